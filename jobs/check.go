@@ -1,0 +1,178 @@
+package jobs
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// maxSignalSeconds is the longest time before the end that Slurm can signal
+// (sbatch --signal).
+const maxSignalSeconds = 65535
+
+// check reports what is wrong between keys. Rules that need a value which is
+// itself refused are left out, so that one mistake gives one message.
+func (d *decoder) check(j *Job) {
+	d.require("name")
+	if d.usable("site") && j.Site == "" {
+		d.report("site", "allowed: a site's name, such as \"generic\"", "is empty")
+	}
+	d.checkSlurm(&j.Slurm)
+	d.checkSetup(&j.Setup)
+	d.checkNetwork(&j.Network)
+
+	switch {
+	case d.given["train"] && d.given["command"]:
+		d.report("command", "", "stands beside [train]: a job is one or the other")
+	case d.given["train"]:
+		if d.usable("train") {
+			d.checkTrain(j.Train)
+		}
+	case d.given["command"]:
+		if d.usable("command") {
+			d.checkCommand(j.Command)
+		}
+	case !d.meant["train"] && !d.meant["command"]:
+		d.add("train", span{}, "nothing to run: the file has neither [train] nor [command]",
+			"[train] is the built-in trainer, [command] your own program", "")
+	}
+}
+
+func (d *decoder) checkSlurm(s *Slurm) {
+	const tasks, gpus = "slurm.tasks_per_node", "slurm.gpus_per_node"
+	if d.usable(tasks, gpus) && s.GPUsPerNode%s.TasksPerNode != 0 {
+		d.report(tasks, "", "%d ranks cannot share %d GPUs evenly", s.TasksPerNode, s.GPUsPerNode)
+	}
+	const signal, limit = "slurm.signal_before_end", "slurm.time"
+	before := time.Duration(s.SignalBeforeEnd)
+	switch {
+	case d.usable(signal) && before%time.Second != 0:
+		d.report(signal, "", "%s is not a whole number of seconds", before)
+	case d.usable(signal) && before > maxSignalSeconds*time.Second:
+		d.report(signal, "", "%s is more than Slurm's limit of %d seconds", before, maxSignalSeconds)
+	case d.usable(signal, limit) && before >= s.Time.Duration():
+		d.report(signal, "", "%s before the end of %s leaves no time to train", before, s.Time.Duration())
+	case d.usable(limit) && !d.given[signal] && defaultSignalBeforeEnd >= s.Time.Duration():
+		d.report(limit, "", "%s leaves no time to train: the job saves and stops %s before its end; "+
+			"give more time or set signal_before_end", s.Time.Duration(), defaultSignalBeforeEnd)
+	}
+}
+
+// checkSetup refuses an option where a shell command expects a name.
+func (d *decoder) checkSetup(s *Setup) {
+	for key, v := range map[string]Text{"setup.conda": s.Conda, "setup.venv": s.Venv} {
+		if d.usable(key) && strings.HasPrefix(string(v), "-") {
+			d.report(key, "", "%q starts with \"-\" and would be read as an option", v)
+		}
+	}
+}
+
+func (d *decoder) checkNetwork(n *Network) {
+	for key, v := range map[string]Duration{
+		"network.join_timeout": n.JoinTimeout, "network.collective_timeout": n.CollectiveTimeout,
+	} {
+		if d.usable(key) && v == 0 {
+			d.report(key, "", "must be more than 0")
+		}
+	}
+	for i, name := range n.Exclude {
+		switch {
+		case !d.usable("network.exclude"):
+		case name == InterfaceAuto:
+			d.reportElement("network.exclude", i, `"auto" is not the name of an interface`)
+		case name == n.Interface && d.usable("network.interface"):
+			d.reportElement("network.exclude", i, fmt.Sprintf("%q is also the value of network.interface", name))
+		}
+	}
+}
+
+func (d *decoder) checkCommand(c *Command) {
+	const argv = "command.argv"
+	d.require(argv)
+	if d.usable(argv) {
+		switch {
+		case len(c.Argv) == 0:
+			d.report(argv, "", "is empty: it needs at least the program")
+		case c.Argv[0] == "":
+			d.reportElement(argv, 0, "is empty: the first element is the program")
+		}
+	}
+	if d.given["checkpoint"] {
+		d.report("checkpoint", "", "has no meaning with [command]: your program saves by itself")
+	}
+}
+
+// require reports a key that the file does not give, at the table that should
+// hold it.
+func (d *decoder) require(key string) {
+	if d.given[key] || d.meant[key] {
+		return
+	}
+	var at span
+	for table := key; at == (span{}); {
+		dot := strings.LastIndexByte(table, '.')
+		if dot < 0 {
+			break
+		}
+		table = table[:dot]
+		if d.refused[table] {
+			return // it is not a table at all
+		}
+		if at = d.lookup(table).header; !at.known() {
+			at = d.lookup(table).key
+		}
+	}
+	d.add(key, at, fmt.Sprintf("missing key %q", key), "for example: "+examples[key], "")
+}
+
+// examples show how to write each key that may be required.
+var examples = map[string]string{
+	"name":                 `name = "my-job"`,
+	"train.epochs":         `epochs = 10`,
+	"train.batch":          `batch = 32`,
+	"train.model.kind":     `kind = "mlp"`,
+	"train.model.hidden":   `hidden = [128]`,
+	"train.data.kind":      `kind = "idx"`,
+	"train.data.path":      `path = "data/train"`,
+	"train.data.task":      `task = "regression"`,
+	"train.data.samples":   `samples = 4096`,
+	"train.data.inputs":    `inputs = 20`,
+	"train.data.outputs":   `outputs = 2`,
+	"train.optimizer.kind": `kind = "sgd"`,
+	"train.optimizer.lr":   `lr = 0.1`,
+	"command.argv":         `argv = ["python3", "train.py"]`,
+}
+
+// usable reports whether all keys are given and have good values.
+func (d *decoder) usable(keys ...string) bool {
+	for _, key := range keys {
+		if !d.given[key] || d.refused[key] {
+			return false
+		}
+	}
+	return true
+}
+
+// report adds a diagnostic about the value of a key that the file gives.
+func (d *decoder) report(key, allowed, format string, args ...any) {
+	at := d.lookup(key)
+	where := at.value
+	if !where.known() {
+		where = at.header
+	}
+	if !where.known() {
+		where = at.key
+	}
+	d.add(key, where, key+": "+fmt.Sprintf(format, args...), allowed, "")
+}
+
+// reportElement adds a diagnostic about one element of an array.
+func (d *decoder) reportElement(key string, i int, message string) {
+	at := d.lookup(key)
+	where := at.value
+	if i < len(at.elements) {
+		where = at.elements[i]
+	}
+	name := fmt.Sprintf("%s[%d]", key, i)
+	d.add(name, where, name+": "+message, "", "")
+}

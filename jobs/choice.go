@@ -1,0 +1,150 @@
+package jobs
+
+import "strings"
+
+// Family is the version of IP that ranks talk.
+type Family string
+
+// Device is what the built-in trainer computes on.
+type Device string
+
+// Strategy is how the built-in trainer spreads the model over ranks.
+type Strategy string
+
+// Precision is the number format of the built-in trainer.
+type Precision string
+
+// ModelKind is a network that the built-in trainer knows.
+type ModelKind string
+
+// Activation is the function between the layers of an MLP.
+type Activation string
+
+// DataKind is a form of training data.
+type DataKind string
+
+// Task is what a model learns: values or classes.
+type Task string
+
+// OptimizerKind is an update rule.
+type OptimizerKind string
+
+// Launcher is how the user's own program is started.
+type Launcher string
+
+// The values of each choice. The first one of a choice with a default is it.
+const (
+	FamilyAuto Family = "auto"
+	FamilyIPv4 Family = "ipv4"
+	FamilyIPv6 Family = "ipv6"
+
+	DeviceAuto Device = "auto"
+	DeviceCPU  Device = "cpu"
+
+	StrategyDDP Strategy = "ddp"
+
+	PrecisionFP32 Precision = "fp32"
+
+	ModelLinear ModelKind = "linear"
+	ModelMLP    ModelKind = "mlp"
+
+	ActivationReLU Activation = "relu"
+	ActivationTanh Activation = "tanh"
+
+	DataIDX       DataKind = "idx"
+	DataCSV       DataKind = "csv"
+	DataSynthetic DataKind = "synthetic"
+
+	TaskRegression     Task = "regression"
+	TaskClassification Task = "classification"
+
+	OptimizerSGD OptimizerKind = "sgd"
+
+	LauncherRank     Launcher = "rank"
+	LauncherTorchrun Launcher = "torchrun"
+)
+
+// choose returns v if it is one of the options.
+func choose[T ~string](v any, options ...T) (T, error) {
+	names := make([]string, len(options))
+	for i, o := range options {
+		names[i] = string(o)
+	}
+	allowed := "allowed: " + strings.Join(names, ", ")
+	s, err := stringValue(v)
+	if err != nil {
+		return "", refuse(allowed, "%s", err)
+	}
+	for _, o := range options {
+		if s == string(o) {
+			return o, nil
+		}
+	}
+	r := refuse(allowed, "%q is not known", s)
+	r.suggestion = nearest(s, names)
+	return "", r
+}
+
+// UnmarshalTOML takes "auto", "ipv4" or "ipv6".
+func (f *Family) UnmarshalTOML(v any) (err error) {
+	*f, err = choose(v, FamilyAuto, FamilyIPv4, FamilyIPv6)
+	return err
+}
+
+// UnmarshalTOML takes "auto" or "cpu".
+func (d *Device) UnmarshalTOML(v any) (err error) {
+	if s, ok := v.(string); ok && (s == "cuda" || s == "gpu") {
+		return refuse("allowed: auto, cpu", "%q: the built-in trainer has no GPU code yet; "+
+			"train on the CPU, or run your own GPU program with [command]", s)
+	}
+	*d, err = choose(v, DeviceAuto, DeviceCPU)
+	return err
+}
+
+// UnmarshalTOML takes "ddp".
+func (s *Strategy) UnmarshalTOML(v any) (err error) {
+	*s, err = choose(v, StrategyDDP)
+	return err
+}
+
+// UnmarshalTOML takes "fp32".
+func (p *Precision) UnmarshalTOML(v any) (err error) {
+	*p, err = choose(v, PrecisionFP32)
+	return err
+}
+
+// UnmarshalTOML takes "linear" or "mlp".
+func (k *ModelKind) UnmarshalTOML(v any) (err error) {
+	*k, err = choose(v, ModelLinear, ModelMLP)
+	return err
+}
+
+// UnmarshalTOML takes "relu" or "tanh".
+func (a *Activation) UnmarshalTOML(v any) (err error) {
+	*a, err = choose(v, ActivationReLU, ActivationTanh)
+	return err
+}
+
+// UnmarshalTOML takes "idx", "csv" or "synthetic".
+func (k *DataKind) UnmarshalTOML(v any) (err error) {
+	*k, err = choose(v, DataIDX, DataCSV, DataSynthetic)
+	return err
+}
+
+// UnmarshalTOML takes "regression" or "classification".
+func (t *Task) UnmarshalTOML(v any) (err error) {
+	*t, err = choose(v, TaskRegression, TaskClassification)
+	return err
+}
+
+// UnmarshalTOML takes "sgd".
+func (k *OptimizerKind) UnmarshalTOML(v any) (err error) {
+	*k, err = choose(v, OptimizerSGD)
+	return err
+}
+
+// UnmarshalTOML takes "rank" or "torchrun".
+func (l *Launcher) UnmarshalTOML(v any) (err error) {
+	*l, err = choose(v, LauncherRank, LauncherTorchrun)
+	return err
+}

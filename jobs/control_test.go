@@ -1,0 +1,119 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// TestControlCharacters: no field of the spec takes a control character, in any
+// place of a value, however the file writes it.
+func TestControlCharacters(t *testing.T) {
+	var hostile []rune
+	for r := rune(0); r <= unicode.MaxLatin1; r++ {
+		if unicode.IsControl(r) {
+			hostile = append(hostile, r)
+		}
+	}
+	hostile = append(hostile, '\u2028', '\u2029', '\u202e', '\u2066')
+
+	fields := 0
+	eachKey(reflect.TypeFor[Job](), nil, func(path []string, typ reflect.Type) {
+		key, format := keyName(path), "%s"
+		switch typ.Kind() {
+		case reflect.Slice:
+			typ, format = typ.Elem(), "[%s]"
+		case reflect.Map:
+			typ, format = typ.Elem(), "{ A = %s }"
+		}
+		if typ.Kind() != reflect.String && typ != reflect.TypeFor[Duration]() && typ != reflect.TypeFor[Interval]() {
+			return
+		}
+		fields++
+		for _, r := range hostile {
+			for _, value := range []string{"a%sb", "%sa", "1%s", "1 step%s", "64%sG", "1%ss"} {
+				escaped := fmt.Sprintf(`"`+value+`"`, fmt.Sprintf(`\u%04X`, r))
+				_, err := Parse("job.toml", []byte(key+" = "+fmt.Sprintf(format, escaped)+"\n"))
+				if !about(err, key) {
+					t.Fatalf("%s takes %s", key, escaped)
+				}
+			}
+		}
+	})
+	if fields < 30 {
+		t.Errorf("only %d fields were tried", fields)
+	}
+	for _, r := range hostile {
+		_, err := Parse("job.toml", fmt.Appendf(nil, "[setup.env]\n\"A\\u%04X\" = \"x\"\n", r))
+		if !about(err, "setup.env") {
+			t.Errorf("the name of a variable takes %U", r)
+		}
+	}
+}
+
+// about reports whether a diagnostic is about the value of a key, or of
+// something inside it.
+func about(err error, key string) bool {
+	var found Diagnostics
+	errors.As(err, &found)
+	for _, d := range found {
+		if strings.HasPrefix(d.Key, key) && strings.HasPrefix(d.Message, d.Key+": ") {
+			return true
+		}
+	}
+	return false
+}
+
+// TestNothingHostileIsPrinted: whatever the file holds, what is printed about it
+// has no control character but line ends and tabs.
+func TestNothingHostileIsPrinted(t *testing.T) {
+	for _, src := range []string{
+		"name = \"a\u009b31m\"\n\"\u009bkey\" = 1\n",
+		"name = 'a\u202e'\n\"k\u202e\" = 1\n[setup.env]\n\"\u009b\" = 1\n",
+		"name = \"\x1b[31m\n", "x\x1b[31m = 1\n", "name = \x1b]0;title\x07\n",
+		`name = "\u001b[31m"` + "\n" + `"\u001b[31m" = 1` + "\n" + `slurm."\n" = 2`,
+	} {
+		_, err := Parse("job\x1b[31m.toml", []byte(src))
+		if err == nil {
+			t.Fatalf("%q is accepted", src)
+		}
+		for _, r := range err.Error() {
+			if r != '\n' && r != '\t' && noControl(string(r)) != nil {
+				t.Errorf("%q prints %U:\n%q", src, r, err)
+				break
+			}
+		}
+	}
+}
+
+// TestSecretsAreNotPrinted: wherever the values of variables stand, and however
+// the file is broken around them, they are not in the report.
+func TestSecretsAreNotPrinted(t *testing.T) {
+	src, err := os.ReadFile("testdata/bad/env.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(src), "\n")
+	for i := range lines {
+		if !strings.Contains(lines[i], "canary") {
+			continue
+		}
+		for _, broken := range []string{
+			strings.TrimRight(lines[i], "\"\n") + "\n",
+			strings.ReplaceAll(lines[i], `"`, "") + "\n",
+			strings.Replace(lines[i], "=", "", 1),
+			strings.Replace(lines[i], "canary", "canary\x01", 1),
+			strings.Replace(lines[i], "canary", "canary\xff", 1),
+			lines[i] + lines[i],
+		} {
+			doc := strings.Join(lines[:i], "") + broken + strings.Join(lines[i+1:], "")
+			if _, err := Parse("job.toml", []byte(doc)); err == nil || strings.Contains(err.Error(), "canary") {
+				t.Errorf("%q prints:\n%v", broken, err)
+			}
+		}
+	}
+}

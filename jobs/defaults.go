@@ -1,0 +1,63 @@
+package jobs
+
+import "time"
+
+const (
+	defaultSite              = "generic"
+	defaultSignalBeforeEnd   = 120 * time.Second
+	defaultJoinTimeout       = 60 * time.Second
+	defaultCollectiveTimeout = 5 * time.Minute
+	defaultKeep              = 3
+)
+
+var (
+	defaultLogEvery        = Interval{50, Steps}
+	defaultCheckpointEvery = Interval{1, Epochs}
+)
+
+// fillDefaults sets what the file leaves out. It runs on a checked Job.
+func (j *Job) fillDefaults() {
+	orElse(&j.Site, defaultSite)
+	orElse(&j.Slurm.Nodes, 1)
+	orElse(&j.Slurm.TasksPerNode, Count(j.TasksPerNode()))
+	orElse(&j.Slurm.CPUsPerTask, 1)
+	if !j.layout.lookup("slurm.signal_before_end").explicit { // 0 is off
+		j.Slurm.SignalBeforeEnd = Duration(defaultSignalBeforeEnd)
+	}
+	orElse(&j.Network.Interface, InterfaceAuto)
+	orElse(&j.Network.Family, FamilyAuto)
+	orElse(&j.Network.JoinTimeout, Duration(defaultJoinTimeout))
+	orElse(&j.Network.CollectiveTimeout, Duration(defaultCollectiveTimeout))
+	orElse(&j.Checkpoint.Every, defaultCheckpointEvery)
+	orElse(&j.Checkpoint.Keep, defaultKeep)
+	if j.Train != nil {
+		j.Train.fillDefaults()
+	}
+	if j.Command != nil {
+		orElse(&j.Command.Launcher, LauncherRank)
+	}
+}
+
+func (t *Train) fillDefaults() {
+	orElse(&t.Device, DeviceAuto)
+	orElse(&t.Strategy, StrategyDDP)
+	orElse(&t.Precision, PrecisionFP32)
+	orElse(&t.LogEvery, defaultLogEvery)
+	if t.Model.Kind == ModelMLP {
+		orElse(&t.Model.Activation, ActivationReLU)
+	}
+	if t.Data.Kind == DataIDX {
+		orElse(&t.Data.Task, TaskClassification)
+	}
+	if t.Data.Shuffle == nil {
+		t.Data.Shuffle = new(true)
+	}
+}
+
+// orElse gives *v a default where it has its zero value.
+func orElse[T comparable](v *T, value T) {
+	var zero T
+	if *v == zero {
+		*v = value
+	}
+}

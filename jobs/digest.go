@@ -1,0 +1,56 @@
+package jobs
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+)
+
+// scheduleKeys are the keys of [train] that may change when a run is resumed:
+// they say how long it goes on and how much it tells, not what a step computes.
+var scheduleKeys = map[string]bool{"epochs": true, "log_every": true}
+
+// Fingerprint returns every field of [train] that changes what a step computes,
+// by its key below "train" and with its value as JSON: "optimizer.lr" is "0.1".
+// Fields with their zero value are left out, so a field that a later version
+// adds does not orphan the checkpoints of this one.
+//
+// Two runs with equal fingerprints and world sizes compute the same thing from
+// the same data. Paths are compared as they are, so both should come from
+// [Job.ResolvePaths] or neither.
+func (t *Train) Fingerprint() map[string]string {
+	fields := map[string]string{}
+	fingerprint(reflect.ValueOf(*t), "", fields)
+	return fields
+}
+
+func fingerprint(v reflect.Value, prefix string, fields map[string]string) {
+	for i := range v.NumField() {
+		key := prefix + v.Type().Field(i).Tag.Get("toml")
+		if scheduleKeys[key] || v.Field(i).IsZero() {
+			continue
+		}
+		if f := v.Field(i); f.Kind() == reflect.Struct {
+			fingerprint(f, key+".", fields)
+		} else {
+			text, err := json.Marshal(f.Interface())
+			if err != nil { // a float that is not finite, which decoding refuses
+				text = fmt.Append(nil, f.Interface())
+			}
+			fields[key] = string(text)
+		}
+	}
+}
+
+// TrainDigest is the SHA-256 of the [Train.Fingerprint] in hexadecimal, for
+// refusing a checkpoint of another spec. It is empty for a job without [train].
+func (j *Job) TrainDigest() string {
+	if j.Train == nil {
+		return ""
+	}
+	text, _ := json.Marshal(j.Train.Fingerprint()) // keys sorted; strings always marshal
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,75 @@
+package jobs
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestFingerprint(t *testing.T) {
+	got := parse(t, minimal).Train.Fingerprint()
+	want := map[string]string{
+		"device": `"auto"`, "strategy": `"ddp"`, "precision": `"fp32"`, "batch": "2",
+		"model.kind": `"mlp"`, "model.hidden": "[3]", "model.activation": `"relu"`,
+		"data.kind": `"idx"`, "data.path": `"d"`, "data.task": `"classification"`, "data.shuffle": "true",
+		"optimizer.kind": `"sgd"`, "optimizer.lr": "0.1",
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	if off := parse(t, strings.Replace(minimal, `path = "d"`, `path = "d", shuffle = false`, 1)); off.Train.Fingerprint()["data.shuffle"] != "false" {
+		t.Error("shuffle = false is left out")
+	}
+	all := load(t, "testdata/good/every-train-key.toml").Train.Fingerprint()
+	for _, key := range []string{"seed", "optimizer.momentum", "optimizer.nesterov", "data.eval_path", "data.target"} {
+		if all[key] == "" {
+			t.Errorf("%s is not in %v", key, all)
+		}
+	}
+}
+
+// TestTrainDigest: the digest of a spec never changes, or no run could be
+// resumed by a newer program; a change of any field but the schedule changes it.
+func TestTrainDigest(t *testing.T) {
+	const golden = "aef1b657d3853d45afde9cc06cd46c2a21cc444206ce391dff2869548c6c3061"
+	base := load(t, "examples/demo.toml").TrainDigest()
+	if base != golden {
+		t.Errorf("the digest of the demo is %s, want %s", base, golden)
+	}
+	if d := parse(t, "name = \"x\"\ncommand.argv = [\"true\"]\n").TrainDigest(); d != "" {
+		t.Errorf("a command has the digest %q", d)
+	}
+	seen := map[string]string{}
+	for _, change := range []struct {
+		name string
+		f    func(*Job)
+		same bool
+	}{
+		{"nothing", func(*Job) {}, true},
+		{"epochs", func(j *Job) { j.Train.Epochs++ }, true},
+		{"log_every", func(j *Job) { j.Train.LogEvery = Interval{7, Steps} }, true},
+		{"name", func(j *Job) { j.Name = "other" }, true},
+		{"time", func(j *Job) { j.Slurm.Time = "9" }, true},
+		{"seed", func(j *Job) { j.Train.Seed++ }, false},
+		{"lr", func(j *Job) { j.Train.Optimizer.LR *= 1 + 1e-15 }, false},
+		{"hidden", func(j *Job) { j.Train.Model.Hidden = []Count{12, 8} }, false},
+		{"path", func(j *Job) { j.Train.Data.Path = "x" }, false},
+		{"shuffle", func(j *Job) { j.Train.Data.Shuffle = new(false) }, false},
+	} {
+		job := load(t, "examples/demo.toml")
+		change.f(job)
+		digest := job.TrainDigest()
+		if (digest == base) != change.same {
+			t.Errorf("%s: the same digest: %v", change.name, digest == base)
+		}
+		if other, ok := seen[digest]; ok && !change.same {
+			t.Errorf("%s and %s have one digest", change.name, other)
+		}
+		seen[digest] = change.name
+	}
+	if len(seen) != 6 {
+		t.Errorf("digests of %q", slices.Sorted(maps.Values(seen)))
+	}
+}

@@ -1,0 +1,83 @@
+package jobs
+
+import (
+	"strings"
+	"unicode"
+)
+
+// EnvName is the name of an environment variable: a letter or "_", then
+// letters, digits and "_". Names that Slurm or this program set are refused,
+// for a rank would otherwise disagree with what started it.
+type EnvName string
+
+// reservedPrefixes are the families of variables that describe the job itself.
+var reservedPrefixes = []string{"SLURM_", "SBATCH_", "SRUN_", "DDPBATCH_"}
+
+// reservedEnv are the variables by which torch.distributed finds its place
+// (PyTorch, "Environment variable initialization" and torchrun's list).
+var reservedEnv = []string{
+	"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
+}
+
+// UnmarshalTOML takes the key of a variable, which decoding hands over as a
+// string.
+func (e *EnvName) UnmarshalTOML(v any) error {
+	const allowed = "allowed: letters, digits and _, not starting with a digit"
+	s, err := stringValue(v)
+	if err != nil {
+		return err
+	}
+	if s == "" {
+		return refuse(allowed, "is empty")
+	}
+	for i, r := range s {
+		letter := r == '_' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return refuse(allowed, "%q is not the name of an environment variable", s)
+		}
+	}
+	for _, p := range reservedPrefixes {
+		if strings.HasPrefix(s, p) {
+			return refuse("", "%q is reserved: %s* variables are set for each rank", s, p)
+		}
+	}
+	for _, name := range reservedEnv {
+		if s == name {
+			return refuse("", "%q is reserved: it is set for each rank", s)
+		}
+	}
+	*e = EnvName(s)
+	return nil
+}
+
+// InterfaceName is a network interface's name as Linux allows it
+// (dev_valid_name in net/core/dev.c): 1 to 15 bytes without white space, "/"
+// or ":". As the value of network.interface it may be [InterfaceAuto].
+type InterfaceName string
+
+// InterfaceAuto leaves the choice of the interface to the program.
+const InterfaceAuto InterfaceName = "auto"
+
+const maxInterfaceBytes = 15 // IFNAMSIZ less the final zero
+
+// UnmarshalTOML takes a TOML string.
+func (n *InterfaceName) UnmarshalTOML(v any) error {
+	const allowed = `allowed: "auto" or an interface's name such as "eth0": 1 to 15 characters, no spaces, "/" or ":"`
+	s, err := stringValue(v)
+	if err != nil {
+		return err
+	}
+	if err := printable(s); err != nil {
+		return refuse(allowed, "%s", err)
+	}
+	switch {
+	case s == "":
+		return refuse(allowed, "is empty")
+	case len(s) > maxInterfaceBytes:
+		return refuse(allowed, "%q is longer than %d bytes", s, maxInterfaceBytes)
+	case strings.ContainsAny(s, "/:"), strings.ContainsFunc(s, unicode.IsSpace), s == ".", s == "..":
+		return refuse(allowed, "%q is not the name of an interface", s)
+	}
+	*n = InterfaceName(s)
+	return nil
+}

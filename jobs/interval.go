@@ -1,0 +1,105 @@
+package jobs
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Duration is a span of time written as Go writes it: "90s", "5m", "1h30m".
+// It is never negative; which keys may be zero is said with each.
+type Duration time.Duration
+
+// String returns the duration in Go's form.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// UnmarshalTOML takes a TOML string in the form of [time.ParseDuration].
+func (d *Duration) UnmarshalTOML(v any) error {
+	const allowed = `allowed: a number with a unit (s, m, h), such as "90s" or "1h30m"`
+	s, err := stringValue(v)
+	if err != nil {
+		return refuse(allowed, "%s", err)
+	}
+	t, err := time.ParseDuration(s)
+	if err != nil {
+		r := refuse(allowed, "%q is not a duration", s)
+		if digits(s) {
+			r.suggestion = s + "s"
+		}
+		return r
+	}
+	if t < 0 {
+		return refuse(allowed, "%q is negative", s)
+	}
+	*d = Duration(t)
+	return nil
+}
+
+// Unit is what an [Interval] counts.
+type Unit string
+
+// The units of an interval.
+const (
+	Steps  Unit = "steps"  // one step is one update of the weights by all ranks
+	Epochs Unit = "epochs" // one epoch is one pass over the training set
+)
+
+// Interval is a stretch of training, written "500 steps" or "1 epoch". Its zero
+// value means that the file does not give it.
+type Interval struct {
+	N    int  // 1 to 2147483647
+	Unit Unit // Steps or Epochs
+}
+
+// String returns the interval as the file would write it.
+func (i Interval) String() string {
+	if i.N == 1 {
+		return "1 " + strings.TrimSuffix(string(i.Unit), "s")
+	}
+	return strconv.Itoa(i.N) + " " + string(i.Unit)
+}
+
+// IsZero reports whether the interval is not given.
+func (i Interval) IsZero() bool { return i == Interval{} }
+
+// Steps is the interval's length in steps, where an epoch has perEpoch steps.
+func (i Interval) Steps(perEpoch int) int {
+	if i.Unit == Epochs {
+		return i.N * perEpoch
+	}
+	return i.N
+}
+
+// UnmarshalTOML takes a TOML string: a number, one space, and the unit in the
+// singular or plural.
+func (i *Interval) UnmarshalTOML(v any) error {
+	const allowed = `allowed: a number with its unit, such as "500 steps" or "1 epoch"`
+	s, err := stringValue(v)
+	if err != nil {
+		return refuse(allowed, "%s", err)
+	}
+	number, unit, _ := strings.Cut(s, " ")
+	switch unit {
+	case "step", "steps":
+		i.Unit = Steps
+	case "epoch", "epochs":
+		i.Unit = Epochs
+	default:
+		r := refuse(allowed, "%q is not an interval", s)
+		if digits(s) {
+			r.suggestion = s + " steps"
+		}
+		return r
+	}
+	n, err := strconv.ParseInt(number, 10, 32)
+	if err != nil || n < 1 || !digits(number) {
+		return refuse(allowed, "%q is not an interval: the number must be from 1 to %d", s, maxCount)
+	}
+	i.N = int(n)
+	return nil
+}
+
+// digits reports whether s is one or more decimal digits.
+func digits(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}

@@ -1,0 +1,113 @@
+package jobs
+
+import (
+	"sort"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+)
+
+// A span is a stretch of the source, in bytes. The zero span is nowhere.
+type span struct{ start, end int }
+
+func (s span) known() bool { return s.end > s.start }
+
+// A site is where one key stands.
+type site struct {
+	key      span   // the key's last part where it is first written
+	header   span   // [table], with its brackets
+	value    span   // what follows "="
+	elements []span // of an array
+	explicit bool   // by its own line, not only as a part of a longer key
+}
+
+// A layout knows where each key of one file stands. The TOML decoder tells the
+// line of a value only, and not of keys, of dotted tables or of elements.
+type layout struct {
+	file  string
+	src   string // UTF-8 without a byte order mark
+	lines []int  // offset of each line's first byte
+	sites map[string]*site
+	keys  []string // every key as written, in order
+
+	repeated span // the second of two equal keys
+	first    span // the first of them
+	tooDeep  span // where the nesting passes maxDepth
+	complete bool // the scan reached the end of the file
+}
+
+func newLayout(file, src string) *layout {
+	l := &layout{file: file, src: src, lines: []int{0}, sites: map[string]*site{}}
+	for i := range len(src) {
+		if src[i] == '\n' {
+			l.lines = append(l.lines, i+1)
+		}
+	}
+	s := scanner{layout: l}
+	l.complete = s.document()
+	return l
+}
+
+// keyName is the name of a key as one would write it in a dotted key.
+func keyName(path []string) string { return toml.Key(path).String() }
+
+// lookup returns where a key stands, or an empty site.
+func (l *layout) lookup(key string) site {
+	if s, ok := l.sites[key]; ok {
+		return *s
+	}
+	return site{}
+}
+
+// place returns an empty diagnostic for a stretch of the source.
+func (l *layout) place(s span) Diagnostic {
+	d := Diagnostic{File: l.file}
+	if !s.known() {
+		return d
+	}
+	line := l.line(s.start)
+	start, end := l.lines[line-1], len(l.src)
+	if line < len(l.lines) {
+		end = l.lines[line] - 1
+	}
+	d.Source = strings.TrimSuffix(l.src[start:end], "\r")
+	end = max(s.start, min(s.end, start+len(d.Source)))
+	d.Line = line
+	d.Column = utf8.RuneCountInString(l.src[start:s.start]) + 1
+	d.Length = max(1, utf8.RuneCountInString(l.src[s.start:end]))
+	return d
+}
+
+// point returns a diagnostic about a key at a place. Variables may be secrets, so
+// for them it shows the key only.
+func (l *layout) point(name string, where span) Diagnostic {
+	if !strings.HasPrefix(name, "setup.env") {
+		d := l.place(where)
+		d.Key = name
+		return d
+	}
+	d := l.place(l.lookup(name).key)
+	d.Key = name
+	if d.Line > 0 {
+		d.Source = keyOnly(d.Source, d.Column, d.Length)
+	}
+	return d
+}
+
+// keyOnly returns a source line with blanks before the key and no value.
+func keyOnly(source string, column, length int) string {
+	runes := []rune(source)
+	before := strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return r
+		}
+		return ' '
+	}, string(runes[:column-1]))
+	return before + string(runes[column-1:column-1+length]) + " = …"
+}
+
+// line is the number of the line that holds the offset, from 1.
+func (l *layout) line(offset int) int {
+	return sort.SearchInts(l.lines, offset+1)
+}

@@ -1,0 +1,132 @@
+package jobs
+
+import "math"
+
+// Count is a whole number from 1 to 2147483647. Zero means that the file does
+// not give it.
+type Count int
+
+// NonNegativeCount is a whole number from 0 to 2147483647.
+type NonNegativeCount int
+
+// Seed starts the random numbers: a whole number from 0 to 2^63-1, the largest
+// that TOML can write.
+type Seed uint64
+
+// Positive is a finite number above 0.
+type Positive float64
+
+// Fraction is a number in [0, 1).
+type Fraction float64
+
+// NonNegative is a finite number, 0 or above.
+type NonNegative float64
+
+// maxCount keeps the product of two counts (nodes and ranks per node) inside an
+// int.
+const maxCount = math.MaxInt32
+
+// UnmarshalTOML takes a TOML integer.
+func (c *Count) UnmarshalTOML(v any) error {
+	n, err := integer(v, 1, maxCount)
+	if err != nil {
+		return err
+	}
+	*c = Count(n)
+	return nil
+}
+
+// UnmarshalTOML takes a TOML integer.
+func (c *NonNegativeCount) UnmarshalTOML(v any) error {
+	n, err := integer(v, 0, maxCount)
+	if err != nil {
+		return err
+	}
+	*c = NonNegativeCount(n)
+	return nil
+}
+
+// UnmarshalTOML takes a TOML integer.
+func (s *Seed) UnmarshalTOML(v any) error {
+	n, err := integer(v, 0, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	*s = Seed(n)
+	return nil
+}
+
+// UnmarshalTOML takes a TOML float or integer.
+func (p *Positive) UnmarshalTOML(v any) error {
+	x, err := float(v)
+	if err != nil {
+		return err
+	}
+	if x <= 0 {
+		return refuse("", "must be above 0, not %v", v)
+	}
+	*p = Positive(x)
+	return nil
+}
+
+// UnmarshalTOML takes a TOML float or integer.
+func (f *Fraction) UnmarshalTOML(v any) error {
+	x, err := float(v)
+	if err != nil {
+		return err
+	}
+	if x < 0 || x >= 1 {
+		return refuse("", "must be at least 0 and below 1, not %v", v)
+	}
+	*f = Fraction(x)
+	return nil
+}
+
+// UnmarshalTOML takes a TOML float or integer.
+func (n *NonNegative) UnmarshalTOML(v any) error {
+	x, err := float(v)
+	if err != nil {
+		return err
+	}
+	if x < 0 {
+		return refuse("", "must be 0 or more, not %v", v)
+	}
+	*n = NonNegative(x)
+	return nil
+}
+
+func integer(v any, low, high int64) (int64, error) {
+	var n int64
+	switch v := v.(type) {
+	case int64:
+		n = v
+	case string:
+		return 0, refuse("", "must be a whole number without quotes, not a string")
+	case float64:
+		return 0, refuse("", "must be a whole number, not %v", v)
+	default:
+		return 0, refuse("", "must be a whole number, not %s", describe(v))
+	}
+	if n < low {
+		return 0, refuse("", "must be %d or more, not %d", low, n)
+	}
+	if n > high {
+		return 0, refuse("", "must be %d or less, not %d", high, n)
+	}
+	return n, nil
+}
+
+func float(v any) (float64, error) {
+	switch v := v.(type) {
+	case int64:
+		return float64(v), nil
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return 0, refuse("", "must be a finite number, not %v", v)
+		}
+		return v, nil
+	case string:
+		return 0, refuse("", "must be a number without quotes, not a string")
+	}
+	return 0, refuse("", "must be a number, not %s", describe(v))
+}

@@ -1,0 +1,288 @@
+package jobs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// specKeys are the keys of the spec that hold values, not tables.
+func specKeys() map[string]reflect.Type {
+	keys := map[string]reflect.Type{}
+	eachKey(reflect.TypeFor[Job](), nil, func(path []string, t reflect.Type) { keys[keyName(path)] = t })
+	for key := range keys {
+		if i := strings.LastIndexByte(key, '.'); i >= 0 {
+			delete(keys, key[:i])
+		}
+	}
+	return keys
+}
+
+func load(t testing.TB, path string) *Job {
+	t.Helper()
+	job, err := Load(path)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return job
+}
+
+func parse(t testing.TB, src string) *Job {
+	t.Helper()
+	job, err := Parse("job.toml", []byte(src))
+	if err != nil {
+		t.Fatalf("%v\nin:\n%s", err, src)
+	}
+	return job
+}
+
+const minimal = `name = "x"
+[train]
+epochs = 1
+batch = 2
+model.kind = "mlp"
+model.hidden = [3]
+data = { kind = "idx", path = "d" }
+optimizer = { kind = "sgd", lr = 0.1 }
+`
+
+func TestEveryKey(t *testing.T) {
+	got := load(t, "testdata/good/every-train-key.toml")
+	layout := got.layout
+	got.layout = nil
+	want := &Job{
+		Name: "a \"name\" with # and $(all) `that` \\ goes",
+		Site: "generic",
+		Slurm: Slurm{
+			Nodes: 4, TasksPerNode: 2, GPUsPerNode: 4, CPUsPerTask: 8, Time: "1-12:00:00", Memory: "64G",
+			Partition: "gpu,gpu-long", Account: "proj@uni", QOS: "normal", Reservation: "course",
+			Constraint: "[rack1&ib|rack2]", Exclusive: true, SignalBeforeEnd: Duration(5 * time.Minute),
+		},
+		Setup: Setup{
+			Modules: []Word{"gcc/13.2", "openmpi/5"}, Conda: "base", Venv: "../venv",
+			Env: map[EnvName]Text{"OMP_NUM_THREADS": "4", "EMPTY": ""},
+		},
+		Network: Network{
+			Interface: "hsn0", Family: FamilyIPv6, Exclude: []InterfaceName{"docker0", "eth0.100"},
+			JoinTimeout: Duration(90 * time.Second), CollectiveTimeout: Duration(90 * time.Minute),
+		},
+		Train: &Train{
+			Device: DeviceCPU, Strategy: StrategyDDP, Precision: PrecisionFP32,
+			Epochs: 1000, Batch: 64, Seed: 1<<63 - 1, LogEvery: Interval{1, Epochs},
+			Model: Model{Kind: ModelMLP, Hidden: []Count{128, 64}, Activation: ActivationTanh},
+			Data: Data{
+				Kind: DataCSV, Path: "data/train.csv", EvalPath: "/data/eval.csv", Target: "price in €",
+				Task: TaskRegression, Shuffle: new(false),
+			},
+			Optimizer: Optimizer{Kind: OptimizerSGD, LR: 1, Momentum: 0.9, Nesterov: true},
+		},
+		Checkpoint: Checkpoint{Every: Interval{500, Steps}, Keep: 5},
+		Restart:    Restart{MaxWithoutProgress: 2},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+
+	// The good specs together must hold every key of the spec.
+	given := map[string]bool{}
+	for _, l := range []string{"testdata/good/every-other-key.toml", "testdata/good/every-command-key.toml"} {
+		for key := range load(t, l).layout.sites {
+			given[key] = true
+		}
+	}
+	for key := range layout.sites {
+		given[key] = true
+	}
+	for key := range specKeys() {
+		if !given[key] && key != "setup.env" {
+			t.Errorf("no good spec has %s", key)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	got := parse(t, minimal)
+	got.layout = nil
+	want := &Job{
+		Name: "x", Site: "generic",
+		Slurm: Slurm{Nodes: 1, TasksPerNode: 1, CPUsPerTask: 1, SignalBeforeEnd: Duration(120 * time.Second)},
+		Network: Network{
+			Interface: InterfaceAuto, Family: FamilyAuto,
+			JoinTimeout: Duration(time.Minute), CollectiveTimeout: Duration(5 * time.Minute),
+		},
+		Train: &Train{
+			Device: DeviceAuto, Strategy: StrategyDDP, Precision: PrecisionFP32, Epochs: 1, Batch: 2,
+			LogEvery:  Interval{50, Steps},
+			Model:     Model{Kind: ModelMLP, Hidden: []Count{3}, Activation: ActivationReLU},
+			Data:      Data{Kind: DataIDX, Path: "d", Task: TaskClassification, Shuffle: new(true)},
+			Optimizer: Optimizer{Kind: OptimizerSGD, LR: 0.1},
+		},
+		Checkpoint: Checkpoint{Every: Interval{1, Epochs}, Keep: 3},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v %+v\nwant %+v %+v", got, got.Train, want, want.Train)
+	}
+	if c := parse(t, "name = \"x\"\ncommand.argv = [\"true\"]\n").Command; c.Launcher != LauncherRank || c.Workdir != "" {
+		t.Errorf("command: %+v", c)
+	}
+}
+
+func TestSignalOff(t *testing.T) {
+	for _, zero := range []string{"0", "0s"} {
+		job := parse(t, minimal+"[slurm]\ntime = \"1\"\nsignal_before_end = \""+zero+"\"\n")
+		if job.Slurm.SignalBeforeEnd != 0 {
+			t.Errorf("signal_before_end = %q gives %s", zero, job.Slurm.SignalBeforeEnd)
+		}
+	}
+}
+
+func TestRanks(t *testing.T) {
+	for _, c := range []struct {
+		slurm        string
+		tasks, ranks int
+	}{
+		{"", 1, 1},
+		{"nodes = 3", 1, 3},
+		{"nodes = 3\ntasks_per_node = 2", 2, 6},
+		{"nodes = 2\ngpus_per_node = 4", 4, 8},
+		{"nodes = 2\ngpus_per_node = 4\ntasks_per_node = 2", 2, 4},
+		{"nodes = 2147483647\ntasks_per_node = 2147483647", 1<<31 - 1, (1<<31 - 1) * (1<<31 - 1)},
+	} {
+		job := parse(t, minimal+"[slurm]\n"+c.slurm)
+		if job.TasksPerNode() != c.tasks || job.Ranks() != c.ranks || int(job.Slurm.TasksPerNode) != c.tasks {
+			t.Errorf("%q: %d per node, %d ranks; want %d, %d", c.slurm, job.TasksPerNode(), job.Ranks(), c.tasks, c.ranks)
+		}
+	}
+	if ranks := (&Job{}).Ranks(); ranks != 1 {
+		t.Errorf("an empty job has %d ranks", ranks)
+	}
+}
+
+// TestEncodings: line ends and a byte order mark change nothing.
+func TestEncodings(t *testing.T) {
+	want := parse(t, minimal)
+	want.layout = nil
+	for name, src := range map[string]string{
+		"CRLF":            strings.ReplaceAll(minimal, "\n", "\r\n"),
+		"byte order mark": "\ufeff" + minimal,
+		"no last newline": strings.TrimSuffix(minimal, "\n"),
+	} {
+		got := parse(t, src)
+		got.layout = nil
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}
+
+func TestLoadErrors(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, size int) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(strings.Repeat("#", size)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct{ path, want string }{
+		{filepath.Join(dir, "none.toml"), "no such file"},
+		{dir, "is a directory"},
+		{write("large.toml", maxFileBytes+1), "larger than 1024 KiB"},
+		{write("empty.toml", 0), "holds no keys"},
+		{write("limit.toml", maxFileBytes), "holds no keys"},
+	} {
+		if _, err := Load(c.path); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.path) {
+			t.Errorf("Load(%q): %v, want %q", c.path, err, c.want)
+		}
+	}
+	_, err := Load(filepath.Join(dir, "none.toml"))
+	hint, ok := err.(interface{ Hint() string })
+	if !errors.Is(err, fs.ErrNotExist) || !ok || !strings.Contains(hint.Hint(), "ddpbatch init") {
+		t.Errorf("a missing file: %#v", err)
+	}
+	if _, err := Parse("job.toml", make([]byte, maxFileBytes+1)); err == nil {
+		t.Error("Parse accepts a large file")
+	}
+}
+
+func TestAt(t *testing.T) {
+	job := parse(t, "name = \"x\"\nsite = \"lumi\"\ncommand.argv = [\"true\"]\n[setup.env]\nTOKEN = \"canary\"\n")
+	d := job.At("site")
+	if d.Line != 2 || d.Column != 8 || d.Length != 6 || d.Source != `site = "lumi"` || d.Key != "site" || d.File != "job.toml" {
+		t.Errorf("site: %+v", d)
+	}
+	if d := job.At("setup.env.TOKEN"); d.Line != 5 || strings.Contains(d.Source, "canary") {
+		t.Errorf("variable: %+v", d)
+	}
+	if d := job.At("slurm.nodes"); d.Line != 0 || d.File != "job.toml" {
+		t.Errorf("a key that is not given: %+v", d)
+	}
+	if d := (&Job{}).At("site"); d != (Diagnostic{Key: "site"}) {
+		t.Errorf("a job without a file: %+v", d)
+	}
+}
+
+// TestExamples: each key that may be missing has an example, and following it
+// helps.
+func TestExamples(t *testing.T) {
+	for key, example := range examples {
+		table, _, _ := strings.Cut(key, ".")
+		src := example + "\n"
+		if i := strings.LastIndexByte(key, '.'); i >= 0 {
+			src = "[" + key[:i] + "]\n" + src
+		}
+		_, err := Parse("job.toml", []byte(src))
+		var found Diagnostics
+		if !errors.As(err, &found) {
+			t.Fatalf("%s alone: %v", key, err)
+		}
+		for _, d := range found {
+			if d.Key == key || d.Allowed == "for example: " || !strings.HasPrefix(d.Key, table) && d.Key != "name" && d.Key != "train" {
+				t.Errorf("after following the example of %s: %s", key, d.Message)
+			}
+		}
+	}
+}
+
+func TestExampleSpecs(t *testing.T) {
+	files, _ := filepath.Glob("examples/*.toml")
+	want := []string{"ddp-script", "demo", "fashion-mnist", "linear", "torchrun"}
+	var got []string
+	for _, file := range files {
+		job := load(t, file)
+		name := strings.TrimSuffix(filepath.Base(file), ".toml")
+		if string(job.Name) != name {
+			t.Errorf("%s has the name %q", file, job.Name)
+		}
+		got = append(got, name)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("examples: %q, want %q", got, want)
+	}
+	demo := load(t, "examples/demo.toml")
+	if demo.Ranks() != 2 || demo.Train.Data.Path != "builtin:fashion-mnist" {
+		t.Errorf("demo: %+v", demo)
+	}
+	if err := demo.CheckFiles("/nonexistent"); err != nil {
+		t.Errorf("the demo needs a file: %v", err)
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	src, err := os.ReadFile("testdata/good/every-train-key.toml")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Parse("job.toml", src); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package jobs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// ResolvePaths makes every path of the job absolute, so that it means the same
+// from the run folder. A relative path starts at baseDir, the folder of the job
+// file, which is also the default of workdir. Builtin data and the names of
+// conda environments stay as they are.
+func (j *Job) ResolvePaths(baseDir string) {
+	resolve := func(t *Text) {
+		if *t != "" {
+			*t = Text(resolved(baseDir, *t))
+		}
+	}
+	resolve(&j.Setup.Venv)
+	if strings.Contains(string(j.Setup.Conda), "/") {
+		resolve(&j.Setup.Conda)
+	}
+	if j.Train != nil {
+		resolve(&j.Train.Data.Path)
+		resolve(&j.Train.Data.EvalPath)
+	}
+	if j.Command != nil {
+		orElse(&j.Command.Workdir, ".")
+		resolve(&j.Command.Workdir)
+	}
+}
+
+func resolved(baseDir string, path Text) string {
+	p := string(path)
+	if strings.HasPrefix(p, builtinPrefix) || filepath.IsAbs(p) {
+		return p
+	}
+	return filepath.Join(baseDir, p)
+}
+
+// CheckFiles looks whether the files and folders that the job names are there:
+// the data, the held-out data, the virtual environment, the working folder.
+// baseDir is where relative paths start. The error is of type [Diagnostics].
+// A conda environment is not looked for: it may exist on the cluster only.
+func (j *Job) CheckFiles(baseDir string) error {
+	var found Diagnostics
+	look := func(key string, path Text, dir bool, inside string) {
+		if path == "" || strings.HasPrefix(string(path), builtinPrefix) {
+			return
+		}
+		if err := present(resolved(baseDir, path), dir, inside); err != nil {
+			d := j.At(key)
+			d.Message = fmt.Sprintf("%s: %s", key, err)
+			switch {
+			case strings.HasPrefix(string(path), "~"):
+				d.Allowed = `"~" is not expanded: write the whole path`
+			case !filepath.IsAbs(string(path)):
+				d.Allowed = "a relative path starts at the folder of the job file"
+			}
+			found = append(found, d)
+		}
+	}
+	look("setup.venv", j.Setup.Venv, true, "bin/activate")
+	if t := j.Train; t != nil {
+		look("train.data.path", t.Data.Path, t.Data.Kind == DataIDX, "")
+		look("train.data.eval_path", t.Data.EvalPath, false, "")
+	}
+	if c := j.Command; c != nil {
+		look("command.workdir", c.Workdir, true, "")
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(found, func(a, b Diagnostic) int {
+		return cmp.Or(a.Line-b.Line, a.Column-b.Column)
+	})
+	return found
+}
+
+// present checks that path is a folder, with a file inside it if that is named,
+// or a regular file.
+func present(path string, dir bool, inside string) error {
+	want := "file"
+	if dir {
+		want = "folder"
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("no such %s: %q", want, path)
+	case err != nil:
+		return fmt.Errorf("cannot look at %q: %w", path, errors.Unwrap(err))
+	case info.IsDir() != dir:
+		return fmt.Errorf("%q is not a %s", path, want)
+	}
+	if inside == "" {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(path, inside)); err != nil {
+		return fmt.Errorf("%q has no %s", path, inside)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package jobs
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestCheckFiles(t *testing.T) {
+	dir := t.TempDir()
+	for _, folder := range []string{"data", "venv/bin", "emptyvenv", "work"} {
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"train.csv", "venv/bin/activate"} {
+		if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	idx := func(path string) string { return strings.Replace(minimal, `"d"`, `"`+path+`"`, 1) }
+	csv := func(keys string) string {
+		return strings.Replace(minimal, `kind = "idx", path = "d"`, `kind = "csv", task = "regression", `+keys, 1)
+	}
+	command := func(keys string) string { return "name = \"x\"\ncommand.argv = [\"true\"]\n" + keys + "\n" }
+	for _, c := range []struct{ src, want string }{
+		{idx("data"), ""},
+		{idx(dir + "/data"), ""},
+		{idx("builtin:fashion-mnist"), ""},
+		{idx("none"), "job.toml:7:31: train.data.path: no such folder: \"" + dir + "/none\"\n" +
+			"    7 | data = { kind = \"idx\", path = \"none\" }\n" +
+			"      |                               ^^^^^^\n" +
+			"  a relative path starts at the folder of the job file"},
+		{idx("/none"), "no such folder: \"/none\"\n"},
+		{idx("~/data"), `"~" is not expanded`},
+		{idx("train.csv"), "train.csv\" is not a folder"},
+		{idx("train.csv/x"), "cannot look at"},
+		{csv(`path = "train.csv"`), ""},
+		{csv(`path = "data"`), "data\" is not a file"},
+		{csv(`path = "train.csv", eval_path = "eval.csv"`), "train.data.eval_path: no such file"},
+		{csv(`path = "a", eval_path = "b"`), "train.data.path: no such file"},
+		{command(""), ""},
+		{command(`command.workdir = "work"`), ""},
+		{command(`command.workdir = "none"`), "command.workdir: no such folder"},
+		{command(`setup.venv = "venv"`), ""},
+		{command(`setup.venv = "emptyvenv"`), "has no bin/activate"},
+		{command(`setup.conda = "none/at/all"`), ""},
+	} {
+		err := parse(t, c.src).CheckFiles(dir)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%q: %v", c.src, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error()+"\n", c.want)):
+			t.Errorf("%q: %v\nwant %s", c.src, err, c.want)
+		}
+	}
+	err := parse(t, csv(`path = "a", eval_path = "b"`)).CheckFiles(dir)
+	if ds, ok := err.(Diagnostics); !ok || len(ds) != 2 {
+		t.Errorf("two missing files: %v", err)
+	}
+	if err := (&Job{Command: &Command{Workdir: "/none"}}).CheckFiles(dir); err == nil || err.Error() != `command.workdir: no such folder: "/none"` {
+		t.Errorf("a job without a file: %v", err)
+	}
+}
+
+func TestResolvePaths(t *testing.T) {
+	job := load(t, "testdata/good/every-train-key.toml")
+	job.ResolvePaths("/home/u/jobs")
+	if d := job.Train.Data; d.Path != "/home/u/jobs/data/train.csv" || d.EvalPath != "/data/eval.csv" {
+		t.Errorf("data: %+v", d)
+	}
+	if job.Setup.Venv != "/home/u/venv" || job.Setup.Conda != "base" {
+		t.Errorf("setup: %+v", job.Setup)
+	}
+	once := *job.Train
+	job.ResolvePaths("/elsewhere")
+	if !reflect.DeepEqual(*job.Train, once) {
+		t.Error("resolving twice moves paths")
+	}
+
+	for workdir, want := range map[string]Text{"": "/j", `command.workdir = "a/../b"`: "/j/b", `command.workdir = "/w"`: "/w"} {
+		job := parse(t, "name = \"x\"\ncommand.argv = [\"true\"]\nsetup.conda = \"envs/a\"\n"+workdir+"\n")
+		job.ResolvePaths("/j")
+		if job.Command.Workdir != want || job.Setup.Conda != "/j/envs/a" {
+			t.Errorf("%q: %+v %+v", workdir, job.Command, job.Setup)
+		}
+	}
+	demo := load(t, "examples/demo.toml")
+	demo.ResolvePaths("/j")
+	if demo.Train.Data.Path != "builtin:fashion-mnist" {
+		t.Errorf("builtin data: %q", demo.Train.Data.Path)
+	}
+}

@@ -1,0 +1,147 @@
+package jobs
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// WallTime is a time limit in Slurm's forms (sbatch --time): "M", "M:S",
+// "H:M:S", "D-H", "D-H:M" or "D-H:M:S". The string is kept as given. Empty
+// means that the file does not give it.
+type WallTime string
+
+// maxWallTime is beyond every real limit; a longer one is a slip of the pen.
+const maxWallTime = 10 * 365 * 24 * time.Hour
+
+const wallTimeForms = `allowed: minutes "90", or "M:S", "H:M:S", "D-H", "D-H:M", "D-H:M:S"`
+
+// Duration is the limit as a span of time, 0 if there is none.
+func (w WallTime) Duration() time.Duration {
+	d, err := parseWallTime(string(w))
+	if err != nil {
+		return 0
+	}
+	return d
+}
+
+// UnmarshalTOML takes a TOML string.
+func (w *WallTime) UnmarshalTOML(v any) error {
+	if _, ok := v.(time.Time); ok {
+		return refuse(wallTimeForms, `needs quotes around it`)
+	}
+	s, err := stringValue(v)
+	if err != nil {
+		return refuse(wallTimeForms, "%s", err)
+	}
+	if _, err := parseWallTime(s); err != nil {
+		return err
+	}
+	*w = WallTime(s)
+	return nil
+}
+
+func parseWallTime(s string) (time.Duration, error) {
+	var days, hours, minutes, seconds int64
+	clock, fields := s, []*int64{&hours, &minutes, &seconds}
+	d, c, hasDays := strings.Cut(s, "-")
+	if hasDays {
+		if clock = c; !number(d, &days) {
+			return 0, refuse(wallTimeForms, "%q is not a time limit", s)
+		}
+	}
+	parts := strings.Split(clock, ":")
+	switch {
+	case len(parts) > 3:
+		return 0, refuse(wallTimeForms, "%q is not a time limit", s)
+	case !hasDays && len(parts) < 3:
+		fields = fields[1:] // "M" and "M:S"
+	}
+	for i, part := range parts {
+		if !number(part, fields[i]) {
+			return 0, refuse(wallTimeForms, "%q is not a time limit", s)
+		}
+	}
+	switch {
+	case hasDays && hours > 23:
+		return 0, refuse(wallTimeForms, "%q has %d hours, but a day has 24", s, hours)
+	case (hasDays || len(parts) == 3) && minutes > 59:
+		return 0, refuse(wallTimeForms, "%q has %d minutes, but an hour has 60", s, minutes)
+	case seconds > 59:
+		return 0, refuse(wallTimeForms, "%q has %d seconds, but a minute has 60", s, seconds)
+	}
+	total := ((days*24+hours)*60+minutes)*60 + seconds
+	switch {
+	case total == 0:
+		return 0, refuse(wallTimeForms, "%q is no time at all: leave the key out for the partition's own limit", s)
+	case total > int64(maxWallTime/time.Second):
+		return 0, refuse(wallTimeForms, "%q is more than ten years", s)
+	}
+	return time.Duration(total) * time.Second, nil
+}
+
+// number reads up to nine decimal digits, which keeps every sum in range.
+func number(s string, into *int64) bool {
+	if len(s) > 9 || !digits(s) {
+		return false
+	}
+	*into, _ = strconv.ParseInt(s, 10, 64)
+	return true
+}
+
+// Memory is an amount of memory in Slurm's form (sbatch --mem): a whole number
+// and K, M, G or T, in powers of 1024. The string is kept as given. Empty means
+// that the file does not give it.
+type Memory string
+
+const memoryForms = `allowed: a whole number and K, M, G or T, such as "64G"`
+
+// Bytes is the amount in bytes, 0 if there is none.
+func (m Memory) Bytes() int64 {
+	n, err := parseMemory(string(m))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// UnmarshalTOML takes a TOML string.
+func (m *Memory) UnmarshalTOML(v any) error {
+	s, err := stringValue(v)
+	if err != nil {
+		return refuse(memoryForms, "%s", err)
+	}
+	if _, err := parseMemory(s); err != nil {
+		// "64 GB", "64GiB" and "64g" all mean "64G".
+		meant := strings.ToUpper(strings.ReplaceAll(s, " ", ""))
+		meant = strings.TrimSuffix(strings.TrimSuffix(meant, "B"), "I")
+		if _, bad := parseMemory(meant); bad == nil {
+			err.suggestion = meant
+		}
+		return err
+	}
+	*m = Memory(s)
+	return nil
+}
+
+func parseMemory(s string) (int64, *refusal) {
+	if digits(s) {
+		return 0, refuse(memoryForms, "%q has no unit", s)
+	}
+	power := 0
+	if s != "" {
+		power = 10 * (1 + strings.IndexByte("KMGT", s[len(s)-1]))
+	}
+	if power == 0 || !digits(s[:len(s)-1]) {
+		return 0, refuse(memoryForms, "%q is not an amount of memory", s)
+	}
+	n, err := strconv.ParseInt(s[:len(s)-1], 10, 64)
+	switch {
+	case err != nil || n > math.MaxInt64>>power:
+		return 0, refuse(memoryForms, "%q is more than any machine has", s)
+	case n == 0:
+		return 0, refuse(memoryForms, "%q is no memory at all", s)
+	}
+	return n << power, nil
+}

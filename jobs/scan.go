@@ -1,0 +1,307 @@
+package jobs
+
+import (
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// maxDepth bounds the parts of a key and the nesting of values. The spec needs
+// four. The TOML decoder takes quadratic time in the length of a dotted key.
+const maxDepth = 32
+
+// A scanner finds the keys of a TOML document. It gives up at the first thing
+// it does not understand, and leaves the verdict on it to the TOML decoder; for
+// a document that the decoder accepts it finds every key.
+type scanner struct {
+	*layout
+	pos    int
+	arrays bool // a key inside an array of tables may come again
+}
+
+// A part is one name of a dotted key.
+type part struct {
+	name string
+	span span
+}
+
+func (s *scanner) document() bool {
+	var table []string
+	for {
+		s.skip(" \t\r\n")
+		switch s.peek() {
+		case 0:
+			return s.pos == len(s.src)
+		case '[':
+			header, ok := s.header()
+			if !ok {
+				return false
+			}
+			table = header
+		default:
+			if !s.pair(table, 0) {
+				return false
+			}
+		}
+		s.skip(" \t\r")
+		if c := s.peek(); c != '\n' && s.pos != len(s.src) {
+			return false
+		}
+	}
+}
+
+// header reads [a.b] or [[a.b]] and returns the path.
+func (s *scanner) header() ([]string, bool) {
+	start, array := s.pos, false
+	s.pos++
+	if s.peek() == '[' {
+		s.pos++
+		array, s.arrays = true, true
+	}
+	parts, ok := s.parts(0)
+	if !ok || s.peek() != ']' {
+		return nil, false
+	}
+	s.pos++
+	if array {
+		if s.peek() != ']' {
+			return nil, false
+		}
+		s.pos++
+	}
+	path := s.record(nil, parts)
+	if at := s.sites[keyName(path)]; !at.header.known() {
+		at.header = span{start, s.pos}
+	}
+	return path, true
+}
+
+// pair reads key = value inside a table.
+func (s *scanner) pair(table []string, depth int) bool {
+	parts, ok := s.parts(depth)
+	if !ok || s.peek() != '=' {
+		return false
+	}
+	s.pos++
+	s.skip(" \t")
+	path := s.record(table, parts)
+	at := s.sites[keyName(path)]
+	again := at.value.known() // inside an array of tables; the first one counts
+	start := s.pos
+	elements, ok := s.value(path, depth+len(parts))
+	if !ok || s.pos == start {
+		return false
+	}
+	if !again {
+		at.value, at.elements = span{start, s.pos}, elements
+	}
+	return true
+}
+
+// record notes where the parts of a key stand and returns the whole path.
+func (s *scanner) record(table []string, parts []part) []string {
+	path := append([]string(nil), table...)
+	for i, p := range parts {
+		path = append(path, p.name)
+		name := keyName(path)
+		at, ok := s.sites[name]
+		if !ok {
+			at = &site{key: p.span}
+			s.sites[name] = at
+		}
+		if i < len(parts)-1 {
+			continue
+		}
+		if at.explicit && !s.arrays && !s.repeated.known() {
+			s.first, s.repeated = at.key, p.span
+		}
+		at.explicit = true
+		s.keys = append(s.keys, name)
+	}
+	return path
+}
+
+// parts reads a dotted key and the blanks around it.
+func (s *scanner) parts(depth int) ([]part, bool) {
+	var parts []part
+	for {
+		s.skip(" \t")
+		start := s.pos
+		var name string
+		switch s.peek() {
+		case '"', '\'':
+			var ok bool
+			if name, ok = s.quotedKey(); !ok {
+				return nil, false
+			}
+		default:
+			for s.pos < len(s.src) && bareKeyChar(s.src[s.pos]) {
+				s.pos++
+			}
+			if s.pos == start {
+				return nil, false
+			}
+			name = s.src[start:s.pos]
+		}
+		if !s.shallow(depth+len(parts), start) {
+			return nil, false
+		}
+		parts = append(parts, part{name, span{start, s.pos}})
+		s.skip(" \t")
+		if s.peek() != '.' {
+			return parts, true
+		}
+		s.pos++
+	}
+}
+
+// quotedKey reads "a" or 'a'. Escapes are rare in keys, so the decoder itself
+// is asked what they mean.
+func (s *scanner) quotedKey() (string, bool) {
+	start := s.pos
+	if !s.str() || strings.Contains(s.src[start:s.pos], "\n") {
+		return "", false
+	}
+	raw := s.src[start:s.pos]
+	if raw[0] == '\'' || !strings.Contains(raw, `\`) {
+		return raw[1 : len(raw)-1], true
+	}
+	var doc struct{ K string }
+	_, err := toml.Decode("K = "+raw, &doc)
+	return doc.K, err == nil
+}
+
+// value reads any value, and returns the elements if it is an array.
+func (s *scanner) value(path []string, depth int) ([]span, bool) {
+	if !s.shallow(depth, s.pos) {
+		return nil, false
+	}
+	switch s.peek() {
+	case '"', '\'':
+		return nil, s.str()
+	case '[':
+		return s.array(path, depth+1)
+	case '{':
+		return nil, s.inlineTable(path, depth+1)
+	}
+	start := s.pos
+	if end := strings.IndexAny(s.src[s.pos:], ",]}#\r\n"); end >= 0 {
+		s.pos += end
+	} else {
+		s.pos = len(s.src)
+	}
+	s.pos = start + len(strings.TrimRight(s.src[start:s.pos], " \t"))
+	return nil, true
+}
+
+func (s *scanner) array(path []string, depth int) ([]span, bool) {
+	var elements []span
+	s.pos++
+	for {
+		s.skip(" \t\r\n")
+		switch s.peek() {
+		case ']':
+			s.pos++
+			return elements, true
+		case '{':
+			s.arrays = true
+		}
+		start := s.pos
+		if _, ok := s.value(path, depth); !ok || s.pos == start {
+			return nil, false
+		}
+		elements = append(elements, span{start, s.pos})
+		s.skip(" \t\r\n")
+		if s.peek() == ',' {
+			s.pos++
+		} else if s.peek() != ']' {
+			return nil, false
+		}
+	}
+}
+
+func (s *scanner) inlineTable(path []string, depth int) bool {
+	s.pos++
+	for {
+		s.skip(" \t\r\n")
+		if s.peek() == '}' {
+			s.pos++
+			return true
+		}
+		if !s.pair(path, depth) {
+			return false
+		}
+		s.skip(" \t\r\n")
+		if s.peek() == ',' {
+			s.pos++
+		} else if s.peek() != '}' {
+			return false
+		}
+	}
+}
+
+// str reads a string of any of the four kinds.
+func (s *scanner) str() bool {
+	quote := s.src[s.pos : s.pos+1]
+	long := strings.Repeat(quote, 3)
+	if strings.HasPrefix(s.src[s.pos:], long) {
+		quote = long
+	}
+	s.pos += len(quote)
+	for s.pos < len(s.src) {
+		switch {
+		case s.src[s.pos] == '\\' && quote[0] == '"':
+			s.pos += 2
+		case strings.HasPrefix(s.src[s.pos:], quote):
+			s.pos += len(quote)
+			// Up to two quotes may stand directly before the closing ones.
+			for range 2 {
+				if len(quote) == 3 && s.peek() == quote[0] {
+					s.pos++
+				}
+			}
+			return true
+		default:
+			s.pos++
+		}
+	}
+	return false
+}
+
+// skip passes over the given characters, and over comments.
+func (s *scanner) skip(chars string) {
+	for s.pos < len(s.src) {
+		switch c := s.src[s.pos]; {
+		case strings.IndexByte(chars, c) >= 0:
+			s.pos++
+		case c == '#' && strings.Contains(chars, "\r"):
+			end := strings.IndexByte(s.src[s.pos:], '\n')
+			if end < 0 {
+				end = len(s.src) - s.pos
+			}
+			s.pos += end
+		default:
+			return
+		}
+	}
+}
+
+// peek returns the next byte, 0 at the end.
+func (s *scanner) peek() byte {
+	if s.pos < len(s.src) {
+		return s.src[s.pos]
+	}
+	return 0
+}
+
+func (s *scanner) shallow(depth, start int) bool {
+	if depth < maxDepth {
+		return true
+	}
+	s.tooDeep = span{start, min(start+1, len(s.src))}
+	return false
+}
+
+func bareKeyChar(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+}

@@ -1,0 +1,134 @@
+package jobs
+
+// Job is a training job as its TOML file describes it, with every default
+// filled in. Exactly one of Train and Command is set.
+type Job struct {
+	Name       Name       `toml:"name"` // also names the run folder
+	Site       string     `toml:"site"` // a profile of the site; default "generic"
+	Slurm      Slurm      `toml:"slurm"`
+	Setup      Setup      `toml:"setup"`
+	Network    Network    `toml:"network"`
+	Train      *Train     `toml:"train"`
+	Command    *Command   `toml:"command"`
+	Checkpoint Checkpoint `toml:"checkpoint"`
+	Restart    Restart    `toml:"restart"`
+
+	// layout lets later checks (files, sites) point into the file. It is nil
+	// for a Job that was not parsed.
+	layout *layout
+}
+
+// Slurm is what the job asks of the scheduler. Empty values are left to the
+// site's defaults.
+type Slurm struct {
+	Nodes           Count    `toml:"nodes"`             // default 1
+	TasksPerNode    Count    `toml:"tasks_per_node"`    // ranks per node; default gpus_per_node, else 1
+	GPUsPerNode     Count    `toml:"gpus_per_node"`     // 0: no GPUs are asked for
+	CPUsPerTask     Count    `toml:"cpus_per_task"`     // default 1
+	Time            WallTime `toml:"time"`              // "02:00:00", "1-12:00:00", "90" (minutes)
+	Memory          Memory   `toml:"mem"`               // per node: "64G", "512M"
+	Partition       Word     `toml:"partition"`         // sbatch --partition
+	Account         Word     `toml:"account"`           // sbatch --account
+	QOS             Word     `toml:"qos"`               // sbatch --qos
+	Reservation     Word     `toml:"reservation"`       // sbatch --reservation
+	Constraint      Text     `toml:"constraint"`        // sbatch --constraint, may hold & | [ ]
+	Exclusive       bool     `toml:"exclusive"`         // sbatch --exclusive
+	SignalBeforeEnd Duration `toml:"signal_before_end"` // save and stop this long before the time limit; default 120s, 0 is off
+}
+
+// Setup is what a node needs before a rank starts.
+type Setup struct {
+	Modules []Word           `toml:"modules"` // module load, in order; on the cluster only
+	Conda   Text             `toml:"conda"`   // environment name or path; on the cluster only
+	Venv    Text             `toml:"venv"`    // path of a Python virtual environment
+	Env     map[EnvName]Text `toml:"env"`     // variables for the ranks
+}
+
+// Network steers the choice of the network that ranks talk over.
+type Network struct {
+	Interface         InterfaceName   `toml:"interface"`          // "auto" (default) or an interface's name
+	Family            Family          `toml:"family"`             // auto (default), ipv4, ipv6
+	Exclude           []InterfaceName `toml:"exclude"`            // interfaces never to use
+	JoinTimeout       Duration        `toml:"join_timeout"`       // all ranks must have joined by then; default 60s
+	CollectiveTimeout Duration        `toml:"collective_timeout"` // one collective may take this long; default 5m
+}
+
+// Train is a run of the built-in trainer.
+type Train struct {
+	Device    Device    `toml:"device"`    // auto (default), cpu
+	Strategy  Strategy  `toml:"strategy"`  // ddp (default)
+	Precision Precision `toml:"precision"` // fp32 (default)
+	Epochs    Count     `toml:"epochs"`    // passes over the training set
+	Batch     Count     `toml:"batch"`     // samples per rank and step
+	Seed      Seed      `toml:"seed"`      // default 0
+	LogEvery  Interval  `toml:"log_every"` // default "50 steps"
+	Model     Model     `toml:"model"`
+	Data      Data      `toml:"data"`
+	Optimizer Optimizer `toml:"optimizer"`
+}
+
+// Model is the network to train. Its input and output sizes follow the data.
+type Model struct {
+	Kind       ModelKind  `toml:"kind"`       // linear, mlp
+	Hidden     []Count    `toml:"hidden"`     // mlp: width of each hidden layer
+	Activation Activation `toml:"activation"` // mlp: relu (default), tanh
+}
+
+// Data is the training set and, where there is one, the held-out set.
+type Data struct {
+	Kind     DataKind `toml:"kind"`      // idx, csv, synthetic
+	Path     Text     `toml:"path"`      // idx: a folder, or "builtin:fashion-mnist"; csv: a file
+	EvalPath Text     `toml:"eval_path"` // csv: the held-out file
+	Target   Text     `toml:"target"`    // csv: name of the column to predict; default the last
+	Task     Task     `toml:"task"`      // csv, synthetic: regression, classification; idx is always classification
+	Samples  Count    `toml:"samples"`   // synthetic: how many
+	Inputs   Count    `toml:"inputs"`    // synthetic: features per sample
+	Outputs  Count    `toml:"outputs"`   // synthetic: targets (regression) or classes
+	Shuffle  *bool    `toml:"shuffle"`   // default true; never nil after [Load]
+}
+
+// Optimizer is the update rule, as PyTorch defines it.
+type Optimizer struct {
+	Kind        OptimizerKind `toml:"kind"`         // sgd
+	LR          Positive      `toml:"lr"`           // learning rate
+	Momentum    Fraction      `toml:"momentum"`     // [0, 1)
+	WeightDecay NonNegative   `toml:"weight_decay"` // L2, as torch.optim.SGD
+	Nesterov    bool          `toml:"nesterov"`     // needs momentum
+}
+
+// Command is the user's own program, run instead of the built-in trainer.
+type Command struct {
+	Argv     []Text   `toml:"argv"`     // program and arguments; no shell is involved
+	Launcher Launcher `toml:"launcher"` // rank (default): argv once per rank; torchrun: one torchrun per node runs argv
+	Workdir  Text     `toml:"workdir"`  // default: the folder of the job file
+}
+
+// Checkpoint says when rank 0 saves.
+type Checkpoint struct {
+	Every Interval `toml:"every"` // "500 steps" or "1 epoch" (default)
+	Keep  Count    `toml:"keep"`  // newest ones kept; default 3
+}
+
+// Restart says how often a failed attempt is started again inside the
+// allocation.
+type Restart struct {
+	MaxWithoutProgress NonNegativeCount `toml:"max_without_progress"` // restarts with no newer checkpoint between them; default 0
+}
+
+// Ranks is the world size: nodes times ranks per node.
+func (j *Job) Ranks() int {
+	return max(1, int(j.Slurm.Nodes)) * j.TasksPerNode()
+}
+
+// TasksPerNode is the number of ranks on each node: tasks_per_node, else
+// gpus_per_node, else 1. With launcher = "torchrun" it is the number of
+// processes that each torchrun starts.
+func (j *Job) TasksPerNode() int {
+	switch {
+	case j.Slurm.TasksPerNode > 0:
+		return int(j.Slurm.TasksPerNode)
+	case j.Slurm.GPUsPerNode > 0:
+		return int(j.Slurm.GPUsPerNode)
+	}
+	return 1
+}

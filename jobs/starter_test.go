@@ -1,0 +1,57 @@
+package jobs
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestStarters(t *testing.T) {
+	off := regexp.MustCompile(`^#[a-z_A-Z]+ = `)
+	for _, kind := range StarterKinds() {
+		src, err := Starter(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		job := parse(t, string(src))
+		if kind == "mlp" || kind == "linear" {
+			if job.Train == nil || string(job.Train.Model.Kind) != kind {
+				t.Errorf("%s is %+v", kind, job.Train)
+			}
+		} else if job.Command == nil || (kind == "torchrun") != (job.Command.Launcher == LauncherTorchrun) {
+			t.Errorf("%s is %+v", kind, job.Command)
+		}
+
+		// Every key that is switched off works when it is switched on.
+		lines, on := strings.Split(string(src), "\n"), 0
+		for i, line := range lines {
+			if off.MatchString(line) {
+				on++
+				lines[i] = line[1:]
+				parse(t, strings.Join(lines, "\n"))
+				lines[i] = line
+			}
+		}
+		if on < 15 {
+			t.Errorf("%s has only %d keys that are switched off", kind, on)
+		}
+
+		// Every key of its sections is in it, if only in a comment.
+		for key := range specKeys() {
+			table, name := "", key
+			if i := strings.LastIndexByte(key, '.'); i >= 0 {
+				table, name = key[:i], key[i+1:]
+			}
+			here := table == "" || strings.Contains(string(src), "\n["+table+"]")
+			if kind == "mlp" && table == "train.data" {
+				here = name == "kind" || name == "path" || name == "shuffle" // the rest belongs to other data
+			}
+			if here && !regexp.MustCompile(`\b`+name+`\b`).Match(src) {
+				t.Errorf("%s does not mention %s", kind, key)
+			}
+		}
+	}
+	if _, err := Starter("gpt"); err == nil || !strings.Contains(err.Error(), "torchrun") {
+		t.Errorf("Starter(gpt): %v", err)
+	}
+}

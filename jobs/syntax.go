@@ -1,0 +1,116 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+)
+
+// notText finds what makes a file no UTF-8 text at all, before the TOML decoder
+// stumbles over it.
+func (l *layout) notText() (Diagnostic, bool) {
+	start := l.src[:min(4, len(l.src))]
+	if strings.HasPrefix(start, "\xff\xfe") || strings.HasPrefix(start, "\xfe\xff") || strings.Contains(start, "\x00") {
+		return Diagnostic{File: l.file, Message: "the file is UTF-16 or binary; save it as UTF-8 text"}, true
+	}
+	for i, r := range l.src {
+		var message string
+		switch {
+		case r == '\t', r == '\n', r == '\r' && strings.HasPrefix(l.src[i+1:], "\n"):
+		case r < ' ' || r == '\x7f':
+			message = fmt.Sprintf("the file holds the control character %U", r)
+		case r == utf8.RuneError:
+			if _, size := utf8.DecodeRuneInString(l.src[i:]); size == 1 {
+				message = fmt.Sprintf("byte 0x%02x is not UTF-8; save the file as UTF-8 text", l.src[i])
+			}
+		}
+		if message != "" {
+			d := l.place(span{i, i + 1})
+			d.Message = message
+			l.hideVariable(&d, i)
+			return d, true
+		}
+	}
+	return Diagnostic{}, false
+}
+
+const textNeedsQuotes = `text stands in quotes, such as "gpu"; numbers, true and false do not`
+
+// clearer says what the decoder's messages mean to one who does not know its
+// grammar.
+var clearer = []struct {
+	pattern       *regexp.Regexp
+	message, help string
+}{
+	{regexp.MustCompile(`^expected value but found "?(.*?)"? instead`), "expected a value, found $1", textNeedsQuotes},
+	{regexp.MustCompile(`^expected a top-level item to end with .* but got (.*) instead`), "expected the end of the line, found $1", textNeedsQuotes},
+	{regexp.MustCompile(`^invalid datetime: (.*)`), "$1 is not a time of day", textNeedsQuotes},
+	{regexp.MustCompile(`^expected '.' or '=', but got (.*) instead`), `expected "=" after the key, found $1`, ""},
+	{regexp.MustCompile(`^unexpected EOF; expected key separator '='`), `expected "=" after the key`, ""},
+	{regexp.MustCompile(`^strings cannot contain newlines`), "the closing quote is missing", ""},
+	{regexp.MustCompile(`^Key '(.*)' has already been defined\.`), "$1 is given twice", ""},
+}
+
+// syntaxError turns the decoder's one error into a diagnostic.
+func (l *layout) syntaxError(err error) Diagnostic {
+	var pe toml.ParseError
+	if !errors.As(err, &pe) {
+		return Diagnostic{File: l.file, Message: "not valid TOML: " + err.Error()}
+	}
+	repeated := strings.HasSuffix(pe.Message, "has already been defined.")
+	if repeated && l.repeated.known() && l.line(l.repeated.start) == pe.Position.Line {
+		d := l.place(l.repeated)
+		d.Message = fmt.Sprintf("%q is given twice: first in line %d", l.src[l.repeated.start:l.repeated.end], l.line(l.first.start))
+		l.hideVariable(&d, l.repeated.start)
+		return d
+	}
+	start := max(0, min(pe.Position.Start, len(l.src)-1))
+	for start > 0 && !utf8.RuneStart(l.src[start]) {
+		start--
+	}
+	d := l.place(span{start, min(len(l.src), start+max(1, pe.Position.Len))})
+	d.Message = "not valid TOML: " + strings.TrimSuffix(pe.Message, ".")
+	for _, c := range clearer {
+		if m := c.pattern.FindStringSubmatchIndex(pe.Message); m != nil {
+			d.Message = "not valid TOML: " + string(c.pattern.ExpandString(nil, c.message, pe.Message, m))
+			d.Allowed = c.help
+			break
+		}
+	}
+	if l.hideVariable(&d, start) {
+		d.Message = "not valid TOML, in the variables of the ranks"
+		d.Allowed = `allowed: NAME = "value"`
+	}
+	return d
+}
+
+// hideVariable takes the value out of a diagnostic's source line if it may be
+// that of a variable, and so a secret: below the header [setup.env], or where
+// the key speaks of "env". The file need not be valid.
+func (l *layout) hideVariable(d *Diagnostic, offset int) bool {
+	key, _, found := strings.Cut(d.Source, "=")
+	if !strings.Contains(key, "env") && !strings.HasPrefix(l.lastHeader(offset), "[setup.env]") {
+		return false
+	}
+	if !found {
+		key = "…"
+	} else {
+		key += "= …"
+	}
+	d.Source, d.Length = key, 1
+	return true
+}
+
+// lastHeader returns the source from the last table header before the offset.
+func (l *layout) lastHeader(offset int) string {
+	for n := l.line(offset); n > 0; n-- {
+		if line := strings.TrimLeft(l.src[l.lines[n-1]:], " \t"); strings.HasPrefix(line, "[") {
+			return line
+		}
+	}
+	return ""
+}

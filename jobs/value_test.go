@@ -1,0 +1,201 @@
+package jobs
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestWallTime(t *testing.T) {
+	const minute, hour, day = time.Minute, time.Hour, 24 * time.Hour
+	for s, want := range map[string]time.Duration{
+		"90":         90 * minute,
+		"1":          minute,
+		"1000000":    1000000 * minute,
+		"90:30":      90*minute + 30*time.Second,
+		"0:01":       time.Second,
+		"02:00:00":   2 * hour,
+		"100:59:59":  100*hour + 59*minute + 59*time.Second,
+		"1-0":        day,
+		"1-12":       36 * hour,
+		"1-12:30":    36*hour + 30*minute,
+		"1-12:30:05": 36*hour + 30*minute + 5*time.Second,
+		"0-1:2:3":    hour + 2*minute + 3*time.Second,
+	} {
+		var w WallTime
+		if err := w.UnmarshalTOML(s); err != nil || w.Duration() != want || string(w) != s {
+			t.Errorf("%q is %s (%v), want %s", s, w.Duration(), err, want)
+		}
+	}
+	for _, s := range []string{
+		"", "0", "00:00:00", "0-0", "-1", "1-", "-", "1-24", "1-1:60", "1-1:1:60", "25:99:00", "1:60:00", "1:60",
+		"1:2:3:4", "1-1:2:3:4", "1:", ":1", "::", "1.5", "1h", "2 hours", "UNLIMITED", " 1", "1 ", "+1", "٣",
+		"5000000000", "999999999", "99999-0", "1--1",
+	} {
+		var w WallTime
+		if err := w.UnmarshalTOML(s); err == nil || w != "" {
+			t.Errorf("%q is accepted as %s", s, w.Duration())
+		}
+		if d := WallTime(s).Duration(); d != 0 {
+			t.Errorf("%q lasts %s", s, d)
+		}
+	}
+}
+
+func TestMemory(t *testing.T) {
+	for s, want := range map[string]int64{
+		"1K": 1 << 10, "512M": 512 << 20, "64G": 64 << 30, "2T": 2 << 40, "8388607T": 8388607 << 40,
+	} {
+		var m Memory
+		if err := m.UnmarshalTOML(s); err != nil || m.Bytes() != want || string(m) != s {
+			t.Errorf("%q is %d bytes (%v), want %d", s, m.Bytes(), err, want)
+		}
+	}
+	for s, meant := range map[string]string{
+		"": "", "64": "", "G": "", "0G": "", "1.5G": "", "-1G": "", "1P": "", "8388608T": "", "99999999999999999999K": "",
+		"64g": "64G", "64GB": "64G", "64 GiB": "64G", "512 mb": "512M",
+	} {
+		var m Memory
+		err, _ := m.UnmarshalTOML(s).(*refusal)
+		if err == nil || m.Bytes() != 0 {
+			t.Errorf("%q is accepted as %d bytes", s, m.Bytes())
+		} else if err.suggestion != meant {
+			t.Errorf("%q suggests %q, want %q", s, err.suggestion, meant)
+		}
+	}
+}
+
+func TestInterval(t *testing.T) {
+	for s, want := range map[string]Interval{
+		"500 steps": {500, Steps}, "1 step": {1, Steps}, "1 epoch": {1, Epochs}, "2 epochs": {2, Epochs},
+		"2147483647 steps": {math.MaxInt32, Steps},
+	} {
+		var i Interval
+		if err := i.UnmarshalTOML(s); err != nil || i != want || i.String() != s {
+			t.Errorf("%q is %+v = %q (%v)", s, i, i, err)
+		}
+	}
+	for _, s := range []string{"", "500", "steps", "0 steps", "-1 steps", "+1 steps", "1.5 epochs", "1  step", " 1 step", "1 step ", "2147483648 steps", "1 hour", "1 Epoch"} {
+		var i Interval
+		if err := i.UnmarshalTOML(s); err == nil {
+			t.Errorf("%q is accepted as %v", s, i)
+		}
+	}
+	if n := (Interval{2, Epochs}).Steps(30); n != 60 {
+		t.Errorf("2 epochs of 30 steps are %d steps", n)
+	}
+	if n := (Interval{2, Steps}).Steps(30); n != 2 {
+		t.Errorf("2 steps are %d steps", n)
+	}
+	if !(Interval{}).IsZero() || (Interval{1, Steps}).IsZero() {
+		t.Error("IsZero is wrong")
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for s, want := range map[string]time.Duration{"120s": 2 * time.Minute, "1h30m": 90 * time.Minute, "0": 0, "0s": 0} {
+		var d Duration
+		if err := d.UnmarshalTOML(s); err != nil || time.Duration(d) != want {
+			t.Errorf("%q is %s (%v)", s, d, err)
+		}
+	}
+	for _, s := range []string{"", "120", "-1s", "1 s", "1d", "s", "9999999h"} {
+		var d Duration
+		if err := d.UnmarshalTOML(s); err == nil {
+			t.Errorf("%q is accepted as %s", s, d)
+		}
+	}
+}
+
+func TestName(t *testing.T) {
+	for _, s := range []string{"a", "lr#3", `it's "quoted"`, "a b", "prüf-日本", "$(rm -rf)", `back\slash`, "a.b-c", strings.Repeat("é", 127)} {
+		var n Name
+		if err := n.UnmarshalTOML(s); err != nil || string(n) != s {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+	for _, s := range []string{"", "-a", ".", "..", ".a", "a/b", "/", "a\nb", "a\x00", "a\x1b[0m", "a\u200bb", "a\u00a0b", "a\u2028b",
+		"a\u202eb", strings.Repeat("a", 129), strings.Repeat("日", 100)} {
+		var n Name
+		if err := n.UnmarshalTOML(s); err == nil {
+			t.Errorf("%q is accepted", s)
+		}
+	}
+}
+
+func TestInterfaceName(t *testing.T) {
+	for _, s := range []string{"auto", "eth0", "eth0.100", "ib0", "enp129s0f0np0", "br-0123456789ab", "ünï"} {
+		var n InterfaceName
+		if err := n.UnmarshalTOML(s); err != nil || string(n) != s {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+	for _, s := range []string{"", ".", "..", "a/b", "eth0:1", "a b", "a\tb", "a\nb", "0123456789abcdef", "日本日本日本"} {
+		var n InterfaceName
+		if err := n.UnmarshalTOML(s); err == nil {
+			t.Errorf("%q is accepted", s)
+		}
+	}
+}
+
+func TestEnvName(t *testing.T) {
+	for _, s := range []string{"A", "_", "_1", "OMP_NUM_THREADS", "http_proxy", "SLURM", "RANKS", "NCCL_DEBUG"} {
+		var n EnvName
+		if err := n.UnmarshalTOML(s); err != nil || string(n) != s {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+	for _, s := range []string{"", "1A", "A-B", "A B", "A=B", "Ä", "A\n", "SLURM_JOB_ID", "SBATCH_PARTITION", "SRUN_X", "DDPBATCH_SECRET", "RANK", "MASTER_PORT"} {
+		var n EnvName
+		if err := n.UnmarshalTOML(s); err == nil {
+			t.Errorf("%q is accepted", s)
+		}
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	var (
+		count    Count
+		any0     NonNegativeCount
+		seed     Seed
+		positive Positive
+		fraction Fraction
+		weight   NonNegative
+	)
+	for _, c := range []struct {
+		into tomlValue
+		v    any
+		ok   bool
+	}{
+		{&count, int64(1), true}, {&count, int64(math.MaxInt32), true}, {&count, int64(0), false},
+		{&count, int64(math.MaxInt32 + 1), false}, {&count, 1.0, false}, {&count, "1", false}, {&count, true, false},
+		{&any0, int64(0), true}, {&any0, int64(-1), false},
+		{&seed, int64(0), true}, {&seed, int64(math.MaxInt64), true}, {&seed, int64(-1), false},
+		{&positive, 1e-300, true}, {&positive, int64(1), true}, {&positive, int64(0), false}, {&positive, 0.0, false},
+		{&positive, -1.0, false}, {&positive, math.NaN(), false}, {&positive, math.Inf(1), false}, {&positive, "1", false},
+		{&fraction, 0.0, true}, {&fraction, int64(0), true}, {&fraction, 0.999, true}, {&fraction, 1.0, false},
+		{&fraction, int64(1), false}, {&fraction, -0.1, false}, {&fraction, math.NaN(), false}, {&fraction, false, false},
+		{&weight, 0.0, true}, {&weight, 1e300, true}, {&weight, -1e-300, false}, {&weight, math.Inf(1), false}, {&weight, math.Inf(-1), false},
+	} {
+		if err := c.into.UnmarshalTOML(c.v); (err == nil) != c.ok {
+			t.Errorf("%T from %v: %v", c.into, c.v, err)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"cpus_per_task", "gpus_per_node", "mem", "nodes", "tasks_per_node", "time", "lr"}
+	for word, want := range map[string]string{
+		"nodez": "nodes", "ndoes": "nodes", "node": "nodes", "Nodes": "nodes", "gpus-per-node": "gpus_per_node",
+		"gpus": "gpus_per_node", "ntasks_per_node": "tasks_per_node", "memory": "mem", "tiem": "time", "LR": "lr",
+		"l": "lr", "partition": "", "x": "", "": "", "no": "", strings.Repeat("nodes", 1000): "",
+	} {
+		if got := nearest(word, names); got != want {
+			t.Errorf("nearest(%.20q) = %q, want %q", word, got, want)
+		}
+	}
+	if got := nearest("alpha", []string{"alphabet1", "alphabet2"}); got != "" {
+		t.Errorf("an ambiguous start gives %q", got)
+	}
+}
