@@ -1,0 +1,33 @@
+package data
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+// BuiltinPrefix begins a path that names data inside the program.
+const BuiltinPrefix = "builtin:"
+
+// The one builtin dataset, see builtin/README.md.
+const fashionMNIST = "fashion-mnist"
+
+//go:embed builtin/*.gz
+var builtinFiles embed.FS
+
+// openBuiltin opens the data that path, beginning with BuiltinPrefix, names.
+func openBuiltin(path string) (train, eval Dataset, err error) {
+	if name := strings.TrimPrefix(path, BuiltinPrefix); name != fashionMNIST {
+		return nil, nil, &hintError{
+			fmt.Errorf("open data %q: no such builtin data", path),
+			"there is one: \"" + BuiltinPrefix + fashionMNIST + "\"",
+		}
+	}
+	files, err := fs.Sub(builtinFiles, "builtin")
+	if err != nil {
+		return nil, nil, fmt.Errorf("open data %q: %w", path, err)
+	}
+	f := folder{files, path}
+	return openIDXFolders(f, f, true)
+}

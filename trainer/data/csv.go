@@ -1,0 +1,201 @@
+package data
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/ddpbatch/ddpbatch/trainer/random"
+)
+
+// csvFile is what one CSV file holds: its columns and all its numbers.
+type csvFile struct {
+	path   string
+	names  []string // of the columns; nil without a header line
+	target int      // column to predict
+	x      []float32
+	inputs int
+	// one value per sample, by task
+	targets []float32
+	labels  []int32
+	classes int // one more than the largest label
+}
+
+// openCSV reads the file to train on and, if there is one, the held-out file.
+func openCSV(o Options) (train, eval Dataset, err error) {
+	rules := csvRules{target: o.Target, classify: o.Task == TaskClassification}
+	t, err := readCSVPath(o.Path, rules)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.EvalPath == "" {
+		return t.dataset(t.classes), nil, nil
+	}
+	rules.like = t
+	e, err := readCSVPath(o.EvalPath, rules)
+	if err != nil {
+		return nil, nil, err
+	}
+	return t.dataset(t.classes), e.dataset(t.classes), nil
+}
+
+// dataset makes the dataset of a file that was read.
+func (f *csvFile) dataset(classes int) Dataset {
+	if f.labels != nil {
+		return newClassTable(f.x, f.inputs, f.labels, classes)
+	}
+	return newValueTable(f.x, f.inputs, f.targets, 1)
+}
+
+// csvRules say how to read a file.
+type csvRules struct {
+	target   string   // name or number of the column to predict; empty: the last
+	classify bool     // targets are labels
+	like     *csvFile // a file that must have the same columns, and no fewer classes
+}
+
+// readCSVPath reads the file at path, compressed or not.
+func readCSVPath(path string, rules csvRules) (*csvFile, error) {
+	raw, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", path, cause(err))
+	}
+	r, err := decompress(raw, path)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return readCSV(path, r, rules)
+}
+
+// readCSV reads a file of comma-separated numbers, RFC 4180, one sample a line.
+// The first line may be a header, see readHeader.
+func readCSV(path string, r io.Reader, rules csvRules) (*csvFile, error) {
+	f := &csvFile{path: path}
+	in := csv.NewReader(skipBOM(r))
+	in.ReuseRecord = true
+	in.TrimLeadingSpace = true
+	first := true
+	for {
+		record, err := in.Read()
+		if err == io.EOF {
+			break
+		}
+		if errors.Is(err, csv.ErrFieldCount) {
+			return nil, f.at(in, 0, "%d columns, but the first line has %d", len(record), f.inputs+1)
+		}
+		if err != nil {
+			return nil, f.syntaxError(err)
+		}
+		if first {
+			first = false
+			header, err := f.readHeader(in, record, rules)
+			if err != nil {
+				return nil, err
+			}
+			if header {
+				continue
+			}
+		}
+		if err := f.add(in, record, rules); err != nil {
+			return nil, err
+		}
+	}
+	if len(f.x) == 0 {
+		return nil, fmt.Errorf("read %q: no samples", path)
+	}
+	return f, nil
+}
+
+// add appends one sample.
+func (f *csvFile) add(in *csv.Reader, record []string, rules csvRules) error {
+	if len(f.x) > maxValues-len(record) {
+		return f.at(in, 0, "more than %d values", maxValues)
+	}
+	if len(f.x)/f.inputs >= random.MaxPerm {
+		return f.at(in, 0, "more than %d samples", random.MaxPerm)
+	}
+	for i, text := range record {
+		if i == f.target && rules.classify {
+			label, err := f.label(in, text, rules.like)
+			if err != nil {
+				return err
+			}
+			f.labels = append(f.labels, label)
+			f.classes = max(f.classes, int(label)+1)
+			continue
+		}
+		value, err := number(text)
+		if err != nil {
+			return f.at(in, i, "%s%w", f.column(i), err)
+		}
+		if i == f.target {
+			f.targets = append(f.targets, value)
+		} else {
+			f.x = append(f.x, value)
+		}
+	}
+	return nil
+}
+
+// label reads a class label.
+func (f *csvFile) label(in *csv.Reader, text string, like *csvFile) (int32, error) {
+	label, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0, &hintError{
+			f.at(in, f.target, "%slabel %q is not a whole number from 0", f.column(f.target), text),
+			"number the classes 0, 1, 2, ... in the column to predict, or choose another column as target",
+		}
+	}
+	if label >= maxClasses {
+		return 0, &hintError{
+			f.at(in, f.target, "%slabel %d, but at most %d classes are allowed", f.column(f.target), label, maxClasses),
+			"is this the column to predict? choose it as target, or make the task regression",
+		}
+	}
+	if like != nil && int(label) >= like.classes {
+		return 0, f.at(in, f.target, "%slabel %d, but those in %q are 0 to %d", f.column(f.target), label, like.path, like.classes-1)
+	}
+	return int32(label), nil
+}
+
+// number reads a value that float32 can hold.
+func number(text string) (float32, error) {
+	value, err := strconv.ParseFloat(text, 32)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, fmt.Errorf("%q is out of the range of a 32-bit number", text)
+	case err != nil && text == "":
+		return 0, errors.New("no value")
+	case err != nil:
+		return 0, fmt.Errorf("%q is not a number", text)
+	case value-value != 0:
+		return 0, fmt.Errorf("%q is not a finite number", text)
+	}
+	return float32(value), nil
+}
+
+// column names a column at the start of a message, when the file does.
+func (f *csvFile) column(i int) string {
+	if f.names == nil {
+		return ""
+	}
+	return fmt.Sprintf("column %q: ", f.names[i])
+}
+
+// at returns an error at a field of the record just read, as file:line:column.
+func (f *csvFile) at(in *csv.Reader, field int, format string, args ...any) error {
+	line, column := in.FieldPos(field)
+	return fmt.Errorf("%s:%d:%d: %w", f.path, line, column, fmt.Errorf(format, args...))
+}
+
+// syntaxError gives an error of the reader in the form of at.
+func (f *csvFile) syntaxError(err error) error {
+	if pe, ok := errors.AsType[*csv.ParseError](err); ok {
+		return fmt.Errorf("%s:%d:%d: %w", f.path, pe.Line, pe.Column, pe.Err)
+	}
+	return fmt.Errorf("read %q: %w", f.path, cause(err))
+}

@@ -1,0 +1,140 @@
+package data
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// readHeader looks at the first record of a file: it finds out whether it is a
+// header, which column is the target, and whether the columns are those expected.
+//
+// A first line of numbers only is a sample. One without any number is a header,
+// and so is one whose only numbers count its columns from 0, as pandas writes
+// for columns without names. Anything else is a sample with an error in it, or a
+// header with one, and is refused rather than guessed.
+func (f *csvFile) readHeader(in *csv.Reader, record []string, rules csvRules) (header bool, err error) {
+	if len(record) < 2 {
+		err := f.at(in, 0, "one column only, want inputs and a target")
+		if strings.ContainsAny(record[0], ";\t") {
+			err = &hintError{err, "separate the columns by commas"}
+		}
+		return false, err
+	}
+	f.inputs = len(record) - 1
+	numbers, counted, oddField := 0, 0, -1
+	for i, text := range record {
+		switch _, err := strconv.ParseFloat(text, 64); {
+		case err == nil || errors.Is(err, strconv.ErrRange):
+			numbers++
+			if text == strconv.Itoa(i) {
+				counted++
+			}
+		case oddField < 0:
+			oddField = i
+		}
+	}
+	if numbers < len(record) {
+		if numbers != counted {
+			return false, &hintError{
+				f.at(in, oddField, "the first line is neither samples nor column names: %q is not a number, but others are", record[oddField]),
+				"begin the file with a line of column names, or with a sample",
+			}
+		}
+		if err := f.setNames(in, record); err != nil {
+			return false, err
+		}
+	}
+	if err := f.findTarget(in, rules.target); err != nil {
+		return false, err
+	}
+	if rules.like != nil {
+		if err := f.checkLike(in, rules.like); err != nil {
+			return false, err
+		}
+	}
+	return f.names != nil, nil
+}
+
+// setNames takes the header's names.
+func (f *csvFile) setNames(in *csv.Reader, record []string) error {
+	for i, name := range record {
+		if name == "" {
+			return &hintError{
+				f.at(in, i, "column %d has no name", i+1),
+				"a row number is no input: from pandas write the file with to_csv(..., index=False)",
+			}
+		}
+		if j := slices.Index(record[:i], name); j >= 0 {
+			return f.at(in, i, "column %d has the name %q of column %d", i+1, name, j+1)
+		}
+	}
+	f.names = slices.Clone(record)
+	return nil
+}
+
+// findTarget finds the column to predict.
+func (f *csvFile) findTarget(in *csv.Reader, target string) error {
+	f.target = f.inputs
+	if target == "" {
+		return nil
+	}
+	if f.names != nil {
+		if f.target = slices.Index(f.names, target); f.target < 0 {
+			return &hintError{
+				f.at(in, 0, "no column %q to predict", target),
+				"columns are: " + abridge(f.names),
+			}
+		}
+		return nil
+	}
+	number, err := strconv.Atoi(target)
+	if err != nil || number < 1 || number > f.inputs+1 {
+		return &hintError{
+			f.at(in, 0, "no column %q to predict: the file has no line of column names", target),
+			"give the number of the column, 1 to " + strconv.Itoa(f.inputs+1) + ", or add a line of column names",
+		}
+	}
+	f.target = number - 1
+	return nil
+}
+
+// checkLike checks that the columns are those of the file that is trained on.
+func (f *csvFile) checkLike(in *csv.Reader, like *csvFile) error {
+	if f.inputs != like.inputs {
+		return f.at(in, 0, "%d columns, but %q has %d", f.inputs+1, like.path, like.inputs+1)
+	}
+	if f.names == nil || like.names == nil {
+		return nil
+	}
+	for i, name := range f.names {
+		if name != like.names[i] {
+			return f.at(in, i, "column %d is %q, but in %q it is %q", i+1, name, like.path, like.names[i])
+		}
+	}
+	return nil
+}
+
+// abridge lists names, some of them when there are many.
+func abridge(names []string) string {
+	const most = 12
+	if len(names) > most {
+		return strings.Join(names[:most-1], ", ") + ", ..., " + names[len(names)-1]
+	}
+	return strings.Join(names, ", ")
+}
+
+// skipBOM drops the byte order mark that spreadsheets put before UTF-8.
+func skipBOM(r io.Reader) io.Reader {
+	buffered := bufio.NewReader(r)
+	mark := []byte("\xef\xbb\xbf")
+	if head, _ := buffered.Peek(len(mark)); bytes.Equal(head, mark) {
+		buffered.Discard(len(mark))
+	}
+	return buffered
+}
