@@ -1,0 +1,57 @@
+package rendezvous
+
+import "time"
+
+// State is how far a rank has come.
+type State string
+
+// The states of a rank, in the order in which it goes through them; a rank
+// ends in one of the last three.
+const (
+	Missing State = "missing" // has not joined
+	Joined  State = "joined"  // is connected
+	Done    State = "done"    // left as it should: finished, or stopped when asked to
+	Failed  State = "failed"  // left and said why
+	Lost    State = "lost"    // its connection ended without a word: killed, crashed, or cut off
+)
+
+// RankStatus is what the server knows of one rank.
+type RankStatus struct {
+	Rank  int       `json:"rank"`
+	Host  string    `json:"host"`
+	PID   int       `json:"pid,omitempty"`
+	State State     `json:"state"`
+	Exit  int       `json:"exit"`
+	Error string    `json:"error,omitempty"`
+	Step  int       `json:"step"`
+	Phase string    `json:"phase,omitempty"`
+	Seen  time.Time `json:"seen,omitzero"`
+}
+
+// Failure is the first thing that went wrong in an attempt.
+type Failure struct {
+	Rank   int    `json:"rank"` // -1 when it is not about one rank
+	Host   string `json:"host,omitempty"`
+	State  State  `json:"state,omitempty"`
+	Exit   int    `json:"exit,omitempty"`
+	Step   int    `json:"step"`
+	Phase  string `json:"phase,omitempty"`
+	Reason string `json:"reason"`
+	Advice string `json:"hint,omitempty"`
+}
+
+// Error is one line that names the rank, its host and the reason.
+func (f *Failure) Error() string { return f.Reason }
+
+// Hint says what to do about it, where that is known.
+func (f *Failure) Hint() string { return f.Advice }
+
+// Outcome is how an attempt ended.
+type Outcome struct {
+	Ranks []RankStatus
+	// First is the first failure, or nil when every rank left with exit code 0.
+	First *Failure
+	// Exit is the exit code of the first rank that failed, or else the largest
+	// with which a rank left.
+	Exit int
+}

@@ -1,0 +1,146 @@
+// Package rendezvous brings the ranks of one attempt together: a [Server] that
+// the launcher (or rank 0) keeps, and a [Session] that each rank holds for as
+// long as it lives.
+//
+// It promises: only processes that know the attempt's secret are ever counted
+// as ranks; a rank that does not come is named, with its host, within the join
+// timeout; two processes that claim one rank, or ranks of different jobs, specs
+// or programs, are refused on both sides with a reason; what ranks exchange
+// here is complete or an error; the first failure of a rank is known to the
+// server and told to every other rank; a rank whose server is gone notices.
+//
+// It does not move tensors (package collective does), does not decide what the
+// exchanged payloads mean, and starts and stops no process.
+package rendezvous
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+// label binds a wire connection to this use.
+const label = "rendezvous"
+
+// Frame kinds, from ranks to the server and back.
+const (
+	kindJoin byte = iota + 1
+	kindExchange
+	kindBeat
+	kindLeave
+	kindWelcome
+	kindRefused
+	kindReply
+	kindStop
+	kindAbort
+)
+
+// Identity is what a rank says of itself when it joins.
+type Identity struct {
+	Rank      int    `json:"rank"`
+	WorldSize int    `json:"world_size"`
+	Host      string `json:"host"`
+	PID       int    `json:"pid"`
+	// Program and Spec are digests; every rank must bring the same.
+	Program string `json:"program"`
+	Spec    string `json:"spec"`
+}
+
+type exchangeMessage struct {
+	Round   string `json:"round"`
+	Payload []byte `json:"payload"`
+}
+
+type replyMessage struct {
+	Round   string `json:"round"`
+	Payload []byte `json:"payload,omitempty"`
+	Error   string `json:"error,omitempty"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+type beatMessage struct {
+	Step  int    `json:"step"`
+	Phase string `json:"phase"`
+}
+
+type leaveMessage struct {
+	Exit  int    `json:"exit"`
+	Error string `json:"error,omitempty"`
+	Hint  string `json:"hint,omitempty"`
+}
+
+type reasonMessage struct {
+	Reason string `json:"reason"`
+}
+
+func send(c *wire.Conn, kind byte, message any) error {
+	b, err := json.Marshal(message)
+	if err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
+	// A peer that does not read must not hold the sender for ever.
+	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	return c.WriteFrame(kind, b)
+}
+
+const writeTimeout = 30 * time.Second
+
+// hinted carries a hint beside an error that crossed the connection.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h hinted) Unwrap() error { return h.error }
+
+// Hint says what to do about the error.
+func (h hinted) Hint() string { return h.hint }
+
+func withHint(err error, hint string) error {
+	if hint == "" {
+		return err
+	}
+	return hinted{err, hint}
+}
+
+func hintOf(err error) string {
+	var h interface{ Hint() string }
+	if errors.As(err, &h) {
+		return h.Hint()
+	}
+	return ""
+}
+
+// formatRanks writes ranks as people do: "rank 3", "ranks 0-3, 7".
+func formatRanks(ranks []int) string {
+	slices.Sort(ranks)
+	var parts []string
+	for i := 0; i < len(ranks); {
+		j := i
+		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
+			j++
+		}
+		switch {
+		case j == i:
+			parts = append(parts, strconv.Itoa(ranks[i]))
+		case j == i+1:
+			parts = append(parts, strconv.Itoa(ranks[i]), strconv.Itoa(ranks[j]))
+		default:
+			parts = append(parts, fmt.Sprintf("%d-%d", ranks[i], ranks[j]))
+		}
+		i = j + 1
+	}
+	word := "ranks"
+	if len(ranks) == 1 {
+		word = "rank"
+	}
+	return word + " " + strings.Join(parts, ", ")
+}

@@ -1,0 +1,332 @@
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+// attempt is a server with its secret, and its address.
+type attempt struct {
+	*Server
+	secret wire.Secret
+	addr   string
+}
+
+func start(t *testing.T, world int, change func(*ServerOptions)) attempt {
+	t.Helper()
+	secret, err := wire.NewSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := ServerOptions{WorldSize: world, Secret: secret, JoinTimeout: 20 * time.Second,
+		Rounds: map[string]Decide{"next": FromNext, "zero": FromRankZero}}
+	if change != nil {
+		change(&o)
+	}
+	s := Serve(l, o)
+	t.Cleanup(func() { s.Close() })
+	return attempt{s, secret, l.Addr().String()}
+}
+
+func (a attempt) join(t *testing.T, rank, world int) (*Session, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	return Join(ctx, []string{a.addr}, a.secret, Identity{Rank: rank, WorldSize: world, Host: fmt.Sprintf("n%d", rank+1), PID: 100 + rank})
+}
+
+func (a attempt) joinAll(t *testing.T, world int) []*Session {
+	t.Helper()
+	sessions := make([]*Session, world)
+	for r := range sessions {
+		s, err := a.join(t, r, world)
+		if err != nil {
+			t.Fatalf("rank %d: %v", r, err)
+		}
+		sessions[r] = s
+	}
+	return sessions
+}
+
+func wait(t *testing.T, a attempt) Outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	o, err := a.Wait(ctx)
+	if err != nil {
+		t.Fatalf("the attempt did not end: %v (%+v)", err, o)
+	}
+	return o
+}
+
+func TestRoundsAndGoodbye(t *testing.T) {
+	const world = 5
+	a := start(t, world, nil)
+	var wg sync.WaitGroup
+	for r, s := range a.joinAll(t, world) {
+		wg.Go(func() {
+			for _, tt := range []struct{ round, want string }{{"next", fmt.Sprint("from ", (r+1)%world)}, {"zero", "from 0"}} {
+				got, err := s.Exchange(t.Context(), tt.round, fmt.Append(nil, "from ", r))
+				if err != nil || string(got) != tt.want {
+					t.Errorf("rank %d, round %s: %q, %v; want %q", r, tt.round, got, err, tt.want)
+				}
+			}
+			if err := s.Leave(0, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	o := wait(t, a)
+	if o.First != nil || o.Exit != 0 {
+		t.Fatalf("outcome %+v", o)
+	}
+	for _, r := range o.Ranks {
+		if r.State != Done {
+			t.Errorf("rank %d is %s", r.Rank, r.State)
+		}
+	}
+}
+
+func TestMissingRanksAreNamedWithTheirHosts(t *testing.T) {
+	a := start(t, 6, func(o *ServerOptions) {
+		o.JoinTimeout = 300 * time.Millisecond
+		o.Host = func(rank int) string { return fmt.Sprintf("n%d", rank/2+1) }
+	})
+	s, err := a.join(t, 0, 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-s.Context().Done()
+	if err := context.Cause(s.Context()); !errors.Is(err, ErrAborted) || !strings.Contains(err.Error(), "n3") {
+		t.Errorf("the rank that came was told %v", err)
+	}
+	s.Leave(4, nil)
+	o := wait(t, a)
+	want := "5 of 6 ranks did not join within 300ms: rank 1 on n1; ranks 2, 3 on n2; ranks 4, 5 on n3"
+	if o.First == nil || o.First.Error() != want || o.First.State != Missing {
+		t.Fatalf("first failure %+v\nwant %s", o.First, want)
+	}
+}
+
+func TestFirstFailureIsToldToAll(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		end   func(*Session)
+		state State
+		want  string
+		exit  int
+	}{
+		{"killed", func(s *Session) { s.conn.Close() }, Lost, "rank 1 on n2 was lost at step 7 (training): its process was killed or crashed", 0},
+		{"failed", func(s *Session) { s.Leave(1, errors.New("loss is not finite")) }, Failed, "rank 1 on n2: loss is not finite", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := start(t, 3, nil)
+			sessions := a.joinAll(t, 3)
+			if err := sessions[1].Beat(7, "training"); err != nil {
+				t.Fatal(err)
+			}
+			tt.end(sessions[1])
+			for _, r := range []int{0, 2} {
+				select {
+				case <-sessions[r].Context().Done():
+				case <-time.After(5 * time.Second):
+					t.Fatalf("rank %d was not told", r)
+				}
+				if err := context.Cause(sessions[r].Context()); !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("rank %d was told %v", r, err)
+				}
+				sessions[r].Leave(4, nil)
+			}
+			o := wait(t, a)
+			if o.First == nil || o.First.Error() != tt.want || o.First.State != tt.state || o.First.Step != 7 || o.Exit != tt.exit {
+				t.Fatalf("first %+v, exit %d", o.First, o.Exit)
+			}
+		})
+	}
+}
+
+func TestWrongRanksAreRefused(t *testing.T) {
+	id := func(change func(*Identity)) Identity {
+		i := Identity{Rank: 1, WorldSize: 2, Host: "n2", PID: 7, Program: "aaaa", Spec: "bbbb"}
+		change(&i)
+		return i
+	}
+	for name, tt := range map[string]struct {
+		id   Identity
+		want string
+	}{
+		"world size":  {id(func(i *Identity) { i.WorldSize = 3 }), "rank 1 on n2 was started for 3 ranks, but this attempt has 2"},
+		"rank":        {id(func(i *Identity) { i.Rank = 2 }), "rank 2 on n2 is outside 0..1"},
+		"negative":    {id(func(i *Identity) { i.Rank = -1 }), "rank -1 on n2 is outside 0..1"},
+		"twice":       {id(func(i *Identity) { i.Rank = 0 }), "rank 0 on n2 (process 7) joined, but rank 0 is already process 1 on n1"},
+		"other build": {id(func(i *Identity) { i.Program = "cccc" }), "rank 1 on n2 runs another build of ddpbatch (cccc, not aaaa)"},
+		"other spec":  {id(func(i *Identity) { i.Spec = "dddd" }), "rank 1 on n2 reads another job file (digest dddd, not bbbb)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := start(t, 2, nil)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			s0, err := Join(ctx, []string{a.addr}, a.secret, Identity{Rank: 0, WorldSize: 2, Host: "n1", PID: 1, Program: "aaaa", Spec: "bbbb"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = Join(ctx, []string{a.addr}, a.secret, tt.id)
+			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("refused with %v, want %s", err, tt.want)
+			}
+			<-s0.Context().Done()
+			s0.Leave(4, nil)
+			if o := wait(t, a); o.First == nil || o.First.Reason != tt.want {
+				t.Errorf("first failure %+v", o.First)
+			}
+		})
+	}
+}
+
+// Strangers of every kind do not disturb an attempt, and are reported once.
+func TestStrangersDoNotDisturb(t *testing.T) {
+	var warnings []string
+	a := start(t, 2, func(o *ServerOptions) { o.Warn = func(m string) { warnings = append(warnings, m) } })
+	for range 50 {
+		c, err := net.Dial("tcp", a.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"+strings.Repeat("x", 200))
+	}
+	silent, err := net.Dial("tcp", a.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	other := a
+	other.secret[0] ^= 1
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if _, err := Join(ctx, []string{a.addr}, other.secret, Identity{Rank: 0, WorldSize: 2}); !errors.Is(err, wire.ErrNotAuthentic) {
+		t.Errorf("wrong secret: %v", err)
+	}
+	for _, s := range a.joinAll(t, 2) {
+		if err := s.Leave(0, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if o := wait(t, a); o.First != nil {
+		t.Errorf("disturbed: %+v", o.First)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "127.0.0.1 is not a rank") {
+		t.Errorf("warnings: %q", warnings)
+	}
+}
+
+// A wrong address among the given ones (a bridge that exists on every node with
+// somebody else's service behind it) does no harm.
+func TestWrongAddressAmongRightOnes(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprintln(c, "220 mail ready, and a line long enough to fill the greeting of a handshake")
+		}
+	}()
+	a := start(t, 1, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	s, err := Join(ctx, []string{"127.0.0.1:1", l.Addr().String(), a.addr}, a.secret, Identity{Rank: 0, WorldSize: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Leave(0, nil)
+}
+
+func TestLauncherLossIsNoticed(t *testing.T) {
+	a := start(t, 1, nil)
+	s, err := a.join(t, 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+	<-s.Context().Done()
+	if err := context.Cause(s.Context()); !errors.Is(err, ErrLauncherLost) {
+		t.Errorf("cause %v", err)
+	}
+}
+
+func TestStopReachesAllAndLateRanks(t *testing.T) {
+	a := start(t, 2, nil)
+	early, err := a.join(t, 0, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Stop("the time limit is near")
+	late, err := a.join(t, 1, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range []*Session{early, late} {
+		select {
+		case <-s.Stopping():
+		case <-time.After(5 * time.Second):
+			t.Fatalf("rank %d was not asked to stop", i)
+		}
+		s.Leave(3, nil)
+	}
+	if o := wait(t, a); o.First != nil || o.Exit != 3 {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
+func TestDecisionErrorReachesEveryRank(t *testing.T) {
+	a := start(t, 2, func(o *ServerOptions) {
+		o.Rounds["network"] = func([][]byte) ([][]byte, error) {
+			return nil, withHint(errors.New("no network reaches n2"), "ask the administrator")
+		}
+	})
+	var wg sync.WaitGroup
+	for _, s := range a.joinAll(t, 2) {
+		wg.Go(func() {
+			_, err := s.Exchange(t.Context(), "network", nil)
+			if err == nil || err.Error() != "no network reaches n2" || hintOf(err) != "ask the administrator" {
+				t.Errorf("got %v, hint %q", err, hintOf(err))
+			}
+			s.Leave(1, err)
+		})
+	}
+	wg.Wait()
+	if o := wait(t, a); o.First == nil || o.First.Reason != "no network reaches n2" || o.First.Advice != "ask the administrator" {
+		t.Errorf("first %+v", o.First)
+	}
+}
+
+func TestFormatRanks(t *testing.T) {
+	for want, ranks := range map[string][]int{
+		"rank 3": {3}, "ranks 0, 1": {1, 0}, "ranks 0-3, 7": {0, 1, 2, 3, 7}, "ranks 1, 3, 5-7": {7, 6, 5, 3, 1},
+	} {
+		if got := formatRanks(ranks); got != want {
+			t.Errorf("%v: %q, want %q", ranks, got, want)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package rendezvous
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+// ErrRefused says that the server knows this rank and does not want it.
+var ErrRefused = errors.New("refused by the launcher")
+
+// ErrAborted is the cause of a session's end when the server ended the attempt.
+var ErrAborted = errors.New("the job is being ended")
+
+// ErrLauncherLost is the cause of a session's end when its server is gone.
+var ErrLauncherLost = errors.New("the launcher is gone")
+
+// Session is one rank's tie to the server. It lives as long as the rank.
+type Session struct {
+	conn   *wire.Conn
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	stop   chan struct{}
+
+	mu      sync.Mutex
+	once    sync.Once
+	pending map[string]chan replyMessage
+	reason  string
+	leaving bool
+}
+
+// Join connects to whichever of addrs ("host:port") proves to be this attempt's
+// server, trying all of them at once and again until ctx is done, and joins as
+// id. It returns [ErrRefused] when the server answers that this rank does not
+// belong.
+func Join(ctx context.Context, addrs []string, secret wire.Secret, id Identity) (*Session, error) {
+	conn, err := connect(ctx, addrs, secret)
+	if err != nil {
+		return nil, err
+	}
+	if err := send(conn, kindJoin, id); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("join as rank %d: %w", id.Rank, err)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	kind, payload, err := conn.ReadFrame()
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil && kind == kindRefused {
+		var m reasonMessage
+		_ = json.Unmarshal(payload, &m)
+		err = fmt.Errorf("%w: %s", ErrRefused, m.Reason)
+	} else if err == nil && kind != kindWelcome {
+		err = fmt.Errorf("unexpected message of kind %d", kind)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("join as rank %d: %w", id.Rank, err)
+	}
+	s := &Session{conn: conn, stop: make(chan struct{}), pending: map[string]chan replyMessage{}}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	go s.read()
+	return s, nil
+}
+
+// connect tries every address at once, round after round: a wrong one (a bridge
+// that has the same address on every node, say) fails the handshake and does
+// no harm.
+func connect(ctx context.Context, addrs []string, secret wire.Secret) (*wire.Conn, error) {
+	if len(addrs) == 0 {
+		return nil, errors.New("join: no address of the launcher is known")
+	}
+	for {
+		conn, err := connectOnce(ctx, addrs, secret)
+		if err == nil {
+			return conn, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the launcher cannot be reached at %s: %w", strings.Join(addrs, ", "), err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func connectOnce(ctx context.Context, addrs []string, secret wire.Secret) (*wire.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*wire.HandshakeTimeout)
+	defer cancel()
+	type result struct {
+		conn *wire.Conn
+		err  error
+	}
+	results := make(chan result)
+	for _, addr := range addrs {
+		go func() {
+			var d net.Dialer
+			raw, err := d.DialContext(ctx, "tcp", addr)
+			var conn *wire.Conn
+			if err == nil {
+				conn, err = wire.Client(raw, secret, label)
+				if err != nil {
+					err = fmt.Errorf("%s: %w", addr, err)
+				}
+			}
+			select {
+			case results <- result{conn, err}:
+			case <-ctx.Done():
+				if conn != nil {
+					conn.Close()
+				}
+			}
+		}()
+	}
+	var errs []error
+	for range addrs {
+		select {
+		case r := <-results:
+			if r.err == nil {
+				return r.conn, nil
+			}
+			errs = append(errs, r.err)
+		case <-ctx.Done():
+			return nil, errors.Join(append(errs, ctx.Err())...)
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// Context is done when the attempt must end at once; its cause says why:
+// [ErrAborted] with the reason, or [ErrLauncherLost].
+func (s *Session) Context() context.Context { return s.ctx }
+
+// Stopping is closed when the launcher asks to save and leave.
+func (s *Session) Stopping() <-chan struct{} { return s.stop }
+
+// Exchange contributes payload to a round and returns this rank's reply once
+// every rank has contributed and the server has decided.
+func (s *Session) Exchange(ctx context.Context, round string, payload []byte) ([]byte, error) {
+	answer := make(chan replyMessage, 1)
+	s.mu.Lock()
+	s.pending[round] = answer
+	s.mu.Unlock()
+	if payload == nil {
+		payload = []byte{}
+	}
+	if err := send(s.conn, kindExchange, exchangeMessage{round, payload}); err != nil {
+		return nil, fmt.Errorf("exchange %q: %w", round, err)
+	}
+	select {
+	case m := <-answer:
+		if m.Error != "" {
+			return nil, withHint(errors.New(m.Error), m.Hint)
+		}
+		return m.Payload, nil
+	case <-s.ctx.Done():
+		// The reply to a failed round and the end of the attempt race.
+		select {
+		case m := <-answer:
+			if m.Error != "" {
+				return nil, withHint(errors.New(m.Error), m.Hint)
+			}
+			return m.Payload, nil
+		default:
+		}
+		return nil, context.Cause(s.ctx)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("exchange %q: %w", round, context.Cause(ctx))
+	}
+}
+
+// Beat tells the server how far this rank has come.
+func (s *Session) Beat(step int, phase string) error {
+	return send(s.conn, kindBeat, beatMessage{step, phase})
+}
+
+// Leave says goodbye: exit is the exit code with which this process will end.
+// A failure that is not nil is told to every other rank and ends the attempt.
+// The session is over afterwards.
+func (s *Session) Leave(exit int, failure error) error {
+	m := leaveMessage{Exit: exit}
+	if failure != nil {
+		m.Error, m.Hint = failure.Error(), hintOf(failure)
+	}
+	s.mu.Lock()
+	s.leaving = true
+	s.mu.Unlock()
+	err := send(s.conn, kindLeave, m)
+	s.conn.Close()
+	s.cancel(context.Canceled)
+	return err
+}
+
+func (s *Session) read() {
+	defer s.conn.Close()
+	for {
+		kind, payload, err := s.conn.ReadFrame()
+		if err != nil {
+			s.mu.Lock()
+			leaving := s.leaving
+			s.mu.Unlock()
+			if !leaving {
+				s.cancel(fmt.Errorf("%w: %w", ErrLauncherLost, err))
+			}
+			return
+		}
+		var m reasonMessage
+		switch kind {
+		case kindReply:
+			var r replyMessage
+			if err = json.Unmarshal(payload, &r); err == nil {
+				s.mu.Lock()
+				answer := s.pending[r.Round]
+				delete(s.pending, r.Round)
+				s.mu.Unlock()
+				if answer != nil {
+					answer <- r
+				}
+			}
+		case kindStop:
+			s.once.Do(func() { close(s.stop) })
+		case kindAbort:
+			if err = json.Unmarshal(payload, &m); err == nil {
+				s.cancel(fmt.Errorf("%w: %s", ErrAborted, m.Reason))
+			}
+		default:
+			err = fmt.Errorf("message of unknown kind %d", kind)
+		}
+		if err != nil {
+			s.cancel(fmt.Errorf("%w: %w", ErrLauncherLost, err))
+			return
+		}
+	}
+}

@@ -1,0 +1,247 @@
+// Package wire is one authenticated connection between two processes of the
+// same job: a mutual proof that both know the attempt's secret, then frames
+// that carry their length, kind, place in the sequence and a MAC.
+//
+// It promises that a peer which does not know the secret is dropped within the
+// handshake deadline having learnt nothing and cost a bounded amount of memory,
+// that a recorded handshake cannot be replayed (both sides contribute a fresh
+// nonce), and that a truncated, altered, repeated or reordered frame is an
+// error and never a message.
+//
+// It does not encrypt: what is sent can be read by whoever can read the
+// network. It does not reconnect, and it does not choose addresses.
+package wire
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// HandshakeTimeout bounds a handshake: a slow or silent stranger holds a
+	// connection no longer than this.
+	HandshakeTimeout = 5 * time.Second
+	// MaxFrame is the largest payload of one frame in bytes. The largest honest
+	// one is a node's network inventory.
+	MaxFrame = 8 << 20
+
+	magic     = "ddpbatch wire 1\n"
+	nonceSize = 32
+	macSize   = 16
+	maxLabel  = 64
+	headerLen = 4 + 1
+)
+
+// ErrNotAuthentic says that the peer does not know this attempt's secret, or
+// that what it sent is not what it claims to be.
+var ErrNotAuthentic = errors.New("peer does not prove knowledge of this attempt's secret")
+
+// Secret is the key of one attempt of one job. It travels in the environment of
+// the ranks or in a file of mode 0600, never in an argument list.
+type Secret [32]byte
+
+// NewSecret draws a secret from the system's random source.
+func NewSecret() (Secret, error) {
+	var s Secret
+	if _, err := rand.Read(s[:]); err != nil {
+		return s, fmt.Errorf("draw a secret: %w", err)
+	}
+	return s, nil
+}
+
+// ParseSecret reads the form that Encode writes.
+func ParseSecret(text string) (Secret, error) {
+	var s Secret
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != len(s) {
+		// The text is not quoted: most of it may be the real secret.
+		return s, fmt.Errorf("the secret is not %d hexadecimal digits", 2*len(s))
+	}
+	copy(s[:], b)
+	return s, nil
+}
+
+// Encode returns the secret as hexadecimal digits.
+func (s Secret) Encode() string { return hex.EncodeToString(s[:]) }
+
+// String hides the secret, so that it cannot end up in a message by accident.
+func (s Secret) String() string { return "(secret)" }
+
+// GoString hides the secret from %#v.
+func (s Secret) GoString() string { return "wire.Secret(hidden)" }
+
+// Conn is an authenticated connection. One goroutine may read while others
+// write.
+type Conn struct {
+	net.Conn
+	readMAC   hash.Hash
+	readSeq   uint64
+	readBuf   [headerLen + macSize]byte
+	writeLock sync.Mutex
+	writeMAC  hash.Hash
+	writeSeq  uint64
+}
+
+// Client proves to the accepting side of c that this process knows the secret,
+// and has it prove the same. label binds the connection to one use: both sides
+// must name the same. On error c is closed.
+func Client(c net.Conn, secret Secret, label string) (*Conn, error) {
+	return handshake(c, secret, label, false)
+}
+
+// Server is the accepting side of [Client].
+func Server(c net.Conn, secret Secret, label string) (*Conn, error) {
+	return handshake(c, secret, label, true)
+}
+
+// handshake exchanges magic, nonce and label, then proofs. The connecting side
+// proves first, so that a stranger that connects learns nothing made from the
+// secret.
+func handshake(c net.Conn, secret Secret, label string, server bool) (_ *Conn, err error) {
+	defer func() {
+		if err != nil {
+			c.Close()
+		}
+	}()
+	if len(label) > maxLabel {
+		panic("wire: internal error: label too long")
+	}
+	if err := c.SetDeadline(time.Now().Add(HandshakeTimeout)); err != nil {
+		return nil, err
+	}
+	var mine, theirs [len(magic) + nonceSize]byte
+	copy(mine[:], magic)
+	if _, err := rand.Read(mine[len(magic):]); err != nil {
+		return nil, fmt.Errorf("draw a nonce: %w", err)
+	}
+	if _, err := c.Write(mine[:]); err != nil {
+		return nil, fmt.Errorf("handshake: %w", err)
+	}
+	if _, err := io.ReadFull(c, theirs[:]); err != nil {
+		return nil, fmt.Errorf("handshake: %w", err)
+	}
+	if string(theirs[:len(magic)]) != magic {
+		return nil, fmt.Errorf("handshake: %w", ErrNotAuthentic)
+	}
+	clientNonce, serverNonce := mine[len(magic):], theirs[len(magic):]
+	if server {
+		clientNonce, serverNonce = serverNonce, clientNonce
+	}
+	derive := func(use string) []byte {
+		m := hmac.New(sha256.New, secret[:])
+		for _, part := range [][]byte{[]byte(use), []byte(label), clientNonce, serverNonce} {
+			var n [4]byte
+			binary.LittleEndian.PutUint32(n[:], uint32(len(part)))
+			m.Write(n[:])
+			m.Write(part)
+		}
+		return m.Sum(nil)
+	}
+	prove := func(use string) error {
+		if _, err := c.Write(derive(use)); err != nil {
+			return fmt.Errorf("handshake: %w", err)
+		}
+		return nil
+	}
+	verify := func(use string) error {
+		var got [sha256.Size]byte
+		if _, err := io.ReadFull(c, got[:]); err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				return fmt.Errorf("handshake: %w", ErrNotAuthentic)
+			}
+			return fmt.Errorf("handshake: %w", err)
+		}
+		if subtle.ConstantTimeCompare(got[:], derive(use)) != 1 {
+			return fmt.Errorf("handshake: %w", ErrNotAuthentic)
+		}
+		return nil
+	}
+	if server {
+		if err := verify("client proof"); err != nil {
+			return nil, err
+		}
+		if err := prove("server proof"); err != nil {
+			return nil, err
+		}
+	} else {
+		if err := prove("client proof"); err != nil {
+			return nil, err
+		}
+		if err := verify("server proof"); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	toServer, toClient := hmac.New(sha256.New, derive("to server")), hmac.New(sha256.New, derive("to client"))
+	if server {
+		return &Conn{Conn: c, readMAC: toServer, writeMAC: toClient}, nil
+	}
+	return &Conn{Conn: c, readMAC: toClient, writeMAC: toServer}, nil
+}
+
+// WriteFrame sends one frame of at most [MaxFrame] bytes.
+func (c *Conn) WriteFrame(kind byte, payload []byte) error {
+	if len(payload) > MaxFrame {
+		return fmt.Errorf("frame of %d bytes is over the limit of %d", len(payload), MaxFrame)
+	}
+	c.writeLock.Lock()
+	defer c.writeLock.Unlock()
+	var head [headerLen]byte
+	binary.LittleEndian.PutUint32(head[:], uint32(len(payload)))
+	head[4] = kind
+	frame := make([]byte, 0, headerLen+macSize+len(payload))
+	frame = append(frame, head[:]...)
+	frame = append(frame, mac(c.writeMAC, c.writeSeq, head, payload)...)
+	frame = append(frame, payload...)
+	c.writeSeq++
+	_, err := c.Write(frame)
+	return err
+}
+
+// ReadFrame returns the next frame. io.EOF means that the peer closed the
+// connection between frames.
+func (c *Conn) ReadFrame() (kind byte, payload []byte, err error) {
+	if _, err := io.ReadFull(c.Conn, c.readBuf[:]); err != nil {
+		return 0, nil, err
+	}
+	head := [headerLen]byte(c.readBuf[:headerLen])
+	size := binary.LittleEndian.Uint32(head[:])
+	if size > MaxFrame {
+		return 0, nil, fmt.Errorf("frame of %d bytes is over the limit of %d", size, MaxFrame)
+	}
+	payload = make([]byte, size)
+	if _, err := io.ReadFull(c.Conn, payload); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return 0, nil, err
+	}
+	if subtle.ConstantTimeCompare(c.readBuf[headerLen:], mac(c.readMAC, c.readSeq, head, payload)) != 1 {
+		return 0, nil, fmt.Errorf("frame %d: %w", c.readSeq, ErrNotAuthentic)
+	}
+	c.readSeq++
+	return head[4], payload, nil
+}
+
+func mac(h hash.Hash, seq uint64, head [headerLen]byte, payload []byte) []byte {
+	var n [8]byte
+	binary.LittleEndian.PutUint64(n[:], seq)
+	h.Reset()
+	h.Write(n[:])
+	h.Write(head[:])
+	h.Write(payload)
+	return h.Sum(nil)[:macSize]
+}

@@ -1,0 +1,248 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pair returns both ends of one loopback TCP connection.
+func pair(t testing.TB) (client, server net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err = net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err = l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return client, server
+}
+
+func secret(t testing.TB) Secret {
+	t.Helper()
+	s, err := NewSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// shake runs both sides of a handshake and returns what each of them got.
+func shake(t testing.TB, clientSecret, serverSecret Secret, clientLabel, serverLabel string) (c, s *Conn, cerr, serr error) {
+	t.Helper()
+	a, b := pair(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s, serr = Server(b, serverSecret, serverLabel)
+	}()
+	c, cerr = Client(a, clientSecret, clientLabel)
+	<-done
+	return c, s, cerr, serr
+}
+
+func TestFramesBothWays(t *testing.T) {
+	key := secret(t)
+	c, s, cerr, serr := shake(t, key, key, "x", "x")
+	if cerr != nil || serr != nil {
+		t.Fatal(cerr, serr)
+	}
+	for i := range 3 {
+		want := bytes.Repeat([]byte{byte(i)}, i*1000)
+		if err := c.WriteFrame(byte(i), want); err != nil {
+			t.Fatal(err)
+		}
+		kind, got, err := s.ReadFrame()
+		if err != nil || kind != byte(i) || !bytes.Equal(got, want) {
+			t.Fatalf("frame %d: kind %d, %d bytes, %v", i, kind, len(got), err)
+		}
+		if err := s.WriteFrame(9, []byte("back")); err != nil {
+			t.Fatal(err)
+		}
+		if _, got, err := c.ReadFrame(); err != nil || string(got) != "back" {
+			t.Fatalf("answer %d: %q, %v", i, got, err)
+		}
+	}
+	c.Close()
+	if _, _, err := s.ReadFrame(); !errors.Is(err, io.EOF) {
+		t.Fatalf("after close: %v, want EOF", err)
+	}
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	key := secret(t)
+	if _, _, cerr, serr := shake(t, secret(t), key, "x", "x"); cerr == nil || !errors.Is(serr, ErrNotAuthentic) {
+		t.Errorf("wrong secret: client %v, server %v", cerr, serr)
+	}
+	if _, _, cerr, serr := shake(t, key, key, "control", "data"); cerr == nil || !errors.Is(serr, ErrNotAuthentic) {
+		t.Errorf("other label: client %v, server %v", cerr, serr)
+	}
+	a, b := pair(t)
+	go io.WriteString(a, strings.Repeat("GET / HTTP/1.1\r\n", 100))
+	if _, err := Server(b, key, "x"); !errors.Is(err, ErrNotAuthentic) {
+		t.Errorf("a web client: %v", err)
+	}
+}
+
+// A recorded handshake is useless: the server's nonce is new every time.
+func TestReplayIsRefused(t *testing.T) {
+	key := secret(t)
+	a, b := pair(t)
+	rec := &recorder{Conn: a}
+	go Server(b, key, "x")
+	if _, err := Client(rec, key, "x"); err != nil {
+		t.Fatal(err)
+	}
+	a, b = pair(t)
+	go a.Write(rec.sent.Bytes())
+	if _, err := Server(b, key, "x"); !errors.Is(err, ErrNotAuthentic) {
+		t.Fatalf("replayed handshake: %v, want not authentic", err)
+	}
+}
+
+type recorder struct {
+	net.Conn
+	sent bytes.Buffer
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	r.sent.Write(b)
+	return r.Conn.Write(b)
+}
+
+// Every single altered byte of a frame, and every shorter frame, is an error.
+func TestAlteredFrames(t *testing.T) {
+	key := secret(t)
+	frame := func(damage func([]byte) []byte) error {
+		a, b := pair(t)
+		rec := &editor{Conn: a}
+		var s *Conn
+		done := make(chan error)
+		go func() {
+			var err error
+			s, err = Server(b, key, "x")
+			done <- err
+		}()
+		c, err := Client(rec, key, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		rec.edit = damage
+		if err := c.WriteFrame(1, []byte("step 12")); err != nil {
+			t.Fatal(err)
+		}
+		a.Close()
+		s.SetDeadline(time.Now().Add(5 * time.Second))
+		_, _, err = s.ReadFrame()
+		return err
+	}
+	if err := frame(func(b []byte) []byte { return b }); err != nil {
+		t.Fatalf("an unaltered frame: %v", err)
+	}
+	size := headerLen + macSize + len("step 12")
+	for i := range size {
+		err := frame(func(b []byte) []byte { b[i] ^= 0x10; return b })
+		if err == nil {
+			t.Errorf("byte %d altered: accepted", i)
+		}
+		if err := frame(func(b []byte) []byte { return b[:i] }); err == nil {
+			t.Errorf("cut to %d bytes: accepted", i)
+		}
+	}
+	if err := frame(func(b []byte) []byte { return append(bytes.Clone(b[:0]), 0xff, 0xff, 0xff, 0xff, 1) }); err == nil {
+		t.Error("a length of 4 GiB: accepted")
+	}
+}
+
+type editor struct {
+	net.Conn
+	edit func([]byte) []byte
+}
+
+func (e *editor) Write(b []byte) (int, error) {
+	if e.edit != nil {
+		if _, err := e.Conn.Write(e.edit(bytes.Clone(b))); err != nil {
+			return 0, err
+		}
+		return len(b), nil
+	}
+	return e.Conn.Write(b)
+}
+
+func TestRepeatedFrameIsRefused(t *testing.T) {
+	key := secret(t)
+	a, b := pair(t)
+	rec := &editor{Conn: a}
+	var s *Conn
+	done := make(chan error)
+	go func() {
+		var err error
+		s, err = Server(b, key, "x")
+		done <- err
+	}()
+	c, err := Client(rec, key, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	rec.edit = func(b []byte) []byte { return append(b, b...) }
+	if err := c.WriteFrame(1, []byte("once")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.ReadFrame(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.ReadFrame(); !errors.Is(err, ErrNotAuthentic) {
+		t.Fatalf("the same frame again: %v", err)
+	}
+}
+
+func TestSecretIsNotPrinted(t *testing.T) {
+	s := secret(t)
+	for _, form := range []string{"%v", "%s", "%+v", "%#v"} {
+		if out := fmt.Sprintf(form, s); strings.Contains(out, s.Encode()[:8]) {
+			t.Errorf("%s prints the secret", form)
+		}
+	}
+	back, err := ParseSecret(s.Encode())
+	if err != nil || back != s {
+		t.Errorf("parse of encode: %v", err)
+	}
+	if _, err := ParseSecret(s.Encode()[1:]); err == nil || strings.Contains(err.Error(), s.Encode()[1:9]) {
+		t.Errorf("short secret: %v", err)
+	}
+}
+
+// FuzzServer feeds arbitrary bytes to the accepting side, which must never
+// accept them.
+func FuzzServer(f *testing.F) {
+	f.Add([]byte(magic + strings.Repeat("n", nonceSize+32)))
+	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"))
+	key := Secret{1}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, b := net.Pipe()
+		go io.Copy(io.Discard, a)
+		go func() { a.Write(data); a.Close() }()
+		if _, err := Server(b, key, "x"); err == nil {
+			t.Fatal("a stranger was accepted")
+		}
+	})
+}
