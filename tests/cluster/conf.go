@@ -1,0 +1,124 @@
+//go:build linux
+
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// slurmConf returns the text of slurm.conf (slurm.conf(5), Slurm 22.05).
+func slurmConf(o Options, net subnet) string {
+	d := layout(o.Dir)
+	lines := []string{
+		fmt.Sprintf("ClusterName=test%d", net.id),
+		fmt.Sprintf("SlurmctldHost=%s(%s)", controlName, net.control()),
+		"SlurmUser=root",
+		"SlurmdUser=root",
+		"AuthType=auth/munge",
+		"AuthInfo=socket=" + d.mungeSocket(),
+		"StateSaveLocation=" + d.state(),
+		"SlurmdSpoolDir=" + d.spool("%n"),
+		"SlurmctldPidFile=" + d.run("slurmctld.pid"),
+		"SlurmdPidFile=" + d.run("slurmd.%n.pid"),
+		"SlurmctldLogFile=" + d.log(controlName),
+		"SlurmdLogFile=" + d.log("%n"),
+		"SlurmctldDebug=verbose",
+		"SlurmdDebug=verbose",
+
+		// No cgroups: a test machine may have the first version, the second, or none.
+		"ProctrackType=proctrack/linuxproc",
+		"TaskPlugin=task/none",
+		"JobAcctGatherType=jobacct_gather/none",
+		"MpiDefault=none",
+		"MailProg=/bin/true",
+		// More processors than there are; count processors only, so that jobs share a node.
+		"SlurmdParameters=config_overrides",
+		"SelectType=select/cons_tres",
+		"SelectTypeParameters=CR_CPU",
+
+		// A test waits for every one of these.
+		"SchedulerParameters=sched_interval=1,batch_sched_delay=0",
+		"SlurmdTimeout=15",
+		"TCPTimeout=2",
+		"KillWait=10",
+		"ReturnToService=2",
+		// Jobs can be asked about for as long as a test runs.
+		"MinJobAge=86400",
+		"MaxJobCount=10000",
+
+		"PreemptType=preempt/partition_prio",
+		"PreemptMode=REQUEUE",
+	}
+	gres := ""
+	if o.GPUs > 0 {
+		lines = append(lines, "GresTypes=gpu")
+		gres = fmt.Sprintf(" Gres=gpu:%d", o.GPUs)
+	}
+	for i := 1; i <= o.Nodes; i++ {
+		lines = append(lines, fmt.Sprintf("NodeName=%s NodeHostname=%[1]s NodeAddr=%s CPUs=%d RealMemory=4000%s",
+			nodeName(i), net.management(i), o.CPUs, gres))
+	}
+	lines = append(lines,
+		"PartitionName=batch Nodes=ALL Default=YES PriorityTier=10 PreemptMode=OFF",
+		"PartitionName=low Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE",
+		"PartitionName=high Nodes=ALL PriorityTier=100 PreemptMode=OFF",
+	)
+	return strings.Join(override(lines, o.SlurmConf), "\n") + "\n"
+}
+
+// gresConf returns the text of gres.conf: with a device file for each GPU, Slurm also numbers them.
+func gresConf(o Options) string {
+	if o.GPUs == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Name=gpu File=%s[0-%d]\n", layout(o.Dir).gpu(), o.GPUs-1)
+}
+
+// cgroupConf names the plugin, because slurmd looks at /sys/fs/cgroup to choose one and does not
+// start without a mount there; a plugin that is named but never used asks for nothing.
+const cgroupConf = "CgroupPlugin=cgroup/v1\n"
+
+// hosts returns the text of /etc/hosts on every machine of the cluster.
+func hosts(o Options, net subnet, login string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "127.0.0.1 localhost\n::1 localhost\n")
+	fmt.Fprintf(&b, "%s %s %s\n", net.login(), login, "login")
+	fmt.Fprintf(&b, "%s %s\n", net.control(), controlName)
+	for i := 1; i <= o.Nodes; i++ {
+		fmt.Fprintf(&b, "%s %s\n", net.management(i), nodeName(i))
+	}
+	return b.String()
+}
+
+// override replaces the lines that have the key of one of extra, and adds the rest of extra.
+// Slurm itself takes the later of two lines, but every client complains about it.
+func override(lines, extra []string) []string {
+	out := append([]string(nil), lines...)
+	for _, e := range extra {
+		i := slices.IndexFunc(out, func(l string) bool { return confKey(l) == confKey(e) })
+		if i >= 0 {
+			out[i] = e
+		} else {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// confKey returns what makes a line of slurm.conf unique: its first key, and with it the name
+// that it defines where the key may come more than once. It returns "" for anything else.
+func confKey(line string) string {
+	key, rest, ok := strings.Cut(strings.TrimSpace(line), "=")
+	if !ok || strings.ContainsAny(line, "\n\r") || strings.ContainsAny(key, " \t#") {
+		return ""
+	}
+	key = strings.ToLower(key)
+	switch key {
+	case "nodename", "partitionname", "downnodes", "nodeset":
+		value, _, _ := strings.Cut(rest, " ")
+		return key + "=" + value
+	}
+	return key
+}

@@ -1,0 +1,276 @@
+//go:build linux
+
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// When this variable has a directory, the test program starts a cluster there and waits to be killed.
+const victimVar = "DDPBATCH_TEST_CLUSTER_VICTIM"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(victimVar); dir != "" {
+		victim(dir)
+	}
+	os.Exit(m.Run())
+}
+
+func victim(dir string) {
+	c, err := Start(context.Background(), Options{Dir: dir, Nodes: 2})
+	if err == nil {
+		err = c.Command(context.Background(), "sbatch", "-N2", "--wrap=srun sleep 600").Run()
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	for _, m := range c.machines {
+		fmt.Println("machine", m.pid())
+	}
+	fmt.Println("login", c.net.login)
+	fmt.Println("ready")
+	select {}
+}
+
+// spaces returns the process and network namespaces of a process.
+func spaces(t *testing.T, pid int) []string {
+	t.Helper()
+	var s []string
+	for _, kind := range []string{"pid", "net"} {
+		name, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = append(s, name)
+	}
+	return s
+}
+
+// within lists the processes that are in one of the namespaces. A dead one does not count: this
+// machine's first process may take its time to wait for it.
+func within(t *testing.T, spaces []string) []string {
+	t.Helper()
+	var found []string
+	links, err := filepath.Glob("/proc/[0-9]*/ns/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		name, err := os.Readlink(link)
+		if err != nil || !slices.Contains(spaces, name) {
+			continue
+		}
+		var pid int
+		if _, err := fmt.Sscanf(link, "/proc/%d/", &pid); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := startTime(pid); err == nil {
+			found = append(found, link)
+		}
+	}
+	return found
+}
+
+func TestStopLeavesNothing(t *testing.T) {
+	needRoot(t)
+	temp, err := Start(t.Context(), Options{Nodes: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, m := range temp.machines {
+		all = append(all, spaces(t, m.pid())...)
+	}
+	// A step, and a process that has left its session as daemons do.
+	sbatch(t, temp, "srun sh -c 'setsid sleep 600 & sleep 600'\n", "-N2")
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if out, err := temp.OnNode(t.Context(), "n2", "pgrep", "-c", "sleep").Output(); err == nil && string(out) == "2\n" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the job does not run on n2:\n%s", temp.Logs())
+		}
+	}
+	if len(within(t, all)) == 0 {
+		t.Fatal("no process is in the cluster's namespaces")
+	}
+	login, dir := temp.net.login, temp.Dir()
+	if _, err := net.InterfaceByName(login); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	if err := temp.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("stopped after %v", time.Since(begin).Round(time.Millisecond))
+	for _, p := range within(t, all) {
+		t.Errorf("left behind: %s", p)
+	}
+	for _, line := range leftovers(t, dir) {
+		t.Errorf("left behind: %s", line)
+	}
+	if _, err := net.InterfaceByName(login); err == nil {
+		t.Errorf("left behind: link %s", login)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Errorf("left behind: temporary directory %s", dir)
+	}
+	open, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range open {
+		if name, err := os.Readlink(fd); err == nil && strings.HasPrefix(name, "net:") {
+			t.Errorf("left open: %s", name)
+		}
+	}
+	if err := temp.Stop(); err != nil {
+		t.Errorf("the second Stop: %v", err)
+	}
+}
+
+// A cluster ends with the process that started it, and the next one can start in its directory
+// at once, even when a machine was stopped and could not see the end.
+func TestKilledOwner(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	owner := exec.Command(os.Args[0])
+	owner.Env = append(os.Environ(), victimVar+"="+dir)
+	owner.Stderr = os.Stderr
+	out, err := owner.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // where the test fails half-way
+		_ = owner.Process.Kill()
+		_ = owner.Wait()
+		if lock, err := layout(dir).claim(); err == nil {
+			lock.Close()
+		}
+	})
+	var pids []int
+	var all []string
+	var login string
+	ready := false
+	for scan := bufio.NewScanner(out); !ready && scan.Scan(); {
+		var pid int
+		if n, _ := fmt.Sscanf(scan.Text(), "machine %d", &pid); n == 1 {
+			pids = append(pids, pid)
+			all = append(all, spaces(t, pid)...)
+		} else if n, _ := fmt.Sscanf(scan.Text(), "login %s", &login); n == 0 {
+			if ready = scan.Text() == "ready"; !ready {
+				t.Log(scan.Text())
+			}
+		}
+	}
+	if !ready || len(pids) != 3 {
+		t.Fatalf("the cluster did not start: %v", owner.Wait())
+	}
+	if _, err := Start(t.Context(), Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("a second cluster in the same directory: %v", err)
+	}
+	if err := syscall.Kill(pids[0], syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = owner.Wait()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		alive := slices.DeleteFunc(slices.Clone(pids[1:]), func(pid int) bool {
+			_, err := startTime(pid)
+			return err != nil
+		})
+		if len(alive) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("machines %v outlive their owner", alive)
+		}
+	}
+	// The first thing that a start does; looked at by itself, because a new namespace may get an
+	// old one's number.
+	begin := time.Now()
+	lock, err := layout(dir).claim()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("all gone after %v", time.Since(begin).Round(time.Millisecond))
+	for _, p := range within(t, all) {
+		t.Errorf("left behind: %s", p)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := ForTest(t, Options{Dir: dir, Nodes: 2})
+	if got := sortedLines(mustOutput(t, c, "srun", "-N2", "hostname")); !slices.Equal(got, []string{"n1", "n2"}) {
+		t.Errorf("srun says %q", got)
+	}
+	if got := mustOutput(t, c, "squeue", "-h", "-t", "all", "-o", "%T"); strings.Contains(got, "RUNNING") {
+		t.Errorf("the dead cluster's jobs are still there: %q", got)
+	}
+	// The kernel removes links a moment after their last process; the name may be the new one's.
+	for deadline := time.Now().Add(10 * time.Second); login != c.net.login; time.Sleep(20 * time.Millisecond) {
+		if _, err := net.InterfaceByName(login); err != nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("left behind: link %s", login)
+			break
+		}
+	}
+}
+
+// What a killed process left in the temporary directory goes at a later start, and nothing else.
+func TestSweep(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	long := time.Now().Add(-time.Hour)
+	claimed := func(name string, at time.Time) *os.File {
+		t.Helper()
+		l := layout(filepath.Join(tmp, name))
+		lock, err := l.claim()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { lock.Close() })
+		if err := os.Chtimes(l.marker(), at, at); err != nil {
+			t.Fatal(err)
+		}
+		return lock
+	}
+	claimed(tempPrefix+"running", long)
+	claimed(tempPrefix+"new", time.Now()).Close()
+	claimed(tempPrefix+"dead", long).Close()
+	claimed("other", long).Close()
+	if err := os.Mkdir(filepath.Join(tmp, tempPrefix+"unclaimed"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sweep()
+	entries, err := os.ReadDir(tmp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, strings.TrimPrefix(e.Name(), tempPrefix))
+	}
+	if want := []string{"new", "running", "unclaimed", "other"}; !slices.Equal(names, want) {
+		t.Errorf("after the sweep there are %q; want %q", names, want)
+	}
+}

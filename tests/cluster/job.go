@@ -1,0 +1,95 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// pollJob is how often WaitJob asks.
+const pollJob = 100 * time.Millisecond
+
+// final are the states that a job does not leave (squeue(1), "job state codes"). A job that is
+// requeued after preemption or the loss of a node is not in one: Slurm shows it as PENDING.
+var final = []string{
+	"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL",
+	"OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT",
+}
+
+// JobState returns a job's state: PENDING, RUNNING, COMPLETED, and so on. Jobs stay known for a day.
+func (c *Cluster) JobState(ctx context.Context, id string) (string, error) {
+	job, err := c.job(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return job["JobState"], nil
+}
+
+// WaitJob waits until a job is in one of the states, or in any final one where none is given,
+// and returns the state. It fails when the context ends or the job is in a final state that was
+// not asked for; the error then has what Slurm says about the job and the end of its output.
+func (c *Cluster) WaitJob(ctx context.Context, id string, states ...string) (string, error) {
+	if len(states) == 0 {
+		states = final
+	}
+	for {
+		job, err := c.job(ctx, id)
+		if err != nil {
+			return "", err
+		}
+		state := job["JobState"]
+		if slices.Contains(states, state) {
+			return state, nil
+		}
+		if slices.Contains(final, state) {
+			return state, fmt.Errorf("job %s is %s, not %s: %s", id, state, strings.Join(states, " or "), explain(job))
+		}
+		select {
+		case <-ctx.Done():
+			return state, fmt.Errorf("job %s is still %s, not %s: %w: %s",
+				id, state, strings.Join(states, " or "), ctx.Err(), explain(job))
+		case <-time.After(pollJob):
+		}
+	}
+}
+
+// job returns what scontrol shows about a job; of an array, about its first line's job.
+func (c *Cluster) job(ctx context.Context, id string) (map[string]string, error) {
+	out, err := output(c.Command(ctx, "scontrol", "--oneliner", "show", "job", id))
+	if err != nil {
+		return nil, err
+	}
+	line, _, _ := strings.Cut(out, "\n")
+	return fields(line), nil
+}
+
+// explain says what became of a job.
+func explain(job map[string]string) string {
+	text := fmt.Sprintf("reason %s, exit code %s, restarts %s, nodes %s",
+		job["Reason"], job["ExitCode"], job["Restarts"], job["NodeList"])
+	for _, name := range slices.Compact([]string{job["StdOut"], job["StdErr"]}) {
+		if name == "" || name == "/dev/null" {
+			continue
+		}
+		text += "\n" + tail(name, 20)
+	}
+	return text
+}
+
+// tail returns the last lines of a file under its name, or why it cannot be read.
+func tail(name string, lines int) string {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Sprintf("==> %v\n", err)
+	}
+	all := strings.SplitAfter(strings.TrimRight(string(text), "\n"), "\n")
+	if len(all) > lines {
+		all = all[len(all)-lines:]
+	}
+	return fmt.Sprintf("==> %s\n%s\n", name, strings.Join(all, ""))
+}

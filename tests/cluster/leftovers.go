@@ -1,0 +1,123 @@
+//go:build linux
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The marker file lists the first process of every machine, one "pid start-time" per line. The
+// kernel ends these when the process that started the cluster dies; the list is for the moment
+// in which that has not finished yet, and for a machine whose first process was stopped.
+
+// tempPrefix begins the name of every temporary directory of a cluster.
+const tempPrefix = "ddpbatch-cluster-"
+
+// sweep removes the temporary directories of clusters whose process was killed, with what still
+// runs in them. What it cannot remove it leaves to a later sweep.
+func sweep() {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), tempPrefix+"*")) // the pattern is a good one
+	for _, dir := range dirs {
+		// Another user's directory could name any process for the end.
+		var st unix.Stat_t
+		if err := unix.Lstat(dir, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() {
+			continue
+		}
+		marker, err := os.Stat(layout(dir).marker())
+		if err != nil || time.Since(marker.ModTime()) < time.Minute { // a new one may not have its lock yet
+			continue
+		}
+		if lock, err := layout(dir).claim(); err == nil {
+			_ = os.RemoveAll(dir)
+			_ = lock.Close()
+		}
+	}
+}
+
+// record adds a machine's first process to the list.
+func record(lock *os.File, pid int) error {
+	start, err := startTime(pid)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(lock, "%d %s\n", pid, start)
+	return err
+}
+
+// endLeftovers kills every listed process that still runs, waits until it is gone and its
+// process namespace with it, and empties the list.
+func endLeftovers(lock *os.File) error {
+	text, err := io.ReadAll(lock)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		var pid int
+		var start string
+		if n, _ := fmt.Sscan(line, &pid, &start); n != 2 {
+			continue // a line that was being written when its process died: nothing ran yet
+		}
+		if err := endLeftover(pid, start); err != nil {
+			return err
+		}
+	}
+	if err := lock.Truncate(0); err != nil {
+		return err
+	}
+	_, err = lock.Seek(0, io.SeekStart)
+	return err
+}
+
+func endLeftover(pid int, start string) error {
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		// The start time tells the process from a later one with the same id. The state of a
+		// first process becomes "gone" only after all others of its namespace are.
+		if now, err := startTime(pid); err != nil || now != start {
+			return nil
+		}
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("end process %d of an earlier test cluster: %w", pid, err)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("end process %d of an earlier test cluster: still there 10s after a kill", pid)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// startTime returns when a process started, in the kernel's own count, or an error for a process
+// that is gone or a zombie.
+func startTime(pid int) (string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", err
+	}
+	state, start, err := parseStat(string(text))
+	if err != nil {
+		return "", fmt.Errorf("read /proc/%d/stat: %w", pid, err)
+	}
+	if state == "Z" || state == "X" {
+		return "", os.ErrProcessDone
+	}
+	return start, nil
+}
+
+// parseStat returns fields 3 and 22 of /proc/PID/stat (proc(5)).
+func parseStat(text string) (state, start string, err error) {
+	// The second field is the command in parentheses and may have anything in it, so the
+	// fields count from the last parenthesis.
+	f := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(f) < 20 {
+		return "", "", fmt.Errorf("%d fields after the command's name: need 20", len(f))
+	}
+	return f[0], f[19], nil
+}
