@@ -1,0 +1,160 @@
+// Package checkpoint keeps the state of a training run in a folder, one folder
+// per saved step.
+//
+// It promises: a checkpoint is complete or invisible, wherever a save is killed
+// (tensors are written and synced under a temporary name, then the manifest with
+// their sizes and SHA-256 digests, then the folder is renamed and its parent
+// synced); a checkpoint that is loaded is the one that was written, byte for
+// byte; the newest one that verifies is used and those passed over are reported
+// with their reason; pruning removes the manifest first, so that what is left
+// of an interrupted pruning is never taken for a checkpoint.
+//
+// It needs a file system on which rename is atomic, which NFS is only for a
+// single client: one rank, rank 0, may use a folder at a time. It does not lock
+// the folder, and it does not know what the tensors mean.
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
+)
+
+const (
+	// Format is the version of the manifest that this package writes.
+	Format = 1
+
+	manifestName = "manifest.json"
+	stepPrefix   = "step-"
+	tempPrefix   = ".saving-"
+	// maxManifest is the largest manifest that is read, in bytes.
+	maxManifest = 16 << 20
+)
+
+// ErrNone says that a folder holds no checkpoint at all.
+var ErrNone = errors.New("there is no checkpoint")
+
+// Manifest describes one checkpoint. A checkpoint without a manifest does not
+// exist.
+type Manifest struct {
+	Format    int               `json:"format"`
+	Run       string            `json:"run"`      // the run that wrote it
+	Created   time.Time         `json:"created"`  // wall clock, for people
+	Program   string            `json:"program"`  // version of the program
+	Step      int               `json:"step"`     // optimiser steps done
+	Epoch     int               `json:"epoch"`    // the epoch that the next step belongs to
+	Consumed  int               `json:"consumed"` // samples of that epoch taken by all ranks together
+	Finished  bool              `json:"finished"` // nothing is left to train
+	Seed      uint64            `json:"seed"`
+	WorldSize int               `json:"world_size"`
+	Spec      map[string]string `json:"spec"`        // the settings that shape the result
+	SpecSum   string            `json:"spec_digest"` // digest of those settings
+	DataSum   string            `json:"data_digest"` // digest of the training set
+	Optimizer string            `json:"optimizer"`   // kind, for example "sgd"
+	OptimInit bool              `json:"optimizer_initialised"`
+	Metrics   map[string]Number `json:"metrics,omitempty"` // last figures, for people
+	Files     []File            `json:"files"`
+}
+
+// Number is a float that survives JSON even when it is not finite.
+type Number float64
+
+// MarshalText writes the shortest text that reads back the same.
+func (n Number) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%v", float64(n)), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (n *Number) UnmarshalText(text []byte) error {
+	_, err := fmt.Sscan(string(text), (*float64)(n))
+	return err
+}
+
+// File is one file of a checkpoint.
+type File struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// Files are the tensors of a checkpoint by file name, for example
+// "model.safetensors".
+type Files map[string][]safetensors.Tensor
+
+// Entry is a checkpoint as found in a folder.
+type Entry struct {
+	Path     string
+	Step     int
+	Manifest *Manifest // nil when it could not be read
+	Err      error     // why it could not
+}
+
+// name is the folder of a step; zeros keep the order of names that of steps.
+func name(step int) string { return fmt.Sprintf("%s%08d", stepPrefix, step) }
+
+// List returns the checkpoints of a folder, newest first, with manifests read
+// but data unverified. A folder that does not exist has none.
+func List(dir string) ([]Entry, error) {
+	found, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list checkpoints: %w", err)
+	}
+	var entries []Entry
+	for _, f := range found {
+		var step int
+		if _, err := fmt.Sscanf(f.Name(), stepPrefix+"%d", &step); err != nil || f.Name() != name(step) {
+			continue
+		}
+		e := Entry{Path: filepath.Join(dir, f.Name()), Step: step}
+		e.Manifest, e.Err = readManifest(e.Path)
+		if e.Err == nil && e.Manifest.Step != step {
+			e.Manifest, e.Err = nil, fmt.Errorf("the manifest in %q is of step %d", e.Path, e.Manifest.Step)
+		}
+		// Without a manifest it is what is left of an interrupted pruning.
+		if errors.Is(e.Err, fs.ErrNotExist) {
+			continue
+		}
+		entries = append(entries, e)
+	}
+	slices.SortFunc(entries, func(a, b Entry) int { return b.Step - a.Step })
+	return entries, nil
+}
+
+func readManifest(path string) (*Manifest, error) {
+	file := filepath.Join(path, manifestName)
+	f, err := open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxManifest {
+		return nil, fmt.Errorf("%q has %d bytes; a manifest has at most %d", file, info.Size(), maxManifest)
+	}
+	var m Manifest
+	d := json.NewDecoder(f)
+	if err := d.Decode(&m); err != nil {
+		return nil, fmt.Errorf("read %q: %w", file, err)
+	}
+	if m.Format != Format {
+		return nil, fmt.Errorf("%q has format %d; this program knows format %d", file, m.Format, Format)
+	}
+	for _, f := range m.Files {
+		if f.Name != filepath.Base(f.Name) || strings.HasPrefix(f.Name, ".") || f.Name == manifestName {
+			return nil, fmt.Errorf("%q names an impossible file %q", file, f.Name)
+		}
+	}
+	return &m, nil
+}

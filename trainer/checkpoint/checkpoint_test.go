@@ -1,0 +1,233 @@
+package checkpoint
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
+)
+
+func state(step int) (*Manifest, Files) {
+	v := float32(step)
+	return &Manifest{Run: "run", Step: step, Epoch: 1, Consumed: 64, Seed: 3, WorldSize: 2,
+			Spec: map[string]string{"batch": "32"}, Metrics: map[string]Number{"loss": Number(math.NaN())}},
+		Files{
+			"model.safetensors":     {{Name: "0.weight", Shape: []int{2, 2}, Data: []float32{v, v + 1, v + 2, v + 3}}},
+			"optimizer.safetensors": {{Name: "momentum.0.weight", Shape: []int{2, 2}, Data: []float32{1, 2, 3, 4}}},
+		}
+}
+
+func save(t *testing.T, dir string, step int) string {
+	t.Helper()
+	m, f := state(step)
+	path, err := Save(dir, m, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	found, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, f := range found {
+		out = append(out, f.Name())
+	}
+	return out
+}
+
+func TestSaveLoadPrune(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "checkpoints")
+	if _, _, err := Load(dir); !errors.Is(err, ErrNone) {
+		t.Fatalf("no folder: %v", err)
+	}
+	for _, step := range []int{0, 5, 10, 100_000_000} {
+		save(t, dir, step)
+	}
+	s, skipped, err := Load(dir)
+	if err != nil || len(skipped) > 0 {
+		t.Fatal(err, skipped)
+	}
+	_, want := state(100_000_000)
+	if s.Manifest.Step != 100_000_000 || s.Manifest.Consumed != 64 || !reflect.DeepEqual(s.Files, want) || !math.IsNaN(float64(s.Manifest.Metrics["loss"])) {
+		t.Fatalf("loaded %+v", s)
+	}
+	if err := Prune(dir, 2); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, dir); !reflect.DeepEqual(got, []string{"step-00000010", "step-100000000"}) {
+		t.Errorf("left: %v", got)
+	}
+	for path, want := range map[string]fs.FileMode{dir: 0o700, filepath.Join(s.Path, "model.safetensors"): 0o600, filepath.Join(s.Path, manifestName): 0o600} {
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: mode %v, %v; want %v", path, info.Mode().Perm(), err, want)
+		}
+	}
+}
+
+// Damage of any kind, in any file, makes load fall back to the one before and
+// say why.
+func TestDamageIsFoundAndPassedOver(t *testing.T) {
+	dir := t.TempDir()
+	save(t, dir, 1)
+	newest := save(t, dir, 2)
+	for _, file := range []string{manifestName, "model.safetensors", "optimizer.safetensors"} {
+		path := filepath.Join(newest, file)
+		good, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range good {
+			for _, bad := range [][]byte{good[:i], flip(good, i)} {
+				if err := os.WriteFile(path, bad, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				s, skipped, err := Load(dir)
+				if err != nil {
+					t.Fatalf("%s at %d: %v", file, i, err)
+				}
+				// White space and values that are not about the data may change
+				// in the manifest; the tensors may not.
+				if s.Manifest.Step == 2 && file == manifestName {
+					if _, want := state(2); !reflect.DeepEqual(s.Files, want) {
+						t.Fatalf("%s at %d: other tensors", file, i)
+					}
+					continue
+				}
+				if s.Manifest.Step != 1 || len(skipped) != 1 {
+					t.Fatalf("%s at %d: step %d loaded, skipped %v", file, i, s.Manifest.Step, skipped)
+				}
+			}
+		}
+		if err := os.WriteFile(path, good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Verify(newest); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []string{filepath.Join(newest, "model.safetensors"), filepath.Join(dir, "step-00000001", "model.safetensors")} {
+		if err := os.Truncate(e, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, err := Load(dir)
+	var u *Unusable
+	if !errors.As(err, &u) || len(u.Skipped) != 2 || !strings.Contains(err.Error(), "has 3 bytes, the manifest says") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func flip(b []byte, i int) []byte {
+	c := append([]byte(nil), b...)
+	c[i] ^= 0x20
+	return c
+}
+
+func TestSymbolicLinkIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	path := save(t, dir, 1)
+	model := filepath.Join(path, "model.safetensors")
+	if err := errors.Join(os.Rename(model, filepath.Join(dir, "elsewhere")), os.Symlink(filepath.Join(dir, "elsewhere"), model)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Verify(path); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What a killed save or an interrupted pruning leaves is no checkpoint, blocks
+// nothing and is cleared away.
+func TestLeftoversAreInvisible(t *testing.T) {
+	dir := t.TempDir()
+	save(t, dir, 1)
+	pruned := save(t, dir, 2)
+	if err := os.Remove(filepath.Join(pruned, manifestName)); err != nil {
+		t.Fatal(err)
+	}
+	killed := filepath.Join(dir, tempPrefix+"123")
+	if err := errors.Join(os.Mkdir(killed, 0o700), os.WriteFile(filepath.Join(killed, manifestName), []byte("{}"), 0o600),
+		os.Mkdir(filepath.Join(dir, "step-notes"), 0o700), os.WriteFile(filepath.Join(dir, "step-notes", manifestName), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s, skipped, err := Load(dir)
+	if err != nil || s.Manifest.Step != 1 || len(skipped) != 0 {
+		t.Fatalf("loaded %v, skipped %v, %v", s, skipped, err)
+	}
+	save(t, dir, 2)
+	if got := names(t, dir); !reflect.DeepEqual(got, []string{"step-00000001", "step-00000002", "step-notes"}) {
+		t.Errorf("left: %v", got)
+	}
+}
+
+// A damaged checkpoint of the step that is to be saved is replaced; a good one
+// of the same run is left alone.
+func TestSaveOverTheSameStep(t *testing.T) {
+	dir := t.TempDir()
+	path := save(t, dir, 1)
+	before, _ := os.Stat(path)
+	save(t, dir, 1)
+	if after, _ := os.Stat(path); !os.SameFile(before, after) {
+		t.Error("a good checkpoint was written again")
+	}
+	if err := os.Truncate(filepath.Join(path, "model.safetensors"), 1); err != nil {
+		t.Fatal(err)
+	}
+	save(t, dir, 1)
+	if err := Verify(path); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFailedSaveLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	save(t, dir, 1)
+	m, files := state(2)
+	files["model.safetensors"] = append(files["model.safetensors"], safetensors.Tensor{Name: "bad", Shape: []int{3}, Data: nil})
+	if _, err := Save(dir, m, files); err == nil || !strings.Contains(err.Error(), `save checkpoint of step 2: write "`) {
+		t.Errorf("got %v", err)
+	}
+	if got := names(t, dir); !reflect.DeepEqual(got, []string{"step-00000001"}) {
+		t.Errorf("left: %v", got)
+	}
+}
+
+func FuzzManifest(f *testing.F) {
+	dir := f.TempDir()
+	m, files := state(1)
+	path, err := Save(dir, m, files)
+	if err != nil {
+		f.Fatal(err)
+	}
+	good, err := os.ReadFile(filepath.Join(path, manifestName))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"format":1,"step":1,"files":[{"name":"../../etc/passwd"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if err := os.WriteFile(filepath.Join(path, manifestName), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, _, err := Load(dir)
+		if err != nil {
+			return
+		}
+		for n := range s.Files {
+			if n != filepath.Base(n) {
+				t.Fatalf("a file outside the checkpoint was read: %q", n)
+			}
+		}
+	})
+}

@@ -1,0 +1,208 @@
+package checkpoint
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
+)
+
+// Save writes a checkpoint of m.Step into dir, which it creates with mode 0700
+// where it is missing, and returns its path. m.Files is filled in. A checkpoint
+// of the same step that verifies is left as it is; one that does not is
+// replaced.
+func Save(dir string, m *Manifest, files Files) (path string, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, err)
+	}
+	final := filepath.Join(dir, name(m.Step))
+	if old, err := readManifest(final); err == nil && old.Run == m.Run && old.Finished == m.Finished && Verify(final) == nil {
+		return final, nil
+	}
+	if err := Clean(dir); err != nil {
+		return "", err
+	}
+	temp, err := os.MkdirTemp(dir, tempPrefix)
+	if err != nil {
+		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, explain(err))
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(temp)
+		}
+	}()
+	m.Format, m.Files = Format, nil
+	names := make([]string, 0, len(files))
+	for n := range files {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		f, err := writeTensors(filepath.Join(temp, n), files[n], m)
+		if err != nil {
+			return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, explain(err))
+		}
+		m.Files = append(m.Files, f)
+	}
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, err)
+	}
+	if err := writeFile(filepath.Join(temp, manifestName), func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	}); err != nil {
+		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, explain(err))
+	}
+	if err := syncDir(temp); err != nil {
+		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, err)
+	}
+	if err := remove(final); err != nil {
+		return "", fmt.Errorf("replace checkpoint of step %d: %w", m.Step, err)
+	}
+	if err := os.Rename(temp, final); err != nil {
+		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, err)
+	}
+	if err := syncDir(dir); err != nil {
+		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, err)
+	}
+	return final, nil
+}
+
+// Prune keeps the newest keep checkpoints of dir and removes the others.
+func Prune(dir string, keep int) error {
+	entries, err := List(dir)
+	if err != nil {
+		return err
+	}
+	for i, e := range entries {
+		if i < keep {
+			continue
+		}
+		if err := remove(e.Path); err != nil {
+			return fmt.Errorf("prune checkpoint of step %d: %w", e.Step, err)
+		}
+	}
+	return nil
+}
+
+// Clean removes what killed saves and interrupted prunings left in dir. No save
+// may be under way.
+func Clean(dir string) error {
+	found, err := os.ReadDir(dir)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return fmt.Errorf("clean up checkpoints: %w", err)
+	}
+	for _, f := range found {
+		path := filepath.Join(dir, f.Name())
+		if strings.HasPrefix(f.Name(), stepPrefix) {
+			if _, err := os.Lstat(filepath.Join(path, manifestName)); !errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+		} else if !strings.HasPrefix(f.Name(), tempPrefix) {
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("clean up checkpoints: %w", err)
+		}
+	}
+	return nil
+}
+
+// remove takes the manifest away first: from then on it is no checkpoint.
+func remove(path string) error {
+	if err := os.Remove(filepath.Join(path, manifestName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(path)
+}
+
+func writeTensors(path string, tensors []safetensors.Tensor, m *Manifest) (File, error) {
+	f := File{Name: filepath.Base(path)}
+	sum := sha256.New()
+	err := writeFile(path, func(w io.Writer) error {
+		count := &counter{w: io.MultiWriter(w, sum)}
+		err := safetensors.Write(count, tensors, map[string]string{"format": "pt", "run": m.Run, "step": fmt.Sprint(m.Step)})
+		f.Bytes = count.n
+		return err
+	})
+	f.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return f, err
+}
+
+// writeFile writes a new file, and returns once it is on the disk.
+func writeFile(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	err = write(w)
+	if err == nil {
+		err = w.Flush()
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("write %q: %w", path, err)
+	}
+	return nil
+}
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.n += int64(n)
+	return n, err
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("sync folder %q: %w", path, err)
+	}
+	return nil
+}
+
+// full is a disk or quota with no room left.
+type full struct{ error }
+
+func (f full) Unwrap() error { return f.error }
+
+// Hint says what to do about it.
+func (full) Hint() string {
+	return "the disk or your quota is full; earlier checkpoints are intact: free some room, then start the job again to go on from the newest one"
+}
+
+func explain(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return full{err}
+	}
+	return err
+}
