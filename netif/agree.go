@@ -1,0 +1,275 @@
+package netif
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Agree picks one network for all nodes, the inventories of the hosts of a job,
+// and returns each host's choice in the order of nodes. It agrees on a network,
+// not on a name: the interface may be called differently on each host.
+//
+// A network serves all hosts if each has an address on it and the routes to the
+// others' addresses leave by it; the addresses need not share a subnet. One host
+// alone gets the loopback, as from [Choose]. If there is no such network, the
+// error names the hosts that lack it and what they have. Errors may have a Hint
+// method that says what to do.
+func Agree(nodes []Inventory, req Request) ([]Choice, error) {
+	switch len(nodes) {
+	case 0:
+		return nil, fmt.Errorf("agreeing on a network: there is no host")
+	case 1:
+		c, err := Choose(nodes[0], nil, req)
+		if err != nil {
+			return nil, err
+		}
+		return []Choice{c}, nil
+	}
+	hosts := make([]*host, len(nodes))
+	seen := make(map[string]bool, len(nodes))
+	for i := range nodes {
+		name := nodes[i].Host
+		if name == "" {
+			name = fmt.Sprintf("host %d", i)
+		}
+		if seen[name] {
+			return nil, fmt.Errorf("agreeing on a network: %q is listed twice", name)
+		}
+		seen[name] = true
+		hosts[i] = newHost(&nodes[i], name)
+	}
+	families, err := req.Family.tries()
+	if err != nil {
+		return nil, fmt.Errorf("agreeing on a network: %w", err)
+	}
+	var failed error
+	absent := false // no host has an address of the family that failed
+	for _, f := range families {
+		c := newCluster(hosts, req.scope(f))
+		choices, err := c.agree()
+		if err == nil {
+			return choices, nil
+		}
+		if failed == nil || absent && !c.isEmpty() {
+			failed = err
+		}
+		absent = c.isEmpty()
+	}
+	return nil, fmt.Errorf("agreeing on a network: %w", failed)
+}
+
+// cluster is several hosts for one address family.
+type cluster struct {
+	hosts   []*host
+	scope   scope
+	shared  map[netip.Addr][]int // addresses that more than one host has, and which
+	members [][]*member          // by host: what could be on the network
+	reasons [][]string           // by host and link: why it could not, or ""
+}
+
+// member is a usable address of a host.
+type member struct {
+	link *Link
+	addr netip.Prefix
+}
+
+func newCluster(hosts []*host, s scope) *cluster {
+	c := &cluster{
+		hosts:   hosts,
+		scope:   s,
+		shared:  sharedAddrs(hosts),
+		members: make([][]*member, len(hosts)),
+		reasons: make([][]string, len(hosts)),
+	}
+	for i, h := range hosts {
+		c.reasons[i] = make([]string, len(h.links))
+		for k := range h.links {
+			l := &h.links[k]
+			reason := h.unfit(l, s)
+			if slices.Contains(s.exclude, l.Name) || l.ARPHRD == arphrdLoopback && reason != "" {
+				c.reasons[i][k] = reason
+				continue
+			}
+			// That an address is not unique says more than that its link is
+			// down just now on this host.
+			if twins := c.unfitShared(i, l); twins != "" {
+				reason = twins
+			}
+			if reason == "" && s.named != "" && s.named != l.Name {
+				reason = fmt.Sprintf("%s was asked for", s.named)
+			}
+			if c.reasons[i][k] = reason; reason != "" {
+				continue
+			}
+			for _, a := range s.addrs(l) {
+				if c.shared[a.Addr()] == nil {
+					c.members[i] = append(c.members[i], &member{link: l, addr: a})
+				}
+			}
+		}
+	}
+	return c
+}
+
+// isEmpty says whether no host has an address to offer.
+func (c *cluster) isEmpty() bool {
+	return !slices.ContainsFunc(c.members, func(ms []*member) bool { return len(ms) > 0 })
+}
+
+// sharedAddrs finds addresses that several hosts have, on links up or down: a
+// host that has the address never sends to another one that has it too.
+func sharedAddrs(hosts []*host) map[netip.Addr][]int {
+	first := make(map[netip.Addr]int)
+	shared := make(map[netip.Addr][]int)
+	for i, h := range hosts {
+		for a := range h.owner {
+			if !isUsableAddr(a) && !a.IsLinkLocalUnicast() {
+				continue
+			}
+			switch at, known := first[a]; {
+			case !known:
+				first[a] = i
+			case shared[a] == nil:
+				shared[a] = []int{at, i}
+			default:
+				shared[a] = append(shared[a], i)
+			}
+		}
+	}
+	return shared
+}
+
+// unfitShared says that other hosts have the addresses of a link too, if they
+// have all of them.
+func (c *cluster) unfitShared(at int, l *Link) string {
+	addrs := c.scope.addrs(l)
+	for _, a := range addrs {
+		if c.shared[a.Addr()] == nil {
+			return ""
+		}
+	}
+	if len(addrs) == 0 {
+		return ""
+	}
+	var others []string
+	for _, i := range c.shared[addrs[0].Addr()] {
+		if i != at {
+			others = append(others, c.hosts[i].name)
+		}
+	}
+	return fmt.Sprintf("%s is also on %s, so it leads to no other host", addrs[0].Addr(), enumerate(others, fewWords))
+}
+
+func (c *cluster) agree() ([]Choice, error) {
+	if c.scope.named != "" {
+		if err := c.checkNamed(); err != nil {
+			return nil, err
+		}
+	}
+	nets := c.networks()
+	var whole []*network
+	var rates []rating
+	for _, n := range nets {
+		if n.gap == "" {
+			whole = append(whole, n)
+			rates = append(rates, n.rating)
+		}
+	}
+	if len(whole) == 0 {
+		return nil, c.disagreement(nets)
+	}
+	won := rank(rates)
+	winner := whole[won.winner]
+	for k, n := range whole {
+		if d := won.defeats[k]; d.criterion != nil {
+			n.beaten = func(host int) string {
+				return d.criterion.blame(rates[k], rates[d.to], whole[d.to].chosen[host].link.Name)
+			}
+		}
+	}
+	return c.choices(winner, nets, c.why(winner, len(whole), won.merits)), nil
+}
+
+// checkNamed checks on every host the interface that was asked for.
+func (c *cluster) checkNamed() error {
+	for i, h := range c.hosts {
+		if l := h.byName[c.scope.named]; l != nil {
+			if twins := c.unfitShared(i, l); twins != "" {
+				return refuse("name an interface whose address is its host's own, or \"auto\"",
+					"%s: interface %q was asked for, but %s", h.name, l.Name, twins)
+			}
+		}
+		if _, err := h.asked(c.scope); err != nil {
+			return fmt.Errorf("%s: %w", h.name, err)
+		}
+	}
+	return nil
+}
+
+// why says in one line what speaks for the winner.
+func (c *cluster) why(winner *network, rivals int, merits []*criterion) string {
+	switch merit := meritText(merits, winner.rating); {
+	case c.scope.named != "":
+		return "asked for by name"
+	case rivals == 1:
+		return fmt.Sprintf("%s is the only network that reaches all %d hosts", winner.name, len(c.hosts))
+	case merit != "":
+		return fmt.Sprintf("%s reaches all %d hosts; %s", winner.name, len(c.hosts), merit)
+	default:
+		return fmt.Sprintf("%s reaches all %d hosts", winner.name, len(c.hosts))
+	}
+}
+
+// choices maps the winner to each host.
+func (c *cluster) choices(winner *network, nets []*network, why string) []Choice {
+	common := slices.Concat(c.missedWarnings(winner, nets), c.mtuWarning(winner))
+	all := make([]netip.Addr, len(c.hosts))
+	for i, m := range winner.chosen {
+		all[i] = m.addr.Addr()
+	}
+	out := make([]Choice, len(c.hosts))
+	for i, h := range c.hosts {
+		m := winner.chosen[i]
+		choice := h.choice(m.link, m.addr, c.scope)
+		choice.Why = why
+		choice.Rejected = h.rejections(c.explained(i, winner, nets), m.link)
+		h.warnWays(&choice, winner.peersOf(i, h, all))
+		choice.Warnings = append(choice.Warnings, common...)
+		out[i] = choice
+	}
+	return out
+}
+
+// explained gives the reasons against each link of a host, by link.
+func (c *cluster) explained(at int, winner *network, nets []*network) []string {
+	reasons := slices.Clone(c.reasons[at])
+	tell := func(m *member, reason string) {
+		for k := range c.hosts[at].links {
+			if &c.hosts[at].links[k] == m.link && reasons[k] == "" {
+				reasons[k] = reason
+			}
+		}
+	}
+	for _, m := range winner.options[at] {
+		tell(m, winner.lost[m])
+	}
+	used := winner.chosen[at]
+	for _, m := range c.inSubnet(at, used.addr.Masked()) {
+		tell(m, fmt.Sprintf("on the same network as %s, which the route leaves by", used.link.Name))
+	}
+	for _, n := range nets {
+		for _, m := range n.options[at] {
+			switch {
+			case n.gap != "":
+				tell(m, fmt.Sprintf("%s does not reach every host: %s", n.name, n.gap))
+			case n.beaten != nil:
+				tell(m, fmt.Sprintf("%s reaches every host too, but %s", n.name, n.beaten(at)))
+			}
+		}
+	}
+	for _, m := range c.members[at] { // on no network with either of the first two hosts
+		tell(m, fmt.Sprintf("%s does not reach %s", m.addr.Masked(), c.hosts[0].name))
+	}
+	return reasons
+}

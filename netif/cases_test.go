@@ -1,0 +1,156 @@
+package netif
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+)
+
+// testCase is a host as somebody met it, with the right answer.
+type testCase struct {
+	ID     string          `json:"id"`
+	Links  json.RawMessage `json:"links"`
+	Routes json.RawMessage `json:"routes"`
+	Peers  []netip.Addr    `json:"peers"`
+	Want   struct {
+		Interface string     `json:"ifname"`
+		Src       netip.Addr `json:"src"`
+	} `json:"want"`
+	Warn string `json:"warn"`
+
+	text      []byte // the inventory
+	inventory Inventory
+}
+
+func loadCases(t testing.TB) []*testCase {
+	t.Helper()
+	data, err := os.ReadFile("testdata/netif_cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []*testCase
+	if err := json.Unmarshal(data, &cases); err != nil {
+		t.Fatal(err)
+	}
+	if len(cases) != 20 {
+		t.Fatalf("%d cases, want 20", len(cases))
+	}
+	for _, c := range cases {
+		c.text, err = json.Marshal(map[string]any{"host": c.ID, "links": c.Links, "routes": c.Routes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.inventory, err = ReadInventory(bytes.NewReader(c.text)); err != nil {
+			t.Fatalf("%s: %v", c.ID, err)
+		}
+	}
+	return cases
+}
+
+// The warnings that Choose gives, by a word of each. The last case warns of
+// what only the peer's inventory shows; TestCaseMTUMismatch covers it.
+var caseWarnings = map[string]string{
+	"04-two-nics-same-subnet": "asymmetric route: packets to 192.168.5.13 leave by eno1",
+	"20-l3-bgp-unnumbered":    "192.0.2.77 is on lo, and its packets leave by lan0 and lan1",
+	"27-mtu-mismatch-node":    "",
+}
+
+func TestCases(t *testing.T) {
+	for _, c := range loadCases(t) {
+		t.Run(c.ID, func(t *testing.T) {
+			got, err := Choose(c.inventory, c.Peers, Request{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Interface != c.Want.Interface || got.Addr != c.Want.Src {
+				t.Errorf("chose %s %s, want %s %s", got.Interface, got.Addr, c.Want.Interface, c.Want.Src)
+			}
+			want, known := caseWarnings[c.ID]
+			if known != (c.Warn != "") {
+				t.Errorf("the case warns %q, the table has %q", c.Warn, want)
+			}
+			switch {
+			case want == "" && len(got.Warnings) > 0:
+				t.Errorf("unexpected warnings %q", got.Warnings)
+			case want != "" && (len(got.Warnings) != 1 || !strings.HasPrefix(got.Warnings[0], want)):
+				t.Errorf("warnings %q, want one that starts with %q", got.Warnings, want)
+			}
+			if len(got.Rejected) != len(c.inventory.Links)-1 {
+				t.Errorf("%d interfaces rejected, want %d", len(got.Rejected), len(c.inventory.Links)-1)
+			}
+			for _, r := range got.Rejected {
+				if r.Reason == "" || r.Interface == got.Interface {
+					t.Errorf("bad rejection %+v", r)
+				}
+			}
+		})
+	}
+}
+
+func TestCaseMTUMismatch(t *testing.T) {
+	here := caseByID(t, "27-mtu-mismatch-node").inventory
+	here.Host = "a"
+	there := parse(t, `{"host": "b", "links": [
+		`+loopback+`,
+		{"index": 2, "name": "eth0", "arphrd": "ether", "flags": "up,running", "oper": "up", "mtu": 1500, "speed": 25000,
+		 "pci": "0000:3b:00.0", "addrs": ["10.4.0.5/24"]}],
+		"routes": [{"dst": "default", "dev": "eth0", "via": "10.4.0.1"}]}`)
+	choices, err := Agree([]Inventory{here, there}, Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "mtu differs: 9000 on a (eth0), 1500 on b (eth0)"
+	for _, c := range choices {
+		if c.Interface != "eth0" || len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], want) {
+			t.Errorf("%s with warnings %q, want eth0 with %q", c.Interface, c.Warnings, want)
+		}
+	}
+}
+
+// What is read is written back in the same words.
+func TestCasesRoundTrip(t *testing.T) {
+	for _, c := range loadCases(t) {
+		got, err := json.Marshal(c.inventory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a, b any
+		if err := json.Unmarshal(c.text, &a); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(got, &b); err != nil {
+			t.Fatal(err)
+		}
+		want, _ := json.MarshalIndent(a, "", " ")
+		have, _ := json.MarshalIndent(b, "", " ")
+		if !bytes.Equal(want, have) {
+			t.Errorf("%s: written\n%s\nwant\n%s", c.ID, have, want)
+		}
+	}
+}
+
+func caseByID(t testing.TB, id string) *testCase {
+	t.Helper()
+	for _, c := range loadCases(t) {
+		if c.ID == id {
+			return c
+		}
+	}
+	t.Fatalf("no case %q", id)
+	return nil
+}
+
+const loopback = `{"index": 1, "name": "lo", "arphrd": "loopback", "flags": "up,running", "oper": "unknown",
+	"mtu": 65536, "speed": -1, "addrs": ["127.0.0.1/8", "::1/128"]}`
+
+func parse(t testing.TB, text string) Inventory {
+	t.Helper()
+	inv, err := ReadInventory(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inv
+}

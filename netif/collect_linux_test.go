@@ -1,0 +1,135 @@
+package netif
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// What Collect finds on this machine is what the standard library finds, and
+// what ReadInventory accepts.
+func TestCollectHere(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	inv, err := Collect(ctx, CollectOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ifs, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if inv.Host == "" || len(inv.Links) != len(ifs) {
+		t.Fatalf("host %q, %d links, want %d", inv.Host, len(inv.Links), len(ifs))
+	}
+	for i, want := range ifs {
+		got := inv.Links[i]
+		up, running := want.Flags&net.FlagUp != 0, want.Flags&net.FlagRunning != 0
+		if got.Name != want.Name || got.Index != want.Index || got.MTU != want.MTU || (got.Flags&Up != 0) != up || (got.Flags&Running != 0) != running {
+			t.Errorf("link %+v, want %+v", got, want)
+		}
+		if (got.ARPHRD == arphrdLoopback) != (want.Flags&net.FlagLoopback != 0) {
+			t.Errorf("link %s: arphrd %q", got.Name, got.ARPHRD)
+		}
+	}
+	text, err := json.Marshal(inv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ReadInventory(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(inv, again) {
+		t.Errorf("%+v became %+v", inv, again)
+	}
+}
+
+func TestCollectStops(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Collect(ctx, CollectOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want one of a cancelled context", err)
+	}
+}
+
+func TestDumpAsksAgain(t *testing.T) {
+	tries := 0
+	got, err := dump(t.Context(), "links", func() (int, error) {
+		if tries++; tries < 3 {
+			return 1, netlink.ErrDumpInterrupted
+		}
+		return 2, nil
+	})
+	if got != 2 || err != nil || tries != 3 {
+		t.Errorf("got %d, %v after %d tries", got, err, tries)
+	}
+	if _, err := dump(t.Context(), "links", func() (int, error) { return 1, netlink.ErrDumpInterrupted }); err == nil {
+		t.Error("a list that never comes in one piece was taken")
+	}
+	if _, err := dump(t.Context(), "links", func() (int, error) { return 1, unix.EPERM }); !errors.Is(err, unix.EPERM) {
+		t.Errorf("error %v, want EPERM", err)
+	}
+}
+
+func TestIsSettled(t *testing.T) {
+	v4 := &net.IPNet{IP: net.IPv4(10, 0, 0, 1), Mask: net.CIDRMask(24, 32)}
+	v6 := &net.IPNet{IP: net.ParseIP("fd00::1"), Mask: net.CIDRMask(64, 128)}
+	tests := []struct {
+		net   *net.IPNet
+		flags int
+		want  bool
+	}{
+		{v4, unix.IFA_F_PERMANENT, true},
+		{v4, unix.IFA_F_SECONDARY, true},
+		{v6, unix.IFA_F_PERMANENT, true},
+		{v6, unix.IFA_F_TENTATIVE, false},
+		{v6, unix.IFA_F_DADFAILED | unix.IFA_F_PERMANENT, false},
+		{v6, unix.IFA_F_DEPRECATED, false},
+		{v6, unix.IFA_F_TEMPORARY, false},
+	}
+	for _, tt := range tests {
+		if got := isSettled(netlink.Addr{IPNet: tt.net, Flags: tt.flags}); got != tt.want {
+			t.Errorf("%s with flags %#x: %t, want %t", tt.net, tt.flags, got, tt.want)
+		}
+	}
+}
+
+func TestRoutesOf(t *testing.T) {
+	links := []Link{{Name: "lan0"}, {Name: "lan1"}}
+	byIndex := map[int]int{7: 0, 8: 1}
+	_, dst, _ := net.ParseCIDR("10.0.0.0/8")
+	_, linkLocal, _ := net.ParseCIDR("fe80::/64")
+	src := net.IPv4(192, 0, 2, 7)
+	via := &netlink.Via{AddrFamily: netlink.FAMILY_V6, Addr: net.ParseIP("fe80::1")}
+	tests := []struct {
+		name string
+		in   netlink.Route
+		want []Route
+	}{
+		{"by a gateway of the other family, to the second hop of which a link is dead",
+			netlink.Route{Dst: dst, Type: unix.RTN_UNICAST, Src: src, Priority: 5, MultiPath: []*netlink.NexthopInfo{
+				{LinkIndex: 7, Via: via}, {LinkIndex: 8, Flags: unix.RTNH_F_DEAD}, {LinkIndex: 8, Gw: net.IPv4(10, 1, 1, 1)}}},
+			[]Route{{Dst: mustPrefix("10.0.0.0/8"), Dev: "lan0", Via: addr("fe80::1"), Src: addr("192.0.2.7"), Metric: 5},
+				{Dst: mustPrefix("10.0.0.0/8"), Dev: "lan1", Via: addr("10.1.1.1"), Src: addr("192.0.2.7"), Metric: 5}}},
+		{"unreachable by lo, as the kernel has it for IPv6", netlink.Route{Dst: dst, Type: unix.RTN_UNREACHABLE, LinkIndex: 1}, []Route{{Dst: mustPrefix("10.0.0.0/8")}}},
+		{"by a link of another namespace", netlink.Route{Dst: dst, Type: unix.RTN_UNICAST, LinkIndex: 99}, nil},
+		{"throw", netlink.Route{Dst: dst, Type: unix.RTN_THROW}, nil},
+		{"link-local", netlink.Route{Dst: linkLocal, Type: unix.RTN_UNICAST, LinkIndex: 7}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := routesOf(tt.in, links, byIndex); !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}

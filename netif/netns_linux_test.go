@@ -1,0 +1,392 @@
+package netif
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// needRoot leaves out what needs namespaces, but not where all must run.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("making network namespaces needs root")
+	}
+	t.Skip("making network namespaces needs root")
+}
+
+// space is a network namespace of its own, with nothing but a loopback.
+type space struct {
+	t  *testing.T
+	ns netns.NsHandle
+	nl *netlink.Handle
+}
+
+func newSpace(t *testing.T) *space {
+	t.Helper()
+	s := &space{t: t}
+	must(t, onThread(func() error {
+		var err error
+		s.ns, err = netns.New()
+		return err
+	}))
+	var err error
+	s.nl, err = netlink.NewHandleAt(s.ns)
+	must(t, err)
+	t.Cleanup(func() { s.nl.Close(); s.ns.Close() })
+	s.up("lo")
+	return s
+}
+
+// onThread runs f on a thread that ends with it, and with it its namespace.
+func onThread(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		done <- f()
+	}()
+	return <-done
+}
+
+// do runs f inside the namespace.
+func (s *space) do(f func() error) {
+	s.t.Helper()
+	must(s.t, onThread(func() error {
+		if err := netns.Set(s.ns); err != nil {
+			return err
+		}
+		return f()
+	}))
+}
+
+func (s *space) link(name string) netlink.Link {
+	s.t.Helper()
+	l, err := s.nl.LinkByName(name)
+	must(s.t, err)
+	return l
+}
+
+func (s *space) up(name string)   { s.t.Helper(); must(s.t, s.nl.LinkSetUp(s.link(name))) }
+func (s *space) down(name string) { s.t.Helper(); must(s.t, s.nl.LinkSetDown(s.link(name))) }
+
+// addr gives a link an address and switches it on.
+func (s *space) addr(name, prefix string) {
+	s.t.Helper()
+	a, err := netlink.ParseAddr(prefix)
+	must(s.t, err)
+	must(s.t, s.nl.AddrAdd(s.link(name), a))
+	s.up(name)
+}
+
+func (s *space) bridge(name string) {
+	s.t.Helper()
+	must(s.t, s.nl.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}))
+	s.up(name)
+}
+
+// plug puts one end of a veth into the bridge and the other, called name, into node.
+func (s *space) plug(node *space, bridge, name, port string, mtu int) {
+	s.t.Helper()
+	must(s.t, s.nl.LinkAdd(&netlink.Veth{
+		LinkAttrs:     netlink.LinkAttrs{Name: port, MTU: mtu, MasterIndex: s.link(bridge).Attrs().Index},
+		PeerName:      name,
+		PeerNamespace: netlink.NsFd(node.ns),
+	}))
+	s.up(port)
+	must(s.t, node.nl.LinkSetMTU(node.link(name), mtu))
+}
+
+func (s *space) route(r netlink.Route, dst, dev string) {
+	s.t.Helper()
+	_, to, err := net.ParseCIDR(dst)
+	must(s.t, err)
+	r.Dst = to
+	if dev != "" {
+		r.LinkIndex = s.link(dev).Attrs().Index
+	}
+	must(s.t, s.nl.RouteAppend(&r))
+}
+
+func (s *space) collect(host string) Inventory {
+	s.t.Helper()
+	var inv Inventory
+	s.do(func() (err error) {
+		inv, err = Collect(s.t.Context(), CollectOptions{})
+		return err
+	})
+	inv.Host = host
+	return inv
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testCluster is n nodes with a management network, a fast one and a bridge with
+// the same address on each, all of real links.
+func testCluster(t *testing.T, n int) []*space {
+	t.Helper()
+	hub := newSpace(t)
+	hub.bridge("mgmt")
+	hub.bridge("fast")
+	hub.addr("mgmt", "10.10.0.254/24")
+	var nodes []*space
+	for i := 1; i <= n; i++ {
+		node := newSpace(t)
+		hub.plug(node, "mgmt", "eth0", fmt.Sprintf("m%d", i), 1500)
+		hub.plug(node, "fast", "hsn0", fmt.Sprintf("f%d", i), 9000)
+		node.addr("eth0", fmt.Sprintf("10.10.0.%d/24", i))
+		node.addr("hsn0", fmt.Sprintf("10.20.0.%d/24", i))
+		node.bridge("docker0")
+		node.addr("docker0", "172.17.0.1/16")
+		node.route(netlink.Route{Gw: net.IPv4(10, 10, 0, 254)}, "0.0.0.0/0", "eth0")
+		nodes = append(nodes, node)
+	}
+	return nodes
+}
+
+func TestRealCluster(t *testing.T) {
+	needRoot(t)
+	nodes := testCluster(t, 3)
+	collect := func() []Inventory {
+		var invs []Inventory
+		for i, node := range nodes {
+			invs = append(invs, node.collect(fmt.Sprintf("n%d", i+1)))
+		}
+		return invs
+	}
+	choices, err := Agree(collect(), Request{})
+	must(t, err)
+	for i, c := range choices {
+		if want := fmt.Sprintf("10.20.0.%d", i+1); c.Interface != "hsn0" || c.Addr.String() != want || c.MTU != 9000 || len(c.Warnings) > 0 {
+			t.Errorf("n%d uses %+v, want hsn0 %s", i+1, c, want)
+		}
+		for _, r := range c.Rejected {
+			if r.Interface == "docker0" && !strings.HasPrefix(r.Reason, "172.17.0.1 is also on ") {
+				t.Errorf("n%d: docker0 rejected for %q", i+1, r.Reason)
+			}
+		}
+	}
+	talk(t, nodes[0], nodes[2], choices[0].Addr, choices[2].Addr)
+
+	// One host told of the others' addresses comes to the same interface.
+	c, err := Choose(collect()[0], []netip.Addr{choices[1].Addr, choices[2].Addr}, Request{})
+	must(t, err)
+	if c.Interface != "hsn0" {
+		t.Errorf("n1 chose %s, want hsn0", c.Interface)
+	}
+
+	nodes[1].down("hsn0")
+	choices, err = Agree(collect(), Request{})
+	must(t, err)
+	for i, c := range choices {
+		if c.Interface != "eth0" || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "hsn0 on n2 cannot be used: switched off") {
+			t.Errorf("with hsn0 down on n2, n%d uses %s, warnings %q", i+1, c.Interface, c.Warnings)
+		}
+	}
+	if _, err := Agree(collect(), Request{Interface: "hsn0"}); err == nil || !strings.Contains(err.Error(), `n2: interface "hsn0" was asked for, but cannot be used: switched off`) {
+		t.Errorf("asked for an interface that is down: %v", err)
+	}
+}
+
+// Without its loopback a host does not even reach its own other addresses.
+func TestRealLoopbackDown(t *testing.T) {
+	needRoot(t)
+	hub, node := newSpace(t), newSpace(t)
+	hub.bridge("mgmt")
+	hub.plug(node, "mgmt", "eth0", "m1", 1500)
+	node.addr("eth0", "10.10.0.1/24")
+	c, err := Choose(node.collect("n1"), nil, Request{})
+	must(t, err)
+	if c.Interface != "lo" || c.Addr != addr("127.0.0.1") {
+		t.Errorf("chose %s %s, want lo 127.0.0.1", c.Interface, c.Addr)
+	}
+	node.down("lo")
+	for _, req := range []Request{{}, {Exclude: []string{"lo"}}, {Interface: "eth0"}} {
+		if c, err := Choose(node.collect("n1"), nil, req); err == nil || hintOf(err) != "switch it on: ip link set lo up" {
+			t.Errorf("%+v: chose %s, %v", req, c.Interface, err)
+		}
+	}
+	c, err = Choose(node.collect("n1"), []netip.Addr{addr("10.10.0.2")}, Request{})
+	must(t, err)
+	if c.Interface != "eth0" || len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "lo is switched off") {
+		t.Errorf("chose %s with warnings %q", c.Interface, c.Warnings)
+	}
+}
+
+// A cable that is out at the other end leaves a link up without a carrier.
+func TestRealNoCarrier(t *testing.T) {
+	needRoot(t)
+	hub, node := newSpace(t), newSpace(t)
+	hub.bridge("mgmt")
+	hub.plug(node, "mgmt", "eth0", "m1", 1500)
+	node.addr("eth0", "10.10.0.1/24")
+	hub.down("m1")
+	_, err := Choose(node.collect("n1"), []netip.Addr{addr("10.10.0.2")}, Request{})
+	if err == nil || !strings.Contains(err.Error(), "the route to 10.10.0.2 leaves by eth0, which cannot be used: no carrier") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// talk sends one byte between two addresses.
+func talk(t *testing.T, from, to *space, src, dst netip.Addr) {
+	t.Helper()
+	var ln net.Listener
+	to.do(func() (err error) {
+		ln, err = net.Listen("tcp", netip.AddrPortFrom(dst, 0).String())
+		return err
+	})
+	defer ln.Close()
+	from.do(func() error {
+		d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(src, 0))}
+		conn, err := d.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+// The routing table of an inventory leads where the kernel's own lookup does.
+func TestLookupAgreesWithKernel(t *testing.T) {
+	needRoot(t)
+	hub, node := newSpace(t), newSpace(t)
+	hub.bridge("br")
+	for _, name := range []string{"eth0", "eth1", "eth2"} {
+		hub.plug(node, "br", name, "p"+name, 1500)
+	}
+	node.addr("eth0", "192.168.3.15/20")
+	node.addr("eth1", "192.168.5.15/20")
+	node.addr("eth1", "192.168.5.16/20")
+	node.addr("eth2", "10.13.0.5/32")
+	node.addr("lo", "192.0.2.77/32")
+	node.route(netlink.Route{Gw: net.IPv4(192, 168, 0, 1), Priority: 100}, "0.0.0.0/0", "eth0")
+	node.route(netlink.Route{Gw: net.IPv4(192, 168, 0, 2), Priority: 50}, "0.0.0.0/0", "eth1")
+	node.route(netlink.Route{Scope: netlink.SCOPE_LINK}, "10.13.0.1/32", "eth2")
+	node.route(netlink.Route{Gw: net.IPv4(10, 13, 0, 1)}, "10.13.0.0/16", "eth2")
+	node.route(netlink.Route{Gw: net.IPv4(192, 168, 0, 9)}, "10.13.7.0/24", "eth0")
+	node.route(netlink.Route{Type: 6}, "10.14.0.0/16", "") // blackhole
+	node.route(netlink.Route{Gw: net.IPv4(192, 168, 0, 3), Src: net.IPv4(192, 0, 2, 77)}, "198.51.100.0/24", "eth0")
+	node.route(netlink.Route{MultiPath: []*netlink.NexthopInfo{
+		{LinkIndex: node.link("eth0").Attrs().Index, Gw: net.IPv4(192, 168, 0, 4)},
+		{LinkIndex: node.link("eth1").Attrs().Index, Gw: net.IPv4(192, 168, 0, 5)},
+	}}, "203.0.113.0/24", "")
+
+	inv := node.collect("n1")
+	h := newHost(&inv, "n1")
+	for _, peer := range []string{"192.168.5.13", "192.168.15.1", "8.8.8.8", "10.13.0.1", "10.13.9.9", "10.13.7.1", "10.14.0.1", "198.51.100.9", "203.0.113.9"} {
+		ways := h.ways(addr(peer))
+		found, err := node.nl.RouteGet(net.ParseIP(peer))
+		if err != nil {
+			if len(ways) > 0 {
+				t.Errorf("%s: leaves by %s, but the kernel says %v", peer, ways[0].dev, err)
+			}
+			continue
+		}
+		link, err := node.nl.LinkByIndex(found[0].LinkIndex)
+		must(t, err)
+		leaves := false
+		for _, w := range ways {
+			leaves = leaves || w.dev == link.Attrs().Name
+		}
+		// Of several next hops the kernel takes one by a hash of the flow.
+		if multipath := peer == "203.0.113.9"; !leaves || !multipath && ways[0].dev != link.Attrs().Name || multipath && len(ways) != 2 {
+			t.Errorf("%s: leaves by %+v, but the kernel says %s", peer, ways, link.Attrs().Name)
+		}
+		if src := h.owner[addrOf(found[0].Src)]; ways[0].link != src && len(ways) == 1 {
+			t.Errorf("%s: sent from %s, but the kernel says %s", peer, ways[0].link, src)
+		}
+	}
+
+	// Two interfaces on one subnet: the kernel sends by the first.
+	c, err := Choose(inv, []netip.Addr{addr("192.168.5.13")}, Request{Interface: "eth1"})
+	must(t, err)
+	if len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "asymmetric route: packets to 192.168.5.13 leave by eth0") {
+		t.Errorf("warnings %q", c.Warnings)
+	}
+}
+
+// What a link is, and what it stands on, for each kind that the kernel has here.
+func TestCollectKinds(t *testing.T) {
+	needRoot(t)
+	s := newSpace(t)
+	s.bridge("br0")
+	attrs := func(name string) netlink.LinkAttrs { return netlink.LinkAttrs{Name: name} }
+	must(t, s.nl.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "v0", MasterIndex: s.link("br0").Attrs().Index}, PeerName: "v1"}))
+	s.up("v0")
+	s.up("v1")
+	below := attrs("mv0")
+	below.ParentIndex = s.link("v1").Attrs().Index
+	must(t, s.nl.LinkAdd(&netlink.Macvlan{LinkAttrs: below, Mode: netlink.MACVLAN_MODE_BRIDGE}))
+	must(t, s.nl.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs("vx0"), VxlanId: 7, VtepDevIndex: s.link("v1").Attrs().Index, Port: 4789}))
+	s.do(func() error { // made by ioctl, so in the thread's namespace
+		return netlink.LinkAdd(&netlink.Tuntap{LinkAttrs: attrs("tun0"), Mode: netlink.TUNTAP_MODE_TUN})
+	})
+	s.addr("tun0", "10.8.0.1/24")
+	s.addr("mv0", "10.9.0.1/24")
+
+	inv := s.collect("n1")
+	h := newHost(&inv, "n1")
+	tests := []struct{ name, kind, master, parent, unfit string }{
+		{"lo", "", "", "", "loopback: reaches this host only"},
+		{"br0", "bridge", "", "", "no address"},
+		{"v0", "veth", "br0", "", "port of the bridge br0"},
+		{"v1", "veth", "", "", "no address"},
+		{"mv0", "macvlan", "", "v1", ""},
+		{"vx0", "vxlan", "", "", "switched off"},
+		{"tun0", "tun", "", "", "no carrier: nothing is connected, or the other end is off"},
+	}
+	for _, tt := range tests {
+		l := h.byName[tt.name]
+		if l == nil {
+			t.Errorf("%s was not found", tt.name)
+			continue
+		}
+		if l.Kind != tt.kind || l.Master != tt.master || l.Parent != tt.parent {
+			t.Errorf("%s: kind %q, master %q, parent %q, want %+v", tt.name, l.Kind, l.Master, l.Parent, tt)
+		}
+		reason := h.unfit(l, scope{family: IPv4})
+		if tt.name == "v1" || tt.name == "br0" { // they may have an IPv6 address by now
+			reason, _, _ = strings.Cut(strings.Replace(reason, "no IPv4 address", "no address", 1), ",")
+		}
+		if reason != tt.unfit {
+			t.Errorf("%s is unfit for %q, want %q", tt.name, reason, tt.unfit)
+		}
+		if h.rate(l, IPv4).hardware {
+			t.Errorf("%s passes for hardware", tt.name)
+		}
+	}
+}
+
+// The index of a parent in another namespace may be that of some link here.
+func TestCollectForeignParent(t *testing.T) {
+	needRoot(t)
+	outside, inside := newSpace(t), newSpace(t)
+	must(t, outside.nl.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "uplink", Index: 50}}))
+	must(t, inside.nl.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "docker0", Index: 50}}))
+	must(t, outside.nl.LinkAdd(&netlink.Macvlan{LinkAttrs: netlink.LinkAttrs{Name: "net1", ParentIndex: 50}, Mode: netlink.MACVLAN_MODE_BRIDGE}))
+	must(t, outside.nl.LinkSetNsFd(outside.link("net1"), int(inside.ns)))
+	for _, l := range inside.collect("n1").Links {
+		if l.Name == "net1" {
+			if l.Kind != "macvlan" || l.Parent != "" {
+				t.Errorf("net1: kind %q, parent %q, want macvlan without one", l.Kind, l.Parent)
+			}
+			return
+		}
+	}
+	t.Error("net1 was not found")
+}

@@ -1,0 +1,248 @@
+package netif
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// network is a set of addresses, one of each host, that reach each other. One
+// that lacks some host is kept for the explanation.
+type network struct {
+	name    string // its subnet, or the address and link of the first host
+	options [][]*member
+	chosen  []*member // by host; nil where absent
+	rates   []rating
+	rating  rating             // the worst over all hosts
+	lost    map[*member]string // why an option was not chosen on its host
+	cover   netip.Prefix       // the smallest that has all chosen addresses
+	absent  []int              // hosts that it does not reach
+	gap     string             // what keeps it from reaching every host, or ""
+	beaten  func(host int) string
+}
+
+// networks grows a network from each address of the first host, because a
+// network of all hosts is one of them, and from what is left of the second: a
+// network that only the first host lacks is worth a warning. Those of one subnet
+// come first, so that of equals they win.
+func (c *cluster) networks() []*network {
+	var subnets, routed []*network
+	grown := make(map[*member]bool)
+	for from := range 2 {
+		for _, seed := range c.members[from] {
+			if grown[seed] {
+				continue
+			}
+			n := c.grow(seed, from)
+			for _, options := range n.options[:2] {
+				for _, m := range options {
+					grown[m] = true
+				}
+			}
+			if n.gap == "" && n.name == seed.addr.Masked().String() {
+				subnets = append(subnets, n)
+			} else {
+				routed = append(routed, n)
+			}
+		}
+	}
+	return append(subnets, routed...)
+}
+
+// grow finds on every host what is on one network with seed, an address of the
+// host from.
+func (c *cluster) grow(seed *member, from int) *network {
+	subnet := seed.addr.Masked()
+	n := &network{
+		name:    subnet.String(),
+		options: make([][]*member, len(c.hosts)),
+		chosen:  make([]*member, len(c.hosts)),
+		rates:   make([]rating, len(c.hosts)),
+		lost:    make(map[*member]string),
+	}
+	if subnet.IsSingleIP() {
+		n.name = fmt.Sprintf("the network of %s", seed.link.Name)
+	}
+	var peer *member // of the first other host that has one
+	for i := range c.hosts {
+		if i == from {
+			continue
+		}
+		n.options[i] = c.joins(seed, from, i)
+		if len(n.options[i]) == 0 {
+			n.absent = append(n.absent, i)
+			if n.gap == "" {
+				n.gap = c.gapAt(seed, from, i)
+			}
+		} else if peer == nil {
+			peer = n.options[i][0]
+		}
+	}
+	n.options[from] = []*member{seed}
+	if peer == nil {
+		return n
+	}
+	if there := peer.addr.Addr(); c.reaches(from, seed, there) {
+		for _, m := range c.inSubnet(from, subnet) {
+			if m != seed && !subnet.IsSingleIP() && c.reaches(from, m, there) {
+				n.options[from] = append(n.options[from], m)
+			}
+		}
+	} else if n.gap == "" {
+		n.gap = fmt.Sprintf("on %s %s", c.hosts[from].name, c.hosts[from].wayTo(there))
+	}
+	c.pick(n, from, peer.addr.Addr())
+	n.rating = n.rates[from]
+	for i := range c.hosts {
+		if i != from && len(n.options[i]) > 0 {
+			c.pick(n, i, seed.addr.Addr())
+			n.rating = n.rating.worst(n.rates[i])
+		}
+	}
+	if n.gap == "" {
+		if slices.ContainsFunc(n.chosen, func(m *member) bool { return m.addr.Masked() != subnet }) {
+			n.name = fmt.Sprintf("the network of %s", n.chosen[0].link.Name)
+		}
+		n.cover = n.covering(seed.addr.Addr(), peer.addr.Addr())
+		c.verify(n)
+	}
+	return n
+}
+
+// joins lists the members of a host that are on one network with seed: in its
+// subnet, or else routed to it and from it.
+func (c *cluster) joins(seed *member, from, at int) []*member {
+	there := seed.addr.Addr()
+	if !seed.addr.IsSingleIP() {
+		found := c.inSubnet(at, seed.addr.Masked())
+		found = slices.DeleteFunc(found, func(m *member) bool { return !c.reaches(at, m, there) })
+		if len(found) > 0 {
+			return found
+		}
+	}
+	var found []*member
+	for _, m := range c.members[at] {
+		if c.reaches(from, seed, m.addr.Addr()) && c.reaches(at, m, there) {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+func (c *cluster) inSubnet(at int, subnet netip.Prefix) []*member {
+	var found []*member
+	for _, m := range c.members[at] {
+		if m.addr.Masked() == subnet {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// reaches says whether packets from a host to peer leave with the address of m.
+// An interface that was asked for by name need only have some route to peer:
+// policy rules, which an inventory does not show, may lead there.
+func (c *cluster) reaches(at int, m *member, peer netip.Addr) bool {
+	if c.scope.named != "" {
+		return len(c.hosts[at].ways(peer)) > 0
+	}
+	return c.hosts[at].reaches(m.link.Name, peer)
+}
+
+// pick chooses among the options of a host.
+func (c *cluster) pick(n *network, at int, peer netip.Addr) {
+	options := n.options[at]
+	rates := make([]rating, len(options))
+	for k, m := range options {
+		rates[k] = c.hosts[at].rateToward(peer, m.link, c.scope.family)
+	}
+	won := rank(rates)
+	for k, d := range won.defeats {
+		if d.criterion != nil {
+			name := options[d.to].link.Name
+			n.lost[options[k]] = fmt.Sprintf("on the same network as %s, but %s", name, d.criterion.blame(rates[k], rates[d.to], name))
+		}
+	}
+	n.chosen[at] = options[won.winner]
+	n.rates[at] = rates[won.winner]
+}
+
+// verify checks the routes between all hosts of a network. Where no route goes
+// to a part of what it covers, all its addresses take one way, and that was
+// already checked.
+func (c *cluster) verify(n *network) {
+	for i, h := range c.hosts {
+		if !h.routes.splits(n.cover) {
+			continue
+		}
+		for k, m := range n.chosen {
+			if k != i && !c.reaches(i, n.chosen[i], m.addr.Addr()) {
+				n.gap = fmt.Sprintf("on %s %s (the address of %s)", h.name, h.wayTo(m.addr.Addr()), c.hosts[k].name)
+				return
+			}
+		}
+	}
+}
+
+// covering is the longest prefix that has the chosen addresses and the two by
+// which they were found.
+func (n *network) covering(seed, peer netip.Addr) netip.Prefix {
+	low, high := seed, seed
+	extend := func(a netip.Addr) {
+		if a.Less(low) {
+			low = a
+		}
+		if high.Less(a) {
+			high = a
+		}
+	}
+	extend(peer)
+	for _, m := range n.chosen {
+		extend(m.addr.Addr())
+	}
+	cover := netip.PrefixFrom(low, low.BitLen())
+	for !cover.Contains(high) {
+		cover = netip.PrefixFrom(low, cover.Bits()-1).Masked()
+	}
+	return cover
+}
+
+// peersOf lists the peers whose routes can differ on a host: all others, or one
+// that stands for them.
+func (n *network) peersOf(at int, h *host, all []netip.Addr) []netip.Addr {
+	switch {
+	case h.routes.splits(n.cover):
+		return slices.Concat(all[:at], all[at+1:])
+	case at == 0:
+		return all[1:2]
+	default:
+		return all[:1]
+	}
+}
+
+// gapAt says why a host is not on the network of seed.
+func (c *cluster) gapAt(seed *member, from, at int) string {
+	h := c.hosts[at]
+	subnet := seed.addr.Masked()
+	switch {
+	case subnet.IsSingleIP():
+		return fmt.Sprintf("%s has no address that %s reaches by %s", h.name, c.hosts[from].name, seed.link.Name)
+	case len(c.inSubnet(at, subnet)) == 0:
+		return c.lacks(subnet, at)
+	default:
+		return fmt.Sprintf("on %s %s", h.name, h.wayTo(seed.addr.Addr()))
+	}
+}
+
+// lacks says why a host has no usable address in a subnet.
+func (c *cluster) lacks(subnet netip.Prefix, at int) string {
+	h := c.hosts[at]
+	for k := range h.links {
+		for _, a := range h.links[k].Addrs {
+			if a.Masked() == subnet && c.reasons[at][k] != "" {
+				return fmt.Sprintf("%s on %s cannot be used: %s", h.links[k].Name, h.name, c.reasons[at][k])
+			}
+		}
+	}
+	return fmt.Sprintf("%s has no address in %s", h.name, subnet)
+}

@@ -1,0 +1,149 @@
+package netif
+
+import "fmt"
+
+// rating is what ranks a usable interface, or a network: then each value is the
+// worst that any of its hosts has.
+type rating struct {
+	hardware     bool
+	kind         string // of the virtual link, for messages
+	rdma         bool
+	speed        int // Mb/s, -1 if not known
+	mtu          int // bytes
+	defaultRoute bool
+	index        int
+}
+
+// worst merges the ratings of one network on two hosts. The index stays that of
+// r, the first host's: indexes of different hosts do not compare.
+func (r rating) worst(o rating) rating {
+	if r.hardware && !o.hardware {
+		r.hardware, r.kind = false, o.kind
+	}
+	r.rdma = r.rdma && o.rdma
+	r.speed = min(r.speed, o.speed)
+	r.mtu = min(r.mtu, o.mtu)
+	r.defaultRoute = r.defaultRoute && o.defaultRoute
+	return r
+}
+
+// criterion is one question by which candidates are told apart.
+type criterion struct {
+	// value is what counts, more is better. A candidate whose value is not known
+	// neither beats another one nor is beaten.
+	value func(rating) (v int, known bool)
+	// praise says what the winner has.
+	praise func(rating) string
+	// blame says what the loser lacks and the better one, called name, has.
+	blame func(loser, better rating, name string) string
+}
+
+// criteria are asked in this order, each only of those that the ones before
+// left over.
+var criteria = []criterion{
+	{
+		value:  func(r rating) (int, bool) { return truth(r.hardware), true },
+		praise: func(rating) string { return "hardware" },
+		blame: func(l, _ rating, name string) string {
+			return fmt.Sprintf("it is virtual (%s) and %s is hardware", l.kind, name)
+		},
+	},
+	{
+		value:  func(r rating) (int, bool) { return truth(r.rdma), true },
+		praise: func(rating) string { return "RDMA" },
+		blame:  func(_, _ rating, name string) string { return fmt.Sprintf("it has no RDMA and %s has", name) },
+	},
+	{
+		value:  func(r rating) (int, bool) { return r.speed, r.speed > 0 },
+		praise: func(r rating) string { return speedText(r.speed) },
+		blame: func(l, b rating, name string) string {
+			return fmt.Sprintf("it is slower: %s against %s on %s", speedText(l.speed), speedText(b.speed), name)
+		},
+	},
+	{
+		value:  func(r rating) (int, bool) { return r.mtu, true },
+		praise: func(r rating) string { return fmt.Sprintf("mtu %d", r.mtu) },
+		blame: func(l, b rating, name string) string {
+			return fmt.Sprintf("its packets are smaller: mtu %d against %d on %s", l.mtu, b.mtu, name)
+		},
+	},
+	{
+		value:  func(r rating) (int, bool) { return truth(r.defaultRoute), true },
+		praise: func(rating) string { return "the default route" },
+		blame:  func(_, _ rating, name string) string { return fmt.Sprintf("the default route is on %s", name) },
+	},
+	{
+		value:  func(r rating) (int, bool) { return -r.index, true },
+		praise: func(rating) string { return "coming first of equals" },
+		blame:  func(_, _ rating, name string) string { return fmt.Sprintf("%s, otherwise equal, comes first", name) },
+	},
+}
+
+// defeat says by which criterion a candidate lost, and to which one.
+type defeat struct {
+	criterion *criterion
+	to        int
+}
+
+// ranking is the outcome of rank.
+type ranking struct {
+	winner  int
+	defeats []defeat     // by candidate; zero for the winner
+	merits  []*criterion // what set the winner apart, in order
+}
+
+// rank picks the best of the ratings, of which there is at least one. Between
+// equal ones the first wins.
+func rank(rs []rating) ranking {
+	out := ranking{defeats: make([]defeat, len(rs))}
+	alive := make([]int, len(rs))
+	for i := range rs {
+		alive[i] = i
+	}
+	for c := range criteria {
+		q := &criteria[c]
+		best, top := -1, 0
+		for _, i := range alive {
+			if v, known := q.value(rs[i]); known && (best < 0 || v > top) {
+				best, top = i, v
+			}
+		}
+		var left []int
+		for _, i := range alive {
+			if v, known := q.value(rs[i]); known && v < top {
+				out.defeats[i] = defeat{criterion: q, to: best}
+			} else {
+				left = append(left, i)
+			}
+		}
+		if len(left) < len(alive) {
+			out.merits = append(out.merits, q)
+		}
+		alive = left
+	}
+	last := &criteria[len(criteria)-1]
+	for _, i := range alive[1:] {
+		out.defeats[i] = defeat{criterion: last, to: alive[0]}
+	}
+	out.winner = alive[0]
+	return out
+}
+
+func truth(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// speedText writes Mb/s as people say it.
+func speedText(mbps int) string {
+	switch {
+	case mbps <= 0:
+		return "unknown speed"
+	case mbps%1000 == 0:
+		return fmt.Sprintf("%d Gb/s", mbps/1000)
+	default:
+		return fmt.Sprintf("%d Mb/s", mbps)
+	}
+}

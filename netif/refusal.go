@@ -1,0 +1,42 @@
+package netif
+
+import (
+	"fmt"
+	"strings"
+)
+
+// refusal is an error with one line about what to do.
+type refusal struct {
+	msg  string
+	hint string
+}
+
+func refuse(hint, format string, args ...any) error {
+	return &refusal{msg: fmt.Sprintf(format, args...), hint: hint}
+}
+
+// Error says what failed and why.
+func (r *refusal) Error() string { return r.msg }
+
+// Hint says what to do about it.
+func (r *refusal) Hint() string { return r.hint }
+
+// enumerate joins words as a sentence does, and counts those beyond the limit:
+// a message about a thousand hosts must stay a message.
+func enumerate(words []string, limit int) string {
+	switch n := len(words); {
+	case n == 0:
+		return ""
+	case n == 1:
+		return words[0]
+	case n > limit:
+		return fmt.Sprintf("%s and %d more", strings.Join(words[:limit], ", "), n-limit)
+	default:
+		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+	}
+}
+
+const (
+	fewWords  = 3  // in the middle of a sentence
+	manyWords = 12 // where the list is what the reader needs
+)
