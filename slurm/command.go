@@ -1,0 +1,81 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// CommandError is a Slurm program that could not be run, failed, or did not
+// answer in time.
+type CommandError struct {
+	Argv   []string      // the whole command line, the program's name first
+	Err    error         // *exec.ExitError, exec.ErrNotFound, a context's error or a system error
+	After  time.Duration // how long the program ran
+	Stderr string        // what it wrote to standard error, at most 64 KiB
+}
+
+// Error names the program and lets it speak for itself.
+func (e *CommandError) Error() string {
+	program := e.Argv[0]
+	said := oneLine(e.Stderr)
+	switch {
+	case errors.Is(e.Err, exec.ErrNotFound):
+		return program + ": not found in PATH"
+	case errors.Is(e.Err, context.DeadlineExceeded):
+		return withDetail(fmt.Sprintf("%s gave no answer within %s", program, e.After.Round(time.Second)), said)
+	case errors.Is(e.Err, context.Canceled):
+		return program + ": stopped before it answered"
+	}
+	return withDetail(fmt.Sprintf("%s failed (%v)", program, e.Err), said)
+}
+
+// Unwrap returns the cause.
+func (e *CommandError) Unwrap() error { return e.Err }
+
+// Hint says what to do, where that is known; it is empty otherwise.
+func (e *CommandError) Hint() string {
+	switch {
+	case errors.Is(e.Err, exec.ErrNotFound):
+		return "is Slurm's client installed here? On a login node, try `module load slurm`"
+	case errors.Is(e.Err, context.DeadlineExceeded) && e.Argv[0] == "sbatch":
+		return "Slurm may have taken the job all the same: look with `squeue --me` before you submit again"
+	case errors.Is(e.Err, context.DeadlineExceeded):
+		return "the controller does not answer: ask it with `scontrol ping`"
+	}
+	return ""
+}
+
+func withDetail(what, detail string) string {
+	if detail == "" {
+		return what
+	}
+	return what + ": " + detail
+}
+
+// oneLine joins the lines of a program's output and drops what could steer a
+// terminal.
+func oneLine(s string) string {
+	var lines []string
+	for line := range strings.Lines(s) {
+		line = strings.TrimSpace(strings.Map(printable, line))
+		if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
+}
+
+func printable(r rune) rune {
+	switch {
+	case unicode.IsSpace(r):
+		return ' '
+	case !unicode.IsPrint(r):
+		return -1
+	}
+	return r
+}

@@ -1,0 +1,237 @@
+package slurm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The names are those that `scontrol show hostnames` prints: 22.05.8 for all but
+// the three with text after a bracket, which are from 25.05.3.
+func TestExpandHosts(t *testing.T) {
+	tests := []struct{ list, want string }{
+		{"", ""},
+		{"n1", "n1"},
+		{"n[08-11]", "n08 n09 n10 n11"},
+		{"n[8-11]", "n8 n9 n10 n11"},
+		{"n[1,01,001]", "n1 n01 n001"},
+		{"n[1-003]", "n1 n2 n3"},
+		{"n[00-3]", "n00 n01 n02 n03"},
+		{"n[10-12,1-2]", "n10 n11 n12 n1 n2"},
+		{"a,b,a", "a b a"},
+		{"n[1-2],n[2-3]", "n1 n2 n2 n3"},
+		{"n[1-2]-[3-4]", "n1-3 n1-4 n2-3 n2-4"},
+		{"n[1-2][3-4]", "n13 n14 n23 n24"},
+		{"row[0,1]_rack[2-3]_blade[4,5]",
+			"row0_rack2_blade4 row0_rack2_blade5 row1_rack2_blade4 row1_rack2_blade5 " +
+				"row0_rack3_blade4 row0_rack3_blade5 row1_rack3_blade4 row1_rack3_blade5"},
+		{"a[1-2]b[3-4]c[5-6]d[7-8]",
+			"a1b3c5d7 a1b3c5d8 a2b3c5d7 a2b3c5d8 a1b4c5d7 a1b4c5d8 a2b4c5d7 a2b4c5d8 " +
+				"a1b3c6d7 a1b3c6d8 a2b3c6d7 a2b3c6d8 a1b4c6d7 a1b4c6d8 a2b4c6d7 a2b4c6d8"},
+		{"n1-3", "n1-3"},
+		{"n-1-[2-3]", "n-1-2 n-1-3"},
+		{"[1-3]", "1 2 3"},
+		{"[1-2][3-4]", "13 14 23 24"},
+		{"n1,,n2", "n1 n2"},
+		{",n1,", "n1"},
+		{" n1 n2 ", "n1 n2"},
+		{"n[1-2]\tm3", "n1 n2 m3"},
+		{"n1\nn2", "n1 n2"},
+		{"node[0001-0003]-int", "node0001-int node0002-int node0003-int"},
+		{"gpu[0-1].cluster.example.org", "gpu0.cluster.example.org gpu1.cluster.example.org"},
+		{"a[1-2]b,c[3-4]", "a1b a2b c3 c4"},
+		{"[00-03]p", "00p 01p 02p 03p"},
+		{"foo[1,3]-bar", "foo1-bar foo3-bar"},
+	}
+	for _, tt := range tests {
+		got, err := ExpandHosts(tt.list)
+		if err != nil {
+			t.Errorf("ExpandHosts(%q): %v", tt.list, err)
+		} else if strings.Join(got, " ") != tt.want {
+			t.Errorf("ExpandHosts(%q) = %q, want %q", tt.list, got, tt.want)
+		}
+	}
+}
+
+// A width grows where the numbers do.
+func TestExpandHostsPastTheWidth(t *testing.T) {
+	got, err := ExpandHosts("n[008-1001]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 994 || got[0] != "n008" || got[991] != "n999" || got[992] != "n1000" || got[993] != "n1001" {
+		t.Errorf("n[008-1001] has %d hosts, from %q to %q", len(got), got[0], got[len(got)-1])
+	}
+}
+
+func TestExpandHostsRefuses(t *testing.T) {
+	tests := []struct{ list, want string }{
+		{"n[1", `host list "n[1": column 4: "]" is missing`},
+		{"n[", `column 3: ends where a number should be`},
+		{"n[1-", `column 5: ends where a number should be`},
+		{"n[1-2]]", `column 7: "]" cannot stand in a host name`},
+		{"n[[1-2]]", `column 3: "[" where a number should be`},
+		{"n[1,[2-3]]", `column 5: "[" where a number should be`},
+		{"n]1", `column 2: "]"`},
+		{"foo]", `column 4: "]"`},
+		{"ok,n[3-1]", `column 6: the range 3-1 runs backwards`},
+		{"n[-1]", `column 3: "-" where a number should be`},
+		{"n[]", `column 3: "]" where a number should be`},
+		{"n[a]", `column 3: "a" where a number should be`},
+		{"n[1-3/2]", `column 6: "/" where "-", "," or "]" should be`},
+		{"n[1x3]", `column 4: "x" where`},
+		{"foo[0-1,2--5]", `column 11: "-" where a number should be`},
+		{"n[1,,2]", `column 5: "," where a number should be`},
+		{"n[1,]", `column 5: "]" where a number should be`},
+		{"n[+1]", `column 3: "+" where a number should be`},
+		{"n[0x1]", `column 4: "x" where`},
+		{"foo[[1,3]", `column 5: "["`},
+		{"foo[x-y]", `column 5: "x"`},
+		// Slurm takes these, but writes them nowhere and reads them differently in
+		// different versions.
+		{"n[1-]", `column 5: "]" where a number should be`},
+		{"n[1, 2]", `column 5: " " where a number should be`},
+		{"n{1-2}", `column 2: "{" cannot stand in a host name`},
+		{"n[1-70000]", `column 3: the range 1-70000 has more than 65536 hosts`},
+		{"n[0-65536]", `more than 65536 hosts`},
+		{"n[1-99999999]", `more than 65536 hosts`},
+		{"n[1-99999999999999999999]", `column 5: a number with too many digits`},
+		{"n[0-999][0-999]", `column 1: more than 262144 hosts in one item`},
+		{"n[0-65535],m[0-65535],o[0-65535],p[0-65535],q1", `column 45: more than 262144 hosts in all`},
+		{strings.Repeat("x", 250) + "[1-2]" + "abcdefgh", `a name of 259 bytes`},
+		{"n\x00", `column 2: "\x00" cannot stand`},
+		{"nö", `column 2: "ö" cannot stand`},
+		{"n\xff", `column 2: "\xff" cannot stand`},
+		{"$(id)", `column 1: "$" cannot stand`},
+	}
+	for _, tt := range tests {
+		got, err := ExpandHosts(tt.list)
+		if err == nil {
+			t.Errorf("ExpandHosts(%q) = %.3q..., want an error", tt.list, got)
+		} else if !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("ExpandHosts(%q): %q, want %q in it", tt.list, err, tt.want)
+		}
+	}
+	if _, err := ExpandHosts("n[0-65535]"); err != nil {
+		t.Errorf("the largest range that Slurm takes: %v", err)
+	}
+}
+
+// A hostile list costs no more memory than the list itself.
+func TestExpandHostsBoundedMemory(t *testing.T) {
+	for _, list := range []string{
+		"n[1-99999999]",
+		"n[0-65535][0-65535][0-65535]",
+		"n" + strings.Repeat("[0-65535]", 100),
+		"n[" + strings.Repeat("0-65535,", 1000) + "1]",
+		"n[" + strings.Repeat("0", 10_000) + "1-2]",
+	} {
+		per := testing.AllocsPerRun(1, func() {
+			if _, err := ExpandHosts(list); err == nil {
+				t.Errorf("ExpandHosts(%.40q...) is taken", list)
+			}
+		})
+		if per > 5_000 {
+			t.Errorf("refusing %.40q... took %.0f allocations", list, per)
+		}
+	}
+}
+
+// The expectations are `scontrol show hostlist` of 22.05.8.
+func TestFoldHosts(t *testing.T) {
+	tests := []struct{ hosts, want string }{
+		{"", ""},
+		{"n1", "n1"},
+		{"n1,n1", "n[1,1]"},
+		{"n01,n02,n3", "n[01-02,3]"},
+		{"tux2,tux1,tux2", "tux[2,1-2]"},
+		{"node0,node3,node4,node8,linux,linux2,linux5,node4", "node[0,3-4,8],linux,linux[2,5],node4"},
+		{"n9,n10,n11", "n[9-11]"},
+		{"n09,n10", "n[09-10]"},
+		{"n99,n100,n101", "n[99-101]"},
+		{"n1-3,n1-4", "n1-[3-4]"},
+		{"a1b,a2b", "a1b,a2b"},
+		{"1,2,3", "[1-3]"},
+		{"n1,n01,n001", "n[1,01,001]"},
+		{"n08,n9,n10", "n[08,9-10]"},
+		{"n1.x,n2.x", "n1.x,n2.x"},
+		{"n9999999999999999998,n9999999999999999999", "n9999999999999999998,n9999999999999999999"},
+	}
+	for _, tt := range tests {
+		var hosts []string
+		if tt.hosts != "" {
+			hosts = strings.Split(tt.hosts, ",")
+		}
+		if got := FoldHosts(hosts); got != tt.want {
+			t.Errorf("FoldHosts(%q) = %q, want %q", hosts, got, tt.want)
+		}
+	}
+}
+
+func TestFoldHostsSplitsLongRanges(t *testing.T) {
+	var hosts []string
+	for i := range 100_000 {
+		hosts = append(hosts, fmt.Sprintf("n%d", i))
+	}
+	folded := FoldHosts(hosts)
+	if want := "n[0-65535,65536-99999]"; folded != want {
+		t.Fatalf("folded to %.60q, want %q", folded, want)
+	}
+	back, err := ExpandHosts(folded)
+	if err != nil || !slices.Equal(back, hosts) {
+		t.Errorf("expanding %q does not give the hosts back (%v)", folded, err)
+	}
+}
+
+func FuzzExpandHosts(f *testing.F) {
+	for _, list := range []string{
+		"", "n[01-03,7]", "a[1-2]b[3-4]", "n[1-", "n[3-1]", "n[1-99999999]", "a,b,a", "row[0,1]_rack[2-3]_blade[4,5]",
+		"n[1-2]-[3-4]", "[1-3]", "n[1, 2]", "gpu[0-1].cluster.example.org", "n1\tn2\n", "n[000-3]x[9-10]",
+	} {
+		f.Add(list)
+	}
+	f.Fuzz(func(t *testing.T, list string) {
+		hosts, err := ExpandHosts(list)
+		if err != nil {
+			if hosts != nil || !strings.Contains(err.Error(), "column ") {
+				t.Fatalf("ExpandHosts(%q) = %q, %v: want no hosts and a position", list, hosts, err)
+			}
+			return
+		}
+		if len(hosts) > maxHosts {
+			t.Fatalf("%d hosts", len(hosts))
+		}
+		for _, host := range hosts {
+			if host == "" || len(host) > maxHostBytes || strings.Trim(host, hostLetters) != "" {
+				t.Fatalf("ExpandHosts(%q) holds the name %q", list, host)
+			}
+		}
+		folded := FoldHosts(hosts)
+		back, err := ExpandHosts(folded)
+		if err != nil || !slices.Equal(back, hosts) {
+			t.Fatalf("%q folds to %q, which expands to %q (%v)", hosts, folded, back, err)
+		}
+	})
+}
+
+const hostLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
+
+func BenchmarkExpandHosts(b *testing.B) {
+	for b.Loop() {
+		hosts, err := ExpandHosts("node[00001-50000],gpu[0-99]-[0-499]")
+		if err != nil || len(hosts) != 100_000 {
+			b.Fatal(len(hosts), err)
+		}
+	}
+}
+
+func BenchmarkFoldHosts(b *testing.B) {
+	hosts, err := ExpandHosts("node[00001-50000],gpu[0-99]-[0-499]")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		FoldHosts(hosts)
+	}
+}

@@ -1,0 +1,161 @@
+package templates
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+// checkHostile renders a job with the values given and lets sbatch's rules read
+// them back: the same bytes, and no line more than for plain values.
+func checkHostile(t *testing.T, name, partition, constraint, module, conda, dir string) {
+	t.Helper()
+	in := func(name, partition, constraint, module, conda, dir string) Input {
+		job := full()
+		job.Name = jobs.Name(name)
+		job.Slurm.Partition, job.Slurm.Constraint = jobs.Word(partition), jobs.Text(constraint)
+		job.Setup.Modules, job.Setup.Conda = []jobs.Word{jobs.Word(module)}, jobs.Text(conda)
+		return Input{Job: job, Binary: "/opt" + dir + "/ddpbatch", RunDir: "/runs" + dir}
+	}
+	script, err := Render(in(name, partition, constraint, module, conda, dir))
+	refusable := slices.ContainsFunc([]string{name, partition, constraint, module, conda, dir}, func(s string) bool {
+		return refuseControl(s) != nil
+	}) || strings.HasPrefix(module, "-") || strings.HasPrefix(conda, "-") || strings.Contains(dir, `\`)
+	if refusable {
+		if err == nil {
+			t.Fatalf("a script was written:\n%s", script)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := Render(in("n", given(partition), given(constraint), "m", given(conda), "/d"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := bytes.Count(script, []byte("\n")), bytes.Count(plain, []byte("\n")); got != want {
+		t.Fatalf("%d lines, but %d for plain values:\n%s", got, want, script)
+	}
+	args, err := sbatchArgs(string(script))
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, script)
+	}
+	want := map[string]string{"job-name": name, "output": "/runs" + dir + "/slurm-42.out"}
+	if partition != "" {
+		want["partition"] = partition
+	}
+	if constraint != "" {
+		want["constraint"] = constraint
+	}
+	plainArgs, err := sbatchArgs(string(plain))
+	if err != nil || len(args) != len(plainArgs) {
+		t.Fatalf("%q are options, but %q for plain values (%v)", args, plainArgs, err)
+	}
+	for _, arg := range args {
+		option, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		if option == "output" {
+			value = expandOutput(value)
+		}
+		if w, ok := want[option]; ok && value != w {
+			t.Fatalf("%s is read as %q, want %q, in\n%s", option, value, w, script)
+		}
+		delete(want, option)
+	}
+	if len(want) > 0 {
+		t.Fatalf("%v is missing from\n%s", want, script)
+	}
+	checkShellWords(t, script, module, conda, "/opt"+dir+"/ddpbatch", "/runs"+dir)
+}
+
+// given stands in for a value that has lines of its own only if it is not empty.
+func given(value string) string {
+	if value == "" {
+		return ""
+	}
+	return "x"
+}
+
+func FuzzRender(f *testing.F) {
+	for _, v := range hostile {
+		f.Add(v, v, v, v, v, "/"+v)
+	}
+	for _, v := range refused {
+		f.Add(v, "p", "c", "m", "e", "/d")
+		f.Add("n", "p", "c", "m", "e", v)
+	}
+	f.Fuzz(checkHostile)
+}
+
+// The script is run by bash, with stand-ins for module, conda and ddpbatch that
+// print what they are given.
+func TestRunScript(t *testing.T) {
+	for _, value := range []string{"plain", "a b", `it's "so"`, "$(touch pwned)", "`touch pwned`; touch pwned", "a#b", "%j*?[a]", "日本 ~"} {
+		t.Run(value, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), value)
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			// conda's shell code defines a function, as the real one does, and both
+			// stumble over `set -u`.
+			write(t, dir, "conda", `#!/bin/sh
+test "$*" = "shell.bash hook" && echo 'conda() { printf "conda <%s>\n" "$@" "$UNSET_BY_CONDA"; }'`)
+			write(t, dir, "ddpbatch", "#!/bin/sh\nprintf 'ddpbatch <%s>\\n' \"$@\"; kill -0 \"$BATCH_PID\" && test $$ = \"$BATCH_PID\" && echo same process\n")
+			job := full()
+			job.Setup.Modules, job.Setup.Conda = []jobs.Word{"m1", jobs.Word(value)}, jobs.Text(value)
+			script, err := Render(Input{Job: job, Binary: filepath.Join(dir, "ddpbatch"), RunDir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkShell(t, script)
+			write(t, dir, "job.sbatch", string(script))
+			cmd := exec.Command("bash", "-c", `export BATCH_PID=$$; exec bash "$1"`, "bash", filepath.Join(dir, "job.sbatch"))
+			cmd.Dir = dir
+			cmd.Env = []string{"PATH=" + dir + ":/usr/bin:/bin", `BASH_FUNC_module%%=() { printf 'module <%s>\n' "$@" "$UNSET_BY_MODULE"; }`}
+			out, err := cmd.CombinedOutput()
+			want := "module <load>\nmodule <m1>\nmodule <>\nmodule <load>\nmodule <" + value + ">\nmodule <>\n" +
+				"conda <activate>\nconda <" + value + ">\nconda <>\n" +
+				"ddpbatch <launch>\nddpbatch <--run-dir>\nddpbatch <" + dir + ">\nsame process\n"
+			if err != nil || string(out) != want {
+				t.Errorf("%v, got\n%s\nwant\n%s", err, out, want)
+			}
+			if _, err := os.Stat(filepath.Join(dir, "pwned")); err == nil {
+				t.Error("a value was run as a command")
+			}
+		})
+	}
+}
+
+// A module that does not load, or a missing conda, ends the job: a run in the
+// wrong environment would be worse.
+func TestScriptStopsAtFailure(t *testing.T) {
+	for name, body := range map[string]string{
+		"module": `false`, "conda": `true`,
+	} {
+		dir := t.TempDir()
+		write(t, dir, "ddpbatch", "#!/bin/sh\necho started\n")
+		script, err := Render(Input{Job: full(), Binary: filepath.Join(dir, "ddpbatch"), RunDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("bash")
+		cmd.Stdin = bytes.NewReader(script)
+		cmd.Env = []string{"PATH=" + dir, "BASH_FUNC_module%%=() { " + body + "; }"}
+		if out, err := cmd.CombinedOutput(); err == nil || strings.Contains(string(out), "started") {
+			t.Errorf("without %s: %v, %s", name, err, out)
+		}
+	}
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}

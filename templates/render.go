@@ -1,0 +1,162 @@
+package templates
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+//go:embed *.sbatch.tmpl
+var files embed.FS
+
+const suffix = ".sbatch.tmpl"
+
+// maxSignalSeconds is the longest notice that sbatch --signal takes.
+const maxSignalSeconds = 65535
+
+// Input is what a script is made from.
+type Input struct {
+	Job    *jobs.Job // as [jobs.Load] returns it
+	Binary string    // absolute path of ddpbatch, as the nodes see it
+	RunDir string    // absolute path of the run directory, as the nodes see it
+}
+
+// script is what a template sees.
+type script struct {
+	Name                     string
+	Nodes, TasksPerNode      int
+	CPUsPerTask, GPUsPerNode int
+	Memory, Time             string
+	Partition, Account, QOS  string
+	Reservation, Constraint  string
+	Exclusive                bool
+	Output                   string // a pattern of sbatch --output
+	SignalSeconds            int    // notice before the time limit; 0 is none
+	Modules                  []string
+	Conda                    string
+	Binary, RunDir           string
+}
+
+// Names lists the sites there are templates for, in order.
+func Names() []string {
+	// The pattern is a constant, so it cannot be malformed.
+	paths, _ := fs.Glob(files, "*"+suffix)
+	names := make([]string, len(paths))
+	for i, path := range paths {
+		names[i] = strings.TrimSuffix(path, suffix)
+	}
+	return names
+}
+
+// Render writes the batch script of a job by the template of its site. The same
+// input always gives the same bytes.
+func Render(in Input) ([]byte, error) {
+	site := in.Job.Site
+	text, err := files.ReadFile(site + suffix)
+	if err != nil {
+		return nil, fmt.Errorf("site %q is not known: the known ones are %s", site, strings.Join(Names(), ", "))
+	}
+	data, err := newScript(in)
+	if err != nil {
+		return nil, fmt.Errorf("writing the batch script: %w", err)
+	}
+	t, err := template.New(site).Funcs(template.FuncMap{
+		"sbatch": quoteDirective,
+		"shell":  quoteShell,
+	}).Parse(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("template of site %q: %w", site, err)
+	}
+	var out bytes.Buffer
+	if err := t.Execute(&out, data); err != nil {
+		return nil, fmt.Errorf("template of site %q: %w", site, err)
+	}
+	return out.Bytes(), nil
+}
+
+// newScript checks the input once more, so that no template has to, and puts it
+// into Slurm's terms.
+func newScript(in Input) (script, error) {
+	slurm := in.Job.Slurm
+	s := script{
+		Name:         string(in.Job.Name),
+		Nodes:        int(slurm.Nodes),
+		TasksPerNode: in.Job.TasksPerNode(),
+		CPUsPerTask:  int(slurm.CPUsPerTask),
+		GPUsPerNode:  int(slurm.GPUsPerNode),
+		Memory:       string(slurm.Memory),
+		Time:         string(slurm.Time),
+		Partition:    string(slurm.Partition),
+		Account:      string(slurm.Account),
+		QOS:          string(slurm.QOS),
+		Reservation:  string(slurm.Reservation),
+		Constraint:   string(slurm.Constraint),
+		Exclusive:    slurm.Exclusive,
+		Conda:        string(in.Job.Setup.Conda),
+		Binary:       in.Binary,
+		RunDir:       in.RunDir,
+	}
+	for _, module := range in.Job.Setup.Modules {
+		s.Modules = append(s.Modules, string(module))
+	}
+	if c := in.Job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
+		// One torchrun per node, which needs the cores of all that it starts.
+		s.CPUsPerTask *= s.TasksPerNode
+		s.TasksPerNode = 1
+	}
+	if slurm.Time != "" {
+		// Rounded up: a second too early does no harm.
+		s.SignalSeconds = int((time.Duration(slurm.SignalBeforeEnd) + time.Second - 1) / time.Second)
+	}
+	if err := s.check(); err != nil {
+		return script{}, err
+	}
+	dir, err := quoteOutput(s.RunDir)
+	if err != nil {
+		return script{}, fmt.Errorf("run directory: %w", err)
+	}
+	s.Output = dir + "/slurm-%j.out"
+	return s, nil
+}
+
+// check refuses what no script can hold, naming the value.
+func (s script) check() error {
+	type text struct{ name, value string }
+	texts := []text{
+		{"name", s.Name}, {"slurm.mem", s.Memory}, {"slurm.time", s.Time}, {"slurm.partition", s.Partition},
+		{"slurm.account", s.Account}, {"slurm.qos", s.QOS}, {"slurm.reservation", s.Reservation},
+		{"slurm.constraint", s.Constraint}, {"setup.conda", s.Conda}, {"path of ddpbatch", s.Binary}, {"run directory", s.RunDir},
+	}
+	for _, module := range s.Modules {
+		texts = append(texts, text{"setup.modules", module})
+	}
+	for _, t := range texts {
+		if err := refuseControl(t.value); err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
+		}
+		// module and conda would take it for an option.
+		if strings.HasPrefix(t.name, "setup.") && strings.HasPrefix(t.value, "-") {
+			return fmt.Errorf("%s: %q begins with a dash", t.name, t.value)
+		}
+	}
+	switch {
+	case !filepath.IsAbs(s.Binary):
+		return fmt.Errorf("path of ddpbatch: %q is not absolute", s.Binary)
+	case !filepath.IsAbs(s.RunDir):
+		return fmt.Errorf("run directory: %q is not absolute", s.RunDir)
+	case s.Nodes < 1:
+		return fmt.Errorf("slurm.nodes: %d is less than 1", s.Nodes)
+	case s.CPUsPerTask < 1:
+		return fmt.Errorf("slurm.cpus_per_task: %d is less than 1", s.CPUsPerTask)
+	case s.SignalSeconds < 0 || s.SignalSeconds > maxSignalSeconds:
+		return fmt.Errorf("slurm.signal_before_end: %d s is more than Slurm's %d", s.SignalSeconds, maxSignalSeconds)
+	}
+	return nil
+}

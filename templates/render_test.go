@@ -1,0 +1,236 @@
+package templates
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// full is a job that uses every line of the template.
+func full() *jobs.Job {
+	return &jobs.Job{
+		Name: "full house #1", Site: "generic",
+		Slurm: jobs.Slurm{
+			Nodes: 4, TasksPerNode: 8, GPUsPerNode: 8, CPUsPerTask: 6, Time: "1-12:00:00", Memory: "480G",
+			Partition: "gpu,gpu-long", Account: "proj@gpu", QOS: "normal", Reservation: "maint",
+			Constraint: "[rack1|rack2]&ib", Exclusive: true, SignalBeforeEnd: jobs.Duration(150500 * time.Millisecond),
+		},
+		Setup: jobs.Setup{
+			Modules: []jobs.Word{"gcc/12.3", "cuda@12.4", "it's"}, Conda: "/envs/my env",
+			Env: map[jobs.EnvName]jobs.Text{"HF_TOKEN": "canary"},
+		},
+		Train: &jobs.Train{},
+	}
+}
+
+func bare() *jobs.Job {
+	return &jobs.Job{Name: "bare", Site: "generic", Slurm: jobs.Slurm{Nodes: 1, TasksPerNode: 1, CPUsPerTask: 1}}
+}
+
+func render(t *testing.T, job *jobs.Job) []byte {
+	t.Helper()
+	script, err := Render(Input{Job: job, Binary: "/opt/ddpbatch/bin/ddpbatch", RunDir: "/scratch/runs/" + string(job.Name)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return script
+}
+
+func TestGolden(t *testing.T) {
+	golden := map[string]*jobs.Job{"all-lines": full(), "no-options": bare()}
+	examples, err := filepath.Glob("../jobs/examples/*.toml")
+	if err != nil || len(examples) == 0 {
+		t.Fatalf("no examples (%v)", err)
+	}
+	for _, path := range examples {
+		job, err := jobs.Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(path), ".toml")
+		if golden[name] != nil {
+			t.Fatalf("the example %s is named like a golden job of this test", name)
+		}
+		golden[name] = job
+	}
+	for name, job := range golden {
+		t.Run(name, func(t *testing.T) {
+			script := render(t, job)
+			if again := render(t, job); !bytes.Equal(script, again) {
+				t.Errorf("rendered twice:\n%s\n%s", script, again)
+			}
+			checkShell(t, script)
+			file := filepath.Join("testdata", name+".sbatch")
+			if *update {
+				if err := os.WriteFile(file, script, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatalf("%v (go test ./templates -update writes it)", err)
+			}
+			if !bytes.Equal(script, want) {
+				t.Errorf("%s differs (go test ./templates -update rewrites it):\ngot\n%s\nwant\n%s", file, script, want)
+			}
+		})
+	}
+	// No golden file without its job: a renamed example leaves none behind.
+	files, err := filepath.Glob("testdata/*.sbatch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if golden[strings.TrimSuffix(filepath.Base(file), ".sbatch")] == nil {
+			t.Errorf("%s belongs to no job", file)
+		}
+	}
+}
+
+// checkShell lets two parsers of bash read the script.
+func checkShell(t *testing.T, script []byte) {
+	t.Helper()
+	if _, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(script), "script"); err != nil {
+		t.Errorf("%v in\n%s", err, script)
+	}
+	cmd := exec.Command("bash", "-n")
+	cmd.Stdin = bytes.NewReader(script)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("bash -n: %v: %s", err, out)
+	}
+}
+
+// The options that sbatch reads from the script of a job with everything in it.
+func TestDirectives(t *testing.T) {
+	got, err := sbatchArgs(string(render(t, full())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"--job-name=full house #1", "--nodes=4", "--ntasks-per-node=8", "--cpus-per-task=6", "--gres=gpu:8", "--mem=480G",
+		"--time=1-12:00:00", "--partition=gpu,gpu-long", "--account=proj@gpu", "--qos=normal", "--reservation=maint",
+		"--constraint=[rack1|rack2]&ib", "--exclusive", "--output=/scratch/runs/full house #1/slurm-%j.out", "--open-mode=append",
+		"--requeue", "--signal=B:USR1@151", "--export=ALL",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestTorchrunHasOneTaskPerNode(t *testing.T) {
+	job := full()
+	job.Train = nil
+	job.Command = &jobs.Command{Argv: []jobs.Text{"train.py"}, Launcher: jobs.LauncherTorchrun}
+	script := string(render(t, job))
+	for _, want := range []string{"--ntasks-per-node=1\n", "--cpus-per-task=48\n", "--gres=gpu:8\n"} {
+		if !strings.Contains(script, want) {
+			t.Errorf("%s is not in\n%s", want, script)
+		}
+	}
+	job.Command.Launcher = jobs.LauncherRank
+	if script := string(render(t, job)); !strings.Contains(script, "--ntasks-per-node=8\n") {
+		t.Errorf("8 ranks per node are not in\n%s", script)
+	}
+}
+
+func TestSignal(t *testing.T) {
+	tests := []struct {
+		time   jobs.WallTime
+		before time.Duration
+		want   string
+	}{
+		{"01:00:00", 120 * time.Second, "--signal=B:USR1@120\n"},
+		{"01:00:00", time.Millisecond, "--signal=B:USR1@1\n"},
+		{"01:00:00", 0, ""},
+		{"", 120 * time.Second, ""}, // no limit to be warned of
+	}
+	for _, tt := range tests {
+		job := bare()
+		job.Slurm.Time, job.Slurm.SignalBeforeEnd = tt.time, jobs.Duration(tt.before)
+		script := string(render(t, job))
+		if !strings.Contains(script, tt.want) || tt.want == "" && strings.Contains(script, "--signal") {
+			t.Errorf("%q before the end of %q: want %q in\n%s", tt.before, tt.time, tt.want, script)
+		}
+	}
+}
+
+// A variable of the ranks may be a secret, and everyone can read a script.
+func TestNoVariableInScript(t *testing.T) {
+	if script := render(t, full()); bytes.Contains(script, []byte("canary")) || bytes.Contains(script, []byte("HF_TOKEN")) {
+		t.Errorf("setup.env is in\n%s", script)
+	}
+}
+
+func TestRenderRefuses(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*Input)
+		want   string
+	}{
+		{"site", func(in *Input) { in.Job.Site = "atlantis" }, `site "atlantis" is not known: the known ones are generic`},
+		{"site as a path", func(in *Input) { in.Job.Site = "../templates/generic" }, "is not known"},
+		{"no site", func(in *Input) { in.Job.Site = "" }, `site "" is not known`},
+		{"binary", func(in *Input) { in.Binary = "bin/ddpbatch" }, `path of ddpbatch: "bin/ddpbatch" is not absolute`},
+		{"run directory", func(in *Input) { in.RunDir = "runs/x" }, `run directory: "runs/x" is not absolute`},
+		{"backslash", func(in *Input) { in.RunDir = `/runs/a\b` }, `run directory: "/runs/a\\b" holds a backslash`},
+		{"nodes", func(in *Input) { in.Job.Slurm.Nodes = 0 }, "slurm.nodes: 0 is less than 1"},
+		{"cpus", func(in *Input) { in.Job.Slurm.CPUsPerTask = 0 }, "slurm.cpus_per_task: 0 is less than 1"},
+		{"signal", func(in *Input) { in.Job.Slurm.SignalBeforeEnd = jobs.Duration(24 * time.Hour) }, "86400 s is more than Slurm's 65535"},
+		{"module", func(in *Input) { in.Job.Setup.Modules = []jobs.Word{"--force"} }, `setup.modules: "--force" begins with a dash`},
+		{"conda", func(in *Input) { in.Job.Setup.Conda = "--stack" }, `setup.conda: "--stack" begins with a dash`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			in := Input{Job: full(), Binary: "/bin/ddpbatch", RunDir: "/runs/x"}
+			tt.change(&in)
+			script, err := Render(in)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || script != nil {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// Every text of the input, put to every control character.
+func TestRenderRefusesControlCharacters(t *testing.T) {
+	fields := map[string]func(*Input, string){
+		"name":              func(in *Input, v string) { in.Job.Name = jobs.Name(v) },
+		"slurm.mem":         func(in *Input, v string) { in.Job.Slurm.Memory = jobs.Memory(v) },
+		"slurm.time":        func(in *Input, v string) { in.Job.Slurm.Time = jobs.WallTime(v) },
+		"slurm.partition":   func(in *Input, v string) { in.Job.Slurm.Partition = jobs.Word(v) },
+		"slurm.account":     func(in *Input, v string) { in.Job.Slurm.Account = jobs.Word(v) },
+		"slurm.qos":         func(in *Input, v string) { in.Job.Slurm.QOS = jobs.Word(v) },
+		"slurm.reservation": func(in *Input, v string) { in.Job.Slurm.Reservation = jobs.Word(v) },
+		"slurm.constraint":  func(in *Input, v string) { in.Job.Slurm.Constraint = jobs.Text(v) },
+		"setup.modules":     func(in *Input, v string) { in.Job.Setup.Modules = []jobs.Word{"ok", jobs.Word(v)} },
+		"setup.conda":       func(in *Input, v string) { in.Job.Setup.Conda = jobs.Text(v) },
+		"path of ddpbatch":  func(in *Input, v string) { in.Binary = "/" + v },
+		"run directory":     func(in *Input, v string) { in.RunDir = "/" + v },
+	}
+	for name, set := range fields {
+		for _, value := range refused {
+			in := Input{Job: full(), Binary: "/bin/ddpbatch", RunDir: "/runs/x"}
+			set(&in, value)
+			if script, err := Render(in); err == nil || !strings.Contains(err.Error(), name+": ") {
+				t.Errorf("%s = %q: %v\n%s", name, value, err, script)
+			}
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	if got := Names(); !slices.Equal(got, []string{"generic"}) {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,46 @@
+package templates
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// checkShellWords parses the script as bash and looks that the values stand in
+// it as words, and that nothing of them is a command or an expansion.
+func checkShellWords(t *testing.T, script []byte, module, conda, binary, runDir string) {
+	t.Helper()
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(script), "script")
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, script)
+	}
+	var commands [][]string
+	syntax.Walk(file, func(node syntax.Node) bool {
+		call, ok := node.(*syntax.CallExpr)
+		if !ok {
+			return true
+		}
+		// Without a shell behind it, an expansion of a command fails and one of a
+		// file name finds no file.
+		words, err := expand.Fields(&expand.Config{Env: expand.ListEnviron("conda_hook=hook")}, call.Args...)
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, script)
+		}
+		commands = append(commands, words)
+		return true
+	})
+	want := [][]string{
+		{"type", "module"}, {".", "/etc/profile"}, {"set", "-eu"}, {"set", "+u"}, {"module", "load", module},
+		{}, {"conda", "shell.bash", "hook"}, {"eval", "hook"}, {"conda", "activate", conda}, {"set", "-u"},
+		{"exec", binary, "launch", "--run-dir", runDir},
+	}
+	if conda == "" {
+		want = slices.Delete(want, 5, 9)
+	}
+	if !slices.EqualFunc(commands, want, slices.Equal) {
+		t.Fatalf("the commands are %q, want %q, in\n%s", commands, want, script)
+	}
+}

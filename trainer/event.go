@@ -1,0 +1,86 @@
+package trainer
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+)
+
+// Kind says what an [Event] is about.
+type Kind string
+
+// The kinds of events.
+const (
+	Started    Kind = "start"       // rank 0: training begins at Step; Path is the checkpoint it resumes from
+	PassedOver Kind = "passed-over" // rank 0: a checkpoint could not be used; Err says why
+	Trained    Kind = "train"       // a logging interval is over
+	Evaluated  Kind = "eval"        // the held-out data were measured
+	Saved      Kind = "save"        // rank 0: a checkpoint stands at Path
+	Stopped    Kind = "stop"        // training stopped when asked to, and can be resumed
+	Finished   Kind = "finish"      // every epoch is done
+)
+
+// Event is something that an observer may want to show or keep.
+type Event struct {
+	Kind             Kind
+	Step, Steps      int // optimiser steps done, and in all (about, when the number of ranks changed)
+	Epoch, Epochs    int // the present epoch counted from 0, and in all; in Evaluated, Saved: epochs done
+	Loss             float64
+	Accuracy         float64 // Evaluated: share of right answers, NaN for regression
+	LR               float64
+	SamplesPerSecond float64       // of all ranks together
+	Remaining        time.Duration // estimate
+	Took             time.Duration // Saved
+	Path             string
+	Already          bool // Finished: there was nothing to do
+	Err              error
+}
+
+// String is the event as one line for people.
+func (e Event) String() string {
+	switch e.Kind {
+	case Started:
+		if e.Path == "" {
+			return fmt.Sprintf("training from the start, %d epochs", e.Epochs)
+		}
+		return fmt.Sprintf("resuming after step %d (%d of %d epochs done) from %s", e.Step, e.Epoch, e.Epochs, e.Path)
+	case PassedOver:
+		return fmt.Sprintf("WARNING: passed over: %v", e.Err)
+	case Trained:
+		return fmt.Sprintf("epoch %d/%d  step %d/%d  loss %.4f  %s samples/s  %s left",
+			e.Epoch+1, e.Epochs, e.Step, e.Steps, e.Loss, grouped(e.SamplesPerSecond), rounded(e.Remaining))
+	case Evaluated:
+		if math.IsNaN(e.Accuracy) {
+			return fmt.Sprintf("epoch %d/%d  held-out loss %.4f", e.Epoch, e.Epochs, e.Loss)
+		}
+		return fmt.Sprintf("epoch %d/%d  held-out loss %.4f  accuracy %.4f", e.Epoch, e.Epochs, e.Loss, e.Accuracy)
+	case Saved:
+		return fmt.Sprintf("saved step %d to %s (%s)", e.Step, e.Path, e.Took.Round(time.Millisecond))
+	case Stopped:
+		return fmt.Sprintf("stopped after step %d as asked; start the job again to resume", e.Step)
+	case Finished:
+		if e.Already {
+			return fmt.Sprintf("already finished: %d epochs, %d steps; nothing to do", e.Epochs, e.Step)
+		}
+		return fmt.Sprintf("finished: %d epochs, %d steps", e.Epochs, e.Step)
+	}
+	return string(e.Kind)
+}
+
+// grouped writes a whole number with commas between thousands.
+func grouped(v float64) string {
+	s := strconv.FormatFloat(v, 'f', 0, 64)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// rounded drops digits that an estimate does not have.
+func rounded(d time.Duration) time.Duration {
+	if d > 10*time.Minute {
+		return d.Round(time.Minute)
+	}
+	return d.Round(time.Second)
+}

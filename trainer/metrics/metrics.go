@@ -1,0 +1,132 @@
+// Package metrics keeps a run's figures as JSON lines, one object per line: what
+// is in the file after any number of stops and resumes is what one undisturbed
+// run would have written, but for the times.
+//
+// It promises that a line is written whole and that resuming at a step removes
+// the lines of later steps, which will be written again. It does not plot,
+// aggregate or rotate.
+package metrics
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// Record is one line.
+type Record struct {
+	Kind             string    `json:"kind"` // train, eval, save
+	Step             int       `json:"step"`
+	Epoch            int       `json:"epoch"`
+	Loss             *Number   `json:"loss,omitempty"`
+	Accuracy         *Number   `json:"accuracy,omitempty"`
+	LR               *Number   `json:"lr,omitempty"`
+	SamplesPerSecond *Number   `json:"samples_per_s,omitempty"`
+	Path             string    `json:"path,omitempty"`
+	Time             time.Time `json:"time"`
+}
+
+// Number is a float; JSON has no NaN and no infinities, so they are strings.
+type Number float64
+
+// MarshalJSON writes a number, or a string where it is not finite.
+func (n Number) MarshalJSON() ([]byte, error) {
+	v := float64(n)
+	text := strconv.FormatFloat(v, 'g', -1, 64)
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		text = strconv.Quote(text)
+	}
+	return []byte(text), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (n *Number) UnmarshalJSON(b []byte) error {
+	v, err := strconv.ParseFloat(string(bytes.Trim(b, `"`)), 64)
+	*n = Number(v)
+	return err
+}
+
+// Of is v as an optional field.
+func Of(v float64) *Number { n := Number(v); return &n }
+
+// Log is an open file of records.
+type Log struct{ f *os.File }
+
+// Open opens the file at path for a run that resumes after the given step:
+// lines of later steps and a torn last line are removed.
+func Open(path string, step int) (*Log, error) {
+	if err := trim(path, step); err != nil {
+		return nil, fmt.Errorf("open metrics: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open metrics: %w", err)
+	}
+	return &Log{f}, nil
+}
+
+// trim rewrites the file without what will come again.
+func trim(path string, step int) error {
+	old, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var keep bytes.Buffer
+	lines := bufio.NewScanner(bytes.NewReader(old))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var r Record
+		if json.Unmarshal(lines.Bytes(), &r) == nil && r.Step <= step {
+			keep.Write(lines.Bytes())
+			keep.WriteByte('\n')
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read %q: %w", path, err)
+	}
+	if bytes.Equal(keep.Bytes(), old) {
+		return nil
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), ".metrics-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name())
+	_, err = temp.Write(keep.Bytes())
+	if err == nil {
+		err = temp.Sync()
+	}
+	if cerr := temp.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), path)
+}
+
+// Write appends a record.
+func (l *Log) Write(r Record) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if _, err := l.f.Write(append(b, '\n')); err != nil {
+		return fmt.Errorf("write metrics: %w", err)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (l *Log) Close() error { return l.f.Close() }

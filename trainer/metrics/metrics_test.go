@@ -1,0 +1,44 @@
+package metrics
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestResumeRemovesWhatComesAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	write := func(resumeAt int, steps ...int) {
+		t.Helper()
+		l, err := Open(path, resumeAt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		for _, s := range steps {
+			if err := l.Write(Record{Kind: "train", Step: s, Loss: Of(math.NaN())}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write(0, 10, 20, 30)
+	f, _ := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	f.WriteString(`{"kind":"train","st`)
+	f.Close()
+	write(20, 30, 40)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	if len(lines) != 4 {
+		t.Fatalf("%d lines:\n%s", len(lines), b)
+	}
+	for i, want := range []string{`"step":10`, `"step":20`, `"step":30`, `"step":40`} {
+		if !strings.Contains(lines[i], want) || !strings.Contains(lines[i], `"loss":"NaN"`) {
+			t.Errorf("line %d: %s", i, lines[i])
+		}
+	}
+}

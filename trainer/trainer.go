@@ -1,0 +1,171 @@
+// Package trainer trains a model on this rank's share of the data, in step with
+// the other ranks of the job: distributed data parallel training on the CPU.
+//
+// It promises: the same spec, seed and world size give the same weights, bit for
+// bit, also when the run was stopped or killed in between; weights, data order
+// and updates are those of the same training in PyTorch, up to rounding; rank 0
+// saves before the first step, so that a run that cannot save does not start;
+// when asked to stop, every rank stops after the same step and that step is
+// saved; a finished run that is started again does nothing; a loss that is not
+// finite ends the run before it can reach a checkpoint.
+//
+// It does not start ranks or connect them, prints nothing and writes nothing but
+// checkpoints: what happens is told to an observer.
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/data"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/optim"
+)
+
+// Options are what a rank needs to train.
+type Options struct {
+	// Job has a [train] section and resolved paths.
+	Job *jobs.Job
+	// Run identifies the run directory: a checkpoint of another run is refused.
+	Run string
+	// Program is the version that checkpoints are signed with.
+	Program string
+	// Checkpoints is the folder that rank 0 saves to; others do not look at it.
+	Checkpoints string
+	// Comm connects the ranks. Run does not close it.
+	Comm collective.Communicator
+	// Stop, once closed on any rank, has all ranks stop after the same step.
+	Stop <-chan struct{}
+	// Observe is called with what happens, on the training goroutine.
+	Observe func(Event)
+}
+
+// Result is how a run ended.
+type Result struct {
+	Step int
+	// Stopped says that the run was asked to stop and can be resumed.
+	Stopped bool
+	// Already says that there was nothing left to train.
+	Already bool
+}
+
+// run is one rank's state.
+type run struct {
+	Options
+	train       *jobs.Train
+	data        data.Dataset
+	eval        data.Dataset // nil when there is none
+	model       *nn.Model
+	params      []*nn.Param
+	optimizer   *optim.SGD
+	reducer     *ddp.Reducer
+	input       batch
+	at          position
+	last        map[string]float64 // last figures, for the manifest
+	perEpoch    int                // steps
+	intervalAt  time.Time
+	intervalNum int // samples of all ranks since intervalAt
+}
+
+// position is how far training has come.
+type position struct {
+	Step     int64 // optimiser steps done
+	Epoch    int64 // epoch of the next step
+	Consumed int64 // samples of that epoch taken by all ranks
+}
+
+// Run trains until the job's epochs are done or Stop is closed.
+func Run(ctx context.Context, o Options) (Result, error) {
+	r := &run{Options: o, train: o.Job.Train, last: map[string]float64{}}
+	if err := r.build(); err != nil {
+		return Result{}, err
+	}
+	if err := r.agreeOnData(ctx); err != nil {
+		return Result{}, err
+	}
+	if err := r.start(ctx); err != nil {
+		return Result{}, err
+	}
+	if r.finished() {
+		r.Observe(Event{Kind: Finished, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Already: true})
+		return Result{Step: int(r.at.Step), Already: true}, nil
+	}
+	stopped, err := r.loop(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	// No rank leaves before rank 0 has saved: a failure to save must be seen
+	// as the failure of the run, not of a rank that the others left behind.
+	if err := o.Comm.Barrier(ctx); err != nil {
+		return Result{}, err
+	}
+	kind := Finished
+	if stopped {
+		kind = Stopped
+	}
+	r.Observe(Event{Kind: kind, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs)})
+	return Result{Step: int(r.at.Step), Stopped: stopped}, nil
+}
+
+func (r *run) finished() bool { return r.at.Epoch >= int64(r.train.Epochs) }
+
+// build opens the data and lays out model, gradients and optimiser.
+func (r *run) build() error {
+	t, d := r.train, r.train.Data
+	var err error
+	r.data, r.eval, err = data.Open(data.Options{Kind: string(d.Kind), Path: string(d.Path), EvalPath: string(d.EvalPath),
+		Target: string(d.Target), Task: string(d.Task), Samples: int(d.Samples), Inputs: int(d.Inputs), Outputs: int(d.Outputs),
+		Seed: int64(t.Seed)})
+	if err != nil {
+		return err
+	}
+	switch t.Model.Kind {
+	case jobs.ModelLinear:
+		r.model, err = nn.NewLinear(r.data.Inputs(), r.data.Outputs())
+	case jobs.ModelMLP:
+		hidden := make([]int, len(t.Model.Hidden))
+		for i, h := range t.Model.Hidden {
+			hidden[i] = int(h)
+		}
+		r.model, err = nn.NewMLP(r.data.Inputs(), hidden, r.data.Outputs(), string(t.Model.Activation))
+	default:
+		err = fmt.Errorf("unknown model kind %q", t.Model.Kind)
+	}
+	if err != nil {
+		return fmt.Errorf("build model: %w", err)
+	}
+	r.model.Plan(int(t.Batch))
+	r.params = r.model.Params()
+	r.reducer = ddp.New(r.Comm, r.params, numExtra)
+	o := t.Optimizer
+	r.optimizer, err = optim.NewSGD(r.params, float64(o.LR), float64(o.Momentum), float64(o.WeightDecay), o.Nesterov)
+	if err != nil {
+		return fmt.Errorf("build optimizer: %w", err)
+	}
+	r.input = newBatch(r.data, int(t.Batch))
+	r.perEpoch = stepsPerEpoch(r.data.Len(), r.Comm.Size(), int(t.Batch))
+	return nil
+}
+
+func stepsPerEpoch(samples, ranks, batch int) int {
+	perRank := (samples + ranks - 1) / ranks
+	return (perRank + batch - 1) / batch
+}
+
+// agreeOnData has every rank compare its data with rank 0's: a rank that trains
+// on other data would spoil the model in silence.
+func (r *run) agreeOnData(ctx context.Context) error {
+	mine := []byte(r.data.Digest())
+	zero := append([]byte(nil), mine...)
+	if err := r.Comm.Broadcast(ctx, zero, 0); err != nil {
+		return err
+	}
+	if string(mine) != string(zero) {
+		return fmt.Errorf("the training data of this rank differ from rank 0's (digest %.12s, not %.12s)", mine, zero)
+	}
+	return nil
+}
