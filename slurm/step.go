@@ -32,7 +32,6 @@ func (s Step) SrunArgv() []string {
 		"--kill-on-bad-exit=0",
 		"--wait=0",
 		"--export=ALL",
-		"--unbuffered",
 		"--input=none",
 		"--mpi=none",
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 func TestSrunArgv(t *testing.T) {
-	always := []string{"--kill-on-bad-exit=0", "--wait=0", "--export=ALL", "--unbuffered", "--input=none", "--mpi=none"}
+	always := []string{"--kill-on-bad-exit=0", "--wait=0", "--export=ALL", "--input=none", "--mpi=none"}
 	tests := []struct {
 		name        string
 		step        Step

@@ -45,19 +45,21 @@ type Server struct {
 	listener net.Listener
 	joinTick *time.Timer
 
-	mu       sync.Mutex
-	ranks    []RankStatus
-	members  []*wire.Conn
-	rounds   map[string][][]byte
-	left     int
-	first    *Failure
-	exit     int
-	stopping bool
-	failing  chan struct{}
-	finished chan struct{}
-	handlers sync.WaitGroup
-	shaking  int
-	warned   map[string]bool
+	mu         sync.Mutex
+	ranks      []RankStatus
+	members    []*wire.Conn
+	rounds     map[string][][]byte
+	left       int
+	first      *Failure
+	exit       int
+	stopping   bool
+	stopReason string
+	joined     chan struct{}
+	failing    chan struct{}
+	finished   chan struct{}
+	handlers   sync.WaitGroup
+	shaking    int
+	warned     map[string]bool
 }
 
 // Serve starts to gather ranks on listener, which it owns from now on.
@@ -67,6 +69,7 @@ func Serve(listener net.Listener, o ServerOptions) *Server {
 		ranks:    make([]RankStatus, o.WorldSize),
 		members:  make([]*wire.Conn, o.WorldSize),
 		rounds:   map[string][][]byte{},
+		joined:   make(chan struct{}),
 		failing:  make(chan struct{}),
 		finished: make(chan struct{}),
 		warned:   map[string]bool{},
@@ -95,6 +98,9 @@ func (s *Server) Wait(ctx context.Context) (Outcome, error) {
 	}
 }
 
+// Joined is closed when every rank has joined.
+func (s *Server) Joined() <-chan struct{} { return s.joined }
+
 // Failing is closed at the first failure; [Server.Outcome] tells which.
 func (s *Server) Failing() <-chan struct{} { return s.failing }
 
@@ -109,7 +115,7 @@ func (s *Server) Outcome() Outcome {
 // Stop asks every rank to save and leave; ranks that join later are asked too.
 func (s *Server) Stop(reason string) {
 	s.mu.Lock()
-	s.stopping = true
+	s.stopping, s.stopReason = true, reason
 	members := s.connected()
 	s.mu.Unlock()
 	for _, c := range members {
@@ -247,9 +253,10 @@ func (s *Server) welcome(c *wire.Conn, id Identity) bool {
 		}
 		if s.countLocked(Missing) == 0 {
 			s.joinTick.Stop()
+			close(s.joined)
 		}
 	}
-	stopping, first := s.stopping, s.first
+	stopping, stopReason, first := s.stopping, s.stopReason, s.first
 	s.mu.Unlock()
 
 	if reason != "" {
@@ -261,7 +268,7 @@ func (s *Server) welcome(c *wire.Conn, id Identity) bool {
 	if err := send(c, kindWelcome, struct{}{}); err == nil && first != nil {
 		_ = send(c, kindAbort, reasonMessage{first.Reason})
 	} else if err == nil && stopping {
-		_ = send(c, kindStop, reasonMessage{"the job is being stopped"})
+		_ = send(c, kindStop, reasonMessage{stopReason})
 	}
 	return true
 }

@@ -141,6 +141,10 @@ func (s *Session) Context() context.Context { return s.ctx }
 // Stopping is closed when the launcher asks to save and leave.
 func (s *Session) Stopping() <-chan struct{} { return s.stop }
 
+// StopReason is what the launcher gave as its reason; valid once Stopping is
+// closed.
+func (s *Session) StopReason() string { return s.reason }
+
 // Exchange contributes payload to a round and returns this rank's reply once
 // every rank has contributed and the server has decided.
 func (s *Session) Exchange(ctx context.Context, round string, payload []byte) ([]byte, error) {
@@ -225,7 +229,9 @@ func (s *Session) read() {
 				}
 			}
 		case kindStop:
-			s.once.Do(func() { close(s.stop) })
+			if err = json.Unmarshal(payload, &m); err == nil {
+				s.once.Do(func() { s.reason = m.Reason; close(s.stop) })
+			}
 		case kindAbort:
 			if err = json.Unmarshal(payload, &m); err == nil {
 				s.cancel(fmt.Errorf("%w: %s", ErrAborted, m.Reason))

@@ -1,0 +1,36 @@
+# ddpbatch: make build, make demo, make test. CONTRIBUTING.md says more.
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+# The program needs no C: one static binary runs on every node.
+export CGO_ENABLED = 0
+
+.PHONY: build demo test lint bench fuzz clean
+
+build:
+	$(GO) build -trimpath -ldflags '-X main.linkVersion=$(VERSION)' -o bin/ddpbatch ./cmd/ddpbatch
+
+# Trains a small model on two local ranks; again, and it goes on or is done.
+demo: build
+	bin/ddpbatch launch jobs/examples/demo.toml -n 2
+	bin/ddpbatch checkpoint verify runs/demo
+
+# Everything. As root on Debian this installs what it needs and starts a real
+# Slurm cluster; elsewhere it says which parts it leaves out.
+test:
+	tests/test.sh
+
+lint:
+	tests/lint.sh
+
+# Ours beside PyTorch and Gloo, in turn, on this machine.
+bench:
+	$(GO) test -run '^$$' -bench . ./trainer/... ./slurm ./netif ./jobs
+
+# Each parser under random input, for FUZZTIME each.
+FUZZTIME ?= 30s
+fuzz:
+	tests/fuzz.sh $(FUZZTIME)
+
+clean:
+	rm -rf bin runs
+	$(GO) clean -testcache

@@ -1,0 +1,371 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+const mlp = `name = "t"
+[train]
+epochs = 3
+batch = %d
+seed = 1
+log_every = "1 step"
+[train.model]
+kind = "mlp"
+hidden = [16]
+[train.data]
+kind = "synthetic"
+task = "classification"
+samples = 203
+inputs = 5
+outputs = 4
+[train.optimizer]
+kind = "sgd"
+lr = 0.1
+momentum = 0.9
+[checkpoint]
+every = "7 steps"
+keep = 100
+`
+
+func job(t *testing.T, text string) *jobs.Job {
+	t.Helper()
+	j, err := jobs.Parse("job.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// world trains with n ranks in this process, as ranks of a job do over TCP, and
+// returns what happened on rank 0. change may alter each rank's options.
+func world(t *testing.T, n int, j *jobs.Job, dir string, change func(rank int, o *Options)) ([]Event, Result, []error) {
+	t.Helper()
+	comms := ring(t, n)
+	errs := make([]error, n)
+	var events []Event
+	var result Result
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for rank := range n {
+		o := Options{Job: j, Run: "run", Checkpoints: dir, Comm: comms[rank], Observe: func(Event) {}}
+		if rank == 0 {
+			o.Observe = func(e Event) { events = append(events, e) }
+		}
+		if change != nil {
+			change(rank, &o)
+		}
+		wg.Go(func() {
+			r, err := Run(ctx, o)
+			if errs[rank] = err; err != nil {
+				cancel(err) // as the launcher would
+			}
+			if rank == 0 {
+				result = r
+			}
+		})
+	}
+	wg.Wait()
+	return events, result, errs
+}
+
+func ring(t *testing.T, n int) []collective.Communicator {
+	t.Helper()
+	if n == 1 {
+		return []collective.Communicator{collective.Alone{}}
+	}
+	listeners := make([]net.Listener, n)
+	for i := range listeners {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners[i] = l
+	}
+	out := make([]collective.Communicator, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		next := (i + 1) % n
+		peer := collective.Peer{Rank: next, Addr: listeners[next].Addr().String()}
+		wg.Go(func() {
+			r, err := collective.Connect(t.Context(), listeners[i], collective.RingOptions{Rank: i, Size: n, Secret: wire.Secret{1},
+				Next: peer, ConnectTimeout: 10 * time.Second, Timeout: 20 * time.Second})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			out[i] = r
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	t.Cleanup(func() {
+		for _, c := range out {
+			c.Close()
+		}
+	})
+	return out
+}
+
+// digests are the tensors' digests of the newest checkpoint: equal ones are
+// equal bits.
+func digests(t *testing.T, dir string) (step int, sums string) {
+	t.Helper()
+	s, skipped, err := checkpoint.Load(dir)
+	if err != nil || len(skipped) > 0 {
+		t.Fatal(err, skipped)
+	}
+	var b strings.Builder
+	for _, f := range s.Files[modelFile] {
+		fmt.Fprint(&b, f.Name, f.Shape)
+		for _, v := range f.Data {
+			fmt.Fprintf(&b, " %08x", math.Float32bits(v))
+		}
+	}
+	for _, f := range s.Files[optimizerFile] {
+		fmt.Fprint(&b, f.Name)
+		for _, v := range f.Data {
+			fmt.Fprintf(&b, " %08x", math.Float32bits(v))
+		}
+	}
+	return s.Manifest.Step, b.String()
+}
+
+func ok(t *testing.T, errs []error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// losses are the training losses by step.
+func losses(events []Event) map[int]float64 {
+	out := map[int]float64{}
+	for _, e := range events {
+		if e.Kind == Trained {
+			out[e.Step] = e.Loss
+		}
+	}
+	return out
+}
+
+// Ranks that share a batch train what one rank with the whole batch trains.
+func TestRanksEqualOneRank(t *testing.T) {
+	events, _, errs := world(t, 1, job(t, fmt.Sprintf(mlp, 12)), t.TempDir(), nil)
+	ok(t, errs)
+	want := losses(events)
+	for _, n := range []int{2, 3, 4} {
+		// 203 samples pad differently for other numbers of ranks at the end of
+		// an epoch only.
+		events, _, errs := world(t, n, job(t, fmt.Sprintf(mlp, 12/n)), t.TempDir(), nil)
+		ok(t, errs)
+		got := losses(events)
+		for step := 1; step <= 16; step++ {
+			if rel := math.Abs(got[step]-want[step]) / want[step]; !(rel < 1e-5) {
+				t.Errorf("%d ranks, step %d: loss %v, one rank has %v", n, step, got[step], want[step])
+			}
+		}
+	}
+}
+
+// Stopped at any step and resumed, training ends with the same bits.
+func TestStopAndResumeGiveTheSameBits(t *testing.T) {
+	j := job(t, fmt.Sprintf(mlp, 6))
+	whole := t.TempDir()
+	_, result, errs := world(t, 3, j, whole, nil)
+	ok(t, errs)
+	wantStep, want := digests(t, whole)
+	if result.Step != wantStep || wantStep != 3*12 {
+		t.Fatalf("%d steps, the checkpoint says %d", result.Step, wantStep)
+	}
+	for stopAt := 1; stopAt < wantStep; stopAt += 3 {
+		dir := t.TempDir()
+		// Another rank is asked each time; all must stop after the same step.
+		asked := stopAt % 3
+		_, result, errs := world(t, 3, j, dir, func(rank int, o *Options) {
+			stop := make(chan struct{})
+			o.Stop = stop
+			if rank != asked {
+				return
+			}
+			inner := o.Observe
+			o.Observe = func(e Event) {
+				inner(e)
+				if e.Kind == Trained && e.Step == stopAt {
+					close(stop)
+				}
+			}
+		})
+		ok(t, errs)
+		if !result.Stopped || result.Step != stopAt+1 {
+			t.Fatalf("asked at step %d, stopped %v at %d", stopAt, result.Stopped, result.Step)
+		}
+		if step, _ := digests(t, dir); step != result.Step {
+			t.Fatalf("stopped at step %d, saved %d", result.Step, step)
+		}
+		if _, _, errs = world(t, 3, j, dir, nil); errors.Join(errs...) != nil {
+			t.Fatal(errs)
+		}
+		if step, got := digests(t, dir); step != wantStep || got != want {
+			t.Fatalf("stopped at %d and resumed: other weights at step %d", stopAt, step)
+		}
+	}
+}
+
+// A rank that dies at any step leaves a checkpoint from which the run ends with
+// the same bits.
+func TestDeathAndResumeGiveTheSameBits(t *testing.T) {
+	j := job(t, fmt.Sprintf(mlp, 10))
+	whole := t.TempDir()
+	_, _, errs := world(t, 2, j, whole, nil)
+	ok(t, errs)
+	wantStep, want := digests(t, whole)
+	for dieAt := 1; dieAt < wantStep; dieAt += 5 {
+		dir := t.TempDir()
+		_, _, errs := world(t, 2, j, dir, func(rank int, o *Options) {
+			o.Observe = func(e Event) {
+				if rank == 1 && e.Kind == Trained && e.Step == dieAt {
+					o.Comm.Close()
+				}
+			}
+		})
+		if errors.Join(errs...) == nil {
+			t.Fatalf("nobody noticed the death at step %d", dieAt)
+		}
+		_, _, errs = world(t, 2, j, dir, nil)
+		ok(t, errs)
+		if step, got := digests(t, dir); step != wantStep || got != want {
+			t.Fatalf("died at %d and resumed: other weights at step %d", dieAt, step)
+		}
+	}
+}
+
+func TestFinishedRunIsLeftAlone(t *testing.T) {
+	j, dir := job(t, fmt.Sprintf(mlp, 50)), t.TempDir()
+	_, _, errs := world(t, 2, j, dir, nil)
+	ok(t, errs)
+	step, before := digests(t, dir)
+	events, result, errs := world(t, 2, j, dir, nil)
+	ok(t, errs)
+	if !result.Already || result.Step != step || len(events) != 2 || events[1].Kind != Finished {
+		t.Errorf("result %+v, events %v", result, events)
+	}
+	if _, after := digests(t, dir); after != before {
+		t.Error("the weights changed")
+	}
+	// More epochs than before is more to do, not another run.
+	more := job(t, strings.Replace(fmt.Sprintf(mlp, 50), "epochs = 3", "epochs = 4", 1))
+	_, result, errs = world(t, 2, more, dir, nil)
+	ok(t, errs)
+	if result.Already || result.Step <= step {
+		t.Errorf("one more epoch: %+v", result)
+	}
+}
+
+// Another number of ranks goes on where the first stopped; every sample of the
+// epoch is still seen.
+func TestResumeWithOtherWorldSize(t *testing.T) {
+	j, dir := job(t, fmt.Sprintf(mlp, 6)), t.TempDir()
+	_, _, errs := world(t, 3, j, dir, func(rank int, o *Options) {
+		stop := make(chan struct{})
+		close(stop)
+		o.Stop = stop
+	})
+	ok(t, errs)
+	_, result, errs := world(t, 2, j, dir, nil)
+	ok(t, errs)
+	// One step of 18 samples, then 185 left in the first epoch.
+	if want := 1 + stepsPerEpoch(203-18, 2, 6) + 2*stepsPerEpoch(203, 2, 6); result.Step != want {
+		t.Errorf("%d steps, want %d", result.Step, want)
+	}
+}
+
+func TestFirstSaveIsBeforeTheFirstStep(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	events, _, errs := world(t, 2, job(t, fmt.Sprintf(mlp, 6)), filepath.Join(file, "checkpoints"), nil)
+	if errs[0] == nil {
+		t.Fatal("a run that cannot save was started")
+	}
+	for _, e := range events {
+		if e.Kind == Trained {
+			t.Error("a step was made")
+		}
+	}
+}
+
+func TestWhatDoesNotBelongIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	text := strings.Replace(fmt.Sprintf(mlp, 50), "epochs = 3", "epochs = 1", 1)
+	_, _, errs := world(t, 1, job(t, text), dir, nil)
+	ok(t, errs)
+	for name, tt := range map[string]struct {
+		text string
+		run  string
+		want string
+	}{
+		"another run":   {text, "other", "written by another run"},
+		"another width": {strings.Replace(text, "[16]", "[17]", 1), "run", `was "[16]" and is "[17]"`},
+		"another rate":  {strings.Replace(text, "lr = 0.1", "lr = 0.2", 1), "run", "lr"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, errs := world(t, 1, job(t, longer(tt.text)), dir, func(_ int, o *Options) { o.Run = tt.run })
+			if errs[0] == nil || !strings.Contains(errs[0].Error(), tt.want) {
+				t.Errorf("got %v, want %q", errs[0], tt.want)
+			}
+			var coded interface{ ExitCode() int }
+			if !errors.As(errs[0], &coded) || coded.ExitCode() != 5 {
+				t.Errorf("exit code of %v", errs[0])
+			}
+		})
+	}
+}
+
+// longer has a finished job want more.
+func longer(s string) string { return strings.Replace(s, "epochs = 1", "epochs = 2", 1) }
+
+func TestDivergenceEndsTheRun(t *testing.T) {
+	dir := t.TempDir()
+	text := strings.Replace(fmt.Sprintf(mlp, 10), "lr = 0.1", "lr = 1e30", 1)
+	_, _, errs := world(t, 2, job(t, text), dir, nil)
+	for rank, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), "the loss became") {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+	s, _, err := checkpoint.Load(dir)
+	if err != nil || s.Manifest.Step != 0 {
+		t.Errorf("newest checkpoint %v, %v", s, err)
+	}
+}
+
+func TestOtherDataOnOneRankAreRefused(t *testing.T) {
+	_, _, errs := world(t, 2, job(t, fmt.Sprintf(mlp, 10)), t.TempDir(), func(rank int, o *Options) {
+		if rank == 1 {
+			o.Job = job(t, strings.Replace(fmt.Sprintf(mlp, 10), "samples = 203", "samples = 204", 1))
+		}
+	})
+	if errs[1] == nil || !strings.Contains(errs[1].Error(), "differ from rank 0's") {
+		t.Errorf("rank 1: %v", errs[1])
+	}
+}
