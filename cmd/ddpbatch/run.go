@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/launch"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/trainer"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+)
+
+// lastGrace is how long a rank may take to end once its attempt is over. A rank
+// that is stuck by then in a system call or a user's library ends all the same.
+const lastGrace = 3 * time.Second
+
+// runCmd is one rank. The launcher starts it; so can srun, inside an allocation.
+type runCmd struct {
+	Job    string `arg:"" optional:"" name:"job.toml" help:"Job file, for ranks that srun starts without a launcher."`
+	RunDir string `help:"Run directory; default runs/NAME." placeholder:"DIR"`
+}
+
+func (c *runCmd) Help() string {
+	return `The launcher calls this once per rank. Inside an allocation, srun can do so too:
+
+    srun --nodes=2 --ntasks-per-node=4 ddpbatch run job.toml
+
+Rank 0 is then the meeting point, and finds the others by a file in the run
+directory.`
+}
+
+func (c *runCmd) Run(ctx context.Context, p *program) error {
+	place, err := launch.FindPlace(p.lookup)
+	if err != nil {
+		return err
+	}
+	r := &rank{program: p, place: place}
+	if err := r.open(c); err != nil {
+		return err
+	}
+	defer r.log.close()
+	return r.run(ctx)
+}
+
+// rank is one rank's process.
+type rank struct {
+	*program
+	place   launch.Place
+	job     *jobs.Job
+	dir     rundir.Dir
+	record  rundir.Record
+	digests digests
+	log     *rankLog
+}
+
+// open finds the job and the run directory.
+func (r *rank) open(c *runCmd) error {
+	var err error
+	if c.Job == "" {
+		if c.RunDir == "" {
+			return usage("name a job file, or a run directory with --run-dir")
+		}
+		if r.dir, err = rundir.Open(r.abs(c.RunDir)); err != nil {
+			return err
+		}
+		if r.record, err = r.dir.ReadRecord(); err != nil {
+			return err
+		}
+		if r.job, err = jobs.Load(r.dir.Spec()); err != nil {
+			return err
+		}
+		r.job.ResolvePaths(r.record.Base)
+		r.digests, err = digestsOf(r.dir.Spec())
+	} else {
+		path := r.abs(c.Job)
+		if r.job, err = jobs.Load(path); err != nil {
+			return err
+		}
+		r.dir = r.runDir(c.RunDir, r.job)
+		// Only rank 0 makes the directory; the others wait for what it puts there.
+		if r.place.Rank == 0 {
+			if err := r.prepare(path); err != nil {
+				return err
+			}
+		}
+		r.job.ResolvePaths(filepath.Dir(path))
+		r.digests, err = digestsOf(path)
+	}
+	if err != nil {
+		return err
+	}
+	r.log, err = openRankLog(r.dir.RankLog(r.place.Rank), r.place)
+	return err
+}
+
+func (r *rank) prepare(path string) error {
+	spec, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if r.dir, err = rundir.Create(r.dir.Path); err != nil {
+		return err
+	}
+	r.record, err = r.dir.Prepare(string(r.job.Name), filepath.Dir(path), version(), spec)
+	return err
+}
+
+// run joins, works and says goodbye.
+func (r *rank) run(ctx context.Context) error {
+	// Before anything else: a signal at any time only asks for a stop.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGINT)
+	defer signal.Stop(signals)
+
+	r.log.info("starting")
+	joined, err := launch.Join(ctx, launch.JoinOptions{Job: r.job, Dir: r.dir, Place: r.place,
+		Program: r.digests.program, Spec: r.digests.spec, Lookup: r.lookup, Say: r.say})
+	if err != nil {
+		r.log.failed(err)
+		if joined != nil {
+			joined.Leave(exitFailed, err)
+		}
+		// The launcher tells it once for all ranks, if it knows.
+		return r.quietly(err)
+	}
+	r.log.info("joined", "interface", joined.Choice.Interface, "address", joined.Choice.Addr.String())
+	if r.place.Rank == 0 {
+		r.tellNetwork(joined)
+	}
+	var exit int
+	if r.job.Train != nil {
+		exit, err = r.train(ctx, joined, signals)
+	} else {
+		exit, err = joined.Program(ctx, launch.ProgramOptions{Environ: r.Env, Stdout: os.Stdout, Stderr: os.Stderr,
+			Signals: signals, Say: r.say})
+	}
+	if err != nil {
+		r.log.failed(err)
+	}
+	joined.Leave(exit, err)
+	if exit == exitDone && err == nil {
+		return nil
+	}
+	return r.quietly(exitError{exit, err})
+}
+
+// quietly keeps what the launcher prints for all ranks from being printed by
+// each of them.
+func (r *rank) quietly(err error) error {
+	if _, launched := r.lookup(launch.LauncherVariable); launched {
+		return silent{err}
+	}
+	return err
+}
+
+func (r *rank) say(line string) {
+	r.log.info(line)
+	fmt.Fprintf(r.Stderr, "ddpbatch: %s\n", line)
+}
+
+func (r *rank) tellNetwork(j *launch.Rank) {
+	c := j.Choice
+	fmt.Fprintf(r.Stdout, "%s on %s; network %s (%s on %s): %s\n", count(r.place.WorldSize, "rank"), count(r.place.Nodes, "node"),
+		c.Prefix, c.Interface, r.place.Host, c.Why)
+	for _, w := range c.Warnings {
+		r.say("WARNING: " + w)
+	}
+}
+
+// train runs the built-in trainer and returns the exit code.
+func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Signal) (int, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stopLink := context.AfterFunc(j.Session.Context(), func() {
+		cause := context.Cause(j.Session.Context())
+		cancel(cause)
+		time.AfterFunc(lastGrace, func() {
+			r.log.failed(fmt.Errorf("did not end within %s: %w", lastGrace, cause))
+			os.Exit(exitLost)
+		})
+	})
+	defer stopLink()
+
+	stop := make(chan struct{})
+	var once sync.Once
+	go func() {
+		for {
+			select {
+			case s := <-signals:
+				r.log.info("signal", "signal", s.String())
+			case <-j.Session.Stopping():
+			case <-ctx.Done():
+				return
+			}
+			once.Do(func() { close(stop) })
+		}
+	}()
+
+	comm, err := j.Connect(ctx)
+	if err != nil {
+		return r.exitOf(err), r.ours(j, err)
+	}
+	defer comm.Close()
+	watch := newObserver(r, j.Session)
+	defer watch.close()
+	result, err := trainer.Run(ctx, trainer.Options{Job: r.job, Run: r.record.Run, Program: version(),
+		Checkpoints: r.dir.Checkpoints(), Comm: comm, Stop: stop, Observe: watch.event})
+	if err == nil {
+		err = watch.err
+	}
+	if err != nil {
+		return r.exitOf(err), r.ours(j, err)
+	}
+	if result.Stopped {
+		return exitStopped, nil
+	}
+	return exitDone, nil
+}
+
+// ours is err, unless the attempt had failed before: then this rank's own error
+// is a consequence, and not to be told as a failure of its own.
+func (r *rank) ours(j *launch.Rank, err error) error {
+	if cause := context.Cause(j.Session.Context()); errors.Is(cause, rendezvous.ErrAborted) {
+		return cause
+	}
+	return err
+}
+
+func (r *rank) exitOf(err error) int {
+	var coded interface{ ExitCode() int }
+	if errors.As(err, &coded) {
+		return coded.ExitCode()
+	}
+	if errors.Is(err, rendezvous.ErrAborted) || errors.Is(err, rendezvous.ErrLauncherLost) {
+		return exitLost
+	}
+	return exitFailed
+}

@@ -1,0 +1,244 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/netif"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+// attempt is one life of all ranks.
+type attempt struct {
+	o       Options
+	server  *rendezvous.Server
+	environ []string // of the ranks
+	world   int
+	stopped bool // a stop was asked for
+
+	mu   sync.Mutex
+	step string // Slurm's id of the step, once a rank has told it
+}
+
+// newAttempt opens the rendezvous; no rank has been started yet.
+func newAttempt(ctx context.Context, o Options, number int) (*attempt, error) {
+	secret, err := wire.NewSecret()
+	if err != nil {
+		return nil, err
+	}
+	a := &attempt{o: o, world: o.Processes}
+	host := func(int) string { name, _ := os.Hostname(); return name }
+	perNode := o.Processes
+	bind := "127.0.0.1:0"
+	hosts := []string{"127.0.0.1"}
+	if o.Allocation != nil {
+		perNode = o.Job.TasksPerNode()
+		bind = ":0"
+		nodes := o.Allocation.Nodes
+		if len(nodes) != int(o.Job.Slurm.Nodes) {
+			return nil, fmt.Errorf("the allocation has %d nodes (%s), the job wants %d", len(nodes), slurm.FoldHosts(nodes), o.Job.Slurm.Nodes)
+		}
+		inventory, err := netif.Collect(ctx, netif.CollectOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("look for this node's addresses: %w", err)
+		}
+		hosts = reachableAddresses(inventory)
+	}
+	starts := perNode // processes that we start per node
+	if o.Job.Command != nil && o.Job.Command.Launcher == jobs.LauncherTorchrun {
+		starts = 1
+	}
+	if o.Allocation != nil {
+		a.world = len(o.Allocation.Nodes) * starts
+		// The step is started with this very layout.
+		host = func(rank int) string { return o.Allocation.Nodes[rank/starts] }
+	} else {
+		a.world = starts
+	}
+	listener, err := net.Listen("tcp", bind)
+	if err != nil {
+		return nil, fmt.Errorf("open the rendezvous: %w", err)
+	}
+	a.server = rendezvous.Serve(listener, rendezvous.ServerOptions{
+		WorldSize: a.world, Secret: secret, JoinTimeout: time.Duration(o.Job.Network.JoinTimeout),
+		Program: o.Program, Spec: o.Spec, Host: host, Rounds: a.rounds(),
+		Warn: func(m string) { o.Say("WARNING: " + m) },
+	})
+	port := strconv.Itoa(a.server.Port())
+	for i := range hosts {
+		hosts[i] = net.JoinHostPort(hosts[i], port)
+	}
+	a.environ = append(rankEnviron(o.Environ, &o.Job.Setup),
+		envAddresses+"="+strings.Join(hosts, ","),
+		envSecret+"="+secret.Encode(),
+		envAttempt+"="+strconv.Itoa(number),
+		envPerNode+"="+strconv.Itoa(perNode),
+	)
+	return a, nil
+}
+
+// rounds are the decisions that the launcher takes for the ranks.
+func (a *attempt) rounds() map[string]rendezvous.Decide {
+	r := Rounds(&a.o.Job.Network)
+	network := r[roundNetwork]
+	r[roundNetwork] = func(payloads [][]byte) ([][]byte, error) {
+		var p nodeReport
+		if json.Unmarshal(payloads[0], &p) == nil {
+			a.mu.Lock()
+			a.step = p.Step
+			a.mu.Unlock()
+		}
+		return network(payloads)
+	}
+	return r
+}
+
+// run starts the ranks, sees them through and returns when none is left.
+func (a *attempt) run(ctx context.Context) (Result, error) {
+	defer a.server.Close()
+	var started ranks
+	var err error
+	if a.o.Allocation != nil {
+		started, err = startStep(a)
+	} else {
+		started, err = startLocal(a)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	gone := make(chan error, 1)
+	go func() { gone <- started.wait() }()
+
+	cancelled := a.watch(ctx, started, gone)
+	outcome := a.server.Outcome()
+	r := Result{Failure: outcome.First, Ranks: outcome.Ranks, Exit: outcome.Exit}
+	switch {
+	case cancelled:
+		r.Exit = exitCancelled
+	case r.Failure != nil && r.Failure.State != rendezvous.Failed:
+		r.Exit = exitLost
+	case r.Failure != nil && r.Exit == 0:
+		r.Exit = 1
+	}
+	return r, nil
+}
+
+// watch returns once every process has ended, and says whether that was forced
+// by the user.
+func (a *attempt) watch(ctx context.Context, started ranks, gone <-chan error) (cancelled bool) {
+	finished := make(chan struct{})
+	waiting, stopWaiting := context.WithCancel(context.Background())
+	defer stopWaiting()
+	go func() {
+		if _, err := a.server.Wait(waiting); err == nil {
+			close(finished)
+		}
+	}()
+	failing, done := a.server.Failing(), ctx.Done()
+	var force <-chan time.Time
+	end := func() {
+		if force == nil {
+			force = time.After(killGrace)
+		}
+	}
+	for {
+		select {
+		case err := <-gone:
+			a.settle(err, finished)
+			return cancelled
+		case s := <-a.o.Signals:
+			if a.stopped && s == os.Interrupt {
+				cancelled = true
+				a.server.Abort(rendezvous.Failure{Rank: -1, Reason: "cancelled by a second interrupt"})
+				continue
+			}
+			a.stop(s)
+		case <-done:
+			done, cancelled = nil, true
+			a.server.Abort(rendezvous.Failure{Rank: -1, Reason: "cancelled"})
+		case <-failing:
+			failing = nil
+			a.o.Say("first failure: " + a.server.Outcome().First.Reason)
+			end()
+		case <-finished:
+			// Every rank has said goodbye; its process must follow.
+			finished = nil
+			end()
+		case <-force:
+			started.kill(context.WithoutCancel(ctx))
+			force = time.After(killGrace)
+		}
+	}
+}
+
+// stop passes a request to stop on to the ranks.
+func (a *attempt) stop(s os.Signal) {
+	first := !a.stopped
+	a.stopped = true
+	reason := reasonOf(s)
+	if !first {
+		return
+	}
+	a.o.Say(fmt.Sprintf("%s: asking all ranks to save and stop", reason))
+	if a.o.Allocation != nil && s == syscall.SIGTERM {
+		// When Slurm ends a job it sends SIGTERM to the ranks as well: leave
+		// them the time to get it from there, so that a user's program does not
+		// get it twice.
+		time.AfterFunc(2*time.Second, func() { a.server.Stop(string(reason)) })
+		return
+	}
+	a.server.Stop(string(reason))
+}
+
+// settle records a failure for processes that ended before the rendezvous knew:
+// a program that cannot be started, or srun refusing the step.
+func (a *attempt) settle(err error, finished <-chan struct{}) {
+	select {
+	case <-finished:
+		return
+	case <-time.After(200 * time.Millisecond):
+		// A goodbye may still be on its way.
+	}
+	o := a.server.Outcome()
+	missing := 0
+	for _, r := range o.Ranks {
+		if r.State == rendezvous.Missing {
+			missing++
+		}
+	}
+	if missing == 0 || o.First != nil {
+		return
+	}
+	f := rendezvous.Failure{Rank: -1, State: rendezvous.Missing, Phase: "start",
+		Reason: fmt.Sprintf("%d of %d ranks ended before they joined", missing, a.world),
+		Advice: "their own messages stand above"}
+	if err != nil {
+		f.Reason = fmt.Sprintf("the ranks could not be started: %v", err)
+	}
+	a.server.Abort(f)
+}
+
+// reachableAddresses are the addresses by which other nodes may reach this one:
+// all of them, as the handshake tells the right one from a stranger's.
+func reachableAddresses(inv netif.Inventory) []string {
+	var out []string
+	for _, l := range inv.Links {
+		for _, p := range l.Addrs {
+			if a := p.Addr(); a.IsGlobalUnicast() && !a.IsLinkLocalUnicast() {
+				out = append(out, a.String())
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,106 @@
+package launch
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+// Variables from the launcher to the ranks that it starts.
+const (
+	envPrefix = "DDPBATCH_"
+	// LauncherVariable is set in ranks that a launcher started.
+	LauncherVariable = envAddresses
+	envAddresses     = "DDPBATCH_RENDEZVOUS" // host:port, comma separated
+	envSecret        = "DDPBATCH_SECRET"
+	envAttempt       = "DDPBATCH_ATTEMPT"            // 1, 2, ...
+	envPerNode       = "DDPBATCH_PROCESSES_PER_NODE" // ranks that a node is to run
+	envLocalRank     = "DDPBATCH_LOCAL_RANK"         // without Slurm: this rank
+	envLocalSize     = "DDPBATCH_LOCAL_WORLD_SIZE"   // without Slurm: all of them
+)
+
+// rankEnviron is the environment of a rank: that of the launcher, then the
+// job's own variables and Python environment.
+func rankEnviron(environ []string, setup *jobs.Setup) []string {
+	out := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool { return strings.HasPrefix(kv, envPrefix) })
+	if setup.Venv != "" {
+		path := ""
+		for _, kv := range out {
+			if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+				path = v
+			}
+		}
+		// What bin/activate does, but for the prompt.
+		out = append(without(out, "PYTHONHOME", "PATH", "VIRTUAL_ENV"),
+			"VIRTUAL_ENV="+string(setup.Venv), "PATH="+filepath.Join(string(setup.Venv), "bin")+":"+path)
+	}
+	for name, value := range setup.Env {
+		out = append(without(out, string(name)), string(name)+"="+string(value))
+	}
+	return out
+}
+
+// without returns environ without the named variables.
+func without(environ []string, names ...string) []string {
+	return slices.DeleteFunc(environ, func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains(names, name)
+	})
+}
+
+// lookupIn reads variables from environ; the last of equal names counts, as it
+// does for a program that is started.
+func lookupIn(environ []string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for i := len(environ) - 1; i >= 0; i-- {
+			if v, ok := strings.CutPrefix(environ[i], name+"="); ok {
+				return v, true
+			}
+		}
+		return "", false
+	}
+}
+
+// lookPath finds a program in the PATH of environ, which need not be that of
+// this process. A name with a slash is left as it is.
+func lookPath(environ []string, name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	path, _ := lookupIn(environ)("PATH")
+	for _, dir := range filepath.SplitList(path) {
+		candidate := filepath.Join(dir, name)
+		info, err := os.Stat(candidate)
+		if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
+			return candidate, nil
+		}
+	}
+	return "", cannotStart(name, fmt.Errorf("it is not in PATH (%s)", path))
+}
+
+// notStarted is a user's program that cannot be run.
+type notStarted struct{ error }
+
+func (n notStarted) Unwrap() error { return n.error }
+
+// Hint says what to do about it.
+func (notStarted) Hint() string {
+	return "is the environment that holds it named in [setup] (modules, conda, venv), and is it there on every node?"
+}
+
+func cannotStart(name string, err error) error {
+	return notStarted{fmt.Errorf("start %q: %w", name, err)}
+}
+
+// torchrun is the command that starts PyTorch's launcher: the script where there
+// is one, else the module that it is made of.
+func torchrun(environ []string) []string {
+	if path, err := lookPath(environ, "torchrun"); err == nil {
+		return []string{path}
+	}
+	return []string{"python3", "-m", "torch.distributed.run"}
+}

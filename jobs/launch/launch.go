@@ -1,0 +1,176 @@
+// Package launch brings a job's ranks up and down: [Run] is the supervisor, one
+// per allocation or, without Slurm, one per machine; [Join] is what each rank
+// that it starts does first.
+//
+// It promises: the ranks of an attempt and only those find each other (a secret
+// of that attempt goes to them in their environment, never in an argument
+// list); a rank that does not come, is killed or fails ends the attempt, is
+// named with its host, and its message and exit code are kept; all ranks talk
+// over one network that they agreed on; a request to stop reaches every rank;
+// nothing that was started outlives the supervisor.
+//
+// It does not submit jobs, does not train, and does not requeue.
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+)
+
+// Exit codes of an attempt that ended by something else than a rank's own code.
+const (
+	exitLost      = 4
+	exitCancelled = 130
+)
+
+// killGrace is how long ranks have to end by themselves once an attempt has
+// failed or was cancelled.
+const killGrace = 4 * time.Second
+
+// Options describe what to launch, where.
+type Options struct {
+	Job     *jobs.Job // with resolved paths
+	Dir     rundir.Dir
+	Binary  string // absolute path of this program
+	Program string // digest of this program
+	Spec    string // digest of the job file
+	Environ []string
+
+	// Allocation is where to start the ranks; nil is here, without Slurm.
+	Allocation *slurm.Allocation
+	// Processes is the number of ranks to start here, without Slurm.
+	Processes int
+
+	Stdout, Stderr *os.File
+	// Signals asks for a stop; a second interrupt ends the ranks at once.
+	Signals <-chan os.Signal
+	// Say is given what a person should know, a line at a time.
+	Say func(line string)
+}
+
+// Result is how the last attempt ended.
+type Result struct {
+	Exit    int // for the process
+	Failure *rendezvous.Failure
+	Ranks   []rendezvous.RankStatus
+}
+
+// Run launches the job and stays until it is over, starting it again after a
+// failure as often as the job's [restart] allows.
+func Run(ctx context.Context, o Options) (Result, error) {
+	if o.Allocation != nil && o.Allocation.StepTasks > 1 {
+		return Result{}, tooManyLaunchers(o.Allocation.StepTasks)
+	}
+	without := 0 // restarts since there was a newer checkpoint
+	newest := newestStep(o.Dir)
+	for attempt := 1; ; attempt++ {
+		if err := os.Remove(o.Dir.Failure()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return Result{}, err
+		}
+		a, err := newAttempt(ctx, o, attempt)
+		if err != nil {
+			return Result{}, err
+		}
+		result, err := a.run(ctx)
+		if err != nil {
+			return Result{}, err
+		}
+		if result.Failure == nil {
+			return result, nil
+		}
+		if err := writeFailure(o.Dir.Failure(), attempt, result); err != nil {
+			o.Say(fmt.Sprintf("WARNING: %v", err))
+		}
+		if step := newestStep(o.Dir); step > newest {
+			without, newest = 0, step
+		}
+		limit := int(o.Job.Restart.MaxWithoutProgress)
+		if a.stopped || without >= limit || result.Exit == exitCancelled {
+			if limit > 0 && without >= limit {
+				o.Say(fmt.Sprintf("giving up: no progress in %d restarts", limit))
+			}
+			return result, nil
+		}
+		without++
+		o.Say(fmt.Sprintf("%v; starting again (%d of %d without progress)", result.Failure, without, limit))
+	}
+}
+
+// newestStep is the step of the newest checkpoint, -1 when there is none.
+func newestStep(d rundir.Dir) int {
+	entries, err := checkpoint.List(d.Checkpoints())
+	if err != nil || len(entries) == 0 {
+		return -1
+	}
+	return entries[0].Step
+}
+
+// failureFile is failure.json: what a program or a person reads after a failure.
+type failureFile struct {
+	Time    time.Time               `json:"time"`
+	Attempt int                     `json:"attempt"`
+	Exit    int                     `json:"exit"`
+	First   *rendezvous.Failure     `json:"first"`
+	Ranks   []rendezvous.RankStatus `json:"ranks"`
+}
+
+func writeFailure(path string, attempt int, r Result) error {
+	text, err := json.MarshalIndent(failureFile{time.Now().UTC(), attempt, r.Exit, r.Failure, r.Ranks}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o600)
+}
+
+// tooManyLaunchers is srun having started the launcher once per task.
+type tooManyLaunchers int
+
+func (n tooManyLaunchers) Error() string {
+	return fmt.Sprintf("srun started the launcher %d times; it must run once per allocation", int(n))
+}
+
+// Hint says what to do about it.
+func (tooManyLaunchers) Hint() string {
+	return "leave srun out: ddpbatch launch starts the ranks by srun itself"
+}
+
+// ExitCode is that of wrong usage.
+func (tooManyLaunchers) ExitCode() int { return 2 }
+
+// ranks are the processes of one attempt, however they were started.
+type ranks interface {
+	// wait returns when all of them have ended; the error is that of starting
+	// them, not of their work.
+	wait() error
+	// kill ends those that are left, by force.
+	kill(ctx context.Context)
+}
+
+// stopReason is what the ranks are told when asked to stop.
+type stopReason string
+
+const (
+	// StopTimeLimit is the approach of the time limit, SIGUSR1 to the launcher.
+	StopTimeLimit stopReason = "the time limit is near"
+	// StopTerminated is SIGTERM or SIGINT to the launcher.
+	StopTerminated stopReason = "the launcher was asked to end"
+)
+
+func reasonOf(s os.Signal) stopReason {
+	if s == syscall.SIGUSR1 {
+		return StopTimeLimit
+	}
+	return StopTerminated
+}

@@ -1,0 +1,73 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+)
+
+// localRanks are ranks started on this machine, without Slurm.
+type localRanks struct {
+	processes []*os.Process
+	done      sync.WaitGroup
+}
+
+func startLocal(a *attempt) (ranks, error) {
+	l := &localRanks{}
+	for rank := range a.world {
+		cmd := exec.Command(a.o.Binary, "run", "--run-dir", a.o.Dir.Path)
+		cmd.Env = append(a.environ[:len(a.environ):len(a.environ)],
+			envLocalRank+"="+strconv.Itoa(rank), envLocalSize+"="+strconv.Itoa(a.world))
+		cmd.Stdout, cmd.Stderr = a.o.Stdout, a.o.Stderr
+		// Control-C is for the launcher, which passes it on.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := startTied(cmd, &l.done); err != nil {
+			l.kill(context.Background())
+			return nil, err
+		}
+		l.processes = append(l.processes, cmd.Process)
+	}
+	return l, nil
+}
+
+// startTied starts cmd so that the kernel kills it when this process dies. The
+// kernel ties it to the thread that starts it, which is kept for as long.
+func startTied(cmd *exec.Cmd, done *sync.WaitGroup) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	started := make(chan error)
+	done.Add(1)
+	go func() {
+		defer done.Done()
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			// How it ended is told by the rank itself, or by its silence.
+			_ = cmd.Wait()
+		}
+	}()
+	return <-started
+}
+
+func (l *localRanks) wait() error {
+	l.done.Wait()
+	return nil
+}
+
+func (l *localRanks) kill(context.Context) {
+	for _, p := range l.processes {
+		// The whole group: a user's program with its data workers.
+		if err := syscall.Kill(-p.Pid, syscall.SIGKILL); errors.Is(err, syscall.ESRCH) {
+			_ = p.Kill()
+		}
+	}
+}

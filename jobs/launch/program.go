@@ -1,0 +1,212 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/nccl"
+)
+
+// ProgramOptions say how to run the user's program as one rank.
+type ProgramOptions struct {
+	Environ        []string
+	Lookup         func(string) (string, bool)
+	Stdout, Stderr *os.File
+	// Signals are those that this process receives.
+	Signals <-chan os.Signal
+	// Say is given what a person should know, a line at a time.
+	Say func(line string)
+}
+
+// Program runs the job's command as this rank, unchanged: it finds the
+// variables that torchrun would give it and needs to know nothing of Slurm. It
+// returns the command's exit code, 128 and the signal's number for one that was
+// killed, and an error for one that failed by itself.
+func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err error) {
+	host, port, err := r.master(ctx)
+	if err != nil {
+		return 1, err
+	}
+	environ, err := r.programEnviron(o, host, port)
+	if err != nil {
+		return 1, err
+	}
+	argv, err := r.programArgv(environ, host, port)
+	if err != nil {
+		return 1, err
+	}
+	cmd := exec.Command(argv[0])
+	cmd.Args, cmd.Env, cmd.Dir = argv, environ, string(r.job.Command.Workdir)
+	cmd.Stdout, cmd.Stderr = o.Stdout, o.Stderr
+	// A group of its own, so that it can be ended together with its workers.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var done sync.WaitGroup
+	if err := startTied(cmd, &done); err != nil {
+		return 1, cannotStart(argv[0], err)
+	}
+	ended := make(chan struct{})
+	go func() { done.Wait(); close(ended) }()
+	stopped := r.follow(ctx, o, cmd.Process.Pid, ended)
+	return verdict(argv[0], cmd.ProcessState, stopped)
+}
+
+// follow passes signals on until the program has ended, and says whether it was
+// asked to stop.
+func (r *Rank) follow(ctx context.Context, o ProgramOptions, pid int, ended <-chan struct{}) (stopped bool) {
+	stopping, aborted, done := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done()
+	kill := func() {
+		_ = syscall.Kill(-pid, syscall.SIGTERM)
+		go func() {
+			select {
+			case <-ended:
+			case <-time.After(killGrace / 2):
+			}
+			// What is left of the group, too, when the program itself is gone.
+			_ = syscall.Kill(-pid, syscall.SIGKILL)
+		}()
+	}
+	for {
+		select {
+		case <-ended:
+			return stopped
+		case s := <-o.Signals:
+			// Slurm signals every process of a step, this program's too.
+			if !r.Place.InSlurm() && !stopped {
+				_ = syscall.Kill(pid, s.(syscall.Signal))
+			}
+			stopped = true
+		case <-stopping:
+			stopping = nil
+			if !stopped {
+				_ = syscall.Kill(pid, stopSignal(r.Session.StopReason()))
+			}
+			stopped = true
+		case <-aborted:
+			aborted = nil
+			kill()
+		case <-done:
+			done = nil
+			kill()
+		}
+	}
+}
+
+// stopSignal is the signal that the launcher got.
+func stopSignal(reason string) syscall.Signal {
+	if reason == string(StopTimeLimit) {
+		return syscall.SIGUSR1
+	}
+	return syscall.SIGTERM
+}
+
+func verdict(name string, state *os.ProcessState, stopped bool) (int, error) {
+	status := state.Sys().(syscall.WaitStatus)
+	name = filepath.Base(name)
+	switch {
+	case status.Signaled():
+		code := 128 + int(status.Signal())
+		if stopped {
+			return code, nil
+		}
+		return code, fmt.Errorf("%s was killed by signal %d (%s)", name, status.Signal(), status.Signal())
+	case status.ExitStatus() == 0 || stopped:
+		return status.ExitStatus(), nil
+	}
+	return status.ExitStatus(), fmt.Errorf("%s ended with exit code %d", name, status.ExitStatus())
+}
+
+// master has rank 0 find a port for the program's own rendezvous, and tells
+// every rank its address on the agreed network.
+func (r *Rank) master(ctx context.Context) (host string, port int, err error) {
+	var offer string
+	if r.Place.Rank == 0 {
+		port, err := freePort(r.Choice.Addr.String())
+		if err != nil {
+			return "", 0, err
+		}
+		offer = net.JoinHostPort(r.Choice.Addr.String(), strconv.Itoa(port))
+	}
+	reply, err := r.Session.Exchange(ctx, roundMaster, []byte(offer))
+	if err != nil {
+		return "", 0, err
+	}
+	host, text, err := net.SplitHostPort(string(reply))
+	if err == nil {
+		port, err = strconv.Atoi(text)
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("rank 0's address %q: %w", reply, err)
+	}
+	return host, port, nil
+}
+
+// programEnviron is the rank's environment without what is secret or belongs to
+// the launcher, with the variables of torchrun and of the chosen network.
+func (r *Rank) programEnviron(o ProgramOptions, host string, port int) ([]string, error) {
+	environ := rankEnviron(o.Environ, &r.job.Setup)
+	set := func(name, value string) { environ = append(without(environ, name), name+"="+value) }
+	p := r.Place
+	for name, n := range map[string]int{
+		"RANK": p.Rank, "WORLD_SIZE": p.WorldSize, "LOCAL_RANK": p.LocalRank, "LOCAL_WORLD_SIZE": p.LocalWorldSize,
+		"GROUP_RANK": p.NodeRank, "MASTER_PORT": port,
+	} {
+		if r.job.Command.Launcher == jobs.LauncherTorchrun {
+			// torchrun sets these itself, for the processes that it starts.
+			environ = without(environ, name)
+			continue
+		}
+		set(name, strconv.Itoa(n))
+	}
+	if r.job.Command.Launcher == jobs.LauncherRank {
+		set("MASTER_ADDR", host)
+	}
+	lookup := lookupIn(environ)
+	if _, given := lookup("PYTHONUNBUFFERED"); !given {
+		// Python keeps what it prints to a file until its buffer is full.
+		set("PYTHONUNBUFFERED", "1")
+	}
+	site, err := nccl.ReadConf("", lookup)
+	if err != nil {
+		o.Say(fmt.Sprintf("WARNING: %v", err))
+	}
+	vars, notes := nccl.Environment(r.Choice, lookup, site...)
+	for _, v := range vars {
+		set(v.Name, v.Value)
+	}
+	if r.Place.LocalRank == 0 {
+		for _, n := range notes {
+			o.Say(fmt.Sprintf("%s: %s", r.Place.Host, n))
+		}
+	}
+	return environ, nil
+}
+
+// programArgv is the command line, with the program's path looked up in the
+// rank's own PATH.
+func (r *Rank) programArgv(environ []string, host string, port int) ([]string, error) {
+	var argv []string
+	for _, a := range r.job.Command.Argv {
+		argv = append(argv, string(a))
+	}
+	if r.job.Command.Launcher == jobs.LauncherTorchrun {
+		argv = append(torchrun(environ), append([]string{
+			"--nnodes", strconv.Itoa(r.Place.WorldSize), "--node_rank", strconv.Itoa(r.Place.Rank),
+			"--nproc_per_node", strconv.Itoa(r.perNode), "--master_addr", host, "--master_port", strconv.Itoa(port),
+		}, argv...)...)
+	}
+	path, err := lookPath(environ, argv[0])
+	if err != nil {
+		return nil, err
+	}
+	argv[0] = path
+	return argv, nil
+}

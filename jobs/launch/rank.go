@@ -1,0 +1,162 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/netif"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+// JoinOptions are what a rank knows when it starts.
+type JoinOptions struct {
+	Job           *jobs.Job
+	Dir           rundir.Dir
+	Place         Place
+	Program, Spec string // digests
+	Lookup        func(string) (string, bool)
+	// Say is given what a person should know, a line at a time.
+	Say func(line string)
+}
+
+// Rank is a rank that has joined its attempt.
+type Rank struct {
+	Place   Place
+	Session *rendezvous.Session
+	// Choice is the network that all ranks agreed on, as this node has it.
+	Choice netif.Choice
+
+	job     *jobs.Job
+	perNode int // processes that torchrun starts on this node
+	secret  wire.Secret
+	server  *rendezvous.Server // in rank 0 of a step without a launcher
+}
+
+// Join finds the launcher, or rank 0 where srun was called without one, joins,
+// and agrees with the other ranks on the network.
+func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
+	timeout := time.Duration(o.Job.Network.JoinTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not joined within %s", timeout))
+	defer cancel()
+	r := &Rank{Place: o.Place, job: o.Job}
+	r.perNode = o.Job.TasksPerNode()
+	if text, ok := o.Lookup(envPerNode); ok {
+		var err error
+		if r.perNode, err = strconv.Atoi(text); err != nil {
+			return nil, fmt.Errorf("variable %s is %q, not a number", envPerNode, text)
+		}
+	}
+	addresses, secret, err := meetingPoint(o.Lookup)
+	if errors.Is(err, errNoLauncher) {
+		addresses, secret, err = r.meetWithoutLauncher(ctx, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.secret = secret
+	r.Session, err = rendezvous.Join(ctx, addresses, secret, rendezvous.Identity{
+		Rank: o.Place.Rank, WorldSize: o.Place.WorldSize, Host: o.Place.Host, PID: os.Getpid(),
+		Program: o.Program, Spec: o.Spec,
+	})
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	if err := r.agree(ctx); err != nil {
+		return r, err
+	}
+	return r, nil
+}
+
+var errNoLauncher = errors.New("no launcher started this rank")
+
+// meetingPoint reads what the launcher left in the environment.
+func meetingPoint(lookup func(string) (string, bool)) ([]string, wire.Secret, error) {
+	addresses, ok := lookup(envAddresses)
+	if !ok {
+		return nil, wire.Secret{}, errNoLauncher
+	}
+	text, _ := lookup(envSecret)
+	secret, err := wire.ParseSecret(text)
+	if err != nil {
+		return nil, secret, fmt.Errorf("variable %s: %w", envSecret, err)
+	}
+	return strings.Split(addresses, ","), secret, nil
+}
+
+// agree exchanges inventories for this node's part of the common network.
+func (r *Rank) agree(ctx context.Context) error {
+	report := nodeReport{Node: r.Place.NodeRank, Host: r.Place.Host, Step: r.Place.StepID}
+	if r.Place.LocalRank == 0 {
+		inventory, err := netif.Collect(ctx, netif.CollectOptions{})
+		if err != nil {
+			return fmt.Errorf("look for this node's networks: %w", err)
+		}
+		report.Inventory = &inventory
+	}
+	payload, err := json.Marshal(report)
+	if err != nil {
+		return err
+	}
+	reply, err := r.Session.Exchange(ctx, roundNetwork, payload)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(reply, &r.Choice)
+}
+
+// Connect builds the communicator of the built-in trainer over the agreed
+// network.
+func (r *Rank) Connect(ctx context.Context) (collective.Communicator, error) {
+	if r.Place.WorldSize == 1 {
+		return collective.Alone{}, nil
+	}
+	timeout := time.Duration(r.job.Network.JoinTimeout)
+	ip := net.IP(r.Choice.Addr.AsSlice())
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: ip, Zone: r.Choice.Addr.Zone()})
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s (%s): %w", r.Choice.Interface, ip, err)
+	}
+	reply, err := r.Session.Exchange(ctx, roundRing, []byte(listener.Addr().String()))
+	if err != nil {
+		listener.Close()
+		return nil, err
+	}
+	return collective.Connect(ctx, listener, collective.RingOptions{
+		Rank: r.Place.Rank, Size: r.Place.WorldSize, Secret: r.secret, Source: ip,
+		Next:           collective.Peer{Rank: (r.Place.Rank + 1) % r.Place.WorldSize, Addr: string(reply)},
+		ConnectTimeout: timeout, Timeout: time.Duration(r.job.Network.CollectiveTimeout),
+	})
+}
+
+// Leave says goodbye with the exit code that this process will have, and, in a
+// rank 0 that is the meeting point, waits for the others to do the same.
+func (r *Rank) Leave(exit int, failure error) {
+	if r.Session != nil {
+		// The server notices a lost connection by itself.
+		_ = r.Session.Leave(exit, failure)
+	}
+	r.Close()
+}
+
+// Close ends the meeting point, where this rank is it.
+func (r *Rank) Close() {
+	if r.server == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), killGrace)
+	defer cancel()
+	_, _ = r.server.Wait(ctx)
+	r.server.Close()
+}
