@@ -70,6 +70,7 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 			return false, err
 		}
 		r.at.Step++
+		r.Step.Store(r.at.Step)
 		r.at.Consumed += int64(len(mine)) * world
 		r.last["loss"] = loss
 		r.intervalNum += len(mine) * int(world)

@@ -49,6 +49,7 @@ func (r *run) start(ctx context.Context) error {
 		return err
 	}
 	r.at = h.Position
+	r.Step.Store(r.at.Step)
 	for _, p := range r.params {
 		if err := r.share(ctx, p.Data); err != nil {
 			return fmt.Errorf("share parameter %q: %w", p.Name, err)

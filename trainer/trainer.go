@@ -16,6 +16,7 @@ package trainer
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -40,6 +41,8 @@ type Options struct {
 	Comm collective.Communicator
 	// Stop, once closed on any rank, has all ranks stop after the same step.
 	Stop <-chan struct{}
+	// Step, unless nil, always holds the number of steps done.
+	Step *atomic.Int64
 	// Observe is called with what happens, on the training goroutine.
 	Observe func(Event)
 }
@@ -80,6 +83,9 @@ type position struct {
 
 // Run trains until the job's epochs are done or Stop is closed.
 func Run(ctx context.Context, o Options) (Result, error) {
+	if o.Step == nil {
+		o.Step = new(atomic.Int64)
+	}
 	r := &run{Options: o, train: o.Job.Train, last: map[string]float64{}}
 	if err := r.build(); err != nil {
 		return Result{}, err

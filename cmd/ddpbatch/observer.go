@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer"
@@ -10,20 +11,38 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
+// beatEvery is how often a rank tells the launcher how far it has come.
+const beatEvery = 500 * time.Millisecond
+
 // observer shows and keeps what the trainer reports: every rank tells its log
 // and the launcher, rank 0 also the terminal and metrics.jsonl.
 type observer struct {
 	r       *rank
-	session *rendezvous.Session
+	step    atomic.Int64 // the trainer keeps it up to date
 	metrics *metrics.Log
 	err     error // the first failure to keep the figures
+	done    chan struct{}
 }
 
-func newObserver(r *rank, s *rendezvous.Session) *observer { return &observer{r: r, session: s} }
+func newObserver(r *rank, s *rendezvous.Session) *observer {
+	o := &observer{r: r, done: make(chan struct{})}
+	go func() {
+		tick := time.NewTicker(beatEvery)
+		defer tick.Stop()
+		for {
+			// A launcher that cannot be told is noticed by the session itself.
+			_ = s.Beat(int(o.step.Load()), "training")
+			select {
+			case <-tick.C:
+			case <-o.done:
+				return
+			}
+		}
+	}()
+	return o
+}
 
 func (o *observer) event(e trainer.Event) {
-	// A launcher that cannot be told is noticed by the session itself.
-	_ = o.session.Beat(e.Step, string(e.Kind))
 	o.r.log.info(string(e.Kind), "step", e.Step, "epoch", e.Epoch, "message", e.String())
 	if o.r.place.Rank != 0 {
 		return
@@ -61,6 +80,7 @@ func (o *observer) keep(e trainer.Event) error {
 }
 
 func (o *observer) close() {
+	close(o.done)
 	if o.metrics != nil {
 		o.metrics.Close()
 	}

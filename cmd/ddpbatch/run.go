@@ -15,6 +15,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
@@ -206,18 +207,20 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 
 	comm, err := j.Connect(ctx)
 	if err != nil {
-		return r.exitOf(err), r.ours(j, err)
+		err = r.ours(j, err)
+		return r.exitOf(err), err
 	}
 	defer comm.Close()
 	watch := newObserver(r, j.Session)
 	defer watch.close()
 	result, err := trainer.Run(ctx, trainer.Options{Job: r.job, Run: r.record.Run, Program: version(),
-		Checkpoints: r.dir.Checkpoints(), Comm: comm, Stop: stop, Observe: watch.event})
+		Checkpoints: r.dir.Checkpoints(), Comm: comm, Stop: stop, Step: &watch.step, Observe: watch.event})
 	if err == nil {
 		err = watch.err
 	}
 	if err != nil {
-		return r.exitOf(err), r.ours(j, err)
+		err = r.ours(j, err)
+		return r.exitOf(err), err
 	}
 	if result.Stopped {
 		return exitStopped, nil
@@ -226,8 +229,16 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 }
 
 // ours is err, unless the attempt had failed before: then this rank's own error
-// is a consequence, and not to be told as a failure of its own.
+// is a consequence, and not to be told as a failure of its own. A broken
+// collective nearly always is one: the launcher gets a moment to say of what.
 func (r *rank) ours(j *launch.Rank, err error) error {
+	var broken *collective.Error
+	if errors.As(err, &broken) {
+		select {
+		case <-j.Session.Context().Done():
+		case <-time.After(lastGrace):
+		}
+	}
 	if cause := context.Cause(j.Session.Context()); errors.Is(cause, rendezvous.ErrAborted) {
 		return cause
 	}

@@ -169,7 +169,6 @@ func (a *attempt) watch(ctx context.Context, started ranks, gone <-chan error) (
 			a.server.Abort(rendezvous.Failure{Rank: -1, Reason: "cancelled"})
 		case <-failing:
 			failing = nil
-			a.o.Say("first failure: " + a.server.Outcome().First.Reason)
 			end()
 		case <-finished:
 			// Every rank has said goodbye; its process must follow.

@@ -1,22 +1,32 @@
-// Package rundir is the folder that holds everything of one run: the job file as
-// submitted, the batch script, logs, figures and checkpoints.
+// Package rundir is the run directory: the folder in which a job keeps its spec
+// as submitted, its batch script, its logs, its checkpoints and a record of how
+// often it was submitted.
 //
-// It promises that the folder and what this package writes in it are readable
-// by their owner only, that a file is replaced whole or not at all, and that a
-// folder which another user could tamper with is refused.
+// It promises that a directory it made can be read by its owner only; that one
+// that others could write into is refused; that the record, the spec and the
+// script are replaced whole or not at all, whatever happens in between; and that
+// of two launchers, or of two submissions, in one directory the second is told
+// of the first.
 //
-// It does not know what the files mean, and its lock holds among processes of
-// one machine: two machines on a network file system are kept apart by the
-// check for a queued or running job before submission, not by it.
+// It does not know what stands in the logs, the metrics or the checkpoints, does
+// not ask Slurm what became of a job, and removes nothing. Its locks are those
+// of flock(2): on a file system without them they lock nothing.
 package rundir
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"syscall"
+)
+
+// Names inside a run directory.
+const (
+	specName       = "job.toml"
+	scriptName     = "job.sbatch"
+	recordName     = "record.json"
+	launchLockName = "lock"
+	submitLockName = "submit.lock"
+	tempPattern    = ".ddpbatch-*" // of os.CreateTemp
+	tempPrefix     = ".ddpbatch-"
 )
 
 // Dir is a run directory.
@@ -24,114 +34,35 @@ type Dir struct {
 	Path string // absolute
 }
 
-// problem is a folder that cannot be used, and what to do about it.
-type problem struct {
-	error
-	hint string
-}
+// Spec is the job file as it was submitted.
+func (d Dir) Spec() string { return filepath.Join(d.Path, specName) }
 
-func (p problem) Unwrap() error { return p.error }
+// Script is the batch script as it was submitted.
+func (d Dir) Script() string { return filepath.Join(d.Path, scriptName) }
 
-// Hint says what to do about it.
-func (p problem) Hint() string { return p.hint }
-
-// Create makes the run directory at path (absolute), with mode 0700, or accepts
-// the one that is there.
-func Create(path string) (Dir, error) {
-	d := Dir{path}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return d, problem{fmt.Errorf("make run directory %q: %w", path, err), "choose another place with --run-dir"}
-	}
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return d, problem{fmt.Errorf("make run directory %q: %w", path, err), "choose another place with --run-dir"}
-	}
-	return d, d.check()
-}
-
-// Open accepts a run directory that is there and holds a record.
-func Open(path string) (Dir, error) {
-	d := Dir{path}
-	if _, err := os.Stat(d.record()); err != nil {
-		return d, problem{fmt.Errorf("%q is not a run directory: %w", path, err), "name the directory that ddpbatch submit or launch printed"}
-	}
-	return d, d.check()
-}
-
-// check refuses a folder that is not this user's own, and one that cannot be
-// written to: Slurm would fail the job without any log.
-func (d Dir) check() error {
-	info, err := os.Lstat(d.Path)
-	if err != nil {
-		return fmt.Errorf("run directory: %w", err)
-	}
-	another := "choose another place with --run-dir"
-	switch stat := info.Sys().(*syscall.Stat_t); {
-	case info.Mode()&fs.ModeSymlink != 0:
-		return problem{fmt.Errorf("run directory %q is a symbolic link", d.Path), "name the directory that it leads to"}
-	case !info.IsDir():
-		return problem{fmt.Errorf("run directory %q is not a directory", d.Path), another}
-	case int(stat.Uid) != os.Geteuid():
-		return problem{fmt.Errorf("run directory %q belongs to user %d, not to you (%d)", d.Path, stat.Uid, os.Geteuid()), another}
-	case info.Mode().Perm()&0o022 != 0:
-		return problem{fmt.Errorf("run directory %q can be written by others (mode %04o)", d.Path, info.Mode().Perm()),
-			"take the right away: chmod go-w DIR"}
-	}
-	probe, err := os.CreateTemp(d.Path, ".probe-")
-	if err != nil {
-		return problem{fmt.Errorf("run directory %q cannot be written: %w", d.Path, err), another}
-	}
-	probe.Close()
-	return os.Remove(probe.Name())
-}
-
-// Spec is the job file as submitted.
-func (d Dir) Spec() string { return filepath.Join(d.Path, "job.toml") }
-
-// Script is the batch script as submitted.
-func (d Dir) Script() string { return filepath.Join(d.Path, "job.sbatch") }
-
-// BatchLog is what the batch script and the ranks of a job print.
+// BatchLog is what the batch script of a job prints.
 func (d Dir) BatchLog(jobID string) string {
 	return filepath.Join(d.Path, "slurm-"+jobID+".out")
 }
 
-// RankLog is a rank's own log, as JSON lines.
+// RankLog is a rank's own log, in JSON lines.
 func (d Dir) RankLog(rank int) string {
 	return filepath.Join(d.Path, "logs", fmt.Sprintf("rank-%05d.jsonl", rank))
 }
 
-// Metrics is the file of the run's figures, as JSON lines.
+// Metrics is the file of rank 0's figures, in JSON lines.
 func (d Dir) Metrics() string { return filepath.Join(d.Path, "metrics.jsonl") }
 
-// Checkpoints is the folder of checkpoints.
+// Checkpoints is the folder of the checkpoints.
 func (d Dir) Checkpoints() string { return filepath.Join(d.Path, "checkpoints") }
 
-// Failure tells how the last attempt failed; there is none after a success.
+// Failure is the file that says how the last attempt failed; there is none after
+// one that did not.
 func (d Dir) Failure() string { return filepath.Join(d.Path, "failure.json") }
 
-// Rendezvous is where the ranks of a step without a launcher find rank 0.
+// Rendezvous is the file by which the ranks of one step, which no launcher
+// started, find rank 0. The restart count keeps a requeued job from reading the
+// file of its earlier run.
 func (d Dir) Rendezvous(jobID, stepID string, restart int) string {
 	return filepath.Join(d.Path, fmt.Sprintf("rendezvous-%s-%s-%d.json", jobID, stepID, restart))
-}
-
-func (d Dir) record() string { return filepath.Join(d.Path, "record.json") }
-
-// Write replaces a file of the directory, whole or not at all, with mode 0600.
-func (d Dir) Write(path string, text []byte) error {
-	temp, err := os.CreateTemp(d.Path, ".write-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name())
-	_, err = temp.Write(text)
-	if err == nil {
-		err = temp.Sync()
-	}
-	if cerr := temp.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return fmt.Errorf("write %q: %w", path, err)
-	}
-	return os.Rename(temp.Name(), path)
 }

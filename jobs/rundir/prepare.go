@@ -1,0 +1,65 @@
+package rundir
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+)
+
+// Prepare makes the directory ready for a job: it writes the record, or reads
+// the one of earlier submissions, and stores the spec. Name is the job's, base
+// the folder of its file, version the program's.
+//
+// It refuses the directory of a job of another name, and one that has no record
+// but other files: a home directory, given by mistake.
+func (d Dir) Prepare(name, base, version string, spec []byte) (Record, error) {
+	r, err := d.prepare(name, base, version)
+	if err != nil {
+		return Record{}, fmt.Errorf("use run directory %q: %w", d.Path, err)
+	}
+	return r, d.write(specName, spec)
+}
+
+func (d Dir) prepare(name, base, version string) (Record, error) {
+	r, err := d.ReadRecord()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := d.empty(); err != nil {
+			return Record{}, err
+		}
+		var id [8]byte
+		rand.Read(id[:]) // never fails
+		r = Record{Run: hex.EncodeToString(id[:]), Name: name, Base: base, Created: time.Now().UTC().Truncate(time.Second), Version: version}
+		return r, d.WriteRecord(r)
+	case err != nil:
+		return Record{}, err
+	case r.Name != name:
+		return Record{}, refuse("give this job a directory of its own with --run-dir",
+			"it holds the run of another job, %q, and this one is %q", r.Name, name)
+	case r.Base != base:
+		// The spec that is stored next has its relative paths from there.
+		r.Base = base
+		return r, d.WriteRecord(r)
+	}
+	return r, nil
+}
+
+// empty refuses a directory with files that are not this package's.
+func (d Dir) empty() error {
+	entries, err := os.ReadDir(d.Path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if n := e.Name(); n != launchLockName && n != submitLockName && !strings.HasPrefix(n, tempPrefix) {
+			return refuse("name a directory that does not exist yet, or an empty one, with --run-dir",
+				"it is not empty (%q) and holds no run", n)
+		}
+	}
+	return nil
+}

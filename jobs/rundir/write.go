@@ -1,0 +1,44 @@
+package rundir
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// write puts a file there whole or not at all, readable by its owner only: a
+// temporary file beside it, synced, renamed over it, and the folder synced.
+func (d Dir) write(name string, content []byte) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write %q: %w", filepath.Join(d.Path, name), err)
+		}
+	}()
+	f, err := os.CreateTemp(d.Path, tempPattern) // with mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // fails once it is renamed, as it should
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), filepath.Join(d.Path, name)); err != nil {
+		return err
+	}
+	dir, err := os.Open(d.Path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// WriteScript stores the batch script that is about to be submitted.
+func (d Dir) WriteScript(script []byte) error { return d.write(scriptName, script) }
