@@ -1,36 +1,39 @@
 package main
 
-import (
-	"context"
+import "github.com/alecthomas/kong"
 
-	"github.com/alecthomas/kong"
-)
-
-// cli is the command line; each command has a file of its own.
+// cli is the command line.
 type cli struct {
-	Launch launchCmd `cmd:"" help:"Start a job's ranks, here or in this allocation." group:"run"`
-	Run    runCmd    `cmd:"" help:"Be one rank; launch and srun call this." group:"run"`
+	Init       initCmd       `cmd:"" help:"Write a commented job file to start from."`
+	Check      checkCmd      `cmd:"" help:"Check job files and tell all their mistakes."`
+	Render     renderCmd     `cmd:"" help:"Print the batch script that submit would send."`
+	Submit     submitCmd     `cmd:"" help:"Submit a job to Slurm."`
+	Launch     launchCmd     `cmd:"" help:"Start a job's ranks, here or in this allocation."`
+	Run        runCmd        `cmd:"" help:"Be one rank; launch and srun call this."`
+	Status     statusCmd     `cmd:"" help:"Show how runs stand."`
+	Logs       logsCmd       `cmd:"" help:"Print the log of a run, or of one rank."`
+	Wait       waitCmd       `cmd:"" help:"Wait until a run's job is done."`
+	Cancel     cancelCmd     `cmd:"" help:"End a run's job."`
+	Checkpoint checkpointCmd `cmd:"" help:"List or verify the checkpoints of a run."`
+	Env        envCmd        `cmd:"" help:"Print a rank's variables, for eval in a script."`
+	Hosts      hostsCmd      `cmd:"" help:"Expand or fold a Slurm host list."`
+	Netif      netifCmd      `cmd:"" help:"Say which network interface ranks would use, and why."`
+	Sampler    samplerCmd    `cmd:"" help:"Print which samples each rank takes."`
+	Templates  templatesCmd  `cmd:"" help:"List the sites that there are templates for."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 
-// run parses args and runs the command that they name.
-func (p *program) run(ctx context.Context, args []string) error {
-	var c cli
-	exited := -1
-	parser, err := kong.New(&c, kong.Name("ddpbatch"),
-		kong.Description("Training jobs on Slurm clusters, from a TOML file to a finished run."),
-		kong.Writers(p.Stdout, p.Stderr),
-		kong.Exit(func(code int) { exited = code }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 80}),
-		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(p))
-	if err != nil {
-		return err
+const description = `Take a training job from a TOML file to a finished, resumable run on Slurm.
+
+Start: ddpbatch init, then ddpbatch check job.toml, then ddpbatch submit job.toml.
+
+Exit codes: 0 done; 1 failed; 2 bad job file or wrong usage; 3 stopped, and goes on
+when started again; 4 a rank was lost or hung; 5 no usable checkpoint; 130 cancelled.`
+
+func cliOptions() []kong.Option {
+	return []kong.Option{
+		kong.Name("ddpbatch"),
+		kong.Description(description),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 80, NoExpandSubcommands: true}),
 	}
-	k, err := parser.Parse(args)
-	if exited >= 0 {
-		return nil // help was asked for and shown
-	}
-	if err != nil {
-		return err
-	}
-	return k.Run()
 }

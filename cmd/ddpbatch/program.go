@@ -2,43 +2,83 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// program is what a command may touch of the process that it runs in.
+// program is one call of ddpbatch: what its commands see of the world.
 type program struct {
+	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Env            []string
-	Dir            string // current directory
+	Dir            string // the current directory
 }
 
-// Main runs the program in this process and returns its exit code.
-func Main() int {
-	dir, err := os.Getwd()
-	p := &program{Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Environ(), Dir: dir}
+// run does what the arguments say and returns the exit code.
+func (p *program) run(ctx context.Context, args []string) int {
+	out := &checked{Writer: p.Stdout}
+	p.Stdout = out
+	usage, err := p.command(ctx, args)
 	if err == nil {
-		err = p.run(context.Background(), os.Args[1:])
+		err = out.err
 	}
-	return p.finish(err)
+	report(p.Stderr, err, usage)
+	return exitCode(err)
 }
 
-// lookup finds a variable of the environment.
+// command finds the command, runs it and returns its usage line.
+func (p *program) command(ctx context.Context, args []string) (usage string, err error) {
+	var c cli
+	helped := false
+	parser, err := kong.New(&c, append(cliOptions(),
+		kong.Writers(p.Stdout, p.Stderr),
+		kong.Exit(func(int) { helped = true }), // --help was given and is answered
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(p),
+	)...)
+	if err != nil {
+		return "", err
+	}
+	parsed, err := parser.Parse(args)
+	if helped {
+		return "", nil
+	}
+	var wrong *kong.ParseError
+	if errors.As(err, &wrong) {
+		return usageOf(wrong.Context), err
+	}
+	if err != nil {
+		return "", err
+	}
+	return usageOf(parsed), parsed.Run()
+}
+
+func usageOf(c *kong.Context) string {
+	if node := c.Selected(); node != nil {
+		return c.Model.Name + " " + node.Summary()
+	}
+	return c.Model.Name + " <command> [flags]; `" + c.Model.Name + " --help` lists the commands"
+}
+
+// lookup returns a variable of the environment.
 func (p *program) lookup(name string) (string, bool) {
 	for i := len(p.Env) - 1; i >= 0; i-- {
-		if v, ok := strings.CutPrefix(p.Env[i], name+"="); ok {
-			return v, true
+		if value, ok := strings.CutPrefix(p.Env[i], name+"="); ok {
+			return value, true
 		}
 	}
 	return "", false
 }
 
-// abs is path as seen from the current directory.
+// abs is a path as seen from the current directory.
 func (p *program) abs(path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
@@ -46,10 +86,17 @@ func (p *program) abs(path string) string {
 	return filepath.Join(p.Dir, path)
 }
 
-// runDir is the run directory of a job: the one asked for, or runs/NAME.
-func (p *program) runDir(asked string, j *jobs.Job) rundir.Dir {
-	if asked == "" {
-		asked = filepath.Join("runs", string(j.Name))
+// slurm is Slurm as this environment reaches it.
+func (p *program) slurm() slurm.Client { return slurm.Client{Environ: p.Env} }
+
+// runDir is the run directory of a job: the one that was asked for, or else
+// runs/NAME in the current directory.
+func (p *program) runDir(asked string, job *jobs.Job) rundir.Dir {
+	if asked != "" {
+		return rundir.Dir{Path: p.abs(asked)}
 	}
-	return rundir.Dir{Path: p.abs(asked)}
+	return rundir.Dir{Path: p.abs(filepath.Join(runsFolder, string(job.Name)))}
 }
+
+// runsFolder is where run directories are, unless another place is asked for.
+const runsFolder = "runs"

@@ -1,113 +1,72 @@
 package main
 
-// The rules of terminal output, all in this file:
-//   - What a command was asked for goes to standard output, all else to
-//     standard error, where each line begins with "ddpbatch: ".
-//   - An error is one line, "ddpbatch: error: what failed: why", lower case and
-//     without a full stop. What to do about it is a second line,
-//     "ddpbatch: hint: ...". Mistakes in a job file stand alone, each with its
-//     place and the line.
-//   - Every table has a --json form.
-
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"unicode"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// Exit codes. A [command] job's own code is passed on unchanged.
-const (
-	exitDone      = 0
-	exitFailed    = 1
-	exitUsage     = 2   // a mistake in the job file or the command line
-	exitStopped   = 3   // stopped before the end, can be resumed
-	exitLost      = 4   // a rank was lost, did not come or hung
-	exitNoState   = 5   // there are checkpoints, but none can be used
-	exitCancelled = 130 // ended by a second Control-C
-)
+// The rules of what the terminal shows. All of it is made here.
+//
+//   - Standard output is the answer and nothing else: it can be piped.
+//   - Standard error is for people: "ddpbatch: error: what failed: why", then
+//     "ddpbatch: hint: what to do". No capital first letters, no full stops.
+//     What is worth knowing all the same is "ddpbatch: " and a sentence.
+//   - The mistakes of a job file come first and in full, each with its place in
+//     the form that editors jump to; then an error that counts them.
+//   - With --json the answer is one JSON value; messages stay on standard error.
+//   - Nothing here steers the terminal: control characters in names and messages
+//     are left out, and there are no colours. Only what "ddpbatch logs" copies is
+//     as the job printed it.
 
-// usageError is a mistake on the command line.
-type usageError string
-
-func usage(text string) error { return usageError(text) }
-
-func (u usageError) Error() string { return string(u) }
-
-// ExitCode is that of wrong usage.
-func (usageError) ExitCode() int { return exitUsage }
-
-// exitError ends the program with a code; err may be nil when there is nothing
-// more to say.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e exitError) Error() string {
-	if e.err == nil {
-		return "exit code " + strconv.Itoa(e.code)
-	}
-	return e.err.Error()
-}
-
-func (e exitError) Unwrap() error { return e.err }
-
-// ExitCode is the code.
-func (e exitError) ExitCode() int { return e.code }
-
-// silent is an error that somebody else prints.
-type silent struct{ error }
-
-func (s silent) Unwrap() error { return s.error }
-
-// finish prints an error, if there is one, and returns the exit code.
-func (p *program) finish(err error) int {
-	if err == nil {
-		return exitDone
-	}
-	code := exitCode(err)
-	var mute silent
+// report prints an error. The usage is that of the command, for wrong usage.
+func report(w io.Writer, err error, usage string) {
+	var quiet silent
 	var ended exitError
-	if errors.As(err, &mute) || errors.As(err, &ended) && ended.err == nil {
-		return code
+	if err == nil || errors.As(err, &quiet) || errors.As(err, &ended) && ended.err == nil {
+		return
 	}
-	var wrong jobs.Diagnostics
-	if errors.As(err, &wrong) {
-		_ = wrong.Render(p.Stderr)
-	} else {
-		fmt.Fprintf(p.Stderr, "ddpbatch: error: %v\n", err)
+	var spec jobs.Diagnostics
+	if errors.As(err, &spec) {
+		// The terminal's trouble is not worth another message.
+		_ = spec.Render(w)
+		err = fmt.Errorf("%s in the job file", count(len(spec), "mistake"))
 	}
-	var hinted interface{ Hint() string }
-	if errors.As(err, &hinted) && hinted.Hint() != "" {
-		fmt.Fprintf(p.Stderr, "ddpbatch: hint: %s\n", hinted.Hint())
+	say(w, "error: %s", err)
+	var hinter interface{ Hint() string }
+	if errors.As(err, &hinter) && hinter.Hint() != "" {
+		say(w, "hint: %s", hinter.Hint())
 	}
-	return code
-}
-
-func exitCode(err error) int {
-	var coded interface{ ExitCode() int }
-	var wrong jobs.Diagnostics
 	var parse *kong.ParseError
-	switch {
-	case errors.As(err, &parse), errors.As(err, &wrong):
-		return exitUsage
-	case errors.As(err, &coded):
-		return coded.ExitCode()
+	var wrong usageError
+	if usage != "" && (errors.As(err, &parse) || errors.As(err, &wrong)) {
+		say(w, "hint: usage: %s", usage)
 	}
-	return exitFailed
 }
 
-// note tells something beside the matter, on standard error.
-func (p *program) note(format string, args ...any) {
-	fmt.Fprintf(p.Stderr, "ddpbatch: "+format+"\n", args...)
+// say prints a line for people.
+func say(w io.Writer, format string, args ...any) {
+	fmt.Fprintf(w, "ddpbatch: %s\n", printable(fmt.Sprintf(format, args...)))
 }
 
-// printJSON prints v as indented JSON.
+// note tells people what is worth knowing, beside the answer.
+func (p *program) note(format string, args ...any) { say(p.Stderr, format, args...) }
+
+// printf prints a part of the answer.
+func (p *program) printf(format string, args ...any) {
+	fmt.Fprint(p.Stdout, printable(fmt.Sprintf(format, args...)))
+}
+
+// printJSON prints the answer as one JSON value.
 func (p *program) printJSON(v any) error {
 	e := json.NewEncoder(p.Stdout)
 	e.SetIndent("", "  ")
@@ -115,10 +74,54 @@ func (p *program) printJSON(v any) error {
 	return e.Encode(v)
 }
 
-// count is "1 rank", "2 ranks".
-func count(n int, word string) string {
-	if n != 1 {
-		word += "s"
+// table prints rows under a header, in columns.
+func (p *program) table(header []string, rows [][]string) {
+	var b bytes.Buffer
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{header}, rows...) {
+		for i, cell := range row {
+			if cell == "" {
+				cell = "-"
+			}
+			row[i] = strings.Join(strings.Fields(printable(cell)), " ")
+		}
+		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
-	return strconv.Itoa(n) + " " + word
+	t.Flush() // into a buffer
+	for line := range strings.Lines(b.String()) {
+		fmt.Fprintln(p.Stdout, strings.TrimRight(line, " \n"))
+	}
+}
+
+// printable leaves out what could steer the terminal. Line ends stay.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, s)
+}
+
+// count is a number and what it counts: "1 rank", "4 ranks".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// checked remembers the first failure to write the answer, such as a full disk
+// behind "> FILE", so that no caller needs to look at each write.
+type checked struct {
+	io.Writer
+	err error
+}
+
+func (c *checked) Write(b []byte) (int, error) {
+	n, err := c.Writer.Write(b)
+	if err != nil && c.err == nil {
+		c.err = fmt.Errorf("write to standard output: %w", err)
+	}
+	return n, err
 }

@@ -1,12 +1,23 @@
 package main
 
-import "runtime/debug"
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+)
 
-// linkVersion is set by the Makefile.
+type versionCmd struct{}
+
+func (versionCmd) Run(_ context.Context, p *program) error {
+	p.printf("ddpbatch %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return nil
+}
+
+// linkVersion is set by the linker: -ldflags "-X main.linkVersion=v1.2.3".
 var linkVersion string
 
-// version is what this program calls itself: the tag or commit it was built
-// from.
+// version is that of this program: what the linker was told, or else the
+// module's version, or else the revision it was built from.
 func version() string {
 	if linkVersion != "" {
 		return linkVersion
@@ -15,10 +26,20 @@ func version() string {
 	if !ok {
 		return "unknown"
 	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	revision, dirty := "", ""
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value[:min(12, len(s.Value))]
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "-dirty"
 		}
 	}
-	return info.Main.Version
+	if revision == "" {
+		return "unknown"
+	}
+	return revision[:min(12, len(revision))] + dirty
 }

@@ -49,7 +49,7 @@ func Save(dir string, m *Manifest, files Files) (path string, err error) {
 	}
 	slices.Sort(names)
 	for _, n := range names {
-		f, err := writeTensors(filepath.Join(temp, n), files[n], m)
+		f, err := writeTensors(filepath.Join(temp, n), files[n])
 		if err != nil {
 			return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, explain(err))
 		}
@@ -131,12 +131,16 @@ func remove(path string) error {
 	return os.RemoveAll(path)
 }
 
-func writeTensors(path string, tensors []safetensors.Tensor, m *Manifest) (File, error) {
+// metadata of the tensor files is what PyTorch users' readers expect and nothing
+// else: equal tensors make equal files.
+var metadata = map[string]string{"format": "pt"}
+
+func writeTensors(path string, tensors []safetensors.Tensor) (File, error) {
 	f := File{Name: filepath.Base(path)}
 	sum := sha256.New()
 	err := writeFile(path, func(w io.Writer) error {
 		count := &counter{w: io.MultiWriter(w, sum)}
-		err := safetensors.Write(count, tensors, map[string]string{"format": "pt", "run": m.Run, "step": fmt.Sprint(m.Step)})
+		err := safetensors.Write(count, tensors, metadata)
 		f.Bytes = count.n
 		return err
 	})

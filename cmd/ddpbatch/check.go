@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+type checkCmd struct {
+	Jobs []string `arg:"" name:"job.toml" help:"Job files."`
+	JSON bool     `help:"Print the answer as JSON."`
+}
+
+func (c *checkCmd) Help() string {
+	return `Looks at every key, at the files that the job names, and whether there is a template
+for its site. Slurm is not asked: "ddpbatch submit --test-only" does that.`
+}
+
+// checkAnswer is what check --json says of one file.
+type checkAnswer struct {
+	File         string         `json:"file"`
+	Good         bool           `json:"good"`
+	Name         string         `json:"name,omitempty"`
+	Site         string         `json:"site,omitempty"`
+	Nodes        int            `json:"nodes,omitempty"`
+	TasksPerNode int            `json:"tasks_per_node,omitempty"`
+	Ranks        int            `json:"ranks,omitempty"`
+	Work         string         `json:"work,omitempty"`
+	Mistakes     []checkMistake `json:"mistakes,omitempty"`
+}
+
+type checkMistake struct {
+	Line       int    `json:"line,omitempty"`
+	Column     int    `json:"column,omitempty"`
+	Key        string `json:"key,omitempty"`
+	Message    string `json:"message"`
+	Allowed    string `json:"allowed,omitempty"`
+	Suggestion string `json:"suggestion,omitempty"`
+}
+
+func (c *checkCmd) Run(_ context.Context, p *program) error {
+	var answers []checkAnswer
+	bad := 0
+	for _, path := range c.Jobs {
+		f, err := p.load(path)
+		if err != nil {
+			bad++
+			report(p.Stderr, err, "")
+			answers = append(answers, checkAnswer{File: path, Mistakes: mistakes(err)})
+			continue
+		}
+		a := checkAnswer{File: path, Good: true, Name: string(f.job.Name), Site: f.job.Site, Nodes: int(f.job.Slurm.Nodes),
+			TasksPerNode: f.job.TasksPerNode(), Ranks: f.job.Ranks(), Work: work(f.job)}
+		answers = append(answers, a)
+		if !c.JSON {
+			p.printf("%s: good: %s: %s on %s, %s\n", path, a.Name, count(a.Ranks, "rank"), count(a.Nodes, "node"), a.Work)
+		}
+	}
+	if c.JSON {
+		if err := p.printJSON(answers); err != nil {
+			return err
+		}
+	}
+	if bad > 0 {
+		return exitError{exitUsage, nil}
+	}
+	return nil
+}
+
+// work says in a few words what a job does.
+func work(j *jobs.Job) string {
+	if j.Command != nil {
+		words := make([]string, len(j.Command.Argv))
+		for i, a := range j.Command.Argv {
+			words[i] = shellQuote(string(a))
+		}
+		line := strings.Join(words, " ")
+		if j.Command.Launcher == jobs.LauncherTorchrun {
+			line = "torchrun " + line
+		}
+		return "runs " + line
+	}
+	data := string(j.Train.Data.Path)
+	if data == "" {
+		data = fmt.Sprintf("%s data", j.Train.Data.Kind)
+	}
+	return fmt.Sprintf("trains %s on %s for %s", j.Train.Model.Kind, data, count(int(j.Train.Epochs), "epoch"))
+}
+
+func mistakes(err error) []checkMistake {
+	var spec jobs.Diagnostics
+	if !errors.As(err, &spec) {
+		return []checkMistake{{Message: err.Error()}}
+	}
+	out := make([]checkMistake, len(spec))
+	for i, d := range spec {
+		out[i] = checkMistake{d.Line, d.Column, d.Key, d.Message, d.Allowed, d.Suggestion}
+	}
+	return out
+}

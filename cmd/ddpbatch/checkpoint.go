@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+)
+
+type checkpointCmd struct {
+	Ls     checkpointLsCmd     `cmd:"" help:"List checkpoints, newest first."`
+	Verify checkpointVerifyCmd `cmd:"" help:"Compare every byte of checkpoints with their manifests."`
+}
+
+type checkpointLsCmd struct {
+	Which string `arg:"" name:"run" help:"Run directory, job file, job id, or a folder of checkpoints."`
+	JSON  bool   `help:"Print the answer as JSON."`
+}
+
+type checkpointVerifyCmd struct {
+	Which string `arg:"" name:"run" help:"Run directory, job file, job id, a folder of checkpoints, or one checkpoint."`
+	JSON  bool   `help:"Print the answer as JSON."`
+}
+
+func (c *checkpointVerifyCmd) Help() string {
+	return `A run goes on from the newest checkpoint that is good. The exit code is 5 when there
+is none.`
+}
+
+// checkpointInfo is a checkpoint as the commands show it.
+type checkpointInfo struct {
+	Path      string    `json:"path"`
+	Step      int       `json:"step"`
+	Epoch     int       `json:"epoch"`
+	Finished  bool      `json:"finished"`
+	WorldSize int       `json:"world_size"`
+	Bytes     int64     `json:"bytes"`
+	Created   time.Time `json:"created,omitzero"`
+	Fault     string    `json:"fault,omitempty"` // why it cannot be used
+}
+
+func infoOf(e checkpoint.Entry) checkpointInfo {
+	c := checkpointInfo{Path: e.Path, Step: e.Step}
+	if e.Err != nil {
+		c.Fault = e.Err.Error()
+		return c
+	}
+	m := e.Manifest
+	c.Epoch, c.Finished, c.WorldSize, c.Created = m.Epoch, m.Finished, m.WorldSize, m.Created
+	for _, f := range m.Files {
+		c.Bytes += f.Bytes
+	}
+	return c
+}
+
+// checkpoints lists those that an argument names.
+func (p *program) checkpoints(arg string) ([]checkpointInfo, error) {
+	entries, err := p.checkpointEntries(arg)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]checkpointInfo, len(entries))
+	for i, e := range entries {
+		found[i] = infoOf(e)
+	}
+	return found, nil
+}
+
+func (p *program) checkpointEntries(arg string) ([]checkpoint.Entry, error) {
+	path := p.abs(arg)
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		// A folder of checkpoints, or one of them.
+		if entries, err := checkpoint.List(path); err != nil || len(entries) > 0 {
+			return entries, err
+		}
+		siblings, err := checkpoint.List(filepath.Dir(path))
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range siblings {
+			if e.Path == path {
+				return []checkpoint.Entry{e}, nil
+			}
+		}
+	}
+	run, err := p.findRun(arg)
+	if err != nil {
+		return nil, err
+	}
+	return checkpoint.List(run.dir.Checkpoints())
+}
+
+func (c *checkpointLsCmd) Run(_ context.Context, p *program) error {
+	found, err := p.checkpoints(c.Which)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return p.printJSON(found)
+	}
+	if len(found) == 0 {
+		p.note("there is no checkpoint yet")
+		return nil
+	}
+	rows := make([][]string, len(found))
+	for i, f := range found {
+		note := f.Fault
+		if f.Finished {
+			note = "finished"
+		}
+		rows[i] = []string{strconv.Itoa(f.Step), strconv.Itoa(f.Epoch), strconv.Itoa(f.WorldSize), strconv.FormatInt(f.Bytes, 10),
+			f.Created.Local().Format(time.DateTime), note}
+	}
+	p.table([]string{"STEP", "EPOCH", "RANKS", "BYTES", "CREATED", "NOTE"}, rows)
+	return nil
+}
+
+func (c *checkpointVerifyCmd) Run(_ context.Context, p *program) error {
+	found, err := p.checkpoints(c.Which)
+	if err != nil {
+		return err
+	}
+	good := 0
+	for i := range found {
+		f := &found[i]
+		if f.Fault == "" {
+			if err := checkpoint.Verify(f.Path); err != nil {
+				f.Fault = err.Error()
+			}
+		}
+		verdict := "good"
+		if f.Fault != "" {
+			verdict = "cannot be used: " + f.Fault
+		} else {
+			good++
+		}
+		if !c.JSON {
+			p.printf("step %d: %s\n", f.Step, verdict)
+		}
+	}
+	if c.JSON {
+		if err := p.printJSON(found); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return exitError{exitNoState, fmt.Errorf("there is no checkpoint in %q", c.Which)}
+	case good == 0:
+		return exitError{exitNoState, fmt.Errorf("no checkpoint in %q can be used", c.Which)}
+	}
+	return nil
+}

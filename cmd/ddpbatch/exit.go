@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+// Exit codes of every command. The help of the program lists them.
+const (
+	exitDone      = 0
+	exitFailed    = 1
+	exitUsage     = 2   // a bad job file, or wrong usage
+	exitStopped   = 3   // the job was stopped, and goes on when it is started again
+	exitLost      = 4   // a rank was lost or hung
+	exitNoState   = 5   // there is no usable checkpoint
+	exitCancelled = 130 // by a person
+)
+
+// exitCode is the code of a command that ended with err. An error that knows its
+// own code has a method ExitCode() int.
+func exitCode(err error) int {
+	var (
+		parse *kong.ParseError // has a code of kong's own
+		coded interface{ ExitCode() int }
+		spec  jobs.Diagnostics
+	)
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &parse):
+		return exitUsage
+	case errors.As(err, &coded):
+		return coded.ExitCode()
+	case errors.As(err, &spec):
+		return exitUsage
+	case errors.Is(err, context.Canceled):
+		return exitCancelled
+	}
+	return exitFailed
+}
+
+// exitError gives an error its exit code. Without an error there is nothing to
+// print: what happened has been said.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e exitError) Error() string {
+	if e.err == nil {
+		return "ended"
+	}
+	return e.err.Error()
+}
+
+func (e exitError) Unwrap() error { return e.err }
+func (e exitError) ExitCode() int { return e.code }
+
+// silent is an error that someone else prints.
+type silent struct{ err error }
+
+func (s silent) Error() string { return s.err.Error() }
+func (s silent) Unwrap() error { return s.err }
+
+// usageError is a command line that kong takes and the command does not.
+type usageError struct{ message string }
+
+func usage(message string) error { return usageError{message} }
+
+func (e usageError) Error() string { return e.message }
+func (e usageError) ExitCode() int { return exitUsage }
+
+// hinted adds a hint, what to do, to an error.
+type hinted struct {
+	err  error
+	hint string
+}
+
+func (h hinted) Error() string { return h.err.Error() }
+func (h hinted) Unwrap() error { return h.err }
+func (h hinted) Hint() string  { return h.hint }

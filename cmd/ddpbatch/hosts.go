@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/slurm"
+)
+
+type hostsCmd struct {
+	Lists []string `arg:"" name:"list" help:"Host lists, such as n[01-03,7], or names."`
+	Fold  bool     `help:"Fold the names into one list, instead of one name on each line."`
+	JSON  bool     `help:"Print the names as JSON."`
+}
+
+func (c *hostsCmd) Run(_ context.Context, p *program) error {
+	var hosts []string
+	for _, list := range c.Lists {
+		more, err := slurm.ExpandHosts(list)
+		if err != nil {
+			return exitError{exitUsage, err}
+		}
+		hosts = append(hosts, more...)
+	}
+	switch {
+	case c.JSON:
+		return p.printJSON(append([]string{}, hosts...))
+	case c.Fold:
+		p.printf("%s\n", slurm.FoldHosts(hosts))
+	case len(hosts) > 0:
+		p.printf("%s\n", strings.Join(hosts, "\n"))
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// interruptible is a context that ends at Ctrl-C, or when this process is asked
+// to end. Commands that wait for something use it; a second Ctrl-C ends the
+// process at once.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		select {
+		case s := <-signals:
+			signal.Stop(signals)
+			cancel(interrupted{s})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel(nil)
+	}
+}
+
+// interrupted is the end of a command by a signal.
+type interrupted struct{ os.Signal }
+
+func (i interrupted) Error() string { return "stopped by signal " + i.String() }
+func (interrupted) ExitCode() int   { return exitCancelled }

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+)
+
+// stateText is the state of a job in a sentence: "pending (Resources)".
+func stateText(s slurm.JobState) string {
+	text := strings.ToLower(string(s.State))
+	if s.Reason != "" && s.Reason != "None" {
+		text += " (" + s.Reason + ")"
+	}
+	return text
+}
+
+// outcome is the error of a job that has ended, nil if it completed. Its exit
+// code says what kind of end it was.
+func (p *program) outcome(dir rundir.Dir, s slurm.JobState) error {
+	if s.Succeeded() {
+		return nil
+	}
+	what := fmt.Sprintf("job %s ended as %s", s.ID, stateText(s))
+	if s.ExitCode != "" {
+		what += ", exit code " + s.ExitCode
+	}
+	hint := "what it printed: ddpbatch logs " + shellQuote(p.short(dir.Path))
+	if f := firstFailure(dir); f != nil && s.State != slurm.StateCancelled {
+		what += ": " + f.Reason
+		if f.Advice != "" {
+			hint = f.Advice + "; " + hint
+		}
+	}
+	return exitError{endCode(s, newestStep(dir) >= 0), hinted{fmt.Errorf("%s", what), hint}}
+}
+
+// endCode is the exit code for a job that did not complete. Saved says that there
+// is something to go on from.
+func endCode(s slurm.JobState, saved bool) int {
+	switch s.State {
+	case slurm.StateCancelled:
+		return exitCancelled
+	case slurm.StateNodeFail, slurm.StateBootFail:
+		return exitLost
+	case slurm.StateTimeout, slurm.StatePreempted, slurm.StateDeadline:
+		if saved {
+			return exitStopped
+		}
+		return exitFailed
+	}
+	// "code:signal": the code is that of the launcher, one of ours.
+	text, _, _ := strings.Cut(s.ExitCode, ":")
+	if code, err := strconv.Atoi(text); err == nil && code != exitDone {
+		return code
+	}
+	return exitFailed
+}
+
+// firstFailure is what the launcher kept of the last attempt, nil if that did
+// not fail.
+func firstFailure(dir rundir.Dir) *rendezvous.Failure {
+	text, err := os.ReadFile(dir.Failure())
+	var f struct {
+		First *rendezvous.Failure `json:"first"`
+	}
+	if err != nil || json.Unmarshal(text, &f) != nil || f.First == nil || f.First.Reason == "" {
+		return nil
+	}
+	return f.First
+}
+
+// newestStep is the step of the newest checkpoint, -1 when there is none.
+func newestStep(dir rundir.Dir) int {
+	entries, err := checkpoint.List(dir.Checkpoints())
+	if err != nil || len(entries) == 0 {
+		return -1
+	}
+	return entries[0].Step
+}

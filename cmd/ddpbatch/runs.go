@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+)
+
+// knownRun is a run directory and what it says of itself.
+type knownRun struct {
+	dir    rundir.Dir
+	record rundir.Record
+}
+
+// findRun finds the run that an argument names: a run directory, a job file
+// (which stands for its default directory), the id of a job that was submitted
+// from a directory below runs/, or the name of such a directory.
+func (p *program) findRun(arg string) (knownRun, error) {
+	path := p.abs(arg)
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return openRun(path)
+	case err == nil:
+		job, err := jobs.Load(arg)
+		if err != nil {
+			return knownRun{}, exitError{exitUsage, err}
+		}
+		return openRun(p.runDir("", job).Path)
+	case !errors.Is(err, fs.ErrNotExist):
+		return knownRun{}, exitError{exitUsage, err}
+	case arg != "" && strings.Trim(arg, "0123456789") == "":
+		return p.runOfJob(arg)
+	}
+	if named := p.abs(filepath.Join(runsFolder, arg)); !strings.Contains(arg, "/") {
+		if _, err := os.Stat(named); err == nil {
+			return openRun(named)
+		}
+	}
+	return knownRun{}, hinted{usage(fmt.Sprintf("%q is no run directory, job file or job id", arg)), "`ddpbatch status` lists the runs below " + runsFolder + "/"}
+}
+
+func openRun(path string) (knownRun, error) {
+	dir, err := rundir.Open(path)
+	if err != nil {
+		return knownRun{}, exitError{exitUsage, err}
+	}
+	record, err := dir.ReadRecord()
+	return knownRun{dir, record}, err
+}
+
+func (p *program) runOfJob(id string) (knownRun, error) {
+	runs, err := p.runs()
+	if err != nil {
+		return knownRun{}, err
+	}
+	for _, r := range runs {
+		for _, s := range r.record.Submissions {
+			if s.JobID == id {
+				return r, nil
+			}
+		}
+	}
+	return knownRun{}, hinted{usage(fmt.Sprintf("no run below %q was submitted as job %s", p.abs(runsFolder), id)),
+		"name its run directory instead"}
+}
+
+// runs are the run directories below runs/, by name.
+func (p *program) runs() ([]knownRun, error) {
+	found, err := os.ReadDir(p.abs(runsFolder))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var runs []knownRun
+	for _, f := range found {
+		dir := rundir.Dir{Path: p.abs(filepath.Join(runsFolder, f.Name()))}
+		record, err := dir.ReadRecord()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // something else
+		}
+		if err != nil {
+			p.note("left out: %v", err)
+			continue
+		}
+		runs = append(runs, knownRun{dir, record})
+	}
+	return runs, nil
+}
+
+// job is the id of the job that the run was last submitted as.
+func (r knownRun) job() (string, error) {
+	if id := r.record.LastJob(); id != "" {
+		return id, nil
+	}
+	return "", usage(fmt.Sprintf("run %q was never submitted to Slurm", r.dir.Path))
+}
+
+// short is a path as seen from the current directory, where it is below it.
+func (p *program) short(path string) string {
+	if rel, err := filepath.Rel(p.Dir, path); err == nil && !strings.HasPrefix(rel, "..") {
+		return rel
+	}
+	return path
+}

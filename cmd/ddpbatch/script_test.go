@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"ddpbatch": main,
+		"sbatch":   func() { os.Exit(fakeSlurm("sbatch", fakeSbatch)) },
+		"squeue":   func() { os.Exit(fakeSlurm("squeue", fakeSqueue)) },
+		"scontrol": func() { os.Exit(fakeSlurm("scontrol", fakeScontrol)) },
+		"sacct":    func() { os.Exit(fakeSlurm("sacct", fakeSacct)) },
+		"scancel":  func() { os.Exit(fakeSlurm("scancel", fakeScancel)) },
+	})
+}
+
+// TestScripts runs the program as people do. Each script is one behaviour.
+func TestScripts(t *testing.T) {
+	program, err := exec.LookPath("ddpbatch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("PROGRAM", program) // for scripts that change PATH
+			e.Setenv("FAKE_DIR", filepath.Join(e.WorkDir, "slurm"))
+			return os.Mkdir(filepath.Join(e.WorkDir, "slurm"), 0o700)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "checkpoint": saveCheckpoint, "metrics": writeMetrics,
+		},
+	})
+}
+
+// exits CODE PROGRAM ARG... runs a program that must end with a code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits code program [arg...]")
+	}
+	code := 0
+	var ended *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &ended) {
+		code = ended.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%s: %v", args[1], err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("%s ended with exit code %d, not %s", args[1], code, args[0])
+	}
+}
+
+// checkpoint DIR STEP [finished] saves a checkpoint.
+func saveCheckpoint(ts *testscript.TestScript, neg bool, args []string) {
+	step, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	m := &checkpoint.Manifest{Run: "r", Step: step, Epoch: 2, WorldSize: 4, Finished: len(args) > 2}
+	tensor := safetensors.Tensor{Name: "w", Shape: []int{2}, Data: []float32{1, 2}}
+	_, err = checkpoint.Save(ts.MkAbs(args[0]), m, checkpoint.Files{"model.safetensors": {tensor}})
+	ts.Check(err)
+}
+
+// metrics FILE writes figures as a run does, the last loss not a number.
+func writeMetrics(ts *testscript.TestScript, neg bool, args []string) {
+	log, err := metrics.Open(ts.MkAbs(args[0]), 0)
+	ts.Check(err)
+	defer log.Close()
+	for _, r := range []metrics.Record{
+		{Kind: "train", Step: 50, Loss: metrics.Of(0.75)},
+		{Kind: "eval", Step: 50, Loss: metrics.Of(0.5), Accuracy: metrics.Of(0.8125)},
+		{Kind: "train", Step: 100, Epoch: 1, Loss: metrics.Of(math.NaN())},
+		{Kind: "invented", Step: 999, Epoch: 9},
+	} {
+		ts.Check(log.Write(r))
+	}
+}

@@ -1,0 +1,150 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+func script(t *testing.T, s site) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/ddp_train.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.write("train.py", string(text))
+}
+
+const perRank = `name = "ddp"
+[slurm]
+nodes = 2
+tasks_per_node = 2
+time = "00:10:00"
+[command]
+argv = ["/usr/bin/python3", "train.py", "%d", "2", "snapshot.pt"]
+`
+
+// A PyTorch script runs unchanged, one process per rank, over the fast network,
+// and goes on from its own snapshot.
+func TestPyTorchScript(t *testing.T) {
+	s := newSite(t)
+	script(t, s)
+	_, before, _ := s.Counters("n1", "hsn0")
+	s.write("job.toml", fmt.Sprintf(perRank, 4))
+	id := s.submit("job.toml")
+	s.completed(id)
+	log := s.log("ddp", id)
+	for rank := range 4 {
+		mustContain(t, log, fmt.Sprintf("rank %d of 4, local rank %d: done", rank, rank%2))
+	}
+	mustContain(t, log, "epoch 3: loss", "(hsn0 on n1)")
+	_, after, err := s.Counters("n1", "hsn0")
+	if err != nil || after-before < 100_000 {
+		t.Errorf("%d bytes went over hsn0, %v", after-before, err)
+	}
+	s.write("job.toml", fmt.Sprintf(perRank, 6))
+	id = s.submit("job.toml")
+	s.completed(id)
+	mustContain(t, s.log("ddp", id), "rank 3: resuming at epoch 4", "epoch 5: loss")
+}
+
+// The same by one torchrun per node.
+func TestTorchrunPerNode(t *testing.T) {
+	s := newSite(t)
+	script(t, s)
+	s.write("job.toml", `name = "torchrun"
+[slurm]
+nodes = 2
+tasks_per_node = 2
+time = "00:10:00"
+[setup]
+env = { PATH = "/usr/bin:/bin" }
+[command]
+launcher = "torchrun"
+argv = ["train.py", "2", "1", "snapshot.pt"]
+`)
+	id := s.submit("job.toml")
+	s.completed(id)
+	for rank := range 4 {
+		mustContain(t, s.log("torchrun", id), fmt.Sprintf("rank %d of 4, local rank %d: done", rank, rank%2))
+	}
+}
+
+// The program's exit code comes back, with the rank that had it.
+func TestProgramExitCode(t *testing.T) {
+	s := newSite(t)
+	s.write("fail.sh", `[ "$RANK" = 2 ] && { echo "rank 2 has had enough" >&2; exit 7; }
+exec sleep 300
+`)
+	s.write("job.toml", `name = "fail"
+[slurm]
+nodes = 2
+tasks_per_node = 2
+time = "00:10:00"
+[command]
+argv = ["/bin/sh", "fail.sh"]
+`)
+	id := s.submit("job.toml")
+	s.ends(id, "FAILED")
+	mustContain(t, s.log("fail", id), "rank 2 has had enough", "rank 2 on n2: sh ended with exit code 7")
+	if o := s.ddpbatch("wait", "runs/fail"); o.code != 7 {
+		t.Errorf("wait: %v", o)
+	}
+	for _, n := range s.Nodes()[:2] {
+		if o := finish(t, s.OnNode(t.Context(), n, "pgrep", "-f", "sleep 300")); o.code == 0 {
+			t.Errorf("%s: the program outlived its job: %s", n, o.stdout)
+		}
+	}
+}
+
+// A signal reaches the program once, and no secret does.
+func TestProgramSignalAndEnvironment(t *testing.T) {
+	s := newSite(t)
+	s.write("catch.sh", `trap 'echo "rank $RANK caught TERM"; exit 0' TERM
+trap 'echo "rank $RANK caught USR1"; exit 0' USR1
+env | grep -c '^DDPBATCH_SECRET' | sed "s/^/rank $RANK secrets: /"
+echo "rank $RANK on $(hostname): $MASTER_ADDR $NCCL_SOCKET_IFNAME $GLOO_SOCKET_IFNAME"
+while :; do sleep 0.1; done
+`)
+	s.write("job.toml", `name = "catch"
+[slurm]
+nodes = 2
+tasks_per_node = 1
+time = "00:10:00"
+signal_before_end = "60s"
+[command]
+argv = ["/bin/sh", "catch.sh"]
+`)
+	for _, tt := range []struct {
+		name   string
+		cancel []string
+		want   string
+	}{
+		{"time limit", []string{"scancel", "--batch", "--signal=USR1"}, "caught USR1"},
+		{"cancelled", []string{"scancel"}, "caught TERM"},
+	} {
+		id := s.submit("job.toml")
+		waitUntil(t, "both ranks", func() bool {
+			b, _ := os.ReadFile(s.run("catch") + "/slurm-" + id + ".out")
+			return strings.Count(string(b), "NCCL")+strings.Count(string(b), "=hsn0") >= 2
+		})
+		if o := finish(t, s.Command(t.Context(), append(tt.cancel, id)...)); o.code != 0 {
+			t.Fatal(o)
+		}
+		s.ends(id, "COMPLETED", "CANCELLED")
+		waitUntil(t, "the last lines", func() bool { return strings.Contains(s.log("catch", id), "rank 1 "+tt.want) })
+		log := s.log("catch", id)
+		for rank := range 2 {
+			if n := strings.Count(log, fmt.Sprintf("rank %d %s", rank, tt.want)); n != 1 {
+				t.Errorf("%s: rank %d was signalled %d times:\n%s", tt.name, rank, n, log)
+			}
+			mustContain(t, log, fmt.Sprintf("rank %d secrets: 0", rank))
+		}
+		address, err := s.Address("n1", "hsn0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustContain(t, log, fmt.Sprintf("rank 1 on n2: %s =hsn0 hsn0", address))
+	}
+}

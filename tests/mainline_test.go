@@ -1,0 +1,254 @@
+package tests
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fashion is the main job: an MLP on the whole of Fashion-MNIST.
+const fashion = `name = "%s"
+[slurm]
+nodes = %d
+tasks_per_node = %d
+time = "00:10:00"
+[train]
+epochs = %d
+batch = %d
+seed = 1
+log_every = "50 steps"
+[train.model]
+kind = "mlp"
+hidden = [32]
+[train.data]
+kind = "idx"
+path = "/usr/share/datasets/fashion-mnist"
+[train.optimizer]
+kind = "sgd"
+lr = 0.1
+momentum = 0.9
+[checkpoint]
+every = "100 steps"
+`
+
+// The main job on three nodes: it completes, it is as accurate as one rank with
+// the same global batch, and its traffic goes over the fast network.
+func TestMainJobOnThreeNodes(t *testing.T) {
+	s := newSite(t)
+	s.write("job.toml", fmt.Sprintf(fashion, "fashion", 3, 2, 2, 32))
+	before := map[string]uint64{}
+	for _, n := range s.Nodes()[:3] {
+		for _, link := range []string{"hsn0", "eth0"} {
+			_, before[n+link], _ = s.Counters(n, link)
+		}
+	}
+	id := s.submit("job.toml")
+	s.completed(id)
+	log := s.log("fashion", id)
+	mustContain(t, log, "6 ranks on 3 nodes", "hsn0", "finished: 2 epochs")
+
+	// Each rank passes 2*5/6 of the gradients on in each of the 626 steps; half
+	// of the ranks' neighbours are on the same node. 784*32+32+32*10+10 floats.
+	perNode := uint64(626 * 2 * 5 / 6 * 4 * (784*32 + 32 + 320 + 10))
+	for _, n := range s.Nodes()[:3] {
+		_, fast, err := s.Counters(n, "hsn0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, slow, err := s.Counters(n, "eth0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fast, slow = fast-before[n+"hsn0"], slow-before[n+"eth0"]
+		if fast < perNode || slow > fast/10 {
+			t.Errorf("%s sent %d bytes over hsn0 (at least %d are due) and %d over eth0", n, fast, perNode, slow)
+		}
+	}
+	for name, want := range map[string]os.FileMode{"": 0o700, "job.toml": 0o600, "job.sbatch": 0o600, "record.json": 0o600,
+		"logs/rank-00005.jsonl": 0o600, "metrics.jsonl": 0o600} {
+		info, err := os.Stat(filepath.Join(s.run("fashion"), name))
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%q in the run directory: %v, %v; want mode %v", name, info, err, want)
+		}
+	}
+
+	s.write("one.toml", fmt.Sprintf(fashion, "one", 1, 1, 2, 6*32))
+	if o := here(t, s.home, "launch", "one.toml", "-n", "1"); o.code != 0 {
+		t.Fatal(o)
+	}
+	many, one := lastAccuracy(t, s.run("fashion")), lastAccuracy(t, s.run("one"))
+	if math.Abs(many-one) > 0.005 || many < 0.80 {
+		t.Errorf("accuracy %.4f on six ranks, %.4f on one", many, one)
+	}
+
+	// Submitted again, a finished run does nothing and completes.
+	done := weights(t, s.run("fashion"))
+	again := s.submit("job.toml")
+	s.completed(again)
+	mustContain(t, s.log("fashion", again), "already finished")
+	if weights(t, s.run("fashion")) != done {
+		t.Error("the weights of a finished run changed")
+	}
+}
+
+// Cancelled in the middle and submitted again, a run ends with the weights of an
+// undisturbed one.
+func TestCancelledAndSubmittedAgain(t *testing.T) {
+	s := newSite(t)
+	s.write("job.toml", fmt.Sprintf(fashion, "cut", 3, 2, 4, 32))
+	whole := s.submit("job.toml", "--run-dir", "runs/whole")
+	s.completed(whole)
+
+	cut := s.submit("job.toml")
+	waitUntil(t, "the run to be well under way", func() bool {
+		f := figures(t, s.run("cut"))
+		return len(f) > 0 && f[len(f)-1].Step >= 450
+	})
+	// A second submission of a running run is refused.
+	if o := s.ddpbatch("submit", "job.toml"); o.code == 0 || !strings.Contains(o.stderr, cut) {
+		t.Errorf("a second submission: %v", o)
+	}
+	if o := s.ddpbatch("cancel", "runs/cut"); o.code != 0 {
+		t.Fatal(o)
+	}
+	s.ends(cut, "CANCELLED")
+	if strings.Contains(s.log("cut", cut), "finished:") {
+		t.Fatal("the job had finished before it was cancelled")
+	}
+	again := s.submit("job.toml")
+	s.completed(again)
+	mustContain(t, s.log("cut", again), "resuming after step")
+	if got, want := weights(t, s.run("cut")), weights(t, s.run("whole")); got != want {
+		t.Errorf("other weights:\n%s\n%s", got, want)
+	}
+	steps := map[string]bool{}
+	for _, r := range figures(t, s.run("cut")) {
+		key := fmt.Sprint(r.Kind, r.Step)
+		if steps[key] {
+			t.Errorf("%s stands twice in the metrics", key)
+		}
+		steps[key] = true
+	}
+	if o := s.ddpbatch("status", "--json"); o.code != 0 || !strings.Contains(o.stdout, `"finished": true`) || !strings.Contains(o.stdout, "COMPLETED") {
+		t.Errorf("status: %v", o)
+	}
+}
+
+// Near its time limit a job saves and stops by itself.
+func TestTimeLimitSaves(t *testing.T) {
+	s := newSite(t)
+	text := strings.Replace(fmt.Sprintf(fashion, "limit", 2, 1, 100000, 32), `time = "00:10:00"`, "time = \"00:01:00\"\nsignal_before_end = \"50s\"", 1)
+	s.write("job.toml", text)
+	id := s.submit("job.toml")
+	s.ends(id, "FAILED") // with exit code 3: it did not finish
+	mustContain(t, s.log("limit", id), "the time limit is near", "stopped after step")
+	if o := s.ddpbatch("wait", "runs/limit"); o.code != 3 {
+		t.Errorf("wait: %v", o)
+	}
+}
+
+// Ranks that srun starts without a launcher find each other by a file.
+func TestBareSrun(t *testing.T) {
+	s := newSite(t)
+	s.write("job.toml", fmt.Sprintf(fashion, "bare", 2, 2, 1, 96))
+	cmd := s.Command(t.Context(), "srun", "-N2", "--ntasks-per-node=2", binary, "run", "job.toml")
+	cmd.Dir = s.home
+	o := finish(t, cmd)
+	if o.code != 0 {
+		t.Fatal(o)
+	}
+	mustContain(t, o.stdout, "4 ranks on 2 nodes", "hsn0", "finished: 1 epochs")
+	if left, _ := filepath.Glob(filepath.Join(s.run("bare"), "rendezvous-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	// Without srun, a rank refuses to be rank 0 of nobody.
+	s.write("skip.sh", "#!/bin/sh\n"+binary+" run job.toml\n")
+	cmd = s.Command(t.Context(), "sbatch", "--wait", "-N2", "--ntasks-per-node=2", "-o", "skip.out", "skip.sh")
+	cmd.Dir = s.home
+	if o := finish(t, cmd); o.code == 0 {
+		t.Errorf("a rank without srun: %v", o)
+	}
+	out, err := os.ReadFile(filepath.Join(s.home, "skip.out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustContain(t, string(out), "ddpbatch: error:", "ddpbatch: hint:", "srun")
+}
+
+// A rank that does not start is named with its host within the join timeout,
+// and the job ends.
+func TestMissingRankIsNamed(t *testing.T) {
+	s := newSite(t)
+	s.write("sleep.sh", "#!/bin/sh\nexec sleep 600\n")
+	if err := os.Chmod(filepath.Join(s.home, "sleep.sh"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// On n2 another file stands where the program is.
+	if o := finish(t, s.OnNode(t.Context(), "n2", "mount", "--bind", filepath.Join(s.home, "sleep.sh"), binary)); o.code != 0 {
+		t.Fatal(o)
+	}
+	s.write("job.toml", fmt.Sprintf(fashion, "missing", 3, 2, 1, 32)+"[network]\njoin_timeout = \"5s\"\n")
+	id := s.submit("job.toml")
+	s.ends(id, "FAILED")
+	mustContain(t, s.log("missing", id), "2 of 6 ranks did not join within 5s: ranks 2, 3 on n2", "ddpbatch: hint:")
+	if o := s.ddpbatch("wait", "runs/missing"); o.code != 4 || !strings.Contains(o.stderr, "ranks 2, 3 on n2") {
+		t.Errorf("wait: %v", o)
+	}
+}
+
+// A rank that is killed is named, the others are gone at once, and the next
+// submission goes on.
+func TestKilledRankIsNamed(t *testing.T) {
+	s := newSite(t)
+	s.write("job.toml", fmt.Sprintf(fashion, "killed", 2, 2, 100000, 32))
+	id := s.submit("job.toml")
+	waitUntil(t, "a few steps", func() bool { return len(figures(t, s.run("killed"))) > 3 })
+	if o := finish(t, s.OnNode(t.Context(), "n2", "pkill", "-KILL", "--newest", "-f", "ddpbatch run")); o.code != 0 {
+		t.Fatal(o)
+	}
+	killed := time.Now()
+	s.ends(id, "FAILED")
+	t.Logf("the job was over %v after the kill", time.Since(killed).Round(100*time.Millisecond))
+	log := s.log("killed", id)
+	if !strings.Contains(log, "rank 2 on n2 was lost at step") && !strings.Contains(log, "rank 3 on n2 was lost at step") {
+		t.Errorf("the log does not name the rank:\n%s", log)
+	}
+	if o := s.ddpbatch("wait", "runs/killed"); o.code != 4 {
+		t.Errorf("wait: %v", o)
+	}
+}
+
+// A failed attempt is started again inside the allocation, and goes on.
+func TestRestartInsideTheAllocation(t *testing.T) {
+	s := newSite(t)
+	s.write("job.toml", fmt.Sprintf(fashion, "again", 2, 2, 4, 48)+"[restart]\nmax_without_progress = 1\n")
+	whole := s.submit("job.toml", "--run-dir", "runs/whole")
+	s.completed(whole)
+	id := s.submit("job.toml")
+	waitUntil(t, "a checkpoint", func() bool {
+		found, _ := filepath.Glob(filepath.Join(s.run("again"), "checkpoints", "step-0000[1-9]*"))
+		more, _ := filepath.Glob(filepath.Join(s.run("again"), "checkpoints", "step-00000[1-9]*"))
+		return len(found)+len(more) > 0
+	})
+	if o := finish(t, s.OnNode(t.Context(), "n1", "pkill", "-KILL", "--newest", "-f", "ddpbatch run")); o.code != 0 {
+		t.Fatal(o)
+	}
+	s.completed(id)
+	mustContain(t, s.log("again", id), "was lost at step", "starting again (1 of 1 without progress)", "resuming after step")
+	if got, want := weights(t, s.run("again")), weights(t, s.run("whole")); got != want {
+		t.Errorf("other weights:\n%s\n%s", got, want)
+	}
+}
+
+func waitUntil(t *testing.T, what string, ready func() bool) {
+	t.Helper()
+	for end := time.Now().Add(90 * time.Second); !ready(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
