@@ -1,0 +1,138 @@
+package rendezvous
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+func (s *Server) accept() {
+	for {
+		c, err := s.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			// Out of file descriptors, most likely: wait for some to come back.
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		s.mu.Lock()
+		full := s.shaking >= s.o.WorldSize+maxStrangers
+		if !full {
+			s.shaking++
+			s.handlers.Add(1)
+		}
+		s.mu.Unlock()
+		if full {
+			c.Close()
+			continue
+		}
+		go s.handle(c)
+	}
+}
+
+func (s *Server) handle(raw net.Conn) {
+	defer s.handlers.Done()
+	from, _, _ := net.SplitHostPort(raw.RemoteAddr().String())
+	c, id, err := s.admit(raw)
+	s.mu.Lock()
+	s.shaking--
+	s.mu.Unlock()
+	if err != nil {
+		s.mu.Lock()
+		s.warn(from, fmt.Sprintf("a connection from %s is not a rank of this job and was dropped: %v", from, err))
+		s.mu.Unlock()
+		return
+	}
+	defer c.Close()
+	if !s.welcome(c, id) {
+		return
+	}
+	s.follow(c, id.Rank)
+}
+
+// admit has the peer prove itself and say who it is.
+func (s *Server) admit(raw net.Conn) (*wire.Conn, Identity, error) {
+	var id Identity
+	c, err := wire.Server(raw, s.o.Secret, label)
+	if err != nil {
+		return nil, id, err
+	}
+	if err := c.SetReadDeadline(time.Now().Add(wire.HandshakeTimeout)); err != nil {
+		return nil, id, err
+	}
+	kind, payload, err := c.ReadFrame()
+	if err == nil && kind != kindJoin {
+		err = fmt.Errorf("first message is of kind %d, not a join", kind)
+	}
+	if err == nil {
+		err = json.Unmarshal(payload, &id)
+	}
+	if err == nil {
+		err = c.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		c.Close()
+		return nil, id, err
+	}
+	return c, id, nil
+}
+
+// welcome counts a proven rank in, or tells it why not.
+func (s *Server) welcome(c *wire.Conn, id Identity) bool {
+	s.mu.Lock()
+	reason := s.objection(id)
+	if reason == "" {
+		s.members[id.Rank] = c
+		st := &s.ranks[id.Rank]
+		st.State, st.Host, st.PID, st.Seen = Joined, id.Host, id.PID, time.Now()
+		if s.o.Program == "" {
+			s.o.Program = id.Program
+		}
+		if s.o.Spec == "" {
+			s.o.Spec = id.Spec
+		}
+		if s.countLocked(Missing) == 0 {
+			s.joinTick.Stop()
+			close(s.joined)
+		}
+	}
+	stopping, stopReason, first := s.stopping, s.stopReason, s.first
+	s.mu.Unlock()
+
+	if reason != "" {
+		_ = send(c, kindRefused, reasonMessage{reason})
+		// A rank of this very job that must be refused cannot be waited for.
+		s.Abort(Failure{Rank: id.Rank, Host: id.Host, Reason: reason})
+		return false
+	}
+	if err := send(c, kindWelcome, struct{}{}); err == nil && first != nil {
+		_ = send(c, kindAbort, reasonMessage{first.Reason})
+	} else if err == nil && stopping {
+		_ = send(c, kindStop, reasonMessage{stopReason})
+	}
+	return true
+}
+
+func (s *Server) objection(id Identity) string {
+	who := fmt.Sprintf("rank %d on %s", id.Rank, id.Host)
+	switch {
+	case id.WorldSize != s.o.WorldSize:
+		return fmt.Sprintf("%s was started for %d ranks, but this attempt has %d", who, id.WorldSize, s.o.WorldSize)
+	case id.Rank < 0 || id.Rank >= s.o.WorldSize:
+		return fmt.Sprintf("%s is outside 0..%d", who, s.o.WorldSize-1)
+	case s.o.Program != "" && id.Program != s.o.Program:
+		return fmt.Sprintf("%s runs another build of ddpbatch (%.12s, not %.12s)", who, id.Program, s.o.Program)
+	case s.o.Spec != "" && id.Spec != s.o.Spec:
+		return fmt.Sprintf("%s reads another job file (digest %.12s, not %.12s)", who, id.Spec, s.o.Spec)
+	case s.ranks[id.Rank].State != Missing:
+		return fmt.Sprintf("%s (process %d) joined, but rank %d is already process %d on %s",
+			who, id.PID, id.Rank, s.ranks[id.Rank].PID, s.ranks[id.Rank].Host)
+	}
+	return ""
+}

@@ -1,0 +1,120 @@
+package rendezvous
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+func (s *Server) leave(rank int, m leaveMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := &s.ranks[rank]
+	st.Exit, st.Error, st.Seen = m.Exit, m.Error, time.Now()
+	st.State = Done
+	if s.first == nil {
+		s.exit = max(s.exit, m.Exit)
+	}
+	if m.Error != "" {
+		st.State = Failed
+		s.failLocked(Failure{Rank: rank, Host: st.Host, State: Failed, Exit: m.Exit, Step: st.Step, Phase: st.Phase,
+			Reason: fmt.Sprintf("rank %d on %s: %s", rank, st.Host, m.Error), Advice: m.Hint})
+	}
+	s.goneLocked(rank)
+}
+
+func (s *Server) lost(rank int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := &s.ranks[rank]
+	st.State, st.Seen = Lost, time.Now()
+	why := "its process was killed or crashed"
+	if !errors.Is(err, io.EOF) {
+		why = err.Error()
+	}
+	at := ""
+	if st.Phase != "" {
+		at = fmt.Sprintf(" at step %d (%s)", st.Step, st.Phase)
+	}
+	st.Error = why
+	s.failLocked(Failure{Rank: rank, Host: st.Host, State: Lost, Step: st.Step, Phase: st.Phase,
+		Reason: fmt.Sprintf("rank %d on %s was lost%s: %s", rank, st.Host, at, why)})
+	s.goneLocked(rank)
+}
+
+func (s *Server) goneLocked(rank int) {
+	s.members[rank] = nil
+	s.left++
+	s.finishLocked()
+}
+
+// finishLocked ends the attempt when every rank has ended, or when one has
+// failed and all that ever joined have ended.
+func (s *Server) finishLocked() {
+	missing := s.countLocked(Missing)
+	if s.left+missing < s.o.WorldSize || (missing > 0 && s.first == nil) {
+		return
+	}
+	select {
+	case <-s.finished:
+	default:
+		close(s.finished)
+	}
+}
+
+func (s *Server) failLocked(f Failure) {
+	if s.first != nil {
+		return
+	}
+	s.first = &f
+	close(s.failing)
+	for _, c := range s.connected() {
+		go send(c, kindAbort, reasonMessage{f.Reason})
+	}
+	s.finishLocked()
+}
+
+func (s *Server) countLocked(state State) int {
+	n := 0
+	for _, r := range s.ranks {
+		if r.State == state {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Server) joinExpired() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var missing []int
+	byHost := map[string][]int{}
+	var hosts []string
+	for _, r := range s.ranks {
+		if r.State != Missing {
+			continue
+		}
+		missing = append(missing, r.Rank)
+		if len(byHost[r.Host]) == 0 {
+			hosts = append(hosts, r.Host)
+		}
+		byHost[r.Host] = append(byHost[r.Host], r.Rank)
+	}
+	if len(missing) == 0 {
+		return
+	}
+	text := ""
+	for i, h := range hosts {
+		if i > 0 {
+			text += "; "
+		}
+		text += formatRanks(byHost[h])
+		if h != "" {
+			text += " on " + h
+		}
+	}
+	s.failLocked(Failure{Rank: missing[0], Host: s.ranks[missing[0]].Host, State: Missing, Phase: "join",
+		Reason: fmt.Sprintf("%d of %d ranks did not join within %s: %s", len(missing), s.o.WorldSize, s.o.JoinTimeout, text),
+		Advice: "look at the named hosts: is the node up, can it reach the launching node, does the program start there? network.join_timeout sets how long to wait"})
+}
