@@ -1,0 +1,229 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+)
+
+// The test binary is also the rank that Run starts: what it does is in the
+// variable BEHAVIOUR, which reaches it as a job's own variables do.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == "run" {
+		os.Exit(rank(os.Args[3]))
+	}
+	os.Exit(m.Run())
+}
+
+func rank(dir string) int {
+	place, err := FindPlace(os.LookupEnv)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	job, err := jobs.Load(filepath.Join(dir, "job.toml"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	special := place.Rank == 1
+	behaviour := os.Getenv("BEHAVIOUR")
+	switch {
+	case behaviour == "absent" && special:
+		time.Sleep(time.Minute)
+	case behaviour == "crash at start" && special:
+		return 1
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1)
+	spec := "spec"
+	if behaviour == "other spec" && special {
+		spec = "other"
+	}
+	joined, err := Join(context.Background(), JoinOptions{Job: job, Dir: rundir.Dir{Path: dir}, Place: place, Program: "program", Spec: spec,
+		Lookup: os.LookupEnv, Say: func(string) {}})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	exit, failure := 0, error(nil)
+	switch {
+	case behaviour == "fail" && special:
+		exit, failure = 9, errors.New("the third argument is wrong")
+	case behaviour == "die" && special:
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case behaviour == "stick" && special:
+		// Takes no notice of anything.
+		signal.Ignore(syscall.SIGTERM)
+		select {}
+	case behaviour == "stick":
+		exit, failure = 1, errors.New("one of us sticks")
+	case behaviour == "program":
+		exit, failure = joined.Program(context.Background(), ProgramOptions{Environ: os.Environ(), Lookup: os.LookupEnv,
+			Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals, Say: func(string) {}})
+	case behaviour == "fail" || behaviour == "die" || behaviour == "wait":
+		select {
+		case <-joined.Session.Context().Done():
+			exit, failure = 4, context.Cause(joined.Session.Context())
+		case <-joined.Session.Stopping():
+			fmt.Println("stopping:", joined.Session.StopReason())
+			exit = 3
+		}
+	case behaviour == "once":
+		// Fails in the first attempt, with progress; goes well in the second.
+		if os.Getenv(envAttempt) == "1" && special {
+			exit, failure = 1, errors.New("not yet")
+		}
+	}
+	joined.Leave(exit, failure)
+	return exit
+}
+
+// launched runs n ranks that behave as named, and returns how that ended and
+// what was said.
+func launched(t *testing.T, n int, behaviour, more string, signals <-chan os.Signal) (Result, string, error) {
+	t.Helper()
+	text := fmt.Sprintf("name = \"t\"\n[network]\njoin_timeout = \"2s\"\n[setup]\nenv = { BEHAVIOUR = %q }\n", behaviour) + more
+	if !strings.Contains(more, "[command]") {
+		text += "[command]\nargv = [\"true\"]\n"
+	}
+	job, err := jobs.Parse("job.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := rundir.Create(filepath.Join(t.TempDir(), "run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dir.Prepare("t", dir.Path, "v", []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	var mu sync.Mutex
+	var said []string
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	defer cancel()
+	result, err := Run(ctx, Options{Job: job, Dir: dir, Binary: os.Args[0], Program: "program", Spec: "spec", Environ: os.Environ(),
+		Processes: n, Stdout: out, Stderr: out, Signals: signals, Say: func(line string) {
+			mu.Lock()
+			defer mu.Unlock()
+			said = append(said, line)
+		}})
+	printed, _ := os.ReadFile(out.Name())
+	_, ferr := os.Stat(dir.Failure())
+	if (result.Failure != nil) != (ferr == nil) {
+		t.Errorf("failure %v, failure.json: %v", result.Failure, ferr)
+	}
+	return result, strings.Join(said, "\n") + "\n" + string(printed), err
+}
+
+func TestHowAttemptsEnd(t *testing.T) {
+	for _, tt := range []struct {
+		behaviour string
+		exit      int
+		state     rendezvous.State
+		want      string
+	}{
+		{"quiet", 0, "", ""},
+		{"fail", 9, rendezvous.Failed, "the third argument is wrong"},
+		{"die", exitLost, rendezvous.Lost, "rank 1 on "},
+		{"absent", exitLost, rendezvous.Missing, "1 of 3 ranks did not join within 2s: rank 1 on "},
+		{"crash at start", exitLost, rendezvous.Missing, "1 of 3 ranks did not join"},
+		{"other spec", exitLost, "", "reads another job file"},
+		{"stick", 1, rendezvous.Failed, "one of us sticks"},
+	} {
+		t.Run(tt.behaviour, func(t *testing.T) {
+			result, said, err := launched(t, 3, tt.behaviour, "", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result.Exit != tt.exit {
+				t.Errorf("exit code %d, want %d\n%s", result.Exit, tt.exit, said)
+			}
+			if tt.want == "" {
+				if result.Failure != nil {
+					t.Errorf("failure %v", result.Failure)
+				}
+				return
+			}
+			if result.Failure == nil || result.Failure.State != tt.state || !strings.Contains(result.Failure.Reason, tt.want) {
+				t.Errorf("failure %+v, want %q", result.Failure, tt.want)
+			}
+		})
+	}
+}
+
+func TestStopReachesTheRanks(t *testing.T) {
+	for s, want := range map[os.Signal]stopReason{syscall.SIGUSR1: StopTimeLimit, syscall.SIGTERM: StopTerminated, os.Interrupt: StopTerminated} {
+		signals := make(chan os.Signal, 1)
+		time.AfterFunc(300*time.Millisecond, func() { signals <- s })
+		result, said, err := launched(t, 3, "wait", "[restart]\nmax_without_progress = 5\n", signals)
+		if err != nil || result.Exit != 3 || result.Failure != nil {
+			t.Errorf("%v: %+v, %v", s, result, err)
+		}
+		if n := strings.Count(said, "stopping: "+string(want)); n != 3 {
+			t.Errorf("%v: %d ranks were told:\n%s", s, n, said)
+		}
+	}
+}
+
+func TestSecondInterruptEndsAtOnce(t *testing.T) {
+	signals := make(chan os.Signal, 2)
+	// The second comes when the ranks have been asked and do not end.
+	time.AfterFunc(300*time.Millisecond, func() { signals <- os.Interrupt; signals <- os.Interrupt })
+	result, _, err := launched(t, 2, "program", "[command]\nargv = [\"/bin/sh\", \"-c\", \"trap '' TERM; sleep 30\"]\n", signals)
+	if err != nil || result.Exit != exitCancelled {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+func TestRestartsAreBoundedByProgress(t *testing.T) {
+	result, said, err := launched(t, 2, "once", "[restart]\nmax_without_progress = 1\n", nil)
+	if err != nil || result.Exit != 0 || !strings.Contains(said, "not yet; starting again (1 of 1 without progress)") {
+		t.Errorf("%+v, %v\n%s", result, err, said)
+	}
+	result, said, err = launched(t, 2, "fail", "[restart]\nmax_without_progress = 2\n", nil)
+	if err != nil || result.Exit != 9 || strings.Count(said, "starting again") != 2 || !strings.Contains(said, "giving up: no progress in 2 restarts") {
+		t.Errorf("%+v, %v\n%s", result, err, said)
+	}
+}
+
+func TestProgramsEnd(t *testing.T) {
+	for _, tt := range []struct {
+		name, argv string
+		exit       int
+		want       string
+	}{
+		{"well", `["/bin/sh", "-c", "exit 0"]`, 0, ""},
+		{"with a code", `["/bin/sh", "-c", "test $RANK = 0 || exit 7; sleep 30"]`, 7, "sh ended with exit code 7"},
+		{"by a signal", `["/bin/sh", "-c", "test $RANK = 0 || kill -SEGV $$; sleep 30"]`, 128 + 11, "sh was killed by signal 11"},
+		{"not found", `["no-such-program"]`, 1, `start "no-such-program": it is not in PATH`},
+		{"not executable", `["/etc/passwd"]`, 1, `start "/etc/passwd": `},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			result, said, err := launched(t, 2, "program", "[command]\nargv = "+tt.argv+"\n", nil)
+			if err != nil || result.Exit != tt.exit {
+				t.Fatalf("%+v, %v\n%s", result, err, said)
+			}
+			if tt.want == "" && result.Failure != nil || tt.want != "" && (result.Failure == nil || !strings.Contains(result.Failure.Reason, tt.want)) {
+				t.Errorf("failure %v, want %q", result.Failure, tt.want)
+			}
+		})
+	}
+}

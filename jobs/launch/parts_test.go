@@ -1,0 +1,137 @@
+package launch
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/netif"
+	"github.com/ddpbatch/ddpbatch/slurm"
+)
+
+func TestCandidatePortsAreOutsideTheEphemeralRange(t *testing.T) {
+	for _, tt := range []struct{ low, high int }{{32768, 60999}, {1024, 65535}, {15000, 25000}, {49152, 65535}, {1024, 30000}, {20000, 20000}} {
+		total := 0
+		first := candidatePort(tt.low, tt.high, func(n int) int { total = n; return 0 })
+		if total == 0 {
+			if tt.low > firstPort || tt.high < 65535 || first != 0 {
+				t.Errorf("%v: nothing is offered", tt)
+			}
+			continue
+		}
+		seen := map[int]bool{}
+		for i := range total {
+			p := candidatePort(tt.low, tt.high, func(int) int { return i })
+			if p < firstPort || p > 65535 || p >= tt.low && p <= tt.high || seen[p] {
+				t.Fatalf("%v: port %d", tt, p)
+			}
+			seen[p] = true
+		}
+	}
+}
+
+func TestRankEnviron(t *testing.T) {
+	got := rankEnviron([]string{"PATH=/bin", "PYTHONHOME=/x", "DDPBATCH_SECRET=old", "COLOR=red", "HOME=/root"},
+		&jobs.Setup{Venv: "/venv", Env: map[jobs.EnvName]jobs.Text{"COLOR": "blue=1"}})
+	slices.Sort(got)
+	if want := []string{"COLOR=blue=1", "HOME=/root", "PATH=/venv/bin:/bin", "VIRTUAL_ENV=/venv"}; !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+func TestLookPath(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"tool": 0o755, "data": 0o644} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	environ := []string{"PATH=/nowhere", "PATH=/nothing:" + dir}
+	if got, err := lookPath(environ, "tool"); err != nil || got != filepath.Join(dir, "tool") {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := lookPath(environ, "data"); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a file that is no program: %v", err)
+	}
+	if got, err := lookPath(environ, "./tool"); err != nil || got != "./tool" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got := torchrun(environ); !slices.Equal(got, []string{"python3", "-m", "torch.distributed.run"}) {
+		t.Errorf("no torchrun: %q", got)
+	}
+}
+
+func TestFindPlace(t *testing.T) {
+	env := func(kv ...string) func(string) (string, bool) {
+		return lookupIn(kv)
+	}
+	p, err := FindPlace(env(envLocalRank+"=1", envLocalSize+"=3"))
+	if err != nil || p.Rank != 1 || p.WorldSize != 3 || p.LocalRank != 1 || p.Nodes != 1 || p.InSlurm() {
+		t.Errorf("local: %+v, %v", p, err)
+	}
+	for want, e := range map[string][]string{
+		`is "x", not a whole number from 0`: {envLocalRank + "=x", envLocalSize + "=3"},
+		`is "", not a whole number from 1`:  {envLocalRank + "=0"},
+		"is 3, but there are 3 ranks":       {envLocalRank + "=3", envLocalSize + "=3"},
+	} {
+		if _, err := FindPlace(env(e...)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", e, err, want)
+		}
+	}
+	var none *slurm.NoStepError
+	if _, err := FindPlace(env()); !errors.As(err, &none) {
+		t.Errorf("nothing set: %v", err)
+	}
+}
+
+func node(i int, addr string) nodeReport {
+	inv := netif.Inventory{Links: []netif.Link{
+		{Index: 1, Name: "lo", ARPHRD: "loopback", Flags: netif.Up | netif.Running | netif.LowerUp, Oper: "unknown", MTU: 65536, Speed: -1, Addrs: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8")}},
+		{Index: 2, Name: "fast" + string(rune('0'+i)), ARPHRD: "ether", Flags: netif.Up | netif.Running | netif.LowerUp, Oper: "up", MTU: 9000, Speed: -1, Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}},
+	}}
+	inv.Routes = []netif.Route{}
+	return nodeReport{Node: i, Host: "n" + string(rune('1'+i)), Inventory: &inv}
+}
+
+func TestDecideNetwork(t *testing.T) {
+	encode := func(reports ...nodeReport) (out [][]byte) {
+		for _, r := range reports {
+			b, err := json.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, b)
+		}
+		return out
+	}
+	a, b := node(0, "10.20.0.1/24"), node(1, "10.20.0.2/24")
+	second := nodeReport{Node: 1, Host: "n2"}
+	replies, err := decideNetwork(encode(a, second, b, nodeReport{Node: 0}), netif.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rank, want := range []string{"fast0", "fast1", "fast1", "fast0"} {
+		var c netif.Choice
+		if err := json.Unmarshal(replies[rank], &c); err != nil || c.Interface != want {
+			t.Errorf("rank %d: %s, %v; want %s", rank, c.Interface, err, want)
+		}
+	}
+	for want, payloads := range map[string][][]byte{
+		"two ranks report":                      encode(a, a),
+		"no rank reports the network of node 0": encode(b),
+		"no rank reports a network":             encode(second),
+		"rank 1 is on node 7 of 1":              encode(a, nodeReport{Node: 7}),
+		"rank 0's network report":               {[]byte("{")},
+		"agree on a network: ":                  encode(a, node(1, "192.168.7.2/24")),
+	} {
+		if _, err := decideNetwork(payloads, netif.Request{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
