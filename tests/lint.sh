@@ -9,7 +9,6 @@ if [ -n "$unformatted" ]; then
 	echo "$unformatted" >&2
 	exit 1
 fi
-go mod tidy -diff
 go vet ./...
 go tool staticcheck ./...
 go test -count=1 -run 'TestHouse' ./tests
