@@ -44,6 +44,11 @@ func (s *Server) handle(raw net.Conn) {
 	s.shaking--
 	s.mu.Unlock()
 	if err != nil {
+		// One that goes without a word is a rank that has found this server by
+		// another address, or nobody in particular.
+		if !errors.Is(err, wire.ErrNotAuthentic) {
+			return
+		}
 		s.mu.Lock()
 		s.warn(from, fmt.Sprintf("a connection from %s is not a rank of this job and was dropped: %v", from, err))
 		s.mu.Unlock()

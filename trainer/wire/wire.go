@@ -157,7 +157,9 @@ func handshake(c net.Conn, secret Secret, label string, server bool) (_ *Conn, e
 	verify := func(use string) error {
 		var got [sha256.Size]byte
 		if _, err := io.ReadFull(c, got[:]); err != nil {
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			// A server that does not believe the proof hangs up. A client that
+			// does so has merely gone.
+			if !server && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
 				return fmt.Errorf("handshake: %w", ErrNotAuthentic)
 			}
 			return fmt.Errorf("handshake: %w", err)
