@@ -52,9 +52,6 @@ func (d *decoder) checkSlurm(s *Slurm) {
 		d.report(signal, "", "%s is more than Slurm's limit of %d seconds", before, maxSignalSeconds)
 	case d.usable(signal, limit) && before >= s.Time.Duration():
 		d.report(signal, "", "%s before the end of %s leaves no time to train", before, s.Time.Duration())
-	case d.usable(limit) && !d.given[signal] && defaultSignalBeforeEnd >= s.Time.Duration():
-		d.report(limit, "", "%s leaves no time to train: the job saves and stops %s before its end; "+
-			"give more time or set signal_before_end", s.Time.Duration(), defaultSignalBeforeEnd)
 	}
 }
 

@@ -22,7 +22,7 @@ func (j *Job) fillDefaults() {
 	orElse(&j.Slurm.TasksPerNode, Count(j.TasksPerNode()))
 	orElse(&j.Slurm.CPUsPerTask, 1)
 	if !j.layout.lookup("slurm.signal_before_end").explicit { // 0 is off
-		j.Slurm.SignalBeforeEnd = Duration(defaultSignalBeforeEnd)
+		j.Slurm.SignalBeforeEnd = j.signalBeforeEnd()
 	}
 	orElse(&j.Network.Interface, InterfaceAuto)
 	orElse(&j.Network.Family, FamilyAuto)
@@ -36,6 +36,20 @@ func (j *Job) fillDefaults() {
 	if j.Command != nil {
 		orElse(&j.Command.Launcher, LauncherRank)
 	}
+}
+
+// signalBeforeEnd is how long before its end a job is told of it unless the file
+// says: long enough to save, and at most a quarter of the time. A user's program
+// is not told unasked, for a signal that it does not know would end it.
+func (j *Job) signalBeforeEnd() Duration {
+	if j.Command != nil {
+		return 0
+	}
+	before := time.Duration(defaultSignalBeforeEnd)
+	if limit := j.Slurm.Time.Duration(); limit > 0 {
+		before = min(before, (limit / 4).Truncate(time.Second))
+	}
+	return Duration(before)
 }
 
 func (t *Train) fillDefaults() {

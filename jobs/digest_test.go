@@ -33,7 +33,7 @@ func TestFingerprint(t *testing.T) {
 // TestTrainDigest: the digest of a spec never changes, or no run could be
 // resumed by a newer program; a change of any field but the schedule changes it.
 func TestTrainDigest(t *testing.T) {
-	const golden = "aef1b657d3853d45afde9cc06cd46c2a21cc444206ce391dff2869548c6c3061"
+	const golden = "87363db6cb13e90d7ea2cc9b2f932bc37a910759ea1f9f3e55e7c5acefa24acc"
 	base := load(t, "examples/demo.toml").TrainDigest()
 	if base != golden {
 		t.Errorf("the digest of the demo is %s, want %s", base, golden)

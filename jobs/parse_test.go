@@ -106,12 +106,34 @@ func TestEveryKey(t *testing.T) {
 	}
 }
 
+func TestDefaultSignalBeforeEnd(t *testing.T) {
+	train := "\n[train]\nepochs=1\nbatch=1\nmodel.kind=\"linear\"\ndata={kind=\"csv\",path=\"x\",task=\"regression\"}\noptimizer={kind=\"sgd\",lr=1}\n"
+	command := "\n[command]\nargv=[\"x\"]\n"
+	for _, tt := range []struct {
+		slurm, work string
+		want        time.Duration
+	}{
+		{"", train, 2 * time.Minute},
+		{`time="01:00:00"`, train, 2 * time.Minute},
+		{`time="00:02:00"`, train, 30 * time.Second},
+		{`time="00:00:03"`, train, 0},
+		{`signal_before_end="0"`, train, 0},
+		{`time="01:00:00"`, command, 0},
+		{"time=\"01:00:00\"\nsignal_before_end=\"90s\"", command, 90 * time.Second},
+	} {
+		j := parse(t, "name=\"x\"\n[slurm]\n"+tt.slurm+tt.work)
+		if got := time.Duration(j.Slurm.SignalBeforeEnd); got != tt.want {
+			t.Errorf("%s%s: %s, want %s", tt.slurm, tt.work, got, tt.want)
+		}
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	got := parse(t, minimal)
 	got.layout = nil
 	want := &Job{
 		Name: "x", Site: "generic",
-		Slurm: Slurm{Nodes: 1, TasksPerNode: 1, CPUsPerTask: 1, SignalBeforeEnd: Duration(120 * time.Second)},
+		Slurm: Slurm{Nodes: 1, TasksPerNode: 1, CPUsPerTask: 1},
 		Network: Network{
 			Interface: InterfaceAuto, Family: FamilyAuto,
 			JoinTimeout: Duration(time.Minute), CollectiveTimeout: Duration(5 * time.Minute),

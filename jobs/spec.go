@@ -33,7 +33,7 @@ type Slurm struct {
 	Reservation     Word     `toml:"reservation"`       // sbatch --reservation
 	Constraint      Text     `toml:"constraint"`        // sbatch --constraint, may hold & | [ ]
 	Exclusive       bool     `toml:"exclusive"`         // sbatch --exclusive
-	SignalBeforeEnd Duration `toml:"signal_before_end"` // save and stop this long before the time limit; default 120s, 0 is off
+	SignalBeforeEnd Duration `toml:"signal_before_end"` // save and stop this long before the time limit; 0 is off; default 120s or a quarter of a shorter time, for [command] off
 }
 
 // Setup is what a node needs before a rank starts.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,11 +41,17 @@ var clientPrefixes = []string{"SQUEUE_", "SACCT_", "SCONTROL_", "SCANCEL_"}
 // run starts argv in dir with nothing to read and returns its standard output.
 // Every error is a [*CommandError].
 func (c Client) run(ctx context.Context, dir string, argv ...string) (string, error) {
+	out, _, err := c.runWith(ctx, dir, nil, argv...)
+	return out, err
+}
+
+// runWith is run with something to read, and returns standard error, too.
+func (c Client) runWith(ctx context.Context, dir string, stdin io.Reader, argv ...string) (string, string, error) {
 	start := time.Now()
 	var stdout, stderr limitedBuffer
 	stdout.limit, stderr.limit = maxStdout, maxStderr
-	fail := func(err error) (string, error) {
-		return stdout.String(), &CommandError{Argv: argv, Err: err, After: time.Since(start), Stderr: stderr.String()}
+	fail := func(err error) (string, string, error) {
+		return stdout.String(), stderr.String(), &CommandError{Argv: argv, Err: err, After: time.Since(start), Stderr: stderr.String()}
 	}
 	environ := c.environ()
 	path, err := lookPath(argv[0], environ)
@@ -57,6 +64,7 @@ func (c Client) run(ctx context.Context, dir string, argv ...string) (string, er
 	cmd.Args[0] = argv[0]
 	cmd.Dir = dir
 	cmd.Env = environ
+	cmd.Stdin = stdin
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	// Its own process group: a Ctrl-C for us does not cut an answer short, and
 	// a program that hangs goes together with its children.
@@ -68,7 +76,7 @@ func (c Client) run(ctx context.Context, dir string, argv ...string) (string, er
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):
 		// ErrWaitDelay is a program that succeeded and left a child behind, as a
 		// site's wrapper may do. Its answer counts.
-		return stdout.String(), nil
+		return stdout.String(), stderr.String(), nil
 	case ctx.Err() != nil:
 		return fail(ctx.Err())
 	}

@@ -120,7 +120,7 @@ func fakeScontrol(f fakeJobs, args []string) error {
 }
 
 func fakeSacct(fakeJobs, []string) error {
-	return fmt.Errorf("Slurm accounting storage is disabled") //lint:ignore ST1005 Slurm's words
+	return fmt.Errorf("Slurm accounting storage is disabled")
 }
 
 func fakeScancel(f fakeJobs, args []string) error {

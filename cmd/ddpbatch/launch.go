@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -31,7 +29,7 @@ Control-C asks all ranks to save and stop; a second one ends them at once.`
 
 func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	o := launch.Options{Environ: p.Env, Stdout: os.Stdout, Stderr: os.Stderr,
-		Say: func(line string) { fmt.Fprintf(p.Stderr, "ddpbatch: %s\n", line) }}
+		Say: func(line string) { p.note("%s", line) }}
 	allocation, inside, err := slurm.AllocationFromEnv(p.lookup)
 	if err != nil {
 		return err
@@ -39,9 +37,11 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	if inside && c.Ranks == 0 {
 		o.Allocation = &allocation
 	}
-	if err := c.open(p, &o); err != nil {
+	unlock, err := c.open(p, &o)
+	if err != nil {
 		return err
 	}
+	defer unlock()
 	o.Processes = c.Ranks
 	if o.Processes == 0 {
 		o.Processes = o.Job.Ranks()
@@ -49,11 +49,6 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	if o.Processes < 0 {
 		return usage("-n must be at least 1")
 	}
-	unlock, err := o.Dir.Lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	if o.Binary, err = os.Executable(); err != nil {
 		return err
 	}
@@ -80,44 +75,49 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	return nil
 }
 
-// open loads the job and prepares its run directory.
-func (c *launchCmd) open(p *program, o *launch.Options) error {
-	var err error
+// open loads the job, locks its run directory against a second launcher, and
+// only then touches what stands there.
+func (c *launchCmd) open(p *program, o *launch.Options) (unlock func(), err error) {
 	if c.Job == "" {
-		if c.RunDir == "" {
-			return usage("name a job file, or the run directory of a submitted job with --run-dir")
-		}
-		if o.Dir, err = rundir.Open(p.abs(c.RunDir)); err != nil {
-			return err
-		}
-		record, err := o.Dir.ReadRecord()
-		if err != nil {
-			return err
-		}
-		if o.Job, err = jobs.Load(o.Dir.Spec()); err != nil {
-			return err
-		}
-		o.Job.ResolvePaths(record.Base)
-		return o.Job.CheckFiles(record.Base)
+		return c.openSubmitted(p, o)
 	}
-	path := p.abs(c.Job)
-	if o.Job, err = jobs.Load(path); err != nil {
-		return err
-	}
-	base := filepath.Dir(path)
-	if err := o.Job.CheckFiles(base); err != nil {
-		return err
-	}
-	spec, err := os.ReadFile(path)
+	f, err := p.load(c.Job)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if o.Dir, err = rundir.Create(p.runDir(c.RunDir, o.Job).Path); err != nil {
-		return err
+	if o.Dir, err = rundir.Create(p.runDir(c.RunDir, f.job).Path); err != nil {
+		return nil, err
 	}
-	if _, err := o.Dir.Prepare(string(o.Job.Name), base, version(), spec); err != nil {
-		return err
+	if unlock, err = o.Dir.Lock(); err != nil {
+		return nil, err
 	}
-	o.Job.ResolvePaths(base)
-	return nil
+	if _, err := o.Dir.Prepare(string(f.job.Name), f.base, version(), f.spec); err != nil {
+		unlock()
+		return nil, err
+	}
+	o.Job = f.job
+	o.Job.ResolvePaths(f.base)
+	return unlock, nil
+}
+
+// openSubmitted takes the job file that submit has put into the run directory.
+func (c *launchCmd) openSubmitted(p *program, o *launch.Options) (unlock func(), err error) {
+	if c.RunDir == "" {
+		return nil, usage("name a job file, or the run directory of a submitted job with --run-dir")
+	}
+	if o.Dir, err = rundir.Open(p.abs(c.RunDir)); err != nil {
+		return nil, err
+	}
+	record, err := o.Dir.ReadRecord()
+	if err != nil {
+		return nil, err
+	}
+	if o.Job, err = jobs.Load(o.Dir.Spec()); err != nil {
+		return nil, err
+	}
+	if err := o.Job.CheckFiles(record.Base); err != nil {
+		return nil, err
+	}
+	o.Job.ResolvePaths(record.Base)
+	return o.Dir.Lock()
 }

@@ -43,7 +43,7 @@ func newObserver(r *rank, s *rendezvous.Session) *observer {
 }
 
 func (o *observer) event(e trainer.Event) {
-	o.r.log.info(string(e.Kind), "step", e.Step, "epoch", e.Epoch, "message", e.String())
+	o.r.log.info(string(e.Kind), "step", e.Step, "epoch", e.Epoch, "text", e.String())
 	if o.r.place.Rank != 0 {
 		return
 	}

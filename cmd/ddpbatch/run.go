@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -62,38 +61,15 @@ type rank struct {
 	log     *rankLog
 }
 
-// open finds the job and the run directory.
-func (r *rank) open(c *runCmd) error {
-	var err error
-	if c.Job == "" {
-		if c.RunDir == "" {
-			return usage("name a job file, or a run directory with --run-dir")
-		}
-		if r.dir, err = rundir.Open(r.abs(c.RunDir)); err != nil {
-			return err
-		}
-		if r.record, err = r.dir.ReadRecord(); err != nil {
-			return err
-		}
-		if r.job, err = jobs.Load(r.dir.Spec()); err != nil {
-			return err
-		}
-		r.job.ResolvePaths(r.record.Base)
-		r.digests, err = digestsOf(r.dir.Spec())
-	} else {
-		path := r.abs(c.Job)
-		if r.job, err = jobs.Load(path); err != nil {
-			return err
-		}
-		r.dir = r.runDir(c.RunDir, r.job)
-		// Only rank 0 makes the directory; the others wait for what it puts there.
-		if r.place.Rank == 0 {
-			if err := r.prepare(path); err != nil {
-				return err
-			}
-		}
-		r.job.ResolvePaths(filepath.Dir(path))
-		r.digests, err = digestsOf(path)
+// open finds the job and the run directory, and opens the rank's log.
+func (r *rank) open(c *runCmd) (err error) {
+	switch {
+	case c.Job != "":
+		err = r.openFile(c)
+	case c.RunDir != "":
+		err = r.openRun(c.RunDir)
+	default:
+		err = usage("name a job file, or a run directory with --run-dir")
 	}
 	if err != nil {
 		return err
@@ -102,15 +78,40 @@ func (r *rank) open(c *runCmd) error {
 	return err
 }
 
-func (r *rank) prepare(path string) error {
-	spec, err := os.ReadFile(path)
+// openRun takes the job that the launcher has put into the run directory.
+func (r *rank) openRun(path string) (err error) {
+	if r.dir, err = rundir.Open(r.abs(path)); err != nil {
+		return err
+	}
+	if r.record, err = r.dir.ReadRecord(); err != nil {
+		return err
+	}
+	if r.job, err = jobs.Load(r.dir.Spec()); err != nil {
+		return err
+	}
+	r.job.ResolvePaths(r.record.Base)
+	r.digests, err = digestsOf(r.dir.Spec())
+	return err
+}
+
+// openFile takes a job file. Only rank 0 makes the run directory; the others
+// wait for what it puts there.
+func (r *rank) openFile(c *runCmd) error {
+	f, err := r.load(c.Job)
 	if err != nil {
 		return err
 	}
-	if r.dir, err = rundir.Create(r.dir.Path); err != nil {
-		return err
+	r.job, r.dir = f.job, r.runDir(c.RunDir, f.job)
+	r.job.ResolvePaths(f.base)
+	if r.place.Rank == 0 {
+		if r.dir, err = rundir.Create(r.dir.Path); err != nil {
+			return err
+		}
+		if r.record, err = r.dir.Prepare(string(f.job.Name), f.base, version(), f.spec); err != nil {
+			return err
+		}
 	}
-	r.record, err = r.dir.Prepare(string(r.job.Name), filepath.Dir(path), version(), spec)
+	r.digests, err = digestsOf(r.abs(c.Job))
 	return err
 }
 
@@ -164,7 +165,7 @@ func (r *rank) quietly(err error) error {
 
 func (r *rank) say(line string) {
 	r.log.info(line)
-	fmt.Fprintf(r.Stderr, "ddpbatch: %s\n", line)
+	r.note("%s", line)
 }
 
 func (r *rank) tellNetwork(j *launch.Rank) {

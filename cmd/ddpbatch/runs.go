@@ -43,7 +43,7 @@ func (p *program) findRun(arg string) (knownRun, error) {
 			return openRun(named)
 		}
 	}
-	return knownRun{}, hinted{usage(fmt.Sprintf("%q is no run directory, job file or job id", arg)), "`ddpbatch status` lists the runs below " + runsFolder + "/"}
+	return knownRun{}, exitError{exitUsage, hinted{fmt.Errorf("%q is no run directory, job file or job id", arg), "`ddpbatch status` lists the runs below " + runsFolder + "/"}}
 }
 
 func openRun(path string) (knownRun, error) {
@@ -67,8 +67,8 @@ func (p *program) runOfJob(id string) (knownRun, error) {
 			}
 		}
 	}
-	return knownRun{}, hinted{usage(fmt.Sprintf("no run below %q was submitted as job %s", p.abs(runsFolder), id)),
-		"name its run directory instead"}
+	return knownRun{}, exitError{exitUsage, hinted{fmt.Errorf("no run below %q was submitted as job %s", p.abs(runsFolder), id),
+		"name its run directory instead"}}
 }
 
 // runs are the run directories below runs/, by name.
@@ -98,7 +98,7 @@ func (r knownRun) job() (string, error) {
 	if id := r.record.LastJob(); id != "" {
 		return id, nil
 	}
-	return "", usage(fmt.Sprintf("run %q was never submitted to Slurm", r.dir.Path))
+	return "", exitError{exitUsage, fmt.Errorf("run %q was never submitted to Slurm", r.dir.Path)}
 }
 
 // short is a path as seen from the current directory, where it is below it.

@@ -37,6 +37,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
+			e.Setenv("OLDPATH", e.Getenv("PATH"))
 			e.Setenv("PROGRAM", program) // for scripts that change PATH
 			e.Setenv("FAKE_DIR", filepath.Join(e.WorkDir, "slurm"))
 			return os.Mkdir(filepath.Join(e.WorkDir, "slurm"), 0o700)

@@ -39,7 +39,12 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 		_, err := p.Stdout.Write(script)
 		return err
 	case c.TestOnly:
-		return p.testOnly(ctx, f, script)
+		answer, err := p.slurm().TestOnly(ctx, script, f.base)
+		if err != nil {
+			return err
+		}
+		p.printf("%s\n", answer)
+		return nil
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()

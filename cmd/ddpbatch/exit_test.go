@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/slurm"
+)
+
+func TestExitCode(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, exitDone},
+		{errors.New("x"), exitFailed},
+		{usage("x"), exitUsage},
+		{jobs.Diagnostics{{Message: "x"}}, exitUsage},
+		{exitError{exitStopped, nil}, exitStopped},
+		{fmt.Errorf("x: %w", exitError{exitNoState, errors.New("y")}), exitNoState},
+		{silent{exitError{exitLost, errors.New("y")}}, exitLost},
+		{hinted{usage("x"), "y"}, exitUsage},
+		{&slurm.CommandError{Argv: []string{"squeue"}, Err: context.Canceled}, exitCancelled},
+		{fmt.Errorf("x: %w", interrupted{os.Interrupt}), exitCancelled},
+	} {
+		if got := exitCode(c.err); got != c.want {
+			t.Errorf("%#v: exit code %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"plain":      {errors.New("open: no"), "ddpbatch: error: open: no\n"},
+		"hint":       {fmt.Errorf("a: %w", hinted{errors.New("b"), "c"}), "ddpbatch: error: a: b\nddpbatch: hint: c\n"},
+		"usage":      {usage("a"), "ddpbatch: error: a\nddpbatch: hint: usage: ddpbatch x\n"},
+		"control":    {errors.New("a\x1b[31mb\r"), "ddpbatch: error: a[31mb\n"},
+		"silent":     {silent{errors.New("a")}, ""},
+		"said":       {exitError{exitStopped, nil}, ""},
+		"mistakes":   {jobs.Diagnostics{{File: "j", Line: 2, Column: 1, Source: "x", Length: 1, Message: "m"}}, "j:2:1: m\n    2 | x\n      | ^\nddpbatch: error: 1 mistake in the job file\n"},
+		"no mistake": {nil, ""},
+	} {
+		var b strings.Builder
+		report(&b, c.err, "ddpbatch x")
+		if b.String() != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, b.String(), c.want)
+		}
+	}
+}

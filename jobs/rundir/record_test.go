@@ -1,0 +1,59 @@
+package rundir
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestReadRecordRefuses(t *testing.T) {
+	for name, c := range map[string]struct{ text, want, hint string }{
+		"empty":   {"", "it is damaged", "--run-dir"},
+		"cut off": {`{"format":1,"run":"a"`, "it is damaged", "--run-dir"},
+		"hollow":  {`{"format":1}`, "run, name or base is missing", "--run-dir"},
+		"newer":   {`{"format":2,"run":"a","name":"b","base":"/c"}`, "its format is 2, and this version knows up to 1", "newer"},
+		"no id":   {`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"job_id":"../../x"}]}`, `"../../x" is not a job id`, "--run-dir"},
+		"option":  {`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"job_id":"--me"}]}`, `"--me" is not a job id`, "--run-dir"},
+		"huge":    {strings.Repeat(" ", maxRecord+1), "larger than 8 MiB", "--run-dir"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := mustCreate(t)
+			if err := os.WriteFile(filepath.Join(d.Path, "record.json"), []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := d.ReadRecord()
+			wants(t, err, c.want, c.hint)
+			// Neither is it written over.
+			_, err = d.Prepare("b", "/c", "v1", nil)
+			wants(t, err, c.want, "")
+		})
+	}
+	if _, err := mustCreate(t).ReadRecord(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no record: %v", err)
+	}
+}
+
+// FuzzParseRecord: what is read can be written and read again.
+func FuzzParseRecord(f *testing.F) {
+	f.Add([]byte(`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"job_id":"12","host":"n1"}]}`))
+	f.Add([]byte(`{"format":1,"run":"a","name":"b","base":"/c","created":"2026-01-01T00:00:00Z","more":[1]}`))
+	f.Add([]byte(`{"format":1e0}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := parseRecord(text)
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(r)
+		if err != nil {
+			return // a time in a year that JSON cannot write
+		}
+		if same, err := parseRecord(again); err != nil || !reflect.DeepEqual(same.Submissions, r.Submissions) || same.Run != r.Run {
+			t.Fatalf("%q: %v\n%+v\n%+v", text, err, r, same)
+		}
+	})
+}
