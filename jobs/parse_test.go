@@ -133,7 +133,7 @@ func TestDefaults(t *testing.T) {
 	got.layout = nil
 	want := &Job{
 		Name: "x", Site: "generic",
-		Slurm: Slurm{Nodes: 1, TasksPerNode: 1, CPUsPerTask: 1},
+		Slurm: Slurm{Nodes: 1, TasksPerNode: 1, CPUsPerTask: 1, SignalBeforeEnd: Duration(120 * time.Second)},
 		Network: Network{
 			Interface: InterfaceAuto, Family: FamilyAuto,
 			JoinTimeout: Duration(time.Minute), CollectiveTimeout: Duration(5 * time.Minute),

@@ -8,7 +8,7 @@ import (
 )
 
 func TestTestOnly(t *testing.T) {
-	f := newFakeSlurm(t, map[string]string{"sbatch": `cat >"$FAKE/script"; echo "sbatch: Job 7 to start at noon" >&2`})
+	f := newFakeSlurm(t, map[string]string{"sbatch": `/bin/cat >"$FAKE/script"; echo "sbatch: Job 7 to start at noon" >&2`})
 	answer, err := f.TestOnly(t.Context(), []byte("#!/bin/sh\n"), t.TempDir())
 	if err != nil || answer != "Job 7 to start at noon" {
 		t.Errorf("%q, %v", answer, err)
