@@ -116,7 +116,7 @@ func digest(rest io.Reader, sum hash.Hash, path string, want File) error {
 		return fmt.Errorf("read %q: %w", path, err)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != want.SHA256 {
-		return fmt.Errorf("%q is damaged: its SHA-256 is %.12s..., the manifest says %.12s...", path, got, want.SHA256)
+		return fmt.Errorf("%q is damaged: its SHA-256 begins with %.12s, the manifest says %.12s", path, got, want.SHA256)
 	}
 	return nil
 }
