@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -54,7 +53,11 @@ func (r *Rank) meetWithoutLauncher(ctx context.Context, o JoinOptions) ([]string
 	for _, a := range append(reachableAddresses(inventory), "127.0.0.1") {
 		m.Addresses = append(m.Addresses, net.JoinHostPort(a, port))
 	}
-	if err := m.write(path); err != nil {
+	text, err := json.Marshal(m)
+	if err == nil {
+		err = o.Dir.WriteRendezvous(p.JobID, p.StepID, p.RestartCount, text)
+	}
+	if err != nil {
 		r.server.Close()
 		return nil, secret, fmt.Errorf("publish the rendezvous: %w", err)
 	}
@@ -64,27 +67,6 @@ func (r *Rank) meetWithoutLauncher(ctx context.Context, o JoinOptions) ([]string
 		os.Remove(path)
 	}()
 	return m.Addresses, secret, nil
-}
-
-// write puts the file there whole or not at all.
-func (m meeting) write(path string) error {
-	text, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	temp, err := os.CreateTemp(filepath.Dir(path), ".rendezvous-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name())
-	_, err = temp.Write(text)
-	if cerr := temp.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), path)
 }
 
 // findMeeting waits for rank 0's file.

@@ -90,7 +90,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		if result.Failure == nil {
 			return result, nil
 		}
-		if err := writeFailure(o.Dir.Failure(), attempt, result); err != nil {
+		if err := writeFailure(o.Dir, attempt, result); err != nil {
 			o.Say(fmt.Sprintf("WARNING: %v", err))
 		}
 		if step := newestStep(o.Dir); step > newest {
@@ -126,12 +126,12 @@ type failureFile struct {
 	Ranks   []rendezvous.RankStatus `json:"ranks"`
 }
 
-func writeFailure(path string, attempt int, r Result) error {
+func writeFailure(d rundir.Dir, attempt int, r Result) error {
 	text, err := json.MarshalIndent(failureFile{time.Now().UTC(), attempt, r.Exit, r.Failure, r.Ranks}, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(text, '\n'), 0o600)
+	return d.WriteFailure(append(text, '\n'))
 }
 
 // tooManyLaunchers is srun having started the launcher once per task.

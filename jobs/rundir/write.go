@@ -42,3 +42,12 @@ func (d Dir) write(name string, content []byte) (err error) {
 
 // WriteScript stores the batch script that is about to be submitted.
 func (d Dir) WriteScript(script []byte) error { return d.write(scriptName, script) }
+
+// WriteFailure stores how an attempt failed.
+func (d Dir) WriteFailure(text []byte) error { return d.write(filepath.Base(d.Failure()), text) }
+
+// WriteRendezvous stores where the ranks of a step without a launcher find
+// rank 0. Other ranks may look for the file at any time.
+func (d Dir) WriteRendezvous(jobID, stepID string, restart int, text []byte) error {
+	return d.write(filepath.Base(d.Rendezvous(jobID, stepID, restart)), text)
+}

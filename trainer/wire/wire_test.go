@@ -127,29 +127,14 @@ func (r *recorder) Write(b []byte) (int, error) {
 func TestAlteredFrames(t *testing.T) {
 	key := secret(t)
 	frame := func(damage func([]byte) []byte) error {
-		a, b := pair(t)
-		rec := &editor{Conn: a}
-		var s *Conn
-		done := make(chan error)
-		go func() {
-			var err error
-			s, err = Server(b, key, "x")
-			done <- err
-		}()
-		c, err := Client(rec, key, "x")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		rec, c, s := edited(t, key)
 		rec.edit = damage
 		if err := c.WriteFrame(1, []byte("step 12")); err != nil {
 			t.Fatal(err)
 		}
-		a.Close()
+		rec.Close()
 		s.SetDeadline(time.Now().Add(5 * time.Second))
-		_, _, err = s.ReadFrame()
+		_, _, err := s.ReadFrame()
 		return err
 	}
 	if err := frame(func(b []byte) []byte { return b }); err != nil {
@@ -170,6 +155,27 @@ func TestAlteredFrames(t *testing.T) {
 	}
 }
 
+// edited is a proven connection whose client's frames can be altered on their way.
+func edited(t *testing.T, key Secret) (rec *editor, c, s *Conn) {
+	t.Helper()
+	a, b := pair(t)
+	rec = &editor{Conn: a}
+	done := make(chan error)
+	go func() {
+		var err error
+		s, err = Server(b, key, "x")
+		done <- err
+	}()
+	c, err := Client(rec, key, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	return rec, c, s
+}
+
 type editor struct {
 	net.Conn
 	edit func([]byte) []byte
@@ -187,22 +193,7 @@ func (e *editor) Write(b []byte) (int, error) {
 
 func TestRepeatedFrameIsRefused(t *testing.T) {
 	key := secret(t)
-	a, b := pair(t)
-	rec := &editor{Conn: a}
-	var s *Conn
-	done := make(chan error)
-	go func() {
-		var err error
-		s, err = Server(b, key, "x")
-		done <- err
-	}()
-	c, err := Client(rec, key, "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	rec, c, s := edited(t, key)
 	rec.edit = func(b []byte) []byte { return append(b, b...) }
 	if err := c.WriteFrame(1, []byte("once")); err != nil {
 		t.Fatal(err)
