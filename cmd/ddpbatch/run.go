@@ -95,7 +95,7 @@ func (r *rank) openRun(path string) (err error) {
 }
 
 // openFile takes a job file. Only rank 0 makes the run directory; the others
-// wait for what it puts there.
+// wait until it has done so.
 func (r *rank) openFile(c *runCmd) error {
 	f, err := r.load(c.Job)
 	if err != nil {
@@ -110,9 +110,24 @@ func (r *rank) openFile(c *runCmd) error {
 		if r.record, err = r.dir.Prepare(string(f.job.Name), f.base, version(), f.spec); err != nil {
 			return err
 		}
+	} else if err := r.awaitRun(time.Duration(r.job.Network.JoinTimeout)); err != nil {
+		return err
 	}
 	r.digests, err = digestsOf(r.abs(c.Job))
 	return err
+}
+
+// awaitRun waits for rank 0 to have made the run directory.
+func (r *rank) awaitRun(timeout time.Duration) error {
+	for end := time.Now().Add(timeout); ; time.Sleep(100 * time.Millisecond) {
+		_, err := rundir.Open(r.dir.Path)
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("rank 0 has not made the run directory within %s: %w", timeout, err)
+		}
+	}
 }
 
 // run joins, works and says goodbye.

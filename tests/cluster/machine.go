@@ -104,7 +104,8 @@ func (m *machine) off() {
 // failed returns why the machine cannot come up, or nil: it has gone down, or its Slurm daemon
 // has ended.
 func (m *machine) failed() error {
-	if text, err := os.ReadFile(m.dir.ended(m.name)); err == nil {
+	// Empty, the file is only about to be written.
+	if text, err := os.ReadFile(m.dir.ended(m.name)); err == nil && len(text) > 0 {
 		return fmt.Errorf("machine %s: %s", m.name, strings.TrimSpace(string(text)))
 	}
 	select {

@@ -63,14 +63,27 @@ func (s *Server) finishLocked() {
 	}
 }
 
+// failLocked makes f the first failure, unless there is one, and tells everyone.
 func (s *Server) failLocked(f Failure) {
+	if s.recordLocked(f) {
+		s.announceLocked()
+	}
+}
+
+// recordLocked makes f the first failure, unless there is one.
+func (s *Server) recordLocked(f Failure) bool {
 	if s.first != nil {
-		return
+		return false
 	}
 	s.first = &f
 	close(s.failing)
+	return true
+}
+
+// announceLocked tells the connected ranks of the first failure.
+func (s *Server) announceLocked() {
 	for _, c := range s.connected() {
-		go send(c, kindAbort, reasonMessage{f.Reason})
+		go send(c, kindAbort, reasonMessage{s.first.Reason})
 	}
 	s.finishLocked()
 }

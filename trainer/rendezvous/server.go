@@ -231,6 +231,14 @@ func (s *Server) exchange(rank int, m exchangeMessage) error {
 	if err == nil && len(replies) != s.o.WorldSize {
 		err = fmt.Errorf("round %q has %d replies for %d ranks", m.Round, len(replies), s.o.WorldSize)
 	}
+	failed := false
+	if err != nil {
+		// Noted before a rank is told: its goodbye would otherwise be taken for
+		// the first failure. Announced after, as the reply says more.
+		s.mu.Lock()
+		failed = s.recordLocked(Failure{Rank: -1, Reason: err.Error(), Advice: hintOf(err)})
+		s.mu.Unlock()
+	}
 	for r, c := range members {
 		reply := replyMessage{Round: m.Round}
 		if err != nil {
@@ -240,8 +248,10 @@ func (s *Server) exchange(rank int, m exchangeMessage) error {
 		}
 		_ = send(c, kindReply, reply)
 	}
-	if err != nil {
-		s.Abort(Failure{Rank: -1, Reason: err.Error(), Advice: hintOf(err)})
+	if failed {
+		s.mu.Lock()
+		s.announceLocked()
+		s.mu.Unlock()
 	}
 	return nil
 }
