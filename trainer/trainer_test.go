@@ -344,6 +344,26 @@ func TestWhatDoesNotBelongIsRefused(t *testing.T) {
 // longer has a finished job want more.
 func longer(s string) string { return strings.Replace(s, "epochs = 1", "epochs = 2", 1) }
 
+func TestChangedDataAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "data.csv")
+	text := strings.Replace(fmt.Sprintf(mlp, 2), "samples = 203\ninputs = 5\noutputs = 4\n", "path = \""+file+"\"\n", 1)
+	text = strings.Replace(text, `kind = "synthetic"`, `kind = "csv"`, 1)
+	train := func(rows string) error {
+		if err := os.WriteFile(file, []byte("x,label\n0.5,0\n0.25,1\n"+rows), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _, errs := world(t, 1, job(t, text), filepath.Join(dir, "checkpoints"), nil)
+		return errs[0]
+	}
+	if err := train("1,1\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := train("1,0\n"); err == nil || !strings.Contains(err.Error(), "the training data have changed since") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestDivergenceEndsTheRun(t *testing.T) {
 	dir := t.TempDir()
 	text := strings.Replace(fmt.Sprintf(mlp, 10), "lr = 0.1", "lr = 1e30", 1)

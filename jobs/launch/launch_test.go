@@ -204,6 +204,15 @@ func TestRestartsAreBoundedByProgress(t *testing.T) {
 	}
 }
 
+// A signal to one rank's process is passed on to its program.
+func TestSignalToARank(t *testing.T) {
+	result, said, err := launched(t, 2, "program",
+		"[command]\nargv = [\"/bin/sh\", \"-c\", \"trap 'exit 5' TERM; kill -TERM $PPID; while :; do sleep 0.1; done\"]\n", nil)
+	if err != nil || result.Exit != 5 || result.Failure != nil {
+		t.Errorf("%+v, %v\n%s", result, err, said)
+	}
+}
+
 func TestProgramsEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name, argv string
