@@ -130,7 +130,7 @@ func (s runStatus) row() []string {
 		note = s.Failure
 	case s.Reason != "" && s.Reason != "None":
 		note = s.Reason
-	case s.State.Done() && s.ExitCode != "":
+	case s.State.Done() && s.ExitCode != "" && s.ExitCode != "0:0":
 		note = "exit code " + s.ExitCode
 	}
 	return []string{s.Name, s.Job, strings.ToLower(string(s.State)), number(s.Step), number(s.Epoch), figure(s.Loss), figure(s.Accuracy),
