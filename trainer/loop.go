@@ -140,7 +140,7 @@ type diverged struct{ error }
 
 // Hint says what to do about it.
 func (diverged) Hint() string {
-	return "checkpoints before this step are intact; a smaller train.optimizer.lr is the usual cure"
+	return "nothing of this was saved; a smaller train.optimizer.lr is the usual cure, in a run directory of its own or from the start"
 }
 
 // report tells of the steps since the last report.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"sort"
 	"strings"
 	"time"
@@ -164,6 +165,13 @@ func difference(was, is map[string]string) string {
 func (r *run) save() error {
 	if r.Comm.Rank() != 0 {
 		return nil
+	}
+	for _, p := range r.params {
+		for _, v := range p.Data {
+			if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+				return diverged{fmt.Errorf("parameter %q holds %v after step %d", p.Name, f, r.at.Step)}
+			}
+		}
 	}
 	state := r.optimizer.State()
 	m := &checkpoint.Manifest{

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
-	"os/signal"
-	"syscall"
+	"os/exec"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
@@ -37,7 +37,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	if inside && c.Ranks == 0 {
 		o.Allocation = &allocation
 	}
-	unlock, err := c.open(p, &o)
+	unlock, err := c.open(ctx, p, &o)
 	if err != nil {
 		return err
 	}
@@ -58,9 +58,8 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	}
 	o.Program, o.Spec = d.program, d.spec
 
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGINT)
-	defer signal.Stop(signals)
+	signals, quit := requests()
+	defer quit()
 	o.Signals = signals
 	result, err := launch.Run(ctx, o)
 	if err != nil {
@@ -77,7 +76,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 
 // open loads the job, locks its run directory against a second launcher, and
 // only then touches what stands there.
-func (c *launchCmd) open(p *program, o *launch.Options) (unlock func(), err error) {
+func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (unlock func(), err error) {
 	if c.Job == "" {
 		return c.openSubmitted(p, o)
 	}
@@ -90,6 +89,16 @@ func (c *launchCmd) open(p *program, o *launch.Options) (unlock func(), err erro
 	}
 	if unlock, err = o.Dir.Lock(); err != nil {
 		return nil, err
+	}
+	// In the allocation of that very job it is this one.
+	if o.Allocation == nil {
+		err := p.refuseSecond(ctx, o.Dir)
+		if errors.Is(err, exec.ErrNotFound) {
+			p.note("WARNING: %s was submitted from elsewhere; there is no Slurm here to ask whether that job is over", f.job.Name)
+		} else if err != nil {
+			unlock()
+			return nil, err
+		}
 	}
 	if _, err := o.Dir.Prepare(string(f.job.Name), f.base, version(), f.spec); err != nil {
 		unlock()

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -42,11 +39,12 @@ func (c *runCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	r := &rank{program: p, place: place}
+	r := &rank{program: p, place: place, unlock: func() {}}
 	if err := r.open(c); err != nil {
 		return err
 	}
 	defer r.log.close()
+	defer r.unlock()
 	return r.run(ctx)
 }
 
@@ -59,6 +57,7 @@ type rank struct {
 	record  rundir.Record
 	digests digests
 	log     *rankLog
+	unlock  func() // of the run directory, where this rank holds it
 }
 
 // open finds the job and the run directory, and opens the rank's log.
@@ -107,6 +106,10 @@ func (r *rank) openFile(c *runCmd) error {
 		if r.dir, err = rundir.Create(r.dir.Path); err != nil {
 			return err
 		}
+		// Another run here would mix the two.
+		if r.unlock, err = r.dir.Lock(); err != nil {
+			return err
+		}
 		if r.record, err = r.dir.Prepare(string(f.job.Name), f.base, version(), f.spec); err != nil {
 			return err
 		}
@@ -133,9 +136,8 @@ func (r *rank) awaitRun(timeout time.Duration) error {
 // run joins, works and says goodbye.
 func (r *rank) run(ctx context.Context) error {
 	// Before anything else: a signal at any time only asks for a stop.
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGINT)
-	defer signal.Stop(signals)
+	signals, quit := requests()
+	defer quit()
 
 	r.log.info("starting")
 	joined, err := launch.Join(ctx, launch.JoinOptions{Job: r.job, Dir: r.dir, Place: r.place,
@@ -207,18 +209,15 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	defer stopLink()
 
 	stop := make(chan struct{})
-	var once sync.Once
 	go func() {
-		for {
-			select {
-			case s := <-signals:
-				r.log.info("signal", "signal", s.String())
-			case <-j.Session.Stopping():
-			case <-ctx.Done():
-				return
-			}
-			once.Do(func() { close(stop) })
+		select {
+		case s := <-signals:
+			r.log.info("signal", "signal", s.String())
+		case <-j.Session.Stopping():
+		case <-ctx.Done():
+			return
 		}
+		close(stop)
 	}()
 
 	comm, err := j.Connect(ctx)

@@ -76,6 +76,9 @@ func (p *program) submit(ctx context.Context, f *jobFile, path string, script []
 		return "", err
 	}
 	defer unlock()
+	if err := p.refuseSecond(ctx, dir); err != nil {
+		return "", err
+	}
 	// A launcher may be at work there without Slurm. The lock is not kept: the
 	// job's own launcher needs it, maybe at once.
 	idle, err := dir.Lock()
@@ -83,9 +86,6 @@ func (p *program) submit(ctx context.Context, f *jobFile, path string, script []
 		return "", err
 	}
 	idle()
-	if err := p.refuseSecond(ctx, dir); err != nil {
-		return "", err
-	}
 	record, err := dir.Prepare(string(f.job.Name), f.base, version(), f.spec)
 	if err != nil {
 		return "", err

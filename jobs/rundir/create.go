@@ -61,7 +61,7 @@ func check(path string) error {
 		return refuse(elsewhere, "it belongs to user %d, and this is user %d", owner, os.Geteuid())
 	}
 	if perm := info.Mode().Perm(); perm&0o022 != 0 {
-		return refuse(fmt.Sprintf("chmod go-w %q, once you know what is in it", path),
+		return refuse("choose another place with --run-dir; if the directory is yours alone, `chmod go-w` it",
 			"its mode is %04o: others could change what the job runs", perm)
 	}
 	// The kernel's word counts, not the mode: the file system may be read-only.

@@ -6,8 +6,8 @@
 // their sizes and SHA-256 digests, then the folder is renamed and its parent
 // synced); a checkpoint that is loaded is the one that was written, byte for
 // byte; the newest one that verifies is used and those passed over are reported
-// with their reason; pruning removes the manifest first, so that what is left
-// of an interrupted pruning is never taken for a checkpoint.
+// with their reason, one without a manifest, too; what is removed is renamed
+// first, so that an interrupted pruning never leaves half a checkpoint.
 //
 // It needs a file system on which rename is atomic, which NFS is only for a
 // single client: one rank, rank 0, may use a folder at a time. It does not lock
@@ -15,6 +15,8 @@
 package checkpoint
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,6 +64,20 @@ type Manifest struct {
 	OptimInit bool              `json:"optimizer_initialised"`
 	Metrics   map[string]Number `json:"metrics,omitempty"` // last figures, for people
 	Files     []File            `json:"files"`
+	// Digest is the SHA-256 of the manifest itself, as this package writes it
+	// with an empty Digest.
+	Digest string `json:"digest"`
+}
+
+// sum is the digest that the manifest must have.
+func (m Manifest) sum() (string, error) {
+	m.Digest = ""
+	text, err := json.Marshal(m)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // Number is a float that survives JSON even when it is not finite.
@@ -119,10 +135,6 @@ func List(dir string) ([]Entry, error) {
 		if e.Err == nil && e.Manifest.Step != step {
 			e.Manifest, e.Err = nil, fmt.Errorf("the manifest in %q is of step %d", e.Path, e.Manifest.Step)
 		}
-		// Without a manifest it is what is left of an interrupted pruning.
-		if errors.Is(e.Err, fs.ErrNotExist) {
-			continue
-		}
 		entries = append(entries, e)
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return b.Step - a.Step })
@@ -150,6 +162,9 @@ func readManifest(path string) (*Manifest, error) {
 	}
 	if m.Format != Format {
 		return nil, fmt.Errorf("%q has format %d; this program knows format %d", file, m.Format, Format)
+	}
+	if sum, err := m.sum(); err != nil || sum != m.Digest {
+		return nil, fmt.Errorf("%q is damaged: its own digest does not match", file)
 	}
 	for _, f := range m.Files {
 		if f.Name != filepath.Base(f.Name) || strings.HasPrefix(f.Name, ".") || f.Name == manifestName {

@@ -42,7 +42,7 @@ func Save(dir string, m *Manifest, files Files) (path string, err error) {
 			os.RemoveAll(temp)
 		}
 	}()
-	m.Format, m.Files = Format, nil
+	m.Format, m.Files, m.Created = Format, nil, m.Created.UTC()
 	names := make([]string, 0, len(files))
 	for n := range files {
 		names = append(names, n)
@@ -54,6 +54,9 @@ func Save(dir string, m *Manifest, files Files) (path string, err error) {
 			return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, explain(err))
 		}
 		m.Files = append(m.Files, f)
+	}
+	if m.Digest, err = m.sum(); err != nil {
+		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, err)
 	}
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -108,27 +111,27 @@ func Clean(dir string) error {
 		return fmt.Errorf("clean up checkpoints: %w", err)
 	}
 	for _, f := range found {
-		path := filepath.Join(dir, f.Name())
-		if strings.HasPrefix(f.Name(), stepPrefix) {
-			if _, err := os.Lstat(filepath.Join(path, manifestName)); !errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-		} else if !strings.HasPrefix(f.Name(), tempPrefix) {
+		if !strings.HasPrefix(f.Name(), tempPrefix) {
 			continue
 		}
-		if err := os.RemoveAll(path); err != nil {
+		if err := os.RemoveAll(filepath.Join(dir, f.Name())); err != nil {
 			return fmt.Errorf("clean up checkpoints: %w", err)
 		}
 	}
 	return nil
 }
 
-// remove takes the manifest away first: from then on it is no checkpoint.
+// remove renames first: from then on it is no checkpoint, and the next [Clean]
+// finishes what may be left.
 func remove(path string) error {
-	if err := os.Remove(filepath.Join(path, manifestName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	gone := filepath.Join(filepath.Dir(path), tempPrefix+"removed-"+filepath.Base(path))
+	if err := os.Rename(path, gone); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		return err
 	}
-	return os.RemoveAll(path)
+	return os.RemoveAll(gone)
 }
 
 // metadata of the tensor files is what PyTorch users' readers expect and nothing

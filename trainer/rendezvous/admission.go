@@ -93,7 +93,6 @@ func (s *Server) welcome(c *wire.Conn, id Identity) bool {
 	s.mu.Lock()
 	reason := s.objection(id)
 	if reason == "" {
-		s.members[id.Rank] = c
 		st := &s.ranks[id.Rank]
 		st.State, st.Host, st.PID, st.Seen = Joined, id.Host, id.PID, time.Now()
 		if s.o.Program == "" {
@@ -102,21 +101,26 @@ func (s *Server) welcome(c *wire.Conn, id Identity) bool {
 		if s.o.Spec == "" {
 			s.o.Spec = id.Spec
 		}
-		if s.countLocked(Missing) == 0 {
-			s.joinTick.Stop()
-			close(s.joined)
-		}
 	}
-	stopping, stopReason, first := s.stopping, s.stopReason, s.first
 	s.mu.Unlock()
-
 	if reason != "" {
 		_ = send(c, kindRefused, reasonMessage{reason})
 		// A rank of this very job that must be refused cannot be waited for.
 		s.Abort(Failure{Rank: id.Rank, Host: id.Host, Reason: reason})
 		return false
 	}
-	if err := send(c, kindWelcome, struct{}{}); err == nil && first != nil {
+	// The welcome goes out before anybody else can send to this rank.
+	err := send(c, kindWelcome, struct{}{})
+	s.mu.Lock()
+	s.members[id.Rank] = c
+	if s.countLocked(Missing) == 0 && !s.complete {
+		s.complete = true
+		s.joinTick.Stop()
+		close(s.joined)
+	}
+	stopping, stopReason, first := s.stopping, s.stopReason, s.first
+	s.mu.Unlock()
+	if err == nil && first != nil {
 		_ = send(c, kindAbort, reasonMessage{first.Reason})
 	} else if err == nil && stopping {
 		_ = send(c, kindStop, reasonMessage{stopReason})

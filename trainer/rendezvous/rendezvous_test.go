@@ -321,6 +321,32 @@ func TestDecisionErrorReachesEveryRank(t *testing.T) {
 	}
 }
 
+// A rank that dies after it has contributed to a round does not keep the server
+// from telling the others, nor from naming it.
+func TestDeathBetweenContributions(t *testing.T) {
+	a := start(t, 2, nil)
+	sessions := a.joinAll(t, 2)
+	go sessions[0].Exchange(t.Context(), "zero", []byte("early"))
+	for {
+		a.mu.Lock()
+		contributed := a.rounds["zero"] != nil
+		a.mu.Unlock()
+		if contributed {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	sessions[0].conn.Close()
+	<-a.Failing()
+	if _, err := sessions[1].Exchange(t.Context(), "zero", []byte("late")); !errors.Is(err, ErrAborted) {
+		t.Errorf("rank 1 was told %v", err)
+	}
+	sessions[1].Leave(4, nil)
+	if o := wait(t, a); o.First == nil || o.First.Rank != 0 || o.First.State != Lost {
+		t.Errorf("first failure %+v", o.First)
+	}
+}
+
 func TestFormatRanks(t *testing.T) {
 	for want, ranks := range map[string][]int{
 		"rank 3": {3}, "ranks 0, 1": {1, 0}, "ranks 0-3, 7": {0, 1, 2, 3, 7}, "ranks 1, 3, 5-7": {7, 6, 5, 3, 1},

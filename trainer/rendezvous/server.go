@@ -48,6 +48,7 @@ type Server struct {
 	members    []*wire.Conn
 	rounds     map[string][][]byte
 	left       int
+	complete   bool // every rank has joined
 	first      *Failure
 	exit       int
 	stopping   bool
@@ -118,7 +119,7 @@ func (s *Server) Stop(reason string) {
 	s.mu.Unlock()
 	for _, c := range members {
 		// A rank that cannot be told will be seen as lost by its reader.
-		_ = send(c, kindStop, reasonMessage{reason})
+		go send(c, kindStop, reasonMessage{reason})
 	}
 }
 
@@ -225,7 +226,11 @@ func (s *Server) exchange(rank int, m exchangeMessage) error {
 		}
 	}
 	members := append([]*wire.Conn(nil), s.members...)
+	over := s.first != nil
 	s.mu.Unlock()
+	if over {
+		return nil // somebody has left since; everyone is being told
+	}
 
 	replies, err := decide(payloads)
 	if err == nil && len(replies) != s.o.WorldSize {
@@ -240,6 +245,9 @@ func (s *Server) exchange(rank int, m exchangeMessage) error {
 		s.mu.Unlock()
 	}
 	for r, c := range members {
+		if c == nil {
+			continue
+		}
 		reply := replyMessage{Round: m.Round}
 		if err != nil {
 			reply.Error, reply.Hint = err.Error(), hintOf(err)
