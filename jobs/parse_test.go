@@ -57,7 +57,7 @@ func TestEveryKey(t *testing.T) {
 	layout := got.layout
 	got.layout = nil
 	want := &Job{
-		Name: "a \"name\" with # and $(all) `that` \\ goes",
+		Name: "a name with %j, $(all) & that; goes",
 		Site: "generic",
 		Slurm: Slurm{
 			Nodes: 4, TasksPerNode: 2, GPUsPerNode: 4, CPUsPerTask: 8, Time: "1-12:00:00", Memory: "64G",

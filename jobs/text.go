@@ -25,7 +25,7 @@ const (
 
 // UnmarshalTOML takes a TOML string.
 func (n *Name) UnmarshalTOML(v any) error {
-	const allowed = `allowed: 1 to 128 printable characters, no "/", not starting with "-" or "."`
+	const allowed = "allowed: 1 to 128 printable characters, none of / # \" ' ` \\, not starting with \"-\" or \".\""
 	s, err := stringValue(v)
 	if err != nil {
 		return err
@@ -38,6 +38,10 @@ func (n *Name) UnmarshalTOML(v any) error {
 		return refuse(allowed, "is empty")
 	case strings.Contains(s, "/"):
 		return refuse(allowed, `%q holds a "/", but it names the run folder`, s)
+	case strings.ContainsAny(s, "#\"'`\\"):
+		// Each could be quoted in the script, but not in what people and site
+		// tools make of squeue's output and of the folder's name.
+		return refuse(allowed, "%q holds a %q", s, s[strings.IndexAny(s, "#\"'`\\")])
 	case strings.HasPrefix(s, "-"), strings.HasPrefix(s, "."):
 		return refuse(allowed, "%q starts with %q", s, s[:1])
 	case utf8.RuneCountInString(s) > maxNameChars:
