@@ -140,8 +140,10 @@ func (r *rank) run(ctx context.Context) error {
 	defer quit()
 
 	r.log.info("starting")
-	joined, err := launch.Join(ctx, launch.JoinOptions{Job: r.job, Dir: r.dir, Place: r.place,
+	joining, joinedUp := untilSignal(ctx, signals)
+	joined, err := launch.Join(joining, launch.JoinOptions{Job: r.job, Dir: r.dir, Place: r.place,
 		Program: r.digests.program, Spec: r.digests.spec, Lookup: r.lookup, Say: r.say})
+	joinedUp()
 	if err != nil {
 		r.log.failed(err)
 		if joined != nil {

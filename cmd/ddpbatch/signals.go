@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -21,4 +23,20 @@ func requests() (signals <-chan os.Signal, quit func()) {
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	return c, func() { signal.Stop(c); signal.Stop(pipe) }
+}
+
+// untilSignal is a context that ends when a signal arrives before done is
+// called: a rank that is asked to stop has nothing to save until it has joined.
+func untilSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case s := <-signals:
+			cancel(exitError{exitStopped, fmt.Errorf("asked to stop before all ranks had joined: %s", s)})
+		case <-over:
+		}
+	}()
+	return ctx, func() { close(over); <-ended; cancel(nil) }
 }

@@ -7,9 +7,13 @@
 // list); a rank that does not come, is killed or fails ends the attempt, is
 // named with its host, and its message and exit code are kept; all ranks talk
 // over one network that they agreed on; a request to stop reaches every rank;
-// nothing that was started outlives the supervisor.
+// ranks, and users' programs with their workers, outlive neither their attempt
+// nor the supervisor.
 //
-// It does not submit jobs, does not train, and does not requeue.
+// It does not submit jobs, does not train, and does not requeue. Without Slurm,
+// a rank that is itself killed by SIGKILL takes its program along, but not the
+// workers that this program had started; under Slurm that is the step daemon's
+// work.
 package launch
 
 import (

@@ -204,6 +204,32 @@ func TestRestartsAreBoundedByProgress(t *testing.T) {
 	}
 }
 
+// Workers that a program leaves behind end with it, however it ends, and when
+// the launcher's process is killed.
+func TestWorkersDoNotOutliveTheProgram(t *testing.T) {
+	for name, end := range map[string]string{"well": "exit 0", "badly": "exit 3", "killed": "kill -KILL $$"} {
+		pidfile := filepath.Join(t.TempDir(), "pid")
+		_, said, err := launched(t, 1, "program", fmt.Sprintf("[command]\nargv = [\"/bin/sh\", \"-c\", \"sleep 300 & echo $! > %s; %s\"]\n", pidfile, end), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(pidfile)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, said)
+		}
+		var pid int
+		fmt.Sscan(string(text), &pid)
+		for end := time.Now().Add(5 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
+			if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); strings.Contains(string(stat), ") Z ") {
+				break // dead, and nobody has asked yet
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: the worker outlived its program", name)
+			}
+		}
+	}
+}
+
 // A signal to one rank's process is passed on to its program.
 func TestSignalToARank(t *testing.T) {
 	result, said, err := launched(t, 2, "program",

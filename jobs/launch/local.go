@@ -26,7 +26,8 @@ func startLocal(a *attempt) (ranks, error) {
 		cmd.Stdout, cmd.Stderr = a.o.Stdout, a.o.Stderr
 		// Control-C is for the launcher, which passes it on.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := startTied(cmd, &l.done); err != nil {
+		// Not SIGKILL: a rank that lives must end its program's workers, too.
+		if err := startTied(cmd, &l.done, syscall.SIGTERM); err != nil {
 			l.kill(context.Background())
 			return nil, err
 		}
@@ -35,13 +36,13 @@ func startLocal(a *attempt) (ranks, error) {
 	return l, nil
 }
 
-// startTied starts cmd so that the kernel kills it when this process dies. The
+// startTied starts cmd so that the kernel signals it when this process dies. The
 // kernel ties it to the thread that starts it, which is kept for as long.
-func startTied(cmd *exec.Cmd, done *sync.WaitGroup) error {
+func startTied(cmd *exec.Cmd, done *sync.WaitGroup, death syscall.Signal) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	cmd.SysProcAttr.Pdeathsig = death
 	started := make(chan error)
 	done.Add(1)
 	go func() {

@@ -50,12 +50,14 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	// A group of its own, so that it can be ended together with its workers.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var done sync.WaitGroup
-	if err := startTied(cmd, &done); err != nil {
+	if err := startTied(cmd, &done, syscall.SIGKILL); err != nil {
 		return 1, cannotStart(argv[0], err)
 	}
 	ended := make(chan struct{})
 	go func() { done.Wait(); close(ended) }()
 	stopped := r.follow(ctx, o, cmd.Process.Pid, ended)
+	// Workers that it left behind would hold memory, ports and GPUs.
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	return verdict(argv[0], cmd.ProcessState, stopped)
 }
 
@@ -69,9 +71,8 @@ func (r *Rank) follow(ctx context.Context, o ProgramOptions, pid int, ended <-ch
 			select {
 			case <-ended:
 			case <-time.After(killGrace / 2):
+				_ = syscall.Kill(-pid, syscall.SIGKILL)
 			}
-			// What is left of the group, too, when the program itself is gone.
-			_ = syscall.Kill(-pid, syscall.SIGKILL)
 		}()
 	}
 	for {
@@ -127,6 +128,8 @@ func verdict(name string, state *os.ProcessState, stopped bool) (int, error) {
 // master has rank 0 find a port for the program's own rendezvous, and tells
 // every rank its address on the agreed network.
 func (r *Rank) master(ctx context.Context) (host string, port int, err error) {
+	ctx, cancel := r.soon(ctx)
+	defer cancel()
 	var offer string
 	if r.Place.Rank == 0 {
 		port, err := freePort(r.Choice.Addr.String())

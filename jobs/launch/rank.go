@@ -128,7 +128,9 @@ func (r *Rank) Connect(ctx context.Context) (collective.Communicator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s (%s): %w", r.Choice.Interface, ip, err)
 	}
-	reply, err := r.Session.Exchange(ctx, roundRing, []byte(listener.Addr().String()))
+	soon, cancel := r.soon(ctx)
+	defer cancel()
+	reply, err := r.Session.Exchange(soon, roundRing, []byte(listener.Addr().String()))
 	if err != nil {
 		listener.Close()
 		return nil, err
@@ -138,6 +140,13 @@ func (r *Rank) Connect(ctx context.Context) (collective.Communicator, error) {
 		Next:           collective.Peer{Rank: (r.Place.Rank + 1) % r.Place.WorldSize, Addr: string(reply)},
 		ConnectTimeout: timeout, Timeout: time.Duration(r.job.Network.CollectiveTimeout),
 	})
+}
+
+// soon bounds what all ranks do right after they have joined: one that froze in
+// between must not hold the job until its time limit.
+func (r *Rank) soon(ctx context.Context) (context.Context, context.CancelFunc) {
+	timeout := time.Duration(r.job.Network.JoinTimeout)
+	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("a rank that has joined did not go on within %s", timeout))
 }
 
 // Leave says goodbye with the exit code that this process will have, and, in a

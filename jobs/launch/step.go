@@ -38,7 +38,7 @@ func startStep(a *attempt) (ranks, error) {
 	// its own on at any time.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s := &stepRanks{a: a, srun: cmd}
-	if err := startTied(cmd, &s.done); err != nil {
+	if err := startTied(cmd, &s.done, syscall.SIGKILL); err != nil {
 		return nil, fmt.Errorf("start the ranks: %w", err)
 	}
 	return s, nil

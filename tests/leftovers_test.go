@@ -1,0 +1,105 @@
+package tests
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// processesWith are the living processes whose command line holds a text.
+func processesWith(t *testing.T, text string) (pids []string) {
+	t.Helper()
+	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		line, err := os.ReadFile(f) // empty for a process that is dead
+		if err == nil && strings.Contains(strings.ReplaceAll(string(line), "\x00", " "), text) {
+			pids = append(pids, filepath.Base(filepath.Dir(f)))
+		}
+	}
+	return pids
+}
+
+// When the launcher is killed, nothing that it started goes on: neither the
+// ranks, nor users' programs, nor the workers of those.
+func TestKilledLauncherLeavesNothing(t *testing.T) {
+	home := t.TempDir()
+	mark := fmt.Sprintf("%d.%d", 3000+os.Getpid()%1000, os.Getpid())
+	spec := "name = \"left\"\n[slurm]\ntasks_per_node = 2\n[command]\nargv = [\"/bin/sh\", \"-c\", \"sleep " + mark + " & sleep " + mark + "\"]\n"
+	if err := os.WriteFile(filepath.Join(home, "job.toml"), []byte(spec), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "launch", "job.toml")
+	cmd.Dir = home
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "two programs with a worker each", func() bool { return len(processesWith(t, "sleep "+mark)) >= 4 })
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	waitUntil(t, "all of them to be gone", func() bool {
+		return len(processesWith(t, "sleep "+mark)) == 0 && len(processesWith(t, home)) == 0
+	})
+}
+
+// Whoever reads the output may go away; the training does not.
+func TestClosedPipeDoesNotEndTheTraining(t *testing.T) {
+	home, run := smallRun(t)
+	cmd := exec.CommandContext(t.Context(), binary, "launch", "job.toml", "-n", "2")
+	cmd.Dir = home
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if _, err := io.ReadFull(r, make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("launch: %v", err)
+	}
+	weights(t, run)
+}
+
+// A lost terminal, like Control-C, asks to save and stop.
+func TestSignalsToALocalLaunch(t *testing.T) {
+	home, run := smallRun(t)
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		long := strings.Replace(small, "epochs = 3", "epochs = 100000", 1)
+		if err := os.WriteFile(filepath.Join(home, "job.toml"), []byte(long), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(run); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(binary, "launch", "job.toml", "-n", "2")
+		cmd.Dir = home
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		waitUntil(t, "the first steps", func() bool { return len(figures(t, run)) > 0 })
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 3 {
+			t.Errorf("%v: %v", s, cmd.ProcessState)
+		}
+		if o := here(t, home, "checkpoint", "verify", run); o.code != 0 {
+			t.Errorf("%v: %v", s, o)
+		}
+	}
+}
