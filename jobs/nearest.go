@@ -1,6 +1,15 @@
 package jobs
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
+
+// otherwise are what other programs call the keys of a job file.
+var otherwise = map[string]string{
+	"learning_rate": "lr", "batch_size": "batch", "num_epochs": "epochs", "ntasks_per_node": "tasks_per_node",
+	"nproc_per_node": "tasks_per_node", "walltime": "time", "memory": "mem", "queue": "partition", "project": "account",
+}
 
 // nearest returns the name that was probably meant by word, or "" if none is
 // near: equal but for case and dashes, a few typing errors away, or the start of
@@ -11,6 +20,9 @@ func nearest(word string, names []string) string {
 		return ""
 	}
 	word = strings.ReplaceAll(strings.ToLower(word), "-", "_")
+	if name := otherwise[word]; slices.Contains(names, name) {
+		return name
+	}
 	best, least := "", 1+min(3, max(1, len(word)/3))
 	for _, name := range names {
 		if d := distance(word, strings.ToLower(name)); d < least && d < len(name) {

@@ -39,7 +39,11 @@ func (p *program) outcome(dir rundir.Dir, s slurm.JobState) error {
 			hint = f.Advice + "; " + hint
 		}
 	}
-	return exitError{endCode(s, newestStep(dir) >= 0), hinted{fmt.Errorf("%s", what), hint}}
+	step := newestStep(dir)
+	if step >= 0 {
+		hint = fmt.Sprintf("step %d is saved: submit the job again to go on from there; %s", step, hint)
+	}
+	return exitError{endCode(s, step >= 0), hinted{fmt.Errorf("%s", what), hint}}
 }
 
 // endCode is the exit code for a job that did not complete. Saved says that there
