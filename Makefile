@@ -22,7 +22,7 @@ test:
 lint:
 	tests/lint.sh
 
-# Ours beside PyTorch and Gloo, in turn, on this machine.
+# How fast the hot paths are on this machine.
 bench:
 	$(GO) test -run '^$$' -bench . ./trainer/... ./slurm ./netif ./jobs
 

@@ -90,7 +90,7 @@ func newAttempt(ctx context.Context, o Options, number int) (*attempt, error) {
 
 // rounds are the decisions that the launcher takes for the ranks.
 func (a *attempt) rounds() map[string]rendezvous.Decide {
-	r := Rounds(&a.o.Job.Network)
+	r := rounds(&a.o.Job.Network)
 	network := r[roundNetwork]
 	r[roundNetwork] = func(payloads [][]byte) ([][]byte, error) {
 		var p nodeReport

@@ -71,7 +71,7 @@ func rank(dir string) int {
 	case behaviour == "stick":
 		exit, failure = 1, errors.New("one of us sticks")
 	case behaviour == "program":
-		exit, failure = joined.Program(context.Background(), ProgramOptions{Environ: os.Environ(), Lookup: os.LookupEnv,
+		exit, failure = joined.Program(context.Background(), ProgramOptions{Environ: os.Environ(),
 			Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals, Say: func(string) {}})
 	case behaviour == "fail" || behaviour == "die" || behaviour == "wait":
 		select {

@@ -27,8 +27,8 @@ type nodeReport struct {
 	Inventory *netif.Inventory `json:"inventory,omitempty"`
 }
 
-// Rounds are the decisions of a rendezvous server for the ranks of this program.
-func Rounds(n *jobs.Network) map[string]rendezvous.Decide {
+// rounds are the decisions of a rendezvous server for the ranks of this program.
+func rounds(n *jobs.Network) map[string]rendezvous.Decide {
 	request := netif.Request{Interface: string(n.Interface), Family: netif.Family(n.Family)}
 	for _, x := range n.Exclude {
 		request.Exclude = append(request.Exclude, string(x))

@@ -19,7 +19,6 @@ import (
 // ProgramOptions say how to run the user's program as one rank.
 type ProgramOptions struct {
 	Environ        []string
-	Lookup         func(string) (string, bool)
 	Stdout, Stderr *os.File
 	// Signals are those that this process receives.
 	Signals <-chan os.Signal

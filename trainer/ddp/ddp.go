@@ -87,9 +87,6 @@ func newReducer(comm collective.Communicator, params []*nn.Param, extra, first, 
 	return r
 }
 
-// Buckets is the number of buckets.
-func (r *Reducer) Buckets() int { return len(r.buckets) }
-
 // Extra are the scalars that travel with the last bucket: set them between
 // Start and the end of the backward pass, read their sums over all ranks after
 // Finish.
