@@ -165,6 +165,26 @@ func TestBareSrun(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(s.run("bare"), "rendezvous-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
+	// While one run is at work in the directory, a second is kept out.
+	s.write("job.toml", fmt.Sprintf(fashion, "bare", 2, 2, 100000, 96))
+	first := s.Command(t.Context(), "srun", "-N2", "--ntasks-per-node=2", binary, "run", "job.toml")
+	first.Dir = s.home
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "the first run", func() bool { f := figures(t, s.run("bare")); return len(f) > 0 && f[len(f)-1].Step > 200 })
+	second := s.ddpbatch("launch", "job.toml", "-n", "1")
+	if second.code != 1 || !strings.Contains(second.stderr, "is at work there already") {
+		t.Errorf("a second run: %v", second)
+	}
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Wait()
+	if o := finish(t, s.Command(t.Context(), "scancel", "--name=ddpbatch")); o.code != 0 {
+		t.Fatal(o)
+	}
+
 	// Without srun, a rank refuses to be rank 0 of nobody.
 	s.write("skip.sh", "#!/bin/sh\n"+binary+" run job.toml\n")
 	cmd = s.Command(t.Context(), "sbatch", "--wait", "-N2", "--ntasks-per-node=2", "-o", "skip.out", "skip.sh")

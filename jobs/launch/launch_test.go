@@ -95,7 +95,7 @@ func rank(dir string) int {
 // what was said.
 func launched(t *testing.T, n int, behaviour, more string, signals <-chan os.Signal) (Result, string, error) {
 	t.Helper()
-	text := fmt.Sprintf("name = \"t\"\n[network]\njoin_timeout = \"2s\"\n[setup]\nenv = { BEHAVIOUR = %q }\n", behaviour) + more
+	text := fmt.Sprintf("name = \"t\"\n[network]\njoin_timeout = \"5s\"\n[setup]\nenv = { BEHAVIOUR = %q }\n", behaviour) + more
 	if !strings.Contains(more, "[command]") {
 		text += "[command]\nargv = [\"true\"]\n"
 	}
@@ -143,7 +143,7 @@ func TestHowAttemptsEnd(t *testing.T) {
 		{"quiet", 0, "", ""},
 		{"fail", 9, rendezvous.Failed, "the third argument is wrong"},
 		{"die", exitLost, rendezvous.Lost, "rank 1 on "},
-		{"absent", exitLost, rendezvous.Missing, "1 of 3 ranks did not join within 2s: rank 1 on "},
+		{"absent", exitLost, rendezvous.Missing, "1 of 3 ranks did not join within 5s: rank 1 on "},
 		{"crash at start", exitLost, rendezvous.Missing, "1 of 3 ranks did not join"},
 		{"other spec", exitLost, "", "reads another job file"},
 		{"stick", 1, rendezvous.Failed, "one of us sticks"},

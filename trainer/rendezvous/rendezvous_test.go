@@ -102,7 +102,7 @@ func TestRoundsAndGoodbye(t *testing.T) {
 
 func TestMissingRanksAreNamedWithTheirHosts(t *testing.T) {
 	a := start(t, 6, func(o *ServerOptions) {
-		o.JoinTimeout = 300 * time.Millisecond
+		o.JoinTimeout = time.Second
 		o.Host = func(rank int) string { return fmt.Sprintf("n%d", rank/2+1) }
 	})
 	s, err := a.join(t, 0, 6)
@@ -115,7 +115,7 @@ func TestMissingRanksAreNamedWithTheirHosts(t *testing.T) {
 	}
 	s.Leave(4, nil)
 	o := wait(t, a)
-	want := "5 of 6 ranks did not join within 300ms: rank 1 on n1; ranks 2, 3 on n2; ranks 4, 5 on n3"
+	want := "5 of 6 ranks did not join within 1s: rank 1 on n1; ranks 2, 3 on n2; ranks 4, 5 on n3"
 	if o.First == nil || o.First.Error() != want || o.First.State != Missing {
 		t.Fatalf("first failure %+v\nwant %s", o.First, want)
 	}
