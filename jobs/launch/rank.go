@@ -19,6 +19,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
+// joinMargin is how much longer than the launcher a rank waits: the launcher
+// knows which ranks are missing, and must be the first to say so.
+const joinMargin = 10 * time.Second
+
 // JoinOptions are what a rank knows when it starts.
 type JoinOptions struct {
 	Job           *jobs.Job
@@ -46,7 +50,7 @@ type Rank struct {
 // Join finds the launcher, or rank 0 where srun was called without one, joins,
 // and agrees with the other ranks on the network.
 func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
-	timeout := time.Duration(o.Job.Network.JoinTimeout)
+	timeout := time.Duration(o.Job.Network.JoinTimeout) + joinMargin
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not joined within %s", timeout))
 	defer cancel()
 	r := &Rank{Place: o.Place, job: o.Job}
