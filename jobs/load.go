@@ -20,6 +20,16 @@ const maxFileBytes = 1 << 20
 // file could be read but is not a good spec; an error of reading wraps the
 // cause and may have a hint.
 func Load(path string) (*Job, error) {
+	src, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, src)
+}
+
+// Read returns the bytes of a job file for [Parse], for callers that keep them.
+// A file that is too large for one is refused with [Diagnostics].
+func Read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, &readError{err}
@@ -36,7 +46,7 @@ func Load(path string) (*Job, error) {
 	if err != nil {
 		return nil, &readError{err}
 	}
-	return Parse(path, src)
+	return src, nil
 }
 
 // Parse checks the bytes of a job file; filename is for messages only. The

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -20,13 +19,10 @@ type jobFile struct {
 // load reads a job file and tells every mistake: those of the spec, or else
 // files that are missing and a site without a template.
 func (p *program) load(path string) (*jobFile, error) {
-	if _, err := jobs.Load(path); err != nil {
-		return nil, exitError{exitUsage, err}
-	}
-	// Parsed again from the bytes that are kept: what is checked is what is sent.
-	spec, err := os.ReadFile(path)
+	// Parsed from the bytes that are kept: what is checked is what is sent.
+	spec, err := jobs.Read(path)
 	if err != nil {
-		return nil, err
+		return nil, exitError{exitUsage, err}
 	}
 	job, err := jobs.Parse(path, spec)
 	if err != nil {
