@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// Cancel ends a job. Slurm sends SIGTERM, and SIGKILL after KillWait (30 s by
+// Cancel ends a job, an array with all its elements ("18"), or one element of it
+// ("18_3"). Slurm sends SIGTERM, and SIGKILL after KillWait (30 s by
 // default). A job that has ended already is no error; one that Slurm does not
 // know is.
 func (c Client) Cancel(ctx context.Context, id string) error {
-	if !isID(id) {
-		return fmt.Errorf("cancelling job %q: an id is a number", id)
+	if err := checkIDs([]string{id}); err != nil {
+		return fmt.Errorf("cancelling %w", err)
 	}
 	if _, err := c.run(ctx, "", "scancel", "--quiet", id); err != nil {
 		return fmt.Errorf("cancelling job %s: %w", id, err)

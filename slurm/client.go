@@ -22,7 +22,7 @@ const (
 	// a child of it keep the pipe open.
 	pipeGrace = time.Second
 
-	maxStdout = 16 << 20
+	maxStdout = 64 << 20 // squeue --json writes some 10 KiB for each job
 	maxStderr = 64 << 10
 )
 
@@ -32,6 +32,10 @@ type Client struct {
 	// and get it without what [Scrub] removes, and without the variables that
 	// change the answers of the client programs (SQUEUE_FORMAT and the like).
 	Environ []string
+
+	// Version is the cluster's version of Slurm, such as "23.11.4", where it is
+	// known; it decides only whether squeue is asked for JSON. It may be empty.
+	Version string
 }
 
 // clientPrefixes are variables by which a user steers the client programs:
@@ -54,6 +58,11 @@ func (c Client) runWith(ctx context.Context, dir string, stdin io.Reader, argv .
 		return stdout.String(), stderr.String(), &CommandError{Argv: argv, Err: err, After: time.Since(start), Stderr: stderr.String()}
 	}
 	environ := c.environ()
+	if argv[0] == "squeue" || argv[0] == "sacct" {
+		// The pending elements of an array are told as an expression, which is
+		// cut off after 64 bytes otherwise.
+		environ = append(environ, "SLURM_BITSTR_LEN=0")
+	}
 	path, err := lookPath(argv[0], environ)
 	if err != nil {
 		return fail(err)

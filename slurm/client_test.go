@@ -47,6 +47,16 @@ func (f fakeSlurm) calls(t *testing.T) [][]string {
 	return calls
 }
 
+// lines returns what fake programs have written to a file.
+func (f fakeSlurm) lines(t *testing.T, file string) []string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(f.dir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+}
+
 func TestSubmit(t *testing.T) {
 	tests := []struct {
 		name, sbatch   string
@@ -59,7 +69,7 @@ func TestSubmit(t *testing.T) {
 		{"nothing printed", `exit 0`, "", "sbatch succeeded but printed no job id", "squeue --me"},
 		{"prose", `echo 'Submitted batch job 123'`, "", `printed no job id: "Submitted batch job 123\n"`, "squeue --me"},
 		{"refused", `echo 'sbatch: error: invalid partition specified: gpux' >&2; echo 'sbatch: error: Batch job submission failed' >&2; exit 1`,
-			"", "sbatch failed (exit status 1): sbatch: error: invalid partition specified: gpux; sbatch: error: Batch job submission failed", ""},
+			"", "sbatch failed (exit status 1): sbatch: error: invalid partition specified: gpux; sbatch: error: Batch job submission failed", "[slurm] partition"},
 		{"refused after an id", `echo 123; exit 1`, "", "sbatch failed (exit status 1)", ""},
 		{"colours in the message", `printf 'sbatch: \033[31merror\033[0m\r\n' >&2; exit 1`, "", "sbatch: [31merror[0m", ""},
 		{"killed", `kill -9 $$`, "", "sbatch failed (signal: killed)", ""},
@@ -94,12 +104,13 @@ func TestSubmitHandsOver(t *testing.T) {
 	fake.Environ = append(fake.Environ, "SLURM_JOB_ID=7", "SBATCH_PARTITION=high", "SLURM_CONF=/etc/slurm.conf", "HF_HOME=/hf")
 	dir := t.TempDir()
 	_, err := fake.Submit(t.Context(), SubmitRequest{
-		Script: filepath.Join(dir, "job $(touch x).sbatch"), Dir: dir, Extra: []string{"--comment=a b; c", "--hold"},
+		Script: filepath.Join(dir, "job $(touch x).sbatch"), Dir: dir, Extra: []string{"--hold"},
+		Comment: "a b; c", Dependencies: []Dependency{{AfterOK, []string{"7", "8_3"}}, {AfterAny, []string{"9"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := [][]string{{"sbatch", "--parsable", "--comment=a b; c", "--hold", "job $(touch x).sbatch"}}
+	want := [][]string{{"sbatch", "--parsable", "--comment=a b; c", "--dependency=afterok:7:8_3,afterany:9", "--hold", "job $(touch x).sbatch"}}
 	if got := fake.calls(t); !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("called %q, want %q", got, want)
 	}
@@ -222,6 +233,7 @@ func TestCancel(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{"scancel": record})
 	for _, err := range []error{
 		fake.Cancel(t.Context(), "12"),
+		fake.Cancel(t.Context(), "18_3"),
 		fake.CancelStep(t.Context(), "12.0", "USR1"),
 		fake.CancelStep(t.Context(), "12.3", ""),
 	} {
@@ -231,6 +243,7 @@ func TestCancel(t *testing.T) {
 	}
 	want := [][]string{
 		{"scancel", "--quiet", "12"},
+		{"scancel", "--quiet", "18_3"},
 		{"scancel", "--quiet", "--signal=USR1", "12.0"},
 		{"scancel", "--quiet", "12.3"},
 	}
@@ -240,6 +253,7 @@ func TestCancel(t *testing.T) {
 	for name, err := range map[string]error{
 		"a user's jobs":    fake.Cancel(t.Context(), "--me"),
 		"nothing":          fake.Cancel(t.Context(), ""),
+		"an odd element":   fake.Cancel(t.Context(), "18_[1-2]"),
 		"a job for a step": fake.CancelStep(t.Context(), "12", "USR1"),
 		"an odd step":      fake.CancelStep(t.Context(), "12.batch", "USR1"),
 		"an odd signal":    fake.CancelStep(t.Context(), "12.0", "USR1 --me"),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -37,18 +38,30 @@ func (e *CommandError) Error() string {
 // Unwrap returns the cause.
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// Hint says what to do, where that is known; it is empty otherwise.
+// Hint says what to do, in terms of the job file where that helps; it is empty
+// where nothing is known.
 func (e *CommandError) Hint() string {
+	// What was left open matters more than what was refused: in a retry of its
+	// own, sbatch may have met both.
+	a, silent := find(silences, e.Stderr)
+	late := errors.Is(e.Err, context.DeadlineExceeded)
+	silent = silent || late
+	submits := e.Argv[0] == "sbatch" && !slices.Contains(e.Argv, "--test-only")
 	switch {
 	case errors.Is(e.Err, exec.ErrNotFound):
 		return "is Slurm's client installed here? On a login node, try `module load slurm`"
-	case errors.Is(e.Err, context.DeadlineExceeded) && e.Argv[0] == "sbatch":
-		return "Slurm may have taken the job all the same: look with `squeue --me` before you submit again"
-	case errors.Is(e.Err, context.DeadlineExceeded):
-		return "the controller does not answer: ask it with `scontrol ping`"
+	case submits && (late || silent && a.hint == ""):
+		return mayBeSubmitted
+	case a.hint != "":
+		return a.hint
+	case silent:
+		return "the controller does not answer: ask it with `scontrol ping`, and try again later"
 	}
-	return ""
+	a, _ = find(refusals, e.Stderr)
+	return a.hint
 }
+
+const mayBeSubmitted = "Slurm may have taken the job all the same: look with `squeue --me` before you submit again"
 
 func withDetail(what, detail string) string {
 	if detail == "" {

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -102,7 +103,8 @@ func (it hostItem) count() (int, error) {
 	return n, nil
 }
 
-// appendHosts appends the item's n names in Slurm's order.
+// appendHosts appends the item's n names in Slurm's order. They share one piece
+// of memory.
 func (it hostItem) appendHosts(hosts []string, n int) []string {
 	if len(it.brackets) == 0 {
 		return append(hosts, it.texts[0])
@@ -118,16 +120,16 @@ func (it hostItem) appendHosts(hosts []string, n int) []string {
 		order = append(order, i)
 	}
 	at := make([]int, len(it.brackets))
-	var name []byte
+	var names []byte
+	ends := make([]int, 0, n)
 	for range n {
-		name = name[:0]
 		for i, text := range it.texts {
-			name = append(name, text...)
+			names = append(names, text...)
 			if i < len(numbers) {
-				name = append(name, numbers[i][at[i]]...)
+				names = append(names, numbers[i][at[i]]...)
 			}
 		}
-		hosts = append(hosts, string(name))
+		ends = append(ends, len(names))
 		for _, i := range order {
 			if at[i]++; at[i] < len(numbers[i]) {
 				break
@@ -135,25 +137,37 @@ func (it hostItem) appendHosts(hosts []string, n int) []string {
 			at[i] = 0
 		}
 	}
-	return hosts
+	return appendCut(slices.Grow(hosts, n), names, ends)
 }
 
 // numbers writes the bracket out.
 func (b hostBracket) numbers() []string {
-	out := make([]string, 0, b.count())
+	n := b.count()
 	var digits []byte
+	ends := make([]int, 0, n)
 	for _, r := range b {
 		for n := r.lo; n <= r.hi; n++ {
-			digits = appendPadded(digits[:0], n, r.width)
-			out = append(out, string(digits))
+			digits = appendPadded(digits, n, r.width)
+			ends = append(ends, len(digits))
 		}
 	}
-	return out
+	return appendCut(make([]string, 0, n), digits, ends)
+}
+
+// appendCut appends the pieces of a text that end where ends says.
+func appendCut(to []string, text []byte, ends []int) []string {
+	whole, start := string(text), 0
+	for _, end := range ends {
+		to = append(to, whole[start:end])
+		start = end
+	}
+	return to
 }
 
 // appendPadded appends n in decimal, with zeros before it up to the width.
 func appendPadded(to []byte, n uint64, width int) []byte {
-	digits := strconv.AppendUint(make([]byte, 0, 20), n, 10)
+	var room [20]byte
+	digits := strconv.AppendUint(room[:0], n, 10)
 	for range width - len(digits) {
 		to = append(to, '0')
 	}

@@ -34,6 +34,9 @@ func (p *hostParser) item() (hostItem, error) {
 		if p.pos == len(p.src) || p.src[p.pos] != '[' {
 			return it, nil
 		}
+		if len(it.brackets) == maxHostBytes {
+			return hostItem{}, p.errorAt(p.pos, fmt.Sprintf("more than %d brackets in one name", maxHostBytes))
+		}
 		b, err := p.bracket()
 		if err != nil {
 			return hostItem{}, err
@@ -60,11 +63,15 @@ func (p *hostParser) text() (string, error) {
 // bracket reads "[" ranges "]".
 func (p *hostParser) bracket() (hostBracket, error) {
 	var b hostBracket
+	start, total := p.pos, 0
 	for {
 		p.pos++ // "[" or ","
 		r, err := p.hostRange()
 		if err != nil {
 			return nil, err
+		}
+		if total += int(r.hi-r.lo) + 1; total > maxHosts {
+			return nil, p.errorAt(start, fmt.Sprintf("more than %d hosts in one bracket", maxHosts))
 		}
 		b = append(b, r)
 		switch {

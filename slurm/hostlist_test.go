@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -118,23 +119,59 @@ func TestExpandHostsRefuses(t *testing.T) {
 	}
 }
 
-// A hostile list costs no more memory than the list itself.
+// What a hostile list costs is bounded: by its own length, which the caller
+// bounds, and by a constant. An honest list as long as the longest of these
+// (100,000 hosts written out) takes as much.
 func TestExpandHostsBoundedMemory(t *testing.T) {
+	const mega = 1 << 20
 	for _, list := range []string{
 		"n[1-99999999]",
 		"n[0-65535][0-65535][0-65535]",
 		"n" + strings.Repeat("[0-65535]", 100),
 		"n[" + strings.Repeat("0-65535,", 1000) + "1]",
 		"n[" + strings.Repeat("0", 10_000) + "1-2]",
+		strings.Repeat("[", mega),
+		strings.Repeat("[1]", mega/3),
+		strings.Repeat("]", mega),
+		strings.Repeat("[]", mega/2),
+		"n[" + strings.Repeat("1,", mega/2) + "1",
+		"n[" + strings.Repeat("0-65535,", mega/8) + "1]",
+		"n[" + strings.Repeat("9", mega) + "]",
+		strings.Repeat("a", mega),
+		strings.Repeat("a,", mega/2),
+		strings.Repeat("n[0-65535],", mega/11),
 	} {
-		per := testing.AllocsPerRun(1, func() {
-			if _, err := ExpandHosts(list); err == nil {
-				t.Errorf("ExpandHosts(%.40q...) is taken", list)
-			}
-		})
-		if per > 5_000 {
-			t.Errorf("refusing %.40q... took %.0f allocations", list, per)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := ExpandHosts(list); err == nil {
+			t.Errorf("ExpandHosts(%.40q...) is taken", list)
+		} else if len(err.Error()) > 300 {
+			t.Errorf("ExpandHosts(%.40q...): a message of %d bytes", list, len(err.Error()))
 		}
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20 || len(list) < 100 && took > 1<<20 {
+			t.Errorf("refusing %.40q... took %d KiB", list, took>>10)
+		}
+	}
+}
+
+// The memory is what the names need, some of it more than once on the way.
+func TestExpandHostsMemory(t *testing.T) {
+	for _, hosts := range []int{1000, 10_000, 60_000} {
+		list := fmt.Sprintf("node[00001-%05d]", hosts)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		got, err := ExpandHosts(list)
+		runtime.ReadMemStats(&after)
+		if err != nil || len(got) != hosts {
+			t.Fatal(len(got), err)
+		}
+		if per := int(after.TotalAlloc-before.TotalAlloc) / hosts; per > 200 {
+			t.Errorf("%d hosts take %d bytes each", hosts, per)
+		}
+	}
+	if allocs := testing.AllocsPerRun(1, func() { _, _ = ExpandHosts("node[00001-60000]") }); allocs > 200 {
+		t.Errorf("%.0f allocations for one range", allocs)
 	}
 }
 
@@ -218,6 +255,7 @@ func FuzzExpandHosts(f *testing.F) {
 const hostLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
 
 func BenchmarkExpandHosts(b *testing.B) {
+	b.ReportAllocs()
 	for b.Loop() {
 		hosts, err := ExpandHosts("node[00001-50000],gpu[0-99]-[0-499]")
 		if err != nil || len(hosts) != 100_000 {
@@ -231,6 +269,7 @@ func BenchmarkFoldHosts(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	b.ReportAllocs()
 	for b.Loop() {
 		FoldHosts(hosts)
 	}

@@ -41,10 +41,13 @@ func (s State) Done() bool {
 // JobState is what Slurm tells about a job. A field that it does not tell is
 // empty.
 type JobState struct {
-	ID       string
+	ID         string // as it was asked for: "18", or "18_3"
+	ArrayJobID string // of an array or its element; empty otherwise
+	ArrayTask  string // index of an array's element
+
 	Name     string
 	State    State
-	Reason   string // why it is pending or has ended, in Slurm's words
+	Reason   string // why it is pending or has ended, in Slurm's words; of an array, how many elements are in which state
 	ExitCode string // "code:signal" of the batch script; only once it is done
 	Nodes    string // a host list
 	Elapsed  string // "[days-]hours:minutes:seconds", as Slurm writes it
@@ -59,7 +62,7 @@ func (j JobState) Done() bool { return j.State.Done() }
 // Succeeded says whether the job has ended well.
 func (j JobState) Succeeded() bool { return j.State == StateCompleted }
 
-// parseState reads a state as squeue, scontrol or sacct print it. sacct adds to
+// parseState reads a state as squeue or sacct print it. sacct adds to
 // it: "CANCELLED by 1000", or a "+" where a column was too narrow.
 func parseState(s string) State {
 	for i := range len(s) {

@@ -16,6 +16,14 @@ type SubmitRequest struct {
 	// Dir is the folder the job starts in; empty for the caller's.
 	Dir string
 
+	// Comment is kept with the job; [Client.FindByComment] finds the job by it. A
+	// comment that no other submission has makes a submission safe to repeat:
+	// where one is [Uncertain], look for its comment first. Empty for none.
+	Comment string
+
+	// Dependencies are other jobs to wait for; all must come true.
+	Dependencies []Dependency
+
 	// Extra are options for sbatch. They override the script's #SBATCH lines.
 	// Options that change what sbatch prints or where it submits (--wait,
 	// --test-only, --clusters) do not belong here.
@@ -25,14 +33,28 @@ type SubmitRequest struct {
 // Submit hands a batch script to sbatch and returns the job's id.
 //
 // The job inherits the client's environment as scrubbed; see [Scrub] for what is
-// left out. An error does not always mean that there is no job: where sbatch was
-// cut short, the [CommandError]'s hint says so.
+// left out. An error does not always mean that there is no job; [Uncertain] says
+// where it may be there all the same. For an array the id is the array's.
 func (c Client) Submit(ctx context.Context, req SubmitRequest) (jobID string, err error) {
 	if !filepath.IsAbs(req.Script) {
 		return "", fmt.Errorf("submitting %q: the script's path is not absolute", req.Script)
 	}
-	argv := append([]string{"sbatch", "--parsable"}, req.Extra...)
-	out, err := c.run(ctx, req.Dir, append(argv, req.Script)...)
+	argv := []string{"sbatch", "--parsable"}
+	if req.Comment != "" {
+		if err := checkComment(req.Comment); err != nil {
+			return "", fmt.Errorf("submitting %q: %w", req.Script, err)
+		}
+		argv = append(argv, "--comment="+req.Comment)
+	}
+	if len(req.Dependencies) > 0 {
+		option, err := dependencyOption(req.Dependencies)
+		if err != nil {
+			return "", fmt.Errorf("submitting %q: %w", req.Script, err)
+		}
+		argv = append(argv, option)
+	}
+	argv = append(append(argv, req.Extra...), req.Script)
+	out, err := c.run(ctx, req.Dir, argv...)
 	if err != nil {
 		return "", fmt.Errorf("submitting %q: %w", req.Script, err)
 	}
@@ -71,5 +93,5 @@ func (e noIDError) Error() string {
 
 // Hint says how not to submit twice.
 func (e noIDError) Hint() string {
-	return "Slurm may have taken the job all the same: look with `squeue --me` before you submit again"
+	return mayBeSubmitted
 }

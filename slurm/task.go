@@ -6,7 +6,9 @@ import "fmt"
 type Task struct {
 	JobID        string
 	StepID       string
-	RestartCount int // how often Slurm has requeued the job; 0 in its first run
+	ArrayJobID   string // of the job array that this job is an element of; empty for any other
+	ArrayTask    string // index of the element; empty outside arrays
+	RestartCount int    // how often Slurm has requeued the job; 0 in its first run
 
 	Rank           int // of this task in the step, 0 to WorldSize-1
 	WorldSize      int // tasks in the step
@@ -14,7 +16,7 @@ type Task struct {
 	LocalWorldSize int // tasks on this task's node
 	NodeRank       int // of this task's node in the step
 
-	Hosts        []string // the step's nodes in Slurm's order; rank 0 may be on any of them
+	Hosts        []string // the step's nodes in the order of their numbers; rank 0 may be on any of them
 	TasksPerNode []int    // tasks on each of Hosts
 	Host         string   // this task's node, Hosts[NodeRank]
 }
@@ -27,7 +29,8 @@ type Task struct {
 // that the process runs on; variables that leaked in from another step do not,
 // and are refused by naming the two facts that disagree. Nothing is computed
 // from the rank: with --distribution=cyclic or arbitrary a rank says nothing
-// about its node.
+// about its node. In a step over several components of a heterogeneous job the
+// step's variables count over all of them, and so does the task.
 //
 // In a batch script, where there is no step but where Slurm sets rank 0 anyway,
 // the error is a [*NoStepError].
@@ -47,6 +50,7 @@ func TaskFromEnv(lookup func(string) (string, bool)) (Task, error) {
 		NodeRank:     v.number("SLURM_NODEID"),
 		Hosts:        v.hosts("SLURM_STEP_NODELIST"),
 	}
+	t.ArrayJobID, t.ArrayTask = v.arrayTask()
 	layout := v.text("SLURM_STEP_TASKS_PER_NODE")
 	node := v.text("SLURMD_NODENAME")
 	if v.err != nil {
@@ -56,7 +60,13 @@ func TaskFromEnv(lookup func(string) (string, bool)) (Task, error) {
 	if t.TasksPerNode, err = ParseLayout(layout); err != nil {
 		return Task{}, fmt.Errorf("reading the Slurm step: SLURM_STEP_TASKS_PER_NODE: %w", err)
 	}
+	if parts, _ := v.components(); len(parts) > 0 && v.err == nil {
+		orderByComponents(parts, t.Hosts, t.TasksPerNode)
+	}
 	if err := t.check(node); err != nil {
+		return Task{}, err
+	}
+	if err := t.checkRanksHere(&v); err != nil {
 		return Task{}, err
 	}
 	if err := checkInsideJob(t.Hosts, lookup); err != nil {
@@ -91,36 +101,61 @@ func (t Task) check(node string) error {
 	return nil
 }
 
+// checkRanksHere compares the task with the ranks of its node, which Slurm sets
+// anew for every process: in a batch script too, where they are "0". They are the
+// only sign of a leak from a step on the same node. Programs that are said to
+// trip over the variable (srun(1)) may have been started without it.
+func (t Task) checkRanksHere(v *variables) error {
+	ranks, ok := v.ranksHere()
+	here := t.TasksPerNode[t.NodeRank]
+	switch {
+	case v.err != nil:
+		return fmt.Errorf("reading the Slurm step: %w", v.err)
+	case !ok:
+		return nil
+	case len(ranks) != here:
+		return disagree("SLURM_GTIDS lists %d ranks on this node, but SLURM_STEP_TASKS_PER_NODE has %d tasks on it", len(ranks), here)
+	case ranks[t.LocalRank] != t.Rank:
+		return disagree("SLURM_GTIDS has rank %d at place %d, but SLURM_PROCID is %d", ranks[t.LocalRank], t.LocalRank, t.Rank)
+	}
+	return nil
+}
+
 // checkInsideJob refuses a step on nodes that the job does not have: the only
-// sign of a leak where the first nodes of both jobs happen to be the same.
+// sign of a leak where the first nodes of both jobs happen to be the same. A
+// heterogeneous job has the nodes of all its components, of which the plain
+// variable may name the first one's only.
 func checkInsideJob(step []string, lookup func(string) (string, bool)) error {
 	v := variables{lookup: lookup}
 	if _, ok := lookup("SLURM_JOB_NODELIST"); !ok {
 		return nil
 	}
-	job := make(map[string]bool)
-	for _, host := range v.hosts("SLURM_JOB_NODELIST") {
-		job[host] = true
+	nodes, source := v.hosts("SLURM_JOB_NODELIST"), "SLURM_JOB_NODELIST does not"
+	if parts, size := v.components(); len(parts) > 0 {
+		nodes = append(nodes, mergeNodes(parts)...)
+		source = fmt.Sprintf("none of the %d components of %s does", len(parts), size)
 	}
 	if v.err != nil {
 		return fmt.Errorf("reading the Slurm job: %w", v.err)
 	}
+	job := setOf(nodes)
 	for _, host := range step {
 		if !job[host] {
-			return disagree("SLURM_STEP_NODELIST holds %q, but SLURM_JOB_NODELIST does not", host)
+			return disagree("SLURM_STEP_NODELIST holds %q, but %s", host, source)
 		}
 	}
 	return nil
 }
 
-// disagreement is two facts about a step that cannot both be true.
-type disagreement struct{ facts string }
+// disagreement is two facts about a step or an allocation that cannot both be
+// true.
+type disagreement struct{ of, facts string }
 
 func disagree(format string, args ...any) error {
-	return disagreement{facts: fmt.Sprintf(format, args...)}
+	return disagreement{"step", fmt.Sprintf(format, args...)}
 }
 
-func (d disagreement) Error() string { return "the Slurm step contradicts itself: " + d.facts }
+func (d disagreement) Error() string { return "the Slurm " + d.of + " contradicts itself: " + d.facts }
 
 // Hint says where such variables come from.
 func (d disagreement) Hint() string {

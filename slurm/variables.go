@@ -1,6 +1,9 @@
 package slurm
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // variables reads SLURM_ variables and keeps the first thing that is wrong with
 // one, so that what reads many of them checks once.
@@ -63,6 +66,25 @@ func (v *variables) hosts(name string) []string {
 		v.fail("%s: %q holds no host", name, s)
 	}
 	return hosts
+}
+
+// ranksHere returns the ranks on this node by local rank; false where they are
+// not told.
+func (v *variables) ranksHere() ([]int, bool) {
+	list, ok := v.lookup("SLURM_GTIDS")
+	if !ok {
+		return nil, false
+	}
+	var ranks []int
+	for part := range strings.SplitSeq(list, ",") {
+		rank, err := smallNumber(part)
+		if err != nil {
+			v.fail("SLURM_GTIDS: %w", err)
+			return nil, false
+		}
+		ranks = append(ranks, rank)
+	}
+	return ranks, true
 }
 
 // isID says whether s is a job's number: 1 to 10 digits, as it has 32 bits.
