@@ -1,11 +1,13 @@
 #!/bin/sh
-# Installs what the tests need on a Debian machine: a real Slurm, munge, ip, PyTorch for
-# comparison, and the Fashion-MNIST images. Run it as root, as often as you like; it installs only
-# what is missing, starts no daemon, and changes no service that was there before.
+# Installs what the tests need on a Debian machine: a real Slurm with its accounting (MariaDB),
+# munge, ip, PyTorch for comparison, and the Fashion-MNIST images. Run it as root, as often as you
+# like; it installs only what is missing, starts no daemon, and changes no service that was there
+# before.
 set -eu
 
-packages="slurmctld slurmd slurm-client munge iproute2 python3-torch dataset-fashion-mnist procps util-linux"
-services="slurmctld slurmd munge"
+packages="slurmctld slurmd slurmdbd slurm-client mariadb-server munge iproute2 python3-torch dataset-fashion-mnist procps util-linux"
+# These bring a service of the same name, but that of mariadb-server is mariadb.
+with_service="slurmctld slurmd slurmdbd munge mariadb-server"
 
 say() { echo "tests/setup.sh: $*"; }
 fail() {
@@ -28,8 +30,8 @@ if [ -z "$missing" ]; then
 	exit 0
 fi
 new_services=
-for s in $services; do
-	installed "$s" || new_services="$new_services $s"
+for p in $with_service; do
+	installed "$p" || new_services="$new_services ${p%-server}"
 done
 
 # Debian asks this program before it starts a daemon after an installation; 101 means no. The

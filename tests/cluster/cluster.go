@@ -39,7 +39,7 @@ func Start(ctx context.Context, o Options) (c *Cluster, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
-	if err := checkMachine(); err != nil {
+	if err := checkMachine(o); err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
 	c = &Cluster{machines: make(map[string]*machine)}
@@ -61,11 +61,15 @@ func Start(ctx context.Context, o Options) (c *Cluster, err error) {
 }
 
 // checkMachine says what a start would fail for later.
-func checkMachine() error {
+func checkMachine(o Options) error {
 	if os.Geteuid() != 0 {
 		return &hinted{errors.New("not root: namespaces and Slurm's daemons need it"), "run the tests as root on Debian"}
 	}
-	for _, name := range []string{"slurmctld", "slurmd", "munged", "scontrol", "sinfo", "srun", "setpriv", "nsenter", "mount"} {
+	programs := []string{"slurmctld", "slurmd", "munged", "scontrol", "sinfo", "srun", "setpriv", "nsenter", "mount"}
+	if o.Accounting {
+		programs = append(programs, "slurmdbd", "sacctmgr", "sacct", "mariadbd", "mariadb-install-db")
+	}
+	for _, name := range programs {
 		if _, err := exec.LookPath(name); err != nil {
 			return &hinted{err, "install what the tests need with tests/setup.sh"}
 		}

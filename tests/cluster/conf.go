@@ -51,6 +51,14 @@ func slurmConf(o Options, net subnet) string {
 		"PreemptType=preempt/partition_prio",
 		"PreemptMode=REQUEUE",
 	}
+	if o.Accounting {
+		lines = append(lines,
+			"AccountingStorageType=accounting_storage/slurmdbd",
+			fmt.Sprintf("AccountingStorageHost=%s", net.control()),
+			"AccountingStoragePass="+d.mungeSocket(), // clients do not take AuthInfo for slurmdbd
+			"AccountingStoreFlags=job_comment",
+		)
+	}
 	gres := ""
 	if o.GPUs > 0 {
 		lines = append(lines, "GresTypes=gpu")
@@ -60,6 +68,9 @@ func slurmConf(o Options, net subnet) string {
 		lines = append(lines, fmt.Sprintf("NodeName=%s NodeHostname=%[1]s NodeAddr=%s CPUs=%d RealMemory=4000%s",
 			nodeName(i), net.management(i), o.CPUs, gres))
 	}
+	if o.Nodes == 0 {
+		lines = append(lines, "NodeName=none State=FUTURE") // slurmctld wants a node
+	}
 	lines = append(lines,
 		"PartitionName=batch Nodes=ALL Default=YES PriorityTier=10 PreemptMode=OFF",
 		"PartitionName=low Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE",
@@ -68,12 +79,33 @@ func slurmConf(o Options, net subnet) string {
 	return strings.Join(override(lines, o.SlurmConf), "\n") + "\n"
 }
 
+// slurmdbdConf returns the text of slurmdbd.conf (slurmdbd.conf(5)). The database lets everybody in
+// who reaches its socket.
+func slurmdbdConf(o Options, net subnet) string {
+	d := layout(o.Dir)
+	return strings.Join([]string{
+		"AuthType=auth/munge",
+		"AuthInfo=socket=" + d.mungeSocket(),
+		"SlurmUser=root",
+		"DbdHost=" + controlName,
+		fmt.Sprintf("DbdAddr=%s", net.control()),
+		"PidFile=" + d.run("slurmdbd.pid"),
+		"LogFile=" + d.log(accountingName),
+		"DebugLevel=verbose",
+		"StorageType=accounting_storage/mysql",
+		"StorageHost=localhost",
+		"StorageUser=root",
+		"StorageLoc=slurm",
+	}, "\n") + "\n"
+}
+
 // gresConf returns the text of gres.conf: with a device file for each GPU, Slurm also numbers them.
+// It speaks of the cluster's own nodes only, not of those of [Cluster.Reconfigure].
 func gresConf(o Options) string {
-	if o.GPUs == 0 {
+	if o.GPUs == 0 || o.Nodes == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Name=gpu File=%s[0-%d]\n", layout(o.Dir).gpu(), o.GPUs-1)
+	return fmt.Sprintf("NodeName=n[1-%d] Name=gpu File=%s[0-%d]\n", o.Nodes, layout(o.Dir).gpu(), o.GPUs-1)
 }
 
 // cgroupConf names the plugin, because slurmd looks at /sys/fs/cgroup to choose one and does not

@@ -19,9 +19,10 @@ func TestConfGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, got := range map[string]string{
-		"slurm.conf": slurmConf(o, subnet{7}),
-		"gres.conf":  gresConf(o),
-		"hosts":      hosts(o, subnet{7}, "machine"),
+		"slurm.conf":    slurmConf(o, subnet{7}),
+		"gres.conf":     gresConf(o),
+		"slurmdbd.conf": slurmdbdConf(o, subnet{7}),
+		"hosts":         hosts(o, subnet{7}, "machine"),
 	} {
 		file := filepath.Join("testdata", name+".golden")
 		if *update {
@@ -76,7 +77,7 @@ func TestOverride(t *testing.T) {
 
 func TestOptionsRefused(t *testing.T) {
 	for _, o := range []Options{
-		{Nodes: -1},
+		{Nodes: -2},
 		{Nodes: maxNodes + 1},
 		{CPUs: -1},
 		{GPUs: -2},

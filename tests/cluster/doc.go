@@ -24,7 +24,10 @@
 //     process namespace along; links and network namespaces end with their last process.
 //   - Clusters do not disturb one another, a Slurm or a munge installed on the machine, or cgroups.
 //
+// With Options.Accounting the control machine also runs slurmdbd and a MariaDB whose files lie in
+// the cluster's directory and whose socket only that machine has.
+//
 // It does not limit the processors or the memory of a job (task/none: Slurm only counts them),
-// keep accounting records (no slurmdbd, so no sacct), or separate users: everything runs as root
-// but munged. GPUs are counted and numbered (CUDA_VISIBLE_DEVICES), but there is no device.
+// measure what a job uses, or separate users: everything runs as root but munged and MariaDB.
+// GPUs are counted and numbered (CUDA_VISIBLE_DEVICES), but there is no device.
 package cluster

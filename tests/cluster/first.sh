@@ -28,6 +28,46 @@ daemon() {
 	echo "$1 ended with exit code $code" >"$dir/run/$name.ended"
 }
 
+# accounting starts MariaDB and slurmdbd and makes the cluster and its account known to them. The
+# database outlives no test: it asks for no password, on a socket that only this machine has, and
+# waits for no disk.
+accounting() {
+	mkdir /run/database /run/mysqld
+	mount --bind "$dir/database" /run/database
+	chown mysql /run/database /run/mysqld
+	set -- --user=mysql --datadir=/run/database --tmpdir=/run/database \
+		--innodb-flush-method=nosync --innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0 \
+		--innodb-log-file-size=8M --innodb-buffer-pool-size=32M
+	mariadb-install-db --no-defaults --skip-test-db --skip-name-resolve --auth-root-authentication-method=normal "$@" >/dev/null
+	daemon mariadbd --no-defaults --skip-networking --skip-log-bin --performance-schema=0 --socket=/run/mysqld/mysqld.sock "$@" &
+	until [ -S /run/mysqld/mysqld.sock ]; do
+		kill -0 $!
+		sleep 0.02
+	done
+	export SLURM_CONF=$dir/slurm/slurm.conf
+	daemon slurmdbd -D &
+	until (: >/dev/tcp/ctl/6819) 2>/dev/null; do
+		kill -0 $!
+		sleep 0.02
+	done
+	cluster=$(sed -n 's/^ClusterName=//p' "$SLURM_CONF")
+	sacctmgr --immediate --quiet add cluster "$cluster"
+	sacctmgr --immediate --quiet add account research
+	sacctmgr --immediate --quiet add user root account=research
+	sacctmgr --immediate --quiet modify user root set defaultaccount=research >/dev/null
+}
+
+# controller runs slurmctld, again and with nothing of its past where the file "again" is there
+# when it ends. That file goes last: Reconfigure waits for it.
+controller() {
+	daemon slurmctld -D -f "$dir/slurm/slurm.conf"
+	while [ -e "$dir/run/again" ]; do
+		rm -rf "$dir/state" "$dir/run/ctl.ended" "$dir/run/again"
+		mkdir "$dir/state"
+		daemon slurmctld -D -f "$dir/slurm/slurm.conf"
+	done
+}
+
 case $role in
 control)
 	# User munge may not be able to pass through the cluster's directory.
@@ -41,7 +81,10 @@ control)
 		kill -0 $!
 		sleep 0.02
 	done
-	daemon slurmctld -D -f "$dir/slurm/slurm.conf" &
+	if [ -e "$dir/slurm/slurmdbd.conf" ]; then
+		accounting
+	fi
+	controller &
 	;;
 node)
 	daemon slurmd -D -N "$name" -f "$dir/slurm/slurm.conf" &

@@ -40,6 +40,9 @@ func (l layout) first() string               { return l.path("first.sh") }
 func (l layout) log(machine string) string     { return l.path("log", machine+".log") }
 func (l layout) console(machine string) string { return l.path("log", machine+".console") }
 
+// again is a file that has slurmctld started again when it ends.
+func (l layout) again() string { return l.run("again") }
+
 // ended is written when a machine's Slurm daemon ends, and says how.
 func (l layout) ended(machine string) string { return l.run(machine + ".ended") }
 
@@ -109,6 +112,11 @@ func (l layout) fill(o Options, net subnet, login string) error {
 			return err
 		}
 	}
+	if o.Accounting {
+		if err := l.fillAccounting(slurmdbdConf(o, net)); err != nil {
+			return err
+		}
+	}
 	for i := range o.GPUs {
 		// slurmd wants a device, so these are copies of /dev/null.
 		name := l.gpu() + strconv.Itoa(i)
@@ -122,6 +130,15 @@ func (l layout) fill(o Options, net subnet, login string) error {
 		}
 	}
 	return l.fillMunge()
+}
+
+// fillAccounting makes the database's directory and writes slurmdbd.conf, which slurmdbd refuses
+// where others can read it.
+func (l layout) fillAccounting(conf string) error {
+	if err := os.Mkdir(l.path("database"), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(l.slurmEtc("slurmdbd.conf"), []byte(conf), 0o600)
 }
 
 // fillMunge gives munged its directory and a new key: it refuses both where they belong to

@@ -14,7 +14,7 @@ const logTail = 25
 // nothing where the directory was a temporary one.
 func (c *Cluster) Logs() string {
 	var b strings.Builder
-	for _, name := range append([]string{controlName}, c.Nodes()...) {
+	for _, name := range append([]string{controlName, accountingName}, c.Nodes()...) {
 		// A daemon that came to its log says everything there; before that, on its console.
 		for _, file := range []string{c.dir.log(name), c.dir.console(name)} {
 			if st, err := os.Stat(file); err == nil && st.Size() > 0 {

@@ -22,7 +22,10 @@ const (
 	roleNode    role = "node"
 )
 
-const controlName = "ctl"
+const (
+	controlName    = "ctl"
+	accountingName = "slurmdbd" // its log is beside those of the machines
+)
 
 func nodeName(i int) string { return fmt.Sprintf("n%d", i) }
 

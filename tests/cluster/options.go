@@ -16,12 +16,17 @@ type Options struct {
 	// new, empty, or left by an earlier cluster (which is then wiped). It stays after Stop, so
 	// that the logs can be read. Empty means a temporary directory that Stop removes.
 	Dir string
-	// Nodes is how many nodes there are, n1 and up; 0 means 4.
+	// Nodes is how many nodes there are, n1 and up; 0 means 4, and -1 means none: slurmctld alone,
+	// for [Cluster.Reconfigure].
 	Nodes int
 	// CPUs is how many processors Slurm counts on each node, whatever the machine has; 0 means 4.
 	CPUs int
 	// GPUs is how many GPUs (gres) Slurm counts on each node; 0 means 2, and -1 means none.
 	GPUs int
+	// Accounting starts slurmdbd and a MariaDB of the cluster's own beside slurmctld, so that sacct
+	// and sacctmgr answer. The account is "research", with the user root in it; limits are not
+	// enforced. The start takes a few seconds more.
+	Accounting bool
 	// SlurmConf has lines for slurm.conf. A line replaces the one with the same key that this
 	// package would write ("KillWait=2"); a NodeName or PartitionName line replaces the one with
 	// the same key and name ("PartitionName=low Nodes=ALL MaxTime=1"), and is added otherwise.
@@ -30,8 +35,11 @@ type Options struct {
 
 // withDefaults fills in what was left open and refuses what cannot be.
 func (o Options) withDefaults() (Options, error) {
-	if o.Nodes == 0 {
+	switch o.Nodes {
+	case 0:
 		o.Nodes = 4
+	case -1:
+		o.Nodes = 0
 	}
 	if o.CPUs == 0 {
 		o.CPUs = 4
@@ -42,8 +50,8 @@ func (o Options) withDefaults() (Options, error) {
 	case -1:
 		o.GPUs = 0
 	}
-	if o.Nodes < 1 || o.Nodes > maxNodes {
-		return o, fmt.Errorf("%d nodes: need 1 to %d", o.Nodes, maxNodes)
+	if o.Nodes < 0 || o.Nodes > maxNodes {
+		return o, fmt.Errorf("%d nodes: need 0 to %d", o.Nodes, maxNodes)
 	}
 	if o.CPUs < 1 || o.GPUs < 0 {
 		return o, fmt.Errorf("%d processors and %d GPUs per node: need at least 1 and 0", o.CPUs, o.GPUs)
