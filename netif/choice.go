@@ -12,6 +12,7 @@ type Request struct {
 	Interface string   // "" or "auto" to choose; else the name of the one to use
 	Family    Family   // "" or Auto: IPv4 where it works, else IPv6
 	Exclude   []string // names of interfaces not to use
+	Prefer    []string // first letters of the names of interfaces that go before others, where they are usable
 }
 
 func (r Request) named() string {
@@ -22,7 +23,7 @@ func (r Request) named() string {
 }
 
 func (r Request) scope(f Family) scope {
-	return scope{family: f, named: r.named(), exclude: r.Exclude}
+	return scope{family: f, named: r.named(), exclude: r.Exclude, prefer: r.Prefer}
 }
 
 // Who made a choice.

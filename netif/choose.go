@@ -144,7 +144,7 @@ func (h *host) chooseRouted(peers []netip.Addr, s scope) (Choice, error) {
 	if !h.carries(l, peers[0]) {
 		c.Why = fmt.Sprintf("packets to %s are sent from its address", peers[0])
 	}
-	if merit := meritText(won.merits, h.rateToward(peers[0], l, s.family)); merit != "" {
+	if merit := meritText(won.merits, h.rateToward(peers[0], l, s)); merit != "" {
 		c.Why += "; " + merit
 	}
 	c.Rejected = h.rejections(reasons, l)
@@ -156,9 +156,9 @@ func (h *host) chooseRouted(peers []netip.Addr, s scope) (Choice, error) {
 func (h *host) rankLinks(pool []int, s scope, peer netip.Addr, reasons []string) ranking {
 	rates := make([]rating, len(pool))
 	for n, i := range pool {
-		rates[n] = h.rate(&h.links[i], s.family)
+		rates[n] = h.rate(&h.links[i], s)
 		if peer.IsValid() {
-			rates[n] = h.rateToward(peer, &h.links[i], s.family)
+			rates[n] = h.rateToward(peer, &h.links[i], s)
 		}
 	}
 	won := rank(rates)

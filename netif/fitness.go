@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // scope says for what an interface is being judged.
@@ -11,7 +12,13 @@ type scope struct {
 	family  Family
 	named   string   // the interface that was asked for; empty to choose
 	exclude []string // names not to use
+	prefer  []string // first letters of names that go before others
 	local   bool     // every peer is on this host
+}
+
+// prefers says whether the caller wants a link before others.
+func (s scope) prefers(l *Link) bool {
+	return slices.ContainsFunc(s.prefer, func(p string) bool { return strings.HasPrefix(l.Name, p) })
 }
 
 // unfit says why a link cannot serve at all, whoever the peers are; it returns

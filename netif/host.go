@@ -201,13 +201,13 @@ func (h *host) speed(l *Link, depth int) int {
 }
 
 // rate gathers what ranks a link.
-func (h *host) rate(l *Link, f Family) rating {
-	r := rating{kind: cmp.Or(l.Kind, l.ARPHRD), speed: h.speed(l, maxNesting), mtu: l.MTU, index: l.Index}
+func (h *host) rate(l *Link, s scope) rating {
+	r := rating{preferred: s.prefers(l), kind: cmp.Or(l.Kind, l.ARPHRD), speed: h.speed(l, maxNesting), mtu: l.MTU, index: l.Index}
 	for _, below := range h.standsOn(l) {
 		r.hardware = r.hardware || isHardware(below)
 		r.rdma = r.rdma || below.HCA != "" || below.ARPHRD == "infiniband"
 	}
-	if out := h.routes.byDst[f.everywhere()]; len(out) > 0 {
+	if out := h.routes.byDst[s.family.everywhere()]; len(out) > 0 {
 		r.defaultRoute = out[0].Dev == l.Name
 	}
 	return r
@@ -215,7 +215,7 @@ func (h *host) rate(l *Link, f Family) rating {
 
 // rateToward is rate for packets to peer. An address on a link that carries none
 // itself, as on lo, is worth what the links are that its packets leave by.
-func (h *host) rateToward(peer netip.Addr, l *Link, f Family) rating {
+func (h *host) rateToward(peer netip.Addr, l *Link, s scope) rating {
 	var carriers []*Link
 	for _, w := range h.ways(peer) {
 		if dev := h.byName[w.dev]; w.link == l.Name && dev != nil {
@@ -223,11 +223,11 @@ func (h *host) rateToward(peer netip.Addr, l *Link, f Family) rating {
 		}
 	}
 	if len(carriers) == 0 || slices.Contains(carriers, l) {
-		return h.rate(l, f)
+		return h.rate(l, s)
 	}
-	r := h.rate(carriers[0], f)
+	r := h.rate(carriers[0], s)
 	for _, other := range carriers[1:] {
-		r = r.worst(h.rate(other, f))
+		r = r.worst(h.rate(other, s))
 	}
 	r.index = l.Index
 	return r

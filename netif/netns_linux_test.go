@@ -366,7 +366,7 @@ func TestCollectKinds(t *testing.T) {
 		if reason != tt.unfit {
 			t.Errorf("%s is unfit for %q, want %q", tt.name, reason, tt.unfit)
 		}
-		if h.rate(l, IPv4).hardware {
+		if h.rate(l, scope{family: IPv4}).hardware {
 			t.Errorf("%s passes for hardware", tt.name)
 		}
 	}

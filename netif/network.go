@@ -154,7 +154,7 @@ func (c *cluster) pick(n *network, at int, peer netip.Addr) {
 	options := n.options[at]
 	rates := make([]rating, len(options))
 	for k, m := range options {
-		rates[k] = c.hosts[at].rateToward(peer, m.link, c.scope.family)
+		rates[k] = c.hosts[at].rateToward(peer, m.link, c.scope)
 	}
 	won := rank(rates)
 	for k, d := range won.defeats {

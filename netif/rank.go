@@ -5,6 +5,7 @@ import "fmt"
 // rating is what ranks a usable interface, or a network: then each value is the
 // worst that any of its hosts has.
 type rating struct {
+	preferred    bool // by the caller
 	hardware     bool
 	kind         string // of the virtual link, for messages
 	rdma         bool
@@ -20,6 +21,7 @@ func (r rating) worst(o rating) rating {
 	if r.hardware && !o.hardware {
 		r.hardware, r.kind = false, o.kind
 	}
+	r.preferred = r.preferred && o.preferred
 	r.rdma = r.rdma && o.rdma
 	r.speed = min(r.speed, o.speed)
 	r.mtu = min(r.mtu, o.mtu)
@@ -41,6 +43,11 @@ type criterion struct {
 // criteria are asked in this order, each only of those that the ones before
 // left over.
 var criteria = []criterion{
+	{
+		value:  func(r rating) (int, bool) { return truth(r.preferred), true },
+		praise: func(rating) string { return "being the site's fast network" },
+		blame:  func(_, _ rating, name string) string { return fmt.Sprintf("%s is the site's fast network", name) },
+	},
 	{
 		value:  func(r rating) (int, bool) { return truth(r.hardware), true },
 		praise: func(rating) string { return "hardware" },
