@@ -1,0 +1,88 @@
+package secrets
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// What can be wrong with a line. None has a verb for the line's text: a key of a
+// service that stands where a name should be is still a secret.
+const (
+	noEquals    = "no = in it; a line is NAME=VALUE"
+	badName     = "what stands before the = is not a variable's name (letters, digits and _, no spaces around it)"
+	notText     = "the value has a control character, or is not UTF-8"
+	openQuote   = "the value starts with a quote that is not closed at the line's end"
+	innerQuote  = "the value has its own quote inside; use the other kind"
+	bareSpace   = "the value has spaces and no quotes around it"
+	sameAsAbove = "sets the same name as line %d"
+)
+
+// parse reads the lines of a file of secrets.
+func parse(text string) (map[string]string, error) {
+	values := map[string]string{}
+	lines := map[string]int{}
+	text = strings.TrimPrefix(text, "\ufeff") // editors of Windows put it there
+	number := 0
+	for line := range strings.SplitSeq(text, "\n") {
+		number++
+		line = strings.Trim(strings.TrimSuffix(line, "\r"), " \t")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name, value, wrong := parseLine(line)
+		if wrong != "" {
+			return nil, fmt.Errorf("line %d: %s", number, wrong)
+		}
+		if before := lines[name]; before > 0 {
+			return nil, fmt.Errorf("line %d: "+sameAsAbove, number, before)
+		}
+		values[name], lines[name] = value, number
+	}
+	return values, nil
+}
+
+// parseLine splits a line; wrong says what is the matter with it.
+func parseLine(line string) (name, value, wrong string) {
+	if rest, ok := strings.CutPrefix(line, "export"); ok && strings.Trim(rest, " \t") != rest {
+		line = strings.Trim(rest, " \t")
+	}
+	name, value, ok := strings.Cut(line, "=")
+	switch {
+	case !ok:
+		return "", "", noEquals
+	case !isName(name):
+		return "", "", badName
+	case !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl):
+		return "", "", notText
+	case value == "":
+		return name, "", ""
+	}
+	quote := value[0]
+	if quote != '"' && quote != '\'' {
+		if strings.ContainsFunc(value, unicode.IsSpace) {
+			return "", "", bareSpace
+		}
+		return name, value, ""
+	}
+	inner, closed := strings.CutSuffix(value[1:], string(quote))
+	switch {
+	case !closed:
+		return "", "", openQuote
+	case strings.IndexByte(inner, quote) >= 0:
+		return "", "", innerQuote
+	}
+	return name, inner, ""
+}
+
+// isName says whether s can name a variable of the environment (POSIX, 3.216).
+func isName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if c != '_' && (c|0x20 < 'a' || c|0x20 > 'z') && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,87 @@
+package snapshot
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// copyEntry copies one file and puts its digest down.
+func copyEntry(from, to *os.Root, e *entry) error {
+	if err := to.MkdirAll(filepath.Dir(e.path), 0o700); err != nil {
+		return err
+	}
+	if !e.info.Mode().IsRegular() {
+		e.sum = digest([]byte(e.link))
+		return to.Symlink(e.link, e.path)
+	}
+	in, err := openRegular(from, e.path, e.info)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := to.OpenFile(e.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600|e.info.Mode().Perm()&0o100)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	// No more than was promised to the limits, if it grows.
+	hash := sha256.New()
+	n, err := io.Copy(io.MultiWriter(out, hash), io.LimitReader(in, e.info.Size()+1))
+	if err != nil {
+		return err
+	}
+	if n != e.info.Size() {
+		return changed(e.path)
+	}
+	e.sum = hex.EncodeToString(hash.Sum(nil))
+	return out.Close()
+}
+
+// openRegular opens the regular file that info is of, and no other: what was put
+// in its place meanwhile may be a link, or a FIFO that waits for a writer.
+func openRegular(root *os.Root, path string, info fs.FileInfo) (*os.File, error) {
+	f, err := root.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if gone(err) {
+		return nil, changed(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	now, err := f.Stat()
+	if err == nil && !os.SameFile(now, info) {
+		err = changed(path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// unchanged refuses a file that is not what it was before it was copied.
+func unchanged(root *os.Root, e *entry) error {
+	now, err := root.Lstat(e.path)
+	if err != nil && !gone(err) {
+		return err
+	}
+	if err != nil || !os.SameFile(now, e.info) || now.Mode() != e.info.Mode() ||
+		now.Size() != e.info.Size() || !now.ModTime().Equal(e.info.ModTime()) {
+		return changed(e.path)
+	}
+	return nil
+}
+
+func changed(path string) error {
+	return refuse("try again when nothing writes there; if a program always does, leave that file out", "%q changed while it was copied", path)
+}
+
+func digest(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,69 @@
+package snapshot
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const tooLarge = "data, checkpoints and environments do not belong in the code: move them, ignore them with .gitignore, or leave them out"
+
+// named is how many files or folders a refusal names.
+const named = 3
+
+// crowded is the refusal of too many files; it names where they are.
+func (l *listing) crowded() error {
+	count := map[string]int64{}
+	for path := range l.entries {
+		top, _, nested := strings.Cut(path, "/")
+		if nested {
+			count[top+"/"]++
+		}
+	}
+	return refuse(tooLarge, "it has more than %d files%s", l.maxFiles,
+		most(count, ", as far as looked at in ", func(n int64) string { return fmt.Sprint(n) }))
+}
+
+// checkSize refuses too many bytes, and names the largest files.
+func (l *listing) checkSize() error {
+	size := map[string]int64{}
+	var total int64
+	for path, e := range l.entries {
+		if e.info.Mode().IsRegular() {
+			size[path] = e.info.Size()
+			total += e.info.Size()
+		}
+	}
+	if total <= l.maxBytes {
+		return nil
+	}
+	return refuse(tooLarge, "it has %s, and %s is the limit%s", mebibytes(total), mebibytes(l.maxBytes),
+		most(size, "; the largest files are ", mebibytes))
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// most lists the names with the largest numbers.
+func most(numbers map[string]int64, intro string, show func(int64) string) string {
+	var names []string
+	for name := range numbers {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if numbers[a] != numbers[b] {
+			if numbers[a] > numbers[b] {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	if len(names) == 0 {
+		return ""
+	}
+	var parts []string
+	for _, name := range names[:min(named, len(names))] {
+		parts = append(parts, fmt.Sprintf("%q (%s)", name, show(numbers[name])))
+	}
+	return intro + strings.Join(parts, ", ")
+}

@@ -1,0 +1,93 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Provenance asks git about a folder. Environ is the environment for git, which
+// is looked for in its PATH. Without git, or in no work tree, there is nothing
+// to know and no error. Each question to git may take a minute. An error, like
+// that of a repository which belongs to someone else, may have a hint.
+func Provenance(ctx context.Context, dir string, environ []string) (Git, error) {
+	found, err := provenance(ctx, dir, environ, nil)
+	if err != nil {
+		return Git{}, fmt.Errorf("ask git about %q: %w", dir, err)
+	}
+	return found, nil
+}
+
+// provenance leaves what is excluded, relative to dir, out of the look at changes.
+func provenance(ctx context.Context, dir string, environ, exclude []string) (Git, error) {
+	if !filepath.IsAbs(dir) {
+		return Git{}, errors.New("the path is not absolute")
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return Git{}, err
+	}
+	if !info.IsDir() {
+		return Git{}, errors.New("it is not a directory")
+	}
+	g, ok := findGit(environ)
+	if !ok {
+		return Git{}, nil
+	}
+	inside, err := g.run(ctx, dir, "rev-parse", "--is-inside-work-tree")
+	if f := (*gitFailure)(nil); errors.As(err, &f) && f.noWorkTree() {
+		return Git{}, nil
+	}
+	if err != nil {
+		return Git{}, err
+	}
+	if string(bytes.TrimSpace(inside)) != "true" { // in a bare repository, or in .git
+		return Git{}, nil
+	}
+	prefix, err := g.run(ctx, dir, "rev-parse", "--show-prefix")
+	if err != nil {
+		return Git{}, err
+	}
+	args := []string{"status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=none",
+		"--no-renames", "--no-ahead-behind", "--", "."}
+	for _, path := range exclude {
+		args = append(args, ":(exclude,literal)"+path)
+	}
+	status, err := g.run(ctx, dir, args...)
+	if err != nil {
+		return Git{}, err
+	}
+	found := parseStatus(status)
+	found.WorkTree = true
+	found.Folder = strings.TrimSuffix(strings.TrimSuffix(string(prefix), "\n"), "/")
+	config, err := g.run(ctx, dir, "config", "-z", "--list")
+	if err != nil {
+		return Git{}, err
+	}
+	found.Remote = bare(remote(config, found.Branch))
+	return found, nil
+}
+
+// parseStatus reads what git-status(1) calls porcelain format version 2, with -z
+// and without renames: headers, and an entry for each change.
+func parseStatus(status []byte) Git {
+	var found Git
+	for line := range strings.SplitSeq(string(status), "\x00") {
+		header, isHeader := strings.CutPrefix(line, "# ")
+		name, value, _ := strings.Cut(header, " ")
+		switch {
+		case line == "":
+		case !isHeader:
+			found.Dirty = true
+		case name == "branch.oid" && value != "(initial)":
+			found.Commit = value
+		case name == "branch.head" && value != "(detached)":
+			found.Branch = value
+		}
+	}
+	return found
+}

@@ -1,0 +1,421 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// environ is an environment with git, and no settings of whoever runs the test.
+func environ(t *testing.T) []string {
+	t.Helper()
+	path, err := exec.LookPath("git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"PATH=" + filepath.Dir(path) + ":/usr/bin:/bin", "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CEILING_DIRECTORIES=" + os.TempDir()}
+}
+
+func gitIn(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", append([]string{
+		"-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always",
+	}, args...)...)
+	cmd.Dir, cmd.Env = dir, environ(t)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %q: %v\n%s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fill writes files, by path; a path that ends in + is executable, and text that
+// starts with -> is a link.
+func fill(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		mode := fs.FileMode(0o644)
+		if cut, ok := strings.CutSuffix(name, "+"); ok {
+			name, mode = cut, 0o755
+		}
+		path := filepath.Join(dir, name)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		if target, ok := strings.CutPrefix(text, "->"); ok {
+			must(t, os.Symlink(target, path))
+			continue
+		}
+		must(t, os.WriteFile(path, []byte(text), mode))
+	}
+}
+
+// contents is the reverse of fill, without the list.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	must(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || e.Name() == listName {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		must(t, err)
+		if e.Type()&fs.ModeSymlink != 0 {
+			target, err := os.Readlink(path)
+			files[name] = "->" + target
+			return err
+		}
+		info, err := e.Info()
+		must(t, err)
+		switch info.Mode() {
+		case 0o600:
+		case 0o700:
+			name += "+"
+		default:
+			t.Errorf("%q has mode %v", name, info.Mode())
+		}
+		text, err := os.ReadFile(path)
+		files[name] = string(text)
+		return err
+	}))
+	return files
+}
+
+// same takes a snapshot and compares what is in it.
+func same(t *testing.T, src string, o Options, want map[string]string) Manifest {
+	t.Helper()
+	dst := filepath.Join(t.TempDir(), "code")
+	m, err := Take(t.Context(), src, dst, o)
+	must(t, err)
+	if got := contents(t, dst); !reflect.DeepEqual(got, want) {
+		t.Errorf("copied\n%q, want\n%q", got, want)
+	}
+	if m.Files != len(want) {
+		t.Errorf("%d files, want %d", m.Files, len(want))
+	}
+	must(t, Verify(t.Context(), dst, m))
+	if info, err := os.Stat(dst); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if left, _ := os.ReadDir(filepath.Dir(dst)); len(left) != 1 {
+		t.Errorf("beside it: %v", left)
+	}
+	return m
+}
+
+// wants fails unless err has the text and, if that is given, the hint.
+func wants(t *testing.T, err error, text, hint string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Fatalf("error %v, want one with %q", err, text)
+	}
+	var h interface{ Hint() string }
+	if hint != "" && (!errors.As(err, &h) || !strings.Contains(h.Hint(), hint)) {
+		t.Errorf("error %v has no hint with %q", err, hint)
+	}
+}
+
+// refused fails unless Take refuses, and leaves nothing behind.
+func refused(t *testing.T, src string, o Options, text, hint string) {
+	t.Helper()
+	dst := filepath.Join(t.TempDir(), "code")
+	m, err := Take(t.Context(), src, dst, o)
+	wants(t, err, text, hint)
+	if left, _ := os.ReadDir(filepath.Dir(dst)); len(left) > 0 || !reflect.DeepEqual(m, Manifest{}) {
+		t.Errorf("left behind: %v, %+v", left, m)
+	}
+}
+
+func TestTakeFolder(t *testing.T) {
+	src := t.TempDir()
+	fill(t, src, map[string]string{
+		"train.py": "x", "run.sh+": "#!", "pkg/a/b.py": "y", "empty": "", "new\nline": "n", "\xff.py": "f", ".env": "e",
+		".git/config": "", "pkg/__pycache__/b.pyc": "", ".pytest_cache/x": "", ".cache/y": "", "runs/demo/log": "", "out": "",
+		".ddpbatch-123/train.py": "", ".ddpbatch-snapshot": "",
+	})
+	must(t, os.Mkdir(filepath.Join(src, "hollow"), 0o755))
+	want := map[string]string{"train.py": "x", "run.sh+": "#!", "pkg/a/b.py": "y", "empty": "", "new\nline": "n", "\xff.py": "f", ".env": "e"}
+	// Not a repository, for all its .git: and so with git and without.
+	m := same(t, src, Options{Environ: environ(t), Exclude: []string{"runs", filepath.Join(src, "out"), "/elsewhere", "none"}}, want)
+	if m.Bytes != 7 || m.Git != (Git{}) || len(m.SHA256) != 64 {
+		t.Errorf("%+v", m)
+	}
+	if again := same(t, src, Options{Exclude: []string{"runs", "out"}}, want); !reflect.DeepEqual(again, m) {
+		t.Errorf("%+v, want %+v", again, m)
+	}
+	// By a link, and one more permission.
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(src, link))
+	must(t, os.Chmod(filepath.Join(src, "empty"), 0o744))
+	delete(want, "empty")
+	want["empty+"] = ""
+	if other := same(t, link, Options{Exclude: []string{filepath.Join(link, "runs"), "out"}}, want); other.SHA256 == m.SHA256 {
+		t.Error("the digest is the same with another mode")
+	}
+}
+
+func TestTakeWorkTree(t *testing.T) {
+	sub := t.TempDir()
+	fill(t, sub, map[string]string{"lib.py": "lib", ".gitignore": "*.o"})
+	gitIn(t, sub, "init")
+	gitIn(t, sub, "add", ".")
+	gitIn(t, sub, "commit", "-m", "1")
+
+	top := t.TempDir()
+	src := filepath.Join(top, "job")
+	fill(t, top, map[string]string{"other.py": "", ".gitignore": "*.pt\ndata/\n"})
+	fill(t, src, map[string]string{"train.py": "1", "gone.py": "", "kept.pt": "forced", "run+": "", "was/file": "", ".cache/mine": "tracked", "swap": "", "at/x": ""})
+	gitIn(t, top, "init")
+	gitIn(t, top, "add", "-f", ".")
+	gitIn(t, top, "submodule", "add", sub, "job/sub")
+	gitIn(t, top, "submodule", "add", sub, "job/away")
+	gitIn(t, top, "commit", "-m", "1")
+	gitIn(t, top, "submodule", "deinit", "-f", "job/away")
+
+	fill(t, src, map[string]string{
+		"new.py": "new", "model.pt": "ignored", "data/x": "ignored", "__pycache__/x.pyc": "", "runs/x": "",
+		"sub/lib.py": "changed", "sub/x.o": "ignored", "sub/more.py": "m",
+		"nested/.gitignore": "secret", "nested/a.py": "a", "nested/secret": "ignored",
+	})
+	gitIn(t, filepath.Join(src, "nested"), "init")
+	must(t, os.WriteFile(filepath.Join(src, "train.py"), []byte("2"), 0o644))
+	must(t, os.Remove(filepath.Join(src, "gone.py")))
+	// A folder that became a link, and a file that became a folder.
+	must(t, os.RemoveAll(filepath.Join(src, "was")))
+	must(t, os.Symlink("data", filepath.Join(src, "was")))
+	must(t, os.Remove(filepath.Join(src, "swap")))
+	fill(t, src, map[string]string{"swap/in.py": "in"})
+	must(t, os.RemoveAll(filepath.Join(src, "at")))
+
+	o := Options{Environ: environ(t), Exclude: []string{"runs"}}
+	want := map[string]string{
+		"train.py": "2", "kept.pt": "forced", "run+": "", "new.py": "new", ".cache/mine": "tracked", "swap/in.py": "in",
+		"was":        "->" + filepath.Join(src, "data"),
+		"sub/lib.py": "changed", "sub/.gitignore": "*.o", "sub/more.py": "m",
+		"nested/.gitignore": "secret", "nested/a.py": "a",
+	}
+	m := same(t, src, o, want)
+	if m.Git != (Git{WorkTree: true, Folder: "job", Commit: gitIn(t, top, "rev-parse", "HEAD"), Branch: "main", Dirty: true}) {
+		t.Errorf("%+v", m.Git)
+	}
+	if !slices.Equal(m.Outside, []string{"was"}) {
+		t.Errorf("outside: %q", m.Outside)
+	}
+	fill(t, src, map[string]string{"away/unseen.py": ""})
+	refused(t, src, o, `git does not look into "away"`, "submodule update --init")
+
+	// A folder that the repository around it ignores.
+	same(t, filepath.Join(src, "data"), o, map[string]string{"x": "ignored"})
+}
+
+func TestTakeLinks(t *testing.T) {
+	parent := t.TempDir()
+	src := filepath.Join(parent, "src")
+	fill(t, parent, map[string]string{"data/x": "", "lib/y.py": "", "data/back": "->" + src + "/a"})
+	fill(t, src, map[string]string{
+		"a/file": "", "a/near": "->file", "b/up": "->../a/file", "folder": "->a", "chain": "->folder/file",
+		"absolute": "->" + src + "/a/file", "deep/er/absolute": "->" + src + "/a", "self": "->.", "round": "->../src/a",
+		"data": "->" + parent + "/data", "lib": "->../lib", "through": "->data/back/file", "skipped": "->.cache/z", ".cache/z": "",
+		".#lock": "->user@host.1", "lost": "->/no/where", "lost near": "->../no/where", "loop": "->loop",
+	})
+	m := same(t, src, Options{}, map[string]string{
+		"a/file": "", "a/near": "->file", "b/up": "->../a/file", "folder": "->a", "chain": "->a/file",
+		"absolute": "->a/file", "deep/er/absolute": "->../../a", "self": "->.", "round": "->a",
+		"data": "->" + parent + "/data", "lib": "->" + parent + "/lib", "through": "->a/file", "skipped": "->" + src + "/.cache/z",
+		".#lock": "->user@host.1", "lost": "->/no/where", "lost near": "->" + parent + "/no/where", "loop": "->loop",
+	})
+	if want := []string{"data", "lib", "lost", "lost near", "skipped"}; !slices.Equal(m.Outside, want) {
+		t.Errorf("outside: %q, want %q", m.Outside, want)
+	}
+}
+
+func TestTakeRefuses(t *testing.T) {
+	src := t.TempDir()
+	refused(t, src, Options{}, "it has no files", "the code is in")
+	refused(t, src, Options{Exclude: []string{"."}}, "all of it is in", "apart from the runs")
+	refused(t, src, Options{Exclude: []string{filepath.Dir(src)}}, "all of it is in", "apart from the runs")
+	refused(t, "src", Options{}, "not absolute", "")
+	refused(t, src+"/no", Options{}, "no such file", "")
+	refused(t, src+"/no", Options{Environ: environ(t)}, "no such file", "")
+
+	fill(t, src, map[string]string{"data/1": "12345678", "data/2": "1234", "data/3": "123", "train.py": "1"})
+	refused(t, filepath.Join(src, "train.py"), Options{}, "not a directory", "")
+	refused(t, src, Options{MaxFiles: 3}, `it has more than 3 files, as far as looked at in "data/" (`, ".gitignore")
+	refused(t, src, Options{MaxBytes: 15},
+		`it has 0.0 MiB, and 0.0 MiB is the limit; the largest files are "data/1" (0.0 MiB), "data/2" (0.0 MiB), "data/3" (0.0 MiB)`, ".gitignore")
+	same(t, src, Options{MaxFiles: 4, MaxBytes: 16}, map[string]string{"data/1": "12345678", "data/2": "1234", "data/3": "123", "train.py": "1"})
+	must(t, os.Truncate(filepath.Join(src, "data/2"), DefaultMaxBytes))
+	refused(t, src, Options{}, `it has 256.0 MiB, and 256.0 MiB is the limit; the largest files are "data/2" (256.0 MiB), `, "checkpoints")
+
+	dst := filepath.Join(src, "train.py")
+	_, err := Take(t.Context(), src, dst, Options{})
+	wants(t, err, `train.py" exists already`, "another place")
+	_, err = Take(t.Context(), src, src+"/a/b", Options{MaxBytes: DefaultMaxBytes * 2})
+	wants(t, err, "no such file", "")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = Take(ctx, src, src+"/dst", Options{})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestTakeRefusesSpecial(t *testing.T) {
+	for what, create := range map[string]func(path string) error{
+		"FIFO": func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"socket": func(path string) error {
+			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+			if err == nil {
+				t.Cleanup(func() { l.Close() })
+			}
+			return err
+		},
+	} {
+		src := t.TempDir()
+		fill(t, src, map[string]string{"train.py": ""})
+		must(t, create(filepath.Join(src, "odd")))
+		refused(t, src, Options{}, `"odd" is a `+what, "remove it")
+	}
+	if got := special(fs.ModeDevice | fs.ModeCharDevice); got != "device" {
+		t.Error(got)
+	}
+	// Of a tracked file, in a work tree.
+	src := t.TempDir()
+	fill(t, src, map[string]string{"pipe": ""})
+	gitIn(t, src, "init")
+	gitIn(t, src, "add", ".")
+	must(t, os.Remove(filepath.Join(src, "pipe")))
+	must(t, unix.Mkfifo(filepath.Join(src, "pipe"), 0o600))
+	refused(t, src, Options{Environ: environ(t)}, `"pipe" is a FIFO`, "remove it")
+}
+
+// TestTakeInside: the snapshot is made inside what it is made of, and so is the
+// next.
+func TestTakeInside(t *testing.T) {
+	src := t.TempDir()
+	fill(t, src, map[string]string{"train.py": ""})
+	first, err := Take(t.Context(), src, src+"/one", Options{})
+	must(t, err)
+	second, err := Take(t.Context(), src, src+"/two", Options{Exclude: []string{"one"}})
+	must(t, err)
+	if !reflect.DeepEqual(first, second) || first.Files != 1 {
+		t.Errorf("%+v, %+v", first, second)
+	}
+	// A snapshot of a snapshot is the same.
+	third, err := Take(t.Context(), src+"/one", src+"/three", Options{})
+	must(t, err)
+	if !reflect.DeepEqual(first, third) {
+		t.Errorf("%+v, %+v", first, third)
+	}
+}
+
+func TestRenameReplacesNothing(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Mkdir(dir+"/temp", 0o700))
+	must(t, os.Mkdir(dir+"/dst", 0o700))
+	wants(t, rename(dir+"/temp", dir+"/dst"), "exists already", "another place")
+	wants(t, rename(dir+"/none", dir+"/new"), "no such file", "")
+}
+
+// TestChanged: what may happen to a file between the look at it and the end.
+func TestChanged(t *testing.T) {
+	for name, change := range map[string]func(path string) error{
+		"grown":    func(path string) error { return os.WriteFile(path, []byte("12345"), 0o644) },
+		"cut":      func(path string) error { return os.Truncate(path, 1) },
+		"touched":  func(path string) error { return os.Chtimes(path, time.Time{}, time.Unix(1, 0)) },
+		"removed":  os.Remove,
+		"chmod":    func(path string) error { return os.Chmod(path, 0o755) },
+		"replaced": func(path string) error { return errors.Join(os.Rename(path+".other", path)) },
+		"link":     func(path string) error { return errors.Join(os.Remove(path), os.Symlink("f.other", path)) },
+		"FIFO":     func(path string) error { return errors.Join(os.Remove(path), unix.Mkfifo(path, 0o644)) },
+	} {
+		for _, after := range []bool{false, true} {
+			dir, to := t.TempDir(), t.TempDir()
+			fill(t, dir, map[string]string{"f": "1234", "f.other": "1234"})
+			path := filepath.Join(dir, "f")
+			info, err := os.Lstat(path)
+			must(t, err)
+			must(t, os.Chtimes(path+".other", time.Time{}, info.ModTime()))
+			e := &entry{path: "f", info: info}
+			from, err := os.OpenRoot(dir)
+			must(t, err)
+			defer from.Close()
+			copied, err := os.OpenRoot(to)
+			must(t, err)
+			defer copied.Close()
+			if after {
+				must(t, copyEntry(from, copied, e))
+				must(t, unchanged(from, e))
+			}
+			must(t, change(path))
+			if !after {
+				err = copyEntry(from, copied, e)
+			}
+			if err == nil {
+				err = unchanged(from, e)
+			}
+			t.Run(name, func(t *testing.T) { wants(t, err, `"f" changed while it was copied`, "try again") })
+		}
+	}
+}
+
+func TestVerify(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(dst string) error
+		want   string
+	}{
+		"content": {func(d string) error { return os.WriteFile(d+"/b", []byte("x"), 0o600) }, `"b" was changed`},
+		"size":    {func(d string) error { return os.WriteFile(d+"/b", nil, 0o600) }, `"b" was changed`},
+		"mode":    {func(d string) error { return os.Chmod(d+"/b", 0o700) }, `"b" has another mode`},
+		"missing": {func(d string) error { return os.Remove(d + "/c/d") }, `"c/d" is missing`},
+		"first":   {func(d string) error { return errors.Join(os.Remove(d+"/c/d"), os.Remove(d+"/b")) }, `"b" is missing`},
+		"folder":  {func(d string) error { return errors.Join(os.RemoveAll(d+"/c"), os.WriteFile(d+"/c", nil, 0o600)) }, `"c/d" is missing`},
+		"leads": {func(d string) error { return errors.Join(os.Remove(d+"/l"), os.Symlink("c", d+"/l")) },
+			`"l" leads elsewhere`},
+		"link for file": {func(d string) error { return errors.Join(os.Remove(d+"/b"), os.Symlink("c/d", d+"/b")) },
+			`"b" is of another kind`},
+		"file for link": {func(d string) error { return errors.Join(os.Remove(d+"/l"), os.WriteFile(d+"/l", nil, 0o600)) },
+			`"l" is of another kind`},
+		"FIFO": {func(d string) error { return errors.Join(os.Remove(d+"/b"), unix.Mkfifo(d+"/b", 0o600)) },
+			`"b" is of another kind`},
+		"list":    {func(d string) error { return os.WriteFile(d+"/"+listName, nil, 0o600) }, "was changed"},
+		"no list": {func(d string) error { return os.Remove(d + "/" + listName) }, "is missing"},
+		"list FIFO": {func(d string) error {
+			return errors.Join(os.Remove(d+"/"+listName), unix.Mkfifo(d+"/"+listName, 0o600))
+		}, "was changed"},
+		"nothing": {os.RemoveAll, "no such file"},
+		"added":   {func(d string) error { return os.WriteFile(d+"/new", nil, 0o600) }, ""},
+		"touched": {func(d string) error { return os.Chtimes(d+"/b", time.Unix(1, 0), time.Unix(1, 0)) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			src, dst := t.TempDir(), filepath.Join(t.TempDir(), "code")
+			fill(t, src, map[string]string{"a+": "1", "b": "2", "c/d": "2", "l": "->b"})
+			m, err := Take(t.Context(), src, dst, Options{})
+			must(t, err)
+			must(t, c.change(dst))
+			err = Verify(t.Context(), dst, m)
+			if c.want == "" {
+				must(t, err)
+				return
+			}
+			wants(t, err, c.want, "")
+		})
+	}
+	wants(t, Verify(t.Context(), "code", Manifest{}), "not absolute", "")
+}

@@ -1,0 +1,153 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Take copies the code in a folder to a new one, dst, of mode 0700. Both paths
+// are absolute; dst must not exist, the folder above it must, and it may be
+// inside src. It comes into being whole: the copy is made under another name
+// beside it.
+//
+// A folder without files, of too many or too large ones, or with a FIFO, a
+// socket or a device is refused by name, and so is one in which a file changed
+// meanwhile. Such errors may have a hint.
+func Take(ctx context.Context, src, dst string, o Options) (Manifest, error) {
+	m, err := take(ctx, src, dst, o)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("take a snapshot of %q: %w", src, err)
+	}
+	return m, nil
+}
+
+func take(ctx context.Context, src, dst string, o Options) (Manifest, error) {
+	if !filepath.IsAbs(src) || !filepath.IsAbs(dst) {
+		return Manifest{}, errors.New("a path is not absolute")
+	}
+	if _, err := os.Lstat(dst); !errors.Is(err, fs.ErrNotExist) {
+		return Manifest{}, taken(dst, err)
+	}
+	base, err := filepath.EvalSymlinks(src)
+	if err != nil {
+		return Manifest{}, err
+	}
+	root, err := os.OpenRoot(base)
+	if err != nil {
+		return Manifest{}, err
+	}
+	defer root.Close()
+	l := &listing{root: root, base: base, maxFiles: o.MaxFiles, maxBytes: o.MaxBytes,
+		entries: map[string]*entry{}, folders: map[string]bool{}}
+	if l.maxFiles == 0 {
+		l.maxFiles = DefaultMaxFiles
+	}
+	if l.maxBytes == 0 {
+		l.maxBytes = DefaultMaxBytes
+	}
+	if l.exclude, err = excluded(base, o.Exclude); err != nil {
+		return Manifest{}, err
+	}
+	m := Manifest{}
+	if m.Git, err = l.list(ctx, o.Environ); err != nil {
+		return Manifest{}, err
+	}
+	entries := l.sorted()
+	if m.Outside, err = l.links(entries); err != nil {
+		return Manifest{}, err
+	}
+
+	temp, err := os.MkdirTemp(filepath.Dir(dst), tempPattern)
+	if err != nil {
+		return Manifest{}, err
+	}
+	defer os.RemoveAll(temp)
+	copied, err := os.OpenRoot(temp)
+	if err != nil {
+		return Manifest{}, err
+	}
+	defer copied.Close()
+	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return Manifest{}, err
+		}
+		if err := copyEntry(root, copied, e); err != nil {
+			return Manifest{}, err
+		}
+	}
+	// All of them, only now: a checkout under way may have changed the first file
+	// after it was copied.
+	for _, e := range entries {
+		if err := unchanged(root, e); err != nil {
+			return Manifest{}, err
+		}
+	}
+	text := formatList(entries)
+	if err := copied.WriteFile(listName, text, 0o600); err != nil {
+		return Manifest{}, err
+	}
+	m.Files, m.SHA256 = len(entries), digest(text)
+	for _, e := range entries {
+		if e.info.Mode().IsRegular() {
+			m.Bytes += e.info.Size()
+		}
+	}
+	return m, rename(temp, dst)
+}
+
+// list finds what to copy, within the limits.
+func (l *listing) list(ctx context.Context, environ []string) (Git, error) {
+	about, err := provenance(ctx, l.base, environ, l.exclude)
+	if err != nil {
+		return Git{}, err
+	}
+	if g, ok := findGit(environ); ok && about.WorkTree {
+		if err := l.workTree(ctx, g, "."); err != nil {
+			return Git{}, err
+		}
+		if err := l.checkUnseen(); err != nil {
+			return Git{}, err
+		}
+	}
+	if len(l.entries) == 0 {
+		if err := l.walk(ctx, "."); err != nil {
+			return Git{}, err
+		}
+	}
+	if len(l.entries) == 0 {
+		return Git{}, refuse("name the folder that the code is in", "it has no files to keep")
+	}
+	return about, l.checkSize()
+}
+
+// rename gives the copy its name, and takes the place of nothing.
+func rename(temp, dst string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, dst, unix.RENAME_NOREPLACE)
+	// NFS and others cannot promise it.
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		if _, err := os.Lstat(dst); !errors.Is(err, fs.ErrNotExist) {
+			return taken(dst, err)
+		}
+		return os.Rename(temp, dst)
+	}
+	if errors.Is(err, unix.EEXIST) {
+		return taken(dst, nil)
+	}
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: temp, New: dst, Err: err}
+	}
+	return nil
+}
+
+func taken(dst string, err error) error {
+	if err != nil {
+		return err
+	}
+	return refuse("a snapshot is never replaced: name another place for it", "%q exists already", dst)
+}

@@ -1,0 +1,116 @@
+package snapshot
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Verify looks whether a snapshot still is what the manifest says. The error
+// names the first file, in the order of paths, that was changed or is missing.
+// Files that were added, like those that the job wrote there before it was
+// requeued, are not looked at.
+func Verify(ctx context.Context, dst string, m Manifest) error {
+	if err := verify(ctx, dst, m); err != nil {
+		return fmt.Errorf("verify snapshot %q: %w", dst, err)
+	}
+	return nil
+}
+
+const again = "what would run is not what was submitted: submit again"
+
+func verify(ctx context.Context, dst string, m Manifest) error {
+	if !filepath.IsAbs(dst) {
+		return errors.New("the path is not absolute")
+	}
+	root, err := os.OpenRoot(dst)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	text, err := readList(root, int64(m.Files)*maxLine)
+	if err != nil {
+		return err
+	}
+	if digest(text) != m.SHA256 {
+		return refuse(again, "its list of files, %q, was changed", listName)
+	}
+	files, err := parseList(string(text))
+	if err != nil {
+		return fmt.Errorf("%q: %w", listName, err)
+	}
+	for _, file := range files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		what, err := differs(root, file)
+		if err != nil {
+			return err
+		}
+		if what != "" {
+			return refuse(again, "%q %s", file.path, what)
+		}
+	}
+	return nil
+}
+
+func readList(root *os.Root, limit int64) ([]byte, error) {
+	info, err := root.Lstat(listName)
+	if gone(err) {
+		return nil, refuse(again, "its list of files, %q, is missing", listName)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, refuse(again, "its list of files, %q, was changed", listName)
+	}
+	f, err := openRegular(root, listName, info)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// differs says in what a file is not as it was listed.
+func differs(root *os.Root, want listed) (string, error) {
+	info, err := root.Lstat(want.path)
+	switch {
+	case gone(err):
+		return "is missing", nil
+	case err != nil:
+		return "", err
+	case info.Mode()&fs.ModeSymlink != 0 && want.mode == modeLink:
+		link, err := root.Readlink(want.path)
+		if err == nil && digest([]byte(link)) != want.sum {
+			return "leads elsewhere", nil
+		}
+		return "", err
+	case !info.Mode().IsRegular() || want.mode == modeLink:
+		return "is of another kind", nil
+	case info.Mode().Perm()&0o100 != 0 != (want.mode == modeExec):
+		return "has another mode", nil
+	case info.Size() != want.size:
+		return "was changed", nil
+	}
+	f, err := openRegular(root, want.path, info)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, io.LimitReader(f, want.size+1)); err != nil {
+		return "", err
+	}
+	if hex.EncodeToString(hash.Sum(nil)) != want.sum {
+		return "was changed", nil
+	}
+	return "", nil
+}
