@@ -62,6 +62,32 @@ func (d *decoder) checkSetup(s *Setup) {
 			d.report(key, "", "%q starts with \"-\" and would be read as an option", v)
 		}
 	}
+	d.checkContainer(&s.Container)
+	if d.given["setup.secrets"] {
+		d.require("setup.secrets.names")
+	}
+	for i, name := range s.Secrets.Names {
+		if _, both := s.Env[name]; both && d.usable("setup.secrets.names") {
+			d.reportElement("setup.secrets.names", i, fmt.Sprintf("%s is also in setup.env, where its value can be read", name))
+		}
+	}
+}
+
+func (d *decoder) checkContainer(c *Container) {
+	const image, mounts = "setup.container.image", "setup.container.mounts"
+	if d.given["setup.container"] {
+		d.require(image)
+	}
+	if d.usable(image) && (c.Image == "" || strings.HasPrefix(string(c.Image), "-")) {
+		d.report(image, "", "%q is not an image", c.Image)
+	}
+	for i, m := range c.Mounts {
+		outside, inside, both := strings.Cut(string(m), ":")
+		inside, _, _ = strings.Cut(inside, ":")
+		if d.usable(mounts) && (!strings.HasPrefix(outside, "/") || both && !strings.HasPrefix(inside, "/") || strings.Contains(string(m), ",")) {
+			d.reportElement(mounts, i, fmt.Sprintf(`%q is not of the form "/outside", "/outside:/inside" or "/outside:/inside:ro"`, m))
+		}
+	}
 }
 
 func (d *decoder) checkNetwork(n *Network) {
@@ -124,20 +150,24 @@ func (d *decoder) require(key string) {
 
 // examples show how to write each key that may be required.
 var examples = map[string]string{
-	"name":                 `name = "my-job"`,
-	"train.epochs":         `epochs = 10`,
-	"train.batch":          `batch = 32`,
-	"train.model.kind":     `kind = "mlp"`,
-	"train.model.hidden":   `hidden = [128]`,
-	"train.data.kind":      `kind = "idx"`,
-	"train.data.path":      `path = "data/train"`,
-	"train.data.task":      `task = "regression"`,
-	"train.data.samples":   `samples = 4096`,
-	"train.data.inputs":    `inputs = 20`,
-	"train.data.outputs":   `outputs = 2`,
-	"train.optimizer.kind": `kind = "sgd"`,
-	"train.optimizer.lr":   `lr = 0.1`,
-	"command.argv":         `argv = ["python3", "train.py"]`,
+	"name":                  `name = "my-job"`,
+	"train.epochs":          `epochs = 10`,
+	"train.batch":           `batch = 32`,
+	"train.model.kind":      `kind = "mlp"`,
+	"train.model.hidden":    `hidden = [128]`,
+	"train.data.kind":       `kind = "idx"`,
+	"train.data.path":       `path = "data/train"`,
+	"train.data.task":       `task = "regression"`,
+	"train.data.samples":    `samples = 4096`,
+	"train.data.inputs":     `inputs = 20`,
+	"train.data.outputs":    `outputs = 2`,
+	"train.optimizer.kind":  `kind = "sgd"`,
+	"train.optimizer.lr":    `lr = 0.1`,
+	"command.argv":          `argv = ["python3", "train.py"]`,
+	"setup.secrets.names":   `names = ["HF_TOKEN"]`,
+	"setup.container.image": `image = "/containers/pytorch.sif"`,
+	"sweep.random.samples":  `samples = 16`,
+	"sweep.random.values":   `values.train.optimizer.lr = { min = 1e-4, max = 0.1, log = true }`,
 }
 
 // usable reports whether all keys are given and have good values.

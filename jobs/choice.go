@@ -32,6 +32,11 @@ type OptimizerKind string
 // Launcher is how the user's own program is started.
 type Launcher string
 
+// ContainerRuntime is what brings up a container: a program that each rank is
+// started by (apptainer, singularity, shifter), or srun itself with NVIDIA's pyxis
+// plugin (--container-image) or CSCS's container engine (--environment).
+type ContainerRuntime string
+
 // The values of each choice. The first one of a choice with a default is it.
 const (
 	FamilyAuto Family = "auto"
@@ -62,6 +67,13 @@ const (
 
 	LauncherRank     Launcher = "rank"
 	LauncherTorchrun Launcher = "torchrun"
+
+	ContainerApptainer   ContainerRuntime = "apptainer"
+	ContainerSingularity ContainerRuntime = "singularity"
+	ContainerShifter     ContainerRuntime = "shifter"
+	ContainerPyxis       ContainerRuntime = "pyxis"
+	ContainerEDF         ContainerRuntime = "edf"
+	ContainerNone        ContainerRuntime = "none"
 )
 
 // choose returns v if it is one of the options.
@@ -146,5 +158,12 @@ func (k *OptimizerKind) UnmarshalTOML(v any) (err error) {
 // UnmarshalTOML takes "rank" or "torchrun".
 func (l *Launcher) UnmarshalTOML(v any) (err error) {
 	*l, err = choose(v, LauncherRank, LauncherTorchrun)
+	return err
+}
+
+// UnmarshalTOML takes "apptainer", "singularity", "shifter", "pyxis", "edf" or
+// "none".
+func (r *ContainerRuntime) UnmarshalTOML(v any) (err error) {
+	*r, err = choose(v, ContainerApptainer, ContainerSingularity, ContainerShifter, ContainerPyxis, ContainerEDF, ContainerNone)
 	return err
 }

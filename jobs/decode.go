@@ -16,7 +16,12 @@ type decoder struct {
 	given   map[string]bool // keys of the spec that the document has
 	refused map[string]bool // those whose value is no good
 	meant   map[string]bool // keys that an unknown key was probably meant to be
+	root    reflect.Type    // the struct of the whole file
 	found   []finding
+}
+
+func newDecoder(l *layout, root any) *decoder {
+	return &decoder{layout: l, given: map[string]bool{}, refused: map[string]bool{}, meant: map[string]bool{}, root: reflect.TypeOf(root).Elem()}
 }
 
 // A finding is a diagnostic without its place in lines and columns yet.
@@ -101,6 +106,12 @@ func (d *decoder) value(path []string, name string, where span, v any, into refl
 		d.variables(path, doc, into)
 	case reflect.Slice:
 		list, ok := v.([]any)
+		if tables, also := v.([]map[string]any); also { // [[name]] instead of name = [{...}]
+			for _, t := range tables {
+				list = append(list, t)
+			}
+			ok = true
+		}
 		if !ok {
 			mismatch("an array")
 			return
@@ -112,7 +123,11 @@ func (d *decoder) value(path []string, name string, where span, v any, into refl
 			if i < len(elements) {
 				at = elements[i]
 			}
-			d.value(path, fmt.Sprintf("%s[%d]", name, i), at, e, into.Index(i))
+			inside := path
+			if into.Type().Elem().Kind() == reflect.Struct {
+				inside = elementOf(path, i)
+			}
+			d.value(inside, fmt.Sprintf("%s[%d]", name, i), at, e, into.Index(i))
 		}
 	case reflect.Bool:
 		b, ok := v.(bool)
@@ -176,7 +191,7 @@ func (d *decoder) unknown(path []string, key string, table reflect.Type) {
 	suggestion := nearest(key, names)
 	if suggestion != "" {
 		d.meant[keyName(append(slices.Clip(path), suggestion))] = true
-	} else if elsewhere := keysNamed(key); len(elsewhere) == 1 {
+	} else if elsewhere := keysNamed(d.root, key); len(elsewhere) == 1 {
 		suggestion = elsewhere[0]
 		d.meant[suggestion] = true
 	}
@@ -205,10 +220,10 @@ func fieldNames(t reflect.Type) []string {
 	return names
 }
 
-// keysNamed returns the keys anywhere in the spec whose last part is name.
-func keysNamed(name string) []string {
+// keysNamed returns the keys anywhere in a file's struct whose last part is name.
+func keysNamed(root reflect.Type, name string) []string {
 	var keys []string
-	eachKey(reflect.TypeFor[Job](), nil, func(path []string, _ reflect.Type) {
+	eachKey(root, nil, func(path []string, _ reflect.Type) {
 		if path[len(path)-1] == name {
 			keys = append(keys, keyName(path))
 		}

@@ -21,7 +21,7 @@ func (j *Job) fillDefaults() {
 	orElse(&j.Slurm.Nodes, 1)
 	orElse(&j.Slurm.TasksPerNode, Count(j.TasksPerNode()))
 	orElse(&j.Slurm.CPUsPerTask, 1)
-	if !j.layout.lookup("slurm.signal_before_end").explicit { // 0 is off
+	if !j.Gives("slurm.signal_before_end") { // 0 is off
 		j.Slurm.SignalBeforeEnd = j.signalBeforeEnd()
 	}
 	orElse(&j.Network.Interface, InterfaceAuto)
@@ -35,6 +35,14 @@ func (j *Job) fillDefaults() {
 	}
 	if j.Command != nil {
 		orElse(&j.Command.Launcher, LauncherRank)
+	}
+}
+
+// LimitTime gives the job a time limit that its file does not have.
+func (j *Job) LimitTime(limit WallTime) {
+	j.Slurm.Time = limit
+	if !j.Gives("slurm.signal_before_end") {
+		j.Slurm.SignalBeforeEnd = j.signalBeforeEnd()
 	}
 }
 

@@ -1,6 +1,8 @@
 package jobs
 
 import (
+	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"unicode/utf8"
@@ -35,6 +37,13 @@ type layout struct {
 	first    span // the first of them
 	tooDeep  span // where the nesting passes maxDepth
 	complete bool // the scan reached the end of the file
+
+	doc    map[string]any // what the file says, with what stands over it
+	edited bool           // doc is not what src says
+
+	// over has the keys whose values do not come from the file, each with where
+	// they do come from.
+	over map[string]string
 }
 
 func newLayout(file, src string) *layout {
@@ -44,13 +53,31 @@ func newLayout(file, src string) *layout {
 			l.lines = append(l.lines, i+1)
 		}
 	}
-	s := scanner{layout: l}
+	s := scanner{layout: l, tables: map[string]int{}}
 	l.complete = s.document()
 	return l
 }
 
-// keyName is the name of a key as one would write it in a dotted key.
-func keyName(path []string) string { return toml.Key(path).String() }
+// keyName is the name of a key as one would write it in a dotted key; a part that
+// [elementOf] made keeps its index.
+func keyName(path []string) string {
+	parts := make([]string, len(path))
+	for i, p := range path {
+		base, index := p, ""
+		if open := strings.LastIndexByte(p, '['); open > 0 && strings.HasSuffix(p, "]") && digits(p[open+1:len(p)-1]) {
+			base, index = p[:open], p[open:]
+		}
+		parts[i] = toml.Key{base}.String() + index
+	}
+	return strings.Join(parts, ".")
+}
+
+// elementOf is the path of one table of an array of tables.
+func elementOf(path []string, i int) []string {
+	at := slices.Clone(path)
+	at[len(at)-1] = fmt.Sprintf("%s[%d]", at[len(at)-1], i)
+	return at
+}
 
 // lookup returns where a key stands, or an empty site.
 func (l *layout) lookup(key string) site {
@@ -82,6 +109,9 @@ func (l *layout) place(s span) Diagnostic {
 // point returns a diagnostic about a key at a place. Variables may be secrets, so
 // for them it shows the key only.
 func (l *layout) point(name string, where span) Diagnostic {
+	if from, ok := l.overridden(name); ok {
+		return Diagnostic{File: from, Key: name}
+	}
 	if !strings.HasPrefix(name, "setup.env") {
 		d := l.place(where)
 		d.Key = name
@@ -93,6 +123,26 @@ func (l *layout) point(name string, where span) Diagnostic {
 		d.Source = keyOnly(d.Source, d.Column, d.Length)
 	}
 	return d
+}
+
+// at returns an empty diagnostic for the value of a key.
+func (l *layout) at(key string) Diagnostic {
+	at := l.lookup(key)
+	if !at.value.known() {
+		return l.point(key, at.key)
+	}
+	return l.point(key, at.value)
+}
+
+// overridden says where the value of a key, or of what it is an element of, came
+// from if not from the file.
+func (l *layout) overridden(name string) (from string, ok bool) {
+	for key, from := range l.over {
+		if name == key || strings.HasPrefix(name, key+"[") || strings.HasPrefix(name, key+".") {
+			return from, true
+		}
+	}
+	return "", false
 }
 
 // keyOnly returns a source line with blanks before the key and no value.

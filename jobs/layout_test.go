@@ -81,7 +81,10 @@ func TestPlaces(t *testing.T) {
 		"t.inline.c":   {"c", "", ""},
 		"t.inline.c.d": {"d", "", "[true]"},
 		"aot":          {"aot", "[[aot]]", ""},
-		"aot.x":        {"x", "", "1"},
+		"aot[0]":       {"aot", "[[aot]]", ""},
+		"aot[0].x":     {"x", "", "1"},
+		"aot[1].x":     {"x", "", "2"},
+		"t.list[3].x":  {"x", "", "5"},
 		"u":            {"u", "", ""},
 		"u.v":          {"v", "[u.v]", ""},
 	} {

@@ -1,13 +1,15 @@
 package jobs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"reflect"
-	"strings"
+	"slices"
 
 	"github.com/BurntSushi/toml"
 )
@@ -49,34 +51,33 @@ func Read(path string) ([]byte, error) {
 	return src, nil
 }
 
-// Parse checks the bytes of a job file; filename is for messages only. The
-// error is of type [Diagnostics] and holds every mistake, or the first one
-// alone if the bytes are not TOML. It accepts CRLF line ends and a UTF-8 byte
-// order mark, which some editors on Windows write.
-func Parse(filename string, src []byte) (*Job, error) {
-	if len(src) > maxFileBytes {
-		return nil, tooLarge(filename)
-	}
-	text := strings.TrimPrefix(string(src), "\ufeff")
-	l := newLayout(filename, text)
-	if d, ok := l.notText(); ok {
-		return nil, Diagnostics{d}
-	}
-	if l.tooDeep.known() {
-		d := l.place(l.tooDeep)
-		d.Message = fmt.Sprintf("nested more than %d levels deep", maxDepth)
-		return nil, Diagnostics{d}
-	}
-	doc := map[string]any{}
-	if _, err := toml.Decode(text, &doc); err != nil {
-		return nil, Diagnostics{l.syntaxError(err)}
+// Parse checks the bytes of a job file; filename is for messages only. Each
+// override takes the place of what the file says, and is checked like it. The
+// error is of type [Diagnostics] and holds every mistake, or the first one alone
+// if the bytes are not TOML. It accepts CRLF line ends and a UTF-8 byte order
+// mark, which some editors on Windows write.
+func Parse(filename string, src []byte, overrides ...Override) (*Job, error) {
+	l, doc, err := readDocument(filename, src)
+	if err != nil {
+		return nil, err
 	}
 	if len(doc) == 0 {
 		return nil, Diagnostics{{File: filename, Message: "the file holds no keys; `ddpbatch init` writes one to start from"}}
 	}
+	if err := override(l, doc, overrides); err != nil {
+		return nil, err
+	}
+	return decodeJob(l, doc)
+}
 
+// decodeJob turns a document into a Job, or into all that is wrong with it.
+func decodeJob(l *layout, doc map[string]any) (*Job, error) {
+	if _, sweeps := doc["sweep"]; sweeps {
+		return decodeSweep(l, doc)
+	}
+	l.doc = doc
 	job := &Job{layout: l}
-	d := &decoder{layout: l, given: map[string]bool{}, refused: map[string]bool{}, meant: map[string]bool{}}
+	d := newDecoder(l, job)
 	d.table(nil, doc, reflect.ValueOf(job).Elem())
 	d.check(job)
 	if len(d.found) > 0 {
@@ -93,11 +94,36 @@ func (j *Job) At(key string) Diagnostic {
 	if j.layout == nil {
 		return Diagnostic{Key: key}
 	}
-	at := j.layout.lookup(key)
-	if !at.value.known() {
-		return j.layout.point(key, at.key)
+	return j.layout.at(key)
+}
+
+// Gives says whether the file, or what stands over it, gives the key a value; if
+// not, the Job has its default.
+func (j *Job) Gives(key string) bool {
+	if j.layout == nil {
+		return false
 	}
-	return j.layout.point(key, at.value)
+	_, over := j.layout.over[key]
+	return over || j.layout.lookup(key).explicit
+}
+
+// Source is a job file of this very job, which must have been parsed: the file
+// itself, or where something stands over it, or this is an element of a sweep, one
+// that says the same without.
+func (j *Job) Source() ([]byte, error) {
+	if !j.layout.edited {
+		return []byte(j.layout.src), nil
+	}
+	var b bytes.Buffer
+	for _, key := range slices.Sorted(maps.Keys(j.layout.over)) {
+		fmt.Fprintf(&b, "# %s: by %s\n", key, visible(j.layout.over[key]))
+	}
+	e := toml.NewEncoder(&b)
+	e.Indent = ""
+	if err := e.Encode(j.layout.doc); err != nil {
+		return nil, fmt.Errorf("write the job file: %w", err)
+	}
+	return b.Bytes(), nil
 }
 
 func tooLarge(path string) Diagnostics {

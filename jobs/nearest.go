@@ -11,6 +11,10 @@ var otherwise = map[string]string{
 	"nproc_per_node": "tasks_per_node", "walltime": "time", "memory": "mem", "queue": "partition", "project": "account",
 }
 
+// Nearest returns the one of names that was probably meant by word, or "" if none
+// is near.
+func Nearest(word string, names []string) string { return nearest(word, names) }
+
 // nearest returns the name that was probably meant by word, or "" if none is
 // near: equal but for case and dashes, a few typing errors away, or the start of
 // it (or it of the word).

@@ -91,7 +91,7 @@ func TestEveryKey(t *testing.T) {
 
 	// The good specs together must hold every key of the spec.
 	given := map[string]bool{}
-	for _, l := range []string{"testdata/good/every-other-key.toml", "testdata/good/every-command-key.toml"} {
+	for _, l := range []string{"testdata/good/every-other-key.toml", "testdata/good/every-command-key.toml", "testdata/good/sweep-grid.toml", "testdata/good/sweep-list.toml", "testdata/good/sweep-random.toml"} {
 		for key := range load(t, l).layout.sites {
 			given[key] = true
 		}
@@ -274,7 +274,7 @@ func TestExamples(t *testing.T) {
 
 func TestExampleSpecs(t *testing.T) {
 	files, _ := filepath.Glob("examples/*.toml")
-	want := []string{"ddp-script", "demo", "fashion-mnist", "linear", "torchrun"}
+	want := []string{"ddp-script", "demo", "fashion-mnist", "linear", "sweep", "torchrun"}
 	var got []string
 	for _, file := range files {
 		job := load(t, file)

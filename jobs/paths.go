@@ -18,12 +18,16 @@ import (
 func (j *Job) ResolvePaths(baseDir string) {
 	resolve := func(t *Text) {
 		if *t != "" {
-			*t = Text(resolved(baseDir, *t))
+			*t = Text(Resolved(baseDir, *t))
 		}
 	}
 	resolve(&j.Setup.Venv)
 	if strings.Contains(string(j.Setup.Conda), "/") {
 		resolve(&j.Setup.Conda)
+	}
+	resolve(&j.Setup.Secrets.File)
+	if isImageFile(j.Setup.Container.Image) {
+		resolve(&j.Setup.Container.Image)
 	}
 	if j.Train != nil {
 		resolve(&j.Train.Data.Path)
@@ -35,7 +39,16 @@ func (j *Job) ResolvePaths(baseDir string) {
 	}
 }
 
-func resolved(baseDir string, path Text) string {
+// isImageFile says whether a container's image is a file, by its name: it may also
+// be a name that only the runtime knows.
+func isImageFile(image Text) bool {
+	s := string(image)
+	return strings.HasPrefix(s, "/") || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../") ||
+		strings.HasSuffix(s, ".sif") || strings.HasSuffix(s, ".sqsh")
+}
+
+// Resolved is a path of the job file, which starts at its folder if it is relative.
+func Resolved(baseDir string, path Text) string {
 	p := string(path)
 	if strings.HasPrefix(p, builtinPrefix) || filepath.IsAbs(p) {
 		return p
@@ -53,7 +66,7 @@ func (j *Job) CheckFiles(baseDir string) error {
 		if path == "" || strings.HasPrefix(string(path), builtinPrefix) {
 			return
 		}
-		if err := present(resolved(baseDir, path), dir, inside); err != nil {
+		if err := present(Resolved(baseDir, path), dir, inside); err != nil {
 			d := j.At(key)
 			d.Message = fmt.Sprintf("%s: %s", key, err)
 			switch {
@@ -66,6 +79,10 @@ func (j *Job) CheckFiles(baseDir string) error {
 		}
 	}
 	look("setup.venv", j.Setup.Venv, true, "bin/activate")
+	look("setup.secrets.file", j.Setup.Secrets.File, false, "")
+	if isImageFile(j.Setup.Container.Image) {
+		look("setup.container.image", j.Setup.Container.Image, false, "")
+	}
 	if t := j.Train; t != nil {
 		look("train.data.path", t.Data.Path, t.Data.Kind == DataIDX, "")
 		look("train.data.eval_path", t.Data.EvalPath, false, "")

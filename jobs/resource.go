@@ -91,13 +91,13 @@ func number(s string, into *int64) bool {
 }
 
 // Memory is an amount of memory in Slurm's form (sbatch --mem): a whole number
-// and K, M, G or T, in powers of 1024. The string is kept as given. Empty means
-// that the file does not give it.
+// and K, M, G or T, in powers of 1024; "0" is all that a node has. The string is
+// kept as given. Empty means that the file does not give it.
 type Memory string
 
-const memoryForms = `allowed: a whole number and K, M, G or T, such as "64G"`
+const memoryForms = `allowed: a whole number and K, M, G or T, such as "64G"; "0" is all of a node's`
 
-// Bytes is the amount in bytes, 0 if there is none.
+// Bytes is the amount in bytes, 0 if there is none or it is all of a node's.
 func (m Memory) Bytes() int64 {
 	n, err := parseMemory(string(m))
 	if err != nil {
@@ -126,6 +126,9 @@ func (m *Memory) UnmarshalTOML(v any) error {
 }
 
 func parseMemory(s string) (int64, *refusal) {
+	if s == "0" {
+		return 0, nil
+	}
 	if digits(s) {
 		return 0, refuse(memoryForms, "%q has no unit", s)
 	}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -16,7 +17,8 @@ const maxDepth = 32
 type scanner struct {
 	*layout
 	pos    int
-	arrays bool // a key inside an array of tables may come again
+	arrays bool           // a key inside an array of tables may come again
+	tables map[string]int // of each array of tables, by its key: the current element
 }
 
 // A part is one name of a dotted key.
@@ -69,9 +71,15 @@ func (s *scanner) header() ([]string, bool) {
 		}
 		s.pos++
 	}
+	if array {
+		s.enter(parts)
+	}
 	path := s.record(nil, parts)
-	if at := s.sites[keyName(path)]; !at.header.known() {
+	if at := s.sites[s.nameOf(path)]; !at.header.known() {
 		at.header = span{start, s.pos}
+	}
+	if name := keyName(path); array && s.sites[name] == nil { // the array as a whole is at its first table
+		s.sites[name] = &site{key: parts[len(parts)-1].span, header: span{start, s.pos}}
 	}
 	return path, true
 }
@@ -85,7 +93,7 @@ func (s *scanner) pair(table []string, depth int) bool {
 	s.pos++
 	s.skip(" \t")
 	path := s.record(table, parts)
-	at := s.sites[keyName(path)]
+	at := s.sites[s.nameOf(path)]
 	again := at.value.known() // inside an array of tables; the first one counts
 	start := s.pos
 	elements, ok := s.value(path, depth+len(parts))
@@ -103,7 +111,7 @@ func (s *scanner) record(table []string, parts []part) []string {
 	path := append([]string(nil), table...)
 	for i, p := range parts {
 		path = append(path, p.name)
-		name := keyName(path)
+		name := s.nameOf(path)
 		at, ok := s.sites[name]
 		if !ok {
 			at = &site{key: p.span}
@@ -116,9 +124,38 @@ func (s *scanner) record(table []string, parts []part) []string {
 			s.first, s.repeated = at.key, p.span
 		}
 		at.explicit = true
-		s.keys = append(s.keys, name)
+		s.keys = append(s.keys, keyName(path))
 	}
 	return path
+}
+
+// enter begins the next element of an array of tables, [[a.b]].
+func (s *scanner) enter(parts []part) {
+	var path []string
+	for _, p := range parts {
+		path = append(path, p.name)
+	}
+	name := keyName(path)
+	if i, ok := s.tables[name]; ok {
+		s.tables[name] = i + 1
+	} else {
+		s.tables[name] = 0
+	}
+}
+
+// nameOf is the name by which a key's place is kept: with the index of each array
+// of tables that it is in.
+func (s *scanner) nameOf(path []string) string {
+	if len(s.tables) == 0 {
+		return keyName(path)
+	}
+	indexed := slices.Clone(path)
+	for n := 1; n <= len(path); n++ {
+		if i, ok := s.tables[keyName(path[:n])]; ok {
+			indexed = append(elementOf(indexed[:n], i), path[n:]...)
+		}
+	}
+	return keyName(indexed)
 }
 
 // parts reads a dotted key and the blanks around it.
@@ -207,7 +244,13 @@ func (s *scanner) array(path []string, depth int) ([]span, bool) {
 			s.arrays = true
 		}
 		start := s.pos
-		if _, ok := s.value(path, depth); !ok || s.pos == start {
+		name := keyName(path)
+		if s.peek() == '{' {
+			s.tables[name] = len(elements)
+		}
+		_, ok := s.value(path, depth)
+		delete(s.tables, name)
+		if !ok || s.pos == start {
 			return nil, false
 		}
 		elements = append(elements, span{start, s.pos})

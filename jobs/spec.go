@@ -12,6 +12,7 @@ type Job struct {
 	Command    *Command   `toml:"command"`
 	Checkpoint Checkpoint `toml:"checkpoint"`
 	Restart    Restart    `toml:"restart"`
+	Sweep      *Sweep     `toml:"sweep"` // many jobs of one kind; nil for a single one
 
 	// layout lets later checks (files, sites) point into the file. It is nil
 	// for a Job that was not parsed.
@@ -21,27 +22,47 @@ type Job struct {
 // Slurm is what the job asks of the scheduler. Empty values are left to the
 // site's defaults.
 type Slurm struct {
-	Nodes           Count    `toml:"nodes"`             // default 1
-	TasksPerNode    Count    `toml:"tasks_per_node"`    // ranks per node; default gpus_per_node, else 1
-	GPUsPerNode     Count    `toml:"gpus_per_node"`     // 0: no GPUs are asked for
-	CPUsPerTask     Count    `toml:"cpus_per_task"`     // default 1
-	Time            WallTime `toml:"time"`              // "02:00:00", "1-12:00:00", "90" (minutes)
-	Memory          Memory   `toml:"mem"`               // per node: "64G", "512M"
-	Partition       Word     `toml:"partition"`         // sbatch --partition
-	Account         Word     `toml:"account"`           // sbatch --account
-	QOS             Word     `toml:"qos"`               // sbatch --qos
-	Reservation     Word     `toml:"reservation"`       // sbatch --reservation
-	Constraint      Text     `toml:"constraint"`        // sbatch --constraint, may hold & | [ ]
-	Exclusive       bool     `toml:"exclusive"`         // sbatch --exclusive
-	SignalBeforeEnd Duration `toml:"signal_before_end"` // save and stop this long before the time limit; 0 is off; default 120s or a quarter of a shorter time, for [command] off
+	Nodes           Count        `toml:"nodes"`             // default 1
+	TasksPerNode    Count        `toml:"tasks_per_node"`    // ranks per node; default gpus_per_node, else 1
+	GPUsPerNode     Count        `toml:"gpus_per_node"`     // 0: no GPUs are asked for
+	CPUsPerTask     Count        `toml:"cpus_per_task"`     // default 1
+	Time            WallTime     `toml:"time"`              // "02:00:00", "1-12:00:00", "90" (minutes)
+	Memory          Memory       `toml:"mem"`               // per node: "64G", "512M"
+	Partition       Word         `toml:"partition"`         // sbatch --partition
+	Account         Word         `toml:"account"`           // sbatch --account
+	QOS             Word         `toml:"qos"`               // sbatch --qos
+	Reservation     Word         `toml:"reservation"`       // sbatch --reservation
+	Constraint      Text         `toml:"constraint"`        // sbatch --constraint, may hold & | [ ]
+	Exclusive       bool         `toml:"exclusive"`         // sbatch --exclusive
+	Dependency      []Dependency `toml:"dependency"`        // runs that must come first: "afterok:prepare"
+	GPUBind         Word         `toml:"gpu_bind"`          // srun --gpu-bind; default the site's
+	CPUBind         Word         `toml:"cpu_bind"`          // srun --cpu-bind; default the site's
+	SignalBeforeEnd Duration     `toml:"signal_before_end"` // save and stop this long before the time limit; 0 is off; default 120s or a quarter of a shorter time, for [command] off
 }
 
 // Setup is what a node needs before a rank starts.
 type Setup struct {
-	Modules []Word           `toml:"modules"` // module load, in order; on the cluster only
-	Conda   Text             `toml:"conda"`   // environment name or path; on the cluster only
-	Venv    Text             `toml:"venv"`    // path of a Python virtual environment
-	Env     map[EnvName]Text `toml:"env"`     // variables for the ranks
+	Lines     []Text           `toml:"lines"`   // lines of shell, before the modules; on the cluster only
+	Modules   []Word           `toml:"modules"` // module load, in order; on the cluster only
+	Conda     Text             `toml:"conda"`   // environment name or path; on the cluster only
+	Venv      Text             `toml:"venv"`    // path of a Python virtual environment
+	Env       map[EnvName]Text `toml:"env"`     // variables for the ranks
+	Secrets   Secrets          `toml:"secrets"`
+	Container Container        `toml:"container"`
+}
+
+// Secrets are variables for the ranks that stand in no script, record or argument
+// list. A value comes from the file, else from the environment at submission.
+type Secrets struct {
+	Names []EnvName `toml:"names"` // of the variables
+	File  Text      `toml:"file"`  // lines NAME=value; only its owner may read it
+}
+
+// Container is what the ranks run in; on the cluster only.
+type Container struct {
+	Image   Text             `toml:"image"`   // a file, or a name that the runtime knows; empty: no container
+	Runtime ContainerRuntime `toml:"runtime"` // default the site's
+	Mounts  []Text           `toml:"mounts"`  // "/data", "/data:/inside" or "/data:/inside:ro"; the run's own folders are always there
 }
 
 // Network steers the choice of the network that ranks talk over.
@@ -101,6 +122,7 @@ type Command struct {
 	Argv     []Text   `toml:"argv"`     // program and arguments; no shell is involved
 	Launcher Launcher `toml:"launcher"` // rank (default): argv once per rank; torchrun: one torchrun per node runs argv
 	Workdir  Text     `toml:"workdir"`  // default: the folder of the job file
+	Snapshot bool     `toml:"snapshot"` // run a copy of workdir as it was at submission
 }
 
 // Checkpoint says when rank 0 saves.

@@ -20,8 +20,8 @@ func checkHostile(t *testing.T, name, partition, constraint, module, conda, dir 
 		job := full()
 		job.Name = jobs.Name(name)
 		job.Slurm.Partition, job.Slurm.Constraint = jobs.Word(partition), jobs.Text(constraint)
-		job.Setup.Modules, job.Setup.Conda = []jobs.Word{jobs.Word(module)}, jobs.Text(conda)
-		return Input{Job: job, Binary: "/opt" + dir + "/ddpbatch", RunDir: "/runs" + dir}
+		job.Setup.Lines, job.Setup.Modules, job.Setup.Conda = nil, []jobs.Word{jobs.Word(module)}, jobs.Text(conda)
+		return Input{Job: job, Site: generic(t), Binary: "/opt" + dir + "/ddpbatch", RunDir: "/runs" + dir}
 	}
 	script, err := Render(in(name, partition, constraint, module, conda, dir))
 	refusable := slices.ContainsFunc([]string{name, partition, constraint, module, conda, dir}, func(s string) bool {
@@ -108,8 +108,8 @@ func TestRunScript(t *testing.T) {
 test "$*" = "shell.bash hook" && echo 'conda() { printf "conda <%s>\n" "$@" "$UNSET_BY_CONDA"; }'`)
 			write(t, dir, "ddpbatch", "#!/bin/sh\nprintf 'ddpbatch <%s>\\n' \"$@\"; kill -0 \"$BATCH_PID\" && test $$ = \"$BATCH_PID\" && echo same process\n")
 			job := full()
-			job.Setup.Modules, job.Setup.Conda = []jobs.Word{"m1", jobs.Word(value)}, jobs.Text(value)
-			script, err := Render(Input{Job: job, Binary: filepath.Join(dir, "ddpbatch"), RunDir: dir})
+			job.Setup.Lines, job.Setup.Modules, job.Setup.Conda = nil, []jobs.Word{"m1", jobs.Word(value)}, jobs.Text(value)
+			script, err := Render(Input{Job: job, Site: generic(t), Binary: filepath.Join(dir, "ddpbatch"), RunDir: dir})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -140,7 +140,7 @@ func TestScriptStopsAtFailure(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		write(t, dir, "ddpbatch", "#!/bin/sh\necho started\n")
-		script, err := Render(Input{Job: full(), Binary: filepath.Join(dir, "ddpbatch"), RunDir: dir})
+		script, err := Render(Input{Job: full(), Site: generic(t), Binary: filepath.Join(dir, "ddpbatch"), RunDir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,6 +38,17 @@ func quoteDirective(value string) (string, error) {
 	return out.String(), nil
 }
 
+// quoteOption writes a whole option, "--name=value": its name has no character
+// that needs quotes.
+func quoteOption(option string) (string, error) {
+	name, value, ok := strings.Cut(option, "=")
+	if !ok {
+		return quoteDirective(option)
+	}
+	value, err := quoteDirective(value)
+	return name + "=" + value, err
+}
+
 // splitsJob says whether the "job" of hetjob or packjob begins at byte i.
 func splitsJob(value string, i int) bool {
 	before := strings.ToLower(value[max(0, i-4):i])

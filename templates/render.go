@@ -2,21 +2,20 @@ package templates
 
 import (
 	"bytes"
-	"embed"
+	_ "embed" // the template
 	"fmt"
-	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
-//go:embed *.sbatch.tmpl
-var files embed.FS
-
-const suffix = ".sbatch.tmpl"
+//go:embed job.sbatch.tmpl
+var source string
 
 // maxSignalSeconds is the longest notice that sbatch --signal takes.
 const maxSignalSeconds = 65535
@@ -26,57 +25,52 @@ type Input struct {
 	Job    *jobs.Job // as [jobs.Load] returns it
 	Binary string    // absolute path of ddpbatch, as the nodes see it
 	RunDir string    // absolute path of the run directory, as the nodes see it
+
+	// Site is the profile of the job's site, which was applied to the job.
+	Site *sites.Profile
+	// Array are the elements of a sweep to run, in Slurm's form ("0-7%4"); empty
+	// for a single job.
+	Array string
 }
 
 // script is what a template sees.
 type script struct {
-	Name                     string
-	Nodes, TasksPerNode      int
-	CPUsPerTask, GPUsPerNode int
-	Memory, Time             string
-	Partition, Account, QOS  string
-	Reservation, Constraint  string
-	Exclusive                bool
-	Output                   string // a pattern of sbatch --output
-	SignalSeconds            int    // notice before the time limit; 0 is none
-	Modules                  []string
-	Conda                    string
-	Binary, RunDir           string
+	Name                    string
+	Nodes, TasksPerNode     int
+	CPUsPerTask             int
+	GPUs                    []string // options that ask for GPUs
+	Memory, Time            string
+	Partition, Account, QOS string
+	Reservation, Constraint string
+	Exclusive               bool
+	Options                 []string // of the site
+	Array                   string
+	Requeue                 bool
+	Output                  string // a pattern of sbatch --output
+	SignalSeconds           int    // notice before the time limit; 0 is none
+	Lines, Modules          []string
+	Conda                   string
+	Binary, RunDir          string
 }
 
-// Names lists the sites there are templates for, in order.
-func Names() []string {
-	// The pattern is a constant, so it cannot be malformed.
-	paths, _ := fs.Glob(files, "*"+suffix)
-	names := make([]string, len(paths))
-	for i, path := range paths {
-		names[i] = strings.TrimSuffix(path, suffix)
-	}
-	return names
-}
-
-// Render writes the batch script of a job by the template of its site. The same
-// input always gives the same bytes.
+// Render writes the batch script of a job for its site. The same input always
+// gives the same bytes.
 func Render(in Input) ([]byte, error) {
-	site := in.Job.Site
-	text, err := files.ReadFile(site + suffix)
-	if err != nil {
-		return nil, fmt.Errorf("site %q is not known: the known ones are %s", site, strings.Join(Names(), ", "))
-	}
 	data, err := newScript(in)
 	if err != nil {
 		return nil, fmt.Errorf("writing the batch script: %w", err)
 	}
-	t, err := template.New(site).Funcs(template.FuncMap{
-		"sbatch": quoteDirective,
-		"shell":  quoteShell,
-	}).Parse(string(text))
+	t, err := template.New("job").Funcs(template.FuncMap{
+		"sbatch":       quoteDirective,
+		"sbatchOption": quoteOption,
+		"shell":        quoteShell,
+	}).Parse(source)
 	if err != nil {
-		return nil, fmt.Errorf("template of site %q: %w", site, err)
+		return nil, fmt.Errorf("template of the batch script: %w", err)
 	}
 	var out bytes.Buffer
 	if err := t.Execute(&out, data); err != nil {
-		return nil, fmt.Errorf("template of site %q: %w", site, err)
+		return nil, fmt.Errorf("template of the batch script: %w", err)
 	}
 	return out.Bytes(), nil
 }
@@ -90,7 +84,7 @@ func newScript(in Input) (script, error) {
 		Nodes:        int(slurm.Nodes),
 		TasksPerNode: in.Job.TasksPerNode(),
 		CPUsPerTask:  int(slurm.CPUsPerTask),
-		GPUsPerNode:  int(slurm.GPUsPerNode),
+		GPUs:         in.Site.Request.GPUs.Options(int(slurm.Nodes), int(slurm.GPUsPerNode)),
 		Memory:       string(slurm.Memory),
 		Time:         string(slurm.Time),
 		Partition:    string(slurm.Partition),
@@ -99,11 +93,19 @@ func newScript(in Input) (script, error) {
 		Reservation:  string(slurm.Reservation),
 		Constraint:   string(slurm.Constraint),
 		Exclusive:    slurm.Exclusive,
+		Array:        in.Array,
+		Requeue:      in.Site.Requeue(),
 		Conda:        string(in.Job.Setup.Conda),
 		Binary:       in.Binary,
 		RunDir:       in.RunDir,
 	}
-	for _, module := range in.Job.Setup.Modules {
+	for _, o := range in.Site.Request.Options {
+		s.Options = append(s.Options, string(o))
+	}
+	for _, line := range slices.Concat(in.Site.Setup.Lines, in.Job.Setup.Lines) {
+		s.Lines = append(s.Lines, string(line))
+	}
+	for _, module := range slices.Concat(in.Site.Setup.Modules, in.Job.Setup.Modules) {
 		s.Modules = append(s.Modules, string(module))
 	}
 	if c := in.Job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
@@ -123,6 +125,10 @@ func newScript(in Input) (script, error) {
 		return script{}, fmt.Errorf("run directory: %w", err)
 	}
 	s.Output = dir + "/slurm-%j.out"
+	if in.Array != "" {
+		// Each element has a run directory of its own.
+		s.Output = dir + "/elements/%a/slurm-%A_%a.out"
+	}
 	return s, nil
 }
 
@@ -133,6 +139,12 @@ func (s script) check() error {
 		{"name", s.Name}, {"slurm.mem", s.Memory}, {"slurm.time", s.Time}, {"slurm.partition", s.Partition},
 		{"slurm.account", s.Account}, {"slurm.qos", s.QOS}, {"slurm.reservation", s.Reservation},
 		{"slurm.constraint", s.Constraint}, {"setup.conda", s.Conda}, {"path of ddpbatch", s.Binary}, {"run directory", s.RunDir},
+	}
+	for _, line := range s.Lines {
+		texts = append(texts, text{"lines of shell", line})
+	}
+	for _, o := range s.Options {
+		texts = append(texts, text{"options of the site", o})
 	}
 	for _, module := range s.Modules {
 		texts = append(texts, text{"setup.modules", module})
@@ -147,6 +159,8 @@ func (s script) check() error {
 		}
 	}
 	switch {
+	case strings.Trim(s.Array, "0123456789,-%") != "":
+		return fmt.Errorf("%q are not the elements of an array", s.Array)
 	case !filepath.IsAbs(s.Binary):
 		return fmt.Errorf("path of ddpbatch: %q is not absolute", s.Binary)
 	case !filepath.IsAbs(s.RunDir):

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -27,6 +28,7 @@ func full() *jobs.Job {
 			Constraint: "[rack1|rack2]&ib", Exclusive: true, SignalBeforeEnd: jobs.Duration(150500 * time.Millisecond),
 		},
 		Setup: jobs.Setup{
+			Lines:   []jobs.Text{`export CACHE="/tmp/$SLURM_JOB_ID"`, "ulimit -n 65536"},
 			Modules: []jobs.Word{"gcc/12.3", "cuda@12.4", "it's"}, Conda: "/envs/my env",
 			Env: map[jobs.EnvName]jobs.Text{"HF_TOKEN": "canary"},
 		},
@@ -38,9 +40,21 @@ func bare() *jobs.Job {
 	return &jobs.Job{Name: "bare", Site: "generic", Slurm: jobs.Slurm{Nodes: 1, TasksPerNode: 1, CPUsPerTask: 1}}
 }
 
+// generic is the profile that asks for nothing.
+func generic(t testing.TB) *sites.Profile { return profile(t, "generic") }
+
+func profile(t testing.TB, name string) *sites.Profile {
+	t.Helper()
+	p, err := sites.Finder{}.Find(name, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 func render(t *testing.T, job *jobs.Job) []byte {
 	t.Helper()
-	script, err := Render(Input{Job: job, Binary: "/opt/ddpbatch/bin/ddpbatch", RunDir: "/scratch/runs/" + string(job.Name)})
+	script, err := Render(Input{Job: job, Site: generic(t), Binary: "/opt/ddpbatch/bin/ddpbatch", RunDir: "/scratch/runs/" + string(job.Name)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,9 +192,7 @@ func TestRenderRefuses(t *testing.T) {
 		change func(*Input)
 		want   string
 	}{
-		{"site", func(in *Input) { in.Job.Site = "atlantis" }, `site "atlantis" is not known: the known ones are generic`},
-		{"site as a path", func(in *Input) { in.Job.Site = "../templates/generic" }, "is not known"},
-		{"no site", func(in *Input) { in.Job.Site = "" }, `site "" is not known`},
+		{"array", func(in *Input) { in.Array = "0-7 #SBATCH" }, "are not the elements of an array"},
 		{"binary", func(in *Input) { in.Binary = "bin/ddpbatch" }, `path of ddpbatch: "bin/ddpbatch" is not absolute`},
 		{"run directory", func(in *Input) { in.RunDir = "runs/x" }, `run directory: "runs/x" is not absolute`},
 		{"backslash", func(in *Input) { in.RunDir = `/runs/a\b` }, `run directory: "/runs/a\\b" holds a backslash`},
@@ -192,7 +204,7 @@ func TestRenderRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			in := Input{Job: full(), Binary: "/bin/ddpbatch", RunDir: "/runs/x"}
+			in := Input{Job: full(), Site: generic(t), Binary: "/bin/ddpbatch", RunDir: "/runs/x"}
 			tt.change(&in)
 			script, err := Render(in)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || script != nil {
@@ -220,17 +232,11 @@ func TestRenderRefusesControlCharacters(t *testing.T) {
 	}
 	for name, set := range fields {
 		for _, value := range refused {
-			in := Input{Job: full(), Binary: "/bin/ddpbatch", RunDir: "/runs/x"}
+			in := Input{Job: full(), Site: generic(t), Binary: "/bin/ddpbatch", RunDir: "/runs/x"}
 			set(&in, value)
 			if script, err := Render(in); err == nil || !strings.Contains(err.Error(), name+": ") {
 				t.Errorf("%s = %q: %v\n%s", name, value, err, script)
 			}
 		}
-	}
-}
-
-func TestNames(t *testing.T) {
-	if got := Names(); !slices.Equal(got, []string{"generic"}) {
-		t.Errorf("got %q", got)
 	}
 }

@@ -79,18 +79,22 @@ func newAttempt(ctx context.Context, o Options, number int) (*attempt, error) {
 	for i := range hosts {
 		hosts[i] = net.JoinHostPort(hosts[i], port)
 	}
-	a.environ = append(rankEnviron(o.Environ, &o.Job.Setup),
+	a.environ = append(rankEnviron(o.Environ, o.Job, o.Site),
 		envAddresses+"="+strings.Join(hosts, ","),
 		envSecret+"="+secret.Encode(),
 		envAttempt+"="+strconv.Itoa(number),
 		envPerNode+"="+strconv.Itoa(perNode),
 	)
+	if c := o.Job.Command; c != nil {
+		// It may be a snapshot, which only the launcher knows of.
+		a.environ = append(a.environ, envWorkdir+"="+string(c.Workdir))
+	}
 	return a, nil
 }
 
 // rounds are the decisions that the launcher takes for the ranks.
 func (a *attempt) rounds() map[string]rendezvous.Decide {
-	r := rounds(&a.o.Job.Network)
+	r := rounds(&a.o.Job.Network, a.o.Site)
 	network := r[roundNetwork]
 	r[roundNetwork] = func(payloads [][]byte) ([][]byte, error) {
 		var p nodeReport

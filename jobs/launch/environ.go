@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
 // Variables from the launcher to the ranks that it starts.
@@ -19,13 +20,16 @@ const (
 	envSecret        = "DDPBATCH_SECRET"
 	envAttempt       = "DDPBATCH_ATTEMPT"            // 1, 2, ...
 	envPerNode       = "DDPBATCH_PROCESSES_PER_NODE" // ranks that a node is to run
+	envWorkdir       = "DDPBATCH_WORKDIR"            // where a user's program starts
 	envLocalRank     = "DDPBATCH_LOCAL_RANK"         // without Slurm: this rank
 	envLocalSize     = "DDPBATCH_LOCAL_WORLD_SIZE"   // without Slurm: all of them
 )
 
 // rankEnviron is the environment of a rank: that of the launcher, then the
-// job's own variables and Python environment.
-func rankEnviron(environ []string, setup *jobs.Setup) []string {
+// job's own variables and Python environment. A variable of the site does not
+// take the place of one that is set.
+func rankEnviron(environ []string, job *jobs.Job, site *sites.Profile) []string {
+	setup := &job.Setup
 	out := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool { return strings.HasPrefix(kv, envPrefix) })
 	if setup.Venv != "" {
 		path := ""
@@ -37,6 +41,11 @@ func rankEnviron(environ []string, setup *jobs.Setup) []string {
 		// What bin/activate does, but for the prompt.
 		out = append(without(out, "PYTHONHOME", "PATH", "VIRTUAL_ENV"),
 			"VIRTUAL_ENV="+string(setup.Venv), "PATH="+filepath.Join(string(setup.Venv), "bin")+":"+path)
+	}
+	for name, value := range site.Env {
+		if _, set := lookupIn(out)(string(name)); !set {
+			out = append(out, string(name)+"="+string(value))
+		}
 	}
 	for name, value := range setup.Env {
 		out = append(without(out, string(name)), string(name)+"="+string(value))

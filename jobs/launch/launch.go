@@ -29,6 +29,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
@@ -45,7 +46,8 @@ const killGrace = 4 * time.Second
 
 // Options describe what to launch, where.
 type Options struct {
-	Job     *jobs.Job // with resolved paths
+	Job     *jobs.Job // with resolved paths, and what its site fills in
+	Site    *sites.Profile
 	Dir     rundir.Dir
 	Binary  string // absolute path of this program
 	Program string // digest of this program

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
@@ -25,6 +26,15 @@ func TestMain(m *testing.M) {
 		os.Exit(rank(os.Args[3]))
 	}
 	os.Exit(m.Run())
+}
+
+// generic is the profile that asks for nothing.
+func generic() *sites.Profile {
+	p, err := sites.Finder{}.Find("generic", "")
+	if err != nil {
+		panic(err)
+	}
+	return p
 }
 
 func rank(dir string) int {
@@ -52,7 +62,7 @@ func rank(dir string) int {
 	if behaviour == "other spec" && special {
 		spec = "other"
 	}
-	joined, err := Join(context.Background(), JoinOptions{Job: job, Dir: rundir.Dir{Path: dir}, Place: place, Program: "program", Spec: spec,
+	joined, err := Join(context.Background(), JoinOptions{Job: job, Site: generic(), Dir: rundir.Dir{Path: dir}, Place: place, Program: "program", Spec: spec,
 		Lookup: os.LookupEnv, Say: func(string) {}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -119,7 +129,7 @@ func launched(t *testing.T, n int, behaviour, more string, signals <-chan os.Sig
 	var said []string
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
 	defer cancel()
-	result, err := Run(ctx, Options{Job: job, Dir: dir, Binary: os.Args[0], Program: "program", Spec: "spec", Environ: os.Environ(),
+	result, err := Run(ctx, Options{Job: job, Site: generic(), Dir: dir, Binary: os.Args[0], Program: "program", Spec: "spec", Environ: os.Environ(),
 		Processes: n, Stdout: out, Stderr: out, Signals: signals, Say: func(line string) {
 			mu.Lock()
 			defer mu.Unlock()

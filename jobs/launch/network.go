@@ -1,13 +1,18 @@
 package launch
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/netif"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
@@ -16,6 +21,7 @@ const (
 	roundNetwork = "network" // inventories to the choice for each node
 	roundRing    = "ring"    // the built-in trainer: where each rank listens, to its predecessor
 	roundMaster  = "master"  // a user's program: rank 0's address and port
+	roundDevices = "devices" // a user's program on GPUs: which of them each rank sees
 )
 
 // nodeReport is what a rank contributes to the choice of the network; one rank
@@ -25,19 +31,49 @@ type nodeReport struct {
 	Host      string           `json:"host"`
 	Step      string           `json:"step,omitempty"`
 	Inventory *netif.Inventory `json:"inventory,omitempty"`
+	Fast      string           `json:"fast,omitempty"` // the interface that the site's name for this node leads to
 }
 
 // rounds are the decisions of a rendezvous server for the ranks of this program.
-func rounds(n *jobs.Network) map[string]rendezvous.Decide {
+func rounds(n *jobs.Network, site *sites.Profile) map[string]rendezvous.Decide {
 	request := netif.Request{Interface: string(n.Interface), Family: netif.Family(n.Family)}
-	for _, x := range n.Exclude {
+	for _, x := range slices.Concat(n.Exclude, site.Network.Exclude) {
 		request.Exclude = append(request.Exclude, string(x))
+	}
+	for _, x := range site.Network.Prefer {
+		request.Prefer = append(request.Prefer, string(x))
 	}
 	return map[string]rendezvous.Decide{
 		roundNetwork: func(payloads [][]byte) ([][]byte, error) { return decideNetwork(payloads, request) },
 		roundRing:    rendezvous.FromNext,
 		roundMaster:  rendezvous.FromRankZero,
+		roundDevices: decideDevices,
 	}
+}
+
+// nameTimeout bounds the question for a node's name on the fast network.
+const nameTimeout = 2 * time.Second
+
+// fastInterface is the interface of this node that its name with the site's suffix
+// leads to; empty where the site has none, or the name leads elsewhere.
+func fastInterface(ctx context.Context, host string, site *sites.Profile, inventory netif.Inventory) string {
+	if site.Network.NameSuffix == "" {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, nameTimeout)
+	defer cancel()
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host+string(site.Network.NameSuffix))
+	if err != nil {
+		return "" // a hint that does not hold is none
+	}
+	for _, link := range inventory.Links {
+		for _, prefix := range link.Addrs {
+			if slices.ContainsFunc(found, func(a netip.Addr) bool { return a.Unmap() == prefix.Addr() }) {
+				return link.Name
+			}
+		}
+	}
+	return ""
 }
 
 // decideNetwork has the nodes agree and gives every rank its node's choice.
@@ -56,6 +92,9 @@ func decideNetwork(payloads [][]byte, request netif.Request) ([][]byte, error) {
 			return nil, fmt.Errorf("two ranks report the network of node %d (%s)", r.Node, r.Host)
 		}
 		r.Inventory.Host = r.Host
+		if r.Fast != "" && !slices.Contains(request.Prefer, r.Fast) {
+			request.Prefer = append(slices.Clip(request.Prefer), r.Fast)
+		}
 		byNode[r.Node] = *r.Inventory
 	}
 	var inventories []netif.Inventory

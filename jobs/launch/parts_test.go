@@ -13,6 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/netif"
 	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
 func TestCandidatePortsAreOutsideTheEphemeralRange(t *testing.T) {
@@ -37,10 +38,11 @@ func TestCandidatePortsAreOutsideTheEphemeralRange(t *testing.T) {
 }
 
 func TestRankEnviron(t *testing.T) {
-	got := rankEnviron([]string{"PATH=/bin", "PYTHONHOME=/x", "DDPBATCH_SECRET=old", "COLOR=red", "HOME=/root"},
-		&jobs.Setup{Venv: "/venv", Env: map[jobs.EnvName]jobs.Text{"COLOR": "blue=1"}})
+	site := &sites.Profile{Env: map[jobs.EnvName]jobs.Text{"COLOR": "green", "HOME": "/site", "NCCL_NET": "AWS Libfabric"}}
+	job := &jobs.Job{Setup: jobs.Setup{Venv: "/venv", Env: map[jobs.EnvName]jobs.Text{"COLOR": "blue=1"}}}
+	got := rankEnviron([]string{"PATH=/bin", "PYTHONHOME=/x", "DDPBATCH_SECRET=old", "COLOR=red", "HOME=/root"}, job, site)
 	slices.Sort(got)
-	if want := []string{"COLOR=blue=1", "HOME=/root", "PATH=/venv/bin:/bin", "VIRTUAL_ENV=/venv"}; !slices.Equal(got, want) {
+	if want := []string{"COLOR=blue=1", "HOME=/root", "NCCL_NET=AWS Libfabric", "PATH=/venv/bin:/bin", "VIRTUAL_ENV=/venv"}; !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
 }

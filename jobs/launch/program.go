@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/secrets"
 	"github.com/ddpbatch/ddpbatch/nccl"
 )
 
@@ -35,7 +36,7 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	if err != nil {
 		return 1, err
 	}
-	environ, err := r.programEnviron(o, host, port)
+	environ, err := r.programEnviron(ctx, o, host, port)
 	if err != nil {
 		return 1, err
 	}
@@ -45,6 +46,9 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	}
 	cmd := exec.Command(argv[0])
 	cmd.Args, cmd.Env, cmd.Dir = argv, environ, string(r.job.Command.Workdir)
+	if dir, ok := lookupIn(o.Environ)(envWorkdir); ok {
+		cmd.Dir = dir
+	}
 	cmd.Stdout, cmd.Stderr = o.Stdout, o.Stderr
 	// A group of its own, so that it can be ended together with its workers.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -153,8 +157,8 @@ func (r *Rank) master(ctx context.Context) (host string, port int, err error) {
 
 // programEnviron is the rank's environment without what is secret or belongs to
 // the launcher, with the variables of torchrun and of the chosen network.
-func (r *Rank) programEnviron(o ProgramOptions, host string, port int) ([]string, error) {
-	environ := rankEnviron(o.Environ, &r.job.Setup)
+func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string, port int) ([]string, error) {
+	environ := rankEnviron(o.Environ, r.job, r.site)
 	set := func(name, value string) { environ = append(without(environ, name), name+"="+value) }
 	p := r.Place
 	for name, n := range map[string]int{
@@ -172,6 +176,24 @@ func (r *Rank) programEnviron(o ProgramOptions, host string, port int) ([]string
 		set("MASTER_ADDR", host)
 	}
 	lookup := lookupIn(environ)
+	devices, warning, err := r.devices(ctx, lookup)
+	if err != nil {
+		return nil, err
+	}
+	if warning != "" {
+		o.Say("WARNING: " + warning)
+	}
+	for name, value := range devices {
+		set(name, value)
+	}
+	kept, err := secrets.Resolve(string(r.job.Setup.Secrets.File), names(r.job.Setup.Secrets.Names), lookup)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range kept {
+		set(name, value)
+	}
+	lookup = lookupIn(environ)
 	if _, given := lookup("PYTHONUNBUFFERED"); !given {
 		// Python keeps what it prints to a file until its buffer is full.
 		set("PYTHONUNBUFFERED", "1")
@@ -190,6 +212,14 @@ func (r *Rank) programEnviron(o ProgramOptions, host string, port int) ([]string
 		}
 	}
 	return environ, nil
+}
+
+func names(list []jobs.EnvName) []string {
+	out := make([]string, len(list))
+	for i, n := range list {
+		out[i] = string(n)
+	}
+	return out
 }
 
 // programArgv is the command line, with the program's path looked up in the

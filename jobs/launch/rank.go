@@ -14,6 +14,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/netif"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
@@ -25,7 +26,8 @@ const joinMargin = 10 * time.Second
 
 // JoinOptions are what a rank knows when it starts.
 type JoinOptions struct {
-	Job           *jobs.Job
+	Job           *jobs.Job // with resolved paths, and what its site fills in
+	Site          *sites.Profile
 	Dir           rundir.Dir
 	Place         Place
 	Program, Spec string // digests
@@ -42,6 +44,7 @@ type Rank struct {
 	Choice netif.Choice
 
 	job     *jobs.Job
+	site    *sites.Profile
 	perNode int // processes that torchrun starts on this node
 	secret  wire.Secret
 	server  *rendezvous.Server // in rank 0 of a step without a launcher
@@ -53,7 +56,7 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	timeout := time.Duration(o.Job.Network.JoinTimeout) + joinMargin
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not joined within %s", timeout))
 	defer cancel()
-	r := &Rank{Place: o.Place, job: o.Job}
+	r := &Rank{Place: o.Place, job: o.Job, site: o.Site}
 	r.perNode = o.Job.TasksPerNode()
 	if text, ok := o.Lookup(envPerNode); ok {
 		var err error
@@ -108,6 +111,7 @@ func (r *Rank) agree(ctx context.Context) error {
 			return fmt.Errorf("look for this node's networks: %w", err)
 		}
 		report.Inventory = &inventory
+		report.Fast = fastInterface(ctx, r.Place.Host, r.site, inventory)
 	}
 	payload, err := json.Marshal(report)
 	if err != nil {

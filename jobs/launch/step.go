@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
 // stepRanks are ranks that srun started as a step of the allocation.
@@ -20,17 +21,7 @@ type stepRanks struct {
 }
 
 func startStep(a *attempt) (ranks, error) {
-	j, nodes := a.o.Job, len(a.o.Allocation.Nodes)
-	perNode := a.world / nodes
-	step := slurm.Step{
-		Nodes: nodes, TasksPerNode: perNode, GPUsPerNode: int(j.Slurm.GPUsPerNode),
-		// torchrun starts a node's processes inside one task, which needs the
-		// cores of all of them.
-		CPUsPerTask: int(j.Slurm.CPUsPerTask) * j.TasksPerNode() / perNode,
-		Name:        string(j.Name),
-		Argv:        []string{a.o.Binary, "run", "--run-dir", a.o.Dir.Path},
-	}
-	argv := step.SrunArgv()
+	argv := step(a.o, a.world/len(a.o.Allocation.Nodes)).SrunArgv()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = a.environ
 	cmd.Stdout, cmd.Stderr = a.o.Stdout, a.o.Stderr
@@ -42,6 +33,45 @@ func startStep(a *attempt) (ranks, error) {
 		return nil, fmt.Errorf("start the ranks: %w", err)
 	}
 	return s, nil
+}
+
+// step is the step that runs so many tasks on each node.
+func step(o Options, perNode int) slurm.Step {
+	j := o.Job
+	size := slurm.StepSize{
+		Nodes: len(o.Allocation.Nodes), TasksPerNode: perNode,
+		// torchrun starts a node's processes inside one task, which needs the
+		// cores of all of them.
+		CPUsPerTask: int(j.Slurm.CPUsPerTask) * j.TasksPerNode() / perNode,
+	}
+	if gpus := int(j.Slurm.GPUsPerNode); gpus > 0 {
+		switch {
+		case o.Site.Step.GPUs == sites.StepGPUsPerTask:
+			size.GPUsPerTask = gpus / perNode
+		case o.Site.Request.GPUs != "none": // with whole nodes, their GPUs are the step's anyway
+			size.GPUsPerNode = gpus
+		}
+	}
+	s := slurm.Step{
+		Nodes: size.Nodes, TasksPerNode: size.TasksPerNode, CPUsPerTask: size.CPUsPerTask,
+		GPUsPerNode: size.GPUsPerNode, GPUsPerTask: size.GPUsPerTask,
+		CPUBind: string(j.Slurm.CPUBind), Name: string(j.Name),
+		Argv: []string{o.Binary, "run", "--run-dir", o.Dir.Path},
+	}
+	if j.Slurm.GPUsPerNode > 0 {
+		s.GPUBind = string(j.Slurm.GPUBind)
+	}
+	for _, c := range o.Allocation.Components {
+		part := size
+		part.Nodes = len(c.Nodes)
+		s.Components = append(s.Components, part)
+	}
+	for _, option := range o.Site.Step.Options {
+		s.Options = append(s.Options, string(option))
+	}
+	options, prefix := container(j, o.Site, o.Dir.Path, o.Binary)
+	s.Options, s.Prefix = append(s.Options, options...), prefix
+	return s
 }
 
 func (s *stepRanks) wait() error {

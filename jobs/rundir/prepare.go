@@ -1,8 +1,6 @@
 package rundir
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,9 +30,7 @@ func (d Dir) prepare(name, base, version string) (Record, error) {
 		if err := d.empty(); err != nil {
 			return Record{}, err
 		}
-		var id [8]byte
-		rand.Read(id[:]) // never fails
-		r = Record{Run: hex.EncodeToString(id[:]), Name: name, Base: base, Created: time.Now().UTC().Truncate(time.Second), Version: version}
+		r = Record{Run: randomID(), Name: name, Base: base, Created: time.Now().UTC().Truncate(time.Second), Version: version}
 		return r, d.WriteRecord(r)
 	case err != nil:
 		return Record{}, err

@@ -1,12 +1,15 @@
 package rundir
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -25,26 +28,81 @@ type Record struct {
 	Created     time.Time    `json:"created"`
 	Version     string       `json:"version"` // of the program that made it
 	Submissions []Submission `json:"submissions"`
+
+	// Pending is a submission of which it is not known whether Slurm has it: its
+	// job has no id yet. It stands here before sbatch is called.
+	Pending *Submission `json:"pending,omitempty"`
+
+	// Sweep is set in the directory of a sweep, whose runs are its elements.
+	Sweep *SweepRecord `json:"sweep,omitempty"`
+}
+
+// SweepRecord says what the elements of a sweep are.
+type SweepRecord struct {
+	Elements []ElementRecord `json:"elements"` // by index
+}
+
+// ElementRecord is one element of a sweep.
+type ElementRecord struct {
+	Values map[string]string `json:"values"` // keys of the job file that it sets, as text
 }
 
 // Submission is one time that the run was handed to Slurm.
 type Submission struct {
-	JobID        string    `json:"job_id"`
-	Cluster      string    `json:"cluster,omitempty"`
-	Time         time.Time `json:"time"`
-	Host         string    `json:"host"` // where it was submitted from
-	User         string    `json:"user"`
-	SpecSHA256   string    `json:"spec_sha256"`
-	ScriptSHA256 string    `json:"script_sha256"`
-	Version      string    `json:"version"` // of the program that submitted it
+	ID            string    `json:"id,omitempty"`     // random; Slurm has it in the job's comment
+	JobID         string    `json:"job_id,omitempty"` // "18", or "18_3" for an element of a sweep; empty while pending
+	Cluster       string    `json:"cluster,omitempty"`
+	Time          time.Time `json:"time"`
+	Host          string    `json:"host"` // where it was submitted from
+	User          string    `json:"user"`
+	SpecSHA256    string    `json:"spec_sha256"`
+	ScriptSHA256  string    `json:"script_sha256"`
+	ProgramSHA256 string    `json:"program_sha256,omitempty"` // of the program that submitted it, which the job runs
+	Version       string    `json:"version"`                  // of that program
+	Slurm         string    `json:"slurm,omitempty"`          // Slurm's version
+	Site          string    `json:"site,omitempty"`
+	Elements      []int     `json:"elements,omitempty"` // of a sweep
+	Code          *Code     `json:"code,omitempty"`
+}
+
+// Code is what is known of the user's program.
+type Code struct {
+	Folder string `json:"folder"`           // where it is run from
+	Commit string `json:"commit,omitempty"` // of git; empty outside of a work tree
+	Branch string `json:"branch,omitempty"`
+	Remote string `json:"remote,omitempty"` // without credentials
+	Dirty  bool   `json:"dirty,omitempty"`  // there were changes that no commit has
+
+	Snapshot string `json:"snapshot,omitempty"` // folder of the copy that runs; empty where Folder itself does
+	SHA256   string `json:"sha256,omitempty"`   // of the snapshot
+	Files    int    `json:"files,omitempty"`
+	Bytes    int64  `json:"bytes,omitempty"`
 }
 
 // LastJob is the id of the job that was submitted last, empty when there is none.
 func (r Record) LastJob() string {
-	if len(r.Submissions) == 0 {
-		return ""
+	if s := r.Last(); s != nil {
+		return s.JobID
 	}
-	return r.Submissions[len(r.Submissions)-1].JobID
+	return ""
+}
+
+// Last is the last submission, nil when there is none.
+func (r Record) Last() *Submission {
+	if len(r.Submissions) == 0 {
+		return nil
+	}
+	return &r.Submissions[len(r.Submissions)-1]
+}
+
+// Of is the submission of a job, nil if the run was never submitted as it.
+func (r Record) Of(jobID string) *Submission {
+	for i := range r.Submissions {
+		if r.Submissions[i].JobID == jobID {
+			return &r.Submissions[i]
+		}
+	}
+	return nil
 }
 
 // ReadRecord reads the record. The error wraps fs.ErrNotExist where there is
@@ -88,20 +146,36 @@ func parseRecord(text []byte) (Record, error) {
 			return Record{}, refuse(again, "it is damaged: %q is not a job id", s.JobID)
 		}
 	}
+	if r.Pending != nil && r.Pending.ID == "" {
+		return Record{}, refuse(again, "it is damaged: a pending submission has no id")
+	}
 	return r, nil
 }
 
-// isJobID keeps what is not a number out of file names and command lines.
+// isJobID keeps what is neither a number nor the id of an array's element out of
+// file names and command lines.
 func isJobID(id string) bool {
-	if id == "" || len(id) > 20 {
-		return false
-	}
-	for _, c := range id {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
+	job, element, array := strings.Cut(id, "_")
+	return isNumber(job) && (!array || isNumber(element))
+}
+
+func isNumber(s string) bool {
+	return s != "" && len(s) <= 20 && strings.Trim(s, "0123456789") == ""
+}
+
+// NewSubmission is a submission with an id of its own.
+func NewSubmission() Submission {
+	return Submission{ID: randomID(), Time: time.Now().UTC().Truncate(time.Second)}
+}
+
+// Comment is what Slurm is given to know the submission by.
+func (s Submission) Comment() string { return "ddpbatch:" + s.ID }
+
+// randomID is 16 hexadecimal digits.
+func randomID() string {
+	var id [8]byte
+	rand.Read(id[:]) // never fails
+	return hex.EncodeToString(id[:])
 }
 
 // WriteRecord replaces the record.

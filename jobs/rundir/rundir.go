@@ -16,6 +16,7 @@ package rundir
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 )
 
 // Names inside a run directory.
@@ -23,6 +24,10 @@ const (
 	specName       = "job.toml"
 	scriptName     = "job.sbatch"
 	recordName     = "record.json"
+	siteName       = "site.toml"
+	elementsName   = "elements"
+	codeName       = "code"
+	endName        = "ended.json"
 	launchLockName = "lock"
 	submitLockName = "submit.lock"
 	tempPattern    = ".ddpbatch-*" // of os.CreateTemp
@@ -37,10 +42,23 @@ type Dir struct {
 // Spec is the job file as it was submitted.
 func (d Dir) Spec() string { return filepath.Join(d.Path, specName) }
 
+// Site is the profile of the job's site as it was at submission.
+func (d Dir) Site() string { return filepath.Join(d.Path, siteName) }
+
+// Element is the run directory of one element of a sweep.
+func (d Dir) Element(index int) Dir {
+	return Dir{Path: filepath.Join(d.Path, elementsName, strconv.Itoa(index))}
+}
+
+// Code is where the snapshot of the user's code is kept that was submitted with
+// an id; see [Submission].
+func (d Dir) Code(submission string) string { return filepath.Join(d.Path, codeName, submission) }
+
 // Script is the batch script as it was submitted.
 func (d Dir) Script() string { return filepath.Join(d.Path, scriptName) }
 
-// BatchLog is what the batch script of a job prints.
+// BatchLog is what the batch script of a job prints; the id of an element of a job
+// array is "18_3".
 func (d Dir) BatchLog(jobID string) string {
 	return filepath.Join(d.Path, "slurm-"+jobID+".out")
 }
@@ -59,6 +77,10 @@ func (d Dir) Checkpoints() string { return filepath.Join(d.Path, "checkpoints") 
 // Failure is the file that says how the last attempt failed; there is none after
 // one that did not.
 func (d Dir) Failure() string { return filepath.Join(d.Path, "failure.json") }
+
+// End is the file that says how the last job ended here, in the launcher's words;
+// there is none while ranks run, or where the launcher was killed.
+func (d Dir) End() string { return filepath.Join(d.Path, endName) }
 
 // Rendezvous is the file by which the ranks of one step, which no launcher
 // started, find rank 0. The restart count keeps a requeued job from reading the

@@ -43,6 +43,9 @@ func (d Dir) write(name string, content []byte) (err error) {
 // WriteScript stores the batch script that is about to be submitted.
 func (d Dir) WriteScript(script []byte) error { return d.write(scriptName, script) }
 
+// WriteSite stores the profile of the job's site.
+func (d Dir) WriteSite(profile []byte) error { return d.write(siteName, profile) }
+
 // WriteFailure stores how an attempt failed.
 func (d Dir) WriteFailure(text []byte) error { return d.write(filepath.Base(d.Failure()), text) }
 

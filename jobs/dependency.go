@@ -1,0 +1,39 @@
+package jobs
+
+import "strings"
+
+// Dependency is another run that must come first, in the form "afterok:RUN": a
+// condition of sbatch --dependency, and a run directory, a run's name or a job
+// id.
+type Dependency string
+
+// dependencyKinds are the conditions of sbatch --dependency that name jobs.
+var dependencyKinds = []string{"after", "afterok", "afterany", "afternotok"}
+
+const dependencyForms = `allowed: "afterok:RUN", "afterany:RUN", "afternotok:RUN" or "after:RUN", where RUN is a run's name, directory or job id`
+
+// Parts are the condition and the run.
+func (d Dependency) Parts() (kind, run string) {
+	kind, run, _ = strings.Cut(string(d), ":")
+	return kind, run
+}
+
+// UnmarshalTOML takes a TOML string.
+func (d *Dependency) UnmarshalTOML(v any) error {
+	s, err := stringValue(v)
+	if err != nil {
+		return refuse(dependencyForms, "%s", err)
+	}
+	if err := noControl(s); err != nil {
+		return err
+	}
+	kind, run, ok := strings.Cut(s, ":")
+	if !ok || run == "" {
+		return refuse(dependencyForms, "%q names no run", s)
+	}
+	if _, err := choose(kind, dependencyKinds...); err != nil {
+		return refuse(dependencyForms, "%q is not a condition", kind)
+	}
+	*d = Dependency(s)
+	return nil
+}

@@ -1,0 +1,56 @@
+package jobs
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// A Document knows where each key of a decoded file stands.
+type Document struct{ layout *layout }
+
+// At returns a diagnostic without a message that points at the value of a key,
+// such as "resource[1].nodes". Where the file does not give the key, it has no
+// line.
+func (d Document) At(key string) Diagnostic { return d.layout.at(key) }
+
+// Decode reads another TOML file of this program, such as a site's profile, by
+// the rules of the job file: unknown keys and values that their types refuse are
+// mistakes with a place. into points to a struct with toml tags, whose fields are
+// of this package's types. The error is of type [Diagnostics].
+func Decode(filename string, src []byte, into any) (Document, error) {
+	l, doc, err := readDocument(filename, src)
+	if err != nil {
+		return Document{}, err
+	}
+	d := newDecoder(l, into)
+	d.table(nil, doc, reflect.ValueOf(into).Elem())
+	if len(d.found) > 0 {
+		return Document{}, d.diagnostics()
+	}
+	return Document{l}, nil
+}
+
+// readDocument reads TOML as it comes, and finds where each key stands.
+func readDocument(filename string, src []byte) (*layout, map[string]any, error) {
+	if len(src) > maxFileBytes {
+		return nil, nil, tooLarge(filename)
+	}
+	text := strings.TrimPrefix(string(src), "\ufeff")
+	l := newLayout(filename, text)
+	if d, ok := l.notText(); ok {
+		return nil, nil, Diagnostics{d}
+	}
+	if l.tooDeep.known() {
+		d := l.place(l.tooDeep)
+		d.Message = fmt.Sprintf("nested more than %d levels deep", maxDepth)
+		return nil, nil, Diagnostics{d}
+	}
+	doc := map[string]any{}
+	if _, err := toml.Decode(text, &doc); err != nil {
+		return nil, nil, Diagnostics{l.syntaxError(err)}
+	}
+	return l, doc, nil
+}

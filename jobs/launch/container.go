@@ -1,0 +1,94 @@
+package launch
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
+)
+
+// container is how a rank's process comes to run in the job's container: by
+// options of srun, or behind a program. Both are empty for a job without one.
+//
+// The image needs nothing of ddpbatch: the folders of the program, of the run and
+// of the job's own files are mounted where they are outside. Shifter shows the
+// host's file systems by itself, and for the container engine of CSCS the mounts
+// stand in the file that names the image.
+func container(j *jobs.Job, site *sites.Profile, runDir, binary string) (srun, prefix []string) {
+	c := j.Setup.Container
+	if c.Image == "" {
+		return nil, nil
+	}
+	var own []string
+	for _, o := range site.Container.Options {
+		own = append(own, string(o))
+	}
+	if c.Runtime != site.Container.Runtime {
+		own = nil // they are those of another program
+	}
+	var asked []string
+	for _, m := range c.Mounts {
+		asked = append(asked, string(m))
+	}
+	image := string(c.Image)
+	mounts := append(ownFolders(j, runDir, binary), asked...)
+	switch c.Runtime {
+	case jobs.ContainerApptainer, jobs.ContainerSingularity:
+		prefix = append([]string{string(c.Runtime), "exec"}, own...)
+		return nil, append(prefix, "--bind", strings.Join(mounts, ","), image)
+	case jobs.ContainerShifter:
+		prefix = append([]string{"shifter", "--image=" + image}, own...)
+		for _, m := range asked {
+			prefix = append(prefix, "--volume="+pair(m))
+		}
+		return nil, append(prefix, "--")
+	case jobs.ContainerPyxis:
+		for i, m := range mounts {
+			mounts[i] = pair(m)
+		}
+		return append([]string{"--container-image=" + image, "--container-mounts=" + strings.Join(mounts, ",")}, own...), nil
+	case jobs.ContainerEDF:
+		return append([]string{"--environment=" + image}, own...), nil
+	}
+	return nil, nil
+}
+
+// pair writes a mount with both ends: "/data" is "/data:/data".
+func pair(mount string) string {
+	if strings.Contains(mount, ":") {
+		return mount
+	}
+	return mount + ":" + mount
+}
+
+// ownFolders are those that a rank needs, each once and none inside another.
+func ownFolders(j *jobs.Job, runDir, binary string) []string {
+	all := []string{runDir, filepath.Dir(binary)}
+	add := func(path jobs.Text) {
+		if filepath.IsAbs(string(path)) {
+			all = append(all, string(path))
+		}
+	}
+	add(j.Setup.Venv)
+	if f := string(j.Setup.Secrets.File); f != "" {
+		add(jobs.Text(filepath.Dir(f)))
+	}
+	if j.Command != nil {
+		add(j.Command.Workdir)
+	}
+	if j.Train != nil {
+		add(j.Train.Data.Path)
+		add(j.Train.Data.EvalPath)
+	}
+	slices.Sort(all)
+	var out []string
+	for _, path := range all {
+		inside := slices.ContainsFunc(out, func(o string) bool { return path == o || strings.HasPrefix(path, o+"/") })
+		if !inside {
+			out = append(out, path)
+		}
+	}
+	return out
+}

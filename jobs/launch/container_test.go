@@ -1,0 +1,115 @@
+package launch
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
+)
+
+func TestStep(t *testing.T) {
+	const our = "/opt/bin/ddpbatch run --run-dir /runs/x"
+	tests := []struct {
+		name   string
+		change func(*Options)
+		want   []string // words of srun's command line
+		not    []string
+	}{
+		{"plain", func(*Options) {}, []string{"--gres=gpu:4", "--cpus-per-task=8", our}, []string{"--gpu-bind", "--cpu-bind", "--gpus-per-task"}},
+		{"binding", func(o *Options) { o.Job.Slurm.GPUBind, o.Job.Slurm.CPUBind = "closest", "cores" },
+			[]string{"--gpu-bind=closest", "--cpu-bind=cores"}, nil},
+		{"no GPUs", func(o *Options) { o.Job.Slurm.GPUsPerNode, o.Job.Slurm.GPUBind = 0, "closest" }, nil, []string{"--gres", "--gpu-bind"}},
+		{"per task", func(o *Options) { o.Site.Step.GPUs = sites.StepGPUsPerTask }, []string{"--gpus-per-task=1", "--ntasks=8"}, []string{"--gres"}},
+		{"GPUs come with the node", func(o *Options) { o.Site.Request.GPUs = "none" }, nil, []string{"--gres", "--gpus-per-task"}},
+		{"options of the site", func(o *Options) { o.Site.Step.Options = []sites.Option{"--network=x"} }, []string{"--network=x"}, nil},
+		{"heterogeneous", func(o *Options) {
+			o.Allocation.Components = []slurm.Component{{JobID: "1", Nodes: []string{"a"}}, {JobID: "2", Nodes: []string{"b"}}}
+		}, []string{"--het-group=0,1"}, nil},
+		{"apptainer", func(o *Options) {
+			o.Job.Setup.Container = jobs.Container{Image: "/i.sif", Runtime: "apptainer", Mounts: []jobs.Text{"/data:/d:ro"}}
+			o.Site.Container = sites.Container{Runtime: "apptainer", Options: []sites.Option{"--nv"}}
+		}, []string{"apptainer exec --nv --bind /code,/opt/bin,/runs/x,/data:/d:ro /i.sif " + our}, nil},
+		{"another runtime than the site's", func(o *Options) {
+			o.Job.Setup.Container = jobs.Container{Image: "/i.sif", Runtime: "singularity"}
+			o.Site.Container = sites.Container{Runtime: "apptainer", Options: []sites.Option{"--nv"}}
+		}, []string{"singularity exec --bind"}, []string{"--nv"}},
+		{"pyxis", func(o *Options) {
+			o.Job.Setup.Container = jobs.Container{Image: "nvcr.io#nvidia/pytorch:24.10-py3", Runtime: "pyxis", Mounts: []jobs.Text{"/data"}}
+		}, []string{"--container-image=nvcr.io#nvidia/pytorch:24.10-py3", "--container-mounts=/code:/code,/opt/bin:/opt/bin,/runs/x:/runs/x,/data:/data", our}, nil},
+		{"shifter", func(o *Options) {
+			o.Job.Setup.Container = jobs.Container{Image: "docker:a/b:1", Runtime: "shifter", Mounts: []jobs.Text{"/data"}}
+		}, []string{"shifter --image=docker:a/b:1 --volume=/data:/data -- " + our}, nil},
+		{"edf", func(o *Options) { o.Job.Setup.Container = jobs.Container{Image: "ngc", Runtime: "edf"} }, []string{"--environment=ngc", our}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			job := &jobs.Job{Name: "x", Command: &jobs.Command{Argv: []jobs.Text{"a"}, Workdir: "/code"},
+				Slurm: jobs.Slurm{Nodes: 2, TasksPerNode: 4, GPUsPerNode: 4, CPUsPerTask: 8}}
+			o := Options{Job: job, Site: &sites.Profile{Request: sites.Request{GPUs: "gres"}, Step: sites.Step{GPUs: sites.StepGPUsAll}},
+				Dir: rundir.Dir{Path: "/runs/x"}, Binary: "/opt/bin/ddpbatch", Allocation: &slurm.Allocation{JobID: "1", Nodes: []string{"a", "b"}}}
+			tt.change(&o)
+			line := strings.Join(step(o, 4).SrunArgv(), " ") + " "
+			for _, want := range tt.want {
+				if !strings.Contains(line, " "+want+" ") {
+					t.Errorf("%s is not in %s", want, line)
+				}
+			}
+			for _, not := range tt.not {
+				if strings.Contains(line, " "+not) {
+					t.Errorf("%s is in %s", not, line)
+				}
+			}
+		})
+	}
+}
+
+func TestDecideDevices(t *testing.T) {
+	tests := []struct {
+		name string
+		seen [][3]string // node, local rank, CUDA_VISIBLE_DEVICES, of each rank
+		want []string
+	}{
+		{"each its own, in another order than the ranks", [][3]string{{"0", "1", "3"}, {"0", "0", "2"}, {"1", "0", "0"}, {"1", "1", "1"}}, []string{"2,3", "2,3", "0,1", "0,1"}},
+		{"UUIDs", [][3]string{{"0", "0", "GPU-aa"}, {"0", "1", "GPU-bb"}}, []string{"GPU-aa,GPU-bb", "GPU-aa,GPU-bb"}},
+		{"all see all", [][3]string{{"0", "0", "0,1"}, {"0", "1", "0,1"}}, []string{"", ""}},
+		{"hidden by cgroups", [][3]string{{"0", "0", "0"}, {"0", "1", "0"}}, []string{"", ""}},
+		{"not set", [][3]string{{"0", "0", ""}, {"0", "1", ""}}, []string{"", ""}},
+		{"one rank per node", [][3]string{{"0", "0", "2"}, {"1", "0", "1"}}, []string{"", ""}},
+	}
+	for _, tt := range tests {
+		var payloads [][]byte
+		for _, s := range tt.seen {
+			r := deviceReport{Node: int(s[0][0] - '0'), LocalRank: int(s[1][0] - '0'), Visible: []string{s[2], ""}}
+			text, err := json.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			payloads = append(payloads, text)
+		}
+		replies, err := decideDevices(payloads)
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		var got []string
+		for _, r := range replies {
+			var values []string
+			if err := json.Unmarshal(r, &values); err != nil || len(values) != 2 || values[1] != "" {
+				t.Errorf("%s: reply %s (%v)", tt.name, r, err)
+				continue
+			}
+			got = append(got, values[0])
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	if _, err := decideDevices([][]byte{[]byte("{}")}); err == nil {
+		t.Error("a report without devices is taken")
+	}
+}

@@ -1,0 +1,44 @@
+package rundir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// End is how a job ended here.
+type End struct {
+	JobID string    `json:"job_id,omitempty"` // empty without Slurm
+	Exit  int       `json:"exit"`             // the launcher's exit code
+	Time  time.Time `json:"time"`
+}
+
+// WriteEnd stores how the job ended.
+func (d Dir) WriteEnd(e End) error {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return d.write(endName, append(text, '\n'))
+}
+
+// ClearEnd forgets how an earlier job ended: another one begins.
+func (d Dir) ClearEnd() error {
+	if err := os.Remove(d.End()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("begin in run directory %q: %w", d.Path, err)
+	}
+	return nil
+}
+
+// ReadEnd says how the last job ended here; false where nothing tells.
+func (d Dir) ReadEnd() (End, bool) {
+	text, err := os.ReadFile(d.End())
+	var e End
+	if err != nil || json.Unmarshal(text, &e) != nil {
+		return End{}, false
+	}
+	return e, true
+}

@@ -1,0 +1,206 @@
+package submit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
+)
+
+// Request is what to submit.
+type Request struct {
+	Job  *jobs.Job // with what its site fills in; paths as in the file
+	Site *sites.Profile
+	Base string // folder of the job file
+	Spec []byte // a job file that says what Job does
+	Dir  string // path of the run directory
+
+	// Elements of a sweep to submit, in rising order; nil for all that are not
+	// done. Failed leaves alone what is queued, running or was never submitted.
+	Elements []int
+	Failed   bool
+
+	// Script renders the batch script for the run directory and, of a sweep, for
+	// the elements.
+	Script func(dir rundir.Dir, elements []int) ([]byte, error)
+
+	// Find finds the run that a dependency names. It returns nil for the id of a
+	// job that was not submitted by this program.
+	Find func(run string) (*rundir.Dir, error)
+
+	Version, Program string   // of this program, and its digest
+	Host, User       string   // who submits from where, for the record
+	Environ          []string // of the user; the job gets what [slurm.Scrub] leaves of it
+}
+
+// Result is what became of it.
+type Result struct {
+	JobID    string // empty where there was nothing to submit
+	Dir      rundir.Dir
+	Elements []int // of a sweep: those that were submitted
+	// Found says that the job is that of an earlier submission of the same thing,
+	// whose answer was lost.
+	Found bool
+}
+
+// Submitter submits.
+type Submitter struct {
+	Slurm slurm.Client
+	// Say is given what a person should know, a line at a time.
+	Say func(line string)
+}
+
+// Submit submits the run, or the sweep.
+func (s Submitter) Submit(ctx context.Context, req Request) (Result, error) {
+	dir, err := rundir.Create(req.Dir)
+	if err != nil {
+		return Result{}, err
+	}
+	unlock, err := dir.LockSubmission()
+	if err != nil {
+		return Result{}, err
+	}
+	defer unlock()
+	a := &submission{Submitter: s, req: req, dir: dir}
+	return a.run(ctx)
+}
+
+// submission is one call of Submit.
+type submission struct {
+	Submitter
+	req      Request
+	dir      rundir.Dir
+	elements []int
+	record   rundir.Record
+}
+
+func (a *submission) run(ctx context.Context) (Result, error) {
+	found, err := a.settle(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	if found != nil && a.same(found) {
+		return Result{JobID: found.JobID, Dir: a.dir, Elements: found.Elements, Found: true}, nil
+	}
+	sweeps := a.req.Job.Sweep != nil
+	if sweeps {
+		done, err := a.chooseElements(ctx)
+		if err != nil || done {
+			return Result{Dir: a.dir}, err
+		}
+	} else if err := InUse(ctx, a.Slurm, a.dir); err != nil {
+		return Result{}, err
+	}
+	dependencies, err := a.dependencies(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := a.idle(); err != nil {
+		return Result{}, err
+	}
+	sub := rundir.NewSubmission()
+	if err := a.prepare(ctx, &sub); err != nil {
+		return Result{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return Result{}, context.Cause(ctx)
+	}
+	// From here to the record an interrupt has to wait: the job would be lost.
+	id, err := a.send(context.WithoutCancel(ctx), sub, dependencies)
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{JobID: id, Dir: a.dir, Elements: a.elements}, nil
+}
+
+// idle refuses a directory in which a launcher is at work without Slurm. The lock
+// is not kept: the job's own launcher needs it, maybe at once.
+func (a *submission) idle() error {
+	unlock, err := a.dir.Lock()
+	if err != nil {
+		return err
+	}
+	unlock()
+	return nil
+}
+
+// prepare puts into the run directory what the job will run.
+func (a *submission) prepare(ctx context.Context, sub *rundir.Submission) (err error) {
+	req := a.req
+	if a.record, err = a.dir.Prepare(string(req.Job.Name), req.Base, req.Version, req.Spec); err != nil {
+		return err
+	}
+	if err := a.dir.WriteSite(req.Site.Source()); err != nil {
+		return err
+	}
+	if err := a.prepareElements(); err != nil {
+		return err
+	}
+	if sub.Code, err = a.code(ctx, sub.ID); err != nil {
+		return err
+	}
+	script, err := req.Script(a.dir, a.elements)
+	if err != nil {
+		return err
+	}
+	if err := a.dir.WriteScript(script); err != nil {
+		return err
+	}
+	if release, err := a.Slurm.Release(ctx); err == nil {
+		sub.Slurm = release // only to know how to ask later
+	}
+	sub.Host, sub.User, sub.Version, sub.ProgramSHA256 = req.Host, req.User, req.Version, req.Program
+	sub.SpecSHA256, sub.ScriptSHA256, sub.Site, sub.Elements = digest(req.Spec), digest(script), req.Site.Name(), a.elements
+	a.record.Pending = sub
+	return a.dir.WriteRecord(a.record)
+}
+
+// same says whether an earlier submission was of what is to be submitted now.
+func (a *submission) same(sub *rundir.Submission) bool {
+	return sub.SpecSHA256 == digest(a.req.Spec) && !a.req.Failed && a.req.Elements == nil
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// InUse refuses a run whose last job Slurm still has: two jobs would write into
+// one directory. Without a record it is the first submission; one that is damaged
+// is told by what comes next.
+func InUse(ctx context.Context, client slurm.Client, dir rundir.Dir) error {
+	record, err := dir.ReadRecord()
+	if err != nil || record.LastJob() == "" {
+		return nil
+	}
+	id := record.LastJob()
+	states, err := client.State(ctx, id)
+	if err != nil {
+		return fmt.Errorf("ask whether job %s, which was submitted from here before, is done: %w", id, err)
+	}
+	if s := states[0]; s.State != slurm.StateUnknown && !s.Done() {
+		return refuse(fmt.Sprintf("wait for it, end it with `ddpbatch cancel %s`, or give this run its own --run-dir", id),
+			"run directory %q is in use by job %s, which is %s", dir.Path, id, s)
+	}
+	return nil
+}
+
+// refusal is an error with a hint.
+type refusal struct {
+	error
+	hint string
+}
+
+func refuse(hint, format string, args ...any) error {
+	return refusal{fmt.Errorf(format, args...), hint}
+}
+
+func (r refusal) Unwrap() error { return r.error }
+
+// Hint says what to do.
+func (r refusal) Hint() string { return r.hint }

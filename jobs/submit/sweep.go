@@ -1,0 +1,151 @@
+package submit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
+)
+
+// chooseElements decides which elements of the sweep to submit. It is done where
+// there is nothing left to do.
+func (a *submission) chooseElements(ctx context.Context) (done bool, err error) {
+	all := a.req.Job.Sweep.Elements
+	if err := a.sameSweep(); err != nil {
+		return false, err
+	}
+	states, err := a.elementStates(ctx, len(all))
+	if err != nil {
+		return false, err
+	}
+	asked := a.req.Elements
+	if asked == nil {
+		for i := range all {
+			asked = append(asked, i)
+		}
+	}
+	var active []int
+	a.elements = []int{}
+	for _, i := range asked {
+		if i < 0 || i >= len(all) {
+			return false, fmt.Errorf("there is no element %d: the sweep has 0 to %d", i, len(all)-1)
+		}
+		s, submitted := states[i]
+		switch {
+		case Finished(a.dir.Element(i), s):
+		case submitted && s.State != slurm.StateUnknown && !s.Done():
+			active = append(active, i)
+		case submitted || !a.req.Failed:
+			a.elements = append(a.elements, i)
+		}
+	}
+	if len(active) > 0 && !a.req.Failed {
+		i := active[0]
+		return false, refuse("wait for them or end them with `ddpbatch cancel`; --failed submits only those that have failed",
+			"%d elements of the sweep are queued or running, such as %d (job %s, %s)", len(active), i, states[i].ID, states[i])
+	}
+	return len(a.elements) == 0, nil
+}
+
+// sameSweep refuses a sweep whose elements are not what they were: their runs
+// would be resumed with other values.
+func (a *submission) sameSweep() error {
+	record, err := a.dir.ReadRecord()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	now := elementRecords(a.req.Job.Sweep)
+	if record.Sweep == nil {
+		if len(record.Submissions) == 0 {
+			return nil
+		}
+		return refuse("give the sweep a directory of its own with --run-dir", "run directory %q holds a run that is no sweep", a.dir.Path)
+	}
+	for i, e := range record.Sweep.Elements {
+		if i >= len(now) || !maps.Equal(e.Values, now[i].Values) {
+			return refuse("give the changed sweep a directory of its own with --run-dir; new elements may only come after the old ones",
+				"element %d of the sweep in %q is not what it was", i, a.dir.Path)
+		}
+	}
+	return nil
+}
+
+func elementRecords(sweep *jobs.Sweep) []rundir.ElementRecord {
+	var all []rundir.ElementRecord
+	for _, e := range sweep.Elements {
+		r := rundir.ElementRecord{Values: map[string]string{}}
+		for _, v := range e.Values {
+			r.Values[v.Key] = v.Text()
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// elementStates asks for the last jobs of the elements, by one question for all.
+func (a *submission) elementStates(ctx context.Context, n int) (map[int]slurm.JobState, error) {
+	states := map[int]slurm.JobState{}
+	var ids []string
+	var at []int
+	for i := range n {
+		record, err := a.dir.Element(i).ReadRecord()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if id := record.LastJob(); id != "" {
+			ids, at = append(ids, id), append(at, i)
+		}
+	}
+	if len(ids) == 0 {
+		return states, nil
+	}
+	answers, err := a.Slurm.State(ctx, ids...)
+	if err != nil {
+		return nil, fmt.Errorf("ask which elements of the sweep are done: %w", err)
+	}
+	for k, s := range answers {
+		states[at[k]] = s
+	}
+	return states, nil
+}
+
+// prepareElements makes the run directories of the elements.
+func (a *submission) prepareElements() error {
+	sweep := a.req.Job.Sweep
+	if sweep == nil {
+		return nil
+	}
+	a.record.Sweep = &rundir.SweepRecord{Elements: elementRecords(sweep)}
+	for _, e := range sweep.Elements {
+		dir := a.dir.Element(e.Index)
+		if _, err := rundir.Create(dir.Path); err != nil {
+			return err
+		}
+		if !slices.Contains(a.elements, e.Index) {
+			continue // it keeps what it was submitted with
+		}
+		spec, err := e.Job.Source()
+		if err != nil {
+			return err
+		}
+		if _, err := dir.Prepare(string(e.Job.Name), a.req.Base, a.req.Version, spec); err != nil {
+			return err
+		}
+		if err := dir.WriteSite(a.req.Site.Source()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package sites
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+//go:embed *.toml
+var embedded embed.FS
+
+const suffix = ".toml"
+
+// maxProfile bounds a profile's file; a real one has a few kilobytes.
+const maxProfile = 256 << 10
+
+// ErrUnknown is a site without a profile.
+var ErrUnknown = errors.New("there is no profile")
+
+// Finder knows where profiles are looked for.
+type Finder struct {
+	// Dirs are folders of NAME.toml files, which a centre keeps; the first one
+	// that has a name wins, and before the profiles that come with the program.
+	Dirs []string
+}
+
+// Find returns the profile that a job file's site names: a path (with a slash or
+// ending in .toml; relative ones start at base), or a name. The error is
+// [ErrUnknown], [jobs.Diagnostics] or that of reading a file.
+func (f Finder) Find(site, base string) (*Profile, error) {
+	if IsPath(site) {
+		path := site
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(base, path)
+		}
+		src, err := readFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read the profile of a site: %w", err)
+		}
+		return Parse(path, path, src)
+	}
+	for _, dir := range f.Dirs {
+		path := filepath.Join(dir, site+suffix)
+		src, err := readFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the profile of site %q: %w", site, err)
+		}
+		return Parse(site, path, src)
+	}
+	src, err := embedded.ReadFile(site + suffix)
+	if err != nil {
+		return nil, ErrUnknown
+	}
+	return Parse(site, site+suffix, src)
+}
+
+// IsPath says whether a site is the path of a profile and no name.
+func IsPath(site string) bool {
+	return strings.Contains(site, "/") || strings.HasSuffix(site, suffix)
+}
+
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, fmt.Errorf("%q is not a regular file", path))
+	}
+	src, err := io.ReadAll(io.LimitReader(file, maxProfile+1))
+	if err == nil && len(src) > maxProfile {
+		err = fmt.Errorf("%q is larger than %d KiB", path, maxProfile>>10)
+	}
+	return src, err
+}
+
+// Names are the names of all profiles that [Finder.Find] finds, in order.
+func (f Finder) Names() []string {
+	// The pattern is a constant, so it cannot be malformed.
+	found, _ := fs.Glob(embedded, "*"+suffix)
+	for _, dir := range f.Dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // most machines have no such folder
+		}
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), suffix) {
+				found = append(found, e.Name())
+			}
+		}
+	}
+	for i, name := range found {
+		found[i] = strings.TrimSuffix(name, suffix)
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// Parse reads a profile. Name is what a job file calls it, filename is for
+// messages. The error is of type [jobs.Diagnostics].
+func Parse(name, filename string, src []byte) (*Profile, error) {
+	p := &Profile{name: name, source: src}
+	doc, err := jobs.Decode(filename, src, p)
+	if err != nil {
+		return nil, err
+	}
+	p.doc = doc
+	if found := p.check(filename); len(found) > 0 {
+		return nil, found
+	}
+	if p.Request.GPUs == "" {
+		p.Request.GPUs = "gres"
+	}
+	if p.Step.GPUs == "" {
+		p.Step.GPUs = StepGPUsAll
+	}
+	if p.Container.Runtime == "" {
+		p.Container.Runtime = jobs.ContainerNone
+	}
+	return p, nil
+}
+
+// check finds what is wrong between keys.
+func (p *Profile) check(filename string) jobs.Diagnostics {
+	var found jobs.Diagnostics
+	report := func(key, format string, args ...any) {
+		d := p.doc.At(key)
+		d.File, d.Message = filename, fmt.Sprintf(format, args...)
+		found = append(found, d)
+	}
+	if p.Title == "" {
+		report("title", "missing key \"title\": the centre's name, for people")
+	}
+	if len(p.Sources) == 0 {
+		report("sources", "missing key \"sources\": the addresses of the centre's documents")
+	}
+	if p.Read == "" {
+		report("read", "missing key \"read\": the day on which the documents were read")
+	}
+	for i, r := range p.Resources {
+		for j, earlier := range p.Resources[:i] {
+			if earlier.takes(string(r.Partition), string(r.QOS), string(r.Constraint)) {
+				report(fmt.Sprintf("resource[%d]", i), "resource[%d] is never reached: resource[%d], before it, matches the same jobs", i, j)
+			}
+		}
+	}
+	return found
+}
+
+// Suggested is the resource that a job gets that asks for nothing but what the
+// profile fills in or requires: the first one that fits the defaults. It is empty
+// for a profile without resources.
+func (p *Profile) Suggested() Resource {
+	d := p.Defaults
+	for _, r := range p.Resources {
+		if fits(d.Partition, r.Partition) && fits(d.QOS, r.QOS) && fits(d.Constraint, r.Constraint) {
+			return r
+		}
+	}
+	return Resource{}
+}
+
+// fits says whether a default and a resource can go together.
+func fits[T ~string](value, of T) bool { return value == "" || of == "" || value == of }

@@ -1,0 +1,199 @@
+package sites
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+// Apply fills in what the job leaves to its site.
+func (p *Profile) Apply(job *jobs.Job) {
+	s, d := &job.Slurm, p.Defaults
+	fill(job, "slurm.partition", &s.Partition, d.Partition)
+	fill(job, "slurm.account", &s.Account, d.Account)
+	fill(job, "slurm.qos", &s.QOS, d.QOS)
+	fill(job, "slurm.constraint", &s.Constraint, d.Constraint)
+	fill(job, "slurm.reservation", &s.Reservation, d.Reservation)
+	fill(job, "slurm.mem", &s.Memory, d.Memory)
+	fill(job, "slurm.exclusive", &s.Exclusive, d.Exclusive)
+	fill(job, "slurm.cpus_per_task", &s.CPUsPerTask, p.coresPerTask(job))
+	fill(job, "slurm.gpu_bind", &s.GPUBind, p.Step.GPUBind)
+	fill(job, "slurm.cpu_bind", &s.CPUBind, p.Step.CPUBind)
+	fill(job, "setup.container.runtime", &job.Setup.Container.Runtime, p.Container.Runtime)
+	if d.Time != "" && !job.Gives("slurm.time") {
+		job.LimitTime(d.Time)
+	}
+}
+
+// coresPerTask is the site's cores for a rank, which is one GPU's share, or fewer
+// where the job has more ranks on a node than that leaves cores for.
+func (p *Profile) coresPerTask(job *jobs.Job) jobs.Count {
+	cores := p.Defaults.CPUsPerTask
+	if r, ok := p.resourceOf(job); ok && r.CPUsPerNode > 0 && cores > 0 {
+		cores = min(cores, max(1, r.CPUsPerNode/jobs.Count(job.TasksPerNode())))
+	}
+	return cores
+}
+
+// fill sets *v where the job file does not give it and the site has a value.
+func fill[T comparable](job *jobs.Job, key string, v *T, value T) {
+	var none T
+	if !job.Gives(key) && value != none {
+		*v = value
+	}
+}
+
+// Lint returns what the site will not take of a job that was given to
+// [Profile.Apply], each with its place in the job file.
+func (p *Profile) Lint(job *jobs.Job) jobs.Diagnostics {
+	l := linter{p: p, job: job}
+	l.required()
+	l.account()
+	if r, ok := p.resourceOf(job); ok {
+		l.limits(r)
+	} else {
+		l.partition()
+	}
+	if c := job.Setup.Container; c.Image != "" && c.Runtime == jobs.ContainerNone {
+		l.report("setup.container.image", "say how with setup.container.runtime", "the profile of %s does not say how containers are run", p.name)
+	}
+	return l.found
+}
+
+type linter struct {
+	p     *Profile
+	job   *jobs.Job
+	found jobs.Diagnostics
+}
+
+// report adds a mistake at a key, or where the file does not give it at its
+// table.
+func (l *linter) report(key, allowed, format string, args ...any) {
+	d := l.job.At(key)
+	if table, _, ok := strings.Cut(key, "."); d.Line == 0 && ok {
+		d = l.job.At(table)
+		d.Key = key
+	}
+	d.Message, d.Allowed = key+": "+fmt.Sprintf(format, args...), allowed
+	l.found = append(l.found, d)
+}
+
+// given are the values of the keys that a site may require.
+func (l *linter) given() map[string]bool {
+	s := l.job.Slurm
+	return map[string]bool{
+		"account": s.Account != "", "time": s.Time != "", "partition": s.Partition != "", "qos": s.QOS != "",
+		"constraint": s.Constraint != "", "mem": s.Memory != "", "gpus_per_node": s.GPUsPerNode > 0, "reservation": s.Reservation != "",
+	}
+}
+
+func (l *linter) required() {
+	given := l.given()
+	for _, key := range l.p.Require {
+		if !given[string(key)] {
+			l.report("slurm."+string(key), l.note(string(key)), "%s takes no job without it", l.p.name)
+		}
+	}
+}
+
+// note is the profile's remark that mentions a word, if there is one.
+func (l *linter) note(word string) string {
+	for _, n := range l.p.Notes {
+		if strings.Contains(strings.ToLower(string(n)), word) {
+			return string(n)
+		}
+	}
+	return ""
+}
+
+func (l *linter) account() {
+	s := l.job.Slurm
+	suffix := l.p.Accounts.Suffix
+	if by, ok := l.p.Accounts.SuffixByConstraint[jobs.Word(s.Constraint)]; ok {
+		suffix = by
+	}
+	if s.Account == "" || suffix == "" || s.GPUsPerNode == 0 || strings.HasSuffix(string(s.Account), string(suffix)) {
+		return
+	}
+	l.report("slurm.account", "", "%q does not end in %q, as accounts for GPU jobs on %s do", s.Account, suffix, l.p.name)
+	l.found[len(l.found)-1].Suggestion = string(s.Account) + string(suffix)
+}
+
+func (r Resource) takes(partition, qos, constraint string) bool {
+	return (r.Partition == "" || string(r.Partition) == partition) && (r.QOS == "" || string(r.QOS) == qos) &&
+		(r.Constraint == "" || string(r.Constraint) == constraint)
+}
+
+// resourceOf is what the job asks for, if the profile knows it.
+func (p *Profile) resourceOf(job *jobs.Job) (Resource, bool) {
+	s := job.Slurm
+	for _, r := range p.Resources {
+		if r.takes(string(s.Partition), string(s.QOS), string(s.Constraint)) {
+			return r, true
+		}
+	}
+	return Resource{}, false
+}
+
+// partition finds a misspelt partition.
+func (l *linter) partition() {
+	s := l.job.Slurm
+	var partitions []string
+	anyPartition := false
+	for _, r := range l.p.Resources {
+		anyPartition = anyPartition || r.Partition == ""
+		if r.Partition != "" && !slices.Contains(partitions, string(r.Partition)) {
+			partitions = append(partitions, string(r.Partition))
+		}
+	}
+	// A partition that the profile does not know is nothing against it: profiles
+	// cover the partitions that people train in, and centres open new ones. A
+	// misspelt one is found.
+	if near := jobs.Nearest(string(s.Partition), partitions); s.Partition != "" && !anyPartition && near != "" && !slices.Contains(partitions, string(s.Partition)) {
+		l.report("slurm.partition", "known partitions: "+strings.Join(partitions, ", "), "the profile of %s knows no partition %q", l.p.name, s.Partition)
+		l.found[len(l.found)-1].Suggestion = near
+	}
+}
+
+func (l *linter) limits(r Resource) {
+	s := l.job.Slurm
+	of := l.p.name + r.words()
+	if r.Nodes > 0 && s.Nodes > r.Nodes {
+		l.report("slurm.nodes", "", "%d nodes are more than the %d that a job may have on %s", s.Nodes, r.Nodes, of)
+	}
+	if limit := r.Time.Duration(); limit > 0 && s.Time.Duration() > limit {
+		l.report("slurm.time", "", "%s is longer than the limit of %s on %s", s.Time, r.Time, of)
+	}
+	if r.GPUsPerNode > 0 && s.GPUsPerNode > r.GPUsPerNode {
+		l.report("slurm.gpus_per_node", "", "a node of %s has %d GPUs, not %d", of, r.GPUsPerNode, s.GPUsPerNode)
+	}
+	tasks := l.job.TasksPerNode()
+	if cpus := tasks * int(s.CPUsPerTask); r.CPUsPerNode > 0 && cpus > int(r.CPUsPerNode) {
+		key := "slurm.cpus_per_task"
+		if !l.job.Gives(key) {
+			key = "slurm.tasks_per_node"
+		}
+		l.report(key, "", "%d ranks with %d cores each need %d cores; a node of %s has %d", tasks, s.CPUsPerTask, cpus, of, r.CPUsPerNode)
+	}
+	if r.Memory.Bytes() > 0 && s.Memory.Bytes() > r.Memory.Bytes() {
+		l.report("slurm.mem", "", "%s is more than the %s of a node of %s", s.Memory, r.Memory, of)
+	}
+}
+
+// words say which jobs a resource is for.
+func (r Resource) words() string {
+	var all []string
+	for _, w := range []struct{ name, value string }{
+		{"partition", string(r.Partition)}, {"qos", string(r.QOS)}, {"constraint", string(r.Constraint)},
+	} {
+		if w.value != "" {
+			all = append(all, w.name+" "+w.value)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(all, ", ") + ")"
+}

@@ -1,0 +1,180 @@
+package sites
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// TestEmbedded: the profiles that come with the program are good ones.
+func TestEmbedded(t *testing.T) {
+	names := Finder{}.Names()
+	if len(names) < 11 {
+		t.Fatalf("only %q", names)
+	}
+	for _, name := range names {
+		p, err := Finder{}.Find(name, "")
+		if err != nil {
+			t.Errorf("%v", err)
+			continue
+		}
+		if p.Name() != name || len(p.Source()) == 0 || len(p.Notes) > 5 || name != "generic" && len(p.Resources) == 0 {
+			t.Errorf("%s: name %q, %d notes, %d resources", name, p.Name(), len(p.Notes), len(p.Resources))
+		}
+		if lines := strings.Count(string(p.Source()), "\n"); lines > 130 {
+			t.Errorf("%s has %d lines: it is no small file any more", name, lines)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	profile := "title = \"here\"\nsources = [\"https://example.org/\"]\nread = \"2026-01-31\"\n"
+	for path, text := range map[string]string{
+		filepath.Join(first, "lumi.toml"):    profile,
+		filepath.Join(second, "lumi.toml"):   strings.Replace(profile, "here", "never", 1),
+		filepath.Join(second, "ours.toml"):   profile,
+		filepath.Join(second, "broken.toml"): "title = 1\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := Finder{Dirs: []string{filepath.Join(first, "none"), first, second}}
+	for site, want := range map[string]string{
+		"lumi": "here", "ours": "here", "alps": "Alps: Daint and Clariden (GH200 nodes), CSCS", "./ours.toml": "here", filepath.Join(second, "ours.toml"): "here",
+	} {
+		if p, err := f.Find(site, second); err != nil || string(p.Title) != want {
+			t.Errorf("%s: got %+v (%v), want %q", site, p, err, want)
+		}
+	}
+	if _, err := f.Find("atlantis", second); !errors.Is(err, ErrUnknown) {
+		t.Errorf("an unknown site: %v", err)
+	}
+	if _, err := f.Find("../"+filepath.Base(second)+"/none.toml", second); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a path that leads nowhere: %v", err)
+	}
+	var found jobs.Diagnostics
+	if _, err := f.Find("broken", ""); !errors.As(err, &found) || found[0].Line != 1 {
+		t.Errorf("a broken profile: %v", err)
+	}
+	if names := strings.Join(f.Names(), " "); !strings.Contains(names, " lumi marenostrum5 ours ") {
+		t.Errorf("names: %s", names)
+	}
+}
+
+// TestGolden compares what is said about bad profiles, and about jobs that do not
+// fit a good one, with golden files.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.toml")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d files (%v)", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			src, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var found error
+			if strings.HasPrefix(filepath.Base(file), "profile-") {
+				_, found = Parse("bad", "site.toml", src)
+			} else {
+				found = lintFile(t, src)
+			}
+			if found == nil {
+				t.Fatal("nothing is wrong with it")
+			}
+			golden := strings.TrimSuffix(file, suffix) + ".golden"
+			if *update {
+				if err := os.WriteFile(golden, []byte(found.Error()+"\n"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil || found.Error()+"\n" != string(want) {
+				t.Errorf("got:\n%v\nwant:\n%s(%v)", found, want, err)
+			}
+		})
+	}
+}
+
+// lintFile lints a job file for its site.
+func lintFile(t *testing.T, src []byte) error {
+	job, err := jobs.Parse("job.toml", src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Finder{Dirs: []string{"testdata/sites"}}.Find(job.Site, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Apply(job)
+	if found := p.Lint(job); len(found) > 0 {
+		return found
+	}
+	return nil
+}
+
+func TestApply(t *testing.T) {
+	p, err := Finder{Dirs: []string{"testdata/sites"}}.Find("atoll", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parse := func(slurm string) *jobs.Job {
+		job, err := jobs.Parse("job.toml", []byte("name = \"x\"\ncommand.argv = [\"x\"]\n[slurm]\n"+slurm))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Apply(job)
+		return job
+	}
+	if s := parse("").Slurm; s.Partition != "gpu" || s.QOS != "normal" || s.Time != "00:30:00" || s.CPUsPerTask != 16 || s.GPUBind != "closest" || !s.Exclusive {
+		t.Errorf("defaults: %+v", s)
+	}
+	given := parse("partition = \"long\"\nqos = \"high\"\ntime = \"1:00:00\"\ncpus_per_task = 1\ngpu_bind = \"none\"\nexclusive = false\n").Slurm
+	if given.Partition != "long" || given.QOS != "high" || given.Time != "1:00:00" || given.CPUsPerTask != 1 || given.GPUBind != "none" || given.Exclusive {
+		t.Errorf("a profile changed what the file gives: %+v", given)
+	}
+}
+
+func TestGPURequest(t *testing.T) {
+	for request, want := range map[GPURequest]string{
+		"gres": "--gres=gpu:4", "gres:a100": "--gres=gpu:a100:4", "gpus-per-node": "--gpus-per-node=4", "gpus": "--gpus=12", "none": "", "": "--gres=gpu:4",
+	} {
+		if got := strings.Join(request.Options(3, 4), " "); got != want {
+			t.Errorf("%q: got %q, want %q", request, got, want)
+		}
+		if got := request.Options(3, 0); got != nil {
+			t.Errorf("%q without GPUs: %q", request, got)
+		}
+	}
+}
+
+// FuzzParse: no file makes it panic, and each mistake says something.
+func FuzzParse(f *testing.F) {
+	for _, name := range (Finder{}).Names() {
+		p, err := Finder{}.Find(name, "")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(p.Source())
+	}
+	f.Fuzz(func(t *testing.T, src []byte) {
+		if len(src) > 1<<15 {
+			return
+		}
+		_, err := Parse("site", "site.toml", src)
+		var found jobs.Diagnostics
+		if err != nil && (!errors.As(err, &found) || len(found) == 0 || found[0].Message == "") {
+			t.Fatalf("%T: %v", err, err)
+		}
+	})
+}

@@ -1,0 +1,161 @@
+package sites
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+// Address is the https address of a document.
+type Address string
+
+// Date is a day in the form "2026-01-31".
+type Date string
+
+// Key is a key of a job's [slurm].
+type Key string
+
+// Option is one option of sbatch, srun or a container's runtime: "--name" or
+// "--name=value".
+type Option string
+
+// GPURequest is how a script asks for GPUs: see [GPURequest.Options].
+type GPURequest string
+
+// StepGPUs says which of its node's GPUs a rank sees.
+type StepGPUs string
+
+// The values of StepGPUs.
+const (
+	StepGPUsAll     StepGPUs = "all"      // every one
+	StepGPUsPerTask StepGPUs = "per-task" // one, by --gpus-per-task=1
+)
+
+// required are the keys of [slurm] that a centre may ask for.
+var required = []string{"account", "time", "partition", "qos", "constraint", "mem", "gpus_per_node", "reservation"}
+
+// ours are the options that the script and the step give by themselves.
+var ours = []string{"--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task", "--job-name", "--output", "--open-mode", "--requeue",
+	"--export", "--signal", "--kill-on-bad-exit", "--wait", "--mpi", "--gres", "--gpus", "--gpus-per-node", "--gpus-per-task",
+	"--gpu-bind", "--cpu-bind", "--input", "--comment", "--dependency", "--array", "--label", "--het-group"}
+
+// UnmarshalTOML takes an https address.
+func (a *Address) UnmarshalTOML(v any) error {
+	s, err := text(v)
+	if err != nil {
+		return err
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("%q is not an https address", s)
+	}
+	*a = Address(s)
+	return nil
+}
+
+// UnmarshalTOML takes a date as a string.
+func (d *Date) UnmarshalTOML(v any) error {
+	s, err := text(v)
+	if err != nil {
+		return err
+	}
+	if _, err := time.Parse(time.DateOnly, s); err != nil {
+		return fmt.Errorf("%q is not a date such as \"2026-01-31\"", s)
+	}
+	*d = Date(s)
+	return nil
+}
+
+// UnmarshalTOML takes a key's name.
+func (k *Key) UnmarshalTOML(v any) error {
+	s, err := text(v)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(required, s) {
+		return fmt.Errorf("%q is not one of %s", s, strings.Join(required, ", "))
+	}
+	*k = Key(s)
+	return nil
+}
+
+// UnmarshalTOML takes one option.
+func (o *Option) UnmarshalTOML(v any) error {
+	s, err := text(v)
+	if err != nil {
+		return err
+	}
+	name, _, _ := strings.Cut(s, "=")
+	switch {
+	case len(name) < 2 || name[0] != '-' || strings.ContainsAny(name, " \t\"'\\#"):
+		return fmt.Errorf("%q is not an option such as \"--name=value\"", s)
+	case slices.Contains(ours, name):
+		return fmt.Errorf("%q is given by ddpbatch itself", name)
+	}
+	*o = Option(s)
+	return nil
+}
+
+// UnmarshalTOML takes "gres", "gres:TYPE", "gpus-per-node", "gpus" or "none".
+func (g *GPURequest) UnmarshalTOML(v any) error {
+	s, err := text(v)
+	if err != nil {
+		return err
+	}
+	kind, gpu, typed := strings.Cut(s, ":")
+	if !slices.Contains([]string{"gres", "gpus-per-node", "gpus", "none"}, kind) || typed && (kind != "gres" || !plainWord(gpu)) {
+		return fmt.Errorf("%q is not one of gres, gres:TYPE, gpus-per-node, gpus, none", s)
+	}
+	*g = GPURequest(s)
+	return nil
+}
+
+func plainWord(s string) bool {
+	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == ""
+}
+
+// UnmarshalTOML takes "all" or "per-task".
+func (g *StepGPUs) UnmarshalTOML(v any) error {
+	s, err := text(v)
+	if err != nil {
+		return err
+	}
+	if *g = StepGPUs(s); *g != StepGPUsAll && *g != StepGPUsPerTask {
+		return fmt.Errorf("%q is not one of all, per-task", s)
+	}
+	return nil
+}
+
+// text is a string without control characters.
+func text(v any) (string, error) {
+	if _, ok := v.(string); !ok {
+		return "", errors.New("must be a string in quotes")
+	}
+	var t jobs.Text
+	err := t.UnmarshalTOML(v)
+	return string(t), err
+}
+
+// Options are the options of sbatch for a job of so many nodes with so many GPUs
+// on each.
+func (g GPURequest) Options(nodes, gpusPerNode int) []string {
+	kind, gpu, typed := strings.Cut(string(g), ":")
+	switch {
+	case gpusPerNode == 0 || kind == "none":
+		return nil
+	case kind == "gpus-per-node":
+		return []string{fmt.Sprintf("--gpus-per-node=%d", gpusPerNode)}
+	case kind == "gpus":
+		return []string{fmt.Sprintf("--gpus=%d", nodes*gpusPerNode)}
+	case typed:
+		return []string{fmt.Sprintf("--gres=gpu:%s:%d", gpu, gpusPerNode)}
+	}
+	// Not --gpus-per-node, which only select/cons_tres knows: --gres means the
+	// same everywhere from 22.05 to 26.05, and a step gets all of it unasked.
+	return []string{fmt.Sprintf("--gres=gpu:%d", gpusPerNode)}
+}
