@@ -18,10 +18,15 @@ const module = "github.com/ddpbatch/ddpbatch/"
 // import, itself and its inner rooms aside. A prefix that ends in /... stands
 // for all below it.
 var mayImport = map[string][]string{
-	"jobs":         {},
-	"jobs/rundir":  {"jobs"},
-	"jobs/launch":  {"jobs", "jobs/rundir", "slurm", "netif", "nccl", "trainer/rendezvous", "trainer/collective", "trainer/wire", "trainer/checkpoint"},
-	"templates":    {"jobs"},
+	"jobs":            {},
+	"jobs/rundir":     {"jobs"},
+	"jobs/snapshot":   {},
+	"jobs/secrets":    {},
+	"templates/sites": {"jobs"},
+	"templates":       {"jobs", "templates/sites"},
+	"jobs/submit":     {"jobs", "jobs/rundir", "jobs/snapshot", "slurm", "templates/sites", "trainer/checkpoint"},
+	"jobs/launch": {"jobs", "jobs/rundir", "jobs/secrets", "templates/sites", "slurm", "netif", "nccl",
+		"trainer/rendezvous", "trainer/collective", "trainer/wire", "trainer/checkpoint"},
 	"slurm":        {},
 	"netif":        {},
 	"nccl":         {"netif"},

@@ -1,9 +1,15 @@
 package main
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/slurm"
+)
 
 type cancelCmd struct {
-	Which string `arg:"" name:"run" help:"Run directory, job file or job id."`
+	Which string `arg:"" name:"run" help:"Run directory, job file or job id; a sweep, or one of its elements."`
 }
 
 func (c *cancelCmd) Help() string {
@@ -16,6 +22,9 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
+	if run.record.Sweep != nil {
+		return p.cancelSweep(ctx, run)
+	}
 	id, err := run.job()
 	if err != nil {
 		return err
@@ -24,5 +33,46 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	p.printf("asked Slurm to end job %s (%s)\n", id, run.record.Name)
+	return nil
+}
+
+// cancelSweep ends every element that has not ended: a whole array at once where
+// none of it belongs to a later submission.
+func (p *program) cancelSweep(ctx context.Context, run knownRun) error {
+	elements, err := run.elements()
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, e := range elements {
+		if id := e.record.LastJob(); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	states, err := p.slurmFor(run).State(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	var arrays []string
+	open := map[string]int{}
+	for _, s := range states {
+		if s.State == slurm.StateUnknown || s.Done() {
+			continue
+		}
+		array, _, _ := strings.Cut(s.ID, "_")
+		if open[array]++; open[array] == 1 {
+			arrays = append(arrays, array)
+		}
+	}
+	if len(arrays) == 0 {
+		return exitError{exitUsage, fmt.Errorf("no element of %s is queued or running", run.record.Name)}
+	}
+	for _, id := range arrays {
+		// Elements of it that were submitted again have ended in this array.
+		if err := p.slurm().Cancel(ctx, id); err != nil {
+			return err
+		}
+		p.printf("asked Slurm to end job %s (%s of %s)\n", id, count(open[id], "element"), run.record.Name)
+	}
 	return nil
 }

@@ -11,12 +11,13 @@ import (
 
 type checkCmd struct {
 	Jobs []string `arg:"" name:"job.toml" help:"Job files."`
+	Set  []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the files', such as train.batch=64; may be repeated."`
 	JSON bool     `help:"Print the answer as JSON."`
 }
 
 func (c *checkCmd) Help() string {
-	return `Looks at every key, at the files that the job names, and whether there is a template
-for its site. Slurm is not asked: "ddpbatch submit --test-only" does that.`
+	return `Looks at every key, at the files that the job names, and at what its site allows.
+Slurm is not asked: "ddpbatch submit --test-only" does that.`
 }
 
 // checkAnswer is what check --json says of one file.
@@ -28,6 +29,7 @@ type checkAnswer struct {
 	Nodes        int            `json:"nodes,omitempty"`
 	TasksPerNode int            `json:"tasks_per_node,omitempty"`
 	Ranks        int            `json:"ranks,omitempty"`
+	Elements     int            `json:"elements,omitempty"` // of a sweep
 	Work         string         `json:"work,omitempty"`
 	Mistakes     []checkMistake `json:"mistakes,omitempty"`
 }
@@ -45,7 +47,7 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 	var answers []checkAnswer
 	bad := 0
 	for _, path := range c.Jobs {
-		f, err := p.load(path)
+		f, err := p.load(path, c.Set...)
 		if err != nil {
 			bad++
 			report(p.Stderr, err, "")
@@ -54,9 +56,16 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 		}
 		a := checkAnswer{File: path, Good: true, Name: string(f.job.Name), Site: f.job.Site, Nodes: int(f.job.Slurm.Nodes),
 			TasksPerNode: f.job.TasksPerNode(), Ranks: f.job.Ranks(), Work: work(f.job)}
+		if f.job.Sweep != nil {
+			a.Elements = len(f.job.Sweep.Elements)
+		}
 		answers = append(answers, a)
 		if !c.JSON {
-			p.printf("%s: good: %s: %s on %s, %s\n", path, a.Name, count(a.Ranks, "rank"), count(a.Nodes, "node"), a.Work)
+			each := ""
+			if a.Elements > 0 {
+				each = count(a.Elements, "element") + ", each "
+			}
+			p.printf("%s: good: %s: %s%s on %s, %s\n", path, a.Name, each, count(a.Ranks, "rank"), count(a.Nodes, "node"), a.Work)
 		}
 	}
 	if c.JSON {

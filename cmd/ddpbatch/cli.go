@@ -19,7 +19,7 @@ type cli struct {
 	Hosts      hostsCmd      `cmd:"" help:"Expand or fold a Slurm host list."`
 	Netif      netifCmd      `cmd:"" help:"Say which network interface ranks would use, and why."`
 	Sampler    samplerCmd    `cmd:"" help:"Print which samples each rank takes."`
-	Templates  templatesCmd  `cmd:"" help:"List the sites that there are templates for."`
+	Templates  templatesCmd  `cmd:"" help:"List, show or check the profiles of sites."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 

@@ -5,7 +5,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 )
 
 // fakeJobs is a Slurm that keeps everything in the folder $FAKE_DIR: the calls it
@@ -48,9 +51,19 @@ func fakeSbatch(f fakeJobs, args []string) error {
 		fmt.Fprintln(os.Stderr, "sbatch: Job 7 to start at 2026-01-01T00:00:00 using 4 processors on nodes n[1-2] in partition all")
 		return os.WriteFile(f.path("tested.sbatch"), script, 0o600)
 	}
+	if args[0] == "--version" {
+		fmt.Println("slurm 22.05.8")
+		return nil
+	}
 	script, err := os.ReadFile(args[len(args)-1])
 	if err != nil {
 		return err
+	}
+	comment := ""
+	for _, a := range args {
+		if text, ok := strings.CutPrefix(a, "--comment="); ok {
+			comment = text
+		}
 	}
 	id := 101
 	for {
@@ -65,13 +78,40 @@ func fakeSbatch(f fakeJobs, args []string) error {
 	}
 	for name, text := range map[string]string{
 		"sbatch": string(script), "env": strings.Join(os.Environ(), "\n") + "\n", "dir": dir + "\n", "state": "PENDING Resources 0:0\n",
+		"comment": comment,
 	} {
 		if err := os.WriteFile(f.path(fmt.Sprintf("job-%d.%s", id, name)), []byte(text), 0o600); err != nil {
 			return err
 		}
 	}
+	for _, index := range elementsOf(string(script)) {
+		if err := os.WriteFile(f.path(fmt.Sprintf("job-%d_%d.state", id, index)), []byte("PENDING Resources 0:0\n"), 0o600); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Stat(f.path("sbatch.kills")); err == nil {
+		return syscall.Kill(os.Getppid(), syscall.SIGKILL) // the one that waits for the answer
+	}
+	if _, err := os.Stat(f.path("sbatch.silent")); err == nil {
+		return fmt.Errorf("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
+	}
 	fmt.Println(id)
 	return nil
+}
+
+// elementsOf reads the directive that makes a script an array.
+func elementsOf(script string) []int {
+	_, rest, ok := strings.Cut(script, "#SBATCH --array=")
+	if !ok {
+		return nil
+	}
+	list, _, _ := strings.Cut(rest, "\n")
+	list, _, _ = strings.Cut(list, "%")
+	all, err := parseElements(list, 1<<20)
+	if err != nil {
+		panic(err)
+	}
+	return all
 }
 
 // state returns the state, reason and exit code of a job, and takes the line away
@@ -98,25 +138,62 @@ func fakeSqueue(f fakeJobs, args []string) error {
 			continue
 		}
 		for id := range strings.SplitSeq(ids, ",") {
-			s, err := f.state(id, true)
-			if err != nil && !strings.Contains(ids, ",") {
+			if err := f.queued(id); err != nil && !strings.Contains(ids, ",") {
 				return err
 			}
-			if err == nil {
-				fmt.Printf("%s|%s|%s|n[1-2]|0:10|N/A|N/A|name\n", id, s[0], s[1])
-			}
 		}
+	}
+	if slices.Contains(args, "--me") {
+		return f.comments()
 	}
 	return nil
 }
 
-func fakeScontrol(f fakeJobs, args []string) error {
-	s, err := f.state(args[len(args)-1], false)
-	if err == nil {
-		fmt.Printf("JobId=%s JobName=name\n   JobState=%s Reason=%s Dependency=(null)\n   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=%s\n",
-			args[len(args)-1], s[0], s[1], s[2])
+// queued prints the line of a job, or those of the elements of an array.
+func (f fakeJobs) queued(id string) error {
+	files, err := filepath.Glob(f.path("job-" + id + "_*.state"))
+	if err != nil {
+		return err
 	}
-	return err
+	elements := []string{id}
+	if len(files) > 0 {
+		elements = nil
+	}
+	for _, file := range files {
+		elements = append(elements, strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "job-"), ".state"))
+	}
+	for _, id := range elements {
+		s, err := f.state(id, true)
+		if err != nil {
+			return err
+		}
+		raw, task, isElement := strings.Cut(id, "_")
+		if !isElement {
+			task = "N/A"
+		}
+		code, signal, _ := strings.Cut(s[2], ":")
+		c, _ := strconv.Atoi(code)
+		n, _ := strconv.Atoi(signal)
+		fmt.Printf("%s|%s|%s|%s|n[1-2]|0:10|N/A|N/A|0|%d|%s|name\n", raw, raw, task, s[0], c<<8|n, s[1])
+	}
+	return nil
+}
+
+// comments answers which jobs there are and what their comments are.
+func (f fakeJobs) comments() error {
+	files, err := filepath.Glob(f.path("job-*.comment"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		id := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "job-"), ".comment")
+		fmt.Printf("%s|%s|N/A|0|%s\n", id, id, text)
+	}
+	return nil
 }
 
 func fakeSacct(fakeJobs, []string) error {

@@ -3,20 +3,25 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
+	"time"
 
-	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/submit"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
 // launchCmd starts all ranks of a job and stays until they are done.
 type launchCmd struct {
-	Job    string `arg:"" optional:"" name:"job.toml" help:"Job file; may be left out with --run-dir of a submitted job."`
-	RunDir string `help:"Run directory; default runs/NAME." placeholder:"DIR"`
-	Ranks  int    `short:"n" help:"Without Slurm: ranks to start on this machine; default as many as the job has." placeholder:"N"`
+	Job     string   `arg:"" optional:"" name:"job.toml" help:"Job file; may be left out with --run-dir of a submitted job."`
+	RunDir  string   `help:"Run directory; default runs/NAME." placeholder:"DIR"`
+	Ranks   int      `short:"n" help:"Without Slurm: ranks to start on this machine; default as many as the job has." placeholder:"N"`
+	Set     []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
+	Element *int     `placeholder:"N" help:"Of a sweep: the element to run; inside a job array it is the array's."`
 }
 
 func (c *launchCmd) Help() string {
@@ -57,11 +62,25 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	o.Program, o.Spec = d.program, d.spec
+	id := jobID(o.Allocation)
+	if err := p.asSubmitted(ctx, c, &o, id); err != nil {
+		return err
+	}
+	if err := o.Dir.ClearEnd(); err != nil {
+		return err
+	}
 
 	signals, quit := requests()
 	defer quit()
 	o.Signals = signals
 	result, err := launch.Run(ctx, o)
+	end := rundir.End{JobID: id, Exit: result.Exit, Time: time.Now().UTC()}
+	if err != nil {
+		end.Exit = exitCode(err)
+	}
+	if err := o.Dir.WriteEnd(end); err != nil {
+		p.note("WARNING: %v", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -80,11 +99,19 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 	if c.Job == "" {
 		return c.openSubmitted(p, o)
 	}
-	f, err := p.load(c.Job)
+	f, err := p.load(c.Job, c.Set...)
 	if err != nil {
 		return nil, err
 	}
-	if o.Dir, err = rundir.Create(p.runDir(c.RunDir, f.job).Path); err != nil {
+	path := p.runDir(c.RunDir, f.job).Path
+	if f.job.Sweep != nil {
+		if path, err = c.chooseElement(f, path); err != nil {
+			return nil, err
+		}
+	} else if c.Element != nil {
+		return nil, usage("--element is for sweeps, and the job file has no [sweep]")
+	}
+	if o.Dir, err = rundir.Create(path); err != nil {
 		return nil, err
 	}
 	if unlock, err = o.Dir.Lock(); err != nil {
@@ -92,7 +119,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 	}
 	// In the allocation of that very job it is this one.
 	if o.Allocation == nil {
-		err := p.refuseSecond(ctx, o.Dir)
+		err := submit.InUse(ctx, p.slurm(), o.Dir)
 		if errors.Is(err, exec.ErrNotFound) {
 			p.note("WARNING: %s was submitted from elsewhere; there is no Slurm here to ask whether that job is over", f.job.Name)
 		} else if err != nil {
@@ -104,9 +131,29 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 		unlock()
 		return nil, err
 	}
-	o.Job = f.job
+	if err := o.Dir.WriteSite(f.site.Source()); err != nil {
+		unlock()
+		return nil, err
+	}
+	o.Job, o.Site = f.job, f.site
 	o.Job.ResolvePaths(f.base)
 	return unlock, nil
+}
+
+// chooseElement makes the job file that of one element of its sweep, and returns
+// its run directory.
+func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
+	all := f.job.Sweep.Elements
+	if c.Element == nil {
+		return "", hinted{fmt.Errorf("%s is a sweep of %s", f.job.Name, count(len(all), "element")), "say which one to run here with --element N"}
+	}
+	if *c.Element < 0 || *c.Element >= len(all) {
+		return "", usage(fmt.Sprintf("there is no element %d: the sweep has 0 to %d", *c.Element, len(all)-1))
+	}
+	var err error
+	f.job = all[*c.Element].Job
+	f.spec, err = f.job.Source()
+	return rundir.Dir{Path: path}.Element(*c.Element).Path, err
 }
 
 // openSubmitted takes the job file that submit has put into the run directory.
@@ -114,19 +161,45 @@ func (c *launchCmd) openSubmitted(p *program, o *launch.Options) (unlock func(),
 	if c.RunDir == "" {
 		return nil, usage("name a job file, or the run directory of a submitted job with --run-dir")
 	}
-	if o.Dir, err = rundir.Open(p.abs(c.RunDir)); err != nil {
+	if len(c.Set) > 0 {
+		return nil, usage("--set is for a job file; a submitted job runs as it was submitted")
+	}
+	if o.Dir, err = c.openElement(p.abs(c.RunDir), o.Allocation); err != nil {
 		return nil, err
 	}
-	record, err := o.Dir.ReadRecord()
+	stored, err := openStored(o.Dir)
 	if err != nil {
 		return nil, err
 	}
-	if o.Job, err = jobs.Load(o.Dir.Spec()); err != nil {
+	if err := stored.job.CheckFiles(stored.record.Base); err != nil {
 		return nil, err
 	}
-	if err := o.Job.CheckFiles(record.Base); err != nil {
-		return nil, err
-	}
-	o.Job.ResolvePaths(record.Base)
+	o.Job, o.Site = stored.job, stored.site
+	o.Job.ResolvePaths(stored.record.Base)
 	return o.Dir.Lock()
+}
+
+// openElement opens a run directory; of a sweep that of the element which the
+// array's task is, or which was asked for.
+func (c *launchCmd) openElement(path string, a *slurm.Allocation) (rundir.Dir, error) {
+	dir, err := rundir.Open(path)
+	if err != nil {
+		return dir, err
+	}
+	record, err := dir.ReadRecord()
+	if err != nil || record.Sweep == nil {
+		return dir, err
+	}
+	index := c.Element
+	if a != nil && a.ArrayTask != "" {
+		task, err := strconv.Atoi(a.ArrayTask)
+		if err != nil {
+			return dir, err
+		}
+		index = &task
+	}
+	if index == nil {
+		return dir, hinted{fmt.Errorf("run directory %q is that of a sweep", path), "say which element to run with --element N"}
+	}
+	return rundir.Open(dir.Element(*index).Path)
 }

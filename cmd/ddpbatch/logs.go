@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -16,9 +14,14 @@ import (
 const logPoll = 250 * time.Millisecond
 
 type logsCmd struct {
-	Which  string `arg:"" name:"run" help:"Run directory, job file or job id."`
+	Which  string `arg:"" name:"run" help:"Run directory, job file or job id; a sweep, or one of its elements."`
 	Follow bool   `short:"f" help:"Go on until the job is done."`
 	Rank   *int   `placeholder:"N" help:"The log of rank N, in JSON lines, instead of what the job printed."`
+}
+
+func (c *logsCmd) Help() string {
+	return `What all ranks print is one log, which goes on when Slurm requeues the job. The lines
+of a sweep begin with the number of their element.`
 }
 
 func (c *logsCmd) Run(ctx context.Context, p *program) error {
@@ -26,58 +29,97 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	var path string
-	id, err := run.job()
-	switch {
-	case c.Rank != nil && *c.Rank < 0:
+	if c.Rank != nil && *c.Rank < 0 {
 		return usage("--rank must be 0 or more")
-	case c.Rank != nil:
-		path = run.dir.RankLog(*c.Rank)
-	case err != nil:
-		return hinted{err, "a job that ran here printed to its terminal; --rank 0 shows the log of rank 0"}
-	default:
-		path = run.dir.BatchLog(id)
 	}
-	log := &tail{path: path}
+	if run.record.Sweep != nil {
+		return c.sweep(ctx, p, run)
+	}
+	id, err := run.job()
+	if err != nil && c.Rank == nil {
+		return hinted{err, "a job that ran here printed to its terminal; --rank 0 shows the log of rank 0"}
+	}
+	log := c.log(run, "")
 	if !c.Follow {
-		return p.printLog(log)
+		return p.printLogs(log)
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	return p.follow(ctx, log, id)
-}
-
-func (p *program) printLog(log *tail) error {
-	err := log.copy(p.Stdout)
-	if errors.Is(err, fs.ErrNotExist) {
-		return hinted{fmt.Errorf("there is no log yet: %w", err), "`ddpbatch status` says whether the job has started; -f waits for it"}
-	}
-	return err
-}
-
-// follow copies the log until the job is done, or for a run without a job until
-// it is interrupted.
-func (p *program) follow(ctx context.Context, log *tail, id string) error {
-	over := make(chan error, 1)
+	var ids []string
 	if id != "" {
-		go func() {
-			last := ""
-			s, err := p.slurm().Wait(ctx, id, func(s slurm.JobState) {
-				// The log itself shows what a running job does.
-				if text := stateText(s); s.State == slurm.StatePending && text != last {
-					p.note("job %s is %s", id, text)
-					last = text
-				}
-			})
-			if err == nil {
-				p.note("job %s is %s", id, stateText(s))
-			}
-			over <- err
-		}()
+		ids = []string{id}
+	}
+	return p.follow(ctx, p.slurmFor(run), []*tail{log}, ids)
+}
+
+// log is the one that was asked for.
+func (c *logsCmd) log(run knownRun, prefix string) *tail {
+	if c.Rank != nil {
+		return &tail{path: run.dir.RankLog(*c.Rank), prefix: prefix}
+	}
+	return &tail{path: run.dir.BatchLog(run.record.LastJob()), prefix: prefix}
+}
+
+// sweep prints the logs of all elements.
+func (c *logsCmd) sweep(ctx context.Context, p *program, run knownRun) error {
+	elements, err := run.elements()
+	if err != nil {
+		return err
+	}
+	var logs []*tail
+	var ids []string
+	for i, e := range elements {
+		if id := e.record.LastJob(); id != "" {
+			logs, ids = append(logs, c.log(e, fmt.Sprintf("[%d] ", i))), append(ids, id)
+		}
+	}
+	if len(logs) == 0 {
+		return exitError{exitUsage, fmt.Errorf("no element of %q was submitted to Slurm", run.dir.Path)}
+	}
+	if !c.Follow {
+		return p.printLogs(logs...)
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	return p.follow(ctx, p.slurmFor(run), logs, ids)
+}
+
+// printLogs copies what is there. That there is no log at all is an error; one of
+// several may not have begun.
+func (p *program) printLogs(logs ...*tail) error {
+	var missing error
+	found := false
+	for _, log := range logs {
+		err := log.copy(p.Stdout)
+		switch {
+		case err == nil:
+			found = true
+		case errors.Is(err, fs.ErrNotExist):
+			missing = err
+		default:
+			return err
+		}
+		log.end(p.Stdout)
+	}
+	if !found {
+		return hinted{fmt.Errorf("there is no log yet: %w", missing), "`ddpbatch status` says whether the job has started; -f waits for it"}
+	}
+	return nil
+}
+
+// follow copies the logs until the jobs are done, or for a run without a job until
+// it is interrupted. A requeued job goes on in its log, and one that Slurm starts
+// on other nodes, too.
+func (p *program) follow(ctx context.Context, client slurm.Client, logs []*tail, ids []string) error {
+	over := make(chan error, 1)
+	if len(ids) > 0 {
+		go func() { over <- p.followStates(ctx, client, ids) }()
 	}
 	for {
-		if err := log.copy(p.Stdout); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		for _, log := range logs {
+			if err := log.copy(p.Stdout); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 		}
 		select {
 		case err := <-over:
@@ -85,7 +127,7 @@ func (p *program) follow(ctx context.Context, log *tail, id string) error {
 				return err
 			}
 			// What was printed between the last look and the end.
-			return p.printLog(log)
+			return p.printLogs(logs...)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(logPoll):
@@ -93,31 +135,25 @@ func (p *program) follow(ctx context.Context, log *tail, id string) error {
 	}
 }
 
-// tail is a file that grows.
-type tail struct {
-	path string
-	at   int64 // what has been copied
-}
-
-// copy copies what has come since the last time. A file that got shorter was
-// begun anew, and is copied from its start.
-func (t *tail) copy(w io.Writer) error {
-	f, err := os.Open(t.path)
-	if err != nil {
-		return err
+// followStates waits for the jobs, and tells what their logs do not show: that
+// they wait, and how they ended.
+func (p *program) followStates(ctx context.Context, client slurm.Client, ids []string) error {
+	last := ""
+	states, err := client.WaitAll(ctx, ids, func(states []slurm.JobState) {
+		text := tally(states)
+		if len(states) == 1 {
+			text = fmt.Sprintf("job %s is %s", states[0].ID, states[0])
+			if states[0].State != slurm.StatePending {
+				return // its log shows what a running job does
+			}
+		}
+		if text != last {
+			p.note("%s", text)
+			last = text
+		}
+	})
+	if err == nil && len(states) == 1 {
+		p.note("job %s is %s", states[0].ID, states[0])
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() < t.at {
-		t.at = 0
-	}
-	if _, err := f.Seek(t.at, io.SeekStart); err != nil {
-		return err
-	}
-	n, err := io.Copy(w, f)
-	t.at += n
 	return err
 }

@@ -13,22 +13,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// stateText is the state of a job in a sentence: "pending (Resources)".
-func stateText(s slurm.JobState) string {
-	text := strings.ToLower(string(s.State))
-	if s.Reason != "" && s.Reason != "None" {
-		text += " (" + s.Reason + ")"
-	}
-	return text
-}
-
 // outcome is the error of a job that has ended, nil if it completed. Its exit
 // code says what kind of end it was.
 func (p *program) outcome(dir rundir.Dir, s slurm.JobState) error {
 	if s.Succeeded() {
 		return nil
 	}
-	what := fmt.Sprintf("job %s ended as %s", s.ID, stateText(s))
+	what := fmt.Sprintf("job %s ended as %s", s.ID, s)
 	if s.ExitCode != "" {
 		what += ", exit code " + s.ExitCode
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -88,6 +89,19 @@ func (p *program) abs(path string) string {
 
 // slurm is Slurm as this environment reaches it.
 func (p *program) slurm() slurm.Client { return slurm.Client{Environ: p.Env} }
+
+// slurmFor asks about runs, in the way that is best for the version of Slurm that
+// they were submitted to.
+func (p *program) slurmFor(runs ...knownRun) slurm.Client {
+	client := p.slurm()
+	var newest time.Time
+	for _, r := range runs {
+		if s := r.record.Last(); s != nil && s.Slurm != "" && s.Time.After(newest) {
+			client.Version, newest = s.Slurm, s.Time
+		}
+	}
+	return client
+}
 
 // runDir is the run directory of a job: the one that was asked for, or else
 // runs/NAME in the current directory.

@@ -10,8 +10,9 @@ import (
 )
 
 type renderCmd struct {
-	Job    string `arg:"" name:"job.toml" help:"Job file."`
-	RunDir string `placeholder:"DIR" help:"Run directory; default runs/NAME."`
+	Job    string   `arg:"" name:"job.toml" help:"Job file."`
+	RunDir string   `placeholder:"DIR" help:"Run directory; default runs/NAME."`
+	Set    []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
 }
 
 func (c *renderCmd) Help() string {
@@ -19,11 +20,11 @@ func (c *renderCmd) Help() string {
 }
 
 func (c *renderCmd) Run(_ context.Context, p *program) error {
-	f, err := p.load(c.Job)
+	f, err := p.load(c.Job, c.Set...)
 	if err != nil {
 		return err
 	}
-	script, err := f.script(p.runDir(c.RunDir, f.job))
+	script, err := f.script(p.runDir(c.RunDir, f.job), nil)
 	if err != nil {
 		return err
 	}
@@ -31,14 +32,19 @@ func (c *renderCmd) Run(_ context.Context, p *program) error {
 	return err
 }
 
-// script is the batch script of the job. It starts this very program on the
-// nodes, so the program must be at the same path there.
-func (f *jobFile) script(dir rundir.Dir) ([]byte, error) {
+// script is the batch script of the job; of a sweep, for the elements given, or
+// all of them. It starts this very program on the nodes, so the program must be at
+// the same path there.
+func (f *jobFile) script(dir rundir.Dir, elements []int) ([]byte, error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the path of this program: %w", err)
 	}
-	script, err := templates.Render(templates.Input{Job: f.job, Binary: binary, RunDir: dir.Path})
+	in := templates.Input{Job: f.job, Site: f.site, Binary: binary, RunDir: dir.Path}
+	if f.job.Sweep != nil {
+		in.Array = f.job.Sweep.Array(elements)
+	}
+	script, err := templates.Render(in)
 	if err != nil {
 		// The job file was good: what no script can hold is one of the paths.
 		return nil, exitError{exitUsage, err}

@@ -10,6 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
@@ -53,6 +54,7 @@ type rank struct {
 	*program
 	place   launch.Place
 	job     *jobs.Job
+	site    *sites.Profile
 	dir     rundir.Dir
 	record  rundir.Record
 	digests digests
@@ -82,12 +84,11 @@ func (r *rank) openRun(path string) (err error) {
 	if r.dir, err = rundir.Open(r.abs(path)); err != nil {
 		return err
 	}
-	if r.record, err = r.dir.ReadRecord(); err != nil {
+	stored, err := openStored(r.dir)
+	if err != nil {
 		return err
 	}
-	if r.job, err = jobs.Load(r.dir.Spec()); err != nil {
-		return err
-	}
+	r.job, r.site, r.record = stored.job, stored.site, stored.record
 	r.job.ResolvePaths(r.record.Base)
 	r.digests, err = digestsOf(r.dir.Spec())
 	return err
@@ -100,7 +101,10 @@ func (r *rank) openFile(c *runCmd) error {
 	if err != nil {
 		return err
 	}
-	r.job, r.dir = f.job, r.runDir(c.RunDir, f.job)
+	if f.job.Sweep != nil {
+		return usage("a sweep has many jobs: submit it, or run one element with `ddpbatch launch --element N`")
+	}
+	r.job, r.site, r.dir = f.job, f.site, r.runDir(c.RunDir, f.job)
 	r.job.ResolvePaths(f.base)
 	if r.place.Rank == 0 {
 		if r.dir, err = rundir.Create(r.dir.Path); err != nil {
@@ -111,6 +115,9 @@ func (r *rank) openFile(c *runCmd) error {
 			return err
 		}
 		if r.record, err = r.dir.Prepare(string(f.job.Name), f.base, version(), f.spec); err != nil {
+			return err
+		}
+		if err = r.dir.WriteSite(f.site.Source()); err != nil {
 			return err
 		}
 	} else if err := r.awaitRun(time.Duration(r.job.Network.JoinTimeout)); err != nil {
@@ -141,7 +148,7 @@ func (r *rank) run(ctx context.Context) error {
 
 	r.log.info("starting")
 	joining, joinedUp := untilSignal(ctx, signals)
-	joined, err := launch.Join(joining, launch.JoinOptions{Job: r.job, Dir: r.dir, Place: r.place,
+	joined, err := launch.Join(joining, launch.JoinOptions{Job: r.job, Site: r.site, Dir: r.dir, Place: r.place,
 		Program: r.digests.program, Spec: r.digests.spec, Lookup: r.lookup, Say: r.say})
 	joinedUp()
 	if err != nil {

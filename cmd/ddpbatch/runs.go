@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -18,9 +20,13 @@ type knownRun struct {
 	record rundir.Record
 }
 
+// jobIDForm is the id of a job, or of an element of a job array.
+var jobIDForm = regexp.MustCompile(`^[0-9]+(_[0-9]+)?$`)
+
 // findRun finds the run that an argument names: a run directory, a job file
 // (which stands for its default directory), the id of a job that was submitted
-// from a directory below runs/, or the name of such a directory.
+// from a directory below runs/, or the name of such a directory. A sweep's element
+// is the directory, the id "18_3", or the sweep's name, a slash and the number.
 func (p *program) findRun(arg string) (knownRun, error) {
 	path := p.abs(arg)
 	info, err := os.Stat(path)
@@ -35,8 +41,14 @@ func (p *program) findRun(arg string) (knownRun, error) {
 		return openRun(p.runDir("", job).Path)
 	case !errors.Is(err, fs.ErrNotExist):
 		return knownRun{}, exitError{exitUsage, err}
-	case arg != "" && strings.Trim(arg, "0123456789") == "":
+	case jobIDForm.MatchString(arg):
 		return p.runOfJob(arg)
+	}
+	if sweep, index, ok := strings.Cut(arg, "/"); ok && index != "" && strings.Trim(index, "0123456789") == "" {
+		element := filepath.Join(p.abs(filepath.Join(runsFolder, sweep)), "elements", index)
+		if _, err := os.Stat(element); err == nil {
+			return openRun(element)
+		}
 	}
 	if named := p.abs(filepath.Join(runsFolder, arg)); !strings.Contains(arg, "/") {
 		if _, err := os.Stat(named); err == nil {
@@ -60,11 +72,17 @@ func (p *program) runOfJob(id string) (knownRun, error) {
 	if err != nil {
 		return knownRun{}, err
 	}
+	array, element, isElement := strings.Cut(id, "_")
 	for _, r := range runs {
-		for _, s := range r.record.Submissions {
-			if s.JobID == id {
-				return r, nil
+		switch {
+		case r.record.Of(id) != nil:
+			return r, nil
+		case isElement && r.record.Of(array) != nil:
+			index, err := strconv.Atoi(element)
+			if err != nil {
+				return knownRun{}, exitError{exitUsage, err}
 			}
+			return openRun(r.dir.Element(index).Path)
 		}
 	}
 	return knownRun{}, exitError{exitUsage, hinted{fmt.Errorf("no run below %q was submitted as job %s", p.abs(runsFolder), id),
@@ -91,6 +109,27 @@ func (p *program) runs() ([]knownRun, error) {
 		runs = append(runs, knownRun{dir, record})
 	}
 	return runs, nil
+}
+
+// elements are the runs of a sweep, in order; those that were never submitted have
+// an empty record.
+func (r knownRun) elements() ([]knownRun, error) {
+	if r.record.Sweep == nil {
+		return nil, nil
+	}
+	var all []knownRun
+	for i := range r.record.Sweep.Elements {
+		e := knownRun{dir: r.dir.Element(i)}
+		var err error
+		if e.record, err = e.dir.ReadRecord(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		if e.record.Name == "" {
+			e.record.Name = fmt.Sprintf("%s-%d", r.record.Name, i)
+		}
+		all = append(all, e)
+	}
+	return all, nil
 }
 
 // job is the id of the job that the run was last submitted as.

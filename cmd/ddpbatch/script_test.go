@@ -21,7 +21,6 @@ func TestMain(m *testing.M) {
 		"ddpbatch": main,
 		"sbatch":   func() { os.Exit(fakeSlurm("sbatch", fakeSbatch)) },
 		"squeue":   func() { os.Exit(fakeSlurm("squeue", fakeSqueue)) },
-		"scontrol": func() { os.Exit(fakeSlurm("scontrol", fakeScontrol)) },
 		"sacct":    func() { os.Exit(fakeSlurm("sacct", fakeSacct)) },
 		"scancel":  func() { os.Exit(fakeSlurm("scancel", fakeScancel)) },
 	})

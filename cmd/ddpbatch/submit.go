@@ -2,144 +2,221 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"os/user"
 	"strconv"
-	"time"
+	"strings"
 
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/secrets"
+	"github.com/ddpbatch/ddpbatch/jobs/submit"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
 type submitCmd struct {
-	Job      string `arg:"" name:"job.toml" help:"Job file."`
-	RunDir   string `placeholder:"DIR" help:"Run directory; default runs/NAME. Submitted again, a run goes on from its last checkpoint."`
-	DryRun   bool   `xor:"mode" help:"Print the script and how it would be sent. Nothing is written or sent."`
-	TestOnly bool   `xor:"mode" help:"Have Slurm check the job, and say when it would start. Nothing is written or queued."`
-	Wait     bool   `xor:"mode" help:"Wait until the job is done; the exit code is the job's."`
-	JSON     bool   `help:"Print the answer as JSON."`
+	Job      string   `arg:"" name:"job.toml" help:"Job file."`
+	RunDir   string   `placeholder:"DIR" help:"Run directory; default runs/NAME. Submitted again, a run goes on from its last checkpoint."`
+	Set      []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
+	After    []string `placeholder:"RUN" help:"Start only when this run, by name, directory or job id, has succeeded; may be repeated."`
+	Failed   bool     `xor:"which" help:"Of a sweep: submit only the elements that have failed."`
+	Elements string   `xor:"which" placeholder:"LIST" help:"Of a sweep: submit only these elements, such as 0-3,7."`
+	DryRun   bool     `xor:"mode" help:"Print the script and how it would be sent. Nothing is written or sent."`
+	TestOnly bool     `xor:"mode" help:"Have Slurm check the job, and say when it would start. Nothing is written or queued."`
+	Wait     bool     `xor:"mode" help:"Wait until the job is done; the exit code is the job's."`
+	JSON     bool     `help:"Print the answer as JSON."`
+}
+
+func (c *submitCmd) Help() string {
+	return `A submission makes one job, also when sbatch gives no answer or this command is
+killed: submitted again, its job is looked for first.`
 }
 
 func (c *submitCmd) Run(ctx context.Context, p *program) error {
-	f, err := p.load(c.Job)
+	f, err := p.load(c.Job, c.overrides()...)
+	if err != nil {
+		return err
+	}
+	elements, err := c.elements(f.job)
 	if err != nil {
 		return err
 	}
 	dir := p.runDir(c.RunDir, f.job)
-	script, err := f.script(dir)
-	if err != nil {
-		return err
-	}
-	switch {
-	case c.DryRun:
-		p.note("would run in %s: sbatch --parsable %s", shellQuote(f.base), shellQuote(dir.Script()))
-		_, err := p.Stdout.Write(script)
-		return err
-	case c.TestOnly:
-		answer, err := p.slurm().TestOnly(ctx, script, f.base)
+	p.tellDropped()
+	if c.DryRun || c.TestOnly {
+		script, err := f.script(dir, elements)
 		if err != nil {
 			return err
 		}
-		p.printf("%s\n", answer)
-		return nil
+		if c.DryRun {
+			return p.dryRun(f, dir, script)
+		}
+		return p.testOnly(ctx, f, script)
+	}
+	if err := p.checkSecrets(f); err != nil {
+		return err
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	id, err := p.submit(ctx, f, dir.Path, script)
+	result, err := p.submit(ctx, f, dir.Path, elements, c.Failed)
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		err = p.printJSON(map[string]string{"job_id": id, "run_dir": dir.Path})
-	} else {
-		p.printf("submitted %s as job %s\nrun directory: %s\nfollow: ddpbatch logs -f %s\n",
-			f.job.Name, id, dir.Path, shellQuote(p.short(dir.Path)))
-	}
-	if err != nil || !c.Wait {
+	if err := p.tellSubmitted(c.JSON, f, result); err != nil || !c.Wait || result.JobID == "" {
 		return err
 	}
-	return p.wait(ctx, dir, id)
+	run, err := openRun(result.Dir.Path)
+	if err != nil {
+		return err
+	}
+	return p.wait(ctx, run)
 }
 
-// submit prepares the run directory and hands the script to Slurm. Until a job
-// has its id, the record names none.
-func (p *program) submit(ctx context.Context, f *jobFile, path string, script []byte) (id string, err error) {
-	dir, err := rundir.Create(path)
-	if err != nil {
-		return "", err
+// overrides are --set, and --after as what it stands for.
+func (c *submitCmd) overrides() []string {
+	set := c.Set
+	if len(c.After) > 0 {
+		words := make([]string, len(c.After))
+		for i, run := range c.After {
+			words[i] = strconv.Quote("afterok:" + run)
+		}
+		set = append(set[:len(set):len(set)], "slurm.dependency=["+strings.Join(words, ", ")+"]")
 	}
-	unlock, err := dir.LockSubmission()
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if err := p.refuseSecond(ctx, dir); err != nil {
-		return "", err
-	}
-	// A launcher may be at work there without Slurm. The lock is not kept: the
-	// job's own launcher needs it, maybe at once.
-	idle, err := dir.Lock()
-	if err != nil {
-		return "", err
-	}
-	idle()
-	record, err := dir.Prepare(string(f.job.Name), f.base, version(), f.spec)
-	if err != nil {
-		return "", err
-	}
-	if err := dir.WriteScript(script); err != nil {
-		return "", err
-	}
-	environ, dropped := slurm.Scrub(p.Env)
-	if len(dropped) > 0 {
-		p.note("not passed on to the job: %s", listed(dropped))
-	}
-	if err := ctx.Err(); err != nil {
-		return "", context.Cause(ctx)
-	}
-	// From here to the record an interrupt has to wait: the job would be lost.
-	id, err = slurm.Client{Environ: environ}.Submit(context.WithoutCancel(ctx), slurm.SubmitRequest{Script: dir.Script(), Dir: f.base})
-	if err != nil {
-		return "", err
-	}
-	record.Submissions = append(record.Submissions, rundir.Submission{
-		JobID: id, Time: time.Now().UTC().Truncate(time.Second), Host: hostName(), User: userName(),
-		SpecSHA256: digest(f.spec), ScriptSHA256: digest(script), Version: version(),
-	})
-	if err := dir.WriteRecord(record); err != nil {
-		return "", hinted{fmt.Errorf("job %s is submitted, but the record of its run could not be written: %w", id, err),
-			"end it with `scancel " + id + "`, or note its id"}
-	}
-	return id, nil
+	return set
 }
 
-// refuseSecond refuses a run whose last job Slurm still has: two jobs would
-// write into one directory.
-func (p *program) refuseSecond(ctx context.Context, dir rundir.Dir) error {
-	record, err := dir.ReadRecord()
-	if err != nil || record.LastJob() == "" {
-		// Without a record this is the first submission. One that is damaged is
-		// told by what comes next.
+// elements reads --elements.
+func (c *submitCmd) elements(job *jobs.Job) ([]int, error) {
+	if job.Sweep == nil && (c.Failed || c.Elements != "") {
+		return nil, usage("--failed and --elements are for sweeps, and the job file has no [sweep]")
+	}
+	if c.Elements == "" {
+		return nil, nil
+	}
+	return parseElements(c.Elements, len(job.Sweep.Elements))
+}
+
+func (p *program) tellSubmitted(asJSON bool, f *jobFile, r submit.Result) error {
+	if asJSON {
+		answer := map[string]any{"job_id": r.JobID, "run_dir": r.Dir.Path}
+		if f.job.Sweep != nil {
+			answer["elements"] = r.Elements
+		}
+		return p.printJSON(answer)
+	}
+	what := string(f.job.Name)
+	switch {
+	case r.JobID == "" && f.job.Sweep != nil:
+		p.printf("nothing to submit: no element of %s is left to run\n", what)
 		return nil
+	case f.job.Sweep != nil:
+		what = fmt.Sprintf("%s of %s", count(len(r.Elements), "element"), what)
 	}
-	id := record.LastJob()
-	states, err := p.slurm().State(ctx, id)
-	if err != nil {
-		return fmt.Errorf("ask whether job %s, which was submitted from here before, is done: %w", id, err)
+	if r.Found {
+		p.printf("%s was submitted already, as job %s\n", what, r.JobID)
+	} else {
+		p.printf("submitted %s as job %s\n", what, r.JobID)
 	}
-	if s := states[0]; s.State != slurm.StateUnknown && !s.Done() {
-		return hinted{fmt.Errorf("run directory %q is in use by job %s, which is %s", dir.Path, id, stateText(s)),
-			fmt.Sprintf("wait for it, end it with `ddpbatch cancel %s`, or give this run its own --run-dir", shellQuote(p.short(dir.Path)))}
+	follow := "ddpbatch logs -f "
+	if f.job.Sweep != nil {
+		follow = "ddpbatch status "
 	}
+	p.printf("run directory: %s\nfollow: %s%s\n", r.Dir.Path, follow, shellQuote(p.short(r.Dir.Path)))
 	return nil
 }
 
-func digest(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
+// submit hands the run to Slurm.
+func (p *program) submit(ctx context.Context, f *jobFile, path string, elements []int, failed bool) (submit.Result, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return submit.Result{}, err
+	}
+	digest, err := fileDigest(executable)
+	if err != nil {
+		return submit.Result{}, err
+	}
+	s := submit.Submitter{Slurm: p.slurm(), Say: func(line string) { p.note("%s", line) }}
+	return s.Submit(ctx, submit.Request{Job: f.job, Site: f.site, Base: f.base, Spec: f.spec, Dir: path, Elements: elements, Failed: failed,
+		Script: f.script, Find: p.findDependency, Version: version(), Program: digest, Host: hostName(), User: userName(), Environ: p.Env})
+}
+
+// findDependency finds the run that a dependency names: a run of this program's,
+// or nil for a job id that is none of them.
+func (p *program) findDependency(name string) (*rundir.Dir, error) {
+	run, err := p.findRun(name)
+	if err == nil {
+		return &run.dir, nil
+	}
+	if jobIDForm.MatchString(name) {
+		return nil, nil
+	}
+	return nil, err
+}
+
+// tellDropped names what of the user's environment would change the job, and is
+// not passed on to it.
+func (p *program) tellDropped() {
+	if _, dropped := slurm.Scrub(p.Env); len(dropped) > 0 {
+		p.note("not passed on to the job: %s", listed(dropped))
+	}
+}
+
+func (p *program) dryRun(f *jobFile, dir rundir.Dir, script []byte) error {
+	line := "sbatch --parsable --comment=ddpbatch:ID"
+	for _, d := range f.job.Slurm.Dependency {
+		line += " --dependency=" + shellQuote(string(d))
+	}
+	p.note("would run in %s: %s %s", shellQuote(f.base), line, shellQuote(dir.Script()))
+	_, err := p.Stdout.Write(script)
+	return err
+}
+
+func (p *program) testOnly(ctx context.Context, f *jobFile, script []byte) error {
+	forecast, err := p.slurm().TestOnly(ctx, script, f.base)
+	if err != nil {
+		return err
+	}
+	text := "Slurm would take this job"
+	if forecast.Processors > 0 {
+		text += " on " + count(forecast.Processors, "processor")
+	}
+	if forecast.Nodes != "" {
+		text += " of " + forecast.Nodes
+	}
+	if forecast.Partition != "" {
+		text += ", partition " + forecast.Partition
+	}
+	if forecast.Start.IsZero() {
+		text += "; it cannot say when it would start"
+	} else {
+		text += "; expected start " + forecast.Start.Format("2006-01-02 15:04:05") + ", which is often far off"
+	}
+	p.printf("%s\n", text)
+	return nil
+}
+
+// checkSecrets looks whether every secret has a value, before the job queues for
+// hours to find that out.
+func (p *program) checkSecrets(f *jobFile) error {
+	for _, job := range f.all() {
+		s := job.Setup.Secrets
+		if len(s.Names) == 0 {
+			continue
+		}
+		names := make([]string, len(s.Names))
+		for i, n := range s.Names {
+			names[i] = string(n)
+		}
+		path := string(s.File)
+		if path != "" {
+			path = jobs.Resolved(f.base, s.File)
+		}
+		if _, err := secrets.Resolve(path, names, p.lookup); err != nil {
+			return exitError{exitUsage, err}
+		}
+	}
+	return nil
 }
 
 // hostName and userName are for people who read the record.

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/launch"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/snapshot"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
+)
+
+// storedJob is a job as it stands in its run directory.
+type storedJob struct {
+	job    *jobs.Job // with what its site fills in
+	site   *sites.Profile
+	record rundir.Record
+}
+
+func openStored(dir rundir.Dir) (storedJob, error) {
+	var s storedJob
+	var err error
+	if s.record, err = dir.ReadRecord(); err != nil {
+		return s, err
+	}
+	if s.job, err = jobs.Load(dir.Spec()); err != nil {
+		return s, err
+	}
+	profile, err := os.ReadFile(dir.Site())
+	if err != nil {
+		return s, fmt.Errorf("read the profile of the job's site: %w", err)
+	}
+	if s.site, err = sites.Parse(s.job.Site, dir.Site(), profile); err != nil {
+		return s, err
+	}
+	s.site.Apply(s.job)
+	return s, nil
+}
+
+// jobID is the id of the job around this process, as a record has it.
+func jobID(a *slurm.Allocation) string {
+	switch {
+	case a == nil:
+		return ""
+	case a.ArrayJobID != "":
+		return a.ArrayJobID + "_" + a.ArrayTask
+	}
+	return a.JobID
+}
+
+// asSubmitted makes sure that what runs is what was submitted: it takes the
+// snapshot of the user's code, and says so if this program is another one.
+func (p *program) asSubmitted(ctx context.Context, c *launchCmd, o *launch.Options, id string) error {
+	record, err := o.Dir.ReadRecord()
+	if err != nil {
+		return err
+	}
+	s := record.Of(id)
+	if s == nil && id != "" && c.RunDir != "" {
+		// The job may have begun before its id stood in the record. Of a sweep that
+		// is in the sweep's own directory.
+		if record, err = (rundir.Dir{Path: p.abs(c.RunDir)}).ReadRecord(); err != nil {
+			return err
+		}
+		s = record.Pending
+	}
+	if s == nil {
+		return nil
+	}
+	if s.ProgramSHA256 != "" && s.ProgramSHA256 != o.Program {
+		p.note("WARNING: this program changed while the job was queued: submitted with version %s (sha256 %.12s), running version %s (sha256 %.12s)",
+			s.Version, s.ProgramSHA256, version(), o.Program)
+	}
+	if s.Code == nil || s.Code.Snapshot == "" || o.Job.Command == nil {
+		return nil
+	}
+	if err := snapshot.Verify(ctx, s.Code.Snapshot, snapshot.Manifest{SHA256: s.Code.SHA256, Files: s.Code.Files, Bytes: s.Code.Bytes}); err != nil {
+		return hinted{fmt.Errorf("the snapshot of the code is not what was submitted: %w", err), "submit the job again"}
+	}
+	o.Job.Command.Workdir = jobs.Text(s.Code.Snapshot)
+	return nil
+}

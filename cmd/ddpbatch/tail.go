@@ -1,0 +1,60 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+)
+
+// tail is a file that grows.
+type tail struct {
+	path   string
+	prefix string // before each line, if there is one
+	at     int64  // what has been copied
+	rest   []byte // with a prefix: the beginning of a line whose end is not there yet
+}
+
+// copy copies what has come since the last time. A file that got shorter was
+// begun anew, and is copied from its start.
+func (t *tail) copy(w io.Writer) error {
+	f, err := os.Open(t.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() < t.at {
+		t.at, t.rest = 0, nil
+	}
+	if _, err := f.Seek(t.at, io.SeekStart); err != nil {
+		return err
+	}
+	if t.prefix == "" {
+		n, err := io.Copy(w, f)
+		t.at += n
+		return err
+	}
+	text, err := io.ReadAll(f)
+	t.at += int64(len(text))
+	t.rest = append(t.rest, text...)
+	for {
+		end := bytes.IndexByte(t.rest, '\n')
+		if end < 0 || err != nil {
+			return err
+		}
+		_, err = w.Write(append([]byte(t.prefix), t.rest[:end+1]...))
+		t.rest = t.rest[end+1:]
+	}
+}
+
+// end copies a last line that has no end.
+func (t *tail) end(w io.Writer) {
+	if len(t.rest) > 0 {
+		// Writes that fail are noticed by the program's output.
+		_, _ = w.Write(append(append([]byte(t.prefix), t.rest...), '\n'))
+		t.rest = nil
+	}
+}
