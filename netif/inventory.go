@@ -15,6 +15,10 @@ type Inventory struct {
 	Host   string  `json:"host"`   // the host's name, for messages; may be empty
 	Links  []Link  `json:"links"`  // in the kernel's order
 	Routes []Route `json:"routes"` // the main table, in the kernel's order
+
+	Rules []Rule       `json:"rules,omitempty"` // of policy routing, by priority, where there are more than the kernel's own three
+	RDMA  []RDMADevice `json:"rdma,omitempty"`  // by name
+	GPUs  []GPU        `json:"gpus,omitempty"`  // by bus address
 }
 
 // Link is one network interface. The words are those of iproute2.
@@ -24,15 +28,17 @@ type Link struct {
 	Kind   string         `json:"kind"`   // "veth", "bridge", "bond" ...; empty for a device of its own
 	ARPHRD string         `json:"arphrd"` // link layer: "ether", "infiniband", "loopback" ...
 	Flags  Flags          `json:"flags"`
-	Oper   string         `json:"oper"`   // RFC 2863 state: "up", "down", "unknown" ...
-	MTU    int            `json:"mtu"`    // bytes
-	Speed  int            `json:"speed"`  // Mb/s as the driver says; -1 is unknown
-	Master string         `json:"master"` // the bond or bridge that it is a part of
-	Parent string         `json:"parent"` // the link that a vlan or macvlan stands on
-	PCI    string         `json:"pci"`    // bus address of the device; empty for a virtual link
-	Driver string         `json:"driver"` // kernel driver of the device
-	HCA    string         `json:"hca"`    // RDMA device on the same hardware, such as "mlx5_0" or "cxi0"
-	Addrs  []netip.Prefix `json:"addrs"`  // addresses with the length of their subnet
+	Oper   string         `json:"oper"`           // RFC 2863 state: "up", "down", "unknown" ...
+	MTU    int            `json:"mtu"`            // bytes
+	Speed  int            `json:"speed"`          // Mb/s as the driver says; -1 is unknown
+	Master string         `json:"master"`         // the bond or bridge that it is a part of
+	Parent string         `json:"parent"`         // the link that a vlan or macvlan stands on
+	PCI    string         `json:"pci"`            // bus address of the device; empty for a virtual link
+	Driver string         `json:"driver"`         // kernel driver of the device
+	HCA    string         `json:"hca"`            // RDMA device on the same hardware, such as "mlx5_0" or "cxi0"
+	Path   string         `json:"path,omitempty"` // of the device: as in [GPU]
+	NUMA   *int           `json:"numa,omitempty"` // memory node of the device; nil is unknown
+	Addrs  []netip.Prefix `json:"addrs"`          // addresses with the length of their subnet
 }
 
 // Flags are the interface flags that say whether a link carries traffic.
