@@ -142,6 +142,29 @@ func (s site) log(name, id string) string {
 	return string(b)
 }
 
+// file reads a file of the user's folder.
+func (s site) file(name string) string {
+	s.t.Helper()
+	b, err := os.ReadFile(filepath.Join(s.home, name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// waitForText waits until a file holds a text.
+func waitForText(t *testing.T, path, text string) {
+	t.Helper()
+	var b []byte
+	for range 600 {
+		if b, _ = os.ReadFile(path); strings.Contains(string(b), text) {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatalf("%q does not come in %s:\n%s", text, path, b)
+}
+
 // figures reads a run's metrics.
 func figures(t *testing.T, run string) []metrics.Record {
 	t.Helper()

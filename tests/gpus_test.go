@@ -1,0 +1,76 @@
+package tests
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+const perTask = `title = "GPUs one by one"
+sources = ["https://example.org/"]
+read = "2026-01-31"
+[step]
+gpus = "per-task"
+[env]
+SITE_VARIABLE = "from the site"
+HOME = "not taken"
+`
+
+// By default each rank sees all GPUs of its node. Where the site gives each task
+// its own, programs find theirs by their local rank all the same.
+func TestGPUsOfRanks(t *testing.T) {
+	s := newSite(t)
+	s.write("per-task.toml", perTask)
+	job := `name = "%s"
+site = "%s"
+[slurm]
+nodes = 2
+gpus_per_node = 2
+time = "00:05:00"
+[command]
+argv = ["sh", "-c", "echo $SLURMD_NODENAME rank=$RANK local=$LOCAL_RANK gpus=$CUDA_VISIBLE_DEVICES site=$SITE_VARIABLE home=$HOME"]
+`
+	for name, site := range map[string]string{"all": "generic", "own": "./per-task.toml"} {
+		s.write(name+".toml", fmt.Sprintf(job, name, site))
+		id := s.submit(name + ".toml")
+		s.completed(id)
+		log := s.log(name, id)
+		for rank := range 4 {
+			mustContain(t, log, fmt.Sprintf("rank=%d local=%d gpus=0,1 ", rank, rank%2))
+		}
+		if got := strings.Contains(log, "site=from the site"); got != (name == "own") {
+			t.Errorf("%s: a site's variable is there: %v", name, got)
+		}
+		if strings.Contains(log, "home=not taken") {
+			t.Error("a site's variable took the place of the user's")
+		}
+	}
+}
+
+// A container's runtime is called with what it needs; here a stand-in that only
+// looks at its arguments, for no real one can run on a test machine.
+func TestContainerRuntimeIsCalled(t *testing.T) {
+	s := newSite(t)
+	s.write("image.sif", "")
+	s.write("bin-apptainer", "#!/bin/sh\necho \"apptainer $*\" >> "+s.home+"/calls\nwhile [ \"$1\" != "+s.home+"/image.sif ]; do shift; done\nshift\nIN_CONTAINER=yes exec \"$@\"\n")
+	if o := finish(t, s.Command(t.Context(), "sh", "-c", fmt.Sprintf("mkdir %[1]s/bin && mv %[1]s/bin-apptainer %[1]s/bin/apptainer && chmod 700 %[1]s/bin/apptainer", s.home))); o.code != 0 {
+		t.Fatal(o)
+	}
+	s.write("job.toml", fmt.Sprintf(`name = "boxed"
+[slurm]
+nodes = 2
+time = "00:05:00"
+[setup]
+lines = ["export PATH=%[1]s/bin:$PATH", "export LINE='set by a line'"]
+[setup.container]
+image = "image.sif"
+runtime = "apptainer"
+mounts = ["/opt:/opt:ro"]
+[command]
+argv = ["sh", "-c", "echo rank=$RANK in container: $IN_CONTAINER, $LINE"]
+`, s.home))
+	id := s.submit("job.toml")
+	s.completed(id)
+	mustContain(t, s.log("boxed", id), "rank=0 in container: yes, set by a line", "rank=1 in container: yes, set by a line")
+	mustContain(t, s.file("calls"), "apptainer exec --bind ", s.run("boxed"), "/opt:/opt:ro "+s.home+"/image.sif "+binary+" run --run-dir")
+}

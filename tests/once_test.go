@@ -1,0 +1,171 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// wrapSbatch puts a program named sbatch before the real one.
+func (s site) wrapSbatch(script string) (path string) {
+	s.t.Helper()
+	dir := s.t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "sbatch"), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	return dir + ":" + os.Getenv("PATH")
+}
+
+func (s site) jobs() string {
+	s.t.Helper()
+	cmd := s.Command(s.t.Context(), "squeue", "--noheader", "--states=all", "--format=%i %k")
+	o := finish(s.t, cmd)
+	if o.code != 0 {
+		s.t.Fatal(o)
+	}
+	return o.stdout
+}
+
+const sleeper = `name = "%s"
+[slurm]
+time = "00:05:00"
+[command]
+argv = ["sh", "-c", "%s"]
+`
+
+// The client is killed after sbatch has handed the job over: submitted again, the
+// job is found and there is one.
+func TestSubmissionOfKilledClientIsFound(t *testing.T) {
+	s := newSite(t)
+	s.write("job.toml", fmt.Sprintf(sleeper, "once", "sleep 2; echo done"))
+	t.Setenv("PATH", s.wrapSbatch(`case "$*" in *--version*) exec /usr/bin/sbatch "$@";; esac
+/usr/bin/sbatch "$@" >/dev/null
+kill -KILL $PPID
+`))
+	before := strings.Count(s.jobs(), "\n")
+	if o := s.ddpbatch("submit", "job.toml"); o.code == 0 {
+		t.Fatalf("it was not killed: %v", o)
+	}
+	t.Setenv("PATH", strings.SplitN(os.Getenv("PATH"), ":", 2)[1])
+	o := s.ddpbatch("submit", "job.toml", "--wait")
+	if o.code != 0 {
+		t.Fatal(o)
+	}
+	mustContain(t, o.stdout, "once was submitted already, as job ")
+	mustContain(t, o.stderr, "was cut short; looking for its job")
+	if n := strings.Count(s.jobs(), "\n"); n != before+1 {
+		t.Errorf("%d jobs where 1 was to come:\n%s", n-before, s.jobs())
+	}
+}
+
+// sbatch prints a warning first, and another thing last.
+func TestSubmitThroughTalkativeWrapper(t *testing.T) {
+	s := newSite(t)
+	s.write("job.toml", fmt.Sprintf(sleeper, "talk", "echo done"))
+	t.Setenv("PATH", s.wrapSbatch("echo 'site: your quota is nearly used up'\n/usr/bin/sbatch \"$@\" | sed 's/$/;testcluster/'\n"))
+	id := s.submit("job.toml")
+	s.completed(id)
+	mustContain(t, s.log("talk", id), "done")
+}
+
+// A run waits for another one by its name; the jobs run in order.
+func TestDependencyByName(t *testing.T) {
+	s := newSite(t)
+	s.write("first.toml", fmt.Sprintf(sleeper, "first", "sleep 2; touch "+s.home+"/was-here"))
+	s.write("second.toml", fmt.Sprintf(sleeper, "second", "ls "+s.home+"/was-here"))
+	first := s.submit("first.toml")
+	second := s.submit("second.toml", "--after", "first")
+	mustContain(t, s.ddpbatch("status", "second").stdout, "Dependency")
+	s.completed(second)
+	s.completed(first)
+	mustContain(t, s.log("second", second), "was-here")
+
+	s.write("failing.toml", fmt.Sprintf(sleeper, "failing", "exit 9"))
+	s.ends(s.submit("failing.toml"), "FAILED")
+	o := s.ddpbatch("submit", "second.toml", "--after", "failing")
+	if o.code == 0 {
+		t.Errorf("it waits for what has failed: %v", o)
+	}
+	mustContain(t, o.stderr, `"afterok:failing"`, "is failed")
+}
+
+// What runs is what was submitted: the code as it was then, and this very program
+// or a word about it.
+func TestWhatRunsIsWhatWasSubmitted(t *testing.T) {
+	s := newSite(t)
+	code := filepath.Join(s.home, "code")
+	if err := os.Mkdir(code, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.write("code/train.sh", "echo the old code in $(pwd)\n")
+	s.write("job.toml", `name = "kept"
+[slurm]
+time = "00:05:00"
+[command]
+argv = ["sh", "train.sh"]
+workdir = "code"
+snapshot = true
+`)
+	// It waits until everything has changed.
+	s.write("first.toml", fmt.Sprintf(sleeper, "first", "while ! test -e "+s.home+"/go; do sleep 0.1; done"))
+	first := s.submit("first.toml")
+
+	// Another copy of the program, so that the one under test stays as it is.
+	mine := filepath.Join(s.home, "ddpbatch")
+	program, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(mine, program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := s.Command(t.Context(), mine, "submit", "job.toml", "--after", "first")
+	cmd.Dir = s.home
+	o := finish(t, cmd)
+	if o.code != 0 {
+		t.Fatal(o)
+	}
+	var id string
+	if _, err := fmt.Sscanf(o.stdout, "submitted kept as job %s", &id); err != nil {
+		t.Fatal(o)
+	}
+	s.write("code/train.sh", "echo the new code\n")
+	if err := os.Remove(mine); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(mine, append(program, "another version"...), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.write("go", "")
+	s.completed(first)
+	s.completed(id)
+	log := s.log("kept", id)
+	mustContain(t, log, "the old code in "+s.run("kept")+"/code/", "WARNING: this program changed while the job was queued: submitted with version")
+	record, err := os.ReadFile(filepath.Join(s.run("kept"), "record.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustContain(t, string(record), `"program_sha256"`, `"snapshot": "`+s.run("kept")+"/code/", `"slurm": "22.05`)
+}
+
+// A requeued job goes on in its log, and those who follow it see it to its end.
+func TestLogsSurviveRequeue(t *testing.T) {
+	s := newSite(t)
+	s.write("job.toml", fmt.Sprintf(sleeper, "again", "echo run=$SLURM_RESTART_COUNT on $SLURMD_NODENAME; test -n \\\"$SLURM_RESTART_COUNT\\\" || sleep 60"))
+	id := s.submit("job.toml")
+	s.ends(id, "RUNNING")
+	follow := make(chan outcome, 1)
+	go func() { follow <- s.ddpbatch("logs", "-f", "again") }()
+	waitForText(t, filepath.Join(s.run("again"), "slurm-"+id+".out"), "run= on")
+	if o := finish(t, s.Command(t.Context(), "scontrol", "requeue", id)); o.code != 0 {
+		t.Fatal(o)
+	}
+	startRequeued(t, s.Cluster, id)
+	s.completed(id)
+	o := <-follow
+	mustContain(t, o.stdout, "run= on", "run=1 on")
+	mustContain(t, o.stderr, "job "+id+" is completed")
+	mustContain(t, s.ddpbatch("status", "--json", "again").stdout, `"restarts": 1`)
+}

@@ -1,0 +1,169 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// elementStatus is what status --json says of an element.
+type elementStatus struct {
+	Name     string            `json:"name"`
+	Job      string            `json:"job_id"`
+	State    string            `json:"state"`
+	ExitCode string            `json:"exit_code"`
+	Finished bool              `json:"finished"`
+	Values   map[string]string `json:"values"`
+}
+
+func (s site) elements(run string) []elementStatus {
+	s.t.Helper()
+	o := s.ddpbatch("status", "--json", run)
+	var all []struct{ Elements []elementStatus }
+	if err := json.Unmarshal([]byte(o.stdout), &all); o.code != 0 || err != nil || len(all) != 1 {
+		s.t.Fatalf("%v, %v", o, err)
+	}
+	return all[0].Elements
+}
+
+const sweepOfPrograms = `name = "programs"
+[slurm]
+time = "00:05:00"
+[sweep]
+throttle = 2
+[[sweep.list]]
+setup.env.WANT = "0"
+[[sweep.list]]
+setup.env.WANT = "3"
+[[sweep.list]]
+setup.env.WANT = "0"
+[[sweep.list]]
+setup.env.WANT = "0"
+[command]
+argv = ["sh", "-c", "date +start=%%s.%%N; sleep 1; date +end=%%s.%%N; echo WANT=$WANT; test -e %s || exit $WANT"]
+`
+
+// A sweep becomes one job array with a throttle; what failed runs again alone.
+func TestSweepOnCluster(t *testing.T) {
+	s := newSite(t)
+	fixed := filepath.Join(s.home, "fixed")
+	s.write("sweep.toml", fmt.Sprintf(sweepOfPrograms, fixed))
+	id := s.submit("sweep.toml")
+
+	o := s.ddpbatch("wait", "programs")
+	if o.code != 3 {
+		t.Errorf("the exit code of the element that failed is not told: %v", o)
+	}
+	mustContain(t, o.stderr, "1 of 4 elements did not complete", "job "+id+"_1 ended as failed", "exit code 3:0")
+	for i, e := range s.elements("programs") {
+		want := "COMPLETED"
+		if i == 1 {
+			want = "FAILED"
+		}
+		if e.Job != fmt.Sprintf("%s_%d", id, i) || e.State != want || e.Name != fmt.Sprintf("programs-%d", i) || e.Finished != (i != 1) || e.Values["setup.env.WANT"] == "" {
+			t.Errorf("element %d: %+v, want %s", i, e, want)
+		}
+	}
+	if most := mostAtOnce(t, s, 4); most > 2 {
+		t.Errorf("%d elements ran at once, the throttle is 2", most)
+	}
+	mustContain(t, s.ddpbatch("logs", "programs").stdout, "[1] WANT=3", "[0] WANT=0", "[3] WANT=0")
+	mustContain(t, s.ddpbatch("logs", id+"_1").stdout, "WANT=3")
+
+	if err := os.WriteFile(fixed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := s.submit("sweep.toml", "--failed")
+	if o := s.ddpbatch("wait", "programs"); o.code != 0 {
+		t.Errorf("%v", o)
+	}
+	for i, e := range s.elements("programs") {
+		want := fmt.Sprintf("%s_%d", id, i)
+		if i == 1 {
+			want = again + "_1"
+		}
+		if e.Job != want || e.State != "COMPLETED" {
+			t.Errorf("after the second time, element %d: %+v, want job %s", i, e, want)
+		}
+	}
+	if o := s.ddpbatch("submit", "sweep.toml"); o.code != 0 || !strings.Contains(o.stdout, "nothing to submit") {
+		t.Errorf("a third time: %v", o)
+	}
+}
+
+// mostAtOnce is how many elements of the sweep ran at the same time, by what they
+// printed.
+func mostAtOnce(t *testing.T, s site, n int) int {
+	t.Helper()
+	type span struct{ start, end float64 }
+	var spans []span
+	for i := range n {
+		logs, err := filepath.Glob(filepath.Join(s.run("programs"), "elements", fmt.Sprint(i), "slurm-*.out"))
+		if err != nil || len(logs) != 1 {
+			t.Fatalf("logs of element %d: %q, %v", i, logs, err)
+		}
+		text, err := os.ReadFile(logs[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var x span
+		for line := range strings.Lines(string(text)) {
+			fmt.Sscanf(line, "start=%f", &x.start)
+			fmt.Sscanf(line, "end=%f", &x.end)
+		}
+		spans = append(spans, x)
+	}
+	most := 0
+	for _, at := range spans {
+		now := 0
+		for _, x := range spans {
+			if x.start <= at.start && at.start < x.end {
+				now++
+			}
+		}
+		most = max(most, now)
+	}
+	return most
+}
+
+const sweepOfTrainings = `name = "lr"
+[slurm]
+nodes = 2
+time = "00:05:00"
+[sweep.grid]
+train.optimizer.lr = [0.1, 0.001]
+[train]
+epochs = 2
+batch = 64
+[train.model]
+kind = "linear"
+[train.data]
+kind = "idx"
+path = "builtin:fashion-mnist"
+[train.optimizer]
+kind = "sgd"
+`
+
+// Elements of a sweep are trainings of their own, which are cancelled together
+// and go on where they were.
+func TestSweepOfTrainings(t *testing.T) {
+	s := newSite(t)
+	s.write("lr.toml", sweepOfTrainings)
+	// One after the other finds the machine idle.
+	id := s.submit("lr.toml", "--set", "sweep.throttle=1")
+	if o := s.ddpbatch("wait", "lr"); o.code != 0 {
+		t.Fatal(o)
+	}
+	table := s.ddpbatch("status", "lr").stdout
+	mustContain(t, table, "LR", id+"_0", id+"_1", "finished")
+	first, second := lastAccuracy(t, filepath.Join(s.run("lr"), "elements", "0")), lastAccuracy(t, filepath.Join(s.run("lr"), "elements", "1"))
+	if first == second {
+		t.Errorf("both learning rates give accuracy %g", first)
+	}
+	if a, b := weights(t, filepath.Join(s.run("lr"), "elements", "0")), weights(t, filepath.Join(s.run("lr"), "elements", "1")); a == b {
+		t.Error("both elements have the same weights")
+	}
+}
