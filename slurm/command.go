@@ -57,7 +57,7 @@ func (e *CommandError) Hint() string {
 	case silent:
 		return "the controller does not answer: ask it with `scontrol ping`, and try again later"
 	}
-	a, _ = find(refusals, e.Stderr)
+	a, _ = find(slices.Concat(unsent, refusals), e.Stderr)
 	return a.hint
 }
 

@@ -83,6 +83,10 @@ var silences = []answer{
 	{"standby mode", "the controller is changing over to its backup: try again in a minute"},
 	{"munge", "is munge running on this host? Try `munge -n | unmunge`"},
 	{"protocol authentication error", "is munge running on this host? Try `munge -n | unmunge`"},
+}
+
+// unsent are failures before any request: the program does not know whom to ask.
+var unsent = []answer{
 	{"unable to process configuration file", "Slurm's client finds no configuration: try `module load slurm`, or set SLURM_CONF"},
 	{"could not establish a configuration source", "Slurm's client finds no configuration: try `module load slurm`, or set SLURM_CONF"},
 }

@@ -81,6 +81,7 @@ func TestUncertain(t *testing.T) {
 		{"no controller", `echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)' >&2; exit 1`, true},
 		{"zero bytes", `echo 'sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received' >&2; exit 1`, true},
 		{"refused in a second try", `echo 'sbatch: error: Socket timed out on send/recv operation' >&2; echo 'sbatch: error: Batch job submission failed: Invalid qos specification' >&2; exit 1`, true},
+		{"no configuration", `echo 'sbatch: fatal: Could not establish a configuration source' >&2; exit 1`, false},
 		{"failed without a word", `exit 1`, true},
 		{"failed with words that we do not know", `echo 'sbatch: lua: oops' >&2; exit 1`, true},
 		{"killed", `kill -9 $$`, true},
@@ -180,7 +181,7 @@ func TestHints(t *testing.T) {
 	if hint := late.Hint(); hint != mayBeSubmitted {
 		t.Errorf("a hint for a late sbatch: %q", hint)
 	}
-	for i, a := range slices.Concat(refusals, silences) {
+	for i, a := range slices.Concat(refusals, silences, unsent) {
 		if a.says != strings.ToLower(a.says) || i < len(refusals) && a.hint == "" {
 			t.Errorf("%q is never found, or has no hint", a.says)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -30,7 +31,7 @@ func Uncertain(err error) bool {
 	if !isRefusal(err) {
 		return true
 	}
-	_, refused := find(refusals, failed.Stderr)
+	_, refused := find(slices.Concat(unsent, refusals), failed.Stderr)
 	// sbatch writes this before every error code of the controller; those of
 	// the connection are among the silences.
 	return !refused && !strings.Contains(failed.Stderr, "Batch job submission failed: ")
