@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -28,6 +27,11 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 	id, err := run.job()
 	if err != nil {
 		return err
+	}
+	// Not knowing does not keep from trying.
+	if states, err := p.slurmFor(run).State(ctx, id); err == nil && states[0].Done() {
+		p.printf("job %s (%s) has ended already: %s\n", id, run.record.Name, states[0])
+		return nil
 	}
 	if err := p.slurm().Cancel(ctx, id); err != nil {
 		return err
@@ -65,7 +69,8 @@ func (p *program) cancelSweep(ctx context.Context, run knownRun) error {
 		}
 	}
 	if len(arrays) == 0 {
-		return exitError{exitUsage, fmt.Errorf("no element of %s is queued or running", run.record.Name)}
+		p.printf("no element of %s is queued or running\n", run.record.Name)
+		return nil
 	}
 	for _, id := range arrays {
 		// Elements of it that were submitted again have ended in this array.

@@ -45,7 +45,7 @@ func TestReport(t *testing.T) {
 		"control":    {errors.New("a\x1b[31mb\r"), "ddpbatch: error: a[31mb\n"},
 		"silent":     {silent{errors.New("a")}, ""},
 		"said":       {exitError{exitStopped, nil}, ""},
-		"mistakes":   {jobs.Diagnostics{{File: "j", Line: 2, Column: 1, Source: "x", Length: 1, Message: "m"}}, "j:2:1: m\n    2 | x\n      | ^\nddpbatch: error: 1 mistake in the job file\n"},
+		"mistakes":   {jobs.Diagnostics{{File: "j", Line: 2, Column: 1, Source: "x", Length: 1, Message: "m"}}, "j:2:1: m\n    2 | x\n      | ^\nddpbatch: error: 1 mistake in j\n"},
 		"no mistake": {nil, ""},
 	} {
 		var b strings.Builder

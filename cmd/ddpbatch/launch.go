@@ -40,6 +40,10 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	if inside && c.Ranks == 0 {
+		// Before anything else: the copies would be in each other's way.
+		if err := launch.Once(allocation); err != nil {
+			return err
+		}
 		o.Allocation = &allocation
 	}
 	unlock, err := c.open(ctx, p, &o)

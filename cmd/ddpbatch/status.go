@@ -217,8 +217,10 @@ func (s runStatus) row() []string {
 		note = "what it waits for has failed: cancel it, and submit it again"
 	case s.Failure != "":
 		note = s.Failure
-	case s.Reason != "" && s.Reason != "None":
+	case s.Reason != "" && !s.State.Done(): // later it only tells why the job had waited
 		note = s.Reason
+	case s.ExitCode == fmt.Sprintf("%d:0", exitStopped):
+		note = "stopped; submit it again to go on"
 	case s.State.Done() && s.ExitCode != "" && s.ExitCode != "0:0":
 		note = "exit code " + s.ExitCode
 	}

@@ -70,7 +70,11 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	return p.wait(ctx, run)
+	done, err := p.wait(ctx, run)
+	if err == nil && !c.JSON {
+		p.printf("%s completed\n", done)
+	}
+	return err
 }
 
 // overrides are --set, and --after as what it stands for.

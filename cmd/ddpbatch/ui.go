@@ -39,7 +39,7 @@ func report(w io.Writer, err error, usage string) {
 	if errors.As(err, &spec) {
 		// The terminal's trouble is not worth another message.
 		_ = spec.Render(w)
-		err = fmt.Errorf("%s in the job file", count(len(spec), "mistake"))
+		err = fmt.Errorf("%s", count(len(spec), "mistake")+where(spec))
 	}
 	say(w, "error: %s", err)
 	var hinter interface{ Hint() string }
@@ -51,6 +51,16 @@ func report(w io.Writer, err error, usage string) {
 	if usage != "" && (errors.As(err, &parse) || errors.As(err, &wrong)) {
 		say(w, "hint: usage: %s", usage)
 	}
+}
+
+// where names the file of all the mistakes, if it is one.
+func where(spec jobs.Diagnostics) string {
+	for _, d := range spec {
+		if d.File != spec[0].File || d.File == "" {
+			return ""
+		}
+	}
+	return " in " + spec[0].File
 }
 
 // say prints a line for people.

@@ -23,28 +23,28 @@ func (c *waitCmd) Run(ctx context.Context, p *program) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	return p.wait(ctx, run)
+	done, err := p.wait(ctx, run)
+	if err == nil {
+		p.printf("%s completed\n", done)
+	}
+	return err
 }
 
 // wait stays until the run's job is done, or those of all elements of a sweep, and
-// returns its outcome.
-func (p *program) wait(ctx context.Context, run knownRun) error {
+// returns its outcome, and what it waited for.
+func (p *program) wait(ctx context.Context, run knownRun) (what string, err error) {
 	if run.record.Sweep != nil {
 		return p.waitSweep(ctx, run)
 	}
 	id, err := run.job()
 	if err != nil {
-		return err
+		return "", err
 	}
 	s, err := p.slurmFor(run).Wait(ctx, id, p.tellChanges())
 	if err != nil {
-		return err
+		return "", err
 	}
-	if err := p.outcome(run.dir, s); err != nil {
-		return err
-	}
-	p.printf("job %s completed\n", id)
-	return nil
+	return "job " + id, p.outcome(run.dir, s)
 }
 
 // tellChanges tells each change of a job's state until it is done.
@@ -58,10 +58,10 @@ func (p *program) tellChanges() func(slurm.JobState) {
 	}
 }
 
-func (p *program) waitSweep(ctx context.Context, run knownRun) error {
+func (p *program) waitSweep(ctx context.Context, run knownRun) (what string, err error) {
 	elements, err := run.elements()
 	if err != nil {
-		return err
+		return "", err
 	}
 	var waited []knownRun
 	var ids []string
@@ -71,7 +71,7 @@ func (p *program) waitSweep(ctx context.Context, run knownRun) error {
 		}
 	}
 	if len(ids) == 0 {
-		return exitError{exitUsage, fmt.Errorf("no element of %q was submitted to Slurm", run.dir.Path)}
+		return "", exitError{exitUsage, fmt.Errorf("no element of %q was submitted to Slurm", run.dir.Path)}
 	}
 	last := ""
 	states, err := p.slurmFor(run).WaitAll(ctx, ids, func(now []slurm.JobState) {
@@ -81,7 +81,7 @@ func (p *program) waitSweep(ctx context.Context, run knownRun) error {
 		}
 	})
 	if err != nil {
-		return err
+		return "", err
 	}
 	var first error
 	failed := 0
@@ -94,9 +94,8 @@ func (p *program) waitSweep(ctx context.Context, run knownRun) error {
 		}
 	}
 	if first != nil {
-		return exitError{exitCode(first), hinted{fmt.Errorf("%d of %d elements did not complete; the first: %w", failed, len(states), first),
+		return "", exitError{exitCode(first), hinted{fmt.Errorf("%d of %d elements did not complete; the first: %w", failed, len(states), first),
 			"`ddpbatch status " + shellQuote(p.short(run.dir.Path)) + "` shows them all; submit --failed runs those that failed again"}}
 	}
-	p.printf("%s completed\n", count(len(states), "element"))
-	return nil
+	return count(len(states), "element"), nil
 }

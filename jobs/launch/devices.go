@@ -102,7 +102,8 @@ func (r *Rank) devices(ctx context.Context, lookup func(string) (string, bool)) 
 		switch seen := report.Visible[v]; {
 		case v < len(values) && values[v] != "":
 			set[name] = values[v]
-		case seen != "" && strings.Count(seen, ",") < r.Place.LocalRank:
+		// Slurm sets both variables, whichever make the GPUs are: one warning.
+		case warning == "" && seen != "" && strings.Count(seen, ",") < r.Place.LocalRank:
 			warning = fmt.Sprintf("rank %d sees the GPUs %s=%s only, so there is none with the number of its local rank %d; "+
 				"the program must take device 0, or the job gpu_bind = \"none\"", r.Place.Rank, name, seen, r.Place.LocalRank)
 		}

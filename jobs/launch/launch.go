@@ -73,12 +73,18 @@ type Result struct {
 	Ranks   []rendezvous.RankStatus
 }
 
+// Once refuses to launch in an allocation where srun has started this process
+// several times.
+func Once(a slurm.Allocation) error {
+	if a.StepTasks > 1 {
+		return tooManyLaunchers(a.StepTasks)
+	}
+	return nil
+}
+
 // Run launches the job and stays until it is over, starting it again after a
 // failure as often as the job's [restart] allows.
 func Run(ctx context.Context, o Options) (Result, error) {
-	if o.Allocation != nil && o.Allocation.StepTasks > 1 {
-		return Result{}, tooManyLaunchers(o.Allocation.StepTasks)
-	}
 	without := 0 // restarts since there was a newer checkpoint
 	newest := newestStep(o.Dir)
 	for attempt := 1; ; attempt++ {

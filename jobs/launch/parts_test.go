@@ -137,3 +137,11 @@ func TestDecideNetwork(t *testing.T) {
 		}
 	}
 }
+
+func TestOnce(t *testing.T) {
+	for tasks, want := range map[int]bool{0: true, 1: true, 2: false, 8: false} {
+		if err := Once(slurm.Allocation{StepTasks: tasks}); (err == nil) != want || err != nil && !strings.Contains(err.Error(), "once per allocation") {
+			t.Errorf("a step of %d tasks: %v", tasks, err)
+		}
+	}
+}
