@@ -51,11 +51,30 @@ func codeOf(folder string, git snapshot.Git) *rundir.Code {
 	return &rundir.Code{Folder: folder, Commit: git.Commit, Branch: git.Branch, Remote: git.Remote, Dirty: git.Dirty}
 }
 
-// runFolders are the folders of runs that must not become part of the snapshot.
+// runFolders are the folders of runs that must not become part of the snapshot:
+// this one, and those beside it. Where nothing else is beside it, it is the folder
+// that holds them.
 func (a *submission) runFolders(folder string) []string {
+	parent := filepath.Dir(a.dir.Path)
+	if !strings.HasPrefix(a.dir.Path, folder+"/") {
+		return nil
+	}
+	beside, err := os.ReadDir(parent)
+	if err != nil {
+		return []string{a.dir.Path}
+	}
 	exclude := []string{a.dir.Path}
-	if parent := filepath.Dir(a.dir.Path); strings.HasPrefix(parent, folder+"/") {
-		exclude = []string{parent}
+	for _, e := range beside {
+		dir := rundir.Dir{Path: filepath.Join(parent, e.Name())}
+		if dir == a.dir {
+			continue
+		}
+		if _, err := rundir.Open(dir.Path); err == nil {
+			exclude = append(exclude, dir.Path)
+		}
+	}
+	if len(exclude) == len(beside) && parent != folder {
+		return []string{parent}
 	}
 	return exclude
 }

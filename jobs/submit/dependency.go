@@ -3,8 +3,8 @@ package submit
 import (
 	"context"
 	"fmt"
-	"strings"
 
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
@@ -15,7 +15,7 @@ func (a *submission) dependencies(ctx context.Context) ([]slurm.Dependency, erro
 	var out []slurm.Dependency
 	for i, d := range a.req.Job.Slurm.Dependency {
 		kind, run := d.Parts()
-		met, id, err := a.dependency(ctx, slurm.DependencyType(kind), run)
+		wait, err := a.dependency(ctx, slurm.DependencyType(kind), run)
 		if err != nil {
 			at := a.req.Job.At("slurm.dependency")
 			place := fmt.Sprintf("slurm.dependency[%d] %q", i, d)
@@ -24,58 +24,126 @@ func (a *submission) dependencies(ctx context.Context) ([]slurm.Dependency, erro
 			}
 			return nil, fmt.Errorf("%s: %w", place, err)
 		}
-		if met {
+		if len(wait.IDs) == 0 {
 			a.Say(fmt.Sprintf("%s: is so already", d))
 			continue
 		}
-		out = append(out, slurm.Dependency{Type: slurm.DependencyType(kind), IDs: []string{id}})
+		out = append(out, wait)
 	}
 	return out, nil
 }
 
-// dependency finds the job to wait for, or that there is nothing to wait for.
-func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, run string) (met bool, id string, err error) {
+// dependency finds the jobs to wait for; there are none where there is nothing to
+// wait for any more.
+func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, run string) (slurm.Dependency, error) {
+	var none slurm.Dependency
 	dir, err := a.req.Find(run)
 	if err != nil {
-		return false, "", err
+		return none, err
 	}
 	if dir == nil {
-		return false, run, nil // Slurm itself knows it, or refuses it
+		return slurm.Dependency{Type: kind, IDs: []string{run}}, nil // Slurm itself knows it, or refuses it
 	}
 	if dir.Path == a.dir.Path {
-		return false, "", fmt.Errorf("a run cannot wait for itself")
+		return none, fmt.Errorf("a run cannot wait for itself")
 	}
 	record, err := dir.ReadRecord()
 	if err != nil {
-		return false, "", err
+		return none, err
 	}
-	if id = record.LastJob(); id == "" {
-		return false, "", refuse("submit that one first", "run %q was never submitted", dir.Path)
+	if record.Sweep != nil {
+		return a.sweepDependency(ctx, kind, *dir, len(record.Sweep.Elements))
+	}
+	id := record.LastJob()
+	if id == "" {
+		return none, neverSubmitted(*dir)
 	}
 	states, err := a.Slurm.State(ctx, id)
 	if err != nil {
-		return false, "", err
+		return none, err
 	}
 	s := states[0]
-	if s.State != slurm.StateUnknown && !s.Done() {
-		return false, id, nil
+	if active(s) {
+		return slurm.Dependency{Type: kind, IDs: []string{id}}, nil
 	}
-	ok := s.Succeeded()
-	if s.State == slurm.StateUnknown {
-		if record.Sweep != nil {
-			return false, "", refuse("wait for it with `ddpbatch wait`, and submit without this dependency",
-				"Slurm has forgotten job %s of the sweep %q", id, dir.Path)
+	return none, comeTrue(kind, *dir, s)
+}
+
+// sweepDependency finds the jobs of a sweep's elements to wait for: those that
+// were submitted again have another job than the rest. As with an array of Slurm's,
+// afternotok is that one of them has failed, and the others all of them.
+func (a *submission) sweepDependency(ctx context.Context, kind slurm.DependencyType, dir rundir.Dir, elements int) (slurm.Dependency, error) {
+	var none slurm.Dependency
+	ids := make([]string, elements)
+	arrays := map[string]bool{}
+	for i := range ids {
+		record, err := dir.Element(i).ReadRecord()
+		if err != nil || record.LastJob() == "" {
+			return none, neverSubmitted(dir.Element(i))
 		}
-		ok = Finished(*dir, s)
+		ids[i] = record.LastJob()
+		arrays[arrayOf(ids[i])] = true
+	}
+	states, err := a.Slurm.State(ctx, ids...)
+	if err != nil {
+		return none, err
+	}
+	wait := slurm.Dependency{Type: kind}
+	var untrue error
+	ended := 0
+	for i, s := range states {
+		if active(s) {
+			wait.IDs = append(wait.IDs, ids[i])
+			continue
+		}
+		ended++
+		if err := comeTrue(kind, dir.Element(i), s); err == nil && kind == slurm.AfterNotOK {
+			wait.Type = slurm.AfterAny // the others only have to end
+		} else if err != nil {
+			untrue = err
+		}
+	}
+	switch failed := wait.Type != kind; {
+	case kind != slurm.AfterNotOK && untrue != nil, len(wait.IDs) == 0 && untrue != nil && !failed:
+		return none, untrue
+	case len(arrays) == 1 && (ended == 0 || kind == slurm.AfterNotOK && !failed && len(wait.IDs) > 0):
+		wait.IDs = []string{arrayOf(ids[0])} // the array says it shorter
+	case kind == slurm.AfterNotOK && !failed && len(wait.IDs) > 1:
+		return none, refuse("wait for the sweep with `ddpbatch wait`, or use afterany",
+			"elements of the sweep %q were submitted again, and Slurm cannot wait for one of several jobs to fail", dir.Path)
+	}
+	return wait, nil
+}
+
+func neverSubmitted(dir rundir.Dir) error {
+	return refuse("submit that one first", "run %q was never submitted", dir.Path)
+}
+
+func active(s slurm.JobState) bool { return s.State != slurm.StateUnknown && !s.Done() }
+
+// comeTrue says of a run whose last job has ended whether the condition has come
+// true: the error says why it never will, or that nobody knows.
+func comeTrue(kind slurm.DependencyType, dir rundir.Dir, last slurm.JobState) error {
+	if kind == slurm.After || kind == slurm.AfterAny {
+		return nil
+	}
+	ok, failed := last.Succeeded(), last.Done() && !last.Succeeded()
+	if last.State == slurm.StateUnknown {
+		ok = Finished(dir, last)
+		// Not the other way round: a launcher that was killed has no last word.
+		end, told := dir.ReadEnd()
+		failed = !ok && told && end.JobID == last.ID && end.Exit != 0
 	}
 	switch {
-	case kind == slurm.After, kind == slurm.AfterAny, kind == slurm.AfterOK && ok, kind == slurm.AfterNotOK && !ok && s.Done():
-		return true, "", nil
-	case kind == slurm.AfterOK && s.Done():
-		return false, "", refuse("submit it again, and this one after it", "job %s of run %q is %s", id, dir.Path, s)
-	case kind == slurm.AfterNotOK && ok:
-		return false, "", fmt.Errorf("job %s of run %q has succeeded", id, dir.Path)
+	case kind == slurm.AfterOK && ok, kind == slurm.AfterNotOK && failed:
+		return nil
+	case ok:
+		return fmt.Errorf("job %s of run %q has succeeded", last.ID, dir.Path)
+	case failed && last.State == slurm.StateUnknown:
+		return refuse("submit it again, and this one after it", "job %s of run %q has failed", last.ID, dir.Path)
+	case failed:
+		return refuse("submit it again, and this one after it", "job %s of run %q is %s", last.ID, dir.Path, last)
 	}
-	return false, "", refuse("see its log, and submit it again or leave the dependency out",
-		"Slurm does not know job %s of run %q any more, and the run is not finished", id, strings.TrimSpace(dir.Path))
+	return refuse("see its log, and submit it again or leave the dependency out",
+		"Slurm does not know job %s of run %q any more, and the run is not finished", last.ID, dir.Path)
 }

@@ -4,23 +4,56 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"os"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// settling is how old a submission without an answer must be before Slurm's not
-// knowing its job means that there is none: a busy controller may take that long
-// between the request and the job.
-const settling = 30 * time.Second
+// waits are how long this package has patience; what is zero has its default.
+type waits struct {
+	settling time.Duration
+	orphaned time.Duration
+	again    time.Duration
+}
 
-// lookAgain is the pause between two questions for a job.
-const lookAgain = 2 * time.Second
+const (
+	// settling is how long after an sbatch without an answer Slurm's not knowing the
+	// job means that there is none: a busy controller may take that long between the
+	// request and the job.
+	settling = 30 * time.Second
+
+	// orphaned is the same for a submission whose process was killed, counted from
+	// the call of sbatch. sbatch may have outlived it: where the controller is full,
+	// it tries 15 times, with pauses of 1 to 15 s.
+	orphaned = 3 * time.Minute
+
+	// lookAgain is the pause between two questions for a job.
+	lookAgain = 2 * time.Second
+)
+
+func (w waits) orDefault() waits {
+	if w.settling == 0 {
+		w.settling = settling
+	}
+	if w.orphaned == 0 {
+		w.orphaned = orphaned
+	}
+	if w.again == 0 {
+		w.again = lookAgain
+	}
+	return w
+}
 
 // send calls sbatch, and finds out what became of the job if sbatch does not say.
+// An sbatch that hangs is ended by the client, after a minute.
 func (a *submission) send(ctx context.Context, sub rundir.Submission, dependencies []slurm.Dependency) (string, error) {
+	sub.Time = rundir.NewSubmission().Time // what was prepared may have taken minutes
+	a.record.Pending = &sub
+	if err := a.dir.WriteRecord(a.record); err != nil {
+		return "", err
+	}
 	environ, _ := slurm.Scrub(a.req.Environ)
 	client := a.Slurm
 	client.Environ = environ
@@ -29,89 +62,74 @@ func (a *submission) send(ctx context.Context, sub rundir.Submission, dependenci
 		return id, a.keep(sub, id)
 	}
 	if !slurm.Uncertain(err) {
-		a.record.Pending = nil
-		return "", errors.Join(err, a.dir.WriteRecord(a.record))
+		return "", errors.Join(err, a.forget(sub))
 	}
 	a.Say(fmt.Sprintf("%v; looking whether Slurm has the job", err))
-	patience := settling
-	if slurm.Answered(err) {
-		patience = 0
+	until := time.Now()
+	if !slurm.Answered(err) {
+		until = until.Add(a.waits.settling)
 	}
-	id, lost := a.look(ctx, sub, patience)
+	id, lost := a.look(ctx, sub, until)
 	switch {
 	case lost != nil:
 		return "", refuse("submit again when the controller answers: the job is looked for first, and never submitted twice", "%w; and %w", err, lost)
 	case id == "":
-		a.record.Pending = nil
-		return "", errors.Join(err, a.dir.WriteRecord(a.record))
+		return "", errors.Join(err, a.forget(sub))
 	}
 	return id, a.keep(sub, id)
 }
 
-// settle finds the job of a submission that was cut short before its answer was
-// kept, if there was one.
-func (a *submission) settle(ctx context.Context) (*rundir.Submission, error) {
-	record, err := a.dir.ReadRecord()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if record.Pending == nil {
-		return nil, nil
-	}
-	a.record = record
-	sub := *record.Pending
-	a.Say(fmt.Sprintf("an earlier submission, of %s, was cut short; looking for its job", sub.Time.Local().Format(time.DateTime)))
-	id, err := a.look(ctx, sub, settling)
-	if err != nil {
-		return nil, refuse("submit again when the controller answers", "an earlier submission from here may have made a job: %w", err)
-	}
-	if id == "" {
-		a.record.Pending = nil
-		return nil, a.dir.WriteRecord(a.record)
-	}
-	a.Say(fmt.Sprintf("found it: job %s", id))
-	if err := a.keep(sub, id); err != nil {
-		return nil, err
-	}
-	return a.record.Last(), nil
-}
-
-// look asks Slurm for the job of a submission until it is found, or as old as
-// patience, when it is known not to be there. The id is empty then.
-func (a *submission) look(ctx context.Context, sub rundir.Submission, patience time.Duration) (string, error) {
+// look asks Slurm for the job of a submission until it is found, or the time has
+// come when it is known not to be there. The id is empty then.
+func (a *submission) look(ctx context.Context, sub rundir.Submission, until time.Time) (string, error) {
 	for {
+		// A job that is made while the answer travels must not be missed.
+		last := !time.Now().Before(until)
 		ids, err := a.Slurm.FindByComment(ctx, sub.Comment())
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return "", context.Cause(ctx)
+		case err != nil:
 			return "", err
-		}
-		if len(ids) > 0 {
+		case len(ids) > 0:
 			return ids[0], nil
-		}
-		if time.Since(sub.Time) >= patience {
+		case last:
 			return "", nil
 		}
 		select {
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
-		case <-time.After(lookAgain):
+		case <-time.After(min(a.waits.again, max(time.Until(until), 0))):
 		}
 	}
 }
 
-// keep puts a job's id into the record, and into those of a sweep's elements.
+// forget takes back a submission that has made no job, and its copy of the code.
+func (a *submission) forget(sub rundir.Submission) error {
+	a.record.Pending = nil
+	if err := a.dir.WriteRecord(a.record); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(a.dir.Code(sub.ID)); err != nil {
+		a.Say(fmt.Sprintf("WARNING: remove the snapshot of a submission that was refused: %v", err))
+	}
+	return nil
+}
+
+// keep puts a job's id into the records. Those of a sweep's elements come first:
+// as long as the submission is pending, this is done again by the next one.
 func (a *submission) keep(sub rundir.Submission, id string) error {
 	sub.JobID = id
-	a.record.Pending = nil
-	a.record.Submissions = append(a.record.Submissions, sub)
-	err := a.dir.WriteRecord(a.record)
+	var err error
 	for _, index := range sub.Elements {
-		if err != nil {
+		if err = a.keepElement(sub, index); err != nil {
 			break
 		}
-		err = a.keepElement(sub, index)
+	}
+	if err == nil {
+		a.record.Pending = nil
+		a.record.Submissions = append(a.record.Submissions, sub)
+		err = a.dir.WriteRecord(a.record)
 	}
 	if err != nil {
 		return refuse("end it with `scancel "+id+"`, or note its id", "job %s is submitted, but the record of its run could not be written: %w", id, err)

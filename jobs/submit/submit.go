@@ -53,6 +53,8 @@ type Submitter struct {
 	Slurm slurm.Client
 	// Say is given what a person should know, a line at a time.
 	Say func(line string)
+
+	waits waits
 }
 
 // Submit submits the run, or the sweep.
@@ -66,6 +68,7 @@ func (s Submitter) Submit(ctx context.Context, req Request) (Result, error) {
 		return Result{}, err
 	}
 	defer unlock()
+	s.waits = s.waits.orDefault()
 	a := &submission{Submitter: s, req: req, dir: dir}
 	return a.run(ctx)
 }
@@ -84,15 +87,25 @@ func (a *submission) run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if found != nil && a.same(found) {
-		return Result{JobID: found.JobID, Dir: a.dir, Elements: found.Elements, Found: true}, nil
+	if found != nil && found.SpecSHA256 != digest(a.req.Spec) {
+		found = nil // it was of something else
 	}
-	sweeps := a.req.Job.Sweep != nil
-	if sweeps {
-		done, err := a.chooseElements(ctx)
-		if err != nil || done {
-			return Result{Dir: a.dir}, err
+	if err := a.sameSweep(); err != nil {
+		return Result{}, err
+	}
+	if a.req.Job.Sweep != nil {
+		done, err := a.chooseElements(ctx, found)
+		if err != nil {
+			return Result{}, err
 		}
+		if done && found == nil {
+			return Result{Dir: a.dir}, nil
+		}
+		if done {
+			return Result{JobID: found.JobID, Dir: a.dir, Elements: found.Elements, Found: true}, nil
+		}
+	} else if found != nil {
+		return Result{JobID: found.JobID, Dir: a.dir, Found: true}, nil
 	} else if err := InUse(ctx, a.Slurm, a.dir); err != nil {
 		return Result{}, err
 	}
@@ -107,7 +120,7 @@ func (a *submission) run(ctx context.Context) (Result, error) {
 	if err := a.prepare(ctx, &sub); err != nil {
 		return Result{}, err
 	}
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
 	}
 	// From here to the record an interrupt has to wait: the job would be lost.
@@ -156,13 +169,7 @@ func (a *submission) prepare(ctx context.Context, sub *rundir.Submission) (err e
 	}
 	sub.Host, sub.User, sub.Version, sub.ProgramSHA256 = req.Host, req.User, req.Version, req.Program
 	sub.SpecSHA256, sub.ScriptSHA256, sub.Site, sub.Elements = digest(req.Spec), digest(script), req.Site.Name(), a.elements
-	a.record.Pending = sub
-	return a.dir.WriteRecord(a.record)
-}
-
-// same says whether an earlier submission was of what is to be submitted now.
-func (a *submission) same(sub *rundir.Submission) bool {
-	return sub.SpecSHA256 == digest(a.req.Spec) && !a.req.Failed && a.req.Elements == nil
+	return nil
 }
 
 func digest(b []byte) string {
@@ -170,20 +177,32 @@ func digest(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// InUse refuses a run whose last job Slurm still has: two jobs would write into
-// one directory. Without a record it is the first submission; one that is damaged
-// is told by what comes next.
+// InUse refuses a run whose last job Slurm still has, also one whose submission was
+// cut short: two jobs would write into one directory. Without a record it is the
+// first submission; one that is damaged is told by what comes next.
 func InUse(ctx context.Context, client slurm.Client, dir rundir.Dir) error {
 	record, err := dir.ReadRecord()
-	if err != nil || record.LastJob() == "" {
+	if err != nil {
 		return nil
 	}
 	id := record.LastJob()
+	if record.Pending != nil {
+		found, err := client.FindByComment(ctx, record.Pending.Comment())
+		if err != nil {
+			return fmt.Errorf("ask whether there is a job of a submission from here that was cut short: %w", err)
+		}
+		if len(found) > 0 {
+			id = found[0]
+		}
+	}
+	if id == "" {
+		return nil
+	}
 	states, err := client.State(ctx, id)
 	if err != nil {
 		return fmt.Errorf("ask whether job %s, which was submitted from here before, is done: %w", id, err)
 	}
-	if s := states[0]; s.State != slurm.StateUnknown && !s.Done() {
+	if s := states[0]; active(s) {
 		return refuse(fmt.Sprintf("wait for it, end it with `ddpbatch cancel %s`, or give this run its own --run-dir", id),
 			"run directory %q is in use by job %s, which is %s", dir.Path, id, s)
 	}

@@ -13,13 +13,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// chooseElements decides which elements of the sweep to submit. It is done where
-// there is nothing left to do.
-func (a *submission) chooseElements(ctx context.Context) (done bool, err error) {
+// chooseElements decides which elements of the sweep to submit. Those of an earlier
+// submission of the same sweep, whose job was just found, are submitted. It is done
+// where there is nothing left to do.
+func (a *submission) chooseElements(ctx context.Context, found *rundir.Submission) (done bool, err error) {
 	all := a.req.Job.Sweep.Elements
-	if err := a.sameSweep(); err != nil {
-		return false, err
-	}
 	states, err := a.elementStates(ctx, len(all))
 	if err != nil {
 		return false, err
@@ -30,7 +28,7 @@ func (a *submission) chooseElements(ctx context.Context) (done bool, err error) 
 			asked = append(asked, i)
 		}
 	}
-	var active []int
+	var busy []int
 	a.elements = []int{}
 	for _, i := range asked {
 		if i < 0 || i >= len(all) {
@@ -38,23 +36,25 @@ func (a *submission) chooseElements(ctx context.Context) (done bool, err error) 
 		}
 		s, submitted := states[i]
 		switch {
+		case found != nil && slices.Contains(found.Elements, i):
 		case Finished(a.dir.Element(i), s):
-		case submitted && s.State != slurm.StateUnknown && !s.Done():
-			active = append(active, i)
+		case submitted && active(s):
+			busy = append(busy, i)
 		case submitted || !a.req.Failed:
 			a.elements = append(a.elements, i)
 		}
 	}
-	if len(active) > 0 && !a.req.Failed {
-		i := active[0]
+	if len(busy) > 0 && !a.req.Failed {
+		i := busy[0]
 		return false, refuse("wait for them or end them with `ddpbatch cancel`; --failed submits only those that have failed",
-			"%d elements of the sweep are queued or running, such as %d (job %s, %s)", len(active), i, states[i].ID, states[i])
+			"%d elements of the sweep are queued or running, such as %d (job %s, %s)", len(busy), i, states[i].ID, states[i])
 	}
 	return len(a.elements) == 0, nil
 }
 
-// sameSweep refuses a sweep whose elements are not what they were: their runs
-// would be resumed with other values.
+// sameSweep refuses a sweep in the place of another run, the other way round, and
+// a sweep whose elements are not what they were: their runs would be resumed with
+// other values.
 func (a *submission) sameSweep() error {
 	record, err := a.dir.ReadRecord()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,13 +63,15 @@ func (a *submission) sameSweep() error {
 	if err != nil {
 		return err
 	}
-	now := elementRecords(a.req.Job.Sweep)
-	if record.Sweep == nil {
-		if len(record.Submissions) == 0 {
-			return nil
-		}
+	switch sweeps := a.req.Job.Sweep != nil; {
+	case !sweeps && record.Sweep != nil:
+		return refuse("give this job a directory of its own with --run-dir", "run directory %q holds a sweep", a.dir.Path)
+	case sweeps && record.Sweep == nil && len(record.Submissions) > 0:
 		return refuse("give the sweep a directory of its own with --run-dir", "run directory %q holds a run that is no sweep", a.dir.Path)
+	case record.Sweep == nil:
+		return nil
 	}
+	now := elementRecords(a.req.Job.Sweep)
 	for i, e := range record.Sweep.Elements {
 		if i >= len(now) || !maps.Equal(e.Values, now[i].Values) {
 			return refuse("give the changed sweep a directory of its own with --run-dir; new elements may only come after the old ones",

@@ -1,0 +1,202 @@
+package submit
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+)
+
+// Whatever sbatch says, there is one job, and the record has it; or there is none,
+// and the record has none.
+func TestOneJob(t *testing.T) {
+	const lost = `echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2; exit 1`
+	for _, tt := range []struct {
+		name, sbatch, squeue string
+		id                   string // of the job; empty for none
+		fails, hint          string
+		pending              bool // it stays open whether there is one
+	}{
+		{name: "plain", sbatch: normal, id: "101"},
+		{name: "warnings first", sbatch: `echo "sbatch: warning: 7 nodes are slow" >&2; echo "Welcome to the cluster"; echo; ` + normal, id: "101"},
+		{name: "with a cluster", sbatch: `made "$@"; echo "$id;hall"`, id: "101"},
+		{name: "no id, and a job", sbatch: `made "$@"`, id: "101"},
+		{name: "no id, and no job", sbatch: `true`, fails: "sbatch succeeded but printed no job id", hint: "squeue --me"},
+		{name: "a refusal", sbatch: `echo "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified" >&2; exit 1`,
+			fails: "Invalid account", hint: "[slurm] account"},
+		{name: "an option that it does not know", sbatch: `echo "sbatch: unrecognized option '--x'" >&2; exit 1`, fails: "unrecognized option"},
+		{name: "an answer lost, and a job", sbatch: `made "$@"; ` + lost, id: "101"},
+		{name: "an answer lost, and a job that comes late", sbatch: `(sleep 0.1; made "$@") >/dev/null 2>&1 & ` + lost, id: "101"},
+		{name: "an answer lost, and no job", sbatch: lost, fails: "Socket timed out"},
+		{name: "an answer lost, and the controller too", sbatch: `made "$@"; ` + lost, squeue: `echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1`,
+			fails: "Unable to contact slurm controller", hint: "never submitted twice", pending: true},
+		{name: "killed, and a job", sbatch: `made "$@"; kill -9 $$`, id: "101"},
+		{name: "killed, and no job", sbatch: `kill -9 $$`, fails: "killed"},
+		{name: "an error of its own, and a job", sbatch: `made "$@"; echo "spank: plugin failed" >&2; exit 1`, id: "101"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			c.sbatch(tt.sbatch)
+			if tt.squeue != "" {
+				c.squeue(tt.squeue)
+			}
+			r, err := c.submit(c.request(job("x", "", "")))
+			record := c.record(c.dir("x"))
+			if tt.fails == "" {
+				if err != nil || r.JobID != tt.id || record.LastJob() != tt.id || c.jobs() != 1 {
+					t.Fatalf("%+v, %v, recorded as %q, %d jobs", r, err, record.LastJob(), c.jobs())
+				}
+			} else {
+				mustFail(t, err, tt.fails)
+				if h := hintOf(err); !strings.Contains(h, tt.hint) {
+					t.Errorf("hint %q; want %q in it", h, tt.hint)
+				}
+			}
+			if (record.Pending != nil) != tt.pending {
+				t.Errorf("pending: %+v", record.Pending)
+			}
+			if n := len(c.calls()); n != 1 {
+				t.Errorf("sbatch was called %d times", n)
+			}
+			// Again, when all is well: a job that is there is found or refused, and one that is not is made.
+			c.sbatch(normal)
+			c.squeue("")
+			r, err = c.submit(c.request(job("x", "", "")))
+			switch {
+			case tt.id != "":
+				mustFail(t, err, "in use by job 101")
+			case tt.pending != r.Found || err != nil || r.JobID != "101":
+				t.Errorf("again: %+v, %v", r, err)
+			}
+			if c.jobs() != 1 {
+				t.Errorf("%d jobs", c.jobs())
+			}
+		})
+	}
+}
+
+// A controller that is slow to make the job is waited for from the end of sbatch,
+// not from its beginning: an sbatch that hung for a minute must not use that up.
+func TestPatienceBeginsAfterSbatch(t *testing.T) {
+	c := newCluster(t)
+	c.sbatch(`sleep 0.4; (sleep 0.1; made "$@") >/dev/null 2>&1 & kill -9 $$`)
+	if r := c.submitted(c.request(job("x", "", ""))); r.JobID != "101" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestNoSbatch(t *testing.T) {
+	c := newCluster(t)
+	if err := os.Remove(filepath.Join(c.bin, "sbatch")); err != nil {
+		t.Fatal(err)
+	}
+	c.submitter.Slurm.Environ = []string{"PATH=" + c.bin, "FAKE=" + c.fake}
+	req := c.request(job("x", "", ""))
+	req.Environ = c.submitter.Slurm.Environ
+	_, err := c.submit(req)
+	if !errors.Is(err, exec.ErrNotFound) || !strings.Contains(hintOf(err), "module load slurm") {
+		t.Errorf("%v; hint %q", err, hintOf(err))
+	}
+	if r := c.record(c.dir("x")); r.Pending != nil || len(r.Submissions) != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Who stops before anything was sent has nothing to look for later.
+func TestInterruptedBeforeSbatch(t *testing.T) {
+	c := newCluster(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopped := errors.New("stopped")
+	req := c.request(job("x", "", ""))
+	script := req.Script
+	req.Script = func(dir rundir.Dir, elements []int) ([]byte, error) {
+		cancel(stopped)
+		return script(dir, elements)
+	}
+	if _, err := c.submitter.Submit(ctx, req); !errors.Is(err, stopped) {
+		t.Errorf("%v", err)
+	}
+	if r := c.record(c.dir("x")); r.Pending != nil || c.calls() != nil {
+		t.Errorf("%+v, %q", r, c.calls())
+	}
+}
+
+// Who stops while sbatch runs gets the job all the same.
+func TestInterruptedDuringSbatch(t *testing.T) {
+	c := newCluster(t)
+	c.sbatch(`: >begun; sleep 0.2; ` + normal)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := os.Stat(filepath.Join(c.fake, "begun")); err == nil {
+				cancel()
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	r, err := c.submitter.Submit(ctx, c.request(job("x", "", "")))
+	if err != nil || r.JobID != "101" || c.record(c.dir("x")).LastJob() != "101" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// Of two submissions at once one makes the job, and the other is refused.
+func TestTwoAtOnce(t *testing.T) {
+	c := newCluster(t)
+	c.sbatch(`sleep 0.1; ` + normal)
+	requests := []Request{c.request(job("x", "", "")), c.request(job("x", "", ""))}
+	errs := make(chan error)
+	for _, req := range requests {
+		go func() {
+			s := c.submitter
+			s.Say = func(string) {}
+			_, err := s.Submit(t.Context(), req)
+			errs <- err
+		}()
+	}
+	first, second := <-errs, <-errs
+	if first == nil {
+		first, second = second, first
+	}
+	if second != nil || c.jobs() != 1 {
+		t.Errorf("%v, %v, %d jobs", first, second, c.jobs())
+	}
+	mustFail(t, first, "")
+	if first != nil && !strings.Contains(first.Error(), "another submission is under way") && !strings.Contains(first.Error(), "in use by job 101") {
+		t.Errorf("%v", first)
+	}
+}
+
+// What the job is, where it starts and what it waits for stands on sbatch's command
+// line; what would change it does not reach it.
+func TestCommandLine(t *testing.T) {
+	c := newCluster(t)
+	c.sbatch(`env >env; pwd >cwd; ` + normal)
+	req := c.request(job("x", `dependency = ["afterany:55"]`, ""))
+	req.Environ = append(req.Environ, "SBATCH_PARTITION=other", "SLURM_JOB_ID=7", "MINE=kept")
+	c.submitted(req)
+	record := c.record(c.dir("x"))
+	want := "--parsable --comment=ddpbatch:" + record.Last().ID + " --dependency=afterany:55 " + c.dir("x").Script()
+	if got := c.calls(); len(got) != 1 || got[0] != want {
+		t.Errorf("%q; want %q", got, want)
+	}
+	env, err := os.ReadFile(filepath.Join(c.fake, "env"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := string(env); strings.Contains(s, "SBATCH_") || strings.Contains(s, "SLURM_") || !strings.Contains(s, "MINE=kept\n") {
+		t.Errorf("sbatch's environment:\n%s", s)
+	}
+	s := record.Last()
+	if s.Host != "login" || s.User != "ada" || s.Version != "1" || s.ProgramSHA256 != "digest" || s.Slurm != "22.05.8" ||
+		s.SpecSHA256 != digest(req.Spec) || time.Since(s.Time) > time.Minute {
+		t.Errorf("recorded: %+v", s)
+	}
+}

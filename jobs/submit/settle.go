@@ -1,0 +1,101 @@
+package submit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+)
+
+// settle finds the job of a submission that was cut short before its answer was
+// kept, if there was one.
+func (a *submission) settle(ctx context.Context) (*rundir.Submission, error) {
+	record, err := a.dir.ReadRecord()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if record.Pending == nil {
+		return nil, nil
+	}
+	a.record = record
+	sub := *record.Pending
+	a.Say(fmt.Sprintf("an earlier submission, of %s, was cut short; looking for its job", sub.Time.Local().Format(time.DateTime)))
+	id := a.kept(sub)
+	if id == "" {
+		id, err = a.look(ctx, sub, soonest(sub.Time, time.Now()).Add(a.waits.orphaned))
+	}
+	if err != nil {
+		return nil, refuse("submit again when the controller answers", "an earlier submission from here may have made a job: %w", err)
+	}
+	if id == "" {
+		id = a.ended(sub)
+	}
+	if id == "" {
+		return nil, a.forget(sub)
+	}
+	a.Say(fmt.Sprintf("found it: job %s", id))
+	if err := a.keep(sub, id); err != nil {
+		return nil, err
+	}
+	return a.record.Last(), nil
+}
+
+// soonest is the earlier of two times: the clock of the host that an earlier
+// submission came from may be ahead of this one's.
+func soonest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// kept is the job whose id stands in the record of an element already.
+func (a *submission) kept(sub rundir.Submission) string {
+	for _, index := range sub.Elements {
+		record, err := a.dir.Element(index).ReadRecord()
+		if err != nil {
+			continue
+		}
+		for _, s := range record.Submissions {
+			if s.ID == sub.ID {
+				return arrayOf(s.JobID)
+			}
+		}
+	}
+	return ""
+}
+
+// ended is the job that has ended here since the submission, and that no
+// submission accounts for: the controller forgets a job five minutes after its end.
+func (a *submission) ended(sub rundir.Submission) string {
+	dirs := []rundir.Dir{a.dir}
+	if sub.Elements != nil {
+		dirs = nil
+		for _, index := range sub.Elements {
+			dirs = append(dirs, a.dir.Element(index))
+		}
+	}
+	for _, dir := range dirs {
+		end, ok := dir.ReadEnd()
+		if !ok || end.JobID == "" || end.Time.Before(sub.Time) {
+			continue
+		}
+		if id := arrayOf(end.JobID); a.record.Of(id) == nil {
+			return id
+		}
+	}
+	return ""
+}
+
+// arrayOf is "18" of "18_3", and of "18".
+func arrayOf(jobID string) string {
+	array, _, _ := strings.Cut(jobID, "_")
+	return array
+}

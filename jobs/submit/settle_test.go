@@ -1,0 +1,188 @@
+package submit
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+)
+
+// cut makes the record that a process leaves which was killed in the call of sbatch.
+func (c *cluster) cut(req Request, age time.Duration, elements ...int) rundir.Submission {
+	c.t.Helper()
+	dir, err := rundir.Create(req.Dir)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	record, err := dir.Prepare(string(req.Job.Name), req.Base, req.Version, req.Spec)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if req.Job.Sweep != nil {
+		record.Sweep = &rundir.SweepRecord{Elements: elementRecords(req.Job.Sweep)}
+		for _, e := range req.Job.Sweep.Elements {
+			inner, err := rundir.Create(dir.Element(e.Index).Path)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			if _, err := inner.Prepare(string(e.Job.Name), req.Base, req.Version, req.Spec); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+	}
+	sub := rundir.NewSubmission()
+	sub.Time, sub.SpecSHA256, sub.Elements = sub.Time.Add(-age), digest(req.Spec), elements
+	record.Pending = &sub
+	if err := dir.WriteRecord(record); err != nil {
+		c.t.Fatal(err)
+	}
+	return sub
+}
+
+// A process that was killed between sbatch and the record.
+func TestCutShort(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		age     time.Duration
+		comment bool   // Slurm has the job, as 101
+		state   string // of job 101
+		ended   string // the launcher's last word is that of this job
+		other   bool   // something else is submitted now
+		found   bool
+		id      string
+		fails   string
+	}{
+		{name: "found", comment: true, state: "RUNNING", found: true, id: "101"},
+		{name: "found after its end", age: time.Hour, comment: true, state: "COMPLETED", found: true, id: "101"},
+		{name: "found, for another job file", comment: true, state: "RUNNING", other: true, fails: "in use by job 101"},
+		{name: "found after its end, for another job file", comment: true, state: "FAILED 256 NonZeroExitCode", other: true, id: "102"},
+		{name: "not found, at once", id: "101"},
+		{name: "not found, later", age: time.Hour, id: "101"},
+		{name: "not found, by a clock that is ahead", age: -time.Hour, id: "101"},
+		{name: "forgotten by Slurm, but it has run", age: time.Hour, ended: "77", found: true, id: "77"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			req := c.request(job("x", "", ""))
+			sub := c.cut(req, tt.age)
+			if tt.comment {
+				c.write(c.fake, "101.job", sub.Comment()+"\n")
+				c.state("101", tt.state)
+			}
+			if tt.ended != "" {
+				if err := c.dir("x").WriteEnd(rundir.End{JobID: tt.ended, Exit: 0, Time: time.Now()}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.other {
+				req = c.request(job("x", `partition = "other"`, ""))
+			}
+			r, err := c.submit(req)
+			if tt.fails != "" {
+				mustFail(t, err, tt.fails)
+			} else if err != nil || r.JobID != tt.id || r.Found != tt.found {
+				t.Errorf("%+v, %v; said %q", r, err, c.said)
+			}
+			record := c.record(c.dir("x"))
+			if record.Pending != nil || tt.id != "" && record.LastJob() != tt.id || tt.comment && record.Of("101").ID != sub.ID {
+				t.Errorf("%+v", record)
+			}
+			if sent := len(c.calls()) > 0; sent == (tt.found || tt.fails != "") {
+				t.Errorf("sbatch was called: %v", sent)
+			}
+			if !strings.Contains(c.said[0], "was cut short; looking for its job") {
+				t.Errorf("said %q", c.said)
+			}
+		})
+	}
+}
+
+// sbatch may outlive the process that called it, and make the job later.
+func TestOrphanedSbatch(t *testing.T) {
+	c := newCluster(t)
+	req := c.request(job("x", "", ""))
+	sub := c.cut(req, -time.Minute) // times are kept in whole seconds
+	go func() {
+		time.Sleep(100 * time.Millisecond)
+		c.write(c.fake, "101.job", sub.Comment()+"\n")
+	}()
+	if r := c.submitted(req); r.JobID != "101" || !r.Found || c.jobs() != 1 {
+		t.Errorf("%+v, %d jobs", r, c.jobs())
+	}
+}
+
+func TestControllerDownWhileSettling(t *testing.T) {
+	c := newCluster(t)
+	req := c.request(job("x", "", ""))
+	c.cut(req, time.Hour)
+	c.squeue(`echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1`)
+	_, err := c.submit(req)
+	mustFail(t, err, "an earlier submission from here may have made a job", "Unable to contact")
+	if c.record(c.dir("x")).Pending == nil || c.calls() != nil {
+		t.Errorf("%+v, %q", c.record(c.dir("x")), c.calls())
+	}
+}
+
+// A sweep of which only some elements know their job yet: none is submitted twice.
+func TestCutShortBetweenElements(t *testing.T) {
+	for _, known := range []int{0, 1, 3} {
+		for _, forgotten := range []bool{false, true} {
+			if forgotten && known == 0 {
+				continue
+			}
+			t.Run(fmt.Sprint(known, " elements know it, forgotten by Slurm ", forgotten), func(t *testing.T) {
+				t.Parallel()
+				c := newCluster(t)
+				req := c.request(swept)
+				sub := c.cut(req, time.Hour, 0, 1, 2)
+				if !forgotten {
+					c.write(c.fake, "101.job", sub.Comment()+"\n")
+				}
+				for i := range known {
+					dir := c.dir("s").Element(i)
+					record := c.record(dir)
+					inner := sub
+					inner.JobID, inner.Elements = fmt.Sprint("101_", i), nil
+					record.Submissions = append(record.Submissions, inner)
+					if err := dir.WriteRecord(record); err != nil {
+						t.Fatal(err)
+					}
+				}
+				r, err := c.submit(req)
+				if err != nil || r.JobID != "101" || !r.Found || c.calls() != nil {
+					t.Fatalf("%+v, %v, %q", r, err, c.calls())
+				}
+				for i := range 3 {
+					if record := c.record(c.dir("s").Element(i)); len(record.Submissions) != 1 || record.LastJob() != fmt.Sprint("101_", i) {
+						t.Errorf("element %d: %+v", i, record.Submissions)
+					}
+				}
+				if record := c.record(c.dir("s")); record.Pending != nil || record.LastJob() != "101" {
+					t.Errorf("%+v", record)
+				}
+			})
+		}
+	}
+}
+
+// A job that nobody has noted yet keeps a launcher out, too.
+func TestInUseCutShort(t *testing.T) {
+	c := newCluster(t)
+	req := c.request(job("x", "", ""))
+	sub := c.cut(req, time.Hour)
+	if err := InUse(t.Context(), c.submitter.Slurm, c.dir("x")); err != nil {
+		t.Error(err)
+	}
+	c.write(c.fake, "101.job", sub.Comment()+"\n")
+	c.state("101", "PENDING")
+	mustFail(t, InUse(t.Context(), c.submitter.Slurm, c.dir("x")), "in use by job 101, which is pending")
+	c.state("101", "FAILED 256")
+	if err := InUse(t.Context(), c.submitter.Slurm, c.dir("x")); err != nil {
+		t.Error(err)
+	}
+	c.squeue("exit 1")
+	mustFail(t, InUse(t.Context(), c.submitter.Slurm, c.dir("x")), "cut short")
+}
