@@ -81,6 +81,11 @@ func (d *decoder) checkContainer(c *Container) {
 	if d.usable(image) && (c.Image == "" || strings.HasPrefix(string(c.Image), "-")) {
 		d.report(image, "", "%q is not an image", c.Image)
 	}
+	for i, o := range c.Options {
+		if d.usable("setup.container.options") && (!strings.HasPrefix(string(o), "-") || strings.ContainsAny(string(o), " \t")) {
+			d.reportElement("setup.container.options", i, fmt.Sprintf(`%q is not an option such as "--nv" or "--name=value"`, o))
+		}
+	}
 	for i, m := range c.Mounts {
 		outside, inside, both := strings.Cut(string(m), ":")
 		inside, _, _ = strings.Cut(inside, ":")

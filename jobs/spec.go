@@ -62,6 +62,7 @@ type Secrets struct {
 type Container struct {
 	Image   Text             `toml:"image"`   // a file, or a name that the runtime knows; empty: no container
 	Runtime ContainerRuntime `toml:"runtime"` // default the site's
+	Options []Text           `toml:"options"` // further options of the runtime, such as "--nv"; default the site's
 	Mounts  []Text           `toml:"mounts"`  // "/data", "/data:/inside" or "/data:/inside:ro"; the run's own folders are always there
 }
 

@@ -3,6 +3,7 @@ package jobs
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -43,7 +44,7 @@ type Setting struct {
 // Text is the value as people read it.
 func (s Setting) Text() string {
 	if f, ok := s.Value.(float64); ok {
-		return fmt.Sprintf("%.6g", f)
+		return strconv.FormatFloat(f, 'g', -1, 64)
 	}
 	return fmt.Sprint(s.Value)
 }

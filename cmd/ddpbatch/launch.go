@@ -114,6 +114,8 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 		}
 	} else if c.Element != nil {
 		return nil, usage("--element is for sweeps, and the job file has no [sweep]")
+	} else if record, err := (rundir.Dir{Path: path}).ReadRecord(); err == nil && record.Sweep != nil {
+		return nil, hinted{fmt.Errorf("run directory %q holds a sweep, and the job file has no [sweep]", path), "give this job a directory of its own with --run-dir"}
 	}
 	if o.Dir, err = rundir.Create(path); err != nil {
 		return nil, err
@@ -144,8 +146,8 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 	return unlock, nil
 }
 
-// chooseElement makes the job file that of one element of its sweep, and returns
-// its run directory.
+// chooseElement makes the job file that of one element of its sweep, in the sweep's
+// directory, and returns its run directory.
 func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
 	all := f.job.Sweep.Elements
 	if c.Element == nil {
@@ -154,10 +156,21 @@ func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
 	if *c.Element < 0 || *c.Element >= len(all) {
 		return "", usage(fmt.Sprintf("there is no element %d: the sweep has 0 to %d", *c.Element, len(all)-1))
 	}
-	var err error
+	dir, err := rundir.Create(path)
+	if err != nil {
+		return "", err
+	}
+	record, err := dir.Prepare(string(f.job.Name), f.base, version(), f.spec)
+	if err != nil {
+		return "", err
+	}
+	record.Sweep = submit.SweepRecord(f.job.Sweep)
+	if err := dir.WriteRecord(record); err != nil {
+		return "", err
+	}
 	f.job = all[*c.Element].Job
 	f.spec, err = f.job.Source()
-	return rundir.Dir{Path: path}.Element(*c.Element).Path, err
+	return dir.Element(*c.Element).Path, err
 }
 
 // openSubmitted takes the job file that submit has put into the run directory.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
@@ -65,7 +66,13 @@ func (p *program) asSubmitted(ctx context.Context, c *launchCmd, o *launch.Optio
 		if record, err = (rundir.Dir{Path: p.abs(c.RunDir)}).ReadRecord(); err != nil {
 			return err
 		}
-		s = record.Pending
+		if s = record.Of(id); s == nil {
+			array, _, _ := strings.Cut(id, "_")
+			s = record.Of(array)
+		}
+		if s == nil {
+			s = record.Pending
+		}
 	}
 	if s == nil {
 		return nil

@@ -25,8 +25,11 @@ func container(j *jobs.Job, site *sites.Profile, runDir, binary string) (srun, p
 	for _, o := range site.Container.Options {
 		own = append(own, string(o))
 	}
-	if c.Runtime != site.Container.Runtime {
-		own = nil // they are those of another program
+	if c.Runtime != site.Container.Runtime || c.Options != nil {
+		own = nil // they are those of another program, or the job has its own
+	}
+	for _, o := range c.Options {
+		own = append(own, string(o))
 	}
 	var asked []string
 	for _, m := range c.Mounts {

@@ -27,7 +27,8 @@ type deviceReport struct {
 //
 // A reply is the variables' values, or nothing where they stay as they are: the
 // GPUs of two ranks have the same number where Slurm's cgroups hide the others, and
-// then no variable brings them back.
+// then no variable brings them back; names of GPUs (Slurm 26.05 gives those) do not
+// tell whether others are hidden.
 func decideDevices(payloads [][]byte) ([][]byte, error) {
 	reports := make([]deviceReport, len(payloads))
 	byNode := map[int][]int{}
@@ -62,10 +63,11 @@ func decideDevices(payloads [][]byte) ([][]byte, error) {
 	return replies, nil
 }
 
-// eachItsOwn says whether every rank sees one GPU, and each another one.
+// eachItsOwn says whether every rank sees one GPU, by its number, and each another
+// one.
 func eachItsOwn(seen []string) bool {
 	for i, s := range seen {
-		if s == "" || strings.Contains(s, ",") || slices.Contains(seen[:i], s) {
+		if s == "" || strings.Trim(s, "0123456789") != "" || slices.Contains(seen[:i], s) {
 			return false
 		}
 	}

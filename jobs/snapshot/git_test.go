@@ -267,3 +267,17 @@ func FuzzParseList(f *testing.F) {
 		}
 	})
 }
+
+// What a program has made there itself is no change of the user's.
+func TestProvenanceExcludes(t *testing.T) {
+	top, env := t.TempDir(), environ(t)
+	gitIn(t, top, "init")
+	fill(t, top, map[string]string{"a.py": "", "runs/x/record.json": ""})
+	gitIn(t, top, "add", "a.py")
+	gitIn(t, top, "commit", "-m", "first")
+	for want, exclude := range map[bool][]string{true: {"/elsewhere", top}, false: {filepath.Join(top, "runs")}} {
+		if got, err := Provenance(t.Context(), top, env, exclude...); err != nil || got.Dirty != want {
+			t.Errorf("without %q: %+v (%v), want dirty %v", exclude, got, err, want)
+		}
+	}
+}

@@ -13,9 +13,17 @@ import (
 // Provenance asks git about a folder. Environ is the environment for git, which
 // is looked for in its PATH. Without git, or in no work tree, there is nothing
 // to know and no error. Each question to git may take a minute. An error, like
-// that of a repository which belongs to someone else, may have a hint.
-func Provenance(ctx context.Context, dir string, environ []string) (Git, error) {
-	found, err := provenance(ctx, dir, environ, nil)
+// that of a repository which belongs to someone else, may have a hint. What is
+// below one of the absolute paths to exclude, such as the runs that a program has
+// made there, is no change.
+func Provenance(ctx context.Context, dir string, environ []string, exclude ...string) (Git, error) {
+	var inside []string
+	for _, path := range exclude {
+		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) && rel != "." {
+			inside = append(inside, rel)
+		}
+	}
+	found, err := provenance(ctx, dir, environ, inside)
 	if err != nil {
 		return Git{}, fmt.Errorf("ask git about %q: %w", dir, err)
 	}

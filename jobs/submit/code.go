@@ -23,7 +23,7 @@ func (a *submission) code(ctx context.Context, id string) (*rundir.Code, error) 
 		folder = filepath.Join(a.req.Base, folder)
 	}
 	if !c.Snapshot {
-		git, err := snapshot.Provenance(ctx, folder, a.req.Environ)
+		git, err := snapshot.Provenance(ctx, folder, a.req.Environ, a.runFolders(folder)...)
 		if err != nil {
 			// Only for the record.
 			a.Say(fmt.Sprintf("WARNING: %v", err))

@@ -42,7 +42,7 @@ func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, 
 		return none, err
 	}
 	if dir == nil {
-		return slurm.Dependency{Type: kind, IDs: []string{run}}, nil // Slurm itself knows it, or refuses it
+		return a.foreign(ctx, kind, run)
 	}
 	if dir.Path == a.dir.Path {
 		return none, fmt.Errorf("a run cannot wait for itself")
@@ -113,6 +113,20 @@ func (a *submission) sweepDependency(ctx context.Context, kind slurm.DependencyT
 			"elements of the sweep %q were submitted again, and Slurm cannot wait for one of several jobs to fail", dir.Path)
 	}
 	return wait, nil
+}
+
+// foreign is the dependency on a job that this program did not submit. Some
+// versions of Slurm start a job at once whose afterok names a job that they do not
+// know.
+func (a *submission) foreign(ctx context.Context, kind slurm.DependencyType, id string) (slurm.Dependency, error) {
+	states, err := a.Slurm.State(ctx, id)
+	if err != nil {
+		return slurm.Dependency{}, err
+	}
+	if states[0].State == slurm.StateUnknown {
+		return slurm.Dependency{}, refuse("is the id right? If the job has ended long ago, submit without the dependency", "Slurm does not know job %s", id)
+	}
+	return slurm.Dependency{Type: kind, IDs: []string{id}}, nil
 }
 
 func neverSubmitted(dir rundir.Dir) error {

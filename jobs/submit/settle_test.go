@@ -21,7 +21,7 @@ func (c *cluster) cut(req Request, age time.Duration, elements ...int) rundir.Su
 		c.t.Fatal(err)
 	}
 	if req.Job.Sweep != nil {
-		record.Sweep = &rundir.SweepRecord{Elements: elementRecords(req.Job.Sweep)}
+		record.Sweep = SweepRecord(req.Job.Sweep)
 		for _, e := range req.Job.Sweep.Elements {
 			inner, err := rundir.Create(dir.Element(e.Index).Path)
 			if err != nil {

@@ -71,7 +71,7 @@ func (a *submission) sameSweep() error {
 	case record.Sweep == nil:
 		return nil
 	}
-	now := elementRecords(a.req.Job.Sweep)
+	now := SweepRecord(a.req.Job.Sweep).Elements
 	for i, e := range record.Sweep.Elements {
 		if i >= len(now) || !maps.Equal(e.Values, now[i].Values) {
 			return refuse("give the changed sweep a directory of its own with --run-dir; new elements may only come after the old ones",
@@ -81,7 +81,8 @@ func (a *submission) sameSweep() error {
 	return nil
 }
 
-func elementRecords(sweep *jobs.Sweep) []rundir.ElementRecord {
+// SweepRecord is what the directory of a sweep keeps of its elements.
+func SweepRecord(sweep *jobs.Sweep) *rundir.SweepRecord {
 	var all []rundir.ElementRecord
 	for _, e := range sweep.Elements {
 		r := rundir.ElementRecord{Values: map[string]string{}}
@@ -90,7 +91,7 @@ func elementRecords(sweep *jobs.Sweep) []rundir.ElementRecord {
 		}
 		all = append(all, r)
 	}
-	return all
+	return &rundir.SweepRecord{Elements: all}
 }
 
 // elementStates asks for the last jobs of the elements, by one question for all.
@@ -129,7 +130,7 @@ func (a *submission) prepareElements() error {
 	if sweep == nil {
 		return nil
 	}
-	a.record.Sweep = &rundir.SweepRecord{Elements: elementRecords(sweep)}
+	a.record.Sweep = SweepRecord(sweep)
 	for _, e := range sweep.Elements {
 		dir := a.dir.Element(e.Index)
 		if _, err := rundir.Create(dir.Path); err != nil {
