@@ -97,6 +97,11 @@ func TestDependencyOnSomethingElse(t *testing.T) {
 	c.submitted(c.request(job("first", "", "")))
 	c.submitted(c.request(job("second", "", "")))
 
+	// A job that this program did not submit must at least be known: some versions
+	// of Slurm take any number, and do not wait.
+	_, err := c.submit(c.request(job("third", `dependency = ["after:4711"]`, "")))
+	mustFail(t, err, "Slurm does not know job 4711")
+	c.state("4711", "RUNNING")
 	r := c.submitted(c.request(job("third", `dependency = ["afterok:first", "afterany:second", "after:4711"]`, "")))
 	if got := c.calls()[2]; !strings.Contains(got, " --dependency=afterok:101,afterany:102,after:4711 ") {
 		t.Errorf("%+v: %q", r, got)
@@ -110,7 +115,7 @@ func TestDependencyOnSomethingElse(t *testing.T) {
 	}
 
 	c.state("103", "COMPLETED")
-	_, err := c.submit(c.request(job("third", `dependency = ["after:third"]`, "")))
+	_, err = c.submit(c.request(job("third", `dependency = ["after:third"]`, "")))
 	mustFail(t, err, "a run cannot wait for itself")
 	_, err = c.submit(c.request(job("fifth", `dependency = ["after:nothing"]`, "")))
 	mustFail(t, err, "slurm.dependency[0]", "nothing")

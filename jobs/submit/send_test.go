@@ -179,6 +179,7 @@ func TestTwoAtOnce(t *testing.T) {
 func TestCommandLine(t *testing.T) {
 	c := newCluster(t)
 	c.sbatch(`env >env; pwd >cwd; ` + normal)
+	c.state("55", "PENDING")
 	req := c.request(job("x", `dependency = ["afterany:55"]`, ""))
 	req.Environ = append(req.Environ, "SBATCH_PARTITION=other", "SLURM_JOB_ID=7", "MINE=kept")
 	c.submitted(req)
