@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -75,9 +76,27 @@ func (s *Server) recordLocked(f Failure) bool {
 	if s.first != nil {
 		return false
 	}
+	if len(s.notices) > 0 {
+		f.Reason += "; noticed before: " + strings.Join(s.notices, "; ")
+	}
 	s.first = &f
 	close(s.failing)
 	return true
+}
+
+// maxNotices bounds what is kept of a link that goes up and down all day.
+const maxNotices = 4
+
+// notice keeps what a rank has noticed for the reason of a later failure, and
+// passes it on.
+func (s *Server) notice(rank int, text string) {
+	s.mu.Lock()
+	line := fmt.Sprintf("%s: %s", s.ranks[rank].Host, text)
+	s.notices = append(s.notices[max(0, len(s.notices)+1-maxNotices):], line)
+	s.mu.Unlock()
+	if s.o.Warn != nil {
+		s.o.Warn(line)
+	}
 }
 
 // announceLocked tells the connected ranks of the first failure.

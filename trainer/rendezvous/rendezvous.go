@@ -39,6 +39,7 @@ const (
 	kindReply
 	kindStop
 	kindAbort
+	kindNotice
 )
 
 // Identity is what a rank says of itself when it joins.
@@ -67,6 +68,10 @@ type replyMessage struct {
 type beatMessage struct {
 	Step  int    `json:"step"`
 	Phase string `json:"phase"`
+}
+
+type noticeMessage struct {
+	Text string `json:"text"`
 }
 
 type leaveMessage struct {

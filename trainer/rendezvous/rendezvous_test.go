@@ -356,3 +356,26 @@ func TestFormatRanks(t *testing.T) {
 		}
 	}
 }
+
+// What ranks have noticed before stands in the reason of a failure, and only the
+// last of it.
+func TestNoticesStandInTheReason(t *testing.T) {
+	warned := make(chan string, 10)
+	a := start(t, 2, func(o *ServerOptions) { o.Warn = func(m string) { warned <- m } })
+	sessions := a.joinAll(t, 2)
+	for i := range maxNotices + 2 {
+		if err := sessions[0].Tell(fmt.Sprintf("hsn0: event %d", i)); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := <-warned, fmt.Sprintf("n1: hsn0: event %d", i); got != want {
+			t.Errorf("warned of %q, want %q", got, want)
+		}
+	}
+	sessions[1].conn.Close()
+	<-sessions[0].Context().Done()
+	sessions[0].Leave(4, nil)
+	want := "its process was killed or crashed; noticed before: n1: hsn0: event 2; n1: hsn0: event 3; n1: hsn0: event 4; n1: hsn0: event 5"
+	if o := wait(t, a); o.First == nil || !strings.HasSuffix(o.First.Error(), want) {
+		t.Errorf("first failure %+v, want %q at its end", o.First, want)
+	}
+}

@@ -59,6 +59,7 @@ type Server struct {
 	handlers   sync.WaitGroup
 	shaking    int
 	warned     map[string]bool
+	notices    []string // the last ones, each with its host
 }
 
 // Serve starts to gather ranks on listener, which it owns from now on.
@@ -184,6 +185,11 @@ func (s *Server) follow(c *wire.Conn, rank int) {
 				st := &s.ranks[rank]
 				st.Step, st.Phase, st.Seen = m.Step, m.Phase, time.Now()
 				s.mu.Unlock()
+			}
+		case kindNotice:
+			var m noticeMessage
+			if err = json.Unmarshal(payload, &m); err == nil {
+				s.notice(rank, m.Text)
 			}
 		case kindLeave:
 			var m leaveMessage

@@ -185,6 +185,12 @@ func (s *Session) Beat(step int, phase string) error {
 	return send(s.conn, kindBeat, beatMessage{step, phase})
 }
 
+// Tell tells the server what this rank has noticed and a person should know, in
+// one line. Should a rank fail or be lost later, the line stands in the reason.
+func (s *Session) Tell(text string) error {
+	return send(s.conn, kindNotice, noticeMessage{text})
+}
+
 // Leave says goodbye: exit is the exit code with which this process will end.
 // A failure that is not nil is told to every other rank and ends the attempt.
 // The session is over afterwards.
