@@ -24,6 +24,17 @@ func lookupIn(env map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) { v, set := env[name]; return v, set }
 }
 
+// environment is what [Plan] makes of a choice alone, for NCCL, Gloo and
+// TensorPipe.
+func environment(c netif.Choice, lookup func(string) (string, bool), site ...Setting) (vars []Var, notes []string) {
+	p := planner{Facts: Facts{Choice: c, Lookup: lookup, Conf: site}}
+	p.env.inherited = map[string]bool{}
+	p.sockets()
+	p.plain(glooInterface, "Gloo")
+	p.plain(tpInterface, "TensorPipe")
+	return p.env.ToSet(), append(p.env.Warnings, p.env.Notes...)
+}
+
 func TestEnvironment(t *testing.T) {
 	shadowed := choice("lo", "192.0.2.77")
 	shadowed.Shadowed = true
@@ -45,23 +56,17 @@ func TestEnvironment(t *testing.T) {
 		},
 		{
 			name: "IPv6", choice: choice("hsn0", "fd00::1"),
-			want:  []string{"NCCL_SOCKET_IFNAME==hsn0", "GLOO_SOCKET_IFNAME=hsn0", "TP_SOCKET_IFNAME=hsn0", "NCCL_SOCKET_FAMILY=AF_INET6"},
+			want:  []string{"NCCL_SOCKET_IFNAME==hsn0", "NCCL_SOCKET_FAMILY=AF_INET6", "GLOO_SOCKET_IFNAME=hsn0", "TP_SOCKET_IFNAME=hsn0"},
 			notes: []string{"Gloo takes the first address of hsn0, whatever its family", "TensorPipe takes the first address"},
 		},
 		{
 			name: "IPv6 loopback", choice: choice("lo", "::1"),
-			want:  []string{"GLOO_SOCKET_IFNAME=lo", "TP_SOCKET_IFNAME=lo", "NCCL_SOCKET_FAMILY=AF_INET6"},
+			want:  []string{"NCCL_SOCKET_FAMILY=AF_INET6", "GLOO_SOCKET_IFNAME=lo", "TP_SOCKET_IFNAME=lo"},
 			notes: []string{"NCCL_SOCKET_IFNAME is not set: NCCL does not use the IPv6 loopback", "Gloo takes", "TensorPipe takes"},
 		},
 		{
 			name: "set by the user, in accord", choice: choice("hsn0", "10.20.0.1"),
 			env: map[string]string{"NCCL_SOCKET_IFNAME": "hsn", "GLOO_SOCKET_IFNAME": "hsn0,hsn1", "TP_SOCKET_IFNAME": "hsn0", "NCCL_SOCKET_FAMILY": "AF_INET"},
-			notes: []string{
-				`NCCL_SOCKET_IFNAME="hsn" (from the environment) is kept; it allows hsn0`,
-				`GLOO_SOCKET_IFNAME="hsn0,hsn1" (from the environment) is kept; it names hsn0`,
-				`TP_SOCKET_IFNAME="hsn0" (from the environment) is kept; it names hsn0`,
-				`NCCL_SOCKET_FAMILY="AF_INET" (from the environment) is kept; it is the family of 10.20.0.1`,
-			},
 		},
 		{
 			name: "set by the user, in contradiction", choice: choice("hsn0", "10.20.0.1"),
@@ -69,8 +74,8 @@ func TestEnvironment(t *testing.T) {
 			want: []string{"TP_SOCKET_IFNAME=hsn0"},
 			notes: []string{
 				`NCCL_SOCKET_IFNAME="^docker,hsn" (from the environment) is kept; but it does not allow hsn0 (10.20.0.1), which was chosen: 10.20.0.0/24 reaches all 4 hosts`,
-				`GLOO_SOCKET_IFNAME="eth0" (from the environment) is kept; but it does not name hsn0 (10.20.0.1)`,
 				`NCCL_SOCKET_FAMILY="AF_INET6" (from the environment) is kept; but 10.20.0.1, which was chosen, is AF_INET`,
+				`GLOO_SOCKET_IFNAME="eth0" (from the environment) is kept; but it does not name hsn0 (10.20.0.1)`,
 			},
 		},
 		{
@@ -89,10 +94,9 @@ func TestEnvironment(t *testing.T) {
 		},
 		{
 			name: "the user before the site", choice: choice("hsn0", "10.20.0.1"),
-			env:   map[string]string{"NCCL_SOCKET_IFNAME": "=hsn0"},
-			site:  "NCCL_SOCKET_IFNAME=ib0\n",
-			want:  []string{"GLOO_SOCKET_IFNAME=hsn0", "TP_SOCKET_IFNAME=hsn0"},
-			notes: []string{`NCCL_SOCKET_IFNAME="=hsn0" (from the environment) is kept; it allows hsn0`},
+			env:  map[string]string{"NCCL_SOCKET_IFNAME": "=hsn0"},
+			site: "NCCL_SOCKET_IFNAME=ib0\n",
+			want: []string{"GLOO_SOCKET_IFNAME=hsn0", "TP_SOCKET_IFNAME=hsn0"},
 		},
 		{
 			name: "a value that came from Windows", choice: choice("hsn0", "10.20.0.1"),
@@ -121,12 +125,12 @@ func TestEnvironment(t *testing.T) {
 			name: "NCCL_COMM_ID", choice: choice("hsn0", "10.20.0.1"),
 			env:   map[string]string{"NCCL_COMM_ID": "10.20.0.1:4000"},
 			want:  []string{"NCCL_SOCKET_IFNAME==hsn0", "GLOO_SOCKET_IFNAME=hsn0", "TP_SOCKET_IFNAME=hsn0"},
-			notes: []string{`NCCL_COMM_ID="10.20.0.1:4000" (from the environment) makes NCCL ignore NCCL_SOCKET_IFNAME`},
+			notes: []string{`NCCL_COMM_ID="10.20.0.1:4000" (from the environment) is kept; but NCCL then ignores NCCL_SOCKET_IFNAME`},
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			vars, notes := Environment(tt.choice, lookupIn(tt.env), ParseConf("/etc/nccl.conf", []byte(tt.site))...)
+			vars, notes := environment(tt.choice, lookupIn(tt.env), ParseConf("/etc/nccl.conf", []byte(tt.site))...)
 			var got []string
 			for _, v := range vars {
 				got = append(got, v.Name+"="+v.Value)
@@ -160,6 +164,7 @@ func TestRealHosts(t *testing.T) {
 		Want   struct {
 			NCCL string `json:"nccl"`
 			Gloo string `json:"gloo"`
+			HCA  string `json:"ib_hca"`
 		} `json:"want"`
 	}
 	if err := json.Unmarshal(data, &cases); err != nil {
@@ -178,51 +183,15 @@ func TestRealHosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		vars, _ := Environment(c, lookupIn(nil))
 		got := map[string]string{}
-		for _, v := range vars {
+		for _, v := range Plan(Facts{Choice: c, Inventory: inv}).Vars {
 			got[v.Name] = v.Value
 		}
-		// One case lists four equal interfaces for NCCL's data; this package
-		// names the one that was chosen, which is the first.
-		want, _, _ := strings.Cut(tt.Want.NCCL, ",")
-		if got[ncclInterface] != want || got[glooInterface] != tt.Want.Gloo {
-			t.Errorf("%s: NCCL %q, Gloo %q, want %q, %q", tt.ID, got[ncclInterface], got[glooInterface], want, tt.Want.Gloo)
+		if have, want := strings.TrimPrefix(got[ibHCA], "="), strings.TrimPrefix(tt.Want.HCA, "="); have != want {
+			t.Errorf("%s: adapters %q, want %q", tt.ID, have, want)
 		}
-	}
-}
-
-func TestAllows(t *testing.T) {
-	tests := []struct {
-		value string
-		yes   []string
-		no    []string
-	}{
-		{"eth", []string{"eth", "eth0", "eth10"}, []string{"veth0", "lo"}},
-		{"eth1", []string{"eth1", "eth10"}, []string{"eth0"}},
-		{"=eth1", []string{"eth1"}, []string{"eth10", "eth"}},
-		{"=eth1,ib0", []string{"eth1", "ib0"}, []string{"ib01"}},
-		{"^docker,lo", []string{"eth0"}, []string{"docker0", "lo", "lo1"}},
-		{"^=docker0", []string{"docker01", "lo"}, []string{"docker0"}},
-		{"=^eth0", []string{"^eth0"}, []string{"eth0", "lo"}}, // "^" comes first or is part of a name
-		{"eth0:1,ib0:2", []string{"eth0", "ib0"}, []string{"lo"}},
-		{"eth0,,ib0,", []string{"eth0", "ib0"}, []string{"lo"}},
-		{"==", nil, []string{"eth0"}},
-		{",,", []string{"eth0"}, nil},
-		{"^,", nil, []string{"eth0"}},
-		{"a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,eth0", []string{"p"}, []string{"qth0", "zeth0"}},
-		{"=a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q", []string{"p"}, []string{"q"}},
-	}
-	for _, tt := range tests {
-		for _, name := range tt.yes {
-			if !allows(tt.value, name) {
-				t.Errorf("%q does not allow %q", tt.value, name)
-			}
-		}
-		for _, name := range tt.no {
-			if allows(tt.value, name) {
-				t.Errorf("%q allows %q", tt.value, name)
-			}
+		if got[ncclInterface] != tt.Want.NCCL || got[glooInterface] != tt.Want.Gloo {
+			t.Errorf("%s: NCCL %q, Gloo %q, want %q, %q", tt.ID, got[ncclInterface], got[glooInterface], tt.Want.NCCL, tt.Want.Gloo)
 		}
 	}
 }

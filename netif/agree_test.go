@@ -92,7 +92,7 @@ func TestAgree(t *testing.T) {
 				newHostSpec("b").link(Link{Name: "eno1", Speed: 1000}, "192.168.3.13/20").link(Link{Name: "enp37s0", Speed: 10000}, "192.168.5.13/20"),
 			},
 			want: []string{"enp37s0 192.168.5.15", "enp37s0 192.168.5.13"},
-			warn: "asymmetric route: packets to 192.168.5.13 leave by eno1 unless the socket is bound to 192.168.5.15",
+			warn: "asymmetric route: packets to 192.168.5.13 leave by eno1 unless the socket is bound to the device enp37s0",
 		},
 		{
 			name: "hardware before an overlay with larger packets",

@@ -158,3 +158,17 @@ func slowLan(b *hostSpec) *hostSpec {
 	}
 	return b
 }
+
+// routeTable adds a route to another table than the main one.
+func (b *hostSpec) routeTable(table int, dst, dev, via string) *hostSpec {
+	b.route(dst, dev, via, "")
+	b.inv.Routes[len(b.inv.Routes)-1].Table = table
+	return b
+}
+
+// rule has a table decide for what is sent from an address.
+func (b *hostSpec) rule(priority int, from string, table int) *hostSpec {
+	a := addr(from)
+	b.inv.Rules = append(b.inv.Rules, Rule{Priority: priority, From: netip.PrefixFrom(a, a.BitLen()), Table: table})
+	return b
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -14,20 +15,29 @@ type testCase struct {
 	ID     string          `json:"id"`
 	Links  json.RawMessage `json:"links"`
 	Routes json.RawMessage `json:"routes"`
+	Rules  json.RawMessage `json:"rules"`
 	Peers  []netip.Addr    `json:"peers"`
 	Want   struct {
 		Interface string     `json:"ifname"`
 		Src       netip.Addr `json:"src"`
 	} `json:"want"`
 	Warn string `json:"warn"`
+	Note string `json:"note"`
 
 	text      []byte // the inventory
 	inventory Inventory
 }
 
-func loadCases(t testing.TB) []*testCase {
+// loadCases reads the hosts that others have met, from a file of testdata.
+func loadCases(t testing.TB) []*testCase { t.Helper(); return readCases(t, "netif_cases.json", 20) }
+
+// moreCases reads hosts of known kinds, one for each principle of the choice.
+// Their warnings are how those of Choose begin.
+func moreCases(t testing.TB) []*testCase { t.Helper(); return readCases(t, "more_cases.json", 23) }
+
+func readCases(t testing.TB, file string, n int) []*testCase {
 	t.Helper()
-	data, err := os.ReadFile("testdata/netif_cases.json")
+	data, err := os.ReadFile("testdata/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,12 +45,15 @@ func loadCases(t testing.TB) []*testCase {
 	if err := json.Unmarshal(data, &cases); err != nil {
 		t.Fatal(err)
 	}
-	if len(cases) != 20 {
-		t.Fatalf("%d cases, want 20", len(cases))
+	if len(cases) != n {
+		t.Fatalf("%d cases, want %d", len(cases), n)
 	}
 	for _, c := range cases {
-		c.text, err = json.Marshal(map[string]any{"host": c.ID, "links": c.Links, "routes": c.Routes})
-		if err != nil {
+		text := map[string]any{"host": c.ID, "links": c.Links, "routes": c.Routes}
+		if c.Rules != nil {
+			text["rules"] = c.Rules
+		}
+		if c.text, err = json.Marshal(text); err != nil {
 			t.Fatal(err)
 		}
 		if c.inventory, err = ReadInventory(bytes.NewReader(c.text)); err != nil {
@@ -48,6 +61,28 @@ func loadCases(t testing.TB) []*testCase {
 		}
 	}
 	return cases
+}
+
+func TestMoreCases(t *testing.T) {
+	for _, c := range moreCases(t) {
+		t.Run(c.ID, func(t *testing.T) {
+			got, err := Choose(c.inventory, c.Peers, Request{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Interface != c.Want.Interface || got.Addr != c.Want.Src {
+				t.Errorf("chose %s %s (%s), want %s %s: %s", got.Interface, got.Addr, got.Why, c.Want.Interface, c.Want.Src, c.Note)
+			}
+			if text := strings.Join(got.Warnings, "\n"); c.Warn == "" && text != "" || !strings.HasPrefix(text, c.Warn) {
+				t.Errorf("warnings %q, want %q", got.Warnings, c.Warn)
+			}
+			for _, r := range got.Rejected {
+				if r.Reason == "" {
+					t.Errorf("%s was rejected without a reason", r.Interface)
+				}
+			}
+		})
+	}
 }
 
 // The warnings that Choose gives, by a word of each. The last case warns of
@@ -112,7 +147,7 @@ func TestCaseMTUMismatch(t *testing.T) {
 
 // What is read is written back in the same words.
 func TestCasesRoundTrip(t *testing.T) {
-	for _, c := range loadCases(t) {
+	for _, c := range slices.Concat(loadCases(t), moreCases(t)) {
 		got, err := json.Marshal(c.inventory)
 		if err != nil {
 			t.Fatal(err)

@@ -82,22 +82,26 @@ func (h *host) choice(l *Link, a netip.Prefix, s scope) Choice {
 func (h *host) warnWays(c *Choice, peers []netip.Addr) {
 	var carriers []string
 	astray, strayed := netip.Addr{}, 0
+	var lost netip.Addr // the first peer that only a rule for the address leads to
 	for _, p := range peers {
-		ways := h.ways(p)
-		if len(ways) == 0 {
-			continue
+		ways, bound := h.ways(p), h.waysFrom(c.Addr, p)
+		if len(ways) == 0 && len(bound) > 0 && !lost.IsValid() {
+			lost = p
 		}
-		if ways[0].link != c.Interface {
+		if len(ways) > 0 && ways[0].link != c.Interface {
 			if strayed++; strayed == 1 {
 				astray = p
 			}
 			continue
 		}
-		for _, w := range ways {
+		for _, w := range bound {
 			if w.link == c.Interface && w.dev != c.Interface && !slices.Contains(carriers, w.dev) {
 				carriers = append(carriers, w.dev)
 			}
 		}
+	}
+	if lost.IsValid() {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("packets to %s find no route unless the socket is bound to %s, as the routing rules have it", lost, c.Addr))
 	}
 	if strayed > 0 {
 		c.Warnings = append(c.Warnings, h.asymmetric(c, astray, strayed))
@@ -118,16 +122,21 @@ func (h *host) warnWays(c *Choice, peers []netip.Addr) {
 // asymmetric warns that a socket which is not bound to the chosen address sends
 // by another interface than it receives on.
 func (h *host) asymmetric(c *Choice, peer netip.Addr, peers int) string {
-	routes := h.routes.lookup(peer)
+	routes, _ := h.lookup(netip.Addr{}, peer)
+	leaves := h.ways(peer)[0].dev
 	text := fmt.Sprintf("asymmetric route: packets to %s", peer)
 	if peers > 1 {
 		text += fmt.Sprintf(" and %d more peers", peers-1)
 	}
-	text += fmt.Sprintf(" leave by %s unless the socket is bound to %s", routes[0].Dev, c.Addr)
-	if slices.ContainsFunc(routes, func(r Route) bool { return r.Dev == c.Interface }) {
-		return text + fmt.Sprintf("; both interfaces have a route to %s: give each its own subnet, or raise the metric of %s", routes[0].Dst, routes[0].Dev)
+	// A source address alone changes nothing, but by a rule for it.
+	if bound := h.waysFrom(c.Addr, peer); len(bound) > 0 && bound[0].dev == c.Interface {
+		return text + fmt.Sprintf(" leave by %s unless the socket is bound to %s, as the routing rules have it", leaves, c.Addr)
 	}
-	return text + fmt.Sprintf("; the route to %s is on %s", routes[0].Dst, routes[0].Dev)
+	text += fmt.Sprintf(" leave by %s unless the socket is bound to the device %s", leaves, c.Interface)
+	if slices.ContainsFunc(routes, func(r Route) bool { return r.Dev == c.Interface }) {
+		return text + fmt.Sprintf("; both interfaces have a route to %s: give each its own subnet, raise the metric of %s, or add a rule for its address (ip rule add from %s table N)", routes[0].Dst, leaves, c.Addr)
+	}
+	return text + fmt.Sprintf("; the route to %s is on %s", routes[0].Dst, leaves)
 }
 
 // meritText puts what set a winner apart in words; "" if nothing did.

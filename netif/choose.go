@@ -94,7 +94,11 @@ func (h *host) chooseLocal(families []Family, req Request) (Choice, error) {
 			failed = firstError(failed, fmt.Errorf("no interface has an %s address, not even the loopback: this host has %s", f, h.has(s)))
 			continue
 		}
-		won := h.rankLinks(pool, s, netip.Addr{}, reasons)
+		rates := make([]rating, len(pool))
+		for n, i := range pool {
+			rates[n] = h.rate(&h.links[i], s)
+		}
+		won := h.rankLinks(pool, rates, reasons)
 		l := &h.links[pool[won.winner]]
 		for _, i := range others {
 			if len(loopbacks) > 0 {
@@ -112,39 +116,45 @@ func (h *host) chooseLocal(families []Family, req Request) (Choice, error) {
 // chooseRouted takes the links that the routes to all peers leave by, and ranks them.
 func (h *host) chooseRouted(peers []netip.Addr, s scope) (Choice, error) {
 	reasons := make([]string, len(h.links))
+	srcs := make([]netip.Prefix, len(h.links)) // the address to send from
 	var pool []int
 	for i := range h.links {
 		l := &h.links[i]
 		if reasons[i] = h.unfit(l, s); reasons[i] != "" {
 			continue
 		}
-		for _, p := range peers {
-			if !h.reaches(l.Name, p) {
-				reasons[i] = h.wayTo(p)
-				if l.ARPHRD == arphrdLoopback {
-					reasons[i] = "loopback: reaches this host only"
-				}
-				break
-			}
-		}
-		if reasons[i] == "" {
+		serving := h.reachAll(l, s.addrs(l), peers)
+		switch {
+		case len(serving) > 0:
 			pool = append(pool, i)
+			srcs[i] = h.addrToward(peers[0], serving)
+		case l.ARPHRD == arphrdLoopback:
+			reasons[i] = "loopback: reaches this host only"
+		default:
+			reasons[i] = h.whyNot(l, s.addrs(l)[0].Addr(), peers)
 		}
 	}
 	if len(pool) == 0 {
 		return Choice{}, h.noWay(peers, s)
 	}
-	won := h.rankLinks(pool, s, peers[0], reasons)
-	l := &h.links[pool[won.winner]]
-	c := h.choice(l, h.addrToward(peers[0], s.addrs(l)), s)
+	rates := make([]rating, len(pool))
+	for n, i := range pool {
+		rates[n] = h.rateToward(srcs[i].Addr(), peers[0], &h.links[i], s)
+	}
+	won := h.rankLinks(pool, rates, reasons)
+	l, src := &h.links[pool[won.winner]], srcs[pool[won.winner]]
+	c := h.choice(l, src, s)
 	c.Why = fmt.Sprintf("the route to %s leaves by it", peers[0])
 	if len(peers) > 1 {
 		c.Why = fmt.Sprintf("the routes to all %d peers leave by it", len(peers))
 	}
-	if !h.carries(l, peers[0]) {
+	if _, rule := h.lookup(src.Addr(), peers[0]); rule.isSourced() {
+		c.Why = fmt.Sprintf("packets from %s to %s leave by it (rule %d: from %s, table %d)", src.Addr(), peers[0], rule.Priority, rule.From, rule.Table)
+	}
+	if !h.carries(l, src.Addr(), peers[0]) {
 		c.Why = fmt.Sprintf("packets to %s are sent from its address", peers[0])
 	}
-	if merit := meritText(won.merits, h.rateToward(peers[0], l, s)); merit != "" {
+	if merit := meritText(won.merits, rates[won.winner]); merit != "" {
 		c.Why += "; " + merit
 	}
 	c.Rejected = h.rejections(reasons, l)
@@ -152,15 +162,18 @@ func (h *host) chooseRouted(peers []netip.Addr, s scope) (Choice, error) {
 	return c, nil
 }
 
-// rankLinks ranks the links of pool, and writes why the others lost to reasons.
-func (h *host) rankLinks(pool []int, s scope, peer netip.Addr, reasons []string) ranking {
-	rates := make([]rating, len(pool))
-	for n, i := range pool {
-		rates[n] = h.rate(&h.links[i], s)
-		if peer.IsValid() {
-			rates[n] = h.rateToward(peer, &h.links[i], s)
+// whyNot says which peer packets from src, an address of l, do not leave by l to.
+func (h *host) whyNot(l *Link, src netip.Addr, peers []netip.Addr) string {
+	for _, p := range peers {
+		if !h.reaches(l.Name, src, p) {
+			return h.wayFrom(src, p)
 		}
 	}
+	return ""
+}
+
+// rankLinks ranks the links of pool, and writes why the others lost to reasons.
+func (h *host) rankLinks(pool []int, rates []rating, reasons []string) ranking {
 	won := rank(rates)
 	for n, i := range pool {
 		if d := won.defeats[n]; d.criterion != nil {
@@ -180,6 +193,9 @@ func (h *host) noWay(peers []netip.Addr, s scope) error {
 		if l := h.byName[ways[0].link]; l != nil {
 			if reason := h.unfit(l, s); reason != "" {
 				return refuse(fmt.Sprintf("repair %s, or use a network that works", l.Name), "%s, which cannot be used: %s", h.wayTo(p), reason)
+			}
+			if addrs := s.addrs(l); len(h.reachAll(l, addrs, []netip.Addr{p})) == 0 {
+				return refuse("check the rules of this host: ip rule", "%s; this host has %s", h.wayFrom(addrs[0].Addr(), p), h.has(s))
 			}
 		}
 	}

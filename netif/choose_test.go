@@ -50,7 +50,7 @@ func TestChoose(t *testing.T) {
 		{
 			name: "named, but packets leave by another", host: two(), peers: []string{"10.2.0.9", "10.2.0.10"}, req: Request{Interface: "eth0"},
 			want: "eth0 10.1.0.1 spec",
-			warn: "asymmetric route: packets to 10.2.0.9 and 1 more peers leave by hsn0 unless the socket is bound to 10.1.0.1; the route to 10.2.0.0/24 is on hsn0",
+			warn: "asymmetric route: packets to 10.2.0.9 and 1 more peers leave by hsn0 unless the socket is bound to the device eth0; the route to 10.2.0.0/24 is on hsn0",
 		},
 		{
 			name: "a link without a device is not fast because it says so",
@@ -88,6 +88,19 @@ func TestChoose(t *testing.T) {
 			host:  newHostSpec("n1").link(Link{Name: "eth0"}, "10.1.0.1/24").link(Link{Name: "eth1"}, "10.1.0.2/24").route("0.0.0.0/0", "eth1", "10.1.0.254", ""),
 			peers: []string{"10.1.0.9"}, want: "eth1 10.1.0.2 auto", warn: "asymmetric route",
 			reason: map[string]string{"eth0": "the default route is on eth1"},
+		},
+		{
+			name: "of two default routes, that of the lower metric",
+			host: newHostSpec("n1").link(Link{Name: "eth0"}, "10.1.0.1/24").link(Link{Name: "eth1"}, "10.1.0.2/24").
+				routeMetric("0.0.0.0/0", "eth0", "10.1.0.254", 512).routeMetric("0.0.0.0/0", "eth1", "10.1.0.254", 100),
+			peers: []string{"10.1.0.9"}, want: "eth1 10.1.0.2 auto", warn: "asymmetric route",
+		},
+		{
+			name: "a bridge of containers' ends leads nowhere, a container's own end does",
+			host: newHostSpec("n1").link(Link{Name: "br0", Kind: "bridge", MTU: 9000}, "10.1.0.1/24").link(Link{Name: "veth7", Kind: "veth", Master: "br0"}).
+				link(Link{Name: "eth0", Kind: "veth"}, "10.1.0.2/24"),
+			peers: []string{"10.1.0.9"}, want: "eth0 10.1.0.2 auto", warn: "asymmetric route",
+			reason: map[string]string{"br0": "it is virtual (bridge) and eth0 is a container's own way out"},
 		},
 		{
 			name: "a default route of a higher metric is for the day the other one fails",

@@ -23,9 +23,10 @@ type CollectOptions struct {
 const dumpTries = 10
 
 // Collect reads the inventory of this host, in the network namespace of the
-// calling thread: links, addresses and main routing table from the kernel by
-// netlink; speed, driver and RDMA device from sysfs where it shows the same
-// interfaces, which inside a container it may not.
+// calling thread: links, addresses, policy rules and the routing tables that
+// decide from the kernel by netlink; speed, driver, place, RDMA adapters and GPUs
+// from sysfs, the first three where it shows the same interfaces, which inside a
+// container it may not.
 func Collect(ctx context.Context, opts CollectOptions) (Inventory, error) {
 	inv, err := collect(ctx, opts)
 	if err != nil {
@@ -75,17 +76,26 @@ func collect(ctx context.Context, opts CollectOptions) (Inventory, error) {
 			}
 		}
 	}
+	rules, tables, err := collectRules(ctx, kernel)
+	if err != nil {
+		return Inventory{}, err
+	}
+	inv.Rules = rules
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := dump(ctx, "routes", func() ([]netlink.Route, error) {
-			return kernel.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
-		})
-		if err != nil {
-			return Inventory{}, err
-		}
-		for _, r := range routes {
-			inv.Routes = append(inv.Routes, routesOf(r, inv.Links, byIndex)...)
+		for _, table := range tables {
+			routes, err := dump(ctx, "routes", func() ([]netlink.Route, error) {
+				return kernel.RouteListFiltered(family, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
+			})
+			if err != nil {
+				return Inventory{}, err
+			}
+			for _, r := range routes {
+				inv.Routes = append(inv.Routes, routesOf(r, inv.Links, byIndex)...)
+			}
 		}
 	}
+	inv.RDMA = sys.rdma()
+	inv.GPUs = sys.gpus()
 	return inv, inv.validate()
 }
 
@@ -163,8 +173,11 @@ func routesOf(r netlink.Route, links []Link, byIndex map[int]int) []Route {
 	if !ok || dst.Addr().IsMulticast() || dst.Addr().IsLinkLocalUnicast() {
 		return nil
 	}
-	out := Route{Dst: dst, Src: addrOf(r.Src), Metric: r.Priority}
+	out := Route{Dst: dst, Src: addrOf(r.Src), Metric: r.Priority, Table: mainIsZero(r.Table)}
 	switch r.Type {
+	case unix.RTN_THROW:
+		out.Throw = true
+		return []Route{out}
 	case unix.RTN_BLACKHOLE, unix.RTN_UNREACHABLE, unix.RTN_PROHIBIT:
 		return []Route{out}
 	case unix.RTN_UNICAST:

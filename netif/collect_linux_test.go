@@ -122,7 +122,8 @@ func TestRoutesOf(t *testing.T) {
 				{Dst: mustPrefix("10.0.0.0/8"), Dev: "lan1", Via: addr("10.1.1.1"), Src: addr("192.0.2.7"), Metric: 5}}},
 		{"unreachable by lo, as the kernel has it for IPv6", netlink.Route{Dst: dst, Type: unix.RTN_UNREACHABLE, LinkIndex: 1}, []Route{{Dst: mustPrefix("10.0.0.0/8")}}},
 		{"by a link of another namespace", netlink.Route{Dst: dst, Type: unix.RTN_UNICAST, LinkIndex: 99}, nil},
-		{"throw", netlink.Route{Dst: dst, Type: unix.RTN_THROW}, nil},
+		{"throw, of a table of its own", netlink.Route{Dst: dst, Type: unix.RTN_THROW, Table: 52}, []Route{{Dst: mustPrefix("10.0.0.0/8"), Table: 52, Throw: true}}},
+		{"of the main table", netlink.Route{Dst: dst, Type: unix.RTN_UNICAST, LinkIndex: 7, Table: unix.RT_TABLE_MAIN}, []Route{{Dst: mustPrefix("10.0.0.0/8"), Dev: "lan0"}}},
 		{"link-local", netlink.Route{Dst: linkLocal, Type: unix.RTN_UNICAST, LinkIndex: 7}, nil},
 	}
 	for _, tt := range tests {
@@ -131,5 +132,38 @@ func TestRoutesOf(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestRuleOf(t *testing.T) {
+	_, src, _ := net.ParseCIDR("10.0.0.5/32")
+	suppressed := 0
+	rule := func(change func(*netlink.Rule)) netlink.Rule {
+		r := *netlink.NewRule()
+		r.Priority, r.Table = 100, 7
+		change(&r)
+		return r
+	}
+	everywhere := IPv4.everywhere()
+	tests := []struct {
+		name string
+		in   netlink.Rule
+		want *Rule // nil: left out
+	}{
+		{"for a source", rule(func(r *netlink.Rule) { r.Src = src }), &Rule{Priority: 100, From: mustPrefix("10.0.0.5/32"), Table: 7}},
+		{"for all", rule(func(r *netlink.Rule) { r.IPProto = unix.IPPROTO_TCP }), &Rule{Priority: 100, From: everywhere, Table: 7}},
+		{"but for a mark, as of wg-quick", rule(func(r *netlink.Rule) { r.Invert, r.Mark = true, 0xca6c }), &Rule{Priority: 100, From: everywhere, Mark: 0xca6c, Not: true, Table: 7}},
+		{"but for the default route", rule(func(r *netlink.Rule) { r.SuppressPrefixlen = 0 }), &Rule{Priority: 100, From: everywhere, Suppress: &suppressed, Table: 7}},
+		{"of a VRF", rule(func(r *netlink.Rule) { r.Table = 0 }), nil},
+		{"for a port", rule(func(r *netlink.Rule) { r.Dport = netlink.NewRulePortRange(22, 22) }), nil},
+		{"for UDP", rule(func(r *netlink.Rule) { r.IPProto = unix.IPPROTO_UDP }), nil},
+		{"for another user", rule(func(r *netlink.Rule) { r.UIDRange = netlink.NewRuleUIDRange(4e9, 4e9) }), nil},
+		{"jump", rule(func(r *netlink.Rule) { r.Goto = 200 }), nil},
+	}
+	for _, tt := range tests {
+		got, ok := ruleOf(tt.in, netlink.FAMILY_V4)
+		if ok != (tt.want != nil) || ok && !reflect.DeepEqual(got, *tt.want) {
+			t.Errorf("%s: %+v, %t, want %+v", tt.name, got, ok, tt.want)
+		}
 	}
 }

@@ -3,7 +3,8 @@ package netif
 import "net/netip"
 
 // Rule is one rule of policy routing: which table decides for which packets. The
-// words are those of "ip rule".
+// words are those of "ip rule". A rule without From and To is for IPv4 and IPv6;
+// one for all addresses of one family has 0.0.0.0/0 or ::/0.
 type Rule struct {
 	Priority int          `json:"priority"` // the lower goes first
 	From     netip.Prefix `json:"from"`     // source addresses; the zero value is all
@@ -12,6 +13,9 @@ type Rule struct {
 	OIF      string       `json:"oif"`      // only packets that are bound to that interface
 	Mark     uint32       `json:"mark"`     // only packets with that mark; 0 is none
 	Table    int          `json:"table"`    // 254 is main, 255 local, 253 default
+
+	Not      bool `json:"not,omitempty"`      // for the packets that the conditions do not match
+	Suppress *int `json:"suppress,omitempty"` // routes of at most that many bits do not count (suppress_prefixlength)
 }
 
 // RDMADevice is one InfiniBand or RoCE adapter, as /sys/class/infiniband has it.

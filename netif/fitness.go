@@ -94,7 +94,8 @@ func (s scope) unfitAddrs(l *Link) string {
 // addrToward picks which of a link's addresses to use for peer: the one that
 // the route prefers, else one in the peer's subnet, else the first.
 func (h *host) addrToward(peer netip.Addr, addrs []netip.Prefix) netip.Prefix {
-	for _, r := range h.routes.lookup(peer) {
+	routes, _ := h.lookup(netip.Addr{}, peer)
+	for _, r := range routes {
 		for _, a := range addrs {
 			if r.Src == a.Addr() {
 				return a

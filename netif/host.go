@@ -20,7 +20,8 @@ type host struct {
 	byName map[string]*Link
 	ports  map[string][]*Link // what a bond or bridge is made of
 	owner  map[netip.Addr]string
-	routes routeTable
+	tables map[int]*routeTable // the main one is 0
+	rules  []Rule              // which table decides, in the kernel's order
 }
 
 func newHost(inv *Inventory, name string) *host {
@@ -30,7 +31,8 @@ func newHost(inv *Inventory, name string) *host {
 		byName: make(map[string]*Link, len(inv.Links)),
 		ports:  make(map[string][]*Link),
 		owner:  make(map[netip.Addr]string, len(inv.Links)),
-		routes: newRouteTable(inv),
+		tables: newRouteTables(inv),
+		rules:  newRules(inv),
 	}
 	for i := range h.links {
 		l := &h.links[i]
@@ -70,20 +72,74 @@ type way struct {
 	link string // the link that has their source address: dev, but for hosts whose address is on lo
 }
 
-// ways lists the ways to peer, the kernel's own choice first. It is empty if
-// there is no route or if the route drops packets.
+// ways lists the ways to peer of a socket that is bound to no address, the
+// kernel's own choice first. It is empty if there is no route or if the route
+// drops packets. The kernel looks up the route twice: for the source address,
+// and once more with it.
 func (h *host) ways(peer netip.Addr) []way {
-	routes := h.routes.lookup(peer)
+	routes, _ := h.lookup(netip.Addr{}, peer)
+	if len(routes) == 0 || routes[0].Dev == "" {
+		return nil
+	}
+	ways := make([]way, 0, len(routes))
+	for _, r := range routes {
+		if r.Dev == "" {
+			continue
+		}
+		w := way{dev: r.Dev, link: h.sender(r)}
+		if src := h.sourceOf(r, peer); src.IsValid() && h.isSourced() {
+			if again, rule := h.lookup(src, peer); rule != nil && rule.isSourced() {
+				w.dev = again[0].Dev
+			}
+		}
+		if w.dev != "" {
+			ways = append(ways, w)
+		}
+	}
+	return ways
+}
+
+// waysFrom lists the links that packets from src, an address of this host, to
+// peer may leave by, in the order of ways.
+func (h *host) waysFrom(src, peer netip.Addr) []way {
+	routes, rule := h.lookup(src, peer)
 	if len(routes) == 0 || routes[0].Dev == "" {
 		return nil
 	}
 	ways := make([]way, 0, len(routes))
 	for _, r := range routes {
 		if r.Dev != "" {
-			ways = append(ways, way{dev: r.Dev, link: h.sender(r)})
+			ways = append(ways, way{dev: r.Dev, link: h.senderFrom(src, r, rule)})
 		}
 	}
 	return ways
+}
+
+// isSourced says whether the source address has a say in the route.
+func (h *host) isSourced() bool {
+	return slices.ContainsFunc(h.rules, func(r Rule) bool { return r.isSourced() })
+}
+
+// sourceOf is the address that the kernel sends from on a route.
+func (h *host) sourceOf(r Route, peer netip.Addr) netip.Addr {
+	if r.Src.IsValid() {
+		return r.Src
+	}
+	l := h.byName[r.Dev]
+	if l == nil {
+		return netip.Addr{}
+	}
+	var first netip.Addr
+	for _, a := range l.Addrs {
+		switch ip := a.Addr(); {
+		case ip.Is4() != peer.Is4() || ip.IsLinkLocalUnicast():
+		case a.Contains(peer) || r.Via.IsValid() && a.Contains(r.Via):
+			return ip
+		case !first.IsValid():
+			first = ip
+		}
+	}
+	return first
 }
 
 // sender is the link that has the source address of packets on a route.
@@ -96,40 +152,84 @@ func (h *host) sender(r Route) string {
 	return r.Dev
 }
 
-// reaches says whether packets to peer may leave with an address of the link.
+// senderFrom is sender for packets from src. What a rule says about an address
+// of a link that carries nothing itself is meant for that address.
+func (h *host) senderFrom(src netip.Addr, r Route, rule *Rule) string {
+	if !rule.isSourced() {
+		return h.sender(r)
+	}
+	if l := h.byName[h.owner[src]]; l != nil && (l.ARPHRD == arphrdLoopback || l.Kind == "dummy") {
+		return l.Name
+	}
+	return r.Dev
+}
+
+// reaches says whether packets from src, an address of the link, to peer leave
+// by the link, or for one that carries nothing itself, by those that the
+// routes have for it.
 // It allocates nothing: a large job asks it millions of times.
-func (h *host) reaches(link string, peer netip.Addr) bool {
-	routes := h.routes.lookup(peer)
+func (h *host) reaches(link string, src, peer netip.Addr) bool {
+	routes, rule := h.lookup(src, peer)
 	if len(routes) == 0 || routes[0].Dev == "" {
 		return false
 	}
 	for _, r := range routes {
-		if r.Dev != "" && h.sender(r) == link {
+		if r.Dev != "" && h.senderFrom(src, r, rule) == link {
 			return true
 		}
 	}
 	return false
 }
 
-// carries says whether packets to peer leave by the link itself.
-func (h *host) carries(l *Link, peer netip.Addr) bool {
-	return slices.ContainsFunc(h.ways(peer), func(w way) bool { return w.dev == l.Name })
+// reachAll lists the addresses of a link, among those given, with which packets
+// to all peers leave by it.
+func (h *host) reachAll(l *Link, addrs []netip.Prefix, peers []netip.Addr) []netip.Prefix {
+	var found []netip.Prefix
+	for _, a := range addrs {
+		if !slices.ContainsFunc(peers, func(p netip.Addr) bool { return !h.reaches(l.Name, a.Addr(), p) }) {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// carries says whether packets from src to peer leave by the link itself.
+func (h *host) carries(l *Link, src, peer netip.Addr) bool {
+	return slices.ContainsFunc(h.waysFrom(src, peer), func(w way) bool { return w.dev == l.Name })
 }
 
 // wayTo puts the route to peer in words.
 func (h *host) wayTo(peer netip.Addr) string {
-	routes := h.routes.lookup(peer)
+	routes, _ := h.lookup(netip.Addr{}, peer)
 	switch {
 	case len(routes) == 0:
 		return fmt.Sprintf("no route leads to %s", peer)
 	case routes[0].Dev == "":
 		return fmt.Sprintf("the route to %s drops packets (blackhole or unreachable %s)", peer, routes[0].Dst)
 	}
-	w := h.ways(peer)[0]
-	if w.link != w.dev {
+	ways := h.ways(peer)
+	if len(ways) == 0 {
+		return fmt.Sprintf("the rule for %s drops packets to %s", h.sourceOf(routes[0], peer), peer)
+	}
+	if w := ways[0]; w.link != w.dev {
 		return fmt.Sprintf("packets to %s leave by %s with the address of %s", peer, w.dev, w.link)
 	}
-	return fmt.Sprintf("the route to %s leaves by %s", peer, w.dev)
+	return fmt.Sprintf("the route to %s leaves by %s", peer, ways[0].dev)
+}
+
+// wayFrom puts the route from src to peer in words: as wayTo, unless a rule for
+// the source decides it.
+func (h *host) wayFrom(src, peer netip.Addr) string {
+	routes, rule := h.lookup(src, peer)
+	switch {
+	case rule == nil && h.isSourced():
+		return fmt.Sprintf("no rule leads from %s to %s", src, peer)
+	case rule == nil || !rule.isSourced():
+		return h.wayTo(peer)
+	case routes[0].Dev == "":
+		return fmt.Sprintf("rule %d (from %s, table %d) drops packets to %s", rule.Priority, rule.From, rule.Table, peer)
+	}
+	return fmt.Sprintf("packets from %s to %s leave by %s (rule %d: from %s, table %d)", src, peer, routes[0].Dev, rule.Priority, rule.From, rule.Table)
 }
 
 // standsOn lists a link and what carries its packets inside this host: the
@@ -159,65 +259,24 @@ func (h *host) standsOn(l *Link) []*Link {
 	return found
 }
 
-// passesOn says whether links of this kind hand packets to their parent as they are.
-func passesOn(kind string) bool {
-	switch kind {
-	case "vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "ipoib":
-		return true
-	}
-	return false
-}
-
-// isHardware says whether a link, taken for itself, is a device and not a
-// construct of the kernel. A device passed into a container may have lost its
-// bus address, but has no kind.
-func isHardware(l *Link) bool {
-	if l.ARPHRD == arphrdLoopback {
-		return false
-	}
-	return l.PCI != "" || l.ARPHRD == "infiniband" || l.Kind == "" && l.ARPHRD == "ether"
-}
-
-// speed is the speed of a link in Mb/s, or -1 if it is not known. A virtual link
-// reports a speed too (veth and bridges say 10 Gb/s), but one that is made up:
-// only a device's own word counts, or that of a bond of devices.
-func (h *host) speed(l *Link, depth int) int {
-	ports := h.ports[l.Name]
-	bond := l.Kind != "bridge" && slices.ContainsFunc(ports, isHardware)
-	if (isHardware(l) || bond) && l.Speed > 0 {
-		return l.Speed
-	}
-	if depth == 0 {
-		return -1
-	}
-	if parent := h.byName[l.Parent]; parent != nil && passesOn(l.Kind) {
-		return h.speed(parent, depth-1)
-	}
-	fastest := -1
-	for _, p := range ports {
-		fastest = max(fastest, h.speed(p, depth-1))
-	}
-	return fastest
-}
-
 // rate gathers what ranks a link.
 func (h *host) rate(l *Link, s scope) rating {
 	r := rating{preferred: s.prefers(l), kind: cmp.Or(l.Kind, l.ARPHRD), speed: h.speed(l, maxNesting), mtu: l.MTU, index: l.Index}
 	for _, below := range h.standsOn(l) {
-		r.hardware = r.hardware || isHardware(below)
-		r.rdma = r.rdma || below.HCA != "" || below.ARPHRD == "infiniband"
+		r.class = max(r.class, h.classOf(below))
+		r.rdma = r.rdma || isFabric(below)
 	}
-	if out := h.routes.byDst[s.family.everywhere()]; len(out) > 0 {
-		r.defaultRoute = out[0].Dev == l.Name
-	}
+	out := h.tables[0].byDst[s.family.everywhere()]
+	r.defaultRoute = slices.ContainsFunc(out, func(o Route) bool { return o.Dev == l.Name && o.Metric == out[0].Metric })
 	return r
 }
 
-// rateToward is rate for packets to peer. An address on a link that carries none
-// itself, as on lo, is worth what the links are that its packets leave by.
-func (h *host) rateToward(peer netip.Addr, l *Link, s scope) rating {
+// rateToward is rate for packets from src, an address of l, to peer. An address
+// on a link that carries none itself, as on lo, is worth what the links are that
+// its packets leave by.
+func (h *host) rateToward(src, peer netip.Addr, l *Link, s scope) rating {
 	var carriers []*Link
-	for _, w := range h.ways(peer) {
+	for _, w := range h.waysFrom(src, peer) {
 		if dev := h.byName[w.dev]; w.link == l.Name && dev != nil {
 			carriers = append(carriers, dev)
 		}

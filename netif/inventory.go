@@ -1,12 +1,11 @@
 package netif
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -14,7 +13,7 @@ import (
 type Inventory struct {
 	Host   string  `json:"host"`   // the host's name, for messages; may be empty
 	Links  []Link  `json:"links"`  // in the kernel's order
-	Routes []Route `json:"routes"` // the main table, in the kernel's order
+	Routes []Route `json:"routes"` // the main table, and those that Rules lead to, in the kernel's order
 
 	Rules []Rule       `json:"rules,omitempty"` // of policy routing, by priority, where there are more than the kernel's own three
 	RDMA  []RDMADevice `json:"rdma,omitempty"`  // by name
@@ -32,7 +31,7 @@ type Link struct {
 	MTU    int            `json:"mtu"`            // bytes
 	Speed  int            `json:"speed"`          // Mb/s as the driver says; -1 is unknown
 	Master string         `json:"master"`         // the bond or bridge that it is a part of
-	Parent string         `json:"parent"`         // the link that a vlan or macvlan stands on
+	Parent string         `json:"parent"`         // the link that a vlan or macvlan stands on; one of another namespace is not among the links
 	PCI    string         `json:"pci"`            // bus address of the device; empty for a virtual link
 	Driver string         `json:"driver"`         // kernel driver of the device
 	HCA    string         `json:"hca"`            // RDMA device on the same hardware, such as "mlx5_0" or "cxi0"
@@ -65,7 +64,14 @@ func (f Flags) MarshalText() ([]byte, error) {
 	return []byte(strings.Join(words, ",")), nil
 }
 
-// UnmarshalText reads what MarshalText writes.
+// otherFlags are those of "ip link" that say nothing about whether a link works.
+var otherFlags = []string{
+	"broadcast", "multicast", "loopback", "pointopoint", "noarp", "promisc", "allmulti", "master", "slave",
+	"debug", "notrailers", "portsel", "automedia", "dynamic", "echo", "dormant", "no-carrier",
+}
+
+// UnmarshalText reads what MarshalText writes, and passes over the other flags
+// of "ip link".
 func (f *Flags) UnmarshalText(text []byte) error {
 	var got Flags
 	for word := range strings.SplitSeq(string(text), ",") {
@@ -78,6 +84,9 @@ func (f *Flags) UnmarshalText(text []byte) error {
 			got |= LowerUp
 		case "down":
 		default:
+			if slices.Contains(otherFlags, word) {
+				continue
+			}
 			return fmt.Errorf("unknown interface flag %q: known are up, running, lower_up and down", word)
 		}
 	}
@@ -85,22 +94,26 @@ func (f *Flags) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Route is one way out of the main routing table. A route over several next
-// hops is several Routes that differ in Dev and Via only.
+// Route is one way out of a routing table. A route over several next hops is
+// several Routes that differ in Dev and Via only.
 type Route struct {
 	Dst    netip.Prefix // in JSON "default" is 0.0.0.0/0
 	Dev    string       // empty: packets are dropped (blackhole, unreachable, prohibit)
 	Via    netip.Addr   // the gateway; not valid for hosts on the link itself
 	Src    netip.Addr   // the address that the kernel prefers to send from; may be not valid
 	Metric int          // the lower goes first
+	Table  int          // 0 is the main table, which Linux calls 254
+	Throw  bool         // the next rule decides, as if this table had no route there
 }
 
 type routeText struct {
 	Dst    string     `json:"dst"`
-	Dev    string     `json:"dev"`
+	Dev    *string    `json:"dev"` // nil: forgotten, which must not pass for a route that drops packets
 	Via    string     `json:"via"`
 	Src    netip.Addr `json:"src"`
 	Metric int        `json:"metric"`
+	Table  tableID    `json:"table,omitempty"`
+	Throw  bool       `json:"throw,omitempty"`
 }
 
 // viaInet6 marks an IPv6 gateway of an IPv4 route (RFC 5549), as iproute2 does.
@@ -108,7 +121,7 @@ const viaInet6 = "(via inet6)"
 
 // MarshalJSON writes the route in the words of "ip route".
 func (r Route) MarshalJSON() ([]byte, error) {
-	text := routeText{Dst: r.Dst.String(), Dev: r.Dev, Src: r.Src, Metric: r.Metric}
+	text := routeText{Dst: r.Dst.String(), Dev: &r.Dev, Src: r.Src, Metric: r.Metric, Table: tableID(r.Table), Throw: r.Throw}
 	if r.Via.IsValid() {
 		text.Via = r.Via.String()
 		if r.Dst.Addr().Is4() && r.Via.Is6() {
@@ -125,12 +138,16 @@ func (r Route) MarshalJSON() ([]byte, error) {
 // source is IPv6 is ::/0.
 func (r *Route) UnmarshalJSON(data []byte) error {
 	var text routeText
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&text); err != nil {
+	if err := json.Unmarshal(data, &text); err != nil {
 		return err
 	}
-	got := Route{Dev: text.Dev, Src: text.Src, Metric: text.Metric}
+	if text.Dev == nil {
+		return fmt.Errorf("route to %q: has no \"dev\"; one that drops packets has an empty one", text.Dst)
+	}
+	got := Route{Dev: *text.Dev, Src: text.Src, Metric: text.Metric, Table: int(text.Table), Throw: text.Throw}
+	if got.Table == tableMain {
+		got.Table = 0
+	}
 	via, mixed := strings.CutSuffix(text.Via, viaInet6)
 	if via != "" {
 		var err error
@@ -158,42 +175,20 @@ func (r *Route) UnmarshalJSON(data []byte) error {
 const maxInventoryBytes = 8 << 20
 
 // ReadInventory reads one inventory as JSON and checks it: names are well
-// formed and known, addresses and numbers are in range, nothing follows.
-// An unknown key is an error, as is an inventory of more than 8 MiB, 4096
-// links, 16384 addresses or 16384 routes.
+// formed and known, addresses and numbers are in range, nothing follows. A key
+// that is nearly a known one is an error, for that is a slip of a person who
+// wrote by hand; other unknown keys are passed over. An inventory of more than 8 MiB, 4096 links, 16384 addresses or 16384 routes.
 func ReadInventory(r io.Reader) (Inventory, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxInventoryBytes+1))
+	data, err := readLimited(r, maxInventoryBytes)
 	if err != nil {
 		return Inventory{}, fmt.Errorf("reading network inventory: %w", err)
 	}
-	if len(data) > maxInventoryBytes {
-		return Inventory{}, fmt.Errorf("reading network inventory: larger than %d bytes", maxInventoryBytes)
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
 	var inv Inventory
-	if err := dec.Decode(&inv); err != nil {
-		return Inventory{}, fmt.Errorf("reading network inventory: line %d: %w", lineOf(data, err, dec), err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Inventory{}, fmt.Errorf("reading network inventory: line %d: more text after its end", lineOf(data, err, dec))
+	if err := decode(data, &inv); err != nil {
+		return Inventory{}, fmt.Errorf("reading network inventory: %w", err)
 	}
 	if err := inv.validate(); err != nil {
 		return Inventory{}, fmt.Errorf("reading network inventory: %w", err)
 	}
 	return inv, nil
-}
-
-// lineOf says in which line of data decoding stopped.
-func lineOf(data []byte, err error, dec *json.Decoder) int {
-	at := dec.InputOffset()
-	var syntax *json.SyntaxError
-	var wrong *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &syntax):
-		at = syntax.Offset
-	case errors.As(err, &wrong):
-		at = wrong.Offset
-	}
-	return 1 + bytes.Count(data[:min(at, int64(len(data)))], []byte("\n"))
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -28,7 +29,22 @@ func TestReadInventoryRefuses(t *testing.T) {
 		{"not JSON", "{\n\"links\": [}\n", "line 2: invalid character"},
 		{"wrong type", "{\n\n\"links\": 7}", "line 3: json: cannot unmarshal number"},
 		{"unknown key", `{"link": []}`, `unknown field "link"`},
-		{"unknown key of a route", route(`{"dst": "default", "device": "eth0"}`), `unknown field "device"`},
+		{"nearly a key of a route", route(`{"dst": "default", "dve": "eth0", "dev": "eth0"}`), `unknown field "routes[0].dve": is "dev" meant?`},
+		{"nearly a key of a link", link(`{"adrs": []}`), `unknown field "links[0].adrs": is "addrs" meant?`},
+		{"nearly a key of a rule", `{"rules": [{"pirority": 1, "table": 1}]}`, `unknown field "rules[0].pirority": is "priority" meant?`},
+		{"nearly a key of a GID", `{"rdma": [{"name": "mlx5_0", "ports": [{"number": 1, "gids": [{"indx": 1, "addr": "::1"}]}]}]}`, `unknown field "rdma[0].ports[0].gids[0].indx"`},
+		{"route without a link", route(`{"dst": "default", "device": "eth0"}`), `route to "default": has no "dev"`},
+		{"rule without a table", `{"rules": [{"priority": 7, "from": "10.0.0.1"}]}`, "rule 7: table 0 is not between 1"},
+		{"rule from nowhere", `{"rules": [{"priority": 7, "from": "there", "table": 1}]}`, `rule 7: from "there"`},
+		{"rule with a named table", `{"rules": [{"priority": 7, "from": "all", "table": "storage"}]}`, `routing table "storage" is not a number`},
+		{"rule of two families", `{"rules": [{"priority": 7, "from": "10.0.0.1", "to": "fd00::/8", "table": 1}]}`, "two families"},
+		{"rule from a host in a net", `{"rules": [{"priority": 7, "from": "10.0.0.1/24", "table": 1}]}`, "is not a network"},
+		{"route of a bad table", route(`{"dst": "default", "dev": "eth0", "table": -1}`), `routing table "-1"`},
+		{"RDMA device twice", `{"rdma": [{"name": "mlx5_0"}, {"name": "mlx5_0"}]}`, `RDMA device "mlx5_0": is listed twice`},
+		{"RDMA port 0", `{"rdma": [{"name": "mlx5_0", "ports": [{"number": 0}]}]}`, "port 0"},
+		{"GID of IPv4", `{"rdma": [{"name": "mlx5_0", "ports": [{"number": 1, "gids": [{"index": 0, "addr": "10.0.0.1"}]}]}]}`, "GID 0 (10.0.0.1) is not an IPv6 address"},
+		{"GPU path", `{"gpus": [{"pci": "0000:01:00.0", "path": "a b"}]}`, `GPU "0000:01:00.0": path "a b"`},
+		{"memory node", link(`{"numa": -1}`), "memory node -1"},
 		{"more than one", "{}\n{}", "line 2: more text after its end"},
 		{"unknown flag", link(`{"flags": "up,fast"}`), `unknown interface flag "fast"`},
 		{"no name", link(`{"name": ""}`), "is not an interface name"},
@@ -42,8 +58,8 @@ func TestReadInventoryRefuses(t *testing.T) {
 		{"mtu", link(`{"mtu": -1}`), "mtu -1"},
 		{"speed", link(`{"speed": -2}`), "speed -2"},
 		{"state", link(`{"oper": "UP"}`), `state "UP" is not one of up`},
-		{"master", link(`{"master": "br0"}`), `stands on "br0", which is not among the links`},
-		{"parent", link(`{"parent": "eth9"}`), `stands on "eth9"`},
+		{"master", link(`{"master": "br0"}`), `is part of "br0", which is not among the links`},
+		{"parent", link(`{"parent": "eth/9"}`), `parent "eth/9": has a slash`},
 		{"address", link(`{"addrs": ["10.0.0.1"]}`), "no '/'"},
 		{"address 0", link(`{"addrs": ["0.0.0.0/0"]}`), "not one that a host can have"},
 		{"mapped address", link(`{"addrs": ["::ffff:1.2.3.4/120"]}`), "not one that a host can have"},
@@ -68,6 +84,64 @@ func TestReadInventoryRefuses(t *testing.T) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// What others write differently is read all the same.
+func TestReadInventoryTakes(t *testing.T) {
+	inv := parse(t, `{"host": "n1", "kernel": "6.8", "links": [
+		{"index": 2, "name": "net1", "kind": "macvlan", "arphrd": "ether", "flags": "broadcast,multicast,up,running,lower_up", "oper": "up", "mtu": 1500,
+		 "speed": -1, "parent": "ens1f0", "mac": "02:00:00:00:00:01", "addrs": ["10.0.0.1/24"]},
+		{"index": 3, "name": "vlan7", "kind": "vlan", "flags": "up,no-carrier", "oper": "lowerlayerdown", "mtu": 1500}],
+		"routes": [{"dst": "default", "dev": "net1", "via": "10.0.0.254", "table": "main"}],
+		"rules": [{"priority": 9, "from": "all", "table": "main"}]}`)
+	if l := inv.Links[0]; l.Flags != Up|Running|LowerUp || l.Parent != "ens1f0" {
+		t.Errorf("link %+v", l)
+	}
+	if l := inv.Links[1]; l.Flags != Up || l.Oper != "lower-layer-down" {
+		t.Errorf("link %+v", l)
+	}
+	if r := inv.Routes[0]; r.Table != 0 {
+		t.Errorf("route %+v", r)
+	}
+}
+
+func TestIsNearly(t *testing.T) {
+	for _, tt := range []struct {
+		key, known string
+		want       bool
+	}{
+		{"peer", "peers", true}, {"preers", "peers", true}, {"peesr", "peers", true}, {"addresses", "addrs", false}, {"adrs", "addrs", true},
+		{"dve", "dev", true}, {"device", "dev", false}, {"mac", "mtu", false}, {"route", "routes", true}, {"kernel", "rules", false}, {"interfaces", "links", false},
+	} {
+		if got := isNearly(tt.key, tt.known); got != tt.want {
+			t.Errorf("%q for %q: %t", tt.key, tt.known, got)
+		}
+	}
+}
+
+// One case, a list and a plain inventory.
+func TestReadCases(t *testing.T) {
+	data, err := os.ReadFile("testdata/netif_cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases, isList, err := ReadCases(bytes.NewReader(data))
+	if err != nil || !isList || len(cases) != 20 || cases[0].ID != "01-docker-veth-host" || cases[0].Peers[0] != addr("172.31.9.4") {
+		t.Errorf("%d cases, %v", len(cases), err)
+	}
+	cases, isList, err = ReadCases(strings.NewReader(`{"id": "a", "links": [` + loopback + `], "nccl_conf": [{"name": "NCCL_DEBUG", "value": "INFO", "file": "/etc/nccl.conf", "line": 1}]}`))
+	if err != nil || isList || cases[0].Links[0].Name != "lo" || cases[0].Settings[0].Value != "INFO" {
+		t.Errorf("%+v, %v", cases, err)
+	}
+	for text, want := range map[string]string{
+		``: "line 1", `[`: "line 1", `{"peers": ["n2"]}`: "ParseAddr", `{"peers": [""]}`: "a peer has no address",
+		`{"peeers": []}`: `unknown field "peeers"`, `[{}, {"links": [{"indx": 1}]}]`: `unknown field "[1].links[0].indx"`,
+		`[{"id": "a"}, {"id": "a"}]`: `case 1 ("a"): its id is that of an earlier one`, `{"id": "a b"}`: "id: has a space", `[] []`: "more text after its end",
+	} {
+		if _, _, err := ReadCases(strings.NewReader(text)); err == nil || !strings.HasPrefix(err.Error(), "reading network inventory: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", text, err, want)
+		}
 	}
 }
 
@@ -111,7 +185,11 @@ func FuzzReadInventory(f *testing.F) {
 	}
 	f.Add([]byte(`{"links": [{"index":1,"name":"a","oper":"up","flags":"up,running","master":"b","kind":"vlan","parent":"b"},
 		{"index":2,"name":"b","oper":"up","flags":"up,running","master":"a","addrs":["10.0.0.1/8"]}]}`))
-	f.Add([]byte(`{"routes":[{"dst":"::/0","via":"fe80::1","metric":4294967295}]}`))
+	f.Add([]byte(`{"routes":[{"dst":"::/0","dev":"","via":"fe80::1","metric":4294967295}]}`))
+	f.Add([]byte(`{"links":[{"index":2,"name":"a","oper":"up","flags":"up,running","addrs":["10.0.0.1/8"]}],
+		"routes":[{"dst":"default","dev":"a","table":7},{"dst":"10.0.0.0/8","dev":"","throw":true,"table":8}],
+		"rules":[{"priority":1,"from":"10.0.0.1","table":7},{"priority":2,"from":"all","table":"8","not":true,"mark":3,"suppress":0}],
+		"rdma":[{"name":"mlx5_0","ports":[{"number":1,"gids":[{"index":3,"addr":"::ffff:10.0.0.1"}]}]}],"gpus":[{"pci":"0000:01:00.0"}]}`))
 	peers := []netip.Addr{addr("10.0.0.7"), addr("172.31.9.4")}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		inv, err := ReadInventory(bytes.NewReader(data))

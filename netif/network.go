@@ -24,7 +24,8 @@ type network struct {
 // networks grows a network from each address of the first host, because a
 // network of all hosts is one of them, and from what is left of the second: a
 // network that only the first host lacks is worth a warning. Those of one subnet
-// come first, so that of equals they win.
+// come first, so that of equals they win, and then the lower addresses,
+// whichever host is the first.
 func (c *cluster) networks() []*network {
 	var subnets, routed []*network
 	grown := make(map[*member]bool)
@@ -46,6 +47,9 @@ func (c *cluster) networks() []*network {
 			}
 		}
 	}
+	byAddress := func(a, b *network) int { return a.cover.Addr().Compare(b.cover.Addr()) }
+	slices.SortStableFunc(subnets, byAddress)
+	slices.SortStableFunc(routed, byAddress)
 	return append(subnets, routed...)
 }
 
@@ -89,7 +93,7 @@ func (c *cluster) grow(seed *member, from int) *network {
 			}
 		}
 	} else if n.gap == "" {
-		n.gap = fmt.Sprintf("on %s %s", c.hosts[from].name, c.hosts[from].wayTo(there))
+		n.gap = fmt.Sprintf("on %s %s", c.hosts[from].name, c.hosts[from].wayFrom(seed.addr.Addr(), there))
 	}
 	c.pick(n, from, peer.addr.Addr())
 	n.rating = n.rates[from]
@@ -140,13 +144,13 @@ func (c *cluster) inSubnet(at int, subnet netip.Prefix) []*member {
 }
 
 // reaches says whether packets from a host to peer leave with the address of m.
-// An interface that was asked for by name need only have some route to peer:
-// policy rules, which an inventory does not show, may lead there.
+// An interface that was asked for by name need only have some route to peer: who
+// asks for it may know of ways that an inventory does not show, such as marks.
 func (c *cluster) reaches(at int, m *member, peer netip.Addr) bool {
 	if c.scope.named != "" {
 		return len(c.hosts[at].ways(peer)) > 0
 	}
-	return c.hosts[at].reaches(m.link.Name, peer)
+	return c.hosts[at].reaches(m.link.Name, m.addr.Addr(), peer)
 }
 
 // pick chooses among the options of a host.
@@ -154,7 +158,7 @@ func (c *cluster) pick(n *network, at int, peer netip.Addr) {
 	options := n.options[at]
 	rates := make([]rating, len(options))
 	for k, m := range options {
-		rates[k] = c.hosts[at].rateToward(peer, m.link, c.scope)
+		rates[k] = c.hosts[at].rateToward(m.addr.Addr(), peer, m.link, c.scope)
 	}
 	won := rank(rates)
 	for k, d := range won.defeats {
@@ -172,12 +176,12 @@ func (c *cluster) pick(n *network, at int, peer netip.Addr) {
 // already checked.
 func (c *cluster) verify(n *network) {
 	for i, h := range c.hosts {
-		if !h.routes.splits(n.cover) {
+		if !h.splits(n.cover) {
 			continue
 		}
 		for k, m := range n.chosen {
 			if k != i && !c.reaches(i, n.chosen[i], m.addr.Addr()) {
-				n.gap = fmt.Sprintf("on %s %s (the address of %s)", h.name, h.wayTo(m.addr.Addr()), c.hosts[k].name)
+				n.gap = fmt.Sprintf("on %s %s (the address of %s)", h.name, h.wayFrom(n.chosen[i].addr.Addr(), m.addr.Addr()), c.hosts[k].name)
 				return
 			}
 		}
@@ -211,7 +215,7 @@ func (n *network) covering(seed, peer netip.Addr) netip.Prefix {
 // that stands for them.
 func (n *network) peersOf(at int, h *host, all []netip.Addr) []netip.Addr {
 	switch {
-	case h.routes.splits(n.cover):
+	case h.splits(n.cover):
 		return slices.Concat(all[:at], all[at+1:])
 	case at == 0:
 		return all[1:2]
@@ -230,7 +234,7 @@ func (c *cluster) gapAt(seed *member, from, at int) string {
 	case len(c.inSubnet(at, subnet)) == 0:
 		return c.lacks(subnet, at)
 	default:
-		return fmt.Sprintf("on %s %s", h.name, h.wayTo(seed.addr.Addr()))
+		return fmt.Sprintf("on %s %s", h.name, h.wayFrom(c.inSubnet(at, subnet)[0].addr.Addr(), seed.addr.Addr()))
 	}
 }
 

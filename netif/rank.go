@@ -6,7 +6,7 @@ import "fmt"
 // worst that any of its hosts has.
 type rating struct {
 	preferred    bool // by the caller
-	hardware     bool
+	class        class
 	kind         string // of the virtual link, for messages
 	rdma         bool
 	speed        int // Mb/s, -1 if not known
@@ -15,17 +15,18 @@ type rating struct {
 	index        int
 }
 
-// worst merges the ratings of one network on two hosts. The index stays that of
-// r, the first host's: indexes of different hosts do not compare.
+// worst merges the ratings of one network on two hosts. Of the indexes it keeps
+// the higher, so that it does not matter which host comes first.
 func (r rating) worst(o rating) rating {
-	if r.hardware && !o.hardware {
-		r.hardware, r.kind = false, o.kind
+	if o.class < r.class {
+		r.class, r.kind = o.class, o.kind
 	}
 	r.preferred = r.preferred && o.preferred
 	r.rdma = r.rdma && o.rdma
 	r.speed = min(r.speed, o.speed)
 	r.mtu = min(r.mtu, o.mtu)
 	r.defaultRoute = r.defaultRoute && o.defaultRoute
+	r.index = max(r.index, o.index)
 	return r
 }
 
@@ -49,10 +50,10 @@ var criteria = []criterion{
 		blame:  func(_, _ rating, name string) string { return fmt.Sprintf("%s is the site's fast network", name) },
 	},
 	{
-		value:  func(r rating) (int, bool) { return truth(r.hardware), true },
-		praise: func(rating) string { return "hardware" },
-		blame: func(l, _ rating, name string) string {
-			return fmt.Sprintf("it is virtual (%s) and %s is hardware", l.kind, name)
+		value:  func(r rating) (int, bool) { return int(r.class), true },
+		praise: func(r rating) string { return r.class.String() },
+		blame: func(l, b rating, name string) string {
+			return fmt.Sprintf("it is virtual (%s) and %s is %s", l.kind, name, b.class)
 		},
 	},
 	{

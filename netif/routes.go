@@ -14,14 +14,29 @@ type routeTable struct {
 	bits6 []int
 }
 
-// newRouteTable also gives each address the route to its own subnet that the
-// kernel gives it, where inv lists no route to that subnet at all: an inventory
-// that was written by hand often leaves these out.
-func newRouteTable(inv *Inventory) routeTable {
-	t := routeTable{byDst: make(map[netip.Prefix][]Route, len(inv.Routes))}
+// newRouteTables sorts the routes of an inventory by table. The main one, which
+// has the key 0, always exists.
+func newRouteTables(inv *Inventory) map[int]*routeTable {
+	tables := map[int]*routeTable{0: {byDst: make(map[netip.Prefix][]Route, len(inv.Routes))}}
 	for _, r := range inv.Routes {
+		t := tables[mainIsZero(r.Table)]
+		if t == nil {
+			t = &routeTable{byDst: make(map[netip.Prefix][]Route)}
+			tables[r.Table] = t
+		}
 		t.byDst[r.Dst] = append(t.byDst[r.Dst], r)
 	}
+	tables[0].connect(inv)
+	for _, t := range tables {
+		t.order()
+	}
+	return tables
+}
+
+// connect gives each address the route to its own subnet that the kernel gives
+// it, where the table has no route to that subnet at all: an inventory that was
+// written by hand often leaves these out.
+func (t *routeTable) connect(inv *Inventory) {
 	connected := make(map[netip.Prefix][]Route)
 	for i := range inv.Links {
 		l := &inv.Links[i]
@@ -38,6 +53,10 @@ func newRouteTable(inv *Inventory) routeTable {
 	for net, routes := range connected {
 		t.byDst[net] = routes
 	}
+}
+
+// order sorts the routes to one destination, and lists the prefix lengths.
+func (t *routeTable) order() {
 	for net, routes := range t.byDst {
 		slices.SortStableFunc(routes, func(a, b Route) int { return a.Metric - b.Metric })
 		lengths := &t.bits4
@@ -51,11 +70,10 @@ func newRouteTable(inv *Inventory) routeTable {
 	for _, lengths := range [][]int{t.bits4, t.bits6} {
 		slices.SortFunc(lengths, func(a, b int) int { return b - a })
 	}
-	return t
 }
 
-// lookup returns the routes that packets to a may take. The first is the one
-// that the kernel takes for a socket that is bound to no interface; the others
+// lookup returns the routes of the table that packets to a may take. The first
+// is the one that the kernel takes for a socket that is bound to no interface; the others
 // have the same prefix and are as good: the same metric, or on the link itself.
 // It returns nil if there is no route.
 func (t *routeTable) lookup(a netip.Addr) []Route {

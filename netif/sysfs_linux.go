@@ -14,13 +14,17 @@ type sysfs struct {
 	root string // "" is /sys
 }
 
-// fill adds speed, bus address, driver and RDMA device to a link.
-func (s sysfs) fill(l *Link, mac net.HardwareAddr) {
+func (s sysfs) path(elements ...string) string {
 	root := s.root
 	if root == "" {
 		root = "/sys"
 	}
-	dir := filepath.Join(root, "class", "net", l.Name)
+	return filepath.Join(append([]string{root}, elements...)...)
+}
+
+// fill adds speed, bus address, driver, RDMA device and place to a link.
+func (s sysfs) fill(l *Link, mac net.HardwareAddr) {
+	dir := s.path("class", "net", l.Name)
 	if !isSame(dir, l, mac) {
 		return
 	}
@@ -37,6 +41,10 @@ func (s sysfs) fill(l *Link, mac net.HardwareAddr) {
 	if driver, err := os.Readlink(filepath.Join(device, "driver")); err == nil {
 		l.Driver = filepath.Base(driver)
 	}
+	l.Path = s.place(device)
+	if node := s.numa(device); node >= 0 {
+		l.NUMA = &node
+	}
 	// Verbs devices and Slingshot's own are the classes that a NIC's device has.
 	for _, class := range []string{"infiniband", "cxi"} {
 		if found, err := os.ReadDir(filepath.Join(device, class)); err == nil && len(found) > 0 {
@@ -44,6 +52,32 @@ func (s sysfs) fill(l *Link, mac net.HardwareAddr) {
 			return
 		}
 	}
+}
+
+// place is the path of a device below /sys/devices, from its root complex down;
+// device has no links in it.
+func (s sysfs) place(device string) string {
+	root, err := filepath.EvalSymlinks(s.path("devices"))
+	if err != nil {
+		return ""
+	}
+	rel, err := filepath.Rel(root, device)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") || len(rel) > maxPath {
+		return ""
+	}
+	return rel
+}
+
+// numa is the memory node of a device, or of the first device above it that has
+// one (that of a virtio NIC is its bus's); -1 if it is not known.
+func (s sysfs) numa(device string) int {
+	for range strings.Count(s.place(device), "/") + 1 {
+		if node, err := strconv.Atoi(line(device, "numa_node")); err == nil {
+			return max(node, -1)
+		}
+		device = filepath.Dir(device)
+	}
+	return -1
 }
 
 // isSame says whether a folder of sysfs is about this link, and not about one

@@ -16,12 +16,22 @@ const (
 	maxRoutes = 16384
 	maxName   = 15 // IFNAMSIZ less the closing NUL
 	maxWord   = 64
+	maxPath   = 1024
 	maxHost   = 253 // RFC 1035
+	maxRules  = 1024
+	maxRDMA   = 1024 // devices
+	maxPorts  = 256  // of a device
+	maxGIDs   = 4096 // of a port
+	maxGPUs   = 1024
 )
 
 // operStates are the states of RFC 2863 as iproute2 spells them.
 var operStates = []string{"up", "down", "unknown", "dormant", "testing", "not-present", "lower-layer-down"}
 
+// sysfsStates are two of them as the kernel's operstate files spell them.
+var sysfsStates = map[string]string{"notpresent": "not-present", "lowerlayerdown": "lower-layer-down"}
+
+// validate checks what was read, and puts it in the words of this package.
 func (inv *Inventory) validate() error {
 	if err := checkWord(inv.Host, maxHost); err != nil {
 		return fmt.Errorf("host %q: %w", inv.Host, err)
@@ -55,9 +65,12 @@ func (inv *Inventory) validate() error {
 	}
 	for i := range inv.Links {
 		l := &inv.Links[i]
-		for _, other := range []string{l.Master, l.Parent} {
-			if other != "" && !names[other] {
-				return fmt.Errorf("link %q: stands on %q, which is not among the links", l.Name, other)
+		if l.Master != "" && !names[l.Master] {
+			return fmt.Errorf("link %q: is part of %q, which is not among the links", l.Name, l.Master)
+		}
+		if l.Parent != "" && !names[l.Parent] { // a container's may be in the host's namespace
+			if err := checkName(l.Parent); err != nil {
+				return fmt.Errorf("link %q: parent %q: %w", l.Name, l.Parent, err)
 			}
 		}
 	}
@@ -69,12 +82,15 @@ func (inv *Inventory) validate() error {
 			return fmt.Errorf("route to %s: %w", r.Dst, err)
 		}
 	}
-	return nil
+	return inv.validateFabric()
 }
 
 func (l *Link) validate() error {
 	if err := checkName(l.Name); err != nil {
 		return err
+	}
+	if state, known := sysfsStates[l.Oper]; known {
+		l.Oper = state
 	}
 	switch {
 	case l.Index < 1 || l.Index > math.MaxInt32:
@@ -91,6 +107,12 @@ func (l *Link) validate() error {
 			return fmt.Errorf("%q: %w", word, err)
 		}
 	}
+	if err := checkWord(l.Path, maxPath); err != nil {
+		return fmt.Errorf("path %q: %w", l.Path, err)
+	}
+	if l.NUMA != nil && (*l.NUMA < 0 || *l.NUMA > math.MaxInt32) {
+		return fmt.Errorf("memory node %d is not between 0 and %d", *l.NUMA, math.MaxInt32)
+	}
 	for _, a := range l.Addrs {
 		if !a.IsValid() || a.Addr().IsUnspecified() || a.Addr().Is4In6() {
 			return fmt.Errorf("address %s is not one that a host can have", a)
@@ -105,6 +127,10 @@ func (r *Route) validate() error {
 		return fmt.Errorf("is not a network (bits are set after the prefix)")
 	case r.Metric < 0 || r.Metric > math.MaxUint32:
 		return fmt.Errorf("metric %d is not between 0 and %d", r.Metric, uint32(math.MaxUint32))
+	case r.Table < 0 || r.Table > math.MaxUint32:
+		return fmt.Errorf("table %d is not between 0 and %d", r.Table, uint32(math.MaxUint32))
+	case r.Throw && r.Dev != "":
+		return fmt.Errorf("is thrown, and yet leaves by %q", r.Dev)
 	case r.Src.IsValid() && (r.Src.Is4() != r.Dst.Addr().Is4() || r.Src.Zone() != ""):
 		return fmt.Errorf("source %s is of another family", r.Src)
 	case r.Via.IsValid() && (r.Via.Is4() && r.Dst.Addr().Is6() || r.Via.Zone() != ""):

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
+	"strconv"
 
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/nccl"
@@ -10,8 +12,13 @@ import (
 )
 
 type envCmd struct {
+	Explain   bool         `xor:"form" help:"Print each variable, who sets it and why, instead of commands for the shell."`
+	JSON      bool         `xor:"form" help:"Print the same as JSON."`
 	Peer      []netip.Addr `placeholder:"ADDR" help:"Address of another host of the job, to choose the network by; may be repeated."`
 	Interface string       `default:"auto" placeholder:"NAME" help:"Use this interface, as network.interface in a job file."`
+	Inventory string       `placeholder:"FILE" help:"Answer for the host of which \"ddpbatch netif --dump\" printed this; - is standard input."`
+	Site      string       `placeholder:"NAME" help:"Profile of the centre, as site in a job file: its variables go before ours."`
+	NCCL      string       `name:"nccl" placeholder:"VERSION" help:"Version of NCCL that the program uses: those before 2.21 need to be told of RoCE addresses."`
 }
 
 func (c *envCmd) Help() string {
@@ -19,44 +26,152 @@ func (c *envCmd) Help() string {
 
     srun sh -c 'v=$(ddpbatch env) && eval "$v" && exec python3 train.py'
 
-The variables of NCCL and Gloo are among them on a single host, or with --peer.
-MASTER_ADDR and MASTER_PORT are not: "ddpbatch launch" agrees on these for all ranks.`
+The variables of NCCL, Gloo, UCX and Open MPI are among them on a single host, or
+with --peer. What the environment, the profile of --site or an nccl.conf sets
+already stays as it is, in this order; --explain names which. With --inventory the
+nccl.conf is that of the file, and the environment that of here. MASTER_ADDR and
+MASTER_PORT are not among them: "ddpbatch launch" agrees on these for all ranks.`
+}
+
+// envAnswer is what --json prints.
+type envAnswer struct {
+	Env       map[string]string `json:"env"` // what is still to be set
+	Variables []nccl.Var        `json:"variables"`
+	Warnings  []string          `json:"warnings"`
+	Notes     []string          `json:"notes"`
 }
 
 func (c *envCmd) Run(ctx context.Context, p *program) error {
-	place, err := launch.FindPlace(p.lookup)
+	ranks, place, err := c.ranks(p)
 	if err != nil {
 		return err
 	}
-	p.printf("export RANK=%d WORLD_SIZE=%d LOCAL_RANK=%d LOCAL_WORLD_SIZE=%d GROUP_RANK=%d\n",
-		place.Rank, place.WorldSize, place.LocalRank, place.LocalWorldSize, place.NodeRank)
-	if place.Nodes > 1 && len(c.Peer) == 0 {
-		return nil
+	env := nccl.Env{}
+	network := place.Nodes <= 1 || len(c.Peer) > 0
+	if network {
+		if env, err = c.network(ctx, p, place); err != nil {
+			return err
+		}
 	}
-	inventory, err := netif.Collect(ctx, netif.CollectOptions{})
-	if err != nil {
-		return err
+	toSet := append(ranks, env.ToSet()...)
+	env.Vars = append(ranks, env.Vars...)
+	switch {
+	case c.JSON:
+		answer := envAnswer{map[string]string{}, env.Vars, append([]string{}, env.Warnings...), append([]string{}, env.Notes...)}
+		for _, v := range toSet {
+			answer.Env[v.Name] = v.Value
+		}
+		return p.printJSON(answer)
+	case c.Explain:
+		var rows [][]string
+		for _, v := range env.Vars {
+			from := v.From
+			if from == "" {
+				from = string(v.Source)
+			}
+			rows = append(rows, []string{v.Name, v.Value, from, v.Reason})
+		}
+		p.table([]string{"VARIABLE", "VALUE", "FROM", "REASON"}, rows)
+		if !network {
+			p.note("the variables of the network are not among these: name an address of another host with --peer")
+		}
+	default:
+		p.printf("export RANK=%d WORLD_SIZE=%d LOCAL_RANK=%d LOCAL_WORLD_SIZE=%d GROUP_RANK=%d\n",
+			place.Rank, place.WorldSize, place.LocalRank, place.LocalWorldSize, place.NodeRank)
+		for _, v := range toSet[len(ranks):] {
+			p.printf("export %s=%s\n", v.Name, shellQuote(v.Value))
+		}
 	}
-	choice, err := netif.Choose(inventory, c.Peer, netif.Request{Interface: c.Interface})
-	if err != nil {
-		return err
+	for _, w := range env.Warnings {
+		p.note("WARNING: %s", w)
 	}
-	vars, notes := p.networkVariables(choice)
-	for _, v := range vars {
-		p.printf("export %s=%s\n", v.Name, shellQuote(v.Value))
-	}
-	for _, n := range append(choice.Warnings, notes...) {
-		p.note("%s", n)
+	if c.Explain {
+		for _, n := range env.Notes {
+			p.note("%s", n)
+		}
 	}
 	return nil
 }
 
-// networkVariables are those that make NCCL and Gloo take the chosen interface,
-// beside what this environment and the site have set.
-func (p *program) networkVariables(choice netif.Choice) ([]nccl.Var, []string) {
-	site, err := nccl.ReadConf("", p.lookup)
+// ranks are the variables of the rank's place. Only an explanation for another
+// host needs none.
+func (c *envCmd) ranks(p *program) ([]nccl.Var, launch.Place, error) {
+	place, err := launch.FindPlace(p.lookup)
 	if err != nil {
-		p.note("%v", err)
+		if c.Inventory != "" && (c.Explain || c.JSON) {
+			return nil, launch.Place{}, nil
+		}
+		return nil, place, err
 	}
-	return nccl.Environment(choice, p.lookup, site...)
+	var vars []nccl.Var
+	for _, v := range []struct {
+		name   string
+		number int
+		reason string
+	}{
+		{"RANK", place.Rank, "of this process in the job"},
+		{"WORLD_SIZE", place.WorldSize, "processes of the job"},
+		{"LOCAL_RANK", place.LocalRank, "of this process on its host"},
+		{"LOCAL_WORLD_SIZE", place.LocalWorldSize, "processes on this host"},
+		{"GROUP_RANK", place.NodeRank, "of this host in the job"},
+	} {
+		vars = append(vars, nccl.Var{Name: v.name, Value: strconv.Itoa(v.number), Source: nccl.Ours, Reason: v.reason})
+	}
+	return vars, place, nil
+}
+
+// network are the variables of the chosen network.
+func (c *envCmd) network(ctx context.Context, p *program, place launch.Place) (nccl.Env, error) {
+	facts := nccl.Facts{LocalRank: place.LocalRank}
+	if c.NCCL != "" {
+		version, err := nccl.ParseVersion(c.NCCL)
+		if err != nil {
+			return nccl.Env{}, usage(fmt.Sprintf("--nccl: %v", err))
+		}
+		facts.Version = version
+	}
+	if c.Site != "" {
+		site, err := p.finder().Find(c.Site, p.Dir)
+		if err != nil {
+			return nccl.Env{}, err
+		}
+		facts.Site = nccl.Profile{Name: site.Name(), Vars: map[string]string{}}
+		for name, value := range site.Env {
+			facts.Site.Vars[string(name)] = string(value)
+		}
+		for _, name := range site.Network.Exclude {
+			facts.Exclude = append(facts.Exclude, string(name))
+		}
+	}
+	host, err := c.host(ctx, p)
+	if err != nil {
+		return nccl.Env{}, err
+	}
+	facts.Inventory, facts.Lookup = host.Inventory, p.lookup
+	for _, s := range host.Settings {
+		facts.Conf = append(facts.Conf, nccl.Setting{Name: s.Name, Value: s.Value, File: s.File, Line: s.Line})
+	}
+	peers := c.Peer
+	if len(peers) == 0 {
+		peers = host.Peers
+	}
+	facts.Choice, err = netif.Choose(host.Inventory, peers, netif.Request{Interface: c.Interface, Exclude: facts.Exclude})
+	if err != nil {
+		return nccl.Env{}, err
+	}
+	env := nccl.Plan(facts)
+	env.Warnings = append(append([]string{}, facts.Choice.Warnings...), env.Warnings...)
+	return env, nil
+}
+
+// host is this one, or that of the file, with what its nccl.conf sets.
+func (c *envCmd) host(ctx context.Context, p *program) (netif.Case, error) {
+	cases, isList, err := (&netifCmd{Inventory: c.Inventory, Peer: c.Peer}).cases(ctx, p)
+	switch {
+	case err != nil:
+		return netif.Case{}, err
+	case isList:
+		return netif.Case{}, exitError{exitUsage, fmt.Errorf("read inventory %q: it is a list of hosts, not one", c.Inventory)}
+	}
+	return cases[0], nil
 }

@@ -2,20 +2,24 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
+	"strings"
 
+	"github.com/ddpbatch/ddpbatch/nccl"
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
 type netifCmd struct {
 	Explain   bool         `help:"Say why each interface is chosen or not; this is the default."`
 	JSON      bool         `help:"Print the choice as JSON, with the variables that NCCL and Gloo would get."`
-	Dump      bool         `help:"Print this host's links, addresses and routes as JSON, for --inventory."`
-	Inventory string       `placeholder:"FILE" help:"Choose from what --dump printed on another host; - is standard input."`
-	Peer      []netip.Addr `placeholder:"ADDR" help:"Address of another host of the job; may be repeated."`
+	Dump      bool         `help:"Print this host's links, addresses, routes, rules, adapters, GPUs and NCCL's settings as JSON, for --inventory."`
+	Inventory string       `placeholder:"FILE" help:"Choose from what --dump printed on another host, or from a list of such; - is standard input."`
+	Case      string       `placeholder:"ID" help:"Of a list in --inventory, the entry with this id. Without it the answer is a JSON list, one for each."`
+	Peer      []netip.Addr `placeholder:"ADDR" help:"Address of another host of the job; may be repeated. With --inventory, the peers in the file if none is given."`
 	Interface string       `default:"auto" placeholder:"NAME" help:"Use this interface, as network.interface in a job file."`
 	Family    string       `default:"auto" enum:"auto,ipv4,ipv6" placeholder:"FAMILY" help:"Version of IP: auto, ipv4 or ipv6."`
 	Exclude   []string     `placeholder:"NAME" help:"Interface that must not be used; may be repeated."`
@@ -24,7 +28,10 @@ type netifCmd struct {
 func (c *netifCmd) Help() string {
 	return `The ranks of a job compare the networks of all their hosts. Here only one host is
 known: name the address of another one with --peer. Without it the answer is for a
-job on this host alone.`
+job on this host alone.
+
+With --inventory the answer is for the host that the file is of: nothing of this
+machine goes into it, its environment and its files of NCCL included.`
 }
 
 // netifAnswer is what --json prints.
@@ -34,51 +41,152 @@ type netifAnswer struct {
 	Notes []string          `json:"notes"`
 }
 
+// caseAnswer is that for one of several hosts: an answer or an error.
+type caseAnswer struct {
+	ID string `json:"id"`
+	*netifAnswer
+	Error string `json:"error,omitempty"`
+	Hint  string `json:"hint,omitempty"`
+}
+
 func (c *netifCmd) Run(ctx context.Context, p *program) error {
-	inventory, err := c.inventory(ctx, p)
+	cases, isList, err := c.cases(ctx, p)
 	if err != nil {
 		return err
 	}
+	if isList && c.Dump {
+		return usage("--dump prints one host: name it with --case")
+	}
+	if isList {
+		return c.answerAll(p, cases)
+	}
+	host := &cases[0]
 	if c.Dump {
-		return p.printJSON(inventory)
+		return p.printJSON(host)
 	}
-	choice, err := netif.Choose(inventory, c.Peer, netif.Request{Interface: c.Interface, Family: netif.Family(c.Family), Exclude: c.Exclude})
+	choice, err := c.choose(host)
 	if err != nil {
 		return err
 	}
-	if len(c.Peer) == 0 {
+	if len(c.peers(host)) == 0 {
 		p.note("this is for a job on one host; name an address of another host with --peer")
 	}
 	if !c.JSON {
 		return choice.Explain(p.Stdout)
 	}
-	a := netifAnswer{Choice: choice, Env: map[string]string{}}
-	vars, notes := p.networkVariables(choice)
-	for _, v := range vars {
-		a.Env[v.Name] = v.Value
-	}
-	a.Notes = append([]string{}, notes...)
-	return p.printJSON(a)
+	return p.printJSON(c.answer(p, host, choice))
 }
 
-func (c *netifCmd) inventory(ctx context.Context, p *program) (netif.Inventory, error) {
-	var from io.Reader
-	switch c.Inventory {
-	case "":
-		return netif.Collect(ctx, netif.CollectOptions{})
-	case "-":
-		from = p.Stdin
-	default:
+// answerAll prints a choice for each case. Those that have none are counted in
+// the error, once all are printed.
+func (c *netifCmd) answerAll(p *program, cases []netif.Case) error {
+	answers := make([]caseAnswer, len(cases))
+	var failed []string
+	for i := range cases {
+		a := &answers[i]
+		a.ID = cases[i].ID
+		choice, err := c.choose(&cases[i])
+		if err != nil {
+			a.Error = err.Error()
+			var hinter interface{ Hint() string }
+			if errors.As(err, &hinter) {
+				a.Hint = hinter.Hint()
+			}
+			failed = append(failed, fmt.Sprintf("%q", a.ID))
+			continue
+		}
+		answer := c.answer(p, &cases[i], choice)
+		a.netifAnswer = &answer
+	}
+	if err := p.printJSON(answers); err != nil {
+		return err
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("no interface was chosen for %d of %d cases: %s", len(failed), len(cases), strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+func (c *netifCmd) choose(host *netif.Case) (netif.Choice, error) {
+	return netif.Choose(host.Inventory, c.peers(host), netif.Request{Interface: c.Interface, Family: netif.Family(c.Family), Exclude: c.Exclude})
+}
+
+// peers are those of the command line, else those of the file.
+func (c *netifCmd) peers(host *netif.Case) []netip.Addr {
+	if len(c.Peer) > 0 {
+		return c.Peer
+	}
+	return host.Peers
+}
+
+// answer adds the variables to a choice.
+func (c *netifCmd) answer(p *program, host *netif.Case, choice netif.Choice) netifAnswer {
+	facts := nccl.Facts{Choice: choice, Inventory: host.Inventory, Exclude: c.Exclude}
+	for _, s := range host.Settings {
+		facts.Conf = append(facts.Conf, nccl.Setting{Name: s.Name, Value: s.Value, File: s.File, Line: s.Line})
+	}
+	if c.Inventory == "" {
+		facts.Lookup = p.lookup
+	}
+	env := nccl.Plan(facts)
+	a := netifAnswer{Choice: choice, Env: map[string]string{}, Notes: append([]string{}, env.Notes...)}
+	for _, v := range env.ToSet() {
+		a.Env[v.Name] = v.Value
+	}
+	a.Warnings = append(a.Warnings, env.Warnings...)
+	return a
+}
+
+// cases are this host, or what the file has, of which --case leaves one. The
+// second result says whether there may be several.
+func (c *netifCmd) cases(ctx context.Context, p *program) ([]netif.Case, bool, error) {
+	if c.Inventory == "" {
+		if c.Case != "" {
+			return nil, false, usage("--case needs a list in --inventory")
+		}
+		host, err := c.here(ctx, p)
+		return []netif.Case{host}, false, err
+	}
+	from := io.Reader(p.Stdin)
+	if c.Inventory != "-" {
 		f, err := os.Open(p.abs(c.Inventory))
 		if err != nil {
-			return netif.Inventory{}, exitError{exitUsage, err}
+			return nil, false, exitError{exitUsage, err}
 		}
 		defer f.Close()
 		from = f
 	}
-	inventory, err := netif.ReadInventory(from)
+	cases, isList, err := netif.ReadCases(from)
 	if err != nil {
-		return inventory, exitError{exitUsage, fmt.Errorf("read inventory %q: %w", c.Inventory, err)}
+		return nil, false, exitError{exitUsage, fmt.Errorf("read inventory %q: %w", c.Inventory, err)}
 	}
-	return inventory, nil
+	if c.Case == "" {
+		return cases, isList, nil
+	}
+	ids := make([]string, len(cases))
+	for i := range cases {
+		if cases[i].ID == c.Case {
+			return cases[i : i+1], false, nil
+		}
+		ids[i] = cases[i].ID
+	}
+	return nil, false, exitError{exitUsage, hinted{
+		fmt.Errorf("read inventory %q: it has no case %q", c.Inventory, c.Case), "it has " + strings.Join(ids, ", ")}}
+}
+
+// here is this host, in the form of a file.
+func (c *netifCmd) here(ctx context.Context, p *program) (netif.Case, error) {
+	inventory, err := netif.Collect(ctx, netif.CollectOptions{})
+	if err != nil {
+		return netif.Case{}, err
+	}
+	host := netif.Case{ID: inventory.Host, Source: "ddpbatch netif --dump", Inventory: inventory, Peers: append([]netip.Addr{}, c.Peer...)}
+	conf, err := nccl.ReadConf("", p.lookup)
+	if err != nil {
+		p.note("%v", err) // NCCL would do without that file, too
+	}
+	for _, s := range conf {
+		host.Settings = append(host.Settings, netif.Setting{Name: s.Name, Value: s.Value, File: s.File, Line: s.Line})
+	}
+	return host, nil
 }

@@ -94,7 +94,7 @@ func newAttempt(ctx context.Context, o Options, number int) (*attempt, error) {
 
 // rounds are the decisions that the launcher takes for the ranks.
 func (a *attempt) rounds() map[string]rendezvous.Decide {
-	r := rounds(&a.o.Job.Network, a.o.Site)
+	r := newAgreement(a.o.Job, a.o.Site, a.o.Say).rounds()
 	network := r[roundNetwork]
 	r[roundNetwork] = func(payloads [][]byte) ([][]byte, error) {
 		var p nodeReport
@@ -233,15 +233,28 @@ func (a *attempt) settle(err error, finished <-chan struct{}) {
 }
 
 // reachableAddresses are the addresses by which other nodes may reach this one:
-// all of them, as the handshake tells the right one from a stranger's.
+// all of them, as the handshake tells the right one from a stranger's. Those of the
+// interface with the default route come first. That is the management network, if
+// there is another one for data: what the ranks have to say about the one that
+// fails must not go over it.
 func reachableAddresses(inv netif.Inventory) []string {
-	var out []string
+	management := ""
+	for _, r := range inv.Routes {
+		if r.Dst.Bits() == 0 && management == "" {
+			management = r.Dev
+		}
+	}
+	var first, rest []string
 	for _, l := range inv.Links {
 		for _, p := range l.Addrs {
-			if a := p.Addr(); a.IsGlobalUnicast() && !a.IsLinkLocalUnicast() {
-				out = append(out, a.String())
+			switch a := p.Addr(); {
+			case !a.IsGlobalUnicast() || a.IsLinkLocalUnicast():
+			case l.Name == management:
+				first = append(first, a.String())
+			default:
+				rest = append(rest, a.String())
 			}
 		}
 	}
-	return out
+	return append(first, rest...)
 }

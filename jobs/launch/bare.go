@@ -45,7 +45,7 @@ func (r *Rank) meetWithoutLauncher(ctx context.Context, o JoinOptions) ([]string
 	}
 	r.server = rendezvous.Serve(listener, rendezvous.ServerOptions{
 		WorldSize: p.WorldSize, Secret: secret, JoinTimeout: time.Duration(o.Job.Network.JoinTimeout),
-		Program: o.Program, Spec: o.Spec, Rounds: rounds(&o.Job.Network, o.Site),
+		Program: o.Program, Spec: o.Spec, Rounds: newAgreement(o.Job, o.Site, o.Say).rounds(),
 		Warn: func(m string) { o.Say("WARNING: " + m) },
 	})
 	port := strconv.Itoa(r.server.Port())

@@ -8,10 +8,13 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/nccl"
 	"github.com/ddpbatch/ddpbatch/netif"
+	"github.com/ddpbatch/ddpbatch/netif/probe"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
@@ -34,21 +37,54 @@ type nodeReport struct {
 	Fast      string           `json:"fast,omitempty"` // the interface that the site's name for this node leads to
 }
 
-// rounds are the decisions of a rendezvous server for the ranks of this program.
-func rounds(n *jobs.Network, site *sites.Profile) map[string]rendezvous.Decide {
-	request := netif.Request{Interface: string(n.Interface), Family: netif.Family(n.Family)}
+// agreement is how the ranks of an attempt come to their network. It lives beside
+// the rendezvous, and decides for all of them.
+type agreement struct {
+	request netif.Request
+	least   probe.Level // what keeps a network from being used
+	say     func(line string)
+
+	mu      sync.Mutex
+	nodes   []int             // of each rank
+	hosts   []netif.Inventory // of each node
+	choices []netif.Choice    // of each node
+}
+
+// agreed is what a node is told of the network.
+type agreed struct {
+	Choice netif.Choice `json:"choice"`
+	Job    nccl.Job     `json:"job"` // what all nodes' RDMA adapters have in common
+}
+
+func newAgreement(job *jobs.Job, site *sites.Profile, say func(string)) *agreement {
+	n := &job.Network
+	a := &agreement{say: say, least: probe.Broken,
+		request: netif.Request{Interface: string(n.Interface), Family: netif.Family(n.Family)}}
+	if job.Command != nil {
+		a.least = probe.Unbound // NCCL and Gloo do not bind what they connect with
+	}
 	for _, x := range slices.Concat(n.Exclude, site.Network.Exclude) {
-		request.Exclude = append(request.Exclude, string(x))
+		a.request.Exclude = append(a.request.Exclude, string(x))
 	}
 	for _, x := range site.Network.Prefer {
-		request.Prefer = append(request.Prefer, string(x))
+		a.request.Prefer = append(a.request.Prefer, string(x))
 	}
-	return map[string]rendezvous.Decide{
-		roundNetwork: func(payloads [][]byte) ([][]byte, error) { return decideNetwork(payloads, request) },
+	return a
+}
+
+// rounds are the decisions of a rendezvous server for the ranks of this program.
+func (a *agreement) rounds() map[string]rendezvous.Decide {
+	all := map[string]rendezvous.Decide{
+		roundNetwork: a.decideNetwork,
 		roundRing:    rendezvous.FromNext,
 		roundMaster:  rendezvous.FromRankZero,
 		roundDevices: decideDevices,
 	}
+	for try := 1; try <= maxNetworks; try++ {
+		all[endpointsRound(try)] = a.decideEndpoints
+		all[proofRound(try)] = func(payloads [][]byte) ([][]byte, error) { return a.decideProof(payloads, try) }
+	}
+	return all
 }
 
 // nameTimeout bounds the question for a node's name on the fast network.
@@ -77,14 +113,17 @@ func fastInterface(ctx context.Context, host string, site *sites.Profile, invent
 }
 
 // decideNetwork has the nodes agree and gives every rank its node's choice.
-func decideNetwork(payloads [][]byte, request netif.Request) ([][]byte, error) {
-	reports := make([]nodeReport, len(payloads))
+func (a *agreement) decideNetwork(payloads [][]byte) ([][]byte, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	byNode := map[int]netif.Inventory{}
+	a.nodes = make([]int, len(payloads))
 	for rank, p := range payloads {
-		if err := json.Unmarshal(p, &reports[rank]); err != nil {
+		var r nodeReport
+		if err := json.Unmarshal(p, &r); err != nil {
 			return nil, fmt.Errorf("rank %d's network report: %w", rank, err)
 		}
-		r := &reports[rank]
+		a.nodes[rank] = r.Node
 		if r.Inventory == nil {
 			continue
 		}
@@ -92,38 +131,67 @@ func decideNetwork(payloads [][]byte, request netif.Request) ([][]byte, error) {
 			return nil, fmt.Errorf("two ranks report the network of node %d (%s)", r.Node, r.Host)
 		}
 		r.Inventory.Host = r.Host
-		if r.Fast != "" && !slices.Contains(request.Prefer, r.Fast) {
-			request.Prefer = append(slices.Clip(request.Prefer), r.Fast)
+		if r.Fast != "" && !slices.Contains(a.request.Prefer, r.Fast) {
+			a.request.Prefer = append(slices.Clip(a.request.Prefer), r.Fast)
 		}
 		byNode[r.Node] = *r.Inventory
 	}
-	var inventories []netif.Inventory
+	a.hosts = nil
 	for node := range len(byNode) {
-		inv, ok := byNode[node]
+		host, ok := byNode[node]
 		if !ok {
 			return nil, fmt.Errorf("no rank reports the network of node %d", node)
 		}
-		inventories = append(inventories, inv)
+		a.hosts = append(a.hosts, host)
 	}
-	if len(inventories) == 0 {
+	if len(a.hosts) == 0 {
 		return nil, errors.New("no rank reports a network")
 	}
-	choices, err := netif.Agree(inventories, request)
+	for rank, node := range a.nodes {
+		if node < 0 || node >= len(a.hosts) {
+			return nil, fmt.Errorf("rank %d is on node %d of %d", rank, node, len(a.hosts))
+		}
+	}
+	next, err := a.agree()
 	if err != nil {
 		return nil, fmt.Errorf("agree on a network: %w", err)
 	}
-	encoded := make([][]byte, len(choices))
-	for i, c := range choices {
-		if encoded[i], err = json.Marshal(c); err != nil {
+	return a.replies(func(node int) any { return next[node] })
+}
+
+// agree has the nodes agree on a network, and on what NCCL may use of it.
+func (a *agreement) agree() ([]agreed, error) {
+	choices, err := netif.Agree(a.hosts, a.request)
+	if err != nil {
+		return nil, err
+	}
+	job, err := nccl.Agree(a.hosts, choices, a.request.Exclude...)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range job.Warnings {
+		a.say("WARNING: " + w)
+	}
+	a.choices = choices
+	next := make([]agreed, len(choices))
+	for node, c := range choices {
+		next[node] = agreed{c, job}
+	}
+	return next, nil
+}
+
+// replies gives every rank what is for its node.
+func (a *agreement) replies(of func(node int) any) ([][]byte, error) {
+	encoded := make([][]byte, len(a.hosts))
+	for node := range encoded {
+		var err error
+		if encoded[node], err = json.Marshal(of(node)); err != nil {
 			return nil, err
 		}
 	}
-	replies := make([][]byte, len(payloads))
-	for rank, r := range reports {
-		if r.Node < 0 || r.Node >= len(encoded) {
-			return nil, fmt.Errorf("rank %d is on node %d of %d", rank, r.Node, len(encoded))
-		}
-		replies[rank] = slices.Clone(encoded[r.Node])
+	replies := make([][]byte, len(a.nodes))
+	for rank, node := range a.nodes {
+		replies[rank] = encoded[node]
 	}
 	return replies, nil
 }

@@ -114,14 +114,17 @@ func TestDecideNetwork(t *testing.T) {
 	}
 	a, b := node(0, "10.20.0.1/24"), node(1, "10.20.0.2/24")
 	second := nodeReport{Node: 1, Host: "n2"}
-	replies, err := decideNetwork(encode(a, second, b, nodeReport{Node: 0}), netif.Request{})
+	decideNetwork := func(payloads [][]byte) ([][]byte, error) {
+		return newAgreement(&jobs.Job{}, &sites.Profile{}, func(string) {}).decideNetwork(payloads)
+	}
+	replies, err := decideNetwork(encode(a, second, b, nodeReport{Node: 0}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for rank, want := range []string{"fast0", "fast1", "fast1", "fast0"} {
-		var c netif.Choice
-		if err := json.Unmarshal(replies[rank], &c); err != nil || c.Interface != want {
-			t.Errorf("rank %d: %s, %v; want %s", rank, c.Interface, err, want)
+		var got agreed
+		if err := json.Unmarshal(replies[rank], &got); err != nil || got.Choice.Interface != want {
+			t.Errorf("rank %d: %s, %v; want %s", rank, got.Choice.Interface, err, want)
 		}
 	}
 	for want, payloads := range map[string][][]byte{
@@ -132,7 +135,7 @@ func TestDecideNetwork(t *testing.T) {
 		"rank 0's network report":               {[]byte("{")},
 		"agree on a network: ":                  encode(a, node(1, "192.168.7.2/24")),
 	} {
-		if _, err := decideNetwork(payloads, netif.Request{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := decideNetwork(payloads); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
@@ -143,5 +146,20 @@ func TestOnce(t *testing.T) {
 		if err := Once(slurm.Allocation{StepTasks: tasks}); (err == nil) != want || err != nil && !strings.Contains(err.Error(), "once per allocation") {
 			t.Errorf("a step of %d tasks: %v", tasks, err)
 		}
+	}
+}
+
+// What ranks say to the launcher goes over the management network where there is
+// one: the address of the default route's interface is the first to be tried.
+func TestReachableAddresses(t *testing.T) {
+	inv := *node(0, "10.20.0.1/24").Inventory
+	inv.Links = append(inv.Links, netif.Link{Index: 3, Name: "eth0", Addrs: []netip.Prefix{
+		netip.MustParsePrefix("fe80::1/64"), netip.MustParsePrefix("10.10.0.1/24"), netip.MustParsePrefix("fd00::1/64")}})
+	if got := reachableAddresses(inv); !slices.Equal(got, []string{"10.20.0.1", "10.10.0.1", "fd00::1"}) {
+		t.Errorf("without a default route: %q", got)
+	}
+	inv.Routes = []netif.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0"), Dev: "eth0"}}
+	if got := reachableAddresses(inv); !slices.Equal(got, []string{"10.10.0.1", "fd00::1", "10.20.0.1"}) {
+		t.Errorf("with a default route on eth0: %q", got)
 	}
 }

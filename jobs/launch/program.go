@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/secrets"
 	"github.com/ddpbatch/ddpbatch/nccl"
+	"github.com/ddpbatch/ddpbatch/netif"
 )
 
 // ProgramOptions say how to run the user's program as one rank.
@@ -198,20 +200,56 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 		// Python keeps what it prints to a file until its buffer is full.
 		set("PYTHONUNBUFFERED", "1")
 	}
-	site, err := nccl.ReadConf("", lookup)
+	plan, err := r.networkPlan(ctx, lookup)
 	if err != nil {
-		o.Say(fmt.Sprintf("WARNING: %v", err))
+		return nil, err
 	}
-	vars, notes := nccl.Environment(r.Choice, lookup, site...)
-	for _, v := range vars {
+	for _, v := range plan.ToSet() {
 		set(v.Name, v.Value)
 	}
 	if r.Place.LocalRank == 0 {
-		for _, n := range notes {
-			o.Say(fmt.Sprintf("%s: %s", r.Place.Host, n))
+		for _, w := range plan.Warnings {
+			o.Say(fmt.Sprintf("WARNING: %s: %s", r.Place.Host, w))
 		}
 	}
 	return environ, nil
+}
+
+// networkPlan is what tells the program's libraries which network to use.
+func (r *Rank) networkPlan(ctx context.Context, lookup func(string) (string, bool)) (nccl.Env, error) {
+	inventory, err := netif.Collect(ctx, netif.CollectOptions{})
+	if err != nil {
+		return nccl.Env{}, fmt.Errorf("look for this node's networks: %w", err)
+	}
+	f := nccl.Facts{Choice: r.Choice, Inventory: inventory, Job: r.network, LocalRank: r.Place.LocalRank,
+		Site: nccl.Profile{Name: r.site.Name(), Vars: map[string]string{}}}
+	if _, asked := lookup("NCCL_DEBUG"); !asked {
+		// NCCL would say nothing at all. Who asks for more wants to see it in the log.
+		f.DebugFile = filepath.Join(filepath.Dir(r.dir.RankLog(0)), "nccl-%h-%p.log")
+	}
+	if r.job.Command.Launcher == jobs.LauncherTorchrun {
+		f.LocalRank = -1
+	}
+	for _, x := range slices.Concat(r.job.Network.Exclude, r.site.Network.Exclude) {
+		f.Exclude = append(f.Exclude, string(x))
+	}
+	for name, value := range r.site.Env {
+		f.Site.Vars[string(name)] = string(value)
+	}
+	// What stands in the environment because the site wants it is the site's.
+	f.Lookup = func(name string) (string, bool) {
+		value, ok := lookup(name)
+		if site, also := r.site.Env[jobs.EnvName(name)]; ok && also && string(site) == value {
+			return "", false
+		}
+		return value, ok
+	}
+	conf, err := nccl.ReadConf("", lookup)
+	if err != nil {
+		return nccl.Env{}, fmt.Errorf("read what NCCL will read: %w", err)
+	}
+	f.Conf = conf
+	return nccl.Plan(f), nil
 }
 
 func names(list []jobs.EnvName) []string {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/nccl"
 	"github.com/ddpbatch/ddpbatch/netif"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
@@ -47,6 +48,9 @@ type Rank struct {
 	site    *sites.Profile
 	perNode int // processes that torchrun starts on this node
 	secret  wire.Secret
+	network nccl.Job // what NCCL may use of the network
+	dir     rundir.Dir
+	unwatch func()
 	server  *rendezvous.Server // in rank 0 of a step without a launcher
 }
 
@@ -56,7 +60,7 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	timeout := time.Duration(o.Job.Network.JoinTimeout) + joinMargin
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not joined within %s", timeout))
 	defer cancel()
-	r := &Rank{Place: o.Place, job: o.Job, site: o.Site}
+	r := &Rank{Place: o.Place, job: o.Job, site: o.Site, dir: o.Dir}
 	r.perNode = o.Job.TasksPerNode()
 	if text, ok := o.Lookup(envPerNode); ok {
 		var err error
@@ -83,6 +87,10 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	if err := r.agree(ctx); err != nil {
 		return r, err
 	}
+	if err := r.prove(ctx); err != nil {
+		return r, err
+	}
+	r.watchNetwork(o.Say)
 	return r, nil
 }
 
@@ -121,8 +129,15 @@ func (r *Rank) agree(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(reply, &r.Choice)
+	var a agreed
+	if err := json.Unmarshal(reply, &a); err != nil {
+		return fmt.Errorf("the network that was agreed on: %w", err)
+	}
+	r.take(a)
+	return nil
 }
+
+func (r *Rank) take(a agreed) { r.Choice, r.network = a.Choice, a.Job }
 
 // Connect builds the communicator of the built-in trainer over the agreed
 // network.
@@ -160,6 +175,9 @@ func (r *Rank) soon(ctx context.Context) (context.Context, context.CancelFunc) {
 // Leave says goodbye with the exit code that this process will have, and, in a
 // rank 0 that is the meeting point, waits for the others to do the same.
 func (r *Rank) Leave(exit int, failure error) {
+	if r.unwatch != nil {
+		r.unwatch()
+	}
 	if r.Session != nil {
 		// The server notices a lost connection by itself.
 		_ = r.Session.Leave(exit, failure)

@@ -71,9 +71,13 @@ func Join(ctx context.Context, addrs []string, secret wire.Secret, id Identity) 
 	return s, nil
 }
 
-// connect tries every address at once, round after round: a wrong one (a bridge
-// that has the same address on every node, say) fails the handshake and does
-// no harm.
+// headStart is how much earlier than the next one an address is tried (RFC 8305,
+// section 5): the caller has put them in order.
+const headStart = 100 * time.Millisecond
+
+// connect tries all addresses, round after round, each with a small start on the
+// next: a wrong one (a bridge that has the same address on every node, say) fails
+// the handshake and does no harm.
 func connect(ctx context.Context, addrs []string, secret wire.Secret) (*wire.Conn, error) {
 	if len(addrs) == 0 {
 		return nil, errors.New("join: no address of the launcher is known")
@@ -99,8 +103,12 @@ func connectOnce(ctx context.Context, addrs []string, secret wire.Secret) (*wire
 		err  error
 	}
 	results := make(chan result)
-	for _, addr := range addrs {
+	for i, addr := range addrs {
 		go func() {
+			select {
+			case <-time.After(time.Duration(i) * headStart):
+			case <-ctx.Done():
+			}
 			var d net.Dialer
 			raw, err := d.DialContext(ctx, "tcp", addr)
 			var conn *wire.Conn

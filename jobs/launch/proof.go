@@ -1,0 +1,197 @@
+package launch
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/ddpbatch/ddpbatch/netif"
+	"github.com/ddpbatch/ddpbatch/netif/probe"
+	"github.com/ddpbatch/ddpbatch/netif/watch"
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+// maxNetworks is how many networks are tried before the attempt fails.
+const maxNetworks = 3
+
+func endpointsRound(try int) string { return fmt.Sprintf("endpoints-%d", try) }
+func proofRound(try int) string     { return fmt.Sprintf("proof-%d", try) }
+
+// proved is what a node is told of the proof.
+type proved struct {
+	// Instead is the network to go on with where the first one did not stand the
+	// proof, and nil where it did.
+	Instead *agreed `json:"instead,omitempty"`
+}
+
+// prove has each node probe its neighbours on the agreed network, before anything
+// depends on it. Where it does not work, and nobody asked for it by name, the next
+// best one takes its place.
+func (r *Rank) prove(ctx context.Context) error {
+	if r.Place.Nodes == 1 {
+		return nil
+	}
+	for try := 1; ; try++ {
+		var v proved
+		reply, err := r.proveOnce(ctx, try)
+		if err == nil {
+			err = json.Unmarshal(reply, &v)
+		}
+		if err != nil || v.Instead == nil {
+			return err
+		}
+		r.take(*v.Instead)
+	}
+}
+
+// proveOnce is one try. One rank of each node probes; the others only wait for
+// what becomes of it.
+func (r *Rank) proveOnce(ctx context.Context, try int) ([]byte, error) {
+	if r.Place.LocalRank != 0 {
+		if _, err := r.Session.Exchange(ctx, endpointsRound(try), nil); err != nil {
+			return nil, err
+		}
+		return r.Session.Exchange(ctx, proofRound(try), nil)
+	}
+	listener, err := probe.Listen(ctx, r.Place.Host, r.Choice, probeSecret(r.secret))
+	endpoint := probe.Endpoint{}
+	if err != nil {
+		endpoint = probe.Unable(r.Place.Host, r.Choice, err)
+	} else {
+		defer listener.Close()
+		endpoint = listener.Endpoint()
+	}
+	reply, err := r.exchange(ctx, endpointsRound(try), endpoint)
+	if err != nil {
+		return nil, err
+	}
+	var peers []probe.Endpoint
+	if err := json.Unmarshal(reply, &peers); err != nil {
+		return nil, fmt.Errorf("where the other nodes can be probed: %w", err)
+	}
+	report := probe.Report{Endpoint: endpoint}
+	if listener != nil {
+		results := make([]probe.Result, len(peers))
+		var all sync.WaitGroup
+		for i, peer := range peers {
+			all.Go(func() { results[i] = listener.Probe(ctx, peer, probe.Options{}) })
+		}
+		all.Wait()
+		report = listener.Report(results)
+	}
+	return r.exchange(ctx, proofRound(try), report)
+}
+
+func (r *Rank) exchange(ctx context.Context, round string, v any) ([]byte, error) {
+	payload, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return r.Session.Exchange(ctx, round, payload)
+}
+
+// probeSecret is the attempt's secret for this use: a probe's answer is none in
+// any other protocol of the attempt.
+func probeSecret(s wire.Secret) (out [32]byte) {
+	mac := hmac.New(sha256.New, s[:])
+	mac.Write([]byte("network probe"))
+	copy(out[:], mac.Sum(nil))
+	return out
+}
+
+// decideEndpoints gives each node the endpoints of its neighbours.
+func (a *agreement) decideEndpoints(payloads [][]byte) ([][]byte, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ring := make([]probe.Endpoint, len(a.hosts))
+	if err := a.eachNode(payloads, func(node int, p []byte) error { return json.Unmarshal(p, &ring[node]) }); err != nil {
+		return nil, fmt.Errorf("where the nodes can be probed: %w", err)
+	}
+	return a.replies(func(node int) any { return probe.Neighbours(ring, node) })
+}
+
+// eachNode calls f with what the one rank of each node that speaks for it has
+// sent.
+func (a *agreement) eachNode(payloads [][]byte, f func(node int, payload []byte) error) error {
+	for rank, p := range payloads {
+		if len(p) == 0 {
+			continue
+		}
+		if err := f(a.nodes[rank], p); err != nil {
+			return fmt.Errorf("rank %d: %w", rank, err)
+		}
+	}
+	return nil
+}
+
+// decideProof judges a network by what all nodes saw of it, and has the nodes agree
+// on another one where it must not be used.
+func (a *agreement) decideProof(payloads [][]byte, try int) ([][]byte, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	reports := make([]probe.Report, len(a.hosts))
+	if err := a.eachNode(payloads, func(node int, p []byte) error { return json.Unmarshal(p, &reports[node]) }); err != nil {
+		return nil, fmt.Errorf("what the nodes saw of the network: %w", err)
+	}
+	findings := probe.Diagnose(reports)
+	broken := probe.Error(findings, a.least)
+	if broken == nil {
+		for _, f := range findings {
+			a.say(fmt.Sprintf("WARNING: network: %v; %s", f, f.Hint()))
+		}
+		return a.replies(func(int) any { return proved{} })
+	}
+	named := a.choices[0].Source == netif.SourceSpec
+	if named || try == maxNetworks {
+		return nil, broken
+	}
+	for node, c := range a.choices {
+		a.hosts[node] = withoutAddress(a.hosts[node], c.Addr)
+	}
+	was := a.choices[0]
+	next, err := a.agree()
+	if err != nil {
+		return nil, broken // that is what has to be mended
+	}
+	a.say(fmt.Sprintf("WARNING: network %s (%s on %s) does not work, going on over %s (%s): %v; %s",
+		was.Prefix, was.Interface, a.hosts[0].Host, next[0].Choice.Prefix, next[0].Choice.Interface, broken, hintOf(broken)))
+	return a.replies(func(node int) any { return proved{Instead: &next[node]} })
+}
+
+// withoutAddress is an inventory in which an address does not stand.
+func withoutAddress(host netif.Inventory, addr netip.Addr) netif.Inventory {
+	host.Links = slices.Clone(host.Links)
+	for i := range host.Links {
+		host.Links[i].Addrs = slices.DeleteFunc(slices.Clone(host.Links[i].Addrs), func(p netip.Prefix) bool { return p.Addr() == addr.WithZone("") })
+	}
+	return host
+}
+
+func hintOf(err error) string {
+	if h, ok := err.(interface{ Hint() string }); ok {
+		return h.Hint()
+	}
+	return ""
+}
+
+// watchNetwork tells the launcher what happens to this node's interface from now
+// on, so that it is named if a rank is lost.
+func (r *Rank) watchNetwork(say func(string)) {
+	if r.Place.Nodes == 1 || r.Place.LocalRank != 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Session.Context())
+	r.unwatch = cancel
+	_, err := watch.Watch(ctx, r.Choice.Interface, func(e watch.Event) {
+		// The attempt goes on without: its end is noticed otherwise.
+		_ = r.Session.Tell(e.String())
+	})
+	if err != nil {
+		say(fmt.Sprintf("WARNING: %s: %v", r.Place.Host, err))
+	}
+}

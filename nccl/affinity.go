@@ -1,0 +1,188 @@
+package nccl
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/netif"
+)
+
+// How near two devices are, in NCCL's classes (graph/topo.h), nearest first.
+const (
+	sameSwitch  = iota // PIX, PXB: below one root port, by switches alone
+	sameRoot           // PHB: through one host bridge
+	sameNode           // NODE: on one memory node
+	farAway            // SYS: between sockets
+	unknownNode        // no path and no memory node is known
+)
+
+// distance is a class and, within it, the number of bridges between.
+type distance struct{ class, hops int }
+
+func (d distance) less(other distance) bool {
+	return d.class < other.class || d.class == other.class && d.hops < other.hops
+}
+
+// components are the parts of a device's path from its root complex on.
+func components(path string) []string {
+	var parts []string
+	for part := range strings.SplitSeq(path, "/") {
+		if strings.HasPrefix(part, "pci") || strings.Contains(part, ":") {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// apart is how far a GPU and a port are from one another.
+func apart(g *netif.GPU, r *rail) distance {
+	a, b := components(g.Path), r.path
+	common := 0
+	for common < len(a) && common < len(b) && a[common] == b[common] {
+		common++
+	}
+	hops := len(a) + len(b) - 2*common
+	roots := 0 // a path may begin with its root complex
+	if common > 0 && strings.HasPrefix(a[0], "pci") {
+		roots = 1
+	}
+	switch {
+	case common > roots:
+		return distance{sameSwitch, hops}
+	case common > 0:
+		return distance{sameRoot, hops}
+	case g.NUMA >= 0 && g.NUMA == r.numa:
+		return distance{sameNode, 0}
+	case g.NUMA >= 0 && r.numa >= 0, len(a) > 0 && len(b) > 0 && g.NUMA < 0 && r.numa < 0:
+		return distance{farAway, 0}
+	}
+	return distance{unknownNode, 0}
+}
+
+// nearest are the ports that are nearest to a GPU.
+func nearest(g *netif.GPU, rails []rail) (at []int, d distance) {
+	d = distance{unknownNode + 1, 0}
+	for i := range rails {
+		switch new := apart(g, &rails[i]); {
+		case new.less(d):
+			d, at = new, []int{i}
+		case new == d:
+			at = append(at, i)
+		}
+	}
+	return at, d
+}
+
+// apartFromGPUs are the ports below no GPU's switch, where every GPU has another
+// one below its own, be it without carrier: an adapter for storage stands apart.
+func apartFromGPUs(rails, all []rail, gpus []netif.GPU) map[string]bool {
+	if len(gpus) == 0 {
+		return nil
+	}
+	far := map[string]bool{}
+	for i := range rails {
+		if len(rails[i].path) == 0 {
+			return nil
+		}
+		far[rails[i].String()] = true
+	}
+	for i := range gpus {
+		at, d := nearest(&gpus[i], all)
+		if d.class != sameSwitch {
+			return nil
+		}
+		for _, r := range at {
+			delete(far, all[r].String())
+		}
+	}
+	if len(far) == len(rails) {
+		return nil // they are all that is left
+	}
+	return far
+}
+
+// railOf is the port, of which there is one at least, for a library that uses
+// one: that which is nearest to the
+// rank's GPU. GPUs at the same distance from several share them out.
+func (p *planner) railOf() (r *rail, gpu *netif.GPU, d distance) {
+	gpu = p.gpu()
+	if gpu == nil {
+		for i := range p.rails {
+			if p.rails[i].has(&p.Choice) {
+				return &p.rails[i], nil, d
+			}
+		}
+		return &p.rails[p.LocalRank%len(p.rails)], nil, d
+	}
+	at, d := nearest(gpu, p.rails)
+	turn := 0
+	for i := range p.Inventory.GPUs {
+		g := &p.Inventory.GPUs[i]
+		if g == gpu {
+			break
+		}
+		if others, _ := nearest(g, p.rails); others[0] == at[0] && len(others) == len(at) {
+			turn++
+		}
+	}
+	return &p.rails[at[turn%len(at)]], gpu, d
+}
+
+// gpu is the GPU of the rank, as far as it is known: by its bus address, or by
+// the local rank among those that the rank may use, in the order of their buses.
+func (p *planner) gpu() *netif.GPU {
+	gpus := p.Inventory.GPUs
+	if p.GPU != "" {
+		for i := range gpus {
+			if sameBus(gpus[i].PCI, p.GPU) {
+				return &gpus[i]
+			}
+		}
+		return nil
+	}
+	n := p.LocalRank
+	for _, name := range []string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"} {
+		visible, set := p.Lookup(name)
+		if !set || visible == "" {
+			continue
+		}
+		list := strings.Split(visible, ",")
+		if len(list) == 1 {
+			n = 0 // each rank sees its own
+		}
+		if n < 0 || n >= len(list) {
+			return nil
+		}
+		number, err := strconv.Atoi(strings.TrimSpace(list[n]))
+		if err != nil {
+			return nil // a UUID
+		}
+		n = number
+		break
+	}
+	if n < 0 || n >= len(gpus) {
+		return nil
+	}
+	return &gpus[n]
+}
+
+// sameBus compares bus addresses: NVML writes eight digits of the domain where
+// sysfs has four, and both cases of letters are in use.
+func sameBus(a, b string) bool {
+	short := func(s string) string {
+		s = strings.ToLower(s)
+		if domain, rest, ok := strings.Cut(s, ":"); ok {
+			return strings.TrimLeft(domain, "0") + ":" + rest
+		}
+		return s
+	}
+	return short(a) == short(b)
+}
+
+// affinity tells how far the rank's GPU is from its port, where that costs.
+func (p *planner) affinity(r *rail, gpu *netif.GPU, d distance) {
+	if gpu != nil && d.class == farAway {
+		p.env.note("GPU %s (memory node %d) and its nearest adapter %s (memory node %d) are on different sockets: its data cross the link between them",
+			gpu.PCI, gpu.NUMA, r, r.numa)
+	}
+}

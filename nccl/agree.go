@@ -1,0 +1,174 @@
+package nccl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/netif"
+)
+
+// Job is what all hosts of a job have found out together of their RDMA ports.
+type Job struct {
+	Hosts int    `json:"hosts"` // how many were compared; 0 is not known
+	Layer string `json:"layer"` // "InfiniBand", or "Ethernet" for RoCE; empty if no host has either
+	// WithoutRDMA is why no host may use InfiniBand or RoCE although some could,
+	// naming the host; empty if all can, or none.
+	WithoutRDMA string `json:"without_rdma"`
+	// Warnings are for a person, to be said once for the job.
+	Warnings []string `json:"warnings"`
+}
+
+// fewHosts is how many hosts a message names.
+const fewHosts = 4
+
+// Agree compares the hosts of a job: NCCL uses InfiniBand or RoCE on each host
+// that has it, and does not notice until it hangs that another has not. choices
+// are those of the hosts, in the same order; exclude is as in [Facts].
+func Agree(hosts []netif.Inventory, choices []netif.Choice, exclude ...string) (Job, error) {
+	if len(hosts) != len(choices) {
+		return Job{}, fmt.Errorf("compare RDMA adapters: %d hosts have %d choices of a network", len(hosts), len(choices))
+	}
+	job := Job{Hosts: len(hosts), Warnings: []string{}}
+	found := map[string][][]rail{}
+	for _, layer := range []string{infiniBand, ethernet} {
+		all := 0
+		for i := range hosts {
+			rails, _ := survey(&hosts[i], &choices[i], layer, exclude)
+			found[layer] = append(found[layer], rails)
+			if len(rails) > 0 {
+				all++
+			}
+		}
+		if all == len(hosts) && job.Layer == "" {
+			job.Layer = layer
+		}
+	}
+	if job.Layer == ethernet {
+		// InfiniBand that only some hosts have must not be mixed in.
+		if without, why := lacking(hosts, choices, found, infiniBand, exclude); len(without) < len(hosts) {
+			job.Warnings = append(job.Warnings, fmt.Sprintf("%s has no InfiniBand port that works (%s), so all hosts use RoCE", listed(without), why))
+		}
+	}
+	if job.Layer == infiniBand && roceChosen(hosts, choices, found) {
+		job.Layer = ethernet
+	}
+	if job.Layer == "" {
+		job.lack(hosts, choices, found, exclude)
+		return job, nil
+	}
+	rails := found[job.Layer]
+	if job.Layer == ethernet {
+		job.apart(hosts, rails)
+	}
+	job.uneven(hosts, rails)
+	return job, nil
+}
+
+// roceChosen says whether each host by itself would take RoCE before InfiniBand.
+func roceChosen(hosts []netif.Inventory, choices []netif.Choice, found map[string][][]rail) bool {
+	for i := range hosts {
+		both := append(append([]rail{}, found[infiniBand][i]...), found[ethernet][i]...)
+		if layerOf(both, &choices[i]) != ethernet {
+			return false
+		}
+	}
+	return true
+}
+
+// lack says which hosts keep the others from RDMA.
+func (j *Job) lack(hosts []netif.Inventory, choices []netif.Choice, found map[string][][]rail, exclude []string) {
+	layer, most := "", 0
+	for _, l := range []string{infiniBand, ethernet} {
+		n := 0
+		for i := range hosts {
+			if len(found[l][i]) > 0 {
+				n++
+			}
+		}
+		if n > most {
+			layer, most = l, n
+		}
+	}
+	if most == 0 {
+		return
+	}
+	without, why := lacking(hosts, choices, found, layer, exclude)
+	j.WithoutRDMA = fmt.Sprintf("%s has no %s port that works (%s)", listed(without), speak(layer), why)
+	j.Warnings = append(j.Warnings, fmt.Sprintf("%s, as %d of %d hosts have: NCCL uses the slower TCP everywhere; leave out or repair %s",
+		j.WithoutRDMA, most, len(hosts), listed(without)))
+}
+
+// lacking are the hosts without a port of a layer, and why the first has none.
+func lacking(hosts []netif.Inventory, choices []netif.Choice, found map[string][][]rail, layer string, exclude []string) (without []string, why string) {
+	for i := range hosts {
+		if len(found[layer][i]) > 0 {
+			continue
+		}
+		if without = append(without, hostName(hosts, i)); len(without) > 1 {
+			continue
+		}
+		why = "it has no such adapter"
+		if _, rest := survey(&hosts[i], &choices[i], layer, exclude); len(rest) > 0 {
+			// A port that is down is nearer to the cause than one of another kind.
+			cause := max(0, slices.IndexFunc(rest, func(a aside) bool { return a.rail.layer == layer }))
+			why = fmt.Sprintf("%s: %s", &rest[cause].rail, rest[cause].why)
+		}
+	}
+	return without, why
+}
+
+// apart finds neighbours whose RoCE ports have no way to one another.
+func (j *Job) apart(hosts []netif.Inventory, rails [][]rail) {
+	for i := range hosts {
+		next := (i + 1) % len(hosts)
+		if i == next || joined(rails[i], rails[next], hosts[i].Routes) {
+			continue
+		}
+		j.WithoutRDMA = fmt.Sprintf("no RoCE port of %s has a route to those of %s", hostName(hosts, i), hostName(hosts, next))
+		j.Warnings = append(j.Warnings, j.WithoutRDMA+": NCCL uses the slower TCP everywhere; give the ports addresses of one network, or routes")
+		return
+	}
+}
+
+func joined(from, to []rail, routes []netif.Route) bool {
+	for i := range from {
+		for k := range to {
+			if from[i].reaches(&to[k], routes) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// uneven warns of hosts with fewer ports than others, which slow all down.
+func (j *Job) uneven(hosts []netif.Inventory, rails [][]rail) {
+	most := 0
+	for i := range hosts {
+		most = max(most, len(rails[i]))
+	}
+	var fewer []string
+	for i := range hosts {
+		if len(rails[i]) < most {
+			fewer = append(fewer, fmt.Sprintf("%s (%d)", hostName(hosts, i), len(rails[i])))
+		}
+	}
+	if len(fewer) > 0 {
+		j.Warnings = append(j.Warnings, fmt.Sprintf("fewer %s ports work than the %d of other hosts on %s: these slow down all", speak(j.Layer), most, listed(fewer)))
+	}
+}
+
+func hostName(hosts []netif.Inventory, i int) string {
+	if hosts[i].Host != "" {
+		return hosts[i].Host
+	}
+	return fmt.Sprintf("host %d", i)
+}
+
+func listed(names []string) string {
+	if len(names) > fewHosts {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:fewHosts], ", "), len(names)-fewHosts)
+	}
+	return strings.Join(names, ", ")
+}

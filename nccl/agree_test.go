@@ -1,0 +1,130 @@
+package nccl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/netif"
+)
+
+func TestAgree(t *testing.T) {
+	down := func(h *hostBuilder, n int) *hostBuilder {
+		for i := range n {
+			h.RDMA[i].Ports[0].State = "DOWN"
+		}
+		return h
+	}
+	tests := []struct {
+		name     string
+		hosts    []*hostBuilder
+		links    []string
+		layer    string
+		without  string   // a part of it
+		warnings []string // a part of each
+	}{
+		{"InfiniBand on all", []*hostBuilder{dgx("a"), dgx("b")}, []string{"eno3", "eno3"}, infiniBand, "", nil},
+		{"no adapters at all", []*hostBuilder{plainHost("a", 1), plainHost("b", 2)}, []string{"eth0", "eth0"}, "", "", nil},
+		{"RoCE on all", []*hostBuilder{roce("a", 1, 80, 81), roce("b", 2, 80, 81)}, []string{"bond0", "bond0"}, ethernet, "", nil},
+		{"one host without", []*hostBuilder{roce("a", 1, 80), plainHost("b", 2), roce("c", 3, 80)}, []string{"bond0", "eth0", "bond0"}, "",
+			"b has no RoCE port that works (it has no such adapter)", []string{"as 2 of 3 hosts have: NCCL uses the slower TCP everywhere; leave out or repair b"}},
+		{"one host's port is down", []*hostBuilder{roce("a", 1, 80), down(roce("b", 2, 80), 1)}, []string{"bond0", "bond0"}, "",
+			"b has no RoCE port that works (mlx5_0:1: the port is down)", []string{"repair b"}},
+		{"fewer ports on one host", []*hostBuilder{dgx("a"), down(dgx("b"), 2)}, []string{"eno3", "eno3"}, infiniBand, "",
+			[]string{"fewer InfiniBand ports work than the 8 of other hosts on b (6)"}},
+		{"InfiniBand down on one host, RoCE on both", []*hostBuilder{dgx("a"), down(dgx("b"), 8)}, []string{"eno3", "eno3"}, ethernet, "", nil},
+		{"rails without a way between hosts", []*hostBuilder{roce("a", 1, 80), roce("b", 2, 90)}, []string{"bond0", "bond0"}, ethernet,
+			"no RoCE port of a has a route to those of b", []string{"give the ports addresses of one network, or routes"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			// The last adapter of these hosts is on the same fabric but far from GPUs;
+			// with its GPUs' own ports down it would be all that is left.
+			if tt.name == "InfiniBand down on one host, RoCE on both" {
+				h := tt.hosts[1]
+				h.RDMA[len(h.RDMA)-1].Ports[0].State = "DOWN"
+				tt.warnings = []string{"b has no InfiniBand port that works (mlx5_0:1: the port is down), so all hosts use RoCE"}
+			}
+			job := agree(t, tt.hosts, tt.links...)
+			if job.Layer != tt.layer || job.Hosts != len(tt.hosts) {
+				t.Errorf("layer %q of %d hosts, want %q", job.Layer, job.Hosts, tt.layer)
+			}
+			if (job.WithoutRDMA == "") != (tt.without == "") || !strings.Contains(job.WithoutRDMA, tt.without) {
+				t.Errorf("without RDMA because %q, want %q", job.WithoutRDMA, tt.without)
+			}
+			if len(job.Warnings) != len(tt.warnings) {
+				t.Fatalf("warnings %q, want %q", job.Warnings, tt.warnings)
+			}
+			for i, w := range tt.warnings {
+				if !strings.Contains(job.Warnings[i], w) {
+					t.Errorf("warning %q, want %q", job.Warnings[i], w)
+				}
+			}
+			// What they agreed on holds on each: one is off, all are off.
+			for i, h := range tt.hosts {
+				f := facts(h, tt.links[i])
+				f.Job = job
+				e := Plan(f)
+				if off := valueOf(e, ibDisable) == "1"; off != (tt.without != "") {
+					t.Errorf("%s: InfiniBand off %v", h.Host, off)
+				}
+				if hca := valueOf(e, ibHCA); (hca != "") != (job.Layer != "" && tt.without == "") {
+					t.Errorf("%s: adapters %q", h.Host, hca)
+				}
+			}
+		})
+	}
+	if _, err := Agree(make([]netif.Inventory, 2), make([]netif.Choice, 1)); err == nil {
+		t.Error("2 hosts with 1 choice are no error")
+	}
+}
+
+// A user who switches InfiniBand off or on against what is there is told so, and
+// is obeyed.
+func TestIBDisable(t *testing.T) {
+	without := agree(t, []*hostBuilder{roce("n1", 1, 80), plainHost("n2", 2)}, "bond0", "eth0")
+	tests := []struct {
+		name, value string
+		job         Job
+		hca         bool
+		wrong       bool
+	}{
+		{"off by the user", "1", Job{}, false, true},
+		{"off by the user, as it has to be", "1", without, false, false},
+		{"on by the user, where a host lacks it", "0", without, true, true},
+		{"on by the user", "0", Job{}, true, false},
+	}
+	for _, tt := range tests {
+		f := facts(roce("n1", 1, 80), "bond0")
+		f.Job, f.Lookup = tt.job, lookupIn(map[string]string{ibDisable: tt.value})
+		e := Plan(f)
+		i := slices.IndexFunc(e.Vars, func(v Var) bool { return v.Name == ibDisable })
+		if i < 0 || e.Vars[i].Value != tt.value || e.Vars[i].Source != User || e.Vars[i].Wrong != tt.wrong {
+			t.Errorf("%s: %+v", tt.name, e.Vars)
+		}
+		if got := valueOf(e, ibHCA) != ""; got != tt.hca {
+			t.Errorf("%s: adapters %q", tt.name, valueOf(e, ibHCA))
+		}
+	}
+}
+
+// A thousand hosts of eight ports each must not make a job wait.
+func TestAgreeScale(t *testing.T) {
+	var hosts []netif.Inventory
+	var choices []netif.Choice
+	for i := range 1000 {
+		h := dgx(fmt.Sprintf("n%d", i))
+		hosts, choices = append(hosts, h.Inventory), append(choices, h.choose("eno3"))
+	}
+	began := time.Now()
+	job, err := Agree(hosts, choices)
+	if err != nil || job.Layer != infiniBand {
+		t.Fatal(job, err)
+	}
+	t.Logf("%s for 1000 hosts", time.Since(began))
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("agreeing took %s", took)
+	}
+}

@@ -1,0 +1,240 @@
+package nccl
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/netif"
+)
+
+const (
+	roceV1 = "IB/RoCE v1"
+	roceV2 = "RoCE v2"
+)
+
+// reaches says whether a port's own links have a way to another's addresses:
+// their subnet or a route.
+func (r *rail) reaches(other *rail, routes []netif.Route) bool {
+	for _, to := range other.addresses() {
+		if r.reachesAddr(to.Addr(), routes) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *rail) reachesAddr(to netip.Addr, routes []netif.Route) bool {
+	for _, own := range r.addresses() {
+		if own.Contains(to) {
+			return true
+		}
+	}
+	for _, route := range routes {
+		if route.Dst.Contains(to) && r.isOn(route.Dev) {
+			return true
+		}
+	}
+	return false
+}
+
+// gid says by which of its addresses a RoCE port is to be used. Since 2.21 NCCL
+// finds that itself: the first of RoCE v2 and IPv4.
+func (p *planner) gid() {
+	if len(p.rails) == 0 || p.rails[0].layer != ethernet {
+		for _, name := range []string{ibGID, ibAddrFamily, ibAddrRange} {
+			p.kept(name, func(string) verdict { return right("there is no RoCE port here that it is for") })
+		}
+		return
+	}
+	p.gidFamily()
+	p.gidRange()
+	p.gidIndex()
+}
+
+// gidIndex decides on NCCL_IB_GID_INDEX, one number for all ports of a host.
+func (p *planner) gidIndex() {
+	index, why := p.commonGID()
+	judge := func(value string) verdict {
+		n := atoi(value)
+		if n < 0 {
+			return right("NCCL looks for the address itself, since 2.21")
+		}
+		for i := range p.rails {
+			if text := p.rails[i].judgeGID(n); text != "" {
+				return wrong("%s", text)
+			}
+		}
+		return right("every port has an address of RoCE there")
+	}
+	if p.kept(ibGID, judge) {
+		return
+	}
+	switch {
+	case p.Version >= dynamicGID:
+		return
+	case why != "" && p.Version == 0:
+		p.env.note("%s, which NCCL before 2.21 needs, has no right value here: %s", ibGID, why)
+	case why != "":
+		p.env.warn("%s is not set, which NCCL %s needs: %s; use NCCL 2.21 or later", ibGID, versionText(p.Version), why)
+	case p.Version == 0 && index > 0:
+		p.env.note("NCCL before 2.21 needs %s=%d: it is not set, as the version of NCCL is not known", ibGID, index)
+	case p.Version > 0:
+		p.set(ibGID, strconv.Itoa(index), "the address %s of %s on %s; NCCL %s takes index 0 by itself",
+			p.rails[0].addressAt(index), roceV2, &p.rails[0], versionText(p.Version))
+	}
+}
+
+// commonGID is the index of the address to use, where it is the same for all
+// ports, and why there is none otherwise.
+func (p *planner) commonGID() (index int, why string) {
+	found := make([]string, len(p.rails))
+	common := []int(nil)
+	for i := range p.rails {
+		r := &p.rails[i]
+		usable := r.usableGIDs()
+		if len(usable) == 0 {
+			if len(r.gids) == 0 {
+				return 0, fmt.Sprintf("the table of addresses of %s could not be read", r)
+			}
+			return 0, fmt.Sprintf("%s has no global address of %s", r, roceV2)
+		}
+		found[i] = fmt.Sprintf("%s has %s", r, indexes(usable))
+		var here []int
+		for _, g := range preferred(usable, r, &p.Choice) {
+			here = append(here, g.Index)
+		}
+		if common == nil {
+			common = here
+		} else {
+			common = slices.DeleteFunc(common, func(n int) bool { return !slices.Contains(here, n) })
+		}
+	}
+	if len(common) == 0 {
+		return 0, "it is one number for all ports, and they have their addresses in different places: " + strings.Join(found, ", ")
+	}
+	return common[0], ""
+}
+
+// usableGIDs are the addresses of RoCE v2 that can be routed: those of IPv4,
+// or, if there is none, those of IPv6; by index.
+func (r *rail) usableGIDs() []netif.GID {
+	var v4, v6 []netif.GID
+	for _, g := range r.gids {
+		switch {
+		case g.Type != roceV2 || !g.Addr.Unmap().IsGlobalUnicast():
+		case g.Addr.Is4In6():
+			v4 = append(v4, g)
+		default:
+			v6 = append(v6, g)
+		}
+	}
+	found := v4
+	if len(v4) == 0 {
+		found = v6
+	}
+	slices.SortFunc(found, func(a, b netif.GID) int { return a.Index - b.Index })
+	return found
+}
+
+// preferred narrows addresses to that of the choice, where the port has it.
+func preferred(gids []netif.GID, r *rail, c *netif.Choice) []netif.GID {
+	if !r.has(c) {
+		return gids
+	}
+	for _, g := range gids {
+		if g.Addr.Unmap() == c.Addr {
+			return []netif.GID{g}
+		}
+	}
+	return gids
+}
+
+func indexes(gids []netif.GID) string {
+	words := make([]string, len(gids))
+	for i, g := range gids {
+		words[i] = fmt.Sprintf("%s at %d", g.Addr.Unmap(), g.Index)
+	}
+	return strings.Join(words, " and ")
+}
+
+func (r *rail) addressAt(index int) netip.Addr {
+	for _, g := range r.gids {
+		if g.Index == index {
+			return g.Addr.Unmap()
+		}
+	}
+	return netip.Addr{}
+}
+
+// judgeGID says what is wrong with an index on a port; empty for nothing.
+func (r *rail) judgeGID(index int) string {
+	if len(r.gids) == 0 {
+		return ""
+	}
+	for _, g := range r.gids {
+		if g.Index != index {
+			continue
+		}
+		switch addr := g.Addr.Unmap(); {
+		case g.Type == roceV1:
+			return fmt.Sprintf("index %d of %s is %s of RoCE v1, which is not routed", index, r, addr)
+		case !addr.IsGlobalUnicast():
+			return fmt.Sprintf("index %d of %s is %s, which is for one link only", index, r, addr)
+		}
+		return ""
+	}
+	return fmt.Sprintf("%s has no address at index %d", r, index)
+}
+
+// gidFamily decides on NCCL_IB_ADDR_FAMILY: NCCL looks for IPv4 only.
+func (p *planner) gidFamily() {
+	var six *rail
+	for i := range p.rails {
+		if g := p.rails[i].usableGIDs(); len(g) > 0 && !g[0].Addr.Is4In6() {
+			six = &p.rails[i]
+			break
+		}
+	}
+	judge := func(value string) verdict {
+		if six != nil && value != "AF_INET6" {
+			return wrong("%s has IPv6 addresses only: set it to AF_INET6", six)
+		}
+		return right("it is the family of the RoCE addresses to use")
+	}
+	if p.kept(ibAddrFamily, judge) || six == nil || p.Version > 0 && p.Version < dynamicGID {
+		return
+	}
+	p.set(ibAddrFamily, "AF_INET6", "%s has IPv6 addresses only, and NCCL looks for IPv4", six)
+}
+
+// gidRange decides on NCCL_IB_ADDR_RANGE: of several addresses of a port NCCL
+// would take any one.
+func (p *planner) gidRange() {
+	if p.kept(ibAddrRange, func(string) verdict { return right("it is the network of the RoCE addresses to use") }) {
+		return
+	}
+	if p.Version > 0 && p.Version < dynamicGID || !p.Choice.Prefix.IsValid() {
+		return
+	}
+	several := false
+	for i := range p.rails {
+		inside, outside := 0, 0
+		for _, g := range p.rails[i].usableGIDs() {
+			if p.Choice.Prefix.Contains(g.Addr.Unmap()) {
+				inside++
+			} else {
+				outside++
+			}
+		}
+		if inside == 0 {
+			return // rails of other networks, which one range cannot name
+		}
+		several = several || outside > 0
+	}
+	if several {
+		p.set(ibAddrRange, p.Choice.Prefix.String(), "RoCE ports have addresses of several networks, and this is the chosen one")
+	}
+}

@@ -1,0 +1,229 @@
+package nccl
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/netif"
+)
+
+// Each library reads names in its own way; what its way cannot say is said.
+func TestGrammars(t *testing.T) {
+	named := func(name, addr string) netif.Choice {
+		p := netip.MustParsePrefix(addr)
+		c := choice(name, p.Addr().String())
+		c.Prefix = p.Masked()
+		return c
+	}
+	shadowed := named("lo", "192.0.2.77/24")
+	shadowed.Shadowed = true
+	tests := []struct {
+		name                  string
+		choice                netif.Choice
+		nccl, gloo, ucx, ompi string
+		warnings              int
+	}{
+		{"a name that begins others", named("ib0", "10.1.0.1/16"), "=ib0", "ib0", "ib0", "10.1.0.0/16", 0},
+		{"a VLAN", named("bond0.2973", "10.1.0.1/16"), "=bond0.2973", "bond0.2973", "bond0.2973", "10.1.0.0/16", 0},
+		{"an alias", named("eth0:1", "10.1.0.1/16"), "", "", "", "10.1.0.0/16", 4},
+		{"a comma", named("a,b", "10.1.0.1/16"), "", "", "", "10.1.0.0/16", 4},
+		{"an address behind another", shadowed, "", "", "", "192.0.2.77/32", 4},
+		{"IPv6", named("hsn0", "fd00::1/64"), "=hsn0", "hsn0", "hsn0", "hsn0", 0},
+		{"a digit first, IPv6", named("10g0", "fd00::1/64"), "=10g0", "10g0", "10g0", "", 2},
+		{"a host address", named("enp0s12", "10.0.0.5/32"), "=enp0s12", "enp0s12", "enp0s12", "10.0.0.5/32", 0},
+		{"loopback", named("lo", "127.0.0.1/8"), "=lo", "lo", "", "", 0},
+	}
+	for _, tt := range tests {
+		e := Plan(Facts{Choice: tt.choice})
+		for name, want := range map[string]string{ncclInterface: tt.nccl, glooInterface: tt.gloo, tpInterface: tt.gloo, ucxDevices: tt.ucx, ompiInclude: tt.ompi, ompiOOBInclude: tt.ompi} {
+			if got := valueOf(e, name); got != want {
+				t.Errorf("%s: %s=%q, want %q", tt.name, name, got, want)
+			}
+		}
+		if len(e.Warnings) != tt.warnings {
+			t.Errorf("%s: warnings %q", tt.name, e.Warnings)
+		}
+	}
+}
+
+// Two interfaces in one subnet: Open MPI would take the first of them.
+func TestOpenMPISharedSubnet(t *testing.T) {
+	h := newHost("n1").link(netif.Link{Name: "eno1"}, "192.168.3.15/20").link(netif.Link{Name: "enp37s0f0"}, "192.168.5.15/20")
+	if got := valueOf(Plan(facts(h, "enp37s0f0")), ompiInclude); got != "enp37s0f0" {
+		t.Errorf("%q names both interfaces", got)
+	}
+}
+
+func TestJudgeOpenMPI(t *testing.T) {
+	tests := []struct {
+		value string
+		wrong bool
+	}{
+		{"hsn0", false}, {"eth0,hsn0", false}, {"10.20.0.0/24", false}, {"10.0.0.0/8", false},
+		{"eth0", true}, {"10.21.0.0/24", true}, {"10.20.0.1", true}, {"", true}, {"fd00::/8", true}, {"=hsn0", true},
+	}
+	for _, tt := range tests {
+		p := planner{Facts: Facts{Choice: choice("hsn0", "10.20.0.1")}}
+		if got := p.judgeOpenMPI(tt.value); got.wrong != tt.wrong {
+			t.Errorf("%q: %v, want %v", tt.value, got, tt.wrong)
+		}
+	}
+}
+
+// What the RDMA ports of a host are for.
+func TestSurvey(t *testing.T) {
+	azure := newHost("a").link(netif.Link{Name: "eth0", Driver: "hv_netvsc", Speed: 100000}, "10.0.0.4/24").
+		link(netif.Link{Name: "enP1s1", PCI: "0001:00:02.0", HCA: "mlx5_an0", Master: "eth0"}).
+		adapter("mlx5_an0", "0001:00:02.0", ethernet, "ACTIVE", 100000).
+		adapter("mlx5_ib0", "0101:00:00.0", infiniBand, "ACTIVE", 400000).
+		adapter("mlx5_ib1", "0102:00:00.0", infiniBand, "ACTIVE", 400000)
+	lag := newHost("l").link(netif.Link{Name: "bond0", Kind: "bond"}, "10.0.0.4/24").
+		link(netif.Link{Name: "eth0", PCI: "0000:18:00.0", HCA: "mlx5_bond_0", Master: "bond0"}).
+		adapter("mlx5_bond_0", "0000:18:00.0", ethernet, "ACTIVE", 200000, gid(3, "::ffff:10.0.0.4", roceV2, "bond0"))
+	subnets := newHost("s").link(netif.Link{Name: "eth0"}, "10.0.0.4/24")
+	for i, prefix := range []string{"fe80::", "fe80::", "fec0:0:0:2::"} {
+		subnets.adapter("mlx5_"+string(rune('0'+i)), "0000:18:00.0", infiniBand, "ACTIVE", 200000, gid(0, prefix+"1", "IB/RoCE v1", ""))
+	}
+	planes := newHost("p").link(netif.Link{Name: "eth0"}, "10.0.0.4/24")
+	for i, prefix := range []string{"fec0:0:0:1::", "fec0:0:0:2::"} {
+		planes.adapter("mlx5_"+string(rune('0'+i)), "0000:18:00.0", infiniBand, "ACTIVE", 200000, gid(0, prefix+"1", "IB/RoCE v1", ""))
+	}
+	dual := newHost("d").link(netif.Link{Name: "eth0"}, "10.0.0.4/24")
+	dual.RDMA = []netif.RDMADevice{{Name: "mlx5_0", NUMA: -1, Ports: []netif.RDMAPort{
+		{Number: 1, LinkLayer: infiniBand, State: "INIT", Rate: 200000}, {Number: 2, LinkLayer: infiniBand, State: "ACTIVE", Rate: 200000}}}}
+	faster := roce("f", 1, 80)
+	faster.adapter("mlx5_9", "0000:99:00.0", infiniBand, "ACTIVE", 100000)
+	silent := newHost("i").link(netif.Link{Name: "eth0", PCI: "0000:18:00.0", HCA: "irdma0"}, "10.0.0.4/24").
+		adapter("irdma0", "0000:18:00.0", ethernet, "ACTIVE", 10000, gid(0, "fe80::1", "", ""))
+	member := newHost("m").link(netif.Link{Name: "bond0", Kind: "bond"}, "10.0.0.4/24").link(netif.Link{Name: "eth0", HCA: "mlx5_0", Master: "bond0", Speed: 25000})
+	bridged := newHost("b").link(netif.Link{Name: "br0", Kind: "bridge"}, "10.0.0.4/24").link(netif.Link{Name: "eth0", HCA: "mlx5_0", Master: "br0", Speed: 25000})
+	storage := newHost("t").link(netif.Link{Name: "eth0"}, "10.0.0.4/24")
+	for _, name := range []string{"mlx5_0", "mlx5_10", "mlx5_2"} { // the order of the folder
+		storage.adapter(name, "0000:18:00.0", infiniBand, "ACTIVE", 400000)
+	}
+	storage.adapter("mlx5_3", "0000:19:00.0", infiniBand, "ACTIVE", 200000)
+	tests := []struct {
+		name string
+		host *hostBuilder
+		link string
+		want []string
+	}{
+		{"InfiniBand for storage at half the rate; by number", storage, "eth0", []string{"mlx5_0:1", "mlx5_2:1", "mlx5_10:1"}},
+		{"part of a bond, which has the address", member, "bond0", []string{"mlx5_0:1"}},
+		{"part of a bridge, which RoCE does not see", bridged, "br0", nil},
+		{"accelerated networking beside InfiniBand", azure, "eth0", []string{"mlx5_ib0:1", "mlx5_ib1:1"}},
+		{"a bond of RoCE ports", lag, "bond0", []string{"mlx5_bond_0:1"}},
+		{"an InfiniBand subnet of its own for storage", subnets, "eth0", []string{"mlx5_0:1", "mlx5_1:1"}},
+		{"a subnet for each rail", planes, "eth0", []string{"mlx5_0:1", "mlx5_1:1"}},
+		{"the second port of an adapter", dual, "eth0", []string{"mlx5_0:2"}},
+		{"chosen RoCE that is faster than InfiniBand", faster, "eth0", []string{"mlx5_0:1"}},
+		{"InfiniBand where RoCE was not chosen", faster, "bond0", []string{"mlx5_9:1"}},
+		{"no address in the table", silent, "eth0", nil},
+		{"Slingshot", slingshot(), "hsn0", nil},
+		{"EFA", efa(), "enp71s0", nil},
+	}
+	for _, tt := range tests {
+		c := tt.host.choose(tt.link)
+		rails, rest := survey(&tt.host.Inventory, &c, "", nil)
+		if got := names(rails); !slices.Equal(got, tt.want) && len(got)+len(tt.want) > 0 {
+			t.Errorf("%s: %q, want %q, as %v", tt.name, got, tt.want, rest)
+		}
+	}
+}
+
+func TestApart(t *testing.T) {
+	tests := []struct {
+		name      string
+		gpu, port string
+		gpuNode   int
+		portNode  int
+		want      distance
+	}{
+		{"one switch", "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0", "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:19:00.0", 0, 0, distance{sameSwitch, 4}},
+		{"one root port", "pci0000:15/0000:15:01.0/0000:16:00.0", "pci0000:15/0000:15:01.0/0000:16:00.1", 0, 0, distance{sameSwitch, 2}},
+		{"as sysfs has it", "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0", "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.1", 0, 0, distance{sameSwitch, 2}},
+		{"without the root complex", "0000:15:01.0/0000:16:00.0", "0000:15:01.0/0000:16:00.1", -1, -1, distance{sameSwitch, 2}},
+		{"one host bridge", "pci0000:15/0000:15:01.0/0000:16:00.0", "pci0000:15/0000:15:02.0/0000:17:00.0", 0, 0, distance{sameRoot, 4}},
+		{"one memory node", "pci0000:15/0000:15:01.0/0000:16:00.0", "pci0000:26/0000:26:01.0/0000:27:00.0", 0, 0, distance{sameNode, 0}},
+		{"two memory nodes", "pci0000:15/0000:15:01.0/0000:16:00.0", "pci0000:26/0000:26:01.0/0000:27:00.0", 0, 1, distance{farAway, 0}},
+		{"no paths", "", "", 1, 1, distance{sameNode, 0}},
+		{"nothing known", "", "", -1, -1, distance{unknownNode, 0}},
+		{"one memory node not known", "", "", 0, -1, distance{unknownNode, 0}},
+	}
+	for _, tt := range tests {
+		got := apart(&netif.GPU{Path: tt.gpu, NUMA: tt.gpuNode}, &rail{path: components(tt.port), numa: tt.portNode})
+		if got != tt.want {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// NCCL needs its GID index before 2.21 only.
+func TestGIDVersions(t *testing.T) {
+	for version, want := range map[int]string{22005: "3", 22100: "", 22703: "", 0: ""} {
+		f := facts(roce("n1", 1, 80, 81), "bond0")
+		f.Version = version
+		if got := valueOf(Plan(f), ibGID); got != want {
+			t.Errorf("NCCL %d: %s=%q, want %q", version, ibGID, got, want)
+		}
+	}
+}
+
+// A demand for InfiniBand where a host of the job has none ends the job.
+func TestNetWithoutRDMA(t *testing.T) {
+	hosts := []*hostBuilder{roce("n1", 1, 80), plainHost("n2", 2)}
+	f := facts(hosts[0], "bond0")
+	f.Job, f.Lookup = agree(t, hosts, "bond0", "eth0"), lookupIn(map[string]string{ncclNet: "IB"})
+	e := Plan(f)
+	if len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], `NCCL_NET="IB" (from the environment) is kept; but n2 has no RoCE port`) {
+		t.Errorf("warnings %q", e.Warnings)
+	}
+}
+
+// managed are the variables that somebody else may have set.
+var managed = []string{ncclInterface, ncclFamily, ncclCommID, ibDisable, ibHCA, ibGID, ibAddrFamily, ibAddrRange, crossNIC, ncclNet, ncclNetPlugin,
+	debugLevel, debugFile, glooInterface, tpInterface, ucxDevices, ompiInclude, ompiExclude, ompiOOBInclude, ompiOOBExclude}
+
+// Whatever a user has set stays as it is, but for values that are read as none.
+func FuzzPlanKeeps(f *testing.F) {
+	for i := range managed {
+		for _, value := range []string{"", "^", "=mlx5_0:1", "eth0", "1", "10.0.0.0/8", "a:b:c,,", "\x00", "AF_INET6", "3"} {
+			f.Add(uint(i), value, i%2 == 0)
+		}
+	}
+	f.Fuzz(func(t *testing.T, which uint, value string, fromSite bool) {
+		name := managed[which%uint(len(managed))]
+		h := roce("n1", 1, 80, 81)
+		facts := Facts{Choice: h.choose("eth0"), Inventory: h.Inventory, DebugFile: "/x/%p", Version: 22005, Job: Job{Hosts: 2, Layer: ethernet}}
+		if fromSite {
+			facts.Site = Profile{Name: "here", Vars: map[string]string{name: value}}
+		} else {
+			facts.Lookup = lookupIn(map[string]string{name: value})
+		}
+		e := Plan(facts)
+		ignored := name == ncclInterface && len(value) < 2 || value == "" && (name == ncclFamily || name == glooInterface || name == tpInterface)
+		if ignored {
+			return
+		}
+		at := slices.IndexFunc(e.Vars, func(v Var) bool { return v.Name == name })
+		if at < 0 {
+			t.Fatalf("%s=%q is not listed", name, value)
+		}
+		if v := e.Vars[at]; v.Value != value || v.Source == Ours || v.Reason == "" {
+			t.Fatalf("%s=%q became %+v", name, value, v)
+		}
+		set := slices.ContainsFunc(e.ToSet(), func(v Var) bool { return v.Name == name })
+		if set != fromSite {
+			t.Fatalf("%s=%q of the site %v: to be set %v", name, value, fromSite, set)
+		}
+		seen := map[string]bool{}
+		for _, v := range e.Vars {
+			if seen[v.Name] {
+				t.Fatalf("%s is listed twice", v.Name)
+			}
+			seen[v.Name] = true
+		}
+	})
+}

@@ -1,0 +1,159 @@
+package nccl
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/ddpbatch/ddpbatch/netif"
+)
+
+const (
+	ucxDevices = "UCX_NET_DEVICES"
+
+	ompiInclude    = "OMPI_MCA_btl_tcp_if_include"
+	ompiExclude    = "OMPI_MCA_btl_tcp_if_exclude"
+	ompiOOBInclude = "OMPI_MCA_oob_tcp_if_include"
+	ompiOOBExclude = "OMPI_MCA_oob_tcp_if_exclude"
+)
+
+// ucx names one device to UCX, exactly: the port nearest to the rank's GPU, or
+// the interface where there is none. Which transports UCX uses there
+// (UCX_TLS) is left to it.
+func (p *planner) ucx() {
+	device, reason := p.ucxDevice()
+	if p.kept(ucxDevices, func(value string) verdict {
+		switch {
+		case value == "all" || strings.ContainsAny(value, "[*^"):
+			return right("a choice of its own")
+		case slices.Contains(strings.Split(value, ","), device):
+			return right("it names %s", device)
+		}
+		return right("it names other devices than %s", device)
+	}) {
+		return
+	}
+	if len(p.rails) == 0 {
+		if why := p.inexpressible(); why != "" {
+			p.env.warn("%s is not set: %s", ucxDevices, why)
+			return
+		}
+	}
+	p.set(ucxDevices, device, "%s", reason)
+}
+
+func (p *planner) ucxDevice() (device, reason string) {
+	switch {
+	case len(p.rails) == 0:
+		return p.Choice.Interface, "the chosen interface; UCX takes names of interfaces as they are, for TCP"
+	case p.LocalRank < 0:
+		return strings.Join(ucxNames(p.rails...), ","), "all ports, as several ranks share this environment"
+	}
+	r, gpu, d := p.railOf()
+	if gpu == nil || d.class == unknownNode {
+		return ucxNames(*r)[0], fmt.Sprintf("the %s port for this rank", speak(r.layer))
+	}
+	p.affinity(r, gpu, d)
+	return ucxNames(*r)[0], fmt.Sprintf("the %s port nearest to GPU %s (%s)", speak(r.layer), gpu.PCI, nearness(d))
+}
+
+// ucxNames are ports in UCX's words, which always have a number.
+func ucxNames(rails ...rail) []string {
+	list := names(rails)
+	for i := range rails {
+		if rails[i].port == anyPort {
+			list[i] += ":1"
+		}
+	}
+	return list
+}
+
+func nearness(d distance) string {
+	return [...]string{"below the same PCI switch", "below the same PCI root", "on the same memory node", "on another socket"}[d.class]
+}
+
+// openMPI names the network to Open MPI, for data and for its daemons.
+func (p *planner) openMPI() {
+	p.openMPIList(ompiInclude, ompiExclude)
+	p.openMPIList(ompiOOBInclude, ompiOOBExclude)
+}
+
+func (p *planner) openMPIList(include, exclude string) {
+	if p.kept(include, p.judgeOpenMPI) {
+		return
+	}
+	if p.kept(exclude, func(string) verdict {
+		return right("Open MPI takes a list of what to include or of what to exclude, not both, so %s is not set", include)
+	}) {
+		return
+	}
+	value, reason, why := p.openMPIValue()
+	if why != "" {
+		p.env.warn("%s is not set: %s", include, why)
+		return
+	}
+	p.set(include, value, "%s", reason)
+}
+
+// openMPIValue is the chosen network as Open MPI takes it: an IPv4 network,
+// which is the same on every host, or the name of an interface, which must begin
+// with a letter (btl_tcp_component.c, split_and_resolve).
+func (p *planner) openMPIValue() (value, reason, why string) {
+	c := &p.Choice
+	if c.Addr.Is4() && c.Prefix.IsValid() {
+		if c.Shadowed {
+			return netip.PrefixFrom(c.Addr, 32).String(), "the address, as its interface has others", ""
+		}
+		if other := p.alsoIn(c.Prefix); other == "" {
+			return c.Prefix.String(), "the chosen network, whatever its interface is called", ""
+		}
+	}
+	if why := p.inexpressible(); why != "" {
+		return "", "", why
+	}
+	if !unicode.IsLetter(rune(c.Interface[0])) || c.Interface[0] >= 0x80 {
+		return "", "", fmt.Sprintf("Open MPI takes %q for a network, as it does not begin with a letter", c.Interface)
+	}
+	if c.Addr.Is6() {
+		return c.Interface, "Open MPI takes networks of IPv4 only; it uses IPv6 where it was built with it", ""
+	}
+	return c.Interface, fmt.Sprintf("the name, as %s is on other interfaces too", c.Prefix), ""
+}
+
+// alsoIn is another interface with an address in a network; empty for none.
+func (p *planner) alsoIn(network netip.Prefix) string {
+	for i := range p.Inventory.Links {
+		l := &p.Inventory.Links[i]
+		if l.Name != p.Choice.Interface && slices.ContainsFunc(l.Addrs, func(a netip.Prefix) bool { return network.Contains(a.Addr()) }) {
+			return l.Name
+		}
+	}
+	return ""
+}
+
+// judgeOpenMPI reads a list of interfaces and networks as Open MPI does.
+func (p *planner) judgeOpenMPI(value string) verdict {
+	c := &p.Choice
+	for item := range strings.SplitSeq(value, ",") {
+		if item == c.Interface || containsChoice(item, c) {
+			return right("it names %s", item)
+		}
+		if item == "" {
+			continue
+		}
+		if first := item[0] | 0x20; first >= 'a' && first <= 'z' {
+			continue
+		}
+		if network, err := netip.ParsePrefix(item); err != nil || network.Addr().Is6() {
+			return wrong("Open MPI knows names that begin with a letter and networks such as 10.1.0.0/16, and %q is neither", item)
+		}
+	}
+	return wrong("it does not name %s (%s), which was chosen: %s", c.Interface, c.Addr, c.Why)
+}
+
+func containsChoice(item string, c *netif.Choice) bool {
+	network, err := netip.ParsePrefix(item)
+	return err == nil && network.Addr().Is4() && network.Contains(c.Addr)
+}

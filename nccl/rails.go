@@ -1,0 +1,233 @@
+package nccl
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/netif"
+)
+
+// The link layers that NCCL's InfiniBand transport takes, in sysfs's words.
+const (
+	infiniBand = "InfiniBand"
+	ethernet   = "Ethernet" // RoCE
+)
+
+// rail is a port of an RDMA adapter.
+type rail struct {
+	device string
+	port   int // anyPort where the adapter has several and sysfs does not say which
+	layer  string
+	rate   int // Mb/s; -1 is unknown
+	numa   int // -1 is unknown
+	path   []string
+	links  []*netif.Link // of IP, on this port; there may be none
+	gids   []netif.GID
+	active bool
+	state  string
+}
+
+// String is the port in the words of NCCL and UCX: "mlx5_0:1".
+func (r *rail) String() string {
+	if r.port == anyPort {
+		return r.device
+	}
+	return fmt.Sprintf("%s:%d", r.device, r.port)
+}
+
+// ports are all RDMA ports of a host. Where sysfs did not show the adapters they
+// follow from the links that stand on one.
+func ports(inv *netif.Inventory) []rail {
+	var rails []rail
+	for i := range inv.RDMA {
+		d := &inv.RDMA[i]
+		for j := range d.Ports {
+			rails = append(rails, portOf(inv, d, &d.Ports[j]))
+		}
+	}
+	if len(inv.RDMA) > 0 {
+		// By number: the kernel's list has mlx5_10 before mlx5_2.
+		slices.SortStableFunc(rails, func(a, b rail) int { return compareNames(a.device, b.device) })
+		return rails
+	}
+	seen := map[string]int{}
+	for i := range inv.Links {
+		l := &inv.Links[i]
+		if l.HCA == "" || isSlingshot(l) {
+			continue
+		}
+		if at, twice := seen[l.HCA]; twice {
+			r := &rails[at]
+			r.port, r.links = anyPort, append(r.links, l)
+			if live(l) {
+				r.active, r.rate = true, max(r.rate, l.Speed)
+			}
+			continue
+		}
+		seen[l.HCA] = len(rails)
+		r := rail{device: l.HCA, port: 1, layer: ethernet, rate: l.Speed, numa: -1, path: components(l.Path), links: []*netif.Link{l}, active: live(l), state: "down"}
+		if l.ARPHRD == "infiniband" {
+			r.layer = infiniBand
+		}
+		if l.NUMA != nil {
+			r.numa = *l.NUMA
+		}
+		if m := bondOf(inv, l); m != nil {
+			r.links = append(r.links, m)
+		}
+		rails = append(rails, r)
+	}
+	return rails
+}
+
+func portOf(inv *netif.Inventory, d *netif.RDMADevice, port *netif.RDMAPort) rail {
+	r := rail{device: d.Name, port: port.Number, layer: port.LinkLayer, rate: port.Rate, numa: d.NUMA,
+		gids: port.GIDs, active: port.State == "ACTIVE", state: port.State}
+	add := func(l *netif.Link) {
+		if l != nil && !slices.Contains(r.links, l) {
+			r.links = append(r.links, l)
+		}
+	}
+	for i := range inv.Links {
+		l := &inv.Links[i]
+		if l.HCA != d.Name && (l.PCI == "" || l.PCI != d.PCI) {
+			continue
+		}
+		if r.path == nil {
+			r.path = components(l.Path)
+		}
+		// An adapter of several ports has a link for each, and only GIDs tell which.
+		if len(d.Ports) == 1 {
+			add(l)
+			add(bondOf(inv, l))
+		}
+	}
+	for _, g := range port.GIDs {
+		if g.Link != "" {
+			add(linkNamed(inv, g.Link))
+		}
+	}
+	return r
+}
+
+// bondOf is the bond that a link is a part of, which has the addresses; nil if
+// there is none.
+func bondOf(inv *netif.Inventory, l *netif.Link) *netif.Link {
+	m := linkNamed(inv, l.Master)
+	if m == nil || m.Kind != "bond" && m.Kind != "team" {
+		return nil
+	}
+	return m
+}
+
+func linkNamed(inv *netif.Inventory, name string) *netif.Link {
+	for i := range inv.Links {
+		if inv.Links[i].Name == name {
+			return &inv.Links[i]
+		}
+	}
+	return nil
+}
+
+func live(l *netif.Link) bool {
+	return l.Flags&netif.Up != 0 && l.Flags&netif.Running != 0 && (l.Oper == "up" || l.Oper == "unknown")
+}
+
+// isSlingshot says whether a link is that of a Cassini adapter, by its driver.
+func isSlingshot(l *netif.Link) bool {
+	return strings.HasPrefix(l.HCA, "cxi") || strings.HasPrefix(l.Driver, "cxi")
+}
+
+// excluded says whether one of the port's interfaces must not be used.
+func (r *rail) excluded(names []string) bool {
+	return slices.ContainsFunc(r.links, func(l *netif.Link) bool { return slices.Contains(names, l.Name) })
+}
+
+// hasAddress says whether RoCE can be routed from a port: its interface has an
+// address, which is in the port's table where that could be read.
+func (r *rail) hasAddress() bool {
+	inTable := len(r.gids) == 0 || slices.ContainsFunc(r.gids, func(g netif.GID) bool { return g.Addr.Unmap().IsGlobalUnicast() })
+	return inTable && len(r.addresses()) > 0
+}
+
+// addresses are the global IP addresses of the port.
+func (r *rail) addresses() []netip.Prefix {
+	var found []netip.Prefix
+	for _, l := range r.links {
+		for _, a := range l.Addrs {
+			if a.Addr().IsGlobalUnicast() {
+				found = append(found, a)
+			}
+		}
+	}
+	return found
+}
+
+// has says whether the chosen interface stands on the port.
+func (r *rail) has(c *netif.Choice) bool {
+	return slices.ContainsFunc(r.links, func(l *netif.Link) bool {
+		return l.Name == c.Interface || l.Master == c.Interface
+	})
+}
+
+// subnet is the subnet prefix of an InfiniBand port (IBTA 4.1.1): hosts on
+// different ones do not reach one another.
+func (r *rail) subnet() string {
+	if r.layer != infiniBand || len(r.gids) == 0 {
+		return ""
+	}
+	return netip.PrefixFrom(r.gids[0].Addr, 64).Masked().String()
+}
+
+// compareNames orders names with numbers in them as people do, and as one device
+// that shows twice, rocep1s0f1 and roceP2p1s0f1, regardless of case.
+func compareNames(a, b string) int {
+	x, y := strings.ToLower(a), strings.ToLower(b)
+	for x != "" && y != "" {
+		m, n := digits(x), digits(y)
+		if m > 0 && n > 0 {
+			p, q := strings.TrimLeft(x[:m], "0"), strings.TrimLeft(y[:n], "0")
+			if c := cmp.Or(cmp.Compare(len(p), len(q)), cmp.Compare(p, q)); c != 0 {
+				return c
+			}
+			x, y = x[m:], y[n:]
+			continue
+		}
+		if x[0] != y[0] {
+			return cmp.Compare(x[0], y[0])
+		}
+		x, y = x[1:], y[1:]
+	}
+	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
+}
+
+// digits is how many digits a text begins with.
+func digits(s string) int {
+	return len(s) - len(strings.TrimLeft(s, "0123456789"))
+}
+
+func speak(layer string) string {
+	if layer == ethernet {
+		return "RoCE"
+	}
+	return layer
+}
+
+// gigabits writes a rate in Mb/s for people.
+func gigabits(rate int) string {
+	if rate < 0 {
+		return "an unknown rate"
+	}
+	return fmt.Sprintf("%g Gb/s", float64(rate)/1000)
+}
+
+func names(rails []rail) []string {
+	list := make([]string, len(rails))
+	for i := range rails {
+		list[i] = rails[i].String()
+	}
+	return list
+}

@@ -1,0 +1,198 @@
+package nccl
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// NCCL's variables for InfiniBand and RoCE (NCCL User Guide, "Environment
+// Variables").
+const (
+	ibDisable    = "NCCL_IB_DISABLE"
+	ibHCA        = "NCCL_IB_HCA"
+	ibGID        = "NCCL_IB_GID_INDEX"
+	ibAddrFamily = "NCCL_IB_ADDR_FAMILY"
+	ibAddrRange  = "NCCL_IB_ADDR_RANGE"
+	crossNIC     = "NCCL_CROSS_NIC"
+)
+
+// verbs says which RDMA ports carry NCCL's data, and how, or that none does.
+func (p *planner) verbs() {
+	rails, rest := survey(&p.Inventory, &p.Choice, p.Job.Layer, p.Exclude)
+	if p.disabled(rails) {
+		for _, name := range []string{ibHCA, ibGID, ibAddrFamily, ibAddrRange, crossNIC} {
+			p.kept(name, func(string) verdict { return right("without effect on InfiniBand and RoCE, which are off") })
+		}
+		return
+	}
+	if p.Job.Hosts == 0 && !p.onFabric(rails) {
+		p.env.note("%s is left to NCCL: %s are on networks of which this host alone does not show that the others are on them", ibHCA, strings.Join(names(rails), ", "))
+		rails = nil
+	}
+	p.rails = rails
+	p.adapters(rest)
+	p.gid()
+	p.crossing()
+}
+
+// disabled decides on NCCL_IB_DISABLE: where one host has no port that works,
+// NCCL on the others would wait for it forever.
+func (p *planner) disabled(rails []rail) bool {
+	why := p.Job.WithoutRDMA
+	v, set := p.given(ibDisable)
+	off := set && atoi(v.Value) != 0
+	switch {
+	case set && off && why == "" && len(rails) > 0:
+		p.keep(v, wrong("%s work here, and NCCL uses TCP instead: unset it", strings.Join(names(rails), ", ")))
+	case set && off:
+		p.keep(v, right("NCCL uses TCP"))
+	case set && why != "":
+		p.keep(v, wrong("%s: NCCL will fail or hang unless it is 1 on every host", why))
+	case set:
+		p.keep(v, right("InfiniBand and RoCE are on, as they are by default"))
+	case why != "":
+		p.set(ibDisable, "1", "%s, so NCCL uses TCP on every host", why)
+		return true
+	}
+	return off
+}
+
+// onFabric says whether other hosts are likely to be on the ports' network. For
+// InfiniBand that is so; RoCE must be on the chosen network or routed further.
+func (p *planner) onFabric(rails []rail) bool {
+	if len(rails) == 0 {
+		return true
+	}
+	for i := range rails {
+		r := &rails[i]
+		if r.layer == infiniBand || r.has(&p.Choice) {
+			return true
+		}
+		for _, route := range p.Inventory.Routes {
+			if route.Via.IsValid() && route.Dst.Bits() > 0 && r.isOn(route.Dev) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (r *rail) isOn(link string) bool {
+	for _, l := range r.links {
+		if l.Name == link {
+			return true
+		}
+	}
+	return false
+}
+
+// adapters decides on NCCL_IB_HCA: the exact ports. NCCL finds out by itself
+// which of them is near which GPU.
+func (p *planner) adapters(rest []aside) {
+	if p.kept(ibHCA, func(value string) verdict { return p.judgeAdapters(value, rest) }) {
+		return
+	}
+	if len(p.rails) == 0 {
+		return
+	}
+	var left []string
+	for _, a := range rest {
+		left = append(left, a.rail.String())
+		p.env.note("%s is not in %s: %s", &a.rail, ibHCA, a.why)
+	}
+	reason := strconv.Itoa(len(p.rails)) + " active " + speak(p.rails[0].layer) + " ports of " + gigabits(p.rails[0].rate)
+	if len(p.rails) == 1 {
+		reason = "the active " + speak(p.rails[0].layer) + " port of " + gigabits(p.rails[0].rate)
+	}
+	if len(left) > 0 {
+		reason += "; not " + strings.Join(left, ", ")
+	}
+	if len(p.rails) > maxPorts {
+		p.env.warn("%s is not set: NCCL reads %d ports of a list, and there are %d", ibHCA, maxPorts, len(p.rails))
+		return
+	}
+	p.set(ibHCA, "="+strings.Join(names(p.rails), ","), "%s", reason)
+}
+
+func (p *planner) judgeAdapters(value string, rest []aside) verdict {
+	if len(p.rails) == 0 {
+		return right("no port that works was found here to compare it with")
+	}
+	l := parseList(value, maxPorts)
+	var missed, extra []string
+	for i := range p.rails {
+		if r := &p.rails[i]; !l.allows(r.device, r.port) {
+			missed = append(missed, r.String())
+		}
+	}
+	for i := range rest {
+		if r := &rest[i].rail; r.active && l.allows(r.device, r.port) {
+			extra = append(extra, r.String()+" ("+rest[i].why+")")
+		}
+	}
+	for _, i := range l.items {
+		if longer := p.longerThan(i.name); !l.exact && len(longer) > 0 {
+			extra = append(extra, fmt.Sprintf("%s, of which %s is a prefix: write =%s", strings.Join(longer, ", "), i.name, i.name))
+		}
+	}
+	switch {
+	case len(missed) == len(p.rails):
+		return wrong("it allows none of the ports that work, %s, so NCCL would use TCP", strings.Join(missed, ", "))
+	case len(extra) > 0:
+		return wrong("it also allows %s", strings.Join(extra, ", "))
+	case len(missed) > 0:
+		return right("it leaves out %s, which work", strings.Join(missed, ", "))
+	}
+	return right("it allows every port that works")
+}
+
+// longerThan are the adapters whose names go on after that of another one.
+func (p *planner) longerThan(name string) []string {
+	var longer []string
+	whole := false
+	for _, r := range ports(&p.Inventory) {
+		whole = whole || r.device == name
+		if r.device != name && strings.HasPrefix(r.device, name) && !slices.Contains(longer, r.device) {
+			longer = append(longer, r.device)
+		}
+	}
+	if !whole {
+		return nil // a prefix on purpose
+	}
+	return longer
+}
+
+// crossing decides on NCCL_CROSS_NIC: where the rails are networks of their own,
+// a connection from one to another fails (ibv_modify_qp, "Network is
+// unreachable" or 110).
+func (p *planner) crossing() {
+	from, to := p.apartRails()
+	judge := func(value string) verdict {
+		if from != nil && atoi(value) != 0 {
+			return wrong("%s has no route to the network of %s, so NCCL must not connect one rail to another: set it to 0", from, to)
+		}
+		return right("it is for the site to know")
+	}
+	if p.kept(crossNIC, judge) || from == nil {
+		return
+	}
+	p.set(crossNIC, "0", "each rail is a network of its own: %s has no route to that of %s", from, to)
+}
+
+// apartRails are two RoCE ports of which one does not reach the other's network.
+func (p *planner) apartRails() (from, to *rail) {
+	for i := range p.rails {
+		a := &p.rails[i]
+		if a.layer != ethernet || !a.hasAddress() {
+			continue
+		}
+		for j := range p.rails {
+			if b := &p.rails[j]; i != j && b.layer == ethernet && b.hasAddress() && !a.reaches(b, p.Inventory.Routes) {
+				return a, b
+			}
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,46 @@
+package nccl
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// dynamicGID is the first version of NCCL that finds a RoCE port's GID itself;
+// earlier ones take index 0 unless they are told (NCCL User Guide,
+// NCCL_IB_GID_INDEX).
+const dynamicGID = 22100
+
+// ParseVersion reads a version of NCCL such as "2.21.5", "2.21.5-1+cuda12.4" or
+// "2.21", and returns the number that ncclGetVersion has for it since 2.9:
+// 22105. Earlier versions are not known here.
+func ParseVersion(text string) (int, error) {
+	digits, _, _ := strings.Cut(text, "-")
+	digits, _, _ = strings.Cut(digits, "+")
+	parts := strings.Split(digits, ".")
+	wrong := func() (int, error) {
+		return 0, fmt.Errorf("%q is not a version of NCCL such as 2.21.5", text)
+	}
+	if len(parts) < 2 || len(parts) > 3 {
+		return wrong()
+	}
+	n := 0
+	for i := range 3 {
+		part := "0"
+		if i < len(parts) {
+			part = parts[i]
+		}
+		v, err := strconv.ParseUint(part, 10, 8)
+		if err != nil || v > 99 || part[0] < '0' || part[0] > '9' {
+			return wrong()
+		}
+		n = n*100 + int(v)
+	}
+	if n < 20900 {
+		return wrong()
+	}
+	return n, nil
+}
+
+// versionText is a version as people write it.
+func versionText(n int) string { return fmt.Sprintf("%d.%d.%d", n/10000, n/100%100, n%100) }

@@ -1,0 +1,134 @@
+package netif
+
+import (
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestRuleText(t *testing.T) {
+	none := netip.Prefix{}
+	tests := []struct {
+		text     string
+		from, to netip.Prefix
+		table    int
+	}{
+		{`{"priority": 5, "from": "10.0.0.5", "table": 100}`, mustPrefix("10.0.0.5/32"), none, 100},
+		{`{"priority": 5, "from": "all", "to": "10.0.0.0/8", "table": "main"}`, none, mustPrefix("10.0.0.0/8"), 254},
+		{`{"priority": 5, "from": "fd00::/8", "table": "7"}`, mustPrefix("fd00::/8"), none, 7},
+		{`{"priority": 5, "table": "default"}`, none, none, 253},
+	}
+	for _, tt := range tests {
+		var r Rule
+		if err := json.Unmarshal([]byte(tt.text), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Priority != 5 || r.From != tt.from || r.To != tt.to || r.Table != tt.table {
+			t.Errorf("%s: %+v", tt.text, r)
+		}
+	}
+}
+
+func TestRuleIsFor(t *testing.T) {
+	here, there := addr("10.0.0.5"), addr("10.9.0.1")
+	tests := []struct {
+		name           string
+		rule           Rule
+		bound, unbound bool
+	}{
+		{"all", Rule{}, true, true},
+		{"all of IPv4", Rule{From: mustPrefix("0.0.0.0/0")}, true, true},
+		{"all of IPv6", Rule{From: mustPrefix("::/0")}, false, false},
+		{"all of IPv6 but a mark", Rule{From: mustPrefix("::/0"), Mark: 1, Not: true}, false, false},
+		{"the source", Rule{From: mustPrefix("10.0.0.0/24")}, true, false},
+		{"another source", Rule{From: mustPrefix("10.0.1.0/24")}, false, false},
+		{"not the source", Rule{From: mustPrefix("10.0.0.0/24"), Not: true}, false, true},
+		{"the destination", Rule{To: mustPrefix("10.9.0.0/16")}, true, true},
+		{"another destination", Rule{To: mustPrefix("10.8.0.0/16")}, false, false},
+		{"a mark", Rule{Mark: 7}, false, false},
+		{"no mark", Rule{Mark: 7, Not: true}, true, true},
+		{"what passes through", Rule{IIF: "eth0"}, false, false},
+		{"what comes from here", Rule{IIF: "lo"}, true, true},
+		{"bound to a device", Rule{OIF: "eth0"}, false, false},
+	}
+	for _, tt := range tests {
+		if got := tt.rule.isFor(here, there); got != tt.bound {
+			t.Errorf("%s, bound: %t", tt.name, got)
+		}
+		if got := tt.rule.isFor(netip.Addr{}, there); got != tt.unbound {
+			t.Errorf("%s, unbound: %t", tt.name, got)
+		}
+	}
+}
+
+// A rule on one host that sends the fast network's packets elsewhere rules that
+// network out, and is named.
+func TestAgreePolicy(t *testing.T) {
+	nodes := []Inventory{policyHost(0).done(t), policyHost(1).done(t), policyHost(2).done(t)}
+	choices, err := Agree(nodes, Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range choices {
+		if c.Interface != "ens2" || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "unless the socket is bound to "+c.Addr.String()+", as the routing rules have it") {
+			t.Errorf("p%d: %s, %q", i, c.Interface, c.Warnings)
+		}
+	}
+
+	fabric := func(name, mgmt, fast string) *hostSpec {
+		return newHostSpec(name).link(Link{Name: "eno1", Speed: 1000}, mgmt+"/24").link(Link{Name: "ens2", Speed: 100000}, fast+"/24").
+			route("0.0.0.0/0", "eno1", "10.1.0.254", "")
+	}
+	bad := fabric("b", "10.1.0.2", "10.2.0.2").routeTable(9, "0.0.0.0/0", "eno1", "10.1.0.254").rule(50, "10.2.0.2", 9)
+	choices, err = Agree([]Inventory{fabric("a", "10.1.0.1", "10.2.0.1").done(t), bad.done(t)}, Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range choices {
+		if c.Interface != "eno1" {
+			t.Errorf("host %d uses %s (%s), want eno1", i, c.Interface, c.Why)
+		}
+	}
+	for _, r := range choices[0].Rejected {
+		if r.Interface == "ens2" && !strings.HasSuffix(r.Reason, "(rule 50: from 10.2.0.2/32, table 9)") {
+			t.Errorf("ens2 was rejected for %q", r.Reason)
+		}
+	}
+
+	// A rule for one destination only, which the other pairs do not meet.
+	third := fabric("b", "10.1.0.2", "10.2.0.2").routeTable(9, "0.0.0.0/0", "eno1", "10.1.0.254").done(t)
+	third.Rules = []Rule{{Priority: 60, To: mustPrefix("10.2.0.3/32"), Table: 9}}
+	choices, err = Agree([]Inventory{fabric("a", "10.1.0.1", "10.2.0.1").done(t), third, fabric("c", "10.1.0.3", "10.2.0.3").done(t)}, Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range choices {
+		if c.Interface != "eno1" {
+			t.Errorf("host %d uses %s (%s), want eno1", i, c.Interface, c.Why)
+		}
+	}
+
+	// A rule that sends what the only fit link's address sends by a dead one.
+	astray := newHostSpec("n").link(Link{Name: "ens2"}, "10.2.0.2/24").link(Link{Name: "eno1", Oper: "down", Flags: Up}).
+		routeTable(9, "0.0.0.0/0", "eno1", "").rule(50, "10.2.0.2", 9).done(t)
+	const want = "packets from 10.2.0.2 to 10.2.0.1 leave by eno1 (rule 50: from 10.2.0.2/32, table 9); this host has 10.2.0.2/24 (ens2)"
+	if c, err := Choose(astray, addrs([]string{"10.2.0.1"}), Request{}); err == nil || !strings.HasSuffix(err.Error(), want) || !strings.Contains(hintOf(err), "ip rule") {
+		t.Errorf("chose %s, %v, want %q", c.Interface, err, want)
+	}
+
+	// A rule that drops what an address sends.
+	drop := fabric("b", "10.1.0.2", "10.2.0.2").routeTable(9, "0.0.0.0/0", "", "").rule(50, "10.2.0.2", 9).done(t)
+	if c, err := Choose(drop, addrs([]string{"10.2.0.1"}), Request{}); err == nil || !strings.Contains(err.Error(), "drops packets") {
+		t.Errorf("chose %s, %v", c.Interface, err)
+	}
+
+	// An address on lo that a rule leads out.
+	lo := newHostSpec("l").link(Link{Name: "lan0", Speed: 100000, MTU: 9000}, "10.5.0.1/31").routeTable(9, "0.0.0.0/0", "lan0", "10.5.0.0").rule(50, "192.0.2.7", 9)
+	lo.inv.Links[0].Addrs = append(lo.inv.Links[0].Addrs, mustPrefix("192.0.2.7/32"))
+	c, err := Choose(lo.done(t), addrs([]string{"192.0.2.8"}), Request{})
+	if err != nil || c.Interface != "lo" || c.Addr != addr("192.0.2.7") || c.MTU != 9000 || len(c.Warnings) != 2 ||
+		c.Warnings[0] != "packets to 192.0.2.8 find no route unless the socket is bound to 192.0.2.7, as the routing rules have it" {
+		t.Errorf("chose %+v, %v", c, err)
+	}
+}

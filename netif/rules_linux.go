@@ -1,0 +1,94 @@
+package netif
+
+import (
+	"context"
+	"math"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// collectRules reads the policy rules of both families, by priority, and the
+// tables that they lead to, the main one first. A host that has the kernel's own
+// rules only has none in its inventory.
+//
+// Rules for other traffic than this process's TCP are left out, and so are those
+// that do not lead to a table: a VRF's, jumps, and those that drop packets.
+func collectRules(ctx context.Context, kernel *netlink.Handle) ([]Rule, []int, error) {
+	var rules []Rule
+	tables := []int{unix.RT_TABLE_MAIN}
+	own := true
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		found, err := dump(ctx, "policy rules", func() ([]netlink.Rule, error) { return kernel.RuleList(family) })
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, k := range found {
+			r, ok := ruleOf(k, family)
+			if !ok {
+				continue
+			}
+			own = own && isKernels(r)
+			rules = append(rules, r)
+			if r.Table != tableLocal && !slices.Contains(tables, r.Table) {
+				tables = append(tables, r.Table)
+			}
+		}
+	}
+	if own {
+		return nil, tables[:1], nil
+	}
+	slices.SortStableFunc(rules, func(a, b Rule) int { return a.Priority - b.Priority })
+	return rules, tables, nil
+}
+
+// isKernels says whether a rule is one of the three that every host has.
+func isKernels(r Rule) bool {
+	all := !r.Not && r.Suppress == nil && r.IIF == "" && r.OIF == "" && r.Mark == 0 && r.From.Bits() == 0 && !r.To.IsValid()
+	switch r.Priority {
+	case 0:
+		return all && r.Table == tableLocal
+	case 32766:
+		return all && r.Table == tableMain
+	case 32767:
+		return all && r.Table == tableDefault
+	}
+	return false
+}
+
+// ruleOf turns a rule of the kernel's into one of an inventory, if it could
+// decide for a connection of this process.
+func ruleOf(k netlink.Rule, family int) (Rule, bool) {
+	switch {
+	case k.Table == unix.RT_TABLE_UNSPEC || k.Goto > 0:
+		return Rule{}, false
+	case k.Dport != nil || k.Sport != nil || k.Tos != 0 || k.TunID != 0 || k.SuppressIfgroup >= 0:
+		return Rule{}, false
+	case k.IPProto != 0 && k.IPProto != unix.IPPROTO_TCP:
+		return Rule{}, false
+	case k.UIDRange != nil:
+		if uid := os.Getuid(); int64(uid) < int64(k.UIDRange.Start) || int64(uid) > int64(k.UIDRange.End) {
+			return Rule{}, false
+		}
+	}
+	r := Rule{Priority: k.Priority, From: rulePrefix(k.Src), To: rulePrefix(k.Dst), IIF: k.IifName, OIF: k.OifName, Mark: k.Mark, Table: k.Table, Not: k.Invert}
+	if k.SuppressPrefixlen >= 0 && k.SuppressPrefixlen < math.MaxInt32 {
+		r.Suppress = &k.SuppressPrefixlen
+	}
+	if !r.From.IsValid() && !r.To.IsValid() {
+		r.From = IPv4.everywhere()
+		if family == netlink.FAMILY_V6 {
+			r.From = IPv6.everywhere()
+		}
+	}
+	return r, true
+}
+
+func rulePrefix(n *net.IPNet) netip.Prefix {
+	p, _ := prefixOf(n)
+	return p
+}

@@ -1,0 +1,106 @@
+package interfaces
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/ddpbatch/ddpbatch/netif"
+)
+
+// UCX is the tcp transport of UCX 1.21 without UCX_NET_DEVICES: devices of
+// src/uct/tcp/tcp_iface.c (005be6c) and ucs_netif_get_addr, reachability of src/ucs/sys/netlink.c, the lane for
+// active messages of src/ucp/wireup/select.c. Devices are the links that are up
+// and running and have an address that is not link-local, IPv4 before IPv6,
+// bridges aside. A device reaches an address of the other host if none has a
+// route to it with a longer prefix; loopback reaches loopback on one host only.
+// The lowest latency wins, which is worked out from the speed that the driver
+// tells (100 Mb/s if it tells none); a tie goes to a device that does not have
+// the default route, then by name. Sockets are bound to the device's address.
+//
+// Left out: InfiniBand and shared memory, which UCX prefers where it has them;
+// further lanes for large messages, and the speed of the PCI slot.
+func UCX(p Pair) Pick {
+	here, alone := ucxDevices(p.Here), p.alone()
+	if alone {
+		p.There = p.Here
+	}
+	there := ucxDevices(p.There)
+	best, bestLatency, bestRank := Use{}, 0.0, 0
+	for _, d := range here {
+		for _, r := range there {
+			if !p.ucxReaches(d, r, alone) {
+				continue
+			}
+			latency := ucxLatency(p.Here, d) + ucxLatency(p.There, r)
+			rank := ucxRank(p.Here, d) + ucxRank(p.There, r)
+			if best.Link == "" || cmp.Or(ucxCompare(latency, bestLatency), bestRank-rank) < 0 {
+				best, bestLatency, bestRank = d, latency, rank
+			}
+		}
+	}
+	if best.Link == "" {
+		return Pick{Failed: "Destination is unreachable"}
+	}
+	return Pick{Uses: []Use{best}}
+}
+
+func ucxDevices(inv netif.Inventory) []Use {
+	var found []Use
+	for _, u := range addresses(inv) {
+		l := linkNamed(inv, u.Link)
+		have := func(d Use) bool { return d.Link == u.Link }
+		if !carries(l) || l.Kind == "bridge" || u.Addr.Addr().IsLinkLocalUnicast() || slices.ContainsFunc(found, have) {
+			continue
+		}
+		found = append(found, u)
+	}
+	slices.SortStableFunc(found, func(a, b Use) int { return cmp.Compare(a.Link, b.Link) })
+	return found
+}
+
+func (p Pair) ucxReaches(from, to Use, alone bool) bool {
+	a := to.Addr.Addr()
+	if from.Addr.Addr().Is4() != a.Is4() || from.Addr.Addr().IsLoopback() != a.IsLoopback() {
+		return false
+	}
+	if a.IsLoopback() {
+		return alone
+	}
+	longest, own := -1, -1
+	for _, r := range allRoutes(p.Here) {
+		if r.Dst.Contains(a) {
+			longest = max(longest, r.Dst.Bits())
+			if r.Dev == from.Link {
+				own = max(own, r.Dst.Bits())
+			}
+		}
+	}
+	return own >= 0 && own == longest
+}
+
+// ucxLatency is in seconds.
+func ucxLatency(inv netif.Inventory, d Use) float64 {
+	speed := linkNamed(inv, d.Link).Speed
+	if speed <= 0 {
+		speed = 100
+	}
+	return 576/(float64(speed)*1e6) + 5.2e-6 + 50e-6
+}
+
+// ucxCompare takes scores within a millionth for equal.
+func ucxCompare(a, b float64) int {
+	if d := a - b; d > (a+b)*1e-6 || d < -(a+b)*1e-6 {
+		return cmp.Compare(a, b)
+	}
+	return 0
+}
+
+// ucxRank is higher for what a tie goes to.
+func ucxRank(inv netif.Inventory, d Use) int {
+	for _, r := range inv.Routes {
+		if r.Dst.Bits() == 0 && r.Dst.Addr().Is4() && r.Dev == d.Link {
+			return 0
+		}
+	}
+	return 1
+}

@@ -1,0 +1,138 @@
+package interfaces
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/netif"
+)
+
+// Word is how a pick would have ended.
+type Word string
+
+// The words, best first.
+const (
+	Right Word = "right" // the interface that a person would name, and only that
+	Works Word = "works" // reaches the other host, on another network or a slower one
+	Risk  Word = "risk"  // ranks meet, but data may take an interface that leads nowhere
+	Fails Word = "fails" // ranks do not meet, or data takes such an interface for sure
+)
+
+// Verdict is a judgement of one pick.
+type Verdict struct {
+	Word Word
+	Link string // the interface that decided it
+	Why  string // empty if right
+}
+
+// Judge compares a pick with the right answer, by the routes of the two hosts.
+func (p Pair) Judge(pick Pick, right Use) Verdict {
+	if pick.Failed != "" {
+		return Verdict{Fails, "none", pick.Failed}
+	}
+	if p.alone() {
+		if len(pick.Uses) == 0 || isLoopback(linkNamed(p.Here, pick.Uses[0].Link)) {
+			return Verdict{Word: Right, Link: right.Link}
+		}
+		return Verdict{Works, pick.Uses[0].Link, "every rank is on this host"}
+	}
+	first := pick.Uses[0]
+	if fault, _ := p.fault(first); fault != "" {
+		return Verdict{Fails, first.Link, first.Link + ": " + fault}
+	}
+	if pick.Spread != Meet {
+		for _, u := range pick.Uses[1:] {
+			fault, sure := p.fault(u)
+			switch {
+			case fault != "" && sure && pick.Spread == All:
+				return Verdict{Fails, u.Link, "also uses " + u.Link + ": " + fault}
+			case fault != "":
+				return Verdict{Risk, u.Link, "also uses " + u.Link + ": " + fault}
+			}
+		}
+	}
+	if pick.Guess != "" {
+		return Verdict{Risk, pick.Guess, pick.Guess + " shares no subnet with the other host, and which of its interfaces goes with it is a guess"}
+	}
+	switch {
+	case pick.Spread == All && len(pick.Uses) > 1:
+		return Verdict{Works, "all", "uses them all: " + names(pick.Uses)}
+	case first.Link != right.Link:
+		return Verdict{Works, first.Link, p.detour(first, right)}
+	}
+	return Verdict{Word: Right, Link: right.Link}
+}
+
+// fault says why the other host cannot be reached by a use, which is also why it
+// cannot reach this one: the two are built alike. It is "" if it can. A fault is
+// not sure where a router that no inventory shows could help.
+func (p Pair) fault(u Use) (why string, sure bool) {
+	a := u.Addr.Addr()
+	to, known := p.counterpart(u)
+	switch {
+	case a.IsLoopback():
+		return fmt.Sprintf("%s is this host only", a), true
+	case a.Is6() && a.IsLinkLocalUnicast():
+		return "only a link-local IPv6 address, which no route leads to", true
+	case known && to == a:
+		return fmt.Sprintf("%s is on every host", a), true
+	case !isLoopback(linkNamed(p.Here, u.Link)) && !carries(linkNamed(p.Here, u.Link)):
+		return "no carrier", true
+	case !known:
+		return "the other host has nothing in " + u.Addr.Masked().String(), false
+	}
+	dev, src := route(p.Here, to)
+	switch {
+	case dev == "":
+		return fmt.Sprintf("no route to %s", to), true
+	case dev != u.Link && src != a && !u.Addr.Contains(to):
+		return fmt.Sprintf("the route to %s leaves by %s", to, dev), false
+	}
+	return "", false
+}
+
+// detour says in what a use that works is less than the right one.
+func (p Pair) detour(u, right Use) string {
+	own, best := speed(linkNamed(p.Here, u.Link)), speed(linkNamed(p.Here, right.Link))
+	switch {
+	case own > 0 && best > own:
+		return fmt.Sprintf("%s at %s, %s has %s", u.Link, gigabits(own), right.Link, gigabits(best))
+	case own > 0 && best > 0 && own > best:
+		return fmt.Sprintf("%s, a faster network than the one that is meant", u.Link)
+	}
+	return fmt.Sprintf("%s, another network than %s", u.Link, right.Link)
+}
+
+// speed is in Mb/s, 0 if it is not known or made up.
+func speed(l netif.Link) int {
+	if l.PCI == "" && l.Kind != "bond" || l.Speed < 0 {
+		return 0
+	}
+	return l.Speed
+}
+
+func gigabits(mbits int) string {
+	if mbits%1000 != 0 {
+		return fmt.Sprintf("%d Mb/s", mbits)
+	}
+	return fmt.Sprintf("%d Gb/s", mbits/1000)
+}
+
+func names(uses []Use) string {
+	var list []string
+	for _, u := range uses {
+		list = append(list, u.Link)
+	}
+	return strings.Join(list, ", ")
+}
+
+// RightUse is the use that a case wants, with the subnet the interface has it in.
+func RightUse(inv netif.Inventory, link string, addr netip.Addr) Use {
+	for _, a := range linkNamed(inv, link).Addrs {
+		if a.Addr() == addr {
+			return Use{link, a}
+		}
+	}
+	return Use{link, netip.PrefixFrom(addr, addr.BitLen())}
+}

@@ -1,0 +1,108 @@
+package tests
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// threeNodes is a small training on three nodes; more goes into [network].
+func threeNodes(name, more string) string {
+	text := fmt.Sprintf(fashion, name, 3, 1, 1, 64)
+	text = strings.Replace(text, `path = "/usr/share/datasets/fashion-mnist"`, `path = "builtin:fashion-mnist"`, 1)
+	return text + "\n[network]\n" + more + "\n"
+}
+
+// fast is the address of a node on the fast network.
+func (s site) fast(node string) string {
+	s.t.Helper()
+	a, err := s.Address(node, "hsn0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return a.String()
+}
+
+// on runs a command on a node.
+func (s site) on(node string, argv ...string) {
+	s.t.Helper()
+	if o := finish(s.t, s.OnNode(s.t.Context(), node, argv...)); o.code != 0 {
+		s.t.Fatalf("%s: %v: %v", node, argv, o)
+	}
+}
+
+// The switch drops large packets to one node. The links are up, the addresses are
+// right, small messages pass: only the proof finds it. The job goes on over the
+// next best network, loudly; the administrator learns which hosts and what to do.
+func TestSwitchThatDropsLargePackets(t *testing.T) {
+	s := newSite(t)
+	if err := s.SwitchMTU("n2", 1500); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range s.Nodes() {
+		// As real adapters do, and these do not: one packet at a time.
+		s.on(node, "ip", "link", "set", "hsn0", "gso_max_segs", "1")
+	}
+	s.write("job.toml", threeNodes("mtu", ""))
+	id := s.submit("job.toml")
+	s.completed(id)
+	log := s.log("mtu", id)
+	mustContain(t, log, "WARNING: network 10.20.", "does not work, going on over 10.10.", "mtu mismatch", "n2 (hsn0, "+s.fast("n2")+")", "finished: 1 epoch")
+
+	// Who asked for that very network gets no other one.
+	s.write("named.toml", threeNodes("named", `interface = "hsn0"`))
+	id = s.submit("named.toml")
+	s.ends(id, "FAILED")
+	log = s.log("named", id)
+	mustContain(t, log, "mtu mismatch", "n2 (hsn0, "+s.fast("n2")+")", "ddpbatch: error:", "ddpbatch: hint:")
+	if strings.Contains(log, "finished") {
+		t.Errorf("it trained:\n%s", log)
+	}
+}
+
+// One node's link is down from the start: all nodes take the network that they
+// have in common, and the better one is named with the node that lacks it.
+func TestNodeWithoutFastLink(t *testing.T) {
+	s := newSite(t)
+	if err := s.LinkDown("n3", "hsn0"); err != nil {
+		t.Fatal(err)
+	}
+	s.write("job.toml", threeNodes("down", ""))
+	id := s.submit("job.toml")
+	s.completed(id)
+	mustContain(t, s.log("down", id), "(eth0 on n1)", "would be better (mtu 9000) but does not reach every host: hsn0 on n3 cannot be used: switched off", "finished: 1 epoch")
+
+	s.write("named.toml", threeNodes("named", `interface = "hsn0"`))
+	id = s.submit("named.toml")
+	s.ends(id, "FAILED")
+	mustContain(t, s.log("named", id), "hsn0", "n3", "ddpbatch: error:")
+}
+
+// Packets to one peer are dropped by a route of one node.
+func TestBlackholedPeer(t *testing.T) {
+	s := newSite(t)
+	s.on("n1", "ip", "route", "add", "blackhole", s.fast("n2")+"/32")
+	s.write("job.toml", threeNodes("hole", ""))
+	id := s.submit("job.toml")
+	s.completed(id)
+	mustContain(t, s.log("hole", id), "(eth0 on n1)", "finished: 1 epoch")
+}
+
+// A link that fails while the job runs is named, with the time, in the reason why
+// the job failed.
+func TestLinkLostWhileTraining(t *testing.T) {
+	s := newSite(t)
+	job := strings.Replace(threeNodes("cut", `collective_timeout = "5s"`), "epochs = 1", "epochs = 1000", 1)
+	s.write("job.toml", job)
+	id := s.submit("job.toml")
+	waitForText(t, filepath.Join(s.run("cut"), "slurm-"+id+".out"), "epoch 1/1000")
+	if err := s.LinkDown("n2", "hsn0"); err != nil {
+		t.Fatal(err)
+	}
+	s.ends(id, "FAILED")
+	log := s.log("cut", id)
+	mustContain(t, log, "WARNING: n2: ", "hsn0: link down", "noticed before: n2: ")
+	failure := s.file(filepath.Join("runs", "cut", "failure.json"))
+	mustContain(t, failure, "noticed before: n2: ", "hsn0")
+}
