@@ -1,0 +1,102 @@
+package probe
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+)
+
+const (
+	version = 1
+	macLen  = sha256.Size
+	// maxBody is far above any greeting, and such that it fits in the smallest
+	// packet that a host must accept (576 bytes).
+	maxBody = 400
+	// maxPayload bounds what a listener reads for a peer.
+	maxPayload = 1 << 20
+	// maxHostText is how much of a host's name a greeting has room for.
+	maxHostText = 64
+)
+
+// errStranger means that what answers does not know the secret.
+var errStranger = errors.New("the answer is not from this job")
+
+// hello opens a connection.
+type hello struct {
+	Version int `json:"v"`
+	From    ID  `json:"from"`
+	Nonce   ID  `json:"nonce"`
+	Size    int `json:"size"` // bytes of payload that will follow
+}
+
+// welcome answers it.
+type welcome struct {
+	ID     ID         `json:"id"`
+	Host   string     `json:"host"`
+	Nonce  ID         `json:"nonce"`
+	Source netip.Addr `json:"source"` // of the connection, as the listener sees it
+}
+
+// sign is the HMAC-SHA256 over a label and the parts.
+func sign(secret *[32]byte, label string, parts ...[]byte) []byte {
+	h := hmac.New(sha256.New, secret[:])
+	var size [8]byte
+	add := func(b []byte) {
+		binary.BigEndian.PutUint64(size[:], uint64(len(b)))
+		h.Write(size[:])
+		h.Write(b)
+	}
+	add([]byte("ddpbatch probe " + label))
+	for _, p := range parts {
+		add(p)
+	}
+	return h.Sum(nil)
+}
+
+// writeFrame sends a message with its length before and its HMAC after it.
+func writeFrame(w io.Writer, secret *[32]byte, label string, message any, context ...[]byte) error {
+	body, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	if len(body) > maxBody {
+		return fmt.Errorf("message %q has %d bytes, more than %d", label, len(body), maxBody)
+	}
+	frame := binary.BigEndian.AppendUint16(nil, uint16(len(body)))
+	frame = append(frame, body...)
+	frame = append(frame, sign(secret, label, append(context, body)...)...)
+	_, err = w.Write(frame)
+	return err
+}
+
+// readFrame reads what writeFrame sends. Nothing of a message is looked at
+// before its HMAC is.
+func readFrame(r io.Reader, secret *[32]byte, label string, message any, context ...[]byte) error {
+	var size [2]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return err
+	}
+	n := int(binary.BigEndian.Uint16(size[:]))
+	if n > maxBody {
+		return errStranger
+	}
+	buf := make([]byte, n+macLen)
+	if _, err := io.ReadFull(r, buf); err != nil {
+		return err
+	}
+	body, mac := buf[:n], buf[n:]
+	if !hmac.Equal(mac, sign(secret, label, append(context, body)...)) {
+		return errStranger
+	}
+	return json.Unmarshal(body, message)
+}
+
+// receipt proves that a payload arrived as it was sent, in this connection.
+func receipt(secret *[32]byte, client, server ID, payload []byte) []byte {
+	return sign(secret, "receipt", client[:], server[:], payload)
+}

@@ -1,0 +1,109 @@
+package probe
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+func nativeUint32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }
+
+// carriesNothing says whether a link exists only to have an address.
+func carriesNothing(index int) bool {
+	l, err := netlink.LinkByIndex(index)
+	return err == nil && l.Type() == "dummy"
+}
+
+// askKernel asks for routes and neighbours: what it cannot learn stays empty,
+// since a probe is evidence even without.
+func askKernel(ctx context.Context, from, to netip.Addr) (k Kernel) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return k
+	}
+	defer h.Close()
+	wait := time.Second
+	if deadline, set := ctx.Deadline(); set {
+		wait = max(time.Until(deadline), time.Millisecond)
+	}
+	if h.SetSocketTimeout(wait) != nil {
+		return k
+	}
+	name := func(index int) string {
+		if l, err := h.LinkByIndex(index); err == nil {
+			return l.Attrs().Name
+		}
+		return ""
+	}
+	peer := net.IP(to.AsSlice())
+	bound := &netlink.RouteGetOptions{SrcAddr: net.IP(from.AsSlice())}
+	bare := &netlink.RouteGetOptions{}
+	if to.Zone() != "" {
+		bound.Oif, bare.Oif = to.Zone(), to.Zone()
+	}
+	if routes, err := h.RouteGetWithOptions(peer, bare); err == nil && len(routes) > 0 {
+		k.BareLeaves, k.BareSource = name(routes[0].LinkIndex), addrOf(routes[0].Src)
+	}
+	routes, err := h.RouteGetWithOptions(peer, bound)
+	if err != nil {
+		k.Refuses = err.Error()
+		return k
+	}
+	if len(routes) == 0 {
+		return k
+	}
+	k.Leaves, k.Via = name(routes[0].LinkIndex), addrOf(routes[0].Gw)
+	next := peer
+	if k.Via.IsValid() {
+		next = routes[0].Gw
+	}
+	family := netlink.FAMILY_V4
+	if to.Is6() {
+		family = netlink.FAMILY_V6
+	}
+	entries, err := h.NeighList(routes[0].LinkIndex, family)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return k
+	}
+	for _, n := range entries {
+		if n.IP.Equal(next) {
+			k.Neighbour, k.MAC = neighbourState(n.State), n.HardwareAddr.String()
+		}
+	}
+	return k
+}
+
+// neighbourState is the state in the words of ip neighbour.
+func neighbourState(state int) string {
+	switch state {
+	case netlink.NUD_INCOMPLETE:
+		return neighbourIncomplete
+	case netlink.NUD_FAILED:
+		return neighbourFailed
+	case netlink.NUD_REACHABLE:
+		return "reachable"
+	case netlink.NUD_STALE:
+		return "stale"
+	case netlink.NUD_DELAY:
+		return "delay"
+	case netlink.NUD_PROBE:
+		return "probe"
+	case netlink.NUD_NOARP:
+		return "noarp"
+	case netlink.NUD_PERMANENT:
+		return "permanent"
+	}
+	return fmt.Sprintf("state %d", state)
+}
+
+func addrOf(ip net.IP) netip.Addr {
+	a, _ := netip.AddrFromSlice(ip)
+	return a.Unmap()
+}

@@ -1,0 +1,192 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+)
+
+// How datagrams are repeated: one that is lost by chance must not pass for one
+// that is too large.
+const (
+	proofTries  = 3
+	proofGap    = 150 * time.Millisecond
+	searchTries = 2
+	searchGap   = 60 * time.Millisecond
+	askTime     = 900 * time.Millisecond
+	askGap      = 50 * time.Millisecond
+	// searchWidth is how many sizes are tried at once: four rounds then find the
+	// largest packet below 9000 bytes that passes.
+	searchWidth = 16
+)
+
+// shot is a question of up bytes and an answer of down bytes, as IP packets.
+type shot struct{ up, down int }
+
+// measure sends datagrams of exactly the MTU both ways and, where they are lost,
+// looks for the largest that pass.
+func (l *Listener) measure(ctx context.Context, peer Endpoint, to netip.Addr) (p Path, icmp []ICMP) {
+	conn, err := dialDatagrams(ctx, l.choice.Addr, netip.AddrPortFrom(to, peer.UDP))
+	if err != nil {
+		return p, nil // the trials say why
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	r := ranger{l: l, conn: conn, peer: peer.ID, over: overhead(to)}
+	small := smallest(to)
+	p.Up.Sent = min(l.endpoint.MTU, maxPacket)
+	p.Down.Sent = min(peer.MTU, maxPacket)
+	got := r.volley([]shot{{small, small}, {p.Up.Sent, small}, {small, p.Down.Sent}}, proofTries, proofGap)
+	p.Tried = true
+	if p.Small = got[0]; !p.Small {
+		// Routers say why once in a while only: ask on.
+		for until := time.Now().Add(askTime); len(r.icmp) == 0 && time.Now().Before(until) && ctx.Err() == nil; {
+			p.Small = r.volley([]shot{{small, small}}, 1, askGap)[0]
+			if p.Small { // it was a matter of time
+				break
+			}
+		}
+		return p, r.icmp
+	}
+	up, down := span{pass: small, fail: p.Up.Sent}, span{pass: small, fail: p.Down.Sent}
+	if got[1] {
+		up.pass = p.Up.Sent
+	}
+	if got[2] {
+		down.pass = p.Down.Sent
+	}
+	for ctx.Err() == nil && (up.open() || down.open()) {
+		ups, downs := up.sizes(), down.sizes()
+		var shots []shot
+		for _, s := range ups {
+			shots = append(shots, shot{s, small})
+		}
+		for _, s := range downs {
+			shots = append(shots, shot{small, s})
+		}
+		got := r.volley(shots, searchTries, searchGap)
+		up.narrow(ups, got[:len(ups)])
+		down.narrow(downs, got[len(ups):])
+	}
+	p.Up.Passed, p.Down.Passed = up.pass, down.pass
+	return p, r.icmp
+}
+
+// span is where the largest size that passes must be: not below pass, and below
+// fail unless they are equal.
+type span struct{ pass, fail int }
+
+func (s span) open() bool { return s.fail-s.pass > 1 }
+
+// sizes are evenly spread between the ends, in ascending order.
+func (s span) sizes() []int {
+	if !s.open() {
+		return nil
+	}
+	n := min(searchWidth, s.fail-s.pass-1)
+	sizes := make([]int, n)
+	for i := range sizes {
+		sizes[i] = s.pass + (s.fail-s.pass)*(i+1)/(n+1)
+	}
+	return sizes
+}
+
+// narrow takes in which sizes passed.
+func (s *span) narrow(sizes []int, passed []bool) {
+	for i, size := range slices.Backward(sizes) {
+		if passed[i] {
+			s.pass = size
+			return
+		}
+		s.fail = size
+	}
+}
+
+// ranger sends datagrams to one peer.
+type ranger struct {
+	l    *Listener
+	conn *net.UDPConn
+	peer ID
+	over int // bytes of headers
+	icmp []ICMP
+}
+
+// volley says which of the shots were answered. All go at once, and those that
+// are not answered within the gap are repeated.
+func (r *ranger) volley(shots []shot, tries int, gap time.Duration) []bool {
+	got := make([]bool, len(shots))
+	tokens := make(map[ID]int, len(shots))
+	questions := make([][]byte, len(shots))
+	for i, s := range shots {
+		q := datagram{kind: question, from: r.l.endpoint.ID, token: newID(), reply: s.down - r.over}
+		tokens[q.token] = i
+		questions[i] = q.encode(&r.l.secret, s.up-r.over)
+	}
+	missing := len(shots)
+	buf := make([]byte, maxPacket)
+	for try := 0; try < tries && missing > 0; try++ {
+		for i := range shots {
+			if !got[i] {
+				r.send(questions[i])
+			}
+		}
+		if r.conn.SetReadDeadline(time.Now().Add(gap)) != nil {
+			return got
+		}
+		for missing > 0 {
+			n, err := r.conn.Read(buf)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				break
+			}
+			if errors.Is(err, net.ErrClosed) {
+				return got
+			}
+			if err != nil { // an ICMP message, told once
+				r.collect()
+				continue
+			}
+			d, ok := decode(&r.l.secret, buf[:n])
+			if !ok || d.kind != answer || d.from != r.peer {
+				continue
+			}
+			i, mine := tokens[d.token]
+			if mine && !got[i] && d.got == len(questions[i]) && n == max(shots[i].down-r.over, minData) {
+				got[i] = true
+				missing--
+			}
+		}
+	}
+	return got
+}
+
+// send may be told of an earlier message's error instead of sending.
+func (r *ranger) send(b []byte) {
+	if _, err := r.conn.Write(b); err != nil {
+		r.collect()
+		_, _ = r.conn.Write(b)
+	}
+}
+
+// each adds to a list what it does not have.
+func each(list, more []ICMP) []ICMP {
+	for _, i := range more {
+		if !slices.Contains(list, i) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// collect keeps each different ICMP message once.
+func (r *ranger) collect() {
+	if raw, err := r.conn.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			found, _ := readICMP(int(fd))
+			r.icmp = each(r.icmp, found)
+		})
+	}
+}

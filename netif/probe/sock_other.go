@@ -1,0 +1,54 @@
+//go:build !linux
+
+package probe
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"syscall"
+)
+
+var errNeedsLinux = errors.New("only on Linux")
+
+func bindToDevice(string) func(network, address string, c syscall.RawConn) error {
+	return func(string, string, syscall.RawConn) error { return errNeedsLinux }
+}
+
+func listenDatagrams(context.Context, netip.Addr) (*net.UDPConn, error) { return nil, nil }
+
+func dialDatagrams(context.Context, netip.Addr, netip.AddrPort) (*net.UDPConn, error) {
+	return nil, errNeedsLinux
+}
+
+func readDatagram(*net.UDPConn, []byte) (n int, from netip.AddrPort, in string, err error) {
+	return 0, from, "", errNeedsLinux
+}
+
+func readICMP(int) ([]ICMP, []netip.Addr) { return nil, nil }
+
+type errorQueue struct{}
+
+func (*errorQueue) keep(syscall.RawConn) error { return nil }
+func (*errorQueue) read() []ICMP               { return nil }
+func (*errorQueue) close()                     {}
+
+func carriesNothing(int) bool { return false }
+
+func askKernel(context.Context, netip.Addr, netip.Addr) Kernel { return Kernel{} }
+
+// outcomeOf knows what the standard library tells apart.
+func outcomeOf(err error) Outcome {
+	switch {
+	case errors.Is(err, errNeedsLinux):
+		return NotTried
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return Refused
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return Reset
+	case errors.Is(err, syscall.ETIMEDOUT):
+		return TimedOut
+	}
+	return Failed
+}

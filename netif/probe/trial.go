@@ -1,0 +1,162 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+)
+
+// How long each stage may take. A handshake whose first packet is lost is
+// repeated after a second, and other losses after 0.2 s and more.
+const (
+	connectTime = 1300 * time.Millisecond
+	stageTime   = 700 * time.Millisecond
+)
+
+// how says what a trial's socket is bound to.
+type how struct {
+	source bool   // the chosen address
+	device string // a link; empty for none
+	size   int    // bytes of payload; 0 to stop after the greeting
+}
+
+// try makes one connection to a peer, stage by stage.
+func (l *Listener) try(ctx context.Context, to netip.AddrPort, peer ID, h how) (t Trial) {
+	start := time.Now()
+	defer func() { t.Took = time.Since(start) }()
+	fail := func(err error) Trial {
+		t.Outcome, t.Detail = trialOutcome(err), detail(err)
+		return t
+	}
+	t.Stage = StageConnect
+	var queue errorQueue
+	conn, err := l.dial(ctx, to, h, &queue)
+	t.ICMP = queue.read()
+	queue.close() // only the connection keeps the socket open from here
+	if err != nil {
+		if errors.Is(err, errNotAllowed) {
+			t.Outcome, t.Detail = NotAllowed, detail(err)
+			return t
+		}
+		return fail(err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	within := func(stage Stage) error {
+		t.Stage = stage
+		deadline := time.Now().Add(stageTime)
+		if end, set := ctx.Deadline(); set && end.Before(deadline) {
+			deadline = end
+		}
+		return conn.SetDeadline(deadline)
+	}
+
+	if err := within(StageGreet); err != nil {
+		return fail(err)
+	}
+	me := hello{Version: version, From: l.endpoint.ID, Nonce: newID(), Size: h.size}
+	if err := writeFrame(conn, &l.secret, "hello", me); err != nil {
+		return fail(err)
+	}
+	var they welcome
+	if err := readFrame(conn, &l.secret, "welcome", &they, me.Nonce[:]); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || outcomeOf(err) == Reset {
+			err = errStranger // this is how a listener of another job refuses
+		}
+		return fail(err)
+	}
+	t.Source = they.Source
+	if they.ID != peer {
+		t.Outcome, t.By, t.ByHost = OtherHost, they.ID, they.Host
+		return t
+	}
+	if h.size == 0 {
+		t.Outcome = OK
+		return t
+	}
+
+	payload := make([]byte, h.size)
+	rand.Read(payload)
+	if err := within(StageSend); err != nil {
+		return fail(err)
+	}
+	// The peer sends nothing before it has all, so neither waits for the other.
+	if _, err := conn.Write(payload); err != nil {
+		return fail(err)
+	}
+	mac := make([]byte, macLen)
+	if _, err := io.ReadFull(conn, mac); err != nil {
+		return fail(err)
+	}
+	if !hmac.Equal(mac, receipt(&l.secret, me.Nonce, they.Nonce, payload)) {
+		t.Outcome = Corrupt
+		return t
+	}
+	if err := within(StageReceive); err != nil {
+		return fail(err)
+	}
+	echo := make([]byte, len(payload))
+	if _, err := io.ReadFull(conn, echo); err != nil {
+		return fail(err)
+	}
+	if !bytes.Equal(echo, payload) {
+		t.Outcome = Corrupt
+		return t
+	}
+	t.Stage, t.Outcome = StageDone, OK
+	return t
+}
+
+// errNotAllowed means that the system refuses to bind a socket to a device.
+var errNotAllowed = errors.New("binding to the device is not allowed")
+
+func (l *Listener) dial(ctx context.Context, to netip.AddrPort, h how, queue *errorQueue) (net.Conn, error) {
+	d := net.Dialer{Timeout: connectTime}
+	d.SetMultipathTCP(false)
+	if h.source {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(l.choice.Addr, 0))
+	}
+	d.Control = func(network, address string, c syscall.RawConn) error {
+		if h.device != "" {
+			err := bindToDevice(h.device)(network, address, c)
+			if errors.Is(err, os.ErrPermission) {
+				return errors.Join(errNotAllowed, err)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return queue.keep(c)
+	}
+	return d.DialContext(ctx, "tcp", to.String())
+}
+
+func trialOutcome(err error) Outcome {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, errStranger):
+		return Stranger
+	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, net.ErrClosed):
+		return TimedOut // a socket is closed under a trial only when its time is over
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return Reset
+	}
+	return outcomeOf(err)
+}
+
+// detail is the system's own words, without the addresses that the result has.
+func detail(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err
+	}
+	return err.Error()
+}

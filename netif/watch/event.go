@@ -1,0 +1,18 @@
+package watch
+
+import (
+	"fmt"
+	"time"
+)
+
+// Event is one change of an interface.
+type Event struct {
+	Time      time.Time `json:"time"`      // when this process learned of it
+	Interface string    `json:"interface"` // its name at that time
+	What      string    `json:"what"`      // such as "carrier lost" or "mtu changed from 9000 to 1500"
+}
+
+// String is the event in one line, with the time of day to the millisecond.
+func (e Event) String() string {
+	return fmt.Sprintf("%s %s: %s", e.Time.Format("15:04:05.000"), e.Interface, e.What)
+}
