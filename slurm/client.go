@@ -36,6 +36,12 @@ type Client struct {
 	// Version is the cluster's version of Slurm, such as "23.11.4", where it is
 	// known; it decides only whether squeue is asked for JSON. It may be empty.
 	Version string
+
+	// Remember tells what the caller knows of a job, for those that Slurm has
+	// forgotten: a controller without accounts forgets a job five minutes after its
+	// end, and 22.05 an element of an array at once that is cancelled before it
+	// has started. May be nil.
+	Remember func(id string) (JobState, bool)
 }
 
 // clientPrefixes are variables by which a user steers the client programs:

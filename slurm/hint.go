@@ -10,6 +10,7 @@ type answer struct{ says, hint string }
 // no. The texts are those of slurm_strerror (Slurm 22.05 to 25.05) and of the
 // programs; the first that fits counts, so the narrower ones come first.
 var refusals = []answer{
+	{"i/o error writing script/environment to file", "the controller cannot write where it keeps jobs: tell the administrator that its disk is full or broken"},
 	{"account or account/partition combination", "set [slurm] account to one of `sacctmgr show associations user=$USER format=account,partition,qos`, and check that it may use [slurm] partition"},
 	{"invalid account", "set [slurm] account to one of `sacctmgr show associations user=$USER format=account`"},
 	{"invalid partition", "set [slurm] partition to one that `sinfo --summarize` lists"},

@@ -43,7 +43,7 @@ func (c Client) State(ctx context.Context, ids ...string) ([]JobState, error) {
 	for _, id := range ids {
 		j, ok := known.get(id)
 		if !ok || missing != nil && !known.complete(id) {
-			j = unknown(id)
+			j = c.forgotten(id)
 			if missing != nil {
 				j.Reason = missing.Error()
 			}
@@ -51,6 +51,16 @@ func (c Client) State(ctx context.Context, ids ...string) ([]JobState, error) {
 		states = append(states, j)
 	}
 	return states, nil
+}
+
+// forgotten is what is known of a job that Slurm does not know.
+func (c Client) forgotten(id string) JobState {
+	if c.Remember != nil {
+		if j, ok := c.Remember(id); ok {
+			return j
+		}
+	}
+	return unknown(id)
 }
 
 // Elements returns what Slurm tells about the elements of a job array, by index,

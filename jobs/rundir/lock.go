@@ -56,7 +56,11 @@ func (d Dir) lock(name, taken, hint string) (unlock func(), err error) {
 	_ = writeHolder(f)
 	// The file stays: removing it would let two processes lock two files of one
 	// name.
-	return func() { f.Close() }, nil
+	return func() {
+		// Closing would not do where a child that is just being started still has it.
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
+		f.Close()
+	}, nil
 }
 
 func flock(f *os.File) error {

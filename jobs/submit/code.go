@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -52,29 +53,34 @@ func codeOf(folder string, git snapshot.Git) *rundir.Code {
 }
 
 // runFolders are the folders of runs that must not become part of the snapshot:
-// this one, and those beside it. Where nothing else is beside it, it is the folder
-// that holds them.
+// this one, those beside it, and those in the code's folder and the folders of it.
+// Where a folder holds nothing but runs, it is that one.
 func (a *submission) runFolders(folder string) []string {
-	parent := filepath.Dir(a.dir.Path)
-	if !strings.HasPrefix(a.dir.Path, folder+"/") {
-		return nil
-	}
-	beside, err := os.ReadDir(parent)
-	if err != nil {
-		return []string{a.dir.Path}
-	}
 	exclude := []string{a.dir.Path}
-	for _, e := range beside {
-		dir := rundir.Dir{Path: filepath.Join(parent, e.Name())}
-		if dir == a.dir {
+	parents := []string{folder, filepath.Dir(a.dir.Path)}
+	if entries, err := os.ReadDir(folder); err == nil {
+		for _, e := range entries {
+			if e.IsDir() && filepath.Join(folder, e.Name()) != parents[1] {
+				parents = append(parents, filepath.Join(folder, e.Name()))
+			}
+		}
+	}
+	for _, parent := range parents {
+		entries, err := os.ReadDir(parent)
+		if err != nil || !strings.HasPrefix(parent+"/", folder+"/") {
 			continue
 		}
-		if _, err := rundir.Open(dir.Path); err == nil {
-			exclude = append(exclude, dir.Path)
+		var runs []string
+		for _, e := range entries {
+			dir := rundir.Dir{Path: filepath.Join(parent, e.Name())}
+			if _, err := rundir.Open(dir.Path); err == nil || dir == a.dir {
+				runs = append(runs, dir.Path)
+			}
 		}
+		if len(runs) > 0 && len(runs) == len(entries) && parent != folder {
+			runs = []string{parent}
+		}
+		exclude = append(exclude, runs...)
 	}
-	if len(exclude) == len(beside) && parent != folder {
-		return []string{parent}
-	}
-	return exclude
+	return slices.DeleteFunc(exclude, func(path string) bool { return !strings.HasPrefix(path, folder+"/") })
 }

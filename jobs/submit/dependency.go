@@ -47,6 +47,9 @@ func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, 
 	if dir.Path == a.dir.Path {
 		return none, fmt.Errorf("a run cannot wait for itself")
 	}
+	if err := a.Settle(ctx, *dir); err != nil {
+		return none, err
+	}
 	record, err := dir.ReadRecord()
 	if err != nil {
 		return none, err

@@ -74,7 +74,10 @@ func (a *submission) send(ctx context.Context, sub rundir.Submission, dependenci
 	case lost != nil:
 		return "", refuse("submit again when the controller answers: the job is looked for first, and never submitted twice", "%w; and %w", err, lost)
 	case id == "":
-		return "", errors.Join(err, a.forget(sub))
+		if lost := a.forget(sub); lost != nil {
+			return "", errors.Join(err, lost)
+		}
+		return "", refuse("Slurm was asked, and has no such job: see what sbatch said, and submit again", "%w", err)
 	}
 	return id, a.keep(sub, id)
 }

@@ -27,7 +27,7 @@ func TestOneJob(t *testing.T) {
 		{name: "warnings first", sbatch: `echo "sbatch: warning: 7 nodes are slow" >&2; echo "Welcome to the cluster"; echo; ` + normal, id: "101"},
 		{name: "with a cluster", sbatch: `made "$@"; echo "$id;hall"`, id: "101"},
 		{name: "no id, and a job", sbatch: `made "$@"`, id: "101"},
-		{name: "no id, and no job", sbatch: `true`, fails: "sbatch succeeded but printed no job id", hint: "squeue --me"},
+		{name: "no id, and no job", sbatch: `true`, fails: "sbatch succeeded but printed no job id", hint: "has no such job"},
 		{name: "a refusal", sbatch: `echo "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified" >&2; exit 1`,
 			fails: "Invalid account", hint: "[slurm] account"},
 		{name: "an option that it does not know", sbatch: `echo "sbatch: unrecognized option '--x'" >&2; exit 1`, fails: "unrecognized option"},
@@ -86,6 +86,7 @@ func TestOneJob(t *testing.T) {
 // not from its beginning: an sbatch that hung for a minute must not use that up.
 func TestPatienceBeginsAfterSbatch(t *testing.T) {
 	c := newCluster(t)
+	c.submitter.waits.settling = 10 * time.Second // on a busy machine; it ends when the job is there
 	c.sbatch(`sleep 0.4; (sleep 0.1; made "$@") >/dev/null 2>&1 & kill -9 $$`)
 	if r := c.submitted(c.request(job("x", "", ""))); r.JobID != "101" {
 		t.Errorf("%+v", r)

@@ -47,6 +47,43 @@ func (a *submission) settle(ctx context.Context) (*rundir.Submission, error) {
 	return a.record.Last(), nil
 }
 
+// Settle finds the job of a submission that was cut short, for commands that want
+// to know what the run's last job is. It asks once: that nothing is found is an
+// error, for the job may still come.
+func (s Submitter) Settle(ctx context.Context, dir rundir.Dir) error {
+	record, err := dir.ReadRecord()
+	if err != nil || record.Pending == nil {
+		return err
+	}
+	unlock, err := dir.LockSubmission()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s.waits = s.waits.orDefault()
+	a := &submission{Submitter: s, dir: dir, record: record}
+	sub := *record.Pending
+	id := a.kept(sub)
+	if id == "" {
+		found, err := s.Slurm.FindByComment(ctx, sub.Comment())
+		if err != nil {
+			return fmt.Errorf("look for the job of a submission that was cut short: %w", err)
+		}
+		if len(found) > 0 {
+			id = found[0]
+		}
+	}
+	if id == "" {
+		id = a.ended(sub)
+	}
+	if id == "" {
+		return refuse("submit it again: the job is looked for until it is certain that there is none, and never submitted twice",
+			"the last submission of run %q was cut short, and Slurm does not show its job", dir.Path)
+	}
+	s.Say(fmt.Sprintf("the last submission of %s was cut short; its job is %s", record.Name, id))
+	return a.keep(sub, id)
+}
+
 // soonest is the earlier of two times: the clock of the host that an earlier
 // submission came from may be ahead of this one's.
 func soonest(a, b time.Time) time.Time {
