@@ -167,3 +167,22 @@ func TestSweepOfTrainings(t *testing.T) {
 		t.Error("both elements have the same weights")
 	}
 }
+
+// An array of a user's own script, whose elements launch a job each: the runs know
+// their jobs.
+func TestArrayOfOnesOwn(t *testing.T) {
+	s := newSite(t)
+	s.write("job.toml", "name = \"own\"\n[command]\nargv = [\"sh\", \"-c\", \"exit $SLURM_ARRAY_TASK_ID\"]\n")
+	s.write("array.sh", fmt.Sprintf("#!/bin/sh\n#SBATCH --array=0,3 --output=%s/own-%%a.out\ncd %[1]s && %s launch job.toml --run-dir runs/own-$SLURM_ARRAY_TASK_ID\n", s.home, binary))
+	cmd := s.Command(t.Context(), "sbatch", "--parsable", "--wait", filepath.Join(s.home, "array.sh"))
+	cmd.Dir = s.home
+	o := finish(t, cmd)
+	id := strings.TrimSpace(o.stdout)
+	mustContain(t, s.ddpbatch("status", "own-0").stdout, id+"_0", "completed")
+	if o := s.ddpbatch("wait", "own-3"); o.code != 3 {
+		t.Errorf("%v", o)
+	}
+	if o := s.ddpbatch("wait", id+"_0"); o.code != 0 {
+		t.Errorf("%v", o)
+	}
+}

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"strings"
+	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
@@ -17,7 +19,7 @@ were submitted by ddpbatch are ended; for others there is scancel.`
 }
 
 func (c *cancelCmd) Run(ctx context.Context, p *program) error {
-	run, err := p.findRun(c.Which)
+	run, err := p.findSettled(ctx, c.Which)
 	if err != nil {
 		return err
 	}
@@ -29,15 +31,30 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	// Not knowing does not keep from trying.
-	if states, err := p.slurmFor(run).State(ctx, id); err == nil && states[0].Done() {
+	states, err := p.slurmFor(run).State(ctx, id)
+	if err == nil && states[0].Done() {
 		p.printf("job %s (%s) has ended already: %s\n", id, run.record.Name, states[0])
 		return nil
 	}
 	if err := p.slurm().Cancel(ctx, id); err != nil {
 		return err
 	}
+	if err == nil {
+		p.rememberCancelled(run, states[0])
+	}
 	p.printf("asked Slurm to end job %s (%s)\n", id, run.record.Name)
 	return nil
+}
+
+// rememberCancelled notes that a job was ended before it had started: Slurm 22.05
+// forgets an element of an array at once then, and nobody else tells how it ended.
+func (p *program) rememberCancelled(run knownRun, was slurm.JobState) {
+	if was.State != slurm.StatePending {
+		return
+	}
+	if err := run.dir.WriteEnd(rundir.End{JobID: was.ID, Exit: exitCancelled, Time: time.Now().UTC()}); err != nil {
+		p.note("WARNING: %v", err)
+	}
 }
 
 // cancelSweep ends every element that has not ended: a whole array at once where
@@ -47,13 +64,14 @@ func (p *program) cancelSweep(ctx context.Context, run knownRun) error {
 	if err != nil {
 		return err
 	}
+	var asked []knownRun
 	var ids []string
 	for _, e := range elements {
 		if id := e.record.LastJob(); id != "" {
-			ids = append(ids, id)
+			asked, ids = append(asked, e), append(ids, id)
 		}
 	}
-	states, err := p.slurmFor(run).State(ctx, ids...)
+	states, err := p.slurmFor(asked...).State(ctx, ids...)
 	if err != nil {
 		return err
 	}
@@ -78,6 +96,9 @@ func (p *program) cancelSweep(ctx context.Context, run knownRun) error {
 			return err
 		}
 		p.printf("asked Slurm to end job %s (%s of %s)\n", id, count(open[id], "element"), run.record.Name)
+	}
+	for i, s := range states {
+		p.rememberCancelled(asked[i], s)
 	}
 	return nil
 }

@@ -201,5 +201,15 @@ func fakeSacct(fakeJobs, []string) error {
 }
 
 func fakeScancel(f fakeJobs, args []string) error {
-	return os.WriteFile(f.path("job-"+args[len(args)-1]+".state"), []byte("CANCELLED None 0:15\n"), 0o600)
+	id := args[len(args)-1]
+	elements, err := filepath.Glob(f.path("job-" + id + "_*.state"))
+	if err != nil {
+		return err
+	}
+	for _, path := range append(elements, f.path("job-"+id+".state")) {
+		if err := os.WriteFile(path, []byte("CANCELLED None 0:15\n"), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -2,20 +2,35 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
 type hostsCmd struct {
-	Lists []string `arg:"" name:"list" help:"Host lists, such as n[01-03,7], or names."`
+	Lists []string `arg:"" name:"list" help:"Host lists, such as n[01-03,7], or names; - reads them from standard input."`
 	Fold  bool     `help:"Fold the names into one list, instead of one name on each line."`
 	JSON  bool     `help:"Print the names as JSON."`
 }
 
+// maxHostInput bounds what is read from standard input.
+const maxHostInput = 64 << 20
+
 func (c *hostsCmd) Run(_ context.Context, p *program) error {
 	var hosts []string
 	for _, list := range c.Lists {
+		if list == "-" {
+			text, err := io.ReadAll(io.LimitReader(p.Stdin, maxHostInput+1))
+			if err == nil && len(text) > maxHostInput {
+				err = fmt.Errorf("more than %d MiB of host names", maxHostInput>>20)
+			}
+			if err != nil {
+				return exitError{exitUsage, fmt.Errorf("read host names: %w", err)}
+			}
+			list = string(text)
+		}
 		more, err := slurm.ExpandHosts(list)
 		if err != nil {
 			return exitError{exitUsage, err}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -19,7 +21,7 @@ import (
 type launchCmd struct {
 	Job     string   `arg:"" optional:"" name:"job.toml" help:"Job file; may be left out with --run-dir of a submitted job."`
 	RunDir  string   `help:"Run directory; default runs/NAME." placeholder:"DIR"`
-	Ranks   int      `short:"n" help:"Without Slurm: ranks to start on this machine; default as many as the job has." placeholder:"N"`
+	Ranks   *int     `short:"n" help:"Without Slurm: ranks to start on this machine; default as many as the job has." placeholder:"N"`
 	Set     []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
 	Element *int     `placeholder:"N" help:"Of a sweep: the element to run; inside a job array it is the array's."`
 }
@@ -39,7 +41,10 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	if inside && c.Ranks == 0 {
+	if c.Ranks != nil && *c.Ranks < 1 {
+		return usage("-n must be at least 1")
+	}
+	if inside && c.Ranks == nil {
 		// Before anything else: the copies would be in each other's way.
 		if err := launch.Once(allocation); err != nil {
 			return err
@@ -51,12 +56,9 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer unlock()
-	o.Processes = c.Ranks
-	if o.Processes == 0 {
-		o.Processes = o.Job.Ranks()
-	}
-	if o.Processes < 0 {
-		return usage("-n must be at least 1")
+	o.Processes = o.Job.Ranks()
+	if c.Ranks != nil {
+		o.Processes = *c.Ranks
 	}
 	if o.Binary, err = os.Executable(); err != nil {
 		return err
@@ -133,7 +135,11 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 			return nil, err
 		}
 	}
-	if _, err := o.Dir.Prepare(string(f.job.Name), f.base, version(), f.spec); err != nil {
+	record, err := o.Dir.Prepare(string(f.job.Name), f.base, version(), f.spec)
+	if err == nil {
+		err = recordOwnJob(o, record, f.spec)
+	}
+	if err != nil {
 		unlock()
 		return nil, err
 	}
@@ -146,12 +152,26 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 	return unlock, nil
 }
 
+// recordOwnJob notes the job around this launcher, which a script of the user's own
+// was submitted as: the run can be asked for then, and waited for, like others.
+func recordOwnJob(o *launch.Options, record rundir.Record, spec []byte) error {
+	id := jobID(o.Allocation)
+	if id == "" || record.Of(id) != nil || record.Pending != nil {
+		return nil
+	}
+	s := rundir.NewSubmission()
+	sum := sha256.Sum256(spec)
+	s.ID, s.JobID, s.Host, s.User, s.Version, s.SpecSHA256 = "", id, hostName(), userName(), version(), hex.EncodeToString(sum[:])
+	record.Submissions = append(record.Submissions, s)
+	return o.Dir.WriteRecord(record)
+}
+
 // chooseElement makes the job file that of one element of its sweep, in the sweep's
 // directory, and returns its run directory.
 func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
 	all := f.job.Sweep.Elements
 	if c.Element == nil {
-		return "", hinted{fmt.Errorf("%s is a sweep of %s", f.job.Name, count(len(all), "element")), "say which one to run here with --element N"}
+		return "", exitError{exitUsage, hinted{fmt.Errorf("%s is a sweep of %s", f.job.Name, count(len(all), "element")), "say which one to run here with --element N"}}
 	}
 	if *c.Element < 0 || *c.Element >= len(all) {
 		return "", usage(fmt.Sprintf("there is no element %d: the sweep has 0 to %d", *c.Element, len(all)-1))

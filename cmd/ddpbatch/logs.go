@@ -25,7 +25,7 @@ of a sweep begin with the number of their element.`
 }
 
 func (c *logsCmd) Run(ctx context.Context, p *program) error {
-	run, err := p.findRun(c.Which)
+	run, err := p.findSettled(ctx, c.Which)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (c *logsCmd) sweep(ctx context.Context, p *program, run knownRun) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	return p.follow(ctx, p.slurmFor(run), logs, ids)
+	return p.follow(ctx, p.slurmFor(elements...), logs, ids)
 }
 
 // printLogs copies what is there. That there is no log at all is an error; one of
@@ -102,7 +102,7 @@ func (p *program) printLogs(logs ...*tail) error {
 		log.end(p.Stdout)
 	}
 	if !found {
-		return hinted{fmt.Errorf("there is no log yet: %w", missing), "`ddpbatch status` says whether the job has started; -f waits for it"}
+		return hinted{fmt.Errorf("there is no log yet: %w", missing), "`ddpbatch status` says whether the job has started; -f waits for it. A job of a script of your own prints where that script says; --rank 0 is the log of rank 0"}
 	}
 	return nil
 }

@@ -30,6 +30,9 @@ func (p *program) outcome(dir rundir.Dir, s slurm.JobState) error {
 			hint = f.Advice + "; " + hint
 		}
 	}
+	if strings.HasPrefix(s.ExitCode, "127:") || strings.HasPrefix(s.ExitCode, "126:") {
+		hint = "the node could not run ddpbatch itself: is the program still where the last line of " + shellQuote(p.short(dir.Script())) + " names it, and does the node see it? " + hint
+	}
 	step := newestStep(dir)
 	if step >= 0 {
 		hint = fmt.Sprintf("step %d is saved: submit the job again to go on from there; %s", step, hint)

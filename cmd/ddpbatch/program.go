@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -91,16 +92,47 @@ func (p *program) abs(path string) string {
 func (p *program) slurm() slurm.Client { return slurm.Client{Environ: p.Env} }
 
 // slurmFor asks about runs, in the way that is best for the version of Slurm that
-// they were submitted to.
+// they were submitted to. What their launchers said at their end stands in for what
+// Slurm has forgotten.
 func (p *program) slurmFor(runs ...knownRun) slurm.Client {
 	client := p.slurm()
 	var newest time.Time
+	dirs := map[string]rundir.Dir{}
 	for _, r := range runs {
-		if s := r.record.Last(); s != nil && s.Slurm != "" && s.Time.After(newest) {
+		s := r.record.Last()
+		if s == nil {
+			continue
+		}
+		dirs[s.JobID] = r.dir
+		if s.Slurm != "" && s.Time.After(newest) {
 			client.Version, newest = s.Slurm, s.Time
 		}
 	}
+	client.Remember = func(id string) (slurm.JobState, bool) {
+		dir, ok := dirs[id]
+		if !ok {
+			return slurm.JobState{}, false
+		}
+		return remembered(dir, id)
+	}
 	return client
+}
+
+// remembered is the state of a job by what its launcher, or the one who cancelled
+// it, has left in its run directory.
+func remembered(dir rundir.Dir, id string) (slurm.JobState, bool) {
+	end, ok := dir.ReadEnd()
+	if !ok || end.JobID != id {
+		return slurm.JobState{}, false
+	}
+	s := slurm.JobState{ID: id, State: slurm.StateFailed, ExitCode: fmt.Sprintf("%d:0", end.Exit), Restarts: -1}
+	switch end.Exit {
+	case exitDone:
+		s.State = slurm.StateCompleted
+	case exitCancelled:
+		s.State = slurm.StateCancelled
+	}
+	return s, true
 }
 
 // runDir is the run directory of a job: the one that was asked for, or else

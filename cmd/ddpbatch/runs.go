@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/submit"
 )
 
 // knownRun is a run directory and what it says of itself.
@@ -29,6 +31,10 @@ var jobIDForm = regexp.MustCompile(`^[0-9]+(_[0-9]+)?$`)
 // is the directory, the id "18_3", or the sweep's name, a slash and the number.
 func (p *program) findRun(arg string) (knownRun, error) {
 	path := p.abs(arg)
+	if named := p.abs(filepath.Join(runsFolder, arg)); isRun(named) && !isRun(path) && !strings.HasSuffix(arg, ".toml") {
+		// Code and data are often in a file or folder of the same name.
+		return openRun(named)
+	}
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
@@ -50,12 +56,27 @@ func (p *program) findRun(arg string) (knownRun, error) {
 			return openRun(element)
 		}
 	}
-	if named := p.abs(filepath.Join(runsFolder, arg)); !strings.Contains(arg, "/") {
-		if _, err := os.Stat(named); err == nil {
-			return openRun(named)
-		}
-	}
 	return knownRun{}, exitError{exitUsage, hinted{fmt.Errorf("%q is no run directory, job file or job id", arg), "`ddpbatch status` lists the runs below " + runsFolder + "/"}}
+}
+
+// isRun says whether a folder is a run directory.
+func isRun(path string) bool {
+	_, err := rundir.Open(path)
+	return err == nil
+}
+
+// findSettled is findRun for commands that want the run's last job: that of a
+// submission which was cut short is found first.
+func (p *program) findSettled(ctx context.Context, arg string) (knownRun, error) {
+	run, err := p.findRun(arg)
+	if err != nil || run.record.Pending == nil {
+		return run, err
+	}
+	s := submit.Submitter{Slurm: p.slurm(), Say: func(line string) { p.note("%s", line) }}
+	if err := s.Settle(ctx, run.dir); err != nil {
+		return run, err
+	}
+	return openRun(run.dir.Path)
 }
 
 func openRun(path string) (knownRun, error) {

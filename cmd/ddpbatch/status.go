@@ -128,6 +128,13 @@ func (p *program) askSlurm(ctx context.Context, runs []knownRun, all []runStatus
 	if len(ids) == 0 {
 		return nil
 	}
+	for _, r := range runs {
+		elements, err := r.elements()
+		if err != nil {
+			return err
+		}
+		runs = append(runs, elements...)
+	}
 	states, err := p.slurmFor(runs...).State(ctx, ids...)
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ type submitCmd struct {
 	Job      string   `arg:"" name:"job.toml" help:"Job file."`
 	RunDir   string   `placeholder:"DIR" help:"Run directory; default runs/NAME. Submitted again, a run goes on from its last checkpoint."`
 	Set      []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
-	After    []string `placeholder:"RUN" help:"Start only when this run, by name, directory or job id, has succeeded; may be repeated."`
+	After    []string `sep:"none" placeholder:"RUN" help:"Start only when this run, by name, directory or job id, has succeeded; may be repeated."`
 	Failed   bool     `xor:"which" help:"Of a sweep: submit only the elements that have failed."`
 	Elements string   `xor:"which" placeholder:"LIST" help:"Of a sweep: submit only these elements, such as 0-3,7."`
 	DryRun   bool     `xor:"mode" help:"Print the script and how it would be sent. Nothing is written or sent."`
@@ -34,7 +34,10 @@ killed: submitted again, its job is looked for first.`
 }
 
 func (c *submitCmd) Run(ctx context.Context, p *program) error {
-	f, err := p.load(c.Job, c.overrides()...)
+	f, err := p.load(c.Job, c.Set...)
+	if err == nil && len(c.After) > 0 {
+		f, err = p.loadAfter(c, f.job.Slurm.Dependency)
+	}
 	if err != nil {
 		return err
 	}
@@ -50,9 +53,9 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 			return err
 		}
 		if c.DryRun {
-			return p.dryRun(f, dir, script)
+			return p.dryRun(c.JSON, f, dir, script)
 		}
-		return p.testOnly(ctx, f, script)
+		return p.testOnly(ctx, c.JSON, f, script)
 	}
 	if err := p.checkSecrets(f); err != nil {
 		return err
@@ -77,17 +80,20 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	return err
 }
 
-// overrides are --set, and --after as what it stands for.
-func (c *submitCmd) overrides() []string {
-	set := c.Set
-	if len(c.After) > 0 {
-		words := make([]string, len(c.After))
-		for i, run := range c.After {
-			words[i] = strconv.Quote("afterok:" + run)
-		}
-		set = append(set[:len(set):len(set)], "slurm.dependency=["+strings.Join(words, ", ")+"]")
+// loadAfter loads the job file once more, with --after beside the dependencies that
+// it has already.
+func (p *program) loadAfter(c *submitCmd, given []jobs.Dependency) (*jobFile, error) {
+	var words []string
+	for _, d := range given {
+		words = append(words, strconv.Quote(string(d)))
 	}
-	return set
+	for _, run := range c.After {
+		if run == "" {
+			return nil, usage("--after names no run: is a variable of the shell not set?")
+		}
+		words = append(words, strconv.Quote("afterok:"+run))
+	}
+	return p.load(c.Job, append(c.Set[:len(c.Set):len(c.Set)], "slurm.dependency=["+strings.Join(words, ", ")+"]")...)
 }
 
 // elements reads --elements.
@@ -105,7 +111,7 @@ func (p *program) tellSubmitted(asJSON bool, f *jobFile, r submit.Result) error 
 	if asJSON {
 		answer := map[string]any{"job_id": r.JobID, "run_dir": r.Dir.Path}
 		if f.job.Sweep != nil {
-			answer["elements"] = r.Elements
+			answer["elements"] = append([]int{}, r.Elements...)
 		}
 		return p.printJSON(answer)
 	}
@@ -166,20 +172,67 @@ func (p *program) tellDropped() {
 	}
 }
 
-func (p *program) dryRun(f *jobFile, dir rundir.Dir, script []byte) error {
-	line := "sbatch --parsable --comment=ddpbatch:ID"
-	for _, d := range f.job.Slurm.Dependency {
-		line += " --dependency=" + shellQuote(string(d))
+func (p *program) dryRun(asJSON bool, f *jobFile, dir rundir.Dir, script []byte) error {
+	argv := []string{"sbatch", "--parsable", "--comment=ddpbatch:ID"}
+	waits, err := p.dependencyOption(f.job.Slurm.Dependency)
+	if err != nil {
+		return err
 	}
-	p.note("would run in %s: %s %s", shellQuote(f.base), line, shellQuote(dir.Script()))
-	_, err := p.Stdout.Write(script)
+	if waits != "" {
+		argv = append(argv, waits)
+	}
+	argv = append(argv, dir.Script())
+	if asJSON {
+		return p.printJSON(map[string]any{"argv": argv, "dir": f.base, "run_dir": dir.Path, "script": string(script)})
+	}
+	line := make([]string, len(argv))
+	for i, word := range argv {
+		line[i] = shellQuote(word)
+	}
+	p.note("would run in %s: %s", shellQuote(f.base), strings.Join(line, " "))
+	_, err = p.Stdout.Write(script)
 	return err
 }
 
-func (p *program) testOnly(ctx context.Context, f *jobFile, script []byte) error {
+// dependencyOption is what sbatch would get for the dependencies, as far as it can
+// be told without asking Slurm: those that have come true already are left out when
+// the job is sent.
+func (p *program) dependencyOption(all []jobs.Dependency) (string, error) {
+	var parts []string
+	for _, d := range all {
+		kind, name := d.Parts()
+		dir, err := p.findDependency(name)
+		if err != nil {
+			return "", err
+		}
+		if dir != nil {
+			record, err := dir.ReadRecord()
+			if err != nil {
+				return "", err
+			}
+			if name = record.LastJob(); name == "" {
+				return "", exitError{exitUsage, fmt.Errorf("%s: run %q was never submitted to Slurm", d, dir.Path)}
+			}
+		}
+		parts = append(parts, kind+":"+name)
+	}
+	if parts == nil {
+		return "", nil
+	}
+	return "--dependency=" + strings.Join(parts, ","), nil
+}
+
+func (p *program) testOnly(ctx context.Context, asJSON bool, f *jobFile, script []byte) error {
 	forecast, err := p.slurm().TestOnly(ctx, script, f.base)
 	if err != nil {
 		return err
+	}
+	if asJSON {
+		answer := map[string]any{"processors": forecast.Processors, "nodes": forecast.Nodes, "partition": forecast.Partition, "said": forecast.Raw}
+		if !forecast.Start.IsZero() {
+			answer["start"] = forecast.Start
+		}
+		return p.printJSON(answer)
 	}
 	text := "Slurm would take this job"
 	if forecast.Processors > 0 {

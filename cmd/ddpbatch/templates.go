@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
@@ -39,7 +40,7 @@ func (c *templatesListCmd) Run(_ context.Context, p *program) error {
 	for _, name := range finder.Names() {
 		site, err := finder.Find(name, p.Dir)
 		if err != nil {
-			p.note("left out: %s: %v", name, err)
+			p.note("left out: %s", p.unusable(name, err))
 			continue
 		}
 		all = append(all, siteInfo{name, string(site.Title), string(site.Read)})
@@ -50,6 +51,15 @@ func (c *templatesListCmd) Run(_ context.Context, p *program) error {
 	}
 	p.table([]string{"SITE", "IS", "READ"}, rows)
 	return nil
+}
+
+// unusable says in one line why a profile is left out.
+func (p *program) unusable(name string, err error) string {
+	var spec jobs.Diagnostics
+	if errors.As(err, &spec) && len(spec) > 0 {
+		return fmt.Sprintf("%s: %s; see ddpbatch templates check %s", name, count(len(spec), "mistake"), shellQuote(spec[0].File))
+	}
+	return fmt.Sprintf("%s: %v", name, err)
 }
 
 type templatesShowCmd struct {

@@ -17,7 +17,7 @@ sweep, that of the first element that did not complete.`
 }
 
 func (c *waitCmd) Run(ctx context.Context, p *program) error {
-	run, err := p.findRun(c.Which)
+	run, err := p.findSettled(ctx, c.Which)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (p *program) waitSweep(ctx context.Context, run knownRun) (what string, err
 		return "", exitError{exitUsage, fmt.Errorf("no element of %q was submitted to Slurm", run.dir.Path)}
 	}
 	last := ""
-	states, err := p.slurmFor(run).WaitAll(ctx, ids, func(now []slurm.JobState) {
+	states, err := p.slurmFor(waited...).WaitAll(ctx, ids, func(now []slurm.JobState) {
 		if text := tally(now); text != last {
 			p.note("%s: %s", run.record.Name, text)
 			last = text

@@ -47,7 +47,7 @@ func (a *submission) chooseElements(ctx context.Context, found *rundir.Submissio
 	if len(busy) > 0 && !a.req.Failed {
 		i := busy[0]
 		return false, refuse("wait for them or end them with `ddpbatch cancel`; --failed submits only those that have failed",
-			"%d elements of the sweep are queued or running, such as %d (job %s, %s)", len(busy), i, states[i].ID, states[i])
+			"of the elements of the sweep, %d are queued or running, such as %d (job %s, %s)", len(busy), i, states[i].ID, states[i])
 	}
 	return len(a.elements) == 0, nil
 }
