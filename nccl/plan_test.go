@@ -183,6 +183,7 @@ func TestAffinity(t *testing.T) {
 		{"third GPU of the socket", twoSockets(), 2, "", "", "mlx5_0:1"},
 		{"all ranks of the host", twoSockets(), -1, "", "", "mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1"},
 		{"other socket", twoSockets(), 4, "", "", "mlx5_2:1"},
+		{"adapters without an interface", withoutInterfaces(dgx("d")), 5, "", "", "mlx5_9:1"},
 	}
 	for _, tt := range tests {
 		link := "eno3"
@@ -197,6 +198,19 @@ func TestAffinity(t *testing.T) {
 			t.Errorf("%s: NCCL is told of %d ports only", tt.name, n+1)
 		}
 	}
+}
+
+// withoutInterfaces is a host whose adapters are plugged in where their interfaces
+// were: InfiniBand without IPoIB has none.
+func withoutInterfaces(h *hostBuilder) *hostBuilder {
+	for i := range h.RDMA {
+		for k := range h.Links {
+			if h.Links[k].HCA == h.RDMA[i].Name {
+				h.RDMA[i].Path, h.Links[k].Path, h.Links[k].HCA, h.Links[k].PCI = h.Links[k].Path, "", "", ""
+			}
+		}
+	}
+	return h
 }
 
 // twoSockets has two ports and four GPUs on each of two sockets.

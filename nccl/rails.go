@@ -84,7 +84,7 @@ func ports(inv *netif.Inventory) []rail {
 }
 
 func portOf(inv *netif.Inventory, d *netif.RDMADevice, port *netif.RDMAPort) rail {
-	r := rail{device: d.Name, port: port.Number, layer: port.LinkLayer, rate: port.Rate, numa: d.NUMA,
+	r := rail{device: d.Name, port: port.Number, layer: port.LinkLayer, rate: port.Rate, numa: d.NUMA, path: components(d.Path),
 		gids: port.GIDs, active: port.State == "ACTIVE", state: port.State}
 	add := func(l *netif.Link) {
 		if l != nil && !slices.Contains(r.links, l) {

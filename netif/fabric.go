@@ -20,9 +20,10 @@ type Rule struct {
 
 // RDMADevice is one InfiniBand or RoCE adapter, as /sys/class/infiniband has it.
 type RDMADevice struct {
-	Name  string     `json:"name"` // "mlx5_0"
-	PCI   string     `json:"pci"`  // bus address of the device
-	NUMA  int        `json:"numa"` // memory node of the device; -1 is unknown
+	Name  string     `json:"name"`           // "mlx5_0"
+	PCI   string     `json:"pci"`            // bus address of the device
+	Path  string     `json:"path,omitempty"` // of the device: as in [GPU]
+	NUMA  int        `json:"numa"`           // memory node of the device; -1 is unknown
 	Ports []RDMAPort `json:"ports"`
 }
 

@@ -18,6 +18,7 @@ func (s sysfs) rdma() []RDMADevice {
 		d := RDMADevice{Name: f.Name(), NUMA: -1, Ports: []RDMAPort{}}
 		if device, err := filepath.EvalSymlinks(filepath.Join(dir, "device")); err == nil {
 			d.PCI = filepath.Base(device)
+			d.Path = s.place(device)
 			d.NUMA = s.numa(device)
 		}
 		ports, _ := os.ReadDir(filepath.Join(dir, "ports"))

@@ -118,7 +118,7 @@ func TestSysfsHosts(t *testing.T) {
 				f.pci("pci0000:00/0000:00:02.0", "0x030000", "0x1a03", "0") // a BMC's display
 				f.pci("pci0000:15/0000:19:00.1", "0x040300", "0x10de", "1") // a GPU's sound
 			},
-			rdma: []RDMADevice{{Name: "mlx5_0", PCI: "0000:18:00.0", NUMA: 1, Ports: []RDMAPort{{Number: 1, LinkLayer: "InfiniBand", State: "ACTIVE", Rate: 400000,
+			rdma: []RDMADevice{{Name: "mlx5_0", PCI: "0000:18:00.0", Path: "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0", NUMA: 1, Ports: []RDMAPort{{Number: 1, LinkLayer: "InfiniBand", State: "ACTIVE", Rate: 400000,
 				GIDs: []GID{{Addr: addr("fe80::b83f:d203:11:2233"), Type: "IB/RoCE v1"}}}}}},
 			gpus: []GPU{
 				{PCI: "0000:19:00.0", Path: "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:19:00.0", NUMA: 1},
@@ -141,8 +141,8 @@ func TestSysfsHosts(t *testing.T) {
 				f.hca("pci0000:3a/0000:5b:00.0", "mlx5_2", "Ethernet", "1: DOWN", "2.5 Gb/sec (1X SDR)")
 			},
 			rdma: []RDMADevice{
-				{Name: "mlx5_2", PCI: "0000:5b:00.0", NUMA: -1, Ports: []RDMAPort{{Number: 1, LinkLayer: "Ethernet", State: "DOWN", Rate: 2500, GIDs: []GID{}}}},
-				{Name: "mlx5_bond_0", PCI: "0000:3b:00.0", NUMA: -1, Ports: []RDMAPort{{Number: 1, LinkLayer: "Ethernet", State: "ACTIVE", Rate: 100000, GIDs: []GID{
+				{Name: "mlx5_2", PCI: "0000:5b:00.0", Path: "pci0000:3a/0000:5b:00.0", NUMA: -1, Ports: []RDMAPort{{Number: 1, LinkLayer: "Ethernet", State: "DOWN", Rate: 2500, GIDs: []GID{}}}},
+				{Name: "mlx5_bond_0", PCI: "0000:3b:00.0", Path: "pci0000:3a/0000:3b:00.0", NUMA: -1, Ports: []RDMAPort{{Number: 1, LinkLayer: "Ethernet", State: "ACTIVE", Rate: 100000, GIDs: []GID{
 					{Index: 0, Addr: addr("fe80::e42:a1ff:fe00:1"), Type: "IB/RoCE v1", Link: "bond0"},
 					{Index: 3, Addr: addr("::ffff:10.30.0.11"), Type: "RoCE v2", Link: "bond0"},
 					{Index: 10, Addr: addr("::ffff:10.31.0.11"), Type: "RoCE v2", Link: "bond0.7"}}}}},
