@@ -116,8 +116,8 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 		}
 	} else if c.Element != nil {
 		return nil, usage("--element is for sweeps, and the job file has no [sweep]")
-	} else if record, err := (rundir.Dir{Path: path}).ReadRecord(); err == nil && record.Sweep != nil {
-		return nil, hinted{fmt.Errorf("run directory %q holds a sweep, and the job file has no [sweep]", path), "give this job a directory of its own with --run-dir"}
+	} else if err := submit.Same(rundir.Dir{Path: path}, nil); err != nil {
+		return nil, err
 	}
 	if o.Dir, err = rundir.Create(path); err != nil {
 		return nil, err
@@ -178,6 +178,15 @@ func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
 	}
 	dir, err := rundir.Create(path)
 	if err != nil {
+		return "", err
+	}
+	// A submission of the sweep may be writing the same record.
+	unlock, err := dir.LockSubmission()
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if err := submit.Same(dir, f.job.Sweep); err != nil {
 		return "", err
 	}
 	record, err := dir.Prepare(string(f.job.Name), f.base, version(), f.spec)

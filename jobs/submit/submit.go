@@ -90,7 +90,7 @@ func (a *submission) run(ctx context.Context) (Result, error) {
 	if found != nil && found.SpecSHA256 != digest(a.req.Spec) {
 		found = nil // it was of something else
 	}
-	if err := a.sameSweep(); err != nil {
+	if err := Same(a.dir, a.req.Job.Sweep); err != nil {
 		return Result{}, err
 	}
 	if a.req.Job.Sweep != nil {

@@ -52,30 +52,31 @@ func (a *submission) chooseElements(ctx context.Context, found *rundir.Submissio
 	return len(a.elements) == 0, nil
 }
 
-// sameSweep refuses a sweep in the place of another run, the other way round, and
-// a sweep whose elements are not what they were: their runs would be resumed with
-// other values.
-func (a *submission) sameSweep() error {
-	record, err := a.dir.ReadRecord()
+// Same refuses a job that cannot go on in a run directory: a sweep in the place of
+// another run, the other way round, and a sweep whose elements are not what they
+// were, for their runs would be resumed with other values. sweep is nil for a single
+// job.
+func Same(dir rundir.Dir, sweep *jobs.Sweep) error {
+	record, err := dir.ReadRecord()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	switch sweeps := a.req.Job.Sweep != nil; {
+	switch sweeps := sweep != nil; {
 	case !sweeps && record.Sweep != nil:
-		return refuse("give this job a directory of its own with --run-dir", "run directory %q holds a sweep", a.dir.Path)
+		return refuse("give this job a directory of its own with --run-dir", "run directory %q holds a sweep", dir.Path)
 	case sweeps && record.Sweep == nil && len(record.Submissions) > 0:
-		return refuse("give the sweep a directory of its own with --run-dir", "run directory %q holds a run that is no sweep", a.dir.Path)
+		return refuse("give the sweep a directory of its own with --run-dir", "run directory %q holds a run that is no sweep", dir.Path)
 	case record.Sweep == nil:
 		return nil
 	}
-	now := SweepRecord(a.req.Job.Sweep).Elements
+	now := SweepRecord(sweep).Elements
 	for i, e := range record.Sweep.Elements {
 		if i >= len(now) || !maps.Equal(e.Values, now[i].Values) {
 			return refuse("give the changed sweep a directory of its own with --run-dir; new elements may only come after the old ones",
-				"element %d of the sweep in %q is not what it was", i, a.dir.Path)
+				"element %d of the sweep in %q is not what it was", i, dir.Path)
 		}
 	}
 	return nil
