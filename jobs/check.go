@@ -32,7 +32,7 @@ func (d *decoder) check(j *Job) {
 		if d.usable("command") {
 			d.checkCommand(j.Command)
 		}
-	case !d.meant["train"] && !d.meant["command"]:
+	case !d.meansInside("train") && !d.meansInside("command"):
 		d.add("train", span{}, "nothing to run: the file has neither [train] nor [command]",
 			"[train] is the built-in trainer, [command] your own program", "")
 	}
@@ -133,7 +133,7 @@ func (d *decoder) checkCommand(c *Command) {
 // require reports a key that the file does not give, at the table that should
 // hold it.
 func (d *decoder) require(key string) {
-	if d.given[key] || d.meant[key] {
+	if d.given[key] || d.expected(key) {
 		return
 	}
 	var at span
@@ -151,6 +151,30 @@ func (d *decoder) require(key string) {
 		}
 	}
 	d.add(key, at, fmt.Sprintf("missing key %q", key), "for example: "+examples[key], "")
+}
+
+// expected reports whether a key or a table around it was meant to be given.
+func (d *decoder) expected(key string) bool {
+	for {
+		if d.meant[key] {
+			return true
+		}
+		dot := strings.LastIndexByte(key, '.')
+		if dot < 0 {
+			return false
+		}
+		key = key[:dot]
+	}
+}
+
+// meansInside reports whether a table or a key of it was meant to be given.
+func (d *decoder) meansInside(table string) bool {
+	for key := range d.meant {
+		if within(key, table) {
+			return true
+		}
+	}
+	return false
 }
 
 // examples show how to write each key that may be required.

@@ -117,3 +117,28 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		}
 	}
 }
+
+// TestSweptSecretsAreNotPrinted is the same for the variables of a sweep.
+func TestSweptSecretsAreNotPrinted(t *testing.T) {
+	for _, sweep := range []string{
+		"[sweep.grid]\nsetup.env.A = [\"canary\", ",
+		"[sweep.grid]\nsetup.env.A = [\n\"x\",\n\"canary\n]\n",
+		"[sweep.grid]\nsetup.env.A = [\n\"x\",\ncanary\n]\n",
+		"[sweep.grid]\nsetup.env.A = [\n\"x\" canary,\n]\n",
+		"[sweep.grid.setup.env]\nA = canary\n",
+		"[sweep.grid.setup.env]\nA = \"x\" canary\n",
+		"[[sweep.list]]\nsetup.env.A = \"\"\"\nx = canary\x01\"\"\"\n",
+		"[sweep]\nlist = [{ setup.env.A = \"canary }]\n",
+		"[sweep]\nlist = [{ setup.env.A = \"x\"canary\" }]\n",
+		"[sweep]\nlist = [{ setup.env.A = \"canary\", x = 1, train.batch = 0 }]\n",
+		"[sweep]\nlist = [{ \"setup.env.A\" = \"canary\", x = 1 }, [{ setup.env.A = \"canary\" }, { setup.env.A = \"canary\" }]]\n",
+		"[sweep]\nlist = { setup.env.A = \"canary\" }\n",
+		"[sweep.grid]\nsetup = [{ env = { A = \"canary\" } }, 3]\nsetup.modules = 1\n",
+		"[sweep.grid]\n\"setup.env\".A = \"canary\"\n",
+		"[sweep.random]\nsamples = 1\nvalues.setup.env.A = { min = \"canary\", max = 3 }\n",
+	} {
+		if _, err := Parse("job.toml", []byte(program+sweep)); err == nil || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%q prints:\n%v", sweep, err)
+		}
+	}
+}

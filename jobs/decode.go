@@ -16,6 +16,7 @@ type decoder struct {
 	given   map[string]bool // keys of the spec that the document has
 	refused map[string]bool // those whose value is no good
 	meant   map[string]bool // keys that an unknown key was probably meant to be
+	unsure  []string        // keys of the job file whose values in [sweep] are no good
 	root    reflect.Type    // the struct of the whole file
 	found   []finding
 }
@@ -59,6 +60,12 @@ func (d *decoder) diagnostics() Diagnostics {
 // A tomlValue is a type that takes a decoded TOML value and checks it.
 type tomlValue interface{ UnmarshalTOML(any) error }
 
+// A tomlTree is a type that takes a table with keys of its own, and reports what
+// is wrong with each at its place.
+type tomlTree interface {
+	decode(d *decoder, path []string, where span, v any)
+}
+
 // table decodes a TOML table into a struct.
 func (d *decoder) table(path []string, doc map[string]any, into reflect.Value) {
 	for key, v := range doc {
@@ -83,6 +90,10 @@ func (d *decoder) value(path []string, name string, where span, v any, into refl
 		}
 		return
 	}
+	if t, ok := into.Addr().Interface().(tomlTree); ok {
+		t.decode(d, path, where, v)
+		return
+	}
 	mismatch := func(want string) {
 		d.bad(path, name, where, refuse("", "must be %s, not %s", want, describe(v)))
 	}
@@ -105,13 +116,7 @@ func (d *decoder) value(path []string, name string, where span, v any, into refl
 		}
 		d.variables(path, doc, into)
 	case reflect.Slice:
-		list, ok := v.([]any)
-		if tables, also := v.([]map[string]any); also { // [[name]] instead of name = [{...}]
-			for _, t := range tables {
-				list = append(list, t)
-			}
-			ok = true
-		}
+		list, ok := listOf(v)
 		if !ok {
 			mismatch("an array")
 			return
@@ -124,7 +129,7 @@ func (d *decoder) value(path []string, name string, where span, v any, into refl
 				at = elements[i]
 			}
 			inside := path
-			if into.Type().Elem().Kind() == reflect.Struct {
+			if _, tree := into.Index(i).Addr().Interface().(tomlTree); tree || into.Type().Elem().Kind() == reflect.Struct {
 				inside = elementOf(path, i)
 			}
 			d.value(inside, fmt.Sprintf("%s[%d]", name, i), at, e, into.Index(i))
@@ -146,6 +151,18 @@ func (d *decoder) value(path []string, name string, where span, v any, into refl
 	default:
 		panic("jobs: the spec holds a type that cannot be decoded: " + into.Type().String())
 	}
+}
+
+// listOf returns the elements of an array, which [[name]] makes as well.
+func listOf(v any) (list []any, ok bool) {
+	if tables, ok := v.([]map[string]any); ok {
+		for _, t := range tables {
+			list = append(list, t)
+		}
+		return list, true
+	}
+	list, ok = v.([]any)
+	return list, ok
 }
 
 // variables decodes a table with free keys.
@@ -181,21 +198,25 @@ func (d *decoder) bad(path []string, name string, where span, err error) {
 
 // unknown reports a key that the spec does not have.
 func (d *decoder) unknown(path []string, key string, table reflect.Type) {
-	names := fieldNames(table)
-	name := keyName(append(slices.Clip(path), key))
+	d.unknownAmong(fieldNames(table), path, append(slices.Clip(path), key), key)
+}
+
+// unknownAmong reports a key, which stands at a path, that is none of the names in
+// the table at another.
+func (d *decoder) unknownAmong(names, table, at []string, key string) {
 	where := "at the top level"
-	if len(path) > 0 {
-		where = "in [" + keyName(path) + "]"
+	if len(table) > 0 {
+		where = "in [" + keyName(table) + "]"
 	}
 	allowed := fmt.Sprintf("allowed %s: %s", where, strings.Join(names, ", "))
 	suggestion := nearest(key, names)
 	if suggestion != "" {
-		d.meant[keyName(append(slices.Clip(path), suggestion))] = true
+		d.meant[keyName(append(slices.Clip(table), suggestion))] = true
 	} else if elsewhere := keysNamed(d.root, key); len(elsewhere) == 1 {
 		suggestion = elsewhere[0]
 		d.meant[suggestion] = true
 	}
-	d.add(name, d.lookup(name).key, fmt.Sprintf("unknown key %q", name), allowed, suggestion)
+	d.add(keyName(at), d.lookup(keyName(at)).key, fmt.Sprintf("unknown key %q", keyName(at)), allowed, suggestion)
 }
 
 // fieldOf returns the field of a struct that has the given TOML key.
@@ -206,6 +227,36 @@ func fieldOf(v reflect.Value, key string) (reflect.Value, bool) {
 		}
 	}
 	return reflect.Value{}, false
+}
+
+// typeAt returns the type of a key of a struct's TOML, or of a map in it.
+func typeAt(t reflect.Type, path []string) (reflect.Type, bool) {
+	for _, key := range path {
+		if t = tableType(t); t == nil {
+			return nil, false
+		}
+		if t.Kind() == reflect.Map {
+			t = t.Elem()
+			continue
+		}
+		field, ok := fieldOf(reflect.New(t).Elem(), key)
+		if !ok {
+			return nil, false
+		}
+		t = field.Type()
+	}
+	return t, true
+}
+
+// tableType returns the struct or map of a type that is written as a table, or nil.
+func tableType(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if _, leaf := reflect.New(t).Interface().(tomlValue); leaf || t.Kind() != reflect.Struct && t.Kind() != reflect.Map {
+		return nil
+	}
+	return t
 }
 
 // fieldNames returns the TOML keys of a struct in alphabetical order.
@@ -241,11 +292,7 @@ func eachKey(t reflect.Type, path []string, f func(path []string, t reflect.Type
 		}
 		at := append(slices.Clip(path), key)
 		f(at, field.Type)
-		inner := field.Type
-		if inner.Kind() == reflect.Pointer {
-			inner = inner.Elem()
-		}
-		if _, leaf := reflect.New(inner).Interface().(tomlValue); !leaf && inner.Kind() == reflect.Struct {
+		if inner := tableType(field.Type); inner != nil && inner.Kind() == reflect.Struct {
 			eachKey(inner, at, f)
 		}
 	}

@@ -33,6 +33,8 @@ type layout struct {
 	sites map[string]*site
 	keys  []string // every key as written, in order
 
+	variables []span // values of setup.env, which may be secrets
+
 	repeated span // the second of two equal keys
 	first    span // the first of them
 	tooDeep  span // where the nesting passes maxDepth
@@ -42,7 +44,8 @@ type layout struct {
 	edited bool           // doc is not what src says
 
 	// over has the keys whose values do not come from the file, each with where
-	// they do come from.
+	// they do come from; with "" those that come from the file all the same, though
+	// the table around them does not.
 	over map[string]string
 }
 
@@ -103,25 +106,21 @@ func (l *layout) place(s span) Diagnostic {
 	d.Line = line
 	d.Column = utf8.RuneCountInString(l.src[start:s.start]) + 1
 	d.Length = max(1, utf8.RuneCountInString(l.src[s.start:end]))
+	l.hide(&d, span{start, start + len(d.Source)}, s.start)
 	return d
 }
 
-// point returns a diagnostic about a key at a place. Variables may be secrets, so
-// for them it shows the key only.
+// point returns a diagnostic about a key at a place. For a variable, whose value is
+// not shown, the place is its key's.
 func (l *layout) point(name string, where span) Diagnostic {
 	if from, ok := l.overridden(name); ok {
 		return Diagnostic{File: from, Key: name}
 	}
-	if !strings.HasPrefix(name, "setup.env") {
-		d := l.place(where)
-		d.Key = name
-		return d
+	if ofVariable(name) {
+		where = l.variable(name).key
 	}
-	d := l.place(l.lookup(name).key)
+	d := l.place(where)
 	d.Key = name
-	if d.Line > 0 {
-		d.Source = keyOnly(d.Source, d.Column, d.Length)
-	}
 	return d
 }
 
@@ -134,27 +133,22 @@ func (l *layout) at(key string) Diagnostic {
 	return l.point(key, at.value)
 }
 
-// overridden says where the value of a key, or of what it is an element of, came
-// from if not from the file.
+// overridden says where the value of a key, or of what it is inside of, came from
+// if not from the file.
 func (l *layout) overridden(name string) (from string, ok bool) {
-	for key, from := range l.over {
-		if name == key || strings.HasPrefix(name, key+"[") || strings.HasPrefix(name, key+".") {
-			return from, true
+	nearest := ""
+	for key, f := range l.over {
+		if within(name, key) && len(key) > len(nearest) {
+			nearest, from = key, f
 		}
 	}
-	return "", false
+	return from, from != ""
 }
 
-// keyOnly returns a source line with blanks before the key and no value.
-func keyOnly(source string, column, length int) string {
-	runes := []rune(source)
-	before := strings.Map(func(r rune) rune {
-		if r == '\t' {
-			return r
-		}
-		return ' '
-	}, string(runes[:column-1]))
-	return before + string(runes[column-1:column-1+length]) + " = …"
+// within reports whether a key is a table's or an array's own or inside of it.
+func within(name, outer string) bool {
+	inside, ok := strings.CutPrefix(name, outer)
+	return ok && (inside == "" || inside[0] == '.' || inside[0] == '[')
 }
 
 // line is the number of the line that holds the offset, from 1.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/BurntSushi/toml"
 )
@@ -70,14 +71,18 @@ func Parse(filename string, src []byte, overrides ...Override) (*Job, error) {
 	return decodeJob(l, doc)
 }
 
-// decodeJob turns a document into a Job, or into all that is wrong with it.
-func decodeJob(l *layout, doc map[string]any) (*Job, error) {
+// decodeJob turns a document into a Job, or into all that is wrong with it. Keys
+// that are meant to be given, but are not for a mistake elsewhere, are not missed.
+func decodeJob(l *layout, doc map[string]any, meant ...string) (*Job, error) {
 	if _, sweeps := doc["sweep"]; sweeps {
 		return decodeSweep(l, doc)
 	}
 	l.doc = doc
 	job := &Job{layout: l}
 	d := newDecoder(l, job)
+	for _, key := range meant {
+		d.meant[key] = true
+	}
 	d.table(nil, doc, reflect.ValueOf(job).Elem())
 	d.check(job)
 	if len(d.found) > 0 {
@@ -89,12 +94,32 @@ func decodeJob(l *layout, doc map[string]any) (*Job, error) {
 
 // At returns a diagnostic without a message that points at the value of a key,
 // such as "site" or "train.data.path", for checks that this package cannot
-// make. Where the file does not give the key, it has no line.
+// make. A value that an [Override] gives has no line, and where it came from for
+// a file. Where nothing gives the key, it has no line: see [Job.Near].
 func (j *Job) At(key string) Diagnostic {
 	if j.layout == nil {
 		return Diagnostic{Key: key}
 	}
 	return j.layout.at(key)
+}
+
+// Near is At for a key that nothing may give: it then points at the nearest table
+// around it that is given.
+func (j *Job) Near(key string) Diagnostic {
+	d := j.At(key)
+	if j.layout == nil || j.Gives(key) {
+		return d
+	}
+	for table := key; d.Line == 0 && d.File == j.layout.file; {
+		dot := strings.LastIndexByte(table, '.')
+		if dot < 0 {
+			break
+		}
+		table = table[:dot]
+		d = j.layout.at(table)
+	}
+	d.Key = key
+	return d
 }
 
 // Gives says whether the file, or what stands over it, gives the key a value; if
@@ -103,8 +128,16 @@ func (j *Job) Gives(key string) bool {
 	if j.layout == nil {
 		return false
 	}
-	_, over := j.layout.over[key]
-	return over || j.layout.lookup(key).explicit
+	var at any = j.layout.doc
+	for _, name := range strings.Split(key, ".") {
+		table, _ := at.(map[string]any)
+		inner, ok := table[name]
+		if !ok {
+			return false
+		}
+		at = inner
+	}
+	return true
 }
 
 // Source is a job file of this very job, which must have been parsed: the file
@@ -116,7 +149,9 @@ func (j *Job) Source() ([]byte, error) {
 	}
 	var b bytes.Buffer
 	for _, key := range slices.Sorted(maps.Keys(j.layout.over)) {
-		fmt.Fprintf(&b, "# %s: by %s\n", key, visible(j.layout.over[key]))
+		if from := j.layout.over[key]; from != "" {
+			fmt.Fprintf(&b, "# %s: by %s\n", key, visible(from))
+		}
 	}
 	e := toml.NewEncoder(&b)
 	e.Indent = ""

@@ -1,6 +1,9 @@
 package jobs
 
-import "math"
+import (
+	"math"
+	"strconv"
+)
 
 // Count is a whole number from 1 to 2147483647. Zero means that the file does
 // not give it.
@@ -101,7 +104,7 @@ func integer(v any, low, high int64) (int64, error) {
 	case int64:
 		n = v
 	case string:
-		return 0, refuse("", "must be a whole number without quotes, not a string")
+		return 0, notNumber("a whole number", v)
 	case float64:
 		return 0, refuse("", "must be a whole number, not %v", v)
 	default:
@@ -126,7 +129,15 @@ func float(v any) (float64, error) {
 		}
 		return v, nil
 	case string:
-		return 0, refuse("", "must be a number without quotes, not a string")
+		return 0, notNumber("a number", v)
 	}
 	return 0, refuse("", "must be a number, not %s", describe(v))
+}
+
+// notNumber refuses a string where a number belongs.
+func notNumber(want, s string) error {
+	if _, err := strconv.ParseFloat(s, 64); err == nil {
+		return refuse("", "must be %s without quotes, not a string", want)
+	}
+	return refuse("", "must be %s, not %.40q", want, s)
 }

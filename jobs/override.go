@@ -2,6 +2,8 @@ package jobs
 
 import (
 	"fmt"
+	"maps"
+	"reflect"
 	"strings"
 	"unicode/utf8"
 
@@ -12,6 +14,7 @@ import (
 type Override struct {
 	path  []string
 	value any
+	text  string // the value as given
 	from  string // where it came from, for messages
 }
 
@@ -20,7 +23,7 @@ func (o Override) Key() string { return keyName(o.path) }
 
 // ParseOverride reads "key=value", such as "train.optimizer.lr=0.1", as given
 // with --set. The value is TOML; what is not (gpu, 02:00:00, 120s) is taken as a
-// string. The error is of type [Diagnostics].
+// string, and so is a number, true or false for a key whose values are strings. The error is of type [Diagnostics].
 func ParseOverride(s string) (Override, error) {
 	from := "--set " + s
 	refused := func(format string, args ...any) (Override, error) {
@@ -40,7 +43,7 @@ func ParseOverride(s string) (Override, error) {
 	if err != nil || len(md.Keys()) != 1 {
 		return refused("%q is not a key", strings.TrimSpace(key))
 	}
-	o := Override{path: md.Keys()[0], value: text}
+	o := Override{path: md.Keys()[0], value: text, text: text}
 	if len(o.path) > maxDepth {
 		return refused("nested more than %d levels deep", maxDepth)
 	}
@@ -59,16 +62,34 @@ func ParseOverride(s string) (Override, error) {
 // override puts the values into the document.
 func override(l *layout, doc map[string]any, overrides []Override) error {
 	for _, o := range overrides {
-		if err := assign(doc, o.path, o.value); err != nil {
+		if err := assign(doc, o.path, o.meant()); err != nil {
 			return Diagnostics{{File: o.from, Key: o.Key(), Message: err.Error()}}
 		}
 		if l.over == nil {
 			l.over = map[string]string{}
 		}
+		maps.DeleteFunc(l.over, func(key, _ string) bool { return within(key, o.Key()) })
 		l.over[o.Key()] = o.from
 		l.edited = true
 	}
 	return nil
+}
+
+// meant is the value as the key's type has it. Where that is a string, quotes are
+// for the file: a shell takes them away.
+func (o Override) meant() any {
+	switch o.value.(type) {
+	case int64, float64, bool:
+		if t, ok := typeAt(reflect.TypeFor[Job](), o.path); ok && takesText(t) {
+			return strings.TrimSpace(o.text)
+		}
+	}
+	return o.value
+}
+
+// takesText reports whether a type of the spec is written as a string.
+func takesText(t reflect.Type) bool {
+	return t.Kind() == reflect.String || t == reflect.TypeFor[Duration]() || t == reflect.TypeFor[Interval]()
 }
 
 // assign sets a key of a document, making the tables on the way.

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -61,7 +62,14 @@ func TestOverrideRefused(t *testing.T) {
 		{"slurm.nodes", `has no "="`},
 		{"=3", "is not a key"},
 		{"a b=3", "is not a key"},
-		{"slurm.nodes=two", "--set slurm.nodes: slurm.nodes: must be a whole number"},
+		{"slurm.nodes=two", `--set slurm.nodes: slurm.nodes: must be a whole number, not "two"`},
+		{"slurm.nodes=1.5", "must be a whole number, not 1.5"},
+		{"slurm.mem=5", `slurm.mem: "5" has no unit`},
+		{"slurm.time=0", `slurm.time: "0" is no time at all`},
+		{"network.family=4", `network.family: "4" is not known`},
+		{"checkpoint.every=500", `did you mean "500 steps"?`},
+		{"setup.modules=[1]", "setup.modules[0]: must be a string in quotes, not an integer"},
+		{"setup.env={A=1}", "setup.env.A: must be a string in quotes, not an integer"},
 		{"slurm.nods=2", `did you mean "nodes"?`},
 		{"name.x=2", `"name" is not a table`},
 		{"train.batch=0", "--set train.batch: train.batch: must be 1 or more"},
@@ -77,6 +85,61 @@ func TestOverrideRefused(t *testing.T) {
 		if !errors.As(err, &found) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: got %v, want %q", tt.set, err, tt.want)
 		}
+	}
+}
+
+// TestOverrideText: where a key is a string, what a shell leaves of "99" is one.
+func TestOverrideText(t *testing.T) {
+	job, err := Parse("job.toml", []byte(minimal), overrides(t, "slurm.time=99", "slurm.mem=0", "setup.env.X=1.50", "setup.env.Y=true", "setup.env.Z= 1_000 ",
+		"slurm.account=123", "slurm.partition=1", "slurm.qos=inf", "slurm.signal_before_end=0", "name=2024", "site=7", "slurm.nodes=2", "train.optimizer.lr=1")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := job.Slurm
+	if s.Time != "99" || s.Memory != "0" || s.Account != "123" || s.Partition != "1" || s.QOS != "inf" || s.SignalBeforeEnd != 0 || job.Name != "2024" || job.Site != "7" || s.Nodes != 2 {
+		t.Errorf("got %+v", job)
+	}
+	if want := (map[EnvName]Text{"X": "1.50", "Y": "true", "Z": "1_000"}); !reflect.DeepEqual(job.Setup.Env, want) {
+		t.Errorf("got %q, want %q", job.Setup.Env, want)
+	}
+}
+
+// TestNear: a check of another package finds where a value comes from, also where
+// that is not the file.
+func TestNear(t *testing.T) {
+	src := "name = \"x\"\ncommand.argv = [\"true\"]\n[slurm]\nnodes = 2\n[setup.container]\nimage = \"i\"\n"
+	near := func(key string, sets ...string) Diagnostic {
+		job, err := Parse("job.toml", []byte(src), overrides(t, sets...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return job.Near(key)
+	}
+	for _, tt := range []struct {
+		key  string
+		sets []string
+		want Diagnostic
+	}{
+		{"slurm.nodes", nil, Diagnostic{File: "job.toml", Line: 4, Column: 9, Length: 1, Source: "nodes = 2"}},
+		{"slurm.partition", nil, Diagnostic{File: "job.toml", Line: 3, Column: 2, Length: 5, Source: "[slurm]"}},
+		{"setup.container.runtime", nil, Diagnostic{File: "job.toml", Line: 5, Column: 8, Length: 9, Source: "[setup.container]"}},
+		{"network.family", nil, Diagnostic{File: "job.toml"}},
+		{"slurm.partition", []string{"slurm.partition=gpu"}, Diagnostic{File: "--set slurm.partition"}},
+		{"slurm.nodes", []string{"slurm={partition=\"gpu\"}"}, Diagnostic{File: "--set slurm"}},
+		{"slurm.nodes", []string{"slurm.nodes=0", "slurm={nodes=1}"}, Diagnostic{File: "--set slurm"}},
+		{"slurm.nodes", []string{"slurm={nodes=1}", "slurm.nodes=3"}, Diagnostic{File: "--set slurm.nodes"}},
+	} {
+		tt.want.Key = tt.key
+		if got := near(tt.key, tt.sets...); got != tt.want {
+			t.Errorf("%s with %q: %+v, want %+v", tt.key, tt.sets, got, tt.want)
+		}
+	}
+	if d := (&Job{}).Near("slurm.nodes"); d != (Diagnostic{Key: "slurm.nodes"}) {
+		t.Errorf("a job without a file: %+v", d)
+	}
+	job, err := Parse("job.toml", []byte(src), overrides(t, "slurm={partition=\"gpu\"}")...)
+	if err != nil || job.Gives("slurm.nodes") || !job.Gives("slurm.partition") || job.Gives("slurm.partition.x") {
+		t.Errorf("Gives goes by the file alone (%v)", err)
 	}
 }
 

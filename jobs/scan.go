@@ -97,11 +97,18 @@ func (s *scanner) pair(table []string, depth int) bool {
 	again := at.value.known() // inside an array of tables; the first one counts
 	start := s.pos
 	elements, ok := s.value(path, depth+len(parts))
+	variable := ofVariable(strings.Join(path, "."))
 	if !ok || s.pos == start {
+		if variable { // nobody knows where it ends
+			s.variables = append(s.variables, span{start, len(s.src)})
+		}
 		return false
 	}
 	if !again {
 		at.value, at.elements = span{start, s.pos}, elements
+	}
+	if variable && s.src[start] != '{' { // of a table, its own values are
+		s.variables = append(s.variables, span{start, s.pos})
 	}
 	return true
 }

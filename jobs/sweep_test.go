@@ -3,6 +3,7 @@ package jobs
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -56,7 +57,7 @@ func TestSweepList(t *testing.T) {
 	if n := len(job.Sweep.Elements); n != 2 {
 		t.Fatalf("%d elements", n)
 	}
-	for i, want := range []string{"command.argv=[train --lr 0.1] setup.env.SEED=1", "command.argv=[train --lr 0.01] setup.env.SEED=2"} {
+	for i, want := range []string{"command.argv=[train, --lr, 0.1] setup.env.SEED=1", "command.argv=[train, --lr, 0.01] setup.env.SEED=2"} {
 		if e := job.Sweep.Elements[i]; valuesOf(e) != want || len(e.Job.Command.Argv) != 3 || e.Job.Setup.Env["SEED"] != Text(fmt.Sprint(i+1)) {
 			t.Errorf("element %d: %s, %+v", i, valuesOf(e), e.Job.Command)
 		}
@@ -107,4 +108,100 @@ func mustSource(t *testing.T, j *Job) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+const program = "name = \"s\"\ncommand.argv = [\"x\"]\n"
+
+// TestSweepVariables: a number that a sweep gives to a variable becomes text.
+func TestSweepVariables(t *testing.T) {
+	job := parse(t, program+"[sweep.random]\nsamples = 30\nvalues.setup.env = { A = { min = 1, max = 3 }, B = { min = 1e-6, max = 1.0, log = true } }\n")
+	seen := map[Text]bool{}
+	for _, e := range job.Sweep.Elements {
+		a, b := e.Job.Setup.Env["A"], e.Job.Setup.Env["B"]
+		seen[a] = true
+		if x, err := strconv.ParseFloat(string(b), 64); err != nil || x < 1e-6 || x > 1 || valuesOf(e) != fmt.Sprintf("setup.env.A=%s setup.env.B=%s", a, b) {
+			t.Errorf("element %d: %s", e.Index, valuesOf(e))
+		}
+	}
+	if !reflect.DeepEqual(seen, map[Text]bool{"1": true, "2": true, "3": true}) {
+		t.Errorf("drew %v", seen)
+	}
+	for _, sweep := range []string{
+		"[sweep.grid]\nsetup.env.LR = [0.1, 2, \"x y\"]\n",
+		"[sweep]\nlist = [{ setup.env.LR = 0.1 }, { setup.env.LR = 2 }, { setup.env.LR = \"x y\" }]\n",
+	} {
+		job := parse(t, program+sweep)
+		for i, want := range []Text{"0.1", "2", "x y"} {
+			if e := job.Sweep.Elements[i]; e.Job.Setup.Env["LR"] != want || e.Values[0].Text() != string(want) {
+				t.Errorf("element %d of %q: %q", i, sweep, e.Job.Setup.Env["LR"])
+			}
+		}
+	}
+}
+
+// TestSweepOpenEnd: a rate may be drawn from 0 on, which it cannot be itself.
+func TestSweepOpenEnd(t *testing.T) {
+	parse(t, minimal+"[sweep.random]\nsamples = 3\nvalues.train.optimizer.lr = { min = 0, max = 0.5 }\n")
+}
+
+// TestSweepTables: the values of an axis may be tables, and each has its place.
+func TestSweepTables(t *testing.T) {
+	job := parse(t, minimal+"[sweep.random]\nsamples = 4\nvalues.train.model = [{ kind = \"linear\" }, { kind = \"mlp\", hidden = [7] }]\n")
+	lines := map[int]bool{}
+	for _, e := range job.Sweep.Elements {
+		if at := e.Job.At("train.model.kind"); e.Job.Train.Model.Kind == ModelMLP && (at.Line != 11 || at.Column == 0) {
+			t.Errorf("the kind is at %+v", at)
+		} else if at := e.Job.At("train.model.hidden"); e.Job.Train.Model.Kind == ModelLinear && at.Line != 0 {
+			t.Errorf("widths that the table does not give are at %+v", at)
+		}
+		lines[len(e.Job.Train.Model.Hidden)] = true
+	}
+	if len(lines) != 2 {
+		t.Error("four draws were all the same table")
+	}
+}
+
+func TestSweepOverridden(t *testing.T) {
+	src := minimal + "[sweep.grid]\ntrain.batch = [1, 2]\n"
+	_, err := Parse("job.toml", []byte(src), overrides(t, "sweep.grid.train.batch=[4, 0]")...)
+	if want := "--set sweep.grid.train.batch: sweep.grid.train.batch[1]: must be 1 or more, not 0"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	job, err := Parse("job.toml", []byte(src), overrides(t, "sweep.grid.train.batch=[4, 5]", "train.optimizer={kind=\"sgd\",lr=1}")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := job.Sweep.Elements[1].Job
+	if d := e.At("train.batch"); d.File != "--set sweep.grid.train.batch" || e.Train.Batch != 5 {
+		t.Errorf("a swept value is at %+v", d)
+	}
+	// What the sweep of the file gives stands over a table that does not come from it.
+	job, err = Parse("job.toml", []byte(minimal+"[sweep.grid]\ntrain.optimizer.lr = [1, 2]\n"), overrides(t, "train.optimizer={kind=\"sgd\",lr=1}")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e = job.Sweep.Elements[1].Job
+	if d := e.At("train.optimizer.lr"); d.File != "job.toml" || d.Line != 10 || d.Column != 26 {
+		t.Errorf("a swept value is at %+v", d)
+	}
+	if d := e.At("train.optimizer.kind"); d.File != "--set train.optimizer" {
+		t.Errorf("its neighbour is at %+v", d)
+	}
+}
+
+func TestSettingText(t *testing.T) {
+	for _, tt := range []struct {
+		v    any
+		want string
+	}{
+		{[]any{int64(64), int64(128)}, "[64, 128]"},
+		{[]any{"train", "a b", "c,d", "", "e"}, `[train, "a b", "c,d", "", e]`},
+		{[]any{[]any{0.1, true}, []any{}}, "[[0.1, true], []]"},
+		{map[string]any{"kind": "mlp", "hidden": []any{int64(3)}}, "{hidden = [3], kind = mlp}"},
+		{"a b", "a b"}, {1e-5, "1e-05"}, {int64(3), "3"}, {false, "false"},
+	} {
+		if got := (Setting{"k", tt.v}).Text(); got != tt.want {
+			t.Errorf("%v reads %s, want %s", tt.v, got, tt.want)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -88,12 +89,21 @@ func (l *layout) syntaxError(err error) Diagnostic {
 	return d
 }
 
+// env is the name of the table of the variables, in a key.
+var env = regexp.MustCompile(`\benv\b`)
+
 // hideVariable takes the value out of a diagnostic's source line if it may be
-// that of a variable, and so a secret: below the header [setup.env], or where
-// the key speaks of "env". The file need not be valid.
+// that of a variable, and so a secret: where the file is read as one, below the
+// header [setup.env], or where the line speaks of "env" before. The file need not be
+// valid.
 func (l *layout) hideVariable(d *Diagnostic, offset int) bool {
+	if slices.ContainsFunc(l.variables, func(v span) bool { return v.start <= offset && offset < v.end }) {
+		return true // its place is hidden already
+	}
 	key, _, found := strings.Cut(d.Source, "=")
-	if !strings.Contains(key, "env") && !strings.HasPrefix(l.lastHeader(offset), "[setup.env]") {
+	before := l.src[l.lines[l.line(offset)-1]:offset]
+	header, _, _ := strings.Cut(l.lastHeader(offset), "\n")
+	if !strings.Contains(key, "env") && !env.MatchString(before) && !strings.Contains(header, "setup.env") {
 		return false
 	}
 	if !found {

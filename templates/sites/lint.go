@@ -71,11 +71,7 @@ type linter struct {
 // report adds a mistake at a key, or where the file does not give it at its
 // table.
 func (l *linter) report(key, allowed, format string, args ...any) {
-	d := l.job.At(key)
-	if table, _, ok := strings.Cut(key, "."); d.Line == 0 && ok {
-		d = l.job.At(table)
-		d.Key = key
-	}
+	d := l.job.Near(key)
 	d.Message, d.Allowed = key+": "+fmt.Sprintf(format, args...), allowed
 	l.found = append(l.found, d)
 }

@@ -1,0 +1,96 @@
+package jobs
+
+import (
+	"fmt"
+	"slices"
+)
+
+// checkSweep reports what is wrong between the keys of [sweep], and returns whether
+// it says which kind of sweep it is.
+func (d *decoder) checkSweep(s *Sweep) (readable bool) {
+	if d.refused["sweep"] {
+		return false
+	}
+	kinds, meant := 0, false
+	for _, key := range []string{"sweep.grid", "sweep.list", "sweep.random"} {
+		if d.given[key] {
+			kinds++
+		}
+		meant = meant || d.meant[key]
+		readable = readable || d.given[key] && !d.refused[key]
+	}
+	if kinds > 1 || kinds == 0 && !meant {
+		d.report("sweep", "", "needs exactly one of grid, list and random, and has %d", kinds)
+	}
+	if s.Random != nil {
+		d.require("sweep.random.samples")
+		d.require("sweep.random.values")
+	}
+	s.Grid = slices.DeleteFunc(s.Grid, func(a Axis) bool {
+		if a.values == nil {
+			d.report(a.at, "", "is a range, which a grid cannot walk")
+			d.unsure = append(d.unsure, a.Key())
+		}
+		return a.values == nil
+	})
+	for _, a := range s.Grid {
+		d.checkRepeats(a)
+	}
+	if d.usable("sweep.list") && len(s.List) == 0 {
+		d.report("sweep.list", "", "is empty")
+	}
+	for key, n := range map[string]int{"sweep.grid": s.combinations(), "sweep.list": len(s.List), "sweep.random": s.samples()} {
+		if n > maxElements {
+			if d.given["sweep.random.samples"] && key == "sweep.random" {
+				key = "sweep.random.samples"
+			}
+			d.report(key, "", "makes more than %d jobs", maxElements)
+		}
+	}
+	return readable && kinds == 1
+}
+
+// checkRepeats reports the values that a list has already: the same job twice.
+func (d *decoder) checkRepeats(a Axis) {
+	first := map[string]int{}
+	for i, v := range a.values {
+		same := fmt.Sprintf("%T %s", v, readable(v))
+		if n, ok := v.(int64); ok && n == int64(float64(n)) {
+			same = fmt.Sprintf("%T %s", 0.0, readable(float64(n))) // 1 and 1.0
+		}
+		if j, ok := first[same]; ok {
+			d.reportElement(a.at, i, fmt.Sprintf("is the same value as element %d", j))
+			continue
+		}
+		first[same] = i
+	}
+}
+
+// combinations is the number of a grid's elements, at most one more than there may
+// be.
+func (s *Sweep) combinations() int {
+	n := min(len(s.Grid), 1)
+	for _, a := range s.Grid {
+		n = min(n*len(a.values), maxElements+1)
+	}
+	return n
+}
+
+func (s *Sweep) samples() int {
+	if s.Random == nil {
+		return 0
+	}
+	return int(s.Random.Samples)
+}
+
+// shrink leaves a sweep with mistakes as many elements as it takes to find those of
+// the rest of the file.
+func (s *Sweep) shrink() {
+	for i := range s.Grid {
+		s.Grid[i].values = s.Grid[i].values[:1]
+	}
+	s.List = s.List[:min(len(s.List), maxElements)]
+	if s.Random != nil {
+		s.Random.Samples = 1
+	}
+}

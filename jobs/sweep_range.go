@@ -1,0 +1,107 @@
+package jobs
+
+import (
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+)
+
+func isRange(table map[string]any) bool {
+	return table["min"] != nil || table["max"] != nil
+}
+
+const rangeForms = "allowed: { min = 1e-4, max = 0.1 }, and log = true for equal chances in each decade"
+
+// decodeRange reads { min = 1e-4, max = 0.1, log = true }. No message has the
+// numbers, which may be a variable's.
+func (a *Axis) decodeRange(d *decoder, x leaf, table map[string]any) {
+	wholes, before := 0, len(d.found)
+	for _, name := range sortedKeys(table) {
+		at := append(slices.Clip(x.at), name)
+		where := d.lookup(keyName(at)).value
+		v := table[name]
+		f, number := v.(float64)
+		if i, ok := v.(int64); ok {
+			f, number = float64(i), true
+			wholes++
+		}
+		b, isBool := v.(bool)
+		switch {
+		case name == "min" && number:
+			a.min = f
+		case name == "max" && number:
+			a.max = f
+		case name == "log" && isBool:
+			a.log = b
+		case name == "min", name == "max":
+			d.bad(at, keyName(at), where, refuse(rangeForms, "must be a number, not %s", describe(v)))
+		case name == "log":
+			d.bad(at, keyName(at), where, refuse(rangeForms, "must be true or false, not %s", describe(v)))
+		default:
+			d.unknownAmong([]string{"log", "max", "min"}, x.at, at, name)
+		}
+	}
+	if len(d.found) > before {
+		return
+	}
+	a.whole = wholes == 2
+	refused := ""
+	switch {
+	case table["min"] == nil || table["max"] == nil:
+		refused = "needs both min and max"
+	case !(a.min < a.max):
+		refused = "min must be below max"
+	case a.max-a.min > 1e15:
+		refused = "is too wide to draw from"
+	case a.log && a.min <= 0:
+		refused = "with log = true, min must be more than 0"
+	}
+	if refused != "" {
+		d.bad(x.at, x.name(), d.lookup(x.name()).value, refuse(rangeForms, "%s", refused))
+		return
+	}
+	d.takesEnd(a, x, a.min, a.max)
+	if len(d.found) == before {
+		d.takesEnd(a, x, a.max, a.min)
+	}
+}
+
+// takesEnd reports an end of a range that the key's type refuses. What is drawn of
+// a range that is not of whole numbers lies between the ends, so a learning rate
+// may be drawn from 0 on.
+func (d *decoder) takesEnd(a *Axis, x leaf, end, other float64) {
+	if a.whole {
+		d.takes(x, asVariable(x.key, int64(end)))
+		return
+	}
+	t, ok := reflect.New(x.kind).Interface().(tomlValue)
+	if !ok || t.UnmarshalTOML(asVariable(x.key, math.Nextafter(end, other))) != nil {
+		d.takes(x, asVariable(x.key, end))
+	}
+}
+
+// draw takes one value at random, and says which of a list it is, else -1. Numbers
+// get six significant digits: people read them, and copy them.
+func (a Axis) draw(random *rand.Rand) (v any, index int) {
+	if a.values != nil {
+		i := random.IntN(len(a.values))
+		return a.values[i], i
+	}
+	x := random.Float64()
+	low, high := a.min, a.max
+	if a.whole {
+		high++ // the last one, too
+	}
+	if a.log {
+		x = math.Exp(math.Log(low) + x*(math.Log(high)-math.Log(low)))
+	} else {
+		x = low + x*(high-low)
+	}
+	if a.whole {
+		return asVariable(a.path, int64(min(math.Floor(x), a.max))), -1
+	}
+	x, _ = strconv.ParseFloat(strconv.FormatFloat(x, 'g', 6, 64), 64)
+	return asVariable(a.path, min(max(x, a.min), a.max)), -1
+}
