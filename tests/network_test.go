@@ -56,6 +56,9 @@ func TestSwitchThatDropsLargePackets(t *testing.T) {
 	s.ends(id, "FAILED")
 	log = s.log("named", id)
 	mustContain(t, log, "mtu mismatch", "n2 (hsn0, "+s.fast("n2")+")", "ddpbatch: error:", "ddpbatch: hint:")
+	if o := s.ddpbatch("wait", "named"); o.code != 1 {
+		t.Errorf("a network that does not work is no lost rank: %v", o)
+	}
 	if strings.Contains(log, "finished") {
 		t.Errorf("it trained:\n%s", log)
 	}
@@ -105,4 +108,22 @@ func TestLinkLostWhileTraining(t *testing.T) {
 	mustContain(t, log, "WARNING: n2: ", "hsn0: link down", "noticed before: n2: ")
 	failure := s.file(filepath.Join("runs", "cut", "failure.json"))
 	mustContain(t, failure, "noticed before: n2: ", "hsn0")
+}
+
+// A user's program is told of a bad file of NCCL's, and runs all the same, as NCCL
+// passes over it.
+func TestMissingNCCLConf(t *testing.T) {
+	s := newSite(t)
+	s.write("job.toml", `name = "conf"
+[slurm]
+nodes = 2
+time = "00:05:00"
+[setup.env]
+NCCL_CONF_FILE = "/no/such.conf"
+[command]
+argv = ["sh", "-c", "echo interface=$NCCL_SOCKET_IFNAME"]
+`)
+	id := s.submit("job.toml")
+	s.completed(id)
+	mustContain(t, s.log("conf", id), "interface==hsn0", "WARNING: ", "/no/such.conf")
 }

@@ -130,10 +130,12 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	switch {
 	case cancelled:
 		r.Exit = exitCancelled
+	case r.Failure != nil && r.Failure.Rank < 0:
+		r.Exit = exitFailed // no rank's fault: they could not agree on a network, say
 	case r.Failure != nil && r.Failure.State != rendezvous.Failed:
 		r.Exit = exitLost
 	case r.Failure != nil && r.Exit == 0:
-		r.Exit = 1
+		r.Exit = exitFailed
 	}
 	return r, nil
 }

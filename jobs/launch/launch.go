@@ -36,6 +36,7 @@ import (
 
 // Exit codes of an attempt that ended by something else than a rank's own code.
 const (
+	exitFailed    = 1
 	exitLost      = 4
 	exitCancelled = 130
 )

@@ -154,7 +154,7 @@ func (a *agreement) decideNetwork(payloads [][]byte) ([][]byte, error) {
 	}
 	next, err := a.agree()
 	if err != nil {
-		return nil, fmt.Errorf("agree on a network: %w", err)
+		return nil, err
 	}
 	return a.replies(func(node int) any { return next[node] })
 }

@@ -200,14 +200,15 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 		// Python keeps what it prints to a file until its buffer is full.
 		set("PYTHONUNBUFFERED", "1")
 	}
-	plan, err := r.networkPlan(ctx, lookup)
+	plan, err := r.networkPlan(ctx, o.Say, lookup)
 	if err != nil {
 		return nil, err
 	}
 	for _, v := range plan.ToSet() {
 		set(v.Name, v.Value)
 	}
-	if r.Place.LocalRank == 0 {
+	if r.Place.Rank == 0 {
+		// What is wrong with a variable is so on a thousand nodes, too: once is enough.
 		for _, w := range plan.Warnings {
 			o.Say(fmt.Sprintf("WARNING: %s: %s", r.Place.Host, w))
 		}
@@ -216,7 +217,7 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 }
 
 // networkPlan is what tells the program's libraries which network to use.
-func (r *Rank) networkPlan(ctx context.Context, lookup func(string) (string, bool)) (nccl.Env, error) {
+func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(string) (string, bool)) (nccl.Env, error) {
 	inventory, err := netif.Collect(ctx, netif.CollectOptions{})
 	if err != nil {
 		return nccl.Env{}, fmt.Errorf("look for this node's networks: %w", err)
@@ -246,7 +247,8 @@ func (r *Rank) networkPlan(ctx context.Context, lookup func(string) (string, boo
 	}
 	conf, err := nccl.ReadConf("", lookup)
 	if err != nil {
-		return nccl.Env{}, fmt.Errorf("read what NCCL will read: %w", err)
+		// NCCL passes over it, too.
+		say(fmt.Sprintf("WARNING: %s: %v", r.Place.Host, err))
 	}
 	f.Conf = conf
 	return nccl.Plan(f), nil

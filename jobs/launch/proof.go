@@ -187,11 +187,17 @@ func (r *Rank) watchNetwork(say func(string)) {
 	}
 	ctx, cancel := context.WithCancel(r.Session.Context())
 	r.unwatch = cancel
-	_, err := watch.Watch(ctx, r.Choice.Interface, func(e watch.Event) {
+	w, err := watch.Watch(ctx, r.Choice.Interface, func(e watch.Event) {
 		// The attempt goes on without: its end is noticed otherwise.
 		_ = r.Session.Tell(e.String())
 	})
 	if err != nil {
 		say(fmt.Sprintf("WARNING: %s: %v", r.Place.Host, err))
+		return
 	}
+	go func() {
+		if err := w.Wait(); err != nil {
+			say(fmt.Sprintf("WARNING: %s: %v", r.Place.Host, err))
+		}
+	}()
 }
