@@ -195,6 +195,10 @@ var examples = map[string]string{
 	"command.argv":          `argv = ["python3", "train.py"]`,
 	"setup.secrets.names":   `names = ["HF_TOKEN"]`,
 	"setup.container.image": `image = "/containers/pytorch.sif"`,
+	"train.schedule.kind":   `kind = "cosine"`,
+	"train.schedule.steps":  `steps = 10000`,
+	"train.schedule.gamma":  `gamma = 0.1`,
+	"train.schedule.every":  `every = 1000`,
 	"sweep.random.samples":  `samples = 16`,
 	"sweep.random.values":   `values.train.optimizer.lr = { min = 1e-4, max = 0.1, log = true }`,
 }

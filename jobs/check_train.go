@@ -21,9 +21,53 @@ func (d *decoder) checkTrain(t *Train) {
 	}
 	d.checkModel(&t.Model)
 	d.checkData(&t.Data)
-	if o := &t.Optimizer; o.Nesterov && (!d.given["train.optimizer.momentum"] ||
-		d.usable("train.optimizer.momentum") && o.Momentum == 0) {
-		d.report("train.optimizer.nesterov", "", "needs momentum above 0")
+	d.checkOptimizer(&t.Optimizer)
+	d.checkSchedule(&t.Schedule, t.Optimizer.LR)
+}
+
+func (d *decoder) checkOptimizer(o *Optimizer) {
+	const table = "train.optimizer."
+	switch {
+	case !d.usable(table + "kind"):
+	case o.Kind == OptimizerSGD:
+		d.forbid("with kind = \"sgd\"", table+"beta1", table+"beta2", table+"eps")
+	default:
+		d.forbid(fmt.Sprintf("with kind = %q", o.Kind), table+"momentum", table+"nesterov")
+		return
+	}
+	if o.Nesterov && (!d.given[table+"momentum"] || d.usable(table+"momentum") && o.Momentum == 0) {
+		d.report(table+"nesterov", "", "needs momentum above 0")
+	}
+}
+
+func (d *decoder) checkSchedule(s *Schedule, lr Positive) {
+	const table = "train.schedule."
+	if !d.given["train.schedule"] {
+		return
+	}
+	d.require(table + "kind")
+	if d.usable(table+"warmup_from") && s.WarmUpFrom > 1 {
+		d.report(table+"warmup_from", "", "is a part of the rate, from 0 to 1, not %v", s.WarmUpFrom)
+	}
+	if !d.usable(table + "kind") {
+		return
+	}
+	belongs := map[ScheduleKind][]string{ScheduleCosine: {"steps", "floor"}, ScheduleStep: {"gamma", "every"}}
+	for _, kind := range []ScheduleKind{ScheduleCosine, ScheduleStep} {
+		for _, key := range belongs[kind] {
+			switch {
+			case kind != s.Kind:
+				d.forbid(fmt.Sprintf("with kind = %q", s.Kind), table+key)
+			case key != "floor":
+				d.require(table + key)
+			}
+		}
+	}
+	if d.usable(table+"floor", "train.optimizer.lr") && float64(s.Floor) > float64(lr) {
+		d.report(table+"floor", "", "%v is above the learning rate, %v", s.Floor, lr)
+	}
+	if d.usable(table+"gamma") && s.Gamma > 1 {
+		d.report(table+"gamma", "", "%v would let the rate grow: at most 1", s.Gamma)
 	}
 }
 

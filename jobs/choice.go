@@ -29,6 +29,9 @@ type Task string
 // OptimizerKind is an update rule.
 type OptimizerKind string
 
+// ScheduleKind is how a learning rate changes.
+type ScheduleKind string
+
 // Launcher is how the user's own program is started.
 type Launcher string
 
@@ -63,7 +66,13 @@ const (
 	TaskRegression     Task = "regression"
 	TaskClassification Task = "classification"
 
-	OptimizerSGD OptimizerKind = "sgd"
+	OptimizerSGD   OptimizerKind = "sgd"
+	OptimizerAdam  OptimizerKind = "adam"
+	OptimizerAdamW OptimizerKind = "adamw"
+
+	ScheduleConstant ScheduleKind = "constant"
+	ScheduleCosine   ScheduleKind = "cosine"
+	ScheduleStep     ScheduleKind = "step"
 
 	LauncherRank     Launcher = "rank"
 	LauncherTorchrun Launcher = "torchrun"
@@ -149,9 +158,15 @@ func (t *Task) UnmarshalTOML(v any) (err error) {
 	return err
 }
 
-// UnmarshalTOML takes "sgd".
+// UnmarshalTOML takes "constant", "cosine" or "step".
+func (k *ScheduleKind) UnmarshalTOML(v any) (err error) {
+	*k, err = choose(v, ScheduleConstant, ScheduleCosine, ScheduleStep)
+	return err
+}
+
+// UnmarshalTOML takes "sgd", "adam" or "adamw".
 func (k *OptimizerKind) UnmarshalTOML(v any) (err error) {
-	*k, err = choose(v, OptimizerSGD)
+	*k, err = choose(v, OptimizerSGD, OptimizerAdam, OptimizerAdamW)
 	return err
 }
 

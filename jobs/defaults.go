@@ -8,6 +8,12 @@ const (
 	defaultJoinTimeout       = 60 * time.Second
 	defaultCollectiveTimeout = 5 * time.Minute
 	defaultKeep              = 3
+
+	// Those of torch.optim.Adam and AdamW.
+	defaultBeta1      = 0.9
+	defaultBeta2      = 0.999
+	defaultEps        = 1e-8
+	defaultAdamWDecay = 0.01
 )
 
 var (
@@ -32,6 +38,7 @@ func (j *Job) fillDefaults() {
 	orElse(&j.Checkpoint.Keep, defaultKeep)
 	if j.Train != nil {
 		j.Train.fillDefaults()
+		j.fillOptimizer()
 	}
 	if j.Command != nil {
 		orElse(&j.Command.Launcher, LauncherRank)
@@ -58,6 +65,24 @@ func (j *Job) signalBeforeEnd() Duration {
 		before = min(before, (limit / 4).Truncate(time.Second))
 	}
 	return Duration(before)
+}
+
+// fillOptimizer sets what Adam and AdamW have beside the rate; 0 is a value of each.
+func (j *Job) fillOptimizer() {
+	o := &j.Train.Optimizer
+	if o.Kind != OptimizerAdam && o.Kind != OptimizerAdamW {
+		return
+	}
+	orElse(&o.Eps, defaultEps)
+	if !j.Gives("train.optimizer.beta1") {
+		o.Beta1 = defaultBeta1
+	}
+	if !j.Gives("train.optimizer.beta2") {
+		o.Beta2 = defaultBeta2
+	}
+	if o.Kind == OptimizerAdamW && !j.Gives("train.optimizer.weight_decay") {
+		o.WeightDecay = defaultAdamWDecay
+	}
 }
 
 func (t *Train) fillDefaults() {

@@ -91,7 +91,7 @@ func TestEveryKey(t *testing.T) {
 
 	// The good specs together must hold every key of the spec.
 	given := map[string]bool{}
-	for _, l := range []string{"testdata/good/every-other-key.toml", "testdata/good/every-command-key.toml", "testdata/good/sweep-grid.toml", "testdata/good/sweep-list.toml", "testdata/good/sweep-random.toml"} {
+	for _, l := range []string{"testdata/good/every-other-key.toml", "testdata/good/every-command-key.toml", "testdata/good/every-optimizer-key.toml", "testdata/good/step-schedule.toml", "testdata/good/sweep-grid.toml", "testdata/good/sweep-list.toml", "testdata/good/sweep-random.toml"} {
 		for key := range load(t, l).layout.sites {
 			given[key] = true
 		}
@@ -306,5 +306,20 @@ func BenchmarkParse(b *testing.B) {
 		if _, err := Parse("job.toml", src); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// Adam and AdamW have PyTorch's defaults, and 0 is a value.
+func TestOptimizerDefaults(t *testing.T) {
+	o := load(t, "testdata/good/step-schedule.toml").Train.Optimizer
+	if o.Beta1 != 0 || o.Beta2 != 0.999 || o.Eps != 1e-8 || o.WeightDecay != 0 {
+		t.Errorf("adam: %+v", o)
+	}
+	adamw := parse(t, strings.Replace(minimal, `kind = "sgd"`, `kind = "adamw"`, 1)).Train.Optimizer
+	if adamw.Beta1 != 0.9 || adamw.WeightDecay != 0.01 || adamw.ClipNorm != 0 {
+		t.Errorf("adamw: %+v", adamw)
+	}
+	if off := parse(t, strings.Replace(minimal, `kind = "sgd"`, `kind = "adamw", weight_decay = 0`, 1)).Train.Optimizer; off.WeightDecay != 0 {
+		t.Errorf("adamw without decay: %+v", off)
 	}
 }

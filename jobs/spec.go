@@ -87,6 +87,7 @@ type Train struct {
 	Model     Model     `toml:"model"`
 	Data      Data      `toml:"data"`
 	Optimizer Optimizer `toml:"optimizer"`
+	Schedule  Schedule  `toml:"schedule"`
 }
 
 // Model is the network to train. Its input and output sizes follow the data.
@@ -111,11 +112,26 @@ type Data struct {
 
 // Optimizer is the update rule, as PyTorch defines it.
 type Optimizer struct {
-	Kind        OptimizerKind `toml:"kind"`         // sgd
+	Kind        OptimizerKind `toml:"kind"`         // sgd, adam, adamw
 	LR          Positive      `toml:"lr"`           // learning rate
-	Momentum    Fraction      `toml:"momentum"`     // [0, 1)
-	WeightDecay NonNegative   `toml:"weight_decay"` // L2, as torch.optim.SGD
-	Nesterov    bool          `toml:"nesterov"`     // needs momentum
+	Momentum    Fraction      `toml:"momentum"`     // sgd: [0, 1)
+	WeightDecay NonNegative   `toml:"weight_decay"` // L2, as torch.optim.SGD and Adam; decoupled for adamw, default 0.01
+	Nesterov    bool          `toml:"nesterov"`     // sgd: needs momentum
+	Beta1       Fraction      `toml:"beta1"`        // adam, adamw: default 0.9
+	Beta2       Fraction      `toml:"beta2"`        // adam, adamw: default 0.999
+	Eps         Positive      `toml:"eps"`          // adam, adamw: default 1e-8
+	ClipNorm    Positive      `toml:"clip_norm"`    // longest gradient over all parameters; longer ones are scaled down; default none
+}
+
+// Schedule is how the learning rate changes with the steps.
+type Schedule struct {
+	Kind       ScheduleKind     `toml:"kind"`        // constant (default), cosine, step
+	WarmUp     NonNegativeCount `toml:"warmup"`      // steps in which the rate rises to optimizer.lr; default 0
+	WarmUpFrom NonNegative      `toml:"warmup_from"` // part of the rate in the first of them, 0 to 1; default 0
+	Steps      Count            `toml:"steps"`       // cosine: steps, after the warm-up, until the floor is reached
+	Floor      NonNegative      `toml:"floor"`       // cosine: the last rate; default 0
+	Gamma      Positive         `toml:"gamma"`       // step: the factor, at most 1
+	Every      Count            `toml:"every"`       // step: steps between two changes
 }
 
 // Command is the user's own program, run instead of the built-in trainer.

@@ -9,6 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
 
 // Scalars that travel with the gradients of a step.
@@ -131,6 +132,12 @@ func (r *run) step(ctx context.Context, indices []int) (loss float64, stop bool,
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return 0, false, diverged{fmt.Errorf("the loss became %v at step %d of epoch %d", loss, r.at.Step, r.at.Epoch)}
 	}
+	if most := float64(r.train.Optimizer.ClipNorm); most > 0 {
+		if norm := optim.ClipGradNorm(r.params, most); math.IsNaN(norm) || math.IsInf(norm, 0) {
+			return 0, false, diverged{fmt.Errorf("the gradient became %v at step %d of epoch %d", norm, r.at.Step, r.at.Epoch)}
+		}
+	}
+	r.optimizer.SetRate(r.schedule(r.at.Step))
 	r.optimizer.Step(r.params)
 	return loss, extra[extraStop] > 0, nil
 }
@@ -147,7 +154,7 @@ func (diverged) Hint() string {
 func (r *run) report(loss float64) {
 	elapsed := time.Since(r.intervalAt)
 	e := Event{Kind: Trained, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Loss: loss,
-		Steps: r.perEpoch * int(r.train.Epochs), LR: r.optimizer.LR}
+		Steps: r.perEpoch * int(r.train.Epochs), LR: r.optimizer.Rate()}
 	if elapsed > 0 {
 		e.SamplesPerSecond = float64(r.intervalNum) / elapsed.Seconds()
 		left := (int64(r.train.Epochs)-r.at.Epoch)*int64(r.data.Len()) - r.at.Consumed

@@ -116,7 +116,7 @@ func (r *run) load() (h header, fresh bool, err error) {
 		}
 		copy(p.Data, byName[p.Name])
 	}
-	state := optim.State{Initialised: m.OptimInit}
+	state := optim.State{Kind: m.Optimizer, Initialised: m.OptimInit}
 	for _, t := range s.Files[optimizerFile] {
 		state.Tensors = append(state.Tensors, optim.Tensor{Name: t.Name, Shape: t.Shape, Data: t.Data})
 	}

@@ -64,7 +64,8 @@ type run struct {
 	eval        data.Dataset // nil when there is none
 	model       *nn.Model
 	params      []*nn.Param
-	optimizer   *optim.SGD
+	optimizer   optim.Optimizer
+	schedule    optim.Schedule
 	reducer     *ddp.Reducer
 	input       batch
 	at          position
@@ -147,10 +148,11 @@ func (r *run) build() error {
 	r.model.Plan(int(t.Batch))
 	r.params = r.model.Params()
 	r.reducer = ddp.New(r.Comm, r.params, numExtra)
-	o := t.Optimizer
-	r.optimizer, err = optim.NewSGD(r.params, float64(o.LR), float64(o.Momentum), float64(o.WeightDecay), o.Nesterov)
-	if err != nil {
+	if r.optimizer, err = newOptimizer(r.params, &t.Optimizer); err != nil {
 		return fmt.Errorf("build optimizer: %w", err)
+	}
+	if r.schedule, err = newSchedule(float64(t.Optimizer.LR), &t.Schedule); err != nil {
+		return fmt.Errorf("build the schedule of the learning rate: %w", err)
 	}
 	r.input = newBatch(r.data, int(t.Batch))
 	r.perEpoch = stepsPerEpoch(r.data.Len(), r.Comm.Size(), int(t.Batch))

@@ -186,9 +186,43 @@ func TestRanksEqualOneRank(t *testing.T) {
 	}
 }
 
-// Stopped at any step and resumed, training ends with the same bits.
+// optimizers are what may stand in place of the SGD of mlp.
+var optimizers = map[string]string{
+	"sgd": "",
+	"adamw, clipped, warm-up and cosine": `kind = "adamw"
+lr = 0.01
+clip_norm = 0.5
+[train.schedule]
+kind = "cosine"
+warmup = 5
+steps = 25
+floor = 0.0005
+`,
+	"adam, step": `kind = "adam"
+lr = 0.01
+[train.schedule]
+kind = "step"
+gamma = 0.5
+every = 10
+`,
+}
+
+// Stopped at any step and resumed, training ends with the same bits, whatever the
+// optimiser keeps between steps.
 func TestStopAndResumeGiveTheSameBits(t *testing.T) {
-	j := job(t, fmt.Sprintf(mlp, 6))
+	for name, text := range optimizers {
+		t.Run(name, func(t *testing.T) {
+			spec := fmt.Sprintf(mlp, 6)
+			if text != "" {
+				spec = strings.Replace(spec, "kind = \"sgd\"\nlr = 0.1\nmomentum = 0.9\n", text, 1)
+			}
+			stopAndResume(t, job(t, spec))
+		})
+	}
+}
+
+func stopAndResume(t *testing.T, j *jobs.Job) {
+	t.Helper()
 	whole := t.TempDir()
 	_, result, errs := world(t, 3, j, whole, nil)
 	ok(t, errs)

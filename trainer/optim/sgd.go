@@ -1,23 +1,15 @@
-// Package optim updates the parameters of a model from their gradients.
-//
-// [SGD] is torch.optim.SGD: the same rule, the same first step, hyper-parameters
-// rounded to float32 once. Updates equal PyTorch's up to the rounding of one
-// operation, since PyTorch fuses multiplications with additions and this package
-// never does: a step gives the same bits on every processor. Its state can be
-// saved and restored, and a restored optimizer continues bit for bit.
-//
-// It has no other rules, no schedules and no gradient clipping, and does not
-// write files: where the state goes is its owner's business.
 package optim
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// SGD is stochastic gradient descent with momentum. The exported fields may be
+// momentumPrefix begins the names of momentum buffers, before the parameter's.
+const momentumPrefix = "momentum."
+
+// SGD is stochastic gradient descent with momentum, torch.optim.SGD. The exported fields may be
 // changed between steps, but Momentum not from or to zero.
 type SGD struct {
 	LR          float64 // learning rate
@@ -33,13 +25,8 @@ type SGD struct {
 // torch.optim.SGD sets: nothing negative, and Nesterov's only with momentum.
 // Values must be finite. All its memory is allocated here.
 func NewSGD(params []*nn.Param, lr, momentum, weightDecay float64, nesterov bool) (*SGD, error) {
-	for _, v := range []struct {
-		name  string
-		value float64
-	}{{"learning rate", lr}, {"momentum", momentum}, {"weight decay", weightDecay}} {
-		if !(v.value >= 0) || v.value > math.MaxFloat32 {
-			return nil, fmt.Errorf("make an optimizer: %s is %v, want a number from 0", v.name, v.value)
-		}
+	if err := check(setting{"learning rate", lr}, setting{"momentum", momentum}, setting{"weight decay", weightDecay}); err != nil {
+		return nil, err
 	}
 	if nesterov && momentum == 0 {
 		return nil, fmt.Errorf("make an optimizer: Nesterov's momentum needs a momentum above 0")
@@ -48,13 +35,46 @@ func NewSGD(params []*nn.Param, lr, momentum, weightDecay float64, nesterov bool
 	if momentum != 0 {
 		for _, p := range params {
 			s.buffers = append(s.buffers, Tensor{
-				Name:  bufferPrefix + p.Name,
+				Name:  momentumPrefix + p.Name,
 				Shape: p.Shape,
 				Data:  make([]float32, len(p.Data)),
 			})
 		}
 	}
 	return s, nil
+}
+
+// Kind is [KindSGD].
+func (s *SGD) Kind() string { return KindSGD }
+
+// Rate is LR.
+func (s *SGD) Rate() float64 { return s.LR }
+
+// SetRate sets LR.
+func (s *SGD) SetRate(lr float64) { s.LR = lr }
+
+// State returns the momentum buffers, each named "momentum." and the name of
+// its parameter; there are none without momentum. Their Data are the optimizer's
+// own memory: they change at the next step.
+func (s *SGD) State() State { return State{KindSGD, s.initialised, s.buffers} }
+
+// Restore copies a state that an SGD for the same parameters had, with tensors
+// in any order. A state that names no kind is taken for SGD's, which was the only
+// one before states named theirs. If a tensor is missing, unknown or of another
+// shape, it returns an error and changes nothing.
+func (s *SGD) Restore(from State) error {
+	if from.Kind == "" {
+		from.Kind = KindSGD
+	}
+	given, err := match(KindSGD, s.buffers, from)
+	if err != nil {
+		return err
+	}
+	for _, b := range s.buffers {
+		copy(b.Data, given[b.Name].Data)
+	}
+	s.initialised = from.Initialised
+	return nil
 }
 
 // Step updates Data of all parameters from their Grad, which it leaves as they

@@ -148,7 +148,7 @@ func TestRestoreErrors(t *testing.T) {
 				{Name: "b", Shape: []int{2}, Data: make([]float32, 2)},
 			}
 			s := newSGD(t, params, 0.1, 0.9, 0, false)
-			err := s.Restore(State{true, c.tensors})
+			err := s.Restore(State{KindSGD, true, c.tensors})
 			if err == nil || err.Error() != c.want {
 				t.Errorf("error %v, want %s", err, c.want)
 			}
@@ -162,7 +162,7 @@ func TestRestoreErrors(t *testing.T) {
 	if err := plain.Restore(State{}); err != nil {
 		t.Errorf("restore without momentum: %v", err)
 	}
-	if err := plain.Restore(State{true, good()}); err == nil {
+	if err := plain.Restore(State{KindSGD, true, good()}); err == nil {
 		t.Error("momentum restored into an optimizer without")
 	}
 }
@@ -194,27 +194,4 @@ func TestStepAllocatesNothing(t *testing.T) {
 			t.Errorf("momentum %v: %v allocations per step", momentum, n)
 		}
 	}
-}
-
-func TestStepRefusesOtherParameters(t *testing.T) {
-	p := drawn(random.New(1), "p", 3)
-	s := newSGD(t, []*nn.Param{p}, 0.1, 0.9, 0, false)
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	s.Step([]*nn.Param{p, p})
-}
-
-func BenchmarkStep(b *testing.B) {
-	params := []*nn.Param{drawn(random.New(1), "p", 100000)}
-	s, err := NewSGD(params, 0.1, 0.9, 0, false)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for range b.N {
-		s.Step(params)
-	}
-	b.ReportMetric(100000*float64(b.N)/b.Elapsed().Seconds()/1e9, "Gparam/s")
 }

@@ -1,0 +1,201 @@
+package optim
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/random"
+)
+
+func single(value, grad float32) *nn.Param {
+	return &nn.Param{Name: "p", Shape: []int{1}, Data: []float32{value}, Grad: []float32{grad}}
+}
+
+func TestNewAdamErrors(t *testing.T) {
+	for _, c := range []struct {
+		change func(*AdamOptions)
+		want   string
+	}{
+		{func(o *AdamOptions) { o.LR = -1 }, "learning rate is -1"},
+		{func(o *AdamOptions) { o.LR = math.Inf(1) }, "learning rate is +Inf"},
+		{func(o *AdamOptions) { o.Beta1 = 1 }, "beta1 is 1, want a number from 0 to below 1"},
+		{func(o *AdamOptions) { o.Beta1 = -0.1 }, "beta1 is -0.1"},
+		{func(o *AdamOptions) { o.Beta2 = math.NaN() }, "beta2 is NaN"},
+		{func(o *AdamOptions) { o.Eps = -1e-8 }, "eps is -1e-08"},
+		{func(o *AdamOptions) { o.WeightDecay = -1 }, "weight decay is -1"},
+	} {
+		o := usual
+		c.change(&o)
+		for _, make := range []func([]*nn.Param, AdamOptions) (*Adam, error){NewAdam, NewAdamW} {
+			if _, err := make(nil, o); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%+v: error %v, want one with %q", o, err, c.want)
+			}
+		}
+	}
+}
+
+// A gradient of 0 moves nothing but by weight decay, however often; with eps 0 the
+// result is 0/0, as in PyTorch.
+func TestZeroGradients(t *testing.T) {
+	for _, c := range []struct {
+		kind       string
+		eps, decay float64
+		want       float32
+	}{
+		{KindAdam, 1e-8, 0, 1},
+		{KindAdamW, 1e-8, 0, 1},
+		{KindAdamW, 1e-8, 0.5, 0.995 * 0.995 * 0.995},
+		{KindAdam, 0, 0, float32(math.NaN())},
+		{KindAdamW, 0, 0, float32(math.NaN())},
+	} {
+		p := single(1, 0)
+		o := usual
+		o.Eps, o.WeightDecay = c.eps, c.decay
+		a := build(t, c.kind, []*nn.Param{p}, o)
+		for range 3 {
+			a.Step([]*nn.Param{p})
+		}
+		got := p.Data[0]
+		if got != got != (c.want != c.want) || math.Abs(float64(got-c.want)) > 1e-6 {
+			t.Errorf("%s, eps %v, decay %v: %v, want %v", c.kind, c.eps, c.decay, got, c.want)
+		}
+	}
+}
+
+// The first step without decay is the learning rate, against the gradient,
+// whatever the gradient's size above eps.
+func TestFirstStepIsTheRate(t *testing.T) {
+	o := usual
+	o.WeightDecay = 0
+	for _, grad := range []float32{-1e15, -1, -1e-3, 1e-3, 1, 1e15} {
+		for _, kind := range []string{KindAdam, KindAdamW} {
+			p := single(0, grad)
+			build(t, kind, []*nn.Param{p}, o).Step([]*nn.Param{p})
+			want := -math.Copysign(o.LR, float64(grad))
+			if d := math.Abs(float64(p.Data[0])-want) / o.LR; d > 1.1e-5 {
+				t.Errorf("%s: gradient %v moves by %v, want %v", kind, grad, p.Data[0], want)
+			}
+		}
+	}
+}
+
+func TestAdamRestoreErrors(t *testing.T) {
+	state := func(step float32, initialised bool) State {
+		return State{KindAdam, initialised, []Tensor{
+			{"exp_avg.p", []int{1}, []float32{1}},
+			{"exp_avg_sq.p", []int{1}, []float32{1}},
+			{"step", nil, []float32{step}},
+		}}
+	}
+	missing := state(1, true)
+	missing.Tensors = missing.Tensors[1:]
+	unknown := state(1, true)
+	unknown.Tensors = append(unknown.Tensors, Tensor{"momentum.p", []int{1}, []float32{1}})
+	for _, c := range []struct {
+		state State
+		want  string
+	}{
+		{missing, `restore optimizer: no tensor "exp_avg.p"`},
+		{unknown, `restore optimizer: unknown tensor "momentum.p"`},
+		{state(-1, true), `restore optimizer: "step" is -1, want a whole number from 0 to 16777216`},
+		{state(1.5, true), `restore optimizer: "step" is 1.5, want a whole number`},
+		{state(1<<25, true), `restore optimizer: "step" is 3.3554432e+07, want a whole number`},
+		{state(float32(math.NaN()), true), `restore optimizer: "step" is NaN, want a whole number`},
+		{state(0, true), `restore optimizer: "step" is 0 in a state with initialised true`},
+		{state(3, false), `restore optimizer: "step" is 3 in a state with initialised false`},
+	} {
+		a := build(t, KindAdam, []*nn.Param{single(1, 1)}, usual)
+		if err := a.Restore(c.state); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("error %v, want %s", err, c.want)
+		}
+		for _, s := range a.State().Tensors {
+			if s.Data[0] != 0 {
+				t.Errorf("%s: state changed all the same", c.want)
+			}
+		}
+	}
+}
+
+// The count of steps stays where float32 ends, and training goes on.
+func TestCountOfStepsEnds(t *testing.T) {
+	p := single(1, 1)
+	a := build(t, KindAdam, []*nn.Param{p}, usual)
+	err := a.Restore(State{KindAdam, true, []Tensor{
+		{"exp_avg.p", []int{1}, []float32{1}}, {"exp_avg_sq.p", []int{1}, []float32{1}}, {"step", nil, []float32{lastStep - 1}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		a.Step([]*nn.Param{p})
+	}
+	if got := a.State().Tensors[2].Data[0]; got != lastStep {
+		t.Errorf("step is %v, want %v", got, lastStep)
+	}
+	if got := p.Data[0]; math.Abs(float64(got)-(1-3*usual.LR)) > 1e-4 {
+		t.Errorf("value %v after three steps of %v from 1", got, usual.LR)
+	}
+}
+
+func TestPower(t *testing.T) {
+	for _, base := range []float64{0, 0.5, 0.9, 0.999, 1} {
+		for _, n := range []int64{0, 1, 2, 7, 50, 1000, lastStep} {
+			got, want := power(base, n), math.Pow(base, float64(n))
+			if !(math.Abs(got-want) <= 1e-12*want+1e-300) {
+				t.Errorf("power(%v, %d) is %v, want %v", base, n, got, want)
+			}
+		}
+	}
+}
+
+// FuzzAdam holds steps of any hyper-parameters to the definition in float64.
+// Values and gradients are positive: where a decay cancels a gradient, what is
+// left has no accuracy to compare.
+func FuzzAdam(f *testing.F) {
+	f.Add(uint64(1), float32(1), 0.9, 0.999, 1e-8, 0.0)
+	f.Add(uint64(2), float32(0), 0.0, 0.0, 1e-3, 0.1)
+	f.Add(uint64(3), float32(1e-12), 0.99, 0.5, 1e-8, 1.0)
+	f.Add(uint64(4), float32(1e9), 0.5, 0.9999, 1.0, 0.01)
+	f.Fuzz(func(t *testing.T, seed uint64, scale float32, beta1, beta2, eps, decay float64) {
+		if !(scale >= 0 && scale < 1e15 && eps > 1e-10 && eps < 1e3 && decay < 10 && beta1 <= 0.9999 && beta2 <= 0.9999) {
+			return // beyond what float32 follows closely
+		}
+		for _, decoupled := range []bool{false, true} {
+			g := random.New(seed)
+			p := drawn(g, "p", 5)
+			g.Uniform(0.5, 1, p.Data)
+			o := AdamOptions{0.01, beta1, beta2, eps, decay}
+			a, err := newAdam([]*nn.Param{p}, o, decoupled)
+			if err != nil {
+				return
+			}
+			var want, m, v [5]float64
+			for i, w := range p.Data {
+				want[i] = float64(w)
+			}
+			for n := 1.0; n <= 3; n++ {
+				g.Uniform(0.5, 1, p.Grad)
+				for i := range p.Grad {
+					p.Grad[i] *= scale
+					d := float64(p.Grad[i])
+					if decoupled {
+						want[i] *= 1 - o.LR*decay
+					} else {
+						d += decay * want[i]
+					}
+					m[i] = beta1*m[i] + (1-beta1)*d
+					v[i] = beta2*v[i] + (1-beta2)*d*d
+					want[i] -= o.LR / (1 - math.Pow(beta1, n)) * m[i] / (math.Sqrt(v[i]/(1-math.Pow(beta2, n))) + eps)
+				}
+				a.Step([]*nn.Param{p})
+			}
+			for i, w := range want {
+				if d := math.Abs(float64(p.Data[i]) - w); !(d <= 1e-6) {
+					t.Fatalf("%s: element %d is %v, want %v", a.Kind(), i, p.Data[i], w)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,203 @@
+package optim
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/random"
+)
+
+// golden is what testdata/torch_optim.py writes.
+type golden struct {
+	Runs []struct {
+		Kind         string
+		LR, Momentum float64
+		Beta1, Beta2 float64
+		Eps          float64
+		WeightDecay  float64 `json:"weight_decay"`
+		Clip         float64
+		Schedule     *goldenSchedule
+		Rates, Norms []float64
+		Values       [][]float32
+		Average      []float32 `json:"exp_avg"`
+		Squares      []float32 `json:"exp_avg_sq"`
+		Step         float32
+	}
+	Schedules []goldenSchedule
+}
+
+type goldenSchedule struct {
+	LR                   float64
+	Kind                 string
+	Floor, Gamma, From   float64
+	Steps, Every, Warmup int64
+	Rates                []float64
+}
+
+func (s goldenSchedule) make(t *testing.T) Schedule {
+	t.Helper()
+	var out Schedule
+	var err error
+	switch s.Kind {
+	case "cosine":
+		out, err = Cosine(s.LR, s.Floor, s.Steps)
+	case "step":
+		out, err = StepDecay(s.LR, s.Gamma, s.Every)
+	default:
+		out, err = Constant(s.LR)
+	}
+	if err == nil && s.Warmup > 0 {
+		out, err = WarmUp(s.From, s.Warmup, out)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// goldens are the values checked in and, where PyTorch is installed, its own of
+// this moment.
+func goldens(t *testing.T) map[string]golden {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/optim_golden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources := map[string][]byte{"golden": raw}
+	const python = "/usr/bin/python3"
+	if exec.Command(python, "-c", "import torch, numpy").Run() == nil {
+		if sources["live"], err = exec.Command(python, "testdata/torch_optim.py").Output(); err != nil {
+			t.Fatalf("run PyTorch: %v", err)
+		}
+	}
+	out := map[string]golden{}
+	for name, raw := range sources {
+		var g golden
+		if err := json.Unmarshal(raw, &g); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if len(g.Runs) != 11 || len(g.Schedules) != 8 {
+			t.Fatalf("%s: %d runs and %d schedules, want 11 and 8", name, len(g.Runs), len(g.Schedules))
+		}
+		out[name] = g
+	}
+	return out
+}
+
+// scales make the first gradients of the first parameter nothing, next to
+// nothing, and large, as the script does where nothing is clipped.
+var scales = []float32{0, 1e-12, 1e-6, 1e6, 1e12}
+
+// What rounding may make of 50 steps. Values are compared relative to the larger
+// of themselves and 1, about which they move. Averages are sums of either sign,
+// and lose digits where they nearly cancel.
+const (
+	valueTolerance   = 1e-6
+	averageTolerance = 3e-5
+	squaresTolerance = 1e-6
+)
+
+// apart is the greatest difference of got from want, relative to want or least.
+func apart(got, want []float32, least float64) float64 {
+	if len(got) != len(want) {
+		return math.Inf(1)
+	}
+	most := 0.0
+	for i, w := range want {
+		d := math.Abs(float64(got[i])-float64(w)) / math.Max(math.Abs(float64(w)), least)
+		if !(d <= most) {
+			most = d
+		}
+	}
+	return most
+}
+
+// joined is the tensors' elements in one row.
+func joined[T any](all []T, data func(T) []float32) (out []float32) {
+	for _, t := range all {
+		out = append(out, data(t)...)
+	}
+	return out
+}
+
+func TestFiftyStepsFollowTorch(t *testing.T) {
+	for source, g := range goldens(t) {
+		for i, c := range g.Runs {
+			t.Run(fmt.Sprintf("%s/%d %s", source, i, c.Kind), func(t *testing.T) {
+				if len(c.Values) != 50 {
+					t.Fatalf("%d steps, want 50", len(c.Values))
+				}
+				draws := random.New(5)
+				params := []*nn.Param{drawn(draws, "a", 19), drawn(draws, "b", 6)}
+				o := build(t, c.Kind, params, AdamOptions{c.LR, c.Beta1, c.Beta2, c.Eps, c.WeightDecay})
+				var rate Schedule
+				if c.Schedule != nil {
+					rate = c.Schedule.make(t)
+				}
+				worst := 0.0
+				for step, want := range c.Values {
+					for _, p := range params {
+						draws.Uniform(-1, 1, p.Grad)
+					}
+					if c.Clip == 0 {
+						for k, s := range scales {
+							params[0].Grad[k] *= s
+						}
+					} else if norm := ClipGradNorm(params, c.Clip); !(math.Abs(norm-c.Norms[step]) <= 1e-6*norm) {
+						t.Errorf("step %d: norm %v, want %v", step, norm, c.Norms[step])
+					}
+					if rate != nil {
+						o.SetRate(rate(int64(step)))
+					}
+					if d := o.Rate() - c.Rates[step]; !(math.Abs(d) <= 1e-14) {
+						t.Errorf("step %d: rate %v, want %v", step, o.Rate(), c.Rates[step])
+					}
+					o.Step(params)
+					worst = max(worst, apart(joined(params, func(p *nn.Param) []float32 { return p.Data }), want, 1))
+				}
+				t.Logf("relative difference of values up to %.2g", worst)
+				if !(worst <= valueTolerance) {
+					t.Errorf("values differ by %v", worst)
+				}
+				if c.Kind == KindSGD {
+					return
+				}
+				state := o.State().Tensors
+				data := func(t Tensor) []float32 { return t.Data }
+				averages := joined([]Tensor{state[0], state[2]}, data)
+				squares := joined([]Tensor{state[1], state[3]}, data)
+				t.Logf("of averages %.2g, of squares %.2g", apart(averages, c.Average, 1e-30), apart(squares, c.Squares, 1e-30))
+				if d := apart(averages, c.Average, 1e-30); !(d <= averageTolerance) {
+					t.Errorf("averages differ by %v", d)
+				}
+				if d := apart(squares, c.Squares, 1e-30); !(d <= squaresTolerance) {
+					t.Errorf("squares differ by %v", d)
+				}
+				if got := state[4].Data[0]; got != c.Step {
+					t.Errorf("step is %v, want %v", got, c.Step)
+				}
+			})
+		}
+	}
+}
+
+func TestSchedulesFollowTorch(t *testing.T) {
+	for source, g := range goldens(t) {
+		for i, c := range g.Schedules {
+			t.Run(fmt.Sprintf("%s/%d %s", source, i, c.Kind), func(t *testing.T) {
+				rate := c.make(t)
+				for step, want := range c.Rates {
+					// PyTorch computes each rate from the one before.
+					if got := rate(int64(step)); !(math.Abs(got-want) <= 1e-13*c.LR) {
+						t.Errorf("step %d: %v, want %v", step, got, want)
+					}
+				}
+			})
+		}
+	}
+}

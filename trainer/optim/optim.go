@@ -1,0 +1,68 @@
+// Package optim updates the parameters of a model from their gradients.
+//
+// [SGD], and [Adam] in both its forms, are the rules of torch.optim of the same
+// names: the same order of operations, the same first step, hyper-parameters
+// rounded to float32 once. Updates equal PyTorch's up to the rounding of one
+// operation, since PyTorch fuses multiplications with additions and this package
+// never does: a step gives the same bits on every processor. Their state can be
+// saved and restored, and a restored optimizer continues bit for bit.
+//
+// [ClipGradNorm] bounds the gradients before a step, with one order of summation
+// whatever the machine. A [Schedule] names the learning rate of each step from
+// nothing but its number, so that resuming needs no state of it. No step and no
+// clipping allocates memory.
+//
+// It has no parameter groups and no AMSGrad, does not add gradients up over
+// several batches, and does not write files: where the state goes is its owner's
+// business.
+package optim
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+)
+
+// Optimizer is an update rule with its state.
+type Optimizer interface {
+	// Kind is the rule's name, one of the constants of this package.
+	Kind() string
+	// Rate is the learning rate of the next step.
+	Rate() float64
+	// SetRate changes the learning rate, from the next step on. It must be finite
+	// and not negative.
+	SetRate(lr float64)
+	// Step updates Data of all parameters from their Grad, which it leaves as they
+	// are. They must be those that the optimizer was made for, in the same order.
+	Step(params []*nn.Param)
+	// State returns the present state. The tensors' Data are the optimizer's own
+	// memory: they change at the next step.
+	State() State
+	// Restore copies a state that an optimizer of the same kind for the same
+	// parameters had. If it is not one, it returns an error and changes nothing.
+	Restore(State) error
+}
+
+// The kinds of optimizers.
+const (
+	KindSGD   = "sgd"
+	KindAdam  = "adam"
+	KindAdamW = "adamw"
+)
+
+// setting is a hyper-parameter by name.
+type setting struct {
+	name  string
+	value float64
+}
+
+// check refuses what is negative, not a number or beyond float32.
+func check(settings ...setting) error {
+	for _, s := range settings {
+		if !(s.value >= 0) || s.value > math.MaxFloat32 {
+			return fmt.Errorf("make an optimizer: %s is %v, want a number from 0", s.name, s.value)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package optim
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/random"
+)
+
+var kinds = []string{KindSGD, KindAdam, KindAdamW}
+
+// usual are options that suit every kind.
+var usual = AdamOptions{LR: 0.01, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
+
+// build makes an optimizer of any kind; SGD has a momentum of 0.9.
+func build(t testing.TB, kind string, params []*nn.Param, o AdamOptions) Optimizer {
+	t.Helper()
+	var out Optimizer
+	var err error
+	switch kind {
+	case KindSGD:
+		out, err = NewSGD(params, o.LR, 0.9, o.WeightDecay, false)
+	case KindAdam:
+		out, err = NewAdam(params, o)
+	case KindAdamW:
+		out, err = NewAdamW(params, o)
+	default:
+		t.Fatalf("no kind %q", kind)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// cloned is a state of its own memory.
+func cloned(s State) State {
+	s.Tensors = slices.Clone(s.Tensors)
+	for i := range s.Tensors {
+		s.Tensors[i].Data = slices.Clone(s.Tensors[i].Data)
+	}
+	return s
+}
+
+func sameBits(a, b []float32) bool {
+	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
+}
+
+func TestResumedIsTheSameBitForBit(t *testing.T) {
+	for _, kind := range kinds {
+		for _, before := range []int{0, 1, 25} {
+			t.Run(fmt.Sprintf("%s after %d steps", kind, before), func(t *testing.T) {
+				schedule, err := Cosine(0.01, 0.001, 50)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if schedule, err = WarmUp(0.1, 10, schedule); err != nil {
+					t.Fatal(err)
+				}
+				advance := func(o Optimizer, params []*nn.Param, step int) {
+					g := random.New(uint64(step))
+					for _, p := range params {
+						g.Uniform(-1, 1, p.Grad)
+					}
+					ClipGradNorm(params, 1)
+					o.SetRate(schedule(int64(step)))
+					o.Step(params)
+				}
+				g := random.New(1)
+				params := []*nn.Param{drawn(g, "0.weight", 13), drawn(g, "0.bias", 3)}
+				o := build(t, kind, params, usual)
+				for step := range before {
+					advance(o, params, step)
+				}
+				saved := cloned(o.State())
+				if saved.Kind != kind || saved.Initialised != (before > 0) {
+					t.Errorf("state of kind %q, initialised %t", saved.Kind, saved.Initialised)
+				}
+				slices.Reverse(saved.Tensors) // any order will do
+				var copies []*nn.Param
+				for _, p := range params {
+					copies = append(copies, &nn.Param{Name: p.Name, Shape: p.Shape, Data: slices.Clone(p.Data), Grad: make([]float32, len(p.Grad))})
+				}
+				again := build(t, kind, copies, usual)
+				if err := again.Restore(saved); err != nil {
+					t.Fatal(err)
+				}
+				for step := before; step < 50; step++ {
+					advance(o, params, step)
+					advance(again, copies, step)
+				}
+				for i, p := range params {
+					if !sameBits(p.Data, copies[i].Data) {
+						t.Errorf("%s is %v, without the break %v", p.Name, copies[i].Data, p.Data)
+					}
+				}
+				for i, s := range o.State().Tensors {
+					if !sameBits(s.Data, again.State().Tensors[i].Data) {
+						t.Errorf("state %s differs", s.Name)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestStatesOfOtherKindsAreRefused(t *testing.T) {
+	for _, from := range append(kinds, "") {
+		for _, to := range kinds {
+			params := []*nn.Param{drawn(random.New(1), "p", 3)}
+			state := State{}
+			if from != "" {
+				state = build(t, from, params, usual).State()
+			} else {
+				state = build(t, to, params, usual).State()
+				state.Kind = ""
+			}
+			err := build(t, to, params, usual).Restore(state)
+			if from == to || from == "" && to == KindSGD {
+				if err != nil {
+					t.Errorf("%q to %q: %v", from, to, err)
+				}
+				continue
+			}
+			want := fmt.Sprintf("restore optimizer: the state is of kind %q, want %q", from, to)
+			if err == nil || err.Error() != want {
+				t.Errorf("%q to %q: error %v, want %s", from, to, err, want)
+			}
+		}
+	}
+}
+
+func TestNothingAllocates(t *testing.T) {
+	g := random.New(1)
+	params := []*nn.Param{drawn(g, "a", 100), drawn(g, "b", 7)}
+	for _, p := range params {
+		g.Uniform(-1, 1, p.Grad)
+	}
+	schedule, err := Cosine(0.01, 0.001, 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if schedule, err = WarmUp(0, 5, schedule); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range kinds {
+		o := build(t, kind, params, usual)
+		step := int64(0)
+		if n := testing.AllocsPerRun(20, func() {
+			ClipGradNorm(params, 0.1)
+			o.SetRate(schedule(step))
+			o.Step(params)
+			step++
+		}); n != 0 {
+			t.Errorf("%s: %v allocations per step", kind, n)
+		}
+	}
+}
+
+func TestStepsOfOtherParametersPanic(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			p := drawn(random.New(1), "p", 3)
+			o := build(t, kind, []*nn.Param{p}, usual)
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			o.Step([]*nn.Param{p, p})
+		})
+	}
+}
+
+func BenchmarkRules(b *testing.B) {
+	const n = 1 << 20
+	g := random.New(1)
+	params := []*nn.Param{drawn(g, "p", n)}
+	g.Uniform(-1, 1, params[0].Grad)
+	each := func(name string, f func()) {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				f()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/param")
+		})
+	}
+	for _, kind := range kinds {
+		o := build(b, kind, params, usual)
+		each(kind, func() { o.Step(params) })
+	}
+	each("norm", func() { GradNorm(params) })
+	most := 1.0
+	each("clip", func() {
+		ClipGradNorm(params, most)
+		most *= 0.999 // so that the next clips too
+	})
+}

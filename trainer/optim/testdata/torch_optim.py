@@ -1,0 +1,124 @@
+#!/usr/bin/python3
+"""Writes optim_golden.json: what PyTorch makes of known gradients.
+
+  usage: python3 torch_optim.py > optim_golden.json
+
+After torch.manual_seed(5) two parameters of 19 and 3x2 elements are drawn from
+[-1, 1), then both gradients of each step likewise. Where nothing is clipped, the
+first gradients of the first parameter are multiplied by SCALES: nothing, almost
+nothing, and a lot. Values are written as the shortest decimal numbers that name
+the float32, or the float64 of rates.
+"""
+import json
+import warnings
+
+import numpy
+import torch
+from torch.optim import lr_scheduler as schedules
+
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+
+STEPS = 50
+SCALES = [0.0, 1e-12, 1e-6, 1e6, 1e12]
+RULES = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+ADAM = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
+RUNS = [
+    dict(ADAM, kind=kind, **more)
+    for kind in ("adam", "adamw")
+    for more in (
+        {},
+        {"weight_decay": 0.1},
+        {"lr": 0.05, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3, "weight_decay": 0.01},
+        {"beta1": 0.0, "beta2": 0.0},
+        {"clip": 2.9, "weight_decay": 0.01, "schedule": {"lr": 0.01, "kind": "cosine", "floor": 1e-3, "steps": 40, "warmup": 10, "from": 0.1}},
+    )
+]
+RUNS.append({"kind": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 0.01, "clip": 2.9})
+for run in RUNS:
+    if "schedule" in run:
+        run["lr"] = run["schedule"]["lr"]
+SCHEDULES = [
+    {"lr": 0.1, "kind": "constant"},
+    {"lr": 0.1, "kind": "constant", "warmup": 7, "from": 0.25},
+    {"lr": 0.1, "kind": "constant", "warmup": 1, "from": 0.5},
+    {"lr": 6e-4, "kind": "cosine", "floor": 0.0, "steps": 60},
+    {"lr": 6e-4, "kind": "cosine", "floor": 6e-5, "steps": 45, "warmup": 15, "from": 0.001},
+    {"lr": 0.1, "kind": "cosine", "floor": 0.1, "steps": 60},
+    {"lr": 0.1, "kind": "step", "gamma": 0.1, "every": 20},
+    {"lr": 0.1, "kind": "step", "gamma": 0.9, "every": 1, "warmup": 5, "from": 1.0},
+]
+
+
+def schedule(optimizer, s):
+    """The schedule s, and PyTorch's own warm-up before it."""
+    if s["kind"] == "cosine":
+        then = schedules.CosineAnnealingLR(optimizer, s["steps"], s["floor"])
+    elif s["kind"] == "step":
+        then = schedules.StepLR(optimizer, s["every"], s["gamma"])
+    else:
+        then = schedules.ConstantLR(optimizer, factor=1.0)
+    if not s.get("warmup"):
+        return then
+    first = schedules.LinearLR(optimizer, s["from"], 1.0, s["warmup"])
+    return schedules.SequentialLR(optimizer, [first, then], [s["warmup"]])
+
+
+def make(r, params):
+    if r["kind"] == "sgd":
+        return torch.optim.SGD(params, lr=r["lr"], momentum=r["momentum"], weight_decay=r["weight_decay"])
+    return RULES[r["kind"]](params, lr=r["lr"], betas=(r["beta1"], r["beta2"]), eps=r["eps"], weight_decay=r["weight_decay"])
+
+
+def short(v):
+    return float(str(numpy.float32(v)))
+
+
+def flat(tensors):
+    return [short(v) for v in torch.cat([t.detach().reshape(-1) for t in tensors]).numpy()]
+
+
+def run(r):
+    torch.manual_seed(5)
+    params = [torch.nn.Parameter(torch.empty(shape).uniform_(-1, 1)) for shape in ((19,), (3, 2))]
+    scale = torch.ones(19)
+    if "clip" not in r:
+        scale[: len(SCALES)] = torch.tensor(SCALES)
+    optimizer = make(r, params)
+    rate = schedule(optimizer, r["schedule"]) if "schedule" in r else None
+    out = dict(r, rates=[], norms=[], values=[])
+    for _ in range(STEPS):
+        for p in params:
+            p.grad = torch.empty_like(p).uniform_(-1, 1)
+        params[0].grad.mul_(scale)
+        if "clip" in r:
+            out["norms"].append(short(torch.nn.utils.clip_grad_norm_(params, r["clip"])))
+        out["rates"].append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        if rate:
+            rate.step()
+        out["values"].append(flat(params))
+    states = [optimizer.state[p] for p in params]
+    for name in ("exp_avg", "exp_avg_sq"):
+        if name in states[0]:
+            out[name] = flat(s[name] for s in states)
+            out["step"] = states[0]["step"].item()
+    return out
+
+
+def rates(s):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=s["lr"])
+    rate = schedule(optimizer, s)
+    out = []
+    for _ in range(61):
+        out.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        rate.step()
+    return dict(s, rates=out)
+
+
+def lines(items):
+    return "[\n  " + ",\n  ".join(json.dumps(i) for i in items) + "\n ]"
+
+
+print('{\n "runs": ' + lines(map(run, RUNS)) + ',\n "schedules": ' + lines(map(rates, SCHEDULES)) + "\n}")

@@ -1,0 +1,43 @@
+package trainer
+
+import (
+	"fmt"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/optim"
+)
+
+func newOptimizer(params []*nn.Param, o *jobs.Optimizer) (optim.Optimizer, error) {
+	adam := optim.AdamOptions{LR: float64(o.LR), Beta1: float64(o.Beta1), Beta2: float64(o.Beta2), Eps: float64(o.Eps), WeightDecay: float64(o.WeightDecay)}
+	switch o.Kind {
+	case jobs.OptimizerSGD:
+		return optim.NewSGD(params, float64(o.LR), float64(o.Momentum), float64(o.WeightDecay), o.Nesterov)
+	case jobs.OptimizerAdam:
+		return optim.NewAdam(params, adam)
+	case jobs.OptimizerAdamW:
+		return optim.NewAdamW(params, adam)
+	}
+	return nil, fmt.Errorf("unknown kind %q", o.Kind)
+}
+
+// newSchedule is the learning rate as a function of the number of steps done, so
+// that a run which was stopped goes on with it by itself.
+func newSchedule(lr float64, s *jobs.Schedule) (optim.Schedule, error) {
+	var rate optim.Schedule
+	var err error
+	switch s.Kind {
+	case "", jobs.ScheduleConstant:
+		rate, err = optim.Constant(lr)
+	case jobs.ScheduleCosine:
+		rate, err = optim.Cosine(lr, float64(s.Floor), int64(s.Steps))
+	case jobs.ScheduleStep:
+		rate, err = optim.StepDecay(lr, float64(s.Gamma), int64(s.Every))
+	default:
+		err = fmt.Errorf("unknown kind %q", s.Kind)
+	}
+	if err != nil || s.WarmUp == 0 {
+		return rate, err
+	}
+	return optim.WarmUp(float64(s.WarmUpFrom), int64(s.WarmUp), rate)
+}
