@@ -3,6 +3,7 @@ package nn
 import (
 	"math"
 
+	"github.com/ddpbatch/ddpbatch/trainer/gemm"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
@@ -12,9 +13,8 @@ type linear struct {
 	params  []*Param // weight [out, in], bias [out]
 	x       Matrix   // of the last Forward
 
-	y, dx  []float32 // output, input gradient
-	dyT    []float32 // dy transposed
-	panels []float32 // columns that a product gathers
+	y, dx []float32 // output, input gradient
+	ws    *gemm.Workspace
 }
 
 // newLinear returns a layer whose parameters' names begin with prefix.
@@ -41,8 +41,7 @@ func (l *linear) Init(g *random.Generator) {
 
 func (l *linear) Plan(maxBatch int, inputGrad bool) {
 	l.y = make([]float32, maxBatch*l.out)
-	l.dyT = make([]float32, maxBatch*l.out)
-	l.panels = make([]float32, 2*max(maxBatch, l.out))
+	l.ws = gemm.NewWorkspace(0)
 	l.dx = nil
 	if inputGrad {
 		l.dx = make([]float32, maxBatch*l.in)
@@ -53,7 +52,10 @@ func (l *linear) Forward(x Matrix) Matrix {
 	x.check("input of a linear layer", l.in)
 	l.x = x
 	y := view(l.y, x.Rows, l.out)
-	multiplyNT(y.Data, x.Data, l.params[0].Data, l.params[1].Data, x.Rows, l.out, l.in)
+	for i := range y.Rows {
+		copy(y.Data[i*l.out:], l.params[1].Data) // the bias; the product is added to it
+	}
+	gemm.Float32(l.ws, dense(y), dense(x), l.weight().T(), true)
 	return y
 }
 
@@ -63,17 +65,19 @@ func (l *linear) Gradient(i int, dy Matrix) {
 		sumColumns(l.params[1].Grad, dy)
 		return
 	}
-	dyT := l.dyT[:len(dy.Data)]
-	transpose(dyT, dy.Data, dy.Rows, dy.Cols)
-	multiplyNN(l.params[0].Grad, dyT, l.x.Data, l.panels, l.out, l.in, dy.Rows)
+	gemm.Float32(l.ws, gemm.Dense(l.params[0].Grad, l.out, l.in), dense(dy).T(), dense(l.x), false)
 }
 
 func (l *linear) Backward(dy Matrix) Matrix {
 	dy.check("output gradient of a linear layer", l.out)
 	dx := view(l.dx, dy.Rows, l.in)
-	multiplyNN(dx.Data, dy.Data, l.params[0].Data, l.panels, dy.Rows, l.in, l.out)
+	gemm.Float32(l.ws, dense(dx), dense(dy), l.weight(), false)
 	return dx
 }
+
+func (l *linear) weight() gemm.Matrix { return gemm.Dense(l.params[0].Data, l.out, l.in) }
+
+func dense(m Matrix) gemm.Matrix { return gemm.Dense(m.Data, m.Rows, m.Cols) }
 
 // sumColumns writes the sum of the rows of m to dst.
 func sumColumns(dst []float32, m Matrix) {

@@ -10,11 +10,11 @@
 // nn.Linear, nn.Sequential, F.cross_entropy and F.mse_loss. Initial weights are
 // equal bit for bit. Outputs and gradients are equal up to the order and the
 // rounding of additions, which here do not depend on the processor or on the size
-// of the batch: sums run from first to last, and each product and each sum is
-// rounded to float32. Losses are summed in float64.
+// of the batch: sums run from first to last, those of matrix products with one
+// rounding per term (package gemm, which may use several threads and gives the same
+// bits however many). Losses are summed in float64.
 //
-// It does not divide work among threads, differentiate programs, or know
-// anything of ranks and files. Misuse, such as a batch that is larger than
+// It does not differentiate programs, or know anything of ranks and files. Misuse, such as a batch that is larger than
 // planned, panics: it is an error in the program, not in its input.
 package nn
 

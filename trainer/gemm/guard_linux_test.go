@@ -1,0 +1,59 @@
+package gemm_test
+
+import (
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/trainer/gemm"
+)
+
+// guarded returns n elements that end, or begin, at a page that must not be
+// touched.
+func guarded(t *testing.T, n int, atEnd bool) []float32 {
+	t.Helper()
+	page := unix.Getpagesize()
+	size := (n*4 + page - 1) / page * page
+	memory, err := unix.Mmap(-1, 0, size+2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(memory) })
+	for _, guard := range [][]byte{memory[:page], memory[page+size:]} {
+		if err := unix.Mprotect(guard, unix.PROT_NONE); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := page
+	if atEnd {
+		first = page + size - n*4
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(&memory[first])), n)
+}
+
+// A kernel that reads or writes past a matrix, even under a mask that it forgot,
+// ends the test with a fault.
+func TestTouchesNothingOutside(t *testing.T) {
+	for _, atEnd := range []bool{true, false} {
+		for _, m := range []int{1, 13, gemm.PackRows} {
+			for _, n := range []int{1, 15, 20, 33, 48} {
+				for _, k := range []int{1, 19, 32} {
+					a, b, c := guarded(t, m*k, atEnd), guarded(t, k*n, atEnd), guarded(t, m*n, atEnd)
+					for way := range 4 {
+						ma, mb := gemm.Dense(a, m, k), gemm.Dense(b, k, n)
+						if way&1 != 0 {
+							ma = gemm.Dense(a, k, m).T()
+						}
+						if way&2 != 0 {
+							mb = gemm.Dense(b, n, k).T()
+						}
+						for _, name := range gemm.Kernels() {
+							gemm.Float32(gemm.NewWorkspaceFor(name, 1), gemm.Dense(c, m, n), ma, mb, true)
+						}
+					}
+				}
+			}
+		}
+	}
+}

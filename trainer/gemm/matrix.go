@@ -1,0 +1,49 @@
+package gemm
+
+import "fmt"
+
+// Matrix is a view of a matrix: element (i, j) is Data[i*RowStride+j*ColStride].
+type Matrix struct {
+	Data                 []float32
+	Rows, Cols           int
+	RowStride, ColStride int // in elements, not negative
+}
+
+// Dense is the row-major matrix that fills data without gaps.
+func Dense(data []float32, rows, cols int) Matrix {
+	return Matrix{Data: data, Rows: rows, Cols: cols, RowStride: cols, ColStride: 1}
+}
+
+// T is the transpose of m, over the same elements.
+func (m Matrix) T() Matrix {
+	return Matrix{Data: m.Data, Rows: m.Cols, Cols: m.Rows, RowStride: m.ColStride, ColStride: m.RowStride}
+}
+
+// rows is the part of m from row first to before row end, which are not equal.
+func (m Matrix) rows(first, end int) Matrix {
+	if m.Cols > 0 {
+		m.Data = m.Data[first*m.RowStride:]
+	}
+	m.Rows = end - first
+	return m
+}
+
+// check panics unless all elements of m lie in its data. The comparison is by
+// division, since the product of hostile sizes could wrap around.
+func (m Matrix) check(name string) {
+	if m.Rows < 0 || m.Cols < 0 || m.RowStride < 0 || m.ColStride < 0 {
+		panic(fmt.Sprintf("gemm: %s is %dx%d with strides %d and %d", name, m.Rows, m.Cols, m.RowStride, m.ColStride))
+	}
+	if m.Rows == 0 || m.Cols == 0 {
+		return
+	}
+	last := len(m.Data) - 1
+	if last >= 0 && (m.RowStride == 0 || m.Rows-1 <= last/m.RowStride) {
+		last -= (m.Rows - 1) * m.RowStride
+		if m.ColStride == 0 || m.Cols-1 <= last/m.ColStride {
+			return
+		}
+	}
+	panic(fmt.Sprintf("gemm: %s is %dx%d with strides %d and %d, but has only %d elements",
+		name, m.Rows, m.Cols, m.RowStride, m.ColStride, len(m.Data)))
+}

@@ -1,0 +1,79 @@
+package gemm
+
+// portableRows is the number of rows of A that the portable code gathers, where
+// they are not contiguous: 48*512*4 bytes = 96 KiB.
+const portableRows = 48
+
+// multiplyPortable computes the worker's product in plain Go. It is the
+// definition of what the other kernels compute.
+//
+// It is made of dot products of three rows of A with two columns of B, which are
+// gathered where they are not contiguous: the columns in the first elements of
+// the room, the rows in the others.
+func multiplyPortable(w *worker) {
+	c, a, b := w.c, w.a, w.b
+	for p := 0; p < a.Cols; p += depth {
+		n := min(depth, a.Cols-p)
+		fromC := w.accumulate || p > 0
+		for first := 0; first < c.Rows; first += portableRows {
+			end := min(first+portableRows, c.Rows)
+			rows := a.Data[first*a.RowStride+p*a.ColStride:]
+			rowStride := a.RowStride
+			if a.ColStride != 1 {
+				gathered := w.room[2*depth:]
+				for i := range end - first {
+					gather(gathered[i*depth:][:n], rows[i*a.RowStride:], a.ColStride)
+				}
+				rows, rowStride = gathered, depth
+			}
+			for j := 0; j < c.Cols; j += 2 {
+				j1 := min(j+1, c.Cols-1)
+				b0, b1 := w.room[:n], w.room[depth:][:n]
+				gather(b0, b.Data[p*b.RowStride+j*b.ColStride:], b.RowStride)
+				gather(b1, b.Data[p*b.RowStride+j1*b.ColStride:], b.RowStride)
+				for i := first; i < end; i += 3 {
+					// Where three rows or two columns do not go around, the last
+					// is computed again, from the same beginning.
+					i1, i2 := min(i+1, end-1), min(i+2, end-1)
+					c0, c1, c2 := c.Data[i*c.RowStride:], c.Data[i1*c.RowStride:], c.Data[i2*c.RowStride:]
+					var s sums
+					if fromC {
+						s = sums{c0[j], c0[j1], c1[j], c1[j1], c2[j], c2[j1]}
+					}
+					s.add(rows[(i-first)*rowStride:][:n], rows[(i1-first)*rowStride:][:n], rows[(i2-first)*rowStride:][:n], b0, b1)
+					c0[j], c0[j1], c1[j], c1[j1], c2[j], c2[j1] = s.s00, s.s01, s.s10, s.s11, s.s20, s.s21
+				}
+			}
+		}
+	}
+}
+
+// gather copies elements that are a stride apart.
+func gather(dst, src []float32, stride int) {
+	for i := range dst {
+		dst[i] = src[i*stride]
+	}
+}
+
+// sums are those of three rows and two columns. Six of them hide the latency of
+// one and, with the factors, just fit into the registers that Go uses.
+type sums struct{ s00, s01, s10, s11, s20, s21 float32 }
+
+// add adds the products of rows and columns, which are all of the same length.
+func (s *sums) add(a0, a1, a2, b0, b1 []float32) {
+	a1, a2, b0, b1 = a1[:len(a0)], a2[:len(a0)], b0[:len(a0)], b1[:len(a0)]
+	s00, s01, s10, s11, s20, s21 := s.s00, s.s01, s.s10, s.s11, s.s20, s.s21
+	for k := range a0 {
+		v, w := b0[k], b1[k]
+		a := a0[k]
+		s00 = fused(a, v, s00)
+		s01 = fused(a, w, s01)
+		a = a1[k]
+		s10 = fused(a, v, s10)
+		s11 = fused(a, w, s11)
+		a = a2[k]
+		s20 = fused(a, v, s20)
+		s21 = fused(a, w, s21)
+	}
+	*s = sums{s00, s01, s10, s11, s20, s21}
+}
