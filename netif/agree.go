@@ -223,7 +223,7 @@ func (c *cluster) why(winner *network, rivals int, merits []*criterion) string {
 
 // choices maps the winner to each host.
 func (c *cluster) choices(winner *network, nets []*network, why string) []Choice {
-	common := slices.Concat(c.missedWarnings(winner, nets), c.mtuWarning(winner))
+	common := slices.Concat(c.missedWarnings(winner, nets), c.nearMissWarnings(winner, nets), c.mtuWarning(winner))
 	all := make([]netip.Addr, len(c.hosts))
 	for i, m := range winner.chosen {
 		all[i] = m.addr.Addr()

@@ -33,7 +33,7 @@ func loadCases(t testing.TB) []*testCase { t.Helper(); return readCases(t, "neti
 
 // moreCases reads hosts of known kinds, one for each principle of the choice.
 // Their warnings are how those of Choose begin.
-func moreCases(t testing.TB) []*testCase { t.Helper(); return readCases(t, "more_cases.json", 23) }
+func moreCases(t testing.TB) []*testCase { t.Helper(); return readCases(t, "more_cases.json", 27) }
 
 func readCases(t testing.TB, file string, n int) []*testCase {
 	t.Helper()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -140,7 +141,7 @@ func TestRuleOf(t *testing.T) {
 	suppressed := 0
 	rule := func(change func(*netlink.Rule)) netlink.Rule {
 		r := *netlink.NewRule()
-		r.Priority, r.Table = 100, 7
+		r.Priority, r.Table, r.Type = 100, 7, nl.FR_ACT_TO_TBL
 		change(&r)
 		return r
 	}
@@ -158,7 +159,11 @@ func TestRuleOf(t *testing.T) {
 		{"for a port", rule(func(r *netlink.Rule) { r.Dport = netlink.NewRulePortRange(22, 22) }), nil},
 		{"for UDP", rule(func(r *netlink.Rule) { r.IPProto = unix.IPPROTO_UDP }), nil},
 		{"for another user", rule(func(r *netlink.Rule) { r.UIDRange = netlink.NewRuleUIDRange(4e9, 4e9) }), nil},
-		{"jump", rule(func(r *netlink.Rule) { r.Goto = 200 }), nil},
+		{"jump", rule(func(r *netlink.Rule) { r.Table, r.Type, r.Goto = 0, nl.FR_ACT_GOTO, 200 }), &Rule{Priority: 100, From: everywhere, Goto: 200}},
+		{"no operation", rule(func(r *netlink.Rule) { r.Type = nl.FR_ACT_NOP }), nil},
+		{"drop", rule(func(r *netlink.Rule) { r.Table, r.Src, r.Type = 0, src, nl.FR_ACT_BLACKHOLE }), &Rule{Priority: 100, From: mustPrefix("10.0.0.5/32"), Action: Blackhole}},
+		{"unreachable", rule(func(r *netlink.Rule) { r.Table, r.Type = 0, nl.FR_ACT_UNREACHABLE }), &Rule{Priority: 100, From: everywhere, Action: Unreachable}},
+		{"prohibit, with a table that says nothing", rule(func(r *netlink.Rule) { r.Type = nl.FR_ACT_PROHIBIT }), &Rule{Priority: 100, From: everywhere, Action: Prohibit}},
 	}
 	for _, tt := range tests {
 		got, ok := ruleOf(tt.in, netlink.FAMILY_V4)

@@ -20,6 +20,6 @@
 //
 // The package does not probe: it sends no packet to a peer, and so cannot see a
 // firewall or a broken switch. It leaves out what is in a VRF, and rules that ask
-// for ports, marks or jumps. It knows nothing of jobs, of Slurm, or of the environment
+// for ports or marks. It knows nothing of jobs, of Slurm, or of the environment
 // variables that communication libraries read.
 package netif

@@ -16,7 +16,19 @@ type Rule struct {
 
 	Not      bool `json:"not,omitempty"`      // for the packets that the conditions do not match
 	Suppress *int `json:"suppress,omitempty"` // routes of at most that many bits do not count (suppress_prefixlength)
+
+	// Without a table: packets are dropped by one of the Actions, or the rules
+	// from the priority Goto on decide.
+	Action string `json:"action,omitempty"`
+	Goto   int    `json:"goto,omitempty"`
 }
+
+// Actions of a rule that drop packets, in the words of "ip rule".
+const (
+	Blackhole   = "blackhole"   // without a word: connecting fails with EINVAL
+	Unreachable = "unreachable" // ENETUNREACH
+	Prohibit    = "prohibit"    // EACCES
+)
 
 // RDMADevice is one InfiniBand or RoCE adapter, as /sys/class/infiniband has it.
 type RDMADevice struct {

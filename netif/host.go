@@ -77,7 +77,7 @@ type way struct {
 // drops packets. The kernel looks up the route twice: for the source address,
 // and once more with it.
 func (h *host) ways(peer netip.Addr) []way {
-	routes, _ := h.lookup(netip.Addr{}, peer)
+	routes, first := h.lookup(netip.Addr{}, peer)
 	if len(routes) == 0 || routes[0].Dev == "" {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (h *host) ways(peer netip.Addr) []way {
 		}
 		w := way{dev: r.Dev, link: h.sender(r)}
 		if src := h.sourceOf(r, peer); src.IsValid() && h.isSourced() {
-			if again, rule := h.lookup(src, peer); rule != nil && rule.isSourced() {
+			if again, rule := h.lookup(src, peer); rule != nil && (rule != first || rule.isSourced()) {
 				w.dev = again[0].Dev
 			}
 		}
@@ -200,15 +200,20 @@ func (h *host) carries(l *Link, src, peer netip.Addr) bool {
 
 // wayTo puts the route to peer in words.
 func (h *host) wayTo(peer netip.Addr) string {
-	routes, _ := h.lookup(netip.Addr{}, peer)
+	routes, rule := h.lookup(netip.Addr{}, peer)
 	switch {
 	case len(routes) == 0:
 		return fmt.Sprintf("no route leads to %s", peer)
+	case rule.Action != "":
+		return rule.drops(peer)
 	case routes[0].Dev == "":
 		return fmt.Sprintf("the route to %s drops packets (blackhole or unreachable %s)", peer, routes[0].Dst)
 	}
 	ways := h.ways(peer)
 	if len(ways) == 0 {
+		if _, rule := h.lookup(h.sourceOf(routes[0], peer), peer); rule != nil && rule.Action != "" {
+			return rule.drops(peer)
+		}
 		return fmt.Sprintf("the rule for %s drops packets to %s", h.sourceOf(routes[0], peer), peer)
 	}
 	if w := ways[0]; w.link != w.dev {
@@ -224,6 +229,8 @@ func (h *host) wayFrom(src, peer netip.Addr) string {
 	switch {
 	case rule == nil && h.isSourced():
 		return fmt.Sprintf("no rule leads from %s to %s", src, peer)
+	case rule != nil && rule.Action != "":
+		return rule.drops(peer)
 	case rule == nil || !rule.isSourced():
 		return h.wayTo(peer)
 	case routes[0].Dev == "":

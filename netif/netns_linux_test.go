@@ -30,6 +30,7 @@ func testCluster(t *testing.T, n int) []*space {
 		node.bridge("docker0")
 		node.addr("docker0", "172.17.0.1/16")
 		node.route(netlink.Route{Gw: net.IPv4(10, 10, 0, 254)}, "0.0.0.0/0", "eth0")
+		node.ready("eth0", "hsn0")
 		nodes = append(nodes, node)
 	}
 	return nodes

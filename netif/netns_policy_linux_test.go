@@ -70,6 +70,10 @@ func TestRealPolicyRouting(t *testing.T) {
 	node.rule(100, 102, func(r *netlink.Rule) { r.Src = ipNet("192.168.5.15/32") })
 	node.rule(110, 102, func(r *netlink.Rule) { r.Dst = ipNet("203.0.113.0/24") })
 	node.rule(120, 77, func(r *netlink.Rule) { r.Mark = 9 })
+	node.rule(130, 0, func(r *netlink.Rule) { r.Dst, r.Type = ipNet("203.0.114.0/24"), unix.RTN_PROHIBIT })
+	node.rule(140, 0, func(r *netlink.Rule) { r.Src, r.Type = ipNet("10.66.0.2/32"), unix.RTN_BLACKHOLE })
+	node.rule(150, 0, func(r *netlink.Rule) { r.Src, r.Goto = ipNet("192.168.3.15/32"), 32766 })
+	node.rule(160, 0, func(r *netlink.Rule) { r.Goto = 170 }) // where no rule is
 	node.rule(200, unix.RT_TABLE_MAIN, func(r *netlink.Rule) { r.SuppressPrefixlen = 0 })
 	node.rule(201, 51820, func(r *netlink.Rule) { r.Mark, r.Invert = 0xca6c, true })
 
@@ -81,6 +85,9 @@ func TestRealPolicyRouting(t *testing.T) {
 		{Priority: 100, From: mustPrefix("192.168.5.15/32"), Table: 102},
 		{Priority: 110, To: mustPrefix("203.0.113.0/24"), Table: 102},
 		{Priority: 120, From: all, Mark: 9, Table: 77},
+		{Priority: 130, To: mustPrefix("203.0.114.0/24"), Action: Prohibit},
+		{Priority: 140, From: mustPrefix("10.66.0.2/32"), Action: Blackhole},
+		{Priority: 150, From: mustPrefix("192.168.3.15/32"), Goto: 32766},
 		{Priority: 200, From: all, Table: 254, Suppress: &zero},
 		{Priority: 201, From: all, Mark: 0xca6c, Not: true, Table: 51820},
 		{Priority: 32766, From: all, Table: 254},
@@ -94,7 +101,7 @@ func TestRealPolicyRouting(t *testing.T) {
 	}
 	h := newHost(&inv, "n1")
 	for _, src := range []string{"", "192.168.3.15", "192.168.5.15", "10.66.0.2"} {
-		for _, peer := range []string{"192.168.5.13", "8.8.8.8", "203.0.113.9", "198.51.100.9", "10.66.0.9"} {
+		for _, peer := range []string{"192.168.5.13", "8.8.8.8", "203.0.113.9", "203.0.114.9", "198.51.100.9", "10.66.0.9"} {
 			var from netip.Addr
 			options := &netlink.RouteGetOptions{}
 			if src != "" {
@@ -108,7 +115,7 @@ func TestRealPolicyRouting(t *testing.T) {
 				kernels = l.Attrs().Name
 			}
 			ours := "nowhere"
-			if routes, _ := h.lookup(from, addr(peer)); len(routes) > 0 {
+			if routes, _ := h.lookup(from, addr(peer)); len(routes) > 0 && routes[0].Dev != "" {
 				ours = routes[0].Dev
 			}
 			if ours != kernels {

@@ -18,6 +18,8 @@ type network struct {
 	cover   netip.Prefix       // the smallest that has all chosen addresses
 	absent  []int              // hosts that it does not reach
 	gap     string             // what keeps it from reaching every host, or ""
+	seed    *member            // what it was grown from
+	from    int                // the host of seed
 	beaten  func(host int) string
 }
 
@@ -63,6 +65,8 @@ func (c *cluster) grow(seed *member, from int) *network {
 		chosen:  make([]*member, len(c.hosts)),
 		rates:   make([]rating, len(c.hosts)),
 		lost:    make(map[*member]string),
+		seed:    seed,
+		from:    from,
 	}
 	if subnet.IsSingleIP() {
 		n.name = fmt.Sprintf("the network of %s", seed.link.Name)
@@ -84,6 +88,7 @@ func (c *cluster) grow(seed *member, from int) *network {
 	}
 	n.options[from] = []*member{seed}
 	if peer == nil {
+		n.rating = c.hosts[from].rate(seed.link, c.scope)
 		return n
 	}
 	if there := peer.addr.Addr(); c.reaches(from, seed, there) {

@@ -80,6 +80,9 @@ func ruleAddrs(text string) (netip.Prefix, error) {
 	return netip.ParsePrefix(text)
 }
 
+// hasTable says whether a table decides for the packets of a rule.
+func (r *Rule) hasTable() bool { return r.Action == "" && r.Goto == 0 }
+
 // isSourced says whether a rule is for some source addresses only.
 func (r *Rule) isSourced() bool { return r.From.IsValid() && r.From.Bits() > 0 }
 
@@ -109,8 +112,10 @@ func newRules(inv *Inventory) []Rule {
 		if r.Table == tableLocal {
 			continue
 		}
-		r.Table = mainIsZero(r.Table)
-		hasMain = hasMain || r.Table == 0
+		if r.hasTable() {
+			r.Table = mainIsZero(r.Table)
+			hasMain = hasMain || r.Table == 0
+		}
 		rules = append(rules, r)
 	}
 	if !hasMain {
@@ -122,12 +127,24 @@ func newRules(inv *Inventory) []Rule {
 
 // lookup returns the routes that packets from src to dst may take, the kernel's
 // own choice first; src is invalid for a socket that is bound to no address. The
-// rule that decided comes with them; nil if there is no route.
+// rule that decided comes with them; nil if there is no route. A rule that drops
+// packets comes with a route that does.
 func (h *host) lookup(src, dst netip.Addr) ([]Route, *Rule) {
+	from := 0 // the priority that a rule went to
 	for i := range h.rules {
 		r := &h.rules[i]
+		if r.Priority < from || !r.isFor(src, dst) {
+			continue
+		}
+		if r.Goto != 0 {
+			from = r.Goto
+			continue
+		}
+		if r.Action != "" {
+			return dropped, r
+		}
 		t := h.tables[r.Table]
-		if t == nil || !r.isFor(src, dst) {
+		if t == nil {
 			continue
 		}
 		routes := t.lookup(dst)
@@ -139,6 +156,9 @@ func (h *host) lookup(src, dst netip.Addr) ([]Route, *Rule) {
 	return nil, nil
 }
 
+// dropped stands for the route of a rule that drops packets.
+var dropped = []Route{{}}
+
 // splits says whether addresses in net may take different ways, because some
 // route or rule is for a part of it only.
 func (h *host) splits(net netip.Prefix) bool {
@@ -147,9 +167,24 @@ func (h *host) splits(net netip.Prefix) bool {
 		if r.To.IsValid() && r.To.Bits() > net.Bits() && net.Contains(r.To.Addr()) {
 			return true
 		}
-		if t := h.tables[r.Table]; t != nil && t.splits(net) {
+		if t := h.tables[r.Table]; r.hasTable() && t != nil && t.splits(net) {
 			return true
 		}
 	}
 	return false
+}
+
+// drops says that a rule drops packets to peer.
+func (r *Rule) drops(peer netip.Addr) string {
+	text := fmt.Sprintf("rule %d (", r.Priority)
+	if r.Not {
+		text += "not "
+	}
+	if r.isSourced() {
+		text += fmt.Sprintf("from %s ", r.From)
+	}
+	if r.To.IsValid() {
+		text += fmt.Sprintf("to %s ", r.To)
+	}
+	return fmt.Sprintf("%s%s) drops packets to %s", text, r.Action, peer)
 }

@@ -62,6 +62,28 @@ func TestRuleIsFor(t *testing.T) {
 	}
 }
 
+func TestRuleValidate(t *testing.T) {
+	zero := 0
+	tests := []struct {
+		rule Rule
+		want string
+	}{
+		{Rule{Priority: 5, Action: Unreachable}, ""},
+		{Rule{Priority: 5, Goto: 6}, ""},
+		{Rule{Priority: 5}, "table 0 is not"},
+		{Rule{Priority: 5, Action: "drop"}, `action "drop" is not`},
+		{Rule{Priority: 5, Goto: 5}, "not after it"},
+		{Rule{Priority: 5, Goto: 9, Action: Prohibit}, "both drops packets"},
+		{Rule{Priority: 5, Action: Prohibit, Table: 7}, "no table decides"},
+		{Rule{Priority: 5, Goto: 9, Suppress: &zero}, "no table decides"},
+	}
+	for _, tt := range tests {
+		if err := tt.rule.validate(); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: %v, want %q", tt.rule, err, tt.want)
+		}
+	}
+}
+
 // A rule on one host that sends the fast network's packets elsewhere rules that
 // network out, and is named.
 func TestAgreePolicy(t *testing.T) {
@@ -121,6 +143,25 @@ func TestAgreePolicy(t *testing.T) {
 	drop := fabric("b", "10.1.0.2", "10.2.0.2").routeTable(9, "0.0.0.0/0", "", "").rule(50, "10.2.0.2", 9).done(t)
 	if c, err := Choose(drop, addrs([]string{"10.2.0.1"}), Request{}); err == nil || !strings.Contains(err.Error(), "drops packets") {
 		t.Errorf("chose %s, %v", c.Interface, err)
+	}
+
+	// A rule that drops without a table, for the address and for all.
+	for _, tt := range []struct{ from, to, want string }{
+		{"10.2.0.2/32", "", "rule 50 (from 10.2.0.2/32 prohibit) drops packets to 10.2.0.1"},
+		{"", "10.2.0.0/24", "rule 50 (to 10.2.0.0/24 prohibit) drops packets to 10.2.0.1"},
+	} {
+		forbids := fabric("b", "10.1.0.2", "10.2.0.2").done(t)
+		r := Rule{Priority: 50, Action: Prohibit}
+		r.From, _ = ruleAddrs(tt.from)
+		r.To, _ = ruleAddrs(tt.to)
+		forbids.Rules = []Rule{r}
+		if c, err := Choose(forbids, addrs([]string{"10.2.0.1"}), Request{}); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("chose %s, %v, want %q", c.Interface, err, tt.want)
+		}
+		choices, err := Agree([]Inventory{fabric("a", "10.1.0.1", "10.2.0.1").done(t), forbids}, Request{})
+		if err != nil || choices[1].Interface != "eno1" {
+			t.Errorf("%v, %v, want eno1", choices, err)
+		}
 	}
 
 	// An address on lo that a rule leads out.

@@ -2,6 +2,7 @@ package netif
 
 import (
 	"context"
+	"encoding/binary"
 	"math"
 	"net"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,24 +19,24 @@ import (
 // rules only has none in its inventory.
 //
 // Rules for other traffic than this process's TCP are left out, and so are those
-// that do not lead to a table: a VRF's, jumps, and those that drop packets.
+// that decide nothing: a VRF's, and jumps to a rule that is not there.
 func collectRules(ctx context.Context, kernel *netlink.Handle) ([]Rule, []int, error) {
 	var rules []Rule
 	tables := []int{unix.RT_TABLE_MAIN}
 	own := true
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		found, err := dump(ctx, "policy rules", func() ([]netlink.Rule, error) { return kernel.RuleList(family) })
+		found, err := dump(ctx, "policy rules", func() ([]netlink.Rule, error) { return listRules(kernel, family) })
 		if err != nil {
 			return nil, nil, err
 		}
 		for _, k := range found {
 			r, ok := ruleOf(k, family)
-			if !ok {
+			if !ok || r.Goto != 0 && !slices.ContainsFunc(found, func(k netlink.Rule) bool { return k.Priority == r.Goto }) {
 				continue
 			}
 			own = own && isKernels(r)
 			rules = append(rules, r)
-			if r.Table != tableLocal && !slices.Contains(tables, r.Table) {
+			if r.hasTable() && r.Table != tableLocal && !slices.Contains(tables, r.Table) {
 				tables = append(tables, r.Table)
 			}
 		}
@@ -46,9 +48,44 @@ func collectRules(ctx context.Context, kernel *netlink.Handle) ([]Rule, []int, e
 	return rules, tables, nil
 }
 
+// listRules is the library's list of rules, with the type of each, which the
+// library leaves out.
+func listRules(kernel *netlink.Handle, family int) ([]netlink.Rule, error) {
+	rules, err := kernel.RuleList(family)
+	if err != nil {
+		return nil, err
+	}
+	request := nl.NewNetlinkRequest(unix.RTM_GETRULE, unix.NLM_F_DUMP)
+	request.AddData(nl.NewIfInfomsg(family))
+	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWRULE)
+	if err != nil {
+		return nil, err
+	}
+	if len(messages) != len(rules) {
+		return nil, netlink.ErrDumpInterrupted
+	}
+	for i, m := range messages {
+		attrs, err := nl.ParseRouteAttr(m[unix.SizeofRtMsg:])
+		if err != nil {
+			return nil, err
+		}
+		priority := uint32(0)
+		for _, a := range attrs {
+			if a.Attr.Type == nl.FRA_PRIORITY {
+				priority = binary.NativeEndian.Uint32(a.Value)
+			}
+		}
+		if int(priority) != rules[i].Priority {
+			return nil, netlink.ErrDumpInterrupted
+		}
+		rules[i].Type = nl.DeserializeRtMsg(m).Type
+	}
+	return rules, nil
+}
+
 // isKernels says whether a rule is one of the three that every host has.
 func isKernels(r Rule) bool {
-	all := !r.Not && r.Suppress == nil && r.IIF == "" && r.OIF == "" && r.Mark == 0 && r.From.Bits() == 0 && !r.To.IsValid()
+	all := r.hasTable() && !r.Not && r.Suppress == nil && r.IIF == "" && r.OIF == "" && r.Mark == 0 && r.From.Bits() == 0 && !r.To.IsValid()
 	switch r.Priority {
 	case 0:
 		return all && r.Table == tableLocal
@@ -64,7 +101,7 @@ func isKernels(r Rule) bool {
 // decide for a connection of this process.
 func ruleOf(k netlink.Rule, family int) (Rule, bool) {
 	switch {
-	case k.Table == unix.RT_TABLE_UNSPEC || k.Goto > 0:
+	case k.Type == nl.FR_ACT_TO_TBL && k.Table == unix.RT_TABLE_UNSPEC || k.Type == nl.FR_ACT_NOP:
 		return Rule{}, false
 	case k.Dport != nil || k.Sport != nil || k.Tos != 0 || k.TunID != 0 || k.SuppressIfgroup >= 0:
 		return Rule{}, false
@@ -76,7 +113,19 @@ func ruleOf(k netlink.Rule, family int) (Rule, bool) {
 		}
 	}
 	r := Rule{Priority: k.Priority, From: rulePrefix(k.Src), To: rulePrefix(k.Dst), IIF: k.IifName, OIF: k.OifName, Mark: k.Mark, Table: k.Table, Not: k.Invert}
-	if k.SuppressPrefixlen >= 0 && k.SuppressPrefixlen < math.MaxInt32 {
+	switch k.Type {
+	case nl.FR_ACT_BLACKHOLE:
+		r.Action = Blackhole
+	case nl.FR_ACT_UNREACHABLE:
+		r.Action = Unreachable
+	case nl.FR_ACT_PROHIBIT:
+		r.Action = Prohibit
+	case nl.FR_ACT_GOTO:
+		r.Goto = k.Goto
+	}
+	if !r.hasTable() {
+		r.Table = 0
+	} else if k.SuppressPrefixlen >= 0 && k.SuppressPrefixlen < math.MaxInt32 {
 		r.Suppress = &k.SuppressPrefixlen
 	}
 	if !r.From.IsValid() && !r.To.IsValid() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 )
 
 // validateFabric checks the rules, adapters and GPUs.
@@ -56,10 +57,19 @@ func (r *Rule) validate() error {
 			return fmt.Errorf("interface %q: %w", name, err)
 		}
 	}
+	byTable := r.Action == "" && r.Goto == 0
 	switch {
+	case r.Action != "" && !slices.Contains([]string{Blackhole, Unreachable, Prohibit}, r.Action):
+		return fmt.Errorf("action %q is not %s, %s or %s", r.Action, Blackhole, Unreachable, Prohibit)
+	case r.Goto != 0 && (r.Goto <= r.Priority || r.Goto > math.MaxUint32):
+		return fmt.Errorf("goes to %d, which is not after it", r.Goto)
+	case r.Goto != 0 && r.Action != "":
+		return fmt.Errorf("both drops packets (%s) and goes to %d", r.Action, r.Goto)
+	case !byTable && (r.Table != 0 || r.Suppress != nil):
+		return fmt.Errorf("has a table or suppresses routes, although no table decides")
 	case r.Priority < 0 || r.Priority > math.MaxUint32:
 		return fmt.Errorf("priority is not between 0 and %d", uint32(math.MaxUint32))
-	case r.Table < 1 || r.Table > math.MaxUint32:
+	case byTable && (r.Table < 1 || r.Table > math.MaxUint32):
 		return fmt.Errorf("table %d is not between 1 and %d", r.Table, uint32(math.MaxUint32))
 	case r.Suppress != nil && (*r.Suppress < 0 || *r.Suppress > 128):
 		return fmt.Errorf("suppresses routes of %d bits, which is not between 0 and 128", *r.Suppress)

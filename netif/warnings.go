@@ -2,27 +2,6 @@ package netif
 
 import "fmt"
 
-// missedWarnings names each better network that most hosts are on: one host
-// with a dead interface must not slow down a whole job in silence.
-func (c *cluster) missedWarnings(winner *network, nets []*network) []string {
-	if c.scope.named != "" {
-		return nil
-	}
-	var warnings []string
-	for _, n := range nets {
-		if n.gap == "" || n.name == winner.name || 2*len(n.absent) >= len(c.hosts) {
-			continue
-		}
-		won := rank([]rating{winner.rating, n.rating})
-		last := &criteria[len(criteria)-1]
-		if d := won.defeats[0]; d.criterion != nil && d.criterion != last {
-			warnings = append(warnings, fmt.Sprintf("%s would be better (%s) but does not reach every host: %s",
-				n.name, d.criterion.praise(n.rating), n.gap))
-		}
-	}
-	return warnings
-}
-
 // mtuWarning warns if the hosts' packets on a network differ in size: what the
 // larger sends, the smaller may drop without a word.
 func (c *cluster) mtuWarning(n *network) []string {
