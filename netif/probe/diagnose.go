@@ -18,7 +18,7 @@ func Diagnose(reports []Report) []Finding {
 	d := newDiagnosis(reports)
 	d.hosts()
 	d.duplicates()
-	for _, pass := range []func(*Result) *Finding{d.certain, d.broken, d.doubtful} {
+	for _, pass := range []func(*Result) *Finding{d.certain, d.broken, d.unbound, d.doubtful} {
 		for i := range d.results {
 			r := d.results[i]
 			if d.blamed[r.From.ID] || d.blamed[r.To.ID] || d.explained[pairOf(r)] {
@@ -179,6 +179,8 @@ func (d *diagnosis) ownRoute(r *Result) *Finding {
 	switch {
 	case r.Bound.Outcome == LinkDown || r.Bound.Outcome == NoAddress:
 		return d.finding(r, InterfaceDown, Broken, text, ask)
+	case d.unrouted(r) && apart(from, to):
+		text += fmt.Sprintf("; their subnets are %s and %s", from.Prefix.Masked(), to.Prefix.Masked())
 	case back != nil && (d.hears(from, to) || back.Bound.Outcome == TimedOut && back.Kernel.Leaves != ""):
 		return d.finding(r, AsymmetricRoute, Broken, text+", while packets the other way have one", ask)
 	case from.Prefix.IsValid() && to.Prefix.IsValid() && from.Prefix.Masked() != to.Prefix.Masked():

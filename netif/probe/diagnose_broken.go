@@ -46,6 +46,9 @@ func (d *diagnosis) firewall(r *Result, text string) *Finding {
 // large explains small messages that pass where large ones do not.
 func (d *diagnosis) large(r *Result) *Finding {
 	from, to := r.From, r.To
+	if f := d.elsewhere(r, Broken, ", and large messages get stuck"); f != nil {
+		return f
+	}
 	for _, way := range []struct {
 		size     Size
 		from, to Endpoint
@@ -81,9 +84,34 @@ func mtuHint(from, to Endpoint, size int) string {
 		from.Interface, from.Host, to.Interface, to.Host, size-overhead(from.Addr), from.Addr, to.Addr)
 }
 
-// unconnected explains a connection to which nothing or an ICMP message came.
+// unconnected explains a connection to which nothing or an ICMP message came: by
+// what this host saw, or else by what the other one saw.
 func (d *diagnosis) unconnected(r *Result) *Finding {
+	if f := d.evidence(r); f != nil {
+		return f
+	}
+	back := d.back(r)
+	if back == nil {
+		return d.silence(r)
+	}
+	var f *Finding
+	if back.Bound.Stage == StageConnect && back.Bound.Outcome == TimedOut {
+		f = d.evidence(back)
+	} else {
+		f = d.broken(back)
+	}
+	if f != nil {
+		return f
+	}
+	return d.silence(r)
+}
+
+// evidence explains such a connection where something was seen besides silence.
+func (d *diagnosis) evidence(r *Result) *Finding {
 	from, to := r.From, r.To
+	if f := d.wrongSubnet(r, Broken); f != nil {
+		return f
+	}
 	for _, i := range r.ICMP {
 		if f := d.icmp(r, i); f != nil {
 			return f
@@ -106,7 +134,7 @@ func (d *diagnosis) unconnected(r *Result) *Finding {
 			from.Interface, from.Host, to.Interface, to.Host))
 	case r.Bound.Outcome != TimedOut:
 		return d.firewall(r, fmt.Sprintf("%s is told that %s is %s, by a router or by a firewall that rejects (ICMP)", from.place(), to.place(), r.Bound.Outcome))
-	case r.Kernel.Leaves != "" && r.Kernel.Leaves != from.Interface && !from.Routed:
+	case strays(r):
 		return d.astray(r, Broken, fmt.Sprintf("packets from %s to %s leave by %s and get no answer%s", from.place(), to.place(), r.Kernel.Leaves, d.forced(r)))
 	case r.Device.works():
 		return d.astray(r, Broken, fmt.Sprintf("%s reaches %s only from a socket that is bound to %s", from.place(), to.place(), from.Interface))
@@ -118,8 +146,28 @@ func (d *diagnosis) unconnected(r *Result) *Finding {
 		return d.oneWay(r, to, from)
 	case r.Path.Tried && d.hears(from, to) && !d.hears(to, from):
 		return d.oneWay(r, from, to)
+	case r.Path.Tried && d.hears(to, from) && d.hears(from, to):
+		return d.firewall(r, fmt.Sprintf("datagrams of %s and %s arrive at each other, but no answers to them, and TCP connections to port %d get none", from.place(), to.place(), to.TCP))
 	}
-	return d.firewall(r, fmt.Sprintf("%s gets no answer at all from %s, and no word why", from.place(), to.place()))
+	return nil
+}
+
+// silence is all that can be said where nothing arrives: a dead switch port, a
+// wrong VLAN and a firewall that drops look the same while the hosts still
+// remember each other's link-layer addresses.
+func (d *diagnosis) silence(r *Result) *Finding {
+	from, to := r.From, r.To
+	text := fmt.Sprintf("no packet arrives in either direction between %s and %s", from.place(), to.place())
+	if d.back(r) == nil || !r.Path.Tried { // the other direction was not seen
+		text = fmt.Sprintf("%s gets no answer at all from %s", from.place(), to.place())
+	}
+	gateway := ""
+	if r.Kernel.Via.IsValid() {
+		gateway = fmt.Sprintf(", then the gateway %s", r.Kernel.Via)
+	}
+	return d.finding(r, Silence, Broken, text+": the link, its VLAN, the switch port, or a firewall", fmt.Sprintf(
+		"ask the administrator to check the switch ports of %s of %s and of %s of %s (link, VLAN)%s, and then for a firewall that drops: nft list ruleset on both",
+		from.Interface, from.Host, to.Interface, to.Host, gateway))
 }
 
 // forced says what a socket does that is bound to the device.

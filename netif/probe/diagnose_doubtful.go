@@ -2,21 +2,30 @@ package probe
 
 import "fmt"
 
-// doubtful finds what is wrong with a pair whose bound sockets work.
+// unbound finds pairs whose sockets work only if they are bound.
+func (d *diagnosis) unbound(r *Result) *Finding {
+	if !r.OK() || r.Bare.works() || r.Bare.Outcome == NotTried {
+		return nil
+	}
+	return d.astray(r, Unbound, fmt.Sprintf("%s reaches %s only from sockets that are bound to %s; the others get the address %s and leave by %s (%s)",
+		r.From.place(), r.To.place(), r.From.Addr, r.Kernel.BareSource, r.Kernel.BareLeaves, r.Bare.Outcome))
+}
+
+// doubtful finds what is wrong with a pair whose bound sockets work. The way of
+// the packets goes before their size: on another network than the chosen one,
+// that has nothing to say about this.
 func (d *diagnosis) doubtful(r *Result) *Finding {
 	if !r.OK() {
 		return nil
 	}
 	from, to := r.From, r.To
-	if !r.Bare.works() && r.Bare.Outcome != NotTried {
-		text := fmt.Sprintf("%s reaches %s only from sockets that are bound to %s; the others get the address %s and leave by %s (%s)",
-			from.place(), to.place(), from.Addr, r.Kernel.BareSource, r.Kernel.BareLeaves, r.Bare.Outcome)
-		return d.astray(r, Unbound, text)
-	}
 	if r.Bound.Source.IsValid() && r.Bound.Source != from.Addr {
 		return d.finding(r, Translation, Doubtful,
 			fmt.Sprintf("%s sees connections from %s as coming from %s", to.place(), from.place(), r.Bound.Source),
 			fmt.Sprintf("ask the administrator why addresses are translated between %s and %s (NAT, masquerading)", from.Host, to.Host))
+	}
+	if f := d.otherWay(r); f != nil {
+		return f
 	}
 	if r.Path.Up.short() {
 		return d.mtu(r, Doubtful, r.Path.Up, from, to)
@@ -24,8 +33,9 @@ func (d *diagnosis) doubtful(r *Result) *Finding {
 	if r.Path.Down.short() {
 		return d.mtu(r, Doubtful, r.Path.Down, to, from)
 	}
-	if f := d.otherWay(r); f != nil {
-		return f
+	// Sockets that are bound, as those of the datagrams, go the chosen way here.
+	if r.Bare.Source.IsValid() && r.Bare.Source != from.Addr && r.Bare.Source != r.Bound.Source {
+		return d.astray(r, Doubtful, fmt.Sprintf("sockets of %s that are not bound reach %s from %s, by %s", from.place(), to.place(), r.Bare.Source, r.Kernel.BareLeaves))
 	}
 	return nil
 }
@@ -33,20 +43,26 @@ func (d *diagnosis) doubtful(r *Result) *Finding {
 // otherWay finds packets that take another way than that which was chosen, and
 // arrive all the same.
 func (d *diagnosis) otherWay(r *Result) *Finding {
-	from, to := r.From, r.To
-	switch {
-	case !from.Routed && r.Kernel.Leaves != "" && r.Kernel.Leaves != from.Interface:
-		return d.astray(r, Doubtful, fmt.Sprintf("packets from %s to %s leave by %s", from.place(), to.place(), r.Kernel.Leaves))
-	case r.Bare.Source.IsValid() && r.Bare.Source != from.Addr && r.Bare.Source != r.Bound.Source:
-		return d.astray(r, Doubtful, fmt.Sprintf("sockets of %s that are not bound reach %s from %s, by %s", from.place(), to.place(), r.Bare.Source, r.Kernel.BareLeaves))
+	if f := d.elsewhere(r, Doubtful, ""); f != nil {
+		return f
 	}
+	if f := d.comesIn(r, r.From, r.To); f != nil {
+		return f
+	}
+	return d.comesIn(r, r.To, r.From)
+}
+
+// comesIn finds packets that arrive by another interface than the chosen one.
+func (d *diagnosis) comesIn(r *Result, from, to Endpoint) *Finding {
 	for _, s := range d.heard[[2]ID{to.ID, from.ID}] {
-		if s.Interface != "" && s.Interface != to.Interface && !to.Routed {
-			f := d.finding(r, AsymmetricRoute, Doubtful,
-				fmt.Sprintf("packets from %s to %s come in by %s of %s", from.place(), to.place(), s.Interface, to.Host),
-				fmt.Sprintf("ask the administrator of %s to give each interface a subnet of its own, or to set arp_ignore=1 and arp_announce=2: two interfaces on one subnet answer for each other's addresses", to.Host))
-			return f
+		if s.Interface == "" || s.Interface == to.Interface || to.Routed {
+			continue
 		}
+		f := d.finding(r, AsymmetricRoute, Doubtful,
+			fmt.Sprintf("packets from %s to %s come in by %s of %s", from.place(), to.place(), s.Interface, to.Host),
+			fmt.Sprintf("ask the administrator of %s to give each interface a subnet of its own, or to set arp_ignore=1 and arp_announce=2: two interfaces on one subnet answer for each other's addresses", to.Host))
+		f.From, f.To = from, to
+		return f
 	}
 	return nil
 }

@@ -78,7 +78,8 @@ func TestDiagnose(t *testing.T) {
 			Firewall, Broken, "datagrams pass between n1 (hsn0, 10.2.0.1) and n2 (hsn0, 10.2.0.2), but TCP connections to port 4000 get no answer"},
 		{"connections one way only", pairOfReports(silence, func(r *Result) { r.Path.Small = false }),
 			Firewall, Broken, "n2 (hsn0, 10.2.0.2) connects to n1 (hsn0, 10.2.0.1), but connections the other way get no answer"},
-		{"silence", deaf(pairOfReports(silence, silence), 0, 1), Firewall, Broken, "gets no answer at all"},
+		{"silence", deaf(pairOfReports(silence, silence), 0, 1), Silence, Broken,
+			"no packet arrives in either direction between n1 (hsn0, 10.2.0.1) and n2 (hsn0, 10.2.0.2): the link, its VLAN, the switch port, or a firewall"},
 		{"packets one way only", deaf(pairOfReports(silence, silence), 0), AsymmetricRoute, Broken,
 			"packets from n1 (hsn0, 10.2.0.1) arrive at n2 (hsn0, 10.2.0.2), but none get back"},
 		{"a rejecting firewall of the peer (firewalld)", pairOfReports(func(r *Result) {
@@ -197,7 +198,7 @@ func TestErrorNamesTheCommonHost(t *testing.T) {
 	if !errors.As(err, &failure) || len(failure.Findings) != 2 {
 		t.Fatalf("got %v, want two findings", err)
 	}
-	want := "firewall: n4 (hsn0, 10.2.0.4) gets no answer at all from n5 (hsn0, 10.2.0.5), and no word why" +
+	want := "silence: no packet arrives in either direction between n4 (hsn0, 10.2.0.4) and n5 (hsn0, 10.2.0.5): the link, its VLAN, the switch port, or a firewall" +
 		"; the network also fails between n5 and n6; n5 is in all of them"
 	if err.Error() != want {
 		t.Errorf("got  %s\nwant %s", err, want)
@@ -206,7 +207,7 @@ func TestErrorNamesTheCommonHost(t *testing.T) {
 		t.Errorf("hint %q, %v", failure.Hint(), Error(Diagnose(ringOfReports(64, 5, 20, 40)), Broken))
 	}
 	var finding Finding
-	if !errors.As(err, &finding) || finding.Cause != Firewall {
+	if !errors.As(err, &finding) || finding.Cause != Silence {
 		t.Errorf("no finding can be got from %v", err)
 	}
 }

@@ -18,6 +18,7 @@ const (
 	DuplicateAddress Cause = "duplicate address"   // another host has it too
 	InterfaceDown    Cause = "interface down"      // or it, its address or its MTU have changed since the choice
 	Translation      Cause = "address translation" // the peer sees another address than the host has
+	Silence          Cause = "silence"             // no packet arrives either way, and nothing says why
 	Loss             Cause = "packet loss"         // small messages pass, large ones do not, and not for their packets' size
 	Unexplained      Cause = "unexplained"         // what was seen fits no other cause
 )

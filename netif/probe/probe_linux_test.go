@@ -188,8 +188,8 @@ func TestRealRouter(t *testing.T) {
 			`n1 (hsn0, 10.1.0.1) cannot reach n2 (hsn0, 10.2.0.2): the router 10.1.0.254 says "administratively prohibited"`},
 		{"unreachable", []drop{{unix.RTN_UNREACHABLE, "10.2.0.2/32"}}, NoCommonNetwork,
 			`n1 (hsn0, 10.1.0.1) cannot reach n2 (hsn0, 10.2.0.2): the router 10.1.0.254 says "host unreachable"`},
-		{"silence", []drop{{unix.RTN_BLACKHOLE, "10.1.0.1/32"}, {unix.RTN_BLACKHOLE, "10.2.0.2/32"}}, Firewall,
-			"n1 (hsn0, 10.1.0.1) gets no answer at all from n2 (hsn0, 10.2.0.2), and no word why"},
+		{"silence", []drop{{unix.RTN_BLACKHOLE, "10.1.0.1/32"}, {unix.RTN_BLACKHOLE, "10.2.0.2/32"}}, Silence,
+			"no packet arrives in either direction between n1 (hsn0, 10.1.0.1) and n2 (hsn0, 10.2.0.2)"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -8,6 +8,10 @@
 // the end is told even where the kernel had to drop announcements: then it reads
 // the state anew and tells what differs.
 //
+// Link-local addresses are not told of: the kernel makes and removes them by
+// itself, and jobs do not use them. Nor is the end of the kernel's check that no
+// other machine has an address which the interface had before.
+//
 // The package never polls, and it judges nothing: whether a change matters to a
 // job is for the caller to say. It does not see what happens beyond the
 // interface, such as at a switch, unless that takes the carrier away. It needs

@@ -68,7 +68,9 @@ func start(ctx context.Context, name string, buffer int, report func(Event)) (*W
 		return nil, fmt.Errorf("opening a netlink socket: %w", err)
 	}
 	f := &follower{kernel: kernel, news: news, report: report}
-	if f.now, err = f.read(ctx, name, 0); err == nil && f.now.index == 0 {
+	// An address that is being checked for a twin counts from the start: the end of
+	// the check is no news, unless it finds one.
+	if f.now, err = f.read(ctx, name, 0, func(netip.Prefix) bool { return true }); err == nil && f.now.index == 0 {
 		err = errors.New("there is no interface of that name")
 	}
 	if err != nil {
@@ -155,7 +157,7 @@ func (f *follower) drain() {
 
 // resync reads the state anew and tells what differs.
 func (f *follower) resync(ctx context.Context) error {
-	next, err := f.read(ctx, f.now.name, f.now.index)
+	next, err := f.read(ctx, f.now.name, f.now.index, f.has)
 	if err != nil {
 		return err
 	}
@@ -170,6 +172,10 @@ func (f *follower) tell(next state) {
 		f.report(Event{Time: time.Now(), Interface: next.name, What: what})
 	}
 }
+
+// has says whether an address is known: it stays so while it is checked anew,
+// which the kernel does whenever the carrier comes back.
+func (f *follower) has(addr netip.Prefix) bool { return f.now.addrs[addr] }
 
 // apply is the state after an announcement. Where another interface appears
 // under the name, its state has to be read anew.
@@ -203,15 +209,15 @@ func (f *follower) apply(header unix.NlMsghdr, data []byte) (next state, again b
 			return next, true, nil
 		}
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
-		index, addr, usable, err := readAddr(data)
+		index, addr, flags, err := readAddr(data)
 		if err != nil {
 			return next, false, err
 		}
-		if f.now.index == 0 || index != f.now.index || !addr.IsValid() {
+		if f.now.index == 0 || index != f.now.index || !addr.IsValid() || !isOfInterest(addr) {
 			return next, false, nil
 		}
 		next = f.now.clone()
-		if delete(next.addrs, addr); usable && header.Type == unix.RTM_NEWADDR {
+		if delete(next.addrs, addr); header.Type == unix.RTM_NEWADDR && counts(flags, addr, f.has) {
 			next.addrs[addr] = true
 		}
 	}
@@ -219,8 +225,8 @@ func (f *follower) apply(header unix.NlMsghdr, data []byte) (next state, again b
 }
 
 // read asks for the whole state of the interface with the index or, if that is 0
-// or gone, with the name.
-func (f *follower) read(ctx context.Context, name string, index int) (state, error) {
+// or gone, with the name. An address that is being checked counts if known says so.
+func (f *follower) read(ctx context.Context, name string, index int, known func(netip.Prefix) bool) (state, error) {
 	links, err := dump(ctx, "links", f.kernel.LinkList)
 	if err != nil {
 		return state{}, err
@@ -245,12 +251,15 @@ func (f *follower) read(ctx context.Context, name string, index int) (state, err
 		return state{}, err
 	}
 	for _, a := range addrs {
-		if a.LinkIndex != found.index || !isUsable(uint32(a.Flags)) {
+		if a.LinkIndex != found.index {
 			continue
 		}
 		ip, _ := netip.AddrFromSlice(a.IP)
 		bits, _ := a.Mask.Size()
-		found.addrs[netip.PrefixFrom(ip.Unmap(), bits)] = true
+		addr := netip.PrefixFrom(ip.Unmap(), bits)
+		if isOfInterest(addr) && counts(uint32(a.Flags), addr, known) {
+			found.addrs[addr] = true
+		}
 	}
 	return found, nil
 }
@@ -285,21 +294,33 @@ func stateOf(l netlink.Link) state {
 	}
 }
 
-// isUsable says whether an address is neither being checked for a twin nor found
-// to have one.
-func isUsable(flags uint32) bool { return flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) == 0 }
+// isOfInterest says whether jobs use such addresses. The kernel makes and removes
+// link-local ones by itself.
+func isOfInterest(addr netip.Prefix) bool { return !addr.Addr().IsLinkLocalUnicast() }
+
+// counts says whether the interface has an address: not if it was found to have a
+// twin, and while it is being checked for one, only if it was known before.
+func counts(flags uint32, addr netip.Prefix, known func(netip.Prefix) bool) bool {
+	switch {
+	case flags&unix.IFA_F_DADFAILED != 0:
+		return false
+	case flags&unix.IFA_F_TENTATIVE != 0:
+		return known(addr)
+	}
+	return true
+}
 
 // readAddr reads an address message (struct ifaddrmsg of rtnetlink(7)).
-func readAddr(data []byte) (index int, addr netip.Prefix, usable bool, err error) {
+func readAddr(data []byte) (index int, addr netip.Prefix, flags uint32, err error) {
 	if len(data) < unix.SizeofIfAddrmsg {
-		return 0, addr, false, errors.New("the kernel sent an address message that is too short")
+		return 0, addr, 0, errors.New("the kernel sent an address message that is too short")
 	}
 	msg := nl.DeserializeIfAddrmsg(data)
 	attrs, err := nl.ParseRouteAttr(data[msg.Len():])
 	if err != nil {
-		return 0, addr, false, fmt.Errorf("an address message that cannot be read: %w", err)
+		return 0, addr, 0, fmt.Errorf("an address message that cannot be read: %w", err)
 	}
-	flags := uint32(msg.Flags)
+	flags = uint32(msg.Flags)
 	var ip netip.Addr
 	local := false // IFA_ADDRESS is the other end's where there is an IFA_LOCAL
 	for _, a := range attrs {
@@ -317,5 +338,5 @@ func readAddr(data []byte) (index int, addr netip.Prefix, usable bool, err error
 			}
 		}
 	}
-	return int(msg.Index), netip.PrefixFrom(ip.Unmap(), int(msg.Prefixlen)), isUsable(flags), nil
+	return int(msg.Index), netip.PrefixFrom(ip.Unmap(), int(msg.Prefixlen)), flags, nil
 }

@@ -139,30 +139,24 @@ func (b *bench) addr(name, prefix string) {
 	must(b.t, b.nl.AddrAdd(b.link(name), a))
 }
 
-// expect waits until all of the words were told, in this order; what the kernel
-// does by itself, such as link-local addresses, may be told in between.
+// expect waits until all of the words were told, in this order and nothing else:
+// not what the kernel does by itself, such as link-local addresses.
 func (b *bench) expect(words ...string) {
 	b.t.Helper()
 	var seen []string
 	deadline := time.After(20 * time.Second)
 	for _, want := range words {
-		for {
-			var e Event
-			select {
-			case e = <-b.events:
-			case <-deadline:
-				b.t.Fatalf("not told %q, only %q", want, seen)
-			}
-			seen = append(seen, e.What)
-			if e.What == want {
-				if e.Time.IsZero() || e.Interface != "hsn0" {
-					b.t.Errorf("%q is told of %q at %s", want, e.Interface, e.Time)
-				}
-				break
-			}
-			if !strings.Contains(e.What, "fe80::") {
-				b.t.Fatalf("told %q, want %q", seen, want)
-			}
+		var e Event
+		select {
+		case e = <-b.events:
+		case <-deadline:
+			b.t.Fatalf("not told %q, only %q", want, seen)
+		}
+		if seen = append(seen, e.What); e.What != want {
+			b.t.Fatalf("told %q, want %q", seen, want)
+		}
+		if e.Time.IsZero() || e.Interface != "hsn0" {
+			b.t.Errorf("%q is told of %q at %s", want, e.Interface, e.Time)
 		}
 	}
 }
