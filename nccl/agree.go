@@ -91,12 +91,30 @@ func (j *Job) lack(hosts []netif.Inventory, choices []netif.Choice, found map[st
 		}
 	}
 	if most == 0 {
+		j.addressless(hosts, choices, exclude)
 		return
 	}
 	without, why := lacking(hosts, choices, found, layer, exclude)
 	j.WithoutRDMA = fmt.Sprintf("%s has no %s port that works (%s)", listed(without), speak(layer), why)
 	j.Warnings = append(j.Warnings, fmt.Sprintf("%s, as %d of %d hosts have: NCCL uses the slower TCP everywhere; leave out or repair %s",
 		j.WithoutRDMA, most, len(hosts), listed(without)))
+}
+
+// addressless warns of RoCE that only addresses keep from use, on all hosts.
+func (j *Job) addressless(hosts []netif.Inventory, choices []netif.Choice, exclude []string) {
+	for i := range hosts {
+		_, rest := survey(&hosts[i], &choices[i], ethernet, exclude)
+		for k := range rest {
+			if r := &rest[k].rail; r.found() && !r.excluded(exclude) && r.wantsAddress() {
+				j.Warnings = append(j.Warnings, withoutAddress(r, hostName(hosts, i)))
+				return
+			}
+		}
+	}
+}
+
+func withoutAddress(r *rail, host string) string {
+	return fmt.Sprintf("%s of %s is active, but has no IP address, which RoCE needs: NCCL uses the slower TCP; give its interface one on every host, or exclude it", r, host)
 }
 
 // lacking are the hosts without a port of a layer, and why the first has none.

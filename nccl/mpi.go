@@ -19,44 +19,56 @@ const (
 	ompiOOBExclude = "OMPI_MCA_oob_tcp_if_exclude"
 )
 
-// ucx names one device to UCX, exactly: the port nearest to the rank's GPU, or
-// the interface where there is none. Which transports UCX uses there
+// ucx names the devices to UCX, exactly: the port nearest to the rank's GPU, and
+// the interface, without which UCX has no TCP. Which transports UCX uses there
 // (UCX_TLS) is left to it.
 func (p *planner) ucx() {
-	device, reason := p.ucxDevice()
+	ports, reason := p.ucxPorts()
+	devices := ports
+	why := p.inexpressible()
+	if why == "" {
+		devices = append(devices, p.Choice.Interface)
+	}
 	if p.kept(ucxDevices, func(value string) verdict {
 		switch {
 		case value == "all" || strings.ContainsAny(value, "[*^"):
 			return right("a choice of its own")
-		case slices.Contains(strings.Split(value, ","), device):
-			return right("it names %s", device)
 		}
-		return right("it names other devices than %s", device)
+		for _, device := range devices {
+			if slices.Contains(strings.Split(value, ","), device) {
+				return right("it names %s", device)
+			}
+		}
+		return right("it names other devices than %s", strings.Join(devices, ","))
 	}) {
 		return
 	}
-	if len(p.rails) == 0 {
-		if why := p.inexpressible(); why != "" {
-			p.env.warn("%s is not set: %s", ucxDevices, why)
-			return
-		}
+	switch {
+	case why != "" && len(ports) == 0:
+		p.env.warn("%s is not set: %s", ucxDevices, why)
+		return
+	case why != "":
+		p.env.note("UCX has no TCP beside %s, as %s names only adapters: %s", strings.Join(ports, ","), ucxDevices, why)
+	case len(ports) > 0:
+		reason += "; and the chosen interface, for TCP"
 	}
-	p.set(ucxDevices, device, "%s", reason)
+	p.set(ucxDevices, strings.Join(devices, ","), "%s", reason)
 }
 
-func (p *planner) ucxDevice() (device, reason string) {
+// ucxPorts are the RDMA ports for UCX; none where there is only the interface.
+func (p *planner) ucxPorts() (devices []string, reason string) {
 	switch {
 	case len(p.rails) == 0:
-		return p.Choice.Interface, "the chosen interface; UCX takes names of interfaces as they are, for TCP"
+		return nil, "the chosen interface; UCX takes names of interfaces as they are, for TCP"
 	case p.LocalRank < 0:
-		return strings.Join(ucxNames(p.rails...), ","), "all ports, as several ranks share this environment"
+		return ucxNames(p.rails...), "all ports, as several ranks share this environment"
 	}
 	r, gpu, d := p.railOf()
 	if gpu == nil || d.class == unknownNode {
-		return ucxNames(*r)[0], fmt.Sprintf("the %s port for this rank", speak(r.layer))
+		return ucxNames(*r), fmt.Sprintf("the %s port for this rank", speak(r.layer))
 	}
 	p.affinity(r, gpu, d)
-	return ucxNames(*r)[0], fmt.Sprintf("the %s port nearest to GPU %s (%s)", speak(r.layer), gpu.PCI, nearness(d))
+	return ucxNames(*r), fmt.Sprintf("the %s port nearest to GPU %s (%s)", speak(r.layer), gpu.PCI, nearness(d))
 }
 
 // ucxNames are ports in UCX's words, which always have a number.

@@ -80,6 +80,9 @@ func ports(inv *netif.Inventory) []rail {
 		}
 		rails = append(rails, r)
 	}
+	for i := range rails {
+		rails[i].addVLANs(inv)
+	}
 	return rails
 }
 
@@ -110,7 +113,20 @@ func portOf(inv *netif.Inventory, d *netif.RDMADevice, port *netif.RDMAPort) rai
 			add(linkNamed(inv, g.Link))
 		}
 	}
+	if len(r.gids) == 0 {
+		r.addVLANs(inv)
+	}
 	return r
+}
+
+// addVLANs adds the links that stand on those of a port. They have entries of
+// their own in its table, which tells more where it could be read.
+func (r *rail) addVLANs(inv *netif.Inventory) {
+	for i := range inv.Links {
+		if l := &inv.Links[i]; l.Parent != "" && r.isOn(l.Parent) && !r.isOn(l.Name) {
+			r.links = append(r.links, l)
+		}
+	}
 }
 
 // bondOf is the bond that a link is a part of, which has the addresses; nil if
@@ -141,16 +157,45 @@ func isSlingshot(l *netif.Link) bool {
 	return strings.HasPrefix(l.HCA, "cxi") || strings.HasPrefix(l.Driver, "cxi")
 }
 
-// excluded says whether one of the port's interfaces must not be used.
+// excluded says whether one of the port's interfaces must not be used. A VLAN is
+// but one of the networks of a port, which has others as long as one is left.
 func (r *rail) excluded(names []string) bool {
-	return slices.ContainsFunc(r.links, func(l *netif.Link) bool { return slices.Contains(names, l.Name) })
+	left := false
+	for _, l := range r.links {
+		isNamed := slices.Contains(names, l.Name)
+		if isNamed && l.Parent == "" {
+			return true
+		}
+		left = left || !isNamed && len(l.Addrs) > 0
+	}
+	return !left && slices.ContainsFunc(r.links, func(l *netif.Link) bool { return slices.Contains(names, l.Name) })
+}
+
+// found says whether NCCL takes the port by itself.
+func (r *rail) found() bool {
+	return r.active && (r.layer == infiniBand || r.layer == ethernet)
+}
+
+// lacksAddress says whether it is certain that RoCE has no IP address: the port's
+// table has none, or it could not be read and the interface has none.
+func (r *rail) lacksAddress() bool {
+	return r.layer == ethernet && !r.hasAddress() && (!r.inTable() || len(r.gids) == 0 && len(r.links) > 0)
 }
 
 // hasAddress says whether RoCE can be routed from a port: its interface has an
 // address, which is in the port's table where that could be read.
 func (r *rail) hasAddress() bool {
-	inTable := len(r.gids) == 0 || slices.ContainsFunc(r.gids, func(g netif.GID) bool { return g.Addr.Unmap().IsGlobalUnicast() })
-	return inTable && len(r.addresses()) > 0
+	return r.inTable() && len(r.addresses()) > 0
+}
+
+func (r *rail) inTable() bool {
+	return len(r.gids) == 0 || slices.ContainsFunc(r.gids, func(g netif.GID) bool { return g.Addr.Unmap().IsGlobalUnicast() })
+}
+
+// wantsAddress says whether a person should give the port an address: one that is
+// below a bridge or a virtual machine's interface is left without on purpose.
+func (r *rail) wantsAddress() bool {
+	return r.lacksAddress() && !slices.ContainsFunc(r.links, func(l *netif.Link) bool { return l.Master != "" })
 }
 
 // addresses are the global IP addresses of the port.

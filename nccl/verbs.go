@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/netif"
 )
 
 // NCCL's variables for InfiniBand and RoCE (NCCL User Guide, "Environment
@@ -21,7 +23,7 @@ const (
 // verbs says which RDMA ports carry NCCL's data, and how, or that none does.
 func (p *planner) verbs() {
 	rails, rest := survey(&p.Inventory, &p.Choice, p.Job.Layer, p.Exclude)
-	if p.disabled(rails) {
+	if p.disabled(rails, p.barred(rest)) {
 		for _, name := range []string{ibHCA, ibGID, ibAddrFamily, ibAddrRange, crossNIC} {
 			p.kept(name, func(string) verdict { return right("without effect on InfiniBand and RoCE, which are off") })
 		}
@@ -38,8 +40,9 @@ func (p *planner) verbs() {
 }
 
 // disabled decides on NCCL_IB_DISABLE: where one host has no port that works,
-// NCCL on the others would wait for it forever.
-func (p *planner) disabled(rails []rail) bool {
+// NCCL on the others would wait for it forever, and where all that NCCL would find
+// here is barred.
+func (p *planner) disabled(rails []rail, barred []aside) bool {
 	why := p.Job.WithoutRDMA
 	v, set := p.given(ibDisable)
 	off := set && atoi(v.Value) != 0
@@ -55,8 +58,34 @@ func (p *planner) disabled(rails []rail) bool {
 	case why != "":
 		p.set(ibDisable, "1", "%s, so NCCL uses TCP on every host", why)
 		return true
+	case len(rails) == 0 && len(barred) > 0:
+		if _, listed := p.given(ibHCA); listed {
+			return false // somebody's own choice of ports
+		}
+		p.set(ibDisable, "1", "no InfiniBand or RoCE port is left for NCCL, which would take %s", reasons(barred))
+		if r := &barred[0].rail; p.Job.Hosts == 0 && !r.excluded(p.Exclude) && r.wantsAddress() {
+			p.env.warn("%s", withoutAddress(r, hostName([]netif.Inventory{p.Inventory}, 0)))
+		}
+		return true
 	}
 	return off
+}
+
+// barred are the ports that NCCL would take by itself and must not: those of
+// excluded interfaces, and of RoCE without an IP address.
+func (p *planner) barred(rest []aside) []aside {
+	return slices.DeleteFunc(slices.Clone(rest), func(a aside) bool {
+		return !a.rail.found() || !a.rail.excluded(p.Exclude) && !a.rail.lacksAddress()
+	})
+}
+
+// reasons names ports that are set aside, each with its reason.
+func reasons(ports []aside) string {
+	words := make([]string, len(ports))
+	for i := range ports {
+		words[i] = fmt.Sprintf("%s (%s)", &ports[i].rail, ports[i].why)
+	}
+	return listed(words)
 }
 
 // onFabric says whether other hosts are likely to be on the ports' network. For
@@ -95,6 +124,7 @@ func (p *planner) adapters(rest []aside) {
 		return
 	}
 	if len(p.rails) == 0 {
+		p.keepOff(p.barred(rest))
 		return
 	}
 	var left []string
@@ -110,17 +140,39 @@ func (p *planner) adapters(rest []aside) {
 		reason += "; not " + strings.Join(left, ", ")
 	}
 	if len(p.rails) > maxPorts {
-		p.env.warn("%s is not set: NCCL reads %d ports of a list, and there are %d", ibHCA, maxPorts, len(p.rails))
+		p.env.warn("%s does not name them: NCCL reads %d ports of a list, and there are %d", ibHCA, maxPorts, len(p.rails))
+		p.keepOff(p.barred(rest))
 		return
 	}
 	p.set(ibHCA, "="+strings.Join(names(p.rails), ","), "%s", reason)
 }
 
+// keepOff names the ports that NCCL must not take, where those that it may take
+// are not named.
+func (p *planner) keepOff(barred []aside) {
+	if len(barred) == 0 {
+		return
+	}
+	if len(barred) > maxPorts {
+		p.env.warn("%s is not set: NCCL reads %d ports of a list, and %d must not be used", ibHCA, maxPorts, len(barred))
+		return
+	}
+	list := make([]string, len(barred))
+	for i := range barred {
+		list[i] = barred[i].rail.String()
+	}
+	p.set(ibHCA, "^="+strings.Join(list, ","), "all but %s", reasons(barred))
+}
+
 func (p *planner) judgeAdapters(value string, rest []aside) verdict {
+	l := parseList(value, maxPorts)
 	if len(p.rails) == 0 {
+		allowed := slices.DeleteFunc(p.barred(rest), func(a aside) bool { return !l.allows(a.rail.device, a.rail.port) })
+		if len(allowed) > 0 {
+			return wrong("it allows %s", reasons(allowed))
+		}
 		return right("no port that works was found here to compare it with")
 	}
-	l := parseList(value, maxPorts)
 	var missed, extra []string
 	for i := range p.rails {
 		if r := &p.rails[i]; !l.allows(r.device, r.port) {

@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
+	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/nccl"
 	"github.com/ddpbatch/ddpbatch/netif"
+	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
 type envCmd struct {
@@ -29,7 +32,9 @@ func (c *envCmd) Help() string {
 The variables of NCCL, Gloo, UCX and Open MPI are among them on a single host, or
 with --peer. What the environment, the profile of --site or an nccl.conf sets
 already stays as it is, in this order; --explain names which. With --inventory the
-nccl.conf is that of the file, and the environment that of here. MASTER_ADDR and
+nccl.conf is that of the file, and the environment that of here. --explain with
+--peer or --inventory needs no rank: on a node without srun, such as by ssh, it
+tells the variables of the network alone. MASTER_ADDR and
 MASTER_PORT are not among them: "ddpbatch launch" agrees on these for all ranks.`
 }
 
@@ -47,6 +52,9 @@ func (c *envCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	env := nccl.Env{}
+	if ranks == nil {
+		p.note("this process is no rank, so the variables of ranks are not among these")
+	}
 	network := place.Nodes <= 1 || len(c.Peer) > 0
 	if network {
 		if env, err = c.network(ctx, p, place); err != nil {
@@ -69,7 +77,7 @@ func (c *envCmd) Run(ctx context.Context, p *program) error {
 			if from == "" {
 				from = string(v.Source)
 			}
-			rows = append(rows, []string{v.Name, v.Value, from, v.Reason})
+			rows = append(rows, []string{v.Name, visible(v.Value), from, v.Reason})
 		}
 		p.table([]string{"VARIABLE", "VALUE", "FROM", "REASON"}, rows)
 		if !network {
@@ -93,13 +101,27 @@ func (c *envCmd) Run(ctx context.Context, p *program) error {
 	return nil
 }
 
+// visible is a value in a table, quoted where the table would not show all of it,
+// such as a space or a carriage return at its end.
+func visible(value string) string {
+	if value == "" || strings.Join(strings.Fields(printable(value)), " ") != value {
+		return quoted(value)
+	}
+	return value
+}
+
 // ranks are the variables of the rank's place. Only an explanation for another
-// host needs none.
+// host, or by the address of one, needs none.
 func (c *envCmd) ranks(p *program) ([]nccl.Var, launch.Place, error) {
 	place, err := launch.FindPlace(p.lookup)
 	if err != nil {
-		if c.Inventory != "" && (c.Explain || c.JSON) {
-			return nil, launch.Place{}, nil
+		var outside *slurm.NoStepError
+		here := c.Explain && len(c.Peer) > 0 && errors.As(err, &outside)
+		if here || c.Inventory != "" && (c.Explain || c.JSON) {
+			return nil, launch.Place{LocalRank: -1}, nil
+		}
+		if c.Explain && errors.As(err, &outside) {
+			err = hinted{err, "without srun, name the address of another host of the job with --peer"}
 		}
 		return nil, place, err
 	}

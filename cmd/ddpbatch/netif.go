@@ -119,9 +119,9 @@ func (c *netifCmd) peers(host *netif.Case) []netip.Addr {
 	return host.Peers
 }
 
-// answer adds the variables to a choice.
+// answer adds the variables to a choice: those that all ranks of the host share.
 func (c *netifCmd) answer(p *program, host *netif.Case, choice netif.Choice) netifAnswer {
-	facts := nccl.Facts{Choice: choice, Inventory: host.Inventory, Exclude: c.Exclude}
+	facts := nccl.Facts{Choice: choice, Inventory: host.Inventory, Exclude: c.Exclude, LocalRank: -1}
 	for _, s := range host.Settings {
 		facts.Conf = append(facts.Conf, nccl.Setting{Name: s.Name, Value: s.Value, File: s.File, Line: s.Line})
 	}
@@ -159,6 +159,10 @@ func (c *netifCmd) cases(ctx context.Context, p *program) ([]netif.Case, bool, e
 	cases, isList, err := netif.ReadCases(from)
 	if err != nil {
 		return nil, false, exitError{exitUsage, fmt.Errorf("read inventory %q: %w", c.Inventory, err)}
+	}
+	if len(cases) == 0 || !isList && len(cases[0].Links) == 0 && cases[0].Host == "" {
+		return nil, false, exitError{exitUsage, hinted{
+			fmt.Errorf("read inventory %q: it holds no host", c.Inventory), "write it with \"ddpbatch netif --dump\" on the host"}}
 	}
 	if c.Case == "" {
 		return cases, isList, nil

@@ -1,0 +1,134 @@
+package nccl
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/netif"
+)
+
+// withRoCE has a management network, which is chosen, and a RoCE port.
+func withRoCE(addrs ...string) *hostBuilder {
+	return newHost("n1").link(netif.Link{Name: "eno1", Speed: 10000}, "10.0.0.1/24").
+		link(netif.Link{Name: "ens1", Speed: 100000, PCI: "0000:18:00.0", HCA: "mlx5_0"}, addrs...).
+		adapter("mlx5_0", "0000:18:00.0", ethernet, "ACTIVE", 100000)
+}
+
+// NCCL takes every port that it finds: those it must not take have to be named,
+// or InfiniBand and RoCE be off.
+func TestBarred(t *testing.T) {
+	two := withRoCE("10.9.0.1/24").link(netif.Link{Name: "ens2", Speed: 100000, PCI: "0000:19:00.0", HCA: "mlx5_1"}, "10.8.0.1/24").
+		adapter("mlx5_1", "0000:19:00.0", ethernet, "ACTIVE", 100000)
+	azure := newHost("a").link(netif.Link{Name: "eno1", Driver: "hv_netvsc"}, "10.0.0.4/24").
+		link(netif.Link{Name: "enP1s1", PCI: "0001:00:02.0", HCA: "mlx5_an0", Master: "eno1"}).
+		adapter("mlx5_an0", "0001:00:02.0", ethernet, "ACTIVE", 100000)
+	elsewhere := newHost("c").link(netif.Link{Name: "eno1"}, "10.0.0.1/24").
+		adapter("mlx5_0", "0000:18:00.0", ethernet, "ACTIVE", 100000, gid(3, "::ffff:10.9.0.1", roceV2, ""))
+	vlans := withRoCE("10.9.0.1/24").link(netif.Link{Name: "ens1.7", Kind: "vlan", Parent: "ens1"}, "10.7.0.1/24")
+	down := withRoCE()
+	down.RDMA[0].Ports[0].State = "DOWN"
+	tests := []struct {
+		name         string
+		host         *hostBuilder
+		exclude      []string
+		env          map[string]string
+		off, hca     string
+		reason       string // a part of that for what is set
+		warned, job  string // a part of the one warning: for the host alone, and for a job of two
+		alone, wrong bool   // only on a host alone; the value of NCCL_IB_HCA is called wrong
+	}{
+		{name: "excluded", host: withRoCE("10.9.0.1/24"), exclude: []string{"ens1"}, off: "1", reason: "mlx5_0:1 (its interface is excluded)"},
+		{name: "without an address", host: withRoCE(), off: "1", reason: "mlx5_0:1 (RoCE needs an IP address",
+			warned: "mlx5_0:1 of n1 is active, but has no IP address", job: "mlx5_0:1 of n1 is active, but has no IP address"},
+		{name: "below a virtual machine's interface", host: azure, off: "1", reason: "mlx5_an0:1"},
+		{name: "no port that NCCL finds", host: down},
+		{name: "an address in another namespace", host: elsewhere},
+		{name: "one of two that are left to NCCL", host: two, exclude: []string{"ens1"}, hca: "^=mlx5_0:1", reason: "all but mlx5_0:1", alone: true},
+		{name: "on by the user", host: withRoCE("10.9.0.1/24"), exclude: []string{"ens1"}, env: map[string]string{ibDisable: "0"}, off: "0", hca: "^=mlx5_0:1"},
+		{name: "named by the user", host: withRoCE("10.9.0.1/24"), exclude: []string{"ens1"}, env: map[string]string{ibHCA: "mlx5_0"}, hca: "mlx5_0", wrong: true,
+			warned: "it allows mlx5_0:1 (its interface is excluded)"},
+		{name: "kept off by the user", host: withRoCE("10.9.0.1/24"), exclude: []string{"ens1"}, env: map[string]string{ibHCA: "^mlx5_0"}, hca: "^mlx5_0"},
+		{name: "one of several networks excluded", host: vlans, exclude: []string{"ens1.7"}, alone: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			check := func(job Job, warned string) {
+				t.Helper()
+				f := facts(tt.host, "eno1")
+				f.Exclude, f.Lookup, f.Job = tt.exclude, lookupIn(tt.env), job
+				e := Plan(f)
+				if off, hca := valueOf(e, ibDisable), valueOf(e, ibHCA); off != tt.off || hca != tt.hca {
+					t.Errorf("%d hosts: off %q, adapters %q; want %q, %q", job.Hosts, off, hca, tt.off, tt.hca)
+				}
+				for _, v := range e.Vars {
+					if (v.Name == ibDisable || v.Name == ibHCA) && v.Source == Ours && !strings.Contains(v.Reason, tt.reason) {
+						t.Errorf("%s because %q, want %q", v.Name, v.Reason, tt.reason)
+					}
+					if v.Name == ibHCA && v.Wrong != tt.wrong {
+						t.Errorf("%+v", v)
+					}
+				}
+				if (warned == "") != (len(e.Warnings) == 0) || !strings.Contains(strings.Join(e.Warnings, "\n"), warned) {
+					t.Errorf("%d hosts: warnings %q, want %q", job.Hosts, e.Warnings, warned)
+				}
+			}
+			check(Job{}, tt.warned)
+			if tt.alone {
+				return
+			}
+			c := tt.host.choose("eno1")
+			job, err := Agree([]netif.Inventory{tt.host.Inventory, tt.host.Inventory}, []netif.Choice{c, c}, tt.exclude...)
+			if err != nil || job.Layer != "" || job.WithoutRDMA != "" {
+				t.Fatal(job, err)
+			}
+			if (tt.job == "") != (len(job.Warnings) == 0) || !strings.Contains(strings.Join(job.Warnings, "\n"), tt.job) {
+				t.Errorf("warnings of the job %q, want %q", job.Warnings, tt.job)
+			}
+			if tt.job != "" {
+				check(job, "") // it has been said once
+				return
+			}
+			check(job, tt.warned)
+		})
+	}
+}
+
+// A VLAN that is chosen is one of the port's networks, whether its table was read
+// or not.
+func TestVLAN(t *testing.T) {
+	for _, rdma := range []bool{true, false} {
+		h := withRoCE("10.9.0.1/24").link(netif.Link{Name: "ens1.200", Kind: "vlan", Parent: "ens1"}, "10.200.0.1/24")
+		if !rdma {
+			h.RDMA = nil
+		}
+		e := Plan(facts(h, "ens1.200"))
+		if hca := valueOf(e, ibHCA); hca != "=mlx5_0:1" {
+			t.Errorf("adapters %q; notes %q", hca, e.Notes)
+		}
+	}
+}
+
+// UCX takes adapters and interfaces in one list, and has no TCP without the latter.
+func TestUCXDevices(t *testing.T) {
+	shadowed := facts(dgx("d"), "eno3")
+	shadowed.Choice.Shadowed = true
+	e := Plan(shadowed)
+	if got := valueOf(e, ucxDevices); got != "mlx5_0:1" {
+		t.Errorf("devices %q", got)
+	}
+	if !slices.ContainsFunc(e.Notes, func(n string) bool { return strings.HasPrefix(n, "UCX has no TCP beside mlx5_0:1") }) {
+		t.Errorf("notes %q", e.Notes)
+	}
+	f := facts(twoSockets(), "eno3")
+	f.LocalRank = -1
+	if got := valueOf(Plan(f), ucxDevices); got != "mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1,eno3" {
+		t.Errorf("devices %q", got)
+	}
+	f.Lookup = lookupIn(map[string]string{ucxDevices: "mlx5_1:1"})
+	for _, v := range Plan(f).Vars {
+		if v.Name == ucxDevices && v.Reason != "kept: it names mlx5_1:1" {
+			t.Errorf("%+v", v)
+		}
+	}
+}
