@@ -173,14 +173,16 @@ func sbatch(t *testing.T, c *cluster.Cluster, script string, args ...string) str
 	return strings.TrimSpace(o.stdout)
 }
 
-// startRequeued starts a requeued job now; Slurm leaves it waiting for two minutes.
+// startRequeued starts a requeued job soon; Slurm leaves it waiting for two minutes.
+// Not at once: slurmd counts in seconds, and takes what starts in the second in which
+// it killed the job for the job that was killed ("job credential revoked").
 func startRequeued(t *testing.T, c *cluster.Cluster, id string) {
 	t.Helper()
 	waitUntil(t, "the job to be requeued", func() bool {
 		o := finish(t, c.Command(t.Context(), "scontrol", "show", "job", id))
 		return strings.Contains(o.stdout, "Restarts=1") && strings.Contains(o.stdout, "JobState=PENDING")
 	})
-	if o := finish(t, c.Command(t.Context(), "scontrol", "update", "JobId="+id, "StartTime=now")); o.code != 0 {
+	if o := finish(t, c.Command(t.Context(), "scontrol", "update", "JobId="+id, "StartTime=now+2")); o.code != 0 {
 		t.Fatal(o)
 	}
 }
