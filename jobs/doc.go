@@ -1,5 +1,6 @@
 // Package jobs is the job spec: the TOML file in which a person describes one
-// training job, and the [Job] that the rest of the program reads.
+// training job, or a sweep of them, the values that may stand over it ([Override]),
+// and the [Job] that the rest of the program reads.
 //
 // [Load] promises four things. A Job it returns is complete: every default is
 // filled in and every value is inside its documented bounds. No string in it
@@ -9,6 +10,9 @@
 // would be right. And the same bytes always give the same answer.
 //
 // A value of [setup.env] may be a secret, so no diagnostic quotes one.
+//
+// Other TOML files of the program, the profiles of sites, are read by the same
+// rules: see [Decode].
 //
 // The package does not print, does not read the environment, does not know
 // which sites or templates exist, does not talk to Slurm and does not open the

@@ -6,7 +6,8 @@
 // of that attempt goes to them in their environment, never in an argument
 // list); a rank that does not come, is killed or fails ends the attempt, is
 // named with its host, and its message and exit code are kept; all ranks talk
-// over one network that they agreed on; a request to stop reaches every rank;
+// over one network that they agreed on and that was proven to work, and what
+// happens to it later is told and kept; a request to stop reaches every rank;
 // ranks, and users' programs with their workers, outlive neither their attempt
 // nor the supervisor.
 //

@@ -1,6 +1,7 @@
 // Package rundir is the run directory: the folder in which a job keeps its spec
-// as submitted, its batch script, its logs, its checkpoints and a record of how
-// often it was submitted.
+// as submitted, the profile of its site, its batch script, its logs, its
+// checkpoints and a record of how often it was submitted. That of a sweep holds
+// those of its elements.
 //
 // It promises that a directory it made can be read by its owner only; that one
 // that others could write into is refused; that the record, the spec and the
@@ -9,7 +10,8 @@
 // of the first.
 //
 // It does not know what stands in the logs, the metrics or the checkpoints, does
-// not ask Slurm what became of a job, and removes nothing. Its locks are those
+// not ask Slurm what became of a job, and removes nothing but the word of how the
+// last job ended, when another one begins. Its locks are those
 // of flock(2): on a file system without them they lock nothing.
 package rundir
 
