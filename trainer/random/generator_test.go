@@ -1,8 +1,6 @@
 package random
 
 import (
-	"math"
-	"math/big"
 	"slices"
 	"testing"
 )
@@ -58,46 +56,6 @@ func TestUniformRefusesReversedBounds(t *testing.T) {
 		}
 	}()
 	New(0).Uniform(1, 0, make([]float32, 1))
-}
-
-// checkFMA compares fma32 with exact arithmetic rounded once.
-func checkFMA(t *testing.T, a, b, c float32) {
-	t.Helper()
-	for _, v := range []float32{a, b, c} {
-		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) || f != 0 && (math.Abs(f) < 1e-15 || math.Abs(f) > 1e15) {
-			return // out of the range that the generator needs
-		}
-	}
-	exact := new(big.Float).SetPrec(400)
-	exact.Mul(big.NewFloat(float64(a)), big.NewFloat(float64(b)))
-	exact.SetPrec(400).Add(exact, big.NewFloat(float64(c)))
-	want, _ := exact.Float32()
-	if got := fma32(a, b, c); got != want {
-		t.Errorf("fma32(%v, %v, %v) = %v, want %v", a, b, c, got, want)
-	}
-}
-
-func FuzzFMA(f *testing.F) {
-	f.Add(float32(0.3), float32(7), float32(-2.1))
-	// The exact sum lies beside the middle between two float32, but in float64 it
-	// rounds to that middle, and from there to the wrong one.
-	f.Add(float32(1+0x1p-20), float32((1-0x1p-20)*0x1p-24), float32(1+0x1p-23))
-	f.Add(float32(1+0x1p-20), float32(-(1-0x1p-20)*0x1p-24), float32(1+0x1p-23))
-	f.Add(float32(1+0x1p-20), float32((1-0x1p-20)*0x1p-24), float32(-1-0x1p-23))
-	f.Add(float32(1+0x1p-20), float32(-(1-0x1p-20)*0x1p-24), float32(-1-0x1p-23))
-	f.Fuzz(func(t *testing.T, a, b, c float32) { checkFMA(t, a, b, c) })
-}
-
-func TestFMARandom(t *testing.T) {
-	g := New(11)
-	var v [3]float32
-	for range 20000 {
-		for i := range v {
-			exp := int(g.Uint32()%60) - 30
-			v[i] = float32(math.Ldexp(float64(g.Float32())-0.5, exp))
-		}
-		checkFMA(t, v[0], v[1], v[2])
-	}
 }
 
 func BenchmarkPerm60000(b *testing.B) {

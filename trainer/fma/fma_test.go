@@ -1,0 +1,93 @@
+package fma_test
+
+import (
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/fma"
+)
+
+// exact is the sum in exact arithmetic, rounded once.
+func exact(a, b, c float32) float32 {
+	sum := new(big.Float).SetPrec(2000).Mul(big.NewFloat(float64(a)), big.NewFloat(float64(b)))
+	want, _ := sum.Add(sum, big.NewFloat(float64(c))).Float32()
+	return want
+}
+
+// The result is that of exact arithmetic, rounded once, above all where two
+// roundings would go wrong.
+func TestRoundsOnce(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	wrong := 0
+	for range 300000 {
+		a := math.Float32frombits(r.Uint32()&0x807fffff | uint32(64+r.IntN(100))<<23)
+		b := math.Float32frombits(r.Uint32()&0x807fffff | uint32(64+r.IntN(100))<<23)
+		exponent := int(math.Float32bits(a)>>23&255) + int(math.Float32bits(b)>>23&255) - 127 + r.IntN(80) - 40
+		c := math.Float32frombits(r.Uint32()&0x80000001 | uint32(min(254, max(0, exponent)))<<23)
+		switch r.IntN(3) {
+		case 0: // few bits, so that middles are frequent
+			a = math.Float32frombits(math.Float32bits(a) & 0xfff80000)
+			b = math.Float32frombits(math.Float32bits(b) & 0xffff0000)
+		case 1: // a product that is half of the last place of c, less a trace
+			trace := math.Ldexp(1, -13-r.IntN(11))
+			a, b = float32(1+trace), float32(1-trace)
+			c = math.Float32frombits(r.Uint32()&0x807fffff | (127+24)<<23)
+			if r.IntN(2) == 0 { // the same below the smallest normal number
+				a, b, c = a*0x1p-75, b*0x1p-75, math.Float32frombits(r.Uint32()&0x807fffff)
+			}
+		case 2: // many sums there
+			a, c = a*0x1p-64, math.Float32frombits(r.Uint32()&0x80ffffff)
+		}
+		want := exact(a, b, c)
+		if got := fma.Float32(a, b, c); got != want {
+			t.Fatalf("%x*%x+%x is %x, want %x", a, b, c, got, want)
+		}
+		if float32(float64(a)*float64(b)+float64(c)) != want {
+			wrong++
+		}
+	}
+	if wrong == 0 {
+		t.Error("no case where two roundings go wrong: the test shows nothing")
+	}
+}
+
+func TestInfinitiesAndNaN(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, c := range []struct{ a, b, c, want float32 }{
+		{inf, 2, 1, inf},
+		{inf, -2, 1, -inf},
+		{1, 2, -inf, -inf},
+		{0x1p100, 0x1p100, 0, inf},
+		{0x1p100, 0x1p100, -inf, -inf},
+		{inf, 0, 1, nan},
+		{inf, 1, -inf, nan},
+		{nan, 1, 1, nan},
+		{1, 1, nan, nan},
+	} {
+		if got := fma.Float32(c.a, c.b, c.c); got != c.want && (got == got || c.want == c.want) {
+			t.Errorf("%v*%v+%v is %v, want %v", c.a, c.b, c.c, got, c.want)
+		}
+	}
+}
+
+func FuzzFloat32(f *testing.F) {
+	f.Add(float32(0.3), float32(7), float32(-2.1))
+	// The exact sum lies beside the middle between two float32, but in float64 it
+	// rounds to that middle, and from there to the wrong one.
+	f.Add(float32(1+0x1p-20), float32((1-0x1p-20)*0x1p-24), float32(1+0x1p-23))
+	f.Add(float32(1+0x1p-20), float32(-(1-0x1p-20)*0x1p-24), float32(1+0x1p-23))
+	f.Add(float32(1+0x1p-20), float32((1-0x1p-20)*0x1p-24), float32(-1-0x1p-23))
+	f.Add(float32(1+0x1p-20), float32(-(1-0x1p-20)*0x1p-24), float32(-1-0x1p-23))
+	f.Fuzz(func(t *testing.T, a, b, c float32) {
+		for _, v := range []float32{a, b, c} {
+			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+				return // exact arithmetic does not know them
+			}
+		}
+		if got, want := fma.Float32(a, b, c), exact(a, b, c); got != want {
+			t.Errorf("%x*%x+%x is %x, want %x", a, b, c, got, want)
+		}
+	})
+}
