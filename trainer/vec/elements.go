@@ -1,0 +1,87 @@
+package vec
+
+// Add computes y = a + b.
+func (u *Unit) Add(y, a, b []float32) {
+	same(len(y), len(a), len(b))
+	u.add(y, a, b)
+}
+
+// Scale computes y = s*x.
+func (u *Unit) Scale(y, x []float32, s float32) {
+	same(len(y), len(x))
+	u.scale(y, x, s)
+}
+
+// AddScaled adds s*x to y.
+func (u *Unit) AddScaled(y, x []float32, s float32) {
+	same(len(y), len(x))
+	u.addScaled(y, x, s)
+}
+
+// Exp computes y = e^x, with an error of at most 1.1 units in the last place; it
+// is infinite above 88.73 and 0 below -103.98.
+func (u *Unit) Exp(y, x []float32) {
+	same(len(y), len(x))
+	u.exp(y, x)
+}
+
+// ReLU computes y = max(x, 0), torch.nn.functional.relu. What is not a number
+// stays so.
+func (u *Unit) ReLU(y, x []float32) {
+	same(len(y), len(x))
+	u.relu(y, x)
+}
+
+// ReLUGrad computes dx = 0 where y = ReLU(x) is 0, and dx = dy elsewhere. It may be
+// given x itself for y.
+func (u *Unit) ReLUGrad(dx, dy, y []float32) {
+	same(len(dx), len(dy), len(y))
+	u.reluGrad(dx, dy, y)
+}
+
+// Tanh computes y = tanh(x), with an error of at most 1.5 units in the last place.
+func (u *Unit) Tanh(y, x []float32) {
+	same(len(y), len(x))
+	u.tanh(y, x)
+}
+
+// TanhGrad computes dx = dy * (1 - y*y), where y = Tanh(x).
+func (u *Unit) TanhGrad(dx, dy, y []float32) {
+	same(len(dx), len(dy), len(y))
+	u.tanhGrad(dx, dy, y)
+}
+
+// GELU computes y = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), which is
+// torch.nn.functional.gelu with approximate="tanh" and GPT-2's activation. As
+// there, -Inf becomes NaN.
+func (u *Unit) GELU(y, x []float32) {
+	same(len(y), len(x))
+	u.gelu(y, x)
+}
+
+// GELUGrad computes dx = dy times the derivative of GELU at x. Where x is infinite,
+// that is 0 or 1.
+func (u *Unit) GELUGrad(dx, dy, x []float32) {
+	same(len(dx), len(dy), len(x))
+	u.geluGrad(dx, dy, x)
+}
+
+// RoundBF16 rounds to bfloat16, to nearest and to even in the middle, as
+// Tensor.bfloat16() does. What is not a number becomes 0x7fc0.
+func (u *Unit) RoundBF16(dst []uint16, src []float32) {
+	same(len(dst), len(src))
+	u.roundBF16(dst, src)
+}
+
+// WidenBF16 converts from bfloat16, which is exact.
+func (u *Unit) WidenBF16(dst []float32, src []uint16) {
+	same(len(dst), len(src))
+	u.widenBF16(dst, src)
+}
+
+// RoundToBF16 computes y = x rounded to bfloat16, which RoundBF16 and WidenBF16
+// would make of it.
+func (u *Unit) RoundToBF16(y, x []float32) {
+	same(len(y), len(x))
+	u.roundToBF16(y, x)
+}

@@ -1,0 +1,54 @@
+package main
+
+// steps are those of optimizers, in the arithmetic of torch.optim without fused
+// multiply-adds.
+func steps() []kernel {
+	sgd := []string{"lr", "momentum", "decay", "gscale"}
+	return []kernel{
+		{name: "adam", arrays: floats32("p", "grad", "m", "v"),
+			floats: []string{"beta1", "beta2", "new1", "new2", "keep", "decay", "correction", "eps", "rate", "gscale"},
+			build: func(b *body) {
+				p, g := b.load("p"), b.decayed()
+				m := b.add(b.mul(b.arg("beta1"), b.load("m")), b.mul(b.arg("new1"), g))
+				v := b.add(b.mul(b.arg("beta2"), b.load("v")), b.mul(b.mul(b.arg("new2"), g), g))
+				b.store("m", m)
+				b.store("v", v)
+				divisor := b.add(b.div(b.sqrt(v), b.arg("correction")), b.arg("eps"))
+				b.store("p", b.add(b.mul(b.arg("keep"), p), b.div(b.mul(b.arg("rate"), m), divisor)))
+			}},
+		{name: "sgd", arrays: floats32("p", "grad"), floats: []string{"lr", "decay", "gscale"}, build: func(b *body) {
+			b.descend(b.decayed())
+		}},
+		{name: "sgdFirst", arrays: floats32("p", "grad", "buf"), floats: []string{"lr", "decay", "gscale"}, build: func(b *body) {
+			d := b.decayed()
+			b.store("buf", d)
+			b.descend(d)
+		}},
+		{name: "sgdNext", arrays: floats32("p", "grad", "buf"), floats: sgd, build: func(b *body) {
+			v := b.add(b.mul(b.arg("momentum"), b.load("buf")), b.decayed())
+			b.store("buf", v)
+			b.descend(v)
+		}},
+		{name: "nesterovFirst", arrays: floats32("p", "grad", "buf"), floats: sgd, build: func(b *body) {
+			d := b.decayed()
+			b.store("buf", d)
+			b.descend(b.add(d, b.mul(b.arg("momentum"), d)))
+		}},
+		{name: "nesterovNext", arrays: floats32("p", "grad", "buf"), floats: sgd, build: func(b *body) {
+			d := b.decayed()
+			v := b.add(b.mul(b.arg("momentum"), b.load("buf")), d)
+			b.store("buf", v)
+			b.descend(b.add(d, b.mul(b.arg("momentum"), v)))
+		}},
+	}
+}
+
+// decayed is the gradient times its factor, with weight decay.
+func (b *body) decayed() *node {
+	return b.add(b.mul(b.load("grad"), b.arg("gscale")), b.mul(b.arg("decay"), b.load("p")))
+}
+
+// descend moves the parameter against a direction.
+func (b *body) descend(d *node) {
+	b.store("p", b.sub(b.load("p"), b.mul(b.arg("lr"), d)))
+}

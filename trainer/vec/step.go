@@ -1,0 +1,61 @@
+package vec
+
+// AdamFactors are the numbers of one step of Adam or AdamW that are the same for
+// all elements.
+type AdamFactors struct {
+	Beta1, Beta2 float32 // what stays of the averages
+	New1, New2   float32 // 1-Beta1 and 1-Beta2
+	Keep         float32 // what decoupled weight decay leaves of the parameter
+	Decay        float32 // part of the parameter that is added to the gradient
+	Correction   float32 // root of the second bias correction
+	Eps          float32 // added to the divisor
+	Rate         float32 // minus the learning rate over the first bias correction
+	GradScale    float32 // factor of the gradient; 1 leaves it as it is
+}
+
+// Adam is a step of torch.optim.Adam or AdamW for parameters p with gradients g,
+// where m and v are the averages of gradients and of their squares:
+//
+//	d = g*GradScale + Decay*p
+//	m = Beta1*m + New1*d
+//	v = Beta2*v + New2*d*d
+//	p = Keep*p + Rate*m / (sqrt(v)/Correction + Eps)
+func (u *Unit) Adam(p, g, m, v []float32, f AdamFactors) {
+	same(len(p), len(g), len(m), len(v))
+	u.adam(p, g, m, v, f.Beta1, f.Beta2, f.New1, f.New2, f.Keep, f.Decay, f.Correction, f.Eps, f.Rate, f.GradScale)
+}
+
+// SGDFactors are the numbers of one step of SGD.
+type SGDFactors struct {
+	LR        float32 // learning rate
+	Momentum  float32 // part of the buffer that stays
+	Decay     float32 // part of the parameter that is added to the gradient
+	GradScale float32 // factor of the gradient; 1 leaves it as it is
+	Nesterov  bool    // look ahead along the momentum
+	First     bool    // first step: the buffer is written only
+}
+
+// SGD is a step of torch.optim.SGD for parameters p with gradients g, without
+// momentum if buf is nil, otherwise with the momentum in buf:
+//
+//	d = g*GradScale + Decay*p
+//	buf = Momentum*buf + d, or d at the first step
+//	p = p - LR*buf, or p - LR*(d + Momentum*buf) for Nesterov's, or p - LR*d without momentum
+func (u *Unit) SGD(p, g, buf []float32, f SGDFactors) {
+	same(len(p), len(g))
+	if buf == nil {
+		u.sgd(p, g, f.LR, f.Decay, f.GradScale)
+		return
+	}
+	same(len(p), len(buf))
+	switch {
+	case f.Nesterov && f.First:
+		u.nesterovFirst(p, g, buf, f.LR, f.Momentum, f.Decay, f.GradScale)
+	case f.Nesterov:
+		u.nesterovNext(p, g, buf, f.LR, f.Momentum, f.Decay, f.GradScale)
+	case f.First:
+		u.sgdFirst(p, g, buf, f.LR, f.Decay, f.GradScale)
+	default:
+		u.sgdNext(p, g, buf, f.LR, f.Momentum, f.Decay, f.GradScale)
+	}
+}
