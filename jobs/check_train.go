@@ -6,12 +6,6 @@ import (
 	"strings"
 )
 
-// builtinPrefix marks a data set that the program carries with it.
-const builtinPrefix = "builtin:"
-
-// builtinData are the data sets that the program carries with it.
-var builtinData = []string{builtinPrefix + "fashion-mnist"}
-
 func (d *decoder) checkTrain(t *Train) {
 	for _, key := range []string{
 		"train.epochs", "train.batch", "train.model.kind", "train.data.kind",
@@ -21,6 +15,7 @@ func (d *decoder) checkTrain(t *Train) {
 	}
 	d.checkModel(&t.Model)
 	d.checkData(&t.Data)
+	d.checkModelTakes(t.Model.Kind, t.Data.Kind)
 	d.checkOptimizer(&t.Optimizer)
 	d.checkSchedule(&t.Schedule, t.Optimizer.LR)
 }
@@ -71,77 +66,46 @@ func (d *decoder) checkSchedule(s *Schedule, lr Positive) {
 	}
 }
 
-func (d *decoder) checkModel(m *Model) {
-	const hidden = "train.model.hidden"
-	if !d.usable("train.model.kind") {
-		return
-	}
-	switch m.Kind {
-	case ModelLinear:
-		d.forbid("with kind = \"linear\", which has no hidden layers", hidden, "train.model.activation")
-	case ModelMLP:
-		d.require(hidden)
-		if d.usable(hidden) && len(m.Hidden) == 0 {
-			d.report(hidden, "", "is empty: an MLP needs at least one width; without a hidden layer it is kind = \"linear\"")
-		}
-	}
-}
-
-// dataKeys are the keys of [train.data] that belong to some kinds only.
-var dataKeys = map[DataKind]struct{ required, optional []string }{
-	DataIDX:       {required: []string{"path"}},
-	DataCSV:       {required: []string{"path", "task"}, optional: []string{"eval_path", "target"}},
-	DataSynthetic: {required: []string{"task", "samples", "inputs", "outputs"}},
-}
-
-func (d *decoder) checkData(data *Data) {
-	const table = "train.data."
-	if !d.usable(table + "kind") {
-		return
-	}
-	belongs := map[string]bool{}
-	for _, key := range dataKeys[data.Kind].required {
-		belongs[key] = true
-		d.require(table + key)
-	}
-	for _, key := range dataKeys[data.Kind].optional {
-		belongs[key] = true
-	}
-	for _, key := range []string{"path", "eval_path", "target", "task", "samples", "inputs", "outputs"} {
-		if !belongs[key] {
-			d.forbid(fmt.Sprintf("with kind = %q", data.Kind), table+key)
-		}
-	}
-
-	if belongs["path"] && d.usable(table+"path") {
-		d.checkPath(data)
-	}
-	const outputs = table + "outputs"
-	if belongs["outputs"] && d.usable(table+"task", outputs) && data.Task == TaskClassification && data.Outputs < 2 {
-		d.report(outputs, "", "classification needs 2 classes or more, not %d", data.Outputs)
-	}
-}
-
-func (d *decoder) checkPath(data *Data) {
-	const key = "train.data.path"
-	path := string(data.Path)
-	switch {
-	case path == "":
-		d.report(key, "", "is empty")
-	case !strings.HasPrefix(path, builtinPrefix):
-	case data.Kind != DataIDX:
-		d.report(key, "", "%q is not a file: builtin data needs kind = \"idx\"", path)
-	case !slices.Contains(builtinData, path):
-		d.report(key, "allowed: a folder, or "+strings.Join(builtinData, ", "), "%q is not a builtin data set", path)
-		d.found[len(d.found)-1].Suggestion = nearest(path, builtinData)
-	}
-}
-
 // forbid reports those of the keys that the file gives.
 func (d *decoder) forbid(why string, keys ...string) {
 	for _, key := range keys {
 		if d.given[key] {
 			d.report(key, "", "has no meaning %s", why)
 		}
+	}
+}
+
+// kindKeys are the keys of a table that belong to one of its kinds, without those
+// that belong to all.
+type kindKeys struct {
+	kind               string
+	required, optional []string
+	instead            map[string]string // what to write for a key of another kind
+}
+
+func (k kindKeys) has(key string) bool {
+	return slices.Contains(k.required, key) || slices.Contains(k.optional, key)
+}
+
+// checkKind reports the keys that a kind needs and the table has not, and those
+// that the table has and that belong to other kinds.
+func (d *decoder) checkKind(table, kind string, all []kindKeys) {
+	this := all[slices.IndexFunc(all, func(k kindKeys) bool { return k.kind == kind })]
+	for _, key := range this.required {
+		d.require(table + key)
+	}
+	belongs := map[string][]string{}
+	for _, k := range all {
+		for _, key := range slices.Concat(k.required, k.optional) {
+			belongs[key] = append(belongs[key], k.kind)
+		}
+	}
+	for key, kinds := range belongs {
+		if this.has(key) || !d.given[table+key] {
+			continue
+		}
+		hint := this.instead[key]
+		orElse(&hint, "belongs to: "+strings.Join(kinds, ", "))
+		d.report(table+key, hint, "has no meaning with kind = %q", kind)
 	}
 }

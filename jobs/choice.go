@@ -11,17 +11,28 @@ type Device string
 // Strategy is how the built-in trainer spreads the model over ranks.
 type Strategy string
 
-// Precision is the number format of the built-in trainer.
+// Precision is the number format of the built-in trainer. With bf16, products of
+// matrices take bfloat16 numbers; everything else, the weights too, stays fp32.
 type Precision string
+
+// NonFinite is what becomes of a step whose loss or gradients are not finite
+// numbers: the run stops, or the step is skipped and changes no weight.
+type NonFinite string
 
 // ModelKind is a network that the built-in trainer knows.
 type ModelKind string
 
-// Activation is the function between the layers of an MLP.
+// Activation is the function between the layers of an MLP or a CNN.
 type Activation string
 
 // DataKind is a form of training data.
 type DataKind string
+
+// Vocabulary is what a token of a text is.
+type Vocabulary string
+
+// DType is the number format of a stored token.
+type DType string
 
 // Task is what a model learns: values or classes.
 type Task string
@@ -52,16 +63,32 @@ const (
 	StrategyDDP Strategy = "ddp"
 
 	PrecisionFP32 Precision = "fp32"
+	PrecisionBF16 Precision = "bf16"
+
+	NonFiniteStop NonFinite = "stop"
+	NonFiniteSkip NonFinite = "skip"
 
 	ModelLinear ModelKind = "linear"
 	ModelMLP    ModelKind = "mlp"
+	ModelCNN    ModelKind = "cnn"
+	ModelGPT    ModelKind = "gpt"
 
 	ActivationReLU Activation = "relu"
 	ActivationTanh Activation = "tanh"
+	ActivationGELU Activation = "gelu"
 
-	DataIDX       DataKind = "idx"
-	DataCSV       DataKind = "csv"
-	DataSynthetic DataKind = "synthetic"
+	DataIDX         DataKind = "idx"
+	DataCSV         DataKind = "csv"
+	DataSafetensors DataKind = "safetensors"
+	DataText        DataKind = "text"
+	DataTokens      DataKind = "tokens"
+	DataSynthetic   DataKind = "synthetic"
+
+	VocabularyChar Vocabulary = "char"
+	VocabularyByte Vocabulary = "byte"
+
+	DTypeUint16 DType = "uint16"
+	DTypeUint32 DType = "uint32"
 
 	TaskRegression     Task = "regression"
 	TaskClassification Task = "classification"
@@ -128,27 +155,45 @@ func (s *Strategy) UnmarshalTOML(v any) (err error) {
 	return err
 }
 
-// UnmarshalTOML takes "fp32".
+// UnmarshalTOML takes "fp32" or "bf16".
 func (p *Precision) UnmarshalTOML(v any) (err error) {
-	*p, err = choose(v, PrecisionFP32)
+	*p, err = choose(v, PrecisionFP32, PrecisionBF16)
 	return err
 }
 
-// UnmarshalTOML takes "linear" or "mlp".
+// UnmarshalTOML takes "stop" or "skip".
+func (n *NonFinite) UnmarshalTOML(v any) (err error) {
+	*n, err = choose(v, NonFiniteStop, NonFiniteSkip)
+	return err
+}
+
+// UnmarshalTOML takes "linear", "mlp", "cnn" or "gpt".
 func (k *ModelKind) UnmarshalTOML(v any) (err error) {
-	*k, err = choose(v, ModelLinear, ModelMLP)
+	*k, err = choose(v, ModelLinear, ModelMLP, ModelCNN, ModelGPT)
 	return err
 }
 
-// UnmarshalTOML takes "relu" or "tanh".
+// UnmarshalTOML takes "relu", "tanh" or "gelu".
 func (a *Activation) UnmarshalTOML(v any) (err error) {
-	*a, err = choose(v, ActivationReLU, ActivationTanh)
+	*a, err = choose(v, ActivationReLU, ActivationTanh, ActivationGELU)
 	return err
 }
 
-// UnmarshalTOML takes "idx", "csv" or "synthetic".
+// UnmarshalTOML takes "idx", "csv", "safetensors", "text", "tokens" or "synthetic".
 func (k *DataKind) UnmarshalTOML(v any) (err error) {
-	*k, err = choose(v, DataIDX, DataCSV, DataSynthetic)
+	*k, err = choose(v, DataIDX, DataCSV, DataSafetensors, DataText, DataTokens, DataSynthetic)
+	return err
+}
+
+// UnmarshalTOML takes "char" or "byte".
+func (u *Vocabulary) UnmarshalTOML(v any) (err error) {
+	*u, err = choose(v, VocabularyChar, VocabularyByte)
+	return err
+}
+
+// UnmarshalTOML takes "uint16" or "uint32".
+func (t *DType) UnmarshalTOML(v any) (err error) {
+	*t, err = choose(v, DTypeUint16, DTypeUint32)
 	return err
 }
 

@@ -8,6 +8,9 @@ const (
 	defaultJoinTimeout       = 60 * time.Second
 	defaultCollectiveTimeout = 5 * time.Minute
 	defaultKeep              = 3
+	defaultKernel            = 3
+	defaultFeatures          = "x"
+	defaultTarget            = "y"
 
 	// Those of torch.optim.Adam and AdamW.
 	defaultBeta1      = 0.9
@@ -89,15 +92,42 @@ func (t *Train) fillDefaults() {
 	orElse(&t.Device, DeviceAuto)
 	orElse(&t.Strategy, StrategyDDP)
 	orElse(&t.Precision, PrecisionFP32)
+	orElse(&t.Accumulate, 1)
+	orElse(&t.NonFinite, NonFiniteStop)
 	orElse(&t.LogEvery, defaultLogEvery)
-	if t.Model.Kind == ModelMLP {
-		orElse(&t.Model.Activation, ActivationReLU)
+	t.Model.fillDefaults()
+	t.Data.fillDefaults()
+}
+
+func (m *Model) fillDefaults() {
+	switch m.Kind {
+	case ModelMLP:
+		orElse(&m.Activation, ActivationReLU)
+	case ModelCNN:
+		orElse(&m.Activation, ActivationReLU)
+		orElse(&m.Kernel, defaultKernel)
+		if len(m.Hidden) == 0 {
+			m.Hidden = nil // [] says the same as no key, so it is no other spec
+		}
+	case ModelGPT:
+		*m = m.sized()
 	}
-	if t.Data.Kind == DataIDX {
-		orElse(&t.Data.Task, TaskClassification)
+}
+
+func (d *Data) fillDefaults() {
+	switch d.Kind {
+	case DataIDX:
+		orElse(&d.Task, TaskClassification)
+	case DataSafetensors:
+		orElse(&d.Features, defaultFeatures)
+		orElse(&d.Target, defaultTarget)
+	case DataText:
+		orElse(&d.Vocabulary, VocabularyChar)
+	case DataTokens:
+		orElse(&d.DType, DTypeUint16)
 	}
-	if t.Data.Shuffle == nil {
-		t.Data.Shuffle = new(true)
+	if d.Shuffle == nil {
+		d.Shuffle = new(true)
 	}
 }
 

@@ -10,26 +10,34 @@ import (
 
 // scheduleKeys are the keys of [train] that may change when a run is resumed:
 // they say how long it goes on and how much it tells, not what a step computes.
-var scheduleKeys = map[string]bool{"epochs": true, "log_every": true}
+// A run that stopped at a step that is not finite may go on as one that skips it.
+var scheduleKeys = map[string]bool{"epochs": true, "log_every": true, "nonfinite": true}
+
+// saidTwice are the keys of [train] that only stand for others, which a Job has too.
+var saidTwice = map[string]bool{"model.size": true}
 
 // Fingerprint returns every field of [train] that changes what a step computes,
 // by its key below "train" and with its value as JSON: "optimizer.lr" is "0.1".
-// Fields with their zero value are left out, so a field that a later version
-// adds does not orphan the checkpoints of this one.
+// Fields with their zero value are left out, and an accumulate of 1, so a field
+// that a later version adds does not orphan the checkpoints of this one.
 //
 // Two runs with equal fingerprints and world sizes compute the same thing from
 // the same data. Paths are compared as they are, so both should come from
 // [Job.ResolvePaths] or neither.
 func (t *Train) Fingerprint() map[string]string {
 	fields := map[string]string{}
-	fingerprint(reflect.ValueOf(*t), "", fields)
+	shape := *t
+	if shape.Accumulate == 1 {
+		shape.Accumulate = 0
+	}
+	fingerprint(reflect.ValueOf(shape), "", fields)
 	return fields
 }
 
 func fingerprint(v reflect.Value, prefix string, fields map[string]string) {
 	for i := range v.NumField() {
 		key := prefix + v.Type().Field(i).Tag.Get("toml")
-		if scheduleKeys[key] || v.Field(i).IsZero() {
+		if scheduleKeys[key] || saidTwice[key] || v.Field(i).IsZero() {
 			continue
 		}
 		if f := v.Field(i); f.Kind() == reflect.Struct {

@@ -52,6 +52,14 @@ func TestTrainDigest(t *testing.T) {
 		{"log_every", func(j *Job) { j.Train.LogEvery = Interval{7, Steps} }, true},
 		{"name", func(j *Job) { j.Name = "other" }, true},
 		{"time", func(j *Job) { j.Slurm.Time = "9" }, true},
+		{"nonfinite", func(j *Job) { j.Train.NonFinite = NonFiniteSkip }, true},
+		{"no accumulate", func(j *Job) { j.Train.Accumulate = 0 }, true},
+		{"accumulate", func(j *Job) { j.Train.Accumulate = 2 }, false},
+		{"precision", func(j *Job) { j.Train.Precision = PrecisionBF16 }, false},
+		{"dropout", func(j *Job) { j.Train.Model.Dropout = 0.1 }, false},
+		{"weights", func(j *Job) { j.Train.Model.Weights = "w" }, false},
+		{"holdout", func(j *Job) { j.Train.Data.Holdout = 0.1 }, false},
+		{"drop_last", func(j *Job) { j.Train.Data.DropLast = true }, false},
 		{"seed", func(j *Job) { j.Train.Seed++ }, false},
 		{"lr", func(j *Job) { j.Train.Optimizer.LR *= 1 + 1e-15 }, false},
 		{"hidden", func(j *Job) { j.Train.Model.Hidden = []Count{12, 8} }, false},
@@ -69,7 +77,27 @@ func TestTrainDigest(t *testing.T) {
 		}
 		seen[digest] = change.name
 	}
-	if len(seen) != 6 {
+	if len(seen) != 12 {
 		t.Errorf("digests of %q", slices.Sorted(maps.Values(seen)))
+	}
+}
+
+// A size and the numbers that it stands for are one spec, as are no hidden layers
+// and a key that is left out.
+func TestSameSpec(t *testing.T) {
+	gpt := func(model string) string { return withGPT(model, `kind = "text", path = "a"`) }
+	cnn := func(keys string) string {
+		return strings.Replace(strings.Replace(minimal, `"mlp"`, `"cnn"`, 1), "model.hidden = [3]", "model.channels = [8]\n"+keys, 1)
+	}
+	for _, c := range []struct{ a, b string }{
+		{gpt(`size = "gpt2-medium"`), gpt(`layers = 24, heads = 16, width = 1024, context = 1024`)},
+		{gpt(`size = "gpt2", layers = 24, heads = 16, width = 1024`), gpt(`size = "gpt2-medium"`)},
+		{cnn(""), cnn("model.hidden = []\nmodel.kernel = 3\nmodel.dropout = 0\nmodel.activation = \"relu\"")},
+		{minimal, strings.Replace(minimal, "batch = 2", "batch = 2\naccumulate = 1\nnonfinite = \"stop\"\ndata.drop_last = false", 1)},
+	} {
+		c.b = strings.Replace(c.b, "data = { kind = \"idx\", path = \"d\" }", "data.kind = \"idx\"\ndata.path = \"d\"", 1)
+		if a, b := parse(t, c.a).Train.Fingerprint(), parse(t, c.b).Train.Fingerprint(); !maps.Equal(a, b) {
+			t.Errorf("%s and\n%s differ:\n%v\n%v", c.a, c.b, a, b)
+		}
 	}
 }

@@ -22,6 +22,9 @@ type Positive float64
 // Fraction is a number in [0, 1).
 type Fraction float64
 
+// Share is a number in [0, 0.5]: the smaller part of two, or none.
+type Share float64
+
 // NonNegative is a finite number, 0 or above.
 type NonNegative float64
 
@@ -82,6 +85,19 @@ func (f *Fraction) UnmarshalTOML(v any) error {
 		return refuse("", "must be at least 0 and below 1, not %v", v)
 	}
 	*f = Fraction(x)
+	return nil
+}
+
+// UnmarshalTOML takes a TOML float or integer.
+func (s *Share) UnmarshalTOML(v any) error {
+	x, err := float(v)
+	if err != nil {
+		return err
+	}
+	if x < 0 || x > 0.5 {
+		return refuse("", "must be at least 0 and at most 0.5, not %v", v)
+	}
+	*s = Share(x)
 	return nil
 }
 

@@ -54,7 +54,6 @@ optimizer = { kind = "sgd", lr = 0.1 }
 
 func TestEveryKey(t *testing.T) {
 	got := load(t, "testdata/good/every-train-key.toml")
-	layout := got.layout
 	got.layout = nil
 	want := &Job{
 		Name: "a name with %j, $(all) & that; goes",
@@ -74,7 +73,7 @@ func TestEveryKey(t *testing.T) {
 		},
 		Train: &Train{
 			Device: DeviceCPU, Strategy: StrategyDDP, Precision: PrecisionFP32,
-			Epochs: 1000, Batch: 64, Seed: 1<<63 - 1, LogEvery: Interval{1, Epochs},
+			Epochs: 1000, Batch: 64, Accumulate: 1, NonFinite: NonFiniteStop, Seed: 1<<63 - 1, LogEvery: Interval{1, Epochs},
 			Model: Model{Kind: ModelMLP, Hidden: []Count{128, 64}, Activation: ActivationTanh},
 			Data: Data{
 				Kind: DataCSV, Path: "data/train.csv", EvalPath: "/data/eval.csv", Target: "price in €",
@@ -91,13 +90,11 @@ func TestEveryKey(t *testing.T) {
 
 	// The good specs together must hold every key of the spec.
 	given := map[string]bool{}
-	for _, l := range []string{"testdata/good/every-other-key.toml", "testdata/good/every-command-key.toml", "testdata/good/every-optimizer-key.toml", "testdata/good/step-schedule.toml", "testdata/good/sweep-grid.toml", "testdata/good/sweep-list.toml", "testdata/good/sweep-random.toml"} {
-		for key := range load(t, l).layout.sites {
+	files, _ := filepath.Glob("testdata/good/*.toml")
+	for _, file := range files {
+		for key := range load(t, file).layout.sites {
 			given[key] = true
 		}
-	}
-	for key := range layout.sites {
-		given[key] = true
 	}
 	for key := range specKeys() {
 		if !given[key] && key != "setup.env" {
@@ -140,6 +137,7 @@ func TestDefaults(t *testing.T) {
 		},
 		Train: &Train{
 			Device: DeviceAuto, Strategy: StrategyDDP, Precision: PrecisionFP32, Epochs: 1, Batch: 2,
+			Accumulate: 1, NonFinite: NonFiniteStop,
 			LogEvery:  Interval{50, Steps},
 			Model:     Model{Kind: ModelMLP, Hidden: []Count{3}, Activation: ActivationReLU},
 			Data:      Data{Kind: DataIDX, Path: "d", Task: TaskClassification, Shuffle: new(true)},
@@ -274,7 +272,7 @@ func TestExamples(t *testing.T) {
 
 func TestExampleSpecs(t *testing.T) {
 	files, _ := filepath.Glob("examples/*.toml")
-	want := []string{"ddp-script", "demo", "fashion-mnist", "linear", "sweep", "torchrun"}
+	want := []string{"cnn", "ddp-script", "demo", "fashion-mnist", "gpt-text", "gpt2-tokens", "linear", "sweep", "torchrun"}
 	var got []string
 	for _, file := range files {
 		job := load(t, file)
@@ -291,8 +289,13 @@ func TestExampleSpecs(t *testing.T) {
 	if demo.Ranks() != 2 || demo.Train.Data.Path != "builtin:fashion-mnist" {
 		t.Errorf("demo: %+v", demo)
 	}
-	if err := demo.CheckFiles("/nonexistent"); err != nil {
-		t.Errorf("the demo needs a file: %v", err)
+	for _, name := range []string{"demo", "cnn"} {
+		if err := load(t, "examples/"+name+".toml").CheckFiles("/nonexistent"); err != nil {
+			t.Errorf("%s needs a file: %v", name, err)
+		}
+	}
+	if err := load(t, "examples/gpt-text.toml").CheckFiles("examples"); err != nil {
+		t.Errorf("the text of gpt-text: %v", err)
 	}
 }
 

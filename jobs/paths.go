@@ -2,10 +2,7 @@ package jobs
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,6 +27,7 @@ func (j *Job) ResolvePaths(baseDir string) {
 		resolve(&j.Setup.Container.Image)
 	}
 	if j.Train != nil {
+		resolve(&j.Train.Model.Weights)
 		resolve(&j.Train.Data.Path)
 		resolve(&j.Train.Data.EvalPath)
 	}
@@ -57,16 +55,17 @@ func Resolved(baseDir string, path Text) string {
 }
 
 // CheckFiles looks whether the files and folders that the job names are there:
-// the data, the held-out data, the virtual environment, the working folder.
-// baseDir is where relative paths start. The error is of type [Diagnostics].
-// A conda environment is not looked for: it may exist on the cluster only.
+// the data, the held-out data, the weights to start from, the virtual environment,
+// the working folder. baseDir is where relative paths start. The error is of type
+// [Diagnostics]. A conda environment is not looked for: it may exist on the
+// cluster only.
 func (j *Job) CheckFiles(baseDir string) error {
 	var found Diagnostics
-	look := func(key string, path Text, dir bool, inside string) {
+	look := func(key string, path Text, present func(path string) error) {
 		if path == "" || strings.HasPrefix(string(path), builtinPrefix) {
 			return
 		}
-		if err := present(Resolved(baseDir, path), dir, inside); err != nil {
+		if err := present(Resolved(baseDir, path)); err != nil {
 			d := j.At(key)
 			d.Message = fmt.Sprintf("%s: %s", key, err)
 			switch {
@@ -78,17 +77,25 @@ func (j *Job) CheckFiles(baseDir string) error {
 			found = append(found, d)
 		}
 	}
-	look("setup.venv", j.Setup.Venv, true, "bin/activate")
-	look("setup.secrets.file", j.Setup.Secrets.File, false, "")
+	look("setup.venv", j.Setup.Venv, isVenv)
+	look("setup.secrets.file", j.Setup.Secrets.File, isFile)
 	if isImageFile(j.Setup.Container.Image) {
-		look("setup.container.image", j.Setup.Container.Image, false, "")
+		look("setup.container.image", j.Setup.Container.Image, isFile)
 	}
 	if t := j.Train; t != nil {
-		look("train.data.path", t.Data.Path, t.Data.Kind == DataIDX, "")
-		look("train.data.eval_path", t.Data.EvalPath, false, "")
+		data := isFile
+		switch t.Data.Kind {
+		case DataIDX:
+			data = isFolder
+		case DataTokens:
+			data = isFileOrPattern
+		}
+		look("train.model.weights", t.Model.Weights, isFile)
+		look("train.data.path", t.Data.Path, data)
+		look("train.data.eval_path", t.Data.EvalPath, data)
 	}
 	if c := j.Command; c != nil {
-		look("command.workdir", c.Workdir, true, "")
+		look("command.workdir", c.Workdir, isFolder)
 	}
 	if len(found) == 0 {
 		return nil
@@ -97,29 +104,4 @@ func (j *Job) CheckFiles(baseDir string) error {
 		return cmp.Or(a.Line-b.Line, a.Column-b.Column)
 	})
 	return found
-}
-
-// present checks that path is a folder, with a file inside it if that is named,
-// or a regular file.
-func present(path string, dir bool, inside string) error {
-	want := "file"
-	if dir {
-		want = "folder"
-	}
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("no such %s: %q", want, path)
-	case err != nil:
-		return fmt.Errorf("cannot look at %q: %w", path, errors.Unwrap(err))
-	case info.IsDir() != dir:
-		return fmt.Errorf("%q is not a %s", path, want)
-	}
-	if inside == "" {
-		return nil
-	}
-	if _, err := os.Stat(filepath.Join(path, inside)); err != nil {
-		return fmt.Errorf("%q has no %s", path, inside)
-	}
-	return nil
 }

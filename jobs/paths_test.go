@@ -10,12 +10,12 @@ import (
 
 func TestCheckFiles(t *testing.T) {
 	dir := t.TempDir()
-	for _, folder := range []string{"data", "venv/bin", "emptyvenv", "work"} {
+	for _, folder := range []string{"data", "venv/bin", "emptyvenv", "work", "dir[1]", "bin_dir.bin"} {
 		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, file := range []string{"train.csv", "venv/bin/activate"} {
+	for _, file := range []string{"train.csv", "venv/bin/activate", "dir[1]/train_1.bin", "a[1].bin"} {
 		if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -24,6 +24,8 @@ func TestCheckFiles(t *testing.T) {
 	csv := func(keys string) string {
 		return strings.Replace(minimal, `kind = "idx", path = "d"`, `kind = "csv", task = "regression", `+keys, 1)
 	}
+	gpt := func(keys, data string) string { return withGPT(`size = "gpt2"`+keys, data) }
+	tokens := func(path string) string { return gpt("", `kind = "tokens", path = "`+path+`"`) }
 	command := func(keys string) string { return "name = \"x\"\ncommand.argv = [\"true\"]\n" + keys + "\n" }
 	for _, c := range []struct{ src, want string }{
 		{idx("data"), ""},
@@ -41,6 +43,19 @@ func TestCheckFiles(t *testing.T) {
 		{csv(`path = "data"`), "data\" is not a file"},
 		{csv(`path = "train.csv", eval_path = "eval.csv"`), "train.data.eval_path: no such file"},
 		{csv(`path = "a", eval_path = "b"`), "train.data.path: no such file"},
+		{gpt("", `kind = "text", path = "train.csv"`), ""},
+		{gpt("", `kind = "text", path = "train.*"`), "no such file"},
+		{gpt(`, weights = "train.csv"`, `kind = "text", path = "train.csv"`), ""},
+		{gpt(`, weights = "w"`, `kind = "text", path = "train.csv"`), "train.model.weights: no such file"},
+		{tokens("train.csv"), ""},
+		{tokens("dir[1]/train_*.bin"), ""},
+		{tokens("dir[1]/train_[0-9].bin"), ""},
+		{tokens("a[1].bin"), ""},
+		{tokens("dir[1]/val_*.bin"), "train.data.path: no file in \"" + dir + "/dir[1]\" matches \"val_*.bin\""},
+		{tokens("bin_*.bin"), "no file in"},
+		{tokens("dir*/train_1.bin"), "no such file"},
+		{tokens("none/train_*.bin"), "train.data.path: no such folder: \"" + dir + "/none\""},
+		{gpt("", `kind = "tokens", path = "train.csv", eval_path = "val_*"`), "train.data.eval_path: no file in"},
 		{command(""), ""},
 		{command(`command.workdir = "work"`), ""},
 		{command(`command.workdir = "none"`), "command.workdir: no such folder"},
@@ -73,6 +88,11 @@ func TestResolvePaths(t *testing.T) {
 	}
 	if job.Setup.Venv != "/home/u/venv" || job.Setup.Conda != "base" {
 		t.Errorf("setup: %+v", job.Setup)
+	}
+	weights := load(t, "testdata/good/gpt-tokens.toml")
+	weights.ResolvePaths("/j")
+	if got := weights.Train; got.Model.Weights != "/j/gpt2/model.safetensors" || got.Data.Path != "/j/data/train_*.bin" || got.Data.EvalPath != "/j/data/eval.bin" {
+		t.Errorf("gpt: %+v", got)
 	}
 	once := *job.Train
 	job.ResolvePaths("/elsewhere")

@@ -77,37 +77,54 @@ type Network struct {
 
 // Train is a run of the built-in trainer.
 type Train struct {
-	Device    Device    `toml:"device"`    // auto (default), cpu
-	Strategy  Strategy  `toml:"strategy"`  // ddp (default)
-	Precision Precision `toml:"precision"` // fp32 (default)
-	Epochs    Count     `toml:"epochs"`    // passes over the training set
-	Batch     Count     `toml:"batch"`     // samples per rank and step
-	Seed      Seed      `toml:"seed"`      // default 0
-	LogEvery  Interval  `toml:"log_every"` // default "50 steps"
-	Model     Model     `toml:"model"`
-	Data      Data      `toml:"data"`
-	Optimizer Optimizer `toml:"optimizer"`
-	Schedule  Schedule  `toml:"schedule"`
+	Device     Device    `toml:"device"`     // auto (default), cpu
+	Strategy   Strategy  `toml:"strategy"`   // ddp (default)
+	Precision  Precision `toml:"precision"`  // fp32 (default), bf16
+	Epochs     Count     `toml:"epochs"`     // passes over the training set
+	Batch      Count     `toml:"batch"`      // samples per rank and micro-batch
+	Accumulate Count     `toml:"accumulate"` // micro-batches whose gradients make one step; default 1
+	NonFinite  NonFinite `toml:"nonfinite"`  // what becomes of a step that is not finite: stop (default), skip
+	Seed       Seed      `toml:"seed"`       // default 0
+	LogEvery   Interval  `toml:"log_every"`  // default "50 steps"
+	Model      Model     `toml:"model"`
+	Data       Data      `toml:"data"`
+	Optimizer  Optimizer `toml:"optimizer"`
+	Schedule   Schedule  `toml:"schedule"`
 }
 
 // Model is the network to train. Its input and output sizes follow the data.
 type Model struct {
-	Kind       ModelKind  `toml:"kind"`       // linear, mlp
-	Hidden     []Count    `toml:"hidden"`     // mlp: width of each hidden layer
-	Activation Activation `toml:"activation"` // mlp: relu (default), tanh
+	Kind       ModelKind  `toml:"kind"`       // linear, mlp, cnn, gpt
+	Hidden     []Count    `toml:"hidden"`     // mlp, cnn: width of each hidden layer, in a CNN after the convolutions; nil for none
+	Activation Activation `toml:"activation"` // mlp, cnn: relu (default), tanh, gelu
+	Dropout    Fraction   `toml:"dropout"`    // mlp, cnn, gpt: chance that a value is left out in training; default 0
+	Channels   []Count    `toml:"channels"`   // cnn: channels of each convolution, which 2x2 max pooling follows
+	Kernel     Count      `toml:"kernel"`     // cnn: side of the square of each convolution, odd; default 3
+	Size       GPTSize    `toml:"size"`       // gpt: stands for the four numbers below, which [Load] fills in
+	Layers     Count      `toml:"layers"`     // gpt: transformer blocks
+	Heads      Count      `toml:"heads"`      // gpt: attention heads of each block
+	Width      Count      `toml:"width"`      // gpt: numbers per token, divisible by the heads
+	Context    Count      `toml:"context"`    // gpt: tokens per sample
+	Weights    Text       `toml:"weights"`    // gpt: a safetensors file to start from, with Hugging Face's names for GPT-2; empty: drawn weights
 }
 
 // Data is the training set and, where there is one, the held-out set.
 type Data struct {
-	Kind     DataKind `toml:"kind"`      // idx, csv, synthetic
-	Path     Text     `toml:"path"`      // idx: a folder, or "builtin:fashion-mnist"; csv: a file
-	EvalPath Text     `toml:"eval_path"` // csv: the held-out file
-	Target   Text     `toml:"target"`    // csv: name of the column to predict; default the last
-	Task     Task     `toml:"task"`      // csv, synthetic: regression, classification; idx is always classification
-	Samples  Count    `toml:"samples"`   // synthetic: how many
-	Inputs   Count    `toml:"inputs"`    // synthetic: features per sample
-	Outputs  Count    `toml:"outputs"`   // synthetic: targets (regression) or classes
-	Shuffle  *bool    `toml:"shuffle"`   // default true; never nil after [Load]
+	Kind           DataKind   `toml:"kind"`            // idx, csv, safetensors, text, tokens, synthetic
+	Path           Text       `toml:"path"`            // idx: a folder, or "builtin:fashion-mnist"; tokens: a file, or a pattern in its name; the others: a file
+	EvalPath       Text       `toml:"eval_path"`       // csv, safetensors, tokens: the held-out data, of the form of path
+	Holdout        Share      `toml:"holdout"`         // csv, safetensors, text, tokens: share of the samples to hold out where there is no eval_path; default 0, none
+	Target         Text       `toml:"target"`          // csv: name of the column to predict, default the last; safetensors: of the tensor, default "y"
+	Features       Text       `toml:"features"`        // safetensors: name of the tensor that goes in; default "x"
+	Task           Task       `toml:"task"`            // csv, safetensors, synthetic: regression, classification; idx is always classification
+	Vocabulary     Vocabulary `toml:"vocabulary"`      // text: what a token is: char (default), byte
+	DType          DType      `toml:"dtype"`           // tokens: how files without a header store one: uint16 (default), uint32
+	VocabularySize Count      `toml:"vocabulary_size"` // tokens: how many there are; 0: as the files need it, for GPT-2's 50257
+	Samples        Count      `toml:"samples"`         // synthetic: how many
+	Inputs         Count      `toml:"inputs"`          // synthetic: features per sample
+	Outputs        Count      `toml:"outputs"`         // synthetic: targets (regression) or classes
+	Shuffle        *bool      `toml:"shuffle"`         // default true; never nil after [Load]
+	DropLast       bool       `toml:"drop_last"`       // leave out the last batch where it is short, as PyTorch's drop_last
 }
 
 // Optimizer is the update rule, as PyTorch defines it.

@@ -14,7 +14,7 @@ func TestStarters(t *testing.T) {
 			t.Fatal(err)
 		}
 		job := parse(t, string(src))
-		if kind == "mlp" || kind == "linear" {
+		if kind == "mlp" || kind == "linear" || kind == "gpt" {
 			if job.Train == nil || string(job.Train.Model.Kind) != kind {
 				t.Errorf("%s is %+v", kind, job.Train)
 			}
@@ -43,15 +43,27 @@ func TestStarters(t *testing.T) {
 				table, name = key[:i], key[i+1:]
 			}
 			here := table == "" || strings.Contains(string(src), "\n["+table+"]")
-			if kind == "mlp" && table == "train.data" {
-				here = name == "kind" || name == "path" || name == "shuffle" // the rest belongs to other data
+			if job.Train != nil { // keys of other models and data are not for this one
+				here = here && !belongsElsewhere(key, "train.model.", string(job.Train.Model.Kind), modelKeys) &&
+					!belongsElsewhere(key, "train.data.", string(job.Train.Data.Kind), dataKeys)
 			}
 			if here && !regexp.MustCompile(`\b`+name+`\b`).Match(src) {
 				t.Errorf("%s does not mention %s", kind, key)
 			}
 		}
 	}
-	if _, err := Starter("gpt"); err == nil || !strings.Contains(err.Error(), "torchrun") {
-		t.Errorf("Starter(gpt): %v", err)
+	if _, err := Starter("pip"); err == nil || !strings.Contains(err.Error(), "torchrun") {
+		t.Errorf("Starter(pip): %v", err)
 	}
+}
+
+// belongsElsewhere reports whether a key of a table belongs to other kinds of it.
+func belongsElsewhere(key, table, kind string, all []kindKeys) bool {
+	name, inside := strings.CutPrefix(key, table)
+	others, this := false, false
+	for _, k := range all {
+		this = this || k.kind == kind && k.has(name)
+		others = others || k.has(name)
+	}
+	return inside && others && !this
 }

@@ -162,6 +162,7 @@ func TestNumbers(t *testing.T) {
 		positive Positive
 		fraction Fraction
 		weight   NonNegative
+		share    Share
 	)
 	for _, c := range []struct {
 		into tomlValue
@@ -176,6 +177,8 @@ func TestNumbers(t *testing.T) {
 		{&positive, -1.0, false}, {&positive, math.NaN(), false}, {&positive, math.Inf(1), false}, {&positive, "1", false},
 		{&fraction, 0.0, true}, {&fraction, int64(0), true}, {&fraction, 0.999, true}, {&fraction, 1.0, false},
 		{&fraction, int64(1), false}, {&fraction, -0.1, false}, {&fraction, math.NaN(), false}, {&fraction, false, false},
+		{&share, 0.0, true}, {&share, int64(0), true}, {&share, 0.5, true}, {&share, 0.500001, false}, {&share, -0.1, false},
+		{&share, math.NaN(), false}, {&share, int64(1), false}, {&share, "0.1", false},
 		{&weight, 0.0, true}, {&weight, 1e300, true}, {&weight, -1e-300, false}, {&weight, math.Inf(1), false}, {&weight, math.Inf(-1), false},
 	} {
 		if err := c.into.UnmarshalTOML(c.v); (err == nil) != c.ok {

@@ -82,8 +82,13 @@ func ownFolders(j *jobs.Job, runDir, binary string) []string {
 		add(j.Command.Workdir)
 	}
 	if j.Train != nil {
-		add(j.Train.Data.Path)
-		add(j.Train.Data.EvalPath)
+		add(j.Train.Model.Weights)
+		for _, path := range []jobs.Text{j.Train.Data.Path, j.Train.Data.EvalPath} {
+			if j.Train.Data.Kind == jobs.DataTokens && path != "" {
+				path = jobs.Text(filepath.Dir(string(path))) // which may be a pattern
+			}
+			add(path)
+		}
 	}
 	slices.Sort(all)
 	var out []string
