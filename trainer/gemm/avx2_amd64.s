@@ -6,15 +6,16 @@
 // Tile of 1 rows and up to 8 columns.
 TEXT ·avx2Tile1x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMASKMOVPS (BX), Y14, Y0
 	JMP start
 zero:
@@ -23,6 +24,22 @@ start:
 	MOVQ tile_a(DI), SI
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS (DX), Y12
@@ -30,8 +47,10 @@ loop:
 	VBROADCASTSS (SI), Y14
 	VFMADD231PS Y12, Y14, Y0
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	CMPQ tile_cols(DI), $8
@@ -40,8 +59,9 @@ loop:
 	VZEROUPPER
 	RET
 narrow:
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	VZEROUPPER
 	RET
@@ -49,15 +69,16 @@ narrow:
 // Tile of 2 rows and up to 8 columns.
 TEXT ·avx2Tile2x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMASKMOVPS (BX), Y14, Y0
 	ADDQ R9, BX
 	VMASKMOVPS (BX), Y14, Y1
@@ -69,6 +90,22 @@ start:
 	MOVQ tile_a(DI), SI
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS (DX), Y12
@@ -78,8 +115,10 @@ loop:
 	VBROADCASTSS (SI)(R8*1), Y15
 	VFMADD231PS Y12, Y15, Y1
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	CMPQ tile_cols(DI), $8
@@ -90,8 +129,9 @@ loop:
 	VZEROUPPER
 	RET
 narrow:
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	ADDQ R9, BX
 	VMASKMOVPS Y1, Y14, (BX)
@@ -101,15 +141,16 @@ narrow:
 // Tile of 3 rows and up to 8 columns.
 TEXT ·avx2Tile3x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMASKMOVPS (BX), Y14, Y0
 	ADDQ R9, BX
 	VMASKMOVPS (BX), Y14, Y1
@@ -124,6 +165,22 @@ start:
 	MOVQ tile_a(DI), SI
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS (DX), Y12
@@ -135,8 +192,10 @@ loop:
 	VBROADCASTSS (SI)(R8*2), Y14
 	VFMADD231PS Y12, Y14, Y2
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	CMPQ tile_cols(DI), $8
@@ -149,8 +208,9 @@ loop:
 	VZEROUPPER
 	RET
 narrow:
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	ADDQ R9, BX
 	VMASKMOVPS Y1, Y14, (BX)
@@ -162,15 +222,16 @@ narrow:
 // Tile of 4 rows and up to 8 columns.
 TEXT ·avx2Tile4x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMASKMOVPS (BX), Y14, Y0
 	ADDQ R9, BX
 	VMASKMOVPS (BX), Y14, Y1
@@ -189,6 +250,22 @@ start:
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS (DX), Y12
@@ -202,8 +279,10 @@ loop:
 	VBROADCASTSS (SI)(R9*1), Y15
 	VFMADD231PS Y12, Y15, Y3
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	CMPQ tile_cols(DI), $8
@@ -218,8 +297,9 @@ loop:
 	VZEROUPPER
 	RET
 narrow:
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	ADDQ R9, BX
 	VMASKMOVPS Y1, Y14, (BX)
@@ -233,15 +313,16 @@ narrow:
 // Tile of 5 rows and up to 8 columns.
 TEXT ·avx2Tile5x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMASKMOVPS (BX), Y14, Y0
 	ADDQ R9, BX
 	VMASKMOVPS (BX), Y14, Y1
@@ -263,6 +344,22 @@ start:
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS (DX), Y12
@@ -278,8 +375,10 @@ loop:
 	VBROADCASTSS (SI)(R8*4), Y14
 	VFMADD231PS Y12, Y14, Y4
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	CMPQ tile_cols(DI), $8
@@ -296,8 +395,9 @@ loop:
 	VZEROUPPER
 	RET
 narrow:
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	ADDQ R9, BX
 	VMASKMOVPS Y1, Y14, (BX)
@@ -313,15 +413,16 @@ narrow:
 // Tile of 6 rows and up to 8 columns.
 TEXT ·avx2Tile6x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMASKMOVPS (BX), Y14, Y0
 	ADDQ R9, BX
 	VMASKMOVPS (BX), Y14, Y1
@@ -347,6 +448,22 @@ start:
 	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS (DX), Y12
@@ -364,8 +481,10 @@ loop:
 	VBROADCASTSS (SI)(R10*1), Y15
 	VFMADD231PS Y12, Y15, Y5
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	CMPQ tile_cols(DI), $8
@@ -384,8 +503,9 @@ loop:
 	VZEROUPPER
 	RET
 narrow:
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	ADDQ R9, BX
 	VMASKMOVPS Y1, Y14, (BX)
@@ -403,15 +523,16 @@ narrow:
 // Tile of 1 rows and up to 16 columns.
 TEXT ·avx2Tile1x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMASKMOVPS (BX), Y14, Y0
 	VMASKMOVPS 32(BX), Y15, Y1
 	JMP start
@@ -422,6 +543,22 @@ start:
 	MOVQ tile_a(DI), SI
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS (DX), Y12
@@ -431,8 +568,10 @@ loop:
 	VFMADD231PS Y12, Y14, Y0
 	VFMADD231PS Y13, Y14, Y1
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	CMPQ tile_cols(DI), $16
@@ -442,8 +581,9 @@ loop:
 	VZEROUPPER
 	RET
 narrow:
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	VZEROUPPER
@@ -452,15 +592,16 @@ narrow:
 // Tile of 2 rows and up to 16 columns.
 TEXT ·avx2Tile2x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMASKMOVPS (BX), Y14, Y0
 	VMASKMOVPS 32(BX), Y15, Y1
 	ADDQ R9, BX
@@ -476,6 +617,22 @@ start:
 	MOVQ tile_a(DI), SI
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS (DX), Y12
@@ -488,8 +645,10 @@ loop:
 	VFMADD231PS Y12, Y15, Y2
 	VFMADD231PS Y13, Y15, Y3
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	CMPQ tile_cols(DI), $16
@@ -502,8 +661,9 @@ loop:
 	VZEROUPPER
 	RET
 narrow:
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	ADDQ R9, BX
@@ -515,15 +675,16 @@ narrow:
 // Tile of 3 rows and up to 16 columns.
 TEXT ·avx2Tile3x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMASKMOVPS (BX), Y14, Y0
 	VMASKMOVPS 32(BX), Y15, Y1
 	ADDQ R9, BX
@@ -544,6 +705,22 @@ start:
 	MOVQ tile_a(DI), SI
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS (DX), Y12
@@ -559,8 +736,10 @@ loop:
 	VFMADD231PS Y12, Y14, Y4
 	VFMADD231PS Y13, Y14, Y5
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	CMPQ tile_cols(DI), $16
@@ -576,8 +755,9 @@ loop:
 	VZEROUPPER
 	RET
 narrow:
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	ADDQ R9, BX
@@ -592,15 +772,16 @@ narrow:
 // Tile of 4 rows and up to 16 columns.
 TEXT ·avx2Tile4x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMASKMOVPS (BX), Y14, Y0
 	VMASKMOVPS 32(BX), Y15, Y1
 	ADDQ R9, BX
@@ -627,6 +808,22 @@ start:
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS (DX), Y12
@@ -645,8 +842,10 @@ loop:
 	VFMADD231PS Y12, Y15, Y6
 	VFMADD231PS Y13, Y15, Y7
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	CMPQ tile_cols(DI), $16
@@ -665,8 +864,9 @@ loop:
 	VZEROUPPER
 	RET
 narrow:
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	ADDQ R9, BX
@@ -684,15 +884,16 @@ narrow:
 // Tile of 5 rows and up to 16 columns.
 TEXT ·avx2Tile5x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMASKMOVPS (BX), Y14, Y0
 	VMASKMOVPS 32(BX), Y15, Y1
 	ADDQ R9, BX
@@ -724,6 +925,22 @@ start:
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS (DX), Y12
@@ -745,8 +962,10 @@ loop:
 	VFMADD231PS Y12, Y14, Y8
 	VFMADD231PS Y13, Y14, Y9
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	CMPQ tile_cols(DI), $16
@@ -768,8 +987,9 @@ loop:
 	VZEROUPPER
 	RET
 narrow:
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	ADDQ R9, BX
@@ -790,15 +1010,16 @@ narrow:
 // Tile of 6 rows and up to 16 columns.
 TEXT ·avx2Tile6x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMASKMOVPS (BX), Y14, Y0
 	VMASKMOVPS 32(BX), Y15, Y1
 	ADDQ R9, BX
@@ -836,6 +1057,22 @@ start:
 	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS (DX), Y12
@@ -860,8 +1097,10 @@ loop:
 	VFMADD231PS Y12, Y15, Y10
 	VFMADD231PS Y13, Y15, Y11
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	CMPQ tile_cols(DI), $16
@@ -886,8 +1125,9 @@ loop:
 	VZEROUPPER
 	RET
 narrow:
-	VMOVDQU tile_lanes(DI), Y14
-	VMOVDQU (tile_lanes+32)(DI), Y15
+	MOVQ tile_lanes(DI), R10
+	VMOVDQU (R10), Y14
+	VMOVDQU 32(R10), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	ADDQ R9, BX
@@ -914,7 +1154,7 @@ TEXT ·avx2CopyRows(SB), NOSPLIT, $0-8
 	MOVQ panel_src(DI), SI
 	MOVQ panel_dst(DI), DX
 	MOVQ panel_srcStride(DI), R8
-	MOVQ panel_k(DI), CX
+	MOVQ panel_terms(DI), CX
 loop:
 	VMOVUPS (SI), Y0
 	VMOVUPS 32(SI), Y1
@@ -933,7 +1173,7 @@ TEXT ·avx2Transpose(SB), NOSPLIT, $0-8
 	MOVQ panel_src(DI), SI
 	MOVQ panel_dst(DI), DX
 	MOVQ panel_srcStride(DI), R8
-	MOVQ panel_k(DI), CX
+	MOVQ panel_terms(DI), CX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R9)(R8*4), R11

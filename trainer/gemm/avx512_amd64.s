@@ -11,10 +11,10 @@ TEXT ·avx512Tile1x16(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	JMP start
 zero:
@@ -23,14 +23,32 @@ start:
 	MOVQ tile_a(DI), SI
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
 	ADDQ AX, DX
 	VFMADD231PS.BCST (SI), Z28, Z0
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -45,10 +63,10 @@ TEXT ·avx512Tile2x16(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ R9, BX
 	VMOVUPS.Z (BX), K1, Z1
@@ -60,6 +78,22 @@ start:
 	MOVQ tile_a(DI), SI
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -67,8 +101,10 @@ loop:
 	VFMADD231PS.BCST (SI), Z28, Z0
 	VFMADD231PS.BCST (SI)(R8*1), Z28, Z1
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -85,10 +121,10 @@ TEXT ·avx512Tile3x16(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ R9, BX
 	VMOVUPS.Z (BX), K1, Z1
@@ -103,6 +139,22 @@ start:
 	MOVQ tile_a(DI), SI
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -111,8 +163,10 @@ loop:
 	VFMADD231PS.BCST (SI)(R8*1), Z28, Z1
 	VFMADD231PS.BCST (SI)(R8*2), Z28, Z2
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -131,10 +185,10 @@ TEXT ·avx512Tile4x16(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ R9, BX
 	VMOVUPS.Z (BX), K1, Z1
@@ -153,6 +207,22 @@ start:
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -162,8 +232,10 @@ loop:
 	VFMADD231PS.BCST (SI)(R8*2), Z28, Z2
 	VFMADD231PS.BCST (SI)(R9*1), Z28, Z3
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -184,10 +256,10 @@ TEXT ·avx512Tile5x16(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ R9, BX
 	VMOVUPS.Z (BX), K1, Z1
@@ -209,6 +281,22 @@ start:
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -219,8 +307,10 @@ loop:
 	VFMADD231PS.BCST (SI)(R9*1), Z28, Z3
 	VFMADD231PS.BCST (SI)(R8*4), Z28, Z4
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -243,10 +333,10 @@ TEXT ·avx512Tile6x16(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ R9, BX
 	VMOVUPS.Z (BX), K1, Z1
@@ -272,6 +362,22 @@ start:
 	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -283,8 +389,10 @@ loop:
 	VFMADD231PS.BCST (SI)(R8*4), Z28, Z4
 	VFMADD231PS.BCST (SI)(R10*1), Z28, Z5
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -309,10 +417,10 @@ TEXT ·avx512Tile7x16(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ R9, BX
 	VMOVUPS.Z (BX), K1, Z1
@@ -341,6 +449,22 @@ start:
 	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -353,8 +477,10 @@ loop:
 	VFMADD231PS.BCST (SI)(R10*1), Z28, Z5
 	VFMADD231PS.BCST (SI)(R9*2), Z28, Z6
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -381,10 +507,10 @@ TEXT ·avx512Tile8x16(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ R9, BX
 	VMOVUPS.Z (BX), K1, Z1
@@ -417,6 +543,22 @@ start:
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R9)(R8*4), R11
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -430,8 +572,10 @@ loop:
 	VFMADD231PS.BCST (SI)(R9*2), Z28, Z6
 	VFMADD231PS.BCST (SI)(R11*1), Z28, Z7
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -460,10 +604,10 @@ TEXT ·avx512Tile9x16(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ R9, BX
 	VMOVUPS.Z (BX), K1, Z1
@@ -499,6 +643,22 @@ start:
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R9)(R8*4), R11
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -513,8 +673,10 @@ loop:
 	VFMADD231PS.BCST (SI)(R11*1), Z28, Z7
 	VFMADD231PS.BCST (SI)(R8*8), Z28, Z8
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -545,10 +707,10 @@ TEXT ·avx512Tile10x16(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ R9, BX
 	VMOVUPS.Z (BX), K1, Z1
@@ -589,6 +751,22 @@ start:
 	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -605,8 +783,10 @@ loop:
 	VFMADD231PS.BCST (R12), Z28, Z9
 	ADDQ R13, SI
 	ADDQ R13, R12
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -639,10 +819,10 @@ TEXT ·avx512Tile11x16(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ R9, BX
 	VMOVUPS.Z (BX), K1, Z1
@@ -686,6 +866,22 @@ start:
 	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -703,8 +899,10 @@ loop:
 	VFMADD231PS.BCST (R12)(R8*1), Z28, Z10
 	ADDQ R13, SI
 	ADDQ R13, R12
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -739,10 +937,10 @@ TEXT ·avx512Tile12x16(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ R9, BX
 	VMOVUPS.Z (BX), K1, Z1
@@ -789,6 +987,22 @@ start:
 	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -807,8 +1021,10 @@ loop:
 	VFMADD231PS.BCST (R12)(R8*2), Z28, Z11
 	ADDQ R13, SI
 	ADDQ R13, R12
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -845,10 +1061,10 @@ TEXT ·avx512Tile13x16(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ R9, BX
 	VMOVUPS.Z (BX), K1, Z1
@@ -898,6 +1114,22 @@ start:
 	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -917,8 +1149,10 @@ loop:
 	VFMADD231PS.BCST (R12)(R9*1), Z28, Z12
 	ADDQ R13, SI
 	ADDQ R13, R12
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -957,10 +1191,10 @@ TEXT ·avx512Tile14x16(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	ADDQ R9, BX
 	VMOVUPS.Z (BX), K1, Z1
@@ -1013,6 +1247,22 @@ start:
 	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -1033,8 +1283,10 @@ loop:
 	VFMADD231PS.BCST (R12)(R8*4), Z28, Z13
 	ADDQ R13, SI
 	ADDQ R13, R12
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -1075,10 +1327,10 @@ TEXT ·avx512Tile1x32(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
 	JMP start
@@ -1089,6 +1341,22 @@ start:
 	MOVQ tile_a(DI), SI
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -1098,8 +1366,10 @@ loop:
 	VFMADD231PS Z28, Z30, Z0
 	VFMADD231PS Z29, Z30, Z1
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -1115,10 +1385,10 @@ TEXT ·avx512Tile2x32(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
 	ADDQ R9, BX
@@ -1134,6 +1404,22 @@ start:
 	MOVQ tile_a(DI), SI
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -1146,8 +1432,10 @@ loop:
 	VFMADD231PS Z28, Z31, Z2
 	VFMADD231PS Z29, Z31, Z3
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -1166,10 +1454,10 @@ TEXT ·avx512Tile3x32(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
 	ADDQ R9, BX
@@ -1190,6 +1478,22 @@ start:
 	MOVQ tile_a(DI), SI
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -1205,8 +1509,10 @@ loop:
 	VFMADD231PS Z28, Z30, Z4
 	VFMADD231PS Z29, Z30, Z5
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -1228,10 +1534,10 @@ TEXT ·avx512Tile4x32(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
 	ADDQ R9, BX
@@ -1258,6 +1564,22 @@ start:
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -1276,8 +1598,10 @@ loop:
 	VFMADD231PS Z28, Z31, Z6
 	VFMADD231PS Z29, Z31, Z7
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -1302,10 +1626,10 @@ TEXT ·avx512Tile5x32(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
 	ADDQ R9, BX
@@ -1337,6 +1661,22 @@ start:
 	MOVQ tile_aRow(DI), R8
 	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -1358,8 +1698,10 @@ loop:
 	VFMADD231PS Z28, Z30, Z8
 	VFMADD231PS Z29, Z30, Z9
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -1387,10 +1729,10 @@ TEXT ·avx512Tile6x32(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
 	ADDQ R9, BX
@@ -1428,6 +1770,22 @@ start:
 	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -1452,8 +1810,10 @@ loop:
 	VFMADD231PS Z28, Z31, Z10
 	VFMADD231PS Z29, Z31, Z11
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -1484,10 +1844,10 @@ TEXT ·avx512Tile7x32(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
 	ADDQ R9, BX
@@ -1530,6 +1890,22 @@ start:
 	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -1557,8 +1933,10 @@ loop:
 	VFMADD231PS Z28, Z30, Z12
 	VFMADD231PS Z29, Z30, Z13
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -1592,10 +1970,10 @@ TEXT ·avx512Tile8x32(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
 	ADDQ R9, BX
@@ -1644,6 +2022,22 @@ start:
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R9)(R8*4), R11
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -1674,8 +2068,10 @@ loop:
 	VFMADD231PS Z28, Z31, Z14
 	VFMADD231PS Z29, Z31, Z15
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -1712,10 +2108,10 @@ TEXT ·avx512Tile9x32(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
 	ADDQ R9, BX
@@ -1769,6 +2165,22 @@ start:
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R9)(R8*4), R11
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -1802,8 +2214,10 @@ loop:
 	VFMADD231PS Z28, Z30, Z16
 	VFMADD231PS Z29, Z30, Z17
 	ADDQ R13, SI
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -1843,10 +2257,10 @@ TEXT ·avx512Tile10x32(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
 	ADDQ R9, BX
@@ -1907,6 +2321,22 @@ start:
 	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -1944,8 +2374,10 @@ loop:
 	VFMADD231PS Z29, Z31, Z19
 	ADDQ R13, SI
 	ADDQ R13, R12
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -1988,10 +2420,10 @@ TEXT ·avx512Tile11x32(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
 	ADDQ R9, BX
@@ -2057,6 +2489,22 @@ start:
 	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -2097,8 +2545,10 @@ loop:
 	VFMADD231PS Z29, Z30, Z21
 	ADDQ R13, SI
 	ADDQ R13, R12
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -2144,10 +2594,10 @@ TEXT ·avx512Tile12x32(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
 	ADDQ R9, BX
@@ -2218,6 +2668,22 @@ start:
 	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -2261,8 +2727,10 @@ loop:
 	VFMADD231PS Z29, Z31, Z23
 	ADDQ R13, SI
 	ADDQ R13, R12
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -2311,10 +2779,10 @@ TEXT ·avx512Tile13x32(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
 	ADDQ R9, BX
@@ -2390,6 +2858,22 @@ start:
 	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -2436,8 +2920,10 @@ loop:
 	VFMADD231PS Z29, Z30, Z25
 	ADDQ R13, SI
 	ADDQ R13, R12
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -2489,10 +2975,10 @@ TEXT ·avx512Tile14x32(SB), NOSPLIT, $0-8
 	MOVQ tile_k(DI), CX
 	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
-	MOVQ tile_cRow(DI), R9
-	MOVQ tile_c(DI), BX
-	CMPQ tile_accumulate(DI), $0
-	JEQ zero
+	MOVQ tile_start(DI), BX
+	MOVQ tile_startRow(DI), R9
+	TESTQ BX, BX
+	JZ zero
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z 64(BX), K2, Z1
 	ADDQ R9, BX
@@ -2573,6 +3059,22 @@ start:
 	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
+	MOVQ tile_fetch(DI), BX
+	MOVQ tile_fetchC(DI), R14
+strip:
+	MOVQ tile_fetchRow(DI), R15
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 (BX)(R15*1)
+	PREFETCHT1 64(BX)(R15*1)
+	ADDQ tile_fetchStep(DI), BX
+	PREFETCHT0 (R14)
+	PREFETCHT0 64(R14)
+	ADDQ tile_cRow(DI), R14
+	MOVQ $16, R15
+	CMPQ CX, R15
+	CMOVQLT CX, R15
+	SUBQ R15, CX
 	PCALIGN $32
 loop:
 	VMOVUPS.Z (DX), K1, Z28
@@ -2622,8 +3124,10 @@ loop:
 	VFMADD231PS Z29, Z31, Z27
 	ADDQ R13, SI
 	ADDQ R13, R12
-	DECQ CX
+	DECQ R15
 	JNZ loop
+	TESTQ CX, CX
+	JNZ strip
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
@@ -2676,7 +3180,8 @@ TEXT ·avx512CopyRows(SB), NOSPLIT, $0-8
 	MOVQ panel_src(DI), SI
 	MOVQ panel_dst(DI), DX
 	MOVQ panel_srcStride(DI), R8
-	MOVQ panel_k(DI), CX
+	MOVQ panel_dstStride(DI), R9
+	MOVQ panel_terms(DI), CX
 	KMOVW panel_mask0(DI), K1
 	KMOVW panel_mask1(DI), K2
 loop:
@@ -2685,42 +3190,85 @@ loop:
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ R8, SI
-	ADDQ $128, DX
+	ADDQ R9, DX
 	DECQ CX
 	JNZ loop
 	VZEROUPPER
 	RET
 
-// Makes rows of 16 columns, k rows, a multiple of 16.
+// Makes rows of up to 16 columns of k terms.
 TEXT ·avx512Transpose(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), DI
 	MOVQ panel_src(DI), SI
 	MOVQ panel_dst(DI), DX
 	MOVQ panel_srcStride(DI), R8
-	MOVQ panel_k(DI), CX
+	MOVQ panel_terms(DI), CX
+	MOVQ panel_cols(DI), AX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R9)(R8*4), R11
+	MOVL $-1, BX
 loop:
+	CMPQ CX, $16
+	JGE whole
+	MOVL $1, BX
+	SHLL CX, BX
+	DECL BX
+whole:
+	KMOVW BX, K1
+	SHRL $16, BX
+	KMOVW BX, K2
+	MOVL $-1, BX
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	LEAQ (R12)(R10*1), R13
-	VMOVUPS (SI), Z0
-	VMOVUPS (SI)(R8*1), Z1
-	VMOVUPS (SI)(R8*2), Z2
-	VMOVUPS (SI)(R9*1), Z3
-	VMOVUPS (SI)(R8*4), Z4
-	VMOVUPS (SI)(R10*1), Z5
-	VMOVUPS (SI)(R9*2), Z6
-	VMOVUPS (SI)(R11*1), Z7
-	VMOVUPS (SI)(R8*8), Z8
-	VMOVUPS (R12), Z9
-	VMOVUPS (R12)(R8*1), Z10
-	VMOVUPS (R12)(R8*2), Z11
-	VMOVUPS (R12)(R9*1), Z12
-	VMOVUPS (R12)(R8*4), Z13
-	VMOVUPS (R13), Z14
-	VMOVUPS (R13)(R8*1), Z15
+	VMOVUPS.Z (SI), K1, Z0
+	CMPQ AX, $1
+	JEQ loaded
+	VMOVUPS.Z (SI)(R8*1), K1, Z1
+	CMPQ AX, $2
+	JEQ loaded
+	VMOVUPS.Z (SI)(R8*2), K1, Z2
+	CMPQ AX, $3
+	JEQ loaded
+	VMOVUPS.Z (SI)(R9*1), K1, Z3
+	CMPQ AX, $4
+	JEQ loaded
+	VMOVUPS.Z (SI)(R8*4), K1, Z4
+	CMPQ AX, $5
+	JEQ loaded
+	VMOVUPS.Z (SI)(R10*1), K1, Z5
+	CMPQ AX, $6
+	JEQ loaded
+	VMOVUPS.Z (SI)(R9*2), K1, Z6
+	CMPQ AX, $7
+	JEQ loaded
+	VMOVUPS.Z (SI)(R11*1), K1, Z7
+	CMPQ AX, $8
+	JEQ loaded
+	VMOVUPS.Z (SI)(R8*8), K1, Z8
+	CMPQ AX, $9
+	JEQ loaded
+	VMOVUPS.Z (R12), K1, Z9
+	CMPQ AX, $10
+	JEQ loaded
+	VMOVUPS.Z (R12)(R8*1), K1, Z10
+	CMPQ AX, $11
+	JEQ loaded
+	VMOVUPS.Z (R12)(R8*2), K1, Z11
+	CMPQ AX, $12
+	JEQ loaded
+	VMOVUPS.Z (R12)(R9*1), K1, Z12
+	CMPQ AX, $13
+	JEQ loaded
+	VMOVUPS.Z (R12)(R8*4), K1, Z13
+	CMPQ AX, $14
+	JEQ loaded
+	VMOVUPS.Z (R13), K1, Z14
+	CMPQ AX, $15
+	JEQ loaded
+	VMOVUPS.Z (R13)(R8*1), K1, Z15
+loaded:
 	VUNPCKLPS Z1, Z0, Z16
 	VUNPCKHPS Z1, Z0, Z17
 	VUNPCKLPS Z3, Z2, Z18
@@ -2785,6 +3333,8 @@ loop:
 	VSHUFF32X4 $0xDD, Z27, Z19, Z7
 	VSHUFF32X4 $0x88, Z31, Z23, Z11
 	VSHUFF32X4 $0xDD, Z31, Z23, Z15
+	SUBQ $16, CX
+	JLT part
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 128(DX)
 	VMOVUPS Z2, 256(DX)
@@ -2803,8 +3353,58 @@ loop:
 	VMOVUPS Z15, 1920(DX)
 	ADDQ $64, SI
 	ADDQ $2048, DX
-	SUBQ $16, CX
+	TESTQ CX, CX
 	JNZ loop
+	VZEROUPPER
+	RET
+part:
+	VMOVUPS Z0, (DX)
+	CMPQ CX, $-15
+	JLE done
+	VMOVUPS Z1, 128(DX)
+	CMPQ CX, $-14
+	JLE done
+	VMOVUPS Z2, 256(DX)
+	CMPQ CX, $-13
+	JLE done
+	VMOVUPS Z3, 384(DX)
+	CMPQ CX, $-12
+	JLE done
+	VMOVUPS Z4, 512(DX)
+	CMPQ CX, $-11
+	JLE done
+	VMOVUPS Z5, 640(DX)
+	CMPQ CX, $-10
+	JLE done
+	VMOVUPS Z6, 768(DX)
+	CMPQ CX, $-9
+	JLE done
+	VMOVUPS Z7, 896(DX)
+	CMPQ CX, $-8
+	JLE done
+	VMOVUPS Z8, 1024(DX)
+	CMPQ CX, $-7
+	JLE done
+	VMOVUPS Z9, 1152(DX)
+	CMPQ CX, $-6
+	JLE done
+	VMOVUPS Z10, 1280(DX)
+	CMPQ CX, $-5
+	JLE done
+	VMOVUPS Z11, 1408(DX)
+	CMPQ CX, $-4
+	JLE done
+	VMOVUPS Z12, 1536(DX)
+	CMPQ CX, $-3
+	JLE done
+	VMOVUPS Z13, 1664(DX)
+	CMPQ CX, $-2
+	JLE done
+	VMOVUPS Z14, 1792(DX)
+	CMPQ CX, $-1
+	JLE done
+	VMOVUPS Z15, 1920(DX)
+done:
 	VZEROUPPER
 	RET
 

@@ -8,57 +8,103 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/gemm"
 )
 
-// BenchmarkFloat32 reports GFLOP/s on one thread, and on two if there are two. The
-// shapes are rows x columns x terms: the three products of the layers of an MLP
-// for several batches (NT forward, TN weight gradient, NN input gradient), and
-// squares. Of several runs, the best is the least disturbed. Beside them is what
-// BenchmarkPeak finds.
-func BenchmarkFloat32(b *testing.B) {
-	type shape struct {
-		way     string
-		m, n, k int
+// BenchmarkProduct reports GFLOP/s on one thread. The names are the type, the kernels,
+// the way and rows x columns x terms: squares, and the three products of layers (NT
+// forward, TN weight gradient, NN input gradient) of an MLP, of a GPT, of its large
+// output layer, whose weights come from memory, and of one head of its attention. Of
+// several runs, the best is the least disturbed. Beside them is what BenchmarkPeak
+// finds.
+func BenchmarkProduct(b *testing.B) {
+	shapes := []product{
+		{m: 128, n: 128, k: 64, transB: true, padA: 704, padB: 704},
+		{m: 128, n: 64, k: 128, padB: 704, padC: 704},
+		{m: 128, n: 64, k: 128, transA: true, padB: 704, padC: 704},
 	}
-	var shapes []shape
-	for _, batch := range []int{32, 64, 128, 256} {
-		for _, layer := range [][2]int{{784, 512}, {512, 512}, {784, 32}, {512, 10}} {
-			in, out := layer[0], layer[1]
-			shapes = append(shapes, shape{"NT", batch, out, in}, shape{"TN", out, in, batch}, shape{"NN", batch, in, out})
-		}
+	for _, s := range [][3]int{ // rows of the input, its columns, those of the output
+		{1024, 1024, 1024},
+		{128, 784, 512}, {128, 512, 512}, {128, 512, 10},
+		{1024, 256, 768}, {1024, 256, 256}, {1024, 256, 1024}, {1024, 1024, 256},
+		{256, 768, 3072}, {256, 768, 50257},
+	} {
+		rows, in, out := s[0], s[1], s[2]
+		shapes = append(shapes,
+			product{m: rows, n: out, k: in, transB: true, from: bias},
+			product{m: out, n: in, k: rows, transA: true},
+			product{m: out, n: in, k: rows, transA: true, from: accumulate},
+			product{m: rows, n: in, k: out})
 	}
-	for _, size := range []int{256, 512, 768, 1024} {
-		shapes = append(shapes, shape{"NN", size, size, size}, shape{"NT", size, size, size}, shape{"TN", size, size, size})
-	}
-	for _, s := range shapes {
+	for _, bf16 := range []bool{false, true} {
 		for _, name := range gemm.Kernels() {
-			for workers := 1; workers <= 2; workers++ {
-				b.Run(fmt.Sprintf("%s/%s/%dx%dx%d/threads=%d", name, s.way, s.m, s.n, s.k, workers), func(b *testing.B) {
-					p := product{m: s.m, n: s.n, k: s.k, transA: s.way == "TN", transB: s.way == "NT"}
+			if name == "portable" || name == "avx512" && !bf16 {
+				continue // takes hours, or has the same kernels as avx512_bf16
+			}
+			for _, p := range shapes {
+				p.bf16 = bf16
+				b.Run(fmt.Sprintf("%s/%s", p.title(), name), func(b *testing.B) {
 					c, x, y := p.operands(1)
-					ws := gemm.NewWorkspaceFor(name, workers)
+					start, _ := p.from.start(c, 1)
+					ws := gemm.NewWorkspaceFor(name, 1)
+					best := time.Duration(1 << 62)
 					b.ReportAllocs()
 					for b.Loop() {
-						gemm.Float32(ws, c, x, y, false)
+						begin := time.Now()
+						p.multiply(ws, c, x, y, start)
+						best = min(best, time.Since(begin))
 					}
-					reportSpeed(b, s.m*s.n*s.k)
+					b.ReportMetric(2*float64(p.m)*float64(p.n)*float64(p.k)/float64(best.Nanoseconds()), "GFLOP/s")
 				})
 			}
 		}
 	}
 }
 
-// BenchmarkPeak reports the limit of one core, see [gemm.Workspace.Peak].
-func BenchmarkPeak(b *testing.B) {
-	for _, name := range gemm.Kernels() {
-		b.Run(name, func(b *testing.B) {
-			best := 0.0
-			for b.Loop() {
-				best = max(best, gemm.NewWorkspaceFor(name, 1).Peak(10*time.Millisecond))
-			}
-			b.ReportMetric(best, "GFLOP/s")
-		})
+// title names a product in a benchmark.
+func (p product) title() string {
+	of, way := "float32", []byte("NN")
+	if p.bf16 {
+		of = "bfloat16"
+	}
+	if p.transA {
+		way[0] = 'T'
+	}
+	if p.transB {
+		way[1] = 'T'
+	}
+	add := ""
+	if p.from == accumulate {
+		add = "+="
+	}
+	return fmt.Sprintf("%s/%s%s/%dx%dx%d", of, way, add, p.m, p.n, p.k)
+}
+
+// BenchmarkWorkers reports GFLOP/s of two workers, each on a thread of its own if
+// there are two.
+func BenchmarkWorkers(b *testing.B) {
+	for _, p := range []product{{m: 128, n: 512, k: 784, transB: true}, {m: 1024, n: 1024, k: 1024}, {m: 256, n: 768, k: 3072}} {
+		for workers := 1; workers <= 2; workers++ {
+			b.Run(fmt.Sprintf("%s/%d", p.title(), workers), func(b *testing.B) {
+				c, x, y := p.operands(1)
+				ws := gemm.NewWorkspace(workers)
+				for b.Loop() {
+					p.multiply(ws, c, x, y, gemm.Zero())
+				}
+				b.ReportMetric(2*float64(p.m*p.n*p.k)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOP/s")
+			})
+		}
 	}
 }
 
-func reportSpeed(b *testing.B, terms int) {
-	b.ReportMetric(2*float64(terms)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOP/s")
+// BenchmarkPeak reports the limits of one core, see [gemm.Workspace.Peak].
+func BenchmarkPeak(b *testing.B) {
+	for _, ws := range workspaces() {
+		for name, peak := range map[string]func(time.Duration) float64{"float32": ws.Peak, "bfloat16": ws.PeakBFloat16} {
+			b.Run(name+"/"+ws.Kernel(), func(b *testing.B) {
+				best := 0.0
+				for b.Loop() {
+					best = max(best, peak(10*time.Millisecond))
+				}
+				b.ReportMetric(best, "GFLOP/s")
+			})
+		}
+	}
 }

@@ -10,14 +10,14 @@ func NewWorkspaceFor(name string, workers int) *Workspace {
 	panic("gemm: no kernels called " + name)
 }
 
-// Fused is the multiply-add of the portable code.
-func Fused(a, b, c float32) float32 { return fused(a, b, c) }
-
-// Depth is the number of terms that a kernel takes at once.
-const Depth = depth
+// The sizes of blocks, and those from which on operands are copied.
+const (
+	Depth    = depth
+	Height   = height
+	Width    = width
+	PackRows = packRows
+	PackCols = packCols
+)
 
 // UseAllWorkers makes ws divide even the smallest work.
 func UseAllWorkers(ws *Workspace) { ws.minTerms = 1 }
-
-// PackRows is the number of rows of A from which on B is always copied.
-const PackRows = packRows

@@ -3,113 +3,13 @@ package gemm_test
 import (
 	"fmt"
 	"math"
-	"math/big"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/trainer/fma"
 	"github.com/ddpbatch/ddpbatch/trainer/gemm"
 )
-
-// product is one multiplication, with its operands in larger matrices.
-type product struct {
-	m, n, k                int
-	transA, transB, add    bool
-	padA, padB, padC, offC int
-}
-
-func (p product) String() string {
-	return fmt.Sprintf("%dx%dx%d transA=%v transB=%v add=%v pads=%d,%d,%d offset=%d",
-		p.m, p.n, p.k, p.transA, p.transB, p.add, p.padA, p.padB, p.padC, p.offC)
-}
-
-// canary is what C holds outside its elements.
-const canary = 12345
-
-// operand returns a random matrix, its rows (of the transpose, if transposed) pad
-// elements apart, in a slice without an element more than it needs. What is
-// between its rows is NaN, which would spoil all that it touches.
-func operand(r *rand.Rand, rows, cols, pad int, transposed bool) gemm.Matrix {
-	if transposed {
-		return operand(r, cols, rows, pad, false).T()
-	}
-	m := gemm.Matrix{Rows: rows, Cols: cols, RowStride: cols + pad, ColStride: 1}
-	if rows > 0 && cols > 0 {
-		m.Data = make([]float32, (rows-1)*m.RowStride+cols)
-	}
-	for i := range m.Data {
-		m.Data[i] = float32(math.NaN())
-		if i%m.RowStride < cols {
-			m.Data[i] = float32(r.NormFloat64())
-		}
-	}
-	return m
-}
-
-// operands returns the same A, B and C for the same seed.
-func (p product) operands(seed uint64) (c, a, b gemm.Matrix) {
-	r := rand.New(rand.NewPCG(seed, 1))
-	a, b = operand(r, p.m, p.k, p.padA, p.transA), operand(r, p.k, p.n, p.padB, p.transB)
-	c = gemm.Matrix{Rows: p.m, Cols: p.n, RowStride: p.n + p.padC, ColStride: 1}
-	whole := make([]float32, p.offC+p.m*c.RowStride+64)
-	for i := range whole {
-		whole[i] = canary
-	}
-	c.Data = whole[p.offC:]
-	for i := range p.m {
-		for j := range p.n {
-			c.Data[i*c.RowStride+j] = float32(r.NormFloat64())
-		}
-	}
-	return c, a, b
-}
-
-// check multiplies with all kernels, and compares the first with float64 and the
-// others with the first.
-func (p product) check(t *testing.T, seed uint64) {
-	t.Helper()
-	before, a, b := p.operands(seed)
-	var first gemm.Matrix
-	for _, name := range gemm.Kernels() {
-		c, _, _ := p.operands(seed)
-		gemm.Float32(gemm.NewWorkspaceFor(name, 1), c, a, b, p.add)
-		for i, v := range c.Data {
-			row, col := 0, p.n
-			if c.RowStride > 0 {
-				row, col = i/c.RowStride, i%c.RowStride
-			}
-			if row >= p.m || col >= p.n {
-				if v != canary {
-					t.Fatalf("%v: %s wrote %v outside of C at %d", p, name, v, i)
-				}
-				continue
-			}
-			if name != gemm.Kernels()[0] {
-				if math.Float32bits(v) != math.Float32bits(first.Data[i]) {
-					t.Fatalf("%v: element (%d, %d) is %v with %s, %v with %s", p, row, col, v, name, first.Data[i], gemm.Kernels()[0])
-				}
-				continue
-			}
-			want, size := 0.0, 0.0
-			if p.add {
-				want = float64(before.Data[i])
-				size = math.Abs(want)
-			}
-			for l := range p.k {
-				term := float64(a.Data[row*a.RowStride+l*a.ColStride]) * float64(b.Data[l*b.RowStride+col*b.ColStride])
-				want += term
-				size += math.Abs(term)
-			}
-			// The bound of the rounding error of a sum of k fused terms.
-			if bound := size * float64(p.k+1) * 0x1p-24; !(math.Abs(float64(v)-want) <= bound) {
-				t.Fatalf("%v: element (%d, %d) is %v with %s, want %v ± %v", p, row, col, v, name, want, bound)
-			}
-		}
-		if first.Data == nil {
-			first = c
-		}
-	}
-}
 
 // Every size around the edges of the tiles, registers and blocks, in every
 // orientation, is right, the same bits with all kernels, and written only where it
@@ -122,10 +22,10 @@ func TestShapes(t *testing.T) {
 	for _, m := range rows {
 		for _, n := range cols {
 			for _, k := range terms {
-				for way := range 8 {
+				for way := range 12 {
 					product{
 						m: m, n: n, k: k,
-						transA: way&1 != 0, transB: way&2 != 0, add: way&4 != 0,
+						transA: way&1 != 0, transB: way&2 != 0, from: origin(way / 4 % 3),
 						padA: (m + n) % 3, padB: (n + k) % 4, padC: (m + k) % 3, offC: (m + n + k) % 17,
 					}.check(t, uint64(m*1000+n*10+k))
 				}
@@ -139,8 +39,24 @@ func TestHeightsAndDepths(t *testing.T) {
 	for m := 1; m <= 30; m++ {
 		for _, k := range []int{gemm.Depth - 1, gemm.Depth, gemm.Depth + 1, 2*gemm.Depth + 77} {
 			for way := range 4 {
-				product{m: m, n: 37, k: k, transB: way&1 != 0, transA: way&2 != 0, add: m%2 == 0}.check(t, uint64(m))
+				product{m: m, n: 37, k: k, transB: way&1 != 0, transA: way&2 != 0, bf16: (m+way)%2 != 0, from: origin(m % 3)}.check(t, uint64(m))
 			}
+		}
+	}
+}
+
+// More rows, columns or terms than one block has, and copies of A.
+func TestBlocks(t *testing.T) {
+	for _, p := range []product{
+		{m: 2*gemm.Height + 9, n: 40, k: gemm.Depth + 18},
+		{m: gemm.Height + 1, n: gemm.Width + 70, k: 21},
+		{m: 20, n: gemm.Width + 1, k: gemm.Depth + 5},
+		{m: 31, n: gemm.PackCols - 1, k: 2*gemm.Depth + 33},
+		{m: 31, n: gemm.PackCols + 3, k: 2*gemm.Depth + 33},
+	} {
+		for way := range 8 {
+			p.transA, p.transB, p.bf16, p.from = way&1 != 0, way&2 != 0, way&4 != 0, origin(way%3)
+			p.check(t, uint64(way))
 		}
 	}
 }
@@ -152,24 +68,33 @@ func TestGeneralStrides(t *testing.T) {
 		data[i] = float32(math.Sin(float64(i)))
 	}
 	for _, m := range []int{3, 60} {
-		a := gemm.Matrix{Data: data, Rows: m, Cols: 20, RowStride: 61, ColStride: 3}
+		a := gemm.Matrix{Data: data, Rows: m, Cols: 21, RowStride: 61, ColStride: 3}
 		for _, b := range []gemm.Matrix{
-			{Data: data, Rows: 20, Cols: 33, RowStride: 100, ColStride: 2},
-			{Data: data, Rows: 20, Cols: 33, RowStride: 0, ColStride: 1},
-			{Data: data, Rows: 20, Cols: 33, RowStride: 1, ColStride: 0},
+			{Data: data, Rows: 21, Cols: 33, RowStride: 100, ColStride: 2},
+			{Data: data, Rows: 21, Cols: 33, RowStride: 0, ColStride: 1},
+			{Data: data, Rows: 21, Cols: 33, RowStride: 1, ColStride: 0},
 		} {
 			var want []float32
-			for _, name := range gemm.Kernels() {
+			for _, ws := range workspaces() {
 				got := make([]float32, m*33)
-				gemm.Float32(gemm.NewWorkspaceFor(name, 1), gemm.Dense(got, m, 33), a, b, false)
+				gemm.Float32(ws, gemm.Dense(got, m, 33), a, b, gemm.Zero())
 				if want == nil {
 					want = got
 				}
-				sameBits(t, fmt.Sprintf("%s, strides of B %d and %d", name, b.RowStride, b.ColStride), got, want)
+				sameBits(t, fmt.Sprintf("%s, strides of B %d and %d", ws.Kernel(), b.RowStride, b.ColStride), got, want)
+				p := product{m: m, n: 33, k: 21, bf16: true}
+				got = make([]float32, m*33)
+				gemm.BFloat16(ws, gemm.Dense(got, m, 33), a, b, gemm.Zero())
+				wants, bounds := p.expect(gemm.Matrix{Data: make([]float32, 33)}, a, b)
+				for i, v := range got {
+					if !(math.Abs(float64(v)-wants[i]) <= bounds[i]) {
+						t.Fatalf("%s: element %d is %v with bfloat16, want %v ± %v", ws.Kernel(), i, v, wants[i], bounds[i])
+					}
+				}
 			}
 			var sum float32
-			for l := range 20 {
-				sum = gemm.Fused(data[2*61+3*l], data[l*b.RowStride+32*b.ColStride], sum)
+			for l := range 21 {
+				sum = fma.Float32(data[2*61+3*l], data[l*b.RowStride+32*b.ColStride], sum)
 			}
 			if want[2*33+32] != sum {
 				t.Fatalf("element (2, 32) is %v, want %v", want[2*33+32], sum)
@@ -194,69 +119,58 @@ func TestSpecialNumbers(t *testing.T) {
 				b[i] = numbers[r.IntN(among)]
 			}
 			var want []float32
-			for _, name := range gemm.Kernels() {
+			for _, ws := range workspaces() {
 				got := make([]float32, m*n)
-				gemm.Float32(gemm.NewWorkspaceFor(name, 1), gemm.Dense(got, m, n), gemm.Dense(a, m, k), gemm.Dense(b, k, n), false)
+				gemm.Float32(ws, gemm.Dense(got, m, n), gemm.Dense(a, m, k), gemm.Dense(b, k, n), gemm.Zero())
 				if want == nil {
 					want = got
 				}
-				sameBits(t, name, got, want)
+				sameBits(t, ws.Kernel(), got, want)
 			}
 		}
 	}
 }
 
-// The portable multiply-add is that of exact arithmetic, rounded once, above all
-// where two roundings would go wrong.
-func TestFusedRoundsOnce(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	wrong := 0
-	for range 300000 {
-		a := math.Float32frombits(r.Uint32()&0x807fffff | uint32(64+r.IntN(100))<<23)
-		b := math.Float32frombits(r.Uint32()&0x807fffff | uint32(64+r.IntN(100))<<23)
-		exponent := int(math.Float32bits(a)>>23&255) + int(math.Float32bits(b)>>23&255) - 127 + r.IntN(80) - 40
-		c := math.Float32frombits(r.Uint32()&0x80000001 | uint32(min(254, max(0, exponent)))<<23)
-		switch r.IntN(3) {
-		case 0: // few bits, so that middles are frequent
-			a = math.Float32frombits(math.Float32bits(a) & 0xfff80000)
-			b = math.Float32frombits(math.Float32bits(b) & 0xffff0000)
-		case 1: // a product that is half of the last place of c, less a trace
-			trace := math.Ldexp(1, -13-r.IntN(11))
-			a, b = float32(1+trace), float32(1-trace)
-			c = math.Float32frombits(r.Uint32()&0x807fffff | (127+24)<<23)
-			if r.IntN(2) == 0 { // the same below the smallest normal number
-				a, b, c = a*0x1p-75, b*0x1p-75, math.Float32frombits(r.Uint32()&0x807fffff)
-			}
-		case 2: // many sums there
-			a, c = a*0x1p-64, math.Float32frombits(r.Uint32()&0x80ffffff)
-		}
-		exact := new(big.Float).SetPrec(2000).Mul(big.NewFloat(float64(a)), big.NewFloat(float64(b)))
-		want, _ := exact.Add(exact, big.NewFloat(float64(c))).Float32()
-		if got := gemm.Fused(a, b, c); got != want {
-			t.Fatalf("%x*%x+%x is %x, want %x", a, b, c, got, want)
-		}
-		if float32(float64(a)*float64(b)+float64(c)) != want {
-			wrong++
-		}
-	}
-	if wrong == 0 {
-		t.Error("no case where two roundings go wrong: the test shows nothing")
-	}
-}
-
-// The number of workers changes nothing in the result.
+// The number of workers changes nothing in the result, whichever side they divide.
 func TestWorkersDoNotChangeBits(t *testing.T) {
-	p := product{m: 203, n: 65, k: 100, transB: true, padC: 3}
-	for _, name := range gemm.Kernels() {
-		want, a, b := p.operands(5)
-		gemm.Float32(gemm.NewWorkspaceFor(name, 1), want, a, b, false)
-		for workers := range 8 { // 0 is GOMAXPROCS
-			got, _, _ := p.operands(5)
-			ws := gemm.NewWorkspaceFor(name, workers)
-			gemm.UseAllWorkers(ws)
-			for range 3 {
-				gemm.Float32(ws, got, a, b, false)
-				sameBits(t, fmt.Sprintf("%s with %d workers", name, workers), got.Data, want.Data)
+	for _, p := range []product{
+		{m: 203, n: 65, k: 101, transB: true, padC: 3},
+		{m: 65, n: 203, k: 101, transA: true, padC: 3, from: bias},
+		{m: 203, n: 65, k: 101, bf16: true},
+		{m: 65, n: 203, k: 101, transB: true, bf16: true},
+	} {
+		for _, ws := range workspaces() {
+			want, a, b := p.operands(5)
+			start, _ := p.from.start(want, 5)
+			p.multiply(ws, want, a, b, start)
+			for workers := range 8 { // 0 is GOMAXPROCS
+				got, _, _ := p.operands(5)
+				ws := gemm.NewWorkspaceFor(ws.Kernel(), workers)
+				gemm.UseAllWorkers(ws)
+				for range 3 {
+					p.multiply(ws, got, a, b, start)
+					sameBits(t, fmt.Sprintf("%v: %s with %d workers", p, ws.Kernel(), workers), got.Data, want.Data)
+				}
+			}
+		}
+	}
+}
+
+// A part of C is the same bits if it is computed alone.
+func TestPlaceDoesNotChangeBits(t *testing.T) {
+	for way := range 4 {
+		p := product{m: 203, n: 70, k: 2*gemm.Depth + 7, transB: way&1 != 0, bf16: way&2 != 0}
+		whole, a, b := p.operands(6)
+		const row, col, rows, cols = 101, 37, 5, 11
+		for _, ws := range workspaces() {
+			p.multiply(ws, whole, a, b, gemm.Zero())
+			part := gemm.Dense(make([]float32, rows*cols), rows, cols)
+			a, b := a, b
+			a.Data, a.Rows = a.Data[row*a.RowStride:], rows
+			b.Data, b.Cols = b.Data[col*b.ColStride:], cols
+			p.multiply(ws, part, a, b, gemm.Zero())
+			for i := range rows {
+				sameBits(t, fmt.Sprintf("%v: %s, row %d", p, ws.Kernel(), i), part.Data[i*cols:][:cols], whole.Data[(row+i)*whole.RowStride+col:][:cols])
 			}
 		}
 	}
@@ -264,11 +178,11 @@ func TestWorkersDoNotChangeBits(t *testing.T) {
 
 func TestAllocatesNothing(t *testing.T) {
 	for _, name := range gemm.Kernels() {
-		for _, p := range []product{{m: 10, n: 10, k: 10}, {m: 128, n: 130, k: 128, transB: true}, {m: 128, n: 130, k: 128, transA: true}} {
+		for _, p := range []product{{m: 10, n: 10, k: 10}, {m: 128, n: 130, k: 128, transB: true}, {m: 128, n: 130, k: 128, transA: true, bf16: true}} {
 			c, a, b := p.operands(1)
 			ws := gemm.NewWorkspaceFor(name, 2)
 			gemm.UseAllWorkers(ws)
-			if n := testing.AllocsPerRun(20, func() { gemm.Float32(ws, c, a, b, true) }); n != 0 {
+			if n := testing.AllocsPerRun(20, func() { p.multiply(ws, c, a, b, gemm.Accumulate()) }); n != 0 {
 				t.Errorf("%s, %v: %v allocations", name, p, n)
 			}
 		}
@@ -280,16 +194,18 @@ func TestMisusePanics(t *testing.T) {
 	good := gemm.Dense(d, 3, 4)
 	for name, c := range map[string]struct {
 		c, a, b gemm.Matrix
+		from    gemm.Start
 		want    string
 	}{
-		"shapes":       {gemm.Dense(make([]float32, 9), 3, 3), good, good, "3x3 = 3x4 times 3x4"},
-		"short A":      {gemm.Dense(make([]float32, 9), 3, 3), gemm.Dense(d[:11], 3, 4), good.T(), "A is 3x4"},
-		"short B":      {gemm.Dense(make([]float32, 9), 3, 3), good, gemm.Dense(d[:11], 4, 3), "B is 4x3"},
-		"short C":      {gemm.Dense(make([]float32, 8), 3, 3), good, good.T(), "C is 3x3"},
-		"C transposed": {gemm.Dense(make([]float32, 9), 3, 3).T(), good, good.T(), "C has strides 1 and 3"},
-		"C overlaps":   {gemm.Matrix{Data: d, Rows: 3, Cols: 3, RowStride: 2, ColStride: 1}, good, good.T(), "C has strides 2 and 1"},
-		"negative":     {gemm.Dense(d, -1, 3), good, good.T(), "C is -1x3"},
-		"wraps around": {gemm.Matrix{Data: d, Rows: 3, Cols: 3, RowStride: math.MaxInt/2 + 2, ColStride: 1}, good, good.T(), "C is 3x3"},
+		"shapes":       {gemm.Dense(make([]float32, 9), 3, 3), good, good, gemm.Zero(), "3x3 = 3x4 times 3x4"},
+		"short A":      {gemm.Dense(make([]float32, 9), 3, 3), gemm.Dense(d[:11], 3, 4), good.T(), gemm.Zero(), "A is 3x4"},
+		"short B":      {gemm.Dense(make([]float32, 9), 3, 3), good, gemm.Dense(d[:11], 4, 3), gemm.Zero(), "B is 4x3"},
+		"short C":      {gemm.Dense(make([]float32, 8), 3, 3), good, good.T(), gemm.Zero(), "C is 3x3"},
+		"C transposed": {gemm.Dense(make([]float32, 9), 3, 3).T(), good, good.T(), gemm.Zero(), "C has strides 1 and 3"},
+		"C overlaps":   {gemm.Matrix{Data: d, Rows: 3, Cols: 3, RowStride: 2, ColStride: 1}, good, good.T(), gemm.Zero(), "C has strides 2 and 1"},
+		"negative":     {gemm.Dense(d, -1, 3), good, good.T(), gemm.Zero(), "C is -1x3"},
+		"bias":         {gemm.Dense(make([]float32, 9), 3, 3), good, good.T(), gemm.Bias(d[:2]), "bias has 2 elements, C is 3x3"},
+		"wraps around": {gemm.Matrix{Data: d, Rows: 3, Cols: 3, RowStride: math.MaxInt/2 + 2, ColStride: 1}, good, good.T(), gemm.Zero(), "C is 3x3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
@@ -297,7 +213,7 @@ func TestMisusePanics(t *testing.T) {
 					t.Errorf("panic is %q, want %q in it", got, c.want)
 				}
 			}()
-			gemm.Float32(gemm.NewWorkspace(1), c.c, c.a, c.b, false)
+			gemm.Float32(gemm.NewWorkspace(1), c.c, c.a, c.b, c.from)
 		})
 	}
 }
@@ -310,18 +226,8 @@ func FuzzFloat32(f *testing.F) {
 		pad := int(pads)
 		product{
 			m: int(m) % 200, n: int(n) % 80, k: int(k) % 600,
-			transA: way&1 != 0, transB: way&2 != 0, add: way&4 != 0,
+			transA: way&1 != 0, transB: way&2 != 0, from: origin(way / 4 % 3),
 			padA: pad % 4, padB: pad / 4 % 4, padC: pad / 16 % 4, offC: pad / 64 % 4,
 		}.check(t, seed)
 	})
-}
-
-// sameBits fails unless both are the same numbers; one NaN is like another.
-func sameBits(t *testing.T, what string, got, want []float32) {
-	t.Helper()
-	for i := range want {
-		if math.Float32bits(got[i]) != math.Float32bits(want[i]) && (got[i] == got[i] || want[i] == want[i]) {
-			t.Fatalf("%s: element %d is %v, want %v", what, i, got[i], want[i])
-		}
-	}
 }

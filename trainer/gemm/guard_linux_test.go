@@ -37,9 +37,9 @@ func guarded(t *testing.T, n int, atEnd bool) []float32 {
 func TestTouchesNothingOutside(t *testing.T) {
 	for _, atEnd := range []bool{true, false} {
 		for _, m := range []int{1, 13, gemm.PackRows} {
-			for _, n := range []int{1, 15, 20, 33, 48} {
+			for _, n := range []int{1, 15, 20, 33, gemm.PackCols} {
 				for _, k := range []int{1, 19, 32} {
-					a, b, c := guarded(t, m*k, atEnd), guarded(t, k*n, atEnd), guarded(t, m*n, atEnd)
+					a, b, c, bias := guarded(t, m*k, atEnd), guarded(t, k*n, atEnd), guarded(t, m*n, atEnd), guarded(t, n, atEnd)
 					for way := range 4 {
 						ma, mb := gemm.Dense(a, m, k), gemm.Dense(b, k, n)
 						if way&1 != 0 {
@@ -48,8 +48,11 @@ func TestTouchesNothingOutside(t *testing.T) {
 						if way&2 != 0 {
 							mb = gemm.Dense(b, n, k).T()
 						}
-						for _, name := range gemm.Kernels() {
-							gemm.Float32(gemm.NewWorkspaceFor(name, 1), gemm.Dense(c, m, n), ma, mb, true)
+						for _, ws := range workspaces() {
+							for _, from := range []gemm.Start{gemm.Zero(), gemm.Accumulate(), gemm.Bias(bias)} {
+								gemm.Float32(ws, gemm.Dense(c, m, n), ma, mb, from)
+								gemm.BFloat16(ws, gemm.Dense(c, m, n), ma, mb, from)
+							}
 						}
 					}
 				}

@@ -4,30 +4,38 @@ import "golang.org/x/sys/cpu"
 
 // available returns the kernels that this processor and its operating system can
 // run, the fastest first.
-func available() []*kernel {
-	var list []*kernel
+func available() []kernels {
+	var list []kernels
 	if cpu.X86.HasAVX512F && cpu.X86.HasFMA {
-		list = append(list, &avx512)
+		if cpu.X86.HasAVX512BW && cpu.X86.HasAVX512BF16 {
+			list = append(list, kernels{"avx512_bf16", &avx512, &bf16})
+		}
+		list = append(list, kernels{"avx512", &avx512, &avx512})
 	}
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
-		list = append(list, &avx2)
+		list = append(list, kernels{"avx2", &avx2, &avx2})
 	}
-	return append(list, &portable)
+	return append(list, kernels{"portable", &portable, &portable})
 }
 
 var avx512 = kernel{
-	name: "avx512",
-	rows: 14, cols: 32, lanes: 16,
+	rows: 14, cols: 32, lanes: 16, pair: 1,
 	tiles:    avx512Tiles,
 	copyRows: avx512CopyRows, transpose: avx512Transpose, peak: avx512Peak,
 	masked: true,
 }
 
+var bf16 = kernel{
+	rows: 14, cols: 32, lanes: 16, pair: 2,
+	tiles:    bf16Tiles,
+	copyRows: bf16CopyRows, transpose: bf16Transpose, convert: bf16Convert, peak: bf16Peak,
+	masked: true,
+}
+
 var avx2 = kernel{
-	name: "avx2",
-	rows: 6, cols: 16, lanes: 8,
+	rows: 6, cols: 16, lanes: 8, pair: 1,
 	tiles:    avx2Tiles,
 	copyRows: avx2CopyRows, transpose: avx2Transpose, peak: avx2Peak,
 }
 
-var portable = kernel{name: "portable"}
+var portable = kernel{pair: 1}

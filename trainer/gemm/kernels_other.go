@@ -3,6 +3,6 @@
 package gemm
 
 // available returns the kernels that this processor can run.
-func available() []*kernel { return []*kernel{&portable} }
+func available() []kernels { return []kernels{{"portable", &portable, &portable}} }
 
-var portable = kernel{name: "portable"}
+var portable = kernel{pair: 1}

@@ -19,12 +19,13 @@ func (m Matrix) T() Matrix {
 	return Matrix{Data: m.Data, Rows: m.Cols, Cols: m.Rows, RowStride: m.ColStride, ColStride: m.RowStride}
 }
 
-// rows is the part of m from row first to before row end, which are not equal.
-func (m Matrix) rows(first, end int) Matrix {
-	if m.Cols > 0 {
-		m.Data = m.Data[first*m.RowStride:]
+// part is the view of so many rows and columns of m from (i, j) on. They are not
+// zero, unless m has no data: then neither has its part.
+func (m Matrix) part(i, j, rows, cols int) Matrix {
+	if m.Data != nil {
+		m.Data = m.Data[i*m.RowStride+j*m.ColStride:]
 	}
-	m.Rows = end - first
+	m.Rows, m.Cols = rows, cols
 	return m
 }
 

@@ -1,49 +1,102 @@
 package gemm
 
-// pack copies rows p to p+n of the cols columns of B from j on to w.room, as rows
-// of k.cols elements. What is beyond the last column, up to a whole register, is
-// zero.
-func (k *kernel) pack(w *worker, p, n, j, cols int) {
-	whole := cols / k.lanes * k.lanes
-	edge := (cols + k.lanes - 1) / k.lanes * k.lanes
-	b := w.b
+// packA copies a block of A into the worker's room and returns where it is. Rows or
+// columns that are contiguous remain so, but lie a line apart instead of pages.
+func (k *kernel) packA(w *worker, a Matrix) Matrix {
+	elements := (a.Cols + k.pair - 1) / k.pair
+	packed := Matrix{Data: w.aRoom, Rows: a.Rows, Cols: elements, RowStride: spaced(elements), ColStride: 1}
+	columns := a.RowStride == 1 && a.ColStride != 1
+	if columns {
+		packed.RowStride, packed.ColStride = 1, spaced(a.Rows)
+	}
 	switch {
-	case b.ColStride == 1 && (k.masked || whole == cols && cols == k.cols):
-		w.panel = panel{
-			src: at(b, p, j), dst: &w.room[0],
-			srcStride: bytes(b.RowStride), k: uintptr(n),
-			mask0: w.tile.mask0, mask1: w.tile.mask1,
+	case columns && k.pair == 1:
+		copyRows(packed.T(), a.T())
+	case columns:
+		for i := 0; i < a.Rows; i += k.cols {
+			rows := min(k.cols, a.Rows-i)
+			w.pack(k.copyRows, packed.part(i, 0, rows, elements).T(), a.part(i, 0, rows, a.Cols).T(), a.ColStride)
 		}
-		k.copyRows(&w.panel)
-	case b.RowStride == 1 && n >= k.lanes:
-		square := n / k.lanes * k.lanes
-		for c := 0; c < whole; c += k.lanes {
-			w.panel = panel{
-				src: at(b, p, j+c), dst: &w.room[c],
-				srcStride: bytes(b.ColStride), k: uintptr(square),
-			}
-			k.transpose(&w.panel)
-		}
-		k.packElements(w, p, square, n, j, 0, whole, whole)
-		k.packElements(w, p, 0, n, j, whole, cols, edge)
+	case a.ColStride == 1 && k.pair == 1:
+		copyRows(packed, a)
+	case a.ColStride == 1:
+		w.pack(k.convert, packed, a, a.RowStride)
 	default:
-		k.packElements(w, p, 0, n, j, 0, cols, edge)
+		k.packElements(packed.T(), a.T())
+	}
+	if w.round {
+		roundAll(w.aRoom[:(a.Rows-1)*packed.RowStride+(elements-1)*packed.ColStride+1])
+	}
+	return packed
+}
+
+// packB copies a panel of B, of at most k.cols columns. The columns that a register
+// of the panel has and B has not are left as they are: they are not stored.
+func (k *kernel) packB(w *worker, packed, b Matrix) {
+	switch {
+	case b.ColStride == 1 && (k.masked || b.Cols == k.cols):
+		w.pack(k.copyRows, packed, b, b.RowStride)
+	case b.RowStride == 1:
+		rows, cols := b.Rows, b.Cols
+		if !k.masked { // whole squares only
+			rows, cols = rows/k.lanes*k.lanes, cols/k.lanes*k.lanes
+		}
+		for j := 0; j < cols && rows > 0; j += k.lanes {
+			part := b.part(0, j, rows, min(k.lanes, cols-j))
+			w.pack(k.transpose, packed.part(0, j, packed.Rows, k.lanes), part, b.ColStride)
+		}
+		if rows < b.Rows {
+			k.packElements(packed.part(rows, 0, b.Rows-rows, cols), b.part(rows, 0, b.Rows-rows, cols))
+		}
+		if cols < b.Cols {
+			k.packElements(packed.part(0, cols, b.Rows, b.Cols-cols), b.part(0, cols, b.Rows, b.Cols-cols))
+		}
+	default:
+		k.packElements(packed, b)
+	}
+	if w.round {
+		roundAll(packed.Data)
 	}
 }
 
-// packElements copies the rows from first to before end of the columns from left
-// to before right, and zeros from there to before edge, one by one.
-func (k *kernel) packElements(w *worker, p, first, end, j, left, right, edge int) {
-	if left == edge {
-		return
+// pack packs src by the assembly that is given. The stride is that of its rows, or
+// of its columns for a transposition.
+func (w *worker) pack(with func(*panel), packed, src Matrix, stride int) {
+	w.panel = panel{
+		src: &src.Data[0], dst: &packed.Data[0],
+		srcStride: bytes(stride), dstStride: bytes(packed.RowStride),
+		terms: uintptr(src.Rows), cols: uintptr(src.Cols),
 	}
-	b := w.b
-	for i := first; i < end; i++ {
-		row := w.room[i*k.cols:][:k.cols]
-		at := (p+i)*b.RowStride + j*b.ColStride
-		for c := left; c < right; c++ {
-			row[c] = b.Data[at+c*b.ColStride]
+	w.panel.mask0, w.panel.mask1 = masks((src.Cols-1)%32 + 1)
+	with(&w.panel)
+}
+
+// packElements copies the elements of src one by one. Its rows are terms.
+func (k *kernel) packElements(packed, src Matrix) {
+	for i := 0; i < src.Rows; i += k.pair {
+		to := i / k.pair * packed.RowStride
+		from := i * src.RowStride
+		for j := range src.Cols {
+			v := src.Data[from+j*src.ColStride]
+			if k.pair == 2 {
+				var next float32
+				if i+1 < src.Rows {
+					next = src.Data[from+src.RowStride+j*src.ColStride]
+				}
+				v = pairOf(v, next)
+			}
+			packed.Data[to+j*packed.ColStride] = v
 		}
-		clear(row[right:edge])
 	}
 }
+
+// copyRows copies contiguous rows.
+func copyRows(dst, src Matrix) {
+	for i := range src.Rows {
+		copy(dst.Data[i*dst.RowStride:][:src.Cols], src.Data[i*src.RowStride:])
+	}
+}
+
+// spaced is the distance of packed rows of n elements: whole lines, and one more, so
+// that rows of a power of two do not all fall into the same few sets of a cache.
+func spaced(n int) int { return (n+line-1)/line*line + line }

@@ -1,5 +1,7 @@
 package gemm
 
+import "github.com/ddpbatch/ddpbatch/trainer/fma"
+
 // portableRows is the number of rows of A that the portable code gathers, where
 // they are not contiguous: 48*512*4 bytes = 96 KiB.
 const portableRows = 48
@@ -9,36 +11,40 @@ const portableRows = 48
 //
 // It is made of dot products of three rows of A with two columns of B, which are
 // gathered where they are not contiguous: the columns in the first elements of
-// the room, the rows in the others.
+// the room for B, the rows in that for A.
 func multiplyPortable(w *worker) {
 	c, a, b := w.c, w.a, w.b
 	for p := 0; p < a.Cols; p += depth {
 		n := min(depth, a.Cols-p)
-		fromC := w.accumulate || p > 0
+		start := w.start
+		if p > 0 {
+			start = c
+		}
 		for first := 0; first < c.Rows; first += portableRows {
 			end := min(first+portableRows, c.Rows)
 			rows := a.Data[first*a.RowStride+p*a.ColStride:]
 			rowStride := a.RowStride
-			if a.ColStride != 1 {
-				gathered := w.room[2*depth:]
+			if a.ColStride != 1 || w.round {
+				gathered := w.aRoom
 				for i := range end - first {
-					gather(gathered[i*depth:][:n], rows[i*a.RowStride:], a.ColStride)
+					w.gather(gathered[i*depth:][:n], rows[i*a.RowStride:], a.ColStride)
 				}
 				rows, rowStride = gathered, depth
 			}
 			for j := 0; j < c.Cols; j += 2 {
 				j1 := min(j+1, c.Cols-1)
-				b0, b1 := w.room[:n], w.room[depth:][:n]
-				gather(b0, b.Data[p*b.RowStride+j*b.ColStride:], b.RowStride)
-				gather(b1, b.Data[p*b.RowStride+j1*b.ColStride:], b.RowStride)
+				b0, b1 := w.bRoom[:n], w.bRoom[depth:][:n]
+				w.gather(b0, b.Data[p*b.RowStride+j*b.ColStride:], b.RowStride)
+				w.gather(b1, b.Data[p*b.RowStride+j1*b.ColStride:], b.RowStride)
 				for i := first; i < end; i += 3 {
 					// Where three rows or two columns do not go around, the last
 					// is computed again, from the same beginning.
 					i1, i2 := min(i+1, end-1), min(i+2, end-1)
 					c0, c1, c2 := c.Data[i*c.RowStride:], c.Data[i1*c.RowStride:], c.Data[i2*c.RowStride:]
 					var s sums
-					if fromC {
-						s = sums{c0[j], c0[j1], c1[j], c1[j1], c2[j], c2[j1]}
+					if start.Data != nil {
+						s0, s1, s2 := start.Data[i*start.RowStride:], start.Data[i1*start.RowStride:], start.Data[i2*start.RowStride:]
+						s = sums{s0[j], s0[j1], s1[j], s1[j1], s2[j], s2[j1]}
 					}
 					s.add(rows[(i-first)*rowStride:][:n], rows[(i1-first)*rowStride:][:n], rows[(i2-first)*rowStride:][:n], b0, b1)
 					c0[j], c0[j1], c1[j], c1[j1], c2[j], c2[j1] = s.s00, s.s01, s.s10, s.s11, s.s20, s.s21
@@ -48,10 +54,13 @@ func multiplyPortable(w *worker) {
 	}
 }
 
-// gather copies elements that are a stride apart.
-func gather(dst, src []float32, stride int) {
+// gather copies elements that are a stride apart, and rounds them if the worker does.
+func (w *worker) gather(dst, src []float32, stride int) {
 	for i := range dst {
 		dst[i] = src[i*stride]
+	}
+	if w.round {
+		roundAll(dst)
 	}
 }
 
@@ -66,14 +75,14 @@ func (s *sums) add(a0, a1, a2, b0, b1 []float32) {
 	for k := range a0 {
 		v, w := b0[k], b1[k]
 		a := a0[k]
-		s00 = fused(a, v, s00)
-		s01 = fused(a, w, s01)
+		s00 = fma.Float32(a, v, s00)
+		s01 = fma.Float32(a, w, s01)
 		a = a1[k]
-		s10 = fused(a, v, s10)
-		s11 = fused(a, w, s11)
+		s10 = fma.Float32(a, v, s10)
+		s11 = fma.Float32(a, w, s11)
 		a = a2[k]
-		s20 = fused(a, v, s20)
-		s21 = fused(a, w, s21)
+		s20 = fma.Float32(a, v, s20)
+		s21 = fma.Float32(a, w, s21)
 	}
 	*s = sums{s00, s01, s10, s11, s20, s21}
 }

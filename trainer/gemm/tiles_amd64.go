@@ -130,6 +130,137 @@ func avx512CopyRows(p *panel)
 //go:noescape
 func avx512Transpose(p *panel)
 
+// bf16Tiles are the kernels by registers and rows, both less one.
+var bf16Tiles = [2][]func(*tile){
+	{
+		bf16Tile1x16,
+		bf16Tile2x16,
+		bf16Tile3x16,
+		bf16Tile4x16,
+		bf16Tile5x16,
+		bf16Tile6x16,
+		bf16Tile7x16,
+		bf16Tile8x16,
+		bf16Tile9x16,
+		bf16Tile10x16,
+		bf16Tile11x16,
+		bf16Tile12x16,
+		bf16Tile13x16,
+		bf16Tile14x16,
+	},
+	{
+		bf16Tile1x32,
+		bf16Tile2x32,
+		bf16Tile3x32,
+		bf16Tile4x32,
+		bf16Tile5x32,
+		bf16Tile6x32,
+		bf16Tile7x32,
+		bf16Tile8x32,
+		bf16Tile9x32,
+		bf16Tile10x32,
+		bf16Tile11x32,
+		bf16Tile12x32,
+		bf16Tile13x32,
+		bf16Tile14x32,
+	},
+}
+
+//go:noescape
+func bf16Tile1x16(t *tile)
+
+//go:noescape
+func bf16Tile2x16(t *tile)
+
+//go:noescape
+func bf16Tile3x16(t *tile)
+
+//go:noescape
+func bf16Tile4x16(t *tile)
+
+//go:noescape
+func bf16Tile5x16(t *tile)
+
+//go:noescape
+func bf16Tile6x16(t *tile)
+
+//go:noescape
+func bf16Tile7x16(t *tile)
+
+//go:noescape
+func bf16Tile8x16(t *tile)
+
+//go:noescape
+func bf16Tile9x16(t *tile)
+
+//go:noescape
+func bf16Tile10x16(t *tile)
+
+//go:noescape
+func bf16Tile11x16(t *tile)
+
+//go:noescape
+func bf16Tile12x16(t *tile)
+
+//go:noescape
+func bf16Tile13x16(t *tile)
+
+//go:noescape
+func bf16Tile14x16(t *tile)
+
+//go:noescape
+func bf16Tile1x32(t *tile)
+
+//go:noescape
+func bf16Tile2x32(t *tile)
+
+//go:noescape
+func bf16Tile3x32(t *tile)
+
+//go:noescape
+func bf16Tile4x32(t *tile)
+
+//go:noescape
+func bf16Tile5x32(t *tile)
+
+//go:noescape
+func bf16Tile6x32(t *tile)
+
+//go:noescape
+func bf16Tile7x32(t *tile)
+
+//go:noescape
+func bf16Tile8x32(t *tile)
+
+//go:noescape
+func bf16Tile9x32(t *tile)
+
+//go:noescape
+func bf16Tile10x32(t *tile)
+
+//go:noescape
+func bf16Tile11x32(t *tile)
+
+//go:noescape
+func bf16Tile12x32(t *tile)
+
+//go:noescape
+func bf16Tile13x32(t *tile)
+
+//go:noescape
+func bf16Tile14x32(t *tile)
+
+func bf16Peak(rounds uintptr)
+
+//go:noescape
+func bf16CopyRows(p *panel)
+
+//go:noescape
+func bf16Transpose(p *panel)
+
+//go:noescape
+func bf16Convert(p *panel)
+
 // avx2Tiles are the kernels by registers and rows, both less one.
 var avx2Tiles = [2][]func(*tile){
 	{

@@ -4,9 +4,10 @@ package main
 // 11; 12 and 13 hold B, and 14 and 15 elements of A by turns, or the masks of C.
 // B is not masked: a panel that is narrower than its registers is copied.
 func avx2() target {
+	multiply := func(w *writer, a, b, sum int) { w.op("VFMADD231PS Y%d, Y%d, Y%d", a, b, sum) }
 	return target{
 		name: "avx2", rows: 6, lanes: 8, reg: "Y",
-		mask:   []string{"VMOVDQU tile_lanes(DI), Y14", "VMOVDQU (tile_lanes+32)(DI), Y15"},
+		mask:   []string{"MOVQ tile_lanes(DI), R10", "VMOVDQU (R10), Y14", "VMOVDQU 32(R10), Y15"},
 		narrow: true,
 		zero:   "VXORPS %[1]s, %[1]s, %[1]s",
 		load: func(w *writer, address, register string, v int, _ bool) {
@@ -26,18 +27,20 @@ func avx2() target {
 			broadcast := 14 + row%2
 			w.op("VBROADCASTSS %s, Y%d", address, broadcast)
 			for v := range vectors {
-				w.op("VFMADD231PS Y%d, Y%d, Y%d", 12+v, broadcast, row*vectors+v)
+				multiply(w, 12+v, broadcast, row*vectors+v)
 			}
 		},
-		copies: func(w *writer) {
+		multiply: multiply,
+		packers:  []string{"CopyRows", "Transpose"},
+		pack: func(w *writer) {
 			w.text("Copies k rows of 16 columns.", "avx2CopyRows", "p")
-			w.ops("MOVQ panel_src(DI), SI", "MOVQ panel_dst(DI), DX", "MOVQ panel_srcStride(DI), R8", "MOVQ panel_k(DI), CX")
+			w.ops("MOVQ panel_src(DI), SI", "MOVQ panel_dst(DI), DX", "MOVQ panel_srcStride(DI), R8", "MOVQ panel_terms(DI), CX")
 			w.label("loop")
 			w.ops("VMOVUPS (SI), Y0", "VMOVUPS 32(SI), Y1", "VMOVUPS Y0, (DX)", "VMOVUPS Y1, 32(DX)",
 				"ADDQ R8, SI", "ADDQ $64, DX", "DECQ CX", "JNZ loop", "VZEROUPPER", "RET")
 
 			w.text("Makes rows of 8 columns, k rows, a multiple of 8.", "avx2Transpose", "p")
-			w.ops("MOVQ panel_src(DI), SI", "MOVQ panel_dst(DI), DX", "MOVQ panel_srcStride(DI), R8", "MOVQ panel_k(DI), CX",
+			w.ops("MOVQ panel_src(DI), SI", "MOVQ panel_dst(DI), DX", "MOVQ panel_srcStride(DI), R8", "MOVQ panel_terms(DI), CX",
 				"LEAQ (R8)(R8*2), R9", "LEAQ (R8)(R8*4), R10", "LEAQ (R9)(R8*4), R11")
 			w.label("loop")
 			for row := range 8 {

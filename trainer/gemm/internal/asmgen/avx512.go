@@ -6,6 +6,7 @@ import "fmt"
 // 28 and 29 hold B, and 30 and 31 elements of A by turns. Columns beyond the edge
 // of B and C are masked out, which costs nothing and cannot fault.
 func avx512() target {
+	multiply := func(w *writer, a, b, sum int) { w.op("VFMADD231PS Z%d, Z%d, Z%d", a, b, sum) }
 	return target{
 		name: "avx512", rows: 14, lanes: 16, reg: "Z",
 		mask: []string{"KMOVW tile_mask0(DI), K1", "KMOVW tile_mask1(DI), K2"},
@@ -26,41 +27,77 @@ func avx512() target {
 			}
 			broadcast := 30 + row%2
 			w.op("VBROADCASTSS %s, Z%d", address, broadcast)
-			w.op("VFMADD231PS Z28, Z%d, Z%d", broadcast, 2*row)
-			w.op("VFMADD231PS Z29, Z%d, Z%d", broadcast, 2*row+1)
+			multiply(w, 28, broadcast, 2*row)
+			multiply(w, 29, broadcast, 2*row+1)
 		},
-		copies: func(w *writer) {
+		multiply: multiply,
+		packers:  []string{"CopyRows", "Transpose"},
+		pack: func(w *writer) {
 			w.text("Copies k rows of up to 32 columns.", "avx512CopyRows", "p")
-			w.ops("MOVQ panel_src(DI), SI", "MOVQ panel_dst(DI), DX", "MOVQ panel_srcStride(DI), R8", "MOVQ panel_k(DI), CX",
-				"KMOVW panel_mask0(DI), K1", "KMOVW panel_mask1(DI), K2")
+			w.ops("MOVQ panel_src(DI), SI", "MOVQ panel_dst(DI), DX", "MOVQ panel_srcStride(DI), R8", "MOVQ panel_dstStride(DI), R9",
+				"MOVQ panel_terms(DI), CX", "KMOVW panel_mask0(DI), K1", "KMOVW panel_mask1(DI), K2")
 			w.label("loop")
 			w.ops("VMOVUPS.Z (SI), K1, Z0", "VMOVUPS.Z 64(SI), K2, Z1", "VMOVUPS Z0, (DX)", "VMOVUPS Z1, 64(DX)",
-				"ADDQ R8, SI", "ADDQ $128, DX", "DECQ CX", "JNZ loop", "VZEROUPPER", "RET")
+				"ADDQ R8, SI", "ADDQ R9, DX", "DECQ CX", "JNZ loop", "VZEROUPPER", "RET")
 
-			w.text("Makes rows of 16 columns, k rows, a multiple of 16.", "avx512Transpose", "p")
-			w.ops("MOVQ panel_src(DI), SI", "MOVQ panel_dst(DI), DX", "MOVQ panel_srcStride(DI), R8", "MOVQ panel_k(DI), CX",
-				"LEAQ (R8)(R8*2), R9", "LEAQ (R8)(R8*4), R10", "LEAQ (R9)(R8*4), R11")
-			w.label("loop")
-			w.ops("LEAQ (SI)(R8*8), R12", "ADDQ R8, R12", "LEAQ (R12)(R10*1), R13")
-			for row := range 16 {
-				address := fmt.Sprintf("(R13)(R8*%d)", row-14)
-				switch {
-				case row < 14:
-					address = addressOfA[row]
-				case row == 14:
-					address = "(R13)"
-				}
-				w.op("VMOVUPS %s, Z%d", address, row)
-			}
-			transpose16(w)
-			w.ops("ADDQ $64, SI", "ADDQ $2048, DX", "SUBQ $16, CX", "JNZ loop", "VZEROUPPER", "RET")
+			transpose(w, "Makes rows of up to 16 columns of k terms.", "avx512Transpose", 16, func(register int, address string) {
+				w.op("VMOVUPS.Z %s, K1, Z%d", address, register)
+			})
 		},
 	}
 }
 
-// transpose16 stores the 16 columns of the 16 registers from Z0 on, as rows of 128
-// bytes at DX. First each quarter of the registers is transposed in squares of
-// four, then the squares change places.
+// transpose writes a function that makes rows of up to 16 columns, whose terms are
+// contiguous, in squares of 16 registers. A register takes so many terms of a column,
+// which load loads under masks: K1 for the first 16, K2 for the others.
+func transpose(w *writer, comment, name string, terms int, load func(register int, address string)) {
+	w.text(comment, name, "p")
+	w.ops("MOVQ panel_src(DI), SI", "MOVQ panel_dst(DI), DX", "MOVQ panel_srcStride(DI), R8", "MOVQ panel_terms(DI), CX", "MOVQ panel_cols(DI), AX",
+		"LEAQ (R8)(R8*2), R9", "LEAQ (R8)(R8*4), R10", "LEAQ (R9)(R8*4), R11", "MOVL $-1, BX")
+	w.label("loop")
+	w.op("CMPQ CX, $%d", terms)
+	w.ops("JGE whole", "MOVL $1, BX", "SHLL CX, BX", "DECL BX")
+	w.label("whole")
+	w.ops("KMOVW BX, K1", "SHRL $16, BX", "KMOVW BX, K2", "MOVL $-1, BX",
+		"LEAQ (SI)(R8*8), R12", "ADDQ R8, R12", "LEAQ (R12)(R10*1), R13")
+	for column := range 16 {
+		address := fmt.Sprintf("(R13)(R8*%d)", column-14)
+		switch {
+		case column < 14:
+			address = addressOfA[column]
+		case column == 14:
+			address = "(R13)"
+		}
+		load(column, address)
+		if column < 15 {
+			w.op("CMPQ AX, $%d", column+1)
+			w.op("JEQ loaded")
+		}
+	}
+	w.label("loaded")
+	transpose16(w)
+	w.op("SUBQ $%d, CX", terms)
+	w.op("JLT part")
+	for row := range 16 {
+		w.op("VMOVUPS Z%d, %s", row, offset(row*128, "DX"))
+	}
+	w.op("ADDQ $%d, SI", terms*4)
+	w.ops("ADDQ $2048, DX", "TESTQ CX, CX", "JNZ loop", "VZEROUPPER", "RET")
+	w.label("part")
+	for row := range 16 {
+		w.op("VMOVUPS Z%d, %s", row, offset(row*128, "DX"))
+		if row < 15 {
+			// CX is the number of terms less those of all registers.
+			w.op("CMPQ CX, $%d", (row+1)*terms/16-terms)
+			w.op("JLE done")
+		}
+	}
+	w.label("done")
+	w.ops("VZEROUPPER", "RET")
+}
+
+// transpose16 transposes the 16 registers from Z0 on. First each quarter of them is
+// transposed in squares of four, then the squares change places.
 func transpose16(w *writer) {
 	for i := 0; i < 16; i += 4 {
 		w.op("VUNPCKLPS Z%d, Z%d, Z%d", i+1, i, 16+i)
@@ -86,8 +123,5 @@ func transpose16(w *writer) {
 		w.op("VSHUFF32X4 $0xDD, Z%d, Z%d, Z%d", 24+r, 16+r, 4+r)
 		w.op("VSHUFF32X4 $0x88, Z%d, Z%d, Z%d", 28+r, 20+r, 8+r)
 		w.op("VSHUFF32X4 $0xDD, Z%d, Z%d, Z%d", 28+r, 20+r, 12+r)
-	}
-	for i := range 16 {
-		w.op("VMOVUPS Z%d, %s", i, offset(i*128, "DX"))
 	}
 }

@@ -1,11 +1,13 @@
 // Command asmgen writes the assembly of package gemm: avx512_amd64.s,
-// avx2_amd64.s and their declarations in tiles_amd64.go, in the working
+// bf16_amd64.s, avx2_amd64.s and their declarations in tiles_amd64.go, in the working
 // directory. It is run by go generate; its test fails if the files in the package
 // are not those that it writes.
 //
 // A kernel holds a tile of C in registers, and for each term k multiplies up to
 // two registers of B, which hold columns, by one element of A for each row. There
-// is a kernel for each height of a tile, so that no row is computed twice.
+// is a kernel for each height of a tile, so that no row is computed twice. Every 16
+// terms it fetches a few lines of what comes next: fetched all at once, between two
+// tiles, they would cost more than they gain.
 //
 // It does not choose sizes of blocks or kernels: that is Go code.
 package main
@@ -28,7 +30,8 @@ func main() {
 func files() map[string]string {
 	return map[string]string{
 		"avx512_amd64.s": avx512().assembly(),
+		"bf16_amd64.s":   bf16().assembly(),
 		"avx2_amd64.s":   avx2().assembly(),
-		"tiles_amd64.go": declarations(avx512(), avx2()),
+		"tiles_amd64.go": declarations(avx512(), bf16(), avx2()),
 	}
 }
