@@ -31,6 +31,9 @@ func openCSV(o Options) (train, eval Dataset, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if o.Holdout > 0 {
+		return t.dataset(t.classes).split(o.Path, o.Holdout, o.Seed)
+	}
 	if o.EvalPath == "" {
 		return t.dataset(t.classes), nil, nil
 	}
@@ -43,11 +46,11 @@ func openCSV(o Options) (train, eval Dataset, err error) {
 }
 
 // dataset makes the dataset of a file that was read.
-func (f *csvFile) dataset(classes int) Dataset {
+func (f *csvFile) dataset(classes int) *table {
 	if f.labels != nil {
-		return newClassTable(f.x, f.inputs, f.labels, classes)
+		return newClassTable("classes", floatRows{f.x, f.inputs}, f.labels, classes)
 	}
-	return newValueTable(f.x, f.inputs, f.targets, 1)
+	return newValueTable("values", floatRows{f.x, f.inputs}, f.targets, 1)
 }
 
 // csvRules say how to read a file.

@@ -118,7 +118,7 @@ func TestOpenCSV(t *testing.T) {
 		t.Error("held-out data where none were named")
 	}
 	x, targets := make([]float32, 4), make([]float32, 2)
-	reg.Read([]int{1, 0}, x, nil, targets)
+	reg.Read([]int{1, 0}, Batch{X: x, Targets: targets})
 	if !slices.Equal(x, []float32{4, 2, 2, 0}) || !slices.Equal(targets, []float32{3, 1}) {
 		t.Errorf("read inputs %v, targets %v", x, targets)
 	}

@@ -2,59 +2,98 @@ package data
 
 import (
 	"encoding/hex"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
+// untouched marks what a read must leave alone.
+const untouched = -77
+
 // checkDataset checks what every dataset promises: consistent sizes, finite
-// values, labels in range, destinations untouched beyond the batch.
+// values, tokens and labels in range, destinations untouched beyond the batch.
 func checkDataset(t *testing.T, d Dataset) {
 	t.Helper()
-	n, in, out := d.Len(), d.Inputs(), d.Outputs()
-	if n < 1 || in < 1 || out < 1 {
-		t.Fatalf("%d samples, %d inputs, %d outputs", n, in, out)
+	n, in, tokens, out := d.Len(), d.Inputs(), d.Tokens(), d.Outputs()
+	if n < 1 || out < 1 || min(in, tokens) != 0 || max(in, tokens) < 1 || tokens > 0 && !d.Classes() {
+		t.Fatalf("%d samples, %d inputs, %d tokens, %d outputs, classes %t", n, in, tokens, out, d.Classes())
+	}
+	if c, h, w := d.Image(); c*h*w != in && c+h+w != 0 {
+		t.Errorf("an image of %d x %d x %d in %d inputs", c, h, w, in)
 	}
 	if digest, err := hex.DecodeString(d.Digest()); err != nil || len(digest) != 32 {
 		t.Errorf("digest %q is no SHA-256", d.Digest())
 	}
-	const untouched = -77
-	x := make([]float32, in+1)
-	labels := []int32{untouched, untouched}
-	targets := make([]float32, out+1)
+	perSample := max(1, tokens)
+	b := Batch{make([]float32, in+1), make([]int32, tokens+1), make([]int32, perSample+1), make([]float32, out+1)}
 	for i := range n {
-		for k := range x {
-			x[k] = untouched
-		}
-		for k := range targets {
-			targets[k] = untouched
-		}
-		labels[0] = untouched
-		d.Read([]int{i}, x, labels, targets)
-		for k, v := range x[:in] {
+		fill(b.X)
+		fill(b.Tokens)
+		fill(b.Labels)
+		fill(b.Targets)
+		d.Read([]int{i}, b)
+		for k, v := range b.X[:in] {
 			if v-v != 0 {
 				t.Fatalf("sample %d: input %d is %v", i, k, v)
 			}
 		}
-		if d.Classes() && (labels[0] < 0 || int(labels[0]) >= out) {
-			t.Fatalf("sample %d: label %d of %d classes", i, labels[0], out)
+		inRange(t, i, b.Tokens[:tokens], out)
+		labels, targets := 0, out
+		if d.Classes() {
+			labels, targets = perSample, 0
 		}
-		if !d.Classes() && labels[0] != untouched || d.Classes() && targets[0] != untouched {
-			t.Fatalf("sample %d: wrote both labels and targets, or the wrong ones", i)
-		}
-		if x[in] != untouched || labels[1] != untouched || targets[out] != untouched {
-			t.Fatalf("sample %d: wrote beyond its row", i)
+		inRange(t, i, b.Labels[:labels], out)
+		if b.X[in] != untouched || b.Tokens[tokens] != untouched || b.Labels[labels] != untouched || b.Targets[targets] != untouched {
+			t.Fatalf("sample %d: wrote beyond what it has", i)
 		}
 	}
 }
 
+func fill[T int32 | float32](s []T) {
+	for i := range s {
+		s[i] = untouched
+	}
+}
+
+func inRange(t *testing.T, sample int, values []int32, limit int) {
+	t.Helper()
+	for _, v := range values {
+		if v < 0 || int(v) >= limit {
+			t.Fatalf("sample %d: token or label %d of %d", sample, v, limit)
+		}
+	}
+}
+
+// openAll opens data of every kind.
 func openAll(t *testing.T) map[string]Dataset {
 	t.Helper()
+	dir := t.TempDir()
+	in := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		write(t, path, content)
+		return path
+	}
+	prose := in("prose.txt", []byte(strings.Repeat("Ein schöner Tag.\n", 20)))
+	raw := make([]byte, 4*300)
+	for i := range 300 {
+		raw[4*i] = byte(i * i)
+	}
+	arrays := in("arrays.safetensors", arraysBytes(30))
 	all := map[string]Dataset{}
 	for name, o := range map[string]Options{
-		"builtin": {Kind: KindIDX, Path: "builtin:fashion-mnist"},
-		"values":  {Kind: KindSynthetic, Samples: 100, Inputs: 20, Outputs: 2},
-		"classes": {Kind: KindSynthetic, Task: TaskClassification, Samples: 100, Inputs: 20, Outputs: 4},
+		"builtin":         {Kind: KindIDX, Path: "builtin:fashion-mnist"},
+		"synthetic":       {Kind: KindSynthetic, Samples: 100, Inputs: 20, Outputs: 2},
+		"classes":         {Kind: KindSynthetic, Task: TaskClassification, Samples: 100, Inputs: 20, Outputs: 4},
+		"csv":             {Kind: KindCSV, Path: in("f.csv", []byte(strings.Repeat("1,2,3\n4,5,6\n", 10))), Holdout: 0.3},
+		"text":            {Kind: KindText, Path: prose, Context: 7, Holdout: 0.2},
+		"text of bytes":   {Kind: KindText, Path: prose, Context: 7, Vocabulary: VocabularyByte},
+		"tokens":          {Kind: KindTokens, Path: in("raw.bin", raw), Context: 9, Holdout: 0.2},
+		"32-bit tokens":   {Kind: KindTokens, Path: in("raw.bin", raw), Context: 9, DType: DTypeUint32},
+		"images":          {Kind: KindSafetensors, Path: arrays},
+		"arrays":          {Kind: KindSafetensors, Path: arrays, Features: "halves", Target: "values"},
+		"split of arrays": {Kind: KindSafetensors, Path: arrays, Holdout: 0.5},
 	} {
 		train, eval, err := Open(o)
 		if err != nil {
@@ -77,33 +116,42 @@ func TestDatasets(t *testing.T) {
 		}
 		digests[d.Digest()] = name
 	}
-	if len(digests) != 5 {
-		t.Errorf("%d datasets, want 5", len(digests))
+	if len(digests) != 17 {
+		t.Errorf("%d datasets, want 17", len(digests))
 	}
 }
 
 func TestReadAllocatesNothing(t *testing.T) {
 	for name, d := range openAll(t) {
-		indices := random.New(1).Perm(d.Len())[:8]
-		x := make([]float32, 8*d.Inputs())
-		labels := make([]int32, 8)
-		targets := make([]float32, 8*d.Outputs())
-		if n := testing.AllocsPerRun(10, func() { d.Read(indices, x, labels, targets) }); n != 0 {
+		size := min(8, d.Len())
+		indices := random.New(1).Perm(d.Len())[:size]
+		b := NewBatch(d, size)
+		if n := testing.AllocsPerRun(10, func() { d.Read(indices, b) }); n != 0 {
 			t.Errorf("%s: %v allocations per read", name, n)
 		}
 	}
 }
 
-func TestReadRefusesShortDestination(t *testing.T) {
+// Nothing but a panic keeps a wrong index from reading another sample.
+func TestReadRefusesWhatDoesNotFit(t *testing.T) {
 	for name, d := range openAll(t) {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: no panic", name)
-				}
+		short := NewBatch(d, 2)
+		short.X = short.X[:max(0, len(short.X)-1):max(0, len(short.X)-1)]
+		short.Tokens = short.Tokens[:max(0, len(short.Tokens)-1):max(0, len(short.Tokens)-1)]
+		for what, read := range map[string]func(){
+			"short destination": func() { d.Read([]int{0, 1}, short) },
+			"index behind":      func() { d.Read([]int{d.Len()}, NewBatch(d, 1)) },
+			"negative index":    func() { d.Read([]int{-1}, NewBatch(d, 1)) },
+		} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("%s: %s: no panic", name, what)
+					}
+				}()
+				read()
 			}()
-			d.Read([]int{0, 1}, make([]float32, 2*d.Inputs()-1, 4*d.Inputs())[:2*d.Inputs()-1:2*d.Inputs()-1], make([]int32, 2), make([]float32, 2*d.Outputs()))
-		}()
+		}
 	}
 }
 
@@ -113,9 +161,9 @@ func BenchmarkReadBuiltin(b *testing.B) {
 		b.Fatal(err)
 	}
 	indices := random.New(1).Perm(d.Len())[:32]
-	x, labels := make([]float32, 32*d.Inputs()), make([]int32, 32)
+	batch := NewBatch(d, 32)
 	for range b.N {
-		d.Read(indices, x, labels, nil)
+		d.Read(indices, batch)
 	}
 	b.ReportMetric(32*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
 }

@@ -34,7 +34,7 @@ func openIDX(trainPath, evalPath string) (train, eval Dataset, err error) {
 // openIDXFolders opens both parts. Held-out files may be absent, both of them,
 // unless needEval.
 func openIDXFolders(trainFolder, evalFolder folder, needEval bool) (train, eval Dataset, err error) {
-	t, err := readIDXSet(trainFolder, idxTrain, 0)
+	t, err := readIDXSet(trainFolder, idxTrain, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -42,12 +42,9 @@ func openIDXFolders(trainFolder, evalFolder folder, needEval bool) (train, eval 
 		!evalFolder.exists(idxEval.labels) && !evalFolder.exists(idxEval.labels+".gz") {
 		return t, nil, nil
 	}
-	e, err := readIDXSet(evalFolder, idxEval, t.classes)
+	e, err := readIDXSet(evalFolder, idxEval, t)
 	if err != nil {
 		return nil, nil, err
-	}
-	if e.inputs != t.inputs {
-		return nil, nil, fmt.Errorf("read %q: images of %d pixels, but those trained on have %d", evalFolder.path(idxEval.images), e.inputs, t.inputs)
 	}
 	return t, e, nil
 }
@@ -65,9 +62,10 @@ func dataFolder(path string) (folder, error) {
 	return folder{os.DirFS(path), path}, nil
 }
 
-// readIDXSet reads images and labels. Labels must be below classes; 0 means that
-// the largest one says how many there are.
-func readIDXSet(f folder, set idxSet, classes int) (*images, error) {
+// readIDXSet reads images and labels. Those that are held out must have the size
+// and the classes of those trained on, like; it is nil for the latter, whose
+// largest label says how many classes there are.
+func readIDXSet(f folder, set idxSet, like *table) (*table, error) {
 	imagesPath, imageShape, pixels, err := readIDXFile(f, set.images, 3)
 	if err != nil {
 		return nil, err
@@ -79,8 +77,14 @@ func readIDXSet(f folder, set idxSet, classes int) (*images, error) {
 	if imageShape[0] != labelShape[0] {
 		return nil, fmt.Errorf("read %q: at byte 4: %d labels, but %q has %d images", labelsPath, labelShape[0], imagesPath, imageShape[0])
 	}
-	if classes == 0 {
-		classes = int(slices.Max(rawLabels)) + 1
+	image := [3]int{1, imageShape[1], imageShape[2]}
+	classes := int(slices.Max(rawLabels)) + 1
+	if like != nil {
+		classes = like.outputs
+		if image != like.image {
+			return nil, fmt.Errorf("read %q: at byte 8: images of %d x %d pixels, but those trained on have %d x %d",
+				imagesPath, image[1], image[2], like.image[1], like.image[2])
+		}
 	}
 	labels := make([]int32, len(rawLabels))
 	for i, label := range rawLabels {
@@ -89,7 +93,9 @@ func readIDXSet(f folder, set idxSet, classes int) (*images, error) {
 		}
 		labels[i] = int32(label)
 	}
-	return newImages(pixels, labels, classes), nil
+	t := newClassTable("images", byteRows{pixels, image[1] * image[2], scaledByte}, labels, classes)
+	t.image = image
+	return t, nil
 }
 
 // readIDXFile reads one file, compressed or not.

@@ -106,7 +106,7 @@ func TestOpenIDX(t *testing.T) {
 		t.Errorf("shapes %d x %d -> %d, %d -> %d", train.Len(), train.Inputs(), train.Outputs(), eval.Len(), eval.Outputs())
 	}
 	x, labels := make([]float32, 8), make([]int32, 2)
-	train.Read([]int{3, 1}, x, labels, nil)
+	train.Read([]int{3, 1}, Batch{X: x, Labels: labels})
 	want := []float32{1, 254.0 / 255, 253.0 / 255, 252.0 / 255, 4.0 / 255, 5.0 / 255, 6.0 / 255, 7.0 / 255}
 	if !slices.Equal(x, want) || !slices.Equal(labels, []int32{0, 2}) {
 		t.Errorf("read %v, labels %v; want %v", x, labels, want)
@@ -142,7 +142,7 @@ func TestOpenIDXErrors(t *testing.T) {
 		{"missing half of held out", "t10k-labels-idx1-ubyte", nil, `read "DIR/t10k-labels-idx1-ubyte": neither this file nor t10k-labels-idx1-ubyte.gz exists`},
 		{"sizes differ", "t10k-labels-idx1-ubyte", idxBytes([]byte{1, 2, 0}, 3), `read "DIR/t10k-labels-idx1-ubyte": at byte 4: 3 labels, but "DIR/t10k-images-idx3-ubyte.gz" has 2 images`},
 		{"new label", "t10k-labels-idx1-ubyte", idxBytes([]byte{1, 3}, 2), `read "DIR/t10k-labels-idx1-ubyte": at byte 9: label 3, but those trained on are 0 to 2`},
-		{"other size of image", "t10k-images-idx3-ubyte.gz", idxBytes(make([]byte, 18), 2, 3, 3), `read "DIR/t10k-images-idx3-ubyte": images of 9 pixels, but those trained on have 4`},
+		{"other size of image", "t10k-images-idx3-ubyte.gz", idxBytes(make([]byte, 18), 2, 3, 3), `read "DIR/t10k-images-idx3-ubyte.gz": at byte 8: images of 3 x 3 pixels, but those trained on have 2 x 2`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := mnistFolder(t)

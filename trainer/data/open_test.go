@@ -1,6 +1,7 @@
 package data
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -26,7 +27,7 @@ func TestBuiltinIsBalanced(t *testing.T) {
 		count := make([]int, 10)
 		x, label := make([]float32, 784), make([]int32, 1)
 		for i := range c.d.Len() {
-			c.d.Read([]int{i}, x, label, nil)
+			c.d.Read([]int{i}, Batch{X: x, Labels: label})
 			count[label[0]]++
 		}
 		if slices.Min(count) != c.perClass || slices.Max(count) != c.perClass {
@@ -51,7 +52,7 @@ func TestSyntheticValuesAreDrawnInSequence(t *testing.T) {
 	g := random.New(seed)
 	x, targets := make([]float32, inputs), make([]float32, outputs)
 	for i := range samples {
-		d.Read([]int{i}, x, nil, targets)
+		d.Read([]int{i}, Batch{X: x, Targets: targets})
 		for k, v := range append(slices.Clone(x), targets...) {
 			if want := g.Float32(); v != want {
 				t.Fatalf("sample %d value %d = %v, want %v", i, k, v, want)
@@ -72,7 +73,7 @@ func TestSyntheticClasses(t *testing.T) {
 	count := make([]int, 5)
 	x, label := make([]float32, 10), make([]int32, 1)
 	for i := range train.Len() {
-		train.Read([]int{i}, x, label, nil)
+		train.Read([]int{i}, Batch{X: x, Labels: label})
 		count[label[0]]++
 	}
 	if slices.Min(count) < 100 {
@@ -97,11 +98,14 @@ func TestOpenErrors(t *testing.T) {
 		name, want string
 		o          Options
 	}{
-		{"kind", `open data: unknown kind "parquet", want "idx", "csv" or "synthetic"`, Options{Kind: "parquet"}},
+		{"kind", `open data: unknown kind "parquet", want one of idx, csv, text, tokens, safetensors, synthetic`, Options{Kind: "parquet"}},
 		{"task", `open data: unknown task "ranking", want "regression" or "classification"`, Options{Kind: KindCSV, Task: "ranking"}},
-		{"images for regression", `open data: idx images have classes, so the task cannot be "regression"`, Options{Kind: KindIDX, Task: TaskRegression}},
+		{"images for regression", `open data: idx data have classes, so the task cannot be "regression"`, Options{Kind: KindIDX, Task: TaskRegression}},
 		{"builtin", `open data "builtin:imagenet": no such builtin data`, Options{Kind: KindIDX, Path: "builtin:imagenet"}},
 		{"builtin with others", `open data "builtin:fashion-mnist": builtin data have their own held-out samples, so there can be no others from "/d"`, Options{Kind: KindIDX, Path: "builtin:fashion-mnist", EvalPath: "/d"}},
+		{"share of images", `open data: no share of idx data can be held out: they have their own held-out samples, or none`, Options{Kind: KindIDX, Path: "builtin:fashion-mnist", Holdout: 0.1}},
+		{"negative share", `open data: holding out a share of -0.1, want from 0 to less than 1`, Options{Kind: KindCSV, Holdout: -0.1}},
+		{"share that is no number", `open data: holding out a share of NaN, want from 0 to less than 1`, Options{Kind: KindCSV, Holdout: math.NaN()}},
 		{"no samples", `generate data: 0 samples, want at least 1`, Options{Kind: KindSynthetic, Inputs: 1, Outputs: 1}},
 		{"no inputs", `generate data: 0 inputs, want at least 1`, Options{Kind: KindSynthetic, Samples: 1, Outputs: 1}},
 		{"no outputs", `generate data: 0 outputs, want at least 1`, Options{Kind: KindSynthetic, Samples: 1, Inputs: 1}},

@@ -36,11 +36,7 @@ func (s Sampler) Resume(epoch, consumed int) []int {
 	}
 	order := s.order(epoch)
 	rest := order[min(consumed, len(order)):]
-	perRank := len(rest) / s.Replicas
-	if !s.DropLast && len(rest)%s.Replicas != 0 {
-		perRank++
-	}
-	mine := make([]int, perRank)
+	mine := make([]int, s.perRank(len(rest)))
 	for i := range mine {
 		at := s.Rank + i*s.Replicas
 		if at < len(rest) {
@@ -50,6 +46,14 @@ func (s Sampler) Resume(epoch, consumed int) []int {
 		}
 	}
 	return mine
+}
+
+// perRank returns how many samples each rank takes of so many.
+func (s Sampler) perRank(samples int) int {
+	if s.DropLast {
+		return samples / s.Replicas
+	}
+	return (samples + s.Replicas - 1) / s.Replicas
 }
 
 // order returns all samples in the order of an epoch.

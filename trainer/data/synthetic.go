@@ -58,7 +58,7 @@ func syntheticValues(g *random.Generator, samples, inputs, outputs int) *table {
 		draw(g, x[i*inputs:(i+1)*inputs])
 		draw(g, targets[i*outputs:(i+1)*outputs])
 	}
-	return newValueTable(x, inputs, targets, outputs)
+	return newValueTable("values", floatRows{x, inputs}, targets, outputs)
 }
 
 func syntheticClasses(g *random.Generator, weights []float32, samples, inputs, classes int) *table {
@@ -69,7 +69,7 @@ func syntheticClasses(g *random.Generator, weights []float32, samples, inputs, c
 		draw(g, row)
 		labels[i] = largest(weights, row, classes)
 	}
-	return newClassTable(x, inputs, labels, classes)
+	return newClassTable("classes", floatRows{x, inputs}, labels, classes)
 }
 
 // largest returns the class whose row of weights gives row the largest value.

@@ -1,50 +1,64 @@
 package data
 
-// table is a dataset of float32 rows with labels or targets.
+// table is a dataset of rows with labels or targets.
 type table struct {
-	x       []float32 // samples x inputs
-	labels  []int32   // for classification
-	targets []float32 // samples x outputs, for regression
-	inputs  int
-	outputs int
-	digest  string
+	features features
+	labels   []int32   // for classification
+	targets  []float32 // rows x outputs, for regression
+	outputs  int
+	image    [3]int // channels, height, width; zeros when rows are no images
+	rows     []int  // the rows that are this dataset's samples; nil: all
+	digest   string
 }
 
-// newClassTable takes rows of inputs and labels below classes.
-func newClassTable(x []float32, inputs int, labels []int32, classes int) *table {
-	d := newDigest("classes", len(labels), inputs, classes)
-	d.floats(x)
+// newClassTable takes rows of inputs and labels below classes. The digest covers
+// the kind, a word or more for what the inputs are.
+func newClassTable(kind string, f features, labels []int32, classes int) *table {
+	d := newDigest(kind, len(labels), f.width(), classes)
+	f.hash(d)
 	d.labels(labels)
-	return &table{x: x, labels: labels, inputs: inputs, outputs: classes, digest: d.String()}
+	return &table{features: f, labels: labels, outputs: classes, digest: d.String()}
 }
 
 // newValueTable takes rows of inputs and rows of targets.
-func newValueTable(x []float32, inputs int, targets []float32, outputs int) *table {
-	d := newDigest("values", len(x)/inputs, inputs, outputs)
-	d.floats(x)
+func newValueTable(kind string, f features, targets []float32, outputs int) *table {
+	d := newDigest(kind, len(targets)/outputs, f.width(), outputs)
+	f.hash(d)
 	d.floats(targets)
-	return &table{x: x, targets: targets, inputs: inputs, outputs: outputs, digest: d.String()}
+	return &table{features: f, targets: targets, outputs: outputs, digest: d.String()}
 }
 
-func (d *table) Len() int       { return len(d.x) / d.inputs }
-func (d *table) Inputs() int    { return d.inputs }
+func (d *table) Len() int {
+	switch {
+	case d.rows != nil:
+		return len(d.rows)
+	case d.labels != nil:
+		return len(d.labels)
+	}
+	return len(d.targets) / d.outputs
+}
+
+func (d *table) Inputs() int    { return d.features.width() }
+func (d *table) Tokens() int    { return 0 }
 func (d *table) Outputs() int   { return d.outputs }
 func (d *table) Classes() bool  { return d.labels != nil }
 func (d *table) Digest() string { return d.digest }
 
-func (d *table) Read(indices []int, x []float32, labels []int32, targets []float32) {
-	for row, i := range indices {
-		copyRow(x, row, d.x, i, d.inputs)
-		if d.labels != nil {
-			labels[row] = d.labels[i]
-		} else {
-			copyRow(targets, row, d.targets, i, d.outputs)
-		}
-	}
+func (d *table) Image() (channels, height, width int) {
+	return d.image[0], d.image[1], d.image[2]
 }
 
-// copyRow copies row j of src to row i of dst, both of the given width. The
-// full slice of dst makes a destination that is too short panic.
-func copyRow(dst []float32, i int, src []float32, j, width int) {
-	copy(dst[i*width:(i+1)*width], src[j*width:(j+1)*width])
+func (d *table) Read(indices []int, into Batch) {
+	inputs := d.features.width()
+	for at, i := range indices {
+		if d.rows != nil {
+			i = d.rows[i]
+		}
+		d.features.row(i, into.X[at*inputs:(at+1)*inputs])
+		if d.labels != nil {
+			into.Labels[at] = d.labels[i]
+		} else {
+			copy(into.Targets[at*d.outputs:(at+1)*d.outputs], d.targets[i*d.outputs:(i+1)*d.outputs])
+		}
+	}
 }

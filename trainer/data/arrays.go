@@ -1,0 +1,229 @@
+package data
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+
+	"github.com/ddpbatch/ddpbatch/trainer/random"
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
+)
+
+// Names of the arrays in a safetensors file, unless Options say others.
+const (
+	defaultFeatures = "x"
+	defaultTarget   = "y"
+)
+
+// openSafetensors reads inputs and targets from a safetensors file, and from the
+// held-out file if there is one.
+func openSafetensors(o Options) (train, eval Dataset, err error) {
+	t, err := readArrays(o.Path, o, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case o.Holdout > 0:
+		return t.split(o.Path, o.Holdout, o.Seed)
+	case o.EvalPath == "":
+		return t, nil, nil
+	}
+	e, err := readArrays(o.EvalPath, o, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	return t, e, nil
+}
+
+// arraysFile is a safetensors file that is being read.
+type arraysFile struct {
+	*os.File
+	path   string
+	arrays []safetensors.Array
+}
+
+// readArrays reads one file. What is held out must be like what is trained on,
+// which is nil for the latter.
+func readArrays(path string, o Options, like *table) (*table, error) {
+	raw, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", path, cause(err))
+	}
+	defer raw.Close()
+	info, err := raw.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", path, cause(err))
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("read %q: %w", path, syscall.EISDIR)
+	}
+	arrays, _, err := safetensors.ReadHeader(raw, info.Size())
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", path, err)
+	}
+	f := arraysFile{raw, path, arrays}
+	x, err := f.find(cmp.Or(o.Features, defaultFeatures))
+	if err != nil {
+		return nil, err
+	}
+	y, err := f.find(cmp.Or(o.Target, defaultTarget))
+	if err != nil {
+		return nil, err
+	}
+	if err := f.checkShapes(x, y); err != nil {
+		return nil, err
+	}
+	inputs, err := f.features(x)
+	if err != nil {
+		return nil, err
+	}
+	kind := fmt.Sprintf("array %s %v", x.DType, x.Shape[1:])
+	var t *table
+	if y.DType == safetensors.F32 {
+		t, err = f.values(kind, inputs, y, o.Task)
+	} else {
+		t, err = f.classes(kind, inputs, y, o.Task, like)
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch len(x.Shape) {
+	case 3:
+		t.image = [3]int{1, x.Shape[1], x.Shape[2]}
+	case 4:
+		t.image = [3]int(x.Shape[1:])
+	}
+	if like != nil {
+		if t.Inputs() != like.Inputs() || t.image != like.image {
+			return nil, f.at(x, 0, "shape %v does not go with that of %q, of %d inputs a sample", x.Shape, o.Path, like.Inputs())
+		}
+		if t.Classes() != like.Classes() || t.outputs != like.outputs {
+			return nil, f.at(y, 0, "shape %v and type %s do not go with those of %q", y.Shape, y.DType, o.Path)
+		}
+	}
+	return t, nil
+}
+
+// at returns an error at element i of an array.
+func (f arraysFile) at(a safetensors.Array, i int, format string, args ...any) error {
+	return fmt.Errorf("read %q: at byte %d: tensor %q: %w", f.path, a.Begin+int64(i*a.DType.Size()), a.Name, fmt.Errorf(format, args...))
+}
+
+// find returns the array of that name.
+func (f arraysFile) find(name string) (safetensors.Array, error) {
+	i := slices.IndexFunc(f.arrays, func(a safetensors.Array) bool { return a.Name == name })
+	if i >= 0 {
+		return f.arrays[i], nil
+	}
+	var names []string
+	for _, a := range f.arrays {
+		names = append(names, a.Name)
+	}
+	return safetensors.Array{}, &hintError{
+		fmt.Errorf("read %q: no tensor %q", f.path, name),
+		"tensors are: " + abridge(names) + "; name the inputs as features and what to predict as target",
+	}
+}
+
+// checkShapes checks that x is rows of inputs, and y one or more numbers for each.
+func (f arraysFile) checkShapes(x, y safetensors.Array) error {
+	switch {
+	case len(x.Shape) < 2:
+		return f.at(x, 0, "shape %v, want [samples, inputs], [samples, height, width] or [samples, channels, height, width]", x.Shape)
+	case x.Len() == 0:
+		return f.at(x, 0, "shape %v has no values", x.Shape)
+	case x.Shape[0] > random.MaxPerm:
+		return f.at(x, 0, "%d samples, want at most %d", x.Shape[0], random.MaxPerm)
+	case len(y.Shape) < 1 || y.Shape[0] != x.Shape[0]:
+		return f.at(y, 0, "shape %v, but the inputs have shape %v: not one target for each sample", y.Shape, x.Shape)
+	case y.Len() == 0:
+		return f.at(y, 0, "shape %v has no values", y.Shape)
+	case x.Len() > maxValues-min(y.Len(), maxValues):
+		return f.at(x, 0, "shape %v, with targets more than %d values", x.Shape, maxValues)
+	}
+	return nil
+}
+
+// features reads the inputs. Bytes stay bytes, in memory, and come as 0 to 255.
+func (f arraysFile) features(x safetensors.Array) (features, error) {
+	n := x.Len() / x.Shape[0]
+	if x.DType == safetensors.U8 {
+		raw, err := x.Read(f)
+		if err != nil {
+			return nil, fmt.Errorf("read %q: %w", f.path, err)
+		}
+		return byteRows{raw, n, plainByte}, nil
+	}
+	values, err := f.floats(x)
+	return floatRows{values, n}, err
+}
+
+// floats reads finite numbers.
+func (f arraysFile) floats(a safetensors.Array) ([]float32, error) {
+	values, err := a.Float32s(f)
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", f.path, err)
+	}
+	for i, v := range values {
+		if v-v != 0 {
+			return nil, f.at(a, i, "%v is not a finite number", v)
+		}
+	}
+	return values, nil
+}
+
+// values makes the dataset of rows of targets.
+func (f arraysFile) values(kind string, inputs features, y safetensors.Array, task string) (*table, error) {
+	if task == TaskClassification {
+		return nil, &hintError{
+			f.at(y, 0, "type %s, but classes are whole numbers", y.DType),
+			"store labels as I64, I32 or U8, in PyTorch with target.long(), or make the task regression",
+		}
+	}
+	if len(y.Shape) > 2 {
+		return nil, f.at(y, 0, "shape %v, want [samples] or [samples, values]", y.Shape)
+	}
+	targets, err := f.floats(y)
+	if err != nil {
+		return nil, err
+	}
+	return newValueTable(kind, inputs, targets, len(targets)/y.Shape[0]), nil
+}
+
+// classes makes the dataset of labels, of like's classes if it is there.
+func (f arraysFile) classes(kind string, inputs features, y safetensors.Array, task string, like *table) (*table, error) {
+	if task == TaskRegression {
+		return nil, &hintError{
+			f.at(y, 0, "type %s, but numbers to predict are %s", y.DType, safetensors.F32),
+			"store the target as F32, in PyTorch with target.float(), or make the task classification",
+		}
+	}
+	if len(y.Shape) > 1 {
+		return nil, f.at(y, 0, "shape %v, but labels have the shape [samples]", y.Shape)
+	}
+	values, err := y.Int64s(f)
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w, or %s for numbers to predict", f.path, err, safetensors.F32)
+	}
+	labels := make([]int32, len(values))
+	classes := 1
+	for i, v := range values {
+		switch {
+		case v < 0 || v >= maxClasses:
+			return nil, &hintError{
+				f.at(y, i, "label %d, want 0 to %d", v, maxClasses-1),
+				"number the classes 0, 1, 2, ...; numbers to predict are stored as F32",
+			}
+		case like != nil && like.Classes() && v >= int64(like.outputs):
+			return nil, f.at(y, i, "label %d, but those trained on are 0 to %d", v, like.outputs-1)
+		}
+		labels[i] = int32(v)
+		classes = max(classes, int(v)+1)
+	}
+	if like != nil && like.Classes() {
+		classes = like.outputs
+	}
+	return newClassTable(kind, inputs, labels, classes), nil
+}

@@ -1,0 +1,103 @@
+package data
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// epochInParts runs an epoch in parts, each with a number of ranks of its own
+// that take some batches, the last part to the end. It returns how often each
+// sample was taken, and the sampler of the last part.
+func epochInParts(rng *rand.Rand, s BatchSampler, epoch int) ([]int, BatchSampler) {
+	count := make([]int, s.Sampler.N)
+	at := s.Start()
+	for range epoch {
+		at = at.NextEpoch()
+	}
+	for parts := rng.IntN(5); ; parts-- {
+		s.Sampler.Replicas = 1 + rng.IntN(9)
+		s.Batch = 1 + rng.IntN(6)
+		all := make([][][]int, s.Sampler.Replicas)
+		for rank := range all {
+			s.Sampler.Rank = rank
+			all[rank] = s.Rest(at)
+		}
+		steps := len(all[0])
+		if parts > 0 {
+			steps = rng.IntN(steps + 1)
+		}
+		for step := range steps {
+			for _, batches := range all {
+				for _, i := range batches[step] {
+					count[i]++
+				}
+			}
+			at = s.After(at, len(all[0][step]))
+		}
+		if parts <= 0 || at.Consumed >= s.Sampler.N {
+			return count, s
+		}
+	}
+}
+
+// Whatever the world sizes and batches of the parts of an epoch were, each sample
+// is taken once, but for what the doc comment of Rest says.
+func TestEachSampleOnceAtAnyWorldSizes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 3000 {
+		s := BatchSampler{
+			Sampler:  Sampler{N: 1 + rng.IntN(200), Replicas: 1, Shuffle: rng.IntN(2) == 0, DropLast: rng.IntN(2) == 0, Seed: rng.Int64N(1000)},
+			Batch:    1,
+			DropLast: rng.IntN(2) == 0,
+		}
+		count, last := epochInParts(rng, s, rng.IntN(3))
+		if msg := checkOnce(last, count); msg != "" {
+			t.Fatalf("%+v: %s", last, msg)
+		}
+	}
+}
+
+// checkOnce checks how often samples were taken in an epoch that s ended.
+func checkOnce(s BatchSampler, count []int) string {
+	missing, extra := 0, 0
+	for _, c := range count {
+		missing += max(0, 1-c)
+		extra += max(0, c-1)
+	}
+	mostMissing, mostExtra := 0, s.Sampler.Replicas-1
+	if s.Sampler.DropLast {
+		mostMissing, mostExtra = s.Sampler.Replicas-1, 0
+	}
+	if s.DropLast {
+		mostMissing += (s.Batch - 1) * s.Sampler.Replicas
+	}
+	if missing > mostMissing || extra > mostExtra {
+		return fmt.Sprintf("%d samples missing, %d repeated, want at most %d and %d", missing, extra, mostMissing, mostExtra)
+	}
+	return ""
+}
+
+func TestStateIsOfOneSeed(t *testing.T) {
+	s := BatchSampler{Sampler: Sampler{N: 4, Replicas: 1, Seed: 3}, Batch: 2}
+	at := s.After(s.Start(), 2)
+	if want := (State{Seed: 3, Consumed: 2}); at != want {
+		t.Errorf("state %+v, want %+v", at, want)
+	}
+	if want := (State{Seed: 3, Epoch: 1}); at.NextEpoch() != want {
+		t.Errorf("next epoch %+v, want %+v", at.NextEpoch(), want)
+	}
+	for name, rest := range map[string]func(){
+		"other seed": func() { s.Rest(State{Seed: 4}) },
+		"no batch":   func() { BatchSampler{Sampler: s.Sampler}.Rest(State{Seed: 3}) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			rest()
+		}()
+	}
+}

@@ -1,0 +1,121 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// A file that somebody makes shorter is named; the program does not end in a fault
+// that says nothing.
+func TestShrunkFileIsNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.bin")
+	write(t, path, make([]byte, 1<<20))
+	d, _, err := Open(Options{Kind: KindTokens, Path: path, Context: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 1<<16); err != nil {
+		t.Fatal(err)
+	}
+	b := NewBatch(d, 1)
+	d.Read([]int{0}, b) // is still there
+	defer func() {
+		err, _ := recover().(error)
+		if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("read %q: at byte ", path)) || hint(err) == "" {
+			t.Errorf("reading behind the end: %v", err)
+		}
+	}()
+	d.Read([]int{d.Len() - 1}, b)
+}
+
+func TestGuard(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.bin")
+	write(t, path, make([]byte, 1<<16))
+	m, err := mapFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	files := mappings{m}
+	err = files.guard(func() error { return errors.New(string(m.content[9:10])) })
+	if want := fmt.Sprintf("read %q: at byte 9: cannot be read any more", path); err == nil || err.Error() != want {
+		t.Errorf("shrunk file: %v, want %s", err, want)
+	}
+	own := errors.New("own error")
+	if err := files.guard(func() error { return own }); err != own {
+		t.Errorf("own error became %v", err)
+	}
+	defer func() {
+		if r := recover(); r != "own panic" {
+			t.Errorf("own panic became %v", r)
+		}
+	}()
+	_ = files.guard(func() error { panic("own panic") })
+}
+
+// What nothing refers to is not mapped any more.
+func TestMappingIsGivenBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "given-back.bin")
+	write(t, path, make([]byte, 1<<16))
+	mapped := func() bool {
+		maps, err := os.ReadFile("/proc/self/maps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(maps), "given-back.bin")
+	}
+	d, _, err := Open(Options{Kind: KindTokens, Path: path, Context: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC()
+	if !mapped() {
+		t.Fatal("not mapped while in use")
+	}
+	runtime.KeepAlive(d)
+	for range 1000 {
+		runtime.GC() // the cleanup runs some time after it
+		if !mapped() {
+			return
+		}
+	}
+	t.Error("still mapped")
+}
+
+func FuzzTokens(f *testing.F) {
+	f.Add(tokenBytes(2, upTo(10)...), false, 3, 0)
+	f.Add(tokenBytes(4, upTo(10)...), true, 3, 5)
+	f.Add(llmcBytes(llmcGPT2, 1, 10, tokenBytes(2, upTo(10)...)), false, 3, 0)
+	f.Add(llmcBytes(llmcLlama3, 7, 3, tokenBytes(4, 7, 100000, 3)), false, 1, 0)
+	f.Add(llmcBytes(llmcGPT2, 1, 1<<32-1, nil), false, 3, 0)
+	path := filepath.Join(f.TempDir(), "f.bin")
+	f.Fuzz(func(t *testing.T, content []byte, wide bool, context, vocabulary int) {
+		if context < 1 || vocabulary < 0 || vocabulary > maxVocabulary {
+			return
+		}
+		// A new file: a mapped one must not change.
+		os.Remove(path)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Kind: KindTokens, Path: path, Context: context, VocabularySize: vocabulary, DType: DTypeUint16}
+		if wide {
+			o.DType = DTypeUint32
+		}
+		d, _, err := Open(o)
+		if err != nil {
+			if !strings.Contains(err.Error(), path) {
+				t.Errorf("error without the file: %v", err)
+			}
+			return
+		}
+		checkDataset(t, d)
+	})
+}

@@ -1,0 +1,102 @@
+package data
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/ddpbatch/ddpbatch/trainer/random"
+)
+
+// token is how a token is stored.
+type token interface{ uint8 | uint16 | uint32 }
+
+// sequences is a dataset of tokens. Its samples are windows of context tokens that
+// follow each other without overlap; the label of a token is the next one, so a
+// window needs one token more. No window crosses the end of a shard.
+type sequences[T token] struct {
+	shards  [][]T
+	starts  []int // number of the first sample of each shard
+	samples int
+	context int
+	outputs int // tokens of the vocabulary
+	digest  string
+}
+
+// newSequences lays out the samples of what was read from path; the caller sets
+// outputs and digest. Shards may be shorter than a sample, as long as there is one.
+func newSequences[T token](path string, shards [][]T, context int) (*sequences[T], error) {
+	s := &sequences[T]{shards: shards, context: context}
+	tokens := 0
+	for _, shard := range shards {
+		s.starts = append(s.starts, s.samples)
+		s.samples += max(0, len(shard)-1) / context
+		tokens += len(shard)
+	}
+	switch {
+	case s.samples == 0:
+		return nil, &hintError{
+			fmt.Errorf("read %q: %d tokens are less than one sample of %d and the token after it", path, tokens, context),
+			"take a shorter context, or a larger part of the data",
+		}
+	case s.samples > random.MaxPerm:
+		return nil, fmt.Errorf("read %q: %d samples, want at most %d", path, s.samples, random.MaxPerm)
+	}
+	return s, nil
+}
+
+// checkContext checks the length of a sample.
+func checkContext(o Options) error {
+	if o.Context < 1 {
+		return fmt.Errorf("open data: a context of %d tokens, want at least 1", o.Context)
+	}
+	return nil
+}
+
+// newDigest begins the digest: the shape, to which the caller adds the tokens of
+// each shard and the vocabulary.
+func (s *sequences[T]) newDigest() *digest {
+	return newDigest("sequences", s.samples, s.context, int(unsafe.Sizeof(T(0))))
+}
+
+func (s *sequences[T]) Len() int       { return s.samples }
+func (s *sequences[T]) Inputs() int    { return 0 }
+func (s *sequences[T]) Tokens() int    { return s.context }
+func (s *sequences[T]) Outputs() int   { return s.outputs }
+func (s *sequences[T]) Classes() bool  { return true }
+func (s *sequences[T]) Digest() string { return s.digest }
+
+func (s *sequences[T]) Image() (channels, height, width int) { return 0, 0, 0 }
+
+func (s *sequences[T]) Read(indices []int, into Batch) {
+	for row, i := range indices {
+		window := s.window(i)
+		tokens := into.Tokens[row*s.context : (row+1)*s.context]
+		labels := into.Labels[row*s.context : (row+1)*s.context]
+		for k := range tokens {
+			tokens[k], labels[k] = int32(window[k]), int32(window[k+1])
+		}
+	}
+}
+
+// window returns the tokens of sample i and the one after them.
+func (s *sequences[T]) window(i int) []T {
+	if i < 0 || i >= s.samples {
+		panic(fmt.Sprintf("data: sample %d of %d", i, s.samples))
+	}
+	// The last shard that begins at i or before: one without samples begins where
+	// the next does.
+	after, _ := slices.BinarySearch(s.starts, i+1)
+	at := (i - s.starts[after-1]) * s.context
+	return s.shards[after-1][at : at+s.context+1]
+}
+
+// bytesOf is the memory of v; amd64 and arm64 are little-endian, as token files are.
+func bytesOf[T token](v []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(T(0))))
+}
+
+// tokensOf is bytesOf reversed, of memory that is aligned for T.
+func tokensOf[T token](b []byte) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(T(0))))
+}

@@ -1,0 +1,253 @@
+package data
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// openTextBytes opens a text that is written to a file first.
+func openTextBytes(t *testing.T, content []byte, o Options) (train, eval Dataset, err error) {
+	t.Helper()
+	o.Kind, o.Path = KindText, filepath.Join(t.TempDir(), "f.txt")
+	write(t, o.Path, content)
+	return Open(o)
+}
+
+// textOf returns what sample i and its labels are as text.
+func textOf(d Dataset, i int) (tokens, labels string) {
+	b := NewBatch(d, 1)
+	d.Read([]int{i}, b)
+	v := d.(Text).Vocabulary()
+	return v.Decode(b.Tokens), v.Decode(b.Labels)
+}
+
+func TestOpenText(t *testing.T) {
+	content := []byte("zäh wie käse\n")
+	for _, c := range []struct {
+		name       string
+		content    []byte
+		vocabulary string
+		outputs    int
+		samples    [][2]string
+	}{
+		{"characters", content, VocabularyChar, 10, [][2]string{{"zäh ", "äh w"}, {"wie ", "ie k"}, {"käse", "äse\n"}}},
+		{"bytes", content, VocabularyByte, 256, [][2]string{{"zäh", "äh "}, {" wie", "wie "}, {" kä", "käs"}}},
+		{"compressed", gzipped(t, content), "", 10, [][2]string{{"zäh ", "äh w"}, {"wie ", "ie k"}, {"käse", "äse\n"}}},
+		{"one window", []byte("abcde"), "", 5, [][2]string{{"abcd", "bcde"}}},
+		{"a window less its last label", []byte("abcdabcd"), "", 4, [][2]string{{"abcd", "bcda"}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d, none, err := openTextBytes(t, c.content, Options{Vocabulary: c.vocabulary, Context: 4})
+			if err != nil || none != nil {
+				t.Fatal(none, err)
+			}
+			checkDataset(t, d)
+			if d.Len() != len(c.samples) || d.Outputs() != c.outputs || d.Tokens() != 4 {
+				t.Fatalf("%d samples of %d tokens, %d in the vocabulary; want %d of 4, %d", d.Len(), d.Tokens(), d.Outputs(), len(c.samples), c.outputs)
+			}
+			for i, want := range c.samples {
+				if tokens, labels := textOf(d, i); tokens != want[0] || labels != want[1] {
+					t.Errorf("sample %d is %q, labels %q; want %q", i, tokens, labels, want)
+				}
+			}
+		})
+	}
+}
+
+func TestTextHeldOut(t *testing.T) {
+	content := []byte(strings.Repeat("abcdefghij", 10))
+	train, eval, err := openTextBytes(t, content, Options{Context: 8, Holdout: 0.1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 90 characters and 10, as nanoGPT splits them.
+	if train.Len() != 11 || eval.Len() != 1 || eval.Outputs() != 10 {
+		t.Errorf("%d and %d samples of %d characters", train.Len(), eval.Len(), eval.Outputs())
+	}
+	if tokens, labels := textOf(eval, 0); tokens != "abcdefgh" || labels != "bcdefghi" {
+		t.Errorf("held out: %q, %q", tokens, labels)
+	}
+	other := filepath.Join(t.TempDir(), "other.txt")
+	write(t, other, []byte("hagebaddie"))
+	if _, eval, err = openTextBytes(t, content, Options{Context: 8, EvalPath: other}); err != nil {
+		t.Fatal(err)
+	}
+	if tokens, _ := textOf(eval, 0); tokens != "hagebadd" || eval.Outputs() != 10 {
+		t.Errorf("held-out file: %q of %d characters", tokens, eval.Outputs())
+	}
+	write(t, other, []byte("geblök"))
+	_, _, err = openTextBytes(t, content, Options{Context: 8, EvalPath: other})
+	if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf(`read %q: at byte 3: "l" is not among the 10 characters of the vocabulary, those of "`, other)) || hint(err) == "" {
+		t.Errorf("character that is not trained on: %v", err)
+	}
+}
+
+func TestTextErrors(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		content []byte
+		o       Options
+		want    string
+	}{
+		{"empty", nil, Options{Context: 4}, `read "PATH": 0 tokens are less than one sample of 4 and the token after it`},
+		{"short", []byte("abcd"), Options{Context: 4}, `read "PATH": 4 tokens are less than one sample of 4 and the token after it`},
+		{"short held-out part", []byte("abcdabcd"), Options{Context: 4, Holdout: 0.25}, `read "PATH": 2 tokens are less than one sample of 4 and the token after it`},
+		{"not UTF-8", []byte("abcd\xe4h"), Options{Context: 4}, `read "PATH": at byte 4: 0xe4 is not UTF-8`},
+		{"half a character", []byte("abcdä")[:5], Options{Context: 4}, `read "PATH": at byte 4: 0xc3 is not UTF-8`},
+		{"a surrogate", []byte("abcd\xed\xa0\x80"), Options{Context: 4}, `read "PATH": at byte 4: 0xed is not UTF-8`},
+		{"cut gzip", gzipped(t, []byte("abcdefgh"))[:20], Options{Context: 4}, `read "PATH": at byte 8: unexpected EOF`},
+		{"no context", []byte("abcd"), Options{}, `open data: a context of 0 tokens, want at least 1`},
+		{"vocabulary", []byte("abcd"), Options{Context: 1, Vocabulary: "word"}, `open data: unknown vocabulary "word", want "char" or "byte"`},
+		{"task", []byte("abcd"), Options{Context: 1, Task: TaskRegression}, `open data: text data have classes, so the task cannot be "regression"`},
+		{"share", []byte("abcd"), Options{Context: 1, Holdout: 1}, `open data: holding out a share of 1, want from 0 to less than 1`},
+		{"share and file", []byte("abcd"), Options{Context: 1, Holdout: 0.5, EvalPath: "e"}, `open data "PATH": held-out data are in "e", so no share of the training data can be held out`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.o.Kind, c.o.Path = KindText, filepath.Join(t.TempDir(), "f.txt")
+			write(t, c.o.Path, c.content)
+			_, _, err := Open(c.o)
+			if want := strings.ReplaceAll(c.want, "PATH", c.o.Path); err == nil || err.Error() != want {
+				t.Errorf("error %v,\nwant  %s", err, want)
+			}
+		})
+	}
+	many := []byte{}
+	for r := rune(0); len(many) < 4*maxChars+200; r++ {
+		many = append(many, string(r)...)
+	}
+	if _, _, err := openTextBytes(t, []byte(strings.ReplaceAll(string(many), "\ufffd", "")), Options{Context: 1}); err == nil || !strings.Contains(err.Error(), "different characters, want at most 65536") {
+		t.Errorf("more characters than tokens: %v", err)
+	}
+}
+
+func TestVocabulary(t *testing.T) {
+	d, _, err := openTextBytes(t, []byte("b\ufffdäa\n\"aΩ😀"), Options{Context: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	chars := d.(Text).Vocabulary()
+	for _, v := range []*Vocabulary{chars, new(Vocabulary)} {
+		kept, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back := new(Vocabulary)
+		if err := json.Unmarshal(kept, back); err != nil {
+			t.Fatal(err)
+		}
+		if back.Len() != v.Len() || !slices.Equal(back.runes, v.runes) {
+			t.Errorf("%s became %v", kept, back.runes)
+		}
+		tokens, err := back.Encode("aäb\ufffd😀\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := v.Decode(tokens); text != "aäb\ufffd😀\n" {
+			t.Errorf("%v are %q", tokens, text)
+		}
+	}
+	if tokens, err := chars.Encode("\n\"abäΩ\ufffd😀"); err != nil || !slices.Equal(tokens, []int32{0, 1, 2, 3, 4, 5, 6, 7}) {
+		t.Errorf("the sorted characters are %v, %v", tokens, err)
+	}
+	for text, want := range map[string]string{
+		"aäxb":  `at byte 3: "x" is not among the 8 characters of the vocabulary`,
+		"a\xff": `at byte 1: "\xff" is not among the 8 characters of the vocabulary`,
+		"a🙂":    `at byte 1: "🙂" is not among the 8 characters of the vocabulary`,
+	} {
+		if _, err := chars.Encode(text); err == nil || err.Error() != want {
+			t.Errorf("%q: error %v, want %s", text, err, want)
+		}
+	}
+	for kept, want := range map[string]string{
+		"":               `vocabulary begins neither with "byte" nor with "char:"`,
+		"bytes":          `vocabulary begins neither with "byte" nor with "char:"`,
+		"char:":          `vocabulary without characters`,
+		"char:\xff":      `vocabulary is not UTF-8`,
+		"char:ba":        `vocabulary is not sorted: 'b' before 'a'`,
+		"char:aa":        `vocabulary is not sorted: 'a' before 'a'`,
+		"char:" + long(): `vocabulary of 65537 characters, want at most 65536`,
+	} {
+		if err := new(Vocabulary).UnmarshalText([]byte(kept)); err == nil || err.Error() != want {
+			t.Errorf("%.20q: error %v, want %s", kept, err, want)
+		}
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a token that the vocabulary has not: no panic")
+		}
+	}()
+	chars.Decode([]int32{8})
+}
+
+// long is one character too many for a vocabulary.
+func long() string { return strings.Repeat("a", maxChars+1) }
+
+func FuzzText(f *testing.F) {
+	f.Add([]byte("zäh wie käse\n"), 3, true)
+	f.Add([]byte("a\xffb"), 1, false)
+	f.Add([]byte("a\xffb"), 1, true)
+	path := filepath.Join(f.TempDir(), "f.txt")
+	f.Fuzz(func(t *testing.T, content []byte, context int, chars bool) {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Kind: KindText, Path: path, Context: context, Vocabulary: VocabularyByte}
+		if chars {
+			o.Vocabulary = VocabularyChar
+		}
+		d, _, err := Open(o)
+		if err != nil {
+			if context > 0 && !strings.Contains(err.Error(), path) {
+				t.Errorf("error without the file: %v", err)
+			}
+			return
+		}
+		checkDataset(t, d)
+		// Each token, and only the last label, comes from the file in order.
+		var all strings.Builder
+		last := ""
+		for i := range d.Len() {
+			var tokens string
+			tokens, last = textOf(d, i)
+			all.WriteString(tokens)
+		}
+		v := d.(Text).Vocabulary()
+		labels, err := v.Encode(last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString(v.Decode(labels[len(labels)-1:]))
+		if !strings.HasPrefix(string(content), all.String()) && !isGzip(content) {
+			t.Errorf("the samples are %q", all.String())
+		}
+	})
+}
+
+func isGzip(content []byte) bool { return strings.HasPrefix(string(content), "\x1f\x8b") }
+
+func FuzzVocabulary(f *testing.F) {
+	f.Add("byte")
+	f.Add("char:\nabcäΩ")
+	f.Fuzz(func(t *testing.T, kept string) {
+		v := new(Vocabulary)
+		if v.UnmarshalText([]byte(kept)) != nil {
+			return
+		}
+		again, err := v.MarshalText()
+		if err != nil || string(again) != kept {
+			t.Errorf("%q became %q, %v", kept, again, err)
+		}
+		var all []int32
+		for token := range v.Len() {
+			all = append(all, int32(token))
+		}
+		if back, err := v.Encode(v.Decode(all)); err != nil || !slices.Equal(back, all) {
+			t.Errorf("all tokens became %v, %v", back, err)
+		}
+	})
+}

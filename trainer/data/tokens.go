@@ -1,0 +1,250 @@
+package data
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+)
+
+// mappedTokens is sequences in files.
+type mappedTokens[T token] struct {
+	*sequences[T]
+	files mappings
+}
+
+func (d mappedTokens[T]) Read(indices []int, into Batch) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer d.files.named()
+	d.sequences.Read(indices, into)
+}
+
+// openTokens maps files of tokens. Every token is looked at once: one that the
+// vocabulary has not must never reach a model.
+func openTokens(o Options) (train, eval Dataset, err error) {
+	if err := checkContext(o); err != nil {
+		return nil, nil, err
+	}
+	if o.VocabularySize < 0 || o.VocabularySize > maxVocabulary {
+		return nil, nil, fmt.Errorf("open data: a vocabulary of %d tokens, want 0 to %d", o.VocabularySize, maxVocabulary)
+	}
+	width := uint16Width
+	switch o.DType {
+	case "", DTypeUint16:
+	case DTypeUint32:
+		width = uint32Width
+	default:
+		return nil, nil, fmt.Errorf("open data: unknown type of tokens %q, want %q or %q", o.DType, DTypeUint16, DTypeUint32)
+	}
+	trainFiles, err := openTokenFiles(o.Path, width)
+	if err != nil {
+		return nil, nil, err
+	}
+	var evalFiles []tokenFile
+	if o.EvalPath != "" {
+		if evalFiles, err = openTokenFiles(o.EvalPath, width); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := checkTogether(trainFiles, evalFiles); err != nil {
+		return nil, nil, err
+	}
+	if trainFiles[0].width == uint16Width {
+		return readTokens[uint16](o, trainFiles, evalFiles)
+	}
+	return readTokens[uint32](o, trainFiles, evalFiles)
+}
+
+// openTokenFiles maps the file at path, or those that it is a pattern of.
+func openTokenFiles(path string, rawWidth int) ([]tokenFile, error) {
+	paths, err := matches(path)
+	if err != nil {
+		return nil, err
+	}
+	files := make([]tokenFile, len(paths))
+	for i, p := range paths {
+		if strings.HasSuffix(p, ".gz") {
+			return nil, &hintError{fmt.Errorf("read %q: compressed tokens cannot be mapped", p), "decompress the file: gunzip --keep"}
+		}
+		m, err := mapFile(p)
+		if err != nil {
+			return nil, err
+		}
+		if err := (mappings{m}).guard(func() error {
+			files[i], err = parseTokenFile(m, rawWidth)
+			return err
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// matches returns the files that match a pattern, in the order of their names. A
+// path of a file that exists is taken as it is.
+func matches(pattern string) ([]string, error) {
+	if _, err := os.Stat(pattern); err == nil || !strings.ContainsAny(pattern, `*?[`) {
+		return []string{pattern}, nil
+	}
+	paths, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", pattern, err)
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("read %q: no file matches this pattern", pattern)
+	}
+	slices.Sort(paths)
+	return paths, nil
+}
+
+// checkTogether checks that all files have tokens of one type, and that none is
+// both trained on and held out.
+func checkTogether(train, eval []tokenFile) error {
+	for _, f := range slices.Concat(train, eval) {
+		if f.width != train[0].width {
+			return fmt.Errorf("read %q: tokens of %d bytes, but those of %q have %d", f.path, f.width, train[0].path, train[0].width)
+		}
+	}
+	for _, e := range eval {
+		for _, t := range train {
+			if os.SameFile(e.info, t.info) {
+				return &hintError{
+					fmt.Errorf("read %q: the file is held out and, as %q, trained on", e.path, t.path),
+					"make the patterns narrower, or hold out a share instead",
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// readTokens makes the datasets of files whose tokens are stored as T.
+func readTokens[T token](o Options, trainFiles, evalFiles []tokenFile) (train, eval Dataset, err error) {
+	shards, held := shardsOf[T](trainFiles), shardsOf[T](evalFiles)
+	evalPath := o.EvalPath
+	if o.Holdout > 0 {
+		evalPath = o.Path
+		shards, held = cutShards(shards, o.Holdout)
+	}
+	limit := o.VocabularySize
+	if limit == 0 {
+		limit = maxVocabulary
+	}
+	t, vocabulary, err := scanTokens(o.Path, shards, o.Context, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	var e *scanned[T]
+	if held != nil {
+		var evalVocabulary int
+		if e, evalVocabulary, err = scanTokens(evalPath, held, o.Context, limit); err != nil {
+			return nil, nil, err
+		}
+		vocabulary = max(vocabulary, evalVocabulary)
+	}
+	if o.VocabularySize > 0 {
+		vocabulary = o.VocabularySize
+	}
+	if e != nil {
+		eval = e.dataset(vocabulary)
+	}
+	return t.dataset(vocabulary), eval, nil
+}
+
+// shard is the part of a file's tokens that a dataset has.
+type shard[T token] struct {
+	tokenFile
+	from   int // number of the first token
+	tokens []T
+}
+
+func shardsOf[T token](files []tokenFile) []shard[T] {
+	var shards []shard[T]
+	for _, f := range files {
+		shards = append(shards, shard[T]{f, 0, tokensOf[T](f.content[f.offset:])})
+	}
+	return shards
+}
+
+// cutShards cuts off the last share of all tokens, as openText does.
+func cutShards[T token](shards []shard[T], share float64) (train, held []shard[T]) {
+	n := 0
+	for _, s := range shards {
+		n += len(s.tokens)
+	}
+	left := int(float64(n) * (1 - share))
+	for _, s := range shards {
+		cut := min(left, len(s.tokens))
+		left -= cut
+		if cut > 0 {
+			train = append(train, shard[T]{s.tokenFile, 0, s.tokens[:cut]})
+		}
+		if cut < len(s.tokens) {
+			held = append(held, shard[T]{s.tokenFile, cut, s.tokens[cut:]})
+		}
+	}
+	return train, held
+}
+
+// scanned is a dataset that lacks only the size of its vocabulary.
+type scanned[T token] struct {
+	mappedTokens[T]
+	hash *digest
+}
+
+// scanTokens reads all tokens, which must be below limit, and returns also one
+// more than the largest.
+func scanTokens[T token](path string, shards []shard[T], context, limit int) (s *scanned[T], vocabulary int, err error) {
+	var files mappings
+	var tokens [][]T
+	for _, sh := range shards {
+		files = append(files, sh.mapping)
+		tokens = append(tokens, sh.tokens)
+	}
+	sequences, err := newSequences(path, tokens, context)
+	if err != nil {
+		return nil, 0, err
+	}
+	s = &scanned[T]{mappedTokens[T]{sequences, files}, sequences.newDigest()}
+	err = files.guard(func() error {
+		for _, sh := range shards {
+			largest, err := sh.scan(limit, s.hash)
+			if err != nil {
+				return err
+			}
+			vocabulary = max(vocabulary, largest+1)
+		}
+		return nil
+	})
+	return s, vocabulary, err
+}
+
+// scan checks and hashes the tokens of one shard, and returns the largest.
+func (s shard[T]) scan(limit int, d *digest) (largest int, err error) {
+	d.bytes(fmt.Appendf(nil, "%d\n", len(s.tokens)))
+	const block = 1 << 14 // tokens, that stay in the cache for the hash
+	at := 0
+	for tokens := range slices.Chunk(s.tokens, block) {
+		most := int(slices.Max(tokens))
+		if most >= limit {
+			i := slices.IndexFunc(tokens, func(t T) bool { return int(t) >= limit })
+			return 0, &hintError{
+				fmt.Errorf("read %q: at byte %d: token %d, but the vocabulary has %d", s.path, s.offset+(s.from+at+i)*s.width, tokens[i], limit),
+				fmt.Sprintf("the tokens are taken as numbers of %d bytes: are they, and of this vocabulary?", s.width),
+			}
+		}
+		largest = max(largest, most)
+		d.bytes(bytesOf(tokens))
+		at += len(tokens)
+	}
+	return largest, nil
+}
+
+// dataset finishes s.
+func (s *scanned[T]) dataset(vocabulary int) Dataset {
+	s.hash.bytes(fmt.Appendf(nil, "vocabulary %d\n", vocabulary))
+	s.outputs, s.digest = vocabulary, s.hash.String()
+	return s.mappedTokens
+}

@@ -1,0 +1,131 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Vocabularies of text, as Options.Vocabulary.
+const (
+	VocabularyChar = "char" // the characters that the text has, sorted
+	VocabularyByte = "byte" // the 256 bytes
+)
+
+// maxChars limits the characters of a vocabulary, so that a token is 16 bits.
+const maxChars = 1 << 16
+
+// Vocabulary says which token stands for which piece of text. The zero value is
+// the 256 bytes. It is immutable but for UnmarshalText, which a checkpoint uses
+// with MarshalText to keep one.
+type Vocabulary struct {
+	runes []rune // sorted; nil for bytes
+}
+
+// Len returns the number of tokens.
+func (v *Vocabulary) Len() int {
+	if v.runes == nil {
+		return 256
+	}
+	return len(v.runes)
+}
+
+// Encode returns the tokens of text, or an error that names the first character
+// that the vocabulary has not, and where it stands.
+func (v *Vocabulary) Encode(text string) ([]int32, error) {
+	if v.runes != nil {
+		return encodeChars[int32](v.runes, []byte(text))
+	}
+	tokens := make([]int32, len(text))
+	for i := range tokens {
+		tokens[i] = int32(text[i])
+	}
+	return tokens, nil
+}
+
+// encodeChars returns the place of each character of text among runes.
+func encodeChars[T uint16 | int32](runes []rune, text []byte) ([]T, error) {
+	size := utf8.RuneSelf // of the table: the ASCII characters, and those up to the last
+	if len(runes) > 0 {
+		size = max(size, int(runes[len(runes)-1])+1)
+	}
+	places := slices.Repeat([]int32{-1}, size) // by rune; -1: none
+	for token, r := range runes {
+		places[r] = int32(token)
+	}
+	ascii := (*[utf8.RuneSelf]int32)(places)
+	tokens := make([]T, utf8.RuneCount(text))
+	i := 0
+	for n := range tokens {
+		place, size := int32(-1), 1
+		if c := text[i]; c < utf8.RuneSelf {
+			place = ascii[c]
+		} else {
+			var r rune
+			if r, size = utf8.DecodeRune(text[i:]); int(r) < len(places) && (r != utf8.RuneError || size > 1) {
+				place = places[r]
+			}
+		}
+		if place < 0 {
+			return nil, fmt.Errorf("at byte %d: %q is not among the %d characters of the vocabulary", i, text[i:i+size], len(runes))
+		}
+		tokens[n] = T(place)
+		i += size
+	}
+	return tokens, nil
+}
+
+// Decode returns the text of tokens. With bytes it need not be whole UTF-8. It
+// panics at a token that the vocabulary has not.
+func (v *Vocabulary) Decode(tokens []int32) string {
+	var text strings.Builder
+	for _, token := range tokens {
+		switch {
+		case token < 0 || int(token) >= v.Len():
+			panic(fmt.Sprintf("data: token %d of a vocabulary of %d", token, v.Len()))
+		case v.runes == nil:
+			text.WriteByte(byte(token))
+		default:
+			text.WriteRune(v.runes[token])
+		}
+	}
+	return text.String()
+}
+
+// MarshalText returns "byte", or "char:" and the characters in order.
+func (v *Vocabulary) MarshalText() ([]byte, error) {
+	if v.runes == nil {
+		return []byte(VocabularyByte), nil
+	}
+	return []byte(VocabularyChar + ":" + string(v.runes)), nil
+}
+
+// UnmarshalText reads what MarshalText wrote.
+func (v *Vocabulary) UnmarshalText(text []byte) error {
+	if string(text) == VocabularyByte {
+		v.runes = nil
+		return nil
+	}
+	chars, ok := strings.CutPrefix(string(text), VocabularyChar+":")
+	switch {
+	case !ok:
+		return fmt.Errorf("vocabulary begins neither with %q nor with %q", VocabularyByte, VocabularyChar+":")
+	case chars == "":
+		return errors.New("vocabulary without characters")
+	case !utf8.ValidString(chars):
+		return errors.New("vocabulary is not UTF-8")
+	}
+	runes := []rune(chars)
+	if len(runes) > maxChars {
+		return fmt.Errorf("vocabulary of %d characters, want at most %d", len(runes), maxChars)
+	}
+	for i := range len(runes) - 1 {
+		if runes[i] >= runes[i+1] {
+			return fmt.Errorf("vocabulary is not sorted: %q before %q", runes[i], runes[i+1])
+		}
+	}
+	v.runes = runes
+	return nil
+}

@@ -1,0 +1,130 @@
+package safetensors
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+)
+
+// DType is the format's name for a type of elements.
+type DType string
+
+// The types that this package converts; a header may have others.
+const (
+	F32  DType = "F32"
+	F16  DType = "F16"
+	BF16 DType = "BF16"
+	U8   DType = "U8"
+	I32  DType = "I32"
+	I64  DType = "I64"
+)
+
+// Size returns the bytes of an element, 0 for a type that the format has not.
+func (t DType) Size() int {
+	switch t {
+	case "BOOL", U8, "I8", "F8_E4M3", "F8_E5M2":
+		return 1
+	case F16, BF16, "I16", "U16":
+		return 2
+	case F32, I32, "U32":
+		return 4
+	case "F64", I64, "U64":
+		return 8
+	}
+	return 0
+}
+
+// Array is a named array of any type and where in the file it lies: the bytes
+// from Begin to before End, row-major and little-endian.
+type Array struct {
+	Name       string
+	DType      DType
+	Shape      []int
+	Begin, End int64
+}
+
+// Len returns the number of elements.
+func (a Array) Len() int { return int(a.End-a.Begin) / a.DType.Size() }
+
+// Read reads the bytes of the array from the file that the header came from.
+func (a Array) Read(file io.ReaderAt) ([]byte, error) {
+	raw := make([]byte, a.End-a.Begin)
+	if n, err := file.ReadAt(raw, a.Begin); n < len(raw) {
+		return nil, fmt.Errorf("read tensor %q: at byte %d: %w", a.Name, a.Begin+int64(n), err)
+	}
+	return raw, nil
+}
+
+// Float32s reads an array of F32, F16, BF16 or U8 as float32, which holds every
+// value of these exactly; other types are errors.
+func (a Array) Float32s(file io.ReaderAt) ([]float32, error) {
+	switch a.DType {
+	case F32, F16, BF16, U8:
+	default:
+		return nil, fmt.Errorf("tensor %q has type %s, want %s, %s, %s or %s", a.Name, a.DType, F32, F16, BF16, U8)
+	}
+	values := make([]float32, a.Len())
+	if a.DType == F32 {
+		if n, err := file.ReadAt(memory(values), a.Begin); n < 4*len(values) {
+			return nil, fmt.Errorf("read tensor %q: at byte %d: %w", a.Name, a.Begin+int64(n), err)
+		}
+		return values, nil
+	}
+	raw, err := a.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	for i := range values {
+		switch a.DType {
+		case F16:
+			values[i] = fromHalf(binary.LittleEndian.Uint16(raw[2*i:]))
+		case BF16:
+			values[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(raw[2*i:])) << 16)
+		case U8:
+			values[i] = float32(raw[i])
+		}
+	}
+	return values, nil
+}
+
+// Int64s reads an array of I64, I32 or U8; other types are errors.
+func (a Array) Int64s(file io.ReaderAt) ([]int64, error) {
+	switch a.DType {
+	case I64, I32, U8:
+	default:
+		return nil, fmt.Errorf("tensor %q has type %s, want %s, %s or %s", a.Name, a.DType, I64, I32, U8)
+	}
+	raw, err := a.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	values := make([]int64, a.Len())
+	for i := range values {
+		switch a.DType {
+		case I64:
+			values[i] = int64(binary.LittleEndian.Uint64(raw[8*i:]))
+		case I32:
+			values[i] = int64(int32(binary.LittleEndian.Uint32(raw[4*i:])))
+		case U8:
+			values[i] = int64(raw[i])
+		}
+	}
+	return values, nil
+}
+
+// fromHalf converts an IEEE 754 binary16 number: sign, 5 bits of exponent, 10 of
+// fraction.
+func fromHalf(h uint16) float32 {
+	sign := uint32(h>>15) << 31
+	exponent, fraction := uint32(h>>10&0x1f), uint32(h&0x3ff)
+	switch exponent {
+	case 0: // zero, or fraction * 2^-24, which is a normal number in float32
+		v := float32(fraction) * 0x1p-24
+		return math.Float32frombits(math.Float32bits(v) | sign)
+	case 0x1f: // infinity, or no number
+		return math.Float32frombits(sign | 0xff<<23 | fraction<<13)
+	}
+	const bias = 127 - 15
+	return math.Float32frombits(sign | (exponent+bias)<<23 | fraction<<13)
+}

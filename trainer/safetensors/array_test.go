@@ -1,0 +1,124 @@
+package safetensors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// read reads the only array of a file.
+func read(t *testing.T, header string, data []byte) (Array, *bytes.Reader) {
+	t.Helper()
+	content := file(header, data)
+	arrays, _, err := ReadHeader(bytes.NewReader(content), int64(len(content)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return arrays[0], bytes.NewReader(content)
+}
+
+// Numbers of 16 bits convert to float32 as in PyTorch, bit for bit but for what is
+// no number; testdata/halves.py wrote the expected bits.
+func TestHalvesEqualPyTorch(t *testing.T) {
+	raw, err := os.ReadFile("testdata/halves.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := map[DType]map[string][]uint32{}
+	if err := json.Unmarshal(raw, &golden); err != nil {
+		t.Fatal(err)
+	}
+	for dtype, g := range golden {
+		var data []byte
+		for _, h := range g["bits"] {
+			data = binary.LittleEndian.AppendUint16(data, uint16(h))
+		}
+		header := `{"a":{"dtype":"` + string(dtype) + `","shape":[256],"data_offsets":[0,512]}}`
+		a, f := read(t, header, data)
+		values, err := a.Float32s(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range values {
+			if want := math.Float32frombits(g["float32"][i]); math.Float32bits(v) != math.Float32bits(want) && (v == v || want == want) {
+				t.Errorf("%s %#04x: %#08x, want %#08x", dtype, g["bits"][i], math.Float32bits(v), g["float32"][i])
+			}
+		}
+	}
+	if len(golden) != 2 {
+		t.Errorf("%d types, want 2", len(golden))
+	}
+}
+
+func TestReadArrays(t *testing.T) {
+	a, f := read(t, `{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0})
+	if got, err := a.Float32s(f); err != nil || !slices.Equal(got, []float32{1, -2}) {
+		t.Errorf("F32: %v, %v", got, err)
+	}
+	if _, err := a.Int64s(f); err == nil || err.Error() != `tensor "a" has type F32, want I64, I32 or U8` {
+		t.Errorf("F32 as integers: %v", err)
+	}
+	a, f = read(t, `{"a":{"dtype":"U8","shape":[1,2],"data_offsets":[0,2]}}`, []byte{200, 1})
+	if got, err := a.Float32s(f); err != nil || !slices.Equal(got, []float32{200, 1}) {
+		t.Errorf("U8: %v, %v", got, err)
+	}
+	if got, err := a.Int64s(f); err != nil || !slices.Equal(got, []int64{200, 1}) {
+		t.Errorf("U8 as integers: %v, %v", got, err)
+	}
+	a, f = read(t, `{"a":{"dtype":"I32","shape":[2],"data_offsets":[0,8]}}`, []byte{0xfe, 0xff, 0xff, 0xff, 3, 0, 0, 0})
+	if got, err := a.Int64s(f); err != nil || !slices.Equal(got, []int64{-2, 3}) {
+		t.Errorf("I32: %v, %v", got, err)
+	}
+	a, f = read(t, `{"a":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}}`, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+	if got, err := a.Int64s(f); err != nil || !slices.Equal(got, []int64{-2}) {
+		t.Errorf("I64: %v, %v", got, err)
+	}
+	if _, err := a.Float32s(f); err == nil || err.Error() != `tensor "a" has type I64, want F32, F16, BF16 or U8` {
+		t.Errorf("I64 as float32: %v", err)
+	}
+	// The file is cut after its header was read.
+	if _, err := a.Read(bytes.NewReader(make([]byte, a.End-3))); err == nil || !strings.Contains(err.Error(), `read tensor "a": at byte `) {
+		t.Errorf("cut file: %v", err)
+	}
+}
+
+// FuzzReadHeader: arrays lie in the file, one behind the other, and those of known
+// types are read.
+func FuzzReadHeader(f *testing.F) {
+	f.Add(file(`{"a":{"dtype":"BF16","shape":[2,1],"data_offsets":[0,4]}}`, make([]byte, 4)))
+	f.Add(file(`{"a":{"dtype":"I64","shape":[],"data_offsets":[1,9]},"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, make([]byte, 9)))
+	f.Add(file(`{"a":{"dtype":"F64","shape":[0],"data_offsets":[0,0]}}`, nil))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		arrays, _, err := ReadHeader(bytes.NewReader(content), int64(len(content)))
+		if err != nil {
+			return
+		}
+		r := bytes.NewReader(content)
+		for i, a := range arrays {
+			if i > 0 && a.Begin != arrays[i-1].End || a.End > int64(len(content)) {
+				t.Fatalf("%+v behind %+v in %d bytes", a, arrays[max(0, i-1)], len(content))
+			}
+			switch raw, err := a.Read(r); {
+			case err != nil:
+				t.Fatal(err)
+			case !bytes.Equal(raw, content[a.Begin:a.End]):
+				t.Fatalf("%+v: not the bytes of the file", a)
+			}
+			switch a.DType {
+			case F32, F16, BF16, U8:
+				if v, err := a.Float32s(r); err != nil || len(v) != a.Len() {
+					t.Fatalf("%+v: %d values, %v", a, len(v), err)
+				}
+			case I32, I64:
+				if v, err := a.Int64s(r); err != nil || len(v) != a.Len() {
+					t.Fatalf("%+v: %d values, %v", a, len(v), err)
+				}
+			}
+		}
+	})
+}
