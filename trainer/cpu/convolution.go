@@ -1,0 +1,209 @@
+package cpu
+
+import (
+	"fmt"
+
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/gemm"
+)
+
+// convolution is planned convolution as products of matrices, image by image. The
+// image is copied with its padding; each element of the kernel sees a shifted piece
+// of that, which is contiguous if outputs are computed for the whole width of the
+// padded image: those beyond an output row's end are left out in the end, or are
+// zero in gradients.
+type convolution struct {
+	device.ConvolutionShape
+	device *Device
+	rooms  []*convolutionRoom // of each thread
+
+	// What is under way.
+	do         func(c *convolution, r *convolutionRoom, first, end int)
+	n          int // of what is divided: images, or output channels
+	images     int
+	x, y, w, b []float32 // or their gradients
+	accumulate bool
+}
+
+// convolutionRoom is what a thread needs.
+type convolutionRoom struct {
+	products *gemm.Workspace
+	padded   []float32 // [In, paddedHeight, paddedWidth]
+	columns  []float32 // [In*Kernel*Kernel, span]
+	outputs  []float32 // [Out, span]
+}
+
+func (c *convolution) paddedHeight() int { return c.Height + 2*c.Padding }
+func (c *convolution) paddedWidth() int  { return c.Width + 2*c.Padding }
+
+// span is the columns of products: output rows, each as wide as the padded image,
+// but for the last, whose end is the last output.
+func (c *convolution) span() int { return (c.OutHeight()-1)*c.paddedWidth() + c.OutWidth() }
+
+// terms are the inputs of an output.
+func (c *convolution) terms() int { return c.In * c.Kernel * c.Kernel }
+
+// NewConvolution plans a convolution.
+func (d *Device) NewConvolution(s device.ConvolutionShape) device.Convolution {
+	c := &convolution{ConvolutionShape: s, device: d}
+	if s.In < 1 || s.Out < 1 || s.Kernel < 1 || s.Padding < 0 || s.OutHeight() < 1 || s.OutWidth() < 1 {
+		panic(fmt.Sprintf("cpu: convolution of shape %+v", s))
+	}
+	for range d.pool.threads {
+		c.rooms = append(c.rooms, &convolutionRoom{
+			products: gemm.NewWorkspace(1),
+			padded:   make([]float32, s.In*c.paddedHeight()*c.paddedWidth()),
+			columns:  make([]float32, c.terms()*c.span()),
+			outputs:  make([]float32, s.Out*c.span()),
+		})
+	}
+	return c
+}
+
+func (c *convolution) part(thread, threads int) {
+	first, end := share(c.n, 1, thread, threads)
+	c.do(c, c.rooms[thread], first, end)
+}
+
+// run does an operation on a number of images or output channels.
+func (c *convolution) run(n int, do func(c *convolution, r *convolutionRoom, first, end int)) {
+	c.n, c.do = n, do
+	c.device.pool.do(c, n, c.images*c.Out*c.span())
+	c.x, c.y, c.w, c.b = nil, nil, nil, nil
+}
+
+// plan checks what all operations share: y are outputs, x inputs, or gradients.
+func (c *convolution) plan(y, x device.Matrix) {
+	if y.Rows != x.Rows || x.Cols != c.In*c.Height*c.Width || y.Cols != c.Out*c.OutHeight()*c.OutWidth() {
+		panic(fmt.Sprintf("cpu: convolution %+v of %dx%d to %dx%d", c.ConvolutionShape, x.Rows, x.Cols, y.Rows, y.Cols))
+	}
+	c.images, c.x, c.y = x.Rows, whole("images", x), whole("images", y)
+}
+
+// Forward computes the outputs.
+func (c *convolution) Forward(y, x, w device.Matrix, b device.Tensor) {
+	c.plan(y, x)
+	sameLength("convolve with", c.Out, w.Rows, b.Len())
+	c.w, c.b = whole("weights", w)[:c.Out*c.terms()], b.Floats()
+	c.run(c.images, convolve)
+}
+
+func convolve(c *convolution, r *convolutionRoom, first, end int) {
+	span, height, width := c.span(), c.OutHeight(), c.OutWidth()
+	for image := first; image < end; image++ {
+		c.unfold(r, image)
+		for o := range c.Out {
+			row := r.outputs[o*span : (o+1)*span]
+			for i := range row {
+				row[i] = c.b[o]
+			}
+		}
+		multiply(r.products, c.Precision, gemm.Dense(r.outputs, c.Out, span), gemm.Dense(c.w, c.Out, c.terms()), gemm.Dense(r.columns, c.terms(), span), gemm.Accumulate())
+		y := c.y[image*c.Out*height*width:][:c.Out*height*width]
+		for o := range c.Out {
+			for i := range height {
+				copy(y[(o*height+i)*width:][:width], r.outputs[o*span+i*c.paddedWidth():])
+			}
+		}
+	}
+}
+
+// unfold fills columns with what each element of the kernel sees of an image.
+func (c *convolution) unfold(r *convolutionRoom, image int) {
+	high, wide, span := c.paddedHeight(), c.paddedWidth(), c.span()
+	for i := range c.In {
+		x := c.x[(image*c.In+i)*c.Height*c.Width:][:c.Height*c.Width]
+		to := r.padded[i*high*wide:][:high*wide]
+		for row := range c.Height {
+			copy(to[(row+c.Padding)*wide+c.Padding:][:c.Width], x[row*c.Width:])
+		}
+		for k := range c.Kernel * c.Kernel {
+			copy(r.columns[(i*c.Kernel*c.Kernel+k)*span:][:span], to[k/c.Kernel*wide+k%c.Kernel:])
+		}
+	}
+}
+
+// spread fills outputs with the gradient of an image's outputs of the channels
+// from first to end, with zeros where there are none.
+func (c *convolution) spread(r *convolutionRoom, image, first, end int) gemm.Matrix {
+	span, height, width := c.span(), c.OutHeight(), c.OutWidth()
+	for o := first; o < end; o++ {
+		dy := c.y[(image*c.Out+o)*height*width:][:height*width]
+		to := r.outputs[o*span : (o+1)*span]
+		for i := range height {
+			row := to[i*c.paddedWidth():]
+			clear(row[copy(row[:width], dy[i*width:]):min(len(row), c.paddedWidth())])
+		}
+	}
+	return gemm.Dense(r.outputs[first*span:end*span], end-first, span)
+}
+
+// WeightGrad is divided by output channels: images are added up in order.
+func (c *convolution) WeightGrad(dw, dy, x device.Matrix, accumulate bool) {
+	c.plan(dy, x)
+	c.w, c.accumulate = whole("a weight gradient", dw)[:c.Out*c.terms()], accumulate
+	c.run(c.Out, weightGrad)
+}
+
+func weightGrad(c *convolution, r *convolutionRoom, first, end int) {
+	terms := c.terms()
+	dw := gemm.Dense(c.w[first*terms:end*terms], end-first, terms)
+	for image := range c.images {
+		c.unfold(r, image)
+		from := gemm.Accumulate()
+		if image == 0 && !c.accumulate {
+			from = gemm.Zero()
+		}
+		multiply(r.products, c.Precision, dw, c.spread(r, image, first, end), gemm.Dense(r.columns, terms, c.span()).T(), from)
+	}
+}
+
+// BiasGrad is divided by output channels too.
+func (c *convolution) BiasGrad(db device.Tensor, dy device.Matrix, accumulate bool) {
+	if dy.Cols != c.Out*c.OutHeight()*c.OutWidth() {
+		panic(fmt.Sprintf("cpu: convolution %+v to %dx%d", c.ConvolutionShape, dy.Rows, dy.Cols))
+	}
+	sameLength("add up", c.Out, db.Len())
+	c.images, c.y, c.b, c.accumulate = dy.Rows, whole("images", dy), db.Floats(), accumulate
+	c.run(c.Out, biasGrad)
+}
+
+func biasGrad(c *convolution, _ *convolutionRoom, first, end int) {
+	size := c.OutHeight() * c.OutWidth()
+	for o := first; o < end; o++ {
+		if !c.accumulate {
+			c.b[o] = 0
+		}
+		for image := range c.images {
+			c.b[o] += c.device.unit.Sum(c.y[(image*c.Out+o)*size:][:size])
+		}
+	}
+}
+
+// InputGrad is divided by images.
+func (c *convolution) InputGrad(dx, dy, w device.Matrix) {
+	c.plan(dy, dx)
+	c.w = whole("weights", w)[:c.Out*c.terms()]
+	c.run(c.images, inputGrad)
+}
+
+func inputGrad(c *convolution, r *convolutionRoom, first, end int) {
+	high, wide, span := c.paddedHeight(), c.paddedWidth(), c.span()
+	for image := first; image < end; image++ {
+		dy := c.spread(r, image, 0, c.Out)
+		multiply(r.products, c.Precision, gemm.Dense(r.columns, c.terms(), span), gemm.Dense(c.w, c.Out, c.terms()).T(), dy, gemm.Zero())
+		clear(r.padded)
+		for i := range c.In {
+			from := r.padded[i*high*wide:][:high*wide]
+			for k := range c.Kernel * c.Kernel {
+				to := from[k/c.Kernel*wide+k%c.Kernel:][:span]
+				c.device.unit.Add(to, to, r.columns[(i*c.Kernel*c.Kernel+k)*span:][:span])
+			}
+			dx := c.x[(image*c.In+i)*c.Height*c.Width:][:c.Height*c.Width]
+			for row := range c.Height {
+				copy(dx[row*c.Width:][:c.Width], from[(row+c.Padding)*wide+c.Padding:])
+			}
+		}
+	}
+	clear(r.padded) // unfold expects the padding to be zero
+}

@@ -1,0 +1,58 @@
+package cpu
+
+import (
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/vec"
+)
+
+// embedding is a pass over tokens, divided by rows, or by columns where rows are
+// added up.
+type embedding struct {
+	unit             *vec.Unit
+	add              bool
+	y                device.Matrix
+	rows, places     []float32 // of the tables, or their gradients
+	values           []float32 // of y
+	tokens           []int32
+	length, first, n int
+}
+
+// Embed is the sum of the rows for tokens and for places.
+func (d *Device) Embed(y device.Matrix, tokens device.Tensor, table, positions device.Matrix, length, first int) {
+	d.embedding.plan(y, tokens, table, positions, length, first)
+	d.pool.do(&d.embedding, y.Rows, y.Rows*y.Cols)
+}
+
+// EmbedGrad adds rows to those of their tokens and places.
+func (d *Device) EmbedGrad(dtable, dpositions, dy device.Matrix, tokens device.Tensor, length int) {
+	j := &d.embedding
+	j.plan(dy, tokens, dtable, dpositions, length, 0)
+	j.add = true
+	d.pool.do(j, (dy.Cols+grain-1)/grain, dy.Rows*dy.Cols)
+}
+
+func (j *embedding) plan(y device.Matrix, tokens device.Tensor, table, positions device.Matrix, length, first int) {
+	sameLength("embed", y.Rows, tokens.Len())
+	sameLength("embed", y.Cols, table.Cols, positions.Cols)
+	*j = embedding{unit: j.unit, y: y, values: whole("embedded tokens", y), rows: whole("an embedding", table),
+		places: whole("an embedding of places", positions), tokens: tokens.Ints(), length: length, first: first}
+}
+
+func (j *embedding) part(thread, threads int) {
+	w := j.y.Cols
+	if j.add {
+		first, end := share(w, grain, thread, threads)
+		for i, token := range j.tokens {
+			from := j.values[i*w+first : i*w+end]
+			for _, to := range [2][]float32{j.rows[int(token)*w:], j.places[(i%j.length)*w:]} {
+				j.unit.Add(to[first:end], to[first:end], from)
+			}
+		}
+		return
+	}
+	first, end := share(j.y.Rows, 1, thread, threads)
+	for i := first; i < end; i++ {
+		token, place := int(j.tokens[i])*w, (j.first+i%j.length)*w
+		j.unit.Add(j.values[i*w:(i+1)*w], j.rows[token:token+w], j.places[place:place+w])
+	}
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package cpu
+
+// useHugePages does nothing here.
+func useHugePages([]byte) {}

@@ -1,0 +1,80 @@
+package cpu
+
+import (
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/vec"
+)
+
+// norm is an operation of layer normalisation, divided by rows, or by columns
+// where rows are added up.
+type norm struct {
+	unit       *vec.Unit
+	do         func(j *norm, first, end int)
+	rows, cols int
+	grain, n   int // of what is divided
+
+	y, x, w, b, mean, rstd, dy []float32
+	dw, db                     []float32
+	accumulate                 bool
+}
+
+func (j *norm) part(thread, threads int) {
+	first, end := share(j.n, j.grain, thread, threads)
+	j.do(j, first, end)
+}
+
+// LayerNorm normalises rows.
+func (d *Device) LayerNorm(y device.Matrix, mean, rstd device.Tensor, x device.Matrix, w, b device.Tensor) {
+	sameLength("layer norm of", x.Rows, y.Rows, mean.Len(), rstd.Len())
+	j := &d.norm
+	*j = norm{unit: j.unit, rows: x.Rows, cols: x.Cols, grain: 1, n: x.Rows, do: normRows,
+		y: whole("the output of a layer norm", y), x: whole("the input of a layer norm", x),
+		w: w.Floats(), b: b.Floats(), mean: mean.Floats(), rstd: rstd.Floats()}
+	d.pool.do(j, x.Rows, x.Rows*x.Cols)
+}
+
+func normRows(j *norm, first, end int) {
+	for i := first; i < end; i++ {
+		at, to := i*j.cols, (i+1)*j.cols
+		j.mean[i], j.rstd[i] = j.unit.LayerNorm(j.y[at:to], j.x[at:to], j.w, j.b, device.LayerNormEps)
+	}
+}
+
+// LayerNormGrad is the gradient of x.
+func (d *Device) LayerNormGrad(dx, dy, x device.Matrix, w, mean, rstd device.Tensor, accumulate bool) {
+	sameLength("layer norm of", x.Rows, dx.Rows, dy.Rows, mean.Len(), rstd.Len())
+	j := &d.norm
+	*j = norm{unit: j.unit, rows: x.Rows, cols: x.Cols, grain: 1, n: x.Rows, do: normGradRows,
+		y: whole("the gradient of a layer norm", dx), dy: whole("the output gradient of a layer norm", dy), x: whole("the input of a layer norm", x),
+		w: w.Floats(), mean: mean.Floats(), rstd: rstd.Floats(), accumulate: accumulate}
+	d.pool.do(j, x.Rows, x.Rows*x.Cols)
+}
+
+func normGradRows(j *norm, first, end int) {
+	for i := first; i < end; i++ {
+		at, to := i*j.cols, (i+1)*j.cols
+		j.unit.LayerNormGrad(j.y[at:to], j.dy[at:to], j.x[at:to], j.w, j.mean[i], j.rstd[i], j.accumulate)
+	}
+}
+
+// LayerNormParamGrad is the gradients of w and b.
+func (d *Device) LayerNormParamGrad(dw, db device.Tensor, dy, x device.Matrix, mean, rstd device.Tensor, accumulate bool) {
+	sameLength("layer norm of", x.Cols, dw.Len(), db.Len())
+	sameLength("layer norm of", x.Rows, dy.Rows, mean.Len(), rstd.Len())
+	j := &d.norm
+	*j = norm{unit: j.unit, rows: x.Rows, cols: x.Cols, grain: grain, n: x.Cols, do: normParamColumns,
+		dy: whole("the output gradient of a layer norm", dy), x: whole("the input of a layer norm", x),
+		dw: dw.Floats(), db: db.Floats(), mean: mean.Floats(), rstd: rstd.Floats(), accumulate: accumulate}
+	d.pool.do(j, (x.Cols+grain-1)/grain, x.Rows*x.Cols)
+}
+
+func normParamColumns(j *norm, first, end int) {
+	if first == end {
+		return
+	}
+	if !j.accumulate {
+		clear(j.dw[first:end])
+		clear(j.db[first:end])
+	}
+	j.unit.LayerNormParamGrad(j.dw[first:end], j.db[first:end], j.dy[first:], j.x[first:], j.mean, j.rstd, j.cols)
+}

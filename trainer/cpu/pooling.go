@@ -1,0 +1,99 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+// pooling is a pass over squares, divided by channels of images.
+type pooling struct {
+	device.PoolShape
+	y, x   []float32 // or their gradients
+	chosen []int32
+	planes int
+	grad   bool
+}
+
+// MaxPool finds the largest elements.
+func (d *Device) MaxPool(y device.Matrix, chosen device.Tensor, x device.Matrix, s device.PoolShape) {
+	d.pooling.run(&d.pool, y, chosen, x, s, false)
+}
+
+// MaxPoolGrad gives their gradient to those that were chosen.
+func (d *Device) MaxPoolGrad(dx, dy device.Matrix, chosen device.Tensor, s device.PoolShape) {
+	d.pooling.run(&d.pool, dy, chosen, dx, s, true)
+}
+
+func (j *pooling) run(p *pool, y device.Matrix, chosen device.Tensor, x device.Matrix, s device.PoolShape, grad bool) {
+	if s.Size < 1 || y.Rows != x.Rows || x.Cols != s.Channels*s.Height*s.Width || y.Cols != s.Channels*s.OutHeight()*s.OutWidth() || chosen.Len() != y.Data.Len() {
+		panic(fmt.Sprintf("cpu: pooling %+v of %dx%d to %dx%d with %d choices", s, x.Rows, x.Cols, y.Rows, y.Cols, chosen.Len()))
+	}
+	*j = pooling{PoolShape: s, y: whole("images", y), x: whole("images", x), chosen: chosen.Ints(), planes: x.Rows * s.Channels, grad: grad}
+	p.do(j, j.planes, len(j.x))
+}
+
+func (j *pooling) part(thread, threads int) {
+	first, end := share(j.planes, 1, thread, threads)
+	height, width := j.OutHeight(), j.OutWidth()
+	for i := first; i < end; i++ {
+		x := j.x[i*j.Height*j.Width:][:j.Height*j.Width]
+		y, chosen := j.y[i*height*width:][:height*width], j.chosen[i*height*width:][:height*width]
+		if j.grad {
+			clear(x)
+		}
+		for row := range height {
+			for col := range width {
+				square := x[row*j.Size*j.Width+col*j.Size:]
+				at := row*width + col
+				switch {
+				case j.grad:
+					square[j.offset(int(chosen[at]))] = y[at]
+				case j.Size == 2:
+					k := largestOfFour(square[0], square[1], square[j.Width], square[j.Width+1])
+					y[at], chosen[at] = square[j.offset(k)], int32(k)
+				default:
+					y[at], chosen[at] = j.largest(square)
+				}
+			}
+		}
+	}
+}
+
+// offset is where element k of a square is.
+func (j *pooling) offset(k int) int {
+	if j.Size == 2 { // without divisions, which take longer than all the rest
+		return k>>1*j.Width + k&1
+	}
+	return k/j.Size*j.Width + k%j.Size
+}
+
+// largest is the first largest element of the square that begins a slice, and its
+// number in the square; the first NaN if there is one.
+func (j *pooling) largest(square []float32) (most float32, at int32) {
+	most = square[0]
+	for k := range j.Size {
+		for l, v := range square[k*j.Width:][:j.Size] {
+			if v > most || v != v && most == most {
+				most, at = v, int32(k*j.Size+l)
+			}
+		}
+	}
+	return most, at
+}
+
+// largestOfFour is the number of the first largest element, or of the first NaN. It
+// has no branches on what cannot be predicted, and takes a third of the time.
+func largestOfFour(a, b, c, d float32) int {
+	return 3 - int(max(rank(a)<<2|3, rank(b)<<2|2, rank(c)<<2|1, rank(d)<<2)&3)
+}
+
+// rank is larger for larger numbers, the same for both zeros, and largest for NaN.
+func rank(v float32) int64 {
+	if v != v {
+		return math.MaxInt32
+	}
+	bits := int32(math.Float32bits(v + 0)) // -0 + 0 is 0
+	return int64(bits ^ bits>>31&math.MaxInt32)
+}

@@ -1,0 +1,57 @@
+package cpu
+
+import (
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/vec"
+)
+
+// update is a step of an optimiser, divided where cache lines end.
+type update struct {
+	unit                         *vec.Unit
+	value, grad, average, second []float32
+	isAdam                       bool
+	adam                         vec.AdamFactors
+	sgd                          vec.SGDFactors
+}
+
+// SumSquares is the sum of the squares of x's elements: of 8 partial sums.
+func (d *Device) SumSquares(x device.Tensor) float64 { return d.unit.SumSquares(x.Floats()) }
+
+// SGD is a step of SGD.
+func (d *Device) SGD(value, grad, buffer device.Tensor, f device.SGDFactors) {
+	j := &d.update
+	j.value, j.grad, j.average, j.second = value.Floats(), grad.Floats(), nil, nil
+	if buffer.Len() > 0 {
+		j.average = buffer.Floats()
+	}
+	j.sgd, j.isAdam = vec.SGDFactors(f), false
+	d.update.run(&d.pool)
+}
+
+// Adam is a step of Adam or AdamW.
+func (d *Device) Adam(value, grad, average, squares device.Tensor, f device.AdamFactors) {
+	sameLength("update", value.Len(), average.Len(), squares.Len())
+	j := &d.update
+	j.value, j.grad, j.average, j.second = value.Floats(), grad.Floats(), average.Floats(), squares.Floats()
+	j.adam, j.isAdam = vec.AdamFactors(f), true
+	d.update.run(&d.pool)
+}
+
+func (j *update) run(p *pool) {
+	sameLength("update", len(j.value), len(j.grad))
+	p.do(j, (len(j.value)+grain-1)/grain, len(j.value))
+}
+
+func (j *update) part(thread, threads int) {
+	first, end := share(len(j.value), grain, thread, threads)
+	value, grad := j.value[first:end], j.grad[first:end]
+	if j.isAdam {
+		j.unit.Adam(value, grad, j.average[first:end], j.second[first:end], j.adam)
+		return
+	}
+	var buffer []float32
+	if j.average != nil {
+		buffer = j.average[first:end]
+	}
+	j.unit.SGD(value, grad, buffer, j.sgd)
+}

@@ -1,0 +1,180 @@
+package conformance
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+// product is a multiplication and how its matrices lie.
+type product struct {
+	m, n, k    int
+	a, b, c    layout
+	accumulate bool
+	bias       bool
+	activation device.Activation
+	samePre    bool // Pre is C
+	precision  device.Precision
+}
+
+func checkDense(s *suite) {
+	s.run("MatMul", func(s *suite) {
+		operands := []struct{ a, b layout }{
+			{whole, whole}, {padded, transposed}, {transposed, padded}, {apart, apart}, {spread, whole}, {padded, spread},
+		}
+		for _, size := range [][3]int{{1, 1, 1}, {1, 37, 5}, {3, 1, 300}, {5, 7, 3}, {17, 33, 9}, {31, 16, 65}, {130, 65, 19}} {
+			for _, o := range operands {
+				for _, p := range []device.Precision{device.FP32, device.BF16} {
+					p := product{m: size[0], n: size[1], k: size[2], a: o.a, b: o.b, c: padded, precision: p}
+					s.product(p)
+					p.accumulate = true
+					s.product(p)
+					p.accumulate, p.bias, p.c = false, true, whole
+					s.product(p)
+				}
+			}
+		}
+	})
+	s.run("LargeMatMul", func(s *suite) {
+		for _, p := range []product{
+			{a: whole, b: transposed, c: padded, accumulate: true},
+			{a: transposed, b: padded, c: whole, bias: true},
+			{a: padded, b: whole, c: whole, bias: true, activation: device.GELU, precision: device.BF16},
+		} {
+			p.m, p.n, p.k = 200, 300, 130
+			s.product(p)
+			p.m, p.n, p.k = 9, 20, 5003
+			s.product(p)
+		}
+	})
+	s.run("Activation", func(s *suite) {
+		for _, f := range activations {
+			for _, size := range [][3]int{{1, 1, 1}, {3, 5, 7}, {33, 70, 40}} {
+				for _, same := range []bool{false, true} {
+					for _, bias := range []bool{false, true} {
+						for _, precision := range []device.Precision{device.FP32, device.BF16} {
+							s.product(product{m: size[0], n: size[1], k: size[2], b: transposed, bias: bias, activation: f, samePre: same, precision: precision})
+						}
+					}
+				}
+			}
+		}
+	})
+	s.run("NotFinite", func(s *suite) {
+		const m, n, k = 19, 35, 23
+		a, b := s.normal(m*k), s.normal(k*n)
+		a[4*k+7] = float32(math.NaN()) // all of row 4
+		b[9*n+30] = float32(math.Inf(1))
+		a[2*k+9] = 0 // zero times infinity
+		c := s.emptyMatrix(m, n)
+		s.d.MatMul(device.Product{C: c, A: s.inputMatrix(a, m, k, whole), B: s.inputMatrix(b, k, n, whole)})
+		for i, v := range s.numbers(c) {
+			row, col := i/n, i%n
+			nan, inf := row == 4 || row == 2 && col == 30, row != 2 && col == 30
+			if v, nan, inf := float64(v), nan, inf && row != 4; math.IsNaN(v) != nan || math.IsInf(v, 0) != inf {
+				s.Fatalf("element (%d, %d) is %v with a NaN in row 4 of A and an infinity in column 30 of B", row, col, v)
+			}
+		}
+	})
+	s.run("ColumnSum", func(s *suite) {
+		for _, size := range [][2]int{{1, 1}, {5, 3}, {2, 129}, {300, 17}, {1030, 65}} {
+			for _, l := range []layout{whole, padded} {
+				s.columnSum(size[0], size[1], l)
+			}
+		}
+	})
+}
+
+func (s *suite) product(p product) {
+	s.Helper()
+	what := fmt.Sprintf("%+v", p)
+	a, b, c := s.normal(p.m*p.k), s.normal(p.k*p.n), nans(p.m*p.n)
+	if p.accumulate {
+		c = s.normal(p.m * p.n)
+	}
+	call := device.Product{
+		C: s.resultMatrix(c, p.m, p.n, p.c), A: s.inputMatrix(a, p.m, p.k, p.a), B: s.inputMatrix(b, p.k, p.n, p.b),
+		Accumulate: p.accumulate, Activation: p.activation, Precision: p.precision,
+	}
+	var bias []float32
+	if p.bias {
+		bias = s.normal(p.n)
+		call.Bias = s.input(bias)
+	}
+	if p.activation != device.Identity {
+		call.Pre = call.C
+		if !p.samePre {
+			call.Pre = s.emptyMatrix(p.m, p.n)
+		}
+	}
+	s.d.MatMul(call)
+
+	start := make([]float32, p.m*p.n)
+	for i := range start {
+		if p.accumulate {
+			start[i] = c[i]
+		}
+		if p.bias {
+			start[i] = bias[i%p.n]
+		}
+	}
+	want := multiply(p, start, a, b)
+	if p.activation != device.Identity && !p.samePre {
+		s.close(what+" Pre", s.numbers(call.Pre), want)
+	}
+	for i := range want {
+		want[i] = activate(p.activation, want[i])
+	}
+	s.close(what, s.numbers(call.C), want)
+}
+
+// multiply is A·B + start.
+func multiply(p product, start, a, b []float32) []real {
+	if p.precision == device.BF16 {
+		a, b = allBFloat16(a), allBFloat16(b)
+	}
+	out := make([]real, p.m*p.n)
+	for i := range p.m {
+		for j := range p.n {
+			var total sum
+			total.add(exact(start[i*p.n+j]))
+			for l := range p.k {
+				total.add(exact(a[i*p.k+l]).times(exact(b[l*p.n+j])))
+			}
+			out[i*p.n+j] = total.real()
+		}
+	}
+	return out
+}
+
+func allBFloat16(v []float32) []float32 {
+	out := make([]float32, len(v))
+	for i, x := range v {
+		out[i] = toBFloat16(x)
+	}
+	return out
+}
+
+func (s *suite) columnSum(rows, cols int, l layout) {
+	s.Helper()
+	x, start := s.normal(rows*cols), s.normal(cols)
+	m := s.inputMatrix(x, rows, cols, l)
+	written, added := s.empty(cols), s.result(start)
+	s.d.ColumnSum(written, m, false)
+	s.d.ColumnSum(added, m, true)
+
+	inOrder, want := make([]float32, cols), make([]real, cols)
+	for j := range cols {
+		var total sum
+		total.add(exact(start[j]))
+		for i := range rows {
+			inOrder[j] += x[i*cols+j]
+			total.add(exact(x[i*cols+j]))
+		}
+		want[j] = total.real()
+	}
+	what := fmt.Sprintf("sum of %d rows of %d, %+v", rows, cols, l)
+	s.same(what, s.floats(written), inOrder)
+	s.close(what+", added", s.floats(added), want)
+}

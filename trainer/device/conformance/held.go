@@ -1,0 +1,248 @@
+package conformance
+
+import (
+	"math"
+
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+// What stands around operands and results: a NaN that spoils what it gets into, and
+// a token that no table has.
+const (
+	aroundFloats = 0x7fc12345
+	aroundInts   = 0x7fffff01
+)
+
+// margin is the least number of elements on each side of a tensor.
+const margin = 16
+
+// held is memory with a tensor in it, and what it held before the test.
+type held struct {
+	memory device.Tensor
+	before []uint32
+	free   []bool // what the test may change; nil is nothing
+}
+
+// layout is how the elements of a matrix lie: those of a row step apart, and after
+// each row pad more; or so for its transpose. The zero layout is Whole.
+type layout struct {
+	pad, step  int
+	transposed bool
+}
+
+var (
+	whole      = layout{}
+	padded     = layout{pad: 3}
+	transposed = layout{transposed: true}
+	apart      = layout{transposed: true, pad: 5}
+	spread     = layout{pad: 2, step: 3}
+)
+
+// strides are those of a matrix.
+func (l layout) strides(rows, cols int) (row, col int) {
+	if l.transposed {
+		col, row = layout{pad: l.pad, step: l.step}.strides(cols, rows)
+		return row, col
+	}
+	step := max(l.step, 1)
+	return cols*step + l.pad, step
+}
+
+// input is a tensor that the test may not change.
+func (s *suite) input(v []float32) device.Tensor {
+	return s.place(len(v), bits(v), nil, device.Float32)
+}
+
+// result is a tensor for results, which holds v before.
+func (s *suite) result(v []float32) device.Tensor {
+	return s.place(len(v), bits(v), all(len(v)), device.Float32)
+}
+
+// empty is a result of n elements that holds NaN before.
+func (s *suite) empty(n int) device.Tensor { return s.result(nans(n)) }
+
+// tokens is an Int32 tensor that the test may not change.
+func (s *suite) tokens(v []int32) device.Tensor {
+	return s.place(len(v), intBits(v), nil, device.Int32)
+}
+
+// emptyInts is an Int32 result.
+func (s *suite) emptyInts(n int) device.Tensor {
+	v := make([]uint32, n)
+	for i := range v {
+		v[i] = aroundInts
+	}
+	return s.place(n, v, all(n), device.Int32)
+}
+
+// inputMatrix is the matrix of rows*cols numbers, row by row, that the test may not
+// change.
+func (s *suite) inputMatrix(v []float32, rows, cols int, l layout) device.Matrix {
+	return s.matrix(v, rows, cols, l, false)
+}
+
+// resultMatrix is likewise one for results.
+func (s *suite) resultMatrix(v []float32, rows, cols int, l layout) device.Matrix {
+	return s.matrix(v, rows, cols, l, true)
+}
+
+// emptyMatrix is a Whole result that holds NaN before.
+func (s *suite) emptyMatrix(rows, cols int) device.Matrix {
+	return s.resultMatrix(nans(rows*cols), rows, cols, whole)
+}
+
+func (s *suite) matrix(v []float32, rows, cols int, l layout, free bool) device.Matrix {
+	if len(v) != rows*cols {
+		panic("conformance: numbers do not fill the matrix")
+	}
+	m := device.Matrix{Rows: rows, Cols: cols}
+	m.RowStride, m.ColStride = l.strides(rows, cols)
+	n := (rows-1)*m.RowStride + (cols-1)*m.ColStride + 1 // not one more than it needs
+	data, mine := make([]uint32, n), make([]bool, n)
+	for i := range data {
+		data[i] = aroundFloats
+	}
+	for i := range rows {
+		for j := range cols {
+			at := i*m.RowStride + j*m.ColStride
+			data[at], mine[at] = math.Float32bits(v[i*cols+j]), free
+		}
+	}
+	m.Data = s.place(n, data, mine, device.Float32)
+	return m
+}
+
+// place puts a tensor into larger memory, at no particular alignment.
+func (s *suite) place(n int, data []uint32, free []bool, kind device.Type) device.Tensor {
+	s.Helper()
+	first := margin + s.r.IntN(margin)
+	h := held{s.d.Alloc(kind, first+n+margin), make([]uint32, first+n+margin), make([]bool, first+n+margin)}
+	for i := range h.before {
+		h.before[i] = aroundFloats
+		if kind == device.Int32 {
+			h.before[i] = aroundInts
+		}
+	}
+	copy(h.before[first:], data)
+	copy(h.free[first:], free)
+	if kind == device.Int32 {
+		s.d.WriteInts(h.memory, intsOf(h.before))
+	} else {
+		s.d.Write(h.memory, floatsOf(h.before))
+	}
+	s.held = append(s.held, h)
+	return h.memory.Slice(first, first+n)
+}
+
+// untouched fails the test if anything but results has changed.
+func (s *suite) untouched() {
+	s.Helper()
+	for _, h := range s.held {
+		for i, v := range s.bits(h.memory) {
+			if !h.free[i] && v != h.before[i] {
+				s.Errorf("element %d of %d in %v memory has changed from %#x to %#x: it is an operand, or outside of the result",
+					i, len(h.before), h.memory.Type(), h.before[i], v)
+				break
+			}
+		}
+	}
+}
+
+// floats reads a tensor.
+func (s *suite) floats(t device.Tensor) []float32 {
+	v := make([]float32, t.Len())
+	s.d.Read(v, t)
+	return v
+}
+
+// numbers reads a matrix, row by row.
+func (s *suite) numbers(m device.Matrix) []float32 {
+	data, v := s.floats(m.Data), make([]float32, m.Rows*m.Cols)
+	for i := range v {
+		v[i] = data[i/m.Cols*m.RowStride+i%m.Cols*m.ColStride]
+	}
+	return v
+}
+
+// ints reads an Int32 tensor.
+func (s *suite) ints(t device.Tensor) []int32 {
+	v := make([]int32, t.Len())
+	s.d.ReadInts(v, t)
+	return v
+}
+
+// bits reads a tensor of either type.
+func (s *suite) bits(t device.Tensor) []uint32 {
+	if t.Type() == device.Int32 {
+		return intBits(s.ints(t))
+	}
+	return bits(s.floats(t))
+}
+
+func bits(v []float32) []uint32 {
+	out := make([]uint32, len(v))
+	for i, x := range v {
+		out[i] = math.Float32bits(x)
+	}
+	return out
+}
+
+func floatsOf(v []uint32) []float32 {
+	out := make([]float32, len(v))
+	for i, x := range v {
+		out[i] = math.Float32frombits(x)
+	}
+	return out
+}
+
+func intBits(v []int32) []uint32 {
+	out := make([]uint32, len(v))
+	for i, x := range v {
+		out[i] = uint32(x)
+	}
+	return out
+}
+
+func intsOf(v []uint32) []int32 {
+	out := make([]int32, len(v))
+	for i, x := range v {
+		out[i] = int32(x)
+	}
+	return out
+}
+
+func all(n int) []bool {
+	v := make([]bool, n)
+	for i := range v {
+		v[i] = true
+	}
+	return v
+}
+
+func nans(n int) []float32 { return filled(n, float32(math.NaN())) }
+
+func filled(n int, x float32) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = x
+	}
+	return v
+}
+
+// normal is n numbers of the standard normal distribution.
+func (s *suite) normal(n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(s.r.NormFloat64())
+	}
+	return v
+}
+
+// upTo is n numbers from 0 to below end.
+func (s *suite) upTo(n, end int) []int32 {
+	v := make([]int32, n)
+	for i := range v {
+		v[i] = int32(s.r.IntN(end))
+	}
+	return v
+}

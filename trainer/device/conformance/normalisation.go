@@ -1,0 +1,138 @@
+package conformance
+
+import (
+	"fmt"
+
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+func checkNormalisation(s *suite) {
+	for _, size := range [][2]int{{1, 1}, {3, 2}, {5, 7}, {9, 64}, {33, 257}, {130, 768}} {
+		s.run(fmt.Sprintf("%dx%d", size[0], size[1]), func(s *suite) { s.layerNorm(size[0], size[1]) })
+	}
+}
+
+func (s *suite) layerNorm(rows, cols int) {
+	x, w, b := s.normal(rows*cols), s.normal(cols), s.normal(cols)
+	for i := range x {
+		switch i / cols % 4 {
+		case 1:
+			x[i] += 100 // E[x²]-E[x]² would lose the variance
+		case 2:
+			x[i] *= 2e-3 // the variance is smaller than what is added to it
+		}
+	}
+	y, mean, rstd := s.emptyMatrix(rows, cols), s.empty(rows), s.empty(rows)
+	in, weight := s.inputMatrix(x, rows, cols, whole), s.input(w)
+	s.d.LayerNorm(y, mean, rstd, in, weight, s.input(b))
+
+	wantY, means, rstds := make([]real, rows*cols), make([]real, rows), make([]real, rows)
+	for i := range rows {
+		row := x[i*cols:][:cols]
+		means[i], rstds[i] = moments(row)
+		for j, v := range row {
+			wantY[i*cols+j] = exact(v).minus(means[i]).times(rstds[i]).times(exact(w[j])).plus(exact(b[j]))
+		}
+	}
+	s.close("mean", s.floats(mean), means)
+	s.close("rstd", s.floats(rstd), rstds)
+	s.close("y", s.numbers(y), wantY)
+
+	// Gradients from the row's numbers as they are kept.
+	g := normGrad{rows, cols, x, w, s.normal(rows * cols), round(means), round(rstds)}
+	mean, rstd = s.input(g.mean), s.input(g.rstd)
+	dy := s.inputMatrix(g.dy, rows, cols, whole)
+	start, startW, startB := s.normal(rows*cols), s.normal(cols), s.normal(cols)
+	zero := make([]float32, rows*cols)
+
+	dx, same := s.emptyMatrix(rows, cols), s.resultMatrix(g.dy, rows, cols, whole)
+	sum := s.resultMatrix(start, rows, cols, whole)
+	s.d.LayerNormGrad(dx, dy, in, weight, mean, rstd, false)
+	s.d.LayerNormGrad(same, same, in, weight, mean, rstd, false)
+	s.d.LayerNormGrad(sum, dy, in, weight, mean, rstd, true)
+	s.close("dx", s.numbers(dx), g.input(zero))
+	s.close("dx in place of dy", s.numbers(same), g.input(zero))
+	s.close("dx, added", s.numbers(sum), g.input(start))
+
+	dw, db, sumW, sumB := s.empty(cols), s.empty(cols), s.result(startW), s.result(startB)
+	s.d.LayerNormParamGrad(dw, db, dy, in, mean, rstd, false)
+	s.d.LayerNormParamGrad(sumW, sumB, dy, in, mean, rstd, true)
+	wantW, wantB := g.params(zero[:cols], zero[:cols])
+	s.close("dw", s.floats(dw), wantW)
+	s.close("db", s.floats(db), wantB)
+	wantW, wantB = g.params(startW, startB)
+	s.close("dw, added", s.floats(sumW), wantW)
+	s.close("db, added", s.floats(sumB), wantB)
+}
+
+// moments are a row's mean and 1/sqrt(variance+eps).
+func moments(row []float32) (mean, rstd real) {
+	n := exact(float32(len(row)))
+	var total, squares sum
+	for _, v := range row {
+		total.add(exact(v))
+	}
+	mean = total.real().over(n)
+	for _, v := range row {
+		d := exact(v).minus(mean)
+		squares.add(d.times(d))
+	}
+	return mean, exact(1).over(squares.real().over(n).plus(rounded(device.LayerNormEps, 0)).sqrt())
+}
+
+// round is what of numbers a float32 keeps.
+func round(v []real) []float32 {
+	out := make([]float32, len(v))
+	for i, x := range v {
+		out[i] = float32(x.v)
+	}
+	return out
+}
+
+// normGrad is the backward pass of a layer normalisation.
+type normGrad struct {
+	rows, cols           int
+	x, w, dy, mean, rstd []float32
+}
+
+// normal is the element of x as normalised.
+func (g *normGrad) normal(i, j int) real {
+	return exact(g.x[i*g.cols+j]).minus(exact(g.mean[i])).times(exact(g.rstd[i]))
+}
+
+// input is start + rstd*(d - mean(d) - x̂*mean(d*x̂)) with d = dy*w.
+func (g *normGrad) input(start []float32) []real {
+	out := make([]real, len(start))
+	n := exact(float32(g.cols))
+	for i := range g.rows {
+		var plain, along sum
+		for j := range g.cols {
+			d := exact(g.dy[i*g.cols+j]).times(exact(g.w[j]))
+			plain.add(d)
+			along.add(d.times(g.normal(i, j)))
+		}
+		for j := range g.cols {
+			var total sum
+			total.add(exact(g.dy[i*g.cols+j]).times(exact(g.w[j])))
+			total.add(real{}.minus(plain.real().over(n)))
+			total.add(real{}.minus(g.normal(i, j).times(along.real().over(n))))
+			out[i*g.cols+j] = exact(start[i*g.cols+j]).plus(total.real().times(exact(g.rstd[i])))
+		}
+	}
+	return out
+}
+
+func (g *normGrad) params(startW, startB []float32) (dw, db []real) {
+	for j := range g.cols {
+		var w, b sum
+		w.add(exact(startW[j]))
+		b.add(exact(startB[j]))
+		for i := range g.rows {
+			dy := exact(g.dy[i*g.cols+j])
+			w.add(dy.times(g.normal(i, j)))
+			b.add(dy)
+		}
+		dw, db = append(dw, w.real()), append(db, b.real())
+	}
+	return dw, db
+}

@@ -1,0 +1,136 @@
+package conformance
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+func checkUpdates(s *suite) {
+	s.run("SumSquares", func(s *suite) {
+		for _, n := range lengths {
+			for _, magnitude := range []float32{1, 1e30, 1e-30} { // squares that are no float32
+				x := s.normal(n)
+				want := 0.0
+				for i := range x {
+					x[i] *= magnitude
+					want += float64(x[i]) * float64(x[i])
+				}
+				t := s.input(x)
+				if got := s.d.SumSquares(t); !(math.Abs(got-want) <= want*float64(n)*0x1p-52) {
+					s.Errorf("%d squares of numbers of about %v are %v, want %v", n, magnitude, got, want)
+				}
+			}
+			for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+				for _, at := range []int{0, n / 2, n - 1} {
+					x := s.normal(n)
+					x[at] = float32(bad)
+					if got := s.d.SumSquares(s.input(x)); !math.IsNaN(got) && !math.IsInf(got, 0) {
+						s.Errorf("%d squares with one of %v are %v", n, bad, got)
+					}
+				}
+			}
+		}
+		if got := s.d.SumSquares(device.Tensor{}); got != 0 {
+			s.Errorf("no squares are %v", got)
+		}
+	})
+	s.run("Scale", func(s *suite) {
+		for _, n := range lengths {
+			x, want := s.normal(n), make([]float32, n)
+			for i := range x {
+				want[i] = 0.3 * x[i]
+			}
+			y, same := s.empty(n), s.result(x)
+			s.d.Scale(y, s.input(x), 0.3)
+			s.d.Scale(same, same, 0.3)
+			s.same("0.3*x", s.floats(y), want)
+			s.same("0.3*x in place", s.floats(same), want)
+		}
+	})
+	s.run("SGD", func(s *suite) {
+		for _, f := range []device.SGDFactors{
+			{LR: 0.1, GradScale: 1},
+			{LR: 0.1, GradScale: 0.37, Decay: 0.01},
+			{LR: 0.1, GradScale: 1, Momentum: 0.9},
+			{LR: 0.1, GradScale: 0.37, Momentum: 0.9, Decay: 0.01},
+			{LR: 0.1, GradScale: 0.37, Momentum: 0.8, Decay: 0.1, Nesterov: true},
+		} {
+			for _, n := range lengths {
+				s.sgd(f, n)
+			}
+		}
+	})
+	s.run("Adam", func(s *suite) {
+		const beta1, beta2 = 0.8, 0.95
+		plain := device.AdamFactors{GradScale: 1, Beta1: beta1, Beta2: beta2, New1: float32(1) - beta1, New2: float32(1) - beta2, Keep: 1, Eps: 1e-8}
+		l2, decoupled, large := plain, plain, plain
+		l2.Decay, l2.GradScale = 0.1, 0.37
+		decoupled.Keep = 0.95
+		large.Eps = 0.3 // added to the root after the correction
+		for _, f := range []device.AdamFactors{plain, l2, decoupled, large} {
+			for _, n := range lengths {
+				s.adam(f, n)
+			}
+		}
+	})
+}
+
+// sgd takes three steps, each held to torch.optim.SGD's formulas from where the
+// device itself has got to.
+func (s *suite) sgd(f device.SGDFactors, n int) {
+	s.Helper()
+	value := s.result(s.normal(n))
+	buffer := device.Tensor{}
+	if f.Momentum != 0 {
+		buffer = s.empty(n) // the first step does not look at it
+	}
+	for step := range 3 {
+		f.First = step == 0
+		what := fmt.Sprintf("step %d of %d numbers, %+v", step, n, f)
+		w, b, g := reals(s.floats(value)), reals(s.floats(buffer)), reals(s.normal(n))
+		s.d.SGD(value, s.input(round(g)), buffer, f)
+		for i := range w {
+			d := g[i].times(exact(f.GradScale)).plus(exact(f.Decay).times(w[i]))
+			if len(b) > 0 {
+				if f.First {
+					b[i] = d
+				} else {
+					b[i] = exact(f.Momentum).times(b[i]).plus(d)
+				}
+				if f.Nesterov {
+					d = d.plus(exact(f.Momentum).times(b[i]))
+				} else {
+					d = b[i]
+				}
+			}
+			w[i] = w[i].minus(exact(f.LR).times(d))
+		}
+		s.close(what+": value", s.floats(value), w)
+		s.close(what+": buffer", s.floats(buffer), b)
+	}
+}
+
+// adam is likewise for torch.optim.Adam and AdamW.
+func (s *suite) adam(f device.AdamFactors, n int) {
+	s.Helper()
+	value, average, squares := s.result(s.normal(n)), s.result(make([]float32, n)), s.result(make([]float32, n))
+	for step := 1; step <= 3; step++ {
+		f.Correction = float32(math.Sqrt(1 - math.Pow(float64(f.Beta2), float64(step))))
+		f.Rate = float32(-0.1 / (1 - math.Pow(float64(f.Beta1), float64(step))))
+		what := fmt.Sprintf("step %d of %d numbers, %+v", step, n, f)
+		w, m, v, g := reals(s.floats(value)), reals(s.floats(average)), reals(s.floats(squares)), reals(s.normal(n))
+		s.d.Adam(value, s.input(round(g)), average, squares, f)
+		for i := range w {
+			d := g[i].times(exact(f.GradScale)).plus(exact(f.Decay).times(w[i]))
+			m[i] = exact(f.Beta1).times(m[i]).plus(exact(f.New1).times(d))
+			v[i] = exact(f.Beta2).times(v[i]).plus(exact(f.New2).times(d).times(d))
+			divisor := v[i].sqrt().over(exact(f.Correction)).plus(exact(f.Eps))
+			w[i] = exact(f.Keep).times(w[i]).plus(exact(f.Rate).times(m[i]).over(divisor))
+		}
+		s.close(what+": average", s.floats(average), m)
+		s.close(what+": squares", s.floats(squares), v)
+		s.close(what+": value", s.floats(value), w)
+	}
+}
