@@ -1,15 +1,18 @@
 // Package ddp keeps replicas of a model in step: it lays all gradients out in a
-// few buckets, in the order in which the backward pass makes them, and averages
+// few buckets, in the order in which the backward pass makes them, and adds up
 // each bucket over all ranks while the backward pass goes on.
 //
 // It promises: the gradient of every parameter lives inside a bucket from the
 // start, so nothing is copied; buckets are reduced in one fixed order on every
-// rank; when Finish returns, every rank holds the same averaged bits.
+// rank; when Finish returns, every rank holds the same bits. They are sums: the
+// gradients must come divided by the number of ranks, which is safer against
+// overflow than dividing the sum, and costs nothing where the loss is weighted.
 //
 // It differs from PyTorch's reducer (Li et al., VLDB 2020) in that the order is
 // known before the first step: there is no first iteration without overlap and
 // no rebuilding. It does not find unused parameters: every parameter must
-// become ready in every step.
+// become ready in every step. Gradients must lie in memory that the host can
+// address.
 package ddp
 
 import (
@@ -17,6 +20,7 @@ import (
 	"fmt"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
@@ -27,16 +31,17 @@ const (
 	BucketBytes      = 25 << 20
 )
 
-// Reducer averages gradients over the ranks of a communicator.
+// Reducer adds up gradients over the ranks of a communicator.
 type Reducer struct {
 	comm    collective.Communicator
-	scale   float32
 	extra   []float32
 	buckets []bucket
 	of      []int // bucket of each parameter
 	pending []int // parameters that each bucket still waits for in this step
 	next    int   // the bucket to be launched next
 
+	ctx      context.Context // of the present step
+	run      func()          // reduce, made once since a go statement of a method allocates
 	launched chan int
 	results  chan error
 }
@@ -46,44 +51,49 @@ type bucket struct {
 	params int
 }
 
-// New lays out the gradients of params (in registration order), assigns each
-// one's Grad, and returns a reducer that is ready for a first step. extra is the
-// number of scalars that are summed along with the gradients.
-func New(comm collective.Communicator, params []*nn.Param, extra int) *Reducer {
-	return newReducer(comm, params, extra, FirstBucketBytes, BucketBytes)
+// New lays out the gradients of params (in registration order) in m's memory,
+// assigns each one's Grad, and returns a reducer that is ready for a first step.
+// extra is the number of scalars that are summed along with the gradients.
+func New(comm collective.Communicator, m device.Memory, params []*nn.Param, extra int) *Reducer {
+	return newReducer(comm, m, params, extra, FirstBucketBytes, BucketBytes)
 }
+
+// line is the elements of a cache line, where gradients begin: what fills up to
+// the next is zero, and stays so.
+const line = 16
 
 // newReducer fills buckets from the last parameter to the first and closes one
 // as soon as it has reached its size, as PyTorch's compute_bucket_assignment
 // does; the extra scalars go at the end of the last.
-func newReducer(comm collective.Communicator, params []*nn.Param, extra, first, rest int) *Reducer {
-	r := &Reducer{comm: comm, scale: 1 / float32(comm.Size()), of: make([]int, len(params))}
+func newReducer(comm collective.Communicator, m device.Memory, params []*nn.Param, extra, first, rest int) *Reducer {
+	r := &Reducer{comm: comm, of: make([]int, len(params))}
 	total := extra
 	for _, p := range params {
-		total += len(p.Data)
+		total += (p.Len() + line - 1) / line * line
 	}
-	memory := make([]float32, total)
+	memory := m.Alloc(device.Float32, total)
 	start, used, count, limit := 0, 0, 0, first
 	closeBucket := func() {
-		r.buckets = append(r.buckets, bucket{memory[start:used:used], count})
+		r.buckets = append(r.buckets, bucket{memory.Slice(start, used).Floats(), count})
 		start, count, limit = used, 0, rest
 	}
 	for i := len(params) - 1; i >= 0; i-- {
-		n := len(params[i].Data)
-		params[i].Grad = memory[used : used+n : used+n]
-		used += n
+		n := params[i].Len()
+		params[i].Grad = memory.Slice(used, used+n)
+		used += (n + line - 1) / line * line
 		count++
 		r.of[i] = len(r.buckets)
 		if 4*(used-start) >= limit && i > 0 {
 			closeBucket()
 		}
 	}
-	r.extra = memory[used:]
+	r.extra = memory.Slice(used, total).Floats()
 	used = total
 	closeBucket()
 	r.pending = make([]int, len(r.buckets))
 	r.launched = make(chan int, len(r.buckets))
 	r.results = make(chan error, 1)
+	r.run = r.reduce
 	return r
 }
 
@@ -98,27 +108,29 @@ func (r *Reducer) Start(ctx context.Context) {
 	for i, b := range r.buckets {
 		r.pending[i] = b.params
 	}
-	r.next = 0
-	go func() {
-		var err error
-		for range r.buckets {
-			i := <-r.launched
-			if i < 0 {
-				break
-			}
-			if err == nil {
-				if err = r.comm.AllReduce(ctx, r.buckets[i].data); err != nil {
-					err = fmt.Errorf("average bucket %d of %d: %w", i, len(r.buckets), err)
-				}
+	r.next, r.ctx = 0, ctx
+	go r.run()
+}
+
+// reduce adds up the buckets of a step as they are launched.
+func (r *Reducer) reduce() {
+	var err error
+	for range r.buckets {
+		i := <-r.launched
+		if i < 0 {
+			break
+		}
+		if err == nil {
+			if err = r.comm.AllReduce(r.ctx, r.buckets[i].data); err != nil {
+				err = fmt.Errorf("add up bucket %d of %d: %w", i, len(r.buckets), err)
 			}
 		}
-		r.results <- err
-	}()
+	}
+	r.results <- err
 }
 
 // Ready says that the gradient of parameter i is final on this rank. The bucket
 // that it completes is reduced once all buckets before it have been launched.
-// Gradients are divided before they are summed, which is safer against overflow.
 func (r *Reducer) Ready(i int) {
 	b := r.of[i]
 	r.pending[b]--
@@ -126,19 +138,12 @@ func (r *Reducer) Ready(i int) {
 		panic(fmt.Sprintf("ddp: internal error: parameter %d was ready twice in one step", i))
 	}
 	for r.next < len(r.buckets) && r.pending[r.next] == 0 {
-		grads := r.buckets[r.next].data
-		if r.next == len(r.buckets)-1 {
-			grads = grads[:len(grads)-len(r.extra)]
-		}
-		for j := range grads {
-			grads[j] *= r.scale
-		}
 		r.launched <- r.next
 		r.next++
 	}
 }
 
-// Finish waits until every bucket is averaged. After an error the gradients are
+// Finish waits until every bucket is added up. After an error the gradients are
 // worthless and the communicator is broken.
 func (r *Reducer) Finish() error {
 	if r.next != len(r.buckets) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
@@ -31,7 +32,7 @@ func (c *twin) AllReduce(_ context.Context, buf []float32) error {
 func params(sizes ...int) []*nn.Param {
 	var out []*nn.Param
 	for i, n := range sizes {
-		out = append(out, &nn.Param{Name: fmt.Sprint(i), Shape: []int{n}, Data: make([]float32, n)})
+		out = append(out, &nn.Param{Name: fmt.Sprint(i), Shape: []int{n}})
 	}
 	return out
 }
@@ -44,20 +45,20 @@ func TestBucketsFollowTheBackwardPass(t *testing.T) {
 		first, rest int
 		want        []int
 	}{
-		{"all in one", []int{10, 5, 3}, 2, 1 << 20, 1 << 20, []int{20}},
-		{"small first", []int{10, 10, 10, 4, 2}, 1, 4 * 6, 4 * 20, []int{6, 20, 11}},
-		{"one tensor over the size", []int{5, 100}, 0, 4, 4, []int{100, 5}},
-		{"exactly full at the end", []int{5, 5}, 3, 40, 40, []int{13}},
+		{"all in one", []int{10, 5, 3}, 2, 1 << 20, 1 << 20, []int{50}},
+		{"small first", []int{20, 10, 40, 4, 2}, 1, 4 * 20, 4 * 50, []int{32, 64, 33}},
+		{"one tensor over the size", []int{5, 100}, 0, 4, 4, []int{112, 16}},
+		{"exactly full at the end", []int{16, 16}, 3, 128, 128, []int{35}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, ps := &twin{}, params(tt.sizes...)
-			r := newReducer(c, ps, tt.extra, tt.first, tt.rest)
+			r := newReducer(c, cpu.New(1), ps, tt.extra, tt.first, tt.rest)
 			for step := range 2 {
 				c.sizes = nil
 				r.Start(t.Context())
 				for i := len(ps) - 1; i >= 0; i-- {
-					for j := range ps[i].Grad {
-						ps[i].Grad[j] = float32(100*i + j + step)
+					for j := range ps[i].Grad.Floats() {
+						ps[i].Grad.Floats()[j] = float32(100*i + j + step)
 					}
 					if i == 0 {
 						for j := range r.Extra() {
@@ -73,8 +74,8 @@ func TestBucketsFollowTheBackwardPass(t *testing.T) {
 					t.Errorf("buckets %v, want %v", c.sizes, tt.want)
 				}
 				for i, p := range ps {
-					for j, g := range p.Grad {
-						if want := float32(100*i+j+step) / 2 * 11; g != want {
+					for j, g := range p.Grad.Floats() {
+						if want := float32(100*i+j+step) * 11; g != want {
 							t.Fatalf("step %d: gradient %d of %d is %v, want %v", step, j, i, g, want)
 						}
 					}
@@ -93,7 +94,7 @@ func TestBucketsFollowTheBackwardPass(t *testing.T) {
 // the same on every rank.
 func TestBucketsAreLaunchedInOrder(t *testing.T) {
 	c, ps := &twin{}, params(1, 2, 3)
-	r := newReducer(c, ps, 0, 4, 4)
+	r := newReducer(c, cpu.New(1), ps, 0, 4, 4)
 	r.Start(t.Context())
 	for _, i := range []int{0, 1, 2} {
 		r.Ready(i)
@@ -101,19 +102,19 @@ func TestBucketsAreLaunchedInOrder(t *testing.T) {
 	if err := r.Finish(); err != nil {
 		t.Fatal(err)
 	}
-	if fmt.Sprint(c.sizes) != "[3 2 1]" {
+	if fmt.Sprint(c.sizes) != "[16 16 16]" {
 		t.Errorf("order %v", c.sizes)
 	}
 }
 
 func TestFailureAndForgottenParameter(t *testing.T) {
 	c, ps := &twin{fail: errors.New("rank 1 is gone")}, params(1, 2, 3)
-	r := newReducer(c, ps, 0, 4, 4)
+	r := newReducer(c, cpu.New(1), ps, 0, 4, 4)
 	r.Start(t.Context())
 	for _, i := range []int{2, 1, 0} {
 		r.Ready(i)
 	}
-	if err := r.Finish(); !errors.Is(err, c.fail) || err.Error() != "average bucket 0 of 3: rank 1 is gone" {
+	if err := r.Finish(); !errors.Is(err, c.fail) || err.Error() != "add up bucket 0 of 3: rank 1 is gone" {
 		t.Errorf("got %v", err)
 	}
 	if len(c.sizes) != 1 {

@@ -1,80 +1,27 @@
 package nn
 
-import "math"
+import "github.com/ddpbatch/ddpbatch/trainer/device"
 
-// relu is nn.ReLU: max(x, 0), and NaN stays NaN.
-type relu struct {
-	noParams
-	activation
-}
-
-func (l *relu) Forward(x Matrix) Matrix {
-	y := l.output(x)
-	for i, v := range x.Data {
-		if v < 0 {
-			v = 0
-		}
-		y.Data[i] = v
-	}
-	return y
-}
-
-func (l *relu) Backward(dy Matrix) Matrix {
-	dx, y := l.inputGrad(dy)
-	for i, v := range dy.Data {
-		if y[i] <= 0 {
-			v = 0
-		}
-		dx.Data[i] = v
-	}
-	return dx
-}
-
-// tanh is nn.Tanh.
-type tanh struct {
-	noParams
-	activation
-}
-
-func (l *tanh) Forward(x Matrix) Matrix {
-	y := l.output(x)
-	for i, v := range x.Data {
-		y.Data[i] = float32(math.Tanh(float64(v)))
-	}
-	return y
-}
-
-func (l *tanh) Backward(dy Matrix) Matrix {
-	dx, y := l.inputGrad(dy)
-	for i, v := range dy.Data {
-		dx.Data[i] = v * (1 - float32(y[i]*y[i]))
-	}
-	return dx
-}
-
-// activation is the memory of an elementwise layer, whose gradient needs
-// nothing but its output.
+// activation is an elementwise function: nn.ReLU, nn.Tanh or
+// nn.GELU(approximate="tanh").
 type activation struct {
-	width int
-	y, dx []float32
+	noParams
+	width  int
+	f      device.Activation
+	device device.Device
 }
 
-func (a *activation) Plan(maxBatch int, inputGrad bool) {
-	a.y = make([]float32, maxBatch*a.width)
-	a.dx = nil
-	if inputGrad {
-		a.dx = make([]float32, maxBatch*a.width)
-	}
+func (l *activation) Width() int { return l.width }
+
+// InPlace is false for GELU alone, whose gradient needs its input.
+func (l *activation) InPlace() bool { return l.f != device.GELU }
+
+func (l *activation) Plan(p Plan) { l.device = p.Device }
+
+func (l *activation) Forward(y, x device.Matrix, _ Pass) {
+	l.device.Activate(l.f, y.Data, x.Data)
 }
 
-// output returns the matrix for the output of x.
-func (a *activation) output(x Matrix) Matrix {
-	x.check("input of an activation", a.width)
-	return view(a.y, x.Rows, a.width)
-}
-
-// inputGrad returns the matrix for the input's gradient, and the last output.
-func (a *activation) inputGrad(dy Matrix) (dx Matrix, y []float32) {
-	dy.check("output gradient of an activation", a.width)
-	return view(a.dx, dy.Rows, a.width), a.y[:len(dy.Data)]
+func (l *activation) Backward(dx, dy, x, y device.Matrix, _ Pass) {
+	l.device.ActivateGrad(l.f, dx.Data, dy.Data, x.Data, y.Data)
 }

@@ -1,190 +1,132 @@
 package nn
 
 import (
-	"fmt"
-	"math"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// matrix returns drawn numbers as a matrix.
-func matrix(rows, cols int, seed uint64) Matrix {
-	return Matrix{rows, cols, fill(rows*cols, seed)}
+// checked is a part of a model whose outputs and gradients are compared with those
+// of the same function in float64, under the loss that is the sum of its outputs,
+// each times a fixed number.
+type checked struct {
+	rows, in, out int
+	params        []*Param
+	plan          func(Plan)
+	forward       func(y, x device.Matrix, pass Pass)
+	backward      func(dx, dy, x, y device.Matrix, pass Pass) // and gradients
+	reference     func(x []float64, params [][]float64) []float64
 }
 
-// widen returns x in float64.
-func widen(x []float32) []float64 {
-	w := make([]float64, len(x))
-	for i, v := range x {
-		w[i] = float64(v)
+// placeRandom gives parameters memory and values, which it also returns in
+// float64.
+func placeRandom(m device.Memory, params []*Param) (wide [][]float64) {
+	Place(m, params)
+	PlaceGrads(m, params)
+	for i, p := range params {
+		m.Write(p.Data, fill(p.Len(), uint64(30+i)))
+		wide = append(wide, widen(get(m, p.Data)))
 	}
-	return w
+	return wide
 }
 
-// checkGradient compares got with the central differences of f, a function in
-// float64, around at.
-func checkGradient(t *testing.T, what string, got []float32, at []float64, f func() float64) {
+func (c checked) run(t *testing.T, d device.Device, pass Pass) {
 	t.Helper()
-	const h = 1e-5
-	for i, v := range at {
-		at[i] = v + h
-		up := f()
-		at[i] = v - h
-		down := f()
-		at[i] = v
-		want := (up - down) / (2 * h)
-		if diff := math.Abs(float64(got[i]) - want); !(diff <= 2e-6+2e-5*math.Abs(want)) {
-			t.Errorf("%s: element %d is %v, differences give %v", what, i, got[i], want)
+	params := placeRandom(d, c.params)
+	c.plan(Plan{Device: d, Batch: c.rows, Train: true, rows: c.rows})
+	x, dy := fill(c.rows*c.in, 1), fill(c.rows*c.out, 2)
+	x64 := widen(x)
+	loss := func() (sum float64) {
+		for i, v := range c.reference(x64, params) {
+			sum += float64(dy[i]) * v
 		}
+		return sum
+	}
+	rows := func(v []float32) device.Matrix { return device.Rows(put(d, v), c.rows, len(v)/c.rows) }
+	in, out, grad, dx := rows(x), rows(make([]float32, c.rows*c.out)), rows(dy), rows(make([]float32, c.rows*c.in))
+	c.forward(out, in, pass)
+	var want []float32
+	for _, v := range c.reference(x64, params) {
+		want = append(want, float32(v))
+	}
+	checkClose(t, "output", get(d, out.Data), want, 1e-6)
+	c.backward(dx, grad, in, out, pass)
+	for i, p := range c.params {
+		checkGradient(t, p.Name, get(d, p.Grad), params[i], loss)
+	}
+	checkGradient(t, "input", get(d, dx.Data), x64, loss)
+}
+
+// checkedLayer is a layer of a Sequential.
+func checkedLayer(d device.Device, l Layer, in, rows int, pass Pass) checked {
+	p := 0.0
+	if drop, ok := l.(*dropout); ok {
+		p = float64(drop.p)
+	}
+	mask := masks(d, p, pass)
+	return checked{
+		rows: rows, in: in, out: l.Width(), params: l.Params(), plan: l.Plan, forward: l.Forward,
+		backward: func(dx, dy, x, y device.Matrix, pass Pass) {
+			for i := range l.Params() {
+				l.Gradient(i, dy, x, pass)
+			}
+			l.Backward(dx, dy, x, y, pass)
+		},
+		reference: func(x []float64, params [][]float64) []float64 { return layer64(l, x, params, mask) },
 	}
 }
 
-// Each layer's gradients are checked against a plain float64 version of it,
-// under the loss that is the sum of its outputs, each times a fixed number.
 func TestLayerGradients(t *testing.T) {
+	image := device.ConvolutionShape{In: 2, Out: 3, Height: 5, Width: 4, Kernel: 3, Padding: 1}
+	wide := device.ConvolutionShape{In: 1, Out: 2, Height: 6, Width: 5, Kernel: 5, Padding: 2}
+	bare := device.ConvolutionShape{In: 3, Out: 1, Height: 4, Width: 5, Kernel: 2}
 	for _, c := range []struct {
 		name  string
 		layer Layer
 		in    int
-		out   int
-		// f returns output (i, j) for inputs x and parameters.
-		f func(x []float64, params [][]float64, i, j int) float64
 	}{
-		{"linear", newLinear("", 5, 4), 5, 4, func(x []float64, params [][]float64, i, j int) float64 {
-			y := params[1][j]
-			for k := range 5 {
-				y += x[i*5+k] * params[0][j*5+k]
-			}
-			return y
-		}},
-		{"relu", &relu{activation: activation{width: 6}}, 6, 6, func(x []float64, _ [][]float64, i, j int) float64 {
-			return max(x[i*6+j], 0)
-		}},
-		{"tanh", &tanh{activation: activation{width: 6}}, 6, 6, func(x []float64, _ [][]float64, i, j int) float64 {
-			return math.Tanh(x[i*6+j])
-		}},
+		{"linear", newLinear("", 5, 4), 5},
+		{"linear to one", newLinear("", 19, 1), 19},
+		{"transposed linear", newConv1D("", 5, 4), 5},
+		{"relu", &activation{width: 6, f: device.ReLU}, 6},
+		{"tanh", &activation{width: 6, f: device.Tanh}, 6},
+		{"gelu", &activation{width: 6, f: device.GELU}, 6},
+		{"dropout", &dropout{width: 9, p: 0.4, site: 3}, 9},
+		{"convolution", newConvolution("", image), 40},
+		{"convolution with kernel 5", newConvolution("", wide), 30},
+		{"convolution without padding", newConvolution("", bare), 60},
+		{"max pool", &maxPool{shape: device.PoolShape{Channels: 2, Height: 4, Width: 6, Size: 2}}, 48},
+		{"max pool of odd images", &maxPool{shape: device.PoolShape{Channels: 3, Height: 5, Width: 3, Size: 2}}, 45},
 	} {
-		for _, rows := range []int{1, 3, 7} {
-			t.Run(fmt.Sprintf("%s with %d rows", c.name, rows), func(t *testing.T) {
-				c.layer.Plan(8, true)
-				x, dy := matrix(rows, c.in, 1), matrix(rows, c.out, 2)
-				x64 := widen(x.Data)
-				var params [][]float64
-				for i, p := range c.layer.Params() {
-					copy(p.Data, fill(len(p.Data), uint64(3+i)))
-					params = append(params, widen(p.Data))
-				}
-				loss := func() (sum float64) {
-					for i := range rows {
-						for j := range c.out {
-							sum += float64(dy.Data[i*c.out+j]) * c.f(x64, params, i, j)
-						}
-					}
-					return sum
-				}
-				y := c.layer.Forward(x)
-				for i := range rows {
-					for j := range c.out {
-						if want := c.f(x64, params, i, j); math.Abs(float64(y.Data[i*c.out+j])-want) > 1e-6 {
-							t.Errorf("output (%d, %d) is %v, want %v", i, j, y.Data[i*c.out+j], want)
-						}
-					}
-				}
-				for i, p := range c.layer.Params() {
-					c.layer.Gradient(i, dy)
-					checkGradient(t, p.Name, p.Grad, params[i], loss)
-				}
-				checkGradient(t, "input", c.layer.Backward(dy).Data, x64, loss)
-			})
-		}
-	}
-}
-
-func TestCrossEntropyGradient(t *testing.T) {
-	logits, labels := matrix(4, 5, 1), []int32{0, 4, 2, 2}
-	at := widen(logits.Data)
-	f := func() (sum float64) {
-		for i, label := range labels {
-			total := 0.0
-			for _, v := range at[i*5 : (i+1)*5] {
-				total += math.Exp(v)
-			}
-			sum += math.Log(total) - at[i*5+int(label)]
-		}
-		return sum / 4
-	}
-	grad := Matrix{4, 5, make([]float32, 20)}
-	if got, want := CrossEntropy(logits, labels, grad), f(); math.Abs(got-want) > 1e-6 {
-		t.Errorf("loss %v, want %v", got, want)
-	}
-	checkGradient(t, "logits", grad.Data, at, f)
-}
-
-func TestMSEGradient(t *testing.T) {
-	pred, targets := matrix(4, 3, 1), fill(12, 2)
-	at := widen(pred.Data)
-	f := func() (sum float64) {
-		for i, v := range at {
-			sum += (v - float64(targets[i])) * (v - float64(targets[i]))
-		}
-		return sum / 12
-	}
-	grad := Matrix{4, 3, make([]float32, 12)}
-	if got, want := MSE(pred, targets, grad), f(); math.Abs(got-want) > 1e-6 {
-		t.Errorf("loss %v, want %v", got, want)
-	}
-	checkGradient(t, "prediction", grad.Data, at, f)
-}
-
-// The whole model is checked end to end: offsets, order and the gradient of
-// every parameter through all layers.
-func TestModelGradients(t *testing.T) {
-	for _, activationName := range []string{ReLU, Tanh} {
-		t.Run(activationName, func(t *testing.T) {
-			const rows = 5
-			widths := []int{4, 6, 3, 2}
-			m := newTestMLP(t, 4, []int{6, 3}, 2, activationName)
-			m.Plan(rows)
-			x, targets := matrix(rows, 4, 1), fill(rows*2, 2)
-			var params [][]float64
-			for i, p := range m.Params() {
-				copy(p.Data, fill(len(p.Data), uint64(30+i)))
-				params = append(params, widen(p.Data))
-			}
-			f := func() float64 {
-				sum := 0.0
-				for i := range rows {
-					h := widen(x.Data[i*4 : (i+1)*4])
-					for layer := range 3 {
-						next := make([]float64, widths[layer+1])
-						for j := range next {
-							next[j] = params[2*layer+1][j]
-							for k, v := range h {
-								next[j] += v * params[2*layer][j*len(h)+k]
-							}
-							if layer < 2 && activationName == ReLU {
-								next[j] = max(next[j], 0)
-							} else if layer < 2 {
-								next[j] = math.Tanh(next[j])
-							}
-						}
-						h = next
-					}
-					for j, v := range h {
-						d := v - float64(targets[i*2+j])
-						sum += d * d
-					}
-				}
-				return sum / (rows * 2)
-			}
-			out := m.Forward(x)
-			dout := Matrix{rows, 2, make([]float32, rows*2)}
-			if got, want := MSE(out, targets, dout), f(); math.Abs(got-want) > 1e-6 {
-				t.Errorf("loss %v, want %v", got, want)
-			}
-			m.Backward(dout, nil)
-			for i, p := range m.Params() {
-				checkGradient(t, p.Name, p.Grad, params[i], f)
+		t.Run(c.name, func(t *testing.T) {
+			for _, rows := range []int{1, 3, 7} {
+				d, pass := cpu.New(1), Pass{Train: true, Weight: 1, Seed: 11, First: 2, Stride: 3}
+				checkedLayer(d, c.layer, c.in, rows, pass).run(t, d, pass)
 			}
 		})
+	}
+}
+
+// No layer's gradient may depend on anything but its arguments: with Accumulate it
+// is added to what is there.
+func TestLayerGradientsAccumulate(t *testing.T) {
+	image := device.ConvolutionShape{In: 2, Out: 3, Height: 5, Width: 4, Kernel: 3, Padding: 1}
+	for name, l := range map[string]Layer{"linear": newLinear("", 40, 7), "transposed linear": newConv1D("", 40, 7), "convolution": newConvolution("", image)} {
+		d := cpu.New(1)
+		placeRandom(d, l.Params())
+		l.Plan(Plan{Device: d, Batch: 3, Train: true, rows: 3})
+		x, dy := device.Rows(put(d, fill(120, 1)), 3, 40), device.Rows(put(d, fill(3*l.Width(), 2)), 3, l.Width())
+		for i, p := range l.Params() {
+			l.Gradient(i, dy, x, Pass{Train: true, Weight: 1})
+			want := get(d, p.Grad)
+			start := fill(p.Len(), 3)
+			for k, v := range start {
+				want[k] += v
+			}
+			d.Write(p.Grad, start)
+			l.Gradient(i, dy, x, Pass{Train: true, Weight: 1, Accumulate: true})
+			checkClose(t, name+" "+p.Name, get(d, p.Grad), want, 1e-6)
+		}
 	}
 }

@@ -1,31 +1,63 @@
 package nn
 
-import "github.com/ddpbatch/ddpbatch/trainer/random"
+import (
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/random"
+)
 
-// Layer is one stage of a model. A step calls Forward, then Gradient for its
-// parameters, then Backward unless nothing before it needs the gradient. What
-// Forward and Backward return is valid until their next call. The layer may read
-// the matrix given to Forward until the step ends.
+// Layer is one stage of a model: a function of rows, each a sample or a token. Who
+// calls it owns the memory of its arguments. A training step calls Forward, then
+// Gradient for each parameter from the last to the first, then Backward unless
+// nothing before it needs the gradient; x and y of Forward are as they were then.
 type Layer interface {
 	// Params returns the parameters in PyTorch's order of registration.
 	Params() []*Param
 	// Init draws initial values for the parameters.
-	Init(g *random.Generator)
-	// Plan allocates for batches of up to maxBatch samples. Without inputGrad,
-	// Backward will not be called.
-	Plan(maxBatch int, inputGrad bool)
-	// Forward returns the layer's output for the rows of x.
-	Forward(x Matrix) Matrix
+	Init(g *random.Generator, m device.Memory)
+	// Width returns the outputs per row.
+	Width() int
+	// InPlace reports whether y may be x: Backward does not need x then.
+	InPlace() bool
+	// Plan gets what the layer needs for itself.
+	Plan(p Plan)
+	// Forward writes the outputs for the rows of x.
+	Forward(y, x device.Matrix, pass Pass)
 	// Gradient writes the gradient of parameter i of Params to its Grad, from the
-	// gradient dy of the last output.
-	Gradient(i int, dy Matrix)
-	// Backward returns the gradient of the last input.
-	Backward(dy Matrix) Matrix
+	// gradient dy of the outputs, or adds it if the pass says so.
+	Gradient(i int, dy, x device.Matrix, pass Pass)
+	// Backward writes the gradient of x to dx, which may be dy if InPlace.
+	Backward(dx, dy, x, y device.Matrix, pass Pass)
+}
+
+// Plan is what a model is laid out for.
+type Plan struct {
+	Device    device.Device
+	Batch     int // samples, at most
+	Precision device.Precision
+	// Train says that there will be a backward pass.
+	Train bool
+
+	rows int // of a layer's input, at most
+}
+
+// Pass is how a batch goes through a model.
+type Pass struct {
+	// Train says that dropout is at work and that a backward pass follows.
+	Train bool
+	// Accumulate has gradients added to what their memory holds.
+	Accumulate bool
+	// Weight multiplies the gradients, not the loss that is returned: 1, or one over
+	// the number of batches whose gradients are added up.
+	Weight float32
+	// Seed is for dropout, of the step. Sample i of the batch is number
+	// First + i*Stride of all samples of the step on all ranks.
+	Seed          uint64
+	First, Stride int
 }
 
 // noParams is the part of a layer without parameters.
 type noParams struct{}
 
-func (noParams) Params() []*Param       { return nil }
-func (noParams) Init(*random.Generator) {}
-func (noParams) Gradient(int, Matrix)   {}
+func (noParams) Params() []*Param                                 { return nil }
+func (noParams) Init(*random.Generator, device.Memory)            {}
+func (noParams) Gradient(int, device.Matrix, device.Matrix, Pass) {}

@@ -3,89 +3,90 @@ package nn
 import (
 	"math"
 
-	"github.com/ddpbatch/ddpbatch/trainer/gemm"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// linear is PyTorch's nn.Linear: y = x·Wᵀ + b.
+// linear is PyTorch's nn.Linear: y = x·Wᵀ + b, or with its weight stored
+// transposed the Conv1D of Hugging Face's GPT-2: y = x·W + b.
 type linear struct {
-	in, out int
-	params  []*Param // weight [out, in], bias [out]
-	x       Matrix   // of the last Forward
-
-	y, dx []float32 // output, input gradient
-	ws    *gemm.Workspace
+	in, out      int
+	transposed   bool
+	weight, bias *Param // [out, in], or [in, out] if transposed; [out]
+	plan         Plan
 }
 
 // newLinear returns a layer whose parameters' names begin with prefix.
 func newLinear(prefix string, in, out int) *linear {
-	return &linear{
-		in: in, out: out,
-		params: []*Param{newParam(prefix+"weight", out, in), newParam(prefix+"bias", out)},
-	}
+	return &linear{in: in, out: out, weight: newParam(prefix+"weight", out, in), bias: newParam(prefix+"bias", out)}
 }
 
-func (l *linear) Params() []*Param { return l.params }
+// newConv1D returns a layer with a transposed weight.
+func newConv1D(prefix string, in, out int) *linear {
+	return &linear{in: in, out: out, transposed: true, weight: newParam(prefix+"weight", in, out), bias: newParam(prefix+"bias", out)}
+}
 
-// Init is nn.Linear's reset_parameters: weights by kaiming_uniform_ with
-// a = sqrt(5), biases within 1/sqrt(in). The two bounds are the same number but
-// computed as there, where rounding could make them differ.
-func (l *linear) Init(g *random.Generator) {
-	in := float64(l.in)
+func (l *linear) Params() []*Param { return []*Param{l.weight, l.bias} }
+func (l *linear) Width() int       { return l.out }
+func (l *linear) InPlace() bool    { return false }
+func (l *linear) Plan(p Plan)      { l.plan = p }
+
+// Init is nn.Linear's reset_parameters.
+func (l *linear) Init(g *random.Generator, m device.Memory) {
+	kaimingUniform(g, m, l.weight, l.bias, l.in)
+}
+
+// kaimingUniform draws a weight and a bias as reset_parameters of nn.Linear and
+// nn.Conv2d do: weights by kaiming_uniform_ with a = sqrt(5), biases within
+// 1/sqrt(in), where in is the inputs of an output. The two bounds are the same
+// number but computed as there, where rounding could make them differ.
+func kaimingUniform(g *random.Generator, m device.Memory, weight, bias *Param, inputs int) {
+	in := float64(inputs)
 	gain := math.Sqrt(2 / (1 + math.Pow(math.Sqrt(5), 2)))
 	weightBound := math.Sqrt(3) * (gain / math.Sqrt(in))
 	biasBound := 1 / math.Sqrt(in)
-	g.Uniform(-weightBound, weightBound, l.params[0].Data)
-	g.Uniform(-biasBound, biasBound, l.params[1].Data)
+	device.Fill(m, weight.Data, func(v []float32) { g.Uniform(-weightBound, weightBound, v) })
+	device.Fill(m, bias.Data, func(v []float32) { g.Uniform(-biasBound, biasBound, v) })
 }
 
-func (l *linear) Plan(maxBatch int, inputGrad bool) {
-	l.y = make([]float32, maxBatch*l.out)
-	l.ws = gemm.NewWorkspace(0)
-	l.dx = nil
-	if inputGrad {
-		l.dx = make([]float32, maxBatch*l.in)
-	}
+func (l *linear) Forward(y, x device.Matrix, _ Pass) {
+	l.plan.Device.MatMul(device.Product{C: y, A: x, B: l.inByOut(l.weight.Data), Bias: l.bias.Data, Precision: l.plan.Precision})
 }
 
-func (l *linear) Forward(x Matrix) Matrix {
-	x.check("input of a linear layer", l.in)
-	l.x = x
-	y := view(l.y, x.Rows, l.out)
-	for i := range y.Rows {
-		copy(y.Data[i*l.out:], l.params[1].Data) // the bias; the product is added to it
-	}
-	gemm.Float32(l.ws, dense(y), dense(x), l.weight().T(), true)
-	return y
+// activated is Forward with an activation after it; pre gets what is before.
+func (l *linear) activated(y, pre, x device.Matrix, f device.Activation) {
+	l.plan.Device.MatMul(device.Product{C: y, A: x, B: l.inByOut(l.weight.Data), Bias: l.bias.Data, Activation: f, Pre: pre, Precision: l.plan.Precision})
 }
 
-func (l *linear) Gradient(i int, dy Matrix) {
-	dy.check("output gradient of a linear layer", l.out)
+func (l *linear) Gradient(i int, dy, x device.Matrix, pass Pass) {
 	if i == 1 {
-		sumColumns(l.params[1].Grad, dy)
+		l.plan.Device.ColumnSum(l.bias.Grad, dy, pass.Accumulate)
 		return
 	}
-	gemm.Float32(l.ws, gemm.Dense(l.params[0].Grad, l.out, l.in), dense(dy).T(), dense(l.x), false)
-}
-
-func (l *linear) Backward(dy Matrix) Matrix {
-	dy.check("output gradient of a linear layer", l.out)
-	dx := view(l.dx, dy.Rows, l.in)
-	gemm.Float32(l.ws, dense(dx), dense(dy), l.weight(), false)
-	return dx
-}
-
-func (l *linear) weight() gemm.Matrix { return gemm.Dense(l.params[0].Data, l.out, l.in) }
-
-func dense(m Matrix) gemm.Matrix { return gemm.Dense(m.Data, m.Rows, m.Cols) }
-
-// sumColumns writes the sum of the rows of m to dst.
-func sumColumns(dst []float32, m Matrix) {
-	clear(dst)
-	for i := range m.Rows {
-		row := m.Data[i*m.Cols : (i+1)*m.Cols]
-		for j, v := range row {
-			dst[j] += v
-		}
+	p := device.Product{C: l.weight.matrix(l.weight.Grad), A: dy.T(), B: x, Accumulate: pass.Accumulate, Precision: l.plan.Precision}
+	if l.transposed {
+		p.A, p.B = x.T(), dy
 	}
+	l.plan.Device.MatMul(p)
+}
+
+// gradients is Gradient for both parameters.
+func (l *linear) gradients(dy, x device.Matrix, pass Pass, ready func(*Param)) {
+	l.Gradient(1, dy, x, pass)
+	ready(l.bias)
+	l.Gradient(0, dy, x, pass)
+	ready(l.weight)
+}
+
+func (l *linear) Backward(dx, dy, _, _ device.Matrix, _ Pass) {
+	l.plan.Device.MatMul(device.Product{C: dx, A: dy, B: l.inByOut(l.weight.Data).T(), Precision: l.plan.Precision})
+}
+
+// inByOut is the weight, or its gradient, with a row for each input.
+func (l *linear) inByOut(t device.Tensor) device.Matrix {
+	m := l.weight.matrix(t)
+	if l.transposed {
+		return m
+	}
+	return m.T()
 }

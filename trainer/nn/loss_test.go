@@ -3,68 +3,140 @@ package nn
 import (
 	"math"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
+// through returns the outcome of a model whose outputs are these logits, and in
+// training their gradient.
+func through(t *testing.T, logits []float32, labels []int32, targets []float32, train bool) (Outcome, []float32) {
+	t.Helper()
+	rows := max(len(labels), 1)
+	cols := len(logits) / rows
+	m := newSequential(cols, []Layer{&dropout{width: cols}}) // copies its inputs
+	d := cpu.New(1)
+	m.Plan(Plan{Device: d, Batch: rows, Train: true})
+	b := Batch{Samples: rows, X: put(d, logits)}
+	if targets != nil {
+		b.Targets = put(d, targets)
+	} else {
+		b.Labels = putInts(d, labels)
+	}
+	pass := Pass{Weight: 1}
+	pass.Train = train
+	out := m.Forward(b, pass)
+	return out, get(d, m.outputs().Data)
+}
+
 func TestCrossEntropyIsStable(t *testing.T) {
-	logits := Matrix{2, 3, []float32{1e4, 0, -1e4, -1e30, 1e30, 0}}
-	grad := Matrix{2, 3, make([]float32, 6)}
-	if got := CrossEntropy(logits, []int32{0, 1}, grad); got != 0 {
-		t.Errorf("loss of certain and right predictions is %v, want 0", got)
+	logits := []float32{1e4, 0, -1e4, -1e30, 1e30, 0}
+	for _, train := range []bool{true, false} {
+		if out, _ := through(t, logits, []int32{0, 1}, nil, train); out.Loss != 0 {
+			t.Errorf("loss of certain and right predictions is %v, want 0", out.Loss)
+		}
+		if out, _ := through(t, logits, []int32{1, 1}, nil, train); out.Loss != 5000 {
+			t.Errorf("loss of a certain and wrong prediction is %v, want 5000", out.Loss)
+		}
 	}
-	sameBits(t, "gradient", grad.Data, make([]float32, 6))
-	if got := CrossEntropy(logits, []int32{1, 1}, grad); got != 5000 {
-		t.Errorf("loss of a certain and wrong prediction is %v, want 5000", got)
-	}
-	sameBits(t, "gradient", grad.Data, []float32{0.5, -0.5, 0, 0, 0, 0})
+	_, grad := through(t, logits, []int32{0, 1}, nil, true)
+	sameBits(t, "gradient", grad, make([]float32, 6))
+	_, grad = through(t, logits, []int32{1, 1}, nil, true)
+	sameBits(t, "gradient", grad, []float32{0.5, -0.5, 0, 0, 0, 0})
 }
 
 func TestCrossEntropyOfEqualLogits(t *testing.T) {
-	got := CrossEntropy(Matrix{1, 10, make([]float32, 10)}, []int32{3}, Matrix{})
-	if math.Abs(got-math.Log(10)) > 1e-15 {
-		t.Errorf("loss %v, want log 10", got)
-	}
+	out, _ := through(t, make([]float32, 10), []int32{3}, nil, false)
+	checkRelative(t, "loss", out.Loss, math.Log(10), 1e-7)
 }
 
-func TestLossGradientsMayOverwrite(t *testing.T) {
-	apart, labels := Matrix{3, 4, make([]float32, 12)}, []int32{1, 0, 3}
-	logits := matrix(3, 4, 1)
-	CrossEntropy(logits, labels, apart)
-	CrossEntropy(logits, labels, logits)
-	sameBits(t, "cross entropy", logits.Data, apart.Data)
-	pred, targets := matrix(3, 4, 1), fill(12, 2)
-	MSE(pred, targets, apart)
-	MSE(pred, targets, pred)
-	sameBits(t, "mean squared error", pred.Data, apart.Data)
+// mse_loss is the mean over all elements, not over samples.
+func TestSquaredErrorIsTheMean(t *testing.T) {
+	out, grad := through(t, []float32{1, 2, 4, 8}, nil, []float32{0, 4, 4, 4}, true)
+	if out.Loss != (1+4+0+16)/4.0 || out.Count != 1 || out.Correct != 0 {
+		t.Errorf("outcome %+v", out)
+	}
+	sameBits(t, "gradient", grad, []float32{0.5, -1, 0, 2})
 }
 
 // A run that diverges must show it.
 func TestNaNIsSeen(t *testing.T) {
 	nan := float32(math.NaN())
-	for at := range 3 {
-		logits := matrix(1, 3, 1)
-		logits.Data[at] = nan
-		if got := CrossEntropy(logits, []int32{1}, Matrix{}); got == got {
-			t.Errorf("loss with NaN in logit %d is %v", at, got)
+	for at := range 40 {
+		logits := fill(40, 1)
+		logits[at] = nan
+		for _, train := range []bool{true, false} {
+			if out, _ := through(t, logits, []int32{1}, nil, train); out.Loss == out.Loss {
+				t.Errorf("loss with NaN in logit %d is %v", at, out.Loss)
+			}
+			if out, _ := through(t, logits, nil, make([]float32, 40), train); out.Loss == out.Loss {
+				t.Errorf("squared error with NaN in element %d is %v", at, out.Loss)
+			}
 		}
 	}
-	if got := MSE(Matrix{1, 1, []float32{nan}}, []float32{0}, Matrix{}); got == got {
-		t.Errorf("mean squared error of NaN is %v", got)
-	}
-	r := &relu{activation: activation{width: 1}}
-	r.Plan(1, true)
-	if y := r.Forward(Matrix{1, 1, []float32{nan}}).Data[0]; y == y {
-		t.Errorf("relu of NaN is %v", y)
+	for _, k := range smallKinds {
+		for at := range k.start(t, cpu.New(1), 0, device.FP32).model.Params() {
+			e := k.start(t, cpu.New(1), 0, device.FP32)
+			p := e.model.Params()[at]
+			v := get(e.device, p.Data)
+			for i := range v {
+				v[i] = nan
+			}
+			e.device.Write(p.Data, v)
+			out := e.step(e.every(0, 1), Pass{Train: true, Weight: 1})
+			if out.Loss == out.Loss {
+				t.Errorf("%s: loss with NaN in %s is %v", k.name, p.Name, out.Loss)
+			}
+		}
 	}
 }
 
 func TestCorrect(t *testing.T) {
-	logits := Matrix{4, 3, []float32{
+	logits := []float32{
 		1, 2, 3,
 		3, 3, 1,
 		3, 3, 1,
 		-3, -1, -2,
-	}}
-	if got := Correct(logits, []int32{2, 0, 1, 1}); got != 3 {
-		t.Errorf("%d correct, want 3: of equal ones the first counts", got)
+	}
+	for _, c := range []struct {
+		labels []int32
+		want   int
+	}{{[]int32{2, 0, 1, 1}, 3}, {[]int32{1, 1, 1, 2}, 0}, {[]int32{2, 0, 0, 1}, 4}} {
+		out, _ := through(t, logits, c.labels, nil, false)
+		if out.Correct != c.want || out.Count != 4 {
+			t.Errorf("labels %v: outcome %+v, want %d correct: of equal ones the first counts", c.labels, out, c.want)
+		}
+	}
+}
+
+// The loss is the same in training and outside of it, and evaluation changes
+// neither gradients nor what a step makes of them.
+func TestEvaluationEqualsTraining(t *testing.T) {
+	for _, k := range smallKinds {
+		e := k.start(t, cpu.New(1), 0, device.FP32)
+		b, pass := e.every(0, 1), Pass{Train: true, Weight: 1}
+		trained := e.step(b, pass)
+		grads := e.grads()
+		evaluated := e.model.Forward(b, Pass{})
+		evaluated.Correct = 0
+		if evaluated != trained {
+			t.Errorf("%s: evaluation %+v, training %+v", k.name, evaluated, trained)
+		}
+		for i, g := range e.grads() {
+			sameBits(t, k.name, g, grads[i])
+		}
+		e.step(b, pass)
+		for i, g := range e.grads() {
+			sameBits(t, k.name, g, grads[i])
+		}
+
+		// A model that is planned for evaluation alone gives the same.
+		alone := k.start(t, cpu.New(1), 0, device.FP32)
+		alone.model.Plan(Plan{Device: alone.device, Batch: k.samples})
+		got := alone.model.Forward(b, Pass{})
+		got.Correct = 0
+		if got != trained {
+			t.Errorf("%s: planned for evaluation %+v, training %+v", k.name, got, trained)
+		}
 	}
 }

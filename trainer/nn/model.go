@@ -1,155 +1,86 @@
+// Package nn holds the models that the trainer trains: a linear map, the
+// multilayer perceptron, a convolutional network for images and GPT-2, with their
+// losses and gradients, on any [device.Device].
+//
+// Memory is planned. Plan gets everything for the largest batch from the device,
+// and after that a step allocates nothing. Parameters and gradients live where
+// their owner puts them (see [Param]), and a gradient is written straight there:
+// into a buffer that is being reduced over all ranks, if that is where it lies.
+//
+// Names, shapes, initial weights and arithmetic are those of PyTorch's modules,
+// and for GPT-2 those of Hugging Face's. Initial weights are equal bit for bit,
+// but for normal draws, which are equal to the rounding of a logarithm. Outputs
+// and gradients are equal up to the order and the rounding of additions, which do
+// not depend on the number of threads or, in a row, on the size of the batch. The
+// losses of a batch are added up in float64.
+//
+// It does not differentiate programs, or know anything of ranks. Misuse, such as
+// a batch that is larger than planned, panics: it is an error in the program, not
+// in its input.
 package nn
 
 import (
 	"fmt"
-	"strconv"
 
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// Activations, as the argument of [NewMLP].
-const (
-	ReLU = "relu"
-	Tanh = "tanh"
-)
-
-// maxParams limits a model to what its parameters' offsets in bytes and a
-// checkpoint can hold; 2^31 of them take 8 GiB, and as much for the gradients.
-const maxParams = 1 << 31
-
-// Model is a sequence of layers. It serves one step at a time.
-type Model struct {
-	in, out  int
-	layers   []Layer
-	params   []*Param
-	offset   []int // of each layer, its first parameter in params
-	maxBatch int
-	rows     int // of the last Forward
+// Model is a network with its loss. It serves one batch at a time.
+type Model interface {
+	// Params returns the parameters in PyTorch's order of registration.
+	Params() []*Param
+	// Init draws the values that the PyTorch module has when its generator is in the
+	// state of g. The parameters must have memory for them.
+	Init(g *random.Generator, m device.Memory)
+	// Plan gets all memory for batches as p says, but that of parameters and
+	// gradients.
+	Plan(p Plan)
+	// Forward returns the loss of a batch. In training, which Plan must have been
+	// told of, it may also write gradients. What the batch holds must not change
+	// before Backward.
+	Forward(b Batch, pass Pass) Outcome
+	// Backward writes the gradients of the last Forward, given the same arguments.
+	// As soon as the gradient of parameter i is final it calls ready(i), in the order
+	// from the last parameter to the first, so that its reduction over ranks can
+	// begin while the rest is computed. A nil ready is not called.
+	Backward(b Batch, pass Pass, ready func(param int))
 }
 
-// NewLinear returns the model of PyTorch's nn.Linear(in, out), with parameters
-// "weight" and "bias". Its values are zero until Init.
-func NewLinear(in, out int) (*Model, error) {
-	if err := checkWidths(in, nil, out); err != nil {
-		return nil, err
-	}
-	return newModel(in, out, []Layer{newLinear("", in, out)}), nil
+// Batch is samples in a device's memory: rows of X or sequences of Tokens, with
+// Labels or Targets for them. Tensors have as many elements as the samples need.
+type Batch struct {
+	Samples int
+	X       device.Tensor // a row of inputs per sample, or
+	Tokens  device.Tensor // Int32: a sequence per sample
+	Labels  device.Tensor // Int32: one per sample or token, or
+	Targets device.Tensor // a row per sample
 }
 
-// NewMLP returns the model of PyTorch's nn.Sequential of nn.Linear layers with
-// an activation, [ReLU] or [Tanh], after each but the last. Parameters have the
-// names of its state_dict: "0.weight", "0.bias", "2.weight" and so on. Their
-// values are zero until Init.
-func NewMLP(in int, hidden []int, out int, activationName string) (*Model, error) {
-	if activationName != ReLU && activationName != Tanh {
-		return nil, fmt.Errorf("make a model: unknown activation %q, want %q or %q", activationName, ReLU, Tanh)
-	}
-	if err := checkWidths(in, hidden, out); err != nil {
-		return nil, err
-	}
-	var layers []Layer
-	width := in
-	for _, h := range hidden {
-		layers = append(layers, newLinear(strconv.Itoa(len(layers))+".", width, h))
-		if activationName == ReLU {
-			layers = append(layers, &relu{activation: activation{width: h}})
-		} else {
-			layers = append(layers, &tanh{activation: activation{width: h}})
-		}
-		width = h
-	}
-	layers = append(layers, newLinear(strconv.Itoa(len(layers))+".", width, out))
-	return newModel(in, out, layers), nil
+// Outcome is how a model did on a batch.
+type Outcome struct {
+	Loss    float64 // mean over Count
+	Count   int     // labels; samples if there are none
+	Correct int     // labels that were the model's first choice; not counted in training
 }
 
-// checkWidths checks that a model of these layers can be made.
-func checkWidths(in int, hidden []int, out int) error {
-	params, width := 0, in
-	for i, h := range append(append([]int{in}, hidden...), out) {
-		if h < 1 || h > maxParams {
-			return fmt.Errorf("make a model: layer %d has width %d, want 1 to %d", i, h, maxParams)
-		}
-		if i > 0 {
-			params += (width + 1) * h
-		}
-		if params > maxParams {
-			return fmt.Errorf("make a model: more than %d parameters", maxParams)
-		}
-		width = h
+// checkBatch panics if a batch is not one that was planned for.
+func (p Plan) checkBatch(b Batch, pass Pass) {
+	if b.Samples < 1 || b.Samples > p.Batch {
+		panic(fmt.Sprintf("nn: batch of %d samples, planned for %d", b.Samples, p.Batch))
 	}
-	return nil
-}
-
-func newModel(in, out int, layers []Layer) *Model {
-	m := &Model{in: in, out: out, layers: layers}
-	for _, l := range layers {
-		m.offset = append(m.offset, len(m.params))
-		m.params = append(m.params, l.Params()...)
+	if pass.Train && !p.Train {
+		panic("nn: training with a model that was not planned for it")
 	}
-	return m
-}
-
-// Inputs returns the number of inputs per sample.
-func (m *Model) Inputs() int { return m.in }
-
-// Outputs returns the number of outputs per sample.
-func (m *Model) Outputs() int { return m.out }
-
-// Params returns the parameters in PyTorch's order of registration, from the
-// first layer to the last, a weight before its bias.
-func (m *Model) Params() []*Param { return m.params }
-
-// Init draws the values that the PyTorch module has when it is made with its
-// generator in the state of g, bit for bit.
-func (m *Model) Init(g *random.Generator) {
-	for _, l := range m.layers {
-		l.Init(g)
+	if pass.Train && !(pass.Weight > 0) {
+		panic(fmt.Sprintf("nn: training with weight %v", pass.Weight))
 	}
 }
 
-// Plan allocates all that steps on batches of up to maxBatch samples need.
-func (m *Model) Plan(maxBatch int) {
-	if maxBatch < 1 {
-		panic(fmt.Sprintf("nn: plan for batches of %d samples", maxBatch))
+// number gives parameters their places in a model.
+func number(params []*Param) []*Param {
+	for i, p := range params {
+		p.index = i
 	}
-	m.maxBatch = maxBatch
-	for i, l := range m.layers {
-		l.Plan(maxBatch, i > 0)
-	}
-}
-
-// Forward returns the outputs for the rows of x, which must not change before
-// Backward. The result is valid until the next Forward.
-func (m *Model) Forward(x Matrix) Matrix {
-	if x.Rows > m.maxBatch {
-		panic(fmt.Sprintf("nn: batch of %d samples, planned for %d", x.Rows, m.maxBatch))
-	}
-	m.rows = x.Rows
-	for _, l := range m.layers {
-		x = l.Forward(x)
-	}
-	return x
-}
-
-// Backward writes the gradient of every parameter, from the gradient dout of
-// the loss with respect to what the last Forward returned. As soon as the
-// gradient of parameter i is final it calls ready(i), in the order from the last
-// parameter to the first, so that its reduction over ranks can begin while the
-// rest is computed. A nil ready is not called.
-func (m *Model) Backward(dout Matrix, ready func(param int)) {
-	if dout.Rows != m.rows {
-		panic(fmt.Sprintf("nn: output gradient has %d rows, the last batch %d", dout.Rows, m.rows))
-	}
-	for i := len(m.layers) - 1; i >= 0; i-- {
-		l := m.layers[i]
-		for p := len(l.Params()) - 1; p >= 0; p-- {
-			l.Gradient(p, dout)
-			if ready != nil {
-				ready(m.offset[i] + p)
-			}
-		}
-		if i > 0 {
-			dout = l.Backward(dout)
-		}
-	}
+	return params
 }

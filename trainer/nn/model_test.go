@@ -1,220 +1,178 @@
 package nn
 
 import (
-	"encoding/json"
-	"os"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-func newTestMLP(t *testing.T, in int, hidden []int, out int, activationName string) *Model {
-	t.Helper()
-	m, err := NewMLP(in, hidden, out, activationName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
 func TestInitEqualsTorchLinear(t *testing.T) {
-	raw, err := os.ReadFile("testdata/linear_init_golden.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var golden struct {
+	var file struct {
 		LinearInit []struct {
 			Seed         uint64
 			In, Out      int
 			Weight, Bias []float32
 		} `json:"linear_init"`
 	}
-	if err := json.Unmarshal(raw, &golden); err != nil {
-		t.Fatal(err)
-	}
-	if len(golden.LinearInit) == 0 {
+	readGolden(t, "linear_init_golden.json", &file)
+	if len(file.LinearInit) == 0 {
 		t.Fatal("no cases")
 	}
-	for _, c := range golden.LinearInit {
+	for _, c := range file.LinearInit {
 		m, err := NewLinear(c.In, c.Out)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Init(random.New(c.Seed))
-		sameBits(t, "weight", m.Params()[0].Data, c.Weight)
-		sameBits(t, "bias", m.Params()[1].Data, c.Bias)
+		d := cpu.New(1)
+		Place(d, m.Params())
+		m.Init(random.New(c.Seed), d)
+		sameBits(t, "weight", get(d, m.Params()[0].Data), c.Weight)
+		sameBits(t, "bias", get(d, m.Params()[1].Data), c.Bias)
 	}
 }
 
 func TestParamsAreNamedAsInTorch(t *testing.T) {
-	linear, err := NewLinear(20, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, c := range []struct {
-		m     *Model
+		name  string
+		make  func() (Model, error)
 		names []string
 		shape [][]int
 	}{
-		{linear, []string{"weight", "bias"}, [][]int{{1, 20}, {1}}},
-		{newTestMLP(t, 7, nil, 3, ReLU), []string{"0.weight", "0.bias"}, [][]int{{3, 7}, {3}}},
-		{newTestMLP(t, 7, []int{5, 4}, 3, Tanh),
+		{"linear", func() (Model, error) { return NewLinear(20, 1) }, []string{"weight", "bias"}, [][]int{{1, 20}, {1}}},
+		{"mlp without hidden layers", func() (Model, error) { return NewMLP(7, MLPOptions{Activation: "relu"}, 3) },
+			[]string{"0.weight", "0.bias"}, [][]int{{3, 7}, {3}}},
+		{"mlp", func() (Model, error) { return NewMLP(7, MLPOptions{[]int{5, 4}, "tanh", 0}, 3) },
 			[]string{"0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias"},
 			[][]int{{5, 7}, {5}, {4, 5}, {4}, {3, 4}, {3}}},
+		{"mlp with dropout", func() (Model, error) { return NewMLP(7, MLPOptions{[]int{5, 4}, "gelu", 0.1}, 3) },
+			[]string{"0.weight", "0.bias", "3.weight", "3.bias", "6.weight", "6.bias"},
+			[][]int{{5, 7}, {5}, {4, 5}, {4}, {3, 4}, {3}}},
+		{"cnn", func() (Model, error) {
+			return NewCNN(3, 9, 8, CNNOptions{[]int{4, 6}, 5, MLPOptions{[]int{5}, "relu", 0.1}}, 2)
+		},
+			[]string{"0.weight", "0.bias", "3.weight", "3.bias", "7.weight", "7.bias", "10.weight", "10.bias"},
+			[][]int{{4, 3, 5, 5}, {4}, {6, 4, 5, 5}, {6}, {5, 24}, {5}, {2, 5}, {2}}},
+		{"gpt", func() (Model, error) { return NewGPT(GPTOptions{11, 8, 1, 3, 12, 0}) },
+			[]string{"wte.weight", "wpe.weight", "h.0.ln_1.weight", "h.0.ln_1.bias", "h.0.attn.c_attn.weight", "h.0.attn.c_attn.bias",
+				"h.0.attn.c_proj.weight", "h.0.attn.c_proj.bias", "h.0.ln_2.weight", "h.0.ln_2.bias", "h.0.mlp.c_fc.weight", "h.0.mlp.c_fc.bias",
+				"h.0.mlp.c_proj.weight", "h.0.mlp.c_proj.bias", "ln_f.weight", "ln_f.bias"},
+			[][]int{{11, 12}, {8, 12}, {12}, {12}, {12, 36}, {36}, {12, 12}, {12}, {12}, {12}, {12, 48}, {48}, {48, 12}, {12}, {12}, {12}}},
 	} {
+		m, err := c.make()
+		if err != nil {
+			t.Fatal(err)
+		}
 		var names []string
-		for i, p := range c.m.Params() {
+		total := 0
+		for i, p := range m.Params() {
 			names = append(names, p.Name)
-			if !slices.Equal(p.Shape, c.shape[i]) || len(p.Data) != len(p.Grad) {
-				t.Errorf("%s has shape %v, %d values, %d in the gradient; want %v", p.Name, p.Shape, len(p.Data), len(p.Grad), c.shape[i])
+			total += p.Len()
+			if i < len(c.shape) && !slices.Equal(p.Shape, c.shape[i]) {
+				t.Errorf("%s: %s has shape %v, want %v", c.name, p.Name, p.Shape, c.shape[i])
 			}
 		}
 		if !slices.Equal(names, c.names) {
-			t.Errorf("parameters %v, want %v", names, c.names)
+			t.Errorf("%s: parameters %v, want %v", c.name, names, c.names)
+		}
+		if g, ok := m.(*GPT); ok && g.NumParams() != float64(total) {
+			t.Errorf("%v parameters, want %d", g.NumParams(), total)
 		}
 	}
-	if linear.Inputs() != 20 || linear.Outputs() != 1 {
-		t.Errorf("%d inputs, %d outputs", linear.Inputs(), linear.Outputs())
+	linear, err := NewLinear(20, 1)
+	if err != nil || linear.Inputs() != 20 || linear.Outputs() != 1 {
+		t.Errorf("%d inputs, %d outputs, error %v", linear.Inputs(), linear.Outputs(), err)
 	}
 }
 
 func TestNewModelErrors(t *testing.T) {
+	mlp := func(in int, o MLPOptions, out int) func() (Model, error) {
+		return func() (Model, error) { return NewMLP(in, o, out) }
+	}
+	cnn := func(channels, height, width int, o CNNOptions) func() (Model, error) {
+		return func() (Model, error) { return NewCNN(channels, height, width, o, 10) }
+	}
+	gpt := func(o GPTOptions) func() (Model, error) { return func() (Model, error) { return NewGPT(o) } }
+	relu := MLPOptions{Activation: "relu"}
 	for _, c := range []struct {
 		name, want string
-		make       func() (*Model, error)
+		make       func() (Model, error)
 	}{
-		{"activation", `make a model: unknown activation "gelu", want "relu" or "tanh"`, func() (*Model, error) { return NewMLP(1, nil, 1, "gelu") }},
-		{"no inputs", `make a model: layer 0 has width 0, want 1 to 2147483648`, func() (*Model, error) { return NewLinear(0, 1) }},
-		{"no outputs", `make a model: layer 1 has width -1, want 1 to 2147483648`, func() (*Model, error) { return NewLinear(1, -1) }},
-		{"empty hidden layer", `make a model: layer 2 has width 0, want 1 to 2147483648`, func() (*Model, error) { return NewMLP(1, []int{3, 0}, 1, ReLU) }},
-		{"too large", `make a model: more than 2147483648 parameters`, func() (*Model, error) { return NewMLP(1<<16, []int{1 << 14}, 1<<17, ReLU) }},
-		{"far too large", `make a model: more than 2147483648 parameters`, func() (*Model, error) { return NewLinear(1<<31, 1<<31) }},
+		{"activation", `unknown activation "Relu", want "relu", "tanh" or "gelu"`, mlp(1, MLPOptions{[]int{2}, "Relu", 0}, 1)},
+		{"no inputs", "layer 0 has width 0, want 1 to 2147483648", mlp(0, relu, 1)},
+		{"no outputs", "layer 1 has width -1, want 1 to 2147483648", func() (Model, error) { return NewLinear(1, -1) }},
+		{"empty hidden layer", "layer 2 has width 0, want 1 to 2147483648", mlp(1, MLPOptions{[]int{3, 0}, "relu", 0}, 1)},
+		{"too large", "more than 2147483648 parameters", mlp(1<<16, MLPOptions{[]int{1 << 14}, "relu", 0}, 1<<17)},
+		{"far too large", "more than 2147483648 parameters", func() (Model, error) { return NewLinear(1<<31, 1<<31) }},
+		{"dropout of everything", "dropout is 1, want a number from 0 to below 1", mlp(1, MLPOptions{[]int{2}, "relu", 1}, 1)},
+		{"negative dropout", "dropout is -0.1, want a number from 0 to below 1", mlp(1, MLPOptions{[]int{2}, "relu", -0.1}, 1)},
+		{"no images", "a convolutional network needs images, and these samples are not", cnn(0, 0, 0, CNNOptions{[]int{2}, 3, relu})},
+		{"even kernel", "the kernel is 4 wide, want an odd number", cnn(1, 8, 8, CNNOptions{[]int{2}, 4, relu})},
+		{"no kernel", "the kernel is -1 wide, want an odd number", cnn(1, 8, 8, CNNOptions{[]int{2}, -1, relu})},
+		{"no convolution", "a convolutional network needs at least one convolution", cnn(1, 8, 8, CNNOptions{nil, 3, relu})},
+		{"no channels", "convolution 2 has 0 channels, want 1 to 65536", cnn(1, 8, 8, CNNOptions{[]int{2, 0}, 3, relu})},
+		{"small images", "images are 1x2 before pooling 3, too small to be halved; use fewer convolutions", cnn(1, 6, 8, CNNOptions{[]int{2, 2, 2}, 3, relu})},
+		{"activation of a convolution", `unknown activation "", want "relu", "tanh" or "gelu"`, cnn(1, 8, 8, CNNOptions{Channels: []int{2}, Kernel: 3})},
+		{"vocabulary", "the vocabulary is 0, want 1 to 16777216", gpt(GPTOptions{0, 1, 1, 1, 1, 0})},
+		{"context", "the context is 16777217, want 1 to 16777216", gpt(GPTOptions{1, 1<<24 + 1, 1, 1, 1, 0})},
+		{"layers", "the number of layers is -1, want 1 to 16777216", gpt(GPTOptions{1, 1, -1, 1, 1, 0})},
+		{"heads", "the number of heads is 0, want 1 to 16777216", gpt(GPTOptions{1, 1, 1, 0, 1, 0})},
+		{"width", "a width of 64 cannot be divided among 3 heads", gpt(GPTOptions{1, 1, 1, 3, 64, 0})},
+		{"large gpt", "3.38e+15 parameters, more than 2147483648", gpt(GPTOptions{1, 1, 1, 1, 1 << 24, 0})},
+		{"gpt's dropout", "dropout is NaN, want a number from 0 to below 1", gpt(GPTOptions{1, 1, 1, 1, 1, math.NaN()})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := c.make(); err == nil || err.Error() != c.want {
+			if _, err := c.make(); err == nil || err.Error() != "make a model: "+c.want {
 				t.Errorf("error %v, want %s", err, c.want)
 			}
 		})
 	}
 }
 
-// When ready(i) is called, parameter i must be final and those before it not yet.
-func TestBackwardReportsReadyGradients(t *testing.T) {
-	m := newTestMLP(t, 4, []int{6, 3}, 2, ReLU)
-	m.Init(random.New(1))
-	m.Plan(3)
-	dout := matrix(3, 2, 9)
-	m.Forward(matrix(3, 4, 8))
-	m.Backward(dout, nil)
-	var want [][]float32
-	for _, p := range m.Params() {
-		want = append(want, slices.Clone(p.Grad))
-		for i := range p.Grad {
-			p.Grad[i] = -5
-		}
-	}
-	var order []int
-	m.Backward(dout, func(i int) {
-		order = append(order, i)
-		for j, p := range m.Params() {
-			if j >= i {
-				sameBits(t, p.Name, p.Grad, want[j])
-			} else if p.Grad[0] != -5 {
-				t.Errorf("gradient %d is written before ready(%d)", j, i)
-			}
-		}
-	})
-	if !slices.Equal(order, []int{5, 4, 3, 2, 1, 0}) {
-		t.Errorf("ready in order %v", order)
-	}
-}
-
-func TestParamsMayLieInOwnersBuffers(t *testing.T) {
-	make2 := func() *Model {
-		m := newTestMLP(t, 4, []int{6}, 2, Tanh)
-		m.Init(random.New(1))
-		m.Plan(3)
-		return m
-	}
-	plain, moved := make2(), make2()
-	n := 0
-	for _, p := range moved.Params() {
-		n += len(p.Data)
-	}
-	values, grads := make([]float32, n), make([]float32, n)
-	at := 0
-	for _, p := range moved.Params() {
-		end := at + len(p.Data)
-		copy(values[at:end], p.Data)
-		p.Data, p.Grad = values[at:end:end], grads[at:end:end]
-		at = end
-	}
-	x, dout := matrix(3, 4, 1), matrix(3, 2, 2)
-	sameBits(t, "output", moved.Forward(x).Data, plain.Forward(x).Data)
-	plain.Backward(dout, nil)
-	moved.Backward(dout, nil)
-	at = 0
-	for _, p := range plain.Params() {
-		sameBits(t, p.Name, grads[at:], p.Grad)
-		at += len(p.Grad)
-	}
-}
-
-// A sample's output must not depend on the batch it is in: a run on other
-// numbers of ranks evaluates to the same bits.
-func TestOutputDoesNotDependOnBatch(t *testing.T) {
-	m := newTestMLP(t, 9, []int{7}, 5, ReLU)
-	m.Init(random.New(1))
-	m.Plan(8)
-	x := matrix(8, 9, 1)
-	all := slices.Clone(m.Forward(x).Data)
-	for i := range 8 {
-		one := m.Forward(Matrix{1, 9, x.Data[i*9 : (i+1)*9]})
-		sameBits(t, "output", one.Data, all[i*5:(i+1)*5])
-	}
-}
-
-func TestStepAllocatesNothing(t *testing.T) {
-	for _, activationName := range []string{ReLU, Tanh} {
-		m := newTestMLP(t, 9, []int{7, 6}, 5, activationName)
-		m.Plan(8)
-		x, targets, labels := matrix(8, 9, 1), fill(40, 2), make([]int32, 8)
-		dout := Matrix{8, 5, make([]float32, 40)}
-		last := 0
-		ready := func(i int) { last = i }
-		allocs := testing.AllocsPerRun(10, func() {
-			out := m.Forward(x)
-			CrossEntropy(out, labels, dout)
-			Correct(out, labels)
-			m.Backward(dout, ready)
-			MSE(m.Forward(x), targets, dout)
-			m.Backward(dout, ready)
-		})
-		if allocs != 0 || last != 0 {
-			t.Errorf("%s: %v allocations per step", activationName, allocs)
-		}
-	}
-}
-
 func TestMisusePanics(t *testing.T) {
-	m := newTestMLP(t, 4, []int{6}, 2, ReLU)
-	m.Plan(3)
-	m.Forward(matrix(3, 4, 1))
+	mlp, gpt := mlpKind("relu").start(t, cpu.New(1), 0, device.FP32), smallKinds[len(smallKinds)-1].start(t, cpu.New(1), 0, device.FP32)
+	train := Pass{Train: true, Weight: 1}
+	d := mlp.device
 	for _, c := range []struct {
 		name, want string
 		f          func()
 	}{
-		{"batch larger than planned", "nn: batch of 4 samples, planned for 3", func() { m.Forward(matrix(4, 4, 1)) }},
-		{"empty batch", "nn: input of a linear layer is 0x4 with 0 elements, want 4 columns", func() { m.Forward(Matrix{0, 4, nil}) }},
-		{"other width", "nn: input of a linear layer is 3x5 with 15 elements, want 4 columns", func() { m.Forward(matrix(3, 5, 1)) }},
-		{"short data", "nn: input of a linear layer is 3x4 with 11 elements, want 4 columns", func() { m.Forward(Matrix{3, 4, make([]float32, 11)}) }},
-		{"gradient of other width", "nn: output gradient of a linear layer is 3x3 with 9 elements, want 2 columns", func() { m.Backward(matrix(3, 3, 1), nil) }},
-		{"gradient of other batch", "nn: output gradient has 2 rows, the last batch 3", func() { m.Backward(matrix(2, 2, 1), nil) }},
-		{"plan for nothing", "nn: plan for batches of 0 samples", func() { m.Plan(0) }},
-		{"labels", "nn: 1 labels for 2 rows of logits", func() { CrossEntropy(matrix(2, 3, 1), make([]int32, 1), Matrix{}) }},
-		{"targets", "nn: 5 targets for 6 predictions", func() { MSE(matrix(2, 3, 1), make([]float32, 5), Matrix{}) }},
+		{"batch larger than planned", "nn: batch of 6 samples, planned for 5", func() { mlp.model.Forward(Batch{Samples: 6}, train) }},
+		{"empty batch", "nn: batch of 0 samples, planned for 5", func() { mlp.model.Forward(Batch{}, train) }},
+		{"gpt's empty batch", "nn: batch of 0 samples, planned for 4", func() { gpt.model.Forward(Batch{}, train) }},
+		{"no weight", "nn: training with weight 0", func() { mlp.model.Forward(mlp.every(0, 1), Pass{Train: true}) }},
+		{"short inputs", "elements 0 to 8 of a tensor of 7", func() {
+			mlp.model.Forward(Batch{Samples: 2, X: put(d, fill(7, 1)), Labels: putInts(d, []int32{0, 0})}, train)
+		}},
+		{"labels", "cpu: take the loss of tensors of 2 and 1 elements", func() {
+			mlp.model.Forward(Batch{Samples: 2, X: put(d, fill(8, 1)), Labels: putInts(d, []int32{0})}, train)
+		}},
+		{"neither labels nor targets", "cpu: take the loss of tensors of 6 and 0 elements", func() {
+			mlp.model.Forward(Batch{Samples: 2, X: put(d, fill(8, 1))}, train)
+		}},
+		{"tokens that do not go around", "nn: 5 tokens and 5 labels for 2 sequences of at most 5", func() {
+			five := putInts(d, make([]int32, 5))
+			gpt.model.Forward(Batch{Samples: 2, Tokens: five, Labels: five}, train)
+		}},
+		{"long sequences", "nn: 6 tokens and 6 labels for 1 sequences of at most 5", func() {
+			six := putInts(d, make([]int32, 6))
+			gpt.model.Forward(Batch{Samples: 1, Tokens: six, Labels: six}, train)
+		}},
+		{"missing labels", "nn: 5 tokens and 0 labels for 1 sequences of at most 5", func() {
+			gpt.model.Forward(Batch{Samples: 1, Tokens: putInts(d, make([]int32, 5))}, train)
+		}},
+		{"no tokens", "nn: 0 tokens and 0 labels for 1 sequences of at most 5", func() { gpt.model.Forward(Batch{Samples: 1}, train) }},
+		{"plan for nothing", "nn: plan for batches of 0 samples", func() { mlp.model.Plan(Plan{Device: d}) }},
+		{"gpt's plan for nothing", "nn: plan for batches of -1 samples", func() { gpt.model.Plan(Plan{Device: d, Batch: -1}) }},
+		{"training without a plan for it", "nn: training with a model that was not planned for it", func() {
+			e := mlpKind("relu").start(t, cpu.New(1), 0, device.FP32)
+			e.model.Plan(Plan{Device: e.device, Batch: 5})
+			e.step(e.every(0, 1), train)
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			defer func() {

@@ -3,7 +3,9 @@ package optim
 import (
 	"fmt"
 	"math"
+	"slices"
 
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
@@ -36,18 +38,24 @@ type AdamOptions struct {
 type Adam struct {
 	AdamOptions
 
-	decoupled bool     // AdamW
-	tensors   []Tensor // two per parameter, average and squares, then the number of steps
+	device           device.Device
+	decoupled        bool     // AdamW
+	average, squares []buffer // per parameter
+	steps            int64    // done, at most lastStep
 }
 
-// NewAdam returns torch.optim.Adam for the given parameters, with the limits
+// NewAdam returns torch.optim.Adam for the given parameters, which the device holds, with the limits
 // that PyTorch sets. Values must be finite. All its memory is allocated here.
-func NewAdam(params []*nn.Param, o AdamOptions) (*Adam, error) { return newAdam(params, o, false) }
+func NewAdam(d device.Device, params []*nn.Param, o AdamOptions) (*Adam, error) {
+	return newAdam(d, params, o, false)
+}
 
 // NewAdamW returns torch.optim.AdamW likewise.
-func NewAdamW(params []*nn.Param, o AdamOptions) (*Adam, error) { return newAdam(params, o, true) }
+func NewAdamW(d device.Device, params []*nn.Param, o AdamOptions) (*Adam, error) {
+	return newAdam(d, params, o, true)
+}
 
-func newAdam(params []*nn.Param, o AdamOptions, decoupled bool) (*Adam, error) {
+func newAdam(d device.Device, params []*nn.Param, o AdamOptions, decoupled bool) (*Adam, error) {
 	if err := check(setting{"learning rate", o.LR}, setting{"eps", o.Eps}, setting{"weight decay", o.WeightDecay}); err != nil {
 		return nil, err
 	}
@@ -56,14 +64,8 @@ func newAdam(params []*nn.Param, o AdamOptions, decoupled bool) (*Adam, error) {
 			return nil, fmt.Errorf("make an optimizer: %s is %v, want a number from 0 to below 1", b.name, b.value)
 		}
 	}
-	a := &Adam{AdamOptions: o, decoupled: decoupled}
-	for _, p := range params {
-		for _, prefix := range []string{averagePrefix, squaresPrefix} {
-			a.tensors = append(a.tensors, Tensor{prefix + p.Name, p.Shape, make([]float32, len(p.Data))})
-		}
-	}
-	a.tensors = append(a.tensors, Tensor{stepName, nil, make([]float32, 1)})
-	return a, nil
+	return &Adam{AdamOptions: o, device: d, decoupled: decoupled,
+		average: newBuffers(d, averagePrefix, params), squares: newBuffers(d, squaresPrefix, params)}, nil
 }
 
 // Kind is [KindAdam] or [KindAdamW].
@@ -80,20 +82,25 @@ func (a *Adam) Rate() float64 { return a.LR }
 // SetRate sets LR.
 func (a *Adam) SetRate(lr float64) { a.LR = lr }
 
-// steps is where the number of steps done stands in the state.
-func (a *Adam) steps() *float32 { return &a.tensors[len(a.tensors)-1].Data[0] }
-
 // State returns for each parameter "exp_avg." and "exp_avg_sq." with its name,
-// and at the end "step", the number of steps done. Their Data are the
-// optimizer's own memory: they change at the next step.
-func (a *Adam) State() State { return State{a.Kind(), *a.steps() > 0, a.tensors} }
+// and at the end "step", the number of steps done. On the host the Data of the
+// former are the optimizer's own memory: they change at the next step.
+func (a *Adam) State() State {
+	var list []Tensor
+	average, squares := tensors(a.device, a.average), tensors(a.device, a.squares)
+	for i := range average {
+		list = append(list, average[i], squares[i])
+	}
+	return State{a.Kind(), a.steps > 0, append(list, Tensor{stepName, nil, []float32{float32(a.steps)}})}
+}
 
 // Restore copies a state that an optimizer of the same kind for the same
 // parameters had, with tensors in any order. If it is of another kind, or a
 // tensor is missing, unknown or of another shape, or the number of steps is none,
 // it returns an error and changes nothing.
 func (a *Adam) Restore(from State) error {
-	given, err := match(a.Kind(), a.tensors, from)
+	own := append(slices.Concat(a.average, a.squares), buffer{stepName, nil, device.Host(make([]float32, 1))})
+	given, err := match(a.Kind(), own, from)
 	if err != nil {
 		return err
 	}
@@ -104,68 +111,43 @@ func (a *Adam) Restore(from State) error {
 	if from.Initialised != (done > 0) {
 		return fmt.Errorf("restore optimizer: %q is %v in a state with initialised %t", stepName, done, from.Initialised)
 	}
-	for _, t := range a.tensors {
-		copy(t.Data, given[t.Name].Data)
+	for _, b := range slices.Concat(a.average, a.squares) {
+		a.device.Write(b.data, given[b.name].Data)
 	}
+	a.steps = int64(done)
 	return nil
 }
 
-// Step updates Data of all parameters from their Grad, which it leaves as they
-// are. They must be those that the optimizer was made for, in the same order.
-func (a *Adam) Step(params []*nn.Param) {
-	if made := len(a.tensors) / 2; len(params) != made {
-		panic(fmt.Sprintf("optim: step of %d parameters, made for %d", len(params), made))
+// Step updates Data of all parameters from their Grad times gradScale.
+func (a *Adam) Step(params []*nn.Param, gradScale float32) {
+	if len(params) != len(a.average) {
+		panic(fmt.Sprintf("optim: step of %d parameters, made for %d", len(params), len(a.average)))
 	}
-	done := a.steps()
-	*done++ // and stays at lastStep
-	f := a.factors(int64(*done))
+	a.steps = min(a.steps+1, lastStep)
+	f := a.factors(a.steps)
+	f.GradScale = gradScale
 	for i, p := range params {
-		f.update(p.Data, p.Grad, a.tensors[2*i].Data, a.tensors[2*i+1].Data)
+		a.device.Adam(p.Data, p.Grad, a.average[i].data, a.squares[i].data, f)
 	}
-}
-
-// factors are the numbers that are the same for all elements of a step.
-type factors struct {
-	beta1, beta2 float32 // what stays of the averages
-	new1, new2   float32 // 1-beta1 and 1-beta2
-	keep         float32 // what decoupled weight decay leaves of the value
-	decay        float32 // part of the value that is added to the gradient
-	correction   float32 // root of the second bias correction
-	eps          float32
-	rate         float32 // minus the learning rate over the first bias correction
 }
 
 // factors are those of step n, the first being 1: computed in float64 and
 // rounded to float32 where PyTorch does.
-func (a *Adam) factors(n int64) factors {
-	f := factors{
-		beta1: float32(a.Beta1), beta2: float32(a.Beta2),
-		new1: float32(1 - a.Beta1), new2: float32(1 - a.Beta2),
-		keep:       1,
-		correction: float32(math.Sqrt(1 - power(a.Beta2, n))),
-		eps:        float32(a.Eps),
-		rate:       float32(-a.LR / (1 - power(a.Beta1, n))),
+func (a *Adam) factors(n int64) device.AdamFactors {
+	f := device.AdamFactors{
+		Beta1: float32(a.Beta1), Beta2: float32(a.Beta2),
+		New1: float32(1 - a.Beta1), New2: float32(1 - a.Beta2),
+		Keep:       1,
+		Correction: float32(math.Sqrt(1 - power(a.Beta2, n))),
+		Eps:        float32(a.Eps),
+		Rate:       float32(-a.LR / (1 - power(a.Beta1, n))),
 	}
 	if a.decoupled {
-		f.keep = float32(1 - float64(a.LR*a.WeightDecay))
+		f.Keep = float32(1 - float64(a.LR*a.WeightDecay))
 	} else {
-		f.decay = float32(a.WeightDecay)
+		f.Decay = float32(a.WeightDecay)
 	}
 	return f
-}
-
-// update is the step of one parameter. Conversions keep compilers from fusing.
-func (f *factors) update(data, grad, average, squares []float32) {
-	c := *f
-	grad, average, squares = grad[:len(data)], average[:len(data)], squares[:len(data)]
-	for i, w := range data {
-		g := grad[i] + float32(c.decay*w)
-		m := float32(c.beta1*average[i]) + float32(c.new1*g)
-		v := float32(c.beta2*squares[i]) + float32(float32(c.new2*g)*g)
-		average[i], squares[i] = m, v
-		divisor := float32(float32(math.Sqrt(float64(v)))/c.correction) + c.eps
-		data[i] = float32(c.keep*w) + float32(float32(c.rate*m)/divisor)
-	}
 }
 
 // power is base to the n-th, by squaring: nothing but multiplications, so that

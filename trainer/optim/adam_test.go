@@ -5,12 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
 func single(value, grad float32) *nn.Param {
-	return &nn.Param{Name: "p", Shape: []int{1}, Data: []float32{value}, Grad: []float32{grad}}
+	return &nn.Param{Name: "p", Shape: []int{1}, Data: device.Host([]float32{value}), Grad: device.Host([]float32{grad})}
 }
 
 func TestNewAdamErrors(t *testing.T) {
@@ -28,8 +29,8 @@ func TestNewAdamErrors(t *testing.T) {
 	} {
 		o := usual
 		c.change(&o)
-		for _, make := range []func([]*nn.Param, AdamOptions) (*Adam, error){NewAdam, NewAdamW} {
-			if _, err := make(nil, o); err == nil || !strings.Contains(err.Error(), c.want) {
+		for _, make := range []func(device.Device, []*nn.Param, AdamOptions) (*Adam, error){NewAdam, NewAdamW} {
+			if _, err := make(processor, nil, o); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%+v: error %v, want one with %q", o, err, c.want)
 			}
 		}
@@ -55,9 +56,9 @@ func TestZeroGradients(t *testing.T) {
 		o.Eps, o.WeightDecay = c.eps, c.decay
 		a := build(t, c.kind, []*nn.Param{p}, o)
 		for range 3 {
-			a.Step([]*nn.Param{p})
+			a.Step([]*nn.Param{p}, 1)
 		}
-		got := p.Data[0]
+		got := p.Data.Floats()[0]
 		if got != got != (c.want != c.want) || math.Abs(float64(got-c.want)) > 1e-6 {
 			t.Errorf("%s, eps %v, decay %v: %v, want %v", c.kind, c.eps, c.decay, got, c.want)
 		}
@@ -72,10 +73,10 @@ func TestFirstStepIsTheRate(t *testing.T) {
 	for _, grad := range []float32{-1e15, -1, -1e-3, 1e-3, 1, 1e15} {
 		for _, kind := range []string{KindAdam, KindAdamW} {
 			p := single(0, grad)
-			build(t, kind, []*nn.Param{p}, o).Step([]*nn.Param{p})
+			build(t, kind, []*nn.Param{p}, o).Step([]*nn.Param{p}, 1)
 			want := -math.Copysign(o.LR, float64(grad))
-			if d := math.Abs(float64(p.Data[0])-want) / o.LR; d > 1.1e-5 {
-				t.Errorf("%s: gradient %v moves by %v, want %v", kind, grad, p.Data[0], want)
+			if d := math.Abs(float64(p.Data.Floats()[0])-want) / o.LR; d > 1.1e-5 {
+				t.Errorf("%s: gradient %v moves by %v, want %v", kind, grad, p.Data.Floats()[0], want)
 			}
 		}
 	}
@@ -129,12 +130,12 @@ func TestCountOfStepsEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		a.Step([]*nn.Param{p})
+		a.Step([]*nn.Param{p}, 1)
 	}
 	if got := a.State().Tensors[2].Data[0]; got != lastStep {
 		t.Errorf("step is %v, want %v", got, lastStep)
 	}
-	if got := p.Data[0]; math.Abs(float64(got)-(1-3*usual.LR)) > 1e-4 {
+	if got := p.Data.Floats()[0]; math.Abs(float64(got)-(1-3*usual.LR)) > 1e-4 {
 		t.Errorf("value %v after three steps of %v from 1", got, usual.LR)
 	}
 }
@@ -165,21 +166,21 @@ func FuzzAdam(f *testing.F) {
 		for _, decoupled := range []bool{false, true} {
 			g := random.New(seed)
 			p := drawn(g, "p", 5)
-			g.Uniform(0.5, 1, p.Data)
+			g.Uniform(0.5, 1, p.Data.Floats())
 			o := AdamOptions{0.01, beta1, beta2, eps, decay}
-			a, err := newAdam([]*nn.Param{p}, o, decoupled)
+			a, err := newAdam(processor, []*nn.Param{p}, o, decoupled)
 			if err != nil {
 				return
 			}
 			var want, m, v [5]float64
-			for i, w := range p.Data {
+			for i, w := range p.Data.Floats() {
 				want[i] = float64(w)
 			}
 			for n := 1.0; n <= 3; n++ {
-				g.Uniform(0.5, 1, p.Grad)
-				for i := range p.Grad {
-					p.Grad[i] *= scale
-					d := float64(p.Grad[i])
+				g.Uniform(0.5, 1, p.Grad.Floats())
+				for i := range p.Grad.Floats() {
+					p.Grad.Floats()[i] *= scale
+					d := float64(p.Grad.Floats()[i])
 					if decoupled {
 						want[i] *= 1 - o.LR*decay
 					} else {
@@ -189,11 +190,11 @@ func FuzzAdam(f *testing.F) {
 					v[i] = beta2*v[i] + (1-beta2)*d*d
 					want[i] -= o.LR / (1 - math.Pow(beta1, n)) * m[i] / (math.Sqrt(v[i]/(1-math.Pow(beta2, n))) + eps)
 				}
-				a.Step([]*nn.Param{p})
+				a.Step([]*nn.Param{p}, 1)
 			}
 			for i, w := range want {
-				if d := math.Abs(float64(p.Data[i]) - w); !(d <= 1e-6) {
-					t.Fatalf("%s: element %d is %v, want %v", a.Kind(), i, p.Data[i], w)
+				if d := math.Abs(float64(p.Data.Floats()[i]) - w); !(d <= 1e-6) {
+					t.Fatalf("%s: element %d is %v, want %v", a.Kind(), i, p.Data.Floats()[i], w)
 				}
 			}
 		}

@@ -5,18 +5,19 @@ import (
 	"math/big"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
 func gradients(all ...[]float32) (out []*nn.Param) {
 	for _, g := range all {
-		out = append(out, &nn.Param{Shape: []int{len(g)}, Data: make([]float32, len(g)), Grad: g})
+		out = append(out, &nn.Param{Shape: []int{len(g)}, Data: device.Host(make([]float32, len(g))), Grad: device.Host(g)})
 	}
 	return out
 }
 
-func TestClipGradNorm(t *testing.T) {
+func TestClip(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	for _, c := range []struct {
 		name string
@@ -37,12 +38,13 @@ func TestClipGradNorm(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			params := gradients(c.in[:len(c.in)/2], c.in[len(c.in)/2:])
-			norm := ClipGradNorm(params, c.most)
+			norm := GradNorm(processor, params)
+			scale := ClipScale(norm, c.most)
 			if !(norm == c.norm || math.Abs(norm-c.norm) <= 1e-7*c.norm || norm != norm && c.norm != c.norm) {
 				t.Errorf("norm %v, want %v", norm, c.norm)
 			}
 			for i, want := range c.want {
-				got := c.in[i]
+				got := scale * c.in[i]
 				if !(got == want || math.Abs(float64(got-want)) <= 1e-6*math.Abs(float64(want)) || got != got && want != want) {
 					t.Errorf("element %d is %v, want %v", i, got, want)
 				}
@@ -66,7 +68,7 @@ func TestNormIsSummedInItsOrder(t *testing.T) {
 			s[i%8] = math.FMA(float64(v), float64(v), s[i%8]) // fused or not is the same
 		}
 		want := s[0] + s[4] + (s[2] + s[6]) + (s[1] + s[5] + (s[3] + s[7]))
-		if got := sumSquares(grad); got != want {
+		if got := processor.SumSquares(device.Host(grad)); got != want {
 			t.Errorf("%d elements: %v, want %v", n, got, want)
 		}
 	}
@@ -81,7 +83,7 @@ func TestNormIsExactToFloat64(t *testing.T) {
 		exact.Add(exact, x.Mul(x, x))
 	}
 	want, _ := exact.Sqrt(exact).Float64()
-	if got := GradNorm(gradients(grad[:50000], grad[50000:])); math.Abs(got-want) > 1e-14*want {
+	if got := GradNorm(processor, gradients(grad[:50000], grad[50000:])); math.Abs(got-want) > 1e-14*want {
 		t.Errorf("norm %v, want %v", got, want)
 	}
 }
@@ -94,7 +96,7 @@ func TestClipPanics(t *testing.T) {
 					t.Errorf("%v: no panic", most)
 				}
 			}()
-			ClipGradNorm(nil, most)
+			ClipScale(1, most)
 		}()
 	}
 }

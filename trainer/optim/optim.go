@@ -7,8 +7,8 @@
 // never does: a step gives the same bits on every processor. Their state can be
 // saved and restored, and a restored optimizer continues bit for bit.
 //
-// [ClipGradNorm] bounds the gradients before a step, with one order of summation
-// whatever the machine. A [Schedule] names the learning rate of each step from
+// [GradNorm] and [ClipScale] bound the gradients of a step, with one order of
+// summation whatever the machine. A [Schedule] names the learning rate of each step from
 // nothing but its number, so that resuming needs no state of it. No step and no
 // clipping allocates memory.
 //
@@ -33,11 +33,12 @@ type Optimizer interface {
 	// SetRate changes the learning rate, from the next step on. It must be finite
 	// and not negative.
 	SetRate(lr float64)
-	// Step updates Data of all parameters from their Grad, which it leaves as they
-	// are. They must be those that the optimizer was made for, in the same order.
-	Step(params []*nn.Param)
-	// State returns the present state. The tensors' Data are the optimizer's own
-	// memory: they change at the next step.
+	// Step updates Data of all parameters from their Grad times gradScale, where 1
+	// leaves them as they are. They must be those that the optimizer was made for,
+	// in the same order. Grad itself does not change.
+	Step(params []*nn.Param, gradScale float32)
+	// State returns the present state. On the host the tensors' Data are the
+	// optimizer's own memory: they change at the next step.
 	State() State
 	// Restore copies a state that an optimizer of the same kind for the same
 	// parameters had. If it is not one, it returns an error and changes nothing.

@@ -6,9 +6,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
+
+// processor is what the tests compute on.
+var processor = cpu.New(1)
 
 var kinds = []string{KindSGD, KindAdam, KindAdamW}
 
@@ -22,11 +27,11 @@ func build(t testing.TB, kind string, params []*nn.Param, o AdamOptions) Optimiz
 	var err error
 	switch kind {
 	case KindSGD:
-		out, err = NewSGD(params, o.LR, 0.9, o.WeightDecay, false)
+		out, err = NewSGD(processor, params, o.LR, 0.9, o.WeightDecay, false)
 	case KindAdam:
-		out, err = NewAdam(params, o)
+		out, err = NewAdam(processor, params, o)
 	case KindAdamW:
-		out, err = NewAdamW(params, o)
+		out, err = NewAdamW(processor, params, o)
 	default:
 		t.Fatalf("no kind %q", kind)
 	}
@@ -63,11 +68,11 @@ func TestResumedIsTheSameBitForBit(t *testing.T) {
 				advance := func(o Optimizer, params []*nn.Param, step int) {
 					g := random.New(uint64(step))
 					for _, p := range params {
-						g.Uniform(-1, 1, p.Grad)
+						g.Uniform(-1, 1, p.Grad.Floats())
 					}
-					ClipGradNorm(params, 1)
+					scale := ClipScale(GradNorm(processor, params), 1)
 					o.SetRate(schedule(int64(step)))
-					o.Step(params)
+					o.Step(params, scale)
 				}
 				g := random.New(1)
 				params := []*nn.Param{drawn(g, "0.weight", 13), drawn(g, "0.bias", 3)}
@@ -82,7 +87,7 @@ func TestResumedIsTheSameBitForBit(t *testing.T) {
 				slices.Reverse(saved.Tensors) // any order will do
 				var copies []*nn.Param
 				for _, p := range params {
-					copies = append(copies, &nn.Param{Name: p.Name, Shape: p.Shape, Data: slices.Clone(p.Data), Grad: make([]float32, len(p.Grad))})
+					copies = append(copies, &nn.Param{Name: p.Name, Shape: p.Shape, Data: device.Host(slices.Clone(p.Data.Floats())), Grad: device.Host(make([]float32, p.Len()))})
 				}
 				again := build(t, kind, copies, usual)
 				if err := again.Restore(saved); err != nil {
@@ -93,8 +98,8 @@ func TestResumedIsTheSameBitForBit(t *testing.T) {
 					advance(again, copies, step)
 				}
 				for i, p := range params {
-					if !sameBits(p.Data, copies[i].Data) {
-						t.Errorf("%s is %v, without the break %v", p.Name, copies[i].Data, p.Data)
+					if !sameBits(p.Data.Floats(), copies[i].Data.Floats()) {
+						t.Errorf("%s is %v, without the break %v", p.Name, copies[i].Data.Floats(), p.Data.Floats())
 					}
 				}
 				for i, s := range o.State().Tensors {
@@ -137,7 +142,7 @@ func TestNothingAllocates(t *testing.T) {
 	g := random.New(1)
 	params := []*nn.Param{drawn(g, "a", 100), drawn(g, "b", 7)}
 	for _, p := range params {
-		g.Uniform(-1, 1, p.Grad)
+		g.Uniform(-1, 1, p.Grad.Floats())
 	}
 	schedule, err := Cosine(0.01, 0.001, 50)
 	if err != nil {
@@ -150,9 +155,9 @@ func TestNothingAllocates(t *testing.T) {
 		o := build(t, kind, params, usual)
 		step := int64(0)
 		if n := testing.AllocsPerRun(20, func() {
-			ClipGradNorm(params, 0.1)
+			scale := ClipScale(GradNorm(processor, params), 0.1)
 			o.SetRate(schedule(step))
-			o.Step(params)
+			o.Step(params, scale)
 			step++
 		}); n != 0 {
 			t.Errorf("%s: %v allocations per step", kind, n)
@@ -170,7 +175,7 @@ func TestStepsOfOtherParametersPanic(t *testing.T) {
 					t.Error("no panic")
 				}
 			}()
-			o.Step([]*nn.Param{p, p})
+			o.Step([]*nn.Param{p, p}, 1)
 		})
 	}
 }
@@ -179,7 +184,7 @@ func BenchmarkRules(b *testing.B) {
 	const n = 1 << 20
 	g := random.New(1)
 	params := []*nn.Param{drawn(g, "p", n)}
-	g.Uniform(-1, 1, params[0].Grad)
+	g.Uniform(-1, 1, params[0].Grad.Floats())
 	each := func(name string, f func()) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
@@ -190,12 +195,7 @@ func BenchmarkRules(b *testing.B) {
 	}
 	for _, kind := range kinds {
 		o := build(b, kind, params, usual)
-		each(kind, func() { o.Step(params) })
+		each(kind, func() { o.Step(params, 1) })
 	}
-	each("norm", func() { GradNorm(params) })
-	most := 1.0
-	each("clip", func() {
-		ClipGradNorm(params, most)
-		most *= 0.999 // so that the next clips too
-	})
+	each("norm", func() { GradNorm(processor, params) })
 }

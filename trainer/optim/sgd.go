@@ -3,6 +3,7 @@ package optim
 import (
 	"fmt"
 
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
@@ -17,29 +18,24 @@ type SGD struct {
 	WeightDecay float64 // L2 penalty, added to gradients as WeightDecay times the value
 	Nesterov    bool    // look ahead along the momentum
 
-	buffers     []Tensor // per parameter; none without momentum
+	device      device.Device
+	buffers     []buffer // per parameter; none without momentum
 	initialised bool     // buffers hold the result of a step
 }
 
-// NewSGD returns an optimizer for the given parameters, with the limits that
+// NewSGD returns an optimizer for the given parameters, which the device holds, with the limits that
 // torch.optim.SGD sets: nothing negative, and Nesterov's only with momentum.
 // Values must be finite. All its memory is allocated here.
-func NewSGD(params []*nn.Param, lr, momentum, weightDecay float64, nesterov bool) (*SGD, error) {
+func NewSGD(d device.Device, params []*nn.Param, lr, momentum, weightDecay float64, nesterov bool) (*SGD, error) {
 	if err := check(setting{"learning rate", lr}, setting{"momentum", momentum}, setting{"weight decay", weightDecay}); err != nil {
 		return nil, err
 	}
 	if nesterov && momentum == 0 {
 		return nil, fmt.Errorf("make an optimizer: Nesterov's momentum needs a momentum above 0")
 	}
-	s := &SGD{LR: lr, Momentum: momentum, WeightDecay: weightDecay, Nesterov: nesterov}
+	s := &SGD{LR: lr, Momentum: momentum, WeightDecay: weightDecay, Nesterov: nesterov, device: d}
 	if momentum != 0 {
-		for _, p := range params {
-			s.buffers = append(s.buffers, Tensor{
-				Name:  momentumPrefix + p.Name,
-				Shape: p.Shape,
-				Data:  make([]float32, len(p.Data)),
-			})
-		}
+		s.buffers = newBuffers(d, momentumPrefix, params)
 	}
 	return s, nil
 }
@@ -54,9 +50,9 @@ func (s *SGD) Rate() float64 { return s.LR }
 func (s *SGD) SetRate(lr float64) { s.LR = lr }
 
 // State returns the momentum buffers, each named "momentum." and the name of
-// its parameter; there are none without momentum. Their Data are the optimizer's
-// own memory: they change at the next step.
-func (s *SGD) State() State { return State{KindSGD, s.initialised, s.buffers} }
+// its parameter; there are none without momentum. On the host
+// their Data are the optimizer's own memory: they change at the next step.
+func (s *SGD) State() State { return State{KindSGD, s.initialised, tensors(s.device, s.buffers)} }
 
 // Restore copies a state that an SGD for the same parameters had, with tensors
 // in any order. A state that names no kind is taken for SGD's, which was the only
@@ -71,75 +67,27 @@ func (s *SGD) Restore(from State) error {
 		return err
 	}
 	for _, b := range s.buffers {
-		copy(b.Data, given[b.Name].Data)
+		s.device.Write(b.data, given[b.name].Data)
 	}
 	s.initialised = from.Initialised
 	return nil
 }
 
-// Step updates Data of all parameters from their Grad, which it leaves as they
-// are. They must be those that the optimizer was made for, in the same order.
-func (s *SGD) Step(params []*nn.Param) {
-	lr, decay := float32(s.LR), float32(s.WeightDecay)
+// Step updates Data of all parameters from their Grad times gradScale.
+func (s *SGD) Step(params []*nn.Param, gradScale float32) {
+	f := device.SGDFactors{LR: float32(s.LR), Momentum: float32(s.Momentum), Decay: float32(s.WeightDecay),
+		GradScale: gradScale, Nesterov: s.Nesterov, First: !s.initialised}
 	if s.buffers == nil {
 		for _, p := range params {
-			descend(p.Data, p.Grad, lr, decay)
+			s.device.SGD(p.Data, p.Grad, device.Tensor{}, f)
 		}
 		return
 	}
 	if len(params) != len(s.buffers) {
 		panic(fmt.Sprintf("optim: step of %d parameters, made for %d", len(params), len(s.buffers)))
 	}
-	momentum := float32(s.Momentum)
 	for i, p := range params {
-		buffer := s.buffers[i].Data
-		if !s.initialised {
-			start(buffer, p.Data, p.Grad, lr, momentum, decay, s.Nesterov)
-		} else {
-			proceed(buffer, p.Data, p.Grad, lr, momentum, decay, s.Nesterov)
-		}
+		s.device.SGD(p.Data, p.Grad, s.buffers[i].data, f)
 	}
 	s.initialised = true
-}
-
-// descend is a step without momentum.
-func descend(data, grad []float32, lr, decay float32) {
-	grad = grad[:len(data)]
-	for i, w := range data {
-		d := grad[i] + float32(decay*w)
-		data[i] = w - float32(lr*d)
-	}
-}
-
-// start is the first step with momentum: the buffer becomes the gradient itself.
-func start(buffer, data, grad []float32, lr, momentum, decay float32, nesterov bool) {
-	for i, w := range data {
-		buffer[i] = grad[i] + float32(decay*w)
-	}
-	move(buffer, data, grad, lr, momentum, decay, nesterov)
-}
-
-// proceed is any further step with momentum.
-func proceed(buffer, data, grad []float32, lr, momentum, decay float32, nesterov bool) {
-	buffer, grad = buffer[:len(data)], grad[:len(data)]
-	for i, w := range data {
-		d := grad[i] + float32(decay*w)
-		buffer[i] = float32(momentum*buffer[i]) + d
-	}
-	move(buffer, data, grad, lr, momentum, decay, nesterov)
-}
-
-// move moves the parameters along the buffer.
-func move(buffer, data, grad []float32, lr, momentum, decay float32, nesterov bool) {
-	buffer, grad = buffer[:len(data)], grad[:len(data)]
-	if !nesterov {
-		for i, v := range buffer {
-			data[i] -= float32(lr * v)
-		}
-		return
-	}
-	for i, w := range data {
-		d := grad[i] + float32(decay*w) + float32(momentum*buffer[i])
-		data[i] = w - float32(lr*d)
-	}
 }

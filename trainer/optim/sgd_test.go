@@ -5,23 +5,25 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
 // drawn returns a parameter of n elements drawn from [-1, 1).
 func drawn(g *random.Generator, name string, n int) *nn.Param {
-	p := &nn.Param{Name: name, Shape: []int{n}, Data: make([]float32, n), Grad: make([]float32, n)}
-	g.Uniform(-1, 1, p.Data)
+	p := &nn.Param{Name: name, Shape: []int{n}, Data: device.Host(make([]float32, n)), Grad: device.Host(make([]float32, n))}
+	g.Uniform(-1, 1, p.Data.Floats())
 	return p
 }
 
 func newSGD(t *testing.T, params []*nn.Param, lr, momentum, decay float64, nesterov bool) *SGD {
 	t.Helper()
-	s, err := NewSGD(params, lr, momentum, decay, nesterov)
+	s, err := NewSGD(processor, params, lr, momentum, decay, nesterov)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,9 +54,9 @@ func TestStepFollowsTorch(t *testing.T) {
 			p := drawn(g, "p", len(c.Values[0]))
 			s := newSGD(t, []*nn.Param{p}, c.LR, c.Momentum, c.WeightDecay, c.Nesterov)
 			for step, want := range c.Values {
-				g.Uniform(-1, 1, p.Grad)
-				s.Step([]*nn.Param{p})
-				near(t, fmt.Sprintf("step %d", step), p.Data, want)
+				g.Uniform(-1, 1, p.Grad.Floats())
+				s.Step([]*nn.Param{p}, 1)
+				near(t, fmt.Sprintf("step %d", step), p.Data.Floats(), want)
 			}
 			if state := s.State(); c.Buffer != nil {
 				near(t, "buffer", state.Tensors[0].Data, c.Buffer)
@@ -84,9 +86,9 @@ func TestRestoredContinuesBitForBit(t *testing.T) {
 			step := func(s *SGD, params []*nn.Param, seed int) {
 				g := random.New(uint64(seed))
 				for _, p := range params {
-					g.Uniform(-1, 1, p.Grad)
+					g.Uniform(-1, 1, p.Grad.Floats())
 				}
-				s.Step(params)
+				s.Step(params, 1)
 			}
 			for i := range before {
 				step(s, params, i)
@@ -101,7 +103,7 @@ func TestRestoredContinuesBitForBit(t *testing.T) {
 				saved.Tensors = append(saved.Tensors, Tensor{b.Name, b.Shape, append([]float32(nil), b.Data...)})
 			}
 			for _, p := range params {
-				copies = append(copies, &nn.Param{Name: p.Name, Shape: p.Shape, Data: append([]float32(nil), p.Data...), Grad: make([]float32, len(p.Grad))})
+				copies = append(copies, &nn.Param{Name: p.Name, Shape: p.Shape, Data: device.Host(slices.Clone(p.Data.Floats())), Grad: device.Host(make([]float32, p.Len()))})
 			}
 			if saved.Initialised != (before > 0) || state.Tensors[0].Name != "momentum.0.weight" {
 				t.Errorf("state says initialised %t, first tensor %q", saved.Initialised, state.Tensors[0].Name)
@@ -115,9 +117,9 @@ func TestRestoredContinuesBitForBit(t *testing.T) {
 				step(again, copies, i)
 			}
 			for i, p := range params {
-				for k := range p.Data {
-					if math.Float32bits(p.Data[k]) != math.Float32bits(copies[i].Data[k]) {
-						t.Fatalf("%s[%d] is %v, without the break %v", p.Name, k, copies[i].Data[k], p.Data[k])
+				for k := range p.Data.Floats() {
+					if math.Float32bits(p.Data.Floats()[k]) != math.Float32bits(copies[i].Data.Floats()[k]) {
+						t.Fatalf("%s[%d] is %v, without the break %v", p.Name, k, copies[i].Data.Floats()[k], p.Data.Floats()[k])
 					}
 				}
 			}
@@ -144,8 +146,8 @@ func TestRestoreErrors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			params := []*nn.Param{
-				{Name: "w", Shape: []int{2, 2}, Data: make([]float32, 4)},
-				{Name: "b", Shape: []int{2}, Data: make([]float32, 2)},
+				{Name: "w", Shape: []int{2, 2}, Data: device.Host(make([]float32, 4))},
+				{Name: "b", Shape: []int{2}, Data: device.Host(make([]float32, 2))},
 			}
 			s := newSGD(t, params, 0.1, 0.9, 0, false)
 			err := s.Restore(State{KindSGD, true, c.tensors})
@@ -180,8 +182,8 @@ func TestNewSGDErrors(t *testing.T) {
 		{1, 0, -0.1, false, "weight decay is -0.1"},
 		{1, 0, 0, true, "needs a momentum above 0"},
 	} {
-		if _, err := NewSGD(nil, c.lr, c.momentum, c.decay, c.nesterov); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("NewSGD(%v, %v, %v, %t): error %v, want one with %q", c.lr, c.momentum, c.decay, c.nesterov, err, c.want)
+		if _, err := NewSGD(processor, nil, c.lr, c.momentum, c.decay, c.nesterov); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("NewSGD(processor, %v, %v, %v, %t): error %v, want one with %q", c.lr, c.momentum, c.decay, c.nesterov, err, c.want)
 		}
 	}
 }
@@ -190,7 +192,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 	params := []*nn.Param{drawn(random.New(1), "p", 100)}
 	for _, momentum := range []float64{0, 0.9} {
 		s := newSGD(t, params, 0.1, momentum, 0.01, momentum != 0)
-		if n := testing.AllocsPerRun(10, func() { s.Step(params) }); n != 0 {
+		if n := testing.AllocsPerRun(10, func() { s.Step(params, 1) }); n != 0 {
 			t.Errorf("momentum %v: %v allocations per step", momentum, n)
 		}
 	}

@@ -3,6 +3,9 @@ package optim
 import (
 	"fmt"
 	"slices"
+
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
 // Tensor is one named array of an optimizer's state.
@@ -23,9 +26,43 @@ type State struct {
 	Tensors []Tensor
 }
 
+// buffer is one array of an optimizer's state where it is used.
+type buffer struct {
+	name  string
+	shape []int
+	data  device.Tensor
+}
+
+// newBuffers gets memory for one array like each parameter, all in one piece, with
+// the prefix and the parameter's name as its name.
+func newBuffers(m device.Memory, prefix string, params []*nn.Param) []buffer {
+	total := 0
+	for _, p := range params {
+		total += p.Len()
+	}
+	memory := m.Alloc(device.Float32, total)
+	var out []buffer
+	at := 0
+	for _, p := range params {
+		out = append(out, buffer{prefix + p.Name, p.Shape, memory.Slice(at, at+p.Len())})
+		at += p.Len()
+	}
+	return out
+}
+
+// tensors is the buffers for their owner to see: on the host they are the memory
+// itself.
+func tensors(m device.Memory, list []buffer) []Tensor {
+	var out []Tensor
+	for _, b := range list {
+		out = append(out, Tensor{b.name, b.shape, device.Floats(m, b.data)})
+	}
+	return out
+}
+
 // match finds the tensors of an optimizer in a state, by name, and refuses a
 // state of another kind or with other tensors.
-func match(kind string, own []Tensor, from State) (map[string]Tensor, error) {
+func match(kind string, own []buffer, from State) (map[string]Tensor, error) {
 	if from.Kind != kind {
 		return nil, fmt.Errorf("restore optimizer: the state is of kind %q, want %q", from.Kind, kind)
 	}
@@ -38,13 +75,13 @@ func match(kind string, own []Tensor, from State) (map[string]Tensor, error) {
 	}
 	known := map[string]bool{}
 	for _, b := range own {
-		known[b.Name] = true
-		t, ok := given[b.Name]
+		known[b.name] = true
+		t, ok := given[b.name]
 		if !ok {
-			return nil, fmt.Errorf("restore optimizer: no tensor %q", b.Name)
+			return nil, fmt.Errorf("restore optimizer: no tensor %q", b.name)
 		}
-		if !slices.Equal(t.Shape, b.Shape) || len(t.Data) != len(b.Data) {
-			return nil, fmt.Errorf("restore optimizer: tensor %q has shape %v and %d elements, want %v and %d", b.Name, t.Shape, len(t.Data), b.Shape, len(b.Data))
+		if !slices.Equal(t.Shape, b.shape) || len(t.Data) != b.data.Len() {
+			return nil, fmt.Errorf("restore optimizer: tensor %q has shape %v and %d elements, want %v and %d", b.name, t.Shape, len(t.Data), b.shape, b.data.Len())
 		}
 	}
 	for _, t := range from.Tensors {

@@ -1,0 +1,130 @@
+package nn
+
+import (
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/random"
+)
+
+// block is a layer of GPT-2: x + attention(ln_1(x)), and of that again
+// x + mlp(ln_2(x)), with dropout before each sum.
+type block struct {
+	ln1, ln2 *layerNorm
+	attn     *selfAttention
+	fc, proj *linear // the MLP, with GELU between
+	width    int
+	dropout  float32
+	site     uint64 // of the dropout after attention; the one after the MLP is the next
+	device   device.Device
+
+	// Of the last Forward.
+	normed1, middle, normed2 device.Tensor // [rows, width]
+	pre, hidden              device.Tensor // [rows, 4*width]: before and after GELU
+}
+
+// sitesPerBlock is the number of places of a block that have dropout.
+const sitesPerBlock = 3
+
+func newBlock(prefix string, o GPTOptions, site uint64) *block {
+	return &block{
+		ln1:   newLayerNorm(prefix+"ln_1.", o.Width),
+		attn:  newSelfAttention(prefix+"attn.", o, site),
+		ln2:   newLayerNorm(prefix+"ln_2.", o.Width),
+		fc:    newConv1D(prefix+"mlp.c_fc.", o.Width, 4*o.Width),
+		proj:  newConv1D(prefix+"mlp.c_proj.", 4*o.Width, o.Width),
+		width: o.Width, dropout: float32(o.Dropout), site: site + 1,
+	}
+}
+
+func (b *block) params() []*Param {
+	var list []*Param
+	for _, l := range []interface{ Params() []*Param }{b.ln1, b.attn.qkv, b.attn.proj, b.ln2, b.fc, b.proj} {
+		list = append(list, l.Params()...)
+	}
+	return list
+}
+
+// init draws what Hugging Face's _init_weights does when it is applied to the
+// block, children first: each product's weight within itself, then those that end
+// in a sum again by their parents, narrower by the number of sums on the way.
+func (b *block) init(g *random.Generator, m device.Memory, deviation, narrow float64) {
+	b.ln1.Init(g, m)
+	b.attn.qkv.initNormal(g, m, deviation)
+	b.attn.proj.initNormal(g, m, deviation)
+	b.attn.proj.initNormal(g, m, narrow)
+	b.ln2.Init(g, m)
+	b.fc.initNormal(g, m, deviation)
+	b.proj.initNormal(g, m, deviation)
+	b.proj.initNormal(g, m, narrow)
+}
+
+func (b *block) plan(p Plan, op device.Attention) {
+	b.device = p.Device
+	b.ln1.Plan(p)
+	b.attn.plan(p, op)
+	b.ln2.Plan(p)
+	b.fc.Plan(p)
+	b.proj.Plan(p)
+	for _, t := range []*device.Tensor{&b.normed1, &b.middle, &b.normed2} {
+		*t = p.Device.Alloc(device.Float32, p.rows*b.width)
+	}
+	for _, t := range []*device.Tensor{&b.pre, &b.hidden} {
+		*t = p.Device.Alloc(device.Float32, p.rows*4*b.width)
+	}
+}
+
+// forward writes the block's output to y, with scratch of the same size.
+func (b *block) forward(y, x, scratch device.Matrix, s sequences, pass Pass) {
+	narrow := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, b.width) }
+	wide := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, 4*b.width) }
+	b.ln1.forward(narrow(b.normed1), x)
+	b.attn.forward(scratch, narrow(b.normed1), s, pass)
+	b.drop(scratch, scratch, b.site, s, pass)
+	b.device.Add(narrow(b.middle).Data, x.Data, scratch.Data)
+	b.ln2.forward(narrow(b.normed2), narrow(b.middle))
+	b.fc.activated(wide(b.hidden), wide(b.pre), narrow(b.normed2), device.GELU)
+	b.proj.Forward(scratch, wide(b.hidden), pass)
+	b.drop(scratch, scratch, b.site+1, s, pass)
+	b.device.Add(y.Data, narrow(b.middle).Data, scratch.Data)
+}
+
+// backward turns the gradient of the output in d into that of x.
+func (b *block) backward(d, x device.Matrix, s sequences, w *workspace, pass Pass, ready func(*Param)) {
+	narrow := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, b.width) }
+	wide := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, 4*b.width) }
+	inner, dhidden := narrow(w.inner), wide(w.wide)
+
+	branch := b.drop(narrow(w.branch), d, b.site+1, s, pass)
+	b.proj.gradients(branch, wide(b.hidden), pass, ready)
+	b.proj.Backward(dhidden, branch, dhidden, branch, pass)
+	b.device.ActivateGrad(device.GELU, dhidden.Data, dhidden.Data, wide(b.pre).Data, wide(b.hidden).Data)
+	b.fc.gradients(dhidden, narrow(b.normed2), pass, ready)
+	b.fc.Backward(inner, dhidden, inner, dhidden, pass)
+	b.ln2.gradients(inner, narrow(b.middle), pass, ready)
+	b.ln2.backward(d, inner, narrow(b.middle), true)
+
+	branch = b.drop(narrow(w.branch), d, b.site, s, pass)
+	b.attn.backward(inner, branch, narrow(b.normed1), w.wide, s, pass, ready)
+	b.ln1.gradients(inner, x, pass, ready)
+	b.ln1.backward(d, inner, x, true)
+}
+
+// drop is x, or after dropout y, which may be the same.
+func (b *block) drop(y, x device.Matrix, site uint64, s sequences, pass Pass) device.Matrix {
+	if !pass.Train || b.dropout == 0 {
+		return x
+	}
+	b.device.Dropout(y.Data, x.Data, pass.dropout(b.dropout, site, s.length*b.width))
+	return y
+}
+
+// workspace is memory for gradients on their way, shared by all blocks.
+type workspace struct {
+	inner, branch device.Tensor // [rows, width]
+	wide          device.Tensor // [rows, 4*width]
+}
+
+func (w *workspace) plan(p Plan, width int) {
+	w.inner = p.Device.Alloc(device.Float32, p.rows*width)
+	w.branch = p.Device.Alloc(device.Float32, p.rows*width)
+	w.wide = p.Device.Alloc(device.Float32, p.rows*4*width)
+}

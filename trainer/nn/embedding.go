@@ -1,0 +1,39 @@
+package nn
+
+import (
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/random"
+)
+
+// embedding is GPT-2's: the sum of a row for the token and one for its place.
+type embedding struct {
+	tokens, places *Param // [vocabulary, width], [context, width]
+	device         device.Device
+}
+
+func newEmbedding(o GPTOptions) *embedding {
+	return &embedding{tokens: newParam("wte.weight", o.Vocabulary, o.Width), places: newParam("wpe.weight", o.Context, o.Width)}
+}
+
+func (l *embedding) init(g *random.Generator, m device.Memory, deviation float64) {
+	for _, p := range []*Param{l.tokens, l.places} {
+		device.Fill(m, p.Data, func(v []float32) { g.Normal(0, deviation, v) })
+	}
+}
+
+// forward writes the rows for tokens, the first of each sequence being at place
+// first.
+func (l *embedding) forward(y device.Matrix, tokens device.Tensor, s sequences, first int) {
+	l.device.Embed(y, tokens, l.tokens.matrix(l.tokens.Data), l.places.matrix(l.places.Data), s.length, first)
+}
+
+// backward adds to the gradient of the tokens' rows, which the head, whose weight
+// they are too, has written; and writes or adds that of places.
+func (l *embedding) backward(dy device.Matrix, tokens device.Tensor, s sequences, pass Pass, ready func(*Param)) {
+	if !pass.Accumulate {
+		l.device.Zero(l.places.Grad)
+	}
+	l.device.EmbedGrad(l.tokens.matrix(l.tokens.Grad), l.places.matrix(l.places.Grad), dy, tokens, s.length)
+	ready(l.places)
+	ready(l.tokens)
+}

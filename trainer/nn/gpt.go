@@ -1,0 +1,171 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/random"
+)
+
+// GPTOptions are the shape of a GPT-2.
+type GPTOptions struct {
+	Vocabulary int     // tokens that there are
+	Context    int     // tokens of the longest sequence
+	Layers     int     // blocks
+	Heads      int     // of attention in each
+	Width      int     // of a token's row, divisible by Heads
+	Dropout    float64 // of embeddings, attention weights, and each block's two outputs
+}
+
+// GPT is GPT-2 (Radford et al. 2019) with the parameters of Hugging Face's
+// GPT2LMHeadModel, whose head is the embedding of tokens.
+type GPT struct {
+	GPTOptions
+	embedding *embedding
+	blocks    []*block
+	last      *layerNorm
+	head      head
+	params    []*Param
+	plan      Plan
+
+	// Rows of width: inputs of each block and of the last normalisation, what that
+	// gives, and their gradients.
+	inputs      []device.Tensor
+	normed      device.Tensor
+	dnormed, dx device.Tensor
+	workspace   workspace
+}
+
+// NewGPT returns a GPT-2.
+func NewGPT(o GPTOptions) (*GPT, error) {
+	for _, v := range []struct {
+		name  string
+		value int
+	}{{"vocabulary", o.Vocabulary}, {"context", o.Context}, {"number of layers", o.Layers}, {"number of heads", o.Heads}, {"width", o.Width}} {
+		if v.value < 1 || v.value > 1<<24 {
+			return nil, fmt.Errorf("make a model: the %s is %d, want 1 to %d", v.name, v.value, 1<<24)
+		}
+	}
+	if o.Width%o.Heads != 0 {
+		return nil, fmt.Errorf("make a model: a width of %d cannot be divided among %d heads", o.Width, o.Heads)
+	}
+	if n := o.NumParams(); n > maxParams {
+		return nil, fmt.Errorf("make a model: %.3g parameters, more than %d", n, maxParams)
+	}
+	if err := checkDropout(o.Dropout); err != nil {
+		return nil, err
+	}
+	m := &GPT{GPTOptions: o, embedding: newEmbedding(o)}
+	m.params = []*Param{m.embedding.tokens, m.embedding.places}
+	for i := range o.Layers {
+		b := newBlock(fmt.Sprintf("h.%d.", i), o, uint64(1+sitesPerBlock*i))
+		m.blocks = append(m.blocks, b)
+		m.params = append(m.params, b.params()...)
+	}
+	m.last = newLayerNorm("ln_f.", o.Width)
+	m.params = number(append(m.params, m.last.Params()...))
+	m.head.weight = m.embedding.tokens
+	return m, nil
+}
+
+// NumParams is the number of parameters of such a model.
+func (o GPTOptions) NumParams() float64 {
+	w := float64(o.Width)
+	return w*float64(o.Vocabulary+o.Context) + float64(o.Layers)*(12*w*w+13*w) + 2*w
+}
+
+// Params returns the parameters by Hugging Face's names, the embeddings first.
+func (m *GPT) Params() []*Param { return m.params }
+
+// Init draws what Hugging Face's GPT2PreTrainedModel._init_weights does when it is
+// applied to the model: normal with deviation 0.02, for the products that end in a
+// sum divided by the root of the number of sums.
+func (m *GPT) Init(g *random.Generator, memory device.Memory) {
+	const deviation = 0.02
+	m.embedding.init(g, memory, deviation)
+	for _, b := range m.blocks {
+		b.init(g, memory, deviation, deviation/math.Sqrt(2*float64(m.Layers)))
+	}
+	m.last.Init(g, memory)
+}
+
+// initNormal draws the weight and clears the bias.
+func (l *linear) initNormal(g *random.Generator, m device.Memory, deviation float64) {
+	device.Fill(m, l.weight.Data, func(v []float32) { g.Normal(0, deviation, v) })
+	m.Zero(l.bias.Data)
+}
+
+// Plan gets memory for p.Batch sequences of Context tokens.
+func (m *GPT) Plan(p Plan) {
+	if p.Batch < 1 {
+		panic(fmt.Sprintf("nn: plan for batches of %d samples", p.Batch))
+	}
+	p.rows = p.Batch * m.Context
+	m.plan = p
+	m.embedding.device = p.Device
+	op := p.Device.NewAttention(device.AttentionShape{Heads: m.Heads, HeadSize: m.Width / m.Heads, MaxLength: m.Context, Precision: p.Precision})
+	row := func() device.Tensor { return p.Device.Alloc(device.Float32, p.rows*m.Width) }
+	m.inputs = []device.Tensor{row()}
+	for _, b := range m.blocks {
+		b.plan(p, op)
+		m.inputs = append(m.inputs, row())
+	}
+	m.last.Plan(p)
+	m.head.Plan(p)
+	m.normed, m.dnormed, m.dx = row(), row(), row()
+	m.workspace.plan(p, m.Width)
+}
+
+// Forward returns the mean loss of predicting each token's label.
+func (m *GPT) Forward(b Batch, pass Pass) Outcome {
+	m.plan.checkBatch(b, pass)
+	s := m.sequences(b)
+	narrow := func(t device.Tensor) device.Matrix { return device.Rows(t, s.rows(), m.Width) }
+	x := narrow(m.inputs[0])
+	m.embedding.forward(x, b.Tokens, s, 0)
+	if pass.Train && m.Dropout > 0 {
+		m.plan.Device.Dropout(x.Data, x.Data, m.embeddingDropout(s, pass))
+	}
+	for i, block := range m.blocks {
+		y := narrow(m.inputs[i+1])
+		block.forward(y, x, narrow(m.normed), s, pass)
+		x = y
+	}
+	m.last.forward(narrow(m.normed), x)
+	return m.head.forward(narrow(m.normed), narrow(m.dnormed), b.Labels, pass)
+}
+
+// Backward goes from the last block to the embeddings.
+func (m *GPT) Backward(b Batch, pass Pass, ready func(param int)) {
+	tell := func(p *Param) {
+		if ready != nil {
+			ready(p.index)
+		}
+	}
+	s := m.sequences(b)
+	narrow := func(t device.Tensor) device.Matrix { return device.Rows(t, s.rows(), m.Width) }
+	d, x := narrow(m.dx), narrow(m.inputs[len(m.blocks)])
+	m.last.gradients(narrow(m.dnormed), x, pass, tell)
+	m.last.backward(d, narrow(m.dnormed), x, false)
+	for i := len(m.blocks) - 1; i >= 0; i-- {
+		m.blocks[i].backward(d, narrow(m.inputs[i]), s, &m.workspace, pass, tell)
+	}
+	if pass.Train && m.Dropout > 0 {
+		m.plan.Device.Dropout(d.Data, d.Data, m.embeddingDropout(s, pass))
+	}
+	m.embedding.backward(d, b.Tokens, s, pass, tell)
+}
+
+func (m *GPT) embeddingDropout(s sequences, pass Pass) device.Dropout {
+	return pass.dropout(float32(m.Dropout), 0, s.length*m.Width)
+}
+
+// sequences is how many there are and how long they are.
+func (m *GPT) sequences(b Batch) sequences {
+	s := sequences{b.Samples, b.Tokens.Len() / b.Samples}
+	if s.rows() != b.Tokens.Len() || s.length < 1 || s.length > m.Context || s.rows() != b.Labels.Len() {
+		panic(fmt.Sprintf("nn: %d tokens and %d labels for %d sequences of at most %d", b.Tokens.Len(), b.Labels.Len(), b.Samples, m.Context))
+	}
+	return s
+}

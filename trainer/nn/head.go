@@ -1,0 +1,50 @@
+package nn
+
+import "github.com/ddpbatch/ddpbatch/trainer/device"
+
+// head turns the last rows into a loss: logits by the embedding's weight, which it
+// shares, and their cross-entropy. Logits are the largest thing in a step of a
+// small GPT, so they exist for a part of the rows at a time, and their gradient
+// takes their place at once (as llm.c's fused classifier does).
+type head struct {
+	weight *Param // [vocabulary, width]
+	plan   Plan
+	logits device.Tensor // [chunk, vocabulary]
+	chunk  int           // rows
+	tally  tally
+}
+
+// maxLogits is the number of logits that exist at once: 64 MiB.
+const maxLogits = 16 << 20
+
+func (h *head) Plan(p Plan) {
+	h.plan = p
+	vocabulary := h.weight.Shape[0]
+	h.chunk = min(p.rows, max(1, maxLogits/vocabulary))
+	h.logits = p.Device.Alloc(device.Float32, h.chunk*vocabulary)
+	h.tally.plan(p.Device, p.rows)
+}
+
+// forward returns the loss of the rows of x. In training it writes their gradient
+// to dx and the weight's to its Grad, or adds that.
+func (h *head) forward(x, dx device.Matrix, labels device.Tensor, pass Pass) Outcome {
+	d, w := h.plan.Device, h.weight.matrix(h.weight.Data)
+	out := Outcome{Count: x.Rows}
+	scale := float32(0)
+	if pass.Train {
+		scale = pass.Weight / float32(x.Rows)
+	}
+	for first := 0; first < x.Rows; first += h.chunk {
+		end := min(first+h.chunk, x.Rows)
+		rows := x.Sub(first, end, 0, x.Cols)
+		logits := device.Rows(h.logits, rows.Rows, w.Rows)
+		d.MatMul(device.Product{C: logits, A: rows, B: w.T(), Precision: h.plan.Precision})
+		out.Correct += h.tally.classify(first, logits, labels.Slice(first, end), scale)
+		if pass.Train {
+			d.MatMul(device.Product{C: h.weight.matrix(h.weight.Grad), A: logits.T(), B: rows, Accumulate: pass.Accumulate || first > 0, Precision: h.plan.Precision})
+			d.MatMul(device.Product{C: dx.Sub(first, end, 0, dx.Cols), A: logits, B: w, Precision: h.plan.Precision})
+		}
+	}
+	out.Loss = h.tally.sum(x.Rows) / float64(x.Rows)
+	return out
+}

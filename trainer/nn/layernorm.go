@@ -1,0 +1,51 @@
+package nn
+
+import (
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/random"
+)
+
+// layerNorm is PyTorch's nn.LayerNorm over the columns.
+type layerNorm struct {
+	width        int
+	weight, bias *Param // [width] each
+	device       device.Device
+	mean, rstd   device.Tensor // of each row of the last Forward
+}
+
+func newLayerNorm(prefix string, width int) *layerNorm {
+	return &layerNorm{width: width, weight: newParam(prefix+"weight", width), bias: newParam(prefix+"bias", width)}
+}
+
+func (l *layerNorm) Params() []*Param { return []*Param{l.weight, l.bias} }
+
+func (l *layerNorm) Plan(p Plan) {
+	l.device = p.Device
+	l.mean, l.rstd = p.Device.Alloc(device.Float32, p.rows), p.Device.Alloc(device.Float32, p.rows)
+}
+
+// Init is nn.LayerNorm's reset_parameters: ones and zeros.
+func (l *layerNorm) Init(_ *random.Generator, m device.Memory) {
+	device.Fill(m, l.weight.Data, func(v []float32) {
+		for i := range v {
+			v[i] = 1
+		}
+	})
+	m.Zero(l.bias.Data)
+}
+
+func (l *layerNorm) forward(y, x device.Matrix) {
+	l.device.LayerNorm(y, l.mean.Slice(0, x.Rows), l.rstd.Slice(0, x.Rows), x, l.weight.Data, l.bias.Data)
+}
+
+// gradients writes the gradients of both parameters.
+func (l *layerNorm) gradients(dy, x device.Matrix, pass Pass, ready func(*Param)) {
+	l.device.LayerNormParamGrad(l.weight.Grad, l.bias.Grad, dy, x, l.mean.Slice(0, x.Rows), l.rstd.Slice(0, x.Rows), pass.Accumulate)
+	ready(l.bias)
+	ready(l.weight)
+}
+
+// backward writes, or with add adds, the gradient of x.
+func (l *layerNorm) backward(dx, dy, x device.Matrix, add bool) {
+	l.device.LayerNormGrad(dx, dy, x, l.weight.Data, l.mean.Slice(0, x.Rows), l.rstd.Slice(0, x.Rows), add)
+}

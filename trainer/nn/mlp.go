@@ -1,0 +1,118 @@
+package nn
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+// Activations by name, as options of models.
+var activations = map[string]device.Activation{"relu": device.ReLU, "tanh": device.Tanh, "gelu": device.GELU}
+
+// maxParams limits a model to what its parameters' offsets in bytes and a
+// checkpoint can hold; 2^31 of them take 8 GiB, and as much for the gradients.
+const maxParams = 1 << 31
+
+// NewLinear returns the model of PyTorch's nn.Linear(in, out), with parameters
+// "weight" and "bias".
+func NewLinear(in, out int) (*Sequential, error) {
+	if err := checkWidths(in, nil, out); err != nil {
+		return nil, err
+	}
+	return newSequential(in, []Layer{newLinear("", in, out)}), nil
+}
+
+// MLPOptions are the shape of a multilayer perceptron.
+type MLPOptions struct {
+	Hidden     []int   // widths
+	Activation string  // "relu", "tanh" or "gelu", after each layer but the last
+	Dropout    float64 // after each activation
+}
+
+// NewMLP returns the model of PyTorch's nn.Sequential of nn.Linear layers with an
+// activation, and nn.Dropout if that is above 0, after each but the last.
+// Parameters have the names of its state_dict: "0.weight", "0.bias" and so on.
+func NewMLP(in int, o MLPOptions, out int) (*Sequential, error) {
+	if err := checkWidths(in, o.Hidden, out); err != nil {
+		return nil, err
+	}
+	s := stack{width: in}
+	if err := s.connect(o, out); err != nil {
+		return nil, err
+	}
+	return newSequential(in, s.layers), nil
+}
+
+// stack is a Sequential in the making, where layers are named by their number.
+type stack struct {
+	layers []Layer
+	width  int
+}
+
+func (s *stack) add(l Layer) {
+	s.layers = append(s.layers, l)
+	s.width = l.Width()
+}
+
+// prefix begins the names of the next layer's parameters.
+func (s *stack) prefix() string { return strconv.Itoa(len(s.layers)) + "." }
+
+// activate adds an activation.
+func (s *stack) activate(name string) error {
+	f, ok := activations[name]
+	if !ok {
+		return fmt.Errorf("make a model: unknown activation %q, want %q, %q or %q", name, "relu", "tanh", "gelu")
+	}
+	s.add(&activation{width: s.width, f: f})
+	return nil
+}
+
+// drop adds dropout, unless p is 0.
+func (s *stack) drop(p float64) error {
+	if err := checkDropout(p); err != nil || p == 0 {
+		return err
+	}
+	s.add(&dropout{width: s.width, p: float32(p), site: uint64(len(s.layers))})
+	return nil
+}
+
+// connect adds the layers of an MLP.
+func (s *stack) connect(o MLPOptions, out int) error {
+	for _, h := range o.Hidden {
+		s.add(newLinear(s.prefix(), s.width, h))
+		if err := s.activate(o.Activation); err != nil {
+			return err
+		}
+		if err := s.drop(o.Dropout); err != nil {
+			return err
+		}
+	}
+	s.add(newLinear(s.prefix(), s.width, out))
+	return nil
+}
+
+func checkDropout(p float64) error {
+	if !(p >= 0 && p < 1) {
+		return fmt.Errorf("make a model: dropout is %v, want a number from 0 to below 1", p)
+	}
+	return nil
+}
+
+// checkWidths checks that dense layers of these widths can be made.
+func checkWidths(in int, hidden []int, out int) error {
+	params, width := 0, in
+	for i, h := range append(append([]int{in}, hidden...), out) {
+		if h < 1 || h > maxParams {
+			return fmt.Errorf("make a model: layer %d has width %d, want 1 to %d", i, h, maxParams)
+		}
+		if i > 0 {
+			params += (width + 1) * h
+		}
+		if params > maxParams {
+			return fmt.Errorf("make a model: more than %d parameters", maxParams)
+		}
+		width = h
+	}
+	return nil
+}

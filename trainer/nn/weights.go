@@ -1,0 +1,277 @@
+package nn
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
+)
+
+// Weights are the tensors of a GPT-2, by the names that Hugging Face's GPT2Model
+// gives them. Those of GPT2LMHeadModel are understood too: "transformer." before a
+// name is left out, and "lm_head.weight" must hold the same as "wte.weight". The
+// masks of attention that old files have are ignored.
+type Weights struct {
+	found map[string]stored
+	names []string // keys of found, in the order of the file
+	head  *stored
+}
+
+// stored is a tensor that has not been read.
+type stored struct {
+	name  string // in the file
+	shape []int
+	read  func() ([]float32, error)
+}
+
+const (
+	modelPrefix = "transformer."
+	headName    = "lm_head.weight"
+	tokensName  = "wte.weight"
+	placesName  = "wpe.weight"
+)
+
+var (
+	maskName  = regexp.MustCompile(`^h\.[0-9]+\.attn\.(bias|masked_bias)$`)
+	blockName = regexp.MustCompile(`^h\.(0|[1-9][0-9]{0,6})\.`)
+)
+
+// OpenWeights reads what a safetensors file of size bytes holds; the tensors
+// themselves, F32, F16 or BF16, are read by Load, until which the file must stay
+// open. Errors that a user can act on have a method Hint() string, here and below.
+func OpenWeights(file io.ReaderAt, size int64) (*Weights, error) {
+	arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(file, 0, size), size)
+	if err != nil {
+		return nil, err
+	}
+	w := &Weights{found: map[string]stored{}}
+	for _, a := range arrays {
+		if err := w.add(a.Name, a.Shape, func() ([]float32, error) {
+			switch a.DType {
+			case safetensors.F32, safetensors.F16, safetensors.BF16:
+				return a.Float32s(file)
+			}
+			return nil, fmt.Errorf("tensor %q has type %s, want %s, %s or %s", a.Name, a.DType, safetensors.F32, safetensors.F16, safetensors.BF16)
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// WeightsOf are tensors that have been read, such as those of a checkpoint.
+func WeightsOf(tensors []safetensors.Tensor) (*Weights, error) {
+	w := &Weights{found: map[string]stored{}}
+	for _, t := range tensors {
+		if err := w.add(t.Name, t.Shape, func() ([]float32, error) { return t.Data, nil }); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+func (w *Weights) add(name string, shape []int, read func() ([]float32, error)) error {
+	s := stored{name, shape, read}
+	key := strings.TrimPrefix(name, modelPrefix)
+	switch {
+	case maskName.MatchString(key):
+		return nil
+	case name == headName:
+		w.head = &s
+		return nil
+	}
+	if before, twice := w.found[key]; twice {
+		return fmt.Errorf("tensors %q and %q are the same parameter", before.name, name)
+	}
+	w.found[key] = s
+	w.names = append(w.names, key)
+	return nil
+}
+
+// Options returns the shape of the model that the weights are of. Nothing in the
+// file tells the number of heads: it is taken to be Width/64, as in every GPT-2 that
+// was published, unless heads is above 0. Tensors that are missing, or do not belong
+// to such a model, are errors as in Load; so a model made from the options takes no
+// more memory than the weights in float32.
+func (w *Weights) Options(heads int) (GPTOptions, error) {
+	o, err := w.guess()
+	if err != nil {
+		return o, err
+	}
+	if o.Heads = heads; heads <= 0 {
+		const headSize = 64
+		if o.Width%headSize != 0 {
+			return o, &weightsError{
+				fmt.Errorf("the number of heads cannot be told from a width of %d, which is no multiple of %d", o.Width, headSize),
+				"give the number of heads",
+			}
+		}
+		o.Heads = o.Width / headSize
+	}
+	m, err := NewGPT(o)
+	if err != nil {
+		return o, err
+	}
+	_, err = w.match(m)
+	return o, err
+}
+
+// guess tells the shape from that of the embeddings, but for Heads.
+func (w *Weights) guess() (o GPTOptions, err error) {
+	for _, name := range []string{tokensName, placesName} {
+		s, there := w.found[name]
+		if !there {
+			return o, &weightsError{
+				fmt.Errorf("there is no tensor %q", name),
+				"the weights of a GPT-2 are wanted, with Hugging Face's names",
+			}
+		}
+		if len(s.shape) != 2 {
+			return o, fmt.Errorf("tensor %q has shape %v, want two dimensions", s.name, s.shape)
+		}
+	}
+	tokens, places := w.found[tokensName].shape, w.found[placesName].shape
+	blocks := map[string]bool{}
+	for _, name := range w.names {
+		if number := blockName.FindStringSubmatch(name); number != nil {
+			blocks[number[1]] = true
+		}
+	}
+	return GPTOptions{Vocabulary: tokens[0], Context: places[0], Width: tokens[1], Layers: len(blocks)}, nil
+}
+
+// Load writes the weights to the parameters of m, which must have their memory.
+// Each parameter's tensor must be there, in its shape, and no other: else the error
+// names it.
+func (w *Weights) Load(m *GPT, memory device.Memory) error {
+	tensors, err := w.match(m)
+	if err != nil {
+		return err
+	}
+	var embedding []float32
+	for i, p := range m.params {
+		values, err := tensors[i].read()
+		if err != nil {
+			return err
+		}
+		memory.Write(p.Data, values)
+		if p == m.head.weight {
+			embedding = values
+		}
+	}
+	if w.head == nil {
+		return nil
+	}
+	head, err := w.head.read()
+	if err != nil {
+		return err
+	}
+	for i, v := range head {
+		if math.Float32bits(v) != math.Float32bits(embedding[i]) {
+			return &weightsError{
+				fmt.Errorf("tensor %q differs from %q: element %d is %v, not %v", headName, w.found[tokensName].name, i, v, embedding[i]),
+				"the model's head is its embedding, as GPT-2's: a head with weights of its own cannot be loaded",
+			}
+		}
+	}
+	return nil
+}
+
+// match returns the tensors of the parameters of m, in their order.
+func (w *Weights) match(m *GPT) ([]stored, error) {
+	tensors := make([]stored, len(m.params))
+	known := map[string]bool{}
+	missing := ""
+	for i, p := range m.params {
+		known[p.Name] = true
+		s, there := w.found[p.Name]
+		switch {
+		case there && !slices.Equal(s.shape, p.Shape):
+			return nil, w.misshapen(s, p.Shape, m)
+		case !there && missing == "":
+			missing = fmt.Sprintf("there is no tensor %q, want it with shape %v", p.Name, p.Shape)
+		}
+		tensors[i] = s
+	}
+	if missing != "" {
+		return nil, &weightsError{errors.New(missing), w.shapeHint(m)}
+	}
+	for _, name := range w.names {
+		if !known[name] {
+			s := w.found[name]
+			return nil, &weightsError{fmt.Errorf("tensor %q with shape %v is no parameter of the model", s.name, s.shape), w.shapeHint(m)}
+		}
+	}
+	if want := m.head.weight.Shape; w.head != nil && !slices.Equal(w.head.shape, want) {
+		return nil, w.misshapen(*w.head, want, m)
+	}
+	return tensors, nil
+}
+
+func (w *Weights) misshapen(s stored, want []int, m *GPT) error {
+	hint := w.shapeHint(m)
+	if hint == "" && len(want) == 2 && slices.Equal(s.shape, []int{want[1], want[0]}) {
+		hint = "it is transposed: Hugging Face's GPT-2 keeps [inputs, outputs], nanoGPT the opposite"
+	}
+	return &weightsError{fmt.Errorf("tensor %q has shape %v, want %v", s.name, s.shape, want), hint}
+}
+
+// shapeHint says in which numbers the weights are those of another model than m,
+// if they are.
+func (w *Weights) shapeHint(m *GPT) string {
+	is, err := w.guess()
+	if err != nil {
+		return hintOf(err)
+	}
+	var others []string
+	for _, n := range []struct {
+		name     string
+		is, want int
+	}{
+		{"vocabulary", is.Vocabulary, m.Vocabulary}, {"context", is.Context, m.Context},
+		{"width", is.Width, m.Width}, {"number of layers", is.Layers, m.Layers},
+	} {
+		if n.is != n.want {
+			others = append(others, "a "+n.name+" of "+strconv.Itoa(n.is)+", not "+strconv.Itoa(n.want))
+		}
+	}
+	if others == nil {
+		return ""
+	}
+	return "the weights are of a model with " + strings.Join(others, ", ") + ": the model must have the same"
+}
+
+// Tensors returns the values of parameters under their names, as a safetensors file
+// takes them: of a GPT it is one that Hugging Face's from_pretrained reads. On the
+// host they are the parameters' own memory.
+func Tensors(m device.Memory, params []*Param) []safetensors.Tensor {
+	tensors := make([]safetensors.Tensor, len(params))
+	for i, p := range params {
+		tensors[i] = safetensors.Tensor{Name: p.Name, Shape: p.Shape, Data: device.Floats(m, p.Data)}
+	}
+	return tensors
+}
+
+// weightsError is an error that also says what to do.
+type weightsError struct {
+	error
+	hint string
+}
+
+func (e *weightsError) Hint() string  { return e.hint }
+func (e *weightsError) Unwrap() error { return e.error }
+
+func hintOf(err error) string {
+	var hinter interface{ Hint() string }
+	if errors.As(err, &hinter) {
+		return hinter.Hint()
+	}
+	return ""
+}
