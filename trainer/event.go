@@ -15,6 +15,7 @@ const (
 	Started    Kind = "start"       // rank 0: training begins at Step; Path is the checkpoint it resumes from
 	PassedOver Kind = "passed-over" // rank 0: a checkpoint could not be used; Err says why
 	Trained    Kind = "train"       // a logging interval is over
+	Skipped    Kind = "skip"        // a step was left out; Err says why
 	Evaluated  Kind = "eval"        // the held-out data were measured
 	Saved      Kind = "save"        // rank 0: a checkpoint stands at Path
 	Stopped    Kind = "stop"        // training stopped when asked to, and can be resumed
@@ -30,6 +31,7 @@ type Event struct {
 	Accuracy         float64 // Evaluated: share of right answers, NaN for regression
 	LR               float64
 	SamplesPerSecond float64       // of all ranks together
+	TokensPerSecond  float64       // likewise, 0 if samples have none
 	Remaining        time.Duration // estimate
 	Took             time.Duration // Saved
 	Path             string
@@ -48,8 +50,14 @@ func (e Event) String() string {
 	case PassedOver:
 		return fmt.Sprintf("WARNING: passed over: %v", e.Err)
 	case Trained:
-		return fmt.Sprintf("epoch %d/%d  step %d/%d  loss %.4f  %s samples/s  %s left",
-			e.Epoch+1, e.Epochs, e.Step, e.Steps, e.Loss, grouped(e.SamplesPerSecond), rounded(e.Remaining))
+		rate := grouped(e.SamplesPerSecond) + " samples/s"
+		if e.TokensPerSecond > 0 {
+			rate = grouped(e.TokensPerSecond) + " tokens/s"
+		}
+		return fmt.Sprintf("epoch %d/%d  step %d/%d  loss %.4f  %s  %s left",
+			e.Epoch+1, e.Epochs, e.Step, e.Steps, e.Loss, rate, rounded(e.Remaining))
+	case Skipped:
+		return fmt.Sprintf("WARNING: step %d is left out: %v", e.Step, e.Err)
 	case Evaluated:
 		if math.IsNaN(e.Accuracy) {
 			return fmt.Sprintf("epoch %d/%d  held-out loss %.4f", e.Epoch, e.Epochs, e.Loss)

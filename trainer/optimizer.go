@@ -4,19 +4,20 @@ import (
 	"fmt"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
 
-func newOptimizer(params []*nn.Param, o *jobs.Optimizer) (optim.Optimizer, error) {
+func newOptimizer(d device.Device, params []*nn.Param, o *jobs.Optimizer) (optim.Optimizer, error) {
 	adam := optim.AdamOptions{LR: float64(o.LR), Beta1: float64(o.Beta1), Beta2: float64(o.Beta2), Eps: float64(o.Eps), WeightDecay: float64(o.WeightDecay)}
 	switch o.Kind {
 	case jobs.OptimizerSGD:
-		return optim.NewSGD(params, float64(o.LR), float64(o.Momentum), float64(o.WeightDecay), o.Nesterov)
+		return optim.NewSGD(d, params, float64(o.LR), float64(o.Momentum), float64(o.WeightDecay), o.Nesterov)
 	case jobs.OptimizerAdam:
-		return optim.NewAdam(params, adam)
+		return optim.NewAdam(d, params, adam)
 	case jobs.OptimizerAdamW:
-		return optim.NewAdamW(params, adam)
+		return optim.NewAdamW(d, params, adam)
 	}
 	return nil, fmt.Errorf("unknown kind %q", o.Kind)
 }

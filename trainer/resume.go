@@ -5,12 +5,16 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
+	"os"
 	"sort"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/data"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
@@ -58,14 +62,11 @@ func (r *run) start(ctx context.Context) error {
 	}
 	state := r.optimizer.State()
 	state.Initialised = h.OptimInit
-	copies := make([]optim.Tensor, len(state.Tensors))
-	for i, t := range state.Tensors {
-		if err := r.share(ctx, t.Data); err != nil {
+	for _, t := range state.Tensors {
+		if err := r.Comm.Broadcast(ctx, bytesOf(t.Data), 0); err != nil {
 			return fmt.Errorf("share optimizer state %q: %w", t.Name, err)
 		}
-		copies[i] = optim.Tensor{Name: t.Name, Shape: t.Shape, Data: append([]float32(nil), t.Data...)}
 	}
-	state.Tensors = copies
 	if err := r.optimizer.Restore(state); err != nil {
 		return fmt.Errorf("restore the optimizer: %w", err)
 	}
@@ -75,17 +76,22 @@ func (r *run) start(ctx context.Context) error {
 	return r.save()
 }
 
-// share broadcasts values from rank 0, bit by bit.
-func (r *run) share(ctx context.Context, values []float32) error {
-	wire, err := binary.Append(make([]byte, 0, 4*len(values)), binary.LittleEndian, values)
-	if err != nil {
+// share broadcasts a tensor from rank 0, bit by bit.
+func (r *run) share(ctx context.Context, t device.Tensor) error {
+	values := device.Floats(r.device, t)
+	if err := r.Comm.Broadcast(ctx, bytesOf(values), 0); err != nil {
 		return err
 	}
-	if err := r.Comm.Broadcast(ctx, wire, 0); err != nil {
-		return err
+	if !r.device.Host() {
+		r.device.Write(t, values)
 	}
-	_, err = binary.Decode(wire, binary.LittleEndian, values)
-	return err
+	return nil
+}
+
+// bytesOf is the memory of v: every processor that this is built for is
+// little-endian, as files and connections are.
+func bytesOf(v []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }
 
 // load fills model and optimiser on rank 0 and says where training stands.
@@ -95,7 +101,9 @@ func (r *run) load() (h header, fresh bool, err error) {
 		r.Observe(Event{Kind: PassedOver, Err: why})
 	}
 	if errors.Is(err, checkpoint.ErrNone) {
-		r.model.Init(random.New(uint64(r.train.Seed)))
+		if err := r.firstWeights(); err != nil {
+			return h, false, err
+		}
 		r.Observe(Event{Kind: Started, Epochs: int(r.train.Epochs)})
 		return header{}, true, nil
 	}
@@ -111,10 +119,10 @@ func (r *run) load() (h header, fresh bool, err error) {
 		byName[t.Name] = t.Data
 	}
 	for _, p := range r.params {
-		if len(byName[p.Name]) != len(p.Data) {
-			return h, false, unusable{fmt.Errorf("checkpoint %q: parameter %q has %d values, the model wants %d", s.Path, p.Name, len(byName[p.Name]), len(p.Data))}
+		if len(byName[p.Name]) != p.Len() {
+			return h, false, unusable{fmt.Errorf("checkpoint %q: parameter %q has %d values, the model wants %d", s.Path, p.Name, len(byName[p.Name]), p.Len())}
 		}
-		copy(p.Data, byName[p.Name])
+		r.device.Write(p.Data, byName[p.Name])
 	}
 	state := optim.State{Kind: m.Optimizer, Initialised: m.OptimInit}
 	for _, t := range s.Files[optimizerFile] {
@@ -126,6 +134,46 @@ func (r *run) load() (h header, fresh bool, err error) {
 	h = header{position{int64(m.Step), int64(m.Epoch), int64(m.Consumed)}, m.OptimInit}
 	r.Observe(Event{Kind: Started, Step: m.Step, Epoch: m.Epoch, Epochs: int(r.train.Epochs), Path: s.Path})
 	return h, false, nil
+}
+
+// firstWeights fills the model: from the job's file of weights, or as drawn.
+func (r *run) firstWeights() error {
+	path := string(r.train.Model.Weights)
+	if path == "" {
+		r.model.Init(random.New(uint64(r.train.Seed)), r.device)
+		return nil
+	}
+	gpt, ok := r.model.(*nn.GPT)
+	if !ok {
+		return fmt.Errorf("weights from %q: a model of kind %q has none to read", path, r.train.Model.Kind)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("read weights: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("read weights: %w", err)
+	}
+	w, err := nn.OpenWeights(f, info.Size())
+	if err == nil {
+		err = w.Load(gpt, r.device)
+	}
+	if err != nil {
+		return fmt.Errorf("read weights from %q: %w", path, err)
+	}
+	return nil
+}
+
+// vocabulary is what tokens of text stand for, to be kept with the weights.
+func (r *run) vocabulary() (string, error) {
+	t, ok := r.data.(data.Text)
+	if !ok {
+		return "", nil
+	}
+	text, err := t.Vocabulary().MarshalText()
+	return string(text), err
 }
 
 // belongs refuses a checkpoint that is not of this run, this spec or these data.
@@ -167,32 +215,31 @@ func (r *run) save() error {
 		return nil
 	}
 	for _, p := range r.params {
-		for _, v := range p.Data {
-			if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
-				return diverged{fmt.Errorf("parameter %q holds %v after step %d", p.Name, f, r.at.Step)}
-			}
+		if !finite(r.device.SumSquares(p.Data)) {
+			return diverged{fmt.Errorf("parameter %q holds numbers that are not finite after step %d", p.Name, r.at.Step)}
 		}
+	}
+	vocabulary, err := r.vocabulary()
+	if err != nil {
+		return err
 	}
 	state := r.optimizer.State()
 	m := &checkpoint.Manifest{
 		Run: r.Run, Created: time.Now().UTC(), Program: r.Program,
 		Step: int(r.at.Step), Epoch: int(r.at.Epoch), Consumed: int(r.at.Consumed), Finished: r.finished(),
 		Seed: uint64(r.train.Seed), WorldSize: r.Comm.Size(), Spec: r.train.Fingerprint(), SpecSum: r.Job.TrainDigest(),
-		DataSum: r.data.Digest(), Optimizer: string(r.train.Optimizer.Kind), OptimInit: state.Initialised,
+		DataSum: r.data.Digest(), Vocabulary: vocabulary, Optimizer: string(r.train.Optimizer.Kind), OptimInit: state.Initialised,
 		Metrics: map[string]checkpoint.Number{},
 	}
 	for k, v := range r.last {
 		m.Metrics[k] = checkpoint.Number(v)
 	}
-	var model, optimizer []safetensors.Tensor
-	for _, p := range r.params {
-		model = append(model, safetensors.Tensor{Name: p.Name, Shape: p.Shape, Data: p.Data})
-	}
+	var optimizer []safetensors.Tensor
 	for _, t := range state.Tensors {
 		optimizer = append(optimizer, safetensors.Tensor{Name: t.Name, Shape: t.Shape, Data: t.Data})
 	}
 	began := time.Now()
-	path, err := checkpoint.Save(r.Checkpoints, m, checkpoint.Files{modelFile: model, optimizerFile: optimizer})
+	path, err := checkpoint.Save(r.Checkpoints, m, checkpoint.Files{modelFile: nn.Tensors(r.device, r.params), optimizerFile: optimizer})
 	if err != nil {
 		return err
 	}

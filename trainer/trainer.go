@@ -17,12 +17,12 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
@@ -59,20 +59,23 @@ type Result struct {
 // run is one rank's state.
 type run struct {
 	Options
-	train       *jobs.Train
-	data        data.Dataset
-	eval        data.Dataset // nil when there is none
-	model       *nn.Model
-	params      []*nn.Param
-	optimizer   optim.Optimizer
-	schedule    optim.Schedule
-	reducer     *ddp.Reducer
-	input       batch
-	at          position
-	last        map[string]float64 // last figures, for the manifest
-	perEpoch    int                // steps
-	intervalAt  time.Time
-	intervalNum int // samples of all ranks since intervalAt
+	train     *jobs.Train
+	device    device.Device
+	data      data.Dataset
+	eval      data.Dataset // nil when there is none
+	loader    *data.Loader
+	evalLoad  *data.Loader
+	model     nn.Model
+	params    []*nn.Param
+	optimizer optim.Optimizer
+	schedule  optim.Schedule
+	reducer   *ddp.Reducer
+	ready     func(param int) // reducer.Ready, once: making it allocates
+	at        position
+	skipped   int                // steps in a row that were left out
+	last      map[string]float64 // last figures, for the manifest
+	perEpoch  int                // steps
+	interval  interval
 }
 
 // position is how far training has come.
@@ -91,6 +94,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err := r.build(); err != nil {
 		return Result{}, err
 	}
+	defer r.loader.Stop()
 	if err := r.agreeOnData(ctx); err != nil {
 		return Result{}, err
 	}
@@ -119,50 +123,6 @@ func Run(ctx context.Context, o Options) (Result, error) {
 }
 
 func (r *run) finished() bool { return r.at.Epoch >= int64(r.train.Epochs) }
-
-// build opens the data and lays out model, gradients and optimiser.
-func (r *run) build() error {
-	t, d := r.train, r.train.Data
-	var err error
-	r.data, r.eval, err = data.Open(data.Options{Kind: string(d.Kind), Path: string(d.Path), EvalPath: string(d.EvalPath),
-		Target: string(d.Target), Task: string(d.Task), Samples: int(d.Samples), Inputs: int(d.Inputs), Outputs: int(d.Outputs),
-		Seed: int64(t.Seed)})
-	if err != nil {
-		return err
-	}
-	switch t.Model.Kind {
-	case jobs.ModelLinear:
-		r.model, err = nn.NewLinear(r.data.Inputs(), r.data.Outputs())
-	case jobs.ModelMLP:
-		hidden := make([]int, len(t.Model.Hidden))
-		for i, h := range t.Model.Hidden {
-			hidden[i] = int(h)
-		}
-		r.model, err = nn.NewMLP(r.data.Inputs(), hidden, r.data.Outputs(), string(t.Model.Activation))
-	default:
-		err = fmt.Errorf("unknown model kind %q", t.Model.Kind)
-	}
-	if err != nil {
-		return fmt.Errorf("build model: %w", err)
-	}
-	r.model.Plan(int(t.Batch))
-	r.params = r.model.Params()
-	r.reducer = ddp.New(r.Comm, r.params, numExtra)
-	if r.optimizer, err = newOptimizer(r.params, &t.Optimizer); err != nil {
-		return fmt.Errorf("build optimizer: %w", err)
-	}
-	if r.schedule, err = newSchedule(float64(t.Optimizer.LR), &t.Schedule); err != nil {
-		return fmt.Errorf("build the schedule of the learning rate: %w", err)
-	}
-	r.input = newBatch(r.data, int(t.Batch))
-	r.perEpoch = stepsPerEpoch(r.data.Len(), r.Comm.Size(), int(t.Batch))
-	return nil
-}
-
-func stepsPerEpoch(samples, ranks, batch int) int {
-	perRank := (samples + ranks - 1) / ranks
-	return (perRank + batch - 1) / batch
-}
 
 // agreeOnData has every rank compare its data with rank 0's: a rank that trains
 // on other data would spoil the model in silence.

@@ -68,11 +68,15 @@ func (o *observer) keep(e trainer.Event) error {
 	switch e.Kind {
 	case trainer.Trained:
 		m.Loss, m.LR, m.SamplesPerSecond = metrics.Of(e.Loss), metrics.Of(e.LR), metrics.Of(e.SamplesPerSecond)
+		if e.TokensPerSecond > 0 {
+			m.TokensPerSecond = metrics.Of(e.TokensPerSecond)
+		}
 	case trainer.Evaluated:
 		m.Loss = metrics.Of(e.Loss)
 		if !math.IsNaN(e.Accuracy) {
 			m.Accuracy = metrics.Of(e.Accuracy)
 		}
+	case trainer.Skipped:
 	default:
 		return nil
 	}

@@ -47,23 +47,24 @@ var ErrNone = errors.New("there is no checkpoint")
 // Manifest describes one checkpoint. A checkpoint without a manifest does not
 // exist.
 type Manifest struct {
-	Format    int               `json:"format"`
-	Run       string            `json:"run"`      // the run that wrote it
-	Created   time.Time         `json:"created"`  // wall clock, for people
-	Program   string            `json:"program"`  // version of the program
-	Step      int               `json:"step"`     // optimiser steps done
-	Epoch     int               `json:"epoch"`    // the epoch that the next step belongs to
-	Consumed  int               `json:"consumed"` // samples of that epoch taken by all ranks together
-	Finished  bool              `json:"finished"` // nothing is left to train
-	Seed      uint64            `json:"seed"`
-	WorldSize int               `json:"world_size"`
-	Spec      map[string]string `json:"spec"`        // the settings that shape the result
-	SpecSum   string            `json:"spec_digest"` // digest of those settings
-	DataSum   string            `json:"data_digest"` // digest of the training set
-	Optimizer string            `json:"optimizer"`   // kind, for example "sgd"
-	OptimInit bool              `json:"optimizer_initialised"`
-	Metrics   map[string]Number `json:"metrics,omitempty"` // last figures, for people
-	Files     []File            `json:"files"`
+	Format     int               `json:"format"`
+	Run        string            `json:"run"`      // the run that wrote it
+	Created    time.Time         `json:"created"`  // wall clock, for people
+	Program    string            `json:"program"`  // version of the program
+	Step       int               `json:"step"`     // optimiser steps done
+	Epoch      int               `json:"epoch"`    // the epoch that the next step belongs to
+	Consumed   int               `json:"consumed"` // samples of that epoch taken by all ranks together
+	Finished   bool              `json:"finished"` // nothing is left to train
+	Seed       uint64            `json:"seed"`
+	WorldSize  int               `json:"world_size"`
+	Spec       map[string]string `json:"spec"`                 // the settings that shape the result
+	SpecSum    string            `json:"spec_digest"`          // digest of those settings
+	DataSum    string            `json:"data_digest"`          // digest of the training set
+	Vocabulary string            `json:"vocabulary,omitempty"` // of text: what tokens stand for, as data.Vocabulary's MarshalText says it
+	Optimizer  string            `json:"optimizer"`            // kind, for example "sgd"
+	OptimInit  bool              `json:"optimizer_initialised"`
+	Metrics    map[string]Number `json:"metrics,omitempty"` // last figures, for people
+	Files      []File            `json:"files"`
 	// Digest is the SHA-256 of the manifest itself, as this package writes it
 	// with an empty Digest.
 	Digest string `json:"digest"`

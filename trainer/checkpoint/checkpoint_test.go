@@ -13,10 +13,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
+// vocabulary has characters that JSON writes in another way.
+const vocabulary = "char:\x00\n\"<\u007f\u00e9\u2028\ufffd\U0001f600"
+
 func state(step int) (*Manifest, Files) {
 	v := float32(step)
 	return &Manifest{Run: "run", Step: step, Epoch: 1, Consumed: 64, Seed: 3, WorldSize: 2,
-			Spec: map[string]string{"batch": "32"}, Metrics: map[string]Number{"loss": Number(math.NaN())}},
+			Spec: map[string]string{"batch": "32"}, Vocabulary: vocabulary, Metrics: map[string]Number{"loss": Number(math.NaN())}},
 		Files{
 			"model.safetensors":     {{Name: "0.weight", Shape: []int{2, 2}, Data: []float32{v, v + 1, v + 2, v + 3}}},
 			"optimizer.safetensors": {{Name: "momentum.0.weight", Shape: []int{2, 2}, Data: []float32{1, 2, 3, 4}}},
@@ -59,7 +62,7 @@ func TestSaveLoadPrune(t *testing.T) {
 		t.Fatal(err, skipped)
 	}
 	_, want := state(100_000_000)
-	if s.Manifest.Step != 100_000_000 || s.Manifest.Consumed != 64 || !reflect.DeepEqual(s.Files, want) || !math.IsNaN(float64(s.Manifest.Metrics["loss"])) {
+	if s.Manifest.Step != 100_000_000 || s.Manifest.Consumed != 64 || s.Manifest.Vocabulary != vocabulary || !reflect.DeepEqual(s.Files, want) || !math.IsNaN(float64(s.Manifest.Metrics["loss"])) {
 		t.Fatalf("loaded %+v", s)
 	}
 	if err := Prune(dir, 2); err != nil {

@@ -23,13 +23,14 @@ import (
 
 // Record is one line.
 type Record struct {
-	Kind             string    `json:"kind"` // train, eval, save
+	Kind             string    `json:"kind"` // train, eval, skip
 	Step             int       `json:"step"`
 	Epoch            int       `json:"epoch"`
 	Loss             *Number   `json:"loss,omitempty"`
 	Accuracy         *Number   `json:"accuracy,omitempty"`
 	LR               *Number   `json:"lr,omitempty"`
 	SamplesPerSecond *Number   `json:"samples_per_s,omitempty"`
+	TokensPerSecond  *Number   `json:"tokens_per_s,omitempty"` // of tokens only
 	Path             string    `json:"path,omitempty"`
 	Time             time.Time `json:"time"`
 }

@@ -1,0 +1,101 @@
+package trainer
+
+import (
+	"fmt"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/data"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+)
+
+// build opens the data and lays out model, gradients and optimiser: all memory
+// that steps need.
+func (r *run) build() error {
+	t := r.train
+	var err error
+	if r.data, r.eval, err = data.Open(dataOptions(t)); err != nil {
+		return err
+	}
+	r.device = cpu.New(0)
+	if r.model, err = NewModel(&t.Model, r.data); err != nil {
+		return fmt.Errorf("build model: %w", err)
+	}
+	r.params = r.model.Params()
+	nn.Place(r.device, r.params)
+	r.model.Plan(nn.Plan{Device: r.device, Batch: int(t.Batch), Precision: precision(t.Precision), Train: true})
+	r.reducer = ddp.New(r.Comm, r.device, r.params, numExtra)
+	r.ready = r.reducer.Ready
+	if r.optimizer, err = newOptimizer(r.device, r.params, &t.Optimizer); err != nil {
+		return fmt.Errorf("build optimizer: %w", err)
+	}
+	if r.schedule, err = newSchedule(float64(t.Optimizer.LR), &t.Schedule); err != nil {
+		return fmt.Errorf("build the schedule of the learning rate: %w", err)
+	}
+	r.loader = data.NewLoader(r.data, int(t.Batch), 1)
+	if r.eval != nil {
+		r.evalLoad = data.NewLoader(r.eval, int(t.Batch), 1)
+	}
+	r.perEpoch = len(r.batches(position{}).steps())
+	if r.perEpoch == 0 {
+		return noSteps{fmt.Errorf("%d samples on %d ranks do not fill one batch of %d", r.data.Len(), r.Comm.Size(), t.Batch)}
+	}
+	return nil
+}
+
+// noSteps is an epoch without a step.
+type noSteps struct{ error }
+
+// Hint says what to do about it.
+func (noSteps) Hint() string { return "use a smaller train.batch, or train.data.drop_last = false" }
+
+// dataOptions are the job's for package data.
+func dataOptions(t *jobs.Train) data.Options {
+	d := t.Data
+	return data.Options{
+		Kind: string(d.Kind), Path: string(d.Path), EvalPath: string(d.EvalPath), Holdout: float64(d.Holdout),
+		Target: string(d.Target), Features: string(d.Features), Task: string(d.Task),
+		Context: int(t.Model.Context), Vocabulary: string(d.Vocabulary), VocabularySize: int(d.VocabularySize), DType: string(d.DType),
+		Samples: int(d.Samples), Inputs: int(d.Inputs), Outputs: int(d.Outputs), Seed: int64(t.Seed),
+	}
+}
+
+// NewModel makes the model of a job for its data.
+func NewModel(m *jobs.Model, d data.Dataset) (nn.Model, error) {
+	dense := nn.MLPOptions{Hidden: widths(m.Hidden), Activation: string(m.Activation), Dropout: float64(m.Dropout)}
+	switch m.Kind {
+	case jobs.ModelLinear:
+		return nn.NewLinear(d.Inputs(), d.Outputs())
+	case jobs.ModelMLP:
+		return nn.NewMLP(d.Inputs(), dense, d.Outputs())
+	case jobs.ModelCNN:
+		channels, height, width := d.Image()
+		return nn.NewCNN(channels, height, width, nn.CNNOptions{Channels: widths(m.Channels), Kernel: int(m.Kernel), Dense: dense}, d.Outputs())
+	case jobs.ModelGPT:
+		return nn.NewGPT(GPTOptions(m, d.Outputs()))
+	}
+	return nil, fmt.Errorf("unknown kind %q", m.Kind)
+}
+
+// GPTOptions are the shape of a job's GPT for a vocabulary of so many tokens.
+func GPTOptions(m *jobs.Model, vocabulary int) nn.GPTOptions {
+	return nn.GPTOptions{Vocabulary: vocabulary, Context: int(m.Context), Layers: int(m.Layers), Heads: int(m.Heads),
+		Width: int(m.Width), Dropout: float64(m.Dropout)}
+}
+
+func widths(counts []jobs.Count) []int {
+	out := make([]int, len(counts))
+	for i, c := range counts {
+		out[i] = int(c)
+	}
+	return out
+}
+
+func precision(p jobs.Precision) device.Precision {
+	if p == jobs.PrecisionBF16 {
+		return device.BF16
+	}
+	return device.FP32
+}

@@ -1,0 +1,263 @@
+package trainer
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+)
+
+// gpt is a job that learns a text.
+const gpt = `name = "t"
+[train]
+epochs = 2
+batch = %d
+seed = 1
+log_every = "1 step"
+[train.model]
+kind = "gpt"
+layers = 2
+heads = 2
+width = 16
+context = 8
+dropout = %v
+[train.data]
+kind = "text"
+path = %q
+holdout = 0.2
+[train.optimizer]
+kind = "adamw"
+lr = 0.003
+clip_norm = 1.0
+[checkpoint]
+every = "3 steps"
+keep = 100
+`
+
+// text is a file of 25 windows of 8 characters to train on.
+func text(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "text.txt")
+	if err := os.WriteFile(path, []byte(strings.Repeat("all work and no play; ", 12)[:252]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// sameLosses holds the losses of two runs to each other.
+func sameLosses(t *testing.T, got, want []Event, tolerance float64) {
+	t.Helper()
+	a, b := losses(got), losses(want)
+	if len(a) == 0 || len(a) != len(b) {
+		t.Fatalf("%d and %d steps", len(a), len(b))
+	}
+	for step, loss := range b {
+		if math.Abs(a[step]-loss) > tolerance*loss {
+			t.Errorf("step %d: loss %v, want %v", step, a[step], loss)
+		}
+	}
+}
+
+// Batches whose gradients are added up train what one large batch does, the last
+// and shorter step too, with dropout as without.
+func TestAccumulationEqualsALargeBatch(t *testing.T) {
+	path := text(t)
+	for _, dropout := range []float64{0, 0.2} {
+		large, _, errs := world(t, 1, job(t, fmt.Sprintf(gpt, 6, dropout, path)), t.TempDir(), nil)
+		ok(t, errs)
+		for _, ranks := range []int{1, 2, 3} {
+			small := strings.Replace(fmt.Sprintf(gpt, 2, dropout, path), "batch = 2", fmt.Sprintf("batch = %d\naccumulate = %d", max(1, 3/ranks), 6/ranks/max(1, 3/ranks)), 1)
+			events, _, errs := world(t, ranks, job(t, small), t.TempDir(), nil)
+			ok(t, errs)
+			if ranks == 1 {
+				sameLosses(t, events, large, 2e-6)
+				continue
+			}
+			// The last step of an epoch repeats samples to give every rank one.
+			for step := 1; step <= 4; step++ {
+				if a, b := losses(events)[step], losses(large)[step]; math.Abs(a-b) > 2e-6*b {
+					t.Errorf("dropout %v, %d ranks, step %d: loss %v, want %v", dropout, ranks, step, a, b)
+				}
+			}
+		}
+	}
+}
+
+func TestGPTLearnsAndResumesWithTheSameBits(t *testing.T) {
+	path := text(t)
+	j := job(t, strings.Replace(fmt.Sprintf(gpt, 2, 0.1, path), "epochs = 2", "epochs = 6", 1))
+	whole := t.TempDir()
+	events, _, errs := world(t, 2, j, whole, nil)
+	ok(t, errs)
+	first, last := math.Inf(1), 0.0
+	for _, e := range events {
+		if e.Kind == Evaluated {
+			first, last = min(first, e.Loss), e.Loss
+		}
+		if e.Kind == Trained && !(e.TokensPerSecond > e.SamplesPerSecond) {
+			t.Errorf("%v tokens/s, %v samples/s", e.TokensPerSecond, e.SamplesPerSecond)
+		}
+	}
+	if at := losses(events)[1]; !(last < at-0.3) {
+		t.Errorf("held-out loss %v at the end, %v at the start: nothing was learnt", last, at)
+	}
+	parts := t.TempDir()
+	for range 100 {
+		_, result, errs := world(t, 2, j, parts, func(_ int, o *Options) {
+			stop := make(chan struct{})
+			close(stop) // after every step
+			o.Stop = stop
+		})
+		ok(t, errs)
+		if !result.Stopped {
+			break
+		}
+	}
+	wantStep, want := digests(t, whole)
+	if step, got := digests(t, parts); step != wantStep || got != want {
+		t.Errorf("stopped after every step, the weights after step %d are not those of step %d without a stop", step, wantStep)
+	}
+}
+
+func TestEveryKindOfModelTrains(t *testing.T) {
+	for name, model := range map[string]string{
+		"mlp with gelu and dropout": "kind = \"mlp\"\nhidden = [16]\nactivation = \"gelu\"\ndropout = 0.1",
+		"cnn":                       "kind = \"cnn\"\nchannels = [4, 8]\nhidden = [16]",
+	} {
+		for _, precision := range []string{"fp32", "bf16"} {
+			t.Run(name+" in "+precision, func(t *testing.T) {
+				j := job(t, fmt.Sprintf("name = \"t\"\n[train]\nepochs = 1\nbatch = 32\nprecision = %q\n[train.model]\n%s\n[train.data]\nkind = \"idx\"\npath = \"builtin:fashion-mnist\"\n[train.optimizer]\nkind = \"adamw\"\nlr = 0.003\n", precision, model))
+				events, _, errs := world(t, 2, j, t.TempDir(), nil)
+				ok(t, errs)
+				accuracy := 0.0
+				for _, e := range events {
+					if e.Kind == Evaluated {
+						accuracy = e.Accuracy
+					}
+				}
+				if accuracy < 0.6 {
+					t.Errorf("accuracy %v after an epoch", accuracy)
+				}
+			})
+		}
+	}
+}
+
+// csv is a job whose data have a sample that makes the loss infinite.
+const csv = `name = "t"
+[train]
+epochs = 1
+batch = 1
+nonfinite = %q
+log_every = "1 step"
+[train.model]
+kind = "linear"
+[train.data]
+kind = "csv"
+task = "regression"
+path = %q
+shuffle = false
+[train.optimizer]
+kind = "sgd"
+lr = 0.01
+`
+
+func TestStepsThatAreNotFinite(t *testing.T) {
+	train := func(policy string, bad int) ([]Event, Result, []error) {
+		path := filepath.Join(t.TempDir(), "data.csv")
+		rows := "1,1\n2,2\n" + strings.Repeat("3e38,-3e38\n", bad) + "1,1\n"
+		if err := os.WriteFile(path, []byte(rows), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return world(t, 1, job(t, fmt.Sprintf(csv, policy, path)), t.TempDir(), nil)
+	}
+	if _, _, errs := train("stop", 1); errs[0] == nil || !strings.Contains(errs[0].Error(), "became +Inf at step 2 of epoch 0") {
+		t.Errorf("stop: %v", errs[0])
+	}
+	events, result, errs := train("skip", mostSkipped)
+	ok(t, errs)
+	skipped := 0
+	for _, e := range events {
+		if e.Kind == Skipped {
+			skipped++
+		}
+	}
+	if skipped != mostSkipped || result.Step != 3+mostSkipped || !(losses(events)[3+mostSkipped] < 10) {
+		t.Errorf("%d steps left out of %d, last loss %v", skipped, result.Step, losses(events)[3+mostSkipped])
+	}
+	if _, _, errs := train("skip", mostSkipped+1); errs[0] == nil || !strings.Contains(errs[0].Error(), "at step 12") {
+		t.Errorf("skip, too many: %v", errs[0])
+	}
+}
+
+// A step allocates nothing, from reading the samples to the update.
+func TestStepsAllocateNothing(t *testing.T) {
+	for name, spec := range map[string]string{
+		"mlp": fmt.Sprintf(mlp, 2),
+		"gpt": strings.Replace(fmt.Sprintf(gpt, 1, 0.1, text(t)), "seed = 1", "seed = 1\naccumulate = 2\nprecision = \"bf16\"", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := job(t, spec)
+			r := &run{Options: Options{Job: j, Comm: collective.Alone{}, Observe: func(Event) {}}, train: j.Train, last: map[string]float64{}}
+			if err := r.build(); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := r.load(); err != nil {
+				t.Fatal(err)
+			}
+			order := r.batches(r.at)
+			r.loader.Start(order.batches)
+			defer r.loader.Stop()
+			steps, i := order.steps(), 0
+			if n := testing.AllocsPerRun(8, func() {
+				if _, _, err := r.step(t.Context(), steps[i]); err != nil {
+					t.Fatal(err)
+				}
+				i++
+			}); n != 0 {
+				t.Errorf("%v allocations in a step", n)
+			}
+		})
+	}
+}
+
+func TestAnEpochWithoutABatchIsRefused(t *testing.T) {
+	text := strings.Replace(fmt.Sprintf(mlp, 300), "outputs = 4", "outputs = 4\ndrop_last = true", 1)
+	_, _, errs := world(t, 1, job(t, text), t.TempDir(), nil)
+	if errs[0] == nil || errs[0].Error() != "203 samples on 1 ranks do not fill one batch of 300" {
+		t.Errorf("got %v", errs[0])
+	}
+}
+
+// A GPT starts from the weights in a file, as those of a checkpoint are, and a file
+// that does not fit is refused by name.
+func TestGPTStartsFromWeights(t *testing.T) {
+	path := text(t)
+	trained := t.TempDir()
+	_, _, errs := world(t, 1, job(t, fmt.Sprintf(gpt, 4, 0, path)), trained, nil)
+	ok(t, errs)
+	s, _, err := checkpoint.Load(trained)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(s.Manifest.Vocabulary, "char:") {
+		t.Errorf("vocabulary %q", s.Manifest.Vocabulary)
+	}
+	from := func(context string) (map[int]float64, error) {
+		spec := strings.Replace(fmt.Sprintf(gpt, 4, 0, path), "context = 8", context+fmt.Sprintf("\nweights = %q", filepath.Join(s.Path, modelFile)), 1)
+		events, _, errs := world(t, 1, job(t, spec), t.TempDir(), nil)
+		return losses(events), errs[0]
+	}
+	further, err := from("context = 8")
+	if err != nil || !(further[1] < float64(s.Manifest.Metrics["loss"])+0.3) {
+		t.Errorf("first loss %v after %v: %v", further[1], s.Manifest.Metrics["loss"], err)
+	}
+	if _, err := from("context = 9"); err == nil || !strings.Contains(err.Error(), modelFile) || !strings.Contains(err.Error(), "wpe.weight") {
+		t.Errorf("other context: %v", err)
+	}
+}

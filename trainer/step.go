@@ -1,0 +1,122 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/data"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/optim"
+)
+
+// Scalars that travel with the gradients of a step.
+const (
+	extraLoss = iota // loss of the whole batch
+	extraStop        // above 0: a rank was asked to stop
+	numExtra
+)
+
+// mostSkipped is the number of steps in a row that may be left out because they
+// are not finite: more of them are no accident of the data.
+const mostSkipped = 10
+
+// step is forward and backward for the step's batches, which the loader has in
+// this order, with the gradients added up over batches and ranks, and the update.
+// Every sample of the step weighs the same, in whichever batch it is. It returns
+// the loss of all of them over all ranks, and whether any rank was asked to stop.
+func (r *run) step(ctx context.Context, batches [][]int) (loss float64, stop bool, err error) {
+	samples, world := 0, r.Comm.Size()
+	for _, b := range batches {
+		samples += len(b)
+	}
+	pass := nn.Pass{Train: true, Seed: stepSeed(uint64(r.train.Seed), uint64(r.at.Step)), First: r.Comm.Rank(), Stride: world}
+	r.reducer.Start(ctx)
+	for i := range batches {
+		read, n := r.loader.Next()
+		batch := upload(r.device, read, n)
+		weight := float64(n) / float64(samples) / float64(world)
+		pass.Weight = float32(weight)
+		loss += weight * r.model.Forward(batch, pass).Loss
+		var ready func(int) // gradients are complete with the last batch, see no_sync in PyTorch
+		if i == len(batches)-1 {
+			r.setExtra(loss)
+			ready = r.ready
+		}
+		r.model.Backward(batch, pass, ready)
+		pass.Accumulate = true
+		pass.First += n * world
+	}
+	if err := r.reducer.Finish(); err != nil {
+		return 0, false, fmt.Errorf("step %d: %w", r.at.Step, err)
+	}
+	extra := r.reducer.Extra()
+	loss, stop = float64(extra[extraLoss]), extra[extraStop] > 0
+	return loss, stop, r.update(loss)
+}
+
+// setExtra sets what travels with the gradients.
+func (r *run) setExtra(loss float64) {
+	extra := r.reducer.Extra()
+	extra[extraLoss], extra[extraStop] = float32(loss), 0
+	select {
+	case <-r.Stop:
+		extra[extraStop] = 1
+	default:
+	}
+}
+
+// update moves the parameters, unless loss or gradients are not finite. All ranks
+// have the same of both, and so decide the same.
+func (r *run) update(loss float64) error {
+	norm := optim.GradNorm(r.device, r.params)
+	if what, value := "loss", loss; !finite(loss) || !finite(norm) {
+		if finite(loss) {
+			what, value = "gradient", norm
+		}
+		err := diverged{fmt.Errorf("the %s became %v at step %d of epoch %d", what, value, r.at.Step, r.at.Epoch)}
+		if r.skipped++; r.train.NonFinite != jobs.NonFiniteSkip || r.skipped > mostSkipped {
+			return err
+		}
+		r.Observe(Event{Kind: Skipped, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Err: err})
+		return nil
+	}
+	r.skipped = 0
+	scale := float32(1)
+	if most := float64(r.train.Optimizer.ClipNorm); most > 0 {
+		scale = optim.ClipScale(norm, most)
+	}
+	r.optimizer.SetRate(r.schedule(r.at.Step))
+	r.optimizer.Step(r.params, scale)
+	return nil
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// stepSeed is the seed of a step's dropout: the step's output of SplitMix64 seeded
+// with the run's seed (Steele et al. 2014).
+func stepSeed(seed, step uint64) uint64 {
+	z := seed + (step+1)*0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// upload is n samples in the device's memory: where they are, if that is the
+// host's.
+func upload(d device.Memory, b data.Batch, n int) nn.Batch {
+	if !d.Host() {
+		panic("trainer: the device's memory is not the host's")
+	}
+	return nn.Batch{Samples: n, X: device.Host(b.X), Tokens: device.HostInts(b.Tokens), Labels: device.HostInts(b.Labels), Targets: device.Host(b.Targets)}
+}
+
+// diverged is a training that has left the finite numbers.
+type diverged struct{ error }
+
+// Hint says what to do about it.
+func (diverged) Hint() string {
+	return "nothing of this was saved; a smaller train.optimizer.lr is the usual cure, in a run directory of its own or from the start; train.nonfinite = \"skip\" leaves single steps out"
+}
