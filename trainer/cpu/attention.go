@@ -48,9 +48,9 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 	}
 	a := &attention{AttentionShape: s, device: d, scale: float32(1 / math.Sqrt(float64(s.HeadSize)))}
 	rows := min(queryBlock, s.MaxLength)
-	for range d.pool.threads {
+	for _, products := range d.perThread() {
 		a.rooms = append(a.rooms, &attentionRoom{
-			products: gemm.NewWorkspace(1),
+			products: products,
 			queries:  make([]float32, rows*s.HeadSize),
 			weights:  make([]float32, rows*s.MaxLength),
 			dropped:  make([]float32, rows*s.MaxLength),

@@ -49,9 +49,9 @@ func (d *Device) NewConvolution(s device.ConvolutionShape) device.Convolution {
 	if s.In < 1 || s.Out < 1 || s.Kernel < 1 || s.Padding < 0 || s.OutHeight() < 1 || s.OutWidth() < 1 {
 		panic(fmt.Sprintf("cpu: convolution of shape %+v", s))
 	}
-	for range d.pool.threads {
+	for _, products := range d.perThread() {
 		c.rooms = append(c.rooms, &convolutionRoom{
-			products: gemm.NewWorkspace(1),
+			products: products,
 			padded:   make([]float32, s.In*c.paddedHeight()*c.paddedWidth()),
 			columns:  make([]float32, c.terms()*c.span()),
 			outputs:  make([]float32, s.Out*c.span()),

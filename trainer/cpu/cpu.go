@@ -24,7 +24,8 @@ import (
 // Device is the processor. It serves one operation at a time.
 type Device struct {
 	unit     *vec.Unit
-	products *gemm.Workspace
+	products *gemm.Workspace   // for products that are divided
+	alone    []*gemm.Workspace // of each thread, for products that are part of what is divided; see perThread
 	pool     pool
 
 	// The operation that is under way, by kind: memory for its arguments, where the
@@ -52,6 +53,15 @@ func New(threads int) *Device {
 	d.embedding.unit, d.losses.unit, d.update.unit = d.unit, d.unit, d.unit
 	d.losses.plan(threads)
 	return d
+}
+
+// perThread is a workspace for each thread. There are none before an operation that
+// needs them is planned: they are some megabytes each.
+func (d *Device) perThread() []*gemm.Workspace {
+	for len(d.alone) < len(d.pool.threads) {
+		d.alone = append(d.alone, gemm.NewWorkspace(1))
+	}
+	return d.alone
 }
 
 // Name is "cpu" and the instructions in use.
