@@ -104,7 +104,7 @@ func (e *example) batch(samples ...int) Batch {
 	return b
 }
 
-// all is the samples from first on, each a stride after the one before.
+// every is the samples from first on, each a stride after the one before.
 func (e *example) every(first, stride int) Batch {
 	var samples []int
 	for i := first; i < e.samples; i += stride {

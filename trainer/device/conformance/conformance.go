@@ -5,7 +5,7 @@
 // the rounding of float32 (see real); reads nothing but its operands and writes
 // nothing but its results, which lie in memory filled with NaN that must stay as it
 // is; gives the same bits each time; and allocates nothing in a step. It uses the
-// interface alone, so that a device may be anywhere. It measures no speed.
+// interface alone, so that a device may be anywhere. It does not measure speed.
 package conformance
 
 import (
