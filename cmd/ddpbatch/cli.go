@@ -15,11 +15,13 @@ type cli struct {
 	Wait       waitCmd       `cmd:"" help:"Wait until a run's job is done."`
 	Cancel     cancelCmd     `cmd:"" help:"End a run's job."`
 	Checkpoint checkpointCmd `cmd:"" help:"List or verify the checkpoints of a run."`
+	Sample     sampleCmd     `cmd:"" help:"Write text with a GPT that was trained."`
 	Env        envCmd        `cmd:"" help:"Print a rank's variables, for eval in a script."`
 	Hosts      hostsCmd      `cmd:"" help:"Expand or fold a Slurm host list."`
 	Netif      netifCmd      `cmd:"" help:"Say which network interface ranks would use, and why."`
 	Sampler    samplerCmd    `cmd:"" help:"Print which samples each rank takes."`
 	Templates  templatesCmd  `cmd:"" help:"List, show or check the profiles of sites."`
+	Bench      benchCmd      `cmd:"" help:"Time the trainer's steps and products on this machine."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 

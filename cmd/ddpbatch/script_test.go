@@ -42,7 +42,7 @@ func TestScripts(t *testing.T) {
 			return os.Mkdir(filepath.Join(e.WorkDir, "slurm"), 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "checkpoint": saveCheckpoint, "metrics": writeMetrics,
+			"exits": exits, "checkpoint": saveCheckpoint, "alphabet": saveAlphabet, "metrics": writeMetrics,
 		},
 	})
 }

@@ -23,7 +23,8 @@ import (
 //     What is worth knowing all the same is "ddpbatch: " and a sentence.
 //   - The mistakes of a job file come first and in full, each with its place in
 //     the form that editors jump to; then an error that counts them.
-//   - With --json the answer is one JSON value; messages stay on standard error.
+//   - With --json the answer is one JSON value, or for what comes bit by bit one on
+//     each line; messages stay on standard error.
 //   - Nothing here steers the terminal: control characters in names and messages
 //     are left out, and there are no colours. Only what "ddpbatch logs" copies is
 //     as the job printed it.
@@ -80,6 +81,13 @@ func (p *program) printf(format string, args ...any) {
 func (p *program) printJSON(v any) error {
 	e := json.NewEncoder(p.Stdout)
 	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// printJSONLine prints a part of the answer as a line of JSON.
+func (p *program) printJSONLine(v any) error {
+	e := json.NewEncoder(p.Stdout)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }

@@ -12,10 +12,9 @@ import (
 // training. It serves one sequence, and allocates nothing after it was made.
 //
 // What it returns depends on the last Context tokens alone, the first of them at
-// place 0, as where Hugging Face's and nanoGPT's generate cut a sequence that has
-// become too long. With a full context every token has another place with each
-// that follows, and nothing that was computed before holds: one more token then is
-// Context rows through the model. KeepHalf avoids that.
+// place 0: what nanoGPT's generate feeds its model. When the context is full, each
+// further token moves all others by a place, and nothing that was computed before
+// holds: it takes Context rows through the model. KeepHalf avoids that.
 type Generator struct {
 	// KeepHalf forgets more than needed when the context is full: all but the last
 	// half of it, or all but the tokens being fed if these are more. Half a context

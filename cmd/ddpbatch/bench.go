@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/bench"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+type benchCmd struct {
+	Step benchStepCmd `cmd:"" help:"Time whole training steps of reference models."`
+	Gemm benchGemmCmd `cmd:"" help:"Time products of matrices."`
+}
+
+// benchFlags are those of both commands.
+type benchFlags struct {
+	Precision []string `default:"fp32,bf16" enum:"fp32,bf16" placeholder:"NAME" help:"fp32, bf16, or both."`
+	Threads   int      `default:"1" placeholder:"N" help:"Threads, each for a core of its own."`
+	JSON      bool     `help:"Print each row as a line of JSON, as soon as it is there."`
+}
+
+type benchStepCmd struct {
+	Model []string `default:"mlp,gpt,gpt2" enum:"mlp,gpt,gpt2" placeholder:"NAME" help:"Models, separated by commas: mlp, gpt, gpt2."`
+	Steps int      `placeholder:"K" help:"Steps that are timed; else what suits the model."`
+	benchFlags
+}
+
+func (c *benchStepCmd) Help() string {
+	text := "The models, in the field's letters:\n\n"
+	for _, m := range bench.Models() {
+		text += fmt.Sprintf("    %-5s %s, %d steps\n", m.Name(), m.Shape(), m.Steps())
+	}
+	return text + `
+A step is forward, backward, clipping (gpt) and the update; the first ` + fmt.Sprint(bench.WarmUp) + ` are
+left out. GFLOP/s is of the best time, by 6N + 12*L*C*T for each token of a GPT;
+OF PEAK is the part of the core's limit, measured in the same run. Pin the
+process to as many cores as it has threads: taskset -c 0 ddpbatch bench step.`
+}
+
+type benchGemmCmd struct {
+	Shape []string      `placeholder:"SHAPE" help:"MxNxK or MxNxK/LAYOUT with a layout of NN, NT or TN; else the squares of 1024 and the products of mlp and gpt."`
+	Time  time.Duration `default:"100ms" placeholder:"T" help:"Time for each."`
+	benchFlags
+}
+
+func (c *benchGemmCmd) Help() string {
+	return `A product of an M x K and a K x N matrix; a T in its layout says that the first or
+the second is transposed in memory. GFLOP/s is of the best time, OF PEAK the part of
+the core's limit, measured in the same run.`
+}
+
+func (c *benchStepCmd) Run(ctx context.Context, p *program) error {
+	if c.Steps < 0 {
+		return usage("--steps must not be negative")
+	}
+	var works []benchWork
+	for _, m := range bench.Models() {
+		steps := c.Steps
+		if steps == 0 {
+			steps = m.Steps()
+		}
+		if slices.Contains(c.Model, m.Name()) {
+			works = append(works, func(ctx context.Context, b *bench.Bench, in device.Precision) (bench.Result, error) {
+				return b.Step(ctx, m, in, steps)
+			})
+		}
+	}
+	header := []string{"MODEL", "IN", "MEDIAN", "BEST", "RATE", "GFLOP/S", "OF PEAK", "LOSS", "MEMORY"}
+	return c.run(ctx, p, works, header, func(r bench.Result) []string {
+		return []string{
+			r.Model, r.Precision, milliseconds(r.Median), milliseconds(r.Best), fmt.Sprintf("%.0f %s/s", r.PerSecond, r.Unit),
+			fmt.Sprintf("%.1f", r.GFLOPS), ofPeak(r), fmt.Sprintf("%.4f", float64(*r.Loss)), mebibytes(r.PeakRSS),
+		}
+	})
+}
+
+func (c *benchGemmCmd) Run(ctx context.Context, p *program) error {
+	shapes := bench.Shapes()
+	if len(c.Shape) > 0 {
+		shapes = nil
+	}
+	for _, text := range c.Shape {
+		s, err := bench.ParseShape(text)
+		if err != nil {
+			return usage("--shape: " + err.Error())
+		}
+		shapes = append(shapes, s)
+	}
+	var works []benchWork
+	for _, s := range shapes {
+		works = append(works, func(ctx context.Context, b *bench.Bench, in device.Precision) (bench.Result, error) {
+			return b.Gemm(ctx, s, in, c.Time)
+		})
+	}
+	header := []string{"OF", "SHAPE", "IN", "MEDIAN", "BEST", "GFLOP/S", "OF PEAK"}
+	return c.run(ctx, p, works, header, func(r bench.Result) []string {
+		return []string{
+			r.Model, r.Shape, r.Precision, milliseconds(r.Median), milliseconds(r.Best), fmt.Sprintf("%.1f", r.GFLOPS), ofPeak(r),
+		}
+	})
+}
+
+// benchWork is one measurement.
+type benchWork func(context.Context, *bench.Bench, device.Precision) (bench.Result, error)
+
+// run prints a row for each work in each precision.
+func (c *benchFlags) run(ctx context.Context, p *program, works []benchWork, header []string, cells func(bench.Result) []string) error {
+	const maxThreads = 1024
+	if c.Threads < 1 || c.Threads > maxThreads {
+		return usage(fmt.Sprintf("--threads must be from 1 to %d", maxThreads))
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	b := bench.New(c.Threads)
+	var rows [][]string
+	for _, work := range works {
+		for _, name := range c.Precision {
+			in, _ := bench.Precision(name) // kong takes no other
+			r, err := work(ctx, b, in)
+			if err != nil {
+				return err
+			}
+			if !c.JSON {
+				rows = append(rows, cells(r))
+			} else if err := p.printJSONLine(r); err != nil {
+				return err
+			}
+		}
+	}
+	if !c.JSON {
+		p.table(header, rows)
+	}
+	return nil
+}
+
+func milliseconds(seconds float64) string { return fmt.Sprintf("%.4g ms", seconds*1e3) }
+
+// ofPeak is a share of the limit, or nothing where that is not known.
+func ofPeak(r bench.Result) string {
+	if r.Peak == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f%%", 100*r.Share)
+}
+
+// mebibytes is a size, or nothing where it is not known.
+func mebibytes(size int64) string {
+	if size == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d MiB", size>>20)
+}

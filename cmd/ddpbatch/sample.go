@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/data"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+)
+
+type sampleCmd struct {
+	Which       string  `arg:"" optional:"" name:"run" help:"Run directory, job file or job id; an element of a sweep."`
+	Weights     string  `placeholder:"FILE" help:"Instead of a run: GPT-2's weights as safetensors, with Hugging Face's names."`
+	Heads       int     `placeholder:"N" help:"With --weights: heads of attention; default width/64, as in GPT-2."`
+	Prompt      string  `placeholder:"TEXT" help:"What to go on from; where tokens have no text, their numbers."`
+	Tokens      int     `default:"200" placeholder:"N" help:"Tokens to add; default ${default}."`
+	Temperature float64 `default:"0.8" placeholder:"T" help:"Below 1 keeps to likely tokens, 0 takes the likeliest each time; default ${default}."`
+	TopK        int     `placeholder:"K" help:"Draw from the K likeliest tokens only."`
+	TopP        float64 `placeholder:"P" help:"Draw from the fewest tokens that make up this probability."`
+	Seed        uint64  `default:"0" placeholder:"S" help:"Another seed draws other tokens; default ${default}."`
+	KeepHalf    bool    `help:"When the context is full, forget half of it: much faster, and another text."`
+	JSON        bool    `help:"Print the answer as JSON."`
+}
+
+func (c *sampleCmd) Help() string {
+	return `The newest good checkpoint of the run is used. Nothing but the run directory is
+needed. The same arguments give the same text. Once the context is full, each token
+needs the whole context computed again; --keep-half avoids that.`
+}
+
+// sampled is the answer in JSON.
+type sampled struct {
+	Path   string  `json:"path"` // of the checkpoint or file
+	Step   *int    `json:"step,omitempty"`
+	Prompt string  `json:"prompt"`
+	Text   string  `json:"text,omitempty"`
+	Tokens []int32 `json:"tokens"`
+}
+
+func (c *sampleCmd) Run(_ context.Context, p *program) error {
+	switch {
+	case (c.Which == "") == (c.Weights == ""):
+		return usage("name either a run or, with --weights, a file")
+	case c.Heads != 0 && (c.Weights == "" || c.Heads < 0):
+		return usage("--heads is above 0, and only with --weights")
+	case c.Tokens < 1:
+		return usage("--tokens must be at least 1")
+	}
+	sampler, err := nn.NewSampler(nn.Sampling{Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP, Seed: c.Seed})
+	if err != nil {
+		return exitError{exitUsage, err}
+	}
+	var m trainedGPT
+	if c.Weights != "" {
+		m, err = p.gptOfFile(c.Weights, c.Heads)
+	} else {
+		m, err = p.gptOfRun(c.Which)
+	}
+	if err != nil {
+		return err
+	}
+	prompt, err := m.words.encode(c.Prompt)
+	if err != nil {
+		return exitError{exitUsage, fmt.Errorf("read the prompt: %w", err)}
+	}
+	if n := len(prompt); n > m.gpt.Context {
+		p.note("the prompt has %d tokens; the model sees the last %d of them", n, m.gpt.Context)
+	}
+	var out writer
+	if !c.JSON {
+		out = writer{words: m.words, print: func(s string) { p.printf("%s", s) }}
+		out.write(prompt...)
+	}
+	tokens, err := c.generate(m, sampler, prompt, out.write)
+	if err != nil {
+		return fmt.Errorf("%q: %w", m.path, err)
+	}
+	if !c.JSON {
+		out.end()
+		return nil
+	}
+	return p.printJSON(sampled{m.path, m.step, c.Prompt, m.words.decode(tokens), tokens})
+}
+
+// generate draws tokens, and calls each with every one.
+func (c *sampleCmd) generate(m trainedGPT, sampler *nn.Sampler, prompt []int32, each func(...int32)) ([]int32, error) {
+	g := m.gpt.NewGenerator(m.device, device.FP32)
+	g.KeepHalf = c.KeepHalf
+	if len(prompt) == 0 {
+		prompt = []int32{m.words.start()}
+	}
+	var tokens []int32
+	for next := prompt; len(tokens) < c.Tokens; next = tokens[len(tokens)-1:] {
+		token, err := sampler.Next(g.Feed(next))
+		if err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, token)
+		each(token)
+	}
+	return tokens, nil
+}
+
+// trainedGPT is a GPT with its weights, and what its tokens stand for.
+type trainedGPT struct {
+	gpt    *nn.GPT
+	device device.Device
+	words  words
+	path   string
+	step   *int // of the checkpoint
+}
+
+// modelFile is the file of a checkpoint that holds the model.
+const modelFile = "model.safetensors"
+
+// gptOfRun loads the newest good checkpoint of a run.
+func (p *program) gptOfRun(arg string) (m trainedGPT, err error) {
+	run, err := p.findRun(arg)
+	if err != nil {
+		return m, err
+	}
+	if run.record.Sweep != nil {
+		return m, exitError{exitUsage, hinted{fmt.Errorf("run %q is a sweep", run.dir.Path), "name one of its elements: " + run.record.Name + "/0"}}
+	}
+	job, err := jobs.Load(run.dir.Spec())
+	if err != nil {
+		return m, err
+	}
+	if job.Train == nil || job.Train.Model.Kind != jobs.ModelGPT {
+		what := "a program of its own"
+		if job.Train != nil {
+			what = fmt.Sprintf("a model of kind %q", job.Train.Model.Kind)
+		}
+		return m, exitError{exitUsage, fmt.Errorf("run %q trains %s: text comes from kind %q", run.dir.Path, what, jobs.ModelGPT)}
+	}
+	s, passed, err := checkpoint.Load(run.dir.Checkpoints())
+	for _, why := range passed {
+		p.note("passed over: %v", why)
+	}
+	if errors.Is(err, checkpoint.ErrNone) {
+		err = fmt.Errorf("there is no checkpoint in %q", run.dir.Path)
+	}
+	if err != nil {
+		return m, exitError{exitNoState, err}
+	}
+	m.path, m.step = s.Path, &s.Manifest.Step
+	if s.Manifest.Vocabulary != "" {
+		m.words.vocabulary = new(data.Vocabulary)
+		if err := m.words.vocabulary.UnmarshalText([]byte(s.Manifest.Vocabulary)); err != nil {
+			return m, exitError{exitNoState, fmt.Errorf("checkpoint %q: %w", s.Path, err)}
+		}
+	}
+	weights, err := nn.WeightsOf(s.Files[modelFile])
+	if err == nil {
+		err = m.load(weights, int(job.Train.Model.Heads))
+	}
+	if err != nil {
+		return m, exitError{exitNoState, fmt.Errorf("checkpoint %q: %w", s.Path, err)}
+	}
+	return m, nil
+}
+
+// gptOfFile loads weights from elsewhere.
+func (p *program) gptOfFile(path string, heads int) (m trainedGPT, err error) {
+	m.path = p.abs(path)
+	f, err := os.Open(m.path)
+	if err != nil {
+		return m, exitError{exitUsage, err}
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return m, err
+	}
+	weights, err := nn.OpenWeights(f, info.Size())
+	if err == nil {
+		err = m.load(weights, heads)
+	}
+	if err != nil {
+		return m, fmt.Errorf("read %q: %w", m.path, err)
+	}
+	if heads == 0 {
+		p.note("%s does not say how many heads its attention has; %d are taken, for a width of %d", filepath.Base(path), m.gpt.Heads, m.gpt.Width)
+	}
+	return m, nil
+}
+
+// load makes the model that weights are of.
+func (m *trainedGPT) load(weights *nn.Weights, heads int) error {
+	o, err := weights.Options(heads)
+	if err != nil {
+		return err
+	}
+	if v := m.words.vocabulary; v != nil && v.Len() != o.Vocabulary {
+		return fmt.Errorf("its vocabulary has %d tokens, the model %d", v.Len(), o.Vocabulary)
+	}
+	m.words.size = o.Vocabulary
+	if m.gpt, err = nn.NewGPT(o); err != nil {
+		return err
+	}
+	m.device = cpu.New(0)
+	nn.Place(m.device, m.gpt.Params())
+	return weights.Load(m.gpt, m.device)
+}

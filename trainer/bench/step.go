@@ -1,0 +1,42 @@
+package bench
+
+import (
+	"context"
+	"runtime/debug"
+
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
+)
+
+// WarmUp is the number of steps before those that are timed: memory is touched for
+// the first time, and the processor's caches and clock settle.
+const WarmUp = 2
+
+// Step times so many training steps of a model, at least 1. The error is the
+// context's if that ends, or else the model's.
+func (b *Bench) Step(ctx context.Context, m Model, p device.Precision, steps int) (Result, error) {
+	debug.FreeOSMemory() // that of a measurement before
+	known := resetPeakRSS()
+	d := b.newDevice()
+	t, err := m.prepare(d, p)
+	if err != nil {
+		return Result{}, err
+	}
+	b.measurePeak(p)
+	var losses, seconds []float64
+	err = repeat(ctx, WarmUp+steps, func() {
+		seconds = append(seconds, timed(func() { losses = append(losses, t.step()) }))
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	b.measurePeak(p)
+	r := b.rate(Result{Kind: "step", Model: m.Name(), Shape: m.Shape()}, d, p, seconds[WarmUp:], m.flop())
+	r.Unit, r.PerSecond = t.unit, float64(t.units)/r.Median
+	r.Params = t.params()
+	r.FirstLoss, r.Loss = metrics.Of(losses[0]), metrics.Of(losses[len(losses)-1])
+	if known {
+		r.PeakRSS = peakRSS()
+	}
+	return r, nil
+}
