@@ -31,6 +31,11 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 			return false, err
 		}
 		r.advance(loss, batches)
+		if r.at.Step%verifyEvery == 0 {
+			if err := r.verify(ctx); err != nil {
+				return false, err
+			}
+		}
 		last := i == len(steps)-1
 		if r.at.Step%int64(r.train.LogEvery.Steps(r.perEpoch)) == 0 || last {
 			r.report(loss)

@@ -70,6 +70,9 @@ func (r *run) start(ctx context.Context) error {
 	if err := r.optimizer.Restore(state); err != nil {
 		return fmt.Errorf("restore the optimizer: %w", err)
 	}
+	if err := r.verify(ctx); err != nil {
+		return err
+	}
 	if !fresh {
 		return nil
 	}

@@ -1,0 +1,64 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+)
+
+// flaky is a communicator that changes a bit of the gradients of one step.
+type flaky struct {
+	collective.Communicator
+	step, at int
+}
+
+func (c *flaky) AllReduce(ctx context.Context, buf []float32) error {
+	err := c.Communicator.AllReduce(ctx, buf)
+	if c.step++; c.step == c.at {
+		buf[0] += 1e-3
+	}
+	return err
+}
+
+func TestReplicaThatDriftsIsNamed(t *testing.T) {
+	j, dir := job(t, strings.Replace(fmt.Sprintf(mlp, 2), "7 steps", "1000 steps", 1)), t.TempDir()
+	_, _, errs := world(t, 3, j, dir, func(rank int, o *Options) {
+		if rank == 1 {
+			o.Comm = &flaky{Communicator: o.Comm, at: 5}
+		}
+	})
+	const want = "after step 100 the weights of rank 1 differ from those of the other ranks"
+	for rank, err := range errs {
+		if err == nil || !strings.HasSuffix(err.Error(), want) { // ranks may hear it from each other first
+			t.Errorf("rank %d: %v, want %s", rank, err, want)
+		}
+	}
+	if s, _, err := checkpoint.Load(dir); err != nil || s.Manifest.Step != 0 {
+		t.Errorf("newest checkpoint is of step %d, %v, want none since the first", s.Manifest.Step, err)
+	}
+}
+
+func TestOutvoted(t *testing.T) {
+	for _, c := range []struct {
+		sums []float64
+		want []int
+	}{
+		{[]float64{7}, nil},
+		{[]float64{7, 7, 7}, nil},
+		{[]float64{7, 8}, []int{1}},
+		{[]float64{8, 7, 7}, []int{0}},
+		{[]float64{7, 8, 9, 7}, []int{1, 2}},
+	} {
+		if got := outvoted(c.sums); !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, want %v", c.sums, got, c.want)
+		}
+	}
+	if got := ranks([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}); got != "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more" {
+		t.Errorf("%q", got)
+	}
+}
