@@ -30,10 +30,11 @@ type Event struct {
 	Loss             float64
 	Accuracy         float64 // Evaluated: share of right answers, NaN for regression
 	LR               float64
-	SamplesPerSecond float64       // of all ranks together
-	TokensPerSecond  float64       // likewise, 0 if samples have none
-	Remaining        time.Duration // estimate
-	Took             time.Duration // Saved
+	SamplesPerSecond float64        // of all ranks together
+	TokensPerSecond  float64        // likewise, 0 if samples have none
+	Remaining        time.Duration  // estimate
+	Took             time.Duration  // Saved
+	Communication    *Communication // Trained: nil for a rank alone
 	Path             string
 	Already          bool // Finished: there was nothing to do
 	Err              error
@@ -53,6 +54,9 @@ func (e Event) String() string {
 		rate := grouped(e.SamplesPerSecond) + " samples/s"
 		if e.TokensPerSecond > 0 {
 			rate = grouped(e.TokensPerSecond) + " tokens/s"
+		}
+		if c := e.Communication; c != nil && c.Ratio >= slow {
+			rate += fmt.Sprintf("  (rank %d computes %.1f times as long as others)", c.Slowest, c.Ratio)
 		}
 		return fmt.Sprintf("epoch %d/%d  step %d/%d  loss %.4f  %s  %s left",
 			e.Epoch+1, e.Epochs, e.Step, e.Steps, e.Loss, rate, rounded(e.Remaining))

@@ -38,7 +38,9 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 		}
 		last := i == len(steps)-1
 		if r.at.Step%int64(r.train.LogEvery.Steps(r.perEpoch)) == 0 || last {
-			r.report(loss)
+			if err := r.report(ctx, loss); err != nil {
+				return false, err
+			}
 		}
 		if stop && !last {
 			return true, r.save()
@@ -74,19 +76,18 @@ func (r *run) advance(loss float64, batches [][]int) {
 	r.at.Consumed += int64(samples)
 	r.last["loss"] = loss
 	r.interval.samples += samples
-}
-
-// interval is the time since the last report.
-type interval struct {
-	began   time.Time
-	samples int // of all ranks
+	r.interval.steps++
 }
 
 // report tells of the steps since the last report.
-func (r *run) report(loss float64) {
+func (r *run) report(ctx context.Context, loss float64) error {
 	elapsed := time.Since(r.interval.began)
+	communication, err := r.communication(ctx, elapsed)
+	if err != nil {
+		return err
+	}
 	e := Event{Kind: Trained, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Loss: loss,
-		Steps: r.perEpoch * int(r.train.Epochs), LR: r.optimizer.Rate()}
+		Steps: r.perEpoch * int(r.train.Epochs), LR: r.optimizer.Rate(), Communication: communication}
 	if elapsed > 0 {
 		e.SamplesPerSecond = float64(r.interval.samples) / elapsed.Seconds()
 		e.TokensPerSecond = e.SamplesPerSecond * float64(r.data.Tokens())
@@ -95,4 +96,5 @@ func (r *run) report(loss float64) {
 	}
 	r.interval = interval{began: time.Now()}
 	r.Observe(e)
+	return nil
 }

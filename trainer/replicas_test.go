@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
@@ -61,4 +62,41 @@ func TestOutvoted(t *testing.T) {
 	if got := ranks([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}); got != "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more" {
 		t.Errorf("%q", got)
 	}
+}
+
+// A rank that computes longer than the others is named, and so is how long ranks
+// communicate.
+func TestSlowRankIsNamed(t *testing.T) {
+	j := job(t, strings.Replace(fmt.Sprintf(mlp, 8), `log_every = "1 step"`, `log_every = "9 steps"`, 1))
+	events, _, errs := world(t, 3, j, t.TempDir(), func(rank int, o *Options) {
+		if rank == 2 {
+			o.Comm = &lagging{o.Comm}
+		}
+	})
+	ok(t, errs)
+	seen := 0
+	for _, e := range events {
+		if e.Kind != Trained {
+			continue
+		}
+		seen++
+		c := e.Communication
+		if c == nil || c.Slowest != 2 || c.Ratio < slow || c.Busy <= 0 || c.Hidden < 0 || c.Hidden > 1 {
+			t.Errorf("step %d: %+v", e.Step, c)
+		} else if !strings.Contains(e.String(), "rank 2 computes") {
+			t.Errorf("%s", e)
+		}
+	}
+	if seen < 3 {
+		t.Errorf("%d reports", seen)
+	}
+}
+
+// lagging is the communicator of a rank that takes long to come to it. It is asked
+// for its size in every step.
+type lagging struct{ collective.Communicator }
+
+func (c *lagging) Size() int {
+	time.Sleep(5 * time.Millisecond)
+	return c.Communicator.Size()
 }

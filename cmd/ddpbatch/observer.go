@@ -71,6 +71,10 @@ func (o *observer) keep(e trainer.Event) error {
 		if e.TokensPerSecond > 0 {
 			m.TokensPerSecond = metrics.Of(e.TokensPerSecond)
 		}
+		if c := e.Communication; c != nil {
+			m.CommMillis, m.CommHidden = metrics.Of(c.Busy.Seconds()*1e3), metrics.Of(c.Hidden)
+			m.SlowestRank, m.SlowestRatio = &c.Slowest, metrics.Of(c.Ratio)
+		}
 	case trainer.Evaluated:
 		m.Loss = metrics.Of(e.Loss)
 		if !math.IsNaN(e.Accuracy) {

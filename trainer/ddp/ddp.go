@@ -18,6 +18,7 @@ package ddp
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -44,6 +45,23 @@ type Reducer struct {
 	run      func()          // reduce, made once since a go statement of a method allocates
 	launched chan int
 	results  chan error
+	times    Times
+}
+
+// Times is how long communication took, all steps since it was last asked for
+// together.
+type Times struct {
+	// Busy is the time in all-reduces, and Exposed the part of it after the end of
+	// the backward pass, when nothing else was done. They hold the waiting for slower
+	// ranks too.
+	Busy, Exposed time.Duration
+}
+
+// TakeTimes returns the times since it was last called, between steps.
+func (r *Reducer) TakeTimes() Times {
+	t := r.times
+	r.times = Times{}
+	return t
 }
 
 type bucket struct {
@@ -121,9 +139,11 @@ func (r *Reducer) reduce() {
 			break
 		}
 		if err == nil {
+			began := time.Now()
 			if err = r.comm.AllReduce(r.ctx, r.buckets[i].data); err != nil {
 				err = fmt.Errorf("add up bucket %d of %d: %w", i, len(r.buckets), err)
 			}
+			r.times.Busy += time.Since(began)
 		}
 	}
 	r.results <- err
@@ -154,5 +174,8 @@ func (r *Reducer) Finish() error {
 		}
 		return err
 	}
-	return <-r.results
+	began := time.Now()
+	err := <-r.results
+	r.times.Exposed += time.Since(began)
+	return err
 }

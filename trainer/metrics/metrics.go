@@ -30,7 +30,11 @@ type Record struct {
 	Accuracy         *Number   `json:"accuracy,omitempty"`
 	LR               *Number   `json:"lr,omitempty"`
 	SamplesPerSecond *Number   `json:"samples_per_s,omitempty"`
-	TokensPerSecond  *Number   `json:"tokens_per_s,omitempty"` // of tokens only
+	TokensPerSecond  *Number   `json:"tokens_per_s,omitempty"`  // of tokens only
+	CommMillis       *Number   `json:"comm_ms,omitempty"`       // a step's communication on rank 0, waiting for other ranks included
+	CommHidden       *Number   `json:"comm_hidden,omitempty"`   // part of it that passed during the backward pass
+	SlowestRank      *int      `json:"slowest_rank,omitempty"`  // that computes longest
+	SlowestRatio     *Number   `json:"slowest_ratio,omitempty"` // its time over that of the rank in the middle
 	Path             string    `json:"path,omitempty"`
 	Time             time.Time `json:"time"`
 }

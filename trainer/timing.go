@@ -1,0 +1,61 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// interval is the time since the last report.
+type interval struct {
+	began   time.Time
+	samples int // of all ranks
+	steps   int
+}
+
+// Communication is how ranks waited for each other in an interval, for each step.
+type Communication struct {
+	Busy    time.Duration // in all-reduces on rank 0, which is also waiting for slower ranks
+	Hidden  float64       // part of it, 0 to 1, that passed while the backward pass went on
+	Slowest int           // the rank that computes longest
+	Ratio   float64       // how much longer than the rank in the middle
+}
+
+// slow is the ratio from which on a rank is worth a word.
+const slow = 1.5
+
+// communication asks all ranks how they spent the interval. A rank alone has none.
+func (r *run) communication(ctx context.Context, elapsed time.Duration) (*Communication, error) {
+	times, n := r.reducer.TakeTimes(), r.Comm.Size()
+	if n == 1 || r.interval.steps == 0 {
+		return nil, nil
+	}
+	computing := make([]float64, n)
+	computing[r.Comm.Rank()] = (elapsed - times.Exposed).Seconds()
+	if err := r.Comm.AllReduceFloat64(ctx, computing); err != nil {
+		return nil, fmt.Errorf("compare times at step %d: %w", r.at.Step, err)
+	}
+	c := &Communication{Busy: times.Busy / time.Duration(r.interval.steps)}
+	if times.Busy > 0 {
+		c.Hidden = max(0, 1-times.Exposed.Seconds()/times.Busy.Seconds())
+	}
+	c.Slowest, c.Ratio = slowest(computing)
+	return c, nil
+}
+
+// slowest is the rank with the longest time, and how many times the middle one that
+// is: of an even number of ranks the lower of the two in the middle.
+func slowest(times []float64) (rank int, ratio float64) {
+	for i, t := range times {
+		if t > times[rank] {
+			rank = i
+		}
+	}
+	sorted := slices.Clone(times)
+	slices.Sort(sorted)
+	if middle := sorted[(len(sorted)-1)/2]; middle > 0 {
+		return rank, times[rank] / middle
+	}
+	return rank, 1
+}
