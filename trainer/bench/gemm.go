@@ -89,19 +89,19 @@ func (m transformer) products() []Shape {
 // Gemm times a product for about the given time, and at least three times. The error
 // is the context's.
 func (b *Bench) Gemm(ctx context.Context, s Shape, p device.Precision, d time.Duration) (Result, error) {
-	// A run is long beside the clock's resolution.
-	const shortest = 200 * time.Microsecond
+	// A run is long beside the clock's resolution, and no time is zero.
+	const shortest, tick = 200 * time.Microsecond, 1e-9
 	unit := b.newDevice()
 	product := s.product(unit, p)
 	multiply := func() { unit.MatMul(product) }
 	multiply()
-	calls := 1 + int(shortest.Seconds()/timed(multiply))
+	calls := 1 + int(shortest.Seconds()/max(tick, timed(multiply)))
 	run := func() {
 		for range calls {
 			multiply()
 		}
 	}
-	runs := max(3, int(d.Seconds()/timed(run)))
+	runs := max(3, int(d.Seconds()/max(tick, timed(run))))
 	b.measurePeak(p)
 	var seconds []float64
 	err := repeat(ctx, runs, func() { seconds = append(seconds, timed(run)/float64(calls)) })

@@ -77,11 +77,13 @@ func (t *training) params() int {
 // seed is that of weights, samples and labels, which are drawn in this order.
 const seed = 0
 
-// start gives a model its memory and its weights, and returns the generator.
-func start(d device.Device, m nn.Model, p device.Precision, batch int) *random.Generator {
+// start gives a model its memory, for batches as p says, and its weights, and returns
+// the generator.
+func start(d device.Device, m nn.Model, p nn.Plan) *random.Generator {
 	nn.Place(d, m.Params())
 	nn.PlaceGrads(d, m.Params())
-	m.Plan(nn.Plan{Device: d, Batch: batch, Precision: p, Train: true})
+	p.Device, p.Train = d, true
+	m.Plan(p)
 	g := random.New(seed)
 	m.Init(g, d)
 	return g
@@ -136,7 +138,7 @@ func (m perceptron) prepare(d device.Device, p device.Precision) (*training, err
 	if err != nil {
 		return nil, err
 	}
-	g := start(d, model, p, m.batch)
+	g := start(d, model, nn.Plan{Batch: m.batch, Precision: p})
 	x := d.Alloc(device.Float32, m.batch*m.in)
 	device.Fill(d, x, func(v []float32) { g.Normal(0, 1, v) })
 	sgd, err := optim.NewSGD(d, model.Params(), .01, .9, 0, false)
@@ -182,7 +184,7 @@ func (m transformer) prepare(d device.Device, p device.Precision) (*training, er
 	if err != nil {
 		return nil, err
 	}
-	g := start(d, model, p, m.batch)
+	g := start(d, model, nn.Plan{Batch: m.batch, Length: m.length, Precision: p})
 	adamw, err := optim.NewAdamW(d, model.Params(), m.adamw)
 	if err != nil {
 		return nil, err

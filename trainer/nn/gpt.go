@@ -96,15 +96,21 @@ func (l *linear) initNormal(g *random.Generator, m device.Memory, deviation floa
 	m.Zero(l.bias.Data)
 }
 
-// Plan gets memory for p.Batch sequences of Context tokens.
+// Plan gets memory for p.Batch sequences of p.Length tokens.
 func (m *GPT) Plan(p Plan) {
 	if p.Batch < 1 {
 		panic(fmt.Sprintf("nn: plan for batches of %d samples", p.Batch))
 	}
-	p.rows = p.Batch * m.Context
+	if p.Length == 0 {
+		p.Length = m.Context
+	}
+	if p.Length < 1 || p.Length > m.Context {
+		panic(fmt.Sprintf("nn: plan for sequences of %d tokens, the context is %d", p.Length, m.Context))
+	}
+	p.rows = p.Batch * p.Length
 	m.plan = p
 	m.embedding.device = p.Device
-	op := p.Device.NewAttention(device.AttentionShape{Heads: m.Heads, HeadSize: m.Width / m.Heads, MaxLength: m.Context, Precision: p.Precision})
+	op := p.Device.NewAttention(device.AttentionShape{Heads: m.Heads, HeadSize: m.Width / m.Heads, MaxLength: p.Length, Precision: p.Precision})
 	row := func() device.Tensor { return p.Device.Alloc(device.Float32, p.rows*m.Width) }
 	m.inputs = []device.Tensor{row()}
 	for _, b := range m.blocks {
@@ -164,8 +170,8 @@ func (m *GPT) embeddingDropout(s sequences, pass Pass) device.Dropout {
 // sequences is how many there are and how long they are.
 func (m *GPT) sequences(b Batch) sequences {
 	s := sequences{b.Samples, b.Tokens.Len() / b.Samples}
-	if s.rows() != b.Tokens.Len() || s.length < 1 || s.length > m.Context || s.rows() != b.Labels.Len() {
-		panic(fmt.Sprintf("nn: %d tokens and %d labels for %d sequences of at most %d", b.Tokens.Len(), b.Labels.Len(), b.Samples, m.Context))
+	if s.rows() != b.Tokens.Len() || s.length < 1 || s.length > m.plan.Length || s.rows() != b.Labels.Len() {
+		panic(fmt.Sprintf("nn: %d tokens and %d labels for %d sequences of at most %d", b.Tokens.Len(), b.Labels.Len(), b.Samples, m.plan.Length))
 	}
 	return s
 }

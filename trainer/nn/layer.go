@@ -33,6 +33,7 @@ type Layer interface {
 type Plan struct {
 	Device    device.Device
 	Batch     int // samples, at most
+	Length    int // tokens of a sequence, at most; 0 is a GPT's whole context
 	Precision device.Precision
 	// Train says that there will be a backward pass.
 	Train bool
