@@ -4,7 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 # The program needs no C: one static binary runs on every node.
 export CGO_ENABLED = 0
 
-.PHONY: build demo test lint bench fuzz clean
+.PHONY: build demo test lint bench microbench fuzz clean
 
 build:
 	$(GO) build -trimpath -ldflags '-X main.linkVersion=$(VERSION)' -o bin/ddpbatch ./cmd/ddpbatch
@@ -22,8 +22,12 @@ test:
 lint:
 	tests/lint.sh
 
-# How fast the hot paths are on this machine.
-bench:
+# The trainer beside PyTorch on this machine, in turns; writes docs/bench.md.
+bench: build
+	$(GO) run ./tests/peers -program bin/ddpbatch
+
+# How fast the hot paths are, each by itself.
+microbench:
 	$(GO) test -run '^$$' -bench . ./trainer/... ./slurm ./netif ./jobs
 
 # Each parser under random input, for FUZZTIME each.

@@ -17,13 +17,13 @@ type benchCmd struct {
 
 // benchFlags are those of both commands.
 type benchFlags struct {
-	Precision []string `default:"fp32,bf16" enum:"fp32,bf16" placeholder:"NAME" help:"fp32, bf16, or both."`
+	Precision []string `default:"fp32,bf16" enum:"fp32,bf16" placeholder:"NAME" help:"fp32 or bf16; both without it."`
 	Threads   int      `default:"1" placeholder:"N" help:"Threads, each for a core of its own."`
 	JSON      bool     `help:"Print each row as a line of JSON, as soon as it is there."`
 }
 
 type benchStepCmd struct {
-	Model []string `default:"mlp,gpt,gpt2" enum:"mlp,gpt,gpt2" placeholder:"NAME" help:"Models, separated by commas: mlp, gpt, gpt2."`
+	Model []string `default:"mlp,gpt,gpt2" enum:"mlp,gpt,gpt2" placeholder:"NAME" help:"Models, separated by commas; all without it."`
 	Steps int      `placeholder:"K" help:"Steps that are timed; else what suits the model."`
 	benchFlags
 }
@@ -34,6 +34,8 @@ func (c *benchStepCmd) Help() string {
 		text += fmt.Sprintf("    %-5s %s, %d steps\n", m.Name(), m.Shape(), m.Steps())
 	}
 	return text + `
+gpt2, which has 124 million parameters, needs 3 GiB of memory.
+
 A step is forward, backward, clipping (gpt) and the update; the first ` + fmt.Sprint(bench.WarmUp) + ` are
 left out. GFLOP/s is of the best time, by 6N + 12*L*C*T for each token of a GPT;
 OF PEAK is the part of the core's limit, measured in the same run. Pin the
@@ -78,6 +80,9 @@ func (c *benchStepCmd) Run(ctx context.Context, p *program) error {
 }
 
 func (c *benchGemmCmd) Run(ctx context.Context, p *program) error {
+	if c.Time <= 0 {
+		return usage("--time must be above 0")
+	}
 	shapes := bench.Shapes()
 	if len(c.Shape) > 0 {
 		shapes = nil

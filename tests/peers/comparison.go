@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ddpbatch/ddpbatch/trainer/bench"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
+)
+
+// comparison is what all rounds found.
+type comparison struct {
+	Date    string  `json:"date"`
+	Machine machine `json:"machine"`
+	Rounds  int     `json:"rounds"`
+	Rows    []*row  `json:"rows"`
+}
+
+// row is one work: a step of a model in a precision, or a product.
+type row struct {
+	Kind      string `json:"bench"`
+	Model     string `json:"model"`
+	Shape     string `json:"shape"`
+	Precision string `json:"precision"`
+	Device    string `json:"device"`
+	Unit      string `json:"unit,omitempty"`
+	Ours      side   `json:"ddpbatch"`
+	Theirs    side   `json:"pytorch"`
+}
+
+// side is what one side found in each round.
+type side struct {
+	Median    []float64      `json:"median_s"`
+	GFLOPS    []float64      `json:"gflops,omitempty"`
+	Peak      []float64      `json:"peak_gflops,omitempty"`
+	Share     []float64      `json:"share_of_peak,omitempty"`
+	PerSecond []float64      `json:"per_s,omitempty"`
+	PeakRSS   []float64      `json:"peak_rss,omitempty"`
+	FirstLoss metrics.Number `json:"first_loss,omitempty"`
+	Loss      metrics.Number `json:"loss,omitempty"`
+}
+
+// add adds a round of one work. It refuses results that are not of the same one.
+func (c *comparison) add(ours, theirs bench.Result) error {
+	if ours.Kind != theirs.Kind || ours.Precision != theirs.Precision || ours.Runs < 1 || theirs.Runs < 1 ||
+		ours.Threads != 1 || theirs.Threads != 1 || ours.Params != theirs.Params ||
+		ours.Kind == "step" && ours.Model != theirs.Model || ours.Kind == "gemm" && ours.Shape != theirs.Shape {
+		return fmt.Errorf("not the same work: %+v and %+v", ours, theirs)
+	}
+	r := c.find(ours.Kind, ours.Model, ours.Shape, ours.Precision)
+	if r == nil {
+		r = &row{Kind: ours.Kind, Model: ours.Model, Shape: ours.Shape, Precision: ours.Precision, Device: ours.Device, Unit: ours.Unit}
+		c.Rows = append(c.Rows, r)
+	}
+	r.Ours.add(ours)
+	r.Theirs.add(theirs)
+	return nil
+}
+
+func (s *side) add(r bench.Result) {
+	s.Median = append(s.Median, r.Median)
+	for _, v := range []struct {
+		list  *[]float64
+		value float64
+	}{{&s.GFLOPS, r.GFLOPS}, {&s.Peak, r.Peak}, {&s.Share, r.Share}, {&s.PerSecond, r.PerSecond}, {&s.PeakRSS, float64(r.PeakRSS)}} {
+		if v.value > 0 {
+			*v.list = append(*v.list, v.value)
+		}
+	}
+	if r.FirstLoss != nil && r.Loss != nil {
+		s.FirstLoss, s.Loss = *r.FirstLoss, *r.Loss
+	}
+}
+
+// find returns a row, or nil.
+func (c *comparison) find(kind, model, shape, precision string) *row {
+	for _, r := range c.Rows {
+		if r.Kind == kind && r.Model == model && r.Shape == shape && r.Precision == precision {
+			return r
+		}
+	}
+	return nil
+}
+
+// middle is the median of the rounds, or 0 if there are none.
+func middle(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	return bench.Median(v)
+}
+
+// crippled says why this PyTorch is not worth a comparison, or nothing if it is.
+func (c *comparison) crippled() string {
+	r := c.find("gemm", "square", "1024x1024x1024/NN", "fp32")
+	if r == nil {
+		return "its products were not measured"
+	}
+	speed, peak := middle(r.Theirs.GFLOPS), middle(r.Ours.Peak)
+	if speed >= peak/2 {
+		return ""
+	}
+	return fmt.Sprintf("its products of 1024 x 1024 run at %.0f GFLOP/s, less than half of the %.0f of this core; its BLAS is %s", speed, peak, c.Machine.BLAS)
+}
+
+// otherWork says why a step is not the same on both sides, or nothing if it is.
+// bfloat16, sums of another order and another form of GELU change a loss by less
+// than this within the steps of a round.
+func (r *row) otherWork() string {
+	const tolerance = 5e-3
+	for _, l := range [][2]metrics.Number{{r.Ours.FirstLoss, r.Theirs.FirstLoss}, {r.Ours.Loss, r.Theirs.Loss}} {
+		ours, theirs := float64(l[0]), float64(l[1])
+		if !(math.Abs(ours-theirs) <= tolerance*math.Abs(theirs)) || math.IsInf(theirs, 0) {
+			return fmt.Sprintf("a loss of %.4f beside %.4f", ours, theirs)
+		}
+	}
+	return ""
+}

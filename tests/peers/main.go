@@ -1,0 +1,82 @@
+// Peers times the trainer beside PyTorch: training steps of the reference models
+// and products of matrices, one thread each, on one core. It writes docs/bench.md,
+// and beside itself testdata/bench.json with the figures of each round.
+//
+//	go run ./tests/peers -program bin/ddpbatch
+//
+// The two sides take turns, round after round, each in a process of its own, and
+// what is compared is the median of the rounds: a machine that is disturbed then
+// disturbs both. The Python programs here do the same work as "ddpbatch bench", from
+// the same weights and samples; that the losses agree shows it. Variables that would
+// slow PyTorch down are taken from its environment, and a PyTorch that multiplies at
+// less than half of the core's speed is not compared with, nor a step whose loss
+// differs: a win over those would be none.
+//
+// It does not decide whether a test passes, and it does not measure several threads
+// or ranks.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Where the answers go, from the root of the repository.
+const (
+	page    = "docs/bench.md"
+	figures = "tests/peers/testdata/bench.json"
+)
+
+func main() {
+	var r runner
+	flag.StringVar(&r.program, "program", "bin/ddpbatch", "ddpbatch, as make build makes it")
+	flag.StringVar(&r.python, "python", "/usr/bin/python3", "Python with PyTorch")
+	flag.IntVar(&r.rounds, "rounds", 5, "how often each side is measured")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := r.compare(ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "peers: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// compare measures, and writes and prints the page.
+func (r *runner) compare(ctx context.Context) error {
+	if r.rounds < 1 {
+		return fmt.Errorf("-rounds is %d, want at least 1", r.rounds)
+	}
+	r.scripts = "tests/peers"
+	machine, err := r.describe(ctx)
+	if err != nil {
+		return err
+	}
+	found := comparison{Date: time.Now().UTC().Format(time.DateOnly), Rounds: r.rounds, Machine: machine}
+	for round := range r.rounds {
+		for _, w := range workloads() {
+			fmt.Fprintf(os.Stderr, "peers: round %d of %d: %s\n", round+1, r.rounds, w.name)
+			if err := r.round(ctx, w, &found); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(figures), 0o755); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(found, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(figures, append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	fmt.Print(found.render())
+	return os.WriteFile(page, []byte(found.render()), 0o644)
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/bench"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// TestPage: docs/bench.md shows the figures that were measured, and those are of all
+// the work. What they say of speed decides nothing.
+func TestPage(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("../..", figures))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c comparison
+	if err := json.Unmarshal(text, &c); err != nil {
+		t.Fatal(err)
+	}
+	if c.Rounds < 5 {
+		t.Errorf("%d rounds, want at least 5", c.Rounds)
+	}
+	for _, m := range bench.Models() {
+		for _, precision := range []string{"fp32", "bf16"} {
+			checkRow(t, &c, "step", m.Name(), m.Shape(), precision)
+		}
+	}
+	for _, s := range bench.Shapes() {
+		checkRow(t, &c, "gemm", s.Model, s.String(), "fp32")
+	}
+	golden(t, filepath.Join("../..", page), c.render())
+}
+
+func checkRow(t *testing.T, c *comparison, kind, model, shape, precision string) {
+	t.Helper()
+	r := c.find(kind, model, shape, precision)
+	if r == nil {
+		t.Errorf("no figures of %s %s %s in %s", kind, model, shape, precision)
+		return
+	}
+	if len(r.Ours.Median) != c.Rounds || len(r.Theirs.Median) != c.Rounds {
+		t.Errorf("%s %s in %s: %d and %d of %d rounds", kind, shape, precision, len(r.Ours.Median), len(r.Theirs.Median), c.Rounds)
+	}
+}
+
+// golden compares with a file, or writes it.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s is not what the figures give; go test ./tests/peers -update rewrites it", path)
+	}
+}
+
+// invented are two rounds of some work, with round numbers. PyTorch's products run
+// at the given speed, and its GPT has the given loss.
+func invented(t *testing.T, speed, loss float64) *comparison {
+	t.Helper()
+	c := &comparison{Date: "2030-01-02", Rounds: 2, Machine: machine{CPU: "A | B", Cores: 4, Memory: 8 << 30, Program: "ddpbatch v9", Torch: "3.0", BLAS: "SlowBLAS"}}
+	for _, seconds := range []float64{1, 3} {
+		step := func(model, precision string, seconds, loss float64) bench.Result {
+			return bench.Result{Kind: "step", Model: model, Shape: "L1", Precision: precision, Device: "cpu", Threads: 1, Runs: 5, Median: seconds, Best: seconds,
+				GFLOPS: 80, Peak: 100, Share: .8, Unit: "tokens", PerSecond: 10 / seconds, FirstLoss: metrics.Of(4), Loss: metrics.Of(loss), PeakRSS: int64(seconds * (1 << 30))}
+		}
+		product := func(model, shape string, speed, peak float64) bench.Result {
+			return bench.Result{Kind: "gemm", Model: model, Shape: shape, Precision: "fp32", Threads: 1, Runs: 9, Median: 1, Best: 1, GFLOPS: speed, Peak: peak, Share: speed / 100}
+		}
+		for _, pair := range [][2]bench.Result{
+			{step("mlp", "fp32", .8*seconds, 2), step("mlp", "fp32", seconds, 2)},
+			{step("mlp", "bf16", 2*seconds, 2), step("mlp", "bf16", seconds, 2)},
+			{step("gpt", "fp32", .9*seconds, 3), step("gpt", "fp32", seconds, loss)},
+			{step("gpt2", "fp32", .5*seconds, 3), step("gpt2", "fp32", seconds, 3)},
+			{product("square", "1024x1024x1024/NN", 90, 100), product("", "1024x1024x1024/NN", speed, 0)},
+			{product("mlp", "1x2x3/NT", 84, 100), product("", "1x2x3/NT", 2*speed, 0)},
+		} {
+			if err := c.add(pair[0], pair[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return c
+}
+
+// TestVerdicts: what is compared, what is not, and why.
+func TestVerdicts(t *testing.T) {
+	good := invented(t, 60, 3).render()
+	for _, want := range []string{
+		"in turns, in 2 rounds.",
+		"| processor | A / B, 4 cores, 8 GiB |",
+		"| mlp | fp32 | time | 1600 ms | 2000 ms | 0.8x | at most 0.8x | yes |",
+		"| mlp | bf16 | time | 4000 ms | 2000 ms | 2x | - | - |",
+		"| gpt | fp32 | time | 1800 ms | 2000 ms | 0.9x | at most 0.8x | **no** |",
+		"| gpt2 | fp32 | tokens/s | 13 | 7 | 2x | at least 1.6x | yes |",
+		"| gpt2 | fp32 | peak memory | 1024 MiB | 2048 MiB | 0.5x | at most 0.8x | yes |",
+		"| gpt | fp32 | 80 | 100 | 80% | at least 75% | yes | 4.0000, 3.0000 | 4.0000, 3.0000 |",
+		"| square | 1024x1024x1024/NN | 90 | 60 | 1.5x | at least 1x | yes | 90% | at least 85% | yes |",
+		"| mlp | 1x2x3/NT | 84 | 120 | 0.7x | at least 1x | **no** | 84% | at least 85% | **no** |",
+	} {
+		if !strings.Contains(good, want+"\n") && !strings.Contains(good, want+" ") {
+			t.Errorf("the page has no %q:\n%s", want, good)
+		}
+	}
+	if strings.Contains(good, "not compared") {
+		t.Errorf("something is not compared:\n%s", good)
+	}
+
+	slow := invented(t, 49, 3).render()
+	for _, want := range []string{
+		"**Nothing is compared with this PyTorch: its products of 1024 x 1024 run at 49 GFLOP/s, less than half of the 100 of this core; its BLAS is SlowBLAS.**",
+		"| gpt2 | fp32 | tokens/s | 13 | 7 | not compared | at least 1.6x | not known |",
+		"| square | 1024x1024x1024/NN | 90 | 49 | not compared | at least 1x | not known | 90% | at least 85% | yes |",
+	} {
+		if !strings.Contains(slow, want) {
+			t.Errorf("the page has no %q:\n%s", want, slow)
+		}
+	}
+
+	other := invented(t, 60, 3.1).render()
+	for _, want := range []string{
+		"| gpt | fp32 | time | 1800 ms | 2000 ms | not compared | at most 0.8x | not known |",
+		"gpt in fp32 is not compared: a loss of 3.0000 beside 3.1000.",
+		"| mlp | fp32 | time | 1600 ms | 2000 ms | 0.8x | at most 0.8x | yes |",
+	} {
+		if !strings.Contains(other, want) {
+			t.Errorf("the page has no %q:\n%s", want, other)
+		}
+	}
+}

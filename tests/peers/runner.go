@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/trainer/bench"
+)
+
+// runner starts the programs of both sides.
+type runner struct {
+	program, python string
+	scripts         string // the folder of the Python programs
+	rounds          int
+	core            string // where all run
+}
+
+// workload is what both sides do in turn, each in one process.
+type workload struct {
+	name         string
+	ours, theirs []string // arguments; those of theirs begin with the script's name
+}
+
+// workloads are steps of each model in each precision, and all products together.
+func workloads() []workload {
+	var list []workload
+	for _, m := range bench.Models() {
+		for _, precision := range []string{"fp32", "bf16"} {
+			// Enough for the median, and few enough for many rounds.
+			steps := strconv.Itoa(max(3, m.Steps()/3))
+			theirs := []string{"gpt.py", m.Name(), precision, steps}
+			if m.Name() == "mlp" {
+				theirs = []string{"mlp.py", precision, steps}
+			}
+			list = append(list, workload{
+				name:   m.Name() + " in " + precision,
+				ours:   []string{"bench", "step", "--model", m.Name(), "--precision", precision, "--steps", steps, "--json"},
+				theirs: theirs,
+			})
+		}
+	}
+	products := workload{
+		name:   "products",
+		ours:   []string{"bench", "gemm", "--precision", "fp32", "--time", "50ms", "--json"},
+		theirs: []string{"gemm.py", "0.05"},
+	}
+	for _, s := range bench.Shapes() {
+		products.theirs = append(products.theirs, s.String())
+	}
+	return append(list, products)
+}
+
+// round has both sides do the work once and adds what they found.
+func (r *runner) round(ctx context.Context, w workload, into *comparison) error {
+	ours, err := results(r.run(ctx, r.program, w.ours))
+	if err != nil {
+		return err
+	}
+	theirs, err := results(r.runScript(ctx, w.theirs))
+	if err != nil {
+		return err
+	}
+	if len(ours) != len(theirs) {
+		return fmt.Errorf("%s: %d results of ours, %d of theirs", w.name, len(ours), len(theirs))
+	}
+	for i := range ours {
+		if err := into.add(ours[i], theirs[i]); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+	}
+	return nil
+}
+
+func (r *runner) runScript(ctx context.Context, args []string) ([]byte, error) {
+	script := filepath.Join(r.scripts, args[0])
+	return r.run(ctx, r.python, append([]string{"-B", script}, args[1:]...)) // -B: leave no files behind
+}
+
+// run runs a program on the core and returns what it prints.
+func (r *runner) run(ctx context.Context, program string, args []string) ([]byte, error) {
+	if r.core != "" {
+		program, args = "taskset", append([]string{"-c", r.core, program}, args...)
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = environment(os.Environ())
+	out, err := cmd.Output()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		return nil, fmt.Errorf("run %q: %w: %s", cmd.Args, err, bytes.TrimSpace(ended.Stderr))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("run %q: %w", cmd.Args, err)
+	}
+	return out, nil
+}
+
+// environment leaves out what would change the speed of either side, and gives each
+// one thread.
+func environment(of []string) []string {
+	var kept []string
+	for _, v := range of {
+		strange := false
+		for _, prefix := range []string{"OPENBLAS_", "OMP_", "GOTO_", "MKL_", "DNNL_", "ONEDNN_", "ATEN_", "KMP_", "GOMP_", "MALLOC_", "LD_PRELOAD=", "GOMAXPROCS=", "GOGC=", "GOMEMLIMIT=", "GODEBUG="} {
+			strange = strange || strings.HasPrefix(v, prefix)
+		}
+		if !strange {
+			kept = append(kept, v)
+		}
+	}
+	return append(kept, "OMP_NUM_THREADS=1")
+}
+
+// results reads lines of JSON.
+func results(out []byte, err error) ([]bench.Result, error) {
+	var list []bench.Result
+	for line := range bytes.Lines(out) {
+		var r bench.Result
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, fmt.Errorf("read result %q: %w", line, err)
+		}
+		list = append(list, r)
+	}
+	return list, err
+}

@@ -1,0 +1,95 @@
+package main
+
+import "fmt"
+
+// target is a bound for a number.
+type target struct {
+	least bool // or most
+	bound float64
+}
+
+func atMost(v float64) *target  { return &target{false, v} }
+func atLeast(v float64) *target { return &target{true, v} }
+
+// met says of a number whether it is within the bound.
+func (t *target) met(v float64) bool {
+	if t.least {
+		return v >= t.bound
+	}
+	return v <= t.bound
+}
+
+// cells are two of a table: the target and whether it is met. There may be no
+// target, and no number to compare.
+func (t *target) cells(v float64, known bool, format func(float64) string) []string {
+	if t == nil {
+		return []string{"-", "-"}
+	}
+	word := "at most "
+	if t.least {
+		word = "at least "
+	}
+	verdict := "not known"
+	switch {
+	case known && t.met(v):
+		verdict = "yes"
+	case known:
+		verdict = "**no**"
+	}
+	return []string{word + format(t.bound), verdict}
+}
+
+// measure is one number of both sides of a row, and how they are compared.
+type measure struct {
+	name   string
+	of     func(*side) []float64
+	format func(float64) string
+	target *target // of ours over theirs
+}
+
+// measures are those of a row that is a step.
+func (r *row) measures() []measure {
+	if r.Model == "gpt2" {
+		return []measure{
+			{"tokens/s", func(s *side) []float64 { return s.PerSecond }, whole, atLeast(1.6)},
+			{"peak memory", func(s *side) []float64 { return s.PeakRSS }, mebibytes, atMost(0.8)},
+		}
+	}
+	time := measure{"time", func(s *side) []float64 { return s.Median }, milliseconds, nil}
+	if r.Model == "gpt" || r.Precision == "fp32" {
+		time.target = atMost(0.8)
+	}
+	return []measure{time}
+}
+
+// speedTarget is that of a product's speed over PyTorch's.
+func (r *row) speedTarget() *target {
+	if r.Model == "gpt" {
+		return nil
+	}
+	return atLeast(1)
+}
+
+// shareTarget is that of the part of the core's limit which a row reaches.
+func (r *row) shareTarget() *target {
+	switch {
+	case r.Kind == "step" && r.Model == "gpt" && r.Precision == "fp32":
+		return atLeast(0.75)
+	case r.Kind == "gemm" && r.Model != "gpt":
+		return atLeast(0.85)
+	}
+	return nil
+}
+
+func whole(v float64) string     { return fmt.Sprintf("%.0f", v) }
+func mebibytes(v float64) string { return fmt.Sprintf("%.0f MiB", v/(1<<20)) }
+func times(v float64) string     { return fmt.Sprintf("%.3gx", v) }
+func percent(v float64) string   { return fmt.Sprintf("%.3g%%", v*100) }
+
+// milliseconds has three digits, or more where there are no decimals.
+func milliseconds(seconds float64) string {
+	if seconds >= 1 {
+		return fmt.Sprintf("%.0f ms", seconds*1e3)
+	}
+	return fmt.Sprintf("%.3g ms", seconds*1e3)
+}
