@@ -8,13 +8,13 @@ import (
 // embedding is a pass over tokens, divided by rows, or by columns where rows are
 // added up.
 type embedding struct {
-	unit             *vec.Unit
-	add              bool
-	y                device.Matrix
-	rows, places     []float32 // of the tables, or their gradients
-	values           []float32 // of y
-	tokens           []int32
-	length, first, n int
+	unit          *vec.Unit
+	add           bool
+	y             device.Matrix
+	rows, places  []float32 // of the tables, or their gradients
+	values        []float32 // of y
+	tokens        []int32
+	length, first int
 }
 
 // Embed is the sum of the rows for tokens and for places.
