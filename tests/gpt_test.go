@@ -1,0 +1,87 @@
+package tests
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A GPT that two ranks trained on a text is read by PyTorch, which finds the same
+// held-out loss, and goes on from a prompt as ddpbatch sample does, past the context.
+func TestPyTorchReadsATrainedGPT(t *testing.T) {
+	dir := t.TempDir()
+	text, err := os.ReadFile("../jobs/examples/gpt-text.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"text.txt": string(text[:20000]),
+		"job.toml": `name = "gpt"
+[slurm]
+tasks_per_node = 2
+[train]
+epochs = 16
+batch = 8
+[train.model]
+kind = "gpt"
+layers = 2
+heads = 4
+width = 64
+context = 32
+[train.data]
+kind = "text"
+path = "text.txt"
+holdout = 0.1
+[train.optimizer]
+kind = "adamw"
+lr = 0.003
+clip_norm = 1.0
+`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o := here(t, dir, "launch", "job.toml", "-n", "2", "--run-dir", "run"); o.code != 0 {
+		t.Fatal(o)
+	}
+	const prompt = "The job "
+	ours := here(t, dir, "sample", "run", "--prompt", prompt, "--tokens", "60", "--temperature", "0", "--json")
+	var sampled struct {
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal([]byte(ours.stdout), &sampled); err != nil || ours.code != 0 {
+		t.Fatalf("%v: %v", err, ours)
+	}
+	weights, err := filepath.Glob(filepath.Join(dir, "run/checkpoints/step-*/model.safetensors"))
+	if err != nil || len(weights) == 0 {
+		t.Fatalf("no weights: %v", err)
+	}
+	cmd := exec.CommandContext(t.Context(), "/usr/bin/python3", "testdata/gpt_checkpoint.py", "--weights", weights[len(weights)-1],
+		"--text", filepath.Join(dir, "text.txt"), "--heads", "4", "--holdout", "0.1", "--prompt", prompt, "--tokens", "60")
+	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1")
+	var theirs struct {
+		Loss float64 `json:"loss"`
+		Text string  `json:"text"`
+	}
+	if o := finish(t, cmd); json.Unmarshal([]byte(o.stdout), &theirs) != nil {
+		t.Fatal(o)
+	}
+	loss := math.NaN()
+	for _, r := range figures(t, filepath.Join(dir, "run")) {
+		if r.Kind == "eval" {
+			loss = float64(*r.Loss)
+		}
+	}
+	t.Logf("held-out loss %.6f, in PyTorch %.6f; %q", loss, theirs.Loss, theirs.Text)
+	if !(math.Abs(loss-theirs.Loss) <= 1e-5*loss) {
+		t.Errorf("held-out loss %v, in PyTorch %v", loss, theirs.Loss)
+	}
+	if got := strings.TrimPrefix(sampled.Text, prompt); got != theirs.Text || len([]rune(got)) != 60 {
+		t.Errorf("ddpbatch sample goes on with %q, PyTorch with %q", got, theirs.Text)
+	}
+}

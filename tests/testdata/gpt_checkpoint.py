@@ -1,0 +1,60 @@
+"""Loads the weights of a GPT that ddpbatch trained on a text into PyTorch, and prints as
+JSON the loss on the held-out end of the text and a greedy continuation of a prompt."""
+
+import argparse
+import json
+import os
+import struct
+import sys
+
+import torch
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../trainer/nn/testdata"))
+from torch_gpt import GPT, generate  # noqa: E402
+
+
+def safetensors(path):
+    """The tensors of a safetensors file of float32."""
+    with open(path, "rb") as f:
+        content = f.read()
+    (size,) = struct.unpack("<Q", content[:8])
+    data = content[8 + size:]
+    out = {}
+    for name, entry in json.loads(content[8:8 + size]).items():
+        if name == "__metadata__":
+            continue
+        assert entry["dtype"] == "F32", entry
+        first, end = entry["data_offsets"]
+        out[name] = torch.frombuffer(bytearray(data[first:end]), dtype=torch.float32).view(entry["shape"])
+    return out
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--weights", required=True)
+parser.add_argument("--text", required=True)
+parser.add_argument("--heads", type=int, required=True)
+parser.add_argument("--holdout", type=float, required=True)
+parser.add_argument("--prompt", required=True)
+parser.add_argument("--tokens", type=int, required=True)
+options = parser.parse_args()
+torch.set_num_threads(1)
+
+weights = safetensors(options.weights)
+(vocabulary, width), context = weights["wte.weight"].shape, len(weights["wpe.weight"])
+layers = sum(name.endswith("ln_1.weight") for name in weights)
+model = GPT(vocabulary, context, width, options.heads, layers, seed=0)
+missing, unexpected = model.load_state_dict(weights, strict=False)
+assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
+
+with open(options.text, encoding="utf-8") as f:
+    text = f.read()
+alphabet = sorted(set(text))
+tokens = torch.tensor([alphabet.index(c) for c in text])
+held_out = tokens[int(len(tokens) * (1 - options.holdout)):]
+samples = (len(held_out) - 1) // context
+x = held_out[:samples * context].view(samples, context)
+y = held_out[1:samples * context + 1].view(samples, context)
+with torch.no_grad():
+    loss = model.loss(x, y).item()
+    more = generate(model, [alphabet.index(c) for c in options.prompt], options.tokens)
+print(json.dumps({"loss": loss, "text": "".join(alphabet[t] for t in more["tokens"])}))
