@@ -3,36 +3,41 @@
 #include "textflag.h"
 #include "go_asm.h"
 
-// Tile of 1 rows and up to 8 columns.
+// Tiles of 1 rows and up to 8 columns.
 TEXT ·avx2Tile1x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
 	JZ zero
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS (BX), Y14, Y0
 	JMP start
 zero:
 	VXORPS Y0, Y0, Y0
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -56,29 +61,45 @@ loop:
 	CMPQ tile_cols(DI), $8
 	JNE narrow
 	VMOVUPS Y0, (BX)
-	VZEROUPPER
-	RET
+	JMP next
 narrow:
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS Y0, Y14, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 2 rows and up to 8 columns.
+// Tiles of 2 rows and up to 8 columns.
 TEXT ·avx2Tile2x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
 	JZ zero
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS (BX), Y14, Y0
 	ADDQ R9, BX
 	VMASKMOVPS (BX), Y14, Y1
@@ -87,18 +108,22 @@ zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -126,31 +151,47 @@ loop:
 	VMOVUPS Y0, (BX)
 	ADDQ R9, BX
 	VMOVUPS Y1, (BX)
-	VZEROUPPER
-	RET
+	JMP next
 narrow:
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	ADDQ R9, BX
 	VMASKMOVPS Y1, Y14, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 3 rows and up to 8 columns.
+// Tiles of 3 rows and up to 8 columns.
 TEXT ·avx2Tile3x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
 	JZ zero
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS (BX), Y14, Y0
 	ADDQ R9, BX
 	VMASKMOVPS (BX), Y14, Y1
@@ -162,18 +203,22 @@ zero:
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -205,33 +250,49 @@ loop:
 	VMOVUPS Y1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Y2, (BX)
-	VZEROUPPER
-	RET
+	JMP next
 narrow:
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	ADDQ R9, BX
 	VMASKMOVPS Y1, Y14, (BX)
 	ADDQ R9, BX
 	VMASKMOVPS Y2, Y14, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 4 rows and up to 8 columns.
+// Tiles of 4 rows and up to 8 columns.
 TEXT ·avx2Tile4x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
 	JZ zero
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS (BX), Y14, Y0
 	ADDQ R9, BX
 	VMASKMOVPS (BX), Y14, Y1
@@ -246,19 +307,23 @@ zero:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -294,12 +359,11 @@ loop:
 	VMOVUPS Y2, (BX)
 	ADDQ R9, BX
 	VMOVUPS Y3, (BX)
-	VZEROUPPER
-	RET
+	JMP next
 narrow:
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	ADDQ R9, BX
 	VMASKMOVPS Y1, Y14, (BX)
@@ -307,22 +371,39 @@ narrow:
 	VMASKMOVPS Y2, Y14, (BX)
 	ADDQ R9, BX
 	VMASKMOVPS Y3, Y14, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 5 rows and up to 8 columns.
+// Tiles of 5 rows and up to 8 columns.
 TEXT ·avx2Tile5x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
 	JZ zero
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS (BX), Y14, Y0
 	ADDQ R9, BX
 	VMASKMOVPS (BX), Y14, Y1
@@ -340,19 +421,23 @@ zero:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -392,12 +477,11 @@ loop:
 	VMOVUPS Y3, (BX)
 	ADDQ R9, BX
 	VMOVUPS Y4, (BX)
-	VZEROUPPER
-	RET
+	JMP next
 narrow:
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	ADDQ R9, BX
 	VMASKMOVPS Y1, Y14, (BX)
@@ -407,22 +491,40 @@ narrow:
 	VMASKMOVPS Y3, Y14, (BX)
 	ADDQ R9, BX
 	VMASKMOVPS Y4, Y14, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 6 rows and up to 8 columns.
+// Tiles of 6 rows and up to 8 columns.
 TEXT ·avx2Tile6x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
 	JZ zero
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS (BX), Y14, Y0
 	ADDQ R9, BX
 	VMASKMOVPS (BX), Y14, Y1
@@ -443,20 +545,23 @@ zero:
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -500,12 +605,11 @@ loop:
 	VMOVUPS Y4, (BX)
 	ADDQ R9, BX
 	VMOVUPS Y5, (BX)
-	VZEROUPPER
-	RET
+	JMP next
 narrow:
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	ADDQ R9, BX
 	VMASKMOVPS Y1, Y14, (BX)
@@ -517,22 +621,39 @@ narrow:
 	VMASKMOVPS Y4, Y14, (BX)
 	ADDQ R9, BX
 	VMASKMOVPS Y5, Y14, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 1 rows and up to 16 columns.
+// Tiles of 1 rows and up to 16 columns.
 TEXT ·avx2Tile1x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
 	JZ zero
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS (BX), Y14, Y0
 	VMASKMOVPS 32(BX), Y15, Y1
 	JMP start
@@ -540,18 +661,22 @@ zero:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -578,30 +703,46 @@ loop:
 	JNE narrow
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
-	VZEROUPPER
-	RET
+	JMP next
 narrow:
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 2 rows and up to 16 columns.
+// Tiles of 2 rows and up to 16 columns.
 TEXT ·avx2Tile2x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
 	JZ zero
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS (BX), Y14, Y0
 	VMASKMOVPS 32(BX), Y15, Y1
 	ADDQ R9, BX
@@ -614,18 +755,22 @@ zero:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -658,33 +803,49 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Y2, (BX)
 	VMOVUPS Y3, 32(BX)
-	VZEROUPPER
-	RET
+	JMP next
 narrow:
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	ADDQ R9, BX
 	VMASKMOVPS Y2, Y14, (BX)
 	VMASKMOVPS Y3, Y15, 32(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 3 rows and up to 16 columns.
+// Tiles of 3 rows and up to 16 columns.
 TEXT ·avx2Tile3x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
 	JZ zero
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS (BX), Y14, Y0
 	VMASKMOVPS 32(BX), Y15, Y1
 	ADDQ R9, BX
@@ -702,18 +863,22 @@ zero:
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -752,12 +917,11 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Y4, (BX)
 	VMOVUPS Y5, 32(BX)
-	VZEROUPPER
-	RET
+	JMP next
 narrow:
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	ADDQ R9, BX
@@ -766,22 +930,39 @@ narrow:
 	ADDQ R9, BX
 	VMASKMOVPS Y4, Y14, (BX)
 	VMASKMOVPS Y5, Y15, 32(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 4 rows and up to 16 columns.
+// Tiles of 4 rows and up to 16 columns.
 TEXT ·avx2Tile4x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
 	JZ zero
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS (BX), Y14, Y0
 	VMASKMOVPS 32(BX), Y15, Y1
 	ADDQ R9, BX
@@ -804,19 +985,23 @@ zero:
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -861,12 +1046,11 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Y6, (BX)
 	VMOVUPS Y7, 32(BX)
-	VZEROUPPER
-	RET
+	JMP next
 narrow:
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	ADDQ R9, BX
@@ -878,22 +1062,39 @@ narrow:
 	ADDQ R9, BX
 	VMASKMOVPS Y6, Y14, (BX)
 	VMASKMOVPS Y7, Y15, 32(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 5 rows and up to 16 columns.
+// Tiles of 5 rows and up to 16 columns.
 TEXT ·avx2Tile5x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
 	JZ zero
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS (BX), Y14, Y0
 	VMASKMOVPS 32(BX), Y15, Y1
 	ADDQ R9, BX
@@ -921,19 +1122,23 @@ zero:
 	VXORPS Y8, Y8, Y8
 	VXORPS Y9, Y9, Y9
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -984,12 +1189,11 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Y8, (BX)
 	VMOVUPS Y9, 32(BX)
-	VZEROUPPER
-	RET
+	JMP next
 narrow:
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	ADDQ R9, BX
@@ -1004,22 +1208,40 @@ narrow:
 	ADDQ R9, BX
 	VMASKMOVPS Y8, Y14, (BX)
 	VMASKMOVPS Y9, Y15, 32(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 6 rows and up to 16 columns.
+// Tiles of 6 rows and up to 16 columns.
 TEXT ·avx2Tile6x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
 	JZ zero
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS (BX), Y14, Y0
 	VMASKMOVPS 32(BX), Y15, Y1
 	ADDQ R9, BX
@@ -1052,20 +1274,23 @@ zero:
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1122,12 +1347,11 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Y10, (BX)
 	VMOVUPS Y11, 32(BX)
-	VZEROUPPER
-	RET
+	JMP next
 narrow:
-	MOVQ tile_lanes(DI), R10
-	VMOVDQU (R10), Y14
-	VMOVDQU 32(R10), Y15
+	MOVQ tile_lanes(DI), R14
+	VMOVDQU (R14), Y14
+	VMOVDQU 32(R14), Y15
 	VMASKMOVPS Y0, Y14, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	ADDQ R9, BX
@@ -1145,6 +1369,22 @@ narrow:
 	ADDQ R9, BX
 	VMASKMOVPS Y10, Y14, (BX)
 	VMASKMOVPS Y11, Y15, 32(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 

@@ -3,14 +3,15 @@
 #include "textflag.h"
 #include "go_asm.h"
 
-// Tile of 1 rows and up to 16 columns.
+// Tiles of 1 rows and up to 16 columns.
 TEXT ·avx512Tile1x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -20,18 +21,22 @@ TEXT ·avx512Tile1x16(SB), NOSPLIT, $0-8
 zero:
 	VPXORD Z0, Z0, Z0
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -52,17 +57,34 @@ loop:
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 2 rows and up to 16 columns.
+// Tiles of 2 rows and up to 16 columns.
 TEXT ·avx512Tile2x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -75,18 +97,22 @@ zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -110,17 +136,34 @@ loop:
 	VMOVUPS Z0, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z1, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 3 rows and up to 16 columns.
+// Tiles of 3 rows and up to 16 columns.
 TEXT ·avx512Tile3x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -136,18 +179,22 @@ zero:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -174,17 +221,34 @@ loop:
 	VMOVUPS Z1, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z2, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 4 rows and up to 16 columns.
+// Tiles of 4 rows and up to 16 columns.
 TEXT ·avx512Tile4x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -203,19 +267,23 @@ zero:
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -245,17 +313,34 @@ loop:
 	VMOVUPS Z2, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z3, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 5 rows and up to 16 columns.
+// Tiles of 5 rows and up to 16 columns.
 TEXT ·avx512Tile5x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -277,19 +362,23 @@ zero:
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -322,17 +411,35 @@ loop:
 	VMOVUPS Z3, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z4, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 6 rows and up to 16 columns.
+// Tiles of 6 rows and up to 16 columns.
 TEXT ·avx512Tile6x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -357,20 +464,23 @@ zero:
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -406,17 +516,35 @@ loop:
 	VMOVUPS Z4, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z5, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 7 rows and up to 16 columns.
+// Tiles of 7 rows and up to 16 columns.
 TEXT ·avx512Tile7x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -444,20 +572,23 @@ zero:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -496,17 +627,37 @@ loop:
 	VMOVUPS Z5, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z6, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 8 rows and up to 16 columns.
+// Tiles of 8 rows and up to 16 columns.
 TEXT ·avx512Tile8x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -537,21 +688,23 @@ zero:
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -593,17 +746,37 @@ loop:
 	VMOVUPS Z6, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z7, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 9 rows and up to 16 columns.
+// Tiles of 9 rows and up to 16 columns.
 TEXT ·avx512Tile9x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -637,21 +810,23 @@ zero:
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -696,17 +871,37 @@ loop:
 	VMOVUPS Z7, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z8, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 10 rows and up to 16 columns.
+// Tiles of 10 rows and up to 16 columns.
 TEXT ·avx512Tile10x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -743,23 +938,25 @@ zero:
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -808,17 +1005,37 @@ loop:
 	VMOVUPS Z8, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z9, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 11 rows and up to 16 columns.
+// Tiles of 11 rows and up to 16 columns.
 TEXT ·avx512Tile11x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -858,23 +1075,25 @@ zero:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -926,17 +1145,37 @@ loop:
 	VMOVUPS Z9, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z10, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 12 rows and up to 16 columns.
+// Tiles of 12 rows and up to 16 columns.
 TEXT ·avx512Tile12x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -979,23 +1218,25 @@ zero:
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1050,17 +1291,37 @@ loop:
 	VMOVUPS Z10, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z11, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 13 rows and up to 16 columns.
+// Tiles of 13 rows and up to 16 columns.
 TEXT ·avx512Tile13x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1106,23 +1367,25 @@ zero:
 	VPXORD Z11, Z11, Z11
 	VPXORD Z12, Z12, Z12
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1180,17 +1443,37 @@ loop:
 	VMOVUPS Z11, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z12, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 14 rows and up to 16 columns.
+// Tiles of 14 rows and up to 16 columns.
 TEXT ·avx512Tile14x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1239,23 +1522,25 @@ zero:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1316,17 +1601,34 @@ loop:
 	VMOVUPS Z12, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z13, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 1 rows and up to 32 columns.
+// Tiles of 1 rows and up to 32 columns.
 TEXT ·avx512Tile1x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1338,18 +1640,22 @@ zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1374,17 +1680,34 @@ loop:
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
 	VMOVUPS Z1, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 2 rows and up to 32 columns.
+// Tiles of 2 rows and up to 32 columns.
 TEXT ·avx512Tile2x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1401,18 +1724,22 @@ zero:
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1443,17 +1770,34 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z2, K1, (BX)
 	VMOVUPS Z3, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 3 rows and up to 32 columns.
+// Tiles of 3 rows and up to 32 columns.
 TEXT ·avx512Tile3x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1475,18 +1819,22 @@ zero:
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1523,17 +1871,34 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z4, K1, (BX)
 	VMOVUPS Z5, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 4 rows and up to 32 columns.
+// Tiles of 4 rows and up to 32 columns.
 TEXT ·avx512Tile4x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1560,19 +1925,23 @@ zero:
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1615,17 +1984,34 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z6, K1, (BX)
 	VMOVUPS Z7, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 5 rows and up to 32 columns.
+// Tiles of 5 rows and up to 32 columns.
 TEXT ·avx512Tile5x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1657,19 +2043,23 @@ zero:
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1718,17 +2108,35 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z8, K1, (BX)
 	VMOVUPS Z9, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 6 rows and up to 32 columns.
+// Tiles of 6 rows and up to 32 columns.
 TEXT ·avx512Tile6x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1765,20 +2173,23 @@ zero:
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1833,17 +2244,35 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z10, K1, (BX)
 	VMOVUPS Z11, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 7 rows and up to 32 columns.
+// Tiles of 7 rows and up to 32 columns.
 TEXT ·avx512Tile7x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1885,20 +2314,23 @@ zero:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1959,17 +2391,37 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z12, K1, (BX)
 	VMOVUPS Z13, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 8 rows and up to 32 columns.
+// Tiles of 8 rows and up to 32 columns.
 TEXT ·avx512Tile8x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -2016,21 +2468,23 @@ zero:
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -2097,17 +2551,37 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z14, K1, (BX)
 	VMOVUPS Z15, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 9 rows and up to 32 columns.
+// Tiles of 9 rows and up to 32 columns.
 TEXT ·avx512Tile9x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -2159,21 +2633,23 @@ zero:
 	VPXORD Z16, Z16, Z16
 	VPXORD Z17, Z17, Z17
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -2246,17 +2722,37 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z16, K1, (BX)
 	VMOVUPS Z17, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 10 rows and up to 32 columns.
+// Tiles of 10 rows and up to 32 columns.
 TEXT ·avx512Tile10x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -2313,23 +2809,25 @@ zero:
 	VPXORD Z18, Z18, Z18
 	VPXORD Z19, Z19, Z19
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -2409,17 +2907,37 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z18, K1, (BX)
 	VMOVUPS Z19, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 11 rows and up to 32 columns.
+// Tiles of 11 rows and up to 32 columns.
 TEXT ·avx512Tile11x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -2481,23 +2999,25 @@ zero:
 	VPXORD Z20, Z20, Z20
 	VPXORD Z21, Z21, Z21
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -2583,17 +3103,37 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z20, K1, (BX)
 	VMOVUPS Z21, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 12 rows and up to 32 columns.
+// Tiles of 12 rows and up to 32 columns.
 TEXT ·avx512Tile12x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -2660,23 +3200,25 @@ zero:
 	VPXORD Z22, Z22, Z22
 	VPXORD Z23, Z23, Z23
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -2768,17 +3310,37 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z22, K1, (BX)
 	VMOVUPS Z23, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 13 rows and up to 32 columns.
+// Tiles of 13 rows and up to 32 columns.
 TEXT ·avx512Tile13x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -2850,23 +3412,25 @@ zero:
 	VPXORD Z24, Z24, Z24
 	VPXORD Z25, Z25, Z25
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -2964,17 +3528,37 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z24, K1, (BX)
 	VMOVUPS Z25, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 14 rows and up to 32 columns.
+// Tiles of 14 rows and up to 32 columns.
 TEXT ·avx512Tile14x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -3051,23 +3635,25 @@ zero:
 	VPXORD Z26, Z26, Z26
 	VPXORD Z27, Z27, Z27
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -3171,6 +3757,22 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z26, K1, (BX)
 	VMOVUPS Z27, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 

@@ -3,14 +3,15 @@
 #include "textflag.h"
 #include "go_asm.h"
 
-// Tile of 1 rows and up to 16 columns.
+// Tiles of 1 rows and up to 16 columns.
 TEXT ·bf16Tile1x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -20,18 +21,22 @@ TEXT ·bf16Tile1x16(SB), NOSPLIT, $0-8
 zero:
 	VPXORD Z0, Z0, Z0
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -53,17 +58,34 @@ loop:
 	MOVQ tile_c(DI), BX
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 2 rows and up to 16 columns.
+// Tiles of 2 rows and up to 16 columns.
 TEXT ·bf16Tile2x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -76,18 +98,22 @@ zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -113,17 +139,34 @@ loop:
 	VMOVUPS Z0, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z1, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 3 rows and up to 16 columns.
+// Tiles of 3 rows and up to 16 columns.
 TEXT ·bf16Tile3x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -139,18 +182,22 @@ zero:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -180,17 +227,34 @@ loop:
 	VMOVUPS Z1, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z2, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 4 rows and up to 16 columns.
+// Tiles of 4 rows and up to 16 columns.
 TEXT ·bf16Tile4x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -209,19 +273,23 @@ zero:
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -255,17 +323,34 @@ loop:
 	VMOVUPS Z2, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z3, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 5 rows and up to 16 columns.
+// Tiles of 5 rows and up to 16 columns.
 TEXT ·bf16Tile5x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -287,19 +372,23 @@ zero:
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -337,17 +426,35 @@ loop:
 	VMOVUPS Z3, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z4, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 6 rows and up to 16 columns.
+// Tiles of 6 rows and up to 16 columns.
 TEXT ·bf16Tile6x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -372,20 +479,23 @@ zero:
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -427,17 +537,35 @@ loop:
 	VMOVUPS Z4, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z5, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 7 rows and up to 16 columns.
+// Tiles of 7 rows and up to 16 columns.
 TEXT ·bf16Tile7x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -465,20 +593,23 @@ zero:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -524,17 +655,37 @@ loop:
 	VMOVUPS Z5, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z6, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 8 rows and up to 16 columns.
+// Tiles of 8 rows and up to 16 columns.
 TEXT ·bf16Tile8x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -565,21 +716,23 @@ zero:
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -629,17 +782,37 @@ loop:
 	VMOVUPS Z6, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z7, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 9 rows and up to 16 columns.
+// Tiles of 9 rows and up to 16 columns.
 TEXT ·bf16Tile9x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -673,21 +846,23 @@ zero:
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -741,17 +916,37 @@ loop:
 	VMOVUPS Z7, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z8, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 10 rows and up to 16 columns.
+// Tiles of 10 rows and up to 16 columns.
 TEXT ·bf16Tile10x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -788,23 +983,25 @@ zero:
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -863,17 +1060,37 @@ loop:
 	VMOVUPS Z8, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z9, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 11 rows and up to 16 columns.
+// Tiles of 11 rows and up to 16 columns.
 TEXT ·bf16Tile11x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -913,23 +1130,25 @@ zero:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -992,17 +1211,37 @@ loop:
 	VMOVUPS Z9, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z10, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 12 rows and up to 16 columns.
+// Tiles of 12 rows and up to 16 columns.
 TEXT ·bf16Tile12x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1045,23 +1284,25 @@ zero:
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1128,17 +1369,37 @@ loop:
 	VMOVUPS Z10, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z11, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 13 rows and up to 16 columns.
+// Tiles of 13 rows and up to 16 columns.
 TEXT ·bf16Tile13x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1184,23 +1445,25 @@ zero:
 	VPXORD Z11, Z11, Z11
 	VPXORD Z12, Z12, Z12
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1271,17 +1534,37 @@ loop:
 	VMOVUPS Z11, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z12, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 14 rows and up to 16 columns.
+// Tiles of 14 rows and up to 16 columns.
 TEXT ·bf16Tile14x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1330,23 +1613,25 @@ zero:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1421,17 +1706,34 @@ loop:
 	VMOVUPS Z12, K1, (BX)
 	ADDQ R9, BX
 	VMOVUPS Z13, K1, (BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 1 rows and up to 32 columns.
+// Tiles of 1 rows and up to 32 columns.
 TEXT ·bf16Tile1x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1443,18 +1745,22 @@ zero:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1479,17 +1785,34 @@ loop:
 	MOVQ tile_cRow(DI), R9
 	VMOVUPS Z0, K1, (BX)
 	VMOVUPS Z1, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 2 rows and up to 32 columns.
+// Tiles of 2 rows and up to 32 columns.
 TEXT ·bf16Tile2x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1506,18 +1829,22 @@ zero:
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1548,17 +1875,34 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z2, K1, (BX)
 	VMOVUPS Z3, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 3 rows and up to 32 columns.
+// Tiles of 3 rows and up to 32 columns.
 TEXT ·bf16Tile3x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1580,18 +1924,22 @@ zero:
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1628,17 +1976,34 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z4, K1, (BX)
 	VMOVUPS Z5, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 4 rows and up to 32 columns.
+// Tiles of 4 rows and up to 32 columns.
 TEXT ·bf16Tile4x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1665,19 +2030,23 @@ zero:
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1720,17 +2089,34 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z6, K1, (BX)
 	VMOVUPS Z7, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 5 rows and up to 32 columns.
+// Tiles of 5 rows and up to 32 columns.
 TEXT ·bf16Tile5x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1762,19 +2148,23 @@ zero:
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1823,17 +2213,35 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z8, K1, (BX)
 	VMOVUPS Z9, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 6 rows and up to 32 columns.
+// Tiles of 6 rows and up to 32 columns.
 TEXT ·bf16Tile6x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1870,20 +2278,23 @@ zero:
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -1938,17 +2349,35 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z10, K1, (BX)
 	VMOVUPS Z11, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 7 rows and up to 32 columns.
+// Tiles of 7 rows and up to 32 columns.
 TEXT ·bf16Tile7x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -1990,20 +2419,23 @@ zero:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -2064,17 +2496,37 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z12, K1, (BX)
 	VMOVUPS Z13, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 8 rows and up to 32 columns.
+// Tiles of 8 rows and up to 32 columns.
 TEXT ·bf16Tile8x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -2121,21 +2573,23 @@ zero:
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -2202,17 +2656,37 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z14, K1, (BX)
 	VMOVUPS Z15, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 9 rows and up to 32 columns.
+// Tiles of 9 rows and up to 32 columns.
 TEXT ·bf16Tile9x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -2264,21 +2738,23 @@ zero:
 	VPXORD Z16, Z16, Z16
 	VPXORD Z17, Z17, Z17
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -2351,17 +2827,37 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z16, K1, (BX)
 	VMOVUPS Z17, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 10 rows and up to 32 columns.
+// Tiles of 10 rows and up to 32 columns.
 TEXT ·bf16Tile10x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -2418,23 +2914,25 @@ zero:
 	VPXORD Z18, Z18, Z18
 	VPXORD Z19, Z19, Z19
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -2514,17 +3012,37 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z18, K1, (BX)
 	VMOVUPS Z19, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 11 rows and up to 32 columns.
+// Tiles of 11 rows and up to 32 columns.
 TEXT ·bf16Tile11x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -2586,23 +3104,25 @@ zero:
 	VPXORD Z20, Z20, Z20
 	VPXORD Z21, Z21, Z21
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -2688,17 +3208,37 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z20, K1, (BX)
 	VMOVUPS Z21, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 12 rows and up to 32 columns.
+// Tiles of 12 rows and up to 32 columns.
 TEXT ·bf16Tile12x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -2765,23 +3305,25 @@ zero:
 	VPXORD Z22, Z22, Z22
 	VPXORD Z23, Z23, Z23
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -2873,17 +3415,37 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z22, K1, (BX)
 	VMOVUPS Z23, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 13 rows and up to 32 columns.
+// Tiles of 13 rows and up to 32 columns.
 TEXT ·bf16Tile13x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -2955,23 +3517,25 @@ zero:
 	VPXORD Z24, Z24, Z24
 	VPXORD Z25, Z25, Z25
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -3069,17 +3633,37 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z24, K1, (BX)
 	VMOVUPS Z25, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 
-// Tile of 14 rows and up to 32 columns.
+// Tiles of 14 rows and up to 32 columns.
 TEXT ·bf16Tile14x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
 	KMOVW tile_mask1(DI), K2
-	MOVQ tile_k(DI), CX
-	MOVQ tile_b(DI), DX
 	MOVQ tile_bRow(DI), AX
+	MOVQ tile_aRow(DI), R8
+	MOVQ tile_aCol(DI), R13
+	LEAQ (R8)(R8*4), R10
+	LEAQ (R8)(R8*2), R11
+	LEAQ (R11)(R8*4), R11
+tile:
 	MOVQ tile_start(DI), BX
 	MOVQ tile_startRow(DI), R9
 	TESTQ BX, BX
@@ -3156,23 +3740,25 @@ zero:
 	VPXORD Z26, Z26, Z26
 	VPXORD Z27, Z27, Z27
 start:
+	MOVQ tile_k(DI), CX
+	MOVQ tile_b(DI), DX
 	MOVQ tile_a(DI), SI
-	MOVQ tile_aRow(DI), R8
-	MOVQ tile_aCol(DI), R13
 	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
 	LEAQ (SI)(R8*8), R12
 	ADDQ R8, R12
 	MOVQ tile_fetch(DI), BX
-	MOVQ tile_fetchC(DI), R14
+	MOVQ tile_c(DI), R14
+	ADDQ tile_cTile(DI), R14
 strip:
+	CMPQ tile_fetching(DI), $0
+	JLE fetched
 	MOVQ tile_fetchRow(DI), R15
 	PREFETCHT1 (BX)
 	PREFETCHT1 64(BX)
 	PREFETCHT1 (BX)(R15*1)
 	PREFETCHT1 64(BX)(R15*1)
 	ADDQ tile_fetchStep(DI), BX
+fetched:
 	PREFETCHT0 (R14)
 	PREFETCHT0 64(R14)
 	ADDQ tile_cRow(DI), R14
@@ -3276,6 +3862,22 @@ loop:
 	ADDQ R9, BX
 	VMOVUPS Z26, K1, (BX)
 	VMOVUPS Z27, K2, 64(BX)
+next:
+	DECQ tile_fetching(DI)
+	MOVQ tile_fetchTile(DI), R15
+	ADDQ R15, tile_fetch(DI)
+	DECQ tile_tiles(DI)
+	JZ done
+	MOVQ tile_aTile(DI), R15
+	ADDQ R15, tile_a(DI)
+	MOVQ tile_bTile(DI), R15
+	ADDQ R15, tile_b(DI)
+	MOVQ tile_cTile(DI), R15
+	ADDQ R15, tile_c(DI)
+	MOVQ tile_startTile(DI), R15
+	ADDQ R15, tile_start(DI)
+	JMP tile
+done:
 	VZEROUPPER
 	RET
 

@@ -12,11 +12,12 @@ func NewWorkspaceFor(name string, workers int) *Workspace {
 
 // The sizes of blocks, and those from which on operands are copied.
 const (
-	Depth    = depth
-	Height   = height
-	Width    = width
-	PackRows = packRows
-	PackCols = packCols
+	Depth     = depth
+	Height    = height
+	Width     = width
+	PackRows  = packRows
+	PackCols  = packCols
+	NearTerms = nearTerms
 )
 
 // UseAllWorkers makes ws divide even the smallest work.

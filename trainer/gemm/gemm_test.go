@@ -15,8 +15,7 @@ import (
 // orientation, is right, the same bits with all kernels, and written only where it
 // belongs.
 func TestShapes(t *testing.T) {
-	const packed = gemm.PackRows // so many rows that B is always copied
-	rows := []int{0, 1, 2, 5, 6, 7, 13, 14, 15, 29, 57, packed}
+	rows := []int{0, 1, 2, 5, 6, 7, 13, 14, 15, 29, 57, 192}
 	cols := []int{0, 1, 3, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 50, 65}
 	terms := []int{0, 1, 2, 7, 8, 16, 17, 35}
 	for _, m := range rows {
@@ -45,7 +44,8 @@ func TestHeightsAndDepths(t *testing.T) {
 	}
 }
 
-// More rows, columns or terms than one block has, and copies of A.
+// More rows, columns or terms than one block has, copies of A, and a B that is used
+// where it lies, or copied, since it is larger than the first-level cache.
 func TestBlocks(t *testing.T) {
 	for _, p := range []product{
 		{m: 2*gemm.Height + 9, n: 40, k: gemm.Depth + 18},
@@ -53,6 +53,8 @@ func TestBlocks(t *testing.T) {
 		{m: 20, n: gemm.Width + 1, k: gemm.Depth + 5},
 		{m: 31, n: gemm.PackCols - 1, k: 2*gemm.Depth + 33},
 		{m: 31, n: gemm.PackCols + 3, k: 2*gemm.Depth + 33},
+		{m: 71, n: 79, k: gemm.NearTerms/79 + 1, padC: 3},
+		{m: gemm.PackRows + 1, n: 79, k: gemm.NearTerms/79 + 1, padC: 3},
 	} {
 		for way := range 8 {
 			p.transA, p.transB, p.bf16, p.from = way&1 != 0, way&2 != 0, way&4 != 0, origin(way%3)

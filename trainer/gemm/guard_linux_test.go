@@ -36,7 +36,7 @@ func guarded(t *testing.T, n int, atEnd bool) []float32 {
 // ends the test with a fault.
 func TestTouchesNothingOutside(t *testing.T) {
 	for _, atEnd := range []bool{true, false} {
-		for _, m := range []int{1, 13, gemm.PackRows} {
+		for _, m := range []int{1, 13, 30, gemm.PackRows} {
 			for _, n := range []int{1, 15, 20, 33, gemm.PackCols} {
 				for _, k := range []int{1, 19, 32} {
 					a, b, c, bias := guarded(t, m*k, atEnd), guarded(t, k*n, atEnd), guarded(t, m*n, atEnd), guarded(t, n, atEnd)

@@ -9,7 +9,7 @@ type kernel struct {
 	rows, cols, lanes int
 	// pair is the number of terms in a packed element, 1 or 2.
 	pair int
-	// tiles computes a tile of i+1 rows and up to j+1 registers at [j][i].
+	// tiles computes tiles of i+1 rows and up to j+1 registers at [j][i].
 	tiles [2][]func(*tile)
 	// copyRows and transpose pack from rows and from columns. convert packs rows
 	// without changing their order; it is nil where copying does.
@@ -28,21 +28,27 @@ type kernels struct {
 	float32, bfloat16 *kernel
 }
 
-// tile is what assembly needs to know of a tile of C. Strides are in bytes.
+// tile is what assembly needs to know of a tile of C, and of those after it of the
+// same size, which it computes in the same call. It moves a, b, c and start to the last
+// of them, not past it, where the garbage collector would find pointers to nothing. It
+// need not know of the moves, since the worker keeps the operands. Strides are in bytes.
 type tile struct {
-	a, b, c          *float32
-	start            *float32 // what the sums start from, nil for zero
-	aRow, aCol, bRow uintptr
-	cRow, startRow   uintptr
-	k                uintptr    // packed elements, at least 1
-	cols             uintptr    // of C
-	mask0, mask1     uint16     // columns of the first and second AVX-512 register
-	lanes            *[16]int32 // -1 for each column, for AVX2
+	a, b, c                        *float32
+	start                          *float32 // what the sums start from, nil for zero
+	aRow, aCol, bRow               uintptr
+	cRow, startRow                 uintptr
+	aTile, bTile, cTile, startTile uintptr    // from a tile to the next
+	tiles                          uintptr    // at least 1
+	k                              uintptr    // packed elements, at least 1
+	cols                           uintptr    // of C
+	mask0, mask1                   uint16     // columns of the first and second AVX-512 register
+	lanes                          *[16]int32 // -1 for each column, for AVX2
 	// For each strip of 16 elements, lines that will be needed are fetched into the
-	// cache: two at fetch and two a row further, then going on by a step, and two at
-	// fetchC, then going on by a row of C.
-	fetch, fetchC       *float32
-	fetchRow, fetchStep uintptr
+	// cache: two of the next tile of C, then going on by a row; and, in so many tiles
+	// as fetching says, two at fetch and two a row further, then going on by a step,
+	// and by fetchTile for the next tile. Lines that do not exist do no harm.
+	fetching                              int
+	fetch, fetchRow, fetchStep, fetchTile uintptr
 }
 
 // panel is what assembly needs to pack a part of an operand. Strides are in bytes.
@@ -73,21 +79,18 @@ func (t *tile) setColumns(cols int, masked bool) {
 	}
 }
 
-// fetchShare has the x-th tile of a panel fetch its share of the next panel of B,
-// which fewer than all tiles do: two columns, whose lines are next to each other, or
-// in each strip two rows, which have two lines at most.
-func (t *tile) fetchShare(next *Matrix, x, pair int) {
+// setFetches prepares that tiles fetch a share each of a panel of so many terms and
+// columns of b: two columns, whose lines are next to each other, or in each strip two
+// rows, which have two lines at most. It returns the number of shares.
+func (t *tile) setFetches(b *Matrix, terms, cols, pair int) int {
 	strips := (int(t.k) + line - 1) / line
-	switch row, column := 2*strips*x, 2*x; {
-	case next.RowStride == 1 && column < next.Cols:
-		t.fetch = at(next, 0, column)
-		t.fetchRow, t.fetchStep = bytes(next.ColStride), bytes(pair*line)
-	case next.RowStride != 1 && row < next.Rows:
-		t.fetch = at(next, row, 0)
-		t.fetchRow, t.fetchStep = bytes(next.RowStride), 2*bytes(next.RowStride)
-	default: // nothing: what is at c is there
-		t.fetch, t.fetchRow, t.fetchStep = t.c, 0, 0
+	row, column := bytes(b.RowStride), bytes(b.ColStride)
+	if b.RowStride == 1 {
+		t.fetchRow, t.fetchStep, t.fetchTile = column, bytes(pair*line), 2*column
+		return (cols + 1) / 2
 	}
+	t.fetchRow, t.fetchStep, t.fetchTile = row, 2*row, 2*uintptr(strips)*row
+	return (terms + 2*strips - 1) / (2 * strips)
 }
 
 // at is the address of element (i, j).

@@ -62,13 +62,12 @@ func (k *kernel) packB(w *worker, packed, b Matrix) {
 // pack packs src by the assembly that is given. The stride is that of its rows, or
 // of its columns for a transposition.
 func (w *worker) pack(with func(*panel), packed, src Matrix, stride int) {
-	w.panel = panel{
-		src: &src.Data[0], dst: &packed.Data[0],
-		srcStride: bytes(stride), dstStride: bytes(packed.RowStride),
-		terms: uintptr(src.Rows), cols: uintptr(src.Cols),
-	}
-	w.panel.mask0, w.panel.mask1 = masks((src.Cols-1)%32 + 1)
-	with(&w.panel)
+	p := &w.panel // not set by a literal, which is made elsewhere and copied
+	p.src, p.dst = &src.Data[0], &packed.Data[0]
+	p.srcStride, p.dstStride = bytes(stride), bytes(packed.RowStride)
+	p.terms, p.cols = uintptr(src.Rows), uintptr(src.Cols)
+	p.mask0, p.mask1 = masks((src.Cols-1)%32 + 1)
+	with(p)
 }
 
 // packElements copies the elements of src one by one. Its rows are terms.

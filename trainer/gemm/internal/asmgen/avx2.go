@@ -7,7 +7,7 @@ func avx2() target {
 	multiply := func(w *writer, a, b, sum int) { w.op("VFMADD231PS Y%d, Y%d, Y%d", a, b, sum) }
 	return target{
 		name: "avx2", rows: 6, lanes: 8, reg: "Y",
-		mask:   []string{"MOVQ tile_lanes(DI), R10", "VMOVDQU (R10), Y14", "VMOVDQU 32(R10), Y15"},
+		mask:   []string{"MOVQ tile_lanes(DI), R14", "VMOVDQU (R14), Y14", "VMOVDQU 32(R14), Y15"},
 		narrow: true,
 		zero:   "VXORPS %[1]s, %[1]s, %[1]s",
 		load: func(w *writer, address, register string, v int, _ bool) {

@@ -5,7 +5,8 @@
 //
 // A kernel holds a tile of C in registers, and for each term k multiplies up to
 // two registers of B, which hold columns, by one element of A for each row. There
-// is a kernel for each height of a tile, so that no row is computed twice. Every 16
+// is a kernel for each height of a tile, so that no row is computed twice. One call
+// computes several tiles, since a call takes as long as some terms of a tile. Every 16
 // terms it fetches a few lines of what comes next: fetched all at once, between two
 // tiles, they would cost more than they gain.
 //

@@ -97,16 +97,28 @@ func (t target) peak(w *writer) {
 	w.ops("DECQ CX", "JNZ loop", "VZEROUPPER", "RET")
 }
 
-// tile writes the kernel of one size. Registers: SI is the first row of A and R12
-// its tenth, R8 the distance of its rows, R13 of its columns; DX is the row of B
-// and AX the distance to the next; BX is a row of C and R9 the distance to the
-// next, outside the loop, where BX is what is fetched and R14 what is fetched of C.
-// CX counts elements, and R15 those left of a strip.
+// tile writes the kernel of one size. Registers: SI is the first row of A and R12 its
+// tenth, R8 the distance of its rows, R13 of its columns; DX is the row of B and AX
+// the distance to the next; BX is a row of C and R9 the distance to the next, outside
+// the loop, where BX is what is fetched and R14 what is fetched of C. CX counts
+// elements, and R15 those left of a strip. What goes from tile to tile is in memory.
 func (t target) tile(w *writer, rows, vectors int) {
-	w.text(fmt.Sprintf("Tile of %d rows and up to %d columns.", rows, vectors*t.lanes), t.tileName(rows, vectors), "t")
-	w.ops(t.mask...)
-	w.ops("MOVQ tile_k(DI), CX", "MOVQ tile_b(DI), DX", "MOVQ tile_bRow(DI), AX",
-		"MOVQ tile_start(DI), BX", "MOVQ tile_startRow(DI), R9", "TESTQ BX, BX", "JZ zero")
+	w.text(fmt.Sprintf("Tiles of %d rows and up to %d columns.", rows, vectors*t.lanes), t.tileName(rows, vectors), "t")
+	if !t.narrow {
+		w.ops(t.mask...)
+	}
+	w.ops("MOVQ tile_bRow(DI), AX", "MOVQ tile_aRow(DI), R8", "MOVQ tile_aCol(DI), R13")
+	if rows > 5 {
+		w.op("LEAQ (R8)(R8*4), R10")
+	}
+	if rows > 7 {
+		w.ops("LEAQ (R8)(R8*2), R11", "LEAQ (R11)(R8*4), R11")
+	}
+	w.label("tile")
+	w.ops("MOVQ tile_start(DI), BX", "MOVQ tile_startRow(DI), R9", "TESTQ BX, BX", "JZ zero")
+	if t.narrow {
+		w.ops(t.mask...)
+	}
 	t.rowsOfC(w, rows, vectors, true, t.load)
 	w.op("JMP start")
 	w.label("zero")
@@ -116,23 +128,20 @@ func (t target) tile(w *writer, rows, vectors int) {
 		}
 	}
 	w.label("start")
-	w.ops("MOVQ tile_a(DI), SI", "MOVQ tile_aRow(DI), R8", "MOVQ tile_aCol(DI), R13")
+	w.ops("MOVQ tile_k(DI), CX", "MOVQ tile_b(DI), DX", "MOVQ tile_a(DI), SI")
 	if rows > 3 {
 		w.op("LEAQ (R8)(R8*2), R9")
-	}
-	if rows > 5 {
-		w.op("LEAQ (R8)(R8*4), R10")
-	}
-	if rows > 7 {
-		w.op("LEAQ (R9)(R8*4), R11")
 	}
 	if rows > 9 {
 		w.ops("LEAQ (SI)(R8*8), R12", "ADDQ R8, R12")
 	}
-	w.ops("MOVQ tile_fetch(DI), BX", "MOVQ tile_fetchC(DI), R14")
+	w.ops("MOVQ tile_fetch(DI), BX", "MOVQ tile_c(DI), R14", "ADDQ tile_cTile(DI), R14")
 	w.label("strip")
-	w.ops("MOVQ tile_fetchRow(DI), R15", "PREFETCHT1 (BX)", "PREFETCHT1 64(BX)", "PREFETCHT1 (BX)(R15*1)", "PREFETCHT1 64(BX)(R15*1)",
-		"ADDQ tile_fetchStep(DI), BX", "PREFETCHT0 (R14)", "PREFETCHT0 64(R14)", "ADDQ tile_cRow(DI), R14",
+	w.ops("CMPQ tile_fetching(DI), $0", "JLE fetched",
+		"MOVQ tile_fetchRow(DI), R15", "PREFETCHT1 (BX)", "PREFETCHT1 64(BX)", "PREFETCHT1 (BX)(R15*1)", "PREFETCHT1 64(BX)(R15*1)",
+		"ADDQ tile_fetchStep(DI), BX")
+	w.label("fetched")
+	w.ops("PREFETCHT0 (R14)", "PREFETCHT0 64(R14)", "ADDQ tile_cRow(DI), R14",
 		fmt.Sprintf("MOVQ $%d, R15", strip), "CMPQ CX, R15", "CMOVQLT CX, R15", "SUBQ R15, CX", "PCALIGN $32")
 	w.label("loop")
 	for v := range vectors {
@@ -151,11 +160,20 @@ func (t target) tile(w *writer, rows, vectors int) {
 	if t.narrow {
 		w.ops(fmt.Sprintf("CMPQ tile_cols(DI), $%d", vectors*t.lanes), "JNE narrow")
 		t.rowsOfC(w, rows, vectors, false, t.store)
-		w.ops("VZEROUPPER", "RET")
+		w.op("JMP next")
 		w.label("narrow")
 		w.ops(t.mask...)
 	}
 	t.rowsOfC(w, rows, vectors, true, t.store)
+	w.label("next")
+	w.ops("DECQ tile_fetching(DI)", "MOVQ tile_fetchTile(DI), R15", "ADDQ R15, tile_fetch(DI)")
+	w.ops("DECQ tile_tiles(DI)", "JZ done")
+	for _, pointer := range []string{"a", "b", "c", "start"} {
+		w.op("MOVQ tile_%sTile(DI), R15", pointer)
+		w.op("ADDQ R15, tile_%s(DI)", pointer)
+	}
+	w.op("JMP tile")
+	w.label("done")
 	w.ops("VZEROUPPER", "RET")
 }
 
