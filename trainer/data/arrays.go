@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
@@ -47,18 +46,11 @@ type arraysFile struct {
 // readArrays reads one file. What is held out must be like what is trained on,
 // which is nil for the latter.
 func readArrays(path string, o Options, like *table) (*table, error) {
-	raw, err := os.Open(path)
+	raw, info, err := openFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", path, cause(err))
+		return nil, err
 	}
 	defer raw.Close()
-	info, err := raw.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", path, cause(err))
-	}
-	if info.IsDir() {
-		return nil, fmt.Errorf("read %q: %w", path, syscall.EISDIR)
-	}
 	arrays, _, err := safetensors.ReadHeader(raw, info.Size())
 	if err != nil {
 		return nil, fmt.Errorf("read %q: %w", path, err)
@@ -224,6 +216,8 @@ func (f arraysFile) classes(kind string, inputs features, y safetensors.Array, t
 	}
 	if like != nil && like.Classes() {
 		classes = like.outputs
+	} else if err := checkVariety(labels); err != nil {
+		return nil, &hintError{f.at(y, 0, "%w", err), oneClassHint}
 	}
 	return newClassTable(kind, inputs, labels, classes), nil
 }

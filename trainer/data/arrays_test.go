@@ -133,8 +133,8 @@ func TestOpenSafetensorsErrors(t *testing.T) {
 		want    string // behind the path
 		hint    bool
 	}{
-		{"empty", nil, Options{}, `at byte 0: read header length: EOF`, false},
-		{"cut", safetensorsBytes(x, y)[:140], Options{}, `tensor "y": bytes 16 to 32 of 20 do not fit shape [2] of I64 behind the tensor before it`, false},
+		{"empty", nil, Options{}, `at byte 0: read the header's length: it is cut short`, false},
+		{"cut", safetensorsBytes(x, y)[:140], Options{}, `header: at byte 69: tensor "y": its data are the bytes 136 to 152, but the file has 140`, false},
 		{"no target", safetensorsBytes(x), Options{}, `no tensor "y"`, true},
 		{"no such features", safetensorsBytes(x, y), Options{Features: "pixels"}, `no tensor "pixels"`, true},
 		{"not a number", safetensorsBytes(array{"x", "F32", "[2,2]", float32Bytes(1, 2, 3, float32(math.NaN()))}, y), Options{}, `at byte 132: tensor "x": NaN is not a finite number`, false},
@@ -142,11 +142,12 @@ func TestOpenSafetensorsErrors(t *testing.T) {
 		{"no samples", safetensorsBytes(array{"x", "F32", "[0,2]", nil}, array{"y", "I64", "[0]", nil}), Options{}, `at byte 117: tensor "x": shape [0 2] has no values`, false},
 		{"fewer targets", safetensorsBytes(x, array{"y", "I64", "[1]", int64Bytes(0)}), Options{}, `at byte 136: tensor "y": shape [1], but the inputs have shape [2 2]: not one target for each sample`, false},
 		{"empty targets", safetensorsBytes(x, array{"y", "F32", "[2,0]", nil}), Options{}, `at byte 138: tensor "y": shape [2 0] has no values`, false},
-		{"type of features", safetensorsBytes(array{"x", "I64", "[2,1]", int64Bytes(0, 1)}, y), Options{}, `tensor "x" has type I64, want F32, F16, BF16 or U8`, false},
-		{"type of target", safetensorsBytes(x, array{"y", "F16", "[2]", make([]byte, 4)}), Options{}, `tensor "y" has type F16, want I64, I32 or U8, or F32 for numbers to predict`, false},
+		{"type of features", safetensorsBytes(array{"x", "I64", "[2,1]", int64Bytes(0, 1)}, y), Options{}, `at byte 120: tensor "x" has type I64, want F32, F16, BF16 or U8`, false},
+		{"type of target", safetensorsBytes(x, array{"y", "F16", "[2]", make([]byte, 4)}), Options{}, `at byte 136: tensor "y" has type F16, want I64, I32 or U8, or F32 for numbers to predict`, false},
 		{"negative label", safetensorsBytes(x, array{"y", "I64", "[2]", int64Bytes(0, -1)}), Options{}, `at byte 144: tensor "y": label -1, want 0 to 9999`, true},
 		{"large label", safetensorsBytes(x, array{"y", "I32", "[2]", []byte{0x10, 0x27, 0, 0, 0, 0, 0, 0}}), Options{}, `at byte 136: tensor "y": label 10000, want 0 to 9999`, true},
 		{"labels of two dimensions", safetensorsBytes(x, array{"y", "I64", "[2,1]", int64Bytes(0, 1)}), Options{}, `at byte 138: tensor "y": shape [2 1], but labels have the shape [samples]`, false},
+		{"one class", safetensorsBytes(x, array{"y", "I64", "[2]", int64Bytes(3, 3)}), Options{}, `at byte 136: tensor "y": all 2 labels are 3, want at least 2 classes`, true},
 		{"labels for regression", safetensorsBytes(x, y), Options{Task: TaskRegression}, `at byte 136: tensor "y": type I64, but numbers to predict are F32`, true},
 		{"numbers for classification", safetensorsBytes(x, array{"y", "F32", "[2]", float32Bytes(0, 1)}), Options{Task: TaskClassification}, `at byte 136: tensor "y": type F32, but classes are whole numbers`, true},
 		{"targets of three dimensions", safetensorsBytes(x, array{"y", "F32", "[2,1,1]", float32Bytes(0, 1)}), Options{}, `at byte 140: tensor "y": shape [2 1 1], want [samples] or [samples, values]`, false},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 
 	"github.com/ddpbatch/ddpbatch/trainer/random"
@@ -15,6 +14,7 @@ import (
 type csvFile struct {
 	path   string
 	names  []string // of the columns; nil without a header line
+	header int      // number of the header line
 	target int      // column to predict
 	x      []float32
 	inputs int
@@ -30,6 +30,9 @@ func openCSV(o Options) (train, eval Dataset, err error) {
 	t, err := readCSVPath(o.Path, rules)
 	if err != nil {
 		return nil, nil, err
+	}
+	if err := checkVariety(t.labels); err != nil {
+		return nil, nil, &hintError{fmt.Errorf("read %q: %s%w", o.Path, t.column(t.target), err), oneClassHint}
 	}
 	if o.Holdout > 0 {
 		return t.dataset(t.classes).split(o.Path, o.Holdout, o.Seed)
@@ -62,11 +65,7 @@ type csvRules struct {
 
 // readCSVPath reads the file at path, compressed or not.
 func readCSVPath(path string, rules csvRules) (*csvFile, error) {
-	raw, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", path, cause(err))
-	}
-	r, err := decompress(raw, path)
+	r, _, err := openContent(path)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +90,7 @@ func readCSV(path string, r io.Reader, rules csvRules) (*csvFile, error) {
 			return nil, f.at(in, 0, "%d columns, but the first line has %d", len(record), f.inputs+1)
 		}
 		if err != nil {
-			return nil, f.syntaxError(err)
+			return nil, f.syntaxError(in, err)
 		}
 		if first {
 			first = false
@@ -108,7 +107,10 @@ func readCSV(path string, r io.Reader, rules csvRules) (*csvFile, error) {
 		}
 	}
 	if len(f.x) == 0 {
-		return nil, fmt.Errorf("read %q: no samples", path)
+		if f.names == nil {
+			return nil, fmt.Errorf("%s:1:1: no samples", path)
+		}
+		return nil, fmt.Errorf("%s:%d:1: no samples after the line of column names", path, f.header)
 	}
 	return f, nil
 }
@@ -196,9 +198,9 @@ func (f *csvFile) at(in *csv.Reader, field int, format string, args ...any) erro
 }
 
 // syntaxError gives an error of the reader in the form of at.
-func (f *csvFile) syntaxError(err error) error {
+func (f *csvFile) syntaxError(in *csv.Reader, err error) error {
 	if pe, ok := errors.AsType[*csv.ParseError](err); ok {
 		return fmt.Errorf("%s:%d:%d: %w", f.path, pe.Line, pe.Column, pe.Err)
 	}
-	return fmt.Errorf("read %q: %w", f.path, cause(err))
+	return fmt.Errorf("read %q: at byte %d: %w", f.path, in.InputOffset(), cause(err))
 }

@@ -75,6 +75,7 @@ func (f *csvFile) setNames(in *csv.Reader, record []string) error {
 		}
 	}
 	f.names = slices.Clone(record)
+	f.header, _ = in.FieldPos(0)
 	return nil
 }
 

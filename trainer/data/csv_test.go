@@ -59,8 +59,8 @@ func TestCSVErrors(t *testing.T) {
 		rules      csvRules
 		want, hint string
 	}{
-		{"empty", "", csvRules{}, `read "f.csv": no samples`, ""},
-		{"header only", "a,b\n", csvRules{}, `read "f.csv": no samples`, ""},
+		{"empty", "", csvRules{}, `f.csv:1:1: no samples`, ""},
+		{"header only", "\na,b\n", csvRules{}, `f.csv:2:1: no samples after the line of column names`, ""},
 		{"word in a sample", "a,b\n1,2\n3, x4\n", csvRules{}, `f.csv:3:4: column "b": "x4" is not a number`, ""},
 		{"no value", "1,2\n3,\n", csvRules{}, `f.csv:2:3: no value`, ""},
 		{"not finite", "1,2\nNaN,4\n", csvRules{}, `f.csv:2:1: "NaN" is not a finite number`, ""},
@@ -130,6 +130,27 @@ func TestOpenCSV(t *testing.T) {
 	_, _, err = Open(Options{Kind: KindCSV, Path: dir})
 	if want := "read \"" + dir + "\": is a directory"; err == nil || err.Error() != want {
 		t.Errorf("folder: %v, want %s", err, want)
+	}
+}
+
+// Held-out samples may all be of one class, what is trained on not.
+func TestOpenCSVOfOneClass(t *testing.T) {
+	dir := files(t, map[string][]byte{"one.csv": []byte("a,b,y\n1,2,7\n3,4,7\n"), "plain.csv": []byte("1,7\n"), "two.csv": []byte("a,b,y\n1,2,0\n3,4,7\n")})
+	one, plain, two := filepath.Join(dir, "one.csv"), filepath.Join(dir, "plain.csv"), filepath.Join(dir, "two.csv")
+	for path, want := range map[string]string{
+		one:   `read "` + one + `": column "y": all 2 labels are 7, want at least 2 classes`,
+		plain: `read "` + plain + `": all 1 labels are 7, want at least 2 classes`,
+	} {
+		_, _, err := Open(Options{Kind: KindCSV, Path: path, Task: TaskClassification})
+		if err == nil || err.Error() != want || hint(err) == "" {
+			t.Errorf("error %v, hint %q;\nwant  %s", err, hint(err), want)
+		}
+	}
+	if _, _, err := Open(Options{Kind: KindCSV, Path: two, EvalPath: one, Task: TaskClassification}); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := Open(Options{Kind: KindCSV, Path: one}); err != nil {
+		t.Errorf("as numbers: %v", err)
 	}
 }
 

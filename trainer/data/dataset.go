@@ -12,7 +12,8 @@
 //
 // Data are in memory, but for token files, which are mapped and may be larger than
 // memory. Whoever writes to a token file during the run changes what is trained on;
-// if one is made shorter, a read panics and names it.
+// if one is made shorter, Loader.Next returns an error that names it, and
+// Dataset.Read panics with that error.
 //
 // It does not tokenise but by character and byte, augment or normalise samples,
 // download anything, or look at the environment.

@@ -76,9 +76,9 @@ func openAll(t *testing.T) map[string]Dataset {
 		return path
 	}
 	prose := in("prose.txt", []byte(strings.Repeat("Ein schöner Tag.\n", 20)))
-	raw := make([]byte, 4*300)
-	for i := range 300 {
-		raw[4*i] = byte(i * i)
+	squares := make([]uint32, 300)
+	for i := range squares {
+		squares[i] = uint32(i * i % 256)
 	}
 	arrays := in("arrays.safetensors", arraysBytes(30))
 	all := map[string]Dataset{}
@@ -89,8 +89,8 @@ func openAll(t *testing.T) map[string]Dataset {
 		"csv":             {Kind: KindCSV, Path: in("f.csv", []byte(strings.Repeat("1,2,3\n4,5,6\n", 10))), Holdout: 0.3},
 		"text":            {Kind: KindText, Path: prose, Context: 7, Holdout: 0.2},
 		"text of bytes":   {Kind: KindText, Path: prose, Context: 7, Vocabulary: VocabularyByte},
-		"tokens":          {Kind: KindTokens, Path: in("raw.bin", raw), Context: 9, Holdout: 0.2},
-		"32-bit tokens":   {Kind: KindTokens, Path: in("raw.bin", raw), Context: 9, DType: DTypeUint32},
+		"tokens":          {Kind: KindTokens, Path: in("raw16.bin", tokenBytes(2, squares...)), Context: 9, Holdout: 0.2},
+		"32-bit tokens":   {Kind: KindTokens, Path: in("raw32.bin", tokenBytes(4, squares...)), Context: 9, DType: DTypeUint32},
 		"images":          {Kind: KindSafetensors, Path: arrays},
 		"arrays":          {Kind: KindSafetensors, Path: arrays, Features: "halves", Target: "values"},
 		"split of arrays": {Kind: KindSafetensors, Path: arrays, Holdout: 0.5},

@@ -27,7 +27,7 @@ func readIDX(name string, r io.Reader, dims int) (shape []int, values []byte, er
 	}
 	header := make([]byte, 4+4*dims)
 	if n, err := io.ReadFull(r, header); err != nil {
-		return nil, nil, fail(n, "header of %d bytes is cut short: %w", len(header), err)
+		return nil, nil, fail(n, "header of %d bytes: %w", len(header), cause(err))
 	}
 	if header[0] != 0 || header[1] != 0 {
 		return nil, nil, fail(0, "not an IDX file: begins with % x, want 00 00", header[:2])
@@ -58,10 +58,10 @@ func readIDX(name string, r io.Reader, dims int) (shape []int, values []byte, er
 	body.Grow(min(size, idxFirstRead))
 	n, err := body.ReadFrom(io.LimitReader(r, int64(size)))
 	if err != nil {
-		return nil, nil, fail(len(header)+int(n), "%w", err)
+		return nil, nil, fail(len(header)+int(n), "%w", cause(err))
 	}
 	if int(n) < size {
-		return nil, nil, fail(len(header)+int(n), "file ends after %d of %d values: %w", n, size, io.ErrUnexpectedEOF)
+		return nil, nil, fail(len(header)+int(n), "the file ends after %d of %d values", n, size)
 	}
 	// One more byte, so that a checksum at the end of a gzip stream is checked.
 	var extra [1]byte
@@ -69,7 +69,7 @@ func readIDX(name string, r io.Reader, dims int) (shape []int, values []byte, er
 	case n > 0:
 		return nil, nil, fail(len(header)+size, "bytes after the last of %d values", size)
 	case !errors.Is(err, io.EOF):
-		return nil, nil, fail(len(header)+size, "%w", err)
+		return nil, nil, fail(len(header)+size, "%w", cause(err))
 	}
 	return shape, body.Bytes(), nil
 }

@@ -93,6 +93,11 @@ func readIDXSet(f folder, set idxSet, like *table) (*table, error) {
 		}
 		labels[i] = int32(label)
 	}
+	if like == nil {
+		if err := checkVariety(labels); err != nil {
+			return nil, &hintError{fmt.Errorf("read %q: at byte 8: %w", labelsPath, err), oneClassHint}
+		}
+	}
 	t := newClassTable("images", byteRows{pixels, image[1] * image[2], scaledByte}, labels, classes)
 	t.image = image
 	return t, nil

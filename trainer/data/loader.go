@@ -15,8 +15,18 @@ type Loader struct {
 	current int           // place of the batch that the caller has; -1: none
 }
 
-// loaded is a batch of n samples at a place in room.
-type loaded struct{ place, n int }
+// loaded is a batch of n samples at a place in room. One of no samples is the last;
+// err says why it is not the epoch's.
+type loaded struct {
+	place, n int
+	err      error
+}
+
+// fallible is a dataset whose samples are not in memory: reading them can fail, as
+// an error of tryRead, where Read panics.
+type fallible interface {
+	tryRead(indices []int, into Batch) error
+}
 
 // NewLoader returns a loader of batches of at most size samples, that reads up to
 // ahead of them (at least 1) before they are asked for.
@@ -47,7 +57,7 @@ func (l *Loader) Start(batches [][]int) {
 	go l.run(batches, l.quit, l.done)
 }
 
-// run reads batches until they end or quit is closed.
+// run reads batches until they end, one cannot be read, or quit is closed.
 func (l *Loader) run(batches [][]int, quit <-chan struct{}, done chan<- struct{}) {
 	defer close(done)
 	for _, indices := range batches {
@@ -55,16 +65,31 @@ func (l *Loader) run(batches [][]int, quit <-chan struct{}, done chan<- struct{}
 		case <-quit:
 			return
 		case place := <-l.free:
-			l.data.Read(indices, l.room[place])
-			l.ready <- loaded{place, len(indices)} // never waits: there is a place for each
+			// Sending never waits: there is room for each place and the last.
+			if err := l.read(indices, l.room[place]); err != nil {
+				l.ready <- loaded{err: err}
+				return
+			}
+			l.ready <- loaded{place: place, n: len(indices)}
 		}
 	}
 	l.ready <- loaded{}
 }
 
+// read reads samples, or says why they cannot be read any more.
+func (l *Loader) read(indices []int, into Batch) error {
+	if d, ok := l.data.(fallible); ok {
+		return d.tryRead(indices, into)
+	}
+	l.data.Read(indices, into)
+	return nil
+}
+
 // Next returns the next batch, cut to its n samples, or n = 0 behind the last. The
-// batch before it is given up: its memory is read to again.
-func (l *Loader) Next() (b Batch, n int) {
+// batch before it is given up: its memory is read to again. The error is that a
+// file of tokens cannot be read any more; it names the file and the byte, has a
+// method Hint() string, and comes again until Start.
+func (l *Loader) Next() (b Batch, n int, err error) {
 	if l.done == nil {
 		panic("data: Next of a loader that was not started")
 	}
@@ -75,10 +100,10 @@ func (l *Loader) Next() (b Batch, n int) {
 	next := <-l.ready
 	if next.n == 0 {
 		l.ready <- next // for a caller that asks again
-		return Batch{}, 0
+		return Batch{}, 0, next.err
 	}
 	l.current = next.place
-	return l.room[next.place].first(next.n, l.size), next.n
+	return l.room[next.place].first(next.n, l.size), next.n, nil
 }
 
 // Stop ends the reading, at once but for the batch that is being read, and gives

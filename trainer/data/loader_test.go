@@ -19,16 +19,16 @@ func TestLoaderGivesWhatReadDoes(t *testing.T) {
 		for range 2 { // epochs
 			l.Start(batches)
 			for i, indices := range batches {
-				got, n := l.Next()
+				got, n, err := l.Next()
 				want := NewBatch(d, len(indices))
 				d.Read(indices, want)
-				if n != len(indices) || !equalBatches(got, want) {
-					t.Fatalf("%s: batch %d of %d samples is not what they are", name, i, n)
+				if err != nil || n != len(indices) || !equalBatches(got, want) {
+					t.Fatalf("%s: batch %d of %d samples is not what they are, %v", name, i, n, err)
 				}
 			}
 			for range 2 {
-				if _, n := l.Next(); n != 0 {
-					t.Fatalf("%s: %d samples after the last batch", name, n)
+				if _, n, err := l.Next(); n != 0 || err != nil {
+					t.Fatalf("%s: %d samples after the last batch, %v", name, n, err)
 				}
 			}
 		}
@@ -49,7 +49,7 @@ func TestLoaderAllocatesNothing(t *testing.T) {
 	defer l.Stop()
 	l.Start(batchesOf(d, 4))
 	if n := testing.AllocsPerRun(200, func() {
-		if _, n := l.Next(); n != 4 {
+		if _, n, _ := l.Next(); n != 4 {
 			t.Fatalf("batch of %d", n)
 		}
 	}); n != 0 {
@@ -67,7 +67,7 @@ func TestLoaderKeepsTheCurrentBatch(t *testing.T) {
 	for _, ahead := range []int{1, 3} {
 		l := NewLoader(d, 2, ahead)
 		l.Start(batchesOf(d, 2))
-		b, _ := l.Next()
+		b, _, _ := l.Next()
 		before := slices.Clone(b.X)
 		for len(l.ready) < ahead {
 			runtime.Gosched()

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"runtime"
 	"runtime/debug"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -24,24 +22,11 @@ type mapping struct {
 
 // mapFile maps a file that is not empty.
 func mapFile(path string) (*mapping, error) {
-	info, err := os.Stat(path) // before opening, which waits at a pipe
+	f, info, err := openFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", path, cause(err))
-	}
-	switch {
-	case info.IsDir():
-		return nil, fmt.Errorf("read %q: %w", path, syscall.EISDIR)
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("read %q: not a file on disk, but %s", path, info.Mode())
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", path, cause(err))
+		return nil, err
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err != nil {
-		return nil, fmt.Errorf("read %q: %w", path, cause(err))
-	}
 	if info.Size() == 0 {
 		return nil, fmt.Errorf("read %q: at byte 0: the file is empty", path)
 	}
@@ -70,16 +55,6 @@ func (ms mappings) guard(read func() error) (err error) {
 		}
 	}()
 	return read()
-}
-
-// named, deferred, panics with the file's name where there was a fault.
-func (ms mappings) named() {
-	if r := recover(); r != nil {
-		if err := ms.fault(r); err != nil {
-			panic(err)
-		}
-		panic(r)
-	}
 }
 
 // fault returns the error behind a panic that is a fault in one of the files.

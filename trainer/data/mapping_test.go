@@ -33,6 +33,33 @@ func TestShrunkFileIsNamed(t *testing.T) {
 	d.Read([]int{d.Len() - 1}, b)
 }
 
+// The loader, whose goroutine nobody can recover, hands it on as an error.
+func TestLoaderOfShrunkFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.bin")
+	write(t, path, make([]byte, 1<<20))
+	d, _, err := Open(Options{Kind: KindTokens, Path: path, Context: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 1<<16); err != nil {
+		t.Fatal(err)
+	}
+	l := NewLoader(d, 1, 1)
+	defer l.Stop()
+	for range 2 {
+		l.Start([][]int{{0}, {d.Len() - 1}, {1}})
+		if _, n, err := l.Next(); n != 1 || err != nil {
+			t.Errorf("what is still there: %d samples, %v", n, err)
+		}
+		for range 2 {
+			_, n, err := l.Next()
+			if n != 0 || err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("read %q: at byte ", path)) || hint(err) == "" {
+				t.Errorf("what is gone: %d samples, %v", n, err)
+			}
+		}
+	}
+}
+
 func TestGuard(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.bin")
 	write(t, path, make([]byte, 1<<16))

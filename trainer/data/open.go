@@ -29,8 +29,8 @@ type Options struct {
 	// file, for tokens also a pattern as fineweb_train_*.bin.
 	Path string
 	// EvalPath is where held-out data are, for idx the folder with the t10k
-	// files when it is another one, else a file, or for tokens a pattern. Empty for
-	// other kinds than idx: there are none but those of Holdout.
+	// files when it is another one, for csv and safetensors a file, for tokens also
+	// a pattern. Empty for other kinds than idx: there are none but those of Holdout.
 	EvalPath string
 	// Holdout is for csv, text, tokens and safetensors without EvalPath the share of
 	// the data to hold out: the last part of text and tokens; else rows drawn by

@@ -1,5 +1,10 @@
 package data
 
+import (
+	"fmt"
+	"slices"
+)
+
 // table is a dataset of rows with labels or targets.
 type table struct {
 	features features
@@ -18,6 +23,17 @@ func newClassTable(kind string, f features, labels []int32, classes int) *table 
 	f.hash(d)
 	d.labels(labels)
 	return &table{features: f, labels: labels, outputs: classes, digest: d.String()}
+}
+
+// oneClassHint goes with checkVariety's error.
+const oneClassHint = "with one class there is nothing to learn: are these the labels that were meant?"
+
+// checkVariety checks that labels, if there are any, are not all the same.
+func checkVariety(labels []int32) error {
+	if len(labels) == 0 || slices.ContainsFunc(labels, func(label int32) bool { return label != labels[0] }) {
+		return nil
+	}
+	return fmt.Errorf("all %d labels are %d, want at least 2 classes", len(labels), labels[0])
 }
 
 // newValueTable takes rows of inputs and rows of targets.

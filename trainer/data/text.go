@@ -3,7 +3,6 @@ package data
 import (
 	"fmt"
 	"io"
-	"os"
 	"unicode/utf8"
 )
 
@@ -28,7 +27,7 @@ func openText(o Options) (train, eval Dataset, err error) {
 	if err := checkContext(o); err != nil {
 		return nil, nil, err
 	}
-	content, err := readText(o.Path)
+	content, err := readText(o.Path, maxValues)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -38,46 +37,38 @@ func openText(o Options) (train, eval Dataset, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		return cutText(o, v, content, func(text []byte) ([]uint16, error) { return encodeChars[uint16](v.runes, text) })
+		n := utf8.RuneCount(content)
+		if v.Len() <= 1<<8 {
+			return cutText(o, v, content[:n], content)
+		}
+		return cutText(o, v, make([]uint16, n), content)
 	case VocabularyByte:
-		return cutText(o, new(Vocabulary), content, func(text []byte) ([]byte, error) { return text, nil })
+		return splitText(o, new(Vocabulary), content)
 	}
 	return nil, nil, fmt.Errorf("open data: unknown vocabulary %q, want %q or %q", o.Vocabulary, VocabularyChar, VocabularyByte)
 }
 
-// cutText makes the datasets of a text and of what is held out.
-func cutText[T token](o Options, v *Vocabulary, content []byte, encode func([]byte) ([]T, error)) (train, eval Dataset, err error) {
-	tokens, err := encode(content)
-	if err != nil {
+// cutText makes the datasets of a text whose characters v has, in the memory of
+// tokens.
+func cutText[T uint8 | uint16](o Options, v *Vocabulary, tokens []T, content []byte) (train, eval Dataset, err error) {
+	if err := encodeChars(tokens, v.runes, content); err != nil {
 		return nil, nil, fmt.Errorf("read %q: %w", o.Path, err)
 	}
-	if o.Holdout == 0 && o.EvalPath == "" {
+	return splitText(o, v, tokens)
+}
+
+// splitText makes the datasets of what is trained on and of what is held out.
+func splitText[T token](o Options, v *Vocabulary, tokens []T) (train, eval Dataset, err error) {
+	if o.Holdout == 0 {
 		train, err = newText(o.Path, tokens, o.Context, v)
 		return train, nil, err
 	}
-	var held []T
-	evalPath := o.Path
-	if o.Holdout > 0 {
-		// As nanoGPT does: data[:int(n*0.9)] for a held-out share of 0.1.
-		cut := int(float64(len(tokens)) * (1 - o.Holdout))
-		tokens, held = tokens[:cut], tokens[cut:]
-	} else {
-		evalPath = o.EvalPath
-		content, err := readText(evalPath)
-		if err != nil {
-			return nil, nil, err
-		}
-		if held, err = encode(content); err != nil {
-			return nil, nil, &hintError{
-				fmt.Errorf("read %q: %w, those of %q", evalPath, err, o.Path),
-				"hold out a share of one text that has all characters, or take bytes as the vocabulary",
-			}
-		}
-	}
-	if train, err = newText(o.Path, tokens, o.Context, v); err != nil {
+	// As nanoGPT does: data[:int(n*0.9)] for a held-out share of 0.1.
+	cut := int(float64(len(tokens)) * (1 - o.Holdout))
+	if train, err = newText(o.Path, tokens[:cut], o.Context, v); err != nil {
 		return nil, nil, err
 	}
-	eval, err = newText(evalPath, held, o.Context, v)
+	eval, err = newText(o.Path, tokens[cut:], o.Context, v)
 	return train, eval, err
 }
 
@@ -97,28 +88,49 @@ func newText[T token](path string, tokens []T, context int, v *Vocabulary) (Data
 	return text[T]{s, v}, nil
 }
 
-// readText reads the file at path, compressed or not.
-func readText(path string) ([]byte, error) {
-	raw, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", path, cause(err))
+// readText reads the file at path, compressed or not, of at most limit bytes. The
+// text takes memory of its own size and no more: what a compressed file expands to
+// is counted before.
+func readText(path string, limit int64) ([]byte, error) {
+	size, err := textSize(path, limit)
+	switch {
+	case err != nil:
+		return nil, err
+	case size == 0:
+		return nil, fmt.Errorf("read %q: at byte 0: there is no text", path)
+	case size > limit:
+		return nil, &hintError{
+			fmt.Errorf("read %q: at byte %d: more text than the limit of %d bytes", path, limit, limit),
+			"write it as tokens, which need not fit in memory, and read it with kind " + KindTokens,
+		}
 	}
-	r, err := decompress(raw, path)
+	r, _, err := openContent(path)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	content, err := io.ReadAll(io.LimitReader(r, maxValues+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %q: at byte %d: %w", path, len(content), cause(err))
-	}
-	if len(content) > maxValues {
-		return nil, &hintError{
-			fmt.Errorf("read %q: more than %d bytes of text", path, maxValues),
-			"write it as tokens, which need not fit in memory, and read it with kind " + KindTokens,
-		}
+	content := make([]byte, size)
+	if n, err := io.ReadFull(r, content); err != nil {
+		return nil, fmt.Errorf("read %q: at byte %d: %w", path, n, cause(err))
 	}
 	return content, nil
+}
+
+// textSize returns the size of the decompressed file at path. Compressed data are
+// read for it, up to a byte behind the limit.
+func textSize(path string, limit int64) (int64, error) {
+	r, size, err := openContent(path)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	if size >= 0 {
+		return size, nil
+	}
+	if size, err = io.Copy(io.Discard, io.LimitReader(r, limit+1)); err != nil {
+		return 0, fmt.Errorf("read %q: at byte %d: %w", path, size, cause(err))
+	}
+	return size, nil
 }
 
 // charsOf returns the characters of a text as a vocabulary, as nanoGPT's

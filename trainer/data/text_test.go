@@ -1,10 +1,12 @@
 package data
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -72,19 +74,6 @@ func TestTextHeldOut(t *testing.T) {
 	if tokens, labels := textOf(eval, 0); tokens != "abcdefgh" || labels != "bcdefghi" {
 		t.Errorf("held out: %q, %q", tokens, labels)
 	}
-	other := filepath.Join(t.TempDir(), "other.txt")
-	write(t, other, []byte("hagebaddie"))
-	if _, eval, err = openTextBytes(t, content, Options{Context: 8, EvalPath: other}); err != nil {
-		t.Fatal(err)
-	}
-	if tokens, _ := textOf(eval, 0); tokens != "hagebadd" || eval.Outputs() != 10 {
-		t.Errorf("held-out file: %q of %d characters", tokens, eval.Outputs())
-	}
-	write(t, other, []byte("geblök"))
-	_, _, err = openTextBytes(t, content, Options{Context: 8, EvalPath: other})
-	if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf(`read %q: at byte 3: "l" is not among the 10 characters of the vocabulary, those of "`, other)) || hint(err) == "" {
-		t.Errorf("character that is not trained on: %v", err)
-	}
 }
 
 func TestTextErrors(t *testing.T) {
@@ -94,13 +83,14 @@ func TestTextErrors(t *testing.T) {
 		o       Options
 		want    string
 	}{
-		{"empty", nil, Options{Context: 4}, `read "PATH": 0 tokens are less than one sample of 4 and the token after it`},
+		{"empty", nil, Options{Context: 4}, `read "PATH": at byte 0: there is no text`},
+		{"compressed nothing", gzipped(t, nil), Options{Context: 4}, `read "PATH": at byte 0: there is no text`},
 		{"short", []byte("abcd"), Options{Context: 4}, `read "PATH": 4 tokens are less than one sample of 4 and the token after it`},
 		{"short held-out part", []byte("abcdabcd"), Options{Context: 4, Holdout: 0.25}, `read "PATH": 2 tokens are less than one sample of 4 and the token after it`},
 		{"not UTF-8", []byte("abcd\xe4h"), Options{Context: 4}, `read "PATH": at byte 4: 0xe4 is not UTF-8`},
 		{"half a character", []byte("abcdä")[:5], Options{Context: 4}, `read "PATH": at byte 4: 0xc3 is not UTF-8`},
 		{"a surrogate", []byte("abcd\xed\xa0\x80"), Options{Context: 4}, `read "PATH": at byte 4: 0xed is not UTF-8`},
-		{"cut gzip", gzipped(t, []byte("abcdefgh"))[:20], Options{Context: 4}, `read "PATH": at byte 8: unexpected EOF`},
+		{"cut gzip", gzipped(t, []byte("abcdefgh"))[:20], Options{Context: 4}, `read "PATH": at byte 8: the file is cut short`},
 		{"no context", []byte("abcd"), Options{}, `open data: a context of 0 tokens, want at least 1`},
 		{"vocabulary", []byte("abcd"), Options{Context: 1, Vocabulary: "word"}, `open data: unknown vocabulary "word", want "char" or "byte"`},
 		{"task", []byte("abcd"), Options{Context: 1, Task: TaskRegression}, `open data: text data have classes, so the task cannot be "regression"`},
@@ -122,6 +112,75 @@ func TestTextErrors(t *testing.T) {
 	}
 	if _, _, err := openTextBytes(t, []byte(strings.ReplaceAll(string(many), "\ufffd", "")), Options{Context: 1}); err == nil || !strings.Contains(err.Error(), "different characters, want at most 65536") {
 		t.Errorf("more characters than tokens: %v", err)
+	}
+}
+
+// A text takes one byte a character in memory, compressed or not, and nothing
+// besides, up to 256 different ones.
+func TestTextMemory(t *testing.T) {
+	const size = 16 << 20
+	content := bytes.Repeat([]byte("First Citizen:\n\n"), size/16)
+	for name, content := range map[string][]byte{"plain": content, "compressed": gzipped(t, content)} {
+		for _, vocabulary := range []string{VocabularyChar, VocabularyByte} {
+			path := filepath.Join(t.TempDir(), "f.txt")
+			write(t, path, content)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if _, _, err := Open(Options{Kind: KindText, Path: path, Context: 8, Vocabulary: vocabulary, Holdout: 0.5}); err != nil {
+				t.Fatal(err)
+			}
+			runtime.ReadMemStats(&after)
+			if took := after.TotalAlloc - before.TotalAlloc; took > size+2<<20 {
+				t.Errorf("%s, %s: %d bytes for a text of %d", name, vocabulary, took, size)
+			}
+		}
+	}
+}
+
+// Memory is not taken for a text over the limit, whatever it is compressed to.
+func TestTextLimit(t *testing.T) {
+	const limit = 1 << 20
+	path := filepath.Join(t.TempDir(), "f.txt")
+	for name, compress := range map[string]func([]byte) []byte{
+		"plain":      func(b []byte) []byte { return b },
+		"compressed": func(b []byte) []byte { return gzipped(t, b) },
+	} {
+		write(t, path, compress(make([]byte, limit)))
+		if content, err := readText(path, limit); len(content) != limit || err != nil {
+			t.Errorf("%s: %d bytes, %v", name, len(content), err)
+		}
+		write(t, path, compress(make([]byte, limit+1)))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := readText(path, limit)
+		runtime.ReadMemStats(&after)
+		if want := fmt.Sprintf("read %q: at byte 1048576: more text than the limit of 1048576 bytes", path); err == nil || err.Error() != want || hint(err) == "" {
+			t.Errorf("%s: error %v, hint %q;\nwant  %s", name, err, hint(err), want)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > limit/2 {
+			t.Errorf("%s: %d bytes of memory", name, took)
+		}
+	}
+}
+
+// Characters are tokens of the smallest type, in which they are what they were.
+func TestTextWithManyCharacters(t *testing.T) {
+	for _, n := range []int{255, 256, 257} {
+		var b strings.Builder
+		for i := range n {
+			b.WriteRune(rune(0x100 + i))
+		}
+		d, _, err := openTextBytes(t, []byte(b.String()), Options{Context: n - 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runes := []rune(b.String())
+		if tokens, labels := textOf(d, 0); d.Outputs() != n || tokens != string(runes[:n-1]) || labels != string(runes[1:]) {
+			t.Errorf("%d characters became %q, %q of %d", n, tokens, labels, d.Outputs())
+		}
+		if _, small := d.(text[uint8]); small != (n <= 256) {
+			t.Errorf("%d characters are %T", n, d)
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 )
@@ -15,10 +14,19 @@ type mappedTokens[T token] struct {
 	files mappings
 }
 
+// Read panics with the error of tryRead.
 func (d mappedTokens[T]) Read(indices []int, into Batch) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer d.files.named()
-	d.sequences.Read(indices, into)
+	if err := d.tryRead(indices, into); err != nil {
+		panic(err)
+	}
+}
+
+// tryRead is Read, but returns it as an error when a file cannot be read any more.
+func (d mappedTokens[T]) tryRead(indices []int, into Batch) error {
+	return d.files.guard(func() error {
+		d.sequences.Read(indices, into)
+		return nil
+	})
 }
 
 // openTokens maps files of tokens. Every token is looked at once: one that the
@@ -65,9 +73,6 @@ func openTokenFiles(path string, rawWidth int) ([]tokenFile, error) {
 	}
 	files := make([]tokenFile, len(paths))
 	for i, p := range paths {
-		if strings.HasSuffix(p, ".gz") {
-			return nil, &hintError{fmt.Errorf("read %q: compressed tokens cannot be mapped", p), "decompress the file: gunzip --keep"}
-		}
 		m, err := mapFile(p)
 		if err != nil {
 			return nil, err

@@ -40,7 +40,8 @@ type tokenFile struct {
 }
 
 // parseTokenFile finds the tokens in a file with llm.c's header or, in rawWidth
-// bytes each, without.
+// bytes each, without. The latter says nothing of itself, so its content must not
+// look like something else.
 func parseTokenFile(m *mapping, rawWidth int) (tokenFile, error) {
 	fail := func(at int, format string, args ...any) (tokenFile, error) {
 		return tokenFile{}, fmt.Errorf("read %q: at byte %d: %w", m.path, at, fmt.Errorf(format, args...))
@@ -61,6 +62,9 @@ func parseTokenFile(m *mapping, rawWidth int) (tokenFile, error) {
 	case llmcWeights:
 		return fail(0, "the file has a model's weights (llm.c's magic %d), not tokens", magic)
 	default:
+		if what, hint := notTokens(m.content, rawWidth); what != "" {
+			return tokenFile{}, &hintError{fmt.Errorf("read %q: at byte 0: %s", m.path, what), hint}
+		}
 		if over := size % rawWidth; over != 0 {
 			return fail(size-over, "the file ends in %d bytes of a token of %d", over, rawWidth)
 		}

@@ -36,7 +36,11 @@ func (v *Vocabulary) Len() int {
 // that the vocabulary has not, and where it stands.
 func (v *Vocabulary) Encode(text string) ([]int32, error) {
 	if v.runes != nil {
-		return encodeChars[int32](v.runes, []byte(text))
+		tokens := make([]int32, utf8.RuneCountInString(text))
+		if err := encodeChars(tokens, v.runes, []byte(text)); err != nil {
+			return nil, err
+		}
+		return tokens, nil
 	}
 	tokens := make([]int32, len(text))
 	for i := range tokens {
@@ -45,8 +49,9 @@ func (v *Vocabulary) Encode(text string) ([]int32, error) {
 	return tokens, nil
 }
 
-// encodeChars returns the place of each character of text among runes.
-func encodeChars[T uint16 | int32](runes []rune, text []byte) ([]T, error) {
+// encodeChars sets tokens, one for each character of text, to its place among
+// runes. They may be in text's own memory: none is longer than its character.
+func encodeChars[T uint8 | uint16 | int32](tokens []T, runes []rune, text []byte) error {
 	size := utf8.RuneSelf // of the table: the ASCII characters, and those up to the last
 	if len(runes) > 0 {
 		size = max(size, int(runes[len(runes)-1])+1)
@@ -56,7 +61,6 @@ func encodeChars[T uint16 | int32](runes []rune, text []byte) ([]T, error) {
 		places[r] = int32(token)
 	}
 	ascii := (*[utf8.RuneSelf]int32)(places)
-	tokens := make([]T, utf8.RuneCount(text))
 	i := 0
 	for n := range tokens {
 		place, size := int32(-1), 1
@@ -69,12 +73,12 @@ func encodeChars[T uint16 | int32](runes []rune, text []byte) ([]T, error) {
 			}
 		}
 		if place < 0 {
-			return nil, fmt.Errorf("at byte %d: %q is not among the %d characters of the vocabulary", i, text[i:i+size], len(runes))
+			return fmt.Errorf("at byte %d: %q is not among the %d characters of the vocabulary", i, text[i:i+size], len(runes))
 		}
 		tokens[n] = T(place)
 		i += size
 	}
-	return tokens, nil
+	return nil
 }
 
 // Decode returns the text of tokens. With bytes it need not be whole UTF-8. It

@@ -51,7 +51,7 @@ func (a Array) Len() int { return int(a.End-a.Begin) / a.DType.Size() }
 func (a Array) Read(file io.ReaderAt) ([]byte, error) {
 	raw := make([]byte, a.End-a.Begin)
 	if n, err := file.ReadAt(raw, a.Begin); n < len(raw) {
-		return nil, fmt.Errorf("read tensor %q: at byte %d: %w", a.Name, a.Begin+int64(n), err)
+		return nil, fmt.Errorf("read tensor %q: at byte %d: %w", a.Name, a.Begin+int64(n), inWords(err))
 	}
 	return raw, nil
 }
@@ -62,14 +62,11 @@ func (a Array) Float32s(file io.ReaderAt) ([]float32, error) {
 	switch a.DType {
 	case F32, F16, BF16, U8:
 	default:
-		return nil, fmt.Errorf("tensor %q has type %s, want %s, %s, %s or %s", a.Name, a.DType, F32, F16, BF16, U8)
+		return nil, fmt.Errorf("at byte %d: tensor %q has type %s, want %s, %s, %s or %s", a.Begin, a.Name, a.DType, F32, F16, BF16, U8)
 	}
 	values := make([]float32, a.Len())
 	if a.DType == F32 {
-		if n, err := file.ReadAt(memory(values), a.Begin); n < 4*len(values) {
-			return nil, fmt.Errorf("read tensor %q: at byte %d: %w", a.Name, a.Begin+int64(n), err)
-		}
-		return values, nil
+		return values, a.ReadFloat32s(file, values)
 	}
 	raw, err := a.Read(file)
 	if err != nil {
@@ -88,12 +85,27 @@ func (a Array) Float32s(file io.ReaderAt) ([]float32, error) {
 	return values, nil
 }
 
+// ReadFloat32s reads an array of F32 into values, of which there are as many; other
+// types are errors.
+func (a Array) ReadFloat32s(file io.ReaderAt, values []float32) error {
+	if a.DType != F32 {
+		return fmt.Errorf("at byte %d: tensor %q has type %s, want %s", a.Begin, a.Name, a.DType, F32)
+	}
+	if len(values) != a.Len() {
+		panic(fmt.Sprintf("safetensors: tensor %q of %d elements is read into %d", a.Name, a.Len(), len(values)))
+	}
+	if n, err := file.ReadAt(memory(values), a.Begin); n < 4*len(values) {
+		return fmt.Errorf("read tensor %q: at byte %d: %w", a.Name, a.Begin+int64(n), inWords(err))
+	}
+	return nil
+}
+
 // Int64s reads an array of I64, I32 or U8; other types are errors.
 func (a Array) Int64s(file io.ReaderAt) ([]int64, error) {
 	switch a.DType {
 	case I64, I32, U8:
 	default:
-		return nil, fmt.Errorf("tensor %q has type %s, want %s, %s or %s", a.Name, a.DType, I64, I32, U8)
+		return nil, fmt.Errorf("at byte %d: tensor %q has type %s, want %s, %s or %s", a.Begin, a.Name, a.DType, I64, I32, U8)
 	}
 	raw, err := a.Read(file)
 	if err != nil {

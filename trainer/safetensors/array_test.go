@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -60,7 +59,11 @@ func TestReadArrays(t *testing.T) {
 	if got, err := a.Float32s(f); err != nil || !slices.Equal(got, []float32{1, -2}) {
 		t.Errorf("F32: %v, %v", got, err)
 	}
-	if _, err := a.Int64s(f); err == nil || err.Error() != `tensor "a" has type F32, want I64, I32 or U8` {
+	given := make([]float32, 2)
+	if err := a.ReadFloat32s(f, given); err != nil || !slices.Equal(given, []float32{1, -2}) {
+		t.Errorf("F32 into given memory: %v, %v", given, err)
+	}
+	if _, err := a.Int64s(f); err == nil || err.Error() != `at byte 62: tensor "a" has type F32, want I64, I32 or U8` {
 		t.Errorf("F32 as integers: %v", err)
 	}
 	a, f = read(t, `{"a":{"dtype":"U8","shape":[1,2],"data_offsets":[0,2]}}`, []byte{200, 1})
@@ -78,11 +81,14 @@ func TestReadArrays(t *testing.T) {
 	if got, err := a.Int64s(f); err != nil || !slices.Equal(got, []int64{-2}) {
 		t.Errorf("I64: %v, %v", got, err)
 	}
-	if _, err := a.Float32s(f); err == nil || err.Error() != `tensor "a" has type I64, want F32, F16, BF16 or U8` {
+	if _, err := a.Float32s(f); err == nil || err.Error() != `at byte 62: tensor "a" has type I64, want F32, F16, BF16 or U8` {
 		t.Errorf("I64 as float32: %v", err)
 	}
+	if err := a.ReadFloat32s(f, given); err == nil || err.Error() != `at byte 62: tensor "a" has type I64, want F32` {
+		t.Errorf("I64 into given memory: %v", err)
+	}
 	// The file is cut after its header was read.
-	if _, err := a.Read(bytes.NewReader(make([]byte, a.End-3))); err == nil || !strings.Contains(err.Error(), `read tensor "a": at byte `) {
+	if _, err := a.Read(bytes.NewReader(make([]byte, a.End-3))); err == nil || err.Error() != `read tensor "a": at byte 67: it is cut short` {
 		t.Errorf("cut file: %v", err)
 	}
 }

@@ -21,21 +21,22 @@ type entry struct {
 }
 
 // ReadHeader reads the beginning of a file of size bytes from r and returns what
-// the file holds, in the order of the data, and its metadata.
+// the file holds, in the order of the data, and its metadata. Errors name the byte
+// of the file: of what the header says of a tensor, or of the data.
 func ReadHeader(r io.Reader, size int64) ([]Array, map[string]string, error) {
 	var length [8]byte
-	if _, err := io.ReadFull(r, length[:]); err != nil {
-		return nil, nil, fmt.Errorf("at byte 0: read header length: %w", err)
+	if n, err := io.ReadFull(r, length[:]); err != nil {
+		return nil, nil, fmt.Errorf("at byte %d: read the header's length: %w", n, inWords(err))
 	}
 	n := binary.LittleEndian.Uint64(length[:])
 	if n > maxHeader || int64(n) > size-8 {
 		return nil, nil, fmt.Errorf("at byte 0: header of %d bytes does not fit a file of %d (the format's limit is %d)", n, size, maxHeader)
 	}
 	text := make([]byte, n)
-	if _, err := io.ReadFull(r, text); err != nil {
-		return nil, nil, fmt.Errorf("at byte 8: read header: %w", err)
+	if n, err := io.ReadFull(r, text); err != nil {
+		return nil, nil, fmt.Errorf("at byte %d: read the header: %w", 8+n, inWords(err))
 	}
-	arrays, metadata, err := parseHeader(text)
+	arrays, metadata, err := parseHeader(text, size)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -46,13 +47,13 @@ func ReadHeader(r io.Reader, size int64) ([]Array, map[string]string, error) {
 }
 
 // parseHeader goes through the header key by key, because a JSON decoder that
-// fills a map hides names that repeat. Begin and End of the arrays count from the
-// end of the header yet.
-func parseHeader(text []byte) (arrays []Array, metadata map[string]string, err error) {
+// fills a map hides names that repeat. The arrays lie in a file of size bytes.
+func parseHeader(text []byte, size int64) (arrays []Array, metadata map[string]string, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
+	at := 0 // of text, where the value is that is being read
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("header: at byte %d: %w", 8+d.InputOffset(), err)
+			err = fmt.Errorf("header: at byte %d: %w", 8+at, err)
 		}
 	}()
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -60,64 +61,110 @@ func parseHeader(text []byte) (arrays []Array, metadata map[string]string, err e
 	}
 	known := map[string]bool{}
 	for d.More() {
+		at = int(d.InputOffset())
 		t, err := d.Token()
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, inWords(err)
 		}
+		at = int(d.InputOffset())
 		name := t.(string) // keys of an object are strings, or Token fails
 		if known[name] {
 			return nil, nil, fmt.Errorf("%q stands there twice", name)
 		}
 		known[name] = true
+		at += len(text[at:]) - len(bytes.TrimLeft(text[at:], ": \t\r\n"))
 		if name == metadataKey {
 			if err := d.Decode(&metadata); err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", metadataKey, err)
+				return nil, nil, fmt.Errorf("%s: %w", metadataKey, decodeError(err, "an object of strings"))
 			}
 			continue
 		}
 		var e entry
 		if err := d.Decode(&e); err != nil {
+			return nil, nil, fmt.Errorf("tensor %q: %w", name, decodeError(err, "an object"))
+		}
+		a, err := e.array(name, 8+int64(len(text)), size)
+		if err != nil {
 			return nil, nil, fmt.Errorf("tensor %q: %w", name, err)
 		}
-		arrays = append(arrays, Array{name, e.DType, e.Shape, e.Offsets[0], e.Offsets[1]})
+		arrays = append(arrays, a)
 	}
+	at = int(d.InputOffset())
 	if _, err := d.Token(); err != nil {
-		return nil, nil, err
+		return nil, nil, inWords(err)
 	}
-	if rest := strings.Trim(string(text[d.InputOffset():]), " "); rest != "" {
+	at = int(d.InputOffset())
+	if len(bytes.Trim(text[at:], " ")) > 0 {
 		return nil, nil, errors.New("there is something behind the JSON object")
 	}
 	return arrays, metadata, nil
 }
 
-// layOut sorts the arrays by their data, has them follow each other without
-// overlap or hole and fill the file exactly, and makes their places those in the
-// file, whose data begin at the given byte.
+// inWords gives the end of what is read, of a file or of JSON, without Go's words.
+func inWords(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("it is cut short")
+	}
+	return err
+}
+
+// decodeError says what the decoder refused, of a value that must be an object as
+// described.
+func decodeError(err error, object string) error {
+	t, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return inWords(err)
+	}
+	switch field, _, _ := strings.Cut(t.Field, "."); field {
+	case "dtype":
+		return fmt.Errorf("dtype: %s, want a string", t.Value)
+	case "shape":
+		return fmt.Errorf("shape: %s, want a list of whole numbers", t.Value)
+	case "data_offsets":
+		return fmt.Errorf("data_offsets: %s, want two whole numbers", t.Value)
+	}
+	return fmt.Errorf("%s, want %s", t.Value, object)
+}
+
+// array is what e says of the array of that name, in a file of size bytes whose
+// data begin at the given one.
+func (e entry) array(name string, begin, size int64) (Array, error) {
+	width := int64(e.DType.Size())
+	if width == 0 {
+		return Array{}, fmt.Errorf("unknown type %q", e.DType)
+	}
+	n, err := elements(e.Shape)
+	if err != nil {
+		return Array{}, err
+	}
+	from, to := e.Offsets[0], e.Offsets[1]
+	switch {
+	case from < 0 || to < from:
+		return Array{}, fmt.Errorf("data_offsets %d are not the begin and the end of its data", e.Offsets)
+	case to > size-begin: // the sum below might be over the limit of 63 bits
+		return Array{}, fmt.Errorf("its data are the bytes %d to %d, but the file has %d", uint64(begin)+uint64(from), uint64(begin)+uint64(to), size)
+	case to-from != width*n:
+		return Array{}, fmt.Errorf("its data are the bytes %d to %d, which do not fit shape %v of %s: %d bytes", begin+from, begin+to, e.Shape, e.DType, width*n)
+	}
+	return Array{name, e.DType, e.Shape, begin + from, begin + to}, nil
+}
+
+// layOut sorts the arrays by their data and checks that these follow each other
+// without overlap or hole from the given byte to the end of the file.
 func layOut(arrays []Array, begin, size int64) error {
 	// An empty tensor may share its offset with the next one.
 	slices.SortStableFunc(arrays, func(a, b Array) int {
 		return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(a.End, b.End))
 	})
-	at, end := int64(0), size-begin
-	for i := range arrays {
-		a := &arrays[i]
-		width := a.DType.Size()
-		if width == 0 {
-			return fmt.Errorf("tensor %q has the unknown type %q", a.Name, a.DType)
-		}
-		n, err := elements(a.Shape)
-		if err != nil {
-			return fmt.Errorf("tensor %q: %w", a.Name, err)
-		}
-		if a.Begin != at || a.End-a.Begin != int64(width)*n || a.End > end {
-			return fmt.Errorf("tensor %q: bytes %d to %d of %d do not fit shape %v of %s behind the tensor before it",
-				a.Name, a.Begin, a.End, end, a.Shape, a.DType)
+	at := begin
+	for _, a := range arrays {
+		if a.Begin != at {
+			return fmt.Errorf("at byte %d: tensor %q begins here, but what is before it ends at byte %d", a.Begin, a.Name, at)
 		}
 		at = a.End
-		a.Begin, a.End = begin+a.Begin, begin+a.End
 	}
-	if at != end {
-		return fmt.Errorf("the tensors end at byte %d of %d", at, end)
+	if at != size {
+		return fmt.Errorf("at byte %d: %d bytes behind the last tensor", at, size-at)
 	}
 	return nil
 }

@@ -101,14 +101,14 @@ func Read(r io.Reader, size int64) ([]Tensor, map[string]string, error) {
 	}
 	for _, a := range arrays {
 		if a.DType != F32 {
-			return nil, nil, fmt.Errorf("tensor %q has type %q, want %s", a.Name, a.DType, F32)
+			return nil, nil, fmt.Errorf("at byte %d: tensor %q has type %q, want %s", a.Begin, a.Name, a.DType, F32)
 		}
 	}
 	tensors := make([]Tensor, len(arrays))
 	for i, a := range arrays {
 		tensors[i] = Tensor{a.Name, a.Shape, make([]float32, a.Len())}
-		if _, err := io.ReadFull(r, memory(tensors[i].Data)); err != nil {
-			return nil, nil, fmt.Errorf("read tensor %q: %w", a.Name, err)
+		if n, err := io.ReadFull(r, memory(tensors[i].Data)); err != nil {
+			return nil, nil, fmt.Errorf("read tensor %q: at byte %d: %w", a.Name, a.Begin+int64(n), inWords(err))
 		}
 	}
 	return tensors, metadata, nil

@@ -1,0 +1,148 @@
+package data
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	lookedAt  = 1 << 17 // bytes at the beginning of a file: 64K tokens of 16 bits
+	leastText = 32      // bytes that are no text by chance
+)
+
+// fromNumPy says how to write tokens.
+const fromNumPy = "from NumPy with tokens.astype(numpy.uint16).tofile(\"train.bin\")"
+
+// formats begin with a magic that as tokens would be a coincidence of two or more.
+var formats = []struct{ magic, what, hint string }{
+	{"\x93NUMPY", "an array of NumPy", "write its numbers alone, " + fromNumPy},
+	{"\x1f\x8b\x08", "compressed by gzip", "decompress it: gunzip --keep"},
+	{"\x28\xb5\x2f\xfd", "compressed by zstd", "decompress it: unzstd"},
+	{"\xfd7zXZ\x00", "compressed by xz", "decompress it: unxz --keep"},
+	{"BZh91AY&SY", "compressed by bzip2", "decompress it: bunzip2 --keep"},
+	{"PK\x03\x04", "a zip archive, as NumPy's .npz and PyTorch's .pt are", "write its numbers alone, " + fromNumPy},
+	{"\x89HDF\r\n\x1a\n", "in HDF5", "write its numbers alone, " + fromNumPy},
+	{"PAR1", "in Parquet", "write its numbers alone, " + fromNumPy},
+}
+
+// notTokens says what a file without header is when by its content it is, beyond
+// doubt, not tokens of width bytes, and what to do; else what is empty. Whatever
+// might be tokens passes: those of few or of all values, in any order.
+func notTokens(content []byte, width int) (what, hint string) {
+	for _, f := range formats {
+		if bytes.HasPrefix(content, []byte(f.magic)) {
+			return "the file is " + f.what + ", not a list of tokens", f.hint
+		}
+	}
+	head := content[:min(len(content), lookedAt)]
+	if isText(head[:min(len(head), lookedAt/2)]) {
+		return "the file is text, not tokens", "kind = \"" + KindText + "\" reads text"
+	}
+	l := layoutOf(head)
+	switch {
+	case len(content)%8 == 0 && l.int64s():
+		return "the numbers have 64 bits, the upper ones zero", "write them with fewer bits, " + fromNumPy + ", or with numpy.uint32 and dtype = \"" + DTypeUint32 + "\""
+	case width == uint16Width && len(content)%4 == 0 && l.uint32s():
+		return "the numbers have 32 bits, the upper ones zero or nearly so", "dtype = \"" + DTypeUint32 + "\" reads them"
+	case width == uint16Width && l.bigEndian():
+		return "the numbers are big-endian", "write them little-endian, from NumPy with tokens.astype(\"<u2\").tofile(\"train.bin\")"
+	}
+	return "", ""
+}
+
+// isText reports whether head, the beginning of a file, is UTF-8 without control
+// characters. Tokens have some: bytes below 32 are every eighth, and in those of
+// less than 8192 every second.
+func isText(head []byte) bool {
+	if len(head) < leastText {
+		return false
+	}
+	for len(head) > 0 {
+		r, size := utf8.DecodeRune(head)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			return !utf8.FullRune(head) // the head ends within a character
+		case unicode.IsControl(r) && !strings.ContainsRune("\t\n\v\f\r", r):
+			return false
+		}
+		head = head[size:]
+	}
+	return true
+}
+
+// layout counts what a file has where, as numbers of 16 bits.
+type layout struct {
+	groups    int       // of four numbers
+	nonzero   [4]int    // by the place in the group
+	most      [4]uint16 // by the place in the group
+	low, high [256]bool // the lower and the upper bytes that there are
+}
+
+// layoutOf looks at whole groups; one is 8 bytes.
+func layoutOf(head []byte) layout {
+	l := layout{groups: len(head) / 8}
+	for i := range 4 * l.groups {
+		v, place := binary.LittleEndian.Uint16(head[2*i:]), i%4
+		if v != 0 {
+			l.nonzero[place]++
+		}
+		l.most[place] = max(l.most[place], v)
+		l.low[v&0xff], l.high[v>>8] = true, true
+	}
+	return l
+}
+
+const (
+	leastGroups = 32                  // that are what they are not by chance
+	upperLimit  = maxVocabulary >> 16 // the upper 16 bits of a token are below
+)
+
+// varied reports whether the places have so many numbers that are not zero that
+// the zeros of the others are no part of a file of zeros.
+func (l *layout) varied(places ...int) bool {
+	n := 0
+	for _, p := range places {
+		n += l.nonzero[p]
+	}
+	return l.groups >= leastGroups && n >= len(places)*l.groups/8
+}
+
+// int64s reports whether the upper halves of numbers of 64 bits are all zero.
+func (l *layout) int64s() bool {
+	return l.varied(0) && l.most[1] < upperLimit && l.most[2] == 0 && l.most[3] == 0
+}
+
+// uint32s reports whether the upper halves of numbers of 32 bits are all zero; or
+// all small, where the lower ones go so far that they and the upper ones are
+// hardly by turns tokens of one vocabulary.
+func (l *layout) uint32s() bool {
+	lower, upper := max(l.most[0], l.most[2]), max(l.most[1], l.most[3])
+	return l.varied(0, 2) && (upper == 0 || upper < upperLimit && lower >= 1<<15)
+}
+
+// bigEndian reports whether the bytes of numbers of 16 bits must be swapped: the
+// lower byte, which a large vocabulary fills, has then only the values of an upper
+// one, and the other way round. With up to 256 tokens the lower byte is always zero.
+func (l *layout) bigEndian() bool {
+	const (
+		many      = 4096 / 4 // groups, enough for a lower byte to have nearly all values
+		nearlyAll = 200      // values; the upper bytes of GPT-2's 50,257 tokens have 197
+		few       = 224
+	)
+	mostLow, highs := 0, 0
+	for b := range 256 {
+		if l.low[b] {
+			mostLow = b
+		}
+		if l.high[b] {
+			highs++
+		}
+	}
+	if mostLow == 0 {
+		return l.varied(0, 1, 2, 3)
+	}
+	return l.groups >= many && highs >= nearlyAll && mostLow < few
+}
