@@ -102,6 +102,7 @@ func (a *attention) plan(out device.Matrix, logSum device.Tensor, in device.Atte
 func (a *attention) run() {
 	units := a.in.Batch * a.Heads
 	a.device.pool.do(a, units, units*a.in.Queries*a.in.Keys)
+	*a = attention{AttentionShape: a.AttentionShape, device: a.device, scale: a.scale, rooms: a.rooms}
 }
 
 func (a *attention) part(thread, threads int) {

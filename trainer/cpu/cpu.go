@@ -3,8 +3,9 @@
 // Products of matrices are package gemm's, everything elementwise or along rows is
 // package vec's: the fastest instructions that the processor has, with the same
 // bits from all of them in float32. An operation is divided among threads by rows,
-// columns or heads, never within a sum, so that results do not depend on the number
-// of threads. Operations are done when their call returns, and none allocates.
+// columns or heads, never within a sum but at places that are fixed, so that results
+// do not depend on the number of threads. Operations are done when their call
+// returns, none allocates, and none keeps its arguments.
 //
 // Memory is the Go heap's. Large pieces ask the kernel for huge pages.
 //
@@ -29,12 +30,14 @@ type Device struct {
 	pool     pool
 
 	// The operation that is under way, by kind: memory for its arguments, where the
-	// threads find them.
+	// threads find them. It is cleared when the operation is done, or it would keep
+	// tensors alive.
 	elementwise elementwise
 	norm        norm
 	columns     columns
 	embedding   embedding
 	losses      losses
+	squares     squares
 	update      update
 	pooling     pooling
 }
@@ -50,8 +53,9 @@ func New(threads int) *Device {
 	d := &Device{unit: vec.New(), products: gemm.NewWorkspace(threads)}
 	d.pool.start(threads)
 	d.elementwise.unit, d.norm.unit, d.columns.unit = d.unit, d.unit, d.unit
-	d.embedding.unit, d.losses.unit, d.update.unit = d.unit, d.unit, d.unit
+	d.embedding.unit, d.losses.unit, d.squares.unit, d.update.unit = d.unit, d.unit, d.unit, d.unit
 	d.losses.plan(threads)
+	d.squares.sums = make([]float64, squaresRound)
 	return d
 }
 

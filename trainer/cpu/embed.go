@@ -19,8 +19,9 @@ type embedding struct {
 
 // Embed is the sum of the rows for tokens and for places.
 func (d *Device) Embed(y device.Matrix, tokens device.Tensor, table, positions device.Matrix, length, first int) {
-	d.embedding.plan(y, tokens, table, positions, length, first)
-	d.pool.do(&d.embedding, y.Rows, y.Rows*y.Cols)
+	j := &d.embedding
+	j.plan(y, tokens, table, positions, length, first)
+	j.run(&d.pool, y.Rows)
 }
 
 // EmbedGrad adds rows to those of their tokens and places.
@@ -28,7 +29,7 @@ func (d *Device) EmbedGrad(dtable, dpositions, dy device.Matrix, tokens device.T
 	j := &d.embedding
 	j.plan(dy, tokens, dtable, dpositions, length, 0)
 	j.add = true
-	d.pool.do(j, (dy.Cols+grain-1)/grain, dy.Rows*dy.Cols)
+	j.run(&d.pool, (dy.Cols+grain-1)/grain)
 }
 
 func (j *embedding) plan(y device.Matrix, tokens device.Tensor, table, positions device.Matrix, length, first int) {
@@ -36,6 +37,12 @@ func (j *embedding) plan(y device.Matrix, tokens device.Tensor, table, positions
 	sameLength("embed", y.Cols, table.Cols, positions.Cols)
 	*j = embedding{unit: j.unit, y: y, values: whole("embedded tokens", y), rows: whole("an embedding", table),
 		places: whole("an embedding of places", positions), tokens: tokens.Ints(), length: length, first: first}
+}
+
+// run does the operation in at most so many parts.
+func (j *embedding) run(p *pool, units int) {
+	p.do(j, units, j.y.Rows*j.y.Cols)
+	*j = embedding{unit: j.unit}
 }
 
 func (j *embedding) part(thread, threads int) {

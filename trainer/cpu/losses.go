@@ -29,6 +29,11 @@ func (j *losses) plan(threads int) {
 	}
 }
 
+func (j *losses) run(p *pool) {
+	p.do(j, j.rows, j.rows*j.cols)
+	j.out, j.x, j.targets, j.labels = nil, nil, nil, nil
+}
+
 func (j *losses) part(thread, threads int) {
 	first, end := share(j.rows, 1, thread, threads)
 	for i := first; i < end; i++ {
@@ -42,7 +47,7 @@ func (d *Device) CrossEntropy(out device.Tensor, logits device.Matrix, labels de
 	j := &d.losses
 	j.do, j.out, j.x, j.labels = crossEntropyRow, out.Floats(), whole("logits", logits), labels.Ints()
 	j.rows, j.cols, j.scale = logits.Rows, logits.Cols, scale
-	d.pool.do(j, j.rows, j.rows*j.cols)
+	j.run(&d.pool)
 }
 
 func crossEntropyRow(j *losses, thread, i int) {
@@ -72,7 +77,7 @@ func (d *Device) SquaredError(out device.Tensor, x device.Matrix, targets device
 	j := &d.losses
 	j.do, j.out, j.x, j.targets = squaredErrorRow, out.Floats(), whole("predictions", x), targets.Floats()
 	j.rows, j.cols, j.scale = x.Rows, x.Cols, scale
-	d.pool.do(j, j.rows, j.rows*j.cols)
+	j.run(&d.pool)
 }
 
 func squaredErrorRow(j *losses, _, i int) {
@@ -94,7 +99,7 @@ func (d *Device) ArgMax(chosen device.Tensor, x device.Matrix) {
 	j := &d.losses
 	j.do, j.x, j.labels = argMaxRow, whole("what is chosen from", x), chosen.Ints()
 	j.rows, j.cols = x.Rows, x.Cols
-	d.pool.do(j, j.rows, j.rows*j.cols)
+	j.run(&d.pool)
 }
 
 func argMaxRow(j *losses, _, i int) {

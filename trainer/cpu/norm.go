@@ -18,6 +18,11 @@ type norm struct {
 	accumulate                 bool
 }
 
+func (j *norm) run(p *pool) {
+	p.do(j, (j.n+j.grain-1)/j.grain, j.rows*j.cols)
+	*j = norm{unit: j.unit}
+}
+
 func (j *norm) part(thread, threads int) {
 	first, end := share(j.n, j.grain, thread, threads)
 	j.do(j, first, end)
@@ -30,7 +35,7 @@ func (d *Device) LayerNorm(y device.Matrix, mean, rstd device.Tensor, x device.M
 	*j = norm{unit: j.unit, rows: x.Rows, cols: x.Cols, grain: 1, n: x.Rows, do: normRows,
 		y: whole("the output of a layer norm", y), x: whole("the input of a layer norm", x),
 		w: w.Floats(), b: b.Floats(), mean: mean.Floats(), rstd: rstd.Floats()}
-	d.pool.do(j, x.Rows, x.Rows*x.Cols)
+	j.run(&d.pool)
 }
 
 func normRows(j *norm, first, end int) {
@@ -47,7 +52,7 @@ func (d *Device) LayerNormGrad(dx, dy, x device.Matrix, w, mean, rstd device.Ten
 	*j = norm{unit: j.unit, rows: x.Rows, cols: x.Cols, grain: 1, n: x.Rows, do: normGradRows,
 		y: whole("the gradient of a layer norm", dx), dy: whole("the output gradient of a layer norm", dy), x: whole("the input of a layer norm", x),
 		w: w.Floats(), mean: mean.Floats(), rstd: rstd.Floats(), accumulate: accumulate}
-	d.pool.do(j, x.Rows, x.Rows*x.Cols)
+	j.run(&d.pool)
 }
 
 func normGradRows(j *norm, first, end int) {
@@ -65,7 +70,7 @@ func (d *Device) LayerNormParamGrad(dw, db device.Tensor, dy, x device.Matrix, m
 	*j = norm{unit: j.unit, rows: x.Rows, cols: x.Cols, grain: grain, n: x.Cols, do: normParamColumns,
 		dy: whole("the output gradient of a layer norm", dy), x: whole("the input of a layer norm", x),
 		dw: dw.Floats(), db: db.Floats(), mean: mean.Floats(), rstd: rstd.Floats(), accumulate: accumulate}
-	d.pool.do(j, (x.Cols+grain-1)/grain, x.Rows*x.Cols)
+	j.run(&d.pool)
 }
 
 func normParamColumns(j *norm, first, end int) {

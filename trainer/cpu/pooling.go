@@ -32,6 +32,7 @@ func (j *pooling) run(p *pool, y device.Matrix, chosen device.Tensor, x device.M
 	}
 	*j = pooling{PoolShape: s, y: whole("images", y), x: whole("images", x), chosen: chosen.Ints(), planes: x.Rows * s.Channels, grad: grad}
 	p.do(j, j.planes, len(j.x))
+	*j = pooling{}
 }
 
 func (j *pooling) part(thread, threads int) {

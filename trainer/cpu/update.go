@@ -14,32 +14,29 @@ type update struct {
 	sgd                          vec.SGDFactors
 }
 
-// SumSquares is the sum of the squares of x's elements: of 8 partial sums.
-func (d *Device) SumSquares(x device.Tensor) float64 { return d.unit.SumSquares(x.Floats()) }
-
 // SGD is a step of SGD.
 func (d *Device) SGD(value, grad, buffer device.Tensor, f device.SGDFactors) {
 	j := &d.update
-	j.value, j.grad, j.average, j.second = value.Floats(), grad.Floats(), nil, nil
+	*j = update{unit: j.unit, value: value.Floats(), grad: grad.Floats(), sgd: vec.SGDFactors(f)}
 	if buffer.Len() > 0 {
 		j.average = buffer.Floats()
 	}
-	j.sgd, j.isAdam = vec.SGDFactors(f), false
-	d.update.run(&d.pool)
+	j.run(&d.pool)
 }
 
 // Adam is a step of Adam or AdamW.
 func (d *Device) Adam(value, grad, average, squares device.Tensor, f device.AdamFactors) {
 	sameLength("update", value.Len(), average.Len(), squares.Len())
 	j := &d.update
-	j.value, j.grad, j.average, j.second = value.Floats(), grad.Floats(), average.Floats(), squares.Floats()
-	j.adam, j.isAdam = vec.AdamFactors(f), true
-	d.update.run(&d.pool)
+	*j = update{unit: j.unit, value: value.Floats(), grad: grad.Floats(), average: average.Floats(), second: squares.Floats(),
+		isAdam: true, adam: vec.AdamFactors(f)}
+	j.run(&d.pool)
 }
 
 func (j *update) run(p *pool) {
 	sameLength("update", len(j.value), len(j.grad))
 	p.do(j, (len(j.value)+grain-1)/grain, len(j.value))
+	*j = update{unit: j.unit}
 }
 
 func (j *update) part(thread, threads int) {

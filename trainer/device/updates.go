@@ -1,9 +1,13 @@
 package device
 
-// Updates are what an optimiser does. Sums are in float64 in one order.
+// Updates are what an optimiser does.
 type Updates interface {
-	// SumSquares is the sum of the squares of x's elements. It is not finite if one
-	// of them is not. It waits for the operations before it.
+	// SumSquares is the sum of the squares of x's elements, in float64 and in one
+	// order: the device's, the same for every number of threads. On the processor,
+	// blocks of 65536 elements have 8 partial sums each, element i being in sum i mod
+	// 8; these are added by halves, 4 to 7 to 0 to 3 first, and those of blocks in
+	// rising order. It is not finite if one of the elements is not. It waits for the
+	// operations before it.
 	SumSquares(x Tensor) float64
 	// Scale is y = s*x.
 	Scale(y, x Tensor, s float32)

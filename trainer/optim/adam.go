@@ -60,8 +60,8 @@ func newAdam(d device.Device, params []*nn.Param, o AdamOptions, decoupled bool)
 		return nil, err
 	}
 	for _, b := range []setting{{"beta1", o.Beta1}, {"beta2", o.Beta2}} {
-		if !(b.value >= 0 && b.value < 1) {
-			return nil, fmt.Errorf("make an optimizer: %s is %v, want a number from 0 to below 1", b.name, b.value)
+		if !inFloat32(b.value) || float32(b.value) >= 1 {
+			return nil, fmt.Errorf("make an optimizer: %s is %v, want a number from 0 to below 1 that float32 does not round to 0 or 1", b.name, b.value)
 		}
 	}
 	return &Adam{AdamOptions: o, device: d, decoupled: decoupled,

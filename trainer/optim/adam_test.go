@@ -26,6 +26,11 @@ func TestNewAdamErrors(t *testing.T) {
 		{func(o *AdamOptions) { o.Beta2 = math.NaN() }, "beta2 is NaN"},
 		{func(o *AdamOptions) { o.Eps = -1e-8 }, "eps is -1e-08"},
 		{func(o *AdamOptions) { o.WeightDecay = -1 }, "weight decay is -1"},
+		{func(o *AdamOptions) { o.LR = 1e39 }, "learning rate is 1e+39"},
+		{func(o *AdamOptions) { o.LR = 1e-46 }, "learning rate is 1e-46"},
+		{func(o *AdamOptions) { o.Eps = 1e-46 }, "eps is 1e-46, want a number from 0 that float32 does not round to 0 or infinity"},
+		{func(o *AdamOptions) { o.Beta1 = 1e-46 }, "beta1 is 1e-46"},
+		{func(o *AdamOptions) { o.Beta2 = 0.99999999 }, "beta2 is 0.99999999, want a number from 0 to below 1 that float32 does not round to 0 or 1"},
 	} {
 		o := usual
 		c.change(&o)

@@ -14,8 +14,9 @@ const clipEps = 1e-6
 // GradNorm returns the Euclidean norm of all gradients taken as one vector.
 //
 // It is summed in float64, where squares of float32 are exact and cannot
-// overflow, in one order whatever the machine: that of the device within a
-// parameter (see [device.Updates]), then over parameters in their order. Ranks with
+// overflow, in one order whatever the machine and its threads: that of the device
+// within a parameter (see [device.Updates]), then over parameters in their order. On
+// the processor, that is blocks of a parameter one after the other. Ranks with
 // the same gradients so have the same norm, bit for bit. It is finite if all
 // gradients are.
 func GradNorm(d device.Updates, params []*nn.Param) float64 {

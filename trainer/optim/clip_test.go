@@ -3,6 +3,7 @@ package optim
 import (
 	"math"
 	"math/big"
+	"slices"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -54,20 +55,28 @@ func TestClip(t *testing.T) {
 }
 
 // The order of summation is part of the promise: each partial sum by itself,
-// written out once more.
+// written out once more, and blocks of 65536 elements one after the other.
 func TestNormIsSummedInItsOrder(t *testing.T) {
-	g := random.New(3)
+	const block = 1 << 16
+	lengths := []int{block - 1, block, block + 1, 3*block + 77}
 	for n := range 40 {
+		lengths = append(lengths, n)
+	}
+	g := random.New(3)
+	for _, n := range lengths {
 		grad := make([]float32, n)
 		g.Uniform(-1, 1, grad)
 		for i := range grad {
 			grad[i] = float32(math.Ldexp(float64(grad[i]), i%5*7)) // so that sums are rounded
 		}
-		var s [8]float64
-		for i, v := range grad {
-			s[i%8] = math.FMA(float64(v), float64(v), s[i%8]) // fused or not is the same
+		want := 0.0
+		for part := range slices.Chunk(grad, block) {
+			var s [8]float64
+			for i, v := range part {
+				s[i%8] = math.FMA(float64(v), float64(v), s[i%8]) // fused or not is the same
+			}
+			want += s[0] + s[4] + (s[2] + s[6]) + (s[1] + s[5] + (s[3] + s[7]))
 		}
-		want := s[0] + s[4] + (s[2] + s[6]) + (s[1] + s[5] + (s[3] + s[7]))
 		if got := processor.SumSquares(device.Host(grad)); got != want {
 			t.Errorf("%d elements: %v, want %v", n, got, want)
 		}

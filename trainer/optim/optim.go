@@ -58,12 +58,19 @@ type setting struct {
 	value float64
 }
 
-// check refuses what is negative, not a number or beyond float32.
+// check refuses what is negative, not a number or beyond float32, in which
+// parameters are updated.
 func check(settings ...setting) error {
 	for _, s := range settings {
-		if !(s.value >= 0) || s.value > math.MaxFloat32 {
-			return fmt.Errorf("make an optimizer: %s is %v, want a number from 0", s.name, s.value)
+		if !inFloat32(s.value) {
+			return fmt.Errorf("make an optimizer: %s is %v, want a number from 0 that float32 does not round to 0 or infinity", s.name, s.value)
 		}
 	}
 	return nil
+}
+
+// inFloat32 reports whether v is 0, or a number above it that float32 does not round
+// to 0 or infinity.
+func inFloat32(v float64) bool {
+	return v == 0 || float32(v) > 0 && v <= math.MaxFloat32
 }

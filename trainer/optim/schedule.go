@@ -76,8 +76,8 @@ func WarmUp(from float64, steps int64, then Schedule) (Schedule, error) {
 }
 
 func checkRate(lr float64) error {
-	if !(lr >= 0) || lr > math.MaxFloat32 {
-		return fmt.Errorf("make a schedule: learning rate is %v, want a number from 0", lr)
+	if !inFloat32(lr) {
+		return fmt.Errorf("make a schedule: learning rate is %v, want a number from 0 that float32 does not round to 0 or infinity", lr)
 	}
 	return nil
 }

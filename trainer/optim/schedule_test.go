@@ -55,6 +55,7 @@ func TestScheduleErrors(t *testing.T) {
 		{of(Cosine(1, -1, 10)), "floor is -1"},
 		{of(Cosine(1, 0, 0)), "steps is 0, want a number from 1"},
 		{of(Cosine(1e300, 0, 1)), "learning rate is 1e+300"},
+		{of(Constant(1e-46)), "learning rate is 1e-46"},
 		{of(StepDecay(1, 0, 10)), "gamma is 0"},
 		{of(StepDecay(1, 1.5, 10)), "gamma is 1.5"},
 		{of(StepDecay(1, 0.1, 0)), "every is 0"},

@@ -181,6 +181,9 @@ func TestNewSGDErrors(t *testing.T) {
 		{1, -0.1, 0, false, "momentum is -0.1"},
 		{1, 0, -0.1, false, "weight decay is -0.1"},
 		{1, 0, 0, true, "needs a momentum above 0"},
+		{1e-46, 0, 0, false, "learning rate is 1e-46"},
+		{1, 1e-46, 0, true, "momentum is 1e-46"},
+		{1, 0, 1e-46, false, "weight decay is 1e-46"},
 	} {
 		if _, err := NewSGD(processor, nil, c.lr, c.momentum, c.decay, c.nesterov); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("NewSGD(processor, %v, %v, %v, %t): error %v, want one with %q", c.lr, c.momentum, c.decay, c.nesterov, err, c.want)

@@ -110,7 +110,7 @@ func TestMisusePanics(t *testing.T) {
 		run  func()
 		want string
 	}{
-		"two lengths":         {func() { u.Exp(a, b) }, "slices of 12 and 11 elements"},
+		"two lengths":         {func() { u.Tanh(a, b) }, "slices of 12 and 11 elements"},
 		"three lengths":       {func() { u.Add(a, a, b) }, "slices of 12 and 11 elements"},
 		"dot":                 {func() { u.Dot(b, a) }, "slices of 11 and 12 elements"},
 		"buffer":              {func() { u.SGD(a, a, b, vec.SGDFactors{}) }, "slices of 12 and 11 elements"},

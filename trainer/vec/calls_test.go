@@ -28,13 +28,6 @@ func none(f func(u *vec.Unit, a arena)) func(*vec.Unit, arena) []float64 {
 	}
 }
 
-func truth(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 func adamFactors(s [6]float32) vec.AdamFactors {
 	return vec.AdamFactors{Beta1: s[0], Beta2: 0.999, New1: s[1], New2: 0.001, Keep: s[2], Decay: s[3],
 		Correction: s[4], Eps: 1e-8, Rate: s[5], GradScale: 0.7}
@@ -51,8 +44,6 @@ var calls = []call{
 	{"Add in place", none(func(u *vec.Unit, a arena) { u.Add(a.f[0], a.f[0], a.f[1]) })},
 	{"Scale", none(func(u *vec.Unit, a arena) { u.Scale(a.f[0], a.f[1], a.nums[0]) })},
 	{"Scale in place", none(func(u *vec.Unit, a arena) { u.Scale(a.f[0], a.f[0], a.nums[0]) })},
-	{"AddScaled", none(func(u *vec.Unit, a arena) { u.AddScaled(a.f[0], a.f[1], a.nums[0]) })},
-	{"Exp", none(func(u *vec.Unit, a arena) { u.Exp(a.f[0], a.f[1]) })},
 	{"ReLU", none(func(u *vec.Unit, a arena) { u.ReLU(a.f[0], a.f[1]) })},
 	{"ReLU in place", none(func(u *vec.Unit, a arena) { u.ReLU(a.f[0], a.f[0]) })},
 	{"ReLUGrad", none(func(u *vec.Unit, a arena) { u.ReLUGrad(a.f[0], a.f[1], a.f[2]) })},
@@ -62,12 +53,10 @@ var calls = []call{
 	{"GELUGrad", none(func(u *vec.Unit, a arena) { u.GELUGrad(a.f[0], a.f[0], a.f[1]) })},
 	{"RoundBF16", none(func(u *vec.Unit, a arena) { u.RoundBF16(a.h, a.f[0]) })},
 	{"WidenBF16", none(func(u *vec.Unit, a arena) { u.WidenBF16(a.f[0], a.h) })},
-	{"RoundToBF16", none(func(u *vec.Unit, a arena) { u.RoundToBF16(a.f[0], a.f[1]) })},
 	{"Sum", func(u *vec.Unit, a arena) []float64 { return []float64{float64(u.Sum(a.f[0]))} }},
 	{"Dot", func(u *vec.Unit, a arena) []float64 { return []float64{float64(u.Dot(a.f[0], a.f[1]))} }},
 	{"SumSquares", func(u *vec.Unit, a arena) []float64 { return []float64{u.SumSquares(a.f[0])} }},
 	{"Max", func(u *vec.Unit, a arena) []float64 { return []float64{float64(u.Max(a.f[0]))} }},
-	{"Finite", func(u *vec.Unit, a arena) []float64 { return []float64{truth(u.Finite(a.f[0]))} }},
 	{"ColumnSum", none(func(u *vec.Unit, a arena) {
 		n := len(a.f[0]) / 7
 		u.ColumnSum(a.f[0][:n], a.f[1], 7, n, false)

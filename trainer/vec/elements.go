@@ -12,19 +12,6 @@ func (u *Unit) Scale(y, x []float32, s float32) {
 	u.scale(y, x, s)
 }
 
-// AddScaled adds s*x to y.
-func (u *Unit) AddScaled(y, x []float32, s float32) {
-	same(len(y), len(x))
-	u.addScaled(y, x, s)
-}
-
-// Exp computes y = e^x, with an error of at most 1.1 units in the last place; it
-// is infinite above 88.73 and 0 below -103.98.
-func (u *Unit) Exp(y, x []float32) {
-	same(len(y), len(x))
-	u.exp(y, x)
-}
-
 // ReLU computes y = max(x, 0), torch.nn.functional.relu. What is not a number
 // stays so.
 func (u *Unit) ReLU(y, x []float32) {
@@ -77,11 +64,4 @@ func (u *Unit) RoundBF16(dst []uint16, src []float32) {
 func (u *Unit) WidenBF16(dst []float32, src []uint16) {
 	same(len(dst), len(src))
 	u.widenBF16(dst, src)
-}
-
-// RoundToBF16 computes y = x rounded to bfloat16, which RoundBF16 and WidenBF16
-// would make of it.
-func (u *Unit) RoundToBF16(y, x []float32) {
-	same(len(y), len(x))
-	u.roundToBF16(y, x)
 }

@@ -11,9 +11,6 @@ func avx512Add(y *float32, a *float32, b *float32, n int)
 func avx512Scale(y *float32, x *float32, n int, s float32)
 
 //go:noescape
-func avx512AddScaled(y *float32, x *float32, n int, s float32)
-
-//go:noescape
 func avx512Add4(y *float32, a *float32, b *float32, c *float32, d *float32, n int)
 
 //go:noescape
@@ -29,19 +26,10 @@ func avx512SumSquares(x *float32, n int) (sum float64)
 func avx512Maximum(x *float32, n int) (most float32)
 
 //go:noescape
-func avx512LargestBits(x *float32, n int) (most uint32)
-
-//go:noescape
 func avx512RoundBF16(dst *uint16, src *float32, n int)
 
 //go:noescape
 func avx512WidenBF16(dst *float32, src *uint16, n int)
-
-//go:noescape
-func avx512RoundToBF16(y *float32, x *float32, n int)
-
-//go:noescape
-func avx512Exp(y *float32, x *float32, n int)
 
 //go:noescape
 func avx512Relu(y *float32, x *float32, n int)
@@ -116,9 +104,6 @@ func avx2Add(y *float32, a *float32, b *float32, n int)
 func avx2Scale(y *float32, x *float32, n int, s float32)
 
 //go:noescape
-func avx2AddScaled(y *float32, x *float32, n int, s float32)
-
-//go:noescape
 func avx2Add4(y *float32, a *float32, b *float32, c *float32, d *float32, n int)
 
 //go:noescape
@@ -134,19 +119,10 @@ func avx2SumSquares(x *float32, n int) (sum float64)
 func avx2Maximum(x *float32, n int) (most float32)
 
 //go:noescape
-func avx2LargestBits(x *float32, n int) (most uint32)
-
-//go:noescape
 func avx2RoundBF16(dst *uint16, src *float32, n int)
 
 //go:noescape
 func avx2WidenBF16(dst *float32, src *uint16, n int)
-
-//go:noescape
-func avx2RoundToBF16(y *float32, x *float32, n int)
-
-//go:noescape
-func avx2Exp(y *float32, x *float32, n int)
 
 //go:noescape
 func avx2Relu(y *float32, x *float32, n int)
@@ -236,17 +212,6 @@ func (u *Unit) scale(y []float32, x []float32, s float32) {
 	}
 }
 
-func (u *Unit) addScaled(y []float32, x []float32, s float32) {
-	switch u.set {
-	case avx512:
-		avx512AddScaled(unsafe.SliceData(y), unsafe.SliceData(x), len(y), s)
-	case avx2:
-		avx2AddScaled(unsafe.SliceData(y), unsafe.SliceData(x), len(y), s)
-	default:
-		portableAddScaled(y, x, s)
-	}
-}
-
 func (u *Unit) add4(y []float32, a []float32, b []float32, c []float32, d []float32) {
 	switch u.set {
 	case avx512:
@@ -302,17 +267,6 @@ func (u *Unit) maximum(x []float32) (most float32) {
 	}
 }
 
-func (u *Unit) largestBits(x []float32) (most uint32) {
-	switch u.set {
-	case avx512:
-		return avx512LargestBits(unsafe.SliceData(x), len(x))
-	case avx2:
-		return avx2LargestBits(unsafe.SliceData(x), len(x))
-	default:
-		return portableLargestBits(x)
-	}
-}
-
 func (u *Unit) roundBF16(dst []uint16, src []float32) {
 	switch u.set {
 	case avx512:
@@ -336,28 +290,6 @@ func (u *Unit) widenBF16(dst []float32, src []uint16) {
 		portableWidenBF16(dst[n:], src[n:])
 	default:
 		portableWidenBF16(dst, src)
-	}
-}
-
-func (u *Unit) roundToBF16(y []float32, x []float32) {
-	switch u.set {
-	case avx512:
-		avx512RoundToBF16(unsafe.SliceData(y), unsafe.SliceData(x), len(y))
-	case avx2:
-		avx2RoundToBF16(unsafe.SliceData(y), unsafe.SliceData(x), len(y))
-	default:
-		portableRoundToBF16(y, x)
-	}
-}
-
-func (u *Unit) exp(y []float32, x []float32) {
-	switch u.set {
-	case avx512:
-		avx512Exp(unsafe.SliceData(y), unsafe.SliceData(x), len(y))
-	case avx2:
-		avx2Exp(unsafe.SliceData(y), unsafe.SliceData(x), len(y))
-	default:
-		portableExp(y, x)
 	}
 }
 

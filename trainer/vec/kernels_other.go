@@ -12,10 +12,6 @@ func (u *Unit) scale(y []float32, x []float32, s float32) {
 	portableScale(y, x, s)
 }
 
-func (u *Unit) addScaled(y []float32, x []float32, s float32) {
-	portableAddScaled(y, x, s)
-}
-
 func (u *Unit) add4(y []float32, a []float32, b []float32, c []float32, d []float32) {
 	portableAdd4(y, a, b, c, d)
 }
@@ -36,24 +32,12 @@ func (u *Unit) maximum(x []float32) (most float32) {
 	return portableMaximum(x)
 }
 
-func (u *Unit) largestBits(x []float32) (most uint32) {
-	return portableLargestBits(x)
-}
-
 func (u *Unit) roundBF16(dst []uint16, src []float32) {
 	portableRoundBF16(dst, src)
 }
 
 func (u *Unit) widenBF16(dst []float32, src []uint16) {
 	portableWidenBF16(dst, src)
-}
-
-func (u *Unit) roundToBF16(y []float32, x []float32) {
-	portableRoundToBF16(y, x)
-}
-
-func (u *Unit) exp(y []float32, x []float32) {
-	portableExp(y, x)
 }
 
 func (u *Unit) relu(y []float32, x []float32) {

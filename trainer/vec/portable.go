@@ -24,17 +24,6 @@ func portableScale(y []float32, x []float32, s float32) {
 	}
 }
 
-func portableAddScaled(y []float32, x []float32, s float32) {
-	x = x[:len(y)]
-	for i := range y {
-		v0 := y[i]
-		v1 := x[i]
-		v2 := float32(v1 * s)
-		v3 := float32(v0 + v2)
-		y[i] = v3
-	}
-}
-
 func portableAdd4(y []float32, a []float32, b []float32, c []float32, d []float32) {
 	a = a[:len(y)]
 	b = b[:len(y)]
@@ -139,30 +128,6 @@ func portableMaximum(x []float32) (most float32) {
 	return s0[0]
 }
 
-func portableLargestBits(x []float32) (most uint32) {
-	var s0 [64]uint32
-	for i := range x {
-		v1 := x[i]
-		v2 := math.Float32bits(v1)
-		v3 := uint32(v2 & 0x7fffffff)
-		v4 := uint32(v3)
-		if s0[i%64] > v3 {
-			v4 = s0[i%64]
-		}
-		s0[i%64] = v4
-	}
-	for half := 32; half > 0; half /= 2 {
-		for j := range half {
-			v2 := uint32(s0[j+half])
-			if s0[j] > s0[j+half] {
-				v2 = s0[j]
-			}
-			s0[j] = v2
-		}
-	}
-	return s0[0]
-}
-
 func portableRoundBF16(dst []uint16, src []float32) {
 	src = src[:len(dst)]
 	for i := range dst {
@@ -188,74 +153,6 @@ func portableWidenBF16(dst []float32, src []uint16) {
 		v1 := v0 << 16
 		v2 := math.Float32frombits(v1)
 		dst[i] = v2
-	}
-}
-
-func portableRoundToBF16(y []float32, x []float32) {
-	x = x[:len(y)]
-	for i := range y {
-		v0 := x[i]
-		v1 := math.Float32bits(v0)
-		v2 := uint32(v1 + 0x7fff)
-		v3 := v1 >> 16
-		v4 := uint32(v3 & 0x1)
-		v5 := uint32(v2 + v4)
-		v6 := uint32(v5 & 0xffff0000)
-		v7 := uint32(v6)
-		if v0 != v0 {
-			v7 = 0x7fc00000
-		}
-		v8 := math.Float32frombits(v7)
-		y[i] = v8
-	}
-}
-
-func portableExp(y []float32, x []float32) {
-	x = x[:len(y)]
-	for i := range y {
-		v0 := x[i]
-		v1 := float32(v0)
-		if -104 > v0 {
-			v1 = -104
-		}
-		v2 := float32(v1)
-		if 89 < v1 {
-			v2 = 89
-		}
-		v3 := float32(v2 * 1.442695)
-		v4 := float32(v3 + 1.2582912e+07)
-		v5 := float32(v4 - 1.2582912e+07)
-		v6 := float32(v5 * 0.6933594)
-		v7 := float32(v2 - v6)
-		v8 := float32(v5 * -0.00021219444)
-		v9 := float32(v7 - v8)
-		v10 := float32(0.00019875691 * v9)
-		v11 := float32(v10 + 0.0013981999)
-		v12 := float32(v11 * v9)
-		v13 := float32(v12 + 0.008333452)
-		v14 := float32(v13 * v9)
-		v15 := float32(v14 + 0.041665796)
-		v16 := float32(v15 * v9)
-		v17 := float32(v16 + 0.16666666)
-		v18 := float32(v17 * v9)
-		v19 := float32(v18 + 0.5)
-		v20 := float32(v9 * v9)
-		v21 := float32(v20 * v19)
-		v22 := float32(v21 + v9)
-		v23 := float32(v22 + 1)
-		v24 := math.Float32bits(v4)
-		v25 := uint32(v24 - 0x4b400000)
-		v26 := uint32(int32(v25) >> 1)
-		v27 := uint32(v26 + 0x7f)
-		v28 := v27 << 23
-		v29 := math.Float32frombits(v28)
-		v30 := float32(v23 * v29)
-		v31 := uint32(v25 - v26)
-		v32 := uint32(v31 + 0x7f)
-		v33 := v32 << 23
-		v34 := math.Float32frombits(v33)
-		v35 := float32(v30 * v34)
-		y[i] = v35
 	}
 }
 

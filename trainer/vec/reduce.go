@@ -1,7 +1,5 @@
 package vec
 
-import "math"
-
 // The sums of float32 below have 64 partial sums: element i goes to sum i mod 64,
 // in rising order, from 0. Then sums are added by halves: 32 to 63 to 0 to 31, 16
 // to 31 to 0 to 15, and so on.
@@ -22,11 +20,6 @@ func (u *Unit) SumSquares(x []float32) float64 { return u.sumSquares(x) }
 // Max is the largest element, NaN if any is, -Inf if there is none. Of two zeros,
 // it may be either, but is the same on every processor.
 func (u *Unit) Max(x []float32) float32 { return u.maximum(x) }
-
-// Finite reports whether no element is infinite or not a number.
-func (u *Unit) Finite(x []float32) bool {
-	return u.largestBits(x) < math.Float32bits(float32(math.Inf(1)))
-}
 
 // ColumnSum computes dst[j], or adds to it if accumulate is set, the sum over rows
 // of x[i*stride+j], for j below len(dst), one after another from the first row. x

@@ -7,6 +7,8 @@ import (
 
 // ExpSum computes y = exp(x - most), and returns the sum of y in the order of
 // [Unit.Sum]: with the largest x as most, softmax but for a division by the sum.
+// An exponential has an error of at most 1.1 units in the last place, is infinite
+// above 88.73 and 0 below -103.98.
 func (u *Unit) ExpSum(y, x []float32, most float32) float32 {
 	same(len(y), len(x))
 	return u.expSum(y, x, most)

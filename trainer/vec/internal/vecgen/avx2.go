@@ -13,7 +13,7 @@ var avx2 = target{
 		float: {"add": "VADDPS", "sub": "VSUBPS", "mul": "VMULPS", "div": "VDIVPS", "max": "VMAXPS", "min": "VMINPS",
 			"sqrt": "VSQRTPS"},
 		word: {"add": "VPADDD", "sub": "VPSUBD", "mul": "VPMULLD", "and": "VPAND", "or": "VPOR", "xor": "VPXOR",
-			"max": "VPMAXSD", "larger": "VPMAXUD", "shl": "VPSLLD", "shr": "VPSRLD", "sar": "VPSRAD"},
+			"larger": "VPMAXUD", "shl": "VPSLLD", "shr": "VPSRLD", "sar": "VPSRAD"},
 		double: {"add": "VADDPD", "mul": "VMULPD"},
 		mask:   {"greater": "VCMPPS $30,", "unordered": "VCMPPS $3,", "equal": "VPCMPEQD"},
 	},

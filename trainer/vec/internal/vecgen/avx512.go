@@ -10,7 +10,7 @@ var avx512 = target{
 		float: {"add": "VADDPS", "sub": "VSUBPS", "mul": "VMULPS", "div": "VDIVPS", "max": "VMAXPS", "min": "VMINPS",
 			"sqrt": "VSQRTPS", "scale": "VSCALEFPS"},
 		word: {"add": "VPADDD", "sub": "VPSUBD", "mul": "VPMULLD", "and": "VPANDD", "or": "VPORD", "xor": "VPXORD",
-			"max": "VPMAXSD", "shl": "VPSLLD", "shr": "VPSRLD", "sar": "VPSRAD"},
+			"shl": "VPSLLD", "shr": "VPSRLD", "sar": "VPSRAD"},
 		double: {"add": "VADDPD", "mul": "VMULPD"},
 	},
 	tailMask: []string{"MOVL $-1, BX", "BZHIL CX, BX, BX", "KMOVW BX, K1"},

@@ -168,8 +168,8 @@ func (b *body) and(x, y *node) *node { return b.binary("and", x, y) }
 func (b *body) or(x, y *node) *node  { return b.binary("or", x, y) }
 func (b *body) xor(x, y *node) *node { return b.binary("xor", x, y) }
 
-// max is x if x > y, otherwise y: y if one of them is not a number. For uint32,
-// both must be below 2^31.
+// max is x if x > y, otherwise y: y if one of them is not a number. Both are
+// float32.
 func (b *body) max(x, y *node) *node { return b.binary("max", x, y) }
 
 // min is x if x < y, otherwise y.

@@ -23,9 +23,6 @@ func simple() []kernel {
 		{name: "scale", arrays: floats32("y", "x"), floats: []string{"s"}, build: func(b *body) {
 			b.store("y", b.mul(b.load("x"), b.arg("s")))
 		}},
-		{name: "addScaled", arrays: floats32("y", "x"), floats: []string{"s"}, build: func(b *body) {
-			b.store("y", b.add(b.load("y"), b.mul(b.load("x"), b.arg("s"))))
-		}},
 		{name: "add4", arrays: floats32("y", "a", "b", "c", "d"), build: func(b *body) {
 			b.store("y", b.add(b.add(b.add(b.add(b.load("y"), b.load("a")), b.load("b")), b.load("c")), b.load("d")))
 		}},
@@ -44,29 +41,16 @@ func simple() []kernel {
 				return b.ifNaN(v, v, b.max(v, acc))
 			}, b.load("x"))
 		}},
-		{name: "largestBits", arrays: floats32("x"), lanes: 64, results: []string{"most"}, neutral: true, build: func(b *body) {
-			b.reduce(start(word, 0), func(b *body, acc, v *node) *node { return b.max(acc, v) },
-				b.and(b.bits(b.load("x")), b.word(1<<31-1)))
-		}},
 		{name: "roundBF16", arrays: []array{{name: "dst", half: true}, {name: "src"}}, build: func(b *body) {
+			const quietNaN = 0x7fc0
 			x := b.load("src")
-			b.storeHalf("dst", b.ifNaN(x, b.word(quietNaN>>16), b.shr(b.roundedBF16(x), 16)))
+			bits := b.bits(x)
+			// The high half rounded to nearest, to even in the middle.
+			rounded := b.add(b.add(bits, b.word(0x7fff)), b.and(b.shr(bits, 16), b.word(1)))
+			b.storeHalf("dst", b.ifNaN(x, b.word(quietNaN), b.shr(rounded, 16)))
 		}},
 		{name: "widenBF16", arrays: []array{{name: "dst"}, {name: "src", half: true}}, build: func(b *body) {
 			b.store("dst", b.float(b.shl(b.loadHalf("src"), 16)))
 		}},
-		{name: "roundToBF16", arrays: floats32("y", "x"), build: func(b *body) {
-			x := b.load("x")
-			b.store("y", b.float(b.ifNaN(x, b.word(quietNaN), b.and(b.roundedBF16(x), b.word(0xffff0000)))))
-		}},
 	}
-}
-
-const quietNaN = 0x7fc00000
-
-// roundedBF16 are the bits of a number with the high half rounded to nearest, to
-// even in the middle, and any low half.
-func (b *body) roundedBF16(x *node) *node {
-	bits := b.bits(x)
-	return b.add(b.add(bits, b.word(0x7fff)), b.and(b.shr(bits, 16), b.word(1)))
 }

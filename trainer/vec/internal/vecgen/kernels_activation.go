@@ -11,7 +11,6 @@ const (
 // activations are functions of one element and their derivatives.
 func activations() []kernel {
 	return []kernel{
-		{name: "exp", arrays: floats32("y", "x"), build: func(b *body) { b.store("y", b.exp(b.load("x"))) }},
 		{name: "relu", arrays: floats32("y", "x"), build: func(b *body) { b.store("y", b.max(b.num(0), b.load("x"))) }},
 		{name: "reluGrad", arrays: floats32("dx", "dy", "y"), build: func(b *body) {
 			// Below the smallest number above 0: so not where y is not a number.

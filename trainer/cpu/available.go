@@ -1,0 +1,99 @@
+package cpu
+
+import (
+	"bufio"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Available returns the bytes of memory that this process may still get: what the
+// machine has free or can free, or what is left of the limit of its control group
+// or of a group around that, if that is less (Linux's proc(5) and cgroup-v2; version
+// 1 has the same by other names). Where that cannot be found out, known is false.
+func Available() (bytes int64, known bool) { return available(os.DirFS("/")) }
+
+func available(root fs.FS) (bytes int64, known bool) {
+	bytes = math.MaxInt64
+	if kib, ok := field(root, "proc/meminfo", "MemAvailable:"); ok {
+		bytes, known = kib<<10, true
+	}
+	for _, g := range groups(root) {
+		limit, ok := number(root, path.Join(g.folder, g.limit))
+		if !ok || limit >= math.MaxInt64/2 { // "max", or version 1's way to say it
+			continue
+		}
+		used, ok := number(root, path.Join(g.folder, g.used))
+		if !ok {
+			continue
+		}
+		// Pages of files that no one uses count as used, and are given up first.
+		cached, _ := field(root, path.Join(g.folder, "memory.stat"), g.cached)
+		bytes, known = min(bytes, max(0, limit-used+cached)), true
+	}
+	return bytes, known
+}
+
+// group is a control group's folder and the names of its files there.
+type group struct{ folder, limit, used, cached string }
+
+// groups are the control groups of this process that limit memory, from the inner
+// to the outer ones.
+func groups(root fs.FS) []group {
+	text, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return nil
+	}
+	var out []group
+	for line := range strings.Lines(string(text)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers, path
+		if len(parts) != 3 {
+			continue
+		}
+		g := group{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"}
+		switch {
+		case parts[1] == "memory":
+			g = group{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}
+		case parts[1] != "":
+			continue
+		}
+		top := g.folder
+		for inner := path.Clean("/" + parts[2]); ; inner = path.Dir(inner) {
+			g.folder = path.Join(top, inner)
+			out = append(out, g)
+			if inner == "/" {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// number is the number that is all of a file.
+func number(root fs.FS, file string) (int64, bool) {
+	text, err := fs.ReadFile(root, file)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return n, err == nil
+}
+
+// field is the number behind a name at the beginning of a line.
+func field(root fs.FS, file, name string) (int64, bool) {
+	f, err := root.Open(file)
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if words := strings.Fields(lines.Text()); len(words) >= 2 && words[0] == name {
+			n, err := strconv.ParseInt(words[1], 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}
