@@ -3,10 +3,11 @@
 // ([Shapes]), beside the limit of the core that is measured in the same run.
 //
 // A step is everything between two batches: the forward pass with its loss, the
-// backward pass, clipping where the model has it, and the update of all
-// parameters. Weights, samples and labels are drawn as PyTorch draws them from the
-// same seed, so that a PyTorch program doing the same work has the same loss, which
-// shows that it was the same work. The first steps are left out of the times.
+// backward pass, the norm of the gradients, which the trainer looks at in every step,
+// clipping where the model has it, and the update of all parameters. Weights, samples
+// and labels are drawn as PyTorch draws them from the same seed, so that a PyTorch
+// program doing the same work has the same loss, which shows that it was the same
+// work. The first steps are left out of the times.
 //
 // Speed is counted in GFLOP/s, 1e9 products and sums a second, by the usual formula
 // of the work (see [Model] and [Shape]), never by what was really executed. It is of

@@ -27,7 +27,7 @@ func (s Shape) String() string { return fmt.Sprintf("%dx%dx%d/%s", s.M, s.N, s.K
 // memory: 3 GiB.
 const maxSide = 1 << 14
 
-var shapePattern = regexp.MustCompile(`^([1-9]\d{0,5})x([1-9]\d{0,5})x([1-9]\d{0,5})(?:/(NN|NT|TN))?$`)
+var shapePattern = regexp.MustCompile(`^([1-9]\d*)x([1-9]\d*)x([1-9]\d*)(?:/(NN|NT|TN))?$`)
 
 // ParseShape reads MxNxK, or MxNxK/LAYOUT; without one the layout is NN.
 func ParseShape(text string) (Shape, error) {
@@ -40,8 +40,8 @@ func ParseShape(text string) (Shape, error) {
 		s.Layout = "NN"
 	}
 	for i, side := range []*int{&s.M, &s.N, &s.K} {
-		*side, _ = strconv.Atoi(m[i+1]) // at most six digits
-		if *side > maxSide {
+		var err error
+		if *side, err = strconv.Atoi(m[i+1]); err != nil || *side > maxSide {
 			return Shape{}, fmt.Errorf("shape %q has a side above %d", text, maxSide)
 		}
 	}

@@ -57,9 +57,10 @@ func (t *training) step() float64 {
 	params, pass := t.model.Params(), nn.Pass{Train: true, Weight: 1, Stride: 1}
 	out := t.model.Forward(t.batch, pass)
 	t.model.Backward(t.batch, pass, nil)
+	norm := optim.GradNorm(t.device, params) // the trainer looks whether it is finite
 	scale := float32(1)
 	if t.clip > 0 {
-		scale = optim.ClipScale(optim.GradNorm(t.device, params), t.clip)
+		scale = optim.ClipScale(norm, t.clip)
 	}
 	t.optimizer.Step(params, scale)
 	return out.Loss

@@ -1,6 +1,7 @@
 package bench_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/trainer/bench"
@@ -19,9 +20,18 @@ func TestParseShape(t *testing.T) {
 			t.Errorf("%q is %v, %v; want %v", c.text, got, err, c.want)
 		}
 	}
-	for _, text := range []string{"", "1x2", "0x1x1", "-1x2x3", "1x2x3/TT", "1x2x3x4", "1X2X3", "16385x1x1", "9999999x1x1", "1x2x3\n", " 1x2x3"} {
+	for _, text := range []string{"", "1x2", "0x1x1", "-1x2x3", "1x2x3/TT", "1x2x3x4", "1X2X3", "1x2x3\n", " 1x2x3"} {
 		if got, err := bench.ParseShape(text); err == nil {
 			t.Errorf("%q is %v, want an error", text, got)
+		}
+	}
+}
+
+// TestParseShapeTooLarge: a shape that is one, but too large, is told so.
+func TestParseShapeTooLarge(t *testing.T) {
+	for _, text := range []string{"16385x1x1", "1x9999999x1/NT", "1x1x99999999999999999999"} {
+		if got, err := bench.ParseShape(text); err == nil || !strings.Contains(err.Error(), "has a side above 16384") {
+			t.Errorf("%q is %v, %v", text, got, err)
 		}
 	}
 }

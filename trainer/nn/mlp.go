@@ -92,9 +92,11 @@ func (s *stack) connect(o MLPOptions, out int) error {
 	return nil
 }
 
+// checkDropout refuses chances that are none, or that leave nothing in float32, in
+// which what is left is divided by 1-p.
 func checkDropout(p float64) error {
-	if !(p >= 0 && p < 1) {
-		return fmt.Errorf("make a model: dropout is %v, want a number from 0 to below 1", p)
+	if !(p >= 0 && float32(p) < 1) {
+		return fmt.Errorf("make a model: dropout is %v, want a number from 0 to below 1 in float32", p)
 	}
 	return nil
 }

@@ -108,8 +108,10 @@ func TestNewModelErrors(t *testing.T) {
 		{"empty hidden layer", "layer 2 has width 0, want 1 to 2147483648", mlp(1, MLPOptions{[]int{3, 0}, "relu", 0}, 1)},
 		{"too large", "more than 2147483648 parameters", mlp(1<<16, MLPOptions{[]int{1 << 14}, "relu", 0}, 1<<17)},
 		{"far too large", "more than 2147483648 parameters", func() (Model, error) { return NewLinear(1<<31, 1<<31) }},
-		{"dropout of everything", "dropout is 1, want a number from 0 to below 1", mlp(1, MLPOptions{[]int{2}, "relu", 1}, 1)},
-		{"negative dropout", "dropout is -0.1, want a number from 0 to below 1", mlp(1, MLPOptions{[]int{2}, "relu", -0.1}, 1)},
+		{"dropout of everything", "dropout is 1, want a number from 0 to below 1 in float32", mlp(1, MLPOptions{[]int{2}, "relu", 1}, 1)},
+		{"dropout of everything in float32", "dropout is 0.99999999, want a number from 0 to below 1 in float32", mlp(1, MLPOptions{[]int{2}, "relu", 0.99999999}, 1)},
+		{"gpt's dropout of everything in float32", "dropout is 0.99999999, want a number from 0 to below 1 in float32", gpt(GPTOptions{1, 1, 1, 1, 1, 0.99999999})},
+		{"negative dropout", "dropout is -0.1, want a number from 0 to below 1 in float32", mlp(1, MLPOptions{[]int{2}, "relu", -0.1}, 1)},
 		{"no images", "a convolutional network needs images, and these samples are not", cnn(0, 0, 0, CNNOptions{[]int{2}, 3, relu})},
 		{"even kernel", "the kernel is 4 wide, want an odd number", cnn(1, 8, 8, CNNOptions{[]int{2}, 4, relu})},
 		{"no kernel", "the kernel is -1 wide, want an odd number", cnn(1, 8, 8, CNNOptions{[]int{2}, -1, relu})},
@@ -123,7 +125,7 @@ func TestNewModelErrors(t *testing.T) {
 		{"heads", "the number of heads is 0, want 1 to 16777216", gpt(GPTOptions{1, 1, 1, 0, 1, 0})},
 		{"width", "a width of 64 cannot be divided among 3 heads", gpt(GPTOptions{1, 1, 1, 3, 64, 0})},
 		{"large gpt", "3.38e+15 parameters, more than 2147483648", gpt(GPTOptions{1, 1, 1, 1, 1 << 24, 0})},
-		{"gpt's dropout", "dropout is NaN, want a number from 0 to below 1", gpt(GPTOptions{1, 1, 1, 1, 1, math.NaN()})},
+		{"gpt's dropout", "dropout is NaN, want a number from 0 to below 1 in float32", gpt(GPTOptions{1, 1, 1, 1, 1, math.NaN()})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := c.make(); err == nil || err.Error() != "make a model: "+c.want {

@@ -1,10 +1,8 @@
 package nn
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
@@ -30,6 +28,7 @@ type Sampling struct {
 type Sampler struct {
 	Sampling
 	generator *random.Generator
+	ranking   ranking
 	tokens    []int32   // that may be drawn
 	weights   []float64 // theirs: probabilities, times a factor
 }
@@ -66,45 +65,59 @@ func (s *Sampler) Next(logits []float32) (int32, error) {
 	if s.Temperature == 0 {
 		return int32(most), nil
 	}
-	s.choose(logits)
-	s.weigh(logits, logits[most])
+	s.choose(logits, logits[most])
 	return s.draw(), nil
 }
 
-// choose fills tokens with those that TopK leaves, the likely ones first where the
-// order matters.
-func (s *Sampler) choose(logits []float32) {
-	s.tokens = s.tokens[:0]
-	for i := range logits {
-		s.tokens = append(s.tokens, int32(i))
+// choose fills tokens with those that TopK and TopP leave, and weights. Where these
+// leave some out, the likely ones come first, and only they are sorted: a vocabulary
+// is large, and what is left mostly small.
+func (s *Sampler) choose(logits []float32, most float32) {
+	s.tokens, s.weights = s.tokens[:0], s.weights[:0]
+	few, likely := s.TopK > 0 && s.TopK < len(logits), s.TopP > 0 && s.TopP < 1
+	if !few && !likely {
+		for t := range logits {
+			s.take(int32(t), logits, most)
+		}
+		return
 	}
-	all := s.TopP == 0 || s.TopP == 1
-	few := s.TopK > 0 && s.TopK < len(logits)
-	if few || !all {
-		slices.SortFunc(s.tokens, func(a, b int32) int {
-			return cmp.Or(cmp.Compare(logits[b], logits[a]), cmp.Compare(a, b))
-		})
-	}
+	s.ranking.start(logits)
 	if few {
-		s.tokens = s.tokens[:s.TopK]
+		total := 0.0
+		for range s.TopK {
+			total += s.take(s.ranking.next(), logits, most)
+		}
+		if likely {
+			s.cut(s.TopP * total)
+		}
+		return
+	}
+	total, sum := 0.0, 0.0
+	for _, v := range logits {
+		total += s.weight(v, most)
+	}
+	for sum < s.TopP*total && len(s.tokens) < len(logits) {
+		sum += s.take(s.ranking.next(), logits, most)
 	}
 }
 
-// weigh fills weights, and leaves those that TopP does.
-func (s *Sampler) weigh(logits []float32, most float32) {
-	s.weights = s.weights[:0]
-	total := 0.0
-	for _, t := range s.tokens {
-		w := math.Exp((float64(logits[t]) - float64(most)) / s.Temperature)
-		s.weights = append(s.weights, w)
-		total += w
-	}
-	if s.TopP == 0 || s.TopP == 1 {
-		return
-	}
+// weight is that of a token with a logit, where most is the largest.
+func (s *Sampler) weight(logit, most float32) float64 {
+	return math.Exp((float64(logit) - float64(most)) / s.Temperature)
+}
+
+// take adds a token to those that may be drawn, and returns its weight.
+func (s *Sampler) take(t int32, logits []float32, most float32) float64 {
+	w := s.weight(logits[t], most)
+	s.tokens, s.weights = append(s.tokens, t), append(s.weights, w)
+	return w
+}
+
+// cut leaves the first tokens whose weights add up to enough.
+func (s *Sampler) cut(enough float64) {
 	sum := 0.0
 	for i, w := range s.weights {
-		if sum += w; sum >= s.TopP*total {
+		if sum += w; sum >= enough {
 			s.tokens, s.weights = s.tokens[:i+1], s.weights[:i+1]
 			return
 		}

@@ -1,7 +1,10 @@
 package nn
 
 import (
+	"cmp"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -95,6 +98,84 @@ func TestSamplingIsDeterministic(t *testing.T) {
 		if other := draws(t, s, logits, 50); slices.Equal(first, other) {
 			t.Errorf("%+v draws the same with another seed", s)
 		}
+	}
+}
+
+// The tokens that are left must be those of a sort of all tokens, in its order, with
+// the first of equal ones first.
+func TestSamplingLeavesWhatSortingDoes(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{1, 2, 3, 10, 257, 1000} {
+		logits := make([]float32, n)
+		for i := range logits {
+			logits[i] = float32(math.Round(8*r.NormFloat64()) / 4) // many are equal
+			if r.IntN(10) == 0 {
+				logits[i] = float32(math.Inf(-1))
+			}
+		}
+		logits[r.IntN(n)] = 0
+		sorted := make([]int32, n)
+		for i := range sorted {
+			sorted[i] = int32(i)
+		}
+		slices.SortStableFunc(sorted, func(a, b int32) int { return cmp.Compare(logits[b], logits[a]) })
+		for _, k := range []int{0, 1, 2, 7, n - 1, n, 2 * n} {
+			for _, p := range []float64{0, 1e-9, 0.3, 0.7, 0.95, 0.999999, 1} {
+				s := newSampler(t, Sampling{Temperature: 0.7, TopK: k, TopP: p})
+				if _, err := s.Next(logits); err != nil {
+					t.Fatal(err)
+				}
+				want := sorted
+				if k > 0 && k < n {
+					want = want[:k]
+				} else if p == 0 || p == 1 {
+					continue // all are left, in their own order
+				}
+				if p > 0 && p < 1 {
+					want = likeliest(s, want, logits, p)
+				}
+				if both := k > 0 && k < n && p > 0 && p < 1; !both && len(s.ranking.tokens) != n-len(want) {
+					t.Errorf("%d logits, top-k %d, top-p %v: %d were sorted for %d", n, k, p, n-len(s.ranking.tokens), len(want))
+				}
+				if !slices.Equal(s.tokens, want) {
+					t.Errorf("%d logits, top-k %d, top-p %v: %d tokens are left, %v, want %d, %v", n, k, p, len(s.tokens), s.tokens, len(want), want)
+				}
+			}
+		}
+	}
+}
+
+// likeliest are the first tokens whose weights are the part p of those of all, or
+// more.
+func likeliest(s *Sampler, tokens []int32, logits []float32, p float64) []int32 {
+	most, total, sum := slices.Max(logits), 0.0, 0.0
+	for _, token := range tokens {
+		total += s.weight(logits[token], most)
+	}
+	for i, token := range tokens {
+		if sum += s.weight(logits[token], most); sum >= p*total {
+			return tokens[:i+1]
+		}
+	}
+	return tokens
+}
+
+// BenchmarkSampling draws from a vocabulary as large as GPT-2's.
+func BenchmarkSampling(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	logits := make([]float32, 50257)
+	for i := range logits {
+		logits[i] = float32(3 * r.NormFloat64())
+	}
+	for _, s := range []Sampling{{Temperature: 1}, {Temperature: 1, TopK: 50}, {Temperature: 1, TopP: 0.9}} {
+		b.Run(fmt.Sprintf("top-k %d, top-p %v", s.TopK, s.TopP), func(b *testing.B) {
+			sampler := newSampler(b, s)
+			for b.Loop() {
+				if _, err := sampler.Next(logits); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

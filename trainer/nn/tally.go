@@ -6,7 +6,6 @@ import "github.com/ddpbatch/ddpbatch/trainer/device"
 type tally struct {
 	device device.Device
 	losses device.Tensor // of each row
-	host   []float32
 	chosen device.Tensor // Int32, of each row
 }
 
@@ -14,14 +13,12 @@ func (t *tally) plan(d device.Device, rows int) {
 	t.device = d
 	t.losses = d.Alloc(device.Float32, rows)
 	t.chosen = d.Alloc(device.Int32, rows)
-	t.host = make([]float32, rows)
 }
 
 // sum is the sum of the losses of the first rows, from first to last.
 func (t *tally) sum(rows int) float64 {
-	t.device.Read(t.host[:rows], t.losses.Slice(0, rows))
 	total := 0.0
-	for _, v := range t.host[:rows] {
+	for _, v := range device.Floats(t.device, t.losses.Slice(0, rows)) {
 		total += float64(v)
 	}
 	return total

@@ -161,6 +161,14 @@ func (w *Weights) Load(m *GPT, memory device.Memory) error {
 		if err != nil {
 			return err
 		}
+		for k, v := range values {
+			if v-v != 0 { // infinite or not a number
+				return &weightsError{
+					fmt.Errorf("tensor %q: element %d is %v", tensors[i].name, k, v),
+					"the weights are those of a training that diverged, or the file is damaged",
+				}
+			}
+		}
 		memory.Write(p.Data, values)
 		if p == m.head.weight {
 			embedding = values

@@ -229,6 +229,14 @@ func TestWeightsThatDoNotFit(t *testing.T) {
 			},
 			want: `tensors "transformer.wpe.weight" and "wpe.weight" are the same parameter`,
 		},
+		{
+			name: "not a number", weights: func(x []safetensors.Tensor) []safetensors.Tensor {
+				x[0].Data = slices.Clone(x[0].Data)
+				x[0].Data[7] = float32(math.NaN())
+				return x
+			},
+			want: `tensor "wte.weight": element 7 is NaN`, hint: "diverged",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o, tensors := tiny.Config, tiny.tensors()

@@ -1,0 +1,36 @@
+package bench
+
+import (
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+// counted is a device that counts sums of squares.
+type counted struct {
+	device.Device
+	sums int
+}
+
+func (c *counted) SumSquares(x device.Tensor) float64 {
+	c.sums++
+	return c.Device.SumSquares(x)
+}
+
+// TestStepTakesTheNorm: as the trainer, which looks whether it is finite, with or
+// without clipping.
+func TestStepTakesTheNorm(t *testing.T) {
+	for _, clip := range []float64{0, 1} {
+		d := &counted{Device: cpu.New(1)}
+		training, err := perceptron{in: 3, hidden: []int{4}, out: 2, batch: 5}.prepare(d, device.FP32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		training.clip = clip
+		training.step()
+		if d.sums != 4 {
+			t.Errorf("clipped to %v: a step took the norms of %d parameters, want 4", clip, d.sums)
+		}
+	}
+}
