@@ -45,6 +45,9 @@ func (d *decoder) checkData(data *Data) {
 	if data.Kind == DataTokens {
 		d.checkPattern(table+"path", data.Path)
 		d.checkPattern(table+"eval_path", data.EvalPath)
+		if data.VocabularySize > maxVocabulary {
+			d.report(table+"vocabulary_size", "leave the key out for as many as the files need", "must be %d or less, not %d", maxVocabulary, data.VocabularySize)
+		}
 	}
 	if data.Holdout > 0 && data.EvalPath != "" && d.usable(table+"holdout", table+"eval_path") {
 		d.report(table+"holdout", "", "stands beside eval_path, which has the data for evaluation")

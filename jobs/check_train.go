@@ -16,6 +16,7 @@ func (d *decoder) checkTrain(t *Train) {
 	d.checkModel(&t.Model)
 	d.checkData(&t.Data)
 	d.checkModelTakes(t.Model.Kind, t.Data.Kind)
+	d.checkSize(t)
 	d.checkOptimizer(&t.Optimizer)
 	d.checkSchedule(&t.Schedule, t.Optimizer.LR)
 }

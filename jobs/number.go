@@ -16,16 +16,18 @@ type NonNegativeCount int
 // that TOML can write.
 type Seed uint64
 
-// Positive is a finite number above 0.
+// Positive is a number above 0 which float32, in which training computes, rounds
+// neither to 0 nor to infinity.
 type Positive float64
 
-// Fraction is a number in [0, 1).
+// Fraction is a number in [0, 1), which float32 does not round to 1, nor to 0 if it
+// is not 0.
 type Fraction float64
 
 // Share is a number in [0, 0.5]: the smaller part of two, or none.
 type Share float64
 
-// NonNegative is a finite number, 0 or above.
+// NonNegative is 0 or a [Positive].
 type NonNegative float64
 
 // maxCount keeps the product of two counts (nodes and ranks per node) inside an
@@ -71,6 +73,9 @@ func (p *Positive) UnmarshalTOML(v any) error {
 	if x <= 0 {
 		return refuse("", "must be above 0, not %v", v)
 	}
+	if err := fitsFloat32(x, v); err != nil {
+		return err
+	}
 	*p = Positive(x)
 	return nil
 }
@@ -83,6 +88,12 @@ func (f *Fraction) UnmarshalTOML(v any) error {
 	}
 	if x < 0 || x >= 1 {
 		return refuse("", "must be at least 0 and below 1, not %v", v)
+	}
+	if float32(x) == 1 {
+		return refuse("", "must be below 1 in float32, in which training computes: %v is 1 there", v)
+	}
+	if err := fitsFloat32(x, v); err != nil {
+		return err
 	}
 	*f = Fraction(x)
 	return nil
@@ -109,6 +120,9 @@ func (n *NonNegative) UnmarshalTOML(v any) error {
 	}
 	if x < 0 {
 		return refuse("", "must be 0 or more, not %v", v)
+	}
+	if err := fitsFloat32(x, v); err != nil {
+		return err
 	}
 	*n = NonNegative(x)
 	return nil
@@ -148,6 +162,18 @@ func float(v any) (float64, error) {
 		return 0, notNumber("a number", v)
 	}
 	return 0, refuse("", "must be a number, not %s", describe(v))
+}
+
+// fitsFloat32 refuses x, not negative and written as v, if float32 rounds it to
+// infinity, or to 0 though it is not 0.
+func fitsFloat32(x float64, v any) error {
+	if x > math.MaxFloat32 {
+		return refuse("", "must fit float32, in which training computes: %v is infinite there", v)
+	}
+	if x != 0 && float32(x) == 0 {
+		return refuse("", "must fit float32, in which training computes: %v is 0 there", v)
+	}
+	return nil
 }
 
 // notNumber refuses a string where a number belongs.

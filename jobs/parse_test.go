@@ -281,6 +281,11 @@ func TestExampleSpecs(t *testing.T) {
 			t.Errorf("%s has the name %q", file, job.Name)
 		}
 		got = append(got, name)
+
+		// Small enough for what a profile suggests, and for nodes of an unknown site.
+		if s := job.Slurm; s.Nodes > 8 || job.TasksPerNode()*int(s.CPUsPerTask) > 16 || s.Time.Duration() > 2*time.Hour {
+			t.Errorf("%s asks for much: %+v", name, s)
+		}
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("examples: %q, want %q", got, want)

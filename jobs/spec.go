@@ -96,7 +96,7 @@ type Train struct {
 type Model struct {
 	Kind       ModelKind  `toml:"kind"`       // linear, mlp, cnn, gpt
 	Hidden     []Count    `toml:"hidden"`     // mlp, cnn: width of each hidden layer, in a CNN after the convolutions; nil for none
-	Activation Activation `toml:"activation"` // mlp, cnn: relu (default), tanh, gelu
+	Activation Activation `toml:"activation"` // mlp, cnn: relu (default), tanh, gelu (by tanh, as GPT-2's)
 	Dropout    Fraction   `toml:"dropout"`    // mlp, cnn, gpt: chance that a value is left out in training; default 0
 	Channels   []Count    `toml:"channels"`   // cnn: channels of each convolution, which 2x2 max pooling follows
 	Kernel     Count      `toml:"kernel"`     // cnn: side of the square of each convolution, odd; default 3

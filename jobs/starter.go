@@ -11,7 +11,7 @@ import (
 var starters embed.FS
 
 // StarterKinds lists the kinds that [Starter] knows, the usual one first.
-func StarterKinds() []string { return []string{"mlp", "linear", "gpt", "command", "torchrun"} }
+func StarterKinds() []string { return []string{"mlp", "linear", "cnn", "gpt", "command", "torchrun"} }
 
 // Starter returns a commented job file to start from. Every key of its sections
 // that goes with its model and data is in it; those that few jobs need are commented out.

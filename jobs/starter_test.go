@@ -2,9 +2,24 @@ package jobs
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
+
+// Every kind of model has a starter, and so has every launcher.
+func TestStarterKinds(t *testing.T) {
+	want := []string{"command", "torchrun"}
+	for _, k := range modelKeys {
+		want = append(want, k.kind)
+	}
+	got := StarterKinds()
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("starters %q, want %q", got, want)
+	}
+}
 
 func TestStarters(t *testing.T) {
 	off := regexp.MustCompile(`^#[a-z_A-Z]+ = `)
@@ -14,7 +29,7 @@ func TestStarters(t *testing.T) {
 			t.Fatal(err)
 		}
 		job := parse(t, string(src))
-		if kind == "mlp" || kind == "linear" || kind == "gpt" {
+		if kind != "command" && kind != "torchrun" {
 			if job.Train == nil || string(job.Train.Model.Kind) != kind {
 				t.Errorf("%s is %+v", kind, job.Train)
 			}

@@ -70,14 +70,16 @@ func (a *Axis) decodeRange(d *decoder, x leaf, table map[string]any) {
 
 // takesEnd reports an end of a range that the key's type refuses. What is drawn of
 // a range that is not of whole numbers lies between the ends, so a learning rate
-// may be drawn from 0 on.
+// may be drawn from 0 on. The number beside an end is that of float32: the types
+// refuse what float32 rounds to 0 or 1.
 func (d *decoder) takesEnd(a *Axis, x leaf, end, other float64) {
 	if a.whole {
 		d.takes(x, asVariable(x.key, int64(end)))
 		return
 	}
 	t, ok := reflect.New(x.kind).Interface().(tomlValue)
-	if !ok || t.UnmarshalTOML(asVariable(x.key, math.Nextafter(end, other))) != nil {
+	beside := float64(math.Nextafter32(float32(end), float32(other)))
+	if !ok || t.UnmarshalTOML(asVariable(x.key, beside)) != nil {
 		d.takes(x, asVariable(x.key, end))
 	}
 }

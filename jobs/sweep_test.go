@@ -139,9 +139,11 @@ func TestSweepVariables(t *testing.T) {
 	}
 }
 
-// TestSweepOpenEnd: a rate may be drawn from 0 on, which it cannot be itself.
+// TestSweepOpenEnd: a rate may be drawn from 0 on, which it cannot be itself, and a
+// momentum up to 1.
 func TestSweepOpenEnd(t *testing.T) {
 	parse(t, minimal+"[sweep.random]\nsamples = 3\nvalues.train.optimizer.lr = { min = 0, max = 0.5 }\n")
+	parse(t, minimal+"[sweep.random]\nsamples = 3\nvalues.train.optimizer.momentum = { min = 0, max = 1.0 }\n")
 }
 
 // TestSweepTables: the values of an axis may be tables, and each has its place.

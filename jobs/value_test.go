@@ -173,13 +173,13 @@ func TestNumbers(t *testing.T) {
 		{&count, int64(math.MaxInt32 + 1), false}, {&count, 1.0, false}, {&count, "1", false}, {&count, true, false},
 		{&any0, int64(0), true}, {&any0, int64(-1), false},
 		{&seed, int64(0), true}, {&seed, int64(math.MaxInt64), true}, {&seed, int64(-1), false},
-		{&positive, 1e-300, true}, {&positive, int64(1), true}, {&positive, int64(0), false}, {&positive, 0.0, false},
+		{&positive, 1e-45, true}, {&positive, 1e-46, false}, {&positive, 1e38, true}, {&positive, 1e39, false}, {&positive, int64(1), true}, {&positive, int64(0), false}, {&positive, 0.0, false},
 		{&positive, -1.0, false}, {&positive, math.NaN(), false}, {&positive, math.Inf(1), false}, {&positive, "1", false},
-		{&fraction, 0.0, true}, {&fraction, int64(0), true}, {&fraction, 0.999, true}, {&fraction, 1.0, false},
+		{&fraction, 0.0, true}, {&fraction, int64(0), true}, {&fraction, 0.999, true}, {&fraction, 1.0, false}, {&fraction, 0.9999999, true}, {&fraction, 0.99999999, false}, {&fraction, 1e-46, false},
 		{&fraction, int64(1), false}, {&fraction, -0.1, false}, {&fraction, math.NaN(), false}, {&fraction, false, false},
 		{&share, 0.0, true}, {&share, int64(0), true}, {&share, 0.5, true}, {&share, 0.500001, false}, {&share, -0.1, false},
 		{&share, math.NaN(), false}, {&share, int64(1), false}, {&share, "0.1", false},
-		{&weight, 0.0, true}, {&weight, 1e300, true}, {&weight, -1e-300, false}, {&weight, math.Inf(1), false}, {&weight, math.Inf(-1), false},
+		{&weight, 0.0, true}, {&weight, 1e38, true}, {&weight, 1e39, false}, {&weight, 1e-46, false}, {&weight, -1e-300, false}, {&weight, math.Inf(1), false}, {&weight, math.Inf(-1), false},
 	} {
 		if err := c.into.UnmarshalTOML(c.v); (err == nil) != c.ok {
 			t.Errorf("%T from %v: %v", c.into, c.v, err)

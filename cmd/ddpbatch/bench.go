@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
@@ -11,11 +12,12 @@ import (
 )
 
 type benchCmd struct {
-	Step benchStepCmd `cmd:"" help:"Time whole training steps of reference models."`
-	Gemm benchGemmCmd `cmd:"" help:"Time products of matrices."`
+	Step      benchStepCmd      `cmd:"" help:"Time whole training steps of reference models."`
+	Gemm      benchGemmCmd      `cmd:"" help:"Time products of matrices."`
+	AllReduce benchAllReduceCmd `cmd:"" name:"allreduce" help:"Time sums over processes."`
 }
 
-// benchFlags are those of both commands.
+// benchFlags are those of steps and products.
 type benchFlags struct {
 	Precision []string `default:"fp32,bf16" enum:"fp32,bf16" placeholder:"NAME" help:"fp32 or bf16; both without it."`
 	Threads   int      `default:"1" placeholder:"N" help:"Threads, each for a core of its own."`
@@ -113,9 +115,9 @@ type benchWork func(context.Context, *bench.Bench, device.Precision) (bench.Resu
 
 // run prints a row for each work in each precision.
 func (c *benchFlags) run(ctx context.Context, p *program, works []benchWork, header []string, cells func(bench.Result) []string) error {
-	const maxThreads = 1024
-	if c.Threads < 1 || c.Threads > maxThreads {
-		return usage(fmt.Sprintf("--threads must be from 1 to %d", maxThreads))
+	cores := runtime.GOMAXPROCS(0) // of the process: a CPU mask or a cgroup's limit counts
+	if c.Threads < 1 || c.Threads > cores {
+		return usage(fmt.Sprintf("--threads must be from 1 to %d, the cores that this process may use", cores))
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()

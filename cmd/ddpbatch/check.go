@@ -16,8 +16,9 @@ type checkCmd struct {
 }
 
 func (c *checkCmd) Help() string {
-	return `Looks at every key, at the files that the job names, and at what its site allows.
-Slurm is not asked: "ddpbatch submit --test-only" does that.`
+	return `Looks at every key; when all are good, also whether the files that the job
+names are there, and at what its site allows. The files themselves are not read,
+and Slurm is not asked: "ddpbatch submit --test-only" does that.`
 }
 
 // checkAnswer is what check --json says of one file.

@@ -13,7 +13,7 @@ import (
 
 type initCmd struct {
 	File  string `arg:"" optional:"" default:"job.toml" name:"file" help:"File to write; default ${default}."`
-	Kind  string `placeholder:"KIND" help:"What the job does: mlp (default), linear or gpt, trained by ddpbatch; command or torchrun, your own program."`
+	Kind  string `placeholder:"KIND" help:"What the job does: mlp (default), linear, cnn or gpt, trained by ddpbatch; command or torchrun, your own program."`
 	Force bool   `help:"Write over a file that is there."`
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -11,7 +12,7 @@ import (
 )
 
 type samplerCmd struct {
-	Samples  int   `required:"" placeholder:"N" help:"Samples in the training set."`
+	Length   int   `required:"" aliases:"samples" placeholder:"N" help:"Samples in the training set."`
 	Replicas int   `required:"" placeholder:"W" help:"Ranks that share them."`
 	Rank     *int  `placeholder:"R" help:"Only this rank."`
 	Epoch    int   `default:"0" placeholder:"E" help:"Epoch, from 0."`
@@ -26,6 +27,18 @@ func (c *samplerCmd) Help() string {
 	return `The order is that of PyTorch's DistributedSampler with the same arguments.`
 }
 
+// Every rank has a line, at most so many; the number of one alone has other limits.
+const (
+	mostLines    = 1 << 20
+	mostReplicas = math.MaxInt32
+)
+
+// samplerAnswer is the answer in JSON.
+type samplerAnswer struct {
+	NumSamples int           `json:"num_samples"` // of each rank
+	Ranks      []rankSamples `json:"ranks"`
+}
+
 // rankSamples is what one rank takes, in order.
 type rankSamples struct {
 	Rank    int   `json:"rank"`
@@ -34,32 +47,56 @@ type rankSamples struct {
 
 func (c *samplerCmd) Run(_ context.Context, p *program) error {
 	switch {
-	case c.Samples < 1 || c.Samples > random.MaxPerm:
-		return usage(fmt.Sprintf("--samples must be from 1 to %d", random.MaxPerm))
+	case c.Length < 1 || c.Length > random.MaxPerm:
+		return usage(fmt.Sprintf("--length must be from 1 to %d", random.MaxPerm))
 	case c.Replicas < 1:
 		return usage("--replicas must be at least 1")
+	case c.Replicas > mostReplicas:
+		return usage(fmt.Sprintf("--replicas must be at most %d", mostReplicas))
+	case c.Replicas > mostLines && c.Rank == nil:
+		return usage(fmt.Sprintf("--replicas must be at most %d, or with --rank to see one of them", mostLines))
 	case c.Epoch < 0 || c.Batch < 0 || c.Seed < 0:
 		return usage("--epoch, --seed and --batch must not be negative")
 	case c.Rank != nil && (*c.Rank < 0 || *c.Rank >= c.Replicas):
 		return usage(fmt.Sprintf("--rank must be from 0 to %d", c.Replicas-1))
 	}
-	var all []rankSamples
-	for r := range c.Replicas {
-		if c.Rank != nil && r != *c.Rank {
-			continue
-		}
-		s := data.Sampler{N: c.Samples, Replicas: c.Replicas, Rank: r, Shuffle: c.Shuffle, DropLast: c.DropLast, Seed: c.Seed}
-		indices := append([]int{}, s.Epoch(c.Epoch)...)
+	first, end := 0, c.Replicas
+	if c.Rank != nil {
+		first, end = *c.Rank, *c.Rank+1
+	}
+	deal := c.deal()
+	answer := samplerAnswer{Ranks: []rankSamples{}}
+	for rank := first; rank < end; rank++ {
+		indices := deal(rank)
 		if c.JSON {
-			all = append(all, rankSamples{r, indices})
+			answer.NumSamples = len(indices)
+			answer.Ranks = append(answer.Ranks, rankSamples{rank, indices})
 			continue
 		}
-		p.printf("rank %d:%s\n", r, barred(indices, c.Batch))
+		p.printf("rank %d:%s\n", rank, barred(indices, c.Batch))
 	}
 	if c.JSON {
-		return p.printJSON(all)
+		return p.printJSON(answer)
 	}
 	return nil
+}
+
+// deal returns what gives a rank's samples, as [data.Sampler] does. That makes the
+// whole epoch's order for each rank that it is asked for; here all are, so it is
+// made once, and dealt out.
+func (c *samplerCmd) deal() func(rank int) []int {
+	order := data.Sampler{N: c.Length, Replicas: 1, Shuffle: c.Shuffle, Seed: c.Seed}.Epoch(c.Epoch)
+	n := c.Length / c.Replicas
+	if !c.DropLast && c.Length%c.Replicas != 0 {
+		n++
+	}
+	return func(rank int) []int {
+		indices := make([]int, n)
+		for i := range indices {
+			indices[i] = order[(rank+i*c.Replicas)%c.Length]
+		}
+		return indices
+	}
 }
 
 // barred writes indices with a bar between batches.

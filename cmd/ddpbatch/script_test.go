@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -38,6 +39,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("OLDPATH", e.Getenv("PATH"))
 			e.Setenv("PROGRAM", program) // for scripts that change PATH
+			e.Setenv("CORES", strconv.Itoa(runtime.GOMAXPROCS(0)))
 			e.Setenv("FAKE_DIR", filepath.Join(e.WorkDir, "slurm"))
 			return os.Mkdir(filepath.Join(e.WorkDir, "slurm"), 0o700)
 		},

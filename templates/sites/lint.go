@@ -31,7 +31,7 @@ func (p *Profile) Apply(job *jobs.Job) {
 // where the job has more ranks on a node than that leaves cores for.
 func (p *Profile) coresPerTask(job *jobs.Job) jobs.Count {
 	cores := p.Defaults.CPUsPerTask
-	if r, ok := p.resourceOf(job); ok && r.CPUsPerNode > 0 && cores > 0 {
+	if r, ok := p.ResourceOf(job); ok && r.CPUsPerNode > 0 && cores > 0 {
 		cores = min(cores, max(1, r.CPUsPerNode/jobs.Count(job.TasksPerNode())))
 	}
 	return cores
@@ -51,7 +51,7 @@ func (p *Profile) Lint(job *jobs.Job) jobs.Diagnostics {
 	l := linter{p: p, job: job}
 	l.required()
 	l.account()
-	if r, ok := p.resourceOf(job); ok {
+	if r, ok := p.ResourceOf(job); ok {
 		l.limits(r)
 	} else {
 		l.partition()
@@ -122,8 +122,8 @@ func (r Resource) takes(partition, qos, constraint string) bool {
 		(r.Constraint == "" || string(r.Constraint) == constraint)
 }
 
-// resourceOf is what the job asks for, if the profile knows it.
-func (p *Profile) resourceOf(job *jobs.Job) (Resource, bool) {
+// ResourceOf is what the profile says of what the job asks for, if it knows it.
+func (p *Profile) ResourceOf(job *jobs.Job) (Resource, bool) {
 	s := job.Slurm
 	for _, r := range p.Resources {
 		if r.takes(string(s.Partition), string(s.QOS), string(s.Constraint)) {

@@ -80,6 +80,7 @@ type Network struct {
 	Prefer     []jobs.InterfaceName `toml:"prefer"`      // first letters of the fast interfaces' names
 	Exclude    []jobs.InterfaceName `toml:"exclude"`     // interfaces never to use
 	NameSuffix jobs.Word            `toml:"name_suffix"` // HOST with it is the node on the fast network
+	Rate       jobs.Count           `toml:"rate"`        // Gbit/s of a node in one direction, of all its fast interfaces; for predictions
 }
 
 // Setup is what every job needs on a node before its own setup.
