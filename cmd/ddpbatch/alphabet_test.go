@@ -32,7 +32,7 @@ func saveAlphabet(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	d := cpu.New(1)
 	gpt := alphabet(d, tokens)
-	_, err = checkpoint.Save(ts.MkAbs(args[0]), m, checkpoint.Files{modelFile: nn.Tensors(d, gpt.Params())})
+	_, err = checkpoint.Save(ts.MkAbs(args[0]), m, checkpoint.Files{checkpoint.ModelFile: nn.Tensors(d, gpt.Params()), checkpoint.OptimizerFile: nil})
 	ts.Check(err)
 }
 

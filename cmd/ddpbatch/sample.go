@@ -117,9 +117,6 @@ type trainedGPT struct {
 	step   *int // of the checkpoint
 }
 
-// modelFile is the file of a checkpoint that holds the model.
-const modelFile = "model.safetensors"
-
 // gptOfRun loads the newest good checkpoint of a run.
 func (p *program) gptOfRun(arg string) (m trainedGPT, err error) {
 	run, err := p.findRun(arg)
@@ -140,7 +137,7 @@ func (p *program) gptOfRun(arg string) (m trainedGPT, err error) {
 		}
 		return m, exitError{exitUsage, fmt.Errorf("run %q trains %s: text comes from kind %q", run.dir.Path, what, jobs.ModelGPT)}
 	}
-	s, passed, err := checkpoint.Load(run.dir.Checkpoints())
+	s, passed, err := checkpoint.Load(run.dir.Checkpoints(), checkpoint.ModelFile)
 	for _, why := range passed {
 		p.note("passed over: %v", why)
 	}
@@ -150,14 +147,17 @@ func (p *program) gptOfRun(arg string) (m trainedGPT, err error) {
 	if err != nil {
 		return m, exitError{exitNoState, err}
 	}
-	m.path, m.step = s.Path, &s.Manifest.Step
+	defer s.Close()
+	step := s.Manifest.Step
+	m.path, m.step = s.Path, &step
 	if s.Manifest.Vocabulary != "" {
 		m.words.vocabulary = new(data.Vocabulary)
 		if err := m.words.vocabulary.UnmarshalText([]byte(s.Manifest.Vocabulary)); err != nil {
 			return m, exitError{exitNoState, fmt.Errorf("checkpoint %q: %w", s.Path, err)}
 		}
 	}
-	weights, err := nn.WeightsOf(s.Files[modelFile])
+	file := s.Files[checkpoint.ModelFile]
+	weights, err := nn.OpenWeights(file, file.Size())
 	if err == nil {
 		err = m.load(weights, int(job.Train.Model.Heads))
 	}

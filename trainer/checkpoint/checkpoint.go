@@ -5,9 +5,12 @@
 // (tensors are written and synced under a temporary name, then the manifest with
 // their sizes and SHA-256 digests, then the folder is renamed and its parent
 // synced); a checkpoint that is loaded is the one that was written, byte for
-// byte; the newest one that verifies is used and those passed over are reported
-// with their reason, one without a manifest, too; what is removed is renamed
-// first, so that an interrupted pruning never leaves half a checkpoint.
+// byte: every file is opened once, compared with its digest and then read where it
+// is wanted, from the same open file; the newest one that verifies is used and those
+// passed over are reported with their reason, one without a manifest, too; a good
+// one is removed for newer good ones only, a damaged one stays until it is older
+// than these or its step is saved again; what is removed is renamed first, so that
+// an interrupted pruning never leaves half a checkpoint.
 //
 // It needs a file system on which rename is atomic, which NFS is only for a
 // single client: one rank, rank 0, may use a folder at a time. It does not lock
@@ -34,6 +37,10 @@ const (
 	// Format is the version of the manifest that this package writes.
 	Format = 1
 
+	// ModelFile and OptimizerFile are the files of a trainer's checkpoint.
+	ModelFile     = "model.safetensors"
+	OptimizerFile = "optimizer.safetensors"
+
 	manifestName = "manifest.json"
 	stepPrefix   = "step-"
 	tempPrefix   = ".saving-"
@@ -45,16 +52,21 @@ const (
 var ErrNone = errors.New("there is no checkpoint")
 
 // Manifest describes one checkpoint. A checkpoint without a manifest does not
-// exist.
+// exist. Its digest is that of its fields as they are written: a new one must be
+// left out where it is zero, or older checkpoints do not verify any more.
 type Manifest struct {
-	Format     int               `json:"format"`
-	Run        string            `json:"run"`      // the run that wrote it
-	Created    time.Time         `json:"created"`  // wall clock, for people
-	Program    string            `json:"program"`  // version of the program
-	Step       int               `json:"step"`     // optimiser steps done
-	Epoch      int               `json:"epoch"`    // the epoch that the next step belongs to
-	Consumed   int               `json:"consumed"` // samples of that epoch taken by all ranks together
-	Finished   bool              `json:"finished"` // nothing is left to train
+	Format   int       `json:"format"`
+	Run      string    `json:"run"`      // the run that wrote it
+	Created  time.Time `json:"created"`  // wall clock, for people
+	Program  string    `json:"program"`  // version of the program
+	Step     int       `json:"step"`     // optimiser steps done
+	Epoch    int       `json:"epoch"`    // the epoch that the next step belongs to
+	Consumed int       `json:"consumed"` // samples of that epoch taken by all ranks together
+	Finished bool      `json:"finished"` // nothing is left to train
+	// Unevaluated says that the epoch before has ended and was not evaluated yet.
+	Unevaluated bool `json:"unevaluated,omitempty"`
+	// Skipped is the number of steps in a row that were left out, up to this one.
+	Skipped    int               `json:"skipped,omitempty"`
 	Seed       uint64            `json:"seed"`
 	WorldSize  int               `json:"world_size"`
 	Spec       map[string]string `json:"spec"`                 // the settings that shape the result
@@ -100,8 +112,7 @@ type File struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Files are the tensors of a checkpoint by file name, for example
-// "model.safetensors".
+// Files are the tensors of a checkpoint by file name, for example [ModelFile].
 type Files map[string][]safetensors.Tensor
 
 // Entry is a checkpoint as found in a folder.

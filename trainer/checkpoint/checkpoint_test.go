@@ -21,8 +21,8 @@ func state(step int) (*Manifest, Files) {
 	return &Manifest{Run: "run", Step: step, Epoch: 1, Consumed: 64, Seed: 3, WorldSize: 2,
 			Spec: map[string]string{"batch": "32"}, Vocabulary: vocabulary, Metrics: map[string]Number{"loss": Number(math.NaN())}},
 		Files{
-			"model.safetensors":     {{Name: "0.weight", Shape: []int{2, 2}, Data: []float32{v, v + 1, v + 2, v + 3}}},
-			"optimizer.safetensors": {{Name: "momentum.0.weight", Shape: []int{2, 2}, Data: []float32{1, 2, 3, 4}}},
+			ModelFile:     {{Name: "0.weight", Shape: []int{2, 2}, Data: []float32{v, v + 1, v + 2, v + 3}}},
+			OptimizerFile: {{Name: "momentum.0.weight", Shape: []int{2, 2}, Data: []float32{1, 2, 3, 4}}},
 		}
 }
 
@@ -34,6 +34,21 @@ func save(t *testing.T, dir string, step int) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// contents reads all files of a checkpoint, and closes it.
+func contents(t *testing.T, s *Snapshot) Files {
+	t.Helper()
+	defer s.Close()
+	files := Files{}
+	for name, f := range s.Files {
+		tensors, _, err := safetensors.Read(f, f.Size())
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = tensors
+	}
+	return files
 }
 
 func names(t *testing.T, dir string) []string {
@@ -62,16 +77,16 @@ func TestSaveLoadPrune(t *testing.T) {
 		t.Fatal(err, skipped)
 	}
 	_, want := state(100_000_000)
-	if s.Manifest.Step != 100_000_000 || s.Manifest.Consumed != 64 || s.Manifest.Vocabulary != vocabulary || !reflect.DeepEqual(s.Files, want) || !math.IsNaN(float64(s.Manifest.Metrics["loss"])) {
+	if s.Manifest.Step != 100_000_000 || s.Manifest.Consumed != 64 || s.Manifest.Vocabulary != vocabulary || !reflect.DeepEqual(contents(t, s), want) || !math.IsNaN(float64(s.Manifest.Metrics["loss"])) {
 		t.Fatalf("loaded %+v", s)
 	}
-	if err := Prune(dir, 2); err != nil {
+	if err := Prune(dir, 100_000_000, 2, map[int]bool{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(t, dir); !reflect.DeepEqual(got, []string{"step-00000010", "step-100000000"}) {
 		t.Errorf("left: %v", got)
 	}
-	for path, want := range map[string]fs.FileMode{dir: 0o700, filepath.Join(s.Path, "model.safetensors"): 0o600, filepath.Join(s.Path, manifestName): 0o600} {
+	for path, want := range map[string]fs.FileMode{dir: 0o700, filepath.Join(s.Path, ModelFile): 0o600, filepath.Join(s.Path, manifestName): 0o600} {
 		info, err := os.Stat(path)
 		if err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: mode %v, %v; want %v", path, info.Mode().Perm(), err, want)
@@ -90,7 +105,7 @@ func TestDamageIsFoundAndPassedOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantDigest := m.Digest
-	for _, file := range []string{manifestName, "model.safetensors", "optimizer.safetensors"} {
+	for _, file := range []string{manifestName, ModelFile, OptimizerFile} {
 		path := filepath.Join(newest, file)
 		good, err := os.ReadFile(path)
 		if err != nil {
@@ -105,6 +120,7 @@ func TestDamageIsFoundAndPassedOver(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s at %d: %v", file, i, err)
 				}
+				s.Close()
 				// White space and the case of a key may change in a manifest;
 				// nothing that it says may.
 				if s.Manifest.Step == 2 && file == manifestName && s.Manifest.Digest == wantDigest {
@@ -122,7 +138,7 @@ func TestDamageIsFoundAndPassedOver(t *testing.T) {
 	if err := Verify(newest); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range []string{filepath.Join(newest, "model.safetensors"), filepath.Join(dir, "step-00000001", "model.safetensors")} {
+	for _, e := range []string{filepath.Join(newest, ModelFile), filepath.Join(dir, "step-00000001", ModelFile)} {
 		if err := os.Truncate(e, 3); err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +182,7 @@ func TestMissingManifestIsDamage(t *testing.T) {
 func TestSymbolicLinkIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	path := save(t, dir, 1)
-	model := filepath.Join(path, "model.safetensors")
+	model := filepath.Join(path, ModelFile)
 	if err := errors.Join(os.Rename(model, filepath.Join(dir, "elsewhere")), os.Symlink(filepath.Join(dir, "elsewhere"), model)); err != nil {
 		t.Fatal(err)
 	}
@@ -209,12 +225,26 @@ func TestSaveOverTheSameStep(t *testing.T) {
 	if after, _ := os.Stat(path); !os.SameFile(before, after) {
 		t.Error("a good checkpoint was written again")
 	}
-	if err := os.Truncate(filepath.Join(path, "model.safetensors"), 1); err != nil {
+	if err := os.Truncate(filepath.Join(path, ModelFile), 1); err != nil {
 		t.Fatal(err)
 	}
 	save(t, dir, 1)
 	if err := Verify(path); err != nil {
 		t.Error(err)
+	}
+	// Before the evaluation of an epoch is another place in the run than behind it.
+	for _, unevaluated := range []bool{true, false} {
+		m, files := state(1)
+		m.Unevaluated = unevaluated
+		if _, err := Save(dir, m, files); err != nil {
+			t.Fatal(err)
+		}
+		if now, err := readManifest(path); err != nil || now.Unevaluated != unevaluated {
+			t.Errorf("saved %v, found %+v, %v", unevaluated, now, err)
+		}
+	}
+	if got := names(t, dir); !reflect.DeepEqual(got, []string{"step-00000001"}) {
+		t.Errorf("left: %v", got)
 	}
 }
 
@@ -222,7 +252,7 @@ func TestFailedSaveLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)
 	m, files := state(2)
-	files["model.safetensors"] = append(files["model.safetensors"], safetensors.Tensor{Name: "bad", Shape: []int{3}, Data: nil})
+	files[ModelFile] = append(files[ModelFile], safetensors.Tensor{Name: "bad", Shape: []int{3}, Data: nil})
 	if _, err := Save(dir, m, files); err == nil || !strings.Contains(err.Error(), `save checkpoint of step 2: write "`) {
 		t.Errorf("got %v", err)
 	}
@@ -252,6 +282,7 @@ func FuzzManifest(f *testing.F) {
 		if err != nil {
 			return
 		}
+		defer s.Close()
 		for n := range s.Files {
 			if n != filepath.Base(n) {
 				t.Fatalf("a file outside the checkpoint was read: %q", n)

@@ -5,20 +5,69 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// Snapshot is a checkpoint that has been read and verified.
+// Snapshot is a checkpoint that verifies, with its files open: what is read from
+// Files comes from the open files that were hashed, whatever is renamed or removed
+// in the folder meanwhile. Nothing of them is held in memory.
 type Snapshot struct {
 	Path     string
 	Manifest Manifest
-	Files    Files
+	Files    map[string]*io.SectionReader // by name
+	open     []*os.File
+}
+
+// Close closes the files.
+func (s *Snapshot) Close() error {
+	var errs []error
+	for _, f := range s.open {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Read reads the tensors of a file straight into the Data of those given, which
+// must be all that the file has, by name and in the same shapes. After an error
+// some Data may have been written.
+func (s *Snapshot) Read(name string, tensors []safetensors.Tensor) error {
+	f, ok := s.Files[name]
+	if !ok {
+		return fmt.Errorf("there is no file %q", name)
+	}
+	arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(f, 0, f.Size()), f.Size())
+	if err != nil {
+		return fmt.Errorf("%q: %w", name, err)
+	}
+	stored := map[string]safetensors.Array{}
+	for _, a := range arrays {
+		stored[a.Name] = a
+	}
+	for _, t := range tensors {
+		a, ok := stored[t.Name]
+		if !ok {
+			return fmt.Errorf("%q: there is no tensor %q", name, t.Name)
+		}
+		if !slices.Equal(a.Shape, t.Shape) {
+			return fmt.Errorf("%q: tensor %q has shape %v, want %v", name, t.Name, a.Shape, t.Shape)
+		}
+		if err := a.ReadFloat32s(f, t.Data); err != nil {
+			return fmt.Errorf("%q: %w", name, err)
+		}
+		delete(stored, t.Name)
+	}
+	for _, a := range arrays {
+		if _, left := stored[a.Name]; left {
+			return fmt.Errorf("%q: unknown tensor %q", name, a.Name)
+		}
+	}
+	return nil
 }
 
 // Unusable is returned by [Load] when there are checkpoints but none verifies.
@@ -37,17 +86,18 @@ func (u *Unusable) Hint() string {
 	return "restore one from a backup, or move the folder away to train from the start"
 }
 
-// Load returns the newest checkpoint of dir that verifies, and why newer ones
-// were passed over. It returns [ErrNone] when there is none, and [*Unusable]
-// when there are some and none verifies.
-func Load(dir string) (*Snapshot, []error, error) {
+// Load opens the newest checkpoint of dir that verifies, and says why newer ones
+// were passed over. With names, only these files are looked at; a checkpoint must
+// have them. It returns [ErrNone] when there is no checkpoint, and [*Unusable] when
+// there are some and none verifies. Nothing in dir changes.
+func Load(dir string, names ...string) (*Snapshot, []error, error) {
 	entries, err := List(dir)
 	if err != nil {
 		return nil, nil, err
 	}
 	var skipped []error
 	for _, e := range entries {
-		s, err := read(e)
+		s, err := verified(e, names)
 		if err == nil {
 			return s, skipped, nil
 		}
@@ -59,65 +109,70 @@ func Load(dir string) (*Snapshot, []error, error) {
 	return nil, nil, ErrNone
 }
 
-// Verify reads a checkpoint and compares every byte with its manifest.
+// Verify compares every byte of a checkpoint with its manifest.
 func Verify(path string) error {
 	m, err := readManifest(path)
 	if err != nil {
 		return fmt.Errorf("verify checkpoint %q: %w", path, err)
 	}
-	_, err = read(Entry{Path: path, Step: m.Step, Manifest: m})
-	return err
+	s, err := verified(Entry{Path: path, Step: m.Step, Manifest: m}, nil)
+	if err != nil {
+		return err
+	}
+	return s.Close()
 }
 
-func read(e Entry) (*Snapshot, error) {
+// verified opens the named files of a checkpoint, or all, and verifies them.
+func verified(e Entry, names []string) (*Snapshot, error) {
 	if e.Err != nil {
 		return nil, fmt.Errorf("checkpoint of step %d: %w", e.Step, e.Err)
 	}
-	s := &Snapshot{Path: e.Path, Manifest: *e.Manifest, Files: Files{}}
+	s := &Snapshot{Path: e.Path, Manifest: *e.Manifest, Files: map[string]*io.SectionReader{}}
+	var err error
 	for _, f := range e.Manifest.Files {
-		tensors, err := readTensors(e.Path, f)
-		if err != nil {
-			return nil, fmt.Errorf("checkpoint of step %d: %w", e.Step, err)
+		if err == nil && (len(names) == 0 || slices.Contains(names, f.Name)) {
+			err = s.add(f)
 		}
-		s.Files[f.Name] = tensors
+	}
+	for _, n := range names {
+		if err == nil && s.Files[n] == nil {
+			err = fmt.Errorf("its manifest has no file %q", n)
+		}
+	}
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("checkpoint of step %d: %w", e.Step, err)
 	}
 	return s, nil
 }
 
-func readTensors(dir string, want File) ([]safetensors.Tensor, error) {
-	path := filepath.Join(dir, want.Name)
+// add opens a file, and compares its bytes with the manifest.
+func (s *Snapshot) add(want File) error {
+	path := filepath.Join(s.Path, want.Name)
 	f, err := open(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer f.Close()
+	s.open = append(s.open, f)
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if info.Size() != want.Bytes {
-		return nil, fmt.Errorf("%q has %d bytes, the manifest says %d", path, info.Size(), want.Bytes)
+		return fmt.Errorf("%q has %d bytes, the manifest says %d", path, info.Size(), want.Bytes)
 	}
 	sum := sha256.New()
-	tensors, _, err := safetensors.Read(io.TeeReader(f, sum), info.Size())
-	// A damaged byte is damage first, whatever it makes of the header.
-	if derr := digest(f, sum, path, want); derr != nil {
-		return nil, derr
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%q: %w", path, err)
-	}
-	return tensors, nil
-}
-
-// digest adds what the reader left over, and compares.
-func digest(rest io.Reader, sum hash.Hash, path string, want File) error {
-	if _, err := io.Copy(sum, rest); err != nil {
+	if _, err := io.Copy(sum, f); err != nil {
 		return fmt.Errorf("read %q: %w", path, err)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != want.SHA256 {
 		return fmt.Errorf("%q is damaged: its SHA-256 begins with %.12s, the manifest says %.12s", path, got, want.SHA256)
 	}
+	content := io.NewSectionReader(f, 0, want.Bytes)
+	if _, _, err := safetensors.ReadHeader(content, want.Bytes); err != nil {
+		return fmt.Errorf("%q: %w", path, err)
+	}
+	s.Files[want.Name] = io.NewSectionReader(f, 0, want.Bytes)
 	return nil
 }
 

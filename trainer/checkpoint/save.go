@@ -8,11 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
@@ -20,14 +18,14 @@ import (
 
 // Save writes a checkpoint of m.Step into dir, which it creates with mode 0700
 // where it is missing, and returns its path. m.Files is filled in. A checkpoint
-// of the same step that verifies is left as it is; one that does not is
-// replaced.
+// of the same place in the same run that verifies is left as it is; another one
+// of the step is replaced.
 func Save(dir string, m *Manifest, files Files) (path string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, err)
 	}
 	final := filepath.Join(dir, name(m.Step))
-	if old, err := readManifest(final); err == nil && old.Run == m.Run && old.Finished == m.Finished && Verify(final) == nil {
+	if old, err := readManifest(final); err == nil && old.Run == m.Run && old.Finished == m.Finished && old.Unevaluated == m.Unevaluated && Verify(final) == nil {
 		return final, nil
 	}
 	if err := Clean(dir); err != nil {
@@ -71,7 +69,8 @@ func Save(dir string, m *Manifest, files Files) (path string, err error) {
 	if err := syncDir(temp); err != nil {
 		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, err)
 	}
-	if err := remove(final); err != nil {
+	replaced, err := setAside(final) // nothing is lost before the new one is there
+	if err != nil {
 		return "", fmt.Errorf("replace checkpoint of step %d: %w", m.Step, err)
 	}
 	if err := os.Rename(temp, final); err != nil {
@@ -80,58 +79,10 @@ func Save(dir string, m *Manifest, files Files) (path string, err error) {
 	if err := syncDir(dir); err != nil {
 		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, err)
 	}
+	if err := os.RemoveAll(replaced); err != nil {
+		return "", fmt.Errorf("replace checkpoint of step %d: %w", m.Step, err)
+	}
 	return final, nil
-}
-
-// Prune keeps the newest keep checkpoints of dir and removes the others.
-func Prune(dir string, keep int) error {
-	entries, err := List(dir)
-	if err != nil {
-		return err
-	}
-	for i, e := range entries {
-		if i < keep {
-			continue
-		}
-		if err := remove(e.Path); err != nil {
-			return fmt.Errorf("prune checkpoint of step %d: %w", e.Step, err)
-		}
-	}
-	return nil
-}
-
-// Clean removes what killed saves and interrupted prunings left in dir. No save
-// may be under way.
-func Clean(dir string) error {
-	found, err := os.ReadDir(dir)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return fmt.Errorf("clean up checkpoints: %w", err)
-	}
-	for _, f := range found {
-		if !strings.HasPrefix(f.Name(), tempPrefix) {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(dir, f.Name())); err != nil {
-			return fmt.Errorf("clean up checkpoints: %w", err)
-		}
-	}
-	return nil
-}
-
-// remove renames first: from then on it is no checkpoint, and the next [Clean]
-// finishes what may be left.
-func remove(path string) error {
-	gone := filepath.Join(filepath.Dir(path), tempPrefix+"removed-"+filepath.Base(path))
-	if err := os.Rename(path, gone); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
-	}
-	return os.RemoveAll(gone)
 }
 
 // metadata of the tensor files is what PyTorch users' readers expect and nothing

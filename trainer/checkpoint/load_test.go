@@ -1,0 +1,121 @@
+package checkpoint
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
+)
+
+// What the first version of this package wrote, before its manifests had all the
+// fields of today, is loaded; testdata/first is its output.
+func TestLoadsTheFirstVersion(t *testing.T) {
+	s, skipped, err := Load("testdata/first")
+	if err != nil || len(skipped) > 0 {
+		t.Fatal(err, skipped)
+	}
+	if m := s.Manifest; m.Step != 12 || m.Epoch != 1 || m.Consumed != 64 || !m.OptimInit || m.Vocabulary != vocabulary || m.Metrics["loss"] != 0.1 || m.Unevaluated || m.Skipped != 0 {
+		t.Errorf("manifest %+v", m)
+	}
+	// Tensors are stored by name.
+	want := Files{
+		ModelFile:     {{Name: "0.bias", Shape: []int{2}, Data: []float32{0, 8}}, {Name: "0.weight", Shape: []int{2, 2}, Data: []float32{1, -2, 0.5, 4}}},
+		OptimizerFile: {{Name: "momentum.0.bias", Shape: []int{2}, Data: []float32{5, 6}}, {Name: "momentum.0.weight", Shape: []int{2, 2}, Data: []float32{4, 3, 2, 1}}},
+	}
+	if got := contents(t, s); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestReadIntoGivenMemory(t *testing.T) {
+	dir := t.TempDir()
+	save(t, dir, 1)
+	s, _, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	like := func(name string, shape ...int) []safetensors.Tensor {
+		return []safetensors.Tensor{{Name: name, Shape: shape, Data: make([]float32, 4)}}
+	}
+	for _, c := range []struct {
+		file string
+		into []safetensors.Tensor
+		want string
+	}{
+		{ModelFile, like("0.bias", 2, 2), `"model.safetensors": there is no tensor "0.bias"`},
+		{ModelFile, like("0.weight", 4), `"model.safetensors": tensor "0.weight" has shape [2 2], want [4]`},
+		{OptimizerFile, nil, `"optimizer.safetensors": unknown tensor "momentum.0.weight"`},
+		{"other", nil, `there is no file "other"`},
+	} {
+		if err := s.Read(c.file, c.into); err == nil || err.Error() != c.want {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+	// What was verified is read, also when something else stands in its place.
+	file := filepath.Join(s.Path, ModelFile)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	into := like("0.weight", 2, 2)
+	if err := s.Read(ModelFile, into); err != nil || !reflect.DeepEqual(into[0].Data, []float32{1, 2, 3, 4}) {
+		t.Errorf("read %v, %v", into, err)
+	}
+}
+
+// Who wants one file does not depend on the others.
+func TestLoadOneFile(t *testing.T) {
+	dir := t.TempDir()
+	save(t, dir, 1)
+	if err := os.Truncate(filepath.Join(save(t, dir, 2), OptimizerFile), 3); err != nil {
+		t.Fatal(err)
+	}
+	s, skipped, err := Load(dir, ModelFile)
+	if err != nil || s.Manifest.Step != 2 || len(skipped) > 0 || len(s.Files) != 1 {
+		t.Fatalf("loaded %+v, passed over %v: %v", s, skipped, err)
+	}
+	s.Close()
+	if s, _, err = Load(dir, OptimizerFile); err != nil || s.Manifest.Step != 1 {
+		t.Fatalf("loaded %+v: %v", s, err)
+	}
+	s.Close()
+	if _, _, err := Load(dir, "other"); err == nil || !strings.Contains(err.Error(), `checkpoint of step 2: its manifest has no file "other"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Neither verifying nor reading into given memory needs memory for the tensors.
+func TestNoMemoryForTensors(t *testing.T) {
+	const n = 4 << 20
+	dir := t.TempDir()
+	m, _ := state(1)
+	tensors := []safetensors.Tensor{{Name: "w", Shape: []int{n}, Data: make([]float32, n)}}
+	path, err := Save(dir, m, Files{ModelFile: tensors})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := Verify(path); err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Read(ModelFile, tensors); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > n {
+		t.Errorf("%d bytes for a checkpoint of %d", took, 4*n)
+	}
+}

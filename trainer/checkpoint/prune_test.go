@@ -1,0 +1,82 @@
+package checkpoint
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+)
+
+// Checkpoints are good but for those named damaged; step was saved last.
+func TestPrune(t *testing.T) {
+	for what, c := range map[string]struct {
+		steps, damaged []int
+		step, keep     int
+		left           []int
+	}{
+		"the oldest go":                           {[]int{1, 2, 3, 4}, nil, 4, 2, []int{3, 4}},
+		"one is kept":                             {[]int{1, 2}, nil, 2, 1, []int{2}},
+		"fewer than kept":                         {[]int{1, 2}, nil, 2, 3, []int{1, 2}},
+		"below one that was passed over":          {[]int{1, 2, 9}, []int{9}, 2, 1, []int{2, 9}},
+		"below some that were passed over":        {[]int{1, 2, 3, 7, 8, 9}, []int{7, 8, 9}, 3, 2, []int{2, 3, 7, 8, 9}},
+		"below a good one":                        {[]int{1, 2, 9}, nil, 2, 1, []int{2, 9}},
+		"a damaged one counts for nothing":        {[]int{1, 2, 3, 4}, []int{3}, 4, 2, []int{2, 3, 4}},
+		"all but the saved are damaged":           {[]int{1, 2, 3, 4}, []int{1, 2, 3}, 4, 2, []int{1, 2, 3, 4}},
+		"a damaged one older than those kept":     {[]int{1, 2, 3, 4}, []int{1}, 4, 2, []int{3, 4}},
+		"passed over, and damaged before it, too": {[]int{1, 2, 3, 9}, []int{2, 9}, 3, 2, []int{1, 2, 3, 9}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, s := range c.steps {
+				save(t, dir, s)
+			}
+			for _, s := range c.damaged {
+				damage(t, dir, s)
+			}
+			if err := Prune(dir, c.step, c.keep, map[int]bool{}); err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			for _, s := range c.left {
+				want = append(want, name(s))
+			}
+			if got := names(t, dir); !reflect.DeepEqual(got, want) {
+				t.Errorf("left %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// What is known already is not read again.
+func TestPruneRemembers(t *testing.T) {
+	dir, good := t.TempDir(), map[int]bool{}
+	for step := 1; step <= 3; step++ {
+		save(t, dir, step)
+	}
+	if err := Prune(dir, 3, 2, good); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[int]bool{2: true, 3: true}; !reflect.DeepEqual(good, want) {
+		t.Fatalf("known %v, want %v", good, want)
+	}
+	save(t, dir, 4)
+	damage(t, dir, 3)
+	if err := Prune(dir, 4, 2, good); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, dir); !reflect.DeepEqual(got, []string{"step-00000003", "step-00000004"}) {
+		t.Errorf("left %v", got)
+	}
+}
+
+func damage(t *testing.T, dir string, step int) {
+	t.Helper()
+	file := filepath.Join(dir, name(step), ModelFile)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, flip(content, len(content)-1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
