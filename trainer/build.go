@@ -16,16 +16,26 @@ import (
 func (r *run) build() error {
 	t := r.train
 	var err error
-	if r.data, r.eval, err = data.Open(dataOptions(t)); err != nil {
+	if r.data, r.eval, err = data.Open(DataOptions(t)); err != nil {
 		return err
 	}
-	r.device = cpu.New(0)
+	r.device = cpu.New(r.Threads)
+	if !r.device.Host() { // ddp and checkpoints look at memory; so does upload
+		return fmt.Errorf("build model: the memory of device %q is not the host's", r.device.Name())
+	}
 	if r.model, err = NewModel(&t.Model, r.data); err != nil {
 		return fmt.Errorf("build model: %w", err)
 	}
 	r.params = r.model.Params()
+	r.batch = min(int(t.Batch), perRank(r.data.Len(), r.Comm.Size()))
+	if r.eval != nil {
+		r.batch = min(int(t.Batch), max(r.batch, perRank(r.eval.Len(), r.Comm.Size())))
+	}
+	if err := r.fits(); err != nil {
+		return err
+	}
 	nn.Place(r.device, r.params)
-	r.model.Plan(nn.Plan{Device: r.device, Batch: int(t.Batch), Precision: precision(t.Precision), Train: true})
+	r.model.Plan(nn.Plan{Device: r.device, Batch: r.batch, Precision: precision(t.Precision), Train: true})
 	r.reducer = ddp.New(r.Comm, r.device, r.params, numExtra)
 	r.ready = r.reducer.Ready
 	if r.optimizer, err = newOptimizer(r.device, r.params, &t.Optimizer); err != nil {
@@ -34,9 +44,9 @@ func (r *run) build() error {
 	if r.schedule, err = newSchedule(float64(t.Optimizer.LR), &t.Schedule); err != nil {
 		return fmt.Errorf("build the schedule of the learning rate: %w", err)
 	}
-	r.loader = data.NewLoader(r.data, int(t.Batch), 1)
+	r.loader = data.NewLoader(r.data, r.batch, batchesAhead)
 	if r.eval != nil {
-		r.evalLoad = data.NewLoader(r.eval, int(t.Batch), 1)
+		r.evalLoad = data.NewLoader(r.eval, r.batch, batchesAhead)
 	}
 	r.perEpoch = len(r.batches(position{}).steps())
 	if r.perEpoch == 0 {
@@ -45,14 +55,17 @@ func (r *run) build() error {
 	return nil
 }
 
+// batchesAhead is the batches that are read while the one before is computed.
+const batchesAhead = 1
+
 // noSteps is an epoch without a step.
 type noSteps struct{ error }
 
 // Hint says what to do about it.
 func (noSteps) Hint() string { return "use a smaller train.batch, or train.data.drop_last = false" }
 
-// dataOptions are the job's for package data.
-func dataOptions(t *jobs.Train) data.Options {
+// DataOptions are the job's for package data.
+func DataOptions(t *jobs.Train) data.Options {
 	d := t.Data
 	return data.Options{
 		Kind: string(d.Kind), Path: string(d.Path), EvalPath: string(d.EvalPath), Holdout: float64(d.Holdout),

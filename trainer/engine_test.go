@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
@@ -109,9 +110,15 @@ func TestGPTLearnsAndResumesWithTheSameBits(t *testing.T) {
 	parts := t.TempDir()
 	for range 100 {
 		_, result, errs := world(t, 2, j, parts, func(_ int, o *Options) {
-			stop := make(chan struct{})
-			close(stop) // after every step
+			stop, once := make(chan struct{}), sync.Once{}
 			o.Stop = stop
+			observe := o.Observe
+			o.Observe = func(e Event) {
+				observe(e)
+				if e.Kind == Trained { // the step after it is the last
+					once.Do(func() { close(stop) })
+				}
+			}
 		})
 		ok(t, errs)
 		if !result.Stopped {
@@ -249,7 +256,7 @@ func TestGPTStartsFromWeights(t *testing.T) {
 		t.Errorf("vocabulary %q", s.Manifest.Vocabulary)
 	}
 	from := func(context string) (map[int]float64, error) {
-		spec := strings.Replace(fmt.Sprintf(gpt, 4, 0, path), "context = 8", context+fmt.Sprintf("\nweights = %q", filepath.Join(s.Path, modelFile)), 1)
+		spec := strings.Replace(fmt.Sprintf(gpt, 4, 0, path), "context = 8", context+fmt.Sprintf("\nweights = %q", filepath.Join(s.Path, checkpoint.ModelFile)), 1)
 		events, _, errs := world(t, 1, job(t, spec), t.TempDir(), nil)
 		return losses(events), errs[0]
 	}
@@ -257,7 +264,43 @@ func TestGPTStartsFromWeights(t *testing.T) {
 	if err != nil || !(further[1] < float64(s.Manifest.Metrics["loss"])+0.3) {
 		t.Errorf("first loss %v after %v: %v", further[1], s.Manifest.Metrics["loss"], err)
 	}
-	if _, err := from("context = 9"); err == nil || !strings.Contains(err.Error(), modelFile) || !strings.Contains(err.Error(), "wpe.weight") {
+	if _, err := from("context = 9"); err == nil || !strings.Contains(err.Error(), checkpoint.ModelFile) || !strings.Contains(err.Error(), "wpe.weight") {
 		t.Errorf("other context: %v", err)
+	}
+}
+
+// What would not fit is refused with figures, before anything is allocated.
+func TestTooLargeIsRefused(t *testing.T) {
+	large := strings.Replace(fmt.Sprintf(gpt, 2, 0, text(t)), "width = 16", "width = 8192", 1)
+	_, _, errs := world(t, 1, job(t, large), t.TempDir(), func(_ int, o *Options) { o.LocalRanks = 1000 })
+	if errs[0] == nil || !strings.Contains(errs[0].Error(), "on each of 1000 ranks of this machine") || !strings.Contains(errs[0].Error(), "GiB are free") {
+		t.Errorf("got %v", errs[0])
+	}
+	// A batch larger than the data takes no more memory than they do.
+	_, result, errs := world(t, 1, job(t, fmt.Sprintf(mlp, 2147483647)), t.TempDir(), nil)
+	ok(t, errs)
+	if result.Step != 3 {
+		t.Errorf("%d steps", result.Step)
+	}
+}
+
+func TestIdleStepsAreToldOf(t *testing.T) {
+	for spec, want := range map[string]string{
+		"steps = 25":                "WARNING: the learning rate is 0 in the last 26 of 51 steps",
+		"steps = 50":                "", // the last step is at the end of the cosine
+		"steps = 25\nfloor = 0.001": "",
+	} {
+		text := fmt.Sprintf(mlp, 12) + "[train.schedule]\nkind = \"cosine\"\n" + spec + "\n"
+		events, _, errs := world(t, 1, job(t, text), t.TempDir(), nil)
+		ok(t, errs)
+		got := ""
+		for _, e := range events {
+			if e.Kind == Idle {
+				got = e.String()
+			}
+		}
+		if want == "" && got != "" || !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", spec, got, want)
+		}
 	}
 }

@@ -8,34 +8,44 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// evaluate measures the held-out data, each sample once over all ranks.
-func (r *run) evaluate(ctx context.Context) error {
+// evaluate measures the held-out data, each sample once over all ranks. Between
+// batches ranks ask each other whether one was asked to stop; then it ends without a
+// result.
+func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
+	r.at.Unevaluated = false
 	if r.eval == nil {
-		return nil
+		return false, nil
 	}
-	var batches [][]int
-	for i := r.Comm.Rank(); i < r.eval.Len(); i += r.Comm.Size() {
-		if n := len(batches); n == 0 || len(batches[n-1]) == int(r.train.Batch) {
-			batches = append(batches, nil)
-		}
-		last := &batches[len(batches)-1]
-		*last = append(*last, i)
-	}
+	batches, rounds := r.evalBatches()
 	r.evalLoad.Start(batches)
 	defer r.evalLoad.Stop()
 	sums := make([]float64, 3) // of losses, of right answers, of what they are out of
-	for {
-		read, n := r.evalLoad.Next()
-		if n == 0 {
-			break
+	stop := make([]float64, 1)
+	for i := range rounds {
+		if r.askedToStop() {
+			stop[0] = 1
 		}
-		out := r.model.Forward(upload(r.device, read, n), nn.Pass{Stride: 1})
+		if err := r.Comm.AllReduceFloat64(ctx, stop); err != nil {
+			return false, fmt.Errorf("evaluate after epoch %d: %w", r.at.Epoch, err)
+		}
+		if stop[0] > 0 {
+			r.at.Unevaluated = true
+			return true, nil
+		}
+		if i >= len(batches) {
+			continue
+		}
+		read, n, err := r.evalLoad.Next()
+		if err != nil {
+			return false, err
+		}
+		out := r.model.Forward(upload(read, n), nn.Pass{Stride: 1})
 		sums[0] += out.Loss * float64(out.Count)
 		sums[1] += float64(out.Correct)
 		sums[2] += float64(out.Count)
 	}
 	if err := r.Comm.AllReduceFloat64(ctx, sums); err != nil {
-		return fmt.Errorf("evaluate after epoch %d: %w", r.at.Epoch, err)
+		return false, fmt.Errorf("evaluate after epoch %d: %w", r.at.Epoch, err)
 	}
 	e := Event{Kind: Evaluated, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Loss: sums[0] / sums[2], Accuracy: math.NaN()}
 	r.last["eval_loss"] = e.Loss
@@ -44,5 +54,30 @@ func (r *run) evaluate(ctx context.Context) error {
 		r.last["accuracy"] = e.Accuracy
 	}
 	r.Observe(e)
-	return nil
+	return false, nil
+}
+
+// evalBatches is what this rank evaluates, and the most batches that a rank has.
+func (r *run) evalBatches() (batches [][]int, rounds int) {
+	for i := r.Comm.Rank(); i < r.eval.Len(); i += r.Comm.Size() {
+		if n := len(batches); n == 0 || len(batches[n-1]) == r.batch {
+			batches = append(batches, nil)
+		}
+		last := &batches[len(batches)-1]
+		*last = append(*last, i)
+	}
+	return batches, (perRank(r.eval.Len(), r.Comm.Size()) + r.batch - 1) / r.batch
+}
+
+// perRank is the samples of the rank that has most.
+func perRank(samples, ranks int) int { return (samples + ranks - 1) / ranks }
+
+// askedToStop says whether this rank was.
+func (r *run) askedToStop() bool {
+	select {
+	case <-r.Stop:
+		return true
+	default:
+		return false
+	}
 }

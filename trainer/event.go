@@ -16,6 +16,7 @@ const (
 	PassedOver Kind = "passed-over" // rank 0: a checkpoint could not be used; Err says why
 	Trained    Kind = "train"       // a logging interval is over
 	Skipped    Kind = "skip"        // a step was left out; Err says why
+	Idle       Kind = "idle"        // the learning rate will be 0 for the last Idle steps
 	Evaluated  Kind = "eval"        // the held-out data were measured
 	Saved      Kind = "save"        // rank 0: a checkpoint stands at Path
 	Stopped    Kind = "stop"        // training stopped when asked to, and can be resumed
@@ -36,6 +37,7 @@ type Event struct {
 	Took             time.Duration  // Saved
 	Communication    *Communication // Trained: nil for a rank alone
 	Path             string
+	Idle             int
 	Already          bool // Finished: there was nothing to do
 	Err              error
 }
@@ -60,6 +62,8 @@ func (e Event) String() string {
 		}
 		return fmt.Sprintf("epoch %d/%d  step %d/%d  loss %.4f  %s  %s left",
 			e.Epoch+1, e.Epochs, e.Step, e.Steps, e.Loss, rate, rounded(e.Remaining))
+	case Idle:
+		return fmt.Sprintf("WARNING: the learning rate is 0 in the last %d of %d steps: they change nothing; train.schedule has its steps and floor", e.Idle, e.Steps)
 	case Skipped:
 		return fmt.Sprintf("WARNING: step %d is left out: %v", e.Step, e.Err)
 	case Evaluated:

@@ -11,21 +11,32 @@ import (
 func (r *run) loop(ctx context.Context) (stopped bool, err error) {
 	for !r.finished() {
 		r.interval = interval{began: time.Now()}
-		stopped, err := r.epoch(ctx)
-		if err != nil || stopped {
-			return stopped, err
+		if !r.at.Unevaluated { // or a stop came between the end of an epoch and of its evaluation
+			if stopped, err = r.epoch(ctx); err != nil {
+				return false, err
+			}
+		}
+		if !stopped || r.at.Unevaluated {
+			if stopped, err = r.endEpoch(ctx, stopped); err != nil {
+				return false, err
+			}
+		}
+		if stopped {
+			return !r.finished(), nil
 		}
 	}
 	return false, nil
 }
 
-// epoch trains the rest of the present epoch, evaluates and saves.
+// epoch trains the rest of the present epoch. A stop within it saves; one that came
+// with its last step is left to endEpoch.
 func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 	order := r.batches(r.at)
 	r.loader.Start(order.batches)
 	every := r.Job.Checkpoint.Every
 	steps := order.steps()
 	for i, batches := range steps {
+		r.ofEpoch = len(steps) - i
 		loss, stop, err := r.step(ctx, batches)
 		if err != nil {
 			return false, err
@@ -37,7 +48,7 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 			}
 		}
 		last := i == len(steps)-1
-		if r.at.Step%int64(r.train.LogEvery.Steps(r.perEpoch)) == 0 || last {
+		if r.due(r.train.LogEvery, last) {
 			if err := r.report(ctx, loss); err != nil {
 				return false, err
 			}
@@ -52,17 +63,33 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 		}
 		stopped = stop
 	}
-	r.at.Epoch, r.at.Consumed = r.at.Epoch+1, 0
-	if err := r.evaluate(ctx); err != nil {
-		return false, err
+	r.at.Epoch, r.at.Consumed, r.at.Unevaluated = r.at.Epoch+1, 0, true
+	return stopped, nil
+}
+
+// endEpoch evaluates and saves after the last step of an epoch. When a stop has been
+// asked for, or is while it evaluates, it saves at once: what is asked for may be
+// all the time that is left, and evaluation begins again when the run goes on.
+func (r *run) endEpoch(ctx context.Context, stop bool) (stopped bool, err error) {
+	if !stop {
+		if stop, err = r.evaluate(ctx); err != nil {
+			return false, err
+		}
 	}
+	every := r.Job.Checkpoint.Every
 	due := every.Unit == jobs.Epochs && r.at.Epoch%int64(every.N) == 0 || every.Unit == jobs.Steps && r.at.Step%int64(every.N) == 0
-	if due || stopped || r.finished() {
+	if due || stop || r.finished() {
 		if err := r.save(); err != nil {
 			return false, err
 		}
 	}
-	return stopped && !r.finished(), nil
+	return stop, nil
+}
+
+// due says whether something that happens every so often does after this step; at
+// the end of an epoch reports always do.
+func (r *run) due(every jobs.Interval, last bool) bool {
+	return last || every.Unit == jobs.Steps && r.at.Step%int64(every.N) == 0
 }
 
 // advance counts a step.
@@ -72,11 +99,18 @@ func (r *run) advance(loss float64, batches [][]int) {
 		samples += len(b) * r.Comm.Size()
 	}
 	r.at.Step++
+	r.ofEpoch--
 	r.Step.Store(r.at.Step)
 	r.at.Consumed += int64(samples)
 	r.last["loss"] = loss
 	r.interval.samples += samples
 	r.interval.steps++
+}
+
+// stepsLeft is the number of steps to the end of the run. Those before may have been
+// made by another number of ranks, which makes another number of steps in an epoch.
+func (r *run) stepsLeft() int {
+	return r.ofEpoch + (int(r.train.Epochs)-int(r.at.Epoch)-1)*r.perEpoch
 }
 
 // report tells of the steps since the last report.
@@ -87,7 +121,7 @@ func (r *run) report(ctx context.Context, loss float64) error {
 		return err
 	}
 	e := Event{Kind: Trained, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Loss: loss,
-		Steps: r.perEpoch * int(r.train.Epochs), LR: r.optimizer.Rate(), Communication: communication}
+		Steps: int(r.at.Step) + r.stepsLeft(), LR: r.optimizer.Rate(), Communication: communication}
 	if elapsed > 0 {
 		e.SamplesPerSecond = float64(r.interval.samples) / elapsed.Seconds()
 		e.TokensPerSecond = e.SamplesPerSecond * float64(r.data.Tokens())

@@ -42,3 +42,20 @@ func newSchedule(lr float64, s *jobs.Schedule) (optim.Schedule, error) {
 	}
 	return optim.WarmUp(float64(s.WarmUpFrom), int64(s.WarmUp), rate)
 }
+
+// warnOfIdleSteps tells of steps at the end of the run that the schedule leaves
+// without a learning rate. One of them is how a cosine ends.
+func (r *run) warnOfIdleSteps() {
+	r.ofEpoch = len(r.batches(r.at).steps())
+	if r.at.Unevaluated {
+		r.ofEpoch = 0
+	}
+	last := r.at.Step + int64(r.stepsLeft())
+	idle := 0
+	for step := last - 1; step >= r.at.Step && r.schedule(step) == 0; step-- {
+		idle++
+	}
+	if idle > 1 && r.train.Optimizer.LR > 0 {
+		r.Observe(Event{Kind: Idle, Step: int(r.at.Step), Steps: int(last), Idle: idle})
+	}
+}

@@ -20,16 +20,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// The files of a checkpoint.
-const (
-	modelFile     = "model.safetensors"
-	optimizerFile = "optimizer.safetensors"
-)
-
 // header is what rank 0 tells the others of the state that they start from.
 type header struct {
 	Position  position
 	OptimInit bool
+	Skipped   int64
 }
 
 // start brings every rank to the same state: the newest checkpoint that
@@ -53,7 +48,7 @@ func (r *run) start(ctx context.Context) error {
 	if _, err := binary.Decode(wire, binary.LittleEndian, &h); err != nil {
 		return err
 	}
-	r.at = h.Position
+	r.at, r.skipped = h.Position, int(h.Skipped)
 	r.Step.Store(r.at.Step)
 	for _, p := range r.params {
 		if err := r.share(ctx, p.Data); err != nil {
@@ -113,30 +108,41 @@ func (r *run) load() (h header, fresh bool, err error) {
 	if err != nil {
 		return h, false, unusable{err}
 	}
+	defer s.Close()
 	m := &s.Manifest
 	if err := r.belongs(m); err != nil {
 		return h, false, unusable{fmt.Errorf("checkpoint %q: %w", s.Path, err)}
 	}
-	byName := map[string][]float32{}
-	for _, t := range s.Files[modelFile] {
-		byName[t.Name] = t.Data
-	}
-	for _, p := range r.params {
-		if len(byName[p.Name]) != p.Len() {
-			return h, false, unusable{fmt.Errorf("checkpoint %q: parameter %q has %d values, the model wants %d", s.Path, p.Name, len(byName[p.Name]), p.Len())}
-		}
-		r.device.Write(p.Data, byName[p.Name])
-	}
-	state := optim.State{Kind: m.Optimizer, Initialised: m.OptimInit}
-	for _, t := range s.Files[optimizerFile] {
-		state.Tensors = append(state.Tensors, optim.Tensor{Name: t.Name, Shape: t.Shape, Data: t.Data})
-	}
-	if err := r.optimizer.Restore(state); err != nil {
+	if err := r.restore(s); err != nil {
 		return h, false, unusable{fmt.Errorf("checkpoint %q: %w", s.Path, err)}
 	}
-	h = header{position{int64(m.Step), int64(m.Epoch), int64(m.Consumed)}, m.OptimInit}
+	r.good[m.Step] = true
+	h = header{position{int64(m.Step), int64(m.Epoch), int64(m.Consumed), m.Unevaluated}, m.OptimInit, int64(m.Skipped)}
 	r.Observe(Event{Kind: Started, Step: m.Step, Epoch: m.Epoch, Epochs: int(r.train.Epochs), Path: s.Path})
 	return h, false, nil
+}
+
+// restore reads a checkpoint straight into the memory of model and optimiser: there
+// is no room for it beside them.
+func (r *run) restore(s *checkpoint.Snapshot) error {
+	if err := s.Read(checkpoint.ModelFile, nn.Tensors(r.device, r.params)); err != nil {
+		return err
+	}
+	state := r.optimizer.State()
+	if err := s.Read(checkpoint.OptimizerFile, stored(state)); err != nil {
+		return err
+	}
+	state.Kind, state.Initialised = s.Manifest.Optimizer, s.Manifest.OptimInit
+	return r.optimizer.Restore(state)
+}
+
+// stored is the state as a checkpoint's file has it, in the same memory.
+func stored(state optim.State) []safetensors.Tensor {
+	tensors := make([]safetensors.Tensor, len(state.Tensors))
+	for i, t := range state.Tensors {
+		tensors[i] = safetensors.Tensor{Name: t.Name, Shape: t.Shape, Data: t.Data}
+	}
+	return tensors
 }
 
 // firstWeights fills the model: from the job's file of weights, or as drawn.
@@ -219,7 +225,7 @@ func (r *run) save() error {
 	}
 	for _, p := range r.params {
 		if !finite(r.device.SumSquares(p.Data)) {
-			return diverged{fmt.Errorf("parameter %q holds numbers that are not finite after step %d", p.Name, r.at.Step)}
+			return diverged{fmt.Errorf("parameter %q holds numbers that are not finite after step %d", p.Name, r.at.Step), r.at.Step == 0}
 		}
 	}
 	vocabulary, err := r.vocabulary()
@@ -229,7 +235,7 @@ func (r *run) save() error {
 	state := r.optimizer.State()
 	m := &checkpoint.Manifest{
 		Run: r.Run, Created: time.Now().UTC(), Program: r.Program,
-		Step: int(r.at.Step), Epoch: int(r.at.Epoch), Consumed: int(r.at.Consumed), Finished: r.finished(),
+		Step: int(r.at.Step), Epoch: int(r.at.Epoch), Consumed: int(r.at.Consumed), Unevaluated: r.at.Unevaluated, Skipped: r.skipped, Finished: r.finished(),
 		Seed: uint64(r.train.Seed), WorldSize: r.Comm.Size(), Spec: r.train.Fingerprint(), SpecSum: r.Job.TrainDigest(),
 		DataSum: r.data.Digest(), Vocabulary: vocabulary, Optimizer: string(r.train.Optimizer.Kind), OptimInit: state.Initialised,
 		Metrics: map[string]checkpoint.Number{},
@@ -237,16 +243,12 @@ func (r *run) save() error {
 	for k, v := range r.last {
 		m.Metrics[k] = checkpoint.Number(v)
 	}
-	var optimizer []safetensors.Tensor
-	for _, t := range state.Tensors {
-		optimizer = append(optimizer, safetensors.Tensor{Name: t.Name, Shape: t.Shape, Data: t.Data})
-	}
 	began := time.Now()
-	path, err := checkpoint.Save(r.Checkpoints, m, checkpoint.Files{modelFile: nn.Tensors(r.device, r.params), optimizerFile: optimizer})
+	path, err := checkpoint.Save(r.Checkpoints, m, checkpoint.Files{checkpoint.ModelFile: nn.Tensors(r.device, r.params), checkpoint.OptimizerFile: stored(state)})
 	if err != nil {
 		return err
 	}
-	if err := checkpoint.Prune(r.Checkpoints, int(r.Job.Checkpoint.Keep)); err != nil {
+	if err := checkpoint.Prune(r.Checkpoints, m.Step, int(r.Job.Checkpoint.Keep), r.good); err != nil {
 		return err
 	}
 	r.Observe(Event{Kind: Saved, Step: m.Step, Epoch: m.Epoch, Epochs: int(r.train.Epochs), Path: path, Took: time.Since(began)})

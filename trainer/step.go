@@ -35,8 +35,12 @@ func (r *run) step(ctx context.Context, batches [][]int) (loss float64, stop boo
 	pass := nn.Pass{Train: true, Seed: stepSeed(uint64(r.train.Seed), uint64(r.at.Step)), First: r.Comm.Rank(), Stride: world}
 	r.reducer.Start(ctx)
 	for i := range batches {
-		read, n := r.loader.Next()
-		batch := upload(r.device, read, n)
+		read, n, err := r.loader.Next()
+		if err != nil {
+			r.reducer.Finish() // ends it; nothing was launched
+			return 0, false, err
+		}
+		batch := upload(read, n)
 		weight := float64(n) / float64(samples) / float64(world)
 		pass.Weight = float32(weight)
 		loss += weight * r.model.Forward(batch, pass).Loss
@@ -61,10 +65,8 @@ func (r *run) step(ctx context.Context, batches [][]int) (loss float64, stop boo
 func (r *run) setExtra(loss float64) {
 	extra := r.reducer.Extra()
 	extra[extraLoss], extra[extraStop] = float32(loss), 0
-	select {
-	case <-r.Stop:
+	if r.askedToStop() {
 		extra[extraStop] = 1
-	default:
 	}
 }
 
@@ -76,7 +78,7 @@ func (r *run) update(loss float64) error {
 		if finite(loss) {
 			what, value = "gradient", norm
 		}
-		err := diverged{fmt.Errorf("the %s became %v at step %d of epoch %d", what, value, r.at.Step, r.at.Epoch)}
+		err := diverged{fmt.Errorf("the %s became %v at step %d of epoch %d", what, value, r.at.Step, r.at.Epoch), r.at.Step == 0}
 		if r.skipped++; r.train.NonFinite != jobs.NonFiniteSkip || r.skipped > mostSkipped {
 			return err
 		}
@@ -104,19 +106,22 @@ func stepSeed(seed, step uint64) uint64 {
 	return z ^ z>>31
 }
 
-// upload is n samples in the device's memory: where they are, if that is the
-// host's.
-func upload(d device.Memory, b data.Batch, n int) nn.Batch {
-	if !d.Host() {
-		panic("trainer: the device's memory is not the host's")
-	}
+// upload is n samples where a model takes them: the device's memory is the host's,
+// see build.
+func upload(b data.Batch, n int) nn.Batch {
 	return nn.Batch{Samples: n, X: device.Host(b.X), Tokens: device.HostInts(b.Tokens), Labels: device.HostInts(b.Labels), Targets: device.Host(b.Targets)}
 }
 
 // diverged is a training that has left the finite numbers.
-type diverged struct{ error }
+type diverged struct {
+	error
+	atOnce bool // in its first step
+}
 
 // Hint says what to do about it.
-func (diverged) Hint() string {
+func (d diverged) Hint() string {
+	if d.atOnce {
+		return "no update was made yet, so it is not the learning rate: look for numbers in the data that are huge or not finite, and at the scale of the inputs"
+	}
 	return "nothing of this was saved; a smaller train.optimizer.lr is the usual cure, in a run directory of its own or from the start; train.nonfinite = \"skip\" leaves single steps out"
 }

@@ -16,6 +16,7 @@ package trainer
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -39,6 +40,10 @@ type Options struct {
 	Checkpoints string
 	// Comm connects the ranks. Run does not close it.
 	Comm collective.Communicator
+	// Threads is the number of threads to compute on, at most; 0 is one for each core.
+	Threads int
+	// LocalRanks is the number of ranks that share this machine's memory; 0 is one.
+	LocalRanks int
 	// Stop, once closed on any rank, has all ranks stop after the same step.
 	Stop <-chan struct{}
 	// Step, unless nil, always holds the number of steps done.
@@ -66,6 +71,7 @@ type run struct {
 	loader    *data.Loader
 	evalLoad  *data.Loader
 	model     nn.Model
+	batch     int // samples that are computed at once, at most: no more than there are
 	params    []*nn.Param
 	optimizer optim.Optimizer
 	schedule  optim.Schedule
@@ -73,8 +79,10 @@ type run struct {
 	ready     func(param int) // reducer.Ready, once: making it allocates
 	at        position
 	skipped   int                // steps in a row that were left out
+	good      map[int]bool       // what is known of the checkpoints, see checkpoint.Prune
 	last      map[string]float64 // last figures, for the manifest
-	perEpoch  int                // steps
+	perEpoch  int                // steps of a whole epoch
+	ofEpoch   int                // steps left in the present one
 	interval  interval
 }
 
@@ -83,6 +91,8 @@ type position struct {
 	Step     int64 // optimiser steps done
 	Epoch    int64 // epoch of the next step
 	Consumed int64 // samples of that epoch taken by all ranks
+	// Unevaluated says that the epoch before has ended and its evaluation has not.
+	Unevaluated bool
 }
 
 // Run trains until the job's epochs are done or Stop is closed.
@@ -90,7 +100,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Step == nil {
 		o.Step = new(atomic.Int64)
 	}
-	r := &run{Options: o, train: o.Job.Train, last: map[string]float64{}}
+	r := &run{Options: o, train: o.Job.Train, last: map[string]float64{}, good: map[int]bool{}}
 	if err := r.build(); err != nil {
 		return Result{}, err
 	}
@@ -105,6 +115,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		r.Observe(Event{Kind: Finished, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Already: true})
 		return Result{Step: int(r.at.Step), Already: true}, nil
 	}
+	r.warnOfIdleSteps()
 	stopped, err := r.loop(ctx)
 	if err != nil {
 		return Result{}, err
@@ -122,18 +133,29 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	return Result{Step: int(r.at.Step), Stopped: stopped}, nil
 }
 
-func (r *run) finished() bool { return r.at.Epoch >= int64(r.train.Epochs) }
+func (r *run) finished() bool {
+	return r.at.Epoch >= int64(r.train.Epochs) && !r.at.Unevaluated
+}
 
 // agreeOnData has every rank compare its data with rank 0's: a rank that trains
-// on other data would spoil the model in silence.
+// on other data would spoil the model in silence, one that evaluates on others its
+// accuracy.
 func (r *run) agreeOnData(ctx context.Context) error {
-	mine := []byte(r.data.Digest())
-	zero := append([]byte(nil), mine...)
-	if err := r.Comm.Broadcast(ctx, zero, 0); err != nil {
-		return err
-	}
-	if string(mine) != string(zero) {
-		return fmt.Errorf("the training data of this rank differ from rank 0's (digest %.12s, not %.12s)", mine, zero)
+	for _, part := range []struct {
+		what string
+		data data.Dataset
+	}{{"training", r.data}, {"held-out", r.eval}} {
+		digest := strings.Repeat("0", 64) // there are none
+		if part.data != nil {
+			digest = part.data.Digest()
+		}
+		zero := []byte(digest)
+		if err := r.Comm.Broadcast(ctx, zero, 0); err != nil {
+			return err
+		}
+		if digest != string(zero) {
+			return fmt.Errorf("the %s data of this rank differ from rank 0's (digest %.12s, not %.12s)", part.what, digest, zero)
+		}
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +15,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
-	"github.com/ddpbatch/ddpbatch/trainer/wire"
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
 const mlp = `name = "t"
@@ -87,42 +86,13 @@ func world(t *testing.T, n int, j *jobs.Job, dir string, change func(rank int, o
 
 func ring(t *testing.T, n int) []collective.Communicator {
 	t.Helper()
-	if n == 1 {
-		return []collective.Communicator{collective.Alone{}}
-	}
-	listeners := make([]net.Listener, n)
-	for i := range listeners {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		listeners[i] = l
-	}
-	out := make([]collective.Communicator, n)
-	var wg sync.WaitGroup
-	for i := range n {
-		next := (i + 1) % n
-		peer := collective.Peer{Rank: next, Addr: listeners[next].Addr().String()}
-		wg.Go(func() {
-			r, err := collective.Connect(t.Context(), listeners[i], collective.RingOptions{Rank: i, Size: n, Secret: wire.Secret{1},
-				Next: peer, ConnectTimeout: 10 * time.Second, Timeout: 20 * time.Second})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			out[i] = r
-		})
-	}
-	wg.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
+	comms := collective.Local(n, 20*time.Second)
 	t.Cleanup(func() {
-		for _, c := range out {
+		for _, c := range comms {
 			c.Close()
 		}
 	})
-	return out
+	return comms
 }
 
 // digests are the tensors' digests of the newest checkpoint: equal ones are
@@ -134,16 +104,18 @@ func digests(t *testing.T, dir string) (step int, sums string) {
 		t.Fatal(err, skipped)
 	}
 	var b strings.Builder
-	for _, f := range s.Files[modelFile] {
-		fmt.Fprint(&b, f.Name, f.Shape)
-		for _, v := range f.Data {
-			fmt.Fprintf(&b, " %08x", math.Float32bits(v))
+	defer s.Close()
+	for _, name := range []string{checkpoint.ModelFile, checkpoint.OptimizerFile} {
+		f := s.Files[name]
+		tensors, _, err := safetensors.Read(f, f.Size())
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	for _, f := range s.Files[optimizerFile] {
-		fmt.Fprint(&b, f.Name)
-		for _, v := range f.Data {
-			fmt.Fprintf(&b, " %08x", math.Float32bits(v))
+		for _, tensor := range tensors {
+			fmt.Fprint(&b, tensor.Name, tensor.Shape)
+			for _, v := range tensor.Data {
+				fmt.Fprintf(&b, " %08x", math.Float32bits(v))
+			}
 		}
 	}
 	return s.Manifest.Step, b.String()
@@ -324,8 +296,13 @@ func TestResumeWithOtherWorldSize(t *testing.T) {
 		o.Stop = stop
 	})
 	ok(t, errs)
-	_, result, errs := world(t, 2, j, dir, nil)
+	events, result, errs := world(t, 2, j, dir, nil)
 	ok(t, errs)
+	for _, e := range events {
+		if e.Kind == Trained && e.Steps != 51 {
+			t.Errorf("at step %d: %d steps in all, want 51", e.Step, e.Steps)
+		}
+	}
 	// One step of 18 samples, then 185 left in the first epoch.
 	if want := 1 + 16 + 2*17; result.Step != want {
 		t.Errorf("%d steps, want %d", result.Step, want)

@@ -1,0 +1,61 @@
+package trainer
+
+import (
+	"fmt"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/plan"
+)
+
+// fits lays the run out on a device that only counts, and says so if that is more
+// than this machine has left: before the kernel ends the process in the middle of
+// it, which no one can explain afterwards.
+func (r *run) fits() error {
+	need, err := r.need()
+	if err != nil {
+		return err
+	}
+	have, known := cpu.Available()
+	ranks := int64(max(1, r.LocalRanks))
+	if !known || need <= have/ranks {
+		return nil
+	}
+	what := fmt.Sprintf("the model and its batches need %s of memory", gibibytes(need))
+	if ranks > 1 {
+		what += fmt.Sprintf(" on each of %d ranks of this machine, %s in all", ranks, gibibytes(need*ranks))
+	}
+	return tooLarge{fmt.Errorf("%s, and %s are free", what, gibibytes(have))}
+}
+
+// need is the bytes of parameters, gradients, the optimiser's state, what a step
+// keeps, and batches.
+func (r *run) need() (int64, error) {
+	var c plan.Counter
+	nn.Place(&c, r.params)
+	ddp.New(r.Comm, &c, r.params, numExtra)
+	if _, err := newOptimizer(&c, r.params, &r.train.Optimizer); err != nil {
+		return 0, fmt.Errorf("build optimizer: %w", err)
+	}
+	r.model.Plan(nn.Plan{Device: &c, Batch: r.batch, Precision: precision(r.train.Precision), Train: true})
+	samples := plan.Sample{Inputs: r.data.Inputs(), Tokens: r.data.Tokens(), Outputs: r.data.Outputs(), Classes: r.data.Classes()}
+	loaders := 1
+	if r.eval != nil {
+		loaders++
+	}
+	for range loaders * (1 + batchesAhead) {
+		samples.Batch(&c, r.batch)
+	}
+	return c.Bytes, nil
+}
+
+func gibibytes(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }
+
+// tooLarge is a run for which memory is not there.
+type tooLarge struct{ error }
+
+// Hint says what to do about it.
+func (tooLarge) Hint() string {
+	return "take a smaller train.batch (and train.accumulate to make up for it), context or model, fewer ranks on a node, or ask for more memory with slurm.mem"
+}

@@ -1,0 +1,129 @@
+package trainer
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+)
+
+// stopAfter has rank 0 ask for a stop in the step that follows the first event of
+// that kind in or after the given step.
+func stopAfter(kind Kind, step int) func(int, *Options) {
+	return func(rank int, o *Options) {
+		if rank != 0 {
+			return
+		}
+		stop, inner := make(chan struct{}), o.Observe
+		o.Stop = stop
+		asked := false
+		o.Observe = func(e Event) {
+			inner(e)
+			if !asked && e.Kind == kind && e.Step >= step {
+				asked = true
+				close(stop)
+			}
+		}
+	}
+}
+
+// A run that passes over a damaged checkpoint and is stopped below its step, with
+// only one kept, has lost nothing and ends with the same bits.
+func TestDamagedCheckpointTakesNoGoodOne(t *testing.T) {
+	text := fmt.Sprintf(mlp, 6)
+	whole := t.TempDir()
+	_, _, errs := world(t, 2, job(t, text), whole, nil)
+	ok(t, errs)
+	wantStep, want := digests(t, whole)
+
+	dir := t.TempDir()
+	_, result, errs := world(t, 2, job(t, text), dir, stopAfter(Trained, 19))
+	ok(t, errs)
+	s, _, err := checkpoint.Load(dir)
+	if err != nil || s.Manifest.Step != result.Step {
+		t.Fatal(s, err)
+	}
+	s.Close()
+	if err := os.Truncate(filepath.Join(s.Path, checkpoint.ModelFile), 100); err != nil {
+		t.Fatal(err)
+	}
+
+	often := job(t, strings.NewReplacer("7 steps", "2 steps", "keep = 100", "keep = 1").Replace(text))
+	events, below, errs := world(t, 2, often, dir, stopAfter(Trained, 16))
+	ok(t, errs)
+	if events[0].Kind != PassedOver || below.Step >= result.Step {
+		t.Fatalf("first event %+v, stopped at step %d", events[0], below.Step)
+	}
+	s, skipped, err := checkpoint.Load(dir)
+	if err != nil || s.Manifest.Step != below.Step || len(skipped) != 1 {
+		t.Fatalf("loaded %+v after the stop at step %d, passed over %v: %v", s, below.Step, skipped, err)
+	}
+	s.Close()
+	_, _, errs = world(t, 2, often, dir, nil)
+	ok(t, errs)
+	if step, got := digests(t, dir); step != wantStep || got != want {
+		t.Errorf("other weights at step %d", step)
+	}
+	if left, err := checkpoint.List(dir); err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// Steps that are left out count on over a stop.
+func TestSkippedStepsCountOverAStop(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data.csv")
+	rows := "1,1\n2,2\n" + strings.Repeat("3e38,-3e38\n3e38,-3e38\n", mostSkipped+1) + "1,1\n1,1\n"
+	if err := os.WriteFile(path, []byte(rows), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j, dir := job(t, fmt.Sprintf(csv, "skip", path)), t.TempDir()
+	_, result, errs := world(t, 2, j, dir, stopAfter(Skipped, 5))
+	ok(t, errs)
+	if !result.Stopped || result.Step != 7 {
+		t.Fatalf("stopped %v after %d steps, want 7", result.Stopped, result.Step)
+	}
+	_, _, errs = world(t, 2, j, dir, nil)
+	for rank, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("at step %d", 1+mostSkipped)) {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// A checkpoint is read into the memory of model and optimiser, without another copy.
+func TestResumingTakesNoMemory(t *testing.T) {
+	text := strings.NewReplacer("[16]", "[700, 700]", `kind = "sgd"`, `kind = "adamw"`, "momentum = 0.9\n", "").Replace(fmt.Sprintf(mlp, 2))
+	dir := t.TempDir()
+	fresh := func() *run {
+		j := job(t, text)
+		r := &run{Options: Options{Job: j, Checkpoints: dir, Comm: collective.Alone{}, Observe: func(Event) {}}, train: j.Train,
+			last: map[string]float64{}, good: map[int]bool{}}
+		if err := r.build(); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := fresh()
+	if _, _, err := r.load(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.save(); err != nil {
+		t.Fatal(err)
+	}
+	r = fresh()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, isFresh, err := r.load()
+	runtime.ReadMemStats(&after)
+	if err != nil || isFresh {
+		t.Fatalf("nothing was loaded: %v", err)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 4*700*700 {
+		t.Errorf("%d bytes for a model of over %d", took, 4*700*700)
+	}
+}
