@@ -13,6 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
@@ -235,10 +236,11 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 		return r.exitOf(err), err
 	}
 	defer comm.Close()
+	r.tellPath(comm)
 	watch := newObserver(r, j.Session)
 	defer watch.close()
 	result, err := trainer.Run(ctx, trainer.Options{Job: r.job, Run: r.record.Run, Program: version(),
-		Checkpoints: r.dir.Checkpoints(), Comm: comm, Stop: stop, Step: &watch.step, Observe: watch.event})
+		Checkpoints: r.dir.Checkpoints(), Comm: comm, Threads: r.threads(), LocalRanks: r.place.LocalWorldSize, Stop: stop, Step: &watch.step, Observe: watch.event})
 	if err == nil {
 		err = watch.err
 	}
@@ -250,6 +252,16 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 		return exitStopped, nil
 	}
 	return exitDone, nil
+}
+
+// tellPath logs how ranks exchange gradients, and says what keeps those of a node from
+// sharing memory.
+func (r *rank) tellPath(comm collective.Communicator) {
+	p := comm.Path(collective.AllReduce(make([]float32, ddp.FirstBucketBytes/4), collective.Sum))
+	r.log.info("connected", "transport", p.Transport)
+	if p.Why != "" && r.place.LocalRank == 0 {
+		r.say("WARNING: ranks of a node exchange gradients over TCP, since they cannot share memory: " + p.Why)
+	}
 }
 
 // ours is err, unless the attempt had failed before: then this rank's own error

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/launch"
+)
+
+func TestThreads(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
+	const head = "name = \"t\"\n[train]\nepochs = 1\nbatch = 1\n[train.model]\nkind = \"linear\"\n[train.data]\nkind = \"csv\"\npath = \"x.csv\"\ntask = \"regression\"\n[train.optimizer]\nkind = \"sgd\"\nlr = 0.1\n"
+	for _, c := range []struct {
+		name  string
+		slurm string
+		place launch.Place
+		env   string
+		want  int
+	}{
+		{"alone", "", launch.Place{LocalWorldSize: 1}, "", 8},
+		{"three here", "", launch.Place{LocalWorldSize: 3}, "", 2},
+		{"more ranks than cores", "", launch.Place{LocalWorldSize: 20}, "", 1},
+		{"the job says so", "[slurm]\ncpus_per_task = 4\n", launch.Place{LocalWorldSize: 3}, "", 4},
+		{"the job says more than there are", "[slurm]\ncpus_per_task = 64\n", launch.Place{LocalWorldSize: 1}, "", 8},
+		{"in a step", "[slurm]\ncpus_per_task = 4\n", launch.Place{JobID: "1", LocalWorldSize: 2}, "4", 4},
+		{"in a step of one's own", "", launch.Place{JobID: "1", LocalWorldSize: 2}, "3", 3},
+		{"in a step that does not say", "", launch.Place{JobID: "1", LocalWorldSize: 2}, "", 1},
+		{"in a step that says nonsense", "", launch.Place{JobID: "1", LocalWorldSize: 2}, "two", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			job, err := jobs.Parse("job.toml", []byte(head+c.slurm))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &program{}
+			if c.env != "" {
+				p.Env = []string{"SLURM_CPUS_PER_TASK=" + c.env}
+			}
+			if got := (&rank{program: p, job: job, place: c.place}).threads(); got != c.want {
+				t.Errorf("%d threads, want %d", got, c.want)
+			}
+		})
+	}
+}
