@@ -6,6 +6,7 @@ import "github.com/alecthomas/kong"
 type cli struct {
 	Init       initCmd       `cmd:"" help:"Write a commented job file to start from."`
 	Check      checkCmd      `cmd:"" help:"Check job files and tell all their mistakes."`
+	Plan       planCmd       `cmd:"" help:"Predict a training's memory, speed and scaling before it queues."`
 	Render     renderCmd     `cmd:"" help:"Print the batch script that submit would send."`
 	Submit     submitCmd     `cmd:"" help:"Submit a job to Slurm."`
 	Launch     launchCmd     `cmd:"" help:"Start a job's ranks, here or in this allocation."`

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/plan"
+)
+
+type planCmd struct {
+	Job  string   `arg:"" name:"job.toml" help:"Job file, of the built-in trainer."`
+	Set  []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
+	JSON bool     `help:"Print the answer as JSON."`
+
+	Ranks     []int  `placeholder:"N,..." help:"Numbers of ranks; default 1, 2, 4 to 16384 and the job's own."`
+	Strategy  string `default:"" enum:",ddp,zero1,zero2,zero3" placeholder:"NAME" help:"ddp, zero1, zero2 or zero3; default the job's."`
+	Algorithm string `default:"auto" enum:"auto,ring,doubling,halving,hierarchical" placeholder:"NAME" help:"Of collectives: auto (the fastest), ring, doubling, halving, hierarchical."`
+
+	Measure bool `help:"Measure this machine's speed, and take it for the nodes'."`
+	Here    bool `help:"Measure, and predict what launch does on this machine alone."`
+
+	GPU            string  `name:"gpu" placeholder:"NAME" help:"Which GPU, such as \"A100 80 GB\"; default the one in the site's profile."`
+	GFLOPS         float64 `name:"gflops" placeholder:"N" help:"Speed of a rank, in GFLOP/s."`
+	Bandwidth      float64 `placeholder:"GB/S" help:"Between nodes, of each node in one direction."`
+	Latency        float64 `placeholder:"US" help:"Of a message between nodes, in microseconds."`
+	LocalBandwidth float64 `placeholder:"GB/S" help:"Of a rank to the others of its node."`
+	LocalLatency   float64 `placeholder:"US" help:"Of a message within a node, in microseconds."`
+	Memory         string  `placeholder:"SIZE" help:"For each rank, such as 64G; default the GPU's, or its part of the node's."`
+
+	Inputs  int `placeholder:"N" help:"Where csv or safetensors data are not here: numbers of a sample that go in."`
+	Outputs int `placeholder:"N" help:"Likewise: classes, or numbers to predict."`
+}
+
+func (c *planCmd) Help() string {
+	return `Counts parameters, operations and memory of the job's model, and simulates steps
+on many ranks. What is assumed, as the speed of nodes that nobody has measured, is
+listed; flags replace it. The data need not be here. docs/plan.md says how it is
+computed.`
+}
+
+// maxPlannedRanks is as far as the table goes by itself.
+const maxPlannedRanks = 16384
+
+// planAnswer is what plan says.
+type planAnswer struct {
+	Name        string                `json:"name"`
+	Model       jobs.ModelKind        `json:"model"`
+	Device      string                `json:"device"` // "cpu", or the GPU
+	Precision   jobs.Precision        `json:"precision"`
+	Parameters  int                   `json:"parameters"`
+	Layers      []plan.Group          `json:"layers"`
+	Batch       int                   `json:"batch"`
+	Accumulate  int                   `json:"accumulate"`
+	Tokens      int                   `json:"tokens_per_sample,omitempty"`
+	Samples     int                   `json:"samples,omitempty"` // of the data, if they are here
+	FLOP        float64               `json:"flop_per_rank"`     // of a step
+	Ranks       int                   `json:"ranks"`             // the job's
+	Strategy    string                `json:"strategy"`
+	MemoryLimit float64               `json:"memory_limit,omitempty"` // bytes for a rank
+	Memory      map[string]planMemory `json:"memory"`                 // of a rank, by strategy, on the job's ranks
+	FLOPS       float64               `json:"flop_per_s"`             // of a rank
+	Local       plan.Link             `json:"local"`
+	Network     plan.Link             `json:"network"`
+	Steps       []planStep            `json:"steps"`
+	Recommended []string              `json:"recommended"`
+	Notes       []string              `json:"assumed"`
+	limit       string                // what MemoryLimit is
+}
+
+type planMemory struct {
+	plan.Memory
+	Total float64 `json:"total"`
+	Fits  *bool   `json:"fits,omitempty"`
+}
+
+type planStep struct {
+	plan.Step
+	SamplesPerSecond float64 `json:"samples_per_s"`
+	TokensPerSecond  float64 `json:"tokens_per_s,omitempty"`
+}
+
+func (c *planCmd) Run(ctx context.Context, p *program) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	f, missing, err := p.loadWithoutData(c.Job, c.Set)
+	if err != nil {
+		return err
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	l := planner{cmd: c, file: f, job: f.job, missing: missing, notes: []string{}}
+	a, err := l.plan(ctx)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return p.printJSON(a)
+	}
+	p.printPlan(a)
+	return nil
+}
+
+func (c *planCmd) check() error {
+	for _, n := range c.Ranks {
+		if n < 1 || n > 1<<24 {
+			return usage(fmt.Sprintf("--ranks must be from 1 to %d", 1<<24))
+		}
+	}
+	for _, flag := range []struct {
+		name  string
+		value float64
+	}{{"gflops", c.GFLOPS}, {"bandwidth", c.Bandwidth}, {"latency", c.Latency}, {"local-bandwidth", c.LocalBandwidth}, {"local-latency", c.LocalLatency},
+		{"inputs", float64(c.Inputs)}, {"outputs", float64(c.Outputs)}} {
+		if !(flag.value >= 0 && flag.value < 1e15) {
+			return usage("--" + flag.name + " must be a number above 0")
+		}
+	}
+	if m := jobs.Memory(c.Memory); c.Memory != "" && m.Bytes() == 0 {
+		return usage(`--memory must be a whole number and K, M, G or T, such as "64G"`)
+	}
+	return nil
+}
+
+// loadWithoutData is load, where files that training needs may be missing.
+func (p *program) loadWithoutData(path string, set []string) (f *jobFile, missing bool, err error) {
+	f, err = p.load(path, set...)
+	var found jobs.Diagnostics
+	if f != nil && errors.As(err, &found) {
+		left := slices.DeleteFunc(slices.Clone(found), func(d jobs.Diagnostic) bool {
+			return slices.Contains([]string{"train.data.path", "train.data.eval_path", "train.model.weights", "setup.venv"}, d.Key)
+		})
+		missing = slices.ContainsFunc(found, func(d jobs.Diagnostic) bool { return d.Key == "train.data.path" })
+		err = nil
+		if len(left) > 0 {
+			err = left
+		}
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if f.job.Train == nil {
+		return nil, false, exitError{exitUsage, hinted{fmt.Errorf("plan %q: it runs a program of its own", path),
+			"only what the built-in trainer does, [train], can be predicted"}}
+	}
+	f.job.ResolvePaths(f.base)
+	return f, missing, nil
+}
+
+// planner makes the answer.
+type planner struct {
+	cmd     *planCmd
+	file    *jobFile
+	job     *jobs.Job
+	missing bool // the data are not here
+	notes   []string
+
+	subject  subject
+	work     plan.Work
+	training plan.Training
+	gpu      *plan.GPU // nil: processors
+	half     bool      // weights and activations are stored in bfloat16
+	machine  plan.Machine
+	program  plan.Program
+}
+
+// assume tells what is not known.
+func (l *planner) assume(format string, args ...any) {
+	l.notes = append(l.notes, fmt.Sprintf(format, args...))
+}
+
+func (l *planner) plan(ctx context.Context) (*planAnswer, error) {
+	t := l.job.Train
+	if l.job.Sweep != nil {
+		l.assume("one training with the file's own values, not those of [sweep]")
+	}
+	var err error
+	if l.gpu, err = l.findGPU(); err != nil {
+		return nil, err
+	}
+	if l.subject, err = l.open(); err != nil {
+		return nil, err
+	}
+	model, err := l.subject.model(&t.Model)
+	if err != nil {
+		return nil, exitError{exitFailed, err}
+	}
+	const mostRows = 1 << 24
+	if rows := int(t.Batch) * max(1, l.subject.sample.Tokens); rows > mostRows {
+		return nil, exitError{exitUsage, hinted{fmt.Errorf("plan %q: a micro-batch of %d samples or tokens, more than %d", l.cmd.Job, rows, mostRows),
+			"use a smaller train.batch, and train.accumulate"}}
+	}
+	l.half = l.gpu != nil && t.Precision == jobs.PrecisionBF16
+	l.work = plan.Count(model, l.subject.sample, int(t.Batch), l.subject.precision)
+	l.training = plan.Training{Element: plan.Elements(moments(&t.Optimizer), l.half), Accumulate: max(1, int(t.Accumulate))}
+	// Kong and the job's check have looked at both names.
+	l.training.Strategy, _ = plan.ParseStrategy(cmp.Or(l.cmd.Strategy, string(t.Strategy)))
+	if !taken(l.training.Strategy) {
+		l.assume("a trainer that does %s: this one does not yet", l.training.Strategy)
+	}
+	l.training.Algorithm, _ = plan.ParseAlgorithm(l.cmd.Algorithm)
+	if err := l.setMachine(ctx); err != nil {
+		return nil, err
+	}
+	return l.answer(), nil
+}
+
+// moments is what an optimiser keeps of each parameter.
+func moments(o *jobs.Optimizer) int {
+	switch {
+	case o.Kind != jobs.OptimizerSGD:
+		return 2
+	case o.Momentum > 0:
+		return 1
+	}
+	return 0
+}
+
+// ranks are the job's.
+func (l *planner) ranks() int { return l.job.Ranks() }
+
+// rankNumbers are those of the table, in rising order.
+func (l *planner) rankNumbers() []int {
+	numbers := slices.Clone(l.cmd.Ranks)
+	if len(numbers) == 0 {
+		most := maxPlannedRanks
+		if l.cmd.Here {
+			most = 4
+		}
+		for n := 1; n <= most; n *= 2 {
+			numbers = append(numbers, n)
+		}
+		numbers = append(numbers, l.ranks())
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers)
+}
+
+func (l *planner) answer() *planAnswer {
+	t := l.job.Train
+	a := &planAnswer{
+		Name: string(l.job.Name), Model: t.Model.Kind, Device: "cpu", Precision: t.Precision,
+		Parameters: l.work.NumParams(), Layers: l.work.Groups, Batch: int(t.Batch), Accumulate: l.training.Accumulate,
+		Tokens: l.subject.sample.Tokens, Samples: l.subject.samples, FLOP: l.work.FLOP() * float64(l.training.Accumulate),
+		Ranks: l.ranks(), Strategy: l.training.Strategy.String(), Memory: map[string]planMemory{},
+		FLOPS: l.machine.FLOPS, Local: l.machine.Local, Network: l.machine.Network,
+	}
+	if l.gpu != nil {
+		a.Device = l.gpu.Name
+	}
+	a.MemoryLimit, a.limit = l.memoryLimit()
+	for _, s := range plan.Strategies() {
+		m := l.memory(s)
+		row := planMemory{Memory: m, Total: m.Total()}
+		if a.MemoryLimit > 0 {
+			fits := row.Total <= a.MemoryLimit
+			row.Fits = &fits
+		}
+		a.Memory[s.String()] = row
+	}
+	for _, n := range l.rankNumbers() {
+		s := planStep{Step: plan.Predict(l.work, l.training, l.machine, n)}
+		s.SamplesPerSecond = float64(n*a.Batch*a.Accumulate) / s.Seconds
+		s.TokensPerSecond = s.SamplesPerSecond * float64(a.Tokens)
+		a.Steps = append(a.Steps, s)
+	}
+	a.Recommended = l.advice(a)
+	a.Notes = l.notes
+	return a
+}
+
+// memory is that of a rank among the job's.
+func (l *planner) memory(s plan.Strategy) plan.Memory {
+	return l.work.Memory(s, l.training.Element, l.ranks(), l.half, l.program)
+}
+
+// taken says whether a job file may ask for a strategy.
+func taken(s plan.Strategy) bool {
+	var name jobs.Strategy
+	return name.UnmarshalTOML(s.String()) == nil
+}

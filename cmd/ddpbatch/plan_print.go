@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/ddpbatch/ddpbatch/trainer/plan"
+)
+
+// printPlan prints the answer for people.
+func (p *program) printPlan(a *planAnswer) {
+	size := fmt.Sprintf("%d samples", a.Ranks*a.Batch*a.Accumulate)
+	unit, units := "SAMPLES/S", func(s planStep) float64 { return s.SamplesPerSecond }
+	if a.Tokens > 0 {
+		size += fmt.Sprintf(" of %d tokens", a.Tokens)
+		unit, units = "TOKENS/S", func(s planStep) float64 { return s.TokensPerSecond }
+	}
+	p.printf("%s: %s with %d parameters, %s, in %s on %s\n", a.Name, a.Model, a.Parameters, a.Strategy, a.Precision, a.Device)
+	p.printf("a step: %s on %s, %s on each in %s\n", size, count(a.Ranks, "rank"), scaled(a.FLOP, "FLOP"), microBatches(a.Accumulate))
+
+	p.printf("\n")
+	var rows [][]string
+	for _, g := range a.Layers {
+		rows = append(rows, []string{g.Kind, fmt.Sprint(g.Params), fmt.Sprintf("%.1f%%", 100*float64(g.Params)/float64(a.Parameters))})
+	}
+	p.table([]string{"LAYERS", "PARAMETERS", "SHARE"}, rows)
+
+	p.printf("\n")
+	rows = nil
+	for _, s := range plan.Strategies() {
+		m := a.Memory[s.String()]
+		rows = append(rows, []string{
+			s.String(), gibibytes(m.Weights), gibibytes(m.Gradients), gibibytes(m.Optimizer), gibibytes(m.Activations),
+			gibibytes(m.Transient + m.Other), gibibytes(m.Total), yes(m.Fits),
+		})
+	}
+	p.table([]string{"A RANK'S", "WEIGHTS", "GRADIENTS", "OPTIMIZER", "ACTIVATIONS", "OTHER", "TOTAL", "FITS"}, rows)
+	if a.MemoryLimit > 0 {
+		p.printf("of %s: %s\n", gibibytes(a.MemoryLimit), a.limit)
+	}
+
+	p.printf("\n")
+	rows = nil
+	for _, s := range a.Steps {
+		rows = append(rows, []string{
+			fmt.Sprint(s.Ranks), fmt.Sprint(s.Nodes), duration(s.Seconds), fmt.Sprintf("%.4g", units(s)), fmt.Sprintf("%.0f%%", 100*s.Efficiency),
+			duration(s.Exposed), megabytes(s.Sent), s.Step.Algorithm,
+		})
+	}
+	p.table([]string{"RANKS", "NODES", "STEP", unit, "EFFICIENCY", "WAITING", "SENT", "BY"}, rows)
+
+	p.printf("\n")
+	for _, line := range a.Recommended {
+		p.printf("recommended: %s\n", line)
+	}
+	for _, line := range a.Notes {
+		p.printf("assumed: %s\n", line)
+	}
+}
+
+func microBatches(n int) string {
+	if n == 1 {
+		return "one batch"
+	}
+	return fmt.Sprintf("%d micro-batches", n)
+}
+
+// gibibytes is an amount of memory, in MiB where that reads better.
+func gibibytes(bytes float64) string {
+	if bytes < 1<<30 {
+		return fmt.Sprintf("%.1f MiB", bytes/(1<<20))
+	}
+	return fmt.Sprintf("%.2f GiB", bytes/(1<<30))
+}
+
+// megabytes is what is sent.
+func megabytes(bytes float64) string { return fmt.Sprintf("%.1f MB", bytes/1e6) }
+
+// duration is seconds in a unit that suits them.
+func duration(seconds float64) string {
+	switch {
+	case seconds >= 1:
+		return fmt.Sprintf("%.4g s", seconds)
+	case seconds >= 1e-3:
+		return fmt.Sprintf("%.4g ms", seconds*1e3)
+	}
+	return fmt.Sprintf("%.3g us", seconds*1e6)
+}
+
+// scaled is a number with the usual prefix.
+func scaled(v float64, unit string) string {
+	for _, p := range []struct {
+		from   float64
+		prefix string
+	}{{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}} {
+		if v >= p.from {
+			return fmt.Sprintf("%.4g %s%s", v/p.from, p.prefix, unit)
+		}
+	}
+	return fmt.Sprintf("%.4g %s", v, unit)
+}
+
+// yes is an answer that may be missing.
+func yes(b *bool) string {
+	switch {
+	case b == nil:
+		return ""
+	case *b:
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer"
+	"github.com/ddpbatch/ddpbatch/trainer/data"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/plan"
+)
+
+// subject is what the model is made for.
+type subject struct {
+	shape     data.Dataset // may have sizes alone
+	sample    plan.Sample
+	samples   int // that there are, 0 if unknown
+	precision device.Precision
+}
+
+func (s subject) model(m *jobs.Model) (nn.Model, error) { return trainer.NewModel(m, s.shape) }
+
+// sizes is a dataset that is not here: none but these methods may be called.
+type sizes struct {
+	data.Dataset
+	inputs, outputs         int
+	channels, height, width int
+}
+
+func (s sizes) Inputs() int                          { return s.inputs }
+func (s sizes) Outputs() int                         { return s.outputs }
+func (s sizes) Image() (channels, height, width int) { return s.channels, s.height, s.width }
+
+// What is taken for data that are not here.
+const (
+	assumedTokens     = 50257 // GPT-2's
+	assumedCharacters = 128
+	bytesOfText       = 256
+)
+
+// quickTokens is the size of token files up to which they are read to learn how
+// many different tokens they have: a second or so.
+const quickTokens = 1 << 28
+
+// open finds what the samples are like, from the data where that is quick.
+func (l *planner) open() (subject, error) {
+	t := l.job.Train
+	d := &t.Data
+	s := subject{sample: plan.Sample{Classes: d.Task != jobs.TaskRegression}}
+	if t.Precision == jobs.PrecisionBF16 {
+		s.precision = device.BF16
+	}
+	z, read, err := l.sizes()
+	if err != nil {
+		return s, err
+	}
+	s.shape, s.samples = z, int(d.Samples)
+	if read {
+		dataset, _, err := data.Open(trainer.DataOptions(t))
+		if err != nil {
+			return s, err
+		}
+		s.shape, s.samples = dataset, dataset.Len()
+	}
+	s.sample.Inputs, s.sample.Outputs = s.shape.Inputs(), s.shape.Outputs()
+	if t.Model.Kind == jobs.ModelGPT {
+		s.sample.Inputs, s.sample.Tokens = 0, int(t.Model.Context)
+	}
+	return s, nil
+}
+
+// sizes is what the job file and the command line say of the samples, or else what is
+// taken; and whether the data are here and to be read for more.
+func (l *planner) sizes() (z sizes, here bool, err error) {
+	t := l.job.Train
+	d := &t.Data
+	here = !l.missing
+	switch d.Kind {
+	case jobs.DataSynthetic:
+		here = false
+		z.inputs, z.outputs = int(d.Inputs), int(d.Outputs)
+	case jobs.DataTokens:
+		z.outputs = int(d.VocabularySize)
+		here = here && z.outputs == 0 && sizeOf(string(d.Path)) <= quickTokens
+		if !here && z.outputs == 0 {
+			z.outputs = assumedTokens
+			l.assume("a vocabulary of %d tokens, GPT-2's; train.data.vocabulary_size says otherwise", assumedTokens)
+		}
+	case jobs.DataText:
+		z.outputs = bytesOfText
+		if !here && d.Vocabulary != data.VocabularyByte {
+			z.outputs = assumedCharacters
+			l.assume("%d different characters: the text is not here", assumedCharacters)
+		}
+	case jobs.DataIDX:
+		z = sizes{inputs: 28 * 28, outputs: 10, channels: 1, height: 28, width: 28}
+		if !here {
+			l.assume("images of 28x28 pixels in 10 classes, as MNIST's: the data are not here")
+		}
+	default:
+		z.inputs, z.outputs = l.cmd.Inputs, l.cmd.Outputs
+		if !here && (z.inputs == 0 || z.outputs == 0 || t.Model.Kind == jobs.ModelCNN) {
+			return z, false, l.unknownData()
+		}
+	}
+	return z, here, nil
+}
+
+func (l *planner) unknownData() error {
+	hint := "say how many numbers a sample has: --inputs N --outputs N"
+	if l.job.Train.Model.Kind == jobs.ModelCNN {
+		hint = "run plan where they are: nothing else tells how large the images are"
+	}
+	return exitError{exitUsage, hinted{fmt.Errorf("plan %q: the data %q are not here", l.cmd.Job, l.job.Train.Data.Path), hint}}
+}
+
+// sizeOf is the bytes of the files that a path is, or is a pattern of.
+func sizeOf(path string) int64 {
+	paths, err := filepath.Glob(path)
+	if err != nil || len(paths) == 0 {
+		paths = []string{path}
+	}
+	total := int64(0)
+	for _, p := range paths {
+		if info, err := os.Stat(p); err == nil {
+			total += info.Size()
+		}
+	}
+	return total
+}

@@ -1,0 +1,181 @@
+package plan
+
+import (
+	"unsafe"
+
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+// Counter is a [device.Device] that counts what it is asked for and does none of
+// it. Its tensors have addresses that nothing lives at: they can be sliced, never
+// looked at. What is read from it is zero.
+type Counter struct {
+	// Bytes is the memory that was got.
+	Bytes int64
+	// FLOP is the products and sums of matrix products, convolutions and attention,
+	// of all positions of attention even if a mask leaves half of them out, as
+	// the field counts them (Chowdhery et al. 2022, appendix B). Those of
+	// elementwise operations are left out.
+	FLOP float64
+}
+
+var _ device.Device = (*Counter)(nil)
+
+// nowhere is where all tensors are: far from every address that a program has.
+const nowhere = 1 << 46
+
+// Name says what it is.
+func (c *Counter) Name() string { return "counter" }
+
+// Host reports that tensors are not in the host's memory.
+func (c *Counter) Host() bool { return false }
+
+// Alloc counts memory.
+func (c *Counter) Alloc(t device.Type, n int) device.Tensor {
+	c.Bytes += int64(n) * int64(t.Size())
+	return device.At(t, unsafe.Add(nil, nowhere), n)
+}
+
+// Write does nothing.
+func (c *Counter) Write(device.Tensor, []float32) {}
+
+// WriteInts does nothing.
+func (c *Counter) WriteInts(device.Tensor, []int32) {}
+
+// Read reads zeros.
+func (c *Counter) Read(dst []float32, _ device.Tensor) { clear(dst) }
+
+// ReadInts reads zeros.
+func (c *Counter) ReadInts(dst []int32, _ device.Tensor) { clear(dst) }
+
+// Copy does nothing.
+func (c *Counter) Copy(_, _ device.Tensor) {}
+
+// Zero does nothing.
+func (c *Counter) Zero(device.Tensor) {}
+
+// product counts an m x k matrix times a k x n one.
+func (c *Counter) product(m, n, k int) { c.FLOP += 2 * float64(m) * float64(n) * float64(k) }
+
+// MatMul counts a product.
+func (c *Counter) MatMul(p device.Product) { c.product(p.C.Rows, p.C.Cols, p.A.Cols) }
+
+// ColumnSum does nothing.
+func (c *Counter) ColumnSum(device.Tensor, device.Matrix, bool) {}
+
+// Add does nothing.
+func (c *Counter) Add(_, _, _ device.Tensor) {}
+
+// Activate does nothing.
+func (c *Counter) Activate(device.Activation, device.Tensor, device.Tensor) {}
+
+// ActivateGrad does nothing.
+func (c *Counter) ActivateGrad(_ device.Activation, _, _, _, _ device.Tensor) {}
+
+// Dropout does nothing.
+func (c *Counter) Dropout(_, _ device.Tensor, _ device.Dropout) {}
+
+// Cast does nothing.
+func (c *Counter) Cast(_, _ device.Tensor) {}
+
+// LayerNorm does nothing.
+func (c *Counter) LayerNorm(_ device.Matrix, _, _ device.Tensor, _ device.Matrix, _, _ device.Tensor) {
+}
+
+// LayerNormGrad does nothing.
+func (c *Counter) LayerNormGrad(_, _, _ device.Matrix, _, _, _ device.Tensor, _ bool) {}
+
+// LayerNormParamGrad does nothing.
+func (c *Counter) LayerNormParamGrad(_, _ device.Tensor, _, _ device.Matrix, _, _ device.Tensor, _ bool) {
+}
+
+// Embed does nothing.
+func (c *Counter) Embed(_ device.Matrix, _ device.Tensor, _, _ device.Matrix, _, _ int) {}
+
+// EmbedGrad does nothing.
+func (c *Counter) EmbedGrad(_, _, _ device.Matrix, _ device.Tensor, _ int) {}
+
+// NewAttention returns attention that is counted.
+func (c *Counter) NewAttention(s device.AttentionShape) device.Attention {
+	return attention{c, s}
+}
+
+type attention struct {
+	*Counter
+	device.AttentionShape
+}
+
+// scores counts one product of queries and keys, or of weights and values.
+func (a attention) scores(in device.AttentionInput) {
+	a.product(in.Batch*a.Heads*in.Queries, in.Keys, a.HeadSize)
+}
+
+// Forward counts two products.
+func (a attention) Forward(_ device.Matrix, _ device.Tensor, in device.AttentionInput) {
+	for range 2 {
+		a.scores(in)
+	}
+}
+
+// Backward counts four: that the scores are computed again is the device's affair.
+func (a attention) Backward(_, _, _, _, _ device.Matrix, _ device.Tensor, in device.AttentionInput) {
+	for range 4 {
+		a.scores(in)
+	}
+}
+
+// NewConvolution returns a convolution that is counted.
+func (c *Counter) NewConvolution(s device.ConvolutionShape) device.Convolution {
+	return convolution{c, s}
+}
+
+type convolution struct {
+	*Counter
+	device.ConvolutionShape
+}
+
+func (c convolution) images(x device.Matrix) {
+	c.product(x.Rows*c.OutHeight()*c.OutWidth(), c.Out, c.In*c.Kernel*c.Kernel)
+}
+
+// Forward counts a product.
+func (c convolution) Forward(y, _, _ device.Matrix, _ device.Tensor) { c.images(y) }
+
+// WeightGrad counts a product.
+func (c convolution) WeightGrad(_, dy, _ device.Matrix, _ bool) { c.images(dy) }
+
+// BiasGrad does nothing.
+func (c convolution) BiasGrad(device.Tensor, device.Matrix, bool) {}
+
+// InputGrad counts a product.
+func (c convolution) InputGrad(_, dy, _ device.Matrix) { c.images(dy) }
+
+// MaxPool does nothing.
+func (c *Counter) MaxPool(device.Matrix, device.Tensor, device.Matrix, device.PoolShape) {}
+
+// MaxPoolGrad does nothing.
+func (c *Counter) MaxPoolGrad(_, _ device.Matrix, _ device.Tensor, _ device.PoolShape) {}
+
+// CrossEntropy does nothing.
+func (c *Counter) CrossEntropy(device.Tensor, device.Matrix, device.Tensor, float32) {}
+
+// SquaredError does nothing.
+func (c *Counter) SquaredError(device.Tensor, device.Matrix, device.Tensor, float32) {}
+
+// ArgMax does nothing.
+func (c *Counter) ArgMax(device.Tensor, device.Matrix) {}
+
+// CountEqual is zero.
+func (c *Counter) CountEqual(_, _ device.Tensor) int { return 0 }
+
+// SumSquares is zero.
+func (c *Counter) SumSquares(device.Tensor) float64 { return 0 }
+
+// Scale does nothing.
+func (c *Counter) Scale(_, _ device.Tensor, _ float32) {}
+
+// SGD does nothing.
+func (c *Counter) SGD(_, _, _ device.Tensor, _ device.SGDFactors) {}
+
+// Adam does nothing.
+func (c *Counter) Adam(_, _, _, _ device.Tensor, _ device.AdamFactors) {}

@@ -1,0 +1,62 @@
+package plan
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// GPU is what makers say of one, as their data sheets do: without sparsity.
+type GPU struct {
+	Name      string
+	Memory    float64 // bytes
+	Half      float64 // FLOP/s of bfloat16 products (of float16 where there are none)
+	Single    float64 // FLOP/s of float32, not rounded to fewer bits
+	Bandwidth float64 // bytes/s of its memory
+	Link      float64 // bytes/s to the other GPUs of its node, in one direction
+}
+
+// Utilisation is the part of a GPU's FLOP/s that a training is taken to reach: what
+// well-tuned programs report (38 to 60% on A100 and H100).
+const Utilisation = 0.4
+
+const (
+	giga = 1e9
+	tera = 1e12
+	gibi = 1 << 30 // what makers of memory call a GB
+)
+
+// gpus are those that can be found by name; one whose name holds another's comes
+// before it. MI250X is one of its two halves, which programs see as a GPU.
+var gpus = []GPU{
+	{"GH200", 96 * gibi, 989 * tera, 67 * tera, 4000 * giga, 150 * giga},
+	{"H200", 141 * gibi, 989 * tera, 67 * tera, 4800 * giga, 450 * giga},
+	{"H100", 80 * gibi, 989 * tera, 67 * tera, 3350 * giga, 450 * giga},
+	{"A100", 40 * gibi, 312 * tera, 19.5 * tera, 1555 * giga, 300 * giga},
+	{"MI250X", 64 * gibi, 191.5 * tera, 23.9 * tera, 1638 * giga, 50 * giga},
+	{"A5000", 24 * gibi, 111 * tera, 27.8 * tera, 768 * giga, 25 * giga},
+	{"V100", 16 * gibi, 125 * tera, 15.7 * tera, 900 * giga, 150 * giga},
+}
+
+var gigabytes = regexp.MustCompile(`(\d+) GB`)
+
+// FindGPU finds the GPU that a text speaks of, such as "A100 80 GB" in a site's
+// profile. Of several sizes of memory it takes the smallest.
+func FindGPU(text string) (GPU, bool) {
+	for _, g := range gpus {
+		if !strings.Contains(text, g.Name) {
+			continue
+		}
+		smallest := 0.0
+		for _, m := range gigabytes.FindAllStringSubmatch(text, -1) {
+			if n, err := strconv.ParseFloat(m[1], 64); err == nil && n > 0 && (smallest == 0 || n*gibi < smallest) {
+				smallest = n * gibi
+			}
+		}
+		if smallest > 0 {
+			g.Memory = smallest
+		}
+		return g, true
+	}
+	return GPU{}, false
+}

@@ -1,0 +1,135 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/optim"
+	"github.com/ddpbatch/ddpbatch/trainer/plan"
+	"github.com/ddpbatch/ddpbatch/trainer/random"
+)
+
+func options() Options {
+	return Options{
+		Model: func() (nn.Model, error) {
+			return nn.NewMLP(784, nn.MLPOptions{Hidden: []int{512, 512}, Activation: "relu"}, 10)
+		},
+		Sample: plan.Sample{Inputs: 784, Outputs: 10, Classes: true}, Batch: 128, Threads: 1,
+		Element: plan.Elements(1, false),
+		Update:  update,
+	}
+}
+
+func update(d device.Device, params []*nn.Param) (func(), error) {
+	rule, err := optim.NewSGD(d, params, .01, .9, 0, false)
+	return func() {
+		optim.GradNorm(d, params)
+		rule.Step(params, 1)
+	}, err
+}
+
+// TestPredictionBesideMeasurement: the time of a step on 1 to 4 ranks of this
+// machine is of the order that is predicted. The machine may be busy with other
+// things, so that only a wrong model can fail it.
+func TestPredictionBesideMeasurement(t *testing.T) {
+	o := options()
+	speed, err := Compute(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, err := Messages(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%.1f GFLOP/s, updates of %.1f GB/s, messages of %.1f us and %.2f GB/s", speed.FLOPS/1e9, speed.Bandwidth/1e9, link.Latency*1e6, link.Bandwidth/1e9)
+	m, err := o.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := plan.Count(m, o.Sample, o.Batch, o.Precision)
+	machine := plan.Machine{
+		Fabric: plan.Fabric{PerNode: 4, Local: link}, FLOPS: speed.FLOPS, Bandwidth: speed.Bandwidth,
+		Threads: 1, Cores: runtime.GOMAXPROCS(0), Copying: true,
+	}
+	for _, ranks := range []int{1, 2, 4} {
+		want := plan.Predict(work, plan.Training{Element: o.Element, Accumulate: 1}, machine, ranks).Seconds
+		got := steps(t, o, ranks)
+		t.Logf("%d ranks: %.2f ms, predicted %.2f ms", ranks, got*1e3, want*1e3)
+		const order = 8
+		if ratio := got / want; ratio > order || ratio < 1.0/order {
+			t.Errorf("%d ranks: a step takes %.3g ms, predicted %.3g ms", ranks, got*1e3, want*1e3)
+		}
+	}
+}
+
+// steps is the least time of a step of so many ranks, as the trainer does it.
+func steps(t *testing.T, o Options, ranks int) float64 {
+	t.Helper()
+	comms := []collective.Communicator{collective.Alone{}}
+	if ranks > 1 {
+		var err error
+		if comms, err = connect(t.Context(), ranks); err != nil {
+			t.Fatal(err)
+		}
+		defer closeAll(comms)
+	}
+	best := math.Inf(1)
+	err := each(comms, func(c collective.Communicator) error {
+		m, err := o.Model()
+		if err != nil {
+			return err
+		}
+		d := cpu.New(o.Threads)
+		nn.Place(d, m.Params())
+		m.Plan(nn.Plan{Device: d, Batch: o.Batch, Train: true})
+		m.Init(random.New(1), d)
+		reducer := ddp.New(c, d, m.Params(), 0)
+		move, err := o.Update(d, m.Params())
+		if err != nil {
+			return err
+		}
+		batch, pass := o.Sample.Batch(d, o.Batch), nn.Pass{Train: true, Weight: 1, Stride: 1}
+		for i := range 30 {
+			begin := time.Now()
+			reducer.Start(t.Context())
+			m.Forward(batch, pass)
+			m.Backward(batch, pass, reducer.Ready)
+			if err := reducer.Finish(); err != nil {
+				return err
+			}
+			move()
+			if c.Rank() == 0 && i > 0 {
+				best = min(best, time.Since(begin).Seconds())
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return best
+}
+
+func TestWhatCannotBeMeasured(t *testing.T) {
+	o := options()
+	o.Memory = 1 << 20
+	_, err := Compute(t.Context(), o)
+	var hinter interface{ Hint() string }
+	if !errors.As(err, &hinter) {
+		t.Errorf("a model that does not fit: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Compute(ctx, options()); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}

@@ -1,0 +1,72 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/plan"
+)
+
+// Messages times all-reduces of two ranks of this process, which are connected as
+// those of a node are, and returns the link that package plan would take as long with.
+func Messages(ctx context.Context) (plan.Link, error) {
+	comms, err := connect(ctx, 2)
+	if err != nil {
+		return plan.Link{}, fmt.Errorf("measure messages: %w", err)
+	}
+	defer closeAll(comms)
+	const small, large = 16, 1 << 20 // elements
+	latency, err := fastest(ctx, comms, small, 200)
+	if err != nil {
+		return plan.Link{}, fmt.Errorf("measure messages: %w", err)
+	}
+	all, err := fastest(ctx, comms, large, 20)
+	if err != nil {
+		return plan.Link{}, fmt.Errorf("measure messages: %w", err)
+	}
+	// In a ring of two these are two messages, each of half of the elements.
+	return plan.Link{Latency: latency / 2, Bandwidth: 4 * large / max(all-latency, 1e-9)}, nil
+}
+
+// fastest is the least time of so many all-reduces.
+func fastest(ctx context.Context, comms []collective.Communicator, elements, times int) (float64, error) {
+	best := math.Inf(1)
+	err := each(comms, func(c collective.Communicator) error {
+		v := make([]float32, elements)
+		for range times {
+			begin := time.Now()
+			if err := c.AllReduce(ctx, v); err != nil {
+				return err
+			}
+			if c.Rank() == 0 {
+				best = min(best, time.Since(begin).Seconds())
+			}
+		}
+		return nil
+	})
+	return best, err
+}
+
+// each has all ranks do something at once.
+func each(comms []collective.Communicator, do func(collective.Communicator) error) error {
+	errs := make([]error, len(comms))
+	var wait sync.WaitGroup
+	for i, c := range comms {
+		wait.Go(func() { errs[i] = do(c) })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+func closeAll(comms []collective.Communicator) {
+	for _, c := range comms {
+		if c != nil {
+			c.Close()
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package plan
+
+import "fmt"
+
+// Strategy is how the state of training is spread over ranks.
+type Strategy int
+
+// The strategies: everything on every rank, or divided among the ranks the
+// optimiser's state; also the gradients; also the weights.
+const (
+	DDP Strategy = iota
+	ZeRO1
+	ZeRO2
+	ZeRO3
+)
+
+// strategies are their names.
+var strategies = []string{"ddp", "zero1", "zero2", "zero3"}
+
+// Strategies returns all strategies, the simplest first.
+func Strategies() []Strategy { return []Strategy{DDP, ZeRO1, ZeRO2, ZeRO3} }
+
+// String is the strategy's name in a job file.
+func (s Strategy) String() string { return strategies[s] }
+
+// ParseStrategy finds a strategy by its name.
+func ParseStrategy(name string) (Strategy, error) {
+	for _, s := range Strategies() {
+		if s.String() == name {
+			return s, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown strategy %q", name)
+}
+
+// Element is the bytes that one parameter has.
+type Element struct {
+	Weight, Grad, State float64
+	// Update is the bytes that an update reads and writes.
+	Update float64
+}
+
+// Elements returns what a parameter takes with an optimiser that keeps so many
+// numbers for each: 2 for Adam, 1 for momentum. All are float32; or where half is
+// set, as on a GPU in bf16, weights and gradients are bfloat16 and the optimiser
+// has weights of its own in float32 (Micikevicius et al. 2018).
+func Elements(moments int, half bool) Element {
+	// The gradient is read twice: first for its norm.
+	n := float64(moments)
+	if half {
+		return Element{Weight: 2, Grad: 2, State: 4 + 4*n, Update: 2 + 2*2 + 8 + 8*n}
+	}
+	return Element{Weight: 4, Grad: 4, State: 4 * n, Update: 8 + 2*4 + 8*n}
+}
+
+// Memory is that of a rank in bytes.
+type Memory struct {
+	Weights     float64 `json:"weights"`
+	Gradients   float64 `json:"gradients"`
+	Optimizer   float64 `json:"optimizer"`
+	Activations float64 `json:"activations"`
+	// Transient is what is there for a part of a step only: weights that were
+	// gathered and gradients that have not been divided yet.
+	Transient float64 `json:"transient"`
+	// Other is samples and what the program needs for itself.
+	Other float64 `json:"other"`
+}
+
+// State is weights, gradients and the optimiser's state.
+func (m Memory) State() float64 { return m.Weights + m.Gradients + m.Optimizer }
+
+// Total is all of it.
+func (m Memory) Total() float64 { return m.State() + m.Activations + m.Transient + m.Other }
+
+// state is what parameters take on each of so many ranks: of Ψ parameters with
+// Adam, in bf16, 16Ψ for ddp; 4Ψ + 12Ψ/n; 2Ψ + 14Ψ/n; 16Ψ/n.
+func (e Element) state(s Strategy, params float64, ranks int) Memory {
+	share := func(from Strategy) float64 {
+		if s >= from {
+			return params / float64(ranks)
+		}
+		return params
+	}
+	return Memory{Weights: e.Weight * share(ZeRO3), Gradients: e.Grad * share(ZeRO2), Optimizer: e.State * share(ZeRO1)}
+}
+
+// Program is what a rank needs beside its tensors.
+type Program struct {
+	Fixed     float64 // bytes
+	PerThread float64 // bytes of workspace
+	Threads   int
+}
+
+// Memory returns what a rank needs. With half set, activations are stored in two
+// bytes each.
+func (w Work) Memory(s Strategy, e Element, ranks int, half bool, p Program) Memory {
+	m := e.state(s, float64(w.NumParams()), ranks)
+	m.Activations = float64(w.Activations)
+	if half {
+		m.Activations /= 2
+	}
+	// The samples at hand and the next ones.
+	m.Other = 2*float64(w.Input) + p.Fixed + p.PerThread*float64(p.Threads)
+	if ranks > 1 && s >= ZeRO2 {
+		// The part that is worked on and the one that is sent or fetched.
+		two := w.largest(e)
+		m.Transient = e.Grad * two
+		if s == ZeRO3 {
+			m.Transient += e.Weight * two
+		}
+	}
+	return m
+}
+
+// largest is the elements of the largest two buckets that follow each other.
+func (w Work) largest(e Element) float64 {
+	most, before := 0, 0
+	for _, b := range w.buckets(e.Grad) {
+		most = max(most, before+b.elements)
+		before = b.elements
+	}
+	return float64(most)
+}

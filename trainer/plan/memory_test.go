@@ -1,0 +1,126 @@
+package plan
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+)
+
+// TestStateIsZeROs: the figures of Rajbhandari et al. (SC 2020), figure 1, and those
+// of float32 by hand.
+func TestStateIsZeROs(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		e      Element
+		params float64
+		ranks  int
+		gb     [4]float64 // ddp, zero1, zero2, zero3
+	}{
+		{"bf16 Adam", Elements(2, true), 7.5e9, 64, [4]float64{120, 31.40625, 16.640625, 1.875}},
+		{"fp32 Adam", Elements(2, false), 1e9, 4, [4]float64{16, 10, 7, 4}},
+		{"fp32 momentum", Elements(1, false), 1e9, 2, [4]float64{12, 10, 8, 6}},
+		{"fp32 plain", Elements(0, false), 1e9, 2, [4]float64{8, 8, 6, 4}},
+		{"one rank", Elements(2, true), 1e9, 1, [4]float64{16, 16, 16, 16}},
+	} {
+		for _, s := range Strategies() {
+			if got := c.e.state(s, c.params, c.ranks).State() / 1e9; math.Abs(got-c.gb[s]) > 1e-9 {
+				t.Errorf("%s, %s: %.6f GB of state, want %.6f", c.name, s, got, c.gb[s])
+			}
+		}
+	}
+}
+
+func smallGPT(t testing.TB) Work {
+	t.Helper()
+	o := nn.GPTOptions{Vocabulary: 5000, Context: 64, Layers: 6, Heads: 4, Width: 512}
+	return Count(gpt(t, o), Sample{Tokens: 64, Outputs: o.Vocabulary, Classes: true}, 4, device.FP32)
+}
+
+func TestMemoryNeverGrowsWithRanksOrStages(t *testing.T) {
+	w := smallGPT(t)
+	for _, half := range []bool{false, true} {
+		e := Elements(2, half)
+		before := math.Inf(1)
+		for _, s := range Strategies() {
+			last := math.Inf(1)
+			for ranks := 2; ranks <= 16384; ranks *= 2 {
+				m := w.Memory(s, e, ranks, half, Program{})
+				if m.Total() > last {
+					t.Errorf("%s: %d ranks need %.0f bytes each, half of them %.0f", s, ranks, m.Total(), last)
+				}
+				last = m.Total()
+			}
+			if state := e.state(s, float64(w.NumParams()), 16).State(); state >= before {
+				t.Errorf("%s: %.0f bytes of state, the strategy before it %.0f", s, state, before)
+			} else {
+				before = state
+			}
+		}
+	}
+}
+
+// recorder is a communicator of two that records what it is to add up.
+type recorder struct {
+	collective.Alone
+	mu   sync.Mutex
+	lens []int
+}
+
+func (*recorder) Size() int { return 2 }
+
+func (r *recorder) AllReduce(_ context.Context, buf []float32) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lens = append(r.lens, len(buf))
+	return nil
+}
+
+// TestBucketsAreThoseOfDDP: number and sizes are those that the trainer sends.
+func TestBucketsAreThoseOfDDP(t *testing.T) {
+	cases := examples(t)
+	o := nn.GPTOptions{Vocabulary: 5000, Context: 64, Layers: 6, Heads: 4, Width: 512}
+	cases["several buckets"] = example{gpt(t, o), Sample{Tokens: 64, Outputs: 5000, Classes: true}, 1}
+	for name, e := range cases {
+		w := Count(e.model, e.sample, e.batch, device.FP32)
+		var got []int
+		for _, b := range w.buckets(4) {
+			got = append(got, b.elements)
+		}
+		comm := &recorder{}
+		r := ddp.New(comm, cpu.New(1), e.model.Params(), 0)
+		r.Start(t.Context())
+		for _, ready := range w.Backward {
+			r.Ready(ready.Param)
+		}
+		if err := r.Finish(); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, comm.lens) {
+			t.Errorf("%s: buckets of %v elements, ddp has %v", name, got, comm.lens)
+		}
+		if name == "several buckets" && len(got) < 3 {
+			t.Errorf("only %d buckets", len(got))
+		}
+	}
+}
+
+func TestFindGPU(t *testing.T) {
+	for text, want := range map[string]float64{
+		"A100 40 GB": 40, "A100": 40, "A100 40 GB (1536 nodes) or 80 GB (256)": 40, "A100 80 GB": 80, "A100 64 GB (custom)": 64,
+		"H200 141 GB": 141, "GH200": 96, "H100 of a GH200, 96 GB": 96, "H100 64 GB (custom)": 64,
+		"MI250X, 64 GB per GCD": 64, "RTX A5000 24 GB": 24, "B9000 1 GB": 0, "": 0,
+	} {
+		g, ok := FindGPU(text)
+		if g.Memory != want*gibi || ok != (want > 0) {
+			t.Errorf("%q: %+v, want %v GiB", text, g, want)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package plan
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(math.Abs(a), math.Abs(b)) }
+
+// TestCollectivesByHand: b bytes, latency 1, bandwidth 1 byte a second.
+func TestCollectivesByHand(t *testing.T) {
+	unit := Link{1, 1}
+	flat := Fabric{PerNode: 8, Local: unit}
+	// Two nodes of four ranks; the network is ten times slower in everything.
+	nodes := Fabric{PerNode: 4, Local: unit, Network: Link{10, .1}}
+	for _, c := range []struct {
+		name  string
+		f     Fabric
+		a     Algorithm
+		ranks int
+		bytes float64
+		want  float64
+	}{
+		{"ring", flat, Ring, 4, 8, 2 * 3 * (1 + 2)},
+		{"ring of 3", flat, Ring, 3, 9, 2 * 2 * (1 + 3)},
+		{"doubling", flat, Doubling, 8, 8, 3 * (1 + 8)},
+		{"doubling of 5", flat, Doubling, 5, 8, 2*(1+8) + 2*(1+8)},
+		{"halving", flat, Halving, 8, 8, 2 * ((1 + 4) + (1 + 2) + (1 + 1))},
+		{"one node", flat, Hierarchical, 4, 8, 2 * 3 * (1 + 2)},
+		{"ring over nodes", nodes, Ring, 8, 8, 2 * 7 * (10 + 10)},
+		{"doubling over nodes", nodes, Doubling, 8, 8, 2*(1+8) + (10 + 8*4*10)},
+		{"halving over nodes", nodes, Halving, 8, 8, 2 * ((1 + 4) + (1 + 2) + (10 + 1*4*10))},
+		{"hierarchical", nodes, Hierarchical, 8, 8, 2 * (3*(1+2) + (10 + 1*4*10))},
+		{"alone", flat, Ring, 1, 8, 0},
+	} {
+		if got, _ := c.f.AllReduce(c.a, c.ranks, c.bytes); !near(got, c.want) {
+			t.Errorf("%s: %v seconds, want %v", c.name, got, c.want)
+		}
+	}
+	for _, f := range []Fabric{flat, nodes} {
+		for ranks := 2; ranks <= 64; ranks++ {
+			for _, bytes := range []float64{1, 1e3, 1e6} {
+				best, which := f.AllReduce(Auto, ranks, bytes)
+				for a := Ring; a <= Hierarchical; a++ {
+					if seconds, _ := f.AllReduce(a, ranks, bytes); seconds < best {
+						t.Errorf("%d ranks, %v bytes: %s takes %v, less than %s with %v", ranks, bytes, a, seconds, which, best)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestTimelineBesideTicks compares the schedule with a clock that ticks: at each
+// tick every resource works on its first task that is not done, if it may.
+func TestTimelineBesideTicks(t *testing.T) {
+	g := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		var line timeline
+		for i := range 1 + g.IntN(25) {
+			var after []int
+			for range g.IntN(3) {
+				if i > 0 {
+					after = append(after, g.IntN(i))
+				}
+			}
+			line.add(resource(g.IntN(int(numResources))), float64(1+g.IntN(5)), after...)
+		}
+		got, _ := line.end()
+		if want := ticks(line.tasks); got != float64(want) {
+			t.Fatalf("%+v: ends at %v, by ticks at %d", line.tasks, got, want)
+		}
+	}
+}
+
+func ticks(tasks []task) int {
+	left := make([]int, len(tasks))
+	for i, k := range tasks {
+		left[i] = int(k.seconds)
+	}
+	for now := 0; ; now++ {
+		var work []int
+		var busy [numResources]bool
+		for i, k := range tasks {
+			if left[i] == 0 || busy[k.on] {
+				continue
+			}
+			busy[k.on] = true // whether it may begin or not: the order is fixed
+			may := true
+			for _, a := range k.after {
+				may = may && left[a] == 0
+			}
+			if may {
+				work = append(work, i)
+			}
+		}
+		if len(work) == 0 {
+			return now
+		}
+		for _, i := range work {
+			left[i]--
+		}
+	}
+}
+
+// toy has two buckets and round numbers: 10 forward, 8 and 12 backward.
+func toy() Work {
+	const large = 1 << 20 // elements: more than the first bucket
+	return Work{Params: []int{large, large}, Forward: 10, Backward: []Ready{{1, 8}, {0, 12}}}
+}
+
+func TestStepByHand(t *testing.T) {
+	const mega = 4 << 20 // bytes of a bucket
+	e := Element{Weight: 4, Grad: 4, State: 8, Update: 1}
+	for _, c := range []struct {
+		name       string
+		s          Strategy
+		accumulate int
+		seconds    float64 // of a message of a bucket's half
+		want       float64
+		sent       float64 // buckets' bytes
+	}{
+		// forward 10, backward 8 | 12, update 2; an all-reduce is two messages.
+		{"hidden but the last", DDP, 1, 3, 10 + 8 + 12 + 6 + 2, 2},
+		{"bound by messages", DDP, 1, 10, 10 + 8 + 20 + 20 + 2, 2},
+		{"accumulated", DDP, 3, 3, 2*30 + 10 + 8 + 12 + 6 + 2, 2},
+		// One message after each bucket; half an update; then two gathers.
+		{"zero1", ZeRO1, 1, 3, 10 + 8 + 12 + 3 + 1 + 6, 2},
+		{"zero2", ZeRO2, 1, 3, 10 + 8 + 12 + 3 + 1 + 6, 2},
+		// The forward pass is divided as the backward pass is, 6 and 4, and waits for
+		// its first gather; the gathers of the second pass are hidden, and the last
+		// reduction is not.
+		{"zero3", ZeRO3, 1, 3, 3 + 6 + 4 + 8 + 12 + 3 + 1, 3},
+	} {
+		m := Machine{Fabric: Fabric{PerNode: 2, Local: Link{0, mega / 2 / c.seconds}}, FLOPS: 1, Bandwidth: 1 << 20}
+		got := Predict(toy(), Training{Strategy: c.s, Element: e, Algorithm: Ring, Accumulate: c.accumulate}, m, 2)
+		if !near(got.Seconds, c.want) || !near(got.Sent, c.sent*mega) {
+			t.Errorf("%s: %v seconds and %v bytes, want %v and %v", c.name, got.Seconds, got.Sent, c.want, c.sent*mega)
+		}
+		alone := float64(c.accumulate*30 + 2)
+		if !near(got.Efficiency, alone/c.want) {
+			t.Errorf("%s: efficiency %v, want %v", c.name, got.Efficiency, alone/c.want)
+		}
+	}
+}
+
+func TestSharedCores(t *testing.T) {
+	m := Machine{Fabric: Fabric{PerNode: 4, Local: Link{0, 1 << 30}}, FLOPS: 1, Bandwidth: 1 << 20, Threads: 1, Cores: 2, Copying: true}
+	training := Training{Element: Element{Grad: 4, Update: 1}, Algorithm: Ring, Accumulate: 1}
+	two, four := Predict(toy(), training, m, 2), Predict(toy(), training, m, 4)
+	if !near(two.Compute, 32) || !near(four.Compute, 64) {
+		t.Errorf("2 cores compute for %v seconds with 2 ranks and %v with 4, want 32 and 64", two.Compute, four.Compute)
+	}
+	if !near(two.Exposed, two.Communication) || two.Exposed == 0 {
+		t.Errorf("%v of %v seconds of messages are exposed, want all: they need the core", two.Exposed, two.Communication)
+	}
+}
+
+// TestMorePowerIsNeverSlower changes one thing at a time.
+func TestMorePowerIsNeverSlower(t *testing.T) {
+	w := smallGPT(t)
+	base := Machine{Fabric: Fabric{PerNode: 4, Local: Link{1e-5, 1e9}, Network: Link{3e-5, 1e9}}, FLOPS: 1e11, Bandwidth: 1e10}
+	better := map[string]func(*Machine){
+		"rate":            func(m *Machine) { m.FLOPS *= 2 },
+		"memory":          func(m *Machine) { m.Bandwidth *= 2 },
+		"network":         func(m *Machine) { m.Network.Bandwidth *= 2 },
+		"network latency": func(m *Machine) { m.Network.Latency /= 2 },
+		"local":           func(m *Machine) { m.Local.Bandwidth *= 2 },
+	}
+	for _, s := range Strategies() {
+		training := Training{Strategy: s, Element: Elements(2, false), Accumulate: 2}
+		for ranks := 1; ranks <= 16384; ranks *= 2 {
+			step := Predict(w, training, base, ranks)
+			if step.Seconds < step.Compute || step.Efficiency > 1+1e-9 && s == DDP || step.Efficiency <= 0 {
+				t.Errorf("%s, %d ranks: %+v", s, ranks, step)
+			}
+			for name, change := range better {
+				m := base
+				change(&m)
+				if got := Predict(w, training, m, ranks); got.Seconds > step.Seconds*(1+1e-9) {
+					t.Errorf("%s, %d ranks: a better %s takes %v seconds instead of %v", s, ranks, name, got.Seconds, step.Seconds)
+				}
+			}
+		}
+	}
+}
+
+func TestAdvice(t *testing.T) {
+	w := smallGPT(t)
+	slow := Machine{Fabric: Fabric{PerNode: 1, Network: Link{5e-5, 1e9}}, FLOPS: 2e11, Bandwidth: 1e10}
+	training := Training{Element: Elements(2, false), Accumulate: 1}
+	var steps []Step
+	for ranks := 1; ranks <= 1024; ranks *= 2 {
+		steps = append(steps, Predict(w, training, slow, ranks))
+	}
+	ranks, more := Scales(steps)
+	if !more || ranks >= 1024 {
+		t.Fatalf("scales to %d, more %v", ranks, more)
+	}
+	accumulate, ok := MoreWork(w, training, slow, 1024)
+	if !ok || accumulate < 2 {
+		t.Fatalf("%d micro-batches, %v", accumulate, ok)
+	}
+	for a, good := range map[int]bool{accumulate: true, accumulate / 2: false} {
+		training.Accumulate = a
+		if e := Predict(w, training, slow, 1024).Efficiency; (e >= GoodEfficiency) != good {
+			t.Errorf("with %d micro-batches the efficiency is %v", a, e)
+		}
+	}
+
+	memory := func(s Strategy) Memory { return Memory{Weights: float64(10 - 2*s)} }
+	for limit, want := range map[float64]Strategy{0: DDP, 10: DDP, 9: ZeRO1, 6: ZeRO2, 5: ZeRO3, 3: ZeRO3} {
+		if got, ok := Fit(memory, limit); got != want || ok != (limit != 3) {
+			t.Errorf("limit %v: %s, %v", limit, got, ok)
+		}
+	}
+}
+
+func BenchmarkCountAndPredict(b *testing.B) {
+	e := examples(b)["gpt"]
+	for b.Loop() {
+		w := Count(e.model, e.sample, e.batch, device.FP32)
+		Predict(w, Training{Element: Elements(2, false), Accumulate: 1}, Machine{Fabric: Fabric{PerNode: 4, Local: Link{0, 1}, Network: Link{0, 1}}, FLOPS: 1, Bandwidth: 1}, 1024)
+	}
+}
