@@ -22,7 +22,7 @@ import (
 // The rounds that ranks exchange, in this order.
 const (
 	roundNetwork = "network" // inventories to the choice for each node
-	roundRing    = "ring"    // the built-in trainer: where each rank listens, to its predecessor
+	roundPeers   = "peers"   // the built-in trainer: where each rank listens, to all
 	roundMaster  = "master"  // a user's program: rank 0's address and port
 	roundDevices = "devices" // a user's program on GPUs: which of them each rank sees
 )
@@ -76,7 +76,7 @@ func newAgreement(job *jobs.Job, site *sites.Profile, say func(string)) *agreeme
 func (a *agreement) rounds() map[string]rendezvous.Decide {
 	all := map[string]rendezvous.Decide{
 		roundNetwork: a.decideNetwork,
-		roundRing:    rendezvous.FromNext,
+		roundPeers:   rendezvous.FromAll,
 		roundMaster:  rendezvous.FromRankZero,
 		roundDevices: decideDevices,
 	}

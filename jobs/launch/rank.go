@@ -153,16 +153,47 @@ func (r *Rank) Connect(ctx context.Context) (collective.Communicator, error) {
 	}
 	soon, cancel := r.soon(ctx)
 	defer cancel()
-	reply, err := r.Session.Exchange(soon, roundRing, []byte(listener.Addr().String()))
+	addrs, nodes, err := r.peers(soon, listener.Addr().String())
 	if err != nil {
 		listener.Close()
 		return nil, err
 	}
-	return collective.Connect(ctx, listener, collective.RingOptions{
-		Rank: r.Place.Rank, Size: r.Place.WorldSize, Secret: r.secret, Source: ip,
-		Next:           collective.Peer{Rank: (r.Place.Rank + 1) % r.Place.WorldSize, Addr: string(reply)},
+	return collective.Connect(ctx, listener, collective.Options{
+		Rank: r.Place.Rank, Addrs: addrs, Nodes: nodes, Memory: true, Secret: r.secret, Source: ip,
 		ConnectTimeout: timeout, Timeout: time.Duration(r.job.Network.CollectiveTimeout),
 	})
+}
+
+// peer is what ranks tell each other before they connect.
+type peer struct {
+	Addr string `json:"addr"`
+	Node int    `json:"node"`
+}
+
+// peers tells all ranks where this one listens, and returns where they do, and on
+// which node each is.
+func (r *Rank) peers(ctx context.Context, addr string) (addrs []string, nodes []int, err error) {
+	mine, err := json.Marshal(peer{addr, r.Place.NodeRank})
+	if err != nil {
+		return nil, nil, err
+	}
+	reply, err := r.Session.Exchange(ctx, roundPeers, mine)
+	if err != nil {
+		return nil, nil, err
+	}
+	var all [][]byte
+	err = json.Unmarshal(reply, &all)
+	for _, b := range all {
+		var p peer
+		if err == nil {
+			err = json.Unmarshal(b, &p)
+		}
+		addrs, nodes = append(addrs, p.Addr), append(nodes, p.Node)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("where the ranks listen: %w", err)
+	}
+	return addrs, nodes, nil
 }
 
 // soon bounds what all ranks do right after they have joined: one that froze in

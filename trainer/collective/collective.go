@@ -1,47 +1,103 @@
-// Package collective is how the ranks of a job compute together: all-reduce,
-// broadcast and barrier over every rank.
+// Package collective is how the ranks of a job compute together: the operations of MPI
+// on numbers of many types, between goroutines, processes of a node, and nodes.
 //
-// It promises: every rank gets the same bits, and the same bits run after run
-// for the same world size, because each element is summed in one fixed order;
-// an operation either completes on this rank or returns an error that names the
-// operation, its place in the sequence and the neighbour it waited for; ranks
-// that are not in the same operation find out instead of mixing their data;
-// nothing waits longer than the timeout.
+// A [Communicator] performs a [Call], and waits for it or not:
 //
-// It does not encrypt, does not survive the loss of a rank (the error is final:
-// start a new attempt), and one communicator runs one operation at a time.
+//	err := c.Do(ctx, collective.AllReduce(gradients, collective.Sum))
+//	request := c.Start(ctx, collective.AllGather(all, mine))
+//	...
+//	err = request.Wait()
+//
+// [Local] connects goroutines, which work on each other's buffers. [Connect] connects
+// processes, and finds the way by itself: ranks of one node share memory, others
+// exchange messages over TCP, and where there are both, each node adds up first. Large
+// buffers are cut into segments that follow each other through the ring of ranks;
+// small ones take the fewest steps. [Communicator.Path] says which way a call goes.
+//
+// It promises: every rank gets the same bits, and the same bits run after run for the
+// same layout of ranks on nodes, because each element is computed in one fixed order:
+// in shared memory that of the ranks, in a ring from the rank after the one that owns
+// the part, in recursive doubling and halving pairwise with the lower rank's side
+// first, and between nodes over the results of the nodes. An operation either completes
+// on this rank or returns an [Error] that names the operation, its place in the
+// sequence and the rank that is the cause; ranks that are not in the same operation, or
+// in it with other arguments, find out instead of mixing their data; nothing waits
+// longer than the timeout; after a failure nothing works any more, and buffers hold
+// nothing of use.
+//
+// It does not encrypt, does not survive the loss of a rank (start a new attempt), and
+// performs the operations of one communicator one after another, in the order of the
+// calls, which must be the same on every rank. Messages between two ranks (Send and
+// Receive) are apart from that order.
 package collective
 
 import (
 	"context"
 	"fmt"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
-// Communicator connects the ranks of one attempt.
+// Communicator connects the ranks of one attempt, or of a group of them.
 type Communicator interface {
 	// Rank is this process's number, 0 to Size-1.
 	Rank() int
 	// Size is the number of ranks.
 	Size() int
-	// AllReduce replaces buf, on every rank, by the element-wise sum over all
-	// ranks. Every rank must pass the same length.
+	// Do performs a call; it returns when this rank's part is done and its buffers
+	// are free.
+	Do(ctx context.Context, c Call) error
+	// Start begins a call. Its buffers belong to it until the request is done.
+	Start(ctx context.Context, c Call) *Request
+	// Split makes communicators of the ranks that give the same color, ordered by
+	// key, then by rank. Every rank must call it. It is nil with a negative color.
+	Split(ctx context.Context, color, key int) (Communicator, error)
+	// Path says how a call goes, for logs and benchmarks.
+	Path(c Call) Path
+
+	// AllReduce is Do of [AllReduce] with [Sum].
 	AllReduce(ctx context.Context, buf []float32) error
 	// AllReduceFloat64 is AllReduce in double precision.
 	AllReduceFloat64(ctx context.Context, buf []float64) error
-	// Broadcast replaces buf on every other rank by that of root. Every rank
-	// must pass the same length.
+	// Broadcast is Do of [Broadcast].
 	Broadcast(ctx context.Context, buf []byte, root int) error
-	// Barrier returns when every rank has entered it.
+	// Barrier is Do of [Barrier].
 	Barrier(ctx context.Context) error
-	// Close ends every connection; operations under way fail.
+
+	// Close ends the communicator; operations under way fail. That of all ranks ends
+	// those that were split from it, too.
 	Close() error
 }
 
+// Path is the way that a call takes.
+type Path struct {
+	Transport string // "memory", "shared memory", "tcp", or "shared memory and tcp"
+	Algorithm string // "ring", say
+	// Why is the reason for which ranks of a node do not share memory; mostly empty.
+	Why string
+}
+
+// The arithmetic of package element, under this package's name too.
+type (
+	Op     = element.Op
+	Type   = element.Type
+	Number = element.Number
+)
+
+// The reductions.
+const (
+	Sum     = element.Sum
+	Mean    = element.Mean
+	Max     = element.Max
+	Min     = element.Min
+	Product = element.Product
+)
+
 // Error is a failed operation.
 type Error struct {
-	Op       string // "all-reduce", "broadcast", "barrier"
-	Sequence uint64 // the how-manieth operation of this communicator, from 0
-	Peer     Peer   // the neighbour that was waited for
+	Op       string // "all-reduce", "broadcast", "send"
+	Sequence uint64 // the how-manieth operation of this communicator, from 0; for messages the tag
+	Peer     Peer   // the rank that is the cause, among all ranks of the attempt
 	Err      error
 }
 
@@ -59,26 +115,35 @@ type Peer struct {
 	Addr string
 }
 
-// Alone is the communicator of a job of one rank.
-type Alone struct{}
+// Request is a call that was started.
+type Request struct {
+	done chan struct{}
+	err  error
+}
 
-// Rank is 0.
-func (Alone) Rank() int { return 0 }
+// Done is closed when the call is over.
+func (r *Request) Done() <-chan struct{} { return r.done }
 
-// Size is 1.
-func (Alone) Size() int { return 1 }
+// Wait returns when the call is over, with its error.
+func (r *Request) Wait() error {
+	<-r.done
+	return r.err
+}
 
-// AllReduce leaves buf as it is: the sum over one rank.
-func (Alone) AllReduce(ctx context.Context, _ []float32) error { return context.Cause(ctx) }
-
-// AllReduceFloat64 leaves buf as it is.
-func (Alone) AllReduceFloat64(ctx context.Context, _ []float64) error { return context.Cause(ctx) }
-
-// Broadcast leaves buf as it is.
-func (Alone) Broadcast(ctx context.Context, _ []byte, _ int) error { return context.Cause(ctx) }
-
-// Barrier returns at once.
-func (Alone) Barrier(ctx context.Context) error { return context.Cause(ctx) }
-
-// Close does nothing.
-func (Alone) Close() error { return nil }
+// Alloc returns zeroed memory for n numbers that the other ranks can read where it is, so
+// that operations on it need not copy; nil where c has no such memory, and any will do.
+// Every rank must call it in the same place of the sequence of operations; n may differ.
+// The memory stays until the process ends.
+func Alloc[T Number](ctx context.Context, c Communicator, n int) ([]T, error) {
+	a, ok := c.(interface {
+		alloc(ctx context.Context, bytes int) ([]byte, error)
+	})
+	if !ok || c.Size() == 1 {
+		return nil, nil
+	}
+	b, err := a.alloc(ctx, n*element.Of[T]().Size())
+	if b == nil || err != nil {
+		return nil, err
+	}
+	return element.View[T](b), nil
+}

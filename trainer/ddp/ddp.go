@@ -89,7 +89,7 @@ func newReducer(comm collective.Communicator, m device.Memory, params []*nn.Para
 	for _, p := range params {
 		total += (p.Len() + line - 1) / line * line
 	}
-	memory := m.Alloc(device.Float32, total)
+	memory := alloc(comm, m, total)
 	start, used, count, limit := 0, 0, 0, first
 	closeBucket := func() {
 		r.buckets = append(r.buckets, bucket{memory.Slice(start, used).Floats(), count})
@@ -113,6 +113,17 @@ func newReducer(comm collective.Communicator, m device.Memory, params []*nn.Para
 	r.results = make(chan error, 1)
 	r.run = r.reduce
 	return r
+}
+
+// alloc returns memory for n gradients, if possible where the other ranks of the node can
+// read it: nothing is copied then. If that fails, so does the first sum, which tells it.
+func alloc(comm collective.Communicator, m device.Memory, n int) device.Tensor {
+	if m.Host() {
+		if v, err := collective.Alloc[float32](context.Background(), comm, n); err == nil && v != nil {
+			return device.Host(v)
+		}
+	}
+	return m.Alloc(device.Float32, n)
 }
 
 // Extra are the scalars that travel with the last bucket: set them between

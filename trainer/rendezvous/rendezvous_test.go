@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -31,7 +32,7 @@ func start(t *testing.T, world int, change func(*ServerOptions)) attempt {
 		t.Fatal(err)
 	}
 	o := ServerOptions{WorldSize: world, Secret: secret, JoinTimeout: 20 * time.Second,
-		Rounds: map[string]Decide{"next": FromNext, "zero": FromRankZero}}
+		Rounds: map[string]Decide{"all": FromAll, "zero": FromRankZero}}
 	if change != nil {
 		change(&o)
 	}
@@ -75,9 +76,17 @@ func TestRoundsAndGoodbye(t *testing.T) {
 	const world = 5
 	a := start(t, world, nil)
 	var wg sync.WaitGroup
+	var payloads [][]byte
+	for r := range world {
+		payloads = append(payloads, fmt.Append(nil, "from ", r))
+	}
+	all, err := json.Marshal(payloads)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for r, s := range a.joinAll(t, world) {
 		wg.Go(func() {
-			for _, tt := range []struct{ round, want string }{{"next", fmt.Sprint("from ", (r+1)%world)}, {"zero", "from 0"}} {
+			for _, tt := range []struct{ round, want string }{{"all", string(all)}, {"zero", "from 0"}} {
 				got, err := s.Exchange(t.Context(), tt.round, fmt.Append(nil, "from ", r))
 				if err != nil || string(got) != tt.want {
 					t.Errorf("rank %d, round %s: %q, %v; want %q", r, tt.round, got, err, tt.want)

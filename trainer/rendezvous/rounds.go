@@ -1,5 +1,7 @@
 package rendezvous
 
+import "encoding/json"
+
 // FromRankZero gives every rank what rank 0 sent.
 func FromRankZero(payloads [][]byte) ([][]byte, error) {
 	replies := make([][]byte, len(payloads))
@@ -9,12 +11,15 @@ func FromRankZero(payloads [][]byte) ([][]byte, error) {
 	return replies, nil
 }
 
-// FromNext gives every rank what the next rank sent, the last one what rank 0
-// sent: the neighbours of a ring.
-func FromNext(payloads [][]byte) ([][]byte, error) {
+// FromAll gives every rank what all ranks sent: JSON of a [][]byte by rank.
+func FromAll(payloads [][]byte) ([][]byte, error) {
+	all, err := json.Marshal(payloads)
+	if err != nil {
+		return nil, err
+	}
 	replies := make([][]byte, len(payloads))
 	for r := range replies {
-		replies[r] = payloads[(r+1)%len(payloads)]
+		replies[r] = all
 	}
 	return replies, nil
 }

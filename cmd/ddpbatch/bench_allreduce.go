@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+type benchAllReduceCmd struct {
+	Ranks int   `default:"2" placeholder:"N" help:"Processes on this machine; 2 without it."`
+	Bytes []int `default:"4096,1048576,26214400,104857600" placeholder:"B" help:"Sizes of the buffer, separated by commas; 4 KiB to 100 MiB without it."`
+	TCP   bool  `name:"tcp" help:"As between nodes: over TCP, not in shared memory."`
+	JSON  bool  `help:"Print each row as a line of JSON, as soon as it is there."`
+}
+
+func (c *benchAllReduceCmd) Help() string {
+	return `Sums of float32 over processes, as training makes them of gradients, one after
+another. BUSBW is the buffer's bytes times 2(N-1)/N by the median time: what each
+rank must send at least.`
+}
+
+// allReduceVariable makes a process a rank of the benchmark.
+const allReduceVariable = "DDPBATCH_BENCH_ALLREDUCE"
+
+// allReduceRank is what a rank is told by it.
+type allReduceRank struct {
+	Rank   int      `json:"rank"`
+	Addrs  []string `json:"addrs"`
+	Secret string   `json:"secret"`
+}
+
+// allReduceResult is a row.
+type allReduceResult struct {
+	Bench     string  `json:"bench"`
+	Ranks     int     `json:"ranks"`
+	Bytes     int     `json:"bytes"`
+	Runs      int     `json:"runs"`
+	Median    float64 `json:"median_ms"`
+	Best      float64 `json:"best_ms"`
+	BusBW     float64 `json:"busbw_gbs"`
+	Transport string  `json:"transport"`
+	Algorithm string  `json:"algorithm"`
+}
+
+func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
+	const maxRanks, maxBytes = 256, 4 << 30
+	if c.Ranks < 2 || c.Ranks > maxRanks {
+		return usage(fmt.Sprintf("--ranks must be from 2 to %d", maxRanks))
+	}
+	for _, n := range c.Bytes {
+		if n < 4 || n > maxBytes || n%4 != 0 {
+			return usage(fmt.Sprintf("--bytes must be from 4 to %d, and whole numbers of 4 bytes", maxBytes))
+		}
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	if text, ok := p.lookup(allReduceVariable); ok {
+		var r allReduceRank
+		if err := json.Unmarshal([]byte(text), &r); err != nil {
+			return fmt.Errorf("variable %s: %w", allReduceVariable, err)
+		}
+		return c.measure(ctx, p, r)
+	}
+	return c.start(ctx, p)
+}
+
+// start runs this program as each rank and prints what rank 0 finds.
+func (c *benchAllReduceCmd) start(ctx context.Context, p *program) error {
+	executable, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	secret, err := wire.NewSecret()
+	if err != nil {
+		return err
+	}
+	all := allReduceRank{Secret: secret.Encode()}
+	var listeners []*os.File
+	defer func() {
+		for _, f := range listeners {
+			f.Close()
+		}
+	}()
+	for range c.Ranks {
+		l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			return err
+		}
+		f, err := l.File()
+		l.Close()
+		if err != nil {
+			return err
+		}
+		all.Addrs, listeners = append(all.Addrs, l.Addr().String()), append(listeners, f)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, c.Ranks)
+	var out []byte
+	for r, listener := range listeners {
+		all.Rank = r
+		text, err := json.Marshal(all)
+		if err != nil {
+			return err
+		}
+		cmd := exec.CommandContext(ctx, executable, c.arguments()...)
+		cmd.Env = append(slices.Clone(p.Env), allReduceVariable+"="+string(text))
+		cmd.ExtraFiles = []*os.File{listener}
+		go func() {
+			printed, err := cmd.Output()
+			var failed *exec.ExitError
+			if errors.As(err, &failed) {
+				err = fmt.Errorf("rank %d: %w: %s", r, err, failed.Stderr)
+			}
+			if r == 0 {
+				out = printed
+			}
+			ended <- err
+		}()
+	}
+	for range c.Ranks {
+		if e := <-ended; e != nil && err == nil {
+			err = e
+			cancel()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.print(p, out)
+}
+
+func (c *benchAllReduceCmd) arguments() []string {
+	arguments := []string{"bench", "allreduce", fmt.Sprint("--ranks=", c.Ranks)}
+	for _, n := range c.Bytes {
+		arguments = append(arguments, fmt.Sprint("--bytes=", n))
+	}
+	if c.TCP {
+		arguments = append(arguments, "--tcp")
+	}
+	return arguments
+}
+
+func (c *benchAllReduceCmd) print(p *program, out []byte) error {
+	var results []allReduceResult
+	if err := json.Unmarshal(out, &results); err != nil {
+		return fmt.Errorf("what rank 0 has measured: %w", err)
+	}
+	var rows [][]string
+	for _, r := range results {
+		if c.JSON {
+			if err := p.printJSONLine(r); err != nil {
+				return err
+			}
+			continue
+		}
+		rows = append(rows, []string{fmt.Sprint(r.Bytes), milliseconds(r.Median / 1e3), milliseconds(r.Best / 1e3),
+			fmt.Sprintf("%.2f GB/s", r.BusBW), r.Transport, r.Algorithm})
+	}
+	if !c.JSON {
+		p.table([]string{"BYTES", "MEDIAN", "BEST", "BUSBW", "TRANSPORT", "ALGORITHM"}, rows)
+	}
+	return nil
+}
+
+// measure is one rank.
+func (c *benchAllReduceCmd) measure(ctx context.Context, p *program, r allReduceRank) error {
+	const timeout = time.Minute
+	secret, err := wire.ParseSecret(r.Secret)
+	if err != nil {
+		return err
+	}
+	listener, err := net.FileListener(os.NewFile(3, "listener"))
+	if err != nil {
+		return err
+	}
+	comm, err := collective.Connect(ctx, listener, collective.Options{Rank: r.Rank, Addrs: r.Addrs, Nodes: make([]int, len(r.Addrs)),
+		Memory: !c.TCP, Secret: secret, ConnectTimeout: timeout, Timeout: timeout})
+	if err != nil {
+		return err
+	}
+	defer comm.Close()
+	var results []allReduceResult
+	for _, n := range c.Bytes {
+		result, err := sumTimes(ctx, comm, n)
+		if err != nil {
+			return err
+		}
+		results = append(results, result)
+	}
+	if err := comm.Barrier(ctx); err != nil || r.Rank != 0 {
+		return err
+	}
+	return json.NewEncoder(p.Stdout).Encode(results)
+}
+
+// sumTimes times sums of so many bytes, until some hundred megabytes have been summed.
+func sumTimes(ctx context.Context, comm collective.Communicator, bytes int) (allReduceResult, error) {
+	const warmUp, work, most, least = 3, 400 << 20, 2000, 8
+	buf, err := collective.Alloc[float32](ctx, comm, bytes/4)
+	if err != nil {
+		return allReduceResult{}, err
+	}
+	if buf == nil {
+		buf = make([]float32, bytes/4)
+	}
+	call := collective.AllReduce(buf, collective.Sum)
+	times := make([]float64, min(max(work/bytes, least), most))
+	for i := -warmUp; i < len(times); i++ {
+		start := time.Now()
+		if err := comm.Do(ctx, call); err != nil {
+			return allReduceResult{}, err
+		}
+		if i >= 0 {
+			times[i] = float64(time.Since(start)) / float64(time.Millisecond)
+		}
+	}
+	slices.Sort(times)
+	n, path := float64(comm.Size()), comm.Path(call)
+	median := times[len(times)/2]
+	return allReduceResult{Bench: "allreduce", Ranks: comm.Size(), Bytes: bytes, Runs: len(times), Median: median, Best: times[0],
+		BusBW: float64(bytes) * 2 * (n - 1) / n / (median * 1e6), Transport: path.Transport, Algorithm: path.Algorithm}, nil
+}

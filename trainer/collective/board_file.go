@@ -1,0 +1,156 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/segment"
+)
+
+// The memory of one rank in a file: its slot, two small rooms and its windows.
+const (
+	slotRoom = 4 * line
+	rankRoom = slotRoom + 2*smallRoom + windows*windowRoom
+)
+
+var _ [slotRoom - unsafe.Sizeof(slot{})]byte // a slot fits its room
+
+// file is the [board] of processes of a node.
+type file struct {
+	rank   int
+	memory *segment.Segment
+	areas  [][]*segment.Segment // of each rank, memory that others can read
+	agree  *agreement
+	spins  int
+}
+
+func (f *file) room(rank, from, n int) []byte { return f.memory.Bytes()[rank*rankRoom+from:][:n:n] }
+
+func (f *file) slot(rank int) *slot {
+	return (*slot)(unsafe.Pointer(unsafe.SliceData(f.room(rank, 0, slotRoom))))
+}
+
+func (f *file) phase(rank int) *atomic.Uint64 { return &f.slot(rank).phase }
+
+func (f *file) show(rank int, turn uint64, c *Call, s mesh.Signature) {
+	e := f.shown(rank, turn)
+	*e = entry{signature: s, visible: !c.brings(rank)}
+	if area, offset, ok := f.find(c.Send); ok {
+		e.visible, e.area, e.offset, e.length = true, int32(area), uint64(offset), uint64(len(c.Send))
+	}
+}
+
+// find is where b lies in this rank's areas.
+func (f *file) find(b []byte) (area, offset int, ok bool) {
+	if len(b) == 0 {
+		return 0, 0, len(f.areas[f.rank]) > 0
+	}
+	for i, a := range f.areas[f.rank] {
+		m := a.Bytes()
+		offset := int(uintptr(unsafe.Pointer(&b[0])) - uintptr(unsafe.Pointer(&m[0])))
+		if offset >= 0 && offset+len(b) <= len(m) {
+			return i, offset, true
+		}
+	}
+	return 0, 0, false
+}
+
+func (f *file) shown(rank int, turn uint64) *entry { return &f.slot(rank).entries[turn%2] }
+
+func (f *file) send(rank int, turn uint64) []byte {
+	e := f.shown(rank, turn)
+	return f.areas[rank][e.area].Bytes()[e.offset:][:e.length]
+}
+
+func (f *file) visible(rank int, c *Call) bool {
+	_, _, ok := f.find(c.Send)
+	return ok || !c.brings(rank)
+}
+
+func (f *file) small(rank int, turn uint64) []byte {
+	return f.room(rank, slotRoom+int(turn%2)*smallRoom, smallRoom)
+}
+
+func (f *file) window(rank, i int) []byte {
+	return f.room(rank, slotRoom+2*smallRoom+i%windows*windowRoom, windowRoom)
+}
+
+func (f *file) looks() int   { return f.spins }
+func (f *file) name() string { return "shared memory" }
+
+// close leaves this rank's own areas, which are the caller's memory.
+func (f *file) close() error {
+	var errs []error
+	for r, areas := range f.areas {
+		if r != f.rank {
+			for _, a := range areas {
+				errs = append(errs, a.Unmap())
+			}
+			f.areas[r] = nil
+		}
+	}
+	if f.memory != nil {
+		errs = append(errs, f.memory.Unmap())
+		f.memory = nil
+	}
+	return errors.Join(errs...)
+}
+
+// alloc makes an area of this rank and maps those of all others. If any rank cannot,
+// none has one.
+func (f *file) alloc(ctx context.Context, s *shared, bytes int) ([]byte, error) {
+	mine, err := segment.Create(max(bytes, 1))
+	if err != nil {
+		mine = &segment.Segment{}
+	}
+	defer func() { _ = mine.Unlink() }() // a name that stays is swept later
+	offers, aerr := f.agree.offers(ctx, offer{Name: mine.Name, Bytes: max(bytes, 1), Why: text(err)})
+	areas := make([]*segment.Segment, len(s.members))
+	if err == nil {
+		areas[s.rank] = mine
+	}
+	undo := func() {
+		for _, a := range areas {
+			if a != nil {
+				_ = a.Unmap() // nothing more can be done with it
+			}
+		}
+	}
+	if aerr != nil {
+		undo()
+		return nil, aerr
+	}
+	for r, o := range offers {
+		if o.Why != "" && err == nil {
+			err = errors.New(o.Why)
+		}
+		if r != s.rank && err == nil {
+			areas[r], err = segment.Open(o.Name, o.Bytes)
+		}
+	}
+	verdicts, aerr := f.agree.offers(ctx, offer{Why: text(err)})
+	if aerr != nil {
+		undo()
+		return nil, aerr
+	}
+	for _, v := range verdicts {
+		if v.Why != "" {
+			undo()
+			return nil, nil
+		}
+	}
+	for r, a := range areas {
+		f.areas[r] = append(f.areas[r], a)
+	}
+	return mine.Bytes()[:bytes], nil
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,181 @@
+package conformance
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
+)
+
+// messages tries sends and receives, of several tags, in another order than sent.
+func messages(t *testing.T, comms []collective.Communicator) {
+	if len(comms) < 2 {
+		return
+	}
+	each(t, comms, func(c collective.Communicator) error {
+		next, previous := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
+		for _, n := range []int{0, 1, 1000, 300_001} {
+			var sends []*collective.Request
+			for tag := range 3 {
+				for nth := range 2 {
+					sends = append(sends, c.Start(t.Context(), collective.Send(element.View[float32](numbers(element.Float32, c.Rank(), 10*tag+nth, n)), next, tag)))
+				}
+			}
+			for _, tag := range []int{2, 0, 1} {
+				for nth := range 2 {
+					got := make([]float32, n)
+					if err := c.Do(t.Context(), collective.Receive(got, previous, tag)); err != nil {
+						return err
+					}
+					if err := same(fmt.Sprint("message ", nth, " of tag ", tag), element.Bytes(got), numbers(element.Float32, previous, 10*tag+nth, n)); err != nil {
+						return err
+					}
+				}
+			}
+			for _, s := range sends {
+				if err := s.Wait(); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// requests starts many operations at once; they run in their order.
+func requests(t *testing.T, comms []collective.Communicator) {
+	each(t, comms, func(c collective.Communicator) error {
+		const n = 5000
+		var buffers [][]int64
+		var started []*collective.Request
+		for i := range 20 {
+			b := make([]int64, n)
+			for j := range b {
+				b[j] = int64(i + c.Rank())
+			}
+			buffers = append(buffers, b)
+			started = append(started, c.Start(t.Context(), collective.AllReduce(b, collective.Max)))
+		}
+		for i, r := range started {
+			<-r.Done()
+			if err := r.Wait(); err != nil {
+				return err
+			}
+			if want := int64(i + c.Size() - 1); buffers[i][0] != want || buffers[i][n-1] != want {
+				return fmt.Errorf("request %d gave %d and %d, want %d", i, buffers[i][0], buffers[i][n-1], want)
+			}
+		}
+		return nil
+	})
+}
+
+// groups splits ranks by parity, in reverse order, and uses both at once.
+func groups(t *testing.T, comms []collective.Communicator) {
+	each(t, comms, func(c collective.Communicator) error {
+		color := c.Rank() % 2
+		if c.Rank() == 4 {
+			color = -1
+		}
+		g, err := c.Split(t.Context(), color, -c.Rank())
+		if err != nil {
+			return err
+		}
+		if color < 0 {
+			if g != nil {
+				return fmt.Errorf("a group without a color")
+			}
+			return c.Barrier(t.Context())
+		}
+		var want []int32
+		for r := min(c.Size(), 4) - 1; r >= 0; r-- {
+			if r%2 == color {
+				want = append(want, int32(r))
+			}
+		}
+		if g.Size() != len(want) || int(want[g.Rank()]) != c.Rank() {
+			return fmt.Errorf("rank %d of %d, want the place of %d in %v", g.Rank(), g.Size(), c.Rank(), want)
+		}
+		got := make([]int32, len(want))
+		if err := g.Do(t.Context(), collective.AllGather(got, []int32{int32(c.Rank())})); err != nil {
+			return err
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("gathered %v, want %v", got, want)
+		}
+		// Of group and whole, ranks may begin with either.
+		wide, narrow := make([]float32, 50_000), make([]float32, 50_000)
+		for i := range wide {
+			wide[i], narrow[i] = 1, 1
+		}
+		whole := c.Start(t.Context(), collective.Barrier())
+		if err := g.AllReduce(t.Context(), narrow); err != nil {
+			return err
+		}
+		if err := whole.Wait(); err != nil {
+			return err
+		}
+		if narrow[0] != float32(len(want)) || narrow[49_999] != float32(len(want)) {
+			return fmt.Errorf("the group's sum is %v", narrow[0])
+		}
+		return g.Close()
+	})
+}
+
+// barrier: nobody leaves before the last has entered.
+func barrier(t *testing.T, comms []collective.Communicator) {
+	var entered atomic.Int32
+	each(t, comms, func(c collective.Communicator) error {
+		time.Sleep(time.Duration(c.Rank()) * 10 * time.Millisecond)
+		entered.Add(1)
+		if err := c.Barrier(t.Context()); err != nil {
+			return err
+		}
+		if n := int(entered.Load()); n != c.Size() {
+			return fmt.Errorf("left when %d had entered", n)
+		}
+		return nil
+	})
+}
+
+// bits: rounding depends on order; every rank must have the same, every time.
+func bits(t *testing.T, m Member) {
+	sizes := append([]int{1001, 30_000, 200_001}, m.Sizes...)
+	for _, n := range []int{2, 3, 4, 5} {
+		first := make([][]float32, len(sizes))
+		for run := range 2 {
+			comms := connect(t, m, n, long)
+			for i, size := range sizes {
+				got := make([][]float32, n)
+				each(t, comms, func(c collective.Communicator) error {
+					got[c.Rank()] = wild(c.Rank(), size)
+					return c.AllReduce(t.Context(), got[c.Rank()])
+				})
+				if run == 0 {
+					first[i] = got[0]
+				}
+				for r := range n {
+					if !bytes.Equal(element.Bytes(got[r]), element.Bytes(first[i])) {
+						t.Fatalf("%d ranks, %d elements, run %d: rank %d has other bits", n, size, run, r)
+					}
+				}
+			}
+		}
+	}
+}
+
+// wild are numbers of many magnitudes, whose sum depends on its order.
+func wild(rank, n int) []float32 {
+	g := rand.New(rand.NewPCG(1, uint64(rank)))
+	buf := make([]float32, n)
+	for i := range buf {
+		buf[i] = float32(g.NormFloat64() * math.Exp(5*g.NormFloat64()))
+	}
+	return buf
+}

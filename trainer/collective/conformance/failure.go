@@ -1,0 +1,175 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+)
+
+// mistakes: every rank gets an error, soon, and at least one says what is wrong.
+func mistakes(t *testing.T, m Member) {
+	for name, tt := range map[string]struct {
+		f    func(c collective.Communicator) error
+		want string
+	}{
+		"root": {func(c collective.Communicator) error {
+			return c.Do(t.Context(), collective.Broadcast(make([]float32, 3), 7))
+		}, "rank 7 is none of 3"},
+		"root of one": {func(c collective.Communicator) error {
+			return c.Do(t.Context(), collective.Broadcast(make([]float32, 3), c.Rank()/2*9))
+		}, "rank 9 is none of 3"},
+		"other root": {func(c collective.Communicator) error {
+			return c.Do(t.Context(), collective.Broadcast(make([]float32, 3), c.Rank()/2))
+		}, "root 1"},
+		"parts": {func(c collective.Communicator) error {
+			return c.Do(t.Context(), collective.AllGather(make([]float32, 5), make([]float32, 2)))
+		}, "does not have 3 parts of 8"},
+		"other length": {func(c collective.Communicator) error {
+			return c.AllReduce(t.Context(), make([]float32, 10+2*(c.Rank()/2)))
+		}, "differ in length"},
+		"other length of large ones": {func(c collective.Communicator) error {
+			return c.AllReduce(t.Context(), make([]float32, 1_000_000+c.Rank()))
+		}, "differ in length"},
+		"other type": {func(c collective.Communicator) error {
+			if c.Rank() == 1 {
+				return c.Do(t.Context(), collective.AllReduce(make([]int32, 10), collective.Sum))
+			}
+			return c.AllReduce(t.Context(), make([]float32, 10))
+		}, "int32, sum"},
+		"other reduction": {func(c collective.Communicator) error {
+			o := collective.Sum
+			if c.Rank() == 1 {
+				o = collective.Max
+			}
+			return c.Do(t.Context(), collective.AllReduce(make([]int32, 10), o))
+		}, "int32, max"},
+		"other operation": {func(c collective.Communicator) error {
+			if c.Rank() == 2 {
+				return c.Barrier(t.Context())
+			}
+			return c.AllReduce(t.Context(), make([]float32, 10))
+		}, "have diverged"},
+		"length of a message": {func(c collective.Communicator) error {
+			if c.Rank() == 0 {
+				return c.Do(t.Context(), collective.Send(make([]float32, 3), 1, 5))
+			}
+			if c.Rank() == 1 {
+				return c.Do(t.Context(), collective.Receive(make([]float32, 4), 0, 5))
+			}
+			return c.Barrier(t.Context())
+		}, "differ in length"},
+		"message to oneself": {func(c collective.Communicator) error {
+			return c.Do(t.Context(), collective.Send(make([]float32, 3), c.Rank(), 0))
+		}, "message to oneself"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			comms := connect(t, m, 3, 20*time.Second)
+			found := false
+			for r, err := range all(comms, func(c collective.Communicator) error {
+				// One who has only sent finds out in what follows.
+				return errors.Join(tt.f(c), c.Barrier(t.Context()))
+			}) {
+				if err == nil {
+					t.Errorf("rank %d has no error", r)
+					continue
+				}
+				var e *collective.Error
+				if !errors.As(err, &e) {
+					t.Errorf("rank %d: %v is no collective.Error", r, err)
+				}
+				found = found || strings.Contains(err.Error(), tt.want)
+				t.Logf("rank %d: %v", r, err)
+			}
+			if !found {
+				t.Errorf("no error says %q", tt.want)
+			}
+			if took := time.Since(start); took > 15*time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
+// silence: a rank that does not come is named when the time is over.
+func silence(t *testing.T, m Member) {
+	const timeout = 300 * time.Millisecond
+	comms := connect(t, m, 2, timeout)
+	for name, call := range map[string]func() collective.Call{
+		"all-reduce": func() collective.Call { return collective.AllReduce(make([]float32, 1_000_000), collective.Sum) },
+		"receive":    func() collective.Call { return collective.Receive(make([]float32, 3), 1, 9) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			comms := comms
+			if name == "receive" {
+				comms = connect(t, m, 2, timeout)
+			}
+			start := time.Now()
+			err := comms[0].Do(t.Context(), call())
+			var e *collective.Error
+			if !errors.As(err, &e) || e.Peer.Rank != 1 || e.Op != name || !strings.Contains(err.Error(), "no answer within 300ms") {
+				t.Errorf("got %v", err)
+			}
+			if took := time.Since(start); took < timeout || took > 20*timeout {
+				t.Errorf("took %v", took)
+			}
+			if again := comms[0].Barrier(t.Context()); !errors.Is(again, err) {
+				t.Errorf("the failure is not final: %v", again)
+			}
+			// The other is told, or sees it.
+			if err := comms[1].Barrier(t.Context()); err == nil || !strings.Contains(err.Error(), name+" ") {
+				t.Errorf("the silent rank hears %v", err)
+			}
+		})
+	}
+}
+
+// loss: a rank that ends is named by all others, long before the timeout.
+func loss(t *testing.T, m Member) {
+	for _, n := range []int{2, 4} {
+		for _, size := range []int{100, 1_000_000} {
+			t.Run(fmt.Sprint(n, " ranks, ", size, " elements"), func(t *testing.T) {
+				comms := connect(t, m, n, long)
+				start := time.Now()
+				errs := all(comms, func(c collective.Communicator) error {
+					buf := make([]float32, size)
+					for i := range 5 {
+						if c.Rank() == 1 && i == 3 {
+							return c.Close()
+						}
+						if err := c.AllReduce(t.Context(), buf); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				// A rank that is still in the operation before may hear of it there.
+				for r, err := range errs {
+					var e *collective.Error
+					if r != 1 && (!errors.As(err, &e) || e.Peer.Rank != 1 || e.Op != "all-reduce" || e.Sequence != 3 && e.Sequence != 2) {
+						t.Errorf("rank %d says %v", r, err)
+					}
+				}
+				if took := time.Since(start); took > long/4 {
+					t.Errorf("took %v", took)
+				}
+			})
+		}
+	}
+}
+
+// cancellation: an operation ends with its context, and gives the cause.
+func cancellation(t *testing.T, m Member) {
+	comms := connect(t, m, 2, long)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("rank 7 was lost")
+	time.AfterFunc(50*time.Millisecond, func() { cancel(why) })
+	if err := comms[0].Barrier(ctx); !errors.Is(err, why) {
+		t.Errorf("got %v, want the cause", err)
+	}
+}

@@ -1,0 +1,301 @@
+package collective
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
+)
+
+// engine performs the operations of a group that all its ranks take part in.
+type engine interface {
+	// run performs operation number sequence. Its error is a mesh.PeerError or
+	// mesh.Mismatch, whose ranks are of the whole attempt.
+	run(ctx context.Context, sequence uint64, c *Call) error
+	path(c *Call) Path
+	// alloc returns memory for which run is fastest, nil for any.
+	alloc(ctx context.Context, sequence uint64, bytes int) ([]byte, error)
+	close() error
+}
+
+// group is a [Communicator] of some ranks of a world.
+type group struct {
+	*world
+	id      uint64
+	members []int // ranks of the world
+	rank    int   // place among the members
+	engine  engine
+	turns   turns
+	splits  uint64
+
+	mu     sync.Mutex
+	broken error
+	counts map[thread]uint32
+}
+
+// thread is the messages between two ranks of one tag, in one direction.
+type thread struct {
+	peer, tag int
+	kind      Kind
+}
+
+// turns lets operations run in the order in which their numbers were drawn.
+type turns struct {
+	mu            sync.Mutex
+	changed       sync.Cond
+	next, serving uint64
+}
+
+func (t *turns) draw() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.next++
+	return t.next - 1
+}
+
+func (t *turns) await(number uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.serving != number {
+		if t.changed.L == nil {
+			t.changed.L = &t.mu
+		}
+		t.changed.Wait()
+	}
+}
+
+func (t *turns) done() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.serving++
+	t.changed.Broadcast()
+}
+
+// Rank is this process's number.
+func (g *group) Rank() int { return g.rank }
+
+// Size is the number of ranks.
+func (g *group) Size() int { return len(g.members) }
+
+// Path says how a call goes.
+func (g *group) Path(c Call) Path {
+	if c.Kind.direct() {
+		return Path{Transport: g.world.messages, Algorithm: "direct"}
+	}
+	return g.engine.path(&c)
+}
+
+// Do performs a call.
+func (g *group) Do(ctx context.Context, c Call) error { return g.perform(ctx, &c, g.draw(&c)) }
+
+// Start begins a call.
+func (g *group) Start(ctx context.Context, c Call) *Request {
+	r := &Request{done: make(chan struct{})}
+	number := g.draw(&c)
+	go func() {
+		defer close(r.done)
+		r.err = g.perform(ctx, &c, number)
+	}()
+	return r
+}
+
+// draw fixes a call's place in the order of all calls.
+func (g *group) draw(c *Call) uint64 {
+	if !c.Kind.direct() {
+		return g.turns.draw()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := thread{c.Root, c.Tag, c.Kind}
+	if g.counts == nil {
+		g.counts = map[thread]uint32{}
+	}
+	g.counts[t]++
+	return uint64(g.counts[t] - 1)
+}
+
+// perform does a call whose place is fixed.
+func (g *group) perform(ctx context.Context, c *Call, number uint64) error {
+	if c.Kind.direct() {
+		if err := g.failure(); err != nil {
+			return err
+		}
+		err := c.check(g.rank, len(g.members))
+		if err == nil {
+			err = g.direct(ctx, c, uint32(number))
+		}
+		return g.settle(c.Kind, uint64(c.Tag), err)
+	}
+	return g.inTurn(c.Kind, number, func() error {
+		if err := c.check(g.rank, len(g.members)); err != nil {
+			return err
+		}
+		return g.engine.run(ctx, number, c)
+	})
+}
+
+// inTurn performs operation number of the group when those before it are over.
+func (g *group) inTurn(kind Kind, number uint64, body func() error) error {
+	g.turns.await(number)
+	defer g.turns.done()
+	if err := g.failure(); err != nil {
+		return err
+	}
+	return g.settle(kind, number, body())
+}
+
+func (g *group) failure() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.broken
+}
+
+// settle makes an error final: this rank gives up, and says so to all others.
+func (g *group) settle(kind Kind, number uint64, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &Error{Op: kind.String(), Sequence: number, Peer: Peer{Rank: g.world.rank}, Err: err}
+	var of *mesh.PeerError
+	var other *mesh.Mismatch
+	switch {
+	case errors.As(err, &of):
+		e.Peer.Rank, e.Err = of.Peer, of.Err
+	case errors.As(err, &other):
+		e.Peer.Rank, e.Err = other.Peer, diverged(other)
+	}
+	e.Peer.Addr = g.mesh.Addr(e.Peer.Rank)
+	g.mu.Lock()
+	if g.broken == nil {
+		g.broken = e
+	}
+	final := g.broken
+	g.mu.Unlock()
+	g.mesh.Abort(&mesh.PeerError{Peer: e.Peer.Rank, Err: fmt.Errorf("%s %d: %w", e.Op, e.Sequence, e.Err)})
+	return final
+}
+
+// diverged puts a mismatch into words.
+func diverged(m *mesh.Mismatch) error {
+	ours, theirs := m.Ours, m.Theirs
+	if ours.Kind != theirs.Kind {
+		return fmt.Errorf("that rank is in %v %d, this one in %v: the ranks' programs have diverged",
+			Kind(theirs.Kind), m.Sequence, Kind(ours.Kind))
+	}
+	if ours.Bytes != theirs.Bytes {
+		return fmt.Errorf("that rank passes %d bytes and this one %d: the ranks' buffers differ in length", theirs.Bytes, ours.Bytes)
+	}
+	return fmt.Errorf("that rank passes %s and this one %s: the ranks' programs have diverged", arguments(theirs), arguments(ours))
+}
+
+func arguments(s mesh.Signature) string {
+	text := fmt.Sprint(element.Type(s.Type))
+	if s.Op != 0 {
+		text += fmt.Sprint(", ", element.Op(s.Op))
+	}
+	if Kind(s.Kind).rooted() {
+		text += fmt.Sprint(", root ", s.Root)
+	}
+	return text
+}
+
+// signature is what all ranks must pass alike.
+func (c *Call) signature(n int) mesh.Signature {
+	s := mesh.Signature{Kind: uint8(c.Kind), Type: uint8(c.Type), Bytes: uint64(c.part(n))}
+	if c.Kind.reduces() {
+		s.Op = uint8(c.Op)
+	}
+	if c.Kind.rooted() {
+		s.Root = int32(c.Root)
+		if c.said > 0 {
+			s.Root = int32(c.said - 1)
+		}
+	}
+	return s
+}
+
+// Split makes communicators of the ranks that give the same color.
+func (g *group) Split(ctx context.Context, color, key int) (Communicator, error) {
+	n := len(g.members)
+	all := make([]int64, 2*n)
+	if err := g.Do(ctx, AllGather(all, []int64{int64(color), int64(key)})); err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	g.splits++
+	nth := g.splits
+	g.mu.Unlock()
+	if color < 0 {
+		return nil, nil
+	}
+	var order []int
+	for r := range n {
+		if all[2*r] == int64(color) {
+			order = append(order, r)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return int(all[2*a+1] - all[2*b+1]) })
+	members := make([]int, len(order))
+	for i, r := range order {
+		members[i] = g.members[r]
+	}
+	return g.world.group(ctx, g.derive(nth, uint64(color)), members)
+}
+
+// derive makes a number for a group that all its ranks come to.
+func (g *group) derive(nth, color uint64) uint64 {
+	h := fnv.New64a()
+	for _, v := range []uint64{g.id, nth, color} {
+		_ = binary.Write(h, binary.LittleEndian, v) // a hash takes anything
+	}
+	return h.Sum64()
+}
+
+// AllReduce sums buf over all ranks.
+func (g *group) AllReduce(ctx context.Context, buf []float32) error {
+	return g.Do(ctx, AllReduce(buf, Sum))
+}
+
+// AllReduceFloat64 is AllReduce in double precision.
+func (g *group) AllReduceFloat64(ctx context.Context, buf []float64) error {
+	return g.Do(ctx, AllReduce(buf, Sum))
+}
+
+// Broadcast replaces buf by root's.
+func (g *group) Broadcast(ctx context.Context, buf []byte, root int) error {
+	return g.Do(ctx, Broadcast(buf, root))
+}
+
+// Barrier waits until every rank has entered it.
+func (g *group) Barrier(ctx context.Context) error { return g.Do(ctx, Barrier()) }
+
+// alloc returns memory that the group's operations reach directly.
+func (g *group) alloc(ctx context.Context, bytes int) (b []byte, err error) {
+	number := g.turns.draw()
+	err = g.inTurn(kindSplit, number, func() error {
+		b, err = g.engine.alloc(ctx, number, bytes)
+		return err
+	})
+	return b, err
+}
+
+// Close ends the group, and the world with the group of all.
+func (g *group) Close() error {
+	g.mu.Lock()
+	if g.broken == nil {
+		g.broken = &Error{Op: "close", Peer: Peer{Rank: g.world.rank}, Err: net.ErrClosed}
+	}
+	g.mu.Unlock()
+	err := g.engine.close()
+	if len(g.members) == g.world.size && g.id == 0 {
+		err = errors.Join(g.mesh.Close(), err)
+	}
+	return err
+}

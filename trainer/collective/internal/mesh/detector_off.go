@@ -1,0 +1,5 @@
+//go:build !race
+
+package mesh
+
+func outgoingBytes(b []byte) []byte { return b }

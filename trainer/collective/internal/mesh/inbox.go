@@ -1,0 +1,222 @@
+package mesh
+
+import (
+	"fmt"
+	"sync"
+)
+
+// maxKept bounds what is kept of messages that nobody has asked for yet.
+const maxKept = 1 << 30
+
+// inbox matches messages with those who wait for them.
+type inbox struct {
+	mu       sync.Mutex
+	messages map[place]*Transfer
+	current  map[uint64]entered // of each group
+	lost     map[int]*PeerError
+	failed   error
+	keptSize int
+	free     [][]byte // of MaxSegment bytes, for messages to be kept
+}
+
+type place struct {
+	from int
+	Key
+}
+
+type entered struct {
+	sequence  uint64
+	signature Signature
+}
+
+func newInbox() inbox {
+	return inbox{messages: map[place]*Transfer{}, current: map[uint64]entered{}, lost: map[int]*PeerError{}}
+}
+
+// finished is a transfer that is over.
+func finished(peer int, err error) *Transfer {
+	t := &Transfer{peer: peer, done: make(chan struct{}), err: err}
+	close(t.done)
+	return t
+}
+
+// failure is why nothing more can come from a rank; the caller holds mu.
+func (x *inbox) failure(peer int) error {
+	if x.failed != nil {
+		return x.failed
+	}
+	if lost := x.lost[peer]; lost != nil {
+		return lost
+	}
+	return nil
+}
+
+// Receive has the message of a rank put into b.
+func (x *inbox) Receive(from int, h Head, b []byte) *Transfer {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	at := place{from, h.Key}
+	t := x.messages[at]
+	if t == nil {
+		if err := x.failure(from); err != nil {
+			return finished(from, err)
+		}
+		t = &Transfer{peer: from, h: h, b: b, done: make(chan struct{}), posted: true}
+		x.messages[at] = t
+		return t
+	}
+	if t.posted {
+		panic(fmt.Sprintf("mesh: two wait for one message %+v of rank %d", h.Key, from))
+	}
+	if t.h.Signature != h.Signature || len(t.kept) != len(b) {
+		return finished(from, mismatch(from, h, t.h.Signature))
+	}
+	t.b, t.posted = b, true
+	if t.state == arrived {
+		x.hand(t)
+	}
+	return t
+}
+
+func mismatch(from int, ours Head, theirs Signature) *Mismatch {
+	return &Mismatch{Peer: from, Sequence: ours.Sequence, Direct: ours.Direct, Ours: ours.Signature, Theirs: theirs}
+}
+
+// hand gives a message that has come to whom it is for; the caller holds mu.
+func (x *inbox) hand(t *Transfer) {
+	if t.kept != nil {
+		copy(t.b, t.kept)
+		x.release(t.kept)
+	}
+	delete(x.messages, place{t.peer, t.h.Key})
+	close(t.done)
+}
+
+func (x *inbox) release(b []byte) {
+	x.keptSize -= len(b)
+	if cap(b) == MaxSegment {
+		x.free = append(x.free, b[:MaxSegment])
+	}
+}
+
+// keep returns memory for a message that nobody has asked for.
+func (x *inbox) keep(n int) []byte {
+	x.keptSize += n
+	const small = 4 << 10
+	if n <= small {
+		return make([]byte, n)
+	}
+	if last := len(x.free) - 1; last >= 0 {
+		b := x.free[last]
+		x.free = x.free[:last]
+		return b[:n]
+	}
+	return make([]byte, n, MaxSegment)
+}
+
+// arrive says where a message of n bytes goes that begins to come in. What it returns
+// is given to [inbox.complete] when it is all there.
+func (x *inbox) arrive(from int, h Head, n int) (*Transfer, []byte, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.failed != nil {
+		return nil, nil, x.failed
+	}
+	at := place{from, h.Key}
+	t := x.messages[at]
+	if t != nil {
+		if t.state != awaited {
+			return nil, nil, &PeerError{from, fmt.Errorf("the message %+v came twice", h.Key)}
+		}
+		if t.h.Signature != h.Signature || len(t.b) != n {
+			return nil, nil, mismatch(from, t.h, h.Signature)
+		}
+		t.state = arriving
+		return t, t.b, nil
+	}
+	if now, in := x.current[h.Group]; in && !h.Direct && now.sequence == h.Sequence && now.signature != h.Signature {
+		return nil, nil, mismatch(from, Head{h.Key, now.signature}, h.Signature)
+	}
+	if x.keptSize+n > maxKept {
+		return nil, nil, &PeerError{from, fmt.Errorf("over %d bytes of messages have come that this rank has not asked for", maxKept)}
+	}
+	t = &Transfer{peer: from, h: h, state: arriving, done: make(chan struct{})}
+	t.kept = x.keep(n)
+	x.messages[at] = t
+	return t, t.kept, nil
+}
+
+// complete says that a message is all there.
+func (x *inbox) complete(t *Transfer) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.messages[place{t.peer, t.h.Key}] != t {
+		return // it was dropped meanwhile
+	}
+	t.state = arrived
+	if t.posted {
+		x.hand(t)
+	}
+}
+
+// Enter says that this rank is now in an operation.
+func (x *inbox) Enter(group, sequence uint64, s Signature) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.failed != nil {
+		return x.failed
+	}
+	x.current[group] = entered{sequence, s}
+	for at, t := range x.messages {
+		if !at.Direct && at.Group == group && at.Sequence == sequence && t.h.Signature != s {
+			return mismatch(at.from, Head{at.Key, s}, t.h.Signature)
+		}
+	}
+	return nil
+}
+
+// Lost is the error of the first of these ranks that is gone.
+func (x *inbox) Lost(ranks []int) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, r := range ranks {
+		if err := x.failure(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lose says that nothing more comes from a rank, and fails who waits for it.
+func (x *inbox) lose(peer int, err error) *PeerError {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.lost[peer] == nil {
+		x.lost[peer] = &PeerError{peer, err}
+	}
+	x.drop(func(from int) bool { return from == peer }, x.lost[peer])
+	return x.lost[peer]
+}
+
+// fail ends everything with the first error that is given.
+func (x *inbox) fail(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.failed == nil {
+		x.failed = err
+	}
+	x.drop(func(int) bool { return true }, x.failed)
+}
+
+// drop ends the transfers that wait for some ranks; the caller holds mu.
+func (x *inbox) drop(from func(int) bool, err error) {
+	for at, t := range x.messages {
+		if t.state != arrived && from(at.from) {
+			delete(x.messages, at)
+			if t.posted {
+				t.err = err
+				close(t.done)
+			}
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package mesh
+
+import "sync"
+
+// local is a rank that is a goroutine of this process.
+type local struct {
+	inbox
+	rank  int
+	all   []*local
+	close sync.Once
+}
+
+// Local returns the meshes of n ranks in this process.
+func Local(n int) []Mesh {
+	ranks, out := make([]*local, n), make([]Mesh, n)
+	for i := range n {
+		ranks[i] = &local{inbox: newInbox(), rank: i, all: ranks}
+		out[i] = ranks[i]
+	}
+	return out
+}
+
+// Send copies b to the rank.
+func (l *local) Send(to int, h Head, b []byte) *Transfer {
+	if err := l.Lost([]int{to}); err != nil {
+		return finished(to, err)
+	}
+	t, into, err := l.all[to].arrive(l.rank, h, len(b))
+	if err != nil {
+		l.all[to].fail(err)
+		return finished(to, nil) // the other finds out, and says so
+	}
+	copy(into, b)
+	l.all[to].complete(t)
+	return finished(to, nil)
+}
+
+// Abort tells all others.
+func (l *local) Abort(reason *PeerError) {
+	l.fail(reason)
+	for _, other := range l.all {
+		other.fail(&PeerError{reason.Peer, told(l.rank, reason)})
+	}
+}
+
+// Close takes this rank from the others.
+func (l *local) Close() error {
+	l.close.Do(func() {
+		l.fail(ErrClosed)
+		for _, other := range l.all {
+			other.lose(l.rank, errEnded)
+		}
+	})
+	return nil
+}
+
+// Addr is no address.
+func (l *local) Addr(int) string { return "this process" }

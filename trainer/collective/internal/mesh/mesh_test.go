@@ -1,0 +1,208 @@
+package mesh
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+// pair returns two connected ranks.
+func pair(t testing.TB, o Options) [2]Mesh {
+	t.Helper()
+	var listeners [2]net.Listener
+	var err error
+	o.Addrs = nil
+	for i := range listeners {
+		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		o.Addrs = append(o.Addrs, listeners[i].Addr().String())
+	}
+	var out [2]Mesh
+	for r := range out {
+		o.Rank = r
+		out[r] = Connect(listeners[r], o)
+		t.Cleanup(func() { out[r].Close() })
+	}
+	return out
+}
+
+var plain = Options{Secret: wire.Secret{1}, ConnectTimeout: 10 * time.Second}
+
+func head(sequence uint64) Head {
+	return Head{Key{Group: 3, Sequence: sequence}, Signature{Kind: 1, Bytes: 9}}
+}
+
+// A message is the same whether it is waited for or not.
+func TestMessagesBeforeAndAfterTheyAreAskedFor(t *testing.T) {
+	local := Local(2)
+	for name, m := range map[string][2]Mesh{"network": pair(t, plain), "local": {local[0], local[1]}} {
+		for sequence, size := range []int{0, 1, 5000, MaxSegment} {
+			for _, early := range []bool{true, false} {
+				h := head(uint64(2 * sequence))
+				if early {
+					h.Sequence++
+				}
+				b := bytes.Repeat([]byte{byte(sequence + 1)}, size)
+				got := make([]byte, size)
+				var in *Transfer
+				if !early {
+					in = m[1].Receive(0, h, got)
+				}
+				if err := m[0].Send(1, h, b).Wait(t.Context()); err != nil {
+					t.Fatal(name, err)
+				}
+				if early {
+					time.Sleep(10 * time.Millisecond)
+					in = m[1].Receive(0, h, got)
+				}
+				if err := in.Wait(t.Context()); err != nil || !bytes.Equal(got, b) {
+					t.Fatalf("%s, %d bytes, early %v: %v", name, size, early, err)
+				}
+			}
+		}
+	}
+}
+
+func TestStrangersAndWrongRanksAreNotPeers(t *testing.T) {
+	m := pair(t, plain)
+	addr := m[0].Addr(0)
+	noise, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer noise.Close()
+	fmt.Fprint(noise, strings.Repeat("nmap", 100))
+	silent, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, hello := range [][]byte{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}, {1}} {
+		raw, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := wire.Client(raw, plain.Secret, label)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.WriteFrame(kindHello, hello); err != nil {
+			t.Fatal(err)
+		}
+		c.SetDeadline(time.Now().Add(5 * time.Second))
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("hello %v: %v, want the end", hello, err)
+		}
+		c.Close()
+	}
+	got := make([]byte, 2)
+	in := m[0].Receive(1, head(1), got)
+	m[1].Send(0, head(1), []byte("ok"))
+	if err := in.Wait(t.Context()); err != nil || string(got) != "ok" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestRankThatDoesNotConnectIsNamed(t *testing.T) {
+	o := plain
+	o.ConnectTimeout = 100 * time.Millisecond
+	m := pair(t, o)
+	m[1].Close()
+	for r, want := range []string{"no connection to 127.0.0.1:", "this rank has closed"} {
+		err := m[r].Receive(1-r, head(1), nil).Wait(t.Context())
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("rank %d: %v, want %q", r, err, want)
+		}
+	}
+}
+
+func TestTheReasonOfAnEndIsTold(t *testing.T) {
+	m := pair(t, plain)
+	for r := range m {
+		if err := m[r].Send(1-r, head(0), nil).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m[0].Receive(1, head(0), nil).Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	in := m[1].Receive(0, head(1), make([]byte, 9))
+	m[0].Abort(&PeerError{Peer: 5, Err: errors.New("it burns")})
+	err := in.Wait(t.Context())
+	var of *PeerError
+	if !errors.As(err, &of) || of.Peer != 5 || !strings.Contains(err.Error(), "rank 0 gave up: it burns") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	cancel(why)
+	if err := Local(2)[0].Receive(1, head(0), nil).Wait(ctx); !errors.Is(err, why) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Every altered bit of a head is noticed, and every end before the end.
+func TestDamagedHeadIsRefused(t *testing.T) {
+	good, payload := encoded()
+	read := func(b []byte) error {
+		_, err := readFrame(bytes.NewReader(b), func(f *frame) ([]byte, error) { return make([]byte, f.size), nil })
+		return err
+	}
+	whole := append(good[:], payload...)
+	if err := read(whole); err != nil {
+		t.Fatal(err)
+	}
+	for i := range whole {
+		if read(whole[:i]) == nil {
+			t.Errorf("cut to %d bytes: accepted", i)
+		}
+		if i < len(good) {
+			bad := bytes.Clone(whole)
+			bad[i] ^= 1
+			if read(bad) == nil {
+				t.Errorf("byte %d altered: accepted", i)
+			}
+		}
+	}
+}
+
+func encoded() (b [frameHead]byte, payload []byte) {
+	payload = []byte("gradients")
+	f := frame{class: classDirect, Head: Head{Key{1, 2, 3, 4, true}, Signature{5, 6, 7, -8, 9}}}
+	f.encode(&b, len(payload))
+	return b, payload
+}
+
+func FuzzFrame(f *testing.F) {
+	good, payload := encoded()
+	f.Add(append(good[:], payload...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fr, err := readFrame(bytes.NewReader(b), func(f *frame) ([]byte, error) {
+			if f.size < 0 || f.size > MaxSegment {
+				t.Fatalf("%d bytes are asked for", f.size)
+			}
+			return make([]byte, f.size), nil
+		})
+		if err != nil {
+			return
+		}
+		var again [frameHead]byte
+		fr.encode(&again, fr.size)
+		var back frame
+		if err := back.decode(&again); err != nil || back != *fr {
+			t.Fatalf("%+v came back as %+v, %v", *fr, back, err)
+		}
+	})
+}

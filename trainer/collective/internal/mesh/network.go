@@ -1,0 +1,251 @@
+package mesh
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+// label binds a wire connection to this use.
+const label = "mesh"
+
+// The frames of package wire: who connects to whom, and as the how-manieth socket; and
+// that this is welcome.
+const (
+	kindHello byte = iota + 1
+	kindWelcome
+)
+
+// network is a rank of a mesh of processes. Of two ranks, the one connects that first
+// needs the other; if both do, the higher one's connections are used.
+type network struct {
+	inbox
+	o        Options
+	listener net.Listener
+	peers    []*peer
+	working  sync.WaitGroup
+	ctx      context.Context
+	cancel   context.CancelFunc
+	closing  sync.Once
+}
+
+type peer struct {
+	rank    int
+	needed  sync.Once
+	called  atomic.Bool // it has connected before this rank needed it
+	sockets []*socket
+	ready   atomic.Int32 // sockets that have been connected
+	ended   atomic.Int32 // and of which the peer has closed the connection
+}
+
+// Connect returns a mesh of processes that accepts on listener, which it closes in the
+// end. Connections are made when ranks are first needed.
+func Connect(listener net.Listener, o Options) Mesh {
+	o.Sockets = max(o.Sockets, 1)
+	n := &network{inbox: newInbox(), o: o, listener: listener}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	for r := range o.Addrs {
+		p := &peer{rank: r}
+		for range o.Sockets {
+			p.sockets = append(p.sockets, newSocket())
+		}
+		n.peers = append(n.peers, p)
+	}
+	n.working.Add(1)
+	go n.accept()
+	return n
+}
+
+// Send queues b for a rank. Segments are dealt among its sockets.
+func (n *network) Send(to int, h Head, b []byte) *Transfer {
+	if len(b) > MaxSegment {
+		panic(fmt.Sprintf("mesh: a message of %d bytes", len(b)))
+	}
+	p := n.need(to)
+	f := frame{class: classOperation, Head: h}
+	if h.Direct {
+		f.class = classDirect
+	}
+	t := &Transfer{peer: to, done: make(chan struct{})}
+	p.sockets[int(h.Segment)%len(p.sockets)].put(outgoing{f, outgoingBytes(b), t})
+	return t
+}
+
+// Receive has the message of a rank put into b.
+func (n *network) Receive(from int, h Head, b []byte) *Transfer {
+	n.need(from)
+	return n.inbox.Receive(from, h, b)
+}
+
+// need sees to it that there will be connections to a peer.
+func (n *network) need(rank int) *peer {
+	p := n.peers[rank]
+	p.needed.Do(func() {
+		ctx, cancel := context.WithTimeoutCause(n.ctx, n.o.ConnectTimeout,
+			fmt.Errorf("no connection to %s within %s", n.Addr(rank), n.o.ConnectTimeout))
+		n.working.Go(func() {
+			defer cancel()
+			for i, s := range p.sockets {
+				conn, err := n.dial(ctx, p, i)
+				if err != nil {
+					n.give(p, err)
+					return
+				}
+				if conn != nil {
+					n.take(p, s, conn)
+				}
+			}
+		})
+	})
+	return p
+}
+
+// give up on a peer.
+func (n *network) give(p *peer, err error) {
+	lost := n.lose(p.rank, err)
+	for _, s := range p.sockets {
+		s.end(lost)
+	}
+}
+
+// take uses a connection for a socket, unless that has one.
+func (n *network) take(p *peer, s *socket, conn net.Conn) {
+	if !s.attach(conn) {
+		conn.Close()
+		return
+	}
+	p.ready.Add(1)
+	n.serve(p, s)
+}
+
+// introduce proves to a peer who connects.
+func (n *network) introduce(raw net.Conn, to, index int) (net.Conn, error) {
+	c, err := wire.Client(raw, n.o.Secret, label)
+	if err != nil {
+		return nil, err
+	}
+	var hello [12]byte
+	for i, v := range []int{n.o.Rank, to, index} {
+		binary.LittleEndian.PutUint32(hello[4*i:], uint32(v))
+	}
+	err = c.SetDeadline(time.Now().Add(wire.HandshakeTimeout))
+	if err == nil {
+		err = c.WriteFrame(kindHello, hello[:])
+	}
+	var kind byte
+	if err == nil {
+		kind, _, err = c.ReadFrame()
+	}
+	if err == nil && kind != kindWelcome {
+		err = fmt.Errorf("unexpected message of kind %d", kind)
+	}
+	if err == nil {
+		err = c.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c.Conn, nil
+}
+
+// accept takes connections until the mesh is closed, each on its own: a stranger that
+// says nothing must not hold up the real one behind it.
+func (n *network) accept() {
+	defer n.working.Done()
+	for {
+		raw, err := n.listener.Accept()
+		if err != nil {
+			return
+		}
+		n.working.Go(func() {
+			stop := context.AfterFunc(n.ctx, func() { raw.Close() })
+			defer stop()
+			c, err := wire.Server(raw, n.o.Secret, label)
+			if err == nil {
+				err = c.SetDeadline(time.Now().Add(wire.HandshakeTimeout))
+			}
+			if err != nil {
+				return
+			}
+			p, s := n.hello(c)
+			if p == nil || c.WriteFrame(kindWelcome, nil) != nil || c.SetDeadline(time.Time{}) != nil {
+				c.Close()
+				return
+			}
+			n.take(p, s, c.Conn)
+		})
+	}
+}
+
+// hello reads who connects; nil is nobody that may, or that this rank connects to.
+func (n *network) hello(c *wire.Conn) (*peer, *socket) {
+	kind, b, err := c.ReadFrame()
+	if err != nil || kind != kindHello || len(b) != 12 {
+		return nil, nil
+	}
+	from, to, index := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:])
+	if int(to) != n.o.Rank || int(from) == n.o.Rank || int(from) >= len(n.peers) || int(index) >= n.o.Sockets {
+		return nil, nil
+	}
+	p := n.peers[from]
+	p.needed.Do(func() { p.called.Store(true) })
+	if int(from) < n.o.Rank && !p.called.Load() {
+		return nil, nil // it will find this rank's connection
+	}
+	return p, p.sockets[index]
+}
+
+// Abort tells all connected ranks, and closes.
+func (n *network) Abort(reason *PeerError) {
+	n.fail(reason)
+	say := told(n.o.Rank, reason)
+	b := []byte(say.Text[:min(len(say.Text), maxReason)])
+	h := Head{Signature: Signature{Root: int32(reason.Peer)}, Key: Key{Step: uint32(say.By)}}
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	var sent []*Transfer
+	for _, p := range n.peers {
+		if p.ready.Load() == 0 {
+			continue
+		}
+		t := &Transfer{peer: p.rank, done: make(chan struct{})}
+		p.sockets[0].put(outgoing{frame{class: classAbort, Head: h}, b, t})
+		sent = append(sent, t)
+	}
+	for _, t := range sent {
+		// Whom it does not reach sees the connection end.
+		_ = t.Wait(ctx)
+	}
+	n.Close()
+}
+
+// Close ends every connection.
+func (n *network) Close() error {
+	var err error
+	n.closing.Do(func() {
+		n.fail(ErrClosed)
+		n.cancel()
+		err = n.listener.Close()
+		for _, p := range n.peers {
+			for _, s := range p.sockets {
+				s.end(ErrClosed)
+			}
+		}
+	})
+	n.working.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// Addr is where a rank listens.
+func (n *network) Addr(rank int) string { return n.o.Addrs[rank] }

@@ -1,0 +1,224 @@
+package mesh
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// socket is one connection to a rank, and what waits to be sent over it.
+type socket struct {
+	mu    sync.Mutex
+	more  sync.Cond
+	queue []outgoing
+	conn  net.Conn // nil until there is one
+	ended error    // why nothing more is sent
+}
+
+type outgoing struct {
+	frame frame
+	b     []byte
+	t     *Transfer
+}
+
+func newSocket() *socket {
+	s := &socket{}
+	s.more.L = &s.mu
+	return s
+}
+
+// put adds to the queue.
+func (s *socket) put(o outgoing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended != nil {
+		o.t.err = s.ended
+		close(o.t.done)
+		return
+	}
+	s.queue = append(s.queue, o)
+	s.more.Signal()
+}
+
+// take waits for something to send; false means that there will be nothing.
+func (s *socket) take() (outgoing, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.queue) == 0 && s.ended == nil {
+		s.more.Wait()
+	}
+	if s.ended != nil {
+		return outgoing{}, false
+	}
+	o := s.queue[0]
+	s.queue = s.queue[1:]
+	return o, true
+}
+
+// end drops what is queued.
+func (s *socket) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended == nil {
+		s.ended = err
+	}
+	for _, o := range s.queue {
+		o.t.err = s.ended
+		close(o.t.done)
+	}
+	s.queue = nil
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	s.more.Broadcast()
+}
+
+// attach makes conn the socket's connection; false means that it has one, or needs
+// none any more.
+func (s *socket) attach(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil || s.ended != nil {
+		return false
+	}
+	s.conn = conn
+	return true
+}
+
+// shortMessage is what is copied behind its head, for one system call instead of two.
+const shortMessage = 16 << 10
+
+// write sends what is queued until the socket ends.
+func (s *socket) write() error {
+	var head [frameHead]byte
+	short := make([]byte, 0, frameHead+shortMessage)
+	for {
+		o, ok := s.take()
+		if !ok {
+			return nil
+		}
+		o.frame.encode(&head, len(o.b))
+		first, then := head[:], o.b
+		if len(o.b) <= shortMessage {
+			first, then = append(append(short, first...), o.b...), nil
+		}
+		_, err := s.conn.Write(first)
+		if err == nil && len(then) > 0 {
+			_, err = s.conn.Write(then)
+		}
+		if err != nil {
+			o.t.err = &PeerError{o.t.peer, err}
+		}
+		close(o.t.done)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// readBuffer takes short messages in whole; what is longer is read past it.
+const readBuffer = 4 << 10
+
+// read takes messages in until the connection ends.
+func (n *network) read(peer int, s *socket) error {
+	r := bufio.NewReaderSize(s.conn, readBuffer)
+	for {
+		var t *Transfer
+		var reason []byte
+		f, err := readFrame(r, func(f *frame) (b []byte, err error) {
+			if f.class == classAbort {
+				reason = make([]byte, f.size)
+				return reason, nil
+			}
+			t, b, err = n.arrive(peer, f.Head, f.size)
+			return b, err
+		})
+		if err != nil {
+			return err
+		}
+		if f.class == classAbort {
+			return &PeerError{int(f.Root), &Told{int(f.Step), string(reason)}}
+		}
+		n.complete(t)
+	}
+}
+
+// serve reads and writes a connection until it ends, then says what became of it.
+func (n *network) serve(p *peer, s *socket) {
+	n.working.Add(2)
+	go func() {
+		defer n.working.Done()
+		if err := s.write(); err != nil && !errors.Is(err, net.ErrClosed) {
+			// What the peer said before it went is still to be read.
+			time.AfterFunc(lastWords, func() { s.conn.Close() })
+		}
+	}()
+	go func() {
+		defer n.working.Done()
+		err := n.read(p.rank, s)
+		var told *PeerError
+		var other *Mismatch
+		switch {
+		case errors.As(err, &told) || errors.As(err, &other):
+			n.fail(err)
+		case errors.Is(err, io.EOF):
+			// The others may still hold data that came before.
+			if p.ended.Add(1) < p.ready.Load() {
+				return
+			}
+			err = errEnded
+		case errors.Is(err, errDamaged):
+			n.fail(&PeerError{p.rank, err})
+		}
+		lost := n.lose(p.rank, err)
+		for _, s := range p.sockets {
+			s.end(lost)
+		}
+	}()
+}
+
+// lastWords is how long is tried to tell or hear the reason of an end.
+const lastWords = 500 * time.Millisecond
+
+// settled reports whether the socket has a connection, or needs none any more.
+func (s *socket) settled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conn != nil || s.ended != nil
+}
+
+// dial connects to a peer, again and again until ctx is done, or no
+// connection is needed any more: then it returns nil.
+func (n *network) dial(ctx context.Context, p *peer, index int) (net.Conn, error) {
+	d := net.Dialer{}
+	if n.o.Source != nil {
+		d.LocalAddr = &net.TCPAddr{IP: n.o.Source}
+	}
+	for {
+		if p.sockets[index].settled() {
+			return nil, nil
+		}
+		raw, err := d.DialContext(ctx, "tcp", n.o.Addrs[p.rank])
+		if err == nil {
+			raw, err = n.introduce(raw, p.rank, index)
+		}
+		if err == nil {
+			return raw, nil
+		}
+		select {
+		case <-ctx.Done():
+			if cause := context.Cause(ctx); !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
+				return nil, errors.Join(cause, err)
+			}
+			return nil, context.Cause(ctx)
+		case <-time.After(redial):
+		}
+	}
+}
+
+const redial = 20 * time.Millisecond

@@ -1,0 +1,112 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// abandoned is how old an unlocked name must be to be taken for a leftover: a creator
+// locks it in less.
+const abandoned = time.Minute
+
+func create(name string, n int) (_ *Segment, err error) {
+	path := filepath.Join(Directory, name)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(path), f.Close())
+		}
+	}()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	// tmpfs gives the pages now, or says that there are none.
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(n)); err != nil {
+		var of unix.Statfs_t
+		if unix.Fstatfs(int(f.Fd()), &of) == nil {
+			return nil, fmt.Errorf("%w (%d MiB are free)", err, of.Bavail*uint64(of.Bsize)>>20)
+		}
+		return nil, err
+	}
+	memory, err := mapping(f, n)
+	if err != nil {
+		return nil, err
+	}
+	return &Segment{Name: name, memory: memory, file: f}, nil
+}
+
+func open(name string, n int) (*Segment, error) {
+	f, err := os.OpenFile(filepath.Join(Directory, name), os.O_RDWR|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	defer f.Close()
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &stat); err != nil {
+		return nil, err
+	}
+	if stat.Size != int64(n) || stat.Mode&unix.S_IFMT != unix.S_IFREG || int(stat.Uid) != os.Geteuid() {
+		return nil, fmt.Errorf("it is not this user's file of %d bytes", n)
+	}
+	memory, err := mapping(f, n)
+	if err != nil {
+		return nil, err
+	}
+	return &Segment{Name: name, memory: memory}, nil
+}
+
+func mapping(f *os.File, n int) ([]byte, error) {
+	b, err := unix.Mmap(int(f.Fd()), 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	return b, nil
+}
+
+// Unlink removes the name; the memory stays as long as it is mapped.
+func (s *Segment) Unlink() error {
+	if s.file == nil {
+		return nil
+	}
+	err := errors.Join(os.Remove(s.file.Name()), s.file.Close())
+	s.file = nil
+	return err
+}
+
+// Unmap gives the memory back, which must not be touched any more.
+func (s *Segment) Unmap() error {
+	err := s.Unlink()
+	b := s.memory
+	s.memory = nil
+	return errors.Join(err, unix.Munmap(b))
+}
+
+// sweep removes what killed processes of this user left behind.
+func sweep() {
+	paths, err := filepath.Glob(filepath.Join(Directory, prefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, path := range paths {
+		f, err := os.OpenFile(path, os.O_RDWR|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0)
+		if err != nil {
+			continue // another user's
+		}
+		var stat unix.Stat_t
+		if unix.Fstat(int(f.Fd()), &stat) == nil && int(stat.Uid) == os.Geteuid() &&
+			time.Since(time.Unix(stat.Mtim.Unix())) > abandoned &&
+			unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			os.Remove(path) // what cannot be removed is in nobody's way
+		}
+		f.Close()
+	}
+}

@@ -1,0 +1,115 @@
+//go:build linux
+
+package segment
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestTwoMappingsAreOneMemory(t *testing.T) {
+	const n = 100_000
+	a, err := Create(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Unmap()
+	path := filepath.Join(Directory, a.Name)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("mode %v, %v", info.Mode(), err)
+	}
+	b, err := Open(a.Name, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Unmap()
+	if err := a.Unlink(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the name is still there: %v", err)
+	}
+	if len(a.Bytes()) != n || len(b.Bytes()) != n {
+		t.Fatalf("%d and %d bytes", len(a.Bytes()), len(b.Bytes()))
+	}
+	a.Bytes()[n-1] = 7
+	if b.Bytes()[n-1] != 7 || b.Bytes()[0] != 0 {
+		t.Error("the mappings differ")
+	}
+}
+
+func TestWhatIsNotTheSegmentIsRefused(t *testing.T) {
+	s, err := Create(1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Unmap()
+	digits := strings.TrimPrefix(s.Name, prefix)
+	other := prefix + strings.Repeat("0", len(digits))
+	if err := os.Link(filepath.Join(Directory, s.Name), filepath.Join(Directory, other)); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(filepath.Join(Directory, other))
+	for _, tt := range []struct {
+		name string
+		n    int
+		want string
+	}{
+		{s.Name, 1001, "not this user's file of 1065 bytes"},
+		{other, 1000, "another file of that name"},
+		{"../" + s.Name, 1000, "no name of a segment"},
+		{prefix + "../../etc/passwd", 1000, "no name of a segment"},
+		{prefix + digits[1:], 1000, "no name of a segment"},
+		{prefix + strings.Repeat("f", len(digits)), 1000, "no such file"},
+	} {
+		if _, err := Open(tt.name, tt.n); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q of %d bytes: %v, want %q", tt.name, tt.n, err, tt.want)
+		}
+	}
+}
+
+func TestTooLargeIsAnError(t *testing.T) {
+	var of syscall.Statfs_t
+	if err := syscall.Statfs(Directory, &of); err != nil {
+		t.Fatal(err)
+	}
+	n := int(of.Bavail)*int(of.Bsize) + 1<<30
+	if _, err := Create(n); err == nil || !strings.Contains(err.Error(), "MiB are free") {
+		t.Errorf("got %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(Directory, prefix+"*")); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
+func TestLeftoversAreSweptAndLivingOnesAreNot(t *testing.T) {
+	living, err := Create(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer living.Unmap()
+	dead := filepath.Join(Directory, prefix+"left-by-a-test")
+	fresh := filepath.Join(Directory, prefix+"fresh-by-a-test")
+	for _, path := range []string{dead, fresh} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove(path)
+	}
+	old := time.Now().Add(-2 * abandoned)
+	for _, path := range []string{dead, filepath.Join(Directory, living.Name)} {
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sweep()
+	for path, want := range map[string]bool{dead: false, fresh: true, filepath.Join(Directory, living.Name): true} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s: there is %v, want %v", path, err == nil, want)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package collective
+
+import (
+	"context"
+	"unsafe"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
+)
+
+// block is the bytes that are reduced at a time: with the same of another rank they
+// still are in the fastest cache when they are copied to the others.
+const block = 16 << 10
+
+// line is the bytes of a cache line, a multiple of every element: ranks that work on
+// parts of one buffer do not share one.
+const line = 64
+
+// lines are the bytes at which part i of n begins and ends, whole lines.
+func lines(bytes, n, i int) (from, to int) {
+	count := (bytes + line - 1) / line
+	return min(count*i/n*line, bytes), min(count*(i+1)/n*line, bytes)
+}
+
+// reduceParts puts the reduction of all ranks' parts, in the order of the ranks, into
+// dst, which may be one of them.
+func (s *shared) reduceParts(c *Call, dst []byte, part func(r int) []byte) {
+	n := len(s.members)
+	if n == 2 {
+		c.combine(dst, part(0), part(1))
+		return
+	}
+	var room [block / 8]uint64 // aligned for every element
+	temporary := element.Bytes(room[:])
+	for from := 0; from < len(dst); from += block {
+		to := min(from+block, len(dst))
+		sum := temporary[:to-from]
+		c.combine(sum, part(0)[from:to], part(1)[from:to])
+		for r := 2; r < n-1; r++ {
+			c.combine(sum, sum, part(r)[from:to])
+		}
+		c.combine(dst[from:to], sum, part(n - 1)[from:to])
+	}
+}
+
+// reduceForAll reduces parts of which each rank has one, and gives the result to every
+// rank in the same memory.
+func (s *shared) reduceForAll(c *Call, bytes int, part func(r int) []byte) {
+	for from := 0; from < bytes; from += block {
+		to := min(from+block, bytes)
+		sum := part(s.rank)[from:to]
+		s.reduceParts(c, sum, func(r int) []byte { return part(r)[from:to] })
+		c.Op.Finish(c.Type, sum, len(s.members))
+		for r := range s.members {
+			if r != s.rank {
+				copy(part(r)[from:to], sum)
+			}
+		}
+	}
+}
+
+// allReduceInPlace has each rank reduce one part of all buffers, into all of them: an
+// element is read once and written once.
+func (s *shared) allReduceInPlace(c *Call, turn uint64) {
+	from, to := lines(len(c.Recv), len(s.members), s.rank)
+	s.reduceForAll(c, to-from, func(r int) []byte { return s.board.send(r, turn)[from:to] })
+}
+
+// allReduceStaged does so in windows of common memory, three of which are in use at a
+// time: one is filled, one is reduced, one is emptied. A rank's own part is not copied.
+func (s *shared) allReduceStaged(ctx context.Context, c *Call) error {
+	n, buf := len(s.members), c.Recv
+	count := (len(buf) + windowRoom - 1) / windowRoom
+	bounds := func(i int) (start, end int) { return i * windowRoom, min((i+1)*windowRoom, len(buf)) }
+	// others does something with the parts of a window that are not this rank's.
+	others := func(i int, do func(mine, window []byte)) {
+		start, end := bounds(i)
+		from, to := lines(end-start, n, s.rank)
+		w := s.board.window(s.rank, i)
+		do(buf[start:start+from], w[:from])
+		do(buf[start+to:end], w[to:])
+	}
+	for i := 0; ; i++ {
+		if i < count {
+			others(i, func(mine, window []byte) { copy(window, mine) })
+		}
+		if i >= 2 {
+			others(i-2, func(mine, window []byte) { copy(mine, window) })
+		}
+		if i >= 1 && i <= count {
+			start, end := bounds(i - 1)
+			from, to := lines(end-start, n, s.rank)
+			s.reduceForAll(c, to-from, func(r int) []byte {
+				if r == s.rank {
+					return buf[start+from : start+to]
+				}
+				return s.board.window(r, i-1)[from:to]
+			})
+		}
+		if i == count+1 {
+			return nil // the last is this rank's alone
+		}
+		if err := s.sync(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// window is the bytes of each part that ranks look at in one go.
+type window struct {
+	whole int // bytes of a part
+	from  int
+	n     int
+}
+
+// take puts what is for this rank in a window of the other ranks' parts into its
+// buffer. shown gives part p of rank r within the window; broadcast, reduce and the
+// gathers have one part each.
+func (s *shared) take(c *Call, w window, shown func(r, p int) []byte) {
+	to := w.from + w.n
+	switch c.Kind {
+	case KindBroadcast:
+		if s.rank != c.Root {
+			copy(c.Recv[w.from:to], shown(c.Root, 0))
+		}
+	case KindReduce:
+		if s.rank == c.Root {
+			s.reduceParts(c, c.Recv[w.from:to], func(r int) []byte { return shown(r, 0) })
+			c.Op.Finish(c.Type, c.Recv[w.from:to], len(s.members))
+		}
+	case KindReduceScatter:
+		s.reduceParts(c, c.Recv[w.from:to], func(r int) []byte { return shown(r, s.rank) })
+		c.Op.Finish(c.Type, c.Recv[w.from:to], len(s.members))
+	case KindScatter:
+		copy(c.Recv[w.from:to], shown(c.Root, s.rank))
+	case KindGather, KindAllGather, KindAllToAll:
+		if c.Kind == KindGather && s.rank != c.Root {
+			return
+		}
+		part := 0
+		if c.Kind == KindAllToAll {
+			part = s.rank
+		}
+		for r := range s.members {
+			// This rank's own part may be in its place, where others read it.
+			if to, from := c.Recv[r*w.whole+w.from:][:w.n], shown(r, part); unsafe.SliceData(to) != unsafe.SliceData(from) {
+				copy(to, from)
+			}
+		}
+	}
+}
+
+// staged copies what each rank brings into windows of common memory, two of which are
+// in use at a time: others still read one when the next is filled.
+func (s *shared) staged(ctx context.Context, c *Call) error {
+	n, whole := len(s.members), c.part(len(s.members))
+	parts := 1
+	if c.Kind == KindScatter || c.Kind == KindAllToAll || c.Kind == KindReduceScatter {
+		parts = n
+	}
+	step := windowRoom / parts / line * line
+	for i := 0; i*step < whole; i++ {
+		w := window{whole, i * step, min(step, whole-i*step)}
+		if !c.Kind.rooted() || c.Kind == KindGather || c.Kind == KindReduce || s.rank == c.Root {
+			for p := range parts {
+				copy(s.board.window(s.rank, i)[p*step:][:w.n], c.Send[p*whole+w.from:])
+			}
+		}
+		if err := s.sync(ctx); err != nil {
+			return err
+		}
+		s.take(c, w, func(r, p int) []byte { return s.board.window(r, i)[p*step:][:w.n] })
+	}
+	return nil
+}
+
+// takeParts completes a buffer of which each rank has one part; shown gives bytes of a
+// rank's buffer.
+func (s *shared) takeParts(c *Call, shown func(r, from, to int) []byte) {
+	for r := range s.members {
+		if from, to := lines(len(c.Recv), len(s.members), r); r != s.rank {
+			copy(c.Recv[from:to], shown(r, from, to))
+		}
+	}
+}
+
+// partsStaged does so in windows.
+func (s *shared) partsStaged(ctx context.Context, c *Call) error {
+	n := len(s.members)
+	clip := func(i, r int) (from, to int) {
+		from, to = lines(len(c.Recv), n, r)
+		return min(from+i*windowRoom, to), min(from+(i+1)*windowRoom, to)
+	}
+	_, largest := lines(len(c.Recv), 1, 0)
+	largest = (largest/n/line + 1) * line
+	for i := 0; i*windowRoom < largest; i++ {
+		from, to := clip(i, s.rank)
+		copy(s.board.window(s.rank, i), c.Recv[from:to])
+		if err := s.sync(ctx); err != nil {
+			return err
+		}
+		for r := range n {
+			if from, to := clip(i, r); r != s.rank {
+				copy(c.Recv[from:to], s.board.window(r, i))
+			}
+		}
+	}
+	return nil
+}

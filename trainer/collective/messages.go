@@ -1,0 +1,266 @@
+package collective
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
+)
+
+const segmentRoom = mesh.MaxSegment
+
+// Sizes in bytes at which another algorithm takes over, measured over TCP: below the
+// first the number of steps counts, above the second only what each rank sends.
+const (
+	fewStepsBelow = 32 << 10
+	halvingBelow  = 1 << 20
+)
+
+// eager is the largest buffer that is sent without knowing that the other rank is in
+// the operation, and has said where it goes.
+const eager = 256 << 10
+
+// messages is the [engine] of ranks that send each other messages.
+type messages struct {
+	*world
+	id      uint64
+	members []int
+	rank    int
+	why     string // ranks of a node do not share memory
+	scratch []byte
+}
+
+// exchange is one operation in progress.
+type exchange struct {
+	*messages
+	ctx   context.Context
+	head  mesh.Head
+	call  *Call
+	n     int
+	steps uint32 // of the algorithm
+	sent  []*mesh.Transfer
+}
+
+func (m *messages) run(ctx context.Context, sequence uint64, c *Call) error {
+	ctx, cancel := within(ctx, m.timeout)
+	defer cancel()
+	n := len(m.members)
+	if n == 1 {
+		c.alone()
+		return nil
+	}
+	x := &exchange{messages: m, ctx: ctx, call: c, n: n,
+		head: mesh.Head{Key: mesh.Key{Group: m.id, Sequence: sequence}, Signature: c.signature(n)}}
+	if err := m.mesh.Enter(m.id, sequence, x.head.Signature); err != nil {
+		return err
+	}
+	if err := x.perform(); err != nil {
+		return err
+	}
+	return x.flush()
+}
+
+// flush waits until all that was sent has gone: the buffers are the caller's again.
+func (x *exchange) flush() error {
+	for _, t := range x.sent {
+		if err := t.Wait(x.ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within bounds an operation.
+func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, timeout, noAnswer(timeout))
+}
+
+func noAnswer(timeout time.Duration) error { return fmt.Errorf("no answer within %s", timeout) }
+
+func (x *exchange) perform() error {
+	c := x.call
+	switch c.Kind {
+	case KindBarrier:
+		return x.disseminate()
+	case KindBroadcast:
+		if len(c.Recv) <= fewStepsBelow {
+			return x.treeBroadcast(c.Recv)
+		}
+		return x.chainBroadcast(c.Recv)
+	case KindReduce:
+		return x.reduce()
+	case KindAllReduce:
+		switch algorithm(len(c.Recv), x.n) {
+		case "recursive doubling":
+			return x.doubling(c.Recv)
+		case "halving-doubling":
+			return x.halvingDoubling(c.Recv)
+		}
+		return x.ring(c.Recv, true, true)
+	case KindReduceScatter:
+		work := make([]byte, len(c.Send))
+		copy(work, c.Send)
+		err := x.ring(work, true, false)
+		copy(c.Recv, work[x.rank*len(c.Recv):])
+		return err
+	case KindAllGather:
+		copy(c.Recv[x.rank*len(c.Send):], c.Send)
+		return x.ring(c.Recv, false, true)
+	case KindGather:
+		return x.gather()
+	case KindScatter:
+		return x.scatter()
+	case KindAllToAll:
+		return x.allToAll()
+	}
+	return fmt.Errorf("no operation called %v", c.Kind)
+}
+
+// algorithm is how messages of so many bytes are reduced over n ranks.
+func algorithm(bytes, n int) string {
+	switch {
+	case bytes < fewStepsBelow:
+		return "recursive doubling"
+	case bytes < halvingBelow && n&(n-1) == 0:
+		return "halving-doubling"
+	}
+	return "ring"
+}
+
+func (m *messages) path(c *Call) Path {
+	p := Path{Transport: m.world.messages, Why: m.why}
+	few := len(c.Recv) <= fewStepsBelow
+	switch c.Kind {
+	case KindBarrier:
+		p.Algorithm = "dissemination"
+	case KindBroadcast:
+		p.Algorithm = "chain"
+		if few {
+			p.Algorithm = "tree"
+		}
+	case KindReduce:
+		p.Algorithm = "ring"
+		if few {
+			p.Algorithm = "tree"
+		}
+	case KindAllReduce:
+		p.Algorithm = algorithm(len(c.Recv), len(m.members))
+	case KindReduceScatter, KindAllGather:
+		p.Algorithm = "ring"
+	default:
+		p.Algorithm = "pairwise"
+	}
+	return p
+}
+
+func (*messages) alloc(context.Context, uint64, int) ([]byte, error) { return nil, nil }
+
+func (*messages) close() error { return nil }
+
+// announcement is the step of a message without data: the receiver is ready.
+const announcement = 1 << 31
+
+// send queues the segments of b for a member. There is at least one.
+func (x *exchange) send(to int, step uint32, b []byte) {
+	for i := uint32(0); ; i++ {
+		now := b[:min(len(b), segmentRoom)]
+		x.sendSegment(to, step, i, now)
+		if b = b[len(now):]; len(b) == 0 {
+			return
+		}
+	}
+}
+
+func (x *exchange) sendSegment(to int, step, i uint32, b []byte) {
+	h := x.head
+	h.Step, h.Segment = step, i
+	x.sent = append(x.sent, x.mesh.Send(x.members[to], h, b))
+}
+
+// incoming is a buffer that is being received.
+type incoming struct {
+	step     uint32
+	b        []byte
+	segments []*mesh.Transfer
+}
+
+// post has the segments of a member's buffer put into b.
+func (x *exchange) post(from int, step uint32, b []byte) incoming {
+	h := x.head
+	h.Step = step
+	in := incoming{step: step, b: b}
+	for {
+		now := b[:min(len(b), segmentRoom)]
+		in.segments = append(in.segments, x.mesh.Receive(x.members[from], h, now))
+		h.Segment++
+		if b = b[len(now):]; len(b) == 0 {
+			return in
+		}
+	}
+}
+
+// wait returns when all of a buffer is there; arrived, if not nil, is told of each
+// segment as it comes.
+func (x *exchange) wait(in incoming, arrived func(i uint32, from, to int)) error {
+	for i, t := range in.segments {
+		if err := t.Wait(x.ctx); err != nil {
+			if x.steps > 1 && in.step < announcement {
+				err = atStep(err, in.step, x.steps)
+			}
+			return err
+		}
+		if arrived != nil {
+			arrived(uint32(i), i*segmentRoom, min((i+1)*segmentRoom, len(in.b)))
+		}
+	}
+	return nil
+}
+
+// atStep adds the step of the algorithm to a failure.
+func atStep(err error, step, steps uint32) error {
+	if of, ok := err.(*mesh.PeerError); ok {
+		return &mesh.PeerError{Peer: of.Peer, Err: fmt.Errorf("step %d of %d: %w", step+1, steps, of.Err)}
+	}
+	return err
+}
+
+// swap sends to one member while it receives from another.
+func (x *exchange) swap(to, from int, step uint32, out, in []byte) error {
+	receive := x.post(from, step, in)
+	x.send(to, step, out)
+	return x.wait(receive, nil)
+}
+
+// announce tells a member that this rank is ready for a large buffer.
+func (x *exchange) announce(to int, bytes int) {
+	if bytes > eager {
+		x.sendSegment(to, announcement, 0, nil)
+	}
+}
+
+// awaitReady waits for that.
+func (x *exchange) awaitReady(of int, bytes int) error {
+	if bytes <= eager {
+		return nil
+	}
+	return x.wait(x.post(of, announcement, nil), nil)
+}
+
+// room returns n bytes that are this operation's until its end, aligned for every type.
+func (m *messages) room(n int) []byte {
+	if cap(m.scratch) < n {
+		m.scratch = element.Bytes(make([]float64, (n+7)/8))
+	}
+	return m.scratch[:n]
+}
+
+// bounds are the bytes at which part i of len bytes begins and ends, whole elements.
+func bounds(bytes, n, i, size int) (from, to int) {
+	count := bytes / size
+	return count * i / n * size, count * (i + 1) / n * size
+}
+
+// combine puts the reduction of two ranks' elements into dst.
+func (c *Call) combine(dst, low, high []byte) { c.Op.Combine(c.Type, dst, low, high) }
