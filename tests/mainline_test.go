@@ -51,9 +51,9 @@ func TestMainJobOnThreeNodes(t *testing.T) {
 	log := s.log("fashion", id)
 	mustContain(t, log, "6 ranks on 3 nodes", "hsn0", "finished: 2 epochs")
 
-	// Each rank passes 2*5/6 of the gradients on in each of the 626 steps; half
-	// of the ranks' neighbours are on the same node. 784*32+32+32*10+10 floats.
-	perNode := uint64(626 * 2 * 5 / 6 * 4 * (784*32 + 32 + 320 + 10))
+	// The two ranks of a node add up in its memory. Each of the three nodes then passes
+	// 2*2/3 of the gradients on in each of the 626 steps: 784*32+32+32*10+10 floats.
+	perNode := uint64(626 * 2 * 2 * 4 * (784*32 + 32 + 320 + 10) / 3)
 	for _, n := range s.Nodes()[:3] {
 		_, fast, err := s.Counters(n, "hsn0")
 		if err != nil {
