@@ -55,7 +55,7 @@ func (c *comparison) device() string {
 
 // renderSteps writes the table of training steps.
 func (c *comparison) renderSteps(b *strings.Builder, comparable bool) {
-	b.WriteString("## Training steps\nForward, backward, clipping (gpt) and update. The ratio is ddpbatch's number over PyTorch's.\n\n")
+	b.WriteString("## Training steps\nForward, backward, update, and in ddpbatch the norm of the gradients, which in PyTorch is taken only where it clips (gpt). The ratio is ddpbatch's number over PyTorch's.\n\n")
 	header(b, "model", "in", "", "ddpbatch", "PyTorch", "ratio", "target", "met")
 	for _, r := range c.Rows {
 		if r.Kind != "step" {
