@@ -60,7 +60,10 @@ const (
 	DeviceAuto Device = "auto"
 	DeviceCPU  Device = "cpu"
 
-	StrategyDDP Strategy = "ddp"
+	StrategyDDP   Strategy = "ddp"
+	StrategyZeRO1 Strategy = "zero1"
+	StrategyZeRO2 Strategy = "zero2"
+	StrategyZeRO3 Strategy = "zero3"
 
 	PrecisionFP32 Precision = "fp32"
 	PrecisionBF16 Precision = "bf16"
@@ -149,9 +152,12 @@ func (d *Device) UnmarshalTOML(v any) (err error) {
 	return err
 }
 
-// UnmarshalTOML takes "ddp".
+// UnmarshalTOML takes "ddp", "zero1", "zero2", "zero3", or "fsdp" for the last.
 func (s *Strategy) UnmarshalTOML(v any) (err error) {
-	*s, err = choose(v, StrategyDDP)
+	if v == "fsdp" {
+		v = string(StrategyZeRO3)
+	}
+	*s, err = choose(v, StrategyDDP, StrategyZeRO1, StrategyZeRO2, StrategyZeRO3)
 	return err
 }
 

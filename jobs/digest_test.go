@@ -55,6 +55,7 @@ func TestTrainDigest(t *testing.T) {
 		{"nonfinite", func(j *Job) { j.Train.NonFinite = NonFiniteSkip }, true},
 		{"no accumulate", func(j *Job) { j.Train.Accumulate = 0 }, true},
 		{"accumulate", func(j *Job) { j.Train.Accumulate = 2 }, false},
+		{"strategy", func(j *Job) { j.Train.Strategy = StrategyZeRO3 }, true},
 		{"precision", func(j *Job) { j.Train.Precision = PrecisionBF16 }, false},
 		{"dropout", func(j *Job) { j.Train.Model.Dropout = 0.1 }, false},
 		{"weights", func(j *Job) { j.Train.Model.Weights = "w" }, false},

@@ -34,11 +34,10 @@ func (r *run) build() error {
 	if err := r.fits(); err != nil {
 		return err
 	}
-	nn.Place(r.device, r.params)
 	r.model.Plan(nn.Plan{Device: r.device, Batch: r.batch, Precision: precision(t.Precision), Train: true})
-	r.reducer = ddp.New(r.Comm, r.device, r.params, numExtra)
-	r.ready = r.reducer.Ready
-	if r.optimizer, err = newOptimizer(r.device, r.params, &t.Optimizer); err != nil {
+	r.sharder = ddp.New(ddp.Over(r.Comm), r.device, r.params, r.spreading())
+	r.ready = r.sharder.Ready
+	if r.optimizer, err = newOptimizer(r.device, r.sharder.Parts(), &t.Optimizer); err != nil {
 		return fmt.Errorf("build optimizer: %w", err)
 	}
 	if r.schedule, err = newSchedule(float64(t.Optimizer.LR), &t.Schedule); err != nil {
@@ -104,6 +103,16 @@ func widths(counts []jobs.Count) []int {
 		out[i] = int(c)
 	}
 	return out
+}
+
+// strategies by their names in a job.
+var strategies = map[jobs.Strategy]ddp.Strategy{
+	jobs.StrategyDDP: ddp.DDP, jobs.StrategyZeRO1: ddp.ZeRO1, jobs.StrategyZeRO2: ddp.ZeRO2, jobs.StrategyZeRO3: ddp.ZeRO3,
+}
+
+// spreading is how the model is spread over ranks.
+func (r *run) spreading() ddp.Options {
+	return ddp.Options{Strategy: strategies[r.train.Strategy], Extra: numExtra, FirstBucket: r.FirstBucket, Bucket: r.Bucket}
 }
 
 func precision(p jobs.Precision) device.Precision {

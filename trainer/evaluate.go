@@ -10,13 +10,18 @@ import (
 
 // evaluate measures the held-out data, each sample once over all ranks. Between
 // batches ranks ask each other whether one was asked to stop; then it ends without a
-// result.
+// result. Every rank does as many batches, since ranks may need each other's weights
+// in each: one that has no more samples takes the first again, which does not count.
 func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 	r.at.Unevaluated = false
 	if r.eval == nil {
 		return false, nil
 	}
 	batches, rounds := r.evalBatches()
+	mine := len(batches)
+	for len(batches) < rounds {
+		batches = append(batches, []int{0})
+	}
 	r.evalLoad.Start(batches)
 	defer r.evalLoad.Stop()
 	sums := make([]float64, 3) // of losses, of right answers, of what they are out of
@@ -32,14 +37,18 @@ func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 			r.at.Unevaluated = true
 			return true, nil
 		}
-		if i >= len(batches) {
-			continue
-		}
 		read, n, err := r.evalLoad.Next()
 		if err != nil {
 			return false, err
 		}
-		out := r.model.Forward(upload(read, n), nn.Pass{Stride: 1})
+		r.sharder.Start(ctx)
+		out := r.model.Forward(upload(read, n), nn.Pass{Stride: 1, Owner: r.sharder.Owner()})
+		if err := r.sharder.Stop(); err != nil {
+			return false, fmt.Errorf("evaluate after epoch %d: %w", r.at.Epoch, err)
+		}
+		if i >= mine {
+			continue
+		}
 		sums[0] += out.Loss * float64(out.Count)
 		sums[1] += float64(out.Correct)
 		sums[2] += float64(out.Count)

@@ -54,10 +54,10 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 			}
 		}
 		if stop && !last {
-			return true, r.save()
+			return true, r.save(ctx)
 		}
 		if !last && every.Unit == jobs.Steps && r.at.Step%int64(every.N) == 0 {
-			if err := r.save(); err != nil {
+			if err := r.save(ctx); err != nil {
 				return false, err
 			}
 		}
@@ -79,7 +79,7 @@ func (r *run) endEpoch(ctx context.Context, stop bool) (stopped bool, err error)
 	every := r.Job.Checkpoint.Every
 	due := every.Unit == jobs.Epochs && r.at.Epoch%int64(every.N) == 0 || every.Unit == jobs.Steps && r.at.Step%int64(every.N) == 0
 	if due || stop || r.finished() {
-		if err := r.save(); err != nil {
+		if err := r.save(ctx); err != nil {
 			return false, err
 		}
 	}

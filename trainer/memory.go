@@ -29,13 +29,12 @@ func (r *run) fits() error {
 	return tooLarge{fmt.Errorf("%s, and %s are free", what, gibibytes(have))}
 }
 
-// need is the bytes of parameters, gradients, the optimiser's state, what a step
-// keeps, and batches.
+// need is the bytes of parameters, gradients and the optimiser's state that this rank
+// keeps, of what a step keeps, and of batches.
 func (r *run) need() (int64, error) {
 	var c plan.Counter
-	nn.Place(&c, r.params)
-	ddp.New(r.Comm, &c, r.params, numExtra)
-	if _, err := newOptimizer(&c, r.params, &r.train.Optimizer); err != nil {
+	sharder := ddp.New(ddp.Over(r.Comm), &c, r.params, r.spreading())
+	if _, err := newOptimizer(&c, sharder.Parts(), &r.train.Optimizer); err != nil {
 		return 0, fmt.Errorf("build optimizer: %w", err)
 	}
 	r.model.Plan(nn.Plan{Device: &c, Batch: r.batch, Precision: precision(r.train.Precision), Train: true})

@@ -6,18 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"sort"
 	"strings"
-	"time"
 	"unsafe"
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
-	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
 // header is what rank 0 tells the others of the state that they start from.
@@ -25,16 +25,17 @@ type header struct {
 	Position  position
 	OptimInit bool
 	Skipped   int64
+	Fresh     bool // there is no checkpoint of it yet
 }
 
 // start brings every rank to the same state: the newest checkpoint that
 // verifies, or fresh weights, which rank 0 saves at once.
 func (r *run) start(ctx context.Context) error {
 	var h header
-	fresh := false
+	var from whole
 	if r.Comm.Rank() == 0 {
 		var err error
-		if h, fresh, err = r.load(); err != nil {
+		if h, from, err = r.load(); err != nil {
 			return err
 		}
 	}
@@ -50,40 +51,19 @@ func (r *run) start(ctx context.Context) error {
 	}
 	r.at, r.skipped = h.Position, int(h.Skipped)
 	r.Step.Store(r.at.Step)
-	for _, p := range r.params {
-		if err := r.share(ctx, p.Data); err != nil {
-			return fmt.Errorf("share parameter %q: %w", p.Name, err)
-		}
+	if err := r.spread(ctx, from, h.OptimInit); err != nil {
+		return err
 	}
-	state := r.optimizer.State()
-	state.Initialised = h.OptimInit
-	for _, t := range state.Tensors {
-		if err := r.Comm.Broadcast(ctx, bytesOf(t.Data), 0); err != nil {
-			return fmt.Errorf("share optimizer state %q: %w", t.Name, err)
-		}
-	}
-	if err := r.optimizer.Restore(state); err != nil {
-		return fmt.Errorf("restore the optimizer: %w", err)
-	}
+	// With what this rank keeps a part of the whole was here: the heap would keep its
+	// memory for good, since training allocates nothing.
+	debug.FreeOSMemory()
 	if err := r.verify(ctx); err != nil {
 		return err
 	}
-	if !fresh {
+	if !h.Fresh {
 		return nil
 	}
-	return r.save()
-}
-
-// share broadcasts a tensor from rank 0, bit by bit.
-func (r *run) share(ctx context.Context, t device.Tensor) error {
-	values := device.Floats(r.device, t)
-	if err := r.Comm.Broadcast(ctx, bytesOf(values), 0); err != nil {
-		return err
-	}
-	if !r.device.Host() {
-		r.device.Write(t, values)
-	}
-	return nil
+	return r.save(ctx)
 }
 
 // bytesOf is the memory of v: every processor that this is built for is
@@ -92,61 +72,75 @@ func bytesOf(v []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }
 
-// load fills model and optimiser on rank 0 and says where training stands.
-func (r *run) load() (h header, fresh bool, err error) {
+// load returns values and optimiser state for rank 0 to spread, and says where
+// training stands.
+func (r *run) load() (h header, from whole, err error) {
 	s, skipped, err := checkpoint.Load(r.Checkpoints)
 	for _, why := range skipped {
 		r.Observe(Event{Kind: PassedOver, Err: why})
 	}
 	if errors.Is(err, checkpoint.ErrNone) {
-		if err := r.firstWeights(); err != nil {
-			return h, false, err
+		if from.values, err = r.firstWeights(); err != nil {
+			return h, from, err
 		}
 		r.Observe(Event{Kind: Started, Epochs: int(r.train.Epochs)})
-		return header{}, true, nil
+		return header{Fresh: true}, from, nil
 	}
 	if err != nil {
-		return h, false, unusable{err}
+		return h, from, unusable{err}
 	}
 	defer s.Close()
 	m := &s.Manifest
-	if err := r.belongs(m); err != nil {
-		return h, false, unusable{fmt.Errorf("checkpoint %q: %w", s.Path, err)}
+	if err = r.belongs(m); err == nil {
+		from, err = r.restore(s)
 	}
-	if err := r.restore(s); err != nil {
-		return h, false, unusable{fmt.Errorf("checkpoint %q: %w", s.Path, err)}
+	if err != nil {
+		return h, from, unusable{fmt.Errorf("checkpoint %q: %w", s.Path, err)}
 	}
 	r.good[m.Step] = true
-	h = header{position{int64(m.Step), int64(m.Epoch), int64(m.Consumed), m.Unevaluated}, m.OptimInit, int64(m.Skipped)}
+	h = header{Position: position{int64(m.Step), int64(m.Epoch), int64(m.Consumed), m.Unevaluated}, OptimInit: m.OptimInit, Skipped: int64(m.Skipped)}
 	r.Observe(Event{Kind: Started, Step: m.Step, Epoch: m.Epoch, Epochs: int(r.train.Epochs), Path: s.Path})
-	return h, false, nil
+	return h, from, nil
 }
 
-// restore reads a checkpoint straight into the memory of model and optimiser: there
-// is no room for it beside them.
-func (r *run) restore(s *checkpoint.Snapshot) error {
-	if err := s.Read(checkpoint.ModelFile, nn.Tensors(r.device, r.params)); err != nil {
-		return err
+// restore reads a checkpoint, straight into the memory of model and optimiser where
+// this rank has all of them: there is no room for it beside them.
+func (r *run) restore(s *checkpoint.Snapshot) (to whole, err error) {
+	kind := s.Manifest.Optimizer
+	if kind == "" {
+		kind = optim.KindSGD // the only one before manifests named it
 	}
-	state := r.optimizer.State()
-	if err := s.Read(checkpoint.OptimizerFile, stored(state)); err != nil {
-		return err
+	if want := r.optimizer.Kind(); kind != want {
+		return to, fmt.Errorf("restore optimizer: the state is of kind %q, want %q", kind, want)
 	}
-	state.Kind, state.Initialised = s.Manifest.Optimizer, s.Manifest.OptimInit
-	return r.optimizer.Restore(state)
+	to = r.room()
+	for name, tensors := range r.files(to) {
+		if err := s.Read(name, tensors); err != nil {
+			return to, err
+		}
+	}
+	return to, nil
 }
 
-// stored is the state as a checkpoint's file has it, in the same memory.
-func stored(state optim.State) []safetensors.Tensor {
-	tensors := make([]safetensors.Tensor, len(state.Tensors))
-	for i, t := range state.Tensors {
-		tensors[i] = safetensors.Tensor{Name: t.Name, Shape: t.Shape, Data: t.Data}
+// firstWeights returns the values of a new model: from the job's file of weights, or
+// as drawn. Where this rank does not keep all of them there is memory for them until
+// they are spread.
+func (r *run) firstWeights() ([][]float32, error) {
+	if r.sharder.Strategy == ddp.ZeRO3 {
+		nn.Place(r.device, r.params)
 	}
-	return tensors
+	if err := r.fillWeights(); err != nil {
+		return nil, err
+	}
+	var values [][]float32
+	for _, p := range r.params {
+		values = append(values, device.Floats(r.device, p.Data))
+	}
+	return values, nil
 }
 
-// firstWeights fills the model: from the job's file of weights, or as drawn.
-func (r *run) firstWeights() error {
+// fillWeights fills the model: from the job's file of weights, or as drawn.
+func (r *run) fillWeights() error {
 	path := string(r.train.Model.Weights)
 	if path == "" {
 		r.model.Init(random.New(uint64(r.train.Seed)), r.device)
@@ -216,43 +210,6 @@ func difference(was, is map[string]string) string {
 	}
 	sort.Strings(out)
 	return strings.Join(out, "; ")
-}
-
-// save writes the present state; only rank 0 does.
-func (r *run) save() error {
-	if r.Comm.Rank() != 0 {
-		return nil
-	}
-	for _, p := range r.params {
-		if !finite(r.device.SumSquares(p.Data)) {
-			return diverged{fmt.Errorf("parameter %q holds numbers that are not finite after step %d", p.Name, r.at.Step), r.at.Step == 0}
-		}
-	}
-	vocabulary, err := r.vocabulary()
-	if err != nil {
-		return err
-	}
-	state := r.optimizer.State()
-	m := &checkpoint.Manifest{
-		Run: r.Run, Created: time.Now().UTC(), Program: r.Program,
-		Step: int(r.at.Step), Epoch: int(r.at.Epoch), Consumed: int(r.at.Consumed), Unevaluated: r.at.Unevaluated, Skipped: r.skipped, Finished: r.finished(),
-		Seed: uint64(r.train.Seed), WorldSize: r.Comm.Size(), Spec: r.train.Fingerprint(), SpecSum: r.Job.TrainDigest(),
-		DataSum: r.data.Digest(), Vocabulary: vocabulary, Optimizer: string(r.train.Optimizer.Kind), OptimInit: state.Initialised,
-		Metrics: map[string]checkpoint.Number{},
-	}
-	for k, v := range r.last {
-		m.Metrics[k] = checkpoint.Number(v)
-	}
-	began := time.Now()
-	path, err := checkpoint.Save(r.Checkpoints, m, checkpoint.Files{checkpoint.ModelFile: nn.Tensors(r.device, r.params), checkpoint.OptimizerFile: stored(state)})
-	if err != nil {
-		return err
-	}
-	if err := checkpoint.Prune(r.Checkpoints, m.Step, int(r.Job.Checkpoint.Keep), r.good); err != nil {
-		return err
-	}
-	r.Observe(Event{Kind: Saved, Step: m.Step, Epoch: m.Epoch, Epochs: int(r.train.Epochs), Path: path, Took: time.Since(began)})
-	return nil
 }
 
 // unusable is a checkpoint that is there and must not be used.

@@ -112,15 +112,15 @@ func TestResumingTakesNoMemory(t *testing.T) {
 	if _, _, err := r.load(); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.save(); err != nil {
+	if err := r.save(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r = fresh()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, isFresh, err := r.load()
+	h, _, err := r.load()
 	runtime.ReadMemStats(&after)
-	if err != nil || isFresh {
+	if err != nil || h.Fresh {
 		t.Fatalf("nothing was loaded: %v", err)
 	}
 	if took := after.TotalAlloc - before.TotalAlloc; took > 4*700*700 {

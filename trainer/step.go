@@ -32,38 +32,41 @@ func (r *run) step(ctx context.Context, batches [][]int) (loss float64, stop boo
 	for _, b := range batches {
 		samples += len(b)
 	}
-	pass := nn.Pass{Train: true, Seed: stepSeed(uint64(r.train.Seed), uint64(r.at.Step)), First: r.Comm.Rank(), Stride: world}
-	r.reducer.Start(ctx)
+	pass := nn.Pass{Train: true, Seed: stepSeed(uint64(r.train.Seed), uint64(r.at.Step)), First: r.Comm.Rank(), Stride: world, Owner: r.sharder.Owner()}
+	r.sharder.Start(ctx)
 	for i := range batches {
 		read, n, err := r.loader.Next()
 		if err != nil {
-			r.reducer.Finish() // ends it; nothing was launched
+			r.sharder.Stop()
 			return 0, false, err
 		}
 		batch := upload(read, n)
 		weight := float64(n) / float64(samples) / float64(world)
 		pass.Weight = float32(weight)
 		loss += weight * r.model.Forward(batch, pass).Loss
-		var ready func(int) // gradients are complete with the last batch, see no_sync in PyTorch
-		if i == len(batches)-1 {
+		last, each := i == len(batches)-1, r.sharder.EachBatch()
+		if last {
 			r.setExtra(loss)
+		}
+		var ready func(int) // gradients are complete with the last batch, see no_sync in PyTorch
+		if last || each {
 			ready = r.ready
 		}
 		r.model.Backward(batch, pass, ready)
-		pass.Accumulate = true
+		pass.Accumulate = !each
 		pass.First += n * world
 	}
-	if err := r.reducer.Finish(); err != nil {
+	if err := r.sharder.Finish(ctx); err != nil {
 		return 0, false, fmt.Errorf("step %d: %w", r.at.Step, err)
 	}
-	extra := r.reducer.Extra()
+	extra := r.sharder.Extra()
 	loss, stop = float64(extra[extraLoss]), extra[extraStop] > 0
 	return loss, stop, r.update(loss)
 }
 
 // setExtra sets what travels with the gradients.
 func (r *run) setExtra(loss float64) {
-	extra := r.reducer.Extra()
+	extra := r.sharder.Extra()
 	extra[extraLoss], extra[extraStop] = float32(loss), 0
 	if r.askedToStop() {
 		extra[extraStop] = 1
@@ -73,7 +76,7 @@ func (r *run) setExtra(loss float64) {
 // update moves the parameters, unless loss or gradients are not finite. All ranks
 // have the same of both, and so decide the same.
 func (r *run) update(loss float64) error {
-	norm := optim.GradNorm(r.device, r.params)
+	norm := r.sharder.Norm()
 	if what, value := "loss", loss; !finite(loss) || !finite(norm) {
 		if finite(loss) {
 			what, value = "gradient", norm
@@ -91,7 +94,8 @@ func (r *run) update(loss float64) error {
 		scale = optim.ClipScale(norm, most)
 	}
 	r.optimizer.SetRate(r.schedule(r.at.Step))
-	r.optimizer.Step(r.params, scale)
+	r.optimizer.Step(r.sharder.Parts(), scale)
+	r.sharder.Updated()
 	return nil
 }
 

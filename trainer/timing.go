@@ -16,8 +16,8 @@ type interval struct {
 
 // Communication is how ranks waited for each other in an interval, for each step.
 type Communication struct {
-	Busy    time.Duration // in all-reduces on rank 0, which is also waiting for slower ranks
-	Hidden  float64       // part of it, 0 to 1, that passed while the backward pass went on
+	Busy    time.Duration // in exchanging gradients and values on rank 0, which is also waiting for slower ranks
+	Hidden  float64       // part of it, 0 to 1, that passed while computation went on
 	Slowest int           // the rank that computes longest
 	Ratio   float64       // how much longer than the rank in the middle
 }
@@ -27,7 +27,7 @@ const slow = 1.5
 
 // communication asks all ranks how they spent the interval. A rank alone has none.
 func (r *run) communication(ctx context.Context, elapsed time.Duration) (*Communication, error) {
-	times, n := r.reducer.TakeTimes(), r.Comm.Size()
+	times, n := r.sharder.TakeTimes(), r.Comm.Size()
 	if n == 1 || r.interval.steps == 0 {
 		return nil, nil
 	}

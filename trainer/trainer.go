@@ -36,8 +36,12 @@ type Options struct {
 	Run string
 	// Program is the version that checkpoints are signed with.
 	Program string
-	// Checkpoints is the folder that rank 0 saves to; others do not look at it.
+	// Checkpoints is the folder that rank 0 saves to. Others look at it only where
+	// each writes what it keeps: all of them must see the same folder then.
 	Checkpoints string
+	// FirstBucket and Bucket are the bytes of parameters that ranks exchange at a time,
+	// see package ddp; 0 for its own. Every rank must have the same.
+	FirstBucket, Bucket int
 	// Comm connects the ranks. Run does not close it.
 	Comm collective.Communicator
 	// Threads is the number of threads to compute on, at most; 0 is one for each core.
@@ -75,8 +79,8 @@ type run struct {
 	params    []*nn.Param
 	optimizer optim.Optimizer
 	schedule  optim.Schedule
-	reducer   *ddp.Reducer
-	ready     func(param int) // reducer.Ready, once: making it allocates
+	sharder   *ddp.Sharder
+	ready     func(param int) // sharder.Ready, once: making it allocates
 	at        position
 	skipped   int                // steps in a row that were left out
 	good      map[int]bool       // what is known of the checkpoints, see checkpoint.Prune

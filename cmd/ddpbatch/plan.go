@@ -199,9 +199,6 @@ func (l *planner) plan(ctx context.Context) (*planAnswer, error) {
 	l.training = plan.Training{Element: plan.Elements(moments(&t.Optimizer), l.half), Accumulate: max(1, int(t.Accumulate))}
 	// Kong and the job's check have looked at both names.
 	l.training.Strategy, _ = plan.ParseStrategy(cmp.Or(l.cmd.Strategy, string(t.Strategy)))
-	if !taken(l.training.Strategy) {
-		l.assume("a trainer that does %s: this one does not yet", l.training.Strategy)
-	}
 	l.training.Algorithm, _ = plan.ParseAlgorithm(l.cmd.Algorithm)
 	if err := l.setMachine(ctx); err != nil {
 		return nil, err
@@ -276,10 +273,4 @@ func (l *planner) answer() *planAnswer {
 // memory is that of a rank among the job's.
 func (l *planner) memory(s plan.Strategy) plan.Memory {
 	return l.work.Memory(s, l.training.Element, l.ranks(), l.half, l.program)
-}
-
-// taken says whether a job file may ask for a strategy.
-func taken(s plan.Strategy) bool {
-	var name jobs.Strategy
-	return name.UnmarshalTOML(s.String()) == nil
 }

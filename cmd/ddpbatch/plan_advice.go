@@ -36,12 +36,8 @@ func (l *planner) adviseStrategy(a *planAnswer) string {
 	case best == plan.DDP:
 		return fmt.Sprintf("ddp: the simplest, and it fits: %s of %s", need, limit)
 	}
-	line := fmt.Sprintf("%s: the simplest that fits, with %s of %s; %s would need %s",
+	return fmt.Sprintf("%s: the simplest that fits, with %s of %s; %s would need %s",
 		best, need, limit, best-1, gibibytes(l.memory(best-1).Total()))
-	if !taken(best) {
-		line += fmt.Sprintf(". The trainer does not do %s yet: use a smaller train.batch or more memory", best)
-	}
-	return line
 }
 
 func (l *planner) adviseRanks(a *planAnswer) string {

@@ -12,8 +12,12 @@
 // than these or its step is saved again; what is removed is renamed first, so that
 // an interrupted pruning never leaves half a checkpoint.
 //
+// Several processes may write parts of the same tensors, each into a file of its own:
+// who loads the checkpoint gets whole tensors, and cannot tell.
+//
 // It needs a file system on which rename is atomic, which NFS is only for a
-// single client: one rank, rank 0, may use a folder at a time. It does not lock
+// single client: one rank, rank 0, may use a folder at a time, and others only write
+// the parts that it waits for. It does not lock
 // the folder, and it does not know what the tensors mean.
 package checkpoint
 
@@ -76,7 +80,10 @@ type Manifest struct {
 	Optimizer  string            `json:"optimizer"`            // kind, for example "sgd"
 	OptimInit  bool              `json:"optimizer_initialised"`
 	Metrics    map[string]Number `json:"metrics,omitempty"` // last figures, for people
-	Files      []File            `json:"files"`
+	// Divided is the shape of each tensor of the files that are written in parts, by
+	// the name of the whole file.
+	Divided map[string]map[string][]int `json:"divided,omitempty"`
+	Files   []File                      `json:"files"`
 	// Digest is the SHA-256 of the manifest itself, as this package writes it
 	// with an empty Digest.
 	Digest string `json:"digest"`
@@ -110,6 +117,7 @@ type File struct {
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
+	Of     string `json:"of,omitempty"` // the file that this is a part of
 }
 
 // Files are the tensors of a checkpoint by file name, for example [ModelFile].

@@ -130,8 +130,13 @@ func verified(e Entry, names []string) (*Snapshot, error) {
 	s := &Snapshot{Path: e.Path, Manifest: *e.Manifest, Files: map[string]*io.SectionReader{}}
 	var err error
 	for _, f := range e.Manifest.Files {
-		if err == nil && (len(names) == 0 || slices.Contains(names, f.Name)) {
+		if err == nil && (len(names) == 0 || slices.Contains(names, f.Name) || slices.Contains(names, f.Of)) {
 			err = s.add(f)
+		}
+	}
+	for file, shapes := range e.Manifest.Divided {
+		if err == nil && (len(names) == 0 || slices.Contains(names, file)) {
+			err = s.join(file, shapes)
 		}
 	}
 	for _, n := range names {

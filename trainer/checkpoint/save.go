@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
@@ -21,68 +20,104 @@ import (
 // of the same place in the same run that verifies is left as it is; another one
 // of the step is replaced.
 func Save(dir string, m *Manifest, files Files) (path string, err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, err)
+	s, err := Begin(dir, m)
+	if err != nil || s.Exists {
+		return s.final, err
 	}
-	final := filepath.Join(dir, name(m.Step))
-	if old, err := readManifest(final); err == nil && old.Run == m.Run && old.Finished == m.Finished && old.Unevaluated == m.Unevaluated && Verify(final) == nil {
-		return final, nil
+	var written []File
+	for _, n := range sortedKeys(files) {
+		f, err := writeTensors(filepath.Join(s.Folder, n), files[n])
+		if err != nil {
+			s.Abort()
+			return "", s.failed(explain(err))
+		}
+		written = append(written, f)
+	}
+	return s.Commit(written)
+}
+
+// Saving is a checkpoint in the making, which nobody sees before it is complete.
+type Saving struct {
+	// Exists says that there is one of the same place in the run that verifies, and nothing to do.
+	Exists bool
+	// Folder is where its files go.
+	Folder string
+
+	dir, final string
+	m          *Manifest
+}
+
+// Begin begins what [Save] does at once, for files that several processes write:
+// one of them begins and commits. Files that are not in Commit's list are no part of
+// the checkpoint.
+func Begin(dir string, m *Manifest) (s Saving, err error) {
+	s = Saving{dir: dir, final: filepath.Join(dir, name(m.Step)), m: m}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return s, s.failed(err)
+	}
+	if old, err := readManifest(s.final); err == nil && old.Run == m.Run && old.Finished == m.Finished && old.Unevaluated == m.Unevaluated && Verify(s.final) == nil {
+		s.Exists = true
+		return s, nil
 	}
 	if err := Clean(dir); err != nil {
-		return "", err
+		return s, err
 	}
-	temp, err := os.MkdirTemp(dir, tempPrefix)
-	if err != nil {
-		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, explain(err))
+	if s.Folder, err = os.MkdirTemp(dir, tempPrefix); err != nil {
+		return s, s.failed(explain(err))
 	}
+	return s, nil
+}
+
+func (s Saving) failed(err error) error {
+	return fmt.Errorf("save checkpoint of step %d: %w", s.m.Step, err)
+}
+
+// Path is where the checkpoint is, or will be.
+func (s Saving) Path() string { return s.final }
+
+// Abort removes what was written.
+func (s Saving) Abort() { os.RemoveAll(s.Folder) }
+
+// Commit writes the manifest, makes the checkpoint visible, and returns its path.
+// After an error nothing is left.
+func (s Saving) Commit(files []File) (path string, err error) {
 	defer func() {
 		if err != nil {
-			os.RemoveAll(temp)
+			s.Abort()
 		}
 	}()
-	m.Format, m.Files, m.Created = Format, nil, m.Created.UTC()
-	names := make([]string, 0, len(files))
-	for n := range files {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	for _, n := range names {
-		f, err := writeTensors(filepath.Join(temp, n), files[n])
-		if err != nil {
-			return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, explain(err))
-		}
-		m.Files = append(m.Files, f)
-	}
+	m := s.m
+	m.Format, m.Files, m.Created = Format, files, m.Created.UTC()
 	if m.Digest, err = m.sum(); err != nil {
-		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, err)
+		return "", s.failed(err)
 	}
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
-		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, err)
+		return "", s.failed(err)
 	}
-	if err := writeFile(filepath.Join(temp, manifestName), func(w io.Writer) error {
+	if err := writeFile(filepath.Join(s.Folder, manifestName), func(w io.Writer) error {
 		_, err := w.Write(append(text, '\n'))
 		return err
 	}); err != nil {
-		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, explain(err))
+		return "", s.failed(explain(err))
 	}
-	if err := syncDir(temp); err != nil {
-		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, err)
+	if err := syncDir(s.Folder); err != nil {
+		return "", s.failed(err)
 	}
-	replaced, err := setAside(final) // nothing is lost before the new one is there
+	replaced, err := setAside(s.final) // nothing is lost before the new one is there
 	if err != nil {
 		return "", fmt.Errorf("replace checkpoint of step %d: %w", m.Step, err)
 	}
-	if err := os.Rename(temp, final); err != nil {
-		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, err)
+	if err := os.Rename(s.Folder, s.final); err != nil {
+		return "", s.failed(err)
 	}
-	if err := syncDir(dir); err != nil {
-		return "", fmt.Errorf("save checkpoint of step %d: %w", m.Step, err)
+	if err := syncDir(s.dir); err != nil {
+		return "", s.failed(err)
 	}
 	if err := os.RemoveAll(replaced); err != nil {
 		return "", fmt.Errorf("replace checkpoint of step %d: %w", m.Step, err)
 	}
-	return final, nil
+	return s.final, nil
 }
 
 // metadata of the tensor files is what PyTorch users' readers expect and nothing

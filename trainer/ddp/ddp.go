@@ -1,29 +1,62 @@
-// Package ddp keeps replicas of a model in step: it lays all gradients out in a
-// few buckets, in the order in which the backward pass makes them, and adds up
-// each bucket over all ranks while the backward pass goes on.
+// Package ddp trains one model on many ranks: with a whole replica on each, or with
+// what a rank keeps divided among them.
 //
-// It promises: the gradient of every parameter lives inside a bucket from the
-// start, so nothing is copied; buckets are reduced in one fixed order on every
-// rank; when Finish returns, every rank holds the same bits. They are sums: the
-// gradients must come divided by the number of ranks, which is safer against
+// All strategies lay parameters and gradients out in the same flat buckets, in the
+// order in which the backward pass makes gradients, and divide each bucket into one
+// chunk for each rank. A bucket is added up over ranks as soon as its gradients are
+// there, while the backward pass goes on. With Ψ parameters in float32, Adam and n
+// ranks, a rank keeps
+//
+//	DDP    16Ψ bytes: all values, gradients and state
+//	ZeRO1  8Ψ + 8Ψ/n: the state of its chunks only
+//	ZeRO2  4Ψ + 12Ψ/n: and of gradients its chunks, after they were added up
+//	ZeRO3  16Ψ/n: and of values its chunks; others are fetched for the time of use
+//
+// and for ZeRO2 and ZeRO3 the few buckets that are being worked on. The stages are
+// those of ZeRO (Rajbhandari et al., SC 2020); ZeRO3 is PyTorch's FSDP with a bucket
+// for a unit.
+//
+// It promises: gradients are written where they are added up, so nothing is copied
+// but the chunks of ZeRO2 and ZeRO3; operations are in one fixed order on every rank;
+// each element is added up in the same order by every strategy, and so is the norm
+// of all gradients: they all train the same bits. That does not hold for ZeRO2 and
+// ZeRO3 where the gradients of several batches are added up, since these are added
+// after the sum over ranks and not before it; nor between several nodes with several
+// ranks each, where DDP adds up inside of nodes first.
+//
+// Gradients must come divided by the number of ranks, which is safer against
 // overflow than dividing the sum, and costs nothing where the loss is weighted.
 //
 // It differs from PyTorch's reducer (Li et al., VLDB 2020) in that the order is
 // known before the first step: there is no first iteration without overlap and
 // no rebuilding. It does not find unused parameters: every parameter must
-// become ready in every step. Gradients must lie in memory that the host can
-// address.
+// become ready in every step. Memory must be such that the host can address it. A
+// parameter that is larger than a bucket makes a larger one: it is never divided
+// where it is used.
 package ddp
 
 import (
 	"context"
 	"fmt"
-	"time"
+	"math"
 
-	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
+
+// Strategy is how a model is spread over ranks.
+type Strategy int
+
+// The strategies, each dividing more.
+const (
+	DDP   Strategy = iota
+	ZeRO1          // optimiser state is divided
+	ZeRO2          // and gradients
+	ZeRO3          // and values
+)
+
+// String is the strategy's name in a job file.
+func (s Strategy) String() string { return [...]string{"ddp", "zero1", "zero2", "zero3"}[s] }
 
 // Bucket sizes in bytes, as PyTorch's: a small first one so that communication
 // starts early, then large ones.
@@ -32,161 +65,298 @@ const (
 	BucketBytes      = 25 << 20
 )
 
-// Reducer adds up gradients over the ranks of a communicator.
-type Reducer struct {
-	comm    collective.Communicator
-	extra   []float32
+// Communicator is what this package asks of the ranks' connection. The length of a
+// buffer that is divided is a multiple of Size, and part r belongs to rank r. The
+// sum of an element must have the same bits by AllReduce and by ReduceScatter.
+type Communicator interface {
+	Rank() int
+	Size() int
+	// AllReduce replaces buf by the sum over all ranks.
+	AllReduce(ctx context.Context, buf []float32) error
+	// AllReduceFloat64 is AllReduce in double precision.
+	AllReduceFloat64(ctx context.Context, buf []float64) error
+	// ReduceScatter replaces this rank's part of buf by its sum over all ranks. The
+	// rest of buf holds nothing of meaning then.
+	ReduceScatter(ctx context.Context, buf []float32) error
+	// AllGather replaces every part of buf by that of the rank that it belongs to.
+	AllGather(ctx context.Context, buf []float32) error
+	// Broadcast replaces buf by root's.
+	Broadcast(ctx context.Context, buf []byte, root int) error
+}
+
+// Memory is what this package asks of a device.
+type Memory interface {
+	Host() bool
+	Alloc(t device.Type, n int) device.Tensor
+	SumSquares(x device.Tensor) float64
+}
+
+// Options say how to spread a model.
+type Options struct {
+	Strategy Strategy
+	// Extra is the number of scalars, at most 16, that are added up along with the
+	// gradients.
+	Extra int
+	// FirstBucket and Bucket are the sizes of buckets in bytes, 0 for the package's.
+	FirstBucket, Bucket int
+}
+
+// Sharder holds what this rank keeps of a model's parameters and gradients.
+type Sharder struct {
+	Strategy Strategy
+
+	comm    Communicator
+	memory  Memory
+	layout  layout
 	buckets []bucket
-	of      []int // bucket of each parameter
-	pending []int // parameters that each bucket still waits for in this step
-	next    int   // the bucket to be launched next
+	parts   []*nn.Param
+	queue   queue
 
-	ctx      context.Context // of the present step
-	run      func()          // reduce, made once since a go statement of a method allocates
-	launched chan int
-	results  chan error
-	times    Times
+	extra   []float32
+	totals  []float64 // sum of squares of each rank's gradients, then extra
+	norm    float64
+	pending []int // gradients that each bucket still waits for
+	next    int   // the bucket to be added up next
+	rounds  int   // times that all buckets were, in this step
+
+	grads  slots // of ZeRO2 and ZeRO3
+	values slots // of ZeRO3
+	window window
+	stale  bool // ZeRO1 and ZeRO2: values of other ranks are older than the last update
 }
 
-// Times is how long communication took, all steps since it was last asked for
-// together.
-type Times struct {
-	// Busy is the time in all-reduces, and Exposed the part of it after the end of
-	// the backward pass, when nothing else was done. They hold the waiting for slower
-	// ranks too.
-	Busy, Exposed time.Duration
-}
-
-// TakeTimes returns the times since it was last called, between steps.
-func (r *Reducer) TakeTimes() Times {
-	t := r.times
-	r.times = Times{}
-	return t
-}
-
+// bucket is what this rank has of one.
 type bucket struct {
-	data   []float32
-	params int
+	value, grad         device.Tensor // all of it, where there is memory for it
+	valuePart, gradPart device.Tensor // what is updated here
+	fetched             int           // the operation after which value is there
+	gradSlot, valueSlot *slot         // what value and grad are lent
 }
 
-// New lays out the gradients of params (in registration order) in m's memory,
-// assigns each one's Grad, and returns a reducer that is ready for a first step.
-// extra is the number of scalars that are summed along with the gradients.
-func New(comm collective.Communicator, m device.Memory, params []*nn.Param, extra int) *Reducer {
-	return newReducer(comm, m, params, extra, FirstBucketBytes, BucketBytes)
+// New lays out params (in registration order). With one rank there is nothing to
+// divide, and every strategy is DDP.
+//
+// Memory that this rank keeps is assigned to the parameters' Data and Grad here, the
+// rest by [Sharder.Owner].
+func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
+	if o.FirstBucket == 0 {
+		o.FirstBucket = FirstBucketBytes
+	}
+	if o.Bucket == 0 {
+		o.Bucket = BucketBytes
+	}
+	if o.Extra > line {
+		panic(fmt.Sprintf("ddp: %d scalars, want at most %d", o.Extra, line))
+	}
+	s := &Sharder{Strategy: o.Strategy, comm: comm, memory: m, extra: make([]float32, o.Extra),
+		totals: make([]float64, comm.Size()+o.Extra), layout: newLayout(params, comm.Size(), o)}
+	if comm.Size() == 1 {
+		s.Strategy = DDP
+	}
+	s.buckets = make([]bucket, len(s.layout.spans))
+	s.pending = make([]int, len(s.buckets))
+	s.place()
+	s.queue.start(s)
+	s.grads.memory, s.values.memory = m, m
+	s.window.after = map[[2]int]int{}
+	return s
 }
 
-// line is the elements of a cache line, where gradients begin: what fills up to
-// the next is zero, and stays so.
-const line = 16
-
-// newReducer fills buckets from the last parameter to the first and closes one
-// as soon as it has reached its size, as PyTorch's compute_bucket_assignment
-// does; the extra scalars go at the end of the last.
-func newReducer(comm collective.Communicator, m device.Memory, params []*nn.Param, extra, first, rest int) *Reducer {
-	r := &Reducer{comm: comm, of: make([]int, len(params))}
-	total := extra
-	for _, p := range params {
-		total += (p.Len() + line - 1) / line * line
-	}
-	memory := alloc(comm, m, total)
-	start, used, count, limit := 0, 0, 0, first
-	closeBucket := func() {
-		r.buckets = append(r.buckets, bucket{memory.Slice(start, used).Floats(), count})
-		start, count, limit = used, 0, rest
-	}
-	for i := len(params) - 1; i >= 0; i-- {
-		n := params[i].Len()
-		params[i].Grad = memory.Slice(used, used+n)
-		used += (n + line - 1) / line * line
-		count++
-		r.of[i] = len(r.buckets)
-		if 4*(used-start) >= limit && i > 0 {
-			closeBucket()
+// place gives buckets and parameters the memory that stays theirs.
+func (s *Sharder) place() {
+	wholeValues, wholeGrads := s.Strategy < ZeRO3, s.Strategy < ZeRO2
+	size := func(whole bool) int {
+		if whole {
+			return s.layout.elements
 		}
+		return s.layout.elements / s.comm.Size()
 	}
-	r.extra = memory.Slice(used, total).Floats()
-	used = total
-	closeBucket()
-	r.pending = make([]int, len(r.buckets))
-	r.launched = make(chan int, len(r.buckets))
-	r.results = make(chan error, 1)
-	r.run = r.reduce
-	return r
+	values, grads := s.common(size(wholeValues)), s.common(size(wholeGrads))
+	take := func(from *device.Tensor, n int) device.Tensor {
+		t := from.Slice(0, n)
+		*from = from.Slice(n, from.Len())
+		return t
+	}
+	for i, span := range s.layout.spans {
+		b, chunk := &s.buckets[i], span.elements/s.comm.Size()
+		mine := func(t device.Tensor) device.Tensor {
+			if s.Strategy == DDP {
+				return t
+			}
+			return t.Slice(s.comm.Rank()*chunk, (s.comm.Rank()+1)*chunk)
+		}
+		if wholeValues {
+			b.value = take(&values, span.elements)
+			b.valuePart = mine(b.value)
+			s.lendValues(i)
+		} else {
+			b.valuePart = take(&values, chunk)
+		}
+		if wholeGrads {
+			b.grad = take(&grads, span.elements)
+			b.gradPart = mine(b.grad)
+			s.lendGrads(i)
+		} else {
+			b.gradPart = take(&grads, chunk)
+		}
+		s.parts = append(s.parts, &nn.Param{Name: fmt.Sprintf("bucket %d", i), Shape: []int{b.valuePart.Len()}, Data: b.valuePart, Grad: b.gradPart})
+	}
 }
 
-// alloc returns memory for n gradients, if possible where the other ranks of the node can
-// read it: nothing is copied then. If that fails, so does the first sum, which tells it.
-func alloc(comm collective.Communicator, m device.Memory, n int) device.Tensor {
-	if m.Host() {
-		if v, err := collective.Alloc[float32](context.Background(), comm, n); err == nil && v != nil {
+// common returns memory for n numbers, if possible where the other ranks of the node can
+// read it: nothing is copied then. If that fails, so does the first operation, which
+// tells it.
+func (s *Sharder) common(n int) device.Tensor {
+	a, ok := s.comm.(interface {
+		Alloc(ctx context.Context, n int) ([]float32, error)
+	})
+	if ok && s.memory.Host() {
+		if v, err := a.Alloc(context.Background(), n); err == nil && v != nil {
 			return device.Host(v)
 		}
 	}
-	return m.Alloc(device.Float32, n)
+	return s.memory.Alloc(device.Float32, n)
 }
 
-// Extra are the scalars that travel with the last bucket: set them between
-// Start and the end of the backward pass, read their sums over all ranks after
-// Finish.
-func (r *Reducer) Extra() []float32 { return r.extra }
-
-// Start begins a step. From now on until Finish the communicator belongs to the
-// reducer.
-func (r *Reducer) Start(ctx context.Context) {
-	for i, b := range r.buckets {
-		r.pending[i] = b.params
-	}
-	r.next, r.ctx = 0, ctx
-	go r.run()
-}
-
-// reduce adds up the buckets of a step as they are launched.
-func (r *Reducer) reduce() {
-	var err error
-	for range r.buckets {
-		i := <-r.launched
-		if i < 0 {
-			break
-		}
-		if err == nil {
-			began := time.Now()
-			if err = r.comm.AllReduce(r.ctx, r.buckets[i].data); err != nil {
-				err = fmt.Errorf("add up bucket %d of %d: %w", i, len(r.buckets), err)
-			}
-			r.times.Busy += time.Since(began)
-		}
-	}
-	r.results <- err
-}
-
-// Ready says that the gradient of parameter i is final on this rank. The bucket
-// that it completes is reduced once all buckets before it have been launched.
-func (r *Reducer) Ready(i int) {
-	b := r.of[i]
-	r.pending[b]--
-	if r.pending[b] < 0 {
-		panic(fmt.Sprintf("ddp: internal error: parameter %d was ready twice in one step", i))
-	}
-	for r.next < len(r.buckets) && r.pending[r.next] == 0 {
-		r.launched <- r.next
-		r.next++
+// lendValues has the parameters of a bucket lie in its value.
+func (s *Sharder) lendValues(bucket int) {
+	for _, p := range s.layout.params(bucket) {
+		at := s.layout.places[p].at
+		p.Data = s.buckets[bucket].value.Slice(at, at+p.Len())
 	}
 }
 
-// Finish waits until every bucket is added up. After an error the gradients are
-// worthless and the communicator is broken.
-func (r *Reducer) Finish() error {
-	if r.next != len(r.buckets) {
-		r.launched <- -1
-		err := <-r.results
-		if err == nil {
-			err = fmt.Errorf("%d of %d buckets did not become ready", len(r.buckets)-r.next, len(r.buckets))
-		}
+// lendGrads has the gradients of a bucket lie in its grad.
+func (s *Sharder) lendGrads(bucket int) {
+	for _, p := range s.layout.params(bucket) {
+		at := s.layout.places[p].at
+		p.Grad = s.buckets[bucket].grad.Slice(at, at+p.Len())
+	}
+}
+
+// Parts are what this rank updates, as parameters of an optimiser: one array for
+// each bucket, of values and of the gradients of the last step.
+func (s *Sharder) Parts() []*nn.Param { return s.parts }
+
+// Owner is for [nn.Pass]; nil where all memory is there all the time.
+func (s *Sharder) Owner() nn.Owner {
+	if s.Strategy == DDP {
+		return nil
+	}
+	return s
+}
+
+// EachBatch reports whether gradients are added up over ranks after each batch of a
+// step: then every Backward must call Ready, and none may accumulate.
+func (s *Sharder) EachBatch() bool { return s.Strategy >= ZeRO2 }
+
+// Extra are the scalars that travel with the last bucket, 0 after Start: set them
+// before the last Backward of a step, read their sums over all ranks after Finish.
+func (s *Sharder) Extra() []float32 { return s.extra }
+
+// Norm is the Euclidean norm of all gradients taken as one vector, after Finish: in
+// float64, finite if all gradients are, and the same bits on every rank.
+func (s *Sharder) Norm() float64 { return s.norm }
+
+// Start begins a step, or an evaluation, which ends with Stop instead of Finish.
+// Until then the communicator belongs to the Sharder. Values that other ranks have
+// updated begin to come.
+func (s *Sharder) Start(ctx context.Context) {
+	clear(s.extra)
+	s.next, s.rounds = 0, 0
+	s.grads.before = s.grads.last
+	s.expectGrads()
+	s.queue.begin(ctx)
+	s.refresh()
+}
+
+// Stop waits until all that was begun is done.
+func (s *Sharder) Stop() error { return s.queue.end() }
+
+// Finish waits until every bucket is added up, and computes the norm. After an error
+// values and gradients are worthless and the communicator is broken.
+func (s *Sharder) Finish(ctx context.Context) error {
+	if err := s.Stop(); err != nil {
 		return err
 	}
-	began := time.Now()
-	err := <-r.results
-	r.times.Exposed += time.Since(began)
-	return err
+	if s.next != len(s.buckets) {
+		return fmt.Errorf("%d of %d buckets did not become ready", len(s.buckets)-s.next, len(s.buckets))
+	}
+	return s.queue.exposed(func() error { return s.total(ctx) })
+}
+
+// total adds up the squares of gradients, bucket by bucket for each rank's chunks and
+// then over ranks, whoever has them; and gives every rank the extra scalars.
+func (s *Sharder) total(ctx context.Context) error {
+	clear(s.totals)
+	size, last := s.comm.Size(), len(s.buckets)-1
+	squares, extra := s.totals[:size], s.totals[size:]
+	sent, owner := s.sentExtra()
+	if sent != nil {
+		for i, v := range sent {
+			extra[i] = float64(v)
+		}
+		clear(sent) // it is no gradient
+	}
+	for i := 0; i <= last; i++ {
+		grad := s.buckets[i].gradPart
+		if s.Strategy != DDP {
+			squares[s.comm.Rank()] += s.memory.SumSquares(grad)
+			continue
+		}
+		chunk := grad.Len() / size
+		for r := range size {
+			squares[r] += s.memory.SumSquares(grad.Slice(r*chunk, (r+1)*chunk))
+		}
+	}
+	if s.Strategy != DDP {
+		// Sums with zeros: nothing is rounded.
+		if err := s.comm.AllReduceFloat64(ctx, s.totals); err != nil {
+			return fmt.Errorf("add up the norm of gradients, with the loss from rank %d: %w", owner, err)
+		}
+	}
+	sum := 0.0
+	for _, v := range squares {
+		sum += v
+	}
+	s.norm = math.Sqrt(sum)
+	for i, v := range extra {
+		s.extra[i] = float32(v)
+	}
+	return nil
+}
+
+// sentExtra is where the sums of the extra scalars are, if it is on this rank, and
+// the rank that has them.
+func (s *Sharder) sentExtra() (sent []float32, owner int) {
+	last := len(s.buckets) - 1
+	part, at := s.buckets[last].gradPart.Floats(), s.layout.extra
+	if s.Strategy != DDP {
+		if owner = at / len(part); owner != s.comm.Rank() {
+			return nil, owner
+		}
+		at -= owner * len(part)
+	}
+	return part[at : at+len(s.extra)], owner
+}
+
+// Updated says that the optimiser has changed the parts' values.
+func (s *Sharder) Updated() {
+	switch s.Strategy {
+	case ZeRO1, ZeRO2:
+		s.stale = true
+	case ZeRO3:
+		s.forget()
+	}
+}
+
+// Sync has every parameter's Data be up to date where this rank keeps it, which
+// Start alone need not do at once. With ZeRO3 there is none.
+func (s *Sharder) Sync(ctx context.Context) error {
+	if !s.stale {
+		return nil
+	}
+	s.queue.begin(ctx)
+	s.refresh()
+	return s.Stop()
 }

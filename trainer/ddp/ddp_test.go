@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
@@ -14,11 +13,12 @@ import (
 // twin is a communicator of two ranks whose other rank holds the same values
 // times ten; it records the size of each all-reduce.
 type twin struct {
-	collective.Alone
+	member
 	sizes []int
 	fail  error
 }
 
+func (*twin) Rank() int { return 0 }
 func (*twin) Size() int { return 2 }
 
 func (c *twin) AllReduce(_ context.Context, buf []float32) error {
@@ -45,14 +45,14 @@ func TestBucketsFollowTheBackwardPass(t *testing.T) {
 		first, rest int
 		want        []int
 	}{
-		{"all in one", []int{10, 5, 3}, 2, 1 << 20, 1 << 20, []int{50}},
-		{"small first", []int{20, 10, 40, 4, 2}, 1, 4 * 20, 4 * 50, []int{32, 64, 33}},
-		{"one tensor over the size", []int{5, 100}, 0, 4, 4, []int{112, 16}},
-		{"exactly full at the end", []int{16, 16}, 3, 128, 128, []int{35}},
+		{"all in one", []int{10, 5, 3}, 2, 1 << 20, 1 << 20, []int{64}},
+		{"small first", []int{20, 10, 40, 4, 2}, 1, 4 * 20, 4 * 50, []int{32, 64, 64}},
+		{"one tensor over the size", []int{5, 100}, 0, 4, 4, []int{128, 32}},
+		{"exactly full at the end", []int{16, 16}, 3, 128, 128, []int{64}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, ps := &twin{}, params(tt.sizes...)
-			r := newReducer(c, cpu.New(1), ps, tt.extra, tt.first, tt.rest)
+			r := New(c, cpu.New(1), ps, Options{Extra: tt.extra, FirstBucket: tt.first, Bucket: tt.rest})
 			for step := range 2 {
 				c.sizes = nil
 				r.Start(t.Context())
@@ -67,23 +67,29 @@ func TestBucketsFollowTheBackwardPass(t *testing.T) {
 					}
 					r.Ready(i)
 				}
-				if err := r.Finish(); err != nil {
+				if err := r.Finish(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if fmt.Sprint(c.sizes) != fmt.Sprint(tt.want) {
 					t.Errorf("buckets %v, want %v", c.sizes, tt.want)
 				}
+				squares := 0.0
 				for i, p := range ps {
 					for j, g := range p.Grad.Floats() {
-						if want := float32(100*i+j+step) * 11; g != want {
+						want := float32(100*i+j+step) * 11
+						if g != want {
 							t.Fatalf("step %d: gradient %d of %d is %v, want %v", step, j, i, g, want)
 						}
+						squares += float64(want) * float64(want)
 					}
 				}
 				for j, e := range r.Extra() {
 					if want := float32(j+1) * 11; e != want {
 						t.Errorf("extra %d is %v, want %v", j, e, want)
 					}
+				}
+				if got := r.Norm() * r.Norm(); got < squares*(1-1e-12) || got > squares*(1+1e-12) {
+					t.Errorf("square of the norm %v, want %v", got, squares)
 				}
 			}
 		})
@@ -93,37 +99,64 @@ func TestBucketsFollowTheBackwardPass(t *testing.T) {
 // A bucket that is complete early waits for those before it: the order must be
 // the same on every rank.
 func TestBucketsAreLaunchedInOrder(t *testing.T) {
-	c, ps := &twin{}, params(1, 2, 3)
-	r := newReducer(c, cpu.New(1), ps, 0, 4, 4)
+	c, ps := &twin{}, params(1, 2, 40)
+	r := New(c, cpu.New(1), ps, Options{FirstBucket: 4, Bucket: 4})
 	r.Start(t.Context())
 	for _, i := range []int{0, 1, 2} {
 		r.Ready(i)
 	}
-	if err := r.Finish(); err != nil {
+	if err := r.Finish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if fmt.Sprint(c.sizes) != "[16 16 16]" {
+	if fmt.Sprint(c.sizes) != "[64 32 32]" {
 		t.Errorf("order %v", c.sizes)
 	}
 }
 
 func TestFailureAndForgottenParameter(t *testing.T) {
 	c, ps := &twin{fail: errors.New("rank 1 is gone")}, params(1, 2, 3)
-	r := newReducer(c, cpu.New(1), ps, 0, 4, 4)
+	r := New(c, cpu.New(1), ps, Options{FirstBucket: 4, Bucket: 4})
 	r.Start(t.Context())
 	for _, i := range []int{2, 1, 0} {
 		r.Ready(i)
 	}
-	if err := r.Finish(); !errors.Is(err, c.fail) || err.Error() != "add up bucket 0 of 3: rank 1 is gone" {
+	if err := r.Finish(t.Context()); !errors.Is(err, c.fail) || err.Error() != "add up bucket 0 of 3: rank 1 is gone" {
 		t.Errorf("got %v", err)
 	}
 	if len(c.sizes) != 1 {
 		t.Errorf("%d all-reduces after a failure", len(c.sizes)-1)
 	}
-	c.fail = nil
+	r = New(&twin{}, cpu.New(1), ps, Options{FirstBucket: 4, Bucket: 4})
 	r.Start(t.Context())
 	r.Ready(2)
-	if err := r.Finish(); err == nil || err.Error() != "2 of 3 buckets did not become ready" {
+	if err := r.Finish(t.Context()); err == nil || err.Error() != "2 of 3 buckets did not become ready" {
 		t.Errorf("forgotten parameters: %v", err)
+	}
+}
+
+// A step whose communication fails ends with the error, wherever it was.
+func TestFailureOfAnyOperation(t *testing.T) {
+	gone := errors.New("rank 1 is gone")
+	for _, strategy := range strategies {
+		for at := range 3 {
+			ranks := newRanks(t, 2, gptOptions, Options{Strategy: strategy, FirstBucket: 1 << 10, Bucket: 3 << 10})
+			errs := make([]error, 2)
+			together(t, ranks, func(r *rank) error {
+				for step := range 3 {
+					if step == at {
+						r.comm.fail = gone
+					}
+					if errs[r.comm.rank] = r.train(t.Context()); step == at {
+						break
+					}
+				}
+				return nil
+			})
+			for _, err := range errs {
+				if !errors.Is(err, gone) {
+					t.Errorf("%s, step %d: %v", strategy, at, err)
+				}
+			}
+		}
 	}
 }

@@ -76,12 +76,12 @@ func (b *block) plan(p Plan, op device.Attention) {
 func (b *block) forward(y, x, scratch device.Matrix, s sequences, pass Pass) {
 	narrow := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, b.width) }
 	wide := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, 4*b.width) }
-	b.ln1.forward(narrow(b.normed1), x)
+	b.ln1.forward(narrow(b.normed1), x, pass)
 	b.attn.forward(scratch, narrow(b.normed1), s, pass)
 	b.drop(scratch, scratch, b.site, s, pass)
 	b.device.Add(narrow(b.middle).Data, x.Data, scratch.Data)
-	b.ln2.forward(narrow(b.normed2), narrow(b.middle))
-	b.fc.activated(wide(b.hidden), wide(b.pre), narrow(b.normed2), device.GELU)
+	b.ln2.forward(narrow(b.normed2), narrow(b.middle), pass)
+	b.fc.activated(wide(b.hidden), wide(b.pre), narrow(b.normed2), device.GELU, pass)
 	b.proj.Forward(scratch, wide(b.hidden), pass)
 	b.drop(scratch, scratch, b.site+1, s, pass)
 	b.device.Add(y.Data, narrow(b.middle).Data, scratch.Data)
@@ -100,12 +100,12 @@ func (b *block) backward(d, x device.Matrix, s sequences, w *workspace, pass Pas
 	b.fc.gradients(dhidden, narrow(b.normed2), pass, ready)
 	b.fc.Backward(inner, dhidden, inner, dhidden, pass)
 	b.ln2.gradients(inner, narrow(b.middle), pass, ready)
-	b.ln2.backward(d, inner, narrow(b.middle), true)
+	b.ln2.backward(d, inner, narrow(b.middle), true, pass)
 
 	branch = b.drop(narrow(w.branch), d, b.site, s, pass)
 	b.attn.backward(inner, branch, narrow(b.normed1), w.wide, s, pass, ready)
 	b.ln1.gradients(inner, x, pass, ready)
-	b.ln1.backward(d, inner, x, true)
+	b.ln1.backward(d, inner, x, true, pass)
 }
 
 // drop is x, or after dropout y, which may be the same.

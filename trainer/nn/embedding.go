@@ -8,28 +8,32 @@ import (
 // embedding is GPT-2's: the sum of a row for the token and one for its place.
 type embedding struct {
 	tokens, places *Param // [vocabulary, width], [context, width]
+	params         []*Param
 	device         device.Device
 }
 
 func newEmbedding(o GPTOptions) *embedding {
-	return &embedding{tokens: newParam("wte.weight", o.Vocabulary, o.Width), places: newParam("wpe.weight", o.Context, o.Width)}
+	tokens, places := newParam("wte.weight", o.Vocabulary, o.Width), newParam("wpe.weight", o.Context, o.Width)
+	return &embedding{tokens: tokens, places: places, params: []*Param{tokens, places}}
 }
 
 func (l *embedding) init(g *random.Generator, m device.Memory, deviation float64) {
-	for _, p := range []*Param{l.tokens, l.places} {
+	for _, p := range l.params {
 		device.Fill(m, p.Data, func(v []float32) { g.Normal(0, deviation, v) })
 	}
 }
 
 // forward writes the rows for tokens, the first of each sequence being at place
 // first.
-func (l *embedding) forward(y device.Matrix, tokens device.Tensor, s sequences, first int) {
+func (l *embedding) forward(y device.Matrix, tokens device.Tensor, s sequences, first int, pass Pass) {
+	pass.values(l.params)
 	l.device.Embed(y, tokens, l.tokens.matrix(l.tokens.Data), l.places.matrix(l.places.Data), s.length, first)
 }
 
 // backward adds to the gradient of the tokens' rows, which the head, whose weight
 // they are too, has written; and writes or adds that of places.
 func (l *embedding) backward(dy device.Matrix, tokens device.Tensor, s sequences, pass Pass, ready func(*Param)) {
+	pass.grads(l.params)
 	if !pass.Accumulate {
 		l.device.Zero(l.places.Grad)
 	}

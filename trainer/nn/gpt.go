@@ -3,6 +3,7 @@ package nn
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
@@ -57,7 +58,7 @@ func NewGPT(o GPTOptions) (*GPT, error) {
 		return nil, err
 	}
 	m := &GPT{GPTOptions: o, embedding: newEmbedding(o)}
-	m.params = []*Param{m.embedding.tokens, m.embedding.places}
+	m.params = slices.Clone(m.embedding.params)
 	for i := range o.Layers {
 		b := newBlock(fmt.Sprintf("h.%d.", i), o, uint64(1+sitesPerBlock*i))
 		m.blocks = append(m.blocks, b)
@@ -65,7 +66,7 @@ func NewGPT(o GPTOptions) (*GPT, error) {
 	}
 	m.last = newLayerNorm("ln_f.", o.Width)
 	m.params = number(append(m.params, m.last.Params()...))
-	m.head.weight = m.embedding.tokens
+	m.head.weight, m.head.params = m.embedding.tokens, m.embedding.params[:1]
 	return m, nil
 }
 
@@ -129,7 +130,7 @@ func (m *GPT) Forward(b Batch, pass Pass) Outcome {
 	s := m.sequences(b)
 	narrow := func(t device.Tensor) device.Matrix { return device.Rows(t, s.rows(), m.Width) }
 	x := narrow(m.inputs[0])
-	m.embedding.forward(x, b.Tokens, s, 0)
+	m.embedding.forward(x, b.Tokens, s, 0, pass)
 	if pass.Train && m.Dropout > 0 {
 		m.plan.Device.Dropout(x.Data, x.Data, m.embeddingDropout(s, pass))
 	}
@@ -138,7 +139,7 @@ func (m *GPT) Forward(b Batch, pass Pass) Outcome {
 		block.forward(y, x, narrow(m.normed), s, pass)
 		x = y
 	}
-	m.last.forward(narrow(m.normed), x)
+	m.last.forward(narrow(m.normed), x, pass)
 	return m.head.forward(narrow(m.normed), narrow(m.dnormed), b.Labels, pass)
 }
 
@@ -153,7 +154,7 @@ func (m *GPT) Backward(b Batch, pass Pass, ready func(param int)) {
 	narrow := func(t device.Tensor) device.Matrix { return device.Rows(t, s.rows(), m.Width) }
 	d, x := narrow(m.dx), narrow(m.inputs[len(m.blocks)])
 	m.last.gradients(narrow(m.dnormed), x, pass, tell)
-	m.last.backward(d, narrow(m.dnormed), x, false)
+	m.last.backward(d, narrow(m.dnormed), x, false, pass)
 	for i := len(m.blocks) - 1; i >= 0; i-- {
 		m.blocks[i].backward(d, narrow(m.inputs[i]), s, &m.workspace, pass, tell)
 	}

@@ -16,10 +16,10 @@ func TestLayerNormGradients(t *testing.T) {
 		l := newLayerNorm("", width)
 		checked{
 			rows: 4, in: width, out: width, params: l.Params(), plan: l.Plan,
-			forward: func(y, x device.Matrix, _ Pass) { l.forward(y, x) },
+			forward: func(y, x device.Matrix, pass Pass) { l.forward(y, x, pass) },
 			backward: func(dx, dy, x, _ device.Matrix, pass Pass) {
 				l.gradients(dy, x, pass, ignore)
-				l.backward(dx, dy, x, false)
+				l.backward(dx, dy, x, false, pass)
 			},
 			reference: func(x []float64, params [][]float64) []float64 { return layerNorm64(x, params[0], params[1]) },
 		}.run(t, cpu.New(1), Pass{Train: true, Weight: 1})
@@ -84,7 +84,7 @@ func TestEmbeddingGradients(t *testing.T) {
 	tokens := []int32{1, 6, 1, 0, 1, 5}
 	y, dy := device.Rows(d.Alloc(device.Float32, s.rows()*o.Width), s.rows(), o.Width), fill(s.rows()*o.Width, 2)
 	ids := putInts(d, tokens)
-	l.forward(y, ids, s, 0)
+	l.forward(y, ids, s, 0, Pass{})
 	loss := func() (sum float64) {
 		for i, v := range embedding64(tokens, s.length, o.Width, params[0], params[1]) {
 			sum += float64(dy[i]) * v
@@ -101,7 +101,7 @@ func TestEmbeddingGradients(t *testing.T) {
 	checkGradient(t, "tokens", get(d, l.tokens.Grad), params[0], loss)
 	checkGradient(t, "places", get(d, l.places.Grad), params[1], loss)
 
-	l.forward(device.Rows(y.Data, 2, o.Width), putInts(d, []int32{4, 2}), sequences{1, 2}, 3)
+	l.forward(device.Rows(y.Data, 2, o.Width), putInts(d, []int32{4, 2}), sequences{1, 2}, 3, Pass{})
 	places := get(d, l.places.Data)[3*o.Width:]
 	table := get(d, l.tokens.Data)
 	want = want[:0]

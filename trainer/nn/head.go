@@ -8,6 +8,7 @@ import "github.com/ddpbatch/ddpbatch/trainer/device"
 // takes their place at once (as llm.c's fused classifier does).
 type head struct {
 	weight *Param // [vocabulary, width]
+	params []*Param
 	plan   Plan
 	logits device.Tensor // [chunk, vocabulary]
 	chunk  int           // rows
@@ -28,6 +29,10 @@ func (h *head) Plan(p Plan) {
 // forward returns the loss of the rows of x. In training it writes their gradient
 // to dx and the weight's to its Grad, or adds that.
 func (h *head) forward(x, dx device.Matrix, labels device.Tensor, pass Pass) Outcome {
+	pass.values(h.params)
+	if pass.Train {
+		pass.grads(h.params)
+	}
 	d, w := h.plan.Device, h.weight.matrix(h.weight.Data)
 	out := Outcome{Count: x.Rows}
 	scale := float32(0)

@@ -54,6 +54,33 @@ type Pass struct {
 	// First + i*Stride of all samples of the step on all ranks.
 	Seed          uint64
 	First, Stride int
+	// Owner, unless nil, is asked for the memory of parameters before it is used.
+	Owner Owner
+}
+
+// Owner lends parameters their memory for a time, where they do not all have it all
+// the time.
+type Owner interface {
+	// NeedValues returns when Data of the parameters holds their values. It stays so
+	// until the next call.
+	NeedValues(params []*Param)
+	// NeedGrads returns when Grad of the parameters has memory, which holds nothing of
+	// meaning. It stays so until Backward has called ready for them.
+	NeedGrads(params []*Param)
+}
+
+// values is before the values of parameters are read.
+func (p Pass) values(params []*Param) {
+	if p.Owner != nil && len(params) > 0 {
+		p.Owner.NeedValues(params)
+	}
+}
+
+// grads is before gradients of parameters are written.
+func (p Pass) grads(params []*Param) {
+	if p.Owner != nil && len(params) > 0 {
+		p.Owner.NeedGrads(params)
+	}
 }
 
 // noParams is the part of a layer without parameters.

@@ -9,15 +9,17 @@ import (
 type layerNorm struct {
 	width        int
 	weight, bias *Param // [width] each
+	params       []*Param
 	device       device.Device
 	mean, rstd   device.Tensor // of each row of the last Forward
 }
 
 func newLayerNorm(prefix string, width int) *layerNorm {
-	return &layerNorm{width: width, weight: newParam(prefix+"weight", width), bias: newParam(prefix+"bias", width)}
+	weight, bias := newParam(prefix+"weight", width), newParam(prefix+"bias", width)
+	return &layerNorm{width: width, weight: weight, bias: bias, params: []*Param{weight, bias}}
 }
 
-func (l *layerNorm) Params() []*Param { return []*Param{l.weight, l.bias} }
+func (l *layerNorm) Params() []*Param { return l.params }
 
 func (l *layerNorm) Plan(p Plan) {
 	l.device = p.Device
@@ -34,18 +36,21 @@ func (l *layerNorm) Init(_ *random.Generator, m device.Memory) {
 	m.Zero(l.bias.Data)
 }
 
-func (l *layerNorm) forward(y, x device.Matrix) {
+func (l *layerNorm) forward(y, x device.Matrix, pass Pass) {
+	pass.values(l.params)
 	l.device.LayerNorm(y, l.mean.Slice(0, x.Rows), l.rstd.Slice(0, x.Rows), x, l.weight.Data, l.bias.Data)
 }
 
 // gradients writes the gradients of both parameters.
 func (l *layerNorm) gradients(dy, x device.Matrix, pass Pass, ready func(*Param)) {
+	pass.grads(l.params)
 	l.device.LayerNormParamGrad(l.weight.Grad, l.bias.Grad, dy, x, l.mean.Slice(0, x.Rows), l.rstd.Slice(0, x.Rows), pass.Accumulate)
 	ready(l.bias)
 	ready(l.weight)
 }
 
 // backward writes, or with add adds, the gradient of x.
-func (l *layerNorm) backward(dx, dy, x device.Matrix, add bool) {
+func (l *layerNorm) backward(dx, dy, x device.Matrix, add bool, pass Pass) {
+	pass.values(l.params)
 	l.device.LayerNormGrad(dx, dy, x, l.weight.Data, l.mean.Slice(0, x.Rows), l.rstd.Slice(0, x.Rows), add)
 }

@@ -13,20 +13,23 @@ type linear struct {
 	in, out      int
 	transposed   bool
 	weight, bias *Param // [out, in], or [in, out] if transposed; [out]
+	params       []*Param
 	plan         Plan
 }
 
 // newLinear returns a layer whose parameters' names begin with prefix.
 func newLinear(prefix string, in, out int) *linear {
-	return &linear{in: in, out: out, weight: newParam(prefix+"weight", out, in), bias: newParam(prefix+"bias", out)}
+	weight, bias := newParam(prefix+"weight", out, in), newParam(prefix+"bias", out)
+	return &linear{in: in, out: out, weight: weight, bias: bias, params: []*Param{weight, bias}}
 }
 
 // newConv1D returns a layer with a transposed weight.
 func newConv1D(prefix string, in, out int) *linear {
-	return &linear{in: in, out: out, transposed: true, weight: newParam(prefix+"weight", in, out), bias: newParam(prefix+"bias", out)}
+	weight, bias := newParam(prefix+"weight", in, out), newParam(prefix+"bias", out)
+	return &linear{in: in, out: out, transposed: true, weight: weight, bias: bias, params: []*Param{weight, bias}}
 }
 
-func (l *linear) Params() []*Param { return []*Param{l.weight, l.bias} }
+func (l *linear) Params() []*Param { return l.params }
 func (l *linear) Width() int       { return l.out }
 func (l *linear) InPlace() bool    { return false }
 func (l *linear) Plan(p Plan)      { l.plan = p }
@@ -49,16 +52,19 @@ func kaimingUniform(g *random.Generator, m device.Memory, weight, bias *Param, i
 	device.Fill(m, bias.Data, func(v []float32) { g.Uniform(-biasBound, biasBound, v) })
 }
 
-func (l *linear) Forward(y, x device.Matrix, _ Pass) {
+func (l *linear) Forward(y, x device.Matrix, pass Pass) {
+	pass.values(l.params)
 	l.plan.Device.MatMul(device.Product{C: y, A: x, B: l.inByOut(l.weight.Data), Bias: l.bias.Data, Precision: l.plan.Precision})
 }
 
 // activated is Forward with an activation after it; pre gets what is before.
-func (l *linear) activated(y, pre, x device.Matrix, f device.Activation) {
+func (l *linear) activated(y, pre, x device.Matrix, f device.Activation, pass Pass) {
+	pass.values(l.params)
 	l.plan.Device.MatMul(device.Product{C: y, A: x, B: l.inByOut(l.weight.Data), Bias: l.bias.Data, Activation: f, Pre: pre, Precision: l.plan.Precision})
 }
 
 func (l *linear) Gradient(i int, dy, x device.Matrix, pass Pass) {
+	pass.grads(l.params[i : i+1])
 	if i == 1 {
 		l.plan.Device.ColumnSum(l.bias.Grad, dy, pass.Accumulate)
 		return
@@ -78,7 +84,8 @@ func (l *linear) gradients(dy, x device.Matrix, pass Pass, ready func(*Param)) {
 	ready(l.weight)
 }
 
-func (l *linear) Backward(dx, dy, _, _ device.Matrix, _ Pass) {
+func (l *linear) Backward(dx, dy, _, _ device.Matrix, pass Pass) {
+	pass.values(l.params)
 	l.plan.Device.MatMul(device.Product{C: dx, A: dy, B: l.inByOut(l.weight.Data).T(), Precision: l.plan.Precision})
 }
 

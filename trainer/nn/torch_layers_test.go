@@ -69,9 +69,9 @@ func runLayerCase(t *testing.T, d device.Device, c layerCase) map[string][]float
 		c.param(d, "weight", l.weight)
 		c.param(d, "bias", l.bias)
 		l.Plan(plan)
-		l.forward(y, in)
+		l.forward(y, in, Pass{})
 		l.gradients(dy, in, pass, ignore)
-		l.backward(dx, dy, in, false)
+		l.backward(dx, dy, in, false, Pass{})
 		return map[string][]float32{"output": get(d, y.Data), "x": get(d, dx.Data), "weight": get(d, l.weight.Grad), "bias": get(d, l.bias.Grad)}
 	case "gelu":
 		run(&activation{width: cols, f: device.GELU})
@@ -103,7 +103,7 @@ func runEmbeddingCase(d device.Device, c layerCase) map[string][]float32 {
 	c.param(d, "wte", l.tokens)
 	c.param(d, "wpe", l.places)
 	y, ids := device.Rows(d.Alloc(device.Float32, s.rows()*o.Width), s.rows(), o.Width), putInts(d, tokens.ints())
-	l.forward(y, ids, s, 0)
+	l.forward(y, ids, s, 0, Pass{})
 	l.backward(device.Rows(put(d, c.DY.Values), s.rows(), o.Width), ids, s, Pass{Train: true, Weight: 1}, ignore)
 	return map[string][]float32{"output": get(d, y.Data), "wte": get(d, l.tokens.Grad), "wpe": get(d, l.places.Grad)}
 }

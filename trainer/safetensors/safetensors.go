@@ -44,21 +44,41 @@ type Tensor struct {
 func Write(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 	sorted := slices.Clone(tensors)
 	sort.Slice(sorted, func(i, j int) bool { return sorted[i].Name < sorted[j].Name })
+	for _, t := range sorted {
+		if n, err := elements(t.Shape); err == nil && int64(len(t.Data)) != n {
+			return fmt.Errorf("write tensor %q: shape %v has %d elements, the data %d", t.Name, t.Shape, n, len(t.Data))
+		}
+	}
+	header, err := Header(sorted, metadata)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(header); err != nil {
+		return err
+	}
+	for _, t := range sorted {
+		if _, err := w.Write(memory(t.Data)); err != nil {
+			return fmt.Errorf("write tensor %q: %w", t.Name, err)
+		}
+	}
+	return nil
+}
+
+// Header is what a file begins with in which the data of tensors follow in this order.
+// Their Data are not looked at.
+func Header(tensors []Tensor, metadata map[string]string) ([]byte, error) {
 	header := map[string]any{}
 	if len(metadata) > 0 {
 		header[metadataKey] = metadata
 	}
 	var offset int64
-	for _, t := range sorted {
+	for _, t := range tensors {
 		n, err := elements(t.Shape)
 		if err != nil {
-			return fmt.Errorf("write tensor %q: %w", t.Name, err)
-		}
-		if int64(len(t.Data)) != n {
-			return fmt.Errorf("write tensor %q: shape %v has %d elements, the data %d", t.Name, t.Shape, n, len(t.Data))
+			return nil, fmt.Errorf("write tensor %q: %w", t.Name, err)
 		}
 		if _, repeated := header[t.Name]; repeated || t.Name == metadataKey {
-			return fmt.Errorf("write tensor %q: the name is taken", t.Name)
+			return nil, fmt.Errorf("write tensor %q: the name is taken", t.Name)
 		}
 		shape := t.Shape
 		if shape == nil {
@@ -69,27 +89,15 @@ func Write(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 	}
 	text, err := json.Marshal(header)
 	if err != nil {
-		return fmt.Errorf("write header: %w", err)
+		return nil, fmt.Errorf("write header: %w", err)
 	}
 	for len(text)%alignment != 0 {
 		text = append(text, ' ')
 	}
 	if len(text) > maxHeader {
-		return fmt.Errorf("write header: %d bytes are over the format's limit of %d", len(text), maxHeader)
+		return nil, fmt.Errorf("write header: %d bytes are over the format's limit of %d", len(text), maxHeader)
 	}
-	var size [8]byte
-	binary.LittleEndian.PutUint64(size[:], uint64(len(text)))
-	for _, b := range [][]byte{size[:], text} {
-		if _, err := w.Write(b); err != nil {
-			return err
-		}
-	}
-	for _, t := range sorted {
-		if _, err := w.Write(memory(t.Data)); err != nil {
-			return fmt.Errorf("write tensor %q: %w", t.Name, err)
-		}
-	}
-	return nil
+	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), nil
 }
 
 // Read reads a file of size bytes from r, all of whose tensors must be F32. They

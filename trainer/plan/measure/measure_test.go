@@ -89,10 +89,9 @@ func steps(t *testing.T, o Options, ranks int) float64 {
 			return err
 		}
 		d := cpu.New(o.Threads)
-		nn.Place(d, m.Params())
+		sharder := ddp.New(ddp.Over(c), d, m.Params(), ddp.Options{})
 		m.Plan(nn.Plan{Device: d, Batch: o.Batch, Train: true})
 		m.Init(random.New(1), d)
-		reducer := ddp.New(c, d, m.Params(), 0)
 		move, err := o.Update(d, m.Params())
 		if err != nil {
 			return err
@@ -100,10 +99,10 @@ func steps(t *testing.T, o Options, ranks int) float64 {
 		batch, pass := o.Sample.Batch(d, o.Batch), nn.Pass{Train: true, Weight: 1, Stride: 1}
 		for i := range 30 {
 			begin := time.Now()
-			reducer.Start(t.Context())
+			sharder.Start(t.Context())
 			m.Forward(batch, pass)
-			m.Backward(batch, pass, reducer.Ready)
-			if err := reducer.Finish(); err != nil {
+			m.Backward(batch, pass, sharder.Ready)
+			if err := sharder.Finish(t.Context()); err != nil {
 				return err
 			}
 			move()

@@ -1,0 +1,194 @@
+package checkpoint
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
+)
+
+// Part is elements of a tensor, those from At on in row-major order.
+type Part struct {
+	Tensor string
+	At     int
+	Data   []float32
+}
+
+// partMark is between the name of a tensor and At in the names of a file of parts.
+const partMark = "@"
+
+// WriteParts writes what a rank has of the tensors of files, by their names, into a
+// [Saving]'s folder, and returns what is to be committed. Together all ranks must
+// have each element once, and the manifest the shapes.
+func WriteParts(folder string, rank int, files map[string][]Part) ([]File, error) {
+	var out []File
+	for _, name := range sortedKeys(files) {
+		var tensors []safetensors.Tensor
+		for _, p := range files[name] {
+			tensors = append(tensors, safetensors.Tensor{Name: p.Tensor + partMark + strconv.Itoa(p.At), Shape: []int{len(p.Data)}, Data: p.Data})
+		}
+		f, err := writeTensors(filepath.Join(folder, PartName(name, rank)), tensors)
+		if err != nil {
+			return nil, explain(err)
+		}
+		f.Of = name
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// PartName is the name of a rank's part of a file.
+func PartName(file string, rank int) string {
+	extension := filepath.Ext(file)
+	return fmt.Sprintf("%s-rank-%05d%s", strings.TrimSuffix(file, extension), rank, extension)
+}
+
+// stored is where elements of a tensor are.
+type stored struct {
+	at, n int
+	file  *io.SectionReader
+	begin int64
+}
+
+// join adds a file of whole tensors of such shapes, whose data are read from the parts
+// of it that were added, and takes those away.
+func (s *Snapshot) join(name string, shapes map[string][]int) error {
+	of := map[string][]stored{}
+	for _, f := range s.Manifest.Files {
+		if f.Of != name {
+			continue
+		}
+		file := s.Files[f.Name]
+		delete(s.Files, f.Name)
+		arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(file, 0, file.Size()), file.Size())
+		if err != nil {
+			return fmt.Errorf("%q: %w", f.Name, err)
+		}
+		for _, a := range arrays {
+			tensor, at, err := place(a)
+			if _, known := shapes[tensor]; err == nil && !known {
+				err = fmt.Errorf("%q is of no tensor that the manifest names", a.Name)
+			}
+			if err != nil {
+				return fmt.Errorf("%q: %w", f.Name, err)
+			}
+			of[tensor] = append(of[tensor], stored{at, a.Len(), file, a.Begin})
+		}
+	}
+	joined, err := whole(of, shapes)
+	if err != nil {
+		return fmt.Errorf("parts of %q: %w", name, err)
+	}
+	s.Files[name] = io.NewSectionReader(joined, 0, joined.size)
+	return nil
+}
+
+// place is where a part belongs.
+func place(a safetensors.Array) (tensor string, at int, err error) {
+	i := strings.LastIndex(a.Name, partMark)
+	if i >= 0 {
+		at, err = strconv.Atoi(a.Name[i+1:])
+	}
+	if i < 0 || err != nil || at < 0 || a.DType != safetensors.F32 {
+		return "", 0, fmt.Errorf("%q does not say where it belongs", a.Name)
+	}
+	return a.Name[:i], at, nil
+}
+
+// whole is a file of tensors, ordered by name, each of which must be there once.
+func whole(of map[string][]stored, shapes map[string][]int) (*joined, error) {
+	var tensors []safetensors.Tensor
+	var data []stored
+	for _, name := range sortedKeys(shapes) {
+		list := of[name]
+		slices.SortFunc(list, func(a, b stored) int { return cmp.Compare(a.at, b.at) })
+		n := 0
+		for _, p := range list {
+			if p.at != n {
+				return nil, fmt.Errorf("of tensor %q the elements from %d to %d are there not once", name, min(n, p.at), max(n, p.at))
+			}
+			n += p.n
+		}
+		if !holds(shapes[name], n) {
+			return nil, fmt.Errorf("of tensor %q with shape %v there are %d elements", name, shapes[name], n)
+		}
+		tensors = append(tensors, safetensors.Tensor{Name: name, Shape: shapes[name]})
+		data = append(data, list...)
+	}
+	header, err := safetensors.Header(tensors, metadata)
+	if err != nil {
+		return nil, err
+	}
+	j := &joined{}
+	j.add(bytes.NewReader(header), 0, int64(len(header)))
+	for _, p := range data {
+		j.add(p.file, p.begin, 4*int64(p.n))
+	}
+	return j, nil
+}
+
+// joined reads parts of files as one.
+type joined struct {
+	segments []segment
+	size     int64
+}
+
+// segment is bytes of a file that come at a place.
+type segment struct {
+	at, n int64
+	file  io.ReaderAt
+	begin int64
+}
+
+func (j *joined) add(file io.ReaderAt, begin, n int64) {
+	if n > 0 {
+		j.segments = append(j.segments, segment{j.size, n, file, begin})
+		j.size += n
+	}
+}
+
+// ReadAt implements [io.ReaderAt].
+func (j *joined) ReadAt(b []byte, at int64) (n int, err error) {
+	i, _ := slices.BinarySearchFunc(j.segments, at, func(s segment, at int64) int { return cmp.Compare(s.at+s.n-1, at) })
+	for ; n < len(b) && i < len(j.segments); i++ {
+		s := j.segments[i]
+		skip := at + int64(n) - s.at
+		m := min(int64(len(b)-n), s.n-skip)
+		read, err := s.file.ReadAt(b[n:n+int(m)], s.begin+skip)
+		n += read
+		if int64(read) < m {
+			return n, err
+		}
+	}
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// holds reports whether a shape has n elements.
+func holds(shape []int, n int) bool {
+	product := 1
+	for _, d := range shape {
+		if d < 1 || product > n/d {
+			return false
+		}
+		product *= d
+	}
+	return product == n
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,135 @@
+package checkpoint
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
+)
+
+// What ranks have written in parts is read as a whole.
+func TestPartsRoundTrip(t *testing.T) {
+	dir := t.TempDir()
+	m, whole := state(4)
+	m.Divided = map[string]map[string][]int{"model.safetensors": {"0.weight": {2, 2}}, "optimizer.safetensors": {"momentum.0.weight": {2, 2}}}
+	s, err := Begin(dir, m)
+	if err != nil || s.Exists {
+		t.Fatal(s, err)
+	}
+	var files []File
+	for rank, cut := range [][2]int{{0, 3}, {3, 4}} {
+		parts := map[string][]Part{}
+		for name, tensors := range whole {
+			for _, w := range tensors {
+				parts[name] = append(parts[name], Part{w.Name, cut[0], w.Data[cut[0]:cut[1]]})
+			}
+		}
+		written, err := WriteParts(s.Folder, rank, parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, written...)
+	}
+	path, err := s.Commit(files)
+	if err != nil || path != s.Path() {
+		t.Fatal(path, err)
+	}
+	got, skipped, err := Load(dir)
+	if err != nil || len(skipped) > 0 {
+		t.Fatal(skipped, err)
+	}
+	defer got.Close()
+	for name, want := range whole {
+		f := got.Files[name]
+		tensors, _, err := safetensors.Read(f, f.Size())
+		if err != nil || !reflect.DeepEqual(tensors, want) {
+			t.Errorf("%s: %v, %v", name, tensors, err)
+		}
+		var file bytes.Buffer
+		if err := safetensors.Write(&file, want, metadata); err != nil {
+			t.Fatal(err)
+		}
+		// Bytes from any place to any other are those of the whole file.
+		for from := range file.Len() {
+			part := make([]byte, file.Len()-from)
+			if n, err := f.ReadAt(part, int64(from)); n != len(part) || err != nil && err != io.EOF || !bytes.Equal(part, file.Bytes()[from:]) {
+				t.Fatalf("%s from %d: %d bytes, %v", name, from, n, err)
+			}
+		}
+	}
+	if one, _, err := Load(dir, ModelFile); err != nil || len(one.Files) != 1 || one.Files[ModelFile] == nil {
+		t.Errorf("the model alone: %v, %v", one, err)
+	} else {
+		one.Close()
+	}
+	if s, err = Begin(dir, m); err != nil || !s.Exists || s.Path() != path {
+		t.Errorf("again: %+v, %v", s, err)
+	}
+}
+
+func TestPartsThatDoNotFit(t *testing.T) {
+	shapes := map[string][]int{"a": {2, 3}, "one": nil}
+	one := "one@0 1,"
+	for parts, want := range map[string]string{
+		"a@0 6," + one:                    "",
+		"a@4 2,a@0 4," + one:              "",
+		"a@0 6":                           `of tensor "one" with shape [] there are 0 elements`,
+		"a@0 4,a@5 1," + one:              "elements from 4 to 5 are there not once",
+		"a@0 4,a@3 3," + one:              "elements from 3 to 4 are there not once",
+		"a@0 5," + one:                    "with shape [2 3] there are 5 elements",
+		"a@0 7," + one:                    "with shape [2 3] there are 7 elements",
+		"a 6," + one:                      "does not say where",
+		"a@-1 6," + one:                   "does not say where",
+		"a@99999999999999999999 6," + one: "does not say where",
+	} {
+		of := map[string][]stored{}
+		var err error
+		for _, p := range strings.Split(strings.TrimSuffix(parts, ","), ",") {
+			var name string
+			var n int
+			if _, err := fmt.Sscan(p, &name, &n); err != nil {
+				t.Fatal(err)
+			}
+			tensor, at, perr := place(safetensors.Array{Name: name, DType: safetensors.F32})
+			if err == nil {
+				err = perr
+			}
+			of[tensor] = append(of[tensor], stored{at: at, n: n, file: io.NewSectionReader(bytes.NewReader(nil), 0, 0)})
+		}
+		if err == nil {
+			_, err = whole(of, shapes)
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", parts, err, want)
+		}
+	}
+}
+
+// Whatever the parts say, the result is a file of whole tensors or an error.
+func FuzzParts(f *testing.F) {
+	f.Add("a@0", "a@2", uint8(2), uint8(4), 2, 3)
+	f.Add("a@0", "b@1", uint8(2), uint8(4), 1<<62, 4)
+	f.Fuzz(func(t *testing.T, first, second string, n, m uint8, rows, cols int) {
+		of := map[string][]stored{}
+		for i, name := range []string{first, second} {
+			tensor, at, err := place(safetensors.Array{Name: name, DType: safetensors.F32})
+			if err != nil {
+				return
+			}
+			size := int([]uint8{n, m}[i])
+			of[tensor] = append(of[tensor], stored{at: at, n: size, file: io.NewSectionReader(bytes.NewReader(make([]byte, 4*size)), 0, int64(4*size))})
+		}
+		j, err := whole(of, map[string][]int{"a": {rows, cols}})
+		if err != nil {
+			return
+		}
+		tensors, _, err := safetensors.Read(io.NewSectionReader(j, 0, j.size), j.size)
+		if err != nil || len(tensors) != 1 || len(tensors[0].Data) != rows*cols {
+			t.Errorf("%v, %v", tensors, err)
+		}
+	})
+}

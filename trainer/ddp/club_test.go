@@ -1,0 +1,260 @@
+package ddp
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/optim"
+	"github.com/ddpbatch/ddpbatch/trainer/random"
+)
+
+// club connects goroutines. It adds up in the order of the ring: from the rank after
+// the one that the part belongs to.
+type club struct {
+	size    int
+	mu      sync.Mutex
+	met     sync.Cond
+	here    int
+	meeting int
+	floats  [][]float32
+	doubles [][]float64
+	bytes   [][]byte
+}
+
+// member is one of them.
+type member struct {
+	*club
+	rank           int
+	sum            []float32
+	double         []float64
+	reduced, given int // elements sent by reductions and gathers
+	fail           error
+}
+
+func newClub(size int) []*member {
+	c := &club{size: size, floats: make([][]float32, size), doubles: make([][]float64, size), bytes: make([][]byte, size)}
+	c.met.L = &c.mu
+	var out []*member
+	for rank := range size {
+		out = append(out, &member{club: c, rank: rank, sum: make([]float32, 1<<20), double: make([]float64, 64)})
+	}
+	return out
+}
+
+// meet waits for all.
+func (c *club) meet() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.here++; c.here == c.size {
+		c.here = 0
+		c.meeting++
+		c.met.Broadcast()
+		return
+	}
+	for now := c.meeting; now == c.meeting; {
+		c.met.Wait()
+	}
+}
+
+func (m *member) Rank() int { return m.rank }
+func (m *member) Size() int { return m.size }
+
+// addUp adds part r of every rank to sum, which has the length of buf.
+func (m *member) addUp(buf []float32, r int) []float32 {
+	n := len(buf) / m.size
+	sum := m.sum[r*n : (r+1)*n]
+	copy(sum, m.floats[(r+1)%m.size][r*n:])
+	for k := 2; k <= m.size; k++ {
+		for i, v := range m.floats[(r+k)%m.size][r*n : (r+1)*n] {
+			sum[i] += v
+		}
+	}
+	return sum
+}
+
+func (m *member) AllReduce(_ context.Context, buf []float32) error {
+	m.reduced += len(buf)
+	m.floats[m.rank] = buf
+	m.meet()
+	for r := range m.size {
+		m.addUp(buf, r)
+	}
+	m.meet()
+	copy(buf, m.sum)
+	return m.fail
+}
+
+func (m *member) ReduceScatter(_ context.Context, buf []float32) error {
+	m.reduced += len(buf)
+	m.floats[m.rank] = buf
+	m.meet()
+	sum := m.addUp(buf, m.rank)
+	m.meet()
+	for i := range buf {
+		buf[i] = -1e30 // it holds nothing of meaning
+	}
+	copy(buf[m.rank*len(sum):], sum)
+	return m.fail
+}
+
+func (m *member) AllGather(_ context.Context, buf []float32) error {
+	m.given += len(buf)
+	m.floats[m.rank] = buf
+	m.meet()
+	n := len(buf) / m.size
+	for r, other := range m.floats {
+		if r != m.rank {
+			copy(buf[r*n:(r+1)*n], other[r*n:])
+		}
+	}
+	m.meet()
+	return m.fail
+}
+
+func (m *member) AllReduceFloat64(_ context.Context, buf []float64) error {
+	m.doubles[m.rank] = buf
+	m.meet()
+	for i := range buf {
+		m.double[i] = 0
+		for _, other := range m.doubles {
+			m.double[i] += other[i]
+		}
+	}
+	m.meet()
+	copy(buf, m.double)
+	return m.fail
+}
+
+func (m *member) Broadcast(_ context.Context, buf []byte, root int) error {
+	m.bytes[m.rank] = buf
+	m.meet()
+	if m.rank != root {
+		copy(buf, m.bytes[root])
+	}
+	m.meet()
+	return m.fail
+}
+
+// counter counts the memory that a device gives.
+type counter struct {
+	device.Device
+	bytes int
+}
+
+func (c *counter) Alloc(t device.Type, n int) device.Tensor {
+	c.bytes += n * t.Size()
+	return c.Device.Alloc(t, n)
+}
+
+// rank trains a GPT on its share of made-up batches.
+type rank struct {
+	*Sharder
+	comm   *member
+	memory *counter
+	model  *nn.GPT
+	adam   *optim.Adam
+	batch  nn.Batch
+	step   int
+	loss   float64
+	ready  func(int)
+}
+
+var gptOptions = nn.GPTOptions{Vocabulary: 11, Context: 6, Layers: 3, Heads: 2, Width: 16}
+
+// newRank makes rank m of a training from the same weights on all.
+func newRank(t testing.TB, m *member, shape nn.GPTOptions, o Options) *rank {
+	t.Helper()
+	model, err := nn.NewGPT(shape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := cpu.New(1)
+	r := &rank{comm: m, memory: &counter{Device: d}, model: model}
+	o.Extra = 1
+	r.Sharder = New(m, r.memory, model.Params(), o)
+	if r.adam, err = optim.NewAdamW(r.memory, r.Parts(), optim.AdamOptions{LR: 1e-2, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1}); err != nil {
+		t.Fatal(err)
+	}
+	model.Plan(nn.Plan{Device: d, Batch: 2, Train: true})
+	r.batch = nn.Batch{Samples: 2, Tokens: device.HostInts(make([]int32, 2*shape.Context)), Labels: device.HostInts(make([]int32, 2*shape.Context))}
+	r.ready = r.Ready
+	return r
+}
+
+// spread gives all ranks the weights that a generator draws.
+func (r *rank) spread(ctx context.Context) error {
+	var values, parts [][]float32
+	params := r.model.Params()
+	before := make([]device.Tensor, len(params))
+	for i, p := range params {
+		before[i] = p.Data
+	}
+	nn.Place(r.memory.Device, params)
+	r.model.Init(random.New(1), r.memory)
+	for i, p := range params {
+		values = append(values, p.Data.Floats())
+		p.Data = before[i]
+	}
+	for _, p := range r.Parts() {
+		parts = append(parts, p.Data.Floats())
+	}
+	err := r.Spread(ctx, parts, values)
+	r.Updated()
+	return err
+}
+
+// train does a step.
+func (r *rank) train(ctx context.Context) error {
+	r.step++
+	for i := range r.batch.Tokens.Ints() {
+		v := int32(i*7+r.step*3+r.comm.rank*5) % 11
+		r.batch.Tokens.Ints()[i], r.batch.Labels.Ints()[i] = v, (v*v+3)%11
+	}
+	r.Start(ctx)
+	pass := nn.Pass{Train: true, Weight: 1 / float32(r.comm.size), Stride: 1, Owner: r.Owner()}
+	r.Extra()[0] = float32(r.model.Forward(r.batch, pass).Loss)
+	r.model.Backward(r.batch, pass, r.ready)
+	if err := r.Finish(ctx); err != nil {
+		return err
+	}
+	r.loss = float64(r.Extra()[0])
+	r.adam.Step(r.Parts(), optim.ClipScale(r.Norm(), 0.5))
+	r.Updated()
+	return nil
+}
+
+// together has every rank do something at the same time.
+func together(t testing.TB, ranks []*rank, f func(*rank) error) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, r := range ranks {
+		wg.Go(func() {
+			if err := f(r); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+func newRanks(t testing.TB, n int, shape nn.GPTOptions, o Options) []*rank {
+	t.Helper()
+	var ranks []*rank
+	for _, m := range newClub(n) {
+		ranks = append(ranks, newRank(t, m, shape, o))
+	}
+	together(t, ranks, func(r *rank) error {
+		kept := r.memory.bytes
+		err := r.spread(t.Context())
+		r.memory.bytes = kept // what Spread takes, it gives back
+		return err
+	})
+	return ranks
+}

@@ -1,0 +1,76 @@
+package ddp
+
+import (
+	"fmt"
+
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+)
+
+// expectGrads begins a round, in which every gradient becomes ready once.
+func (s *Sharder) expectGrads() {
+	for i, span := range s.layout.spans {
+		s.pending[i] = span.end - span.first
+	}
+	s.next = 0
+}
+
+// NeedGrads implements [nn.Owner].
+func (s *Sharder) NeedGrads(params []*nn.Param) {
+	if s.Strategy < ZeRO2 {
+		return
+	}
+	for _, p := range params {
+		i := s.layout.places[p].bucket
+		b := &s.buckets[i]
+		if b.gradSlot != nil {
+			continue
+		}
+		// One bucket may be on its way while the next is written.
+		s.queue.wait(s.grads.before)
+		b.gradSlot = s.grads.find(s.layout.spans[i].room, s.grads.onItsWay)
+		b.gradSlot.bucket = i
+		b.grad = b.gradSlot.memory.Slice(0, s.layout.spans[i].elements)
+		s.layout.clearGaps(i, b.grad.Floats())
+		s.lendGrads(i)
+	}
+}
+
+// Ready says that the gradient of parameter i is final on this rank. The bucket
+// that it completes is added up once all buckets before it have been launched.
+func (s *Sharder) Ready(i int) {
+	if s.EachBatch() && s.next == len(s.buckets) {
+		s.expectGrads()
+	}
+	b := s.layout.places[s.layout.all[i]].bucket
+	s.pending[b]--
+	if s.pending[b] < 0 {
+		panic(fmt.Sprintf("ddp: internal error: parameter %d was ready twice in one step", i))
+	}
+	for s.next < len(s.buckets) && s.pending[s.next] == 0 {
+		s.launch(s.next)
+		s.next++
+	}
+	if s.next == len(s.buckets) {
+		s.rounds++
+	}
+}
+
+// launch has a bucket be added up.
+func (s *Sharder) launch(i int) {
+	b := &s.buckets[i]
+	if s.Strategy == ZeRO1 {
+		s.layout.clearGaps(i, b.grad.Floats()) // the last operation may have left something
+	}
+	if i == len(s.buckets)-1 {
+		copy(b.grad.Floats()[s.layout.extra:], s.extra)
+	}
+	if s.Strategy == DDP {
+		s.queue.ask(operation{kind: reduce, bucket: i})
+		return
+	}
+	n := s.queue.ask(operation{kind: scatter, bucket: i, slot: b.gradSlot, add: s.rounds > 0})
+	if b.gradSlot != nil {
+		s.grads.before, s.grads.last = s.grads.last, n
+		b.gradSlot.bucket, b.gradSlot.busy, b.gradSlot = none, n, nil
+	}
+}

@@ -1,0 +1,175 @@
+package ddp
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Times is how long communication took, all steps since it was last asked for
+// together.
+type Times struct {
+	// Busy is the time in operations, and Exposed the part of it in which nothing else
+	// was done. They hold the waiting for slower ranks too.
+	Busy, Exposed time.Duration
+}
+
+// TakeTimes returns the times since it was last called, between steps.
+func (s *Sharder) TakeTimes() Times {
+	t := s.queue.times
+	s.queue.times = Times{}
+	return t
+}
+
+// queue performs operations beside the computation, in the order in which they were
+// asked for: the same on every rank, as that depends on nothing but the program.
+type queue struct {
+	operations chan operation
+	run        func() // made once since a go statement of a method allocates
+	ctx        context.Context
+	times      Times
+	asked      int // operations so far
+
+	mu   sync.Mutex
+	done int
+	more sync.Cond
+	err  error // of the first that failed; those after it are not performed
+}
+
+// operation is something to be done with a bucket.
+type operation struct {
+	kind   kind
+	bucket int
+	slot   *slot // where it is lent memory
+	add    bool  // scatter: add to what came before
+}
+
+type kind int
+
+const (
+	reduce  kind = iota // of gradients, for all ranks
+	scatter             // of gradients, to the ranks that they belong to
+	fetch               // values from the ranks that they belong to
+	end
+)
+
+func (q *queue) start(s *Sharder) {
+	// A model asks for at most a fetch and a reduction of a bucket, then waits.
+	q.operations = make(chan operation, 2*len(s.buckets)+1)
+	q.more.L = &q.mu
+	q.run = func() {
+		for o := range q.operations {
+			if o.kind != end && q.err == nil {
+				began := time.Now()
+				err := s.perform(q.ctx, o)
+				q.times.Busy += time.Since(began)
+				if err != nil {
+					q.mu.Lock()
+					q.err = err
+					q.mu.Unlock()
+				}
+			}
+			q.mu.Lock()
+			q.done++
+			q.more.Broadcast()
+			q.mu.Unlock()
+			if o.kind == end {
+				return
+			}
+		}
+	}
+}
+
+// begin starts the work.
+func (q *queue) begin(ctx context.Context) {
+	q.ctx = ctx
+	go q.run()
+}
+
+// ask adds an operation and returns its number.
+func (q *queue) ask(o operation) int {
+	q.operations <- o
+	q.asked++
+	return q.asked
+}
+
+// wait returns when operation number n is done, or will not be.
+func (q *queue) wait(n int) {
+	q.mu.Lock()
+	if q.done < n {
+		began := time.Now()
+		for q.done < n {
+			q.more.Wait()
+		}
+		q.times.Exposed += time.Since(began)
+	}
+	q.mu.Unlock()
+}
+
+// end waits for all operations and returns the first error.
+func (q *queue) end() error {
+	q.wait(q.ask(operation{kind: end}))
+	return q.err
+}
+
+// exposed performs an operation while nothing else is done.
+func (q *queue) exposed(f func() error) error {
+	began := time.Now()
+	err := f()
+	took := time.Since(began)
+	q.times.Busy += took
+	q.times.Exposed += took
+	return err
+}
+
+// perform does an operation.
+func (s *Sharder) perform(ctx context.Context, o operation) (err error) {
+	b := &s.buckets[o.bucket]
+	what := "add up"
+	switch o.kind {
+	case reduce:
+		err = s.comm.AllReduce(ctx, b.grad.Floats())
+	case scatter:
+		err = s.scatter(ctx, b, o)
+	case fetch:
+		what = "gather"
+		err = s.fetch(ctx, b, o)
+	}
+	if err != nil {
+		return fmt.Errorf("%s bucket %d of %d: %w", what, o.bucket, len(s.buckets), err)
+	}
+	return nil
+}
+
+// scatter has this rank's part of a bucket's gradients be added up.
+func (s *Sharder) scatter(ctx context.Context, b *bucket, o operation) error {
+	if o.slot == nil {
+		return s.comm.ReduceScatter(ctx, b.grad.Floats())
+	}
+	part := b.gradPart.Floats()
+	whole := o.slot.memory.Floats()[:len(part)*s.comm.Size()]
+	if err := s.comm.ReduceScatter(ctx, whole); err != nil {
+		return err
+	}
+	mine := whole[s.comm.Rank()*len(part):][:len(part)]
+	if !o.add {
+		copy(part, mine)
+		return nil
+	}
+	for i, v := range mine {
+		part[i] += v
+	}
+	return nil
+}
+
+// fetch has all of a bucket's values be those of the ranks that update them.
+func (s *Sharder) fetch(ctx context.Context, b *bucket, o operation) error {
+	if o.slot == nil {
+		return s.comm.AllGather(ctx, b.value.Floats())
+	}
+	part := b.valuePart.Floats()
+	whole := o.slot.memory.Floats()[:len(part)*s.comm.Size()]
+	copy(whole[s.comm.Rank()*len(part):], part)
+	return s.comm.AllGather(ctx, whole)
+}

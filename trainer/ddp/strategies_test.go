@@ -1,0 +1,143 @@
+package ddp
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+)
+
+var strategies = []Strategy{DDP, ZeRO1, ZeRO2, ZeRO3}
+
+// Whatever the strategy, the number of ranks and the size of buckets, values and
+// averages after some steps have the same bits as with DDP, and so have loss and norm.
+func TestStrategiesGiveTheSameBits(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4} {
+		for _, bucket := range []int{64, 3 << 10, 1 << 20} {
+			want := ""
+			for _, strategy := range strategies {
+				ranks := newRanks(t, n, gptOptions, Options{Strategy: strategy, FirstBucket: bucket / 4, Bucket: bucket})
+				seen := make([]string, n)
+				together(t, ranks, func(r *rank) error {
+					for range 8 {
+						if err := r.train(t.Context()); err != nil {
+							return err
+						}
+						seen[r.comm.rank] += fmt.Sprint(r.loss, r.Norm(), " ")
+					}
+					var values [][]float32
+					for _, p := range r.Parts() {
+						values = append(values, p.Data.Floats())
+					}
+					whole, err := r.Collect(t.Context(), values)
+					if r.comm.rank == 0 {
+						seen[0] += fmt.Sprint(whole)
+					}
+					return err
+				})
+				if want == "" {
+					want = seen[0]
+				}
+				if seen[0] != want {
+					t.Errorf("%s on %d ranks with buckets of %d bytes: other bits than with ddp", strategy, n, bucket)
+				}
+				for _, r := range ranks[1:] {
+					if len(seen[r.comm.rank]) < 8 || seen[0][:len(seen[r.comm.rank])] != seen[r.comm.rank] {
+						t.Errorf("%s on %d ranks: rank %d sees other losses or norms than rank 0", strategy, n, r.comm.rank)
+					}
+				}
+			}
+		}
+	}
+}
+
+// After its first steps, a step allocates nothing.
+func TestStepsAllocateNothing(t *testing.T) {
+	for _, strategy := range strategies {
+		for _, n := range []int{1, 2} {
+			ranks := newRanks(t, n, gptOptions, Options{Strategy: strategy, FirstBucket: 1 << 10, Bucket: 3 << 10})
+			next, done := make(chan bool), make(chan error)
+			for _, r := range ranks[1:] {
+				go func() {
+					for range next {
+						done <- r.train(t.Context())
+					}
+				}()
+			}
+			step := func() {
+				for range ranks[1:] {
+					next <- true
+				}
+				if err := ranks[0].train(t.Context()); err != nil {
+					t.Error(err)
+				}
+				for range ranks[1:] {
+					if err := <-done; err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			step()
+			step()
+			before := ranks[0].memory.bytes
+			if a := testing.AllocsPerRun(5, step); a != 0 {
+				t.Errorf("%s on %d ranks: %v allocations in a step", strategy, n, a)
+			}
+			if after := ranks[0].memory.bytes; after != before {
+				t.Errorf("%s on %d ranks: %d bytes more of the device's memory", strategy, n, after-before)
+			}
+			close(next)
+		}
+	}
+}
+
+// Memory follows the formulas of ZeRO within a tenth, with all that is there for a
+// part of a step only.
+func TestMemoryFollowsTheFormulas(t *testing.T) {
+	shape := nn.GPTOptions{Vocabulary: 40, Context: 16, Layers: 24, Heads: 2, Width: 32}
+	psi := shape.NumParams()
+	perParam := map[Strategy]struct{ whole, divided float64 }{DDP: {16, 0}, ZeRO1: {8, 8}, ZeRO2: {4, 12}, ZeRO3: {0, 16}}
+	for _, n := range []int{1, 2, 4} {
+		for _, strategy := range strategies {
+			ranks := newRanks(t, n, shape, Options{Strategy: strategy, FirstBucket: 4 << 10, Bucket: 4 * 4 * 32 * 32})
+			together(t, ranks, func(r *rank) error {
+				for range 2 {
+					if err := r.train(t.Context()); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			want := psi * (perParam[strategy].whole + perParam[strategy].divided/float64(n))
+			for _, r := range ranks {
+				if got := float64(r.memory.bytes); math.Abs(got-want) > want/10 {
+					t.Errorf("%s, rank %d of %d: %.3g bytes, want %.3g: %+.1f%%", strategy, r.comm.rank, n, got, want, 100*(got/want-1))
+				} else if r.comm.rank == 0 {
+					t.Logf("%s on %d: %+.1f%%", strategy, n, 100*(got/want-1))
+				}
+			}
+		}
+	}
+}
+
+// What ranks send is twice the parameters in a step, and three times with ZeRO3, but
+// for buckets that happen to be there still.
+func TestTraffic(t *testing.T) {
+	for _, strategy := range strategies {
+		ranks := newRanks(t, 2, gptOptions, Options{Strategy: strategy, FirstBucket: 1 << 10, Bucket: 3 << 10})
+		step := func() {
+			together(t, ranks, func(r *rank) error { return r.train(t.Context()) })
+		}
+		step()
+		step()
+		m := ranks[0].comm
+		m.reduced, m.given = 0, 0
+		step()
+		all := ranks[0].layout.elements
+		most := map[Strategy]int{DDP: 0, ZeRO1: all, ZeRO2: all, ZeRO3: 2 * all}[strategy]
+		if m.reduced != all || m.given > most || m.given < most*8/10 {
+			t.Errorf("%s: %d elements reduced of %d, %d gathered, want at most %d", strategy, m.reduced, all, m.given, most)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package nn
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+// miser lends memory for values until the next call, and for gradients until they
+// are ready; all other parameters have none, so that their use panics.
+type miser struct {
+	params        []*Param
+	values, grads map[*Param]device.Tensor
+}
+
+func (m *miser) NeedValues(params []*Param) {
+	for _, p := range m.params {
+		p.Data = device.Tensor{}
+		if slices.Contains(params, p) {
+			p.Data = m.values[p]
+		}
+	}
+}
+
+func (m *miser) NeedGrads(params []*Param) {
+	for _, p := range params {
+		p.Grad = m.grads[p]
+	}
+}
+
+// A model asks for the memory of parameters whenever it uses it, and the results are
+// the same.
+func TestModelsAskForParameters(t *testing.T) {
+	for _, k := range slices.Concat(smallKinds, largeKinds) {
+		t.Run(k.name, func(t *testing.T) {
+			e := k.start(t, cpu.New(1), 0.1, device.FP32)
+			b, params := e.every(0, 1), e.model.Params()
+			pass := Pass{Train: true, Weight: 1, Seed: 8, Stride: 1}
+			want := e.model.Forward(b, pass).Loss
+			e.model.Backward(b, pass, nil)
+			m := &miser{params, map[*Param]device.Tensor{}, map[*Param]device.Tensor{}}
+			var grads []string
+			for _, p := range params {
+				m.values[p], m.grads[p] = p.Data, e.device.Alloc(device.Float32, p.Len())
+				grads = append(grads, fmt.Sprint(p.Grad.Floats()))
+				p.Data, p.Grad = device.Tensor{}, device.Tensor{}
+			}
+			pass.Owner = m
+			if got := e.model.Forward(b, pass).Loss; got != want {
+				t.Errorf("loss %v, want %v", got, want)
+			}
+			e.model.Backward(b, pass, func(i int) {
+				if fmt.Sprint(params[i].Grad.Floats()) != grads[i] {
+					t.Errorf("gradient of %q differs", params[i].Name)
+				}
+				params[i].Grad = device.Tensor{}
+			})
+		})
+	}
+}

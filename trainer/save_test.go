@@ -1,0 +1,86 @@
+package trainer
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+)
+
+// Ranks that keep parts write parts; read again they are what ddp writes, bit for bit,
+// and what is written at the end of training is whole.
+func TestPartsAreTheWhole(t *testing.T) {
+	spec := models(t)["gpt"](1)
+	dir := t.TempDir()
+	stoppedRun(t, 3, by(t, jobs.StrategyDDP, spec), dir, 5)
+	_, want := digests(t, dir)
+	for _, strategy := range strategyNames[1:] {
+		dir := t.TempDir()
+		stoppedRun(t, 3, by(t, strategy, spec), dir, 5)
+		if _, got := digests(t, dir); got != want {
+			t.Errorf("%s: other tensors than with ddp", strategy)
+		}
+		files := func() []string {
+			s, _, err := checkpoint.Load(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			var names []string
+			for _, f := range s.Manifest.Files {
+				names = append(names, f.Name)
+			}
+			return names
+		}
+		if got := files(); len(got) != 6 || got[0] != "model-rank-00000.safetensors" || got[5] != "optimizer-rank-00002.safetensors" {
+			t.Errorf("%s: files %v", strategy, got)
+		}
+		_, result, errs := world(t, 2, by(t, strategy, spec), dir, small)
+		ok(t, errs)
+		if got := files(); len(got) != 2 || got[0] != checkpoint.ModelFile || got[1] != checkpoint.OptimizerFile {
+			t.Errorf("%s: files %v at the end, step %d", strategy, got, result.Step)
+		}
+	}
+}
+
+// A part that is gone makes its checkpoint unusable, and the one before is taken.
+func TestMissingPartIsPassedOver(t *testing.T) {
+	dir := t.TempDir()
+	stoppedRun(t, 2, by(t, jobs.StrategyZeRO3, models(t)["gpt"](1)), dir, 5)
+	if err := os.Remove(filepath.Join(dir, "step-00000005", "optimizer-rank-00001.safetensors")); err != nil {
+		t.Fatal(err)
+	}
+	s, skipped, err := checkpoint.Load(dir)
+	if err == nil {
+		defer s.Close()
+	}
+	if err != nil || s.Manifest.Step != 3 || len(skipped) != 1 || !strings.Contains(skipped[0].Error(), "optimizer-rank-00001") {
+		t.Errorf("step %d, passed over %v, %v", s.Manifest.Step, skipped, err)
+	}
+}
+
+// A rank that cannot write its part fails the run before the first step, on all
+// ranks, and nothing of it stays.
+func TestRankThatCannotWriteItsPart(t *testing.T) {
+	dir := t.TempDir()
+	_, _, errs := world(t, 2, by(t, jobs.StrategyZeRO2, models(t)["gpt"](1)), dir, func(rank int, o *Options) {
+		small(rank, o)
+		if rank == 1 {
+			o.Checkpoints = filepath.Join(dir, "elsewhere")
+		}
+	})
+	var hint interface{ Hint() string }
+	if !errors.Is(errs[1], os.ErrNotExist) || !errors.As(errs[1], &hint) || !strings.Contains(hint.Hint(), "share") {
+		t.Errorf("rank 1: %v", errs[1])
+	}
+	if errs[0] == nil || errs[0].Error() != "save checkpoint of step 0: rank 1 could not write its part" {
+		t.Errorf("rank 0: %v", errs[0])
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
