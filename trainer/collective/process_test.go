@@ -6,12 +6,15 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -175,8 +178,16 @@ func (p process) line(t testing.TB) string {
 // leftFiles fails if a file of a run is left.
 func leftFiles(t testing.TB) {
 	t.Helper()
-	if left, _ := filepath.Glob("/dev/shm/ddpbatch-*"); len(left) > 0 {
-		t.Errorf("%v are left", left)
+	left, _ := filepath.Glob("/dev/shm/ddpbatch-*")
+	for wait := time.Now().Add(10 * time.Second); len(left) > 0; time.Sleep(50 * time.Millisecond) {
+		// Those of other processes on this machine go away by themselves.
+		left = slices.DeleteFunc(left, func(name string) bool {
+			_, err := os.Stat(name)
+			return errors.Is(err, fs.ErrNotExist)
+		})
+		if len(left) > 0 && time.Now().After(wait) {
+			t.Fatalf("%v are left", left)
+		}
 	}
 }
 

@@ -112,6 +112,10 @@ func (s *Server) welcome(c *wire.Conn, id Identity) bool {
 	// The welcome goes out before anybody else can send to this rank.
 	err := send(c, kindWelcome, struct{}{})
 	s.mu.Lock()
+	if s.closed { // while the welcome was sent: Close has not seen this connection
+		s.mu.Unlock()
+		return false
+	}
 	s.members[id.Rank] = c
 	if s.countLocked(Missing) == 0 && !s.complete {
 		s.complete = true

@@ -49,6 +49,7 @@ type Server struct {
 	rounds     map[string][][]byte
 	left       int
 	complete   bool // every rank has joined
+	closed     bool
 	first      *Failure
 	exit       int
 	stopping   bool
@@ -138,6 +139,7 @@ func (s *Server) Close() error {
 	err := s.listener.Close()
 	s.joinTick.Stop()
 	s.mu.Lock()
+	s.closed = true
 	for _, c := range s.connected() {
 		c.Close()
 	}
