@@ -14,6 +14,7 @@ import (
 // weights and take the same samples; what is left is rounding, which over 900 steps
 // moves single images from one class to another.
 func TestAccuracyEqualsPyTorch(t *testing.T) {
+	needsPyTorch(t)
 	const images = "/usr/share/datasets/fashion-mnist"
 	script := exec.CommandContext(t.Context(), "/usr/bin/python3", "testdata/fashion_accuracy.py", "--data", images,
 		"--batch", "64", "--lr", "0.01", "--seeds", "0", "1", "2", "3", "4")

@@ -13,6 +13,7 @@ import (
 // A GPT that two ranks trained on a text is read by PyTorch, which finds the same
 // held-out loss, and goes on from a prompt as ddpbatch sample does, past the context.
 func TestPyTorchReadsATrainedGPT(t *testing.T) {
+	needsPyTorch(t)
 	dir := t.TempDir()
 	text, err := os.ReadFile("../jobs/examples/gpt-text.txt")
 	if err != nil {

@@ -9,15 +9,22 @@ import (
 	"testing"
 )
 
+// needsPyTorch skips a test where PyTorch is missing, which is a failure in CI.
+func needsPyTorch(t *testing.T) {
+	t.Helper()
+	if exec.Command("/usr/bin/python3", "-c", "import torch").Run() == nil {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("PyTorch is missing: run tests/setup.sh")
+	}
+	t.Skip("PyTorch is missing: run tests/setup.sh")
+}
+
 // The same training by PyTorch and by the whole program, run side by side: same
 // weights at the start, same order, same loss at each of the first 50 steps.
 func TestParityWithPyTorch(t *testing.T) {
-	if _, err := exec.Command("/usr/bin/python3", "-c", "import torch").CombinedOutput(); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("PyTorch is missing: run tests/setup.sh")
-		}
-		t.Skip("PyTorch is missing: run tests/setup.sh")
-	}
+	needsPyTorch(t)
 	const tail = `
 [train.optimizer]
 kind = "sgd"
