@@ -62,14 +62,6 @@ func (i Interval) String() string {
 // IsZero reports whether the interval is not given.
 func (i Interval) IsZero() bool { return i == Interval{} }
 
-// Steps is the interval's length in steps, where an epoch has perEpoch steps.
-func (i Interval) Steps(perEpoch int) int {
-	if i.Unit == Epochs {
-		return i.N * perEpoch
-	}
-	return i.N
-}
-
 // UnmarshalTOML takes a TOML string: a number, one space, and the unit in the
 // singular or plural.
 func (i *Interval) UnmarshalTOML(v any) error {

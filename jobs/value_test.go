@@ -82,12 +82,6 @@ func TestInterval(t *testing.T) {
 			t.Errorf("%q is accepted as %v", s, i)
 		}
 	}
-	if n := (Interval{2, Epochs}).Steps(30); n != 60 {
-		t.Errorf("2 epochs of 30 steps are %d steps", n)
-	}
-	if n := (Interval{2, Steps}).Steps(30); n != 2 {
-		t.Errorf("2 steps are %d steps", n)
-	}
 	if !(Interval{}).IsZero() || (Interval{1, Steps}).IsZero() {
 		t.Error("IsZero is wrong")
 	}

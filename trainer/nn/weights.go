@@ -66,17 +66,6 @@ func OpenWeights(file io.ReaderAt, size int64) (*Weights, error) {
 	return w, nil
 }
 
-// WeightsOf are tensors that have been read, such as those of a checkpoint.
-func WeightsOf(tensors []safetensors.Tensor) (*Weights, error) {
-	w := &Weights{found: map[string]stored{}}
-	for _, t := range tensors {
-		if err := w.add(t.Name, t.Shape, func() ([]float32, error) { return t.Data, nil }); err != nil {
-			return nil, err
-		}
-	}
-	return w, nil
-}
-
 func (w *Weights) add(name string, shape []int, read func() ([]float32, error)) error {
 	s := stored{name, shape, read}
 	key := strings.TrimPrefix(name, modelPrefix)

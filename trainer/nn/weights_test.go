@@ -270,11 +270,7 @@ func TestHeadsAreAGuess(t *testing.T) {
 	shape := GPTOptions{Vocabulary: 5, Context: 4, Layers: 1, Heads: 1, Width: 128}
 	d := cpu.New(1)
 	weights := func(o GPTOptions) *Weights {
-		w, err := WeightsOf(Tensors(d, newGPT(t, d, o).Params()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return w
+		return open(t, file(t, Tensors(d, newGPT(t, d, o).Params())))
 	}
 	if o, err := weights(shape).Options(0); err != nil || o.Heads != 2 {
 		t.Errorf("a width of 128 has %d heads, %v", o.Heads, err)
