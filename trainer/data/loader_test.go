@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 )
 
 // batchesOf cuts an epoch of d into batches of size, the last of them short.
@@ -100,11 +101,10 @@ func TestLoaderStopLeavesNoGoroutine(t *testing.T) {
 	}
 	l.Stop()
 	// The goroutine closes a channel as its last act, and may be seen just before it goes.
-	for range 1000 {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if runtime.NumGoroutine() <= before {
 			return
 		}
-		runtime.Gosched()
 	}
 	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
