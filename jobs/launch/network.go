@@ -76,7 +76,7 @@ func newAgreement(job *jobs.Job, site *sites.Profile, say func(string)) *agreeme
 func (a *agreement) rounds() map[string]rendezvous.Decide {
 	all := map[string]rendezvous.Decide{
 		roundNetwork: a.decideNetwork,
-		roundPeers:   rendezvous.FromAll,
+		roundPeers:   rendezvous.FromPeers,
 		roundMaster:  rendezvous.FromRankZero,
 		roundDevices: decideDevices,
 	}

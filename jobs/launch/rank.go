@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -153,7 +154,7 @@ func (r *Rank) Connect(ctx context.Context) (collective.Communicator, error) {
 	}
 	soon, cancel := r.soon(ctx)
 	defer cancel()
-	addrs, nodes, err := r.peers(soon, listener.Addr().String())
+	addrs, nodes, err := r.peers(soon, listener)
 	if err != nil {
 		listener.Close()
 		return nil, err
@@ -164,36 +165,16 @@ func (r *Rank) Connect(ctx context.Context) (collective.Communicator, error) {
 	})
 }
 
-// peer is what ranks tell each other before they connect.
-type peer struct {
-	Addr string `json:"addr"`
-	Node int    `json:"node"`
-}
-
 // peers tells all ranks where this one listens, and returns where they do, and on
 // which node each is.
-func (r *Rank) peers(ctx context.Context, addr string) (addrs []string, nodes []int, err error) {
-	mine, err := json.Marshal(peer{addr, r.Place.NodeRank})
-	if err != nil {
-		return nil, nil, err
+func (r *Rank) peers(ctx context.Context, listener *net.TCPListener) (addrs []string, nodes []int, err error) {
+	at := listener.Addr().(*net.TCPAddr).AddrPort()
+	mine := rendezvous.Peer{Addr: netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), Node: r.Place.NodeRank}
+	all, err := r.Session.Peers(ctx, roundPeers, mine)
+	for _, p := range all {
+		addrs, nodes = append(addrs, p.Addr.String()), append(nodes, p.Node)
 	}
-	reply, err := r.Session.Exchange(ctx, roundPeers, mine)
-	if err != nil {
-		return nil, nil, err
-	}
-	var all [][]byte
-	err = json.Unmarshal(reply, &all)
-	for _, b := range all {
-		var p peer
-		if err == nil {
-			err = json.Unmarshal(b, &p)
-		}
-		addrs, nodes = append(addrs, p.Addr), append(nodes, p.Node)
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("where the ranks listen: %w", err)
-	}
-	return addrs, nodes, nil
+	return addrs, nodes, err
 }
 
 // soon bounds what all ranks do right after they have joined: one that froze in

@@ -95,6 +95,7 @@ func (s *Server) welcome(c *wire.Conn, id Identity) bool {
 	if reason == "" {
 		st := &s.ranks[id.Rank]
 		st.State, st.Host, st.PID, st.Seen = Joined, id.Host, id.PID, time.Now()
+		s.missing--
 		if s.o.Program == "" {
 			s.o.Program = id.Program
 		}
@@ -117,7 +118,7 @@ func (s *Server) welcome(c *wire.Conn, id Identity) bool {
 		return false
 	}
 	s.members[id.Rank] = c
-	if s.countLocked(Missing) == 0 && !s.complete {
+	if s.missing == 0 && !s.complete {
 		s.complete = true
 		s.joinTick.Stop()
 		close(s.joined)

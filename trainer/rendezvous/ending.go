@@ -53,8 +53,7 @@ func (s *Server) goneLocked(rank int) {
 // finishLocked ends the attempt when every rank has ended, or when one has
 // failed and all that ever joined have ended.
 func (s *Server) finishLocked() {
-	missing := s.countLocked(Missing)
-	if s.left+missing < s.o.WorldSize || (missing > 0 && s.first == nil) {
+	if s.left+s.missing < s.o.WorldSize || (s.missing > 0 && s.first == nil) {
 		return
 	}
 	select {
@@ -105,16 +104,6 @@ func (s *Server) announceLocked() {
 		go send(c, kindAbort, reasonMessage{s.first.Reason})
 	}
 	s.finishLocked()
-}
-
-func (s *Server) countLocked(state State) int {
-	n := 0
-	for _, r := range s.ranks {
-		if r.State == state {
-			n++
-		}
-	}
-	return n
 }
 
 func (s *Server) joinExpired() {

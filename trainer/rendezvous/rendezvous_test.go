@@ -1,8 +1,8 @@
 package rendezvous
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -23,22 +23,37 @@ type attempt struct {
 
 func start(t *testing.T, world int, change func(*ServerOptions)) attempt {
 	t.Helper()
-	secret, err := wire.NewSecret()
-	if err != nil {
-		t.Fatal(err)
-	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serve(t, l, world, change)
+}
+
+// serve is start on a given listener.
+func serve(t testing.TB, l net.Listener, world int, change func(*ServerOptions)) attempt {
+	t.Helper()
+	secret, err := wire.NewSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
 	o := ServerOptions{WorldSize: world, Secret: secret, JoinTimeout: 20 * time.Second,
-		Rounds: map[string]Decide{"all": FromAll, "zero": FromRankZero}}
+		Rounds: map[string]Decide{"count": count, "zero": FromRankZero, "peers": FromPeers}}
 	if change != nil {
 		change(&o)
 	}
 	s := Serve(l, o)
 	t.Cleanup(func() { s.Close() })
 	return attempt{s, secret, l.Addr().String()}
+}
+
+// count tells every rank how many bytes it and the others have sent.
+func count(payloads [][]byte) ([][]byte, error) {
+	replies := make([][]byte, len(payloads))
+	for r := range replies {
+		replies[r] = fmt.Appendf(nil, "%d of %d", len(payloads[r]), len(bytes.Join(payloads, nil)))
+	}
+	return replies, nil
 }
 
 func (a attempt) join(t *testing.T, rank, world int) (*Session, error) {
@@ -76,18 +91,10 @@ func TestRoundsAndGoodbye(t *testing.T) {
 	const world = 5
 	a := start(t, world, nil)
 	var wg sync.WaitGroup
-	var payloads [][]byte
-	for r := range world {
-		payloads = append(payloads, fmt.Append(nil, "from ", r))
-	}
-	all, err := json.Marshal(payloads)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for r, s := range a.joinAll(t, world) {
 		wg.Go(func() {
-			for _, tt := range []struct{ round, want string }{{"all", string(all)}, {"zero", "from 0"}} {
-				got, err := s.Exchange(t.Context(), tt.round, fmt.Append(nil, "from ", r))
+			for _, tt := range []struct{ round, want string }{{"count", fmt.Sprintf("%d of 10", r)}, {"zero", ""}} {
+				got, err := s.Exchange(t.Context(), tt.round, bytes.Repeat([]byte{0}, r))
 				if err != nil || string(got) != tt.want {
 					t.Errorf("rank %d, round %s: %q, %v; want %q", r, tt.round, got, err, tt.want)
 				}

@@ -15,11 +15,6 @@ import (
 // and above one per rank; further ones are closed unread.
 const maxStrangers = 256
 
-// Decide turns what all ranks sent in a round (by rank) into what each of them
-// gets back. It runs on the server, once per round. An error ends the attempt,
-// and every rank is told it.
-type Decide func(payloads [][]byte) (replies [][]byte, err error)
-
 // ServerOptions describe the attempt that a [Server] gathers.
 type ServerOptions struct {
 	WorldSize   int
@@ -46,8 +41,9 @@ type Server struct {
 	mu         sync.Mutex
 	ranks      []RankStatus
 	members    []*wire.Conn
-	rounds     map[string][][]byte
-	left       int
+	rounds     map[string]*round
+	missing    int  // ranks that have not joined
+	left       int  // ranks that have gone
 	complete   bool // every rank has joined
 	closed     bool
 	first      *Failure
@@ -69,7 +65,8 @@ func Serve(listener net.Listener, o ServerOptions) *Server {
 		o: o, listener: listener,
 		ranks:    make([]RankStatus, o.WorldSize),
 		members:  make([]*wire.Conn, o.WorldSize),
-		rounds:   map[string][][]byte{},
+		rounds:   map[string]*round{},
+		missing:  o.WorldSize,
 		joined:   make(chan struct{}),
 		failing:  make(chan struct{}),
 		finished: make(chan struct{}),
@@ -176,9 +173,9 @@ func (s *Server) follow(c *wire.Conn, rank int) {
 		}
 		switch kind {
 		case kindExchange:
-			var m exchangeMessage
-			if err = json.Unmarshal(payload, &m); err == nil {
-				err = s.exchange(rank, m)
+			var round string
+			if round, payload, err = cutRound(payload); err == nil {
+				err = s.exchange(rank, round, payload)
 			}
 		case kindBeat:
 			var m beatMessage
@@ -207,67 +204,4 @@ func (s *Server) follow(c *wire.Conn, rank int) {
 			return
 		}
 	}
-}
-
-// exchange notes a rank's contribution to a round; the last one to come has the
-// round decided and answered.
-func (s *Server) exchange(rank int, m exchangeMessage) error {
-	decide, known := s.o.Rounds[m.Round]
-	if !known {
-		return fmt.Errorf("unknown round %q", m.Round)
-	}
-	s.mu.Lock()
-	payloads := s.rounds[m.Round]
-	if payloads == nil {
-		payloads = make([][]byte, s.o.WorldSize)
-		s.rounds[m.Round] = payloads
-	}
-	if payloads[rank] != nil {
-		s.mu.Unlock()
-		return fmt.Errorf("round %q was answered twice", m.Round)
-	}
-	payloads[rank] = append([]byte{}, m.Payload...)
-	for _, p := range payloads {
-		if p == nil {
-			s.mu.Unlock()
-			return nil
-		}
-	}
-	members := append([]*wire.Conn(nil), s.members...)
-	over := s.first != nil
-	s.mu.Unlock()
-	if over {
-		return nil // somebody has left since; everyone is being told
-	}
-
-	replies, err := decide(payloads)
-	if err == nil && len(replies) != s.o.WorldSize {
-		err = fmt.Errorf("round %q has %d replies for %d ranks", m.Round, len(replies), s.o.WorldSize)
-	}
-	failed := false
-	if err != nil {
-		// Noted before a rank is told: its goodbye would otherwise be taken for
-		// the first failure. Announced after, as the reply says more.
-		s.mu.Lock()
-		failed = s.recordLocked(Failure{Rank: -1, Reason: err.Error(), Advice: hintOf(err)})
-		s.mu.Unlock()
-	}
-	for r, c := range members {
-		if c == nil {
-			continue
-		}
-		reply := replyMessage{Round: m.Round}
-		if err != nil {
-			reply.Error, reply.Hint = err.Error(), hintOf(err)
-		} else {
-			reply.Payload = replies[r]
-		}
-		_ = send(c, kindReply, reply)
-	}
-	if failed {
-		s.mu.Lock()
-		s.announceLocked()
-		s.mu.Unlock()
-	}
-	return nil
 }

@@ -24,6 +24,7 @@ var ErrLauncherLost = errors.New("the launcher is gone")
 
 // Session is one rank's tie to the server. It lives as long as the rank.
 type Session struct {
+	world  int
 	conn   *wire.Conn
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -31,9 +32,15 @@ type Session struct {
 
 	mu      sync.Mutex
 	once    sync.Once
-	pending map[string]chan replyMessage
+	pending map[string]chan reply
 	reason  string
 	leaving bool
+}
+
+// reply is what has become of a round.
+type reply struct {
+	payload []byte
+	err     error
 }
 
 // Join connects to whichever of addrs ("host:port") proves to be this attempt's
@@ -65,7 +72,7 @@ func Join(ctx context.Context, addrs []string, secret wire.Secret, id Identity) 
 		conn.Close()
 		return nil, fmt.Errorf("join as rank %d: %w", id.Rank, err)
 	}
-	s := &Session{conn: conn, stop: make(chan struct{}), pending: map[string]chan replyMessage{}}
+	s := &Session{world: id.WorldSize, conn: conn, stop: make(chan struct{}), pending: map[string]chan reply{}}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	go s.read()
 	return s, nil
@@ -156,35 +163,37 @@ func (s *Session) StopReason() string { return s.reason }
 // Exchange contributes payload to a round and returns this rank's reply once
 // every rank has contributed and the server has decided.
 func (s *Session) Exchange(ctx context.Context, round string, payload []byte) ([]byte, error) {
-	answer := make(chan replyMessage, 1)
+	answer := make(chan reply, 1)
 	s.mu.Lock()
 	s.pending[round] = answer
 	s.mu.Unlock()
-	if payload == nil {
-		payload = []byte{}
-	}
-	if err := send(s.conn, kindExchange, exchangeMessage{round, payload}); err != nil {
+	if err := sendRound(s.conn, kindExchange, round, payload); err != nil {
 		return nil, fmt.Errorf("exchange %q: %w", round, err)
 	}
 	select {
 	case m := <-answer:
-		if m.Error != "" {
-			return nil, withHint(errors.New(m.Error), m.Hint)
-		}
-		return m.Payload, nil
+		return m.payload, m.err
 	case <-s.ctx.Done():
 		// The reply to a failed round and the end of the attempt race.
 		select {
 		case m := <-answer:
-			if m.Error != "" {
-				return nil, withHint(errors.New(m.Error), m.Hint)
-			}
-			return m.Payload, nil
+			return m.payload, m.err
 		default:
 		}
 		return nil, context.Cause(s.ctx)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("exchange %q: %w", round, context.Cause(ctx))
+	}
+}
+
+// answer hands a round's outcome to who waits for it.
+func (s *Session) answer(round string, r reply) {
+	s.mu.Lock()
+	answer := s.pending[round]
+	delete(s.pending, round)
+	s.mu.Unlock()
+	if answer != nil {
+		answer <- r
 	}
 }
 
@@ -232,15 +241,14 @@ func (s *Session) read() {
 		var m reasonMessage
 		switch kind {
 		case kindReply:
-			var r replyMessage
-			if err = json.Unmarshal(payload, &r); err == nil {
-				s.mu.Lock()
-				answer := s.pending[r.Round]
-				delete(s.pending, r.Round)
-				s.mu.Unlock()
-				if answer != nil {
-					answer <- r
-				}
+			var round string
+			if round, payload, err = cutRound(payload); err == nil {
+				s.answer(round, reply{payload: payload})
+			}
+		case kindFailed:
+			var f failedMessage
+			if err = json.Unmarshal(payload, &f); err == nil {
+				s.answer(f.Round, reply{err: withHint(errors.New(f.Error), f.Hint)})
 			}
 		case kindStop:
 			if err = json.Unmarshal(payload, &m); err == nil {

@@ -194,20 +194,27 @@ func handshake(c net.Conn, secret Secret, label string, server bool) (_ *Conn, e
 	return &Conn{Conn: c, readMAC: toClient, writeMAC: toServer}, nil
 }
 
-// WriteFrame sends one frame of at most [MaxFrame] bytes.
-func (c *Conn) WriteFrame(kind byte, payload []byte) error {
-	if len(payload) > MaxFrame {
-		return fmt.Errorf("frame of %d bytes is over the limit of %d", len(payload), MaxFrame)
+// WriteFrame sends one frame of at most [MaxFrame] bytes: the parts, one after the
+// other. They are only read, and may be those of other connections' frames too.
+func (c *Conn) WriteFrame(kind byte, parts ...[]byte) error {
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
+	if size > MaxFrame {
+		return fmt.Errorf("frame of %d bytes is over the limit of %d", size, MaxFrame)
 	}
 	c.writeLock.Lock()
 	defer c.writeLock.Unlock()
 	var head [headerLen]byte
-	binary.LittleEndian.PutUint32(head[:], uint32(len(payload)))
+	binary.LittleEndian.PutUint32(head[:], uint32(size))
 	head[4] = kind
-	frame := make([]byte, 0, headerLen+macSize+len(payload))
+	frame := make([]byte, 0, headerLen+macSize+size)
 	frame = append(frame, head[:]...)
-	frame = append(frame, mac(c.writeMAC, c.writeSeq, head, payload)...)
-	frame = append(frame, payload...)
+	frame = append(frame, mac(c.writeMAC, c.writeSeq, head, parts...)...)
+	for _, p := range parts {
+		frame = append(frame, p...)
+	}
 	c.writeSeq++
 	_, err := c.Write(frame)
 	return err
@@ -238,12 +245,14 @@ func (c *Conn) ReadFrame() (kind byte, payload []byte, err error) {
 	return head[4], payload, nil
 }
 
-func mac(h hash.Hash, seq uint64, head [headerLen]byte, payload []byte) []byte {
+func mac(h hash.Hash, seq uint64, head [headerLen]byte, payload ...[]byte) []byte {
 	var n [8]byte
 	binary.LittleEndian.PutUint64(n[:], seq)
 	h.Reset()
 	h.Write(n[:])
 	h.Write(head[:])
-	h.Write(payload)
+	for _, p := range payload {
+		h.Write(p)
+	}
 	return h.Sum(nil)[:macSize]
 }

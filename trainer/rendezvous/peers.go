@@ -1,0 +1,113 @@
+package rendezvous
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// Peer is where a rank listens, and on which node of the job it is.
+type Peer struct {
+	Addr netip.AddrPort
+	Node int
+}
+
+// Peers tells all ranks of mine in a round that [FromPeers] decides, and returns
+// theirs, by rank.
+func (s *Session) Peers(ctx context.Context, round string, mine Peer) ([]Peer, error) {
+	payload, err := appendPeers(nil, []Peer{mine})
+	if err != nil {
+		return nil, fmt.Errorf("exchange %q: %w", round, err)
+	}
+	reply, err := s.Exchange(ctx, round, payload)
+	if err != nil {
+		return nil, err
+	}
+	all, err := parsePeers(reply, s.world)
+	if err != nil {
+		return nil, fmt.Errorf("where the ranks listen: %w", err)
+	}
+	return all, nil
+}
+
+// FromPeers gives every rank the peers that all ranks sent, see [Session.Peers]. All
+// ranks get the same bytes, which are held once.
+func FromPeers(payloads [][]byte) ([][]byte, error) {
+	var all []Peer
+	for rank, p := range payloads {
+		one, err := parsePeers(p, 1)
+		if err != nil {
+			return nil, fmt.Errorf("where rank %d listens: %w", rank, err)
+		}
+		all = append(all, one...)
+	}
+	table, err := appendPeers(nil, all)
+	if err != nil {
+		return nil, err
+	}
+	return toAll(table, len(payloads)), nil
+}
+
+// appendPeers writes runs of ranks that have address and node in common: their number
+// and the node as varints, the address as [netip.Addr.MarshalBinary] has it behind a
+// byte that says how long it is, and two bytes for each port, little-endian.
+func appendPeers(b []byte, peers []Peer) ([]byte, error) {
+	for len(peers) > 0 {
+		first, n := peers[0], 1
+		for n < len(peers) && peers[n].Node == first.Node && peers[n].Addr.Addr() == first.Addr.Addr() {
+			n++
+		}
+		addr, err := first.Addr.Addr().MarshalBinary()
+		if err != nil {
+			return nil, err
+		}
+		if len(addr) > 255 || first.Node < 0 {
+			return nil, fmt.Errorf("address %s of node %d cannot be told", first.Addr, first.Node)
+		}
+		b = binary.AppendUvarint(b, uint64(n))
+		b = binary.AppendUvarint(b, uint64(first.Node))
+		b = append(append(b, byte(len(addr))), addr...)
+		for _, p := range peers[:n] {
+			b = binary.LittleEndian.AppendUint16(b, p.Addr.Port())
+		}
+		peers = peers[n:]
+	}
+	return b, nil
+}
+
+var errPeers = errors.New("the table of addresses is damaged")
+
+// parsePeers is the opposite of appendPeers, for so many ranks.
+func parsePeers(b []byte, ranks int) ([]Peer, error) {
+	peers := make([]Peer, 0, min(ranks, len(b)/2))
+	number := func(most int) int {
+		v, n := binary.Uvarint(b)
+		if n <= 0 || v > uint64(most) {
+			return -1
+		}
+		b = b[n:]
+		return int(v)
+	}
+	for len(b) > 0 {
+		n := number(ranks - len(peers))
+		node := number(1<<31 - 1)
+		if n < 1 || node < 0 || len(b) == 0 || len(b) < 1+int(b[0])+2*n {
+			return nil, errPeers
+		}
+		var addr netip.Addr
+		if err := addr.UnmarshalBinary(b[1:][:b[0]]); err != nil || !addr.IsValid() {
+			return nil, errPeers
+		}
+		b = b[1+int(b[0]):]
+		for i := range n {
+			peers = append(peers, Peer{netip.AddrPortFrom(addr, binary.LittleEndian.Uint16(b[2*i:])), node})
+		}
+		b = b[2*n:]
+	}
+	if len(peers) != ranks {
+		return nil, fmt.Errorf("%w: it has %d ranks, want %d", errPeers, len(peers), ranks)
+	}
+	return peers, nil
+}
