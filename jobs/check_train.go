@@ -17,8 +17,16 @@ func (d *decoder) checkTrain(t *Train) {
 	d.checkData(&t.Data)
 	d.checkModelTakes(t.Model.Kind, t.Data.Kind)
 	d.checkSize(t)
+	d.checkBuckets(t)
 	d.checkOptimizer(&t.Optimizer)
 	d.checkSchedule(&t.Schedule, t.Optimizer.LR)
+}
+
+func (d *decoder) checkBuckets(t *Train) {
+	const first = "train.first_bucket"
+	if d.usable(first, "train.bucket") && t.Bucket > 0 && t.FirstBucket > t.Bucket {
+		d.report(first, "", "is larger than bucket, %q", t.Bucket)
+	}
 }
 
 func (d *decoder) checkOptimizer(o *Optimizer) {

@@ -10,7 +10,12 @@ const (
 	defaultKeep              = 3
 	defaultKernel            = 3
 	defaultFeatures          = "x"
-	defaultTarget            = "y"
+
+	// Those of PyTorch's DistributedDataParallel.
+	defaultBucket      = 25 * mebi
+	defaultFirstBucket = 1 * mebi
+
+	defaultTarget = "y"
 
 	// Those of torch.optim.Adam and AdamW.
 	defaultBeta1      = 0.9
@@ -95,6 +100,8 @@ func (t *Train) fillDefaults() {
 	orElse(&t.Accumulate, 1)
 	orElse(&t.NonFinite, NonFiniteStop)
 	orElse(&t.LogEvery, defaultLogEvery)
+	orElse(&t.Bucket, defaultBucket)
+	orElse(&t.FirstBucket, min(defaultFirstBucket, t.Bucket))
 	t.Model.fillDefaults()
 	t.Data.fillDefaults()
 }

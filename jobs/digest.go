@@ -9,9 +9,11 @@ import (
 )
 
 // scheduleKeys are the keys of [train] that may change when a run is resumed:
-// they say how long it goes on and how much it tells, not what a step computes.
-// A run that stopped at a step that is not finite may go on as one that skips it.
-var scheduleKeys = map[string]bool{"epochs": true, "log_every": true, "nonfinite": true}
+// they say how long it goes on, how much it tells and how ranks divide the work, not
+// what a step computes. Other buckets may add up in another order, as another number
+// of ranks does. A run that stopped at a step that is not finite may go on as one that
+// skips it.
+var scheduleKeys = map[string]bool{"epochs": true, "log_every": true, "nonfinite": true, "bucket": true, "first_bucket": true}
 
 // saidTwice are the keys of [train] that only stand for others, which a Job has too.
 var saidTwice = map[string]bool{"model.size": true}
@@ -22,8 +24,8 @@ var saidTwice = map[string]bool{"model.size": true}
 // that a later version adds does not orphan the checkpoints of this one. Every
 // strategy has that of ddp: each goes on from the checkpoints of the others.
 //
-// Two runs with equal fingerprints and world sizes compute the same thing from
-// the same data. Paths are compared as they are, so both should come from
+// Two runs with equal fingerprints, buckets and world sizes compute the same thing
+// from the same data. Paths are compared as they are, so both should come from
 // [Job.ResolvePaths] or neither.
 func (t *Train) Fingerprint() map[string]string {
 	fields := map[string]string{}

@@ -55,6 +55,7 @@ func TestTrainDigest(t *testing.T) {
 		{"nonfinite", func(j *Job) { j.Train.NonFinite = NonFiniteSkip }, true},
 		{"no accumulate", func(j *Job) { j.Train.Accumulate = 0 }, true},
 		{"accumulate", func(j *Job) { j.Train.Accumulate = 2 }, false},
+		{"buckets", func(j *Job) { j.Train.Bucket, j.Train.FirstBucket = mebi, kibi }, true},
 		{"strategy", func(j *Job) { j.Train.Strategy = StrategyZeRO3 }, true},
 		{"precision", func(j *Job) { j.Train.Precision = PrecisionBF16 }, false},
 		{"dropout", func(j *Job) { j.Train.Model.Dropout = 0.1 }, false},

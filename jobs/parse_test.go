@@ -73,7 +73,7 @@ func TestEveryKey(t *testing.T) {
 		},
 		Train: &Train{
 			Device: DeviceCPU, Strategy: StrategyDDP, Precision: PrecisionFP32,
-			Epochs: 1000, Batch: 64, Accumulate: 1, NonFinite: NonFiniteStop, Seed: 1<<63 - 1, LogEvery: Interval{1, Epochs},
+			Epochs: 1000, Batch: 64, Accumulate: 1, Bucket: 4 * mebi, FirstBucket: 256 * kibi, NonFinite: NonFiniteStop, Seed: 1<<63 - 1, LogEvery: Interval{1, Epochs},
 			Model: Model{Kind: ModelMLP, Hidden: []Count{128, 64}, Activation: ActivationTanh},
 			Data: Data{
 				Kind: DataCSV, Path: "data/train.csv", EvalPath: "/data/eval.csv", Target: "price in €",
@@ -137,7 +137,7 @@ func TestDefaults(t *testing.T) {
 		},
 		Train: &Train{
 			Device: DeviceAuto, Strategy: StrategyDDP, Precision: PrecisionFP32, Epochs: 1, Batch: 2,
-			Accumulate: 1, NonFinite: NonFiniteStop,
+			Accumulate: 1, Bucket: 25 * mebi, FirstBucket: mebi, NonFinite: NonFiniteStop,
 			LogEvery:  Interval{50, Steps},
 			Model:     Model{Kind: ModelMLP, Hidden: []Count{3}, Activation: ActivationReLU},
 			Data:      Data{Kind: DataIDX, Path: "d", Task: TaskClassification, Shuffle: new(true)},
@@ -329,5 +329,13 @@ func TestOptimizerDefaults(t *testing.T) {
 	}
 	if off := parse(t, strings.Replace(minimal, `kind = "sgd"`, `kind = "adamw", weight_decay = 0`, 1)).Train.Optimizer; off.WeightDecay != 0 {
 		t.Errorf("adamw without decay: %+v", off)
+	}
+}
+
+// The first bucket is no larger than the others where only theirs is given.
+func TestFirstBucket(t *testing.T) {
+	job := parse(t, strings.Replace(minimal, "batch = 2", "batch = 2\nbucket = \"64 KiB\"", 1))
+	if got := job.Train.FirstBucket; got != 64*kibi {
+		t.Errorf("buckets of 64 KiB have a first one of %s", got)
 	}
 }

@@ -77,19 +77,21 @@ type Network struct {
 
 // Train is a run of the built-in trainer.
 type Train struct {
-	Device     Device    `toml:"device"`     // auto (default), cpu
-	Strategy   Strategy  `toml:"strategy"`   // ddp (default), zero1, zero2 or zero3
-	Precision  Precision `toml:"precision"`  // fp32 (default), bf16
-	Epochs     Count     `toml:"epochs"`     // passes over the training set
-	Batch      Count     `toml:"batch"`      // samples per rank and micro-batch
-	Accumulate Count     `toml:"accumulate"` // micro-batches whose gradients make one step; default 1
-	NonFinite  NonFinite `toml:"nonfinite"`  // what becomes of a step that is not finite: stop (default), skip
-	Seed       Seed      `toml:"seed"`       // default 0
-	LogEvery   Interval  `toml:"log_every"`  // default "50 steps"
-	Model      Model     `toml:"model"`
-	Data       Data      `toml:"data"`
-	Optimizer  Optimizer `toml:"optimizer"`
-	Schedule   Schedule  `toml:"schedule"`
+	Device      Device    `toml:"device"`       // auto (default), cpu
+	Strategy    Strategy  `toml:"strategy"`     // ddp (default), zero1, zero2 or zero3
+	Precision   Precision `toml:"precision"`    // fp32 (default), bf16
+	Epochs      Count     `toml:"epochs"`       // passes over the training set
+	Batch       Count     `toml:"batch"`        // samples per rank and micro-batch
+	Accumulate  Count     `toml:"accumulate"`   // micro-batches whose gradients make one step; default 1
+	Bucket      Size      `toml:"bucket"`       // gradients that ranks add up at a time; default "25 MiB"
+	FirstBucket Size      `toml:"first_bucket"` // the first of a step, which should start early; default "1 MiB", or bucket if that is less
+	NonFinite   NonFinite `toml:"nonfinite"`    // what becomes of a step that is not finite: stop (default), skip
+	Seed        Seed      `toml:"seed"`         // default 0
+	LogEvery    Interval  `toml:"log_every"`    // default "50 steps"
+	Model       Model     `toml:"model"`
+	Data        Data      `toml:"data"`
+	Optimizer   Optimizer `toml:"optimizer"`
+	Schedule    Schedule  `toml:"schedule"`
 }
 
 // Model is the network to train. Its input and output sizes follow the data.

@@ -66,6 +66,30 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+func TestSize(t *testing.T) {
+	for s, want := range map[string]Size{"1 KiB": 1 << 10, "25 MiB": 25 << 20, "1 GiB": 1 << 30} {
+		var size Size
+		if err := size.UnmarshalTOML(s); err != nil || size != want || size.String() != s {
+			t.Errorf("%q is %d = %q (%v), want %d", s, size, size, err, want)
+		}
+	}
+	for s, meant := range map[string]string{
+		"": "", "25": "", "MiB": "", " MiB": "", "0 MiB": "", "1.5 MiB": "", "-1 MiB": "", "+1 MiB": "", "2 GiB": "", "1025 MiB": "", "1 TiB": "",
+		"25MiB": "25 MiB", "25 MB": "25 MiB", "25M": "25 MiB", "512k": "512 KiB", "1  GiB": "1 GiB", "25 mib": "25 MiB", "25 MiB ": "25 MiB",
+	} {
+		var size Size
+		err, _ := size.UnmarshalTOML(s).(*refusal)
+		if err == nil || size != 0 {
+			t.Errorf("%q is accepted as %d bytes", s, size)
+		} else if err.suggestion != meant {
+			t.Errorf("%q suggests %q, want %q", s, err.suggestion, meant)
+		}
+	}
+	if got := Size(1536).String(); got != "1536 B" {
+		t.Errorf("1536 bytes are %q", got)
+	}
+}
+
 func TestInterval(t *testing.T) {
 	for s, want := range map[string]Interval{
 		"500 steps": {500, Steps}, "1 step": {1, Steps}, "1 epoch": {1, Epochs}, "2 epochs": {2, Epochs},

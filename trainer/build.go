@@ -112,7 +112,8 @@ var strategies = map[jobs.Strategy]ddp.Strategy{
 
 // spreading is how the model is spread over ranks.
 func (r *run) spreading() ddp.Options {
-	return ddp.Options{Strategy: strategies[r.train.Strategy], Extra: numExtra, FirstBucket: r.FirstBucket, Bucket: r.Bucket}
+	t := r.train
+	return ddp.Options{Strategy: strategies[t.Strategy], Extra: numExtra, FirstBucket: int(t.FirstBucket), Bucket: int(t.Bucket)}
 }
 
 func precision(p jobs.Precision) device.Precision {

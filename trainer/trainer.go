@@ -39,9 +39,6 @@ type Options struct {
 	// Checkpoints is the folder that rank 0 saves to. Others look at it only where
 	// each writes what it keeps: all of them must see the same folder then.
 	Checkpoints string
-	// FirstBucket and Bucket are the bytes of parameters that ranks exchange at a time,
-	// see package ddp; 0 for its own. Every rank must have the same.
-	FirstBucket, Bucket int
 	// Comm connects the ranks. Run does not close it.
 	Comm collective.Communicator
 	// Threads is the number of threads to compute on, at most; 0 is one for each core.

@@ -196,6 +196,7 @@ func (l *planner) plan(ctx context.Context) (*planAnswer, error) {
 	}
 	l.half = l.gpu != nil && t.Precision == jobs.PrecisionBF16
 	l.work = plan.Count(model, l.subject.sample, int(t.Batch), l.subject.precision)
+	l.work.FirstBucket, l.work.Bucket = int(t.FirstBucket), int(t.Bucket)
 	l.training = plan.Training{Element: plan.Elements(moments(&t.Optimizer), l.half), Accumulate: max(1, int(t.Accumulate))}
 	// Kong and the job's check have looked at both names.
 	l.training.Strategy, _ = plan.ParseStrategy(cmp.Or(l.cmd.Strategy, string(t.Strategy)))

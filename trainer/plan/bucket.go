@@ -1,6 +1,10 @@
 package plan
 
-import "github.com/ddpbatch/ddpbatch/trainer/ddp"
+import (
+	"cmp"
+
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+)
 
 // bucket is gradients that are sent together.
 type bucket struct {
@@ -13,13 +17,13 @@ type bucket struct {
 func (w Work) buckets(size float64) []bucket {
 	const line = 16
 	var out []bucket
-	now, limit := bucket{}, ddp.FirstBucketBytes
+	now, limit := bucket{}, cmp.Or(w.FirstBucket, ddp.FirstBucketBytes)
 	for i, r := range w.Backward {
 		now.elements += (w.Params[r.Param] + line - 1) / line * line
 		now.flop += r.FLOP
 		if size*float64(now.elements) >= float64(limit) || i == len(w.Backward)-1 {
 			out = append(out, now)
-			now, limit = bucket{}, ddp.BucketBytes
+			now, limit = bucket{}, cmp.Or(w.Bucket, ddp.BucketBytes)
 		}
 	}
 	return out

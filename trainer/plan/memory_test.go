@@ -90,15 +90,20 @@ func (*recorder) AllGather(context.Context, []float32) error     { panic("ddp di
 func TestBucketsAreThoseOfDDP(t *testing.T) {
 	cases := examples(t)
 	o := nn.GPTOptions{Vocabulary: 5000, Context: 64, Layers: 6, Heads: 4, Width: 512}
+	const own = "buckets of their own sizes"
 	cases["several buckets"] = example{gpt(t, o), Sample{Tokens: 64, Outputs: 5000, Classes: true}, 1}
+	cases[own] = cases["several buckets"]
 	for name, e := range cases {
 		w := Count(e.model, e.sample, e.batch, device.FP32)
 		var got []int
+		if name == own {
+			w.FirstBucket, w.Bucket = 64<<10, 3<<20
+		}
 		for _, b := range w.buckets(4) {
 			got = append(got, b.elements)
 		}
 		comm := &recorder{}
-		r := ddp.New(comm, cpu.New(1), e.model.Params(), ddp.Options{})
+		r := ddp.New(comm, cpu.New(1), e.model.Params(), ddp.Options{FirstBucket: w.FirstBucket, Bucket: w.Bucket})
 		r.Start(t.Context())
 		for _, ready := range w.Backward {
 			r.Ready(ready.Param)
@@ -110,7 +115,7 @@ func TestBucketsAreThoseOfDDP(t *testing.T) {
 		if !slices.EqualFunc(got, comm.lens, func(a, b int) bool { return a <= b && b < a+2*16 }) {
 			t.Errorf("%s: buckets of %v elements, ddp has %v", name, got, comm.lens)
 		}
-		if name == "several buckets" && len(got) < 3 {
+		if least := map[string]int{"several buckets": 3, own: 12}[name]; len(got) < least {
 			t.Errorf("only %d buckets", len(got))
 		}
 	}

@@ -46,6 +46,9 @@ type Work struct {
 	// the order in which gradients are ready; they add up to all of it.
 	Forward  float64
 	Backward []Ready
+	// FirstBucket and Bucket are the bytes of gradients that are sent together; 0 for
+	// those of package ddp.
+	FirstBucket, Bucket int
 }
 
 // Ready is a gradient that has become final.

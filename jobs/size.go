@@ -1,0 +1,83 @@
+package jobs
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Size is an amount of memory in bytes, written "25 MiB": a whole number and KiB, MiB
+// or GiB, at most 1 GiB. Zero means that the file does not give it.
+type Size int
+
+const (
+	kibi Size = 1 << 10
+	mebi Size = 1 << 20
+	gibi Size = 1 << 30
+)
+
+const sizeForms = `allowed: a whole number and KiB, MiB or GiB up to "1 GiB", such as "25 MiB"`
+
+// units of sizes, largest first.
+var units = []struct {
+	name  string
+	bytes Size
+}{{"GiB", gibi}, {"MiB", mebi}, {"KiB", kibi}}
+
+// String returns the size as the file would write it, in the largest unit of which it
+// is a whole number.
+func (s Size) String() string {
+	for _, u := range units {
+		if s%u.bytes == 0 {
+			return strconv.Itoa(int(s/u.bytes)) + " " + u.name
+		}
+	}
+	return strconv.Itoa(int(s)) + " B"
+}
+
+// UnmarshalTOML takes a TOML string.
+func (s *Size) UnmarshalTOML(v any) error {
+	text, err := stringValue(v)
+	if err != nil {
+		return refuse(sizeForms, "%s", err)
+	}
+	n, bad := parseSize(text)
+	if bad != nil {
+		bad.suggestion = meantSize(text)
+		return bad
+	}
+	*s = n
+	return nil
+}
+
+func parseSize(text string) (Size, *refusal) {
+	count, unit, _ := strings.Cut(text, " ")
+	for _, u := range units {
+		var n int64
+		if unit != u.name || !number(count, &n) {
+			continue
+		}
+		switch {
+		case n == 0:
+			return 0, refuse(sizeForms, "%q is no memory at all", text)
+		case n > int64(gibi/u.bytes):
+			return 0, refuse(sizeForms, "%q is more than 1 GiB", text)
+		}
+		return Size(n) * u.bytes, nil
+	}
+	return 0, refuse(sizeForms, "%q is not a size", text)
+}
+
+// meantSize is what "25M", "25MB", "25 mib" and "25MiB" probably mean, or nothing.
+func meantSize(text string) string {
+	compact := strings.ToUpper(strings.ReplaceAll(text, " ", ""))
+	compact = strings.TrimSuffix(strings.TrimSuffix(compact, "B"), "I")
+	for _, u := range units {
+		if count, ok := strings.CutSuffix(compact, u.name[:1]); ok {
+			meant := count + " " + u.name
+			if _, bad := parseSize(meant); bad == nil && meant != text {
+				return meant
+			}
+		}
+	}
+	return ""
+}
