@@ -14,6 +14,7 @@ import (
 type checkpointCmd struct {
 	Ls     checkpointLsCmd     `cmd:"" help:"List checkpoints, newest first."`
 	Verify checkpointVerifyCmd `cmd:"" help:"Compare every byte of checkpoints with their manifests."`
+	Export checkpointExportCmd `cmd:"" help:"Write the weights of a checkpoint for other programs."`
 }
 
 type checkpointLsCmd struct {

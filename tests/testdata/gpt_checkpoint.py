@@ -31,6 +31,7 @@ def safetensors(path):
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--weights", required=True)
+parser.add_argument("--state-dict", required=True, help="the same weights as ddpbatch checkpoint export wrote them")
 parser.add_argument("--text", required=True)
 parser.add_argument("--heads", type=int, required=True)
 parser.add_argument("--holdout", type=float, required=True)
@@ -40,6 +41,8 @@ options = parser.parse_args()
 torch.set_num_threads(1)
 
 weights = safetensors(options.weights)
+exported = torch.load(options.state_dict, weights_only=True)
+assert list(exported) == list(weights) and all(torch.equal(exported[n], weights[n]) for n in weights)
 (vocabulary, width), context = weights["wte.weight"].shape, len(weights["wpe.weight"])
 layers = sum(name.endswith("ln_1.weight") for name in weights)
 model = GPT(vocabulary, context, width, options.heads, layers, seed=0)

@@ -97,7 +97,7 @@ func Load(dir string, names ...string) (*Snapshot, []error, error) {
 	}
 	var skipped []error
 	for _, e := range entries {
-		s, err := verified(e, names)
+		s, err := e.Open(names...)
 		if err == nil {
 			return s, skipped, nil
 		}
@@ -115,15 +115,15 @@ func Verify(path string) error {
 	if err != nil {
 		return fmt.Errorf("verify checkpoint %q: %w", path, err)
 	}
-	s, err := verified(Entry{Path: path, Step: m.Step, Manifest: m}, nil)
+	s, err := Entry{Path: path, Step: m.Step, Manifest: m}.Open()
 	if err != nil {
 		return err
 	}
 	return s.Close()
 }
 
-// verified opens the named files of a checkpoint, or all, and verifies them.
-func verified(e Entry, names []string) (*Snapshot, error) {
+// Open opens the named files of a checkpoint, or all, and verifies them.
+func (e Entry) Open(names ...string) (*Snapshot, error) {
 	if e.Err != nil {
 		return nil, fmt.Errorf("checkpoint of step %d: %w", e.Step, e.Err)
 	}

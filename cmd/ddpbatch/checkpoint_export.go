@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
+	"github.com/ddpbatch/ddpbatch/trainer/torchfile"
+)
+
+type checkpointExportCmd struct {
+	Which  string `arg:"" name:"run" help:"Run directory, job file, job id, a folder of checkpoints, or one checkpoint."`
+	Output string `short:"o" required:"" placeholder:"FILE" help:"Where to: a name that ends in .pt or .pth, or in .safetensors."`
+	Step   int    `default:"-1" placeholder:"N" help:"The checkpoint of this step; without it the newest that is good."`
+	Force  bool   `help:"Replace the file if it is there."`
+}
+
+func (c *checkpointExportCmd) Help() string {
+	return `A .pt file is a state_dict as torch.save writes it, which
+torch.load(FILE, weights_only=True) reads; names are those of the same model in
+PyTorch, or for a GPT in Hugging Face's GPT2Model. A .safetensors file has the
+same names. Weights that ranks wrote in parts are put together. The checkpoint is
+compared with its manifest first; the file appears whole or not at all.`
+}
+
+func (c *checkpointExportCmd) Run(_ context.Context, p *program) error {
+	var write func(io.Writer, *io.SectionReader) error
+	switch filepath.Ext(c.Output) {
+	case ".pt", ".pth":
+		write = writeStateDict
+	case ".safetensors":
+		write = func(w io.Writer, file *io.SectionReader) error {
+			_, err := io.Copy(w, file)
+			return err
+		}
+	default:
+		return usage(fmt.Sprintf("--output %q must end in .pt, .pth or .safetensors: that decides the format", c.Output))
+	}
+	s, err := c.open(p)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	path := p.abs(c.Output)
+	if err := c.create(path, func(w io.Writer) error { return write(w, s.Files[checkpoint.ModelFile]) }); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return exitError{exitUsage, hinted{fmt.Errorf("export: %q already exists", path), "give another name, or --force to replace it"}}
+		}
+		return fmt.Errorf("export checkpoint %q: %w", s.Path, err)
+	}
+	p.printf("wrote the weights of step %d to %s\n", s.Manifest.Step, path)
+	return nil
+}
+
+// open opens the newest good checkpoint, or that of the step asked for.
+func (c *checkpointExportCmd) open(p *program) (*checkpoint.Snapshot, error) {
+	entries, err := p.checkpointEntries(c.Which)
+	if err != nil {
+		return nil, err
+	}
+	seen := false
+	for _, e := range entries {
+		if c.Step >= 0 && e.Step != c.Step {
+			continue
+		}
+		seen = true
+		s, err := e.Open(checkpoint.ModelFile)
+		if err == nil {
+			return s, nil
+		}
+		p.note("passed over: %v", err)
+	}
+	which := "checkpoint"
+	if c.Step >= 0 {
+		which = fmt.Sprintf("checkpoint of step %d", c.Step)
+	}
+	if seen {
+		return nil, exitError{exitNoState, fmt.Errorf("no %s in %q can be used", which, c.Which)}
+	}
+	return nil, exitError{exitNoState, fmt.Errorf("there is no %s in %q", which, c.Which)}
+}
+
+// create makes a file whole or not at all: written and synced beside its place, then
+// renamed. Without --force it gives fs.ErrExist if there is one.
+func (c *checkpointExportCmd) create(path string, write func(io.Writer) error) (err error) {
+	if _, err := os.Lstat(path); err == nil && !c.Force {
+		return fs.ErrExist // before the work
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // fails once it is renamed, as it should
+	buffered := bufio.NewWriterSize(f, 1<<20)
+	err = write(buffered)
+	if err == nil {
+		err = buffered.Flush()
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// writeStateDict writes what a safetensors file holds as torch.save would.
+func writeStateDict(w io.Writer, file *io.SectionReader) error {
+	arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(file, 0, file.Size()), file.Size())
+	if err != nil {
+		return err
+	}
+	tensors := make([]torchfile.Tensor, len(arrays))
+	for i, a := range arrays {
+		if a.DType != safetensors.F32 {
+			return fmt.Errorf("tensor %q is of type %s, want %s", a.Name, a.DType, safetensors.F32)
+		}
+		tensors[i] = torchfile.Tensor{Name: a.Name, Shape: a.Shape, Data: io.NewSectionReader(file, a.Begin, a.End-a.Begin)}
+	}
+	return torchfile.Write(w, tensors)
+}

@@ -1,0 +1,96 @@
+package torchfile
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+)
+
+// The instructions of a pickle of protocol 2 (Python's pickletools.py).
+const (
+	proto      = "\x80\x02"
+	global     = "c" // module \n name \n
+	mark       = "("
+	tuple      = "t" // of all since the mark
+	emptyTuple = ")"
+	reduce     = "R"    // calls the callable before its tuple
+	unicode    = "X"    // length in 4 bytes, UTF-8
+	int4       = "J"    // 4 bytes, signed
+	long1      = "\x8a" // length in 1 byte, little-endian two's complement
+	false1     = "\x89"
+	persistent = "Q" // what the tuple before it stands for
+	setItems   = "u" // pairs since the mark
+	stop       = "."
+)
+
+// pickle builds the pickle of a state_dict. Only names that torch.load allows with
+// weights_only=True are in it.
+type pickle struct{ out []byte }
+
+func (p *pickle) add(instructions ...string) {
+	for _, i := range instructions {
+		p.out = append(p.out, i...)
+	}
+}
+
+func (p *pickle) global(module, name string) { p.add(global, module, "\n", name, "\n") }
+
+func (p *pickle) text(s string) {
+	p.add(unicode)
+	p.out = binary.LittleEndian.AppendUint32(p.out, uint32(len(s)))
+	p.add(s)
+}
+
+func (p *pickle) integer(v int64) {
+	if v <= math.MaxInt32 {
+		p.add(int4)
+		p.out = binary.LittleEndian.AppendUint32(p.out, uint32(v))
+		return
+	}
+	p.add(long1, "\x08")
+	p.out = binary.LittleEndian.AppendUint64(p.out, uint64(v))
+}
+
+func (p *pickle) emptyDict() {
+	p.global("collections", "OrderedDict")
+	p.add(emptyTuple, reduce)
+}
+
+func (p *pickle) stateDict(tensors []Tensor) {
+	p.add(proto)
+	p.emptyDict()
+	p.add(mark)
+	for i, t := range tensors {
+		p.text(t.Name)
+		p.tensor(strconv.Itoa(i), t)
+	}
+	p.add(setItems, stop)
+}
+
+// tensor is torch._utils._rebuild_tensor_v2(storage, offset, size, stride,
+// requires_grad, backward_hooks).
+func (p *pickle) tensor(key string, t Tensor) {
+	p.global("torch._utils", "_rebuild_tensor_v2")
+	p.add(mark)
+	p.add(mark)
+	p.text("storage")
+	p.global("torch", "FloatStorage")
+	p.text(key)
+	p.text("cpu")
+	p.integer(t.len())
+	p.add(tuple, persistent)
+	p.integer(0)
+	p.add(mark)
+	for _, d := range t.Shape {
+		p.integer(int64(d))
+	}
+	p.add(tuple, mark)
+	stride := t.len()
+	for _, d := range t.Shape {
+		stride /= int64(max(d, 1))
+		p.integer(stride)
+	}
+	p.add(tuple, false1)
+	p.emptyDict()
+	p.add(tuple, reduce)
+}
