@@ -1,5 +1,5 @@
 #!/bin/sh
-# Format, vet, staticcheck, generated assembly against its generators, and the house's own
+# Format, vet, staticcheck, generated files against their generators, and the house's own
 # rules (tests/house_test.go).
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,5 +12,15 @@ if [ -n "$unformatted" ]; then
 fi
 go vet ./...
 go tool staticcheck ./...
-go test -count=1 ./trainer/gemm/internal/asmgen ./trainer/vec/internal/vecgen
+# What the tag cuda adds needs a C compiler.
+if command -v gcc >/dev/null; then
+	trainer/cuda/cgo.sh go vet ./trainer/... ./cmd/...
+	trainer/cuda/cgo.sh go tool staticcheck ./trainer/cuda/... ./trainer ./cmd/...
+elif [ -n "${CI:-}" ]; then
+	echo "lint: CI needs gcc, for the tag cuda" >&2
+	exit 1
+else
+	echo "lint: no gcc: left out is what the tag cuda adds"
+fi
+go test -count=1 ./trainer/gemm/internal/asmgen ./trainer/vec/internal/vecgen ./trainer/cuda/driver/internal/tablegen
 go test -count=1 -run 'TestHouse' ./tests

@@ -25,4 +25,10 @@ make build
 echo "test: go test ./..."
 # One package at a time where the cluster runs: two cores are few.
 go test -count=1 -timeout 30m -p 1 ./...
+if command -v gcc >/dev/null; then
+	echo "test: with the tag cuda"
+	trainer/cuda/cgo.sh go test -count=1 -timeout 10m ./trainer/cuda/...
+else
+	echo "test: no gcc: left out is what the tag cuda adds"
+fi
 echo "test: all parts ran"

@@ -1,0 +1,105 @@
+//go:build cuda
+
+package driver
+
+// #include <cuda.h>
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+)
+
+// Code is a result of the driver, CUresult. It is an error that errors.Is finds in an
+// [*Error].
+type Code int
+
+// The codes that callers ask for.
+const (
+	OutOfMemory          Code = C.CUDA_ERROR_OUT_OF_MEMORY
+	NoDevice             Code = C.CUDA_ERROR_NO_DEVICE
+	InvalidContext       Code = C.CUDA_ERROR_INVALID_CONTEXT
+	NotFound             Code = C.CUDA_ERROR_NOT_FOUND
+	NotReady             Code = C.CUDA_ERROR_NOT_READY
+	MissingFunction      Code = C.CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND
+	SystemDriverMismatch Code = C.CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+	unknown              Code = C.CUDA_ERROR_UNKNOWN
+)
+
+// Error is CUDA's name, such as CUDA_ERROR_OUT_OF_MEMORY, and what it says of it.
+func (c Code) Error() string {
+	var name, text *C.char
+	if C.cuGetErrorName(C.CUresult(c), &name) == C.CUDA_SUCCESS && name != nil {
+		if C.cuGetErrorString(C.CUresult(c), &text) == C.CUDA_SUCCESS && text != nil {
+			return C.GoString(name) + " (" + C.GoString(text) + ")"
+		}
+		return C.GoString(name)
+	}
+	// Without a driver to ask there are few.
+	switch c {
+	case NoDevice:
+		return "CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)"
+	case SystemDriverMismatch:
+		return "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (system has unsupported display driver / cuda driver combination)"
+	}
+	return fmt.Sprintf("CUDA error %d", int(c))
+}
+
+// Error is a call of the driver that failed.
+type Error struct {
+	Op   string // the driver's function
+	What string // what it was about: "kernel \"add\", grid 4x1x1 ..."; may be empty
+	Code Code
+}
+
+func (e *Error) Error() string {
+	s := e.Op
+	if e.What != "" {
+		s += ": " + e.What
+	}
+	return s + ": " + e.Code.Error()
+}
+
+func (e *Error) Unwrap() error { return e.Code }
+
+// Hint says what to do about it.
+func (e *Error) Hint() string {
+	switch e.Code {
+	case OutOfMemory:
+		return "take a smaller train.batch (and train.accumulate to make up for it), context or model, or spread the optimiser with train.strategy = \"zero1\"; `nvidia-smi` tells whether another process holds the GPU's memory"
+	case MissingFunction:
+		return "the NVIDIA driver of this node is too old for " + e.Op
+	}
+	return ""
+}
+
+// failed is the error of a call with result r; what is only called for one.
+func failed(op string, r C.CUresult, what func() string) error {
+	if r == C.CUDA_SUCCESS {
+		return nil
+	}
+	e := &Error{Op: op, Code: Code(r)}
+	if what != nil {
+		e.What = what()
+	}
+	return e
+}
+
+// wrap is failed for a call through package cu, whose own type of error has another
+// name for each code, and is private.
+func wrap(op string, err error, what func() string) error {
+	if err == nil {
+		return nil
+	}
+	return failed(op, C.CUresult(codeOf(err)), what)
+}
+
+func codeOf(err error) Code {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if v := reflect.ValueOf(err); v.Kind() == reflect.Int {
+			return Code(v.Int())
+		}
+	}
+	return unknown
+}

@@ -1,0 +1,35 @@
+//go:build cuda
+
+package driver
+
+/*
+#include <cuda.h>
+
+void ddpbHostCall(uintptr_t handle);
+
+static inline void host_call(void *handle) { ddpbHostCall((uintptr_t)handle); }
+
+static inline CUresult launch_host(CUstream s, uintptr_t handle) { return cuLaunchHostFunc(s, host_call, (void *)handle); }
+*/
+import "C"
+
+import "runtime/cgo"
+
+// HostFunc is a Go function that a stream can call.
+type HostFunc struct{ handle cgo.Handle }
+
+// NewHostFunc makes a function that streams can call, until Close. It runs on a
+// thread of the driver while the stream waits: it must be short, not call CUDA, and
+// not wait for what does.
+func NewHostFunc(f func()) HostFunc { return HostFunc{cgo.NewHandle(f)} }
+
+// Close forgets the function. No stream or graph may call it any more.
+func (h HostFunc) Close() { h.handle.Delete() }
+
+// Call has the function called at this place in the stream.
+func (s Stream) Call(h HostFunc) error {
+	return failed("cuLaunchHostFunc", C.launch_host(streamHandle(s.stream), C.uintptr_t(h.handle)), nil)
+}
+
+//export ddpbHostCall
+func ddpbHostCall(handle C.uintptr_t) { cgo.Handle(handle).Value().(func())() }

@@ -1,0 +1,93 @@
+//go:build cuda
+
+package driver
+
+/*
+#cgo CFLAGS: -std=gnu11 -Wall -fvisibility=hidden
+#cgo LDFLAGS: -ldl -lpthread
+#ifndef DDPBATCH_HEADERS
+#error "build with make, or through trainer/cuda/cgo.sh"
+#endif
+#include "loader.h"
+*/
+import "C"
+
+import "fmt"
+
+// Version is a version of CUDA, as 1000 times the major and 10 times the minor.
+type Version int
+
+// Oldest is the oldest CUDA whose drivers are supported.
+const Oldest Version = 11000
+
+func (v Version) String() string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
+
+// Reason is why there is no driver to use.
+type Reason int
+
+// The reasons.
+const (
+	NoLibrary  Reason = iota + 1 // libcuda.so.1 was not found or not loaded
+	NoDriver                     // it is no CUDA driver
+	InitFailed                   // it could not initialise, or sees no GPU
+	TooOld                       // it is of a CUDA older than [Oldest]
+)
+
+// LoadError is a driver that cannot be used.
+type LoadError struct {
+	Reason  Reason
+	Code    Code    // of cuInit, for InitFailed
+	Version Version // of the driver; 0: not known
+	Detail  string  // the dynamic linker's words, for NoLibrary
+}
+
+func (e *LoadError) Error() string {
+	const what = "load the CUDA driver libcuda.so.1"
+	switch e.Reason {
+	case NoLibrary:
+		return what + ": " + e.Detail
+	case NoDriver:
+		return what + ": the library has no function cuInit"
+	case TooOld:
+		return fmt.Sprintf("%s: it is of CUDA %s, and %s is the oldest that is supported", what, e.Version, Oldest)
+	}
+	return fmt.Sprintf("initialise the CUDA driver (CUDA %s): %s", e.Version, e.Code)
+}
+
+// Hint says what to do about it.
+func (e *LoadError) Hint() string {
+	switch {
+	case e.Reason == NoLibrary:
+		return "libcuda.so.1 comes with the NVIDIA driver: run on a node that has a GPU, or in a container that was given one (apptainer --nv), or set LD_LIBRARY_PATH to the library's folder"
+	case e.Reason == NoDriver:
+		return "LD_LIBRARY_PATH leads to a libcuda.so.1 that is not NVIDIA's: `ldconfig -p | grep libcuda` shows the one of the system"
+	case e.Reason == TooOld:
+		return "ask the site for a newer NVIDIA driver (450 or later)"
+	case e.Code == NoDevice:
+		return "ask Slurm for a GPU ([slurm] gpus_per_node), and see that CUDA_VISIBLE_DEVICES is not empty"
+	case e.Code == SystemDriverMismatch:
+		return "libcuda.so.1 and the loaded kernel module are of two versions: the node needs a reboot, or the container another driver library"
+	}
+	return "`nvidia-smi` on the node tells whether the driver works at all"
+}
+
+// Load loads the driver, once, and returns the version of CUDA that it supports. The
+// error is a [*LoadError].
+func Load() (Version, error) {
+	d := C.ddpb_driver()
+	e := &LoadError{Version: Version(d.version)}
+	switch d.state {
+	case C.DDPB_READY:
+		if e.Version >= Oldest {
+			return e.Version, nil
+		}
+		e.Reason = TooOld
+	case C.DDPB_NO_LIBRARY:
+		e.Reason, e.Detail = NoLibrary, C.GoString(&d.why[0])
+	case C.DDPB_NO_DRIVER:
+		e.Reason = NoDriver
+	default:
+		e.Reason, e.Code = InitFailed, Code(d.result)
+	}
+	return e.Version, e
+}

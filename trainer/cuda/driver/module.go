@@ -1,0 +1,98 @@
+//go:build cuda
+
+package driver
+
+/*
+#include <cuda.h>
+
+// The logs are in C's memory: the driver gets their address as a number.
+static CUresult load_ptx(CUmodule *module, const void *text, char *log, size_t n) {
+	CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+	void *values[] = {log, (void *)(uintptr_t)n};
+	return cuModuleLoadDataEx(module, text, 2, options, values);
+}
+*/
+import "C"
+
+import (
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"gorgonia.org/cu"
+)
+
+// Module is compiled code on one GPU.
+type Module struct {
+	name   string
+	module cu.Module
+}
+
+// LoadPTX has the driver compile PTX for the bound GPU (it keeps the result for the
+// next time, below ~/.nv). name is for messages; an error has what the compiler said.
+func LoadPTX(name, ptx string) (*Module, error) {
+	const logBytes = 16 << 10
+	text, log := C.CString(ptx), (*C.char)(C.calloc(1, logBytes))
+	defer C.free(unsafe.Pointer(text))
+	defer C.free(unsafe.Pointer(log))
+	m := &Module{name: name}
+	r := C.load_ptx((*C.CUmodule)(unsafe.Pointer(&m.module)), unsafe.Pointer(text), log, logBytes)
+	if r != C.CUDA_SUCCESS {
+		return nil, failed("cuModuleLoadDataEx", r, func() string {
+			what := fmt.Sprintf("module %q", name)
+			if said := strings.TrimSpace(C.GoString(log)); said != "" {
+				what += ": " + said
+			}
+			return what
+		})
+	}
+	return m, nil
+}
+
+// Close unloads the module, with its functions.
+func (m *Module) Close() error { return wrap("cuModuleUnload", m.module.Unload(), nil) }
+
+// Function is a kernel.
+type Function struct {
+	name     string
+	function cu.Function
+}
+
+// Function finds a kernel by its name.
+func (m *Module) Function(name string) (*Function, error) {
+	f, err := m.module.Function(name)
+	if err != nil {
+		return nil, wrap("cuModuleGetFunction", err, func() string { return fmt.Sprintf("module %q, kernel %q", m.name, name) })
+	}
+	return &Function{name, f}, nil
+}
+
+// Global finds a variable of the module: its address and size in bytes.
+func (m *Module) Global(name string) (Ptr, int64, error) {
+	p, n, err := m.module.Global(name)
+	return p, n, wrap("cuModuleGetGlobal", err, func() string { return fmt.Sprintf("module %q, variable %q", m.name, name) })
+}
+
+// Name is the kernel's name.
+func (f *Function) Name() string { return f.name }
+
+// AllowShared lets launches ask for up to n bytes of dynamic shared memory; without
+// it they get 48 KiB. See [GPU.SharedMemory].
+func (f *Function) AllowShared(n int) error {
+	return failed("cuFuncSetAttribute",
+		C.cuFuncSetAttribute(functionHandle(f.function), C.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, C.int(n)),
+		func() string { return fmt.Sprintf("kernel %q, %d bytes of shared memory", f.name, n) })
+}
+
+// Registers is the number of registers of a thread.
+func (f *Function) Registers() (int, error) {
+	n, err := f.function.Attribute(C.CU_FUNC_ATTRIBUTE_NUM_REGS)
+	return n, wrap("cuFuncGetAttribute", err, func() string { return fmt.Sprintf("kernel %q", f.name) })
+}
+
+// BlocksPerProcessor is how many blocks of so many threads, with so much dynamic
+// shared memory each, are on a multiprocessor at once.
+func (f *Function) BlocksPerProcessor(threads, shared int) (int, error) {
+	n, err := f.function.MaxActiveBlocksPerMultiProcessor(threads, int64(shared))
+	return n, wrap("cuOccupancyMaxActiveBlocksPerMultiprocessor", err, func() string { return fmt.Sprintf("kernel %q", f.name) })
+}
