@@ -29,8 +29,7 @@ func (s *shared) reduceParts(c *Call, dst []byte, part func(r int) []byte) {
 		c.combine(dst, part(0), part(1))
 		return
 	}
-	var room [block / 8]uint64 // aligned for every element
-	temporary := element.Bytes(room[:])
+	temporary := element.Bytes(s.room[:])
 	for from := 0; from < len(dst); from += block {
 		to := min(from+block, len(dst))
 		sum := temporary[:to-from]

@@ -22,6 +22,9 @@ type shared struct {
 	phase, turn uint64
 	trouble     time.Time     // when the present operation takes too long; zero until it waits
 	slack       time.Duration // what it may take longer
+	// room is for sums in the making, aligned for every element. On the stack it would
+	// not stay: it is handed to functions of the element.
+	room [block / 8]uint64
 }
 
 func (s *shared) run(ctx context.Context, sequence uint64, c *Call) error {

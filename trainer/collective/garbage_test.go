@@ -1,0 +1,49 @@
+package collective_test
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+)
+
+// Sums in memory leave no more garbage than a call itself, however large they are:
+// training allocates nothing, so that what it does leave would grow until the next
+// collection.
+func TestSumsLeaveNoGarbage(t *testing.T) {
+	const times, most = 20, 2 << 10 // bytes for each rank and call
+	for _, ranks := range []int{2, 3, 4} {
+		for _, elements := range []int{16, 1 << 18} {
+			comms := collective.Local(ranks, 20*time.Second)
+			sum := func(times int) {
+				var all sync.WaitGroup
+				for _, c := range comms {
+					all.Go(func() {
+						buf := make([]float32, elements)
+						for range times {
+							if err := c.AllReduce(t.Context(), buf); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				all.Wait()
+			}
+			var before, between, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			sum(1)
+			runtime.ReadMemStats(&between)
+			sum(1 + times)
+			runtime.ReadMemStats(&after)
+			first, all := between.TotalAlloc-before.TotalAlloc, after.TotalAlloc-between.TotalAlloc
+			if each := (int(all) - int(first)) / times / ranks; each > most {
+				t.Errorf("%d ranks, %d elements: %d bytes of garbage of each call, want at most %d", ranks, elements, each, most)
+			}
+			for _, c := range comms {
+				c.Close()
+			}
+		}
+	}
+}
