@@ -1,0 +1,7 @@
+//go:build !amd64
+
+package crc32c
+
+const wide = false
+
+func fold(*[block]byte, *byte, int, uint32) { panic("crc32c: this processor cannot fold") }
