@@ -22,7 +22,8 @@ type Options struct {
 	Memory bool
 	Secret wire.Secret
 	Source net.IP // address to connect from; nil leaves it to the kernel
-	// Sockets is the number of connections between two ranks; 0 is one.
+	// Sockets is the number of connections between two ranks, all of one source
+	// address; 0 is 2.
 	Sockets int
 	// ConnectTimeout bounds Connect and each first use of a rank, Timeout every single
 	// operation.

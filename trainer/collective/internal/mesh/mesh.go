@@ -8,12 +8,20 @@
 // signatures differ are never mixed, but are an error that names both.
 //
 // It promises: a message arrives whole, in its place and once, or the receiver gets an
-// error; connections are made as they are needed, by peers that prove to know
-// the job's secret; a peer that is gone, and why, is known to all ranks that wait for
-// it; nothing waits for ever, if its context ends.
+// error that names the sender. Each frame has its number on the connection, a mark that
+// only the two ends of that connection know, and CRCs of head and payload, so that what
+// is altered, cut, repeated, left out, or taken from another connection or attempt is
+// found. Connections are made as they are needed, by peers that prove to know the job's
+// secret; a peer that is gone, and why, is known to all ranks that wait for it; nothing
+// waits for ever, if its context ends.
 //
-// It does not know what operations are, does not encrypt, does not look for bits that
-// TCP let pass altered, and does not repair: after a failure a mesh is of no more use.
+// The CRCs are against damage and mix-ups, not against malice: whoever cannot read a
+// connection cannot send a frame on it, because the mark is 64 random bits that were
+// given under the secret, but who reads and alters the stream itself can compute them as
+// well. This takes a network that is the site's own, as other libraries do.
+//
+// It does not know what operations are, does not encrypt, and does not repair: after a
+// failure a mesh is of no more use.
 package mesh
 
 import (
@@ -167,7 +175,7 @@ type Options struct {
 	// Source is the address to connect from; nil leaves it to the kernel.
 	Source net.IP
 	// Sockets is the number of connections to each rank, among which the segments
-	// of large messages are dealt.
+	// of large messages are dealt; 0 is 2.
 	Sockets int
 	// ConnectTimeout is how long a rank is waited for when it is first needed.
 	ConnectTimeout time.Duration

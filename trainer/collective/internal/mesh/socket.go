@@ -16,8 +16,14 @@ type socket struct {
 	mu    sync.Mutex
 	more  sync.Cond
 	queue []outgoing
-	conn  net.Conn // nil until there is one
-	ended error    // why nothing more is sent
+	conn  *connection // nil until there is one
+	ended error       // why nothing more is sent
+}
+
+// connection is an established one, and where it is in both directions.
+type connection struct {
+	net.Conn
+	out, in stream
 }
 
 type outgoing struct {
@@ -80,7 +86,7 @@ func (s *socket) end(err error) {
 
 // attach makes conn the socket's connection; false means that it has one, or needs
 // none any more.
-func (s *socket) attach(conn net.Conn) bool {
+func (s *socket) attach(conn *connection) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn != nil || s.ended != nil {
@@ -90,27 +96,20 @@ func (s *socket) attach(conn net.Conn) bool {
 	return true
 }
 
-// shortMessage is what is copied behind its head, for one system call instead of two.
-const shortMessage = 16 << 10
-
 // write sends what is queued until the socket ends.
 func (s *socket) write() error {
 	var head [frameHead]byte
-	short := make([]byte, 0, frameHead+shortMessage)
+	var both [2][]byte
 	for {
 		o, ok := s.take()
 		if !ok {
 			return nil
 		}
-		o.frame.encode(&head, len(o.b))
-		first, then := head[:], o.b
-		if len(o.b) <= shortMessage {
-			first, then = append(append(short, first...), o.b...), nil
-		}
-		_, err := s.conn.Write(first)
-		if err == nil && len(then) > 0 {
-			_, err = s.conn.Write(then)
-		}
+		s.conn.out.encode(&o.frame, &head, o.b)
+		// One system call, and no packet with a head alone.
+		both = [...][]byte{head[:], o.b}
+		buffers := net.Buffers(both[:])
+		_, err := buffers.WriteTo(s.conn.Conn)
 		if err != nil {
 			o.t.err = &PeerError{o.t.peer, err}
 		}
@@ -127,18 +126,19 @@ const readBuffer = 4 << 10
 // read takes messages in until the connection ends.
 func (n *network) read(peer int, s *socket) error {
 	r := bufio.NewReaderSize(s.conn, readBuffer)
+	var f frame
+	var t *Transfer
+	var reason []byte
+	room := func(f *frame) (b []byte, err error) {
+		if f.class == classAbort {
+			reason = make([]byte, f.size)
+			return reason, nil
+		}
+		t, b, err = n.arrive(peer, f.Head, f.size)
+		return b, err
+	}
 	for {
-		var t *Transfer
-		var reason []byte
-		f, err := readFrame(r, func(f *frame) (b []byte, err error) {
-			if f.class == classAbort {
-				reason = make([]byte, f.size)
-				return reason, nil
-			}
-			t, b, err = n.arrive(peer, f.Head, f.size)
-			return b, err
-		})
-		if err != nil {
+		if err := s.conn.in.read(r, &f, room); err != nil {
 			return err
 		}
 		if f.class == classAbort {
@@ -163,6 +163,7 @@ func (n *network) serve(p *peer, s *socket) {
 		err := n.read(p.rank, s)
 		var told *PeerError
 		var other *Mismatch
+		var wrong Integrity
 		switch {
 		case errors.As(err, &told) || errors.As(err, &other):
 			n.fail(err)
@@ -172,7 +173,7 @@ func (n *network) serve(p *peer, s *socket) {
 				return
 			}
 			err = errEnded
-		case errors.Is(err, errDamaged):
+		case errors.As(err, &wrong):
 			n.fail(&PeerError{p.rank, err})
 		}
 		lost := n.lose(p.rank, err)
@@ -194,8 +195,8 @@ func (s *socket) settled() bool {
 
 // dial connects to a peer, again and again until ctx is done, or no
 // connection is needed any more: then it returns nil.
-func (n *network) dial(ctx context.Context, p *peer, index int) (net.Conn, error) {
-	d := net.Dialer{}
+func (n *network) dial(ctx context.Context, p *peer, index int) (*connection, error) {
+	d := net.Dialer{Control: unpaced}
 	if n.o.Source != nil {
 		d.LocalAddr = &net.TCPAddr{IP: n.o.Source}
 	}
@@ -205,10 +206,10 @@ func (n *network) dial(ctx context.Context, p *peer, index int) (net.Conn, error
 		}
 		raw, err := d.DialContext(ctx, "tcp", n.o.Addrs[p.rank])
 		if err == nil {
-			raw, err = n.introduce(raw, p.rank, index)
-		}
-		if err == nil {
-			return raw, nil
+			var conn *connection
+			if conn, err = n.introduce(raw, p.rank, index); err == nil {
+				return conn, nil
+			}
 		}
 		select {
 		case <-ctx.Done():

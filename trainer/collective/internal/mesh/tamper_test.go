@@ -1,0 +1,145 @@
+package mesh
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The bytes of a handshake from the one who connects, until the first frame.
+const handshakeBytes = 16 + 32 + 32 + 5 + 16 + 12
+
+// between forwards a connection to addr, and gives each frame to tamper, which returns
+// what goes on instead; nil ends the connection.
+func between(t *testing.T, addr string, tamper func(n int, frame []byte) []byte) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		from, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer from.Close()
+		to, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer to.Close()
+		go io.Copy(from, to)
+		if _, err := io.CopyN(to, from, handshakeBytes); err != nil {
+			return
+		}
+		for n := 0; ; n++ {
+			head := make([]byte, frameHead)
+			if _, err := io.ReadFull(from, head); err != nil {
+				return
+			}
+			payload := make([]byte, binary.LittleEndian.Uint32(head[40:]))
+			if _, err := io.ReadFull(from, payload); err != nil {
+				return
+			}
+			out := tamper(n, append(head, payload...))
+			if out == nil {
+				return
+			}
+			if _, err := to.Write(out); err != nil {
+				return
+			}
+		}
+	}()
+	return l.Addr().String()
+}
+
+// flip alters one bit.
+func flip(b []byte, at int) []byte {
+	b[at] ^= 4
+	return b
+}
+
+// What is altered between two ranks is found, and told with the rank that sent it.
+func TestTamperedFramesAreNamed(t *testing.T) {
+	var recorded []byte // a frame of another connection under the same secret
+	for _, tt := range []struct {
+		name   string
+		tamper func(frame []byte) []byte
+		want   string
+	}{
+		{"nothing", func(f []byte) []byte { recorded = bytes.Clone(f); return f }, ""},
+		{"payload altered", func(f []byte) []byte { return flip(f, frameHead+700) }, "arrived damaged (its CRC-32C is"},
+		{"head altered", func(f []byte) []byte { return flip(f, 16) }, "the head of a message arrived damaged"},
+		{"length altered", func(f []byte) []byte { return flip(f, 40) }, "the head of a message arrived damaged"},
+		{"repeated", func(f []byte) []byte { return append(f, f...) }, "message 1 came in the place of 2"},
+		{"left out", func([]byte) []byte { return []byte{} }, "message 2 came in the place of 1"},
+		{"truncated", func(f []byte) []byte { return f[:100] }, "arrived damaged"},
+		{"cut off", func([]byte) []byte { return nil }, "the connection was closed"},
+		{"replayed", func(f []byte) []byte { return recorded }, "sent over another connection"},
+		{"injected", func(f []byte) []byte { return append(make([]byte, frameHead), f...) }, "head of a message arrived damaged"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m, proxied := tamperedPair(t, tt.tamper)
+			for i := range uint64(3) {
+				b := bytes.Repeat([]byte{byte(i)}, 1000)
+				m[1].Send(0, head(i), b)
+			}
+			var err error
+			for i := uint64(0); i < 3 && err == nil; i++ {
+				if i == 0 {
+					<-proxied // rank 1 is the one who connects
+				}
+				err = m[0].Receive(1, head(i), make([]byte, 1000)).Wait(t.Context())
+			}
+			var of *PeerError
+			switch {
+			case tt.want == "" && err == nil:
+			case tt.want == "" || !errors.As(err, &of) || of.Peer != 1 || !strings.Contains(err.Error(), tt.want):
+				t.Errorf("got %v, want %q of rank 1", err, tt.want)
+			}
+		})
+	}
+}
+
+// tamperedPair is a pair of which rank 1 reaches rank 0 through someone who alters its
+// second frame; the channel is closed when the first has come by.
+func tamperedPair(t *testing.T, tamper func([]byte) []byte) ([2]Mesh, chan struct{}) {
+	t.Helper()
+	var listeners [2]net.Listener
+	var addrs []string
+	for i := range listeners {
+		var err error
+		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		addrs = append(addrs, listeners[i].Addr().String())
+	}
+	first := make(chan struct{})
+	o := plain
+	o.Sockets, o.ConnectTimeout = 1, 5*time.Second
+	var out [2]Mesh
+	for r := range out {
+		o.Rank, o.Addrs = r, addrs
+		if r == 1 {
+			o.Addrs = []string{between(t, addrs[0], func(n int, f []byte) []byte {
+				switch n {
+				case 0:
+					close(first)
+				case 1:
+					return tamper(f)
+				}
+				return f
+			}), addrs[1]}
+		}
+		out[r] = Connect(listeners[r], o)
+		t.Cleanup(func() { out[r].Close() })
+	}
+	return out, first
+}
