@@ -2,8 +2,8 @@
 // library, at the speed at which memory is read on processors that multiply polynomials
 // 512 bits at a time (AVX-512 with VPCLMULQDQ).
 //
-// It promises the same numbers as hash/crc32 everywhere. It has nothing but that one
-// polynomial.
+// It promises the same numbers as hash/crc32 everywhere. It does not do other
+// polynomials.
 package crc32c
 
 import "hash/crc32"
