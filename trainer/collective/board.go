@@ -60,6 +60,9 @@ type entry struct {
 
 // brings reports whether other ranks look at the call's buffer.
 func (c *Call) brings(rank int) bool {
+	if c.look != nil {
+		return len(c.Send) > 0
+	}
 	switch c.Kind {
 	case KindBarrier:
 		return false

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 )
 
 // Kind is what a call does.
@@ -23,11 +24,10 @@ const (
 	KindSend
 	KindReceive
 	kindSplit // making a group or common memory
-	kindParts // within a node: a buffer of which each rank has one part, to all
 )
 
 var kindNames = [...]string{"", "barrier", "broadcast", "reduce", "all-reduce", "reduce-scatter", "all-gather",
-	"gather", "scatter", "all-to-all", "send", "receive", "split", "all-reduce"}
+	"gather", "scatter", "all-to-all", "send", "receive", "split"}
 
 // String is the operation's name in messages.
 func (k Kind) String() string {
@@ -62,9 +62,10 @@ type Call struct {
 	// for this rank's part of the longer one, which may be the shorter one.
 	Send, Recv []byte
 
-	// said is one more than the root that the caller has named, where a part of an
-	// operation has another.
-	said int
+	// Of a part of an operation: what the caller's has asked for, and what is done in
+	// common memory.
+	asked *mesh.Signature
+	look  *look
 }
 
 // Barrier waits until every rank has entered it.

@@ -35,12 +35,25 @@ func TestSharedMemory(t *testing.T) {
 	conformance.Run(t, conformance.Member{Connect: processes([]int{0, 0, 0, 0, 0}, true, 1), Sizes: []int{4096, 4097, 65_536, 262_145}})
 }
 
-func TestNodesOfOneSize(t *testing.T) {
-	conformance.Run(t, conformance.Member{Connect: processes([]int{0, 0, 1, 1}, true, 1), Sizes: messageSizes, Ranks: []int{4}})
-}
-
-func TestNodesOfManySizes(t *testing.T) {
-	conformance.Run(t, conformance.Member{Connect: processes([]int{0, 1, 0, 0, 2}, true, 1), Sizes: []int{8192, 262_145}, Ranks: []int{3, 5}})
+// Nodes of one size and of many, with ranks in the order of nodes and in turns.
+func TestNodes(t *testing.T) {
+	for name, nodes := range map[string][]int{
+		"2+2":          {0, 0, 1, 1},
+		"2+2, cyclic":  {0, 1, 0, 1},
+		"2+2+2":        {0, 0, 1, 1, 2, 2},
+		"3+3, cyclic":  {0, 1, 0, 1, 0, 1},
+		"2+1+3":        {0, 0, 1, 2, 2, 2},
+		"3+1+1, mixed": {0, 1, 0, 0, 2},
+		"2+3":          {4, 4, 2, 2, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := conformance.Member{Connect: processes(nodes, true, 1), Sizes: []int{8192, 262_145}, Ranks: []int{len(nodes)}}
+			if len(nodes) == 4 {
+				m.Sizes = messageSizes
+			}
+			conformance.Run(t, m)
+		})
+	}
 }
 
 // processes connects ranks as if each were a process, on the given nodes.

@@ -57,24 +57,21 @@ func (x *exchange) doubling(buf []byte) error {
 			c.combine(buf, room, buf)
 		}
 	}
-	c.Op.Finish(c.Type, buf, n)
+	c.Op.Finish(c.Type, buf, x.ranks)
 	if x.rank < 2*extra {
 		x.send(x.rank-1, levels+1, buf)
 	}
 	return nil
 }
 
-// halvingDoubling is all-reduce over a power of two of ranks: with the rank at half
-// the distance each time, they exchange and add up the half that the other keeps, and
-// gather the parts on the way back (Rabenseifner, 2004).
-func (x *exchange) halvingDoubling(buf []byte) error {
-	c, n := x.call, x.n
-	levels := bits.Len(uint(n)) - 1
-	x.steps = uint32(2 * levels)
-	at := func(i int) int {
-		from, _ := bounds(len(buf), n, i, c.Type.Size())
-		return from
-	}
+// levels is the number of steps in which n ranks, a power of two, halve or double.
+func (x *exchange) levels() uint32 { return uint32(bits.Len(uint(x.n)) - 1) }
+
+// halve is reduce-scatter over a power of two of ranks: with the rank at half the
+// distance each time, they exchange and add up the half that the other keeps. With
+// [exchange.double] after it it is an all-reduce (Rabenseifner, 2004).
+func (x *exchange) halve(d division) error {
+	c, n, buf, at := x.call, x.n, d.buf, d.cut
 	room := x.room(len(buf))
 	low, high := 0, n // the parts that this rank works on
 	step := uint32(0)
@@ -96,18 +93,21 @@ func (x *exchange) halvingDoubling(buf []byte) error {
 		low, high = keepLow, keepHigh
 		step++
 	}
-	c.Op.Finish(c.Type, buf[at(low):at(high)], n)
-	for far := 1; far < n; far *= 2 {
+	c.Op.Finish(c.Type, d.part(x.rank), x.ranks)
+	return nil
+}
+
+// double is all-gather over a power of two of ranks: with the rank at twice the
+// distance each time, they exchange all that they have. Its steps begin with the given
+// number.
+func (x *exchange) double(d division, step uint32) error {
+	for far := 1; far < x.n; far *= 2 {
 		peer := x.rank ^ far
-		from := low &^ (2*far - 1)
-		theirs := from
-		if x.rank&far == 0 {
-			theirs = from + far
-		}
-		if err := x.swap(peer, peer, step, buf[at(low):at(high)], buf[at(theirs):at(theirs+far)]); err != nil {
+		mine, theirs := x.rank&^(far-1), peer&^(far-1)
+		out, in := d.buf[d.cut(mine):d.cut(mine+far)], d.buf[d.cut(theirs):d.cut(theirs+far)]
+		if err := x.swap(peer, peer, step, out, in); err != nil {
 			return err
 		}
-		low, high = from, from+2*far
 		step++
 	}
 	return nil

@@ -208,15 +208,15 @@ func arguments(s mesh.Signature) string {
 
 // signature is what all ranks must pass alike.
 func (c *Call) signature(n int) mesh.Signature {
+	if c.asked != nil {
+		return *c.asked
+	}
 	s := mesh.Signature{Kind: uint8(c.Kind), Type: uint8(c.Type), Bytes: uint64(c.part(n))}
 	if c.Kind.reduces() {
 		s.Op = uint8(c.Op)
 	}
 	if c.Kind.rooted() {
 		s.Root = int32(c.Root)
-		if c.said > 0 {
-			s.Root = int32(c.said - 1)
-		}
 	}
 	return s
 }

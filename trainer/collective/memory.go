@@ -25,7 +25,11 @@ func lines(bytes, n, i int) (from, to int) {
 // dst, which may be one of them.
 func (s *shared) reduceParts(c *Call, dst []byte, part func(r int) []byte) {
 	n := len(s.members)
-	if n == 2 {
+	switch n {
+	case 1:
+		copy(dst, part(0))
+		return
+	case 2:
 		c.combine(dst, part(0), part(1))
 		return
 	}
@@ -168,40 +172,6 @@ func (s *shared) staged(ctx context.Context, c *Call) error {
 			return err
 		}
 		s.take(c, w, func(r, p int) []byte { return s.board.window(r, i)[p*step:][:w.n] })
-	}
-	return nil
-}
-
-// takeParts completes a buffer of which each rank has one part; shown gives bytes of a
-// rank's buffer.
-func (s *shared) takeParts(c *Call, shown func(r, from, to int) []byte) {
-	for r := range s.members {
-		if from, to := lines(len(c.Recv), len(s.members), r); r != s.rank {
-			copy(c.Recv[from:to], shown(r, from, to))
-		}
-	}
-}
-
-// partsStaged does so in windows.
-func (s *shared) partsStaged(ctx context.Context, c *Call) error {
-	n := len(s.members)
-	clip := func(i, r int) (from, to int) {
-		from, to = lines(len(c.Recv), n, r)
-		return min(from+i*windowRoom, to), min(from+(i+1)*windowRoom, to)
-	}
-	_, largest := lines(len(c.Recv), 1, 0)
-	largest = (largest/n/line + 1) * line
-	for i := 0; i*windowRoom < largest; i++ {
-		from, to := clip(i, s.rank)
-		copy(s.board.window(s.rank, i), c.Recv[from:to])
-		if err := s.sync(ctx); err != nil {
-			return err
-		}
-		for r := range n {
-			if from, to := clip(i, r); r != s.rank {
-				copy(c.Recv[from:to], s.board.window(r, i))
-			}
-		}
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 )
 
@@ -29,7 +28,8 @@ type messages struct {
 	members []int
 	rank    int
 	why     string // ranks of a node do not share memory
-	scratch []byte
+
+	incoming, work room // of the operation in progress
 }
 
 // exchange is one operation in progress.
@@ -39,24 +39,31 @@ type exchange struct {
 	head  mesh.Head
 	call  *Call
 	n     int
+	ranks int    // whose numbers are reduced; more than n where each has those of a node
 	steps uint32 // of the algorithm
+	near  []int  // ranks that have their pieces by another way
 	sent  []*mesh.Transfer
 }
 
 func (m *messages) run(ctx context.Context, sequence uint64, c *Call) error {
-	ctx, cancel := within(ctx, m.timeout)
-	defer cancel()
-	n := len(m.members)
-	if n == 1 {
+	if len(m.members) == 1 {
 		c.alone()
 		return nil
 	}
-	x := &exchange{messages: m, ctx: ctx, call: c, n: n,
+	return m.exchange(ctx, sequence, c, (*exchange).perform)
+}
+
+// exchange does something as operation number sequence, or a part of it.
+func (m *messages) exchange(ctx context.Context, sequence uint64, c *Call, do func(*exchange) error) error {
+	ctx, cancel := within(ctx, m.timeout)
+	defer cancel()
+	n := len(m.members)
+	x := &exchange{messages: m, ctx: ctx, call: c, n: n, ranks: n,
 		head: mesh.Head{Key: mesh.Key{Group: m.id, Sequence: sequence}, Signature: c.signature(n)}}
 	if err := m.mesh.Enter(m.id, sequence, x.head.Signature); err != nil {
 		return err
 	}
-	if err := x.perform(); err != nil {
+	if err := do(x); err != nil {
 		return err
 	}
 	return x.flush()
@@ -90,24 +97,23 @@ func (x *exchange) perform() error {
 		}
 		return x.chainBroadcast(c.Recv)
 	case KindReduce:
-		return x.reduce()
-	case KindAllReduce:
-		switch algorithm(len(c.Recv), x.n) {
-		case "recursive doubling":
-			return x.doubling(c.Recv)
-		case "halving-doubling":
-			return x.halvingDoubling(c.Recv)
+		work := c.Recv
+		if x.rank != c.Root {
+			work = x.copied(c.Send) // only root's buffer changes
 		}
-		return x.ring(c.Recv, true, true)
+		return x.reduceTo(evenly(work, x.n, c.Type.Size()), c.Root)
+	case KindAllReduce:
+		return x.reduceParts(evenly(c.Recv, x.n, c.Type.Size()), true)
 	case KindReduceScatter:
-		work := make([]byte, len(c.Send))
-		copy(work, c.Send)
-		err := x.ring(work, true, false)
-		copy(c.Recv, work[x.rank*len(c.Recv):])
-		return err
+		d := evenly(x.copied(c.Send), x.n, c.Type.Size())
+		if err := x.reduceParts(d, false); err != nil {
+			return err
+		}
+		copy(c.Recv, d.part(x.rank))
+		return nil
 	case KindAllGather:
 		copy(c.Recv[x.rank*len(c.Send):], c.Send)
-		return x.ring(c.Recv, false, true)
+		return x.gatherParts(evenly(c.Recv, x.n, c.Type.Size()))
 	case KindGather:
 		return x.gather()
 	case KindScatter:
@@ -118,37 +124,27 @@ func (x *exchange) perform() error {
 	return fmt.Errorf("no operation called %v", c.Kind)
 }
 
-// algorithm is how messages of so many bytes are reduced over n ranks.
-func algorithm(bytes, n int) string {
-	switch {
-	case bytes < fewStepsBelow:
-		return "recursive doubling"
-	case bytes < halvingBelow && n&(n-1) == 0:
-		return "halving-doubling"
-	}
-	return "ring"
+// copied is a copy that is this operation's until its end.
+func (x *exchange) copied(b []byte) []byte {
+	work := x.work.of(len(b))
+	copy(work, b)
+	return work
 }
 
 func (m *messages) path(c *Call) Path {
 	p := Path{Transport: m.world.messages, Why: m.why}
-	few := len(c.Recv) <= fewStepsBelow
 	switch c.Kind {
 	case KindBarrier:
 		p.Algorithm = "dissemination"
 	case KindBroadcast:
 		p.Algorithm = "chain"
-		if few {
+		if len(c.Recv) <= fewStepsBelow {
 			p.Algorithm = "tree"
 		}
-	case KindReduce:
-		p.Algorithm = "ring"
-		if few {
-			p.Algorithm = "tree"
-		}
-	case KindAllReduce:
-		p.Algorithm = algorithm(len(c.Recv), len(m.members))
-	case KindReduceScatter, KindAllGather:
-		p.Algorithm = "ring"
+	case KindReduce, KindAllReduce, KindReduceScatter:
+		p.Algorithm = summing(len(c.Send), len(m.members))
+	case KindAllGather:
+		p.Algorithm = gathering(len(c.Recv), len(m.members))
 	default:
 		p.Algorithm = "pairwise"
 	}
@@ -248,19 +244,8 @@ func (x *exchange) awaitReady(of int, bytes int) error {
 	return x.wait(x.post(of, announcement, nil), nil)
 }
 
-// room returns n bytes that are this operation's until its end, aligned for every type.
-func (m *messages) room(n int) []byte {
-	if cap(m.scratch) < n {
-		m.scratch = element.Bytes(make([]float64, (n+7)/8))
-	}
-	return m.scratch[:n]
-}
-
-// bounds are the bytes at which part i of len bytes begins and ends, whole elements.
-func bounds(bytes, n, i, size int) (from, to int) {
-	count := bytes / size
-	return count * i / n * size, count * (i + 1) / n * size
-}
+// room returns n bytes for what comes, which are this operation's until its end.
+func (x *exchange) room(n int) []byte { return x.incoming.of(n) }
 
 // combine puts the reduction of two ranks' elements into dst.
 func (c *Call) combine(dst, low, high []byte) { c.Op.Combine(c.Type, dst, low, high) }

@@ -5,17 +5,26 @@ import (
 	"slices"
 )
 
-// nodes is the [engine] of ranks on several nodes, some of which have more than one: a
-// node's ranks share memory, and each has one counterpart on every other node, with
-// which it works on a part, or the first ones of the nodes work for all.
+// nodes is the [engine] of ranks on several nodes, some of which have more than one.
+// The ranks of a node share memory. As many of them as every node has work between
+// nodes too, each with its counterparts, those of the same place on other nodes: so what
+// goes between nodes is divided among them, and goes once.
 type nodes struct {
 	*world
-	local   *shared
-	flat    *messages // all ranks
-	across  *messages // the counterparts of this rank; of a leader where nodes differ in size
-	byNode  [][]int   // places in the group
-	node    int       // this rank's, in byNode
-	columns bool      // all nodes have as many ranks
+	local    *shared
+	flat     *messages // all ranks
+	across   *messages // the counterparts of this rank; nil if it has none
+	everyone *messages // all ranks, as a part of an operation
+	byNode   [][]int   // places in the group
+	node     int       // this rank's, in byNode
+	pairs    bool      // all nodes have as many ranks: each has counterparts
+
+	// Of a buffer that has a piece for each rank: the place in a node of those who
+	// work on it, and which are this rank's and its counterparts', by nodes.
+	worker []int
+	column [][]int
+
+	work, near room // of the operation in progress
 }
 
 // Groups of their own, so that their messages are never those of the operation itself.
@@ -24,8 +33,8 @@ const (
 	acrossMark = 1 << 62
 )
 
-// onNodes chooses between messages only, common memory only, and both.
-func (w *world) onNodes(ctx context.Context, flat *messages) (engine, error) {
+// divide chooses between messages only, common memory only, and both.
+func (w *world) divide(ctx context.Context, flat *messages) (engine, error) {
 	e := &nodes{world: w, flat: flat}
 	var names []int
 	for place, r := range flat.members {
@@ -78,24 +87,45 @@ func (e *nodes) agree(ctx context.Context, why string) (engine, error) {
 			return e.flat, err
 		}
 	}
-	e.columns = true
-	place := slices.Index(e.byNode[e.node], e.flat.rank)
-	for _, on := range e.byNode {
-		e.columns = e.columns && len(on) == len(e.byNode[e.node])
-	}
-	if !e.columns && place > 0 {
-		return e, nil
-	}
-	var column []int
-	for _, on := range e.byNode {
-		column = append(column, on[place])
-	}
-	e.across = e.between(column, e.node)
+	e.pair()
 	return e, nil
 }
 
-// between is the engine of some ranks of different nodes.
-func (e *nodes) between(places []int, rank int) *messages {
+// pair finds out who works with whom.
+func (e *nodes) pair() {
+	e.pairs = true
+	workers := len(e.byNode[0])
+	for _, on := range e.byNode {
+		e.pairs = e.pairs && len(on) == workers
+		workers = min(workers, len(on))
+	}
+	e.worker = make([]int, len(e.flat.members))
+	e.everyone = &messages{world: e.world, id: e.flat.id ^ acrossMark ^ localMark, members: e.flat.members, rank: e.flat.rank}
+	for _, on := range e.byNode {
+		for i, place := range on {
+			e.worker[place] = i % workers
+		}
+	}
+	if e.local.rank >= workers {
+		return
+	}
+	var counterparts []int
+	for _, on := range e.byNode {
+		counterparts = append(counterparts, on[e.local.rank])
+		var mine []int
+		for _, place := range on {
+			if e.worker[place] == e.local.rank {
+				mine = append(mine, place)
+			}
+		}
+		e.column = append(e.column, mine)
+	}
+	e.across = e.among(counterparts, e.node)
+}
+
+// among is the engine of some ranks, for a part of an operation. They all are one group,
+// so that ranks that are in different operations find out.
+func (e *nodes) among(places []int, rank int) *messages {
 	return &messages{world: e.world, id: e.flat.id ^ acrossMark ^ localMark, members: e.ranks(places), rank: rank}
 }
 
@@ -109,110 +139,35 @@ func (e *nodes) ranks(places []int) []int {
 }
 
 func (e *nodes) run(ctx context.Context, sequence uint64, c *Call) error {
+	asked := c.signature(len(e.flat.members))
+	o := &onNodes{nodes: e, ctx: ctx, sequence: sequence, call: c, asked: &asked}
 	switch c.Kind {
-	case KindAllReduce:
-		return e.allReduce(ctx, sequence, c)
-	case KindBroadcast:
-		return e.broadcast(ctx, sequence, c)
 	case KindBarrier:
-		return e.barrier(ctx, sequence, c)
+		return o.barrier()
+	case KindBroadcast:
+		return o.broadcast()
+	case KindReduce:
+		return o.reduce()
+	case KindAllReduce:
+		return o.allReduce()
+	case KindReduceScatter:
+		return o.reduceScatter()
+	case KindAllGather:
+		return o.allGather()
 	}
-	return e.flat.run(ctx, sequence, c)
-}
-
-// onNode performs a part of an operation. What follows a step between nodes takes
-// longer: who waits for a rank that works with another node must let that one find out.
-func (e *nodes) onNode(ctx context.Context, sequence uint64, follows bool, c *Call) error {
-	e.local.slack = 0
-	if follows {
-		e.local.slack = e.timeout / 4
-	}
-	return e.local.run(ctx, sequence, c)
-}
-
-// allReduce adds up within each node, then across nodes, and tells the node.
-func (e *nodes) allReduce(ctx context.Context, sequence uint64, c *Call) error {
-	sum := *c
-	if c.Op == Mean {
-		sum.Op = Sum
-	}
-	if err := e.onNode(ctx, sequence, false, &sum); err != nil {
-		return err
-	}
-	part := sum
-	shares := e.columns && len(c.Recv) > smallRoom
-	if shares {
-		from, to := lines(len(c.Recv), len(e.local.members), e.local.rank)
-		part.Send, part.Recv = c.Send[from:to], c.Recv[from:to]
-	}
-	if e.across != nil {
-		if err := e.across.run(ctx, sequence, &part); err != nil {
-			return err
-		}
-		c.Op.Finish(c.Type, part.Recv, len(e.flat.members))
-	}
-	switch {
-	case shares:
-		sum.Kind = kindParts
-		return e.onNode(ctx, sequence, true, &sum)
-	case !e.columns:
-		tell := Call{Kind: KindBroadcast, Type: c.Type, Send: c.Recv, Recv: c.Recv}
-		return e.onNode(ctx, sequence, true, &tell)
-	}
-	// Every counterpart has added up all of it, in the same order.
-	return nil
-}
-
-// broadcast goes from root to one rank of each other node, and from there on.
-func (e *nodes) broadcast(ctx context.Context, sequence uint64, c *Call) error {
-	var heads []int
-	here, at := *c, 0
-	here.Root, here.said = 0, c.Root+1
-	for i, on := range e.byNode {
-		head := on[0]
-		if place := slices.Index(on, c.Root); place >= 0 {
-			head, at = c.Root, i
-			if i == e.node {
-				here.Root = place
-			}
-		}
-		heads = append(heads, head)
-	}
-	if heads[e.node] == e.flat.rank {
-		there := here
-		there.Root = at
-		if err := e.between(heads, e.node).run(ctx, sequence, &there); err != nil {
-			return err
-		}
-	}
-	return e.onNode(ctx, sequence, true, &here)
-}
-
-// barrier gathers the node, then the nodes, then lets the node go.
-func (e *nodes) barrier(ctx context.Context, sequence uint64, c *Call) error {
-	if err := e.onNode(ctx, sequence, false, c); err != nil {
-		return err
-	}
-	if e.local.rank == 0 {
-		var leaders []int
-		for _, on := range e.byNode {
-			leaders = append(leaders, on[0])
-		}
-		if err := e.between(leaders, e.node).run(ctx, sequence, c); err != nil {
-			return err
-		}
-	}
-	return e.onNode(ctx, sequence, true, c)
+	return o.movePieces()
 }
 
 func (e *nodes) path(c *Call) Path {
+	local, across := e.local.path(c), e.flat.path(c)
+	workers := 1 + slices.Max(e.worker)
 	switch c.Kind {
-	case KindAllReduce, KindBroadcast, KindBarrier:
-		local := e.local.path(c)
-		across := e.flat.path(c)
-		return Path{Transport: local.Transport + " and " + across.Transport, Algorithm: local.Algorithm + ", then " + across.Algorithm}
+	case KindReduce, KindAllReduce, KindReduceScatter:
+		across.Algorithm = summing(len(c.Send)/workers, len(e.byNode))
+	case KindAllGather:
+		across.Algorithm = gathering(len(c.Recv)/workers, len(e.byNode))
 	}
-	return e.flat.path(c)
+	return Path{Transport: local.Transport + " and " + across.Transport, Algorithm: local.Algorithm + ", then " + across.Algorithm}
 }
 
 func (e *nodes) alloc(ctx context.Context, sequence uint64, bytes int) ([]byte, error) {

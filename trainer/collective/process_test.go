@@ -203,7 +203,7 @@ func TestProcesses(t *testing.T) {
 		{"small", 3, worker{Size: 1000, Plain: true}, "shared memory, one step"},
 		{"tcp", 3, worker{Size: 300_000, TCP: true}, "tcp, ring"},
 		{"containers", 3, worker{Size: 300_000, Apart: true}, "tcp, ring rank 2: map \"ddpbatch-"},
-		{"nodes", 4, worker{Size: 300_000, Nodes: []int{0, 1, 0, 1}}, "shared memory and tcp, in place, then ring"},
+		{"nodes", 4, worker{Size: 300_000, Nodes: []int{0, 1, 0, 1}}, "shared memory and tcp, in place, then halving-doubling"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.w.Times = 20

@@ -1,15 +1,17 @@
 package collective
 
-// ring reduces and gathers the parts of buf, as reduce-scatter and all-gather of the
+// ring reduces and gathers the parts of a buffer, as reduce-scatter and all-gather of the
 // bandwidth-optimal all-reduce (Patarasuk and Yuan, 2009): each rank sends 2(n-1)/n of
-// the buffer whatever the number of ranks. Part i ends, or begins, at rank i. Segments
-// go on as soon as they are there: while one is added up, others are on their way.
-func (x *exchange) ring(buf []byte, reduce, gather bool) error {
-	n, c := x.n, x.call
+// the buffer whatever the number of ranks. Part i, which may be anywhere, ends, or
+// begins, at rank i. Segments go on as soon as they are there: while one is added up,
+// others are on their way.
+func (x *exchange) ring(parts func(i int) []byte, reduce, gather bool) error {
+	n := x.n
 	next, previous := (x.rank+1)%n, (x.rank+n-1)%n
-	part := func(i int) []byte {
-		from, to := bounds(len(buf), n, ((i%n)+n)%n, c.Type.Size())
-		return buf[from:to]
+	part := func(i int) []byte { return parts((i%n + n) % n) }
+	largest := 0
+	for i := range n {
+		largest = max(largest, len(part(i)))
 	}
 	steps := uint32(n - 1)
 	x.steps = steps
@@ -29,12 +31,12 @@ func (x *exchange) ring(buf []byte, reduce, gather bool) error {
 		}
 	}
 	if reduce {
-		if err := x.ringReduce(part, next, previous, gather); err != nil {
+		if err := x.ringReduce(part, largest, gather); err != nil {
 			return err
 		}
 	} else {
-		x.announce(previous, len(buf)/n)
-		if err := x.awaitReady(next, len(buf)/n); err != nil {
+		x.announce(previous, largest)
+		if err := x.awaitReady(next, largest); err != nil {
 			return err
 		}
 		x.send(next, first, part(x.rank))
@@ -55,12 +57,9 @@ func (x *exchange) ring(buf []byte, reduce, gather bool) error {
 // ringReduce passes partial results round. In step s rank r sends part r-1-s and adds
 // its own to part r-2-s, so that the sum of part i begins with rank i+1 and ends with
 // rank i, which sends it on if it is to be gathered.
-func (x *exchange) ringReduce(part func(int) []byte, next, previous int, gather bool) error {
+func (x *exchange) ringReduce(part func(int) []byte, largest int, gather bool) error {
 	n, c := x.n, x.call
-	largest := 0
-	for i := range n {
-		largest = max(largest, len(part(i)))
-	}
+	next, previous := (x.rank+1)%n, (x.rank+n-1)%n
 	room := x.room(2 * largest)
 	post := func(s int) incoming {
 		into := part(x.rank - 2 - s)
@@ -80,7 +79,7 @@ func (x *exchange) ringReduce(part func(int) []byte, next, previous int, gather 
 		err := x.wait(now, func(i uint32, from, to int) {
 			c.combine(into[from:to], now.b[from:to], into[from:to])
 			if last {
-				c.Op.Finish(c.Type, into[from:to], n)
+				c.Op.Finish(c.Type, into[from:to], x.ranks)
 			}
 			if !last || gather {
 				x.sendSegment(next, now.step+1, i, into[from:to])

@@ -29,13 +29,17 @@ type shared struct {
 
 func (s *shared) run(ctx context.Context, sequence uint64, c *Call) error {
 	n := len(s.members)
+	if n == 1 && c.look != nil {
+		c.look.take(0, c.look.bytes, func(int) []byte { return c.Send })
+		return nil
+	}
 	if n == 1 {
 		c.alone()
 		return nil
 	}
 	turn := s.turn
 	s.turn++
-	small := c.Kind == KindAllReduce && len(c.Send) <= smallRoom
+	small := c.look == nil && c.Kind == KindAllReduce && len(c.Send) <= smallRoom
 	s.trouble = time.Time{}
 	s.board.show(s.rank, turn, c, c.signature(n))
 	if small {
@@ -54,6 +58,10 @@ func (s *shared) run(ctx context.Context, sequence uint64, c *Call) error {
 		direct = direct && theirs.visible
 	}
 	switch {
+	case c.look != nil && direct && !c.look.hidden:
+		c.look.take(0, c.look.bytes, func(r int) []byte { return s.board.send(r, turn) })
+	case c.look != nil:
+		return s.lookStaged(ctx, c)
 	case c.Kind == KindBarrier:
 		return nil
 	case small:
@@ -64,10 +72,6 @@ func (s *shared) run(ctx context.Context, sequence uint64, c *Call) error {
 		s.allReduceInPlace(c, turn)
 	case c.Kind == KindAllReduce:
 		return s.allReduceStaged(ctx, c)
-	case c.Kind == kindParts && direct:
-		s.takeParts(c, func(r, from, to int) []byte { return s.board.send(r, turn)[from:to] })
-	case c.Kind == kindParts:
-		return s.partsStaged(ctx, c)
 	case direct:
 		s.take(c, window{whole: c.part(n), n: c.part(n)}, func(r, p int) []byte {
 			return s.board.send(r, turn)[p*c.part(n):][:c.part(n)]

@@ -114,5 +114,5 @@ func (w *world) engine(ctx context.Context, id uint64, members []int, rank int) 
 	if len(members) == 1 {
 		return m, nil
 	}
-	return w.onNodes(ctx, m)
+	return w.divide(ctx, m)
 }

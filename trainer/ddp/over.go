@@ -2,7 +2,6 @@ package ddp
 
 import (
 	"context"
-	"strings"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
@@ -16,22 +15,6 @@ type over struct{ collective.Communicator }
 func (o over) mine(buf []float32) []float32 {
 	n := len(buf) / o.Size()
 	return buf[o.Rank()*n:][:n]
-}
-
-// AllReduce adds up in the order that ReduceScatter has, as one operation where that
-// has it too: the sum of two numbers has no order, and in shared memory there is but
-// one. Where nodes share memory inside and not with each other it keeps the order of
-// nodes, which is faster: there alone it differs from ReduceScatter's.
-func (o over) AllReduce(ctx context.Context, buf []float32) error {
-	all, parts := collective.AllReduce(buf, collective.Sum), collective.ReduceScatter(o.mine(buf), buf, collective.Sum)
-	path := o.Path(all)
-	if o.Size() <= 2 || strings.Contains(path.Transport, "memory") || path.Algorithm == o.Path(parts).Algorithm {
-		return o.Communicator.AllReduce(ctx, buf)
-	}
-	if err := o.Do(ctx, parts); err != nil {
-		return err
-	}
-	return o.AllGather(ctx, buf)
 }
 
 func (o over) ReduceScatter(ctx context.Context, buf []float32) error {

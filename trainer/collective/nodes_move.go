@@ -1,0 +1,144 @@
+package collective
+
+import "slices"
+
+// barrier gathers the node, then the nodes, then lets the node go.
+func (o *onNodes) barrier() error {
+	if err := o.onNode(false, o.part()); err != nil {
+		return err
+	}
+	if o.local.rank == 0 {
+		if err := o.between((*exchange).disseminate); err != nil {
+			return err
+		}
+	}
+	return o.onNode(true, o.part())
+}
+
+// allGather gathers the pieces across nodes, then those of the node.
+func (o *onNodes) allGather() error {
+	c := o.call
+	all := o.pieces(c.Recv)
+	if o.pairs && gathering(o.share(all), len(o.byNode)) == byRing {
+		copy(all.part(o.flat.rank), c.Send)
+		if err := o.ring(all, false); err != nil {
+			return err
+		}
+		return o.collect(all)
+	}
+	mine := o.load(all)
+	if o.pairs {
+		copy(mine.part(o.node), c.Send)
+	} else if err := o.takeWork(all, mine); err != nil {
+		return err
+	}
+	if err := o.between(func(x *exchange) error { return x.gatherParts(mine.division) }); err != nil {
+		return err
+	}
+	return o.unpack(all, mine)
+}
+
+// takeWork has those who work between nodes take the pieces of their node's ranks.
+func (o *onNodes) takeWork(all pieces, mine load) error {
+	c, here := o.part(), o.byNode[o.node]
+	m := len(c.Send)
+	c.Recv = o.near.of(len(here) * m)
+	if err := o.onNode(false, c); err != nil {
+		return err
+	}
+	for r, i := range here {
+		if o.worker[i] == o.local.rank {
+			copy(mine.piece(all, i), c.Recv[r*m:])
+		}
+	}
+	return nil
+}
+
+// broadcast goes from root to one rank of each other node, and from there on. A large
+// buffer goes from root to its node, from each rank there one piece to the counterparts,
+// and from these on.
+func (o *onNodes) broadcast() error {
+	c := o.call
+	node, place := o.find(c.Root)
+	here := o.part()
+	here.Root = 0
+	if o.node == node {
+		here.Root = place
+	}
+	workers := 1 + slices.Max(o.worker)
+	if workers == 1 || len(c.Recv) <= fewStepsBelow {
+		var heads []int
+		for i, on := range o.byNode {
+			heads = append(heads, on[0])
+			if i == node {
+				heads[i] = c.Root
+			}
+		}
+		if heads[o.node] == o.flat.rank {
+			if err := o.broadcastOver(o.among(heads, o.node), node, c.Recv); err != nil {
+				return err
+			}
+		}
+		return o.onNode(true, here)
+	}
+	all := pieces{evenly(c.Recv, workers, c.Type.Size()), nil, c.Type.Size()}
+	for i := range workers {
+		all.worker = append(all.worker, i)
+	}
+	if o.node == node {
+		if err := o.onNode(false, here); err != nil {
+			return err
+		}
+	}
+	if o.across != nil {
+		if err := o.broadcastOver(o.across, node, all.part(o.local.rank)); err != nil {
+			return err
+		}
+	}
+	if o.node == node {
+		return nil
+	}
+	return o.collect(all)
+}
+
+// broadcastOver has ranks of different nodes, one of each, get what that of a node has.
+func (o *onNodes) broadcastOver(ranks *messages, node int, buf []byte) error {
+	c := o.part()
+	c.Root, c.Send, c.Recv = node, buf, buf
+	return ranks.exchange(o.ctx, o.sequence, c, (*exchange).perform)
+}
+
+// movePieces performs what moves each piece from one rank to one other: in common memory
+// within a node, straight from rank to rank between nodes.
+func (o *onNodes) movePieces() error {
+	c, here := o.call, o.byNode[o.node]
+	isRoot := o.flat.rank == c.Root
+	if !c.Kind.rooted() || slices.Contains(here, c.Root) {
+		near := o.part()
+		near.Root = slices.Index(here, c.Root)
+		m := c.part(len(o.worker))
+		brings := c.Kind == KindAllToAll || c.Kind == KindScatter && isRoot
+		takes := c.Kind == KindAllToAll || c.Kind == KindGather && isRoot
+		if brings {
+			near.Send = o.work.of(len(here) * m)
+			for r, i := range here {
+				copy(near.Send[r*m:], c.Send[i*m:][:m])
+			}
+		}
+		if takes {
+			near.Recv = o.near.of(len(here) * m)
+		}
+		if err := o.onNode(false, near); err != nil {
+			return err
+		}
+		if takes {
+			for r, i := range here {
+				copy(c.Recv[i*m:], near.Recv[r*m:][:m])
+			}
+		}
+	}
+	return o.everyone.exchange(o.ctx, o.sequence, o.part(), func(x *exchange) error {
+		x.near = here
+		return x.perform()
+	})
+}
