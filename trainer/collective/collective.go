@@ -10,7 +10,10 @@
 //
 // [Local] connects goroutines, which work on each other's buffers. [Connect] connects
 // processes, and finds the way by itself: ranks of one node share memory, others
-// exchange messages over TCP, and where there are both, each node adds up first. Large
+// exchange messages over TCP. Where there are both, what a node's ranks have in common
+// goes between nodes once: each node adds up first, its ranks divide the buffer among
+// them, and each sends its share to its counterparts, the ranks of the same place on the
+// other nodes. (Where nodes differ in size, as many as the smallest has do so.) Large
 // buffers are cut into segments that follow each other through the ring of ranks;
 // small ones take the fewest steps. [Communicator.Path] says which way a call goes.
 //
@@ -18,7 +21,9 @@
 // same layout of ranks on nodes, because each element is computed in one fixed order:
 // in shared memory that of the ranks, in a ring from the rank after the one that owns
 // the part, in recursive doubling and halving pairwise with the lower rank's side
-// first, and between nodes over the results of the nodes. An operation either completes
+// first, and between nodes over the results of the nodes. That order depends on the
+// length of the whole buffer, and not on who wants the result: all-reduce, reduce and
+// reduce-scatter give the same bits. An operation either completes
 // on this rank or returns an [Error] that names the operation, its place in the
 // sequence and the rank that is the cause; ranks that are not in the same operation, or
 // in it with other arguments, find out instead of mixing their data; nothing waits

@@ -20,9 +20,8 @@
 // but the chunks of ZeRO2 and ZeRO3; operations are in one fixed order on every rank;
 // each element is added up in the same order by every strategy, and so is the norm
 // of all gradients: they all train the same bits. That does not hold for ZeRO2 and
-// ZeRO3 where the gradients of several batches are added up, since these are added
-// after the sum over ranks and not before it; nor between several nodes with several
-// ranks each, where DDP adds up inside of nodes first.
+// ZeRO3 where the gradients of several batches are added up: each is added up over ranks
+// by itself, since to keep the sum of batches would take the memory that they save.
 //
 // Gradients must come divided by the number of ranks, which is safer against
 // overflow than dividing the sum, and costs nothing where the loss is weighted.

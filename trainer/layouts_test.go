@@ -1,0 +1,82 @@
+package trainer
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+// onNodes connects ranks as if each were a process, on the given nodes.
+func onNodes(t *testing.T, nodes []int) []collective.Communicator {
+	t.Helper()
+	o := collective.Options{Nodes: nodes, Memory: true, ConnectTimeout: 20 * time.Second, Timeout: 20 * time.Second}
+	var err error
+	if o.Secret, err = wire.NewSecret(); err != nil {
+		t.Fatal(err)
+	}
+	listeners := make([]net.Listener, len(nodes))
+	for i := range listeners {
+		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		o.Addrs = append(o.Addrs, listeners[i].Addr().String())
+	}
+	comms, errs := make([]collective.Communicator, len(nodes)), make([]error, len(nodes))
+	var wg sync.WaitGroup
+	for i := range nodes {
+		o := o
+		o.Rank = i
+		wg.Go(func() { comms[i], errs[i] = collective.Connect(t.Context(), listeners[i], o) })
+	}
+	wg.Wait()
+	ok(t, errs)
+	t.Cleanup(func() {
+		for _, c := range comms {
+			c.Close()
+		}
+	})
+	return comms
+}
+
+// All strategies train the same bits wherever ranks are: the sum of a gradient has one
+// order, whether all ranks want it or one. Buckets are of the sizes at which sums are
+// made in other ways.
+func TestStrategiesTrainTheSameBitsOnNodes(t *testing.T) {
+	spec := strings.NewReplacer("hidden = [16]", "hidden = [2000, 400, 30]", "samples = 203", "samples = 24", "7 steps", "100 steps").Replace(fmt.Sprintf(mlp, 2))
+	for name, nodes := range map[string][]int{
+		"2+2":           {0, 0, 1, 1},
+		"2+2+2, cyclic": {0, 1, 2, 0, 1, 2},
+		"3+3":           {0, 0, 0, 1, 1, 1},
+		"2+1+3":         {0, 0, 1, 2, 2, 2},
+		"1+1+1":         {0, 1, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var first []Event
+			var want string
+			for _, strategy := range strategyNames {
+				comms, dir := onNodes(t, nodes), t.TempDir()
+				events, _, errs := world(t, len(nodes), by(t, strategy, spec), dir, func(rank int, o *Options) {
+					small(rank, o)
+					o.Comm, o.Job.Train.Bucket = comms[rank], 100<<10
+				})
+				ok(t, errs)
+				_, got := digests(t, dir)
+				if strategy == jobs.StrategyDDP {
+					first, want = events, got
+					continue
+				}
+				sameLosses(t, events, first, 0)
+				if got != want {
+					t.Errorf("%s: other weights than with ddp", strategy)
+				}
+			}
+		})
+	}
+}
