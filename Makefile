@@ -4,7 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 # The program needs no C: one static binary runs on every node.
 export CGO_ENABLED = 0
 
-.PHONY: build demo test lint bench microbench fuzz clean
+.PHONY: build kernels demo test lint bench microbench fuzz clean
 
 build:
 	$(GO) build -trimpath -ldflags '-X main.linkVersion=$(VERSION)' -o bin/ddpbatch ./cmd/ddpbatch
@@ -21,6 +21,10 @@ test:
 
 lint:
 	tests/lint.sh
+
+# The GPU kernels' PTX from their sources, by clang-19.
+kernels:
+	$(GO) generate ./trainer/cuda/kernels
 
 # The trainer beside PyTorch on this machine, in turns; writes docs/bench.md.
 bench: build

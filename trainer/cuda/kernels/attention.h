@@ -1,0 +1,59 @@
+// What the kernels of attention share: causal scaled dot-product attention (Vaswani
+// et al. 2017) by tiles with an online softmax (Dao et al. 2022; Dao 2023, algorithm
+// 1). The backward pass is two kernels, for the gradients of queries and for those of
+// keys and values: each sum is one thread's, in one order, and nothing is added
+// atomically.
+#pragma once
+
+#include "dropout.h"
+#include "maths.h"
+
+// Attention is device.AttentionShape and device.AttentionInput. Rows of a matrix are
+// its stride apart; a head's part of a row begins at head*size.
+struct Attention {
+  const float *q, *k, *v;
+  u64 q_stride, k_stride, v_stride;
+  Dropout dropout;
+  u32 heads, size, queries, keys;
+  float scale;
+  u32 round;  // operands of products to bfloat16
+};
+
+// Head is one head of one sample. Grid: tiles x heads x samples.
+struct Head {
+  const Attention &a;
+  u32 sample, head;
+  DEVICE_MEMBER u64 row(u32 perSample, u32 i, u64 stride) const { return (u64(sample) * perSample + i) * stride + u64(head) * a.size; }
+  // sum is where the logarithm of a query's sum is.
+  DEVICE_MEMBER u64 sum(u32 query) const { return (u64(sample) * a.heads + head) * a.queries + query; }
+  DEVICE_MEMBER bool sees(u32 query, u32 key) const { return key < a.keys && key <= query + a.keys - a.queries; }
+  DEVICE_MEMBER bool keeps(u32 query, u32 key) const { return kept(a.dropout, sample, (u64(head) * a.queries + query) * a.keys + key); }
+};
+
+// quad_sum and quad_max are of four neighbouring threads, which share rows.
+DEVICE float quad_sum(float v) {
+  v += shuffle_xor(v, 1);
+  return v + shuffle_xor(v, 2);
+}
+DEVICE float quad_max(float v) {
+  v = larger(v, shuffle_xor(v, 1));
+  return larger(v, shuffle_xor(v, 2));
+}
+
+// Gradients are what the backward kernels have beside the input.
+struct Gradients {
+  float *dq, *dk, *dv;
+  const float *dout, *out, *log_sum;
+  u64 dq_stride, dk_stride, dv_stride, dout_stride, out_stride;
+};
+
+// score_grad is the gradient of a scaled score, of a weight that dropout may have
+// left out, and in *used the weight as it was used.
+DEVICE float score_grad(const Head &h, u32 query, u32 key, float score, float dweight, float log_sum, float along, float *used) {
+  *used = 0;
+  if (!h.sees(query, key)) return 0;
+  float w = exponential(score - log_sum);
+  bool keep = h.keeps(query, key);
+  *used = keep ? w * h.a.dropout.scale : 0;
+  return w * ((keep ? dweight * h.a.dropout.scale : 0) - along);
+}

@@ -1,0 +1,69 @@
+// Embeddings of tokens and positions. Matrices are whole, of cols columns.
+#include "gpu.h"
+
+// y[i] = table[tokens[i]] + positions[first + i mod length]. A block to a row.
+KERNEL(embed, 256, float *y, const int *tokens, const float *table, const float *positions, u32 cols, u32 length, u32 first) {
+  u64 row = block_x(), token = u64(tokens[row]), place = first + row % length;
+  for (u32 j = thread_x(); j < cols; j += 256) y[row * cols + j] = table[token * cols + j] + positions[place * cols + j];
+}
+
+// Sorts n tokens with their places, equal tokens in rising order of places: by digits
+// of 4 bits from the lowest, each pass stable (Knuth 1973, 5.2.5). The result is in
+// keys and places after an odd number of passes, in keys2 and places2 after an even
+// one. One block of 512 threads: a thread has a run of tokens in each pass.
+KERNEL(sort_tokens, 512, int *keys, int *places, int *keys2, int *places2, const int *tokens, u32 n, u32 passes) {
+  SHARED u32 counts[16 * 512], sums[512];
+  u32 t = thread_x(), run = (n + 511) / 512, begin = t * run < n ? t * run : n, end = begin + run < n ? begin + run : n;
+  for (u32 pass = 0; pass < passes; pass++) {
+    const int *from = pass == 0 ? tokens : pass % 2 ? keys : keys2, *which = pass % 2 ? places : places2;
+    int *to = pass % 2 ? keys2 : keys, *placed = pass % 2 ? places2 : places;
+    for (u32 d = 0; d < 16; d++) counts[d * 512 + t] = 0;
+    for (u32 i = begin; i < end; i++) counts[(u32(from[i]) >> 4 * pass & 15) * 512 + t]++;
+    sync_threads();
+    u32 sum = 0;  // counts to where each digit of each run begins
+    for (u32 i = 0; i < 16; i++) {
+      u32 count = counts[t * 16 + i];
+      counts[t * 16 + i] = sum;
+      sum += count;
+    }
+    sums[t] = sum;
+    sync_threads();
+    for (u32 step = 1; step < 512; step *= 2) {
+      u32 before = t >= step ? sums[t - step] : 0;
+      sync_threads();
+      sums[t] += before;
+      sync_threads();
+    }
+    u32 before = t > 0 ? sums[t - 1] : 0;
+    for (u32 i = 0; i < 16; i++) counts[t * 16 + i] += before;
+    sync_threads();
+    for (u32 i = begin; i < end; i++) {
+      u32 at = counts[(u32(from[i]) >> 4 * pass & 15) * 512 + t]++;
+      to[at] = from[i];
+      placed[at] = pass == 0 ? int(i) : which[i];
+    }
+    sync_threads();
+  }
+}
+
+// Adds row places[i] of dy to row keys[i] of dtable, in rising order of i. A block to
+// an i; it works if its key is the first of its kind.
+KERNEL(embed_grad, 256, float *dtable, const float *dy, const int *keys, const int *places, u32 n, u32 cols) {
+  u32 first = block_x();
+  int key = keys[first];
+  if (first > 0 && keys[first - 1] == key) return;
+  for (u32 j = thread_x(); j < cols; j += 256) {
+    float sum = dtable[u64(key) * cols + j];
+    for (u32 i = first; i < n && keys[i] == key; i++) sum += dy[u64(places[i]) * cols + j];
+    dtable[u64(key) * cols + j] = sum;
+  }
+}
+
+// Adds the rows of dy at place block_x of each sequence to that row of dpositions.
+KERNEL(position_grad, 256, float *dpositions, const float *dy, u32 rows, u32 cols, u32 length) {
+  for (u32 j = thread_x(); j < cols; j += 256) {
+    float sum = dpositions[u64(block_x()) * cols + j];
+    for (u32 i = block_x(); i < rows; i += length) sum += dy[u64(i) * cols + j];
+    dpositions[u64(block_x()) * cols + j] = sum;
+  }
+}

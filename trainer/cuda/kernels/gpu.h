@@ -1,0 +1,111 @@
+// What kernels use of a GPU. A kernel's source is compiled twice: by clang for
+// NVIDIA GPUs, to PTX (make kernels), with what follows; and as C++ for the host,
+// where the GPU simulator's gpu_host.h gives the same names the same meaning.
+//
+// Nothing of the CUDA toolkit is used, also no libdevice: what a source needs of
+// mathematics is in maths.h. Contraction of products and sums is off in both builds,
+// and asked for by fused.
+#pragma once
+
+#ifndef __CUDA__
+#include "gpu_host.h"
+#else
+
+typedef unsigned long u64;
+typedef long i64;
+typedef unsigned int u32;
+typedef unsigned short u16;
+
+// DEVICE is a function that kernels call, DEVICE_MEMBER one of a struct. KERNEL(name, most, parameters...) is a
+// kernel for blocks of at most that many threads, in one dimension.
+#define DEVICE static inline __attribute__((device))
+#define DEVICE_MEMBER inline __attribute__((device))
+#define KERNEL(name, most, ...) extern "C" __attribute__((global)) __attribute__((launch_bounds(most))) void name(__VA_ARGS__)
+
+// SHARED is a variable of the block; DYNAMIC_SHARED the memory whose size the launch
+// gives, aligned to 16 bytes.
+#define SHARED static __attribute__((shared))
+#define DYNAMIC_SHARED(type, name) type *name = (type *)dynamic_shared
+extern __attribute__((shared)) __attribute__((aligned(16))) char dynamic_shared[];
+
+DEVICE unsigned thread_x() { return __nvvm_read_ptx_sreg_tid_x(); }
+DEVICE unsigned threads_x() { return __nvvm_read_ptx_sreg_ntid_x(); }
+DEVICE unsigned block_x() { return __nvvm_read_ptx_sreg_ctaid_x(); }
+DEVICE unsigned block_y() { return __nvvm_read_ptx_sreg_ctaid_y(); }
+DEVICE unsigned block_z() { return __nvvm_read_ptx_sreg_ctaid_z(); }
+DEVICE unsigned blocks_x() { return __nvvm_read_ptx_sreg_nctaid_x(); }
+
+// sync_threads waits for all threads of the block.
+DEVICE void sync_threads() { __syncthreads(); }
+
+// shuffle_xor is v of the thread of the warp whose number differs by mask. All 32
+// take part.
+DEVICE float shuffle_xor(float v, unsigned mask) { return __nvvm_shfl_sync_bfly_f32(0xffffffffu, v, int(mask), 31); }
+
+DEVICE u32 float_bits(float v) { return __builtin_bit_cast(u32, v); }
+DEVICE float bits_float(u32 v) { return __builtin_bit_cast(float, v); }
+DEVICE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+DEVICE float root(float v) { return __nvvm_sqrt_rn_f(v); }
+DEVICE float nearest(float v) { return __builtin_rintf(v); }
+
+// multiply_16x8x16 adds the product of a 16x16 and a 16x8 matrix of bfloat16 to one
+// of float32, on tensor cores. Of thread 4g+t of a warp, a are rows g and g+8 of
+// columns 2t, 2t+1 and then of 2t+8, 2t+9; b rows 2t, 2t+1 and then 2t+8, 2t+9 of
+// column g; c rows g and then g+8 of columns 2t, 2t+1 (PTX ISA, "Matrix Fragments for
+// mma.m16n8k16").
+DEVICE void multiply_16x8x16(float *c, const u32 *a, const u32 *b) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#endif
+
+// index is the first element of this thread where threads take one each in turns of
+// stride.
+DEVICE u64 index() { return u64(block_x()) * threads_x() + thread_x(); }
+DEVICE u64 stride() { return u64(blocks_x()) * threads_x(); }
+
+DEVICE float infinity() { return bits_float(0x7f800000u); }
+DEVICE bool is_nan(float v) { return v != v; }
+DEVICE float larger(float a, float b) { return a > b ? a : b; }
+
+// warp_sum and warp_max are of the 32 threads of a warp, the same bits in each.
+DEVICE float warp_sum(float v) {
+  for (unsigned m = 16; m > 0; m /= 2) v += shuffle_xor(v, m);
+  return v;
+}
+DEVICE float warp_max(float v) {
+  for (unsigned m = 16; m > 0; m /= 2) v = larger(v, shuffle_xor(v, m));
+  return v;
+}
+
+// block_sum and block_max are of all threads of a block of whole warps, the same in
+// each. They use room for 32 numbers, which is free again when they return.
+DEVICE float block_sum(float v, float *room) {
+  v = warp_sum(v);
+  if (thread_x() % 32 == 0) room[thread_x() / 32] = v;
+  sync_threads();
+  float total = 0;
+  for (unsigned w = 0; w < threads_x() / 32; w++) total += room[w];
+  sync_threads();
+  return total;
+}
+DEVICE float block_max(float v, float *room) {
+  v = warp_max(v);
+  if (thread_x() % 32 == 0) room[thread_x() / 32] = v;
+  sync_threads();
+  float most = room[0];
+  for (unsigned w = 1; w < threads_x() / 32; w++) most = larger(most, room[w]);
+  sync_threads();
+  return most;
+}
+
+// to_bfloat16 rounds to nearest, ties to even; of a NaN it keeps one.
+DEVICE u16 to_bfloat16(float v) {
+  u32 b = float_bits(v);
+  if (is_nan(v)) return u16(b >> 16 | 0x40);
+  return u16((b + 0x7fff + (b >> 16 & 1)) >> 16);
+}
+DEVICE float from_bfloat16(u16 v) { return bits_float(u32(v) << 16); }
+DEVICE float rounded(float v) { return from_bfloat16(to_bfloat16(v)); }
+DEVICE u32 pair(float low, float high) { return u32(to_bfloat16(low)) | u32(to_bfloat16(high)) << 16; }
