@@ -1,0 +1,203 @@
+// Memory of the simulated devices: host memory, each piece between pages that
+// nobody may touch, and filled with NaN so that what was not written shows.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "sim.h"
+
+namespace gpusim {
+
+static size_t pages(size_t n) {
+  size_t page = size_t(sysconf(_SC_PAGESIZE));
+  return (n + page - 1) / page * page;
+}
+
+// reserve returns n bytes that end, but for alignment to 256, where a page without
+// access begins.
+static uintptr_t reserve(size_t n) {
+  size_t guard = pages(1), body = pages(n);
+  char *p = static_cast<char *>(mmap(nullptr, guard + body + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  if (p == MAP_FAILED) return 0;
+  mprotect(p + guard, body, PROT_READ | PROT_WRITE);
+  memset(p + guard, 0xff, body);
+  return uintptr_t(p + guard + (body - n) / 256 * 256);
+}
+
+static void give_back(uintptr_t p, size_t n) {
+  size_t guard = pages(1), body = pages(n);
+  uintptr_t start = p / guard * guard - guard;  // p is in the first page: fewer than a page's bytes are left over
+  munmap(reinterpret_cast<void *>(start), guard + body + guard);
+}
+
+static bool inside(const std::map<uintptr_t, size_t> &pieces, uintptr_t p, size_t n) {
+  auto it = pieces.upper_bound(p);
+  if (it == pieces.begin()) return false;
+  --it;
+  return p - it->first <= it->second && n <= it->second - (p - it->first);
+}
+
+bool on_device(uintptr_t p, size_t n) {
+  for (auto &d : devices()) {
+    std::lock_guard<std::mutex> hold(d->mutex);
+    if (inside(d->pieces, p, n)) return true;
+  }
+  return false;
+}
+
+static std::mutex host_mutex;
+static std::map<uintptr_t, size_t> host_pieces;
+
+bool pinned(const void *p, size_t n) {
+  std::lock_guard<std::mutex> hold(host_mutex);
+  return inside(host_pieces, uintptr_t(p), n);
+}
+
+// copy puts a copy into a stream. Host memory that is not pinned is read before the
+// call returns, and written before it returns, as by the driver.
+static Result copy(void *dst, const void *src, size_t n, bool to_device, bool from_device, void *stream) {
+  Stream *s;
+  if (Result r = ready(nullptr)) return r;
+  if (Result r = stream_of(stream, &s)) return r;
+  if (to_device && !on_device(uintptr_t(dst), n)) return InvalidValue;
+  if (from_device && !on_device(uintptr_t(src), n)) return InvalidValue;
+  if (n == 0) return Success;
+  if (!from_device && !pinned(src, n)) {
+    if (s->capture) return CaptureUnsupported;
+    auto kept = std::make_shared<std::vector<char>>(static_cast<const char *>(src), static_cast<const char *>(src) + n);
+    s->push({[=] { memcpy(dst, kept->data(), n); }});
+    return Success;
+  }
+  if (!to_device && !pinned(dst, n)) {
+    if (s->capture) return CaptureUnsupported;
+    s->push({[=] { memcpy(dst, src, n); }});
+    s->drain();
+    return Result(s->context->failed.load());
+  }
+  s->push({[=] { memmove(dst, src, n); }});
+  return Success;
+}
+
+// waited is a call that returns when its work on the null stream is done.
+static Result waited(Result r) {
+  if (r) return r;
+  Context *c;
+  if ((r = ready(&c))) return r;
+  c->none->drain();
+  return Result(c->failed.load());
+}
+
+}  // namespace gpusim
+
+using namespace gpusim;
+typedef unsigned long long Address;
+static void *ptr(Address a) { return reinterpret_cast<void *>(uintptr_t(a)); }
+
+API int cuMemGetInfo_v2(size_t *avail, size_t *total) {
+  Context *c;
+  if (Result r = ready(&c)) return r;
+  Device &d = *devices()[size_t(c->device)];
+  std::lock_guard<std::mutex> hold(d.mutex);
+  *avail = d.capacity - d.used;
+  *total = d.capacity;
+  return Success;
+}
+API int cuMemAlloc_v2(Address *p, size_t n) {
+  Context *c;
+  if (Result r = ready(&c)) return r;
+  if (!n) return InvalidValue;
+  Device &d = *devices()[size_t(c->device)];
+  std::lock_guard<std::mutex> hold(d.mutex);
+  size_t rounded = (n + 511) / 512 * 512;
+  if (allocation_fails() || rounded > d.capacity - d.used) return OutOfMemory;
+  uintptr_t a = reserve(n);
+  if (!a) return OutOfMemory;
+  d.used += rounded;
+  d.pieces[a] = n;
+  *p = a;
+  return Success;
+}
+API int cuMemFree_v2(Address p) {
+  Context *c;
+  if (Result r = ready(&c)) return r;
+  if (!p) return Success;
+  for (auto &d : devices()) {
+    std::unique_lock<std::mutex> hold(d->mutex);
+    auto it = d->pieces.find(uintptr_t(p));
+    if (it == d->pieces.end()) continue;
+    size_t n = it->second;
+    hold.unlock();
+    // cuMemFree waits for what may use the memory.
+    std::vector<Stream *> all;
+    {
+      std::lock_guard<std::mutex> lock(streams.mutex);
+      for (auto &s : streams.all) all.push_back(s.second.get());
+    }
+    for (Stream *s : all)
+      if (s->context == &d->primary) s->drain();
+    d->primary.none->drain();
+    hold.lock();
+    d->pieces.erase(uintptr_t(p));
+    d->used -= (n + 511) / 512 * 512;
+    give_back(uintptr_t(p), n);
+    return Success;
+  }
+  return InvalidValue;
+}
+API int cuMemHostAlloc(void **p, size_t n, unsigned) {
+  if (Result r = ready(nullptr)) return r;
+  if (!n) return InvalidValue;
+  *p = malloc(n);
+  if (!*p) return OutOfMemory;
+  std::lock_guard<std::mutex> hold(host_mutex);
+  host_pieces[uintptr_t(*p)] = n;
+  return Success;
+}
+API int cuMemFreeHost(void *p) {
+  std::lock_guard<std::mutex> hold(host_mutex);
+  if (!host_pieces.erase(uintptr_t(p))) return InvalidValue;
+  free(p);
+  return Success;
+}
+API int cuMemHostRegister_v2(void *p, size_t n, unsigned) {
+  if (Result r = ready(nullptr)) return r;
+  std::lock_guard<std::mutex> hold(host_mutex);
+  host_pieces[uintptr_t(p)] = n;
+  return Success;
+}
+API int cuMemHostUnregister(void *p) {
+  std::lock_guard<std::mutex> hold(host_mutex);
+  return host_pieces.erase(uintptr_t(p)) ? Success : InvalidValue;
+}
+
+API int cuMemcpyHtoDAsync_v2(Address d, const void *s, size_t n, void *stream) { return copy(ptr(d), s, n, true, false, stream); }
+API int cuMemcpyDtoHAsync_v2(void *d, Address s, size_t n, void *stream) { return copy(d, ptr(s), n, false, true, stream); }
+API int cuMemcpyDtoDAsync_v2(Address d, Address s, size_t n, void *stream) { return copy(ptr(d), ptr(s), n, true, true, stream); }
+API int cuMemcpyPeerAsync(Address d, Context *, Address s, Context *, size_t n, void *stream) { return copy(ptr(d), ptr(s), n, true, true, stream); }
+API int cuMemcpyAsync(Address d, Address s, size_t n, void *stream) {
+  return copy(ptr(d), ptr(s), n, on_device(uintptr_t(d), n), on_device(uintptr_t(s), n), stream);
+}
+API int cuMemcpyHtoD_v2(Address d, const void *s, size_t n) { return waited(copy(ptr(d), s, n, true, false, nullptr)); }
+API int cuMemcpyDtoH_v2(void *d, Address s, size_t n) { return waited(copy(d, ptr(s), n, false, true, nullptr)); }
+API int cuMemcpyDtoD_v2(Address d, Address s, size_t n) { return copy(ptr(d), ptr(s), n, true, true, nullptr); }
+
+API int cuMemsetD8Async(Address d, unsigned char v, size_t n, void *stream) {
+  Stream *s;
+  if (Result r = ready(nullptr)) return r;
+  if (Result r = stream_of(stream, &s)) return r;
+  if (!on_device(uintptr_t(d), n)) return InvalidValue;
+  s->push({[=] { memset(ptr(d), v, n); }});
+  return Success;
+}
+API int cuMemsetD32Async(Address d, unsigned v, size_t n, void *stream) {
+  Stream *s;
+  if (Result r = ready(nullptr)) return r;
+  if (Result r = stream_of(stream, &s)) return r;
+  if (d % 4 || !on_device(uintptr_t(d), 4 * n)) return InvalidValue;
+  s->push({[=] { std::fill_n(static_cast<unsigned *>(ptr(d)), n, v); }});
+  return Success;
+}
+API int cuMemsetD8_v2(Address d, unsigned char v, size_t n) { return cuMemsetD8Async(d, v, n, nullptr); }
+API int cuMemsetD32_v2(Address d, unsigned v, size_t n) { return cuMemsetD32Async(d, v, n, nullptr); }

@@ -1,0 +1,151 @@
+// The simulated driver's own view of itself. It does not include any cuda.h on
+// purpose: a wrong prototype or constant on the other side shows.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#define API extern "C" __attribute__((visibility("default")))
+
+namespace gpusim {
+
+// Results, as in the CUDA driver API's CUresult.
+enum Result : int {
+  Success = 0, InvalidValue = 1, OutOfMemory = 2, NotInitialized = 3, NoDevice = 100, InvalidDevice = 101,
+  InvalidContext = 201, EccUncorrectable = 214, InvalidPtx = 218, InvalidHandle = 400, NotFound = 500,
+  NotReady = 600, IllegalAddress = 700, LaunchOutOfResources = 701, LaunchFailed = 719, NotSupported = 801,
+  CaptureUnsupported = 900, CaptureUnmatched = 903, CaptureUnjoined = 904, CaptureImplicit = 906,
+};
+
+struct Stream;
+
+// Work is one entry of a stream's queue, or of a graph. Unless it is a marker (an
+// event, say), it is left out once the context has failed.
+struct Work {
+  std::function<void()> run;
+  bool marker = false;
+};
+
+struct Context {
+  int device = 0;
+  int retained = 0;
+  std::atomic<int> failed{0};  // the first failure: every later call returns it, as the driver does
+  Stream *none = nullptr;      // what the null stream is here
+};
+
+struct Device {
+  Context primary;
+  std::mutex mutex;
+  size_t capacity = 0, used = 0;
+  std::map<uintptr_t, size_t> pieces;  // allocations by address
+};
+
+// Graph is what a capture has recorded, in the order of the calls: one of the orders
+// that the streams and events allow.
+struct Graph {
+  std::vector<Work> work;
+};
+
+struct Event {
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t recorded = 0, done = 0;  // how often
+  double at = 0;                    // seconds, of the last that is done
+  bool timing = true;
+  std::shared_ptr<Graph> capture;   // set by a record into a capture
+};
+
+// Stream is a queue with a thread of its own, so that two streams really run side by
+// side and an order that nobody asked for shows.
+struct Stream {
+  explicit Stream(Context *c, unsigned flags);
+  ~Stream();
+  void push(Work w);     // or record, while the stream is captured
+  void drain();          // wait for all that was pushed
+  bool idle();
+  Context *context;
+  unsigned flags;
+  std::shared_ptr<Graph> capture;
+  bool origin = false;   // of its capture
+
+ private:
+  void serve();
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Work> queue;
+  bool busy = false, closing = false;
+  std::thread thread;
+};
+
+struct Kernel {
+  std::string name;
+  std::vector<size_t> sizes;  // of its parameters
+  void (*call)(void **) = nullptr;
+  unsigned most_threads = 1024;
+  int most_shared = 48 << 10;  // dynamic
+  Context *context = nullptr;
+};
+
+struct Module {
+  std::map<std::string, Kernel> kernels;
+};
+
+// driver.cc
+extern bool initialised;
+std::vector<std::unique_ptr<Device>> &devices();
+Context *current();
+// ready is the result of a call that needs a current context: the context's failure.
+Result ready(Context **c);
+void fail(Context *c, Result r);
+double now();
+
+// live is the set of handles of one kind: using one that was destroyed is an error.
+template <class T> struct Live {
+  std::mutex mutex;
+  std::map<void *, std::unique_ptr<T>> all;
+  T *add(std::unique_ptr<T> t) {
+    std::lock_guard<std::mutex> hold(mutex);
+    T *p = t.get();
+    all[p] = std::move(t);
+    return p;
+  }
+  bool has(void *p) {
+    std::lock_guard<std::mutex> hold(mutex);
+    return all.count(p) != 0;
+  }
+  std::unique_ptr<T> take(void *p) {
+    std::lock_guard<std::mutex> hold(mutex);
+    auto it = all.find(p);
+    if (it == all.end()) return nullptr;
+    auto t = std::move(it->second);
+    all.erase(it);
+    return t;
+  }
+};
+extern Live<Stream> streams;
+extern Live<Event> events;
+extern Live<Module> modules;
+
+// stream_of is the stream of a handle, which may be the null stream.
+Result stream_of(void *handle, Stream **s);
+
+// memory.cc
+bool on_device(uintptr_t p, size_t n);
+bool pinned(const void *p, size_t n);
+
+// inject.cc: what GPUSIM_FAIL asks for.
+enum class Fate { Fine, Refused, Fails, Lost, Hangs };
+bool allocation_fails();
+Fate fate_of(const std::string &kernel);
+
+}  // namespace gpusim

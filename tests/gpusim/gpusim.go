@@ -1,0 +1,211 @@
+// Package gpusim builds the GPU simulator: a libcuda.so.1 and a libcublasLt for
+// machines without a GPU, which run the trainer's own kernels, compiled for this
+// processor.
+//
+// It promises what a GPU's driver promises, and not more: streams are threads beside
+// each other, so that an order that nobody asked for does not come by itself; memory
+// is limited, and full of NaN when it is new; a block's threads really wait for each
+// other at barriers, and blocks run in no order to rely on; host memory that is not
+// pinned makes a copy wait. These variables of the environment set it up:
+//
+//	GPUSIM_DEVICES   number of GPUs (1)
+//	GPUSIM_MEMORY    bytes of each (4 GiB)
+//	GPUSIM_FAIL      failures, see driver/inject.cc
+//
+// It is not a model of speed, and does not look for races within a block. What it
+// shows of a kernel is that its source is right; the PTX is the same source through
+// another back end of the same compiler, and only a GPU shows that.
+package gpusim
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+)
+
+// Compiler is what the simulator is built with, of Debian's package clang-19.
+const Compiler = "clang++-19"
+
+// library is a shared library of the simulator.
+type library struct {
+	file    string
+	sources []string // patterns below the repository's root
+	flags   []string
+}
+
+var libraries = []library{
+	{"libcuda.so.1", []string{"tests/gpusim/driver/*.cc"}, []string{"-Wl,-soname,libcuda.so.1"}},
+	{"libgpusim_kernels.so", []string{"tests/gpusim/machine/*.cc", "trainer/cuda/kernels/*.cu"},
+		[]string{"-ffp-contract=off", "-I", "tests/gpusim/machine"}},
+}
+
+// folder says, in a process that Main has started, where the libraries are.
+const folder = "GPUSIM_LIBRARIES"
+
+// Main is the TestMain of a package whose tests need a GPU: it builds the simulator
+// and runs the tests in a process that finds it first. The dynamic linker reads
+// LD_LIBRARY_PATH when a process starts, and never again. Without the compiler the
+// tests are left out; with CI set that is a failure.
+func Main(m *testing.M) {
+	if os.Getenv(folder) != "" {
+		os.Exit(m.Run())
+	}
+	if _, err := exec.LookPath(Compiler); err != nil && os.Getenv("CI") == "" {
+		fmt.Printf("left out: the GPU simulator needs %s (Debian package clang-19)\n", Compiler)
+		return
+	}
+	dir, err := Build(context.Background())
+	if err == nil {
+		c := exec.Command(os.Args[0], os.Args[1:]...)
+		c.Stdout, c.Stderr = os.Stdout, os.Stderr
+		c.Env = Environ(dir)
+		err = c.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// Environ is this process's environment with the simulator in a folder found first,
+// and more variables.
+func Environ(dir string, more ...string) []string {
+	return append(os.Environ(), append([]string{folder + "=" + dir, "LD_LIBRARY_PATH=" + dir}, more...)...)
+}
+
+// Again runs one test in a process of its own, with variables that the simulator reads
+// when it starts, and returns what it printed. The test knows by os.Getenv that it is
+// the one.
+func Again(t testing.TB, test string, more ...string) (output string, err error) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.v")
+	c.Env = Environ(os.Getenv(folder), more...)
+	out, err := c.CombinedOutput()
+	return string(out), err
+}
+
+// Build builds the simulator below bin/, unless it is there already, and returns the
+// folder of its libraries.
+func Build(ctx context.Context) (string, error) {
+	here, err := root()
+	if err != nil {
+		return "", fmt.Errorf("build the GPU simulator: %w", err)
+	}
+	digest, err := sum(here)
+	if err != nil {
+		return "", fmt.Errorf("build the GPU simulator: %w", err)
+	}
+	dir := filepath.Join(here, "bin", "gpusim-"+digest)
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	if err := os.MkdirAll(filepath.Join(here, "bin"), 0o755); err != nil {
+		return "", fmt.Errorf("build the GPU simulator: %w", err)
+	}
+	tmp, err := os.MkdirTemp(filepath.Join(here, "bin"), "gpusim-new-")
+	if err != nil {
+		return "", fmt.Errorf("build the GPU simulator: %w", err)
+	}
+	defer os.RemoveAll(tmp)
+	for _, l := range libraries {
+		if err := Compile(ctx, here, filepath.Join(tmp, l.file), l.sources, l.flags...); err != nil {
+			return "", fmt.Errorf("build the GPU simulator: %w", err)
+		}
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return "", fmt.Errorf("build the GPU simulator: %w", err)
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		if _, there := os.Stat(dir); there == nil { // another process was faster
+			return dir, nil
+		}
+		return "", fmt.Errorf("build the GPU simulator: %w", err)
+	}
+	return dir, nil
+}
+
+// root is the folder of go.mod: a test runs in its package's folder.
+func root() (string, error) {
+	dir, err := os.Getwd()
+	for ; err == nil; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("this is not inside the repository")
+		}
+	}
+	return "", err
+}
+
+// Compile makes a shared library of the C++ sources that match the patterns, below the
+// folder base.
+func Compile(ctx context.Context, base, file string, patterns []string, flags ...string) error {
+	sources, err := match(base, patterns)
+	if err != nil {
+		return err
+	}
+	args := append([]string{"-x", "c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-shared", "-pthread", "-o", file}, flags...)
+	cmd := exec.CommandContext(ctx, Compiler, append(append(args, sources...), "-ldl")...)
+	cmd.Dir = base
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compile %s: %w\n%s", filepath.Base(file), err, out)
+	}
+	return nil
+}
+
+func match(base string, patterns []string) ([]string, error) {
+	var all []string
+	for _, p := range patterns {
+		files, err := filepath.Glob(filepath.Join(base, p))
+		if err != nil {
+			return nil, err
+		}
+		if len(files) == 0 {
+			return nil, fmt.Errorf("no file is named %q", p)
+		}
+		for _, f := range files {
+			rel, err := filepath.Rel(base, f)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, rel)
+		}
+	}
+	return all, nil
+}
+
+// sum is a digest of everything that the libraries are made of.
+func sum(base string) (string, error) {
+	h := sha256.New()
+	var files []string
+	for _, dir := range []string{"tests/gpusim", "trainer/cuda/kernels"} {
+		err := filepath.WalkDir(filepath.Join(base, dir), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && strings.Contains(".cc .cpp .cu .h gpusim.go", filepath.Ext(path)) {
+				files = append(files, path)
+			}
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	sort.Strings(files)
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s %d\n", f, len(text))
+		h.Write(text)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:8]), nil
+}

@@ -1,0 +1,56 @@
+//go:build cuda
+
+package gpusim_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/kernels"
+)
+
+func kernel(t *testing.T, module, name string) *driver.Function {
+	t.Helper()
+	m := must[*driver.Module](t)(driver.LoadPTX(module, kernels.PTX(module)))
+	return must[*driver.Function](t)(m.Function(name))
+}
+
+// Every entry of the PTX has a kernel of the same parameters compiled for the host:
+// the simulator checks that when it finds them.
+func TestKernelsAreInBothBuilds(t *testing.T) {
+	bound(t)
+	found := 0
+	for _, module := range kernels.Modules() {
+		m := must[*driver.Module](t)(driver.LoadPTX(module, kernels.PTX(module)))
+		for _, part := range strings.Split(kernels.PTX(module), ".entry ")[1:] {
+			name, _, _ := strings.Cut(part, "(")
+			must[*driver.Function](t)(m.Function(name))
+			found++
+		}
+	}
+	if found < 30 {
+		t.Errorf("only %d kernels", found)
+	}
+}
+
+// More threads than a kernel was compiled for are refused.
+func TestLaunchIsChecked(t *testing.T) {
+	bound(t)
+	f := kernel(t, "elementwise", "add")
+	s := must[driver.Stream](t)(driver.NewStream(0))
+	p := must[driver.Ptr](t)(driver.Alloc(4))
+	var a driver.Args
+	a.Ptr(p).Ptr(p).Ptr(p).Int64(1)
+	for _, l := range []driver.Launch{
+		{Block: driver.Dim{X: 512}},
+		{Block: driver.Dim{X: 32}, Shared: 49 << 10},
+		{Block: driver.Dim{X: 32}, Grid: driver.Dim{X: 1, Y: 70000}},
+	} {
+		if err := s.Launch(f, l, &a); err == nil || !strings.Contains(err.Error(), `kernel "add"`) {
+			t.Errorf("%+v: %v", l, err)
+		}
+	}
+	check(t, s.Launch(f, driver.Launch{Block: driver.Dim{X: 256}}, &a))
+	check(t, s.Synchronize())
+}

@@ -1,0 +1,118 @@
+// The host's half of gpu.h: what a kernel uses of a GPU, as calls of the machine that
+// runs the threads of a block (machine.cc). A source that includes it is compiled as
+// C++ for this processor.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+typedef uint64_t u64;
+typedef int64_t i64;
+typedef uint32_t u32;
+typedef uint16_t u16;
+
+namespace gpusim {
+
+// Lane is a thread of a block.
+struct Lane {
+  void *stack;          // where it stopped
+  unsigned x, number;   // in its block
+  alignas(16) char slots[2][64];  // what it shows the others of its warp, in turns
+  unsigned turn;
+};
+
+extern thread_local Lane *lane;
+extern thread_local unsigned block[3], blocks[3], threads;
+
+void sync_block();
+void sync_warp();
+void *dynamic_shared();
+
+// show gives the others of the warp a value; seen is that of another, until the
+// next show but one.
+template <class T> inline unsigned show(const T &v) {
+  static_assert(sizeof(T) <= sizeof lane->slots[0]);
+  unsigned turn = lane->turn++ & 1;
+  memcpy(lane->slots[turn], &v, sizeof v);
+  sync_warp();
+  return turn;
+}
+template <class T> inline T seen(unsigned turn, unsigned other) {
+  const Lane *from = lane - lane->number % 32 + other;
+  T v;
+  memcpy(&v, from->slots[turn], sizeof v);
+  return v;
+}
+
+template <class... P, size_t... I> inline void call(void (*f)(P...), void **args, std::index_sequence<I...>) {
+  f(*static_cast<P *>(args[I])...);
+}
+template <class... P> inline void call(void (*f)(P...), void **args) { call(f, args, std::index_sequence_for<P...>{}); }
+
+template <class F> struct Sizes;
+template <class... P> struct Sizes<void(P...)> { size_t of[sizeof...(P) + 1]{sizeof(P)..., 0}; };
+
+}  // namespace gpusim
+
+#define DEVICE static inline
+#define DEVICE_MEMBER inline
+#define SHARED static thread_local
+#define DYNAMIC_SHARED(type, name) type *name = static_cast<type *>(gpusim::dynamic_shared())
+#define KERNEL(name, most, ...)                                                                     \
+  static void name(__VA_ARGS__);                                                                    \
+  extern "C" __attribute__((visibility("default"))) void gpusim_call_##name(void **args) { gpusim::call(name, args); } \
+  extern "C" __attribute__((visibility("default"))) const gpusim::Sizes<decltype(name)> gpusim_sizes_##name; \
+  const gpusim::Sizes<decltype(name)> gpusim_sizes_##name{};                                        \
+  static void name(__VA_ARGS__)
+
+DEVICE unsigned thread_x() { return gpusim::lane->x; }
+DEVICE unsigned threads_x() { return gpusim::threads; }
+DEVICE unsigned block_x() { return gpusim::block[0]; }
+DEVICE unsigned block_y() { return gpusim::block[1]; }
+DEVICE unsigned block_z() { return gpusim::block[2]; }
+DEVICE unsigned blocks_x() { return gpusim::blocks[0]; }
+DEVICE void sync_threads() { gpusim::sync_block(); }
+
+DEVICE float shuffle_xor(float v, unsigned mask) {
+  unsigned turn = gpusim::show(v);
+  return gpusim::seen<float>(turn, (gpusim::lane->number % 32) ^ mask);
+}
+
+DEVICE u32 float_bits(float v) { u32 b; memcpy(&b, &v, 4); return b; }
+DEVICE float bits_float(u32 b) { float v; memcpy(&v, &b, 4); return v; }
+DEVICE float fused(float a, float b, float c) { return a * b + c; }
+DEVICE float root(float v) { return sqrtf(v); }
+DEVICE float nearest(float v) { return rintf(v); }
+
+// multiply_16x8x16 is mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: each thread
+// gives its part of A and B and has its four sums, as the PTX ISA's figures divide them.
+DEVICE void multiply_16x8x16(float *c, const u32 *a, const u32 *b) {
+  struct Part { u32 a[4], b[2]; } mine{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  unsigned turn = gpusim::show(mine), group = gpusim::lane->number % 32 / 4, place = gpusim::lane->number % 4;
+  float rows[2][16], cols[2][16];
+  for (unsigned t = 0; t < 4; t++) {
+    Part left = gpusim::seen<Part>(turn, group * 4 + t);
+    for (unsigned half = 0; half < 2; half++)
+      for (unsigned row = 0; row < 2; row++) {
+        u32 pair = left.a[half * 2 + row];
+        rows[row][half * 8 + 2 * t] = bits_float(pair << 16);
+        rows[row][half * 8 + 2 * t + 1] = bits_float(pair & 0xffff0000u);
+      }
+    for (unsigned col = 0; col < 2; col++) {
+      Part right = gpusim::seen<Part>(turn, (place * 2 + col) * 4 + t);
+      for (unsigned half = 0; half < 2; half++) {
+        cols[col][half * 8 + 2 * t] = bits_float(right.b[half] << 16);
+        cols[col][half * 8 + 2 * t + 1] = bits_float(right.b[half] & 0xffff0000u);
+      }
+    }
+  }
+  for (unsigned row = 0; row < 2; row++)
+    for (unsigned col = 0; col < 2; col++) {
+      float sum = c[row * 2 + col];
+      for (unsigned k = 0; k < 16; k++) sum += rows[row][k] * cols[col][k];
+      c[row * 2 + col] = sum;
+    }
+}
