@@ -10,6 +10,9 @@ import (
 // (sbatch --signal).
 const maxSignalSeconds = 65535
 
+// shortestWatch is four of the signs of life that a rank gives.
+const shortestWatch = 2 * time.Second
+
 // check reports what is wrong between keys. Rules that need a value which is
 // itself refused are left out, so that one mistake gives one message.
 func (d *decoder) check(j *Job) {
@@ -101,6 +104,12 @@ func (d *decoder) checkNetwork(n *Network) {
 	} {
 		if d.usable(key) && v == 0 {
 			d.report(key, "", "must be more than 0")
+		}
+	}
+	// Ranks are heard twice a second.
+	for key, v := range map[string]Duration{"network.heartbeat_timeout": n.HeartbeatTimeout, "network.progress_timeout": n.ProgressTimeout} {
+		if d.usable(key) && time.Duration(v) < shortestWatch {
+			d.report(key, "", "must be at least %s", shortestWatch)
 		}
 	}
 	for i, name := range n.Exclude {

@@ -7,6 +7,8 @@ const (
 	defaultSignalBeforeEnd   = 120 * time.Second
 	defaultJoinTimeout       = 60 * time.Second
 	defaultCollectiveTimeout = 5 * time.Minute
+	defaultHeartbeatTimeout  = 60 * time.Second
+	defaultProgressTimeout   = 30 * time.Minute
 	defaultKeep              = 3
 	defaultKernel            = 3
 	defaultFeatures          = "x"
@@ -42,6 +44,8 @@ func (j *Job) fillDefaults() {
 	orElse(&j.Network.Family, FamilyAuto)
 	orElse(&j.Network.JoinTimeout, Duration(defaultJoinTimeout))
 	orElse(&j.Network.CollectiveTimeout, Duration(defaultCollectiveTimeout))
+	orElse(&j.Network.HeartbeatTimeout, Duration(defaultHeartbeatTimeout))
+	orElse(&j.Network.ProgressTimeout, Duration(defaultProgressTimeout))
 	orElse(&j.Checkpoint.Every, defaultCheckpointEvery)
 	orElse(&j.Checkpoint.Keep, defaultKeep)
 	if j.Train != nil {

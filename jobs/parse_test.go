@@ -70,6 +70,7 @@ func TestEveryKey(t *testing.T) {
 		Network: Network{
 			Interface: "hsn0", Family: FamilyIPv6, Exclude: []InterfaceName{"docker0", "eth0.100"},
 			JoinTimeout: Duration(90 * time.Second), CollectiveTimeout: Duration(90 * time.Minute),
+			HeartbeatTimeout: Duration(20 * time.Second), ProgressTimeout: Duration(2 * time.Hour),
 		},
 		Train: &Train{
 			Device: DeviceCPU, Strategy: StrategyDDP, Precision: PrecisionFP32,
@@ -134,6 +135,7 @@ func TestDefaults(t *testing.T) {
 		Network: Network{
 			Interface: InterfaceAuto, Family: FamilyAuto,
 			JoinTimeout: Duration(time.Minute), CollectiveTimeout: Duration(5 * time.Minute),
+			HeartbeatTimeout: Duration(time.Minute), ProgressTimeout: Duration(30 * time.Minute),
 		},
 		Train: &Train{
 			Device: DeviceAuto, Strategy: StrategyDDP, Precision: PrecisionFP32, Epochs: 1, Batch: 2,

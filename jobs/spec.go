@@ -73,6 +73,8 @@ type Network struct {
 	Exclude           []InterfaceName `toml:"exclude"`            // interfaces never to use
 	JoinTimeout       Duration        `toml:"join_timeout"`       // all ranks must have joined by then; default 60s
 	CollectiveTimeout Duration        `toml:"collective_timeout"` // one collective may take this long; default 5m
+	HeartbeatTimeout  Duration        `toml:"heartbeat_timeout"`  // a rank may be silent for so long; default 60s
+	ProgressTimeout   Duration        `toml:"progress_timeout"`   // a training may stand still for so long; default 30m
 }
 
 // Train is a run of the built-in trainer.

@@ -17,6 +17,7 @@ func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 	if r.eval == nil {
 		return false, nil
 	}
+	defer r.Progress.enter(phaseEvaluating)()
 	batches, rounds := r.evalBatches()
 	mine := len(batches)
 	for len(batches) < rounds {
@@ -46,6 +47,7 @@ func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 		if err := r.sharder.Stop(); err != nil {
 			return false, fmt.Errorf("evaluate after epoch %d: %w", r.at.Epoch, err)
 		}
+		r.Progress.done.Add(1)
 		if i >= mine {
 			continue
 		}

@@ -100,7 +100,8 @@ func (r *run) advance(loss float64, batches [][]int) {
 	}
 	r.at.Step++
 	r.ofEpoch--
-	r.Step.Store(r.at.Step)
+	r.Progress.step.Store(r.at.Step)
+	r.Progress.done.Add(1)
 	r.at.Consumed += int64(samples)
 	r.last["loss"] = loss
 	r.interval.samples += samples

@@ -50,7 +50,7 @@ func (r *run) start(ctx context.Context) error {
 		return err
 	}
 	r.at, r.skipped = h.Position, int(h.Skipped)
-	r.Step.Store(r.at.Step)
+	r.Progress.step.Store(r.at.Step)
 	if err := r.spread(ctx, from, h.OptimInit); err != nil {
 		return err
 	}

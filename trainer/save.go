@@ -20,6 +20,7 @@ import (
 // save writes the present state: rank 0 all of it; or, where ranks keep parts, each
 // its own, until training is finished and the result is for others to read.
 func (r *run) save(ctx context.Context) error {
+	defer r.Progress.enter(phaseSaving)()
 	began := time.Now()
 	write := r.saveWhole
 	if r.sharder.Strategy != ddp.DDP && !r.finished() {

@@ -17,7 +17,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
@@ -47,8 +46,8 @@ type Options struct {
 	LocalRanks int
 	// Stop, once closed on any rank, has all ranks stop after the same step.
 	Stop <-chan struct{}
-	// Step, unless nil, always holds the number of steps done.
-	Step *atomic.Int64
+	// Progress, unless nil, is kept up to date.
+	Progress *Progress
 	// Observe is called with what happens, on the training goroutine.
 	Observe func(Event)
 }
@@ -98,8 +97,8 @@ type position struct {
 
 // Run trains until the job's epochs are done or Stop is closed.
 func Run(ctx context.Context, o Options) (Result, error) {
-	if o.Step == nil {
-		o.Step = new(atomic.Int64)
+	if o.Progress == nil {
+		o.Progress = new(Progress)
 	}
 	r := &run{Options: o, train: o.Job.Train, last: map[string]float64{}, good: map[int]bool{}}
 	if err := r.build(); err != nil {
@@ -117,6 +116,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{Step: int(r.at.Step), Already: true}, nil
 	}
 	r.warnOfIdleSteps()
+	defer r.Progress.enter(phaseTraining)()
 	stopped, err := r.loop(ctx)
 	if err != nil {
 		return Result{}, err

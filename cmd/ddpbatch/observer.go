@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer"
@@ -11,34 +10,21 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// beatEvery is how often a rank tells the launcher how far it has come.
-const beatEvery = 500 * time.Millisecond
-
 // observer shows and keeps what the trainer reports: every rank tells its log
 // and the launcher, rank 0 also the terminal and metrics.jsonl.
 type observer struct {
-	r       *rank
-	step    atomic.Int64 // the trainer keeps it up to date
-	metrics *metrics.Log
-	err     error // the first failure to keep the figures
-	done    chan struct{}
+	r        *rank
+	progress trainer.Progress // the trainer keeps it up to date
+	metrics  *metrics.Log
+	err      error // the first failure to keep the figures
 }
 
 func newObserver(r *rank, s *rendezvous.Session) *observer {
-	o := &observer{r: r, done: make(chan struct{})}
-	go func() {
-		tick := time.NewTicker(beatEvery)
-		defer tick.Stop()
-		for {
-			// A launcher that cannot be told is noticed by the session itself.
-			_ = s.Beat(int(o.step.Load()), "training")
-			select {
-			case <-tick.C:
-			case <-o.done:
-				return
-			}
-		}
-	}()
+	o := &observer{r: r}
+	s.Report(func() rendezvous.Progress {
+		step, phase, done := o.progress.Now()
+		return rendezvous.Progress{Step: step, Phase: phase, Done: done}
+	})
 	return o
 }
 
@@ -88,7 +74,6 @@ func (o *observer) keep(e trainer.Event) error {
 }
 
 func (o *observer) close() {
-	close(o.done)
 	if o.metrics != nil {
 		o.metrics.Close()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -210,6 +211,9 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	defer cancel(nil)
 	stopLink := context.AfterFunc(j.Session.Context(), func() {
 		cause := context.Cause(j.Session.Context())
+		if j.Session.Stacks() {
+			r.log.info("stacks", "stacks", stacks())
+		}
 		cancel(cause)
 		time.AfterFunc(lastGrace, func() {
 			r.log.failed(fmt.Errorf("did not end within %s: %w", lastGrace, cause))
@@ -240,7 +244,7 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	watch := newObserver(r, j.Session)
 	defer watch.close()
 	result, err := trainer.Run(ctx, trainer.Options{Job: r.job, Run: r.record.Run, Program: version(),
-		Checkpoints: r.dir.Checkpoints(), Comm: comm, Threads: r.threads(), LocalRanks: r.place.LocalWorldSize, Stop: stop, Step: &watch.step, Observe: watch.event})
+		Checkpoints: r.dir.Checkpoints(), Comm: comm, Threads: r.threads(), LocalRanks: r.place.LocalWorldSize, Stop: stop, Progress: &watch.progress, Observe: watch.event})
 	if err == nil {
 		err = watch.err
 	}
@@ -290,4 +294,10 @@ func (r *rank) exitOf(err error) int {
 		return exitLost
 	}
 	return exitFailed
+}
+
+// stacks are those of all goroutines of this process.
+func stacks() string {
+	buffer := make([]byte, 1<<20)
+	return string(buffer[:runtime.Stack(buffer, true)])
 }

@@ -72,6 +72,7 @@ func newAttempt(ctx context.Context, o Options, number int) (*attempt, error) {
 	}
 	a.server = rendezvous.Serve(listener, rendezvous.ServerOptions{
 		WorldSize: a.world, Secret: secret, JoinTimeout: time.Duration(o.Job.Network.JoinTimeout),
+		Silence: time.Duration(o.Job.Network.HeartbeatTimeout), Stall: time.Duration(o.Job.Network.ProgressTimeout),
 		Program: o.Program, Spec: o.Spec, Host: host, Rounds: a.rounds(),
 		Warn: func(m string) { o.Say("WARNING: " + m) },
 	})

@@ -105,7 +105,7 @@ func (s *Server) welcome(c *wire.Conn, id Identity) bool {
 	}
 	s.mu.Unlock()
 	if reason != "" {
-		_ = send(c, kindRefused, reasonMessage{reason})
+		_ = send(c, kindRefused, reasonMessage{Reason: reason})
 		// A rank of this very job that must be refused cannot be waited for.
 		s.Abort(Failure{Rank: id.Rank, Host: id.Host, Reason: reason})
 		return false
@@ -126,9 +126,9 @@ func (s *Server) welcome(c *wire.Conn, id Identity) bool {
 	stopping, stopReason, first := s.stopping, s.stopReason, s.first
 	s.mu.Unlock()
 	if err == nil && first != nil {
-		_ = send(c, kindAbort, reasonMessage{first.Reason})
+		_ = send(c, kindAbort, reasonMessage{Reason: first.Reason})
 	} else if err == nil && stopping {
-		_ = send(c, kindStop, reasonMessage{stopReason})
+		_ = send(c, kindStop, reasonMessage{Reason: stopReason})
 	}
 	return true
 }

@@ -34,13 +34,11 @@ func (s *Server) lost(rank int, err error) {
 	if !errors.Is(err, io.EOF) {
 		why = err.Error()
 	}
-	at := ""
-	if st.Phase != "" {
-		at = fmt.Sprintf(" at step %d (%s)", st.Step, st.Phase)
+	if st.Error == "" { // else it was silent before
+		st.Error = why
 	}
-	st.Error = why
 	s.failLocked(Failure{Rank: rank, Host: st.Host, State: Lost, Step: st.Step, Phase: st.Phase,
-		Reason: fmt.Sprintf("rank %d on %s was lost%s: %s", rank, st.Host, at, why)})
+		Reason: fmt.Sprintf("rank %d on %s was lost%s: %s", rank, st.Host, st.at(), why)})
 	s.goneLocked(rank)
 }
 
@@ -101,7 +99,7 @@ func (s *Server) notice(rank int, text string) {
 // announceLocked tells the connected ranks of the first failure.
 func (s *Server) announceLocked() {
 	for _, c := range s.connected() {
-		go send(c, kindAbort, reasonMessage{s.first.Reason})
+		go send(c, kindAbort, reasonMessage{s.first.Reason, s.stack})
 	}
 	s.finishLocked()
 }
@@ -110,32 +108,15 @@ func (s *Server) joinExpired() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var missing []int
-	byHost := map[string][]int{}
-	var hosts []string
 	for _, r := range s.ranks {
-		if r.State != Missing {
-			continue
+		if r.State == Missing {
+			missing = append(missing, r.Rank)
 		}
-		missing = append(missing, r.Rank)
-		if len(byHost[r.Host]) == 0 {
-			hosts = append(hosts, r.Host)
-		}
-		byHost[r.Host] = append(byHost[r.Host], r.Rank)
 	}
 	if len(missing) == 0 {
 		return
 	}
-	text := ""
-	for i, h := range hosts {
-		if i > 0 {
-			text += "; "
-		}
-		text += formatRanks(byHost[h])
-		if h != "" {
-			text += " on " + h
-		}
-	}
 	s.failLocked(Failure{Rank: missing[0], Host: s.ranks[missing[0]].Host, State: Missing, Phase: "join",
-		Reason: fmt.Sprintf("%d of %d ranks did not join within %s: %s", len(missing), s.o.WorldSize, s.o.JoinTimeout, text),
+		Reason: fmt.Sprintf("%d of %d ranks did not join within %s: %s", len(missing), s.o.WorldSize, s.o.JoinTimeout, s.onHosts(missing)),
 		Advice: "look at the named hosts: is the node up, can it reach the launching node, does the program start there? network.join_timeout sets how long to wait"})
 }

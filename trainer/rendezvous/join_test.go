@@ -78,6 +78,7 @@ func joinCrowd(t testing.TB, peers []Peer) (took time.Duration, m *metered) {
 				return
 			}
 			sessions[r] = s
+			freeze(t, s) // what it says later is not part of the joining
 			got, err := s.Peers(ctx, "peers", peers[r])
 			if err != nil || !slices.Equal(got, peers) {
 				t.Errorf("rank %d learnt of %d ranks: %v", r, len(got), err)

@@ -7,7 +7,8 @@
 // timeout; two processes that claim one rank, or ranks of different jobs, specs
 // or programs, are refused on both sides with a reason; what ranks exchange
 // here is complete or an error; the first failure of a rank is known to the
-// server and told to every other rank; a rank whose server is gone notices.
+// server and told to every other rank, and so is a rank that falls silent or a
+// training that stands still; a rank whose server is gone notices.
 //
 // It does not move tensors (package collective does), does not decide what the
 // exchanged payloads mean but for where ranks listen ([Peers]), and starts and stops
@@ -69,11 +70,6 @@ type failedMessage struct {
 	Hint  string `json:"hint,omitempty"`
 }
 
-type beatMessage struct {
-	Step  int    `json:"step"`
-	Phase string `json:"phase"`
-}
-
 type noticeMessage struct {
 	Text string `json:"text"`
 }
@@ -86,6 +82,7 @@ type leaveMessage struct {
 
 type reasonMessage struct {
 	Reason string `json:"reason"`
+	Stacks bool   `json:"stacks,omitempty"` // to be kept before the rank ends
 }
 
 func send(c *wire.Conn, kind byte, message any) error {

@@ -151,9 +151,7 @@ func TestFirstFailureIsToldToAll(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			a := start(t, 3, nil)
 			sessions := a.joinAll(t, 3)
-			if err := sessions[1].Beat(7, "training"); err != nil {
-				t.Fatal(err)
-			}
+			sessions[1].Report(func() Progress { return Progress{Step: 7, Phase: "training"} })
 			tt.end(sessions[1])
 			for _, r := range []int{0, 2} {
 				select {

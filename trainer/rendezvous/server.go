@@ -23,6 +23,10 @@ type ServerOptions struct {
 	// Program and Spec are the digests that every rank must bring; empty ones
 	// are taken from the first rank that joins.
 	Program, Spec string
+	// Silence is how long nothing may be heard of a rank that has joined before it
+	// counts as lost, Stall how long a training may go on without progress of any rank.
+	// 0 is for ever.
+	Silence, Stall time.Duration
 	// Host names the host on which a rank was started, for the message about
 	// one that does not come. May be nil.
 	Host func(rank int) string
@@ -41,6 +45,8 @@ type Server struct {
 	mu         sync.Mutex
 	ranks      []RankStatus
 	members    []*wire.Conn
+	silences   []silence
+	stack      bool // ranks are asked for their stacks when they are told to end
 	rounds     map[string]*round
 	missing    int  // ranks that have not joined
 	left       int  // ranks that have gone
@@ -65,6 +71,7 @@ func Serve(listener net.Listener, o ServerOptions) *Server {
 		o: o, listener: listener,
 		ranks:    make([]RankStatus, o.WorldSize),
 		members:  make([]*wire.Conn, o.WorldSize),
+		silences: make([]silence, o.WorldSize),
 		rounds:   map[string]*round{},
 		missing:  o.WorldSize,
 		joined:   make(chan struct{}),
@@ -80,6 +87,9 @@ func Serve(listener net.Listener, o ServerOptions) *Server {
 	}
 	s.joinTick = time.AfterFunc(o.JoinTimeout, s.joinExpired)
 	go s.accept()
+	if o.Silence > 0 || o.Stall > 0 {
+		go s.watch()
+	}
 	return s
 }
 
@@ -118,7 +128,7 @@ func (s *Server) Stop(reason string) {
 	s.mu.Unlock()
 	for _, c := range members {
 		// A rank that cannot be told will be seen as lost by its reader.
-		go send(c, kindStop, reasonMessage{reason})
+		go send(c, kindStop, reasonMessage{Reason: reason})
 	}
 }
 
@@ -171,6 +181,7 @@ func (s *Server) follow(c *wire.Conn, rank int) {
 			s.lost(rank, err)
 			return
 		}
+		s.heard(rank)
 		switch kind {
 		case kindExchange:
 			var round string
@@ -178,12 +189,9 @@ func (s *Server) follow(c *wire.Conn, rank int) {
 				err = s.exchange(rank, round, payload)
 			}
 		case kindBeat:
-			var m beatMessage
-			if err = json.Unmarshal(payload, &m); err == nil {
-				s.mu.Lock()
-				st := &s.ranks[rank]
-				st.Step, st.Phase, st.Seen = m.Step, m.Phase, time.Now()
-				s.mu.Unlock()
+			var p Progress
+			if err = json.Unmarshal(payload, &p); err == nil {
+				s.beaten(rank, p)
 			}
 		case kindNotice:
 			var m noticeMessage

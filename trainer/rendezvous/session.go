@@ -34,7 +34,10 @@ type Session struct {
 	once    sync.Once
 	pending map[string]chan reply
 	reason  string
+	stacks  bool
 	leaving bool
+
+	progress func() Progress
 }
 
 // reply is what has become of a round.
@@ -72,9 +75,11 @@ func Join(ctx context.Context, addrs []string, secret wire.Secret, id Identity) 
 		conn.Close()
 		return nil, fmt.Errorf("join as rank %d: %w", id.Rank, err)
 	}
-	s := &Session{world: id.WorldSize, conn: conn, stop: make(chan struct{}), pending: map[string]chan reply{}}
+	s := &Session{world: id.WorldSize, conn: conn, stop: make(chan struct{}), pending: map[string]chan reply{},
+		progress: func() Progress { return Progress{} }}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	go s.read()
+	go s.beat()
 	return s, nil
 }
 
@@ -153,6 +158,10 @@ func connectOnce(ctx context.Context, addrs []string, secret wire.Secret) (*wire
 // [ErrAborted] with the reason, or [ErrLauncherLost].
 func (s *Session) Context() context.Context { return s.ctx }
 
+// Stacks says that the attempt ends because it stands still, and that the stacks of
+// this process tell why; valid once Context is done.
+func (s *Session) Stacks() bool { return s.stacks }
+
 // Stopping is closed when the launcher asks to save and leave.
 func (s *Session) Stopping() <-chan struct{} { return s.stop }
 
@@ -195,11 +204,6 @@ func (s *Session) answer(round string, r reply) {
 	if answer != nil {
 		answer <- r
 	}
-}
-
-// Beat tells the server how far this rank has come.
-func (s *Session) Beat(step int, phase string) error {
-	return send(s.conn, kindBeat, beatMessage{step, phase})
 }
 
 // Tell tells the server what this rank has noticed and a person should know, in
@@ -256,6 +260,7 @@ func (s *Session) read() {
 			}
 		case kindAbort:
 			if err = json.Unmarshal(payload, &m); err == nil {
+				s.stacks = m.Stacks
 				s.cancel(fmt.Errorf("%w: %s", ErrAborted, m.Reason))
 			}
 		default:

@@ -1,0 +1,96 @@
+package tests
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// longRun starts a training that does not end, on three ranks of this machine, and
+// returns when it trains, with the processes of its ranks.
+func longRun(t *testing.T, network string) (cmd *exec.Cmd, stderr *strings.Builder, home, run string, pids []int) {
+	t.Helper()
+	home, run = smallRun(t)
+	spec := strings.Replace(small, "epochs = 3", "epochs = 100000", 1) + "[network]\n" + network
+	if err := os.WriteFile(filepath.Join(home, "job.toml"), []byte(spec), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stderr = new(strings.Builder)
+	cmd = exec.Command(binary, "launch", "job.toml", "-n", "3")
+	cmd.Dir, cmd.Stderr = home, stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	waitUntil(t, "the first steps", func() bool { return len(figures(t, run)) > 0 })
+	for _, r := range []string{"0", "1", "2"} {
+		log, err := os.ReadFile(filepath.Join(run, "logs/rank-0000"+r+".jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var line struct{ PID int }
+		first, _, _ := strings.Cut(string(log), "\n")
+		if err := json.Unmarshal([]byte(first), &line); err != nil || line.PID == 0 {
+			t.Fatalf("log of rank %s begins with %q: %v", r, first, err)
+		}
+		pids = append(pids, line.PID)
+	}
+	return cmd, stderr, home, run, pids
+}
+
+// A rank that is frozen, and so does not even lose its connection, is named and ends
+// the attempt, itself included.
+func TestFrozenRankIsNamed(t *testing.T) {
+	cmd, stderr, home, run, pids := longRun(t, "heartbeat_timeout = \"2s\"\n")
+	if err := syscall.Kill(pids[1], syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "rank 1 on " + host + " has been silent for 2s at step "
+	if cmd.ProcessState.ExitCode() != 4 || !strings.Contains(stderr.String(), want) {
+		t.Errorf("%v, want exit code 4 and %q; got\n%s", cmd.ProcessState, want, stderr)
+	}
+	var failure struct{ First struct{ Rank int } }
+	text, err := os.ReadFile(filepath.Join(run, "failure.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &failure)
+	}
+	if err != nil || failure.First.Rank != 1 {
+		t.Errorf("failure.json: %v\n%s", err, text)
+	}
+	if left := processesWith(t, home); len(left) > 0 {
+		t.Errorf("processes %v are left", left)
+	}
+}
+
+// All ranks stopped at once, as by Slurm's suspend, are not taken for lost.
+func TestSuspendedRanksGoOn(t *testing.T) {
+	cmd, stderr, _, run, pids := longRun(t, "heartbeat_timeout = \"2s\"\nprogress_timeout = \"2s\"\n")
+	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s == syscall.SIGSTOP {
+			time.Sleep(5 * time.Second)
+		}
+	}
+	before := len(figures(t, run))
+	waitUntil(t, "more steps", func() bool { return len(figures(t, run)) > before+2 })
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 3 {
+		t.Errorf("%v: %s", cmd.ProcessState, stderr)
+	}
+}

@@ -1,0 +1,167 @@
+package rendezvous
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// freeze has a rank's process say nothing more, as SIGSTOP does.
+func freeze(t testing.TB, s *Session) (resume func()) {
+	frozen := make(chan struct{})
+	s.mu.Lock()
+	last := s.progress
+	s.progress = func() Progress { <-frozen; return last() }
+	s.mu.Unlock()
+	var once atomic.Bool
+	resume = func() {
+		if !once.Swap(true) {
+			close(frozen)
+		}
+	}
+	t.Cleanup(resume)
+	return resume
+}
+
+func ended(t *testing.T, s *Session) error {
+	t.Helper()
+	select {
+	case <-s.Context().Done():
+		return context.Cause(s.Context())
+	case <-time.After(10 * time.Second):
+		t.Fatal("the attempt did not end")
+		return nil
+	}
+}
+
+func TestSilentRanksAreNamed(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		frozen []int
+		want   string
+	}{
+		{"one", []int{1}, "rank 1 on n2 has been silent for 2s at step 7 (training)"},
+		{"two", []int{1, 3}, "rank 1 on n2; rank 3 on n4 have been silent for 2s at step 7 (training)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			a := start(t, 4, func(o *ServerOptions) { o.Silence = 2 * time.Second })
+			sessions := a.joinAll(t, 4)
+			for _, s := range sessions {
+				s.Report(func() Progress { return Progress{Step: 7, Phase: "training", Done: 9} })
+			}
+			for _, r := range tt.frozen {
+				freeze(t, sessions[r])
+			}
+			err := ended(t, sessions[0])
+			if !strings.Contains(err.Error(), tt.want) || sessions[0].Stacks() {
+				t.Errorf("rank 0 was told %v, stacks %v; want %s", err, sessions[0].Stacks(), tt.want)
+			}
+			f := a.Outcome().First
+			if f == nil || f.Rank != 1 || f.Host != "n2" || f.State != Lost || f.Step != 7 || f.Phase != "training" || !strings.Contains(f.Hint(), "network.heartbeat_timeout") {
+				t.Errorf("first failure %+v", f)
+			}
+		})
+	}
+}
+
+// A job all of whose processes were stopped, and go on later, goes on.
+func TestSuspendedJobGoesOn(t *testing.T) {
+	t.Parallel()
+	a := start(t, 2, func(o *ServerOptions) { o.Silence, o.Stall = 2*time.Second, 4*time.Second })
+	var resume []func()
+	for _, s := range a.joinAll(t, 2) {
+		s.Report(func() Progress { return Progress{Step: 1, Phase: "training", Done: 1} })
+		resume = append(resume, freeze(t, s))
+	}
+	time.Sleep(5 * time.Second)
+	select {
+	case <-a.Failing():
+		t.Fatalf("a suspended job was ended: %v", a.Outcome().First)
+	default:
+	}
+	// And one rank that stays frozen is found after.
+	resume[0]()
+	select {
+	case <-a.Failing():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the rank that did not go on was not noticed")
+	}
+	if f := a.Outcome().First; f.Rank != 1 || !strings.Contains(f.Reason, "silent") {
+		t.Errorf("first failure %+v", f)
+	}
+}
+
+// This process itself may be stopped: time in which it did not run does not count.
+func TestOwnSuspensionDoesNotCount(t *testing.T) {
+	a := start(t, 2, nil)
+	a.joinAll(t, 2)
+	s := a.Server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.o.Silence = 10 * time.Second
+	s.silences[0].heard, s.silences[1].heard = true, false
+	s.lookLocked(2 * time.Second)
+	if got := s.silences[1].silent; got != 2*time.Second || s.first != nil {
+		t.Errorf("silent for %s, failure %v", got, s.first)
+	}
+	s.silences[0].heard, s.silences[1].heard = false, false
+	s.lookLocked(time.Hour) // nobody was heard
+	if got := s.silences[1].silent; got != 2*time.Second || s.first != nil {
+		t.Errorf("silent for %s, failure %v", got, s.first)
+	}
+}
+
+func TestStandstill(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		done []uint64
+		want string
+		rank int
+	}{
+		{"one is behind", []uint64{5, 5, 4}, "rank 2 on n3 and all that wait for it have not made progress for 2s at step 4 (training)", 2},
+		{"all alike", []uint64{4, 4, 4}, "no rank has made progress for 2s at step 4 (training)", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			a := start(t, 3, func(o *ServerOptions) { o.Stall = 2 * time.Second })
+			sessions := a.joinAll(t, 3)
+			for r, s := range sessions {
+				s.Report(func() Progress { return Progress{Step: int(tt.done[r]), Phase: "training", Done: tt.done[r]} })
+			}
+			err := ended(t, sessions[0])
+			if !strings.Contains(err.Error(), tt.want) || !sessions[0].Stacks() {
+				t.Errorf("rank 0 was told %v, stacks %v; want %s", err, sessions[0].Stacks(), tt.want)
+			}
+			if f := a.Outcome().First; f.Rank != tt.rank || f.State != Lost {
+				t.Errorf("first failure %+v", f)
+			}
+		})
+	}
+}
+
+// Ranks that keep no count, and those that still load, are not expected to progress;
+// and one rank that goes on is enough.
+func TestNoStandstill(t *testing.T) {
+	for name, second := range map[string]func(i uint64) Progress{
+		"loading":  func(uint64) Progress { return Progress{Phase: "loading"} },
+		"phases":   func(i uint64) Progress { return Progress{Phase: []string{"saving", "training"}[i%2], Done: 3} },
+		"progress": func(i uint64) Progress { return Progress{Phase: "training", Done: i} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := start(t, 2, func(o *ServerOptions) { o.Stall = 2 * time.Second })
+			sessions := a.joinAll(t, 2)
+			sessions[0].Report(func() Progress { return Progress{Phase: "training", Done: 3} })
+			var i atomic.Uint64
+			sessions[1].Report(func() Progress { return second(i.Add(1)) })
+			select {
+			case <-a.Failing():
+				t.Fatalf("ended: %v", a.Outcome().First)
+			case <-time.After(5 * time.Second):
+			}
+		})
+	}
+}
