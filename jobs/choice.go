@@ -15,6 +15,10 @@ type Strategy string
 // matrices take bfloat16 numbers; everything else, the weights too, stays fp32.
 type Precision string
 
+// Reduce is the number format in which ranks add up gradients. With bf16 they are
+// rounded before, and each sum is: half the bytes between ranks.
+type Reduce string
+
 // NonFinite is what becomes of a step whose loss or gradients are not finite
 // numbers: the run stops, or the step is skipped and changes no weight.
 type NonFinite string
@@ -67,6 +71,9 @@ const (
 
 	PrecisionFP32 Precision = "fp32"
 	PrecisionBF16 Precision = "bf16"
+
+	ReduceFP32 Reduce = "fp32"
+	ReduceBF16 Reduce = "bf16"
 
 	NonFiniteStop NonFinite = "stop"
 	NonFiniteSkip NonFinite = "skip"
@@ -164,6 +171,12 @@ func (s *Strategy) UnmarshalTOML(v any) (err error) {
 // UnmarshalTOML takes "fp32" or "bf16".
 func (p *Precision) UnmarshalTOML(v any) (err error) {
 	*p, err = choose(v, PrecisionFP32, PrecisionBF16)
+	return err
+}
+
+// UnmarshalTOML takes "fp32" or "bf16".
+func (r *Reduce) UnmarshalTOML(v any) (err error) {
+	*r, err = choose(v, ReduceFP32, ReduceBF16)
 	return err
 }
 

@@ -102,6 +102,7 @@ func (t *Train) fillDefaults() {
 	orElse(&t.Strategy, StrategyDDP)
 	orElse(&t.Precision, PrecisionFP32)
 	orElse(&t.Accumulate, 1)
+	orElse(&t.Reduce, ReduceFP32)
 	orElse(&t.NonFinite, NonFiniteStop)
 	orElse(&t.LogEvery, defaultLogEvery)
 	orElse(&t.Bucket, defaultBucket)

@@ -20,8 +20,8 @@ var saidTwice = map[string]bool{"model.size": true}
 
 // Fingerprint returns every field of [train] that changes what a step computes,
 // by its key below "train" and with its value as JSON: "optimizer.lr" is "0.1".
-// Fields with their zero value are left out, and an accumulate of 1, so a field
-// that a later version adds does not orphan the checkpoints of this one. Every
+// Fields with their zero value are left out, an accumulate of 1 and sums in fp32, so a
+// field that a later version adds does not orphan the checkpoints of this one. Every
 // strategy has that of ddp: each goes on from the checkpoints of the others.
 //
 // Two runs with equal fingerprints, buckets and world sizes compute the same thing
@@ -32,6 +32,9 @@ func (t *Train) Fingerprint() map[string]string {
 	shape := *t
 	if shape.Accumulate == 1 {
 		shape.Accumulate = 0
+	}
+	if shape.Reduce == ReduceFP32 {
+		shape.Reduce = ""
 	}
 	if shape.Strategy != "" {
 		shape.Strategy = StrategyDDP // all strategies compute the same

@@ -56,6 +56,8 @@ func TestTrainDigest(t *testing.T) {
 		{"no accumulate", func(j *Job) { j.Train.Accumulate = 0 }, true},
 		{"accumulate", func(j *Job) { j.Train.Accumulate = 2 }, false},
 		{"buckets", func(j *Job) { j.Train.Bucket, j.Train.FirstBucket = mebi, kibi }, true},
+		{"no reduce", func(j *Job) { j.Train.Reduce = "" }, true},
+		{"reduce", func(j *Job) { j.Train.Reduce = ReduceBF16 }, false},
 		{"strategy", func(j *Job) { j.Train.Strategy = StrategyZeRO3 }, true},
 		{"precision", func(j *Job) { j.Train.Precision = PrecisionBF16 }, false},
 		{"dropout", func(j *Job) { j.Train.Model.Dropout = 0.1 }, false},
@@ -79,7 +81,7 @@ func TestTrainDigest(t *testing.T) {
 		}
 		seen[digest] = change.name
 	}
-	if len(seen) != 12 {
+	if len(seen) != 13 {
 		t.Errorf("digests of %q", slices.Sorted(maps.Values(seen)))
 	}
 }
@@ -95,7 +97,7 @@ func TestSameSpec(t *testing.T) {
 		{gpt(`size = "gpt2-medium"`), gpt(`layers = 24, heads = 16, width = 1024, context = 1024`)},
 		{gpt(`size = "gpt2", layers = 24, heads = 16, width = 1024`), gpt(`size = "gpt2-medium"`)},
 		{cnn(""), cnn("model.hidden = []\nmodel.kernel = 3\nmodel.dropout = 0\nmodel.activation = \"relu\"")},
-		{minimal, strings.Replace(minimal, "batch = 2", "batch = 2\naccumulate = 1\nnonfinite = \"stop\"\ndata.drop_last = false", 1)},
+		{minimal, strings.Replace(minimal, "batch = 2", "batch = 2\naccumulate = 1\nreduce = \"fp32\"\nnonfinite = \"stop\"\ndata.drop_last = false", 1)},
 	} {
 		c.b = strings.Replace(c.b, "data = { kind = \"idx\", path = \"d\" }", "data.kind = \"idx\"\ndata.path = \"d\"", 1)
 		if a, b := parse(t, c.a).Train.Fingerprint(), parse(t, c.b).Train.Fingerprint(); !maps.Equal(a, b) {

@@ -74,7 +74,7 @@ func TestEveryKey(t *testing.T) {
 		},
 		Train: &Train{
 			Device: DeviceCPU, Strategy: StrategyDDP, Precision: PrecisionFP32,
-			Epochs: 1000, Batch: 64, Accumulate: 1, Bucket: 4 * mebi, FirstBucket: 256 * kibi, NonFinite: NonFiniteStop, Seed: 1<<63 - 1, LogEvery: Interval{1, Epochs},
+			Epochs: 1000, Batch: 64, Accumulate: 1, Bucket: 4 * mebi, FirstBucket: 256 * kibi, Reduce: ReduceBF16, NonFinite: NonFiniteStop, Seed: 1<<63 - 1, LogEvery: Interval{1, Epochs},
 			Model: Model{Kind: ModelMLP, Hidden: []Count{128, 64}, Activation: ActivationTanh},
 			Data: Data{
 				Kind: DataCSV, Path: "data/train.csv", EvalPath: "/data/eval.csv", Target: "price in €",
@@ -139,7 +139,7 @@ func TestDefaults(t *testing.T) {
 		},
 		Train: &Train{
 			Device: DeviceAuto, Strategy: StrategyDDP, Precision: PrecisionFP32, Epochs: 1, Batch: 2,
-			Accumulate: 1, Bucket: 25 * mebi, FirstBucket: mebi, NonFinite: NonFiniteStop,
+			Accumulate: 1, Bucket: 25 * mebi, FirstBucket: mebi, Reduce: ReduceFP32, NonFinite: NonFiniteStop,
 			LogEvery:  Interval{50, Steps},
 			Model:     Model{Kind: ModelMLP, Hidden: []Count{3}, Activation: ActivationReLU},
 			Data:      Data{Kind: DataIDX, Path: "d", Task: TaskClassification, Shuffle: new(true)},

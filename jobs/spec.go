@@ -87,6 +87,7 @@ type Train struct {
 	Accumulate  Count     `toml:"accumulate"`   // micro-batches whose gradients make one step; default 1
 	Bucket      Size      `toml:"bucket"`       // gradients that ranks add up at a time; default "25 MiB"
 	FirstBucket Size      `toml:"first_bucket"` // the first of a step, which should start early; default "1 MiB", or bucket if that is less
+	Reduce      Reduce    `toml:"reduce"`       // what ranks add gradients up in: fp32 (default), bf16
 	NonFinite   NonFinite `toml:"nonfinite"`    // what becomes of a step that is not finite: stop (default), skip
 	Seed        Seed      `toml:"seed"`         // default 0
 	LogEvery    Interval  `toml:"log_every"`    // default "50 steps"

@@ -113,7 +113,8 @@ var strategies = map[jobs.Strategy]ddp.Strategy{
 // spreading is how the model is spread over ranks.
 func (r *run) spreading() ddp.Options {
 	t := r.train
-	return ddp.Options{Strategy: strategies[t.Strategy], Extra: numExtra, FirstBucket: int(t.FirstBucket), Bucket: int(t.Bucket)}
+	return ddp.Options{Strategy: strategies[t.Strategy], Extra: numExtra, FirstBucket: int(t.FirstBucket), Bucket: int(t.Bucket),
+		BF16: t.Reduce == jobs.ReduceBF16}
 }
 
 func precision(p jobs.Precision) device.Precision {

@@ -198,6 +198,7 @@ func (l *planner) plan(ctx context.Context) (*planAnswer, error) {
 	l.work = plan.Count(model, l.subject.sample, int(t.Batch), l.subject.precision)
 	l.work.FirstBucket, l.work.Bucket = int(t.FirstBucket), int(t.Bucket)
 	l.training = plan.Training{Element: plan.Elements(moments(&t.Optimizer), l.half), Accumulate: max(1, int(t.Accumulate))}
+	l.training.Element.Compressed = t.Reduce == jobs.ReduceBF16 && !l.half // which sends bfloat16 as it is
 	// Kong and the job's check have looked at both names.
 	l.training.Strategy, _ = plan.ParseStrategy(cmp.Or(l.cmd.Strategy, string(t.Strategy)))
 	l.training.Algorithm, _ = plan.ParseAlgorithm(l.cmd.Algorithm)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
@@ -22,6 +23,7 @@ type club struct {
 	meeting int
 	floats  [][]float32
 	doubles [][]float64
+	halves  [][]element.BF16
 	bytes   [][]byte
 }
 
@@ -31,16 +33,17 @@ type member struct {
 	rank           int
 	sum            []float32
 	double         []float64
-	reduced, given int // elements sent by reductions and gathers
+	half           []element.BF16
+	reduced, given int // bytes sent by reductions, elements by gathers
 	fail           error
 }
 
 func newClub(size int) []*member {
-	c := &club{size: size, floats: make([][]float32, size), doubles: make([][]float64, size), bytes: make([][]byte, size)}
+	c := &club{size: size, floats: make([][]float32, size), doubles: make([][]float64, size), halves: make([][]element.BF16, size), bytes: make([][]byte, size)}
 	c.met.L = &c.mu
 	var out []*member
 	for rank := range size {
-		out = append(out, &member{club: c, rank: rank, sum: make([]float32, 1<<20), double: make([]float64, 64)})
+		out = append(out, &member{club: c, rank: rank, sum: make([]float32, 1<<20), half: make([]element.BF16, 1<<20), double: make([]float64, 64)})
 	}
 	return out
 }
@@ -77,7 +80,7 @@ func (m *member) addUp(buf []float32, r int) []float32 {
 }
 
 func (m *member) AllReduce(_ context.Context, buf []float32) error {
-	m.reduced += len(buf)
+	m.reduced += 4 * len(buf)
 	m.floats[m.rank] = buf
 	m.meet()
 	for r := range m.size {
@@ -89,7 +92,7 @@ func (m *member) AllReduce(_ context.Context, buf []float32) error {
 }
 
 func (m *member) ReduceScatter(_ context.Context, buf []float32) error {
-	m.reduced += len(buf)
+	m.reduced += 4 * len(buf)
 	m.floats[m.rank] = buf
 	m.meet()
 	sum := m.addUp(buf, m.rank)

@@ -26,6 +26,9 @@
 // Gradients must come divided by the number of ranks, which is safer against
 // overflow than dividing the sum, and costs nothing where the loss is weighted.
 //
+// Gradients can be added up in bfloat16 ([Options]): rounded before, and each sum, so
+// half the bytes are sent. All of this holds then too, but for what is rounded.
+//
 // It differs from PyTorch's reducer (Li et al., VLDB 2020) in that the order is
 // known before the first step: there is no first iteration without overlap and
 // no rebuilding. It does not find unused parameters: every parameter must
@@ -39,6 +42,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
@@ -77,6 +81,9 @@ type Communicator interface {
 	// ReduceScatter replaces this rank's part of buf by its sum over all ranks. The
 	// rest of buf holds nothing of meaning then.
 	ReduceScatter(ctx context.Context, buf []float32) error
+	// AllReduceBF16 and ReduceScatterBF16 are those of bfloat16 numbers.
+	AllReduceBF16(ctx context.Context, buf []element.BF16) error
+	ReduceScatterBF16(ctx context.Context, buf []element.BF16) error
 	// AllGather replaces every part of buf by that of the rank that it belongs to.
 	AllGather(ctx context.Context, buf []float32) error
 	// Broadcast replaces buf by root's.
@@ -98,6 +105,9 @@ type Options struct {
 	Extra int
 	// FirstBucket and Bucket are the sizes of buckets in bytes, 0 for the package's.
 	FirstBucket, Bucket int
+	// BF16 has gradients added up in bfloat16: half the bytes, and sums of 8 bits. With
+	// one rank nothing is added up, or rounded.
+	BF16 bool
 }
 
 // Sharder holds what this rank keeps of a model's parameters and gradients.
@@ -110,6 +120,8 @@ type Sharder struct {
 	buckets []bucket
 	parts   []*nn.Param
 	queue   queue
+	bf16    bool
+	half    device.Tensor // with bf16: room for the largest bucket, in half as many elements
 
 	extra   []float32
 	totals  []float64 // sum of squares of each rank's gradients, then extra
@@ -155,6 +167,9 @@ func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
 	s.buckets = make([]bucket, len(s.layout.spans))
 	s.pending = make([]int, len(s.buckets))
 	s.place()
+	if s.bf16 = o.BF16 && comm.Size() > 1; s.bf16 {
+		s.half = s.common(s.layout.largest() / 2)
+	}
 	s.queue.start(s)
 	s.grads.memory, s.values.memory = m, m
 	s.window.after = map[[2]int]int{}
@@ -281,7 +296,7 @@ func (s *Sharder) Finish(ctx context.Context) error {
 	if s.next != len(s.buckets) {
 		return fmt.Errorf("%d of %d buckets did not become ready", len(s.buckets)-s.next, len(s.buckets))
 	}
-	return s.queue.exposed(func() error { return s.total(ctx) })
+	return s.total(ctx)
 }
 
 // total adds up the squares of gradients, bucket by bucket for each rank's chunks and
@@ -290,11 +305,11 @@ func (s *Sharder) total(ctx context.Context) error {
 	clear(s.totals)
 	size, last := s.comm.Size(), len(s.buckets)-1
 	squares, extra := s.totals[:size], s.totals[size:]
-	sent, owner := s.sentExtra()
-	if sent != nil {
-		for i, v := range sent {
-			extra[i] = float64(v)
-		}
+	sent := s.sentExtra()
+	for i, v := range sent {
+		extra[i] = float64(v)
+	}
+	if !s.bf16 {
 		clear(sent) // it is no gradient
 	}
 	for i := 0; i <= last; i++ {
@@ -308,10 +323,16 @@ func (s *Sharder) total(ctx context.Context) error {
 			squares[r] += s.memory.SumSquares(grad.Slice(r*chunk, (r+1)*chunk))
 		}
 	}
-	if s.Strategy != DDP {
-		// Sums with zeros: nothing is rounded.
-		if err := s.comm.AllReduceFloat64(ctx, s.totals); err != nil {
-			return fmt.Errorf("add up the norm of gradients, with the loss from rank %d: %w", owner, err)
+	var shared []float64 // what ranks have parts of
+	switch {
+	case s.Strategy != DDP:
+		shared = s.totals // but for extra with bf16, sums with zeros: nothing is rounded
+	case s.bf16:
+		shared = extra
+	}
+	if shared != nil {
+		if err := s.queue.exposed(func() error { return s.comm.AllReduceFloat64(ctx, shared) }); err != nil {
+			return fmt.Errorf("add up the norm of gradients and the loss: %w", err)
 		}
 	}
 	sum := 0.0
@@ -325,18 +346,20 @@ func (s *Sharder) total(ctx context.Context) error {
 	return nil
 }
 
-// sentExtra is where the sums of the extra scalars are, if it is on this rank, and
-// the rank that has them.
-func (s *Sharder) sentExtra() (sent []float32, owner int) {
-	last := len(s.buckets) - 1
-	part, at := s.buckets[last].gradPart.Floats(), s.layout.extra
-	if s.Strategy != DDP {
-		if owner = at / len(part); owner != s.comm.Rank() {
-			return nil, owner
-		}
-		at -= owner * len(part)
+// sentExtra is where the sums of the extra scalars are, if it is on this rank. With
+// bf16, which would round them, each rank has its own, which are not added up yet.
+func (s *Sharder) sentExtra() []float32 {
+	if s.bf16 {
+		return s.extra
 	}
-	return part[at : at+len(s.extra)], owner
+	part, at := s.buckets[len(s.buckets)-1].gradPart.Floats(), s.layout.extra
+	if s.Strategy != DDP {
+		if at/len(part) != s.comm.Rank() {
+			return nil
+		}
+		at %= len(part)
+	}
+	return part[at : at+len(s.extra)]
 }
 
 // Updated says that the optimiser has changed the parts' values.

@@ -84,6 +84,15 @@ func (l *layout) makeRoom() {
 	}
 }
 
+// largest is the elements of the largest bucket.
+func (l *layout) largest() int {
+	largest := 0
+	for _, span := range l.spans {
+		largest = max(largest, span.elements)
+	}
+	return largest
+}
+
 // params are those of a bucket.
 func (l *layout) params(bucket int) []*nn.Param {
 	return l.all[l.spans[bucket].first:l.spans[bucket].end]

@@ -11,7 +11,8 @@ import (
 // together.
 type Times struct {
 	// Busy is the time in operations, and Exposed the part of it in which nothing else
-	// was done. They hold the waiting for slower ranks too.
+	// was done. They hold the waiting for slower ranks too, and with bfloat16 the
+	// rounding and widening.
 	Busy, Exposed time.Duration
 }
 
@@ -129,7 +130,7 @@ func (s *Sharder) perform(ctx context.Context, o operation) (err error) {
 	what := "add up"
 	switch o.kind {
 	case reduce:
-		err = s.comm.AllReduce(ctx, b.grad.Floats())
+		err = s.reduceAll(ctx, b.grad.Floats())
 	case scatter:
 		err = s.scatter(ctx, b, o)
 	case fetch:
@@ -145,11 +146,11 @@ func (s *Sharder) perform(ctx context.Context, o operation) (err error) {
 // scatter has this rank's part of a bucket's gradients be added up.
 func (s *Sharder) scatter(ctx context.Context, b *bucket, o operation) error {
 	if o.slot == nil {
-		return s.comm.ReduceScatter(ctx, b.grad.Floats())
+		return s.reduceMine(ctx, b.grad.Floats())
 	}
 	part := b.gradPart.Floats()
 	whole := o.slot.memory.Floats()[:len(part)*s.comm.Size()]
-	if err := s.comm.ReduceScatter(ctx, whole); err != nil {
+	if err := s.reduceMine(ctx, whole); err != nil {
 		return err
 	}
 	mine := whole[s.comm.Rank()*len(part):][:len(part)]

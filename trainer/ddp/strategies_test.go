@@ -14,10 +14,11 @@ var strategies = []Strategy{DDP, ZeRO1, ZeRO2, ZeRO3}
 // averages after some steps have the same bits as with DDP, and so have loss and norm.
 func TestStrategiesGiveTheSameBits(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4} {
-		for _, bucket := range []int{64, 3 << 10, 1 << 20} {
-			want := ""
+		for _, bucket := range []int{64, 3 << 10, 1 << 20, -3 << 10} {
+			want, bf16 := "", bucket < 0
+			bucket = max(bucket, -bucket)
 			for _, strategy := range strategies {
-				ranks := newRanks(t, n, gptOptions, Options{Strategy: strategy, FirstBucket: bucket / 4, Bucket: bucket})
+				ranks := newRanks(t, n, gptOptions, Options{Strategy: strategy, FirstBucket: bucket / 4, Bucket: bucket, BF16: bf16})
 				seen := make([]string, n)
 				together(t, ranks, func(r *rank) error {
 					for range 8 {
@@ -125,19 +126,21 @@ func TestMemoryFollowsTheFormulas(t *testing.T) {
 // for buckets that happen to be there still.
 func TestTraffic(t *testing.T) {
 	for _, strategy := range strategies {
-		ranks := newRanks(t, 2, gptOptions, Options{Strategy: strategy, FirstBucket: 1 << 10, Bucket: 3 << 10})
-		step := func() {
-			together(t, ranks, func(r *rank) error { return r.train(t.Context()) })
-		}
-		step()
-		step()
-		m := ranks[0].comm
-		m.reduced, m.given = 0, 0
-		step()
-		all := ranks[0].layout.elements
-		most := map[Strategy]int{DDP: 0, ZeRO1: all, ZeRO2: all, ZeRO3: 2 * all}[strategy]
-		if m.reduced != all || m.given > most || m.given < most*8/10 {
-			t.Errorf("%s: %d elements reduced of %d, %d gathered, want at most %d", strategy, m.reduced, all, m.given, most)
+		for _, size := range []int{4, 2} { // bytes of a gradient
+			ranks := newRanks(t, 2, gptOptions, Options{Strategy: strategy, FirstBucket: 1 << 10, Bucket: 3 << 10, BF16: size == 2})
+			step := func() {
+				together(t, ranks, func(r *rank) error { return r.train(t.Context()) })
+			}
+			step()
+			step()
+			m := ranks[0].comm
+			m.reduced, m.given = 0, 0
+			step()
+			all := ranks[0].layout.elements
+			most := map[Strategy]int{DDP: 0, ZeRO1: all, ZeRO2: all, ZeRO3: 2 * all}[strategy]
+			if m.reduced != size*all || m.given > most || m.given < most*8/10 {
+				t.Errorf("%s: %d bytes reduced of %d elements, %d gathered, want at most %d", strategy, m.reduced, all, m.given, most)
+			}
 		}
 	}
 }

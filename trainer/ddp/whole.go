@@ -75,13 +75,9 @@ func (s *Sharder) Pieces(parts [][]float32, f func(param, at int, values []float
 
 // each has f work on each bucket, with memory for all of it: with DDP it is the part.
 func (s *Sharder) each(parts [][]float32, f func(bucket int, all, mine []float32) error) error {
-	largest := 0
-	for _, span := range s.layout.spans {
-		largest = max(largest, span.elements)
-	}
 	var scratch []float32
 	if s.Strategy != DDP {
-		scratch = s.memory.Alloc(device.Float32, largest).Floats()
+		scratch = s.memory.Alloc(device.Float32, s.layout.largest()).Floats()
 	}
 	for i, span := range s.layout.spans {
 		all := parts[i]

@@ -38,6 +38,16 @@ type Element struct {
 	Weight, Grad, State float64
 	// Update is the bytes that an update reads and writes.
 	Update float64
+	// Compressed says that gradients are added up in bfloat16, from a copy.
+	Compressed bool
+}
+
+// sent is the bytes of a gradient in messages.
+func (e Element) sent() float64 {
+	if e.Compressed {
+		return 2
+	}
+	return e.Grad
 }
 
 // Elements returns what a parameter takes with an optimiser that keeps so many
@@ -101,10 +111,17 @@ func (w Work) Memory(s Strategy, e Element, ranks int, half bool, p Program) Mem
 	}
 	// The samples at hand and the next ones.
 	m.Other = 2*float64(w.Input) + p.Fixed + p.PerThread*float64(p.Threads)
+	if ranks > 1 && e.Compressed {
+		most := 0
+		for _, b := range w.buckets(e.Grad) {
+			most = max(most, b.elements)
+		}
+		m.Transient = e.sent() * float64(most)
+	}
 	if ranks > 1 && s >= ZeRO2 {
 		// The part that is worked on and the one that is sent or fetched.
 		two := w.largest(e)
-		m.Transient = e.Grad * two
+		m.Transient += e.Grad * two
 		if s == ZeRO3 {
 			m.Transient += e.Weight * two
 		}

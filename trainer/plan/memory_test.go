@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -83,6 +84,12 @@ func (r *recorder) AllReduce(_ context.Context, buf []float32) error {
 	return nil
 }
 
+func (*recorder) AllReduceBF16(context.Context, []element.BF16) error {
+	panic("ddp was not asked for bfloat16")
+}
+func (*recorder) ReduceScatterBF16(context.Context, []element.BF16) error {
+	panic("ddp divides nothing")
+}
 func (*recorder) ReduceScatter(context.Context, []float32) error { panic("ddp divides nothing") }
 func (*recorder) AllGather(context.Context, []float32) error     { panic("ddp divides nothing") }
 

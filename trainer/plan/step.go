@@ -149,7 +149,7 @@ func (s *simulator) message(seconds, bytes float64, after ...int) int {
 // reduce is the time in which a bucket is added up: on all ranks, or where the
 // gradients' owners alone need it, on each its part.
 func (s *simulator) reduce(b bucket) (float64, Algorithm) {
-	bytes := s.Element.Grad * float64(b.elements)
+	bytes := s.Element.sent() * float64(b.elements)
 	if s.Strategy == DDP {
 		return s.AllReduce(s.Algorithm, s.ranks, bytes)
 	}
@@ -159,7 +159,7 @@ func (s *simulator) reduce(b bucket) (float64, Algorithm) {
 // send adds the reduction of a bucket.
 func (s *simulator) send(b bucket, after ...int) int {
 	seconds, _ := s.reduce(b)
-	bytes := s.Element.Grad * float64(b.elements)
+	bytes := s.Element.sent() * float64(b.elements)
 	if s.Strategy == DDP {
 		bytes *= 2
 	}

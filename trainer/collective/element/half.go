@@ -10,6 +10,12 @@ import (
 // stack and the fastest cache.
 const halfBlock = 512
 
+// Round rounds src to bfloat16 as [ToBF16] does. Both have one length.
+func Round(dst []BF16, src []float32) { roundBF16(halves(Bytes(dst)), src) }
+
+// Widen is the opposite of Round, and exact.
+func Widen(dst []float32, src []BF16) { widenBF16(dst, halves(Bytes(src))) }
+
 func widenBF16(dst []float32, src []uint16) { kernels.WidenBF16(dst, src) }
 func roundBF16(dst []uint16, src []float32) { kernels.RoundBF16(dst, src) }
 
