@@ -25,8 +25,11 @@ type benchFlags struct {
 }
 
 type benchStepCmd struct {
-	Model []string `default:"mlp,gpt,gpt2" enum:"mlp,gpt,gpt2" placeholder:"NAME" help:"Models, separated by commas; all without it."`
-	Steps int      `placeholder:"K" help:"Steps that are timed; else what suits the model."`
+	Model  []string `default:"mlp,gpt,gpt2" enum:"mlp,gpt,gpt2" placeholder:"NAME" help:"Models, separated by commas; all without it."`
+	Steps  int      `placeholder:"K" help:"Steps that are timed; else what suits the model."`
+	Ranks  int      `default:"1" placeholder:"N" help:"Processes on this machine that train together; 1 without it."`
+	TCP    bool     `name:"tcp" help:"Ranks talk as between nodes: over TCP, not in shared memory."`
+	Reduce string   `default:"fp32" enum:"fp32,bf16" placeholder:"NAME" help:"What ranks add gradients up in: fp32, or bf16."`
 	benchFlags
 }
 
@@ -41,7 +44,11 @@ gpt2, which has 124 million parameters, needs 3 GiB of memory.
 A step is forward, backward, clipping (gpt) and the update; the first ` + fmt.Sprint(bench.WarmUp) + ` are
 left out. GFLOP/s is of the best time, by 6N + 12*L*C*T for each token of a GPT;
 OF PEAK is the part of the core's limit, measured in the same run. Pin the
-process to as many cores as it has threads: taskset -c 0 ddpbatch bench step.`
+process to as many cores as it has threads: taskset -c 0 ddpbatch bench step.
+
+With --ranks each process has samples of its own, and gradients are added up as in
+training; RATE and GFLOP/S are of all ranks, COMM is the communication of a step and
+HIDDEN the part of it that passed during computation.`
 }
 
 type benchGemmCmd struct {
@@ -60,25 +67,38 @@ func (c *benchStepCmd) Run(ctx context.Context, p *program) error {
 	if c.Steps < 0 {
 		return usage("--steps must not be negative")
 	}
+	if c.Ranks != 1 || c.TCP {
+		return c.runRanks(ctx, p)
+	}
 	var works []benchWork
 	for _, m := range bench.Models() {
-		steps := c.Steps
-		if steps == 0 {
-			steps = m.Steps()
-		}
 		if slices.Contains(c.Model, m.Name()) {
 			works = append(works, func(ctx context.Context, b *bench.Bench, in device.Precision) (bench.Result, error) {
-				return b.Step(ctx, m, in, steps)
+				return b.Step(ctx, m, in, c.steps(m))
 			})
 		}
 	}
-	header := []string{"MODEL", "IN", "MEDIAN", "BEST", "RATE", "GFLOP/S", "OF PEAK", "LOSS", "MEMORY"}
-	return c.run(ctx, p, works, header, func(r bench.Result) []string {
-		return []string{
-			r.Model, r.Precision, milliseconds(r.Median), milliseconds(r.Best), fmt.Sprintf("%.0f %s/s", r.PerSecond, r.Unit),
-			fmt.Sprintf("%.1f", r.GFLOPS), ofPeak(r), fmt.Sprintf("%.4f", float64(*r.Loss)), mebibytes(r.PeakRSS),
-		}
+	return c.run(ctx, p, works, append(slices.Clone(stepHeader), "MEMORY"), func(r bench.Result) []string {
+		return append(stepCells(r), mebibytes(r.PeakRSS))
 	})
+}
+
+// steps are those of a model.
+func (c *benchStepCmd) steps(m bench.Model) int {
+	if c.Steps == 0 {
+		return m.Steps()
+	}
+	return c.Steps
+}
+
+// stepHeader and stepCells are what the tables of steps have together.
+var stepHeader = []string{"MODEL", "IN", "MEDIAN", "BEST", "RATE", "GFLOP/S", "OF PEAK", "LOSS"}
+
+func stepCells(r bench.Result) []string {
+	return []string{
+		r.Model, r.Precision, milliseconds(r.Median), milliseconds(r.Best), fmt.Sprintf("%.0f %s/s", r.PerSecond, r.Unit),
+		fmt.Sprintf("%.1f", r.GFLOPS), ofPeak(r), fmt.Sprintf("%.4f", float64(*r.Loss)),
+	}
 }
 
 func (c *benchGemmCmd) Run(ctx context.Context, p *program) error {
@@ -110,14 +130,21 @@ func (c *benchGemmCmd) Run(ctx context.Context, p *program) error {
 	})
 }
 
+func (c *benchFlags) checkThreads() error {
+	cores := runtime.GOMAXPROCS(0) // of the process: a CPU mask or a cgroup's limit counts
+	if c.Threads < 1 || c.Threads > cores {
+		return usage(fmt.Sprintf("--threads must be from 1 to %d, the cores that this process may use", cores))
+	}
+	return nil
+}
+
 // benchWork is one measurement.
 type benchWork func(context.Context, *bench.Bench, device.Precision) (bench.Result, error)
 
 // run prints a row for each work in each precision.
 func (c *benchFlags) run(ctx context.Context, p *program, works []benchWork, header []string, cells func(bench.Result) []string) error {
-	cores := runtime.GOMAXPROCS(0) // of the process: a CPU mask or a cgroup's limit counts
-	if c.Threads < 1 || c.Threads > cores {
-		return usage(fmt.Sprintf("--threads must be from 1 to %d, the cores that this process may use", cores))
+	if err := c.checkThreads(); err != nil {
+		return err
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()

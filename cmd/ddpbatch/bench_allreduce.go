@@ -3,16 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
 	"slices"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
-	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
 type benchAllReduceCmd struct {
@@ -26,16 +21,6 @@ func (c *benchAllReduceCmd) Help() string {
 	return `Sums of float32 over processes, as training makes them of gradients, one after
 another. BUSBW is the buffer's bytes times 2(N-1)/N by the median time: what each
 rank must send at least.`
-}
-
-// allReduceVariable makes a process a rank of the benchmark.
-const allReduceVariable = "DDPBATCH_BENCH_ALLREDUCE"
-
-// allReduceRank is what a rank is told by it.
-type allReduceRank struct {
-	Rank   int      `json:"rank"`
-	Addrs  []string `json:"addrs"`
-	Secret string   `json:"secret"`
 }
 
 // allReduceResult is a row.
@@ -52,9 +37,9 @@ type allReduceResult struct {
 }
 
 func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
-	const maxRanks, maxBytes = 256, 4 << 30
-	if c.Ranks < 2 || c.Ranks > maxRanks {
-		return usage(fmt.Sprintf("--ranks must be from 2 to %d", maxRanks))
+	const maxBytes = 4 << 30
+	if c.Ranks < 2 || c.Ranks > maxBenchRanks {
+		return usage(fmt.Sprintf("--ranks must be from 2 to %d", maxBenchRanks))
 	}
 	for _, n := range c.Bytes {
 		if n < 4 || n > maxBytes || n%4 != 0 {
@@ -63,76 +48,14 @@ func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	if text, ok := p.lookup(allReduceVariable); ok {
-		var r allReduceRank
-		if err := json.Unmarshal([]byte(text), &r); err != nil {
-			return fmt.Errorf("variable %s: %w", allReduceVariable, err)
-		}
-		return c.measure(ctx, p, r)
-	}
-	return c.start(ctx, p)
-}
-
-// start runs this program as each rank and prints what rank 0 finds.
-func (c *benchAllReduceCmd) start(ctx context.Context, p *program) error {
-	executable, err := os.Executable()
+	rank, ok, err := p.benchRank()
 	if err != nil {
 		return err
 	}
-	secret, err := wire.NewSecret()
-	if err != nil {
-		return err
+	if ok {
+		return c.measure(ctx, p, rank)
 	}
-	all := allReduceRank{Secret: secret.Encode()}
-	var listeners []*os.File
-	defer func() {
-		for _, f := range listeners {
-			f.Close()
-		}
-	}()
-	for range c.Ranks {
-		l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-		if err != nil {
-			return err
-		}
-		f, err := l.File()
-		l.Close()
-		if err != nil {
-			return err
-		}
-		all.Addrs, listeners = append(all.Addrs, l.Addr().String()), append(listeners, f)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, c.Ranks)
-	var out []byte
-	for r, listener := range listeners {
-		all.Rank = r
-		text, err := json.Marshal(all)
-		if err != nil {
-			return err
-		}
-		cmd := exec.CommandContext(ctx, executable, c.arguments()...)
-		cmd.Env = append(slices.Clone(p.Env), allReduceVariable+"="+string(text))
-		cmd.ExtraFiles = []*os.File{listener}
-		go func() {
-			printed, err := cmd.Output()
-			var failed *exec.ExitError
-			if errors.As(err, &failed) {
-				err = fmt.Errorf("rank %d: %w: %s", r, err, failed.Stderr)
-			}
-			if r == 0 {
-				out = printed
-			}
-			ended <- err
-		}()
-	}
-	for range c.Ranks {
-		if e := <-ended; e != nil && err == nil {
-			err = e
-			cancel()
-		}
-	}
+	out, err := p.startBenchRanks(ctx, c.Ranks, c.arguments())
 	if err != nil {
 		return err
 	}
@@ -173,18 +96,8 @@ func (c *benchAllReduceCmd) print(p *program, out []byte) error {
 }
 
 // measure is one rank.
-func (c *benchAllReduceCmd) measure(ctx context.Context, p *program, r allReduceRank) error {
-	const timeout = time.Minute
-	secret, err := wire.ParseSecret(r.Secret)
-	if err != nil {
-		return err
-	}
-	listener, err := net.FileListener(os.NewFile(3, "listener"))
-	if err != nil {
-		return err
-	}
-	comm, err := collective.Connect(ctx, listener, collective.Options{Rank: r.Rank, Addrs: r.Addrs, Nodes: make([]int, len(r.Addrs)),
-		Memory: !c.TCP, Secret: secret, ConnectTimeout: timeout, Timeout: timeout})
+func (c *benchAllReduceCmd) measure(ctx context.Context, p *program, r benchRank) error {
+	comm, err := r.connect(ctx, !c.TCP)
 	if err != nil {
 		return err
 	}

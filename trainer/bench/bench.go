@@ -14,8 +14,11 @@
 // the best time, as the limit is, which a machine with other work on it disturbs
 // least; rates are of the median.
 //
-// It does not read data, talk to other ranks or save anything, and it compares with
-// no other program: that is what "make bench" does.
+// On several ranks ([Bench.RankStep]) gradients are added up by packages ddp and
+// collective as in training, and a step ends with the loss of all ranks.
+//
+// It does not read data, start ranks or save anything, and it compares with no other
+// program: that is what "make bench" does.
 package bench
 
 import (
@@ -54,6 +57,15 @@ type Result struct {
 	Params    int             `json:"params,omitempty"`
 	FirstLoss *metrics.Number `json:"first_loss,omitempty"`
 	Loss      *metrics.Number `json:"loss,omitempty"` // of the last step
+	// Of steps on several ranks only: PerSecond, GFLOP, and Peak are of all of them,
+	// Communication is the time of a step's operations on rank 0, waiting for other
+	// ranks included, and Hidden the part of it, 0 to 1, that passed during computation.
+	Ranks         int     `json:"ranks,omitempty"`
+	Reduce        string  `json:"reduce,omitempty"` // what gradients are added up in: "fp32" or "bf16"
+	Communication float64 `json:"comm_s,omitempty"` // seconds
+	Hidden        float64 `json:"comm_hidden,omitempty"`
+	Transport     string  `json:"transport,omitempty"`
+
 	// PeakRSS is the most memory that the process has held since the measurement
 	// began, in bytes; 0 where the system does not say.
 	PeakRSS int64 `json:"peak_rss,omitempty"`

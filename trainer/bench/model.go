@@ -21,8 +21,9 @@ type Model interface {
 	flop() float64
 	// products are those of its layers.
 	products() []Shape
-	// prepare returns a training that has not begun.
-	prepare(d device.Device, p device.Precision) (*training, error)
+	// prepare returns a training that has not begun, with the samples of a rank. Its
+	// parameters have their values and no optimiser.
+	prepare(d device.Device, p device.Precision, rank int) (*training, error)
 }
 
 // Models returns the reference models: an MLP for images of 784 pixels, a small GPT
@@ -43,13 +44,22 @@ func Models() []Model {
 
 // training is a model with all that its steps need.
 type training struct {
-	device    device.Device
-	model     nn.Model
-	batch     nn.Batch
+	device device.Device
+	model  nn.Model
+	batch  nn.Batch
+	// optimise makes the optimiser of parameters, which then is optimizer's.
+	optimise  func([]*nn.Param) (optim.Optimizer, error)
 	optimizer optim.Optimizer
 	clip      float64 // norm that gradients are clipped to, or 0
 	unit      string  // what is counted per second,
 	units     int     // and how many of them a step takes
+}
+
+// alone gives a training of one rank its gradients and its optimiser.
+func (t *training) alone() (err error) {
+	nn.PlaceGrads(t.device, t.model.Params())
+	t.optimizer, err = t.optimise(t.model.Params())
+	return err
 }
 
 // step does one step and returns the loss before it.
@@ -57,13 +67,17 @@ func (t *training) step() float64 {
 	params, pass := t.model.Params(), nn.Pass{Train: true, Weight: 1, Stride: 1}
 	out := t.model.Forward(t.batch, pass)
 	t.model.Backward(t.batch, pass, nil)
-	norm := optim.GradNorm(t.device, params) // the trainer looks whether it is finite
+	t.update(params, optim.GradNorm(t.device, params)) // the trainer looks whether it is finite
+	return out.Loss
+}
+
+// update changes parameters by their gradients, which have that norm.
+func (t *training) update(params []*nn.Param, norm float64) {
 	scale := float32(1)
 	if t.clip > 0 {
 		scale = optim.ClipScale(norm, t.clip)
 	}
 	t.optimizer.Step(params, scale)
-	return out.Loss
 }
 
 // params is the number of parameters.
@@ -75,18 +89,21 @@ func (t *training) params() int {
 	return n
 }
 
-// seed is that of weights, samples and labels, which are drawn in this order.
+// seed is that of weights, samples and labels, which are drawn in this order. The
+// samples and labels of ranks above 0 are drawn from a generator of their own.
 const seed = 0
 
 // start gives a model its memory, for batches as p says, and its weights, and returns
-// the generator.
-func start(d device.Device, m nn.Model, p nn.Plan) *random.Generator {
+// the generator for what a rank draws next.
+func start(d device.Device, m nn.Model, p nn.Plan, rank int) *random.Generator {
 	nn.Place(d, m.Params())
-	nn.PlaceGrads(d, m.Params())
 	p.Device, p.Train = d, true
 	m.Plan(p)
 	g := random.New(seed)
 	m.Init(g, d)
+	if rank > 0 {
+		return random.New(seed + uint64(rank))
+	}
 	return g
 }
 
@@ -134,20 +151,19 @@ func (m perceptron) flop() float64 {
 	return total
 }
 
-func (m perceptron) prepare(d device.Device, p device.Precision) (*training, error) {
+func (m perceptron) prepare(d device.Device, p device.Precision, rank int) (*training, error) {
 	model, err := nn.NewMLP(m.in, nn.MLPOptions{Hidden: m.hidden, Activation: "relu"}, m.out)
 	if err != nil {
 		return nil, err
 	}
-	g := start(d, model, nn.Plan{Batch: m.batch, Precision: p})
+	g := start(d, model, nn.Plan{Batch: m.batch, Precision: p}, rank)
 	x := d.Alloc(device.Float32, m.batch*m.in)
 	device.Fill(d, x, func(v []float32) { g.Normal(0, 1, v) })
-	sgd, err := optim.NewSGD(d, model.Params(), .01, .9, 0, false)
-	if err != nil {
-		return nil, err
-	}
 	return &training{
-		device: d, model: model, optimizer: sgd, unit: "samples", units: m.batch,
+		device: d, model: model, unit: "samples", units: m.batch,
+		optimise: func(params []*nn.Param) (optim.Optimizer, error) {
+			return optim.NewSGD(d, params, .01, .9, 0, false)
+		},
 		batch: nn.Batch{Samples: m.batch, X: x, Labels: classes(g, d, m.batch, m.out)},
 	}, nil
 }
@@ -180,19 +196,18 @@ func (m transformer) flop() float64 {
 	return float64(m.batch*m.length) * (6*n + 12*float64(o.Layers*o.Width*m.length))
 }
 
-func (m transformer) prepare(d device.Device, p device.Precision) (*training, error) {
+func (m transformer) prepare(d device.Device, p device.Precision, rank int) (*training, error) {
 	model, err := nn.NewGPT(m.options)
 	if err != nil {
 		return nil, err
 	}
-	g := start(d, model, nn.Plan{Batch: m.batch, Length: m.length, Precision: p})
-	adamw, err := optim.NewAdamW(d, model.Params(), m.adamw)
-	if err != nil {
-		return nil, err
-	}
+	g := start(d, model, nn.Plan{Batch: m.batch, Length: m.length, Precision: p}, rank)
 	tokens := m.batch * m.length
 	return &training{
-		device: d, model: model, optimizer: adamw, clip: m.clip, unit: "tokens", units: tokens,
+		device: d, model: model, clip: m.clip, unit: "tokens", units: tokens,
+		optimise: func(params []*nn.Param) (optim.Optimizer, error) {
+			return optim.NewAdamW(d, params, m.adamw)
+		},
 		batch: nn.Batch{
 			Samples: m.batch,
 			Tokens:  classes(g, d, tokens, m.options.Vocabulary),

@@ -18,7 +18,10 @@ func (b *Bench) Step(ctx context.Context, m Model, p device.Precision, steps int
 	debug.FreeOSMemory() // that of a measurement before
 	known := resetPeakRSS()
 	d := b.newDevice()
-	t, err := m.prepare(d, p)
+	t, err := m.prepare(d, p, 0)
+	if err == nil {
+		err = t.alone()
+	}
 	if err != nil {
 		return Result{}, err
 	}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+// benchRankVariable makes a process a rank of a benchmark.
+const benchRankVariable = "DDPBATCH_BENCH_RANK"
+
+// benchRank is what a rank is told by it. Its listener is file 3.
+type benchRank struct {
+	Rank   int      `json:"rank"`
+	Addrs  []string `json:"addrs"`
+	Secret string   `json:"secret"`
+}
+
+// maxBenchRanks bounds the processes of a benchmark.
+const maxBenchRanks = 256
+
+// benchRank says which rank of a benchmark this process is, if it is one.
+func (p *program) benchRank() (r benchRank, ok bool, err error) {
+	text, ok := p.lookup(benchRankVariable)
+	if ok {
+		if err = json.Unmarshal([]byte(text), &r); err != nil {
+			err = fmt.Errorf("variable %s: %w", benchRankVariable, err)
+		}
+	}
+	return r, ok, err
+}
+
+// startBenchRanks runs this program with the arguments as each of n ranks, and returns
+// what rank 0 prints. The first rank that fails ends the others.
+func (p *program) startBenchRanks(ctx context.Context, n int, arguments []string) ([]byte, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	secret, err := wire.NewSecret()
+	if err != nil {
+		return nil, err
+	}
+	all := benchRank{Secret: secret.Encode()}
+	var listeners []*os.File
+	defer func() {
+		for _, f := range listeners {
+			f.Close()
+		}
+	}()
+	for range n {
+		l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			return nil, err
+		}
+		f, err := l.File()
+		l.Close()
+		if err != nil {
+			return nil, err
+		}
+		all.Addrs, listeners = append(all.Addrs, l.Addr().String()), append(listeners, f)
+	}
+	var texts []string
+	for r := range n {
+		all.Rank = r
+		text, err := json.Marshal(all)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, string(text))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, n)
+	var out []byte
+	for r, listener := range listeners {
+		cmd := exec.CommandContext(ctx, executable, arguments...)
+		cmd.Env = append(slices.Clone(p.Env), benchRankVariable+"="+texts[r])
+		cmd.ExtraFiles = []*os.File{listener}
+		go func() {
+			printed, err := cmd.Output()
+			var failed *exec.ExitError
+			if errors.As(err, &failed) {
+				err = fmt.Errorf("rank %d: %w: %s", r, err, failed.Stderr)
+			}
+			if r == 0 {
+				out = printed
+			}
+			ended <- err
+		}()
+	}
+	for range n {
+		if e := <-ended; e != nil && err == nil {
+			err = e
+			cancel()
+		}
+	}
+	return out, err
+}
+
+// connect meets the other ranks: in shared memory, or as between nodes.
+func (r benchRank) connect(ctx context.Context, memory bool) (collective.Communicator, error) {
+	const timeout = time.Minute
+	secret, err := wire.ParseSecret(r.Secret)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.FileListener(os.NewFile(3, "listener"))
+	if err != nil {
+		return nil, err
+	}
+	return collective.Connect(ctx, listener, collective.Options{Rank: r.Rank, Addrs: r.Addrs, Nodes: make([]int, len(r.Addrs)),
+		Memory: memory, Secret: secret, ConnectTimeout: timeout, Timeout: timeout})
+}

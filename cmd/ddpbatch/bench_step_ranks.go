@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/ddpbatch/ddpbatch/trainer/bench"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+)
+
+// runRanks starts the ranks and prints what rank 0 finds, or is one of them.
+func (c *benchStepCmd) runRanks(ctx context.Context, p *program) error {
+	if c.Ranks < 2 || c.Ranks > maxBenchRanks {
+		return usage(fmt.Sprintf("--ranks must be from 2 to %d, or left out", maxBenchRanks))
+	}
+	if err := c.checkThreads(); err != nil {
+		return err
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	rank, ok, err := p.benchRank()
+	if err != nil {
+		return err
+	}
+	if ok {
+		return c.beRank(ctx, p, rank)
+	}
+	out, err := p.startBenchRanks(ctx, c.Ranks, c.arguments())
+	if err != nil {
+		return err
+	}
+	var rows [][]string
+	for line := range bytes.Lines(out) {
+		var r bench.Result
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("what rank 0 has measured: %w", err)
+		}
+		if !c.JSON {
+			rows = append(rows, append(stepCells(r), milliseconds(r.Communication), fmt.Sprintf("%.0f%%", 100*r.Hidden), r.Transport))
+		} else if err := p.printJSONLine(r); err != nil {
+			return err
+		}
+	}
+	if !c.JSON {
+		p.table(append(slices.Clone(stepHeader), "COMM", "HIDDEN", "TRANSPORT"), rows)
+	}
+	return nil
+}
+
+// arguments are those of a rank.
+func (c *benchStepCmd) arguments() []string {
+	out := []string{"bench", "step", fmt.Sprint("--ranks=", c.Ranks), fmt.Sprint("--steps=", c.Steps), fmt.Sprint("--threads=", c.Threads), "--reduce=" + c.Reduce}
+	for _, m := range c.Model {
+		out = append(out, "--model="+m)
+	}
+	for _, p := range c.Precision {
+		out = append(out, "--precision="+p)
+	}
+	if c.TCP {
+		out = append(out, "--tcp")
+	}
+	return out
+}
+
+// beRank measures, and prints on rank 0.
+func (c *benchStepCmd) beRank(ctx context.Context, p *program, r benchRank) error {
+	comm, err := r.connect(ctx, !c.TCP)
+	if err != nil {
+		return err
+	}
+	defer comm.Close()
+	b := bench.New(c.Threads)
+	for _, m := range bench.Models() {
+		if !slices.Contains(c.Model, m.Name()) {
+			continue
+		}
+		for _, name := range c.Precision {
+			in, _ := bench.Precision(name) // kong takes no other
+			found, err := b.RankStep(ctx, comm, m, in, c.steps(m), ddp.Options{BF16: c.Reduce == "bf16"})
+			if err != nil {
+				return err
+			}
+			if r.Rank == 0 {
+				if err := p.printJSONLine(found); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return comm.Barrier(ctx)
+}

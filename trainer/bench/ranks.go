@@ -1,0 +1,106 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+)
+
+// ranksTraining is a training on several ranks, with samples of each one's own.
+type ranksTraining struct {
+	*training
+	sharder *ddp.Sharder
+	ready   func(int) // sharder.Ready, once: making it allocates
+	ranks   int
+}
+
+// spread gives a training of a rank its gradients, among those of others, and its
+// optimiser.
+func (t *training) spread(ctx context.Context, comm collective.Communicator, o ddp.Options) (*ranksTraining, error) {
+	params := t.model.Params()
+	var drawn, parts [][]float32
+	for _, p := range params {
+		drawn = append(drawn, p.Data.Floats())
+	}
+	o.Extra = 1 // the loss
+	r := &ranksTraining{training: t, ranks: comm.Size()}
+	r.sharder = ddp.New(ddp.Over(comm), t.device, params, o)
+	r.ready = r.sharder.Ready
+	for _, p := range r.sharder.Parts() {
+		parts = append(parts, p.Data.Floats())
+	}
+	if err := r.sharder.Spread(ctx, parts, drawn); err != nil {
+		return nil, err
+	}
+	r.sharder.Updated()
+	var err error
+	t.optimizer, err = t.optimise(r.sharder.Parts())
+	return r, err
+}
+
+// step does one step and returns the loss of all ranks before it.
+func (r *ranksTraining) step(ctx context.Context) (float64, error) {
+	pass := nn.Pass{Train: true, Weight: 1 / float32(r.ranks), Stride: 1, Owner: r.sharder.Owner()}
+	r.sharder.Start(ctx)
+	r.sharder.Extra()[0] = pass.Weight * float32(r.model.Forward(r.batch, pass).Loss)
+	r.model.Backward(r.batch, pass, r.ready)
+	if err := r.sharder.Finish(ctx); err != nil {
+		return 0, err
+	}
+	r.update(r.sharder.Parts(), r.sharder.Norm())
+	r.sharder.Updated()
+	return float64(r.sharder.Extra()[0]), nil
+}
+
+// RankStep is [Bench.Step] on a rank of comm. Every rank must call it, and each
+// returns what it saw: its own times, and rates of all ranks by them.
+func (b *Bench) RankStep(ctx context.Context, comm collective.Communicator, m Model, p device.Precision, steps int, o ddp.Options) (Result, error) {
+	d, ranks := b.newDevice(), comm.Size()
+	t, err := m.prepare(d, p, comm.Rank())
+	if err != nil {
+		return Result{}, err
+	}
+	r, err := t.spread(ctx, comm, o)
+	if err != nil {
+		return Result{}, err
+	}
+	b.measurePeak(p)
+	var losses, seconds []float64
+	for i := range WarmUp + steps {
+		if i == WarmUp {
+			r.sharder.TakeTimes()
+		}
+		var loss float64
+		if took := timed(func() { loss, err = r.step(ctx) }); err == nil {
+			losses, seconds = append(losses, loss), append(seconds, took)
+			continue
+		}
+		return Result{}, fmt.Errorf("step %d on rank %d: %w", i, comm.Rank(), err)
+	}
+	times := r.sharder.TakeTimes()
+	if err := comm.Barrier(ctx); err != nil { // the limit is that of a core beside busy ones
+		return Result{}, err
+	}
+	b.measurePeak(p)
+	found := b.rate(Result{Kind: "step", Model: m.Name(), Shape: m.Shape(), Ranks: ranks}, d, p, seconds[WarmUp:], float64(ranks)*m.flop())
+	found.Peak *= float64(ranks)
+	found.Share /= float64(ranks)
+	found.Unit, found.PerSecond, found.Params = t.unit, float64(ranks*t.units)/found.Median, t.params()
+	found.FirstLoss, found.Loss = metrics.Of(losses[0]), metrics.Of(losses[len(losses)-1])
+	found.Communication = times.Busy.Seconds() / float64(steps)
+	if times.Busy > 0 {
+		found.Hidden = max(0, 1-times.Exposed.Seconds()/times.Busy.Seconds())
+	}
+	if found.Reduce = "fp32"; o.BF16 {
+		found.Reduce = "bf16"
+	}
+	largest := slices.MaxFunc(r.sharder.Parts(), func(a, b *nn.Param) int { return a.Len() - b.Len() })
+	found.Transport = comm.Path(collective.AllReduce(largest.Grad.Floats(), collective.Sum)).Transport
+	return found, nil
+}
