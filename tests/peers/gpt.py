@@ -75,18 +75,20 @@ class GPT(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1))
 
 
-def main():
-    name, precision, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
+def work(name, rank=0):
+    """The training of a rank: all draw the same weights, and samples of their own."""
     m = MODELS[name]
     model = GPT(m["layers"], m["width"], m["heads"], m["context"], m["vocabulary"])
     torch.manual_seed(0)
     model.draw()
+    if rank > 0:
+        torch.manual_seed(rank)
     shape = m["batch"], m["length"]
     tokens, labels = torch.randint(0, m["vocabulary"], shape), torch.randint(0, m["vocabulary"], shape)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=m["betas"], weight_decay=m["decay"])
-    timing.run(name, "tokens", m["batch"] * m["length"], precision, steps, model, optimizer,
-               lambda: model(tokens, labels), m["clip"])
+    return timing.Work(name, "tokens", m["batch"] * m["length"], model,
+                       lambda params: torch.optim.AdamW(params, lr=3e-4, betas=m["betas"], weight_decay=m["decay"]),
+                       lambda net: net(tokens, labels), m["clip"])
 
 
 if __name__ == "__main__":
-    main()
+    timing.run(work(sys.argv[1]), precision=sys.argv[2], steps=int(sys.argv[3]))

@@ -11,15 +11,17 @@ from torch import nn
 import timing
 
 
-def main():
-    precision, steps = sys.argv[1], int(sys.argv[2])
+def work(name="mlp", rank=0):
+    """The training of a rank: all draw the same weights, and samples of their own."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+    if rank > 0:
+        torch.manual_seed(rank)
     x, y = torch.randn(128, 784), torch.randint(0, 10, (128,))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    timing.run("mlp", "samples", 128, precision, steps, model, optimizer,
-               lambda: nn.functional.cross_entropy(model(x), y))
+    return timing.Work(name, "samples", 128, model,
+                       lambda params: torch.optim.SGD(params, lr=0.01, momentum=0.9),
+                       lambda net: nn.functional.cross_entropy(net(x), y))
 
 
 if __name__ == "__main__":
-    main()
+    timing.run(work(), precision=sys.argv[1], steps=int(sys.argv[2]))

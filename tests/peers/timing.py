@@ -2,6 +2,7 @@
 import json
 import statistics
 import time
+from typing import Callable, NamedTuple, Optional
 
 import torch
 from torch import nn
@@ -9,29 +10,49 @@ from torch import nn
 WARM_UP = 2  # steps before those that are timed, as ours
 
 
-def run(name, unit, units, precision, steps, model, optimizer, loss_of, clip=None):
-    """Trains on one batch, whose loss is loss_of()."""
+class Work(NamedTuple):
+    """A training on one batch, which has so many units."""
+    name: str
+    unit: str
+    units: int
+    model: nn.Module
+    optimise: Callable  # makes the optimizer of parameters
+    loss_of: Callable  # the loss of a network, which is the model or holds it
+    clip: Optional[float] = None
+
+
+def run(work, precision, steps, ranks=1, wrap=lambda model: model, mean=lambda loss: loss, tell=True):
+    """Trains, and tells what it saw. With several ranks, wrap has gradients be
+    averaged, and mean is over ranks."""
     torch.set_num_threads(1)
+    net = wrap(work.model)
+    optimizer = work.optimise(net.parameters())
     losses, seconds = [], []
     for _ in range(WARM_UP + steps):
         start = time.perf_counter()
-        optimizer.zero_grad(set_to_none=True)
+        # Gradients that lie in buckets must stay there.
+        optimizer.zero_grad(set_to_none=ranks == 1)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-            loss = loss_of()
+            loss = work.loss_of(net)
         loss.backward()
-        if clip is not None:
-            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        if work.clip is not None:
+            nn.utils.clip_grad_norm_(net.parameters(), work.clip)
         optimizer.step()
         seconds.append(time.perf_counter() - start)
-        losses.append(loss.item())
+        losses.append(loss.detach())
+    first, last = mean(losses[0]).item(), mean(losses[-1]).item()
     seconds = seconds[WARM_UP:]
     median = statistics.median(seconds)
-    print(json.dumps({
-        "bench": "step", "model": name, "precision": precision, "threads": 1, "runs": steps,
-        "median_s": median, "best_s": min(seconds), "unit": unit, "per_s": units / median,
-        "params": sum(p.numel() for p in model.parameters()),
-        "first_loss": losses[0], "loss": losses[-1], "peak_rss": peak_rss(),
-    }))
+    found = {
+        "bench": "step", "model": work.name, "precision": precision, "threads": 1, "runs": steps,
+        "median_s": median, "best_s": min(seconds), "unit": work.unit, "per_s": ranks * work.units / median,
+        "params": sum(p.numel() for p in work.model.parameters()),
+        "first_loss": first, "loss": last, "peak_rss": peak_rss(),
+    }
+    if ranks > 1:
+        found["ranks"] = ranks
+    if tell:
+        print(json.dumps(found), flush=True)
 
 
 def peak_rss():
