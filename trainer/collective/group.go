@@ -51,6 +51,7 @@ type turns struct {
 	mu            sync.Mutex
 	changed       sync.Cond
 	next, serving uint64
+	kind          Kind // of the one that runs; 0 is none
 }
 
 func (t *turns) draw() uint64 {
@@ -60,7 +61,7 @@ func (t *turns) draw() uint64 {
 	return t.next - 1
 }
 
-func (t *turns) await(number uint64) {
+func (t *turns) await(number uint64, kind Kind) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for t.serving != number {
@@ -69,13 +70,22 @@ func (t *turns) await(number uint64) {
 		}
 		t.changed.Wait()
 	}
+	t.kind = kind
 }
 
 func (t *turns) done() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.serving++
+	t.kind = 0
 	t.changed.Broadcast()
+}
+
+// now is the operation that runs, or the number of the next and no kind.
+func (t *turns) now() (uint64, Kind) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.serving, t.kind
 }
 
 // Rank is this process's number.
@@ -133,7 +143,7 @@ func (g *group) perform(ctx context.Context, c *Call, number uint64) error {
 		}
 		return g.settle(c.Kind, uint64(c.Tag), err)
 	}
-	return g.inTurn(c.Kind, number, func() error {
+	return g.inTurn(ctx, c.Kind, number, func() error {
 		if err := c.check(g.rank, len(g.members)); err != nil {
 			return err
 		}
@@ -142,13 +152,17 @@ func (g *group) perform(ctx context.Context, c *Call, number uint64) error {
 }
 
 // inTurn performs operation number of the group when those before it are over.
-func (g *group) inTurn(kind Kind, number uint64, body func() error) error {
-	g.turns.await(number)
+func (g *group) inTurn(ctx context.Context, kind Kind, number uint64, body func() error) error {
+	g.turns.await(number, kind)
 	defer g.turns.done()
 	if err := g.failure(); err != nil {
 		return err
 	}
-	return g.settle(kind, number, body())
+	err := body()
+	if err != nil {
+		err = g.blame(ctx, number, err)
+	}
+	return g.settle(kind, number, err)
 }
 
 func (g *group) failure() error {
@@ -246,7 +260,11 @@ func (g *group) Split(ctx context.Context, color, key int) (Communicator, error)
 	for i, r := range order {
 		members[i] = g.members[r]
 	}
-	return g.world.group(ctx, g.derive(nth, uint64(color)), members)
+	split, err := g.world.group(ctx, g.derive(nth, uint64(color)), members)
+	if err != nil {
+		return nil, err
+	}
+	return split, nil
 }
 
 // derive makes a number for a group that all its ranks come to.
@@ -279,7 +297,7 @@ func (g *group) Barrier(ctx context.Context) error { return g.Do(ctx, Barrier())
 // alloc returns memory that the group's operations reach directly.
 func (g *group) alloc(ctx context.Context, bytes int) (b []byte, err error) {
 	number := g.turns.draw()
-	err = g.inTurn(kindSplit, number, func() error {
+	err = g.inTurn(ctx, kindSplit, number, func() error {
 		b, err = g.engine.alloc(ctx, number, bytes)
 		return err
 	})
@@ -293,6 +311,7 @@ func (g *group) Close() error {
 		g.broken = &Error{Op: "close", Peer: Peer{Rank: g.world.rank}, Err: net.ErrClosed}
 	}
 	g.mu.Unlock()
+	g.groups.remove(g)
 	err := g.engine.close()
 	if len(g.members) == g.world.size && g.id == 0 {
 		err = errors.Join(g.mesh.Close(), err)

@@ -72,19 +72,30 @@ func (m *messages) exchange(ctx context.Context, sequence uint64, c *Call, do fu
 // flush waits until all that was sent has gone: the buffers are the caller's again.
 func (x *exchange) flush() error {
 	for _, t := range x.sent {
-		if err := t.Wait(x.ctx); err != nil {
+		if err := x.await(t); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// within bounds an operation.
-func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, timeout, noAnswer(timeout))
+// await waits for a message, and lets others know for whom.
+func (x *exchange) await(t *mesh.Transfer) error {
+	if t.Over() || x.call.Kind.direct() {
+		return t.Wait(x.ctx)
+	}
+	x.waiting.begin(t.Peer())
+	err := t.Wait(x.ctx)
+	if err == nil {
+		x.waiting.end()
+	}
+	return err
 }
 
-func noAnswer(timeout time.Duration) error { return fmt.Errorf("no answer within %s", timeout) }
+// within bounds an operation.
+func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, timeout, silence(timeout))
+}
 
 func (x *exchange) perform() error {
 	c := x.call
@@ -201,7 +212,7 @@ func (x *exchange) post(from int, step uint32, b []byte) incoming {
 // segment as it comes.
 func (x *exchange) wait(in incoming, arrived func(i uint32, from, to int)) error {
 	for i, t := range in.segments {
-		if err := t.Wait(x.ctx); err != nil {
+		if err := x.await(t); err != nil {
 			if x.steps > 1 && in.step < announcement {
 				err = atStep(err, in.step, x.steps)
 			}

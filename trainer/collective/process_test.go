@@ -4,6 +4,7 @@ package collective_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,13 +28,16 @@ import (
 
 // worker is what a process of this binary does as a rank.
 type worker struct {
-	Rank  int      `json:"rank"`
-	Addrs []string `json:"addrs"`
-	Nodes []int    `json:"nodes"`
-	Plain bool     `json:"plain"` // memory that the ranks do not share
-	Size  int      `json:"size"`  // elements
-	Times int      `json:"times"` // 0: until it fails
-	TCP   bool     `json:"tcp"`
+	Rank    int      `json:"rank"`
+	Addrs   []string `json:"addrs"`
+	Nodes   []int    `json:"nodes"`
+	Plain   bool     `json:"plain"` // memory that the ranks do not share
+	Size    int      `json:"size"`  // elements
+	Times   int      `json:"times"` // 0: until it fails
+	TCP     bool     `json:"tcp"`
+	Timeout int      `json:"timeout"` // of an operation, in seconds; 20 if it is 0
+	// Absent is a rank that never comes to its fourth operation; 0 is none.
+	Absent int `json:"absent"`
 	// Apart gives the last rank a /dev/shm of its own, as containers have.
 	Apart bool `json:"apart"`
 }
@@ -65,7 +69,7 @@ func (w worker) run() error {
 		return err
 	}
 	c, err := collective.Connect(ctx, listener, collective.Options{Rank: w.Rank, Addrs: w.Addrs, Nodes: w.Nodes, Memory: !w.TCP,
-		Secret: wire.Secret{9}, ConnectTimeout: 20 * time.Second, Timeout: 20 * time.Second})
+		Secret: wire.Secret{9}, ConnectTimeout: 20 * time.Second, Timeout: time.Duration(cmp.Or(w.Timeout, 20)) * time.Second})
 	if err != nil {
 		return err
 	}
@@ -97,6 +101,9 @@ func (w worker) run() error {
 	clear(buf)
 	var best, total time.Duration
 	for i := 0; i < w.Times || w.Times == 0; i++ {
+		if i == 3 && w.Absent > 0 && w.Rank == w.Absent {
+			time.Sleep(time.Hour)
+		}
 		start := time.Now()
 		if err := c.Do(ctx, call); err != nil {
 			return err

@@ -132,12 +132,18 @@ func (s *shared) await(ctx context.Context, r int) error {
 	sleep := firstSleep
 	for i := 0; ; i++ {
 		if phase.Load() >= s.phase {
+			if i > yields {
+				s.waiting.end()
+			}
 			return nil
 		}
 		if i < yields {
 			runtime.Gosched()
 			yield()
 			continue
+		}
+		if i == yields {
+			s.waiting.begin(s.members[r])
 		}
 		if err := s.failed(ctx, r); err != nil {
 			// It may have come this far and then ended.
@@ -163,7 +169,7 @@ func (s *shared) failed(ctx context.Context, r int) error {
 	if s.trouble.IsZero() {
 		s.trouble = now.Add(s.timeout + s.slack)
 	} else if now.After(s.trouble) {
-		return &mesh.PeerError{Peer: s.members[r], Err: noAnswer(s.timeout)}
+		return &mesh.PeerError{Peer: s.members[r], Err: silence(s.timeout)}
 	}
 	return nil
 }

@@ -39,20 +39,24 @@ type world struct {
 	timeout    time.Duration
 	messages   string // the transport of messages
 	heaps      *heaps // where all ranks are goroutines
+	groups     *groups
+	waiting    *waiting // of the group whose world this is
 }
 
 // Local returns the communicators of n ranks that are goroutines of this process.
 func Local(n int, timeout time.Duration) []Communicator {
-	meshes, boards := mesh.Local(n), new(heaps)
+	of := make([]groups, n)
+	meshes, boards := mesh.Local(n, func(rank int, group uint64) mesh.State { return of[rank].state(group) }), new(heaps)
 	out := make([]Communicator, n)
 	for r := range n {
-		w := &world{rank: r, size: n, mesh: meshes[r], timeout: timeout, messages: "memory", heaps: boards}
+		w := &world{rank: r, size: n, mesh: meshes[r], timeout: timeout, messages: "memory", heaps: boards, groups: &of[r]}
 		members := make([]int, n)
 		for i := range members {
 			members[i] = i
 		}
-		out[r] = &group{world: w, members: members, rank: r,
-			engine: &shared{world: w, members: members, rank: r, board: boards.of(0, n)}}
+		g := w.place(0, members)
+		g.engine = &shared{world: g.world, members: members, rank: r, board: boards.of(0, n)}
+		out[r] = g
 	}
 	return out
 }
@@ -68,7 +72,8 @@ func Connect(ctx context.Context, listener net.Listener, o Options) (Communicato
 		listener.Close()
 		return nil, fmt.Errorf("rank %d of %d ranks on %d nodes", o.Rank, n, len(o.Nodes))
 	}
-	w := &world{rank: o.Rank, size: n, nodes: o.Nodes, memory: o.Memory, timeout: o.ConnectTimeout, messages: "tcp"}
+	w := &world{rank: o.Rank, size: n, nodes: o.Nodes, memory: o.Memory, timeout: o.ConnectTimeout, messages: "tcp",
+		groups: new(groups)}
 	members := make([]int, n)
 	for i := range members {
 		members[i] = i
@@ -77,27 +82,35 @@ func Connect(ctx context.Context, listener net.Listener, o Options) (Communicato
 		w.nodes = members
 	}
 	w.mesh = mesh.Connect(listener, mesh.Options{Rank: o.Rank, Addrs: o.Addrs, Secret: o.Secret, Source: o.Source,
-		Sockets: o.Sockets, ConnectTimeout: o.ConnectTimeout})
-	hello := &group{world: w, id: connectMark, members: members, rank: o.Rank,
-		engine: &messages{world: w, id: connectMark, members: members, rank: o.Rank}}
+		Sockets: o.Sockets, State: w.groups.state, ConnectTimeout: o.ConnectTimeout})
+	hello := w.place(connectMark, members)
+	hello.engine = &messages{world: hello.world, id: connectMark, members: members, rank: o.Rank}
 	err := hello.Barrier(ctx)
-	var c Communicator
+	var g *group
 	if err == nil {
-		c, err = w.group(ctx, 0, members)
+		g, err = w.group(ctx, 0, members)
 	}
 	if err != nil {
 		w.mesh.Close()
 		return nil, fmt.Errorf("connect the ranks: %w", err)
 	}
-	w.timeout = o.Timeout
-	return c, nil
+	g.timeout = o.Timeout
+	return g, nil
+}
+
+// place is a group of some ranks without its engine, in a world of its own.
+func (w *world) place(id uint64, members []int) *group {
+	own := *w
+	own.waiting = new(waiting)
+	g := &group{world: &own, id: id, members: members, rank: slices.Index(members, w.rank)}
+	w.groups.add(g)
+	return g
 }
 
 // group makes a communicator of some ranks, all of which call it.
-func (w *world) group(ctx context.Context, id uint64, members []int) (Communicator, error) {
-	rank := slices.Index(members, w.rank)
-	g := &group{world: w, id: id, members: members, rank: rank}
-	e, err := w.engine(ctx, id, members, rank)
+func (w *world) group(ctx context.Context, id uint64, members []int) (*group, error) {
+	g := w.place(id, members)
+	e, err := g.world.engine(ctx, id, members, g.rank)
 	if err != nil {
 		return nil, g.settle(kindSplit, 0, err)
 	}

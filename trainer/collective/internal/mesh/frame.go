@@ -25,6 +25,7 @@ const (
 	classOperation class = iota + 1
 	classDirect
 	classAbort // root is the rank that is the cause, step the one who says so, the payload why
+	classAsk   // group is asked for, sequence is the question's number
 )
 
 // maxReason bounds the text of an abort.
@@ -91,10 +92,13 @@ func (at *stream) decode(f *frame, b *[frameHead]byte) error {
 		Signature: Signature{Kind: b[1], Type: b[2], Op: b[3], Root: int32(order.Uint32(b[4:])), Bytes: order.Uint64(b[32:])},
 	}}
 	limit := MaxSegment
-	if f.class == classAbort {
+	switch f.class {
+	case classAbort:
 		limit = maxReason
+	case classAsk:
+		limit = 0
 	}
-	if f.class < classOperation || f.class > classAbort {
+	if f.class < classOperation || f.class > classAsk {
 		return Integrity(fmt.Sprintf("a message of unknown class %d came", f.class))
 	}
 	if f.size > limit {

@@ -115,12 +115,13 @@ func (x *inbox) keep(n int) []byte {
 }
 
 // arrive says where a message of n bytes goes that begins to come in. What it returns
-// is given to [inbox.complete] when it is all there.
+// is given to [inbox.complete] when it is all there; after a failure that is nothing.
 func (x *inbox) arrive(from int, h Head, n int) (*Transfer, []byte, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.failed != nil {
-		return nil, nil, x.failed
+		// The connection must not end for it: over it goes the reason of the failure.
+		return nil, make([]byte, n), nil
 	}
 	at := place{from, h.Key}
 	t := x.messages[at]
@@ -150,7 +151,7 @@ func (x *inbox) arrive(from int, h Head, n int) (*Transfer, []byte, error) {
 func (x *inbox) complete(t *Transfer) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.messages[place{t.peer, t.h.Key}] != t {
+	if t == nil || x.messages[place{t.peer, t.h.Key}] != t {
 		return // it was dropped meanwhile
 	}
 	t.state = arrived

@@ -7,14 +7,16 @@ type local struct {
 	inbox
 	rank  int
 	all   []*local
+	state func(group uint64) State
 	close sync.Once
 }
 
-// Local returns the meshes of n ranks in this process.
-func Local(n int) []Mesh {
+// Local returns the meshes of n ranks in this process; state is what a rank answers to
+// [Mesh.Ask], and must not block.
+func Local(n int, state func(rank int, group uint64) State) []Mesh {
 	ranks, out := make([]*local, n), make([]Mesh, n)
 	for i := range n {
-		ranks[i] = &local{inbox: newInbox(), rank: i, all: ranks}
+		ranks[i] = &local{inbox: newInbox(), rank: i, all: ranks, state: func(group uint64) State { return state(i, group) }}
 		out[i] = ranks[i]
 	}
 	return out

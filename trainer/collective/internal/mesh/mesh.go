@@ -72,6 +72,8 @@ type Mesh interface {
 	Enter(group, sequence uint64, s Signature) error
 	// Lost is the [PeerError] of the first of these ranks that is gone, if any is.
 	Lost(ranks []int) error
+	// Ask has a rank say where it is in the operations of a group.
+	Ask(ctx context.Context, rank int, group uint64) (State, error)
 	// Abort tells all connected ranks the reason for which this one gives up, and
 	// closes. Later failures are of that reason.
 	Abort(reason *PeerError)
@@ -151,12 +153,23 @@ const (
 	arrived
 )
 
-// Wait returns when the message has been sent or received, or with a [PeerError].
-func (t *Transfer) Wait(ctx context.Context) error {
+// Peer is the other rank.
+func (t *Transfer) Peer() int { return t.peer }
+
+// Over reports whether Wait would return at once.
+func (t *Transfer) Over() bool {
 	select {
 	case <-t.done:
-		return t.err
+		return true
 	default:
+		return false
+	}
+}
+
+// Wait returns when the message has been sent or received, or with a [PeerError].
+func (t *Transfer) Wait(ctx context.Context) error {
+	if t.Over() {
+		return t.err
 	}
 	select {
 	case <-t.done:
@@ -177,6 +190,8 @@ type Options struct {
 	// Sockets is the number of connections to each rank, among which the segments
 	// of large messages are dealt; 0 is 2.
 	Sockets int
+	// State is what this rank answers to [Mesh.Ask] of others; it must not block.
+	State func(group uint64) State
 	// ConnectTimeout is how long a rank is waited for when it is first needed.
 	ConnectTimeout time.Duration
 }

@@ -43,7 +43,7 @@ func head(sequence uint64) Head {
 
 // A message is the same whether it is waited for or not.
 func TestMessagesBeforeAndAfterTheyAreAskedFor(t *testing.T) {
-	local := Local(2)
+	local := Local(2, nil)
 	for name, m := range map[string][2]Mesh{"network": pair(t, plain), "local": {local[0], local[1]}} {
 		for sequence, size := range []int{0, 1, 5000, MaxSegment} {
 			for _, early := range []bool{true, false} {
@@ -148,7 +148,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	cancel(why)
-	if err := Local(2)[0].Receive(1, head(0), nil).Wait(ctx); !errors.Is(err, why) {
+	if err := Local(2, nil)[0].Receive(1, head(0), nil).Wait(ctx); !errors.Is(err, why) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -37,6 +37,8 @@ type network struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	closing  sync.Once
+
+	questions atomic.Uint64 // how many this rank has asked
 }
 
 type peer struct {

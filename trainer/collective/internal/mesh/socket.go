@@ -130,9 +130,12 @@ func (n *network) read(peer int, s *socket) error {
 	var t *Transfer
 	var reason []byte
 	room := func(f *frame) (b []byte, err error) {
-		if f.class == classAbort {
+		switch f.class {
+		case classAbort:
 			reason = make([]byte, f.size)
 			return reason, nil
+		case classAsk:
+			return nil, nil
 		}
 		t, b, err = n.arrive(peer, f.Head, f.size)
 		return b, err
@@ -141,10 +144,14 @@ func (n *network) read(peer int, s *socket) error {
 		if err := s.conn.in.read(r, &f, room); err != nil {
 			return err
 		}
-		if f.class == classAbort {
+		switch f.class {
+		case classAbort:
 			return &PeerError{int(f.Root), &Told{int(f.Step), string(reason)}}
+		case classAsk:
+			n.reply(peer, s, &f)
+		default:
+			n.complete(t)
 		}
-		n.complete(t)
 	}
 }
 

@@ -1,0 +1,105 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
+)
+
+// silence is the failure of an operation in which a rank was not heard of for so long.
+type silence time.Duration
+
+// Error is what the caller reads if no more can be found out.
+func (s silence) Error() string { return fmt.Sprintf("no answer within %s", time.Duration(s)) }
+
+// waiting is the rank that an operation of a group waits for. That stays when it is
+// given up, so that others who give up can still follow it.
+type waiting struct{ rank atomic.Int32 } // one more than it; 0 is none
+
+func (w *waiting) begin(rank int) { w.rank.Store(int32(rank) + 1) }
+func (w *waiting) end()           { w.rank.Store(0) }
+
+// groups are those that a rank is in, for other ranks that ask where it is.
+type groups struct {
+	mu  sync.Mutex
+	all map[uint64]*group
+}
+
+func (s *groups) add(g *group) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[uint64]*group{}
+	}
+	s.all[g.id] = g
+}
+
+func (s *groups) remove(g *group) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all[g.id] == g {
+		delete(s.all, g.id)
+	}
+}
+
+// state is where this rank is in a group; in one that it has not come to, before the
+// first operation.
+func (s *groups) state(id uint64) mesh.State {
+	s.mu.Lock()
+	g := s.all[id]
+	s.mu.Unlock()
+	if g == nil {
+		return mesh.State{WaitsFor: -1}
+	}
+	number, kind := g.turns.now()
+	return mesh.State{Sequence: number, Kind: uint8(kind), WaitsFor: int(g.waiting.rank.Load()) - 1}
+}
+
+// How long a rank has to say where it is: it need not stop for that what it does.
+const (
+	leastAnswer = 500 * time.Millisecond
+	mostAnswer  = 5 * time.Second
+)
+
+// blame finds the rank that keeps operation number from its end, where one was not heard
+// of: that one may itself wait for another, and says so when it is asked. It follows
+// them to the one that does not wait, is not there yet, or does not answer.
+func (g *group) blame(ctx context.Context, number uint64, err error) error {
+	var first *mesh.PeerError
+	var quiet silence
+	if !errors.As(err, &first) || !errors.As(err, &quiet) {
+		return err
+	}
+	patience := min(max(g.timeout/4, leastAnswer), mostAnswer)
+	asked := map[int]bool{g.world.rank: true}
+	for suspect := first.Peer; !asked[suspect]; {
+		asked[suspect] = true
+		within, cancel := context.WithTimeoutCause(ctx, patience, quiet)
+		state, failure := g.mesh.Ask(within, suspect, g.id)
+		cancel()
+		found := func(what string, args ...any) error {
+			return &mesh.PeerError{Peer: suspect, Err: fmt.Errorf("%w: that rank %s", quiet, fmt.Sprintf(what, args...))}
+		}
+		switch {
+		case errors.As(failure, &quiet):
+			return found("does not say where it is either: it is stopped, or cut off from here")
+		case failure != nil:
+			return failure // another rank has found out, or this one is gone
+		case state.Kind == 0 && state.Sequence <= number:
+			return found("has not entered the operation, and is in none")
+		case state.Sequence > number:
+			return found("has left the operation, but what it sent did not arrive")
+		case state.WaitsFor < 0 && state.Sequence < number:
+			return found("has not entered the operation, and is still in %v %d", Kind(state.Kind), state.Sequence)
+		case state.WaitsFor < 0:
+			return found("is in the operation, but is slow")
+		}
+		suspect = state.WaitsFor
+	}
+	return err // they wait for each other
+}

@@ -1,0 +1,62 @@
+package mesh
+
+import (
+	"context"
+	"encoding/binary"
+)
+
+// State is where a rank is in the operations of a group.
+type State struct {
+	// Sequence is the operation that it is in, or the one that it has not entered yet.
+	Sequence uint64
+	// Kind is what that operation is; 0 if the rank is in none.
+	Kind uint8
+	// WaitsFor is the rank that it waits for there, or -1.
+	WaitsFor int
+}
+
+// answers is the group of the messages that answer questions.
+const answers = 1 << 60
+
+const stateBytes = 8 + 1 + 4
+
+func (s State) encode() []byte {
+	b := binary.LittleEndian.AppendUint64(nil, s.Sequence)
+	return binary.LittleEndian.AppendUint32(append(b, s.Kind), uint32(int32(s.WaitsFor)))
+}
+
+func decodeState(b []byte) State {
+	order := binary.LittleEndian
+	return State{Sequence: order.Uint64(b), Kind: b[8], WaitsFor: int(int32(order.Uint32(b[9:])))}
+}
+
+// answerHead is that of the answer to a question.
+func answerHead(question uint64) Head { return Head{Key: Key{Group: answers, Sequence: question}} }
+
+// Ask has a rank say where it is in a group. The rank answers whatever it does, as long as
+// its process runs. The error is a [PeerError].
+func (n *network) Ask(ctx context.Context, rank int, group uint64) (State, error) {
+	h := answerHead(n.questions.Add(1))
+	b := make([]byte, stateBytes)
+	in := n.Receive(rank, h, b)
+	question := frame{class: classAsk, Head: Head{Key: Key{Group: group, Sequence: h.Sequence}}}
+	n.peers[rank].sockets[0].put(outgoing{question, nil, &Transfer{peer: rank, done: make(chan struct{})}})
+	if err := in.Wait(ctx); err != nil {
+		return State{}, err
+	}
+	return decodeState(b), nil
+}
+
+// reply answers a question over the socket that it came by.
+func (n *network) reply(peer int, s *socket, question *frame) {
+	t := &Transfer{peer: peer, done: make(chan struct{})}
+	s.put(outgoing{frame{class: classOperation, Head: answerHead(question.Sequence)}, n.o.State(question.Group).encode(), t})
+}
+
+// Ask has another goroutine's rank say where it is.
+func (l *local) Ask(_ context.Context, rank int, group uint64) (State, error) {
+	if err := l.Lost([]int{rank}); err != nil {
+		return State{}, err
+	}
+	return l.all[rank].state(group), nil
+}
