@@ -69,7 +69,7 @@ func (j *Job) LimitTime(limit WallTime) {
 // says: long enough to save, and at most a quarter of the time. A user's program
 // is not told unasked, for a signal that it does not know would end it.
 func (j *Job) signalBeforeEnd() Duration {
-	if j.Command != nil {
+	if j.Command != nil && j.Restart.Requeue == 0 {
 		return 0
 	}
 	before := time.Duration(defaultSignalBeforeEnd)

@@ -171,9 +171,10 @@ type Checkpoint struct {
 }
 
 // Restart says how often a failed attempt is started again inside the
-// allocation.
+// allocation, and a job that reached its time limit in another one.
 type Restart struct {
 	MaxWithoutProgress NonNegativeCount `toml:"max_without_progress"` // restarts with no newer checkpoint between them; default 0
+	Requeue            NonNegativeCount `toml:"requeue"`              // times that a job goes back into the queue at its time limit; default 0
 }
 
 // Ranks is the world size: nodes times ranks per node.

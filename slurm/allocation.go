@@ -26,6 +26,14 @@ type Allocation struct {
 	StepTasks int
 }
 
+// ID is the job's id as Slurm's programs take it: of an array's element "18_3".
+func (a Allocation) ID() string {
+	if a.ArrayJobID != "" {
+		return a.ArrayJobID + "_" + a.ArrayTask
+	}
+	return a.JobID
+}
+
 // AllocationFromEnv reads the allocation around a batch script, or around the
 // shell of salloc. It is false where there is none.
 //

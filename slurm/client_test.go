@@ -267,6 +267,38 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+func TestRequeue(t *testing.T) {
+	fake := newFakeSlurm(t, map[string]string{"scontrol": record})
+	for _, id := range []string{"12", "18_3"} {
+		if err := fake.Requeue(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, id := range []string{"", "--all", "18_[1-2]"} {
+		if err := fake.Requeue(t.Context(), id); err == nil {
+			t.Errorf("%q was requeued", id)
+		}
+	}
+	want := [][]string{{"scontrol", "requeue", "12"}, {"scontrol", "requeue", "18_3"}}
+	if got := fake.calls(t); !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("called %q, want %q", got, want)
+	}
+}
+
+func TestEndTime(t *testing.T) {
+	for _, tt := range []struct{ name, end, want, err string }{
+		{"known", "2026-11-21T12:02:01", "2026-11-21 12:02:01", ""},
+		{"no limit", "N/A", "0001-01-01 00:00:00", ""},
+		{"not a time", "soon", "", "reading the end of job 12: "},
+	} {
+		fake := newFakeSlurm(t, map[string]string{"squeue": show("12|12|N/A|RUNNING|n1|1:05|2026-11-20T10:02:01|" + tt.end + "|0|0|None|a\n")})
+		end, err := fake.EndTime(t.Context(), "12")
+		if tt.err == "" && (err != nil || end.Format(time.DateTime) != tt.want) || tt.err != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.err)) {
+			t.Errorf("%s: %v, %v", tt.name, end, err)
+		}
+	}
+}
+
 func TestCancelUnknownJob(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{
 		"scancel": `echo 'scancel: error: Kill job error on job id 12: Invalid job id specified' >&2; exit 1`,

@@ -151,6 +151,30 @@ func TestTimeLimitSaves(t *testing.T) {
 	}
 }
 
+// With restart.requeue the job itself goes back into the queue, and goes on from where
+// it was; its log and figures have neither gaps nor repeats.
+func TestRequeuesItselfAtTheTimeLimit(t *testing.T) {
+	s := newSite(t)
+	text := strings.Replace(fmt.Sprintf(fashion, "again", 2, 1, 100000, 32), `time = "00:10:00"`, "time = \"00:01:00\"\nsignal_before_end = \"50s\"", 1)
+	text = strings.NewReplacer("50 steps", "1000 steps", "100 steps", "5000 steps").Replace(text)
+	s.write("job.toml", text+"[restart]\nrequeue = 1\n")
+	id := s.submit("job.toml")
+	startRequeued(t, s.Cluster, id)
+	s.ends(id, "FAILED") // at its second time limit, with exit code 3
+	mustContain(t, s.log("again", id), "requeued as job "+id+" (1 of 1)", "resuming after step", "stopped after step",
+		"not requeued: the job has been started 1 times again, and restart.requeue is 1")
+	last := 0
+	for i, f := range figures(t, s.run("again")) {
+		if f.Kind != "train" {
+			continue
+		}
+		if f.Step <= last || f.Step%1000 == 0 && f.Step-last > 1000 {
+			t.Fatalf("line %d of the figures is of step %d, the one before of step %d", i+1, f.Step, last)
+		}
+		last = f.Step
+	}
+}
+
 // Ranks that srun starts without a launcher find each other by a file.
 func TestBareSrun(t *testing.T) {
 	s := newSite(t)

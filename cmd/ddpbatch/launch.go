@@ -35,7 +35,7 @@ Control-C asks all ranks to save and stop; a second one ends them at once.`
 }
 
 func (c *launchCmd) Run(ctx context.Context, p *program) error {
-	o := launch.Options{Environ: p.Env, Stdout: os.Stdout, Stderr: os.Stderr,
+	o := launch.Options{Environ: p.Env, Slurm: p.slurm(), Stdout: os.Stdout, Stderr: os.Stderr,
 		Say: func(line string) { p.note("%s", line) }}
 	allocation, inside, err := slurm.AllocationFromEnv(p.lookup)
 	if err != nil {
@@ -90,6 +90,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
+	launch.Requeue(ctx, o, result)
 	if result.Failure != nil {
 		return exitError{result.Exit, result.Failure}
 	}

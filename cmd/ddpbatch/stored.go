@@ -43,13 +43,10 @@ func openStored(dir rundir.Dir) (storedJob, error) {
 
 // jobID is the id of the job around this process, as a record has it.
 func jobID(a *slurm.Allocation) string {
-	switch {
-	case a == nil:
+	if a == nil {
 		return ""
-	case a.ArrayJobID != "":
-		return a.ArrayJobID + "_" + a.ArrayTask
 	}
-	return a.JobID
+	return a.ID()
 }
 
 // asSubmitted makes sure that what runs is what was submitted: it takes the

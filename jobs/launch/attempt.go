@@ -26,6 +26,8 @@ type attempt struct {
 	environ []string // of the ranks
 	world   int
 	stopped bool // a stop was asked for
+	nearEnd bool // and the time limit is why
+	near    <-chan struct{}
 
 	mu   sync.Mutex
 	step string // Slurm's id of the step, once a rank has told it
@@ -127,7 +129,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 
 	cancelled := a.watch(ctx, started, gone)
 	outcome := a.server.Outcome()
-	r := Result{Failure: outcome.First, Ranks: outcome.Ranks, Exit: outcome.Exit}
+	r := Result{Failure: outcome.First, Ranks: outcome.Ranks, Exit: outcome.Exit, NearEnd: a.nearEnd}
 	switch {
 	case cancelled:
 		r.Exit = exitCancelled
@@ -171,6 +173,9 @@ func (a *attempt) watch(ctx context.Context, started ranks, gone <-chan error) (
 				continue
 			}
 			a.stop(s)
+		case <-a.near:
+			a.near = nil
+			a.stop(syscall.SIGUSR1)
 		case <-done:
 			done, cancelled = nil, true
 			a.server.Abort(rendezvous.Failure{Rank: -1, Reason: "cancelled"})
@@ -196,6 +201,7 @@ func (a *attempt) stop(s os.Signal) {
 	if !first {
 		return
 	}
+	a.nearEnd = reason == StopTimeLimit
 	a.o.Say(fmt.Sprintf("%s: asking all ranks to save and stop", reason))
 	if a.o.Allocation != nil && s == syscall.SIGTERM {
 		// When Slurm ends a job it sends SIGTERM to the ranks as well: leave

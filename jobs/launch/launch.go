@@ -11,7 +11,7 @@
 // ranks, and users' programs with their workers, outlive neither their attempt
 // nor the supervisor.
 //
-// It does not submit jobs, does not train, and does not requeue. Without Slurm,
+// It does not submit jobs and does not train. Without Slurm,
 // a rank that is itself killed by SIGKILL takes its program along, but not the
 // workers that this program had started; under Slurm that is the step daemon's
 // work.
@@ -38,6 +38,7 @@ import (
 // Exit codes of an attempt that ended by something else than a rank's own code.
 const (
 	exitFailed    = 1
+	exitStopped   = 3
 	exitLost      = 4
 	exitCancelled = 130
 )
@@ -56,6 +57,8 @@ type Options struct {
 	Spec    string // digest of the job file
 	Environ []string
 
+	// Slurm is asked about the job around this process.
+	Slurm slurm.Client
 	// Allocation is where to start the ranks; nil is here, without Slurm.
 	Allocation *slurm.Allocation
 	// Processes is the number of ranks to start here, without Slurm.
@@ -73,6 +76,10 @@ type Result struct {
 	Exit    int // for the process
 	Failure *rendezvous.Failure
 	Ranks   []rendezvous.RankStatus
+	// NearEnd says that the ranks were asked to stop since the time limit is near.
+	NearEnd bool
+	// Progress says that there is a newer checkpoint than at the beginning.
+	Progress bool
 }
 
 // Once refuses to launch in an allocation where srun has started this process
@@ -88,7 +95,11 @@ func Once(a slurm.Allocation) error {
 // failure as often as the job's [restart] allows.
 func Run(ctx context.Context, o Options) (Result, error) {
 	without := 0 // restarts since there was a newer checkpoint
-	newest := newestStep(o.Dir)
+	began := newestStep(o.Dir)
+	newest := began
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	near := o.nearEnd(ctx)
 	for attempt := 1; ; attempt++ {
 		if err := os.Remove(o.Dir.Failure()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return Result{}, err
@@ -97,10 +108,12 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
+		a.near = near
 		result, err := a.run(ctx)
 		if err != nil {
 			return Result{}, err
 		}
+		result.Progress = newestStep(o.Dir) > began
 		if result.Failure == nil {
 			return result, nil
 		}

@@ -59,6 +59,9 @@ func (p *Profile) Lint(job *jobs.Job) jobs.Diagnostics {
 	if c := job.Setup.Container; c.Image != "" && c.Runtime == jobs.ContainerNone {
 		l.report("setup.container.image", "say how with setup.container.runtime", "the profile of %s does not say how containers are run", p.name)
 	}
+	if job.Restart.Requeue > 0 && !p.Requeue() {
+		l.report("restart.requeue", "submit again after the time limit, or ask the centre", "jobs are not requeued at %s", p.name)
+	}
 	return l.found
 }
 
