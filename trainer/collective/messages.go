@@ -41,7 +41,6 @@ type exchange struct {
 	n     int
 	ranks int    // whose numbers are reduced; more than n where each has those of a node
 	steps uint32 // of the algorithm
-	near  []int  // ranks that have their pieces by another way
 	sent  []*mesh.Transfer
 }
 

@@ -11,23 +11,24 @@ import (
 // goes between nodes is divided among them, and goes once.
 type nodes struct {
 	*world
-	local    *shared
-	flat     *messages // all ranks
-	across   *messages // the counterparts of this rank; nil if it has none
-	everyone *messages // all ranks, as a part of an operation
-	byNode   [][]int   // places in the group
-	node     int       // this rank's, in byNode
-	pairs    bool      // all nodes have as many ranks: each has counterparts
+	local   *shared
+	flat    *messages // all ranks
+	across  *messages // the counterparts of this rank; nil if it has none
+	byNode  [][]int   // places in the group
+	node    int       // this rank's, in byNode
+	workers int       // of each node work between nodes, the first ones
+	pairs   bool      // all nodes have as many ranks: all work
 
 	// Of a buffer that has a piece for each rank: the place in a node of those who
-	// work on it, and which are this rank's and its counterparts', by nodes.
+	// work on each, and the pieces of this rank and its counterparts, by the nodes that
+	// they belong to.
 	worker []int
 	column [][]int
 
-	work, near room // of the operation in progress
+	work, here room // of the operation in progress
 }
 
-// Groups of their own, so that their messages are never those of the operation itself.
+// Groups of their own for what ranks agree on before the first operation.
 const (
 	localMark  = 1 << 63
 	acrossMark = 1 << 62
@@ -93,20 +94,18 @@ func (e *nodes) agree(ctx context.Context, why string) (engine, error) {
 
 // pair finds out who works with whom.
 func (e *nodes) pair() {
-	e.pairs = true
-	workers := len(e.byNode[0])
+	e.pairs, e.workers = true, len(e.byNode[0])
 	for _, on := range e.byNode {
-		e.pairs = e.pairs && len(on) == workers
-		workers = min(workers, len(on))
+		e.pairs = e.pairs && len(on) == len(e.byNode[0])
+		e.workers = min(e.workers, len(on))
 	}
 	e.worker = make([]int, len(e.flat.members))
-	e.everyone = &messages{world: e.world, id: e.flat.id ^ acrossMark ^ localMark, members: e.flat.members, rank: e.flat.rank}
 	for _, on := range e.byNode {
 		for i, place := range on {
-			e.worker[place] = i % workers
+			e.worker[place] = i % e.workers
 		}
 	}
-	if e.local.rank >= workers {
+	if e.local.rank >= e.workers {
 		return
 	}
 	var counterparts []int
@@ -123,10 +122,11 @@ func (e *nodes) pair() {
 	e.across = e.among(counterparts, e.node)
 }
 
-// among is the engine of some ranks, for a part of an operation. They all are one group,
-// so that ranks that are in different operations find out.
+// among is the engine of some ranks, for a part of an operation: of the same group as
+// [nodes.flat], so that ranks that are in different operations find out. A rank takes
+// part in one of them in an operation.
 func (e *nodes) among(places []int, rank int) *messages {
-	return &messages{world: e.world, id: e.flat.id ^ acrossMark ^ localMark, members: e.ranks(places), rank: rank}
+	return &messages{world: e.world, id: e.flat.id, members: e.ranks(places), rank: rank}
 }
 
 // ranks is the ranks of the attempt at places of the group.
@@ -155,17 +155,23 @@ func (e *nodes) run(ctx context.Context, sequence uint64, c *Call) error {
 	case KindAllGather:
 		return o.allGather()
 	}
-	return o.movePieces()
+	// Each piece goes from one rank to one other: to move those of a node in its memory
+	// was measured, and is no faster.
+	return e.flat.run(ctx, sequence, c)
 }
 
 func (e *nodes) path(c *Call) Path {
 	local, across := e.local.path(c), e.flat.path(c)
-	workers := 1 + slices.Max(e.worker)
 	switch c.Kind {
+	case KindGather, KindScatter, KindAllToAll:
+		return across
 	case KindReduce, KindAllReduce, KindReduceScatter:
-		across.Algorithm = summing(len(c.Send)/workers, len(e.byNode))
+		across.Algorithm = summing(len(c.Send)/e.workers, len(e.byNode))
+		if len(c.Send) <= smallRoom {
+			across.Algorithm = byDoubling
+		}
 	case KindAllGather:
-		across.Algorithm = gathering(len(c.Recv)/workers, len(e.byNode))
+		across.Algorithm = gathering(len(c.Recv)/e.workers, len(e.byNode))
 	}
 	return Path{Transport: local.Transport + " and " + across.Transport, Algorithm: local.Algorithm + ", then " + across.Algorithm}
 }

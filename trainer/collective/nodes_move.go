@@ -1,7 +1,5 @@
 package collective
 
-import "slices"
-
 // barrier gathers the node, then the nodes, then lets the node go.
 func (o *onNodes) barrier() error {
 	if err := o.onNode(false, o.part()); err != nil {
@@ -42,7 +40,7 @@ func (o *onNodes) allGather() error {
 func (o *onNodes) takeWork(all pieces, mine load) error {
 	c, here := o.part(), o.byNode[o.node]
 	m := len(c.Send)
-	c.Recv = o.near.of(len(here) * m)
+	c.Recv = o.here.of(len(here) * m)
 	if err := o.onNode(false, c); err != nil {
 		return err
 	}
@@ -65,8 +63,7 @@ func (o *onNodes) broadcast() error {
 	if o.node == node {
 		here.Root = place
 	}
-	workers := 1 + slices.Max(o.worker)
-	if workers == 1 || len(c.Recv) <= fewStepsBelow {
+	if o.workers == 1 || len(c.Recv) <= fewStepsBelow {
 		var heads []int
 		for i, on := range o.byNode {
 			heads = append(heads, on[0])
@@ -81,8 +78,8 @@ func (o *onNodes) broadcast() error {
 		}
 		return o.onNode(true, here)
 	}
-	all := pieces{evenly(c.Recv, workers, c.Type.Size()), nil, c.Type.Size()}
-	for i := range workers {
+	all := pieces{evenly(c.Recv, o.workers, c.Type.Size()), nil, c.Type.Size()}
+	for i := range o.workers {
 		all.worker = append(all.worker, i)
 	}
 	if o.node == node {
@@ -106,39 +103,4 @@ func (o *onNodes) broadcastOver(ranks *messages, node int, buf []byte) error {
 	c := o.part()
 	c.Root, c.Send, c.Recv = node, buf, buf
 	return ranks.exchange(o.ctx, o.sequence, c, (*exchange).perform)
-}
-
-// movePieces performs what moves each piece from one rank to one other: in common memory
-// within a node, straight from rank to rank between nodes.
-func (o *onNodes) movePieces() error {
-	c, here := o.call, o.byNode[o.node]
-	isRoot := o.flat.rank == c.Root
-	if !c.Kind.rooted() || slices.Contains(here, c.Root) {
-		near := o.part()
-		near.Root = slices.Index(here, c.Root)
-		m := c.part(len(o.worker))
-		brings := c.Kind == KindAllToAll || c.Kind == KindScatter && isRoot
-		takes := c.Kind == KindAllToAll || c.Kind == KindGather && isRoot
-		if brings {
-			near.Send = o.work.of(len(here) * m)
-			for r, i := range here {
-				copy(near.Send[r*m:], c.Send[i*m:][:m])
-			}
-		}
-		if takes {
-			near.Recv = o.near.of(len(here) * m)
-		}
-		if err := o.onNode(false, near); err != nil {
-			return err
-		}
-		if takes {
-			for r, i := range here {
-				copy(c.Recv[i*m:], near.Recv[r*m:][:m])
-			}
-		}
-	}
-	return o.everyone.exchange(o.ctx, o.sequence, o.part(), func(x *exchange) error {
-		x.near = here
-		return x.perform()
-	})
 }

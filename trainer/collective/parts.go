@@ -1,13 +1,8 @@
 package collective
 
-import "slices"
-
 // gather has every rank send its part to root at once.
 func (x *exchange) gather() error {
 	c := x.call
-	if slices.Contains(x.near, c.Root) && x.rank != c.Root {
-		return nil
-	}
 	if x.rank != c.Root {
 		if err := x.awaitReady(c.Root, len(c.Send)); err != nil {
 			return err
@@ -23,9 +18,6 @@ func (x *exchange) gather() error {
 // scatter has root send every rank its part.
 func (x *exchange) scatter() error {
 	c, m := x.call, len(x.call.Recv)
-	if slices.Contains(x.near, c.Root) && x.rank != c.Root {
-		return nil
-	}
 	if x.rank != c.Root {
 		in := x.post(c.Root, 0, c.Recv)
 		x.announce(c.Root, m)
@@ -49,9 +41,6 @@ func (x *exchange) fromAll(part func(int) []byte, meanwhile func() error) error 
 	var in []incoming
 	for away := 1; away < x.n; away++ {
 		from := (x.rank + x.n - away) % x.n
-		if slices.Contains(x.near, from) {
-			continue
-		}
 		in = append(in, x.post(from, 0, part(from)))
 		x.announce(from, len(part(from)))
 	}
@@ -70,9 +59,6 @@ func (x *exchange) fromAll(part func(int) []byte, meanwhile func() error) error 
 func (x *exchange) toAll(part func(int) []byte) error {
 	for away := 1; away < x.n; away++ {
 		to := (x.rank + away) % x.n
-		if slices.Contains(x.near, to) {
-			continue
-		}
 		if err := x.awaitReady(to, len(part(to))); err != nil {
 			return err
 		}
