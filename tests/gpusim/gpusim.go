@@ -45,6 +45,7 @@ var libraries = []library{
 	{"libcuda.so.1", []string{"tests/gpusim/driver/*.cc"}, []string{"-Wl,-soname,libcuda.so.1"}},
 	{"libgpusim_kernels.so", []string{"tests/gpusim/machine/*.cc", "trainer/cuda/kernels/*.cu"},
 		[]string{"-ffp-contract=off", "-I", "tests/gpusim/machine"}},
+	{"libcublasLt.so.12", []string{"tests/gpusim/blaslt/*.cc"}, []string{"-ffp-contract=off", "-Wl,-soname,libcublasLt.so.12"}},
 }
 
 // folder says, in a process that Main has started, where the libraries are.

@@ -23,8 +23,7 @@ func TestKernelsAreInBothBuilds(t *testing.T) {
 	found := 0
 	for _, module := range kernels.Modules() {
 		m := must[*driver.Module](t)(driver.LoadPTX(module, kernels.PTX(module)))
-		for _, part := range strings.Split(kernels.PTX(module), ".entry ")[1:] {
-			name, _, _ := strings.Cut(part, "(")
+		for _, name := range kernels.Names(module) {
 			must[*driver.Function](t)(m.Function(name))
 			found++
 		}

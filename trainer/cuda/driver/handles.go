@@ -29,3 +29,4 @@ func functionHandle(f cu.Function) C.CUfunction { return *(*C.CUfunction)(unsafe
 func streamHandle(s cu.Stream) C.CUstream       { return *(*C.CUstream)(unsafe.Pointer(&s)) }
 func graphHandle(g cu.Graph) C.CUgraph          { return *(*C.CUgraph)(unsafe.Pointer(&g)) }
 func execHandle(g cu.ExecGraph) C.CUgraphExec   { return *(*C.CUgraphExec)(unsafe.Pointer(&g)) }
+func contextHandle(c cu.CUContext) C.CUcontext  { return *(*C.CUcontext)(unsafe.Pointer(&c)) }

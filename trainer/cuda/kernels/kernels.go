@@ -40,3 +40,13 @@ func PTX(module string) string {
 	}
 	return string(text)
 }
+
+// Names are the kernels of a source.
+func Names(module string) []string {
+	var names []string
+	for _, part := range strings.Split(PTX(module), ".entry ")[1:] {
+		name, _, _ := strings.Cut(part, "(")
+		names = append(names, name)
+	}
+	return names
+}

@@ -1,0 +1,201 @@
+// A libcublasLt of the functions that the trainer calls. Matrices are column-major, as
+// there; sums are of float32, over k in rising order. What it was not asked for before
+// it refuses: an unknown attribute, a pointer that is less aligned than was promised to
+// the heuristics, a workspace that is too small.
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#define API extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+// From cublas_api.h, cublasLt.h and library_types.h.
+enum Status { Success = 0, NotInitialized = 1, InvalidValue = 7, ExecutionFailed = 13, NotSupported = 15 };
+enum { Real32 = 0, RealBF16 = 14 };
+enum { Compute32 = 68 };
+enum { DescTransA = 3, DescTransB = 4, DescEpilogue = 7, DescBias = 8 };
+enum { EpilogueDefault = 1, EpilogueRelu = 2, EpilogueBias = 4, EpilogueReluBias = 6 };
+enum { PrefWorkspace = 1, PrefReduction = 3, PrefAlignA = 5, PrefAlignD = 8 };
+
+struct Handle { int device; };
+struct Desc {
+  int32_t transposed[2] = {0, 0};
+  uint32_t epilogue = EpilogueDefault;
+  const float *bias = nullptr;
+};
+struct Layout {
+  uint32_t type;
+  uint64_t rows, cols;
+  int64_t ld;
+};
+struct Preference {
+  uint64_t workspace = 0;
+  uint32_t align[4] = {256, 256, 256, 256};
+};
+struct Algo {
+  uint64_t number, workspace;
+  uint32_t align[4];
+  uint64_t shape[3];
+  uint64_t rest;
+};
+static_assert(sizeof(Algo) == 64, "cublasLtMatmulAlgo_t");
+struct Result {
+  Algo algo;
+  size_t workspace;
+  int32_t state;
+  float waves;
+  int32_t reserved[4];
+};
+static_assert(sizeof(Result) == 96, "cublasLtMatmulHeuristicResult_t");
+
+struct Job {
+  Desc desc;
+  float alpha, beta;
+  const void *a, *b;
+  const float *c;
+  float *d;
+  Layout la, lb, lc, ld;
+  bool once;
+};
+
+float number(const void *p, uint32_t type, size_t i) {
+  if (type == Real32) return static_cast<const float *>(p)[i];
+  uint32_t bits = uint32_t(static_cast<const uint16_t *>(p)[i]) << 16;
+  float v;
+  memcpy(&v, &bits, 4);
+  return v;
+}
+
+size_t inner(const Job &j) { return j.desc.transposed[0] ? j.la.rows : j.la.cols; }
+
+void multiply(void *p) {
+  Job *j = static_cast<Job *>(p);
+  size_t m = j->ld.rows, n = j->ld.cols, k = inner(*j);
+  std::vector<float> a(k * m), sums(m);  // a(l, i), i fastest
+  for (size_t l = 0; l < k; l++)
+    for (size_t i = 0; i < m; i++)
+      a[l * m + i] = number(j->a, j->la.type, j->desc.transposed[0] ? i * size_t(j->la.ld) + l : l * size_t(j->la.ld) + i);
+  for (size_t col = 0; col < n; col++) {
+    std::fill(sums.begin(), sums.end(), 0.0f);
+    for (size_t l = 0; l < k; l++) {
+      float b = number(j->b, j->lb.type, j->desc.transposed[1] ? l * size_t(j->lb.ld) + col : col * size_t(j->lb.ld) + l);
+      const float *row = &a[l * m];
+      for (size_t i = 0; i < m; i++) sums[i] += row[i] * b;
+    }
+    for (size_t i = 0; i < m; i++) {
+      float v = j->alpha * sums[i];
+      if (j->beta != 0) v += j->beta * j->c[col * size_t(j->lc.ld) + i];
+      if (j->desc.epilogue & EpilogueBias) v += j->desc.bias[i];
+      if ((j->desc.epilogue & EpilogueRelu) && v <= 0) v = 0;
+      j->d[col * size_t(j->ld.ld) + i] = v;
+    }
+  }
+  if (j->once) delete j;
+}
+
+// fit says whether descriptors fit each other.
+bool fit(const Desc &t, const Layout &a, const Layout &b, const Layout &c, const Layout &d) {
+  uint64_t m = t.transposed[0] ? a.cols : a.rows, k = t.transposed[0] ? a.rows : a.cols;
+  uint64_t n = t.transposed[1] ? b.rows : b.cols, k2 = t.transposed[1] ? b.cols : b.rows;
+  for (const Layout *l : {&a, &b, &c, &d})
+    if (l->ld < int64_t(l->rows) || !l->rows || !l->cols) return false;
+  return k == k2 && d.rows == m && d.cols == n && c.rows == m && c.cols == n && a.type == b.type && c.type == Real32 && d.type == Real32;
+}
+
+template <class F> F driver(const char *name) { return reinterpret_cast<F>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), name)); }
+
+}  // namespace
+
+API size_t cublasLtGetVersion() { return 120600; }
+API int cublasLtCreate(Handle **h) {
+  auto current = driver<int (*)(int *)>("cuCtxGetDevice");
+  *h = new Handle;
+  if (current(&(*h)->device) != 0) return NotInitialized;
+  return Success;
+}
+API int cublasLtDestroy(Handle *h) {
+  delete h;
+  return Success;
+}
+API int cublasLtMatmulDescCreate(Desc **d, int compute, int scale) {
+  if (compute != Compute32 || scale != Real32) return NotSupported;
+  *d = new Desc;
+  return Success;
+}
+API int cublasLtMatmulDescDestroy(Desc *d) {
+  delete d;
+  return Success;
+}
+API int cublasLtMatmulDescSetAttribute(Desc *d, int attribute, const void *v, size_t n) {
+  if (attribute == DescTransA && n == 4) memcpy(&d->transposed[0], v, 4);
+  else if (attribute == DescTransB && n == 4) memcpy(&d->transposed[1], v, 4);
+  else if (attribute == DescEpilogue && n == 4) memcpy(&d->epilogue, v, 4);
+  else if (attribute == DescBias && n == 8) memcpy(&d->bias, v, 8);
+  else return InvalidValue;
+  return Success;
+}
+API int cublasLtMatrixLayoutCreate(Layout **l, int type, uint64_t rows, uint64_t cols, int64_t ld) {
+  if (type != Real32 && type != RealBF16) return NotSupported;
+  *l = new Layout{uint32_t(type), rows, cols, ld};
+  return Success;
+}
+API int cublasLtMatrixLayoutDestroy(Layout *l) {
+  delete l;
+  return Success;
+}
+API int cublasLtMatmulPreferenceCreate(Preference **p) {
+  *p = new Preference;
+  return Success;
+}
+API int cublasLtMatmulPreferenceDestroy(Preference *p) {
+  delete p;
+  return Success;
+}
+API int cublasLtMatmulPreferenceSetAttribute(Preference *p, int attribute, const void *v, size_t n) {
+  if (attribute == PrefWorkspace && n == 8) memcpy(&p->workspace, v, 8);
+  else if (attribute == PrefReduction && n == 4) return Success;
+  else if (attribute >= PrefAlignA && attribute <= PrefAlignD && n == 4) memcpy(&p->align[attribute - PrefAlignA], v, 4);
+  else return InvalidValue;
+  return Success;
+}
+API int cublasLtMatmulAlgoGetHeuristic(Handle *h, Desc *t, Layout *a, Layout *b, Layout *c, Layout *d, Preference *p, int most, Result *results, int *n) {
+  *n = 0;
+  if (!h || most < 1 || !fit(*t, *a, *b, *c, *d)) return InvalidValue;
+  if (t->epilogue != EpilogueDefault && (t->epilogue & ~uint32_t(EpilogueReluBias))) return NotSupported;
+  for (; *n < most && *n < 3; ++*n) {
+    uint64_t room = *n == 0 ? 1 << 20 : 0;
+    Result &r = results[*n];
+    memset(&r, 0, sizeof r);
+    r.algo.number = uint64_t(*n) + 1;
+    r.algo.workspace = r.workspace = room <= p->workspace ? room : 0;
+    memcpy(r.algo.align, p->align, sizeof r.algo.align);
+    r.algo.shape[0] = d->rows, r.algo.shape[1] = d->cols, r.algo.shape[2] = t->transposed[0] ? a->rows : a->cols;
+    r.waves = 1;
+  }
+  return Success;
+}
+API int cublasLtMatmul(Handle *h, Desc *t, const float *alpha, const void *a, Layout *la, const void *b, Layout *lb, const float *beta, const void *c, Layout *lc,
+                       void *d, Layout *ld, const Algo *algo, void *, size_t workspace, void *stream) {
+  if (!h || !algo || !fit(*t, *la, *lb, *lc, *ld)) return InvalidValue;
+  if (algo->number < 1 || algo->number > 3 || workspace < algo->workspace) return InvalidValue;
+  const void *at[4] = {a, b, c, d};
+  for (int i = 0; i < 4; i++)
+    if (uintptr_t(at[i]) % algo->align[i]) return NotSupported;
+  auto *j = new Job{*t, *alpha, *beta, a, b, static_cast<const float *>(c), static_cast<float *>(d), *la, *lb, *lc, *ld, true};
+  if (algo->shape[0] != ld->rows || algo->shape[1] != ld->cols || algo->shape[2] != inner(*j)) {
+    delete j;
+    return InvalidValue;
+  }
+  if (t->epilogue & EpilogueBias && !t->bias) {
+    delete j;
+    return InvalidValue;
+  }
+  int capturing = 0;
+  if (driver<int (*)(void *, int *)>("cuStreamIsCapturing")(stream, &capturing) == 0 && capturing) j->once = false;
+  auto launch = driver<int (*)(void *, void (*)(void *), void *)>("cuLaunchHostFunc");
+  return launch(stream, multiply, j) == 0 ? Success : ExecutionFailed;
+}

@@ -1,0 +1,8 @@
+// Package blaslt calls cuBLASLt, NVIDIA's library for products of matrices, of CUDA 11
+// to 13. It is loaded when it is opened; a program with this package starts without it.
+//
+// It promises products whose sums are of float32 and in one order for one [Plan]: the
+// algorithms that add up parts in the result itself are left out. A Plan is found once
+// and allocates nothing when it runs. It needs the build tag cuda, does not choose
+// among plans, and does not read the environment.
+package blaslt

@@ -1,0 +1,113 @@
+//go:build cuda
+
+package engine
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+// mostHeadSize is what of a head fits in the shared memory of a block, as attention.cu
+// uses it.
+const mostHeadSize = 256
+
+// attention is planned causal attention.
+type attention struct {
+	device.AttentionShape
+	device *Device
+	scale  float32
+}
+
+// attentionInput is struct Attention of attention.h.
+type attentionInput struct {
+	q, k, v                    uint64
+	qStride, kStride, vStride  uint64
+	dropout                    dropout
+	heads, size, queries, keys uint32
+	scale                      float32
+	round                      uint32
+}
+
+// attentionGrads is struct Gradients of attention.h.
+type attentionGrads struct {
+	dq, dk, dv, dout, out, logSum                       uint64
+	dqStride, dkStride, dvStride, doutStride, outStride uint64
+}
+
+// NewAttention plans attention.
+func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
+	if s.Heads < 1 || s.HeadSize < 1 || s.HeadSize > mostHeadSize || s.MaxLength < 1 {
+		panic(fmt.Sprintf("engine: attention of shape %+v, and heads have at most %d", s, mostHeadSize))
+	}
+	a := &attention{AttentionShape: s, device: d, scale: float32(1 / math.Sqrt(float64(s.HeadSize)))}
+	defer d.enter("attention", s.Heads, s.HeadSize).Leave()
+	for _, kernel := range []string{"attention_forward", "attention_query_grad", "attention_key_grad"} {
+		d.check(d.functions[kernel].AllowShared(a.shared(6)))
+	}
+	return a
+}
+
+// shared is the bytes for so many tiles of 32 vectors, and what is computed of them.
+func (a *attention) shared(tiles int) int {
+	return 4 * (tiles*32*(a.HeadSize+1) + 2*32*33 + 64)
+}
+
+// Forward computes the outputs.
+func (a *attention) Forward(out device.Matrix, logSum device.Tensor, in device.AttentionInput) {
+	input := a.plan(out, logSum, in)
+	d := a.device
+	defer d.enter("attention", in.Batch, a.Heads, in.Queries, a.HeadSize).Leave()
+	d.args.Reset().Ptr(floats(out.Data)).Int64(int64(out.RowStride)).Ptr(floats(logSum))
+	driver.Struct(&d.args, &input)
+	d.launch("attention_forward", a.launch(in, in.Queries, 4))
+}
+
+// Backward computes the gradients.
+func (a *attention) Backward(dq, dk, dv, dout, out device.Matrix, logSum device.Tensor, in device.AttentionInput) {
+	input := a.plan(out, logSum, in)
+	for _, m := range [...]struct{ is, as device.Matrix }{{dq, in.Q}, {dk, in.K}, {dv, in.V}, {dout, out}} {
+		if m.is.Rows != m.as.Rows || m.is.Cols != m.as.Cols || m.is.ColStride != 1 {
+			panic(fmt.Sprintf("engine: attention: a gradient is %dx%d, want %dx%d", m.is.Rows, m.is.Cols, m.as.Rows, m.as.Cols))
+		}
+	}
+	grads := attentionGrads{
+		uint64(floats(dq.Data)), uint64(floats(dk.Data)), uint64(floats(dv.Data)), uint64(floats(dout.Data)), uint64(floats(out.Data)), uint64(floats(logSum)),
+		uint64(dq.RowStride), uint64(dk.RowStride), uint64(dv.RowStride), uint64(dout.RowStride), uint64(out.RowStride),
+	}
+	d := a.device
+	defer d.enter("attention backward", in.Batch, a.Heads, in.Queries, a.HeadSize).Leave()
+	d.args.Reset()
+	driver.Struct(&d.args, &input)
+	driver.Struct(&d.args, &grads)
+	d.launch("attention_query_grad", a.launch(in, in.Queries, 5))
+	d.launch("attention_key_grad", a.launch(in, in.Keys, 6))
+}
+
+// launch is that of a kernel that has 32 vectors of a head to a block.
+func (a *attention) launch(in device.AttentionInput, vectors, tiles int) driver.Launch {
+	return driver.Launch{Grid: driver.Dim{X: (vectors + 31) / 32, Y: a.Heads, Z: in.Batch}, Block: driver.Dim{X: 128}, Shared: a.shared(tiles)}
+}
+
+func (a *attention) plan(out device.Matrix, logSum device.Tensor, in device.AttentionInput) attentionInput {
+	if in.Batch < 1 || in.Queries < 1 || in.Keys < in.Queries || in.Keys > a.MaxLength || logSum.Len() < in.Batch*a.Heads*in.Queries {
+		panic(fmt.Sprintf("engine: attention of %d samples with %d queries and %d keys, planned for %d", in.Batch, in.Queries, in.Keys, a.MaxLength))
+	}
+	width, queries, keys := a.Heads*a.HeadSize, in.Batch*in.Queries, in.Batch*in.Keys
+	for _, m := range [...]struct {
+		is   device.Matrix
+		rows int
+	}{{in.Q, queries}, {in.K, keys}, {in.V, keys}, {out, queries}} {
+		if m.is.Rows != m.rows || m.is.Cols != width || m.is.ColStride != 1 {
+			panic(fmt.Sprintf("engine: attention: a %dx%d matrix with column stride %d, want %dx%d", m.is.Rows, m.is.Cols, m.is.ColStride, m.rows, width))
+		}
+	}
+	return attentionInput{
+		q: uint64(floats(in.Q.Data)), k: uint64(floats(in.K.Data)), v: uint64(floats(in.V.Data)),
+		qStride: uint64(in.Q.RowStride), kStride: uint64(in.K.RowStride), vStride: uint64(in.V.RowStride), dropout: dropoutOf(in.Dropout),
+		heads: uint32(a.Heads), size: uint32(a.HeadSize), queries: uint32(in.Queries), keys: uint32(in.Keys),
+		scale: a.scale, round: flag(a.Precision == device.BF16),
+	}
+}

@@ -1,0 +1,212 @@
+//go:build cuda
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/blaslt"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+const (
+	workspaceBytes = 32 << 20 // what cuBLASLt may ask for, as on Hopper by default
+	candidates     = 8        // algorithms that are measured
+)
+
+// products are those of matrices, each planned when it is first asked for.
+type products struct {
+	handle *blaslt.Handle
+	plans  map[blaslt.Product]*blaslt.Plan // nil: cuBLASLt has none
+}
+
+func (p *products) open(files []string) error {
+	if len(files) == 0 {
+		version, err := driver.Load()
+		if err != nil {
+			return err
+		}
+		files = blaslt.Files(int(version))
+	}
+	library, err := blaslt.Open(files)
+	if err != nil {
+		return err
+	}
+	p.plans = map[blaslt.Product]*blaslt.Plan{}
+	p.handle, err = library.Handle()
+	return err
+}
+
+func (p *products) close() error {
+	if p.handle == nil {
+		return nil
+	}
+	return p.handle.Close()
+}
+
+// MatMul computes a product: by cuBLASLt, or by our own kernel if it is of float32 and
+// an operand's rows and columns are both not contiguous.
+func (d *Device) MatMul(p device.Product) {
+	m, n, k := p.C.Rows, p.C.Cols, p.A.Cols
+	fit(p)
+	defer d.enter("matmul", m, n, k).Leave()
+	to := p.C
+	if p.Activation != device.Identity {
+		to = p.Pre
+	}
+	var bias driver.Ptr
+	if p.Bias.Len() > 0 {
+		bias = floats(p.Bias)
+	}
+	if !d.fast(p, to, bias) {
+		d.args.Reset().Ptr(floats(to.Data)).Int64(int64(to.RowStride))
+		d.args.Ptr(floats(p.A.Data)).Int64(int64(p.A.RowStride)).Int64(int64(p.A.ColStride))
+		d.args.Ptr(floats(p.B.Data)).Int64(int64(p.B.RowStride)).Int64(int64(p.B.ColStride))
+		d.args.Ptr(bias).Int(m).Int(n).Int(k).Uint32(flag(p.Accumulate)).Uint32(flag(p.Precision == device.BF16))
+		d.launch("multiply", tiles(m, n))
+	}
+	if p.Activation != device.Identity {
+		d.args.Reset().Ptr(floats(p.C.Data)).Ptr(floats(to.Data)).Int(number(p.Activation)).Int64(int64(m * n))
+		d.launch("activate", over(m*n))
+	}
+}
+
+// tiles is the launch of a kernel of tiles.h.
+func tiles(m, n int) driver.Launch {
+	return driver.Launch{Grid: driver.Dim{X: (n + 63) / 64, Y: (m + 63) / 64}, Block: driver.Dim{X: threads}}
+}
+
+// fit panics unless the matrices fit each other.
+func fit(p device.Product) {
+	bad := p.A.Rows != p.C.Rows || p.B.Cols != p.C.Cols || p.A.Cols != p.B.Rows || p.C.ColStride != 1 && p.C.Cols > 1 ||
+		p.Bias.Len() > 0 && p.Bias.Len() != p.C.Cols || p.Accumulate && (p.Bias.Len() > 0 || p.Activation != device.Identity)
+	if p.Activation != device.Identity {
+		bad = bad || !p.C.Whole() || !p.Pre.Whole() || p.Pre.Rows != p.C.Rows || p.Pre.Cols != p.C.Cols
+	}
+	if bad || p.C.Rows < 1 || p.C.Cols < 1 || p.A.Cols < 1 {
+		panic(fmt.Sprintf("engine: product of %dx%d and %dx%d into %dx%d (strides %d and %d), bias of %d, activation %d, accumulate %t",
+			p.A.Rows, p.A.Cols, p.B.Rows, p.B.Cols, p.C.Rows, p.C.Cols, p.C.RowStride, p.C.ColStride, p.Bias.Len(), p.Activation, p.Accumulate))
+	}
+}
+
+// fast has cuBLASLt compute a product, and says whether it can.
+func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) bool {
+	problem := blaslt.Product{M: to.Rows, N: to.Cols, K: p.A.Cols, BF16: p.Precision == device.BF16, Bias: bias != 0}
+	var a, b driver.Ptr
+	if problem.BF16 {
+		a, problem.A = d.pack(scratchA, p.A)
+		b, problem.B = d.pack(scratchB, p.B)
+	} else {
+		var okA, okB bool
+		a, problem.A, okA = operand(p.A)
+		b, problem.B, okB = operand(p.B)
+		if !okA || !okB {
+			return false
+		}
+	}
+	c := floats(to.Data)
+	problem.D = blaslt.Operand{Pitch: max(to.RowStride, to.Cols), Align: alignment(c)}
+	plan, ok := d.products.plans[problem]
+	if !ok {
+		plan = d.plan(problem, a, b, bias)
+		d.products.plans[problem] = plan
+	}
+	if plan == nil {
+		return false
+	}
+	beta := float32(0)
+	if p.Accumulate {
+		beta = 1
+	}
+	d.check(plan.Run(d.stream, a, b, c, bias, beta, d.room(scratchWorkspace, workspaceBytes)))
+	return true
+}
+
+// alignment is what an address is a multiple of, up to 16 bytes: more is of no use.
+func alignment(p driver.Ptr) int { return 1 << min(bits.TrailingZeros64(uint64(p)), 4) }
+
+// operand is a float32 matrix as cuBLASLt takes it, if it does.
+func operand(m device.Matrix) (driver.Ptr, blaslt.Operand, bool) {
+	at := floats(m.Data)
+	switch {
+	case (m.ColStride == 1 || m.Cols == 1) && (m.RowStride >= m.Cols || m.Rows == 1):
+		return at, blaslt.Operand{Pitch: max(m.RowStride, m.Cols), Align: alignment(at)}, true
+	case (m.RowStride == 1 || m.Rows == 1) && (m.ColStride >= m.Rows || m.Cols == 1):
+		return at, blaslt.Operand{Pitch: max(m.ColStride, m.Rows), Align: alignment(at), Transposed: true}, true
+	}
+	return at, blaslt.Operand{}, false
+}
+
+// pack rounds a matrix to bfloat16, in the order in which it is in memory, with rows
+// that tensor cores like.
+func (d *Device) pack(use int, m device.Matrix) (driver.Ptr, blaslt.Operand) {
+	transposed := m.RowStride == 1 && m.ColStride != 1
+	if transposed {
+		m = m.T()
+	}
+	pitch := (m.Cols + 7) / 8 * 8
+	to := d.room(use, 2*m.Rows*pitch)
+	d.args.Reset().Ptr(to).Int64(int64(pitch)).Ptr(floats(m.Data)).Int64(int64(m.RowStride)).Int64(int64(m.ColStride)).Int(m.Rows).Int(m.Cols)
+	d.launch("pack", over(m.Rows*m.Cols))
+	return to, blaslt.Operand{Pitch: pitch, Align: alignment(to), Transposed: transposed}
+}
+
+// plan finds the plan for a product, or nil. Operands are as they will be, so that
+// plans can be measured.
+func (d *Device) plan(problem blaslt.Product, a, b, bias driver.Ptr) *blaslt.Plan {
+	most := 1
+	if d.options.Tune {
+		most = candidates
+	}
+	plans, err := d.products.handle.Plans(problem, most, workspaceBytes)
+	d.check(err)
+	if len(plans) == 0 {
+		return nil
+	}
+	best, least := plans[0], time.Duration(0)
+	for i, p := range plans {
+		if len(plans) == 1 {
+			break
+		}
+		if took := d.measure(p, problem, a, b, bias); i == 0 || took < least {
+			best, least = p, took
+		}
+	}
+	return best
+}
+
+// measure is the least time of a plan, which writes elsewhere than it will.
+func (d *Device) measure(p *blaslt.Plan, problem blaslt.Product, a, b, bias driver.Ptr) time.Duration {
+	to := d.room(scratchTrial, 4*problem.M*problem.D.Pitch)
+	workspace := d.room(scratchWorkspace, workspaceBytes)
+	start, err := driver.NewEvent(true)
+	d.check(err)
+	end, err := driver.NewEvent(true)
+	d.check(err)
+	var least time.Duration
+	for i := range 4 { // the first one warms up
+		d.check(errors.Join(d.stream.Record(start), p.Run(d.stream, a, b, to, bias, 0, workspace), d.stream.Record(end), end.Synchronize()))
+		took, err := end.Since(start)
+		d.check(err)
+		if i == 1 || i > 1 && took < least {
+			least = took
+		}
+	}
+	d.check(errors.Join(start.Close(), end.Close()))
+	return least
+}
+
+// ColumnSum adds up rows.
+func (d *Device) ColumnSum(dst device.Tensor, x device.Matrix, accumulate bool) {
+	sameLength("add up", x.Cols, dst.Len())
+	if x.ColStride != 1 && x.Cols > 1 {
+		panic(fmt.Sprintf("engine: the sum of columns %d apart", x.ColStride))
+	}
+	defer d.enter("column_sum", x.Rows, x.Cols).Leave()
+	d.args.Reset().Ptr(floats(dst)).Ptr(floats(x.Data)).Int64(int64(x.RowStride)).Int(x.Rows).Int(x.Cols).Uint32(flag(accumulate))
+	d.launch("column_sum", columns(x.Cols))
+}

@@ -1,0 +1,123 @@
+//go:build cuda
+
+package engine
+
+import (
+	"fmt"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+// Add is y = a + b.
+func (d *Device) Add(y, a, b device.Tensor) {
+	n := y.Len()
+	sameLength("add", n, a.Len(), b.Len())
+	if n == 0 {
+		return
+	}
+	defer d.enter("add", n).Leave()
+	d.args.Reset().Ptr(floats(y)).Ptr(floats(a)).Ptr(floats(b)).Int64(int64(n))
+	d.launch("add", over(n))
+}
+
+// Scale is y = s*x.
+func (d *Device) Scale(y, x device.Tensor, s float32) {
+	n := y.Len()
+	sameLength("scale", n, x.Len())
+	if n == 0 {
+		return
+	}
+	defer d.enter("scale", n).Leave()
+	d.args.Reset().Ptr(floats(y)).Ptr(floats(x)).Float(s).Int64(int64(n))
+	d.launch("scale", over(n))
+}
+
+// Activate is y = f(x).
+func (d *Device) Activate(f device.Activation, y, x device.Tensor) {
+	n := y.Len()
+	sameLength("activate", n, x.Len())
+	if n == 0 {
+		return
+	}
+	defer d.enter("activate", n).Leave()
+	d.args.Reset().Ptr(floats(y)).Ptr(floats(x)).Int(number(f)).Int64(int64(n))
+	d.launch("activate", over(n))
+}
+
+// ActivateGrad is dx = dy * f'(x).
+func (d *Device) ActivateGrad(f device.Activation, dx, dy, x, y device.Tensor) {
+	n := dx.Len()
+	sameLength("activate", n, dy.Len())
+	from := y
+	switch f {
+	case device.GELU:
+		from = x
+	case device.Identity:
+		from = dy // and not looked at
+	}
+	sameLength("activate", n, from.Len())
+	if n == 0 {
+		return
+	}
+	defer d.enter("activate_grad", n).Leave()
+	d.args.Reset().Ptr(floats(dx)).Ptr(floats(dy)).Ptr(floats(from)).Int(number(f)).Int64(int64(n))
+	d.launch("activate_grad", over(n))
+}
+
+// number is an activation for a kernel: those of maths.h.
+func number(f device.Activation) int {
+	if f > device.GELU {
+		panic(fmt.Sprintf("engine: unknown activation %d", f))
+	}
+	return int(f)
+}
+
+// dropout is struct Dropout of dropout.h.
+type dropout struct {
+	key, first, stride, perSample uint64
+	threshold                     uint32
+	scale                         float32
+}
+
+func dropoutOf(o device.Dropout) dropout {
+	return dropout{o.Key, uint64(o.First), uint64(o.Stride), uint64(o.PerSample), uint32(float64(o.P) * (1 << 32)), 1 / (1 - o.P)}
+}
+
+// Dropout leaves elements out.
+func (d *Device) Dropout(y, x device.Tensor, o device.Dropout) {
+	n := y.Len()
+	sameLength("drop out", n, x.Len())
+	if o.PerSample < 1 || n%o.PerSample != 0 {
+		panic(fmt.Sprintf("engine: dropout in samples of %d elements, of %d", o.PerSample, n))
+	}
+	if n == 0 {
+		return
+	}
+	defer d.enter("drop_out", n).Leave()
+	drop := dropoutOf(o)
+	d.args.Reset().Ptr(floats(y)).Ptr(floats(x))
+	driver.Struct(&d.args, &drop)
+	d.args.Int64(int64(n))
+	d.launch("drop_out", over(n))
+}
+
+// Cast rounds or widens.
+func (d *Device) Cast(dst, src device.Tensor) {
+	n := dst.Len()
+	sameLength("cast", n, src.Len())
+	if n == 0 {
+		return
+	}
+	name := "narrow"
+	switch {
+	case dst.Type() == device.BFloat16 && src.Type() == device.Float32:
+	case dst.Type() == device.Float32 && src.Type() == device.BFloat16:
+		name = "widen"
+	default:
+		panic(fmt.Sprintf("engine: cast %v to %v", src.Type(), dst.Type()))
+	}
+	defer d.enter(name, n).Leave()
+	d.args.Reset().Ptr(at(dst)).Ptr(at(src)).Int64(int64(n))
+	d.launch(name, over(n))
+}

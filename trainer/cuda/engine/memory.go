@@ -1,0 +1,180 @@
+//go:build cuda
+
+package engine
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+// stagingBytes is the pinned memory through which copies go, in two halves: while the
+// GPU reads one the host fills the other.
+const stagingBytes = 8 << 20
+
+type staging struct {
+	host   driver.Host
+	halves [2]struct {
+		memory driver.Host
+		read   driver.Event // by the GPU
+	}
+	next int
+}
+
+func (s *staging) open() error {
+	var err error
+	if s.host, err = driver.AllocHost(stagingBytes); err != nil {
+		return err
+	}
+	for i := range s.halves {
+		h := &s.halves[i]
+		h.memory = s.host.Part(int64(i)*stagingBytes/2, stagingBytes/2)
+		if h.read, err = driver.NewEvent(false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *staging) close() error {
+	if s.host.Len() == 0 {
+		return nil
+	}
+	return s.host.Free()
+}
+
+// Alloc returns memory of the GPU until Close.
+func (d *Device) Alloc(t device.Type, n int) device.Tensor {
+	if n == 0 {
+		return device.At(t, nil, 0)
+	}
+	if n < 0 {
+		panic(fmt.Sprintf("engine: memory for %d elements", n))
+	}
+	defer d.enter("alloc", n).Leave()
+	p, err := d.pool.Alloc(int64(n * t.Size()))
+	d.check(err)
+	d.check(d.stream.Clear(p, int64(n*t.Size())))
+	return tensor(t, p, n)
+}
+
+// Write copies from the host. src may be used again when it returns.
+func (d *Device) Write(dst device.Tensor, src []float32) {
+	sameLength("write", dst.Len(), len(src))
+	d.upload(floats(dst), unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(src))), 4*len(src)))
+}
+
+// WriteInts copies from the host.
+func (d *Device) WriteInts(dst device.Tensor, src []int32) {
+	sameLength("write", dst.Len(), len(src))
+	d.upload(ints(dst), unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(src))), 4*len(src)))
+}
+
+func (d *Device) upload(dst driver.Ptr, src []byte) {
+	defer d.enter("write", len(src)/4).Leave()
+	for len(src) > 0 {
+		h := &d.staging.halves[d.staging.next]
+		d.staging.next = 1 - d.staging.next
+		n := min(len(src), int(h.memory.Len()))
+		d.check(h.read.Synchronize())
+		copy(h.memory.Bytes(), src[:n])
+		d.check(d.stream.Upload(dst, h.memory.Part(0, int64(n))))
+		d.check(d.stream.Record(h.read))
+		dst, src = dst+driver.Ptr(n), src[n:]
+	}
+}
+
+// Read copies to the host, and waits.
+func (d *Device) Read(dst []float32, src device.Tensor) {
+	sameLength("read", len(dst), src.Len())
+	d.download(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(dst))), 4*len(dst)), floats(src))
+}
+
+// ReadInts copies to the host, and waits.
+func (d *Device) ReadInts(dst []int32, src device.Tensor) {
+	sameLength("read", len(dst), src.Len())
+	d.download(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(dst))), 4*len(dst)), ints(src))
+}
+
+// download leaves the name of the operation before it, which is the one that has
+// failed if waiting fails.
+func (d *Device) download(dst []byte, src driver.Ptr) {
+	before := d.last
+	defer d.enter("read", len(dst)/4).Leave()
+	for i := range d.staging.halves {
+		d.check(d.staging.halves[i].read.Synchronize())
+	}
+	for len(dst) > 0 {
+		part := d.staging.host.Part(0, min(int64(len(dst)), stagingBytes))
+		d.check(d.stream.Download(part, src))
+		d.wait(before)
+		n := copy(dst, part.Bytes())
+		dst, src = dst[n:], src+driver.Ptr(n)
+	}
+}
+
+// wait waits for all operations, the last of which was before.
+func (d *Device) wait(before operation) {
+	if err := d.stream.Synchronize(); err != nil {
+		d.last = before
+		d.last.name = "at or before " + before.name
+		d.check(err)
+	}
+}
+
+// Copy copies tensors of one type and length.
+func (d *Device) Copy(dst, src device.Tensor) {
+	sameLength("copy", dst.Len(), src.Len())
+	if dst.Type() != src.Type() {
+		panic(fmt.Sprintf("engine: copy %v to %v", src.Type(), dst.Type()))
+	}
+	if dst.Len() == 0 {
+		return
+	}
+	defer d.enter("copy", dst.Len()).Leave()
+	d.check(d.stream.Copy(at(dst), at(src), int64(dst.Len()*dst.Type().Size())))
+}
+
+// Zero clears a tensor.
+func (d *Device) Zero(t device.Tensor) {
+	if t.Len() == 0 {
+		return
+	}
+	defer d.enter("zero", t.Len()).Leave()
+	d.check(d.stream.Clear(at(t), int64(t.Len()*t.Type().Size())))
+}
+
+// Uses of memory that operations need beside their arguments. One use is one at a
+// time: the stream's order keeps operations apart.
+const (
+	scratchA         = iota // a packed operand
+	scratchB                // likewise
+	scratchWorkspace        // cuBLASLt's
+	scratchTrial            // the results of products that are measured
+	scratchSort             // tokens in order
+	scratchSums             // partial results of reductions
+	scratchUses
+)
+
+// scratch is memory that grows when a larger operation than before comes: with the
+// first step, that is. What was is kept by the pool for others.
+type scratch struct {
+	at    driver.Ptr
+	bytes int
+}
+
+func (d *Device) room(use, bytes int) driver.Ptr {
+	s := &d.scratch[use]
+	if s.bytes < bytes {
+		if s.bytes > 0 {
+			d.pool.Free(s.at) // its next user is in the same stream
+		}
+		*s = scratch{}
+		p, err := d.pool.Alloc(int64(bytes))
+		d.check(err)
+		*s = scratch{p, bytes}
+	}
+	return s.at
+}

@@ -1,0 +1,72 @@
+//go:build cuda
+
+package engine
+
+import (
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+// LayerNorm normalises rows.
+func (d *Device) LayerNorm(y device.Matrix, mean, rstd device.Tensor, x device.Matrix, w, b device.Tensor) {
+	sameLength("normalise", x.Rows, y.Rows, mean.Len(), rstd.Len())
+	sameLength("normalise", x.Cols, y.Cols, w.Len(), b.Len())
+	to, from := whole("the result", y), whole("what is normalised", x)
+	defer d.enter("layer_norm", x.Rows, x.Cols).Leave()
+	d.args.Reset().Ptr(to).Ptr(floats(mean)).Ptr(floats(rstd)).Ptr(from).Ptr(floats(w)).Ptr(floats(b)).Int(x.Rows).Int(x.Cols)
+	d.launch("layer_norm", warps(x.Rows))
+}
+
+// warps is the launch of a kernel that gives a warp to each row.
+func warps(rows int) driver.Launch { return blocks((rows + 7) / 8) }
+
+// columns is the launch of a kernel that has 32 columns to a block.
+func columns(n int) driver.Launch { return blocks((n + 31) / 32) }
+
+// LayerNormGrad is the gradient of x.
+func (d *Device) LayerNormGrad(dx, dy, x device.Matrix, w, mean, rstd device.Tensor, accumulate bool) {
+	sameLength("normalise", x.Rows, dx.Rows, dy.Rows, mean.Len(), rstd.Len())
+	sameLength("normalise", x.Cols, dx.Cols, dy.Cols, w.Len())
+	to, from, in := whole("a gradient", dx), whole("a gradient", dy), whole("what is normalised", x)
+	defer d.enter("layer_norm_grad", x.Rows, x.Cols).Leave()
+	d.args.Reset().Ptr(to).Ptr(from).Ptr(in).Ptr(floats(w)).Ptr(floats(mean)).Ptr(floats(rstd)).Int(x.Rows).Int(x.Cols).Uint32(flag(accumulate))
+	d.launch("layer_norm_grad", warps(x.Rows))
+}
+
+// LayerNormParamGrad is the gradients of w and b.
+func (d *Device) LayerNormParamGrad(dw, db device.Tensor, dy, x device.Matrix, mean, rstd device.Tensor, accumulate bool) {
+	sameLength("normalise", x.Rows, dy.Rows, mean.Len(), rstd.Len())
+	sameLength("normalise", x.Cols, dy.Cols, dw.Len(), db.Len())
+	from, in := whole("a gradient", dy), whole("what is normalised", x)
+	defer d.enter("layer_norm_param_grad", x.Rows, x.Cols).Leave()
+	d.args.Reset().Ptr(floats(dw)).Ptr(floats(db)).Ptr(from).Ptr(in).Ptr(floats(mean)).Ptr(floats(rstd)).Int(x.Rows).Int(x.Cols).Uint32(flag(accumulate))
+	d.launch("layer_norm_param_grad", columns(x.Cols))
+}
+
+// CrossEntropy is the loss of logits.
+func (d *Device) CrossEntropy(losses device.Tensor, logits device.Matrix, labels device.Tensor, scale float32) {
+	sameLength("take the loss of", logits.Rows, losses.Len(), labels.Len())
+	x := whole("logits", logits)
+	defer d.enter("cross_entropy", logits.Rows, logits.Cols).Leave()
+	d.args.Reset().Ptr(floats(losses)).Ptr(x).Ptr(ints(labels)).Float(scale).Int(logits.Cols)
+	d.launch("cross_entropy", blocks(logits.Rows))
+}
+
+// SquaredError is the loss of predictions.
+func (d *Device) SquaredError(losses device.Tensor, x device.Matrix, targets device.Tensor, scale float32) {
+	sameLength("take the loss of", x.Rows, losses.Len())
+	sameLength("take the loss of", x.Data.Len(), targets.Len())
+	from := whole("predictions", x)
+	defer d.enter("squared_error", x.Rows, x.Cols).Leave()
+	d.args.Reset().Ptr(floats(losses)).Ptr(from).Ptr(floats(targets)).Float(scale).Int(x.Cols)
+	d.launch("squared_error", blocks(x.Rows))
+}
+
+// ArgMax finds the largest elements.
+func (d *Device) ArgMax(chosen device.Tensor, x device.Matrix) {
+	sameLength("choose from", x.Rows, chosen.Len())
+	from := whole("what is chosen from", x)
+	defer d.enter("arg_max", x.Rows, x.Cols).Leave()
+	d.args.Reset().Ptr(ints(chosen)).Ptr(from).Int(x.Cols)
+	d.launch("arg_max", blocks(x.Rows))
+}

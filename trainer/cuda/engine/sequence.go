@@ -1,0 +1,48 @@
+//go:build cuda
+
+package engine
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+// Embed looks up tokens and positions.
+func (d *Device) Embed(y device.Matrix, tokens device.Tensor, table, positions device.Matrix, length, first int) {
+	sameLength("embed", y.Rows, tokens.Len())
+	sameLength("embed", y.Cols, table.Cols, positions.Cols)
+	if length < 1 || first < 0 || first+min(length, y.Rows) > positions.Rows {
+		panic(fmt.Sprintf("engine: positions %d to %d of %d", first, first+length, positions.Rows))
+	}
+	to, from, places := whole("the result", y), whole("the table", table), whole("positions", positions)
+	defer d.enter("embed", y.Rows, y.Cols).Leave()
+	d.args.Reset().Ptr(to).Ptr(ints(tokens)).Ptr(from).Ptr(places).Int(y.Cols).Int(length).Int(first)
+	d.launch("embed", blocks(y.Rows))
+}
+
+// EmbedGrad adds the gradients of table and positions. Tokens are sorted, so that each
+// row of the table is one block's.
+func (d *Device) EmbedGrad(dtable, dpositions, dy device.Matrix, tokens device.Tensor, length int) {
+	n := dy.Rows
+	sameLength("embed", n, tokens.Len())
+	sameLength("embed", dy.Cols, dtable.Cols, dpositions.Cols)
+	if length < 1 || min(length, n) > dpositions.Rows {
+		panic(fmt.Sprintf("engine: %d positions of %d", length, dpositions.Rows))
+	}
+	table, places, from := whole("a gradient", dtable), whole("a gradient", dpositions), whole("a gradient", dy)
+	defer d.enter("embed_grad", n, dy.Cols).Leave()
+	passes := max(1, (bits.Len(uint(dtable.Rows-1))+3)/4)
+	room, part := d.room(scratchSort, 16*n), driver.Ptr(4*n)
+	d.args.Reset().Ptr(room).Ptr(room + part).Ptr(room + 2*part).Ptr(room + 3*part).Ptr(ints(tokens)).Int(n).Int(passes)
+	d.launch("sort_tokens", driver.Launch{Block: driver.Dim{X: 512}})
+	if passes%2 == 0 {
+		room += 2 * part
+	}
+	d.args.Reset().Ptr(table).Ptr(from).Ptr(room).Ptr(room + part).Int(n).Int(dy.Cols)
+	d.launch("embed_grad", blocks(n))
+	d.args.Reset().Ptr(places).Ptr(from).Int(n).Int(dy.Cols).Int(length)
+	d.launch("position_grad", blocks(min(length, n)))
+}
