@@ -15,7 +15,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// benchRankVariable makes a process a rank of a benchmark.
+// benchRankVariable makes a process a rank of a benchmark; tests/peers sets it, too.
 const benchRankVariable = "DDPBATCH_BENCH_RANK"
 
 // benchRank is what a rank is told by it. Its listener is file 3.

@@ -14,6 +14,8 @@ type comparison struct {
 	Machine machine `json:"machine"`
 	Rounds  int     `json:"rounds"`
 	Rows    []*row  `json:"rows"`
+	// TCP is measured apart, because it needs root.
+	TCP *transfers `json:"tcp,omitempty"`
 }
 
 // row is one work: a step of a model in a precision, or a product.
