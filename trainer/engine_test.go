@@ -214,7 +214,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 			if err := r.build(); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := r.firstWeights(); err != nil {
+			if err := r.spread(t.Context(), origin{}, false); err != nil {
 				t.Fatal(err)
 			}
 			order := r.batches(r.at)

@@ -30,7 +30,7 @@ func (r *run) fits() error {
 }
 
 // need is the bytes of parameters, gradients and the optimiser's state that this rank
-// keeps, of what a step keeps, and of batches.
+// keeps or is lent, of what a step keeps, and of batches.
 func (r *run) need() (int64, error) {
 	var c plan.Counter
 	sharder := ddp.New(ddp.Over(r.Comm), &c, r.params, r.spreading())
@@ -46,7 +46,7 @@ func (r *run) need() (int64, error) {
 	for range loaders * (1 + batchesAhead) {
 		samples.Batch(&c, r.batch)
 	}
-	return c.Bytes, nil
+	return c.Bytes + sharder.Lent(), nil
 }
 
 func gibibytes(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"runtime/debug"
 	"sort"
 	"strings"
@@ -13,11 +12,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
-	"github.com/ddpbatch/ddpbatch/trainer/ddp"
-	"github.com/ddpbatch/ddpbatch/trainer/device"
-	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
-	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
 // header is what rank 0 tells the others of the state that they start from.
@@ -32,12 +27,13 @@ type header struct {
 // verifies, or fresh weights, which rank 0 saves at once.
 func (r *run) start(ctx context.Context) error {
 	var h header
-	var from whole
+	var from origin
 	if r.Comm.Rank() == 0 {
 		var err error
 		if h, from, err = r.load(); err != nil {
 			return err
 		}
+		defer from.close()
 	}
 	wire, err := binary.Append(nil, binary.LittleEndian, h)
 	if err != nil {
@@ -54,8 +50,11 @@ func (r *run) start(ctx context.Context) error {
 	if err := r.spread(ctx, from, h.OptimInit); err != nil {
 		return err
 	}
-	// With what this rank keeps a part of the whole was here: the heap would keep its
-	// memory for good, since training allocates nothing.
+	if r.Comm.Rank() == 0 {
+		r.Observe(Event{Kind: Started, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Path: from.path()})
+	}
+	// The heap would keep the memory of what is done with for good, since training
+	// allocates nothing.
 	debug.FreeOSMemory()
 	if err := r.verify(ctx); err != nil {
 		return err
@@ -72,101 +71,47 @@ func bytesOf(v []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }
 
-// load returns values and optimiser state for rank 0 to spread, and says where
-// training stands.
-func (r *run) load() (h header, from whole, err error) {
+// load finds what rank 0 is to spread, and says where training stands.
+func (r *run) load() (h header, from origin, err error) {
 	s, skipped, err := checkpoint.Load(r.Checkpoints)
 	for _, why := range skipped {
 		r.Observe(Event{Kind: PassedOver, Err: why})
 	}
 	if errors.Is(err, checkpoint.ErrNone) {
-		if from.values, err = r.firstWeights(); err != nil {
-			return h, from, err
-		}
-		r.Observe(Event{Kind: Started, Epochs: int(r.train.Epochs)})
 		return header{Fresh: true}, from, nil
 	}
 	if err != nil {
 		return h, from, unusable{err}
 	}
-	defer s.Close()
 	m := &s.Manifest
+	from.snapshot = s
 	if err = r.belongs(m); err == nil {
-		from, err = r.restore(s)
+		err = r.open(&from)
 	}
 	if err != nil {
-		return h, from, unusable{fmt.Errorf("checkpoint %q: %w", s.Path, err)}
+		from.close()
+		return h, from, from.unusable(err)
 	}
 	r.good[m.Step] = true
 	h = header{Position: position{int64(m.Step), int64(m.Epoch), int64(m.Consumed), m.Unevaluated}, OptimInit: m.OptimInit, Skipped: int64(m.Skipped)}
-	r.Observe(Event{Kind: Started, Step: m.Step, Epoch: m.Epoch, Epochs: int(r.train.Epochs), Path: s.Path})
 	return h, from, nil
 }
 
-// restore reads a checkpoint, straight into the memory of model and optimiser where
-// this rank has all of them: there is no room for it beside them.
-func (r *run) restore(s *checkpoint.Snapshot) (to whole, err error) {
-	kind := s.Manifest.Optimizer
+// open finds the tensors of a checkpoint, which must be all that there are of model
+// and optimiser.
+func (r *run) open(from *origin) (err error) {
+	kind := from.snapshot.Manifest.Optimizer
 	if kind == "" {
 		kind = optim.KindSGD // the only one before manifests named it
 	}
 	if want := r.optimizer.Kind(); kind != want {
-		return to, fmt.Errorf("restore optimizer: the state is of kind %q, want %q", kind, want)
+		return fmt.Errorf("restore optimizer: the state is of kind %q, want %q", kind, want)
 	}
-	to = r.room()
-	for name, tensors := range r.files(to) {
-		if err := s.Read(name, tensors); err != nil {
-			return to, err
-		}
+	shapes := r.shapes()
+	if from.model, err = from.snapshot.Tensors(checkpoint.ModelFile, shapes[checkpoint.ModelFile]); err == nil {
+		from.optimizer, err = from.snapshot.Tensors(checkpoint.OptimizerFile, shapes[checkpoint.OptimizerFile])
 	}
-	return to, nil
-}
-
-// firstWeights returns the values of a new model: from the job's file of weights, or
-// as drawn. Where this rank does not keep all of them there is memory for them until
-// they are spread.
-func (r *run) firstWeights() ([][]float32, error) {
-	if r.sharder.Strategy == ddp.ZeRO3 {
-		nn.Place(r.device, r.params)
-	}
-	if err := r.fillWeights(); err != nil {
-		return nil, err
-	}
-	var values [][]float32
-	for _, p := range r.params {
-		values = append(values, device.Floats(r.device, p.Data))
-	}
-	return values, nil
-}
-
-// fillWeights fills the model: from the job's file of weights, or as drawn.
-func (r *run) fillWeights() error {
-	path := string(r.train.Model.Weights)
-	if path == "" {
-		r.model.Init(random.New(uint64(r.train.Seed)), r.device)
-		return nil
-	}
-	gpt, ok := r.model.(*nn.GPT)
-	if !ok {
-		return fmt.Errorf("weights from %q: a model of kind %q has none to read", path, r.train.Model.Kind)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("read weights: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("read weights: %w", err)
-	}
-	w, err := nn.OpenWeights(f, info.Size())
-	if err == nil {
-		err = w.Load(gpt, r.device)
-	}
-	if err != nil {
-		return fmt.Errorf("read weights from %q: %w", path, err)
-	}
-	return nil
+	return err
 }
 
 // vocabulary is what tokens of text stand for, to be kept with the weights.

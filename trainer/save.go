@@ -15,15 +15,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
 // save writes the present state: rank 0 all of it; or, where ranks keep parts, each
-// its own, until training is finished and the result is for others to read.
+// its own, which rank 0 puts together when training is finished and the result is for
+// others to read.
 func (r *run) save(ctx context.Context) error {
 	defer r.Progress.enter(phaseSaving)()
 	began := time.Now()
 	write := r.saveWhole
-	if r.sharder.Strategy != ddp.DDP && !r.finished() {
+	if r.sharder.Strategy != ddp.DDP {
 		write = r.saveParts
 	}
 	path, err := write(ctx)
@@ -56,25 +58,26 @@ func (r *run) manifest() (*checkpoint.Manifest, error) {
 	return m, nil
 }
 
-// saveWhole has rank 0 write everything, with what the others have.
-func (r *run) saveWhole(ctx context.Context) (path string, err error) {
-	now, err := r.collect(ctx)
-	if err != nil {
-		return "", fmt.Errorf("save checkpoint of step %d: %w", r.at.Step, err)
-	}
+// saveWhole has rank 0 write everything.
+func (r *run) saveWhole(context.Context) (path string, err error) {
 	if r.Comm.Rank() != 0 {
 		return "", nil
 	}
-	for i, v := range now.values {
-		if err := r.sane(i, v); err != nil {
-			return "", err
-		}
+	parts, err := r.pieces()
+	if err != nil {
+		return "", err
 	}
 	m, err := r.manifest()
 	if err != nil {
 		return "", err
 	}
-	return checkpoint.Save(r.Checkpoints, m, r.files(now))
+	files := checkpoint.Files{}
+	for name, shapes := range r.shapes() {
+		for _, p := range parts[name] {
+			files[name] = append(files[name], safetensors.Tensor{Name: p.Tensor, Shape: shapes[p.Tensor], Data: p.Data})
+		}
+	}
+	return checkpoint.Save(r.Checkpoints, m, files)
 }
 
 // sane refuses values of a parameter that are not finite.
@@ -147,23 +150,12 @@ func (r *run) saveParts(ctx context.Context) (path string, err error) {
 		saving.Abort()
 		return "", err
 	}
-	return saving.Commit(all)
-}
-
-// shapes are those of all tensors of a checkpoint.
-func (r *run) shapes() map[string]map[string][]int {
-	model, optimizer := map[string][]int{}, map[string][]int{}
-	_, arrays, single := r.divided()
-	for _, p := range r.params {
-		model[p.Name] = p.Shape
-		for _, a := range arrays {
-			optimizer[a.prefix+p.Name] = p.Shape
+	if r.finished() {
+		if all, err = saving.Consolidate(all); err != nil {
+			return "", err
 		}
 	}
-	for _, t := range single {
-		optimizer[t.Name] = t.Shape
-	}
-	return map[string]map[string][]int{checkpoint.ModelFile: model, checkpoint.OptimizerFile: optimizer}
+	return saving.Commit(all)
 }
 
 // pieces are what this rank keeps.

@@ -9,16 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
-	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
-
-// whole is the state of training by parameter, as a checkpoint has it whatever the
-// strategy: on rank 0 only.
-type whole struct {
-	values [][]float32 // of each parameter
-	state  []array     // of the optimiser
-	single []optim.Tensor
-}
 
 // array is something that an optimiser keeps for each element of the parameters.
 type array struct {
@@ -55,28 +46,6 @@ func (r *run) divided() (state optim.State, arrays []array, single []optim.Tenso
 	return state, arrays, single
 }
 
-// room is memory on rank 0 for the whole state: that of this rank's own, where it has
-// all of it.
-func (r *run) room() whole {
-	all := func(parts [][]float32) [][]float32 {
-		out := make([][]float32, len(r.params))
-		if r.sharder.Strategy == ddp.DDP {
-			r.sharder.Pieces(parts, func(i, _ int, values []float32) { out[i] = values })
-			return out
-		}
-		for i, p := range r.params {
-			out[i] = make([]float32, p.Len())
-		}
-		return out
-	}
-	_, arrays, single := r.divided()
-	to := whole{values: all(r.values()), single: single}
-	for _, a := range arrays {
-		to.state = append(to.state, array{a.prefix, all(a.values)})
-	}
-	return to
-}
-
 // values are those that this rank keeps, by part.
 func (r *run) values() [][]float32 {
 	var out [][]float32
@@ -86,28 +55,55 @@ func (r *run) values() [][]float32 {
 	return out
 }
 
+// origin is the checkpoint that training goes on from, on rank 0: its tensors, which are
+// read while they are spread. Without any, training begins with new weights.
+type origin struct {
+	snapshot         *checkpoint.Snapshot
+	model, optimizer *checkpoint.Tensors
+}
+
+// path is where the checkpoint is; empty without one.
+func (o origin) path() string {
+	if o.snapshot == nil {
+		return ""
+	}
+	return o.snapshot.Path
+}
+
+func (o origin) close() {
+	if o.snapshot != nil {
+		o.snapshot.Close()
+	}
+}
+
 // spread gives every rank its part of what rank 0 has.
-func (r *run) spread(ctx context.Context, from whole, initialised bool) error {
-	if err := r.sharder.Spread(ctx, r.values(), from.values); err != nil {
+func (r *run) spread(ctx context.Context, from origin, initialised bool) error {
+	err := r.sharder.Spread(ctx, r.values(), func(give ddp.Give) error {
+		if from.model == nil {
+			return r.newWeights(give)
+		}
+		return r.read(from, from.model, "", give)
+	})
+	if err != nil {
 		return fmt.Errorf("share parameters: %w", err)
 	}
 	r.sharder.Updated()
 	state, arrays, single := r.divided()
 	state.Initialised = initialised
-	if from.state == nil {
-		from.state = arrays // all zero, as they are
-	}
-	for i, a := range arrays {
+	for _, a := range arrays {
 		if !initialised {
-			break
+			break // all zero, as they are
 		}
-		if err := r.sharder.Spread(ctx, a.values, from.state[i].values); err != nil {
+		err := r.sharder.Spread(ctx, a.values, func(give ddp.Give) error { return r.read(from, from.optimizer, a.prefix, give) })
+		if err != nil {
 			return fmt.Errorf("share optimizer state %q: %w", a.prefix, err)
 		}
 	}
-	for i, t := range single {
-		if from.single != nil {
-			copy(t.Data, from.single[i].Data)
+	for _, t := range single {
+		if from.optimizer != nil {
+			if err := from.optimizer.Read(t.Name, 0, t.Data); err != nil {
+				return from.unusable(err)
+			}
 		}
 		if err := r.Comm.Broadcast(ctx, bytesOf(t.Data), 0); err != nil {
 			return fmt.Errorf("share optimizer state %q: %w", t.Name, err)
@@ -119,33 +115,38 @@ func (r *run) spread(ctx context.Context, from whole, initialised bool) error {
 	return nil
 }
 
-// collect is the opposite of spread.
-func (r *run) collect(ctx context.Context) (to whole, err error) {
-	if to.values, err = r.sharder.Collect(ctx, r.values()); err != nil {
-		return to, err
-	}
-	_, arrays, single := r.divided()
-	for _, a := range arrays {
-		if a.values, err = r.sharder.Collect(ctx, a.values); err != nil {
-			return to, err
+// read gives the tensors of all parameters, with a prefix to their names.
+func (r *run) read(from origin, tensors *checkpoint.Tensors, prefix string, give ddp.Give) error {
+	for i, p := range r.params {
+		err := give(i, func(at int, values []float32) error {
+			if err := tensors.Read(prefix+p.Name, at, values); err != nil {
+				return from.unusable(err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		to.state = append(to.state, a)
 	}
-	to.single = single
-	return to, nil
+	return nil
 }
 
-// files are the files of a checkpoint.
-func (r *run) files(w whole) checkpoint.Files {
-	var model, optimizer []safetensors.Tensor
-	for i, p := range r.params {
-		model = append(model, safetensors.Tensor{Name: p.Name, Shape: p.Shape, Data: w.values[i]})
-		for _, a := range w.state {
-			optimizer = append(optimizer, safetensors.Tensor{Name: a.prefix + p.Name, Shape: p.Shape, Data: a.values[i]})
+func (o origin) unusable(err error) error {
+	return unusable{fmt.Errorf("checkpoint %q: %w", o.path(), err)}
+}
+
+// shapes are those of all tensors of a checkpoint, by its files.
+func (r *run) shapes() map[string]map[string][]int {
+	model, optimizer := map[string][]int{}, map[string][]int{}
+	_, arrays, single := r.divided()
+	for _, p := range r.params {
+		model[p.Name] = p.Shape
+		for _, a := range arrays {
+			optimizer[a.prefix+p.Name] = p.Shape
 		}
 	}
-	for _, t := range w.single {
-		optimizer = append(optimizer, safetensors.Tensor{Name: t.Name, Shape: t.Shape, Data: t.Data})
+	for _, t := range single {
+		optimizer[t.Name] = t.Shape
 	}
-	return checkpoint.Files{checkpoint.ModelFile: model, checkpoint.OptimizerFile: optimizer}
+	return map[string]map[string][]int{checkpoint.ModelFile: model, checkpoint.OptimizerFile: optimizer}
 }

@@ -33,39 +33,55 @@ func (s *Snapshot) Close() error {
 	return errors.Join(errs...)
 }
 
-// Read reads the tensors of a file straight into the Data of those given, which
-// must be all that the file has, by name and in the same shapes. After an error
-// some Data may have been written.
-func (s *Snapshot) Read(name string, tensors []safetensors.Tensor) error {
+// Tensors are those of a file of a checkpoint. They are read from it when asked for.
+type Tensors struct {
+	name   string
+	file   *io.SectionReader
+	arrays map[string]safetensors.Array
+}
+
+// Tensors returns those of a file, which must be in float32, all of these by name and
+// shape, and no others.
+func (s *Snapshot) Tensors(name string, shapes map[string][]int) (*Tensors, error) {
 	f, ok := s.Files[name]
 	if !ok {
-		return fmt.Errorf("there is no file %q", name)
+		return nil, fmt.Errorf("there is no file %q", name)
 	}
 	arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(f, 0, f.Size()), f.Size())
 	if err != nil {
-		return fmt.Errorf("%q: %w", name, err)
+		return nil, fmt.Errorf("%q: %w", name, err)
 	}
-	stored := map[string]safetensors.Array{}
+	t := &Tensors{name, f, map[string]safetensors.Array{}}
 	for _, a := range arrays {
-		stored[a.Name] = a
+		t.arrays[a.Name] = a
 	}
-	for _, t := range tensors {
-		a, ok := stored[t.Name]
-		if !ok {
-			return fmt.Errorf("%q: there is no tensor %q", name, t.Name)
+	for _, tensor := range sortedKeys(shapes) {
+		a, ok := t.arrays[tensor]
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("%q: there is no tensor %q", name, tensor)
+		case !slices.Equal(a.Shape, shapes[tensor]):
+			return nil, fmt.Errorf("%q: tensor %q has shape %v, want %v", name, tensor, a.Shape, shapes[tensor])
+		case a.DType != safetensors.F32:
+			return nil, fmt.Errorf("%q: tensor %q has type %s, want %s", name, tensor, a.DType, safetensors.F32)
 		}
-		if !slices.Equal(a.Shape, t.Shape) {
-			return fmt.Errorf("%q: tensor %q has shape %v, want %v", name, t.Name, a.Shape, t.Shape)
-		}
-		if err := a.ReadFloat32s(f, t.Data); err != nil {
-			return fmt.Errorf("%q: %w", name, err)
-		}
-		delete(stored, t.Name)
 	}
 	for _, a := range arrays {
-		if _, left := stored[a.Name]; left {
-			return fmt.Errorf("%q: unknown tensor %q", name, a.Name)
+		if _, known := shapes[a.Name]; !known {
+			return nil, fmt.Errorf("%q: unknown tensor %q", name, a.Name)
 		}
+	}
+	return t, nil
+}
+
+// Read reads elements of a tensor in row-major order, those from at on. It must have
+// them.
+func (t *Tensors) Read(tensor string, at int, into []float32) error {
+	a := t.arrays[tensor]
+	a.Begin += 4 * int64(at)
+	a.End = a.Begin + 4*int64(len(into))
+	if err := a.ReadFloat32s(t.file, into); err != nil {
+		return fmt.Errorf("%q: %w", t.name, err)
 	}
 	return nil
 }

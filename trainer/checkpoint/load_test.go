@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,7 +32,7 @@ func TestLoadsTheFirstVersion(t *testing.T) {
 	}
 }
 
-func TestReadIntoGivenMemory(t *testing.T) {
+func TestReadTensorsInPieces(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)
 	s, _, err := Load(dir)
@@ -39,20 +40,17 @@ func TestReadIntoGivenMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	like := func(name string, shape ...int) []safetensors.Tensor {
-		return []safetensors.Tensor{{Name: name, Shape: shape, Data: make([]float32, 4)}}
-	}
 	for _, c := range []struct {
-		file string
-		into []safetensors.Tensor
-		want string
+		file   string
+		shapes map[string][]int
+		want   string
 	}{
-		{ModelFile, like("0.bias", 2, 2), `"model.safetensors": there is no tensor "0.bias"`},
-		{ModelFile, like("0.weight", 4), `"model.safetensors": tensor "0.weight" has shape [2 2], want [4]`},
+		{ModelFile, map[string][]int{"0.bias": {2, 2}}, `"model.safetensors": there is no tensor "0.bias"`},
+		{ModelFile, map[string][]int{"0.weight": {4}}, `"model.safetensors": tensor "0.weight" has shape [2 2], want [4]`},
 		{OptimizerFile, nil, `"optimizer.safetensors": unknown tensor "momentum.0.weight"`},
 		{"other", nil, `there is no file "other"`},
 	} {
-		if err := s.Read(c.file, c.into); err == nil || err.Error() != c.want {
+		if _, err := s.Tensors(c.file, c.shapes); err == nil || err.Error() != c.want {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
 	}
@@ -64,9 +62,15 @@ func TestReadIntoGivenMemory(t *testing.T) {
 	if err := os.WriteFile(file, []byte("another"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	into := like("0.weight", 2, 2)
-	if err := s.Read(ModelFile, into); err != nil || !reflect.DeepEqual(into[0].Data, []float32{1, 2, 3, 4}) {
-		t.Errorf("read %v, %v", into, err)
+	tensors, err := s.Tensors(ModelFile, map[string][]int{"0.weight": {2, 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range 4 {
+		into := make([]float32, 4-at)
+		if err := tensors.Read("0.weight", at, into); err != nil || !slices.Equal(into, []float32{1, 2, 3, 4}[at:]) {
+			t.Errorf("read %v from %d on, %v", into, at, err)
+		}
 	}
 }
 
@@ -111,7 +115,11 @@ func TestNoMemoryForTensors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.Read(ModelFile, tensors); err != nil {
+	stored, err := s.Tensors(ModelFile, map[string][]int{"w": {n}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stored.Read("w", 0, tensors[0].Data); err != nil {
 		t.Fatal(err)
 	}
 	runtime.ReadMemStats(&after)

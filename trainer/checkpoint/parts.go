@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -41,6 +42,45 @@ func WriteParts(folder string, rank int, files map[string][]Part) ([]File, error
 		out = append(out, f)
 	}
 	return out, nil
+}
+
+// Consolidate writes the files that the parts make together, as [Save] would, takes
+// the parts away, and returns what is to be committed instead of them. What it needs of
+// memory does not depend on their size.
+func (s Saving) Consolidate(parts []File) (files []File, err error) {
+	defer func() {
+		if err != nil {
+			s.Abort()
+			err = s.failed(explain(err))
+		}
+	}()
+	read := Snapshot{Path: s.Folder, Manifest: Manifest{Files: parts}, Files: map[string]*io.SectionReader{}}
+	defer read.Close()
+	for _, p := range parts {
+		if err := read.add(p); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range sortedKeys(s.m.Divided) {
+		if err := read.join(name, s.m.Divided[name]); err != nil {
+			return nil, err
+		}
+		f, err := writeHashed(filepath.Join(s.Folder, name), func(w io.Writer) error {
+			_, err := io.Copy(w, read.Files[name])
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	for _, p := range parts {
+		if err := os.Remove(filepath.Join(s.Folder, p.Name)); err != nil {
+			return nil, err
+		}
+	}
+	s.m.Divided = nil
+	return files, nil
 }
 
 // PartName is the name of a rank's part of a file.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -11,16 +13,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// What ranks have written in parts is read as a whole.
-func TestPartsRoundTrip(t *testing.T) {
-	dir := t.TempDir()
-	m, whole := state(4)
+// divided has two ranks write a state in parts.
+func divided(t *testing.T, dir string) (s Saving, m *Manifest, whole Files, files []File) {
+	t.Helper()
+	m, whole = state(4)
 	m.Divided = map[string]map[string][]int{"model.safetensors": {"0.weight": {2, 2}}, "optimizer.safetensors": {"momentum.0.weight": {2, 2}}}
 	s, err := Begin(dir, m)
 	if err != nil || s.Exists {
 		t.Fatal(s, err)
 	}
-	var files []File
 	for rank, cut := range [][2]int{{0, 3}, {3, 4}} {
 		parts := map[string][]Part{}
 		for name, tensors := range whole {
@@ -34,6 +35,63 @@ func TestPartsRoundTrip(t *testing.T) {
 		}
 		files = append(files, written...)
 	}
+	return s, m, whole, files
+}
+
+// Parts that are put together are what one rank would have written, byte for byte.
+func TestConsolidate(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	s, m, _, parts := divided(t, dir)
+	files, err := s.Consolidate(parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := s.Commit(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := save(t, other, 4)
+	left, err := os.ReadDir(path)
+	if err != nil || len(left) != 3 || m.Divided != nil {
+		t.Errorf("files %v, %v, divided %v", left, err, m.Divided)
+	}
+	for _, name := range []string{ModelFile, OptimizerFile} {
+		a, aerr := os.ReadFile(filepath.Join(path, name))
+		b, berr := os.ReadFile(filepath.Join(want, name))
+		if aerr != nil || berr != nil || !bytes.Equal(a, b) {
+			t.Errorf("%s: %d and %d bytes, %v, %v", name, len(a), len(b), aerr, berr)
+		}
+	}
+	if err := Verify(path); err != nil {
+		t.Error(err)
+	}
+}
+
+// A part that is not what its rank wrote is noticed, and nothing is left.
+func TestConsolidateDamagedPart(t *testing.T) {
+	dir := t.TempDir()
+	s, _, _, parts := divided(t, dir)
+	file := filepath.Join(s.Folder, PartName(ModelFile, 1))
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)-1] ^= 1
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Consolidate(parts); err == nil || !strings.Contains(err.Error(), "model-rank-00001.safetensors\" is damaged") {
+		t.Errorf("got %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v are left, %v", left, err)
+	}
+}
+
+// What ranks have written in parts is read as a whole.
+func TestPartsRoundTrip(t *testing.T) {
+	dir := t.TempDir()
+	s, m, whole, files := divided(t, dir)
 	path, err := s.Commit(files)
 	if err != nil || path != s.Path() {
 		t.Fatal(path, err)

@@ -125,11 +125,16 @@ func (s Saving) Commit(files []File) (path string, err error) {
 var metadata = map[string]string{"format": "pt"}
 
 func writeTensors(path string, tensors []safetensors.Tensor) (File, error) {
+	return writeHashed(path, func(w io.Writer) error { return safetensors.Write(w, tensors, metadata) })
+}
+
+// writeHashed is writeFile, and tells what was written.
+func writeHashed(path string, write func(io.Writer) error) (File, error) {
 	f := File{Name: filepath.Base(path)}
 	sum := sha256.New()
 	err := writeFile(path, func(w io.Writer) error {
 		count := &counter{w: io.MultiWriter(w, sum)}
-		err := safetensors.Write(count, tensors, metadata)
+		err := write(count)
 		f.Bytes = count.n
 		return err
 	})

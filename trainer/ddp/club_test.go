@@ -190,7 +190,6 @@ func newRank(t testing.TB, m *member, shape nn.GPTOptions, o Options) *rank {
 
 // spread gives all ranks the weights that a generator draws.
 func (r *rank) spread(ctx context.Context) error {
-	var values, parts [][]float32
 	params := r.model.Params()
 	before := make([]device.Tensor, len(params))
 	for i, p := range params {
@@ -198,16 +197,43 @@ func (r *rank) spread(ctx context.Context) error {
 	}
 	nn.Place(r.memory.Device, params)
 	r.model.Init(random.New(1), r.memory)
+	drawn := make([]device.Tensor, len(params))
 	for i, p := range params {
-		values = append(values, p.Data.Floats())
-		p.Data = before[i]
+		drawn[i], p.Data = p.Data, before[i]
 	}
+	err := r.Spread(ctx, r.values(), func(give Give) error {
+		for i := range params {
+			if err := give(i, func(at int, values []float32) error {
+				copy(values, drawn[i].Floats()[at:])
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	r.Updated()
+	return err
+}
+
+// values are those of the rank's parts.
+func (r *rank) values() (parts [][]float32) {
 	for _, p := range r.Parts() {
 		parts = append(parts, p.Data.Floats())
 	}
-	err := r.Spread(ctx, parts, values)
-	r.Updated()
-	return err
+	return parts
+}
+
+// whole puts the values of all ranks together, by parameter.
+func whole(ranks []*rank) [][]float32 {
+	var out [][]float32
+	for _, p := range ranks[0].layout.all {
+		out = append(out, make([]float32, p.Len()))
+	}
+	for _, r := range ranks {
+		r.Pieces(r.values(), func(param, at int, values []float32) { copy(out[param][at:], values) })
+	}
+	return out
 }
 
 // train does a step.

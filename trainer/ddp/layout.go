@@ -93,6 +93,18 @@ func (l *layout) largest() int {
 	return largest
 }
 
+// turns is the elements of the slots that buckets take turns in, with so many of each
+// size: no more than there are buckets for it.
+func (l *layout) turns(slots int) (elements int) {
+	buckets := map[int]int{} // by room
+	for _, s := range l.spans {
+		if buckets[s.room]++; buckets[s.room] <= slots {
+			elements += s.room
+		}
+	}
+	return elements
+}
+
 // params are those of a bucket.
 func (l *layout) params(bucket int) []*nn.Param {
 	return l.all[l.spans[bucket].first:l.spans[bucket].end]

@@ -31,6 +31,14 @@ type slots struct {
 // onItsWay reports whether a slot has gradients that are being written or added up.
 func (l *slots) onItsWay(s *slot) bool { return s.bucket != none || s.busy > l.before }
 
+// Lent is the bytes that buckets will be lent in turn, beside what this rank keeps: one
+// that is worked on and one on its way, of gradients and of values. A layer whose
+// parameters are in two buckets takes one more.
+func (s *Sharder) Lent() int64 {
+	kinds := max(0, int(s.Strategy)-int(ZeRO1))
+	return int64(kinds) * int64(s.layout.turns(2)) * int64(device.Float32.Size())
+}
+
 // find returns the slot of that many elements that was lent longest ago, of those
 // that are not taken, or a new one.
 func (l *slots) find(room int, taken func(*slot) bool) *slot {

@@ -2,57 +2,113 @@ package ddp
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"slices"
 	"unsafe"
-
-	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
+// Give sends all elements of a parameter, which fill writes: a chunk of them at a time,
+// those from at on.
+type Give func(param int, fill func(at int, values []float32) error) error
+
+// chunk is the elements that are sent at a time: little beside any model, much beside
+// what it takes to begin.
+const chunk = 1 << 18
+
 // Spread gives every rank its parts of something that there is one of for each
-// element of the parameters: values, or what an optimiser keeps. Rank 0 has all of it
-// in whole, by parameter; others' whole is not looked at. parts are as [Sharder.Parts].
-func (s *Sharder) Spread(ctx context.Context, parts, whole [][]float32) error {
-	return s.each(parts, func(bucket int, all, mine []float32) error {
-		if s.comm.Rank() == 0 {
-			s.layout.clearGaps(bucket, all)
-			for i, p := range s.layout.params(bucket) {
-				copy(all[s.layout.places[p].at:][:p.Len()], whole[s.layout.spans[bucket].first+i])
+// element of the parameters: values, or what an optimiser keeps. On rank 0 it calls
+// from, which must give every parameter, in whichever order; one that is given again
+// is replaced. No rank ever has more of it than its parts and a chunk. parts are as
+// [Sharder.Parts].
+func (s *Sharder) Spread(ctx context.Context, parts [][]float32, from func(Give) error) error {
+	var scratch []float32
+	if s.Strategy != DDP {
+		scratch = make([]float32, chunk)
+	}
+	// send sends a parameter, or receives it; fill may be nil.
+	send := func(param int, fill func(int, []float32) error) error {
+		n := s.layout.all[param].Len()
+		for at := 0; at < n; at += chunk {
+			values := s.stretch(parts, scratch, param, at, min(chunk, n-at))
+			if fill != nil {
+				if err := fill(at, values); err != nil {
+					return err
+				}
 			}
-		}
-		if err := s.comm.Broadcast(ctx, bytesOf(all), 0); err != nil {
-			return fmt.Errorf("spread bucket %d of %d: %w", bucket, len(s.buckets), err)
-		}
-		if s.Strategy != DDP {
-			copy(mine, all[s.comm.Rank()*len(mine):])
+			if err := s.comm.Broadcast(ctx, bytesOf(values), 0); err != nil {
+				return fmt.Errorf("spread parameter %d of %d: %w", param, len(s.layout.all), err)
+			}
+			s.keep(parts, values, param, at)
 		}
 		return nil
-	})
+	}
+	if s.comm.Rank() == 0 {
+		return s.spreadFrom(ctx, from, send)
+	}
+	for {
+		param, err := s.announced(ctx, none)
+		if err != nil || param == none {
+			return err
+		}
+		if err := send(param, nil); err != nil {
+			return err
+		}
+	}
 }
 
-// Collect is the opposite of Spread. Where every rank has all of it, as with DDP,
-// what it returns is the parts' own memory; else it is new on rank 0, and nil on
-// other ranks.
-func (s *Sharder) Collect(ctx context.Context, parts [][]float32) (whole [][]float32, err error) {
-	whole = make([][]float32, len(s.layout.all))
-	err = s.each(parts, func(bucket int, all, mine []float32) error {
-		if s.Strategy != DDP {
-			copy(all[s.comm.Rank()*len(mine):], mine)
-			if err := s.comm.AllGather(ctx, all); err != nil {
-				return fmt.Errorf("collect bucket %d of %d: %w", bucket, len(s.buckets), err)
-			}
+// spreadFrom is rank 0's side of Spread.
+func (s *Sharder) spreadFrom(ctx context.Context, from func(Give) error, send Give) error {
+	given := make([]bool, len(s.layout.all))
+	err := from(func(param int, fill func(int, []float32) error) error {
+		given[param] = true
+		if _, err := s.announced(ctx, param); err != nil {
+			return err
 		}
-		for i, p := range s.layout.params(bucket) {
-			v := all[s.layout.places[p].at:][:p.Len()]
-			switch {
-			case s.Strategy == DDP:
-				whole[s.layout.spans[bucket].first+i] = v
-			case s.comm.Rank() == 0:
-				whole[s.layout.spans[bucket].first+i] = append([]float32(nil), v...)
-			}
-		}
-		return nil
+		return send(param, fill)
 	})
-	return whole, err
+	if err != nil {
+		return err
+	}
+	if i := slices.Index(given, false); i >= 0 {
+		panic(fmt.Sprintf("ddp: internal error: parameter %d was not given", i))
+	}
+	_, err = s.announced(ctx, none)
+	return err
+}
+
+// announced has all ranks know the parameter that rank 0 says comes next.
+func (s *Sharder) announced(ctx context.Context, param int) (int, error) {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(param))
+	if err := s.comm.Broadcast(ctx, b[:], 0); err != nil {
+		return 0, fmt.Errorf("spread parameters: %w", err)
+	}
+	return int(binary.LittleEndian.Uint64(b[:])), nil
+}
+
+// stretch is memory for elements of a parameter: where they belong, if all of them
+// belong to this rank.
+func (s *Sharder) stretch(parts [][]float32, scratch []float32, param, at, n int) []float32 {
+	if s.Strategy != DDP {
+		return scratch[:n]
+	}
+	place := s.layout.places[s.layout.all[param]]
+	return parts[place.bucket][place.at+at:][:n]
+}
+
+// keep copies what belongs to this rank to its part.
+func (s *Sharder) keep(parts [][]float32, values []float32, param, at int) {
+	if s.Strategy == DDP {
+		return
+	}
+	place := s.layout.places[s.layout.all[param]]
+	part, begin := parts[place.bucket], place.at+at
+	first := s.comm.Rank() * len(part) // of the part in its bucket
+	from, to := max(first, begin), min(first+len(part), begin+len(values))
+	if from < to {
+		copy(part[from-first:to-first], values[from-begin:])
+	}
 }
 
 // Pieces calls f for all that this rank has of parameters, with the elements from
@@ -71,24 +127,6 @@ func (s *Sharder) Pieces(parts [][]float32, f func(param, at int, values []float
 			}
 		}
 	}
-}
-
-// each has f work on each bucket, with memory for all of it: with DDP it is the part.
-func (s *Sharder) each(parts [][]float32, f func(bucket int, all, mine []float32) error) error {
-	var scratch []float32
-	if s.Strategy != DDP {
-		scratch = s.memory.Alloc(device.Float32, s.layout.largest()).Floats()
-	}
-	for i, span := range s.layout.spans {
-		all := parts[i]
-		if s.Strategy != DDP {
-			all = scratch[:span.elements]
-		}
-		if err := f(i, all, parts[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // bytesOf is the memory of v: every processor that this is built for is
