@@ -73,6 +73,7 @@ func (r *run) saveWhole(context.Context) (path string, err error) {
 	}
 	files := checkpoint.Files{}
 	for name, shapes := range r.shapes() {
+		files[name] = nil // an optimiser may have nothing to keep
 		for _, p := range parts[name] {
 			files[name] = append(files[name], safetensors.Tensor{Name: p.Tensor, Shape: shapes[p.Tensor], Data: p.Data})
 		}
