@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <regex>
 
@@ -125,7 +126,13 @@ static Result launch(Kernel *k, const unsigned *grid, const unsigned *block, uns
     for (auto &a : call->args) args.push_back(a.data());
     run(body, args.data(), call->grid, call->block, shared);
   }});
-  return Success;
+  static const bool blocking = [] {
+    const char *v = getenv("CUDA_LAUNCH_BLOCKING");
+    return v && *v == '1';
+  }();
+  if (!blocking || s->capture) return Success;
+  s->drain();
+  return Result(c->failed.load());
 }
 
 }  // namespace gpusim

@@ -18,6 +18,9 @@ type Code int
 // The codes that callers ask for.
 const (
 	OutOfMemory          Code = C.CUDA_ERROR_OUT_OF_MEMORY
+	ECCUncorrectable     Code = C.CUDA_ERROR_ECC_UNCORRECTABLE
+	IllegalAddress       Code = C.CUDA_ERROR_ILLEGAL_ADDRESS
+	LaunchFailed         Code = C.CUDA_ERROR_LAUNCH_FAILED
 	NoDevice             Code = C.CUDA_ERROR_NO_DEVICE
 	InvalidContext       Code = C.CUDA_ERROR_INVALID_CONTEXT
 	NotFound             Code = C.CUDA_ERROR_NOT_FOUND
@@ -68,6 +71,10 @@ func (e *Error) Hint() string {
 	switch e.Code {
 	case OutOfMemory:
 		return "take a smaller train.batch (and train.accumulate to make up for it), context or model, or spread the optimiser with train.strategy = \"zero1\"; `nvidia-smi` tells whether another process holds the GPU's memory"
+	case ECCUncorrectable:
+		return "the GPU's memory has failed: have the site drain the node (`nvidia-smi -q -d ECC` counts), and go on elsewhere from the last checkpoint"
+	case IllegalAddress, LaunchFailed:
+		return "a kernel failed while it ran: run again with CUDA_LAUNCH_BLOCKING=1, and the message names the one; `dmesg` on the node tells of Xid errors of the hardware"
 	case MissingFunction:
 		return "the NVIDIA driver of this node is too old for " + e.Op
 	}

@@ -1,0 +1,120 @@
+//go:build cuda
+
+package engine_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/tests/gpusim"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+const inChild = "ENGINE_TEST_CHILD"
+
+// use opens a device, without closing it, and does a few operations.
+func use() (err error) {
+	defer device.Recover(&err)
+	gpu, err := driver.Open(0)
+	if err != nil {
+		return err
+	}
+	d, err := engine.Open(gpu, engine.Options{})
+	if err != nil {
+		return err
+	}
+	x, y := d.Alloc(device.Float32, 1<<20), d.Alloc(device.Float32, 12)
+	d.Zero(x)
+	d.Add(x, x, x)
+	m := device.Rows(x, 3, 4)
+	d.LayerNorm(device.Rows(y, 3, 4), x.Slice(20, 23), x.Slice(30, 33), m, x.Slice(40, 44), x.Slice(50, 54))
+	d.Read(make([]float32, 12), y)
+	return nil
+}
+
+// Each failure is an error that names CUDA's error, the operation and its shapes.
+func TestFailures(t *testing.T) {
+	if os.Getenv(inChild) != "" {
+		err := use()
+		if err == nil {
+			t.Fatal("no error")
+		}
+		t.Logf("error: %v", err)
+		var h interface{ Hint() string }
+		if errors.As(err, &h) {
+			t.Logf("hint: %s", h.Hint())
+		}
+		return
+	}
+	for _, c := range []struct {
+		name, fail, memory string
+		want               []string
+	}{
+		{"out of memory", "alloc:2", "", []string{"cuda 0, Simulated GPU: alloc of", "cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "bytes, where"}},
+		{"a small GPU", "", "3000000", []string{"alloc of 1048576: cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "4194304 bytes, where 3000000 of 3000000 are free", "hint: "}},
+		{"a launch that is refused", "refuse:layer_norm", "", []string{"layer_norm of 3x4: cuLaunchKernel", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", `kernel "layer_norm"`}},
+		{"a kernel that fails", "launch:layer_norm", "", []string{"CUDA_ERROR_LAUNCH_FAILED", "at or before layer_norm of 3x4", "CUDA_LAUNCH_BLOCKING=1"}},
+		{"a lost device", "lost:2", "", []string{"CUDA_ERROR_ECC_UNCORRECTABLE", "layer_norm of 3x4"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			more := []string{inChild + "=1", "GPUSIM_FAIL=" + c.fail}
+			if c.memory != "" {
+				more = append(more, "GPUSIM_MEMORY="+c.memory)
+			}
+			out, err := gpusim.Again(t, "TestFailures", more...)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("%q is not in\n%s", want, out)
+				}
+			}
+		})
+	}
+}
+
+// With CUDA_LAUNCH_BLOCKING the launch itself fails, so that the operation is the one
+// that failed.
+func TestBlockingNamesTheOperation(t *testing.T) {
+	out, err := gpusim.Again(t, "TestFailures", inChild+"=1", "GPUSIM_FAIL=launch:add", "CUDA_LAUNCH_BLOCKING=1")
+	if err != nil || !strings.Contains(out, "add of 1048576: cuLaunchKernel") || !strings.Contains(out, "CUDA_ERROR_LAUNCH_FAILED") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A kernel that never ends: reading waits, and what launched it goes on until then.
+func TestHang(t *testing.T) {
+	if os.Getenv(inChild) != "" {
+		done := make(chan error, 1)
+		go func() { done <- use() }()
+		select {
+		case err := <-done:
+			t.Errorf("use returned: %v", err)
+		case <-time.After(2 * time.Second):
+			t.Log("it hangs")
+		}
+		return
+	}
+	if out, err := gpusim.Again(t, "TestHang", inChild+"=1", "GPUSIM_FAIL=hang:add"); err != nil || !strings.Contains(out, "it hangs") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A panic that is no failure stays one.
+func TestRecoverLeavesOthers(t *testing.T) {
+	defer func() {
+		if v := recover(); v != "other" {
+			t.Errorf("recovered %v", v)
+		}
+	}()
+	_ = func() (err error) {
+		defer device.Recover(&err)
+		panic("other")
+	}()
+}

@@ -1,0 +1,131 @@
+//go:build cuda
+
+package engine_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/optim"
+	"github.com/ddpbatch/ddpbatch/trainer/random"
+)
+
+// training is a model and its samples.
+type training struct {
+	name      string
+	model     func() (nn.Model, error)
+	optimizer func(device.Device, []*nn.Param) (optim.Optimizer, error)
+	samples   int
+	inputs    int // of a sample, or
+	tokens    int // of a sequence
+	classes   int
+}
+
+var trainings = []training{
+	{name: "mlp", samples: 64, inputs: 40, classes: 7,
+		model: func() (nn.Model, error) {
+			return nn.NewMLP(40, nn.MLPOptions{Hidden: []int{65, 32}, Activation: "relu", Dropout: 0.1}, 7)
+		},
+		optimizer: func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
+			return optim.NewSGD(d, p, 0.2, 0.9, 0.01, true)
+		}},
+	{name: "cnn", samples: 16, inputs: 3 * 12 * 11, classes: 5,
+		model: func() (nn.Model, error) {
+			return nn.NewCNN(3, 12, 11, nn.CNNOptions{Channels: []int{4, 6}, Kernel: 3, Dense: nn.MLPOptions{Hidden: []int{30}, Activation: "tanh"}}, 5)
+		},
+		optimizer: func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
+			return optim.NewAdam(d, p, optim.AdamOptions{LR: 5e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8})
+		}},
+	{name: "gpt", samples: 4, tokens: 48, classes: 50,
+		model: func() (nn.Model, error) {
+			return nn.NewGPT(nn.GPTOptions{Vocabulary: 50, Context: 48, Layers: 2, Heads: 2, Width: 64, Dropout: 0.1})
+		},
+		optimizer: func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
+			return optim.NewAdamW(d, p, optim.AdamOptions{LR: 3e-3, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1})
+		}},
+}
+
+// losses are those of steps on a device: on one batch, which is learnt by heart.
+func (k training) losses(t *testing.T, d device.Device, p device.Precision, steps int) []float64 {
+	t.Helper()
+	m, err := k.model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nn.Place(d, m.Params())
+	nn.PlaceGrads(d, m.Params())
+	m.Init(random.New(1), d)
+	m.Plan(nn.Plan{Device: d, Batch: k.samples, Precision: p, Train: true})
+	o, err := k.optimizer(d, m.Params())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := random.New(2)
+	draw := func(n int) device.Tensor {
+		v := make([]int32, n)
+		for i := range v {
+			v[i] = int32(g.Uint32() % uint32(k.classes))
+		}
+		to := d.Alloc(device.Int32, n)
+		d.WriteInts(to, v)
+		return to
+	}
+	b := nn.Batch{Samples: k.samples, Labels: draw(k.samples * max(1, k.tokens))}
+	if k.tokens > 0 {
+		b.Tokens = draw(k.samples * k.tokens)
+	} else {
+		b.X = d.Alloc(device.Float32, k.samples*k.inputs)
+		device.Fill(d, b.X, func(x []float32) {
+			for i := range x {
+				x[i] = float32(g.Uint32()%2000)/1000 - 1
+			}
+		})
+	}
+	var losses []float64
+	for step := range steps {
+		pass := nn.Pass{Train: true, Seed: uint64(step), Stride: 1, Weight: 1}
+		losses = append(losses, m.Forward(b, pass).Loss)
+		m.Backward(b, pass, nil)
+		o.Step(m.Params(), optim.ClipScale(optim.GradNorm(d, m.Params()), 1))
+	}
+	return losses
+}
+
+// A model learns on a GPU what it learns on the processor: the same initial weights,
+// the same elements dropped, losses that differ by the order and rounding of sums.
+func TestTrainsAsOnTheProcessor(t *testing.T) {
+	const steps = 25
+	for _, k := range trainings {
+		for p, most := range map[device.Precision]float64{device.FP32: 1e-4, device.BF16: 1e-2} {
+			t.Run(fmt.Sprintf("%s precision %d", k.name, p), func(t *testing.T) {
+				want, got := k.losses(t, cpu.New(1), p, steps), k.losses(t, open(t, engine.Options{}), p, steps)
+				worst := 0.0
+				for i := range want {
+					worst = max(worst, math.Abs(got[i]-want[i])/math.Abs(want[i]))
+				}
+				if !(worst <= most) {
+					t.Errorf("losses differ by %.2g:\n%v\n%v", worst, got, want)
+				}
+				if !(got[steps-1] < 0.9*got[0]) {
+					t.Errorf("nothing was learnt: %v", got)
+				}
+			})
+		}
+	}
+}
+
+// Measuring algorithms changes none of this.
+func TestTuned(t *testing.T) {
+	k := trainings[0]
+	want, got := k.losses(t, cpu.New(1), device.FP32, 5), k.losses(t, open(t, engine.Options{Tune: true}), device.FP32, 5)
+	for i := range want {
+		if !(math.Abs(got[i]-want[i]) <= 1e-5*math.Abs(want[i])) {
+			t.Errorf("step %d: %v, want %v", i, got[i], want[i])
+		}
+	}
+}
