@@ -23,6 +23,9 @@ type Reduce string
 // numbers: the run stops, or the step is skipped and changes no weight.
 type NonFinite string
 
+// Metric is what says which of two models is better.
+type Metric string
+
 // ModelKind is a network that the built-in trainer knows.
 type ModelKind string
 
@@ -74,6 +77,9 @@ const (
 
 	ReduceFP32 Reduce = "fp32"
 	ReduceBF16 Reduce = "bf16"
+
+	MetricEvalLoss Metric = "eval_loss" // the lower
+	MetricAccuracy Metric = "accuracy"  // the higher
 
 	NonFiniteStop NonFinite = "stop"
 	NonFiniteSkip NonFinite = "skip"
@@ -177,6 +183,12 @@ func (p *Precision) UnmarshalTOML(v any) (err error) {
 // UnmarshalTOML takes "fp32" or "bf16".
 func (r *Reduce) UnmarshalTOML(v any) (err error) {
 	*r, err = choose(v, ReduceFP32, ReduceBF16)
+	return err
+}
+
+// UnmarshalTOML takes one of the metrics.
+func (m *Metric) UnmarshalTOML(v any) (err error) {
+	*m, err = choose(v, MetricEvalLoss, MetricAccuracy)
 	return err
 }
 

@@ -166,8 +166,10 @@ type Command struct {
 
 // Checkpoint says when rank 0 saves.
 type Checkpoint struct {
-	Every Interval `toml:"every"` // "500 steps" or "1 epoch" (default)
-	Keep  Count    `toml:"keep"`  // newest ones kept; default 3
+	Every     Interval `toml:"every"`      // "500 steps" or "1 epoch" (default)
+	Keep      Count    `toml:"keep"`       // newest ones kept; default 3
+	KeepEvery Interval `toml:"keep_every"` // and, for good, those after each so many steps or epochs; default none
+	KeepBest  Metric   `toml:"keep_best"`  // and the best by eval_loss or accuracy; default none
 }
 
 // Restart says how often a failed attempt is started again inside the

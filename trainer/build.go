@@ -28,6 +28,9 @@ func (r *run) build() error {
 	}
 	r.params = r.model.Params()
 	r.batch = min(int(t.Batch), perRank(r.data.Len(), r.Comm.Size()))
+	if err := r.checkKeep(); err != nil {
+		return err
+	}
 	if r.eval != nil {
 		r.batch = min(int(t.Batch), max(r.batch, perRank(r.eval.Len(), r.Comm.Size())))
 	}

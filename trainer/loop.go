@@ -71,14 +71,16 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 // asked for, or is while it evaluates, it saves at once: what is asked for may be
 // all the time that is left, and evaluation begins again when the run goes on.
 func (r *run) endEpoch(ctx context.Context, stop bool) (stopped bool, err error) {
+	improved := false
 	if !stop {
 		if stop, err = r.evaluate(ctx); err != nil {
 			return false, err
 		}
+		improved = !stop && r.improved()
 	}
 	every := r.Job.Checkpoint.Every
 	due := every.Unit == jobs.Epochs && r.at.Epoch%int64(every.N) == 0 || every.Unit == jobs.Steps && r.at.Step%int64(every.N) == 0
-	if due || stop || r.finished() {
+	if due || improved || stop || r.finished() {
 		if err := r.save(ctx); err != nil {
 			return false, err
 		}

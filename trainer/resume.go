@@ -21,6 +21,7 @@ type header struct {
 	OptimInit bool
 	Skipped   int64
 	Fresh     bool // there is no checkpoint of it yet
+	Best      float64
 }
 
 // start brings every rank to the same state: the newest checkpoint that
@@ -34,6 +35,9 @@ func (r *run) start(ctx context.Context) error {
 			return err
 		}
 		defer from.close()
+		if h.Best, err = r.bestSaved(); err != nil {
+			return err
+		}
 	}
 	wire, err := binary.Append(nil, binary.LittleEndian, h)
 	if err != nil {
@@ -45,7 +49,7 @@ func (r *run) start(ctx context.Context) error {
 	if _, err := binary.Decode(wire, binary.LittleEndian, &h); err != nil {
 		return err
 	}
-	r.at, r.skipped = h.Position, int(h.Skipped)
+	r.at, r.skipped, r.best = h.Position, int(h.Skipped), h.Best
 	r.Progress.step.Store(r.at.Step)
 	if err := r.spread(ctx, from, h.OptimInit); err != nil {
 		return err

@@ -32,7 +32,7 @@ func (r *run) save(ctx context.Context) error {
 	if err != nil || r.Comm.Rank() != 0 {
 		return err
 	}
-	if err := checkpoint.Prune(r.Checkpoints, int(r.at.Step), int(r.Job.Checkpoint.Keep), r.good); err != nil {
+	if err := checkpoint.Prune(r.Checkpoints, int(r.at.Step), r.keep(), r.good); err != nil {
 		return err
 	}
 	r.Observe(Event{Kind: Saved, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Path: path, Took: time.Since(began)})

@@ -81,6 +81,7 @@ type run struct {
 	skipped   int                // steps in a row that were left out
 	good      map[int]bool       // what is known of the checkpoints, see checkpoint.Prune
 	last      map[string]float64 // last figures, for the manifest
+	best      float64            // metric of checkpoint.keep_best so far
 	perEpoch  int                // steps of a whole epoch
 	ofEpoch   int                // steps left in the present one
 	interval  interval

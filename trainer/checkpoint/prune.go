@@ -4,47 +4,110 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// Prune removes what the keep newest good checkpoints up to step, which was just
-// saved, leave without use: the ones older than these. Nothing else is removed: not
-// what was just saved, not one of a later step, which was passed over when the run
+// Keep says which checkpoints stay.
+type Keep struct {
+	Newest int // so many of them
+	// Steps and Epochs, unless 0, keep for good what was saved after each so many steps,
+	// or whole epochs.
+	Steps, Epochs int
+	// Best, unless empty, is a metric of the manifest: the good checkpoint that is best
+	// by it stays, of equal ones the oldest, which was measured.
+	Best    string
+	Highest bool // is best, not the lowest
+}
+
+// forGood reports whether a checkpoint stays whatever is newer.
+func (k Keep) forGood(e Entry) bool {
+	if k.Steps > 0 && e.Step%k.Steps == 0 {
+		return true
+	}
+	m := e.Manifest
+	return k.Epochs > 0 && m != nil && m.Consumed == 0 && m.Epoch%k.Epochs == 0
+}
+
+// BestOf is the metric of the best of some checkpoints and which it is, -1 where none
+// has the metric. Entries come newest first, as from [List].
+func (k Keep) BestOf(entries []Entry) (value float64, at int) {
+	at = -1
+	for i, e := range entries {
+		if e.Manifest == nil {
+			continue
+		}
+		n, ok := e.Manifest.Metrics[k.Best]
+		if v := float64(n); ok && !math.IsNaN(v) && (at < 0 || v == value || (v > value) == k.Highest) {
+			value, at = v, i
+		}
+	}
+	return value, at
+}
+
+// Prune removes what the newest good checkpoints up to step, which was just saved,
+// leave without use: the ones older than these, but for those that stay for good.
+// Nothing else is removed: not what was just saved, not one of a later step, which was passed over when the run
 // went on from an older one and is replaced when the run saves its step again, and
 // for one that is damaged no good one goes.
 //
 // Good holds by step what is known of checkpoints, and is the caller's to keep from
 // one call to the next: what is not in it is verified, at the cost of reading it,
 // and added.
-func Prune(dir string, step, keep int, good map[int]bool) error {
+func Prune(dir string, step int, keep Keep, good map[int]bool) error {
 	entries, err := List(dir)
 	if err != nil {
 		return err
 	}
 	entries = slices.DeleteFunc(entries, func(e Entry) bool { return e.Step > step })
 	good[step] = true
+	verifies := func(e Entry) bool {
+		if _, known := good[e.Step]; !known {
+			good[e.Step] = Verify(e.Path) == nil
+		}
+		return good[e.Step]
+	}
+	best := keep.best(entries, verifies)
 	kept := 0
 	for i, e := range entries {
-		if kept >= keep && e.Step < step {
+		if kept >= keep.Newest && e.Step < step {
+			if e.Step == best || keep.forGood(e) {
+				continue
+			}
 			if err := remove(e.Path); err != nil {
 				return fmt.Errorf("prune checkpoint of step %d: %w", e.Step, err)
 			}
 			continue
 		}
-		if len(entries)-i <= keep-kept {
+		if len(entries)-i <= keep.Newest-kept {
 			break // nothing is left to remove
 		}
-		if _, known := good[e.Step]; !known {
-			good[e.Step] = Verify(e.Path) == nil
-		}
-		if good[e.Step] {
+		if verifies(e) {
 			kept++
 		}
 	}
 	return nil
+}
+
+// best is the step of the best checkpoint that verifies, -1 where there is none.
+func (k Keep) best(entries []Entry, verifies func(Entry) bool) int {
+	if k.Best == "" {
+		return -1
+	}
+	entries = slices.Clone(entries)
+	for {
+		_, at := k.BestOf(entries)
+		if at < 0 {
+			return -1
+		}
+		if verifies(entries[at]) {
+			return entries[at].Step
+		}
+		entries = slices.Delete(entries, at, at+1)
+	}
 }
 
 // Clean removes what killed saves and interrupted prunings left in dir. No save

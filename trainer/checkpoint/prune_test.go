@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -33,7 +35,7 @@ func TestPrune(t *testing.T) {
 			for _, s := range c.damaged {
 				damage(t, dir, s)
 			}
-			if err := Prune(dir, c.step, c.keep, map[int]bool{}); err != nil {
+			if err := Prune(dir, c.step, Keep{Newest: c.keep}, map[int]bool{}); err != nil {
 				t.Fatal(err)
 			}
 			var want []string
@@ -53,7 +55,7 @@ func TestPruneRemembers(t *testing.T) {
 	for step := 1; step <= 3; step++ {
 		save(t, dir, step)
 	}
-	if err := Prune(dir, 3, 2, good); err != nil {
+	if err := Prune(dir, 3, Keep{Newest: 2}, good); err != nil {
 		t.Fatal(err)
 	}
 	if want := map[int]bool{2: true, 3: true}; !reflect.DeepEqual(good, want) {
@@ -61,7 +63,7 @@ func TestPruneRemembers(t *testing.T) {
 	}
 	save(t, dir, 4)
 	damage(t, dir, 3)
-	if err := Prune(dir, 4, 2, good); err != nil {
+	if err := Prune(dir, 4, Keep{Newest: 2}, good); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(t, dir); !reflect.DeepEqual(got, []string{"step-00000003", "step-00000004"}) {
@@ -78,5 +80,52 @@ func damage(t *testing.T, dir string, step int) {
 	}
 	if err := os.WriteFile(file, flip(content, len(content)-1), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Some stay for good: after so many steps or epochs, and the best.
+func TestPruneKeeps(t *testing.T) {
+	loss := []Number{9, 5, 3, 4, 3, 6, 7, 8} // after steps 0, 10, ...
+	for name, tt := range map[string]struct {
+		keep    Keep
+		damaged []int
+		left    []int
+	}{
+		"every 30 steps":             {Keep{Newest: 2, Steps: 30}, nil, []int{0, 30, 60, 70}},
+		"every other epoch":          {Keep{Newest: 1, Epochs: 2}, nil, []int{0, 40, 70}},
+		"the lowest":                 {Keep{Newest: 1, Best: "eval_loss"}, nil, []int{20, 70}},
+		"the highest":                {Keep{Newest: 1, Best: "eval_loss", Highest: true}, nil, []int{0, 70}},
+		"the next best is equal":     {Keep{Newest: 1, Best: "eval_loss"}, []int{20}, []int{40, 70}},
+		"the best is new":            {Keep{Newest: 4, Best: "eval_loss"}, []int{20}, []int{40, 50, 60, 70}},
+		"no such metric":             {Keep{Newest: 1, Best: "accuracy"}, nil, []int{70}},
+		"the best is not finite yet": {Keep{Newest: 1, Best: "nan"}, nil, []int{10, 70}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for i, l := range loss {
+				m := &Manifest{Run: "r", Step: 10 * i, Epoch: i / 2, Consumed: 8 * (i % 2), Metrics: map[string]Number{"eval_loss": l}}
+				if i == 0 {
+					m.Metrics["nan"] = Number(math.NaN())
+				} else if i == 1 {
+					m.Metrics["nan"] = 1
+				}
+				if _, err := Save(dir, m, Files{ModelFile: nil}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, s := range tt.damaged {
+				damage(t, dir, s)
+			}
+			if err := Prune(dir, 70, tt.keep, map[int]bool{}); err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			for _, s := range tt.left {
+				want = append(want, fmt.Sprintf("step-%08d", s))
+			}
+			if got := names(t, dir); !reflect.DeepEqual(got, want) {
+				t.Errorf("left %v, want %v", got, want)
+			}
+		})
 	}
 }

@@ -1,0 +1,76 @@
+package trainer
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+)
+
+// keep is which checkpoints the job wants to stay.
+func (r *run) keep() checkpoint.Keep {
+	c := r.Job.Checkpoint
+	k := checkpoint.Keep{Newest: int(c.Keep), Best: string(c.KeepBest), Highest: c.KeepBest == jobs.MetricAccuracy}
+	switch c.KeepEvery.Unit {
+	case jobs.Steps:
+		k.Steps = c.KeepEvery.N
+	case jobs.Epochs:
+		k.Epochs = c.KeepEvery.N
+	}
+	return k
+}
+
+// checkKeep refuses a metric that the data do not give.
+func (r *run) checkKeep() error {
+	best := r.Job.Checkpoint.KeepBest
+	if best == "" || r.eval != nil && (best != jobs.MetricAccuracy || r.eval.Classes()) {
+		return nil
+	}
+	return unmeasured(best)
+}
+
+// unmeasured is a metric to keep the best checkpoint by that nothing measures.
+type unmeasured string
+
+func (m unmeasured) Error() string {
+	return fmt.Sprintf("checkpoint.keep_best is %q, which these data do not give", string(m))
+}
+
+// Hint says what to do about it.
+func (unmeasured) Hint() string {
+	return "held-out data are needed (train.data.eval_path or holdout), and for accuracy classes; or leave keep_best out"
+}
+
+// bestSaved is the best metric of the checkpoints that are there, NaN where there is
+// none.
+func (r *run) bestSaved() (float64, error) {
+	k := r.keep()
+	if k.Best == "" {
+		return math.NaN(), nil
+	}
+	entries, err := checkpoint.List(r.Checkpoints)
+	if err != nil {
+		return 0, err
+	}
+	value, at := k.BestOf(entries)
+	if at < 0 {
+		return math.NaN(), nil
+	}
+	return value, nil
+}
+
+// improved reports whether the evaluation that has just ended was the best so far, by
+// the metric to keep.
+func (r *run) improved() bool {
+	k := r.keep()
+	now, measured := r.last[k.Best]
+	if k.Best == "" || !measured || math.IsNaN(now) {
+		return false
+	}
+	if math.IsNaN(r.best) || now != r.best && (now > r.best) == k.Highest {
+		r.best = now
+		return true
+	}
+	return false
+}
