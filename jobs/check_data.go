@@ -32,6 +32,9 @@ func (d *decoder) checkData(data *Data) {
 		return
 	}
 	d.checkKind(table, string(data.Kind), dataKeys)
+	if data.DropLast && data.Uneven != UnevenDrop && d.given[table+"uneven"] && d.usable(table+"uneven", table+"drop_last") {
+		d.report(table+"uneven", "leave one of the two out", "stands beside drop_last, which leaves out all that does not go around")
+	}
 	if data.Kind == DataSynthetic {
 		const outputs = table + "outputs"
 		if d.usable(table+"task", outputs) && data.Task == TaskClassification && data.Outputs < 2 {

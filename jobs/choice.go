@@ -41,6 +41,11 @@ type Vocabulary string
 // DType is the number format of a stored token.
 type DType string
 
+// Uneven is what becomes of an epoch's last samples where they do not go around the
+// ranks: some others are taken again beside them (pad) or they are left out (drop), as
+// by PyTorch's DistributedSampler; or ranks without one join in with nothing (join).
+type Uneven string
+
 // Task is what a model learns: values or classes.
 type Task string
 
@@ -105,6 +110,10 @@ const (
 
 	DTypeUint16 DType = "uint16"
 	DTypeUint32 DType = "uint32"
+
+	UnevenPad  Uneven = "pad"
+	UnevenDrop Uneven = "drop"
+	UnevenJoin Uneven = "join"
 
 	TaskRegression     Task = "regression"
 	TaskClassification Task = "classification"
@@ -225,6 +234,12 @@ func (u *Vocabulary) UnmarshalTOML(v any) (err error) {
 // UnmarshalTOML takes "uint16" or "uint32".
 func (t *DType) UnmarshalTOML(v any) (err error) {
 	*t, err = choose(v, DTypeUint16, DTypeUint32)
+	return err
+}
+
+// UnmarshalTOML takes "pad", "drop" or "join".
+func (u *Uneven) UnmarshalTOML(v any) (err error) {
+	*u, err = choose(v, UnevenPad, UnevenDrop, UnevenJoin)
 	return err
 }
 

@@ -138,6 +138,10 @@ func (d *Data) fillDefaults() {
 	case DataTokens:
 		orElse(&d.DType, DTypeUint16)
 	}
+	if d.DropLast {
+		orElse(&d.Uneven, UnevenDrop)
+	}
+	orElse(&d.Uneven, UnevenPad)
 	if d.Shuffle == nil {
 		d.Shuffle = new(true)
 	}

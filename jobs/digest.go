@@ -20,8 +20,8 @@ var saidTwice = map[string]bool{"model.size": true}
 
 // Fingerprint returns every field of [train] that changes what a step computes,
 // by its key below "train" and with its value as JSON: "optimizer.lr" is "0.1".
-// Fields with their zero value are left out, an accumulate of 1 and sums in fp32, so a
-// field that a later version adds does not orphan the checkpoints of this one. Every
+// Fields with their zero value are left out, and what means the same: a field that a
+// later version adds does not orphan the checkpoints of this one. Every
 // strategy has that of ddp: each goes on from the checkpoints of the others.
 //
 // Two runs with equal fingerprints, buckets and world sizes compute the same thing
@@ -35,6 +35,9 @@ func (t *Train) Fingerprint() map[string]string {
 	}
 	if shape.Reduce == ReduceFP32 {
 		shape.Reduce = ""
+	}
+	if shape.Data.Uneven == UnevenPad || shape.Data.DropLast {
+		shape.Data.Uneven = ""
 	}
 	if shape.Strategy != "" {
 		shape.Strategy = StrategyDDP // all strategies compute the same

@@ -63,6 +63,7 @@ func TestTrainDigest(t *testing.T) {
 		{"dropout", func(j *Job) { j.Train.Model.Dropout = 0.1 }, false},
 		{"weights", func(j *Job) { j.Train.Model.Weights = "w" }, false},
 		{"holdout", func(j *Job) { j.Train.Data.Holdout = 0.1 }, false},
+		{"uneven", func(j *Job) { j.Train.Data.Uneven = UnevenJoin }, false},
 		{"drop_last", func(j *Job) { j.Train.Data.DropLast = true }, false},
 		{"seed", func(j *Job) { j.Train.Seed++ }, false},
 		{"lr", func(j *Job) { j.Train.Optimizer.LR *= 1 + 1e-15 }, false},
@@ -81,7 +82,7 @@ func TestTrainDigest(t *testing.T) {
 		}
 		seen[digest] = change.name
 	}
-	if len(seen) != 13 {
+	if len(seen) != 14 {
 		t.Errorf("digests of %q", slices.Sorted(maps.Values(seen)))
 	}
 }
@@ -97,7 +98,7 @@ func TestSameSpec(t *testing.T) {
 		{gpt(`size = "gpt2-medium"`), gpt(`layers = 24, heads = 16, width = 1024, context = 1024`)},
 		{gpt(`size = "gpt2", layers = 24, heads = 16, width = 1024`), gpt(`size = "gpt2-medium"`)},
 		{cnn(""), cnn("model.hidden = []\nmodel.kernel = 3\nmodel.dropout = 0\nmodel.activation = \"relu\"")},
-		{minimal, strings.Replace(minimal, "batch = 2", "batch = 2\naccumulate = 1\nreduce = \"fp32\"\nnonfinite = \"stop\"\ndata.drop_last = false", 1)},
+		{minimal, strings.Replace(minimal, "batch = 2", "batch = 2\naccumulate = 1\nreduce = \"fp32\"\nnonfinite = \"stop\"\ndata.drop_last = false\ndata.uneven = \"pad\"", 1)},
 	} {
 		c.b = strings.Replace(c.b, "data = { kind = \"idx\", path = \"d\" }", "data.kind = \"idx\"\ndata.path = \"d\"", 1)
 		if a, b := parse(t, c.a).Train.Fingerprint(), parse(t, c.b).Train.Fingerprint(); !maps.Equal(a, b) {

@@ -66,6 +66,9 @@ func TestModelAndDataDefaults(t *testing.T) {
 		{strings.Replace(minimal, `kind = "idx"`, `kind = "csv", task = "regression"`, 1), Data{Kind: DataCSV, Path: "d", Task: TaskRegression}},
 	} {
 		c.want.Shuffle = shuffle
+		if c.want.Uneven = UnevenPad; c.want.DropLast {
+			c.want.Uneven = UnevenDrop
+		}
 		if got := parse(t, c.src).Train.Data; !reflect.DeepEqual(got, c.want) {
 			t.Errorf("got  %+v\nwant %+v", got, c.want)
 		}

@@ -78,7 +78,7 @@ func TestEveryKey(t *testing.T) {
 			Model: Model{Kind: ModelMLP, Hidden: []Count{128, 64}, Activation: ActivationTanh},
 			Data: Data{
 				Kind: DataCSV, Path: "data/train.csv", EvalPath: "/data/eval.csv", Target: "price in €",
-				Task: TaskRegression, Shuffle: new(false),
+				Task: TaskRegression, Shuffle: new(false), Uneven: UnevenJoin,
 			},
 			Optimizer: Optimizer{Kind: OptimizerSGD, LR: 1, Momentum: 0.9, Nesterov: true},
 		},
@@ -142,7 +142,7 @@ func TestDefaults(t *testing.T) {
 			Accumulate: 1, Bucket: 25 * mebi, FirstBucket: mebi, Reduce: ReduceFP32, NonFinite: NonFiniteStop,
 			LogEvery:  Interval{50, Steps},
 			Model:     Model{Kind: ModelMLP, Hidden: []Count{3}, Activation: ActivationReLU},
-			Data:      Data{Kind: DataIDX, Path: "d", Task: TaskClassification, Shuffle: new(true)},
+			Data:      Data{Kind: DataIDX, Path: "d", Task: TaskClassification, Shuffle: new(true), Uneven: UnevenPad},
 			Optimizer: Optimizer{Kind: OptimizerSGD, LR: 0.1},
 		},
 		Checkpoint: Checkpoint{Every: Interval{1, Epochs}, Keep: 3},

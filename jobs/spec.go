@@ -130,6 +130,7 @@ type Data struct {
 	Outputs        Count      `toml:"outputs"`         // synthetic: targets (regression) or classes
 	Shuffle        *bool      `toml:"shuffle"`         // default true; never nil after [Load]
 	DropLast       bool       `toml:"drop_last"`       // leave out the last batch where it is short, as PyTorch's drop_last
+	Uneven         Uneven     `toml:"uneven"`          // samples that do not go around the ranks: pad (default), drop (with drop_last), join
 }
 
 // Optimizer is the update rule, as PyTorch defines it.

@@ -40,6 +40,10 @@ func (r *run) build() error {
 	r.model.Plan(nn.Plan{Device: r.device, Batch: r.batch, Precision: precision(t.Precision), Train: true})
 	r.sharder = ddp.New(ddp.Over(r.Comm), r.device, r.params, r.spreading())
 	r.ready = r.sharder.Ready
+	r.none = func(param int) {
+		clear(r.params[param].Grad.Floats())
+		r.sharder.Ready(param)
+	}
 	if r.optimizer, err = newOptimizer(r.device, r.sharder.Parts(), &t.Optimizer); err != nil {
 		return fmt.Errorf("build optimizer: %w", err)
 	}
@@ -50,7 +54,7 @@ func (r *run) build() error {
 	if r.eval != nil {
 		r.evalLoad = data.NewLoader(r.eval, r.batch, batchesAhead)
 	}
-	r.perEpoch = len(r.batches(position{}).steps())
+	r.perEpoch = len(r.steps(position{}))
 	if r.perEpoch == 0 {
 		return noSteps{fmt.Errorf("%d samples on %d ranks do not fill one batch of %d", r.data.Len(), r.Comm.Size(), t.Batch)}
 	}
@@ -64,7 +68,9 @@ const batchesAhead = 1
 type noSteps struct{ error }
 
 // Hint says what to do about it.
-func (noSteps) Hint() string { return "use a smaller train.batch, or train.data.drop_last = false" }
+func (noSteps) Hint() string {
+	return "use a smaller train.batch, or train.data.drop_last = false and uneven = \"join\""
+}
 
 // DataOptions are the job's for package data.
 func DataOptions(t *jobs.Train) data.Options {

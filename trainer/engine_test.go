@@ -217,10 +217,9 @@ func TestStepsAllocateNothing(t *testing.T) {
 			if err := r.spread(t.Context(), origin{}, false); err != nil {
 				t.Fatal(err)
 			}
-			order := r.batches(r.at)
-			r.loader.Start(order.batches)
+			steps, i := r.steps(r.at), 0
+			r.loader.Start(batchesOf(steps))
 			defer r.loader.Stop()
-			steps, i := order.steps(), 0
 			if n := testing.AllocsPerRun(8, func() {
 				if _, _, err := r.step(t.Context(), steps[i]); err != nil {
 					t.Fatal(err)

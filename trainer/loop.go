@@ -31,17 +31,16 @@ func (r *run) loop(ctx context.Context) (stopped bool, err error) {
 // epoch trains the rest of the present epoch. A stop within it saves; one that came
 // with its last step is left to endEpoch.
 func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
-	order := r.batches(r.at)
-	r.loader.Start(order.batches)
+	steps := r.steps(r.at)
+	r.loader.Start(batchesOf(steps))
 	every := r.Job.Checkpoint.Every
-	steps := order.steps()
-	for i, batches := range steps {
+	for i, s := range steps {
 		r.ofEpoch = len(steps) - i
-		loss, stop, err := r.step(ctx, batches)
+		loss, stop, err := r.step(ctx, s)
 		if err != nil {
 			return false, err
 		}
-		r.advance(loss, batches)
+		r.advance(loss, s.samples)
 		if r.at.Step%verifyEvery == 0 {
 			if err := r.verify(ctx); err != nil {
 				return false, err
@@ -94,12 +93,8 @@ func (r *run) due(every jobs.Interval, last bool) bool {
 	return last || every.Unit == jobs.Steps && r.at.Step%int64(every.N) == 0
 }
 
-// advance counts a step.
-func (r *run) advance(loss float64, batches [][]int) {
-	samples := 0
-	for _, b := range batches {
-		samples += len(b) * r.Comm.Size()
-	}
+// advance counts a step of so many samples of all ranks.
+func (r *run) advance(loss float64, samples int) {
 	r.at.Step++
 	r.ofEpoch--
 	r.Progress.step.Store(r.at.Step)

@@ -46,7 +46,7 @@ func newSchedule(lr float64, s *jobs.Schedule) (optim.Schedule, error) {
 // warnOfIdleSteps tells of steps at the end of the run that the schedule leaves
 // without a learning rate. One of them is how a cosine ends.
 func (r *run) warnOfIdleSteps() {
-	r.ofEpoch = len(r.batches(r.at).steps())
+	r.ofEpoch = len(r.steps(r.at))
 	if r.at.Unevaluated {
 		r.ofEpoch = 0
 	}

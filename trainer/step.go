@@ -23,33 +23,35 @@ const (
 // are not finite: more of them are no accident of the data.
 const mostSkipped = 10
 
-// step is forward and backward for the step's batches, which the loader has in
+// step is forward and backward for a step's batches, which the loader has in
 // this order, with the gradients added up over batches and ranks, and the update.
 // Every sample of the step weighs the same, in whichever batch it is. It returns
 // the loss of all of them over all ranks, and whether any rank was asked to stop.
-func (r *run) step(ctx context.Context, batches [][]int) (loss float64, stop bool, err error) {
-	samples, world := 0, r.Comm.Size()
-	for _, b := range batches {
-		samples += len(b)
-	}
+func (r *run) step(ctx context.Context, s step) (loss float64, stop bool, err error) {
+	world := r.Comm.Size()
 	pass := nn.Pass{Train: true, Seed: stepSeed(uint64(r.train.Seed), uint64(r.at.Step)), First: r.Comm.Rank(), Stride: world, Owner: r.sharder.Owner()}
 	r.sharder.Start(ctx)
-	for i := range batches {
+	for i := range s.batches {
 		read, n, err := r.loader.Next()
 		if err != nil {
 			r.sharder.Stop()
 			return 0, false, err
 		}
 		batch := upload(read, n)
-		weight := float64(n) / float64(samples) / float64(world)
+		weight, counts := float64(n)/float64(s.samples), i < s.count
 		pass.Weight = float32(weight)
-		loss += weight * r.model.Forward(batch, pass).Loss
-		last, each := i == len(batches)-1, r.sharder.EachBatch()
+		if found := r.model.Forward(batch, pass).Loss; counts {
+			loss += weight * found
+		}
+		last, each := i == len(s.batches)-1, r.sharder.EachBatch()
 		if last {
 			r.setExtra(loss)
 		}
 		var ready func(int) // gradients are complete with the last batch, see no_sync in PyTorch
-		if last || each {
+		switch {
+		case !counts:
+			ready = r.none
+		case last || each:
 			ready = r.ready
 		}
 		r.model.Backward(batch, pass, ready)

@@ -77,6 +77,7 @@ type run struct {
 	schedule  optim.Schedule
 	sharder   *ddp.Sharder
 	ready     func(param int) // sharder.Ready, once: making it allocates
+	none      func(param int) // ready of a gradient that is nothing, whatever was computed
 	at        position
 	skipped   int                // steps in a row that were left out
 	good      map[int]bool       // what is known of the checkpoints, see checkpoint.Prune

@@ -30,7 +30,8 @@ func (s BatchSampler) Start() State { return State{Seed: s.Sampler.Seed} }
 // is taken once, but for these: without any DropLast the last ranks to take part
 // repeat fewer samples than they are, to get equally many; with the sampler's they
 // leave out fewer than they are instead; with DropLast of batches they leave out
-// less than a batch each besides.
+// less than a batch each besides. With the sampler's Join there are none of these, and
+// a rank may have a batch fewer than the first, or a shorter last one.
 func (s BatchSampler) Rest(at State) [][]int {
 	if s.Batch < 1 {
 		panic(fmt.Sprintf("data: batches of %d samples", s.Batch))

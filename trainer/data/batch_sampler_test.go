@@ -28,12 +28,21 @@ func epochInParts(rng *rand.Rand, s BatchSampler, epoch int) ([]int, BatchSample
 			steps = rng.IntN(steps + 1)
 		}
 		for step := range steps {
+			taken := 0
 			for _, batches := range all {
+				if step == len(batches) && s.Sampler.Join {
+					continue // this rank has none left
+				}
 				for _, i := range batches[step] {
 					count[i]++
 				}
+				taken += len(batches[step])
 			}
-			at = s.After(at, len(all[0][step]))
+			if s.Sampler.Join {
+				at.Consumed += taken
+			} else {
+				at = s.After(at, len(all[0][step]))
+			}
 		}
 		if parts <= 0 || at.Consumed >= s.Sampler.N {
 			return count, s
@@ -50,6 +59,9 @@ func TestEachSampleOnceAtAnyWorldSizes(t *testing.T) {
 			Sampler:  Sampler{N: 1 + rng.IntN(200), Replicas: 1, Shuffle: rng.IntN(2) == 0, DropLast: rng.IntN(2) == 0, Seed: rng.Int64N(1000)},
 			Batch:    1,
 			DropLast: rng.IntN(2) == 0,
+		}
+		if s.Sampler.Join = rng.IntN(3) == 0; s.Sampler.Join {
+			s.Sampler.DropLast, s.DropLast = false, false
 		}
 		count, last := epochInParts(rng, s, rng.IntN(3))
 		if msg := checkOnce(last, count); msg != "" {
@@ -68,6 +80,9 @@ func checkOnce(s BatchSampler, count []int) string {
 	mostMissing, mostExtra := 0, s.Sampler.Replicas-1
 	if s.Sampler.DropLast {
 		mostMissing, mostExtra = s.Sampler.Replicas-1, 0
+	}
+	if s.Sampler.Join {
+		mostExtra = 0
 	}
 	if s.DropLast {
 		mostMissing += (s.Batch - 1) * s.Sampler.Replicas

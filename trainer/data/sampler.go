@@ -14,6 +14,7 @@ type Sampler struct {
 	Replicas int   // ranks that share an epoch (num_replicas)
 	Rank     int   // this rank, 0 to Replicas-1
 	Shuffle  bool  // permute anew each epoch, by a generator seeded Seed+epoch
+	Join     bool  // take each sample once: some ranks get one fewer; not beside DropLast
 	DropLast bool  // leave out the last samples that do not go around, instead of repeating some
 	Seed     int64 // the same on all ranks
 }
@@ -21,7 +22,8 @@ type Sampler struct {
 // Epoch returns the indices that this rank takes in the given epoch, in order:
 // DistributedSampler after set_epoch(epoch). Every rank gets equally many. Where
 // the samples do not go around, samples from the front of the epoch's order are
-// taken again, or with DropLast those at its end are left out.
+// taken again, or with DropLast those at its end are left out. With Join the first
+// ranks get one more instead, as for PyTorch's Join of uneven inputs.
 func (s Sampler) Epoch(epoch int) []int { return s.Resume(epoch, 0) }
 
 // Resume returns the indices that this rank takes of the rest of an epoch, of
@@ -31,7 +33,7 @@ func (s Sampler) Epoch(epoch int) []int { return s.Resume(epoch, 0) }
 // from the samples that are repeated or left out to give every rank equally many.
 // Consumed may reach or exceed N: then nothing is left.
 func (s Sampler) Resume(epoch, consumed int) []int {
-	if s.N < 0 || s.Replicas < 1 || s.Rank < 0 || s.Rank >= s.Replicas || consumed < 0 {
+	if s.N < 0 || s.Replicas < 1 || s.Rank < 0 || s.Rank >= s.Replicas || consumed < 0 || s.Join && s.DropLast {
 		panic(fmt.Sprintf("data: impossible sampler %+v after %d samples", s, consumed))
 	}
 	order := s.order(epoch)
@@ -48,10 +50,13 @@ func (s Sampler) Resume(epoch, consumed int) []int {
 	return mine
 }
 
-// perRank returns how many samples each rank takes of so many.
+// perRank returns how many samples this rank takes of so many.
 func (s Sampler) perRank(samples int) int {
-	if s.DropLast {
+	switch {
+	case s.DropLast:
 		return samples / s.Replicas
+	case s.Join:
+		return max(0, samples+s.Replicas-1-s.Rank) / s.Replicas
 	}
 	return (samples + s.Replicas - 1) / s.Replicas
 }
