@@ -35,11 +35,18 @@ func (t *training) spread(ctx context.Context, comm collective.Communicator, o d
 	for _, p := range r.sharder.Parts() {
 		parts = append(parts, p.Data.Floats())
 	}
-	if err := r.sharder.Spread(ctx, parts, drawn); err != nil {
+	err := r.sharder.Spread(ctx, parts, func(give ddp.Give) error {
+		for i, values := range drawn {
+			if err := give(i, func(at int, to []float32) error { copy(to, values[at:]); return nil }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	r.sharder.Updated()
-	var err error
 	t.optimizer, err = t.optimise(r.sharder.Parts())
 	return r, err
 }
