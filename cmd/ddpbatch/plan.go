@@ -18,7 +18,7 @@ type planCmd struct {
 
 	Ranks     []int  `placeholder:"N,..." help:"Numbers of ranks; default 1, 2, 4 to 16384 and the job's own."`
 	Strategy  string `default:"" enum:",ddp,zero1,zero2,zero3" placeholder:"NAME" help:"ddp, zero1, zero2 or zero3; default the job's."`
-	Algorithm string `default:"auto" enum:"auto,ring,doubling,halving,hierarchical" placeholder:"NAME" help:"Of collectives: auto (the fastest), ring, doubling, halving, hierarchical."`
+	Algorithm string `default:"auto" enum:"auto,ring,doubling,halving,hierarchical" placeholder:"NAME" help:"Of collectives: auto (what the trainer does), ring, doubling, halving, hierarchical."`
 
 	Measure bool `help:"Measure this machine's speed, and take it for the nodes'."`
 	Here    bool `help:"Measure, and predict what launch does on this machine alone."`

@@ -32,7 +32,8 @@ type Algorithm int
 
 // The algorithms of collectives.
 const (
-	// Auto is whichever of the others takes the least time.
+	// Auto is what ranks do by themselves: hierarchical between nodes of several ranks,
+	// else whichever of the others takes the least time.
 	Auto Algorithm = iota
 	// Ring sends pieces around: the fewest bytes, as many messages as ranks
 	// (Patarasuk and Yuan 2009).
@@ -43,8 +44,8 @@ const (
 	// Halving exchanges halves, quarters... and gathers them back: few messages and
 	// the fewest bytes, in part over long ways (Rabenseifner 2004).
 	Halving
-	// Hierarchical adds up within nodes, then the parts between nodes by the faster of
-	// ring and halving, and gathers within nodes.
+	// Hierarchical adds up within nodes, each rank one part; then each rank its part
+	// between nodes, by the faster of ring and halving; and gathers within nodes.
 	Hierarchical
 )
 
@@ -72,6 +73,15 @@ func (f Fabric) Nodes(ranks int) int { return (ranks + f.PerNode - 1) / f.PerNod
 // onNode is the ranks of a full node.
 func (f Fabric) onNode(ranks int) int { return min(ranks, f.PerNode) }
 
+// auto is the algorithms that ranks may take: of these, where messages are all of one
+// kind.
+func (f Fabric) auto(ranks int, these ...Algorithm) []Algorithm {
+	if f.Nodes(ranks) > 1 && f.onNode(ranks) > 1 {
+		return []Algorithm{Hierarchical}
+	}
+	return these
+}
+
 // AllReduce is the seconds in which ranks add up so many bytes, and the algorithm
 // that was taken.
 func (f Fabric) AllReduce(a Algorithm, ranks int, bytes float64) (float64, Algorithm) {
@@ -89,7 +99,7 @@ func (f Fabric) AllReduce(a Algorithm, ranks int, bytes float64) (float64, Algor
 		return 2 * f.hierarchical(ranks, bytes), a
 	}
 	best := math.Inf(1)
-	for _, b := range []Algorithm{Ring, Doubling, Halving, Hierarchical} {
+	for _, b := range f.auto(ranks, Ring, Doubling, Halving) {
 		if seconds, _ := f.AllReduce(b, ranks, bytes); seconds < best {
 			best, a = seconds, b
 		}
@@ -113,7 +123,7 @@ func (f Fabric) Scatter(a Algorithm, ranks int, bytes float64) (float64, Algorit
 		return f.hierarchical(ranks, bytes), a
 	}
 	best := math.Inf(1)
-	for _, b := range []Algorithm{Ring, Halving, Hierarchical} {
+	for _, b := range f.auto(ranks, Ring, Halving) {
 		if seconds, _ := f.Scatter(b, ranks, bytes); seconds < best {
 			best, a = seconds, b
 		}

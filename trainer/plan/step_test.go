@@ -40,11 +40,17 @@ func TestCollectivesByHand(t *testing.T) {
 			t.Errorf("%s: %v seconds, want %v", c.name, got, c.want)
 		}
 	}
-	for _, f := range []Fabric{flat, nodes} {
+	for _, f := range []Fabric{{PerNode: 64, Local: unit}, nodes, {PerNode: 1, Network: unit}} {
 		for ranks := 2; ranks <= 64; ranks++ {
 			for _, bytes := range []float64{1, 1e3, 1e6} {
 				best, which := f.AllReduce(Auto, ranks, bytes)
-				for a := Ring; a <= Hierarchical; a++ {
+				if f.PerNode > 1 && f.PerNode < ranks {
+					if want, _ := f.AllReduce(Hierarchical, ranks, bytes); which != Hierarchical || best != want {
+						t.Errorf("%d ranks, %v bytes: %s takes %v, want the hierarchical %v", ranks, bytes, which, best, want)
+					}
+					continue
+				}
+				for a := Ring; a < Hierarchical; a++ {
 					if seconds, _ := f.AllReduce(a, ranks, bytes); seconds < best {
 						t.Errorf("%d ranks, %v bytes: %s takes %v, less than %s with %v", ranks, bytes, a, seconds, which, best)
 					}
