@@ -1,0 +1,42 @@
+package library
+
+import (
+	"fmt"
+
+	"github.com/ebitengine/purego"
+)
+
+// Version returns the version of a cuBLASLt or NCCL, such as 12.8.4, as the library
+// itself tells it.
+func Version(l *Library) (string, error) {
+	if f, ok := l.Symbol("cublasLtGetVersion"); ok { // size_t (void)
+		v, _, _ := purego.SyscallN(f)
+		return cublasVersion(int(v)), nil
+	}
+	if _, ok := l.Symbol("ncclGetVersion"); ok {
+		var get func(*int32) int32
+		purego.RegisterLibFunc(&get, l.Handle, "ncclGetVersion")
+		var v int32
+		if r := get(&v); r != 0 {
+			return "", fmt.Errorf("ask %q for its version: ncclGetVersion returned %d", l.Path, r)
+		}
+		return ncclVersion(int(v)), nil
+	}
+	return "", fmt.Errorf("ask %q for its version: it is neither cuBLASLt nor NCCL", l.Path)
+}
+
+// cublasVersion reads CUBLAS_VERSION: 11.6.5 is 11605, and 12.8.4 is 120804.
+func cublasVersion(v int) string {
+	if v < 100000 {
+		return fmt.Sprintf("%d.%d.%d", v/1000, v/100%10, v%100)
+	}
+	return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)
+}
+
+// ncclVersion reads NCCL_VERSION_CODE: 2.8.4 is 2804, and 2.21.5 is 22105.
+func ncclVersion(v int) string {
+	if v < 10000 {
+		return fmt.Sprintf("%d.%d.%d", v/1000, v/100%10, v%100)
+	}
+	return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)
+}
