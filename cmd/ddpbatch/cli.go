@@ -22,6 +22,7 @@ type cli struct {
 	Netif      netifCmd      `cmd:"" help:"Say which network interface ranks would use, and why."`
 	Sampler    samplerCmd    `cmd:"" help:"Print which samples each rank takes."`
 	Templates  templatesCmd  `cmd:"" help:"List, show or check the profiles of sites."`
+	Doctor     doctorCmd     `cmd:"" help:"Say what this machine has for training on GPUs, and what is missing."`
 	Bench      benchCmd      `cmd:"" help:"Time the trainer's steps and products on this machine."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -87,11 +86,7 @@ func (c *netifCmd) answerAll(p *program, cases []netif.Case) error {
 		a.ID = cases[i].ID
 		choice, err := c.choose(&cases[i])
 		if err != nil {
-			a.Error = err.Error()
-			var hinter interface{ Hint() string }
-			if errors.As(err, &hinter) {
-				a.Hint = hinter.Hint()
-			}
+			a.Error, a.Hint = err.Error(), hintOf(err)
 			failed = append(failed, fmt.Sprintf("%q", a.ID))
 			continue
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
@@ -33,6 +35,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	driver, err := filepath.Abs("../../trainer/cuda/driver/testdata/fakecuda.c")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -40,8 +46,16 @@ func TestScripts(t *testing.T) {
 			e.Setenv("OLDPATH", e.Getenv("PATH"))
 			e.Setenv("PROGRAM", program) // for scripts that change PATH
 			e.Setenv("CORES", strconv.Itoa(runtime.GOMAXPROCS(0)))
+			e.Setenv("FAKECUDA", driver)
 			e.Setenv("FAKE_DIR", filepath.Join(e.WorkDir, "slurm"))
 			return os.Mkdir(filepath.Join(e.WorkDir, "slurm"), 0o700)
+		},
+		Condition: func(name string) (bool, error) {
+			if name != "cuda" {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			_, err := cuda.Look()
+			return !errors.Is(err, cuda.ErrNotBuilt), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "checkpoint": saveCheckpoint, "alphabet": saveAlphabet, "metrics": writeMetrics,

@@ -43,15 +43,23 @@ func report(w io.Writer, err error, usage string) {
 		err = fmt.Errorf("%s", count(len(spec), "mistake")+where(spec))
 	}
 	say(w, "error: %s", err)
-	var hinter interface{ Hint() string }
-	if errors.As(err, &hinter) && hinter.Hint() != "" {
-		say(w, "hint: %s", hinter.Hint())
+	if hint := hintOf(err); hint != "" {
+		say(w, "hint: %s", hint)
 	}
 	var parse *kong.ParseError
 	var wrong usageError
 	if usage != "" && (errors.As(err, &parse) || errors.As(err, &wrong)) {
 		say(w, "hint: usage: %s", usage)
 	}
+}
+
+// hintOf is what to do about an error, or empty.
+func hintOf(err error) string {
+	var hinter interface{ Hint() string }
+	if errors.As(err, &hinter) {
+		return hinter.Hint()
+	}
+	return ""
 }
 
 // where names the file of all the mistakes, if it is one.

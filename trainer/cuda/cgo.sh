@@ -8,10 +8,12 @@
 # netgo and osusergo have names and users looked up by Go, with the tag as without it.
 set -eu
 driver=$(cd "$(dirname "$0")/driver" && pwd)
+# The program must not depend on where it was built, and debug information names the headers.
+map="'-ffile-prefix-map=$driver=driver'"
 # Go's build cache does not look into folders outside of a package.
 headers=$(cat "$driver"/include/*.h | cksum | cut -d ' ' -f 1)
 export CGO_ENABLED=1
-export CGO_CFLAGS="-O2 '-I$driver/include' -DDDPBATCH_HEADERS=$headers"
+export CGO_CFLAGS="-O2 '-I$driver/include' $map -DDDPBATCH_HEADERS=$headers"
 export CGO_LDFLAGS="-O2 '-L$driver/lib'"
 export GOFLAGS="${GOFLAGS:+$GOFLAGS }-tags=cuda,netgo,osusergo"
 exec "$@"

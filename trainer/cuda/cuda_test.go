@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-func TestDevicesSaysThatTheTagIsMissing(t *testing.T) {
-	if d, err := Devices(); !errors.Is(err, ErrNotBuilt) || d != nil {
-		t.Errorf("got %v, %v", d, err)
+func TestLookSaysThatTheTagIsMissing(t *testing.T) {
+	if found, err := Look(); !errors.Is(err, ErrNotBuilt) || found.Devices != nil {
+		t.Errorf("got %v, %v", found, err)
 	}
 }

@@ -13,18 +13,6 @@ import (
 	"gorgonia.org/cu"
 )
 
-// Info is a GPU as the driver describes it.
-type Info struct {
-	Ordinal      int // among those that CUDA_VISIBLE_DEVICES leaves visible
-	Name         string
-	UUID         string // as nvidia-smi -L writes it: GPU-..., or MIG-... for a part of a GPU
-	MIG          bool   // a part of a GPU (multi-instance GPU)
-	Major, Minor int    // compute capability
-	Memory       int64  // bytes
-	Processors   int    // streaming multiprocessors
-	PCI          string // bus id, such as 0000:3b:00.0
-}
-
 // Count returns the number of visible GPUs.
 func Count() (int, error) {
 	if _, err := Load(); err != nil {

@@ -1,6 +1,0 @@
-//go:build !cuda
-
-package cuda
-
-// Devices returns [ErrNotBuilt].
-func Devices() ([]Device, error) { return nil, ErrNotBuilt }

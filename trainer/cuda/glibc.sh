@@ -1,0 +1,34 @@
+#!/bin/sh
+# Makes libraries in the folder DIR to link with, so that a program that is built here runs with
+# older versions of glibc too: glibc.sh DIR, then -extldflags "DIR/libdl.so DIR/libpthread.so".
+#
+# A program asks for each symbol in the version that was linked with, and glibc 2.34 gave those of
+# threads, of dlopen and of the program's start a new one. These libraries are only names, with the
+# version that every glibc has; no code of the program is another. Which library a symbol is in does
+# not matter when the program starts: glibc itself moved them from libpthread and libdl to libc.
+#
+# An older glibc does not run the constructors of a program that is linked so. It has none.
+set -eu
+dir=$1
+cc=${CC:-gcc}
+case $($cc -dumpmachine) in
+x86_64-*) version=GLIBC_2.2.5 ;;
+aarch64-*) version=GLIBC_2.17 ;;
+*)
+	echo "glibc.sh: not known which version of glibc is the first for $($cc -dumpmachine)" >&2
+	exit 1
+	;;
+esac
+mkdir -p "$dir"
+echo "$version { global: *; };" >"$dir/version"
+
+# names FILE SONAME SYMBOL... makes a library.
+names() {
+	file=$1 soname=$2
+	shift 2
+	printf 'void %s(void) {}\n' "$@" | $cc -shared -nostdlib -fPIC -fno-builtin \
+		-Wl,-soname,"$soname" -Wl,--version-script="$dir/version" -o "$dir/$file" -x c -
+}
+names libdl.so libdl.so.2 dlopen dlsym dlclose dlerror
+names libpthread.so libpthread.so.0 __libc_start_main pthread_create pthread_once pthread_key_create \
+	pthread_setspecific pthread_sigmask pthread_getattr_np pthread_attr_getstack pthread_attr_getstacksize

@@ -1,0 +1,24 @@
+//go:build cuda
+
+package cuda
+
+import "github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+
+// Look loads the driver and says which GPUs this process may use. The error is
+// [ErrNotBuilt] or a *driver.LoadError, where there is no driver or no GPU, or a
+// *driver.Error; the version is told with an error too, where it is known.
+func Look() (Found, error) {
+	version, err := driver.Load()
+	found := Found{Version: int(version)}
+	if err != nil {
+		return found, err
+	}
+	n, err := driver.Count()
+	for i := 0; i < n && err == nil; i++ {
+		var d Device
+		if d, err = driver.Describe(i); err == nil {
+			found.Devices = append(found.Devices, d)
+		}
+	}
+	return found, err
+}

@@ -1,0 +1,6 @@
+//go:build !cuda
+
+package cuda
+
+// Look returns [ErrNotBuilt].
+func Look() (Found, error) { return Found{}, ErrNotBuilt }
