@@ -1,13 +1,25 @@
 # ddpbatch: make build, make demo, make test. CONTRIBUTING.md says more.
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
-# The program needs no C: one static binary runs on every node.
+# Only what is built with the tag cuda has C in it, by trainer/cuda/cgo.sh.
 export CGO_ENABLED = 0
+# Go's build id would tell in which folder the C part was built; without it, the same source
+# gives the same bytes.
+NAMED = -buildid= -X main.linkVersion=$(VERSION)
+BIN = bin
+# Names of older versions of glibc, so that the program runs with them; see trainer/cuda/glibc.sh.
+GLIBC = $(BIN)/glibc
 
-.PHONY: build kernels demo test lint bench microbench fuzz clean
+.PHONY: build build-cpu kernels demo test lint bench microbench fuzz clean
 
+# With GPU support: it needs gcc, no CUDA toolkit, and starts where there is no driver.
 build:
-	$(GO) build -trimpath -ldflags '-X main.linkVersion=$(VERSION)' -o bin/ddpbatch ./cmd/ddpbatch
+	trainer/cuda/glibc.sh $(GLIBC)
+	trainer/cuda/cgo.sh $(GO) build -trimpath -ldflags '$(NAMED) -extldflags "$(GLIBC)/libdl.so $(GLIBC)/libpthread.so"' -o $(BIN)/ddpbatch ./cmd/ddpbatch
+
+# Without GPU support, and without a C compiler.
+build-cpu:
+	$(GO) build -trimpath -ldflags '$(NAMED)' -o $(BIN)/ddpbatch ./cmd/ddpbatch
 
 # Trains a small model on two local ranks; again, and it goes on or is done.
 demo: build
