@@ -22,6 +22,9 @@ type shared struct {
 	phase, turn uint64
 	trouble     time.Time     // when the present operation takes too long; zero until it waits
 	slack       time.Duration // what it may take longer
+	// doubt is how often the looks without pause are halved, because they were of no use:
+	// the rank that is waited for may need this core.
+	doubt int
 	// room is for sums in the making, aligned for every element. On the stack it would
 	// not stay: it is handed to functions of the element.
 	room [block / 8]uint64
@@ -114,9 +117,11 @@ func (s *shared) sync(ctx context.Context) error {
 }
 
 // How a rank waits: first it looks without pause, for as long as a rank that is nearly
-// there may take; then it lets others run; then it sleeps, longer and longer.
+// there may take, and less long while that is in vain; then it lets others run; then it
+// sleeps, longer and longer.
 const (
 	looks      = 20_000
+	mostDoubt  = 8
 	yields     = 200
 	firstSleep = 20 * time.Microsecond
 	lastSleep  = 500 * time.Microsecond
@@ -124,11 +129,16 @@ const (
 
 func (s *shared) await(ctx context.Context, r int) error {
 	phase := s.board.phase(r)
-	for range s.board.looks() {
+	if phase.Load() >= s.phase {
+		return nil
+	}
+	for range s.board.looks() >> s.doubt {
 		if phase.Load() >= s.phase {
+			s.doubt = max(s.doubt-1, 0)
 			return nil
 		}
 	}
+	s.doubt = min(s.doubt+1, mostDoubt)
 	sleep := firstSleep
 	for i := 0; ; i++ {
 		if phase.Load() >= s.phase {
