@@ -16,8 +16,13 @@ const verifyEvery = 100
 
 // verify has every rank compare its weights with those of all others. They can only
 // differ where a processor or its memory is at fault, or a library between ranks:
-// what is trained from then on is worth nothing, and nothing else would tell. With
-// ZeRO3 each weight is on one rank only: there is nothing to compare it with.
+// what is trained from then on is worth nothing, and nothing else would tell.
+//
+// With ZeRO1 and ZeRO2 a rank has others' weights from those that update them: what
+// is compared is whether they arrive as they are. A rank that computes its own part
+// wrongly gives the same wrong weights to all, which no comparison finds, and so it is
+// with the state of its optimiser. With ZeRO3 each weight is on one rank only: there is
+// nothing to compare it with.
 func (r *run) verify(ctx context.Context) error {
 	if r.sharder.Strategy == ddp.ZeRO3 {
 		return nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
@@ -41,6 +42,41 @@ func TestReplicaThatDriftsIsNamed(t *testing.T) {
 	}
 	if s, _, err := checkpoint.Load(dir); err != nil || s.Manifest.Step != 0 {
 		t.Errorf("newest checkpoint is of step %d, %v, want none since the first", s.Manifest.Step, err)
+	}
+}
+
+// garbled is a communicator that changes what rank 0 sends when parts are gathered.
+type garbled struct {
+	collective.Communicator
+	gathers, from int
+}
+
+func (c *garbled) Do(ctx context.Context, call collective.Call) error {
+	err := c.Communicator.Do(ctx, call)
+	if call.Kind == collective.KindAllGather {
+		if c.gathers++; c.gathers >= c.from {
+			call.Recv[0] ^= 1 // the lowest bit of the first number
+		}
+	}
+	return err
+}
+
+// With ZeRO1 and ZeRO2 a rank that does not have the weights of those that update them
+// is named. With ZeRO3 there are no replicas.
+func TestReplicaThatIsNotGivenTheWeightsIsNamed(t *testing.T) {
+	for _, strategy := range []jobs.Strategy{jobs.StrategyZeRO1, jobs.StrategyZeRO2} {
+		j, dir := by(t, strategy, strings.Replace(fmt.Sprintf(mlp, 2), "7 steps", "1000 steps", 1)), t.TempDir()
+		_, _, errs := world(t, 3, j, dir, func(rank int, o *Options) {
+			if rank == 1 {
+				o.Comm = &garbled{Communicator: o.Comm, from: 50}
+			}
+		})
+		const want = "after step 100 the weights of rank 1 differ from those of the other ranks"
+		for rank, err := range errs {
+			if err == nil || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%s, rank %d: %v, want %s", strategy, rank, err, want)
+			}
+		}
 	}
 }
 

@@ -89,7 +89,12 @@ func TestStrategiesTrainTheSameBits(t *testing.T) {
 	}
 }
 
-// Ranks that share a batch train what one rank trains with all of it.
+// Ranks that share a batch train what one rank trains with all of it, but for the order
+// in which samples are added up: two thirds of the tolerance is left at the rates of
+// these tests. How much rounding grows is a matter of the training, not of ranks: SGD
+// at a rate of 0.1, which learns these samples by heart, comes to 1.3e-6 in step 93 on
+// three ranks, 8.5e-7 on two, and to 7.5e-7 on one that has its batches backwards; so it
+// is slowed down here.
 func TestStrategiesEqualOneRank(t *testing.T) {
 	for name, spec := range models(t) {
 		if name == "gpt, bf16" {
@@ -110,7 +115,7 @@ func TestStrategiesEqualOneRank(t *testing.T) {
 // longest has a job go on for more than 100 steps whose samples divide into batches.
 func longest(spec string) string {
 	spec = strings.NewReplacer("epochs = 3", "epochs = 4", "epochs = 8", "epochs = 25", "samples = 203", "samples = 204\ndrop_last = true",
-		"lr = 0.01\n", "lr = 0.003\n", "lr = 0.1\n", "lr = 0.03\n").Replace(spec)
+		"lr = 0.1\n", "lr = 0.03\n").Replace(spec)
 	return strings.Replace(spec, "holdout = 0.2", "holdout = 0.2\ndrop_last = true", 1)
 }
 
@@ -134,12 +139,12 @@ func first100(t *testing.T, events []Event) []Event {
 // the epoch is seen once.
 func TestStrategiesResumeFromEachOther(t *testing.T) {
 	spec := strings.NewReplacer("epochs = 8", "epochs = 2", "3 steps", "1000 steps").Replace(models(t)["gpt"](1))
-	for _, before := range []int{1, 2, 3} {
+	for _, before := range []int{1, 2, 3, 4} {
 		want := map[int][]Event{} // by ranks that go on
 		for _, from := range strategyNames {
 			saved := t.TempDir()
 			stoppedRun(t, before, by(t, from, spec), saved, 4)
-			for _, after := range []int{1, 2, 3} {
+			for _, after := range []int{1, 2, 3, 4} {
 				for _, to := range strategyNames {
 					dir := t.TempDir()
 					if err := os.CopyFS(dir, os.DirFS(saved)); err != nil {
