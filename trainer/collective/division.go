@@ -88,6 +88,7 @@ func (x *exchange) reduceTo(d division, root int) error {
 	if err := x.reduceParts(d, false); err != nil {
 		return err
 	}
+	x.steps = 0 // what follows is none
 	if x.rank != root {
 		x.send(root, last, d.part(x.rank))
 	}

@@ -27,17 +27,17 @@ func (o *onNodes) allGather() error {
 	mine := o.load(all)
 	if o.pairs {
 		copy(mine.part(o.node), c.Send)
-	} else if err := o.takeWork(all, mine); err != nil {
+	} else if err := o.takeWork(mine); err != nil {
 		return err
 	}
 	if err := o.between(func(x *exchange) error { return x.gatherParts(mine.division) }); err != nil {
 		return err
 	}
-	return o.unpack(all, mine)
+	return o.unpack(mine)
 }
 
 // takeWork has those who work between nodes take the pieces of their node's ranks.
-func (o *onNodes) takeWork(all pieces, mine load) error {
+func (o *onNodes) takeWork(mine load) error {
 	c, here := o.part(), o.byNode[o.node]
 	m := len(c.Send)
 	c.Recv = o.here.of(len(here) * m)
@@ -46,7 +46,7 @@ func (o *onNodes) takeWork(all pieces, mine load) error {
 	}
 	for r, i := range here {
 		if o.worker[i] == o.local.rank {
-			copy(mine.piece(all, i), c.Recv[r*m:])
+			copy(mine.piece(i), c.Recv[r*m:])
 		}
 	}
 	return nil

@@ -73,28 +73,27 @@ func (o *onNodes) share(all pieces) int {
 // part for each node.
 type load struct {
 	division
-	at []int // where each piece is
+	all pieces
+	at  []int // where each piece is
 }
 
 // load makes room for them, until the end of the operation.
 func (o *onNodes) load(all pieces) load {
-	s := load{at: make([]int, len(o.worker))}
+	l := load{all: all, at: make([]int, len(o.worker))}
 	cuts, at := []int{0}, 0
 	for _, on := range o.column {
 		for _, i := range on {
-			s.at[i] = at
+			l.at[i] = at
 			at += all.cut(i+1) - all.cut(i)
 		}
 		cuts = append(cuts, at)
 	}
-	s.division = division{o.work.of(at), func(i int) int { return cuts[i] }}
-	return s
+	l.division = division{o.work.of(at), func(i int) int { return cuts[i] }}
+	return l
 }
 
 // piece is the room of piece i of all.
-func (s load) piece(all pieces, i int) []byte {
-	return s.buf[s.at[i]:][:all.cut(i+1)-all.cut(i)]
-}
+func (l load) piece(i int) []byte { return l.buf[l.at[i]:][:l.all.cut(i+1)-l.all.cut(i)] }
 
 // addUp has each rank reduce the pieces that it works on over its node, into what room
 // gives.
@@ -144,10 +143,10 @@ func (o *onNodes) collect(all pieces) error {
 
 // deliver gives those of this node's pieces that are wanted to ranks that have a place
 // for them.
-func (o *onNodes) deliver(all pieces, mine load, wanted func(i int) bool, place func(i int) []byte) error {
-	c := o.part()
+func (o *onNodes) deliver(mine load, wanted func(i int) bool, place func(i int) []byte) error {
+	c, all := o.part(), mine.all
 	c.Send = nil
-	have := func(i, a, b int) []byte { return mine.piece(all, i)[a-all.cut(i) : b-all.cut(i)] }
+	have := func(i, a, b int) []byte { return mine.piece(i)[a-all.cut(i) : b-all.cut(i)] }
 	c.look = &look{bytes: len(all.buf), hidden: true,
 		bring: func(window []byte, from int) {
 			all.each(from, from+len(window), func(i, a, b int) {
@@ -171,14 +170,14 @@ func (o *onNodes) deliver(all pieces, mine load, wanted func(i int) bool, place 
 	return o.onNode(true, c)
 }
 
-// unpack gives the node's ranks the pieces of its shares.
-func (o *onNodes) unpack(all pieces, mine load) error {
+// unpack gives the node's ranks all pieces from where they were worked on.
+func (o *onNodes) unpack(mine load) error {
 	for _, on := range o.column {
 		for _, i := range on {
-			copy(all.part(i), mine.piece(all, i))
+			copy(mine.all.part(i), mine.piece(i))
 		}
 	}
-	return o.collect(all)
+	return o.collect(mine.all)
 }
 
 // copied is a copy that is this operation's until its end.

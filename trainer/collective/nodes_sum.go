@@ -25,13 +25,13 @@ func (o *onNodes) allReduce() error {
 		return o.collect(all)
 	}
 	mine := o.load(all)
-	if err := o.addUp(all, func(i int) []byte { return mine.piece(all, i) }); err != nil {
+	if err := o.addUp(mine.all, mine.piece); err != nil {
 		return err
 	}
 	if err := o.between(func(x *exchange) error { return x.reduceParts(mine.division, true) }); err != nil {
 		return err
 	}
-	return o.unpack(all, mine)
+	return o.unpack(mine)
 }
 
 // sumSmall is allReduce in the fewest steps: every rank adds up all of its node's, and
@@ -68,9 +68,8 @@ func (o *onNodes) reduceScatter() error {
 		copy(c.Recv, all.part(rank))
 		return nil
 	}
-	all := o.pieces(c.Send)
-	mine := o.load(all)
-	if err := o.addUp(all, func(i int) []byte { return mine.piece(all, i) }); err != nil {
+	mine := o.load(o.pieces(c.Send))
+	if err := o.addUp(mine.all, mine.piece); err != nil {
 		return err
 	}
 	if err := o.between(func(x *exchange) error { return x.reduceParts(mine.division, false) }); err != nil {
@@ -81,7 +80,7 @@ func (o *onNodes) reduceScatter() error {
 		return nil
 	}
 	here := o.byNode[o.node]
-	return o.deliver(all, mine, func(i int) bool { return slices.Contains(here, i) }, func(i int) []byte {
+	return o.deliver(mine, func(i int) bool { return slices.Contains(here, i) }, func(i int) []byte {
 		if i == rank {
 			return c.Recv
 		}
@@ -103,9 +102,8 @@ func (o *onNodes) reduce() error {
 		}
 		return nil
 	}
-	all := o.pieces(c.Send)
-	mine := o.load(all)
-	if err := o.addUp(all, func(i int) []byte { return mine.piece(all, i) }); err != nil {
+	mine := o.load(o.pieces(c.Send))
+	if err := o.addUp(mine.all, mine.piece); err != nil {
 		return err
 	}
 	node, _ := o.find(c.Root)
@@ -115,9 +113,9 @@ func (o *onNodes) reduce() error {
 	if node != o.node {
 		return nil
 	}
-	return o.deliver(all, mine, func(int) bool { return true }, func(i int) []byte {
+	return o.deliver(mine, func(int) bool { return true }, func(i int) []byte {
 		if isRoot {
-			return all.part(i)
+			return mine.all.part(i)
 		}
 		return nil
 	})

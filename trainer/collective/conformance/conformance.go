@@ -1,7 +1,7 @@
 // Package conformance holds every implementation of collective.Communicator to one
 // reference: what an operation makes of given numbers, in all types, sizes and numbers
-// of ranks; that bits are the same on all ranks and in all runs; and what becomes of
-// mistakes and of ranks that are lost.
+// of ranks; that bits are the same on all ranks, in all runs and by all reductions; and
+// what becomes of mistakes and of ranks that are lost.
 //
 // It does not measure, and does not start processes: the ranks of a member are
 // goroutines here, whatever is between them.
