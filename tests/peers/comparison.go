@@ -14,6 +14,8 @@ type comparison struct {
 	Machine machine `json:"machine"`
 	Rounds  int     `json:"rounds"`
 	Rows    []*row  `json:"rows"`
+	// Parallel is measured apart, on more than one core.
+	Parallel *parallel `json:"ddp,omitempty"`
 	// TCP is measured apart, because it needs root.
 	TCP *transfers `json:"tcp,omitempty"`
 }

@@ -1,6 +1,6 @@
 // Peers times the trainer beside PyTorch: training steps of the reference models
-// and products of matrices, one thread each, on one core; and sums of two ranks over
-// TCP, for which it makes network namespaces and so needs root. It writes docs/bench.md,
+// and products of matrices, one thread each, on one core; steps of two ranks that train
+// together, beside DistributedDataParallel; and sums of two ranks over TCP, for which it makes network namespaces and so needs root. It writes docs/bench.md,
 // and beside itself testdata/bench.json with the figures of each round.
 //
 //	go run ./tests/peers -program bin/ddpbatch
@@ -39,7 +39,7 @@ func main() {
 	flag.StringVar(&r.program, "program", "bin/ddpbatch", "ddpbatch, as make build makes it")
 	flag.StringVar(&r.python, "python", "/usr/bin/python3", "Python with PyTorch")
 	flag.IntVar(&r.rounds, "rounds", 5, "how often each side is measured")
-	only := flag.String("only", "", `"tcp" measures only sums over TCP, and keeps the other figures`)
+	only := flag.String("only", "", `"ddp" measures only steps of two ranks, "tcp" only sums over TCP; the other figures stay`)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -51,8 +51,8 @@ func main() {
 
 // compare measures, and writes and prints the page.
 func (r *runner) compare(ctx context.Context, only string) error {
-	if only != "" && only != "tcp" {
-		return fmt.Errorf(`-only is %q, want "tcp"`, only)
+	if only != "" && only != "ddp" && only != "tcp" {
+		return fmt.Errorf(`-only is %q, want "ddp" or "tcp"`, only)
 	}
 	if r.rounds < 1 {
 		return fmt.Errorf("-rounds is %d, want at least 1", r.rounds)
@@ -71,11 +71,18 @@ func (r *runner) compare(ctx context.Context, only string) error {
 			return err
 		}
 	}
-	if os.Geteuid() == 0 {
+	if only != "tcp" {
+		if found.Parallel, err = r.parallel(ctx); err != nil {
+			return err
+		}
+	}
+	switch {
+	case only == "ddp":
+	case os.Geteuid() == 0:
 		if found.TCP, err = r.transfers(ctx); err != nil {
 			return err
 		}
-	} else {
+	default:
 		fmt.Fprintln(os.Stderr, "peers: sums over TCP need root for network namespaces; their figures stay as they were")
 	}
 	if err := os.MkdirAll(filepath.Dir(figures), 0o755); err != nil {
@@ -98,7 +105,7 @@ func (r *runner) compareWork(ctx context.Context, found *comparison) error {
 	if err != nil {
 		return err
 	}
-	*found = comparison{Date: time.Now().UTC().Format(time.DateOnly), Rounds: r.rounds, Machine: machine, TCP: found.TCP}
+	*found = comparison{Date: time.Now().UTC().Format(time.DateOnly), Rounds: r.rounds, Machine: machine, Parallel: found.Parallel, TCP: found.TCP}
 	for round := range r.rounds {
 		for _, w := range workloads() {
 			fmt.Fprintf(os.Stderr, "peers: round %d of %d: %s\n", round+1, r.rounds, w.name)

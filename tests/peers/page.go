@@ -34,6 +34,9 @@ The built-in trainer beside PyTorch on the same work: one thread each, on the sa
 	c.renderSteps(&b, why == "")
 	c.renderShares(&b)
 	c.renderProducts(&b, why == "")
+	if c.Parallel != nil {
+		c.Parallel.render(&b)
+	}
 	if c.TCP != nil {
 		c.TCP.render(&b)
 	}

@@ -17,17 +17,7 @@ import (
 // TestSameWork: both sides do what the other does, as far as losses tell. GPT-2
 // is the same program as the small GPT, with other sizes.
 func TestSameWork(t *testing.T) {
-	const python = "/usr/bin/python3"
-	if err := exec.CommandContext(t.Context(), python, "-c", "import torch").Run(); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("PyTorch: %v", err)
-		}
-		t.Skip("PyTorch is missing: run tests/setup.sh")
-	}
-	r := runner{program: filepath.Join(t.TempDir(), "ddpbatch"), python: python, scripts: "."}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", r.program, "../../cmd/ddpbatch").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	r := torchRunner(t)
 	var c comparison
 	for _, w := range workloads() {
 		w := few(w)
@@ -56,6 +46,23 @@ func TestSameWork(t *testing.T) {
 	if m.CPU == "" || m.Memory < 1<<20 || !strings.HasPrefix(m.Program, "ddpbatch ") || m.Torch == "" || m.BLAS == "" || r.core == "" {
 		t.Errorf("the machine is %+v, its last core %q", m, r.core)
 	}
+}
+
+// torchRunner starts this program and PyTorch, if it is there.
+func torchRunner(t *testing.T) runner {
+	t.Helper()
+	const python = "/usr/bin/python3"
+	if err := exec.CommandContext(t.Context(), python, "-c", "import torch").Run(); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("PyTorch: %v", err)
+		}
+		t.Skip("PyTorch is missing: run tests/setup.sh")
+	}
+	r := runner{program: filepath.Join(t.TempDir(), "ddpbatch"), python: python, scripts: "."}
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", r.program, "../../cmd/ddpbatch").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return r
 }
 
 // few is a workload with a step each, and short products.

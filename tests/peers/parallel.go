@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/bench"
+)
+
+// parallel are training steps of two ranks, each with a core of its own, beside
+// PyTorch's DistributedDataParallel over Gloo, and beside one rank alone.
+type parallel struct {
+	Date   string         `json:"date"`
+	Rounds int            `json:"rounds"`
+	Rows   []*parallelRow `json:"rows"`
+}
+
+// parallelRow is one model.
+type parallelRow struct {
+	Model         string    `json:"model"`
+	Unit          string    `json:"unit"`
+	Ours          side      `json:"ddpbatch"`
+	Theirs        side      `json:"pytorch"`
+	Alone         side      `json:"alone"` // one rank of ours
+	Communication []float64 `json:"comm_s"`
+	Hidden        []float64 `json:"comm_hidden"`
+}
+
+// parallelRanks is how many ranks train together.
+const parallelRanks = 2
+
+// parallel measures both sides in turns.
+func (r *runner) parallel(ctx context.Context) (*parallel, error) {
+	if _, err := r.describe(ctx); err != nil { // for the core of a rank alone
+		return nil, err
+	}
+	found := &parallel{Date: time.Now().UTC().Format(time.DateOnly), Rounds: r.rounds}
+	for round := range r.rounds {
+		for _, model := range []struct{ name, steps string }{{"mlp", "200"}, {"gpt", "20"}} {
+			fmt.Fprintf(os.Stderr, "peers: round %d of %d: %s on %d ranks\n", round+1, r.rounds, model.name, parallelRanks)
+			if err := r.ranks(ctx, model.name, model.steps, found); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return found, nil
+}
+
+// ranks measures a round of a model.
+func (r *runner) ranks(ctx context.Context, model, steps string, into *parallel) error {
+	ours := []string{"bench", "step", "--model", model, "--precision", "fp32", "--steps", steps, "--json"}
+	everywhere := *r
+	everywhere.core = "" // ranks take all
+	ranks := fmt.Sprint(parallelRanks)
+	var sides [3]bench.Result
+	for i, run := range []func() ([]byte, error){
+		func() ([]byte, error) { return r.run(ctx, r.program, ours) },
+		func() ([]byte, error) { return everywhere.run(ctx, r.program, append(ours, "--ranks", ranks)) },
+		func() ([]byte, error) {
+			return everywhere.runScript(ctx, []string{"ddp.py", model, "fp32", steps, ranks})
+		},
+	} {
+		list, err := results(run())
+		if err != nil {
+			return err
+		}
+		if len(list) != 1 {
+			return fmt.Errorf("%s on %s ranks: %d results, want 1", model, ranks, len(list))
+		}
+		sides[i] = list[0]
+	}
+	return into.add(sides[0], sides[1], sides[2])
+}
+
+// add adds a round. It refuses results that are not of the same work.
+func (p *parallel) add(alone, ours, theirs bench.Result) error {
+	for _, r := range []bench.Result{alone, ours, theirs} {
+		if r.Kind != "step" || r.Model != ours.Model || r.Precision != ours.Precision || r.Params != ours.Params || r.Threads != 1 || r.PerSecond <= 0 {
+			return fmt.Errorf("not the same work: %+v, %+v and %+v", alone, ours, theirs)
+		}
+	}
+	if alone.Ranks != 0 || ours.Ranks != parallelRanks || theirs.Ranks != parallelRanks {
+		return fmt.Errorf("results of %d, %d and %d ranks", alone.Ranks, ours.Ranks, theirs.Ranks)
+	}
+	var row *parallelRow
+	for _, of := range p.Rows {
+		if of.Model == ours.Model {
+			row = of
+		}
+	}
+	if row == nil {
+		row = &parallelRow{Model: ours.Model, Unit: ours.Unit}
+		p.Rows = append(p.Rows, row)
+	}
+	row.Alone.add(alone)
+	row.Ours.add(ours)
+	row.Theirs.add(theirs)
+	row.Communication, row.Hidden = append(row.Communication, ours.Communication), append(row.Hidden, ours.Hidden)
+	return nil
+}
