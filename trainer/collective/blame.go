@@ -91,7 +91,7 @@ func (g *group) blame(ctx context.Context, number uint64, err error) error {
 		case failure != nil:
 			return failure // another rank has found out, or this one is gone
 		case state.Kind == 0 && state.Sequence <= number:
-			return found("has not entered the operation, and is in none")
+			return found("has not entered the operation")
 		case state.Sequence > number:
 			return found("has left the operation, but what it sent did not arrive")
 		case state.WaitsFor < 0 && state.Sequence < number:

@@ -3,6 +3,7 @@ package mesh
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 )
 
 // State is where a rank is in the operations of a group.
@@ -25,9 +26,14 @@ func (s State) encode() []byte {
 	return binary.LittleEndian.AppendUint32(append(b, s.Kind), uint32(int32(s.WaitsFor)))
 }
 
-func decodeState(b []byte) State {
+// decodeState reads what one of n ranks answers, in stateBytes.
+func decodeState(b []byte, n int) (State, error) {
 	order := binary.LittleEndian
-	return State{Sequence: order.Uint64(b), Kind: b[8], WaitsFor: int(int32(order.Uint32(b[9:])))}
+	s := State{Sequence: order.Uint64(b), Kind: b[8], WaitsFor: int(int32(order.Uint32(b[9:])))}
+	if s.WaitsFor < -1 || s.WaitsFor >= n {
+		return State{}, fmt.Errorf("it waits for rank %d of %d", s.WaitsFor, n)
+	}
+	return s, nil
 }
 
 // answerHead is that of the answer to a question.
@@ -44,7 +50,11 @@ func (n *network) Ask(ctx context.Context, rank int, group uint64) (State, error
 	if err := in.Wait(ctx); err != nil {
 		return State{}, err
 	}
-	return decodeState(b), nil
+	s, err := decodeState(b, len(n.peers))
+	if err != nil {
+		return State{}, &PeerError{rank, err}
+	}
+	return s, nil
 }
 
 // reply answers a question over the socket that it came by.

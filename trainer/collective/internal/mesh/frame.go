@@ -38,15 +38,15 @@ type frame struct {
 	sum  uint32 // of the payload
 }
 
-// Integrity is what is wrong with what came over a connection.
-type Integrity string
+// integrity is what is wrong with what came over a connection.
+type integrity string
 
 // Error names it.
-func (e Integrity) Error() string { return string(e) }
+func (e integrity) Error() string { return string(e) }
 
 const (
-	errDamagedHead Integrity = "the head of a message arrived damaged (its CRC-32C does not match)"
-	errForeign     Integrity = "a message came that was sent over another connection"
+	errDamagedHead integrity = "the head of a message arrived damaged (its CRC-32C does not match)"
+	errForeign     integrity = "a message came that was sent over another connection"
 )
 
 // stream is the place in one direction of a connection. Its mark is known to the two
@@ -84,7 +84,7 @@ func (at *stream) decode(f *frame, b *[frameHead]byte) error {
 		return errForeign
 	}
 	if number := order.Uint32(b[48:]); number != at.next {
-		return Integrity(fmt.Sprintf("message %d came in the place of %d: one was repeated or left out", number, at.next))
+		return integrity(fmt.Sprintf("message %d came in the place of %d: one was repeated or left out", number, at.next))
 	}
 	*f = frame{class: class(b[0]), size: int(order.Uint32(b[40:])), sum: order.Uint32(b[44:]), Head: Head{
 		Key: Key{Group: order.Uint64(b[8:]), Sequence: order.Uint64(b[16:]), Step: order.Uint32(b[24:]),
@@ -99,10 +99,10 @@ func (at *stream) decode(f *frame, b *[frameHead]byte) error {
 		limit = 0
 	}
 	if f.class < classOperation || f.class > classAsk {
-		return Integrity(fmt.Sprintf("a message of unknown class %d came", f.class))
+		return integrity(fmt.Sprintf("a message of unknown class %d came", f.class))
 	}
 	if f.size > limit {
-		return Integrity(fmt.Sprintf("a message of %d bytes came, over the limit of %d", f.size, limit))
+		return integrity(fmt.Sprintf("a message of %d bytes came, over the limit of %d", f.size, limit))
 	}
 	at.next++
 	return nil
@@ -132,7 +132,7 @@ func (at *stream) read(r io.Reader, f *frame, room func(*frame) ([]byte, error))
 		}
 	}
 	if sum != f.sum {
-		return Integrity(fmt.Sprintf("a message of %d bytes arrived damaged (its CRC-32C is %08x, not %08x)", f.size, sum, f.sum))
+		return integrity(fmt.Sprintf("a message of %d bytes arrived damaged (its CRC-32C is %08x, not %08x)", f.size, sum, f.sum))
 	}
 	return nil
 }

@@ -100,6 +100,7 @@ func (s *socket) attach(conn *connection) bool {
 func (s *socket) write() error {
 	var head [frameHead]byte
 	var both [2][]byte
+	var buffers net.Buffers
 	for {
 		o, ok := s.take()
 		if !ok {
@@ -108,7 +109,7 @@ func (s *socket) write() error {
 		s.conn.out.encode(&o.frame, &head, o.b)
 		// One system call, and no packet with a head alone.
 		both = [...][]byte{head[:], o.b}
-		buffers := net.Buffers(both[:])
+		buffers = both[:]
 		_, err := buffers.WriteTo(s.conn.Conn)
 		if err != nil {
 			o.t.err = &PeerError{o.t.peer, err}
@@ -170,7 +171,7 @@ func (n *network) serve(p *peer, s *socket) {
 		err := n.read(p.rank, s)
 		var told *PeerError
 		var other *Mismatch
-		var wrong Integrity
+		var wrong integrity
 		switch {
 		case errors.As(err, &told) || errors.As(err, &other):
 			n.fail(err)

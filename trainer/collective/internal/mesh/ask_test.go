@@ -1,0 +1,56 @@
+package mesh
+
+import (
+	"testing"
+	"time"
+)
+
+// A rank says where it is, over both kinds of mesh, whoever asks first.
+func TestAsk(t *testing.T) {
+	state := func(rank int, group uint64) State {
+		return State{Sequence: group + 1, Kind: uint8(rank + 3), WaitsFor: -rank}
+	}
+	local := Local(2, state)
+	meshes := map[string][2]Mesh{"local": {local[0], local[1]}}
+	o := plain
+	o.State = func(group uint64) State { return state(1, group) }
+	meshes["network"] = pair(t, o)
+	for name, m := range meshes {
+		got, err := m[0].Ask(t.Context(), 1, 6)
+		if want := (State{7, 4, -1}); err != nil || got != want {
+			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
+		}
+	}
+}
+
+func TestAnswersThatCannotBe(t *testing.T) {
+	for _, tt := range []struct {
+		waits int
+		good  bool
+	}{{-2, false}, {-1, true}, {3, true}, {4, false}} {
+		s := State{Sequence: 1 << 40, Kind: 9, WaitsFor: tt.waits}
+		got, err := decodeState(s.encode(), 4)
+		if (err == nil) != tt.good || tt.good && got != s {
+			t.Errorf("%+v: %+v, %v", s, got, err)
+		}
+	}
+}
+
+// Who is lost does not answer, and is not waited for.
+func TestAskOfOneThatIsGone(t *testing.T) {
+	m := pair(t, plain)
+	if err := m[0].Send(1, head(0), nil).Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := m[1].Receive(0, head(0), nil).Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m[1].Close()
+	start := time.Now()
+	if s, err := m[0].Ask(t.Context(), 1, 6); err == nil {
+		t.Errorf("it answers %+v", s)
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
