@@ -73,6 +73,9 @@ func (d Dir) RankLog(rank int) string {
 // Metrics is the file of rank 0's figures, in JSON lines.
 func (d Dir) Metrics() string { return filepath.Join(d.Path, "metrics.jsonl") }
 
+// TensorBoard is the folder of the event files with the same figures.
+func (d Dir) TensorBoard() string { return filepath.Join(d.Path, "tensorboard") }
+
 // Checkpoints is the folder of the checkpoints.
 func (d Dir) Checkpoints() string { return filepath.Join(d.Path, "checkpoints") }
 

@@ -143,6 +143,7 @@ func TestPaths(t *testing.T) {
 		d.BatchLog("12"):           "/runs/demo/slurm-12.out",
 		d.RankLog(3):               "/runs/demo/logs/rank-00003.jsonl",
 		d.Metrics():                "/runs/demo/metrics.jsonl",
+		d.TensorBoard():            "/runs/demo/tensorboard",
 		d.Checkpoints():            "/runs/demo/checkpoints",
 		d.Failure():                "/runs/demo/failure.json",
 		d.Rendezvous("12", "0", 1): "/runs/demo/rendezvous-12-0-1.json",

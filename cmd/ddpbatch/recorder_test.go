@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/trainer"
+)
+
+// What a training tells stands in metrics.jsonl and, under its own tags, in an event
+// file; a run that goes on begins another one.
+func TestRecorder(t *testing.T) {
+	dir := rundir.Dir{Path: t.TempDir()}
+	for _, from := range []int{0, 10} {
+		r := recorder{dir: dir, host: "n1"}
+		for _, e := range []trainer.Event{
+			{Kind: trainer.Started, Step: from},
+			{Kind: trainer.Trained, Step: from + 10, Loss: 2, LR: 0.5, SamplesPerSecond: 7, Communication: &trainer.Communication{Hidden: 0.5}},
+			{Kind: trainer.Saved, Step: from + 10},
+			{Kind: trainer.Evaluated, Step: from + 10, Loss: 3, Accuracy: 0.25},
+			{Kind: trainer.Evaluated, Step: from + 10, Loss: 3, Accuracy: math.NaN()},
+		} {
+			if err := r.keep(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines, err := os.ReadFile(dir.Metrics())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := bytes.Count(lines, []byte("\n")); got != 6 {
+		t.Errorf("%d lines, want 6:\n%s", got, lines)
+	}
+	files, err := filepath.Glob(filepath.Join(dir.TensorBoard(), "events.out.tfevents.*.n1.*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("event files %v, %v", files, err)
+	}
+	var all []byte
+	for _, f := range files {
+		content, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, content...)
+	}
+	for tag, n := range map[string]int{"train/loss": 2, "train/lr": 2, "train/samples_per_s": 2, "train/tokens_per_s": 0, "train/comm_hidden": 2, "eval/loss": 4, "eval/accuracy": 2} {
+		if got := bytes.Count(all, slices.Concat([]byte{10, byte(len(tag))}, []byte(tag))); got != n {
+			t.Errorf("%s stands there %d times, want %d", tag, got, n)
+		}
+	}
+	// What cannot be written is told.
+	r := recorder{dir: rundir.Dir{Path: filepath.Join(dir.Path, "missing")}, host: "n1"}
+	if err := r.keep(trainer.Event{Kind: trainer.Started}); err == nil {
+		t.Error("a folder that is missing is no error")
+	}
+}

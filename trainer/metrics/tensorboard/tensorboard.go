@@ -1,0 +1,142 @@
+// Package tensorboard writes scalars as an event file that TensorBoard reads: TFRecords
+// (tensorflow/core/lib/io/record_writer.h) of Event messages
+// (tensorflow/core/util/event.proto), encoded by hand.
+//
+// It promises that each record is written whole in one system call, so that a process
+// that is killed leaves a file that can be read up to its last record; and that a run
+// which resumes at a step has TensorBoard forget what it was told of later steps
+// (SessionLog.START), as these come again.
+//
+// It does not read such files and writes scalars only, in a new file for each [Create];
+// TensorBoard puts those of
+// a folder together.
+package tensorboard
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Scalar is a named number.
+type Scalar struct {
+	Tag   string // "train/loss": what stands before the slash groups charts
+	Value float64
+}
+
+// File is an open event file.
+type File struct{ f *os.File }
+
+// Create begins an event file in dir, which it makes with mode 0700 where it is missing,
+// for a run that resumes after the given step; 0 is a new run. Host and the process's id
+// are part of its name, as TensorBoard's own writer has it.
+func Create(dir, host string, step int, now time.Time) (*File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create event file: %w", err)
+	}
+	name := fmt.Sprintf("events.out.tfevents.%010d.%s.%d", now.Unix(), host, os.Getpid())
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("create event file: %w", err)
+	}
+	w := &File{f}
+	err = w.record(event(now, 0).text(fieldFileVersion, "brain.Event:2"))
+	if err == nil && step > 0 {
+		start := message{}.number(fieldStatus, statusStart)
+		err = w.record(event(now, step+1).bytes(fieldSessionLog, start))
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("create event file: %w", err)
+	}
+	return w, nil
+}
+
+// Write appends the scalars of a step.
+func (w *File) Write(now time.Time, step int, scalars ...Scalar) error {
+	var summary message
+	for _, s := range scalars {
+		summary = summary.bytes(fieldValue, message{}.text(fieldTag, s.Tag).float(fieldSimpleValue, float32(s.Value)))
+	}
+	if err := w.record(event(now, step).bytes(fieldSummary, summary)); err != nil {
+		return fmt.Errorf("write event file: %w", err)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (w *File) Close() error { return w.f.Close() }
+
+// Fields of Event, SessionLog, Summary and Summary.Value.
+const (
+	fieldWallTime    = 1
+	fieldStep        = 2
+	fieldFileVersion = 3
+	fieldSummary     = 5
+	fieldSessionLog  = 7
+
+	fieldStatus = 1
+	statusStart = 1
+
+	fieldValue = 1
+
+	fieldTag         = 1
+	fieldSimpleValue = 2
+)
+
+func event(now time.Time, step int) message {
+	return message{}.double(fieldWallTime, float64(now.UnixNano())/1e9).number(fieldStep, uint64(step))
+}
+
+// message is a protocol buffer message under construction.
+type message []byte
+
+// The wire types (protobuf.dev/programming-guides/encoding).
+const (
+	varint  = 0
+	fixed64 = 1
+	length  = 2
+	fixed32 = 5
+)
+
+func (m message) key(field, wire uint64) message { return binary.AppendUvarint(m, field<<3|wire) }
+
+func (m message) number(field, v uint64) message {
+	return binary.AppendUvarint(m.key(field, varint), v)
+}
+
+func (m message) double(field uint64, v float64) message {
+	return binary.LittleEndian.AppendUint64(m.key(field, fixed64), math.Float64bits(v))
+}
+
+func (m message) float(field uint64, v float32) message {
+	return binary.LittleEndian.AppendUint32(m.key(field, fixed32), math.Float32bits(v))
+}
+
+func (m message) bytes(field uint64, v []byte) message {
+	return append(binary.AppendUvarint(m.key(field, length), uint64(len(v))), v...)
+}
+
+func (m message) text(field uint64, v string) message { return m.bytes(field, []byte(v)) }
+
+// record writes a TFRecord: length and its checksum, data and theirs.
+func (w *File) record(data message) error {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, len(data)+16), uint64(len(data)))
+	b = binary.LittleEndian.AppendUint32(b, masked(b))
+	b = append(b, data...)
+	b = binary.LittleEndian.AppendUint32(b, masked(data))
+	_, err := w.f.Write(b)
+	return err
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// masked is a CRC-32C that may itself be part of what has one (tsl/lib/hash/crc32c.h).
+func masked(b []byte) uint32 {
+	sum := crc32.Checksum(b, castagnoli)
+	return (sum>>15 | sum<<17) + 0xa282ead8
+}
