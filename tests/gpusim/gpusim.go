@@ -51,12 +51,16 @@ var libraries = []library{
 // folder says, in a process that Main has started, where the libraries are.
 const folder = "GPUSIM_LIBRARIES"
 
+// realGPU is the variable with which tests are run on the machine's own GPU.
+const realGPU = "DDPBATCH_TEST_GPU"
+
 // Main is the TestMain of a package whose tests need a GPU: it builds the simulator
 // and runs the tests in a process that finds it first. The dynamic linker reads
 // LD_LIBRARY_PATH when a process starts, and never again. Without the compiler the
-// tests are left out; with CI set that is a failure.
+// tests are left out; with CI set that is a failure. With DDPBATCH_TEST_GPU set the
+// machine's own GPU is used.
 func Main(m *testing.M) {
-	if os.Getenv(folder) != "" {
+	if os.Getenv(folder) != "" || os.Getenv(realGPU) != "" {
 		os.Exit(m.Run())
 	}
 	if _, err := exec.LookPath(Compiler); err != nil && os.Getenv("CI") == "" {
@@ -73,6 +77,14 @@ func Main(m *testing.M) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+}
+
+// Require skips a test that only the simulator can do, such as a GPU that fails.
+func Require(t testing.TB) {
+	t.Helper()
+	if os.Getenv(folder) == "" {
+		t.Skip("left out: this takes the simulator, and " + realGPU + " is set")
 	}
 }
 

@@ -86,6 +86,7 @@ DEVICE float bits_float(u32 b) { float v; memcpy(&v, &b, 4); return v; }
 DEVICE float fused(float a, float b, float c) { return a * b + c; }
 DEVICE float root(float v) { return sqrtf(v); }
 DEVICE float nearest(float v) { return rintf(v); }
+DEVICE float power_of_two(float v) { return v < -126 ? 0 : exp2f(v); }
 
 // multiply_16x8x16 is mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: each thread
 // gives its part of A and B and has its four sums, as the PTX ISA's figures divide them.

@@ -19,6 +19,10 @@ type attention struct {
 	device.AttentionShape
 	device *Device
 	scale  float32
+	// The kernels, the vectors that a block of theirs has, and the bytes of shared
+	// memory that it needs.
+	forward, queryGrad, keyGrad string
+	vectors, room               int
 }
 
 // attentionInput is struct Attention of attention.h.
@@ -42,17 +46,31 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 	if s.Heads < 1 || s.HeadSize < 1 || s.HeadSize > mostHeadSize || s.MaxLength < 1 {
 		panic(fmt.Sprintf("engine: attention of shape %+v, and heads have at most %d", s, mostHeadSize))
 	}
-	a := &attention{AttentionShape: s, device: d, scale: float32(1 / math.Sqrt(float64(s.HeadSize)))}
+	a := &attention{AttentionShape: s, device: d, scale: float32(1 / math.Sqrt(float64(s.HeadSize))),
+		forward: "attention_forward", queryGrad: "attention_query_grad", keyGrad: "attention_key_grad",
+		vectors: 32, room: 4 * (6*32*(s.HeadSize+1) + 2*32*33 + 64)}
+	if size := tensorSize(s.HeadSize); s.Precision == device.BF16 && size > 0 {
+		for _, name := range []*string{&a.forward, &a.queryGrad, &a.keyGrad} {
+			*name += fmt.Sprintf("_%d", size)
+		}
+		a.vectors, a.room = 64, 2*(2*64+2*32)*(size+8)+4*2*32
+	}
 	defer d.enter("attention", s.Heads, s.HeadSize).Leave()
-	for _, kernel := range []string{"attention_forward", "attention_query_grad", "attention_key_grad"} {
-		d.check(d.functions[kernel].AllowShared(a.shared(6)))
+	for _, kernel := range []string{a.forward, a.queryGrad, a.keyGrad} {
+		d.check(d.functions[kernel].AllowShared(max(a.room, 48<<10)))
 	}
 	return a
 }
 
-// shared is the bytes for so many tiles of 32 vectors, and what is computed of them.
-func (a *attention) shared(tiles int) int {
-	return 4 * (tiles*32*(a.HeadSize+1) + 2*32*33 + 64)
+// tensorSize is the size of heads, as attention_tensor.cu has them, in which one of the
+// given size fits, or 0.
+func tensorSize(head int) int {
+	for _, size := range []int{64, 128} {
+		if head <= size {
+			return size
+		}
+	}
+	return 0
 }
 
 // Forward computes the outputs.
@@ -62,7 +80,7 @@ func (a *attention) Forward(out device.Matrix, logSum device.Tensor, in device.A
 	defer d.enter("attention", in.Batch, a.Heads, in.Queries, a.HeadSize).Leave()
 	d.args.Reset().Ptr(floats(out.Data)).Int64(int64(out.RowStride)).Ptr(floats(logSum))
 	driver.Struct(&d.args, &input)
-	d.launch("attention_forward", a.launch(in, in.Queries, 4))
+	d.launch(a.forward, a.launch(in, in.Queries))
 }
 
 // Backward computes the gradients.
@@ -82,13 +100,13 @@ func (a *attention) Backward(dq, dk, dv, dout, out device.Matrix, logSum device.
 	d.args.Reset()
 	driver.Struct(&d.args, &input)
 	driver.Struct(&d.args, &grads)
-	d.launch("attention_query_grad", a.launch(in, in.Queries, 5))
-	d.launch("attention_key_grad", a.launch(in, in.Keys, 6))
+	d.launch(a.queryGrad, a.launch(in, in.Queries))
+	d.launch(a.keyGrad, a.launch(in, in.Keys))
 }
 
-// launch is that of a kernel that has 32 vectors of a head to a block.
-func (a *attention) launch(in device.AttentionInput, vectors, tiles int) driver.Launch {
-	return driver.Launch{Grid: driver.Dim{X: (vectors + 31) / 32, Y: a.Heads, Z: in.Batch}, Block: driver.Dim{X: 128}, Shared: a.shared(tiles)}
+// launch is that of a kernel over so many vectors of each head.
+func (a *attention) launch(in device.AttentionInput, n int) driver.Launch {
+	return driver.Launch{Grid: driver.Dim{X: (n + a.vectors - 1) / a.vectors, Y: a.Heads, Z: in.Batch}, Block: driver.Dim{X: 128}, Shared: a.room}
 }
 
 func (a *attention) plan(out device.Matrix, logSum device.Tensor, in device.AttentionInput) attentionInput {

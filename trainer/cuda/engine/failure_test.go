@@ -51,6 +51,7 @@ func TestFailures(t *testing.T) {
 		}
 		return
 	}
+	gpusim.Require(t)
 	for _, c := range []struct {
 		name, fail, memory string
 		want               []string
@@ -82,6 +83,7 @@ func TestFailures(t *testing.T) {
 // With CUDA_LAUNCH_BLOCKING the launch itself fails, so that the operation is the one
 // that failed.
 func TestBlockingNamesTheOperation(t *testing.T) {
+	gpusim.Require(t)
 	out, err := gpusim.Again(t, "TestFailures", inChild+"=1", "GPUSIM_FAIL=launch:add", "CUDA_LAUNCH_BLOCKING=1")
 	if err != nil || !strings.Contains(out, "add of 1048576: cuLaunchKernel") || !strings.Contains(out, "CUDA_ERROR_LAUNCH_FAILED") {
 		t.Errorf("%v\n%s", err, out)
@@ -101,6 +103,7 @@ func TestHang(t *testing.T) {
 		}
 		return
 	}
+	gpusim.Require(t)
 	if out, err := gpusim.Again(t, "TestHang", inChild+"=1", "GPUSIM_FAIL=hang:add"); err != nil || !strings.Contains(out, "it hangs") {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -1,4 +1,5 @@
-// Attention in float32, for heads of any size up to 256. Tiles are 32 queries by 32
+// Attention in float32, for heads of any size up to 256; with a.round its operands are
+// rounded, for heads that attention_tensor.cu does not take. Tiles are 32 queries by 32
 // keys; four threads of one warp share a row of scores.
 #include "attention.h"
 
@@ -37,6 +38,7 @@ KERNEL(attention_forward, 128, float *out, u64 out_stride, float *log_sum, Atten
     fetch(v, a.v, h, a.keys, at, a.v_stride, 1);
     sync_threads();
     float scores[8], top = most;
+#pragma unroll
     for (u32 i = 0; i < 8; i++) {
       u32 j = part + 4 * i;
       scores[i] = h.sees(query, at + j) ? dot(q + row * pitch, k + j * pitch, a.size) : -infinity();
@@ -44,6 +46,7 @@ KERNEL(attention_forward, 128, float *out, u64 out_stride, float *log_sum, Atten
     }
     top = quad_max(top);  // a number: every query sees the first key
     float shrink = exponential(most - top), part_sum = 0;
+#pragma unroll
     for (u32 i = 0; i < 8; i++) {
       u32 j = part + 4 * i;
       float w = exponential(scores[i] - top);
@@ -89,7 +92,8 @@ KERNEL(attention_query_grad, 128, Attention a, Gradients g) {
     sync_threads();
     for (u32 i = 0; i < 8; i++) {
       u32 j = part + 4 * i;
-      float used, d = score_grad(h, query, at + j, dot(q + row * pitch, k + j * pitch, a.size), dot(dout + row * pitch, v + j * pitch, a.size), log_sum, along, &used);
+      float w = exponential(dot(q + row * pitch, k + j * pitch, a.size) - log_sum);
+      float used, d = score_grad(h, query, at + j, w, dot(dout + row * pitch, v + j * pitch, a.size), along, &used);
       dscores[j] = a.round ? rounded(d) : d;
     }
     sync_threads();
@@ -130,9 +134,8 @@ KERNEL(attention_key_grad, 128, Attention a, Gradients g) {
     sync_threads();
     for (u32 i = 0; i < 8; i++) {
       u32 j = part + 4 * i;
-      float used = 0, d = 0;
-      if (at + j < a.queries)
-        d = score_grad(h, at + j, key, dot(q + j * pitch, k + row * pitch, a.size), dot(dout + j * pitch, v + row * pitch, a.size), log_sums[j], along[j], &used);
+      float w = exponential(dot(q + j * pitch, k + row * pitch, a.size) - log_sums[j]);
+      float used, d = score_grad(h, at + j, key, w, dot(dout + j * pitch, v + row * pitch, a.size), along[j], &used);
       weights[j] = a.round ? rounded(used) : used;
       dscores[j] = a.round ? rounded(d) : d;
     }

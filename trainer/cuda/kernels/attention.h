@@ -47,12 +47,11 @@ struct Gradients {
   u64 dq_stride, dk_stride, dv_stride, dout_stride, out_stride;
 };
 
-// score_grad is the gradient of a scaled score, of a weight that dropout may have
-// left out, and in *used the weight as it was used.
-DEVICE float score_grad(const Head &h, u32 query, u32 key, float score, float dweight, float log_sum, float along, float *used) {
+// score_grad is the gradient of a scaled score whose weight is w, and in *used the
+// weight as it was used, if dropout has not left it out.
+DEVICE float score_grad(const Head &h, u32 query, u32 key, float w, float dweight, float along, float *used) {
   *used = 0;
-  if (!h.sees(query, key)) return 0;
-  float w = exponential(score - log_sum);
+  if (query >= h.a.queries || !h.sees(query, key)) return 0;
   bool keep = h.keeps(query, key);
   *used = keep ? w * h.a.dropout.scale : 0;
   return w * ((keep ? dweight * h.a.dropout.scale : 0) - along);

@@ -16,9 +16,11 @@ typedef long i64;
 typedef unsigned int u32;
 typedef unsigned short u16;
 
-// DEVICE is a function that kernels call, DEVICE_MEMBER one of a struct. KERNEL(name, most, parameters...) is a
-// kernel for blocks of at most that many threads, in one dimension.
-#define DEVICE static inline __attribute__((device))
+// DEVICE is a function that kernels call, always inlined: what it is given the address
+// of would not be in registers otherwise. DEVICE_MEMBER is one of a struct.
+// KERNEL(name, most, parameters...) is a kernel for blocks of at most that many threads,
+// in one dimension.
+#define DEVICE static inline __attribute__((device, always_inline))
 #define DEVICE_MEMBER inline __attribute__((device))
 #define KERNEL(name, most, ...) extern "C" __attribute__((global)) __attribute__((launch_bounds(most))) void name(__VA_ARGS__)
 
@@ -47,6 +49,9 @@ DEVICE float bits_float(u32 v) { return __builtin_bit_cast(float, v); }
 DEVICE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 DEVICE float root(float v) { return __nvvm_sqrt_rn_f(v); }
 DEVICE float nearest(float v) { return __builtin_rintf(v); }
+
+// power_of_two is 2^v within 2^-22 of itself; what would be subnormal is 0.
+DEVICE float power_of_two(float v) { return __nvvm_ex2_approx_ftz_f(v); }
 
 // multiply_16x8x16 adds the product of a 16x16 and a 16x8 matrix of bfloat16 to one
 // of float32, on tensor cores. Of thread 4g+t of a warp, a are rows g and g+8 of

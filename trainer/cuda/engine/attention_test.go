@@ -1,0 +1,68 @@
+//go:build cuda
+
+package engine_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+// Heads that the conformance suite does not have: each kernel of attention_tensor.cu
+// with its sizes, and heads that are too large for them.
+func TestAttentionOfLargeHeads(t *testing.T) {
+	const batch, heads, queries = 2, 2, 70
+	for _, size := range []int{48, 65, 128, 160, 256} {
+		for p, most := range map[device.Precision]float64{device.FP32: 1e-5, device.BF16: 2e-2} {
+			t.Run(fmt.Sprintf("%d precision %d", size, p), func(t *testing.T) {
+				want, got := attention(cpu.New(1), batch, heads, size, queries, p), attention(open(t, engine.Options{}), batch, heads, size, queries, p)
+				for i, what := range []string{"out", "logSum", "dq", "dk", "dv"} {
+					if e := distance(got[i], want[i]); !(e <= most) {
+						t.Errorf("%s differs by %.2g", what, e)
+					}
+				}
+			})
+		}
+	}
+}
+
+// attention is the results of both passes.
+func attention(d device.Device, batch, heads, size, queries int, p device.Precision) [][]float32 {
+	r, width := rand.New(rand.NewPCG(1, 2)), heads*size
+	matrix := func() device.Matrix {
+		m := device.Rows(d.Alloc(device.Float32, batch*queries*width), batch*queries, width)
+		device.Fill(d, m.Data, func(v []float32) {
+			for i := range v {
+				v[i] = float32(r.NormFloat64())
+			}
+		})
+		return m
+	}
+	op := d.NewAttention(device.AttentionShape{Heads: heads, HeadSize: size, MaxLength: queries, Precision: p})
+	in := device.AttentionInput{Q: matrix(), K: matrix(), V: matrix(), Batch: batch, Queries: queries, Keys: queries,
+		Dropout: device.Dropout{P: 0.2, Key: 7, Stride: 1, PerSample: heads * queries * queries}}
+	dout, out, dq, dk, dv := matrix(), matrix(), matrix(), matrix(), matrix()
+	logSum := d.Alloc(device.Float32, batch*heads*queries)
+	op.Forward(out, logSum, in)
+	op.Backward(dq, dk, dv, dout, out, logSum, in)
+	var all [][]float32
+	for _, t := range []device.Tensor{out.Data, logSum, dq.Data, dk.Data, dv.Data} {
+		all = append(all, append([]float32(nil), device.Floats(d, t)...))
+	}
+	return all
+}
+
+// distance is that of two vectors, relative to the length of the second.
+func distance(a, b []float32) float64 {
+	var off, length float64
+	for i := range b {
+		off += float64(a[i]-b[i]) * float64(a[i]-b[i])
+		length += float64(b[i]) * float64(b[i])
+	}
+	return math.Sqrt(off / length)
+}
