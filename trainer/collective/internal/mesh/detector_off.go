@@ -2,4 +2,12 @@
 
 package mesh
 
+import "net"
+
 func outgoingBytes(b []byte) []byte { return b }
+
+// writeFrame makes one system call, so that no packet has a head alone.
+func writeFrame(c *connection, both *net.Buffers) error {
+	_, err := both.WriteTo(c.Conn)
+	return err
+}

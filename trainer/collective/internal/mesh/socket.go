@@ -107,10 +107,9 @@ func (s *socket) write() error {
 			return nil
 		}
 		s.conn.out.encode(&o.frame, &head, o.b)
-		// One system call, and no packet with a head alone.
 		both = [...][]byte{head[:], o.b}
 		buffers = both[:]
-		_, err := buffers.WriteTo(s.conn.Conn)
+		err := writeFrame(s.conn, &buffers)
 		if err != nil {
 			o.t.err = &PeerError{o.t.peer, err}
 		}
