@@ -69,7 +69,8 @@ const (
 	FamilyIPv4 Family = "ipv4"
 	FamilyIPv6 Family = "ipv6"
 
-	DeviceAuto Device = "auto"
+	DeviceAuto Device = "auto" // a GPU, or the processor where there is none
+	DeviceCUDA Device = "cuda"
 	DeviceCPU  Device = "cpu"
 
 	StrategyDDP   Strategy = "ddp"
@@ -164,13 +165,12 @@ func (f *Family) UnmarshalTOML(v any) (err error) {
 	return err
 }
 
-// UnmarshalTOML takes "auto" or "cpu".
+// UnmarshalTOML takes "auto", "cuda", "cpu", or "gpu" for "cuda".
 func (d *Device) UnmarshalTOML(v any) (err error) {
-	if s, ok := v.(string); ok && (s == "cuda" || s == "gpu") {
-		return refuse("allowed: auto, cpu", "%q: the built-in trainer has no GPU code yet; "+
-			"train on the CPU, or run your own GPU program with [command]", s)
+	if v == "gpu" {
+		v = string(DeviceCUDA)
 	}
-	*d, err = choose(v, DeviceAuto, DeviceCPU)
+	*d, err = choose(v, DeviceAuto, DeviceCUDA, DeviceCPU)
 	return err
 }
 

@@ -79,7 +79,7 @@ type Network struct {
 
 // Train is a run of the built-in trainer.
 type Train struct {
-	Device      Device    `toml:"device"`       // auto (default), cpu
+	Device      Device    `toml:"device"`       // auto (default), cuda, cpu
 	Strategy    Strategy  `toml:"strategy"`     // ddp (default), zero1, zero2 or zero3
 	Precision   Precision `toml:"precision"`    // fp32 (default), bf16
 	Epochs      Count     `toml:"epochs"`       // passes over the training set

@@ -28,6 +28,7 @@ go test -count=1 -timeout 30m -p 1 ./...
 if command -v gcc >/dev/null; then
 	echo "test: with the tag cuda"
 	trainer/cuda/cgo.sh go test -count=1 -timeout 10m ./trainer/cuda/... ./tests/gpusim/...
+	trainer/cuda/cgo.sh go test -count=1 -timeout 10m -run 'TestScripts/(device|doctor)$' ./cmd/ddpbatch
 else
 	echo "test: no gcc: left out is what the tag cuda adds"
 fi

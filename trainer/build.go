@@ -1,10 +1,10 @@
 package trainer
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
-	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -13,15 +13,14 @@ import (
 
 // build opens the data and lays out model, gradients and optimiser: all memory
 // that steps need.
-func (r *run) build() error {
+func (r *run) build(ctx context.Context) error {
 	t := r.train
 	var err error
 	if r.data, r.eval, err = data.Open(DataOptions(t)); err != nil {
 		return err
 	}
-	r.device = cpu.New(r.Threads)
-	if !r.device.Host() { // ddp and checkpoints look at memory; so does upload
-		return fmt.Errorf("build model: the memory of device %q is not the host's", r.device.Name())
+	if r.device, err = r.processor(ctx); err != nil {
+		return err
 	}
 	if r.model, err = NewModel(&t.Model, r.data); err != nil {
 		return fmt.Errorf("build model: %w", err)

@@ -211,7 +211,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j := job(t, spec)
 			r := &run{Options: Options{Job: j, Comm: collective.Alone{}, Observe: func(Event) {}}, train: j.Train, last: map[string]float64{}}
-			if err := r.build(); err != nil {
+			if err := r.build(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if err := r.spread(t.Context(), origin{}, false); err != nil {

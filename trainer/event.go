@@ -12,6 +12,7 @@ type Kind string
 
 // The kinds of events.
 const (
+	Processor  Kind = "processor"   // the cores of the machine compute, not a GPU; Err says why, Asked that the job asks for GPUs
 	Started    Kind = "start"       // rank 0: training begins at Step; Path is the checkpoint it resumes from
 	PassedOver Kind = "passed-over" // rank 0: a checkpoint could not be used; Err says why
 	Trained    Kind = "train"       // a logging interval is over
@@ -38,6 +39,7 @@ type Event struct {
 	Communication    *Communication // Trained: nil for a rank alone
 	Path             string
 	Idle             int
+	Asked            bool
 	Already          bool // Finished: there was nothing to do
 	Err              error
 }
@@ -45,6 +47,12 @@ type Event struct {
 // String is the event as one line for people.
 func (e Event) String() string {
 	switch e.Kind {
+	case Processor:
+		text := fmt.Sprintf("computing on the processor: %v", e.Err)
+		if e.Asked {
+			return "WARNING: the job asks for GPUs: " + text
+		}
+		return text
 	case Started:
 		if e.Path == "" {
 			return fmt.Sprintf("training from the start, %d epochs", e.Epochs)

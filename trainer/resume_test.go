@@ -103,7 +103,7 @@ func TestResumingTakesNoMemory(t *testing.T) {
 		j := job(t, text)
 		r := &run{Options: Options{Job: j, Checkpoints: dir, Comm: collective.Alone{}, Observe: func(Event) {}, Progress: new(Progress)}, train: j.Train,
 			last: map[string]float64{}, good: map[int]bool{}}
-		if err := r.build(); err != nil {
+		if err := r.build(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return r

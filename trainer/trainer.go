@@ -20,6 +20,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -44,6 +45,12 @@ type Options struct {
 	Threads int
 	// LocalRanks is the number of ranks that share this machine's memory; 0 is one.
 	LocalRanks int
+	// Node is the number of this rank's machine in the job.
+	Node int
+	// Look tells which GPUs this rank may use; nil asks the driver. VisibleDevices,
+	// unless nil, is CUDA_VISIBLE_DEVICES, for messages.
+	Look           func() (cuda.Found, error)
+	VisibleDevices *string
 	// Stop, once closed on any rank, has all ranks stop after the same step.
 	Stop <-chan struct{}
 	// Progress, unless nil, is kept up to date.
@@ -103,7 +110,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		o.Progress = new(Progress)
 	}
 	r := &run{Options: o, train: o.Job.Train, last: map[string]float64{}, good: map[int]bool{}}
-	if err := r.build(); err != nil {
+	if err := r.build(ctx); err != nil {
 		return Result{}, err
 	}
 	defer r.loader.Stop()

@@ -20,6 +20,7 @@ import (
 
 const mlp = `name = "t"
 [train]
+device = "cpu"
 epochs = 3
 batch = %d
 seed = 1

@@ -27,7 +27,8 @@ func newObserver(r *rank, s *rendezvous.Session) *observer {
 
 func (o *observer) event(e trainer.Event) {
 	o.r.log.info(string(e.Kind), "step", e.Step, "epoch", e.Epoch, "text", e.String())
-	if o.r.place.Rank != 0 {
+	// Without a GPU and without asking for one, processors are what one expects.
+	if o.r.place.Rank != 0 || e.Kind == trainer.Processor && !e.Asked {
 		return
 	}
 	fmt.Fprintln(o.r.Stdout, e)

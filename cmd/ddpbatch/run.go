@@ -243,8 +243,12 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	r.tellPath(comm)
 	watch := newObserver(r, j.Session)
 	defer watch.close()
-	result, err := trainer.Run(ctx, trainer.Options{Job: r.job, Run: r.record.Run, Program: version(),
-		Checkpoints: r.dir.Checkpoints(), Comm: comm, Threads: r.threads(), LocalRanks: r.place.LocalWorldSize, Stop: stop, Progress: &watch.progress, Observe: watch.event})
+	o := trainer.Options{Job: r.job, Run: r.record.Run, Program: version(), Checkpoints: r.dir.Checkpoints(), Comm: comm,
+		Threads: r.threads(), LocalRanks: r.place.LocalWorldSize, Node: r.place.NodeRank, Stop: stop, Progress: &watch.progress, Observe: watch.event}
+	if visible, set := r.lookup("CUDA_VISIBLE_DEVICES"); set {
+		o.VisibleDevices = &visible
+	}
+	result, err := trainer.Run(ctx, o)
 	if err == nil {
 		err = watch.err
 	}

@@ -1,0 +1,83 @@
+package trainer
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cuda"
+)
+
+// sees makes ranks see GPUs; one that sees "-" has no driver.
+func sees(lists ...string) func(rank int, o *Options) {
+	visible := "0,1"
+	return func(rank int, o *Options) {
+		o.VisibleDevices = &visible
+		o.LocalRanks = len(lists)
+		o.Look = func() (cuda.Found, error) {
+			if lists[rank] == "-" {
+				return cuda.Found{}, errors.New("no driver")
+			}
+			f := cuda.Found{Version: 12080}
+			for i, uuid := range strings.Fields(lists[rank]) {
+				f.Devices = append(f.Devices, cuda.Device{Ordinal: i, Name: "H100", UUID: uuid})
+			}
+			return f, nil
+		}
+	}
+}
+
+func TestProcessor(t *testing.T) {
+	for name, c := range map[string]struct {
+		device string
+		look   func(int, *Options)
+		err    string // of rank 1; empty: it trains
+		told   string
+	}{
+		"cpu does not look":       {"cpu", func(_ int, o *Options) { o.Look = func() (cuda.Found, error) { panic("looked") } }, "", ""},
+		"auto without any":        {"auto", sees("-", "-"), "", `computing on the processor: no rank sees a GPU; rank 0: no driver (CUDA_VISIBLE_DEVICES="0,1")`},
+		"auto with none visible":  {"auto", sees("", ""), "", `no rank sees a GPU; rank 0: the driver has none (CUDA_VISIBLE_DEVICES="0,1")`},
+		"auto with GPUs":          {"auto", sees("a b", "a b"), "", "this rank has GPU 0 (H100, a), and the built-in trainer does not compute on GPUs yet"},
+		"auto with a broken node": {"auto", sees("a", "-"), `train.device = "auto": rank 1 sees no GPU: no driver`, ""},
+		"auto with too few":       {"auto", sees("a", "a"), "rank 1 is left without a GPU: of those that it sees, a is rank 0's", ""},
+		"cuda without any":        {"cuda", sees("-", "-"), `train.device = "cuda": no rank sees a GPU; rank 0: no driver (CUDA_VISIBLE_DEVICES="0,1")`, ""},
+		"cuda, all visible":       {"cuda", sees("a b", "a b"), "this rank has GPU 1 (H100, b), and the built-in trainer does not compute on GPUs yet", ""},
+		"cuda, one for each task": {"cuda", sees("a", "b"), "this rank has GPU 0 (H100, b)", ""},
+		"cuda, not built": {"cuda", func(_ int, o *Options) { o.Look = func() (cuda.Found, error) { return cuda.Found{}, cuda.ErrNotBuilt } },
+			"this program was built without GPU support", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := job(t, strings.Replace(fmt.Sprintf(mlp, 1), `"cpu"`, `"`+c.device+`"`, 1))
+			var told []string
+			_, _, errs := world(t, 2, j, t.TempDir(), func(rank int, o *Options) {
+				c.look(rank, o)
+				if rank == 0 {
+					o.Observe = func(e Event) {
+						if e.Kind == Processor {
+							told = append(told, e.String())
+						}
+					}
+				}
+			})
+			if err := errs[1]; (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("got %v, want %q", err, c.err)
+			}
+			var hinter interface{ Hint() string }
+			if errs[1] != nil && (!errors.As(errs[1], &hinter) || hinter.Hint() == "") {
+				t.Errorf("%v has no hint", errs[1])
+			}
+			if got := strings.Join(told, "\n"); !strings.Contains(got, c.told) || (got == "") != (c.told == "") {
+				t.Errorf("told %q, want %q", got, c.told)
+			}
+		})
+	}
+}
+
+// Who asks for GPUs is warned.
+func TestProcessorEvent(t *testing.T) {
+	e := Event{Kind: Processor, Err: errors.New("no driver"), Asked: true}
+	if got, want := e.String(), "WARNING: the job asks for GPUs: computing on the processor: no driver"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
