@@ -6,7 +6,7 @@
 # no daemon, and changes no service that was there before.
 set -eu
 
-packages="clang-19 slurmctld slurmd slurmdbd slurm-client mariadb-server munge iproute2 python3-torch libopenblas0-pthread dataset-fashion-mnist procps util-linux gcc libc6-dev protobuf-compiler gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+packages="clang-19 slurmctld slurmd slurmdbd slurm-client mariadb-server munge iproute2 python3-torch libopenblas0-pthread dataset-fashion-mnist procps util-linux gcc libc6-dev strace protobuf-compiler gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
 # These bring a service of the same name, but that of mariadb-server is mariadb.
 with_service="slurmctld slurmd slurmdbd munge mariadb-server"
 

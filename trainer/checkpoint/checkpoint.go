@@ -146,8 +146,12 @@ func List(dir string) ([]Entry, error) {
 	}
 	var entries []Entry
 	for _, f := range found {
+		of := f.Name()
+		if n, needed := waitingFor(dir, of); needed {
+			of = n
+		}
 		var step int
-		if _, err := fmt.Sscanf(f.Name(), stepPrefix+"%d", &step); err != nil || f.Name() != name(step) {
+		if _, err := fmt.Sscanf(of, stepPrefix+"%d", &step); err != nil || of != name(step) {
 			continue
 		}
 		e := Entry{Path: filepath.Join(dir, f.Name()), Step: step}

@@ -124,6 +124,9 @@ func Clean(dir string) error {
 		if !strings.HasPrefix(f.Name(), tempPrefix) {
 			continue
 		}
+		if _, needed := waitingFor(dir, f.Name()); needed {
+			continue
+		}
 		if err := os.RemoveAll(filepath.Join(dir, f.Name())); err != nil {
 			return fmt.Errorf("clean up checkpoints: %w", err)
 		}

@@ -104,11 +104,8 @@ func (s Saving) Commit(files []File) (path string, err error) {
 	if err := syncDir(s.Folder); err != nil {
 		return "", s.failed(err)
 	}
-	replaced, err := setAside(s.final) // nothing is lost before the new one is there
+	replaced, err := replace(s.Folder, s.final)
 	if err != nil {
-		return "", fmt.Errorf("replace checkpoint of step %d: %w", m.Step, err)
-	}
-	if err := os.Rename(s.Folder, s.final); err != nil {
 		return "", s.failed(err)
 	}
 	if err := syncDir(s.dir); err != nil {

@@ -1,0 +1,184 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// saverVariable has the test binary save a checkpoint: "DIR STEP FINISHED".
+const saverVariable = "CHECKPOINT_TEST_SAVES"
+
+func TestMain(m *testing.M) {
+	if what, ok := os.LookupEnv(saverVariable); ok {
+		os.Exit(saver(what))
+	}
+	os.Exit(m.Run())
+}
+
+// saver saves and then prunes, on one thread, whose system calls strace counts.
+func saver(what string) int {
+	runtime.LockOSThread()
+	var dir string
+	var step int
+	var finished bool
+	if _, err := fmt.Sscan(what, &dir, &step, &finished); err != nil {
+		panic(err)
+	}
+	m, files := state(step)
+	m.Finished = finished
+	_, err := Save(dir, m, files)
+	if err == nil {
+		err = Prune(dir, step, Keep{Newest: 2}, map[int]bool{})
+	}
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+// under runs a save with a system call injected: what happens at its nth time.
+// It says whether that time came, and what was printed.
+func under(t *testing.T, call, what string, nth int, args string) (came, failed bool, said string) {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "strace")
+	argv := []string{"-f", "-qq", "-o", log, "-e", "trace=" + call + ",renameat2", "-e", fmt.Sprintf("inject=%s:%s:when=%d", call, what, nth)}
+	if call == "renameat" {
+		// A file system that cannot exchange two names.
+		argv = append(argv, "-e", "inject=renameat2:error=EINVAL")
+	}
+	cmd := exec.CommandContext(t.Context(), "strace", append(argv, os.Args[0])...)
+	// One thread does all of it: the runtime's own have no files.
+	cmd.Env = append(os.Environ(), saverVariable+"="+args, "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1")
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		came = came || strings.Contains(line, "+++ killed by SIGKILL +++") || strings.Contains(line, " "+call+"(") && strings.Contains(line, "(INJECTED)")
+	}
+	return came, exit != nil, string(out)
+}
+
+func needsStrace(t *testing.T) {
+	t.Helper()
+	if exec.Command("strace", "-o", "/dev/null", "true").Run() == nil {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("strace does not work here: run tests/setup.sh")
+	}
+	t.Skip("strace does not work here: run tests/setup.sh")
+}
+
+// The calls by which a save and a prune change what is on disk, and by which they look.
+var calls = []string{"openat", "write", "fsync", "close", "mkdirat", "renameat", "renameat2", "unlinkat"}
+
+// before are what is there when a save of step 3 begins.
+var before = map[string]func(t *testing.T, dir string){
+	"a new step": func(t *testing.T, dir string) {
+		save(t, dir, 0)
+		save(t, dir, 1)
+		save(t, dir, 2)
+	},
+	"the only one, saved again": func(t *testing.T, dir string) { save(t, dir, 3) },
+}
+
+// A save that is killed at any of its system calls leaves either what was there or what
+// was saved, whole, and is in nobody's way.
+func TestKilledAtEverySystemCallOfASave(t *testing.T) {
+	needsStrace(t)
+	for name, prepare := range before {
+		for _, call := range calls {
+			t.Run(name+" "+call, func(t *testing.T) {
+				t.Parallel()
+				for nth := 1; ; nth++ {
+					dir := filepath.Join(t.TempDir(), strconv.Itoa(nth))
+					prepare(t, dir)
+					came, _, _ := under(t, call, "signal=KILL", nth, dir+" 3 true")
+					stillWhole(t, dir, fmt.Sprintf("killed at %s %d", call, nth))
+					if !came {
+						break
+					}
+				}
+			})
+		}
+	}
+}
+
+// stillWhole holds a folder to what must be true after any failure of saving step 3.
+func stillWhole(t *testing.T, dir, after string) {
+	t.Helper()
+	s, skipped, err := Load(dir)
+	if err != nil || len(skipped) > 0 {
+		t.Fatalf("%s: %v, passed over %v, with %v there", after, err, skipped, names(t, dir))
+	}
+	if s.Manifest.Step < 2 {
+		t.Errorf("%s: the newest checkpoint is that of step %d; there are %v", after, s.Manifest.Step, names(t, dir))
+	}
+	s.Close()
+	m, files := state(3)
+	m.Finished = true
+	if _, err := Save(dir, m, files); err != nil {
+		t.Fatalf("%s: the next save: %v", after, err)
+	}
+	if err := Clean(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := Prune(dir, 3, Keep{Newest: 1}, map[int]bool{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, dir); len(got) != 1 || got[0] != name(3) {
+		t.Errorf("%s: after the next save there are %v", after, got)
+	}
+	if err := Verify(filepath.Join(dir, name(3))); err != nil {
+		t.Errorf("%s: %v", after, err)
+	}
+}
+
+// A save to a disk that is full or broken says which file it was, and leaves what was
+// there.
+func TestEveryErrorOfASave(t *testing.T) {
+	needsStrace(t)
+	for name, prepare := range before {
+		for call, faults := range map[string][]string{
+			"openat":   {"EACCES", "ENOSPC"},
+			"write":    {"ENOSPC", "EDQUOT", "EIO", "EFBIG"},
+			"fsync":    {"EIO", "ENOSPC"},
+			"mkdirat":  {"EROFS", "ENOSPC"},
+			"renameat": {"EIO", "EROFS", "ENOSPC"},
+			"unlinkat": {"EIO"},
+		} {
+			for _, fault := range faults {
+				t.Run(name+" "+call+" "+fault, func(t *testing.T) {
+					t.Parallel()
+					for nth := 1; ; nth++ {
+						dir := filepath.Join(t.TempDir(), strconv.Itoa(nth))
+						prepare(t, dir)
+						came, failed, said := under(t, call, "error="+fault, nth, dir+" 3 true")
+						after := fmt.Sprintf("%s at %s %d", fault, call, nth)
+						stillWhole(t, dir, after)
+						if !came {
+							break
+						}
+						if failed && said != "" && !strings.Contains(said, dir) {
+							t.Errorf("%s: %q does not name the place", after, said)
+						}
+					}
+				})
+			}
+		}
+	}
+}
