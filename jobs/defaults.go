@@ -12,12 +12,7 @@ const (
 	defaultKeep              = 3
 	defaultKernel            = 3
 	defaultFeatures          = "x"
-
-	// Those of PyTorch's DistributedDataParallel.
-	defaultBucket      = 25 * mebi
-	defaultFirstBucket = 1 * mebi
-
-	defaultTarget = "y"
+	defaultTarget            = "y"
 
 	// Those of torch.optim.Adam and AdamW.
 	defaultBeta1      = 0.9
@@ -105,8 +100,6 @@ func (t *Train) fillDefaults() {
 	orElse(&t.Reduce, ReduceFP32)
 	orElse(&t.NonFinite, NonFiniteStop)
 	orElse(&t.LogEvery, defaultLogEvery)
-	orElse(&t.Bucket, defaultBucket)
-	orElse(&t.FirstBucket, min(defaultFirstBucket, t.Bucket))
 	t.Model.fillDefaults()
 	t.Data.fillDefaults()
 }

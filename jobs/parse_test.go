@@ -139,7 +139,7 @@ func TestDefaults(t *testing.T) {
 		},
 		Train: &Train{
 			Device: DeviceAuto, Strategy: StrategyDDP, Precision: PrecisionFP32, Epochs: 1, Batch: 2,
-			Accumulate: 1, Bucket: 25 * mebi, FirstBucket: mebi, Reduce: ReduceFP32, NonFinite: NonFiniteStop,
+			Accumulate: 1, Reduce: ReduceFP32, NonFinite: NonFiniteStop,
 			LogEvery:  Interval{50, Steps},
 			Model:     Model{Kind: ModelMLP, Hidden: []Count{3}, Activation: ActivationReLU},
 			Data:      Data{Kind: DataIDX, Path: "d", Task: TaskClassification, Shuffle: new(true), Uneven: UnevenPad},
@@ -331,13 +331,5 @@ func TestOptimizerDefaults(t *testing.T) {
 	}
 	if off := parse(t, strings.Replace(minimal, `kind = "sgd"`, `kind = "adamw", weight_decay = 0`, 1)).Train.Optimizer; off.WeightDecay != 0 {
 		t.Errorf("adamw without decay: %+v", off)
-	}
-}
-
-// The first bucket is no larger than the others where only theirs is given.
-func TestFirstBucket(t *testing.T) {
-	job := parse(t, strings.Replace(minimal, "batch = 2", "batch = 2\nbucket = \"64 KiB\"", 1))
-	if got := job.Train.FirstBucket; got != 64*kibi {
-		t.Errorf("buckets of 64 KiB have a first one of %s", got)
 	}
 }

@@ -85,7 +85,7 @@ type Train struct {
 	Epochs      Count     `toml:"epochs"`       // passes over the training set
 	Batch       Count     `toml:"batch"`        // samples per rank and micro-batch
 	Accumulate  Count     `toml:"accumulate"`   // micro-batches whose gradients make one step; default 1
-	Bucket      Size      `toml:"bucket"`       // gradients that ranks add up at a time; default "25 MiB"
+	Bucket      Size      `toml:"bucket"`       // gradients that ranks add up at a time; default an eighth of the model, from "1 MiB" to "25 MiB"
 	FirstBucket Size      `toml:"first_bucket"` // the first of a step, which should start early; default "1 MiB", or bucket if that is less
 	Reduce      Reduce    `toml:"reduce"`       // what ranks add gradients up in: fp32 (default), bf16
 	NonFinite   NonFinite `toml:"nonfinite"`    // what becomes of a step that is not finite: stop (default), skip

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
-	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
 // strategyNames are all strategies, the first being what the others are held to.
@@ -28,14 +27,6 @@ func small(_ int, o *Options) {
 	j, train := *o.Job, *o.Job.Train
 	train.FirstBucket, train.Bucket = 1<<10, 4<<10
 	j.Train, o.Job = &train, &j
-}
-
-// A job that does not name sizes of buckets has those of package ddp.
-func TestBucketsByDefault(t *testing.T) {
-	o := (&run{train: job(t, fmt.Sprintf(mlp, 1)).Train}).spreading()
-	if o.FirstBucket != ddp.FirstBucketBytes || o.Bucket != ddp.BucketBytes {
-		t.Errorf("%d and %d bytes, want %d and %d", o.FirstBucket, o.Bucket, ddp.FirstBucketBytes, ddp.BucketBytes)
-	}
 }
 
 // models are jobs of both kinds of model, with batches of the given size.

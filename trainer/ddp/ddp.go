@@ -38,6 +38,7 @@
 package ddp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -67,6 +68,16 @@ const (
 	FirstBucketBytes = 1 << 20
 	BucketBytes      = 25 << 20
 )
+
+// Buckets are the sizes in bytes for a model of so many bytes of gradients, where o
+// does not say: an eighth of them, from FirstBucketBytes to BucketBytes. The last
+// bucket is ready when the backward pass ends, and never hidden: in a model of some
+// megabytes one of 25 MiB would be nearly all.
+func (o Options) Buckets(bytes int) (first, rest int) {
+	first = cmp.Or(o.FirstBucket, FirstBucketBytes)
+	rest = cmp.Or(o.Bucket, min(max(bytes/8, first), max(BucketBytes, first)))
+	return min(first, rest), rest
+}
 
 // Communicator is what this package asks of the ranks' connection. The length of a
 // buffer that is divided is a multiple of Size, and part r belongs to rank r. The
@@ -103,7 +114,8 @@ type Options struct {
 	// Extra is the number of scalars, at most 16, that are added up along with the
 	// gradients.
 	Extra int
-	// FirstBucket and Bucket are the sizes of buckets in bytes, 0 for the package's.
+	// FirstBucket and Bucket are the sizes of buckets in bytes, 0 for those of
+	// [Options.Buckets].
 	FirstBucket, Bucket int
 	// BF16 has gradients added up in bfloat16: half the bytes, and sums of 8 bits. With
 	// one rank nothing is added up, or rounded.
@@ -150,12 +162,11 @@ type bucket struct {
 // Memory that this rank keeps is assigned to the parameters' Data and Grad here, the
 // rest by [Sharder.Owner].
 func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
-	if o.FirstBucket == 0 {
-		o.FirstBucket = FirstBucketBytes
+	bytes := 0
+	for _, p := range params {
+		bytes += 4 * p.Len()
 	}
-	if o.Bucket == 0 {
-		o.Bucket = BucketBytes
-	}
+	o.FirstBucket, o.Bucket = o.Buckets(bytes)
 	if o.Extra > line {
 		panic(fmt.Sprintf("ddp: %d scalars, want at most %d", o.Extra, line))
 	}

@@ -37,6 +37,28 @@ func params(sizes ...int) []*nn.Param {
 	return out
 }
 
+func TestBucketSizes(t *testing.T) {
+	const mebi = 1 << 20
+	for _, tt := range []struct {
+		given       Options
+		bytes       int
+		first, rest int
+	}{
+		{Options{}, 100, mebi, mebi},
+		{Options{}, 80 * mebi, mebi, 10 * mebi},
+		{Options{}, 1000 * mebi, mebi, 25 * mebi},
+		{Options{Bucket: 3}, 80 * mebi, 3, 3},
+		{Options{Bucket: 60 * mebi}, 80 * mebi, mebi, 60 * mebi},
+		{Options{FirstBucket: 5}, 80, 5, 10},
+		{Options{FirstBucket: 40 * mebi}, 80 * mebi, 40 * mebi, 40 * mebi},
+		{Options{FirstBucket: 2, Bucket: 7}, 80 * mebi, 2, 7},
+	} {
+		if first, rest := tt.given.Buckets(tt.bytes); first != tt.first || rest != tt.rest {
+			t.Errorf("%+v of %d bytes: %d and %d, want %d and %d", tt.given, tt.bytes, first, rest, tt.first, tt.rest)
+		}
+	}
+}
+
 func TestBucketsFollowTheBackwardPass(t *testing.T) {
 	for _, tt := range []struct {
 		name        string

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"cmp"
-
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
@@ -17,13 +15,14 @@ type bucket struct {
 func (w Work) buckets(size float64) []bucket {
 	const line = 16
 	var out []bucket
-	now, limit := bucket{}, cmp.Or(w.FirstBucket, ddp.FirstBucketBytes)
+	limit, rest := ddp.Options{FirstBucket: w.FirstBucket, Bucket: w.Bucket}.Buckets(int(size) * w.NumParams())
+	now := bucket{}
 	for i, r := range w.Backward {
 		now.elements += (w.Params[r.Param] + line - 1) / line * line
 		now.flop += r.FLOP
 		if size*float64(now.elements) >= float64(limit) || i == len(w.Backward)-1 {
 			out = append(out, now)
-			now, limit = bucket{}, cmp.Or(w.Bucket, ddp.BucketBytes)
+			now, limit = bucket{}, rest
 		}
 	}
 	return out
