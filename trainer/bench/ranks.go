@@ -84,11 +84,11 @@ func (b *Bench) RankStep(ctx context.Context, comm collective.Communicator, m Mo
 			r.sharder.TakeTimes()
 		}
 		var loss float64
-		if took := timed(func() { loss, err = r.step(ctx) }); err == nil {
-			losses, seconds = append(losses, loss), append(seconds, took)
-			continue
+		took := timed(func() { loss, err = r.step(ctx) })
+		if err != nil {
+			return Result{}, fmt.Errorf("step %d on rank %d: %w", i, comm.Rank(), err)
 		}
-		return Result{}, fmt.Errorf("step %d on rank %d: %w", i, comm.Rank(), err)
+		losses, seconds = append(losses, loss), append(seconds, took)
 	}
 	times := r.sharder.TakeTimes()
 	if err := comm.Barrier(ctx); err != nil { // the limit is that of a core beside busy ones

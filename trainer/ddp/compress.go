@@ -6,17 +6,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
-// compressed adds up gradients in bfloat16: half the bytes. They are rounded, added up,
-// rounding each sum, and widened, as by PyTorch's bf16_compress_hook; that they come
-// divided by the number of ranks keeps sums as small as they are. Every rank widens the
-// same bits, so replicas stay equal.
-
 // halves is room for n gradients in bfloat16. Operations use it in turn.
 func (s *Sharder) halves(n int) []element.BF16 {
 	return element.View[element.BF16](element.Bytes(s.half.Floats()))[:n]
 }
 
-// reduceAll replaces gradients by their sums over all ranks.
+// reduceAll replaces gradients by their sums over all ranks. With bf16 they are rounded,
+// added up, rounding each sum, and widened, as by PyTorch's bf16_compress_hook; that they
+// come divided by the number of ranks keeps sums as small as they are. Every rank widens
+// the same bits, so replicas stay equal.
 func (s *Sharder) reduceAll(ctx context.Context, grads []float32) error {
 	if !s.bf16 {
 		return s.comm.AllReduce(ctx, grads)

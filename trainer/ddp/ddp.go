@@ -38,7 +38,6 @@
 package ddp
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -61,23 +60,6 @@ const (
 
 // String is the strategy's name in a job file.
 func (s Strategy) String() string { return [...]string{"ddp", "zero1", "zero2", "zero3"}[s] }
-
-// Bucket sizes in bytes, as PyTorch's: a small first one so that communication
-// starts early, then large ones.
-const (
-	FirstBucketBytes = 1 << 20
-	BucketBytes      = 25 << 20
-)
-
-// Buckets are the sizes in bytes for a model of so many bytes of gradients, where o
-// does not say: an eighth of them, from FirstBucketBytes to BucketBytes. The last
-// bucket is ready when the backward pass ends, and never hidden: in a model of some
-// megabytes one of 25 MiB would be nearly all.
-func (o Options) Buckets(bytes int) (first, rest int) {
-	first = cmp.Or(o.FirstBucket, FirstBucketBytes)
-	rest = cmp.Or(o.Bucket, min(max(bytes/8, first), max(BucketBytes, first)))
-	return min(first, rest), rest
-}
 
 // Communicator is what this package asks of the ranks' connection. The length of a
 // buffer that is divided is a multiple of Size, and part r belongs to rank r. The

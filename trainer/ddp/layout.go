@@ -1,6 +1,7 @@
 package ddp
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
@@ -9,6 +10,23 @@ import (
 // line is the elements of a cache line, where parameters and chunks begin: what fills
 // up to the next is zero, and stays so.
 const line = 16
+
+// Bucket sizes in bytes, as PyTorch's: a small first one so that communication
+// starts early, then large ones.
+const (
+	FirstBucketBytes = 1 << 20
+	BucketBytes      = 25 << 20
+)
+
+// Buckets are the sizes in bytes for a model of so many bytes of gradients, where o
+// does not say: an eighth of them, from FirstBucketBytes to BucketBytes. The last
+// bucket is ready when the backward pass ends, and never hidden: in a model of some
+// megabytes one of 25 MiB would be nearly all.
+func (o Options) Buckets(bytes int) (first, rest int) {
+	first = cmp.Or(o.FirstBucket, FirstBucketBytes)
+	rest = cmp.Or(o.Bucket, min(max(bytes/8, first), max(BucketBytes, first)))
+	return min(first, rest), rest
+}
 
 // layout is where parameters are in buckets. It is the same for every strategy.
 type layout struct {

@@ -14,11 +14,10 @@ var strategies = []Strategy{DDP, ZeRO1, ZeRO2, ZeRO3}
 // averages after some steps have the same bits as with DDP, and so have loss and norm.
 func TestStrategiesGiveTheSameBits(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4} {
-		for _, bucket := range []int{64, 3 << 10, 1 << 20, -3 << 10} {
-			want, bf16 := "", bucket < 0
-			bucket = max(bucket, -bucket)
+		for _, with := range []Options{{Bucket: 64}, {Bucket: 3 << 10}, {Bucket: 1 << 20}, {Bucket: 3 << 10, BF16: true}} {
+			want := ""
 			for _, strategy := range strategies {
-				ranks := newRanks(t, n, gptOptions, Options{Strategy: strategy, FirstBucket: bucket / 4, Bucket: bucket, BF16: bf16})
+				ranks := newRanks(t, n, gptOptions, Options{Strategy: strategy, FirstBucket: with.Bucket / 4, Bucket: with.Bucket, BF16: with.BF16})
 				seen := make([]string, n)
 				together(t, ranks, func(r *rank) error {
 					for range 8 {
@@ -34,7 +33,7 @@ func TestStrategiesGiveTheSameBits(t *testing.T) {
 					want = seen[0]
 				}
 				if seen[0] != want {
-					t.Errorf("%s on %d ranks with buckets of %d bytes: other bits than with ddp", strategy, n, bucket)
+					t.Errorf("%s on %d ranks with buckets of %d bytes: other bits than with ddp", strategy, n, with.Bucket)
 				}
 				for _, r := range ranks[1:] {
 					if len(seen[r.comm.rank]) < 8 || seen[0][:len(seen[r.comm.rank])] != seen[r.comm.rank] {
@@ -67,8 +66,12 @@ func TestSpreadOfLargeParameters(t *testing.T) {
 // After its first steps, a step allocates nothing.
 func TestStepsAllocateNothing(t *testing.T) {
 	for _, strategy := range strategies {
-		for _, n := range []int{1, 2} {
-			ranks := newRanks(t, n, gptOptions, Options{Strategy: strategy, FirstBucket: 1 << 10, Bucket: 3 << 10})
+		for _, with := range []struct {
+			ranks int
+			bf16  bool
+		}{{1, false}, {2, false}, {2, true}} {
+			n := with.ranks
+			ranks := newRanks(t, n, gptOptions, Options{Strategy: strategy, FirstBucket: 1 << 10, Bucket: 3 << 10, BF16: with.bf16})
 			next, done := make(chan bool), make(chan error)
 			for _, r := range ranks[1:] {
 				go func() {
