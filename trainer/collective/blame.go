@@ -56,7 +56,7 @@ func (s *groups) state(id uint64) mesh.State {
 	if g == nil {
 		return mesh.State{WaitsFor: -1}
 	}
-	number, kind := g.turns.now()
+	number, kind := g.turns.Now()
 	return mesh.State{Sequence: number, Kind: uint8(kind), WaitsFor: int(g.waiting.rank.Load()) - 1}
 }
 

@@ -142,12 +142,12 @@ func (r *Request) Wait() error {
 // The memory stays until the process ends.
 func Alloc[T Number](ctx context.Context, c Communicator, n int) ([]T, error) {
 	a, ok := c.(interface {
-		alloc(ctx context.Context, bytes int) ([]byte, error)
+		AllocBytes(ctx context.Context, bytes int) ([]byte, error)
 	})
 	if !ok || c.Size() == 1 {
 		return nil, nil
 	}
-	b, err := a.alloc(ctx, n*element.Of[T]().Size())
+	b, err := a.AllocBytes(ctx, n*element.Of[T]().Size())
 	if b == nil || err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/turns"
 )
 
 // engine performs the operations of a group that all its ranks take part in.
@@ -32,7 +33,7 @@ type group struct {
 	members []int // ranks of the world
 	rank    int   // place among the members
 	engine  engine
-	turns   turns
+	turns   turns.Turns
 	splits  uint64
 
 	mu     sync.Mutex
@@ -44,48 +45,6 @@ type group struct {
 type thread struct {
 	peer, tag int
 	kind      Kind
-}
-
-// turns lets operations run in the order in which their numbers were drawn.
-type turns struct {
-	mu            sync.Mutex
-	changed       sync.Cond
-	next, serving uint64
-	kind          Kind // of the one that runs; 0 is none
-}
-
-func (t *turns) draw() uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.next++
-	return t.next - 1
-}
-
-func (t *turns) await(number uint64, kind Kind) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for t.serving != number {
-		if t.changed.L == nil {
-			t.changed.L = &t.mu
-		}
-		t.changed.Wait()
-	}
-	t.kind = kind
-}
-
-func (t *turns) done() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.serving++
-	t.kind = 0
-	t.changed.Broadcast()
-}
-
-// now is the operation that runs, or the number of the next and no kind.
-func (t *turns) now() (uint64, Kind) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.serving, t.kind
 }
 
 // Rank is this process's number.
@@ -107,19 +66,14 @@ func (g *group) Do(ctx context.Context, c Call) error { return g.perform(ctx, &c
 
 // Start begins a call.
 func (g *group) Start(ctx context.Context, c Call) *Request {
-	r := &Request{done: make(chan struct{})}
 	number := g.draw(&c)
-	go func() {
-		defer close(r.done)
-		r.err = g.perform(ctx, &c, number)
-	}()
-	return r
+	return Begin(func() error { return g.perform(ctx, &c, number) })
 }
 
 // draw fixes a call's place in the order of all calls.
 func (g *group) draw(c *Call) uint64 {
 	if !c.Kind.direct() {
-		return g.turns.draw()
+		return g.turns.Draw()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -153,8 +107,8 @@ func (g *group) perform(ctx context.Context, c *Call, number uint64) error {
 
 // inTurn performs operation number of the group when those before it are over.
 func (g *group) inTurn(ctx context.Context, kind Kind, number uint64, body func() error) error {
-	g.turns.await(number, kind)
-	defer g.turns.done()
+	g.turns.Await(number, uint8(kind))
+	defer g.turns.Done()
 	if err := g.failure(); err != nil {
 		return err
 	}
@@ -294,9 +248,9 @@ func (g *group) Broadcast(ctx context.Context, buf []byte, root int) error {
 // Barrier waits until every rank has entered it.
 func (g *group) Barrier(ctx context.Context) error { return g.Do(ctx, Barrier()) }
 
-// alloc returns memory that the group's operations reach directly.
-func (g *group) alloc(ctx context.Context, bytes int) (b []byte, err error) {
-	number := g.turns.draw()
+// AllocBytes returns memory that the group's operations reach directly: see [Alloc].
+func (g *group) AllocBytes(ctx context.Context, bytes int) (b []byte, err error) {
+	number := g.turns.Draw()
 	err = g.inTurn(ctx, kindSplit, number, func() error {
 		b, err = g.engine.alloc(ctx, number, bytes)
 		return err

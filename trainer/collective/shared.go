@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/sched"
 )
 
 // shared is the [engine] of ranks that can read each other's memory. An operation
@@ -149,7 +150,7 @@ func (s *shared) await(ctx context.Context, r int) error {
 		}
 		if i < yields {
 			runtime.Gosched()
-			yield()
+			sched.Yield()
 			continue
 		}
 		if i == yields {

@@ -1,0 +1,219 @@
+package mpi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi/libmpi"
+)
+
+// offenderError is a failure with the member that caused it.
+type offenderError struct {
+	place int
+	err   error
+}
+
+func (e *offenderError) Error() string { return e.err.Error() }
+func (e *offenderError) Unwrap() error { return e.err }
+
+// agree has all ranks compare what they are about to do: the maximum of a digest of the
+// call and of its complement are each other's complement only where all digests are
+// equal. It returns whether any rank wants windows, or who does something else.
+func (g *group) agree(ctx context.Context, sequence uint64, c *collective.Call, problem error, staged bool) (bool, error) {
+	n := len(g.members)
+	if n == 1 {
+		return staged, problem
+	}
+	if g.ballot == nil {
+		var err error
+		if g.ballot, err = g.memory.take(3 * 8); err != nil {
+			return false, err
+		}
+	}
+	mine := digest(sequence, c.Signature(n), problem != nil)
+	vote := element.View[uint64](g.ballot[:3*8])
+	vote[0], vote[1], vote[2] = mine, ^mine, 0
+	if staged {
+		vote[2] = 1
+	}
+	g.enter(sequence)
+	l := g.lib
+	err := g.request(ctx, sequence, true, func(r *libmpi.Handle) error {
+		return l.Iallreduce(nil, address(g.ballot), 3, l.Type(libmpi.Uint64), l.Op(libmpi.Max), g.comm, r)
+	})
+	if err != nil {
+		return false, g.missing(ctx, sequence, err)
+	}
+	if vote[0] == ^vote[1] {
+		return vote[2] != 0, problem
+	}
+	if err := g.compare(ctx, sequence, c, problem); err != nil {
+		return false, err
+	}
+	return false, errors.New("the ranks are in different operations, and say the same of them")
+}
+
+// digest is a number that differs where calls do.
+func digest(sequence uint64, s collective.Signature, wrong bool) uint64 {
+	h := sequence
+	if wrong {
+		h ^= 1 << 63
+	}
+	for _, v := range [...]uint64{uint64(s.Kind), uint64(s.Type), uint64(s.Op), uint64(s.Root), s.Bytes} {
+		// The steps of SplitMix64 (Steele et al. 2014).
+		h += v + 0x9e3779b97f4a7c15
+		h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+		h = (h ^ h>>27) * 0x94d049bb133111eb
+		h ^= h >> 31
+	}
+	return h
+}
+
+// ticket is what a rank says of its call when the calls differ.
+type ticket struct {
+	Sequence  uint64               `json:"sequence"`
+	Signature collective.Signature `json:"signature"`
+	Problem   string               `json:"problem,omitempty"`
+}
+
+// compare finds the first rank whose call differs from this one's.
+func (g *group) compare(ctx context.Context, sequence uint64, c *collective.Call, problem error) error {
+	const room = 512
+	mine := ticket{Sequence: sequence, Signature: c.Signature(len(g.members))}
+	if problem != nil {
+		mine.Problem = problem.Error()
+		mine.Problem = mine.Problem[:min(len(mine.Problem), room/4)]
+	}
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return err
+	}
+	n := len(g.members)
+	all, err := g.memory.take(n * room)
+	if err != nil {
+		return err
+	}
+	fill(all[g.place*room:][:room], text)
+	l := g.lib
+	err = g.request(ctx, sequence, true, func(r *libmpi.Handle) error {
+		return l.Iallgather(nil, address(all), room, l.Type(libmpi.Byte), g.comm, r)
+	})
+	if err != nil {
+		return err
+	}
+	if problem != nil {
+		return problem
+	}
+	for r := range n {
+		var theirs ticket
+		if err := json.Unmarshal(all[r*room:][:room], &theirs); err != nil {
+			return fmt.Errorf("what rank %d is about to do: %w", g.members[r], err)
+		}
+		switch {
+		case theirs.Problem != "":
+			return &offenderError{r, errors.New(theirs.Problem)}
+		case theirs.Signature != mine.Signature:
+			return &offenderError{r, collective.Diverged(sequence, mine.Signature, theirs.Signature)}
+		case theirs.Sequence != sequence:
+			return &offenderError{r, fmt.Errorf("that rank is in operation %d, this one in %d: the ranks' programs have diverged", theirs.Sequence, sequence)}
+		}
+	}
+	return nil
+}
+
+// enter says to those who ask in which operation this rank is.
+func (g *group) enter(sequence uint64) {
+	g.mu.Lock()
+	g.notes.now[g.id] = sequence
+	g.mu.Unlock()
+}
+
+// trouble is why an operation will never be over. The mutex is held.
+func (g *group) trouble(sequence uint64) error {
+	if t := g.notes.told; t != nil {
+		return t
+	}
+	for r, of := range g.members {
+		if from, ok := g.notes.closed[place{g.id, of}]; ok && from <= sequence {
+			return &offenderError{r, errEnded}
+		}
+	}
+	return nil
+}
+
+func noAnswer(timeout time.Duration) error { return silent{timeout} }
+
+// silent is that a timeout is over.
+type silent struct{ time.Duration }
+
+func (s silent) Error() string { return fmt.Sprintf("no answer within %s", s.Duration) }
+
+// missing names the rank that has not come to an operation when the time is over: the
+// first of those that do not say they are in it.
+func (g *group) missing(ctx context.Context, sequence uint64, err error) error {
+	var late silent
+	if !errors.As(err, &late) {
+		return err
+	}
+	g.mu.Lock()
+	clear(g.notes.here)
+	asked := g.tell(g.members, note{Kind: noteWhere, Comm: g.id, Sequence: sequence})
+	g.mu.Unlock()
+	if asked != nil {
+		return errors.Join(err, asked)
+	}
+	first := -1
+	for end := time.Now().Add(min(settleTime, max(late.Duration/4, settleTime/20))); time.Now().Before(end); time.Sleep(settleTime / 1000) {
+		g.mu.Lock()
+		read := g.readNotes()
+		told := g.trouble(sequence)
+		first = -1
+		for r, of := range g.members {
+			if in, ok := g.notes.here[place{g.id, of}]; r != g.place && (!ok || in != sequence) {
+				first = r
+				break
+			}
+		}
+		g.mu.Unlock()
+		if read != nil || told != nil {
+			return errors.Join(told, read)
+		}
+		if first < 0 {
+			break
+		}
+	}
+	if first < 0 {
+		first = (g.place + 1) % len(g.members)
+		err = fmt.Errorf("%w, though every rank is in it", err)
+	}
+	return &offenderError{first, err}
+}
+
+// settle makes an error final: this rank gives up, and says so to all others.
+func (g *group) settle(name string, sequence uint64, err error) error {
+	e := &collective.Error{Op: name, Sequence: sequence, Peer: g.peer(g.rank), Err: err}
+	var of *offenderError
+	var by *told
+	switch {
+	case errors.As(err, &by):
+		e.Peer = g.peer(by.culprit)
+	case errors.As(err, &of):
+		e.Peer, e.Err = g.peer(g.members[of.place]), of.err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.broken != nil {
+		return g.broken
+	}
+	g.broken = e
+	if by == nil {
+		// Those who cannot be told find out by themselves.
+		_ = g.tell(g.everyone, note{Kind: noteFailed, Culprit: e.Peer.Rank, Text: fmt.Sprintf("%s %d: %v", e.Op, e.Sequence, e.Err)})
+	}
+	return e
+}

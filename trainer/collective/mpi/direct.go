@@ -1,0 +1,108 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi/libmpi"
+)
+
+// message sends or receives one. A head with type and length goes before it, so that
+// ends which do not fit find out before anything is written to a buffer.
+func (g *group) message(ctx context.Context, c *collective.Call) error {
+	if err := c.Check(g.place, len(g.members)); err != nil {
+		return err
+	}
+	if c.Tag > g.maxTag {
+		return fmt.Errorf("tag %d is above %d, the largest of %s", c.Tag, g.maxTag, g.lib.Version)
+	}
+	buf := c.Send
+	if c.Kind == collective.KindReceive {
+		buf = c.Recv
+	}
+	head, err := g.memory.take(2 * 8)
+	if err != nil {
+		return err
+	}
+	ours := collective.Signature{Kind: uint8(collective.KindSend), Type: uint8(c.Type), Bytes: uint64(len(buf))}
+	fields := element.View[uint64](head[:2*8])
+	fields[0], fields[1] = uint64(ours.Type), ours.Bytes
+	if err := g.transfer(ctx, c, head[:2*8], true); err != nil {
+		return err
+	}
+	theirs := collective.Signature{Kind: ours.Kind, Type: uint8(fields[0]), Bytes: fields[1]}
+	g.memory.give(head)
+	if theirs != ours {
+		return &offenderError{c.Root, collective.Diverged(uint64(c.Tag), ours, theirs)}
+	}
+	return g.pieces(ctx, c, buf)
+}
+
+// pieces sends or receives all of buf, through a window if it is not MPI's memory. Both
+// ends cut it alike.
+func (g *group) pieces(ctx context.Context, c *collective.Call, buf []byte) error {
+	if len(buf) == 0 {
+		return nil
+	}
+	window, err := g.memory.take(min(len(buf), windowRoom))
+	if err != nil {
+		return err
+	}
+	for from := 0; from < len(buf); from += windowRoom {
+		piece := buf[from:min(from+windowRoom, len(buf))]
+		if c.Kind == collective.KindSend {
+			copy(window, piece)
+		}
+		if err := g.transfer(ctx, c, window[:len(piece)], false); err != nil {
+			return err // the window stays MPI's
+		}
+		if c.Kind == collective.KindReceive {
+			copy(piece, window)
+		}
+	}
+	g.memory.give(window)
+	return nil
+}
+
+// transfer sends or receives bytes; others is that of [waiting].
+func (g *group) transfer(ctx context.Context, c *collective.Call, b []byte, others bool) error {
+	r := new(libmpi.Handle)
+	g.mu.Lock()
+	var err error
+	if c.Kind == collective.KindSend {
+		err = g.lib.Isend(address(b), len(b), g.lib.Type(libmpi.Byte), c.Root, c.Tag, g.comm, r)
+	} else {
+		err = g.lib.Irecv(address(b), len(b), g.lib.Type(libmpi.Byte), c.Root, c.Tag, g.comm, r)
+	}
+	g.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	var since time.Time
+	trouble := func() error {
+		if t := g.notes.told; t != nil {
+			return t
+		}
+		if _, ok := g.notes.closed[place{g.id, g.members[c.Root]}]; !ok {
+			return nil
+		}
+		// What that rank sent before it closed may still be on its way.
+		if since.IsZero() {
+			since = time.Now()
+		}
+		if time.Since(since) < settleTime {
+			return nil
+		}
+		return &offenderError{c.Root, errEnded}
+	}
+	err = g.wait(ctx, waiting{request: r, trouble: trouble, others: others})
+	var late silent
+	if errors.As(err, &late) {
+		return &offenderError{c.Root, err}
+	}
+	return err
+}

@@ -1,0 +1,266 @@
+package mpi
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/turns"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi/libmpi"
+)
+
+// group is a [collective.Communicator] of some ranks.
+type group struct {
+	*process
+	comm    libmpi.Handle
+	id      uint64
+	members []int // ranks of all
+	place   int   // this rank's among the members
+	turns   turns.Turns
+	ballot  []byte // for the comparison of calls
+
+	closed bool   // guarded by the process's mutex
+	splits uint64 // guarded by its turn
+
+	drawing sync.Mutex
+	threads map[thread]*turns.Turns
+}
+
+// thread is the messages between two ranks of one tag, in one direction.
+type thread struct {
+	peer, tag int
+	kind      collective.Kind
+}
+
+func newGroup(p *process, comm libmpi.Handle, id uint64, members []int, place int) *group {
+	return &group{process: p, comm: comm, id: id, members: members, place: place, threads: map[thread]*turns.Turns{}}
+}
+
+// meet has all ranks tell their hosts, and begins to listen to notes.
+func (g *group) meet(ctx context.Context, host string) error {
+	g.mu.Lock()
+	err := g.startNotes()
+	g.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	const room = 128
+	g.hosts = make([]string, g.size)
+	mine, all := make([]byte, room), make([]byte, g.size*room)
+	copy(mine, host)
+	if err := g.Do(ctx, collective.AllGather(all, mine)); err != nil {
+		return err
+	}
+	for r := range g.hosts {
+		g.hosts[r] = strings.TrimRight(string(all[r*room:][:room]), "\x00")
+	}
+	return nil
+}
+
+// Rank is this process's number.
+func (g *group) Rank() int { return g.place }
+
+// Size is the number of ranks.
+func (g *group) Size() int { return len(g.members) }
+
+// Path says that MPI chooses the way.
+func (g *group) Path(collective.Call) collective.Path {
+	return collective.Path{Transport: "mpi", Algorithm: "as " + string(g.lib.Flavor) + " chooses"}
+}
+
+// Do performs a call.
+func (g *group) Do(ctx context.Context, c collective.Call) error {
+	line, number := g.draw(&c)
+	return g.perform(ctx, &c, line, number)
+}
+
+// Start begins a call.
+func (g *group) Start(ctx context.Context, c collective.Call) *collective.Request {
+	line, number := g.draw(&c)
+	return collective.Begin(func() error { return g.perform(ctx, &c, line, number) })
+}
+
+// draw fixes a call's place in the order of all calls, or of all messages of its tag.
+func (g *group) draw(c *collective.Call) (*turns.Turns, uint64) {
+	line := &g.turns
+	if direct(c) {
+		g.drawing.Lock()
+		t := thread{c.Root, c.Tag, c.Kind}
+		if g.threads[t] == nil {
+			g.threads[t] = new(turns.Turns)
+		}
+		line = g.threads[t]
+		g.drawing.Unlock()
+	}
+	return line, line.Draw()
+}
+
+func direct(c *collective.Call) bool {
+	return c.Kind == collective.KindSend || c.Kind == collective.KindReceive
+}
+
+// perform does a call whose place is fixed.
+func (g *group) perform(ctx context.Context, c *collective.Call, line *turns.Turns, number uint64) error {
+	if direct(c) {
+		return g.inTurn(ctx, line, c.Kind.String(), uint64(c.Tag), number, func(ctx context.Context) error { return g.message(ctx, c) })
+	}
+	return g.inTurn(ctx, line, c.Kind.String(), number, number, func(ctx context.Context) error { return g.operate(ctx, number, c) })
+}
+
+// inTurn performs what has drawn a number when what came before it is over; name and
+// sequence are for errors.
+func (g *group) inTurn(ctx context.Context, line *turns.Turns, name string, sequence, number uint64, body func(context.Context) error) error {
+	line.Await(number, 1)
+	defer line.Done()
+	if err := g.failure(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, g.timeout, noAnswer(g.timeout))
+	defer cancel()
+	err := body(ctx)
+	if err == nil {
+		return nil
+	}
+	return g.settle(name, sequence, err)
+}
+
+// failure is why nothing works any more.
+func (g *group) failure() error {
+	if err := g.failed(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || g.ended {
+		return &collective.Error{Op: "close", Peer: g.peer(g.rank), Err: net.ErrClosed}
+	}
+	return nil
+}
+
+// Split makes communicators of the ranks that give the same color.
+func (g *group) Split(ctx context.Context, color, key int) (collective.Communicator, error) {
+	number := g.turns.Draw()
+	var out *group
+	err := g.inTurn(ctx, &g.turns, "split", number, number, func(ctx context.Context) (err error) {
+		out, err = g.split(ctx, number, color, key)
+		return err
+	})
+	if out == nil {
+		return nil, err
+	}
+	return out, err
+}
+
+func (g *group) split(ctx context.Context, number uint64, color, key int) (*group, error) {
+	n := len(g.members)
+	all := make([]int64, 2*n)
+	c := collective.AllGather(all, []int64{int64(color), int64(key)})
+	if err := g.operate(ctx, number, &c); err != nil {
+		return nil, err
+	}
+	g.splits++
+	// MPI's colors are small and not negative; a rank's stands for the group of its
+	// first rank, that of all without a color for nobody's.
+	var order []int
+	first := n
+	for r := range n {
+		if all[2*r] == int64(color) || color < 0 && all[2*r] < 0 {
+			order = append(order, r)
+			first = min(first, r)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return int(all[2*a+1] - all[2*b+1]) })
+	place := slices.Index(order, g.place)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	comm, err := g.lib.CommSplit(g.comm, first, place)
+	if err != nil {
+		return nil, err
+	}
+	if color < 0 {
+		return nil, g.lib.CommFree(comm)
+	}
+	if err := g.lib.CommSetErrorsReturn(comm); err != nil {
+		return nil, err
+	}
+	members := make([]int, len(order))
+	for i, r := range order {
+		members[i] = g.members[r]
+	}
+	return newGroup(g.process, comm, g.derive(g.splits, uint64(color)), members, place), nil
+}
+
+// derive makes a number for a group that all its ranks come to.
+func (g *group) derive(nth, color uint64) uint64 {
+	h := fnv.New64a()
+	for _, v := range []uint64{g.id, nth, color} {
+		_ = binary.Write(h, binary.LittleEndian, v) // a hash takes anything
+	}
+	return h.Sum64()
+}
+
+// AllReduce sums buf over all ranks.
+func (g *group) AllReduce(ctx context.Context, buf []float32) error {
+	return g.Do(ctx, collective.AllReduce(buf, collective.Sum))
+}
+
+// AllReduceFloat64 is AllReduce in double precision.
+func (g *group) AllReduceFloat64(ctx context.Context, buf []float64) error {
+	return g.Do(ctx, collective.AllReduce(buf, collective.Sum))
+}
+
+// Broadcast replaces buf by root's.
+func (g *group) Broadcast(ctx context.Context, buf []byte, root int) error {
+	return g.Do(ctx, collective.Broadcast(buf, root))
+}
+
+// Barrier waits until every rank has entered it.
+func (g *group) Barrier(ctx context.Context) error { return g.Do(ctx, collective.Barrier()) }
+
+// AllocBytes returns memory that MPI works on in place: see [collective.Alloc].
+func (g *group) AllocBytes(_ context.Context, bytes int) ([]byte, error) {
+	if bytes == 0 {
+		return []byte{}, nil
+	}
+	b, err := g.memory.mapped(bytes)
+	if err != nil {
+		return nil, err
+	}
+	return b[:bytes:bytes], nil
+}
+
+// Close tells the other members that this rank takes part in nothing more. It does not
+// wait for them.
+func (g *group) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || g.ended || g.broken != nil {
+		return nil
+	}
+	g.closed = true
+	if g.id == 0 {
+		g.ended = true
+	}
+	return g.tell(g.members, note{Kind: noteClosed, Comm: g.id, Sequence: g.turns.Drawn()})
+}
+
+// Finalize ends MPI in this process, when all ranks have closed their World; after a
+// failure it does nothing.
+func (w *World) Finalize() error {
+	return errors.Join(w.Close(), w.finalize())
+}
+
+// peer is a rank of all, with its host where that is known.
+func (p *process) peer(rank int) collective.Peer {
+	peer := collective.Peer{Rank: rank}
+	if rank < len(p.hosts) {
+		peer.Addr = p.hosts[rank]
+	}
+	return peer
+}

@@ -1,0 +1,89 @@
+package libmpi
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Names are what the libraries are called, by flavor; the loader looks for them in
+// LD_LIBRARY_PATH, then in its cache (ldconfig).
+var (
+	openMPINames = []string{"libmpi.so.40", "libmpi.so.80"}
+	mpichNames   = []string{"libmpich.so.12", "libmpi.so.12", "libmpi_gnu.so.12", "libmpi_cray.so.12", "libmpi_gnu_123.so.12",
+		"libmpi_gnu_112.so.12", "libmpi_gnu_91.so.12"}
+	otherNames = []string{"libmpi.so"}
+)
+
+// NotFound is that no library was found.
+type NotFound struct {
+	Tried []string // each name with the loader's answer
+}
+
+// Error lists what was looked for.
+func (e *NotFound) Error() string {
+	return "no MPI library was found: " + strings.Join(e.Tried, "; ")
+}
+
+// Hint says what to do about it.
+func (e *NotFound) Hint() string {
+	return "load the centre's MPI module in setup.modules, or name the file in network.mpi_library"
+}
+
+// Open finds and loads the library: the one of the path or name if that is not empty;
+// else the first of the known names, beginning with those of the MPI whose launcher
+// started this process, as its variables tell.
+func Open(path string, lookup func(string) (string, bool)) (*Library, error) {
+	if path != "" {
+		if strings.Contains(path, "/") && !filepath.IsAbs(path) {
+			return nil, fmt.Errorf("the MPI library %q is neither an absolute path nor a name", path)
+		}
+		l, err := open(path)
+		if err != nil {
+			return nil, fmt.Errorf("the MPI library %q: %w", path, err)
+		}
+		return l, nil
+	}
+	missing := &NotFound{}
+	for _, name := range candidates(lookup) {
+		l, err := open(name)
+		if err == nil {
+			return l, nil
+		}
+		missing.Tried = append(missing.Tried, err.Error())
+	}
+	return nil, missing
+}
+
+// candidates are the names in the order to try.
+func candidates(lookup func(string) (string, bool)) []string {
+	if StartedBy(lookup) == LauncherPMI {
+		return slices.Concat(mpichNames, openMPINames, otherNames)
+	}
+	return slices.Concat(openMPINames, mpichNames, otherNames)
+}
+
+// Launcher is by what processes of MPI learn of each other.
+type Launcher string
+
+// The launchers.
+const (
+	LauncherNone Launcher = ""     // none: MPI would take each process for the only one
+	LauncherPMIx Launcher = "PMIx" // Open MPI's mpirun, srun --mpi=pmix
+	LauncherPMI  Launcher = "PMI"  // MPICH's and Intel's mpirun, srun --mpi=pmi2 and --mpi=cray_shasta
+)
+
+// StartedBy tells the launcher from its variables. Open MPI's mpirun sets PMIx's.
+func StartedBy(lookup func(string) (string, bool)) Launcher {
+	for _, known := range []struct {
+		name string
+		is   Launcher
+	}{{"PMIX_NAMESPACE", LauncherPMIx}, {"OMPI_COMM_WORLD_SIZE", LauncherPMIx},
+		{"PMI_FD", LauncherPMI}, {"PMI_PORT", LauncherPMI}, {"PMI_RANK", LauncherPMI}, {"PMI_CONTROL_PORT", LauncherPMI}} {
+		if v, ok := lookup(known.name); ok && v != "" {
+			return known.is
+		}
+	}
+	return LauncherNone
+}

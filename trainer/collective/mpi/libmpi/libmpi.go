@@ -1,0 +1,215 @@
+// Package libmpi is the MPI library of this machine: found, loaded without a C compiler,
+// told apart, and called.
+//
+// It knows Open MPI (from 3) and the libraries with MPICH's binary interface: MPICH
+// from 3, Cray MPICH, Intel MPI, MVAPICH. Open MPI's handles are addresses of structs that
+// the library exports, MPICH's are integers that its mpi.h fixes; here both are a
+// [Handle]. Every function of the MPI standard is a method of [Library] of its name, with
+// counts that fit a C int, and its error code as an error with MPI_Error_string's text.
+//
+// Loading a library runs its initialisation, and what it does to the signals of this
+// process is undone by [Library.Init]: UCX, which MPICH brings, takes SIGSEGV, SIGUSR1
+// and others in a way that the Go runtime does not bear.
+//
+// It does not serialise calls (MPI_THREAD_SERIALIZED is what it asks for), does not know
+// Go's collectives, never calls MPI_Abort, and cannot unload. A program that imports it
+// is linked dynamically to glibc, with or without cgo.
+package libmpi
+
+import (
+	"fmt"
+	"strings"
+	"unsafe"
+)
+
+// Flavor is whose binary interface a library has.
+type Flavor string
+
+// The flavors.
+const (
+	OpenMPI Flavor = "Open MPI"
+	MPICH   Flavor = "MPICH"
+)
+
+// Handle is a communicator, type, operation or request.
+type Handle uint64
+
+// Constants of the two interfaces, from their mpi.h.
+type constants struct {
+	world, errorsReturn Handle
+	inPlace             uintptr
+	statusIgnore        uintptr
+	anySource           int32
+	tagUB               int32
+	requestNull         Handle
+}
+
+// Type is an MPI datatype of fixed size.
+type Type int
+
+// The types; those of two bytes also carry bits that have no MPI type.
+const (
+	Byte Type = iota
+	Float
+	Double
+	Int8
+	Uint8
+	Int16
+	Uint16
+	Int32
+	Uint32
+	Int64
+	Uint64
+)
+
+// Their names as Open MPI exports them, and MPICH's numbers.
+var typeTable = [...]struct {
+	symbol string
+	mpich  Handle
+}{
+	{"ompi_mpi_byte", 0x4c00010d}, {"ompi_mpi_float", 0x4c00040a}, {"ompi_mpi_double", 0x4c00080b},
+	{"ompi_mpi_int8_t", 0x4c000137}, {"ompi_mpi_uint8_t", 0x4c00013b},
+	{"ompi_mpi_int16_t", 0x4c000238}, {"ompi_mpi_uint16_t", 0x4c00023c},
+	{"ompi_mpi_int32_t", 0x4c000439}, {"ompi_mpi_uint32_t", 0x4c00043d},
+	{"ompi_mpi_int64_t", 0x4c00083a}, {"ompi_mpi_uint64_t", 0x4c00083e},
+}
+
+// Op is a reduction that MPI has by itself.
+type Op int
+
+// The reductions.
+const (
+	Sum Op = iota
+	Max
+	Min
+	Product
+)
+
+var opTable = [...]struct {
+	symbol string
+	mpich  Handle
+}{
+	{"ompi_mpi_op_sum", 0x58000003}, {"ompi_mpi_op_max", 0x58000001}, {"ompi_mpi_op_min", 0x58000002}, {"ompi_mpi_op_prod", 0x58000004},
+}
+
+// Library is a loaded one.
+type Library struct {
+	// Path is the name by which it was loaded.
+	Path   string
+	Flavor Flavor
+	// Version is the first line of MPI_Get_library_version.
+	Version string
+
+	constants
+	types [len(typeTable)]Handle
+	ops   [len(opTable)]Handle
+	functions
+	signals saved
+}
+
+// Type is the handle of a datatype.
+func (l *Library) Type(t Type) Handle { return l.types[t] }
+
+// Op is the handle of a reduction.
+func (l *Library) Op(o Op) Handle { return l.ops[o] }
+
+// World is MPI_COMM_WORLD.
+func (l *Library) World() Handle { return l.world }
+
+// Error is a failed call.
+type Error struct {
+	Function string // "MPI_Iallreduce"
+	Code     int
+	Text     string // of MPI_Error_string
+}
+
+// Error names the function and the library's words.
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s: %s (code %d)", e.Function, e.Text, e.Code)
+}
+
+// open loads the library of a name and finds all that is needed in it.
+func open(name string) (*Library, error) {
+	l := &Library{Path: name}
+	l.signals = saveSignals()
+	handle, err := load(name)
+	if err != nil {
+		return nil, err
+	}
+	// What loading did to the signals must not outlast it, if this library is not used.
+	defer func() {
+		if l.Version == "" {
+			l.signals.restore()
+		}
+	}()
+	if err := l.functions.find(handle); err != nil {
+		return nil, fmt.Errorf("%s is no MPI library: %w", name, err)
+	}
+	if world, ok := symbol(handle, "ompi_mpi_comm_world"); ok {
+		err = l.openMPI(handle, world)
+	} else {
+		l.mpich()
+	}
+	if err != nil {
+		return nil, err
+	}
+	text := make([]byte, 8192) // MPI_MAX_LIBRARY_VERSION_STRING is 256 in Open MPI, 8192 in MPICH
+	var n int32
+	if err := l.check("MPI_Get_library_version", call(l.getLibraryVersion, uintptr(unsafe.Pointer(&text[0])), uintptr(unsafe.Pointer(&n)))); err != nil {
+		return nil, err
+	}
+	l.Version = version(string(text[:n]))
+	return l, nil
+}
+
+// version is the library's name and number out of what it says of itself: "Open MPI
+// v4.1.4, package: ..." or "MPICH Version:\t4.0.2\nMPICH Release date: ...".
+func version(text string) string {
+	text, _, _ = strings.Cut(strings.TrimRight(text, "\x00\n"), "\n")
+	text, _, _ = strings.Cut(text, ", package")
+	text = strings.Join(strings.Fields(strings.Replace(text, "Version:", "", 1)), " ")
+	if text == "" {
+		return "unknown version"
+	}
+	return text
+}
+
+func (l *Library) openMPI(handle, world uintptr) error {
+	l.Flavor = OpenMPI
+	l.constants = constants{world: Handle(world), inPlace: 1, statusIgnore: 0, anySource: -1, tagUB: 0}
+	need := func(name string, h *Handle) error {
+		p, ok := symbol(handle, name)
+		if !ok {
+			return fmt.Errorf("%s is an Open MPI without %s", l.Path, name)
+		}
+		*h = Handle(p)
+		return nil
+	}
+	err := need("ompi_mpi_errors_return", &l.errorsReturn)
+	if err == nil {
+		err = need("ompi_request_null", &l.requestNull)
+	}
+	for i := range typeTable {
+		if err == nil {
+			err = need(typeTable[i].symbol, &l.types[i])
+		}
+	}
+	for i := range opTable {
+		if err == nil {
+			err = need(opTable[i].symbol, &l.ops[i])
+		}
+	}
+	return err
+}
+
+func (l *Library) mpich() {
+	l.Flavor = MPICH
+	l.constants = constants{world: 0x44000000, errorsReturn: 0x54000001, inPlace: ^uintptr(0), statusIgnore: 1,
+		anySource: -2, tagUB: 0x64400001, requestNull: 0x2c000000}
+	for i := range typeTable {
+		l.types[i] = typeTable[i].mpich
+	}
+	for i := range opTable {
+		l.ops[i] = opTable[i].mpich
+	}
+}

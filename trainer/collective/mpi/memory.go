@@ -1,0 +1,76 @@
+package mpi
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+	"syscall"
+	"unsafe"
+)
+
+// arena is the memory that MPI sees. It is mapped apart from Go's heap and never
+// unmapped: a fabric may keep it registered, and a failed operation may still write to it.
+type arena struct {
+	mu      sync.Mutex
+	regions [][]byte
+	free    map[int][][]byte // by size
+}
+
+// smallest is the size of the smallest piece, and a multiple of every element.
+const smallest = 4 << 10
+
+// take returns memory of at least n bytes, aligned to pages, with anything in it.
+func (a *arena) take(n int) ([]byte, error) {
+	size := max(smallest, 1<<bits.Len(uint(max(n, 1)-1)))
+	a.mu.Lock()
+	if list := a.free[size]; len(list) > 0 {
+		b := list[len(list)-1]
+		a.free[size] = list[:len(list)-1]
+		a.mu.Unlock()
+		return b, nil
+	}
+	a.mu.Unlock()
+	return a.mapped(size)
+}
+
+// give takes memory back that take returned, and that no operation uses.
+func (a *arena) give(b []byte) {
+	if b == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.free == nil {
+		a.free = map[int][][]byte{}
+	}
+	a.free[len(b)] = append(a.free[len(b)], b)
+}
+
+// mapped returns n new bytes, all zero.
+func (a *arena) mapped(n int) ([]byte, error) {
+	b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("map %d bytes for MPI: %w", n, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.regions = append(a.regions, b)
+	return b, nil
+}
+
+// holds reports whether b is memory of the arena's.
+func (a *arena) holds(b []byte) bool {
+	if len(b) == 0 {
+		return true
+	}
+	first := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.regions {
+		start := uintptr(unsafe.Pointer(unsafe.SliceData(r)))
+		if first >= start && first+uintptr(len(b)) <= start+uintptr(len(r)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,201 @@
+package mpi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi/libmpi"
+)
+
+// noteRoom is the bytes of a note: little enough to be sent at once by every library,
+// whether or not it is awaited.
+const noteRoom = 512
+
+// noteKind is what a note says.
+type noteKind string
+
+const (
+	noteFailed noteKind = "failed" // the sender gives up
+	noteClosed noteKind = "closed" // the sender takes no part in operations from Sequence on
+	noteWhere  noteKind = "where"  // is the receiver in operation Sequence?
+	noteHere   noteKind = "here"   // yes, the sender is
+)
+
+// note is what a rank tells another beside the operations.
+type note struct {
+	Kind     noteKind `json:"kind"`
+	From     int      `json:"from"`
+	Comm     uint64   `json:"comm,omitempty"` // the communicator's number in this package
+	Sequence uint64   `json:"sequence"`
+	Culprit  int      `json:"culprit,omitempty"`
+	Text     string   `json:"text,omitempty"`
+}
+
+// notes are those that have come. The process's mutex guards them.
+type notes struct {
+	comm    libmpi.Handle
+	in      []byte        // where the next one goes
+	request libmpi.Handle // of it
+	posted  bool
+	closed  map[place]uint64 // the first operation that a rank takes no part in
+	here    map[place]uint64 // the operation that a rank has said it is in
+	now     map[uint64]uint64
+	told    *told
+}
+
+// place is a rank, of all, in a communicator.
+type place struct {
+	comm uint64
+	rank int
+}
+
+// told is the reason that another rank gave up, and the rank that is its cause.
+type told struct {
+	by, culprit int
+	text        string
+}
+
+func (t *told) Error() string { return fmt.Sprintf("rank %d gave up: %s", t.by, t.text) }
+
+// open is a rank of n that has not closed a communicator, this one aside; -1 if all have.
+func (s *notes) open(comm uint64, n, self int) int {
+	for r := range n {
+		if _, ok := s.closed[place{comm, r}]; !ok && r != self {
+			return r
+		}
+	}
+	return -1
+}
+
+// startNotes begins to receive notes. The mutex is held here and in what follows.
+func (p *process) startNotes() (err error) {
+	s := &p.notes
+	s.closed, s.here, s.now = map[place]uint64{}, map[place]uint64{}, map[uint64]uint64{}
+	if s.in, err = p.memory.take(noteRoom); err != nil {
+		return err
+	}
+	return p.postNote()
+}
+
+func (p *process) postNote() error {
+	s := &p.notes
+	err := p.lib.Irecv(address(s.in), noteRoom, p.lib.Type(libmpi.Byte), p.lib.AnySource(), 0, s.comm, &s.request)
+	s.posted = err == nil
+	return err
+}
+
+// stopNotes ends receiving.
+func (p *process) stopNotes() error {
+	if !p.notes.posted {
+		return nil
+	}
+	p.notes.posted = false
+	if err := p.lib.Cancel(&p.notes.request); err != nil {
+		return err
+	}
+	for end := time.Now().Add(settleTime); ; {
+		done, err := p.lib.Test(&p.notes.request)
+		if done || err != nil {
+			return err
+		}
+		if time.Now().After(end) {
+			return errors.New("a receive could not be cancelled")
+		}
+	}
+}
+
+// readNotes takes in all that have come.
+func (p *process) readNotes() error {
+	s := &p.notes
+	for s.posted {
+		done, err := p.lib.Test(&s.request)
+		if err != nil || !done {
+			return err
+		}
+		s.posted = false
+		var n note
+		if err := json.Unmarshal(s.in[:noteRoom], &n); err != nil {
+			return fmt.Errorf("a message of another rank: %w", err)
+		}
+		if err := p.postNote(); err != nil {
+			return err
+		}
+		if err := p.take(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *process) take(n note) error {
+	s, at := &p.notes, place{n.Comm, n.From}
+	switch n.Kind {
+	case noteClosed:
+		s.closed[at] = n.Sequence
+	case noteHere:
+		s.here[at] = n.Sequence
+	case noteFailed:
+		if s.told == nil {
+			s.told = &told{n.From, n.Culprit, n.Text}
+		}
+	case noteWhere:
+		if now, ok := s.now[n.Comm]; ok {
+			return p.tell([]int{n.From}, note{Kind: noteHere, Comm: n.Comm, Sequence: now})
+		}
+	}
+	return nil
+}
+
+// tell sends a note to ranks. It does not wait until they look at it.
+func (p *process) tell(ranks []int, n note) error {
+	n.From = p.rank
+	text, err := json.Marshal(n)
+	for err == nil && len(text) > noteRoom {
+		n.Text = n.Text[:len(n.Text)/2]
+		text, err = json.Marshal(n)
+	}
+	if err != nil {
+		return err
+	}
+	// The memory is not used again: nobody waits for the transfers.
+	out, err := p.memory.take(noteRoom)
+	if err != nil {
+		return err
+	}
+	fill(out[:noteRoom], text)
+	requests := make([]libmpi.Handle, len(ranks))
+	for i, r := range ranks {
+		if r == p.rank {
+			continue
+		}
+		if err := p.lib.Isend(address(out), noteRoom, p.lib.Type(libmpi.Byte), r, 0, p.notes.comm, &requests[i]); err != nil {
+			return err
+		}
+	}
+	// Small messages are gone at once, or when the library is next looked at.
+	for end := time.Now().Add(settleTime / 10); len(requests) > 0 && time.Now().Before(end); {
+		last := &requests[len(requests)-1]
+		done := *last == 0
+		if !done {
+			if done, err = p.lib.Test(last); err != nil {
+				return err
+			}
+		}
+		if done {
+			requests = requests[:len(requests)-1]
+		}
+	}
+	if len(requests) == 0 {
+		p.memory.give(out)
+	}
+	return nil
+}
+
+// fill puts text into b, and spaces after it.
+func fill(b, text []byte) {
+	for i := copy(b, text); i < len(b); i++ {
+		b[i] = ' '
+	}
+}

@@ -1,0 +1,247 @@
+package mpi
+
+import (
+	"context"
+	"unsafe"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi/libmpi"
+)
+
+// Bytes of one call of MPI: in place as many as are surely a C int of elements, through
+// windows what a cache still likes.
+const (
+	pieceRoom  = 1 << 30
+	windowRoom = 4 << 20
+)
+
+// windows is memory that operations are copied through where MPI may not see a rank's
+// own: what goes out and what comes in, for a piece of all parts.
+type windows struct{ out, in []byte }
+
+// operate performs operation number sequence of the group.
+func (g *group) operate(ctx context.Context, sequence uint64, c *collective.Call) error {
+	n := len(g.members)
+	problem := c.Check(g.place, n)
+	staged := problem != nil || !g.memory.holds(c.Send) || !g.memory.holds(c.Recv) || c.Part(n) > pieceRoom
+	staged, err := g.agree(ctx, sequence, c, problem, staged)
+	if err != nil {
+		return err
+	}
+	if n == 1 {
+		copy(c.Recv, c.Send)
+		return nil
+	}
+	o := &operation{group: g, call: c, sequence: sequence, ctx: ctx, n: n}
+	if staged {
+		return o.throughWindows()
+	}
+	return o.inPlace()
+}
+
+// operation is one call in progress.
+type operation struct {
+	*group
+	call     *collective.Call
+	sequence uint64
+	ctx      context.Context
+	n        int
+}
+
+// begin starts one call of MPI.
+type begin func(r *libmpi.Handle) error
+
+// run performs one call of MPI.
+func (o *operation) run(start begin) error { return o.request(o.ctx, o.sequence, false, start) }
+
+// request starts a call of MPI that belongs to operation sequence and waits for it;
+// others is that of [waiting].
+func (g *group) request(ctx context.Context, sequence uint64, others bool, start begin) error {
+	r := new(libmpi.Handle) // MPI writes to it: on the heap
+	g.mu.Lock()
+	err := start(r)
+	g.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return g.wait(ctx, waiting{request: r, trouble: func() error { return g.trouble(sequence) }, others: others})
+}
+
+// inPlace has MPI work on the ranks' own memory.
+func (o *operation) inPlace() error {
+	c := o.call
+	part := c.Part(o.n)
+	if part == 0 {
+		return nil
+	}
+	send, recv := c.Send, c.Recv
+	var err error
+	switch c.Kind {
+	case collective.KindReduceScatter, collective.KindScatter:
+		// The result may be this rank's part of what it brings, which MPI forbids.
+		if recv, err = o.memory.take(part); err != nil {
+			return err
+		}
+		recv = recv[:part]
+	case collective.KindAllGather:
+		copy(recv[o.place*part:], send)
+	case collective.KindGather:
+		if o.place == c.Root {
+			copy(recv[o.place*part:], send)
+		}
+	}
+	if err := o.run(o.mpi(send, recv, part)); err != nil {
+		return err
+	}
+	if len(c.Recv) > 0 && len(recv) > 0 && &recv[0] != &c.Recv[0] {
+		copy(c.Recv, recv)
+		o.memory.give(recv[:cap(recv)])
+	}
+	o.finish(c.Recv)
+	return nil
+}
+
+// throughWindows copies pieces of all parts into memory that MPI may see, and from it.
+func (o *operation) throughWindows() error {
+	c := o.call
+	part := c.Part(o.n)
+	size := c.Type.Size()
+	outParts, inParts := 1, 1
+	switch c.Kind {
+	case collective.KindReduceScatter, collective.KindScatter:
+		outParts = o.n
+	case collective.KindAllGather, collective.KindGather:
+		inParts = o.n
+	case collective.KindAllToAll:
+		outParts, inParts = o.n, o.n
+	}
+	step := max(windowRoom/max(outParts, inParts)/size, 1) * size
+	step = min(step, part)
+	out, err := o.memory.take(outParts * step)
+	if err != nil {
+		return err
+	}
+	in := out
+	if outParts*inParts > 1 {
+		if in, err = o.memory.take(inParts * step); err != nil {
+			return err
+		}
+	}
+	for from := 0; from < part; from += step {
+		now := min(step, part-from)
+		if o.brings() {
+			for p := range outParts {
+				copy(out[p*now:][:now], c.Send[p*part+from:])
+			}
+		}
+		if outParts == 1 && inParts > 1 {
+			copy(in[o.place*now:][:now], out)
+		}
+		if err := o.run(o.mpi(out[:outParts*now], in[:inParts*now], now)); err != nil {
+			return err // the windows stay MPI's
+		}
+		if !o.takes() {
+			continue
+		}
+		for p := range inParts {
+			result := c.Recv[p*part+from:][:now]
+			copy(result, in[p*now:])
+			o.finish(result)
+		}
+	}
+	o.memory.give(out)
+	if outParts*inParts > 1 {
+		o.memory.give(in)
+	}
+	return nil
+}
+
+// brings reports whether this rank has something to send.
+func (o *operation) brings() bool {
+	switch o.call.Kind {
+	case collective.KindBroadcast, collective.KindScatter:
+		return o.place == o.call.Root
+	}
+	return true
+}
+
+// takes reports whether this rank gets something.
+func (o *operation) takes() bool {
+	switch o.call.Kind {
+	case collective.KindReduce, collective.KindGather:
+		return o.place == o.call.Root
+	}
+	return true
+}
+
+// finish makes the mean of a sum.
+func (o *operation) finish(result []byte) {
+	switch o.call.Kind {
+	case collective.KindAllReduce, collective.KindReduceScatter, collective.KindReduce:
+		if o.takes() {
+			o.call.Op.Finish(o.call.Type, result, o.n)
+		}
+	}
+}
+
+// mpi is the call of MPI for parts of so many bytes. In the gathers this rank's part is
+// already in its place.
+func (o *operation) mpi(send, recv []byte, part int) begin {
+	c, l := o.call, o.lib
+	out, in := address(send), address(recv)
+	count, kind := part/c.Type.Size(), l.Type(types[c.Type])
+	switch c.Kind {
+	case collective.KindBroadcast:
+		return func(r *libmpi.Handle) error { return l.Ibcast(in, count, kind, c.Root, o.comm, r) }
+	case collective.KindAllReduce:
+		return func(r *libmpi.Handle) error { return l.Iallreduce(nil, in, count, kind, o.reduction(), o.comm, r) }
+	case collective.KindReduce:
+		if o.place == c.Root {
+			out = nil
+		}
+		return func(r *libmpi.Handle) error { return l.Ireduce(out, in, count, kind, o.reduction(), c.Root, o.comm, r) }
+	case collective.KindReduceScatter:
+		return func(r *libmpi.Handle) error {
+			return l.IreduceScatterBlock(out, in, count, kind, o.reduction(), o.comm, r)
+		}
+	case collective.KindAllGather:
+		return func(r *libmpi.Handle) error { return l.Iallgather(nil, in, count, kind, o.comm, r) }
+	case collective.KindGather:
+		if o.place == c.Root {
+			out = nil
+		}
+		return func(r *libmpi.Handle) error { return l.Igather(out, in, count, kind, c.Root, o.comm, r) }
+	case collective.KindScatter:
+		return func(r *libmpi.Handle) error { return l.Iscatter(out, in, count, kind, c.Root, o.comm, r) }
+	case collective.KindAllToAll:
+		return func(r *libmpi.Handle) error { return l.Ialltoall(out, in, count, kind, o.comm, r) }
+	}
+	// The comparison before it is a barrier.
+	return func(r *libmpi.Handle) error { return l.Ibarrier(o.comm, r) }
+}
+
+// types are MPI's for ours; the halves go as integers of two bytes, which only their
+// own reductions look into.
+var types = [...]libmpi.Type{
+	element.Float32: libmpi.Float, element.Float64: libmpi.Double, element.BFloat16: libmpi.Uint16, element.Float16: libmpi.Uint16,
+	element.Int8: libmpi.Int8, element.Uint8: libmpi.Uint8, element.Int32: libmpi.Int32, element.Uint32: libmpi.Uint32,
+	element.Int64: libmpi.Int64, element.Uint64: libmpi.Uint64,
+}
+
+// ops are MPI's reductions for ours.
+var ops = [...]libmpi.Op{collective.Sum: libmpi.Sum, collective.Mean: libmpi.Sum, collective.Max: libmpi.Max,
+	collective.Min: libmpi.Min, collective.Product: libmpi.Product}
+
+func (o *operation) reduction() libmpi.Handle {
+	switch o.call.Type {
+	case element.BFloat16:
+		return o.halves[0][o.call.Op]
+	case element.Float16:
+		return o.halves[1][o.call.Op]
+	}
+	return o.lib.Op(ops[o.call.Op])
+}
+
+// address is where b lies; MPI wants one also of nothing.
+func address(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }

@@ -1,0 +1,188 @@
+package mpi_test
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+)
+
+// remote is a process of MPI as the test sees it.
+type remote struct {
+	conn    net.Conn
+	sending sync.Mutex // apart: answers are taken while a question is on its way
+	send    *gob.Encoder
+	mu      sync.Mutex
+	next    uint64
+	waiting map[uint64]chan answer
+	lost    error
+	errs    []*collective.Error
+}
+
+func (r *remote) read(d *gob.Decoder) {
+	for {
+		var a answer
+		err := d.Decode(&a)
+		r.mu.Lock()
+		if err != nil {
+			r.lost = err
+			for _, w := range r.waiting {
+				close(w)
+			}
+			r.waiting = nil
+			r.mu.Unlock()
+			return
+		}
+		w := r.waiting[a.ID]
+		delete(r.waiting, a.ID)
+		r.mu.Unlock()
+		w <- a
+	}
+}
+
+// ask sends a question; the answer comes on the channel.
+func (r *remote) ask(q question) (uint64, chan answer) {
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	w := make(chan answer, 1)
+	r.mu.Lock()
+	r.next++
+	q.ID = r.next
+	if r.lost != nil {
+		close(w)
+	} else {
+		r.waiting[q.ID] = w
+	}
+	r.mu.Unlock()
+	_ = r.send.Encode(q) // read finds out
+	return q.ID, w
+}
+
+// cancel ends a call that was asked for.
+func (r *remote) cancel(id uint64, why error) {
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	_ = r.send.Encode(question{ID: id, What: "cancel", Why: why.Error()})
+}
+
+// err makes an error of an answer: the same one for the same failure.
+func (r *remote) err(ctx context.Context, a answer, ok bool) error {
+	if !ok {
+		return io.ErrUnexpectedEOF
+	}
+	if a.Failure == nil {
+		if a.Error == "" {
+			return nil
+		}
+		return errors.New(a.Error)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.errs {
+		if e.Error() == a.Error {
+			return e
+		}
+	}
+	e := &collective.Error{Op: a.Failure.Op, Sequence: a.Failure.Sequence, Peer: a.Failure.Peer, Err: errors.New(a.Failure.Text)}
+	if cause := context.Cause(ctx); cause != nil && strings.Contains(a.Failure.Text, cause.Error()) {
+		e.Err = cause
+	}
+	r.errs = append(r.errs, e)
+	return e
+}
+
+// proxy is a communicator whose operations a process performs.
+type proxy struct {
+	*remote
+	id         uint64
+	rank, size int
+	mine       [][]byte // stands for memory of the communicator's
+}
+
+func (p *proxy) Rank() int { return p.rank }
+func (p *proxy) Size() int { return p.size }
+
+func (p *proxy) Path(collective.Call) collective.Path { return collective.Path{Transport: "mpi"} }
+
+func (p *proxy) Do(ctx context.Context, c collective.Call) error {
+	return p.Start(ctx, c).Wait()
+}
+
+func (p *proxy) Start(ctx context.Context, c collective.Call) *collective.Request {
+	q := question{What: "do", Comm: p.id, Call: c, Recv: len(c.Recv), Inner: inner(c.Send, c.Recv), Arena: p.holds(c.Send) && p.holds(c.Recv)}
+	q.Call.Recv = nil
+	id, answered := p.ask(q)
+	stop := context.AfterFunc(ctx, func() { p.cancel(id, context.Cause(ctx)) })
+	return collective.Begin(func() error {
+		a, ok := <-answered
+		stop()
+		copy(c.Send, a.Send)
+		copy(c.Recv, a.Recv)
+		return p.err(ctx, a, ok)
+	})
+}
+
+// inner is where the shorter of two buffers lies in the longer, -1 if it does not.
+func inner(a, b []byte) int {
+	if len(a) < len(b) {
+		a, b = b, a
+	}
+	if len(b) == 0 {
+		return -1
+	}
+	offset := int(uintptr(unsafe.Pointer(&b[0])) - uintptr(unsafe.Pointer(&a[0])))
+	if offset < 0 || offset+len(b) > len(a) {
+		return -1
+	}
+	return offset
+}
+
+func (p *proxy) holds(b []byte) bool {
+	for _, m := range p.mine {
+		if inner(m, b) >= 0 && len(m) >= len(b) {
+			return true
+		}
+	}
+	return len(b) == 0
+}
+
+func (p *proxy) AllocBytes(_ context.Context, n int) ([]byte, error) {
+	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(make([]uint64, n/8+1)))), n)
+	p.mine = append(p.mine, b)
+	return b, nil
+}
+
+func (p *proxy) Split(ctx context.Context, color, key int) (collective.Communicator, error) {
+	id, answered := p.ask(question{What: "split", Comm: p.id, Color: color, Key: key})
+	a, ok := <-answered
+	if err := p.err(ctx, a, ok); err != nil || a.None {
+		return nil, err
+	}
+	return &proxy{remote: p.remote, id: id, rank: a.Rank, size: a.Size}, nil
+}
+
+func (p *proxy) Close() error {
+	_, answered := p.ask(question{What: "close", Comm: p.id})
+	a, ok := <-answered
+	return p.err(context.Background(), a, ok)
+}
+
+func (p *proxy) AllReduce(ctx context.Context, buf []float32) error {
+	return p.Do(ctx, collective.AllReduce(buf, collective.Sum))
+}
+
+func (p *proxy) AllReduceFloat64(ctx context.Context, buf []float64) error {
+	return p.Do(ctx, collective.AllReduce(buf, collective.Sum))
+}
+
+func (p *proxy) Broadcast(ctx context.Context, buf []byte, root int) error {
+	return p.Do(ctx, collective.Broadcast(buf, root))
+}
+
+func (p *proxy) Barrier(ctx context.Context) error { return p.Do(ctx, collective.Barrier()) }
