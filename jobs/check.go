@@ -112,6 +112,9 @@ func (d *decoder) checkNetwork(n *Network) {
 			d.report(key, "", "must be at least %s", shortestWatch)
 		}
 	}
+	if l := string(n.MPILibrary); d.usable("network.mpi_library") && strings.Contains(l, "/") && !strings.HasPrefix(l, "/") {
+		d.report("network.mpi_library", "", "%q is neither an absolute path nor a name such as \"libmpi.so.40\"", l)
+	}
 	for i, name := range n.Exclude {
 		switch {
 		case !d.usable("network.exclude"):

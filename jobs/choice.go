@@ -63,6 +63,9 @@ type Launcher string
 // plugin (--container-image) or CSCS's container engine (--environment).
 type ContainerRuntime string
 
+// Backend is what carries the numbers that ranks of the built-in trainer exchange.
+type Backend string
+
 // The values of each choice. The first one of a choice with a default is it.
 const (
 	FamilyAuto Family = "auto"
@@ -72,6 +75,10 @@ const (
 	DeviceAuto Device = "auto" // a GPU, or the processor where there is none
 	DeviceCUDA Device = "cuda"
 	DeviceCPU  Device = "cpu"
+
+	BackendAuto Backend = "auto" // shared memory inside a node, TCP between nodes
+	BackendTCP  Backend = "tcp"  // the same
+	BackendMPI  Backend = "mpi"  // the MPI library of the site
 
 	StrategyDDP   Strategy = "ddp"
 	StrategyZeRO1 Strategy = "zero1"
@@ -171,6 +178,16 @@ func (d *Device) UnmarshalTOML(v any) (err error) {
 		v = string(DeviceCUDA)
 	}
 	*d, err = choose(v, DeviceAuto, DeviceCUDA, DeviceCPU)
+	return err
+}
+
+// UnmarshalTOML takes "auto", "tcp" or "mpi".
+func (b *Backend) UnmarshalTOML(v any) (err error) {
+	if v == "nccl" {
+		return refuse("allowed: auto, tcp, mpi", "%q: ranks of the built-in trainer do not exchange over NCCL yet; "+
+			"\"auto\" takes shared memory and TCP", v)
+	}
+	*b, err = choose(v, BackendAuto, BackendTCP, BackendMPI)
 	return err
 }
 

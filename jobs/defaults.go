@@ -94,6 +94,7 @@ func (j *Job) fillOptimizer() {
 
 func (t *Train) fillDefaults() {
 	orElse(&t.Device, DeviceAuto)
+	orElse(&t.Backend, BackendAuto)
 	orElse(&t.Strategy, StrategyDDP)
 	orElse(&t.Precision, PrecisionFP32)
 	orElse(&t.Accumulate, 1)

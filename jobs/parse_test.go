@@ -61,7 +61,7 @@ func TestEveryKey(t *testing.T) {
 		Slurm: Slurm{
 			Nodes: 4, TasksPerNode: 2, GPUsPerNode: 4, CPUsPerTask: 8, Time: "1-12:00:00", Memory: "64G",
 			Partition: "gpu,gpu-long", Account: "proj@uni", QOS: "normal", Reservation: "course",
-			Constraint: "[rack1&ib|rack2]", Exclusive: true, SignalBeforeEnd: Duration(5 * time.Minute),
+			Constraint: "[rack1&ib|rack2]", Exclusive: true, MPI: "pmi2", SignalBeforeEnd: Duration(5 * time.Minute),
 		},
 		Setup: Setup{
 			Modules: []Word{"gcc/13.2", "openmpi/5"}, Conda: "base", Venv: "../venv",
@@ -69,11 +69,11 @@ func TestEveryKey(t *testing.T) {
 		},
 		Network: Network{
 			Interface: "hsn0", Family: FamilyIPv6, Exclude: []InterfaceName{"docker0", "eth0.100"},
-			JoinTimeout: Duration(90 * time.Second), CollectiveTimeout: Duration(90 * time.Minute),
+			JoinTimeout: Duration(90 * time.Second), CollectiveTimeout: Duration(90 * time.Minute), MPILibrary: "/opt/mpi/lib/libmpi.so.40",
 			HeartbeatTimeout: Duration(20 * time.Second), ProgressTimeout: Duration(2 * time.Hour),
 		},
 		Train: &Train{
-			Device: DeviceCPU, Strategy: StrategyDDP, Precision: PrecisionFP32,
+			Device: DeviceCPU, Backend: BackendMPI, Strategy: StrategyDDP, Precision: PrecisionFP32,
 			Epochs: 1000, Batch: 64, Accumulate: 1, Bucket: 4 * mebi, FirstBucket: 256 * kibi, Reduce: ReduceBF16, NonFinite: NonFiniteStop, Seed: 1<<63 - 1, LogEvery: Interval{1, Epochs},
 			Model: Model{Kind: ModelMLP, Hidden: []Count{128, 64}, Activation: ActivationTanh},
 			Data: Data{
@@ -138,8 +138,13 @@ func TestDefaults(t *testing.T) {
 			HeartbeatTimeout: Duration(time.Minute), ProgressTimeout: Duration(30 * time.Minute),
 		},
 		Train: &Train{
+<<<<<<< HEAD
 			Device: DeviceAuto, Strategy: StrategyDDP, Precision: PrecisionFP32, Epochs: 1, Batch: 2,
 			Accumulate: 1, Reduce: ReduceFP32, NonFinite: NonFiniteStop,
+=======
+			Device: DeviceAuto, Backend: BackendAuto, Strategy: StrategyDDP, Precision: PrecisionFP32, Epochs: 1, Batch: 2,
+			Accumulate: 1, Bucket: 25 * mebi, FirstBucket: mebi, Reduce: ReduceFP32, NonFinite: NonFiniteStop,
+>>>>>>> 7d9dd95 (jobs, launch, bench: train.backend = "mpi")
 			LogEvery:  Interval{50, Steps},
 			Model:     Model{Kind: ModelMLP, Hidden: []Count{3}, Activation: ActivationReLU},
 			Data:      Data{Kind: DataIDX, Path: "d", Task: TaskClassification, Shuffle: new(true), Uneven: UnevenPad},

@@ -37,6 +37,7 @@ type Slurm struct {
 	Dependency      []Dependency `toml:"dependency"`        // runs that must come first: "afterok:prepare"
 	GPUBind         Word         `toml:"gpu_bind"`          // srun --gpu-bind; default the site's
 	CPUBind         Word         `toml:"cpu_bind"`          // srun --cpu-bind; default the site's
+	MPI             Word         `toml:"mpi"`               // srun --mpi, with train.backend = "mpi": pmix, pmi2, cray_shasta; default the site's, else pmix
 	SignalBeforeEnd Duration     `toml:"signal_before_end"` // save and stop this long before the time limit; 0 is off; default 120s or a quarter of a shorter time, for [command] off
 }
 
@@ -73,13 +74,19 @@ type Network struct {
 	Exclude           []InterfaceName `toml:"exclude"`            // interfaces never to use
 	JoinTimeout       Duration        `toml:"join_timeout"`       // all ranks must have joined by then; default 60s
 	CollectiveTimeout Duration        `toml:"collective_timeout"` // one collective may take this long; default 5m
+	MPILibrary        Text            `toml:"mpi_library"`        // with train.backend = "mpi": path or name of libmpi; default what the loader finds
 	HeartbeatTimeout  Duration        `toml:"heartbeat_timeout"`  // a rank may be silent for so long; default 60s
 	ProgressTimeout   Duration        `toml:"progress_timeout"`   // a training may stand still for so long; default 30m
 }
 
 // Train is a run of the built-in trainer.
 type Train struct {
+<<<<<<< HEAD
 	Device      Device    `toml:"device"`       // auto (default), cuda, cpu
+=======
+	Device      Device    `toml:"device"`       // auto (default), cpu
+	Backend     Backend   `toml:"backend"`      // auto (default), tcp, mpi: what carries the exchange between ranks
+>>>>>>> 7d9dd95 (jobs, launch, bench: train.backend = "mpi")
 	Strategy    Strategy  `toml:"strategy"`     // ddp (default), zero1, zero2 or zero3
 	Precision   Precision `toml:"precision"`    // fp32 (default), bf16
 	Epochs      Count     `toml:"epochs"`       // passes over the training set

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ type Step struct {
 
 	CPUBind string   // --cpu-bind, such as "none", "cores" or "mask_cpu:0xff,0xff00"; empty leaves it to Slurm
 	GPUBind string   // --gpu-bind, such as "none", "closest" or "map_gpu:0,1"; empty leaves it to Slurm
+	MPI     string   // --mpi, such as "pmix"; empty is "none"
 	Options []string // further options for srun; they come last and win
 
 	Name   string   // shown by squeue --steps and sacct; empty for the program's name
@@ -98,7 +100,7 @@ func (s Step) appendPart(argv []string, size StepSize) []string {
 		"--wait=0",
 		"--export=ALL",
 		"--input=none",
-		"--mpi=none",
+		"--mpi="+cmp.Or(s.MPI, "none"),
 	)
 	switch {
 	case size.GPUsPerTask > 0:

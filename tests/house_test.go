@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"templates":       {"jobs", "templates/sites"},
 	"jobs/submit":     {"jobs", "jobs/rundir", "jobs/snapshot", "slurm", "templates/sites", "trainer/checkpoint"},
 	"jobs/launch": {"jobs", "jobs/rundir", "jobs/secrets", "templates/sites", "slurm", "netif", "netif/probe", "netif/watch", "nccl",
-		"trainer/rendezvous", "trainer/collective", "trainer/wire", "trainer/checkpoint"},
+		"trainer/rendezvous", "trainer/collective", "trainer/collective/mpi", "trainer/wire", "trainer/checkpoint"},
 	"slurm":        {},
 	"netif":        {},
 	"netif/probe":  {"netif"},

@@ -3,24 +3,33 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi"
 )
 
 type benchAllReduceCmd struct {
-	Ranks int   `default:"2" placeholder:"N" help:"Processes on this machine; 2 without it."`
-	Bytes []int `default:"4096,1048576,26214400,104857600" placeholder:"B" help:"Sizes of the buffer, separated by commas; 4 KiB to 100 MiB without it."`
-	TCP   bool  `name:"tcp" help:"As between nodes: over TCP, not in shared memory."`
-	JSON  bool  `help:"Print each row as a line of JSON, as soon as it is there."`
+	Ranks   int    `default:"2" placeholder:"N" help:"Processes on this machine; 2 without it."`
+	Bytes   []int  `default:"4096,1048576,26214400,104857600" placeholder:"B" help:"Sizes of the buffer, separated by commas; 4 KiB to 100 MiB without it."`
+	TCP     bool   `name:"tcp" help:"As between nodes: over TCP, not in shared memory."`
+	Backend string `default:"auto" enum:"auto,tcp,mpi" placeholder:"NAME" help:"auto, tcp (as --tcp) or mpi: under mpirun or srun, whose processes are then the ranks."`
+	Library string `name:"mpi-library" placeholder:"PATH" help:"With mpi: path or name of libmpi; default what the loader finds."`
+	JSON    bool   `help:"Print each row as a line of JSON, as soon as it is there."`
 }
 
 func (c *benchAllReduceCmd) Help() string {
 	return `Sums of float32 over processes, as training makes them of gradients, one after
 another. BUSBW is the buffer's bytes times 2(N-1)/N by the median time: what each
-rank must send at least.`
+rank must send at least.
+
+The MPI library of the machine, for comparison:
+
+    mpirun -n 2 ddpbatch bench allreduce --backend mpi`
 }
 
 // allReduceResult is a row.
@@ -48,6 +57,10 @@ func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
+	c.TCP = c.TCP || c.Backend == "tcp"
+	if c.Backend == "mpi" {
+		return c.overMPI(ctx, p)
+	}
 	rank, ok, err := p.benchRank()
 	if err != nil {
 		return err
@@ -59,7 +72,11 @@ func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	return c.print(p, out)
+	var results []allReduceResult
+	if err := json.Unmarshal(out, &results); err != nil {
+		return fmt.Errorf("what rank 0 has measured: %w", err)
+	}
+	return c.print(p, results)
 }
 
 func (c *benchAllReduceCmd) arguments() []string {
@@ -73,11 +90,7 @@ func (c *benchAllReduceCmd) arguments() []string {
 	return arguments
 }
 
-func (c *benchAllReduceCmd) print(p *program, out []byte) error {
-	var results []allReduceResult
-	if err := json.Unmarshal(out, &results); err != nil {
-		return fmt.Errorf("what rank 0 has measured: %w", err)
-	}
+func (c *benchAllReduceCmd) print(p *program, results []allReduceResult) error {
 	var rows [][]string
 	for _, r := range results {
 		if c.JSON {
@@ -95,6 +108,24 @@ func (c *benchAllReduceCmd) print(p *program, out []byte) error {
 	return nil
 }
 
+// overMPI is one rank that an MPI launcher has started.
+func (c *benchAllReduceCmd) overMPI(ctx context.Context, p *program) error {
+	const timeout = time.Minute
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	w, err := mpi.Connect(ctx, mpi.Options{Host: host, Library: c.Library, Lookup: p.lookup, ConnectTimeout: timeout, Timeout: timeout})
+	if err != nil {
+		return err
+	}
+	results, err := c.times(ctx, w)
+	if err = errors.Join(err, w.Finalize()); err != nil || w.Rank() != 0 {
+		return err
+	}
+	return c.print(p, results)
+}
+
 // measure is one rank.
 func (c *benchAllReduceCmd) measure(ctx context.Context, p *program, r benchRank) error {
 	comm, err := r.connect(ctx, !c.TCP)
@@ -102,18 +133,23 @@ func (c *benchAllReduceCmd) measure(ctx context.Context, p *program, r benchRank
 		return err
 	}
 	defer comm.Close()
-	var results []allReduceResult
-	for _, n := range c.Bytes {
-		result, err := sumTimes(ctx, comm, n)
-		if err != nil {
-			return err
-		}
-		results = append(results, result)
-	}
-	if err := comm.Barrier(ctx); err != nil || r.Rank != 0 {
+	results, err := c.times(ctx, comm)
+	if err != nil || r.Rank != 0 {
 		return err
 	}
 	return json.NewEncoder(p.Stdout).Encode(results)
+}
+
+// times are those of all sizes.
+func (c *benchAllReduceCmd) times(ctx context.Context, comm collective.Communicator) (results []allReduceResult, err error) {
+	for _, n := range c.Bytes {
+		result, err := sumTimes(ctx, comm, n)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, result)
+	}
+	return results, comm.Barrier(ctx)
 }
 
 // sumTimes times sums of so many bytes, until some hundred megabytes have been summed.

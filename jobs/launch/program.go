@@ -167,7 +167,7 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 		"RANK": p.Rank, "WORLD_SIZE": p.WorldSize, "LOCAL_RANK": p.LocalRank, "LOCAL_WORLD_SIZE": p.LocalWorldSize,
 		"GROUP_RANK": p.NodeRank, "MASTER_PORT": port,
 	} {
-		if r.job.Command.Launcher == jobs.LauncherTorchrun {
+		if c := r.job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
 			// torchrun sets these itself, for the processes that it starts.
 			environ = without(environ, name)
 			continue
@@ -216,7 +216,7 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 	return environ, nil
 }
 
-// networkPlan is what tells the program's libraries which network to use.
+// networkPlan is what tells NCCL and the libraries beside it which network to use.
 func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(string) (string, bool)) (nccl.Env, error) {
 	inventory, err := netif.Collect(ctx, netif.CollectOptions{})
 	if err != nil {
@@ -228,7 +228,7 @@ func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(st
 		// NCCL would say nothing at all. Who asks for more wants to see it in the log.
 		f.DebugFile = filepath.Join(filepath.Dir(r.dir.RankLog(0)), "nccl-%h-%p.log")
 	}
-	if r.job.Command.Launcher == jobs.LauncherTorchrun {
+	if c := r.job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
 		f.LocalRank = -1
 	}
 	for _, x := range slices.Concat(r.job.Network.Exclude, r.site.Network.Exclude) {
@@ -269,7 +269,7 @@ func (r *Rank) programArgv(environ []string, host string, port int) ([]string, e
 	for _, a := range r.job.Command.Argv {
 		argv = append(argv, string(a))
 	}
-	if r.job.Command.Launcher == jobs.LauncherTorchrun {
+	if c := r.job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
 		argv = append(torchrun(environ), append([]string{
 			"--nnodes", strconv.Itoa(r.Place.WorldSize), "--node_rank", strconv.Itoa(r.Place.Rank),
 			"--nproc_per_node", strconv.Itoa(r.perNode), "--master_addr", host, "--master_port", strconv.Itoa(port),

@@ -51,6 +51,8 @@ type Rank struct {
 	secret  wire.Secret
 	network nccl.Job // what NCCL may use of the network
 	dir     rundir.Dir
+	lookup  func(string) (string, bool)
+	say     func(line string)
 	unwatch func()
 	server  *rendezvous.Server // in rank 0 of a step without a launcher
 }
@@ -61,7 +63,7 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	timeout := time.Duration(o.Job.Network.JoinTimeout) + joinMargin
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not joined within %s", timeout))
 	defer cancel()
-	r := &Rank{Place: o.Place, job: o.Job, site: o.Site, dir: o.Dir}
+	r := &Rank{Place: o.Place, job: o.Job, site: o.Site, dir: o.Dir, lookup: o.Lookup, say: o.Say}
 	r.perNode = o.Job.TasksPerNode()
 	if text, ok := o.Lookup(envPerNode); ok {
 		var err error
@@ -145,6 +147,9 @@ func (r *Rank) take(a agreed) { r.Choice, r.network = a.Choice, a.Job }
 func (r *Rank) Connect(ctx context.Context) (collective.Communicator, error) {
 	if r.Place.WorldSize == 1 {
 		return collective.Alone{}, nil
+	}
+	if usesMPI(r.job) {
+		return r.connectMPI(ctx)
 	}
 	timeout := time.Duration(r.job.Network.JoinTimeout)
 	ip := net.IP(r.Choice.Addr.AsSlice())

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -65,6 +66,9 @@ func step(o Options, perNode int) slurm.Step {
 		part := size
 		part.Nodes = len(c.Nodes)
 		s.Components = append(s.Components, part)
+	}
+	if usesMPI(j) {
+		s.MPI = cmp.Or(string(j.Slurm.MPI), defaultMPI)
 	}
 	for _, option := range o.Site.Step.Options {
 		s.Options = append(s.Options, string(option))

@@ -21,6 +21,9 @@ func (p *Profile) Apply(job *jobs.Job) {
 	fill(job, "slurm.cpus_per_task", &s.CPUsPerTask, p.coresPerTask(job))
 	fill(job, "slurm.gpu_bind", &s.GPUBind, p.Step.GPUBind)
 	fill(job, "slurm.cpu_bind", &s.CPUBind, p.Step.CPUBind)
+	if job.Train != nil && job.Train.Backend == jobs.BackendMPI {
+		fill(job, "slurm.mpi", &s.MPI, p.Step.MPI)
+	}
 	fill(job, "setup.container.runtime", &job.Setup.Container.Runtime, p.Container.Runtime)
 	if d.Time != "" && !job.Gives("slurm.time") {
 		job.LimitTime(d.Time)

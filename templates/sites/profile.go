@@ -72,6 +72,7 @@ type Step struct {
 	GPUs    StepGPUs  `toml:"gpus"`     // default "all"
 	GPUBind jobs.Word `toml:"gpu_bind"` // srun --gpu-bind; empty leaves it to Slurm
 	CPUBind jobs.Word `toml:"cpu_bind"` // srun --cpu-bind; empty leaves it to Slurm
+	MPI     jobs.Word `toml:"mpi"`      // srun --mpi, for jobs with train.backend = "mpi"
 	Options []Option  `toml:"options"`  // further options of srun
 }
 

@@ -169,6 +169,9 @@ func bits(t *testing.T, m Member) {
 					if !bytes.Equal(element.Bytes(got.all), element.Bytes(first[i])) {
 						t.Fatalf("%d ranks, %d elements, run %d: rank %d has other bits", n, n*size, run, r)
 					}
+					if m.AnyOrder {
+						continue
+					}
 					if !bytes.Equal(element.Bytes(got.part), element.Bytes(first[i][r*size:][:size])) {
 						t.Errorf("%d ranks, %d elements: reduce-scatter gives rank %d other bits than all-reduce", n, n*size, r)
 					}

@@ -25,6 +25,9 @@ type Member struct {
 	Sizes []int
 	// Ranks are the numbers of ranks; 1 to 5 if nil.
 	Ranks []int
+	// AnyOrder is that all-reduce, reduce and reduce-scatter may each have an order
+	// of their own; it must be the same run after run all the same.
+	AnyOrder bool
 }
 
 // long is a timeout that no test reaches.

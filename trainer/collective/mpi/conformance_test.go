@@ -20,6 +20,7 @@ func TestConformance(t *testing.T) {
 					}
 					return out
 				},
+				AnyOrder: true,
 				// Of more ranks than cores, each looks away from the others; groups and bits
 				// are tried with up to 5 all the same.
 				Ranks: []int{1, 2, 3},

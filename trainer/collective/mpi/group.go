@@ -54,7 +54,9 @@ func (g *group) meet(ctx context.Context, host string) error {
 	g.hosts = make([]string, g.size)
 	mine, all := make([]byte, room), make([]byte, g.size*room)
 	copy(mine, host)
-	if err := g.Do(ctx, collective.AllGather(all, mine)); err != nil {
+	c := collective.AllGather(all, mine)
+	// Not counted: the first operation is the user's.
+	if err := g.operate(ctx, 0, &c); err != nil {
 		return err
 	}
 	for r := range g.hosts {

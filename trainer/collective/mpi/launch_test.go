@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -50,15 +51,14 @@ func (i implementation) start(t testing.TB, n int, variable string) (*exec.Cmd, 
 		t.Skipf("%v: run tests/setup.sh", err)
 	}
 	arguments := append([]string{"-n", strconv.Itoa(n)}, i.options...)
-	cmd := exec.CommandContext(t.Context(), path, append(arguments, os.Args[0])...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // mpirun ends its ranks
-	cmd.WaitDelay = 5 * time.Second
+	cmd := exec.Command(path, append(arguments, os.Args[0])...)
 	cmd.Env = append(os.Environ(), variable, "OMPI_MCA_mpi_yield_when_idle=1")
 	out := &output{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM) }) // mpirun ends its ranks
 	return cmd, out
 }
 
@@ -71,7 +71,7 @@ func (i implementation) ranks(t testing.TB, n int, timeout time.Duration) []*rem
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	cmd, out := i.start(t, n, workerVariable+"="+socket+","+timeout.String())
+	cmd, out := i.start(t, n, workerVariable+"="+timeout.String()+","+socket)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait(); listener.Close() }()
 	all := make([]*remote, n)
@@ -100,7 +100,6 @@ func (i implementation) ranks(t testing.TB, n int, timeout time.Duration) []*rem
 		case <-ended:
 		case <-time.After(20 * time.Second):
 			t.Errorf("%s did not end\n%s", i.mpirun, out)
-			cmd.Process.Kill()
 		}
 	})
 	return all

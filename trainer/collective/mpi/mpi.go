@@ -39,6 +39,7 @@ package mpi
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi/libmpi"
@@ -55,6 +56,8 @@ type Options struct {
 	Library string
 	// Lookup reads the variables of the MPI launcher.
 	Lookup func(string) (string, bool)
+	// Set are variables for the library, put into the environment of this process.
+	Set map[string]string
 	// ConnectTimeout bounds Connect, Timeout every single operation.
 	ConnectTimeout, Timeout time.Duration
 }
@@ -69,6 +72,11 @@ func Connect(ctx context.Context, o Options) (*World, error) {
 	launcher := libmpi.StartedBy(o.Lookup)
 	if launcher == libmpi.LauncherNone {
 		return nil, &Mislaunched{Why: "no MPI launcher started this process"}
+	}
+	for name, value := range o.Set {
+		if err := os.Setenv(name, value); err != nil {
+			return nil, fmt.Errorf("set %s for MPI: %w", name, err)
+		}
 	}
 	lib, err := libmpi.Open(o.Library, o.Lookup)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // workerVariable makes a process of this binary a rank that does what the test asks for
-// over a socket: "PATH,TIMEOUT".
+// over a socket: "TIMEOUT,PATH".
 const workerVariable = "MPI_TEST_WORKER"
 
 // question is what the test asks a rank for.
@@ -77,7 +77,7 @@ type worker struct {
 }
 
 func work(text string) error {
-	socket, duration, _ := strings.Cut(text, ",")
+	duration, socket, _ := strings.Cut(text, ",")
 	timeout, err := time.ParseDuration(duration)
 	if err != nil {
 		return err
