@@ -17,7 +17,8 @@ build:
 	trainer/cuda/glibc.sh $(GLIBC)
 	trainer/cuda/cgo.sh $(GO) build -trimpath -ldflags '$(NAMED) -extldflags "$(GLIBC)/libdl.so $(GLIBC)/libpthread.so"' -o $(BIN)/ddpbatch ./cmd/ddpbatch
 
-# Without GPU support, and without a C compiler.
+# Without GPU support, and without a C compiler. It is linked to glibc all the same, of any
+# version, since it loads the site's MPI library.
 build-cpu:
 	$(GO) build -trimpath -ldflags '$(NAMED)' -o $(BIN)/ddpbatch ./cmd/ddpbatch
 

@@ -138,13 +138,8 @@ func TestDefaults(t *testing.T) {
 			HeartbeatTimeout: Duration(time.Minute), ProgressTimeout: Duration(30 * time.Minute),
 		},
 		Train: &Train{
-<<<<<<< HEAD
-			Device: DeviceAuto, Strategy: StrategyDDP, Precision: PrecisionFP32, Epochs: 1, Batch: 2,
-			Accumulate: 1, Reduce: ReduceFP32, NonFinite: NonFiniteStop,
-=======
 			Device: DeviceAuto, Backend: BackendAuto, Strategy: StrategyDDP, Precision: PrecisionFP32, Epochs: 1, Batch: 2,
-			Accumulate: 1, Bucket: 25 * mebi, FirstBucket: mebi, Reduce: ReduceFP32, NonFinite: NonFiniteStop,
->>>>>>> 7d9dd95 (jobs, launch, bench: train.backend = "mpi")
+			Accumulate: 1, Reduce: ReduceFP32, NonFinite: NonFiniteStop,
 			LogEvery:  Interval{50, Steps},
 			Model:     Model{Kind: ModelMLP, Hidden: []Count{3}, Activation: ActivationReLU},
 			Data:      Data{Kind: DataIDX, Path: "d", Task: TaskClassification, Shuffle: new(true), Uneven: UnevenPad},

@@ -81,12 +81,8 @@ type Network struct {
 
 // Train is a run of the built-in trainer.
 type Train struct {
-<<<<<<< HEAD
 	Device      Device    `toml:"device"`       // auto (default), cuda, cpu
-=======
-	Device      Device    `toml:"device"`       // auto (default), cpu
 	Backend     Backend   `toml:"backend"`      // auto (default), tcp, mpi: what carries the exchange between ranks
->>>>>>> 7d9dd95 (jobs, launch, bench: train.backend = "mpi")
 	Strategy    Strategy  `toml:"strategy"`     // ddp (default), zero1, zero2 or zero3
 	Precision   Precision `toml:"precision"`    // fp32 (default), bf16
 	Epochs      Count     `toml:"epochs"`       // passes over the training set

@@ -16,10 +16,6 @@ const (
 	windowRoom = 4 << 20
 )
 
-// windows is memory that operations are copied through where MPI may not see a rank's
-// own: what goes out and what comes in, for a piece of all parts.
-type windows struct{ out, in []byte }
-
 // operate performs operation number sequence of the group.
 func (g *group) operate(ctx context.Context, sequence uint64, c *collective.Call) error {
 	n := len(g.members)
