@@ -81,7 +81,7 @@ func TestStrategiesTrainTheSameBits(t *testing.T) {
 }
 
 // Ranks that share a batch train what one rank trains with all of it, but for the order
-// in which samples are added up: two thirds of the tolerance is left at the rates of
+// in which samples are added up: four fifths of the tolerance are left at the rates of
 // these tests. How much rounding grows is a matter of the training, not of ranks: SGD
 // at a rate of 0.1, which learns these samples by heart, comes to 1.3e-6 in step 93 on
 // three ranks, 8.5e-7 on two, and to 7.5e-7 on one that has its batches backwards; so it

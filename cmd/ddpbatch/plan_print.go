@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
 )
@@ -15,7 +16,7 @@ func (p *program) printPlan(a *planAnswer) {
 		unit, units = "TOKENS/S", func(s planStep) float64 { return s.TokensPerSecond }
 	}
 	p.printf("%s: %s with %d parameters, %s, in %s on %s\n", a.Name, a.Model, a.Parameters, a.Strategy, a.Precision, a.Device)
-	p.printf("a step: %s on %s, %s on each in %s\n", size, count(a.Ranks, "rank"), scaled(a.FLOP, "FLOP"), microBatches(a.Accumulate))
+	p.printf("%s", folded(fmt.Sprintf("a step: %s on %s, %s on each in %s", size, count(a.Ranks, "rank"), scaled(a.FLOP, "FLOP"), microBatches(a.Accumulate))))
 
 	p.printf("\n")
 	var rows [][]string
@@ -33,7 +34,7 @@ func (p *program) printPlan(a *planAnswer) {
 			gibibytes(m.Transient + m.Other), gibibytes(m.Total), yes(m.Fits),
 		})
 	}
-	p.table([]string{"A RANK'S", "WEIGHTS", "GRADIENTS", "OPTIMIZER", "ACTIVATIONS", "OTHER", "TOTAL", "FITS"}, rows)
+	p.table([]string{"MEMORY", "WEIGHTS", "GRADIENTS", "OPTIMIZER", "ACTIVATIONS", "OTHER", "TOTAL", "FITS"}, rows)
 	if a.MemoryLimit > 0 {
 		p.printf("of %s: %s\n", gibibytes(a.MemoryLimit), a.limit)
 	}
@@ -50,11 +51,32 @@ func (p *program) printPlan(a *planAnswer) {
 
 	p.printf("\n")
 	for _, line := range a.Recommended {
-		p.printf("recommended: %s\n", line)
+		p.printf("%s", folded("recommended: "+line))
 	}
 	for _, line := range a.Notes {
-		p.printf("assumed: %s\n", line)
+		p.printf("%s", folded("assumed: "+line))
 	}
+}
+
+// folded is text in lines of a terminal's width, those after the first indented.
+func folded(text string) string {
+	const width, indent = 80, "  "
+	var b strings.Builder
+	column := 0
+	for _, word := range strings.Fields(text) {
+		switch {
+		case column == 0:
+		case column+1+len(word) > width:
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			b.WriteString(" ")
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String() + "\n"
 }
 
 func microBatches(n int) string {
