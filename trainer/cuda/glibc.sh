@@ -11,6 +11,10 @@
 set -eu
 dir=$1
 cc=${CC:-gcc}
+command -v "${cc%% *}" >/dev/null || {
+	echo "glibc.sh: there is no ${cc%% *}: install it, or build without GPU support: make build-cpu" >&2
+	exit 1
+}
 case $($cc -dumpmachine) in
 x86_64-*) version=GLIBC_2.2.5 ;;
 aarch64-*) version=GLIBC_2.17 ;;

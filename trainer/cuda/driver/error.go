@@ -23,7 +23,6 @@ const (
 	LaunchFailed         Code = C.CUDA_ERROR_LAUNCH_FAILED
 	NoDevice             Code = C.CUDA_ERROR_NO_DEVICE
 	InvalidContext       Code = C.CUDA_ERROR_INVALID_CONTEXT
-	NotFound             Code = C.CUDA_ERROR_NOT_FOUND
 	NotReady             Code = C.CUDA_ERROR_NOT_READY
 	MissingFunction      Code = C.CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND
 	SystemDriverMismatch Code = C.CUDA_ERROR_SYSTEM_DRIVER_MISMATCH

@@ -69,7 +69,7 @@ func (e Exec) Update(g Graph) (bool, error) {
 	return r == C.CUDA_SUCCESS, failed("cuGraphExecUpdate", r, nil)
 }
 
-// Upload brings the graph to the GPU, so that the first Start need not.
+// UploadGraph brings the graph to the GPU, so that the first Start need not.
 func (s Stream) UploadGraph(e Exec) error {
 	return failed("cuGraphUpload", C.cuGraphUpload(execHandle(e.exec), streamHandle(s.stream)), nil)
 }
