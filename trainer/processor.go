@@ -16,7 +16,8 @@ import (
 
 // processor makes what this rank computes on, as train.device says: of the same kind
 // on every rank, and each rank's own GPU. With "auto" it is the processor's cores where
-// no rank sees a GPU, and why is told; where only some do, a node is broken.
+// no rank sees a GPU, and why is told. Where there are some but not for every rank, a
+// node is broken if the job asked for them; on a machine of one's own that is as it is.
 func (r *run) processor(ctx context.Context) (device.Device, error) {
 	if r.train.Device == jobs.DeviceCPU {
 		return cpu.New(r.Threads), nil
@@ -25,10 +26,14 @@ func (r *run) processor(ctx context.Context) (device.Device, error) {
 	if err == nil {
 		err = untrained{fmt.Errorf("this rank has GPU %d (%s, %s), and the built-in trainer does not compute on GPUs yet", gpu.Ordinal, gpu.Name, gpu.UUID)}
 	}
-	var none noGPU
-	var not untrained
-	if r.train.Device == jobs.DeviceAuto && (errors.As(err, &none) || errors.As(err, &not)) {
-		r.Observe(Event{Kind: Processor, Err: err, Asked: r.Job.Slurm.GPUsPerNode > 0})
+	asked := r.Job.Slurm.GPUsPerNode > 0
+	var (
+		none  noGPU
+		few   cuda.Shortage
+		later untrained
+	)
+	if r.train.Device == jobs.DeviceAuto && (errors.As(err, &none) || errors.As(err, &later) || errors.As(err, &few) && !asked) {
+		r.Observe(Event{Kind: Processor, Err: err, Asked: asked})
 		return cpu.New(r.Threads), nil
 	}
 	return nil, fmt.Errorf("train.device = %q: %w", r.train.Device, err)

@@ -30,7 +30,7 @@ func sees(lists ...string) func(rank int, o *Options) {
 
 func TestProcessor(t *testing.T) {
 	for name, c := range map[string]struct {
-		device string
+		device string // "+": the job asks for GPUs
 		look   func(int, *Options)
 		err    string // of rank 1; empty: it trains
 		told   string
@@ -39,8 +39,10 @@ func TestProcessor(t *testing.T) {
 		"auto without any":        {"auto", sees("-", "-"), "", `computing on the processor: no rank sees a GPU; rank 0: no driver (CUDA_VISIBLE_DEVICES="0,1")`},
 		"auto with none visible":  {"auto", sees("", ""), "", `no rank sees a GPU; rank 0: the driver has none (CUDA_VISIBLE_DEVICES="0,1")`},
 		"auto with GPUs":          {"auto", sees("a b", "a b"), "", "this rank has GPU 0 (H100, a), and the built-in trainer does not compute on GPUs yet"},
-		"auto with a broken node": {"auto", sees("a", "-"), `train.device = "auto": rank 1 sees no GPU: no driver`, ""},
-		"auto with too few":       {"auto", sees("a", "a"), "rank 1 is left without a GPU: of those that it sees, a is rank 0's", ""},
+		"auto with too few":       {"auto", sees("a", "a"), "", "computing on the processor: rank 1 is left without a GPU: of those that it sees, a is rank 0's"},
+		"asked, a broken node":    {"auto+", sees("a", "-"), `train.device = "auto": rank 1 sees no GPU: no driver`, ""},
+		"asked, too few":          {"auto+", sees("a", "a"), "rank 1 is left without a GPU: of those that it sees, a is rank 0's", ""},
+		"asked, none":             {"auto+", sees("-", "-"), "", "WARNING: the job asks for GPUs: computing on the processor: no rank sees a GPU"},
 		"cuda without any":        {"cuda", sees("-", "-"), `train.device = "cuda": no rank sees a GPU; rank 0: no driver (CUDA_VISIBLE_DEVICES="0,1")`, ""},
 		"cuda, all visible":       {"cuda", sees("a b", "a b"), "this rank has GPU 1 (H100, b), and the built-in trainer does not compute on GPUs yet", ""},
 		"cuda, one for each task": {"cuda", sees("a", "b"), "this rank has GPU 0 (H100, b)", ""},
@@ -48,7 +50,11 @@ func TestProcessor(t *testing.T) {
 			"this program was built without GPU support", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := job(t, strings.Replace(fmt.Sprintf(mlp, 1), `"cpu"`, `"`+c.device+`"`, 1))
+			device, asked := strings.CutSuffix(c.device, "+")
+			j := job(t, strings.Replace(fmt.Sprintf(mlp, 1), `"cpu"`, `"`+device+`"`, 1))
+			if asked {
+				j.Slurm.GPUsPerNode = 2
+			}
 			var told []string
 			_, _, errs := world(t, 2, j, t.TempDir(), func(rank int, o *Options) {
 				c.look(rank, o)
@@ -71,13 +77,5 @@ func TestProcessor(t *testing.T) {
 				t.Errorf("told %q, want %q", got, c.told)
 			}
 		})
-	}
-}
-
-// Who asks for GPUs is warned.
-func TestProcessorEvent(t *testing.T) {
-	e := Event{Kind: Processor, Err: errors.New("no driver"), Asked: true}
-	if got, want := e.String(), "WARNING: the job asks for GPUs: computing on the processor: no driver"; got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

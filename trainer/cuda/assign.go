@@ -15,8 +15,8 @@ type Seen struct {
 // Assign gives each rank a GPU that no other has, and returns its ordinal: where the
 // ranks of a node see all its GPUs, the one with the number of the local rank; where
 // each sees its own (Slurm's per-task binding), the first. What is seen is in the order
-// of ranks; every rank that asks gets the same answer. The error names a rank that is
-// left without.
+// of ranks; every rank that asks gets the same answer. The error is a [Shortage], which names
+// a rank that is left without.
 func Assign(seen []Seen) ([]int, error) {
 	type gpu struct {
 		node int
@@ -47,22 +47,22 @@ func Assign(seen []Seen) ([]int, error) {
 	for rank := range seen {
 		if !place(rank, map[gpu]bool{}) {
 			if len(seen[rank].UUIDs) == 0 {
-				return nil, shortage{fmt.Errorf("rank %d sees no GPU: %s", rank, seen[rank].Why)}
+				return nil, Shortage{fmt.Errorf("rank %d sees no GPU: %s", rank, seen[rank].Why)}
 			}
 			var others []string
 			for _, uuid := range seen[rank].UUIDs {
 				others = append(others, fmt.Sprintf("%s is rank %d's", uuid, owner[gpu{seen[rank].Node, uuid}]))
 			}
-			return nil, shortage{fmt.Errorf("rank %d is left without a GPU: of those that it sees, %s", rank, strings.Join(others, ", "))}
+			return nil, Shortage{fmt.Errorf("rank %d is left without a GPU: of those that it sees, %s", rank, strings.Join(others, ", "))}
 		}
 	}
 	return ordinals, nil
 }
 
-// shortage is a rank without a GPU.
-type shortage struct{ error }
+// Shortage is a rank that is left without a GPU where others have one.
+type Shortage struct{ error }
 
 // Hint says what to do about it.
-func (shortage) Hint() string {
+func (Shortage) Hint() string {
 	return "every rank needs a GPU of its own: ask for as many with slurm.gpus_per_node as there are ranks on a node, or set train.device = \"cpu\"; `ddpbatch doctor` on the node tells what is there"
 }
