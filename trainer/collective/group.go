@@ -133,7 +133,10 @@ func (g *group) settle(kind Kind, number uint64, err error) error {
 	e := &Error{Op: kind.String(), Sequence: number, Peer: Peer{Rank: g.world.rank}, Err: err}
 	var of *mesh.PeerError
 	var other *mesh.Mismatch
+	var because *Error // what the operation's context ended with
 	switch {
+	case errors.As(err, &because):
+		e.Peer.Rank, e.Err = because.Peer.Rank, because
 	case errors.As(err, &of):
 		e.Peer.Rank, e.Err = of.Peer, of.Err
 	case errors.As(err, &other):

@@ -1,6 +1,11 @@
 package collective
 
-import "github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
+import (
+	"context"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
+)
 
 // What follows is for members that other packages implement.
 
@@ -19,6 +24,22 @@ func (c *Call) Part(n int) int { return c.part(n) }
 // Diverged says how the call of a rank differs from this one's.
 func Diverged(sequence uint64, ours, theirs Signature) error {
 	return diverged(&mesh.Mismatch{Sequence: sequence, Ours: ours, Theirs: theirs})
+}
+
+type timeoutKey struct{}
+
+// WithTimeout has operations with the context take another time than the communicator's
+// timeout.
+func WithTimeout(ctx context.Context, timeout time.Duration) context.Context {
+	return context.WithValue(ctx, timeoutKey{}, timeout)
+}
+
+// timeoutOf is what bounds an operation with the context.
+func timeoutOf(ctx context.Context, timeout time.Duration) time.Duration {
+	if other, ok := ctx.Value(timeoutKey{}).(time.Duration); ok {
+		return other
+	}
+	return timeout
 }
 
 // Begin performs f in a goroutine; the request is done when it returns.

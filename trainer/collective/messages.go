@@ -93,6 +93,7 @@ func (x *exchange) await(t *mesh.Transfer) error {
 
 // within bounds an operation.
 func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	timeout = timeoutOf(ctx, timeout)
 	return context.WithTimeoutCause(ctx, timeout, silence(timeout))
 }
 

@@ -22,6 +22,7 @@ type shared struct {
 	// operations.
 	phase, turn uint64
 	trouble     time.Time     // when the present operation takes too long; zero until it waits
+	limit       time.Duration // of its time
 	slack       time.Duration // what it may take longer
 	// doubt is how often the looks without pause are halved, because they were of no use:
 	// the rank that is waited for may need this core.
@@ -41,6 +42,7 @@ func (s *shared) run(ctx context.Context, sequence uint64, c *Call) error {
 		c.alone()
 		return nil
 	}
+	s.limit = timeoutOf(ctx, s.timeout)
 	turn := s.turn
 	s.turn++
 	small := c.look == nil && c.Kind == KindAllReduce && len(c.Send) <= smallRoom
@@ -178,9 +180,9 @@ func (s *shared) failed(ctx context.Context, r int) error {
 	}
 	now := time.Now()
 	if s.trouble.IsZero() {
-		s.trouble = now.Add(s.timeout + s.slack)
+		s.trouble = now.Add(s.limit + s.slack)
 	} else if now.After(s.trouble) {
-		return &mesh.PeerError{Peer: s.members[r], Err: silence(s.timeout)}
+		return &mesh.PeerError{Peer: s.members[r], Err: silence(s.limit)}
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 
 // messages tries sends and receives, of several tags, in another order than sent.
 func messages(t *testing.T, comms []collective.Communicator) {
-	if len(comms) < 2 {
+	if comms[0].Size() < 2 {
 		return
 	}
 	each(t, comms, func(c collective.Communicator) error {

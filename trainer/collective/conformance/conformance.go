@@ -28,6 +28,9 @@ type Member struct {
 	// AnyOrder is that all-reduce, reduce and reduce-scatter may each have an order
 	// of their own; it must be the same run after run all the same.
 	AnyOrder bool
+	// ScaledMean says that a mean is the sum of elements that were divided before, as
+	// NCCL's: it is tried with elements of which that has the same bits.
+	ScaledMean bool
 }
 
 // long is a timeout that no test reaches.
@@ -41,7 +44,7 @@ func Run(t *testing.T, m Member) {
 	for _, n := range m.Ranks {
 		t.Run(fmt.Sprint(n, " ranks"), func(t *testing.T) {
 			comms := connect(t, m, n, long)
-			t.Run("operations", func(t *testing.T) { operations(t, comms, m.Sizes) })
+			t.Run("operations", func(t *testing.T) { operations(t, comms, m) })
 			t.Run("sums", func(t *testing.T) { sums(t, comms) })
 			t.Run("messages", func(t *testing.T) { messages(t, comms) })
 			t.Run("requests", func(t *testing.T) { requests(t, comms) })
@@ -55,6 +58,17 @@ func Run(t *testing.T, m Member) {
 	t.Run("silence", func(t *testing.T) { silence(t, m) })
 	t.Run("loss", func(t *testing.T) { loss(t, m) })
 	t.Run("cancellation", func(t *testing.T) { cancellation(t, m) })
+}
+
+// Ranks tries what some ranks can by themselves while the others, which other processes
+// have, do the same.
+func Ranks(t *testing.T, m Member, comms []collective.Communicator) {
+	operations(t, comms, m)
+	sums(t, comms)
+	messages(t, comms)
+	requests(t, comms)
+	groups(t, comms)
+	memory(t, comms)
 }
 
 func connect(t testing.TB, m Member, n int, timeout time.Duration) []collective.Communicator {

@@ -13,15 +13,15 @@ import (
 var sizes = []int{0, 1, 3, 64, 1021}
 
 // operations tries every operation with every type, and with many sizes for one.
-func operations(t *testing.T, comms []collective.Communicator, more []int) {
+func operations(t *testing.T, comms []collective.Communicator, m Member) {
 	each(t, comms, func(c collective.Communicator) error {
 		for _, kind := range element.Types() {
 			of := sizes
 			if kind == element.Float32 {
-				of = slices.Concat(sizes, more)
+				of = slices.Concat(sizes, m.Sizes)
 			}
 			for _, size := range of {
-				if err := sized(t, c, kind, size); err != nil {
+				if err := sized(t, c, kind, size, m.ScaledMean); err != nil {
 					return fmt.Errorf("%v, %d elements: %w", kind, size, err)
 				}
 			}
@@ -31,7 +31,7 @@ func operations(t *testing.T, comms []collective.Communicator, more []int) {
 }
 
 // sized tries all operations with n elements for each rank.
-func sized(t *testing.T, c collective.Communicator, kind collective.Type, n int) error {
+func sized(t *testing.T, c collective.Communicator, kind collective.Type, n int, scaledMean bool) error {
 	ranks, rank := c.Size(), c.Rank()
 	do := func(what string, call collective.Call, got, want []byte) error {
 		call.Type = kind
@@ -40,33 +40,37 @@ func sized(t *testing.T, c collective.Communicator, kind collective.Type, n int)
 		}
 		return same(what, got, want)
 	}
-	mine := numbers(kind, rank, 0, n)
 	ops := []collective.Op{collective.Sum, collective.Mean}
 	if n < 100 {
 		ops = element.Ops()
 	}
 	roots := []int{0, ranks - 1}
 	for _, o := range ops {
+		times, result := 1, o
+		if o == collective.Mean && scaledMean {
+			times, result = ranks, collective.Sum // the mean of n times as much
+		}
+		mine := multiples(kind, rank, 0, n, times)
 		b := slices.Clone(mine)
 		if err := do(fmt.Sprint("all-reduce ", o), collective.Call{Kind: collective.KindAllReduce, Op: o, Send: b, Recv: b},
-			b, reduced(kind, o, ranks, 0, n)); err != nil {
+			b, reduced(kind, result, ranks, 0, n)); err != nil {
 			return err
 		}
 		for _, root := range roots {
 			b := slices.Clone(mine)
 			want := mine
 			if rank == root {
-				want = reduced(kind, o, ranks, 0, n)
+				want = reduced(kind, result, ranks, 0, n)
 			}
 			if err := do(fmt.Sprint("reduce ", o, " to ", root), collective.Call{Kind: collective.KindReduce, Op: o, Root: root, Send: b, Recv: b},
 				b, want); err != nil {
 				return err
 			}
 		}
-		long, part := numbers(kind, rank, 0, n*ranks), aligned(kind, n)
+		long, part := multiples(kind, rank, 0, n*ranks, times), aligned(kind, n)
 		before := slices.Clone(long)
 		if err := do(fmt.Sprint("reduce-scatter ", o), collective.Call{Kind: collective.KindReduceScatter, Op: o, Send: long, Recv: part},
-			part, reduced(kind, o, ranks, rank*n, n)); err != nil {
+			part, reduced(kind, result, ranks, rank*n, n)); err != nil {
 			return err
 		}
 		if err := same("what reduce-scatter was given", long, before); err != nil {

@@ -18,10 +18,13 @@ func aligned(t collective.Type, n int) []byte {
 }
 
 // numbers are the elements from first on of rank r.
-func numbers(t collective.Type, r, first, n int) []byte {
+func numbers(t collective.Type, r, first, n int) []byte { return multiples(t, r, first, n, 1) }
+
+// multiples are so many times as much.
+func multiples(t collective.Type, r, first, n, times int) []byte {
 	b := aligned(t, n)
 	for i := range n {
-		put(t, b, i, value(r, first+i), 1)
+		put(t, b, i, times*value(r, first+i), 1)
 	}
 	return b
 }
