@@ -46,6 +46,15 @@ var libraries = []library{
 	{"libgpusim_kernels.so", []string{"tests/gpusim/machine/*.cc", "trainer/cuda/kernels/*.cu"},
 		[]string{"-ffp-contract=off", "-I", "tests/gpusim/machine"}},
 	{"libcublasLt.so.12", []string{"tests/gpusim/blaslt/*.cc"}, []string{"-ffp-contract=off", "-Wl,-soname,libcublasLt.so.12"}},
+	nccl("libnccl.so.2", 23007),
+	nccl("libnccl-2.14.so.2", 21403), // without ncclCommSplit
+	nccl("libnccl-2.12.so.2", 21212), // too old
+}
+
+// nccl is the simulated NCCL of a version, with the functions that it had.
+func nccl(file string, version int) library {
+	return library{file, []string{"tests/gpusim/nccl/*.cc"},
+		[]string{fmt.Sprint("-DSIM_NCCL_VERSION=", version), "-I", "nccl/libnccl/testdata", "-Wl,-soname," + file}}
 }
 
 // folder says, in a process that Main has started, where the libraries are.
@@ -200,7 +209,7 @@ func match(base string, patterns []string) ([]string, error) {
 func sum(base string) (string, error) {
 	h := sha256.New()
 	var files []string
-	for _, dir := range []string{"tests/gpusim", "trainer/cuda/kernels"} {
+	for _, dir := range []string{"tests/gpusim", "trainer/cuda/kernels", "nccl/libnccl/testdata"} {
 		err := filepath.WalkDir(filepath.Join(base, dir), func(path string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() && strings.Contains(".cc .cpp .cu .h gpusim.go", filepath.Ext(path)) {
 				files = append(files, path)

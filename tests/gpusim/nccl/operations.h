@@ -1,0 +1,30 @@
+// Collective operations over a Fabric, as host functions of a stream.
+#pragma once
+
+#include <vector>
+
+#include "fabric.h"
+#include "nccl.h"
+
+namespace sim {
+
+enum Kind { all_reduce, reduce_scatter, reduce_to, broadcast, all_gather, send, recv };
+
+struct Operation {
+	Kind kind;
+	const unsigned char *from;
+	unsigned char *to;
+	size_t count;
+	ncclDataType_t type;
+	ncclRedOp_t op;
+	int root; // of a message the other rank
+};
+
+// perform does an operation that all ranks take part in; false if it was stopped. Ranks
+// that do not pass the same arguments wait for ever, as they may with NCCL.
+bool perform(Fabric &f, const Operation &o, const std::atomic<bool> &stop);
+
+// exchange does the messages of a group, all at once.
+bool exchange(Fabric &f, const std::vector<Operation> &messages, const std::atomic<bool> &stop);
+
+} // namespace sim
