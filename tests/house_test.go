@@ -27,15 +27,19 @@ var mayImport = map[string][]string{
 	"jobs/submit":     {"jobs", "jobs/rundir", "jobs/snapshot", "slurm", "templates/sites", "trainer/checkpoint"},
 	"jobs/launch": {"jobs", "jobs/rundir", "jobs/secrets", "templates/sites", "slurm", "netif", "netif/probe", "netif/watch", "nccl",
 		"trainer/rendezvous", "trainer/collective", "trainer/collective/mpi", "trainer/wire", "trainer/checkpoint"},
-	"slurm":        {},
-	"netif":        {},
-	"netif/probe":  {"netif"},
-	"netif/watch":  {},
-	"nccl":         {"netif"},
-	"trainer":      {"jobs", "trainer/..."},
-	"trainer/...":  {"trainer/..."},
-	"cmd/ddpbatch": {"..."},
-	"tests/...":    {"..."},
+	"slurm":       {},
+	"netif":       {},
+	"netif/probe": {"netif"},
+	"netif/watch": {},
+	"nccl":        {"netif"},
+	// The binding is below the trainer's communicator, which it implements.
+	"nccl/libnccl":      {"trainer/cuda/library"},
+	"nccl/communicator": {"nccl/libnccl", "trainer/collective", "trainer/collective/element"},
+	"nccl/gpu":          {"nccl/communicator", "trainer/cuda/driver"},
+	"trainer":           {"jobs", "trainer/..."},
+	"trainer/...":       {"trainer/..."},
+	"cmd/ddpbatch":      {"..."},
+	"tests/...":         {"..."},
 }
 
 func allowed(from, to string) bool {

@@ -1,0 +1,148 @@
+//go:build cuda
+
+package communicator_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/nccl/communicator"
+	"github.com/ddpbatch/ddpbatch/nccl/gpu"
+	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
+)
+
+// attempt has n ranks sum until one fails, and returns what each says.
+func attempt(t *testing.T, n int, s setting, elements func(rank int) int) []error {
+	comms, _ := ranks(t, n, s)
+	errs := every(t, n, func(r int) (error, error) {
+		for range 5 {
+			if err := comms[r].Staged().Do(t.Context(), collective.AllReduce(make([]float32, elements(r)), collective.Sum)); err != nil {
+				return err, nil
+			}
+		}
+		return nil, nil
+	})
+	every(t, n, func(r int) (error, error) { return nil, comms[r].Close() })
+	return errs
+}
+
+func same(int) int { return 1000 }
+
+func hint(err error) string {
+	var h interface{ Hint() string }
+	if errors.As(err, &h) {
+		return h.Hint()
+	}
+	return ""
+}
+
+// TestFailures: what becomes of each on the rank that it befalls, and on another.
+func TestFailures(t *testing.T) {
+	const long = time.Minute
+	for _, tt := range []struct {
+		name, failure string
+		check         bool
+		timeout       time.Duration
+		elements      func(int) int
+		own, other    string // what rank 1 and rank 0 say
+		peer          int    // whom rank 0 names; -1 for any
+		hint          string // of rank 1
+	}{
+		{"asynchronous error", "async:1:3:6", true, long, same, "asynchronous error: ncclRemoteError: NET/Simulator", "ncclRemoteError", 1, "first rank that failed"},
+		{"system error", "async:1:3:2", true, long, same, "asynchronous error: ncclSystemError", "ncclSystemError", 1, "NCCL_SOCKET_IFNAME"},
+		{"refused call", "refuse:1:3:4", true, long, same, "ncclAllReduce: ncclInvalidArgument: refused", "ncclInvalidArgument", 1, "NCCL_DEBUG=WARN"},
+		{"hang", "hang:1:3", true, time.Second, same, "hangs", "hangs", -1, "NCCL_DEBUG=INFO"},
+		{"hang without checks", "hang:1:3", false, time.Second, same, "no end within 1s", "no end within 1s", 0, "NCCL_DEBUG=INFO"},
+		{"arguments without checks", "", false, time.Second, func(r int) int { return 1000 + r }, "no end within 1s", "no end within 1s", 0, "NCCL_DEBUG=INFO"},
+		{"arguments", "", true, long, func(r int) int { return 1000 + r }, "differ in length", "differ in length", 1, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("GPUSIM_NCCL", tt.failure)
+			start := time.Now()
+			errs := attempt(t, 2, setting{library.NCCL, tt.check, tt.timeout}, tt.elements)
+			for r, want := range []string{tt.other, tt.own} {
+				var e *collective.Error
+				if !errors.As(errs[r], &e) || e.Op != "all-reduce" || !strings.Contains(e.Error(), want) {
+					t.Errorf("rank %d says %v, want %q", r, errs[r], want)
+				} else if tt.failure != "" && e.Sequence != 3 && (r == 1 || e.Sequence != 2) { // rank 0 may still be in the one before
+					t.Errorf("rank %d names operation %d", r, e.Sequence)
+				} else if r == 0 && tt.peer >= 0 && e.Peer.Rank != tt.peer {
+					t.Errorf("rank 0 names rank %d", e.Peer.Rank)
+				}
+				t.Logf("rank %d: %v", r, errs[r])
+			}
+			if h := hint(errs[1]); !strings.Contains(h, tt.hint) {
+				t.Errorf("the hint is %q", h)
+			}
+			if took := time.Since(start); took > long/2 {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
+// TestInitialisation: one that does not end, or cannot begin, is told on every rank.
+func TestInitialisation(t *testing.T) {
+	newest := open(t, library.NCCL)
+	older := open(t, old)
+	for _, tt := range []struct {
+		name, failure string
+		second        *libnccl.Library
+		gpus          []int
+		want          []string // on every rank
+		hint          string
+	}{
+		{"hang", "init:1", newest, []int{0, 1}, []string{"initialise NCCL on rank ", "NCCL is still waiting", "NCCL_SOCKET_IFNAME==lo", "2.30.7"}, "firewalls"},
+		{"versions", "", older, []int{0, 1}, []string{"rank 0 (localhost) has NCCL 2.30.7", "rank 1 (localhost) 2.14.3", old}, "same module"},
+		{"one GPU", "", newest, []int{0, 0}, []string{"ranks 0 and 1 have the same GPU"}, "CUDA_VISIBLE_DEVICES"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("GPUSIM_NCCL", tt.failure)
+			control := hosts(t, 2)
+			libraries := []*libnccl.Library{newest, tt.second}
+			gpus := []*gpu.GPU{device(t, tt.gpus[0]), device(t, tt.gpus[1])}
+			errs := every(t, 2, func(r int) (error, error) {
+				_, err := communicator.Connect(t.Context(), communicator.Options{Library: libraries[r], GPU: gpus[r], Control: control[r],
+					Host: "localhost", Interface: "=lo", ConnectTimeout: 2 * time.Second, Timeout: time.Minute})
+				return err, nil
+			})
+			for r, err := range errs {
+				if err == nil {
+					t.Fatalf("rank %d has no error", r)
+				}
+				t.Logf("rank %d: %v", r, err)
+				for _, want := range tt.want {
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("rank %d says %v, want %q", r, err, want)
+					}
+				}
+			}
+			if h := hint(errs[0]) + hint(errs[1]); !strings.Contains(h, tt.hint) {
+				t.Errorf("the hint is %q", h)
+			}
+		})
+	}
+}
+
+// TestClose: an operation that hangs does not hold its rank.
+func TestClose(t *testing.T) {
+	t.Setenv("GPUSIM_NCCL", "hang:1:0")
+	comms, _ := ranks(t, 2, setting{library.NCCL, true, time.Minute})
+	request := comms[0].Start(t.Context(), collective.Barrier())
+	if err := comms[0].Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if err := request.Wait(); err == nil {
+		t.Error("an operation under way has no error")
+	}
+	if err := comms[0].Barrier(t.Context()); err == nil {
+		t.Error("an operation after the end has no error")
+	}
+	if err := errors.Join(comms[0].Close(), comms[1].Close()); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}

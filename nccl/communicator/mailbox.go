@@ -1,0 +1,263 @@
+package communicator
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+
+	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+)
+
+// mailbox does sends and receives. NCCL has no tags and matches messages of two ranks
+// by their order alone, on a stream that each blocks; so each pair of ranks has a
+// communicator of its own for each direction, and the two agree over their hosts on
+// which message comes next: the receiver says what it is ready for, the sender which
+// place in the order it has.
+type mailbox struct {
+	comm *Comm
+	host collective.Communicator
+
+	mu     sync.Mutex
+	routes map[route]*way
+	broken error
+}
+
+// route is a direction between this rank and a peer.
+type route struct {
+	peer int
+	kind collective.Kind // KindSend or KindReceive
+}
+
+// way is the communicator of a route.
+type way struct {
+	id   libnccl.UniqueID
+	next uint64 // place of the next message to be sent
+
+	once sync.Once
+	lane *lane
+	err  error
+
+	mu   sync.Mutex
+	turn sync.Cond
+	now  uint64 // place of the next message to be put on the stream
+}
+
+// readiness is the receiver's half of the agreement.
+type readiness struct{ Type, Bytes uint64 }
+
+// departure is the sender's.
+type departure struct {
+	Place uint64
+	ID    libnccl.UniqueID
+	Of    readiness
+}
+
+func newMailbox(c *Comm) *mailbox {
+	return &mailbox{comm: c, host: c.hosts[2], routes: map[route]*way{}}
+}
+
+func (m *mailbox) way(r route) *way {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.routes[r]
+	if w == nil {
+		w = new(way)
+		w.turn.L = &w.mu
+		m.routes[r] = w
+	}
+	return w
+}
+
+// start begins a message; what it returns waits for its end. Of messages with one tag
+// the order is that of the calls.
+func (m *mailbox) start(ctx context.Context, o *operation) func() error {
+	peer, kind := o.call.Root, o.call.Kind
+	ctx, cancel := context.WithCancelCause(collective.WithTimeout(ctx, m.comm.options.Timeout))
+	with := context.AfterFunc(m.comm.ctx, func() { cancel(context.Cause(m.comm.ctx)) })
+	w := m.way(route{peer, kind})
+	var answer []byte
+	var said, asked *collective.Request
+	if kind == collective.KindSend {
+		answer = make([]byte, binary.Size(readiness{}))
+		said = m.host.Start(ctx, collective.Receive(answer, peer, 2*o.call.Tag))
+	} else {
+		ready := packed(readiness{uint64(o.call.Type), uint64(len(o.call.Recv))})
+		asked = m.host.Start(ctx, collective.Send(ready, peer, 2*o.call.Tag))
+		answer = make([]byte, binary.Size(departure{}))
+		said = m.host.Start(ctx, collective.Receive(answer, peer, 2*o.call.Tag+1))
+	}
+	finished := collective.Begin(func() error {
+		defer cancel(nil)
+		defer with()
+		err := said.Wait()
+		if err == nil && kind == collective.KindSend {
+			err = m.send(ctx, w, o, answer)
+		} else if err == nil {
+			err = errors.Join(asked.Wait(), m.receive(ctx, w, o, answer))
+		}
+		if err != nil {
+			return m.comm.fail(kind, o.number, err)
+		}
+		return nil
+	})
+	return finished.Wait
+}
+
+// send answers a receiver that is ready, and sends.
+func (m *mailbox) send(ctx context.Context, w *way, o *operation, answer []byte) error {
+	var theirs readiness
+	unpack(answer, &theirs)
+	ours := readiness{uint64(o.call.Type), uint64(len(o.call.Send))}
+	answered := func(d departure) error {
+		return m.host.Do(ctx, collective.Send(packed(d), o.call.Root, 2*o.call.Tag+1))
+	}
+	if ours != theirs {
+		if err := answered(departure{Of: ours}); err != nil { // it will see that, too
+			return err
+		}
+		return differ(o, ours, theirs)
+	}
+	w.mu.Lock()
+	if w.id == (libnccl.UniqueID{}) {
+		id, err := m.comm.options.Library.NewUniqueID()
+		if err != nil {
+			w.mu.Unlock()
+			return err
+		}
+		w.id = id
+	}
+	leaves := departure{Of: ours, ID: w.id, Place: w.next}
+	w.next++
+	w.mu.Unlock()
+	if err := answered(leaves); err != nil {
+		return err
+	}
+	return m.travel(ctx, w, o, leaves)
+}
+
+// receive waits for what a sender has announced.
+func (m *mailbox) receive(ctx context.Context, w *way, o *operation, answer []byte) error {
+	var theirs departure
+	unpack(answer, &theirs)
+	ours := readiness{uint64(o.call.Type), uint64(len(o.call.Recv))}
+	if theirs.Of != ours {
+		return differ(o, ours, theirs.Of)
+	}
+	return m.travel(ctx, w, o, theirs)
+}
+
+// differ says how the two ends of a message do.
+func differ(o *operation, ours, theirs readiness) error {
+	signature := func(r readiness) collective.Signature {
+		return collective.Signature{Kind: uint8(o.call.Kind), Type: uint8(r.Type), Bytes: r.Bytes}
+	}
+	return &otherRank{o.call.Root, collective.Diverged(o.number, signature(ours), signature(theirs))}
+}
+
+// travel has a message that both ranks agree on go its way.
+func (m *mailbox) travel(ctx context.Context, w *way, o *operation, sent departure) error {
+	w.once.Do(func() { w.err = m.open(w, o.call, sent.ID) })
+	if w.err != nil {
+		return w.err
+	}
+	// Of the two ranks of a way the sender is 0.
+	o.call.Root = 1
+	if o.call.Kind == collective.KindReceive {
+		o.call.Root = 0
+	}
+	if err := w.await(ctx, sent.Place); err != nil {
+		return err
+	}
+	w.lane.begin(ctx, o)
+	w.passed()
+	return m.comm.wait(ctx, o)
+}
+
+// open connects this rank with the other of a way.
+func (m *mailbox) open(w *way, c collective.Call, id libnccl.UniqueID) error {
+	rank := 0
+	if c.Kind == collective.KindReceive {
+		rank = 1
+	}
+	l, err := openLane(&m.comm.options, rank, 2, m.comm.failed)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	w.lane = l
+	if m.broken != nil {
+		l.give(m.broken)
+	}
+	m.mu.Unlock()
+	limit := m.comm.options.ConnectTimeout
+	return m.comm.explain(l.connect(m.comm.ctx, id, limit), id)
+}
+
+// await returns when it is the turn of the message with a place.
+func (w *way) await(ctx context.Context, place uint64) error {
+	stop := context.AfterFunc(ctx, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.turn.Broadcast()
+	})
+	defer stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.now != place {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		w.turn.Wait()
+	}
+	return nil
+}
+
+func (w *way) passed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now++
+	w.turn.Broadcast()
+}
+
+// give ends all ways with an error.
+func (m *mailbox) give(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.broken = err
+	for _, w := range m.routes {
+		if w.lane != nil {
+			w.lane.give(err)
+		}
+	}
+}
+
+func (m *mailbox) close(well bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for _, w := range m.routes {
+		if w.lane != nil {
+			errs = append(errs, w.lane.close(well))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// packed is fixed-size values as bytes, and unpack the opposite: between ranks of one
+// program, which have checked that they are.
+func packed(v any) []byte {
+	var b bytes.Buffer
+	if err := binary.Write(&b, binary.LittleEndian, v); err != nil {
+		panic(err) // not of a fixed size
+	}
+	return b.Bytes()
+}
+
+func unpack(b []byte, v any) {
+	if err := binary.Read(bytes.NewReader(b), binary.LittleEndian, v); err != nil {
+		panic(err) // b was made for it
+	}
+}

@@ -1,0 +1,116 @@
+//go:build cuda
+
+package communicator_test
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/nccl/communicator"
+	"github.com/ddpbatch/ddpbatch/nccl/gpu"
+	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
+	"github.com/ddpbatch/ddpbatch/tests/gpusim"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+// old is an NCCL without splits.
+const old = "libnccl-2.14.so.2"
+
+func TestMain(m *testing.M) {
+	os.Setenv("GPUSIM_DEVICES", "5")
+	gpusim.Main(m)
+}
+
+// open loads the simulated NCCL of that name.
+func open(t testing.TB, file string) *libnccl.Library {
+	t.Helper()
+	l, err := libnccl.Open([]string{file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// device opens a GPU until the test ends.
+func device(t testing.TB, ordinal int) *gpu.GPU {
+	t.Helper()
+	g, err := driver.Open(ordinal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Errorf("close GPU %d: %v", ordinal, err)
+		}
+	})
+	info, err := driver.Describe(ordinal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gpu.Of(g, info)
+}
+
+// hosts connects n ranks over TCP, as if each were a process of its own.
+func hosts(t testing.TB, n int) []collective.Communicator {
+	t.Helper()
+	o := collective.Options{Source: net.IPv4(127, 0, 0, 1), ConnectTimeout: 20 * time.Second, Timeout: time.Minute}
+	var err error
+	if o.Secret, err = wire.NewSecret(); err != nil {
+		t.Fatal(err)
+	}
+	listeners := make([]net.Listener, n)
+	for i := range listeners {
+		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		o.Addrs = append(o.Addrs, listeners[i].Addr().String())
+	}
+	return every(t, n, func(i int) (collective.Communicator, error) {
+		mine := o
+		mine.Rank = i
+		return collective.Connect(t.Context(), listeners[i], mine)
+	})
+}
+
+// every has n ranks do something, none of which may fail.
+func every[T any](t testing.TB, n int, f func(rank int) (T, error)) []T {
+	t.Helper()
+	out, errs := make([]T, n), make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { out[i], errs[i] = f(i) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// setting is how ranks are connected in a test.
+type setting struct {
+	file    string // NCCL
+	check   bool
+	timeout time.Duration
+}
+
+// ranks connects n goroutines with a GPU each; it returns the hosts' communicators,
+// too.
+func ranks(t testing.TB, n int, s setting) ([]*communicator.Comm, []collective.Communicator) {
+	t.Helper()
+	l, control := open(t, s.file), hosts(t, n)
+	gpus := make([]*gpu.GPU, n)
+	for i := range gpus {
+		gpus[i] = device(t, i)
+	}
+	return every(t, n, func(i int) (*communicator.Comm, error) {
+		return communicator.Connect(t.Context(), communicator.Options{Library: l, GPU: gpus[i], Control: control[i], Check: s.check,
+			Host: "localhost", Interface: "=lo", ConnectTimeout: 20 * time.Second, Timeout: s.timeout})
+	}), control
+}

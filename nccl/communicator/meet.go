@@ -1,0 +1,145 @@
+package communicator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+)
+
+// introduction is what ranks tell each other before NCCL begins.
+type introduction struct {
+	Rank    int             `json:"rank"` // of the attempt
+	Host    string          `json:"host"`
+	GPU     string          `json:"gpu"`
+	Version libnccl.Version `json:"version"`
+	File    string          `json:"file"`
+}
+
+// meet has ranks learn of each other, and find what NCCL would only hang on.
+func (c *Comm) meet(ctx context.Context) error {
+	o := &c.options
+	mine := introduction{o.world, o.Host, o.GPU.ID(), o.Library.Version, o.Library.File}
+	all, err := exchange(ctx, o.Control, mine)
+	if err != nil {
+		return fmt.Errorf("what the ranks say of their GPUs: %w", err)
+	}
+	c.peers = make([]collective.Peer, len(all))
+	owners := map[string]int{}
+	for r, i := range all {
+		c.peers[r] = collective.Peer{Rank: i.Rank, Addr: i.Host}
+		if i.Version != all[0].Version {
+			return mixed{fmt.Errorf("rank %d (%s) has NCCL %v from %s, and rank %d (%s) %v from %s: all ranks must have the same",
+				all[0].Rank, all[0].Host, all[0].Version, all[0].File, i.Rank, i.Host, i.Version, i.File)}
+		}
+		if other, taken := owners[i.Host+" "+i.GPU]; taken {
+			return shared{fmt.Errorf("ranks %d and %d have the same GPU %s of %s: NCCL wants one for each", all[other].Rank, i.Rank, i.GPU, i.Host)}
+		}
+		owners[i.Host+" "+i.GPU] = r
+	}
+	for range 3 { // for checks when operations begin and end, and for messages
+		h, err := o.Control.Split(ctx, 0, o.Control.Rank())
+		if err != nil {
+			return fmt.Errorf("a connection beside the GPUs': %w", err)
+		}
+		c.hosts = append(c.hosts, h)
+	}
+	return nil
+}
+
+type mixed struct{ error }
+
+// Hint says what to do about it.
+func (mixed) Hint() string {
+	return "have the same module or Python environment on all nodes; LD_LIBRARY_PATH goes first, \"ddpbatch doctor\" says what a node finds"
+}
+
+type shared struct{ error }
+
+// Hint says what to do about it.
+func (shared) Hint() string {
+	return "ask for one GPU for each rank (gpus_per_task, or one task for each GPU), and look at CUDA_VISIBLE_DEVICES of the ranks"
+}
+
+// uniqueID is rank 0's, or its failure to make one.
+func (c *Comm) uniqueID(ctx context.Context) (libnccl.UniqueID, error) {
+	var id libnccl.UniqueID
+	var said [1 + len(id.Internal)]byte // 0 and why there is none, or 1 and the id
+	var own error
+	if c.Rank() == 0 {
+		if id, own = c.options.Library.NewUniqueID(); own == nil {
+			said[0] = 1
+			copy(said[1:], id.Internal[:])
+		} else {
+			copy(said[1:], own.Error())
+		}
+	}
+	if err := c.options.Control.Broadcast(ctx, said[:], 0); err != nil {
+		return id, fmt.Errorf("NCCL's unique id: %w", err)
+	}
+	if own != nil {
+		return id, own
+	}
+	if said[0] != 1 {
+		return id, fmt.Errorf("rank %d (%s) has no unique id: %s", c.peers[0].Rank, c.peers[0].Addr, strings.TrimRight(string(said[1:]), "\x00"))
+	}
+	copy(id.Internal[:], said[1:])
+	return id, nil
+}
+
+// listen performs f while it listens for other ranks' failure in theirs, and returns
+// when all have done theirs.
+func (c *Comm) listen(ctx context.Context, f func(context.Context) error) error {
+	if len(c.hosts) == 0 {
+		return f(ctx) // ranks have not met, and all know it
+	}
+	host, n := c.hosts[0], c.Size()
+	if n == 1 {
+		return f(ctx)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// A rank that fails says so; one that is late is for NCCL's own deadline to find.
+	heard := host.Start(collective.WithTimeout(ctx, 2*c.options.ConnectTimeout), collective.Receive(make([]byte, 1), (c.Rank()+1)%n, 0))
+	go func() {
+		if err := heard.Wait(); err != nil {
+			cancel(err)
+		}
+	}()
+	if err := f(ctx); err != nil {
+		hurry(host, err)
+		return err
+	}
+	return errors.Join(host.Do(ctx, collective.Send(make([]byte, 1), (c.Rank()+n-1)%n, 0)), heard.Wait(), host.Barrier(ctx))
+}
+
+// exchange gives every rank what all have to say.
+func exchange[T any](ctx context.Context, c collective.Communicator, mine T) ([]T, error) {
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	lengths := make([]int64, c.Size())
+	if err := c.Do(ctx, collective.AllGather(lengths, []int64{int64(len(text))})); err != nil {
+		return nil, err
+	}
+	longest := int64(0)
+	for _, n := range lengths {
+		longest = max(longest, n)
+	}
+	texts := make([]byte, longest*int64(c.Size()))
+	if err := c.Do(ctx, collective.AllGather(texts, append(text, make([]byte, int(longest)-len(text))...))); err != nil {
+		return nil, err
+	}
+	all := make([]T, c.Size())
+	for r := range all {
+		if err := json.Unmarshal(texts[int64(r)*longest:][:lengths[r]], &all[r]); err != nil {
+			return nil, fmt.Errorf("what rank %d says: %w", r, err)
+		}
+	}
+	return all, nil
+}

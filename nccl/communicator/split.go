@@ -1,0 +1,104 @@
+package communicator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+)
+
+// SplitGPUs is [Comm.Split] with the type that it makes: NCCL's own split where this
+// version has it (from 2.18 on), which reuses what is connected; else a new unique id.
+func (c *Comm) SplitGPUs(ctx context.Context, color, key int) (*Comm, error) {
+	limit := c.options.ConnectTimeout
+	soon := collective.WithTimeout(ctx, limit)
+	if err := c.failure(); err != nil {
+		return nil, err
+	}
+	host, err := c.options.Control.Split(soon, color, key)
+	if err != nil {
+		return nil, c.fail(0, 0, fmt.Errorf("split the ranks: %w", err))
+	}
+	o := c.options
+	o.Control, o.world = host, c.peers[c.Rank()].Rank
+	if !c.options.Library.CanSplit() {
+		if host == nil {
+			return nil, nil
+		}
+		return c.part(connectAs(ctx, o))
+	}
+	if host == nil {
+		_, err := c.lane.split(soon, libnccl.NoColor, 0, limit)
+		if err != nil {
+			return nil, c.fail(0, 0, err)
+		}
+		return nil, nil
+	}
+	return c.part(connect(ctx, o, func(part *Comm, ctx context.Context) error {
+		// The order of the hosts' group is that of the parts' ranks.
+		made, err := c.lane.split(ctx, color, host.Rank(), limit)
+		if err != nil {
+			return part.explain(err, libnccl.UniqueID{})
+		}
+		return part.lane.adopt(ctx, made, limit)
+	}))
+}
+
+// part keeps what a split has made, or ends this communicator with its failure.
+func (c *Comm) part(part *Comm, err error) (*Comm, error) {
+	if err != nil {
+		return nil, c.fail(0, 0, err)
+	}
+	part.hosts = append(part.hosts, part.options.Control)
+	return part, nil
+}
+
+// split has NCCL make a part of the lane's communicator, when all that is under way
+// is done.
+func (l *lane) split(ctx context.Context, color, key int, limit time.Duration) (made libnccl.Comm, err error) {
+	out := new(libnccl.Comm)
+	l.pins.Pin(out)
+	deadline := time.Now().Add(limit)
+	for idle := false; !idle; {
+		in := l.thread.do(limit, func() {
+			if idle = len(l.under) == 0; !idle {
+				return
+			}
+			config := libnccl.NewConfig(l.library.Version)
+			if err = l.library.CommSplit(l.comm, color, key, out, &config); err == nil {
+				err = l.settle(ctx, deadline)
+			}
+			made = *out
+		})
+		if !in {
+			return 0, fmt.Errorf("NCCL did not return from its split within %s", limit)
+		}
+		if cause := context.Cause(ctx); !idle && cause != nil {
+			return 0, fmt.Errorf("operations have not ended: %w", cause)
+		}
+		if !idle {
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+	return made, err
+}
+
+// adopt makes a part that NCCL has made the lane's communicator.
+func (l *lane) adopt(ctx context.Context, made libnccl.Comm, limit time.Duration) (err error) {
+	if made == 0 {
+		return errors.New("NCCL has made no part of the communicator for this rank")
+	}
+	in := l.thread.do(limit+patienceAtEnd, func() {
+		l.comm = made
+		if err = l.settle(ctx, time.Now().Add(limit)); err != nil {
+			l.abort()
+		}
+	})
+	if !in {
+		return fmt.Errorf("NCCL did not connect its part within %s", limit)
+	}
+	return err
+}
