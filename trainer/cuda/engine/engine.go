@@ -176,10 +176,9 @@ func tensor(t device.Type, p driver.Ptr, n int) device.Tensor {
 	return device.At(t, *(*unsafe.Pointer)(unsafe.Pointer(&p)), n)
 }
 
-// floats, ints and halves are where a tensor of that type is.
+// floats and ints are where a tensor of that type is.
 func floats(t device.Tensor) driver.Ptr { return typed(t, device.Float32) }
 func ints(t device.Tensor) driver.Ptr   { return typed(t, device.Int32) }
-func halves(t device.Tensor) driver.Ptr { return typed(t, device.BFloat16) }
 
 func typed(t device.Tensor, want device.Type) driver.Ptr {
 	if t.Len() > 0 && t.Type() != want {
