@@ -34,6 +34,10 @@ import (
 // Compiler is what the simulator is built with, of Debian's package clang-19.
 const Compiler = "clang++-19"
 
+// undefined is what stops a kernel that a GPU would let go on, or stop without a word:
+// an address that is no multiple of its type's size, an index beyond its array.
+const undefined = "-fsanitize=alignment,bounds,shift,null,integer-divide-by-zero,signed-integer-overflow,float-cast-overflow"
+
 // library is a shared library of the simulator.
 type library struct {
 	file    string
@@ -44,7 +48,7 @@ type library struct {
 var libraries = []library{
 	{"libcuda.so.1", []string{"tests/gpusim/driver/*.cc"}, []string{"-Wl,-soname,libcuda.so.1"}},
 	{"libgpusim_kernels.so", []string{"tests/gpusim/machine/*.cc", "trainer/cuda/kernels/*.cu"},
-		[]string{"-ffp-contract=off", "-I", "tests/gpusim/machine"}},
+		[]string{"-ffp-contract=off", "-I", "tests/gpusim/machine", undefined, "-fsanitize-trap=all"}},
 	{"libcublasLt.so.12", []string{"tests/gpusim/blaslt/*.cc"}, []string{"-ffp-contract=off", "-Wl,-soname,libcublasLt.so.12"}},
 	nccl("libnccl.so.2", 23007),
 	nccl("libnccl-2.14.so.2", 21403), // without ncclCommSplit
