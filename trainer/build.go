@@ -40,7 +40,7 @@ func (r *run) build(ctx context.Context) error {
 	r.sharder = ddp.New(ddp.Over(r.Comm), r.device, r.params, r.spreading())
 	r.ready = r.sharder.Ready
 	r.none = func(param int) {
-		clear(r.params[param].Grad.Floats())
+		r.device.Zero(r.params[param].Grad)
 		r.sharder.Ready(param)
 	}
 	if r.optimizer, err = newOptimizer(r.device, r.sharder.Parts(), &t.Optimizer); err != nil {

@@ -43,7 +43,7 @@ func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 			return false, err
 		}
 		r.sharder.Start(ctx)
-		out := r.model.Forward(upload(read, n), nn.Pass{Stride: 1, Owner: r.sharder.Owner()})
+		out := r.model.Forward(r.uploaded.batch(r.device, read, n, r.batch), nn.Pass{Stride: 1, Owner: r.sharder.Owner()})
 		if err := r.sharder.Stop(); err != nil {
 			return false, fmt.Errorf("evaluate after epoch %d: %w", r.at.Epoch, err)
 		}

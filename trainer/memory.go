@@ -17,6 +17,12 @@ func (r *run) fits() error {
 	if err != nil {
 		return err
 	}
+	if own, ok := r.device.(interface{ Available() int64 }); ok { // a GPU
+		if have := own.Available(); need > have {
+			return tooLarge{fmt.Errorf("the model and its batches need %s of memory, and %s are free on %s", gibibytes(need), gibibytes(have), r.device.Name()), true}
+		}
+		return nil
+	}
 	have, known := cpu.Available()
 	ranks := int64(max(1, r.LocalRanks))
 	if !known || need <= have/ranks {
@@ -26,7 +32,7 @@ func (r *run) fits() error {
 	if ranks > 1 {
 		what += fmt.Sprintf(" on each of %d ranks of this machine, %s in all", ranks, gibibytes(need*ranks))
 	}
-	return tooLarge{fmt.Errorf("%s, and %s are free", what, gibibytes(have))}
+	return tooLarge{fmt.Errorf("%s, and %s are free", what, gibibytes(have)), false}
 }
 
 // need is the bytes of parameters, gradients and the optimiser's state that this rank
@@ -52,9 +58,15 @@ func (r *run) need() (int64, error) {
 func gibibytes(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }
 
 // tooLarge is a run for which memory is not there.
-type tooLarge struct{ error }
+type tooLarge struct {
+	error
+	gpu bool
+}
 
 // Hint says what to do about it.
-func (tooLarge) Hint() string {
+func (e tooLarge) Hint() string {
+	if e.gpu {
+		return "take a smaller train.batch (and train.accumulate to make up for it), context or model; `nvidia-smi` tells whether another process holds the GPU's memory"
+	}
 	return "take a smaller train.batch (and train.accumulate to make up for it), context or model, fewer ranks on a node, or ask for more memory with slurm.mem"
 }

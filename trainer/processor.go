@@ -23,16 +23,25 @@ func (r *run) processor(ctx context.Context) (device.Device, error) {
 		return cpu.New(r.Threads), nil
 	}
 	gpu, err := r.assigned(ctx)
-	if err == nil {
-		err = untrained{fmt.Errorf("this rank has GPU %d (%s, %s), and the built-in trainer does not compute on GPUs yet", gpu.Ordinal, gpu.Name, gpu.UUID)}
+	switch {
+	case err != nil:
+	case r.Comm.Size() == 1:
+		d, failed := cuda.Open(gpu.Ordinal, r.Libraries)
+		if failed == nil {
+			return d, nil
+		}
+		err = unready{failed}
+	default:
+		err = untrained{fmt.Errorf("this rank has GPU %d (%s, %s), and the built-in trainer does not compute on several GPUs yet", gpu.Ordinal, gpu.Name, gpu.UUID)}
 	}
 	asked := r.Job.Slurm.GPUsPerNode > 0
 	var (
 		none  noGPU
 		few   cuda.Shortage
+		old   unready
 		later untrained
 	)
-	if r.train.Device == jobs.DeviceAuto && (errors.As(err, &none) || errors.As(err, &later) || errors.As(err, &few) && !asked) {
+	if r.train.Device == jobs.DeviceAuto && (errors.As(err, &none) || errors.As(err, &later) || (errors.As(err, &few) || errors.As(err, &old)) && !asked) {
 		r.Observe(Event{Kind: Processor, Err: err, Asked: asked})
 		return cpu.New(r.Threads), nil
 	}
@@ -102,6 +111,25 @@ func (r *run) exchangeSeen(ctx context.Context, mine cuda.Seen) ([]cuda.Seen, er
 	return seen, nil
 }
 
+// unready is a GPU that could not be opened: it is too old, or cuBLASLt is missing.
+type unready struct{ error }
+
+func (e unready) Unwrap() error { return e.error }
+
+// Hint says what to do about it.
+func (e unready) Hint() string {
+	return hint(e.error, "`srun ddpbatch doctor` tells what the node lacks")
+}
+
+// hint is that of an error, or another where it has none.
+func hint(err error, otherwise string) string {
+	var hinter interface{ Hint() string }
+	if errors.As(err, &hinter) {
+		return hinter.Hint()
+	}
+	return otherwise
+}
+
 // noGPU is that no rank has one.
 type noGPU struct{ error }
 
@@ -109,17 +137,13 @@ func (e noGPU) Unwrap() error { return e.error }
 
 // Hint says what to do about it.
 func (e noGPU) Hint() string {
-	var hinter interface{ Hint() string }
-	if errors.As(e.error, &hinter) {
-		return hinter.Hint()
-	}
-	return "`srun ddpbatch doctor` tells what the nodes have; train.device = \"auto\" takes processors where there is no GPU"
+	return hint(e.error, "`srun ddpbatch doctor` tells what the nodes have; train.device = \"auto\" takes processors where there is no GPU")
 }
 
-// untrained is a GPU that cannot be used yet.
+// untrained is a GPU that cannot be used yet: gradients cannot be added up over ranks.
 type untrained struct{ error }
 
 // Hint says what to do about it.
 func (untrained) Hint() string {
-	return "train on processors (train.device = \"cpu\"), or run your own GPU program with [command]"
+	return "train on one GPU with one rank, or on processors (train.device = \"cpu\"), or run your own GPU program with [command]"
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,10 +84,18 @@ func (r *run) saveWhole(context.Context) (path string, err error) {
 
 // sane refuses values of a parameter that are not finite.
 func (r *run) sane(param int, values []float32) error {
-	if !finite(r.device.SumSquares(device.Host(values))) {
+	if !r.finiteValues(values) {
 		return diverged{fmt.Errorf("parameter %q holds numbers that are not finite after step %d", r.params[param].Name, r.at.Step), r.at.Step == 0}
 	}
 	return nil
+}
+
+// finiteValues looks at numbers in the host's memory.
+func (r *run) finiteValues(values []float32) bool {
+	if r.device.Host() {
+		return finite(r.device.SumSquares(device.Host(values)))
+	}
+	return !slices.ContainsFunc(values, func(v float32) bool { return !finite(float64(v)) })
 }
 
 // dividedFiles are the files that ranks write parts of, ordered by name.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
 
@@ -46,13 +47,24 @@ func (r *run) divided() (state optim.State, arrays []array, single []optim.Tenso
 	return state, arrays, single
 }
 
-// values are those that this rank keeps, by part.
+// values are those that this rank keeps, by part: themselves, or copies of those of a
+// device that has memory of its own.
 func (r *run) values() [][]float32 {
 	var out [][]float32
 	for _, p := range r.sharder.Parts() {
-		out = append(out, p.Data.Floats())
+		out = append(out, device.Floats(r.device, p.Data))
 	}
 	return out
+}
+
+// setValues is the opposite, where values are copies.
+func (r *run) setValues(values [][]float32) {
+	if r.device.Host() {
+		return
+	}
+	for i, p := range r.sharder.Parts() {
+		r.device.Write(p.Data, values[i])
+	}
 }
 
 // origin is the checkpoint that training goes on from, on rank 0: its tensors, which are
@@ -78,7 +90,8 @@ func (o origin) close() {
 
 // spread gives every rank its part of what rank 0 has.
 func (r *run) spread(ctx context.Context, from origin, initialised bool) error {
-	err := r.sharder.Spread(ctx, r.values(), func(give ddp.Give) error {
+	values := r.values()
+	err := r.sharder.Spread(ctx, values, func(give ddp.Give) error {
 		if from.model == nil {
 			return r.newWeights(give)
 		}
@@ -87,6 +100,7 @@ func (r *run) spread(ctx context.Context, from origin, initialised bool) error {
 	if err != nil {
 		return fmt.Errorf("share parameters: %w", err)
 	}
+	r.setValues(values)
 	r.sharder.Updated()
 	state, arrays, single := r.divided()
 	state.Initialised = initialised

@@ -6,8 +6,6 @@ import (
 	"math"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
-	"github.com/ddpbatch/ddpbatch/trainer/data"
-	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
@@ -37,7 +35,7 @@ func (r *run) step(ctx context.Context, s step) (loss float64, stop bool, err er
 			r.sharder.Stop()
 			return 0, false, err
 		}
-		batch := upload(read, n)
+		batch := r.uploaded.batch(r.device, read, n, r.batch)
 		weight, counts := float64(n)/float64(s.samples), i < s.count
 		pass.Weight = float32(weight)
 		if found := r.model.Forward(batch, pass).Loss; counts {
@@ -110,12 +108,6 @@ func stepSeed(seed, step uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
-}
-
-// upload is n samples where a model takes them: the device's memory is the host's,
-// see build.
-func upload(b data.Batch, n int) nn.Batch {
-	return nn.Batch{Samples: n, X: device.Host(b.X), Tokens: device.HostInts(b.Tokens), Labels: device.HostInts(b.Labels), Targets: device.Host(b.Targets)}
 }
 
 // diverged is a training that has left the finite numbers.

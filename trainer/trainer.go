@@ -16,6 +16,7 @@ package trainer
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -51,6 +52,9 @@ type Options struct {
 	// unless nil, is CUDA_VISIBLE_DEVICES, for messages.
 	Look           func() (cuda.Found, error)
 	VisibleDevices *string
+	// Libraries says where a library of NVIDIA's with one of some names may be; nil is
+	// where the dynamic linker looks.
+	Libraries func(names ...string) []string
 	// Stop, once closed on any rank, has all ranks stop after the same step.
 	Stop <-chan struct{}
 	// Progress, unless nil, is kept up to date.
@@ -73,6 +77,7 @@ type run struct {
 	Options
 	train     *jobs.Train
 	device    device.Device
+	uploaded  uploaded
 	data      data.Dataset
 	eval      data.Dataset // nil when there is none
 	loader    *data.Loader
@@ -105,11 +110,19 @@ type position struct {
 }
 
 // Run trains until the job's epochs are done or Stop is closed.
-func Run(ctx context.Context, o Options) (Result, error) {
+func Run(ctx context.Context, o Options) (result Result, err error) {
+	defer device.Recover(&err)
 	if o.Progress == nil {
 		o.Progress = new(Progress)
 	}
 	r := &run{Options: o, train: o.Job.Train, last: map[string]float64{}, good: map[int]bool{}}
+	defer func() {
+		if closer, ok := r.device.(io.Closer); ok {
+			if e := closer.Close(); err == nil {
+				err = e
+			}
+		}
+	}()
 	if err := r.build(ctx); err != nil {
 		return Result{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
@@ -248,6 +249,7 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	if visible, set := r.lookup("CUDA_VISIBLE_DEVICES"); set {
 		o.VisibleDevices = &visible
 	}
+	o.Libraries = func(names ...string) []string { return library.Find(r.lookup, names...) }
 	result, err := trainer.Run(ctx, o)
 	if err == nil {
 		err = watch.err

@@ -7,7 +7,7 @@
 // that [Look] says exactly what is missing there, and that [Assign] gives each rank a
 // GPU of its own, the same on every rank.
 //
-// It does not train yet, and does not read the environment.
+// [Open] makes one ready to train on. The package does not read the environment.
 package cuda
 
 import "github.com/ddpbatch/ddpbatch/trainer/cuda/driver"

@@ -32,7 +32,8 @@
 // It differs from PyTorch's reducer (Li et al., VLDB 2020) in that the order is
 // known before the first step: there is no first iteration without overlap and
 // no rebuilding. It does not find unused parameters: every parameter must
-// become ready in every step. Memory must be such that the host can address it. A
+// become ready in every step. Memory must be such that the host can address it, unless
+// there is one rank. A
 // parameter that is larger than a bucket makes a larger one: it is never divided
 // where it is used.
 package ddp
@@ -302,7 +303,7 @@ func (s *Sharder) total(ctx context.Context) error {
 	for i, v := range sent {
 		extra[i] = float64(v)
 	}
-	if !s.bf16 {
+	if !s.bf16 && !s.alone() {
 		clear(sent) // it is no gradient
 	}
 	for i := 0; i <= last; i++ {
@@ -339,10 +340,15 @@ func (s *Sharder) total(ctx context.Context) error {
 	return nil
 }
 
+// alone is that there is one rank: nothing is sent, and gradients may be where the host
+// cannot address them.
+func (s *Sharder) alone() bool { return s.comm.Size() == 1 }
+
 // sentExtra is where the sums of the extra scalars are, if it is on this rank. With
-// bf16, which would round them, each rank has its own, which are not added up yet.
+// bf16, which would round them, each rank has its own, which are not added up yet; so
+// does a rank alone.
 func (s *Sharder) sentExtra() []float32 {
-	if s.bf16 {
+	if s.bf16 || s.alone() {
 		return s.extra
 	}
 	part, at := s.buckets[len(s.buckets)-1].gradPart.Floats(), s.layout.extra

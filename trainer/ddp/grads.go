@@ -61,7 +61,7 @@ func (s *Sharder) launch(i int) {
 	if s.Strategy == ZeRO1 {
 		s.layout.clearGaps(i, b.grad.Floats()) // the last operation may have left something
 	}
-	if i == len(s.buckets)-1 && !s.bf16 {
+	if i == len(s.buckets)-1 && !s.bf16 && !s.alone() {
 		copy(b.grad.Floats()[s.layout.extra:], s.extra)
 	}
 	if s.Strategy == DDP {

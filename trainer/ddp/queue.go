@@ -130,7 +130,9 @@ func (s *Sharder) perform(ctx context.Context, o operation) (err error) {
 	what := "add up"
 	switch o.kind {
 	case reduce:
-		err = s.reduceAll(ctx, b.grad.Floats())
+		if !s.alone() {
+			err = s.reduceAll(ctx, b.grad.Floats())
+		}
 	case scatter:
 		err = s.scatter(ctx, b, o)
 	case fetch:

@@ -9,7 +9,6 @@ enum { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS_POINTER = 
 enum { PREF_MAX_WORKSPACE = 1, PREF_REDUCTION = 3, PREF_ALIGN_A = 5, PREF_ALIGN_B = 6, PREF_ALIGN_C = 7, PREF_ALIGN_D = 8 };
 enum { REDUCTION_COMPUTE_TYPE = 2 };  // parts of a sum are added up in the workspace, in order
 
-size_t ddpb_lt_version(const ddpb_lt *lt) { return lt->get_version(); }
 int ddpb_lt_create(const ddpb_lt *lt, void **handle) { return lt->create(handle); }
 int ddpb_lt_destroy(const ddpb_lt *lt, void *handle) { return lt->destroy(handle); }
 

@@ -4,7 +4,6 @@
 #include <stdint.h>
 
 typedef struct {
-  size_t (*get_version)(void);
   int (*create)(void **handle);
   int (*destroy)(void *handle);
   int (*desc_create)(void **desc, int compute, int scale);
@@ -43,7 +42,6 @@ typedef struct {
   uint64_t workspace;
 } ddpb_lt_problem;
 
-size_t ddpb_lt_version(const ddpb_lt *lt);
 int ddpb_lt_create(const ddpb_lt *lt, void **handle);
 int ddpb_lt_destroy(const ddpb_lt *lt, void *handle);
 

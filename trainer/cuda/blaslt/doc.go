@@ -1,5 +1,5 @@
 // Package blaslt calls cuBLASLt, NVIDIA's library for products of matrices, of CUDA 11
-// to 13. It is loaded when it is opened; a program with this package starts without it.
+// to 13, which package library finds and loads.
 //
 // It promises products whose sums are of float32 and in one order for one [Plan]: the
 // algorithms that add up parts in the result itself are left out. A Plan is found once

@@ -10,61 +10,24 @@ package blaslt
 import "C"
 
 import (
-	"errors"
 	"fmt"
 	"unsafe"
 
-	"github.com/ebitengine/purego"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 )
 
-// Files are where the dynamic linker finds cuBLASLt, of the newest CUDA that a driver
-// of a version (12080 is 12.8) supports first.
-func Files(driver int) []string {
-	var files []string
-	for major := min(driver/1000, 13); major >= 11; major-- {
-		files = append(files, fmt.Sprintf("libcublasLt.so.%d", major))
-	}
-	return files
-}
-
-// Library is a cuBLASLt that is loaded.
+// Library is cuBLASLt.
 type Library struct {
-	File      string
 	functions *C.ddpb_lt // C's memory, as plans refer to it
 }
 
-// notFound is a machine without a cuBLASLt that will do.
-type notFound struct{ error }
-
-// Hint says what to do about it.
-func (notFound) Hint() string {
-	return "load the centre's module of CUDA, or install it (pip install nvidia-cublas-cu12), and have LD_LIBRARY_PATH lead to its libcublasLt"
-}
-
-// Open loads the first of some files that is a cuBLASLt.
-func Open(files []string) (*Library, error) {
-	var errs []error
-	for _, file := range files {
-		l, err := load(file)
-		if err == nil {
-			return l, nil
-		}
-		errs = append(errs, err)
-	}
-	return nil, notFound{fmt.Errorf("load cuBLASLt: %w", errors.Join(errs...))}
-}
-
-func load(file string) (*Library, error) {
-	handle, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
-	if err != nil {
-		return nil, err // it names the file
-	}
+// New finds the functions of a library that is loaded.
+func New(l *library.Library) (*Library, error) {
 	f := (*C.ddpb_lt)(C.malloc(C.sizeof_ddpb_lt))
 	for _, b := range []struct {
 		to   unsafe.Pointer
 		name string
 	}{
-		{unsafe.Pointer(&f.get_version), "GetVersion"},
 		{unsafe.Pointer(&f.create), "Create"},
 		{unsafe.Pointer(&f.destroy), "Destroy"},
 		{unsafe.Pointer(&f.desc_create), "MatmulDescCreate"},
@@ -78,18 +41,15 @@ func load(file string) (*Library, error) {
 		{unsafe.Pointer(&f.heuristic), "MatmulAlgoGetHeuristic"},
 		{unsafe.Pointer(&f.matmul), "Matmul"},
 	} {
-		at, err := purego.Dlsym(handle, "cublasLt"+b.name)
-		if err != nil {
+		at, ok := l.Symbol("cublasLt" + b.name)
+		if !ok {
 			C.free(unsafe.Pointer(f))
-			return nil, fmt.Errorf("%s is no cuBLASLt: %w", file, err)
+			return nil, fmt.Errorf("%s is no cuBLASLt: it has no cublasLt%s", l.Path, b.name)
 		}
 		*(*uintptr)(b.to) = at
 	}
-	return &Library{file, f}, nil
+	return &Library{f}, nil
 }
-
-// Version is cuBLASLt's own: 120600 is 12.6.
-func (l *Library) Version() int { return int(C.ddpb_lt_version(l.functions)) }
 
 // Status is a cublasStatus_t.
 type Status int

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/blaslt"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
@@ -30,14 +31,18 @@ func (p *products) open(files []string) error {
 		if err != nil {
 			return err
 		}
-		files = blaslt.Files(int(version))
+		files = library.CUBLASLt(int(version) / 1000)
 	}
-	library, err := blaslt.Open(files)
+	loaded, err := library.Open(files)
+	if err != nil {
+		return err
+	}
+	functions, err := blaslt.New(loaded)
 	if err != nil {
 		return err
 	}
 	p.plans = map[blaslt.Product]*blaslt.Plan{}
-	p.handle, err = library.Handle()
+	p.handle, err = functions.Handle()
 	return err
 }
 

@@ -60,6 +60,14 @@ func (d *Device) Alloc(t device.Type, n int) device.Tensor {
 	return tensor(t, p, n)
 }
 
+// Available is the memory of the GPU that is free, in bytes.
+func (d *Device) Available() int64 {
+	defer d.enter("available").Leave()
+	free, _, err := d.gpu.Free()
+	d.check(err)
+	return free
+}
+
 // Write copies from the host. src may be used again when it returns.
 func (d *Device) Write(dst device.Tensor, src []float32) {
 	sameLength("write", dst.Len(), len(src))

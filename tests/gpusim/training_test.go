@@ -1,0 +1,148 @@
+//go:build cuda
+
+package gpusim_test
+
+import (
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/tests/gpusim"
+	"github.com/ddpbatch/ddpbatch/trainer"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+)
+
+// The jobs of two models; the second has a last batch that is smaller.
+var trainingJobs = map[string]string{
+	"mlp": `name = "t"
+[train]
+device = "cpu"
+epochs = 4
+batch = 32
+seed = 1
+log_every = "1 step"
+[train.model]
+kind = "mlp"
+hidden = [24, 16]
+dropout = 0.1
+[train.data]
+kind = "synthetic"
+task = "classification"
+samples = 224
+inputs = 12
+outputs = 4
+[train.optimizer]
+kind = "sgd"
+lr = 0.1
+momentum = 0.9
+[checkpoint]
+every = "10 steps"
+`,
+	"gpt": `name = "t"
+[train]
+device = "cpu"
+epochs = 3
+batch = 4
+accumulate = 2
+seed = 1
+log_every = "1 step"
+[train.model]
+kind = "gpt"
+layers = 2
+heads = 2
+width = 32
+context = 16
+dropout = 0.1
+[train.data]
+kind = "text"
+path = "TEXT"
+holdout = 0.2
+[train.optimizer]
+kind = "adamw"
+lr = 0.003
+clip_norm = 1.0
+[checkpoint]
+every = "5 steps"
+`}
+
+// train runs a job on a device, at most so many steps if that is not 0, and returns
+// the losses of its steps.
+func train(t *testing.T, text, device, folder string, most int) (map[int]float64, error) {
+	t.Helper()
+	job := must[*jobs.Job](t)(jobs.Parse("job.toml", []byte(strings.Replace(text, `"cpu"`, `"`+device+`"`, 1))))
+	comm := collective.Local(1, 20*time.Second)[0]
+	defer comm.Close()
+	losses, stop := map[int]float64{}, make(chan struct{})
+	o := trainer.Options{Job: job, Run: "run", Checkpoints: folder, Comm: comm, Threads: 1, Stop: stop, Observe: func(e trainer.Event) {
+		if e.Kind == trainer.Trained {
+			losses[e.Step] = e.Loss
+			if len(losses) == most {
+				close(stop)
+			}
+		}
+	}}
+	_, err := trainer.Run(t.Context(), o)
+	return losses, err
+}
+
+// A job trains on a GPU as on the processor, and with the same bits if it is stopped
+// and goes on.
+func TestJobTrainsOnAGPU(t *testing.T) {
+	path := t.TempDir() + "/text.txt"
+	check(t, os.WriteFile(path, []byte(strings.Repeat("all work and no play; ", 90)), 0o600))
+	for name, text := range trainingJobs {
+		text = strings.Replace(text, "TEXT", path, 1)
+		t.Run(name, func(t *testing.T) {
+			want := must[map[int]float64](t)(train(t, text, "cpu", t.TempDir(), 0))
+			if len(want) < 20 {
+				t.Fatalf("only %d steps", len(want))
+			}
+			whole := must[map[int]float64](t)(train(t, text, "cuda", t.TempDir(), 0))
+			if len(whole) != len(want) {
+				t.Errorf("%d steps, want %d", len(whole), len(want))
+			}
+			for step, loss := range whole {
+				if !(math.Abs(loss-want[step]) <= 1e-4*want[step]) {
+					t.Errorf("step %d: loss %v, want %v", step, loss, want[step])
+				}
+			}
+			folder := t.TempDir()
+			first := must[map[int]float64](t)(train(t, text, "cuda", folder, 7))
+			rest := must[map[int]float64](t)(train(t, text, "cuda", folder, 0))
+			if len(first) == 0 || len(rest) == 0 || len(first)+len(rest) != len(want) {
+				t.Errorf("%d and %d steps of %d", len(first), len(rest), len(want))
+			}
+			for step, loss := range whole {
+				if again, ok := rest[step]; loss != again && (ok || loss != first[step]) {
+					t.Errorf("step %d: loss %v without a stop, and %v or %v with one", step, loss, first[step], again)
+				}
+			}
+		})
+	}
+}
+
+// What fails on the GPU is the run's error, and says what to do.
+func TestJobFailsOnAGPU(t *testing.T) {
+	if os.Getenv("GPUSIM_TEST") != "" {
+		_, err := train(t, trainingJobs["mlp"], "cuda", t.TempDir(), 0)
+		t.Logf("error: %v", err)
+		if h, ok := err.(interface{ Hint() string }); ok {
+			t.Logf("hint: %s", h.Hint())
+		}
+		return
+	}
+	for _, c := range []struct{ set, want string }{
+		{"GPUSIM_MEMORY=16000000", "CUDA_ERROR_OUT_OF_MEMORY"},
+		{"GPUSIM_MEMORY=10000", "GiB are free on cuda 0, Simulated GPU"},
+		{"GPUSIM_FAIL=launch:sgd", "CUDA_ERROR_LAUNCH_FAILED"},
+		{"GPUSIM_FAIL=lost:200", "CUDA_ERROR_ECC_UNCORRECTABLE"},
+	} {
+		out, err := gpusim.Again(t, t.Name(), "GPUSIM_TEST=1", c.set)
+		if err != nil || !strings.Contains(out, c.want) {
+			t.Errorf("%s: %v\n%s", c.set, err, out)
+		}
+	}
+}
