@@ -105,8 +105,9 @@ var dividedFiles = [...]string{checkpoint.ModelFile, checkpoint.OptimizerFile}
 type report struct {
 	Failed uint64
 	Files  [len(dividedFiles)]struct {
-		Bytes  int64
-		SHA256 [32]byte
+		Bytes     int64
+		SHA256    [32]byte
+		HeaderSum [4]byte
 	}
 }
 
@@ -202,6 +203,9 @@ func (r *run) tell(ctx context.Context, written []checkpoint.File, failed error)
 		if _, err := hex.Decode(mine.Files[i].SHA256[:], []byte(f.SHA256)); err != nil {
 			return nil, err
 		}
+		if _, err := hex.Decode(mine.Files[i].HeaderSum[:], []byte(f.HeaderSum)); err != nil {
+			return nil, err
+		}
 	}
 	size := binary.Size(mine)
 	buf := make([]float32, r.Comm.Size()*size/4)
@@ -223,7 +227,7 @@ func (r *run) tell(ctx context.Context, written []checkpoint.File, failed error)
 		}
 		for i, f := range theirs.Files {
 			name := dividedFiles[i]
-			all = append(all, checkpoint.File{Name: checkpoint.PartName(name, rank), Bytes: f.Bytes, SHA256: hex.EncodeToString(f.SHA256[:]), Of: name})
+			all = append(all, checkpoint.File{Name: checkpoint.PartName(name, rank), Bytes: f.Bytes, SHA256: hex.EncodeToString(f.SHA256[:]), HeaderSum: hex.EncodeToString(f.HeaderSum[:]), Of: name})
 		}
 	}
 	return all, nil

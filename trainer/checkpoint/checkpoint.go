@@ -118,6 +118,9 @@ type File struct {
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
 	Of     string `json:"of,omitempty"` // the file that this is a part of
+	// HeaderSum is the CRC-32C of the file's header, in which those of its tensors are;
+	// older checkpoints have none.
+	HeaderSum string `json:"header_crc32c,omitempty"`
 }
 
 // Files are the tensors of a checkpoint by file name, for example [ModelFile].

@@ -94,8 +94,8 @@ func TestSaveLoadPrune(t *testing.T) {
 	}
 }
 
-// Damage of any kind, in any file, makes load fall back to the one before and
-// say why.
+// Damage of any kind, in any file, at any length and byte, makes load fall back to the
+// one before and say which file it is, and of a file of tensors what of it.
 func TestDamageIsFoundAndPassedOver(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)
@@ -105,6 +105,7 @@ func TestDamageIsFoundAndPassedOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantDigest := m.Digest
+	tensors := map[string]string{ModelFile: `tensor "0.weight"`, OptimizerFile: `tensor "momentum.0.weight"`}
 	for _, file := range []string{manifestName, ModelFile, OptimizerFile} {
 		path := filepath.Join(newest, file)
 		good, err := os.ReadFile(path)
@@ -112,13 +113,19 @@ func TestDamageIsFoundAndPassedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range good {
-			for _, bad := range [][]byte{good[:i], flip(good, i)} {
+			place := "header is damaged"
+			if file == manifestName {
+				place = manifestName
+			} else if i >= len(good)-16 { // 4 elements
+				place = tensors[file]
+			}
+			for what, bad := range map[string][]byte{"cut off": good[:i], "lowest bit flipped": flip(good, i, 0x01), "other case": flip(good, i, 0x20), "highest bit flipped": flip(good, i, 0x80)} {
 				if err := os.WriteFile(path, bad, 0o600); err != nil {
 					t.Fatal(err)
 				}
 				s, skipped, err := Load(dir)
 				if err != nil {
-					t.Fatalf("%s at %d: %v", file, i, err)
+					t.Fatalf("%s %s at %d: %v", file, what, i, err)
 				}
 				s.Close()
 				// White space and the case of a key may change in a manifest;
@@ -127,7 +134,10 @@ func TestDamageIsFoundAndPassedOver(t *testing.T) {
 					continue
 				}
 				if s.Manifest.Step != 1 || len(skipped) != 1 {
-					t.Fatalf("%s at %d: step %d loaded, skipped %v", file, i, s.Manifest.Step, skipped)
+					t.Fatalf("%s %s at %d: step %d loaded, skipped %v", file, what, i, s.Manifest.Step, skipped)
+				}
+				if why := skipped[0].Error(); !strings.Contains(why, path) || !strings.Contains(why, place) {
+					t.Errorf("%s %s at %d: %q does not name the file and %q", file, what, i, why, place)
 				}
 			}
 		}
@@ -150,9 +160,9 @@ func TestDamageIsFoundAndPassedOver(t *testing.T) {
 	}
 }
 
-func flip(b []byte, i int) []byte {
+func flip(b []byte, i int, bit byte) []byte {
 	c := append([]byte(nil), b...)
-	c[i] ^= 0x20
+	c[i] ^= bit
 	return c
 }
 

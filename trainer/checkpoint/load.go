@@ -180,14 +180,14 @@ func (s *Snapshot) add(want File) error {
 		return err
 	}
 	if info.Size() != want.Bytes {
-		return fmt.Errorf("%q has %d bytes, the manifest says %d", path, info.Size(), want.Bytes)
+		return fmt.Errorf("%q has %d bytes, the manifest says %d%s", path, info.Size(), want.Bytes, want.where(f, info.Size()))
 	}
 	sum := sha256.New()
 	if _, err := io.Copy(sum, f); err != nil {
 		return fmt.Errorf("read %q: %w", path, err)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != want.SHA256 {
-		return fmt.Errorf("%q is damaged: its SHA-256 begins with %.12s, the manifest says %.12s", path, got, want.SHA256)
+		return fmt.Errorf("%q is damaged: its SHA-256 begins with %.12s, the manifest says %.12s%s", path, got, want.SHA256, want.where(f, want.Bytes))
 	}
 	content := io.NewSectionReader(f, 0, want.Bytes)
 	if _, _, err := safetensors.ReadHeader(content, want.Bytes); err != nil {

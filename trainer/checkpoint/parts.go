@@ -65,10 +65,7 @@ func (s Saving) Consolidate(parts []File) (files []File, err error) {
 		if err := read.join(name, s.m.Divided[name]); err != nil {
 			return nil, err
 		}
-		f, err := writeHashed(filepath.Join(s.Folder, name), func(w io.Writer) error {
-			_, err := io.Copy(w, read.Files[name])
-			return err
-		})
+		f, err := consolidated(filepath.Join(s.Folder, name), read.Files[name])
 		if err != nil {
 			return nil, err
 		}
@@ -81,6 +78,34 @@ func (s Saving) Consolidate(parts []File) (files []File, err error) {
 	}
 	s.m.Divided = nil
 	return files, nil
+}
+
+// consolidated writes a file that is read from parts, with the checksums of its
+// tensors, for which these are read once more.
+func consolidated(path string, from *io.SectionReader) (File, error) {
+	arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(from, 0, from.Size()), from.Size())
+	if err != nil {
+		return File{}, err
+	}
+	tensors, sums, begin := make([]safetensors.Tensor, len(arrays)), map[string]uint32{}, from.Size()
+	for i, a := range arrays {
+		begin = min(begin, a.Begin)
+		tensors[i] = safetensors.Tensor{Name: a.Name, Shape: a.Shape}
+		if sums[a.Name], err = sumOf(from, a.Begin, a.End); err != nil {
+			return File{}, err
+		}
+	}
+	header, err := safetensors.Header(tensors, metadataOf(sums))
+	if err != nil {
+		return File{}, err
+	}
+	return writeHashed(path, func(w io.Writer) error {
+		if _, err := w.Write(header); err != nil {
+			return err
+		}
+		_, err := io.Copy(w, io.NewSectionReader(from, begin, from.Size()-begin))
+		return err
+	})
 }
 
 // PartName is the name of a rank's part of a file.

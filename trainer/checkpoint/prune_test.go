@@ -78,7 +78,7 @@ func damage(t *testing.T, dir string, step int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, flip(content, len(content)-1), 0o600); err != nil {
+	if err := os.WriteFile(file, flip(content, len(content)-1, 0x20), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

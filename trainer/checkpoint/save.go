@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -117,22 +118,21 @@ func (s Saving) Commit(files []File) (path string, err error) {
 	return s.final, nil
 }
 
-// metadata of the tensor files is what PyTorch users' readers expect and nothing
-// else: equal tensors make equal files.
+// metadata is what PyTorch users' readers expect of a file.
 var metadata = map[string]string{"format": "pt"}
 
 func writeTensors(path string, tensors []safetensors.Tensor) (File, error) {
-	return writeHashed(path, func(w io.Writer) error { return safetensors.Write(w, tensors, metadata) })
+	return writeHashed(path, func(w io.Writer) error { return safetensors.Write(w, tensors, metadataOf(sumsOf(tensors))) })
 }
 
-// writeHashed is writeFile, and tells what was written.
+// writeHashed is writeFile, and tells what was written: first of all the header.
 func writeHashed(path string, write func(io.Writer) error) (File, error) {
 	f := File{Name: filepath.Base(path)}
 	sum := sha256.New()
 	err := writeFile(path, func(w io.Writer) error {
 		count := &counter{w: io.MultiWriter(w, sum)}
 		err := write(count)
-		f.Bytes = count.n
+		f.Bytes, f.HeaderSum = count.n, sumText(count.first)
 		return err
 	})
 	f.SHA256 = hex.EncodeToString(sum.Sum(nil))
@@ -163,12 +163,16 @@ func writeFile(path string, write func(io.Writer) error) error {
 }
 
 type counter struct {
-	w io.Writer
-	n int64
+	w     io.Writer
+	n     int64
+	first uint32 // checksum of what came first
 }
 
 func (c *counter) Write(b []byte) (int, error) {
 	n, err := c.w.Write(b)
+	if c.n == 0 {
+		c.first = crc32.Checksum(b[:n], castagnoli)
+	}
 	c.n += int64(n)
 	return n, err
 }

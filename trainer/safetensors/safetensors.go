@@ -40,7 +40,11 @@ type Tensor struct {
 	Data  []float32
 }
 
-// Write writes tensors, sorted by name, with metadata (which may be nil).
+// Bytes is the tensor's data as a file holds them, the memory itself.
+func (t Tensor) Bytes() []byte { return memory(t.Data) }
+
+// Write writes tensors, sorted by name, with metadata (which may be nil). The header is
+// what the first call of w.Write gets.
 func Write(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 	sorted := slices.Clone(tensors)
 	sort.Slice(sorted, func(i, j int) bool { return sorted[i].Name < sorted[j].Name })
@@ -57,7 +61,7 @@ func Write(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 		return err
 	}
 	for _, t := range sorted {
-		if _, err := w.Write(memory(t.Data)); err != nil {
+		if _, err := w.Write(t.Bytes()); err != nil {
 			return fmt.Errorf("write tensor %q: %w", t.Name, err)
 		}
 	}
