@@ -11,6 +11,7 @@
 //	GPUSIM_DEVICES   number of GPUs (1)
 //	GPUSIM_MEMORY    bytes of each (4 GiB)
 //	GPUSIM_FAIL      failures, see driver/inject.cc
+//	GPUSIM_EPILOGUES "none": cuBLASLt adds no bias
 //
 // It is not a model of speed, and does not look for races within a block. What it
 // shows of a kernel is that its source is right; the PTX is the same source through
@@ -112,7 +113,7 @@ func Environ(dir string, more ...string) []string {
 // the one.
 func Again(t testing.TB, test string, more ...string) (output string, err error) {
 	t.Helper()
-	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.v")
+	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+strings.ReplaceAll(test, "/", "$/^")+"$", "-test.v")
 	c.Env = Environ(os.Getenv(folder), more...)
 	out, err := c.CombinedOutput()
 	return string(out), err

@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 
 #include <cstdint>
-#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -18,7 +18,7 @@ enum Status { Success = 0, NotInitialized = 1, InvalidValue = 7, ExecutionFailed
 enum { Real32 = 0, RealBF16 = 14 };
 enum { Compute32 = 68 };
 enum { DescTransA = 3, DescTransB = 4, DescEpilogue = 7, DescBias = 8 };
-enum { EpilogueDefault = 1, EpilogueRelu = 2, EpilogueBias = 4, EpilogueReluBias = 6 };
+enum { EpilogueDefault = 1, EpilogueBias = 4 };
 enum { PrefWorkspace = 1, PrefReduction = 3, PrefAlignA = 5, PrefAlignD = 8 };
 
 struct Handle { int device; };
@@ -89,8 +89,7 @@ void multiply(void *p) {
     for (size_t i = 0; i < m; i++) {
       float v = j->alpha * sums[i];
       if (j->beta != 0) v += j->beta * j->c[col * size_t(j->lc.ld) + i];
-      if (j->desc.epilogue & EpilogueBias) v += j->desc.bias[i];
-      if ((j->desc.epilogue & EpilogueRelu) && v <= 0) v = 0;
+      if (j->desc.epilogue == EpilogueBias) v += j->desc.bias[i];
       j->d[col * size_t(j->ld.ld) + i] = v;
     }
   }
@@ -165,7 +164,8 @@ API int cublasLtMatmulPreferenceSetAttribute(Preference *p, int attribute, const
 API int cublasLtMatmulAlgoGetHeuristic(Handle *h, Desc *t, Layout *a, Layout *b, Layout *c, Layout *d, Preference *p, int most, Result *results, int *n) {
   *n = 0;
   if (!h || most < 1 || !fit(*t, *a, *b, *c, *d)) return InvalidValue;
-  if (t->epilogue != EpilogueDefault && (t->epilogue & ~uint32_t(EpilogueReluBias))) return NotSupported;
+  const char *epilogues = getenv("GPUSIM_EPILOGUES");
+  if (t->epilogue != EpilogueDefault && (t->epilogue != EpilogueBias || (epilogues && !strcmp(epilogues, "none")))) return NotSupported;
   for (; *n < most && *n < 3; ++*n) {
     uint64_t room = *n == 0 ? 1 << 20 : 0;
     Result &r = results[*n];
@@ -190,7 +190,7 @@ API int cublasLtMatmul(Handle *h, Desc *t, const float *alpha, const void *a, La
     delete j;
     return InvalidValue;
   }
-  if (t->epilogue & EpilogueBias && !t->bias) {
+  if (t->epilogue == EpilogueBias && (!t->bias || uintptr_t(t->bias) % 16)) {
     delete j;
     return InvalidValue;
   }

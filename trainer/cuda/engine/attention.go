@@ -56,6 +56,9 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 		a.vectors, a.room = 64, 2*(2*64+2*32)*(size+8)+4*2*32
 	}
 	defer d.enter("attention", s.Heads, s.HeadSize).Leave()
+	if a.room > d.shared {
+		d.check(fmt.Errorf("its kernels need %d bytes of shared memory, and a block of this GPU has %d", a.room, d.shared))
+	}
 	for _, kernel := range []string{a.forward, a.queryGrad, a.keyGrad} {
 		d.check(d.functions[kernel].AllowShared(max(a.room, 48<<10)))
 	}

@@ -100,7 +100,7 @@ func fit(p device.Product) {
 
 // fast has cuBLASLt compute a product, and says whether it can.
 func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) bool {
-	problem := blaslt.Product{M: to.Rows, N: to.Cols, K: p.A.Cols, BF16: p.Precision == device.BF16, Bias: bias != 0}
+	problem := blaslt.Product{M: to.Rows, N: to.Cols, K: p.A.Cols, BF16: p.Precision == device.BF16}
 	var a, b driver.Ptr
 	if problem.BF16 {
 		a, problem.A = d.pack(scratchA, p.A)
@@ -115,10 +115,11 @@ func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) bool 
 	}
 	c := floats(to.Data)
 	problem.D = blaslt.Operand{Pitch: max(to.RowStride, to.Cols), Align: alignment(c)}
-	plan, ok := d.products.plans[problem]
-	if !ok {
-		plan = d.plan(problem, a, b, bias)
-		d.products.plans[problem] = plan
+	problem.Bias = bias != 0 && alignment(bias) == mostAligned
+	plan := d.planned(problem, a, b, bias)
+	if plan == nil && problem.Bias {
+		problem.Bias = false
+		plan = d.planned(problem, a, b, 0)
 	}
 	if plan == nil {
 		return false
@@ -127,12 +128,20 @@ func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) bool 
 	if p.Accumulate {
 		beta = 1
 	}
+	if bias != 0 && !problem.Bias { // sums start from what is there
+		d.args.Reset().Ptr(c).Int64(int64(problem.D.Pitch)).Ptr(bias).Int(to.Rows).Int(to.Cols)
+		d.launch("fill_rows", over(to.Rows*to.Cols))
+		bias, beta = 0, 1
+	}
 	d.check(plan.Run(d.stream, a, b, c, bias, beta, d.room(scratchWorkspace, workspaceBytes)))
 	return true
 }
 
-// alignment is what an address is a multiple of, up to 16 bytes: more is of no use.
-func alignment(p driver.Ptr) int { return 1 << min(bits.TrailingZeros64(uint64(p)), 4) }
+// mostAligned is the alignment in bytes beyond which more is of no use.
+const mostAligned = 16
+
+// alignment is what an address is a multiple of, up to mostAligned.
+func alignment(p driver.Ptr) int { return 1 << bits.TrailingZeros64(uint64(p)|mostAligned) }
 
 // operand is a float32 matrix as cuBLASLt takes it, if it does.
 func operand(m device.Matrix) (driver.Ptr, blaslt.Operand, bool) {
@@ -158,6 +167,16 @@ func (d *Device) pack(use int, m device.Matrix) (driver.Ptr, blaslt.Operand) {
 	d.args.Reset().Ptr(to).Int64(int64(pitch)).Ptr(floats(m.Data)).Int64(int64(m.RowStride)).Int64(int64(m.ColStride)).Int(m.Rows).Int(m.Cols)
 	d.launch("pack", over(m.Rows*m.Cols))
 	return to, blaslt.Operand{Pitch: pitch, Align: alignment(to), Transposed: transposed}
+}
+
+// planned is the plan for a product, or nil, found when it is first asked for.
+func (d *Device) planned(problem blaslt.Product, a, b, bias driver.Ptr) *blaslt.Plan {
+	plan, ok := d.products.plans[problem]
+	if !ok {
+		plan = d.plan(problem, a, b, bias)
+		d.products.plans[problem] = plan
+	}
+	return plan
 }
 
 // plan finds the plan for a product, or nil. Operands are as they will be, so that

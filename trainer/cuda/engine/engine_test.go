@@ -3,6 +3,7 @@
 package engine_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/tests/gpusim"
@@ -38,4 +39,12 @@ func open(t testing.TB, o engine.Options) *engine.Device {
 
 func TestConformance(t *testing.T) {
 	conformance.Run(t, func() device.Device { return open(t, engine.Options{}) })
+}
+
+// The same products where cuBLASLt cannot add a bias.
+func TestWithoutEpilogues(t *testing.T) {
+	gpusim.Require(t)
+	if out, err := gpusim.Again(t, "TestConformance/Dense", "GPUSIM_EPILOGUES=none"); err != nil || !strings.Contains(out, "--- PASS: TestConformance/Dense") {
+		t.Errorf("%v\n%s", err, out)
+	}
 }

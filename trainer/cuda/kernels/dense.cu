@@ -9,6 +9,14 @@ KERNEL(multiply, 256, float *c, u64 c_row, const float *a, u64 a_row, u64 a_col,
       [=](u32 i, u32 j) { return accumulate ? c[i * c_row + j] : bias ? bias[j] : 0; }, [=](u32 i, u32 j, float sum) { c[i * c_row + j] = sum; });
 }
 
+// c[i*pitch + j] = bias[j]: where a product starts from. Grid: any, one dimension.
+KERNEL(fill_rows, 256, float *c, u64 pitch, const float *bias, u32 rows, u32 cols) {
+  for (u64 at = index(); at < u64(rows) * cols; at += stride()) {
+    u64 i = at / cols, j = at - i * cols;
+    c[i * pitch + j] = bias[j];
+  }
+}
+
 // to[i*pitch + j] = x[i*row + j*col], rounded to bfloat16: an operand as cuBLASLt
 // takes it. Grid: any, one dimension.
 KERNEL(pack, 256, u16 *to, u64 pitch, const float *x, u64 row, u64 col, u32 rows, u32 cols) {
