@@ -79,7 +79,11 @@ func (m *member) addUp(buf []float32, r int) []float32 {
 	return sum
 }
 
-func (m *member) AllReduce(_ context.Context, buf []float32) error {
+func (m *member) AllReduce(_ context.Context, t device.Tensor) error {
+	if t.Type() == device.BFloat16 {
+		return m.allReduceHalves(bits(t))
+	}
+	buf := t.Floats()
 	m.reduced += 4 * len(buf)
 	m.floats[m.rank] = buf
 	m.meet()
@@ -91,7 +95,11 @@ func (m *member) AllReduce(_ context.Context, buf []float32) error {
 	return m.fail
 }
 
-func (m *member) ReduceScatter(_ context.Context, buf []float32) error {
+func (m *member) ReduceScatter(_ context.Context, part, whole device.Tensor) error {
+	if whole.Type() == device.BFloat16 {
+		return m.reduceScatterHalves(bits(part), bits(whole))
+	}
+	buf := whole.Floats()
 	m.reduced += 4 * len(buf)
 	m.floats[m.rank] = buf
 	m.meet()
@@ -100,19 +108,16 @@ func (m *member) ReduceScatter(_ context.Context, buf []float32) error {
 	for i := range buf {
 		buf[i] = -1e30 // it holds nothing of meaning
 	}
-	copy(buf[m.rank*len(sum):], sum)
+	copy(part.Floats(), sum)
 	return m.fail
 }
 
-func (m *member) AllGather(_ context.Context, buf []float32) error {
-	m.given += len(buf)
-	m.floats[m.rank] = buf
+func (m *member) AllGather(_ context.Context, whole, part device.Tensor) error {
+	m.given += whole.Len()
+	m.floats[m.rank] = part.Floats()
 	m.meet()
-	n := len(buf) / m.size
 	for r, other := range m.floats {
-		if r != m.rank {
-			copy(buf[r*n:(r+1)*n], other[r*n:])
-		}
+		copy(whole.Floats()[r*len(other):], other)
 	}
 	m.meet()
 	return m.fail

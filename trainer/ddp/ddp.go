@@ -32,10 +32,9 @@
 // It differs from PyTorch's reducer (Li et al., VLDB 2020) in that the order is
 // known before the first step: there is no first iteration without overlap and
 // no rebuilding. It does not find unused parameters: every parameter must
-// become ready in every step. Memory must be such that the host can address it, unless
-// there is one rank. A
-// parameter that is larger than a bucket makes a larger one: it is never divided
-// where it is used.
+// become ready in every step. A parameter that is larger than a bucket makes a larger
+// one: it is never divided where it is used. Sums in bfloat16 need memory that the host
+// can address.
 package ddp
 
 import (
@@ -43,7 +42,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
@@ -62,26 +60,35 @@ const (
 // String is the strategy's name in a job file.
 func (s Strategy) String() string { return [...]string{"ddp", "zero1", "zero2", "zero3"}[s] }
 
-// Communicator is what this package asks of the ranks' connection. The length of a
-// buffer that is divided is a multiple of Size, and part r belongs to rank r. The
-// sum of an element must have the same bits by AllReduce and by ReduceScatter.
+// Communicator is what this package asks of the ranks' connection. Tensors are of the
+// device whose [Memory] the Sharder has, in float32 or bfloat16. The length of one that
+// is divided is a multiple of Size, and part r belongs to rank r. The sum of an element
+// must have the same bits by AllReduce and by ReduceScatter, if strategies are to have
+// the same bits.
 type Communicator interface {
 	Rank() int
 	Size() int
 	// AllReduce replaces buf by the sum over all ranks.
-	AllReduce(ctx context.Context, buf []float32) error
-	// AllReduceFloat64 is AllReduce in double precision.
+	AllReduce(ctx context.Context, buf device.Tensor) error
+	// ReduceScatter puts this rank's part of the sum of whole over all ranks into part,
+	// which may be that part of whole. The rest of whole holds nothing of meaning then.
+	ReduceScatter(ctx context.Context, part, whole device.Tensor) error
+	// AllGather puts every rank's part into its place in whole; part may be there.
+	AllGather(ctx context.Context, whole, part device.Tensor) error
+	// AllReduceFloat64 is AllReduce of numbers on the host.
 	AllReduceFloat64(ctx context.Context, buf []float64) error
-	// ReduceScatter replaces this rank's part of buf by its sum over all ranks. The
-	// rest of buf holds nothing of meaning then.
-	ReduceScatter(ctx context.Context, buf []float32) error
-	// AllReduceBF16 and ReduceScatterBF16 are those of bfloat16 numbers.
-	AllReduceBF16(ctx context.Context, buf []element.BF16) error
-	ReduceScatterBF16(ctx context.Context, buf []element.BF16) error
-	// AllGather replaces every part of buf by that of the rank that it belongs to.
-	AllGather(ctx context.Context, buf []float32) error
-	// Broadcast replaces buf by root's.
+	// Broadcast replaces buf, memory of the host, by root's.
 	Broadcast(ctx context.Context, buf []byte, root int) error
+}
+
+// Follower is a Communicator that works beside the device and not in the order in which
+// that was asked for its operations.
+type Follower interface {
+	Communicator
+	// Mark returns what has the next operation of the communicator come after all that
+	// the device has been asked for until now. It is called where the device is asked,
+	// and what it returns where the communicator is.
+	Mark() func() error
 }
 
 // Memory is what this package asks of a device.
@@ -89,6 +96,11 @@ type Memory interface {
 	Host() bool
 	Alloc(t device.Type, n int) device.Tensor
 	SumSquares(x device.Tensor) float64
+	// What follows is asked only of one whose memory the host cannot address.
+	Write(dst device.Tensor, src []float32)
+	Read(dst []float32, src device.Tensor)
+	Zero(t device.Tensor)
+	Add(y, a, b device.Tensor)
 }
 
 // Options say how to spread a model.
@@ -161,7 +173,9 @@ func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
 	s.buckets = make([]bucket, len(s.layout.spans))
 	s.pending = make([]int, len(s.buckets))
 	s.place()
-	if s.bf16 = o.BF16 && comm.Size() > 1; s.bf16 {
+	if s.bf16 = o.BF16 && comm.Size() > 1; s.bf16 && !m.Host() {
+		panic("ddp: sums in bfloat16 need memory that the host can address")
+	} else if s.bf16 {
 		s.half = s.common(s.layout.largest() / 2)
 	}
 	s.queue.start(s)
@@ -299,12 +313,8 @@ func (s *Sharder) total(ctx context.Context) error {
 	clear(s.totals)
 	size, last := s.comm.Size(), len(s.buckets)-1
 	squares, extra := s.totals[:size], s.totals[size:]
-	sent := s.sentExtra()
-	for i, v := range sent {
+	for i, v := range s.sentExtra() {
 		extra[i] = float64(v)
-	}
-	if !s.bf16 && !s.alone() {
-		clear(sent) // it is no gradient
 	}
 	for i := 0; i <= last; i++ {
 		grad := s.buckets[i].gradPart
@@ -340,25 +350,61 @@ func (s *Sharder) total(ctx context.Context) error {
 	return nil
 }
 
-// alone is that there is one rank: nothing is sent, and gradients may be where the host
-// cannot address them.
+// alone is that there is one rank: nothing is sent.
 func (s *Sharder) alone() bool { return s.comm.Size() == 1 }
 
-// sentExtra is where the sums of the extra scalars are, if it is on this rank. With
-// bf16, which would round them, each rank has its own, which are not added up yet; so
-// does a rank alone.
+// placeOfExtra is where the sums of the extra scalars are, if it is on this rank.
+func (s *Sharder) placeOfExtra() (device.Tensor, bool) {
+	part, at := s.buckets[len(s.buckets)-1].gradPart, s.layout.extra
+	if s.Strategy != DDP {
+		if at/part.Len() != s.comm.Rank() {
+			return device.Tensor{}, false
+		}
+		at %= part.Len()
+	}
+	return part.Slice(at, at+len(s.extra)), true
+}
+
+// sentExtra takes the sums of the extra scalars out of the gradients, if they are on
+// this rank. With bf16, which would round them, each rank has its own, which are not
+// added up yet; so does a rank alone.
 func (s *Sharder) sentExtra() []float32 {
 	if s.bf16 || s.alone() {
 		return s.extra
 	}
-	part, at := s.buckets[len(s.buckets)-1].gradPart.Floats(), s.layout.extra
-	if s.Strategy != DDP {
-		if at/len(part) != s.comm.Rank() {
-			return nil
-		}
-		at %= len(part)
+	place, here := s.placeOfExtra()
+	if !here {
+		return nil
 	}
-	return part[at : at+len(s.extra)]
+	s.read(s.extra, place)
+	s.clear(place)
+	return s.extra
+}
+
+// write, read and clear are of small tensors, which the processor's threads would not
+// help with.
+func (s *Sharder) write(dst device.Tensor, src []float32) {
+	if s.memory.Host() {
+		copy(dst.Floats(), src)
+	} else if len(src) > 0 {
+		s.memory.Write(dst, src)
+	}
+}
+
+func (s *Sharder) read(dst []float32, src device.Tensor) {
+	if s.memory.Host() {
+		copy(dst, src.Floats())
+	} else if len(dst) > 0 {
+		s.memory.Read(dst, src)
+	}
+}
+
+func (s *Sharder) clear(t device.Tensor) {
+	if s.memory.Host() {
+		clear(t.Floats())
+	} else if t.Len() > 0 {
+		s.memory.Zero(t)
+	}
 }
 
 // Updated says that the optimiser has changed the parts' values.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
@@ -21,7 +22,8 @@ type twin struct {
 func (*twin) Rank() int { return 0 }
 func (*twin) Size() int { return 2 }
 
-func (c *twin) AllReduce(_ context.Context, buf []float32) error {
+func (c *twin) AllReduce(_ context.Context, t device.Tensor) error {
+	buf := t.Floats()
 	c.sizes = append(c.sizes, len(buf))
 	for i := range buf {
 		buf[i] *= 11

@@ -30,7 +30,7 @@ func (s *Sharder) NeedGrads(params []*nn.Param) {
 		b.gradSlot = s.grads.find(s.layout.spans[i].room, s.grads.onItsWay)
 		b.gradSlot.bucket = i
 		b.grad = b.gradSlot.memory.Slice(0, s.layout.spans[i].elements)
-		s.layout.clearGaps(i, b.grad.Floats())
+		s.clearGaps(i)
 		s.lendGrads(i)
 	}
 }
@@ -59,18 +59,32 @@ func (s *Sharder) Ready(i int) {
 func (s *Sharder) launch(i int) {
 	b := &s.buckets[i]
 	if s.Strategy == ZeRO1 {
-		s.layout.clearGaps(i, b.grad.Floats()) // the last operation may have left something
+		s.clearGaps(i) // the last operation may have left something
 	}
 	if i == len(s.buckets)-1 && !s.bf16 && !s.alone() {
-		copy(b.grad.Floats()[s.layout.extra:], s.extra)
+		s.write(b.grad.Slice(s.layout.extra, s.layout.extra+len(s.extra)), s.extra)
 	}
 	if s.Strategy == DDP {
 		s.queue.ask(operation{kind: reduce, bucket: i})
 		return
 	}
-	n := s.queue.ask(operation{kind: scatter, bucket: i, slot: b.gradSlot, add: s.rounds > 0})
+	add := b.gradSlot != nil && s.rounds > 0
+	if add && !s.memory.Host() {
+		// Beside the device nothing can be added: what came before goes into the sum.
+		mine := s.mine(b.grad)
+		s.memory.Add(mine, mine, b.gradPart)
+		add = false
+	}
+	n := s.queue.ask(operation{kind: scatter, bucket: i, slot: b.gradSlot, add: add})
 	if b.gradSlot != nil {
 		s.grads.before, s.grads.last = s.grads.last, n
 		b.gradSlot.bucket, b.gradSlot.busy, b.gradSlot = none, n, nil
+	}
+}
+
+// clearGaps clears what is between the gradients of a bucket.
+func (s *Sharder) clearGaps(bucket int) {
+	for _, g := range s.layout.spans[bucket].gaps {
+		s.clear(s.buckets[bucket].grad.Slice(g[0], g[1]))
 	}
 }

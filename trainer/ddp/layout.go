@@ -127,10 +127,3 @@ func (l *layout) turns(slots int) (elements int) {
 func (l *layout) params(bucket int) []*nn.Param {
 	return l.all[l.spans[bucket].first:l.spans[bucket].end]
 }
-
-// clearGaps clears what is between parameters.
-func (l *layout) clearGaps(bucket int, v []float32) {
-	for _, g := range l.spans[bucket].gaps {
-		clear(v[g[0]:g[1]])
-	}
-}

@@ -2,39 +2,96 @@ package ddp
 
 import (
 	"context"
+	"fmt"
+	"unsafe"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Over is a communicator's operations for a [Sharder].
-func Over(c collective.Communicator) Communicator { return over{c} }
+// Over is a communicator's operations for a [Sharder] whose device has its memory where
+// the communicator works: that of the host.
+func Over(c collective.Communicator) Communicator { return over{tensors{c}} }
 
-type over struct{ collective.Communicator }
-
-// mine is this rank's part.
-func mine[T collective.Number](o over, buf []T) []T {
-	n := len(buf) / o.Size()
-	return buf[o.Rank()*n:][:n]
+// OverDevice is likewise for a device with memory of its own, such as a GPU: onDevice
+// works on that memory, and host, which has the same ranks, on what is on the host. mark
+// is as [Follower.Mark].
+func OverDevice(onDevice, host collective.Communicator, mark func() func() error) Follower {
+	return beside{tensors{onDevice}, host, mark}
 }
 
-func (o over) AllReduceBF16(ctx context.Context, buf []element.BF16) error {
-	return o.Do(ctx, collective.AllReduce(buf, collective.Sum))
+// tensors are a communicator's operations on tensors.
+type tensors struct{ c collective.Communicator }
+
+// typeOf is what gradients and values are between ranks.
+func typeOf(t device.Tensor) collective.Type {
+	switch t.Type() {
+	case device.Float32:
+		return element.Float32
+	case device.BFloat16:
+		return element.BFloat16
+	}
+	panic(fmt.Sprintf("ddp: a tensor of %v between ranks", t.Type()))
 }
 
-func (o over) ReduceScatter(ctx context.Context, buf []float32) error {
-	return o.Do(ctx, collective.ReduceScatter(mine(o, buf), buf, collective.Sum))
+// memory is a tensor's, which the host need not be able to address.
+func memory(t device.Tensor) []byte {
+	return unsafe.Slice((*byte)(t.Base()), t.Len()*t.Type().Size())
 }
 
-func (o over) ReduceScatterBF16(ctx context.Context, buf []element.BF16) error {
-	return o.Do(ctx, collective.ReduceScatter(mine(o, buf), buf, collective.Sum))
+func (o tensors) AllReduce(ctx context.Context, buf device.Tensor) error {
+	return o.c.Do(ctx, collective.Call{Kind: collective.KindAllReduce, Type: typeOf(buf), Op: collective.Sum, Send: memory(buf), Recv: memory(buf)})
 }
 
-func (o over) AllGather(ctx context.Context, buf []float32) error {
-	return o.Do(ctx, collective.AllGather(buf, mine(o, buf)))
+func (o tensors) ReduceScatter(ctx context.Context, part, whole device.Tensor) error {
+	return o.c.Do(ctx, collective.Call{Kind: collective.KindReduceScatter, Type: typeOf(whole), Op: collective.Sum, Send: memory(whole), Recv: memory(part)})
+}
+
+func (o tensors) AllGather(ctx context.Context, whole, part device.Tensor) error {
+	return o.c.Do(ctx, collective.Call{Kind: collective.KindAllGather, Type: typeOf(whole), Send: memory(part), Recv: memory(whole)})
+}
+
+func (o tensors) Rank() int { return o.c.Rank() }
+
+func (o tensors) Size() int { return o.c.Size() }
+
+type over struct{ tensors }
+
+func (o over) AllReduce(ctx context.Context, buf device.Tensor) error {
+	if buf.Type() == device.Float32 {
+		return o.c.AllReduce(ctx, buf.Floats())
+	}
+	return o.tensors.AllReduce(ctx, buf)
+}
+
+func (o over) AllReduceFloat64(ctx context.Context, buf []float64) error {
+	return o.c.AllReduceFloat64(ctx, buf)
+}
+
+func (o over) Broadcast(ctx context.Context, buf []byte, root int) error {
+	return o.c.Broadcast(ctx, buf, root)
 }
 
 // Alloc returns memory that the other ranks of the node can read, if there is such.
 func (o over) Alloc(ctx context.Context, n int) ([]float32, error) {
-	return collective.Alloc[float32](ctx, o.Communicator, n)
+	return collective.Alloc[float32](ctx, o.c, n)
 }
+
+// beside is a device's communicator with the host's.
+type beside struct {
+	tensors
+	host collective.Communicator
+	mark func() func() error
+}
+
+func (b beside) AllReduceFloat64(ctx context.Context, buf []float64) error {
+	return b.host.AllReduceFloat64(ctx, buf)
+}
+
+func (b beside) Broadcast(ctx context.Context, buf []byte, root int) error {
+	return b.host.Broadcast(ctx, buf, root)
+}
+
+// Mark implements [Follower].
+func (b beside) Mark() func() error { return b.mark() }

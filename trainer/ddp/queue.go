@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
 // Times is how long communication took, all steps since it was last asked for
@@ -27,7 +29,8 @@ func (s *Sharder) TakeTimes() Times {
 // asked for: the same on every rank, as that depends on nothing but the program.
 type queue struct {
 	operations chan operation
-	run        func() // made once since a go statement of a method allocates
+	mark       func() func() error // of a Follower, else nil
+	run        func()              // made once since a go statement of a method allocates
 	ctx        context.Context
 	times      Times
 	asked      int // operations so far
@@ -44,6 +47,7 @@ type operation struct {
 	bucket int
 	slot   *slot // where it is lent memory
 	add    bool  // scatter: add to what came before
+	after  func() error
 }
 
 type kind int
@@ -59,6 +63,9 @@ func (q *queue) start(s *Sharder) {
 	// A model asks for at most a fetch and a reduction of a bucket, then waits.
 	q.operations = make(chan operation, 2*len(s.buckets)+1)
 	q.more.L = &q.mu
+	if f, ok := s.comm.(Follower); ok {
+		q.mark = f.Mark
+	}
 	q.run = func() {
 		for o := range q.operations {
 			if o.kind != end && q.err == nil {
@@ -90,6 +97,9 @@ func (q *queue) begin(ctx context.Context) {
 
 // ask adds an operation and returns its number.
 func (q *queue) ask(o operation) int {
+	if q.mark != nil && o.kind != end {
+		o.after = q.mark()
+	}
 	q.operations <- o
 	q.asked++
 	return q.asked
@@ -128,10 +138,15 @@ func (q *queue) exposed(f func() error) error {
 func (s *Sharder) perform(ctx context.Context, o operation) (err error) {
 	b := &s.buckets[o.bucket]
 	what := "add up"
+	if o.after != nil {
+		if err := o.after(); err != nil {
+			return fmt.Errorf("wait for bucket %d of %d: %w", o.bucket, len(s.buckets), err)
+		}
+	}
 	switch o.kind {
 	case reduce:
 		if !s.alone() {
-			err = s.reduceAll(ctx, b.grad.Floats())
+			err = s.reduceAll(ctx, b.grad)
 		}
 	case scatter:
 		err = s.scatter(ctx, b, o)
@@ -145,22 +160,32 @@ func (s *Sharder) perform(ctx context.Context, o operation) (err error) {
 	return nil
 }
 
+// mine is this rank's part of a bucket.
+func (s *Sharder) mine(whole device.Tensor) device.Tensor {
+	n := whole.Len() / s.comm.Size()
+	return whole.Slice(s.comm.Rank()*n, (s.comm.Rank()+1)*n)
+}
+
+// lent is what a slot lends to a bucket with parts of so many elements.
+func (s *Sharder) lent(o operation, part int) device.Tensor {
+	return o.slot.memory.Slice(0, part*s.comm.Size())
+}
+
 // scatter has this rank's part of a bucket's gradients be added up.
 func (s *Sharder) scatter(ctx context.Context, b *bucket, o operation) error {
 	if o.slot == nil {
-		return s.reduceMine(ctx, b.grad.Floats())
+		return s.reduceMine(ctx, s.mine(b.grad), b.grad)
 	}
-	part := b.gradPart.Floats()
-	whole := o.slot.memory.Floats()[:len(part)*s.comm.Size()]
-	if err := s.reduceMine(ctx, whole); err != nil {
+	whole := s.lent(o, b.gradPart.Len())
+	if !o.add {
+		return s.reduceMine(ctx, b.gradPart, whole)
+	}
+	mine := s.mine(whole)
+	if err := s.reduceMine(ctx, mine, whole); err != nil {
 		return err
 	}
-	mine := whole[s.comm.Rank()*len(part):][:len(part)]
-	if !o.add {
-		copy(part, mine)
-		return nil
-	}
-	for i, v := range mine {
+	part := b.gradPart.Floats()
+	for i, v := range mine.Floats() {
 		part[i] += v
 	}
 	return nil
@@ -169,10 +194,7 @@ func (s *Sharder) scatter(ctx context.Context, b *bucket, o operation) error {
 // fetch has all of a bucket's values be those of the ranks that update them.
 func (s *Sharder) fetch(ctx context.Context, b *bucket, o operation) error {
 	if o.slot == nil {
-		return s.comm.AllGather(ctx, b.value.Floats())
+		return s.comm.AllGather(ctx, b.value, s.mine(b.value))
 	}
-	part := b.valuePart.Floats()
-	whole := o.slot.memory.Floats()[:len(part)*s.comm.Size()]
-	copy(whole[s.comm.Rank()*len(part):], part)
-	return s.comm.AllGather(ctx, whole)
+	return s.comm.AllGather(ctx, s.lent(o, b.valuePart.Len()), b.valuePart)
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
-	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -77,21 +76,20 @@ type recorder struct {
 
 func (*recorder) Size() int { return 2 }
 
-func (r *recorder) AllReduce(_ context.Context, buf []float32) error {
+func (r *recorder) AllReduce(_ context.Context, buf device.Tensor) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lens = append(r.lens, len(buf))
+	r.lens = append(r.lens, buf.Len())
 	return nil
 }
 
-func (*recorder) AllReduceBF16(context.Context, []element.BF16) error {
-	panic("ddp was not asked for bfloat16")
-}
-func (*recorder) ReduceScatterBF16(context.Context, []element.BF16) error {
+func (*recorder) ReduceScatter(context.Context, device.Tensor, device.Tensor) error {
 	panic("ddp divides nothing")
 }
-func (*recorder) ReduceScatter(context.Context, []float32) error { panic("ddp divides nothing") }
-func (*recorder) AllGather(context.Context, []float32) error     { panic("ddp divides nothing") }
+
+func (*recorder) AllGather(context.Context, device.Tensor, device.Tensor) error {
+	panic("ddp divides nothing")
+}
 
 // TestBucketsAreThoseOfDDP: number and sizes are those that the trainer sends.
 func TestBucketsAreThoseOfDDP(t *testing.T) {
