@@ -1,0 +1,200 @@
+//go:build cuda
+
+package gpu_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/nccl/communicator"
+	"github.com/ddpbatch/ddpbatch/nccl/gpu"
+	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
+	"github.com/ddpbatch/ddpbatch/tests/gpusim"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/optim"
+	"github.com/ddpbatch/ddpbatch/trainer/random"
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+func TestMain(m *testing.M) {
+	os.Setenv("GPUSIM_DEVICES", "4")
+	gpusim.Main(m)
+}
+
+// TestStrategies: every strategy trains on GPUs over NCCL what it trains on processors.
+func TestStrategies(t *testing.T) {
+	for _, s := range []ddp.Strategy{ddp.DDP, ddp.ZeRO1, ddp.ZeRO2, ddp.ZeRO3} {
+		for _, n := range []int{2, 4} {
+			t.Run(fmt.Sprintf("%v on %d", s, n), func(t *testing.T) {
+				local := collective.Local(n, time.Minute)
+				var initial [][]float32 // weights
+				want := every(t, n, func(r int) ([]float64, error) {
+					return trained(t.Context(), cpu.New(1), ddp.Over(local[r]), s, nil, func(w [][]float32) {
+						if r == 0 {
+							initial = w
+						}
+					})
+				})
+				got := onGPUs(t, n, s, initial)
+				for r := range n {
+					for i := range want[r] {
+						if !(math.Abs(got[r][i]-want[r][i]) <= 1e-4*math.Abs(want[r][i])) {
+							t.Fatalf("rank %d, step %d: a loss of %v, want %v", r, i, got[r][i], want[r][i])
+						}
+					}
+				}
+				if first, last := got[0][0], got[0][len(got[0])-1]; !(last < 0.9*first) {
+					t.Errorf("nothing was learnt: %v to %v", first, last)
+				}
+			})
+		}
+	}
+}
+
+// onGPUs trains with a simulated GPU for each rank.
+func onGPUs(t *testing.T, n int, s ddp.Strategy, initial [][]float32) [][]float64 {
+	l, err := libnccl.Open([]string{library.NCCL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	control := hosts(t, n)
+	return every(t, n, func(r int) ([]float64, error) {
+		g, err := driver.Open(r)
+		if err != nil {
+			return nil, err
+		}
+		info, err := driver.Describe(r)
+		if err != nil {
+			return nil, err
+		}
+		d, err := engine.Open(g, engine.Options{})
+		if err != nil {
+			return nil, err
+		}
+		ours := gpu.Of(g, info)
+		c, err := communicator.Connect(t.Context(), communicator.Options{Library: l, GPU: ours, Control: control[r], Check: true,
+			Host: "localhost", ConnectTimeout: time.Minute, Timeout: time.Minute})
+		if err != nil {
+			return nil, err
+		}
+		order := ours.NewOrder(c, d.Stream())
+		losses, err := trained(t.Context(), d, ddp.OverDevice(c, control[r], order.Mark), s, initial, nil)
+		return losses, errors.Join(err, c.Close(), order.Close(), control[r].Close(), d.Close(), g.Close())
+	})
+}
+
+var shape = nn.GPTOptions{Vocabulary: 11, Context: 6, Layers: 3, Heads: 2, Width: 16}
+
+// trained is the losses of a rank over some steps of two batches. It begins with
+// initial, or with weights of its own, which it shows.
+func trained(ctx context.Context, d device.Device, c ddp.Communicator, s ddp.Strategy, initial [][]float32, show func([][]float32)) (losses []float64, err error) {
+	const steps, samples = 12, 2
+	m, err := nn.NewGPT(shape)
+	if err != nil {
+		return nil, err
+	}
+	params := m.Params()
+	if initial == nil {
+		nn.Place(d, params)
+		m.Init(random.New(1), d)
+		for _, p := range params {
+			initial = append(initial, append([]float32(nil), device.Floats(d, p.Data)...))
+		}
+		show(initial)
+	}
+	sharder := ddp.New(c, d, params, ddp.Options{Strategy: s, Extra: 1, FirstBucket: 1 << 10, Bucket: 3 << 10})
+	var parts [][]float32
+	for _, p := range sharder.Parts() {
+		parts = append(parts, make([]float32, p.Len()))
+	}
+	sharder.Pieces(parts, func(param, at int, values []float32) { copy(values, initial[param][at:]) })
+	for i, p := range sharder.Parts() {
+		d.Write(p.Data, parts[i])
+	}
+	sharder.Updated()
+	adam, err := optim.NewAdamW(d, sharder.Parts(), optim.AdamOptions{LR: 1e-2, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1})
+	if err != nil {
+		return nil, err
+	}
+	m.Plan(nn.Plan{Device: d, Batch: samples, Train: true})
+	n := samples * shape.Context
+	b := nn.Batch{Samples: samples, Tokens: d.Alloc(device.Int32, n), Labels: d.Alloc(device.Int32, n)}
+	for step := range steps {
+		sharder.Start(ctx)
+		loss := float32(0)
+		for batch := range 2 {
+			tokens, labels := make([]int32, n), make([]int32, n)
+			for i := range tokens {
+				v := int32(i*7+step*3+batch+c.Rank()*5) % 11
+				tokens[i], labels[i] = v, (v*v+3)%11
+			}
+			d.WriteInts(b.Tokens, tokens)
+			d.WriteInts(b.Labels, labels)
+			last, each := batch == 1, sharder.EachBatch()
+			pass := nn.Pass{Train: true, Weight: 1 / float32(2*c.Size()), Stride: 1, Owner: sharder.Owner(), Accumulate: batch > 0 && !each}
+			loss += float32(m.Forward(b, pass).Loss)
+			ready := sharder.Ready
+			if last {
+				sharder.Extra()[0] = loss
+			} else if !each {
+				ready = nil
+			}
+			m.Backward(b, pass, ready)
+		}
+		if err := sharder.Finish(ctx); err != nil {
+			return nil, err
+		}
+		losses = append(losses, float64(sharder.Extra()[0])/float64(2*c.Size()))
+		adam.Step(sharder.Parts(), optim.ClipScale(sharder.Norm(), 0.5))
+		sharder.Updated()
+	}
+	return losses, nil
+}
+
+// hosts connects n ranks over TCP, as if each were a process of its own.
+func hosts(t testing.TB, n int) []collective.Communicator {
+	t.Helper()
+	o := collective.Options{Source: net.IPv4(127, 0, 0, 1), ConnectTimeout: time.Minute, Timeout: time.Minute, Secret: wire.Secret{7}}
+	listeners := make([]net.Listener, n)
+	for i := range listeners {
+		var err error
+		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		o.Addrs = append(o.Addrs, listeners[i].Addr().String())
+	}
+	return every(t, n, func(i int) (collective.Communicator, error) {
+		mine := o
+		mine.Rank = i
+		return collective.Connect(t.Context(), listeners[i], mine)
+	})
+}
+
+// every has n ranks do something, none of which may fail.
+func every[T any](t testing.TB, n int, f func(rank int) (T, error)) []T {
+	t.Helper()
+	out, errs := make([]T, n), make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { out[i], errs[i] = f(i) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
