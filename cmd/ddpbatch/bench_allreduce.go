@@ -17,7 +17,7 @@ type benchAllReduceCmd struct {
 	Ranks   int    `default:"2" placeholder:"N" help:"Processes on this machine; 2 without it."`
 	Bytes   []int  `default:"4096,1048576,26214400,104857600" placeholder:"B" help:"Sizes of the buffer, separated by commas; 4 KiB to 100 MiB without it."`
 	TCP     bool   `name:"tcp" help:"As between nodes: over TCP, not in shared memory."`
-	Backend string `default:"auto" enum:"auto,tcp,mpi" placeholder:"NAME" help:"auto, tcp (as --tcp) or mpi: under mpirun or srun, whose processes are then the ranks."`
+	Backend string `default:"auto" enum:"auto,tcp,mpi,nccl" placeholder:"NAME" help:"auto, tcp (as --tcp), nccl: on a GPU for each rank, or mpi: under mpirun or srun, whose processes are then the ranks."`
 	Library string `name:"mpi-library" placeholder:"PATH" help:"With mpi: path or name of libmpi; default what the loader finds."`
 	JSON    bool   `help:"Print each row as a line of JSON, as soon as it is there."`
 }
@@ -87,6 +87,9 @@ func (c *benchAllReduceCmd) arguments() []string {
 	if c.TCP {
 		arguments = append(arguments, "--tcp")
 	}
+	if c.Backend == "nccl" {
+		arguments = append(arguments, "--backend=nccl")
+	}
 	return arguments
 }
 
@@ -133,6 +136,14 @@ func (c *benchAllReduceCmd) measure(ctx context.Context, p *program, r benchRank
 		return err
 	}
 	defer comm.Close()
+	if c.Backend == "nccl" {
+		gpus, err := overNCCL(ctx, p, comm, r.Rank)
+		if err != nil {
+			return err
+		}
+		defer gpus.Close()
+		comm = gpus
+	}
 	results, err := c.times(ctx, comm)
 	if err != nil || r.Rank != 0 {
 		return err

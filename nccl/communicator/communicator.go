@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
@@ -230,6 +231,23 @@ func (c *Comm) Broadcast(ctx context.Context, buf []byte, root int) error {
 
 // Barrier is Do of [collective.Barrier]: it says nothing of the GPUs' other streams.
 func (c *Comm) Barrier(ctx context.Context) error { return c.Do(ctx, collective.Barrier()) }
+
+// AllocBytes returns zeroed memory of the GPU that stays until Close, for
+// [collective.Alloc].
+func (c *Comm) AllocBytes(_ context.Context, bytes int) (b []byte, err error) {
+	in := c.lane.thread.do(c.options.Timeout, func() {
+		var p *piece
+		if p, err = c.lane.pool.take(c.lane.gpu, bytes); err == nil {
+			b = unsafe.Slice((*byte)(p.gpu), bytes)
+			clear(p.host.Bytes()[:bytes])
+			err = c.lane.stream.Upload(p.gpu, p.host, bytes)
+		}
+	})
+	if !in {
+		err = c.failure()
+	}
+	return b, err
+}
 
 // Close ends the communicator. Where all operations are done it waits a few seconds for
 // other ranks that are not through with theirs; else it aborts.
