@@ -27,7 +27,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -122,41 +122,45 @@ func Again(t testing.TB, test string, more ...string) (output string, err error)
 // Build builds the simulator below bin/, unless it is there already, and returns the
 // folder of its libraries.
 func Build(ctx context.Context) (string, error) {
-	here, err := root()
+	dir, err := build(ctx)
 	if err != nil {
-		return "", fmt.Errorf("build the GPU simulator: %w", err)
-	}
-	digest, err := sum(here)
-	if err != nil {
-		return "", fmt.Errorf("build the GPU simulator: %w", err)
-	}
-	dir := filepath.Join(here, "bin", "gpusim-"+digest)
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	if err := os.MkdirAll(filepath.Join(here, "bin"), 0o755); err != nil {
-		return "", fmt.Errorf("build the GPU simulator: %w", err)
-	}
-	tmp, err := os.MkdirTemp(filepath.Join(here, "bin"), "gpusim-new-")
-	if err != nil {
-		return "", fmt.Errorf("build the GPU simulator: %w", err)
-	}
-	defer os.RemoveAll(tmp)
-	for _, l := range libraries {
-		if err := Compile(ctx, here, filepath.Join(tmp, l.file), l.sources, l.flags...); err != nil {
-			return "", fmt.Errorf("build the GPU simulator: %w", err)
-		}
-	}
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		return "", fmt.Errorf("build the GPU simulator: %w", err)
-	}
-	if err := os.Rename(tmp, dir); err != nil {
-		if _, there := os.Stat(dir); there == nil { // another process was faster
-			return dir, nil
-		}
 		return "", fmt.Errorf("build the GPU simulator: %w", err)
 	}
 	return dir, nil
+}
+
+func build(ctx context.Context) (string, error) {
+	base, err := root()
+	if err != nil {
+		return "", err
+	}
+	digest, err := sum(base)
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(base, "bin")
+	dir := filepath.Join(bin, "gpusim-"+digest)
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return "", err
+	}
+	tmp, err := os.MkdirTemp(bin, "gpusim-new-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+	for _, l := range libraries {
+		if err := compile(ctx, base, filepath.Join(tmp, l.file), l); err != nil {
+			return "", err
+		}
+	}
+	err = os.Rename(tmp, dir)
+	if _, there := os.Stat(dir); there == nil { // this process made it, or one that was faster
+		err = nil
+	}
+	return dir, err
 }
 
 // root is the folder of go.mod: a test runs in its package's folder.
@@ -173,18 +177,17 @@ func root() (string, error) {
 	return "", err
 }
 
-// Compile makes a shared library of the C++ sources that match the patterns, below the
-// folder base.
-func Compile(ctx context.Context, base, file string, patterns []string, flags ...string) error {
-	sources, err := match(base, patterns)
+// compile makes a library of sources below the folder base.
+func compile(ctx context.Context, base, file string, l library) error {
+	sources, err := match(base, l.sources)
 	if err != nil {
 		return err
 	}
-	args := append([]string{"-x", "c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-shared", "-pthread", "-o", file}, flags...)
+	args := append([]string{"-x", "c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-shared", "-pthread", "-o", file}, l.flags...)
 	cmd := exec.CommandContext(ctx, Compiler, append(append(args, sources...), "-ldl")...)
 	cmd.Dir = base
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("compile %s: %w\n%s", filepath.Base(file), err, out)
+		return fmt.Errorf("compile %s: %w\n%s", l.file, err, out)
 	}
 	return nil
 }
@@ -216,7 +219,7 @@ func sum(base string) (string, error) {
 	var files []string
 	for _, dir := range []string{"tests/gpusim", "trainer/cuda/kernels", "nccl/libnccl/testdata"} {
 		err := filepath.WalkDir(filepath.Join(base, dir), func(path string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() && strings.Contains(".cc .cpp .cu .h gpusim.go", filepath.Ext(path)) {
+			if err == nil && !d.IsDir() && slices.Contains([]string{".cc", ".cu", ".h", ".go"}, filepath.Ext(path)) {
 				files = append(files, path)
 			}
 			return err
@@ -225,7 +228,7 @@ func sum(base string) (string, error) {
 			return "", err
 		}
 	}
-	sort.Strings(files)
+	slices.Sort(files)
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		if err != nil {

@@ -10,10 +10,11 @@
 // Operations may run after the call that asked for them has returned, in the
 // order in which they were asked for; [Memory.Read] waits for what it reads.
 // Arguments that do not fit each other panic: they are errors in the program, not
-// in its input; tokens and labels are not looked at, and must be in range. Matrices
-// are Whole where nothing else is said. Where an operation says that a sum has an
-// order, a result is the same bits whatever the number of threads; and a sum that is
-// accumulated starts from what is there.
+// in its input; tokens and labels are not looked at, and must be in range. A device that
+// cannot go on panics too, with a [Failure]. Matrices are Whole where nothing else is
+// said. Where an operation says that a sum has an order, a result is the same bits
+// whatever the number of threads; and a sum that is accumulated starts from what is
+// there.
 //
 // Package device/conformance holds every implementation to the same float64
 // reference.

@@ -99,10 +99,8 @@ func (h *Handle) Plans(p Product, most, workspace int) ([]*Plan, error) {
 	return plans, nil
 }
 
-// Workspace is the bytes that it needs.
-func (p *Plan) Workspace() int { return int(p.plan.workspace) }
-
-// Run computes the product in the stream. bias is 0 where there is none.
+// Run computes the product in the stream. bias is 0 where there is none; workspace has
+// as many bytes as [Handle.Plans] was told.
 func (p *Plan) Run(s driver.Stream, a, b, d, bias driver.Ptr, beta float32, workspace driver.Ptr) error {
 	r := C.ddpb_lt_run(&p.plan, C.uintptr_t(b), C.uintptr_t(a), C.uintptr_t(d), C.uintptr_t(bias), C.float(beta), C.uintptr_t(workspace), C.uintptr_t(s.Handle()))
 	if r != 0 {

@@ -131,8 +131,8 @@ func (o operation) String() string {
 
 // enter begins an operation: whatever calls the driver is between it and Leave.
 func (d *Device) enter(name string, shape ...int) driver.Entered {
-	d.last = operation{name: name, n: copy(d.last.shape[:], shape)}
-	copy(d.last.shape[:], shape)
+	d.last = operation{name: name}
+	d.last.n = copy(d.last.shape[:], shape)
 	entered, err := d.gpu.Enter()
 	d.check(err)
 	return entered

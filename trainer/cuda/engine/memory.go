@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -42,7 +43,7 @@ func (s *staging) close() error {
 	if s.host.Len() == 0 {
 		return nil
 	}
-	return s.host.Free()
+	return errors.Join(s.halves[0].read.Close(), s.halves[1].read.Close(), s.host.Free())
 }
 
 // Alloc returns memory of the GPU until Close.
