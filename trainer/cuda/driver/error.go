@@ -73,7 +73,7 @@ func (e *Error) Hint() string {
 	case ECCUncorrectable:
 		return "the GPU's memory has failed: have the site drain the node (`nvidia-smi -q -d ECC` counts), and go on elsewhere from the last checkpoint"
 	case IllegalAddress, LaunchFailed:
-		return "a kernel failed while it ran: run again with CUDA_LAUNCH_BLOCKING=1, and the message names the one; `dmesg` on the node tells of Xid errors of the hardware"
+		return "a kernel failed while it ran: run again with CUDA_LAUNCH_BLOCKING=1, and it is noticed in the operation that failed; `dmesg` on the node tells of Xid errors of the hardware"
 	case MissingFunction:
 		return "the NVIDIA driver of this node is too old for " + e.Op
 	}

@@ -12,9 +12,9 @@
 // GPU first (driver.GPU.Bind) saves a call of the driver in each.
 //
 // What fails panics with a [device.Failure] that names CUDA's error, the operation and
-// its shapes. A kernel that fails while it runs is noticed by a later call: the failure
-// then names the last operation before it, and CUDA_LAUNCH_BLOCKING=1 makes every
-// launch wait, so that it names the right one.
+// its shapes. A kernel that fails while it runs may be noticed in a later operation: the
+// failure names that and the one before it, and with CUDA_LAUNCH_BLOCKING=1, which makes
+// every launch wait, it is noticed in the one that failed.
 //
 // It does not choose a GPU, plan how much memory there is, or read the environment.
 package engine

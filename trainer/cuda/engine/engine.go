@@ -31,7 +31,8 @@ type Device struct {
 	modules   []*driver.Module
 	functions map[string]*driver.Function
 	args      driver.Args
-	last      operation
+	last      operation // under way
+	before    operation
 	staging   staging
 	products  products
 	scratch   [scratchUses]scratch
@@ -131,19 +132,26 @@ func (o operation) String() string {
 
 // enter begins an operation: whatever calls the driver is between it and Leave.
 func (d *Device) enter(name string, shape ...int) driver.Entered {
-	d.last = operation{name: name}
+	d.before, d.last = d.last, operation{name: name}
 	d.last.n = copy(d.last.shape[:], shape)
 	entered, err := d.gpu.Enter()
 	d.check(err)
 	return entered
 }
 
-// check panics if the operation under way has failed.
+// check panics if the operation under way has failed, or one before it whose failure is
+// noticed now.
 func (d *Device) check(err error) {
 	if err == nil {
 		return
 	}
-	panic(&device.Failure{Device: d.Name(), Operation: d.last.String(), Err: err})
+	what := d.last.String()
+	for _, late := range []driver.Code{driver.LaunchFailed, driver.IllegalAddress, driver.ECCUncorrectable} {
+		if errors.Is(err, late) {
+			what = fmt.Sprintf("noticed in %v, after %v", d.last, d.before)
+		}
+	}
+	panic(&device.Failure{Device: d.Name(), Operation: what, Err: err})
 }
 
 // launch starts a kernel with the arguments in d.args.

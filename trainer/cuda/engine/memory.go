@@ -107,10 +107,7 @@ func (d *Device) ReadInts(dst []int32, src device.Tensor) {
 	d.download(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(dst))), 4*len(dst)), ints(src))
 }
 
-// download leaves the name of the operation before it, which is the one that has
-// failed if waiting fails.
 func (d *Device) download(dst []byte, src driver.Ptr) {
-	before := d.last
 	defer d.enter("read", len(dst)/4).Leave()
 	for i := range d.staging.halves {
 		d.check(d.staging.halves[i].read.Synchronize())
@@ -118,18 +115,9 @@ func (d *Device) download(dst []byte, src driver.Ptr) {
 	for len(dst) > 0 {
 		part := d.staging.host.Part(0, min(int64(len(dst)), stagingBytes))
 		d.check(d.stream.Download(part, src))
-		d.wait(before)
+		d.check(d.stream.Synchronize())
 		n := copy(dst, part.Bytes())
 		dst, src = dst[n:], src+driver.Ptr(n)
-	}
-}
-
-// wait waits for all operations, the last of which was before.
-func (d *Device) wait(before operation) {
-	if err := d.stream.Synchronize(); err != nil {
-		d.last = before
-		d.last.name = "at or before " + before.name
-		d.check(err)
 	}
 }
 

@@ -32,7 +32,7 @@ func (d *Device) reduce(kernel string, a, b driver.Ptr, n int) float64 {
 	}
 	part := d.staging.host.Part(0, 8)
 	d.check(d.stream.Download(part, total))
-	d.wait(d.last)
+	d.check(d.stream.Synchronize())
 	return *(*float64)(unsafe.Pointer(&part.Bytes()[0]))
 }
 
