@@ -123,10 +123,10 @@ func (c *benchAllReduceCmd) overMPI(ctx context.Context, p *program) error {
 		return err
 	}
 	results, err := c.times(ctx, w)
-	if err = errors.Join(err, w.Finalize()); err != nil || w.Rank() != 0 {
-		return err
+	if err == nil && w.Rank() == 0 {
+		err = c.print(p, results)
 	}
-	return c.print(p, results)
+	return errors.Join(err, w.Finalize())
 }
 
 // measure is one rank.

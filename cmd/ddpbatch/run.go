@@ -240,7 +240,12 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 		err = r.ours(j, err)
 		return r.exitOf(err), err
 	}
-	defer comm.Close()
+	defer func() {
+		// The training is over, well or not: nothing is at stake any more.
+		if err := comm.Close(); err != nil {
+			r.log.info("close", "error", err.Error())
+		}
+	}()
 	r.tellPath(comm)
 	watch := newObserver(r, j.Session)
 	defer watch.close()

@@ -253,7 +253,9 @@ func (g *group) Close() error {
 }
 
 // Finalize ends MPI in this process, when all ranks have closed their World; after a
-// failure it does nothing.
+// failure of this rank it does nothing. Its error says that the process goes on without
+// MPI_Finalize, because another rank has failed or has not closed in time, or because
+// MPI_Finalize does not return; then the process should end soon.
 func (w *World) Finalize() error {
 	return errors.Join(w.Close(), w.finalize())
 }

@@ -26,8 +26,10 @@ type process struct {
 	everyone []int
 	halves   [2][]libmpi.Handle // reductions of bfloat16 and float16, by element.Op
 
-	// end asks the thread that initialised MPI to finalise it.
-	end chan chan error
+	// end asks the thread that initialised MPI to finalise it, once.
+	end      chan chan error
+	once     sync.Once
+	endError error
 
 	// mu makes calls of MPI one at a time, and guards what follows.
 	mu         sync.Mutex
@@ -175,44 +177,68 @@ func (p *process) wait(ctx context.Context, w waiting) error {
 	}
 }
 
-// finalize ends MPI after every rank has said that it closes, or says which has not.
+// endTime bounds MPI_Finalize. When it is called all ranks have closed, so that nothing is
+// at stake if a process ends without it. MPICH's (seen in 4.0.2 with UCX 1.13) may never
+// return over TCP: each rank flushes its connections, for which the other must look at
+// them, and then waits for the launcher without looking; a rank that is late then flushes
+// in vain.
+const endTime = 5 * time.Second
+
+// finalize ends MPI after every rank has said that it closes. It waits for those: a
+// launcher may end all ranks when one leaves without MPI_Finalize, and one of them may
+// still be saving. Its errors are for the log: the process can end.
 func (p *process) finalize() error {
+	p.once.Do(func() { p.endError = p.finalizeOnce() })
+	return p.endError
+}
+
+func (p *process) finalizeOnce() error {
 	if p.failed() != nil {
 		return nil
 	}
 	if err := p.awaitClosed(); err != nil {
-		return fmt.Errorf("end MPI: %w", err)
+		return fmt.Errorf("end without MPI_Finalize: %w", err)
 	}
 	over := make(chan error, 1)
 	p.end <- over
 	select {
 	case err := <-over:
 		return err
-	case <-time.After(p.timeout):
-		return fmt.Errorf("end MPI: MPI_Finalize did not return within %s", p.timeout)
+	case <-time.After(endTime):
+		return fmt.Errorf("end without MPI_Finalize, which did not return within %s", endTime)
 	}
 }
 
 // awaitClosed waits for the notes of all ranks that they close, and stops to receive
-// notes.
+// notes. A rank that gives up never closes.
 func (p *process) awaitClosed() error {
 	for end := time.Now().Add(p.timeout); ; time.Sleep(100 * time.Microsecond) {
-		p.mu.Lock()
-		err := p.readNotes()
-		missing := p.notes.open(0, p.size, p.rank)
-		if err == nil && missing < 0 {
-			err = p.stopNotes()
-			p.mu.Unlock()
-			return err
-		}
-		p.mu.Unlock()
-		if err != nil {
+		missing, err := p.lookForClosed()
+		if err != nil || missing < 0 {
 			return err
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("rank %d (%s) did not close within %s", missing, p.hosts[missing], p.timeout)
 		}
 	}
+}
+
+// lookForClosed reads notes and returns a rank that has not closed; -1 if all have, and
+// then no more notes come.
+func (p *process) lookForClosed() (missing int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.readNotes(); err != nil {
+		return 0, err
+	}
+	if p.notes.told != nil {
+		return 0, p.notes.told
+	}
+	missing = p.notes.open(0, p.size, p.rank)
+	if missing < 0 {
+		err = p.stopNotes()
+	}
+	return missing, err
 }
 
 // failed is the failure of this process, nil if there is none.

@@ -54,7 +54,7 @@ type failure struct {
 }
 
 func TestMain(m *testing.M) {
-	for variable, run := range map[string]func(string) error{workerVariable: work, bitsVariable: printBits} {
+	for variable, run := range map[string]func(string) error{workerVariable: work, bitsVariable: printBits, endVariable: end} {
 		if text, ok := os.LookupEnv(variable); ok {
 			if err := run(text); err != nil {
 				fmt.Println("failed:", err)
