@@ -59,11 +59,12 @@ func (c *Comm) startChecks() {
 // off reports whether there is nothing to compare.
 func (k *checks) off() bool { return !k.comm.options.Check || k.comm.Size() == 1 }
 
-// add has an operation be checked; the result comes once.
+// add has an operation be checked; the result, which is wrong where that is not nil,
+// comes once.
 func (k *checks) add(o *operation, wrong error) <-chan error {
 	c := checked{o, wrong, make(chan error, 1), nil}
 	if k.off() {
-		c.result <- nil
+		c.result <- wrong
 		return c.result
 	}
 	k.begun <- c

@@ -135,7 +135,8 @@ func (c *Comm) Before(event Event) {
 // Do performs a call.
 func (c *Comm) Do(ctx context.Context, call collective.Call) error { return c.start(ctx, call, nil)() }
 
-// Start begins a call: when it returns, the call has its place on the stream.
+// Start begins a call: when it returns, the call has its place in the order of all, and
+// an event of [Comm.Before] its place on the stream.
 func (c *Comm) Start(ctx context.Context, call collective.Call) *collective.Request {
 	return collective.Begin(c.start(ctx, call, nil))
 }
@@ -156,7 +157,7 @@ func (c *Comm) start(ctx context.Context, call collective.Call, k *copies) func(
 	if call.Kind == collective.KindSend || call.Kind == collective.KindReceive {
 		o.number = uint64(max(call.Tag, 0))
 		if err := call.Check(c.Rank(), c.Size()); err != nil {
-			return func() error { return c.fail(call.Kind, o.number, err) }
+			return func() error { return c.fail(call.Kind.String(), o.number, err) }
 		}
 		return c.mailbox.start(ctx, o)
 	}
@@ -177,11 +178,11 @@ func (c *Comm) start(ctx context.Context, call collective.Call, k *copies) func(
 		select {
 		case err := <-checked:
 			if err != nil {
-				return c.fail(call.Kind, o.number, err)
+				return c.fail(call.Kind.String(), o.number, err)
 			}
 			return nil
 		case <-ctx.Done():
-			return c.fail(call.Kind, o.number, context.Cause(ctx))
+			return c.fail(call.Kind.String(), o.number, context.Cause(ctx))
 		}
 	}
 }
@@ -193,7 +194,7 @@ func (c *Comm) wait(ctx context.Context, o *operation) error {
 	case <-o.done:
 	case <-c.ctx.Done():
 	case <-ctx.Done():
-		_ = c.fail(o.call.Kind, o.number, context.Cause(ctx))
+		_ = c.fail(o.call.Kind.String(), o.number, context.Cause(ctx))
 	}
 	select {
 	case <-o.done:
@@ -244,7 +245,7 @@ func (c *Comm) AllocBytes(_ context.Context, bytes int) (b []byte, err error) {
 		}
 	})
 	if !in {
-		err = c.failure()
+		return nil, errors.Join(c.failure(), errors.New("memory of the GPU: NCCL or the driver does not return"))
 	}
 	return b, err
 }

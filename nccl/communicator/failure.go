@@ -66,11 +66,13 @@ func (h hang) Error() string {
 }
 
 // failed is told by lanes.
-func (c *Comm) failed(kind collective.Kind, number uint64, err error) { _ = c.fail(kind, number, err) }
+func (c *Comm) failed(kind collective.Kind, number uint64, err error) {
+	_ = c.fail(kind.String(), number, err)
+}
 
 // fail makes an error final, has NCCL's communicators be aborted and the other ranks
 // be told; it returns what was final first.
-func (c *Comm) fail(kind collective.Kind, number uint64, err error) error {
+func (c *Comm) fail(op string, number uint64, err error) error {
 	if final := c.failure(); final != nil {
 		return final
 	}
@@ -94,7 +96,7 @@ func (c *Comm) fail(kind collective.Kind, number uint64, err error) error {
 	case errors.As(err, &stuck):
 		err = &fault{err, c.setting(), hangHint}
 	}
-	final := c.record(&collective.Error{Op: kind.String(), Sequence: number, Peer: peer, Err: err})
+	final := c.record(&collective.Error{Op: op, Sequence: number, Peer: peer, Err: err})
 	c.cancel(final)
 	c.checks.tell(final)
 	return final

@@ -146,3 +146,15 @@ func TestClose(t *testing.T) {
 		t.Errorf("close: %v", err)
 	}
 }
+
+// TestWrongArguments: a rank's own mistakes are found without checks, too.
+func TestWrongArguments(t *testing.T) {
+	comms, _ := ranks(t, 1, setting{library.NCCL, false, time.Minute})
+	err := comms[0].Do(t.Context(), collective.Broadcast(make([]float32, 3), 7))
+	if err == nil || !strings.Contains(err.Error(), "rank 7 is none of 1") {
+		t.Errorf("got %v", err)
+	}
+	if err := comms[0].Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}

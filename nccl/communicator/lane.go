@@ -14,7 +14,7 @@ import (
 )
 
 // lane is one communicator of NCCL's with a stream and a thread: its operations follow
-// each other. What is below mu's line belongs to the thread.
+// each other. When it is open, all that changes belongs to the thread, but for broken.
 type lane struct {
 	library    *libnccl.Library
 	gpu        GPU
@@ -251,6 +251,9 @@ func (l *lane) limit() time.Duration { return l.timeout + l.timeout/4 + 100*time
 func (l *lane) stop() {
 	l.abort()
 	for _, o := range l.under {
+		if o.event != nil {
+			l.events = append(l.events, o.event)
+		}
 		o.err = l.failure()
 		close(o.done)
 	}
@@ -314,15 +317,15 @@ func (l *lane) finish() bool {
 // release gives back what the GPU has lent, after NCCL is gone, and ends the thread.
 // An error has no one to care: the GPU is lost, and its context with it.
 func (l *lane) release() {
-	for _, e := range l.events {
-		_ = e.Close()
-	}
 	l.pool.release(l.gpu)
 	if l.scratch != nil {
 		_ = l.gpu.Free(l.scratch)
 	}
 	if l.stream != nil {
 		_ = l.stream.Close()
+	}
+	for _, e := range l.events { // which have all happened: freeing memory waits
+		_ = e.Close()
 	}
 	l.pins.Unpin()
 	l.thread.ending = true

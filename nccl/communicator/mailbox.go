@@ -99,7 +99,7 @@ func (m *mailbox) start(ctx context.Context, o *operation) func() error {
 			err = errors.Join(asked.Wait(), m.receive(ctx, w, o, answer))
 		}
 		if err != nil {
-			return m.comm.fail(kind, o.number, err)
+			return m.comm.fail(kind.String(), o.number, err)
 		}
 		return nil
 	})

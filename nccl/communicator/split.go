@@ -20,7 +20,7 @@ func (c *Comm) SplitGPUs(ctx context.Context, color, key int) (*Comm, error) {
 	}
 	host, err := c.options.Control.Split(soon, color, key)
 	if err != nil {
-		return nil, c.fail(0, 0, fmt.Errorf("split the ranks: %w", err))
+		return nil, c.fail("split", 0, err)
 	}
 	o := c.options
 	o.Control, o.world = host, c.peers[c.Rank()].Rank
@@ -33,7 +33,7 @@ func (c *Comm) SplitGPUs(ctx context.Context, color, key int) (*Comm, error) {
 	if host == nil {
 		_, err := c.lane.split(soon, libnccl.NoColor, 0, limit)
 		if err != nil {
-			return nil, c.fail(0, 0, err)
+			return nil, c.fail("split", 0, err)
 		}
 		return nil, nil
 	}
@@ -50,7 +50,7 @@ func (c *Comm) SplitGPUs(ctx context.Context, color, key int) (*Comm, error) {
 // part keeps what a split has made, or ends this communicator with its failure.
 func (c *Comm) part(part *Comm, err error) (*Comm, error) {
 	if err != nil {
-		return nil, c.fail(0, 0, err)
+		return nil, c.fail("split", 0, err)
 	}
 	part.hosts = append(part.hosts, part.options.Control)
 	return part, nil
