@@ -23,6 +23,10 @@ type Reduce string
 // numbers: the run stops, or the step is skipped and changes no weight.
 type NonFinite string
 
+// SaveError is what becomes of a run that cannot write a checkpoint: it stops, or goes
+// on until the next one is due. The first and the last must be written.
+type SaveError string
+
 // Metric is what says which of two models is better.
 type Metric string
 
@@ -90,6 +94,9 @@ const (
 
 	ReduceFP32 Reduce = "fp32"
 	ReduceBF16 Reduce = "bf16"
+
+	SaveErrorStop     SaveError = "stop"
+	SaveErrorContinue SaveError = "continue"
 
 	MetricEvalLoss Metric = "eval_loss" // the lower
 	MetricAccuracy Metric = "accuracy"  // the higher
@@ -209,6 +216,12 @@ func (p *Precision) UnmarshalTOML(v any) (err error) {
 // UnmarshalTOML takes "fp32" or "bf16".
 func (r *Reduce) UnmarshalTOML(v any) (err error) {
 	*r, err = choose(v, ReduceFP32, ReduceBF16)
+	return err
+}
+
+// UnmarshalTOML takes "stop" or "continue".
+func (e *SaveError) UnmarshalTOML(v any) (err error) {
+	*e, err = choose(v, SaveErrorStop, SaveErrorContinue)
 	return err
 }
 

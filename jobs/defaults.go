@@ -43,6 +43,7 @@ func (j *Job) fillDefaults() {
 	orElse(&j.Network.ProgressTimeout, Duration(defaultProgressTimeout))
 	orElse(&j.Checkpoint.Every, defaultCheckpointEvery)
 	orElse(&j.Checkpoint.Keep, defaultKeep)
+	orElse(&j.Checkpoint.OnError, SaveErrorStop)
 	if j.Train != nil {
 		j.Train.fillDefaults()
 		j.fillOptimizer()

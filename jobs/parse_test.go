@@ -82,7 +82,7 @@ func TestEveryKey(t *testing.T) {
 			},
 			Optimizer: Optimizer{Kind: OptimizerSGD, LR: 1, Momentum: 0.9, Nesterov: true},
 		},
-		Checkpoint: Checkpoint{Every: Interval{500, Steps}, Keep: 5, KeepEvery: Interval{10, Epochs}, KeepBest: MetricAccuracy},
+		Checkpoint: Checkpoint{Every: Interval{500, Steps}, Keep: 5, KeepEvery: Interval{10, Epochs}, KeepBest: MetricAccuracy, Async: true, OnError: SaveErrorContinue},
 		Restart:    Restart{MaxWithoutProgress: 2, Requeue: 4},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -145,7 +145,7 @@ func TestDefaults(t *testing.T) {
 			Data:      Data{Kind: DataIDX, Path: "d", Task: TaskClassification, Shuffle: new(true), Uneven: UnevenPad},
 			Optimizer: Optimizer{Kind: OptimizerSGD, LR: 0.1},
 		},
-		Checkpoint: Checkpoint{Every: Interval{1, Epochs}, Keep: 3},
+		Checkpoint: Checkpoint{Every: Interval{1, Epochs}, Keep: 3, OnError: SaveErrorStop},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v %+v\nwant %+v %+v", got, got.Train, want, want.Train)

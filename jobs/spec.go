@@ -174,6 +174,12 @@ type Checkpoint struct {
 	Keep      Count    `toml:"keep"`       // newest ones kept; default 3
 	KeepEvery Interval `toml:"keep_every"` // and, for good, those after each so many steps or epochs; default none
 	KeepBest  Metric   `toml:"keep_best"`  // and the best by eval_loss or accuracy; default none
+	// Async saves while training goes on, from a copy of weights and optimiser state, for
+	// which each rank that saves needs memory. Default false: a job that fits without
+	// the copy may not with it.
+	Async bool `toml:"async"`
+	// OnError is stop (default) or continue.
+	OnError SaveError `toml:"on_error"`
 }
 
 // Restart says how often a failed attempt is started again inside the

@@ -46,6 +46,7 @@ func (r *run) build(ctx context.Context) error {
 	if r.optimizer, err = newOptimizer(r.device, r.sharder.Parts(), &t.Optimizer); err != nil {
 		return fmt.Errorf("build optimizer: %w", err)
 	}
+	r.reserve()
 	if r.schedule, err = newSchedule(float64(t.Optimizer.LR), &t.Schedule); err != nil {
 		return fmt.Errorf("build the schedule of the learning rate: %w", err)
 	}

@@ -19,7 +19,8 @@ const (
 	Skipped    Kind = "skip"        // a step was left out; Err says why
 	Idle       Kind = "idle"        // the learning rate will be 0 for the last Idle steps
 	Evaluated  Kind = "eval"        // the held-out data were measured
-	Saved      Kind = "save"        // rank 0: a checkpoint stands at Path
+	Saved      Kind = "save"        // rank 0: a checkpoint of Step, which may be before the present one, stands at Path
+	Unsaved    Kind = "save-failed" // a checkpoint could not be written, and the job goes on; Err says why
 	Stopped    Kind = "stop"        // training stopped when asked to, and can be resumed
 	Finished   Kind = "finish"      // every epoch is done
 )
@@ -35,7 +36,7 @@ type Event struct {
 	SamplesPerSecond float64        // of all ranks together
 	TokensPerSecond  float64        // likewise, 0 if samples have none
 	Remaining        time.Duration  // estimate
-	Took             time.Duration  // Saved
+	Took, Stalled    time.Duration  // Saved: in all, and the part that training waited
 	Communication    *Communication // Trained: nil for a rank alone
 	Path             string
 	Idle             int
@@ -80,7 +81,13 @@ func (e Event) String() string {
 		}
 		return fmt.Sprintf("epoch %d/%d  held-out loss %.4f  accuracy %.4f", e.Epoch, e.Epochs, e.Loss, e.Accuracy)
 	case Saved:
-		return fmt.Sprintf("saved step %d to %s (%s)", e.Step, e.Path, e.Took.Round(time.Millisecond))
+		took := e.Took.Round(time.Millisecond).String()
+		if e.Stalled < e.Took*9/10 {
+			took += fmt.Sprintf(", of which training waited %s", e.Stalled.Round(time.Millisecond))
+		}
+		return fmt.Sprintf("saved step %d to %s (%s)", e.Step, e.Path, took)
+	case Unsaved:
+		return fmt.Sprintf("WARNING: %v; earlier checkpoints are intact, and training goes on until the next is due", e.Err)
 	case Stopped:
 		return fmt.Sprintf("stopped after step %d as asked; start the job again to resume", e.Step)
 	case Finished:

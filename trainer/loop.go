@@ -41,6 +41,9 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 			return false, err
 		}
 		r.advance(loss, s.samples)
+		if err := r.attend(ctx); err != nil {
+			return false, err
+		}
 		if r.at.Step%verifyEvery == 0 {
 			if err := r.verify(ctx); err != nil {
 				return false, err
@@ -56,7 +59,7 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 			return true, r.save(ctx)
 		}
 		if !last && every.Unit == jobs.Steps && r.at.Step%int64(every.N) == 0 {
-			if err := r.save(ctx); err != nil {
+			if err := r.saveDue(ctx); err != nil {
 				return false, err
 			}
 		}
@@ -79,12 +82,13 @@ func (r *run) endEpoch(ctx context.Context, stop bool) (stopped bool, err error)
 	}
 	every := r.Job.Checkpoint.Every
 	due := every.Unit == jobs.Epochs && r.at.Epoch%int64(every.N) == 0 || every.Unit == jobs.Steps && r.at.Step%int64(every.N) == 0
-	if due || improved || stop || r.finished() {
-		if err := r.save(ctx); err != nil {
-			return false, err
-		}
+	switch {
+	case stop || r.finished():
+		err = r.save(ctx)
+	case due || improved:
+		err = r.saveDue(ctx)
 	}
-	return stop, nil
+	return stop, err
 }
 
 // due says whether something that happens every so often does after this step; at

@@ -13,7 +13,7 @@ import (
 // than this machine has left: before the kernel ends the process in the middle of
 // it, which no one can explain afterwards.
 func (r *run) fits() error {
-	need, err := r.need()
+	need, copies, err := r.need()
 	if err != nil {
 		return err
 	}
@@ -25,23 +25,36 @@ func (r *run) fits() error {
 	}
 	have, known := cpu.Available()
 	ranks := int64(max(1, r.LocalRanks))
-	if !known || need <= have/ranks {
+	if r.spreading().Strategy != ddp.DDP { // else only rank 0 saves
+		need, copies = need+copies, 0
+	}
+	if !known || need*ranks+copies <= have {
 		return nil
 	}
 	what := fmt.Sprintf("the model and its batches need %s of memory", gibibytes(need))
 	if ranks > 1 {
 		what += fmt.Sprintf(" on each of %d ranks of this machine, %s in all", ranks, gibibytes(need*ranks))
 	}
+	if copies > 0 {
+		what += fmt.Sprintf(", and %s for the copy that checkpoint.async saves", gibibytes(copies))
+	}
 	return tooLarge{fmt.Errorf("%s, and %s are free", what, gibibytes(have)), false}
 }
 
 // need is the bytes of parameters, gradients and the optimiser's state that this rank
-// keeps or is lent, of what a step keeps, and of batches.
-func (r *run) need() (int64, error) {
+// keeps or is lent, of what a step keeps, and of batches; and of copies to save from.
+func (r *run) need() (bytes, copies int64, err error) {
 	var c plan.Counter
 	sharder := ddp.New(ddp.Over(r.Comm), &c, r.params, r.spreading())
+	before := c.Bytes
 	if _, err := newOptimizer(&c, sharder.Parts(), &r.train.Optimizer); err != nil {
-		return 0, fmt.Errorf("build optimizer: %w", err)
+		return 0, 0, fmt.Errorf("build optimizer: %w", err)
+	}
+	if r.copied() {
+		copies = c.Bytes - before
+		for _, p := range sharder.Parts() {
+			copies += 4 * int64(p.Len())
+		}
 	}
 	r.model.Plan(nn.Plan{Device: &c, Batch: r.batch, Precision: precision(r.train.Precision), Train: true})
 	samples := plan.Sample{Inputs: r.data.Inputs(), Tokens: r.data.Tokens(), Outputs: r.data.Outputs(), Classes: r.data.Classes()}
@@ -52,7 +65,7 @@ func (r *run) need() (int64, error) {
 	for range loaders * (1 + batchesAhead) {
 		samples.Batch(&c, r.batch)
 	}
-	return c.Bytes + sharder.Lent(), nil
+	return c.Bytes + sharder.Lent(), copies, nil
 }
 
 func gibibytes(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }

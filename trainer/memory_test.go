@@ -302,7 +302,7 @@ func (p process) need(t *testing.T, ranks int) float64 {
 		t.Fatal(err)
 	}
 	r.params = r.model.Params()
-	need, err := r.need()
+	need, _, err := r.need()
 	if err != nil {
 		t.Fatal(err)
 	}

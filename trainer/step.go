@@ -12,8 +12,9 @@ import (
 
 // Scalars that travel with the gradients of a step.
 const (
-	extraLoss = iota // loss of the whole batch
-	extraStop        // above 0: a rank was asked to stop
+	extraLoss      = iota // loss of the whole batch
+	extraStop             // above 0: a rank was asked to stop
+	extraUnwritten        // above 0: a rank has not written its part of a checkpoint yet
 	numExtra
 )
 
@@ -70,6 +71,9 @@ func (r *run) setExtra(loss float64) {
 	extra[extraLoss], extra[extraStop] = float32(loss), 0
 	if r.askedToStop() {
 		extra[extraStop] = 1
+	}
+	if extra[extraUnwritten] = 0; r.unwritten() {
+		extra[extraUnwritten] = 1
 	}
 }
 

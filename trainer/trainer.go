@@ -98,6 +98,8 @@ type run struct {
 	perEpoch  int                // steps of a whole epoch
 	ofEpoch   int                // steps left in the present one
 	interval  interval
+	behind    *saving   // the save that goes on while training does, nil where there is none
+	copies    []float32 // memory for it
 }
 
 // position is how far training has come.
@@ -139,6 +141,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	}
 	r.warnOfIdleSteps()
 	defer r.Progress.enter(phaseTraining)()
+	defer r.leave()
 	stopped, err := r.loop(ctx)
 	if err != nil {
 		return Result{}, err

@@ -86,9 +86,9 @@ func (l *planner) setMachine(ctx context.Context) error {
 		}
 	}
 	l.program = cpuProgram
-	l.program.Threads = m.Threads
+	l.program.Threads, l.program.Copies = m.Threads, l.job.Checkpoint.Async
 	if l.gpu != nil {
-		l.program = gpuProgram
+		l.program = gpuProgram // copies are in the host's memory
 	}
 	measured := c.Measure || c.Here
 	switch {

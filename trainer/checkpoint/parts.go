@@ -87,11 +87,12 @@ func consolidated(path string, from *io.SectionReader) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
+	through := make([]byte, bufferBytes)
 	tensors, sums, begin := make([]safetensors.Tensor, len(arrays)), map[string]uint32{}, from.Size()
 	for i, a := range arrays {
 		begin = min(begin, a.Begin)
 		tensors[i] = safetensors.Tensor{Name: a.Name, Shape: a.Shape}
-		if sums[a.Name], err = sumOf(from, a.Begin, a.End); err != nil {
+		if sums[a.Name], err = sumOf(from, a.Begin, a.End, through); err != nil {
 			return File{}, err
 		}
 	}
@@ -103,7 +104,7 @@ func consolidated(path string, from *io.SectionReader) (File, error) {
 		if _, err := w.Write(header); err != nil {
 			return err
 		}
-		_, err := io.Copy(w, io.NewSectionReader(from, begin, from.Size()-begin))
+		_, err := io.CopyBuffer(w, io.NewSectionReader(from, begin, from.Size()-begin), through)
 		return err
 	})
 }

@@ -145,7 +145,7 @@ func writeFile(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriterSize(f, 1<<20)
+	w := bufio.NewWriterSize(f, bufferBytes) // large tensors go past it
 	err = write(w)
 	if err == nil {
 		err = w.Flush()

@@ -72,7 +72,7 @@ type Memory struct {
 	// Transient is what is there for a part of a step only: weights that were
 	// gathered and gradients that have not been divided yet.
 	Transient float64 `json:"transient"`
-	// Other is samples and what the program needs for itself.
+	// Other is samples, what the program needs for itself, and copies to save from.
 	Other float64 `json:"other"`
 }
 
@@ -99,18 +99,29 @@ type Program struct {
 	Fixed     float64 // bytes
 	PerThread float64 // bytes of workspace
 	Threads   int
+	// Copies says that it saves from a copy of weights and optimiser's state in the same
+	// memory. With DDP that is so on rank 0.
+	Copies bool
 }
 
 // Memory returns what a rank needs. With half set, activations are stored in two
 // bytes each.
 func (w Work) Memory(s Strategy, e Element, ranks int, half bool, p Program) Memory {
-	m := e.state(s, float64(w.NumParams()), ranks)
+	params := float64(w.NumParams())
+	m := e.state(s, params, ranks)
 	m.Activations = float64(w.Activations)
 	if half {
 		m.Activations /= 2
 	}
 	// The samples at hand and the next ones.
 	m.Other = 2*float64(w.Input) + p.Fixed + p.PerThread*float64(p.Threads)
+	if p.Copies {
+		kept := params
+		if s != DDP {
+			kept /= float64(ranks)
+		}
+		m.Other += (e.Weight + e.State) * kept
+	}
 	if ranks > 1 && e.Compressed {
 		most := 0
 		for _, b := range w.buckets(e.Grad) {

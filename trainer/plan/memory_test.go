@@ -67,6 +67,21 @@ func TestMemoryNeverGrowsWithRanksOrStages(t *testing.T) {
 	}
 }
 
+// A copy to save from is one of what a checkpoint holds: all of it, or a rank's part.
+func TestMemoryOfCopies(t *testing.T) {
+	w, e := smallGPT(t), Elements(2, false)
+	for _, s := range Strategies() {
+		want := 12 * float64(w.NumParams())
+		if s != DDP {
+			want /= 4
+		}
+		without, with := w.Memory(s, e, 4, false, Program{}), w.Memory(s, e, 4, false, Program{Copies: true})
+		if got := with.Total() - without.Total(); math.Abs(got-want) > 1 {
+			t.Errorf("%s: %.0f bytes, want %.0f", s, got, want)
+		}
+	}
+}
+
 // recorder is a communicator of two that records what it is to add up.
 type recorder struct {
 	collective.Alone

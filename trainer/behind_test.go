@@ -1,0 +1,170 @@
+package trainer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+)
+
+// contents are the digests of the files of all checkpoints of a folder.
+func contents(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := checkpoint.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, e := range entries {
+		if err := checkpoint.Verify(e.Path); err != nil {
+			t.Error(err)
+		}
+		fmt.Fprintf(&b, "step %d, epoch %d, %d samples, metrics %v", e.Step, e.Manifest.Epoch, e.Manifest.Consumed, e.Manifest.Metrics)
+		for _, f := range e.Manifest.Files {
+			fmt.Fprintf(&b, ", %s %s", f.Name, f.SHA256)
+		}
+		fmt.Fprintln(&b)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != len(entries) {
+		t.Errorf("%d checkpoints among %v, %v", len(entries), left, err)
+	}
+	return b.String()
+}
+
+// A save in the background writes what one that is waited for does, byte for byte, with
+// every strategy, and training goes on as it would.
+func TestSavingBehindWritesTheSame(t *testing.T) {
+	for _, strategy := range strategyNames {
+		for _, ranks := range []int{2, 3} {
+			spec := strings.Replace(models(t)["gpt"](1), "[checkpoint]", "[checkpoint]\nkeep_every = \"2 steps\"", 1)
+			var got [2]string
+			for i, setting := range []string{"async = false", "async = true"} {
+				dir := t.TempDir()
+				j := by(t, strategy, strings.Replace(spec, "[checkpoint]", "[checkpoint]\n"+setting, 1))
+				_, result, errs := world(t, ranks, j, dir, small)
+				ok(t, errs)
+				got[i] = contents(t, dir)
+				if !strings.Contains(got[i], fmt.Sprintf("step %d,", result.Step)) || strings.Count(got[i], "step ") < 3 {
+					t.Fatalf("%s on %d: %s", strategy, ranks, got[i])
+				}
+			}
+			if got[0] != got[1] {
+				t.Errorf("%s on %d:\n%swaited for:\n%s", strategy, ranks, got[1], got[0])
+			}
+		}
+	}
+}
+
+// behind is a job that saves in the background, every few steps.
+func behind(t *testing.T, strategy jobs.Strategy, more string) *jobs.Job {
+	return by(t, strategy, fmt.Sprintf(mlp, 2)+"async = true\n"+more)
+}
+
+// breaking makes the folder of checkpoints one that cannot be written to as soon as there
+// is a checkpoint of a step, and mends it when that is noticed.
+func breaking(t *testing.T, dir string, broken *bool) func(int, *Options) {
+	away := dir + "-away"
+	swap := func(from, to string) {
+		if err := os.Rename(from, to); err != nil {
+			t.Error(err)
+		}
+	}
+	return func(rank int, o *Options) {
+		small(rank, o)
+		if rank != 0 {
+			return
+		}
+		inner := o.Observe
+		o.Observe = func(e Event) {
+			inner(e)
+			switch {
+			case e.Kind == Saved && e.Step > 0 && !*broken:
+				*broken = true
+				swap(dir, away)
+				if err := os.WriteFile(dir, nil, 0o600); err != nil {
+					t.Error(err)
+				}
+			case e.Kind == Unsaved:
+				if err := os.Remove(dir); err == nil {
+					swap(away, dir)
+				}
+			}
+		}
+	}
+}
+
+// A save in the background that fails ends the run, and takes nothing of what was there.
+func TestFailedSaveBehindEndsTheRun(t *testing.T) {
+	for _, strategy := range strategyNames {
+		dir, broken := filepath.Join(t.TempDir(), "checkpoints"), false
+		_, _, errs := world(t, 2, behind(t, strategy, ""), dir, breaking(t, dir, &broken))
+		if !broken || errs[0] == nil || !strings.Contains(errs[0].Error(), "save checkpoint of step") || !strings.Contains(errs[0].Error(), dir) {
+			t.Errorf("%s: %v, %v", strategy, broken, errs)
+		}
+		s, skipped, err := checkpoint.Load(dir + "-away")
+		if err != nil || len(skipped) > 0 || s.Manifest.Step == 0 {
+			t.Fatalf("%s: %v, %v", strategy, skipped, err)
+		}
+		s.Close()
+	}
+}
+
+// Or the run goes on, says so, and saves again when the next is due; it ends with what
+// an undisturbed one does.
+func TestFailedSaveIsTriedAgain(t *testing.T) {
+	undisturbed := t.TempDir()
+	_, _, errs := world(t, 2, behind(t, jobs.StrategyDDP, ""), undisturbed, small)
+	ok(t, errs)
+	step, want := digests(t, undisturbed)
+	for _, strategy := range strategyNames {
+		for _, async := range []string{"true", "false"} {
+			dir, broken := filepath.Join(t.TempDir(), "checkpoints"), false
+			j := by(t, strategy, fmt.Sprintf(mlp, 2)+"on_error = \"continue\"\nasync = "+async+"\n")
+			events, _, errs := world(t, 2, j, dir, breaking(t, dir, &broken))
+			ok(t, errs)
+			unsaved, saved := 0, 0
+			for _, e := range events {
+				switch {
+				case e.Kind == Unsaved:
+					unsaved++
+				case e.Kind == Saved && unsaved > 0:
+					saved++
+				}
+			}
+			if got, sums := digests(t, dir); got != step || sums != want || unsaved == 0 || saved == 0 {
+				t.Errorf("%s, async = %s: step %d, %d times unsaved and %d times saved after", strategy, async, got, unsaved, saved)
+			}
+		}
+	}
+}
+
+// The first save and the last are waited for, and are not done without.
+func TestLastSaveMustSucceed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "checkpoints")
+	_, _, errs := world(t, 1, behind(t, jobs.StrategyDDP, "on_error = \"continue\"\n"), dir, func(rank int, o *Options) {
+		o.Observe = func(e Event) {
+			if e.Kind == Trained {
+				os.RemoveAll(dir)
+				os.WriteFile(dir, nil, 0o600)
+			}
+		}
+	})
+	if errs[0] == nil || !strings.Contains(errs[0].Error(), "save checkpoint of step") {
+		t.Errorf("got %v", errs[0])
+	}
+	if err := errors.Join(os.Remove(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var first []Event
+	_, _, errs = world(t, 1, behind(t, jobs.StrategyDDP, "on_error = \"continue\"\n"), dir, func(_ int, o *Options) {
+		o.Observe = func(e Event) { first = append(first, e) }
+	})
+	if errs[0] == nil || len(first) > 1 {
+		t.Errorf("got %v, %v", errs[0], first)
+	}
+}
