@@ -173,9 +173,10 @@ func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
 	s.buckets = make([]bucket, len(s.layout.spans))
 	s.pending = make([]int, len(s.buckets))
 	s.place()
-	if s.bf16 = o.BF16 && comm.Size() > 1; s.bf16 && !m.Host() {
-		panic("ddp: sums in bfloat16 need memory that the host can address")
-	} else if s.bf16 {
+	if s.bf16 = o.BF16 && comm.Size() > 1; s.bf16 {
+		if _, ok := comm.(Follower); ok { // a device that only counts has no such memory either, and no need of it
+			panic("ddp: sums in bfloat16 need memory that the host can address")
+		}
 		s.half = s.common(s.layout.largest() / 2)
 	}
 	s.queue.start(s)
