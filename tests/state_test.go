@@ -100,9 +100,10 @@ func TestFullDisk(t *testing.T) {
 		size, want string
 		saved      bool
 	}{
-		{"size=64k", "save checkpoint of step 0", false},
-		// Model and momentum of 784-32-10 are 100 KB each: room for the first
-		// two saves and no more.
+		// The model of 784-32-10 is 102 kB: room for no save, for the first but not
+		// for another, for two but not for a third.
+		{"size=64k", "save checkpoint of step 0: there is no room for 101.8 kB in ", false},
+		{"size=160k", "there is no room for another checkpoint of 102", true},
 		{"size=330k", "save checkpoint of step", true},
 	} {
 		if err := syscall.Mount("tmpfs", run, "tmpfs", 0, tt.size+",mode=0700"); err != nil {
@@ -116,7 +117,7 @@ func TestFullDisk(t *testing.T) {
 		if o.code != 1 {
 			t.Errorf("%s: %v", tt.size, o)
 		}
-		mustContain(t, o.stderr, tt.want, "no space left on device", "ddpbatch: hint: the disk or your quota is full")
+		mustContain(t, o.stderr, tt.want, " are free there", "ddpbatch: hint: the disk or your quota is full")
 		if tt.saved != (ls.code == 0) {
 			t.Errorf("%s: afterwards: %v", tt.size, ls)
 		}

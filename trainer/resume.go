@@ -12,6 +12,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
 
@@ -63,10 +64,41 @@ func (r *run) start(ctx context.Context) error {
 	if err := r.verify(ctx); err != nil {
 		return err
 	}
-	if !h.Fresh {
+	if h.Fresh {
+		if err := r.save(ctx); err != nil {
+			return err
+		}
+	}
+	if r.Comm.Rank() != 0 || r.finished() {
 		return nil
 	}
-	return r.save(ctx)
+	return r.hasRoom()
+}
+
+// hasRoom refuses to begin where the next checkpoint would not fit, and warns where those
+// that are to be kept will not: a night of training is not to end at its first save.
+func (r *run) hasRoom() error {
+	entries, err := checkpoint.List(r.Checkpoints)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Manifest == nil {
+			continue
+		}
+		if err := checkpoint.Room(r.Checkpoints, e.Manifest, 1); err != nil {
+			return err
+		}
+		more := r.keep().Newest + 1 - len(entries) // a new one is there before an old one goes
+		if r.sharder.Strategy != ddp.DDP {
+			more++ // at the end the parts are, beside the whole
+		}
+		if err := checkpoint.Room(r.Checkpoints, e.Manifest, more); err != nil {
+			r.Observe(Event{Kind: Scarce, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Err: err})
+		}
+		return nil
+	}
+	return nil
 }
 
 // bytesOf is the memory of v: every processor that this is built for is

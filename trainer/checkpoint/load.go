@@ -197,8 +197,26 @@ func (s *Snapshot) add(want File) error {
 	return nil
 }
 
-// open opens a regular file and follows no symbolic link, so that nobody can
-// have another file loaded in a checkpoint's place.
+// inPlace says whether a file of a checkpoint, its folder, and the folder around that
+// are of one user, who alone can write to the first two.
+func inPlace(path string, file os.FileInfo) error {
+	folder, err := os.Lstat(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	around, err := os.Stat(filepath.Dir(filepath.Dir(path)))
+	if err != nil {
+		return err
+	}
+	if err := belongs(filepath.Dir(path), folder, around); err != nil {
+		return err
+	}
+	return belongs(path, file, folder)
+}
+
+// open opens a regular file of a checkpoint which only its owner can write to. It
+// follows no symbolic link, so that nobody can have another file loaded in its place; a
+// hard link cannot be made where only the owner writes.
 func open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {
@@ -210,6 +228,9 @@ func open(path string) (*os.File, error) {
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%q is not a regular file", path)
+	}
+	if err == nil {
+		err = inPlace(path, info)
 	}
 	if err != nil {
 		f.Close()

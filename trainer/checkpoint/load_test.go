@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -15,7 +16,16 @@ import (
 // What the first version of this package wrote, before its manifests had all the
 // fields of today, is loaded; testdata/first is its output.
 func TestLoadsTheFirstVersion(t *testing.T) {
-	s, skipped, err := Load("testdata/first")
+	dir := filepath.Join(t.TempDir(), "first") // git keeps no modes that would do
+	if err := os.CopyFS(dir, os.DirFS("testdata/first")); err != nil {
+		t.Fatal(err)
+	}
+	if err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Chmod(path, 0o700))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s, skipped, err := Load(dir)
 	if err != nil || len(skipped) > 0 {
 		t.Fatal(err, skipped)
 	}

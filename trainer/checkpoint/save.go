@@ -21,7 +21,13 @@ import (
 // of the same place in the same run that verifies is left as it is; another one
 // of the step is replaced.
 func Save(dir string, m *Manifest, files Files) (path string, err error) {
-	s, err := Begin(dir, m)
+	bytes := int64(0)
+	for _, tensors := range files {
+		for _, t := range tensors {
+			bytes += 4 * int64(len(t.Data))
+		}
+	}
+	s, err := begin(dir, m, bytes)
 	if err != nil || s.Exists {
 		return s.final, err
 	}
@@ -52,7 +58,25 @@ type Saving struct {
 // one of them begins and commits. Files that are not in Commit's list are no part of
 // the checkpoint.
 func Begin(dir string, m *Manifest) (s Saving, err error) {
+	bytes := int64(0)
+	for _, shapes := range m.Divided {
+		for _, shape := range shapes {
+			n := int64(4)
+			for _, d := range shape {
+				n *= int64(d)
+			}
+			bytes += n
+		}
+	}
+	return begin(dir, m, bytes)
+}
+
+// begin is Begin for tensors of so many bytes.
+func begin(dir string, m *Manifest, bytes int64) (s Saving, err error) {
 	s = Saving{dir: dir, final: filepath.Join(dir, name(m.Step)), m: m}
+	if err := private(dir); err != nil {
+		return s, s.failed(err)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return s, s.failed(err)
 	}
@@ -62,6 +86,9 @@ func Begin(dir string, m *Manifest) (s Saving, err error) {
 	}
 	if err := Clean(dir); err != nil {
 		return s, err
+	}
+	if err := room(dir, bytes, size(bytes)); err != nil {
+		return s, s.failed(err)
 	}
 	if s.Folder, err = os.MkdirTemp(dir, tempPrefix); err != nil {
 		return s, s.failed(explain(err))

@@ -1,0 +1,95 @@
+package checkpoint
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What others own or could write to is not loaded, by its name; the checkpoint before is.
+func TestWhatOthersCanWriteIsPassedOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(path string) error
+		want   string
+		root   bool
+	}{
+		"a file the group writes":    {func(p string) error { return os.Chmod(filepath.Join(p, ModelFile), 0o660) }, ModelFile + `" has mode 0660`, false},
+		"a manifest all write":       {func(p string) error { return os.Chmod(filepath.Join(p, manifestName), 0o606) }, manifestName + `" has mode 0606`, false},
+		"a folder the group writes":  {func(p string) error { return os.Chmod(p, 0o770) }, `step-00000002" has mode 0770`, false},
+		"a file of another user":     {func(p string) error { return os.Chown(filepath.Join(p, OptimizerFile), 12345, -1) }, OptimizerFile + `" belongs to user 12345`, true},
+		"a folder of another user":   {func(p string) error { return os.Chown(p, 12345, -1) }, `step-00000002" belongs to user 12345`, true},
+		"a manifest of another user": {func(p string) error { return os.Chown(filepath.Join(p, manifestName), 12345, -1) }, manifestName + `" belongs to user 12345`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.root && os.Geteuid() != 0 {
+				if os.Getenv("CI") != "" {
+					t.Fatal("CI must run as root")
+				}
+				t.Skip("only root gives files away")
+			}
+			dir := t.TempDir()
+			save(t, dir, 1)
+			if err := c.change(save(t, dir, 2)); err != nil {
+				t.Fatal(err)
+			}
+			s, skipped, err := Load(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if s.Manifest.Step != 1 || len(skipped) != 1 || !strings.Contains(skipped[0].Error(), c.want) {
+				t.Errorf("step %d, passed over %v, want %q", s.Manifest.Step, skipped, c.want)
+			}
+		})
+	}
+}
+
+// All of it may be another's, who alone can write there: weights can be read.
+func TestCheckpointOfAnotherUserIsRead(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("CI must run as root")
+		}
+		t.Skip("only root gives files away")
+	}
+	dir := t.TempDir()
+	save(t, dir, 1)
+	if err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err == nil {
+			err = os.Chown(path, 12345, -1)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s, skipped, err := Load(dir)
+	if err != nil || len(skipped) > 0 {
+		t.Fatal(err, skipped)
+	}
+	s.Close()
+	m, files := state(2)
+	if _, err := Save(dir, m, files); err == nil || !strings.Contains(err.Error(), "belongs to user 12345, and this is user 0") {
+		t.Errorf("saved there: %v", err)
+	}
+}
+
+func TestSavesIntoNoFolderOfOthers(t *testing.T) {
+	shared, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+	if err := os.Chmod(shared, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(t.TempDir(), link); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{shared: "has mode 0777", link: "is a symbolic link"} {
+		m, files := state(1)
+		_, err := Save(dir, m, files)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if found, _ := os.ReadDir(dir); len(found) > 0 {
+			t.Errorf("left: %v", found)
+		}
+	}
+}
