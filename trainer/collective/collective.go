@@ -14,8 +14,9 @@
 // goes between nodes once: each node adds up first, its ranks divide the buffer among
 // them, and each sends its share to its counterparts, the ranks of the same place on the
 // other nodes. (Where nodes differ in size, as many as the smallest has do so.) Large
-// buffers are cut into segments that follow each other through the ring of ranks;
-// small ones take the fewest steps. [Communicator.Path] says which way a call goes.
+// buffers are cut into segments that follow each other through the ring of ranks; what
+// is large grows with the ranks ([ReduceAlgorithm]), others take fewer steps.
+// [Communicator.Path] says which way a call goes.
 //
 // It promises: every rank gets the same bits, and the same bits run after run for the
 // same layout of ranks on nodes, because each element is computed in one fixed order:

@@ -2,34 +2,6 @@ package collective
 
 import "github.com/ddpbatch/ddpbatch/trainer/collective/element"
 
-// The ways to work on a buffer of which each rank has one part.
-const (
-	byRing     = "ring"
-	byDoubling = "recursive doubling"
-	byHalving  = "halving-doubling"
-)
-
-// summing is how messages of so many bytes are reduced over n ranks. Every reduction
-// asks this with the bytes of the whole buffer, of which the result is all, a part or
-// one rank's: so an element's order does not depend on the operation.
-func summing(bytes, n int) string {
-	switch {
-	case bytes < fewStepsBelow:
-		return byDoubling
-	case bytes < halvingBelow && n&(n-1) == 0:
-		return byHalving
-	}
-	return byRing
-}
-
-// gathering is how the parts of so many bytes come to all of n ranks.
-func gathering(bytes, n int) string {
-	if bytes < halvingBelow && n&(n-1) == 0 {
-		return byDoubling
-	}
-	return byRing
-}
-
 // division is a buffer of which each rank has one part.
 type division struct {
 	buf []byte
@@ -45,34 +17,26 @@ func evenly(buf []byte, n, size int) division {
 
 // reduceParts leaves the reduction of a part on the rank that it belongs to, or on all.
 func (x *exchange) reduceParts(d division, onAll bool) error {
-	switch summing(len(d.buf), x.n) {
-	case byDoubling:
+	switch ReduceAlgorithm(len(d.buf), x.n) {
+	case Doubling:
 		return x.doubling(d.buf)
-	case byHalving:
-		x.steps = x.levels()
-		if onAll {
-			x.steps *= 2
-		}
-		if err := x.halve(d); err != nil || !onAll {
-			return err
-		}
-		return x.double(d, x.levels())
+	case Halving:
+		return x.halving(d, onAll)
 	}
 	return x.ring(d.part, true, onAll)
 }
 
 // gatherParts gives every part to all ranks.
 func (x *exchange) gatherParts(d division) error {
-	if gathering(len(d.buf), x.n) == byDoubling {
-		x.steps = x.levels()
-		return x.double(d, 0)
+	if GatherAlgorithm(len(d.buf), x.n) == Doubling {
+		return x.gathering(d)
 	}
 	return x.ring(d.part, false, true)
 }
 
 // reduceTo leaves the reduction on one rank, the buffers of others without meaning.
 func (x *exchange) reduceTo(d division, root int) error {
-	if summing(len(d.buf), x.n) == byDoubling {
+	if ReduceAlgorithm(len(d.buf), x.n) == Doubling {
 		return x.doubling(d.buf)
 	}
 	last := uint32(2 * x.n) // after the steps of any algorithm

@@ -10,13 +10,6 @@ import (
 
 const segmentRoom = mesh.MaxSegment
 
-// Sizes in bytes at which another algorithm takes over, measured over TCP: below the
-// first the number of steps counts, above the second only what each rank sends.
-const (
-	fewStepsBelow = 32 << 10
-	halvingBelow  = 1 << 20
-)
-
 // eager is the largest buffer that is sent without knowing that the other rank is in
 // the operation, and has said where it goes.
 const eager = 256 << 10
@@ -153,9 +146,9 @@ func (m *messages) path(c *Call) Path {
 			p.Algorithm = "tree"
 		}
 	case KindReduce, KindAllReduce, KindReduceScatter:
-		p.Algorithm = summing(len(c.Send), len(m.members))
+		p.Algorithm = string(ReduceAlgorithm(len(c.Send), len(m.members)))
 	case KindAllGather:
-		p.Algorithm = gathering(len(c.Recv), len(m.members))
+		p.Algorithm = string(GatherAlgorithm(len(c.Recv), len(m.members)))
 	default:
 		p.Algorithm = "pairwise"
 	}
@@ -253,6 +246,31 @@ func (x *exchange) awaitReady(of int, bytes int) error {
 		return nil
 	}
 	return x.wait(x.post(of, announcement, nil), nil)
+}
+
+// expect has a member's buffer of some step put into b, and lets it send a large one.
+func (x *exchange) expect(from int, step uint32, b []byte) incoming {
+	in := x.post(from, step, b)
+	if len(b) > eager {
+		x.sendSegment(from, announcement|step, 0, nil)
+	}
+	return in
+}
+
+// take waits for what it expects.
+func (x *exchange) take(from int, step uint32, b []byte) error {
+	return x.wait(x.expect(from, step, b), nil)
+}
+
+// give sends to a member that expects it.
+func (x *exchange) give(to int, step uint32, b []byte) error {
+	if len(b) > eager {
+		if err := x.wait(x.post(to, announcement|step, nil), nil); err != nil {
+			return err
+		}
+	}
+	x.send(to, step, b)
+	return nil
 }
 
 // room returns n bytes for what comes, which are this operation's until its end.

@@ -166,12 +166,10 @@ func (e *nodes) path(c *Call) Path {
 	case KindGather, KindScatter, KindAllToAll:
 		return across
 	case KindReduce, KindAllReduce, KindReduceScatter:
-		across.Algorithm = summing(len(c.Send)/e.workers, len(e.byNode))
-		if len(c.Send) <= smallRoom {
-			across.Algorithm = byDoubling
-		}
+		a, _ := AcrossAlgorithm(len(c.Send), e.workers, len(e.byNode))
+		across.Algorithm = string(a)
 	case KindAllGather:
-		across.Algorithm = gathering(len(c.Recv)/e.workers, len(e.byNode))
+		across.Algorithm = string(GatherAlgorithm(len(c.Recv)/e.workers, len(e.byNode)))
 	}
 	return Path{Transport: local.Transport + " and " + across.Transport, Algorithm: local.Algorithm + ", then " + across.Algorithm}
 }

@@ -17,7 +17,7 @@ func (o *onNodes) barrier() error {
 func (o *onNodes) allGather() error {
 	c := o.call
 	all := o.pieces(c.Recv)
-	if o.pairs && gathering(o.share(all), len(o.byNode)) == byRing {
+	if o.pairs && GatherAlgorithm(o.share(all), len(o.byNode)) == Ring {
 		copy(all.part(o.flat.rank), c.Send)
 		if err := o.ring(all, false); err != nil {
 			return err

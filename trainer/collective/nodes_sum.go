@@ -15,7 +15,7 @@ func (o *onNodes) allReduce() error {
 		return o.sumSmall(c.Recv)
 	}
 	all := o.pieces(c.Recv)
-	if o.pairs && summing(o.share(all), len(o.byNode)) == byRing {
+	if o.pairs && ReduceAlgorithm(o.share(all), len(o.byNode)) == Ring {
 		if err := o.addUp(all, all.part); err != nil {
 			return err
 		}

@@ -60,6 +60,14 @@ func Run(t *testing.T, m Member) {
 	t.Run("cancellation", func(t *testing.T) { cancellation(t, m) })
 }
 
+// Values tries only what operations make of numbers, and their bits.
+func Values(t *testing.T, m Member) {
+	for _, n := range m.Ranks {
+		t.Run(fmt.Sprint(n, " ranks"), func(t *testing.T) { operations(t, connect(t, m, n, long), m) })
+	}
+	t.Run("bits", func(t *testing.T) { bits(t, m) })
+}
+
 // Ranks tries what some ranks can by themselves while the others, which other processes
 // have, do the same.
 func Ranks(t *testing.T, m Member, comms []collective.Communicator) {

@@ -1,0 +1,164 @@
+package collective
+
+import "math/bits"
+
+// fold makes a power of two of any number of ranks: of the first pairs of neighbours the
+// lower ranks are out, which give what they have to the upper ones and get the result
+// from them (Thakur, Rabenseifner and Gropp, 2005). The others have places, in the order
+// of their ranks.
+type fold struct {
+	power   int
+	extra   int    // pairs
+	steps   uint32 // log2 of power
+	place   int    // of this rank, or of its partner if it is out
+	out     bool
+	partner int // the other rank of its pair; -1 if it has none
+}
+
+func (x *exchange) fold() fold {
+	f := fold{steps: uint32(bits.Len(uint(x.n)) - 1), partner: -1}
+	f.power = 1 << f.steps
+	f.extra = x.n - f.power
+	f.place = x.rank - f.extra
+	if x.rank < 2*f.extra {
+		f.place, f.out, f.partner = x.rank/2, x.rank%2 == 0, x.rank^1
+	}
+	return f
+}
+
+// rank is the one that has a place.
+func (f fold) rank(place int) int {
+	if place < f.extra {
+		return 2*place + 1
+	}
+	return place + f.extra
+}
+
+// divide gives each place the parts of its pair.
+func (f fold) divide(d division) division {
+	return division{d.buf, func(place int) int { return d.cut(min(2*place, place+f.extra)) }}
+}
+
+// takeIn adds what the partner has, if there is one.
+func (x *exchange) takeIn(f fold, buf []byte) error {
+	if f.partner < 0 {
+		return nil
+	}
+	in := x.expect(f.partner, 0, x.room(len(buf)))
+	return x.wait(in, func(_ uint32, from, to int) {
+		x.call.combine(buf[from:to], in.b[from:to], buf[from:to])
+	})
+}
+
+// giveBack gives the partner its result, if there is one.
+func (x *exchange) giveBack(f fold, step uint32, b []byte) error {
+	if f.partner < 0 {
+		return nil
+	}
+	return x.give(f.partner, step, b)
+}
+
+// halving leaves the reduction of a part on the rank that it belongs to, or on all, in
+// few steps (Rabenseifner, 2004).
+func (x *exchange) halving(d division, onAll bool) error {
+	f := x.fold()
+	x.steps = f.steps + 2
+	if onAll {
+		x.steps += f.steps
+	}
+	last, result := x.steps-1, d.buf // for who is out
+	if !onAll {
+		result = d.part(x.rank &^ 1)
+	}
+	if f.out {
+		if err := x.give(f.partner, 0, d.buf); err != nil {
+			return err
+		}
+		return x.take(f.partner, last, result)
+	}
+	if err := x.takeIn(f, d.buf); err != nil {
+		return err
+	}
+	if err := x.halve(f, f.divide(d)); err != nil {
+		return err
+	}
+	if onAll {
+		if err := x.double(f, f.divide(d), f.steps+1); err != nil {
+			return err
+		}
+	}
+	return x.giveBack(f, last, result)
+}
+
+// gathering gives every part to all ranks in few steps.
+func (x *exchange) gathering(d division) error {
+	f := x.fold()
+	x.steps = f.steps + 2
+	if f.out {
+		if err := x.give(f.partner, 0, d.part(x.rank)); err != nil {
+			return err
+		}
+		return x.take(f.partner, f.steps+1, d.buf)
+	}
+	if f.partner >= 0 {
+		if err := x.take(f.partner, 0, d.part(f.partner)); err != nil {
+			return err
+		}
+	}
+	if err := x.double(f, f.divide(d), 1); err != nil {
+		return err
+	}
+	return x.giveBack(f, f.steps+1, d.buf)
+}
+
+// halve is reduce-scatter over places: with the one at half the distance each time,
+// they exchange and add up the half that the other keeps.
+func (x *exchange) halve(f fold, d division) error {
+	c, buf, at := x.call, d.buf, d.cut
+	low, high := 0, f.power // the parts that this rank works on
+	step := uint32(1)
+	for far := f.power / 2; far >= 1; far /= 2 {
+		other, middle := f.place^far, low+far
+		keepLow, keepHigh, giveLow, giveHigh := low, middle, middle, high
+		if f.place&far != 0 {
+			keepLow, keepHigh, giveLow, giveHigh = middle, high, low, middle
+		}
+		keep, give := buf[at(keepLow):at(keepHigh)], buf[at(giveLow):at(giveHigh)]
+		in := x.expect(f.rank(other), step, x.room(len(keep)))
+		if err := x.give(f.rank(other), step, give); err != nil {
+			return err
+		}
+		err := x.wait(in, func(_ uint32, from, to int) {
+			low, high := keep[from:to], in.b[from:to]
+			if f.place > other {
+				low, high = high, low
+			}
+			c.combine(keep[from:to], low, high)
+		})
+		if err != nil {
+			return err
+		}
+		low, high = keepLow, keepHigh
+		step++
+	}
+	c.Op.Finish(c.Type, d.part(f.place), x.ranks)
+	return nil
+}
+
+// double is all-gather over places: with the one at twice the distance each time, they
+// exchange all that they have. Its steps begin with the given number.
+func (x *exchange) double(f fold, d division, step uint32) error {
+	for far := 1; far < f.power; far *= 2 {
+		other := f.place ^ far
+		mine, theirs := f.place&^(far-1), other&^(far-1)
+		in := x.expect(f.rank(other), step, d.buf[d.cut(theirs):d.cut(theirs+far)])
+		if err := x.give(f.rank(other), step, d.buf[d.cut(mine):d.cut(mine+far)]); err != nil {
+			return err
+		}
+		if err := x.wait(in, nil); err != nil {
+			return err
+		}
+		step++
+	}
+	return nil
+}
