@@ -15,6 +15,16 @@ type Step struct {
 	GPUsPerNode  int // as in [StepSize]
 	GPUsPerTask  int // as in [StepSize]; read there before use
 
+	// NodeList are the nodes to use, where these are not all of the allocation; as
+	// many as Nodes, in the allocation's order, in which ranks are numbered.
+	NodeList []string
+	// NoKill keeps Slurm from ending the step when one of its nodes fails.
+	NoKill bool
+	// Overlap starts the step on processors and GPUs that another one still holds:
+	// a step of which a node was lost holds all of its nodes until the controller has
+	// noticed that. It needs Slurm 20.11.
+	Overlap bool
+
 	// Components are the sizes of the step's part in each component of a
 	// heterogeneous job, in order. Where there are any, the five above are not
 	// used.
@@ -107,6 +117,15 @@ func (s Step) appendPart(argv []string, size StepSize) []string {
 		argv = append(argv, "--gpus-per-task="+strconv.Itoa(size.GPUsPerTask))
 	case size.GPUsPerNode > 0:
 		argv = append(argv, "--gres=gpu:"+strconv.Itoa(size.GPUsPerNode))
+	}
+	if len(s.NodeList) > 0 {
+		argv = append(argv, "--nodelist="+FoldHosts(s.NodeList))
+	}
+	if s.NoKill {
+		argv = append(argv, "--no-kill")
+	}
+	if s.Overlap {
+		argv = append(argv, "--overlap")
 	}
 	if s.CPUBind != "" {
 		argv = append(argv, "--cpu-bind="+s.CPUBind)
