@@ -23,6 +23,7 @@ func (d *decoder) check(j *Job) {
 	d.checkSlurm(&j.Slurm)
 	d.checkSetup(&j.Setup)
 	d.checkNetwork(&j.Network)
+	d.checkRestart(j)
 
 	switch {
 	case d.given["train"] && d.given["command"]:
@@ -123,6 +124,17 @@ func (d *decoder) checkNetwork(n *Network) {
 		case name == n.Interface && d.usable("network.interface"):
 			d.reportElement("network.exclude", i, fmt.Sprintf("%q is also the value of network.interface", name))
 		}
+	}
+}
+
+func (d *decoder) checkRestart(j *Job) {
+	const least, spare, restarts = "restart.min_nodes", "restart.spare_nodes", "restart.max_without_progress"
+	nodes := max(1, j.Slurm.Nodes)
+	if d.usable(least) && !d.refused["slurm.nodes"] && j.Restart.MinNodes > nodes {
+		d.report(least, "", "%d is more than slurm.nodes, which is %d", j.Restart.MinNodes, nodes)
+	}
+	if d.usable(restarts) && j.Restart.MaxWithoutProgress == 0 && j.Restart.OutlivesNodes() {
+		d.report(restarts, "", "with 0 nothing is started again, so that %s and %s have no meaning", least, spare)
 	}
 }
 

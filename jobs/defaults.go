@@ -10,6 +10,7 @@ const (
 	defaultHeartbeatTimeout  = 60 * time.Second
 	defaultProgressTimeout   = 30 * time.Minute
 	defaultKeep              = 3
+	defaultRestarts          = 2 // where nodes may fail
 	defaultKernel            = 3
 	defaultFeatures          = "x"
 	defaultTarget            = "y"
@@ -41,6 +42,9 @@ func (j *Job) fillDefaults() {
 	orElse(&j.Network.CollectiveTimeout, Duration(defaultCollectiveTimeout))
 	orElse(&j.Network.HeartbeatTimeout, Duration(defaultHeartbeatTimeout))
 	orElse(&j.Network.ProgressTimeout, Duration(defaultProgressTimeout))
+	if j.Restart.OutlivesNodes() {
+		orElse(&j.Restart.MaxWithoutProgress, defaultRestarts)
+	}
 	orElse(&j.Checkpoint.Every, defaultCheckpointEvery)
 	orElse(&j.Checkpoint.Keep, defaultKeep)
 	orElse(&j.Checkpoint.OnError, SaveErrorStop)

@@ -83,7 +83,7 @@ func TestEveryKey(t *testing.T) {
 			Optimizer: Optimizer{Kind: OptimizerSGD, LR: 1, Momentum: 0.9, Nesterov: true},
 		},
 		Checkpoint: Checkpoint{Every: Interval{500, Steps}, Keep: 5, KeepEvery: Interval{10, Epochs}, KeepBest: MetricAccuracy, Async: true, OnError: SaveErrorContinue},
-		Restart:    Restart{MaxWithoutProgress: 2, Requeue: 4},
+		Restart:    Restart{MaxWithoutProgress: 2, SpareNodes: 1, MinNodes: 2, Requeue: 4},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

@@ -183,11 +183,20 @@ type Checkpoint struct {
 }
 
 // Restart says how often a failed attempt is started again inside the
-// allocation, and a job that reached its time limit in another one.
+// allocation, and on which nodes, and a job that reached its time limit in another one.
 type Restart struct {
-	MaxWithoutProgress NonNegativeCount `toml:"max_without_progress"` // restarts with no newer checkpoint between them; default 0
+	MaxWithoutProgress NonNegativeCount `toml:"max_without_progress"` // restarts with no newer checkpoint between them; default 0, or 2 with one of the next two
+	SpareNodes         NonNegativeCount `toml:"spare_nodes"`          // asked for beside slurm.nodes, to take the place of nodes that fail; default 0
+	MinNodes           Count            `toml:"min_nodes"`            // go on with so few when nodes have failed; default slurm.nodes
 	Requeue            NonNegativeCount `toml:"requeue"`              // times that a job goes back into the queue at its time limit; default 0
 }
+
+// OutlivesNodes says whether the job goes on in its allocation when a node has failed.
+func (r Restart) OutlivesNodes() bool { return r.SpareNodes > 0 || r.MinNodes > 0 }
+
+// AllocatedNodes is how many nodes Slurm is asked for: those that are trained on, and
+// the spare ones.
+func (j *Job) AllocatedNodes() int { return int(j.Slurm.Nodes) + int(j.Restart.SpareNodes) }
 
 // Ranks is the world size: nodes times ranks per node.
 func (j *Job) Ranks() int {

@@ -10,6 +10,9 @@ import (
 // share the rest, for they are one array of one script.
 var sweepable = []string{"train", "command", "checkpoint", "restart", "network", "setup.env"}
 
+// ofAllocation are keys of these tables that shape what Slurm is asked for.
+var ofAllocation = []string{"restart.spare_nodes", "restart.min_nodes"}
+
 // sweepableTables are the names at the top level that lead to them.
 var sweepableTables = []string{"checkpoint", "command", "network", "restart", "setup", "train"}
 
@@ -75,7 +78,7 @@ func (d *decoder) walk(in leaf, table map[string]any) (all []leaf) {
 			continue
 		}
 		key := keyName(x.key)
-		if !slices.ContainsFunc(sweepable, func(table string) bool { return key != table && within(key, table) }) {
+		if !slices.ContainsFunc(sweepable, func(table string) bool { return key != table && within(key, table) }) || slices.Contains(ofAllocation, key) {
 			d.bad(x.at, x.name(), d.lookup(x.name()).key, refuse("allowed are keys below "+strings.Join(sweepable, ", "),
 				"%s cannot differ between the elements of a sweep: they are one job array", key))
 			continue

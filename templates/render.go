@@ -45,7 +45,7 @@ type script struct {
 	Exclusive               bool
 	Options                 []string // of the site
 	Array                   string
-	Requeue                 bool
+	NoKill, Requeue         bool
 	Output                  string // a pattern of sbatch --output
 	SignalSeconds           int    // notice before the time limit; 0 is none
 	Lines, Modules          []string
@@ -79,12 +79,16 @@ func Render(in Input) ([]byte, error) {
 // into Slurm's terms.
 func newScript(in Input) (script, error) {
 	slurm := in.Job.Slurm
+	if slurm.Nodes < 1 {
+		return script{}, fmt.Errorf("slurm.nodes: %d is less than 1", slurm.Nodes)
+	}
 	s := script{
 		Name:         string(in.Job.Name),
-		Nodes:        int(slurm.Nodes),
+		Nodes:        in.Job.AllocatedNodes(),
+		NoKill:       in.Job.Restart.OutlivesNodes(),
 		TasksPerNode: in.Job.TasksPerNode(),
 		CPUsPerTask:  int(slurm.CPUsPerTask),
-		GPUs:         in.Site.Request.GPUs.Options(int(slurm.Nodes), int(slurm.GPUsPerNode)),
+		GPUs:         in.Site.Request.GPUs.Options(in.Job.AllocatedNodes(), int(slurm.GPUsPerNode)),
 		Memory:       string(slurm.Memory),
 		Time:         string(slurm.Time),
 		Partition:    string(slurm.Partition),
@@ -165,8 +169,6 @@ func (s script) check() error {
 		return fmt.Errorf("path of ddpbatch: %q is not absolute", s.Binary)
 	case !filepath.IsAbs(s.RunDir):
 		return fmt.Errorf("run directory: %q is not absolute", s.RunDir)
-	case s.Nodes < 1:
-		return fmt.Errorf("slurm.nodes: %d is less than 1", s.Nodes)
 	case s.CPUsPerTask < 1:
 		return fmt.Errorf("slurm.cpus_per_task: %d is less than 1", s.CPUsPerTask)
 	case s.SignalSeconds < 0 || s.SignalSeconds > maxSignalSeconds:

@@ -32,7 +32,8 @@ func full() *jobs.Job {
 			Modules: []jobs.Word{"gcc/12.3", "cuda@12.4", "it's"}, Conda: "/envs/my env",
 			Env: map[jobs.EnvName]jobs.Text{"HF_TOKEN": "canary"},
 		},
-		Train: &jobs.Train{},
+		Train:   &jobs.Train{},
+		Restart: jobs.Restart{SpareNodes: 2},
 	}
 }
 
@@ -132,10 +133,10 @@ func TestDirectives(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"--job-name=full house #1", "--nodes=4", "--ntasks-per-node=8", "--cpus-per-task=6", "--gres=gpu:8", "--mem=480G",
+		"--job-name=full house #1", "--nodes=6", "--ntasks-per-node=8", "--cpus-per-task=6", "--gres=gpu:8", "--mem=480G",
 		"--time=1-12:00:00", "--partition=gpu,gpu-long", "--account=proj@gpu", "--qos=normal", "--reservation=maint",
 		"--constraint=[rack1|rack2]&ib", "--exclusive", "--output=/scratch/runs/full house #1/slurm-%j.out", "--open-mode=append",
-		"--requeue", "--signal=B:USR1@151", "--export=ALL",
+		"--requeue", "--no-kill", "--signal=B:USR1@151", "--export=ALL",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

@@ -162,8 +162,8 @@ func (l *linter) partition() {
 func (l *linter) limits(r Resource) {
 	s := l.job.Slurm
 	of := l.p.name + r.words()
-	if r.Nodes > 0 && s.Nodes > r.Nodes {
-		l.report("slurm.nodes", "", "%d nodes are more than the %d that a job may have on %s", s.Nodes, r.Nodes, of)
+	if nodes := l.job.AllocatedNodes(); r.Nodes > 0 && nodes > int(r.Nodes) {
+		l.report("slurm.nodes", "", "%d nodes are more than the %d that a job may have on %s", nodes, r.Nodes, of)
 	}
 	if limit := r.Time.Duration(); limit > 0 && s.Time.Duration() > limit {
 		l.report("slurm.time", "", "%s is longer than the limit of %s on %s", s.Time, r.Time, of)

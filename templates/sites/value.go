@@ -40,7 +40,7 @@ const (
 var required = []string{"account", "time", "partition", "qos", "constraint", "mem", "gpus_per_node", "reservation"}
 
 // ours are the options that the script and the step give by themselves.
-var ours = []string{"--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task", "--job-name", "--output", "--open-mode", "--requeue",
+var ours = []string{"--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task", "--job-name", "--output", "--open-mode", "--requeue", "--no-kill",
 	"--export", "--signal", "--kill-on-bad-exit", "--wait", "--mpi", "--gres", "--gpus", "--gpus-per-node", "--gpus-per-task",
 	"--gpu-bind", "--cpu-bind", "--input", "--comment", "--dependency", "--array", "--label", "--het-group"}
 
