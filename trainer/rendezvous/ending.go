@@ -14,6 +14,11 @@ func (s *Server) leave(rank int, m leaveMessage) {
 	st := &s.ranks[rank]
 	st.Exit, st.Error, st.Seen = m.Exit, m.Error, time.Now()
 	st.State = Done
+	if m.Ended && s.first != nil {
+		st.State, st.Error = Ended, ""
+		s.goneLocked(rank)
+		return
+	}
 	if s.first == nil {
 		s.exit = max(s.exit, m.Exit)
 	}

@@ -6,12 +6,13 @@ import "time"
 type State string
 
 // The states of a rank, in the order in which it goes through them; a rank
-// ends in one of the last three.
+// ends in one of the last four.
 const (
 	Missing State = "missing" // has not joined
 	Joined  State = "joined"  // is connected
 	Done    State = "done"    // left as it should: finished, or stopped when asked to
 	Failed  State = "failed"  // left and said why
+	Ended   State = "ended"   // left since it was told that the attempt is over
 	Lost    State = "lost"    // its connection ended without a word: killed, crashed, or cut off
 )
 

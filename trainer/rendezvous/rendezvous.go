@@ -78,6 +78,7 @@ type leaveMessage struct {
 	Exit  int    `json:"exit"`
 	Error string `json:"error,omitempty"`
 	Hint  string `json:"hint,omitempty"`
+	Ended bool   `json:"ended,omitempty"` // since it was told to, not by a fault of its own
 }
 
 type reasonMessage struct {
@@ -147,8 +148,8 @@ func hintOf(err error) string {
 	return ""
 }
 
-// formatRanks writes ranks as people do: "rank 3", "ranks 0-3, 7".
-func formatRanks(ranks []int) string {
+// FormatRanks writes ranks as people do: "rank 3", "ranks 0-3, 7".
+func FormatRanks(ranks []int) string {
 	slices.Sort(ranks)
 	var parts []string
 	for i := 0; i < len(ranks); {

@@ -363,11 +363,31 @@ func TestDeathBetweenContributions(t *testing.T) {
 	}
 }
 
+// A rank that ends since it was told to has not failed.
+func TestRanksThatAreTold(t *testing.T) {
+	a := start(t, 3, nil)
+	sessions := a.joinAll(t, 3)
+	sessions[1].Leave(7, errors.New("no disk"))
+	<-sessions[0].Context().Done()
+	sessions[0].Leave(4, fmt.Errorf("train: %w", context.Cause(sessions[0].Context())))
+	<-sessions[2].Context().Done()
+	sessions[2].Leave(9, errors.New("no disk either"))
+	o := wait(t, a)
+	for rank, want := range []State{Ended, Failed, Failed} {
+		if got := o.Ranks[rank]; got.State != want || (got.Error == "") != (want == Ended) {
+			t.Errorf("%+v, want %s", got, want)
+		}
+	}
+	if o.First == nil || o.First.Rank != 1 || o.Exit != 7 {
+		t.Errorf("first failure %+v, exit code %d", o.First, o.Exit)
+	}
+}
+
 func TestFormatRanks(t *testing.T) {
 	for want, ranks := range map[string][]int{
 		"rank 3": {3}, "ranks 0, 1": {1, 0}, "ranks 0-3, 7": {0, 1, 2, 3, 7}, "ranks 1, 3, 5-7": {7, 6, 5, 3, 1},
 	} {
-		if got := formatRanks(ranks); got != want {
+		if got := FormatRanks(ranks); got != want {
 			t.Errorf("%v: %q, want %q", ranks, got, want)
 		}
 	}

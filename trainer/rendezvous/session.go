@@ -219,6 +219,7 @@ func (s *Session) Leave(exit int, failure error) error {
 	m := leaveMessage{Exit: exit}
 	if failure != nil {
 		m.Error, m.Hint = failure.Error(), hintOf(failure)
+		m.Ended = errors.Is(failure, ErrAborted)
 	}
 	s.mu.Lock()
 	s.leaving = true

@@ -187,7 +187,7 @@ func (s *Server) onHosts(ranks []int) string {
 	}
 	parts := make([]string, len(hosts))
 	for i, h := range hosts {
-		parts[i] = formatRanks(byHost[h])
+		parts[i] = FormatRanks(byHost[h])
 		if h != "" {
 			parts[i] += " on " + h
 		}
