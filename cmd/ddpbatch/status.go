@@ -206,7 +206,7 @@ func stored(r knownRun) runStatus {
 		newest := entries[0]
 		s.Checkpoint = &newest.Step
 	}
-	s.Finished = submit.Finished(r.dir, slurm.JobState{ID: s.Job})
+	s.Finished = submit.SaysFinished(r.dir, slurm.JobState{ID: s.Job})
 	s.Pending = r.record.Pending != nil
 	return s
 }

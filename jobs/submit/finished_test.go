@@ -1,0 +1,41 @@
+package submit
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
+)
+
+// A run whose last checkpoint is damaged has to go on, whatever that says of itself.
+func TestFinishedMeansWhole(t *testing.T) {
+	for _, file := range []string{"", checkpoint.ModelFile, "manifest.json"} {
+		dir := rundir.Dir{Path: t.TempDir()}
+		done := slurm.JobState{ID: "7", State: slurm.StateCompleted}
+		for step := range 3 {
+			tensor := safetensors.Tensor{Name: "w", Shape: []int{1}, Data: []float32{float32(step)}}
+			path, err := checkpoint.Save(dir.Checkpoints(), &checkpoint.Manifest{Step: step, Finished: step == 2}, checkpoint.Files{checkpoint.ModelFile: {tensor}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if Finished(dir, done) != (step == 2) {
+				t.Errorf("finished at step %d", step)
+			}
+			if file != "" && step == 2 {
+				if err := os.Truncate(filepath.Join(path, file), 60); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := Finished(dir, done); got != (file == "") {
+			t.Errorf("%q is damaged, and finished is %v", file, got)
+		}
+	}
+	if !Finished(rundir.Dir{Path: t.TempDir()}, slurm.JobState{State: slurm.StateCompleted}) {
+		t.Error("a program that completed and has no checkpoints")
+	}
+}
