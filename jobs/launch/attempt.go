@@ -14,7 +14,6 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/netif"
-	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
@@ -22,24 +21,28 @@ import (
 // attempt is one life of all ranks.
 type attempt struct {
 	o       Options
+	number  int
+	nodes   []string // where the ranks are started; none without Slurm
 	server  *rendezvous.Server
 	environ []string // of the ranks
 	world   int
 	stopped bool // a stop was asked for
 	nearEnd bool // and the time limit is why
 	near    <-chan struct{}
+	asked   os.Signal    // the one that came before this attempt, if any
+	killed  map[int]bool // ranks that had to be ended by force
 
 	mu   sync.Mutex
 	step string // Slurm's id of the step, once a rank has told it
 }
 
 // newAttempt opens the rendezvous; no rank has been started yet.
-func newAttempt(ctx context.Context, o Options, number int) (*attempt, error) {
+func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*attempt, error) {
 	secret, err := wire.NewSecret()
 	if err != nil {
 		return nil, err
 	}
-	a := &attempt{o: o, world: o.Processes}
+	a := &attempt{o: o, number: number, nodes: nodes, world: o.Processes}
 	host := func(int) string { name, _ := os.Hostname(); return name }
 	perNode := o.Processes
 	bind := "127.0.0.1:0"
@@ -47,10 +50,6 @@ func newAttempt(ctx context.Context, o Options, number int) (*attempt, error) {
 	if o.Allocation != nil {
 		perNode = o.Job.TasksPerNode()
 		bind = ":0"
-		nodes := o.Allocation.Nodes
-		if len(nodes) != int(o.Job.Slurm.Nodes) {
-			return nil, fmt.Errorf("the allocation has %d nodes (%s), the job wants %d", len(nodes), slurm.FoldHosts(nodes), o.Job.Slurm.Nodes)
-		}
 		inventory, err := netif.Collect(ctx, netif.CollectOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("look for this node's addresses: %w", err)
@@ -62,9 +61,9 @@ func newAttempt(ctx context.Context, o Options, number int) (*attempt, error) {
 		starts = 1
 	}
 	if o.Allocation != nil {
-		a.world = len(o.Allocation.Nodes) * starts
+		a.world = len(nodes) * starts
 		// The step is started with this very layout.
-		host = func(rank int) string { return o.Allocation.Nodes[rank/starts] }
+		host = func(rank int) string { return nodes[rank/starts] }
 	} else {
 		a.world = starts
 	}
@@ -126,6 +125,9 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	}
 	gone := make(chan error, 1)
 	go func() { gone <- started.wait() }()
+	if a.asked != nil {
+		a.stop(a.asked)
+	}
 
 	cancelled := a.watch(ctx, started, gone)
 	outcome := a.server.Outcome()
@@ -175,7 +177,7 @@ func (a *attempt) watch(ctx context.Context, started ranks, gone <-chan error) (
 			a.stop(s)
 		case <-a.near:
 			a.near = nil
-			a.stop(syscall.SIGUSR1)
+			a.stopFor(StopTimeLimit)
 		case <-done:
 			done, cancelled = nil, true
 			a.server.Abort(rendezvous.Failure{Rank: -1, Reason: "cancelled"})
@@ -187,30 +189,47 @@ func (a *attempt) watch(ctx context.Context, started ranks, gone <-chan error) (
 			finished = nil
 			end()
 		case <-force:
+			a.noteKilled()
 			started.kill(context.WithoutCancel(ctx))
 			force = time.After(killGrace)
 		}
 	}
 }
 
+// noteKilled keeps which ranks are ended by force for having not ended by themselves.
+func (a *attempt) noteKilled() {
+	if a.killed != nil {
+		return
+	}
+	a.killed = map[int]bool{}
+	for _, r := range a.server.Outcome().Ranks {
+		a.killed[r.Rank] = r.State == rendezvous.Joined
+	}
+}
+
 // stop passes a request to stop on to the ranks.
 func (a *attempt) stop(s os.Signal) {
-	first := !a.stopped
-	a.stopped = true
-	reason := reasonOf(s)
-	if !first {
+	if a.o.Allocation == nil || s != syscall.SIGTERM || a.stopped {
+		a.stopFor(reasonOf(s))
 		return
 	}
-	a.nearEnd = reason == StopTimeLimit
-	a.o.Say(fmt.Sprintf("%s: asking all ranks to save and stop", reason))
-	if a.o.Allocation != nil && s == syscall.SIGTERM {
-		// When Slurm ends a job it sends SIGTERM to the ranks as well: leave
-		// them the time to get it from there, so that a user's program does not
-		// get it twice.
-		time.AfterFunc(2*time.Second, func() { a.server.Stop(string(reason)) })
+	a.tellStop(StopTerminated)
+	// When Slurm ends a job it sends SIGTERM to the ranks as well: leave them the
+	// time to get it from there, so that a user's program does not get it twice.
+	time.AfterFunc(2*time.Second, func() { a.server.Stop(string(StopTerminated)) })
+}
+
+func (a *attempt) stopFor(reason stopReason) {
+	if a.stopped {
 		return
 	}
+	a.tellStop(reason)
 	a.server.Stop(string(reason))
+}
+
+func (a *attempt) tellStop(reason stopReason) {
+	a.stopped, a.nearEnd = true, reason != StopTerminated
+	a.o.Say(fmt.Sprintf("%s: asking all ranks to save and stop", reason))
 }
 
 // settle records a failure for processes that ended before the rendezvous knew:

@@ -20,7 +20,7 @@ func TestStep(t *testing.T) {
 		want   []string // words of srun's command line
 		not    []string
 	}{
-		{"plain", func(*Options) {}, []string{"--gres=gpu:4", "--cpus-per-task=8", our}, []string{"--gpu-bind", "--cpu-bind", "--gpus-per-task"}},
+		{"plain", func(*Options) {}, []string{"--gres=gpu:4", "--cpus-per-task=8", our}, []string{"--gpu-bind", "--cpu-bind", "--gpus-per-task", "--no-kill", "--nodelist"}},
 		{"binding", func(o *Options) { o.Job.Slurm.GPUBind, o.Job.Slurm.CPUBind = "closest", "cores" },
 			[]string{"--gpu-bind=closest", "--cpu-bind=cores"}, nil},
 		{"no GPUs", func(o *Options) { o.Job.Slurm.GPUsPerNode, o.Job.Slurm.GPUBind = 0, "closest" }, nil, []string{"--gres", "--gpu-bind"}},
@@ -30,6 +30,9 @@ func TestStep(t *testing.T) {
 		{"heterogeneous", func(o *Options) {
 			o.Allocation.Components = []slurm.Component{{JobID: "1", Nodes: []string{"a"}}, {JobID: "2", Nodes: []string{"b"}}}
 		}, []string{"--het-group=0,1"}, nil},
+		{"with a node to spare", func(o *Options) {
+			o.Allocation.Nodes, o.Job.Restart.SpareNodes = []string{"a", "b", "c"}, 1
+		}, []string{"--nodes=2", "--nodelist=a,b", "--no-kill"}, []string{"--overlap"}},
 		{"apptainer", func(o *Options) {
 			o.Job.Setup.Container = jobs.Container{Image: "/i.sif", Runtime: "apptainer", Mounts: []jobs.Text{"/data:/d:ro"}}
 			o.Site.Container = sites.Container{Runtime: "apptainer", Options: []sites.Option{"--nv"}}
@@ -57,7 +60,7 @@ func TestStep(t *testing.T) {
 			o := Options{Job: job, Site: &sites.Profile{Request: sites.Request{GPUs: "gres"}, Step: sites.Step{GPUs: sites.StepGPUsAll}},
 				Dir: rundir.Dir{Path: "/runs/x"}, Binary: "/opt/bin/ddpbatch", Allocation: &slurm.Allocation{JobID: "1", Nodes: []string{"a", "b"}}}
 			tt.change(&o)
-			line := strings.Join(step(o, 4).SrunArgv(), " ") + " "
+			line := strings.Join(step(o, o.Allocation.Nodes[:o.Job.Slurm.Nodes], 4).SrunArgv(), " ") + " "
 			for _, want := range tt.want {
 				if !strings.Contains(line, " "+want+" ") {
 					t.Errorf("%s is not in %s", want, line)

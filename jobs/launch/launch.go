@@ -31,7 +31,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
-	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
@@ -78,6 +77,11 @@ type Result struct {
 	Ranks   []rendezvous.RankStatus
 	// NearEnd says that the ranks were asked to stop since the time limit is near.
 	NearEnd bool
+	// Preempted says that Slurm takes the nodes for another job, and leaves it to this
+	// one to go back into the queue.
+	Preempted bool
+	// NodesLost says that too few nodes are left that work.
+	NodesLost bool
 	// Progress says that there is a newer checkpoint than at the beginning.
 	Progress bool
 }
@@ -94,57 +98,59 @@ func Once(a slurm.Allocation) error {
 // Run launches the job and stays until it is over, starting it again after a
 // failure as often as the job's [restart] allows.
 func Run(ctx context.Context, o Options) (Result, error) {
-	if o.Allocation == nil && usesMPI(o.Job) {
-		return Result{}, noMPIHere{}
-	}
-	without := 0 // restarts since there was a newer checkpoint
-	began := newestStep(o.Dir)
-	newest := began
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	nodes, err := newNodes(o)
+	if err != nil {
+		return Result{}, err
+	}
+	saved := watchProgress(o)
 	near := o.nearEnd(ctx)
-	for attempt := 1; ; attempt++ {
+	without := 0 // restarts since there was a newer checkpoint
+	var asked os.Signal
+	for number := 1; ; number++ {
 		if err := os.Remove(o.Dir.Failure()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return Result{}, err
 		}
-		a, err := newAttempt(ctx, o, attempt)
+		a, err := newAttempt(ctx, o, number, nodes.chosen)
 		if err != nil {
 			return Result{}, err
 		}
-		a.near = near
+		a.near, a.asked = near, asked
 		result, err := a.run(ctx)
 		if err != nil {
 			return Result{}, err
 		}
-		result.Progress = newestStep(o.Dir) > began
 		if result.Failure == nil {
-			return result, nil
+			return o.conclude(ctx, result, saved), nil
 		}
-		if err := writeFailure(o.Dir, attempt, result); err != nil {
+		if err := writeFailure(o.Dir, number, result); err != nil {
 			o.Say(fmt.Sprintf("WARNING: %v", err))
 		}
-		if step := newestStep(o.Dir); step > newest {
-			without, newest = 0, step
-		}
+		o.tellRanks(result.Ranks, a.killed)
 		limit := int(o.Job.Restart.MaxWithoutProgress)
-		if a.stopped || without >= limit || result.Exit == exitCancelled {
-			if limit > 0 && without >= limit {
-				o.Say(fmt.Sprintf("giving up: no progress in %d restarts", limit))
-			}
+		if a.stopped || limit == 0 || result.Exit == exitCancelled {
+			return o.conclude(ctx, result, saved), nil
+		}
+		if saved.further() {
+			without = 0
+		}
+		if without >= limit {
+			o.Say(fmt.Sprintf("giving up: no progress in %d restarts", limit))
+			return o.conclude(ctx, result, saved), nil
+		}
+		if result = o.conclude(ctx, result, saved); result.Preempted {
+			return result, nil
+		}
+		if result.NodesLost, err = nodes.review(ctx, result); err != nil {
+			o.Say(fmt.Sprintf("giving up: %v", err))
 			return result, nil
 		}
 		without++
-		o.Say(fmt.Sprintf("%v; starting again (%d of %d without progress)", result.Failure, without, limit))
+		pause := backOff(without)
+		o.Say(fmt.Sprintf("%v; starting again%s (%d of %d without progress)", result.Failure, in(pause), without, limit))
+		asked = o.rest(ctx, pause, near)
 	}
-}
-
-// newestStep is the step of the newest checkpoint, -1 when there is none.
-func newestStep(d rundir.Dir) int {
-	entries, err := checkpoint.List(d.Checkpoints())
-	if err != nil || len(entries) == 0 {
-		return -1
-	}
-	return entries[0].Step
 }
 
 // failureFile is failure.json: what a program or a person reads after a failure.
@@ -192,15 +198,18 @@ type ranks interface {
 type stopReason string
 
 const (
-	// StopTimeLimit is the approach of the time limit, SIGUSR1 to the launcher.
+	// StopTimeLimit is the approach of the time limit.
 	StopTimeLimit stopReason = "the time limit is near"
+	// StopSignal is SIGUSR1 to the launcher, for which the batch script has asked.
+	// Slurm also sends it to a job that it preempts, where it is set up to do so.
+	StopSignal stopReason = "the time limit is near, or the job is preempted"
 	// StopTerminated is SIGTERM or SIGINT to the launcher.
 	StopTerminated stopReason = "the launcher was asked to end"
 )
 
 func reasonOf(s os.Signal) stopReason {
 	if s == syscall.SIGUSR1 {
-		return StopTimeLimit
+		return StopSignal
 	}
 	return StopTerminated
 }

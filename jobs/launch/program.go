@@ -60,15 +60,36 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	}
 	ended := make(chan struct{})
 	go func() { done.Wait(); close(ended) }()
-	stopped := r.follow(ctx, o, cmd.Process.Pid, ended)
+	stopped, cut := r.follow(ctx, o, cmd.Process.Pid, ended)
 	// Workers that it left behind would hold memory, ports and GPUs.
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-	return verdict(argv[0], cmd.ProcessState, stopped)
+	if cut != nil {
+		return exitLost, cut
+	}
+	return verdict(argv[0], cmd.ProcessState, stopped || askedToStop(cmd.ProcessState, o.Signals))
 }
 
-// follow passes signals on until the program has ended, and says whether it was
-// asked to stop.
-func (r *Rank) follow(ctx context.Context, o ProgramOptions, pid int, ended <-chan struct{}) (stopped bool) {
+// askedToStop says whether a program ended by a signal to stop that was sent to this
+// process as well, as Slurm does: which of the two notices first is chance.
+func askedToStop(state *os.ProcessState, signals <-chan os.Signal) bool {
+	if s := state.Sys().(syscall.WaitStatus); !s.Signaled() && s.ExitStatus() == 0 {
+		return false
+	}
+	select {
+	case <-signals:
+		return true
+	case <-time.After(signalGrace):
+		return false
+	}
+}
+
+// signalGrace is how long the signal to this process may come after the one to its
+// program.
+const signalGrace = 100 * time.Millisecond
+
+// follow passes signals on until the program has ended. It says whether that was asked
+// to stop, and why it was ended by force, if it was.
+func (r *Rank) follow(ctx context.Context, o ProgramOptions, pid int, ended <-chan struct{}) (stopped bool, cut error) {
 	stopping, aborted, done := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done()
 	kill := func() {
 		_ = syscall.Kill(-pid, syscall.SIGTERM)
@@ -83,7 +104,7 @@ func (r *Rank) follow(ctx context.Context, o ProgramOptions, pid int, ended <-ch
 	for {
 		select {
 		case <-ended:
-			return stopped
+			return stopped, cut
 		case s := <-o.Signals:
 			// Slurm signals every process of a step, this program's too.
 			if !r.Place.InSlurm() && !stopped {
@@ -97,10 +118,10 @@ func (r *Rank) follow(ctx context.Context, o ProgramOptions, pid int, ended <-ch
 			}
 			stopped = true
 		case <-aborted:
-			aborted = nil
+			aborted, cut = nil, context.Cause(r.Session.Context())
 			kill()
 		case <-done:
-			done = nil
+			done, cut = nil, context.Cause(ctx)
 			kill()
 		}
 	}
@@ -108,10 +129,10 @@ func (r *Rank) follow(ctx context.Context, o ProgramOptions, pid int, ended <-ch
 
 // stopSignal is the signal that the launcher got.
 func stopSignal(reason string) syscall.Signal {
-	if reason == string(StopTimeLimit) {
-		return syscall.SIGUSR1
+	if reason == string(StopTerminated) {
+		return syscall.SIGTERM
 	}
-	return syscall.SIGTERM
+	return syscall.SIGUSR1
 }
 
 func verdict(name string, state *os.ProcessState, stopped bool) (int, error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
 // inJob are the options of a launcher inside job 7, with shell scripts for Slurm's
@@ -58,36 +59,88 @@ argv = ["true"]
 `
 )
 
+// What `scontrol show job` says of a job.
+const (
+	goesOn    = "JobState=RUNNING Restarts=0 PreemptTime=None"
+	inGrace   = "JobState=RUNNING Restarts=0 PreemptTime=2026-11-21T17:35:25"
+	takenBack = "JobState=COMPLETING Restarts=1 StartTime=2026-11-21T17:35:25"
+)
+
 func TestRequeue(t *testing.T) {
-	const takes, refuses = `echo "$@" >>"$FAKE/asked"`, `echo "scontrol: error: Requested operation is presently disabled" >&2; exit 1`
+	const (
+		shows   = `test "$1" != show || { cat "$FAKE/job"; exit; }; `
+		takes   = shows + `echo "$@" >>"$FAKE/asked"`
+		refuses = shows + `echo "scontrol: error: Requested operation is presently disabled" >&2; exit 1`
+	)
+	stopped := Result{Exit: 3, NearEnd: true}
+	failed := Result{Exit: 1, Failure: &rendezvous.Failure{Rank: 0}}
+	not := func(text string) string { return strings.Replace(text, "requeue = 2", "requeue = 0", 1) }
 	for name, tt := range map[string]struct {
-		job, scontrol string
-		restarts      int
-		task          string
-		result        Result
-		asked, said   string
+		job, scontrol, shown string
+		restarts             int
+		task                 string
+		further              bool
+		result               Result
+		asked, said          string
+		exit                 int
 	}{
-		"a training":          {trains, takes, 0, "", Result{Exit: 3, NearEnd: true, Progress: true}, "requeue 7", "requeued as job 7 (1 of 2)"},
-		"the second time":     {trains, takes, 1, "", Result{Exit: 3, NearEnd: true, Progress: true}, "requeue 7", "requeued as job 7 (2 of 2)"},
-		"an array's element":  {trains, takes, 0, "3", Result{Exit: 3, NearEnd: true, Progress: true}, "requeue 5_3", "requeued as job 5_3 (1 of 2)"},
-		"often enough":        {trains, takes, 2, "", Result{Exit: 3, NearEnd: true, Progress: true}, "", "WARNING: not requeued: the job has been started 2 times again, and restart.requeue is 2; submit it again to go on"},
-		"no progress":         {trains, takes, 0, "", Result{Exit: 3, NearEnd: true}, "", "WARNING: not requeued: there is no newer checkpoint than when the job started; slurm.time is too short, or checkpoint.every too long"},
-		"finished":            {trains, takes, 0, "", Result{Exit: 0, NearEnd: true, Progress: true}, "", ""},
-		"stopped by a person": {trains, takes, 0, "", Result{Exit: 3, Progress: true}, "", ""},
-		"not asked for":       {strings.Replace(trains, "requeue = 2", "requeue = 0", 1), takes, 0, "", Result{Exit: 3, NearEnd: true, Progress: true}, "", ""},
-		"refused": {trains, refuses, 0, "", Result{Exit: 3, NearEnd: true, Progress: true}, "",
-			"WARNING: not requeued: requeueing job 7: scontrol failed (exit status 1): scontrol: error: Requested operation is presently disabled; submit it again to go on"},
-		"a program that ended well": {runs, takes, 0, "", Result{Exit: 0, NearEnd: true}, "requeue 7", "requeued as job 7 (1 of 2)"},
-		"a program that was killed": {runs, takes, 0, "", Result{Exit: 138, NearEnd: true}, "requeue 7", "requeued as job 7 (1 of 2)"},
-		"a program that failed":     {runs, takes, 0, "", Result{Exit: 1, NearEnd: true}, "", ""},
+		"a training":          {trains, takes, goesOn, 0, "", true, stopped, "requeue 7", "requeued as job 7 (1 of 2)", 3},
+		"the second time":     {trains, takes, goesOn, 1, "", true, stopped, "requeue 7", "requeued as job 7 (2 of 2)", 3},
+		"an array's element":  {trains, takes, goesOn, 0, "3", true, stopped, "requeue 5_3", "requeued as job 5_3 (1 of 2)", 3},
+		"often enough":        {trains, takes, goesOn, 2, "", true, stopped, "", "WARNING: not requeued: the job has been started 2 times again, and restart.requeue is 2; submit it again to go on", 3},
+		"no progress":         {trains, takes, goesOn, 0, "", false, stopped, "", "WARNING: not requeued: there is no newer checkpoint than when the job started; slurm.time is too short, or checkpoint.every too long", 3},
+		"finished":            {trains, takes, inGrace, 0, "", true, Result{Exit: 0, NearEnd: true}, "", "", 0},
+		"stopped by a person": {trains, takes, goesOn, 0, "", true, Result{Exit: 3}, "", "", 3},
+		"ended by a person":   {trains, takes, inGrace, 0, "", true, Result{Exit: exitCancelled}, "", "", exitCancelled},
+		"not asked for":       {not(trains), takes, goesOn, 0, "", true, stopped, "", "", 3},
+		"refused": {trains, refuses, goesOn, 0, "", true, stopped, "",
+			"WARNING: not requeued: requeueing job 7: scontrol failed (exit status 1): scontrol: error: Requested operation is presently disabled; submit it again to go on", 3},
+		"no scontrol, as in a container": {trains, "", "", 0, "", true, stopped, "",
+			"WARNING: not requeued: requeueing job 7: scontrol: not found in PATH; submit it again to go on", 3},
+		"no scontrol, and a program": {runs, "", "", 0, "", false, Result{Exit: 0, NearEnd: true}, "",
+			"WARNING: not requeued: requeueing job 7: scontrol: not found in PATH; submit it again to go on", 3},
+		"a controller that does not answer": {not(trains), "exit 1", "", 0, "", true, Result{Exit: 3}, "",
+			"WARNING: whether the job is preempted is not known: asking about the preemption of job 7: scontrol failed (exit status 1)", 3},
+		"a program that ended well":  {runs, takes, goesOn, 0, "", false, Result{Exit: 0, NearEnd: true}, "requeue 7", "requeued as job 7 (1 of 2)", 3},
+		"a program that was killed":  {runs, takes, goesOn, 0, "", false, Result{Exit: 138, NearEnd: true}, "requeue 7", "requeued as job 7 (1 of 2)", 3},
+		"a program that failed":      {runs, takes, goesOn, 0, "", false, Result{Exit: 1, NearEnd: true}, "", "", 1},
+		"a program that is finished": {runs, takes, goesOn, 0, "", false, Result{Exit: 0}, "", "", 0},
+
+		"preempted":                           {not(trains), takes, inGrace, 0, "", false, Result{Exit: 3}, "requeue 7", "requeued as job 7 (it is preempted)", 3},
+		"preempted, with a signal":            {not(trains), takes, inGrace, 0, "", false, stopped, "requeue 7", "requeued as job 7 (it is preempted)", 3},
+		"preempted as often as it likes":      {trains, takes, inGrace, 9, "", false, stopped, "requeue 7", "requeued as job 7 (it is preempted)", 3},
+		"preempted, and ranks failed over it": {not(trains), takes, inGrace, 0, "", false, failed, "requeue 7", "requeued as job 7 (it is preempted)", 1},
+		"a program is preempted":              {not(runs), takes, inGrace, 0, "", false, Result{Exit: 143}, "requeue 7", "requeued as job 7 (it is preempted)", 3},
+		"requeued by Slurm":                   {not(trains), takes, takenBack, 0, "", false, Result{Exit: 3}, "", "Slurm takes the job's nodes back: what becomes of it is Slurm's to say", 3},
+		"requeued by Slurm before":            {not(trains), takes, takenBack, 1, "", false, Result{Exit: 3}, "", "", 3},
+		"nodes were lost": {not(trains), takes, goesOn, 0, "", false, Result{Exit: 4, Failure: failed.Failure, NodesLost: true}, "requeue 7",
+			"requeued as job 7 (too few nodes are left)", 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, dir, said := inJob(t, tt.job, map[string]string{"scontrol": tt.scontrol})
+			programs := map[string]string{"scontrol": tt.scontrol}
+			if tt.scontrol == "" {
+				programs = nil
+			}
+			o, dir, said := inJob(t, tt.job, programs)
+			if err := os.WriteFile(filepath.Join(dir, "job"), []byte(tt.shown), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if programs == nil {
+				o.Slurm.Environ = []string{"PATH=" + dir}
+			}
 			o.Allocation.RestartCount = tt.restarts
 			if tt.task != "" {
 				o.Allocation.ArrayJobID, o.Allocation.ArrayTask = "5", tt.task
 			}
-			Requeue(t.Context(), o, tt.result)
+			saved := &progress{folder: dir, ready: true, began: 4, newest: 4}
+			if tt.further {
+				saved.newest = 5
+			}
+			r := o.conclude(t.Context(), tt.result, saved)
+			Requeue(t.Context(), o, r)
+			if r.Exit != tt.exit {
+				t.Errorf("exit code %d, want %d", r.Exit, tt.exit)
+			}
 			asked, _ := os.ReadFile(filepath.Join(dir, "asked"))
 			if got := strings.TrimSpace(string(asked)); got != tt.asked {
 				t.Errorf("scontrol was called with %q, want %q", got, tt.asked)

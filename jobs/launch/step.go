@@ -22,7 +22,10 @@ type stepRanks struct {
 }
 
 func startStep(a *attempt) (ranks, error) {
-	argv := step(a.o, a.world/len(a.o.Allocation.Nodes)).SrunArgv()
+	step := step(a.o, a.nodes, a.world/len(a.nodes))
+	// What a lost node keeps of the step before is not waited for.
+	step.Overlap = step.NoKill && a.number > 1
+	argv := step.SrunArgv()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = a.environ
 	cmd.Stdout, cmd.Stderr = a.o.Stdout, a.o.Stderr
@@ -36,11 +39,11 @@ func startStep(a *attempt) (ranks, error) {
 	return s, nil
 }
 
-// step is the step that runs so many tasks on each node.
-func step(o Options, perNode int) slurm.Step {
+// step is the step that runs so many tasks on each of these nodes.
+func step(o Options, nodes []string, perNode int) slurm.Step {
 	j := o.Job
 	size := slurm.StepSize{
-		Nodes: len(o.Allocation.Nodes), TasksPerNode: perNode,
+		Nodes: len(nodes), TasksPerNode: perNode,
 		// torchrun starts a node's processes inside one task, which needs the
 		// cores of all of them.
 		CPUsPerTask: int(j.Slurm.CPUsPerTask) * j.TasksPerNode() / perNode,
@@ -56,8 +59,11 @@ func step(o Options, perNode int) slurm.Step {
 	s := slurm.Step{
 		Nodes: size.Nodes, TasksPerNode: size.TasksPerNode, CPUsPerTask: size.CPUsPerTask,
 		GPUsPerNode: size.GPUsPerNode, GPUsPerTask: size.GPUsPerTask,
-		CPUBind: string(j.Slurm.CPUBind), Name: string(j.Name),
+		CPUBind: string(j.Slurm.CPUBind), Name: string(j.Name), NoKill: j.Restart.OutlivesNodes(),
 		Argv: []string{o.Binary, "run", "--run-dir", o.Dir.Path},
+	}
+	if len(nodes) < len(o.Allocation.Nodes) {
+		s.NodeList = nodes
 	}
 	if j.Slurm.GPUsPerNode > 0 {
 		s.GPUBind = string(j.Slurm.GPUBind)

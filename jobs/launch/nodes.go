@@ -1,0 +1,167 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+)
+
+// nodes are those of the allocation, and which of them the next attempt runs on. One
+// that is found bad is left out for as long as this launcher lives; spare ones take
+// the places of those, in the order of the allocation.
+type nodes struct {
+	o       Options
+	chosen  []string // of the next attempt; none without Slurm
+	out     map[string]string
+	suspect map[string]bool // at fault in the last attempt
+	lost    bool            // a node that was left out is gone, and not just at fault
+}
+
+// newNodes chooses those of the first attempt.
+func newNodes(o Options) (*nodes, error) {
+	n := &nodes{o: o, out: map[string]string{}}
+	if o.Allocation == nil {
+		return n, nil
+	}
+	all := o.Allocation.Nodes
+	if want := o.Job.AllocatedNodes(); len(all) != want {
+		and := ""
+		if spare := o.Job.Restart.SpareNodes; spare > 0 {
+			and = fmt.Sprintf(", %d of them to spare", spare)
+		}
+		return nil, fmt.Errorf("the allocation has %d nodes (%s), the job wants %d%s", len(all), slurm.FoldHosts(all), want, and)
+	}
+	if len(o.Allocation.Components) > 0 && o.Job.Restart.OutlivesNodes() {
+		return nil, mixedNodes(len(o.Allocation.Components))
+	}
+	n.chosen = all[:o.Job.Slurm.Nodes]
+	return n, nil
+}
+
+// mixedNodes are the components of a heterogeneous job, whose nodes cannot take each
+// other's places.
+type mixedNodes int
+
+func (m mixedNodes) Error() string {
+	return fmt.Sprintf("restart.spare_nodes and restart.min_nodes do not work in a heterogeneous job, and this one has %d components", int(m))
+}
+
+// Hint says what to do about it.
+func (mixedNodes) Hint() string { return "leave the two keys out, or ask for nodes of one kind" }
+
+// ExitCode is that of wrong usage.
+func (mixedNodes) ExitCode() int { return 2 }
+
+// review leaves out the nodes that an attempt has shown to be bad and chooses those of
+// the next one. It is an error if too few are left; lost is whether others may be had
+// for nodes that are gone.
+func (n *nodes) review(ctx context.Context, r Result) (lost bool, err error) {
+	if n.o.Allocation == nil || !n.o.Job.Restart.OutlivesNodes() {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	states, err := n.o.Slurm.NodeStates(ctx, n.o.Allocation.Nodes)
+	if err != nil {
+		n.o.Say(fmt.Sprintf("WARNING: %v", err)) // what the ranks have shown counts all the same
+	}
+	for _, node := range n.judge(r, states) {
+		n.o.Say(fmt.Sprintf("node %s is left out from now on: %s", node, n.out[node]))
+	}
+	return n.lost, n.choose()
+}
+
+// choose takes the first good ones.
+func (n *nodes) choose() error {
+	var good []string
+	for _, node := range n.o.Allocation.Nodes {
+		if n.out[node] == "" {
+			good = append(good, node)
+		}
+	}
+	want := int(n.o.Job.Slurm.Nodes)
+	least := want
+	if fewer := int(n.o.Job.Restart.MinNodes); fewer > 0 {
+		least = fewer
+	}
+	if len(good) < least {
+		return fmt.Errorf("%d of %d nodes are left, and the job needs %d", len(good), len(n.o.Allocation.Nodes), least)
+	}
+	good = good[:min(want, len(good))]
+	if !slices.Equal(good, n.chosen) {
+		n.o.Say(fmt.Sprintf("going on with %d nodes of %d: %s", len(good), want, slurm.FoldHosts(good)))
+	}
+	n.chosen = good
+	return nil
+}
+
+// judge returns the nodes that are bad by what Slurm says of them and by what their
+// ranks did in an attempt, which failed.
+func (n *nodes) judge(r Result, states map[string]slurm.NodeState) (bad []string) {
+	leave := func(node, format string, args ...any) {
+		n.out[node] = fmt.Sprintf(format, args...)
+		bad = append(bad, node)
+	}
+	came := slices.ContainsFunc(r.Ranks, func(s rendezvous.RankStatus) bool { return s.State != rendezvous.Missing })
+	at, unstarted := "", map[string]bool{}
+	if r.Failure.Rank >= 0 {
+		at = r.Failure.Host
+	}
+	for _, node := range n.o.Allocation.Nodes {
+		if n.out[node] != "" {
+			continue
+		}
+		absent, mute := n.ranksOn(node, r, rendezvous.Missing) && came, n.ranksOn(node, r, rendezvous.Joined)
+		switch {
+		case states[node].Down():
+			n.lost = true
+			leave(node, "Slurm says that it is %s", strings.ToLower(string(states[node])))
+		case mute: // told to end, and killed by Slurm, without a sign
+			n.lost = true
+			leave(node, "its ranks do not answer any more")
+		case absent && r.Failure.State == rendezvous.Missing && r.Failure.Phase == "join":
+			leave(node, "its ranks did not join")
+		case absent:
+			unstarted[node] = true
+		}
+	}
+	// What is wrong with one node shows in the ranks of others, too.
+	suspects := unstarted
+	switch {
+	case len(bad) > 0:
+		n.suspect = nil
+		return bad
+	case len(unstarted) == 0:
+		suspects = map[string]bool{at: true}
+	}
+	for _, node := range n.o.Allocation.Nodes {
+		switch {
+		case suspects[node] && states[node].Draining():
+			leave(node, "it was at fault, and Slurm says that it is %s", states[node])
+		case suspects[node] && n.suspect[node]:
+			leave(node, "it was at fault in two attempts running")
+		}
+	}
+	n.suspect = suspects
+	return bad
+}
+
+// ranksOn says whether an attempt had ranks on a node, and all of them ended in a state.
+func (n *nodes) ranksOn(node string, r Result, state rendezvous.State) bool {
+	at := slices.Index(n.chosen, node)
+	if at < 0 {
+		return false
+	}
+	// As many on each node, in the order of the nodes.
+	each := len(r.Ranks) / len(n.chosen)
+	for _, s := range r.Ranks[at*each : (at+1)*each] {
+		if s.State != state {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,156 @@
+package launch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+)
+
+// onFour are the nodes of a job in an allocation of n1 to n4, with two ranks on each.
+func onFour(t *testing.T, trained, spare, least int, sinfo string) (*nodes, *[]string) {
+	t.Helper()
+	o, _, said := inJob(t, runs, map[string]string{"sinfo": sinfo})
+	o.Job.Slurm.Nodes, o.Job.Restart.SpareNodes, o.Job.Restart.MinNodes = jobs.Count(trained), jobs.NonNegativeCount(spare), jobs.Count(least)
+	o.Allocation.Nodes = []string{"n1", "n2", "n3", "n4"}
+	n, err := newNodes(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n, said
+}
+
+// failed is an attempt on nodes that failed as first says, with ranks in states by
+// node; Ended is what is left out.
+func failed(n *nodes, first rendezvous.Failure, states map[string]rendezvous.State) Result {
+	r := Result{Failure: &first}
+	for _, node := range n.chosen {
+		for range 2 {
+			state := states[node]
+			if state == "" {
+				state = rendezvous.Ended
+			}
+			r.Ranks = append(r.Ranks, rendezvous.RankStatus{Rank: len(r.Ranks), Host: node, State: state})
+		}
+	}
+	return r
+}
+
+func TestNodesThatAreLeftOut(t *testing.T) {
+	const well = `printf 'n1|allocated\nn2|allocated\nn3|mixed\nn4|allocated\n'`
+	lost := rendezvous.Failure{Rank: 2, Host: "n2", State: rendezvous.Lost}
+	elsewhere := rendezvous.Failure{Rank: 0, Host: "n1", State: rendezvous.Failed}
+	absent := rendezvous.Failure{Rank: 2, Host: "n2", State: rendezvous.Missing, Phase: "join"}
+	all := func(s rendezvous.State) map[string]rendezvous.State {
+		return map[string]rendezvous.State{"n1": s, "n2": s, "n3": s}
+	}
+	type step struct {
+		first  rendezvous.Failure
+		states map[string]rendezvous.State
+		next   string // the nodes of the next attempt, or the error
+	}
+	on2 := func(s rendezvous.State) map[string]rendezvous.State {
+		return map[string]rendezvous.State{"n2": s}
+	}
+	for name, tt := range map[string]struct {
+		spare, least int
+		sinfo        string
+		steps        []step
+		said         string
+		lost         bool
+	}{
+		"a rank is killed once": {1, 0, well, []step{{lost, nil, "n1 n2 n3"}}, "", false},
+		"the same host twice": {1, 0, well, []step{{lost, nil, "n1 n2 n3"}, {lost, nil, "n1 n3 n4"}},
+			"node n2 is left out from now on: it was at fault in two attempts running\ngoing on with 3 nodes of 3: n[1,3-4]", false},
+		"one host, then another": {1, 0, well, []step{{lost, nil, "n1 n2 n3"}, {elsewhere, nil, "n1 n2 n3"}, {lost, nil, "n1 n2 n3"}}, "", false},
+		"down": {1, 0, `printf 'n2|down*\n'`, []step{{elsewhere, nil, "n1 n3 n4"}},
+			"node n2 is left out from now on: Slurm says that it is down*\ngoing on with 3 nodes of 3: n[1,3-4]", true},
+		"the spare node is down": {1, 0, `printf 'n4|down\n'`, []step{{elsewhere, nil, "n1 n2 n3"}},
+			"node n4 is left out from now on: Slurm says that it is down", true},
+		"drained by a health check": {1, 0, `printf 'n2|draining\n'`, []step{{lost, nil, "n1 n3 n4"}},
+			"node n2 is left out from now on: it was at fault, and Slurm says that it is draining\ngoing on with 3 nodes of 3: n[1,3-4]", false},
+		"drained, and not at fault": {1, 0, `printf 'n3|draining\n'`, []step{{lost, nil, "n1 n2 n3"}}, "", false},
+		"no answer": {1, 0, well, []step{{elsewhere, on2(rendezvous.Joined), "n1 n3 n4"}},
+			"node n2 is left out from now on: its ranks do not answer any more\ngoing on with 3 nodes of 3: n[1,3-4]", true},
+		"not joined": {1, 0, well, []step{{absent, on2(rendezvous.Missing), "n1 n3 n4"}},
+			"node n2 is left out from now on: its ranks did not join\ngoing on with 3 nodes of 3: n[1,3-4]", false},
+		"nobody joined": {1, 0, well, []step{{absent, all(rendezvous.Missing), "n1 n2 n3"}}, "", false},
+		"not started, twice": {1, 0, well, []step{{elsewhere, on2(rendezvous.Missing), "n1 n2 n3"}, {elsewhere, on2(rendezvous.Missing), "n1 n3 n4"}},
+			"node n2 is left out from now on: it was at fault in two attempts running\ngoing on with 3 nodes of 3: n[1,3-4]", false},
+		"fewer nodes": {0, 2, well, []step{{elsewhere, on2(rendezvous.Joined), "n1 n3 n4"}},
+			"node n2 is left out from now on: its ranks do not answer any more\ngoing on with 3 nodes of 4: n[1,3-4]", true},
+		"too few": {0, 4, well, []step{{elsewhere, on2(rendezvous.Joined), "3 of 4 nodes are left, and the job needs 4"}},
+			"node n2 is left out from now on: its ranks do not answer any more", true},
+		"Slurm does not say": {1, 0, "echo broken >&2; exit 1", []step{{elsewhere, on2(rendezvous.Joined), "n1 n3 n4"}},
+			"WARNING: asking for the state of the nodes n[1-4]: sinfo failed (exit status 1): broken\n" +
+				"node n2 is left out from now on: its ranks do not answer any more\ngoing on with 3 nodes of 3: n[1,3-4]", true},
+		"the keys are not given": {0, 0, `printf 'n2|down\n'`, []step{{lost, on2(rendezvous.Joined), "n1 n2 n3 n4"}}, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, said := onFour(t, 4-tt.spare, tt.spare, tt.least, tt.sinfo)
+			var lost bool
+			for i, s := range tt.steps {
+				var err error
+				lost, err = n.review(t.Context(), failed(n, s.first, s.states))
+				got := strings.Join(n.chosen, " ")
+				if err != nil {
+					got = err.Error()
+				}
+				if got != s.next {
+					t.Errorf("after attempt %d: %s, want %s", i+1, got, s.next)
+				}
+			}
+			if got := strings.Join(*said, "\n"); got != tt.said {
+				t.Errorf("said %q\nwant %q", got, tt.said)
+			}
+			if lost != tt.lost {
+				t.Errorf("lost %v, want %v", lost, tt.lost)
+			}
+		})
+	}
+}
+
+func TestNodesOfTheWrongNumber(t *testing.T) {
+	o, _, _ := inJob(t, runs, nil)
+	o.Job.Slurm.Nodes, o.Job.Restart.SpareNodes = 2, 1
+	o.Allocation.Nodes = []string{"n1", "n2"}
+	if _, err := newNodes(o); fmt.Sprint(err) != "the allocation has 2 nodes (n[1-2]), the job wants 3, 1 of them to spare" {
+		t.Error(err)
+	}
+	o.Allocation.Nodes = []string{"n1", "n2", "n3"}
+	o.Allocation.Components = make([]slurm.Component, 2)
+	if _, err := newNodes(o); fmt.Sprint(err) != "restart.spare_nodes and restart.min_nodes do not work in a heterogeneous job, and this one has 2 components" {
+		t.Error(err)
+	}
+}
+
+func TestTellRanks(t *testing.T) {
+	o, _, said := inJob(t, runs, nil)
+	ranks := []rendezvous.RankStatus{
+		{Rank: 0, Host: "n1", State: rendezvous.Ended, Exit: 4}, {Rank: 1, Host: "n1", State: rendezvous.Ended, Exit: 4},
+		{Rank: 2, Host: "n2", State: rendezvous.Lost, Error: "its process was killed or crashed"}, {Rank: 3, Host: "n2", State: rendezvous.Ended},
+		{Rank: 4, Host: "n3", State: rendezvous.Lost, Error: "EOF"}, {Rank: 5, Host: "n3", State: rendezvous.Joined},
+		{Rank: 6, Host: "n4", State: rendezvous.Missing}, {Rank: 7, Host: "n4", State: rendezvous.Failed, Exit: 9}, {Rank: 8, Host: "n5", State: rendezvous.Done, Exit: 3},
+	}
+	o.tellRanks(ranks, map[int]bool{4: true, 5: true})
+	want := []string{"how the ranks ended:",
+		"  ranks 0, 1, 3 on n[1-2]: ended with the job", "  rank 2 on n2: lost: its process was killed or crashed",
+		"  rank 4 on n3: ended by force, after 4s", "  rank 5 on n3: no answer any more",
+		"  rank 6 on n4: did not join", "  rank 7 on n4: failed with exit code 9", "  rank 8 on n5: ended with exit code 3"}
+	if !slices.Equal(*said, want) {
+		t.Errorf("said %q\nwant %q", *said, want)
+	}
+	*said = nil
+	o.tellRanks(ranks[:1], nil)
+	for rank := range 20 {
+		ranks = append(ranks, rendezvous.RankStatus{Rank: 9 + rank, Host: "n6", State: rendezvous.Failed, Exit: 20 + rank})
+	}
+	o.tellRanks(ranks, nil)
+	if n := len(*said); n != maxKinds+2 || !strings.Contains((*said)[n-1], "and in 15 other ways, see ") {
+		t.Errorf("said %q", *said)
+	}
+}

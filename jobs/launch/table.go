@@ -1,0 +1,66 @@
+package launch
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+)
+
+// maxKinds is how many ways to end are listed; more stand in failure.json.
+const maxKinds = 12
+
+// tellRanks says how the ranks of a failed attempt ended, those that ended alike on
+// one line. Killed are the ranks that the launcher had to end by force.
+func (o Options) tellRanks(ranks []rendezvous.RankStatus, killed map[int]bool) {
+	if len(ranks) < 2 {
+		return
+	}
+	var kinds []string
+	alike := map[string][]rendezvous.RankStatus{}
+	for _, r := range ranks {
+		how := ending(r, killed[r.Rank])
+		if alike[how] == nil {
+			kinds = append(kinds, how)
+		}
+		alike[how] = append(alike[how], r)
+	}
+	o.Say("how the ranks ended:")
+	for _, how := range kinds[:min(maxKinds, len(kinds))] {
+		var numbers []int
+		var hosts []string
+		for _, r := range alike[how] {
+			numbers = append(numbers, r.Rank)
+			if !slices.Contains(hosts, r.Host) {
+				hosts = append(hosts, r.Host)
+			}
+		}
+		o.Say(fmt.Sprintf("  %s on %s: %s", rendezvous.FormatRanks(numbers), slurm.FoldHosts(hosts), how))
+	}
+	if more := len(kinds) - maxKinds; more > 0 {
+		o.Say(fmt.Sprintf("  and in %d other ways, see %s", more, o.Dir.Failure()))
+	}
+}
+
+// ending is how a rank ended, in a few words.
+func ending(r rendezvous.RankStatus, killed bool) string {
+	switch r.State {
+	case rendezvous.Joined:
+		return "no answer any more"
+	case rendezvous.Missing:
+		return "did not join"
+	case rendezvous.Ended:
+		return "ended with the job"
+	case rendezvous.Failed:
+		return fmt.Sprintf("failed with exit code %d", r.Exit)
+	case rendezvous.Lost:
+		if killed {
+			return fmt.Sprintf("ended by force, after %s", killGrace)
+		}
+		return "lost: " + r.Error
+	case rendezvous.Done:
+		return fmt.Sprintf("ended with exit code %d", r.Exit)
+	}
+	return string(r.State)
+}
