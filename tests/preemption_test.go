@@ -1,0 +1,120 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/tests/cluster"
+)
+
+// preempting is a cluster on which jobs of the partition low make way, within some
+// seconds.
+func preempting(t *testing.T, more ...string) site {
+	t.Helper()
+	conf := append([]string{"PartitionName=low Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=20"}, more...)
+	return site{cluster.ForTest(t, cluster.Options{Nodes: 2, SlurmConf: conf}), t, t.TempDir()}
+}
+
+// preempt has a job of the partition high take all nodes for a moment, once ready, and
+// returns when the job that made way runs again.
+func (s site) preempt(id string) {
+	s.t.Helper()
+	o := finish(s.t, s.Command(s.t.Context(), "sbatch", "--partition=high", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap", "sleep 2"))
+	if o.code != 0 {
+		s.t.Fatal(o)
+	}
+	startRequeued(s.t, s.Cluster, id)
+}
+
+// once checks that a job was requeued exactly once.
+func (s site) once(id string) {
+	s.t.Helper()
+	if o := finish(s.t, s.Command(s.t.Context(), "scontrol", "show", "job", id)); !strings.Contains(o.stdout, "Restarts=1 ") {
+		s.t.Error(o.stdout)
+	}
+}
+
+// A training that is preempted saves, is requeued once and ends with the weights of an
+// undisturbed one, whether Slurm tells the batch script or only the ranks.
+func TestPreempted(t *testing.T) {
+	for name, tt := range map[string]struct{ conf, said string }{
+		"the ranks are told":       {"KillWait=10", ""},
+		"the batch script is told": {"SlurmctldParameters=preempt_send_user_signal", "the time limit is near, or the job is preempted: asking all ranks to save and stop"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := preempting(t, tt.conf)
+			text := strings.Replace(fmt.Sprintf(fashion, "low", 2, 1, 8, 96), "[train]", "partition = \"low\"\n[train]", 1)
+			s.write("job.toml", strings.Replace(text, "100 steps", "100000 steps", 1))
+			whole := s.submit("job.toml", "--run-dir", "runs/whole")
+			s.completed(whole)
+			id := s.submit("job.toml")
+			waitUntil(t, "some steps", func() bool { return len(figures(t, s.run("low"))) > 4 })
+			s.preempt(id)
+			s.completed(id)
+			s.once(id)
+			mustContain(t, s.log("low", id), "stopped after step", "requeued as job "+id+" (it is preempted)", "resuming after step", "finished: 8 epochs", tt.said)
+			if got, want := weights(t, s.run("low")), weights(t, s.run("whole")); got != want {
+				t.Errorf("other weights:\n%s\n%s", got, want)
+			}
+		})
+	}
+}
+
+// countsOn is a job whose program keeps its own snapshot, with 2 ranks on 2 nodes.
+func (s site) countsOn(name, slurm, restart string) {
+	s.t.Helper()
+	text, err := os.ReadFile("testdata/own_snapshot.py")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.write("count.py", string(text))
+	s.write("job.toml", fmt.Sprintf("name = %q\n[slurm]\nnodes = 2\n%s[command]\nargv = [\"/usr/bin/python3\", \"count.py\"]\n%s", name, slurm, restart))
+}
+
+// countedOnce checks that each rank was stopped, went on, and counted every number once.
+func (s site) countedOnce(name, id string) {
+	s.t.Helper()
+	for rank := range 2 {
+		want, got := "", s.file(fmt.Sprintf("counted-%d.txt", rank))
+		n := strings.Count(got, "\n")
+		for i := range n {
+			want += fmt.Sprintf("%d\n", i+1)
+		}
+		if got != want {
+			s.t.Errorf("rank %d counted %q", rank, got)
+		}
+		at := func(what string, n int) string { return fmt.Sprintf("rank %d: %s %d", rank, what, n) }
+		mustContain(s.t, s.log(name, id), at("from", 0), at("stopped at", n-40), at("from", n-40), at("done at", n))
+	}
+}
+
+// A user's program that is preempted saves by itself and goes on where it was.
+func TestProgramIsPreempted(t *testing.T) {
+	s := preempting(t)
+	s.countsOn("count", "partition = \"low\"\n", "")
+	id := s.submit("job.toml")
+	waitForText(t, filepath.Join(s.home, "counted-1.txt"), "40\n")
+	s.preempt(id)
+	s.completed(id)
+	s.once(id)
+	s.countedOnce("count", id)
+}
+
+// The same at the time limit, again by itself.
+func TestProgramAtItsTimeLimit(t *testing.T) {
+	s := newSite(t)
+	s.countsOn("count", "time = \"00:01:00\"\nsignal_before_end = \"55s\"\n", "[restart]\nrequeue = 1\n")
+	id := s.submit("job.toml")
+	log := filepath.Join(s.run("count"), "slurm-"+id+".out")
+	waitForText(t, log, "requeued as job "+id+" (1 of 1)")
+	if o := finish(t, s.Command(t.Context(), "scontrol", "update", "JobId="+id, "TimeLimit=10")); o.code != 0 {
+		t.Fatal(o) // time for the rest
+	}
+	startRequeued(t, s.Cluster, id)
+	s.completed(id)
+	s.once(id)
+	s.countedOnce("count", id)
+}
