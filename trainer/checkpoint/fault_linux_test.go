@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// saverVariable has the test binary save a checkpoint: "DIR STEP FINISHED".
+// saverVariable has the test binary save a checkpoint: "DIR STEP FINISHED DIVIDED".
 const saverVariable = "CHECKPOINT_TEST_SAVES"
 
 func TestMain(m *testing.M) {
@@ -27,13 +27,30 @@ func saver(what string) int {
 	runtime.LockOSThread()
 	var dir string
 	var step int
-	var finished bool
-	if _, err := fmt.Sscan(what, &dir, &step, &finished); err != nil {
+	var finished, inParts bool
+	if _, err := fmt.Sscan(what, &dir, &step, &finished, &inParts); err != nil {
 		panic(err)
 	}
 	m, files := state(step)
 	m.Finished = finished
-	_, err := Save(dir, m, files)
+	save := func() error {
+		_, err := Save(dir, m, files)
+		return err
+	}
+	if inParts { // as the last checkpoint of ranks that have parts is
+		save = func() error {
+			s, parts, err := divide(dir, m, files)
+			if err != nil || s.Exists {
+				return err
+			}
+			if parts, err = s.Consolidate(parts); err != nil {
+				return err
+			}
+			_, err = s.Commit(parts)
+			return err
+		}
+	}
+	err := save()
 	if err == nil {
 		err = Prune(dir, step, Keep{Newest: 2}, map[int]bool{})
 	}
@@ -87,27 +104,33 @@ func needsStrace(t *testing.T) {
 var calls = []string{"openat", "write", "fsync", "close", "mkdirat", "renameat", "renameat2", "unlinkat"}
 
 // before are what is there when a save of step 3 begins.
-var before = map[string]func(t *testing.T, dir string){
-	"a new step": func(t *testing.T, dir string) {
-		save(t, dir, 0)
-		save(t, dir, 1)
-		save(t, dir, 2)
-	},
-	"the only one, saved again": func(t *testing.T, dir string) { save(t, dir, 3) },
+var before = map[string]struct {
+	prepare func(t *testing.T, dir string)
+	inParts bool
+}{
+	"a new step":                {threeSteps, false},
+	"a new step, in parts":      {threeSteps, true},
+	"the only one, saved again": {func(t *testing.T, dir string) { save(t, dir, 3) }, false},
+}
+
+func threeSteps(t *testing.T, dir string) {
+	for step := range 3 {
+		save(t, dir, step)
+	}
 }
 
 // A save that is killed at any of its system calls leaves either what was there or what
 // was saved, whole, and is in nobody's way.
 func TestKilledAtEverySystemCallOfASave(t *testing.T) {
 	needsStrace(t)
-	for name, prepare := range before {
+	for name, was := range before {
 		for _, call := range calls {
 			t.Run(name+" "+call, func(t *testing.T) {
 				t.Parallel()
 				for nth := 1; ; nth++ {
 					dir := filepath.Join(t.TempDir(), strconv.Itoa(nth))
-					prepare(t, dir)
-					came, _, _ := under(t, call, "signal=KILL", nth, dir+" 3 true")
+					was.prepare(t, dir)
+					came, _, _ := under(t, call, "signal=KILL", nth, fmt.Sprint(dir, " 3 true ", was.inParts))
 					stillWhole(t, dir, fmt.Sprintf("killed at %s %d", call, nth))
 					if !came {
 						break
@@ -152,7 +175,7 @@ func stillWhole(t *testing.T, dir, after string) {
 // there.
 func TestEveryErrorOfASave(t *testing.T) {
 	needsStrace(t)
-	for name, prepare := range before {
+	for name, was := range before {
 		for call, faults := range map[string][]string{
 			"openat":   {"EACCES", "ENOSPC"},
 			"write":    {"ENOSPC", "EDQUOT", "EIO", "EFBIG"},
@@ -166,8 +189,8 @@ func TestEveryErrorOfASave(t *testing.T) {
 					t.Parallel()
 					for nth := 1; ; nth++ {
 						dir := filepath.Join(t.TempDir(), strconv.Itoa(nth))
-						prepare(t, dir)
-						came, failed, said := under(t, call, "error="+fault, nth, dir+" 3 true")
+						was.prepare(t, dir)
+						came, failed, said := under(t, call, "error="+fault, nth, fmt.Sprint(dir, " 3 true ", was.inParts))
 						after := fmt.Sprintf("%s at %s %d", fault, call, nth)
 						stillWhole(t, dir, after)
 						if !came {

@@ -17,10 +17,17 @@ import (
 func divided(t *testing.T, dir string) (s Saving, m *Manifest, whole Files, files []File) {
 	t.Helper()
 	m, whole = state(4)
-	m.Divided = map[string]map[string][]int{"model.safetensors": {"0.weight": {2, 2}}, "optimizer.safetensors": {"momentum.0.weight": {2, 2}}}
-	s, err := Begin(dir, m)
+	s, files, err := divide(dir, m, whole)
 	if err != nil || s.Exists {
 		t.Fatal(s, err)
+	}
+	return s, m, whole, files
+}
+
+func divide(dir string, m *Manifest, whole Files) (s Saving, files []File, err error) {
+	m.Divided = map[string]map[string][]int{"model.safetensors": {"0.weight": {2, 2}}, "optimizer.safetensors": {"momentum.0.weight": {2, 2}}}
+	if s, err = Begin(dir, m); err != nil || s.Exists {
+		return s, nil, err
 	}
 	for rank, cut := range [][2]int{{0, 3}, {3, 4}} {
 		parts := map[string][]Part{}
@@ -31,11 +38,12 @@ func divided(t *testing.T, dir string) (s Saving, m *Manifest, whole Files, file
 		}
 		written, err := WriteParts(s.Folder, rank, parts)
 		if err != nil {
-			t.Fatal(err)
+			s.Abort()
+			return s, nil, err
 		}
 		files = append(files, written...)
 	}
-	return s, m, whole, files
+	return s, files, nil
 }
 
 // Parts that are put together are what one rank would have written, byte for byte.

@@ -1,0 +1,100 @@
+package trainer
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+)
+
+// Whatever shapes the result and has changed is named with both values, and nothing is
+// trained; all that has changed is named together.
+func TestEveryChangeOfTheJobIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	text := strings.Replace(fmt.Sprintf(mlp, 50), "epochs = 3", "epochs = 1", 1)
+	_, _, errs := world(t, 1, job(t, text), dir, nil)
+	ok(t, errs)
+	before := contents(t, dir)
+	for _, c := range []struct{ from, to, want string }{
+		{"seed = 1", "seed = 2", `seed was "1" and is "2"`},
+		{"batch = 50", "batch = 40\naccumulate = 2", `accumulate was "" and is "2"; batch was "50" and is "40"`},
+		{"log_every", "precision = \"bf16\"\nlog_every", `precision was "\"fp32\"" and is "\"bf16\""`},
+		{"[16]", "[16, 16]", `model.hidden was "[16]" and is "[16,16]"`},
+		{"[16]", "[16]\nactivation = \"tanh\"", `model.activation was "\"relu\"" and is "\"tanh\""`},
+		{"[16]", "[16]\ndropout = 0.5", `model.dropout was "" and is "0.5"`},
+		{"samples = 203", "samples = 204", `data.samples was "203" and is "204"`},
+		{"samples = 203", "samples = 203\nshuffle = false", `data.shuffle was "true" and is "false"`},
+		{"inputs = 5", "inputs = 6", `data.inputs was "5" and is "6"`},
+		{"outputs = 4", "outputs = 3", `data.outputs was "4" and is "3"`},
+		{"lr = 0.1", "lr = 0.2", `optimizer.lr was "0.1" and is "0.2"`},
+		{"momentum = 0.9", "momentum = 0.8", `optimizer.momentum was "0.9" and is "0.8"`},
+		{"momentum = 0.9", "momentum = 0.9\nweight_decay = 0.1", `optimizer.weight_decay was "" and is "0.1"`},
+		{"[checkpoint]", "[train.schedule]\nkind = \"cosine\"\nsteps = 9\n[checkpoint]", `schedule.kind was "" and is "\"cosine\""`},
+		{"kind = \"sgd\"\nlr = 0.1\nmomentum = 0.9", "kind = \"adam\"\nlr = 0.1", `optimizer.kind was "\"sgd\"" and is "\"adam\""`},
+	} {
+		changed := strings.Replace(text, c.from, c.to, 1)
+		_, _, errs := world(t, 1, job(t, longer(changed)), dir, nil)
+		if errs[0] == nil || !strings.Contains(errs[0].Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", c.to, errs[0], c.want)
+		}
+	}
+	if contents(t, dir) != before {
+		t.Error("checkpoints have changed")
+	}
+	both := strings.NewReplacer("lr = 0.1", "lr = 0.2", "seed = 1", "seed = 2").Replace(text)
+	_, _, errs = world(t, 1, job(t, longer(both)), dir, nil)
+	if errs[0] == nil || !strings.Contains(errs[0].Error(), `optimizer.lr was "0.1" and is "0.2"; seed was "1" and is "2"`) {
+		t.Errorf("both: %v", errs[0])
+	}
+}
+
+// How a run is spread, what it prints and what it keeps may change.
+func TestOtherChangesAreNone(t *testing.T) {
+	text := strings.Replace(fmt.Sprintf(mlp, 50), "epochs = 3", "epochs = 1", 1)
+	for _, c := range []struct{ from, to string }{
+		{"log_every = \"1 step\"", "log_every = \"2 steps\""},
+		{"epochs = 1", "epochs = 2"},
+		{"epochs = 1", "epochs = 2\nstrategy = \"zero3\"\nbucket = \"1 KiB\""},
+		{"every = \"7 steps\"", "every = \"3 steps\"\nasync = true\non_error = \"continue\""},
+		{"keep = 100", "keep = 1\nkeep_every = \"1 epoch\""},
+	} {
+		dir := t.TempDir()
+		_, _, errs := world(t, 1, job(t, text), dir, nil)
+		ok(t, errs)
+		if _, _, errs := world(t, 2, job(t, strings.Replace(text, c.from, c.to, 1)), dir, nil); errs[0] != nil {
+			t.Errorf("%s: %v", c.to, errs[0])
+		}
+	}
+}
+
+// A checkpoint of another run that has come into the folder is refused, though it is
+// further on than this run's, whose own is left as it is.
+func TestForeignCheckpointOfAHigherStepIsRefused(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	text := fmt.Sprintf(mlp, 50)
+	stoppedRun(t, 1, by(t, jobs.StrategyDDP, text), dir, 3)
+	own := contents(t, dir)
+	_, result, errs := world(t, 1, job(t, text), other, func(_ int, o *Options) { o.Run = "another" })
+	ok(t, errs)
+	foreign := fmt.Sprintf("step-%08d", result.Step)
+	if err := os.Rename(filepath.Join(other, foreign), filepath.Join(dir, foreign)); err != nil {
+		t.Fatal(err)
+	}
+	events, _, errs := world(t, 1, job(t, text), dir, nil)
+	if errs[0] == nil || !strings.Contains(errs[0].Error(), `it was written by another run ("another", not "run")`) || !strings.Contains(errs[0].Error(), foreign) || len(events) > 0 {
+		t.Errorf("got %v, %v", errs[0], events)
+	}
+	if err := checkpoint.Verify(filepath.Join(dir, foreign)); err != nil {
+		t.Error(err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, foreign)); err != nil {
+		t.Fatal(err)
+	}
+	if contents(t, dir) != own {
+		t.Error("this run's checkpoints have changed")
+	}
+}
