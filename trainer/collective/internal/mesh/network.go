@@ -26,6 +26,14 @@ const (
 	kindWelcome
 )
 
+const (
+	// acceptAgain is how long after a failure to accept the next try is.
+	acceptAgain = 50 * time.Millisecond
+	// maxStrangers is how many connections may be in their handshake at once, over those
+	// that all ranks can make.
+	maxStrangers = 256
+)
+
 // network is a rank of a mesh of processes. Of two ranks, the one connects that first
 // needs the other; if both do, the higher one's connections are used.
 type network struct {
@@ -39,6 +47,7 @@ type network struct {
 	closing  sync.Once
 
 	questions atomic.Uint64 // how many this rank has asked
+	shaking   atomic.Int32  // connections that have not proven themselves yet
 }
 
 type peer struct {
@@ -181,10 +190,25 @@ func (n *network) accept() {
 	defer n.working.Done()
 	for {
 		raw, err := n.listener.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
 		}
+		if err != nil {
+			// Out of file descriptors, most likely: wait for some to come back.
+			select {
+			case <-n.ctx.Done():
+				return
+			case <-time.After(acceptAgain):
+			}
+			continue
+		}
+		if n.shaking.Add(1) > int32(len(n.peers)*n.o.Sockets+maxStrangers) {
+			n.shaking.Add(-1)
+			raw.Close()
+			continue
+		}
 		n.working.Go(func() {
+			defer n.shaking.Add(-1)
 			stop := context.AfterFunc(n.ctx, func() { raw.Close() })
 			defer stop()
 			c, err := wire.Server(raw, n.o.Secret, label)
