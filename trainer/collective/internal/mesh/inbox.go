@@ -5,9 +5,6 @@ import (
 	"sync"
 )
 
-// maxKept bounds what is kept of messages that nobody has asked for yet.
-const maxKept = 1 << 30
-
 // inbox matches messages with those who wait for them.
 type inbox struct {
 	mu       sync.Mutex
@@ -15,8 +12,7 @@ type inbox struct {
 	current  map[uint64]entered // of each group
 	lost     map[int]*PeerError
 	failed   error
-	keptSize int
-	free     [][]byte // of MaxSegment bytes, for messages to be kept
+	store    store
 }
 
 type place struct {
@@ -86,32 +82,10 @@ func mismatch(from int, ours Head, theirs Signature) *Mismatch {
 func (x *inbox) hand(t *Transfer) {
 	if t.kept != nil {
 		copy(t.b, t.kept)
-		x.release(t.kept)
+		x.store.give(t.kept)
 	}
 	delete(x.messages, place{t.peer, t.h.Key})
 	close(t.done)
-}
-
-func (x *inbox) release(b []byte) {
-	x.keptSize -= len(b)
-	if cap(b) == MaxSegment {
-		x.free = append(x.free, b[:MaxSegment])
-	}
-}
-
-// keep returns memory for a message that nobody has asked for.
-func (x *inbox) keep(n int) []byte {
-	x.keptSize += n
-	const small = 4 << 10
-	if n <= small {
-		return make([]byte, n)
-	}
-	if last := len(x.free) - 1; last >= 0 {
-		b := x.free[last]
-		x.free = x.free[:last]
-		return b[:n]
-	}
-	return make([]byte, n, MaxSegment)
 }
 
 // arrive says where a message of n bytes goes that begins to come in. What it returns
@@ -138,11 +112,11 @@ func (x *inbox) arrive(from int, h Head, n int) (*Transfer, []byte, error) {
 	if now, in := x.current[h.Group]; in && !h.Direct && now.sequence == h.Sequence && now.signature != h.Signature {
 		return nil, nil, mismatch(from, Head{h.Key, now.signature}, h.Signature)
 	}
-	if x.keptSize+n > maxKept {
-		return nil, nil, &PeerError{from, fmt.Errorf("over %d bytes of messages have come that this rank has not asked for", maxKept)}
+	kept := x.store.take(n)
+	if kept == nil {
+		return nil, nil, &PeerError{from, fmt.Errorf("messages of over %d bytes have come that this rank has not asked for", maxKept)}
 	}
-	t = &Transfer{peer: from, h: h, state: arriving, done: make(chan struct{})}
-	t.kept = x.keep(n)
+	t = &Transfer{peer: from, h: h, kept: kept, state: arriving, done: make(chan struct{})}
 	x.messages[at] = t
 	return t, t.kept, nil
 }

@@ -1,0 +1,54 @@
+package mesh
+
+import (
+	"testing"
+	"unsafe"
+)
+
+// A message that nobody has asked for takes less than twice its bytes, and what it took
+// is used again or given back.
+func TestMemoryOfKeptMessages(t *testing.T) {
+	for _, size := range []int{0, 1, 4097, 8191, 8192, 8193, 100_000, MaxSegment - 1, MaxSegment} {
+		var s store
+		var kept [][]byte
+		for range 100 {
+			b := s.take(size)
+			if len(b) != size || size > 0 && cap(b) >= 2*size {
+				t.Fatalf("a message of %d bytes has %d of %d", size, len(b), cap(b))
+			}
+			kept = append(kept, b)
+		}
+		if size > 0 && (s.kept < 100*size || s.kept >= 200*size) {
+			t.Errorf("100 messages of %d bytes count as %d", size, s.kept)
+		}
+		for _, b := range kept {
+			s.give(b)
+		}
+		idle := 0
+		for _, free := range s.free {
+			for _, b := range free {
+				idle += cap(b)
+			}
+		}
+		if s.kept != 0 || s.idle != idle || idle > maxIdle {
+			t.Errorf("of messages of %d bytes, %d are in use and %d (%d) idle", size, s.kept, idle, s.idle)
+		}
+		if size >= leastUsedAgain {
+			if again := s.take(size); unsafe.SliceData(again) != unsafe.SliceData(kept[min(100, maxIdle/cap(kept[0]))-1]) {
+				t.Errorf("memory of %d bytes is not used again", size)
+			}
+		}
+	}
+}
+
+// Every message counts with the memory that it takes.
+func TestKeptMessagesAreBounded(t *testing.T) {
+	x := newInbox()
+	x.store.kept = maxKept - MaxSegment
+	if _, _, err := x.arrive(1, head(1), MaxSegment); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := x.arrive(1, head(2), 1); err == nil {
+		t.Error("there is no end to what is kept")
+	}
+}
