@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -99,7 +100,8 @@ func (r *run) exchangeSeen(ctx context.Context, mine cuda.Seen) ([]cuda.Seen, er
 	}
 	room := int(longest[0])
 	all := make([]byte, room*r.Comm.Size())
-	if err := r.Comm.Do(ctx, collective.AllGather(all, fmt.Appendf(nil, "%-*s", room, text))); err != nil {
+	padded := append(text, bytes.Repeat([]byte{' '}, room-len(text))...)
+	if err := r.Comm.Do(ctx, collective.AllGather(all, padded)); err != nil {
 		return nil, err
 	}
 	seen := make([]cuda.Seen, r.Comm.Size())

@@ -39,6 +39,7 @@ func TestProcessor(t *testing.T) {
 		"auto without any":        {"auto", sees("-", "-"), "", `computing on the processor: no rank sees a GPU; rank 0: no driver (CUDA_VISIBLE_DEVICES="0,1")`},
 		"auto with none visible":  {"auto", sees("", ""), "", `no rank sees a GPU; rank 0: the driver has none (CUDA_VISIBLE_DEVICES="0,1")`},
 		"auto with GPUs":          {"auto", sees("a b", "a b"), "", "this rank has GPU 0 (H100, a), and the built-in trainer does not compute on several GPUs yet"},
+		"auto, not in ASCII":      {"auto", sees("-", "für-den-zweiten"), "", "computing on the processor: rank 0 sees no GPU: no driver"},
 		"auto with too few":       {"auto", sees("a", "a"), "", "computing on the processor: rank 1 is left without a GPU: of those that it sees, a is rank 0's"},
 		"asked, a broken node":    {"auto+", sees("a", "-"), `train.device = "auto": rank 1 sees no GPU: no driver`, ""},
 		"asked, too few":          {"auto+", sees("a", "a"), "rank 1 is left without a GPU: of those that it sees, a is rank 0's", ""},
