@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,12 +22,28 @@ type offer struct {
 	Why   string `json:"why,omitempty"`
 }
 
-const offerRoom = 1024
+// offerRoom is the bytes in which an offer goes. In JSON a byte of Why takes six at most.
+const (
+	offerRoom = 2 << 10
+	whyRoom   = 256
+)
+
+// encode is the offer in offerRoom bytes.
+func (o offer) encode() ([]byte, error) {
+	o.Why = o.Why[:min(len(o.Why), whyRoom)]
+	b, err := json.Marshal(o)
+	if err == nil && len(b) > offerRoom {
+		err = fmt.Errorf("an offer of %d bytes does not fit %d", len(b), offerRoom)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append(b, bytes.Repeat([]byte{' '}, offerRoom-len(b))...), nil
+}
 
 // offers gives every rank what all have to offer.
 func (a *agreement) offers(ctx context.Context, mine offer) ([]offer, error) {
-	mine.Why = mine.Why[:min(len(mine.Why), offerRoom/4)]
-	b, err := json.Marshal(mine)
+	b, err := mine.encode()
 	if err != nil {
 		return nil, err
 	}
@@ -34,8 +51,7 @@ func (a *agreement) offers(ctx context.Context, mine offer) ([]offer, error) {
 	all := make([]byte, n*offerRoom)
 	number := a.sequence
 	a.sequence++
-	padded := fmt.Appendf(nil, "%-*s", offerRoom, b)
-	c := AllGather(all, padded)
+	c := AllGather(all, b)
 	if err := a.run(ctx, number, &c); err != nil {
 		return nil, err
 	}
@@ -51,12 +67,15 @@ func (a *agreement) offers(ctx context.Context, mine offer) ([]offer, error) {
 // share makes the common memory of the processes of one node; why says what keeps them
 // from it. The first rank makes a file, all map it, and its name is removed at once.
 func share(ctx context.Context, m *messages) (f *file, why string, err error) {
+	if n := len(m.members); n > mostOnNode {
+		return nil, fmt.Sprintf("%d ranks of one node are more than %d", n, mostOnNode), nil
+	}
 	f = &file{rank: m.rank, agree: &agreement{messages: m}, areas: make([][]*segment.Segment, len(m.members)), spins: patience(len(m.members))}
-	bytes := len(m.members) * rankRoom
+	room := len(m.members) * rankRoom
 	var mine offer
 	var failure error
 	if m.rank == 0 {
-		if f.memory, failure = segment.Create(bytes); failure == nil {
+		if f.memory, failure = segment.Create(room); failure == nil {
 			mine.Name = f.memory.Name
 			created := f.memory
 			defer func() { _ = created.Unlink() }() // a name that stays is swept later
@@ -74,7 +93,7 @@ func share(ctx context.Context, m *messages) (f *file, why string, err error) {
 		return nil, "", err
 	}
 	if m.rank != 0 && offers[0].Why == "" {
-		f.memory, failure = segment.Open(offers[0].Name, bytes)
+		f.memory, failure = segment.Open(offers[0].Name, room)
 	}
 	verdicts, err := f.agree.offers(ctx, offer{Why: text(failure)})
 	if err != nil {

@@ -75,7 +75,7 @@ func (g *group) blame(ctx context.Context, number uint64, err error) error {
 	if !errors.As(err, &first) || !errors.As(err, &quiet) {
 		return err
 	}
-	patience := min(max(g.timeout/4, leastAnswer), mostAnswer)
+	patience := min(max(timeoutOf(ctx, g.timeout)/4, leastAnswer), mostAnswer)
 	asked := map[int]bool{g.world.rank: true}
 	for suspect := first.Peer; !asked[suspect]; {
 		asked[suspect] = true

@@ -17,6 +17,8 @@ const (
 	// windowRoom is the bytes of a window: three of each rank fit the shared cache.
 	windowRoom = 256 << 10
 	windows    = 3
+	// mostOnNode is how many ranks may share memory: a window has a line for each.
+	mostOnNode = windowRoom / line
 )
 
 // board is where the ranks of a group show each other what they bring.

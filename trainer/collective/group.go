@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -212,7 +213,7 @@ func (g *group) Split(ctx context.Context, color, key int) (Communicator, error)
 			order = append(order, r)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return int(all[2*a+1] - all[2*b+1]) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(all[2*a+1], all[2*b+1]) })
 	members := make([]int, len(order))
 	for i, r := range order {
 		members[i] = g.members[r]

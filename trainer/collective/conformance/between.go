@@ -128,6 +128,28 @@ func groups(t *testing.T, comms []collective.Communicator) {
 	})
 }
 
+// keys: ranks are ordered by keys of any size, and by rank where these are the same.
+func keys(t *testing.T, comms []collective.Communicator) {
+	all := []int{math.MaxInt, math.MinInt, 0, math.MinInt, -1}
+	each(t, comms, func(c collective.Communicator) error {
+		key := all[c.Rank()%len(all)]
+		g, err := c.Split(t.Context(), 0, key)
+		if err != nil {
+			return err
+		}
+		want := 0
+		for r := range c.Size() {
+			if other := all[r%len(all)]; other < key || other == key && r < c.Rank() {
+				want++
+			}
+		}
+		if g.Rank() != want {
+			return fmt.Errorf("place %d with key %d, want %d", g.Rank(), key, want)
+		}
+		return g.Close()
+	})
+}
+
 // barrier: nobody leaves before the last has entered.
 func barrier(t *testing.T, comms []collective.Communicator) {
 	var entered atomic.Int32

@@ -49,6 +49,7 @@ func Run(t *testing.T, m Member) {
 			t.Run("messages", func(t *testing.T) { messages(t, comms) })
 			t.Run("requests", func(t *testing.T) { requests(t, comms) })
 			t.Run("groups", func(t *testing.T) { groups(t, comms) })
+			t.Run("keys", func(t *testing.T) { keys(t, comms) })
 			t.Run("memory", func(t *testing.T) { memory(t, comms) })
 			t.Run("barrier", func(t *testing.T) { barrier(t, comms) })
 		})
@@ -76,6 +77,7 @@ func Ranks(t *testing.T, m Member, comms []collective.Communicator) {
 	messages(t, comms)
 	requests(t, comms)
 	groups(t, comms)
+	keys(t, comms)
 	memory(t, comms)
 }
 

@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -177,7 +178,7 @@ func (g *group) split(ctx context.Context, number uint64, color, key int) (*grou
 			first = min(first, r)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return int(all[2*a+1] - all[2*b+1]) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(all[2*a+1], all[2*b+1]) })
 	place := slices.Index(order, g.place)
 	g.mu.Lock()
 	defer g.mu.Unlock()

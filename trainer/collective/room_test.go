@@ -1,0 +1,45 @@
+package collective
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What a rank offers has one length, whatever the system's messages are made of.
+func TestOffersFitTheirRoom(t *testing.T) {
+	for _, why := range []string{"", "no space left", strings.Repeat("ü", 1000), strings.Repeat("\x01", 1000), strings.Repeat("<\xff", 1000)} {
+		b, err := offer{Name: "ddpbatch-" + strings.Repeat("f", 32), Bytes: 1 << 62, Why: why}.encode()
+		if err != nil || len(b) != offerRoom {
+			t.Errorf("%.10q: %d bytes, %v", why, len(b), err)
+			continue
+		}
+		var o offer
+		if err := json.Unmarshal(b, &o); err != nil || len(why) > 0 && o.Why == "" {
+			t.Errorf("%.10q: read back as %q, %v", why, o.Why, err)
+		}
+	}
+}
+
+// Windows are divided among the ranks of a node: there must be a line for each.
+func TestTooManyRanksOfANodeExchangeMessages(t *testing.T) {
+	m := &messages{world: &world{}, members: make([]int, mostOnNode+1)}
+	f, why, err := share(t.Context(), m)
+	if f != nil || why != "4097 ranks of one node are more than 4096" || err != nil {
+		t.Errorf("got %v, %q, %v", f, why, err)
+	}
+}
+
+// What follows a step between nodes waits longer by a part of the operation's own time.
+func TestSlackIsOfTheOperationsTime(t *testing.T) {
+	o := &onNodes{nodes: &nodes{world: &world{timeout: time.Second}, local: &shared{members: []int{0}}},
+		ctx: WithTimeout(context.Background(), time.Minute)}
+	if err := o.onNode(true, &Call{look: &look{take: func(int, int, func(int) []byte) {}}}); err != nil {
+		t.Fatal(err)
+	}
+	if o.local.slack != 15*time.Second {
+		t.Errorf("slack of %v", o.local.slack)
+	}
+}
