@@ -2,8 +2,9 @@ package plan
 
 import (
 	"fmt"
-	"math"
 	"math/bits"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
 // Link is a way for messages: one of b bytes takes Latency + b/Bandwidth seconds
@@ -32,8 +33,9 @@ type Algorithm int
 
 // The algorithms of collectives.
 const (
-	// Auto is what ranks do by themselves: hierarchical between nodes of several ranks,
-	// else whichever of the others takes the least time.
+	// Auto is what ranks do by themselves, as [collective.Communicator.Path] says: Direct
+	// on one node, Hierarchical between nodes of several ranks, else the one of the others
+	// that [collective.ReduceAlgorithm] chooses.
 	Auto Algorithm = iota
 	// Ring sends pieces around: the fewest bytes, as many messages as ranks
 	// (Patarasuk and Yuan 2009).
@@ -44,15 +46,21 @@ const (
 	// Halving exchanges halves, quarters... and gathers them back: few messages and
 	// the fewest bytes, in part over long ways (Rabenseifner 2004).
 	Halving
-	// Hierarchical adds up within nodes, each rank one part; then each rank its part
-	// between nodes, by the faster of ring and halving; and gathers within nodes.
+	// Hierarchical adds up within nodes as Direct does, each rank one part; then each
+	// rank its part between nodes, as [collective.AcrossAlgorithm] says; and gathers
+	// within nodes.
 	Hierarchical
+	// Direct is that each rank adds up one part where the others have it, and then reads
+	// what the others have added up: two steps, on one node only.
+	Direct
 )
 
-var algorithms = []string{"auto", "ring", "doubling", "halving", "hierarchical"}
+var algorithms = []string{"auto", "ring", "doubling", "halving", "hierarchical", "direct"}
 
-// Algorithms returns the names of all algorithms.
-func Algorithms() []string { return algorithms }
+// ofMessages are the trainer's algorithms.
+var ofMessages = map[collective.Algorithm]Algorithm{
+	collective.Ring: Ring, collective.Doubling: Doubling, collective.Halving: Halving,
+}
 
 // String is the algorithm's name.
 func (a Algorithm) String() string { return algorithms[a] }
@@ -73,13 +81,18 @@ func (f Fabric) Nodes(ranks int) int { return (ranks + f.PerNode - 1) / f.PerNod
 // onNode is the ranks of a full node.
 func (f Fabric) onNode(ranks int) int { return min(ranks, f.PerNode) }
 
-// auto is the algorithms that ranks may take: of these, where messages are all of one
+// choose is the algorithm where ranks may take any: of these, if messages are all of one
 // kind.
-func (f Fabric) auto(ranks int, these ...Algorithm) []Algorithm {
-	if f.Nodes(ranks) > 1 && f.onNode(ranks) > 1 {
-		return []Algorithm{Hierarchical}
+func (f Fabric) choose(a Algorithm, ranks int, otherwise collective.Algorithm) Algorithm {
+	switch {
+	case a != Auto && a != Hierarchical:
+		return a
+	case f.Nodes(ranks) == 1:
+		return Direct
+	case f.onNode(ranks) > 1:
+		return Hierarchical
 	}
-	return these
+	return ofMessages[otherwise]
 }
 
 // AllReduce is the seconds in which ranks add up so many bytes, and the algorithm
@@ -88,47 +101,74 @@ func (f Fabric) AllReduce(a Algorithm, ranks int, bytes float64) (float64, Algor
 	if ranks < 2 || bytes == 0 {
 		return 0, a
 	}
-	switch a {
+	switch a = f.choose(a, ranks, collective.ReduceAlgorithm(int(bytes), ranks)); a {
 	case Ring:
 		return 2 * f.ring(ranks, bytes), a
 	case Doubling:
 		return f.doubling(ranks, bytes), a
 	case Halving:
-		return 2 * f.halving(ranks, bytes), a
-	case Hierarchical:
-		return 2 * f.hierarchical(ranks, bytes), a
+		return 2 * (f.fold(ranks, bytes) + f.halves(ranks, bytes)), a
+	case Direct:
+		return 2 * f.direct(ranks, bytes), a
 	}
-	best := math.Inf(1)
-	for _, b := range f.auto(ranks, Ring, Doubling, Halving) {
-		if seconds, _ := f.AllReduce(b, ranks, bytes); seconds < best {
-			best, a = seconds, b
-		}
-	}
-	return best, a
+	between, share := f.reduceAcross(ranks, bytes)
+	seconds, _ := f.counterparts(ranks).AllReduce(between, f.Nodes(ranks), share)
+	return 2*f.direct(f.onNode(ranks), bytes) + seconds, a
 }
 
-// Scatter is the seconds in which so many bytes are added up with a part of the sum
-// left on each rank, or in which such parts are gathered on all: each is half of an
-// all-reduce. Doubling has no such half; halving stands in for it.
-func (f Fabric) Scatter(a Algorithm, ranks int, bytes float64) (float64, Algorithm) {
+// ReduceScatter is the seconds in which so many bytes are added up with a part of the
+// sum left on each rank.
+func (f Fabric) ReduceScatter(a Algorithm, ranks int, bytes float64) (float64, Algorithm) {
 	if ranks < 2 || bytes == 0 {
 		return 0, a
 	}
-	switch a {
+	switch a = f.choose(a, ranks, collective.ReduceAlgorithm(int(bytes), ranks)); a {
 	case Ring:
 		return f.ring(ranks, bytes), a
-	case Doubling, Halving:
-		return f.halving(ranks, bytes), Halving
-	case Hierarchical:
-		return f.hierarchical(ranks, bytes), a
+	case Doubling:
+		return f.doubling(ranks, bytes), a // of which a part is kept
+	case Halving:
+		return f.fold(ranks, bytes) + f.halves(ranks, bytes) + f.fold(ranks, bytes/float64(ranks)), a
+	case Direct:
+		return f.direct(ranks, bytes), a
 	}
-	best := math.Inf(1)
-	for _, b := range f.auto(ranks, Ring, Halving) {
-		if seconds, _ := f.Scatter(b, ranks, bytes); seconds < best {
-			best, a = seconds, b
-		}
+	between, share := f.reduceAcross(ranks, bytes)
+	seconds, _ := f.counterparts(ranks).ReduceScatter(between, f.Nodes(ranks), share)
+	return f.direct(f.onNode(ranks), bytes) + seconds, a
+}
+
+// AllGather is the seconds in which parts of so many bytes in all come to all ranks.
+func (f Fabric) AllGather(a Algorithm, ranks int, bytes float64) (float64, Algorithm) {
+	if ranks < 2 || bytes == 0 {
+		return 0, a
 	}
-	return best, a
+	switch a = f.choose(a, ranks, collective.GatherAlgorithm(int(bytes), ranks)); a {
+	case Ring:
+		return f.ring(ranks, bytes), a
+	case Doubling, Halving: // the second half of either
+		return f.fold(ranks, bytes/float64(ranks)) + f.halves(ranks, bytes) + f.fold(ranks, bytes), a
+	case Direct:
+		return f.direct(ranks, bytes), a
+	}
+	seconds, _ := f.counterparts(ranks).AllGather(Auto, f.Nodes(ranks), bytes/float64(f.onNode(ranks)))
+	return f.direct(f.onNode(ranks), bytes) + seconds, a
+}
+
+// reduceAcross is how the ranks of a node reduce over nodes, and the bytes that each of
+// them works on.
+func (f Fabric) reduceAcross(ranks int, bytes float64) (Algorithm, float64) {
+	a, share := collective.AcrossAlgorithm(int(bytes), f.onNode(ranks), f.Nodes(ranks))
+	return ofMessages[a], float64(share)
+}
+
+// counterparts connects one rank of each node: all of a node's ranks send at once.
+func (f Fabric) counterparts(ranks int) Fabric {
+	return Fabric{PerNode: 1, Network: Link{f.Network.Latency, f.Network.Bandwidth / float64(f.onNode(ranks))}}
+}
+
+// direct is one of its two steps.
+func (f Fabric) direct(n int, bytes float64) float64 {
+	return f.Local.send(bytes*float64(n-1)/float64(n), 1)
 }
 
 // ring is one way around: n-1 messages of an n-th. One of them at a time leaves a
@@ -171,23 +211,13 @@ func (f Fabric) doubling(n int, bytes float64) float64 {
 	return seconds
 }
 
-// halving is one half of it: the largest parts go to the nearest partners.
-func (f Fabric) halving(n int, bytes float64) float64 {
-	seconds := f.fold(n, bytes)
-	for distance := 1; 2*distance <= n; distance *= 2 {
-		seconds += f.exchange(n, distance, bytes/2/float64(distance))
+// halves is one half of halving, after its fold: the largest parts go to the farthest
+// partners, so that what is left of a buffer lies together.
+func (f Fabric) halves(n int, bytes float64) float64 {
+	seconds := 0.0
+	for distance := 1 << (bits.Len(uint(n)) - 1) / 2; distance >= 1; distance /= 2 {
+		bytes /= 2
+		seconds += f.exchange(n, distance, bytes)
 	}
 	return seconds
-}
-
-// hierarchical is one half of it.
-func (f Fabric) hierarchical(n int, bytes float64) float64 {
-	p, nodes := f.onNode(n), f.Nodes(n)
-	local := Fabric{PerNode: p, Local: f.Local}.ring(p, bytes)
-	if nodes == 1 {
-		return local
-	}
-	// Each rank has one partner on every node, and all of a node's ranks send at once.
-	between := Fabric{PerNode: 1, Network: Link{f.Network.Latency, f.Network.Bandwidth / float64(p)}}
-	return local + min(between.ring(nodes, bytes/float64(p)), between.halving(nodes, bytes/float64(p)))
 }

@@ -153,7 +153,7 @@ func (s *simulator) reduce(b bucket) (float64, Algorithm) {
 	if s.Strategy == DDP {
 		return s.AllReduce(s.Algorithm, s.ranks, bytes)
 	}
-	return s.Scatter(s.Algorithm, s.ranks, bytes)
+	return s.ReduceScatter(s.Algorithm, s.ranks, bytes)
 }
 
 // send adds the reduction of a bucket.
@@ -169,7 +169,7 @@ func (s *simulator) send(b bucket, after ...int) int {
 // gather adds the gathering of a bucket's weights.
 func (s *simulator) gather(b bucket, after ...int) int {
 	bytes := s.Element.Weight * float64(b.elements)
-	seconds, _ := s.Scatter(s.Algorithm, s.ranks, bytes)
+	seconds, _ := s.AllGather(s.Algorithm, s.ranks, bytes)
 	return s.message(seconds, bytes, after...)
 }
 

@@ -29,33 +29,41 @@ func TestCollectivesByHand(t *testing.T) {
 		{"doubling", flat, Doubling, 8, 8, 3 * (1 + 8)},
 		{"doubling of 5", flat, Doubling, 5, 8, 2*(1+8) + 2*(1+8)},
 		{"halving", flat, Halving, 8, 8, 2 * ((1 + 4) + (1 + 2) + (1 + 1))},
-		{"one node", flat, Hierarchical, 4, 8, 2 * 3 * (1 + 2)},
+		{"halving of 6", flat, Halving, 6, 8, 2 * ((1 + 8) + (1 + 4) + (1 + 2))},
+		{"one node", flat, Auto, 4, 8, 2 * (1 + 6)},
 		{"ring over nodes", nodes, Ring, 8, 8, 2 * 7 * (10 + 10)},
 		{"doubling over nodes", nodes, Doubling, 8, 8, 2*(1+8) + (10 + 8*4*10)},
-		{"halving over nodes", nodes, Halving, 8, 8, 2 * ((1 + 4) + (1 + 2) + (10 + 1*4*10))},
-		{"hierarchical", nodes, Hierarchical, 8, 8, 2 * (3*(1+2) + (10 + 1*4*10))},
+		{"halving over nodes", nodes, Halving, 8, 8, 2 * ((10 + 4*4*10) + (1 + 2) + (1 + 1))},
+		// Little is sent whole by all ranks of a node, much in shares.
+		{"hierarchical, small", nodes, Hierarchical, 8, 8, 2*(1+6) + (10 + 8*4*10)},
+		{"hierarchical", nodes, Auto, 8, 1 << 20, 2*(1+3<<18) + 2*(10+1<<17*4*10)},
 		{"alone", flat, Ring, 1, 8, 0},
 	} {
 		if got, _ := c.f.AllReduce(c.a, c.ranks, c.bytes); !near(got, c.want) {
 			t.Errorf("%s: %v seconds, want %v", c.name, got, c.want)
 		}
 	}
-	for _, f := range []Fabric{{PerNode: 64, Local: unit}, nodes, {PerNode: 1, Network: unit}} {
-		for ranks := 2; ranks <= 64; ranks++ {
-			for _, bytes := range []float64{1, 1e3, 1e6} {
-				best, which := f.AllReduce(Auto, ranks, bytes)
-				if f.PerNode > 1 && f.PerNode < ranks {
-					if want, _ := f.AllReduce(Hierarchical, ranks, bytes); which != Hierarchical || best != want {
-						t.Errorf("%d ranks, %v bytes: %s takes %v, want the hierarchical %v", ranks, bytes, which, best, want)
-					}
-					continue
-				}
-				for a := Ring; a < Hierarchical; a++ {
-					if seconds, _ := f.AllReduce(a, ranks, bytes); seconds < best {
-						t.Errorf("%d ranks, %v bytes: %s takes %v, less than %s with %v", ranks, bytes, a, seconds, which, best)
-					}
-				}
-			}
+	for _, c := range []struct {
+		name            string
+		a               Algorithm
+		ranks           int
+		scatter, gather float64
+	}{
+		{"ring", Ring, 4, 3 * (1 + 2), 3 * (1 + 2)},
+		{"halving", Halving, 4, (1 + 4) + (1 + 2), (1 + 4) + (1 + 2)},
+		{"halving of 6", Halving, 6, (1 + 12) + (1 + 6) + (1 + 3) + (1 + 2), (1 + 12) + (1 + 6) + (1 + 3) + (1 + 2)},
+		// A sum in few steps is on all ranks.
+		{"doubling", Doubling, 4, 2 * (1 + 8), (1 + 4) + (1 + 2)},
+		{"one node", Auto, 4, 1 + 6, 1 + 6},
+	} {
+		bytes := 8.0
+		if c.ranks == 6 {
+			bytes = 12
+		}
+		scatter, _ := flat.ReduceScatter(c.a, c.ranks, bytes)
+		gather, _ := flat.AllGather(c.a, c.ranks, bytes)
+		if !near(scatter, c.scatter) || !near(gather, c.gather) {
+			t.Errorf("%s: %v and %v seconds, want %v and %v", c.name, scatter, gather, c.scatter, c.gather)
 		}
 	}
 }

@@ -1,0 +1,119 @@
+package plan
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+// TestAutoIsWhatRanksDo compares the algorithms that are predicted with the ways that
+// communicators of as many ranks take.
+func TestAutoIsWhatRanksDo(t *testing.T) {
+	for _, layout := range []struct{ nodes, perNode int }{{1, 2}, {1, 4}, {2, 1}, {3, 1}, {5, 1}, {8, 1}, {12, 1}, {24, 1}, {2, 2}, {3, 4}, {7, 2}} {
+		t.Run(fmt.Sprintf("%dx%d", layout.nodes, layout.perNode), func(t *testing.T) {
+			ranks := layout.nodes * layout.perNode
+			c := connect(t, ranks, layout.perNode)
+			f := Fabric{PerNode: layout.perNode, Local: Link{1e-6, 1e10}, Network: Link{1e-5, 1e9}}
+			for bytes := 4 << 10; bytes <= 4<<20; bytes *= 2 {
+				// A multiple of all numbers of ranks, as ddp's buckets are.
+				elements := (bytes/4 + ranks - 1) / ranks * ranks
+				whole, part := make([]float32, elements), make([]float32, elements/ranks)
+				for name, way := range map[string]struct {
+					call    collective.Call
+					predict func(Algorithm, int, float64) (float64, Algorithm)
+				}{
+					"all-reduce":     {collective.AllReduce(whole, collective.Sum), f.AllReduce},
+					"reduce-scatter": {collective.ReduceScatter(part, whole, collective.Sum), f.ReduceScatter},
+					"all-gather":     {collective.AllGather(whole, part), f.AllGather},
+				} {
+					path := c.Path(way.call)
+					_, got := way.predict(Auto, ranks, float64(4*elements))
+					if want := wayOf(path); got != want {
+						t.Errorf("%s of %d bytes: %s is predicted, and ranks take %+v", name, 4*elements, got, path)
+					}
+					if got != Hierarchical {
+						continue
+					}
+					_, last, _ := strings.Cut(path.Algorithm, ", then ")
+					between, _ := f.reduceAcross(ranks, float64(4*elements))
+					if name == "all-gather" {
+						_, between = f.counterparts(ranks).AllGather(Auto, layout.nodes, float64(4*elements/layout.perNode))
+					}
+					if want := ofMessages[collective.Algorithm(last)]; between != want {
+						t.Errorf("%s of %d bytes: %s is predicted between nodes, and ranks take %+v", name, 4*elements, between, path)
+					}
+				}
+			}
+		})
+	}
+}
+
+// wayOf is the algorithm of a path.
+func wayOf(p collective.Path) Algorithm {
+	switch p.Transport {
+	case "tcp":
+		return ofMessages[collective.Algorithm(p.Algorithm)]
+	case "shared memory":
+		return Direct
+	case "shared memory and tcp":
+		return Hierarchical
+	}
+	panic("no prediction for " + p.Transport)
+}
+
+// connect returns one of so many ranks.
+func connect(t *testing.T, ranks, perNode int) collective.Communicator {
+	t.Helper()
+	secret, err := wire.NewSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := collective.Options{Memory: true, Secret: secret, Source: net.IPv4(127, 0, 0, 1), ConnectTimeout: 20 * time.Second, Timeout: 20 * time.Second}
+	listeners := make([]net.Listener, ranks)
+	for r := range ranks {
+		if listeners[r], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		o.Addrs, o.Nodes = append(o.Addrs, listeners[r].Addr().String()), append(o.Nodes, r/perNode)
+	}
+	comms, errs := make([]collective.Communicator, ranks), make([]error, ranks)
+	var wait sync.WaitGroup
+	for r := range ranks {
+		o := o
+		o.Rank = r
+		wait.Go(func() { comms[r], errs[r] = collective.Connect(t.Context(), listeners[r], o) })
+	}
+	wait.Wait()
+	for r, err := range errs {
+		if err != nil {
+			t.Fatalf("rank %d: %v", r, err)
+		}
+		t.Cleanup(func() { comms[r].Close() })
+	}
+	return comms[0]
+}
+
+// TestAutoIsNearTheBest: between nodes, the algorithm that ranks choose by bytes and
+// ranks alone takes no more than three times as long as the best one of the model, on
+// slow and on fast networks and up to 16,384 nodes.
+func TestAutoIsNearTheBest(t *testing.T) {
+	for _, link := range []Link{{50e-6, 1.25e9}, {6e-6, 25e9}, {20e-6, 12.5e9}} {
+		f := Fabric{PerNode: 1, Network: link}
+		for ranks := 2; ranks <= 16384; ranks += 1 + ranks/3 {
+			for bytes := 1 << 10; bytes <= 1<<30; bytes *= 2 {
+				got, which := f.AllReduce(Auto, ranks, float64(bytes))
+				for _, a := range []Algorithm{Ring, Doubling, Halving} {
+					if best, _ := f.AllReduce(a, ranks, float64(bytes)); got > 3*best {
+						t.Errorf("%+v: %d bytes on %d ranks take %v by %s, and %v by %s", link, bytes, ranks, got, which, best, a)
+					}
+				}
+			}
+		}
+	}
+}
