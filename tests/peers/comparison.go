@@ -16,6 +16,8 @@ type comparison struct {
 	Rows    []*row  `json:"rows"`
 	// Parallel is measured apart, on more than one core.
 	Parallel *parallel `json:"ddp,omitempty"`
+	// Collectives is measured apart, with other programs.
+	Collectives *collectives `json:"collectives,omitempty"`
 	// TCP is measured apart, because it needs root.
 	TCP *transfers `json:"tcp,omitempty"`
 }

@@ -1,7 +1,9 @@
 // Peers times the trainer beside PyTorch: training steps of the reference models
 // and products of matrices, one thread each, on one core; steps of two ranks that train
-// together, beside DistributedDataParallel; and sums of two ranks over TCP, for which it makes network namespaces and so needs root. It writes docs/bench.md,
-// and beside itself testdata/bench.json with the figures of each round.
+// together, beside DistributedDataParallel; sums of two ranks of this machine, beside
+// Gloo, Open MPI and MPICH; and sums of two ranks over TCP, for which it makes network
+// namespaces and so needs root. It writes docs/bench.md, and beside itself
+// testdata/bench.json with the figures of each round.
 //
 //	go run ./tests/peers -program bin/ddpbatch
 //
@@ -24,6 +26,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -39,7 +42,7 @@ func main() {
 	flag.StringVar(&r.program, "program", "bin/ddpbatch", "ddpbatch, as make build makes it")
 	flag.StringVar(&r.python, "python", "/usr/bin/python3", "Python with PyTorch")
 	flag.IntVar(&r.rounds, "rounds", 5, "how often each side is measured")
-	only := flag.String("only", "", `"ddp" measures only steps of two ranks, "tcp" only sums over TCP; the other figures stay`)
+	only := flag.String("only", "", `"ddp" measures only steps of two ranks, "collectives" only sums on this machine, "tcp" only sums over TCP; the other figures stay`)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -51,8 +54,8 @@ func main() {
 
 // compare measures, and writes and prints the page.
 func (r *runner) compare(ctx context.Context, only string) error {
-	if only != "" && only != "ddp" && only != "tcp" {
-		return fmt.Errorf(`-only is %q, want "ddp" or "tcp"`, only)
+	if !slices.Contains([]string{"", "ddp", "collectives", "tcp"}, only) {
+		return fmt.Errorf(`-only is %q, want "ddp", "collectives" or "tcp"`, only)
 	}
 	if r.rounds < 1 {
 		return fmt.Errorf("-rounds is %d, want at least 1", r.rounds)
@@ -71,13 +74,20 @@ func (r *runner) compare(ctx context.Context, only string) error {
 			return err
 		}
 	}
-	if only != "tcp" {
+	if only == "" || only == "ddp" {
 		if found.Parallel, err = r.parallel(ctx); err != nil {
 			return err
 		}
 	}
+	if only == "" || only == "collectives" {
+		if err := canSum(); err != nil {
+			fmt.Fprintf(os.Stderr, "peers: sums on this machine stay as they were: %v: run tests/setup.sh\n", err)
+		} else if found.Collectives, err = r.collectives(ctx); err != nil {
+			return err
+		}
+	}
 	switch {
-	case only == "ddp":
+	case only == "ddp" || only == "collectives":
 	case os.Geteuid() == 0:
 		if found.TCP, err = r.transfers(ctx); err != nil {
 			return err
@@ -105,7 +115,7 @@ func (r *runner) compareWork(ctx context.Context, found *comparison) error {
 	if err != nil {
 		return err
 	}
-	*found = comparison{Date: time.Now().UTC().Format(time.DateOnly), Rounds: r.rounds, Machine: machine, Parallel: found.Parallel, TCP: found.TCP}
+	*found = comparison{Date: time.Now().UTC().Format(time.DateOnly), Rounds: r.rounds, Machine: machine, Parallel: found.Parallel, Collectives: found.Collectives, TCP: found.TCP}
 	for round := range r.rounds {
 		for _, w := range workloads() {
 			fmt.Fprintf(os.Stderr, "peers: round %d of %d: %s\n", round+1, r.rounds, w.name)

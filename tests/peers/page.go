@@ -37,6 +37,9 @@ The built-in trainer beside PyTorch on the same work: one thread each, on the sa
 	if c.Parallel != nil {
 		c.Parallel.render(&b)
 	}
+	if c.Collectives != nil {
+		c.Collectives.render(&b)
+	}
 	if c.TCP != nil {
 		c.TCP.render(&b)
 	}

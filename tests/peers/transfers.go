@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -190,13 +189,5 @@ func (r *runner) sumsOfGloo(ctx context.Context, c *cable) ([]timedSum, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []timedSum
-	for line := range bytes.Lines(out[0]) {
-		var s timedSum
-		if err := json.Unmarshal(line, &s); err != nil {
-			return nil, fmt.Errorf("read %q: %w", line, err)
-		}
-		found = append(found, s)
-	}
-	return found, nil
+	return timedSums(out[0], nil)
 }
