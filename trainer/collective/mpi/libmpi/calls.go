@@ -186,11 +186,3 @@ func (l *Library) Irecv(buf unsafe.Pointer, count int, t Handle, from, tag int, 
 
 // AnySource is the sender that stands for all (MPI_ANY_SOURCE).
 func (l *Library) AnySource() int { return int(l.anySource) }
-
-// Allreduce is MPI_Allreduce, which cannot be interrupted.
-func (l *Library) Allreduce(send, recv unsafe.Pointer, count int, t, op, c Handle) error {
-	return l.check("MPI_Allreduce", call(l.allreduce, l.from(send), uintptr(recv), uintptr(count), uintptr(t), uintptr(op), uintptr(c)))
-}
-
-// Barrier is MPI_Barrier, which cannot be interrupted.
-func (l *Library) Barrier(c Handle) error { return l.check("MPI_Barrier", call(l.barrier, uintptr(c))) }

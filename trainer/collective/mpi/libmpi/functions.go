@@ -7,7 +7,7 @@ type functions struct {
 	getLibraryVersion, initialized, initThread, finalize                                           uintptr
 	errorString, commSetErrhandler, commRank, commSize, commDup, commSplit, commFree, commGetAttr  uintptr
 	opCreate, test, cancel, ibarrier, ibcast, ireduce, iallreduce, ireduceScatterBlock, iallgather uintptr
-	igather, iscatter, ialltoall, isend, irecv, allreduce, barrier                                 uintptr
+	igather, iscatter, ialltoall, isend, irecv                                                     uintptr
 }
 
 func (f *functions) find(library uintptr) error {
@@ -23,7 +23,6 @@ func (f *functions) find(library uintptr) error {
 		{"MPI_Ibarrier", &f.ibarrier}, {"MPI_Ibcast", &f.ibcast}, {"MPI_Ireduce", &f.ireduce}, {"MPI_Iallreduce", &f.iallreduce},
 		{"MPI_Ireduce_scatter_block", &f.ireduceScatterBlock}, {"MPI_Iallgather", &f.iallgather}, {"MPI_Igather", &f.igather},
 		{"MPI_Iscatter", &f.iscatter}, {"MPI_Ialltoall", &f.ialltoall}, {"MPI_Isend", &f.isend}, {"MPI_Irecv", &f.irecv},
-		{"MPI_Allreduce", &f.allreduce}, {"MPI_Barrier", &f.barrier},
 	} {
 		p, ok := symbol(library, x.name)
 		if !ok {

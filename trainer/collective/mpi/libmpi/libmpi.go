@@ -4,7 +4,7 @@
 // It knows Open MPI (from 3) and the libraries with MPICH's binary interface: MPICH
 // from 3, Cray MPICH, Intel MPI, MVAPICH. Open MPI's handles are addresses of structs that
 // the library exports, MPICH's are integers that its mpi.h fixes; here both are a
-// [Handle]. Every function of the MPI standard is a method of [Library] of its name, with
+// [Handle]. Every function of the MPI standard that is used is a method of [Library] of its name, with
 // counts that fit a C int, and its error code as an error with MPI_Error_string's text.
 //
 // Loading a library runs its initialisation, and what it does to the signals of this
