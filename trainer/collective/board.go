@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/sched"
 )
 
 const (
@@ -39,6 +40,8 @@ type board interface {
 	window(rank, i int) []byte
 	// looks is how often to look for another rank before letting others run.
 	looks() int
+	// giveWay lets others run, the nth time in one wait, from 0.
+	giveWay(nth int)
 	name() string
 	alloc(ctx context.Context, s *shared, bytes int) ([]byte, error)
 	close() error
@@ -120,6 +123,12 @@ func (h *heap) window(int, int) []byte             { panic("collective: goroutin
 func (h *heap) looks() int                         { return h.spins }
 func (h *heap) name() string                       { return "memory" }
 func (h *heap) close() error                       { return nil }
+
+// giveWay lets other goroutines run, which the ranks are, and other processes.
+func (h *heap) giveWay(int) {
+	runtime.Gosched()
+	sched.Yield()
+}
 
 func (h *heap) alloc(context.Context, *shared, int) ([]byte, error) { return nil, nil }
 

@@ -2,11 +2,9 @@ package collective
 
 import (
 	"context"
-	"runtime"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
-	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/sched"
 )
 
 // shared is the [engine] of ranks that can read each other's memory. An operation
@@ -120,11 +118,12 @@ func (s *shared) sync(ctx context.Context) error {
 }
 
 // How a rank waits: first it looks without pause, for as long as a rank that is nearly
-// there may take, and less long while that is in vain; then it lets others run; then it
-// sleeps, longer and longer.
+// there may take, and less long while that is in vain, but never less than a small sum
+// takes two ranks with a core each: else they would not find back to looking; then it
+// lets others run; then it sleeps, longer and longer.
 const (
-	looks      = 20_000
-	mostDoubt  = 8
+	looks      = 20_000 // some 10 us
+	mostDoubt  = 6
 	yields     = 200
 	firstSleep = 20 * time.Microsecond
 	lastSleep  = 500 * time.Microsecond
@@ -151,8 +150,7 @@ func (s *shared) await(ctx context.Context, r int) error {
 			return nil
 		}
 		if i < yields {
-			runtime.Gosched()
-			sched.Yield()
+			s.board.giveWay(i)
 			continue
 		}
 		if i == yields {
