@@ -30,6 +30,8 @@
 // then does not call MPI_Finalize, which would wait for ever, and MPI_Abort is never
 // called, as it would kill other ranks before they could say what they know; the process
 // is to end, and its launcher ends the others.
+// Without a failure [World.Finalize] waits until all ranks have closed, and for
+// MPI_Finalize some seconds.
 //
 // It does not run without an MPI launcher, not twice in a process, and Split, which MPI
 // cannot do without blocking, has no deadline once all ranks have entered it; splits of
