@@ -104,7 +104,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 // only then touches what stands there.
 func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (unlock func(), err error) {
 	if c.Job == "" {
-		return c.openSubmitted(p, o)
+		return c.openSubmitted(ctx, p, o)
 	}
 	f, err := p.load(c.Job, c.Set...)
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 	if o.Dir, err = rundir.Create(path); err != nil {
 		return nil, err
 	}
-	if unlock, err = o.Dir.Lock(); err != nil {
+	if unlock, err = o.Dir.Lock(p.claim(ctx, jobID(o.Allocation))); err != nil {
 		return nil, err
 	}
 	// In the allocation of that very job it is this one.
@@ -204,7 +204,7 @@ func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
 }
 
 // openSubmitted takes the job file that submit has put into the run directory.
-func (c *launchCmd) openSubmitted(p *program, o *launch.Options) (unlock func(), err error) {
+func (c *launchCmd) openSubmitted(ctx context.Context, p *program, o *launch.Options) (unlock func(), err error) {
 	if c.RunDir == "" {
 		return nil, usage("name a job file, or the run directory of a submitted job with --run-dir")
 	}
@@ -223,7 +223,7 @@ func (c *launchCmd) openSubmitted(p *program, o *launch.Options) (unlock func(),
 	}
 	o.Job, o.Site = stored.job, stored.site
 	o.Job.ResolvePaths(stored.record.Base)
-	return o.Dir.Lock()
+	return o.Dir.Lock(p.claim(ctx, jobID(o.Allocation)))
 }
 
 // openElement opens a run directory; of a sweep that of the element which the

@@ -44,7 +44,7 @@ func (c *runCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	r := &rank{program: p, place: place, unlock: func() {}}
-	if err := r.open(c); err != nil {
+	if err := r.open(ctx, c); err != nil {
 		return err
 	}
 	defer r.log.close()
@@ -66,10 +66,10 @@ type rank struct {
 }
 
 // open finds the job and the run directory, and opens the rank's log.
-func (r *rank) open(c *runCmd) (err error) {
+func (r *rank) open(ctx context.Context, c *runCmd) (err error) {
 	switch {
 	case c.Job != "":
-		err = r.openFile(c)
+		err = r.openFile(ctx, c)
 	case c.RunDir != "":
 		err = r.openRun(c.RunDir)
 	default:
@@ -99,7 +99,7 @@ func (r *rank) openRun(path string) (err error) {
 
 // openFile takes a job file. Only rank 0 makes the run directory; the others
 // wait until it has done so.
-func (r *rank) openFile(c *runCmd) error {
+func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 	f, err := r.load(c.Job)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (r *rank) openFile(c *runCmd) error {
 			return err
 		}
 		// Another run here would mix the two.
-		if r.unlock, err = r.dir.Lock(); err != nil {
+		if r.unlock, err = r.dir.Lock(r.claim(ctx, r.place.JobID)); err != nil {
 			return err
 		}
 		if r.record, err = r.dir.Prepare(string(f.job.Name), f.base, version(), f.spec); err != nil {

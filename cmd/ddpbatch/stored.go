@@ -10,6 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/snapshot"
+	"github.com/ddpbatch/ddpbatch/jobs/submit"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
@@ -47,6 +48,11 @@ func jobID(a *slurm.Allocation) string {
 		return ""
 	}
 	return a.ID()
+}
+
+// claim is the claim of this process to the lock of a run directory.
+func (p *program) claim(ctx context.Context, jobID string) rundir.Claim {
+	return rundir.Claim{Job: jobID, Ended: submit.Ended(ctx, p.slurm())}
 }
 
 // asSubmitted makes sure that what runs is what was submitted: it takes the

@@ -12,51 +12,72 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holder is who has a lock, as its file says.
+// holder is who has a lock, as its file says. The file is empty when no one has it.
 type holder struct {
+	Job  string    `json:"job,omitempty"` // Slurm's id
 	PID  int       `json:"pid"`
 	Host string    `json:"host"`
 	Time time.Time `json:"time"`
+}
+
+// Claim is who asks for the lock of the launcher.
+type Claim struct {
+	// Job is the id of the Slurm job that it is in; empty outside.
+	Job string
+	// Ended asks Slurm whether a job is over; nil where there is none to ask.
+	Ended func(job string) (bool, error)
 }
 
 // Lock takes the lock of the launcher, which is held as long as ranks run; the
 // kernel frees it when the process ends, however that happens. While another
 // process has it, the error says which and where.
 //
-// On a file system that has no locks (Lustre mounted without the option flock)
-// nothing is locked and there is no error.
-func (d Dir) Lock() (unlock func(), err error) {
-	return d.lock(launchLockName, "a launcher is at work there already",
+// Where each node keeps locks of its own, or none (Lustre mounted with localflock or
+// without flock), a launcher on another node holds the lock by what it has written into
+// the file: until Slurm says that its job has ended. On this node it holds it as long as
+// there is its process.
+func (d Dir) Lock(c Claim) (unlock func(), err error) {
+	return d.lock(c, launchLockName, "a launcher is at work there already",
 		"stop it first, or give this run a directory of its own with --run-dir")
 }
 
 // LockSubmission takes the lock of a submission, which is held from the look at
 // the record until the job's id stands in it.
 func (d Dir) LockSubmission() (unlock func(), err error) {
-	return d.lock(submitLockName, "another submission is under way there",
+	return d.lock(Claim{}, submitLockName, "another submission is under way there",
 		"see what it did with `ddpbatch status`")
 }
 
-func (d Dir) lock(name, taken, hint string) (unlock func(), err error) {
+func (d Dir) lock(c Claim, name, taken, hint string) (unlock func(), err error) {
 	path := filepath.Join(d.Path, name)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock run directory: %w", err)
 	}
+	locked := false
 	switch err := flock(f); {
+	case err == nil:
+		locked = true
 	case errors.Is(err, unix.EWOULDBLOCK):
 		defer f.Close()
-		return nil, fmt.Errorf("run directory %q: %w", d.Path, refuse(hint, "%s%s", taken, heldBy(f)))
+		h, _ := readHolder(f)
+		return nil, fmt.Errorf("run directory %q: %w", d.Path, refuse(hint, "%s%s", taken, h))
 	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOLCK):
 	case err != nil:
 		f.Close()
 		return nil, fmt.Errorf("lock %q: %w", path, err)
 	}
-	// Who holds it is for people; the lock holds without it.
-	_ = writeHolder(f)
+	if h, ok := readHolder(f); ok && !c.over(h, locked) {
+		f.Close()
+		hint += fmt.Sprintf("; if it is surely gone, remove %q", path)
+		return nil, fmt.Errorf("run directory %q: %w", d.Path, refuse(hint, "%s%s", taken, h))
+	}
+	// Where the file system locks for all nodes, the lock holds without it.
+	_ = writeHolder(f, c.Job)
 	// The file stays: removing it would let two processes lock two files of one
 	// name.
 	return func() {
+		_ = f.Truncate(0)
 		// Closing would not do where a child that is just being started still has it.
 		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
 		f.Close()
@@ -72,12 +93,31 @@ func flock(f *os.File) error {
 	}
 }
 
-func writeHolder(f *os.File) error {
+// over says whether a holder that has not given the lock back is at work no more.
+// Locked says that the file system gave the lock away.
+func (c Claim) over(h holder, locked bool) bool {
+	host, err := os.Hostname()
+	switch {
+	case err == nil && h.Host == host && !locked:
+		return errors.Is(unix.Kill(h.PID, 0), unix.ESRCH)
+	case err == nil && h.Host == host: // the kernel knows
+	case h.Job == "":
+	case h.Job == c.Job: // an earlier attempt: Slurm runs one at a time
+		return true
+	case c.Ended != nil:
+		if ended, err := c.Ended(h.Job); err == nil {
+			return ended
+		}
+	}
+	return locked
+}
+
+func writeHolder(f *os.File, job string) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(holder{PID: os.Getpid(), Host: host, Time: time.Now().UTC().Truncate(time.Second)})
+	text, err := json.Marshal(holder{Job: job, PID: os.Getpid(), Host: host, Time: time.Now().UTC().Truncate(time.Second)})
 	if err != nil {
 		return err
 	}
@@ -88,12 +128,23 @@ func writeHolder(f *os.File) error {
 	return err
 }
 
-// heldBy names the holder, unless it is just writing its name.
-func heldBy(f *os.File) string {
-	text, err := io.ReadAll(io.LimitReader(f, 4096))
-	var h holder
-	if err != nil || json.Unmarshal(text, &h) != nil {
+// readHolder is who has the lock, unless it is just writing its name.
+func readHolder(f *os.File) (h holder, ok bool) {
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, 4096))
+	if err != nil || json.Unmarshal(text, &h) != nil || h.PID <= 0 {
+		return holder{}, false
+	}
+	return h, true
+}
+
+// String names the holder, for the end of a message.
+func (h holder) String() string {
+	if h.PID == 0 {
 		return ""
 	}
-	return fmt.Sprintf(": process %d on host %q, since %s", h.PID, h.Host, h.Time.Format(time.RFC3339))
+	job := ""
+	if h.Job != "" {
+		job = fmt.Sprintf("job %s, ", h.Job)
+	}
+	return fmt.Sprintf(": %sprocess %d on host %q, since %s", job, h.PID, h.Host, h.Time.Format(time.RFC3339))
 }

@@ -11,8 +11,8 @@
 //
 // It does not know what stands in the logs, the metrics or the checkpoints, does
 // not ask Slurm what became of a job, and removes nothing but the word of how the
-// last job ended, when another one begins. Its locks are those
-// of flock(2): on a file system without them they lock nothing.
+// last job ended, when another one begins. Its locks are those of flock(2); on a file
+// system without them two launchers that begin at the same moment are not kept apart.
 package rundir
 
 import (

@@ -246,11 +246,11 @@ func TestWriteReplacesWhole(t *testing.T) {
 
 func TestLock(t *testing.T) {
 	d := mustCreate(t)
-	unlock, err := d.Lock()
+	unlock, err := d.Lock(Claim{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.Lock()
+	_, err = d.Lock(Claim{})
 	host, _ := os.Hostname()
 	wants(t, err, "a launcher is at work there already: process ", "stop it first")
 	wants(t, err, host, "")
@@ -260,7 +260,7 @@ func TestLock(t *testing.T) {
 	}
 	free()
 	unlock()
-	unlock, err = d.Lock()
+	unlock, err = d.Lock(Claim{})
 	if err != nil {
 		t.Fatalf("after unlock: %v", err)
 	}
@@ -277,7 +277,7 @@ func TestLockNotThroughLink(t *testing.T) {
 	if err := os.Symlink(target, filepath.Join(d.Path, "lock")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Lock(); err == nil {
+	if _, err := d.Lock(Claim{}); err == nil {
 		t.Error("locked through a link")
 	}
 	if _, err := os.Stat(target); err == nil {

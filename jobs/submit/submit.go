@@ -113,7 +113,7 @@ func (a *submission) run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if err := a.idle(); err != nil {
+	if err := a.idle(ctx); err != nil {
 		return Result{}, err
 	}
 	sub := rundir.NewSubmission()
@@ -133,8 +133,8 @@ func (a *submission) run(ctx context.Context) (Result, error) {
 
 // idle refuses a directory in which a launcher is at work without Slurm. The lock
 // is not kept: the job's own launcher needs it, maybe at once.
-func (a *submission) idle() error {
-	unlock, err := a.dir.Lock()
+func (a *submission) idle(ctx context.Context) error {
+	unlock, err := a.dir.Lock(rundir.Claim{Ended: Ended(ctx, a.Slurm)})
 	if err != nil {
 		return err
 	}
@@ -207,6 +207,17 @@ func InUse(ctx context.Context, client slurm.Client, dir rundir.Dir) error {
 			"run directory %q is in use by job %s, which is %s", dir.Path, id, s)
 	}
 	return nil
+}
+
+// Ended asks whether a job is over, for [rundir.Claim].
+func Ended(ctx context.Context, client slurm.Client) func(job string) (bool, error) {
+	return func(job string) (bool, error) {
+		states, err := client.State(ctx, job)
+		if err != nil {
+			return false, err
+		}
+		return !active(states[0]), nil
+	}
 }
 
 // refusal is an error with a hint.
