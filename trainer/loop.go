@@ -36,7 +36,7 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 	every := r.Job.Checkpoint.Every
 	for i, s := range steps {
 		r.ofEpoch = len(steps) - i
-		loss, stop, err := r.step(ctx, s)
+		loss, stop, err := r.timed(ctx, s)
 		if err != nil {
 			return false, err
 		}
@@ -118,7 +118,7 @@ func (r *run) stepsLeft() int {
 // report tells of the steps since the last report.
 func (r *run) report(ctx context.Context, loss float64) error {
 	elapsed := time.Since(r.interval.began)
-	communication, err := r.communication(ctx, elapsed)
+	communication, err := r.communication(ctx)
 	if err != nil {
 		return err
 	}

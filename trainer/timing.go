@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
 // interval is the time since the last report.
@@ -12,9 +14,12 @@ type interval struct {
 	began   time.Time
 	samples int // of all ranks
 	steps   int
+
+	communicating ddp.Times     // in steps
+	computing     time.Duration // in steps
 }
 
-// Communication is how ranks waited for each other in an interval, for each step.
+// Communication is how ranks waited for each other in the steps of an interval, for each.
 type Communication struct {
 	Busy    time.Duration // in exchanging gradients and values on rank 0, which is also waiting for slower ranks
 	Hidden  float64       // part of it, 0 to 1, that passed while computation went on
@@ -25,14 +30,27 @@ type Communication struct {
 // slow is the ratio from which on a rank is worth a word.
 const slow = 1.5
 
+// timed does a step and counts its time. What ranks do between steps is not their speed:
+// only one may save, and in an evaluation and to compare weights they communicate, too.
+func (r *run) timed(ctx context.Context, s step) (loss float64, stop bool, err error) {
+	r.sharder.TakeTimes() // of what was between
+	began := time.Now()
+	loss, stop, err = r.step(ctx, s)
+	took, times := time.Since(began), r.sharder.TakeTimes()
+	r.interval.communicating.Busy += times.Busy
+	r.interval.communicating.Exposed += times.Exposed
+	r.interval.computing += took - times.Exposed
+	return loss, stop, err
+}
+
 // communication asks all ranks how they spent the interval. A rank alone has none.
-func (r *run) communication(ctx context.Context, elapsed time.Duration) (*Communication, error) {
-	times, n := r.sharder.TakeTimes(), r.Comm.Size()
+func (r *run) communication(ctx context.Context) (*Communication, error) {
+	times, n := r.interval.communicating, r.Comm.Size()
 	if n == 1 || r.interval.steps == 0 {
 		return nil, nil
 	}
 	computing := make([]float64, n)
-	computing[r.Comm.Rank()] = (elapsed - times.Exposed).Seconds()
+	computing[r.Comm.Rank()] = r.interval.computing.Seconds()
 	if err := r.Comm.AllReduceFloat64(ctx, computing); err != nil {
 		return nil, fmt.Errorf("compare times at step %d: %w", r.at.Step, err)
 	}
