@@ -103,3 +103,28 @@ func TestSignalsToALocalLaunch(t *testing.T) {
 		}
 	}
 }
+
+// A rank's process that is killed on a node takes its program and the workers of that
+// along, and so do the others.
+func TestKilledRankLeavesNoWorkers(t *testing.T) {
+	s := newSite(t)
+	mark := fmt.Sprintf("%d.%d", 5000+os.Getpid()%1000, os.Getpid())
+	s.write("job.toml", fmt.Sprintf(`name = "workers"
+[slurm]
+nodes = 2
+tasks_per_node = 2
+time = "00:10:00"
+[command]
+argv = ["/bin/sh", "-c", "trap '' TERM; sleep %s & sleep %[1]s & wait; wait"]
+`, mark))
+	id := s.submit("job.toml")
+	waitUntil(t, "two workers of each of four programs", func() bool { return len(processesWith(t, "sleep "+mark)) >= 8+4 })
+	if o := finish(t, s.OnNode(t.Context(), "n2", "pkill", "-KILL", "--newest", "-f", "ddpbatch run")); o.code != 0 {
+		t.Fatal(o)
+	}
+	s.ends(id, "FAILED")
+	if left := processesWith(t, "sleep "+mark); len(left) > 0 {
+		t.Errorf("processes %v are left", left)
+	}
+	mustContain(t, s.log("workers", id), " on n[1-2]: ended with the job", " on n2: lost: its process was killed or crashed")
+}

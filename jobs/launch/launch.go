@@ -9,12 +9,12 @@
 // over one network that they agreed on and that was proven to work, and what
 // happens to it later is told and kept; a request to stop reaches every rank;
 // ranks, and users' programs with their workers, outlive neither their attempt
-// nor the supervisor.
+// nor the supervisor; an attempt is repeated only while there is progress, and not
+// on nodes that were found bad; a job that must leave its nodes and has more to do
+// is back in the queue once, or it is said why not.
 //
-// It does not submit jobs and does not train. Without Slurm,
-// a rank that is itself killed by SIGKILL takes its program along, but not the
-// workers that this program had started; under Slurm that is the step daemon's
-// work.
+// It does not submit jobs and does not train. Workers that leave their program's
+// process group are the step daemon's to end; without Slurm they are nobody's.
 package launch
 
 import (
@@ -82,7 +82,8 @@ type Result struct {
 	Preempted bool
 	// NodesLost says that too few nodes are left that work.
 	NodesLost bool
-	// Progress says that there is a newer checkpoint than at the beginning.
+	// Progress says that there is a newer checkpoint than at the beginning; it is
+	// found out only where restart.requeue depends on it.
 	Progress bool
 }
 

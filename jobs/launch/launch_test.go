@@ -217,7 +217,7 @@ func TestRestartsAreBoundedByProgress(t *testing.T) {
 // Workers that a program leaves behind end with it, however it ends, and when
 // the launcher's process is killed.
 func TestWorkersDoNotOutliveTheProgram(t *testing.T) {
-	for name, end := range map[string]string{"well": "exit 0", "badly": "exit 3", "killed": "kill -KILL $$"} {
+	for name, end := range map[string]string{"well": "exit 0", "badly": "exit 3", "killed": "kill -KILL $$", "with its rank": "kill -KILL $PPID; sleep 300"} {
 		pidfile := filepath.Join(t.TempDir(), "pid")
 		_, said, err := launched(t, 1, "program", fmt.Sprintf("[command]\nargv = [\"/bin/sh\", \"-c\", \"sleep 300 & echo $! > %s; %s\"]\n", pidfile, end), nil)
 		if err != nil {

@@ -58,6 +58,11 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	if err := startTied(cmd, &done, syscall.SIGKILL); err != nil {
 		return 1, cannotStart(argv[0], err)
 	}
+	release, err := keep(cmd.Process.Pid)
+	if err != nil {
+		o.Say(fmt.Sprintf("WARNING: %s: %v", r.Place.Host, err))
+	}
+	defer release()
 	ended := make(chan struct{})
 	go func() { done.Wait(); close(ended) }()
 	stopped, cut := r.follow(ctx, o, cmd.Process.Pid, ended)

@@ -102,8 +102,8 @@ func in(pause time.Duration) string {
 	return fmt.Sprintf(" in %s", pause)
 }
 
-// rest waits out a pause. What asks for a stop meanwhile ends it and is for the next
-// attempt, which saves nothing that is not saved, and says how it ended.
+// rest waits out a pause. A request to stop ends it, and is left to the next attempt:
+// its ranks stop as soon as they have joined, in the way of all others.
 func (o Options) rest(ctx context.Context, pause time.Duration, near <-chan struct{}) (asked os.Signal) {
 	select {
 	case <-time.After(pause):
