@@ -60,6 +60,18 @@ func TestSavingBehindWritesTheSame(t *testing.T) {
 	}
 }
 
+// Stopped, or with a rank that dies, at any step, also while a checkpoint is being written,
+// training ends with the same bits.
+func TestStopAndDeathWhileSavingBehind(t *testing.T) {
+	for _, strategy := range []jobs.Strategy{jobs.StrategyDDP, jobs.StrategyZeRO3} {
+		spec := func(batch int) *jobs.Job {
+			return by(t, strategy, strings.Replace(fmt.Sprintf(mlp, batch), "7 steps", "2 steps", 1)+"async = true\n")
+		}
+		stopAndResume(t, spec(6))
+		deathAndResume(t, spec(10))
+	}
+}
+
 // behind is a job that saves in the background, every few steps.
 func behind(t *testing.T, strategy jobs.Strategy, more string) *jobs.Job {
 	return by(t, strategy, fmt.Sprintf(mlp, 2)+"async = true\n"+more)

@@ -275,6 +275,11 @@ func TestTooLargeIsRefused(t *testing.T) {
 	if errs[0] == nil || !strings.Contains(errs[0].Error(), "on each of 1000 ranks of this machine") || !strings.Contains(errs[0].Error(), "GiB are free") {
 		t.Errorf("got %v", errs[0])
 	}
+	// The copy to save from counts.
+	_, _, errs = world(t, 1, job(t, strings.Replace(large, "[checkpoint]", "[checkpoint]\nasync = true", 1)), t.TempDir(), nil)
+	if errs[0] == nil || !strings.Contains(errs[0].Error(), " for the copy that checkpoint.async saves, and ") {
+		t.Errorf("got %v", errs[0])
+	}
 	// A batch larger than the data takes no more memory than they do.
 	_, result, errs := world(t, 1, job(t, fmt.Sprintf(mlp, 2147483647)), t.TempDir(), nil)
 	ok(t, errs)

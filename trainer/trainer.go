@@ -4,7 +4,8 @@
 // It promises: the same spec, seed and world size give the same weights, bit for
 // bit, also when the run was stopped or killed in between; weights, data order
 // and updates are those of the same training in PyTorch, up to rounding; rank 0
-// saves before the first step, so that a run that cannot save does not start;
+// saves before the first step, so that a run that cannot save does not start; what is
+// saved while training goes on is what would have been saved had it waited;
 // when asked to stop, every rank stops after the same step and that step is
 // saved; a finished run that is started again does nothing; a loss that is not
 // finite ends the run before it can reach a checkpoint.

@@ -240,7 +240,11 @@ func stopAndResume(t *testing.T, j *jobs.Job) {
 // A rank that dies at any step leaves a checkpoint from which the run ends with
 // the same bits.
 func TestDeathAndResumeGiveTheSameBits(t *testing.T) {
-	j := job(t, fmt.Sprintf(mlp, 10))
+	deathAndResume(t, job(t, fmt.Sprintf(mlp, 10)))
+}
+
+func deathAndResume(t *testing.T, j *jobs.Job) {
+	t.Helper()
 	whole := t.TempDir()
 	_, _, errs := world(t, 2, j, whole, nil)
 	ok(t, errs)

@@ -12,6 +12,11 @@
 // than these or its step is saved again; what is removed is renamed first, so that
 // an interrupted pruning never leaves half a checkpoint.
 //
+// Of a damaged file it says what is damaged: the header, or which tensors, each of which
+// has a checksum. Files that others than their owner can write to, or that are of another
+// user than the folder around them, are refused; so is a folder like that to save into.
+// What does not fit is said, with figures, before anything is written.
+//
 // Several processes may write parts of the same tensors, each into a file of its own:
 // who loads the checkpoint gets whole tensors, and cannot tell.
 //
