@@ -22,13 +22,34 @@ const (
 // are not finite: more of them are no accident of the data.
 const mostSkipped = 10
 
+// grouper is a device that does operations faster which it is told belong together:
+// none need be done before End, unless a result is asked for.
+type grouper interface {
+	Begin()
+	End()
+}
+
+// grouped is a step as a group, if the device has such. Other ranks would wait for what is
+// held back.
+func (r *run) grouped(ctx context.Context, s step) (loss float64, stop bool, err error) {
+	g, ok := r.device.(grouper)
+	if !ok || r.LaunchBlocking || r.Comm.Size() > 1 {
+		return r.step(ctx, s, false)
+	}
+	g.Begin()
+	loss, stop, err = r.step(ctx, s, true)
+	g.End()
+	return loss, stop, err
+}
+
 // step is forward and backward for a step's batches, which the loader has in
 // this order, with the gradients added up over batches and ranks, and the update.
 // Every sample of the step weighs the same, in whichever batch it is. It returns
 // the loss of all of them over all ranks, and whether any rank was asked to stop.
-func (r *run) step(ctx context.Context, s step) (loss float64, stop bool, err error) {
+// A rank alone can look at the loss late, when the gradients have been asked for.
+func (r *run) step(ctx context.Context, s step, late bool) (loss float64, stop bool, err error) {
 	world := r.Comm.Size()
-	pass := nn.Pass{Train: true, Seed: stepSeed(uint64(r.train.Seed), uint64(r.at.Step)), First: r.Comm.Rank(), Stride: world, Owner: r.sharder.Owner()}
+	pass := nn.Pass{Train: true, Seed: stepSeed(uint64(r.train.Seed), uint64(r.at.Step)), First: r.Comm.Rank(), Stride: world, Owner: r.sharder.Owner(), Late: late}
 	r.sharder.Start(ctx)
 	for i := range s.batches {
 		read, n, err := r.loader.Next()
@@ -43,7 +64,7 @@ func (r *run) step(ctx context.Context, s step) (loss float64, stop bool, err er
 			loss += weight * found
 		}
 		last, each := i == len(s.batches)-1, r.sharder.EachBatch()
-		if last {
+		if last && !late {
 			r.setExtra(loss)
 		}
 		var ready func(int) // gradients are complete with the last batch, see no_sync in PyTorch
@@ -54,8 +75,14 @@ func (r *run) step(ctx context.Context, s step) (loss float64, stop bool, err er
 			ready = r.ready
 		}
 		r.model.Backward(batch, pass, ready)
+		if late && counts {
+			loss += weight * r.model.Loss()
+		}
 		pass.Accumulate = !each
 		pass.First += n * world
+	}
+	if late {
+		r.setExtra(loss) // which nobody has waited for
 	}
 	if err := r.sharder.Finish(ctx); err != nil {
 		return 0, false, fmt.Errorf("step %d: %w", r.at.Step, err)

@@ -35,7 +35,7 @@ const slow = 1.5
 func (r *run) timed(ctx context.Context, s step) (loss float64, stop bool, err error) {
 	r.sharder.TakeTimes() // of what was between
 	began := time.Now()
-	loss, stop, err = r.step(ctx, s)
+	loss, stop, err = r.grouped(ctx, s)
 	took, times := time.Since(began), r.sharder.TakeTimes()
 	r.interval.communicating.Busy += times.Busy
 	r.interval.communicating.Exposed += times.Exposed

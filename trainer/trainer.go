@@ -53,6 +53,9 @@ type Options struct {
 	// unless nil, is CUDA_VISIBLE_DEVICES, for messages.
 	Look           func() (cuda.Found, error)
 	VisibleDevices *string
+	// LaunchBlocking says that CUDA_LAUNCH_BLOCKING is set: a GPU does operations one by
+	// one, so that the one that fails is named, and not in graphs.
+	LaunchBlocking bool
 	// Libraries says where a library of NVIDIA's with one of some names may be; nil is
 	// where the dynamic linker looks.
 	Libraries func(names ...string) []string

@@ -254,6 +254,8 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	if visible, set := r.lookup("CUDA_VISIBLE_DEVICES"); set {
 		o.VisibleDevices = &visible
 	}
+	blocking, _ := r.lookup("CUDA_LAUNCH_BLOCKING")
+	o.LaunchBlocking = blocking == "1"
 	o.Libraries = func(names ...string) []string { return library.Find(r.lookup, names...) }
 	result, err := trainer.Run(ctx, o)
 	if err == nil {

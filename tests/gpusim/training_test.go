@@ -138,7 +138,8 @@ func TestJobFailsOnAGPU(t *testing.T) {
 		{"GPUSIM_MEMORY=16000000", "CUDA_ERROR_OUT_OF_MEMORY"},
 		{"GPUSIM_MEMORY=10000", "GiB are free on cuda 0, Simulated GPU"},
 		{"GPUSIM_FAIL=launch:sgd", "CUDA_ERROR_LAUNCH_FAILED"},
-		{"GPUSIM_FAIL=lost:200", "CUDA_ERROR_ECC_UNCORRECTABLE"},
+		{"GPUSIM_FAIL=launch:graph", "after a graph of "},
+		{"GPUSIM_FAIL=lost:150", "CUDA_ERROR_ECC_UNCORRECTABLE"},
 	} {
 		out, err := gpusim.Again(t, t.Name(), "GPUSIM_TEST=1", c.set)
 		if err != nil || !strings.Contains(out, c.want) {

@@ -50,6 +50,6 @@ func (h *head) forward(x, dx device.Matrix, labels device.Tensor, pass Pass) Out
 			d.MatMul(device.Product{C: dx.Sub(first, end, 0, dx.Cols), A: logits, B: w, Precision: h.plan.Precision})
 		}
 	}
-	out.Loss = h.tally.sum(x.Rows) / float64(x.Rows)
+	out.Loss = h.tally.loss(x.Rows, x.Rows, pass)
 	return out
 }

@@ -140,3 +140,24 @@ func TestEvaluationEqualsTraining(t *testing.T) {
 		}
 	}
 }
+
+// A loss that is asked for late is the one that Forward would have returned, before and
+// after the backward pass; outside of training there is nothing to wait for.
+func TestLateLoss(t *testing.T) {
+	for _, k := range smallKinds {
+		e := k.start(t, cpu.New(1), 0, device.FP32)
+		b := e.every(0, 1)
+		want := e.model.Forward(b, Pass{Train: true, Weight: 1}).Loss
+		late := Pass{Train: true, Weight: 1, Late: true}
+		out := e.model.Forward(b, late)
+		before := e.model.Loss()
+		e.model.Backward(b, late, nil)
+		if after := e.model.Loss(); out.Loss != 0 || before != want || after != want {
+			t.Errorf("%s: loss %v, then %v and %v, want 0, then %v", k.name, out.Loss, before, after, want)
+		}
+		late.Train = false
+		if got := e.model.Forward(b, late).Loss; got != want {
+			t.Errorf("%s: loss %v outside of training, want %v", k.name, got, want)
+		}
+	}
+}

@@ -40,6 +40,8 @@ type Model interface {
 	// told of, it may also write gradients. What the batch holds must not change
 	// before Backward.
 	Forward(b Batch, pass Pass) Outcome
+	// Loss is the loss of the last Forward.
+	Loss() float64
 	// Backward writes the gradients of the last Forward, given the same arguments.
 	// As soon as the gradient of parameter i is final it calls ready(i), in the order
 	// from the last parameter to the first, so that its reduction over ranks can

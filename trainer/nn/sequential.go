@@ -99,14 +99,17 @@ func (m *Sequential) Forward(b Batch, pass Pass) Outcome {
 			scale = pass.Weight / float32(b.Samples)
 		}
 		correct := m.tally.classify(0, out, b.Labels, scale)
-		return Outcome{m.tally.sum(b.Samples) / float64(b.Samples), b.Samples, correct}
+		return Outcome{m.tally.loss(b.Samples, b.Samples, pass), b.Samples, correct}
 	}
 	if pass.Train {
 		scale = pass.Weight / float32(b.Samples*out.Cols)
 	}
 	m.plan.Device.SquaredError(m.tally.losses.Slice(0, b.Samples), out, b.Targets, scale)
-	return Outcome{Loss: m.tally.sum(b.Samples) / float64(b.Samples*out.Cols), Count: b.Samples}
+	return Outcome{Loss: m.tally.loss(b.Samples, b.Samples*out.Cols, pass), Count: b.Samples}
 }
+
+// Loss is the loss of the last Forward.
+func (m *Sequential) Loss() float64 { return m.tally.mean() }
 
 // Backward goes through the layers from the last to the first.
 func (m *Sequential) Backward(_ Batch, pass Pass, ready func(param int)) {

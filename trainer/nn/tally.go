@@ -7,6 +7,8 @@ type tally struct {
 	device device.Device
 	losses device.Tensor // of each row
 	chosen device.Tensor // Int32, of each row
+	rows   int           // of the last batch
+	parts  int           // that its loss is the mean of
 }
 
 func (t *tally) plan(d device.Device, rows int) {
@@ -15,13 +17,23 @@ func (t *tally) plan(d device.Device, rows int) {
 	t.chosen = d.Alloc(device.Int32, rows)
 }
 
-// sum is the sum of the losses of the first rows, from first to last.
-func (t *tally) sum(rows int) float64 {
+// loss is that of a batch of so many rows with so many parts, or 0 if the pass leaves it
+// for mean to tell.
+func (t *tally) loss(rows, parts int, pass Pass) float64 {
+	t.rows, t.parts = rows, parts
+	if pass.Train && pass.Late {
+		return 0
+	}
+	return t.mean()
+}
+
+// mean is the loss of the last batch: of its rows, added up from first to last.
+func (t *tally) mean() float64 {
 	total := 0.0
-	for _, v := range device.Floats(t.device, t.losses.Slice(0, rows)) {
+	for _, v := range device.Floats(t.device, t.losses.Slice(0, t.rows)) {
 		total += float64(v)
 	}
-	return total
+	return total / float64(t.parts)
 }
 
 // classify writes the losses of the rows from first on, whose logits become their

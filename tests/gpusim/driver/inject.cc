@@ -3,6 +3,7 @@
 //   refuse:K     a launch of kernel K is refused by the call itself
 //   launch:K     kernel K fails while it runs; nothing works after that
 //   lost:N       the device is lost in the N-th launch, from 1
+//   launch:graph a graph fails while it runs; its launch counts as one, as those in it do when it is made
 //   hang:K       kernel K never ends
 #include <cstdlib>
 #include <sstream>

@@ -241,7 +241,10 @@ API int cuGraphLaunch(void *exec, void *h) {
   if (Result r = stream_of(h, &s)) return r;
   std::shared_ptr<Graph> g = *static_cast<std::shared_ptr<Graph> *>(exec);
   Context *c = s->context;
+  Fate fate = fate_of("graph");
   s->push({[=] {
+    if (fate == Fate::Lost) fail(c, EccUncorrectable);
+    if (fate == Fate::Fails) fail(c, LaunchFailed);
     for (const Work &w : g->work)
       if (w.marker || !c->failed.load()) w.run();
   }});

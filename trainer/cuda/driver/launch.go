@@ -23,6 +23,7 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
 import "C"
 
 import (
+	"encoding/binary"
 	"fmt"
 	"runtime"
 	"unsafe"
@@ -111,12 +112,33 @@ func Struct[T any](a *Args, v *T) *Args {
 	return a
 }
 
+// Append appends the arguments to b, in as many bytes as Load takes: the same for the
+// same arguments.
+func (a *Args) Append(b []byte) []byte {
+	b = append(b, byte(a.n))
+	for _, at := range a.offsets[:a.n] {
+		b = binary.LittleEndian.AppendUint16(b, at)
+	}
+	return append(b, a.block[:a.bytes]...)
+}
+
+// Load replaces the arguments by those that Append has appended as b.
+func (a *Args) Load(b []byte) *Args {
+	a.n = int(b[0])
+	for i := range a.n {
+		a.offsets[i] = binary.LittleEndian.Uint16(b[1+2*i:])
+	}
+	a.bytes = copy(a.block[:], b[1+2*a.n:])
+	return a
+}
+
 // add makes room for a parameter.
 func (a *Args) add(size, align int) unsafe.Pointer {
 	at := (a.bytes + align - 1) &^ (align - 1)
 	if a.n == maxArgs || at+size > maxArgBytes {
 		panic(fmt.Sprintf("driver: more than %d arguments or %d bytes of them", maxArgs, maxArgBytes))
 	}
+	clear(a.block[a.bytes:at]) // so that equal arguments are equal bytes, see Append
 	a.offsets[a.n] = uint16(at)
 	a.n++
 	a.bytes = at + size

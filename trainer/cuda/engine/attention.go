@@ -127,7 +127,7 @@ func (a *attention) plan(out device.Matrix, logSum device.Tensor, in device.Atte
 	}
 	return attentionInput{
 		q: uint64(floats(in.Q.Data)), k: uint64(floats(in.K.Data)), v: uint64(floats(in.V.Data)),
-		qStride: uint64(in.Q.RowStride), kStride: uint64(in.K.RowStride), vStride: uint64(in.V.RowStride), dropout: dropoutOf(in.Dropout),
+		qStride: uint64(in.Q.RowStride), kStride: uint64(in.K.RowStride), vStride: uint64(in.V.RowStride), dropout: a.device.dropoutOf(in.Dropout),
 		heads: uint32(a.Heads), size: uint32(a.HeadSize), queries: uint32(in.Queries), keys: uint32(in.Keys),
 		scale: a.scale, round: flag(a.Precision == device.BF16),
 	}

@@ -133,7 +133,7 @@ func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) bool 
 		d.launch("fill_rows", over(to.Rows*to.Cols))
 		bias, beta = 0, 1
 	}
-	d.check(plan.Run(d.stream, a, b, c, bias, beta, d.room(scratchWorkspace, workspaceBytes)))
+	d.do(call{kind: multiplies, plan: plan, to: c, a: a, b: b, bias: bias, beta: beta, room: d.room(scratchWorkspace, workspaceBytes)})
 	return true
 }
 
@@ -205,6 +205,7 @@ func (d *Device) plan(problem blaslt.Product, a, b, bias driver.Ptr) *blaslt.Pla
 
 // measure is the least time of a plan, which writes elsewhere than it will.
 func (d *Device) measure(p *blaslt.Plan, problem blaslt.Product, a, b, bias driver.Ptr) time.Duration {
+	d.flush()
 	to := d.room(scratchTrial, 4*problem.M*problem.D.Pitch)
 	workspace := d.room(scratchWorkspace, workspaceBytes)
 	start, err := driver.NewEvent(true)

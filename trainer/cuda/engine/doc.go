@@ -8,6 +8,9 @@
 // The same program gives the same bits each time on one kind of GPU with one cuBLASLt,
 // unless Options.Tune lets measurements choose algorithms.
 //
+// Between Begin and End operations are held back, and what resembles what came before is
+// done as a CUDA graph, with the same bits.
+//
 // A device serves one operation at a time, of any goroutine. A goroutine that binds the
 // GPU first (driver.GPU.Bind) saves a call of the driver in each.
 //

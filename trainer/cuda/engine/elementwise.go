@@ -75,13 +75,24 @@ func number(f device.Activation) int {
 
 // dropout is struct Dropout of dropout.h.
 type dropout struct {
-	key, first, stride, perSample uint64
-	threshold                     uint32
-	scale                         float32
+	live              driver.Ptr
+	choice            choice
+	stride, perSample uint64
+	threshold         uint32
+	scale             float32
 }
 
-func dropoutOf(o device.Dropout) dropout {
-	return dropout{o.Key, uint64(o.First), uint64(o.Stride), uint64(o.PerSample), uint32(float64(o.P) * (1 << 32)), 1 / (1 - o.P)}
+// choice is what of it changes from batch to batch.
+type choice struct{ key, first uint64 }
+
+func (d *Device) dropoutOf(o device.Dropout) dropout {
+	drop := dropout{0, choice{o.Key, uint64(o.First)}, uint64(o.Stride), uint64(o.PerSample), uint32(float64(o.P) * (1 << 32)), 1 / (1 - o.P)}
+	if drop.threshold == 0 {
+		drop.choice = choice{} // without effect
+	} else {
+		drop.live = live(d, &drop.choice)
+	}
+	return drop
 }
 
 // Dropout leaves elements out.
@@ -95,7 +106,7 @@ func (d *Device) Dropout(y, x device.Tensor, o device.Dropout) {
 		return
 	}
 	defer d.enter("drop_out", n).Leave()
-	drop := dropoutOf(o)
+	drop := d.dropoutOf(o)
 	d.args.Reset().Ptr(floats(y)).Ptr(floats(x))
 	driver.Struct(&d.args, &drop)
 	d.args.Int64(int64(n))

@@ -36,6 +36,7 @@ type Device struct {
 	staging   staging
 	products  products
 	scratch   [scratchUses]scratch
+	group     group
 	shared    int // bytes that a block may ask for
 }
 
@@ -99,7 +100,7 @@ func (d *Device) close() error {
 	if d.stream != (driver.Stream{}) {
 		errs = append(errs, d.stream.Synchronize(), d.stream.Close())
 	}
-	errs = append(errs, d.products.close(), d.staging.close(), d.pool.Close())
+	errs = append(errs, d.group.close(), d.products.close(), d.staging.close(), d.pool.Close())
 	for _, m := range d.modules {
 		errs = append(errs, m.Close())
 	}
@@ -112,7 +113,8 @@ func (d *Device) Name() string { return fmt.Sprintf("cuda %d, %s", d.gpu.Ordinal
 // Host reports that tensors are not in the host's memory.
 func (d *Device) Host() bool { return false }
 
-// Stream is the one that all operations are in, for communication and graphs.
+// Stream is the one that all operations are in, for communication. Between Begin and End
+// it does not have them all.
 func (d *Device) Stream() driver.Stream { return d.stream }
 
 // operation is what failures name: a kernel or call, and the numbers of its shape.
@@ -152,11 +154,6 @@ func (d *Device) check(err error) {
 		}
 	}
 	panic(&device.Failure{Device: d.Name(), Operation: what, Err: err})
-}
-
-// launch starts a kernel with the arguments in d.args.
-func (d *Device) launch(kernel string, l driver.Launch) {
-	d.check(d.stream.Launch(d.functions[kernel], l, &d.args))
 }
 
 // threads of a block of kernels over n elements, which have at most mostBlocks.

@@ -57,7 +57,7 @@ func (d *Device) Alloc(t device.Type, n int) device.Tensor {
 	defer d.enter("alloc", n).Leave()
 	p, err := d.pool.Alloc(int64(n * t.Size()))
 	d.check(err)
-	d.check(d.stream.Clear(p, int64(n*t.Size())))
+	d.do(call{kind: clears, to: p, bytes: int64(n * t.Size())})
 	return tensor(t, p, n)
 }
 
@@ -83,6 +83,12 @@ func (d *Device) WriteInts(dst device.Tensor, src []int32) {
 
 func (d *Device) upload(dst driver.Ptr, src []byte) {
 	defer d.enter("write", len(src)/4).Leave()
+	d.flush()
+	d.stage(dst, src)
+}
+
+// stage is an upload in order with what the stream was asked for.
+func (d *Device) stage(dst driver.Ptr, src []byte) {
 	for len(src) > 0 {
 		h := &d.staging.halves[d.staging.next]
 		d.staging.next = 1 - d.staging.next
@@ -109,6 +115,7 @@ func (d *Device) ReadInts(dst []int32, src device.Tensor) {
 
 func (d *Device) download(dst []byte, src driver.Ptr) {
 	defer d.enter("read", len(dst)/4).Leave()
+	d.flush()
 	for i := range d.staging.halves {
 		d.check(d.staging.halves[i].read.Synchronize())
 	}
@@ -131,7 +138,7 @@ func (d *Device) Copy(dst, src device.Tensor) {
 		return
 	}
 	defer d.enter("copy", dst.Len()).Leave()
-	d.check(d.stream.Copy(at(dst), at(src), int64(dst.Len()*dst.Type().Size())))
+	d.do(call{kind: copies, to: at(dst), a: at(src), bytes: int64(dst.Len() * dst.Type().Size())})
 }
 
 // Zero clears a tensor.
@@ -140,7 +147,7 @@ func (d *Device) Zero(t device.Tensor) {
 		return
 	}
 	defer d.enter("zero", t.Len()).Leave()
-	d.check(d.stream.Clear(at(t), int64(t.Len()*t.Type().Size())))
+	d.do(call{kind: clears, to: at(t), bytes: int64(t.Len() * t.Type().Size())})
 }
 
 // Uses of memory that operations need beside their arguments. One use is one at a
@@ -166,6 +173,7 @@ func (d *Device) room(use, bytes int) driver.Ptr {
 	s := &d.scratch[use]
 	if s.bytes < bytes {
 		if s.bytes > 0 {
+			d.flush()         // what is held back may use it, and the driver may get it
 			d.pool.Free(s.at) // its next user is in the same stream
 		}
 		*s = scratch{}

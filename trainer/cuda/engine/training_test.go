@@ -24,6 +24,7 @@ type training struct {
 	inputs    int // of a sample, or
 	tokens    int // of a sequence
 	classes   int
+	grouped   bool // steps are groups
 }
 
 var trainings = []training{
@@ -87,11 +88,22 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 		})
 	}
 	var losses []float64
+	begin, end := func() {}, func() {}
+	if k.grouped {
+		begin, end = d.(*engine.Device).Begin, d.(*engine.Device).End
+	}
 	for step := range steps {
-		pass := nn.Pass{Train: true, Seed: uint64(step), Stride: 1, Weight: 1}
-		losses = append(losses, m.Forward(b, pass).Loss)
+		pass := nn.Pass{Train: true, Seed: uint64(step), Stride: 1, Weight: 1, Late: k.grouped}
+		begin()
+		loss := m.Forward(b, pass).Loss
 		m.Backward(b, pass, nil)
+		if pass.Late {
+			loss = m.Loss()
+		}
+		losses = append(losses, loss)
+		o.SetRate(o.Rate() * 0.99)
 		o.Step(m.Params(), optim.ClipScale(optim.GradNorm(d, m.Params()), 1))
+		end()
 	}
 	return losses
 }

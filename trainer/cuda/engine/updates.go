@@ -27,6 +27,7 @@ func (d *Device) reduce(kernel string, a, b driver.Ptr, n int) float64 {
 	total := sums + partials*8
 	d.args.Reset().Ptr(total).Ptr(sums).Int64(int64(l.Grid.X))
 	d.launch("sum_partial", blocks(1))
+	d.flush()
 	for i := range d.staging.halves { // what was written may be on its way in the same memory
 		d.check(d.staging.halves[i].read.Synchronize())
 	}
@@ -76,9 +77,10 @@ func (d *Device) SGD(value, grad, buffer device.Tensor, f device.SGDFactors) {
 	}
 	defer d.enter("sgd", n).Leave()
 	factors := sgdFactors{f.LR, f.Momentum, f.Decay, f.GradScale, flag(f.Nesterov), flag(f.First)}
+	live := live(d, &factors)
 	d.args.Reset().Ptr(floats(value)).Ptr(floats(grad)).Ptr(momentum)
 	driver.Struct(&d.args, &factors)
-	d.args.Int64(int64(n))
+	d.args.Ptr(live).Int64(int64(n))
 	d.launch("sgd", over(n))
 }
 
@@ -96,8 +98,9 @@ func (d *Device) Adam(value, grad, average, squares device.Tensor, f device.Adam
 	}
 	defer d.enter("adam", n).Leave()
 	factors := adamFactors{f.Beta1, f.Beta2, f.New1, f.New2, f.Keep, f.Decay, f.Correction, f.Eps, f.Rate, f.GradScale}
+	live := live(d, &factors)
 	d.args.Reset().Ptr(floats(value)).Ptr(floats(grad)).Ptr(floats(average)).Ptr(floats(squares))
 	driver.Struct(&d.args, &factors)
-	d.args.Int64(int64(n))
+	d.args.Ptr(live).Int64(int64(n))
 	d.launch("adam", over(n))
 }

@@ -1,11 +1,13 @@
 // What an optimiser does with n elements. Grid: any, one dimension; that of the first
-// passes of reductions is the number of their partial results.
+// passes of reductions is the number of their partial results. Factors are those at live
+// where that is not null, so that a launch that is repeated may have others each time.
 #include "gpu.h"
 
 // torch.optim.SGD; f is device.SGDFactors. buffer may be null.
 struct SGDFactors { float lr, momentum, decay, grad_scale; u32 nesterov, first; };
 
-KERNEL(sgd, 256, float *value, const float *grad, float *buffer, SGDFactors f, u64 n) {
+KERNEL(sgd, 256, float *value, const float *grad, float *buffer, SGDFactors f, const SGDFactors *live, u64 n) {
+  if (live) f = *live;
   for (u64 i = index(); i < n; i += stride()) {
     float w = value[i], d = grad[i] * f.grad_scale + f.decay * w;
     if (buffer) {
@@ -21,7 +23,8 @@ KERNEL(sgd, 256, float *value, const float *grad, float *buffer, SGDFactors f, u
 // device.AdamFactors.
 struct AdamFactors { float beta1, beta2, new1, new2, keep, decay, correction, eps, rate, grad_scale; };
 
-KERNEL(adam, 256, float *value, const float *grad, float *average, float *squares, AdamFactors f, u64 n) {
+KERNEL(adam, 256, float *value, const float *grad, float *average, float *squares, AdamFactors f, const AdamFactors *live, u64 n) {
+  if (live) f = *live;
   for (u64 i = index(); i < n; i += stride()) {
     float w = value[i], d = grad[i] * f.grad_scale + f.decay * w;
     float m = f.beta1 * average[i] + f.new1 * d;
