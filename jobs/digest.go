@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
+	"strconv"
 )
 
 // scheduleKeys are the keys of [train] that may change when a run is resumed:
@@ -46,6 +48,34 @@ func (t *Train) Fingerprint() map[string]string {
 	return fields
 }
 
+// stepKeys are the fields of a fingerprint that say, with the number of ranks, how many
+// samples a step has. As that may, they may change when a run is resumed: its position
+// is counted in samples.
+var stepKeys = map[string]bool{"batch": true, "accumulate": true}
+
+// Differences returns the fields in which two fingerprints differ so that one cannot go
+// on from a checkpoint of the other, in order.
+func Differences(was, is map[string]string) []string {
+	var keys []string
+	for _, fields := range []map[string]string{was, is} {
+		for key := range fields {
+			if was[key] != is[key] && !stepKeys[key] {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// RankSamples is the samples of a rank in a step of the spec with this fingerprint, 0 if
+// it does not say.
+func RankSamples(fingerprint map[string]string) int {
+	batch, _ := strconv.Atoi(fingerprint["batch"])
+	accumulate, _ := strconv.Atoi(fingerprint["accumulate"]) // left out where it is 1
+	return batch * max(1, accumulate)
+}
+
 func fingerprint(v reflect.Value, prefix string, fields map[string]string) {
 	for i := range v.NumField() {
 		key := prefix + v.Type().Field(i).Tag.Get("toml")
@@ -64,8 +94,8 @@ func fingerprint(v reflect.Value, prefix string, fields map[string]string) {
 	}
 }
 
-// TrainDigest is the SHA-256 of the [Train.Fingerprint] in hexadecimal, for
-// refusing a checkpoint of another spec. It is empty for a job without [train].
+// TrainDigest is the SHA-256 of the [Train.Fingerprint] in hexadecimal: checkpoints
+// with equal ones are of the same spec, others have [Differences]. It is empty for a job without [train].
 func (j *Job) TrainDigest() string {
 	if j.Train == nil {
 		return ""

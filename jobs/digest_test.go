@@ -106,3 +106,30 @@ func TestSameSpec(t *testing.T) {
 		}
 	}
 }
+
+// A run goes on with other samples per step, and with nothing else that shapes it.
+func TestDifferences(t *testing.T) {
+	was := load(t, "examples/demo.toml").Train
+	for _, c := range []struct {
+		f       func(*Train)
+		want    []string
+		samples int
+	}{
+		{func(*Train) {}, nil, int(was.Batch)},
+		{func(t *Train) { t.Batch, t.Accumulate = 5, 3 }, nil, 15},
+		{func(t *Train) { t.Seed, t.Batch = 9, 7 }, []string{"seed"}, 7},
+		{func(t *Train) { t.Optimizer.LR, t.Model.Hidden = 7, nil }, []string{"model.hidden", "optimizer.lr"}, int(was.Batch)},
+	} {
+		is := *was
+		c.f(&is)
+		if got := Differences(was.Fingerprint(), is.Fingerprint()); !slices.Equal(got, c.want) {
+			t.Errorf("differences %q, want %q", got, c.want)
+		}
+		if got := RankSamples(is.Fingerprint()); got != c.samples {
+			t.Errorf("%d samples of a rank in a step, want %d", got, c.samples)
+		}
+	}
+	if n := RankSamples(nil); n != 0 {
+		t.Errorf("%d samples of a spec that says nothing", n)
+	}
+}

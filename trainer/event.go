@@ -14,6 +14,7 @@ type Kind string
 const (
 	Processor  Kind = "processor"   // the cores of the machine compute, not a GPU; Err says why, Asked that the job asks for GPUs
 	Started    Kind = "start"       // rank 0: training begins at Step; Path is the checkpoint it resumes from
+	Resized    Kind = "resized"     // rank 0: steps have Is samples from here on, and had Was
 	PassedOver Kind = "passed-over" // rank 0: a checkpoint could not be used; Err says why
 	Trained    Kind = "train"       // a logging interval is over
 	Skipped    Kind = "skip"        // a step was left out; Err says why
@@ -41,6 +42,7 @@ type Event struct {
 	Communication    *Communication // Trained: nil for a rank alone
 	Path             string
 	Idle             int
+	Was, Is          int
 	Asked            bool
 	Already          bool // Finished: there was nothing to do
 	Err              error
@@ -60,6 +62,8 @@ func (e Event) String() string {
 			return fmt.Sprintf("training from the start, %d epochs", e.Epochs)
 		}
 		return fmt.Sprintf("resuming after step %d (%d of %d epochs done) from %s", e.Step, e.Epoch, e.Epochs, e.Path)
+	case Resized:
+		return fmt.Sprintf("WARNING: samples per step were %d and are %d: each sample of the epoch is still taken once, but train.schedule and all else in steps counts steps as they come, and optimizer.lr stays", e.Was, e.Is)
 	case PassedOver:
 		return fmt.Sprintf("WARNING: passed over: %v", e.Err)
 	case Trained:

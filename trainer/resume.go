@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sort"
 	"strings"
 	"unsafe"
 
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
@@ -57,6 +57,7 @@ func (r *run) start(ctx context.Context) error {
 	}
 	if r.Comm.Rank() == 0 {
 		r.Observe(Event{Kind: Started, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Path: from.path()})
+		r.tellStepSize(from)
 	}
 	// The heap would keep the memory of what is done with for good, since training
 	// allocates nothing.
@@ -73,6 +74,19 @@ func (r *run) start(ctx context.Context) error {
 		return nil
 	}
 	return r.hasRoom()
+}
+
+// tellStepSize tells of steps that have another number of samples than those before:
+// what counts steps, such as the schedule, has nothing to go by but them.
+func (r *run) tellStepSize(from origin) {
+	if from.snapshot == nil || r.finished() {
+		return
+	}
+	m := &from.snapshot.Manifest
+	was, is := m.WorldSize*jobs.RankSamples(m.Spec), r.Comm.Size()*jobs.RankSamples(r.train.Fingerprint())
+	if was != is && was > 0 {
+		r.Observe(Event{Kind: Resized, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Was: was, Is: is})
+	}
 }
 
 // hasRoom refuses to begin where the next checkpoint would not fit, and warns where those
@@ -165,8 +179,10 @@ func (r *run) belongs(m *checkpoint.Manifest) error {
 	if m.Run != r.Run {
 		return fmt.Errorf("it was written by another run (%q, not %q)", m.Run, r.Run)
 	}
-	if m.SpecSum != r.Job.TrainDigest() {
-		return fmt.Errorf("the job file has changed in what shapes the result: %s", difference(m.Spec, r.train.Fingerprint()))
+	if is := r.train.Fingerprint(); m.SpecSum != r.Job.TrainDigest() {
+		if keys := jobs.Differences(m.Spec, is); len(keys) > 0 {
+			return fmt.Errorf("the job file has changed in what shapes the result: %s", difference(keys, m.Spec, is))
+		}
 	}
 	if m.DataSum != r.data.Digest() {
 		return fmt.Errorf("the training data have changed since (digest %.12s, now %.12s)", m.DataSum, r.data.Digest())
@@ -175,21 +191,11 @@ func (r *run) belongs(m *checkpoint.Manifest) error {
 }
 
 // difference lists the settings that differ, field by field.
-func difference(was, is map[string]string) string {
-	keys := map[string]bool{}
-	for k := range was {
-		keys[k] = true
+func difference(keys []string, was, is map[string]string) string {
+	out := make([]string, len(keys))
+	for i, k := range keys {
+		out[i] = fmt.Sprintf("%s was %q and is %q", k, was[k], is[k])
 	}
-	for k := range is {
-		keys[k] = true
-	}
-	var out []string
-	for k := range keys {
-		if was[k] != is[k] {
-			out = append(out, fmt.Sprintf("%s was %q and is %q", k, was[k], is[k]))
-		}
-	}
-	sort.Strings(out)
 	return strings.Join(out, "; ")
 }
 

@@ -1,0 +1,104 @@
+package trainer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/data"
+)
+
+// member is a rank of some that only says which it is.
+type member struct {
+	collective.Alone
+	rank, size int
+}
+
+func (m member) Rank() int { return m.rank }
+func (m member) Size() int { return m.size }
+
+// A run that goes on in the middle of an epoch with another batch, accumulate and number
+// of ranks takes each sample of the epoch once.
+func TestSamplesOnceWithAnotherBatch(t *testing.T) {
+	type part struct{ ranks, batch, accumulate int }
+	for _, parts := range [][]part{
+		{{4, 3, 1}, {4, 4, 1}},
+		{{4, 3, 1}, {3, 4, 1}},
+		{{2, 5, 2}, {5, 1, 1}, {2, 3, 4}},
+		{{1, 8, 3}, {4, 2, 1}},
+	} {
+		taken, at := map[int]int{}, position{}
+		for i, p := range parts {
+			var samples int
+			for rank := range p.ranks {
+				j := job(t, strings.Replace(fmt.Sprintf(mlp, p.batch), "seed = 1", fmt.Sprintf("seed = 1\naccumulate = %d", p.accumulate), 1))
+				dataset, _, err := data.Open(DataOptions(j.Train)) // of 203 samples
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := &run{Options: Options{Comm: member{rank: rank, size: p.ranks}}, train: j.Train, data: dataset}
+				steps := r.steps(at)
+				if i < len(parts)-1 {
+					steps = steps[:3]
+				}
+				samples = 0
+				for _, s := range steps {
+					samples += s.samples
+					for _, batch := range s.batches {
+						for _, n := range batch {
+							taken[n]++
+						}
+					}
+				}
+			}
+			at.Consumed += int64(samples)
+		}
+		last := parts[len(parts)-1].ranks
+		twice := 0
+		for n := range 203 {
+			if twice += taken[n] - 1; taken[n] < 1 {
+				t.Errorf("%v: sample %d is left out", parts, n)
+			}
+		}
+		if twice >= last { // that go around the ranks of the last part
+			t.Errorf("%v: %d samples are taken twice", parts, twice)
+		}
+	}
+}
+
+// Three ranks go on where four were, with a larger batch: the same samples per step, and
+// the same training.
+func TestResumesWithAnotherBatch(t *testing.T) {
+	spec := func(batch, accumulate int) *jobs.Job { return job(t, join(fmt.Sprintf(mlp, batch), batch, accumulate)) }
+	want, _, errs := world(t, 1, spec(12, 1), t.TempDir(), nil)
+	ok(t, errs)
+	for _, c := range []struct {
+		ranks, batch, accumulate int
+		resized                  string // the event, if there is one
+	}{
+		{3, 4, 1, ""},
+		{2, 3, 2, ""},
+		{1, 12, 1, ""},
+		{4, 4, 1, "samples per step were 12 and are 16"},
+		{4, 3, 2, "samples per step were 12 and are 24"},
+		{2, 3, 1, "samples per step were 12 and are 6"},
+	} {
+		dir := t.TempDir()
+		stoppedRun(t, 4, spec(3, 1), dir, 5)
+		events, _, errs := world(t, c.ranks, spec(c.batch, c.accumulate), dir, nil)
+		ok(t, errs)
+		if c.resized == "" {
+			if got := losses(events); len(got) == 0 || slices.ContainsFunc(events, func(e Event) bool { return e.Kind == Resized }) {
+				t.Errorf("%+v: events %v", c, events)
+			}
+			sameLosses(t, events, want[slices.IndexFunc(want, func(e Event) bool { return e.Kind == Trained && e.Step == 6 }):], 1e-6)
+			continue
+		}
+		if e := events[1]; e.Kind != Resized || !strings.Contains(e.String(), c.resized) || strings.Contains(e.String(), "\n") {
+			t.Errorf("%+v: %v, want %q", c, e, c.resized)
+		}
+	}
+}
