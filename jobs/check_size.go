@@ -1,11 +1,15 @@
 package jobs
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // What the built-in trainer can hold, as its packages have it. A job beyond these
 // would fail after it has waited in the queue.
 const (
-	maxParameters = 1 << 31 // of a model
+	maxParameters = 1 << 40 // of a model
+	maxTensor     = 1 << 31 // of one matrix of it
 	maxVocabulary = 1 << 20 // tokens that there are
 
 	// maxOutputs is how many numbers one layer may put out for a batch: with 256 GiB
@@ -26,51 +30,69 @@ func (d *decoder) checkSize(t *Train) {
 	if !d.usable("train.model.kind") {
 		return
 	}
-	n, widest, keys := t.extent()
-	if n > maxParameters {
-		given := slices.IndexFunc(keys, func(key string) bool { return d.given[key] })
-		d.report(keys[max(0, given)], "use fewer or narrower layers",
-			"makes a model of %.3g parameters or more; the built-in trainer holds up to %d", n, maxParameters)
+	e := t.extent()
+	var what string
+	switch {
+	case e.largest > maxTensor:
+		what = fmt.Sprintf("makes a matrix of %.3g parameters or more; the built-in trainer takes up to %d in one", e.largest, maxTensor)
+	case e.parameters > maxParameters:
+		what = fmt.Sprintf("makes a model of %.3g parameters or more; the built-in trainer takes up to %d", e.parameters, maxParameters)
+	}
+	if what != "" {
+		given := slices.IndexFunc(e.keys, func(key string) bool { return d.given[key] })
+		d.report(e.keys[max(0, given)], "use fewer or narrower layers", "%s", what)
 		return
 	}
 	const batch = "train.batch"
-	if outputs := float64(t.Batch) * widest; outputs > maxOutputs && d.usable(batch) {
+	if outputs := float64(t.Batch) * e.widest; outputs > maxOutputs && d.usable(batch) {
 		d.report(batch, "a smaller batch, with train.accumulate for as many samples in each step",
 			"%d samples make %.3g numbers in a single layer, %.3g GiB", t.Batch, outputs, 4*outputs/(1<<30))
 	}
 }
 
-// extent returns the least number of parameters that the model has, how many
-// numbers its widest layer puts out for a sample, and the keys that these come from,
-// the likeliest to be wrong first. Floating point, so that no product of what a file
-// may say overflows.
-func (t *Train) extent() (parameters, widest float64, keys []string) {
+// extent is how large a model is at least. Floating point, so that no product of what
+// a file may say overflows.
+type extent struct {
+	parameters float64
+	largest    float64  // parameters of its largest matrix
+	widest     float64  // numbers that its widest layer puts out for a sample
+	keys       []string // that these come from, the likeliest to be wrong first
+}
+
+// layer adds one of so many outputs, each from so many inputs.
+func (e *extent) layer(in, out float64) {
+	e.parameters += (in + 1) * out
+	e.largest, e.widest = max(e.largest, in*out), max(e.widest, out)
+}
+
+func (t *Train) extent() extent {
 	m := t.Model
 	if m.Kind == ModelGPT {
 		m = m.sized()
-		w, layers, context := float64(m.Width), float64(m.Layers), float64(m.Context)
-		parameters = w*(t.Data.leastVocabulary()+context) + layers*(12*w*w+13*w) + 2*w
-		return parameters, 4 * w * context, []string{"train.model.width", "train.model.context", "train.model.layers", "train.model.size"}
+		w, layers, context, vocabulary := float64(m.Width), float64(m.Layers), float64(m.Context), t.Data.leastVocabulary()
+		return extent{parameters: w*(vocabulary+context) + layers*(12*w*w+13*w) + 2*w, largest: w * max(vocabulary, context, 4*w),
+			widest: 4 * w * context, keys: []string{"train.model.width", "train.model.context", "train.model.layers", "train.model.size"}}
 	}
 	in, out := t.Data.leastFeatures()
-	keys = []string{"train.model.hidden", "train.data.inputs", "train.data.outputs", "train.model.kind"}
-	width, widest := in, max(in, out)
+	e := extent{widest: in, keys: []string{"train.model.hidden", "train.data.inputs", "train.data.outputs", "train.model.kind"}}
+	width := in
 	if m.Kind == ModelCNN {
 		width = 1 // channel of a grey image
 		orElse(&m.Kernel, defaultKernel)
 		for _, c := range m.Channels {
-			parameters += (float64(m.Kernel)*float64(m.Kernel)*width + 1) * float64(c)
-			width, widest = float64(c), max(widest, float64(c))
+			e.layer(float64(m.Kernel)*float64(m.Kernel)*width, float64(c))
+			width = float64(c)
 		}
-		if parameters > maxParameters {
-			keys = []string{"train.model.channels"}
+		if e.largest > maxTensor || e.parameters > maxParameters {
+			e.keys = []string{"train.model.channels"}
 		}
 	}
 	for _, h := range m.Hidden {
-		parameters += (width + 1) * float64(h)
-		width, widest = float64(h), max(widest, float64(h))
+		e.layer(width, float64(h))
+		width = float64(h)
 	}
-	return parameters + (width+1)*out, widest, keys
+	e.layer(width, out)
+	return e
 }
 
 // leastVocabulary is the number of tokens that there are at least.

@@ -16,28 +16,27 @@ func TestSizes(t *testing.T) {
 	const idx, fashion = `kind = "idx", path = "d"`, `kind = "idx", path = "builtin:fashion-mnist"`
 	for _, c := range []struct{ src, want string }{
 		{gpt(`size = "gpt2-xl"`, tokens+", vocabulary_size = 50257"), ""},
-		{gpt(`size = "gpt2-xl"`, tokens+", vocabulary_size = 1048576"), "train.model.size: makes a model of 3.15e+09 parameters or more"},
-		{gpt(`size = "gpt2", context = 2147483647`, text), "train.model.context: makes"},
-		{gpt(`size = "gpt2", layers = 400`, text), "train.model.layers: makes"},
-		{gpt(`layers = 2147483647, heads = 1, width = 2147483647, context = 1`, text), "train.model.width: makes a model of 1.19e+29 "},
-		// w (1 + context) + 25 + 2 with a width of 1: at the limit, and one above.
-		{gpt(`layers = 1, heads = 1, width = 1, context = 2147483620`, text), ""},
-		{gpt(`layers = 1, heads = 1, width = 1, context = 2147483621`, text), "train.model.width: makes"},
-		{gpt(`layers = 1, heads = 1, width = 1, context = 2147483621`, text+`, vocabulary = "byte"`), "train.model.width: makes"},
-		{gpt(`layers = 1, heads = 1, width = 1, context = 2147483365`, text+`, vocabulary = "byte"`), ""},
-		{gpt(`layers = 1, heads = 1, width = 1, context = 2147483366`, text+`, vocabulary = "byte"`), "train.model.width: makes"},
+		{gpt(`size = "gpt2-xl"`, tokens+", vocabulary_size = 1048576"), ""},
+		{gpt(`size = "gpt2", context = 2147483647`, text), "train.model.context: makes a matrix of 1.65e+12 parameters or more; the built-in trainer takes up to 2147483648 in one"},
+		{gpt(`layers = 32, heads = 32, width = 4096, context = 2048`, text), ""},  // 7e9
+		{gpt(`layers = 80, heads = 64, width = 8192, context = 4096`, text), ""},  // 7e10
+		{gpt(`layers = 96, heads = 96, width = 12288, context = 2048`, text), ""}, // 1.75e11
+		{gpt(`layers = 1, heads = 1, width = 23170, context = 1`, text), ""},      // 4 w^2
+		{gpt(`layers = 1, heads = 1, width = 23171, context = 1`, text), "train.model.width: makes a matrix of 2.15e+09 "},
+		{gpt(`layers = 155125, heads = 1, width = 768, context = 1`, text), ""},
+		{gpt(`layers = 155126, heads = 1, width = 768, context = 1`, text), "train.model.width: makes a model of 1.1e+12 parameters or more; the built-in trainer takes up to 1099511627776"},
+		{gpt(`size = "gpt2", layers = 155126`, text), "train.model.layers: makes a model"},
+		{gpt(`layers = 2147483647, heads = 1, width = 2147483647, context = 1`, text), "train.model.width: makes a matrix of 1.84e+19 "},
+		{gpt(`layers = 1, heads = 1, width = 8388608, context = 1`, text+`, vocabulary = "byte"`), "train.model.width: makes"},
 
-		// (1 + 1) h + (h + 1), where the inputs and classes are not known.
-		{dense("1", `kind = "mlp", hidden = [715827882]`, idx), ""},
-		{dense("1", `kind = "mlp", hidden = [715827883]`, idx), "train.model.hidden: makes"},
-		{dense("1", `kind = "mlp", hidden = [2701237]`, fashion), ""},
-		{dense("1", `kind = "mlp", hidden = [2701238]`, fashion), "train.model.hidden: makes"},
-		{dense("1", `kind = "linear"`, `kind = "synthetic", task = "regression", samples = 1, inputs = 65535, outputs = 32768`), ""},
-		{dense("1", `kind = "linear"`, `kind = "synthetic", task = "regression", samples = 1, inputs = 65536, outputs = 32768`), "train.data.inputs: makes"},
-		{dense("1", `kind = "cnn", channels = [1, 4096], kernel = 513`, idx), ""},
+		{dense("1", `kind = "mlp", hidden = [2739137]`, fashion), ""}, // of 784 inputs
+		{dense("1", `kind = "mlp", hidden = [2739138]`, fashion), "train.model.hidden: makes"},
+		{dense("1", `kind = "linear"`, `kind = "synthetic", task = "regression", samples = 1, inputs = 65536, outputs = 32768`), ""},
+		{dense("1", `kind = "linear"`, `kind = "synthetic", task = "regression", samples = 1, inputs = 65537, outputs = 32768`), "train.data.inputs: makes"},
+		{dense("1", `kind = "cnn", channels = [1, 4096], kernel = 723`, idx), ""},
 		{dense("1", `kind = "cnn", channels = [4096, 65536]`, idx), "train.model.channels: makes"},
-		{dense("1", `kind = "cnn", channels = [32768], hidden = [65522]`, idx), ""},
-		{dense("1", `kind = "cnn", channels = [32768], hidden = [65523]`, idx), "train.model.hidden: makes"},
+		{dense("1", `kind = "cnn", channels = [32768], hidden = [65536]`, idx), ""},
+		{dense("1", `kind = "cnn", channels = [32768], hidden = [65537]`, idx), "train.model.hidden: makes"},
 
 		{dense("67108864", `kind = "mlp", hidden = [1024]`, idx), ""},
 		{dense("67108865", `kind = "mlp", hidden = [1024]`, idx), "train.batch: 67108865 samples make 6.87e+10 numbers in a single layer, 256 GiB"},

@@ -17,22 +17,22 @@ type planCmd struct {
 	JSON bool     `help:"Print the answer as JSON."`
 
 	Ranks     []int  `placeholder:"N,..." help:"Numbers of ranks; default 1, 2, 4 to 16384 and the job's own."`
-	Strategy  string `default:"" enum:",ddp,zero1,zero2,zero3" placeholder:"NAME" help:"ddp, zero1, zero2 or zero3; default the job's."`
+	Strategy  string `placeholder:"NAME" help:"ddp, zero1, zero2, or zero3 (fsdp is the same); default the job's."`
 	Algorithm string `default:"auto" enum:"auto,ring,doubling,halving,hierarchical" placeholder:"NAME" help:"Of collectives: auto (what the trainer does), ring, doubling, halving, hierarchical."`
 
 	Measure bool `help:"Measure this machine's speed, and take it for the nodes'."`
 	Here    bool `help:"Measure, and predict what launch does on this machine alone."`
 
-	GPU            string  `name:"gpu" placeholder:"NAME" help:"Which GPU, such as \"A100 80 GB\"; default the one in the site's profile."`
-	GFLOPS         float64 `name:"gflops" placeholder:"N" help:"Speed of a rank, in GFLOP/s."`
-	Bandwidth      float64 `placeholder:"GB/S" help:"Between nodes, of each node in one direction."`
-	Latency        float64 `placeholder:"US" help:"Of a message between nodes, in microseconds."`
-	LocalBandwidth float64 `placeholder:"GB/S" help:"Of a rank to the others of its node."`
-	LocalLatency   float64 `placeholder:"US" help:"Of a message within a node, in microseconds."`
-	Memory         string  `placeholder:"SIZE" help:"For each rank, such as 64G; default the GPU's, or its part of the node's."`
+	GPU            string   `name:"gpu" placeholder:"NAME" help:"Which GPU, such as \"A100 80 GB\"; default the one in the site's profile."`
+	GFLOPS         *float64 `name:"gflops" placeholder:"N" help:"Speed of a rank, in GFLOP/s."`
+	Bandwidth      *float64 `placeholder:"GB/S" help:"Between nodes, of each node in one direction."`
+	Latency        *float64 `placeholder:"US" help:"Of a message between nodes, in microseconds."`
+	LocalBandwidth *float64 `placeholder:"GB/S" help:"Of a rank to the others of its node."`
+	LocalLatency   *float64 `placeholder:"US" help:"Of a message within a node, in microseconds."`
+	Memory         string   `placeholder:"SIZE" help:"For each rank, such as 64G; default the GPU's, or its part of the node's."`
 
-	Inputs  int `placeholder:"N" help:"Where csv or safetensors data are not here: numbers of a sample that go in."`
-	Outputs int `placeholder:"N" help:"Likewise: classes, or numbers to predict."`
+	Inputs  *int `placeholder:"N" help:"Where csv or safetensors data are not here: numbers of a sample that go in."`
+	Outputs *int `placeholder:"N" help:"Likewise: classes, or numbers to predict."`
 }
 
 func (c *planCmd) Help() string {
@@ -75,6 +75,7 @@ type planMemory struct {
 	plan.Memory
 	Total float64 `json:"total"`
 	Fits  *bool   `json:"fits,omitempty"`
+	Tight bool    `json:"tight,omitempty"` // it fits with less than plan.Spare to spare
 }
 
 type planStep struct {
@@ -113,12 +114,19 @@ func (c *planCmd) check() error {
 	}
 	for _, flag := range []struct {
 		name  string
-		value float64
-	}{{"gflops", c.GFLOPS}, {"bandwidth", c.Bandwidth}, {"latency", c.Latency}, {"local-bandwidth", c.LocalBandwidth}, {"local-latency", c.LocalLatency},
-		{"inputs", float64(c.Inputs)}, {"outputs", float64(c.Outputs)}} {
-		if !(flag.value >= 0 && flag.value < 1e15) {
+		value *float64
+	}{{"gflops", c.GFLOPS}, {"bandwidth", c.Bandwidth}, {"latency", c.Latency}, {"local-bandwidth", c.LocalBandwidth}, {"local-latency", c.LocalLatency}} {
+		if flag.value != nil && !(*flag.value > 0 && *flag.value < 1e15) {
 			return usage("--" + flag.name + " must be a number above 0")
 		}
+	}
+	for _, n := range []*int{c.Inputs, c.Outputs} {
+		if n != nil && *n < 1 {
+			return usage("--inputs and --outputs must be above 0")
+		}
+	}
+	if _, err := plan.ParseStrategy(c.Strategy); c.Strategy != "" && err != nil {
+		return usage("--strategy must be ddp, zero1, zero2, zero3 or fsdp, not \"" + c.Strategy + "\"")
 	}
 	if m := jobs.Memory(c.Memory); c.Memory != "" && m.Bytes() == 0 {
 		return usage(`--memory must be a whole number and K, M, G or T, such as "64G"`)
@@ -199,7 +207,7 @@ func (l *planner) plan(ctx context.Context) (*planAnswer, error) {
 	l.work.FirstBucket, l.work.Bucket = int(t.FirstBucket), int(t.Bucket)
 	l.training = plan.Training{Element: plan.Elements(moments(&t.Optimizer), l.half), Accumulate: max(1, int(t.Accumulate))}
 	l.training.Element.Compressed = t.Reduce == jobs.ReduceBF16 && !l.half // which sends bfloat16 as it is
-	// Kong and the job's check have looked at both names.
+	// What the flags say has been checked, and what the job says.
 	l.training.Strategy, _ = plan.ParseStrategy(cmp.Or(l.cmd.Strategy, string(t.Strategy)))
 	l.training.Algorithm, _ = plan.ParseAlgorithm(l.cmd.Algorithm)
 	if err := l.setMachine(ctx); err != nil {
@@ -257,7 +265,7 @@ func (l *planner) answer() *planAnswer {
 		row := planMemory{Memory: m, Total: m.Total()}
 		if a.MemoryLimit > 0 {
 			fits := row.Total <= a.MemoryLimit
-			row.Fits = &fits
+			row.Fits, row.Tight = &fits, fits && row.Total > plan.Usable(a.MemoryLimit)
 		}
 		a.Memory[s.String()] = row
 	}

@@ -8,8 +8,9 @@ import (
 
 // advice says what to do, and why.
 func (l *planner) advice(a *planAnswer) []string {
-	out := []string{l.adviseStrategy(a)}
-	if line := l.adviseRanks(a); line != "" {
+	best, fits, tight := plan.Fit(l.memory, a.MemoryLimit)
+	out := []string{l.adviseStrategy(a, best, fits, tight)}
+	if line := l.adviseRanks(a, best); fits && line != "" {
 		out = append(out, line)
 	}
 	if step := a.Ranks * a.Batch * a.Accumulate; a.Samples > 0 && step > a.Samples {
@@ -18,19 +19,21 @@ func (l *planner) advice(a *planAnswer) []string {
 	return out
 }
 
-func (l *planner) adviseStrategy(a *planAnswer) string {
-	best, fits := plan.Fit(l.memory, a.MemoryLimit)
+func (l *planner) adviseStrategy(a *planAnswer, best plan.Strategy, fits, tight bool) string {
 	need := gibibytes(l.memory(best).Total())
 	limit := gibibytes(a.MemoryLimit)
 	switch {
 	case !fits:
 		line := fmt.Sprintf("nothing fits: even %s needs %s of %s on %s", best, need, limit, count(a.Ranks, "rank"))
 		for ranks := 2 * a.Ranks; ranks <= maxPlannedRanks; ranks *= 2 {
-			if l.work.Memory(best, l.training.Element, ranks, l.half, l.program).Total() <= a.MemoryLimit {
+			if l.work.Memory(best, l.training.Element, ranks, l.half, l.program).Total() <= plan.Usable(a.MemoryLimit) {
 				return line + fmt.Sprintf("; it fits on %d", ranks)
 			}
 		}
 		return line + "; no number of ranks helps: use a smaller train.batch, with train.accumulate, or a smaller model"
+	case tight:
+		return fmt.Sprintf("%s takes least, and is tight: %s of %s leaves less than %.0f%% to spare, and may run out of memory; a smaller train.batch, with train.accumulate, takes less",
+			best, need, limit, 100*plan.Spare)
 	case a.MemoryLimit == 0:
 		return fmt.Sprintf("%s, if a rank has %s: how much it has is not known (slurm.mem or --memory)", best, need)
 	case best == plan.DDP:
@@ -40,33 +43,38 @@ func (l *planner) adviseStrategy(a *planAnswer) string {
 		best, need, limit, best-1, gibibytes(l.memory(best-1).Total()))
 }
 
-func (l *planner) adviseRanks(a *planAnswer) string {
-	last := a.Steps[len(a.Steps)-1]
+// adviseRanks is for the strategy that is recommended.
+func (l *planner) adviseRanks(a *planAnswer, best plan.Strategy) string {
+	t, with := l.training, ""
+	if t.Strategy != best {
+		t.Strategy, with = best, fmt.Sprintf("with %s, ", best)
+	}
+	var steps []plan.Step
+	for _, n := range l.rankNumbers() {
+		steps = append(steps, plan.Predict(l.work, t, l.machine, n))
+	}
+	last := steps[len(steps)-1]
 	if last.Ranks == 1 {
 		return ""
-	}
-	steps := make([]plan.Step, len(a.Steps))
-	for i, s := range a.Steps {
-		steps[i] = s.Step
 	}
 	const percent = 100 * plan.GoodEfficiency
 	good, more := plan.Scales(steps)
 	if !more {
-		return fmt.Sprintf("up to %s: efficiency stays above %.0f%%; a step takes %d samples then", count(last.Ranks, "rank"), percent, last.Ranks*a.Batch*a.Accumulate)
+		return fmt.Sprintf("%sup to %s: efficiency stays above %.0f%%; a step takes %d samples then", with, count(last.Ranks, "rank"), percent, last.Ranks*a.Batch*a.Accumulate)
 	}
-	line := fmt.Sprintf("at most %s: with more, efficiency falls below %.0f%%", count(good, "rank"), percent)
+	line := fmt.Sprintf("%sat most %s: with more, efficiency falls below %.0f%%", with, count(good, "rank"), percent)
 	if good == 0 {
-		line = fmt.Sprintf("fewer than %s: efficiency is below %.0f%%", count(steps[0].Ranks, "rank"), percent)
+		line = fmt.Sprintf("%sfewer than %s: efficiency is below %.0f%%", with, count(steps[0].Ranks, "rank"), percent)
 	}
-	own := plan.Predict(l.work, l.training, l.machine, a.Ranks)
+	own := plan.Predict(l.work, t, l.machine, a.Ranks)
 	if own.Efficiency >= plan.GoodEfficiency {
 		return line
 	}
 	line += fmt.Sprintf("; the job's %d reach %.0f%%", a.Ranks, 100*own.Efficiency)
-	if shared := own.Compute / plan.Predict(l.work, l.training, l.machine, 1).Compute; shared > 1.01 {
+	if shared := own.Compute / plan.Predict(l.work, t, l.machine, 1).Compute; shared > 1.01 {
 		return line + ": they share cores"
 	}
-	if accumulate, ok := plan.MoreWork(l.work, l.training, l.machine, a.Ranks); ok {
+	if accumulate, ok := plan.MoreWork(l.work, t, l.machine, a.Ranks); ok {
 		return line + fmt.Sprintf(": a batch is small beside its messages; train.accumulate = %d reaches 80%%, and so may a larger batch", accumulate)
 	}
 	return line + ": messages take too long beside so little work; a larger train.batch may help"

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer"
@@ -57,20 +59,46 @@ func (l *planner) findGPU() (*plan.GPU, error) {
 	if c.Measure || c.Here {
 		return nil, usage("--measure and --here are for processors, and the job asks for GPUs; --gflops says how fast one is")
 	}
-	name := c.GPU
-	if r, ok := l.file.site.ResourceOf(l.job); ok && name == "" {
-		name = string(r.GPUs)
+	name, err := c.GPU, error(nil)
+	if name == "" {
+		if name, err = l.siteGPU(); err != nil {
+			return nil, err
+		}
 	}
 	g, ok := plan.FindGPU(name)
 	if !ok {
-		message := fmt.Errorf("plan %q: which GPU the job gets is not known", l.cmd.Job)
-		if name != "" {
-			message = fmt.Errorf("plan %q: nothing is known of the GPU %q", l.cmd.Job, name)
-		}
-		return nil, exitError{exitUsage, hinted{message, `name it: --gpu "A100 80 GB"; known: A100, H100, H200, GH200, MI250X, A5000, V100`}}
+		return nil, l.unknownGPU("nothing is known of the GPU %q", name)
 	}
 	l.assume("a rank computes on one GPU; the trainer itself runs on processors today")
 	return &g, nil
+}
+
+// siteGPU is what the site's profile says of the GPUs that the job gets: of its
+// partition, QoS and constraint, or else the only ones that it names.
+func (l *planner) siteGPU() (string, error) {
+	site := l.file.site
+	if r, ok := site.ResourceOf(l.job); ok && r.GPUs != "" {
+		return string(r.GPUs), nil
+	}
+	var names []string
+	for _, r := range site.Resources {
+		if n := string(r.GPUs); n != "" && !slices.Contains(names, n) {
+			names = append(names, n)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return "", l.unknownGPU("which GPU the job gets is not known: the profile of site %q names none", l.job.Site)
+	case 1:
+		l.assume("GPUs are %s, the only ones that the profile of %s names: --gpu", names[0], l.job.Site)
+		return names[0], nil
+	}
+	return "", l.unknownGPU("which GPU the job gets is not known: the site has %s, by partition, QoS or constraint", strings.Join(names, "; "))
+}
+
+func (l *planner) unknownGPU(format string, args ...any) error {
+	return exitError{exitUsage, hinted{fmt.Errorf("plan %q: "+format, append([]any{l.cmd.Job}, args...)...),
+		`name it: --gpu "A100 80 GB"; known: ` + strings.Join(plan.GPUNames(), ", ")}}
 }
 
 // setMachine finds how fast ranks are and what connects them.
@@ -125,9 +153,9 @@ func (l *planner) setMachine(ctx context.Context) error {
 
 // override takes what a flag gives in its unit; else what is there is an
 // assumption, unless it is known.
-func (l *planner) override(given, unit float64, v *float64, known bool, note string) {
-	if given > 0 {
-		*v = given * unit
+func (l *planner) override(given *float64, unit float64, v *float64, known bool, note string) {
+	if given != nil {
+		*v = *given * unit
 	} else if !known {
 		l.assume(note, *v/unit)
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
@@ -31,7 +33,7 @@ func (p *program) printPlan(a *planAnswer) {
 		m := a.Memory[s.String()]
 		rows = append(rows, []string{
 			s.String(), gibibytes(m.Weights), gibibytes(m.Gradients), gibibytes(m.Optimizer), gibibytes(m.Activations),
-			gibibytes(m.Transient + m.Other), gibibytes(m.Total), yes(m.Fits),
+			gibibytes(m.Transient + m.Other), gibibytes(m.Total), m.fits(),
 		})
 	}
 	p.table([]string{"MEMORY", "WEIGHTS", "GRADIENTS", "OPTIMIZER", "ACTIVATIONS", "OTHER", "TOTAL", "FITS"}, rows)
@@ -43,8 +45,8 @@ func (p *program) printPlan(a *planAnswer) {
 	rows = nil
 	for _, s := range a.Steps {
 		rows = append(rows, []string{
-			fmt.Sprint(s.Ranks), fmt.Sprint(s.Nodes), duration(s.Seconds), fmt.Sprintf("%.4g", units(s)), fmt.Sprintf("%.0f%%", 100*s.Efficiency),
-			duration(s.Exposed), megabytes(s.Sent), s.Step.Algorithm,
+			fmt.Sprint(s.Ranks), fmt.Sprint(s.Nodes), duration(s.Seconds), wholes(units(s)), fmt.Sprintf("%.0f%%", 100*s.Efficiency),
+			duration(s.Exposed), gibibytes(s.Sent), s.Step.Algorithm,
 		})
 	}
 	p.table([]string{"RANKS", "NODES", "STEP", unit, "EFFICIENCY", "WAITING", "SENT", "BY"}, rows)
@@ -94,8 +96,14 @@ func gibibytes(bytes float64) string {
 	return fmt.Sprintf("%.2f GiB", bytes/(1<<30))
 }
 
-// megabytes is what is sent.
-func megabytes(bytes float64) string { return fmt.Sprintf("%.1f MB", bytes/1e6) }
+// wholes is a rate with four digits that count, in full.
+func wholes(v float64) string {
+	if v < 1000 {
+		return fmt.Sprintf("%.4g", v)
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(v))-3)
+	return strconv.FormatFloat(math.Round(v/unit)*unit, 'f', 0, 64)
+}
 
 // duration is seconds in a unit that suits them.
 func duration(seconds float64) string {
@@ -121,12 +129,14 @@ func scaled(v float64, unit string) string {
 	return fmt.Sprintf("%.4g %s", v, unit)
 }
 
-// yes is an answer that may be missing.
-func yes(b *bool) string {
+// fits is a cell, empty where no limit is known.
+func (m planMemory) fits() string {
 	switch {
-	case b == nil:
+	case m.Fits == nil:
 		return ""
-	case *b:
+	case m.Tight:
+		return "tight"
+	case *m.Fits:
 		return "yes"
 	}
 	return "no"

@@ -101,7 +101,12 @@ func (l *planner) sizes() (z sizes, here bool, err error) {
 			l.assume("images of 28x28 pixels in 10 classes, as MNIST's: the data are not here")
 		}
 	default:
-		z.inputs, z.outputs = l.cmd.Inputs, l.cmd.Outputs
+		if l.cmd.Inputs != nil {
+			z.inputs = *l.cmd.Inputs
+		}
+		if l.cmd.Outputs != nil {
+			z.outputs = *l.cmd.Outputs
+		}
 		if !here && (z.inputs == 0 || z.outputs == 0 || t.Model.Kind == jobs.ModelCNN) {
 			return z, false, l.unknownData()
 		}

@@ -36,6 +36,9 @@ func NewCNN(channels, height, width int, o CNNOptions, out int) (*Sequential, er
 		if height < 2 || width < 2 {
 			return nil, fmt.Errorf("make a model: images are %dx%d before pooling %d, too small to be halved; use fewer convolutions", height, width, i+1)
 		}
+		if n := float64(o.Kernel) * float64(o.Kernel) * float64(channels) * float64(c); n > maxTensor {
+			return nil, fmt.Errorf("make a model: convolution %d has %.3g weights, more than %d", i+1, n, maxTensor)
+		}
 		conv := newConvolution(s.prefix(), device.ConvolutionShape{In: channels, Out: c, Height: height, Width: width, Kernel: o.Kernel, Padding: o.Kernel / 2})
 		s.add(conv)
 		if err := s.activate(o.Dense.Activation); err != nil {

@@ -54,6 +54,9 @@ func NewGPT(o GPTOptions) (*GPT, error) {
 	if n := o.NumParams(); n > maxParams {
 		return nil, fmt.Errorf("make a model: %.3g parameters, more than %d", n, maxParams)
 	}
+	if n := o.Width * max(o.Vocabulary, o.Context, 4*o.Width); n > maxTensor {
+		return nil, fmt.Errorf("make a model: a matrix of %.3g weights, more than %d", float64(n), maxTensor)
+	}
 	if err := checkDropout(o.Dropout); err != nil {
 		return nil, err
 	}

@@ -10,9 +10,17 @@ import (
 // Activations by name, as options of models.
 var activations = map[string]device.Activation{"relu": device.ReLU, "tanh": device.Tanh, "gelu": device.GELU}
 
-// maxParams limits a model to what its parameters' offsets in bytes and a
-// checkpoint can hold; 2^31 of them take 8 GiB, and as much for the gradients.
-const maxParams = 1 << 31
+const (
+	// maxParams is more parameters than all the memory of a cluster holds, and few
+	// enough for their offsets in bytes. Ranks that divide them (ZeRO) need not hold
+	// them all.
+	maxParams = 1 << 40
+
+	// maxTensor limits one of them, which is computed with and sent as a whole: a
+	// message's 8 GiB are as large as what is tested, and GPUs count rows and columns
+	// in 32 bits.
+	maxTensor = 1 << 31
+)
 
 // NewLinear returns the model of PyTorch's nn.Linear(in, out), with parameters
 // "weight" and "bias".
@@ -105,10 +113,13 @@ func checkDropout(p float64) error {
 func checkWidths(in int, hidden []int, out int) error {
 	params, width := 0, in
 	for i, h := range append(append([]int{in}, hidden...), out) {
-		if h < 1 || h > maxParams {
-			return fmt.Errorf("make a model: layer %d has width %d, want 1 to %d", i, h, maxParams)
+		if h < 1 || h > maxTensor {
+			return fmt.Errorf("make a model: layer %d has width %d, want 1 to %d", i, h, maxTensor)
 		}
 		if i > 0 {
+			if width*h > maxTensor {
+				return fmt.Errorf("make a model: layer %d has %d x %d weights, more than %d", i, width, h, maxTensor)
+			}
 			params += (width + 1) * h
 		}
 		if params > maxParams {

@@ -3,15 +3,30 @@ package plan
 // GoodEfficiency is the part of the ideal speed below which more ranks are a waste.
 const GoodEfficiency = 0.8
 
-// Fit returns the simplest strategy whose memory is within the limit, in bytes; 0 is
-// no limit. If there is none it returns the last one and false.
-func Fit(memory func(Strategy) Memory, limit float64) (Strategy, bool) {
+// Spare is the part of the memory that a plan leaves alone: counts of memory have been
+// within it of what processes were seen to hold, allocators do not fit tensors without
+// gaps, and a GPU's libraries take some of it, NCCL for each connection.
+const Spare = 0.1
+
+// Usable is a limit of memory less what is to be left alone.
+func Usable(limit float64) float64 { return (1 - Spare) * limit }
+
+// Fit returns the simplest strategy whose memory is within what is usable of the limit,
+// in bytes; 0 is no limit. If there is none it returns the one that takes least, and
+// whether that is within the limit at all.
+func Fit(memory func(Strategy) Memory, limit float64) (s Strategy, fits, tight bool) {
+	least := DDP
 	for _, s := range Strategies() {
-		if limit == 0 || memory(s).Total() <= limit {
-			return s, true
+		total := memory(s).Total()
+		if limit == 0 || total <= Usable(limit) {
+			return s, true, false
+		}
+		if total < memory(least).Total() {
+			least = s
 		}
 	}
-	return ZeRO3, false
+	fits = memory(least).Total() <= limit
+	return least, fits, fits
 }
 
 // Scales returns the most ranks, of steps in rising order, up to which none is

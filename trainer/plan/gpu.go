@@ -38,13 +38,22 @@ var gpus = []GPU{
 	{"V100", 16 * gibi, 125 * tera, 15.7 * tera, 900 * giga, 150 * giga},
 }
 
-var gigabytes = regexp.MustCompile(`(\d+) GB`)
+var gigabytes = regexp.MustCompile(`(?i)(\d+) *GB`)
+
+// GPUNames are those of the GPUs that can be found.
+func GPUNames() []string {
+	names := make([]string, len(gpus))
+	for i, g := range gpus {
+		names[i] = g.Name
+	}
+	return names
+}
 
 // FindGPU finds the GPU that a text speaks of, such as "A100 80 GB" in a site's
 // profile. Of several sizes of memory it takes the smallest.
 func FindGPU(text string) (GPU, bool) {
 	for _, g := range gpus {
-		if !strings.Contains(text, g.Name) {
+		if !strings.Contains(strings.ToUpper(text), g.Name) {
 			continue
 		}
 		smallest := 0.0

@@ -23,8 +23,11 @@ func Strategies() []Strategy { return []Strategy{DDP, ZeRO1, ZeRO2, ZeRO3} }
 // String is the strategy's name in a job file.
 func (s Strategy) String() string { return strategies[s] }
 
-// ParseStrategy finds a strategy by its name.
+// ParseStrategy finds a strategy by its name, ZeRO3 also by PyTorch's, "fsdp".
 func ParseStrategy(name string) (Strategy, error) {
+	if name == "fsdp" {
+		return ZeRO3, nil
+	}
 	for _, s := range Strategies() {
 		if s.String() == name {
 			return s, nil

@@ -226,9 +226,15 @@ func TestAdvice(t *testing.T) {
 	}
 
 	memory := func(s Strategy) Memory { return Memory{Weights: float64(10 - 2*s)} }
-	for limit, want := range map[float64]Strategy{0: DDP, 10: DDP, 9: ZeRO1, 6: ZeRO2, 5: ZeRO3, 3: ZeRO3} {
-		if got, ok := Fit(memory, limit); got != want || ok != (limit != 3) {
-			t.Errorf("limit %v: %s, %v", limit, got, ok)
+	for limit, want := range map[float64]struct {
+		strategy    Strategy
+		fits, tight bool
+	}{
+		0: {DDP, true, false}, 11.2: {DDP, true, false}, 11: {ZeRO1, true, false}, 10: {ZeRO1, true, false}, 8: {ZeRO2, true, false},
+		5: {ZeRO3, true, false}, 4.4: {ZeRO3, true, true}, 4: {ZeRO3, true, true}, 3: {ZeRO3, false, false},
+	} {
+		if s, fits, tight := Fit(memory, limit); s != want.strategy || fits != want.fits || tight != want.tight {
+			t.Errorf("limit %v: %s, %v, %v; want %v", limit, s, fits, tight, want)
 		}
 	}
 }
