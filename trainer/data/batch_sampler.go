@@ -20,9 +20,6 @@ type State struct {
 	Consumed int   `json:"consumed"` // samples of the epoch that all ranks together have taken
 }
 
-// Start is the state before the first batch.
-func (s BatchSampler) Start() State { return State{Seed: s.Sampler.Seed} }
-
 // Rest returns the batches that this rank has still to take in the epoch of at;
 // at the epoch's beginning it is the whole epoch, as PyTorch's.
 //
@@ -50,21 +47,3 @@ func (s BatchSampler) Rest(at State) [][]int {
 	}
 	return batches
 }
-
-// Len returns the number of batches in a whole epoch.
-func (s BatchSampler) Len() int {
-	n := s.Sampler.perRank(s.Sampler.N)
-	if s.DropLast {
-		return n / s.Batch
-	}
-	return (n + s.Batch - 1) / s.Batch
-}
-
-// After returns the state when every rank has taken a batch of n samples more.
-func (s BatchSampler) After(at State, n int) State {
-	at.Consumed += n * s.Sampler.Replicas
-	return at
-}
-
-// NextEpoch returns the state at the beginning of the next epoch.
-func (at State) NextEpoch() State { return State{Seed: at.Seed, Epoch: at.Epoch + 1} }

@@ -11,10 +11,7 @@ import (
 // sample was taken, and the sampler of the last part.
 func epochInParts(rng *rand.Rand, s BatchSampler, epoch int) ([]int, BatchSampler) {
 	count := make([]int, s.Sampler.N)
-	at := s.Start()
-	for range epoch {
-		at = at.NextEpoch()
-	}
+	at := State{Seed: s.Sampler.Seed, Epoch: epoch}
 	for parts := rng.IntN(5); ; parts-- {
 		s.Sampler.Replicas = 1 + rng.IntN(9)
 		s.Batch = 1 + rng.IntN(6)
@@ -38,11 +35,7 @@ func epochInParts(rng *rand.Rand, s BatchSampler, epoch int) ([]int, BatchSample
 				}
 				taken += len(batches[step])
 			}
-			if s.Sampler.Join {
-				at.Consumed += taken
-			} else {
-				at = s.After(at, len(all[0][step]))
-			}
+			at.Consumed += taken
 		}
 		if parts <= 0 || at.Consumed >= s.Sampler.N {
 			return count, s
@@ -95,13 +88,6 @@ func checkOnce(s BatchSampler, count []int) string {
 
 func TestStateIsOfOneSeed(t *testing.T) {
 	s := BatchSampler{Sampler: Sampler{N: 4, Replicas: 1, Seed: 3}, Batch: 2}
-	at := s.After(s.Start(), 2)
-	if want := (State{Seed: 3, Consumed: 2}); at != want {
-		t.Errorf("state %+v, want %+v", at, want)
-	}
-	if want := (State{Seed: 3, Epoch: 1}); at.NextEpoch() != want {
-		t.Errorf("next epoch %+v, want %+v", at.NextEpoch(), want)
-	}
 	for name, rest := range map[string]func(){
 		"other seed": func() { s.Rest(State{Seed: 4}) },
 		"no batch":   func() { BatchSampler{Sampler: s.Sampler}.Rest(State{Seed: 3}) },
