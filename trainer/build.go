@@ -114,15 +114,11 @@ func widths(counts []jobs.Count) []int {
 	return out
 }
 
-// strategies by their names in a job.
-var strategies = map[jobs.Strategy]ddp.Strategy{
-	jobs.StrategyDDP: ddp.DDP, jobs.StrategyZeRO1: ddp.ZeRO1, jobs.StrategyZeRO2: ddp.ZeRO2, jobs.StrategyZeRO3: ddp.ZeRO3,
-}
-
 // spreading is how the model is spread over ranks.
 func (r *run) spreading() ddp.Options {
 	t := r.train
-	return ddp.Options{Strategy: strategies[t.Strategy], Extra: numExtra, FirstBucket: int(t.FirstBucket), Bucket: int(t.Bucket),
+	strategy, _ := ddp.ParseStrategy(string(t.Strategy)) // the job's check has looked at it
+	return ddp.Options{Strategy: strategy, Extra: numExtra, FirstBucket: int(t.FirstBucket), Bucket: int(t.Bucket),
 		BF16: t.Reduce == jobs.ReduceBF16}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
 )
 
@@ -125,7 +126,7 @@ func (c *planCmd) check() error {
 			return usage("--inputs and --outputs must be above 0")
 		}
 	}
-	if _, err := plan.ParseStrategy(c.Strategy); c.Strategy != "" && err != nil {
+	if _, err := ddp.ParseStrategy(c.Strategy); c.Strategy != "" && err != nil {
 		return usage("--strategy must be ddp, zero1, zero2, zero3 or fsdp, not \"" + c.Strategy + "\"")
 	}
 	if m := jobs.Memory(c.Memory); c.Memory != "" && m.Bytes() == 0 {
@@ -208,7 +209,7 @@ func (l *planner) plan(ctx context.Context) (*planAnswer, error) {
 	l.training = plan.Training{Element: plan.Elements(moments(&t.Optimizer), l.half), Accumulate: max(1, int(t.Accumulate))}
 	l.training.Element.Compressed = t.Reduce == jobs.ReduceBF16 && !l.half // which sends bfloat16 as it is
 	// What the flags say has been checked, and what the job says.
-	l.training.Strategy, _ = plan.ParseStrategy(cmp.Or(l.cmd.Strategy, string(t.Strategy)))
+	l.training.Strategy, _ = ddp.ParseStrategy(cmp.Or(l.cmd.Strategy, string(t.Strategy)))
 	l.training.Algorithm, _ = plan.ParseAlgorithm(l.cmd.Algorithm)
 	if err := l.setMachine(ctx); err != nil {
 		return nil, err
@@ -260,7 +261,7 @@ func (l *planner) answer() *planAnswer {
 		a.Device = l.gpu.Name
 	}
 	a.MemoryLimit, a.limit = l.memoryLimit()
-	for _, s := range plan.Strategies() {
+	for _, s := range ddp.Strategies() {
 		m := l.memory(s)
 		row := planMemory{Memory: m, Total: m.Total()}
 		if a.MemoryLimit > 0 {
@@ -281,6 +282,6 @@ func (l *planner) answer() *planAnswer {
 }
 
 // memory is that of a rank among the job's.
-func (l *planner) memory(s plan.Strategy) plan.Memory {
+func (l *planner) memory(s ddp.Strategy) plan.Memory {
 	return l.work.Memory(s, l.training.Element, l.ranks(), l.half, l.program)
 }

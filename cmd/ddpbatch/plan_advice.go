@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
 )
 
@@ -19,7 +20,7 @@ func (l *planner) advice(a *planAnswer) []string {
 	return out
 }
 
-func (l *planner) adviseStrategy(a *planAnswer, best plan.Strategy, fits, tight bool) string {
+func (l *planner) adviseStrategy(a *planAnswer, best ddp.Strategy, fits, tight bool) string {
 	need := gibibytes(l.memory(best).Total())
 	limit := gibibytes(a.MemoryLimit)
 	switch {
@@ -36,7 +37,7 @@ func (l *planner) adviseStrategy(a *planAnswer, best plan.Strategy, fits, tight 
 			best, need, limit, 100*plan.Spare)
 	case a.MemoryLimit == 0:
 		return fmt.Sprintf("%s, if a rank has %s: how much it has is not known (slurm.mem or --memory)", best, need)
-	case best == plan.DDP:
+	case best == ddp.DDP:
 		return fmt.Sprintf("ddp: the simplest, and it fits: %s of %s", need, limit)
 	}
 	return fmt.Sprintf("%s: the simplest that fits, with %s of %s; %s would need %s",
@@ -44,7 +45,7 @@ func (l *planner) adviseStrategy(a *planAnswer, best plan.Strategy, fits, tight 
 }
 
 // adviseRanks is for the strategy that is recommended.
-func (l *planner) adviseRanks(a *planAnswer, best plan.Strategy) string {
+func (l *planner) adviseRanks(a *planAnswer, best ddp.Strategy) string {
 	t, with := l.training, ""
 	if t.Strategy != best {
 		t.Strategy, with = best, fmt.Sprintf("with %s, ", best)

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ddpbatch/ddpbatch/trainer/plan"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
 // printPlan prints the answer for people.
@@ -29,7 +29,7 @@ func (p *program) printPlan(a *planAnswer) {
 
 	p.printf("\n")
 	rows = nil
-	for _, s := range plan.Strategies() {
+	for _, s := range ddp.Strategies() {
 		m := a.Memory[s.String()]
 		rows = append(rows, []string{
 			s.String(), gibibytes(m.Weights), gibibytes(m.Gradients), gibibytes(m.Optimizer), gibibytes(m.Activations),

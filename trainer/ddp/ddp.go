@@ -41,6 +41,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
@@ -57,8 +58,25 @@ const (
 	ZeRO3          // and values
 )
 
+// strategies are their names.
+var strategies = [...]string{"ddp", "zero1", "zero2", "zero3"}
+
+// Strategies are all strategies, the simplest first.
+func Strategies() []Strategy { return []Strategy{DDP, ZeRO1, ZeRO2, ZeRO3} }
+
 // String is the strategy's name in a job file.
-func (s Strategy) String() string { return [...]string{"ddp", "zero1", "zero2", "zero3"}[s] }
+func (s Strategy) String() string { return strategies[s] }
+
+// ParseStrategy finds a strategy by its name, ZeRO3 also by PyTorch's, "fsdp".
+func ParseStrategy(name string) (Strategy, error) {
+	if name == "fsdp" {
+		return ZeRO3, nil
+	}
+	if i := slices.Index(strategies[:], name); i >= 0 {
+		return Strategy(i), nil
+	}
+	return 0, fmt.Errorf("unknown strategy %q", name)
+}
 
 // Communicator is what this package asks of the ranks' connection. Tensors are of the
 // device whose [Memory] the Sharder has, in float32 or bfloat16. The length of one that
@@ -157,11 +175,6 @@ type bucket struct {
 // Memory that this rank keeps is assigned to the parameters' Data and Grad here, the
 // rest by [Sharder.Owner].
 func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
-	bytes := 0
-	for _, p := range params {
-		bytes += 4 * p.Len()
-	}
-	o.FirstBucket, o.Bucket = o.Buckets(bytes)
 	if o.Extra > line {
 		panic(fmt.Sprintf("ddp: %d scalars, want at most %d", o.Extra, line))
 	}
@@ -201,7 +214,7 @@ func (s *Sharder) place() {
 		return t
 	}
 	for i, span := range s.layout.spans {
-		b, chunk := &s.buckets[i], span.elements/s.comm.Size()
+		b, chunk := &s.buckets[i], span.Elements/s.comm.Size()
 		mine := func(t device.Tensor) device.Tensor {
 			if s.Strategy == DDP {
 				return t
@@ -209,14 +222,14 @@ func (s *Sharder) place() {
 			return t.Slice(s.comm.Rank()*chunk, (s.comm.Rank()+1)*chunk)
 		}
 		if wholeValues {
-			b.value = take(&values, span.elements)
+			b.value = take(&values, span.Elements)
 			b.valuePart = mine(b.value)
 			s.lendValues(i)
 		} else {
 			b.valuePart = take(&values, chunk)
 		}
 		if wholeGrads {
-			b.grad = take(&grads, span.elements)
+			b.grad = take(&grads, span.Elements)
 			b.gradPart = mine(b.grad)
 			s.lendGrads(i)
 		} else {

@@ -161,7 +161,7 @@ func TestFailureAndForgottenParameter(t *testing.T) {
 // A step whose communication fails ends with the error, wherever it was.
 func TestFailureOfAnyOperation(t *testing.T) {
 	gone := errors.New("rank 1 is gone")
-	for _, strategy := range strategies {
+	for _, strategy := range Strategies() {
 		for at := range 3 {
 			ranks := newRanks(t, 2, gptOptions, Options{Strategy: strategy, FirstBucket: 1 << 10, Bucket: 3 << 10})
 			errs := make([]error, 2)

@@ -9,7 +9,7 @@ import (
 // expectGrads begins a round, in which every gradient becomes ready once.
 func (s *Sharder) expectGrads() {
 	for i, span := range s.layout.spans {
-		s.pending[i] = span.end - span.first
+		s.pending[i] = span.End - span.First
 	}
 	s.next = 0
 }
@@ -29,7 +29,7 @@ func (s *Sharder) NeedGrads(params []*nn.Param) {
 		s.queue.wait(s.grads.before)
 		b.gradSlot = s.grads.find(s.layout.spans[i].room, s.grads.onItsWay)
 		b.gradSlot.bucket = i
-		b.grad = b.gradSlot.memory.Slice(0, s.layout.spans[i].elements)
+		b.grad = b.gradSlot.memory.Slice(0, s.layout.spans[i].Elements)
 		s.clearGaps(i)
 		s.lendGrads(i)
 	}

@@ -28,6 +28,38 @@ func (o Options) Buckets(bytes int) (first, rest int) {
 	return min(first, rest), rest
 }
 
+// Span is the parameters of a bucket, First up to but not with End in order of
+// registration, and the elements that they take: a multiple of a cache line for each rank.
+type Span struct{ First, End, Elements int }
+
+// Spans are the buckets, in their order, of parameters of so many elements (in order of
+// registration), each of so many bytes in a gradient. They are filled from the last
+// parameter to the first, and one is closed as soon as it has reached its size, as
+// PyTorch's compute_bucket_assignment does; the extra scalars go at the end of the last.
+func (o Options) Spans(sizes []int, ranks, bytes int) []Span {
+	all := 0
+	for _, n := range sizes {
+		all += n
+	}
+	limit, rest := o.Buckets(bytes * all)
+	var out []Span
+	used, end := 0, len(sizes)
+	for i := end - 1; i >= 0; i-- {
+		used += up(sizes[i], line)
+		if i == 0 {
+			used += o.Extra
+		} else if bytes*used < limit {
+			continue
+		}
+		out = append(out, Span{i, end, up(used, ranks*line)})
+		used, limit, end = 0, rest, i
+	}
+	return out
+}
+
+// up is the least multiple of a number that is not below n.
+func up(n, of int) int { return (n + of - 1) / of * of }
+
 // layout is where parameters are in buckets. It is the same for every strategy.
 type layout struct {
 	all      []*nn.Param
@@ -40,43 +72,40 @@ type layout struct {
 // place is where a parameter is.
 type place struct{ bucket, at int }
 
-// span is the parameters of a bucket, in reverse order of registration.
+// span is a bucket whose parameters are in it in reverse order of registration.
 type span struct {
-	first, end int      // in layout.all
-	elements   int      // a multiple of line for each rank
-	room       int      // of a slot for this bucket, and others of about its size
-	gaps       [][2]int // between parameters
+	Span
+	room int      // of a slot for this bucket, and others of about its size
+	gaps [][2]int // between parameters
 }
 
-// newLayout fills buckets from the last parameter to the first and closes one
-// as soon as it has reached its size, as PyTorch's compute_bucket_assignment
-// does; the extra scalars go at the end of the last.
+// newLayout places parameters in their buckets.
 func newLayout(params []*nn.Param, ranks int, o Options) layout {
 	l := layout{all: params, places: map[*nn.Param]place{}}
-	up := func(n, to int) int { return (n + to - 1) / to * to }
-	used, limit := 0, o.FirstBucket
-	now := span{end: len(params)}
-	fill := func(to int) {
-		if to > used {
-			now.gaps = append(now.gaps, [2]int{used, to})
-		}
-		used = to
+	sizes := make([]int, len(params))
+	for i, p := range params {
+		sizes[i] = p.Len()
 	}
-	for i := len(params) - 1; i >= 0; i-- {
-		l.places[params[i]] = place{len(l.spans), used}
-		used += params[i].Len()
-		fill(up(used, line))
-		if i == 0 {
+	for _, s := range o.Spans(sizes, ranks, 4) {
+		now, used := span{Span: s}, 0
+		fill := func(to int) {
+			if to > used {
+				now.gaps = append(now.gaps, [2]int{used, to})
+			}
+			used = to
+		}
+		for i := s.End - 1; i >= s.First; i-- {
+			l.places[params[i]] = place{len(l.spans), used}
+			used += sizes[i]
+			fill(up(used, line))
+		}
+		if s.First == 0 {
 			l.extra = used
 			fill(used + o.Extra)
-		} else if 4*used < limit {
-			continue
 		}
-		fill(up(used, ranks*line))
-		now.first, now.elements = i, used
+		fill(s.Elements)
 		l.spans = append(l.spans, now)
-		l.elements += used
-		used, limit, now = 0, o.Bucket, span{end: i}
+		l.elements += s.Elements
 	}
 	l.makeRoom()
 	return l
@@ -86,16 +115,16 @@ func newLayout(params []*nn.Param, ranks int, o Options) layout {
 // same slots.
 func (l *layout) makeRoom() {
 	bySize := slices.Clone(l.spans)
-	slices.SortFunc(bySize, func(a, b span) int { return b.elements - a.elements })
+	slices.SortFunc(bySize, func(a, b span) int { return b.Elements - a.Elements })
 	var rooms []int
 	for _, s := range bySize {
-		if n := len(rooms); n == 0 || 2*s.elements <= rooms[n-1] {
-			rooms = append(rooms, s.elements)
+		if n := len(rooms); n == 0 || 2*s.Elements <= rooms[n-1] {
+			rooms = append(rooms, s.Elements)
 		}
 	}
 	for i, s := range l.spans {
 		for _, room := range rooms {
-			if room >= s.elements {
+			if room >= s.Elements {
 				l.spans[i].room = room
 			}
 		}
@@ -106,7 +135,7 @@ func (l *layout) makeRoom() {
 func (l *layout) largest() int {
 	largest := 0
 	for _, span := range l.spans {
-		largest = max(largest, span.elements)
+		largest = max(largest, span.Elements)
 	}
 	return largest
 }
@@ -125,5 +154,5 @@ func (l *layout) turns(slots int) (elements int) {
 
 // params are those of a bucket.
 func (l *layout) params(bucket int) []*nn.Param {
-	return l.all[l.spans[bucket].first:l.spans[bucket].end]
+	return l.all[l.spans[bucket].First:l.spans[bucket].End]
 }

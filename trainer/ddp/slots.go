@@ -126,7 +126,7 @@ func (s *Sharder) load(i int) {
 		s.drop(place.bucket)
 	}
 	place.bucket, b.valueSlot = i, place
-	b.value = place.memory.Slice(0, s.layout.spans[i].elements)
+	b.value = place.memory.Slice(0, s.layout.spans[i].Elements)
 	s.lendValues(i)
 	b.fetched = s.queue.ask(operation{kind: fetch, bucket: i, slot: place})
 }

@@ -8,15 +8,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-var strategies = []Strategy{DDP, ZeRO1, ZeRO2, ZeRO3}
-
 // Whatever the strategy, the number of ranks and the size of buckets, values and
 // averages after some steps have the same bits as with DDP, and so have loss and norm.
 func TestStrategiesGiveTheSameBits(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4} {
 		for _, with := range []Options{{Bucket: 64}, {Bucket: 3 << 10}, {Bucket: 1 << 20}, {Bucket: 3 << 10, BF16: true}} {
 			want := ""
-			for _, strategy := range strategies {
+			for _, strategy := range Strategies() {
 				ranks := newRanks(t, n, gptOptions, Options{Strategy: strategy, FirstBucket: with.Bucket / 4, Bucket: with.Bucket, BF16: with.BF16})
 				seen := make([]string, n)
 				together(t, ranks, func(r *rank) error {
@@ -50,7 +48,7 @@ func TestSpreadOfLargeParameters(t *testing.T) {
 	shape := gptOptions
 	shape.Vocabulary = 3*chunk/shape.Width + 1
 	want := ""
-	for _, strategy := range strategies {
+	for _, strategy := range Strategies() {
 		for _, n := range []int{1, 3} {
 			got := fmt.Sprint(whole(newRanks(t, n, shape, Options{Strategy: strategy})))
 			if want == "" {
@@ -65,7 +63,7 @@ func TestSpreadOfLargeParameters(t *testing.T) {
 
 // After its first steps, a step allocates nothing.
 func TestStepsAllocateNothing(t *testing.T) {
-	for _, strategy := range strategies {
+	for _, strategy := range Strategies() {
 		for _, with := range []struct {
 			ranks int
 			bf16  bool
@@ -114,7 +112,7 @@ func TestMemoryFollowsTheFormulas(t *testing.T) {
 	psi := shape.NumParams()
 	perParam := map[Strategy]struct{ whole, divided float64 }{DDP: {16, 0}, ZeRO1: {8, 8}, ZeRO2: {4, 12}, ZeRO3: {0, 16}}
 	for _, n := range []int{1, 2, 4} {
-		for _, strategy := range strategies {
+		for _, strategy := range Strategies() {
 			ranks := newRanks(t, n, shape, Options{Strategy: strategy, FirstBucket: 4 << 10, Bucket: 4 * 4 * 32 * 32})
 			together(t, ranks, func(r *rank) error {
 				for range 2 {
@@ -146,7 +144,7 @@ func TestMemoryFollowsTheFormulas(t *testing.T) {
 // What ranks send is twice the parameters in a step, and three times with ZeRO3, but
 // for buckets that happen to be there still.
 func TestTraffic(t *testing.T) {
-	for _, strategy := range strategies {
+	for _, strategy := range Strategies() {
 		for _, size := range []int{4, 2} { // bytes of a gradient
 			ranks := newRanks(t, 2, gptOptions, Options{Strategy: strategy, FirstBucket: 1 << 10, Bucket: 3 << 10, BF16: size == 2})
 			step := func() {

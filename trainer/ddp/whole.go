@@ -123,7 +123,7 @@ func (s *Sharder) Pieces(parts [][]float32, f func(param, at int, values []float
 			place := s.layout.places[p].at
 			from, to := max(first, place), min(first+len(part), place+p.Len())
 			if from < to {
-				f(s.layout.spans[i].first+k, from-place, part[from-first:to-first])
+				f(s.layout.spans[i].First+k, from-place, part[from-first:to-first])
 			}
 		}
 	}

@@ -1,5 +1,7 @@
 package plan
 
+import "github.com/ddpbatch/ddpbatch/trainer/ddp"
+
 // GoodEfficiency is the part of the ideal speed below which more ranks are a waste.
 const GoodEfficiency = 0.8
 
@@ -14,9 +16,9 @@ func Usable(limit float64) float64 { return (1 - Spare) * limit }
 // Fit returns the simplest strategy whose memory is within what is usable of the limit,
 // in bytes; 0 is no limit. If there is none it returns the one that takes least, and
 // whether that is within the limit at all.
-func Fit(memory func(Strategy) Memory, limit float64) (s Strategy, fits, tight bool) {
-	least := DDP
-	for _, s := range Strategies() {
+func Fit(memory func(ddp.Strategy) Memory, limit float64) (s ddp.Strategy, fits, tight bool) {
+	least := ddp.DDP
+	for _, s := range ddp.Strategies() {
 		total := memory(s).Total()
 		if limit == 0 || total <= Usable(limit) {
 			return s, true, false

@@ -1,40 +1,6 @@
 package plan
 
-import "fmt"
-
-// Strategy is how the state of training is spread over ranks.
-type Strategy int
-
-// The strategies: everything on every rank, or divided among the ranks the
-// optimiser's state; also the gradients; also the weights.
-const (
-	DDP Strategy = iota
-	ZeRO1
-	ZeRO2
-	ZeRO3
-)
-
-// strategies are their names.
-var strategies = []string{"ddp", "zero1", "zero2", "zero3"}
-
-// Strategies returns all strategies, the simplest first.
-func Strategies() []Strategy { return []Strategy{DDP, ZeRO1, ZeRO2, ZeRO3} }
-
-// String is the strategy's name in a job file.
-func (s Strategy) String() string { return strategies[s] }
-
-// ParseStrategy finds a strategy by its name, ZeRO3 also by PyTorch's, "fsdp".
-func ParseStrategy(name string) (Strategy, error) {
-	if name == "fsdp" {
-		return ZeRO3, nil
-	}
-	for _, s := range Strategies() {
-		if s.String() == name {
-			return s, nil
-		}
-	}
-	return 0, fmt.Errorf("unknown strategy %q", name)
-}
+import "github.com/ddpbatch/ddpbatch/trainer/ddp"
 
 // Element is the bytes that one parameter has.
 type Element struct {
@@ -87,14 +53,14 @@ func (m Memory) Total() float64 { return m.State() + m.Activations + m.Transient
 
 // state is what parameters take on each of so many ranks: of Ψ parameters with
 // Adam, in bf16, 16Ψ for ddp; 4Ψ + 12Ψ/n; 2Ψ + 14Ψ/n; 16Ψ/n.
-func (e Element) state(s Strategy, params float64, ranks int) Memory {
-	share := func(from Strategy) float64 {
+func (e Element) state(s ddp.Strategy, params float64, ranks int) Memory {
+	share := func(from ddp.Strategy) float64 {
 		if s >= from {
 			return params / float64(ranks)
 		}
 		return params
 	}
-	return Memory{Weights: e.Weight * share(ZeRO3), Gradients: e.Grad * share(ZeRO2), Optimizer: e.State * share(ZeRO1)}
+	return Memory{Weights: e.Weight * share(ddp.ZeRO3), Gradients: e.Grad * share(ddp.ZeRO2), Optimizer: e.State * share(ddp.ZeRO1)}
 }
 
 // Program is what a rank needs beside its tensors.
@@ -109,7 +75,7 @@ type Program struct {
 
 // Memory returns what a rank needs. With half set, activations are stored in two
 // bytes each.
-func (w Work) Memory(s Strategy, e Element, ranks int, half bool, p Program) Memory {
+func (w Work) Memory(s ddp.Strategy, e Element, ranks int, half bool, p Program) Memory {
 	params := float64(w.NumParams())
 	m := e.state(s, params, ranks)
 	m.Activations = float64(w.Activations)
@@ -120,23 +86,23 @@ func (w Work) Memory(s Strategy, e Element, ranks int, half bool, p Program) Mem
 	m.Other = 2*float64(w.Input) + p.Fixed + p.PerThread*float64(p.Threads)
 	if p.Copies {
 		kept := params
-		if s != DDP {
+		if s != ddp.DDP {
 			kept /= float64(ranks)
 		}
 		m.Other += (e.Weight + e.State) * kept
 	}
 	if ranks > 1 && e.Compressed {
 		most := 0
-		for _, b := range w.buckets(e.Grad) {
+		for _, b := range w.buckets(e.Grad, ranks) {
 			most = max(most, b.elements)
 		}
 		m.Transient = e.sent() * float64(most)
 	}
-	if ranks > 1 && s >= ZeRO2 {
+	if ranks > 1 && s >= ddp.ZeRO2 {
 		// The part that is worked on and the one that is sent or fetched.
-		two := w.largest(e)
+		two := w.largest(e, ranks)
 		m.Transient += e.Grad * two
-		if s == ZeRO3 {
+		if s == ddp.ZeRO3 {
 			m.Transient += e.Weight * two
 		}
 	}
@@ -144,9 +110,9 @@ func (w Work) Memory(s Strategy, e Element, ranks int, half bool, p Program) Mem
 }
 
 // largest is the elements of the largest two buckets that follow each other.
-func (w Work) largest(e Element) float64 {
+func (w Work) largest(e Element, ranks int) float64 {
 	most, before := 0, 0
-	for _, b := range w.buckets(e.Grad) {
+	for _, b := range w.buckets(e.Grad, ranks) {
 		most = max(most, before+b.elements)
 		before = b.elements
 	}

@@ -1,6 +1,10 @@
 package plan
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+)
 
 // Machine is what computes and connects ranks.
 type Machine struct {
@@ -27,7 +31,7 @@ func (m Machine) share(ranks int) float64 {
 
 // Training is how a model is trained.
 type Training struct {
-	Strategy   Strategy
+	Strategy   ddp.Strategy
 	Element    Element
 	Algorithm  Algorithm
 	Accumulate int // micro-batches of a step, at least 1
@@ -60,7 +64,7 @@ func Predict(w Work, t Training, m Machine, ranks int) Step {
 }
 
 func predict(w Work, t Training, m Machine, ranks int) Step {
-	s := simulator{Training: t, Machine: m, work: w, ranks: ranks, buckets: w.buckets(t.Element.Grad)}
+	s := simulator{Training: t, Machine: m, work: w, ranks: ranks, buckets: w.buckets(t.Element.Grad, ranks)}
 	s.rate = m.FLOPS * m.share(ranks)
 	s.on = network
 	if m.Copying && m.Nodes(ranks) == 1 && float64(max(1, m.Threads))*m.share(ranks) <= 1 {
@@ -109,19 +113,19 @@ func (s simulator) step(micro int) Step {
 	var ready []int // what the update waits for
 	for i := range micro {
 		last := i == micro-1
-		if s.Strategy == ZeRO3 {
+		if s.Strategy == ddp.ZeRO3 {
 			ready = s.gathered()
 			continue
 		}
 		s.compute(s.work.Forward)
-		ready = s.backward(last || s.Strategy == ZeRO2)
+		ready = s.backward(last || s.Strategy == ddp.ZeRO2)
 	}
 	params := float64(s.work.NumParams())
-	if s.Strategy >= ZeRO1 {
+	if s.Strategy >= ddp.ZeRO1 {
 		params /= float64(s.ranks)
 	}
 	updated := s.time.add(processor, params*s.Element.Update/(s.Bandwidth*s.share(s.ranks)), ready...)
-	if s.Strategy == ZeRO1 || s.Strategy == ZeRO2 {
+	if s.Strategy == ddp.ZeRO1 || s.Strategy == ddp.ZeRO2 {
 		for _, b := range s.buckets {
 			s.gather(b, updated)
 		}
@@ -150,7 +154,7 @@ func (s *simulator) message(seconds, bytes float64, after ...int) int {
 // gradients' owners alone need it, on each its part.
 func (s *simulator) reduce(b bucket) (float64, Algorithm) {
 	bytes := s.Element.sent() * float64(b.elements)
-	if s.Strategy == DDP {
+	if s.Strategy == ddp.DDP {
 		return s.AllReduce(s.Algorithm, s.ranks, bytes)
 	}
 	return s.ReduceScatter(s.Algorithm, s.ranks, bytes)
@@ -160,7 +164,7 @@ func (s *simulator) reduce(b bucket) (float64, Algorithm) {
 func (s *simulator) send(b bucket, after ...int) int {
 	seconds, _ := s.reduce(b)
 	bytes := s.Element.sent() * float64(b.elements)
-	if s.Strategy == DDP {
+	if s.Strategy == ddp.DDP {
 		bytes *= 2
 	}
 	return s.message(seconds, bytes, after...)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
@@ -131,23 +132,23 @@ func TestStepByHand(t *testing.T) {
 	e := Element{Weight: 4, Grad: 4, State: 8, Update: 1}
 	for _, c := range []struct {
 		name       string
-		s          Strategy
+		s          ddp.Strategy
 		accumulate int
 		seconds    float64 // of a message of a bucket's half
 		want       float64
 		sent       float64 // buckets' bytes
 	}{
 		// forward 10, backward 8 | 12, update 2; an all-reduce is two messages.
-		{"hidden but the last", DDP, 1, 3, 10 + 8 + 12 + 6 + 2, 2},
-		{"bound by messages", DDP, 1, 10, 10 + 8 + 20 + 20 + 2, 2},
-		{"accumulated", DDP, 3, 3, 2*30 + 10 + 8 + 12 + 6 + 2, 2},
+		{"hidden but the last", ddp.DDP, 1, 3, 10 + 8 + 12 + 6 + 2, 2},
+		{"bound by messages", ddp.DDP, 1, 10, 10 + 8 + 20 + 20 + 2, 2},
+		{"accumulated", ddp.DDP, 3, 3, 2*30 + 10 + 8 + 12 + 6 + 2, 2},
 		// One message after each bucket; half an update; then two gathers.
-		{"zero1", ZeRO1, 1, 3, 10 + 8 + 12 + 3 + 1 + 6, 2},
-		{"zero2", ZeRO2, 1, 3, 10 + 8 + 12 + 3 + 1 + 6, 2},
+		{"zero1", ddp.ZeRO1, 1, 3, 10 + 8 + 12 + 3 + 1 + 6, 2},
+		{"zero2", ddp.ZeRO2, 1, 3, 10 + 8 + 12 + 3 + 1 + 6, 2},
 		// The forward pass is divided as the backward pass is, 6 and 4, and waits for
 		// its first gather; the gathers of the second pass are hidden, and the last
 		// reduction is not.
-		{"zero3", ZeRO3, 1, 3, 3 + 6 + 4 + 8 + 12 + 3 + 1, 3},
+		{"zero3", ddp.ZeRO3, 1, 3, 3 + 6 + 4 + 8 + 12 + 3 + 1, 3},
 	} {
 		m := Machine{Fabric: Fabric{PerNode: 2, Local: Link{0, mega / 2 / c.seconds}}, FLOPS: 1, Bandwidth: 1 << 20}
 		got := Predict(toy(), Training{Strategy: c.s, Element: e, Algorithm: Ring, Accumulate: c.accumulate}, m, 2)
@@ -184,11 +185,11 @@ func TestMorePowerIsNeverSlower(t *testing.T) {
 		"network latency": func(m *Machine) { m.Network.Latency /= 2 },
 		"local":           func(m *Machine) { m.Local.Bandwidth *= 2 },
 	}
-	for _, s := range Strategies() {
+	for _, s := range ddp.Strategies() {
 		training := Training{Strategy: s, Element: Elements(2, false), Accumulate: 2}
 		for ranks := 1; ranks <= 16384; ranks *= 2 {
 			step := Predict(w, training, base, ranks)
-			if step.Seconds < step.Compute || step.Efficiency > 1+1e-9 && s == DDP || step.Efficiency <= 0 {
+			if step.Seconds < step.Compute || step.Efficiency > 1+1e-9 && s == ddp.DDP || step.Efficiency <= 0 {
 				t.Errorf("%s, %d ranks: %+v", s, ranks, step)
 			}
 			for name, change := range better {
@@ -225,13 +226,13 @@ func TestAdvice(t *testing.T) {
 		}
 	}
 
-	memory := func(s Strategy) Memory { return Memory{Weights: float64(10 - 2*s)} }
+	memory := func(s ddp.Strategy) Memory { return Memory{Weights: float64(10 - 2*s)} }
 	for limit, want := range map[float64]struct {
-		strategy    Strategy
+		strategy    ddp.Strategy
 		fits, tight bool
 	}{
-		0: {DDP, true, false}, 11.2: {DDP, true, false}, 11: {ZeRO1, true, false}, 10: {ZeRO1, true, false}, 8: {ZeRO2, true, false},
-		5: {ZeRO3, true, false}, 4.4: {ZeRO3, true, true}, 4: {ZeRO3, true, true}, 3: {ZeRO3, false, false},
+		0: {ddp.DDP, true, false}, 11.2: {ddp.DDP, true, false}, 11: {ddp.ZeRO1, true, false}, 10: {ddp.ZeRO1, true, false}, 8: {ddp.ZeRO2, true, false},
+		5: {ddp.ZeRO3, true, false}, 4.4: {ddp.ZeRO3, true, true}, 4: {ddp.ZeRO3, true, true}, 3: {ddp.ZeRO3, false, false},
 	} {
 		if s, fits, tight := Fit(memory, limit); s != want.strategy || fits != want.fits || tight != want.tight {
 			t.Errorf("limit %v: %s, %v, %v; want %v", limit, s, fits, tight, want)
