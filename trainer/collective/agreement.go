@@ -64,9 +64,9 @@ func (a *agreement) offers(ctx context.Context, mine offer) ([]offer, error) {
 	return out, nil
 }
 
-// share makes the common memory of the processes of one node; why says what keeps them
+// shareMemory makes the common memory of the processes of one node; why says what keeps them
 // from it. The first rank makes a file, all map it, and its name is removed at once.
-func share(ctx context.Context, m *messages) (f *file, why string, err error) {
+func shareMemory(ctx context.Context, m *messages) (f *file, why string, err error) {
 	if n := len(m.members); n > mostOnNode {
 		return nil, fmt.Sprintf("%d ranks of one node are more than %d", n, mostOnNode), nil
 	}

@@ -108,17 +108,17 @@ func (s *shared) allReduceStaged(ctx context.Context, c *Call) error {
 	}
 }
 
-// window is the bytes of each part that ranks look at in one go.
-type window struct {
+// stretch is the bytes of each part that ranks look at in one go.
+type stretch struct {
 	whole int // bytes of a part
 	from  int
 	n     int
 }
 
-// take puts what is for this rank in a window of the other ranks' parts into its
-// buffer. shown gives part p of rank r within the window; broadcast, reduce and the
+// take puts what is for this rank in a stretch of the other ranks' parts into its
+// buffer. shown gives part p of rank r within the stretch; broadcast, reduce and the
 // gathers have one part each.
-func (s *shared) take(c *Call, w window, shown func(r, p int) []byte) {
+func (s *shared) take(c *Call, w stretch, shown func(r, p int) []byte) {
 	to := w.from + w.n
 	switch c.Kind {
 	case KindBroadcast:
@@ -162,7 +162,7 @@ func (s *shared) staged(ctx context.Context, c *Call) error {
 	}
 	step := windowRoom / parts / line * line
 	for i := 0; i*step < whole; i++ {
-		w := window{whole, i * step, min(step, whole-i*step)}
+		w := stretch{whole, i * step, min(step, whole-i*step)}
 		if !c.Kind.rooted() || c.Kind == KindGather || c.Kind == KindReduce || s.rank == c.Root {
 			for p := range parts {
 				copy(s.board.window(s.rank, i)[p*step:][:w.n], c.Send[p*whole+w.from:])

@@ -56,7 +56,7 @@ func (w *world) divide(ctx context.Context, flat *messages) (engine, error) {
 	members := e.ranks(mine)
 	why := ""
 	if len(mine) > 1 {
-		f, reason, err := share(ctx, &messages{world: w, id: flat.id ^ localMark, members: members, rank: slices.Index(mine, flat.rank)})
+		f, reason, err := shareMemory(ctx, &messages{world: w, id: flat.id ^ localMark, members: members, rank: slices.Index(mine, flat.rank)})
 		if err != nil {
 			return nil, err
 		}

@@ -26,7 +26,7 @@ func TestOffersFitTheirRoom(t *testing.T) {
 // Windows are divided among the ranks of a node: there must be a line for each.
 func TestTooManyRanksOfANodeExchangeMessages(t *testing.T) {
 	m := &messages{world: &world{}, members: make([]int, mostOnNode+1)}
-	f, why, err := share(t.Context(), m)
+	f, why, err := shareMemory(t.Context(), m)
 	if f != nil || why != "4097 ranks of one node are more than 4096" || err != nil {
 		t.Errorf("got %v, %q, %v", f, why, err)
 	}

@@ -77,7 +77,7 @@ func (s *shared) run(ctx context.Context, sequence uint64, c *Call) error {
 	case c.Kind == KindAllReduce:
 		return s.allReduceStaged(ctx, c)
 	case direct:
-		s.take(c, window{whole: c.part(n), n: c.part(n)}, func(r, p int) []byte {
+		s.take(c, stretch{whole: c.part(n), n: c.part(n)}, func(r, p int) []byte {
 			return s.board.send(r, turn)[p*c.part(n):][:c.part(n)]
 		})
 	default:

@@ -157,7 +157,7 @@ type Sharder struct {
 
 	grads  slots // of ZeRO2 and ZeRO3
 	values slots // of ZeRO3
-	window window
+	ahead  lookahead
 	stale  bool // ZeRO1 and ZeRO2: values of other ranks are older than the last update
 }
 
@@ -175,8 +175,8 @@ type bucket struct {
 // Memory that this rank keeps is assigned to the parameters' Data and Grad here, the
 // rest by [Sharder.Owner].
 func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
-	if o.Extra > line {
-		panic(fmt.Sprintf("ddp: %d scalars, want at most %d", o.Extra, line))
+	if o.Extra > lineElements {
+		panic(fmt.Sprintf("ddp: %d scalars, want at most %d", o.Extra, lineElements))
 	}
 	s := &Sharder{Strategy: o.Strategy, comm: comm, memory: m, extra: make([]float32, o.Extra),
 		totals: make([]float64, comm.Size()+o.Extra), layout: newLayout(params, comm.Size(), o)}
@@ -194,7 +194,7 @@ func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
 	}
 	s.queue.start(s)
 	s.grads.memory, s.values.memory = m, m
-	s.window.after = map[[2]int]int{}
+	s.ahead.after = map[[2]int]int{}
 	return s
 }
 

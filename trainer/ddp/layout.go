@@ -7,9 +7,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// line is the elements of a cache line, where parameters and chunks begin: what fills
+// lineElements is the elements of a cache line, where parameters and chunks begin: what fills
 // up to the next is zero, and stays so.
-const line = 16
+const lineElements = 16
 
 // Bucket sizes in bytes, as PyTorch's: a small first one so that communication
 // starts early, then large ones.
@@ -45,13 +45,13 @@ func (o Options) Spans(sizes []int, ranks, bytes int) []Span {
 	var out []Span
 	used, end := 0, len(sizes)
 	for i := end - 1; i >= 0; i-- {
-		used += up(sizes[i], line)
+		used += up(sizes[i], lineElements)
 		if i == 0 {
 			used += o.Extra
 		} else if bytes*used < limit {
 			continue
 		}
-		out = append(out, Span{i, end, up(used, ranks*line)})
+		out = append(out, Span{i, end, up(used, ranks*lineElements)})
 		used, limit, end = 0, rest, i
 	}
 	return out
@@ -97,7 +97,7 @@ func newLayout(params []*nn.Param, ranks int, o Options) layout {
 		for i := s.End - 1; i >= s.First; i-- {
 			l.places[params[i]] = place{len(l.spans), used}
 			used += sizes[i]
-			fill(up(used, line))
+			fill(up(used, lineElements))
 		}
 		if s.First == 0 {
 			l.extra = used

@@ -57,8 +57,8 @@ func (l *slots) find(room int, taken func(*slot) bool) *slot {
 	return best
 }
 
-// window is which buckets' values are there with ZeRO3.
-type window struct {
+// lookahead is which buckets' values are there with ZeRO3.
+type lookahead struct {
 	using, needed []int // buckets of the last call and of the present one
 	// The last two buckets that came into use, and what came into use after such two:
 	// forwards and backwards through the same buckets are two different things.
@@ -67,7 +67,7 @@ type window struct {
 }
 
 // inUse reports whether what is in a slot must stay there.
-func (w *window) inUse(s *slot) bool { return slices.Contains(w.needed, s.bucket) }
+func (w *lookahead) inUse(s *slot) bool { return slices.Contains(w.needed, s.bucket) }
 
 // refresh begins to fetch what will be used first.
 func (s *Sharder) refresh() {
@@ -78,7 +78,7 @@ func (s *Sharder) refresh() {
 		}
 	}
 	if s.Strategy == ZeRO3 {
-		w := &s.window
+		w := &s.ahead
 		w.needed, w.recent = w.needed[:0], [2]int{none, none}
 		s.foresee()
 	}
@@ -86,7 +86,7 @@ func (s *Sharder) refresh() {
 
 // NeedValues implements [nn.Owner].
 func (s *Sharder) NeedValues(params []*nn.Param) {
-	w := &s.window
+	w := &s.ahead
 	w.using, w.needed = w.needed, w.using[:0]
 	for _, p := range params {
 		if i := s.layout.places[p].bucket; !slices.Contains(w.needed, i) {
@@ -110,7 +110,7 @@ func (s *Sharder) NeedValues(params []*nn.Param) {
 
 // foresee fetches the bucket that came into use next the last time.
 func (s *Sharder) foresee() {
-	if next, known := s.window.after[s.window.recent]; known {
+	if next, known := s.ahead.after[s.ahead.recent]; known {
 		s.load(next)
 	}
 }
@@ -121,7 +121,7 @@ func (s *Sharder) load(i int) {
 	if b.valueSlot != nil {
 		return
 	}
-	place := s.values.find(s.layout.spans[i].room, s.window.inUse)
+	place := s.values.find(s.layout.spans[i].room, s.ahead.inUse)
 	if place.bucket != none {
 		s.drop(place.bucket)
 	}

@@ -54,13 +54,13 @@ func (m Memory) Total() float64 { return m.State() + m.Activations + m.Transient
 // state is what parameters take on each of so many ranks: of Ψ parameters with
 // Adam, in bf16, 16Ψ for ddp; 4Ψ + 12Ψ/n; 2Ψ + 14Ψ/n; 16Ψ/n.
 func (e Element) state(s ddp.Strategy, params float64, ranks int) Memory {
-	share := func(from ddp.Strategy) float64 {
+	kept := func(from ddp.Strategy) float64 {
 		if s >= from {
 			return params / float64(ranks)
 		}
 		return params
 	}
-	return Memory{Weights: e.Weight * share(ddp.ZeRO3), Gradients: e.Grad * share(ddp.ZeRO2), Optimizer: e.State * share(ddp.ZeRO1)}
+	return Memory{Weights: e.Weight * kept(ddp.ZeRO3), Gradients: e.Grad * kept(ddp.ZeRO2), Optimizer: e.State * kept(ddp.ZeRO1)}
 }
 
 // Program is what a rank needs beside its tensors.

@@ -21,8 +21,8 @@ type Machine struct {
 	Copying bool
 }
 
-// share is the part of its speed that a rank is left with.
-func (m Machine) share(ranks int) float64 {
+// speedLeft is the part of its speed that a rank is left with.
+func (m Machine) speedLeft(ranks int) float64 {
 	if m.Cores == 0 {
 		return 1
 	}
@@ -65,9 +65,9 @@ func Predict(w Work, t Training, m Machine, ranks int) Step {
 
 func predict(w Work, t Training, m Machine, ranks int) Step {
 	s := simulator{Training: t, Machine: m, work: w, ranks: ranks, buckets: w.buckets(t.Element.Grad, ranks)}
-	s.rate = m.FLOPS * m.share(ranks)
+	s.rate = m.FLOPS * m.speedLeft(ranks)
 	s.on = network
-	if m.Copying && m.Nodes(ranks) == 1 && float64(max(1, m.Threads))*m.share(ranks) <= 1 {
+	if m.Copying && m.Nodes(ranks) == 1 && float64(max(1, m.Threads))*m.speedLeft(ranks) <= 1 {
 		s.on = processor
 	}
 	if m.Copying && m.Cores > 0 {
@@ -124,7 +124,7 @@ func (s simulator) step(micro int) Step {
 	if s.Strategy >= ddp.ZeRO1 {
 		params /= float64(s.ranks)
 	}
-	updated := s.time.add(processor, params*s.Element.Update/(s.Bandwidth*s.share(s.ranks)), ready...)
+	updated := s.time.add(processor, params*s.Element.Update/(s.Bandwidth*s.speedLeft(s.ranks)), ready...)
 	if s.Strategy == ddp.ZeRO1 || s.Strategy == ddp.ZeRO2 {
 		for _, b := range s.buckets {
 			s.gather(b, updated)
