@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
@@ -47,7 +48,7 @@ func (r *run) checksum() uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	sum := uint32(0)
 	for _, p := range r.params {
-		sum = crc32.Update(sum, table, bytesOf(device.Floats(r.device, p.Data)))
+		sum = crc32.Update(sum, table, element.Bytes(device.Floats(r.device, p.Data)))
 	}
 	return sum
 }

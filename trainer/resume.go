@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
-	"unsafe"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
@@ -113,12 +112,6 @@ func (r *run) hasRoom() error {
 		return nil
 	}
 	return nil
-}
-
-// bytesOf is the memory of v: every processor that this is built for is
-// little-endian, as files and connections are.
-func bytesOf(v []float32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }
 
 // load finds what rank 0 is to spread, and says where training stands.

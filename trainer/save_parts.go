@@ -12,6 +12,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
 // dividedFiles are the files that ranks write parts of, ordered by name.
@@ -113,7 +114,7 @@ func (r *run) tell(ctx context.Context, written []checkpoint.File, failed error)
 	}
 	size := binary.Size(mine)
 	buf := make([]float32, r.Comm.Size()*size/4)
-	if _, err := binary.Encode(bytesOf(buf)[r.Comm.Rank()*size:], binary.LittleEndian, &mine); err != nil {
+	if _, err := binary.Encode(element.Bytes(buf)[r.Comm.Rank()*size:], binary.LittleEndian, &mine); err != nil {
 		return nil, nil, err
 	}
 	own := buf[r.Comm.Rank()*size/4:][:size/4]
@@ -122,7 +123,7 @@ func (r *run) tell(ctx context.Context, written []checkpoint.File, failed error)
 	}
 	for rank := range r.Comm.Size() {
 		var said report
-		if _, err := binary.Decode(bytesOf(buf)[rank*size:], binary.LittleEndian, &said); err != nil {
+		if _, err := binary.Decode(element.Bytes(buf)[rank*size:], binary.LittleEndian, &said); err != nil {
 			return nil, nil, err
 		}
 		if said.Failed != 0 {

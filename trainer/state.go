@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
@@ -119,7 +120,7 @@ func (r *run) spread(ctx context.Context, from origin, initialised bool) error {
 				return from.unusable(err)
 			}
 		}
-		if err := r.Comm.Broadcast(ctx, bytesOf(t.Data), 0); err != nil {
+		if err := r.Comm.Broadcast(ctx, element.Bytes(t.Data), 0); err != nil {
 			return fmt.Errorf("share optimizer state %q: %w", t.Name, err)
 		}
 	}

@@ -5,7 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"unsafe"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
 // Give sends all elements of a parameter, which fill writes: a chunk of them at a time,
@@ -36,7 +37,7 @@ func (s *Sharder) Spread(ctx context.Context, parts [][]float32, from func(Give)
 					return err
 				}
 			}
-			if err := s.comm.Broadcast(ctx, bytesOf(values), 0); err != nil {
+			if err := s.comm.Broadcast(ctx, element.Bytes(values), 0); err != nil {
 				return fmt.Errorf("spread parameter %d of %d: %w", param, len(s.layout.all), err)
 			}
 			s.keep(parts, values, param, at)
@@ -127,10 +128,4 @@ func (s *Sharder) Pieces(parts [][]float32, f func(param, at int, values []float
 			}
 		}
 	}
-}
-
-// bytesOf is the memory of v: every processor that this is built for is
-// little-endian, as files and connections are.
-func bytesOf(v []float32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }
