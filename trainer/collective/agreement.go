@@ -83,6 +83,7 @@ func shareMemory(ctx context.Context, m *messages) (f *file, why string, err err
 		mine.Why = text(failure)
 	}
 	give := func() {
+		f.agree.leave()
 		if f.memory != nil {
 			_ = f.memory.Unmap()
 		}

@@ -17,6 +17,13 @@ type silence time.Duration
 // Error is what the caller reads if no more can be found out.
 func (s silence) Error() string { return fmt.Sprintf("no answer within %s", time.Duration(s)) }
 
+// standing is where a rank is in the operations of a group: in the one with this
+// signature, or before it where that has no kind.
+type standing struct {
+	sequence  uint64
+	signature mesh.Signature
+}
+
 // waiting is the rank that an operation of a group waits for. That stays when it is
 // given up, so that others who give up can still follow it.
 type waiting struct{ rank atomic.Int32 } // one more than it; 0 is none
@@ -56,8 +63,8 @@ func (s *groups) state(id uint64) mesh.State {
 	if g == nil {
 		return mesh.State{WaitsFor: -1}
 	}
-	number, kind := g.turns.Now()
-	return mesh.State{Sequence: number, Kind: uint8(kind), WaitsFor: int(g.waiting.rank.Load()) - 1}
+	at := g.standing()
+	return mesh.State{Sequence: at.sequence, Signature: at.signature, WaitsFor: int(g.waiting.rank.Load()) - 1}
 }
 
 // How long a rank has to say where it is: it need not stop for that what it does.
@@ -66,10 +73,11 @@ const (
 	mostAnswer  = 5 * time.Second
 )
 
-// blame finds the rank that keeps operation number from its end, where one was not heard
+// blame finds the rank that keeps an operation from its end, where one was not heard
 // of: that one may itself wait for another, and says so when it is asked. It follows
-// them to the one that does not wait, is not there yet, or does not answer.
-func (g *group) blame(ctx context.Context, number uint64, err error) error {
+// them to the one that does not wait, is not there yet, does not answer, or has passed
+// other arguments than this rank: where all only wait, no message has told of it.
+func (g *group) blame(ctx context.Context, at standing, err error) error {
 	var first *mesh.PeerError
 	var quiet silence
 	if !errors.As(err, &first) || !errors.As(err, &quiet) {
@@ -90,12 +98,14 @@ func (g *group) blame(ctx context.Context, number uint64, err error) error {
 			return found("does not say where it is either: it is stopped, or cut off from here")
 		case failure != nil:
 			return failure // another rank has found out, or this one is gone
-		case state.Kind == 0 && state.Sequence <= number:
+		case state.Sequence == at.sequence && state.Signature.Kind != 0 && state.Signature != at.signature:
+			return &mesh.Mismatch{Peer: suspect, Sequence: at.sequence, Ours: at.signature, Theirs: state.Signature}
+		case state.Signature.Kind == 0 && state.Sequence <= at.sequence:
 			return found("has not entered the operation")
-		case state.Sequence > number:
+		case state.Sequence > at.sequence:
 			return found("has left the operation, but what it sent did not arrive")
-		case state.WaitsFor < 0 && state.Sequence < number:
-			return found("has not entered the operation, and is still in %v %d", Kind(state.Kind), state.Sequence)
+		case state.WaitsFor < 0 && state.Sequence < at.sequence:
+			return found("has not entered the operation, and is still in %v %d", Kind(state.Signature.Kind), state.Sequence)
 		case state.WaitsFor < 0:
 			return found("is in the operation, but is slow")
 		}

@@ -91,10 +91,14 @@ type heap struct {
 	buffers [][2][]byte
 	rooms   [][2][]byte
 	spins   int
+	left    atomic.Int32 // ranks that have not closed it
+	forget  func()
 }
 
-func newHeap(n int) *heap {
-	h := &heap{slots: make([]slot, n), buffers: make([][2][]byte, n), rooms: make([][2][]byte, n), spins: patience(n)}
+// newHeap returns a board of n ranks; forget is called when all have closed it.
+func newHeap(n int, forget func()) *heap {
+	h := &heap{forget: forget, slots: make([]slot, n), buffers: make([][2][]byte, n), rooms: make([][2][]byte, n), spins: patience(n)}
+	h.left.Store(int32(n))
 	for r := range n {
 		h.rooms[r] = [2][]byte{aligned(smallRoom), aligned(smallRoom)}
 	}
@@ -122,7 +126,13 @@ func (h *heap) small(rank int, turn uint64) []byte { return h.rooms[rank][turn%2
 func (h *heap) window(int, int) []byte             { panic("collective: goroutines need no windows") }
 func (h *heap) looks() int                         { return h.spins }
 func (h *heap) name() string                       { return "memory" }
-func (h *heap) close() error                       { return nil }
+
+func (h *heap) close() error {
+	if h.left.Add(-1) == 0 {
+		h.forget()
+	}
+	return nil
+}
 
 // giveWay lets other goroutines run, which the ranks are, and other processes.
 func (h *heap) giveWay(int) {
@@ -146,7 +156,13 @@ func (h *heaps) of(id uint64, n int) *heap {
 		h.all = map[uint64]*heap{}
 	}
 	if h.all[id] == nil {
-		h.all[id] = newHeap(n)
+		h.all[id] = newHeap(n, func() { h.forget(id) })
 	}
 	return h.all[id]
+}
+
+func (h *heaps) forget(id uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.all, id)
 }

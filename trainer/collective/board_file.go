@@ -95,6 +95,7 @@ func (f *file) giveWay(nth int) {
 
 // close leaves this rank's own areas, which are the caller's memory.
 func (f *file) close() error {
+	f.agree.leave()
 	var errs []error
 	for r, areas := range f.areas {
 		if r != f.rank {

@@ -119,7 +119,9 @@ func AllToAll[T Number](recv, send []T) Call {
 }
 
 // Send sends buf to a rank, which must receive it with the same tag and length.
-// Messages of one tag arrive in their order.
+// Messages of one tag arrive in their order. Up to 256 KiB are sent at once; more waits
+// until the other rank receives, so two ranks that both send so much before they receive
+// wait for each other until the timeout: let one receive first, or use Start.
 func Send[T Number](buf []T, to, tag int) Call {
 	return Call{Kind: KindSend, Type: element.Of[T](), Root: to, Tag: tag, Send: element.Bytes(buf)}
 }

@@ -6,6 +6,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 )
 
+// body is the step of the data of a large message. In the place of a small one's goes a
+// request without data: a receiver that expects another length finds out by it.
+const body = 1 << 30
+
 // direct sends or receives the nth message of a tag between two ranks. A large one is
 // sent when the receiver has said that it is ready.
 func (g *group) direct(ctx context.Context, c *Call, nth uint32) error {
@@ -20,18 +24,24 @@ func (g *group) direct(ctx context.Context, c *Call, nth uint32) error {
 		Key:       mesh.Key{Group: g.id, Sequence: uint64(c.Tag), Direct: true},
 		Signature: mesh.Signature{Kind: uint8(KindSend), Type: uint8(c.Type), Bytes: uint64(len(buf))},
 	}}
-	step := nth &^ announcement
-	if c.Kind == KindReceive {
-		in := x.post(c.Root, step, buf)
-		if len(buf) > eager {
-			x.sendSegment(c.Root, step|announcement, 0, nil)
+	step, large := nth&^(announcement|body), len(buf) > eager
+	switch {
+	case c.Kind == KindReceive && large:
+		data := x.post(c.Root, step|body, buf)
+		request := x.post(c.Root, step, nil)
+		x.sendSegment(c.Root, step|announcement, 0, nil)
+		if err := x.wait(request, nil); err != nil {
+			return err
 		}
-		return x.wait(in, nil)
-	}
-	if len(buf) > eager {
+		return x.wait(data, nil)
+	case c.Kind == KindReceive:
+		return x.wait(x.post(c.Root, step, buf), nil)
+	case large:
+		x.sendSegment(c.Root, step, 0, nil)
 		if err := x.wait(x.post(c.Root, step|announcement, nil), nil); err != nil {
 			return err
 		}
+		step |= body
 	}
 	x.send(c.Root, step, buf)
 	return x.flush()

@@ -1,14 +1,10 @@
 package collective
 
 import (
-	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"net"
-	"slices"
 	"sync"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
@@ -37,8 +33,12 @@ type group struct {
 	turns   turns.Turns
 	splits  uint64
 
+	running sync.WaitGroup // operations that have begun
+	closing sync.Once
+
 	mu     sync.Mutex
-	broken error
+	broken error // running only grows while there is none
+	at     standing
 	counts map[thread]uint32
 }
 
@@ -89,16 +89,17 @@ func (g *group) draw(c *Call) uint64 {
 // perform does a call whose place is fixed.
 func (g *group) perform(ctx context.Context, c *Call, number uint64) error {
 	if c.Kind.direct() {
-		if err := g.failure(); err != nil {
+		if err := g.begin(nil); err != nil {
 			return err
 		}
+		defer g.running.Done()
 		err := c.check(g.rank, len(g.members))
 		if err == nil {
 			err = g.direct(ctx, c, uint32(number))
 		}
 		return g.settle(c.Kind, uint64(c.Tag), err)
 	}
-	return g.inTurn(ctx, c.Kind, number, func() error {
+	return g.inTurn(ctx, standing{number, c.signature(len(g.members))}, func() error {
 		if err := c.check(g.rank, len(g.members)); err != nil {
 			return err
 		}
@@ -106,24 +107,47 @@ func (g *group) perform(ctx context.Context, c *Call, number uint64) error {
 	})
 }
 
-// inTurn performs operation number of the group when those before it are over.
-func (g *group) inTurn(ctx context.Context, kind Kind, number uint64, body func() error) error {
-	g.turns.Await(number, uint8(kind))
+// inTurn performs an operation of the group when those before it are over.
+func (g *group) inTurn(ctx context.Context, at standing, body func() error) error {
+	g.turns.Await(at.sequence)
 	defer g.turns.Done()
-	if err := g.failure(); err != nil {
+	if err := g.begin(&at); err != nil {
 		return err
 	}
+	defer g.end(at.sequence)
 	err := body()
 	if err != nil {
-		err = g.blame(ctx, number, err)
+		err = g.blame(ctx, at, err)
 	}
-	return g.settle(kind, number, err)
+	return g.settle(Kind(at.signature.Kind), at.sequence, err)
 }
 
-func (g *group) failure() error {
+// begin lets an operation begin, if any may; at is nil for messages.
+func (g *group) begin(at *standing) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.broken
+	if g.broken != nil {
+		return g.broken
+	}
+	if at != nil {
+		g.at = *at
+	}
+	g.running.Add(1)
+	return nil
+}
+
+// end says that an operation is over.
+func (g *group) end(sequence uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.at = standing{sequence: sequence + 1}
+	g.running.Done()
+}
+
+func (g *group) standing() standing {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.at
 }
 
 // settle makes an error final: this rank gives up, and says so to all others.
@@ -207,31 +231,16 @@ func (g *group) Split(ctx context.Context, color, key int) (Communicator, error)
 	if color < 0 {
 		return nil, nil
 	}
-	var order []int
-	for r := range n {
-		if all[2*r] == int64(color) {
-			order = append(order, r)
-		}
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(all[2*a+1], all[2*b+1]) })
+	order := Order(all, color)
 	members := make([]int, len(order))
 	for i, r := range order {
 		members[i] = g.members[r]
 	}
-	split, err := g.world.group(ctx, g.derive(nth, uint64(color)), members)
+	split, err := g.world.group(ctx, Derive(g.id, nth, color), members)
 	if err != nil {
 		return nil, err
 	}
 	return split, nil
-}
-
-// derive makes a number for a group that all its ranks come to.
-func (g *group) derive(nth, color uint64) uint64 {
-	h := fnv.New64a()
-	for _, v := range []uint64{g.id, nth, color} {
-		_ = binary.Write(h, binary.LittleEndian, v) // a hash takes anything
-	}
-	return h.Sum64()
 }
 
 // AllReduce sums buf over all ranks.
@@ -254,25 +263,35 @@ func (g *group) Barrier(ctx context.Context) error { return g.Do(ctx, Barrier())
 
 // AllocBytes returns memory that the group's operations reach directly: see [Alloc].
 func (g *group) AllocBytes(ctx context.Context, bytes int) (b []byte, err error) {
-	number := g.turns.Draw()
-	err = g.inTurn(ctx, kindSplit, number, func() error {
-		b, err = g.engine.alloc(ctx, number, bytes)
+	at := standing{g.turns.Draw(), mesh.Signature{Kind: uint8(kindSplit)}}
+	err = g.inTurn(ctx, at, func() error {
+		b, err = g.engine.alloc(ctx, at.sequence, bytes)
 		return err
 	})
 	return b, err
 }
 
+// errClosed is the cause where a group is closed during an operation.
+var errClosed = errors.New("this rank has closed the communicator")
+
 // Close ends the group, and the world with the group of all.
-func (g *group) Close() error {
+func (g *group) Close() (err error) {
+	g.closing.Do(func() { err = g.close() })
+	return err
+}
+
+func (g *group) close() error {
 	g.mu.Lock()
 	if g.broken == nil {
 		g.broken = &Error{Op: "close", Peer: Peer{Rank: g.world.rank}, Err: net.ErrClosed}
 	}
 	g.mu.Unlock()
+	close(g.ended)
 	g.groups.remove(g)
-	err := g.engine.close()
+	var err error
 	if len(g.members) == g.world.size && g.id == 0 {
-		err = errors.Join(g.mesh.Close(), err)
+		err = g.mesh.Close()
 	}
-	return err
+	g.running.Wait() // they have common memory in use
+	return errors.Join(err, g.engine.close())
 }

@@ -73,12 +73,20 @@ func (x *exchange) flush() error {
 
 // await waits for a message, and lets others know for whom.
 func (x *exchange) await(t *mesh.Transfer) error {
-	if t.Over() || x.call.Kind.direct() {
+	if t.Over() {
 		return t.Wait(x.ctx)
 	}
-	x.waiting.begin(t.Peer())
+	if !x.call.Kind.direct() {
+		x.waiting.begin(t.Peer())
+	}
+	select {
+	case <-t.Done():
+	case <-x.ctx.Done():
+	case <-x.ended:
+		return &mesh.PeerError{Peer: x.world.rank, Err: errClosed}
+	}
 	err := t.Wait(x.ctx)
-	if err == nil {
+	if err == nil && !x.call.Kind.direct() {
 		x.waiting.end()
 	}
 	return err
@@ -157,7 +165,13 @@ func (m *messages) path(c *Call) Path {
 
 func (*messages) alloc(context.Context, uint64, int) ([]byte, error) { return nil, nil }
 
-func (*messages) close() error { return nil }
+// leave says that nothing more is done in the group.
+func (m *messages) leave() { m.mesh.Leave(m.id) }
+
+func (m *messages) close() error {
+	m.leave()
+	return nil
+}
 
 // announcement is the step of a message without data: the receiver is ready.
 const announcement = 1 << 31

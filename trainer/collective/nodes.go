@@ -64,7 +64,7 @@ func (w *world) divide(ctx context.Context, flat *messages) (engine, error) {
 			e.local = &shared{world: w, members: members, rank: slices.Index(mine, flat.rank), board: f}
 		}
 	} else {
-		e.local = &shared{world: w, members: members, board: newHeap(1)}
+		e.local = &shared{world: w, members: members, board: newHeap(1, func() {})}
 	}
 	if len(names) == 1 && e.local != nil {
 		return e.local, nil
@@ -76,6 +76,7 @@ func (w *world) divide(ctx context.Context, flat *messages) (engine, error) {
 func (e *nodes) agree(ctx context.Context, why string) (engine, error) {
 	all := &agreement{messages: &messages{world: e.world, id: e.flat.id ^ acrossMark, members: e.flat.members, rank: e.flat.rank}}
 	verdicts, err := all.offers(ctx, offer{Why: why})
+	all.leave()
 	if err != nil {
 		return nil, err
 	}
@@ -178,4 +179,7 @@ func (e *nodes) alloc(ctx context.Context, sequence uint64, bytes int) ([]byte, 
 	return e.local.alloc(ctx, sequence, bytes)
 }
 
-func (e *nodes) close() error { return e.local.close() }
+func (e *nodes) close() error {
+	e.flat.leave()
+	return e.local.close()
+}

@@ -170,6 +170,11 @@ func (s *shared) await(ctx context.Context, r int) error {
 
 // failed is why it is no use to wait for a rank any longer.
 func (s *shared) failed(ctx context.Context, r int) error {
+	select {
+	case <-s.ended:
+		return &mesh.PeerError{Peer: s.world.rank, Err: errClosed}
+	default:
+	}
 	if err := s.mesh.Lost(s.members); err != nil {
 		return err
 	}

@@ -41,6 +41,8 @@ type world struct {
 	heaps      *heaps // where all ranks are goroutines
 	groups     *groups
 	waiting    *waiting // of the group whose world this is
+
+	ended chan struct{} // closed with that group
 }
 
 // Local returns the communicators of n ranks that are goroutines of this process.
@@ -101,7 +103,7 @@ func Connect(ctx context.Context, listener net.Listener, o Options) (Communicato
 // place is a group of some ranks without its engine, in a world of its own.
 func (w *world) place(id uint64, members []int) *group {
 	own := *w
-	own.waiting = new(waiting)
+	own.waiting, own.ended = new(waiting), make(chan struct{})
 	g := &group{world: &own, id: id, members: members, rank: slices.Index(members, w.rank)}
 	w.groups.add(g)
 	return g

@@ -1,11 +1,8 @@
 package mpi
 
 import (
-	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
-	"hash/fnv"
 	"net"
 	"slices"
 	"strings"
@@ -119,7 +116,7 @@ func (g *group) perform(ctx context.Context, c *collective.Call, line *turns.Tur
 // inTurn performs what has drawn a number when what came before it is over; name and
 // sequence are for errors.
 func (g *group) inTurn(ctx context.Context, line *turns.Turns, name string, sequence, number uint64, body func(context.Context) error) error {
-	line.Await(number, 1)
+	line.Await(number)
 	defer line.Done()
 	if err := g.failure(); err != nil {
 		return err
@@ -161,24 +158,17 @@ func (g *group) Split(ctx context.Context, color, key int) (collective.Communica
 }
 
 func (g *group) split(ctx context.Context, number uint64, color, key int) (*group, error) {
-	n := len(g.members)
-	all := make([]int64, 2*n)
+	color = max(color, -1)
+	all := make([]int64, 2*len(g.members))
 	c := collective.AllGather(all, []int64{int64(color), int64(key)})
 	if err := g.operate(ctx, number, &c); err != nil {
 		return nil, err
 	}
 	g.splits++
+	order := collective.Order(all, color)
 	// MPI's colors are small and not negative; a rank's stands for the group of its
 	// first rank, that of all without a color for nobody's.
-	var order []int
-	first := n
-	for r := range n {
-		if all[2*r] == int64(color) || color < 0 && all[2*r] < 0 {
-			order = append(order, r)
-			first = min(first, r)
-		}
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(all[2*a+1], all[2*b+1]) })
+	first := slices.Min(order)
 	place := slices.Index(order, g.place)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -196,16 +186,7 @@ func (g *group) split(ctx context.Context, number uint64, color, key int) (*grou
 	for i, r := range order {
 		members[i] = g.members[r]
 	}
-	return newGroup(g.process, comm, g.derive(g.splits, uint64(color)), members, place), nil
-}
-
-// derive makes a number for a group that all its ranks come to.
-func (g *group) derive(nth, color uint64) uint64 {
-	h := fnv.New64a()
-	for _, v := range []uint64{g.id, nth, color} {
-		_ = binary.Write(h, binary.LittleEndian, v) // a hash takes anything
-	}
-	return h.Sum64()
+	return newGroup(g.process, comm, collective.Derive(g.id, g.splits, color), members, place), nil
 }
 
 // AllReduce sums buf over all ranks.

@@ -10,8 +10,8 @@ import (
 type State struct {
 	// Sequence is the operation that it is in, or the one that it has not entered yet.
 	Sequence uint64
-	// Kind is what that operation is; 0 if the rank is in none.
-	Kind uint8
+	// Signature is what that operation is; its Kind is 0 if the rank is in none.
+	Signature Signature
 	// WaitsFor is the rank that it waits for there, or -1.
 	WaitsFor int
 }
@@ -19,17 +19,22 @@ type State struct {
 // answers is the group of the messages that answer questions.
 const answers = 1 << 60
 
-const stateBytes = 8 + 1 + 4
+const stateBytes = 8 + 4 + 3 + 4 + 8
 
 func (s State) encode() []byte {
-	b := binary.LittleEndian.AppendUint64(nil, s.Sequence)
-	return binary.LittleEndian.AppendUint32(append(b, s.Kind), uint32(int32(s.WaitsFor)))
+	order := binary.LittleEndian
+	b := order.AppendUint64(nil, s.Sequence)
+	b = order.AppendUint32(b, uint32(int32(s.WaitsFor)))
+	b = append(b, s.Signature.Kind, s.Signature.Type, s.Signature.Op)
+	b = order.AppendUint32(b, uint32(s.Signature.Root))
+	return order.AppendUint64(b, s.Signature.Bytes)
 }
 
 // decodeState reads what one of n ranks answers, in stateBytes.
 func decodeState(b []byte, n int) (State, error) {
 	order := binary.LittleEndian
-	s := State{Sequence: order.Uint64(b), Kind: b[8], WaitsFor: int(int32(order.Uint32(b[9:])))}
+	s := State{Sequence: order.Uint64(b), WaitsFor: int(int32(order.Uint32(b[8:]))),
+		Signature: Signature{Kind: b[12], Type: b[13], Op: b[14], Root: int32(order.Uint32(b[15:])), Bytes: order.Uint64(b[19:])}}
 	if s.WaitsFor < -1 || s.WaitsFor >= n {
 		return State{}, fmt.Errorf("it waits for rank %d of %d", s.WaitsFor, n)
 	}

@@ -8,7 +8,7 @@ import (
 // A rank says where it is, over both kinds of mesh, whoever asks first.
 func TestAsk(t *testing.T) {
 	state := func(rank int, group uint64) State {
-		return State{Sequence: group + 1, Kind: uint8(rank + 3), WaitsFor: -rank}
+		return State{Sequence: group + 1, Signature: Signature{Kind: uint8(rank + 3), Type: 2, Op: 1, Root: -7, Bytes: 1 << 40}, WaitsFor: -rank}
 	}
 	local := Local(2, state)
 	meshes := map[string][2]Mesh{"local": {local[0], local[1]}}
@@ -17,7 +17,7 @@ func TestAsk(t *testing.T) {
 	meshes["network"] = pair(t, o)
 	for name, m := range meshes {
 		got, err := m[0].Ask(t.Context(), 1, 6)
-		if want := (State{7, 4, -1}); err != nil || got != want {
+		if want := state(1, 6); err != nil || got != want {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
 		}
 	}
@@ -28,7 +28,7 @@ func TestAnswersThatCannotBe(t *testing.T) {
 		waits int
 		good  bool
 	}{{-2, false}, {-1, true}, {3, true}, {4, false}} {
-		s := State{Sequence: 1 << 40, Kind: 9, WaitsFor: tt.waits}
+		s := State{Sequence: 1 << 40, Signature: Signature{9, 8, 7, 6, 1 << 50}, WaitsFor: tt.waits}
 		got, err := decodeState(s.encode(), 4)
 		if (err == nil) != tt.good || tt.good && got != s {
 			t.Errorf("%+v: %+v, %v", s, got, err)

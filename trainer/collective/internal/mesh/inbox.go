@@ -150,6 +150,13 @@ func (x *inbox) Enter(group, sequence uint64, s Signature) error {
 	return nil
 }
 
+// Leave says that this rank enters no operation of a group any more.
+func (x *inbox) Leave(group uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.current, group)
+}
+
 // Lost is the error of the first of these ranks that is gone.
 func (x *inbox) Lost(ranks []int) error {
 	x.mu.Lock()

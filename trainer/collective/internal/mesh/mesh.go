@@ -70,6 +70,8 @@ type Mesh interface {
 	// Enter says that this rank is now in an operation. Its error is a [Mismatch]
 	// with a rank that has already sent something else.
 	Enter(group, sequence uint64, s Signature) error
+	// Leave says that this rank enters no operation of a group any more.
+	Leave(group uint64)
 	// Lost is the [PeerError] of the first of these ranks that is gone, if any is.
 	Lost(ranks []int) error
 	// Ask has a rank say where it is in the operations of a group.
@@ -155,6 +157,9 @@ const (
 
 // Peer is the other rank.
 func (t *Transfer) Peer() int { return t.peer }
+
+// Done is closed when Wait would return at once.
+func (t *Transfer) Done() <-chan struct{} { return t.done }
 
 // Over reports whether Wait would return at once.
 func (t *Transfer) Over() bool {

@@ -152,3 +152,17 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Of a group that was left, no operation is known any more.
+func TestLeave(t *testing.T) {
+	x := newInbox()
+	if err := x.Enter(3, 5, Signature{Kind: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := x.arrive(1, Head{Key{Group: 3, Sequence: 5}, Signature{Kind: 2}}, 0); err == nil {
+		t.Error("another operation is none")
+	}
+	if x.Leave(3); len(x.current) > 0 {
+		t.Errorf("still in %v", x.current)
+	}
+}

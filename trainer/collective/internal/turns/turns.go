@@ -12,7 +12,6 @@ type Turns struct {
 	mu            sync.Mutex
 	changed       sync.Cond
 	next, serving uint64
-	kind          uint8 // of what is served; 0 is nothing
 }
 
 // Draw takes the next number.
@@ -23,8 +22,8 @@ func (t *Turns) Draw() uint64 {
 	return t.next - 1
 }
 
-// Await returns when a number is served; kind is of what will be done, not 0.
-func (t *Turns) Await(number uint64, kind uint8) {
+// Await returns when a number is served.
+func (t *Turns) Await(number uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for t.serving != number {
@@ -33,7 +32,6 @@ func (t *Turns) Await(number uint64, kind uint8) {
 		}
 		t.changed.Wait()
 	}
-	t.kind = kind
 }
 
 // Done has the number after the present one served.
@@ -41,15 +39,7 @@ func (t *Turns) Done() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.serving++
-	t.kind = 0
 	t.changed.Broadcast()
-}
-
-// Now is the number that is served and what is done, or the next number and 0.
-func (t *Turns) Now() (number uint64, kind uint8) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.serving, t.kind
 }
 
 // Drawn is how many numbers have been drawn.
