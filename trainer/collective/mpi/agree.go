@@ -138,6 +138,9 @@ func (g *group) trouble(sequence uint64) error {
 	if t := g.notes.told; t != nil {
 		return t
 	}
+	if err := g.shut(); err != nil {
+		return err
+	}
 	for r, of := range g.members {
 		if from, ok := g.notes.closed[place{g.id, of}]; ok && from <= sequence {
 			return &offenderError{r, errEnded}

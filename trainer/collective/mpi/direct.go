@@ -87,6 +87,9 @@ func (g *group) transfer(ctx context.Context, c *collective.Call, b []byte, othe
 		if t := g.notes.told; t != nil {
 			return t
 		}
+		if err := g.shut(); err != nil {
+			return err
+		}
 		if _, ok := g.notes.closed[place{g.id, g.members[c.Root]}]; !ok {
 			return nil
 		}

@@ -137,6 +137,12 @@ func (g *group) failure() error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.shut()
+}
+
+// shut is that this rank has closed the group, maybe during an operation. The mutex is
+// held.
+func (g *group) shut() error {
 	if g.closed || g.ended {
 		return &collective.Error{Op: "close", Peer: g.peer(g.rank), Err: net.ErrClosed}
 	}
