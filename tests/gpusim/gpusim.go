@@ -11,7 +11,7 @@
 //	GPUSIM_DEVICES   number of GPUs (1)
 //	GPUSIM_MEMORY    bytes of each (4 GiB)
 //	GPUSIM_FAIL      failures, see driver/inject.cc
-//	GPUSIM_EPILOGUES "none": cuBLASLt adds no bias
+//	GPUSIM_EPILOGUES "none": cuBLASLt adds no bias and has no GELU
 //
 // It is not a model of speed, and does not look for races within a block. What it
 // shows of a kernel is that its source is right; the PTX is the same source through

@@ -4,6 +4,7 @@
 // the heuristics, a workspace that is too small.
 #include <dlfcn.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -17,8 +18,8 @@ namespace {
 enum Status { Success = 0, NotInitialized = 1, InvalidValue = 7, ExecutionFailed = 13, NotSupported = 15 };
 enum { Real32 = 0, RealBF16 = 14 };
 enum { Compute32 = 68 };
-enum { DescTransA = 3, DescTransB = 4, DescEpilogue = 7, DescBias = 8 };
-enum { EpilogueDefault = 1, EpilogueBias = 4 };
+enum { DescTransA = 3, DescTransB = 4, DescEpilogue = 7, DescBias = 8, DescAux = 11, DescAuxLd = 12 };
+enum { EpilogueDefault = 1, EpilogueBias = 4, EpilogueGeluAux = 160 };
 enum { PrefWorkspace = 1, PrefReduction = 3, PrefAlignA = 5, PrefAlignD = 8 };
 
 struct Handle { int device; };
@@ -26,6 +27,10 @@ struct Desc {
   int32_t transposed[2] = {0, 0};
   uint32_t epilogue = EpilogueDefault;
   const float *bias = nullptr;
+  float *aux = nullptr;
+  int64_t aux_ld = 0;
+  bool adds() const { return epilogue & EpilogueBias; }
+  bool bends() const { return (epilogue & EpilogueGeluAux) == EpilogueGeluAux; }
 };
 struct Layout {
   uint32_t type;
@@ -89,7 +94,11 @@ void multiply(void *p) {
     for (size_t i = 0; i < m; i++) {
       float v = j->alpha * sums[i];
       if (j->beta != 0) v += j->beta * j->c[col * size_t(j->lc.ld) + i];
-      if (j->desc.epilogue == EpilogueBias) v += j->desc.bias[i];
+      if (j->desc.adds()) v += j->desc.bias[i];
+      if (j->desc.bends()) {
+        j->desc.aux[col * size_t(j->desc.aux_ld) + i] = v;
+        v = 0.5f * v * (1 + tanhf(0.7978845608f * (v + 0.044715f * v * v * v)));
+      }
       j->d[col * size_t(j->ld.ld) + i] = v;
     }
   }
@@ -134,6 +143,8 @@ API int cublasLtMatmulDescSetAttribute(Desc *d, int attribute, const void *v, si
   else if (attribute == DescTransB && n == 4) memcpy(&d->transposed[1], v, 4);
   else if (attribute == DescEpilogue && n == 4) memcpy(&d->epilogue, v, 4);
   else if (attribute == DescBias && n == 8) memcpy(&d->bias, v, 8);
+  else if (attribute == DescAux && n == 8) memcpy(&d->aux, v, 8);
+  else if (attribute == DescAuxLd && n == 8) memcpy(&d->aux_ld, v, 8);
   else return InvalidValue;
   return Success;
 }
@@ -165,7 +176,9 @@ API int cublasLtMatmulAlgoGetHeuristic(Handle *h, Desc *t, Layout *a, Layout *b,
   *n = 0;
   if (!h || most < 1 || !fit(*t, *a, *b, *c, *d)) return InvalidValue;
   const char *epilogues = getenv("GPUSIM_EPILOGUES");
-  if (t->epilogue != EpilogueDefault && (t->epilogue != EpilogueBias || (epilogues && !strcmp(epilogues, "none")))) return NotSupported;
+  bool known = !(t->epilogue & ~uint32_t(EpilogueBias | EpilogueGeluAux)) && (t->adds() || t->bends());
+  if (t->epilogue != EpilogueDefault && (!known || (epilogues && !strcmp(epilogues, "none")))) return NotSupported;
+  if (t->epilogue != EpilogueDefault && t->bends() && (t->aux_ld % 8 || t->aux_ld < int64_t(d->rows) || !t->aux || uintptr_t(t->aux) % 16)) return InvalidValue;
   for (; *n < most && *n < 3; ++*n) {
     uint64_t room = *n == 0 ? 1 << 20 : 0;
     Result &r = results[*n];
@@ -190,7 +203,8 @@ API int cublasLtMatmul(Handle *h, Desc *t, const float *alpha, const void *a, La
     delete j;
     return InvalidValue;
   }
-  if (t->epilogue == EpilogueBias && (!t->bias || uintptr_t(t->bias) % 16)) {
+  bool ready = t->epilogue == EpilogueDefault || ((!t->adds() || (t->bias && uintptr_t(t->bias) % 16 == 0)) && (!t->bends() || (t->aux && uintptr_t(t->aux) % 16 == 0)));
+  if (!ready) {
     delete j;
     return InvalidValue;
   }

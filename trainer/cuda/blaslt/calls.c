@@ -5,8 +5,10 @@
 #include <string.h>
 
 enum { FLOAT32 = 0, BFLOAT16 = 14, COMPUTE_32F = 68 };
-enum { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS_POINTER = 8, EPILOGUE_BIAS = 4 };
+enum { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS_POINTER = 8, DESC_AUX_POINTER = 11, DESC_AUX_LD = 12 };
+enum { EPILOGUE_BIAS = 4, EPILOGUE_GELU_AUX = 160 };
 enum { PREF_MAX_WORKSPACE = 1, PREF_REDUCTION = 3, PREF_ALIGN_A = 5, PREF_ALIGN_B = 6, PREF_ALIGN_C = 7, PREF_ALIGN_D = 8 };
+enum { INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
 enum { REDUCTION_COMPUTE_TYPE = 2 };  // parts of a sum are added up in the workspace, in order
 
 int ddpb_lt_create(const ddpb_lt *lt, void **handle) { return lt->create(handle); }
@@ -24,7 +26,7 @@ int ddpb_lt_destroy(const ddpb_lt *lt, void *handle) { return lt->destroy(handle
 int ddpb_lt_plans(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddpb_lt_plan *plans, int most, int *found) {
   int result = 0;
   int32_t yes = 1;
-  uint32_t epilogue = EPILOGUE_BIAS, reduction = REDUCTION_COMPUTE_TYPE;
+  uint32_t epilogue = (p->bias ? EPILOGUE_BIAS : 0) | (p->gelu ? EPILOGUE_GELU_AUX : 0), reduction = REDUCTION_COMPUTE_TYPE;
   int type = p->bf16 ? BFLOAT16 : FLOAT32;
   void *preference = NULL;
   ddpb_lt_result results[16];
@@ -34,7 +36,12 @@ int ddpb_lt_plans(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddp
   TRY(lt->desc_create(&plan.desc, COMPUTE_32F, FLOAT32));
   if (p->transposed_a) TRY(lt->desc_set(plan.desc, DESC_TRANSA, &yes, sizeof yes));
   if (p->transposed_b) TRY(lt->desc_set(plan.desc, DESC_TRANSB, &yes, sizeof yes));
-  if (p->bias) TRY(lt->desc_set(plan.desc, DESC_EPILOGUE, &epilogue, sizeof epilogue));
+  if (epilogue) TRY(lt->desc_set(plan.desc, DESC_EPILOGUE, &epilogue, sizeof epilogue));
+  if (p->gelu) {
+    uintptr_t aligned = 16;  // the heuristics look at the alignment of what is to be written
+    TRY(lt->desc_set(plan.desc, DESC_AUX_LD, &p->ldd, sizeof p->ldd));
+    TRY(lt->desc_set(plan.desc, DESC_AUX_POINTER, &aligned, sizeof aligned));
+  }
   TRY(lt->layout_create(&plan.a, type, p->transposed_a ? p->k : p->m, p->transposed_a ? p->m : p->k, p->lda));
   TRY(lt->layout_create(&plan.b, type, p->transposed_b ? p->n : p->k, p->transposed_b ? p->k : p->n, p->ldb));
   TRY(lt->layout_create(&plan.d, FLOAT32, p->m, p->n, p->ldd));
@@ -55,6 +62,7 @@ int ddpb_lt_plans(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddp
     ++*found;
   }
 done:
+  if (p->gelu && result == INVALID_VALUE) result = NOT_SUPPORTED;  // a cuBLASLt that does not know it
   if (preference) lt->preference_destroy(preference);
   if (!*found) ddpb_lt_free(&plan);
   return result;
@@ -67,10 +75,15 @@ void ddpb_lt_free(ddpb_lt_plan *plan) {
   if (plan->desc) plan->lt->desc_destroy(plan->desc);
 }
 
-int ddpb_lt_run(const ddpb_lt_plan *p, uintptr_t a, uintptr_t b, uintptr_t d, uintptr_t bias, float beta, uintptr_t workspace, uintptr_t stream) {
+int ddpb_lt_run(const ddpb_lt_plan *p, uintptr_t a, uintptr_t b, uintptr_t d, uintptr_t bias, uintptr_t pre, float beta, uintptr_t workspace,
+                uintptr_t stream) {
   float alpha = 1;
   if (bias) {
     int status = p->lt->desc_set(p->desc, DESC_BIAS_POINTER, &bias, sizeof bias);
+    if (status) return status;
+  }
+  if (pre) {
+    int status = p->lt->desc_set(p->desc, DESC_AUX_POINTER, &pre, sizeof pre);
     if (status) return status;
   }
   return p->lt->matmul(p->handle, p->desc, &alpha, (const void *)a, p->a, (const void *)b, p->b, &beta, (const void *)d, p->d, (void *)d, p->d, p->algo,

@@ -37,7 +37,7 @@ typedef struct {
 typedef struct {
   uint64_t m, n, k;  // of column-major matrices
   int64_t lda, ldb, ldd;
-  int transposed_a, transposed_b, bf16, bias;
+  int transposed_a, transposed_b, bf16, bias, gelu;
   uint32_t align_a, align_b, align_d;
   uint64_t workspace;
 } ddpb_lt_problem;
@@ -48,4 +48,4 @@ int ddpb_lt_destroy(const ddpb_lt *lt, void *handle);
 // ddpb_lt_plans writes up to `most` plans, which share what plans[0] is freed with.
 int ddpb_lt_plans(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddpb_lt_plan *plans, int most, int *found);
 void ddpb_lt_free(ddpb_lt_plan *plan);
-int ddpb_lt_run(const ddpb_lt_plan *plan, uintptr_t a, uintptr_t b, uintptr_t d, uintptr_t bias, float beta, uintptr_t workspace, uintptr_t stream);
+int ddpb_lt_run(const ddpb_lt_plan *plan, uintptr_t a, uintptr_t b, uintptr_t d, uintptr_t bias, uintptr_t pre, float beta, uintptr_t workspace, uintptr_t stream);

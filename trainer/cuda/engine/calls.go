@@ -27,10 +27,10 @@ type call struct {
 	launch    driver.Launch
 	args, end int // the arguments' place in group.args, if it is held back
 
-	plan                 *blaslt.Plan
-	to, a, b, bias, room driver.Ptr
-	beta                 float32
-	bytes                int64
+	plan                      *blaslt.Plan
+	to, a, b, bias, pre, room driver.Ptr
+	beta                      float32
+	bytes                     int64
 }
 
 // launch starts a kernel with the arguments in d.args.
@@ -60,7 +60,7 @@ func (d *Device) ask(c *call, args *driver.Args) error {
 	case launches:
 		return d.stream.Launch(c.function, c.launch, args)
 	case multiplies:
-		return c.plan.Run(d.stream, c.a, c.b, c.to, c.bias, c.beta, c.room)
+		return c.plan.Run(d.stream, c.a, c.b, c.to, c.bias, c.pre, c.beta, c.room)
 	case clears:
 		return d.stream.Clear(c.to, c.bytes)
 	default:

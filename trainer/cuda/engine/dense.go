@@ -59,22 +59,23 @@ func (d *Device) MatMul(p device.Product) {
 	m, n, k := p.C.Rows, p.C.Cols, p.A.Cols
 	fit(p)
 	defer d.enter("matmul", m, n, k).Leave()
-	to := p.C
-	if p.Activation != device.Identity {
-		to = p.Pre
-	}
 	var bias driver.Ptr
 	if p.Bias.Len() > 0 {
 		bias = floats(p.Bias)
 	}
-	if !d.fast(p, to, bias) {
+	to := p.C
+	if p.Activation != device.Identity {
+		to = p.Pre
+	}
+	done, activated := d.fast(p, to, bias)
+	if !done {
 		d.args.Reset().Ptr(floats(to.Data)).Int64(int64(to.RowStride))
 		d.args.Ptr(floats(p.A.Data)).Int64(int64(p.A.RowStride)).Int64(int64(p.A.ColStride))
 		d.args.Ptr(floats(p.B.Data)).Int64(int64(p.B.RowStride)).Int64(int64(p.B.ColStride))
 		d.args.Ptr(bias).Int(m).Int(n).Int(k).Uint32(flag(p.Accumulate)).Uint32(flag(p.Precision == device.BF16))
 		d.launch("multiply", tiles(m, n))
 	}
-	if p.Activation != device.Identity {
+	if p.Activation != device.Identity && !activated {
 		d.args.Reset().Ptr(floats(p.C.Data)).Ptr(floats(to.Data)).Int(number(p.Activation)).Int64(int64(m * n))
 		d.launch("activate", over(m*n))
 	}
@@ -98,8 +99,20 @@ func fit(p device.Product) {
 	}
 }
 
-// fast has cuBLASLt compute a product, and says whether it can.
-func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) bool {
+// fuses says whether cuBLASLt may be asked to apply a product's activation. GELU is by
+// tanh there as here (cuBLAS's documentation, cublasLtEpilogue_t), but nothing says how
+// exact: so it is left to products of bfloat16, whose own rounding is coarser than any
+// tanh. ReLU is not asked for: it makes 0 of NaN there (NVIDIA's developer forum, topic
+// 329783), and a training that diverges would not show it.
+func fuses(p device.Product, bias driver.Ptr) bool {
+	const multiple = 8 // of elements in the rows of what GELU is of
+	pre := floats(p.Pre.Data)
+	return p.Activation == device.GELU && p.Precision == device.BF16 && pre != floats(p.C.Data) && p.C.Cols%multiple == 0 && alignment(pre) == mostAligned && (bias == 0 || alignment(bias) == mostAligned)
+}
+
+// fast has cuBLASLt compute a product without its activation into a matrix, or with it
+// into p.C and p.Pre, and says whether it can, and which.
+func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) (done, activated bool) {
 	problem := blaslt.Product{M: to.Rows, N: to.Cols, K: p.A.Cols, BF16: p.Precision == device.BF16}
 	var a, b driver.Ptr
 	if problem.BF16 {
@@ -110,19 +123,29 @@ func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) bool 
 		a, problem.A, okA = operand(p.A)
 		b, problem.B, okB = operand(p.B)
 		if !okA || !okB {
-			return false
+			return false, false
+		}
+	}
+	problem.Bias = bias != 0 && alignment(bias) == mostAligned
+	workspace := d.room(scratchWorkspace, workspaceBytes)
+	if fuses(p, bias) {
+		c := floats(p.C.Data)
+		with := problem
+		with.GELU, with.D = true, blaslt.Operand{Pitch: p.C.Cols, Align: alignment(c)}
+		if plan := d.planned(with, a, b, bias); plan != nil {
+			d.do(call{kind: multiplies, plan: plan, to: c, a: a, b: b, bias: bias, pre: floats(p.Pre.Data), room: workspace})
+			return true, true
 		}
 	}
 	c := floats(to.Data)
 	problem.D = blaslt.Operand{Pitch: max(to.RowStride, to.Cols), Align: alignment(c)}
-	problem.Bias = bias != 0 && alignment(bias) == mostAligned
 	plan := d.planned(problem, a, b, bias)
 	if plan == nil && problem.Bias {
 		problem.Bias = false
 		plan = d.planned(problem, a, b, 0)
 	}
 	if plan == nil {
-		return false
+		return false, false
 	}
 	beta := float32(0)
 	if p.Accumulate {
@@ -133,8 +156,8 @@ func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) bool 
 		d.launch("fill_rows", over(to.Rows*to.Cols))
 		bias, beta = 0, 1
 	}
-	d.do(call{kind: multiplies, plan: plan, to: c, a: a, b: b, bias: bias, beta: beta, room: d.room(scratchWorkspace, workspaceBytes)})
-	return true
+	d.do(call{kind: multiplies, plan: plan, to: c, a: a, b: b, bias: bias, beta: beta, room: workspace})
+	return true, false
 }
 
 // mostAligned is the alignment in bytes beyond which more is of no use.
@@ -206,7 +229,11 @@ func (d *Device) plan(problem blaslt.Product, a, b, bias driver.Ptr) *blaslt.Pla
 // measure is the least time of a plan, which writes elsewhere than it will.
 func (d *Device) measure(p *blaslt.Plan, problem blaslt.Product, a, b, bias driver.Ptr) time.Duration {
 	d.flush()
-	to := d.room(scratchTrial, 4*problem.M*problem.D.Pitch)
+	size := 4 * problem.M * problem.D.Pitch
+	to, pre := d.room(scratchTrial, 2*size), driver.Ptr(0)
+	if problem.GELU {
+		pre = to + driver.Ptr(size)
+	}
 	workspace := d.room(scratchWorkspace, workspaceBytes)
 	start, err := driver.NewEvent(true)
 	d.check(err)
@@ -214,7 +241,7 @@ func (d *Device) measure(p *blaslt.Plan, problem blaslt.Product, a, b, bias driv
 	d.check(err)
 	var least time.Duration
 	for i := range 4 { // the first one warms up
-		d.check(errors.Join(d.stream.Record(start), p.Run(d.stream, a, b, to, bias, 0, workspace), d.stream.Record(end), end.Synchronize()))
+		d.check(errors.Join(d.stream.Record(start), p.Run(d.stream, a, b, to, bias, pre, 0, workspace), d.stream.Record(end), end.Synchronize()))
 		took, err := end.Since(start)
 		d.check(err)
 		if i == 1 || i > 1 && took < least {

@@ -50,7 +50,7 @@ func checkDense(s *suite) {
 	})
 	s.run("Activation", func(s *suite) {
 		for _, f := range activations {
-			for _, size := range [][3]int{{1, 1, 1}, {3, 5, 7}, {33, 70, 40}} {
+			for _, size := range [][3]int{{1, 1, 1}, {3, 5, 7}, {33, 70, 40}, {9, 72, 40}} {
 				for _, same := range []bool{false, true} {
 					for _, bias := range []bool{false, true} {
 						for _, precision := range []device.Precision{device.FP32, device.BF16} {
@@ -74,6 +74,20 @@ func checkDense(s *suite) {
 			nan, inf := row == 4 || row == 2 && col == 30, row != 2 && col == 30
 			if v, nan, inf := float64(v), nan, inf && row != 4; math.IsNaN(v) != nan || math.IsInf(v, 0) != inf {
 				s.Fatalf("element (%d, %d) is %v with a NaN in row 4 of A and an infinity in column 30 of B", row, col, v)
+			}
+		}
+	})
+	s.run("ActivationOfNaN", func(s *suite) {
+		const m, n, k = 5, 16, 8
+		a := s.normal(m * k)
+		a[2*k+3] = float32(math.NaN()) // all of row 2
+		for _, f := range activations {
+			c, pre := s.emptyMatrix(m, n), s.emptyMatrix(m, n)
+			s.d.MatMul(device.Product{C: c, A: s.inputMatrix(a, m, k, whole), B: s.inputMatrix(s.normal(k*n), k, n, whole), Activation: f, Pre: pre})
+			for i, v := range s.numbers(c) {
+				if math.IsNaN(float64(v)) != (i/n == 2) {
+					s.Fatalf("activation %d: element (%d, %d) is %v with a NaN in row 2 of A", f, i/n, i%n, v)
+				}
 			}
 		}
 	})
