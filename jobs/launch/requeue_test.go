@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -191,5 +192,19 @@ func TestNearEnd(t *testing.T) {
 	o.Allocation = nil
 	if o.nearEnd(t.Context()) != nil {
 		t.Error("without Slurm there is an end")
+	}
+}
+
+// Without srun nothing can start MPI, which is told before a rank is started.
+func TestMPIWithoutSlurm(t *testing.T) {
+	o, _, _ := inJob(t, strings.Replace(trains, "epochs = 1", "epochs = 1\nbackend = \"mpi\"", 1), nil)
+	o.Allocation = nil
+	_, err := Run(t.Context(), o)
+	var coded interface {
+		ExitCode() int
+		Hint() string
+	}
+	if !errors.As(err, &coded) || coded.ExitCode() != 2 || coded.Hint() == "" || !strings.Contains(err.Error(), `train.backend = "mpi" needs srun`) {
+		t.Errorf("got %v", err)
 	}
 }
