@@ -72,6 +72,40 @@ func TestFrozenRankIsNamed(t *testing.T) {
 	}
 }
 
+// A rank that is frozen, and that an operation between ranks finds before the launcher
+// does, is the cause, not the rank that has found it.
+func TestFrozenRankOfAnOperationIsNamed(t *testing.T) {
+	cmd, stderr, _, run, pids := longRun(t, "collective_timeout = \"2s\"\n")
+	if err := syscall.Kill(pids[1], syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	frozen := time.Now()
+	_ = cmd.Wait()
+	if cmd.ProcessState.ExitCode() != 4 || !strings.Contains(stderr.String(), "hangs or is cut off at step ") || !strings.Contains(stderr.String(), "no answer within 2s") {
+		t.Errorf("%v, want exit code 4; got\n%s", cmd.ProcessState, stderr)
+	}
+	var failure struct {
+		First struct {
+			Rank        int
+			State, Host string
+		}
+		Ranks []struct {
+			State string
+			Seen  time.Time
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(run, "failure.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &failure)
+	}
+	if err != nil || failure.First.Rank != 1 || failure.First.State != "lost" || failure.First.Host == "" || len(failure.Ranks) != 3 {
+		t.Fatalf("failure.json: %v\n%s", err, text)
+	}
+	if seen := failure.Ranks[1].Seen; seen.After(frozen.Add(time.Second)) {
+		t.Errorf("rank 1, frozen at %s, was seen at %s\n%s", frozen, seen, text)
+	}
+}
+
 // All ranks stopped at once, as by Slurm's suspend, are not taken for lost.
 func TestSuspendedRanksGoOn(t *testing.T) {
 	cmd, stderr, _, run, pids := longRun(t, "heartbeat_timeout = \"2s\"\nprogress_timeout = \"2s\"\n")

@@ -287,9 +287,13 @@ func (r *rank) tellPath(comm collective.Communicator) {
 func (r *rank) ours(j *launch.Rank, err error) error {
 	var broken *collective.Error
 	if errors.As(err, &broken) {
+		wait := lastGrace
+		if broken.Told() {
+			wait *= 2 // the rank that found out knows more: it speaks first
+		}
 		select {
 		case <-j.Session.Context().Done():
-		case <-time.After(lastGrace):
+		case <-time.After(wait):
 		}
 	}
 	if cause := context.Cause(j.Session.Context()); errors.Is(cause, rendezvous.ErrAborted) {

@@ -131,6 +131,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 
 	cancelled := a.watch(ctx, started, gone)
 	outcome := a.server.Outcome()
+	tellExits(&outcome, started.ended(), a.killed)
 	r := Result{Failure: outcome.First, Ranks: outcome.Ranks, Exit: outcome.Exit, NearEnd: a.nearEnd}
 	switch {
 	case cancelled:

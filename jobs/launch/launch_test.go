@@ -175,6 +175,12 @@ func TestHowAttemptsEnd(t *testing.T) {
 			if result.Failure == nil || result.Failure.State != tt.state || !strings.Contains(result.Failure.Reason, tt.want) {
 				t.Errorf("failure %+v, want %q", result.Failure, tt.want)
 			}
+			if tt.behaviour == "die" {
+				f, r := result.Failure, result.Ranks[1]
+				if f.Exit != 128+9 || f.Signal != "SIGKILL" || !strings.HasSuffix(f.Reason, "its process was ended by SIGKILL") || r.Exit != f.Exit || r.Signal != f.Signal {
+					t.Errorf("a killed rank: first %+v, rank %+v", f, r)
+				}
+			}
 		})
 	}
 }

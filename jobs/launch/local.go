@@ -13,8 +13,8 @@ import (
 
 // localRanks are ranks started on this machine, without Slurm.
 type localRanks struct {
-	processes []*os.Process
-	done      sync.WaitGroup
+	commands []*exec.Cmd
+	done     sync.WaitGroup
 }
 
 func startLocal(a *attempt) (ranks, error) {
@@ -31,7 +31,7 @@ func startLocal(a *attempt) (ranks, error) {
 			l.kill(context.Background())
 			return nil, err
 		}
-		l.processes = append(l.processes, cmd.Process)
+		l.commands = append(l.commands, cmd)
 	}
 	return l, nil
 }
@@ -52,8 +52,7 @@ func startTied(cmd *exec.Cmd, done *sync.WaitGroup, death syscall.Signal) error 
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			// How it ended is told by the rank itself, or by its silence.
-			_ = cmd.Wait()
+			_ = cmd.Wait() // how it ended is in its ProcessState
 		}
 	}()
 	return <-started
@@ -64,8 +63,18 @@ func (l *localRanks) wait() error {
 	return nil
 }
 
+// ended is how the process of each rank has ended.
+func (l *localRanks) ended() []*os.ProcessState {
+	states := make([]*os.ProcessState, len(l.commands))
+	for rank, c := range l.commands {
+		states[rank] = c.ProcessState
+	}
+	return states
+}
+
 func (l *localRanks) kill(context.Context) {
-	for _, p := range l.processes {
+	for _, c := range l.commands {
+		p := c.Process
 		// The whole group: a user's program with its data workers.
 		if err := syscall.Kill(-p.Pid, syscall.SIGKILL); errors.Is(err, syscall.ESRCH) {
 			_ = p.Kill()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -91,6 +92,9 @@ func (s *stepRanks) wait() error {
 	}
 	return nil
 }
+
+// ended is nothing: srun tells people how tasks end, in the job's log, and no program.
+func (s *stepRanks) ended() []*os.ProcessState { return nil }
 
 func (s *stepRanks) kill(ctx context.Context) {
 	s.kills++

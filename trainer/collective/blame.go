@@ -24,6 +24,19 @@ type standing struct {
 	signature mesh.Signature
 }
 
+// Blames returns the rank that the operation waited for in vain, if that is why it failed
+// and this rank has found it out by itself.
+func (e *Error) Blames() (rank int, ok bool) {
+	var quiet silence
+	return e.Peer.Rank, errors.As(e.Err, &quiet)
+}
+
+// Told says that another rank has found out, and has told this one.
+func (e *Error) Told() bool {
+	var told *mesh.Told
+	return errors.As(e.Err, &told)
+}
+
 // waiting is the rank that an operation of a group waits for. That stays when it is
 // given up, so that others who give up can still follow it.
 type waiting struct{ rank atomic.Int32 } // one more than it; 0 is none

@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 )
 
 func (s *Server) leave(rank int, m leaveMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := &s.ranks[rank]
-	st.Exit, st.Error, st.Seen = m.Exit, m.Error, time.Now()
+	st.Exit, st.Error = m.Exit, m.Error
 	st.State = Done
 	if m.Ended && s.first != nil {
 		st.State, st.Error = Ended, ""
@@ -24,18 +23,36 @@ func (s *Server) leave(rank int, m leaveMessage) {
 	}
 	if m.Error != "" {
 		st.State = Failed
-		s.failLocked(Failure{Rank: rank, Host: st.Host, State: Failed, Exit: m.Exit, Step: st.Step, Phase: st.Phase,
-			Reason: fmt.Sprintf("rank %d on %s: %s", rank, st.Host, m.Error), Advice: m.Hint})
+		f := Failure{Rank: rank, Host: st.Host, State: Failed, Exit: m.Exit, Step: st.Step, Phase: st.Phase,
+			Reason: fmt.Sprintf("rank %d on %s: %s", rank, st.Host, m.Error), Advice: m.Hint}
+		if m.Blames != nil {
+			s.blameLocked(&f, *m.Blames)
+		}
+		s.failLocked(f)
 	}
 	s.goneLocked(rank)
+}
+
+// blameLocked makes a rank that another one has waited for in vain the cause of its
+// failure, unless that rank has ended, and so is not what is waited for.
+func (s *Server) blameLocked(f *Failure, rank int) {
+	if rank < 0 || rank >= len(s.ranks) || rank == f.Rank || s.ranks[rank].State != Joined {
+		return
+	}
+	st := &s.ranks[rank]
+	if st.Error == "" {
+		st.Error = fmt.Sprintf("rank %d waited for it in vain", f.Rank)
+	}
+	*f = Failure{Rank: rank, Host: st.Host, State: Lost, Step: st.Step, Phase: st.Phase, Advice: f.Advice,
+		Reason: fmt.Sprintf("rank %d on %s hangs or is cut off%s: %s", rank, st.Host, st.at(), f.Reason)}
 }
 
 func (s *Server) lost(rank int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := &s.ranks[rank]
-	st.State, st.Seen = Lost, time.Now()
-	why := "its process was killed or crashed"
+	st.State = Lost
+	why := Died
 	if !errors.Is(err, io.EOF) {
 		why = err.Error()
 	}

@@ -16,6 +16,10 @@ const (
 	Lost    State = "lost"    // its connection ended without a word: killed, crashed, or cut off
 )
 
+// Died is why a rank is lost whose connection has ended without a word: all that is
+// known here.
+const Died = "its process was killed or crashed"
+
 // RankStatus is what the server knows of one rank.
 type RankStatus struct {
 	Rank  int       `json:"rank"`
@@ -23,10 +27,13 @@ type RankStatus struct {
 	PID   int       `json:"pid,omitempty"`
 	State State     `json:"state"`
 	Exit  int       `json:"exit"`
-	Error string    `json:"error,omitempty"`
-	Step  int       `json:"step"`
-	Phase string    `json:"phase,omitempty"`
-	Seen  time.Time `json:"seen,omitzero"`
+	// Signal, "SIGKILL" say, ended the process, where who started it knows; Exit is 128
+	// and its number then.
+	Signal string    `json:"signal,omitempty"`
+	Error  string    `json:"error,omitempty"`
+	Step   int       `json:"step"`
+	Phase  string    `json:"phase,omitempty"`
+	Seen   time.Time `json:"seen,omitzero"` // when it was last heard
 }
 
 // Failure is the first thing that went wrong in an attempt.
@@ -35,6 +42,7 @@ type Failure struct {
 	Host   string `json:"host,omitempty"`
 	State  State  `json:"state,omitempty"`
 	Exit   int    `json:"exit,omitempty"`
+	Signal string `json:"signal,omitempty"` // see RankStatus
 	Step   int    `json:"step"`
 	Phase  string `json:"phase,omitempty"`
 	Reason string `json:"reason"`

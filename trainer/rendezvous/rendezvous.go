@@ -79,6 +79,8 @@ type leaveMessage struct {
 	Error string `json:"error,omitempty"`
 	Hint  string `json:"hint,omitempty"`
 	Ended bool   `json:"ended,omitempty"` // since it was told to, not by a fault of its own
+	// Blames is the rank that it has waited for in vain.
+	Blames *int `json:"blames,omitempty"`
 }
 
 type reasonMessage struct {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -169,6 +170,51 @@ func TestFirstFailureIsToldToAll(t *testing.T) {
 				t.Fatalf("first %+v, exit %d", o.First, o.Exit)
 			}
 		})
+	}
+}
+
+// inVain is a failure that another rank is the cause of.
+type inVain int
+
+func (inVain) Error() string                 { return "no answer within 5s" }
+func (r inVain) Blames() (rank int, ok bool) { return int(r), true }
+
+// A rank that another waited for in vain is the cause, if it is still there; one that
+// does not exist, has left or is the reporter itself is not.
+func TestBlamedRankIsTheCause(t *testing.T) {
+	for blamed, want := range map[int]Failure{
+		2: {Rank: 2, Host: "n3", State: Lost, Step: 7, Phase: "training", Reason: "rank 2 on n3 hangs or is cut off at step 7 (training): rank 1 on n2: no answer within 5s"},
+		0: {Rank: 1, Host: "n2", State: Failed, Exit: 1, Reason: "rank 1 on n2: no answer within 5s"},
+		1: {Rank: 1, Host: "n2", State: Failed, Exit: 1, Reason: "rank 1 on n2: no answer within 5s"},
+		9: {Rank: 1, Host: "n2", State: Failed, Exit: 1, Reason: "rank 1 on n2: no answer within 5s"},
+	} {
+		a := start(t, 3, nil)
+		sessions := a.joinAll(t, 3)
+		sessions[0].Leave(0, nil)
+		sessions[2].Report(func() Progress { return Progress{Step: 7, Phase: "training"} })
+		for a.Outcome().Ranks[2].Step != 7 || a.Outcome().Ranks[0].State != Done {
+			time.Sleep(time.Millisecond)
+		}
+		sessions[1].Leave(1, inVain(blamed))
+		<-a.Failing()
+		if f := a.Outcome().First; *f != want {
+			t.Errorf("rank %d is blamed: %+v, want %+v", blamed, *f, want)
+		}
+		sessions[2].conn.Close()
+		if o := wait(t, a); o.Ranks[2].State != Lost {
+			t.Errorf("rank 2: %+v", o.Ranks[2])
+		}
+	}
+}
+
+// What is told of a lost rank is when it was heard, not when that was noticed.
+func TestLostRankWasSeenWhenItWasHeard(t *testing.T) {
+	heard := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	s := &Server{o: ServerOptions{WorldSize: 1}, ranks: []RankStatus{{State: Joined, Seen: heard}}, members: make([]*wire.Conn, 1),
+		failing: make(chan struct{}), finished: make(chan struct{})}
+	s.lost(0, io.EOF)
+	if r := s.Outcome().Ranks[0]; r.State != Lost || !r.Seen.Equal(heard) {
+		t.Errorf("%+v", r)
 	}
 }
 

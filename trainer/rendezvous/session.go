@@ -213,13 +213,21 @@ func (s *Session) Tell(text string) error {
 }
 
 // Leave says goodbye: exit is the exit code with which this process will end.
-// A failure that is not nil is told to every other rank and ends the attempt.
+// A failure that is not nil is told to every other rank and ends the attempt. One with a
+// method Blames() (rank int, ok bool) says that another rank is the cause, as that was
+// waited for in vain: the attempt ends as if that one had been lost.
 // The session is over afterwards.
 func (s *Session) Leave(exit int, failure error) error {
 	m := leaveMessage{Exit: exit}
 	if failure != nil {
 		m.Error, m.Hint = failure.Error(), hintOf(failure)
 		m.Ended = errors.Is(failure, ErrAborted)
+		var of interface{ Blames() (rank int, ok bool) }
+		if errors.As(failure, &of) {
+			if rank, ok := of.Blames(); ok {
+				m.Blames = &rank
+			}
+		}
 	}
 	s.mu.Lock()
 	s.leaving = true

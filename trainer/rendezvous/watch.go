@@ -198,7 +198,7 @@ func (s *Server) onHosts(ranks []int) string {
 // heard notes that a rank lives.
 func (s *Server) heard(rank int) {
 	s.mu.Lock()
-	s.silences[rank].heard = true
+	s.silences[rank].heard, s.ranks[rank].Seen = true, time.Now()
 	s.mu.Unlock()
 }
 
@@ -210,5 +210,5 @@ func (s *Server) beaten(rank int, p Progress) {
 	if p.Done != q.done || p.Phase != st.Phase {
 		q.done, q.stalled = p.Done, 0
 	}
-	st.Step, st.Phase, st.Seen = p.Step, p.Phase, time.Now()
+	st.Step, st.Phase = p.Step, p.Phase
 }
