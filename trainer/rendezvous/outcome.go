@@ -22,11 +22,11 @@ const Died = "its process was killed or crashed"
 
 // RankStatus is what the server knows of one rank.
 type RankStatus struct {
-	Rank  int       `json:"rank"`
-	Host  string    `json:"host"`
-	PID   int       `json:"pid,omitempty"`
-	State State     `json:"state"`
-	Exit  int       `json:"exit"`
+	Rank  int    `json:"rank"`
+	Host  string `json:"host"`
+	PID   int    `json:"pid,omitempty"`
+	State State  `json:"state"`
+	Exit  int    `json:"exit"`
 	// Signal, "SIGKILL" say, ended the process, where who started it knows; Exit is 128
 	// and its number then.
 	Signal string    `json:"signal,omitempty"`
