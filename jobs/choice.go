@@ -200,10 +200,10 @@ func (b *Backend) UnmarshalTOML(v any) (err error) {
 
 // UnmarshalTOML takes "ddp", "zero1", "zero2", "zero3", or "fsdp" for the last.
 func (s *Strategy) UnmarshalTOML(v any) (err error) {
-	if v == "fsdp" {
-		v = string(StrategyZeRO3)
+	const fsdp Strategy = "fsdp"
+	if *s, err = choose(v, StrategyDDP, StrategyZeRO1, StrategyZeRO2, StrategyZeRO3, fsdp); *s == fsdp {
+		*s = StrategyZeRO3
 	}
-	*s, err = choose(v, StrategyDDP, StrategyZeRO1, StrategyZeRO2, StrategyZeRO3)
 	return err
 }
 

@@ -54,7 +54,11 @@ func (d Diagnostic) render(w io.Writer) error {
 	if b.Len() > 0 {
 		b.WriteByte(' ')
 	}
-	fmt.Fprintf(&b, "%s\n", visible(d.Message))
+	message := d.Message
+	if d.Key != "" && strings.HasSuffix(d.File, " "+d.Key) { // "--set train.batch" has named it
+		message = strings.TrimPrefix(message, d.Key+": ")
+	}
+	fmt.Fprintf(&b, "%s\n", visible(message))
 	if d.Line > 0 {
 		source, before, width := d.excerpt()
 		fmt.Fprintf(&b, "%5d | %s\n", d.Line, source)

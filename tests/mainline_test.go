@@ -185,7 +185,7 @@ func TestBareSrun(t *testing.T) {
 	if o.code != 0 {
 		t.Fatal(o)
 	}
-	mustContain(t, o.stdout, "4 ranks on 2 nodes", "hsn0", "finished: 1 epochs")
+	mustContain(t, o.stdout, "4 ranks on 2 nodes", "hsn0", "finished: 1 epoch,")
 	if left, _ := filepath.Glob(filepath.Join(s.run("bare"), "rendezvous-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}

@@ -47,7 +47,7 @@ func TestStrategiesOverNodes(t *testing.T) {
 	}
 	for i, name := range names {
 		s.completed(ids[i])
-		mustContain(t, s.log(name, ids[i]), "4 ranks on 2 nodes", "finished: 1 epochs")
+		mustContain(t, s.log(name, ids[i]), "4 ranks on 2 nodes", "finished: 1 epoch,")
 		if got, want := weights(t, s.run(name)), weights(t, s.run("ddp")); got != want {
 			t.Errorf("%s: other weights than with ddp:\n%s\n%s", name, got, want)
 		}
@@ -68,7 +68,7 @@ func TestStrategiesOverNodes(t *testing.T) {
 	id = s.submit("cut.toml")
 	s.completed(id)
 	log := s.log("cut", id)
-	mustContain(t, log, "3 ranks on 3 nodes", "finished: 1 epochs")
+	mustContain(t, log, "3 ranks on 3 nodes", "finished: 1 epoch,")
 	_, after, _ := strings.Cut(log, "resuming after step ")
 	digits := strings.IndexFunc(after, func(c rune) bool { return c < '0' || c > '9' })
 	stopped, err := strconv.Atoi(after[:max(digits, 0)])

@@ -59,7 +59,7 @@ func (e Event) String() string {
 		return text
 	case Started:
 		if e.Path == "" {
-			return fmt.Sprintf("training from the start, %d epochs", e.Epochs)
+			return fmt.Sprintf("training from the start, %s", epochs(e.Epochs))
 		}
 		return fmt.Sprintf("resuming after step %d (%d of %d epochs done) from %s", e.Step, e.Epoch, e.Epochs, e.Path)
 	case Resized:
@@ -71,7 +71,7 @@ func (e Event) String() string {
 		if e.TokensPerSecond > 0 {
 			rate = grouped(e.TokensPerSecond) + " tokens/s"
 		}
-		if c := e.Communication; c != nil && c.Ratio >= slow {
+		if c := e.Communication; c != nil && c.Lasting {
 			rate += fmt.Sprintf("  (rank %d computes %.1f times as long as others)", c.Slowest, c.Ratio)
 		}
 		return fmt.Sprintf("epoch %d/%d  step %d/%d  loss %.4f  %s  %s left",
@@ -99,11 +99,18 @@ func (e Event) String() string {
 		return fmt.Sprintf("stopped after step %d as asked; start the job again to resume", e.Step)
 	case Finished:
 		if e.Already {
-			return fmt.Sprintf("already finished: %d epochs, %d steps; nothing to do", e.Epochs, e.Step)
+			return fmt.Sprintf("already finished: %s, %d steps; nothing to do", epochs(e.Epochs), e.Step)
 		}
-		return fmt.Sprintf("finished: %d epochs, %d steps", e.Epochs, e.Step)
+		return fmt.Sprintf("finished: %s, %d steps", epochs(e.Epochs), e.Step)
 	}
 	return string(e.Kind)
+}
+
+func epochs(n int) string {
+	if n == 1 {
+		return "1 epoch"
+	}
+	return fmt.Sprintf("%d epochs", n)
 }
 
 // grouped writes a whole number with commas between thousands.

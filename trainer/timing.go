@@ -25,10 +25,35 @@ type Communication struct {
 	Hidden  float64       // part of it, 0 to 1, that passed while computation went on
 	Slowest int           // the rank that computes longest
 	Ratio   float64       // how much longer than the rank in the middle
+	Lasting bool          // that has been so for some intervals, and costs enough to be worth a word
 }
 
-// slow is the ratio from which on a rank is worth a word.
-const slow = 1.5
+// What a rank must be to be worth a word: single intervals of short steps differ by
+// chance, now on one rank, then on another.
+const (
+	slow          = 1.5                  // times as long as the rank in the middle,
+	slowShare     = 0.1                  // by this part of the whole time,
+	slowTime      = 2 * time.Millisecond // and by this of a step,
+	slowIntervals = 3                    // in so many intervals one after the other
+)
+
+// straggler is a rank that was the slow one in the last intervals.
+type straggler struct{ rank, intervals int }
+
+// lasts notes an interval of so many steps in which c's slowest rank computed for a
+// time, and says whether it has been slow for long enough.
+func (s *straggler) lasts(c *Communication, computing, elapsed time.Duration, steps int) bool {
+	more := time.Duration(float64(computing) * (1 - 1/c.Ratio))
+	if c.Ratio < slow || more < time.Duration(steps)*slowTime || float64(more) < slowShare*float64(elapsed) {
+		*s = straggler{}
+		return false
+	}
+	if c.Slowest != s.rank {
+		*s = straggler{rank: c.Slowest}
+	}
+	s.intervals++
+	return s.intervals >= slowIntervals
+}
 
 // timed does a step and counts its time. What ranks do between steps is not their speed:
 // only one may save, and in an evaluation and to compare weights they communicate, too.
@@ -59,6 +84,7 @@ func (r *run) communication(ctx context.Context) (*Communication, error) {
 		c.Hidden = max(0, 1-times.Exposed.Seconds()/times.Busy.Seconds())
 	}
 	c.Slowest, c.Ratio = slowest(computing)
+	c.Lasting = r.straggler.lasts(c, time.Duration(computing[c.Slowest]*float64(time.Second)), time.Since(r.interval.began), r.interval.steps)
 	return c, nil
 }
 

@@ -102,6 +102,7 @@ type run struct {
 	perEpoch  int                // steps of a whole epoch
 	ofEpoch   int                // steps left in the present one
 	interval  interval
+	straggler straggler
 	behind    *saving   // the save that goes on while training does, nil where there is none
 	copies    []float32 // memory for it
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
@@ -14,7 +15,7 @@ import (
 )
 
 type benchAllReduceCmd struct {
-	Ranks   int    `default:"2" placeholder:"N" help:"Processes on this machine; 2 without it."`
+	Ranks   *int   `placeholder:"N" help:"Processes on this machine; 2 without it."`
 	Bytes   []int  `default:"4096,1048576,26214400,104857600" placeholder:"B" help:"Sizes of the buffer, separated by commas; 4 KiB to 100 MiB without it."`
 	TCP     bool   `name:"tcp" help:"As between nodes: over TCP, not in shared memory."`
 	Backend string `default:"auto" enum:"auto,tcp,mpi,nccl" placeholder:"NAME" help:"auto, tcp (as --tcp), nccl: on a GPU for each rank, or mpi: under mpirun or srun, whose processes are then the ranks."`
@@ -47,13 +48,16 @@ type allReduceResult struct {
 
 func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
 	const maxBytes = 4 << 30
-	if c.Ranks < 2 || c.Ranks > maxBenchRanks {
+	if n := c.ranks(); n < 2 || n > maxBenchRanks {
 		return usage(fmt.Sprintf("--ranks must be from 2 to %d", maxBenchRanks))
 	}
 	for _, n := range c.Bytes {
 		if n < 4 || n > maxBytes || n%4 != 0 {
 			return usage(fmt.Sprintf("--bytes must be from 4 to %d, and whole numbers of 4 bytes", maxBytes))
 		}
+	}
+	if err := c.contradiction(); err != nil {
+		return err
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
@@ -68,7 +72,7 @@ func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
 	if ok {
 		return c.measure(ctx, p, rank)
 	}
-	out, err := p.startBenchRanks(ctx, c.Ranks, c.arguments())
+	out, err := p.startBenchRanks(ctx, c.ranks(), c.arguments())
 	if err != nil {
 		return err
 	}
@@ -79,8 +83,32 @@ func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
 	return c.print(p, results)
 }
 
+// contradiction is an error for flags that would have no meaning together.
+func (c *benchAllReduceCmd) contradiction() error {
+	mpi := c.Backend == "mpi"
+	switch {
+	case c.Library != "" && !mpi:
+		return usage("--mpi-library is for --backend mpi")
+	case c.TCP && mpi:
+		return usage("--tcp is not for --backend mpi, whose library chooses how ranks talk")
+	case c.TCP && c.Backend == "nccl":
+		return usage("--tcp is not for --backend nccl, which chooses how GPUs talk")
+	case c.Ranks != nil && mpi:
+		return usage("--ranks is not for --backend mpi: mpirun or srun starts the ranks, as mpirun -n 4")
+	}
+	return nil
+}
+
+// ranks are those that this command starts.
+func (c *benchAllReduceCmd) ranks() int {
+	if c.Ranks == nil {
+		return 2
+	}
+	return *c.Ranks
+}
+
 func (c *benchAllReduceCmd) arguments() []string {
-	arguments := []string{"bench", "allreduce", fmt.Sprint("--ranks=", c.Ranks)}
+	arguments := []string{"bench", "allreduce", fmt.Sprint("--ranks=", c.ranks())}
 	for _, n := range c.Bytes {
 		arguments = append(arguments, fmt.Sprint("--bytes=", n))
 	}
@@ -120,13 +148,23 @@ func (c *benchAllReduceCmd) overMPI(ctx context.Context, p *program) error {
 	}
 	w, err := mpi.Connect(ctx, mpi.Options{Host: host, Library: c.Library, Lookup: p.lookup, ConnectTimeout: timeout, Timeout: timeout})
 	if err != nil {
-		return err
+		return withoutJob(err)
 	}
 	results, err := c.times(ctx, w)
 	if err == nil && w.Rank() == 0 {
 		err = c.print(p, results)
 	}
 	return errors.Join(err, w.Finalize())
+}
+
+// withoutJob is an error over MPI whose hint names what stands for a job file's keys here.
+func withoutJob(err error) error {
+	var h interface{ Hint() string }
+	if !errors.As(err, &h) {
+		return err
+	}
+	return hinted{err, strings.NewReplacer("network.mpi_library", "--mpi-library", " in setup.modules", "", `slurm.mpi = "pmix"`, "srun --mpi=pmix",
+		`"pmi2"`, "--mpi=pmi2", `"cray_shasta"`, "--mpi=cray_shasta").Replace(h.Hint())}
 }
 
 // measure is one rank.
@@ -163,9 +201,10 @@ func (c *benchAllReduceCmd) times(ctx context.Context, comm collective.Communica
 	return results, comm.Barrier(ctx)
 }
 
-// sumTimes times sums of so many bytes, until some hundred megabytes have been summed.
+// sumTimes times sums of so many bytes, until some hundred megabytes have been summed, or
+// five seconds are over, by the first ones: all ranks decide alike, by their mean.
 func sumTimes(ctx context.Context, comm collective.Communicator, bytes int) (allReduceResult, error) {
-	const warmUp, work, most, least = 3, 400 << 20, 2000, 8
+	const warmUp, work, most, least, limit = 3, 400 << 20, 2000, 8, 5 * time.Second
 	buf, err := collective.Alloc[float32](ctx, comm, bytes/4)
 	if err != nil {
 		return allReduceResult{}, err
@@ -175,7 +214,16 @@ func sumTimes(ctx context.Context, comm collective.Communicator, bytes int) (all
 	}
 	call := collective.AllReduce(buf, collective.Sum)
 	times := make([]float64, min(max(work/bytes, least), most))
+	began := time.Now()
 	for i := -warmUp; i < len(times); i++ {
+		if i == 0 {
+			each := []float64{time.Since(began).Seconds() / warmUp}
+			if err := comm.AllReduceFloat64(ctx, each); err != nil {
+				return allReduceResult{}, err
+			}
+			fit := int(limit.Seconds() * float64(comm.Size()) / each[0]) // of the mean over ranks
+			times = times[:min(len(times), max(fit, 1))]
+		}
 		start := time.Now()
 		if err := comm.Do(ctx, call); err != nil {
 			return allReduceResult{}, err

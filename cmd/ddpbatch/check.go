@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -33,6 +35,7 @@ type checkAnswer struct {
 	Elements     int            `json:"elements,omitempty"` // of a sweep
 	Work         string         `json:"work,omitempty"`
 	Mistakes     []checkMistake `json:"mistakes,omitempty"`
+	Warnings     []string       `json:"warnings,omitempty"` // what only the nodes can tell
 }
 
 type checkMistake struct {
@@ -56,7 +59,7 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 			continue
 		}
 		a := checkAnswer{File: path, Good: true, Name: string(f.job.Name), Site: f.job.Site, Nodes: int(f.job.Slurm.Nodes),
-			TasksPerNode: f.job.TasksPerNode(), Ranks: f.job.Ranks(), Work: work(f.job)}
+			TasksPerNode: f.job.TasksPerNode(), Ranks: f.job.Ranks(), Work: work(f.job), Warnings: unsure(f.job)}
 		if f.job.Sweep != nil {
 			a.Elements = len(f.job.Sweep.Elements)
 		}
@@ -67,6 +70,9 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 				each = count(a.Elements, "element") + ", each "
 			}
 			p.printf("%s: good: %s: %s%s on %s, %s\n", path, a.Name, each, count(a.Ranks, "rank"), count(a.Nodes, "node"), a.Work)
+			for _, w := range a.Warnings {
+				p.note("WARNING: %s: %s", path, w)
+			}
 		}
 	}
 	if c.JSON {
@@ -78,6 +84,23 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 		return exitError{exitUsage, nil}
 	}
 	return nil
+}
+
+// mpiTypes are what srun --mpi takes of Slurm's own plugins and Cray's; the versions of
+// PMIx are pmix_v3 and so on.
+var mpiTypes = []string{"none", "pmi2", "pmix", "cray_shasta", "openmpi"}
+
+// unsure is what looks wrong from here and may be right on the nodes.
+func unsure(j *jobs.Job) (warnings []string) {
+	if m := string(j.Slurm.MPI); m != "" && !slices.Contains(mpiTypes, m) && !strings.HasPrefix(m, "pmix_v") {
+		warnings = append(warnings, fmt.Sprintf("slurm.mpi: %q is none of %s; \"srun --mpi=list\" on the cluster shows what there is", m, strings.Join(mpiTypes, ", ")))
+	}
+	if l := string(j.Network.MPILibrary); strings.HasPrefix(l, "/") {
+		if _, err := os.Stat(l); err != nil {
+			warnings = append(warnings, fmt.Sprintf("network.mpi_library: %q is not here, and must be on the nodes: %v", l, err))
+		}
+	}
+	return warnings
 }
 
 // work says in a few words what a job does.

@@ -192,7 +192,9 @@ func (r *Rank) watchNetwork(say func(string)) {
 		_ = r.Session.Tell(e.String())
 	})
 	if err != nil {
-		say(fmt.Sprintf("WARNING: %s: %v", r.Place.Host, err))
+		if ctx.Err() == nil { // else the attempt has ended, for another reason
+			say(fmt.Sprintf("WARNING: %s: %v", r.Place.Host, err))
+		}
 		return
 	}
 	go func() {
