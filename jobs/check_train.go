@@ -18,6 +18,7 @@ func (d *decoder) checkTrain(t *Train) {
 	d.checkModelTakes(t.Model.Kind, t.Data.Kind)
 	d.checkSize(t)
 	d.checkBuckets(t)
+	d.checkDevice(t)
 	d.checkOptimizer(&t.Optimizer)
 	d.checkSchedule(&t.Schedule, t.Optimizer.LR)
 }
@@ -26,6 +27,16 @@ func (d *decoder) checkBuckets(t *Train) {
 	const first = "train.first_bucket"
 	if d.usable(first, "train.bucket") && t.Bucket > 0 && t.FirstBucket > t.Bucket {
 		d.report(first, "", "is larger than bucket, %q", t.Bucket)
+	}
+}
+
+// checkDevice refuses what the device cannot do, where the job says which it is.
+func (d *decoder) checkDevice(t *Train) {
+	if d.usable("train.device", "train.backend") && t.Device == DeviceCPU && t.Backend == BackendNCCL {
+		d.report("train.backend", "", "%q connects GPUs, and device is %q", t.Backend, t.Device)
+	}
+	if d.usable("train.device", "train.reduce") && t.Device == DeviceCUDA && t.Reduce == ReduceBF16 {
+		d.report("train.reduce", "", "%q is for processors: gradients of GPUs are added up in fp32 only", t.Reduce)
 	}
 }
 

@@ -80,9 +80,10 @@ const (
 	DeviceCUDA Device = "cuda"
 	DeviceCPU  Device = "cpu"
 
-	BackendAuto Backend = "auto" // shared memory inside a node, TCP between nodes
-	BackendTCP  Backend = "tcp"  // the same
+	BackendAuto Backend = "auto" // of processors tcp, of GPUs nccl where that is installed
+	BackendTCP  Backend = "tcp"  // shared memory inside a node, TCP between nodes
 	BackendMPI  Backend = "mpi"  // the MPI library of the site
+	BackendNCCL Backend = "nccl" // between GPUs
 
 	StrategyDDP   Strategy = "ddp"
 	StrategyZeRO1 Strategy = "zero1"
@@ -188,13 +189,9 @@ func (d *Device) UnmarshalTOML(v any) (err error) {
 	return err
 }
 
-// UnmarshalTOML takes "auto", "tcp" or "mpi".
+// UnmarshalTOML takes "auto", "tcp", "mpi" or "nccl".
 func (b *Backend) UnmarshalTOML(v any) (err error) {
-	if v == "nccl" {
-		return refuse("allowed: auto, tcp, mpi", "%q: ranks of the built-in trainer do not exchange over NCCL yet; "+
-			"\"auto\" takes shared memory and TCP", v)
-	}
-	*b, err = choose(v, BackendAuto, BackendTCP, BackendMPI)
+	*b, err = choose(v, BackendAuto, BackendTCP, BackendMPI, BackendNCCL)
 	return err
 }
 

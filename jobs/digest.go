@@ -24,7 +24,8 @@ var saidTwice = map[string]bool{"model.size": true}
 // by its key below "train" and with its value as JSON: "optimizer.lr" is "0.1".
 // Fields with their zero value are left out, and what means the same: a field that a
 // later version adds does not orphan the checkpoints of this one. Every
-// strategy has that of ddp: each goes on from the checkpoints of the others.
+// strategy has that of ddp, and every device that of cpu: each goes on from the
+// checkpoints of the others. (What devices compute differs by rounding only.)
 //
 // Two runs with equal fingerprints, buckets and world sizes compute the same thing
 // from the same data. Paths are compared as they are, so both should come from
@@ -44,6 +45,9 @@ func (t *Train) Fingerprint() map[string]string {
 	if shape.Strategy != "" {
 		shape.Strategy = StrategyDDP // all strategies compute the same
 	}
+	if shape.Device != "" {
+		shape.Device = DeviceCPU
+	}
 	fingerprint(reflect.ValueOf(shape), "", fields)
 	return fields
 }
@@ -59,7 +63,8 @@ func Differences(was, is map[string]string) []string {
 	var keys []string
 	for _, fields := range []map[string]string{was, is} {
 		for key := range fields {
-			if was[key] != is[key] && !stepKeys[key] {
+			device := key == "device" // earlier versions counted it
+			if was[key] != is[key] && !stepKeys[key] && !device {
 				keys = append(keys, key)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 func TestFingerprint(t *testing.T) {
 	got := parse(t, minimal).Train.Fingerprint()
 	want := map[string]string{
-		"device": `"auto"`, "strategy": `"ddp"`, "precision": `"fp32"`, "batch": "2",
+		"device": `"cpu"`, "strategy": `"ddp"`, "precision": `"fp32"`, "batch": "2",
 		"model.kind": `"mlp"`, "model.hidden": "[3]", "model.activation": `"relu"`,
 		"data.kind": `"idx"`, "data.path": `"d"`, "data.task": `"classification"`, "data.shuffle": "true",
 		"optimizer.kind": `"sgd"`, "optimizer.lr": "0.1",
@@ -59,6 +59,7 @@ func TestTrainDigest(t *testing.T) {
 		{"no reduce", func(j *Job) { j.Train.Reduce = "" }, true},
 		{"reduce", func(j *Job) { j.Train.Reduce = ReduceBF16 }, false},
 		{"strategy", func(j *Job) { j.Train.Strategy = StrategyZeRO3 }, true},
+		{"device", func(j *Job) { j.Train.Device = DeviceCUDA }, true},
 		{"precision", func(j *Job) { j.Train.Precision = PrecisionBF16 }, false},
 		{"dropout", func(j *Job) { j.Train.Model.Dropout = 0.1 }, false},
 		{"weights", func(j *Job) { j.Train.Model.Weights = "w" }, false},

@@ -82,7 +82,7 @@ type Network struct {
 // Train is a run of the built-in trainer.
 type Train struct {
 	Device      Device    `toml:"device"`       // auto (default), cuda, cpu
-	Backend     Backend   `toml:"backend"`      // auto (default), tcp, mpi: what carries the exchange between ranks
+	Backend     Backend   `toml:"backend"`      // auto (default), tcp, mpi, nccl: what carries the exchange between ranks
 	Strategy    Strategy  `toml:"strategy"`     // ddp (default), zero1, zero2 or zero3
 	Precision   Precision `toml:"precision"`    // fp32 (default), bf16
 	Epochs      Count     `toml:"epochs"`       // passes over the training set

@@ -19,7 +19,7 @@ func (r *run) build(ctx context.Context) error {
 	if r.data, r.eval, err = data.Open(DataOptions(t)); err != nil {
 		return err
 	}
-	if r.device, err = r.processor(ctx); err != nil {
+	if err := r.processor(ctx); err != nil {
 		return err
 	}
 	if r.model, err = NewModel(&t.Model, r.data); err != nil {
@@ -37,7 +37,7 @@ func (r *run) build(ctx context.Context) error {
 		return err
 	}
 	r.model.Plan(nn.Plan{Device: r.device, Batch: r.batch, Precision: precision(t.Precision), Train: true})
-	r.sharder = ddp.New(ddp.Over(r.Comm), r.device, r.params, r.spreading())
+	r.sharder = ddp.New(r.between, r.device, r.params, r.spreading())
 	r.ready = r.sharder.Ready
 	r.none = func(param int) {
 		r.device.Zero(r.params[param].Grad)

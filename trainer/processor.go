@@ -1,52 +1,113 @@
 package trainer
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
 // processor makes what this rank computes on, as train.device says: of the same kind
 // on every rank, and each rank's own GPU. With "auto" it is the processor's cores where
-// no rank sees a GPU, and why is told. Where there are some but not for every rank, a
-// node is broken if the job asked for them; on a machine of one's own that is as it is.
-func (r *run) processor(ctx context.Context) (device.Device, error) {
+// no rank sees a GPU, and why is told. Where there are some but not for every rank, or
+// one cannot be used, a node is broken if the job asked for them; on a machine of one's
+// own that is as it is.
+func (r *run) processor(ctx context.Context) error {
 	if r.train.Device == jobs.DeviceCPU {
-		return cpu.New(r.Threads), nil
+		r.onCores()
+		return nil
 	}
 	gpu, err := r.assigned(ctx)
-	switch {
-	case err != nil:
-	case r.Comm.Size() == 1:
-		d, failed := cuda.Open(gpu.Ordinal, r.Libraries)
-		if failed == nil {
-			return d, nil
-		}
-		err = unready{failed}
-	default:
-		err = untrained{fmt.Errorf("this rank has GPU %d (%s, %s), and the built-in trainer does not compute on several GPUs yet", gpu.Ordinal, gpu.Name, gpu.UUID)}
+	if err == nil {
+		err = r.openGPU(ctx, gpu)
+	}
+	if err == nil {
+		return r.connectGPU(ctx)
 	}
 	asked := r.Job.Slurm.GPUsPerNode > 0
 	var (
-		none  noGPU
-		few   cuda.Shortage
-		old   unready
-		later untrained
+		none    noGPU
+		few     cuda.Shortage
+		unready unready
 	)
-	if r.train.Device == jobs.DeviceAuto && (errors.As(err, &none) || errors.As(err, &later) || (errors.As(err, &few) || errors.As(err, &old)) && !asked) {
-		r.Observe(Event{Kind: Processor, Err: err, Asked: asked})
-		return cpu.New(r.Threads), nil
+	without := errors.As(err, &none) || (errors.As(err, &few) || errors.As(err, &unready)) && !asked
+	if r.train.Device != jobs.DeviceAuto || !without {
+		return fmt.Errorf("train.device = %q: %w", r.train.Device, err)
 	}
-	return nil, fmt.Errorf("train.device = %q: %w", r.train.Device, err)
+	if r.train.Backend == jobs.BackendNCCL {
+		return fmt.Errorf("train.backend = %q connects GPUs only: %w", r.train.Backend, err)
+	}
+	r.Observe(Event{Kind: Processor, Err: err, Asked: asked})
+	r.onCores()
+	return nil
+}
+
+// onCores has this rank compute on the cores of its machine.
+func (r *run) onCores() { r.device, r.between = cpu.New(r.Threads), ddp.Over(r.Comm) }
+
+// openGPU opens this rank's GPU. Either all ranks have theirs open then, or none has.
+func (r *run) openGPU(ctx context.Context, gpu cuda.Device) error {
+	d, failed := cuda.Open(gpu.Ordinal, r.Libraries)
+	mine := ""
+	if failed != nil {
+		failed = fmt.Errorf("this rank's GPU %d (%s): %w", gpu.Ordinal, gpu.UUID, failed)
+		mine = failed.Error()
+	}
+	all, err := collective.AllGatherJSON(ctx, r.Comm, mine)
+	if err == nil && failed != nil {
+		return unready{failed}
+	}
+	if rank := slices.IndexFunc(all, func(why string) bool { return why != "" }); rank >= 0 {
+		err = unready{Elsewhere{rank, errors.New(all[rank])}}
+	}
+	if err != nil {
+		if closer, ok := d.(io.Closer); ok {
+			err = errors.Join(err, closer.Close())
+		}
+		return err
+	}
+	r.device = d
+	return nil
+}
+
+// connectGPU connects this rank's GPU with those of the others.
+func (r *run) connectGPU(ctx context.Context) error {
+	switch {
+	case r.Comm.Size() == 1:
+		r.between = ddp.Over(r.Comm)
+		return nil
+	case r.train.Reduce == jobs.ReduceBF16:
+		return onlyCores{fmt.Errorf("train.reduce = %q: ranks add up gradients of GPUs in fp32 only", r.train.Reduce)}
+	}
+	connect := r.Connect
+	if connect == nil {
+		connect = func(_ context.Context, d device.Device) (ddp.Communicator, error) { return cuda.ByHost(d, r.Comm) }
+	}
+	var err error
+	if r.between, err = connect(ctx, r.device); err != nil {
+		return fmt.Errorf("connect the GPUs of %d ranks: %w", r.Comm.Size(), err)
+	}
+	return nil
+}
+
+// release gives back what this rank computes on and the connection of GPUs, which works
+// on its memory.
+func (r *run) release() error {
+	var errs []error
+	for _, held := range []any{r.between, r.device} {
+		if closer, ok := held.(io.Closer); ok {
+			errs = append(errs, closer.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // assigned is the GPU that this rank gets of those that ranks see.
@@ -74,7 +135,7 @@ func (r *run) assigned(ctx context.Context) (cuda.Device, error) {
 			mine.UUIDs = append(mine.UUIDs, d.UUID)
 		}
 	}
-	seen, err := r.exchangeSeen(ctx, mine)
+	seen, err := collective.AllGatherJSON(ctx, r.Comm, mine)
 	if err != nil {
 		return cuda.Device{}, err
 	}
@@ -86,31 +147,6 @@ func (r *run) assigned(ctx context.Context) (cuda.Device, error) {
 		return cuda.Device{}, err
 	}
 	return found.Devices[ordinals[r.Comm.Rank()]], nil
-}
-
-// exchangeSeen gives every rank what all ranks see.
-func (r *run) exchangeSeen(ctx context.Context, mine cuda.Seen) ([]cuda.Seen, error) {
-	text, err := json.Marshal(mine)
-	if err != nil {
-		return nil, err
-	}
-	longest := []int64{int64(len(text))}
-	if err := r.Comm.Do(ctx, collective.AllReduce(longest, collective.Max)); err != nil {
-		return nil, err
-	}
-	room := int(longest[0])
-	all := make([]byte, room*r.Comm.Size())
-	padded := append(text, bytes.Repeat([]byte{' '}, room-len(text))...)
-	if err := r.Comm.Do(ctx, collective.AllGather(all, padded)); err != nil {
-		return nil, err
-	}
-	seen := make([]cuda.Seen, r.Comm.Size())
-	for rank := range seen {
-		if err := json.Unmarshal(all[rank*room:][:room], &seen[rank]); err != nil {
-			return nil, fmt.Errorf("the GPUs that rank %d sees: %w", rank, err)
-		}
-	}
-	return seen, nil
 }
 
 // unready is a GPU that could not be opened: it is too old, or cuBLASLt is missing.
@@ -142,10 +178,21 @@ func (e noGPU) Hint() string {
 	return hint(e.error, "`srun ddpbatch doctor` tells what the nodes have; train.device = \"auto\" takes processors where there is no GPU")
 }
 
-// untrained is a GPU that cannot be used yet: gradients cannot be added up over ranks.
-type untrained struct{ error }
+// onlyCores is something that processors can and GPUs cannot.
+type onlyCores struct{ error }
 
 // Hint says what to do about it.
-func (untrained) Hint() string {
-	return "train on one GPU with one rank, or on processors (train.device = \"cpu\"), or run your own GPU program with [command]"
+func (onlyCores) Hint() string {
+	return "leave train.reduce out: GPUs of a node need it least; or train on processors (train.device = \"cpu\")"
 }
+
+// Elsewhere is a failure that another rank is the cause of, and tells by itself.
+type Elsewhere struct {
+	Rank int
+	Err  error
+}
+
+func (e Elsewhere) Error() string { return fmt.Sprintf("rank %d: %v", e.Rank, e.Err) }
+
+// Unwrap returns the cause.
+func (e Elsewhere) Unwrap() error { return e.Err }

@@ -1,5 +1,6 @@
 // Package trainer trains a model on this rank's share of the data, in step with
-// the other ranks of the job: distributed data parallel training on the CPU.
+// the other ranks of the job: distributed data parallel training, on processors or on
+// a GPU for each rank.
 //
 // It promises: the same spec, seed and world size give the same weights, bit for
 // bit, also when the run was stopped or killed in between; weights, data order
@@ -17,7 +18,6 @@ package trainer
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -59,6 +59,10 @@ type Options struct {
 	// Libraries says where a library of NVIDIA's with one of some names may be; nil is
 	// where the dynamic linker looks.
 	Libraries func(names ...string) []string
+	// Connect connects this rank's GPU with those of all others; every rank calls it when
+	// each has opened its own. A result that is an io.Closer is closed before the GPU.
+	// nil is by way of the hosts' memory.
+	Connect func(ctx context.Context, gpu device.Device) (ddp.Communicator, error)
 	// Stop, once closed on any rank, has all ranks stop after the same step.
 	Stop <-chan struct{}
 	// Progress, unless nil, is kept up to date.
@@ -81,6 +85,7 @@ type run struct {
 	Options
 	train     *jobs.Train
 	device    device.Device
+	between   ddp.Communicator // ranks, for what is on the device
 	uploaded  uploaded
 	data      data.Dataset
 	eval      data.Dataset // nil when there is none
@@ -124,10 +129,8 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	}
 	r := &run{Options: o, train: o.Job.Train, last: map[string]float64{}, good: map[int]bool{}}
 	defer func() {
-		if closer, ok := r.device.(io.Closer); ok {
-			if e := closer.Close(); err == nil {
-				err = e
-			}
+		if e := r.release(); err == nil {
+			err = e
 		}
 	}()
 	if err := r.build(ctx); err != nil {

@@ -64,6 +64,9 @@ func (c *doctorCmd) Run(_ context.Context, p *program) error {
 	return nil
 }
 
+// ncclHint is what to do where NCCL is missing.
+const ncclHint = "NCCL comes with the site's module, with `pip install nvidia-nccl-cu12`, and with PyTorch's wheels (activate the environment that has it); or set LD_LIBRARY_PATH to the folder of " + library.NCCL
+
 // examineGPUs looks at everything that training on GPUs takes.
 func (p *program) examineGPUs() []finding {
 	found, err := cuda.Look()
@@ -75,7 +78,7 @@ func (p *program) examineGPUs() []finding {
 		p.libraryFinding("cublaslt", library.CUBLASLt(found.Version/1000),
 			"cuBLASLt comes with the CUDA toolkit (load the site's module, or set CUDA_HOME) and with PyTorch's wheels (activate the environment that has it)"),
 		p.libraryFinding("nccl", []string{library.NCCL},
-			"NCCL comes with the site's module, with `pip install nvidia-nccl-cu12`, and with PyTorch's wheels (activate the environment that has it); or set LD_LIBRARY_PATH to the folder of "+library.NCCL))
+			ncclHint))
 }
 
 func (p *program) driverFinding(found cuda.Found, err error) finding {

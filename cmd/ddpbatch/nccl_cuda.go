@@ -4,17 +4,107 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/nccl/communicator"
 	"github.com/ddpbatch/ddpbatch/nccl/gpu"
 	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
+
+// connectGPUs connects this rank's GPU with those of the other ranks, which the host's
+// communicator connects already: as train.backend says.
+func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.Communicator, d device.Device) (ddp.Communicator, error) {
+	backend := r.job.Train.Backend
+	if backend == jobs.BackendTCP || backend == jobs.BackendMPI {
+		r.log.info("gpus", "exchange", "by way of the hosts' memory")
+		return cuda.ByHost(d, host)
+	}
+	l, err := r.loadNCCL(ctx, j, host)
+	var missing noNCCL
+	if backend == jobs.BackendAuto && errors.As(err, &missing) {
+		if r.place.Rank == 0 {
+			r.say(fmt.Sprintf("WARNING: GPUs exchange by way of their hosts' memory, which is slow: %v; %s", err, missing.Hint()))
+		}
+		return cuda.ByHost(d, host)
+	}
+	if err != nil {
+		return nil, err
+	}
+	own := d.(interface {
+		GPU() *driver.GPU
+		Stream() driver.Stream
+	})
+	ours := gpu.Of(own.GPU(), own.GPU().Info)
+	r.log.info("gpus", "exchange", "nccl", "version", l.Version.String(), "library", l.File, "gpu", ours.ID())
+	c, err := communicator.Connect(ctx, communicator.Options{Library: l, GPU: ours, Control: host, Check: true,
+		Host: r.place.Host, Interface: os.Getenv("NCCL_SOCKET_IFNAME"),
+		ConnectTimeout: time.Duration(r.job.Network.JoinTimeout), Timeout: time.Duration(r.job.Network.CollectiveTimeout)})
+	if err != nil {
+		return nil, err
+	}
+	order := ours.NewOrder(c, own.Stream())
+	return overGPUs{ddp.OverDevice(c, host, order.Mark), c, order}, nil
+}
+
+// overGPUs is a communicator of GPUs with what it is made of.
+type overGPUs struct {
+	ddp.Follower
+	comm  *communicator.Comm
+	order *driver.Order
+}
+
+func (o overGPUs) Close() error { return errors.Join(o.comm.Close(), o.order.Close()) }
+
+// loadNCCL loads NCCL on every rank, or says on every rank which has none.
+func (r *rank) loadNCCL(ctx context.Context, j *launch.Rank, host collective.Communicator) (*libnccl.Library, error) {
+	set, warnings, err := j.NetworkVariables(ctx, "NCCL_")
+	if err != nil {
+		return nil, err
+	}
+	if r.place.Rank == 0 {
+		for _, w := range warnings {
+			r.say(fmt.Sprintf("WARNING: %s: %s", r.place.Host, w))
+		}
+	}
+	for name, value := range set {
+		// The library reads C's environment when it is loaded, which with cgo is this one.
+		if err := os.Setenv(name, value); err != nil {
+			return nil, fmt.Errorf("set %s for NCCL: %w", name, err)
+		}
+	}
+	l, failed := libnccl.Open(library.Find(r.lookup, library.NCCL))
+	why := ""
+	if failed != nil {
+		why = failed.Error()
+	}
+	all, err := collective.AllGatherJSON(ctx, host, why)
+	if err != nil {
+		return nil, err
+	}
+	for rank, why := range all {
+		if why != "" {
+			return nil, noNCCL{fmt.Errorf("rank %d: %s", rank, why)}
+		}
+	}
+	return l, nil
+}
+
+// noNCCL is that a rank has no NCCL.
+type noNCCL struct{ error }
+
+// Hint says what to do about it, as doctor does.
+func (noNCCL) Hint() string { return ncclHint }
 
 // overNCCL connects the GPUs of ranks that are connected by their host already. The GPU
 // stays open until the process ends.
@@ -34,10 +124,6 @@ func overNCCL(ctx context.Context, p *program, host collective.Communicator, ord
 	if err != nil {
 		return nil, err
 	}
-	info, err := driver.Describe(ordinal)
-	if err != nil {
-		return nil, err
-	}
 	l, err := libnccl.Open(library.Find(p.lookup, library.NCCL))
 	if err != nil {
 		return nil, err
@@ -47,7 +133,7 @@ func overNCCL(ctx context.Context, p *program, host collective.Communicator, ord
 		return nil, err
 	}
 	chosen, _ := p.lookup("NCCL_SOCKET_IFNAME")
-	c, err := communicator.Connect(ctx, communicator.Options{Library: l, GPU: gpu.Of(device, info), Control: host,
+	c, err := communicator.Connect(ctx, communicator.Options{Library: l, GPU: gpu.Of(device, device.Info), Control: host,
 		Host: name, Interface: chosen, ConnectTimeout: timeout, Timeout: timeout})
 	if err != nil {
 		return nil, err // not a communicator that holds nothing

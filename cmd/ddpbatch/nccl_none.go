@@ -5,9 +5,17 @@ package main
 import (
 	"context"
 
+	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
+
+// connectGPUs is for a program that is built with GPU support.
+func (r *rank) connectGPUs(context.Context, *launch.Rank, collective.Communicator, device.Device) (ddp.Communicator, error) {
+	return nil, cuda.ErrNotBuilt
+}
 
 // overNCCL is for a program that is built with GPU support.
 func overNCCL(context.Context, *program, collective.Communicator, int) (collective.Communicator, error) {

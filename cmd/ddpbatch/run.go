@@ -16,6 +16,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
@@ -257,6 +258,9 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	blocking, _ := r.lookup("CUDA_LAUNCH_BLOCKING")
 	o.LaunchBlocking = blocking == "1"
 	o.Libraries = func(names ...string) []string { return library.Find(r.lookup, names...) }
+	o.Connect = func(ctx context.Context, d device.Device) (ddp.Communicator, error) {
+		return r.connectGPUs(ctx, j, comm, d)
+	}
 	result, err := trainer.Run(ctx, o)
 	if err == nil {
 		err = watch.err
@@ -283,12 +287,14 @@ func (r *rank) tellPath(comm collective.Communicator) {
 
 // ours is err, unless the attempt had failed before: then this rank's own error
 // is a consequence, and not to be told as a failure of its own. A broken
-// collective nearly always is one: the launcher gets a moment to say of what.
+// collective nearly always is one, unless it names this rank as the cause: the
+// launcher gets a moment to say of what.
 func (r *rank) ours(j *launch.Rank, err error) error {
 	var broken *collective.Error
-	if errors.As(err, &broken) {
+	var other trainer.Elsewhere
+	if errors.As(err, &broken) && broken.Peer.Rank != r.place.Rank || errors.As(err, &other) {
 		wait := lastGrace
-		if broken.Told() {
+		if broken != nil && broken.Told() {
 			wait *= 2 // the rank that found out knows more: it speaks first
 		}
 		select {

@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -21,15 +20,9 @@ func usesMPI(job *jobs.Job) bool { return job.Train != nil && job.Train.Backend 
 // go on to report and to be watched over the rendezvous: MPI carries numbers only, over
 // the network that was agreed on, as far as UCX and Open MPI follow their variables.
 func (r *Rank) connectMPI(ctx context.Context) (collective.Communicator, error) {
-	plan, err := r.networkPlan(ctx, r.say, r.lookup)
+	set, _, err := r.NetworkVariables(ctx, "UCX_", "OMPI_")
 	if err != nil {
 		return nil, err
-	}
-	set := map[string]string{}
-	for _, v := range plan.ToSet() {
-		if strings.HasPrefix(v.Name, "UCX_") || strings.HasPrefix(v.Name, "OMPI_") {
-			set[v.Name] = v.Value
-		}
 	}
 	w, err := mpi.Connect(ctx, mpi.Options{Rank: r.Place.Rank, Size: r.Place.WorldSize, Host: r.Place.Host,
 		Library: string(r.job.Network.MPILibrary), Lookup: r.lookup, Set: set,

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -278,6 +279,19 @@ func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(st
 	}
 	f.Conf = conf
 	return nccl.Plan(f), nil
+}
+
+// NetworkVariables are those with some prefixes that tell a library which this process
+// loads of the chosen network, and what is wrong with those that are set.
+func (r *Rank) NetworkVariables(ctx context.Context, prefixes ...string) (set map[string]string, warnings []string, err error) {
+	plan, err := r.networkPlan(ctx, r.say, r.lookup)
+	set = map[string]string{}
+	for _, v := range plan.ToSet() {
+		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(v.Name, p) }) {
+			set[v.Name] = v.Value
+		}
+	}
+	return set, plan.Warnings, err
 }
 
 func names(list []jobs.EnvName) []string {

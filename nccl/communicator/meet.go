@@ -2,7 +2,6 @@ package communicator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,7 +23,7 @@ type introduction struct {
 func (c *Comm) meet(ctx context.Context) error {
 	o := &c.options
 	mine := introduction{o.world, o.Host, o.GPU.ID(), o.Library.Version, o.Library.File}
-	all, err := exchange(ctx, o.Control, mine)
+	all, err := collective.AllGatherJSON(ctx, o.Control, mine)
 	if err != nil {
 		return fmt.Errorf("what the ranks say of their GPUs: %w", err)
 	}
@@ -115,31 +114,4 @@ func (c *Comm) listen(ctx context.Context, f func(context.Context) error) error 
 		return err
 	}
 	return errors.Join(host.Do(ctx, collective.Send(make([]byte, 1), (c.Rank()+n-1)%n, 0)), heard.Wait(), host.Barrier(ctx))
-}
-
-// exchange gives every rank what all have to say.
-func exchange[T any](ctx context.Context, c collective.Communicator, mine T) ([]T, error) {
-	text, err := json.Marshal(mine)
-	if err != nil {
-		return nil, err
-	}
-	lengths := make([]int64, c.Size())
-	if err := c.Do(ctx, collective.AllGather(lengths, []int64{int64(len(text))})); err != nil {
-		return nil, err
-	}
-	longest := int64(0)
-	for _, n := range lengths {
-		longest = max(longest, n)
-	}
-	texts := make([]byte, longest*int64(c.Size()))
-	if err := c.Do(ctx, collective.AllGather(texts, append(text, make([]byte, int(longest)-len(text))...))); err != nil {
-		return nil, err
-	}
-	all := make([]T, c.Size())
-	for r := range all {
-		if err := json.Unmarshal(texts[int64(r)*longest:][:lengths[r]], &all[r]); err != nil {
-			return nil, fmt.Errorf("what rank %d says: %w", r, err)
-		}
-	}
-	return all, nil
 }

@@ -58,6 +58,11 @@ func (g *GPU) Free(p unsafe.Pointer) error { return driver.Free(address(p)) }
 // AllocHost returns pinned memory.
 func (g *GPU) AllocHost(bytes int) (communicator.Host, error) { return driver.AllocHost(int64(bytes)) }
 
+// NewOrder orders a communicator after a stream of the same GPU.
+func (g *GPU) NewOrder(c *communicator.Comm, computation driver.Stream) *driver.Order {
+	return driver.NewOrder(g.device, computation, func(e driver.Event) { c.After(e) })
+}
+
 func address(p unsafe.Pointer) driver.Ptr { return driver.Ptr(uintptr(p)) }
 
 type stream struct{ driver.Stream }

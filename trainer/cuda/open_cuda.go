@@ -41,3 +41,6 @@ type opened struct {
 }
 
 func (o opened) Close() error { return errors.Join(o.Device.Close(), o.gpu.Close()) }
+
+// GPU is the GPU itself, for those who connect it with others.
+func (o opened) GPU() *driver.GPU { return o.gpu }

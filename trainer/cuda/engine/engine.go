@@ -107,8 +107,10 @@ func (d *Device) close() error {
 	return errors.Join(errs...)
 }
 
-// Name is that of the GPU.
-func (d *Device) Name() string { return fmt.Sprintf("cuda %d, %s", d.gpu.Ordinal, d.gpu.Name) }
+// Name is that of the GPU, and its UUID, by which an administrator finds it.
+func (d *Device) Name() string {
+	return fmt.Sprintf("cuda %d, %s, %s", d.gpu.Ordinal, d.gpu.Name, d.gpu.UUID)
+}
 
 // Host reports that tensors are not in the host's memory.
 func (d *Device) Host() bool { return false }

@@ -1,0 +1,25 @@
+package collective
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Texts may have any length, also that of no rank's memory, and any characters.
+func TestAllGatherJSON(t *testing.T) {
+	comms := Local(3, time.Minute)
+	said := []string{"", strings.Repeat("é", 5000), "für drei "}
+	var wg sync.WaitGroup
+	for r, c := range comms {
+		wg.Go(func() {
+			defer c.Close()
+			all, err := AllGatherJSON(t.Context(), c, said[r])
+			if err != nil || strings.Join(all, "|") != strings.Join(said, "|") {
+				t.Errorf("rank %d: %d texts, %v", r, len(all), err)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,147 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+// ByHost connects GPUs that [Open] has opened by way of their hosts' memory, for
+// machines without NCCL: what is sent is copied to the host, exchanged there, and copied
+// back. Sums have the order, and so the bits, of the hosts' communicator. The result is
+// an io.Closer, to be closed before the GPU.
+func ByHost(gpu device.Device, host collective.Communicator) (ddp.Communicator, error) {
+	d := gpu.(opened)
+	entered, err := d.gpu.Enter()
+	if err != nil {
+		return nil, err
+	}
+	defer entered.Leave()
+	_, greatest, err := driver.StreamPriorities()
+	if err != nil {
+		return nil, err
+	}
+	stream, err := driver.NewStream(greatest)
+	if err != nil {
+		return nil, err
+	}
+	c := &copying{Communicator: host, gpu: d.gpu, stream: stream}
+	order := driver.NewOrder(d.gpu, d.Stream(), func(e driver.Event) { c.after = &e })
+	return byHost{ddp.OverDevice(c, host, order.Mark), c, order}, nil
+}
+
+type byHost struct {
+	ddp.Follower
+	copying *copying
+	order   *driver.Order
+}
+
+func (b byHost) Close() error {
+	if !b.copying.mu.TryLock() {
+		return nil // an operation is stuck between ranks: its memory must stay, and the process ends
+	}
+	defer b.copying.mu.Unlock()
+	return errors.Join(b.copying.close(), b.order.Close())
+}
+
+// copying performs calls on memory of a GPU by a communicator of hosts.
+type copying struct {
+	collective.Communicator
+	gpu    *driver.GPU
+	stream driver.Stream
+	after  *driver.Event // what the next call must wait for
+	mu     sync.Mutex    // held by the call under way
+	memory [2]driver.Host
+}
+
+// Do performs a call whose buffers are memory of the GPU.
+func (c *copying) Do(ctx context.Context, call collective.Call) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	entered, err := c.gpu.Enter()
+	if err != nil {
+		return err
+	}
+	defer entered.Leave()
+	if c.after != nil {
+		if err := c.stream.Wait(*c.after); err != nil {
+			return err
+		}
+		c.after = nil
+	}
+	send, recv := call.Send, call.Recv
+	out, err := c.room(0, len(send))
+	if err != nil {
+		return err
+	}
+	in := out
+	if unsafe.SliceData(send) != unsafe.SliceData(recv) || len(send) != len(recv) {
+		if in, err = c.room(1, len(recv)); err != nil {
+			return err
+		}
+	}
+	err = c.stream.Download(out, at(send))
+	if err == nil {
+		err = c.stream.Synchronize()
+	}
+	if err != nil {
+		return fmt.Errorf("copy %d bytes of GPU %d (%s) to the host: %w", len(send), c.gpu.Ordinal, c.gpu.UUID, err)
+	}
+	call.Send, call.Recv = out.Bytes(), in.Bytes()
+	if err := c.Communicator.Do(ctx, call); err != nil {
+		return err
+	}
+	err = c.stream.Upload(at(recv), in)
+	if err == nil {
+		err = c.stream.Synchronize()
+	}
+	if err != nil {
+		return fmt.Errorf("copy %d bytes to GPU %d (%s): %w", len(recv), c.gpu.Ordinal, c.gpu.UUID, err)
+	}
+	return nil
+}
+
+// room is n bytes of pinned memory, which grows with the first step.
+func (c *copying) room(which, n int) (driver.Host, error) {
+	m := &c.memory[which]
+	if m.Len() < int64(n) {
+		if err := free(m); err != nil {
+			return driver.Host{}, err
+		}
+		var err error
+		if *m, err = driver.AllocHost(int64(n)); err != nil {
+			return driver.Host{}, fmt.Errorf("pinned memory for what ranks exchange: %w", err)
+		}
+	}
+	return m.Part(0, int64(n)), nil
+}
+
+func free(m *driver.Host) error {
+	if m.Len() == 0 {
+		return nil
+	}
+	was := *m
+	*m = driver.Host{}
+	return was.Free()
+}
+
+func (c *copying) close() error {
+	entered, err := c.gpu.Enter()
+	if err != nil {
+		return err
+	}
+	defer entered.Leave()
+	return errors.Join(free(&c.memory[0]), free(&c.memory[1]), c.stream.Close())
+}
+
+// at is where a buffer is on the GPU.
+func at(b []byte) driver.Ptr { return driver.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
