@@ -231,7 +231,10 @@ func (s *Session) Leave(exit int, failure error) error {
 	}
 	s.mu.Lock()
 	s.leaving = true
+	progress := s.progress
 	s.mu.Unlock()
+	// How far it has come, not how far it had half a second ago.
+	_ = send(s.conn, kindBeat, progress())
 	err := send(s.conn, kindLeave, m)
 	s.conn.Close()
 	s.cancel(context.Canceled)
