@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
@@ -32,6 +33,8 @@ type grouper interface {
 // grouped is a step as a group, if the device has such. Other ranks would wait for what is
 // held back.
 func (r *run) grouped(ctx context.Context, s step) (loss float64, stop bool, err error) {
+	defer r.inStep(&err)
+	defer device.Recover(&err)
 	g, ok := r.device.(grouper)
 	if !ok || r.LaunchBlocking || r.Comm.Size() > 1 {
 		return r.step(ctx, s, false)
@@ -90,6 +93,13 @@ func (r *run) step(ctx context.Context, s step, late bool) (loss float64, stop b
 	extra := r.sharder.Extra()
 	loss, stop = float64(extra[extraLoss]), extra[extraStop] > 0
 	return loss, stop, r.update(loss)
+}
+
+// inStep has the failure of a device say in which step it was.
+func (r *run) inStep(err *error) {
+	if f, ok := (*err).(*device.Failure); ok {
+		*err = fmt.Errorf("step %d: %w", r.at.Step, f)
+	}
 }
 
 // setExtra sets what travels with the gradients.

@@ -148,7 +148,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 		return Result{Step: int(r.at.Step), Already: true}, nil
 	}
 	r.warnOfIdleSteps()
-	defer r.Progress.enter(phaseTraining)()
+	r.Progress.enter(phaseTraining) // and not left: who asks after a failure hears where it was
 	defer r.leave()
 	stopped, err := r.loop(ctx)
 	if err != nil {

@@ -193,9 +193,10 @@ func (l *lane) poll() (progress, busy bool) {
 	for len(l.under) > 0 {
 		o := l.under[0]
 		happened, err := o.event.Done()
-		if err == nil && !happened {
-			err = l.look(o)
-			if err == nil {
+		if err != nil {
+			err = fmt.Errorf("GPU %s: %w", l.gpu.ID(), err)
+		} else if !happened {
+			if err = l.look(o); err == nil {
 				return progress, true
 			}
 		}
