@@ -18,8 +18,10 @@ func (r *run) fits() error {
 		return err
 	}
 	if own, ok := r.device.(interface{ Available() int64 }); ok { // a GPU
-		if have := own.Available(); need > have {
-			return tooLarge{fmt.Errorf("the model and its batches need %s of memory, and %s are free on %s", gibibytes(need), gibibytes(have), r.device.Name()), true}
+		have, besides := own.Available(), r.besides()
+		if need+besides > have {
+			return tooLarge{fmt.Errorf("the model and its batches need %s of memory, libraries about %s besides, and %s are free on %s",
+				gibibytes(need), gibibytes(besides), gibibytes(have), r.device.Name()), true}
 		}
 		return nil
 	}
@@ -39,6 +41,17 @@ func (r *run) fits() error {
 		what += fmt.Sprintf(", and %s for the copy that checkpoint.async saves", gibibytes(copies))
 	}
 	return tooLarge{fmt.Errorf("%s, and %s are free", what, gibibytes(have)), false}
+}
+
+// besides is an estimate of the GPU's memory that the device and the connection of GPUs
+// will take beside tensors: libraries do not tell it.
+func (r *run) besides() (bytes int64) {
+	for _, held := range []any{r.device, r.between} {
+		if h, ok := held.(interface{ Besides() int64 }); ok {
+			bytes += h.Besides()
+		}
+	}
+	return bytes
 }
 
 // need is the bytes of parameters, gradients and the optimiser's state that this rank
@@ -79,7 +92,7 @@ type tooLarge struct {
 // Hint says what to do about it.
 func (e tooLarge) Hint() string {
 	if e.gpu {
-		return "take a smaller train.batch (and train.accumulate to make up for it), context or model; `nvidia-smi` tells whether another process holds the GPU's memory"
+		return "take a smaller train.batch (and train.accumulate to make up for it), context or model, or on several GPUs train.strategy = \"zero1\" to \"zero3\" (`ddpbatch plan` compares them); `nvidia-smi` tells whether another process holds the GPU's memory"
 	}
 	return "take a smaller train.batch (and train.accumulate to make up for it), context or model, fewer ranks on a node, or ask for more memory with slurm.mem"
 }

@@ -54,16 +54,29 @@ func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.
 		return nil, err
 	}
 	order := ours.NewOrder(c, own.Stream())
-	return overGPUs{ddp.OverDevice(c, host, order.Mark), c, order}, nil
+	return overGPUs{ddp.OverDevice(c, host, order.Mark), c, order, l.Version}, nil
 }
 
 // overGPUs is a communicator of GPUs with what it is made of.
 type overGPUs struct {
 	ddp.Follower
-	comm  *communicator.Comm
-	order *driver.Order
+	comm    *communicator.Comm
+	order   *driver.Order
+	version libnccl.Version
 }
 
+// Besides is an estimate of the GPU's memory that NCCL has still to take: from 2.22 on it
+// connects when it is first used. 16 channels have buffers of NCCL_BUFFSIZE, by default
+// 4 MiB, for some 4 peers of their rings and trees.
+func (o overGPUs) Besides() int64 {
+	const lazy, bytes = 22200, 16 * 4 * 4 << 20
+	if o.version < lazy {
+		return 0
+	}
+	return bytes
+}
+
+// Close ends NCCL.
 func (o overGPUs) Close() error { return errors.Join(o.comm.Close(), o.order.Close()) }
 
 // loadNCCL loads NCCL on every rank, or says on every rank which has none.

@@ -12,8 +12,10 @@ import (
 const (
 	granule = 512     // bytes to which sizes are rounded up
 	small   = 1 << 20 // sizes from here on are asked of the driver one by one
-	slab    = 8 << 20 // smaller ones are parts of slabs
 )
+
+// Slab is the bytes of memory that small sizes are parts of.
+const Slab = 8 << 20
 
 // Pool is memory of one GPU that is planned: got before the first step, and kept when
 // it is given back, for the next that asks for as much. Getting it does not wait for
@@ -72,11 +74,11 @@ func (p *Pool) take(size int64) (Ptr, error) {
 			p.free[p.left] = append(p.free[p.left], p.rest)
 			p.left = 0
 		}
-		at, err := p.reserve(slab)
+		at, err := p.reserve(Slab)
 		if err != nil {
 			return 0, err
 		}
-		p.rest, p.left = at, slab
+		p.rest, p.left = at, Slab
 	}
 	at := p.rest
 	p.rest += Ptr(size)

@@ -69,6 +69,10 @@ func (d *Device) Available() int64 {
 	return free
 }
 
+// Besides is what the device takes beside tensors when it is first used: cuBLASLt's
+// workspace, and what is left of slabs. Operands that are packed for products come to it.
+func (d *Device) Besides() int64 { return workspaceBytes + driver.Slab }
+
 // Write copies from the host. src may be used again when it returns.
 func (d *Device) Write(dst device.Tensor, src []float32) {
 	sameLength("write", dst.Len(), len(src))
