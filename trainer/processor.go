@@ -93,7 +93,7 @@ func (r *run) connectGPU(ctx context.Context) error {
 	}
 	var err error
 	if r.between, err = connect(ctx, r.device); err != nil {
-		return fmt.Errorf("connect the GPUs of %d ranks: %w", r.Comm.Size(), err)
+		return fmt.Errorf("%d ranks on GPUs: %w", r.Comm.Size(), err)
 	}
 	return nil
 }

@@ -5,17 +5,13 @@ package gpusim_test
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
 
 // TestBenchAllReduce: the program finds NCCL, and each of its processes a GPU.
 func TestBenchAllReduce(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "ddpbatch")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/ddpbatch").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	program := build(t)
 	run := func(devices string) string {
 		c := exec.CommandContext(t.Context(), program, "bench", "allreduce", "--backend", "nccl", "--ranks", "2", "--bytes", "4096", "--json")
 		c.Env = append(os.Environ(), "GPUSIM_DEVICES="+devices)

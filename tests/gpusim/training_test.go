@@ -135,8 +135,8 @@ func TestJobFailsOnAGPU(t *testing.T) {
 		return
 	}
 	for _, c := range []struct{ set, want string }{
-		{"GPUSIM_MEMORY=16000000", "CUDA_ERROR_OUT_OF_MEMORY"},
-		{"GPUSIM_MEMORY=10000", "GiB are free on cuda 0, Simulated GPU"},
+		{"GPUSIM_FAIL=alloc:2", "CUDA_ERROR_OUT_OF_MEMORY"},
+		{"GPUSIM_MEMORY=16000000", "need 0.0 GiB of memory, libraries about 0.0 GiB besides, and 0.0 GiB are free on cuda 0, Simulated GPU"},
 		{"GPUSIM_FAIL=launch:sgd", "CUDA_ERROR_LAUNCH_FAILED"},
 		{"GPUSIM_FAIL=launch:graph", "after a graph of "},
 		{"GPUSIM_FAIL=lost:150", "CUDA_ERROR_ECC_UNCORRECTABLE"},

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <memory>
@@ -140,7 +141,8 @@ void run(void *argument) {
 	s.running++;
 	auto for_ever = [&] { sim::until(s.stop, [] { return false; }); };
 	if (auto f = s.failing("async", job->number)) {
-		fail(ncclResult_t(f->result), "NET/Simulator : connection to a peer was closed");
+		const char *on = getenv("NCCL_SOCKET_IFNAME"); // as NCCL reads it, from C's environment
+		fail(ncclResult_t(f->result), std::string("NET/Simulator : connection to a peer was closed on ") + (on ? on : "any interface"));
 		s.result = f->result;
 		for_ever();
 	} else if (s.failing("hang", job->number)) {

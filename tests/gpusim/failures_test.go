@@ -1,0 +1,69 @@
+//go:build cuda
+
+package gpusim_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/tests/gpusim"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+)
+
+// What befalls a GPU or NCCL ends all ranks within seconds, and failure.json names rank,
+// host, GPU, operation and step, and what to do.
+func TestLaunchFails(t *testing.T) {
+	gpusim.Require(t)
+	program := build(t)
+	job := strings.Replace(trainingJobs["mlp"], "batch = 32", "batch = 4", 1)
+	const gpu = "GPU-67707573-696d-0000-0000-00000000000"
+	for name, c := range map[string]struct {
+		set  string
+		step int // in which it fails
+		rank int // -1: any
+		want []string
+		hint string
+	}{
+		"too little memory":      {"GPUSIM_MEMORY=16000000", 0, -1, []string{"need 0.0 GiB of memory, libraries about 0.3 GiB besides, and 0.0 GiB are free on cuda ", gpu}, "nvidia-smi"},
+		"out of memory at start": {"GPUSIM_FAIL=alloc:2", 0, -1, []string{gpu, "alloc of ", "cuMemAlloc: ", "CUDA_ERROR_OUT_OF_MEMORY"}, "train.batch"},
+		"out of memory in step":  {"GPUSIM_FAIL=alloc:3", 0, -1, []string{"step 0: cuda ", gpu, "matmul of ", "CUDA_ERROR_OUT_OF_MEMORY"}, "train.batch"},
+		"a launch is refused":    {"GPUSIM_FAIL=refuse:sgd", 0, -1, []string{"step 0: cuda ", gpu, "sgd of ", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, ""},
+		"a kernel fails":         {"GPUSIM_FAIL=launch:sgd", 1, -1, []string{gpu, "CUDA_ERROR_LAUNCH_FAILED"}, "CUDA_LAUNCH_BLOCKING=1"},
+		"a GPU is lost":          {"GPUSIM_FAIL=lost:200", -1, -1, []string{"step ", gpu, "CUDA_ERROR_ECC_UNCORRECTABLE"}, "drain the node"},
+		"NCCL's async error":     {"GPUSIM_NCCL=async:1:3:6", 3, 1, []string{"step 3: add up bucket 0 of 1: all-reduce 3 with rank 1", "ncclRemoteError: NET/Simulator : connection to a peer was closed on =lo ", "NCCL 2.30.7 from ", gpu + "1"}, "NCCL_DEBUG"},
+		"NCCL hangs":             {"GPUSIM_NCCL=hang:1:3", 3, -1, []string{"step 3: add up bucket 0 of 1: all-reduce 3 with rank ", "no end within 2s", "NCCL_SOCKET_IFNAME==lo"}, "firewalls"},
+		"NCCL does not begin":    {"GPUSIM_NCCL=init:1", 0, -1, []string{"2 ranks on GPUs: connect the GPUs: initialise NCCL on rank ", "NCCL is still waiting for other ranks", gpu}, "firewalls"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := launch(t, program, job, t.TempDir(), 2, "train.device=cuda", "network.collective_timeout=2s", "network.join_timeout=8s", c.set)
+			var f struct {
+				Exit  int                     `json:"exit"`
+				First *rendezvous.Failure     `json:"first"`
+				Ranks []rendezvous.RankStatus `json:"ranks"`
+			}
+			check(t, json.Unmarshal(must[[]byte](t)(os.ReadFile(filepath.Join(l.dir, "failure.json"))), &f))
+			const most = 30 * time.Second // of a deadline of 8 s, and 3 s for ranks to end, on a busy machine
+			if l.code != 1 || f.Exit != 1 || l.took > most {
+				t.Errorf("exit code %d, %d in failure.json, after %s", l.code, f.Exit, l.took)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(f.First.Reason, want) {
+					t.Errorf("%q does not say %q", f.First.Reason, want)
+				}
+			}
+			if !strings.Contains(f.First.Advice, c.hint) {
+				t.Errorf("hint %q, want %q", f.First.Advice, c.hint)
+			}
+			if f.First.Host == "" || c.rank >= 0 && f.First.Rank != c.rank || c.step >= 0 && f.First.Step != c.step {
+				t.Errorf("rank %d on %q, step %d", f.First.Rank, f.First.Host, f.First.Step)
+			}
+			if strings.Contains(l.output, "goroutine ") {
+				t.Errorf("a rank crashed:\n%s", l.output)
+			}
+		})
+	}
+}

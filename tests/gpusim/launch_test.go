@@ -1,0 +1,167 @@
+//go:build cuda
+
+package gpusim_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/tests/gpusim"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
+)
+
+// build builds the program with GPU support.
+func build(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "ddpbatch")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/ddpbatch").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+// launched is how `ddpbatch launch` ended.
+type launched struct {
+	code   int
+	output string
+	took   time.Duration
+	dir    string
+}
+
+// launch runs a job with a simulated GPU for each of n ranks. Of set, "KEY=VALUE" with
+// a dot in the key overrides the job, the rest are variables.
+func launch(t *testing.T, program, job, dir string, n int, set ...string) launched {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "job.toml")
+	check(t, os.WriteFile(file, []byte(job), 0o600))
+	c := exec.CommandContext(t.Context(), program, "launch", file, "-n", fmt.Sprint(n), "--run-dir", dir)
+	c.Env = gpusim.Environ(os.Getenv("GPUSIM_LIBRARIES"), fmt.Sprint("GPUSIM_DEVICES=", n))
+	for _, s := range set {
+		if name, _, _ := strings.Cut(s, "="); strings.Contains(name, ".") {
+			c.Args = append(c.Args, "--set", s)
+		} else {
+			c.Env = append(c.Env, s)
+		}
+	}
+	began := time.Now()
+	out, _ := c.CombinedOutput() // the code tells
+	return launched{c.ProcessState.ExitCode(), string(out), time.Since(began), dir}
+}
+
+// losses are those of all steps of a run that is finished.
+func (l launched) losses(t *testing.T) map[int]float64 {
+	t.Helper()
+	if l.code != 0 || !strings.Contains(l.output, "finished: ") {
+		t.Fatalf("exit code %d\n%s", l.code, l.output)
+	}
+	text := must[[]byte](t)(os.ReadFile(filepath.Join(l.dir, "metrics.jsonl")))
+	all := map[int]float64{}
+	for line := range strings.Lines(string(text)) {
+		var r metrics.Record
+		check(t, json.Unmarshal([]byte(line), &r))
+		if r.Kind == "train" {
+			all[r.Step] = float64(*r.Loss)
+		}
+	}
+	return all
+}
+
+// near holds losses to others.
+func near(t *testing.T, what string, got, want map[int]float64) {
+	t.Helper()
+	if len(got) != len(want) || len(got) < 10 {
+		t.Errorf("%s: %d steps, want %d", what, len(got), len(want))
+	}
+	for step, loss := range want {
+		if !(math.Abs(got[step]-loss) <= 1e-4*loss) {
+			t.Errorf("%s, step %d: loss %v, want %v", what, step, got[step], loss)
+			return
+		}
+	}
+}
+
+// combinations are what is trained on how many GPUs: every strategy with each number and
+// each model with every strategy would take minutes.
+var combinations = map[string][]struct {
+	ranks int
+	set   []string
+}{
+	"mlp": {
+		{1, []string{""}},
+		{2, []string{"train.backend=nccl", "train.backend=tcp train.strategy=zero2"}},
+		{4, []string{"", "train.strategy=zero1", "train.strategy=zero2", "train.strategy=zero3"}},
+	},
+	"gpt": {
+		{1, []string{""}},
+		{2, []string{"", "train.strategy=zero1", "train.strategy=zero2", "train.strategy=zero3"}},
+		{4, []string{"train.backend=nccl train.strategy=zero3"}},
+	},
+}
+
+// Jobs train on GPUs, a process for each, what they train on processors: by every
+// strategy, over NCCL and by way of the hosts, and across a change of all of these.
+func TestLaunchOnGPUs(t *testing.T) {
+	gpusim.Require(t)
+	program := build(t)
+	path := t.TempDir() + "/text.txt"
+	check(t, os.WriteFile(path, []byte(strings.Repeat("all work and no play; ", 50)), 0o600))
+	small := strings.NewReplacer("TEXT", path, "batch = 32", "batch = 4", "width = 32", "width = 16", "accumulate = 2\n", "first_bucket = \"4 KiB\"\nbucket = \"8 KiB\"\n")
+	for name, text := range trainingJobs {
+		text = small.Replace(text)
+		for _, c := range combinations[name] {
+			processors := launch(t, program, text, t.TempDir(), c.ranks).losses(t)
+			if name == "mlp" && c.ranks == 2 && len(processors) < 100 {
+				t.Errorf("%d steps: replicas were never compared", len(processors))
+			}
+			for _, set := range c.set {
+				got := launch(t, program, text, t.TempDir(), c.ranks, append(strings.Fields(set), "train.device=cuda")...).losses(t)
+				near(t, fmt.Sprint(name, " on ", c.ranks, ", ", set), got, processors)
+			}
+		}
+		if name != "gpt" {
+			continue
+		}
+		// Nothing of what changes here shapes the result.
+		want := launch(t, program, text, t.TempDir(), 2).losses(t)
+		dir := t.TempDir()
+		launch(t, program, text, dir, 2, "train.epochs=1", "train.device=cuda", "train.strategy=zero3").losses(t)
+		launch(t, program, text, dir, 2, "train.epochs=2", "train.device=cpu").losses(t)
+		near(t, name+" here and there", launch(t, program, text, dir, 2, "train.device=cuda", "train.strategy=zero1").losses(t), want)
+	}
+}
+
+// Without NCCL a job that does not ask for it trains all the same, and is told what is
+// missing; one that does is refused.
+func TestLaunchWithoutNCCL(t *testing.T) {
+	gpusim.Require(t)
+	program := build(t)
+	libraries := t.TempDir()
+	for _, l := range []string{"libcuda.so.1", "libgpusim_kernels.so", "libcublasLt.so.12"} {
+		check(t, os.Symlink(filepath.Join(os.Getenv("GPUSIM_LIBRARIES"), l), filepath.Join(libraries, l)))
+	}
+	run := func(backend string) launched {
+		return launch(t, program, trainingJobs["mlp"], t.TempDir(), 2, "train.device=cuda", "train.epochs=1", "train.backend="+backend, "LD_LIBRARY_PATH="+libraries)
+	}
+	auto := run("auto")
+	auto.losses(t)
+	const warning = "WARNING: GPUs exchange by way of their hosts' memory, which is slow: rank 0: load NCCL: load libnccl.so.2: not found; NCCL comes with"
+	if !strings.Contains(auto.output, warning) {
+		t.Errorf("auto: want %q\n%s", warning, auto.output)
+	}
+	if tcp := run("tcp"); tcp.code != 0 || strings.Contains(tcp.output, "WARNING") {
+		t.Errorf("tcp, as asked: %s", tcp.output)
+	}
+	asked := run("nccl")
+	for _, want := range []string{"2 ranks on GPUs: rank 0: load NCCL: load libnccl.so.2: not found", "pip install nvidia-nccl-cu12"} {
+		if asked.code != 1 || !strings.Contains(asked.output, want) {
+			t.Errorf("nccl: exit code %d, want %q\n%s", asked.code, want, asked.output)
+		}
+	}
+}
