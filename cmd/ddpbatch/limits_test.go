@@ -37,7 +37,7 @@ func TestCheckHasTheTrainersLimits(t *testing.T) {
 			func(n int) error {
 				_, err := nn.NewGPT(nn.GPTOptions{Vocabulary: 50257, Context: 1024, Layers: 12, Heads: 1, Width: n})
 				return err
-			}, 1 << 12,
+			}, 1 << 16,
 		},
 		"mlp": {
 			describe(`kind = "mlp", hidden = [N, N]`, `kind = "synthetic", task = "regression", samples = 1, inputs = 20, outputs = 3`),
