@@ -4,8 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/tests/program"
 )
 
 // shownBy finds the tests that docs/compared.md names: `slurm: TestName`, or
@@ -25,7 +26,7 @@ func TestComparedIsShown(t *testing.T) {
 	}
 	for _, m := range found {
 		folder, name, script := filepath.Join("..", m[1]), m[2], m[3]
-		if !hasTest(t, folder, name) {
+		if _, has := program.HasTest(t, folder, name); !has {
 			t.Errorf("there is no %s in %s", name, m[1])
 		}
 		if script != "" && name == "TestScripts" {
@@ -34,22 +35,4 @@ func TestComparedIsShown(t *testing.T) {
 			}
 		}
 	}
-}
-
-func hasTest(t *testing.T, folder, name string) bool {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(string(text), "\nfunc "+name+"(") {
-			return true
-		}
-	}
-	return false
 }

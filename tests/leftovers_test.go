@@ -11,22 +11,6 @@ import (
 	"testing"
 )
 
-// processesWith are the living processes whose command line holds a text.
-func processesWith(t *testing.T, text string) (pids []string) {
-	t.Helper()
-	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range found {
-		line, err := os.ReadFile(f) // empty for a process that is dead
-		if err == nil && strings.Contains(strings.ReplaceAll(string(line), "\x00", " "), text) {
-			pids = append(pids, filepath.Base(filepath.Dir(f)))
-		}
-	}
-	return pids
-}
-
 // When the launcher is killed, nothing that it started goes on: neither the
 // ranks, nor users' programs, nor the workers of those.
 func TestKilledLauncherLeavesNothing(t *testing.T) {

@@ -287,12 +287,3 @@ func TestRestartInsideTheAllocation(t *testing.T) {
 		t.Errorf("other weights:\n%s\n%s", got, want)
 	}
 }
-
-func waitUntil(t *testing.T, what string, ready func() bool) {
-	t.Helper()
-	for end := time.Now().Add(90 * time.Second); !ready(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}

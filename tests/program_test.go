@@ -1,47 +1,30 @@
 package tests
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
-	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
-	"github.com/ddpbatch/ddpbatch/trainer/metrics"
+	"github.com/ddpbatch/ddpbatch/tests/program"
 )
 
 // binary is the program under test, built once.
 var binary string
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "ddpbatch-")
-	if err == nil {
-		binary = filepath.Join(dir, "ddpbatch")
-		build := exec.Command("go", "build", "-trimpath", "-o", binary, "../cmd/ddpbatch")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		var out []byte
-		if out, err = build.CombinedOutput(); err != nil {
-			err = fmt.Errorf("%w\n%s", err, out)
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "build the program:", err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
+var (
+	figures       = program.Figures
+	weights       = program.Weights
+	processesWith = program.Processes
+	waitUntil     = program.WaitUntil
+)
+
+func TestMain(m *testing.M) { program.Main(m, "../cmd/ddpbatch", &binary) }
 
 // outcome is what a command printed and how it ended.
 type outcome struct {
@@ -50,19 +33,13 @@ type outcome struct {
 }
 
 func (o outcome) String() string {
-	return fmt.Sprintf("exit code %d\n--- stdout\n%s--- stderr\n%s", o.code, o.stdout, o.stderr)
+	return program.Outcome{Stdout: o.stdout, Stderr: o.stderr, Code: o.code}.String()
 }
 
 func finish(t *testing.T, cmd *exec.Cmd) outcome {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatalf("%v: %v", cmd.Args, err)
-	}
-	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	o := program.Finish(t, cmd)
+	return outcome{o.Stdout, o.Stderr, o.Code}
 }
 
 // here runs the program on this machine, in dir.
@@ -165,29 +142,6 @@ func waitForText(t *testing.T, path, text string) {
 	t.Fatalf("%q does not come in %s:\n%s", text, path, b)
 }
 
-// figures reads a run's metrics.
-func figures(t *testing.T, run string) []metrics.Record {
-	t.Helper()
-	f, err := os.Open(filepath.Join(run, "metrics.jsonl"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var out []metrics.Record
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		var r metrics.Record
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			t.Fatalf("%s: %v", lines.Text(), err)
-		}
-		out = append(out, r)
-	}
-	return out
-}
-
 // lastAccuracy is the run's last measurement on held-out data.
 func lastAccuracy(t *testing.T, run string) float64 {
 	t.Helper()
@@ -201,21 +155,6 @@ func lastAccuracy(t *testing.T, run string) float64 {
 		t.Fatalf("%s holds no measurement", run)
 	}
 	return accuracy
-}
-
-// weights are the digests of the files of the newest checkpoint, which must be
-// the finished run's.
-func weights(t *testing.T, run string) string {
-	t.Helper()
-	s, skipped, err := checkpoint.Load(filepath.Join(run, "checkpoints"))
-	if err != nil || len(skipped) > 0 || !s.Manifest.Finished {
-		t.Fatalf("%s: %v, passed over %v", run, err, skipped)
-	}
-	out := strconv.Itoa(s.Manifest.Step)
-	for _, f := range s.Manifest.Files {
-		out += " " + f.Name + "=" + f.SHA256
-	}
-	return out
 }
 
 func mustContain(t *testing.T, text string, parts ...string) {

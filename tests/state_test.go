@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/tests/program"
 )
 
 const small = `name = "small"
@@ -86,12 +88,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 
 // On a full disk the run does not start, or keeps the checkpoints that it has.
 func TestFullDisk(t *testing.T) {
-	if os.Getuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("CI must run as root")
-		}
-		t.Skip("mounting a small disk needs root")
-	}
+	program.NeedRoot(t, "mounting a small disk")
 	home, run := smallRun(t)
 	if err := os.MkdirAll(run, 0o700); err != nil {
 		t.Fatal(err)

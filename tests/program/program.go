@@ -1,0 +1,120 @@
+// Package program builds ddpbatch and runs it for tests that need the whole program, and
+// reads what a run leaves: figures, weights, processes.
+//
+// It promises that the program under test is built once per test binary, from the tree
+// that the test is of. It does not start a cluster; tests/cluster does.
+package program
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Main builds the program from source, the folder of its command, runs the tests with the
+// program's path, and ends the process: for TestMain.
+func Main(m *testing.M, source string, path *string) {
+	dir, err := os.MkdirTemp("", "ddpbatch-")
+	if err == nil {
+		*path = filepath.Join(dir, "ddpbatch")
+		build := exec.Command("go", "build", "-trimpath", "-o", *path, source)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		var out []byte
+		if out, err = build.CombinedOutput(); err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build the program:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// Outcome is what a command printed and how it ended.
+type Outcome struct {
+	Stdout, Stderr string
+	Code           int
+}
+
+func (o Outcome) String() string {
+	return fmt.Sprintf("exit code %d\n--- stdout\n%s--- stderr\n%s", o.Code, o.Stdout, o.Stderr)
+}
+
+// Finish runs cmd to its end, however that is.
+func Finish(t *testing.T, cmd *exec.Cmd) Outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%v: %v", cmd.Args, err)
+	}
+	return Outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// Processes are the living processes whose command line holds a text.
+func Processes(t *testing.T, text string) (pids []string) {
+	t.Helper()
+	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		line, err := os.ReadFile(f) // empty for a process that is dead
+		if err == nil && strings.Contains(strings.ReplaceAll(string(line), "\x00", " "), text) {
+			pids = append(pids, filepath.Base(filepath.Dir(f)))
+		}
+	}
+	return pids
+}
+
+// WaitUntil waits until ready, or fails the test.
+func WaitUntil(t *testing.T, what string, ready func() bool) {
+	t.Helper()
+	for end := time.Now().Add(90 * time.Second); !ready(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// NeedRoot skips a test that needs root, which CI must have.
+func NeedRoot(t *testing.T, why string) {
+	t.Helper()
+	if os.Getuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("CI must run as root")
+	}
+	t.Skip(why + " needs root")
+}
+
+// HasTest says whether a test stands in a folder, and gives the text of its file.
+func HasTest(t *testing.T, folder, name string) (text string, has bool) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(b), "\nfunc "+name+"(") {
+			return string(b), true
+		}
+	}
+	return "", false
+}
