@@ -74,6 +74,8 @@ func rank(dir string) int {
 		exit, failure = 9, errors.New("the third argument is wrong")
 	case behaviour == "die" && special:
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case behaviour == "exits without a word" && special:
+		os.Exit(0)
 	case behaviour == "stick" && special:
 		// Takes no notice of anything.
 		signal.Ignore(syscall.SIGTERM)
@@ -83,7 +85,7 @@ func rank(dir string) int {
 	case behaviour == "program":
 		exit, failure = joined.Program(context.Background(), ProgramOptions{Environ: os.Environ(),
 			Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals, Say: func(string) {}})
-	case behaviour == "fail" || behaviour == "die" || behaviour == "wait":
+	case behaviour == "fail" || behaviour == "die" || behaviour == "wait" || behaviour == "exits without a word":
 		select {
 		case <-joined.Session.Context().Done():
 			exit, failure = 4, context.Cause(joined.Session.Context())
@@ -153,6 +155,7 @@ func TestHowAttemptsEnd(t *testing.T) {
 		{"quiet", 0, "", ""},
 		{"fail", 9, rendezvous.Failed, "the third argument is wrong"},
 		{"die", exitLost, rendezvous.Lost, "rank 1 on "},
+		{"exits without a word", exitLost, rendezvous.Lost, "rank 1 on "},
 		{"absent", exitLost, rendezvous.Missing, "1 of 3 ranks did not join within 5s: rank 1 on "},
 		{"crash at start", exitLost, rendezvous.Missing, "1 of 3 ranks did not join"},
 		{"other spec", exitLost, "", "reads another job file"},
