@@ -10,7 +10,7 @@ BIN = bin
 # Names of older versions of glibc, so that the program runs with them; see trainer/cuda/glibc.sh.
 GLIBC = $(BIN)/glibc
 
-.PHONY: build build-cpu kernels demo test lint bench microbench fuzz clean
+.PHONY: build build-cpu kernels demo test lint bench microbench soak fuzz clean
 
 # With GPU support: it needs gcc, no CUDA toolkit, and starts where there is no driver.
 build:
@@ -46,6 +46,12 @@ bench: build
 # How fast the hot paths are, each by itself.
 microbench:
 	$(GO) test -run '^$$' -bench . ./trainer/... ./slurm ./netif ./jobs
+
+# One training that suffers many faults and must end with the weights of an undisturbed one.
+FAULTS ?= 200
+SEED   ?= 1
+soak:
+	$(GO) test -count=1 -timeout 60m -v -run TestSoak ./tests/faults -faults $(FAULTS) -seed $(SEED)
 
 # Each parser under random input, for FUZZTIME each.
 FUZZTIME ?= 30s

@@ -1,0 +1,137 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/tests/program"
+)
+
+func readOnly(t *testing.T, row row) {
+	program.NeedRoot(t, "mounting a folder")
+	r := trains(t, "")
+	r.signal(syscall.SIGINT)
+	if o := r.end(); o.Code != 3 {
+		t.Fatal(o)
+	}
+	folder := filepath.Join(r.dir, "checkpoints")
+	if err := syscall.Mount(folder, folder, "", syscall.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(folder, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	step := r.newest()
+	r.start()
+	r.saved(step + 50)
+	// Refused as long as a file there is open for writing.
+	program.WaitUntil(t, "the folder to be read-only", func() bool {
+		return syscall.Mount("", folder, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, "") == nil
+	})
+	began := time.Now()
+	row.ends(t, r, began)
+	if o := program.Finish(t, exec.Command(binary, "checkpoint", "verify", r.dir)); o.Code != 0 || strings.Contains(o.Stdout, "damaged") {
+		t.Errorf("afterwards: %v", o)
+	}
+}
+
+func twoRuns(t *testing.T, row row) {
+	r := trains(t, "")
+	second := *r
+	second.stdout, second.stderr = new(buffer), new(buffer)
+	began := time.Now()
+	o := second.run()
+	if took := time.Since(began); took > row.within || o.Code != row.exit {
+		t.Errorf("after %v: %v", took, o)
+	}
+	row.said(t, o)
+	r.saved(r.newest() + 100)
+	r.signal(syscall.SIGINT)
+	if o := r.end(); o.Code != 3 {
+		t.Error(o)
+	}
+	r.finishes()
+}
+
+func staleLock(t *testing.T, row row) {
+	r := trains(t, "")
+	r.killLauncher()
+	if _, err := os.Stat(r.dir + "/lock"); err != nil {
+		t.Fatal(err)
+	}
+	step := r.newest()
+	r.start()
+	r.saved(step + 50)
+	r.signal(syscall.SIGTERM)
+	o := r.end()
+	if o.Code != 3 {
+		t.Error(o)
+	}
+	row.said(t, o)
+}
+
+// numbers is a table of a thousand lines; it differs from others in one number.
+func numbers(one float64) string {
+	var b strings.Builder
+	b.WriteString("x,y\n")
+	for i := range 1000 {
+		fmt.Fprintf(&b, "%d,%d\n", i%10, i%10)
+	}
+	fmt.Fprintf(&b, "%g,5\n", one)
+	return b.String()
+}
+
+const regression = `name = "small"
+[train]
+epochs = %d
+batch = 16
+[train.model]
+kind = "linear"
+[train.data]
+kind = "csv"
+path = "data.csv"
+task = "regression"
+[train.optimizer]
+kind = "sgd"
+lr = %s
+[checkpoint]
+every = "50 steps"
+`
+
+func dataChanged(t *testing.T, row row) {
+	r := newTraining(t, fmt.Sprintf(regression, endless, "0.001"))
+	r.write("data.csv", numbers(5))
+	r.start()
+	r.saved(50)
+	r.signal(syscall.SIGINT)
+	if o := r.end(); o.Code != 3 {
+		t.Fatal(o)
+	}
+	step := r.newest()
+	r.write("data.csv", numbers(6))
+	began := time.Now()
+	r.start()
+	row.ends(t, r, began)
+	if r.newest() != step {
+		t.Errorf("checkpoints of step %d, then %d", step, r.newest())
+	}
+}
+
+func notFinite(t *testing.T, row row) {
+	r := newTraining(t, fmt.Sprintf(regression, endless, "1e6"))
+	r.write("data.csv", numbers(5))
+	began := time.Now()
+	r.start()
+	row.ends(t, r, began)
+	if r.newest() != 0 {
+		t.Errorf("a checkpoint of step %d", r.newest())
+	}
+}

@@ -1,0 +1,74 @@
+package faults
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/faults.md")
+
+const page = "../../docs/faults.md"
+
+const above = `# Faults
+
+What becomes of a run when something fails. The tests write this page (` + "`go generate ./tests/faults`" + `), and fail when it is not true: each row is a test of ` + "`tests/faults`" + `, with real processes of the program, or names the tests that show it as ` + "`folder: Test`" + `; those in ` + "`tests`" + ` run on a real Slurm cluster, those in other folders test a part of the program. "Within" is an upper limit for a machine that is busy with other things, from the fault to the end of the last process; none is given where a setting of the job, which the row names, or Slurm says how long it takes. "..." in a message stands for anything, as a rank's host and step. Without an exit code the test is of a part of the program; "-" is a run that goes on. [Exit codes](running.md#exit-codes).
+`
+
+const below = `
+## Many of them
+` + "`make soak`" + ` has a training of two ranks suffer 200 faults, in an order that a seed gives (` + "`FAULTS`, `SEED`" + `): ranks that are killed, crash or freeze, a launcher that is killed and started again, stops, damaged checkpoints, suspensions, hostile connections. At the end the weights must be those of an undisturbed training, bit for bit, and the figures those of each step once. ` + "`make test`" + ` does it with 10.
+
+## Not shown
+- A jump of the clock: all timeouts use the monotonic clock, which does not jump; but no test moves the clock, since that of one process cannot be moved.
+- A restart of slurmctld during a submission, a run and a requeue, and the death of slurmd alone; a lost node is, with its slurmd.
+- A real quota: its error, EDQUOT, is injected at every system call of a save.
+- NCCL's own data connections between GPUs are neither authenticated nor encrypted, by NCCL's design.
+`
+
+func (r row) line() string {
+	within, exit, message, shown := "", "", "", "`tests/faults`"
+	if r.within > 0 {
+		within = fmt.Sprintf("%.0f s", r.within.Seconds())
+	}
+	switch r.exit {
+	case goesOn:
+		exit = "-"
+	case unsaid:
+	default:
+		exit = fmt.Sprint(r.exit)
+	}
+	if r.message != "" {
+		message = "`" + strings.ReplaceAll(r.message, "...", " ... ") + "`"
+		message = strings.Join(strings.Fields(message), " ")
+	}
+	if r.shown != "" {
+		shown = "`" + strings.ReplaceAll(r.shown, ", ", "`, `") + "`"
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s |\n", r.fault, r.happens, within, exit, message, shown)
+}
+
+// TestPage: docs/faults.md is what the rows say.
+func TestPage(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(above)
+	for _, g := range matrix {
+		fmt.Fprintf(&b, "\n## %s\n| fault | what happens | within | exit code | message | shown by |\n|---|---|---|---|---|---|\n", g.title)
+		for _, r := range g.rows {
+			b.WriteString(r.line())
+		}
+	}
+	b.WriteString(below)
+	if *update {
+		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	now, err := os.ReadFile(page)
+	if err != nil || string(now) != b.String() {
+		t.Errorf("%s is not what the rows say (%v); go generate ./tests/faults rewrites it", page, err)
+	}
+}

@@ -1,0 +1,144 @@
+package faults
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/tests/program"
+)
+
+var (
+	soakFaults = flag.Int("faults", 10, "how many faults the soak test has a training suffer")
+	soakSeed   = flag.Uint64("seed", 1, "of the soak test's schedule")
+)
+
+// calamity is a fault that the training must survive, by itself or when it is started
+// again.
+type calamity struct {
+	name   string
+	strike func(r *training, random *rand.Rand)
+}
+
+var calamities = []calamity{
+	{"a rank is killed", func(r *training, random *rand.Rand) { r.kill(random.IntN(2), syscall.SIGKILL) }},
+	{"a rank crashes", func(r *training, random *rand.Rand) { r.kill(random.IntN(2), syscall.SIGABRT) }},
+	{"a rank is frozen", func(r *training, random *rand.Rand) { r.kill(random.IntN(2), syscall.SIGSTOP) }},
+	{"both ranks are killed", func(r *training, _ *rand.Rand) { r.kill(0, syscall.SIGKILL); r.kill(1, syscall.SIGKILL) }},
+	{"both ranks are suspended for a while", func(r *training, _ *rand.Rand) {
+		ranks := r.ranks()
+		for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+			for _, p := range ranks {
+				if err := syscall.Kill(p.pid, s); err != nil {
+					r.t.Fatal(err)
+				}
+			}
+			if s == syscall.SIGSTOP {
+				time.Sleep(1500 * time.Millisecond)
+			}
+		}
+	}},
+	{"the launcher is killed, and started again", func(r *training, _ *rand.Rand) { r.killLauncher(); r.start() }},
+	{"the run is stopped, and goes on", func(r *training, random *rand.Rand) {
+		r.signal([]syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}[random.IntN(3)])
+		if o := r.end(); o.Code != 3 {
+			r.t.Fatal(o)
+		}
+		r.start()
+	}},
+	{"the newest checkpoint is damaged, and a rank is killed", func(r *training, random *rand.Rand) {
+		// While both stand still, so that no newer one comes in between.
+		r.kill(0, syscall.SIGSTOP)
+		r.kill(1, syscall.SIGSTOP)
+		r.damageNewest(random)
+		r.kill(random.IntN(2), syscall.SIGKILL)
+		for _, p := range r.ranks() {
+			_ = syscall.Kill(p.pid, syscall.SIGCONT) // the one that was killed may be gone
+		}
+	}},
+	{"the newest checkpoint is cut off while nothing runs", func(r *training, random *rand.Rand) {
+		r.killLauncher()
+		r.damageNewest(random)
+		r.start()
+	}},
+	{"hostile connections", func(r *training, _ *rand.Rand) { r.attack(200, garbage) }},
+}
+
+// killLauncher leaves nothing of the run behind.
+func (r *training) killLauncher() {
+	r.t.Helper()
+	r.signal(syscall.SIGKILL)
+	_ = r.launcher.Wait()
+	r.gone()
+}
+
+// damageNewest flips a bit of a file of the newest checkpoint, or cuts it off.
+func (r *training) damageNewest(random *rand.Rand) {
+	r.t.Helper()
+	files, err := filepath.Glob(filepath.Join(r.dir, "checkpoints", fmt.Sprintf("step-%08d", r.newest()), "*"))
+	if err != nil || len(files) == 0 {
+		r.t.Fatal(files, err)
+	}
+	file := files[random.IntN(len(files))]
+	b, err := os.ReadFile(file)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	at := random.IntN(len(b))
+	if random.IntN(2) == 0 {
+		b = b[:at]
+	} else {
+		b[at] ^= 1 << random.IntN(8)
+	}
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestSoak lets a training suffer faults in an order that the seed gives: each calamity
+// once before any comes again. Then it ends with the weights of an undisturbed one, and
+// with figures of each step once.
+func TestSoak(t *testing.T) {
+	random := rand.New(rand.NewPCG(*soakSeed, 0))
+	r := trains(t, "[network]\nheartbeat_timeout = \"2s\"\n[restart]\nmax_without_progress = 3\n")
+	var order []int
+	for i := range *soakFaults {
+		if len(order) == 0 {
+			order = random.Perm(len(calamities))
+		}
+		c := calamities[order[0]]
+		order = order[1:]
+		step := r.newest()
+		c.strike(r, random)
+		// Two checkpoints more, so that one that verifies is left whatever comes next.
+		r.saved(r.newest() + 100)
+		t.Logf("fault %d after step %d: %s", i+1, step, c.name)
+		time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond) // anywhere between two checkpoints
+	}
+	r.signal(syscall.SIGINT)
+	if o := r.end(); o.Code != 3 {
+		t.Fatal(o)
+	}
+	r.finishes()
+	var steps []int
+	for _, f := range program.Figures(t, r.dir) {
+		if f.Kind == "train" {
+			steps = append(steps, f.Step)
+		}
+	}
+	var want []int
+	for s := 1; s <= r.newest(); s++ {
+		if s%10 == 0 || s%stepsPerEpoch == 0 {
+			want = append(want, s)
+		}
+	}
+	if !slices.Equal(steps, want) {
+		t.Errorf("figures of steps %v, want %v", steps, want)
+	}
+}
