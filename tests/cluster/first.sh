@@ -57,13 +57,16 @@ accounting() {
 	sacctmgr --immediate --quiet modify user root set defaultaccount=research >/dev/null
 }
 
-# controller runs slurmctld, again and with nothing of its past where the file "again" is there
-# when it ends. That file goes last: Reconfigure waits for it.
+# controller runs slurmctld, again where the file "again" is there when it ends: with nothing of
+# its past if that is empty. The file goes last: Reconfigure and RestartController wait for it.
 controller() {
 	daemon slurmctld -D -f "$dir/slurm/slurm.conf"
 	while [ -e "$dir/run/again" ]; do
-		rm -rf "$dir/state" "$dir/run/ctl.ended" "$dir/run/again"
-		mkdir "$dir/state"
+		if [ ! -s "$dir/run/again" ]; then
+			rm -rf "$dir/state"
+			mkdir "$dir/state"
+		fi
+		rm -f "$dir/run/ctl.ended" "$dir/run/again"
 		daemon slurmctld -D -f "$dir/slurm/slurm.conf"
 	done
 }
