@@ -2,37 +2,60 @@ package tests
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // slurmctld restarts while a job is submitted and again while it runs: there is one job,
 // and it ends with the weights of an undisturbed one.
 func TestControllerRestarts(t *testing.T) {
 	s := newSite(t)
-	s.write("job.toml", fmt.Sprintf(fashion, "restarted", 2, 1, 6, 96))
+	s.write("job.toml", fmt.Sprintf(fashion, "restarted", 2, 1, 12, 96))
 	whole := s.submit("job.toml", "--run-dir", "runs/whole")
 	s.completed(whole)
 	restarted := make(chan error)
-	go func() { restarted <- s.RestartController(t.Context()) }()
+	go func() { restarted <- s.RestartController(t.Context(), time.Second) }()
 	id := s.submit("job.toml")
 	if err := <-restarted; err != nil {
 		t.Fatal(err)
 	}
 	waitUntil(t, "some steps", func() bool { return len(figures(t, s.run("restarted"))) > 4 })
-	if err := s.RestartController(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	if strings.Contains(s.log("restarted", id), "finished:") {
 		t.Error("the job had finished before slurmctld restarted")
 	}
+	if err := s.RestartController(t.Context(), time.Second); err != nil {
+		t.Fatal(err)
+	}
 	s.completed(id)
-	mustContain(t, s.log("restarted", id), "finished: 6 epochs")
+	mustContain(t, s.log("restarted", id), "finished: 12 epochs")
 	if got, want := weights(t, s.run("restarted")), weights(t, s.run("whole")); got != want {
 		t.Errorf("other weights:\n%s\n%s", got, want)
 	}
 	o := finish(t, s.Command(t.Context(), "scontrol", "show", "jobs", "--oneliner"))
 	if n := strings.Count(o.stdout, "JobId="); n != 2 {
 		t.Errorf("%d jobs, want 2: %v", n, o)
+	}
+}
+
+// There is no slurmctld for some seconds when a job asks for its requeue: the job is requeued once, and goes on.
+func TestControllerRestartsDuringRequeue(t *testing.T) {
+	s := newSite(t)
+	text := strings.Replace(fmt.Sprintf(fashion, "again", 2, 1, 100000, 32), `time = "00:10:00"`, "time = \"00:01:00\"\nsignal_before_end = \"55s\"", 1)
+	text = strings.NewReplacer("50 steps", "1000 steps", "100 steps", "5000 steps").Replace(text)
+	s.write("job.toml", text+"[restart]\nrequeue = 1\n")
+	id := s.submit("job.toml")
+	waitForText(t, filepath.Join(s.run("again"), "slurm-"+id+".out"), "the time limit is near")
+	if err := s.RestartController(t.Context(), 3*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	mustContain(t, s.log("again", id), "stopped after step") // while there was no slurmctld
+	startRequeued(t, s.Cluster, id)
+	waitForText(t, filepath.Join(s.run("again"), "slurm-"+id+".out"), "resuming after step")
+	s.once(id)
+	mustContain(t, s.log("again", id), "requeued as job "+id+" (1 of 1)")
+	if o := s.ddpbatch("cancel", "runs/again"); o.code != 0 {
+		t.Fatal(o)
 	}
 }

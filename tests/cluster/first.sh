@@ -57,12 +57,15 @@ accounting() {
 	sacctmgr --immediate --quiet modify user root set defaultaccount=research >/dev/null
 }
 
-# controller runs slurmctld, again where the file "again" is there when it ends: with nothing of
-# its past if that is empty. The file goes last: Reconfigure and RestartController wait for it.
+# controller runs slurmctld, again where the file "again" is there when it ends: after the seconds
+# that stand in it, or at once and with nothing of its past if that is empty. The file goes last: Reconfigure and RestartController wait for it.
 controller() {
 	daemon slurmctld -D -f "$dir/slurm/slurm.conf"
 	while [ -e "$dir/run/again" ]; do
-		if [ ! -s "$dir/run/again" ]; then
+		down=$(cat "$dir/run/again")
+		if [ -n "$down" ]; then
+			sleep "$down"
+		else
 			rm -rf "$dir/state"
 			mkdir "$dir/state"
 		fi

@@ -55,25 +55,25 @@ func (c *Cluster) reconfigure(ctx context.Context, lines []string) error {
 	return c.startAgain(ctx, ctl, "")
 }
 
-// RestartController ends slurmctld and starts it again as it was, as an administrator does: it
-// knows its jobs. Commands meanwhile find none.
-func (c *Cluster) RestartController(ctx context.Context) error {
+// RestartController ends slurmctld and after a while starts it again as it was, as an administrator
+// does: it knows its jobs. Commands meanwhile find none.
+func (c *Cluster) RestartController(ctx context.Context, down time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	ctl := c.running(controlName)
 	if ctl == nil {
 		return errors.New("restart slurmctld: it does not run")
 	}
-	if err := c.startAgain(ctx, ctl, "with its past\n"); err != nil {
+	if err := c.startAgain(ctx, ctl, fmt.Sprintf("%.3f", down.Seconds())); err != nil {
 		return fmt.Errorf("restart slurmctld: %w\n%s", err, tail(c.dir.log(controlName), 5))
 	}
 	return nil
 }
 
-// startAgain ends slurmctld and waits until it is there again; how is what first.sh finds in
-// the file "again".
-func (c *Cluster) startAgain(ctx context.Context, ctl *machine, how string) error {
-	if err := os.WriteFile(c.dir.again(), []byte(how), 0o644); err != nil {
+// startAgain ends slurmctld and waits until it is there again; down is what first.sh finds
+// in the file "again": for how many seconds, or nothing, to take its past away.
+func (c *Cluster) startAgain(ctx context.Context, ctl *machine, down string) error {
+	if err := os.WriteFile(c.dir.again(), []byte(down), 0o644); err != nil {
 		return err
 	}
 	if _, err := output(c.Command(ctx, "scontrol", "shutdown", "slurmctld")); err != nil {

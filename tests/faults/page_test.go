@@ -23,7 +23,7 @@ const below = `
 
 ## Not shown
 - A jump of the clock: all timeouts use the monotonic clock, which does not jump; but no test moves the clock, since that of one process cannot be moved.
-- A restart of slurmctld in the moment of a requeue, and the death of slurmd alone; a lost node is, with its slurmd.
+- The death of slurmd alone; that of a node is, with its slurmd.
 - A real quota: its error, EDQUOT, is injected at every system call of a save.
 - NCCL's own data connections between GPUs are neither authenticated nor encrypted, by NCCL's design.
 `
