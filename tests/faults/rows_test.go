@@ -5,9 +5,9 @@ import "time"
 var matrix = []group{
 	{"A rank", []row{
 		{"kill -9 of a rank", "the others end, and nothing is left of the run", 15 * time.Second, 4,
-			"rank 1 on ... was lost at step ...: its process was killed or crashed", killed, ""},
+			"rank 1 on ... was lost at step ...: its process was ended by SIGKILL", killed, ""},
 		{"panic of a rank", "the same; the stacks of its goroutines are printed", 15 * time.Second, 4,
-			"SIGABRT: abort...rank 1 on ... was lost at step ...: its process was killed or crashed", crashed, ""},
+			"SIGABRT: abort...rank 1 on ... was lost at step ...: its process ended with exit code 2", crashed, ""},
 		{"exit 0 of a rank before the end", "it counts as lost", 0, 4, "exits without a word...rank 1 on ", nil, "jobs/launch: TestHowAttemptsEnd"},
 		{"exit 0 of one rank of a program", "the rank is done; the job ends when all are, with the first failure's code", 60 * time.Second, 0,
 			"rank 0 is done", exitsEarly, ""},
