@@ -8,8 +8,7 @@
 // (SessionLog.START), as these come again.
 //
 // It does not read such files and writes scalars only, in a new file for each [Create];
-// TensorBoard puts those of
-// a folder together.
+// TensorBoard puts those of a folder together.
 package tensorboard
 
 import (
