@@ -72,7 +72,11 @@ func (g *group) pieces(ctx context.Context, c *collective.Call, buf []byte) erro
 func (g *group) transfer(ctx context.Context, c *collective.Call, b []byte, others bool) error {
 	r := new(libmpi.Handle)
 	g.mu.Lock()
-	var err error
+	err := g.shut()
+	if err != nil {
+		g.mu.Unlock()
+		return err
+	}
 	if c.Kind == collective.KindSend {
 		err = g.lib.Isend(address(b), len(b), g.lib.Type(libmpi.Byte), c.Root, c.Tag, g.comm, r)
 	} else {

@@ -14,12 +14,13 @@ import (
 )
 
 // endVariable makes a process of this binary a rank that ends MPI: after "all have
-// closed", or after "another gave up".
+// closed", after "another gave up", or while "another lingers" that has closed.
 const endVariable = "MPI_TEST_END"
 
 const (
 	allClosed     = "all have closed"
 	anotherGaveUp = "another gave up"
+	anotherStays  = "another lingers"
 )
 
 // end prints what becomes of a rank's end.
@@ -45,14 +46,20 @@ func end(how string) error {
 		time.Sleep(time.Second) // so that the other ends by what it was told, not by its launcher
 		return nil
 	}
+	if w.Rank() == 1 && how == anotherStays {
+		err := w.Close()
+		time.Sleep(15 * time.Second) // well over the time of the other's end
+		return err
+	}
 	time.Sleep(time.Duration(w.Rank()) * 100 * time.Millisecond) // apart, as after a training
 	err = w.Finalize()
-	fmt.Printf("ended: %v, again: %v\n", err, w.Finalize())
+	fmt.Printf("ended: %v, again: %v, by then: %v\n", err, w.Finalize(), w.Barrier(ctx))
 	return nil
 }
 
 // MPI ends, or does not and the process ends all the same: also where MPICH's
-// MPI_Finalize may not return, over TCP, and where another rank never closes.
+// MPI_Finalize may not return, over TCP, where another rank never closes, and where it
+// never calls MPI_Finalize, so that this rank's does not return.
 func TestEndIsBounded(t *testing.T) {
 	t.Setenv("UCX_TLS", "tcp")
 	t.Setenv("UCX_NET_DEVICES", "lo")
@@ -62,6 +69,7 @@ func TestEndIsBounded(t *testing.T) {
 			want []string // one of them
 		}{
 			{allClosed, []string{"ended: <nil>", "ended: end without MPI_Finalize, which did not return"}},
+			{anotherStays, []string{"ended: end without MPI_Finalize, which did not return"}},
 			{anotherGaveUp, []string{"ended: end without MPI_Finalize: rank 1 gave up: barrier 1"}},
 		} {
 			t.Run(i.name+"/"+tt.how, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi/libmpi"
@@ -96,7 +97,7 @@ func (p *process) stopNotes() error {
 		return err
 	}
 	for end := time.Now().Add(settleTime); ; {
-		done, err := p.lib.Test(&p.notes.request)
+		done, err := p.test(&p.notes.request)
 		if done || err != nil {
 			return err
 		}
@@ -110,7 +111,7 @@ func (p *process) stopNotes() error {
 func (p *process) readNotes() error {
 	s := &p.notes
 	for s.posted {
-		done, err := p.lib.Test(&s.request)
+		done, err := p.test(&s.request)
 		if err != nil || !done {
 			return err
 		}
@@ -150,6 +151,9 @@ func (p *process) take(n note) error {
 
 // tell sends a note to ranks. It does not wait until they look at it.
 func (p *process) tell(ranks []int, n note) error {
+	if p.finalizing {
+		return net.ErrClosed
+	}
 	n.From = p.rank
 	text, err := json.Marshal(n)
 	for err == nil && len(text) > noteRoom {
@@ -179,7 +183,7 @@ func (p *process) tell(ranks []int, n note) error {
 		last := &requests[len(requests)-1]
 		done := *last == 0
 		if !done {
-			if done, err = p.lib.Test(last); err != nil {
+			if done, err = p.test(last); err != nil {
 				return err
 			}
 		}

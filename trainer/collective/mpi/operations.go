@@ -56,7 +56,10 @@ func (o *operation) run(start begin) error { return o.request(o.ctx, o.sequence,
 func (g *group) request(ctx context.Context, sequence uint64, others bool, start begin) error {
 	r := new(libmpi.Handle) // MPI writes to it: on the heap
 	g.mu.Lock()
-	err := start(r)
+	err := g.shut()
+	if err == nil {
+		err = start(r)
+	}
 	g.mu.Unlock()
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"sync"
 	"time"
@@ -38,6 +39,7 @@ type process struct {
 	notes      notes
 	broken     *collective.Error
 	ended      bool // the communicator of all is closed
+	finalizing bool // MPI_Finalize has begun: MPI must not be called any more
 }
 
 // start initialises MPI on a thread of its own, which is kept for its end.
@@ -50,8 +52,10 @@ func (p *process) start(ctx context.Context) error {
 		ready <- err
 		if err == nil {
 			over := <-p.end
+			// Not with the mutex held: it may never return, and Close must.
 			p.mu.Lock()
-			defer p.mu.Unlock()
+			p.finalizing = true
+			p.mu.Unlock()
 			over <- p.lib.Finalize()
 		}
 	}()
@@ -149,7 +153,7 @@ func (p *process) wait(ctx context.Context, w waiting) error {
 	var since time.Time
 	for looks := 1; ; looks++ {
 		p.mu.Lock()
-		done, err := p.lib.Test(w.request)
+		done, err := p.test(w.request)
 		if err == nil && !done && looks%noteEvery == 0 {
 			if err = p.readNotes(); err == nil {
 				err = w.trouble()
@@ -175,6 +179,14 @@ func (p *process) wait(ctx context.Context, w waiting) error {
 			time.Sleep(nap)
 		}
 	}
+}
+
+// test looks whether a request is over. The mutex is held.
+func (p *process) test(request *libmpi.Handle) (bool, error) {
+	if p.finalizing {
+		return false, net.ErrClosed
+	}
+	return p.lib.Test(request)
 }
 
 // endTime bounds MPI_Finalize. When it is called all ranks have closed, so that nothing is
