@@ -127,7 +127,8 @@ func TestSlowRankIsNamed(t *testing.T) {
 				}
 				seen++
 				c := e.Communication
-				if c == nil || c.Slowest != 2 || c.Ratio < slow || c.Busy <= 0 || c.Hidden < 0 || c.Hidden > 1 {
+				if c == nil || c.Slowest != 2 || c.Ratio < slow || c.Busy <= 0 || c.Hidden < 0 || c.Hidden > 1 ||
+					len(c.Computing) != 3 || c.Computing[2] < 5*time.Millisecond || c.Computing[0] <= 0 || c.Computing[0] >= c.Computing[2] {
 					t.Errorf("step %d: %+v", e.Step, c)
 				} else if strings.Contains(e.String(), "rank 2 computes") != (seen >= slowIntervals) {
 					t.Errorf("%s", e)

@@ -26,6 +26,10 @@ type Communication struct {
 	Slowest int           // the rank that computes longest
 	Ratio   float64       // how much longer than the rank in the middle
 	Lasting bool          // that has been so for some intervals, and costs enough to be worth a word
+
+	// Computing is each rank's own part of a step, by rank: without what it waited for
+	// others.
+	Computing []time.Duration
 }
 
 // What a rank must be to be worth a word: single intervals of short steps differ by
@@ -84,6 +88,9 @@ func (r *run) communication(ctx context.Context) (*Communication, error) {
 		c.Hidden = max(0, 1-times.Exposed.Seconds()/times.Busy.Seconds())
 	}
 	c.Slowest, c.Ratio = slowest(computing)
+	for _, t := range computing {
+		c.Computing = append(c.Computing, time.Duration(t*float64(time.Second))/time.Duration(r.interval.steps))
+	}
 	c.Lasting = r.straggler.lasts(c, time.Duration(computing[c.Slowest]*float64(time.Second)), time.Since(r.interval.began), r.interval.steps)
 	return c, nil
 }

@@ -68,6 +68,10 @@ func recordOf(e trainer.Event) (m metrics.Record, ok bool) {
 		if c := e.Communication; c != nil {
 			m.CommMillis, m.CommHidden = metrics.Of(c.Busy.Seconds()*1e3), metrics.Of(c.Hidden)
 			m.SlowestRank, m.SlowestRatio = &c.Slowest, metrics.Of(c.Ratio)
+			for _, t := range c.Computing {
+				// There may be thousands of ranks: no more digits than they mean.
+				m.ComputeMillis = append(m.ComputeMillis, metrics.Number(float64(t.Round(time.Microsecond).Microseconds())/1e3))
+			}
 		}
 	case trainer.Evaluated:
 		m.Loss = metrics.Of(e.Loss)

@@ -35,6 +35,7 @@ type Record struct {
 	CommHidden       *Number   `json:"comm_hidden,omitempty"`   // part of it that passed during the backward pass
 	SlowestRank      *int      `json:"slowest_rank,omitempty"`  // that computes longest
 	SlowestRatio     *Number   `json:"slowest_ratio,omitempty"` // its time over that of the rank in the middle
+	ComputeMillis    []Number  `json:"compute_ms,omitempty"`    // each rank's own part of a step, by rank
 	Path             string    `json:"path,omitempty"`
 	Time             time.Time `json:"time"`
 }
