@@ -32,8 +32,10 @@ type attempt struct {
 	asked   os.Signal    // the one that came before this attempt, if any
 	killed  map[int]bool // ranks that had to be ended by force
 
-	mu   sync.Mutex
-	step string // Slurm's id of the step, once a rank has told it
+	began   time.Time
+	mu      sync.Mutex
+	step    string // Slurm's id of the step, once a rank has told it
+	stopFor string // why a stop was asked for
 }
 
 // newAttempt opens the rendezvous; no rank has been started yet.
@@ -42,7 +44,7 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 	if err != nil {
 		return nil, err
 	}
-	a := &attempt{o: o, number: number, nodes: nodes, world: o.Processes}
+	a := &attempt{o: o, number: number, nodes: nodes, world: o.Processes, began: time.Now().UTC()}
 	host := func(int) string { name, _ := os.Hostname(); return name }
 	perNode := o.Processes
 	bind := "127.0.0.1:0"
@@ -113,6 +115,7 @@ func (a *attempt) rounds() map[string]rendezvous.Decide {
 // run starts the ranks, sees them through and returns when none is left.
 func (a *attempt) run(ctx context.Context) (Result, error) {
 	defer a.server.Close()
+	defer a.keepTelling()()
 	var started ranks
 	var err error
 	if a.o.Allocation != nil {
@@ -178,7 +181,7 @@ func (a *attempt) watch(ctx context.Context, started ranks, gone <-chan error) (
 			a.stop(s)
 		case <-a.near:
 			a.near = nil
-			a.stopFor(StopTimeLimit)
+			a.askToStop(StopTimeLimit)
 		case <-done:
 			done, cancelled = nil, true
 			a.server.Abort(rendezvous.Failure{Rank: -1, Reason: "cancelled"})
@@ -211,7 +214,7 @@ func (a *attempt) noteKilled() {
 // stop passes a request to stop on to the ranks.
 func (a *attempt) stop(s os.Signal) {
 	if a.o.Allocation == nil || s != syscall.SIGTERM || a.stopped {
-		a.stopFor(reasonOf(s))
+		a.askToStop(reasonOf(s))
 		return
 	}
 	a.tellStop(StopTerminated)
@@ -220,7 +223,7 @@ func (a *attempt) stop(s os.Signal) {
 	time.AfterFunc(2*time.Second, func() { a.server.Stop(string(StopTerminated)) })
 }
 
-func (a *attempt) stopFor(reason stopReason) {
+func (a *attempt) askToStop(reason stopReason) {
 	if a.stopped {
 		return
 	}
@@ -230,6 +233,9 @@ func (a *attempt) stopFor(reason stopReason) {
 
 func (a *attempt) tellStop(reason stopReason) {
 	a.stopped, a.nearEnd = true, reason != StopTerminated
+	a.mu.Lock()
+	a.stopFor = string(reason)
+	a.mu.Unlock()
 	a.o.Say(fmt.Sprintf("%s: asking all ranks to save and stop", reason))
 }
 

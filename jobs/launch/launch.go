@@ -108,9 +108,8 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	saved := watchProgress(o)
+	s := &supervisor{Options: o, nodes: nodes, saved: watchProgress(o)}
 	near := o.nearEnd(ctx)
-	without := 0 // restarts since there was a newer checkpoint
 	var asked os.Signal
 	for number := 1; ; number++ {
 		if err := os.Remove(o.Dir.Failure()); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -121,40 +120,63 @@ func Run(ctx context.Context, o Options) (Result, error) {
 			return Result{}, err
 		}
 		a.near, a.asked = near, asked
+		o.keep(a.event(rundir.AttemptBegan))
 		result, err := a.run(ctx)
 		if err != nil {
+			o.keepEnd(a, Result{Exit: exitFailed, Failure: &rendezvous.Failure{Rank: -1, Reason: err.Error()}}, false)
 			return Result{}, err
 		}
-		if result.Failure == nil {
-			return o.conclude(ctx, result, saved), nil
-		}
-		if err := writeFailure(o.Dir, number, result); err != nil {
-			o.Say(fmt.Sprintf("WARNING: %v", err))
-		}
-		o.tellRanks(result.Ranks, a.killed)
-		limit := int(o.Job.Restart.MaxWithoutProgress)
-		if a.stopped || limit == 0 || result.Exit == exitCancelled {
-			return o.conclude(ctx, result, saved), nil
-		}
-		if saved.further() {
-			without = 0
-		}
-		if without >= limit {
-			o.Say(fmt.Sprintf("giving up: no progress in %d restarts", limit))
-			return o.conclude(ctx, result, saved), nil
-		}
-		if result = o.conclude(ctx, result, saved); result.Preempted {
+		result, pause, again := s.review(ctx, a, result)
+		o.keepEnd(a, result, again)
+		if !again {
 			return result, nil
 		}
-		if result.NodesLost, err = nodes.review(ctx, result); err != nil {
-			o.Say(fmt.Sprintf("giving up: %v", err))
-			return result, nil
-		}
-		without++
-		pause := backOff(without)
-		o.Say(fmt.Sprintf("%v; starting again%s (%d of %d without progress)", result.Failure, in(pause), without, limit))
+		a.tell(rundir.PhaseRestarting, result.Failure.Reason)
 		asked = o.rest(ctx, pause, near)
 	}
+}
+
+// supervisor decides what follows an attempt.
+type supervisor struct {
+	Options
+	nodes   *nodes
+	saved   *progress
+	without int // restarts since there was a newer checkpoint
+}
+
+// review says whether, and after which pause, there is to be another attempt. If not,
+// the result is that of the launch.
+func (s *supervisor) review(ctx context.Context, a *attempt, r Result) (result Result, pause time.Duration, again bool) {
+	if r.Failure == nil {
+		return s.conclude(ctx, r, s.saved), 0, false
+	}
+	if err := writeFailure(s.Dir, a.number, r); err != nil {
+		s.Say(fmt.Sprintf("WARNING: %v", err))
+	}
+	s.tellRanks(r.Ranks, a.killed)
+	limit := int(s.Job.Restart.MaxWithoutProgress)
+	if a.stopped || limit == 0 || r.Exit == exitCancelled {
+		return s.conclude(ctx, r, s.saved), 0, false
+	}
+	if s.saved.further() {
+		s.without = 0
+	}
+	if s.without >= limit {
+		s.Say(fmt.Sprintf("giving up: no progress in %d restarts", limit))
+		return s.conclude(ctx, r, s.saved), 0, false
+	}
+	if r = s.conclude(ctx, r, s.saved); r.Preempted {
+		return r, 0, false
+	}
+	var err error
+	if r.NodesLost, err = s.nodes.review(ctx, r); err != nil {
+		s.Say(fmt.Sprintf("giving up: %v", err))
+		return r, 0, false
+	}
+	s.without++
+	pause = backOff(s.without)
+	s.Say(fmt.Sprintf("%v; starting again%s (%d of %d without progress)", r.Failure, in(pause), s.without, limit))
+	return r, pause, true
 }
 
 // failureFile is failure.json: what a program or a person reads after a failure.

@@ -103,6 +103,9 @@ func rank(dir string) int {
 	return exit
 }
 
+// lastDir is the run directory of the last call of launched.
+var lastDir rundir.Dir
+
 // launched runs n ranks that behave as named, and returns how that ended and
 // what was said.
 func launched(t *testing.T, n int, behaviour, more string, signals <-chan os.Signal) (Result, string, error) {
@@ -119,6 +122,7 @@ func launched(t *testing.T, n int, behaviour, more string, signals <-chan os.Sig
 	if err != nil {
 		t.Fatal(err)
 	}
+	lastDir = dir
 	if _, err := dir.Prepare("t", dir.Path, "v", []byte(text)); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
@@ -82,4 +83,5 @@ func Requeue(ctx context.Context, o Options, r Result) {
 		return
 	}
 	o.Say(fmt.Sprintf("requeued as job %s (%s)", o.Allocation.ID(), why))
+	o.keep(rundir.AttemptEvent{Event: rundir.JobRequeued, Time: time.Now().UTC(), JobID: o.Allocation.ID(), Requeues: o.Allocation.RestartCount, Cause: why})
 }

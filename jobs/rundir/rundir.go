@@ -9,6 +9,9 @@
 // of two launchers, or of two submissions, in one directory the second is told
 // of the first.
 //
+// Two more files tell of a job while it runs and after: how its launcher sees the ranks
+// now ([Live]), and what has become of each attempt ([AttemptEvent]).
+//
 // It does not know what stands in the logs, the metrics or the checkpoints, does
 // not ask Slurm what became of a job, and removes nothing but the word of how the
 // last job ended, when another one begins. Its locks are those of flock(2); on a file

@@ -1,0 +1,196 @@
+package launch
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+)
+
+const (
+	// silentAfter is when a rank that has joined is shown as silent: long before it
+	// counts as lost, and many heartbeats after the last.
+	silentAfter = 10 * time.Second
+	// fewRanks is how many ranks in one state are told one by one.
+	fewRanks = 16
+)
+
+// The states of ranks that only the launcher knows; others are those of package
+// rendezvous, and the phases that ranks tell.
+const (
+	stateJoining    = "joining"
+	stateConnecting = "connecting" // has joined, and does not train yet
+	stateRunning    = "running"    // a user's program
+	stateSilent     = "silent"
+)
+
+// attention is the order in which the state of a rank stands for its node.
+var attention = []string{string(rendezvous.Lost), string(rendezvous.Failed), stateSilent, stateJoining, stateConnecting,
+	"loading", "saving", "evaluating", "training", stateRunning, string(rendezvous.Ended), string(rendezvous.Done)}
+
+// keepTelling replaces live.json until the returned function is called.
+func (a *attempt) keepTelling() (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	a.tell("", "")
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(rundir.LiveEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				a.tell("", "")
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+		a.tell(rundir.PhaseOver, "")
+	}
+}
+
+// tell replaces live.json; an empty phase is the present one. A file system that does
+// not take it is noticed where more depends on it.
+func (a *attempt) tell(phase, detail string) {
+	l := rundir.Live{Time: time.Now().UTC(), JobID: a.jobID(), Attempt: a.number, Began: a.began, Phase: phase, Detail: detail, Ranks: a.world}
+	ranks := a.server.Outcome().Ranks
+	l.Nodes = groups(ranks, a.o.Job.Train != nil, time.Now())
+	var hosts []string
+	for _, r := range ranks {
+		if r.State != rendezvous.Missing {
+			l.Joined++
+		}
+		if len(hosts) == 0 || hosts[len(hosts)-1] != r.Host {
+			hosts = append(hosts, r.Host)
+		}
+	}
+	l.Hosts, l.PerNode = slurm.FoldHosts(hosts), a.world/max(1, len(hosts))
+	a.mu.Lock()
+	stop := a.stopFor
+	a.mu.Unlock()
+	switch {
+	case phase != "":
+	case stop != "":
+		l.Phase, l.Detail = rundir.PhaseStopping, stop
+	case l.Joined < l.Ranks:
+		l.Phase = rundir.PhaseJoining
+	default:
+		l.Phase = rundir.PhaseRunning
+	}
+	_ = a.o.Dir.WriteLive(l)
+}
+
+// jobID is that of the job around the launcher; none without Slurm.
+func (a *attempt) jobID() string {
+	if a.o.Allocation == nil {
+		return ""
+	}
+	return a.o.Allocation.ID()
+}
+
+// groups puts nodes in the same state together, in the order of attention.
+func groups(ranks []rendezvous.RankStatus, trains bool, now time.Time) []rundir.NodeGroup {
+	of := map[string]*rundir.NodeGroup{}
+	hosts := map[string][]string{}
+	for first := 0; first < len(ranks); {
+		end := first + 1
+		for end < len(ranks) && ranks[end].Host == ranks[first].Host {
+			end++
+		}
+		node := ranks[first:end]
+		first = end
+		worst := slices.MinFunc(node, func(a, b rendezvous.RankStatus) int {
+			return slices.Index(attention, stateOf(a, trains, now)) - slices.Index(attention, stateOf(b, trains, now))
+		})
+		state := stateOf(worst, trains, now)
+		g := of[state]
+		if g == nil {
+			g = &rundir.NodeGroup{State: state, Least: worst.Step}
+			of[state] = g
+		}
+		hosts[state] = append(hosts[state], worst.Host)
+		for _, r := range node {
+			if stateOf(r, trains, now) != state {
+				continue
+			}
+			if g.Count++; len(g.Ranks) < fewRanks {
+				g.Ranks = append(g.Ranks, r.Rank)
+			}
+			g.Least, g.Most = min(g.Least, r.Step), max(g.Most, r.Step)
+		}
+	}
+	var all []rundir.NodeGroup
+	for state, g := range of {
+		g.Hosts = slurm.FoldHosts(hosts[state])
+		all = append(all, *g)
+	}
+	slices.SortFunc(all, func(a, b rundir.NodeGroup) int {
+		return slices.Index(attention, a.State) - slices.Index(attention, b.State)
+	})
+	return all
+}
+
+// stateOf is the state of a rank as live.json has it.
+func stateOf(r rendezvous.RankStatus, trains bool, now time.Time) string {
+	switch {
+	case r.State == rendezvous.Missing:
+		return stateJoining
+	case r.State != rendezvous.Joined:
+		return string(r.State)
+	case !r.Seen.IsZero() && now.Sub(r.Seen) > silentAfter:
+		return stateSilent
+	case r.Phase != "":
+		return r.Phase
+	case trains:
+		return stateConnecting
+	}
+	return stateRunning
+}
+
+// event is a line of attempts.jsonl about an attempt.
+func (a *attempt) event(what string) rundir.AttemptEvent {
+	e := rundir.AttemptEvent{Event: what, Time: time.Now().UTC(), JobID: a.jobID(), Attempt: a.number, Ranks: a.world}
+	hosts := a.nodes
+	if a.o.Allocation != nil {
+		e.Requeues = a.o.Allocation.RestartCount
+	} else if host, err := os.Hostname(); err == nil {
+		hosts = []string{host}
+	}
+	e.Hosts = slurm.FoldHosts(hosts)
+	return e
+}
+
+// keepEnd keeps how an attempt ended.
+func (o Options) keepEnd(a *attempt, r Result, again bool) {
+	e := a.event(rundir.AttemptEnded)
+	e.Exit, e.Again = r.Exit, again
+	for _, rank := range r.Ranks {
+		e.Step = max(e.Step, rank.Step)
+	}
+	switch f := r.Failure; {
+	case f != nil:
+		e.Cause = f.Reason
+		if f.Rank >= 0 {
+			e.Rank, e.Host = &f.Rank, f.Host
+		}
+	case r.Exit != 0:
+		a.mu.Lock()
+		e.Cause = a.stopFor
+		a.mu.Unlock()
+	}
+	o.keep(e)
+}
+
+// keep adds a line to attempts.jsonl.
+func (o Options) keep(e rundir.AttemptEvent) {
+	if err := o.Dir.AppendAttempt(e); err != nil {
+		o.Say(fmt.Sprintf("WARNING: %v", err))
+	}
+}

@@ -1,0 +1,86 @@
+package rundir
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// What an [AttemptEvent] tells.
+const (
+	AttemptBegan = "begin"
+	AttemptEnded = "end"
+	JobRequeued  = "requeue" // the launcher has put its job back into the queue
+)
+
+// AttemptEvent is one line of attempts.jsonl, which keeps what has become of each
+// attempt of each launcher, in order. One that began and did not end was killed
+// together with its launcher.
+type AttemptEvent struct {
+	Event    string    `json:"event"`
+	Time     time.Time `json:"time"`
+	JobID    string    `json:"job_id,omitempty"`
+	Requeues int       `json:"requeues"` // how often Slurm had put the job back before
+	Attempt  int       `json:"attempt"`  // counted from 1 in each launcher
+	Hosts    string    `json:"hosts,omitempty"`
+	Ranks    int       `json:"ranks,omitempty"`
+
+	// Of an end.
+	Exit  int    `json:"exit"`
+	Step  int    `json:"step"`            // the last one of which a rank has told
+	Cause string `json:"cause,omitempty"` // what went wrong, or why it was asked to stop; empty if it finished
+	Rank  *int   `json:"rank,omitempty"`  // that is the cause
+	Host  string `json:"host,omitempty"`  // its host
+	Again bool   `json:"again,omitempty"` // the launcher starts another attempt
+}
+
+// Attempts is the file that keeps what has become of each attempt.
+func (d Dir) Attempts() string { return filepath.Join(d.Path, "attempts.jsonl") }
+
+// AppendAttempt adds a line.
+func (d Dir) AppendAttempt(e AttemptEvent) error {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(d.Attempts(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("keep what became of an attempt: %w", err)
+	}
+	_, err = f.Write(append(text, '\n'))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("keep what became of an attempt: %w", err)
+	}
+	return nil
+}
+
+// ReadAttempts returns the lines, in order; none where there is no file. Lines that
+// cannot be read are passed over.
+func (d Dir) ReadAttempts() ([]AttemptEvent, error) {
+	f, err := os.Open(d.Attempts())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what became of attempts: %w", err)
+	}
+	defer f.Close()
+	var all []AttemptEvent
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e AttemptEvent
+		if json.Unmarshal(lines.Bytes(), &e) == nil && e.Event != "" {
+			all = append(all, e)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return all, fmt.Errorf("read what became of attempts: %w", err)
+	}
+	return all, nil
+}

@@ -1,0 +1,62 @@
+package rundir
+
+import (
+	"os"
+	"reflect"
+	"testing"
+	"time"
+)
+
+func TestLive(t *testing.T) {
+	d := mustCreate(t)
+	if l, ok := d.ReadLive(); ok {
+		t.Errorf("there is one before the first was written: %+v", l)
+	}
+	want := Live{Time: time.Unix(5, 0).UTC(), JobID: "18_3", Attempt: 2, Phase: PhaseRunning, Hosts: "n[1-2]", PerNode: 1, Ranks: 2, Joined: 2,
+		Nodes: []NodeGroup{{State: "training", Hosts: "n[1-2]", Ranks: []int{0, 1}, Count: 2, Least: 7, Most: 8}}}
+	for range 2 { // the second replaces the first
+		if err := d.WriteLive(want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, ok := d.ReadLive(); !ok || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if m := mode(t, d.Live()); m != 0o600 {
+		t.Errorf("mode %o", m)
+	}
+	if err := os.WriteFile(d.Live(), []byte(`{"phase": `), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l, ok := d.ReadLive(); ok {
+		t.Errorf("half a file was taken: %+v", l)
+	}
+}
+
+func TestAttempts(t *testing.T) {
+	d := mustCreate(t)
+	if got, err := d.ReadAttempts(); err != nil || got != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+	rank := 3
+	want := []AttemptEvent{
+		{Event: AttemptBegan, Time: time.Unix(5, 0).UTC(), JobID: "18", Attempt: 1, Hosts: "n1", Ranks: 4},
+		{Event: AttemptEnded, Time: time.Unix(9, 0).UTC(), JobID: "18", Attempt: 1, Exit: 4, Step: 70, Cause: "rank 3 was lost", Rank: &rank, Host: "n1", Again: true},
+	}
+	for _, e := range want {
+		if err := d.AppendAttempt(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := os.OpenFile(d.Attempts(), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"event": "begin", "ti`); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if got, err := d.ReadAttempts(); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+}
