@@ -17,19 +17,19 @@ import (
 func testCluster(t *testing.T, n int) []*space {
 	t.Helper()
 	hub := newSpace(t)
-	hub.bridge("mgmt")
-	hub.bridge("fast")
-	hub.addr("mgmt", "10.10.0.254/24")
+	hub.Bridge("mgmt")
+	hub.Bridge("fast")
+	hub.Addr("mgmt", "10.10.0.254/24")
 	var nodes []*space
 	for i := 1; i <= n; i++ {
 		node := newSpace(t)
 		hub.plug(node, "mgmt", "eth0", fmt.Sprintf("m%d", i), 1500)
 		hub.plug(node, "fast", "hsn0", fmt.Sprintf("f%d", i), 9000)
-		node.addr("eth0", fmt.Sprintf("10.10.0.%d/24", i))
-		node.addr("hsn0", fmt.Sprintf("10.20.0.%d/24", i))
-		node.bridge("docker0")
-		node.addr("docker0", "172.17.0.1/16")
-		node.route(netlink.Route{Gw: net.IPv4(10, 10, 0, 254)}, "0.0.0.0/0", "eth0")
+		node.Addr("eth0", fmt.Sprintf("10.10.0.%d/24", i))
+		node.Addr("hsn0", fmt.Sprintf("10.20.0.%d/24", i))
+		node.Bridge("docker0")
+		node.Addr("docker0", "172.17.0.1/16")
+		node.Route(netlink.Route{Gw: net.IPv4(10, 10, 0, 254)}, "0.0.0.0/0", "eth0")
 		node.ready("eth0", "hsn0")
 		nodes = append(nodes, node)
 	}
@@ -37,9 +37,6 @@ func testCluster(t *testing.T, n int) []*space {
 }
 
 func TestRealCluster(t *testing.T) {
-	if !asRoot(t) {
-		return
-	}
 	nodes := testCluster(t, 3)
 	collect := func() []Inventory {
 		var invs []Inventory
@@ -69,7 +66,7 @@ func TestRealCluster(t *testing.T) {
 		t.Errorf("n1 chose %s, want hsn0", c.Interface)
 	}
 
-	nodes[1].down("hsn0")
+	nodes[1].Down("hsn0")
 	choices, err = Agree(collect(), Request{})
 	must(t, err)
 	for i, c := range choices {
@@ -84,19 +81,16 @@ func TestRealCluster(t *testing.T) {
 
 // Without its loopback a host does not even reach its own other addresses.
 func TestRealLoopbackDown(t *testing.T) {
-	if !asRoot(t) {
-		return
-	}
 	hub, node := newSpace(t), newSpace(t)
-	hub.bridge("mgmt")
+	hub.Bridge("mgmt")
 	hub.plug(node, "mgmt", "eth0", "m1", 1500)
-	node.addr("eth0", "10.10.0.1/24")
+	node.Addr("eth0", "10.10.0.1/24")
 	c, err := Choose(node.collect("n1"), nil, Request{})
 	must(t, err)
 	if c.Interface != "lo" || c.Addr != addr("127.0.0.1") {
 		t.Errorf("chose %s %s, want lo 127.0.0.1", c.Interface, c.Addr)
 	}
-	node.down("lo")
+	node.Down("lo")
 	for _, req := range []Request{{}, {Exclude: []string{"lo"}}, {Interface: "eth0"}} {
 		if c, err := Choose(node.collect("n1"), nil, req); err == nil || hintOf(err) != "switch it on: ip link set lo up" {
 			t.Errorf("%+v: chose %s, %v", req, c.Interface, err)
@@ -111,14 +105,11 @@ func TestRealLoopbackDown(t *testing.T) {
 
 // A cable that is out at the other end leaves a link up without a carrier.
 func TestRealNoCarrier(t *testing.T) {
-	if !asRoot(t) {
-		return
-	}
 	hub, node := newSpace(t), newSpace(t)
-	hub.bridge("mgmt")
+	hub.Bridge("mgmt")
 	hub.plug(node, "mgmt", "eth0", "m1", 1500)
-	node.addr("eth0", "10.10.0.1/24")
-	hub.down("m1")
+	node.Addr("eth0", "10.10.0.1/24")
+	hub.Down("m1")
 	_, err := Choose(node.collect("n1"), []netip.Addr{addr("10.10.0.2")}, Request{})
 	if err == nil || !strings.Contains(err.Error(), "the route to 10.10.0.2 leaves by eth0, which cannot be used: no carrier") {
 		t.Errorf("error %v", err)
@@ -127,43 +118,40 @@ func TestRealNoCarrier(t *testing.T) {
 
 // The routing table of an inventory leads where the kernel's own lookup does.
 func TestLookupAgreesWithKernel(t *testing.T) {
-	if !asRoot(t) {
-		return
-	}
 	hub, node := newSpace(t), newSpace(t)
-	hub.bridge("br")
+	hub.Bridge("br")
 	for _, name := range []string{"eth0", "eth1", "eth2"} {
 		hub.plug(node, "br", name, "p"+name, 1500)
 	}
-	node.addr("eth0", "192.168.3.15/20")
-	node.addr("eth1", "192.168.5.15/20")
-	node.addr("eth1", "192.168.5.16/20")
-	node.addr("eth2", "10.13.0.5/32")
-	node.addr("lo", "192.0.2.77/32")
-	node.route(netlink.Route{Gw: net.IPv4(192, 168, 0, 1), Priority: 100}, "0.0.0.0/0", "eth0")
-	node.route(netlink.Route{Gw: net.IPv4(192, 168, 0, 2), Priority: 50}, "0.0.0.0/0", "eth1")
-	node.route(netlink.Route{Scope: netlink.SCOPE_LINK}, "10.13.0.1/32", "eth2")
-	node.route(netlink.Route{Gw: net.IPv4(10, 13, 0, 1)}, "10.13.0.0/16", "eth2")
-	node.route(netlink.Route{Gw: net.IPv4(192, 168, 0, 9)}, "10.13.7.0/24", "eth0")
-	node.route(netlink.Route{Type: 6}, "10.14.0.0/16", "") // blackhole
-	node.route(netlink.Route{Gw: net.IPv4(192, 168, 0, 3), Src: net.IPv4(192, 0, 2, 77)}, "198.51.100.0/24", "eth0")
-	node.route(netlink.Route{MultiPath: []*netlink.NexthopInfo{
-		{LinkIndex: node.link("eth0").Attrs().Index, Gw: net.IPv4(192, 168, 0, 4)},
-		{LinkIndex: node.link("eth1").Attrs().Index, Gw: net.IPv4(192, 168, 0, 5)},
+	node.Addr("eth0", "192.168.3.15/20")
+	node.Addr("eth1", "192.168.5.15/20")
+	node.Addr("eth1", "192.168.5.16/20")
+	node.Addr("eth2", "10.13.0.5/32")
+	node.Addr("lo", "192.0.2.77/32")
+	node.Route(netlink.Route{Gw: net.IPv4(192, 168, 0, 1), Priority: 100}, "0.0.0.0/0", "eth0")
+	node.Route(netlink.Route{Gw: net.IPv4(192, 168, 0, 2), Priority: 50}, "0.0.0.0/0", "eth1")
+	node.Route(netlink.Route{Scope: netlink.SCOPE_LINK}, "10.13.0.1/32", "eth2")
+	node.Route(netlink.Route{Gw: net.IPv4(10, 13, 0, 1)}, "10.13.0.0/16", "eth2")
+	node.Route(netlink.Route{Gw: net.IPv4(192, 168, 0, 9)}, "10.13.7.0/24", "eth0")
+	node.Route(netlink.Route{Type: 6}, "10.14.0.0/16", "") // blackhole
+	node.Route(netlink.Route{Gw: net.IPv4(192, 168, 0, 3), Src: net.IPv4(192, 0, 2, 77)}, "198.51.100.0/24", "eth0")
+	node.Route(netlink.Route{MultiPath: []*netlink.NexthopInfo{
+		{LinkIndex: node.Link("eth0").Attrs().Index, Gw: net.IPv4(192, 168, 0, 4)},
+		{LinkIndex: node.Link("eth1").Attrs().Index, Gw: net.IPv4(192, 168, 0, 5)},
 	}}, "203.0.113.0/24", "")
 
 	inv := node.collect("n1")
 	h := newHost(&inv, "n1")
 	for _, peer := range []string{"192.168.5.13", "192.168.15.1", "8.8.8.8", "10.13.0.1", "10.13.9.9", "10.13.7.1", "10.14.0.1", "198.51.100.9", "203.0.113.9"} {
 		ways := h.ways(addr(peer))
-		found, err := node.nl.RouteGet(net.ParseIP(peer))
+		found, err := node.NL.RouteGet(net.ParseIP(peer))
 		if err != nil {
 			if len(ways) > 0 {
 				t.Errorf("%s: leaves by %s, but the kernel says %v", peer, ways[0].dev, err)
 			}
 			continue
 		}
-		link, err := node.nl.LinkByIndex(found[0].LinkIndex)
+		link, err := node.NL.LinkByIndex(found[0].LinkIndex)
 		must(t, err)
 		leaves := false
 		for _, w := range ways {
@@ -188,21 +176,18 @@ func TestLookupAgreesWithKernel(t *testing.T) {
 
 // What a link is, and what it stands on, for each kind that the kernel has here.
 func TestCollectKinds(t *testing.T) {
-	if !asRoot(t) {
-		return
-	}
 	s := newSpace(t)
-	s.bridge("br0")
+	s.Bridge("br0")
 	attrs := func(name string) netlink.LinkAttrs { return netlink.LinkAttrs{Name: name} }
-	must(t, s.nl.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "v0", MasterIndex: s.link("br0").Attrs().Index}, PeerName: "v1"}))
-	s.up("v0")
-	s.up("v1")
+	must(t, s.NL.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "v0", MasterIndex: s.Link("br0").Attrs().Index}, PeerName: "v1"}))
+	s.Up("v0")
+	s.Up("v1")
 	below := attrs("mv0")
-	below.ParentIndex = s.link("v1").Attrs().Index
-	must(t, s.nl.LinkAdd(&netlink.Macvlan{LinkAttrs: below, Mode: netlink.MACVLAN_MODE_BRIDGE}))
-	must(t, s.nl.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs("vx0"), VxlanId: 7, VtepDevIndex: s.link("v1").Attrs().Index, Port: 4789}))
+	below.ParentIndex = s.Link("v1").Attrs().Index
+	must(t, s.NL.LinkAdd(&netlink.Macvlan{LinkAttrs: below, Mode: netlink.MACVLAN_MODE_BRIDGE}))
+	must(t, s.NL.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs("vx0"), VxlanId: 7, VtepDevIndex: s.Link("v1").Attrs().Index, Port: 4789}))
 	var tunErr error
-	s.do(func() error { // made by ioctl, so in the thread's namespace
+	s.Do(func() error { // made by ioctl, so in the thread's namespace
 		tunErr = netlink.LinkAdd(&netlink.Tuntap{LinkAttrs: attrs("tun0"), Mode: netlink.TUNTAP_MODE_TUN})
 		return nil
 	})
@@ -210,9 +195,9 @@ func TestCollectKinds(t *testing.T) {
 	hasTun := !errors.Is(tunErr, fs.ErrPermission)
 	if hasTun {
 		must(t, tunErr)
-		s.addr("tun0", "10.8.0.1/24")
+		s.Addr("tun0", "10.8.0.1/24")
 	}
-	s.addr("mv0", "10.9.0.1/24")
+	s.Addr("mv0", "10.9.0.1/24")
 
 	inv := s.collect("n1")
 	h := newHost(&inv, "n1")
@@ -252,14 +237,11 @@ func TestCollectKinds(t *testing.T) {
 
 // The index of a parent in another namespace may be that of some link here.
 func TestCollectForeignParent(t *testing.T) {
-	if !asRoot(t) {
-		return
-	}
 	outside, inside := newSpace(t), newSpace(t)
-	must(t, outside.nl.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "uplink", Index: 50}}))
-	must(t, inside.nl.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "docker0", Index: 50}}))
-	must(t, outside.nl.LinkAdd(&netlink.Macvlan{LinkAttrs: netlink.LinkAttrs{Name: "net1", ParentIndex: 50}, Mode: netlink.MACVLAN_MODE_BRIDGE}))
-	must(t, outside.nl.LinkSetNsFd(outside.link("net1"), int(inside.ns)))
+	must(t, outside.NL.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "uplink", Index: 50}}))
+	must(t, inside.NL.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "docker0", Index: 50}}))
+	must(t, outside.NL.LinkAdd(&netlink.Macvlan{LinkAttrs: netlink.LinkAttrs{Name: "net1", ParentIndex: 50}, Mode: netlink.MACVLAN_MODE_BRIDGE}))
+	must(t, outside.NL.LinkSetNsFd(outside.Link("net1"), int(inside.NS)))
 	for _, l := range inside.collect("n1").Links {
 		if l.Name == "net1" {
 			if l.Kind != "macvlan" || l.Parent != "" {

@@ -16,21 +16,21 @@ import (
 
 // rule adds a policy rule of IPv4; change fills it in.
 func (s *space) rule(priority, table int, change func(*netlink.Rule)) {
-	s.t.Helper()
+	s.T.Helper()
 	r := netlink.NewRule()
 	r.Priority, r.Table, r.Family = priority, table, netlink.FAMILY_V4
 	change(r)
-	must(s.t, s.nl.RuleAdd(r))
+	must(s.T, s.NL.RuleAdd(r))
 }
 
 // ready waits until the kernel has noticed the carrier of links, which it does
 // a moment after they were switched on.
 func (s *space) ready(names ...string) {
-	s.t.Helper()
+	s.T.Helper()
 	for _, name := range names {
-		for end := time.Now().Add(5 * time.Second); s.link(name).Attrs().OperState != netlink.OperUp; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(5 * time.Second); s.Link(name).Attrs().OperState != netlink.OperUp; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				s.t.Fatalf("%s has no carrier", name)
+				s.T.Fatalf("%s has no carrier", name)
 			}
 		}
 	}
@@ -47,26 +47,23 @@ func ipNet(text string) *net.IPNet {
 // Rules and tables are collected as the kernel has them, and lead where its own
 // lookup does, with and without a source address.
 func TestRealPolicyRouting(t *testing.T) {
-	if !asRoot(t) {
-		return
-	}
 	hub, node := newSpace(t), newSpace(t)
-	hub.bridge("br")
+	hub.Bridge("br")
 	for _, name := range []string{"eth0", "eth1", "eth2"} {
 		hub.plug(node, "br", name, "p"+name, 1500)
 	}
-	node.addr("eth0", "192.168.3.15/20")
-	node.addr("eth1", "192.168.5.15/20")
-	node.addr("eth2", "10.66.0.2/24")
+	node.Addr("eth0", "192.168.3.15/20")
+	node.Addr("eth1", "192.168.5.15/20")
+	node.Addr("eth2", "10.66.0.2/24")
 	if inv := node.collect("n1"); inv.Rules != nil {
 		t.Errorf("the kernel's own rules are listed: %+v", inv.Rules)
 	}
-	node.route(netlink.Route{Gw: net.IPv4(192, 168, 0, 1)}, "0.0.0.0/0", "eth0")
-	node.route(netlink.Route{Table: 102, Scope: netlink.SCOPE_LINK}, "192.168.0.0/20", "eth1")
-	node.route(netlink.Route{Table: 102, Gw: net.IPv4(192, 168, 0, 2)}, "0.0.0.0/0", "eth1")
-	node.route(netlink.Route{Table: 51820, Scope: netlink.SCOPE_LINK}, "0.0.0.0/0", "eth2")
-	node.route(netlink.Route{Table: 51820, Type: unix.RTN_THROW}, "198.51.100.0/24", "")
-	node.route(netlink.Route{Table: 77, Scope: netlink.SCOPE_LINK}, "0.0.0.0/0", "eth1") // which no rule leads to
+	node.Route(netlink.Route{Gw: net.IPv4(192, 168, 0, 1)}, "0.0.0.0/0", "eth0")
+	node.Route(netlink.Route{Table: 102, Scope: netlink.SCOPE_LINK}, "192.168.0.0/20", "eth1")
+	node.Route(netlink.Route{Table: 102, Gw: net.IPv4(192, 168, 0, 2)}, "0.0.0.0/0", "eth1")
+	node.Route(netlink.Route{Table: 51820, Scope: netlink.SCOPE_LINK}, "0.0.0.0/0", "eth2")
+	node.Route(netlink.Route{Table: 51820, Type: unix.RTN_THROW}, "198.51.100.0/24", "")
+	node.Route(netlink.Route{Table: 77, Scope: netlink.SCOPE_LINK}, "0.0.0.0/0", "eth1") // which no rule leads to
 	node.rule(100, 102, func(r *netlink.Rule) { r.Src = ipNet("192.168.5.15/32") })
 	node.rule(110, 102, func(r *netlink.Rule) { r.Dst = ipNet("203.0.113.0/24") })
 	node.rule(120, 77, func(r *netlink.Rule) { r.Mark = 9 })
@@ -107,10 +104,10 @@ func TestRealPolicyRouting(t *testing.T) {
 			if src != "" {
 				from, options.SrcAddr = addr(src), net.ParseIP(src)
 			}
-			found, err := node.nl.RouteGetWithOptions(net.ParseIP(peer), options)
+			found, err := node.NL.RouteGetWithOptions(net.ParseIP(peer), options)
 			kernels := "nowhere"
 			if err == nil {
-				l, err := node.nl.LinkByIndex(found[0].LinkIndex)
+				l, err := node.NL.LinkByIndex(found[0].LinkIndex)
 				must(t, err)
 				kernels = l.Attrs().Name
 			}
@@ -128,23 +125,20 @@ func TestRealPolicyRouting(t *testing.T) {
 // Two NICs on one subnet, with a rule for each: a connection from the chosen
 // address leaves by its own NIC, as the choice says.
 func TestRealPolicyChoice(t *testing.T) {
-	if !asRoot(t) {
-		return
-	}
 	hub := newSpace(t)
-	hub.bridge("slow")
-	hub.bridge("fast")
+	hub.Bridge("slow")
+	hub.Bridge("fast")
 	var nodes []*space
 	var invs []Inventory
 	for i := 1; i <= 2; i++ {
 		node := newSpace(t)
 		hub.plug(node, "slow", "eth0", fmt.Sprintf("s%d", i), 1500)
 		hub.plug(node, "fast", "eth1", fmt.Sprintf("f%d", i), 9000)
-		node.addr("eth0", fmt.Sprintf("192.168.3.%d/20", i))
-		node.addr("eth1", fmt.Sprintf("192.168.5.%d/20", i))
+		node.Addr("eth0", fmt.Sprintf("192.168.3.%d/20", i))
+		node.Addr("eth1", fmt.Sprintf("192.168.5.%d/20", i))
 		for table, nic := range map[int]string{101: "eth0", 102: "eth1"} {
 			own := fmt.Sprintf("192.168.%d.%d", 2*table-199, i)
-			node.route(netlink.Route{Table: table, Scope: netlink.SCOPE_LINK}, "192.168.0.0/20", nic)
+			node.Route(netlink.Route{Table: table, Scope: netlink.SCOPE_LINK}, "192.168.0.0/20", nic)
 			node.rule(table, table, func(r *netlink.Rule) { r.Src = ipNet(own + "/32") })
 		}
 		node.ready("eth0", "eth1")
@@ -165,12 +159,9 @@ func TestRealPolicyChoice(t *testing.T) {
 // A fabric with IPv6 only, beside a management network of IPv4 that not every
 // host has.
 func TestRealIPv6Only(t *testing.T) {
-	if !asRoot(t) {
-		return
-	}
 	hub := newSpace(t)
-	hub.bridge("fast")
-	hub.bridge("mgmt")
+	hub.Bridge("fast")
+	hub.Bridge("mgmt")
 	var nodes []*space
 	var invs []Inventory
 	for i := 1; i <= 2; i++ {
@@ -180,13 +171,13 @@ func TestRealIPv6Only(t *testing.T) {
 		a, err := netlink.ParseAddr(fmt.Sprintf("fd00:7::%d/64", i))
 		must(t, err)
 		a.Flags = unix.IFA_F_NODAD // else it is tentative for a second
-		if err := node.nl.AddrAdd(node.link("hsn0"), a); err != nil {
+		if err := node.NL.AddrAdd(node.Link("hsn0"), a); err != nil {
 			t.Fatalf("IPv6 address: %v", err)
 		}
-		node.up("hsn0")
+		node.Up("hsn0")
 		node.ready("hsn0")
 		if i == 1 {
-			node.addr("eth0", "10.10.0.1/24")
+			node.Addr("eth0", "10.10.0.1/24")
 		}
 		nodes = append(nodes, node)
 		invs = append(invs, node.collect(fmt.Sprintf("n%d", i)))

@@ -11,158 +11,51 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"runtime"
-	"syscall"
 	"testing"
 	"unsafe"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/ddpbatch/ddpbatch/netif"
+	"github.com/ddpbatch/ddpbatch/netif/internal/netspace"
 )
 
-const (
-	envInside = "DDPBATCH_TEST_USERNS"
-	envNode   = "DDPBATCH_TEST_NODE"
-)
+// envNode makes a process of this binary a node of a test.
+const envNode = "DDPBATCH_TEST_NODE"
 
-// TestMain also serves as a node of a test. Tests that are not root get a user
-// namespace in which they are, where the system lets them.
+// TestMain has the tests be root in network namespaces, and also serves as a node of one.
 func TestMain(m *testing.M) {
-	switch {
-	case os.Getenv(envNode) != "":
+	if os.Getenv(envNode) != "" {
 		if err := serveNode(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
-	case os.Getenv(envInside) != "":
-		if lo, err := netlink.LinkByName("lo"); err == nil { // a new one is down
-			_ = netlink.LinkSetUp(lo)
-		}
-		os.Exit(m.Run())
-	case os.Geteuid() == 0:
-		os.Exit(m.Run())
 	}
-	cmd := exec.Command(os.Args[0], os.Args[1:]...)
-	cmd.Env = append(os.Environ(), envInside+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
-		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
-	}
-	if err := cmd.Start(); err != nil { // user namespaces are switched off
-		os.Exit(m.Run())
-	}
-	var exit *exec.ExitError
-	if errors.As(cmd.Wait(), &exit) {
-		os.Exit(exit.ExitCode())
-	}
-	os.Exit(0)
+	os.Exit(netspace.Main(m))
 }
 
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("making network namespaces needs root or user namespaces")
-	}
-	t.Skip("making network namespaces needs root or user namespaces")
-}
-
-// space is a network namespace.
+// space is a network namespace in which a node may run.
 type space struct {
-	t    *testing.T
+	*netspace.Space
 	name string
-	ns   netns.NsHandle
-	nl   *netlink.Handle
 	node *node
-}
-
-// onThread runs f on a thread that ends with it, and with it its namespace.
-func onThread(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		done <- f()
-	}()
-	return <-done
 }
 
 func newSpace(t *testing.T, name string) *space {
 	t.Helper()
-	needRoot(t)
-	s := &space{t: t, name: name}
-	must(t, onThread(func() (err error) {
-		s.ns, err = netns.New()
-		return err
-	}))
-	var err error
-	s.nl, err = netlink.NewHandleAt(s.ns)
-	must(t, err)
-	t.Cleanup(func() { s.nl.Close(); s.ns.Close() })
-	must(t, s.nl.LinkSetUp(s.link("lo")))
-	return s
-}
-
-func (s *space) do(f func() error) {
-	s.t.Helper()
-	must(s.t, onThread(func() error {
-		if err := netns.Set(s.ns); err != nil {
-			return err
-		}
-		return f()
-	}))
-}
-
-func (s *space) link(name string) netlink.Link {
-	s.t.Helper()
-	l, err := s.nl.LinkByName(name)
-	must(s.t, err)
-	return l
-}
-
-func (s *space) down(name string) { s.t.Helper(); must(s.t, s.nl.LinkSetDown(s.link(name))) }
-
-// addr gives a link an address, without the wait of duplicate address detection,
-// and switches it on.
-func (s *space) addr(name, prefix string) {
-	s.t.Helper()
-	a, err := netlink.ParseAddr(prefix)
-	must(s.t, err)
-	if a.IP.To4() == nil {
-		a.Flags = unix.IFA_F_NODAD
-	}
-	must(s.t, s.nl.AddrAdd(s.link(name), a))
-	must(s.t, s.nl.LinkSetUp(s.link(name)))
-}
-
-func (s *space) bridge(name string) {
-	s.t.Helper()
-	must(s.t, s.nl.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}))
-	must(s.t, s.nl.LinkSetUp(s.link(name)))
+	return &space{Space: netspace.New(t), name: name}
 }
 
 // wire joins a link of this space with one of another; a bridge may take its end.
 // The first one's offloads are off, so that its packets are as large on the wire
 // as they are on one.
 func (s *space) wire(name string, other *space, otherName, bridge string, mtu int) {
-	s.t.Helper()
-	must(s.t, other.nl.LinkAdd(&netlink.Veth{
-		LinkAttrs: netlink.LinkAttrs{Name: otherName, MTU: mtu}, PeerName: name, PeerNamespace: netlink.NsFd(s.ns),
-	}))
-	if bridge != "" {
-		must(s.t, other.nl.LinkSetMaster(other.link(otherName), other.link(bridge)))
-	}
-	must(s.t, other.nl.LinkSetUp(other.link(otherName)))
-	must(s.t, s.nl.LinkSetMTU(s.link(name), mtu))
-	must(s.t, s.nl.LinkSetUp(s.link(name)))
-	s.do(func() error { return segment(name) })
+	s.T.Helper()
+	other.Plug(s.Space, bridge, name, otherName, mtu)
+	s.Up(name)
+	s.Do(func() error { return segment(name) })
 }
 
 // segment switches segmentation by the (virtual) hardware off.
@@ -185,22 +78,14 @@ func segment(name string) error {
 	return nil
 }
 
-func (s *space) route(r netlink.Route, dst string) {
-	s.t.Helper()
-	_, to, err := net.ParseCIDR(dst)
-	must(s.t, err)
-	r.Dst = to
-	must(s.t, s.nl.RouteAdd(&r))
-}
-
 func (s *space) via(dst, gateway string) {
-	s.t.Helper()
-	s.route(netlink.Route{Gw: net.ParseIP(gateway)}, dst)
+	s.T.Helper()
+	s.Route(netlink.Route{Gw: net.ParseIP(gateway)}, dst, "")
 }
 
 func (s *space) sysctl(name, value string) {
-	s.t.Helper()
-	s.do(func() error { return os.WriteFile("/proc/sys/net/"+name, []byte(value), 0) })
+	s.T.Helper()
+	s.Do(func() error { return os.WriteFile("/proc/sys/net/"+name, []byte(value), 0) })
 }
 
 // node is a process in a space that listens and probes.
@@ -272,16 +157,16 @@ func serveNode(in io.Reader, out io.Writer) error {
 
 // start starts the node of a space. The child inherits the thread's namespace.
 func (s *space) start() {
-	s.t.Helper()
+	s.T.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), envNode+"="+s.name)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	must(s.t, err)
+	must(s.T, err)
 	out, err := cmd.StdoutPipe()
-	must(s.t, err)
-	s.do(cmd.Start)
-	s.t.Cleanup(func() { in.Close(); cmd.Wait() })
+	must(s.T, err)
+	s.Do(cmd.Start)
+	s.T.Cleanup(func() { in.Close(); cmd.Wait() })
 	s.node = &node{in: in, out: bufio.NewReader(out)}
 }
 
@@ -304,17 +189,17 @@ func (n *node) tell(o order) (a order, err error) {
 
 // listen starts the node and has it listen.
 func (s *space) listen(o orderListen) Endpoint {
-	s.t.Helper()
+	s.T.Helper()
 	s.start()
 	o.Host = s.name
 	a, err := s.node.tell(order{Listen: &o})
-	must(s.t, err)
+	must(s.T, err)
 	return *a.Endpoint
 }
 
 // on is a listener on an interface with the job's secret.
 func (s *space) on(name, addr string) Endpoint {
-	s.t.Helper()
+	s.T.Helper()
 	return s.listen(orderListen{Interface: name, Addr: netip.MustParsePrefix(addr), Secret: 1})
 }
 

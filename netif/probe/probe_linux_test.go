@@ -14,11 +14,11 @@ import (
 func twoNodes(t *testing.T, mtu1, mtu2 int) (hub *space, nodes []*space) {
 	t.Helper()
 	hub = newSpace(t, "hub")
-	hub.bridge("sw")
+	hub.Bridge("sw")
 	for i, mtu := range []int{mtu1, mtu2} {
 		n := newSpace(t, fmt.Sprintf("n%d", i+1))
 		n.wire("hsn0", hub, fmt.Sprintf("p%d", i+1), "sw", mtu)
-		n.addr("hsn0", fmt.Sprintf("10.2.0.%d/24", i+1))
+		n.Addr("hsn0", fmt.Sprintf("10.2.0.%d/24", i+1))
 		nodes = append(nodes, n)
 	}
 	return hub, nodes
@@ -61,14 +61,14 @@ func TestRealIPv6Only(t *testing.T) {
 	_, nodes := twoNodes(t, 9000, 9000)
 	var all []Endpoint
 	for i, n := range nodes {
-		n.addr("hsn0", fmt.Sprintf("fd00::%d/64", i+1))
+		n.Addr("hsn0", fmt.Sprintf("fd00::%d/64", i+1))
 		all = append(all, n.on("hsn0", fmt.Sprintf("fd00::%d/64", i+1)))
 	}
 	reports := ring(t, nodes, all)
 	if f := Diagnose(reports); len(f) != 0 || reports[0].Results[0].Path.Up.Passed != 9000 {
 		t.Errorf("%v, %+v", f, reports[0].Results[0])
 	}
-	nodes[0].route(netlink.Route{Type: unix.RTN_PROHIBIT}, "fd00::2/128")
+	nodes[0].Route(netlink.Route{Type: unix.RTN_PROHIBIT}, "fd00::2/128", "")
 	wants(t, Diagnose(ring(t, nodes, all)), AsymmetricRoute, Broken, "fd00::1", "forbids packets")
 }
 
@@ -76,16 +76,16 @@ func TestRealIPv6Only(t *testing.T) {
 func TestRealMTUOnTheWay(t *testing.T) {
 	for _, family := range []string{"10.2.0.%d/24", "fd00::%d/64"} {
 		one, other := newSpace(t, "sw1"), newSpace(t, "sw2")
-		one.bridge("sw")
-		other.bridge("sw")
+		one.Bridge("sw")
+		other.Bridge("sw")
 		one.wire("trunk", other, "trunk", "sw", 1500)
-		must(t, one.nl.LinkSetMaster(one.link("trunk"), one.link("sw")))
+		must(t, one.NL.LinkSetMaster(one.Link("trunk"), one.Link("sw")))
 		var nodes []*space
 		var all []Endpoint
 		for i, sw := range []*space{one, other} {
 			n := newSpace(t, fmt.Sprintf("n%d", i+1))
 			n.wire("hsn0", sw, "port", "sw", 9000)
-			n.addr("hsn0", fmt.Sprintf(family, i+1))
+			n.Addr("hsn0", fmt.Sprintf(family, i+1))
 			nodes = append(nodes, n)
 			all = append(all, n.on("hsn0", fmt.Sprintf(family, i+1)))
 		}
@@ -114,7 +114,7 @@ func TestRealOwnRoutes(t *testing.T) {
 	for _, tt := range tests {
 		_, nodes := twoNodes(t, 1500, 1500)
 		all := onAll(nodes)
-		nodes[0].route(netlink.Route{Type: tt.kind}, "10.2.0.2/32")
+		nodes[0].Route(netlink.Route{Type: tt.kind}, "10.2.0.2/32", "")
 		wants(t, Diagnose(ring(t, nodes, all)), AsymmetricRoute, Broken, tt.words, "while packets the other way")
 	}
 }
@@ -122,13 +122,13 @@ func TestRealOwnRoutes(t *testing.T) {
 // Both have an address and a switch in common, but not a subnet.
 func TestRealWrongSubnet(t *testing.T) {
 	hub := newSpace(t, "hub")
-	hub.bridge("sw")
+	hub.Bridge("sw")
 	var nodes []*space
 	var all []Endpoint
 	for i, a := range []string{"10.2.0.1/24", "10.3.0.2/24"} {
 		n := newSpace(t, fmt.Sprintf("n%d", i+1))
 		n.wire("hsn0", hub, fmt.Sprintf("p%d", i+1), "sw", 1500)
-		n.addr("hsn0", a)
+		n.Addr("hsn0", a)
 		nodes = append(nodes, n)
 		all = append(all, n.on("hsn0", a))
 	}
@@ -140,7 +140,7 @@ func TestRealWrongSubnet(t *testing.T) {
 func TestRealOtherSwitch(t *testing.T) {
 	hub, nodes := twoNodes(t, 1500, 1500)
 	all := onAll(nodes)
-	must(t, hub.nl.LinkSetNoMaster(hub.link("p2")))
+	must(t, hub.NL.LinkSetNoMaster(hub.Link("p2")))
 	wants(t, Diagnose(ring(t, nodes, all)), NoCommonNetwork, Broken, "nobody answers n1", "10.2.0.2", "ARP")
 }
 
@@ -152,8 +152,8 @@ func routed(t *testing.T) (router *space, nodes []*space, all []Endpoint) {
 		n := newSpace(t, fmt.Sprintf("n%d", i))
 		port := fmt.Sprintf("p%d", i)
 		n.wire("hsn0", router, port, "", 1500)
-		router.addr(port, fmt.Sprintf("10.%d.0.254/24", i))
-		n.addr("hsn0", fmt.Sprintf("10.%d.0.%d/24", i, i))
+		router.Addr(port, fmt.Sprintf("10.%d.0.254/24", i))
+		n.Addr("hsn0", fmt.Sprintf("10.%d.0.%d/24", i, i))
 		n.via("0.0.0.0/0", fmt.Sprintf("10.%d.0.254", i))
 		nodes = append(nodes, n)
 		all = append(all, n.on("hsn0", fmt.Sprintf("10.%d.0.%d/24", i, i)))
@@ -196,7 +196,7 @@ func TestRealRouter(t *testing.T) {
 			// Each has a router of its own: they say a thing once a second only.
 			router, nodes, all := routed(t)
 			for _, d := range tt.drops {
-				router.route(netlink.Route{Type: d.kind}, d.dst)
+				router.Route(netlink.Route{Type: d.kind}, d.dst, "")
 			}
 			reports := ring(t, nodes, all)
 			for _, rep := range reports {
@@ -218,7 +218,7 @@ func TestRealRouter(t *testing.T) {
 
 func TestRealCarrierLost(t *testing.T) {
 	router, nodes, all := routed(t)
-	router.down("p1")
+	router.Down("p1")
 	wants(t, Diagnose(ring(t, nodes, all)), InterfaceDown, Broken, "n1 (hsn0, 10.1.0.1): hsn0 has lost its carrier")
 }
 
@@ -236,12 +236,12 @@ func TestRealDuplicateAddress(t *testing.T) {
 	all := onAll(nodes)
 	third := newSpace(t, "n3")
 	third.wire("eth0", hub, "p3", "sw", 1500)
-	third.addr("eth0", "10.2.0.2/24")
-	must(t, nodes[0].nl.NeighSet(&netlink.Neigh{
-		LinkIndex: nodes[0].link("hsn0").Attrs().Index, State: netlink.NUD_PERMANENT,
-		IP: net.IPv4(10, 2, 0, 2), HardwareAddr: third.link("eth0").Attrs().HardwareAddr,
+	third.Addr("eth0", "10.2.0.2/24")
+	must(t, nodes[0].NL.NeighSet(&netlink.Neigh{
+		LinkIndex: nodes[0].Link("hsn0").Attrs().Index, State: netlink.NUD_PERMANENT,
+		IP: net.IPv4(10, 2, 0, 2), HardwareAddr: third.Link("eth0").Attrs().HardwareAddr,
 	}))
-	mac := third.link("eth0").Attrs().HardwareAddr.String()
+	mac := third.Link("eth0").Attrs().HardwareAddr.String()
 	wants(t, Diagnose(ring(t, nodes, all)), DuplicateAddress, Broken, "10.2.0.2", mac, "another machine")
 
 	// The same if something of another job listens there.
@@ -272,7 +272,7 @@ func TestRealDuplicateAddress(t *testing.T) {
 func TestRealLinkDownMeanwhile(t *testing.T) {
 	_, nodes := twoNodes(t, 1500, 1500)
 	all := onAll(nodes)
-	nodes[1].down("hsn0")
+	nodes[1].Down("hsn0")
 	wants(t, Diagnose(ring(t, nodes, all)), InterfaceDown, Broken, "n2 (hsn0, 10.2.0.2): hsn0 is down since the network was chosen")
 }
 
@@ -290,7 +290,7 @@ func TestRealTwoInterfacesOneSubnet(t *testing.T) {
 	hub, nodes := twoNodes(t, 1500, 1500)
 	n1 := nodes[0]
 	n1.wire("hsn1", hub, "p3", "sw", 1500)
-	n1.addr("hsn1", "10.2.0.11/24")
+	n1.Addr("hsn1", "10.2.0.11/24")
 	all := []Endpoint{n1.on("hsn1", "10.2.0.11/24"), nodes[1].on("hsn0", "10.2.0.2/24")}
 	wants(t, Diagnose(ring(t, nodes, all)), AsymmetricRoute, Doubtful, "packets from n1 (hsn1, 10.2.0.11) to n2 (hsn0, 10.2.0.2) leave by hsn0")
 }
@@ -299,17 +299,17 @@ func TestRealTwoInterfacesOneSubnet(t *testing.T) {
 func TestRealPolicyRouting(t *testing.T) {
 	hub, nodes := twoNodes(t, 1500, 1500)
 	n1 := nodes[0]
-	hub.bridge("other")
+	hub.Bridge("other")
 	n1.wire("eth0", hub, "p3", "other", 1500)
-	n1.addr("eth0", "10.9.0.1/24")
+	n1.Addr("eth0", "10.9.0.1/24")
 	all := onAll(nodes)
-	hsn0, eth0 := n1.link("hsn0").Attrs().Index, n1.link("eth0").Attrs().Index
-	n1.route(netlink.Route{LinkIndex: hsn0, Table: 100, Scope: netlink.SCOPE_LINK}, "10.2.0.0/24")
+	hsn0, eth0 := n1.Link("hsn0").Attrs().Index, n1.Link("eth0").Attrs().Index
+	n1.Route(netlink.Route{LinkIndex: hsn0, Table: 100, Scope: netlink.SCOPE_LINK}, "10.2.0.0/24", "")
 	rule := netlink.NewRule()
 	rule.Src = &net.IPNet{IP: net.IPv4(10, 2, 0, 1).To4(), Mask: net.CIDRMask(32, 32)}
 	rule.Table = 100
-	must(t, n1.nl.RuleAdd(rule))
-	n1.route(netlink.Route{LinkIndex: eth0, Scope: netlink.SCOPE_LINK}, "10.2.0.2/32")
+	must(t, n1.NL.RuleAdd(rule))
+	n1.Route(netlink.Route{LinkIndex: eth0, Scope: netlink.SCOPE_LINK}, "10.2.0.2/32", "")
 	wants(t, Diagnose(ring(t, nodes, all)), AsymmetricRoute, Unbound,
 		"n1 (hsn0, 10.2.0.1) reaches n2 (hsn0, 10.2.0.2) only from sockets that are bound to 10.2.0.1", "leave by eth0")
 }

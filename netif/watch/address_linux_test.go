@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/netif/internal/netspace"
 )
 
 // announcement is an address message as the kernel sends it of interface 7.
@@ -84,14 +86,11 @@ func TestAddresses(t *testing.T) {
 // An address that is still being checked when the watch begins, and is checked
 // anew when the carrier is back, is told of when it goes.
 func TestWatchIPv6Checked(t *testing.T) {
-	needRoot(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	b := &bench{t: t, events: make(chan Event, 4096)}
-	b.nl = inSpace(t, func(nl *netlink.Handle) error {
-		b.nl = nl
-		b.veth("hsn0", 9000)
-		b.addr("hsn0", "fd00::1/64")
-		var err error
+	b := &bench{Space: netspace.New(t), events: make(chan Event, 4096)}
+	b.veth("hsn0", 9000)
+	b.addr("hsn0", "fd00::1/64")
+	b.Do(func() (err error) {
 		b.w, err = start(ctx, "hsn0", bufferBytes, func(e Event) { b.events <- e })
 		return err
 	})
@@ -99,7 +98,7 @@ func TestWatchIPv6Checked(t *testing.T) {
 	settled := func() {
 		t.Helper()
 		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			addrs, err := b.nl.AddrList(b.link("hsn0"), netlink.FAMILY_V6)
+			addrs, err := b.NL.AddrList(b.Link("hsn0"), netlink.FAMILY_V6)
 			must(t, err)
 			if len(addrs) > 0 && !slices.ContainsFunc(addrs, func(a netlink.Addr) bool { return a.Flags&unix.IFA_F_TENTATIVE != 0 }) {
 				return
@@ -110,11 +109,11 @@ func TestWatchIPv6Checked(t *testing.T) {
 		}
 	}
 	settled()
-	must(t, b.nl.LinkSetDown(b.link("sw0")))
+	must(t, b.NL.LinkSetDown(b.Link("sw0")))
 	b.expect("carrier lost")
-	must(t, b.nl.LinkSetUp(b.link("sw0")))
+	must(t, b.NL.LinkSetUp(b.Link("sw0")))
 	b.expect("carrier is back")
 	settled()
-	must(t, b.nl.LinkSetDown(b.link("hsn0")))
+	must(t, b.NL.LinkSetDown(b.Link("hsn0")))
 	b.expect("link down", "address fd00::1/64 removed")
 }

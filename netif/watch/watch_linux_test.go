@@ -2,91 +2,30 @@ package watch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
+
+	"github.com/ddpbatch/ddpbatch/netif/internal/netspace"
 )
 
-// TestMain gives the tests a user namespace in which they are root, where they
-// are not root already and the system lets them.
-func TestMain(m *testing.M) {
-	const inside = "DDPBATCH_TEST_USERNS"
-	if os.Geteuid() == 0 || os.Getenv(inside) != "" {
-		os.Exit(m.Run())
-	}
-	cmd := exec.Command(os.Args[0], os.Args[1:]...)
-	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
-		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
-	}
-	err := cmd.Start()
-	if err != nil { // user namespaces are switched off
-		os.Exit(m.Run())
-	}
-	err = cmd.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		os.Exit(exit.ExitCode())
-	}
-	os.Exit(0)
-}
+// TestMain has the tests be root in network namespaces.
+func TestMain(m *testing.M) { os.Exit(netspace.Main(m)) }
 
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("making network namespaces needs root or user namespaces")
-	}
-	t.Skip("making network namespaces needs root or user namespaces")
-}
-
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// inSpace runs f on a thread in a network namespace of its own.
-func inSpace(t *testing.T, f func(nl *netlink.Handle) error) *netlink.Handle {
-	t.Helper()
-	var nl *netlink.Handle
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		ns, err := netns.New()
-		if err == nil {
-			defer ns.Close()
-			nl, err = netlink.NewHandleAt(ns)
-		}
-		if err == nil {
-			err = f(nl)
-		}
-		done <- err
-	}()
-	must(t, <-done)
-	t.Cleanup(nl.Close)
-	return nl
-}
-
 // bench is a watched veth called hsn0 whose other end is sw0.
 type bench struct {
-	t      *testing.T
-	nl     *netlink.Handle
+	*netspace.Space
 	events chan Event
 	w      *Watcher
 	cancel context.CancelFunc
@@ -94,18 +33,15 @@ type bench struct {
 
 func newBench(t *testing.T, buffer int, report func(Event)) *bench {
 	t.Helper()
-	needRoot(t)
-	b := &bench{t: t, events: make(chan Event, 4096)}
+	b := &bench{Space: netspace.New(t), events: make(chan Event, 4096)}
 	ctx, cancel := context.WithCancel(t.Context())
 	b.cancel = cancel
 	if report == nil {
 		report = func(e Event) { b.events <- e }
 	}
-	b.nl = inSpace(t, func(nl *netlink.Handle) error {
-		b.nl = nl
-		b.veth("hsn0", 9000)
-		b.addr("hsn0", "10.2.0.1/24")
-		var err error
+	b.veth("hsn0", 9000)
+	b.addr("hsn0", "10.2.0.1/24")
+	b.Do(func() (err error) {
 		b.w, err = start(ctx, "hsn0", buffer, report)
 		return err
 	})
@@ -118,31 +54,25 @@ func newBench(t *testing.T, buffer int, report func(Event)) *bench {
 	return b
 }
 
-func (b *bench) link(name string) netlink.Link {
-	b.t.Helper()
-	l, err := b.nl.LinkByName(name)
-	must(b.t, err)
-	return l
-}
-
 func (b *bench) veth(name string, mtu int) {
-	b.t.Helper()
-	must(b.t, b.nl.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, MTU: mtu}, PeerName: "sw0"}))
-	must(b.t, b.nl.LinkSetUp(b.link(name)))
-	must(b.t, b.nl.LinkSetUp(b.link("sw0")))
+	b.T.Helper()
+	must(b.T, b.NL.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, MTU: mtu}, PeerName: "sw0"}))
+	b.Up(name)
+	b.Up("sw0")
 }
 
+// addr gives a link an address, with its check if it is of IPv6.
 func (b *bench) addr(name, prefix string) {
-	b.t.Helper()
+	b.T.Helper()
 	a, err := netlink.ParseAddr(prefix)
-	must(b.t, err)
-	must(b.t, b.nl.AddrAdd(b.link(name), a))
+	must(b.T, err)
+	must(b.T, b.NL.AddrAdd(b.Link(name), a))
 }
 
 // expect waits until all of the words were told, in this order and nothing else:
 // not what the kernel does by itself, such as link-local addresses.
 func (b *bench) expect(words ...string) {
-	b.t.Helper()
+	b.T.Helper()
 	var seen []string
 	deadline := time.After(20 * time.Second)
 	for _, want := range words {
@@ -150,13 +80,13 @@ func (b *bench) expect(words ...string) {
 		select {
 		case e = <-b.events:
 		case <-deadline:
-			b.t.Fatalf("not told %q, only %q", want, seen)
+			b.T.Fatalf("not told %q, only %q", want, seen)
 		}
 		if seen = append(seen, e.What); e.What != want {
-			b.t.Fatalf("told %q, want %q", seen, want)
+			b.T.Fatalf("told %q, want %q", seen, want)
 		}
 		if e.Time.IsZero() || e.Interface != "hsn0" {
-			b.t.Errorf("%q is told of %q at %s", want, e.Interface, e.Time)
+			b.T.Errorf("%q is told of %q at %s", want, e.Interface, e.Time)
 		}
 	}
 }
@@ -164,7 +94,7 @@ func (b *bench) expect(words ...string) {
 // returns waits for the interface to come back and, then or later, for its
 // address: the state that is read when it appears may already have that.
 func (b *bench) returns(addr string) {
-	b.t.Helper()
+	b.T.Helper()
 	var seen []string
 	deadline := time.After(20 * time.Second)
 	for {
@@ -172,45 +102,45 @@ func (b *bench) returns(addr string) {
 		case e := <-b.events:
 			seen = append(seen, e.What)
 			if !strings.HasPrefix(seen[0], "interface is back: ") {
-				b.t.Fatalf("told %q, want that it is back", seen)
+				b.T.Fatalf("told %q, want that it is back", seen)
 			}
 			if strings.Contains(e.What, addr) {
 				return
 			}
 		case <-deadline:
-			b.t.Fatalf("not told of %s, only %q", addr, seen)
+			b.T.Fatalf("not told of %s, only %q", addr, seen)
 		}
 	}
 }
 
 func TestWatchTells(t *testing.T) {
 	b := newBench(t, bufferBytes, nil)
-	hsn := b.link("hsn0")
+	hsn := b.Link("hsn0")
 
-	must(t, b.nl.LinkSetMTU(hsn, 1500))
+	must(t, b.NL.LinkSetMTU(hsn, 1500))
 	b.expect("mtu changed from 9000 to 1500")
-	must(t, b.nl.LinkSetDown(b.link("sw0")))
+	must(t, b.NL.LinkSetDown(b.Link("sw0")))
 	b.expect("carrier lost")
-	must(t, b.nl.LinkSetUp(b.link("sw0")))
+	must(t, b.NL.LinkSetUp(b.Link("sw0")))
 	b.expect("carrier is back")
 	b.addr("hsn0", "10.2.0.7/24")
 	b.expect("address 10.2.0.7/24 added")
 	addr, err := netlink.ParseAddr("10.2.0.7/24")
 	must(t, err)
-	must(t, b.nl.AddrDel(hsn, addr))
+	must(t, b.NL.AddrDel(hsn, addr))
 	b.expect("address 10.2.0.7/24 removed")
-	must(t, b.nl.LinkSetDown(hsn))
+	must(t, b.NL.LinkSetDown(hsn))
 	b.expect("link down")
 
 	// Changes of other links are nobody's business.
-	must(t, b.nl.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}))
+	must(t, b.NL.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}))
 	b.addr("br0", "10.9.0.1/24")
-	must(t, b.nl.LinkSetMaster(hsn, b.link("br0")))
-	b.expect(fmt.Sprintf("became a part of interface %d", b.link("br0").Attrs().Index))
-	must(t, b.nl.LinkSetNoMaster(hsn)) // its RTM_DELLINK of the bridge is no end of hsn0
-	b.expect(fmt.Sprintf("is no longer a part of interface %d", b.link("br0").Attrs().Index))
+	must(t, b.NL.LinkSetMaster(hsn, b.Link("br0")))
+	b.expect(fmt.Sprintf("became a part of interface %d", b.Link("br0").Attrs().Index))
+	must(t, b.NL.LinkSetNoMaster(hsn)) // its RTM_DELLINK of the bridge is no end of hsn0
+	b.expect(fmt.Sprintf("is no longer a part of interface %d", b.Link("br0").Attrs().Index))
 
-	must(t, b.nl.LinkDel(hsn))
+	must(t, b.NL.LinkDel(hsn))
 	b.expect("address 10.2.0.1/24 removed", "interface gone")
 	b.veth("hsn0", 4000)
 	b.addr("hsn0", "10.2.0.1/24")
@@ -222,7 +152,7 @@ func TestWatchIPv6(t *testing.T) {
 	b := newBench(t, bufferBytes, nil)
 	b.addr("hsn0", "fd00::1/64")
 	b.expect("address fd00::1/64 added")
-	must(t, b.nl.LinkSetDown(b.link("hsn0"))) // takes the address away
+	must(t, b.NL.LinkSetDown(b.Link("hsn0"))) // takes the address away
 	b.expect("link down", "address fd00::1/64 removed")
 }
 
@@ -234,11 +164,11 @@ func TestWatchOverflow(t *testing.T) {
 		events <- e
 		<-release
 	})
-	hsn := b.link("hsn0")
+	hsn := b.Link("hsn0")
 	for i := range 200 { // far more than the buffer holds
-		must(t, b.nl.LinkSetMTU(hsn, 2000+i))
+		must(t, b.NL.LinkSetMTU(hsn, 2000+i))
 	}
-	must(t, b.nl.LinkSetMTU(hsn, 1500))
+	must(t, b.NL.LinkSetMTU(hsn, 1500))
 	close(release)
 	deadline := time.After(20 * time.Second)
 	told := 0
@@ -260,7 +190,7 @@ func TestWatchOverflow(t *testing.T) {
 		t.Errorf("%d changes were told: nothing overflowed, so the test shows nothing", told)
 	}
 	// It goes on after that.
-	must(t, b.nl.LinkSetMTU(hsn, 1600))
+	must(t, b.NL.LinkSetMTU(hsn, 1600))
 	b.events = events
 	b.expect("mtu changed from 1500 to 1600")
 }
