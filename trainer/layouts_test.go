@@ -2,47 +2,18 @@ package trainer
 
 import (
 	"fmt"
-	"net"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
-	"github.com/ddpbatch/ddpbatch/trainer/wire"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
 )
 
 // onNodes connects ranks as if each were a process, on the given nodes.
 func onNodes(t *testing.T, nodes []int) []collective.Communicator {
 	t.Helper()
-	o := collective.Options{Nodes: nodes, Memory: true, ConnectTimeout: 20 * time.Second, Timeout: 20 * time.Second}
-	var err error
-	if o.Secret, err = wire.NewSecret(); err != nil {
-		t.Fatal(err)
-	}
-	listeners := make([]net.Listener, len(nodes))
-	for i := range listeners {
-		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			t.Fatal(err)
-		}
-		o.Addrs = append(o.Addrs, listeners[i].Addr().String())
-	}
-	comms, errs := make([]collective.Communicator, len(nodes)), make([]error, len(nodes))
-	var wg sync.WaitGroup
-	for i := range nodes {
-		o := o
-		o.Rank = i
-		wg.Go(func() { comms[i], errs[i] = collective.Connect(t.Context(), listeners[i], o) })
-	}
-	wg.Wait()
-	ok(t, errs)
-	t.Cleanup(func() {
-		for _, c := range comms {
-			c.Close()
-		}
-	})
-	return comms
+	return conformance.Processes(t, len(nodes), collective.Options{Nodes: nodes, Memory: true})
 }
 
 // All strategies train the same bits wherever ranks are: the sum of a gradient has one

@@ -12,13 +12,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/nccl/gpu"
 	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 )
 
 // attempt has n ranks sum until one fails, and returns what each says.
 func attempt(t *testing.T, n int, s setting, elements func(rank int) int) []error {
 	comms, _ := ranks(t, n, s)
-	errs := every(t, n, func(r int) (error, error) {
+	errs := conformance.Every(t, n, func(r int) (error, error) {
 		for range 5 {
 			if err := comms[r].Staged().Do(t.Context(), collective.AllReduce(make([]float32, elements(r)), collective.Sum)); err != nil {
 				return err, nil
@@ -26,7 +27,7 @@ func attempt(t *testing.T, n int, s setting, elements func(rank int) int) []erro
 		}
 		return nil, nil
 	})
-	every(t, n, func(r int) (error, error) { return nil, comms[r].Close() })
+	conformance.Every(t, n, func(r int) (error, error) { return nil, comms[r].Close() })
 	return errs
 }
 
@@ -109,7 +110,7 @@ func TestInitialisation(t *testing.T) {
 			control := hosts(t, 2)
 			libraries := []*libnccl.Library{newest, tt.second}
 			gpus := []*gpu.GPU{device(t, tt.gpus[0]), device(t, tt.gpus[1])}
-			errs := every(t, 2, func(r int) (error, error) {
+			errs := conformance.Every(t, 2, func(r int) (error, error) {
 				_, err := communicator.Connect(t.Context(), communicator.Options{Library: libraries[r], GPU: gpus[r], Control: control[r],
 					Host: "localhost", Interface: "=lo", ConnectTimeout: 2 * time.Second, Timeout: time.Minute})
 				return err, nil

@@ -3,10 +3,7 @@
 package communicator_test
 
 import (
-	"errors"
-	"net"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
 	"github.com/ddpbatch/ddpbatch/tests/gpusim"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
-	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
 // old is an NCCL without splits.
@@ -59,38 +56,7 @@ func device(t testing.TB, ordinal int) *gpu.GPU {
 // hosts connects n ranks over TCP, as if each were a process of its own.
 func hosts(t testing.TB, n int) []collective.Communicator {
 	t.Helper()
-	o := collective.Options{Source: net.IPv4(127, 0, 0, 1), ConnectTimeout: 20 * time.Second, Timeout: time.Minute}
-	var err error
-	if o.Secret, err = wire.NewSecret(); err != nil {
-		t.Fatal(err)
-	}
-	listeners := make([]net.Listener, n)
-	for i := range listeners {
-		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			t.Fatal(err)
-		}
-		o.Addrs = append(o.Addrs, listeners[i].Addr().String())
-	}
-	return every(t, n, func(i int) (collective.Communicator, error) {
-		mine := o
-		mine.Rank = i
-		return collective.Connect(t.Context(), listeners[i], mine)
-	})
-}
-
-// every has n ranks do something, none of which may fail.
-func every[T any](t testing.TB, n int, f func(rank int) (T, error)) []T {
-	t.Helper()
-	out, errs := make([]T, n), make([]error, n)
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() { out[i], errs[i] = f(i) })
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return conformance.Processes(t, n, collective.Options{})
 }
 
 // setting is how ranks are connected in a test.
@@ -109,7 +75,7 @@ func ranks(t testing.TB, n int, s setting) ([]*communicator.Comm, []collective.C
 	for i := range gpus {
 		gpus[i] = device(t, i)
 	}
-	return every(t, n, func(i int) (*communicator.Comm, error) {
+	return conformance.Every(t, n, func(i int) (*communicator.Comm, error) {
 		return communicator.Connect(t.Context(), communicator.Options{Library: l, GPU: gpus[i], Control: control[i], Check: s.check,
 			Host: "localhost", Interface: "=lo", ConnectTimeout: 20 * time.Second, Timeout: s.timeout})
 	}), control

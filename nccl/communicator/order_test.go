@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 )
@@ -27,7 +28,7 @@ func TestOrder(t *testing.T) {
 	var ahead sync.WaitGroup // hosts that have asked for everything
 	ahead.Add(n)
 	go func() { ahead.Wait(); close(release) }()
-	results := every(t, n, func(r int) (part, error) {
+	results := conformance.Every(t, n, func(r int) (part, error) {
 		var p part
 		g, err := driver.Open(r)
 		if err != nil {
@@ -98,5 +99,5 @@ func TestOrder(t *testing.T) {
 			}
 		}
 	}
-	every(t, n, func(r int) (struct{}, error) { return struct{}{}, comms[r].Close() })
+	conformance.Every(t, n, func(r int) (struct{}, error) { return struct{}{}, comms[r].Close() })
 }

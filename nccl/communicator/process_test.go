@@ -53,7 +53,7 @@ func TestProcesses(t *testing.T) {
 				defer f.Close()
 				addrs, files = append(addrs, l.Addr().String()), append(files, f)
 			}
-			every(t, tt.processes, func(p int) (struct{}, error) {
+			conformance.Every(t, tt.processes, func(p int) (struct{}, error) {
 				w := worker{addrs, p * tt.each, tt.each}
 				text, err := json.Marshal(w)
 				if err != nil {
@@ -74,7 +74,7 @@ func TestProcesses(t *testing.T) {
 
 func (w worker) run(t *testing.T) {
 	l := open(t, library.NCCL)
-	comms := every(t, w.Count, func(i int) (collective.Communicator, error) {
+	comms := conformance.Every(t, w.Count, func(i int) (collective.Communicator, error) {
 		listener, err := net.FileListener(os.NewFile(uintptr(3+i), "listener"))
 		if err != nil {
 			return nil, err
@@ -92,5 +92,5 @@ func (w worker) run(t *testing.T) {
 		return whole{c.Staged(), host}, nil
 	})
 	conformance.Ranks(t, conformance.Member{ScaledMean: true}, comms)
-	every(t, w.Count, func(i int) (struct{}, error) { return struct{}{}, comms[i].Close() })
+	conformance.Every(t, w.Count, func(i int) (struct{}, error) { return struct{}{}, comms[i].Close() })
 }

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
 	"github.com/ddpbatch/ddpbatch/tests/gpusim"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
@@ -27,7 +26,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
-	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -42,7 +40,7 @@ func TestStrategies(t *testing.T) {
 			t.Run(fmt.Sprintf("%v on %d", s, n), func(t *testing.T) {
 				local := collective.Local(n, time.Minute)
 				var initial [][]float32 // weights
-				want := every(t, n, func(r int) ([]float64, error) {
+				want := conformance.Every(t, n, func(r int) ([]float64, error) {
 					return trained(t.Context(), cpu.New(1), ddp.Over(local[r]), s, nil, func(w [][]float32) {
 						if r == 0 {
 							initial = w
@@ -71,8 +69,8 @@ func onGPUs(t *testing.T, n int, s ddp.Strategy, initial [][]float32) [][]float6
 	if err != nil {
 		t.Fatal(err)
 	}
-	control := hosts(t, n)
-	return every(t, n, func(r int) ([]float64, error) {
+	control := conformance.Processes(t, n, collective.Options{})
+	return conformance.Every(t, n, func(r int) ([]float64, error) {
 		g, err := driver.Open(r)
 		if err != nil {
 			return nil, err
@@ -163,38 +161,4 @@ func trained(ctx context.Context, d device.Device, c ddp.Communicator, s ddp.Str
 		sharder.Updated()
 	}
 	return losses, nil
-}
-
-// hosts connects n ranks over TCP, as if each were a process of its own.
-func hosts(t testing.TB, n int) []collective.Communicator {
-	t.Helper()
-	o := collective.Options{Source: net.IPv4(127, 0, 0, 1), ConnectTimeout: time.Minute, Timeout: time.Minute, Secret: wire.Secret{7}}
-	listeners := make([]net.Listener, n)
-	for i := range listeners {
-		var err error
-		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			t.Fatal(err)
-		}
-		o.Addrs = append(o.Addrs, listeners[i].Addr().String())
-	}
-	return every(t, n, func(i int) (collective.Communicator, error) {
-		mine := o
-		mine.Rank = i
-		return collective.Connect(t.Context(), listeners[i], mine)
-	})
-}
-
-// every has n ranks do something, none of which may fail.
-func every[T any](t testing.TB, n int, f func(rank int) (T, error)) []T {
-	t.Helper()
-	out, errs := make([]T, n), make([]error, n)
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() { out[i], errs[i] = f(i) })
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-	return out
 }

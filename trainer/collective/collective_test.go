@@ -1,14 +1,11 @@
 package collective_test
 
 import (
-	"net"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
-	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
 func TestGoroutines(t *testing.T) {
@@ -60,42 +57,12 @@ func TestNodes(t *testing.T) {
 func processes(nodes []int, memory bool, sockets int) func(testing.TB, int, time.Duration) []collective.Communicator {
 	return func(t testing.TB, n int, timeout time.Duration) []collective.Communicator {
 		t.Helper()
-		o := collective.Options{Memory: memory, Sockets: sockets, Source: net.IPv4(127, 0, 0, 1),
-			ConnectTimeout: 20 * time.Second, Timeout: timeout}
+		o := collective.Options{Memory: memory, Sockets: sockets, Timeout: timeout}
 		if n <= len(nodes) {
 			o.Nodes = nodes[:n]
 		} else if nodes != nil {
 			o.Nodes = make([]int, n)
 		}
-		var err error
-		if o.Secret, err = wire.NewSecret(); err != nil {
-			t.Fatal(err)
-		}
-		listeners := make([]net.Listener, n)
-		for i := range listeners {
-			if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-				t.Fatal(err)
-			}
-			o.Addrs = append(o.Addrs, listeners[i].Addr().String())
-		}
-		out := make([]collective.Communicator, n)
-		var wg sync.WaitGroup
-		for i := range n {
-			o := o
-			o.Rank = i
-			wg.Go(func() {
-				c, err := collective.Connect(t.Context(), listeners[i], o)
-				if err != nil {
-					t.Errorf("rank %d: %v", i, err)
-					return
-				}
-				out[i] = c
-			})
-		}
-		wg.Wait()
-		if t.Failed() {
-			t.FailNow()
-		}
-		return out
+		return conformance.Processes(t, n, o)
 	}
 }

@@ -2,14 +2,11 @@ package plan
 
 import (
 	"fmt"
-	"net"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
-	"github.com/ddpbatch/ddpbatch/trainer/wire"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
 )
 
 // TestAutoIsWhatRanksDo compares the algorithms that are predicted with the ways that
@@ -70,33 +67,11 @@ func wayOf(p collective.Path) Algorithm {
 // connect returns one of so many ranks.
 func connect(t *testing.T, ranks, perNode int) collective.Communicator {
 	t.Helper()
-	secret, err := wire.NewSecret()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := collective.Options{Memory: true, Secret: secret, Source: net.IPv4(127, 0, 0, 1), ConnectTimeout: 20 * time.Second, Timeout: 20 * time.Second}
-	listeners := make([]net.Listener, ranks)
+	o := collective.Options{Memory: true}
 	for r := range ranks {
-		if listeners[r], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			t.Fatal(err)
-		}
-		o.Addrs, o.Nodes = append(o.Addrs, listeners[r].Addr().String()), append(o.Nodes, r/perNode)
+		o.Nodes = append(o.Nodes, r/perNode)
 	}
-	comms, errs := make([]collective.Communicator, ranks), make([]error, ranks)
-	var wait sync.WaitGroup
-	for r := range ranks {
-		o := o
-		o.Rank = r
-		wait.Go(func() { comms[r], errs[r] = collective.Connect(t.Context(), listeners[r], o) })
-	}
-	wait.Wait()
-	for r, err := range errs {
-		if err != nil {
-			t.Fatalf("rank %d: %v", r, err)
-		}
-		t.Cleanup(func() { comms[r].Close() })
-	}
-	return comms[0]
+	return conformance.Processes(t, ranks, o)[0]
 }
 
 // TestAutoIsNearTheBest: between nodes, the algorithm that ranks choose by bytes and
