@@ -19,7 +19,7 @@ const module = "github.com/ddpbatch/ddpbatch/"
 // for all below it.
 var mayImport = map[string][]string{
 	"jobs":            {},
-	"jobs/rundir":     {"jobs"},
+	"jobs/rundir":     {"jobs", "netif"},
 	"jobs/snapshot":   {},
 	"jobs/secrets":    {},
 	"templates/sites": {"jobs"},

@@ -72,6 +72,9 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	if err := p.asSubmitted(ctx, c, &o, id); err != nil {
 		return err
 	}
+	if o.Allocation == nil {
+		o.Code = submit.CodeHere(ctx, o.Job, o.Dir, p.Env, o.Say)
+	}
 	if err := o.Dir.ClearEnd(); err != nil {
 		return err
 	}

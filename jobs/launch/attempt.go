@@ -98,7 +98,7 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 
 // rounds are the decisions that the launcher takes for the ranks.
 func (a *attempt) rounds() map[string]rendezvous.Decide {
-	r := newAgreement(a.o.Job, a.o.Site, a.o.Say).rounds()
+	r := newAgreement(a.o.Job, a.o.Site, a.o.Dir.WriteNetwork, a.o.Say).rounds()
 	network := r[roundNetwork]
 	r[roundNetwork] = func(payloads [][]byte) ([][]byte, error) {
 		var p nodeReport

@@ -46,7 +46,7 @@ func (r *Rank) meetWithoutLauncher(ctx context.Context, o JoinOptions) ([]string
 	r.server = rendezvous.Serve(listener, rendezvous.ServerOptions{
 		WorldSize: p.WorldSize, Secret: secret, JoinTimeout: time.Duration(o.Job.Network.JoinTimeout),
 		Silence: time.Duration(o.Job.Network.HeartbeatTimeout), Stall: time.Duration(o.Job.Network.ProgressTimeout),
-		Program: o.Program, Spec: o.Spec, Rounds: newAgreement(o.Job, o.Site, o.Say).rounds(),
+		Program: o.Program, Spec: o.Spec, Rounds: newAgreement(o.Job, o.Site, o.Dir.WriteNetwork, o.Say).rounds(),
 		Warn: func(m string) { o.Say("WARNING: " + m) },
 	})
 	port := strconv.Itoa(r.server.Port())

@@ -55,6 +55,8 @@ type Options struct {
 	Program string // digest of this program
 	Spec    string // digest of the job file
 	Environ []string
+	// Code is the state of the user's program, where no submission has recorded it.
+	Code *rundir.Code
 
 	// Slurm is asked about the job around this process.
 	Slurm slurm.Client
@@ -120,7 +122,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 			return Result{}, err
 		}
 		a.near, a.asked = near, asked
-		o.keep(a.event(rundir.AttemptBegan))
+		o.keepBegin(a)
 		result, err := a.run(ctx)
 		if err != nil {
 			o.keepEnd(a, Result{Exit: exitFailed, Failure: &rendezvous.Failure{Rank: -1, Reason: err.Error()}}, false)

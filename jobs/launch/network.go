@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/nccl"
 	"github.com/ddpbatch/ddpbatch/netif"
 	"github.com/ddpbatch/ddpbatch/netif/probe"
@@ -43,6 +44,7 @@ type agreement struct {
 	request netif.Request
 	least   probe.Level // what keeps a network from being used
 	say     func(line string)
+	keep    func(rundir.Network) error // of what they agree on
 
 	mu      sync.Mutex
 	nodes   []int             // of each rank
@@ -56,9 +58,9 @@ type agreed struct {
 	Job    nccl.Job     `json:"job"` // what all nodes' RDMA adapters have in common
 }
 
-func newAgreement(job *jobs.Job, site *sites.Profile, say func(string)) *agreement {
+func newAgreement(job *jobs.Job, site *sites.Profile, keep func(rundir.Network) error, say func(string)) *agreement {
 	n := &job.Network
-	a := &agreement{say: say, least: probe.Broken,
+	a := &agreement{say: say, keep: keep, least: probe.Broken,
 		request: netif.Request{Interface: string(n.Interface), Family: netif.Family(n.Family)}}
 	if job.Command != nil {
 		a.least = probe.Unbound // NCCL and Gloo do not bind what they connect with
@@ -173,11 +175,23 @@ func (a *agreement) agree() ([]agreed, error) {
 		a.say("WARNING: " + w)
 	}
 	a.choices = choices
+	if err := a.keep(a.network()); err != nil {
+		a.say(fmt.Sprintf("WARNING: %v", err))
+	}
 	next := make([]agreed, len(choices))
 	for node, c := range choices {
 		next[node] = agreed{c, job}
 	}
 	return next, nil
+}
+
+// network is what the hosts agree on, for people.
+func (a *agreement) network() rundir.Network {
+	n := rundir.Network{Time: time.Now().UTC(), Choice: a.choices[0]}
+	for node, c := range a.choices {
+		n.Hosts = append(n.Hosts, rundir.NetworkHost{Host: a.hosts[node].Host, Interface: c.Interface, Address: c.Addr.String()})
+	}
+	return n
 }
 
 // replies gives every rank what is for its node.

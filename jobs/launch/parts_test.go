@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/netif"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
@@ -115,7 +116,7 @@ func TestDecideNetwork(t *testing.T) {
 	a, b := node(0, "10.20.0.1/24"), node(1, "10.20.0.2/24")
 	second := nodeReport{Node: 1, Host: "n2"}
 	decideNetwork := func(payloads [][]byte) ([][]byte, error) {
-		return newAgreement(&jobs.Job{}, &sites.Profile{}, func(string) {}).decideNetwork(payloads)
+		return newAgreement(&jobs.Job{}, &sites.Profile{}, func(rundir.Network) error { return nil }, func(string) {}).decideNetwork(payloads)
 	}
 	replies, err := decideNetwork(encode(a, second, b, nodeReport{Node: 0}))
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
@@ -29,7 +30,7 @@ func inJob(t *testing.T, job string, programs map[string]string) (o Options, dir
 		t.Fatal(err)
 	}
 	said = new([]string)
-	return Options{Job: j, Allocation: &slurm.Allocation{JobID: "7"}, Slurm: slurm.Client{Environ: []string{"PATH=" + dir + ":/bin:/usr/bin", "FAKE=" + dir}},
+	return Options{Job: j, Dir: rundir.Dir{Path: dir}, Allocation: &slurm.Allocation{JobID: "7"}, Slurm: slurm.Client{Environ: []string{"PATH=" + dir + ":/bin:/usr/bin", "FAKE=" + dir}},
 		Say: func(line string) { *said = append(*said, line) }}, dir, said
 }
 

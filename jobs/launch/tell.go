@@ -167,6 +167,13 @@ func (a *attempt) event(what string) rundir.AttemptEvent {
 	return e
 }
 
+// keepBegin keeps that an attempt begins.
+func (o Options) keepBegin(a *attempt) {
+	e := a.event(rundir.AttemptBegan)
+	e.Code = o.Code
+	o.keep(e)
+}
+
 // keepEnd keeps how an attempt ended.
 func (o Options) keepEnd(a *attempt, r Result, again bool) {
 	e := a.event(rundir.AttemptEnded)

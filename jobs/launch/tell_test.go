@@ -85,4 +85,7 @@ func TestAttemptsAreKept(t *testing.T) {
 		len(l.Nodes) != 1 || l.Nodes[0].State != "done" || l.Nodes[0].Count != 2 {
 		t.Errorf("live.json: %+v, %v", l, ok)
 	}
+	if n, err := lastDir.ReadNetwork(); err != nil || n == nil || n.Choice.Why == "" || len(n.Hosts) != 1 || n.Hosts[0].Address == "" {
+		t.Errorf("network.json: %+v, %v", n, err)
+	}
 }

@@ -29,6 +29,7 @@ type AttemptEvent struct {
 	Attempt  int       `json:"attempt"`  // counted from 1 in each launcher
 	Hosts    string    `json:"hosts,omitempty"`
 	Ranks    int       `json:"ranks,omitempty"`
+	Code     *Code     `json:"code,omitempty"` // of a beginning: the user's program, where no submission has recorded it
 
 	// Of an end.
 	Exit  int    `json:"exit"`

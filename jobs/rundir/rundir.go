@@ -10,7 +10,8 @@
 // of the first.
 //
 // Two more files tell of a job while it runs and after: how its launcher sees the ranks
-// now ([Live]), and what has become of each attempt ([AttemptEvent]).
+// now ([Live]), and what has become of each attempt ([AttemptEvent]). A third says over
+// which network ranks talk, and why ([Network]).
 //
 // It does not know what stands in the logs, the metrics or the checkpoints, does
 // not ask Slurm what became of a job, and removes nothing but the word of how the
@@ -33,6 +34,7 @@ const (
 	elementsName   = "elements"
 	codeName       = "code"
 	endName        = "ended.json"
+	networkName    = "network.json"
 	launchLockName = "lock"
 	submitLockName = "submit.lock"
 	tempPattern    = ".ddpbatch-*" // of os.CreateTemp

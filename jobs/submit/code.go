@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/snapshot"
 )
@@ -24,18 +25,13 @@ func (a *submission) code(ctx context.Context, id string) (*rundir.Code, error) 
 		folder = filepath.Join(a.req.Base, folder)
 	}
 	if !c.Snapshot {
-		git, err := snapshot.Provenance(ctx, folder, a.req.Environ, a.runFolders(folder)...)
-		if err != nil {
-			// Only for the record.
-			a.Say(fmt.Sprintf("WARNING: %v", err))
-		}
-		return codeOf(folder, git), nil
+		return provenance(ctx, folder, a.req.Environ, runFolders(a.dir, folder), a.Say), nil
 	}
 	dst := a.dir.Code(id)
 	if err := os.MkdirAll(filepath.Dir(dst), 0o700); err != nil {
 		return nil, fmt.Errorf("keep a snapshot of the code: %w", err)
 	}
-	m, err := snapshot.Take(ctx, folder, dst, snapshot.Options{Environ: a.req.Environ, Exclude: a.runFolders(folder)})
+	m, err := snapshot.Take(ctx, folder, dst, snapshot.Options{Environ: a.req.Environ, Exclude: runFolders(a.dir, folder)})
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +44,26 @@ func (a *submission) code(ctx context.Context, id string) (*rundir.Code, error) 
 	return code, nil
 }
 
+// CodeHere is the state of the user's program of a job that was not submitted; nil for
+// the built-in trainer. The job's paths are resolved.
+func CodeHere(ctx context.Context, job *jobs.Job, dir rundir.Dir, environ []string, say func(string)) *rundir.Code {
+	if job.Command == nil {
+		return nil
+	}
+	folder := string(job.Command.Workdir)
+	return provenance(ctx, folder, environ, runFolders(dir, folder), say)
+}
+
+// provenance is what git tells of a folder. It is for the record only: that git fails
+// is said, and no more.
+func provenance(ctx context.Context, folder string, environ, exclude []string, say func(string)) *rundir.Code {
+	git, err := snapshot.Provenance(ctx, folder, environ, exclude...)
+	if err != nil {
+		say(fmt.Sprintf("WARNING: %v", err))
+	}
+	return codeOf(folder, git)
+}
+
 func codeOf(folder string, git snapshot.Git) *rundir.Code {
 	return &rundir.Code{Folder: folder, Commit: git.Commit, Branch: git.Branch, Remote: git.Remote, Dirty: git.Dirty}
 }
@@ -55,9 +71,9 @@ func codeOf(folder string, git snapshot.Git) *rundir.Code {
 // runFolders are the folders of runs that must not become part of the snapshot:
 // this one, those beside it, and those in the code's folder and the folders of it.
 // Where a folder holds nothing but runs, it is that one.
-func (a *submission) runFolders(folder string) []string {
-	exclude := []string{a.dir.Path}
-	parents := []string{folder, filepath.Dir(a.dir.Path)}
+func runFolders(own rundir.Dir, folder string) []string {
+	exclude := []string{own.Path}
+	parents := []string{folder, filepath.Dir(own.Path)}
 	if entries, err := os.ReadDir(folder); err == nil {
 		for _, e := range entries {
 			if e.IsDir() && filepath.Join(folder, e.Name()) != parents[1] {
@@ -73,7 +89,7 @@ func (a *submission) runFolders(folder string) []string {
 		var runs []string
 		for _, e := range entries {
 			dir := rundir.Dir{Path: filepath.Join(parent, e.Name())}
-			if _, err := rundir.Open(dir.Path); err == nil || dir == a.dir {
+			if _, err := rundir.Open(dir.Path); err == nil || dir == own {
 				runs = append(runs, dir.Path)
 			}
 		}
