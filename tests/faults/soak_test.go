@@ -71,7 +71,15 @@ var calamities = []calamity{
 		r.damageNewest(random)
 		r.start()
 	}},
-	{"hostile connections", func(r *training, _ *rand.Rand) { r.attack(200, garbage) }},
+	{"a rank is killed, and strangers come while the ranks join again", func(r *training, random *rand.Rand) {
+		r.kill(random.IntN(2), syscall.SIGKILL)
+		step := r.newest()
+		for end := time.Now().Add(time.Minute); r.newest() == step && time.Now().Before(end); {
+			for _, addr := range r.listening() {
+				crowd(addr, 64, garbage)
+			}
+		}
+	}},
 }
 
 // killLauncher leaves nothing of the run behind.

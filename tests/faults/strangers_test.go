@@ -2,16 +2,21 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/tests/program"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
@@ -47,22 +52,7 @@ func impostor(t *testing.T) func(addr string) {
 	}
 }
 
-// meeting is where the ranks have met: the launcher's port.
-func (r *training) meeting() string {
-	r.t.Helper()
-	addr, _, _ := strings.Cut(r.ranks()[0].environ["DDPBATCH_RENDEZVOUS"], ",")
-	if addr == "" {
-		r.t.Fatal("rank 0 was not told where to meet")
-	}
-	return addr
-}
-
-// attack makes n connections to the launcher's port, 16 at a time.
-func (r *training) attack(n int, one func(addr string)) {
-	r.t.Helper()
-	crowd(r.meeting(), n, one)
-}
-
+// crowd makes n connections to an address, 16 at a time.
 func crowd(addr string, n int, one func(addr string)) {
 	var wg sync.WaitGroup
 	for range 16 {
@@ -79,12 +69,8 @@ func crowd(addr string, n int, one func(addr string)) {
 func (r *training) listening() (out []string) {
 	r.t.Helper()
 	sockets := map[string]bool{}
-	pids := []int{r.launcher.Process.Pid}
-	for _, p := range r.ranks() {
-		pids = append(pids, p.pid)
-	}
-	for _, pid := range pids {
-		links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, pid := range append(program.Processes(r.t, "--run-dir "+r.dir), strconv.Itoa(r.launcher.Process.Pid)) {
+		links, _ := filepath.Glob("/proc/" + pid + "/fd/*")
 		for _, l := range links {
 			if to, err := os.Readlink(l); err == nil && strings.HasPrefix(to, "socket:[") {
 				sockets[strings.Trim(to, "socket:[]")] = true
@@ -110,39 +96,68 @@ func (r *training) listening() (out []string) {
 	return out
 }
 
-// undisturbed checks that the training goes on, and stops when it is asked to.
-func (r *training) undisturbed(row row) {
+// gathering is a training that waits for its rank 1: started as srun starts ranks without
+// a launcher, rank 0 is the meeting point.
+func gathering(t *testing.T) (r *training, addr string) {
+	t.Helper()
+	r = newTraining(t, fmt.Sprintf(spec, 3))
+	r.launcher = r.taskOfStep(0)
+	if err := r.launcher.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.launcher.Process.Kill() })
+	program.WaitUntil(t, "rank 0 to listen", func() bool { return len(r.listening()) > 0 })
+	return r, r.listening()[0]
+}
+
+// taskOfStep is a rank in the environment of a step of two tasks.
+func (r *training) taskOfStep(rank int) *exec.Cmd {
+	cmd := exec.Command(binary, "run", "job.toml", "--run-dir", r.dir)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = r.home, r.stdout, r.stderr
+	cmd.Env = append(os.Environ(), "SLURM_JOB_ID=20", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_NODES=1",
+		"SLURM_STEP_NODELIST=n1", "SLURM_STEP_TASKS_PER_NODE=2", "SLURM_NODEID=0", "SLURMD_NODENAME=n1", "SLURM_GTIDS=0,1",
+		fmt.Sprintf("SLURM_PROCID=%d", rank), fmt.Sprintf("SLURM_LOCALID=%d", rank))
+	return cmd
+}
+
+// gathers starts rank 1 and checks that the training ends with the weights of one that no
+// stranger came to, and warned of them once.
+func (r *training) gathers(row row) {
 	r.t.Helper()
-	r.saved(r.newest() + 100)
-	r.signal(syscall.SIGINT)
+	second := r.taskOfStep(1)
+	if err := second.Start(); err != nil {
+		r.t.Fatal(err)
+	}
 	o := r.end()
-	if o.Code != 3 {
-		r.t.Error(o)
+	if err := second.Wait(); err != nil || o.Code != 0 {
+		r.t.Fatal(err, o)
 	}
 	row.said(r.t, o)
 	if n := strings.Count(o.Stdout+o.Stderr, "is not a rank of this job"); n > 1 {
 		r.t.Errorf("%d warnings of one stranger", n)
 	}
+	whole := newTraining(r.t, r.file("job.toml"))
+	if o := whole.run(); o.Code != 0 {
+		r.t.Fatal(o)
+	}
+	if got, want := program.Weights(r.t, r.dir), program.Weights(r.t, whole.dir); got != want {
+		r.t.Errorf("other weights:\n%s\n%s", got, want)
+	}
 }
 
 func scanned(t *testing.T, row row) {
-	r := trains(t, "")
-	ports := r.listening()
-	if len(ports) == 0 {
-		t.Fatal("nothing listens")
-	}
+	r, _ := gathering(t)
 	for range 50 {
-		for _, p := range ports {
-			hasty(p)
-			garbage(p)
+		for _, addr := range r.listening() {
+			hasty(addr)
+			garbage(addr)
 		}
 	}
-	r.undisturbed(row)
+	r.gathers(row)
 }
 
 func slowLoris(t *testing.T, row row) {
-	r := trains(t, "")
-	addr := r.meeting()
+	r, addr := gathering(t)
 	const many = 400 // more than may be in their handshake at once
 	var conns []net.Conn
 	for range many {
@@ -169,56 +184,41 @@ func slowLoris(t *testing.T, row row) {
 	if dropped < many {
 		t.Errorf("only %d of %d were dropped within %v", dropped, many, row.within)
 	}
-	r.undisturbed(row)
+	r.gathers(row)
 }
 
 func wrongSecret(t *testing.T, row row) {
-	r := trains(t, "")
-	r.attack(64, impostor(t))
-	r.undisturbed(row)
+	r, addr := gathering(t)
+	crowd(addr, 64, impostor(t))
+	r.gathers(row)
 }
 
-func garbageAtTheMeetingPoint(t *testing.T, row row) {
-	r := trains(t, "")
-	r.attack(160, garbage)
-	r.undisturbed(row)
+func strangersWhileJoining(t *testing.T, row row) {
+	r, addr := gathering(t)
+	crowd(addr, 10000, garbage)
+	r.gathers(row)
 }
 
-// tenThousand strangers cost what it costs this machine to make and take as many
-// connections, which is measured with a server that closes them unread.
+// tenThousand connections find nobody who listens: they cost the run nothing.
 func tenThousand(t *testing.T, row row) {
 	r := trains(t, "")
-	idle, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer idle.Close()
-	go func() {
-		for {
-			c, err := idle.Accept()
-			if err != nil {
-				return
-			}
+	program.WaitUntil(t, "all ports to be closed", func() bool { return len(r.listening()) == 0 })
+	meeting, _, _ := strings.Cut(r.ranks()[0].environ["DDPBATCH_RENDEZVOUS"], ",")
+	var refused atomic.Int32
+	crowd(meeting, 10000, func(addr string) {
+		if c, err := net.Dial("tcp", addr); err == nil {
 			c.Close()
+		} else if errors.Is(err, syscall.ECONNREFUSED) {
+			refused.Add(1)
 		}
-	}()
-	speed := func(during func()) float64 {
-		from, began := r.newest(), time.Now()
-		during()
-		r.saved(from + 100)
-		return float64(r.newest()-from) / time.Since(began).Seconds()
+	})
+	if n := refused.Load(); n < 10000 {
+		t.Errorf("only %d were refused at %q", n, meeting)
 	}
-	addr := r.meeting()
-	var hostile, harmless []float64
-	for range 5 {
-		harmless = append(harmless, speed(func() { crowd(idle.Addr().String(), 2000, garbage) }))
-		hostile = append(hostile, speed(func() { crowd(addr, 2000, garbage) }))
+	r.saved(r.newest() + 100)
+	r.signal(syscall.SIGINT)
+	if o := r.end(); o.Code != 3 || strings.Contains(o.Stderr, "WARNING") {
+		t.Error(o)
 	}
-	ratio := make([]float64, len(hostile))
-	for i := range ratio {
-		ratio[i] = hostile[i] / harmless[i]
-	}
-	t.Logf("steps/s during 5 x 2,000 hostile connections over those during as many to a server apart: %.2f", ratio)
-	r.undisturbed(row)
 	r.finishes()
 }

@@ -121,6 +121,8 @@ func (s *Server) welcome(c *wire.Conn, id Identity) bool {
 	if s.missing == 0 && !s.complete {
 		s.complete = true
 		s.joinTick.Stop()
+		// Nobody else may come: whoever tries from now on is the kernel's to refuse.
+		s.listener.Close()
 		close(s.joined)
 	}
 	stopping, stopReason, first := s.stopping, s.stopReason, s.first

@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -65,7 +66,8 @@ type Server struct {
 	notices    []string // the last ones, each with its host
 }
 
-// Serve starts to gather ranks on listener, which it owns from now on.
+// Serve starts to gather ranks on listener, which it owns from now on, and closes when
+// all have joined.
 func Serve(listener net.Listener, o ServerOptions) *Server {
 	s := &Server{
 		o: o, listener: listener,
@@ -93,7 +95,7 @@ func Serve(listener net.Listener, o ServerOptions) *Server {
 	return s
 }
 
-// Port is the TCP port that the ranks must connect to.
+// Port is the TCP port that the ranks must connect to, until all have.
 func (s *Server) Port() int { return s.listener.Addr().(*net.TCPAddr).Port }
 
 // Wait returns when every rank has ended, or when ctx is done.
@@ -152,6 +154,9 @@ func (s *Server) Close() error {
 	}
 	s.mu.Unlock()
 	s.handlers.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil // all ranks had joined
+	}
 	return err
 }
 

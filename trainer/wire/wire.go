@@ -105,9 +105,9 @@ func Server(c net.Conn, secret Secret, label string) (*Conn, error) {
 	return handshake(c, secret, label, true)
 }
 
-// handshake exchanges magic, nonce and label, then proofs. The connecting side
-// proves first, so that a stranger that connects learns nothing made from the
-// secret.
+// handshake exchanges magic and nonce, then proofs, which hold the label. The
+// connecting side begins with both, so that a stranger that connects is not
+// answered and costs little, and learns nothing made from the secret.
 func handshake(c net.Conn, secret Secret, label string, server bool) (_ *Conn, err error) {
 	defer func() {
 		if err != nil {
@@ -121,19 +121,6 @@ func handshake(c net.Conn, secret Secret, label string, server bool) (_ *Conn, e
 		return nil, err
 	}
 	var mine, theirs [len(magic) + nonceSize]byte
-	copy(mine[:], magic)
-	if _, err := rand.Read(mine[len(magic):]); err != nil {
-		return nil, fmt.Errorf("draw a nonce: %w", err)
-	}
-	if _, err := c.Write(mine[:]); err != nil {
-		return nil, fmt.Errorf("handshake: %w", err)
-	}
-	if _, err := io.ReadFull(c, theirs[:]); err != nil {
-		return nil, fmt.Errorf("handshake: %w", err)
-	}
-	if string(theirs[:len(magic)]) != magic {
-		return nil, fmt.Errorf("handshake: %w", ErrNotAuthentic)
-	}
 	clientNonce, serverNonce := mine[len(magic):], theirs[len(magic):]
 	if server {
 		clientNonce, serverNonce = serverNonce, clientNonce
@@ -148,11 +135,26 @@ func handshake(c net.Conn, secret Secret, label string, server bool) (_ *Conn, e
 		}
 		return m.Sum(nil)
 	}
-	prove := func(use string) error {
-		if _, err := c.Write(derive(use)); err != nil {
-			return fmt.Errorf("handshake: %w", err)
+	greet := func() error {
+		copy(mine[:], magic)
+		if _, err := rand.Read(mine[len(magic):]); err != nil {
+			return fmt.Errorf("draw a nonce: %w", err)
+		}
+		_, err := c.Write(mine[:])
+		return err
+	}
+	hear := func() error {
+		if _, err := io.ReadFull(c, theirs[:]); err != nil {
+			return err
+		}
+		if string(theirs[:len(magic)]) != magic {
+			return ErrNotAuthentic
 		}
 		return nil
+	}
+	prove := func(use string) error {
+		_, err := c.Write(derive(use))
+		return err
 	}
 	verify := func(use string) error {
 		var got [sha256.Size]byte
@@ -160,28 +162,24 @@ func handshake(c net.Conn, secret Secret, label string, server bool) (_ *Conn, e
 			// A server that does not believe the proof hangs up. A client that
 			// does so has merely gone.
 			if !server && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
-				return fmt.Errorf("handshake: %w", ErrNotAuthentic)
+				return ErrNotAuthentic
 			}
-			return fmt.Errorf("handshake: %w", err)
+			return err
 		}
 		if subtle.ConstantTimeCompare(got[:], derive(use)) != 1 {
-			return fmt.Errorf("handshake: %w", ErrNotAuthentic)
+			return ErrNotAuthentic
 		}
 		return nil
 	}
+	turns := []func() error{greet, hear,
+		func() error { return prove("client proof") }, func() error { return verify("server proof") }}
 	if server {
-		if err := verify("client proof"); err != nil {
-			return nil, err
-		}
-		if err := prove("server proof"); err != nil {
-			return nil, err
-		}
-	} else {
-		if err := prove("client proof"); err != nil {
-			return nil, err
-		}
-		if err := verify("server proof"); err != nil {
-			return nil, err
+		turns = []func() error{hear, greet,
+			func() error { return verify("client proof") }, func() error { return prove("server proof") }}
+	}
+	for _, turn := range turns {
+		if err := turn(); err != nil {
+			return nil, fmt.Errorf("handshake: %w", err)
 		}
 	}
 	if err := c.SetDeadline(time.Time{}); err != nil {

@@ -95,6 +95,9 @@ func TestStrangersAreRefused(t *testing.T) {
 	if _, err := Server(b, key, "x"); !errors.Is(err, ErrNotAuthentic) {
 		t.Errorf("a web client: %v", err)
 	}
+	if answer, _ := io.ReadAll(a); len(answer) > 0 { // the end may come as a reset
+		t.Errorf("a web client was answered %q", answer)
+	}
 }
 
 // A recorded handshake is useless: the server's nonce is new every time.

@@ -2,8 +2,10 @@ package mesh
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -76,5 +78,86 @@ func TestStrangersAreLimited(t *testing.T) {
 	// The others are still being waited for.
 	if got := n.shaking.Load(); got != limit {
 		t.Errorf("%d handshakes under way, want %d", got, limit)
+	}
+}
+
+// counted counts what is done with the connections that it takes.
+type counted struct {
+	net.Listener
+	reads, writes atomic.Int32
+}
+
+type countedConn struct {
+	net.Conn
+	l *counted
+}
+
+func (l *counted) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return countedConn{c, l}, err
+}
+
+func (c countedConn) Read(b []byte) (int, error)  { c.l.reads.Add(1); return c.Conn.Read(b) }
+func (c countedConn) Write(b []byte) (int, error) { c.l.writes.Add(1); return c.Conn.Write(b) }
+
+// One that does not speak as a rank does is read once and not answered.
+func TestStrangersAreLittleWork(t *testing.T) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &counted{Listener: tcp}
+	o := plain
+	o.Addrs = []string{tcp.Addr().String(), "127.0.0.1:1"}
+	m := Connect(l, o)
+	defer m.Close()
+	const many = 300
+	for i := range many {
+		c, err := net.Dial("tcp", tcp.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			fmt.Fprint(c, "GET / HTTP/1.1\r\n\r\n"+strings.Repeat("x", 100))
+			if b, _ := io.ReadAll(c); len(b) > 0 { // the end may come as a reset
+				t.Fatalf("answered %q", b)
+			}
+		}
+		c.Close()
+	}
+	for l.reads.Load() < many {
+		time.Sleep(time.Millisecond)
+	}
+	if r, w := l.reads.Load(), l.writes.Load(); r != many || w != 0 {
+		t.Errorf("%d reads and %d writes for %d strangers", r, w, many)
+	}
+}
+
+// When all ranks are connected, none listens any more, so that strangers cost nothing.
+func TestNobodyIsHeardOnceAllAreConnected(t *testing.T) {
+	m := pair(t, plain)
+	for r := range m {
+		m[r].Send(1-r, head(1), nil)
+		if err := m[1-r].Receive(r, head(1), nil).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for r := range m {
+		for {
+			c, err := net.Dial("tcp", m[r].Addr(r))
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				break
+			}
+			if err == nil {
+				c.Close()
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	for r := range m {
+		m[r].Send(1-r, head(2), nil)
+		if err := m[1-r].Receive(r, head(2), nil).Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -26,14 +25,6 @@ const (
 	kindWelcome
 )
 
-const (
-	// acceptAgain is how long after a failure to accept the next try is.
-	acceptAgain = 50 * time.Millisecond
-	// maxStrangers is how many connections may be in their handshake at once, over those
-	// that all ranks can make.
-	maxStrangers = 256
-)
-
 // network is a rank of a mesh of processes. Of two ranks, the one connects that first
 // needs the other; if both do, the higher one's connections are used.
 type network struct {
@@ -48,6 +39,7 @@ type network struct {
 
 	questions atomic.Uint64 // how many this rank has asked
 	shaking   atomic.Int32  // connections that have not proven themselves yet
+	attached  atomic.Int32  // sockets of all peers that have been connected
 }
 
 type peer struct {
@@ -64,8 +56,8 @@ type peer struct {
 // limit they are as fast as one, and more are no faster.
 const sockets = 2
 
-// Connect returns a mesh of processes that accepts on listener, which it closes in the
-// end. Connections are made when ranks are first needed.
+// Connect returns a mesh of processes that accepts on listener, which it closes when all
+// ranks are connected, or in the end. Connections are made when ranks are first needed.
 func Connect(listener net.Listener, o Options) Mesh {
 	if o.Sockets < 1 {
 		o.Sockets = sockets
@@ -148,6 +140,10 @@ func (n *network) take(p *peer, s *socket, conn *connection) {
 		return
 	}
 	p.ready.Add(1)
+	if int(n.attached.Add(1)) == (len(n.peers)-1)*n.o.Sockets {
+		// Nobody else may come: whoever tries from now on is the kernel's to refuse.
+		n.listener.Close()
+	}
 	n.serve(p, s)
 }
 
@@ -182,71 +178,6 @@ func (n *network) introduce(raw net.Conn, to, index int) (*connection, error) {
 	}
 	mark := binary.LittleEndian.Uint64(b)
 	return &connection{Conn: c.Conn, out: stream{mark: mark}, in: stream{mark: ^mark}}, nil
-}
-
-// accept takes connections until the mesh is closed, each on its own: a stranger that
-// says nothing must not hold up the real one behind it.
-func (n *network) accept() {
-	defer n.working.Done()
-	for {
-		raw, err := n.listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			// Out of file descriptors, most likely: wait for some to come back.
-			select {
-			case <-n.ctx.Done():
-				return
-			case <-time.After(acceptAgain):
-			}
-			continue
-		}
-		if n.shaking.Add(1) > int32(len(n.peers)*n.o.Sockets+maxStrangers) {
-			n.shaking.Add(-1)
-			raw.Close()
-			continue
-		}
-		n.working.Go(func() {
-			defer n.shaking.Add(-1)
-			stop := context.AfterFunc(n.ctx, func() { raw.Close() })
-			defer stop()
-			c, err := wire.Server(raw, n.o.Secret, label)
-			if err == nil {
-				err = c.SetDeadline(time.Now().Add(wire.HandshakeTimeout))
-			}
-			if err != nil {
-				return
-			}
-			p, s := n.hello(c)
-			var mark [8]byte
-			rand.Read(mark[:])
-			if p == nil || c.WriteFrame(kindWelcome, mark[:]) != nil || c.SetDeadline(time.Time{}) != nil {
-				c.Close()
-				return
-			}
-			m := binary.LittleEndian.Uint64(mark[:])
-			n.take(p, s, &connection{Conn: c.Conn, out: stream{mark: ^m}, in: stream{mark: m}})
-		})
-	}
-}
-
-// hello reads who connects; nil is nobody that may, or that this rank connects to.
-func (n *network) hello(c *wire.Conn) (*peer, *socket) {
-	kind, b, err := c.ReadFrame()
-	if err != nil || kind != kindHello || len(b) != 12 {
-		return nil, nil
-	}
-	from, to, index := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:])
-	if int(to) != n.o.Rank || int(from) == n.o.Rank || int(from) >= len(n.peers) || int(index) >= n.o.Sockets {
-		return nil, nil
-	}
-	p := n.peers[from]
-	p.needed.Do(func() { p.called.Store(true) })
-	if int(from) < n.o.Rank && !p.called.Load() {
-		return nil, nil // it will find this rank's connection
-	}
-	return p, p.sockets[index]
 }
 
 // Abort tells all connected ranks, and closes.

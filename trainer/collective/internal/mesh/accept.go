@@ -1,0 +1,85 @@
+package mesh
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+const (
+	// acceptAgain is how long after a failure to accept the next try is.
+	acceptAgain = 50 * time.Millisecond
+	// maxStrangers is how many connections may be in their handshake at once, over those
+	// that all ranks can make.
+	maxStrangers = 256
+)
+
+// accept takes connections while ranks may come, each on its own: a stranger that
+// says nothing must not hold up the real one behind it.
+func (n *network) accept() {
+	defer n.working.Done()
+	for {
+		raw, err := n.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			// Out of file descriptors, most likely: wait for some to come back.
+			select {
+			case <-n.ctx.Done():
+				return
+			case <-time.After(acceptAgain):
+			}
+			continue
+		}
+		if n.shaking.Add(1) > int32(len(n.peers)*n.o.Sockets+maxStrangers) {
+			n.shaking.Add(-1)
+			raw.Close()
+			continue
+		}
+		n.working.Go(func() {
+			defer n.shaking.Add(-1)
+			stop := context.AfterFunc(n.ctx, func() { raw.Close() })
+			defer stop()
+			c, err := wire.Server(raw, n.o.Secret, label)
+			if err == nil {
+				err = c.SetDeadline(time.Now().Add(wire.HandshakeTimeout))
+			}
+			if err != nil {
+				return
+			}
+			p, s := n.hello(c)
+			var mark [8]byte
+			rand.Read(mark[:])
+			if p == nil || c.WriteFrame(kindWelcome, mark[:]) != nil || c.SetDeadline(time.Time{}) != nil {
+				c.Close()
+				return
+			}
+			m := binary.LittleEndian.Uint64(mark[:])
+			n.take(p, s, &connection{Conn: c.Conn, out: stream{mark: ^m}, in: stream{mark: m}})
+		})
+	}
+}
+
+// hello reads who connects; nil is nobody that may, or that this rank connects to.
+func (n *network) hello(c *wire.Conn) (*peer, *socket) {
+	kind, b, err := c.ReadFrame()
+	if err != nil || kind != kindHello || len(b) != 12 {
+		return nil, nil
+	}
+	from, to, index := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:])
+	if int(to) != n.o.Rank || int(from) == n.o.Rank || int(from) >= len(n.peers) || int(index) >= n.o.Sockets {
+		return nil, nil
+	}
+	p := n.peers[from]
+	p.needed.Do(func() { p.called.Store(true) })
+	if int(from) < n.o.Rank && !p.called.Load() {
+		return nil, nil // it will find this rank's connection
+	}
+	return p, p.sockets[index]
+}

@@ -1,0 +1,99 @@
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+// Strangers of every kind do not disturb an attempt, and are reported once.
+func TestStrangersDoNotDisturb(t *testing.T) {
+	var warnings []string
+	a := start(t, 2, func(o *ServerOptions) { o.Warn = func(m string) { warnings = append(warnings, m) } })
+	for range 50 {
+		c, err := net.Dial("tcp", a.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"+strings.Repeat("x", 200))
+	}
+	silent, err := net.Dial("tcp", a.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	other := a
+	other.secret[0] ^= 1
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if _, err := Join(ctx, []string{a.addr}, other.secret, Identity{Rank: 0, WorldSize: 2}); !errors.Is(err, wire.ErrNotAuthentic) {
+		t.Errorf("wrong secret: %v", err)
+	}
+	for _, s := range a.joinAll(t, 2) {
+		if err := s.Leave(0, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if o := wait(t, a); o.First != nil {
+		t.Errorf("disturbed: %+v", o.First)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "127.0.0.1 is not a rank") {
+		t.Errorf("warnings: %q", warnings)
+	}
+}
+
+// When all ranks are there, nothing listens any more, so that strangers cost nothing.
+func TestNobodyIsHeardOnceAllHaveJoined(t *testing.T) {
+	a := start(t, 2, nil)
+	sessions := a.joinAll(t, 2)
+	<-a.Joined()
+	if c, err := net.Dial("tcp", a.addr); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("connected: %v, %v", c, err)
+	}
+	for _, s := range sessions {
+		s.Leave(0, nil)
+	}
+	if o := wait(t, a); o.First != nil {
+		t.Errorf("disturbed: %+v", o.First)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A wrong address among the given ones (a bridge that exists on every node with
+// somebody else's service behind it) does no harm.
+func TestWrongAddressAmongRightOnes(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprintln(c, "220 mail ready, and a line long enough to fill the greeting of a handshake")
+		}
+	}()
+	a := start(t, 1, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	s, err := Join(ctx, []string{"127.0.0.1:1", l.Addr().String(), a.addr}, a.secret, Identity{Rank: 0, WorldSize: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Leave(0, nil)
+}
