@@ -10,7 +10,7 @@ BIN = bin
 # Names of older versions of glibc, so that the program runs with them; see trainer/cuda/glibc.sh.
 GLIBC = $(BIN)/glibc
 
-.PHONY: build build-cpu kernels demo test lint bench microbench soak fuzz clean
+.PHONY: build build-cpu kernels reference demo test lint bench microbench soak fuzz clean
 
 # With GPU support: it needs gcc, no CUDA toolkit, and starts where there is no driver.
 build:
@@ -38,6 +38,10 @@ lint:
 # The GPU kernels' PTX from their sources, by clang-19.
 kernels:
 	$(GO) generate ./trainer/cuda/kernels
+
+# docs/reference from the code.
+reference:
+	$(GO) generate ./cmd/ddpbatch
 
 # The trainer beside PyTorch on this machine, in turns; writes docs/bench.md.
 bench: build

@@ -170,7 +170,7 @@ func choose[T ~string](v any, options ...T) (T, error) {
 		}
 	}
 	r := refuse(allowed, "%q is not known", s)
-	r.suggestion = nearest(s, names)
+	r.suggestion, r.choices = nearest(s, names), names
 	return "", r
 }
 
@@ -182,10 +182,10 @@ func (f *Family) UnmarshalTOML(v any) (err error) {
 
 // UnmarshalTOML takes "auto", "cuda", "cpu", or "gpu" for "cuda".
 func (d *Device) UnmarshalTOML(v any) (err error) {
-	if v == "gpu" {
-		v = string(DeviceCUDA)
+	const gpu Device = "gpu"
+	if *d, err = choose(v, DeviceAuto, DeviceCUDA, DeviceCPU, gpu); *d == gpu {
+		*d = DeviceCUDA
 	}
-	*d, err = choose(v, DeviceAuto, DeviceCUDA, DeviceCPU)
 	return err
 }
 

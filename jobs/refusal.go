@@ -10,6 +10,8 @@ type refusal struct {
 	message    string // what is wrong: `must be 1 or more, not 0`
 	allowed    string // what would be right, as a phrase: `allowed: auto, cpu`
 	suggestion string // the allowed value that was probably meant
+
+	choices []string // all that would be right, where that is a list
 }
 
 func (r *refusal) Error() string {

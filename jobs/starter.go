@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// schemaLine is how editors with taplo, such as Even Better TOML, find a file's schema.
+const schemaLine = "#:schema " + SchemaURL + "\n"
+
 //go:embed starters/*.toml
 var starters embed.FS
 
@@ -15,9 +18,11 @@ func StarterKinds() []string { return []string{"mlp", "linear", "cnn", "gpt", "c
 
 // Starter returns a commented job file to start from. Every key of its sections
 // that goes with its model and data is in it; those that few jobs need are commented out.
+// Its first line tells editors of the [Schema].
 func Starter(kind string) ([]byte, error) {
 	if !slices.Contains(StarterKinds(), kind) {
 		return nil, fmt.Errorf("no starter %q: there are %s", kind, strings.Join(StarterKinds(), ", "))
 	}
-	return starters.ReadFile("starters/" + kind + ".toml")
+	text, err := starters.ReadFile("starters/" + kind + ".toml")
+	return append([]byte(schemaLine), text...), err
 }

@@ -8,10 +8,10 @@ import (
 )
 
 // Sweep makes many jobs of one file: each element is the file with some values
-// set otherwise, and has a run of its own. Exactly one of Grid, List and Random
+// set otherwise, and has a run of its own. Exactly one of grid, list and random
 // says which values.
 type Sweep struct {
-	Throttle Count    `toml:"throttle"` // elements that run at once; 0 is no limit
+	Throttle Count    `toml:"throttle"` // elements that run at once; default no limit
 	Grid     Axes     `toml:"grid"`     // every combination of these lists of values
 	List     []Values `toml:"list"`     // each of these sets of values
 	Random   *Random  `toml:"random"`   // values drawn at random
@@ -24,7 +24,7 @@ type Sweep struct {
 // gives the same values.
 type Random struct {
 	Samples Count `toml:"samples"` // how many elements
-	Seed    Seed  `toml:"seed"`    // default 0
+	Seed    Seed  `toml:"seed"`    // of the draws; default 0
 	Values  Axes  `toml:"values"`  // a list to choose from, or { min = 1e-4, max = 0.1, log = true }
 }
 

@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"jobs/submit":     {"jobs", "jobs/rundir", "jobs/snapshot", "slurm", "templates/sites", "trainer/checkpoint"},
 	"jobs/launch": {"jobs", "jobs/rundir", "jobs/secrets", "templates/sites", "slurm", "netif", "netif/probe", "netif/watch", "nccl",
 		"trainer/rendezvous", "trainer/collective", "trainer/collective/mpi", "trainer/wire", "trainer/checkpoint"},
+	"manual":      {"jobs"},
 	"slurm":       {},
 	"netif":       {},
 	"netif/probe": {"netif"},

@@ -1,6 +1,11 @@
 package main
 
-import "github.com/alecthomas/kong"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
 
 // cli is the command line.
 type cli struct {
@@ -24,20 +29,34 @@ type cli struct {
 	Templates  templatesCmd  `cmd:"" help:"List, show or check the profiles of sites."`
 	Doctor     doctorCmd     `cmd:"" help:"Say what this machine has for training on GPUs, and what is missing."`
 	Bench      benchCmd      `cmd:"" help:"Time the trainer's steps and products on this machine."`
+	Schema     schemaCmd     `cmd:"" help:"Print the JSON schema of the job file, for editors."`
+	Completion completionCmd `cmd:"" help:"Print a script by which a shell completes commands."`
+	Manual     manualCmd     `cmd:"" hidden:"" help:"Write the reference and the manual pages."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 
 const description = `Take a training job from a TOML file to a finished, resumable run on Slurm.
 
-Start: ddpbatch init, then ddpbatch check job.toml, then ddpbatch submit job.toml.
+Start: ddpbatch init, then ddpbatch check job.toml, then ddpbatch submit job.toml.`
 
-Exit codes: 0 done; 1 failed; 2 bad job file or wrong usage; 3 stopped, and goes on
-when started again; 4 a rank was lost or hung; 5 no usable checkpoint; 130 cancelled.`
-
-func cliOptions() []kong.Option {
-	return []kong.Option{
-		kong.Name("ddpbatch"),
-		kong.Description(description),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 80, NoExpandSubcommands: true}),
+// help is the description with the exit codes.
+func help() string {
+	codes := make([]string, len(exitMeanings))
+	for i, e := range exitMeanings {
+		codes[i] = fmt.Sprintf("%d %s", e.Code, e.Meaning)
 	}
+	return description + "\n\nExit codes: " + strings.Join(codes, "; ") + "."
+}
+
+// newParser is kong with our words.
+func newParser(c *cli, options ...kong.Option) (*kong.Kong, error) {
+	parser, err := kong.New(c, append(options,
+		kong.Name("ddpbatch"),
+		kong.Description(help()),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 80, NoExpandSubcommands: true}),
+	)...)
+	if err == nil {
+		parser.Model.HelpFlag.Help = "Show this help."
+	}
+	return parser, err
 }

@@ -7,18 +7,30 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/manual"
 )
 
-// Exit codes of every command. The help of the program lists them.
+// Exit codes of every command.
 const (
 	exitDone      = 0
 	exitFailed    = 1
-	exitUsage     = 2   // a bad job file, or wrong usage
-	exitStopped   = 3   // the job was stopped, and goes on when it is started again
-	exitLost      = 4   // a rank was lost or hung
-	exitNoState   = 5   // there is no usable checkpoint
-	exitCancelled = 130 // by a person
+	exitUsage     = 2
+	exitStopped   = 3
+	exitLost      = 4
+	exitNoState   = 5
+	exitCancelled = 130
 )
+
+// exitMeanings say what the codes mean, in the help and in the reference.
+var exitMeanings = []manual.Exit{
+	{Code: exitDone, Meaning: "done, or nothing was left to do"},
+	{Code: exitFailed, Meaning: "failed"},
+	{Code: exitUsage, Meaning: "bad job file or wrong usage (nothing was submitted)"},
+	{Code: exitStopped, Meaning: "stopped before the end, and goes on when started again"},
+	{Code: exitLost, Meaning: "a rank was lost or hung, or did not come"},
+	{Code: exitNoState, Meaning: "there are checkpoints, and none is usable"},
+	{Code: exitCancelled, Meaning: "cancelled by a second Control-C"},
+}
 
 // exitCode is the code of a command that ended with err. An error that knows its
 // own code has a method ExitCode() int.

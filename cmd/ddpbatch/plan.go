@@ -17,7 +17,7 @@ type planCmd struct {
 	Set  []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
 	JSON bool     `help:"Print the answer as JSON."`
 
-	Ranks     []int  `placeholder:"N,..." help:"Numbers of ranks; default 1, 2, 4 to 16384 and the job's own."`
+	Ranks     []int  `placeholder:"N" help:"Numbers of ranks; default 1, 2, 4 to 16384 and the job's own."`
 	Strategy  string `placeholder:"NAME" help:"ddp, zero1, zero2, or zero3 (fsdp is the same); default the job's."`
 	Algorithm string `default:"auto" enum:"auto,ring,doubling,halving,hierarchical" placeholder:"NAME" help:"Of collectives: auto (what the trainer does), ring, doubling, halving, hierarchical."`
 

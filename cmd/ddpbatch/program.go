@@ -40,12 +40,12 @@ func (p *program) run(ctx context.Context, args []string) int {
 func (p *program) command(ctx context.Context, args []string) (usage string, err error) {
 	var c cli
 	helped := false
-	parser, err := kong.New(&c, append(cliOptions(),
+	parser, err := newParser(&c,
 		kong.Writers(p.Stdout, p.Stderr),
 		kong.Exit(func(int) { helped = true }), // --help was given and is answered
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(p),
-	)...)
+	)
 	if err != nil {
 		return "", err
 	}

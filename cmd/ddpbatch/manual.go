@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/manual"
+)
+
+// `make reference` writes docs/reference anew.
+//
+//go:generate go run . manual reference ../../docs/reference
+
+type schemaCmd struct{}
+
+func (schemaCmd) Help() string {
+	return `Editors that know TOML complete and check a job file by it (taplo, Even Better TOML):
+"ddpbatch init" writes a line that says where it is. Offline, write the schema to a
+file, and its path into that line:
+
+    ddpbatch schema > ~/.config/ddpbatch.schema.json`
+}
+
+func (schemaCmd) Run(p *program) error {
+	_, err := p.Stdout.Write(jobs.Schema())
+	return err
+}
+
+type completionCmd struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+}
+
+func (completionCmd) Help() string {
+	return `For this shell alone:
+
+    source <(ddpbatch completion bash)
+    source <(ddpbatch completion zsh)
+    ddpbatch completion fish | source
+
+"make install" puts the scripts where the shells look for them.`
+}
+
+func (c *completionCmd) Run(k *kong.Context, p *program) error {
+	script, err := manual.Completion(manual.Describe(k.Model, description, exitMeanings), c.Shell)
+	if err != nil {
+		return err
+	}
+	_, err = p.Stdout.Write(script)
+	return err
+}
+
+// manualCmd writes files for the repository and for packages.
+type manualCmd struct {
+	What   string `arg:"" enum:"reference,man" help:"reference or man."`
+	Folder string `arg:"" help:"Folder to write them to."`
+	Day    string `default:"unknown" help:"Day of the release, as 2026-01-31, for manual pages."`
+}
+
+func (c *manualCmd) Run(k *kong.Context, p *program) error {
+	described := manual.Describe(k.Model, description, exitMeanings)
+	pages := manual.Reference(described, jobs.Keys())
+	if c.What == "man" {
+		pages = manual.Man(described, jobs.Keys(), manual.Release{Version: version(), Day: c.Day})
+	}
+	folder := p.abs(c.Folder)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for _, page := range pages {
+		if err := os.WriteFile(filepath.Join(folder, page.Name), page.Text, 0o644); err != nil {
+			return fmt.Errorf("write %s: %w", page.Name, err)
+		}
+	}
+	return nil
+}

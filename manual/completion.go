@@ -1,0 +1,129 @@
+package manual
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Shells are those that Completion knows.
+func Shells() []string { return []string{"bash", "zsh", "fish"} }
+
+// Completion returns a script by which a shell completes the command line: commands,
+// flags, values of flags that are one of a few, and where a run is asked for the run
+// directories below runs/. Everything else is completed as a file.
+func Completion(p Program, shell string) ([]byte, error) {
+	switch shell {
+	case "bash":
+		return bash(p), nil
+	case "zsh":
+		return zsh(p), nil
+	case "fish":
+		return fish(p), nil
+	}
+	return nil, fmt.Errorf("no completion for %q: there are %s", shell, strings.Join(Shells(), ", "))
+}
+
+// runArgument is the name of arguments that are runs.
+const runArgument = "run"
+
+// spellings are all forms of a command's flags, --help among them.
+func (c Command) spellings() []string {
+	words := []string{"--help"}
+	for _, f := range c.Flags {
+		words = append(words, "--"+f.Name)
+		if f.Negatable {
+			words = append(words, "--no-"+f.Name)
+		}
+		if f.Short != "" {
+			words = append(words, "-"+f.Short)
+		}
+	}
+	return words
+}
+
+func (c Command) takesRuns() bool {
+	return len(c.Arguments) > 0 && c.Arguments[0].Name == runArgument
+}
+
+// below are the names of the commands directly below a path.
+func (p Program) below(path []string) (names []Command) {
+	for _, c := range p.Commands {
+		if len(c.Path) == len(path)+1 && strings.Join(c.Path[:len(path)], " ") == strings.Join(path, " ") {
+			names = append(names, c)
+		}
+	}
+	return names
+}
+
+func bash(p Program) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Completion of %[1]s for bash: source <(%[1]s completion bash)
+_%[1]s() {
+	local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} path= i
+	# bash makes words of their own of "=" and what is around it.
+	if [ "$word" = = ]; then
+		word=
+	elif [ "$before" = = ] && [ "$COMP_CWORD" -ge 2 ]; then
+		before=${COMP_WORDS[COMP_CWORD-2]}
+	fi
+	for ((i = 1; i < COMP_CWORD; i++)); do
+		case "$path ${COMP_WORDS[i]}" in
+`, p.Name)
+	for _, c := range p.Commands {
+		fmt.Fprintf(&b, "\t\t%s) path=%s ;;\n", shellQuoted(" "+c.Name()), shellQuoted(" "+c.Name()))
+	}
+	b.WriteString("\t\tesac\n\tdone\n\tlocal words= flags= runs=\n\tcase \"$path\" in\n")
+	fmt.Fprintf(&b, "\t'') words=%s flags=--help ;;\n", shellQuoted(joined(p.below(nil))))
+	for _, c := range p.Commands {
+		fmt.Fprintf(&b, "\t%s)\n\t\tflags=%s\n", shellQuoted(" "+c.Name()), shellQuoted(strings.Join(c.spellings(), " ")))
+		if c.Group {
+			fmt.Fprintf(&b, "\t\twords=%s\n", shellQuoted(joined(p.below(c.Path))))
+		}
+		if c.takesRuns() {
+			b.WriteString("\t\truns=yes\n")
+		}
+		if choices := c.withChoices(); len(choices) > 0 {
+			b.WriteString("\t\tcase \"$before\" in\n")
+			for _, f := range choices {
+				fmt.Fprintf(&b, "\t\t--%s) words=%s flags= ;;\n", f.Name, shellQuoted(strings.Join(f.Choices, " ")))
+			}
+			b.WriteString("\t\tesac\n")
+		}
+		b.WriteString("\t\t;;\n")
+	}
+	fmt.Fprintf(&b, `	esac
+	COMPREPLY=()
+	case "$word" in
+	-*) mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$word") ;;
+	*)
+		if [ -n "$words" ]; then
+			mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+		elif [ -n "$runs" ]; then
+			mapfile -t COMPREPLY < <(compgen -d -- "${word:-runs/}")
+		fi
+		;;
+	esac
+}
+complete -o default -o filenames -F _%[1]s %[1]s
+`, p.Name)
+	return []byte(b.String())
+}
+
+func (c Command) withChoices() (flags []Flag) {
+	for _, f := range c.Flags {
+		if len(f.Choices) > 0 {
+			flags = append(flags, f)
+		}
+	}
+	return flags
+}
+
+func joined(commands []Command) string {
+	var names []string
+	for _, c := range commands {
+		names = append(names, c.Path[len(c.Path)-1])
+	}
+	return strings.Join(names, " ")
+}
+
+func shellQuoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -1,0 +1,66 @@
+package manual
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// looksLikeVariable finds the names of variables among the program's strings.
+var looksLikeVariable = regexp.MustCompile(`^((DDPBATCH|SLURM|SLURMD|NCCL|GLOO|TP|UCX|OMPI|PMIX|PMI|MPI|SM|JOB|CUDA|ROCR|PYTHON|GIT|OMP|LD|MASTER|LOCAL|GROUP|WORLD|NODE|TORCHELASTIC|KUBERNETES|XDG)_[A-Za-z0-9_]*[A-Za-z0-9]|PYTHON[A-Z]+|RANK|HOME|VIRTUAL_ENV|CONDA_PREFIX|COLUMNS|TERM|NO_COLOR)$`)
+
+// noVariables are strings that look like one.
+var noVariables = regexp.MustCompile(`^(NODE_FAIL|GIT_OPTIONAL_LOCKS|GIT_TERMINAL_PROMPT|GIT_NO_LAZY_FETCH|RANK|MPI_[A-Z][a-z_]+|(JOB|SLURM|GIT)_.*_)$`)
+
+// Every variable that the code names is in the reference, and the other way round.
+func TestEveryVariableIsTold(t *testing.T) {
+	told := map[string]string{}
+	for _, g := range Variables {
+		for _, v := range g.Variables {
+			if told[v.Name] != "" {
+				t.Errorf("%s is told twice", v.Name)
+			}
+			told[v.Name] = v.Use
+		}
+	}
+	found := map[string]string{}
+	for _, room := range []string{"cmd", "jobs", "slurm", "netif", "nccl", "templates", "trainer"} {
+		err := filepath.WalkDir(filepath.Join("..", room), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
+					if s, err := strconv.Unquote(l.Value); err == nil {
+						found[strings.TrimSuffix(s, "=")] = path
+					}
+				}
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for s, path := range found {
+		if looksLikeVariable.MatchString(s) && !noVariables.MatchString(s) && told[s] == "" && !strings.HasPrefix(s, "CUDA_ERROR_") {
+			t.Errorf("%s: the variable %s is not in manual/environment.go; add it and run `make reference`", path, s)
+		}
+	}
+	for name, use := range told {
+		if found[name] == "" && use != "read by the loader" {
+			t.Errorf("manual/environment.go tells of %s, which the code does not name", name)
+		}
+	}
+}

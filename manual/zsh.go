@@ -1,0 +1,104 @@
+package manual
+
+import (
+	"fmt"
+	"strings"
+)
+
+// zsh is a function for zsh's own completion, to be installed as _ddpbatch in a folder of
+// $fpath, or sourced.
+func zsh(p Program) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "#compdef %[1]s\n# Completion of %[1]s for zsh: source <(%[1]s completion zsh)\n", p.Name)
+	level(&b, p, nil)
+	for _, c := range p.Commands {
+		if c.Group {
+			level(&b, p, c.Path)
+		} else {
+			fmt.Fprintf(&b, "%s() {\n\t_arguments -s \\\n", function(p, c.Path))
+			b.WriteString(strings.Join(arguments(c), " \\\n") + "\n}\n\n")
+		}
+	}
+	fmt.Fprintf(&b, `# Loaded by name from $fpath it is called at once; sourced it is only registered.
+if [ "${funcstack[1]}" = _%[1]s ]; then
+	_%[1]s "$@"
+else
+	compdef _%[1]s %[1]s
+fi
+`, p.Name)
+	return []byte(b.String())
+}
+
+func function(p Program, path []string) string {
+	return "_" + strings.Join(append([]string{p.Name}, path...), "_")
+}
+
+// level is the function of a command that has commands below it.
+func level(b *strings.Builder, p Program, path []string) {
+	name := function(p, path)
+	fmt.Fprintf(b, "%s() {\n\tlocal state line\n\tlocal -a commands\n\tcommands=(\n", name)
+	for _, c := range p.below(path) {
+		fmt.Fprintf(b, "\t\t%s\n", shellQuoted(strings.ReplaceAll(c.Path[len(path)], ":", `\:`)+":"+c.Summary))
+	}
+	fmt.Fprintf(b, `	)
+	_arguments -C '(- *)--help[show help]' '1: :->command' '*::argument:->rest'
+	case $state in
+	command) _describe command commands ;;
+	rest)
+		case $line[1] in
+`)
+	for _, c := range p.below(path) {
+		fmt.Fprintf(b, "\t\t%s) %s ;;\n", c.Path[len(path)], function(p, c.Path))
+	}
+	b.WriteString("\t\tesac\n\t\t;;\n\tesac\n}\n\n")
+}
+
+// arguments are the specs of _arguments.
+func arguments(c Command) []string {
+	specs := []string{"\t\t'(- *)--help[show help]'"}
+	for _, f := range c.Flags {
+		forms := []string{"--" + f.Name}
+		if f.Negatable {
+			forms = append(forms, "--no-"+f.Name)
+		}
+		if f.Short != "" {
+			forms = append(forms, "-"+f.Short)
+		}
+		for _, form := range forms {
+			spec := form
+			if f.Value != "" && strings.HasPrefix(form, "--") {
+				spec += "="
+			}
+			if f.Many {
+				spec = "*" + spec
+			}
+			spec += "[" + bracket(f.Help) + "]"
+			switch {
+			case len(f.Choices) > 0:
+				spec += ":" + bracket(f.Value) + ":(" + strings.Join(f.Choices, " ") + ")"
+			case f.Value != "":
+				spec += ":" + bracket(f.Value) + ":_files"
+			}
+			specs = append(specs, "\t\t"+shellQuoted(spec))
+		}
+	}
+	for i, a := range c.Arguments {
+		place := fmt.Sprint(i + 1)
+		if a.Many {
+			place = "*"
+		} else if a.Optional {
+			place += ":"
+		}
+		action := "_files"
+		if a.Name == runArgument {
+			action = `_path_files -W "(. runs)" -/`
+		}
+		specs = append(specs, "\t\t"+shellQuoted(place+":"+bracket(a.Name)+":"+action))
+	}
+	return specs
+}
+
+// bracket keeps a text inside [...] and between colons.
+func bracket(s string) string {
+	return strings.NewReplacer("[", "(", "]", ")", ":", `\:`, `\`, `\\`).Replace(s)
+}
