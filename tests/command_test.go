@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
 func script(t *testing.T, s site) {
@@ -28,7 +30,7 @@ argv = ["/usr/bin/python3", "train.py", "%d", "2", "snapshot.pt"]
 // A PyTorch script runs unchanged, one process per rank, over the fast network,
 // and goes on from its own snapshot.
 func TestPyTorchScript(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	script(t, s)
 	_, before, _ := s.Counters("n1", "hsn0")
 	s.write("job.toml", fmt.Sprintf(perRank, 4))
@@ -51,7 +53,7 @@ func TestPyTorchScript(t *testing.T) {
 
 // The same by one torchrun per node.
 func TestTorchrunPerNode(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	script(t, s)
 	s.write("job.toml", `name = "torchrun"
 [slurm]
@@ -75,7 +77,7 @@ argv = ["--redirects", "9:1", "--tee", "9:1", "train.py", "2", "1", "snapshot.pt
 
 // The program's exit code comes back, with the rank that had it.
 func TestProgramExitCode(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("fail.sh", `[ "$RANK" = 2 ] && { echo "rank 2 has had enough" >&2; exit 7; }
 exec sleep 300
 `)
@@ -102,7 +104,7 @@ argv = ["/bin/sh", "fail.sh"]
 
 // A signal reaches the program once, and no secret does.
 func TestProgramSignalAndEnvironment(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("catch.sh", `trap 'echo "rank $RANK caught TERM"; exit 0' TERM
 trap 'echo "rank $RANK caught USR1"; exit 0' USR1
 env | grep -c '^DDPBATCH_SECRET' | sed "s/^/rank $RANK secrets: /"

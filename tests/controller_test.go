@@ -6,12 +6,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
 // slurmctld restarts while a job is submitted and again while it runs: there is one job,
 // and it ends with the weights of an undisturbed one.
 func TestControllerRestarts(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("job.toml", fmt.Sprintf(fashion, "restarted", 2, 1, 12, 96))
 	whole := s.submit("job.toml", "--run-dir", "runs/whole")
 	s.completed(whole)
@@ -41,7 +43,7 @@ func TestControllerRestarts(t *testing.T) {
 
 // There is no slurmctld for some seconds when a job asks for its requeue: the job is requeued once, and goes on.
 func TestControllerRestartsDuringRequeue(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	text := strings.Replace(fmt.Sprintf(fashion, "again", 2, 1, 100000, 32), `time = "00:10:00"`, "time = \"00:01:00\"\nsignal_before_end = \"55s\"", 1)
 	text = strings.NewReplacer("50 steps", "1000 steps", "100 steps", "5000 steps").Replace(text)
 	s.write("job.toml", text+"[restart]\nrequeue = 1\n")

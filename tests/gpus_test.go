@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
 const perTask = `title = "GPUs one by one"
@@ -19,7 +21,7 @@ HOME = "not taken"
 // By default each rank sees all GPUs of its node. Where the site gives each task
 // its own, programs find theirs by their local rank all the same.
 func TestGPUsOfRanks(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("per-task.toml", perTask)
 	job := `name = "%s"
 site = "%s"
@@ -50,7 +52,7 @@ argv = ["sh", "-c", "echo $SLURMD_NODENAME rank=$RANK local=$LOCAL_RANK gpus=$CU
 // A container's runtime is called with what it needs; here a stand-in that only
 // looks at its arguments, for no real one can run on a test machine.
 func TestContainerRuntimeIsCalled(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("image.sif", "")
 	s.write("bin-apptainer", "#!/bin/sh\necho \"apptainer $*\" >> "+s.home+"/calls\nwhile [ \"$1\" != "+s.home+"/image.sif ]; do shift; done\nshift\nIN_CONTAINER=yes exec \"$@\"\n")
 	if o := finish(t, s.Command(t.Context(), "sh", "-c", fmt.Sprintf("mkdir %[1]s/bin && mv %[1]s/bin-apptainer %[1]s/bin/apptainer && chmod 700 %[1]s/bin/apptainer", s.home))); o.code != 0 {

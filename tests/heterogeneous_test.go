@@ -13,8 +13,7 @@ import (
 // scheduler does so.
 func hetSite(t *testing.T) site {
 	t.Helper()
-	c := cluster.ForTest(t, cluster.Options{SlurmConf: []string{"SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1"}})
-	return site{c, t, t.TempDir()}
+	return newSite(t, cluster.Options{SlurmConf: []string{"SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1"}})
 }
 
 // A heterogeneous job of a user's own script: the launcher starts one step over

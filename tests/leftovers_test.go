@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
 // When the launcher is killed, nothing that it started goes on: neither the
@@ -91,7 +93,7 @@ func TestSignalsToALocalLaunch(t *testing.T) {
 // A rank's process that is killed on a node takes its program and the workers of that
 // along, and so do the others.
 func TestKilledRankLeavesNoWorkers(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	mark := fmt.Sprintf("%d.%d", 5000+os.Getpid()%1000, os.Getpid())
 	s.write("job.toml", fmt.Sprintf(`name = "workers"
 [slurm]

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
 // fashion is the main job: an MLP on the whole of Fashion-MNIST.
@@ -38,7 +40,7 @@ every = "100 steps"
 // The main job on three nodes: it completes, it is as accurate as one rank with
 // the same global batch, and its traffic goes over the fast network.
 func TestMainJobOnThreeNodes(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("job.toml", fmt.Sprintf(fashion, "fashion", 3, 2, 2, 32))
 	before := map[string]uint64{}
 	for _, n := range s.Nodes()[:3] {
@@ -98,16 +100,17 @@ func TestMainJobOnThreeNodes(t *testing.T) {
 // Cancelled in the middle and submitted again, a run ends with the weights of an
 // undisturbed one.
 func TestCancelledAndSubmittedAgain(t *testing.T) {
-	s := newSite(t)
-	s.write("job.toml", fmt.Sprintf(fashion, "cut", 3, 2, 4, 32))
+	s := newSite(t, cluster.Options{})
+	s.write("job.toml", fmt.Sprintf(fashion, "cut", 3, 2, 2, 32))
 	whole := s.submit("job.toml", "--run-dir", "runs/whole")
 	s.completed(whole)
 
 	cut := s.submit("job.toml")
 	waitUntil(t, "the run to be well under way", func() bool {
 		f := figures(t, s.run("cut"))
-		return len(f) > 0 && f[len(f)-1].Step >= 450
+		return len(f) > 0 && f[len(f)-1].Step >= 250
 	})
+	goOn := s.hold("cut")
 	// A second submission of a running run is refused.
 	if o := s.ddpbatch("submit", "job.toml"); o.code == 0 || !strings.Contains(o.stderr, cut) {
 		t.Errorf("a second submission: %v", o)
@@ -115,6 +118,7 @@ func TestCancelledAndSubmittedAgain(t *testing.T) {
 	if o := s.ddpbatch("cancel", "runs/cut"); o.code != 0 {
 		t.Fatal(o)
 	}
+	goOn()
 	s.ends(cut, "CANCELLED")
 	if strings.Contains(s.log("cut", cut), "finished:") {
 		t.Fatal("the job had finished before it was cancelled")
@@ -140,7 +144,7 @@ func TestCancelledAndSubmittedAgain(t *testing.T) {
 
 // Near its time limit a job saves and stops by itself.
 func TestTimeLimitSaves(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	text := strings.Replace(fmt.Sprintf(fashion, "limit", 2, 1, 100000, 32), `time = "00:10:00"`, "time = \"00:01:00\"\nsignal_before_end = \"50s\"", 1)
 	s.write("job.toml", text)
 	id := s.submit("job.toml")
@@ -154,7 +158,7 @@ func TestTimeLimitSaves(t *testing.T) {
 // With restart.requeue the job itself goes back into the queue, and goes on from where
 // it was; its log and figures have neither gaps nor repeats.
 func TestRequeuesItselfAtTheTimeLimit(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	text := strings.Replace(fmt.Sprintf(fashion, "again", 2, 1, 100000, 32), `time = "00:10:00"`, "time = \"00:01:00\"\nsignal_before_end = \"50s\"", 1)
 	text = strings.NewReplacer("50 steps", "1000 steps", "100 steps", "5000 steps").Replace(text)
 	s.write("job.toml", text+"[restart]\nrequeue = 1\n")
@@ -177,7 +181,7 @@ func TestRequeuesItselfAtTheTimeLimit(t *testing.T) {
 
 // Ranks that srun starts without a launcher find each other by a file.
 func TestBareSrun(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("job.toml", fmt.Sprintf(fashion, "bare", 2, 2, 1, 96))
 	cmd := s.Command(t.Context(), "srun", "-N2", "--ntasks-per-node=2", binary, "run", "job.toml")
 	cmd.Dir = s.home
@@ -226,7 +230,7 @@ func TestBareSrun(t *testing.T) {
 // A rank that does not start is named with its host within the join timeout,
 // and the job ends.
 func TestMissingRankIsNamed(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("sleep.sh", "#!/bin/sh\nexec sleep 600\n")
 	if err := os.Chmod(filepath.Join(s.home, "sleep.sh"), 0o700); err != nil {
 		t.Fatal(err)
@@ -247,7 +251,7 @@ func TestMissingRankIsNamed(t *testing.T) {
 // A rank that is killed is named, the others are gone at once, and the next
 // submission goes on.
 func TestKilledRankIsNamed(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("job.toml", fmt.Sprintf(fashion, "killed", 2, 2, 100000, 32))
 	id := s.submit("job.toml")
 	waitUntil(t, "a few steps", func() bool { return len(figures(t, s.run("killed"))) > 3 })
@@ -268,19 +272,17 @@ func TestKilledRankIsNamed(t *testing.T) {
 
 // A failed attempt is started again inside the allocation, and goes on.
 func TestRestartInsideTheAllocation(t *testing.T) {
-	s := newSite(t)
-	s.write("job.toml", fmt.Sprintf(fashion, "again", 2, 2, 4, 48)+"[restart]\nmax_without_progress = 1\n")
+	s := newSite(t, cluster.Options{})
+	s.write("job.toml", fmt.Sprintf(fashion, "again", 2, 2, 2, 48)+"[restart]\nmax_without_progress = 1\n")
 	whole := s.submit("job.toml", "--run-dir", "runs/whole")
 	s.completed(whole)
 	id := s.submit("job.toml")
-	waitUntil(t, "a checkpoint", func() bool {
-		found, _ := filepath.Glob(filepath.Join(s.run("again"), "checkpoints", "step-0000[1-9]*"))
-		more, _ := filepath.Glob(filepath.Join(s.run("again"), "checkpoints", "step-00000[1-9]*"))
-		return len(found)+len(more) > 0
-	})
+	s.savedSomething("again")
+	goOn := s.hold("again")
 	if o := finish(t, s.OnNode(t.Context(), "n1", "pkill", "-KILL", "--newest", "-f", "ddpbatch run")); o.code != 0 {
 		t.Fatal(o)
 	}
+	goOn()
 	s.completed(id)
 	mustContain(t, s.log("again", id), "was lost at step", "starting again (1 of 1 without progress)", "resuming after step")
 	if got, want := weights(t, s.run("again")), weights(t, s.run("whole")); got != want {

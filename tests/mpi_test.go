@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
 // overMPI is a small job with a backend, and further keys of [slurm] and [network].
@@ -39,7 +41,7 @@ lr = 0.1
 // Each MPI library trains under the srun that it knows, to the losses of TCP; one that
 // does not know its srun is refused with what to do.
 func TestMPIUnderSrun(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	run := func(name, slurm, network, train string) (id string) {
 		s.write(name+".toml", fmt.Sprintf(overMPI, name, slurm, network, train))
 		return s.submit(name + ".toml")

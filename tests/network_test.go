@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
 // threeNodes is a small training on three nodes; more goes into [network].
@@ -36,7 +38,7 @@ func (s site) on(node string, argv ...string) {
 // right, small messages pass: only the proof finds it. The job goes on over the
 // next best network, loudly; the administrator learns which hosts and what to do.
 func TestSwitchThatDropsLargePackets(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	if err := s.SwitchMTU("n2", 1500); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +69,7 @@ func TestSwitchThatDropsLargePackets(t *testing.T) {
 // One node's link is down from the start: all nodes take the network that they
 // have in common, and the better one is named with the node that lacks it.
 func TestNodeWithoutFastLink(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	if err := s.LinkDown("n3", "hsn0"); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +86,7 @@ func TestNodeWithoutFastLink(t *testing.T) {
 
 // Packets to one peer are dropped by a route of one node.
 func TestBlackholedPeer(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.on("n1", "ip", "route", "add", "blackhole", s.fast("n2")+"/32")
 	s.write("job.toml", threeNodes("hole", ""))
 	id := s.submit("job.toml")
@@ -95,7 +97,7 @@ func TestBlackholedPeer(t *testing.T) {
 // A link that fails while the job runs is named, with the time, in the reason why
 // the job failed.
 func TestLinkLostWhileTraining(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	job := strings.Replace(threeNodes("cut", `collective_timeout = "5s"`), "epochs = 1", "epochs = 1000", 1)
 	s.write("job.toml", job)
 	id := s.submit("job.toml")
@@ -113,7 +115,7 @@ func TestLinkLostWhileTraining(t *testing.T) {
 // A user's program is told of a bad file of NCCL's, and runs all the same, as NCCL
 // passes over it.
 func TestMissingNCCLConf(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("job.toml", `name = "conf"
 [slurm]
 nodes = 2

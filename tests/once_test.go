@@ -4,18 +4,22 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// wrapSbatch puts a program named sbatch before the real one.
-func (s site) wrapSbatch(script string) (path string) {
+// wrapSbatch is the site with a program named sbatch before the real one.
+func (s site) wrapSbatch(script string) site {
 	s.t.Helper()
 	dir := s.t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "sbatch"), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
 		s.t.Fatal(err)
 	}
-	return dir + ":" + os.Getenv("PATH")
+	s.environ = append(slices.Clip(s.environ), "PATH="+dir+":"+os.Getenv("PATH"))
+	return s
 }
 
 func (s site) jobs() string {
@@ -38,17 +42,16 @@ argv = ["sh", "-c", "%s"]
 // The client is killed after sbatch has handed the job over: submitted again, the
 // job is found and there is one.
 func TestSubmissionOfKilledClientIsFound(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("job.toml", fmt.Sprintf(sleeper, "once", "sleep 2; echo done"))
-	t.Setenv("PATH", s.wrapSbatch(`case "$*" in *--version*) exec /usr/bin/sbatch "$@";; esac
+	killing := s.wrapSbatch(`case "$*" in *--version*) exec /usr/bin/sbatch "$@";; esac
 /usr/bin/sbatch "$@" >/dev/null
 kill -KILL $PPID
-`))
+`)
 	before := strings.Count(s.jobs(), "\n")
-	if o := s.ddpbatch("submit", "job.toml"); o.code == 0 {
+	if o := killing.ddpbatch("submit", "job.toml"); o.code == 0 {
 		t.Fatalf("it was not killed: %v", o)
 	}
-	t.Setenv("PATH", strings.SplitN(os.Getenv("PATH"), ":", 2)[1])
 	o := s.ddpbatch("submit", "job.toml", "--wait")
 	if o.code != 0 {
 		t.Fatal(o)
@@ -62,9 +65,8 @@ kill -KILL $PPID
 
 // sbatch prints a warning first, and another thing last.
 func TestSubmitThroughTalkativeWrapper(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{}).wrapSbatch("echo 'site: your quota is nearly used up'\n/usr/bin/sbatch \"$@\" | sed 's/$/;testcluster/'\n")
 	s.write("job.toml", fmt.Sprintf(sleeper, "talk", "echo done"))
-	t.Setenv("PATH", s.wrapSbatch("echo 'site: your quota is nearly used up'\n/usr/bin/sbatch \"$@\" | sed 's/$/;testcluster/'\n"))
 	id := s.submit("job.toml")
 	s.completed(id)
 	mustContain(t, s.log("talk", id), "done")
@@ -72,7 +74,7 @@ func TestSubmitThroughTalkativeWrapper(t *testing.T) {
 
 // A run waits for another one by its name; the jobs run in order.
 func TestDependencyByName(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("first.toml", fmt.Sprintf(sleeper, "first", "sleep 2; touch "+s.home+"/was-here"))
 	s.write("second.toml", fmt.Sprintf(sleeper, "second", "ls "+s.home+"/was-here"))
 	first := s.submit("first.toml")
@@ -94,7 +96,7 @@ func TestDependencyByName(t *testing.T) {
 // What runs is what was submitted: the code as it was then, and this very program
 // or a word about it.
 func TestWhatRunsIsWhatWasSubmitted(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	code := filepath.Join(s.home, "code")
 	if err := os.Mkdir(code, 0o700); err != nil {
 		t.Fatal(err)
@@ -152,7 +154,7 @@ snapshot = true
 
 // A requeued job goes on in its log, and those who follow it see it to its end.
 func TestLogsSurviveRequeue(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("job.toml", fmt.Sprintf(sleeper, "again", "echo run=$SLURM_RESTART_COUNT on $SLURMD_NODENAME; test -n \\\"$SLURM_RESTART_COUNT\\\" || sleep 60"))
 	id := s.submit("job.toml")
 	s.ends(id, "RUNNING")

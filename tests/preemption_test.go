@@ -15,18 +15,21 @@ import (
 func preempting(t *testing.T, more ...string) site {
 	t.Helper()
 	conf := append([]string{"PartitionName=low Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=20"}, more...)
-	return site{cluster.ForTest(t, cluster.Options{Nodes: 2, SlurmConf: conf}), t, t.TempDir()}
+	return newSite(t, cluster.Options{Nodes: 2, SlurmConf: conf})
 }
 
-// preempt has a job of the partition high take all nodes for a moment, once ready, and
-// returns when the job that made way runs again.
+// preempt has a job of the partition high take all nodes for a moment, and returns when
+// the job that is to make way is told so.
 func (s site) preempt(id string) {
 	s.t.Helper()
-	o := finish(s.t, s.Command(s.t.Context(), "sbatch", "--partition=high", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap", "sleep 2"))
+	o := finish(s.t, s.Command(s.t.Context(), "sbatch", "--partition=high", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap", "sleep 1"))
 	if o.code != 0 {
 		s.t.Fatal(o)
 	}
-	startRequeued(s.t, s.Cluster, id)
+	waitUntil(s.t, "the job to be preempted", func() bool {
+		o := finish(s.t, s.Command(s.t.Context(), "scontrol", "show", "job", id))
+		return strings.Contains(o.stdout, "PreemptTime=2")
+	})
 }
 
 // once checks that a job was requeued exactly once.
@@ -40,22 +43,27 @@ func (s site) once(id string) {
 // A training that is preempted saves, is requeued once and ends with the weights of an
 // undisturbed one, whether Slurm tells the batch script or only the ranks.
 func TestPreempted(t *testing.T) {
+	t.Parallel() // as what it consists of
 	for name, tt := range map[string]struct{ conf, said string }{
 		"the ranks are told":       {"KillWait=10", ""},
 		"the batch script is told": {"SlurmctldParameters=preempt_send_user_signal", "the time limit is near, or the job is preempted: asking all ranks to save and stop"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := preempting(t, tt.conf)
-			text := strings.Replace(fmt.Sprintf(fashion, "low", 2, 1, 8, 96), "[train]", "partition = \"low\"\n[train]", 1)
+			text := strings.Replace(fmt.Sprintf(fashion, "low", 2, 1, 4, 96), "[train]", "partition = \"low\"\n[train]", 1)
 			s.write("job.toml", strings.Replace(text, "100 steps", "100000 steps", 1))
 			whole := s.submit("job.toml", "--run-dir", "runs/whole")
 			s.completed(whole)
 			id := s.submit("job.toml")
-			waitUntil(t, "some steps", func() bool { return len(figures(t, s.run("low"))) > 4 })
+			waitUntil(t, "some steps", func() bool { return len(figures(t, s.run("low"))) > 2 })
+			goOn := s.hold("low")
 			s.preempt(id)
+			waitForText(t, filepath.Join(s.run("low"), "slurm-"+id+".out"), tt.said)
+			goOn()
+			startRequeued(t, s.Cluster, id)
 			s.completed(id)
 			s.once(id)
-			mustContain(t, s.log("low", id), "stopped after step", "requeued as job "+id+" (it is preempted)", "resuming after step", "finished: 8 epochs", tt.said)
+			mustContain(t, s.log("low", id), "stopped after step", "requeued as job "+id+" (it is preempted)", "resuming after step", "finished: 4 epochs", tt.said)
 			if got, want := weights(t, s.run("low")), weights(t, s.run("whole")); got != want {
 				t.Errorf("other weights:\n%s\n%s", got, want)
 			}
@@ -98,6 +106,7 @@ func TestProgramIsPreempted(t *testing.T) {
 	id := s.submit("job.toml")
 	waitForText(t, filepath.Join(s.home, "counted-1.txt"), "40\n")
 	s.preempt(id)
+	startRequeued(t, s.Cluster, id)
 	s.completed(id)
 	s.once(id)
 	s.countedOnce("count", id)
@@ -105,7 +114,7 @@ func TestProgramIsPreempted(t *testing.T) {
 
 // The same at the time limit, again by itself.
 func TestProgramAtItsTimeLimit(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.countsOn("count", "time = \"00:01:00\"\nsignal_before_end = \"55s\"\n", "[restart]\nrequeue = 1\n")
 	id := s.submit("job.toml")
 	log := filepath.Join(s.run("count"), "slurm-"+id+".out")

@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -53,13 +55,17 @@ func here(t *testing.T, dir string, args ...string) outcome {
 // site is a cluster and a folder to submit from, as a user has it.
 type site struct {
 	*cluster.Cluster
-	t    *testing.T
-	home string
+	t       *testing.T
+	home    string
+	environ []string // further variables of the user's shell
 }
 
-func newSite(t *testing.T) site {
+// newSite starts a cluster for a test alone. Such a test mostly waits, for Slurm's
+// timers and the program's own, so it runs beside others; go test -parallel says how many.
+func newSite(t *testing.T, o cluster.Options) site {
 	t.Helper()
-	return site{cluster.ForTest(t, cluster.Options{}), t, t.TempDir()}
+	t.Parallel()
+	return site{Cluster: cluster.ForTest(t, o), t: t, home: t.TempDir()}
 }
 
 // write puts a file into the user's folder.
@@ -76,7 +82,7 @@ func (s site) ddpbatch(args ...string) outcome {
 	ctx, cancel := context.WithTimeout(s.t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := s.Command(ctx, append([]string{binary}, args...)...)
-	cmd.Dir = s.home
+	cmd.Dir, cmd.Env = s.home, append(cmd.Env, s.environ...)
 	return finish(s.t, cmd)
 }
 
@@ -129,15 +135,42 @@ func (s site) file(name string) string {
 	return string(b)
 }
 
+// hold stops the ranks of a run where they are, so that what the test does next comes in
+// the middle of the training, however fast that is, and returns what has them go on.
+func (s site) hold(name string) (goOn func()) {
+	s.t.Helper()
+	var ranks []int
+	for _, p := range processesWith(s.t, "ddpbatch run --run-dir "+s.run(name)) {
+		if exe, _ := os.Readlink("/proc/" + p + "/exe"); exe != binary {
+			continue // srun, which has the same words
+		}
+		pid, err := strconv.Atoi(p)
+		if err == nil {
+			err = syscall.Kill(pid, syscall.SIGSTOP)
+		}
+		if err != nil {
+			s.t.Fatalf("stop rank's process %s: %v", p, err)
+		}
+		ranks = append(ranks, pid)
+	}
+	if len(ranks) == 0 {
+		s.t.Fatalf("run %s has no ranks to hold", name)
+	}
+	return func() {
+		for _, pid := range ranks {
+			_ = syscall.Kill(pid, syscall.SIGCONT) // Slurm, too, may have woken and ended it
+		}
+	}
+}
+
 // waitForText waits until a file holds a text.
 func waitForText(t *testing.T, path, text string) {
 	t.Helper()
 	var b []byte
-	for range 600 {
+	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if b, _ = os.ReadFile(path); strings.Contains(string(b), text) {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	t.Fatalf("%q does not come in %s:\n%s", text, path, b)
 }

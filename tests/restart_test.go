@@ -27,7 +27,7 @@ func (s site) savedSomething(name string) {
 // A node that dies is left out, a spare one takes its place, and the weights are those
 // of an undisturbed run.
 func TestSpareNodeTakesTheLostOnesPlace(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("job.toml", onNodes("spare", 2, 6, "spare_nodes = 1\n"))
 	whole := s.submit("job.toml", "--run-dir", "runs/whole")
 	s.completed(whole)
@@ -48,7 +48,7 @@ func TestSpareNodeTakesTheLostOnesPlace(t *testing.T) {
 // Without a spare node the training goes on with fewer, down to min_nodes; below, the
 // job goes back into the queue, where Slurm has other nodes.
 func TestFewerNodes(t *testing.T) {
-	s := site{cluster.ForTest(t, cluster.Options{Nodes: 3}), t, t.TempDir()}
+	s := newSite(t, cluster.Options{Nodes: 3})
 	s.write("job.toml", onNodes("fewer", 3, 100000, "min_nodes = 2\n"))
 	id := s.submit("job.toml")
 	s.savedSomething("fewer")
@@ -79,7 +79,7 @@ func TestFewerNodes(t *testing.T) {
 // A node on which a program fails again and again is left out, and the program is told
 // the smaller world.
 func TestNodeAtFaultTwice(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("job.toml", `name = "fault"
 [slurm]
 nodes = 3
@@ -104,7 +104,7 @@ min_nodes = 2
 
 // Time from the death of a rank to the step after the last checkpoint, on two nodes.
 func TestTimeToTrainAgain(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("job.toml", fmt.Sprintf(fashion, "again", 2, 2, 100000, 48)+"[restart]\nmax_without_progress = 3\n")
 	id := s.submit("job.toml")
 	var segments []string

@@ -104,7 +104,8 @@ func filesHolding(t *testing.T, texts []string, folders ...string) (found []stri
 // in what the job leaves behind.
 func TestSecretsStandNowhere(t *testing.T) {
 	dir, home := opened(t)
-	s := site{cluster.ForTest(t, cluster.Options{Dir: dir, Nodes: 2}), t, home}
+	s := newSite(t, cluster.Options{Dir: dir, Nodes: 2})
+	s.home = home
 	fromFile, fromEnviron, unasked := "canary-f-"+rand.Text(), "canary-e-"+rand.Text(), "canary-u-"+rand.Text()
 	canaries := []string{fromFile, fromEnviron, unasked}
 	clean := func(where, text string) {

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
 // divided is a job of one epoch, in buckets of many sizes.
@@ -38,7 +40,7 @@ lr = 0.001
 // Over two nodes of two ranks all strategies train the same bits, and a run that
 // divides its weights, cut off, goes on with whole ones on another number of ranks.
 func TestStrategiesOverNodes(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	names := []string{"ddp", "zero1", "zero2", "zero3"}
 	var ids []string
 	for _, name := range names {

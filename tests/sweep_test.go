@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
 // elementStatus is what status --json says of an element.
@@ -48,7 +50,7 @@ argv = ["sh", "-c", "date +start=%%s.%%N; sleep 1; date +end=%%s.%%N; echo WANT=
 
 // A sweep becomes one job array with a throttle; what failed runs again alone.
 func TestSweepOnCluster(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	fixed := filepath.Join(s.home, "fixed")
 	s.write("sweep.toml", fmt.Sprintf(sweepOfPrograms, fixed))
 	id := s.submit("sweep.toml")
@@ -150,7 +152,7 @@ kind = "sgd"
 // Elements of a sweep are trainings of their own, which are cancelled together
 // and go on where they were.
 func TestSweepOfTrainings(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("lr.toml", sweepOfTrainings)
 	// One after the other finds the machine idle.
 	id := s.submit("lr.toml", "--set", "sweep.throttle=1")
@@ -171,7 +173,7 @@ func TestSweepOfTrainings(t *testing.T) {
 // An array of a user's own script, whose elements launch a job each: the runs know
 // their jobs.
 func TestArrayOfOnesOwn(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, cluster.Options{})
 	s.write("job.toml", "name = \"own\"\n[command]\nargv = [\"sh\", \"-c\", \"exit $SLURM_ARRAY_TASK_ID\"]\n")
 	s.write("array.sh", fmt.Sprintf("#!/bin/sh\n#SBATCH --array=0,3 --output=%s/own-%%a.out\ncd %[1]s && %s launch job.toml --run-dir runs/own-$SLURM_ARRAY_TASK_ID\n", s.home, binary))
 	cmd := s.Command(t.Context(), "sbatch", "--parsable", "--wait", filepath.Join(s.home, "array.sh"))

@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// startTimeout bounds Start where its context does not; the usual start takes a few seconds.
-const startTimeout = 60 * time.Second
+// startTimeout bounds Start where its context does not; the usual start takes a few seconds, a
+// while where the machine is busy.
+const startTimeout = 2 * time.Minute
 
 // Cluster is a running cluster. Its methods may be called from several goroutines.
 type Cluster struct {

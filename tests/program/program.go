@@ -11,8 +11,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -33,6 +35,13 @@ func Main(m *testing.M, source string, path *string) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build the program:", err)
 		os.Exit(1)
+	}
+	// Where this process has them ignored, under nohup or in a script's background, its
+	// children would not take them for what they are.
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
 	}
 	code := m.Run()
 	os.RemoveAll(dir)
@@ -81,7 +90,7 @@ func Processes(t *testing.T, text string) (pids []string) {
 // WaitUntil waits until ready, or fails the test.
 func WaitUntil(t *testing.T, what string, ready func() bool) {
 	t.Helper()
-	for end := time.Now().Add(90 * time.Second); !ready(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !ready(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for %s", what)
 		}
