@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
@@ -31,7 +32,7 @@ func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 		if r.askedToStop() {
 			stop[0] = 1
 		}
-		if err := r.Comm.AllReduceFloat64(ctx, stop); err != nil {
+		if err := r.Comm.Do(ctx, collective.AllReduce(stop, collective.Sum)); err != nil {
 			return false, fmt.Errorf("evaluate after epoch %d: %w", r.at.Epoch, err)
 		}
 		if stop[0] > 0 {
@@ -55,7 +56,7 @@ func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 		sums[1] += float64(out.Correct)
 		sums[2] += float64(out.Count)
 	}
-	if err := r.Comm.AllReduceFloat64(ctx, sums); err != nil {
+	if err := r.Comm.Do(ctx, collective.AllReduce(sums, collective.Sum)); err != nil {
 		return false, fmt.Errorf("evaluate after epoch %d: %w", r.at.Epoch, err)
 	}
 	e := Event{Kind: Evaluated, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Loss: sums[0] / sums[2], Accuracy: math.NaN()}

@@ -18,11 +18,6 @@ type weigher struct {
 	bytes *atomic.Int64
 }
 
-func (w weigher) AllReduce(ctx context.Context, buf []float32) error {
-	w.bytes.Add(int64(4 * len(buf)))
-	return w.Communicator.AllReduce(ctx, buf)
-}
-
 func (w weigher) Do(ctx context.Context, c collective.Call) error {
 	if c.Type != element.Float64 && (c.Kind == collective.KindAllReduce || c.Kind == collective.KindReduceScatter) {
 		w.bytes.Add(int64(len(c.Send)))

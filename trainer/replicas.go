@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -34,7 +35,7 @@ func (r *run) verify(ctx context.Context) error {
 	// A checksum of 32 bits is exact in a float64, and a sum with zeros too.
 	sums := make([]float64, r.Comm.Size())
 	sums[r.Comm.Rank()] = float64(r.checksum())
-	if err := r.Comm.AllReduceFloat64(ctx, sums); err != nil {
+	if err := r.Comm.Do(ctx, collective.AllReduce(sums, collective.Sum)); err != nil {
 		return fmt.Errorf("compare weights after step %d: %w", r.at.Step, err)
 	}
 	if odd := outvoted(sums); len(odd) > 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
 // flaky is a communicator that changes a bit of the gradients of one step.
@@ -19,10 +20,13 @@ type flaky struct {
 	step, at int
 }
 
-func (c *flaky) AllReduce(ctx context.Context, buf []float32) error {
-	err := c.Communicator.AllReduce(ctx, buf)
+func (c *flaky) Do(ctx context.Context, call collective.Call) error {
+	err := c.Communicator.Do(ctx, call)
+	if call.Kind != collective.KindAllReduce || call.Type != element.Float32 {
+		return err
+	}
 	if c.step++; c.step == c.at {
-		buf[0] += 1e-3
+		element.View[float32](call.Recv)[0] += 1e-3
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
@@ -43,7 +44,7 @@ func (r *run) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.Comm.Broadcast(ctx, wire, 0); err != nil {
+	if err := r.Comm.Do(ctx, collective.Broadcast(wire, 0)); err != nil {
 		return fmt.Errorf("share the starting state: %w", err)
 	}
 	if _, err := binary.Decode(wire, binary.LittleEndian, &h); err != nil {

@@ -39,7 +39,7 @@ func (r *run) openParts(ctx context.Context, s *saving) error {
 			copy(folder, filepath.Base(s.folder.Folder))
 		}
 	}
-	if err := r.Comm.Broadcast(ctx, folder, 0); err != nil {
+	if err := r.Comm.Do(ctx, collective.Broadcast(folder, 0)); err != nil {
 		return s.failed(err)
 	}
 	if name := strings.TrimRight(string(folder), "\x00"); name != "" {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -120,7 +121,7 @@ func (r *run) spread(ctx context.Context, from origin, initialised bool) error {
 				return from.unusable(err)
 			}
 		}
-		if err := r.Comm.Broadcast(ctx, element.Bytes(t.Data), 0); err != nil {
+		if err := r.Comm.Do(ctx, collective.Broadcast(element.Bytes(t.Data), 0)); err != nil {
 			return fmt.Errorf("share optimizer state %q: %w", t.Name, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
@@ -80,7 +81,7 @@ func (r *run) communication(ctx context.Context) (*Communication, error) {
 	}
 	computing := make([]float64, n)
 	computing[r.Comm.Rank()] = r.interval.computing.Seconds()
-	if err := r.Comm.AllReduceFloat64(ctx, computing); err != nil {
+	if err := r.Comm.Do(ctx, collective.AllReduce(computing, collective.Sum)); err != nil {
 		return nil, fmt.Errorf("compare times at step %d: %w", r.at.Step, err)
 	}
 	c := &Communication{Busy: times.Busy / time.Duration(r.interval.steps)}

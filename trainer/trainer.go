@@ -156,7 +156,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	}
 	// No rank leaves before rank 0 has saved: a failure to save must be seen
 	// as the failure of the run, not of a rank that the others left behind.
-	if err := o.Comm.Barrier(ctx); err != nil {
+	if err := o.Comm.Do(ctx, collective.Barrier()); err != nil {
 		return Result{}, err
 	}
 	kind := Finished
@@ -184,7 +184,7 @@ func (r *run) agreeOnData(ctx context.Context) error {
 			digest = part.data.Digest()
 		}
 		zero := []byte(digest)
-		if err := r.Comm.Broadcast(ctx, zero, 0); err != nil {
+		if err := r.Comm.Do(ctx, collective.Broadcast(zero, 0)); err != nil {
 			return err
 		}
 		if digest != string(zero) {

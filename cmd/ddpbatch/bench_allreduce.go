@@ -198,7 +198,7 @@ func (c *benchAllReduceCmd) times(ctx context.Context, comm collective.Communica
 		}
 		results = append(results, result)
 	}
-	return results, comm.Barrier(ctx)
+	return results, comm.Do(ctx, collective.Barrier())
 }
 
 // sumTimes times sums of so many bytes, until some hundred megabytes have been summed, or
@@ -218,7 +218,7 @@ func sumTimes(ctx context.Context, comm collective.Communicator, bytes int) (all
 	for i := -warmUp; i < len(times); i++ {
 		if i == 0 {
 			each := []float64{time.Since(began).Seconds() / warmUp}
-			if err := comm.AllReduceFloat64(ctx, each); err != nil {
+			if err := comm.Do(ctx, collective.AllReduce(each, collective.Sum)); err != nil {
 				return allReduceResult{}, err
 			}
 			fit := int(limit.Seconds() * float64(comm.Size()) / each[0]) // of the mean over ranks

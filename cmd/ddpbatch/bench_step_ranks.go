@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/ddpbatch/ddpbatch/trainer/bench"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
@@ -90,5 +91,5 @@ func (c *benchStepCmd) beRank(ctx context.Context, p *program, r benchRank) erro
 			}
 		}
 	}
-	return comm.Barrier(ctx)
+	return comm.Do(ctx, collective.Barrier())
 }

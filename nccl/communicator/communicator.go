@@ -215,24 +215,6 @@ func (c *Comm) Split(ctx context.Context, color, key int) (collective.Communicat
 	return part, err
 }
 
-// AllReduce is Do of [collective.AllReduce] with the sum.
-func (c *Comm) AllReduce(ctx context.Context, buf []float32) error {
-	return c.Do(ctx, collective.AllReduce(buf, collective.Sum))
-}
-
-// AllReduceFloat64 is AllReduce in double precision.
-func (c *Comm) AllReduceFloat64(ctx context.Context, buf []float64) error {
-	return c.Do(ctx, collective.AllReduce(buf, collective.Sum))
-}
-
-// Broadcast is Do of [collective.Broadcast].
-func (c *Comm) Broadcast(ctx context.Context, buf []byte, root int) error {
-	return c.Do(ctx, collective.Broadcast(buf, root))
-}
-
-// Barrier is Do of [collective.Barrier]: it says nothing of the GPUs' other streams.
-func (c *Comm) Barrier(ctx context.Context) error { return c.Do(ctx, collective.Barrier()) }
-
 // AllocBytes returns zeroed memory of the GPU that stays until Close, for
 // [collective.Alloc].
 func (c *Comm) AllocBytes(_ context.Context, bytes int) (b []byte, err error) {

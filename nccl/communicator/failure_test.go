@@ -144,7 +144,7 @@ func TestClose(t *testing.T) {
 	if err := request.Wait(); err == nil {
 		t.Error("an operation under way has no error")
 	}
-	if err := comms[0].Barrier(t.Context()); err == nil {
+	if err := comms[0].Do(t.Context(), collective.Barrier()); err == nil {
 		t.Error("an operation after the end has no error")
 	}
 	if err := errors.Join(comms[0].Close(), comms[1].Close()); err != nil {

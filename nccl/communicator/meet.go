@@ -77,7 +77,7 @@ func (c *Comm) uniqueID(ctx context.Context) (libnccl.UniqueID, error) {
 			copy(said[1:], own.Error())
 		}
 	}
-	if err := c.options.Control.Broadcast(ctx, said[:], 0); err != nil {
+	if err := c.options.Control.Do(ctx, collective.Broadcast(said[:], 0)); err != nil {
 		return id, fmt.Errorf("NCCL's unique id: %w", err)
 	}
 	if own != nil {
@@ -113,5 +113,5 @@ func (c *Comm) listen(ctx context.Context, f func(context.Context) error) error 
 		hurry(host, err)
 		return err
 	}
-	return errors.Join(host.Do(ctx, collective.Send(make([]byte, 1), (c.Rank()+n-1)%n, 0)), heard.Wait(), host.Barrier(ctx))
+	return errors.Join(host.Do(ctx, collective.Send(make([]byte, 1), (c.Rank()+n-1)%n, 0)), heard.Wait(), host.Do(ctx, collective.Barrier()))
 }

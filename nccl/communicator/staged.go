@@ -33,21 +33,6 @@ func (s staged) Split(ctx context.Context, color, key int) (collective.Communica
 	return staged{part}, err
 }
 
-// AllReduce is Do of [collective.AllReduce] with the sum.
-func (s staged) AllReduce(ctx context.Context, buf []float32) error {
-	return s.Do(ctx, collective.AllReduce(buf, collective.Sum))
-}
-
-// AllReduceFloat64 is AllReduce in double precision.
-func (s staged) AllReduceFloat64(ctx context.Context, buf []float64) error {
-	return s.Do(ctx, collective.AllReduce(buf, collective.Sum))
-}
-
-// Broadcast is Do of [collective.Broadcast].
-func (s staged) Broadcast(ctx context.Context, buf []byte, root int) error {
-	return s.Do(ctx, collective.Broadcast(buf, root))
-}
-
 // copies are what a call on memory of the host has on the GPU. Its methods run on the
 // lane's thread.
 type copies struct {

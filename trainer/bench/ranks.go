@@ -91,7 +91,7 @@ func (b *Bench) RankStep(ctx context.Context, comm collective.Communicator, m Mo
 		losses, seconds = append(losses, loss), append(seconds, took)
 	}
 	times := r.sharder.TakeTimes()
-	if err := comm.Barrier(ctx); err != nil { // the limit is that of a core beside busy ones
+	if err := comm.Do(ctx, collective.Barrier()); err != nil { // the limit is that of a core beside busy ones
 		return Result{}, err
 	}
 	b.measurePeak(p)

@@ -44,17 +44,5 @@ func (a Alone) Split(ctx context.Context, color, _ int) (Communicator, error) {
 // Path is none.
 func (Alone) Path(Call) Path { return Path{Transport: "memory", Algorithm: "none"} }
 
-// AllReduce leaves buf as it is: the sum over one rank.
-func (Alone) AllReduce(ctx context.Context, _ []float32) error { return context.Cause(ctx) }
-
-// AllReduceFloat64 leaves buf as it is.
-func (Alone) AllReduceFloat64(ctx context.Context, _ []float64) error { return context.Cause(ctx) }
-
-// Broadcast leaves buf as it is.
-func (Alone) Broadcast(ctx context.Context, _ []byte, _ int) error { return context.Cause(ctx) }
-
-// Barrier returns at once.
-func (Alone) Barrier(ctx context.Context) error { return context.Cause(ctx) }
-
 // Close does nothing.
 func (Alone) Close() error { return nil }

@@ -61,16 +61,6 @@ type Communicator interface {
 	Split(ctx context.Context, color, key int) (Communicator, error)
 	// Path says how a call goes, for logs and benchmarks.
 	Path(c Call) Path
-
-	// AllReduce is Do of [AllReduce] with [Sum].
-	AllReduce(ctx context.Context, buf []float32) error
-	// AllReduceFloat64 is AllReduce in double precision.
-	AllReduceFloat64(ctx context.Context, buf []float64) error
-	// Broadcast is Do of [Broadcast].
-	Broadcast(ctx context.Context, buf []byte, root int) error
-	// Barrier is Do of [Barrier].
-	Barrier(ctx context.Context) error
-
 	// Close ends the communicator; operations under way fail. That of all ranks ends
 	// those that were split from it, too.
 	Close() error

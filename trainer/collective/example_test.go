@@ -80,7 +80,7 @@ func ExampleGather() {
 		if c.Rank() == 3 {
 			fmt.Println("mean", loss[0])
 		}
-		return c.Barrier(ctx)
+		return c.Do(ctx, collective.Barrier())
 	})
 	// Unordered output:
 	// losses [0 1 2 3]
@@ -118,7 +118,7 @@ func ExampleCommunicator_split() {
 		if group.Rank() == 0 {
 			fmt.Printf("group of rank %d: %d\n", c.Rank(), sum[0])
 		}
-		return c.Barrier(ctx)
+		return c.Do(ctx, collective.Barrier())
 	})
 	// Unordered output:
 	// group of rank 0: 2

@@ -23,7 +23,7 @@ func TestSumsLeaveNoGarbage(t *testing.T) {
 					all.Go(func() {
 						buf := make([]float32, elements)
 						for range times {
-							if err := c.AllReduce(t.Context(), buf); err != nil {
+							if err := c.Do(t.Context(), collective.AllReduce(buf, collective.Sum)); err != nil {
 								t.Error(err)
 							}
 						}

@@ -243,24 +243,6 @@ func (g *group) Split(ctx context.Context, color, key int) (Communicator, error)
 	return split, nil
 }
 
-// AllReduce sums buf over all ranks.
-func (g *group) AllReduce(ctx context.Context, buf []float32) error {
-	return g.Do(ctx, AllReduce(buf, Sum))
-}
-
-// AllReduceFloat64 is AllReduce in double precision.
-func (g *group) AllReduceFloat64(ctx context.Context, buf []float64) error {
-	return g.Do(ctx, AllReduce(buf, Sum))
-}
-
-// Broadcast replaces buf by root's.
-func (g *group) Broadcast(ctx context.Context, buf []byte, root int) error {
-	return g.Do(ctx, Broadcast(buf, root))
-}
-
-// Barrier waits until every rank has entered it.
-func (g *group) Barrier(ctx context.Context) error { return g.Do(ctx, Barrier()) }
-
 // AllocBytes returns memory that the group's operations reach directly: see [Alloc].
 func (g *group) AllocBytes(ctx context.Context, bytes int) (b []byte, err error) {
 	at := standing{g.turns.Draw(), mesh.Signature{Kind: uint8(kindSplit)}}

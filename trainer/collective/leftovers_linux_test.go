@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
 // sockets is how many this process has open.
@@ -37,7 +39,7 @@ func TestNothingIsLeftOfAFailure(t *testing.T) {
 			}
 			done := make(chan error)
 			for _, c := range comms[1:] { // rank 0 does not come
-				go func() { done <- c.AllReduce(t.Context(), make([]float32, 300_000)) }()
+				go func() { done <- c.Do(t.Context(), collective.AllReduce(make([]float32, 300_000), collective.Sum)) }()
 			}
 			for range comms[1:] {
 				if err := <-done; err == nil {

@@ -19,7 +19,7 @@ func splits(t *testing.T, comms []Communicator) {
 			for range 5 {
 				g, err := c.Split(t.Context(), 0, 0)
 				if err == nil {
-					err = g.AllReduce(t.Context(), make([]float32, 10))
+					err = g.Do(t.Context(), AllReduce(make([]float32, 10), Sum))
 				}
 				if err == nil {
 					err = g.Close()

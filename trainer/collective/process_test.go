@@ -114,7 +114,7 @@ func (w worker) run() error {
 		}
 	}
 	fmt.Printf("best %v, mean %v\n", best, total/time.Duration(w.Times))
-	return c.Barrier(ctx)
+	return c.Do(ctx, collective.Barrier())
 }
 
 // process is a running worker.

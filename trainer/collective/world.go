@@ -87,7 +87,7 @@ func Connect(ctx context.Context, listener net.Listener, o Options) (Communicato
 		Sockets: o.Sockets, State: w.groups.state, ConnectTimeout: o.ConnectTimeout})
 	hello := w.place(connectMark, members)
 	hello.engine = &messages{world: hello.world, id: connectMark, members: members, rank: o.Rank}
-	err := hello.Barrier(ctx)
+	err := hello.Do(ctx, Barrier())
 	var g *group
 	if err == nil {
 		g, err = w.group(ctx, 0, members)

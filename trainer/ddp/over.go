@@ -58,19 +58,12 @@ func (o tensors) Size() int { return o.c.Size() }
 
 type over struct{ tensors }
 
-func (o over) AllReduce(ctx context.Context, buf device.Tensor) error {
-	if buf.Type() == device.Float32 {
-		return o.c.AllReduce(ctx, buf.Floats())
-	}
-	return o.tensors.AllReduce(ctx, buf)
-}
-
 func (o over) AllReduceFloat64(ctx context.Context, buf []float64) error {
-	return o.c.AllReduceFloat64(ctx, buf)
+	return o.c.Do(ctx, collective.AllReduce(buf, collective.Sum))
 }
 
 func (o over) Broadcast(ctx context.Context, buf []byte, root int) error {
-	return o.c.Broadcast(ctx, buf, root)
+	return o.c.Do(ctx, collective.Broadcast(buf, root))
 }
 
 // Alloc returns memory that the other ranks of the node can read, if there is such.
@@ -86,11 +79,11 @@ type beside struct {
 }
 
 func (b beside) AllReduceFloat64(ctx context.Context, buf []float64) error {
-	return b.host.AllReduceFloat64(ctx, buf)
+	return b.host.Do(ctx, collective.AllReduce(buf, collective.Sum))
 }
 
 func (b beside) Broadcast(ctx context.Context, buf []byte, root int) error {
-	return b.host.Broadcast(ctx, buf, root)
+	return b.host.Do(ctx, collective.Broadcast(buf, root))
 }
 
 // Mark implements [Follower].

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -86,26 +85,24 @@ func TestMemoryOfCopies(t *testing.T) {
 
 // recorder is a communicator of two that records what it is to add up.
 type recorder struct {
-	collective.Alone
-	mu   sync.Mutex
-	lens []int
+	ddp.Communicator // what it is not asked for
+	mu               sync.Mutex
+	lens             []int
 }
 
+func (*recorder) Rank() int { return 0 }
+
 func (*recorder) Size() int { return 2 }
+
+func (*recorder) AllReduceFloat64(context.Context, []float64) error { return nil }
+
+func (*recorder) Broadcast(context.Context, []byte, int) error { return nil }
 
 func (r *recorder) AllReduce(_ context.Context, buf device.Tensor) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lens = append(r.lens, buf.Len())
 	return nil
-}
-
-func (*recorder) ReduceScatter(context.Context, device.Tensor, device.Tensor) error {
-	panic("ddp divides nothing")
-}
-
-func (*recorder) AllGather(context.Context, device.Tensor, device.Tensor) error {
-	panic("ddp divides nothing")
 }
 
 // TestBucketsAreThoseOfDDP: number and sizes are those that the trainer sends.

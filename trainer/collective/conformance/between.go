@@ -91,7 +91,7 @@ func groups(t *testing.T, comms []collective.Communicator) {
 			if g != nil {
 				return fmt.Errorf("a group without a color")
 			}
-			return c.Barrier(t.Context())
+			return c.Do(t.Context(), collective.Barrier())
 		}
 		var want []int32
 		for r := c.Size() - 1; r >= 0; r-- {
@@ -115,7 +115,7 @@ func groups(t *testing.T, comms []collective.Communicator) {
 			wide[i], narrow[i] = 1, 1
 		}
 		whole := c.Start(t.Context(), collective.Barrier())
-		if err := g.AllReduce(t.Context(), narrow); err != nil {
+		if err := g.Do(t.Context(), collective.AllReduce(narrow, collective.Sum)); err != nil {
 			return err
 		}
 		if err := whole.Wait(); err != nil {
@@ -156,7 +156,7 @@ func barrier(t *testing.T, comms []collective.Communicator) {
 	each(t, comms, func(c collective.Communicator) error {
 		time.Sleep(time.Duration(c.Rank()) * 10 * time.Millisecond)
 		entered.Add(1)
-		if err := c.Barrier(t.Context()); err != nil {
+		if err := c.Do(t.Context(), collective.Barrier()); err != nil {
 			return err
 		}
 		if n := int(entered.Load()); n != c.Size() {

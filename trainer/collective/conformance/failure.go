@@ -30,16 +30,16 @@ func mistakes(t *testing.T, m Member) {
 			return c.Do(t.Context(), collective.AllGather(make([]float32, 5), make([]float32, 2)))
 		}, "does not have 3 parts of 8"},
 		"other length": {func(c collective.Communicator) error {
-			return c.AllReduce(t.Context(), make([]float32, 10+2*(c.Rank()/2)))
+			return c.Do(t.Context(), collective.AllReduce(make([]float32, 10+2*(c.Rank()/2)), collective.Sum))
 		}, "differ in length"},
 		"other length of large ones": {func(c collective.Communicator) error {
-			return c.AllReduce(t.Context(), make([]float32, 1_000_000+c.Rank()))
+			return c.Do(t.Context(), collective.AllReduce(make([]float32, 1_000_000+c.Rank()), collective.Sum))
 		}, "differ in length"},
 		"other type": {func(c collective.Communicator) error {
 			if c.Rank() == 1 {
 				return c.Do(t.Context(), collective.AllReduce(make([]int32, 10), collective.Sum))
 			}
-			return c.AllReduce(t.Context(), make([]float32, 10))
+			return c.Do(t.Context(), collective.AllReduce(make([]float32, 10), collective.Sum))
 		}, "int32, sum"},
 		"other reduction": {func(c collective.Communicator) error {
 			o := collective.Sum
@@ -50,9 +50,9 @@ func mistakes(t *testing.T, m Member) {
 		}, "int32, max"},
 		"other operation": {func(c collective.Communicator) error {
 			if c.Rank() == 2 {
-				return c.Barrier(t.Context())
+				return c.Do(t.Context(), collective.Barrier())
 			}
-			return c.AllReduce(t.Context(), make([]float32, 10))
+			return c.Do(t.Context(), collective.AllReduce(make([]float32, 10), collective.Sum))
 		}, "have diverged"},
 		"length of a message": {func(c collective.Communicator) error {
 			if c.Rank() == 0 {
@@ -61,7 +61,7 @@ func mistakes(t *testing.T, m Member) {
 			if c.Rank() == 1 {
 				return c.Do(t.Context(), collective.Receive(make([]float32, 4), 0, 5))
 			}
-			return c.Barrier(t.Context())
+			return c.Do(t.Context(), collective.Barrier())
 		}, "differ in length"},
 		"length of a large message": {func(c collective.Communicator) error {
 			if c.Rank() == 0 {
@@ -70,7 +70,7 @@ func mistakes(t *testing.T, m Member) {
 			if c.Rank() == 1 {
 				return c.Do(t.Context(), collective.Receive(make([]byte, 20), 0, 5))
 			}
-			return c.Barrier(t.Context())
+			return c.Do(t.Context(), collective.Barrier())
 		}, "differ in length"},
 		"length of a small message": {func(c collective.Communicator) error {
 			if c.Rank() == 0 {
@@ -79,7 +79,7 @@ func mistakes(t *testing.T, m Member) {
 			if c.Rank() == 1 {
 				return c.Do(t.Context(), collective.Receive(make([]byte, 400_000), 0, 5))
 			}
-			return c.Barrier(t.Context())
+			return c.Do(t.Context(), collective.Barrier())
 		}, "differ in length"},
 		"message to oneself": {func(c collective.Communicator) error {
 			return c.Do(t.Context(), collective.Send(make([]float32, 3), c.Rank(), 0))
@@ -90,7 +90,7 @@ func mistakes(t *testing.T, m Member) {
 			found := false
 			for r, err := range all(comms, func(c collective.Communicator) error {
 				// One who has only sent finds out in what follows.
-				return errors.Join(tt.f(c), c.Barrier(t.Context()))
+				return errors.Join(tt.f(c), c.Do(t.Context(), collective.Barrier()))
 			}) {
 				if err == nil {
 					t.Errorf("rank %d has no error", r)
@@ -197,11 +197,11 @@ func silence(t *testing.T, m Member) {
 			if !errors.As(err, &e) || e.Peer.Rank != 1 || e.Op != name || !strings.Contains(err.Error(), "no answer within 300ms") {
 				t.Errorf("got %v", err)
 			}
-			if again := comms[0].Barrier(t.Context()); !errors.Is(again, err) {
+			if again := comms[0].Do(t.Context(), collective.Barrier()); !errors.Is(again, err) {
 				t.Errorf("the failure is not final: %v", again)
 			}
 			// The other is told, or sees it.
-			if err := comms[1].Barrier(t.Context()); err == nil || !strings.Contains(err.Error(), name+" ") {
+			if err := comms[1].Do(t.Context(), collective.Barrier()); err == nil || !strings.Contains(err.Error(), name+" ") {
 				t.Errorf("the silent rank hears %v", err)
 			}
 		})
@@ -220,7 +220,7 @@ func loss(t *testing.T, m Member) {
 						if c.Rank() == 1 && i == 3 {
 							return c.Close()
 						}
-						if err := c.AllReduce(t.Context(), buf); err != nil {
+						if err := c.Do(t.Context(), collective.AllReduce(buf, collective.Sum)); err != nil {
 							return err
 						}
 					}
@@ -247,7 +247,7 @@ func cancellation(t *testing.T, m Member) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("rank 7 was lost")
 	time.AfterFunc(50*time.Millisecond, func() { cancel(why) })
-	if err := comms[0].Barrier(ctx); !errors.Is(err, why) {
+	if err := comms[0].Do(ctx, collective.Barrier()); !errors.Is(err, why) {
 		t.Errorf("got %v, want the cause", err)
 	}
 }

@@ -132,10 +132,10 @@ func moved(c collective.Communicator, kind collective.Type, n int, roots []int,
 func sums(t *testing.T, comms []collective.Communicator) {
 	each(t, comms, func(c collective.Communicator) error {
 		single, double := []float32{float32(c.Rank()), 1}, []float64{float64(c.Rank()), 1}
-		if err := c.AllReduce(t.Context(), single); err != nil {
+		if err := c.Do(t.Context(), collective.AllReduce(single, collective.Sum)); err != nil {
 			return err
 		}
-		if err := c.AllReduceFloat64(t.Context(), double); err != nil {
+		if err := c.Do(t.Context(), collective.AllReduce(double, collective.Sum)); err != nil {
 			return err
 		}
 		n := float64(c.Size())
@@ -143,10 +143,10 @@ func sums(t *testing.T, comms []collective.Communicator) {
 			return fmt.Errorf("sums %v and %v, want %v", single, double, want)
 		}
 		b := []byte{byte(c.Rank())}
-		if err := c.Broadcast(t.Context(), b, c.Size()-1); err != nil || int(b[0]) != c.Size()-1 {
+		if err := c.Do(t.Context(), collective.Broadcast(b, c.Size()-1)); err != nil || int(b[0]) != c.Size()-1 {
 			return fmt.Errorf("broadcast gave %v, %w", b, err)
 		}
-		return c.Barrier(t.Context())
+		return c.Do(t.Context(), collective.Barrier())
 	})
 }
 

@@ -30,14 +30,14 @@ func end(how string) error {
 	if err != nil {
 		return err
 	}
-	if err := w.AllReduce(ctx, make([]float32, 1000)); err != nil {
+	if err := w.Do(ctx, collective.AllReduce(make([]float32, 1000), collective.Sum)); err != nil {
 		return err
 	}
 	if w.Rank() == 1 && how == anotherGaveUp {
 		gone, cancel := context.WithCancelCause(ctx)
 		cancel(errors.New("it is enough"))
 		var failed *collective.Error
-		if err := w.Barrier(gone); !errors.As(err, &failed) {
+		if err := w.Do(gone, collective.Barrier()); !errors.As(err, &failed) {
 			return fmt.Errorf("the barrier ends with %v", err)
 		}
 		if err := w.Finalize(); err != nil {
@@ -53,7 +53,7 @@ func end(how string) error {
 	}
 	time.Sleep(time.Duration(w.Rank()) * 100 * time.Millisecond) // apart, as after a training
 	err = w.Finalize()
-	fmt.Printf("ended: %v, again: %v, by then: %v\n", err, w.Finalize(), w.Barrier(ctx))
+	fmt.Printf("ended: %v, again: %v, by then: %v\n", err, w.Finalize(), w.Do(ctx, collective.Barrier()))
 	return nil
 }
 

@@ -195,24 +195,6 @@ func (g *group) split(ctx context.Context, number uint64, color, key int) (*grou
 	return newGroup(g.process, comm, collective.Derive(g.id, g.splits, color), members, place), nil
 }
 
-// AllReduce sums buf over all ranks.
-func (g *group) AllReduce(ctx context.Context, buf []float32) error {
-	return g.Do(ctx, collective.AllReduce(buf, collective.Sum))
-}
-
-// AllReduceFloat64 is AllReduce in double precision.
-func (g *group) AllReduceFloat64(ctx context.Context, buf []float64) error {
-	return g.Do(ctx, collective.AllReduce(buf, collective.Sum))
-}
-
-// Broadcast replaces buf by root's.
-func (g *group) Broadcast(ctx context.Context, buf []byte, root int) error {
-	return g.Do(ctx, collective.Broadcast(buf, root))
-}
-
-// Barrier waits until every rank has entered it.
-func (g *group) Barrier(ctx context.Context) error { return g.Do(ctx, collective.Barrier()) }
-
 // AllocBytes returns memory that MPI works on in place: see [collective.Alloc].
 func (g *group) AllocBytes(_ context.Context, bytes int) ([]byte, error) {
 	if bytes == 0 {

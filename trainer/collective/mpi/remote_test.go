@@ -172,17 +172,3 @@ func (p *proxy) Close() error {
 	a, ok := <-answered
 	return p.err(context.Background(), a, ok)
 }
-
-func (p *proxy) AllReduce(ctx context.Context, buf []float32) error {
-	return p.Do(ctx, collective.AllReduce(buf, collective.Sum))
-}
-
-func (p *proxy) AllReduceFloat64(ctx context.Context, buf []float64) error {
-	return p.Do(ctx, collective.AllReduce(buf, collective.Sum))
-}
-
-func (p *proxy) Broadcast(ctx context.Context, buf []byte, root int) error {
-	return p.Do(ctx, collective.Broadcast(buf, root))
-}
-
-func (p *proxy) Barrier(ctx context.Context) error { return p.Do(ctx, collective.Barrier()) }

@@ -47,7 +47,7 @@ func fastest(ctx context.Context, comms []collective.Communicator, elements, tim
 		}
 		for range times {
 			begin := time.Now()
-			if err := c.AllReduce(ctx, v); err != nil {
+			if err := c.Do(ctx, collective.AllReduce(v, collective.Sum)); err != nil {
 				return err
 			}
 			if c.Rank() == 0 {
