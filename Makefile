@@ -10,7 +10,7 @@ BIN = bin
 # Names of older versions of glibc, so that the program runs with them; see trainer/cuda/glibc.sh.
 GLIBC = $(BIN)/glibc
 
-.PHONY: build build-cpu kernels reference demo test lint bench microbench soak fuzz clean
+.PHONY: build build-cpu build-static install release release-check kernels reference demo test lint bench microbench soak fuzz clean
 
 # With GPU support: it needs gcc, no CUDA toolkit, and starts where there is no driver.
 build:
@@ -21,6 +21,28 @@ build:
 # version, since it loads the site's MPI library.
 build-cpu:
 	$(GO) build -trimpath -ldflags '$(NAMED)' -o $(BIN)/ddpbatch ./cmd/ddpbatch
+
+# As build-cpu, linked to nothing: it runs on any Linux, musl included, and loads no MPI library.
+build-static:
+	$(GO) build -trimpath -tags static -ldflags '$(NAMED)' -o $(BIN)/ddpbatch ./cmd/ddpbatch
+
+# What was built, with manual pages, completion and the schema of the job file.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+install:
+	@test -x $(BIN)/ddpbatch || { echo "make install: there is no $(BIN)/ddpbatch: make build first" >&2; exit 1; }
+	install -d '$(DESTDIR)$(PREFIX)/bin'
+	install -m 755 $(BIN)/ddpbatch '$(DESTDIR)$(PREFIX)/bin/ddpbatch'
+	./install.sh $(BIN)/ddpbatch '$(DESTDIR)$(PREFIX)' "$$(date -u -r $(BIN)/ddpbatch +%F)"
+
+# Archives for amd64 and arm64 and SHA256SUMS; release.sh says what is in them.
+DIST ?= dist
+release:
+	GO='$(GO)' ./release.sh $(DIST) '$(VERSION)'
+
+# Builds a release of the last commit twice, in two folders, and compares.
+release-check:
+	tests/release.sh
 
 # Trains a small model on two local ranks; again, and it goes on or is done.
 demo: build

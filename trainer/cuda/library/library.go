@@ -15,8 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/ebitengine/purego"
 )
 
 // NCCL is the name under which the dynamic linker knows it.
@@ -46,8 +44,7 @@ type Library struct {
 
 // Symbol is the address of a function, which this version may lack.
 func (l *Library) Symbol(name string) (uintptr, bool) {
-	p, err := purego.Dlsym(l.Handle, name)
-	return p, err == nil && p != 0
+	return symbol(l.Handle, name)
 }
 
 // Failed is a library that could not be loaded from anywhere.
@@ -75,7 +72,7 @@ func (e *Failed) Error() string {
 func Open(places []string) (*Library, error) {
 	failed := &Failed{}
 	for _, place := range places {
-		handle, err := purego.Dlopen(place, purego.RTLD_NOW|purego.RTLD_LOCAL)
+		handle, err := load(place)
 		if err != nil {
 			failed.Tried = append(failed.Tried, place)
 			failed.Why = append(failed.Why, err.Error())

@@ -1,23 +1,16 @@
 package library
 
-import (
-	"fmt"
-
-	"github.com/ebitengine/purego"
-)
+import "fmt"
 
 // Version returns the version of a cuBLASLt or NCCL, such as 12.8.4, as the library
 // itself tells it.
 func Version(l *Library) (string, error) {
 	if f, ok := l.Symbol("cublasLtGetVersion"); ok { // size_t (void)
-		v, _, _ := purego.SyscallN(f)
-		return cublasVersion(int(v)), nil
+		return cublasVersion(int(callSize(f))), nil
 	}
-	if _, ok := l.Symbol("ncclGetVersion"); ok {
-		var get func(*int32) int32
-		purego.RegisterLibFunc(&get, l.Handle, "ncclGetVersion")
+	if f, ok := l.Symbol("ncclGetVersion"); ok { // ncclResult_t (int *)
 		var v int32
-		if r := get(&v); r != 0 {
+		if r := callInto(f, &v); r != 0 {
 			return "", fmt.Errorf("ask %q for its version: ncclGetVersion returned %d", l.Path, r)
 		}
 		return ncclVersion(int(v)), nil

@@ -1,15 +1,14 @@
-//go:build !linux
+//go:build !linux || static
 
 package libmpi
 
 import (
 	"fmt"
-	"runtime"
 	"unsafe"
 )
 
 func load(name string) (uintptr, error) {
-	return 0, fmt.Errorf("%s: MPI libraries are loaded on Linux only, not on %s", name, runtime.GOOS)
+	return 0, fmt.Errorf("%s: this program loads no libraries: it is a static one, or not for Linux", name)
 }
 
 func symbol(uintptr, string) (uintptr, bool) { return 0, false }

@@ -1,3 +1,5 @@
+//go:build linux && !static
+
 package libmpi
 
 import (

@@ -1,0 +1,47 @@
+#!/bin/sh
+# Makes the files of a release in the folder DIST: release.sh DIST VERSION. `make release` calls it.
+#
+# For amd64 and arm64 there is the program with GPU support, which needs glibc 2.17 or newer and for
+# whose C part a compiler for that processor must be there, and a static one, which runs on any Linux
+# and loads neither MPI nor NVIDIA's libraries. KINDS has fewer of them made. With each come the manual
+# pages, completion and the schema. The same commit gives the same bytes, wherever it is built:
+# `make release-check` builds it twice.
+set -eu
+cd "$(dirname "$0")"
+dist=$1 version=$2
+kinds=${KINDS:-amd64 arm64 amd64-static arm64-static}
+epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+go=${GO:-go}
+mkdir -p "$dist"
+dist=$(cd "$dist" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# build ARCHITECTURE KIND puts the program into bin/ of the folder KIND.
+build() {
+	case $2 in
+	*-static)
+		GOARCH=$1 CGO_ENABLED=0 $go build -trimpath -tags static -buildvcs=false -ldflags "-buildid= -s -w -X main.linkVersion=$version" -o "$work/$2/bin/ddpbatch" ./cmd/ddpbatch
+		;;
+	*)
+		case $1 in amd64) cc=x86_64-linux-gnu-gcc ;; arm64) cc=aarch64-linux-gnu-gcc ;; esac
+		GOARCH=$1 CC=${CC:-$cc} ${MAKE:-make} -s build BIN="$work/$2/bin" VERSION="$version" GO="$go"
+		rm -r "$work/$2/bin/glibc"
+		;;
+	esac
+}
+
+# What is the same for all is written by a program for this machine.
+CGO_ENABLED=0 $go build -trimpath -buildvcs=false -ldflags "-X main.linkVersion=$version" -o "$work/here" ./cmd/ddpbatch
+for kind in $kinds; do
+	arch=${kind%-static}
+	build "$arch" "$kind"
+	./install.sh "$work/here" "$work/$kind" "$(date -u -d "@$epoch" +%F)"
+	cp LICENSE README.md "$work/$kind/"
+	name=ddpbatch-$version-linux-$kind
+	mv "$work/$kind" "$work/$name"
+	find "$work/$name" -exec chmod u=rwX,go=rX {} +
+	tar -C "$work" --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --format=ustar -cf - "$name" | gzip -9n >"$dist/$name.tar.gz"
+	rm -r "${work:?}/$name"
+done
+(cd "$dist" && sha256sum ddpbatch-"$version"-linux-*.tar.gz >SHA256SUMS && cat SHA256SUMS)

@@ -1,0 +1,27 @@
+//go:build !static
+
+package library
+
+import "github.com/ebitengine/purego"
+
+func load(place string) (handle uintptr, err error) {
+	return purego.Dlopen(place, purego.RTLD_NOW|purego.RTLD_LOCAL)
+}
+
+func symbol(handle uintptr, name string) (uintptr, bool) {
+	p, err := purego.Dlsym(handle, name)
+	return p, err == nil && p != 0
+}
+
+// callSize calls a function of C that takes nothing and returns a size_t.
+func callSize(function uintptr) uintptr {
+	v, _, _ := purego.SyscallN(function)
+	return v
+}
+
+// callInto calls a function of C that writes an int and returns one.
+func callInto(function uintptr, into *int32) int32 {
+	var call func(*int32) int32
+	purego.RegisterFunc(&call, function)
+	return call(into)
+}

@@ -1,0 +1,17 @@
+//go:build static
+
+package library
+
+import "errors"
+
+// load has nothing to load libraries with: they are linked to a libc, and a static
+// program has none.
+func load(string) (uintptr, error) {
+	return 0, errors.New("this program is a static one, which loads no libraries")
+}
+
+func symbol(uintptr, string) (uintptr, bool) { return 0, false }
+
+func callSize(uintptr) uintptr { panic("library: nothing is loaded") }
+
+func callInto(uintptr, *int32) int32 { panic("library: nothing is loaded") }
