@@ -17,11 +17,19 @@ dist=$(cd "$dist" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+# static ARCHITECTURE FILE builds the static program.
+static() {
+	GOARCH=$1 CGO_ENABLED=0 $go build -trimpath -tags static -buildvcs=false -ldflags "-buildid= -X main.linkVersion=$version" -o "$2" ./cmd/ddpbatch
+}
+
 # build ARCHITECTURE KIND puts the program into bin/ of the folder KIND.
 build() {
 	case $2 in
+	"$host-static")
+		install -D "$work/here" "$work/$2/bin/ddpbatch"
+		;;
 	*-static)
-		GOARCH=$1 CGO_ENABLED=0 $go build -trimpath -tags static -buildvcs=false -ldflags "-buildid= -s -w -X main.linkVersion=$version" -o "$work/$2/bin/ddpbatch" ./cmd/ddpbatch
+		static "$1" "$work/$2/bin/ddpbatch"
 		;;
 	*)
 		case $1 in amd64) cc=x86_64-linux-gnu-gcc ;; arm64) cc=aarch64-linux-gnu-gcc ;; esac
@@ -31,8 +39,9 @@ build() {
 	esac
 }
 
-# What is the same for all is written by a program for this machine.
-CGO_ENABLED=0 $go build -trimpath -buildvcs=false -ldflags "-X main.linkVersion=$version" -o "$work/here" ./cmd/ddpbatch
+# What is the same for all is written by the program for this machine.
+host=$($go env GOHOSTARCH)
+static "$host" "$work/here"
 for kind in $kinds; do
 	arch=${kind%-static}
 	build "$arch" "$kind"

@@ -210,3 +210,22 @@ for path in sys.argv[2:]:
 		}
 	}
 }
+
+// make install puts everything where a system looks for it.
+func TestInstall(t *testing.T) {
+	dest := t.TempDir()
+	c := exec.CommandContext(t.Context(), "make", "-s", "-C", "../..", "install", "BIN="+filepath.Dir(binary), "DESTDIR="+dest, "PREFIX=/opt/ddp batch")
+	if o := program.Finish(t, c); o.Code != 0 {
+		t.Fatal(o)
+	}
+	root := filepath.Join(dest, "opt", "ddp batch")
+	if o := program.Finish(t, exec.CommandContext(t.Context(), filepath.Join(root, "bin", "ddpbatch"), "version")); o.Code != 0 {
+		t.Error(o)
+	}
+	for _, file := range []string{"share/man/man1/ddpbatch.1", "share/man/man5/ddpbatch.toml.5", "share/bash-completion/completions/ddpbatch",
+		"share/zsh/site-functions/_ddpbatch", "share/fish/vendor_completions.d/ddpbatch.fish", "share/ddpbatch/job.schema.json"} {
+		if info, err := os.Stat(filepath.Join(root, file)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
