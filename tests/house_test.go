@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 	"jobs/secrets":    {},
 	"templates/sites": {"jobs"},
 	"templates":       {"jobs", "templates/sites"},
+	"jobs/report":     {"jobs/rundir", "slurm", "trainer/checkpoint", "trainer/metrics", "trainer/rendezvous"},
 	"jobs/submit":     {"jobs", "jobs/rundir", "jobs/snapshot", "slurm", "templates/sites", "trainer/checkpoint"},
 	"jobs/launch": {"jobs", "jobs/rundir", "jobs/secrets", "templates/sites", "slurm", "netif", "netif/probe", "netif/watch", "nccl",
 		"trainer/rendezvous", "trainer/collective", "trainer/collective/mpi", "trainer/wire", "trainer/checkpoint"},

@@ -49,7 +49,7 @@ func (c *checkpointExportCmd) Run(_ context.Context, p *program) error {
 	}
 	defer s.Close()
 	path := p.abs(c.Output)
-	if err := c.create(path, func(w io.Writer) error { return write(w, s.Files[checkpoint.ModelFile]) }); err != nil {
+	if err := createFile(path, c.Force, func(w io.Writer) error { return write(w, s.Files[checkpoint.ModelFile]) }); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			return exitError{exitUsage, hinted{fmt.Errorf("export: %q already exists", path), "give another name, or --force to replace it"}}
 		}
@@ -87,10 +87,10 @@ func (c *checkpointExportCmd) open(p *program) (*checkpoint.Snapshot, error) {
 	return nil, exitError{exitNoState, fmt.Errorf("there is no %s in %q", which, c.Which)}
 }
 
-// create makes a file whole or not at all: written and synced beside its place, then
-// renamed. Without --force it gives fs.ErrExist if there is one.
-func (c *checkpointExportCmd) create(path string, write func(io.Writer) error) (err error) {
-	if _, err := os.Lstat(path); err == nil && !c.Force {
+// createFile makes a file whole or not at all: written and synced beside its place, then
+// renamed. Without force it gives fs.ErrExist if there is one.
+func createFile(path string, force bool, write func(io.Writer) error) (err error) {
+	if _, err := os.Lstat(path); err == nil && !force {
 		return fs.ErrExist // before the work
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")

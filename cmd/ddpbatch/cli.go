@@ -18,6 +18,7 @@ type cli struct {
 	Run        runCmd        `cmd:"" help:"Be one rank; launch and srun call this."`
 	Status     statusCmd     `cmd:"" help:"Show how runs stand."`
 	Logs       logsCmd       `cmd:"" help:"Print the log of a run, or of one rank."`
+	Report     reportCmd     `cmd:"" help:"Write a page about a run: figures, ranks, network, failures."`
 	Wait       waitCmd       `cmd:"" help:"Wait until a run's job is done."`
 	Cancel     cancelCmd     `cmd:"" help:"End a run's job."`
 	Checkpoint checkpointCmd `cmd:"" help:"List or verify the checkpoints of a run."`

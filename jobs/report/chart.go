@@ -1,0 +1,231 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The size of a chart in its own units. It is as narrow as a phone in print would be, so
+// that the text in it can be read there; on a large screen it grows.
+const (
+	chartWidth, chartHeight = 480.0, 240.0
+	left, right             = 56.0, 24.0
+	top, bottom             = 12.0, 38.0
+)
+
+// chart is a figure of lines over steps.
+type chart struct {
+	ID, Title, Unit string
+	Summary         string // what it shows, in words
+	Lines           []line
+	X, Y            []tick
+	Marks           []string // x of the restarts
+	Lost            int      // values that are no numbers, or none that can be drawn
+	Head            []string
+	Rows            [][]string // the same as a table
+}
+
+// line is one of a chart's lines: coordinates as SVG has them.
+type line struct {
+	Name, Class string
+	Path        string
+	Dots        []dot // where there are so few points that each is one
+}
+
+type dot struct{ X, Y string }
+
+type tick struct {
+	At    string
+	Label string
+}
+
+// lineOf is what a line is drawn from.
+type lineOf struct {
+	name, class string
+	points      []point
+}
+
+// maxPoints is how many points of a line are drawn; maxDots how many get a dot; maxRows
+// how many stand in the table.
+const (
+	maxPoints = 400
+	maxDots   = 60
+	maxRows   = 50
+)
+
+// newChart draws lines, over steps that begin at 0. It is nil where there is nothing to
+// draw. Restarts are marked. Base says that the y axis begins at 0, too.
+func newChart(id, title, unit string, base bool, restarts []int, from ...lineOf) *chart {
+	c := &chart{ID: id, Title: title, Unit: unit}
+	var all []point
+	for i := range from {
+		before := len(from[i].points)
+		kept := slices.DeleteFunc(slices.Clone(from[i].points), func(p point) bool { return p.x < 0 || !finite(p.x) || !finite(p.y) })
+		c.Lost += before - len(kept)
+		from[i].points = kept
+		all = append(all, kept...)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	_, hiX := bounds(all, func(p point) float64 { return p.x })
+	loY, hiY := bounds(all, func(p point) float64 { return p.y })
+	if base || loY > 0 && loY < hiY/3 {
+		loY = min(loY, 0)
+	}
+	xs, loX, hiX := scale(0, hiX, 5)
+	ys, loY, hiY := scale(loY, hiY, 5)
+	x := func(v float64) float64 { return left + (v-loX)/(hiX-loX)*(chartWidth-left-right) }
+	y := func(v float64) float64 { return chartHeight - bottom - (v-loY)/(hiY-loY)*(chartHeight-top-bottom) }
+	for _, v := range xs {
+		c.X = append(c.X, tick{pixel(x(v)), short(v)})
+	}
+	for _, v := range ys {
+		c.Y = append(c.Y, tick{pixel(y(v)), short(v)})
+	}
+	for _, step := range restarts {
+		if float64(step) <= hiX {
+			c.Marks = append(c.Marks, pixel(x(float64(step))))
+		}
+	}
+	for _, f := range from {
+		if len(f.points) == 0 {
+			continue
+		}
+		l := line{Name: f.name, Class: f.class}
+		var path strings.Builder
+		for i, p := range thin(f.points, maxPoints) {
+			fmt.Fprintf(&path, "%s%s %s", map[bool]string{true: "M", false: "L"}[i == 0], pixel(x(p.x)), pixel(y(p.y)))
+			if len(f.points) <= maxDots {
+				l.Dots = append(l.Dots, dot{pixel(x(p.x)), pixel(y(p.y))})
+			}
+		}
+		l.Path = path.String()
+		c.Lines = append(c.Lines, l)
+	}
+	c.describe(from)
+	return c
+}
+
+// describe puts the chart in words and in a table.
+func (c *chart) describe(from []lineOf) {
+	c.Head = []string{"step"}
+	var words []string
+	rows := map[int][]string{}
+	var steps []int
+	for _, f := range from {
+		if len(f.points) == 0 {
+			continue
+		}
+		c.Head = append(c.Head, f.name)
+		first, last := f.points[0], f.points[len(f.points)-1]
+		lo, hi := bounds(f.points, func(p point) float64 { return p.y })
+		words = append(words, fmt.Sprintf("%s: from %s at step %s to %s at step %s, lowest %s, highest %s",
+			f.name, short(first.y), short(first.x), short(last.y), short(last.x), short(lo), short(hi)))
+		for _, p := range thin(f.points, maxRows) {
+			step := int(p.x)
+			if rows[step] == nil {
+				steps = append(steps, step)
+			}
+			row := rows[step]
+			for len(row) < len(c.Head)-2 {
+				row = append(row, "")
+			}
+			rows[step] = append(row[:len(c.Head)-2], short(p.y))
+		}
+	}
+	c.Summary = strings.Join(words, "; ")
+	slices.Sort(steps)
+	for _, s := range steps {
+		row := append([]string{strconv.Itoa(s)}, rows[s]...)
+		for len(row) < len(c.Head) {
+			row = append(row, "")
+		}
+		c.Rows = append(c.Rows, row)
+	}
+}
+
+// thin leaves out points where there are more than can be seen. The lowest and the
+// highest of each stretch stay, and so do both ends.
+func thin(points []point, most int) []point {
+	if len(points) <= most {
+		return points
+	}
+	out := []point{points[0]}
+	inner := points[1 : len(points)-1]
+	stretches := (most - 2) / 2
+	for i := range stretches {
+		part := inner[i*len(inner)/stretches : (i+1)*len(inner)/stretches]
+		lo, hi := 0, 0
+		for k, p := range part {
+			if p.y < part[lo].y {
+				lo = k
+			}
+			if p.y > part[hi].y {
+				hi = k
+			}
+		}
+		out = append(out, part[min(lo, hi)])
+		if lo != hi {
+			out = append(out, part[max(lo, hi)])
+		}
+	}
+	return append(out, points[len(points)-1])
+}
+
+func bounds(points []point, of func(point) float64) (lo, hi float64) {
+	lo, hi = math.Inf(1), math.Inf(-1)
+	for _, p := range points {
+		lo, hi = min(lo, of(p)), max(hi, of(p))
+	}
+	return lo, hi
+}
+
+// scale chooses round numbers for an axis from lo to hi, about n of them, and widens the
+// range to the outermost.
+func scale(lo, hi float64, n int) (ticks []float64, from, to float64) {
+	if hi-lo <= math.Abs(hi)*1e-9 || hi-lo < 1e-100 {
+		wider := math.Abs(hi) / 2
+		if wider < 1e-100 {
+			wider = 1
+		}
+		lo, hi = lo-wider, hi+wider
+	}
+	raw := (hi - lo) / float64(n)
+	power := math.Pow(10, math.Floor(math.Log10(raw)))
+	step := 10 * power
+	for _, s := range []float64{1, 2, 5} {
+		if s*power >= raw {
+			step = s * power
+			break
+		}
+	}
+	first, last := math.Floor(lo/step), math.Ceil(hi/step)
+	for k := first; k <= last && len(ticks) < 4*n; k++ {
+		ticks = append(ticks, k*step)
+	}
+	return ticks, first * step, last * step
+}
+
+// pixel is a coordinate.
+func pixel(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
+
+// short is a number for people: 4 digits, thousands as k and M.
+func short(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 1e15:
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	case a >= 1e9:
+		return strconv.FormatFloat(v/1e9, 'g', 4, 64) + "G"
+	case a >= 1e6:
+		return strconv.FormatFloat(v/1e6, 'g', 4, 64) + "M"
+	case a >= 1e4:
+		return strconv.FormatFloat(v/1e3, 'g', 4, 64) + "k"
+	case a >= 1000:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
+}

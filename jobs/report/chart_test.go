@@ -1,0 +1,99 @@
+package report
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+)
+
+// A line keeps its peaks where points are left out.
+func TestThin(t *testing.T) {
+	var points []point
+	for i := range 10000 {
+		points = append(points, point{float64(i), math.Sin(float64(i) / 100)})
+	}
+	points[7777].y, points[3333].y = 50, -50
+	some := thin(points, 400)
+	lo, hi := bounds(some, func(p point) float64 { return p.y })
+	if len(some) > 400 || lo != -50 || hi != 50 || some[0] != points[0] || some[len(some)-1] != points[9999] {
+		t.Errorf("%d points, from %v to %v", len(some), lo, hi)
+	}
+	for i := 1; i < len(some); i++ {
+		if some[i].x <= some[i-1].x {
+			t.Fatalf("out of order at %d", i)
+		}
+	}
+}
+
+func TestScale(t *testing.T) {
+	for _, tt := range []struct{ lo, hi, from, to float64 }{
+		{0, 100, 0, 100}, {0.55, 0.83, 0.5, 0.9}, {-3, 7, -4, 8}, {5, 5, 2, 8}, {0, 0, -1, 1}, {1e-9, 1.2e-9, 1e-9, 1.25e-9},
+	} {
+		ticks, from, to := scale(tt.lo, tt.hi, 5)
+		if math.Abs(from-tt.from) > 1e-12 || math.Abs(to-tt.to) > 1e-12 || len(ticks) < 3 || len(ticks) > 12 {
+			t.Errorf("%v to %v: %v, from %v to %v", tt.lo, tt.hi, ticks, from, to)
+		}
+	}
+}
+
+// Of many ranks those stay that compute longest.
+func TestShown(t *testing.T) {
+	var all []rank
+	for i := range 1000 {
+		all = append(all, rank{Rank: i, Median: float64(i % 100)})
+	}
+	some := shown(all, 10)
+	if len(some) != 10 || some[0].Rank != 99 || some[9].Rank != 999 {
+		t.Errorf("%+v", some)
+	}
+	if b := barsOf(all); len(b.Bars) != maxBars || b.Cut != 1000-maxBars {
+		t.Errorf("%d bars, %d left out", len(b.Bars), b.Cut)
+	}
+}
+
+// Whatever the figures say, there is a page, and each coordinate on it is a number.
+func FuzzFigures(f *testing.F) {
+	f.Add([]byte(`{"kind":"train","step":1,"loss":1e308,"samples_per_s":-1e308,"comm_ms":1,"comm_hidden":-1e308,"compute_ms":[1e308,"Inf",0],"slowest_rank":99}` + "\n"))
+	f.Add([]byte(`{"kind":"train","step":-9223372036854775808,"loss":0}` + "\n" + `{"kind":"train","step":9223372036854775807,"loss":5e-324}` + "\n"))
+	f.Add([]byte(`{"kind":"eval","step":0,"loss":"NaN","accuracy":"-Inf"}` + "\n" + `{"kind":"skip"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		figures, err := parseFigures(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Run{Figures: figures, Attempts: make([]Attempt, 2), Made: time.Unix(0, 0), Network: &rundir.Network{Hosts: make([]rundir.NetworkHost, 2)}}
+		if err := r.HTML(io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		p := page{Run: &r}
+		p.charts()
+		p.ranks()
+		number := func(s string) {
+			if v, err := strconv.ParseFloat(s, 64); err != nil || !finite(v) {
+				t.Fatalf("a coordinate is %q", s)
+			}
+		}
+		for _, c := range p.Charts {
+			for _, l := range c.Lines {
+				for _, d := range l.Dots {
+					number(d.X)
+					number(d.Y)
+				}
+			}
+			for _, tick := range append(c.X, c.Y...) {
+				number(tick.At)
+			}
+		}
+		if p.Bars != nil {
+			for _, b := range p.Bars.Bars {
+				number(b.Y)
+				number(b.H)
+			}
+		}
+	})
+}

@@ -1,0 +1,99 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// frames shows a page on a phone and on a screen, and writes down how wide it is there,
+// and how high its first chart. The picture is there to be seen by the proxy.
+var frames = template.Must(template.New("frames").Parse(`<!DOCTYPE html><body>
+<img src="http://control.example/seen.png">
+{{range .Widths}}<iframe id="f{{.}}" style="width:{{.}}px;height:800px;border:0" srcdoc="{{$.Page}}"></iframe>{{end}}
+<script>onload = () => { for (const f of document.querySelectorAll("iframe")) {
+	const e = f.contentDocument.documentElement
+	const o = document.createElement("output")
+	o.textContent = f.id + " is " + e.scrollWidth + " wide, chart " + Math.round(e.querySelector(".chart").getBoundingClientRect().height) + " high"
+	document.body.append(o)
+} }</script></body>`))
+
+// own is whom the browser asks for itself, whatever it shows.
+var own = regexp.MustCompile(`\.(google|googleapis)\.com(:443)?$`)
+
+var measured = regexp.MustCompile(`f(\d+) is (\d+) wide, chart (\d+) high`)
+
+// In a browser the page asks for nothing, fits on a phone, and can be printed.
+func TestInChromium(t *testing.T) {
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("no chromium: tests/setup.sh installs it")
+	}
+	var mu sync.Mutex
+	var asked []string
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if own.MatchString(r.Host) {
+			return
+		}
+		asked = append(asked, r.Host+" "+r.URL.Path)
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer proxy.Close()
+	dir := t.TempDir()
+	run := func(args ...string) []byte {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		defer cancel()
+		c := exec.CommandContext(ctx, chromium, slices.Concat([]string{"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars", "--user-data-dir=" + filepath.Join(dir, "profile"),
+			"--disable-background-networking", "--disable-component-update", "--disable-sync",
+			"--proxy-server=" + proxy.URL, "--proxy-bypass-list=<-loopback>"}, args)...)
+		c.WaitDelay = time.Second
+		var stderr bytes.Buffer
+		c.Stderr = &stderr
+		out, err := c.Output()
+		if err != nil {
+			t.Fatalf("chromium: %v\n%s", err, stderr.Bytes())
+		}
+		return out
+	}
+	page := html(t, Collect(ran(t)))
+	file := filepath.Join(dir, "page.html")
+	check(t, os.WriteFile(file, []byte(page), 0o600))
+	var wrapper bytes.Buffer
+	widths := []int{390, 1280}
+	check(t, frames.Execute(&wrapper, map[string]any{"Widths": widths, "Page": page}))
+	check(t, os.WriteFile(filepath.Join(dir, "frames.html"), wrapper.Bytes(), 0o600))
+
+	found := measured.FindAllStringSubmatch(string(run("--dump-dom", "file://"+filepath.Join(dir, "frames.html"))), -1)
+	if len(found) != len(widths) {
+		t.Fatalf("measured %q", found)
+	}
+	for i, m := range found {
+		high, _ := strconv.Atoi(m[3])
+		if m[2] != fmt.Sprint(widths[i]) || high < 150 {
+			t.Errorf("at %d px the page is %s px wide, its chart %s px high", widths[i], m[2], m[3])
+		}
+	}
+	pdf := filepath.Join(dir, "page.pdf")
+	run("--print-to-pdf="+pdf, "file://"+file)
+	if text, err := os.ReadFile(pdf); err != nil || !bytes.HasPrefix(text, []byte("%PDF-")) || len(text) < 10_000 {
+		t.Errorf("printed %d bytes, %v", len(text), err)
+	}
+	if want := []string{"control.example /seen.png"}; !slices.Equal(asked, want) {
+		t.Errorf("asked for %q, want %q alone", asked, want)
+	}
+}

@@ -1,0 +1,67 @@
+package report
+
+import (
+	"strconv"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+)
+
+// origin is what is needed to do the run again.
+func (p *page) origin() {
+	r := p.Run
+	add := func(name, value string) {
+		if value != "" {
+			p.Origin = append(p.Origin, fact{name, value})
+		}
+	}
+	add("run directory", r.Dir.Path)
+	add("run", r.Record.Run)
+	add("folder of the job file", r.Record.Base)
+	add("created", stamp(r.Record.Created))
+	add("ddpbatch that made it", r.Record.Version)
+	if len(r.Checkpoints) > 0 && r.Checkpoints[0].Manifest != nil {
+		m := r.Checkpoints[0].Manifest
+		add("ddpbatch of the last checkpoint", m.Program)
+		add("seed", strconv.FormatUint(m.Seed, 10))
+		add("digest of the data", m.DataSum)
+		add("digest of the settings", m.SpecSum)
+	}
+	if s := r.Record.Last(); s != nil {
+		add("Slurm", s.Slurm)
+		add("site", s.Site)
+		add("submitted by", s.User+" on "+s.Host)
+		add("job file (SHA-256)", s.SpecSHA256)
+		add("program (SHA-256)", s.ProgramSHA256)
+	}
+	p.code(add)
+	p.Submissions = r.Record.Submissions
+}
+
+// code is the state of the user's program: as submitted, else as the last attempt found
+// it.
+func (p *page) code(add func(name, value string)) {
+	var code *rundir.Code
+	for i := range p.Run.Attempts {
+		if c := p.Run.Attempts[i].Begin.Code; c != nil {
+			code = c
+		}
+	}
+	if s := p.Run.Record.Last(); s != nil && s.Code != nil {
+		code = s.Code
+	}
+	if code == nil {
+		return
+	}
+	add("code", code.Folder)
+	commit := code.Commit
+	switch {
+	case commit == "":
+		commit = "none: no git work tree, or no git there"
+	case code.Dirty:
+		commit += ", with changes that no commit has"
+	}
+	add("git commit", commit)
+	add("git branch", code.Branch)
+	add("git remote", code.Remote)
+	add("snapshot (SHA-256)", code.SHA256)
+}

@@ -1,0 +1,238 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+)
+
+//go:embed page.html.tmpl
+var pageSource string
+
+//go:embed page.css
+var styleSource string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageSource))
+
+// page is what the template shows: words, and charts that are laid out.
+type page struct {
+	Run   *Run
+	Style template.CSS // our own
+	State state
+	Made  string
+
+	Facts         []fact
+	Charts        []*chart
+	Communication string
+	Bars          *bars
+	Ranks         []rank
+	RanksCut      int
+	RanksSay      string
+	Network       *rundir.Network
+	Hosts         []rundir.NetworkHost
+	HostsCut      int
+	Checkpoints   []saved
+	Attempts      []attemptRow
+	Causes        []cause
+	Origin        []fact
+	Submissions   []rundir.Submission
+}
+
+type fact struct{ Name, Value string }
+
+type saved struct{ Step, Epoch, Ranks, Size, Time, Note string }
+
+type attemptRow struct {
+	Number, Job, Began, Took, Where, Exit, Cause string
+	Bad                                          bool
+}
+
+// cause is why an attempt failed, at length.
+type cause struct {
+	Title, Reason, Hint string
+	Ranks               [][]string // how they ended: rank, host, state, exit, step, message
+	Cut                 int
+}
+
+// maxTable is how many rows of hosts, ranks and checkpoints stand on a page.
+const maxTable = 64
+
+// HTML writes the page.
+func (r Run) HTML(w io.Writer) error {
+	p := page{Run: &r, Style: template.CSS(styleSource), State: r.state(), Made: r.Made.Format("2006-01-02 15:04 MST")}
+	p.facts()
+	p.charts()
+	p.ranks()
+	if p.Network = r.Network; p.Network != nil {
+		p.Hosts, p.HostsCut = cut(p.Network.Hosts)
+	}
+	p.checkpoints()
+	p.attempts()
+	p.causes()
+	p.origin()
+	var out bytes.Buffer // where a half page would be left behind
+	if err := pageTemplate.Execute(&out, p); err != nil {
+		return fmt.Errorf("make the report: %w", err)
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+func cut[T any](all []T) (some []T, more int) {
+	n := min(len(all), maxTable)
+	return all[:n], len(all) - n
+}
+
+func (p *page) facts() {
+	r := p.Run
+	add := func(name, value string) { p.Facts = append(p.Facts, fact{name, value}) }
+	f := &r.Figures
+	if n := len(f.Train); n > 0 {
+		last := f.Train[n-1]
+		add("step", strconv.Itoa(last.Step))
+		if last.Loss != nil {
+			add("training loss", short(float64(*last.Loss)))
+		}
+		var rates []float64
+		for _, point := range series(f.Train, rateOf) {
+			if finite(point.y) {
+				rates = append(rates, point.y)
+			}
+		}
+		if slices.Sort(rates); len(rates) > 0 {
+			add(rateUnit(f)+" (median)", short(median(rates)))
+		}
+	}
+	if n := len(f.Eval); n > 0 {
+		last := f.Eval[n-1]
+		if last.Loss != nil {
+			add("held-out loss", short(float64(*last.Loss)))
+		}
+		if last.Accuracy != nil {
+			add("accuracy", short(float64(*last.Accuracy)))
+		}
+	}
+	if n := len(r.Attempts); n > 0 {
+		a := r.Attempts[n-1]
+		add("ranks", strconv.Itoa(a.Begin.Ranks))
+		var took time.Duration
+		for _, a := range r.Attempts {
+			took += a.Took()
+		}
+		add("time with ranks", lasted(took))
+		add("restarts", strconv.Itoa(n-1))
+	}
+	if f.Skipped > 0 {
+		add("steps left out", strconv.Itoa(f.Skipped))
+	}
+}
+
+func rateUnit(f *Figures) string {
+	for i := range f.Train {
+		if f.Train[i].TokensPerSecond != nil {
+			return "tokens/s"
+		}
+	}
+	return "samples/s"
+}
+
+// lasted is a duration with as many digits as people want.
+func lasted(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return ""
+	case d < 10*time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+func (p *page) checkpoints() {
+	entries, _ := cut(p.Run.Checkpoints)
+	for _, e := range entries {
+		s := saved{Step: strconv.Itoa(e.Step)}
+		switch m := e.Manifest; {
+		case e.Err != nil:
+			s.Note = "cannot be used: " + e.Err.Error()
+		case m != nil:
+			bytes := int64(0)
+			for _, f := range m.Files {
+				bytes += f.Bytes
+			}
+			s.Epoch, s.Ranks, s.Size, s.Time = strconv.Itoa(m.Epoch), strconv.Itoa(m.WorldSize), size(bytes), stamp(m.Created)
+			if m.Finished {
+				s.Note = "finished"
+			}
+		}
+		p.Checkpoints = append(p.Checkpoints, s)
+	}
+}
+
+func size(bytes int64) string {
+	switch {
+	case bytes >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+	case bytes >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05")
+}
+
+func (p *page) attempts() {
+	for i, a := range p.Run.Attempts {
+		row := attemptRow{Number: strconv.Itoa(i + 1), Job: a.Begin.JobID, Began: stamp(a.Begin.Time), Took: lasted(a.Took()),
+			Where: a.Begin.Hosts}
+		if a.Begin.Requeues > 0 {
+			row.Job += fmt.Sprintf(" (requeued %d times)", a.Begin.Requeues)
+		}
+		switch e := a.End; {
+		case e == nil:
+			row.Cause = "no end is recorded: it runs, or was killed with its launcher"
+		default:
+			row.Exit, row.Cause, row.Bad = strconv.Itoa(e.Exit), e.Cause, exitWords(e.Exit).tone == "bad"
+			if e.Again {
+				row.Cause += "; started again"
+			}
+		}
+		if a.Requeued != "" {
+			row.Cause = strings.TrimPrefix(row.Cause+"; requeued ("+a.Requeued+")", "; ")
+		}
+		p.Attempts = append(p.Attempts, row)
+	}
+}
+
+func (p *page) causes() {
+	f := p.Run.Failure
+	if f == nil {
+		return
+	}
+	c := cause{Title: fmt.Sprintf("The last failure: attempt %d, exit code %d", f.Attempt, f.Exit)}
+	if f.First != nil {
+		c.Reason, c.Hint = f.First.Reason, f.First.Advice
+	}
+	ranks, more := cut(f.Ranks)
+	c.Cut = more
+	for _, r := range ranks {
+		exit := strconv.Itoa(r.Exit)
+		if r.Signal != "" {
+			exit += " (" + r.Signal + ")"
+		}
+		c.Ranks = append(c.Ranks, []string{strconv.Itoa(r.Rank), r.Host, string(r.State), exit, strconv.Itoa(r.Step), r.Phase, r.Error})
+	}
+	p.Causes = append(p.Causes, c)
+}

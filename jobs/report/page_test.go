@@ -1,0 +1,174 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/netif"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// hostile is a text that must stay one.
+const hostile = `</pre><script src="https://example.org/x.js">alert('1')</script><img src=x onerror=alert(1)>`
+
+// ran is the directory of a run of two nodes with two ranks each: it lost a rank, was
+// started again, and went on. The texts in it are hostile.
+func ran(t *testing.T) rundir.Dir {
+	t.Helper()
+	dir, err := rundir.Create(filepath.Join(t.TempDir(), "run"))
+	check(t, err)
+	put := func(path, text string) { check(t, os.WriteFile(path, []byte(text), 0o600)) }
+	put(dir.Spec(), "name = \"x\" # "+hostile+"\n")
+	put(dir.Script(), "#!/bin/sh\n# "+hostile+"\n")
+	check(t, dir.WriteRecord(rundir.Record{Run: "00ff", Name: "run " + hostile, Base: "/home/ada", Created: noon, Version: "v1.2.3",
+		Submissions: []rundir.Submission{{ID: "aa", JobID: "18", Time: noon, Host: "login1", User: "ada", SpecSHA256: "12", ScriptSHA256: "34", Version: "v1.2.3", Slurm: "22.05.8",
+			Code: &rundir.Code{Folder: "/home/ada/code", Commit: "0123456789abcdef0123", Branch: hostile, Dirty: true}}}}))
+	rank := 2
+	for _, e := range []rundir.AttemptEvent{
+		{Event: rundir.AttemptBegan, Time: noon, JobID: "18", Attempt: 1, Hosts: "n[1-2]", Ranks: 4},
+		{Event: rundir.AttemptEnded, Time: noon.Add(time.Minute), JobID: "18", Attempt: 1, Exit: 4, Step: 50, Cause: "rank 2 on n2 was lost " + hostile, Rank: &rank, Host: "n2", Again: true},
+		{Event: rundir.AttemptBegan, Time: noon.Add(2 * time.Minute), JobID: "18", Attempt: 2, Hosts: "n[1-2]", Ranks: 4},
+	} {
+		check(t, dir.AppendAttempt(e))
+	}
+	check(t, dir.WriteNetwork(rundir.Network{Time: noon, Choice: netif.Choice{Interface: "hsn0", MTU: 9000, Addr: netip.MustParseAddr("10.20.0.1"),
+		Prefix: netip.MustParsePrefix("10.20.0.0/24"), Why: "10.20.0.0/24 reaches all 2 hosts; preferred for mtu 9000",
+		Rejected: []netif.Rejection{{Interface: "eth0", Reason: "slower " + hostile}}, Warnings: []string{"odd " + hostile}},
+		Hosts: []rundir.NetworkHost{{Host: "n1", Interface: "hsn0", Address: "10.20.0.1"}, {Host: "n2", Interface: "hsn1", Address: "10.20.0.2"}}}))
+	failure, err := json.Marshal(Failure{Time: noon, Attempt: 1, Exit: 4, First: &rendezvous.Failure{Rank: 2, Host: "n2", Reason: "rank 2 on n2 was lost " + hostile, Advice: "look at n2"},
+		Ranks: []rendezvous.RankStatus{{Rank: 2, Host: "n2", State: rendezvous.Lost, Exit: 137, Signal: "SIGKILL", Step: 50, Phase: "training", Error: hostile}}})
+	check(t, err)
+	put(dir.Failure(), string(failure))
+	var lines strings.Builder
+	for i := 1; i <= 10; i++ {
+		fmt.Fprintf(&lines, `{"kind":"train","step":%d,"epoch":0,"loss":%g,"samples_per_s":%d,"comm_ms":4,"comm_hidden":0.75,"slowest_rank":2,"slowest_ratio":2,"compute_ms":[10,11,25,12],"time":%q}`+"\n",
+			10*i, 2.5/float64(i), 1000+10*i, noon.Add(time.Duration(20*i)*time.Second).Format(time.RFC3339))
+	}
+	fmt.Fprintln(&lines, `{"kind":"eval","step":100,"epoch":1,"loss":0.5,"accuracy":0.9}`)
+	fmt.Fprintln(&lines, `{"kind":"train","step":110,"loss":"NaN"}`)
+	fmt.Fprintln(&lines, `{"kind":"train","step":`+hostile)
+	put(dir.Metrics(), lines.String())
+	return dir
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// html is the page of a run, of which the time and place are always the same.
+func html(t *testing.T, r Run) string {
+	t.Helper()
+	dir := r.Dir.Path
+	r.Made, r.Version = noon, "v1.2.3"
+	var out bytes.Buffer
+	check(t, r.HTML(&out))
+	return strings.ReplaceAll(out.String(), dir, "/runs/run")
+}
+
+// What the page holds, and how, is in a golden file; only the style is not.
+func TestPage(t *testing.T) {
+	got := html(t, Collect(ran(t)))
+	if i, j := strings.Index(got, "<style>"), strings.Index(got, "</style>"); i > 0 && j > i {
+		got = got[:i+len("<style>")] + got[j:]
+	}
+	const golden = "testdata/page.html"
+	if *update {
+		check(t, os.WriteFile(golden, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	check(t, err)
+	if got != string(want) {
+		t.Errorf("the page is not %s: run go test -update, and read the difference\n%s", golden, got)
+	}
+}
+
+// reaching is what would load something, or run something.
+var reaching = regexp.MustCompile(`(?i)<(script|img|iframe|link|object|embed|base|form|meta http-equiv="refresh")|\s(src|href|srcset|on[a-z]+|action)=|url\(|@import`)
+
+// wellFormed fails unless every element is closed in order.
+func wellFormed(t *testing.T, page string) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(page))
+	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	for {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, page)
+		}
+	}
+}
+
+// Whatever stands in the run's files is text; and whatever is missing, there is a page
+// that says so.
+func TestEveryRunHasAPage(t *testing.T) {
+	broken := func(names ...string) func(*testing.T, rundir.Dir) {
+		return func(t *testing.T, d rundir.Dir) {
+			for _, name := range names {
+				check(t, os.WriteFile(filepath.Join(d.Path, name), []byte("\x00{\"<script>\xff"), 0o600))
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		change func(*testing.T, rundir.Dir)
+		job    *slurm.JobState
+		want   []string
+	}{
+		"as it is": {nil, nil, []string{"no end", "Stragglers: rank 2 on n2 computes 2.3 times", "1 of the values cannot be drawn", "1 line of metrics.jsonl cannot be read", "0123456789ab, changed", "75% passed during the backward pass"}},
+		"stopped":  {func(t *testing.T, d rundir.Dir) { check(t, d.WriteEnd(rundir.End{JobID: "18", Exit: 3})) }, nil, []string{"stopped", "Exit code 3"}},
+		"lost":     {func(t *testing.T, d rundir.Dir) { check(t, d.WriteEnd(rundir.End{JobID: "18", Exit: 4})) }, nil, []string{"rank lost", "rank 2 on n2 was lost", "SIGKILL"}},
+		"queued":   {nil, &slurm.JobState{ID: "18", State: slurm.StatePending, Reason: "Priority"}, []string{"pending", "(Priority)"}},
+		"damaged": {broken("record.json", "job.toml", "metrics.jsonl", "attempts.jsonl", "network.json", "failure.json", "ended.json"), nil,
+			[]string{"the record of the run: ", "the network: ", "how the last attempt failed: failure.json is damaged", "no figures of a training", "no attempt is recorded"}},
+		"empty": {func(t *testing.T, d rundir.Dir) {
+			check(t, os.RemoveAll(d.Path))
+			check(t, os.Mkdir(d.Path, 0o700))
+		}, nil, []string{"there is no file of the record of the run", "there is no file of the job file", "not begun", "there is no network"}},
+		"checkpoints": {func(t *testing.T, d rundir.Dir) {
+			check(t, os.MkdirAll(filepath.Join(d.Checkpoints(), "step-00000050"), 0o700))
+			check(t, os.WriteFile(filepath.Join(d.Checkpoints(), "step-00000050", "manifest.json"), []byte("{"), 0o600))
+		}, nil, []string{"cannot be used: "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := ran(t)
+			if tt.change != nil {
+				tt.change(t, dir)
+			}
+			r := Collect(dir)
+			r.Job = tt.job
+			page := html(t, r)
+			wellFormed(t, page)
+			if m := reaching.FindString(regexp.MustCompile(`&lt;[^<]*`).ReplaceAllString(page, "")); m != "" {
+				t.Errorf("the page has %q", m)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(page, want) {
+					t.Errorf("the page lacks %q:\n%s", want, page[strings.Index(page, "<body>"):])
+				}
+			}
+		})
+	}
+}

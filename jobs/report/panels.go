@@ -1,0 +1,116 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// charts lays out the figures of the training.
+func (p *page) charts() {
+	f := &p.Run.Figures
+	restarts := p.restarts()
+	add := func(c *chart) {
+		if c != nil {
+			p.Charts = append(p.Charts, c)
+		}
+	}
+	add(newChart("loss", "Loss", "", false, restarts,
+		lineOf{"training", "one", series(f.Train, lossOf)}, lineOf{"held out", "two", series(f.Eval, lossOf)}))
+	add(newChart("accuracy", "Accuracy on held-out data", "", false, restarts, lineOf{"accuracy", "two", series(f.Eval, accuracyOf)}))
+	add(newChart("rate", "Throughput of all ranks", rateUnit(f), true, restarts, lineOf{rateUnit(f), "one", series(f.Train, rateOf)}))
+
+	var step, wait []point
+	for i := range f.Train {
+		if w, s, ok := exposed(&f.Train[i]); ok {
+			x := float64(f.Train[i].Step)
+			step, wait = append(step, point{x, s}), append(wait, point{x, w})
+		}
+	}
+	add(newChart("step", "A step of rank 0, and its wait for others", "ms", true, restarts,
+		lineOf{"whole step", "one", step}, lineOf{"waiting for gradients", "two", wait}))
+	p.Communication = communication(f, step, wait)
+}
+
+// communication says whether it is hidden, by the medians of the intervals.
+func communication(f *Figures, step, wait []point) string {
+	var shares, all, hidden []float64
+	for i := range step {
+		shares = append(shares, wait[i].y/step[i].y)
+	}
+	for i := range f.Train {
+		if m := &f.Train[i]; m.CommMillis != nil && m.CommHidden != nil && finite(float64(*m.CommMillis)) && finite(float64(*m.CommHidden)) {
+			all, hidden = append(all, float64(*m.CommMillis)), append(hidden, float64(*m.CommHidden))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	slices.Sort(shares)
+	slices.Sort(all)
+	slices.Sort(hidden)
+	text := fmt.Sprintf("Of the %s ms that a step's communication takes on rank 0, waiting for slower ranks included, %.0f%% passed during the backward pass (median of %s).",
+		short(median(all)), 100*median(hidden), count(len(all), "interval"))
+	if len(shares) == 0 {
+		return text
+	}
+	share := median(shares)
+	text += fmt.Sprintf(" What is left is %.0f%% of a step", 100*share)
+	switch {
+	case share < 0.1:
+		return text + ": communication is hidden."
+	case share < 0.3:
+		return text + ": communication costs something; larger batches, train.accumulate or train.reduce = \"bf16\" make it less."
+	}
+	return text + ": communication, or waiting for a slow rank, costs much. Look at the ranks and the network below; larger batches, train.accumulate or train.reduce = \"bf16\" make it less."
+}
+
+// restarts are the steps at which later attempts went on.
+func (p *page) restarts() []int {
+	var steps []int
+	train := p.Run.Figures.Train
+	for i, a := range p.Run.Attempts {
+		if i == 0 {
+			continue
+		}
+		before := 0
+		for _, m := range train {
+			if m.Time.Before(a.Begin.Time) {
+				before = m.Step
+			}
+		}
+		if before > 0 && !slices.Contains(steps, before) {
+			steps = append(steps, before)
+		}
+	}
+	return steps
+}
+
+// ranks says how long each computes, and which are slow.
+func (p *page) ranks() {
+	all := ranksOf(p.Run.Figures.Train, p.Run.Network)
+	p.Bars = barsOf(all)
+	p.Ranks = shown(all, maxTable)
+	p.RanksCut = len(all) - len(p.Ranks)
+	if len(all) == 0 {
+		return
+	}
+	var slow []string
+	for _, r := range all {
+		if r.Straggler && len(slow) < 8 {
+			slow = append(slow, fmt.Sprintf("rank %d%s computes %.1f times as long as the median rank", r.Rank, on(r.Host), r.Ratio))
+		}
+	}
+	if len(slow) == 0 {
+		p.RanksSay = fmt.Sprintf("No rank straggles: none computes %.1f times as long as the median rank, and %d ms longer in a step.", straggles, slowMillis)
+		return
+	}
+	p.RanksSay = sentence("Stragglers: "+strings.Join(slow, "; ")) + " All ranks wait for the slowest in every step."
+}
+
+func on(host string) string {
+	if host == "" {
+		return ""
+	}
+	return " on " + host
+}

@@ -1,0 +1,133 @@
+// Package report makes one page of a run: what was trained, how fast, on which ranks,
+// over which network and why, what went wrong and what was done about it, and what is
+// needed to do it again.
+//
+// It promises a page of one file that loads nothing and runs no script, in which all
+// that comes from outside is text; and that a run which is unfinished, failed, damaged
+// or empty has a page too, which says what is missing. [Collect] only reads, and needs
+// nothing but the run directory.
+//
+// It does not ask Slurm: what the caller knows of the job can be given. It is not a live
+// view, and does not verify checkpoints.
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+)
+
+// Run is what the directory of a run tells.
+type Run struct {
+	Dir     rundir.Dir
+	Record  rundir.Record // zero where it cannot be read
+	Name    string
+	Spec    string // the job file
+	Script  string // the batch script; empty without Slurm
+	Figures Figures
+
+	Attempts    []Attempt
+	Network     *rundir.Network    // nil where ranks did not come to agree on one
+	Checkpoints []checkpoint.Entry // newest first
+	End         *rundir.End        // nil where no launcher has ended here
+	Failure     *Failure           // the last attempt's; nil if it did not fail
+	Missing     []string           // what there is not, or cannot be read
+
+	// Job is what Slurm says of the last job; nil where it was not asked.
+	Job *slurm.JobState
+	// Made is when this was looked at, by which version of the program.
+	Made    time.Time
+	Version string
+}
+
+// maxText bounds a text that is put on the page whole.
+const maxText = 1 << 20
+
+// Collect reads a run directory. What is not there, or cannot be read, is in Missing.
+func Collect(dir rundir.Dir) Run {
+	r := Run{Dir: dir}
+	var err error
+	if r.Record, err = dir.ReadRecord(); err != nil {
+		r.misses("the record of the run", err)
+	}
+	r.Name = r.Record.Name
+	r.Spec = r.text("the job file", dir.Spec())
+	if len(r.Record.Submissions) > 0 {
+		r.Script = r.text("the batch script", dir.Script())
+	}
+	r.Figures, err = readFigures(dir.Metrics())
+	switch {
+	case err != nil:
+		r.misses("the figures of the training", err)
+	case r.Figures.empty():
+		r.Missing = append(r.Missing, "there are no figures of a training: it has not come to its first interval, or a program of the user's own ran")
+	}
+	if n := r.Figures.Damaged; n > 0 {
+		r.Missing = append(r.Missing, count(n, "line")+" of metrics.jsonl cannot be read and is left out")
+	}
+	events, err := dir.ReadAttempts()
+	r.Attempts = attemptsOf(events)
+	switch {
+	case err != nil:
+		r.misses("what became of the attempts", err)
+	case len(r.Attempts) == 0:
+		r.Missing = append(r.Missing, "no attempt is recorded: no launcher has begun here, or one of a version that kept no attempts")
+	}
+	if r.Network, err = dir.ReadNetwork(); err != nil {
+		r.misses("the network", err)
+	} else if r.Network == nil {
+		r.Missing = append(r.Missing, "there is no network: ranks have not come to agree on one")
+	}
+	if r.Checkpoints, err = checkpoint.List(dir.Checkpoints()); err != nil {
+		r.misses("the checkpoints", err)
+	}
+	if end, ok := dir.ReadEnd(); ok {
+		r.End = &end
+	}
+	if r.Failure, err = readFailure(dir.Failure()); err != nil {
+		r.misses("how the last attempt failed", err)
+	}
+	return r
+}
+
+func (r *Run) misses(what string, err error) {
+	text := fmt.Sprintf("%s: %v", what, err)
+	if errors.Is(err, fs.ErrNotExist) {
+		text = "there is no file of " + what
+	}
+	r.Missing = append(r.Missing, text)
+}
+
+// text is a file of the run, of which the first part is enough.
+func (r *Run) text(what, path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		r.misses(what, err)
+	}
+	if len(text) > maxText {
+		r.Missing = append(r.Missing, what+" is cut off: it is larger than 1 MiB")
+		text = text[:maxText]
+	}
+	return strings.Map(func(c rune) rune {
+		if c == '\n' || c == '\t' || unicode.IsPrint(c) {
+			return c
+		}
+		return unicode.ReplacementChar
+	}, string(text))
+}
+
+// count is a number and what it counts: "1 rank", "4 ranks".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
