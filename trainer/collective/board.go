@@ -24,8 +24,8 @@ const (
 
 // board is where the ranks of a group show each other what they bring.
 type board interface {
-	// phase is the counter that a rank raises when it waits for the others.
-	phase(rank int) *atomic.Uint64
+	// slot is what a rank shows to all.
+	slot(rank int) *slot
 	// show says what this rank brings to an operation. It stays until the operation
 	// after the next, which no rank begins before all have left this one.
 	show(rank int, turn uint64, c *Call, s mesh.Signature)
@@ -49,8 +49,9 @@ type board interface {
 
 // slot is what a rank shows, in memory of one layout in all processes.
 type slot struct {
-	phase   atomic.Uint64
-	_       [line - 8]byte
+	phase   atomic.Uint64 // the rank raises it when it waits for the others
+	core    atomic.Int32  // where it was, from 1, when it last gave way since; or 0
+	_       [line - 12]byte
 	entries [2]entry
 }
 
@@ -112,7 +113,7 @@ func aligned(n int) []byte {
 	return b[skip:][:n:n]
 }
 
-func (h *heap) phase(rank int) *atomic.Uint64 { return &h.slots[rank].phase }
+func (h *heap) slot(rank int) *slot { return &h.slots[rank] }
 
 func (h *heap) show(rank int, turn uint64, c *Call, s mesh.Signature) {
 	h.slots[rank].entries[turn%2] = entry{signature: s, visible: true}

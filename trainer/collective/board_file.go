@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
@@ -34,8 +33,6 @@ func (f *file) room(rank, from, n int) []byte { return f.memory.Bytes()[rank*ran
 func (f *file) slot(rank int) *slot {
 	return (*slot)(unsafe.Pointer(unsafe.SliceData(f.room(rank, 0, slotRoom))))
 }
-
-func (f *file) phase(rank int) *atomic.Uint64 { return &f.slot(rank).phase }
 
 func (f *file) show(rank int, turn uint64, c *Call, s mesh.Signature) {
 	e := f.shown(rank, turn)

@@ -25,6 +25,10 @@ type shared struct {
 	// doubt is how often the looks without pause are halved, because they were of no use:
 	// the rank that is waited for may need this core.
 	doubt int
+	// settled is when this rank may look for a core of its own again, which it then puts
+	// off by stay.
+	settled time.Time
+	stay    time.Duration
 	// room is for sums in the making, aligned for every element. On the stack it would
 	// not stay: it is handed to functions of the element.
 	room [block / 8]uint64
@@ -104,88 +108,3 @@ func (s *shared) alloc(ctx context.Context, _ uint64, bytes int) ([]byte, error)
 }
 
 func (s *shared) close() error { return s.board.close() }
-
-// sync waits until all ranks have called it as often as this one.
-func (s *shared) sync(ctx context.Context) error {
-	s.phase++
-	s.board.phase(s.rank).Store(s.phase)
-	for r := range s.members {
-		if err := s.await(ctx, r); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// How a rank waits: first it looks without pause, for as long as a rank that is nearly
-// there may take, and less long while that is in vain, but never less than a small sum
-// takes two ranks with a core each: else they would not find back to looking; then it
-// lets others run; then it sleeps, longer and longer.
-const (
-	looks      = 20_000 // some 10 us
-	mostDoubt  = 6
-	yields     = 200
-	firstSleep = 20 * time.Microsecond
-	lastSleep  = 500 * time.Microsecond
-)
-
-func (s *shared) await(ctx context.Context, r int) error {
-	phase := s.board.phase(r)
-	if phase.Load() >= s.phase {
-		return nil
-	}
-	for range s.board.looks() >> s.doubt {
-		if phase.Load() >= s.phase {
-			s.doubt = max(s.doubt-1, 0)
-			return nil
-		}
-	}
-	s.doubt = min(s.doubt+1, mostDoubt)
-	sleep := firstSleep
-	for i := 0; ; i++ {
-		if phase.Load() >= s.phase {
-			if i > yields {
-				s.waiting.end()
-			}
-			return nil
-		}
-		if i < yields {
-			s.board.giveWay(i)
-			continue
-		}
-		if i == yields {
-			s.waiting.begin(s.members[r])
-		}
-		if err := s.failed(ctx, r); err != nil {
-			// It may have come this far and then ended.
-			if phase.Load() >= s.phase {
-				return nil
-			}
-			return err
-		}
-		time.Sleep(sleep)
-		sleep = min(sleep*3/2, lastSleep)
-	}
-}
-
-// failed is why it is no use to wait for a rank any longer.
-func (s *shared) failed(ctx context.Context, r int) error {
-	select {
-	case <-s.ended:
-		return &mesh.PeerError{Peer: s.world.rank, Err: errClosed}
-	default:
-	}
-	if err := s.mesh.Lost(s.members); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return &mesh.PeerError{Peer: s.members[r], Err: context.Cause(ctx)}
-	}
-	now := time.Now()
-	if s.trouble.IsZero() {
-		s.trouble = now.Add(s.limit + s.slack)
-	} else if now.After(s.trouble) {
-		return &mesh.PeerError{Peer: s.members[r], Err: silence(s.limit)}
-	}
-	return nil
-}

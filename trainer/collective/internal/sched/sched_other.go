@@ -5,3 +5,9 @@ package sched
 // Yield is for processes that wait for each other without the kernel, which there are
 // none of here.
 func Yield() {}
+
+// Core is not known here.
+func Core() int { return Nowhere }
+
+// Doze is for threads whose core is known.
+func Doze() {}
