@@ -46,6 +46,9 @@ func (r *run) build(ctx context.Context) error {
 	if r.optimizer, err = newOptimizer(r.device, r.sharder.Parts(), &t.Optimizer); err != nil {
 		return fmt.Errorf("build optimizer: %w", err)
 	}
+	if d, ok := r.device.(device.Late); ok && r.Comm.Size() == 1 && !r.LaunchBlocking {
+		r.later = newLater(d, len(r.sharder.Parts()))
+	}
 	r.reserve()
 	if r.schedule, err = newSchedule(float64(t.Optimizer.LR), &t.Schedule); err != nil {
 		return fmt.Errorf("build the schedule of the learning rate: %w", err)

@@ -221,7 +221,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 			r.loader.Start(batchesOf(steps))
 			defer r.loader.Stop()
 			if n := testing.AllocsPerRun(8, func() {
-				if _, _, err := r.grouped(t.Context(), steps[i]); err != nil {
+				if _, err := r.grouped(t.Context(), steps[i]); err != nil {
 					t.Fatal(err)
 				}
 				i++

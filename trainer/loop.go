@@ -36,29 +36,35 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 	every := r.Job.Checkpoint.Every
 	for i, s := range steps {
 		r.ofEpoch = len(steps) - i
-		loss, stop, err := r.timed(ctx, s)
+		stop, err := r.timed(ctx, s)
 		if err != nil {
 			return false, err
 		}
-		r.advance(loss, s.samples)
+		r.advance(s.samples)
 		if err := r.attend(ctx); err != nil {
 			return false, err
+		}
+		last := i == len(steps)-1
+		reports, saves := r.due(r.train.LogEvery, last), !last && every.Unit == jobs.Steps && r.at.Step%int64(every.N) == 0
+		if last || stop || reports || saves {
+			if err := r.learn(0); err != nil {
+				return false, err
+			}
 		}
 		if r.at.Step%verifyEvery == 0 {
 			if err := r.verify(ctx); err != nil {
 				return false, err
 			}
 		}
-		last := i == len(steps)-1
-		if r.due(r.train.LogEvery, last) {
-			if err := r.report(ctx, loss); err != nil {
+		if reports {
+			if err := r.report(ctx); err != nil {
 				return false, err
 			}
 		}
 		if stop && !last {
 			return true, r.save(ctx)
 		}
-		if !last && every.Unit == jobs.Steps && r.at.Step%int64(every.N) == 0 {
+		if saves {
 			if err := r.saveDue(ctx); err != nil {
 				return false, err
 			}
@@ -98,13 +104,12 @@ func (r *run) due(every jobs.Interval, last bool) bool {
 }
 
 // advance counts a step of so many samples of all ranks.
-func (r *run) advance(loss float64, samples int) {
+func (r *run) advance(samples int) {
 	r.at.Step++
 	r.ofEpoch--
 	r.Progress.step.Store(r.at.Step)
 	r.Progress.done.Add(1)
 	r.at.Consumed += int64(samples)
-	r.last["loss"] = loss
 	r.interval.samples += samples
 	r.interval.steps++
 }
@@ -116,13 +121,13 @@ func (r *run) stepsLeft() int {
 }
 
 // report tells of the steps since the last report.
-func (r *run) report(ctx context.Context, loss float64) error {
+func (r *run) report(ctx context.Context) error {
 	elapsed := time.Since(r.interval.began)
 	communication, err := r.communication(ctx)
 	if err != nil {
 		return err
 	}
-	e := Event{Kind: Trained, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Loss: loss,
+	e := Event{Kind: Trained, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Loss: r.last["loss"],
 		Steps: int(r.at.Step) + r.stepsLeft(), LR: r.optimizer.Rate(), Communication: communication}
 	if elapsed > 0 {
 		e.SamplesPerSecond = float64(r.interval.samples) / elapsed.Seconds()

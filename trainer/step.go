@@ -30,35 +30,38 @@ type grouper interface {
 	End()
 }
 
-// grouped is a step as a group, if the device has such. Other ranks would wait for what is
-// held back.
-func (r *run) grouped(ctx context.Context, s step) (loss float64, stop bool, err error) {
+// grouped is a step as a group, if the device has such.
+func (r *run) grouped(ctx context.Context, s step) (stop bool, err error) {
 	defer r.inStep(&err)
 	defer device.Recover(&err)
 	g, ok := r.device.(grouper)
-	if !ok || r.LaunchBlocking || r.Comm.Size() > 1 {
-		return r.step(ctx, s, false)
+	if !ok || r.LaunchBlocking {
+		return r.step(ctx, s)
 	}
 	g.Begin()
-	loss, stop, err = r.step(ctx, s, true)
-	g.End()
-	return loss, stop, err
+	if stop, err = r.step(ctx, s); err == nil {
+		g.End()
+	}
+	return stop, err
 }
 
 // step is forward and backward for a step's batches, which the loader has in
 // this order, with the gradients added up over batches and ranks, and the update.
-// Every sample of the step weighs the same, in whichever batch it is. It returns
-// the loss of all of them over all ranks, and whether any rank was asked to stop.
-// A rank alone can look at the loss late, when the gradients have been asked for.
-func (r *run) step(ctx context.Context, s step, late bool) (loss float64, stop bool, err error) {
-	world := r.Comm.Size()
-	pass := nn.Pass{Train: true, Seed: stepSeed(uint64(r.train.Seed), uint64(r.at.Step)), First: r.Comm.Rank(), Stride: world, Owner: r.sharder.Owner(), Late: late}
+// Every sample of the step weighs the same, in whichever batch it is. It says whether any
+// rank was asked to stop; the loss of all samples over all ranks becomes the last one,
+// now or when the host learns of it.
+func (r *run) step(ctx context.Context, s step) (stop bool, err error) {
+	world, loss := r.Comm.Size(), 0.0
+	pass := nn.Pass{Train: true, Seed: stepSeed(uint64(r.train.Seed), uint64(r.at.Step)), First: r.Comm.Rank(), Stride: world, Owner: r.sharder.Owner(), Late: r.later != nil}
+	if r.later != nil {
+		r.later.begin(r.at)
+	}
 	r.sharder.Start(ctx)
 	for i := range s.batches {
 		read, n, err := r.loader.Next()
 		if err != nil {
 			r.sharder.Stop()
-			return 0, false, err
+			return false, err
 		}
 		batch := r.uploaded.batch(r.device, read, n, r.batch)
 		weight, counts := float64(n)/float64(s.samples), i < s.count
@@ -67,7 +70,7 @@ func (r *run) step(ctx context.Context, s step, late bool) (loss float64, stop b
 			loss += weight * found
 		}
 		last, each := i == len(s.batches)-1, r.sharder.EachBatch()
-		if last && !late {
+		if last && r.later == nil {
 			r.setExtra(loss)
 		}
 		var ready func(int) // gradients are complete with the last batch, see no_sync in PyTorch
@@ -78,21 +81,21 @@ func (r *run) step(ctx context.Context, s step, late bool) (loss float64, stop b
 			ready = r.ready
 		}
 		r.model.Backward(batch, pass, ready)
-		if late && counts {
-			loss += weight * r.model.Loss()
+		if r.later != nil {
+			r.later.batch(r.model, weight, last)
 		}
 		pass.Accumulate = !each
 		pass.First += n * world
 	}
-	if late {
-		r.setExtra(loss) // which nobody has waited for
+	if r.later != nil {
+		return r.askedToStop(), r.updateLater()
 	}
 	if err := r.sharder.Finish(ctx); err != nil {
-		return 0, false, fmt.Errorf("step %d: %w", r.at.Step, err)
+		return false, fmt.Errorf("step %d: %w", r.at.Step, err)
 	}
 	extra := r.sharder.Extra()
-	loss, stop = float64(extra[extraLoss]), extra[extraStop] > 0
-	return loss, stop, r.update(loss)
+	r.last["loss"] = float64(extra[extraLoss])
+	return extra[extraStop] > 0, r.update(r.last["loss"])
 }
 
 // inStep has the failure of a device say in which step it was.
@@ -118,16 +121,8 @@ func (r *run) setExtra(loss float64) {
 // have the same of both, and so decide the same.
 func (r *run) update(loss float64) error {
 	norm := r.sharder.Norm()
-	if what, value := "loss", loss; !finite(loss) || !finite(norm) {
-		if finite(loss) {
-			what, value = "gradient", norm
-		}
-		err := diverged{fmt.Errorf("the %s became %v at step %d of epoch %d", what, value, r.at.Step, r.at.Epoch), r.at.Step == 0}
-		if r.skipped++; r.train.NonFinite != jobs.NonFiniteSkip || r.skipped > mostSkipped {
-			return err
-		}
-		r.Observe(Event{Kind: Skipped, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Err: err})
-		return nil
+	if !finite(loss) || !finite(norm) {
+		return r.leaveOut(r.at, loss, norm)
 	}
 	r.skipped = 0
 	scale := float32(1)
@@ -137,6 +132,21 @@ func (r *run) update(loss float64) error {
 	r.optimizer.SetRate(r.schedule(r.at.Step))
 	r.optimizer.Step(r.sharder.Parts(), scale)
 	r.sharder.Updated()
+	return nil
+}
+
+// leaveOut takes note of a step without an update, whose loss or norm is not finite. That
+// is an error unless the job lets such steps be left out.
+func (r *run) leaveOut(at position, loss, norm float64) error {
+	what, value := "loss", loss
+	if finite(loss) {
+		what, value = "gradient", norm
+	}
+	err := diverged{fmt.Errorf("the %s became %v at step %d of epoch %d", what, value, at.Step, at.Epoch), at.Step == 0}
+	if r.skipped++; r.train.NonFinite != jobs.NonFiniteSkip || r.skipped > mostSkipped {
+		return err
+	}
+	r.Observe(Event{Kind: Skipped, Step: int(at.Step), Epoch: int(at.Epoch), Epochs: int(r.train.Epochs), Err: err})
 	return nil
 }
 

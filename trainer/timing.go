@@ -62,15 +62,15 @@ func (s *straggler) lasts(c *Communication, computing, elapsed time.Duration, st
 
 // timed does a step and counts its time. What ranks do between steps is not their speed:
 // only one may save, and in an evaluation and to compare weights they communicate, too.
-func (r *run) timed(ctx context.Context, s step) (loss float64, stop bool, err error) {
+func (r *run) timed(ctx context.Context, s step) (stop bool, err error) {
 	r.sharder.TakeTimes() // of what was between
 	began := time.Now()
-	loss, stop, err = r.grouped(ctx, s)
+	stop, err = r.grouped(ctx, s)
 	took, times := time.Since(began), r.sharder.TakeTimes()
 	r.interval.communicating.Busy += times.Busy
 	r.interval.communicating.Exposed += times.Exposed
 	r.interval.computing += took - times.Exposed
-	return loss, stop, err
+	return stop, err
 }
 
 // communication asks all ranks how they spent the interval. A rank alone has none.

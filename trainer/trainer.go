@@ -108,6 +108,7 @@ type run struct {
 	ofEpoch   int                // steps left in the present one
 	interval  interval
 	straggler straggler
+	later     *later    // nil where the host waits for each step
 	behind    *saving   // the save that goes on while training does, nil where there is none
 	copies    []float32 // memory for it
 }

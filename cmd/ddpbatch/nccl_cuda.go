@@ -42,8 +42,8 @@ func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.
 		return nil, err
 	}
 	own := d.(interface {
+		driver.Computation
 		GPU() *driver.GPU
-		Stream() driver.Stream
 	})
 	ours := gpu.Of(own.GPU(), own.GPU().Info)
 	r.log.info("gpus", "exchange", "nccl", "version", l.Version.String(), "library", l.File, "gpu", ours.ID())
@@ -53,7 +53,7 @@ func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.
 	if err != nil {
 		return nil, err
 	}
-	order := ours.NewOrder(c, own.Stream())
+	order := ours.NewOrder(c, own)
 	return overGPUs{ddp.OverDevice(c, host, order.Mark), c, order, l.Version}, nil
 }
 

@@ -58,8 +58,8 @@ func (g *GPU) Free(p unsafe.Pointer) error { return driver.Free(address(p)) }
 // AllocHost returns pinned memory.
 func (g *GPU) AllocHost(bytes int) (communicator.Host, error) { return driver.AllocHost(int64(bytes)) }
 
-// NewOrder orders a communicator after a stream of the same GPU.
-func (g *GPU) NewOrder(c *communicator.Comm, computation driver.Stream) *driver.Order {
+// NewOrder orders a communicator after a computation on the same GPU.
+func (g *GPU) NewOrder(c *communicator.Comm, computation driver.Computation) *driver.Order {
 	return driver.NewOrder(g.device, computation, func(e driver.Event) { c.After(e) })
 }
 

@@ -89,7 +89,7 @@ func onGPUs(t *testing.T, n int, s ddp.Strategy, initial [][]float32) [][]float6
 		if err != nil {
 			return nil, err
 		}
-		order := ours.NewOrder(c, d.Stream())
+		order := ours.NewOrder(c, d)
 		losses, err := trained(t.Context(), d, ddp.OverDevice(c, control[r], order.Mark), s, initial, nil)
 		return losses, errors.Join(err, c.Close(), order.Close(), control[r].Close(), d.Close(), g.Close())
 	})

@@ -3,8 +3,10 @@
 package gpusim_test
 
 import (
+	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +126,64 @@ func TestJobTrainsOnAGPU(t *testing.T) {
 	}
 }
 
+// A step that is not finite is left out on a GPU as on the processor, though the host
+// learns of it only when it has asked for the next; too many of them, or one where none
+// may be left out, end the run before anything is saved.
+func TestStepsThatAreNotFiniteOnAGPU(t *testing.T) {
+	run := func(device, policy string, bad int) (seen []string, err error) {
+		path, folder := t.TempDir()+"/data.csv", t.TempDir()
+		check(t, os.WriteFile(path, []byte("1,1\n2,2\n"+strings.Repeat("3e38,-3e38\n", bad)+"1,1\n2,3\n"), 0o600))
+		job := must[*jobs.Job](t)(jobs.Parse("job.toml", []byte(fmt.Sprintf(csvJob, device, policy, path))))
+		comm := collective.Local(1, 20*time.Second)[0]
+		defer comm.Close()
+		_, err = trainer.Run(t.Context(), trainer.Options{Job: job, Run: "run", Checkpoints: folder, Comm: comm, Threads: 1, Observe: func(e trainer.Event) {
+			switch e.Kind {
+			case trainer.Skipped:
+				seen = append(seen, fmt.Sprintf("%d: %v", e.Step, e.Err))
+			case trainer.Trained:
+				seen = append(seen, fmt.Sprintf("%d: loss %.5g", e.Step, e.Loss))
+			case trainer.Saved:
+				seen = append(seen, fmt.Sprintf("%d: saved", e.Step))
+			}
+		}})
+		return seen, err
+	}
+	for _, c := range []struct {
+		policy string
+		bad    int
+	}{{"skip", 3}, {"skip", 11}, {"stop", 1}} {
+		want, failed := run("cpu", c.policy, c.bad)
+		got, err := run("cuda", c.policy, c.bad)
+		if !slices.Equal(got, want) || fmt.Sprint(err) != fmt.Sprint(failed) {
+			t.Errorf("%s, %d steps: %q, %v\nwant %q, %v", c.policy, c.bad, got, err, want, failed)
+		}
+		if skips := c.policy == "skip" && c.bad == 3; skips != (err == nil) || skips && len(got) < 6 {
+			t.Errorf("%s, %d steps: %q, %v", c.policy, c.bad, got, err)
+		}
+	}
+}
+
+// csvJob has data with samples that make the loss infinite. It is heard of at its end.
+const csvJob = `name = "t"
+[train]
+device = %q
+epochs = 2
+batch = 1
+nonfinite = %q
+log_every = "1 epoch"
+[train.model]
+kind = "linear"
+[train.data]
+kind = "csv"
+task = "regression"
+path = %q
+shuffle = false
+[train.optimizer]
+kind = "adamw"
+lr = 0.01
+clip_norm = 1.0
+`
+
 // What fails on the GPU is the run's error, and says what to do.
 func TestJobFailsOnAGPU(t *testing.T) {
 	if os.Getenv("GPUSIM_TEST") != "" {
@@ -139,7 +199,7 @@ func TestJobFailsOnAGPU(t *testing.T) {
 		{"GPUSIM_MEMORY=16000000", "need 0.0 GiB of memory, libraries about 0.0 GiB besides, and 0.0 GiB are free on cuda 0, Simulated GPU"},
 		{"GPUSIM_FAIL=launch:sgd", "CUDA_ERROR_LAUNCH_FAILED"},
 		{"GPUSIM_FAIL=launch:graph", "after a graph of "},
-		{"GPUSIM_FAIL=lost:150", "CUDA_ERROR_ECC_UNCORRECTABLE"},
+		{"GPUSIM_FAIL=lost:90", "CUDA_ERROR_ECC_UNCORRECTABLE"},
 	} {
 		out, err := gpusim.Again(t, t.Name(), "GPUSIM_TEST=1", c.set)
 		if err != nil || !strings.Contains(out, c.want) {

@@ -35,7 +35,7 @@ func ByHost(gpu device.Device, host collective.Communicator) (ddp.Communicator, 
 		return nil, err
 	}
 	c := &copying{Communicator: host, gpu: d.gpu, stream: stream}
-	order := driver.NewOrder(d.gpu, d.Stream(), func(e driver.Event) { c.after = &e })
+	order := driver.NewOrder(d.gpu, d, func(e driver.Event) { c.after = &e })
 	return byHost{ddp.OverDevice(c, host, order.Mark), c, order}, nil
 }
 

@@ -312,13 +312,36 @@ func (s *Sharder) Stop() error { return s.queue.end() }
 // Finish waits until every bucket is added up, and computes the norm. After an error
 // values and gradients are worthless and the communicator is broken.
 func (s *Sharder) Finish(ctx context.Context) error {
+	if err := s.stopReady(); err != nil {
+		return err
+	}
+	return s.total(ctx)
+}
+
+// FinishLater is Finish of a rank alone, whose device is still computing: the norm is for
+// the verdict to find, which has a part for each of Parts.
+func (s *Sharder) FinishLater(v device.Verdict) error {
+	if !s.alone() {
+		panic("ddp: a verdict on the gradients of several ranks")
+	}
+	if err := s.stopReady(); err != nil {
+		return err
+	}
+	for i, p := range s.parts {
+		v.Squares(i, p.Grad)
+	}
+	return nil
+}
+
+// stopReady is Stop, when every gradient must be ready.
+func (s *Sharder) stopReady() error {
 	if err := s.Stop(); err != nil {
 		return err
 	}
 	if s.next != len(s.buckets) {
 		return fmt.Errorf("%d of %d buckets did not become ready", len(s.buckets)-s.next, len(s.buckets))
 	}
-	return s.total(ctx)
+	return nil
 }
 
 // total adds up the squares of gradients, bucket by bucket for each rank's chunks and

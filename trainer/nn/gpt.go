@@ -146,8 +146,8 @@ func (m *GPT) Forward(b Batch, pass Pass) Outcome {
 	return m.head.forward(narrow(m.normed), narrow(m.dnormed), b.Labels, pass)
 }
 
-// Loss is the loss of the last Forward.
-func (m *GPT) Loss() float64 { return m.head.tally.mean() }
+// Losses are those of the rows of the last Forward.
+func (m *GPT) Losses() (rows device.Tensor, parts int) { return m.head.tally.of() }
 
 // Backward goes from the last block to the embeddings.
 func (m *GPT) Backward(b Batch, pass Pass, ready func(param int)) {

@@ -50,8 +50,8 @@ type Pass struct {
 	// Weight multiplies the gradients, not the loss that is returned: 1, or one over
 	// the number of batches whose gradients are added up.
 	Weight float32
-	// Late has Forward leave out the loss in training, for Model.Loss to tell it when
-	// Backward has been asked for: to be told it is to wait for the device.
+	// Late has Forward leave out the loss in training: to be told it is to wait for the
+	// device. Model.Losses has it.
 	Late bool
 	// Seed is for dropout, of the step. Sample i of the batch is number
 	// First + i*Stride of all samples of the step on all ranks.

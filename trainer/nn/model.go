@@ -40,8 +40,9 @@ type Model interface {
 	// told of, it may also write gradients. What the batch holds must not change
 	// before Backward.
 	Forward(b Batch, pass Pass) Outcome
-	// Loss is the loss of the last Forward.
-	Loss() float64
+	// Losses are those of the rows of the last Forward, in the device's memory until the
+	// next, and the number of parts that its loss is the mean of: see [Mean].
+	Losses() (rows device.Tensor, parts int)
 	// Backward writes the gradients of the last Forward, given the same arguments.
 	// As soon as the gradient of parameter i is final it calls ready(i), in the order
 	// from the last parameter to the first, so that its reduction over ranks can

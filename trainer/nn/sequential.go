@@ -108,8 +108,8 @@ func (m *Sequential) Forward(b Batch, pass Pass) Outcome {
 	return Outcome{Loss: m.tally.loss(b.Samples, b.Samples*out.Cols, pass), Count: b.Samples}
 }
 
-// Loss is the loss of the last Forward.
-func (m *Sequential) Loss() float64 { return m.tally.mean() }
+// Losses are those of the rows of the last Forward.
+func (m *Sequential) Losses() (rows device.Tensor, parts int) { return m.tally.of() }
 
 // Backward goes through the layers from the last to the first.
 func (m *Sequential) Backward(_ Batch, pass Pass, ready func(param int)) {

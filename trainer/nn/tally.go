@@ -18,22 +18,26 @@ func (t *tally) plan(d device.Device, rows int) {
 }
 
 // loss is that of a batch of so many rows with so many parts, or 0 if the pass leaves it
-// for mean to tell.
+// for Losses to tell.
 func (t *tally) loss(rows, parts int, pass Pass) float64 {
 	t.rows, t.parts = rows, parts
 	if pass.Train && pass.Late {
 		return 0
 	}
-	return t.mean()
+	last, _ := t.of()
+	return Mean(device.Floats(t.device, last), parts)
 }
 
-// mean is the loss of the last batch: of its rows, added up from first to last.
-func (t *tally) mean() float64 {
+// of is the losses of the last batch's rows, and its parts.
+func (t *tally) of() (rows device.Tensor, parts int) { return t.losses.Slice(0, t.rows), t.parts }
+
+// Mean is a batch's loss: those of its rows, added up from first to last, over the parts.
+func Mean(rows []float32, parts int) float64 {
 	total := 0.0
-	for _, v := range device.Floats(t.device, t.losses.Slice(0, t.rows)) {
+	for _, v := range rows {
 		total += float64(v)
 	}
-	return total / float64(t.parts)
+	return total / float64(parts)
 }
 
 // classify writes the losses of the rows from first on, whose logits become their

@@ -39,9 +39,10 @@ type Adam struct {
 	AdamOptions
 
 	device           device.Device
-	decoupled        bool     // AdamW
-	average, squares []buffer // per parameter
-	steps            int64    // done, at most lastStep
+	decoupled        bool           // AdamW
+	average, squares []buffer       // per parameter
+	steps            int64          // done, at most lastStep
+	counts           device.Verdict // that knows steps
 }
 
 // NewAdam returns torch.optim.Adam for the given parameters, which the device holds, with the limits
@@ -114,22 +115,43 @@ func (a *Adam) Restore(from State) error {
 	for _, b := range slices.Concat(a.average, a.squares) {
 		a.device.Write(b.data, given[b.name].Data)
 	}
-	a.steps = int64(done)
+	a.steps, a.counts = int64(done), nil
 	return nil
 }
 
 // Step updates Data of all parameters from their Grad times gradScale.
 func (a *Adam) Step(params []*nn.Param, gradScale float32) {
-	if len(params) != len(a.average) {
-		panic(fmt.Sprintf("optim: step of %d parameters, made for %d", len(params), len(a.average)))
-	}
-	a.steps = min(a.steps+1, lastStep)
+	a.checkParams(params)
+	a.Taken()
+	a.counts = nil
 	f := a.factors(a.steps)
 	f.GradScale = gradScale
 	for i, p := range params {
 		a.device.Adam(p.Data, p.Grad, a.average[i].data, a.squares[i].data, f)
 	}
 }
+
+func (a *Adam) checkParams(params []*nn.Param) {
+	if len(params) != len(a.average) {
+		panic(fmt.Sprintf("optim: step of %d parameters, made for %d", len(params), len(a.average)))
+	}
+}
+
+// StepLater is Step if the verdict is for it.
+func (a *Adam) StepLater(params []*nn.Param, v device.Verdict, most float64) {
+	a.checkParams(params)
+	if a.counts != v {
+		v.Count(a.steps)
+		a.counts = v
+	}
+	v.DecideAdam(most, device.AdamRule{LR: a.LR, Beta1: a.Beta1, Beta2: a.Beta2, Most: lastStep, Factors: a.factors(1)})
+	for i, p := range params {
+		v.Adam(p.Data, p.Grad, a.average[i].data, a.squares[i].data)
+	}
+}
+
+// Taken counts a step.
+func (a *Adam) Taken() { a.steps = min(a.steps+1, lastStep) }
 
 // factors are those of step n, the first being 1: computed in float64 and
 // rounded to float32 where PyTorch does.

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
@@ -37,6 +38,13 @@ type Optimizer interface {
 	// leaves them as they are. They must be those that the optimizer was made for,
 	// in the same order. Grad itself does not change.
 	Step(params []*nn.Param, gradScale float32)
+	// StepLater is Step on a [device.Late], with what clips the norm of gradients to most
+	// (0: nothing) and if the verdict is for it. The verdict has the gradients' squares and
+	// the losses; it is the same in every step. Taken must be called for each such update
+	// that was made, before anything else but SetRate and StepLater.
+	StepLater(params []*nn.Param, v device.Verdict, most float64)
+	// Taken says that an update of StepLater was made.
+	Taken()
 	// State returns the present state. On the host the tensors' Data are the
 	// optimizer's own memory: they change at the next step.
 	State() State

@@ -19,8 +19,9 @@ type SGD struct {
 	Nesterov    bool    // look ahead along the momentum
 
 	device      device.Device
-	buffers     []buffer // per parameter; none without momentum
-	initialised bool     // buffers hold the result of a step
+	buffers     []buffer       // per parameter; none without momentum
+	initialised bool           // buffers hold the result of a step
+	counts      device.Verdict // that knows initialised
 }
 
 // NewSGD returns an optimizer for the given parameters, which the device holds, with the limits that
@@ -69,25 +70,57 @@ func (s *SGD) Restore(from State) error {
 	for _, b := range s.buffers {
 		s.device.Write(b.data, given[b.name].Data)
 	}
-	s.initialised = from.Initialised
+	s.initialised, s.counts = from.Initialised, nil
 	return nil
 }
 
 // Step updates Data of all parameters from their Grad times gradScale.
 func (s *SGD) Step(params []*nn.Param, gradScale float32) {
-	f := device.SGDFactors{LR: float32(s.LR), Momentum: float32(s.Momentum), Decay: float32(s.WeightDecay),
-		GradScale: gradScale, Nesterov: s.Nesterov, First: !s.initialised}
-	if s.buffers == nil {
-		for _, p := range params {
-			s.device.SGD(p.Data, p.Grad, device.Tensor{}, f)
-		}
-		return
+	s.checkParams(params)
+	f := s.factors()
+	f.GradScale, f.First = gradScale, !s.initialised
+	for i, p := range params {
+		s.device.SGD(p.Data, p.Grad, s.buffer(i), f)
 	}
-	if len(params) != len(s.buffers) {
+	s.Taken()
+	s.counts = nil
+}
+
+// StepLater is Step if the verdict is for it.
+func (s *SGD) StepLater(params []*nn.Param, v device.Verdict, most float64) {
+	s.checkParams(params)
+	if s.counts != v {
+		made := int64(0)
+		if s.initialised {
+			made = 1 // or more: only the first is of another kind
+		}
+		v.Count(made)
+		s.counts = v
+	}
+	v.DecideSGD(most, s.factors())
+	for i, p := range params {
+		v.SGD(p.Data, p.Grad, s.buffer(i))
+	}
+}
+
+// Taken says that the buffers hold the result of a step.
+func (s *SGD) Taken() { s.initialised = s.buffers != nil }
+
+func (s *SGD) checkParams(params []*nn.Param) {
+	if s.buffers != nil && len(params) != len(s.buffers) {
 		panic(fmt.Sprintf("optim: step of %d parameters, made for %d", len(params), len(s.buffers)))
 	}
-	for i, p := range params {
-		s.device.SGD(p.Data, p.Grad, s.buffers[i].data, f)
+}
+
+// factors are those that are the same in every step of this rate.
+func (s *SGD) factors() device.SGDFactors {
+	return device.SGDFactors{LR: float32(s.LR), Momentum: float32(s.Momentum), Decay: float32(s.WeightDecay), Nesterov: s.Nesterov}
+}
+
+// buffer is that of a parameter: none without momentum.
+func (s *SGD) buffer(i int) device.Tensor {
+	if s.buffers == nil {
+		return device.Tensor{}
 	}
-	s.initialised = true
+	return s.buffers[i].data
 }

@@ -85,6 +85,7 @@ DEVICE u32 float_bits(float v) { u32 b; memcpy(&b, &v, 4); return b; }
 DEVICE float bits_float(u32 b) { float v; memcpy(&v, &b, 4); return v; }
 DEVICE float fused(float a, float b, float c) { return a * b + c; }
 DEVICE float root(float v) { return sqrtf(v); }
+DEVICE double root(double v) { return sqrt(v); }
 DEVICE float nearest(float v) { return rintf(v); }
 DEVICE float power_of_two(float v) { return v < -126 ? 0 : exp2f(v); }
 

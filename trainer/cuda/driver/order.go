@@ -4,28 +4,37 @@ package driver
 
 import "sync"
 
-// Order has operations beside a stream come after what that was given before they were
-// asked for. It is for one goroutine that computes and one that performs operations,
+// Computation is what operations come after: a stream, and what is held back from it.
+type Computation interface {
+	Stream() Stream
+	// Flush gives the stream what is held back.
+	Flush()
+}
+
+// Order has operations beside a computation come after what that was asked for before
+// they were. It is for one goroutine that computes and one that performs operations,
 // one after another.
 type Order struct {
-	gpu    *GPU
-	stream Stream
-	after  func(Event)
+	gpu         *GPU
+	computation Computation
+	after       func(Event)
 
 	mu     sync.Mutex
 	free   []Event
 	before *Event // of the operation before, to be used again
 }
 
-// NewOrder orders operations after a stream of a GPU: after gets the event that the next
+// NewOrder orders operations after a computation on a GPU: after gets the event that the next
 // one must wait for.
-func NewOrder(gpu *GPU, stream Stream, after func(Event)) *Order {
-	return &Order{gpu: gpu, stream: stream, after: after}
+func NewOrder(gpu *GPU, c Computation, after func(Event)) *Order {
+	return &Order{gpu: gpu, computation: c, after: after}
 }
 
-// Mark returns what has the next operation come after all that the stream holds now.
+// Mark returns what has the next operation come after all that the computation was asked
+// for until now.
 // Operations follow each other: when one is asked for, that before is done.
 func (o *Order) Mark() func() error {
+	o.computation.Flush()
 	e, err := o.record()
 	return func() error {
 		if err != nil {
@@ -56,7 +65,7 @@ func (o *Order) record() (e Event, err error) {
 	}
 	o.mu.Unlock()
 	if err == nil {
-		err = o.stream.Record(e)
+		err = o.computation.Stream().Record(e)
 	}
 	return e, err
 }

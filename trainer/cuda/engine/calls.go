@@ -52,6 +52,7 @@ func (d *Device) do(c call) {
 		return
 	}
 	d.check(d.ask(&c, &d.args))
+	d.before = d.last
 }
 
 // ask asks the stream for a call; args are a kernel's.

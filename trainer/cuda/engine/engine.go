@@ -32,15 +32,16 @@ type Device struct {
 	functions map[string]*driver.Function
 	args      driver.Args
 	last      operation // under way
-	before    operation
+	before    operation // the last that the stream was asked for
 	staging   staging
+	readings  []*reading
 	products  products
 	scratch   [scratchUses]scratch
 	group     group
 	shared    int // bytes that a block may ask for
 }
 
-var _ device.Device = (*Device)(nil)
+var _ device.Late = (*Device)(nil)
 
 // Open opens a device on a GPU, which must stay open until Close.
 func Open(gpu *driver.GPU, o Options) (*Device, error) {
@@ -100,6 +101,9 @@ func (d *Device) close() error {
 	if d.stream != (driver.Stream{}) {
 		errs = append(errs, d.stream.Synchronize(), d.stream.Close())
 	}
+	for _, r := range d.readings {
+		errs = append(errs, r.close())
+	}
 	errs = append(errs, d.group.close(), d.products.close(), d.staging.close(), d.pool.Close())
 	for _, m := range d.modules {
 		errs = append(errs, m.Close())
@@ -116,7 +120,7 @@ func (d *Device) Name() string {
 func (d *Device) Host() bool { return false }
 
 // Stream is the one that all operations are in, for communication. Between Begin and End
-// it does not have them all.
+// it has those from before the last Flush.
 func (d *Device) Stream() driver.Stream { return d.stream }
 
 // operation is what failures name: a kernel or call, and the numbers of its shape.
@@ -136,7 +140,7 @@ func (o operation) String() string {
 
 // enter begins an operation: whatever calls the driver is between it and Leave.
 func (d *Device) enter(name string, shape ...int) driver.Entered {
-	d.before, d.last = d.last, operation{name: name}
+	d.last = operation{name: name}
 	d.last.n = copy(d.last.shape[:], shape)
 	entered, err := d.gpu.Enter()
 	d.check(err)

@@ -56,8 +56,8 @@ func TestFailures(t *testing.T) {
 		name, fail, memory string
 		want               []string
 	}{
-		{"out of memory", "alloc:2", "", []string{"cuda 0, Simulated GPU: alloc of", "cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "bytes, where"}},
-		{"a small GPU", "", "3000000", []string{"alloc of 1048576: cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "4194304 bytes, where 3000000 of 3000000 are free", "hint: "}},
+		{"out of memory", "alloc:2", "", []string{"cuda 0, Simulated GPU, GPU-", ": alloc of", "cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "bytes, where"}},
+		{"a small GPU", "", "5000000", []string{"alloc of 1048576: cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "4194304 bytes, where 2902848 of 5000000 are free", "hint: "}},
 		{"a launch that is refused", "refuse:layer_norm", "", []string{"layer_norm of 3x4: cuLaunchKernel", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", `kernel "layer_norm"`}},
 		{"a kernel that fails", "launch:layer_norm", "", []string{"CUDA_ERROR_LAUNCH_FAILED", "noticed in read of 12, after layer_norm of 3x4", "CUDA_LAUNCH_BLOCKING=1"}},
 		{"a lost device", "lost:2", "", []string{"CUDA_ERROR_ECC_UNCORRECTABLE", "after layer_norm of 3x4", "drain the node"}},

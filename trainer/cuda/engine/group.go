@@ -15,7 +15,7 @@ import (
 const (
 	liveBytes  = 256 << 10 // of numbers that change, in one part of a group
 	leastGraph = 4         // calls from which on a graph is less work than they are
-	mostGraphs = 32        // the one that was not used for longest makes room for another
+	mostGraphs = 128       // the one that was not used for longest makes room for another
 )
 
 // group is calls that are held back, from Begin to End or until something has to wait
@@ -82,6 +82,15 @@ func (d *Device) End() {
 	d.group.open = false
 }
 
+// Flush asks for what is held back. The group goes on.
+func (d *Device) Flush() {
+	if !d.group.open {
+		return
+	}
+	defer d.enter("flush").Leave()
+	d.flush()
+}
+
 // live is where a kernel of a group reads numbers that change from step to step, or 0
 // where it takes them as an argument, which v is for. With the former v becomes zero, and
 // the kernel must be launched before anything is flushed.
@@ -117,10 +126,11 @@ func (d *Device) flush() {
 		}
 		d.last = p.is
 		d.check(d.stream.Start(p.graph))
+		d.before = p.is
 		g.stats.Replayed++
 	}
 	g.calls, g.args, g.live = g.calls[:0], g.args[:0], g.live[:0]
-	d.before, d.last = d.last, under
+	d.last = under
 }
 
 // part is the part that has come before, or nil.
@@ -141,10 +151,11 @@ func (d *Device) each(calls []call, args []byte) error {
 		if c.kind == launches {
 			d.group.loaded.Load(args[c.args:c.end])
 		}
-		d.before, d.last = d.last, c.is
+		d.last = c.is
 		if err := d.ask(c, &d.group.loaded); err != nil {
 			return err
 		}
+		d.before = c.is
 	}
 	return nil
 }

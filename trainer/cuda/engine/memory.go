@@ -3,48 +3,12 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"unsafe"
 
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
-
-// stagingBytes is the pinned memory through which copies go, in two halves: while the
-// GPU reads one the host fills the other.
-const stagingBytes = 8 << 20
-
-type staging struct {
-	host   driver.Host
-	halves [2]struct {
-		memory driver.Host
-		read   driver.Event // by the GPU
-	}
-	next int
-}
-
-func (s *staging) open() error {
-	var err error
-	if s.host, err = driver.AllocHost(stagingBytes); err != nil {
-		return err
-	}
-	for i := range s.halves {
-		h := &s.halves[i]
-		h.memory = s.host.Part(int64(i)*stagingBytes/2, stagingBytes/2)
-		if h.read, err = driver.NewEvent(false); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *staging) close() error {
-	if s.host.Len() == 0 {
-		return nil
-	}
-	return errors.Join(s.halves[0].read.Close(), s.halves[1].read.Close(), s.host.Free())
-}
 
 // Alloc returns memory of the GPU until Close.
 func (d *Device) Alloc(t device.Type, n int) device.Tensor {
@@ -91,20 +55,6 @@ func (d *Device) upload(dst driver.Ptr, src []byte) {
 	d.stage(dst, src)
 }
 
-// stage is an upload in order with what the stream was asked for.
-func (d *Device) stage(dst driver.Ptr, src []byte) {
-	for len(src) > 0 {
-		h := &d.staging.halves[d.staging.next]
-		d.staging.next = 1 - d.staging.next
-		n := min(len(src), int(h.memory.Len()))
-		d.check(h.read.Synchronize())
-		copy(h.memory.Bytes(), src[:n])
-		d.check(d.stream.Upload(dst, h.memory.Part(0, int64(n))))
-		d.check(d.stream.Record(h.read))
-		dst, src = dst+driver.Ptr(n), src[n:]
-	}
-}
-
 // Read copies to the host, and waits.
 func (d *Device) Read(dst []float32, src device.Tensor) {
 	sameLength("read", len(dst), src.Len())
@@ -120,16 +70,7 @@ func (d *Device) ReadInts(dst []int32, src device.Tensor) {
 func (d *Device) download(dst []byte, src driver.Ptr) {
 	defer d.enter("read", len(dst)/4).Leave()
 	d.flush()
-	for i := range d.staging.halves {
-		d.check(d.staging.halves[i].read.Synchronize())
-	}
-	for len(dst) > 0 {
-		part := d.staging.host.Part(0, min(int64(len(dst)), stagingBytes))
-		d.check(d.stream.Download(part, src))
-		d.check(d.stream.Synchronize())
-		n := copy(dst, part.Bytes())
-		dst, src = dst[n:], src+driver.Ptr(n)
-	}
+	d.fetch(dst, src)
 }
 
 // Copy copies tensors of one type and length.

@@ -24,7 +24,8 @@ type training struct {
 	inputs    int // of a sample, or
 	tokens    int // of a sequence
 	classes   int
-	grouped   bool // steps are groups
+	grouped   bool // steps are groups,
+	late      bool // whose outcome is learnt later
 }
 
 var trainings = []training{
@@ -92,19 +93,43 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 	if k.grouped {
 		begin, end = d.(*engine.Device).Begin, d.(*engine.Device).End
 	}
+	var verdict device.Verdict
+	var readings [2]device.Reading
+	if k.late {
+		verdict = d.(device.Late).NewVerdict(len(m.Params()))
+		readings[0], readings[1] = d.(device.Late).NewReading(), d.(device.Late).NewReading()
+	}
+	rows, parts := m.Losses()
+	learn := func(step int) {
+		if step >= 0 && k.late {
+			losses = append(losses, nn.Mean(readings[step%2].Floats(), parts))
+			o.Taken()
+		}
+	}
 	for step := range steps {
-		pass := nn.Pass{Train: true, Seed: uint64(step), Stride: 1, Weight: 1, Late: k.grouped}
+		pass := nn.Pass{Train: true, Seed: uint64(step), Stride: 1, Weight: 1, Late: k.late}
 		begin()
 		loss := m.Forward(b, pass).Loss
 		m.Backward(b, pass, nil)
-		if pass.Late {
-			loss = m.Loss()
-		}
-		losses = append(losses, loss)
 		o.SetRate(o.Rate() * 0.99)
-		o.Step(m.Params(), optim.ClipScale(optim.GradNorm(d, m.Params()), 1))
+		if k.late {
+			for i, p := range m.Params() {
+				verdict.Squares(i, p.Grad)
+			}
+			rows, parts = m.Losses()
+			verdict.Losses(rows)
+			o.StepLater(m.Params(), verdict, 1)
+		} else {
+			losses = append(losses, loss)
+			o.Step(m.Params(), optim.ClipScale(optim.GradNorm(d, m.Params()), 1))
+		}
 		end()
+		if k.late {
+			readings[step%2].Begin(rows)
+			learn(step - 1)
+		}
 	}
+	learn(steps - 1)
 	return losses
 }
 

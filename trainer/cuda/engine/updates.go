@@ -13,9 +13,18 @@ import (
 // of additions follows from it.
 const partials = 512
 
-// reduce adds up the partial results of a kernel, and waits for the sum. d.args has
-// the kernel's arguments but for the first.
-func (d *Device) reduce(kernel string, a, b driver.Ptr, n int) float64 {
+// reduce is addUp of a kernel, and waits for the sum.
+func (d *Device) reduce(kernel string, a, b driver.Ptr, n int) (sum float64) {
+	total := d.room(scratchSums, (partials+1)*8) + partials*8
+	d.addUp(total, kernel, a, b, n)
+	d.flush()
+	d.fetch(unsafe.Slice((*byte)(unsafe.Pointer(&sum)), 8), total)
+	return sum
+}
+
+// addUp adds up the partial results of a kernel over n elements of a, and of b unless
+// that is 0.
+func (d *Device) addUp(total driver.Ptr, kernel string, a, b driver.Ptr, n int) {
 	sums := d.room(scratchSums, (partials+1)*8)
 	l := driver.Launch{Grid: driver.Dim{X: min((n+threads-1)/threads, partials)}, Block: driver.Dim{X: threads}}
 	d.args.Reset().Ptr(sums).Ptr(a)
@@ -24,17 +33,8 @@ func (d *Device) reduce(kernel string, a, b driver.Ptr, n int) float64 {
 	}
 	d.args.Int64(int64(n))
 	d.launch(kernel, l)
-	total := sums + partials*8
 	d.args.Reset().Ptr(total).Ptr(sums).Int64(int64(l.Grid.X))
 	d.launch("sum_partial", blocks(1))
-	d.flush()
-	for i := range d.staging.halves { // what was written may be on its way in the same memory
-		d.check(d.staging.halves[i].read.Synchronize())
-	}
-	part := d.staging.host.Part(0, 8)
-	d.check(d.stream.Download(part, total))
-	d.check(d.stream.Synchronize())
-	return *(*float64)(unsafe.Pointer(&part.Bytes()[0]))
 }
 
 // SumSquares is the sum of the squares of x's elements: 512 blocks of 256 threads take
@@ -60,11 +60,20 @@ func (d *Device) CountEqual(a, b device.Tensor) int {
 // sgdFactors is struct SGDFactors of updates.cu.
 type sgdFactors struct {
 	lr, momentum, decay, gradScale float32
-	nesterov, first                uint32
+	nesterov, first, idle          uint32
+}
+
+func sgdFactorsOf(f device.SGDFactors) sgdFactors {
+	return sgdFactors{f.LR, f.Momentum, f.Decay, f.GradScale, flag(f.Nesterov), flag(f.First), 0}
 }
 
 // SGD updates value and buffer.
 func (d *Device) SGD(value, grad, buffer device.Tensor, f device.SGDFactors) {
+	d.sgd(value, grad, buffer, sgdFactorsOf(f), 0)
+}
+
+// sgd is SGD by factors, or by those that are at an address.
+func (d *Device) sgd(value, grad, buffer device.Tensor, f sgdFactors, at driver.Ptr) {
 	n := value.Len()
 	sameLength("update", n, grad.Len())
 	var momentum driver.Ptr
@@ -76,31 +85,43 @@ func (d *Device) SGD(value, grad, buffer device.Tensor, f device.SGDFactors) {
 		return
 	}
 	defer d.enter("sgd", n).Leave()
-	factors := sgdFactors{f.LR, f.Momentum, f.Decay, f.GradScale, flag(f.Nesterov), flag(f.First)}
-	live := live(d, &factors)
+	if at == 0 {
+		at = live(d, &f)
+	}
 	d.args.Reset().Ptr(floats(value)).Ptr(floats(grad)).Ptr(momentum)
-	driver.Struct(&d.args, &factors)
-	d.args.Ptr(live).Int64(int64(n))
+	driver.Struct(&d.args, &f)
+	d.args.Ptr(at).Int64(int64(n))
 	d.launch("sgd", over(n))
 }
 
 // adamFactors is struct AdamFactors of updates.cu.
 type adamFactors struct {
 	beta1, beta2, new1, new2, keep, decay, correction, eps, rate, gradScale float32
+	idle                                                                    uint32
+}
+
+func adamFactorsOf(f device.AdamFactors) adamFactors {
+	return adamFactors{f.Beta1, f.Beta2, f.New1, f.New2, f.Keep, f.Decay, f.Correction, f.Eps, f.Rate, f.GradScale, 0}
 }
 
 // Adam updates value, average and squares.
 func (d *Device) Adam(value, grad, average, squares device.Tensor, f device.AdamFactors) {
+	d.adam(value, grad, average, squares, adamFactorsOf(f), 0)
+}
+
+// adam is Adam by factors, or by those that are at an address.
+func (d *Device) adam(value, grad, average, squares device.Tensor, f adamFactors, at driver.Ptr) {
 	n := value.Len()
 	sameLength("update", n, grad.Len(), average.Len(), squares.Len())
 	if n == 0 {
 		return
 	}
 	defer d.enter("adam", n).Leave()
-	factors := adamFactors{f.Beta1, f.Beta2, f.New1, f.New2, f.Keep, f.Decay, f.Correction, f.Eps, f.Rate, f.GradScale}
-	live := live(d, &factors)
+	if at == 0 {
+		at = live(d, &f)
+	}
 	d.args.Reset().Ptr(floats(value)).Ptr(floats(grad)).Ptr(floats(average)).Ptr(floats(squares))
-	driver.Struct(&d.args, &factors)
-	d.args.Ptr(live).Int64(int64(n))
+	driver.Struct(&d.args, &f)
+	d.args.Ptr(at).Int64(int64(n))
 	d.launch("adam", over(n))
 }

@@ -48,6 +48,7 @@ DEVICE u32 float_bits(float v) { return __builtin_bit_cast(u32, v); }
 DEVICE float bits_float(u32 v) { return __builtin_bit_cast(float, v); }
 DEVICE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 DEVICE float root(float v) { return __nvvm_sqrt_rn_f(v); }
+DEVICE double root(double v) { return __nvvm_sqrt_rn_d(v); }
 DEVICE float nearest(float v) { return __builtin_rintf(v); }
 
 // power_of_two is 2^v within 2^-22 of itself; what would be subnormal is 0.

@@ -1,13 +1,15 @@
 // What an optimiser does with n elements. Grid: any, one dimension; that of the first
 // passes of reductions is the number of their partial results. Factors are those at live
-// where that is not null, so that a launch that is repeated may have others each time.
+// where that is not null, so that a launch that is repeated may have others each time;
+// with idle everything stays as it is.
 #include "gpu.h"
 
 // torch.optim.SGD; f is device.SGDFactors. buffer may be null.
-struct SGDFactors { float lr, momentum, decay, grad_scale; u32 nesterov, first; };
+struct SGDFactors { float lr, momentum, decay, grad_scale; u32 nesterov, first, idle; };
 
 KERNEL(sgd, 256, float *value, const float *grad, float *buffer, SGDFactors f, const SGDFactors *live, u64 n) {
   if (live) f = *live;
+  if (f.idle) return;
   for (u64 i = index(); i < n; i += stride()) {
     float w = value[i], d = grad[i] * f.grad_scale + f.decay * w;
     if (buffer) {
@@ -21,10 +23,11 @@ KERNEL(sgd, 256, float *value, const float *grad, float *buffer, SGDFactors f, c
 
 // torch.optim.Adam and AdamW (Kingma and Ba 2015, Loshchilov and Hutter 2019); f is
 // device.AdamFactors.
-struct AdamFactors { float beta1, beta2, new1, new2, keep, decay, correction, eps, rate, grad_scale; };
+struct AdamFactors { float beta1, beta2, new1, new2, keep, decay, correction, eps, rate, grad_scale; u32 idle; };
 
 KERNEL(adam, 256, float *value, const float *grad, float *average, float *squares, AdamFactors f, const AdamFactors *live, u64 n) {
   if (live) f = *live;
+  if (f.idle) return;
   for (u64 i = index(); i < n; i += stride()) {
     float w = value[i], d = grad[i] * f.grad_scale + f.decay * w;
     float m = f.beta1 * average[i] + f.new1 * d;
@@ -66,4 +69,71 @@ KERNEL(sum_partial, 256, double *to, const double *partial, u64 n) {
   double sum = 0;
   for (u64 i = thread_x(); i < n; i += 256) sum += partial[i];
   total(to, sum);
+}
+
+// to = the sum of x, or added to that. One block of 256 threads.
+KERNEL(sum, 256, double *to, const float *x, u64 n, u32 accumulate) {
+  double sum = accumulate && thread_x() == 0 ? *to : 0;
+  for (u64 i = thread_x(); i < n; i += 256) sum += double(x[i]);
+  total(to, sum);
+}
+
+// Verdict is whether an update is made: its number, what the host is told, and factors.
+struct Verdict {
+  u64 count;
+  float told[2];
+  union {
+    SGDFactors sgd;
+    AdamFactors adam;
+  };
+};
+
+DEVICE bool is_finite(double v) { return v - v == 0; }
+
+// decide is by the sums of the squares of so many parts of the gradients, and by the one
+// after them, of losses. scale becomes what clips the norm to most, as optim.ClipScale.
+DEVICE bool decide(Verdict *v, const double *sums, u32 parts, double most, float *scale) {
+  double squares = 0;
+  for (u32 i = 0; i < parts; i++) squares += sums[i];
+  double norm = root(squares);
+  bool well = is_finite(norm) && is_finite(sums[parts]);
+  if (well) v->count++;
+  v->told[0] = well ? 1 : 0;
+  v->told[1] = float(norm);
+  float clip = most > 0 ? float(most / (norm + 1e-6)) : 1;
+  *scale = clip < 1 ? clip : 1;
+  return well;
+}
+
+// Decisions, by one thread. r is the rule, or the one at live where that is not null.
+KERNEL(decide_sgd, 32, Verdict *v, const double *sums, u32 parts, double most, SGDFactors r, const SGDFactors *live) {
+  if (thread_x() != 0) return;
+  if (live) r = *live;
+  r.idle = !decide(v, sums, parts, most, &r.grad_scale);
+  r.first = v->count <= 1;
+  v->sgd = r;
+}
+
+// AdamRule is device.AdamRule.
+struct AdamRule { double lr, beta1, beta2; u32 most; AdamFactors factors; };
+
+// power is base to the n-th, by squaring, as package optim has it.
+DEVICE double power(double base, u64 n) {
+  double out = 1;
+  for (; n > 0; n >>= 1) {
+    if (n & 1) out *= base;
+    base *= base;
+  }
+  return out;
+}
+
+KERNEL(decide_adam, 32, Verdict *v, const double *sums, u32 parts, double most, AdamRule r, const AdamRule *live) {
+  if (thread_x() != 0) return;
+  if (live) r = *live;
+  AdamFactors f = r.factors;
+  f.idle = !decide(v, sums, parts, most, &f.grad_scale);
+  u64 n = v->count < r.most ? v->count : r.most;
+  f.correction = float(root(1 - power(r.beta2, n)));
+  f.rate = float(-r.lr / (1 - power(r.beta1, n)));
+  v->adam = f;
 }

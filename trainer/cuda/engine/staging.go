@@ -1,0 +1,174 @@
+//go:build cuda
+
+package engine
+
+import (
+	"errors"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+const (
+	uploads       = 8         // that may be under way
+	uploadBytes   = 256 << 10 // in each, at most
+	downloadBytes = 4 << 20   // at a time
+)
+
+// staging is the way of memory from and to the host, by way of pinned memory. What is
+// written is copied beside the computation, in a stream of its own, to a landing place on
+// the GPU, and from there to where it belongs in order with the operations: so the input
+// of a step arrives while the one before is computed, and operations find it in one place
+// always.
+type staging struct {
+	stream  driver.Stream
+	host    driver.Host // of all uploads
+	landing driver.Ptr  // likewise
+	uploads [uploads]upload
+	next    int
+	down    driver.Host
+}
+
+// upload is the places for one, which are free when their event has come by.
+type upload struct {
+	pinned         driver.Host
+	landing        driver.Ptr
+	arrived, taken driver.Event // at, and from, the landing place
+}
+
+func (s *staging) open() error {
+	var err error
+	if s.stream, err = driver.NewStream(0); err != nil {
+		return err
+	}
+	if s.down, err = driver.AllocHost(downloadBytes); err != nil {
+		return err
+	}
+	if s.host, err = driver.AllocHost(uploads * uploadBytes); err != nil {
+		return err
+	}
+	if s.landing, err = driver.Alloc(uploads * uploadBytes); err != nil {
+		return err
+	}
+	for i := range s.uploads {
+		u := &s.uploads[i]
+		u.pinned, u.landing = s.host.Part(int64(i)*uploadBytes, uploadBytes), s.landing+driver.Ptr(i*uploadBytes)
+		for _, e := range []*driver.Event{&u.arrived, &u.taken} {
+			if *e, err = driver.NewEvent(false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// close frees what there is, when the operations are done.
+func (s *staging) close() error {
+	var errs []error
+	if s.stream != (driver.Stream{}) {
+		errs = append(errs, s.stream.Synchronize(), s.stream.Close())
+	}
+	for _, u := range s.uploads {
+		for _, e := range []driver.Event{u.arrived, u.taken} {
+			if e != (driver.Event{}) {
+				errs = append(errs, e.Close())
+			}
+		}
+	}
+	for _, h := range []driver.Host{s.host, s.down} {
+		if h.Len() > 0 {
+			errs = append(errs, h.Free())
+		}
+	}
+	if s.landing != 0 {
+		errs = append(errs, driver.Free(s.landing))
+	}
+	return errors.Join(errs...)
+}
+
+// stage is an upload in order with what the stream was asked for. src may be used again
+// when it returns. It waits only where all uploads are under way.
+func (d *Device) stage(dst driver.Ptr, src []byte) {
+	s := &d.staging
+	for len(src) > 0 {
+		u := &s.uploads[s.next]
+		s.next = (s.next + 1) % uploads
+		n := min(len(src), uploadBytes)
+		d.check(u.arrived.Synchronize())
+		copy(u.pinned.Bytes(), src[:n])
+		d.check(s.stream.Wait(u.taken))
+		d.check(s.stream.Upload(u.landing, u.pinned.Part(0, int64(n))))
+		d.check(s.stream.Record(u.arrived))
+		d.check(d.stream.Wait(u.arrived))
+		d.check(d.stream.Copy(dst, u.landing, int64(n)))
+		d.check(d.stream.Record(u.taken))
+		dst, src = dst+driver.Ptr(n), src[n:]
+	}
+	d.before = d.last
+}
+
+// fetch copies to the host, and waits.
+func (d *Device) fetch(dst []byte, src driver.Ptr) {
+	for len(dst) > 0 {
+		part := d.staging.down.Part(0, min(int64(len(dst)), downloadBytes))
+		d.check(d.stream.Download(part, src))
+		d.check(d.stream.Synchronize())
+		n := copy(dst, part.Bytes())
+		dst, src = dst[n:], src+driver.Ptr(n)
+	}
+}
+
+// reading implements [device.Reading].
+type reading struct {
+	device *Device
+	host   driver.Host
+	there  driver.Event
+	n      int // elements
+}
+
+// NewReading makes a reading, which stays until Close.
+func (d *Device) NewReading() device.Reading {
+	defer d.enter("reading").Leave()
+	e, err := driver.NewEvent(false)
+	d.check(err)
+	r := &reading{device: d, there: e}
+	d.readings = append(d.readings, r)
+	return r
+}
+
+// Begin begins to copy a tensor.
+func (r *reading) Begin(src device.Tensor) {
+	d := r.device
+	defer d.enter("read", src.Len()).Leave()
+	d.flush()
+	if bytes := int64(src.Len() * 4); r.host.Len() < bytes {
+		d.check(r.there.Synchronize())
+		d.check(r.free())
+		var err error
+		r.host, err = driver.AllocHost(bytes)
+		d.check(err)
+	}
+	r.n = src.Len()
+	if r.n > 0 {
+		d.check(d.stream.Download(r.host.Part(0, int64(r.n)*4), floats(src)))
+	}
+	d.check(d.stream.Record(r.there))
+}
+
+// Floats waits for the copy.
+func (r *reading) Floats() []float32 {
+	defer r.device.enter("read", r.n).Leave()
+	r.device.check(r.there.Synchronize())
+	return driver.View[float32](r.host.Part(0, int64(r.n)*4))
+}
+
+func (r *reading) free() error {
+	if r.host.Len() == 0 {
+		return nil
+	}
+	was := r.host
+	r.host = driver.Host{}
+	return was.Free()
+}
+
+func (r *reading) close() error { return errors.Join(r.free(), r.there.Close()) }

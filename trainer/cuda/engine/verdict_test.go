@@ -1,0 +1,141 @@
+//go:build cuda
+
+package engine_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/optim"
+)
+
+// A step whose gradients or losses are not finite leaves values and state as they are, and
+// is no step for the corrections of bias, or for the first momentum: the bits are those of
+// an optimiser that was not asked for it.
+func TestVerdicts(t *testing.T) {
+	const n = 300
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	steps := []struct{ first, loss float32 }{{nan, 1}, {1, 1}, {2, inf}, {-inf, 1}, {3, 2}, {4, nan}, {5, 1}}
+	kinds := map[string]func(device.Device, []*nn.Param) (optim.Optimizer, error){
+		"sgd": func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
+			return optim.NewSGD(d, p, 0.1, 0.9, 0.01, true)
+		},
+		"plain sgd": func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
+			return optim.NewSGD(d, p, 0.1, 0, 0, false)
+		},
+		"adam": func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
+			return optim.NewAdam(d, p, optim.AdamOptions{LR: 0.01, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1})
+		},
+		"adamw": func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
+			return optim.NewAdamW(d, p, optim.AdamOptions{LR: 0.01, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1})
+		},
+	}
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) {
+			d := open(t, engine.Options{})
+			params := func() (p []*nn.Param) {
+				for range 2 {
+					p = append(p, &nn.Param{Name: "p", Shape: []int{n}, Data: d.Alloc(device.Float32, n), Grad: d.Alloc(device.Float32, n)})
+				}
+				return p
+			}
+			own, other := params(), params()
+			decided, err := kind(d, own)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plain, err := kind(d, other)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v, told := d.NewVerdict(2), d.NewReading()
+			rows, taken := d.Alloc(device.Float32, 3), 0
+			for i, s := range steps {
+				grad := make([]float32, n)
+				for k := range grad {
+					grad[k] = float32(k%7) - 3
+				}
+				grad[n/2] = s.first
+				for k := range own {
+					d.Write(own[k].Grad, grad)
+					d.Write(other[k].Grad, grad)
+				}
+				rate := 0.1 / float64(1+i)
+				decided.SetRate(rate)
+				for k, loss := range []float32{0.5, s.loss} { // of two batches
+					d.Write(rows, []float32{loss, loss, 1})
+					v.Losses(rows)
+					v.Squares(k, own[k].Grad)
+				}
+				decided.StepLater(own, v, 2)
+				told.Begin(v.Told())
+				norm := optim.GradNorm(d, other)
+				well := !math.IsNaN(norm) && !math.IsInf(norm, 0) && s.loss == s.loss && s.loss < inf
+				if got := told.Floats(); (got[0] != 0) != well || got[1] != float32(norm) && norm == norm {
+					t.Errorf("step %d: told %v, the norm is %v", i, got, norm)
+				}
+				if well {
+					plain.SetRate(rate)
+					plain.Step(other, optim.ClipScale(norm, 2))
+					decided.Taken()
+					taken++
+				}
+				for k := range own {
+					if !slices.Equal(device.Floats(d, own[k].Data), device.Floats(d, other[k].Data)) {
+						t.Fatalf("step %d: other values", i)
+					}
+				}
+			}
+			if taken != 3 {
+				t.Errorf("%d updates", taken)
+			}
+			got, want := decided.State(), plain.State()
+			for i := range want.Tensors {
+				if !slices.Equal(got.Tensors[i].Data, want.Tensors[i].Data) || got.Initialised != want.Initialised {
+					t.Errorf("state %q differs", want.Tensors[i].Name)
+				}
+			}
+		})
+	}
+}
+
+// A step of which the host learns later allocates nothing, with input that is written.
+func TestLateStepsAllocateNothing(t *testing.T) {
+	d := open(t, engine.Options{})
+	const n = 64
+	p := []*nn.Param{{Name: "p", Shape: []int{n}, Data: d.Alloc(device.Float32, n), Grad: d.Alloc(device.Float32, n)}}
+	o, err := optim.NewAdamW(d, p, optim.AdamOptions{LR: 0.01, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, losses, told := d.NewVerdict(1), d.NewReading(), d.NewReading()
+	rows, input := d.Alloc(device.Float32, n), make([]float32, n)
+	step := func() {
+		d.Begin()
+		d.Write(p[0].Grad, input)
+		d.Activate(device.Tanh, p[0].Grad, p[0].Grad)
+		d.Add(rows, p[0].Grad, p[0].Data)
+		v.Squares(0, p[0].Grad)
+		v.Losses(rows)
+		o.StepLater(p, v, 1)
+		losses.Begin(rows)
+		told.Begin(v.Told())
+		d.End()
+		if told.Floats()[0] != 0 && len(losses.Floats()) == n {
+			o.Taken()
+		}
+	}
+	for range 3 {
+		step()
+	}
+	if n := testing.AllocsPerRun(20, step); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if s := d.GroupStats(); s.Captured != 1 || s.Replayed < 20 {
+		t.Errorf("%+v", s)
+	}
+}
