@@ -6,7 +6,9 @@ import (
 	"time"
 )
 
-// lookAgain is how long to wait while it is not known when the job ends.
+// lookAgain is how long to wait at most before the time is looked at again: while it is
+// not known when the job ends, and since Slurm counts a limit by the time of day, which
+// may be set anew.
 const lookAgain = time.Minute
 
 // nearEnd is closed when the job's time limit is signal_before_end away. Slurm's own
@@ -23,12 +25,15 @@ func (o Options) nearEnd(ctx context.Context) <-chan struct{} {
 		for {
 			wait := lookAgain
 			if known {
-				wait = time.Until(end.Add(-before))
+				wait = min(wait, time.Until(end.Add(-before)))
 			}
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(wait):
+			}
+			if known && time.Until(end.Add(-before)) > 0 {
+				continue
 			}
 			// The limit may have been changed since.
 			now, err := o.Slurm.EndTime(ctx, o.Allocation.ID())

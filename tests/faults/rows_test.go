@@ -19,6 +19,7 @@ var matrix = []group{
 		{"a rank is frozen (SIGSTOP)", "named after network.heartbeat_timeout; all ranks end, itself included", 0, 4,
 			" has been silent for ", nil, "tests: TestFrozenRankIsNamed"},
 		{"all ranks are suspended and resumed", "the run goes on: the time of a suspension does not count", 0, goesOn, "", nil, "tests: TestSuspendedRanksGoOn"},
+		{"the clock jumps by hours, ahead and back", "the run goes on: timeouts are counted by the monotonic clock, locks by none", 0, goesOn, "", clockJumps, ""},
 		{"no rank makes progress", "after network.progress_timeout the rank farthest behind is named, and stacks are kept", 0, unsaid, "and all that wait for it have not made progress for 2s at step 4 (training)", nil, "trainer/rendezvous: TestStandstill"},
 		{"a rank is slow", "it is named in the metrics, never killed", 0, goesOn, "", nil, "trainer: TestSlowRankIsNamed"},
 		{"a diverged rank", "named at the next comparison of weights, every 100 steps", 0, unsaid, "the weights of rank 1 differ from those of the other ranks", nil, "trainer: TestReplicaThatDriftsIsNamed, trainer: TestReplicaThatIsNotGivenTheWeightsIsNamed"},
