@@ -43,6 +43,54 @@ func readOnly(t *testing.T, row row) {
 	}
 }
 
+// quotaExceeded gives the checkpoints a file system with a quota: btrfs, which every kernel
+// can do it with and root has no exception from.
+func quotaExceeded(t *testing.T, row row) {
+	program.NeedRoot(t, "mounting a file system")
+	r := trains(t, "")
+	r.signal(syscall.SIGINT)
+	if o := r.end(); o.Code != 3 {
+		t.Fatal(o)
+	}
+	do := func(name string, args ...string) {
+		t.Helper()
+		if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+		}
+	}
+	folder, disk, mounted := filepath.Join(r.dir, "checkpoints"), filepath.Join(r.home, "disk"), filepath.Join(r.home, "mounted")
+	if err := os.Mkdir(mounted, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	do("truncate", "--size=128M", disk)
+	do("mkfs.btrfs", "--quiet", disk)
+	do("mount", "-o", "loop", disk, mounted)
+	unmount := func(at string) {
+		// In the end it goes by itself: what this process has read of it may still be mapped.
+		if err := syscall.Unmount(at, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() { unmount(mounted) })
+	do("cp", "--archive", folder+"/.", mounted)
+	if err := syscall.Mount(mounted, folder, "", syscall.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unmount(folder) })
+	do("btrfs", "quota", "enable", folder)
+	step := r.newest()
+	r.start()
+	r.saved(step + 50)
+	do("btrfs", "qgroup", "limit", "64K", folder) // less than is there
+	began := time.Now()
+	row.ends(t, r, began)
+	if o := program.Finish(t, exec.Command(binary, "checkpoint", "verify", r.dir)); o.Code != 0 || strings.Contains(o.Stdout, "damaged") {
+		t.Errorf("afterwards: %v", o)
+	}
+	do("btrfs", "quota", "disable", folder)
+	r.finishes()
+}
+
 func twoRuns(t *testing.T, row row) {
 	r := trains(t, "")
 	second := *r

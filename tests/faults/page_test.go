@@ -26,7 +26,6 @@ Once all ranks have joined, the launcher listens no more, and a rank that is con
 
 ## Not shown
 - The death of slurmd alone; that of a node is, with its slurmd.
-- A real quota: its error, EDQUOT, is injected at every system call of a save.
 - NCCL's own data connections between GPUs are neither authenticated nor encrypted, by NCCL's design.
 `
 
