@@ -23,12 +23,13 @@ type shared struct {
 	limit       time.Duration // of its time
 	slack       time.Duration // what it may take longer
 	// doubt is how often the looks without pause are halved, because they were of no use:
-	// the rank that is waited for may need this core.
+	// others of this process may need this core.
 	doubt int
-	// settled is when this rank may look for a core of its own again, which it then puts
-	// off by stay.
-	settled time.Time
-	stay    time.Duration
+	// together says that the rank that this one last gave way to was on its core, settled
+	// when it may look for a core of its own again, which it then puts off by stay.
+	together bool
+	settled  time.Time
+	stay     time.Duration
 	// room is for sums in the making, aligned for every element. On the stack it would
 	// not stay: it is handed to functions of the element.
 	room [block / 8]uint64

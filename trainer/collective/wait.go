@@ -27,10 +27,11 @@ func (s *shared) sync(ctx context.Context) error {
 // How a rank waits: first it looks without pause, for as long as a rank that is nearly
 // there may take, and less long while that is in vain, but never less than a small sum
 // takes two ranks with a core each: else they would not find back to looking; then it
-// lets others run; then it sleeps, longer and longer.
+// lets others run; then it sleeps, longer and longer. It does not look at all for a rank
+// that needs this very core.
 const (
 	looks      = 20_000 // some 10 us
-	mostDoubt  = 6
+	mostDoubt  = 3
 	yields     = 200
 	firstSleep = 20 * time.Microsecond
 	lastSleep  = 500 * time.Microsecond
@@ -41,7 +42,11 @@ func (s *shared) await(ctx context.Context, r int) error {
 	if phase.Load() >= s.phase {
 		return nil
 	}
-	for range s.board.looks() >> s.doubt {
+	tries := s.board.looks() >> s.doubt
+	if s.together {
+		tries = 0
+	}
+	for range tries {
 		if phase.Load() >= s.phase {
 			s.doubt = max(s.doubt-1, 0)
 			return nil
@@ -96,14 +101,15 @@ func (s *shared) keepApart(r int) {
 	}
 	mine, core := &s.board.slot(s.rank).core, sched.Core()
 	mine.Store(int32(core) + 1)
-	if core == sched.Nowhere || s.board.slot(r).core.Load() != int32(core)+1 || time.Now().Before(s.settled) {
+	s.together = core != sched.Nowhere && s.board.slot(r).core.Load() == int32(core)+1
+	if !s.together || time.Now().Before(s.settled) {
 		return
 	}
 	mine.Store(0) // or the other would leave, too
 	sched.Doze()
 	s.stay = min(max(2*s.stay, firstStay), lastStay)
 	if sched.Core() != core {
-		s.stay = firstStay
+		s.together, s.stay = false, firstStay
 	}
 	s.settled = time.Now().Add(s.stay)
 }

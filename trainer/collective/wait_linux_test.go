@@ -48,6 +48,9 @@ func TestRanksOfOneCoreMoveApart(t *testing.T) {
 			if tt.leaves && h.slot(0).core.Load() != 0 {
 				t.Error("is still said to be on the core that it left")
 			}
+			if s.together && (!tt.leaves || s.stay == firstStay) {
+				t.Errorf("said to be together with the other; stays for %v", s.stay)
+			}
 		})
 	}
 }
