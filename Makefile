@@ -80,9 +80,9 @@ soak:
 	$(GO) test -count=1 -timeout 60m -v -run TestSoak ./tests/faults -faults $(FAULTS) -seed $(SEED)
 
 # Each parser under random input, for FUZZTIME each.
-FUZZTIME ?= 30s
+FUZZTIME ?= 5m
 fuzz:
-	tests/fuzz.sh $(FUZZTIME)
+	tests/fuzz.sh $(FUZZTIME) $(FUZZTIME)
 
 clean:
 	rm -rf bin runs

@@ -22,14 +22,15 @@ export OMP_NUM_THREADS=1
 
 tests/lint.sh
 make build
-echo "test: go test ./..."
-# One package at a time where the cluster runs: two cores are few.
-go test -count=1 -timeout 30m -p 1 ./...
+echo "test: alone, since its probes give the kernel less than a second"
+go test -count=1 ./netif/probe
+parts="cluster packages fuzz"
 if command -v gcc >/dev/null; then
-	echo "test: with the tag cuda"
-	trainer/cuda/cgo.sh go test -count=1 -timeout 10m ./trainer/cuda/... ./nccl/... ./tests/gpusim/...
-	trainer/cuda/cgo.sh go test -count=1 -timeout 10m -run 'TestScripts/(device|doctor)$' ./cmd/ddpbatch
+	parts="$parts cuda"
 else
 	echo "test: no gcc: left out is what the tag cuda adds"
 fi
+echo "test: $parts, three at a time"
+# shellcheck disable=SC2086 # the list is meant to be split
+make --keep-going --jobs=3 --file=tests/parts.mk $parts
 echo "test: all parts ran"
