@@ -48,7 +48,7 @@ func TestControllerRestartsDuringRequeue(t *testing.T) {
 	text = strings.NewReplacer("50 steps", "1000 steps", "100 steps", "5000 steps").Replace(text)
 	s.write("job.toml", text+"[restart]\nrequeue = 1\n")
 	id := s.submit("job.toml")
-	waitForText(t, filepath.Join(s.run("again"), "slurm-"+id+".out"), "the time limit is near")
+	s.nearsItsLimit("again", id, 1)
 	if err := s.RestartController(t.Context(), 3*time.Second); err != nil {
 		t.Fatal(err)
 	}

@@ -142,12 +142,29 @@ func TestCancelledAndSubmittedAgain(t *testing.T) {
 	}
 }
 
+// nearsItsLimit returns when a run was told of its time limit for the nth time. Slurm looks
+// at those every 30 seconds; until then the training is held, after some more figures, and
+// leaves the cores to other tests.
+func (s site) nearsItsLimit(name, id string, nth int) {
+	s.t.Helper()
+	before := len(figures(s.t, s.run(name)))
+	told := func() bool {
+		log, _ := os.ReadFile(filepath.Join(s.run(name), "slurm-"+id+".out"))
+		return strings.Count(string(log), "the time limit is near") >= nth
+	}
+	waitUntil(s.t, "more figures", func() bool { return told() || len(figures(s.t, s.run(name))) > before+2 })
+	goOn := s.hold(name)
+	waitUntil(s.t, "the time limit", told)
+	goOn()
+}
+
 // Near its time limit a job saves and stops by itself.
 func TestTimeLimitSaves(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	text := strings.Replace(fmt.Sprintf(fashion, "limit", 2, 1, 100000, 32), `time = "00:10:00"`, "time = \"00:01:00\"\nsignal_before_end = \"50s\"", 1)
 	s.write("job.toml", text)
 	id := s.submit("job.toml")
+	s.nearsItsLimit("limit", id, 1)
 	s.ends(id, "FAILED") // with exit code 3: it did not finish
 	mustContain(t, s.log("limit", id), "the time limit is near", "stopped after step")
 	if o := s.ddpbatch("wait", "runs/limit"); o.code != 3 {
@@ -163,7 +180,9 @@ func TestRequeuesItselfAtTheTimeLimit(t *testing.T) {
 	text = strings.NewReplacer("50 steps", "1000 steps", "100 steps", "5000 steps").Replace(text)
 	s.write("job.toml", text+"[restart]\nrequeue = 1\n")
 	id := s.submit("job.toml")
+	s.nearsItsLimit("again", id, 1)
 	startRequeued(t, s.Cluster, id)
+	s.nearsItsLimit("again", id, 2)
 	s.ends(id, "FAILED") // at its second time limit, with exit code 3
 	mustContain(t, s.log("again", id), "requeued as job "+id+" (1 of 1)", "resuming after step", "stopped after step",
 		"not requeued: the job has been started 1 times again, and restart.requeue is 1")
