@@ -35,9 +35,6 @@ func (d *decoder) checkDevice(t *Train) {
 	if d.usable("train.device", "train.backend") && t.Device == DeviceCPU && t.Backend == BackendNCCL {
 		d.report("train.backend", "", "%q connects GPUs, and device is %q", t.Backend, t.Device)
 	}
-	if d.usable("train.device", "train.reduce") && t.Device == DeviceCUDA && t.Reduce == ReduceBF16 {
-		d.report("train.reduce", "", "%q is for processors: gradients of GPUs are added up in fp32 only", t.Reduce)
-	}
 }
 
 func (d *decoder) checkOptimizer(o *Optimizer) {

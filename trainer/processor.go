@@ -80,12 +80,9 @@ func (r *run) openGPU(ctx context.Context, gpu cuda.Device) error {
 
 // connectGPU connects this rank's GPU with those of the others.
 func (r *run) connectGPU(ctx context.Context) error {
-	switch {
-	case r.Comm.Size() == 1:
+	if r.Comm.Size() == 1 {
 		r.between = ddp.Over(r.Comm)
 		return nil
-	case r.train.Reduce == jobs.ReduceBF16:
-		return onlyCores{fmt.Errorf("train.reduce = %q: ranks add up gradients of GPUs in fp32 only", r.train.Reduce)}
 	}
 	connect := r.Connect
 	if connect == nil {
@@ -176,14 +173,6 @@ func (e noGPU) Unwrap() error { return e.error }
 // Hint says what to do about it.
 func (e noGPU) Hint() string {
 	return hint(e.error, "`srun ddpbatch doctor` tells what the nodes have; train.device = \"auto\" takes processors where there is no GPU")
-}
-
-// onlyCores is something that processors can and GPUs cannot.
-type onlyCores struct{ error }
-
-// Hint says what to do about it.
-func (onlyCores) Hint() string {
-	return "leave train.reduce out: GPUs of a node need it least; or train on processors (train.device = \"cpu\")"
 }
 
 // Elsewhere is a failure that another rank is the cause of, and tells by itself.

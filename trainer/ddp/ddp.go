@@ -33,8 +33,7 @@
 // known before the first step: there is no first iteration without overlap and
 // no rebuilding. It does not find unused parameters: every parameter must
 // become ready in every step. A parameter that is larger than a bucket makes a larger
-// one: it is never divided where it is used. Sums in bfloat16 need memory that the host
-// can address.
+// one: it is never divided where it is used.
 package ddp
 
 import (
@@ -118,6 +117,8 @@ type Memory interface {
 	Read(dst []float32, src device.Tensor)
 	Zero(t device.Tensor)
 	Add(y, a, b device.Tensor)
+	Copy(dst, src device.Tensor)
+	Cast(dst, src device.Tensor)
 }
 
 // Options say how to spread a model.
@@ -165,6 +166,7 @@ type bucket struct {
 	value, grad         device.Tensor // all of it, where there is memory for it
 	valuePart, gradPart device.Tensor // what is updated here
 	fetched             int           // the operation after which value is there
+	summed              int           // likewise gradPart, of ZeRO2 and ZeRO3
 	gradSlot, valueSlot *slot         // what value and grad are lent
 }
 
@@ -186,9 +188,6 @@ func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
 	s.pending = make([]int, len(s.buckets))
 	s.place()
 	if s.bf16 = o.BF16 && comm.Size() > 1; s.bf16 {
-		if _, ok := comm.(Follower); ok { // a device that only counts has no such memory either, and no need of it
-			panic("ddp: sums in bfloat16 need memory that the host can address")
-		}
 		s.half = s.common(s.layout.largest() / 2)
 	}
 	s.queue.start(s)

@@ -14,6 +14,11 @@ func (s *Sharder) Finish(ctx context.Context) error {
 	if err := s.stopReady(); err != nil {
 		return err
 	}
+	if s.beside() {
+		for i := range s.buckets {
+			s.unpack(i)
+		}
+	}
 	return s.total(ctx)
 }
 

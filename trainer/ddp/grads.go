@@ -64,18 +64,26 @@ func (s *Sharder) launch(i int) {
 	if i == len(s.buckets)-1 && !s.bf16 && !s.alone() {
 		s.write(b.grad.Slice(s.layout.extra, s.layout.extra+len(s.extra)), s.extra)
 	}
-	if s.Strategy == DDP {
-		s.queue.ask(operation{kind: reduce, bucket: i})
-		return
-	}
 	add := b.gradSlot != nil && s.rounds > 0
 	if add && !s.memory.Host() {
 		// Beside the device nothing can be added: what came before goes into the sum.
+		s.queue.wait(b.summed)
+		if s.beside() {
+			s.unpack(i)
+		}
 		mine := s.mine(b.grad)
 		s.memory.Add(mine, mine, b.gradPart)
 		add = false
 	}
+	if s.beside() {
+		s.pack(b.grad)
+	}
+	if s.Strategy == DDP {
+		s.queue.ask(operation{kind: reduce, bucket: i})
+		return
+	}
 	n := s.queue.ask(operation{kind: scatter, bucket: i, slot: b.gradSlot, add: add})
+	b.summed = n
 	if b.gradSlot != nil {
 		s.grads.before, s.grads.last = s.grads.last, n
 		b.gradSlot.bucket, b.gradSlot.busy, b.gradSlot = none, n, nil

@@ -174,9 +174,15 @@ func (s *Sharder) lent(o operation, part int) device.Tensor {
 // scatter has this rank's part of a bucket's gradients be added up.
 func (s *Sharder) scatter(ctx context.Context, b *bucket, o operation) error {
 	if o.slot == nil {
+		if s.beside() {
+			return s.comm.ReduceScatter(ctx, s.mine(packed(b.grad)), packed(b.grad))
+		}
 		return s.reduceMine(ctx, s.mine(b.grad), b.grad)
 	}
 	whole := s.lent(o, b.gradPart.Len())
+	if s.beside() {
+		return s.comm.ReduceScatter(ctx, packed(b.gradPart), packed(whole))
+	}
 	if !o.add {
 		return s.reduceMine(ctx, b.gradPart, whole)
 	}
