@@ -178,9 +178,15 @@ func sbatch(t *testing.T, c *cluster.Cluster, script string, args ...string) str
 // it killed the job for the job that was killed ("job credential revoked").
 func startRequeued(t *testing.T, c *cluster.Cluster, id string) {
 	t.Helper()
+	startRestarted(t, c, id, 1)
+}
+
+// startRestarted is startRequeued of a job that is requeued for the n-th time.
+func startRestarted(t *testing.T, c *cluster.Cluster, id string, n int) {
+	t.Helper()
 	waitUntil(t, "the job to be requeued", func() bool {
 		o := finish(t, c.Command(t.Context(), "scontrol", "show", "job", id))
-		return strings.Contains(o.stdout, "Restarts=1") && strings.Contains(o.stdout, "JobState=PENDING")
+		return strings.Contains(o.stdout, fmt.Sprintf("Restarts=%d", n)) && strings.Contains(o.stdout, "JobState=PENDING")
 	})
 	if o := finish(t, c.Command(t.Context(), "scontrol", "update", "JobId="+id, "StartTime=now+2")); o.code != 0 {
 		t.Fatal(o)

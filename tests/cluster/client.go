@@ -51,7 +51,7 @@ func (c *Cluster) OnNode(ctx context.Context, node string, argv ...string) *exec
 	enter := []string{"nsenter", "--target", strconv.Itoa(m.pid()), "--mount", "--uts", "--ipc", "--net", "--pid",
 		"--wdns=" + dir, "setpriv", "--pdeathsig", "KILL", "--"}
 	cmd := c.Command(ctx, append(enter, argv...)...)
-	cmd.Cancel = cmd.Process.Kill
+	cmd.Cancel = func() error { return cmd.Process.Kill() }
 	return cmd
 }
 

@@ -25,7 +25,6 @@ const below = `
 Once all ranks have joined, the launcher listens no more, and a rank that is connected to all others neither: as on one machine, a stranger is then refused by the kernel, and the run does nothing for it. In larger worlds a rank goes on listening for those it has not needed yet. There a connection that is made, says something else than a rank and is dropped took 32 µs of the processor (user and system time of the rank that takes them, 10,000 of them from another process, on the machine of the tests): 10,000 are a third of a second of one rank, 1% of a run of half a minute.
 
 ## Not shown
-- The death of slurmd alone; that of a node is, with its slurmd.
 - NCCL's own data connections between GPUs are neither authenticated nor encrypted, by NCCL's design.
 `
 

@@ -56,6 +56,9 @@ var matrix = []group{
 	{"Slurm", []row{
 		{"a node is lost", "a spare one takes its place", 0, 0, "is left out from now on: ", nil, "tests: TestSpareNodeTakesTheLostOnesPlace"},
 		{"a node is lost, and there is no spare one", "on with fewer, down to restart.min_nodes; then back into the queue", 0, unsaid, "going on with 2 nodes of 3: n[1-2]...giving up: 1 of 3 nodes are left, and the job needs 2", nil, "tests: TestFewerNodes"},
+		{"slurmd of a node is killed, and started again soon", "the run goes on: neither the ranks nor the launcher need it", 0, goesOn, "", nil, "tests: TestSlurmdAndTheFirstNode"},
+		{"slurmd of the first node is killed, and stays away", "after Slurm's SlurmdTimeout the job is requeued, and what lives of it ends; it goes on from the last checkpoint", 0, goesOn, "resuming after step", nil, "tests: TestSlurmdAndTheFirstNode"},
+		{"the first node is lost, with the batch script and the launcher", "the same; no setting keeps a job without its first node", 0, goesOn, "resuming after step", nil, "tests: TestSlurmdAndTheFirstNode"},
 		{"preempted, with and without a user signal", "saved, requeued once, the weights of an undisturbed run", 0, 0, "(it is preempted)", nil, "tests: TestPreempted"},
 		{"a user's program is preempted", "it is told, and requeued once", 0, 0, "stopped at", nil, "tests: TestProgramIsPreempted"},
 		{"time limit", "saved before it", 0, 3, "the time limit is near", nil, "tests: TestTimeLimitSaves"},

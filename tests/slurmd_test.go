@@ -1,0 +1,78 @@
+package tests
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/tests/cluster"
+)
+
+// killSlurmd ends slurmd on a node, and nothing else there.
+func (s site) killSlurmd(node string) {
+	s.t.Helper()
+	if o := finish(s.t, s.OnNode(s.t.Context(), node, "pkill", "-KILL", "--exact", "slurmd")); o.code != 0 {
+		s.t.Fatal(o)
+	}
+}
+
+// goesOn waits until a run has come further.
+func (s site) goesOn(name string) {
+	s.t.Helper()
+	step := func() int {
+		if f := figures(s.t, s.run(name)); len(f) > 0 {
+			return f[len(f)-1].Step
+		}
+		return 0
+	}
+	from := step()
+	waitUntil(s.t, "more steps", func() bool { return step() > from+200 })
+}
+
+// What becomes of a training when slurmd dies on one of its nodes: nothing, if it is
+// started again soon; else the job is requeued, as it is when the first node is lost, on
+// which its script and launcher are. What lives on of it is gone by then.
+func TestSlurmdAndTheFirstNode(t *testing.T) {
+	s := newSite(t, cluster.Options{SlurmConf: []string{"SlurmdTimeout=6", "MessageTimeout=5"}})
+	s.write("job.toml", fmt.Sprintf(fashion, "orphan", 2, 1, 100000, 96))
+	id := s.submit("job.toml")
+	s.goesOn("orphan")
+
+	s.killSlurmd("n2")
+	s.goesOn("orphan")
+	again := s.OnNode(t.Context(), "n2", "slurmd", "-D", "-N", "n2", "-f", filepath.Join(s.Dir(), "slurm", "slurm.conf"))
+	if err := again.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.goesOn("orphan")
+
+	for restarts, lose := range []func(){
+		func() { s.killSlurmd("n1") },
+		func() {
+			if err := s.KillNode("n2"); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		lose()
+		startRestarted(t, s.Cluster, id, restarts+1)
+		waitUntil(t, "the run to go on", func() bool { return strings.Count(s.log("orphan", id), "resuming after step") == restarts+1 })
+		s.goesOn("orphan")
+	}
+	mustContain(t, s.log("orphan", id), "(hsn0 on n1)", "(hsn0 on n2)", "(hsn0 on n3)")
+	if o := finish(t, s.OnNode(t.Context(), "n1", "pgrep", "-f", "ddpbatch (run|launch)")); o.code == 0 {
+		t.Errorf("left on n1: %s", o.stdout)
+	}
+	if o := s.ddpbatch("cancel", "runs/orphan"); o.code != 0 {
+		t.Fatal(o)
+	}
+	s.ends(id, "CANCELLED")
+	last := 0
+	for _, f := range figures(t, s.run("orphan")) {
+		if f.Kind == "train" && f.Step <= last {
+			t.Errorf("figures of step %d after those of step %d", f.Step, last)
+		}
+		last = max(last, f.Step)
+	}
+}
