@@ -13,16 +13,20 @@ import (
 // `cmd/ddpbatch: TestScripts/name` for a script.
 var shownBy = regexp.MustCompile("`([a-z/]+): (Test\\w+)(?:/(\\w+))?`")
 
-// What is said of this program in the comparison with others is shown by tests
-// that exist.
+// What is said of this program in the comparison with others, and of its work under other
+// launchers, is shown by tests that exist.
 func TestComparedIsShown(t *testing.T) {
-	page, err := os.ReadFile("../docs/compared.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := shownBy.FindAllStringSubmatch(string(page), -1)
-	if len(found) < 20 {
-		t.Fatalf("only %d tests are named", len(found))
+	var found [][]string
+	for _, name := range []string{"compared.md", "launchers.md"} {
+		page, err := os.ReadFile("../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		here := shownBy.FindAllStringSubmatch(string(page), -1)
+		if len(here) < 5 {
+			t.Fatalf("%s names %d tests only", name, len(here))
+		}
+		found = append(found, here...)
 	}
 	for _, m := range found {
 		folder, name, script := filepath.Join("..", m[1]), m[2], m[3]

@@ -113,7 +113,7 @@ func visible(value string) string {
 // ranks are the variables of the rank's place. Only an explanation for another
 // host, or by the address of one, needs none.
 func (c *envCmd) ranks(p *program) ([]nccl.Var, launch.Place, error) {
-	place, err := launch.FindPlace(p.lookup)
+	place, err := launch.FindPlace(p.lookup, "")
 	if err != nil {
 		var outside *slurm.NoStepError
 		here := c.Explain && len(c.Peer) > 0 && errors.As(err, &outside)

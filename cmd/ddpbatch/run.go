@@ -28,6 +28,8 @@ const lastGrace = 3 * time.Second
 type runCmd struct {
 	Job    string `arg:"" optional:"" name:"job.toml" help:"Job file, for ranks that srun starts without a launcher."`
 	RunDir string `help:"Run directory; default runs/NAME." placeholder:"DIR"`
+
+	Launcher string `placeholder:"NAME" default:"" enum:",slurm,torchrun,openmpi,hydra,sagemaker,kubernetes" help:"What started this process, where several have left variables: slurm, torchrun, openmpi, hydra (MPICH, Intel MPI), sagemaker, kubernetes."`
 }
 
 func (c *runCmd) Help() string {
@@ -35,14 +37,26 @@ func (c *runCmd) Help() string {
 
     srun --nodes=2 --ntasks-per-node=4 ddpbatch run job.toml
 
-Rank 0 is then the meeting point, and finds the others by a file in the run
-directory.`
+Rank 0 is then the meeting point, and the others find it by a file in the run
+directory, which all hosts must share. torchrun, mpirun (Open MPI, MPICH, Intel
+MPI), SageMaker and pods of Kubernetes can start ranks in the same way:
+
+    torchrun --nproc_per_node=4 --no_python ddpbatch run job.toml
+    mpirun -n 8 ddpbatch run job.toml
+
+Where one process is started on each host, it starts the ranks of that host.
+docs/launchers.md says more.`
 }
 
 func (c *runCmd) Run(ctx context.Context, p *program) error {
-	place, err := launch.FindPlace(p.lookup)
+	place, err := launch.FindPlace(p.lookup, c.Launcher)
 	if err != nil {
 		return err
+	}
+	if place.PerHost {
+		if started, err := c.runHost(p, place); started || err != nil {
+			return err
+		}
 	}
 	r := &rank{program: p, place: place, unlock: func() {}}
 	if err := r.open(ctx, c); err != nil {
@@ -163,6 +177,7 @@ func (r *rank) run(ctx context.Context) error {
 		// The launcher tells it once for all ranks, if it knows.
 		return r.quietly(err)
 	}
+	r.place = joined.Place // with what its launcher had not told
 	r.log.info("joined", "interface", joined.Choice.Interface, "address", joined.Choice.Addr.String())
 	if r.place.Rank == 0 {
 		r.tellNetwork(joined)

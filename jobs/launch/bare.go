@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,22 +16,72 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// meeting is the file by which the ranks of `srun ddpbatch run`, which no
-// launcher started, find rank 0. It stands in the run directory, readable by its
+// meeting is the file by which the ranks of `srun ddpbatch run`, or of another launcher
+// than ours, find rank 0. It stands in the run directory, readable by its
 // owner only, under a name that no other step or restart has.
 type meeting struct {
 	Addresses []string `json:"addresses"`
 	Secret    string   `json:"secret"`
 }
 
-// meetWithoutLauncher makes rank 0 the meeting point and has the others look
-// for its file.
-func (r *Rank) meetWithoutLauncher(ctx context.Context, o JoinOptions) ([]string, wire.Secret, error) {
-	p := o.Place
-	path := o.Dir.Rendezvous(p.JobID, p.StepID, p.RestartCount)
-	if p.Rank != 0 {
-		return findMeeting(ctx, path)
+// joinWithoutLauncher makes rank 0 the meeting point, and has the others look for its
+// file. A launcher that gives its starts no names may have left the file of an earlier
+// one: then the others try that in vain, until rank 0 has written its own.
+func (r *Rank) joinWithoutLauncher(ctx context.Context, o JoinOptions, id rendezvous.Identity) error {
+	job, step := o.Place.meetingName()
+	path := o.Dir.Rendezvous(job, step, o.Place.RestartCount)
+	if o.Place.Rank == 0 {
+		addresses, secret, err := r.openMeeting(ctx, o, path)
+		if err != nil {
+			return err
+		}
+		r.secret = secret
+		r.Session, err = rendezvous.Join(ctx, addresses, secret, id)
+		return err
 	}
+	for {
+		text, err := findMeeting(ctx, path)
+		if err != nil {
+			return err
+		}
+		var m meeting
+		if err := json.Unmarshal(text, &m); err != nil {
+			return fmt.Errorf("read %q: %w", path, err)
+		}
+		if r.secret, err = wire.ParseSecret(m.Secret); err != nil {
+			return fmt.Errorf("read %q: %w", path, err)
+		}
+		joining, stop := context.WithCancelCause(ctx)
+		go untilChanged(joining, path, text, func() { stop(errMeetingMoved) })
+		r.Session, err = rendezvous.Join(joining, m.Addresses, r.secret, id)
+		moved := errors.Is(context.Cause(joining), errMeetingMoved)
+		stop(nil)
+		if err == nil || !moved {
+			return err
+		}
+	}
+}
+
+var errMeetingMoved = errors.New("rank 0 has written another address")
+
+// untilChanged calls changed when a file has another content.
+func untilChanged(ctx context.Context, path string, text []byte, changed func()) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(200 * time.Millisecond):
+		}
+		if now, err := os.ReadFile(path); err == nil && !bytes.Equal(now, text) {
+			changed()
+			return
+		}
+	}
+}
+
+// openMeeting serves the rendezvous and tells the others where.
+func (r *Rank) openMeeting(ctx context.Context, o JoinOptions, path string) ([]string, wire.Secret, error) {
+	p := o.Place
 	secret, err := wire.NewSecret()
 	if err != nil {
 		return nil, secret, err
@@ -56,7 +107,8 @@ func (r *Rank) meetWithoutLauncher(ctx context.Context, o JoinOptions) ([]string
 	}
 	text, err := json.Marshal(m)
 	if err == nil {
-		err = o.Dir.WriteRendezvous(p.JobID, p.StepID, p.RestartCount, text)
+		job, step := p.meetingName()
+		err = o.Dir.WriteRendezvous(job, step, p.RestartCount, text)
 	}
 	if err != nil {
 		r.server.Close()
@@ -71,23 +123,18 @@ func (r *Rank) meetWithoutLauncher(ctx context.Context, o JoinOptions) ([]string
 }
 
 // findMeeting waits for rank 0's file.
-func findMeeting(ctx context.Context, path string) ([]string, wire.Secret, error) {
+func findMeeting(ctx context.Context, path string) ([]byte, error) {
 	for {
 		text, err := os.ReadFile(path)
 		if err == nil {
-			var m meeting
-			if err := json.Unmarshal(text, &m); err != nil {
-				return nil, wire.Secret{}, fmt.Errorf("read %q: %w", path, err)
-			}
-			secret, err := wire.ParseSecret(m.Secret)
-			return m.Addresses, secret, err
+			return text, nil
 		}
 		if !errors.Is(err, os.ErrNotExist) {
-			return nil, wire.Secret{}, fmt.Errorf("look for rank 0: %w", err)
+			return nil, fmt.Errorf("look for rank 0: %w", err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, wire.Secret{}, fmt.Errorf("rank 0 did not publish %q: %w", path, context.Cause(ctx))
+			return nil, fmt.Errorf("rank 0 did not publish %q: %w", path, context.Cause(ctx))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -61,6 +61,15 @@ func without(environ []string, names ...string) []string {
 	})
 }
 
+// withoutTorchrun returns environ without what an outer torchrun, or Kubeflow for one,
+// has set for its own rendezvous: a program that got them would look for that one's store
+// at the address of ours.
+func withoutTorchrun(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
+		return strings.HasPrefix(kv, "TORCHELASTIC_") || strings.HasPrefix(kv, "PET_")
+	})
+}
+
 // lookupIn reads variables from environ; the last of equal names counts, as it
 // does for a program that is started.
 func lookupIn(environ []string) func(string) (string, bool) {

@@ -38,7 +38,7 @@ func generic() *sites.Profile {
 }
 
 func rank(dir string) int {
-	place, err := FindPlace(os.LookupEnv)
+	place, err := FindPlace(os.LookupEnv, "")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

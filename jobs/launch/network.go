@@ -22,6 +22,7 @@ import (
 
 // The rounds that ranks exchange, in this order.
 const (
+	roundHosts   = "hosts"   // where the launcher does not tell: which ranks share a host
 	roundNetwork = "network" // inventories to the choice for each node
 	roundPeers   = "peers"   // the built-in trainer: where each rank listens, to all
 	roundMaster  = "master"  // a user's program: rank 0's address and port
@@ -77,6 +78,7 @@ func newAgreement(job *jobs.Job, site *sites.Profile, keep func(rundir.Network) 
 // rounds are the decisions of a rendezvous server for the ranks of this program.
 func (a *agreement) rounds() map[string]rendezvous.Decide {
 	all := map[string]rendezvous.Decide{
+		roundHosts:   decideHosts,
 		roundNetwork: a.decideNetwork,
 		roundPeers:   rendezvous.FromPeers,
 		roundMaster:  rendezvous.FromRankZero,

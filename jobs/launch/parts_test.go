@@ -74,7 +74,7 @@ func TestFindPlace(t *testing.T) {
 	env := func(kv ...string) func(string) (string, bool) {
 		return lookupIn(kv)
 	}
-	p, err := FindPlace(env(envLocalRank+"=1", envLocalSize+"=3"))
+	p, err := FindPlace(env(envLocalRank+"=1", envLocalSize+"=3"), "")
 	if err != nil || p.Rank != 1 || p.WorldSize != 3 || p.LocalRank != 1 || p.Nodes != 1 || p.InSlurm() {
 		t.Errorf("local: %+v, %v", p, err)
 	}
@@ -83,12 +83,12 @@ func TestFindPlace(t *testing.T) {
 		`is "", not a whole number from 1`:  {envLocalRank + "=0"},
 		"is 3, but there are 3 ranks":       {envLocalRank + "=3", envLocalSize + "=3"},
 	} {
-		if _, err := FindPlace(env(e...)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := FindPlace(env(e...), ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", e, err, want)
 		}
 	}
 	var none *slurm.NoStepError
-	if _, err := FindPlace(env()); !errors.As(err, &none) {
+	if _, err := FindPlace(env(), ""); !errors.As(err, &none) {
 		t.Errorf("nothing set: %v", err)
 	}
 }

@@ -1,10 +1,14 @@
 package launch
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 
+	"github.com/ddpbatch/ddpbatch/jobs/launchers"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
@@ -14,27 +18,93 @@ type Place struct {
 	LocalRank, LocalWorldSize int // on this node
 	NodeRank, Nodes           int
 	Host                      string
-	// JobID, StepID and RestartCount are Slurm's; empty and 0 without it.
+	// JobID and StepID are Slurm's; empty without it. RestartCount is Slurm's or
+	// another launcher's.
 	JobID, StepID string
 	RestartCount  int
+
+	// Launcher is another launcher than Slurm and ours, and Start what it calls this
+	// start of the ranks.
+	Launcher, Start string
+	// PerHost says that it has started one process on each host, which is to start the
+	// ranks; Rank and WorldSize count hosts then.
+	PerHost bool
+	GPUs    int // of this host, as that launcher says; launchers.Unknown if it does not
+}
+
+// meetingName is the part of the name of the file by which ranks find rank 0 that tells
+// this start of them from others.
+func (p Place) meetingName() (job, step string) {
+	if p.InSlurm() {
+		return p.JobID, p.StepID
+	}
+	sum := sha256.Sum256([]byte(p.Start))
+	return p.Launcher, hex.EncodeToString(sum[:6])
 }
 
 // InSlurm says whether the rank was started by srun.
 func (p Place) InSlurm() bool { return p.JobID != "" }
 
-// FindPlace reads a rank's place from its environment: from the launcher's
-// variables on a machine without Slurm, from srun's otherwise. Its error is
-// slurm's [slurm.NoStepError] where neither started this process.
-func FindPlace(lookup func(string) (string, bool)) (Place, error) {
+// SlurmLauncher names Slurm where a person says which launcher counts.
+const SlurmLauncher = "slurm"
+
+// FindPlace reads a rank's place from its environment: from our launcher's variables,
+// from srun's, or from those of another launcher (see [launchers]). With a name, only
+// that launcher counts; else all that have left variables must agree, and an error names
+// what each says. It is slurm's [slurm.NoStepError] where none started this process.
+func FindPlace(lookup func(string) (string, bool), name string) (Place, error) {
 	if _, local := lookup(envLocalRank); local {
 		return localPlace(lookup)
 	}
+	_, ours := lookup(LauncherVariable) // srun was called by our launcher
+	if ours || name == SlurmLauncher {
+		return slurmPlace(lookup)
+	}
+	other, found, err := launchers.Find(lookup, name)
+	if name != "" {
+		if err != nil {
+			return Place{}, err
+		}
+		return otherPlace(other)
+	}
+	place, slurmErr := slurmPlace(lookup)
+	var outside *slurm.NoStepError
+	switch {
+	case slurmErr == nil && found:
+		at := launchers.Place{Launcher: SlurmLauncher, Rank: place.Rank, WorldSize: place.WorldSize}
+		if other.PerHost || other.Rank != at.Rank || other.WorldSize != at.WorldSize {
+			return Place{}, &launchers.Ambiguous{Found: []launchers.Place{other, at}}
+		}
+		return place, nil
+	case slurmErr == nil:
+		return place, nil // srun's PMI sets some of what others do
+	case !errors.As(slurmErr, &outside):
+		return Place{}, slurmErr
+	case err != nil:
+		return Place{}, err
+	case found:
+		return otherPlace(other)
+	}
+	return Place{}, slurmErr
+}
+
+func slurmPlace(lookup func(string) (string, bool)) (Place, error) {
 	t, err := slurm.TaskFromEnv(lookup)
 	if err != nil {
 		return Place{}, err
 	}
 	return Place{Rank: t.Rank, WorldSize: t.WorldSize, LocalRank: t.LocalRank, LocalWorldSize: t.LocalWorldSize,
 		NodeRank: t.NodeRank, Nodes: len(t.Hosts), Host: t.Host, JobID: t.JobID, StepID: t.StepID, RestartCount: t.RestartCount}, nil
+}
+
+func otherPlace(o launchers.Place) (Place, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return Place{}, err
+	}
+	return Place{Rank: o.Rank, WorldSize: o.WorldSize, LocalRank: o.LocalRank, LocalWorldSize: o.LocalWorldSize,
+		NodeRank: o.NodeRank, Nodes: o.Nodes, Host: host, RestartCount: o.Restart,
+		Launcher: o.Launcher, Start: o.Start, PerHost: o.PerHost, GPUs: o.GPUs}, nil
 }
 
 func localPlace(lookup func(string) (string, bool)) (Place, error) {

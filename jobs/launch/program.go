@@ -187,7 +187,7 @@ func (r *Rank) master(ctx context.Context) (host string, port int, err error) {
 // programEnviron is the rank's environment without what is secret or belongs to
 // the launcher, with the variables of torchrun and of the chosen network.
 func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string, port int) ([]string, error) {
-	environ := rankEnviron(o.Environ, r.job, r.site)
+	environ := rankEnviron(withoutTorchrun(o.Environ), r.job, r.site)
 	set := func(name, value string) { environ = append(without(environ, name), name+"="+value) }
 	p := r.Place
 	for name, n := range map[string]int{

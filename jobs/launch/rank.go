@@ -57,7 +57,7 @@ type Rank struct {
 	server  *rendezvous.Server // in rank 0 of a step without a launcher
 }
 
-// Join finds the launcher, or rank 0 where srun was called without one, joins,
+// Join finds the launcher, or rank 0 where another one than ours started the ranks, joins,
 // and agrees with the other ranks on the network.
 func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	timeout := time.Duration(o.Job.Network.JoinTimeout) + joinMargin
@@ -71,21 +71,22 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 			return nil, fmt.Errorf("variable %s is %q, not a number", envPerNode, text)
 		}
 	}
+	id := rendezvous.Identity{Rank: o.Place.Rank, WorldSize: o.Place.WorldSize, Host: o.Place.Host, PID: os.Getpid(),
+		Program: o.Program, Spec: o.Spec}
 	addresses, secret, err := meetingPoint(o.Lookup)
-	if errors.Is(err, errNoLauncher) {
-		addresses, secret, err = r.meetWithoutLauncher(ctx, o)
+	switch {
+	case err == nil:
+		r.secret = secret
+		r.Session, err = rendezvous.Join(ctx, addresses, secret, id)
+	case errors.Is(err, errNoLauncher):
+		err = r.joinWithoutLauncher(ctx, o, id)
 	}
-	if err != nil {
-		return nil, err
-	}
-	r.secret = secret
-	r.Session, err = rendezvous.Join(ctx, addresses, secret, rendezvous.Identity{
-		Rank: o.Place.Rank, WorldSize: o.Place.WorldSize, Host: o.Place.Host, PID: os.Getpid(),
-		Program: o.Program, Spec: o.Spec,
-	})
 	if err != nil {
 		r.Close()
 		return nil, err
+	}
+	if err := r.findHost(ctx); err != nil {
+		return r, err
 	}
 	if err := r.agree(ctx); err != nil {
 		return r, err

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"os"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/launch"
+	"github.com/ddpbatch/ddpbatch/jobs/launchers"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+)
+
+// runHost starts the ranks of this host, if this process is not a rank itself.
+func (c *runCmd) runHost(p *program, place launch.Place) (started bool, err error) {
+	job, err := c.job(p)
+	if err != nil {
+		return false, err
+	}
+	ranks, err := launch.RanksHere(place, job)
+	if err != nil || ranks == 0 {
+		return false, err
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return false, err
+	}
+	argv := []string{binary, "run", "--launcher", launchers.Torchrun}
+	if c.RunDir != "" {
+		argv = append(argv, "--run-dir", c.RunDir)
+	}
+	if c.Job != "" {
+		argv = append(argv, "--", c.Job)
+	}
+	signals, quit := requests()
+	defer quit()
+	exit, err := launch.RunHost(launch.HostOptions{Place: place, Argv: argv, Environ: p.Env,
+		Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals}, ranks)
+	if err == nil && exit != exitDone {
+		err = exitError{exit, nil} // the ranks have said why
+	}
+	return true, err
+}
+
+// job is the job of a rank that has not opened anything yet.
+func (c *runCmd) job(p *program) (*jobs.Job, error) {
+	if c.Job != "" {
+		f, err := p.load(c.Job)
+		if err != nil {
+			return nil, err
+		}
+		return f.job, nil
+	}
+	if c.RunDir == "" {
+		return nil, usage("name a job file, or a run directory with --run-dir")
+	}
+	dir, err := rundir.Open(p.abs(c.RunDir))
+	if err != nil {
+		return nil, err
+	}
+	stored, err := openStored(dir)
+	if err != nil {
+		return nil, err
+	}
+	return stored.job, nil
+}

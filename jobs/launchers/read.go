@@ -1,0 +1,168 @@
+package launchers
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// torchrun reads what PyTorch's elastic agent sets for its workers
+// (torch/distributed/elastic/agent/server/local_elastic_agent.py). Its run id is "none"
+// unless --rdzv_id gives one; the port of rank 0 then tells starts apart, where it was
+// not chosen either.
+func torchrun(v *variables) (p Place, ok bool) {
+	if !v.all(marks[Torchrun]...) {
+		return p, false
+	}
+	p = v.place("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+	p.Start, p.Restart = v.text("TORCHELASTIC_RUN_ID")+" "+v.text("MASTER_ADDR")+" "+v.text("MASTER_PORT"), v.numberOr("TORCHELASTIC_RESTART_COUNT", 0)
+	if v.all("GROUP_RANK", "GROUP_WORLD_SIZE") {
+		p.NodeRank, p.Nodes = v.number("GROUP_RANK"), v.number("GROUP_WORLD_SIZE")
+		v.inside("GROUP_RANK", p.NodeRank, "GROUP_WORLD_SIZE", p.Nodes)
+	}
+	return p, true
+}
+
+// openMPI reads what Open MPI's mpirun sets (OMPI_COMM_WORLD_NODE_RANK is no number of
+// a node, but the rank on it among all jobs).
+func openMPI(v *variables) (p Place, ok bool) {
+	if !v.all(marks[OpenMPI]...) {
+		return p, false
+	}
+	p = v.place("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
+	p.Start = v.text("PMIX_NAMESPACE")
+	if text, has := v.lookup("PMIX_RANK"); has && v.err == nil && text != strconv.Itoa(p.Rank) {
+		v.fail("OMPI_COMM_WORLD_RANK is %d, but PMIX_RANK is %q", p.Rank, text)
+	}
+	return p, true
+}
+
+// hydra reads what the process manager of MPICH and Intel MPI sets. PMI_RANK and PMI_SIZE
+// alone may be Slurm's.
+func hydra(v *variables) (p Place, ok bool) {
+	if !v.all(marks[Hydra]...) {
+		return p, false
+	}
+	return v.place("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"), true
+}
+
+// sageMaker reads what SageMaker's training toolkit sets on each host
+// (github.com/aws/sagemaker-training-toolkit, ENVIRONMENT_VARIABLES.md).
+func sageMaker(v *variables) (p Place, ok bool) {
+	if !v.all(marks[SageMaker]...) {
+		return p, false
+	}
+	var hosts []string
+	text := v.text("SM_HOSTS")
+	if err := json.Unmarshal([]byte(text), &hosts); err != nil {
+		v.fail("SM_HOSTS is %q, not a JSON list of hosts", text)
+		return p, false
+	}
+	host := v.text("SM_CURRENT_HOST")
+	at := slices.Index(hosts, host)
+	if at < 0 {
+		v.fail("SM_CURRENT_HOST is %q, which is not in SM_HOSTS, %s", host, text)
+	}
+	p = host1(at, len(hosts))
+	p.Start, p.GPUs = v.text("TRAINING_JOB_NAME"), v.numberOr("SM_NUM_GPUS", Unknown)
+	return p, true
+}
+
+// kubernetes reads what a pod is told: by Kubeflow's training operator (RANK,
+// WORLD_SIZE, and PET_NNODES where a pod has several ranks), or by an indexed Job, whose
+// number of pods the person must give as WORLD_SIZE, for Kubernetes does not.
+func kubernetes(v *variables) (p Place, ok bool) {
+	_, inside := v.lookup("KUBERNETES_SERVICE_HOST")
+	if !inside || !v.all("WORLD_SIZE") || v.all("LOCAL_RANK") {
+		return p, false
+	}
+	size := "WORLD_SIZE"
+	if v.all("PET_NNODES") {
+		size = "PET_NNODES"
+	}
+	rank := "RANK"
+	switch index, indexed := v.lookup("JOB_COMPLETION_INDEX"); {
+	case !v.all("RANK") && !indexed:
+		return p, false
+	case !v.all("RANK"):
+		rank = "JOB_COMPLETION_INDEX"
+	case indexed && index != v.text("RANK"):
+		v.fail("RANK is %q, but JOB_COMPLETION_INDEX is %q", v.text("RANK"), index)
+	}
+	p = host1(v.number(rank), v.number(size))
+	v.inside(rank, p.Rank, size, p.WorldSize)
+	p.Start = v.text("MASTER_ADDR")
+	return p, true
+}
+
+// host1 is the place of a process that is alone on its host.
+func host1(host, hosts int) Place {
+	return Place{PerHost: true, Rank: host, WorldSize: hosts, LocalRank: 0, LocalWorldSize: 1, NodeRank: host, Nodes: hosts, GPUs: Unknown}
+}
+
+// variables reads variables of one launcher and keeps the first thing that is wrong.
+type variables struct {
+	lookup   Lookup
+	launcher string
+	err      error
+}
+
+func (v *variables) fail(format string, args ...any) {
+	if v.err == nil {
+		v.err = &incomplete{v.launcher + ": " + fmt.Sprintf(format, args...)}
+	}
+}
+
+// all says whether all variables are set.
+func (v *variables) all(names ...string) bool {
+	for _, name := range names {
+		if _, ok := v.lookup(name); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (v *variables) text(name string) string {
+	s, _ := v.lookup(name)
+	return s
+}
+
+// number is a variable that must be a whole number from 0.
+func (v *variables) number(name string) int {
+	n, err := strconv.ParseUint(v.text(name), 10, 31)
+	if err != nil {
+		v.fail("%s is %q, not a whole number from 0", name, v.text(name))
+	}
+	return int(n)
+}
+
+func (v *variables) numberOr(name string, unset int) int {
+	if !v.all(name) {
+		return unset
+	}
+	return v.number(name)
+}
+
+// inside checks that a number counts from 0 to one less than another.
+func (v *variables) inside(name string, n int, sizeName string, size int) {
+	if n >= size {
+		v.fail("%s is %d, but %s is %d", name, n, sizeName, size)
+	}
+}
+
+// place reads a rank, its local rank, and how many there are of both.
+func (v *variables) place(rank, size, local, localSize string) Place {
+	p := Place{Rank: v.number(rank), WorldSize: v.number(size), LocalRank: Unknown, LocalWorldSize: Unknown,
+		NodeRank: Unknown, Nodes: Unknown, GPUs: Unknown}
+	v.inside(rank, p.Rank, size, p.WorldSize)
+	if v.all(local, localSize) {
+		p.LocalRank, p.LocalWorldSize = v.number(local), v.number(localSize)
+		v.inside(local, p.LocalRank, localSize, p.LocalWorldSize)
+		if p.LocalWorldSize > p.WorldSize {
+			v.fail("%s is %d, but %s is %d", localSize, p.LocalWorldSize, size, p.WorldSize)
+		}
+	}
+	return p
+}
