@@ -37,6 +37,7 @@ type Event struct {
 	LR               float64
 	SamplesPerSecond float64        // of all ranks together
 	TokensPerSecond  float64        // likewise, 0 if samples have none
+	StepTime         time.Duration  // of a step on this rank, mean of the interval
 	Remaining        time.Duration  // estimate
 	Took, Stalled    time.Duration  // Saved: in all, and the part that training waited
 	Communication    *Communication // Trained: nil for a rank alone

@@ -129,6 +129,9 @@ func (r *run) report(ctx context.Context) error {
 	}
 	e := Event{Kind: Trained, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Loss: r.last["loss"],
 		Steps: int(r.at.Step) + r.stepsLeft(), LR: r.optimizer.Rate(), Communication: communication}
+	if n := r.interval.steps; n > 0 {
+		e.StepTime = (r.interval.computing + r.interval.communicating.Exposed) / time.Duration(n)
+	}
 	if elapsed > 0 {
 		e.SamplesPerSecond = float64(r.interval.samples) / elapsed.Seconds()
 		e.TokensPerSecond = e.SamplesPerSecond * float64(r.data.Tokens())

@@ -14,7 +14,7 @@ import (
 // fakeJobs is a Slurm that keeps everything in the folder $FAKE_DIR: the calls it
 // got, and for each job its script, environment and folder. The file job-ID.state
 // has a line for each time that squeue is asked, the last one for all later
-// times: "STATE reason code:signal". Where there is a file PROGRAM.fails, that
+// times: "STATE reason code:signal [start restarts]". Where there is a file PROGRAM.fails, that
 // program says what is in it and fails.
 type fakeJobs struct{ dir string }
 
@@ -174,7 +174,8 @@ func (f fakeJobs) queued(id string) error {
 		code, signal, _ := strings.Cut(s[2], ":")
 		c, _ := strconv.Atoi(code)
 		n, _ := strconv.Atoi(signal)
-		fmt.Printf("%s|%s|%s|%s|n[1-2]|0:10|N/A|N/A|0|%d|%s|name\n", raw, raw, task, s[0], c<<8|n, s[1])
+		s = append(s, "N/A", "0")
+		fmt.Printf("%s|%s|%s|%s|n[1-2]|0:10|%s|N/A|%s|%d|%s|name\n", raw, raw, task, s[0], s[3], s[4], c<<8|n, s[1])
 	}
 	return nil
 }

@@ -58,13 +58,14 @@ func (r *recorder) close() error {
 
 // recordOf is an event as a line of metrics.jsonl, if it is one.
 func recordOf(e trainer.Event) (m metrics.Record, ok bool) {
-	m = metrics.Record{Kind: string(e.Kind), Step: e.Step, Epoch: e.Epoch, Time: time.Now().UTC()}
+	m = metrics.Record{Kind: string(e.Kind), Step: e.Step, Epoch: e.Epoch, Steps: e.Steps, Epochs: e.Epochs, Time: time.Now().UTC()}
 	switch e.Kind {
 	case trainer.Trained:
 		m.Loss, m.LR, m.SamplesPerSecond = metrics.Of(e.Loss), metrics.Of(e.LR), metrics.Of(e.SamplesPerSecond)
 		if e.TokensPerSecond > 0 {
 			m.TokensPerSecond = metrics.Of(e.TokensPerSecond)
 		}
+		m.StepMillis, m.LeftSeconds = metrics.Of(e.StepTime.Seconds()*1e3), metrics.Of(e.Remaining.Seconds())
 		if c := e.Communication; c != nil {
 			m.CommMillis, m.CommHidden = metrics.Of(c.Busy.Seconds()*1e3), metrics.Of(c.Hidden)
 			m.SlowestRank, m.SlowestRatio = &c.Slowest, metrics.Of(c.Ratio)
@@ -93,7 +94,7 @@ func scalarsOf(m metrics.Record) []tensorboard.Scalar {
 		value *metrics.Number
 	}{
 		{"loss", m.Loss}, {"accuracy", m.Accuracy}, {"lr", m.LR}, {"samples_per_s", m.SamplesPerSecond}, {"tokens_per_s", m.TokensPerSecond},
-		{"comm_ms", m.CommMillis}, {"comm_hidden", m.CommHidden}, {"slowest_ratio", m.SlowestRatio},
+		{"step_ms", m.StepMillis}, {"comm_ms", m.CommMillis}, {"comm_hidden", m.CommHidden}, {"slowest_ratio", m.SlowestRatio},
 	} {
 		if f.value != nil {
 			out = append(out, tensorboard.Scalar{Tag: m.Kind + "/" + f.name, Value: float64(*f.value)})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
@@ -75,7 +76,7 @@ func newManyRuns(tb testing.TB, n int, release string) manyRuns {
 	return m
 }
 
-func (m manyRuns) status(tb testing.TB, program string) []runStatus {
+func (m manyRuns) status(tb testing.TB, program string) []watch.Status {
 	tb.Helper()
 	cmd := exec.CommandContext(tb.Context(), program, "status", "--json")
 	cmd.Dir, cmd.Env, cmd.Stderr = m.dir, m.environ, os.Stderr
@@ -83,7 +84,7 @@ func (m manyRuns) status(tb testing.TB, program string) []runStatus {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var all []runStatus
+	var all []watch.Status
 	if err := json.Unmarshal(out, &all); err != nil {
 		tb.Fatal(err)
 	}

@@ -10,9 +10,11 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
@@ -58,7 +60,7 @@ func TestScripts(t *testing.T) {
 			return !errors.Is(err, cuda.ErrNotBuilt), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "checkpoint": saveCheckpoint, "alphabet": saveAlphabet, "metrics": writeMetrics,
+			"exits": exits, "checkpoint": saveCheckpoint, "alphabet": saveAlphabet, "metrics": writeMetrics, "live": writeLive,
 		},
 	})
 }
@@ -84,7 +86,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 func saveCheckpoint(ts *testscript.TestScript, neg bool, args []string) {
 	step, err := strconv.Atoi(args[1])
 	ts.Check(err)
-	m := &checkpoint.Manifest{Run: "r", Step: step, Epoch: 2, WorldSize: 4, Finished: len(args) > 2}
+	m := &checkpoint.Manifest{Run: "r", Created: time.Now(), Step: step, Epoch: 2, WorldSize: 4, Finished: len(args) > 2}
 	tensor := safetensors.Tensor{Name: "w", Shape: []int{2}, Data: []float32{1, 2}}
 	_, err = checkpoint.Save(ts.MkAbs(args[0]), m, checkpoint.Files{"model.safetensors": {tensor}})
 	ts.Check(err)
@@ -95,12 +97,34 @@ func writeMetrics(ts *testscript.TestScript, neg bool, args []string) {
 	log, err := metrics.Open(ts.MkAbs(args[0]), 0)
 	ts.Check(err)
 	defer log.Close()
+	slowest := 3
 	for _, r := range []metrics.Record{
 		{Kind: "train", Step: 50, Loss: metrics.Of(0.75)},
 		{Kind: "eval", Step: 50, Loss: metrics.Of(0.5), Accuracy: metrics.Of(0.8125)},
-		{Kind: "train", Step: 100, Epoch: 1, Loss: metrics.Of(math.NaN())},
+		{Kind: "train", Step: 100, Epoch: 1, Epochs: 3, Loss: metrics.Of(math.NaN()), SamplesPerSecond: metrics.Of(1234), LeftSeconds: metrics.Of(90),
+			StepMillis: metrics.Of(20), CommMillis: metrics.Of(8), CommHidden: metrics.Of(0.75), SlowestRank: &slowest, SlowestRatio: metrics.Of(1.5), Time: time.Now()},
 		{Kind: "invented", Step: 999, Epoch: 9},
 	} {
 		ts.Check(log.Write(r))
 	}
+}
+
+// live DIR WHAT writes what the launcher of job 101 says of its ranks.
+func writeLive(ts *testscript.TestScript, neg bool, args []string) {
+	l := rundir.Live{Time: time.Now(), JobID: "101", Attempt: 1, Phase: rundir.PhaseRunning, Hosts: "n[1-2]", PerNode: 2, Ranks: 4, Joined: 4,
+		Nodes: []rundir.NodeGroup{{State: "saving", Hosts: "n1", Ranks: []int{0}, Count: 1, Least: 100, Most: 100},
+			{State: "training", Hosts: "n2", Ranks: []int{2, 3}, Count: 2, Least: 100, Most: 101}}}
+	switch args[1] {
+	case "joining":
+		l.Phase, l.Joined = rundir.PhaseJoining, 3
+		l.Nodes = []rundir.NodeGroup{{State: "joining", Hosts: "n2", Ranks: []int{3}, Count: 1}, {State: "connecting", Hosts: "n1", Ranks: []int{0, 1}, Count: 2}}
+	case "stopping":
+		l.Phase, l.Detail = rundir.PhaseStopping, "the time limit is near"
+	case "old":
+		l.Time = l.Time.Add(-5 * time.Minute)
+	case "saving":
+	default:
+		ts.Fatalf("no such state %q", args[1])
+	}
+	ts.Check(rundir.Dir{Path: ts.MkAbs(args[0])}.WriteLive(l))
 }

@@ -25,12 +25,16 @@ import (
 type Record struct {
 	Kind             string    `json:"kind"` // train, eval, skip
 	Step             int       `json:"step"`
+	Steps            int       `json:"steps,omitempty"` // in all, as far as that is known
 	Epoch            int       `json:"epoch"`
+	Epochs           int       `json:"epochs,omitempty"` // in all
 	Loss             *Number   `json:"loss,omitempty"`
 	Accuracy         *Number   `json:"accuracy,omitempty"`
 	LR               *Number   `json:"lr,omitempty"`
 	SamplesPerSecond *Number   `json:"samples_per_s,omitempty"`
 	TokensPerSecond  *Number   `json:"tokens_per_s,omitempty"`  // of tokens only
+	StepMillis       *Number   `json:"step_ms,omitempty"`       // a step on rank 0, what is done between steps not included
+	LeftSeconds      *Number   `json:"left_s,omitempty"`        // estimate of what is left of the training
 	CommMillis       *Number   `json:"comm_ms,omitempty"`       // a step's communication on rank 0, waiting for other ranks included
 	CommHidden       *Number   `json:"comm_hidden,omitempty"`   // part of it that passed during the backward pass
 	SlowestRank      *int      `json:"slowest_rank,omitempty"`  // that computes longest

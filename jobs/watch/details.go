@@ -1,0 +1,302 @@
+package watch
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
+)
+
+// Line is a line of what is known of one run.
+type Line struct{ Label, Text string }
+
+// fewAttempts is how many attempts are told one by one, the last ones.
+const fewAttempts = 6
+
+// Details are all that is known, for people.
+func (s *Status) Details(now time.Time) []Line {
+	var lines []Line
+	add := func(label, format string, args ...any) {
+		lines = append(lines, Line{label, clean(fmt.Sprintf(format, args...))})
+	}
+	phase := string(s.Phase)
+	if s.Detail != "" {
+		phase += ": " + s.Detail
+	}
+	add("run", "%s in %s", s.Name, s.Dir)
+	add("phase", "%s", phase)
+	if s.Advice != "" {
+		add("", "%s", s.Advice)
+	}
+	if s.Job != "" {
+		add("job", "%s", s.job())
+	}
+	if s.Step != nil {
+		add("progress", "%s", s.progress())
+	}
+	if t := s.Train; t != nil {
+		loss := figures(t)
+		if !s.Phase.active() || now.Sub(t.Time) > fresh {
+			loss += fmt.Sprintf(" (%s ago)", span(now.Sub(t.Time)))
+		}
+		add("training", "%s", loss)
+		if text := communication(t); text != "" {
+			add("exchange", "%s", text)
+		}
+		if text := s.slowest(); text != "" {
+			add("slowest", "%s", text)
+		}
+	}
+	if e := s.Eval; e != nil && e.Loss != nil {
+		text := fmt.Sprintf("loss %.4f", float64(*e.Loss))
+		if e.Accuracy != nil {
+			text += fmt.Sprintf(", accuracy %.4f", float64(*e.Accuracy))
+		}
+		add("held-out", "%s, after step %d", text, e.Step)
+	}
+	if s.Live != nil && s.Phase.active() {
+		for i, text := range s.nodes() {
+			label := ""
+			if i == 0 {
+				label = "nodes"
+			}
+			add(label, "%s", text)
+		}
+	}
+	if c := s.Saved; c != nil {
+		add("checkpoint", "%s", c.text(now))
+	} else if s.Phase.Over() {
+		add("checkpoint", "none")
+	}
+	s.addAttempts(add)
+	return lines
+}
+
+func (s *Status) job() string {
+	text := s.Job + ", " + strings.ToLower(string(s.State))
+	switch {
+	case s.State == slurm.StatePending:
+		if s.Reason != "" {
+			text += " (" + s.Reason + ")"
+		}
+		if s.Start != "" {
+			text += ", expected to start at " + s.Start
+		} else {
+			text += ", no start is foreseen yet"
+		}
+	case s.State == slurm.StateUnknown:
+		text += ": " + s.Reason
+	default:
+		if s.Nodes != "" {
+			text += " on " + s.Nodes
+		}
+		if s.Elapsed != "" && s.Elapsed != "0:00" {
+			text += ", ran " + s.Elapsed
+		}
+		if s.State.Done() && s.ExitCode != "" {
+			text += ", exit code " + s.ExitCode
+		}
+	}
+	if s.Requeues > 0 {
+		text += ", requeued " + times(s.Requeues)
+	}
+	return text
+}
+
+func times(n int) string {
+	switch n {
+	case 1:
+		return "once"
+	case 2:
+		return "twice"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// progress is how far the training has come.
+func (s *Status) progress() string {
+	text := fmt.Sprintf("step %d", *s.Step)
+	if s.Steps > 0 {
+		text += fmt.Sprintf(" of %d (%s)", s.Steps, percent(float64(*s.Step)/float64(s.Steps)))
+	}
+	if t := s.Train; t != nil && t.Epochs > 0 {
+		text += fmt.Sprintf(", epoch %d of %d", min(t.Epoch+1, t.Epochs), t.Epochs)
+	}
+	if left, ok := s.left(); ok && s.Phase.active() {
+		text += fmt.Sprintf(", %s left", span(left))
+	}
+	return text
+}
+
+// left is the time to the end of the training, as last told.
+func (s *Status) left() (time.Duration, bool) {
+	if s.Train == nil || s.Train.LeftSeconds == nil || math.IsNaN(float64(*s.Train.LeftSeconds)) {
+		return 0, false
+	}
+	return time.Duration(min(float64(*s.Train.LeftSeconds), 1e9) * float64(time.Second)), true
+}
+
+// figures are loss and speed.
+func figures(t *metrics.Record) string {
+	var parts []string
+	if t.Loss != nil {
+		parts = append(parts, fmt.Sprintf("loss %.4f", float64(*t.Loss)))
+	}
+	if r := rate(t); r != "" {
+		parts = append(parts, r)
+	}
+	if t.StepMillis != nil {
+		parts = append(parts, fmt.Sprintf("%.3g ms a step", float64(*t.StepMillis)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func rate(t *metrics.Record) string {
+	switch {
+	case t.TokensPerSecond != nil:
+		return grouped(float64(*t.TokensPerSecond)) + " tokens/s"
+	case t.SamplesPerSecond != nil:
+		return grouped(float64(*t.SamplesPerSecond)) + " samples/s"
+	}
+	return ""
+}
+
+// communication says what the exchange between ranks costs, empty for a rank alone.
+func communication(t *metrics.Record) string {
+	share, ok := Communication(t)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%s of a step waits for communication, %s of which is hidden", percent(share), percent(float64(*t.CommHidden)))
+}
+
+// notable is how much longer than the one in the middle a rank must compute to be named.
+const notable = 1.05
+
+// slowest names the rank that computes longest, with its host where that is known.
+func (s *Status) slowest() string {
+	t := s.Train
+	if t == nil || t.SlowestRank == nil || t.SlowestRatio == nil || *t.SlowestRatio < notable {
+		return ""
+	}
+	text := fmt.Sprintf("rank %d", *t.SlowestRank)
+	if host := s.hostOf(*t.SlowestRank); host != "" {
+		text += " on " + host
+	}
+	return text + fmt.Sprintf(" computes %.2f times as long as the middle one", float64(*t.SlowestRatio))
+}
+
+func (s *Status) hostOf(rank int) string {
+	if s.Live == nil || s.Live.PerNode < 1 {
+		return ""
+	}
+	hosts, err := slurm.ExpandHosts(s.Live.Hosts)
+	if at := rank / s.Live.PerNode; err == nil && at < len(hosts) {
+		return hosts[at]
+	}
+	return ""
+}
+
+// nodes are the nodes by what they are at, those in trouble first.
+func (s *Status) nodes() []string {
+	var all []string
+	for _, g := range s.Live.Nodes {
+		text := g.Hosts + " " + g.State
+		switch g.State {
+		case "lost", "failed", "silent", "joining":
+			text += " (" + ranksOf(g.Ranks, g.Count) + ")"
+		}
+		if g.Most > 0 {
+			text += fmt.Sprintf(", step %d", g.Least)
+			if g.Most != g.Least {
+				text += fmt.Sprintf(" to %d", g.Most)
+			}
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// ranksOf names ranks, of which the first few are given.
+func ranksOf(few []int, n int) string {
+	parts := make([]string, len(few))
+	for i, r := range few {
+		parts[i] = fmt.Sprint(r)
+	}
+	text := "rank " + strings.Join(parts, ", ")
+	if n != 1 {
+		text = "ranks " + strings.Join(parts, ", ")
+	}
+	if more := n - len(few); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+func (c *Checkpoint) text(now time.Time) string {
+	text := fmt.Sprintf("step %d", c.Step)
+	if !c.Time.IsZero() {
+		text += fmt.Sprintf(", %s ago, %s", span(now.Sub(c.Time)), size(c.Bytes))
+	}
+	switch {
+	case c.Damaged != "":
+		text += ", damaged: " + c.Damaged
+	case c.Verified:
+		text += ", verified: every byte is as it was written"
+	default:
+		text += ", not read back (--verify does)"
+	}
+	return text
+}
+
+// addAttempts tells how attempts ended that did not end well.
+func (s *Status) addAttempts(add func(label, format string, args ...any)) {
+	var told []string
+	restarts := 0
+	for i, a := range s.Attempts {
+		last := i == len(s.Attempts)-1
+		what := a.Cause
+		switch {
+		case a.Exit == nil && last && !s.Phase.Over():
+			continue // it goes on
+		case a.Exit == nil:
+			what = "it was killed together with its launcher"
+		case *a.Exit == exitDone:
+			continue
+		case what == "":
+			what = fmt.Sprintf("exit code %d", *a.Exit)
+		}
+		if !last || a.Then != "" {
+			restarts++
+		}
+		when := a.Ended
+		if when.IsZero() {
+			when = a.Began
+		}
+		text := when.Local().Format("Jan 2 15:04") + ", "
+		if a.JobID != "" {
+			text += "job " + a.JobID + ", "
+		}
+		text += fmt.Sprintf("attempt %d: %s", a.Number, what)
+		if a.Step > 0 {
+			text += fmt.Sprintf(", at step %d", a.Step)
+		}
+		if a.Then != "" {
+			text += "; " + a.Then
+		}
+		told = append(told, text)
+	}
+	if len(told) == 0 {
+		return
+	}
+	if more := len(told) - fewAttempts; more > 0 {
+		told = append([]string{fmt.Sprintf("%d earlier ones are in attempts.jsonl", more)}, told[more:]...)
+	}
+	add("restarts", "%d", restarts)
+	for _, text := range told {
+		add("", "%s", text)
+	}
+}

@@ -1,0 +1,80 @@
+package watch
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
+)
+
+// Figures are the newest lines of a metrics.jsonl that grows.
+type Figures struct {
+	Train, Eval *metrics.Record // the last of their kinds, nil before the first
+
+	path string
+	last *metrics.Record // the last of either
+	at   int64           // what has been read
+	file os.FileInfo
+}
+
+// NewFigures has not looked at the file yet, which need not be there.
+func NewFigures(path string) *Figures { return &Figures{path: path} }
+
+// Update reads what has come since the last time. A run that goes on may have put
+// another file in the place of the one before: that is read from its start. What
+// cannot be read is left out.
+func (f *Figures) Update() {
+	file, err := os.Open(f.path)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return
+	}
+	if f.file != nil && (!os.SameFile(f.file, info) || info.Size() < f.at) {
+		*f = Figures{path: f.path}
+	}
+	f.file = info
+	if _, err := file.Seek(f.at, io.SeekStart); err != nil {
+		return
+	}
+	lines := bufio.NewReader(file)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return // the rest of a line may come later
+		}
+		f.at += int64(len(line))
+		f.add(line)
+	}
+}
+
+func (f *Figures) add(line []byte) {
+	var m metrics.Record
+	if json.Unmarshal(bytes.TrimSpace(line), &m) != nil {
+		return
+	}
+	switch m.Kind {
+	case "train":
+		f.Train = &m
+	case "eval":
+		f.Eval = &m
+	default:
+		return
+	}
+	f.last = &m
+}
+
+// Communication is the share of a step's time, from 0 to 1, that rank 0 communicated
+// and did nothing else; false where that is not known.
+func Communication(m *metrics.Record) (share float64, ok bool) {
+	if m == nil || m.CommMillis == nil || m.CommHidden == nil || m.StepMillis == nil || *m.StepMillis <= 0 {
+		return 0, false
+	}
+	return min(1, float64(*m.CommMillis)*(1-float64(*m.CommHidden))/float64(*m.StepMillis)), true
+}

@@ -1,0 +1,189 @@
+// Package watch tells how a run stands, and shows it: from what its run directory
+// holds and, for a run on a cluster, from what Slurm says of its job. It knows nothing
+// of the processes themselves, so it tells the same of a run on another machine.
+//
+// It promises that what cannot be read is left out and never guessed; that a phase is
+// one of a few words, each of which means one thing; that every text it makes is free of
+// control characters of others; and that what it draws fits the width that it is given.
+//
+// It does not ask Slurm, does not write into the run directory, and does not print:
+// callers do.
+package watch
+
+import (
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
+)
+
+// Status is how a run stands. What is not known is empty or nil.
+type Status struct {
+	Values   map[string]string `json:"values,omitempty"`   // of an element of a sweep
+	Elements []Status          `json:"elements,omitempty"` // of a sweep
+	Name     string            `json:"name"`
+	Dir      string            `json:"run_dir"`
+	Phase    Phase             `json:"phase,omitempty"` // none for a sweep
+	Detail   string            `json:"detail,omitempty"`
+	Advice   string            `json:"hint,omitempty"` // what to do about the phase
+
+	Job      string      `json:"job_id,omitempty"` // empty: never submitted
+	State    slurm.State `json:"state,omitempty"`
+	Reason   string      `json:"reason,omitempty"` // in Slurm's words; of a sweep, how many elements are in which phase
+	ExitCode string      `json:"exit_code,omitempty"`
+	Nodes    string      `json:"nodes,omitempty"`
+	Start    string      `json:"start,omitempty"` // local time of the cluster; expected while the job is queued
+	Elapsed  string      `json:"elapsed,omitempty"`
+	Requeues int         `json:"restarts"` // by Slurm; -1 is not known
+
+	Step       *int            `json:"step,omitempty"`
+	Steps      int             `json:"steps,omitempty"`
+	Epoch      *int            `json:"epoch,omitempty"`
+	Epochs     int             `json:"epochs,omitempty"`
+	Loss       *metrics.Number `json:"loss,omitempty"`
+	Accuracy   *metrics.Number `json:"accuracy,omitempty"`
+	Train      *metrics.Record `json:"train,omitempty"` // the last line of this kind of metrics.jsonl
+	Eval       *metrics.Record `json:"eval,omitempty"`  // likewise
+	Live       *rundir.Live    `json:"live,omitempty"`
+	Checkpoint *int            `json:"checkpoint_step,omitempty"`
+	Saved      *Checkpoint     `json:"checkpoint,omitempty"`
+	Attempts   []Attempt       `json:"attempts,omitempty"`
+	Finished   bool            `json:"finished"`
+	Pending    bool            `json:"pending,omitempty"` // it is not known whether Slurm has its job
+	Failure    string          `json:"failure,omitempty"`
+
+	end      *rundir.End
+	requeued bool // the last that a launcher did was to put its job back into the queue
+}
+
+// Checkpoint is the newest one.
+type Checkpoint struct {
+	Step    int       `json:"step"`
+	Time    time.Time `json:"time,omitzero"` // when it was written
+	Bytes   int64     `json:"bytes,omitempty"`
+	Path    string    `json:"path"`
+	Damaged string    `json:"damaged,omitempty"` // what is wrong with it
+	// Verified says that every byte was read and compared; see [Status.Verify].
+	Verified bool `json:"verified"`
+}
+
+// Attempt is one life of all ranks.
+type Attempt struct {
+	JobID    string    `json:"job_id,omitempty"`
+	Requeues int       `json:"requeues"` // of the job before it
+	Number   int       `json:"attempt"`
+	Began    time.Time `json:"began"`
+	Ended    time.Time `json:"ended,omitzero"`
+	Hosts    string    `json:"hosts,omitempty"`
+	Ranks    int       `json:"ranks"`
+	Exit     *int      `json:"exit,omitempty"` // none while it goes on, or if it was killed with its launcher
+	Step     int       `json:"step"`
+	Cause    string    `json:"cause,omitempty"`
+	Rank     *int      `json:"rank,omitempty"`
+	Host     string    `json:"host,omitempty"`
+	Then     string    `json:"then,omitempty"` // restarted, requeued
+}
+
+// Read is what a run directory tells. Job is the id of the job that the run was last
+// submitted as, if it was. How far its training has come is in figures, which may be
+// nil.
+func Read(d rundir.Dir, name, job string, figures *Figures) Status {
+	s := Status{Name: name, Dir: d.Path, Job: job, Requeues: -1}
+	if job != "" {
+		s.State = slurm.StateUnknown
+	}
+	if figures == nil {
+		figures = NewFigures(d.Metrics())
+	}
+	figures.Update()
+	s.take(figures)
+	if l, ok := d.ReadLive(); ok {
+		s.Live = &l
+	}
+	if e, ok := d.ReadEnd(); ok && (e.JobID == job || e.JobID == "" || job == "") {
+		s.end = &e
+	}
+	if entries, err := checkpoint.List(d.Checkpoints()); err == nil && len(entries) > 0 {
+		s.Saved = newest(entries[0])
+		s.Checkpoint = &s.Saved.Step
+	}
+	// A line that cannot be read is of a disk that was full; the rest counts.
+	events, _ := d.ReadAttempts()
+	s.Attempts = attempts(events)
+	s.requeued = len(events) > 0 && events[len(events)-1].Event == rundir.JobRequeued
+	return s
+}
+
+func newest(e checkpoint.Entry) *Checkpoint {
+	c := &Checkpoint{Step: e.Step, Path: e.Path}
+	if e.Err != nil {
+		c.Damaged = e.Err.Error()
+		return c
+	}
+	c.Time = e.Manifest.Created
+	for _, f := range e.Manifest.Files {
+		c.Bytes += f.Bytes
+	}
+	return c
+}
+
+// Verify reads all of the newest checkpoint and compares it with its digests.
+func (s *Status) Verify() {
+	if s.Saved == nil || s.Saved.Damaged != "" {
+		return
+	}
+	if err := checkpoint.Verify(s.Saved.Path); err != nil {
+		s.Saved.Damaged = err.Error()
+		return
+	}
+	s.Saved.Verified = true
+}
+
+// Take adds what Slurm says of the job.
+func (s *Status) Take(j slurm.JobState) {
+	s.State, s.Reason, s.ExitCode, s.Nodes, s.Requeues = j.State, j.Reason, j.ExitCode, j.Nodes, j.Restarts
+	s.Start, s.Elapsed = j.Start, j.Elapsed
+}
+
+// take adds the newest figures.
+func (s *Status) take(f *Figures) {
+	s.Train, s.Eval = f.Train, f.Eval
+	if f.Train != nil {
+		s.Loss = f.Train.Loss
+	}
+	if f.Eval != nil {
+		s.Accuracy = f.Eval.Accuracy
+	}
+	if last := f.last; last != nil {
+		s.Step, s.Epoch = &last.Step, &last.Epoch
+		s.Steps, s.Epochs = last.Steps, last.Epochs
+		if s.Steps == 0 && f.Train != nil {
+			s.Steps = f.Train.Steps
+		}
+	}
+}
+
+// attempts puts beginnings and ends together.
+func attempts(events []rundir.AttemptEvent) []Attempt {
+	var all []Attempt
+	for _, e := range events {
+		last := len(all) - 1
+		switch {
+		case e.Event == rundir.AttemptBegan:
+			all = append(all, Attempt{JobID: e.JobID, Requeues: e.Requeues, Number: e.Attempt, Began: e.Time, Hosts: e.Hosts, Ranks: e.Ranks})
+		case last < 0 || all[last].JobID != e.JobID || all[last].Requeues != e.Requeues:
+			// Its beginning could not be written.
+		case e.Event == rundir.AttemptEnded && all[last].Number == e.Attempt:
+			a := &all[last]
+			a.Ended, a.Exit, a.Step, a.Cause, a.Rank, a.Host = e.Time, &e.Exit, e.Step, e.Cause, e.Rank, e.Host
+			if e.Again {
+				a.Then = "restarted"
+			}
+		case e.Event == rundir.JobRequeued:
+			all[last].Then = "requeued"
+		}
+	}
+	return all
+}
