@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 	"jobs":            {},
 	"jobs/rundir":     {"jobs", "netif"},
 	"jobs/snapshot":   {},
-	"jobs/watch":      {"jobs/rundir", "slurm", "trainer/checkpoint", "trainer/metrics"},
+	"jobs/watch":      {"jobs/rundir", "jobs/watch/screen", "slurm", "trainer/checkpoint", "trainer/metrics"},
 	"jobs/secrets":    {},
 	"templates/sites": {"jobs"},
 	"templates":       {"jobs", "templates/sites"},

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
+	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
@@ -23,6 +25,7 @@ type launchCmd struct {
 	RunDir  string   `help:"Run directory; default runs/NAME." placeholder:"DIR"`
 	Ranks   *int     `short:"n" help:"Without Slurm: ranks to start on this machine; default as many as the job has." placeholder:"N"`
 	Set     []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
+	Plain   bool     `help:"On a terminal, too: lines only, no view that changes."`
 	Element *int     `placeholder:"N" help:"Of a sweep: the element to run; inside a job array it is the array's."`
 }
 
@@ -31,7 +34,10 @@ func (c *launchCmd) Help() string {
 that the job file asks for. Without Slurm they are started on this machine: the
 way to try a job before it queues.
 
-Control-C asks all ranks to save and stop; a second one ends them at once.`
+Control-C asks all ranks to save and stop; a second one ends them at once.
+
+On a terminal, a few lines below what is printed show how the built-in trainer's run
+stands; --plain leaves them out.`
 }
 
 func (c *launchCmd) Run(ctx context.Context, p *program) error {
@@ -82,7 +88,12 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	signals, quit := requests()
 	defer quit()
 	o.Signals = signals
+	hide, err := c.show(p, &o, id)
+	if err != nil {
+		return err
+	}
 	result, err := launch.Run(ctx, o)
+	hide()
 	end := rundir.End{JobID: id, Exit: result.Exit, Time: time.Now().UTC()}
 	if err != nil {
 		end.Exit = exitCode(err)
@@ -101,6 +112,33 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		return exitError{result.Exit, nil}
 	}
 	return nil
+}
+
+// show has the run be seen below what the ranks print, where that is a terminal. A
+// user's program keeps the terminal for itself: what it draws there is its own.
+func (c *launchCmd) show(p *program, o *launch.Options, id string) (hide func(), err error) {
+	if c.Plain || o.Job.Train == nil {
+		return func() {}, nil
+	}
+	figures := watch.NewFigures(o.Dir.Metrics())
+	l := p.startLive(func() watch.Status {
+		s := watch.Read(o.Dir, string(o.Job.Name), id, figures)
+		s.Settle("", time.Now())
+		return s
+	})
+	if l == nil {
+		return func() {}, nil
+	}
+	pipe, done, err := l.pipe()
+	if err != nil {
+		l.stop()
+		return nil, err
+	}
+	o.Stdout = pipe
+	if p.Stderr == io.Writer(l.bottom) {
+		o.Stderr = pipe
+	}
+	return func() { done(); l.stop() }, nil
 }
 
 // open loads the job, locks its run directory against a second launcher, and

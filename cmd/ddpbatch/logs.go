@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync/atomic"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
@@ -16,12 +18,14 @@ const logPoll = 250 * time.Millisecond
 type logsCmd struct {
 	Which  string `arg:"" name:"run" help:"Run directory, job file or job id; a sweep, or one of its elements."`
 	Follow bool   `short:"f" help:"Go on until the job is done."`
+	Plain  bool   `help:"With -f on a terminal, too: lines only, no view that changes."`
 	Rank   *int   `placeholder:"N" help:"The log of rank N, in JSON lines, instead of what the job printed."`
 }
 
 func (c *logsCmd) Help() string {
 	return `What all ranks print is one log, which goes on when Slurm requeues the job. The lines
-of a sweep begin with the number of their element.`
+of a sweep begin with the number of their element. With -f on a terminal, a few lines
+below show how a run stands.`
 }
 
 func (c *logsCmd) Run(ctx context.Context, p *program) error {
@@ -49,7 +53,19 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 	if id != "" {
 		ids = []string{id}
 	}
-	return p.follow(ctx, p.slurmFor(run), []*tail{log}, ids)
+	var now atomic.Pointer[slurm.JobState]
+	if !c.Plain {
+		figures := watch.NewFigures(run.dir.Metrics())
+		defer p.startLive(func() watch.Status {
+			s := stored(run, figures)
+			if told := now.Load(); told != nil {
+				s.Take(*told)
+			}
+			s.Settle(failureOf(run), time.Now())
+			return s
+		}).stop()
+	}
+	return p.follow(ctx, p.slurmFor(run), []*tail{log}, ids, &now)
 }
 
 // log is the one that was asked for.
@@ -81,7 +97,7 @@ func (c *logsCmd) sweep(ctx context.Context, p *program, run knownRun) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	return p.follow(ctx, p.slurmFor(elements...), logs, ids)
+	return p.follow(ctx, p.slurmFor(elements...), logs, ids, new(atomic.Pointer[slurm.JobState]))
 }
 
 // printLogs copies what is there. That there is no log at all is an error; one of
@@ -109,11 +125,11 @@ func (p *program) printLogs(logs ...*tail) error {
 
 // follow copies the logs until the jobs are done, or for a run without a job until
 // it is interrupted. A requeued job goes on in its log, and one that Slurm starts
-// on other nodes, too.
-func (p *program) follow(ctx context.Context, client slurm.Client, logs []*tail, ids []string) error {
+// on other nodes, too. The state of the first job is kept in first.
+func (p *program) follow(ctx context.Context, client slurm.Client, logs []*tail, ids []string, first *atomic.Pointer[slurm.JobState]) error {
 	over := make(chan error, 1)
 	if len(ids) > 0 {
-		go func() { over <- p.followStates(ctx, client, ids) }()
+		go func() { over <- p.followStates(ctx, client, ids, first) }()
 	}
 	for {
 		for _, log := range logs {
@@ -137,9 +153,11 @@ func (p *program) follow(ctx context.Context, client slurm.Client, logs []*tail,
 
 // followStates waits for the jobs, and tells what their logs do not show: that
 // they wait, and how they ended.
-func (p *program) followStates(ctx context.Context, client slurm.Client, ids []string) error {
+func (p *program) followStates(ctx context.Context, client slurm.Client, ids []string, first *atomic.Pointer[slurm.JobState]) error {
 	last := ""
 	states, err := client.WaitAll(ctx, ids, func(states []slurm.JobState) {
+		now := states[0]
+		first.Store(&now)
 		text := tally(states)
 		if len(states) == 1 {
 			text = fmt.Sprintf("job %s is %s", states[0].ID, states[0])

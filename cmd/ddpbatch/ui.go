@@ -25,9 +25,12 @@ import (
 //     the form that editors jump to; then an error that counts them.
 //   - With --json the answer is one JSON value, or for what comes bit by bit one on
 //     each line; messages stay on standard error.
-//   - Nothing here steers the terminal: control characters in names and messages
-//     are left out, and there are no colours. Only what "ddpbatch logs" copies is
-//     as the job printed it.
+//   - Nothing steers the terminal: control characters in names and messages are left
+//     out, and there are no colours. Only what "ddpbatch logs" copies is as the job
+//     printed it.
+//   - But on a terminal, and there alone, "launch", "logs -f" and "top" draw a view that
+//     changes (live.go, top.go): below what is printed, gone without a trace at the end,
+//     with colours unless NO_COLOR is set. --plain and TERM=dumb leave it out.
 
 // report prints an error. The usage is that of the command, for wrong usage.
 func report(w io.Writer, err error, usage string) {

@@ -33,6 +33,7 @@ type attempt struct {
 	killed  map[int]bool // ranks that had to be ended by force
 
 	began   time.Time
+	told    told // to others, see tell
 	mu      sync.Mutex
 	step    string // Slurm's id of the step, once a rank has told it
 	stopFor string // why a stop was asked for

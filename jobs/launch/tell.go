@@ -15,6 +15,8 @@ const (
 	// silentAfter is when a rank that has joined is shown as silent: long before it
 	// counts as lost, and many heartbeats after the last.
 	silentAfter = 10 * time.Second
+	// lookEvery is how often the ranks are looked at: as often as they tell.
+	lookEvery = 500 * time.Millisecond
 	// fewRanks is how many ranks in one state are told one by one.
 	fewRanks = 16
 )
@@ -38,7 +40,7 @@ func (a *attempt) keepTelling() (stop func()) {
 	a.tell("", "")
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(rundir.LiveEvery)
+		tick := time.NewTicker(lookEvery)
 		defer tick.Stop()
 		for {
 			select {
@@ -56,7 +58,14 @@ func (a *attempt) keepTelling() (stop func()) {
 	}
 }
 
-// tell replaces live.json; an empty phase is the present one. A file system that does
+// told is what was written last, of what others wait for.
+type told struct {
+	at    time.Time
+	phase string
+	nodes []rundir.NodeGroup
+}
+
+// tell replaces live.json if that is due, or what it says has changed; an empty phase is the present one. A file system that does
 // not take it is noticed where more depends on it.
 func (a *attempt) tell(phase, detail string) {
 	l := rundir.Live{Time: time.Now().UTC(), JobID: a.jobID(), Attempt: a.number, Began: a.began, Phase: phase, Detail: detail, Ranks: a.world}
@@ -84,6 +93,13 @@ func (a *attempt) tell(phase, detail string) {
 	default:
 		l.Phase = rundir.PhaseRunning
 	}
+	same := l.Phase == a.told.phase && slices.EqualFunc(l.Nodes, a.told.nodes, func(x, y rundir.NodeGroup) bool {
+		return x.State == y.State && x.Hosts == y.Hosts && x.Count == y.Count
+	})
+	if same && l.Time.Sub(a.told.at) < rundir.LiveEvery-lookEvery/2 {
+		return
+	}
+	a.told = told{l.Time, l.Phase, l.Nodes}
 	_ = a.o.Dir.WriteLive(l)
 }
 

@@ -22,7 +22,7 @@ const (
 )
 
 // Live is how the launcher sees its ranks while they run: live.json, which it replaces
-// every [LiveEvery]. Ranks that srun started without a launcher have none.
+// every [LiveEvery], and sooner when a node's state changes. Ranks that srun started without a launcher have none.
 type Live struct {
 	Time    time.Time   `json:"time"` // when it was written: an old one is of a launcher that was killed
 	JobID   string      `json:"job_id,omitempty"`

@@ -46,8 +46,8 @@ func (s *Status) Details(now time.Time) []Line {
 		if text := communication(t); text != "" {
 			add("exchange", "%s", text)
 		}
-		if text := s.slowest(); text != "" {
-			add("slowest", "%s", text)
+		if rank := s.slowest(); rank != "" {
+			add("slowest", "%s computes %.2f times as long as the middle one", rank, float64(*t.SlowestRatio))
 		}
 	}
 	if e := s.Eval; e != nil && e.Loss != nil {
@@ -176,7 +176,7 @@ func communication(t *metrics.Record) string {
 // notable is how much longer than the one in the middle a rank must compute to be named.
 const notable = 1.05
 
-// slowest names the rank that computes longest, with its host where that is known.
+// slowest names the rank that computes longest, if that is worth a word, with its host where that is known.
 func (s *Status) slowest() string {
 	t := s.Train
 	if t == nil || t.SlowestRank == nil || t.SlowestRatio == nil || *t.SlowestRatio < notable {
@@ -186,7 +186,7 @@ func (s *Status) slowest() string {
 	if host := s.hostOf(*t.SlowestRank); host != "" {
 		text += " on " + host
 	}
-	return text + fmt.Sprintf(" computes %.2f times as long as the middle one", float64(*t.SlowestRatio))
+	return text
 }
 
 func (s *Status) hostOf(rank int) string {

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/tests/terminal"
+)
+
+// onTerminal starts the program on a terminal, as a shell does.
+func onTerminal(t *testing.T, x *terminal.Terminal, dir string, environ []string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "ddpbatch", args...)
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, x.TTY, x.TTY, x.TTY
+	cmd.Env = append(append(os.Environ(), "TERM=xterm", "LC_ALL=C.UTF-8", "NO_COLOR="), environ...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+// A training with so many samples: of a million it goes on until it is stopped.
+const endless = `name = "long"
+[slurm]
+tasks_per_node = 2
+[train]
+epochs = 60
+batch = 8
+log_every = "1 epoch"
+[train.model]
+kind = "linear"
+[train.data]
+kind = "synthetic"
+task = "regression"
+samples = %d
+inputs = 4
+outputs = 1
+[train.optimizer]
+kind = "sgd"
+lr = 0.01
+[checkpoint]
+every = "1000 epochs"
+`
+
+// While a training runs on a terminal its state is drawn below what is printed, for the
+// width that there is; at the end only what was printed is left.
+func TestLaunchOnATerminal(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "job.toml"), fmt.Appendf(nil, endless, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x := terminal.New(t, 110, 12)
+	cmd := onTerminal(t, x, dir, []string{"NO_COLOR=1"}, "launch", "job.toml")
+	x.Await("━")
+	x.Await(" training") // the nodes, below
+	lines := strings.Split(x.Screen(), "\n")
+	if head := lines[len(lines)-3]; !strings.HasPrefix(head, "long  ") || !strings.Contains(head, "%  step ") || !strings.HasSuffix(head, " left") {
+		t.Errorf("the line with the bar: %q", head)
+	}
+	if line := lines[len(lines)-2]; !strings.HasPrefix(line, "loss ") || !strings.Contains(line, " samples/s  communication ") {
+		t.Errorf("the line of figures: %q", line)
+	}
+	if strings.Contains(x.Raw(), "\x1b[3") {
+		t.Error("there are colours in spite of NO_COLOR")
+	}
+	x.Resize(30, 12)
+	if err := cmd.Process.Signal(syscall.SIGWINCH); err != nil {
+		t.Fatal(err)
+	}
+	x.Await("\nlong  ") // without a bar
+	for line := range strings.Lines(x.Screen()) {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > 30 {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+	x.Resize(110, 12)
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	err := cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitStopped {
+		t.Fatalf("%v, exit code %d\n%s", err, code, x.All())
+	}
+	fmt.Fprint(x.TTY, "$ ")
+	x.Await("start the job again to resume\n$")
+	all := x.All()
+	for _, text := range []string{"━", " left\nloss", "\nlong  "} {
+		if strings.Contains(all, text) {
+			t.Errorf("%q of the view is left:\n%s", text, all)
+		}
+	}
+	for _, text := range []string{"training from the start", "asking all ranks to save and stop", "saved step "} {
+		if !strings.Contains(all, text) {
+			t.Errorf("%q is missing:\n%s", text, all)
+		}
+	}
+}
+
+// Lines only, where a view is not wanted or cannot be drawn.
+func TestLaunchPlain(t *testing.T) {
+	dir := t.TempDir()
+	short := strings.Replace(fmt.Sprintf(endless, 64), "epochs = 60", "epochs = 2", 1)
+	if err := os.WriteFile(filepath.Join(dir, "job.toml"), []byte(short), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, environ := range map[string][]string{"--plain": nil, "--run-dir=dumb": {"TERM=dumb"}} {
+		x := terminal.New(t, 110, 12)
+		cmd := onTerminal(t, x, dir, environ, "launch", "job.toml", name)
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, x.All())
+		}
+		x.Await("finished: 2 epochs")
+		if strings.Contains(x.Raw(), "\x1b") {
+			t.Errorf("%s: the terminal is steered: %q", name, x.Raw())
+		}
+	}
+}
+
+// What a job prints is followed with its state below, on a terminal.
+func TestLogsOnATerminal(t *testing.T) {
+	dir := t.TempDir()
+	fake := filepath.Join(dir, "slurm")
+	if err := os.Mkdir(fake, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "job.toml"), fmt.Appendf(nil, endless, 64), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	put := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	environ := []string{"FAKE_DIR=" + fake}
+	submit := exec.CommandContext(t.Context(), "ddpbatch", "submit", "job.toml")
+	submit.Dir, submit.Env = dir, append(os.Environ(), environ...)
+	if out, err := submit.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	state, log := filepath.Join(fake, "job-101.state"), filepath.Join(dir, "runs/long/slurm-101.out")
+	put(state, "PENDING Priority 0:0 2026-11-22T08:00:00\n")
+	x := terminal.New(t, 100, 8)
+	cmd := onTerminal(t, x, dir, environ, "logs", "-f", "long")
+	x.Await("long  queued: other jobs come first; expected to start at 2026-11-22T08:00:00")
+	put(log, "hello\n")
+	x.Await("hello\nlong  queued")
+	put(state, "COMPLETED None 0:0\n")
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it goes on after the job")
+	}
+	x.Await("job 101 is completed")
+	if want := "ddpbatch: job 101 is pending (Priority)\nhello\nddpbatch: job 101 is completed"; x.All() != want {
+		t.Errorf("what is left:\n%s\nwant\n%s", x.All(), want)
+	}
+}

@@ -1,0 +1,145 @@
+package screen_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
+	"github.com/ddpbatch/ddpbatch/tests/terminal"
+)
+
+func lookup(term string) func(string) (string, bool) {
+	return func(name string) (string, bool) { return term, name == "TERM" }
+}
+
+func TestIs(t *testing.T) {
+	x := terminal.New(t, 80, 24)
+	file, err := os.Open("/dev/null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, tt := range []struct {
+		f    *os.File
+		term string
+		want bool
+	}{{x.TTY, "xterm", true}, {x.TTY, "dumb", false}, {x.TTY, "", false}, {file, "xterm", false}} {
+		if got := screen.Is(tt.f, lookup(tt.term)); got != tt.want {
+			t.Errorf("%s with TERM=%q: %v", tt.f.Name(), tt.term, got)
+		}
+	}
+}
+
+// What is printed above stays whole and in order; the lines below change and go.
+func TestBottom(t *testing.T) {
+	x := terminal.New(t, 20, 6)
+	fmt.Fprint(x.TTY, "$ ddpbatch\n")
+	b := screen.NewBottom(x.TTY)
+	if w := b.Width(); w != 19 {
+		t.Errorf("width %d", w)
+	}
+	b.Show([]string{"\x1b[32m####\x1b[0m 10%", "n1 training"})
+	x.Await("$ ddpbatch\n#### 10%\nn1 training")
+	fmt.Fprint(b, "one\ntw")
+	x.Await("$ ddpbatch\none\ntw\n#### 10%\nn1 training") // what has no end is shown all the same
+	fmt.Fprint(b, "o\n")
+	b.Show([]string{"20%"}) // fewer than before
+	x.Await("$ ddpbatch\none\ntwo\n20%")
+	if got := x.Screen(); got != "$ ddpbatch\none\ntwo\n20%" {
+		t.Errorf("the screen is\n%s", got)
+	}
+	// More than the screen holds, also lines that wrap.
+	var want []string
+	for i := range 30 {
+		line := fmt.Sprintf("line %d.%s", i, strings.Repeat("x", i))
+		want = append(want, line)
+		fmt.Fprintln(b, line)
+		b.Show([]string{fmt.Sprintf("%d%%", i), "n1"})
+	}
+	x.Await("29%\nn1")
+	fmt.Fprint(b, "no end")
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(x.TTY, "$ \n$")
+	x.Await("no end\n$\n$")
+	all := strings.ReplaceAll(x.All(), "\n", "")
+	if whole := "$ ddpbatchonetwo" + strings.Join(want, "") + "no end$$"; all != whole {
+		t.Errorf("printed was\n%s\nwant\n%s", all, whole)
+	}
+	// Nothing is cleared before it is drawn: that would flicker.
+	if strings.Contains(x.Raw(), "\x1b[2J") || strings.Contains(x.Raw(), "\r\x1b[K") {
+		t.Error("a line was cleared and then drawn")
+	}
+}
+
+// After a resize, lines are drawn for the new width, and none is left of those before.
+func TestBottomResized(t *testing.T) {
+	x := terminal.New(t, 40, 8)
+	b := screen.NewBottom(x.TTY)
+	b.Show([]string{strings.Repeat("a", b.Width())})
+	x.Await("aaaa")
+	x.Resize(60, 8)
+	b.Show([]string{strings.Repeat("b", b.Width()), "c"})
+	x.Await("c")
+	if want := strings.Repeat("b", 59) + "\nc"; x.Screen() != want {
+		t.Errorf("the screen is\n%s", x.Screen())
+	}
+	b.Close()
+	fmt.Fprint(x.TTY, "end")
+	x.Await("end")
+	if x.Screen() != "end" {
+		t.Errorf("the screen is\n%s", x.Screen())
+	}
+}
+
+// A page takes the screen and gives it back; keys come without Return.
+func TestPage(t *testing.T) {
+	x := terminal.New(t, 30, 5)
+	fmt.Fprint(x.TTY, "before")
+	x.Await("before")
+	p, err := screen.OpenPage(x.TTY, x.TTY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, h := p.Size(); w != 29 || h != 5 {
+		t.Errorf("size %d x %d", w, h)
+	}
+	p.Show([]string{"one", "two", "three", "four", "five", "six"})
+	x.Await("five")
+	p.Show([]string{"1"})
+	x.Await("1")
+	if got := x.Screen(); got != "1" {
+		t.Errorf("the page is\n%s", got)
+	}
+	x.Type("q")
+	if key := <-p.Keys; key != 'q' {
+		t.Errorf("key %q", key)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x.Await("before")
+	if strings.Contains(x.Raw(), "q") {
+		t.Error("the key is shown")
+	}
+}
+
+func TestWidthAndClip(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "abc": 3, "\x1b[32m##\x1b[0m": 2, "━━": 2, "\x1b[": 0} {
+		if got := screen.Width(text); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+	for _, tt := range []struct {
+		text  string
+		width int
+		want  string
+	}{{"abc", 2, "ab"}, {"abc", 9, "abc"}, {"━é", 5, "━é"}, {"日本", 5, "??"}} {
+		if got := screen.Clip(tt.text, tt.width); got != tt.want {
+			t.Errorf("%q: %q, want %q", tt.text, got, tt.want)
+		}
+	}
+}

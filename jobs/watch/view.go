@@ -1,0 +1,183 @@
+package watch
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
+)
+
+// View draws a run in a few lines.
+type View struct {
+	Color   bool
+	Unicode bool // the bar is made of lines, else of ASCII
+}
+
+const (
+	longestBar  = 40
+	shortestBar = 8
+)
+
+// Lines are a run as it is now, at most three lines, each at most width wide: how far it
+// is, its figures, its nodes. What matters least is left out where there is no room.
+func (v View) Lines(s *Status, width int, now time.Time) []string {
+	if s.Step == nil || s.Steps == 0 || !s.Phase.active() {
+		head := clean(s.Name) + "  " + string(s.Phase)
+		if s.Detail != "" {
+			head += ": " + s.Detail
+		}
+		if s.Phase == Queued && s.Start != "" {
+			head += "; expected to start at " + s.Start
+		}
+		lines := []string{screen.Clip(head, width)}
+		if s.Live != nil && s.Phase.active() {
+			lines = append(lines, fit(width, s.nodes()...))
+		}
+		return lines
+	}
+	lines := []string{v.head(s, width)}
+	var parts []string
+	if t := s.Train; t != nil {
+		if t.Loss != nil {
+			parts = append(parts, fmt.Sprintf("loss %.4f", float64(*t.Loss)))
+		}
+		if r := rate(t); r != "" {
+			parts = append(parts, r)
+		}
+		if share, ok := Communication(t); ok {
+			parts = append(parts, fmt.Sprintf("communication %s of a step, %s of it hidden", percent(share), percent(float64(*t.CommHidden))))
+		}
+	}
+	if e := s.Eval; e != nil && e.Accuracy != nil {
+		parts = append(parts, fmt.Sprintf("accuracy %.4f", float64(*e.Accuracy)))
+	}
+	if c := s.Saved; c != nil {
+		parts = append(parts, fmt.Sprintf("saved step %d", c.Step))
+	}
+	if len(parts) > 0 {
+		lines = append(lines, fit(width, parts...))
+	}
+	parts = nil
+	if s.Live != nil {
+		for _, g := range s.Live.Nodes {
+			text := g.Hosts + " " + g.State
+			switch g.State {
+			case "lost", "failed", "silent", "joining":
+				text = v.paint(red, g.Hosts+" "+g.State+" ("+ranksOf(g.Ranks, g.Count)+")")
+			}
+			parts = append(parts, text)
+		}
+	}
+	if rank := s.slowest(); rank != "" {
+		parts = append(parts, fmt.Sprintf("slowest: %s (%.2fx)", rank, float64(*s.Train.SlowestRatio)))
+	}
+	if len(parts) > 0 {
+		lines = append(lines, fit(width, parts...))
+	}
+	return lines
+}
+
+// head is the line with the bar.
+func (v View) head(s *Status, width int) string {
+	share := min(1, max(0, float64(*s.Step)/float64(s.Steps)))
+	name := clean(s.Name)
+	if s.Phase != Training {
+		name += " " + string(s.Phase)
+	}
+	// In the order in which they are shown; the numbers say which goes first.
+	parts := []struct {
+		text string
+		last int
+	}{
+		{name, 2}, {percent(share), 5}, {fmt.Sprintf("step %d/%d", *s.Step, s.Steps), 3}, {"", 1}, {"", 4},
+	}
+	if t := s.Train; t != nil && t.Epochs > 0 {
+		parts[3].text = fmt.Sprintf("epoch %d/%d", min(t.Epoch+1, t.Epochs), t.Epochs)
+	}
+	if left, ok := s.left(); ok {
+		parts[4].text = span(left) + " left"
+	}
+	used := func() int {
+		n := 0
+		for _, p := range parts {
+			if p.text != "" {
+				n += screen.Width(p.text) + 2
+			}
+		}
+		return n - 2
+	}
+	for drop := 1; used() > width && drop < 5; drop++ {
+		for i := range parts {
+			if parts[i].last == drop {
+				parts[i].text = ""
+			}
+		}
+	}
+	bar := min(longestBar, width-used()-2)
+	var out []string
+	for i, p := range parts {
+		if i == 1 && bar >= shortestBar {
+			out = append(out, v.bar(share, bar))
+		}
+		if p.text != "" {
+			out = append(out, screen.Clip(p.text, width))
+		}
+	}
+	return strings.Join(out, "  ")
+}
+
+const (
+	green = "32"
+	red   = "31"
+	grey  = "90"
+)
+
+func (v View) paint(color, text string) string {
+	if !v.Color || text == "" {
+		return text
+	}
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
+}
+
+func (v View) bar(share float64, width int) string {
+	full := int(share * float64(width))
+	if v.Unicode {
+		return v.paint(green, strings.Repeat("━", full)) + v.paint(grey, strings.Repeat("─", width-full))
+	}
+	return v.paint(green, strings.Repeat("#", full)) + v.paint(grey, strings.Repeat(".", width-full))
+}
+
+// fit joins as many parts as fit, at least the first, cut.
+func fit(width int, parts ...string) string {
+	line := ""
+	for i, p := range parts {
+		next := line + "  " + p
+		if i == 0 {
+			next = p
+		}
+		if screen.Width(next) > width {
+			if i == 0 {
+				return screen.Clip(strip(p), width)
+			}
+			break
+		}
+		line = next
+	}
+	return line
+}
+
+// strip is a text without colours.
+func strip(s string) string {
+	for {
+		at := strings.Index(s, "\x1b[")
+		if at < 0 {
+			return s
+		}
+		end := strings.IndexByte(s[at:], 'm')
+		if end < 0 {
+			return s[:at]
+		}
+		s = s[:at] + s[at+end+1:]
+	}
+}
