@@ -17,6 +17,7 @@ type cli struct {
 	Launch     launchCmd     `cmd:"" help:"Start a job's ranks, here or in this allocation."`
 	Run        runCmd        `cmd:"" help:"Be one rank; launch and srun call this."`
 	Status     statusCmd     `cmd:"" help:"Show how runs stand."`
+	Top        topCmd        `cmd:"" help:"Follow how runs stand, in one table."`
 	Logs       logsCmd       `cmd:"" help:"Print the log of a run, or of one rank."`
 	Report     reportCmd     `cmd:"" help:"Write a page about a run: figures, ranks, network, failures."`
 	Wait       waitCmd       `cmd:"" help:"Wait until a run's job is done."`

@@ -123,6 +123,30 @@ func TestLaunchPlain(t *testing.T) {
 	}
 }
 
+// A table on a terminal is kept up to date until q, and leaves the terminal as it was.
+func TestTopOnATerminal(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "job.toml"), fmt.Appendf(nil, endless, 64), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	launch := exec.CommandContext(t.Context(), "ddpbatch", "launch", "job.toml", "--set", "train.epochs=2")
+	launch.Dir = dir
+	if out, err := launch.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	x := terminal.New(t, 60, 8)
+	fmt.Fprint(x.TTY, "$ ddpbatch top\n")
+	x.Await("$ ddpbatch top")
+	cmd := onTerminal(t, x, dir, nil, "top")
+	x.Await("  1 done  q leaves\n\nRUN   PHASE  ")
+	x.Await("\nlong  done   ")
+	x.Type("xq")
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	x.Await("$ ddpbatch top")
+}
+
 // What a job prints is followed with its state below, on a terminal.
 func TestLogsOnATerminal(t *testing.T) {
 	dir := t.TempDir()

@@ -89,7 +89,7 @@ func openRun(path string) (knownRun, error) {
 }
 
 func (p *program) runOfJob(id string) (knownRun, error) {
-	runs, err := p.runs()
+	runs, err := p.runs(p.abs(runsFolder))
 	if err != nil {
 		return knownRun{}, err
 	}
@@ -110,15 +110,15 @@ func (p *program) runOfJob(id string) (knownRun, error) {
 		"name its run directory instead"}}
 }
 
-// runs are the run directories below runs/, by name.
-func (p *program) runs() ([]knownRun, error) {
-	found, err := os.ReadDir(p.abs(runsFolder))
+// runs are the run directories in a folder, by name; none where there is no folder.
+func (p *program) runs(folder string) ([]knownRun, error) {
+	found, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	var runs []knownRun
 	for _, f := range found {
-		dir := rundir.Dir{Path: p.abs(filepath.Join(runsFolder, f.Name()))}
+		dir := rundir.Dir{Path: filepath.Join(folder, f.Name())}
 		record, err := dir.ReadRecord()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // something else

@@ -109,7 +109,7 @@ func writeMetrics(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// live DIR WHAT writes what the launcher of job 101 says of its ranks.
+// live DIR WHAT [JOB] writes what the launcher of a job, 101 if none is given, says of its ranks.
 func writeLive(ts *testscript.TestScript, neg bool, args []string) {
 	l := rundir.Live{Time: time.Now(), JobID: "101", Attempt: 1, Phase: rundir.PhaseRunning, Hosts: "n[1-2]", PerNode: 2, Ranks: 4, Joined: 4,
 		Nodes: []rundir.NodeGroup{{State: "saving", Hosts: "n1", Ranks: []int{0}, Count: 1, Least: 100, Most: 100},
@@ -123,6 +123,9 @@ func writeLive(ts *testscript.TestScript, neg bool, args []string) {
 	case "old":
 		l.Time = l.Time.Add(-5 * time.Minute)
 	case "saving":
+		if len(args) > 2 {
+			l.JobID = args[2]
+		}
 	default:
 		ts.Fatalf("no such state %q", args[1])
 	}

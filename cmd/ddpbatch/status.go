@@ -32,7 +32,7 @@ func (c *statusCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	// What the run directories tell is shown even when Slurm does not answer.
-	all, asked := p.statuses(ctx, runs)
+	all, asked := p.lookout().look(ctx, runs)
 	if all == nil && asked != nil {
 		return asked
 	}
@@ -96,7 +96,7 @@ func (p *program) showRuns(all []watch.Status) {
 
 func (c *statusCmd) runs(p *program) ([]knownRun, error) {
 	if len(c.Which) == 0 {
-		return p.runs()
+		return p.runs(p.abs(runsFolder))
 	}
 	var runs []knownRun
 	for _, arg := range c.Which {

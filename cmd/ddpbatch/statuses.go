@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
@@ -12,43 +9,79 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// statuses are how runs stand: what their directories tell, and what Slurm does. The
+// lookout asks how runs stand, again and again: it keeps what it has read of their
+// figures, and what Slurm has said.
+type lookout struct {
+	p       *program
+	figures map[string]*watch.Figures // by run directory
+	states  map[string]slurm.JobState // by job
+	asked   time.Time
+	err     error // of the last question to Slurm
+}
+
+// askEvery is how often Slurm is asked: its controller has more to do.
+const askEvery = 15 * time.Second
+
+func (p *program) lookout() *lookout {
+	return &lookout{p: p, figures: map[string]*watch.Figures{}, states: map[string]slurm.JobState{}}
+}
+
+// look is how runs stand: what their directories tell, and what Slurm does. The
 // error is that Slurm did not answer, and the rest stands, or, without any status,
 // that a directory could not be read.
-func (p *program) statuses(ctx context.Context, runs []knownRun) ([]watch.Status, error) {
+func (l *lookout) look(ctx context.Context, runs []knownRun) ([]watch.Status, error) {
 	all := make([]watch.Status, len(runs))
 	for i, r := range runs {
 		var err error
-		if all[i], err = storedWithElements(r); err != nil {
+		if all[i], err = l.stored(r); err != nil {
 			return nil, err
 		}
 	}
-	err := p.askSlurm(ctx, runs, all)
-	settle(runs, all)
-	return all, err
-}
-
-// askSlurm fills in the states of the jobs, by one call for all: a hundred runs
-// must not become a hundred calls to the controller.
-func (p *program) askSlurm(ctx context.Context, runs []knownRun, all []watch.Status) error {
-	var ids []string
-	var at []*watch.Status
-	for i := range all {
-		asked := []*watch.Status{&all[i]}
-		if all[i].Elements != nil {
-			asked = nil
-			for e := range all[i].Elements {
-				asked = append(asked, &all[i].Elements[e])
-			}
-		}
-		for _, s := range asked {
-			if s.Job != "" {
-				ids, at = append(ids, s.Job), append(at, s)
-			}
+	jobs := jobsOf(all)
+	if now := time.Now(); now.Sub(l.asked) >= askEvery || !l.knows(jobs) {
+		l.asked, l.err = now, l.ask(ctx, runs, jobs)
+	}
+	for _, s := range jobs {
+		if state, ok := l.states[s.Job]; ok {
+			s.Take(state)
 		}
 	}
-	if len(ids) == 0 {
+	settle(runs, all)
+	return all, l.err
+}
+
+// jobsOf are the runs that have a job, elements of sweeps among them.
+func jobsOf(all []watch.Status) []*watch.Status {
+	var jobs []*watch.Status
+	for i := range all {
+		if all[i].Elements != nil {
+			jobs = append(jobs, jobsOf(all[i].Elements)...)
+		} else if all[i].Job != "" {
+			jobs = append(jobs, &all[i])
+		}
+	}
+	return jobs
+}
+
+// knows says whether Slurm was asked about all of these.
+func (l *lookout) knows(jobs []*watch.Status) bool {
+	for _, s := range jobs {
+		if _, ok := l.states[s.Job]; !ok && l.err == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// ask asks for the states of all jobs at once: a hundred runs must not become a hundred
+// calls to the controller.
+func (l *lookout) ask(ctx context.Context, runs []knownRun, jobs []*watch.Status) error {
+	if len(jobs) == 0 {
 		return nil
+	}
+	ids := make([]string, len(jobs))
+	for i, s := range jobs {
+		ids[i] = s.Job
 	}
 	for _, r := range runs {
 		elements, err := r.elements()
@@ -57,14 +90,38 @@ func (p *program) askSlurm(ctx context.Context, runs []knownRun, all []watch.Sta
 		}
 		runs = append(runs, elements...)
 	}
-	states, err := p.slurmFor(runs...).State(ctx, ids...)
+	states, err := l.p.slurmFor(runs...).State(ctx, ids...)
 	if err != nil {
 		return err
 	}
-	for k, s := range states {
-		at[k].Take(s)
+	for i, s := range states {
+		l.states[ids[i]] = s
 	}
 	return nil
+}
+
+// stored is what the run directory tells, and for a sweep those of its elements.
+func (l *lookout) stored(r knownRun) (watch.Status, error) {
+	figures := l.figures[r.dir.Path]
+	if figures == nil {
+		figures = watch.NewFigures(r.dir.Metrics())
+		l.figures[r.dir.Path] = figures
+	}
+	s := stored(r, figures)
+	elements, err := r.elements()
+	if err != nil || elements == nil {
+		return s, err
+	}
+	s.State = "" // each element has one
+	for i, e := range elements {
+		inner, err := l.stored(e)
+		if err != nil {
+			return s, err
+		}
+		inner.Values = r.record.Sweep.Elements[i].Values
+		s.Elements = append(s.Elements, inner)
+	}
+	return s, nil
 }
 
 // settle finds the phases; of a sweep, how many elements are in which.
@@ -76,22 +133,10 @@ func settle(runs []knownRun, all []watch.Status) {
 			s.Settle(failureOf(runs[i]), now)
 			continue
 		}
-		counts := map[watch.Phase]int{}
-		var order []watch.Phase
 		for e := range s.Elements {
-			element := &s.Elements[e]
-			element.Settle(failureOf(knownRun{dir: runs[i].dir.Element(e)}), now)
-			if counts[element.Phase]++; counts[element.Phase] == 1 {
-				order = append(order, element.Phase)
-			}
+			s.Elements[e].Settle(failureOf(knownRun{dir: runs[i].dir.Element(e)}), now)
 		}
-		slices.Sort(order)
-		var parts []string
-		for _, phase := range order {
-			parts = append(parts, fmt.Sprintf("%d %s", counts[phase], phase))
-		}
-		s.Finished = counts[watch.Done] == len(s.Elements)
-		s.Reason = strings.Join(parts, ", ")
+		s.SumUp()
 	}
 }
 
@@ -100,23 +145,6 @@ func failureOf(r knownRun) string {
 		return f.Reason
 	}
 	return ""
-}
-
-// storedWithElements is what the run directory tells, and for a sweep those of its
-// elements.
-func storedWithElements(r knownRun) (watch.Status, error) {
-	s := stored(r, nil)
-	elements, err := r.elements()
-	if err != nil || elements == nil {
-		return s, err
-	}
-	s.State = "" // each element has one
-	for i, e := range elements {
-		inner := stored(e, nil)
-		inner.Values = r.record.Sweep.Elements[i].Values
-		s.Elements = append(s.Elements, inner)
-	}
-	return s, nil
 }
 
 // stored is what the run directory itself tells.

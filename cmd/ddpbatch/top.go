@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/watch"
+	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
+)
+
+// topEvery is how often run directories are looked at.
+const topEvery = 2 * time.Second
+
+type topCmd struct {
+	Which []string `arg:"" optional:"" name:"run" help:"Run directories, job files, job ids, or folders of runs; default all below runs/."`
+	Once  bool     `help:"Print the table once; so it is where standard output is no terminal."`
+	JSON  bool     `help:"Print the answer as JSON, once."`
+}
+
+func (c *topCmd) Help() string {
+	return `A table of all runs, those that are over last, kept up to date: run directories are
+looked at every 2 s, Slurm is asked every 15 s, once for all. q leaves.
+
+DONE is the share of all steps, LEFT the time to the end, WAITS the share of a step in
+which ranks wait for communication, SAVED the newest checkpoint's step.`
+}
+
+func (c *topCmd) Run(ctx context.Context, p *program) error {
+	out, interactive := p.terminal()
+	look := p.lookout()
+	if c.Once || c.JSON || !interactive {
+		all, err := c.look(ctx, p, look)
+		switch {
+		case all == nil && err != nil:
+			return err
+		case c.JSON:
+			if err := p.printJSON(all); err != nil {
+				return err
+			}
+		case len(all) == 0:
+			p.note("there are no runs below %s", p.abs(runsFolder))
+		default:
+			for _, line := range watch.Table(all, 0) {
+				p.printf("%s\n", line)
+			}
+		}
+		return err
+	}
+	if _, err := c.runs(p); err != nil {
+		return err // before the screen is taken
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	return c.follow(ctx, p, look, out)
+}
+
+// follow draws the table until q or an interrupt.
+func (c *topCmd) follow(ctx context.Context, p *program, look *lookout, out *os.File) error {
+	in, ok := p.Stdin.(*os.File)
+	if !ok {
+		in = out
+	}
+	page, err := screen.OpenPage(out, in)
+	if err != nil {
+		return err
+	}
+	defer page.Close()
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, syscall.SIGWINCH)
+	defer signal.Stop(resized)
+	tick := time.NewTicker(topEvery)
+	defer tick.Stop()
+	all, err := c.look(ctx, p, look)
+	for {
+		if all == nil && err != nil {
+			return err
+		}
+		if err := page.Show(c.page(page, all, err)); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case key := <-page.Keys:
+			if key == 'q' || key == 'Q' {
+				return nil
+			}
+		case <-resized:
+		case <-tick.C:
+			all, err = c.look(ctx, p, look)
+		}
+	}
+}
+
+// page is what is drawn.
+func (c *topCmd) page(page *screen.Page, all []watch.Status, err error) []string {
+	width, height := page.Size()
+	lines := []string{screen.Clip(watch.Heading(all, time.Now())+"  q leaves", width)}
+	if err != nil {
+		lines = append(lines, screen.Clip(printable(err.Error()), width))
+	}
+	lines = append(append(lines, ""), watch.Table(all, width)...)
+	if more := len(lines) - height; more > 0 {
+		lines = append(lines[:height-1], screen.Clip(count(more+1, "more line")+"; the terminal is too low", width))
+	}
+	return lines
+}
+
+func (c *topCmd) look(ctx context.Context, p *program, look *lookout) ([]watch.Status, error) {
+	runs, err := c.runs(p)
+	if err != nil {
+		return nil, err
+	}
+	all, err := look.look(ctx, runs)
+	if len(c.Which) == 1 && len(all) == 1 && all[0].Elements != nil {
+		all = all[0].Elements // it was asked for by name
+	}
+	return all, err
+}
+
+// runs are those that were asked for. A folder of runs is looked through each time: new
+// ones come.
+func (c *topCmd) runs(p *program) ([]knownRun, error) {
+	if len(c.Which) == 0 {
+		return p.runs(p.abs(runsFolder))
+	}
+	var runs []knownRun
+	for _, arg := range c.Which {
+		path := p.abs(arg)
+		if info, err := os.Stat(path); err == nil && info.IsDir() && !isRun(path) && !isRun(p.abs(filepath.Join(runsFolder, arg))) {
+			inside, err := p.runs(path)
+			if err != nil {
+				return nil, err
+			}
+			runs = append(runs, inside...)
+			continue
+		}
+		run, err := p.findRun(arg)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, run)
+	}
+	return runs, nil
+}

@@ -1,0 +1,202 @@
+package watch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
+)
+
+// column is one of the table, and what a run has in it.
+type column struct {
+	head string
+	last int // which goes first where there is no room; 0 stays
+	text func(s *Status) string
+}
+
+var columns = []column{
+	{"RUN", 0, func(s *Status) string { return clean(s.Name) }},
+	{"JOB", 1, func(s *Status) string { return s.Job }},
+	{"PHASE", 0, func(s *Status) string { return string(s.Phase) }},
+	{"STEP", 6, func(s *Status) string {
+		switch {
+		case s.Step == nil:
+			return ""
+		case s.Steps == 0:
+			return fmt.Sprint(*s.Step)
+		}
+		return fmt.Sprintf("%d/%d", *s.Step, s.Steps)
+	}},
+	{"DONE", 0, func(s *Status) string {
+		if s.Step == nil || s.Steps == 0 {
+			return ""
+		}
+		return percent(min(1, float64(*s.Step)/float64(s.Steps)))
+	}},
+	{"LEFT", 5, func(s *Status) string {
+		if left, ok := s.left(); ok && s.Phase.active() {
+			return span(left)
+		}
+		return ""
+	}},
+	{"LOSS", 0, func(s *Status) string {
+		if s.Loss == nil {
+			return ""
+		}
+		return fmt.Sprintf("%.4g", float64(*s.Loss))
+	}},
+	{"SPEED", 4, func(s *Status) string {
+		if s.Train == nil || !s.Phase.active() {
+			return ""
+		}
+		return rate(s.Train)
+	}},
+	{"WAITS", 2, func(s *Status) string { // the share of a step that waits for communication
+		share, ok := Communication(s.Train)
+		if !ok || !s.Phase.active() {
+			return ""
+		}
+		return percent(share)
+	}},
+	{"SAVED", 3, func(s *Status) string {
+		if s.Saved == nil {
+			return ""
+		}
+		return fmt.Sprint(s.Saved.Step)
+	}},
+	{"NOTE", 0, (*Status).note},
+}
+
+// note is what is worth a word.
+func (s *Status) note() string {
+	var parts []string
+	switch {
+	case s.Elements != nil:
+		return s.Reason
+	case s.Detail != "":
+		parts = append(parts, s.Detail)
+	}
+	if s.Phase == Queued && s.Start != "" {
+		parts = append(parts, "expected to start at "+s.Start)
+	}
+	if s.Live != nil && s.Phase.active() {
+		for _, g := range s.Live.Nodes {
+			switch g.State {
+			case "lost", "failed", "silent":
+				parts = append(parts, g.Hosts+" "+g.State)
+			}
+		}
+	}
+	if rank := s.slowest(); rank != "" && s.Phase.active() {
+		parts = append(parts, rank+" is slowest")
+	}
+	return clean(strings.Join(parts, "; "))
+}
+
+// gap is between columns.
+const gap = 2
+
+// Table is many runs, a line for each, those that are over last; width 0 is as wide as
+// it needs to be. Columns that matter least are left out where there is no room.
+func Table(all []Status, width int) []string {
+	sorted := make([]*Status, len(all))
+	for i := range all {
+		sorted[i] = &all[i]
+	}
+	slices.SortStableFunc(sorted, func(a, b *Status) int {
+		over := func(s *Status) int {
+			if s.Phase.Over() || s.Finished {
+				return 1
+			}
+			return 0
+		}
+		return over(a) - over(b)
+	})
+	cells := make([][]string, len(columns))
+	widths := make([]int, len(columns))
+	for i, c := range columns {
+		cells[i] = []string{c.head}
+		for _, s := range sorted {
+			text := c.text(s)
+			if text == "" {
+				text = "-"
+			}
+			cells[i] = append(cells[i], text)
+		}
+		for _, text := range cells[i] {
+			widths[i] = max(widths[i], utf8.RuneCountInString(text))
+		}
+	}
+	note := len(columns) - 1
+	needed := func() int {
+		n := min(widths[note], 20) // a note may be cut
+		for _, w := range widths[:note] {
+			if w > 0 {
+				n += w + gap
+			}
+		}
+		return n
+	}
+	for drop := 1; width > 0 && needed() > width && drop <= 6; drop++ {
+		for i, c := range columns {
+			if c.last == drop {
+				widths[i] = 0
+			}
+		}
+	}
+	lines := make([]string, len(sorted)+1)
+	for row := range lines {
+		var line strings.Builder
+		for i := range columns {
+			if widths[i] > 0 {
+				fmt.Fprintf(&line, "%-*s", widths[i]+gap, cells[i][row])
+			}
+		}
+		lines[row] = strings.TrimRight(line.String(), " ")
+		if width > 0 {
+			lines[row] = screen.Clip(lines[row], width)
+		}
+	}
+	return lines
+}
+
+// Heading says how many runs are in which phase.
+func Heading(all []Status, now time.Time) string {
+	counts := map[Phase]int{}
+	for _, s := range all {
+		if s.Elements == nil {
+			counts[s.Phase]++
+		}
+		for _, e := range s.Elements {
+			counts[e.Phase]++
+		}
+	}
+	return now.Format("15:04:05") + "  " + tally(counts)
+}
+
+// tally is a count of phases, by name.
+func tally(counts map[Phase]int) string {
+	var parts []string
+	for phase, n := range counts {
+		parts = append(parts, fmt.Sprintf("%d %s", n, phase))
+	}
+	slices.SortFunc(parts, func(a, b string) int {
+		_, x, _ := strings.Cut(a, " ")
+		_, y, _ := strings.Cut(b, " ")
+		return strings.Compare(x, y)
+	})
+	return strings.Join(parts, ", ")
+}
+
+// SumUp says of a sweep how its elements are.
+func (s *Status) SumUp() {
+	counts := map[Phase]int{}
+	for _, e := range s.Elements {
+		counts[e.Phase]++
+	}
+	s.Finished = counts[Done] == len(s.Elements)
+	s.Reason = tally(counts)
+}
