@@ -149,6 +149,9 @@ func (d *decoder) checkCommand(c *Command) {
 			d.reportElement(argv, 0, "is empty: the first element is the program")
 		}
 	}
+	if d.given["log"] {
+		d.report("log", "", "has no meaning with [command]: what your program tells is its own")
+	}
 	if d.given["checkpoint"] {
 		d.report("checkpoint", "", "has no meaning with [command]: your program saves by itself")
 	}

@@ -23,6 +23,7 @@ func (j *Job) ResolvePaths(baseDir string) {
 		resolve(&j.Setup.Conda)
 	}
 	resolve(&j.Setup.Secrets.File)
+	resolve(&j.Log.Prometheus)
 	if isImageFile(j.Setup.Container.Image) {
 		resolve(&j.Setup.Container.Image)
 	}

@@ -12,6 +12,7 @@ type Job struct {
 	Command    *Command   `toml:"command"`
 	Checkpoint Checkpoint `toml:"checkpoint"`
 	Restart    Restart    `toml:"restart"`
+	Log        Log        `toml:"log"`
 	Sweep      *Sweep     `toml:"sweep"`
 
 	// layout lets later checks (files, sites) point into the file. It is nil
@@ -185,6 +186,11 @@ type Restart struct {
 	SpareNodes         NonNegativeCount `toml:"spare_nodes"`          // asked for beside slurm.nodes, to take the place of nodes that fail; default 0
 	MinNodes           Count            `toml:"min_nodes"`            // go on with so few when nodes have failed; default slurm.nodes
 	Requeue            NonNegativeCount `toml:"requeue"`              // times that a job goes back into the queue at its time limit; default 0
+}
+
+// Log says what else is told of a training, beside the log and metrics.jsonl.
+type Log struct {
+	Prometheus Text `toml:"prometheus"` // folder that the textfile collector of rank 0's node_exporter reads; default none
 }
 
 // OutlivesNodes says whether the job goes on in its allocation when a node has failed.

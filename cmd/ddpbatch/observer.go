@@ -13,11 +13,13 @@ type observer struct {
 	r        *rank
 	progress trainer.Progress // the trainer keeps it up to date
 	kept     recorder
+	shown    exporter
 	err      error // the first failure to keep the figures
 }
 
 func newObserver(r *rank, s *rendezvous.Session) *observer {
-	o := &observer{r: r, kept: recorder{dir: r.dir, host: r.place.Host}}
+	o := &observer{r: r, kept: recorder{dir: r.dir, host: r.place.Host},
+		shown: newExporter(string(r.job.Log.Prometheus), string(r.job.Name), r.record.Run, r.place.JobID, r.place.Host)}
 	s.Report(func() rendezvous.Progress {
 		step, phase, done := o.progress.Now()
 		return rendezvous.Progress{Step: step, Phase: phase, Done: done}
@@ -32,6 +34,11 @@ func (o *observer) event(e trainer.Event) {
 		return
 	}
 	fmt.Fprintln(o.r.Stdout, e)
+	if err := o.shown.keep(e); err != nil {
+		// Who watches misses it; the training does not.
+		o.r.say("WARNING: " + err.Error() + "; nothing more is written there")
+		o.shown = exporter{}
+	}
 	if err := o.kept.keep(e); err != nil && o.err == nil {
 		o.err = err
 		o.r.say("WARNING: " + err.Error())
@@ -39,6 +46,9 @@ func (o *observer) event(e trainer.Event) {
 }
 
 func (o *observer) close() {
+	if err := o.shown.close(); err != nil {
+		o.r.say("WARNING: " + err.Error())
+	}
 	if err := o.kept.close(); err != nil && o.err == nil {
 		o.r.say("WARNING: " + err.Error())
 	}

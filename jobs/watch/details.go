@@ -51,7 +51,7 @@ func (s *Status) Details(now time.Time) []Line {
 		}
 	}
 	if e := s.Eval; e != nil && e.Loss != nil {
-		text := fmt.Sprintf("loss %.4f", float64(*e.Loss))
+		text := "loss " + lossText(*e.Loss)
 		if e.Accuracy != nil {
 			text += fmt.Sprintf(", accuracy %.4f", float64(*e.Accuracy))
 		}
@@ -143,7 +143,7 @@ func (s *Status) left() (time.Duration, bool) {
 func figures(t *metrics.Record) string {
 	var parts []string
 	if t.Loss != nil {
-		parts = append(parts, fmt.Sprintf("loss %.4f", float64(*t.Loss)))
+		parts = append(parts, "loss " + lossText(*t.Loss))
 	}
 	if r := rate(t); r != "" {
 		parts = append(parts, r)
@@ -152,6 +152,14 @@ func figures(t *metrics.Record) string {
 		parts = append(parts, fmt.Sprintf("%.3g ms a step", float64(*t.StepMillis)))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// lossText is a loss with four places, or as few digits as it needs if it is huge.
+func lossText(v metrics.Number) string {
+	if math.Abs(float64(v)) >= 1e6 {
+		return fmt.Sprintf("%.4g", float64(v))
+	}
+	return fmt.Sprintf("%.4f", float64(v))
 }
 
 func rate(t *metrics.Record) string {
@@ -295,8 +303,15 @@ func (s *Status) addAttempts(add func(label, format string, args ...any)) {
 	if more := len(told) - fewAttempts; more > 0 {
 		told = append([]string{fmt.Sprintf("%d earlier ones are in attempts.jsonl", more)}, told[more:]...)
 	}
-	add("restarts", "%d", restarts)
-	for _, text := range told {
-		add("", "%s", text)
+	label := "ended"
+	if restarts > 0 {
+		add("restarts", "%d", restarts)
+		label = ""
+	}
+	for i, text := range told {
+		if i > 0 {
+			label = ""
+		}
+		add(label, "%s", text)
 	}
 }

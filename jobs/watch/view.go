@@ -40,7 +40,7 @@ func (v View) Lines(s *Status, width int, now time.Time) []string {
 	var parts []string
 	if t := s.Train; t != nil {
 		if t.Loss != nil {
-			parts = append(parts, fmt.Sprintf("loss %.4f", float64(*t.Loss)))
+			parts = append(parts, "loss "+lossText(*t.Loss))
 		}
 		if r := rate(t); r != "" {
 			parts = append(parts, r)

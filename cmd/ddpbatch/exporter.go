@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics/prometheus"
+)
+
+// exporter keeps the present figures of a run in a folder that a Prometheus collects
+// from. While nothing has been told there is no file, and after the run there is none:
+// figures of runs that are over would be collected for ever.
+type exporter struct {
+	path    string // empty: nothing is kept
+	labels  [][2]string
+	train   *trainer.Event
+	eval    *trainer.Event
+	saved   *trainer.Event
+	savedAt time.Time
+}
+
+// newExporter writes to a file in a folder, which may be empty, of a name that no other
+// run of this user has there at the same time.
+func newExporter(folder, name, run, job, host string) exporter {
+	if folder == "" {
+		return exporter{}
+	}
+	plain := strings.Map(func(r rune) rune {
+		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", r) {
+			return r
+		}
+		return '_'
+	}, name)
+	return exporter{path: filepath.Join(folder, "ddpbatch-"+plain+"-"+run+".prom"),
+		labels: [][2]string{{"run", name}, {"run_id", run}, {"job", job}, {"host", host}}}
+}
+
+// keep takes what an event tells.
+func (x *exporter) keep(e trainer.Event) error {
+	if x.path == "" {
+		return nil
+	}
+	switch e.Kind {
+	case trainer.Trained:
+		x.train = &e
+	case trainer.Evaluated:
+		x.eval = &e
+	case trainer.Saved:
+		x.saved, x.savedAt = &e, time.Now()
+	default:
+		return nil
+	}
+	return prometheus.Replace(x.path, prometheus.Format(x.labels, x.metrics(time.Now())))
+}
+
+// close takes the file away.
+func (x *exporter) close() error {
+	if x.path == "" {
+		return nil
+	}
+	if err := os.Remove(x.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (x *exporter) metrics(now time.Time) []prometheus.Metric {
+	all := []prometheus.Metric{{Name: "ddpbatch_report_timestamp_seconds", Help: "When these figures were written, as Unix time.", Value: unix(now)}}
+	gauge := func(name, help string, v float64) {
+		all = append(all, prometheus.Metric{Name: "ddpbatch_" + name, Help: help, Value: v})
+	}
+	if e := x.train; e != nil {
+		all = append(all, prometheus.Metric{Name: "ddpbatch_train_steps_total", Help: "Optimiser steps done.", Count: true, Value: float64(e.Step)})
+		gauge("train_planned_steps", "Optimiser steps in all.", float64(e.Steps))
+		gauge("train_epoch", "Present epoch, counted from 0.", float64(e.Epoch))
+		gauge("train_loss", "Loss of the last step of the interval, over all ranks.", e.Loss)
+		gauge("train_learning_rate", "Learning rate of the last step.", e.LR)
+		gauge("train_samples_per_second", "Samples of all ranks in a second.", e.SamplesPerSecond)
+		if e.TokensPerSecond > 0 {
+			gauge("train_tokens_per_second", "Tokens of all ranks in a second.", e.TokensPerSecond)
+		}
+		gauge("train_step_duration_seconds", "A step on rank 0, mean of the interval.", e.StepTime.Seconds())
+		gauge("train_remaining_seconds", "Estimate of the time to the end of the training.", e.Remaining.Seconds())
+		if c := e.Communication; c != nil {
+			gauge("train_communication_duration_seconds", "Communication in a step on rank 0, waiting for other ranks included.", c.Busy.Seconds())
+			gauge("train_communication_hidden_ratio", "Part of it that passed while computation went on.", c.Hidden)
+			gauge("train_slowest_rank", "Rank that computes longest.", float64(c.Slowest))
+			gauge("train_slowest_rank_ratio", "Its time over that of the rank in the middle.", c.Ratio)
+		}
+	}
+	if e := x.eval; e != nil {
+		gauge("eval_loss", "Loss of the held-out data.", e.Loss)
+		if !math.IsNaN(e.Accuracy) {
+			gauge("eval_accuracy_ratio", "Share of right answers on the held-out data.", e.Accuracy)
+		}
+	}
+	if e := x.saved; e != nil {
+		gauge("checkpoint_step", "Step of the newest checkpoint.", float64(e.Step))
+		gauge("checkpoint_timestamp_seconds", "When it was written, as Unix time.", unix(x.savedAt))
+		gauge("checkpoint_duration_seconds", "How long that took.", e.Took.Seconds())
+	}
+	return all
+}
+
+func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1e3 }
