@@ -143,7 +143,7 @@ func (s *Status) left() (time.Duration, bool) {
 func figures(t *metrics.Record) string {
 	var parts []string
 	if t.Loss != nil {
-		parts = append(parts, "loss " + lossText(*t.Loss))
+		parts = append(parts, "loss "+lossText(*t.Loss))
 	}
 	if r := rate(t); r != "" {
 		parts = append(parts, r)
