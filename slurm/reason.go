@@ -42,7 +42,7 @@ var waits = map[string]Waiting{
 	"QOSTimeLimit":                    {Why: "it asks for more time than its QOS allows", Advice: "lower [slurm] time", Stuck: true},
 	"BadConstraints":                  {Why: "no node can ever do what it asks for", Advice: "compare [slurm] gpus_per_node, cpus_per_task, mem and constraint with `sinfo --Node --format='%N %c %m %G %f'`", Stuck: true},
 	"Constraints":                     {Why: "no node has the features that it asks for now", Advice: "see `sinfo --format='%P %f %t'`"},
-	"JobArrayTaskLimit":               {Why: "as many elements of the sweep run as it allows at a time", Advice: "sweep.max_parallel is that number"},
+	"JobArrayTaskLimit":               {Why: "as many elements of the sweep run as it allows at a time", Advice: "`sweep.throttle` is that number"},
 	"DeadLine":                        {Why: "it cannot end before its deadline", Advice: "submit it with a later one", Stuck: true},
 	"JobLaunchFailure":                {Why: "it could not be started on its nodes", Advice: "tell your centre: the nodes or the job's account on them are broken", Stuck: true},
 	"launch failed requeued held":     {Why: "it could not be started on its nodes, and is held", Advice: "tell your centre; `scontrol release ID` lets it try again", Stuck: true},

@@ -160,7 +160,7 @@ func TestSweepOfTrainings(t *testing.T) {
 		t.Fatal(o)
 	}
 	table := s.ddpbatch("status", "lr").stdout
-	mustContain(t, table, "LR", id+"_0", id+"_1", "finished")
+	mustContain(t, table, "LR", id+"_0", id+"_1", "done")
 	first, second := lastAccuracy(t, filepath.Join(s.run("lr"), "elements", "0")), lastAccuracy(t, filepath.Join(s.run("lr"), "elements", "1"))
 	if first == second {
 		t.Errorf("both learning rates give accuracy %g", first)
