@@ -29,7 +29,7 @@ type cli struct {
 	Netif      netifCmd      `cmd:"" help:"Say which network interface ranks would use, and why."`
 	Sampler    samplerCmd    `cmd:"" help:"Print which samples each rank takes."`
 	Templates  templatesCmd  `cmd:"" help:"List, show or check the profiles of sites."`
-	Doctor     doctorCmd     `cmd:"" help:"Say what this machine has for training on GPUs, and what is missing."`
+	Doctor     doctorCmd     `cmd:"" help:"Look for what will go wrong: Slurm, network, GPUs, limits, files; or why, in a log."`
 	Bench      benchCmd      `cmd:"" help:"Time the trainer's steps and products on this machine."`
 	Schema     schemaCmd     `cmd:"" help:"Print the JSON schema of the job file, for editors."`
 	Completion completionCmd `cmd:"" help:"Print a script by which a shell completes commands."`

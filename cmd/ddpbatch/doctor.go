@@ -2,58 +2,82 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
-	"regexp"
+	"os/exec"
+	"strings"
 
-	"github.com/ddpbatch/ddpbatch/trainer/cuda"
-	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
+	"github.com/ddpbatch/ddpbatch/jobs/doctor"
 )
 
 type doctorCmd struct {
-	JSON bool `help:"Print the findings as JSON."`
+	JSON  bool   `help:"Print the findings as JSON."`
+	InJob bool   `xor:"what" help:"Look at every node of the allocation around this, by srun, and at what differs between them."`
+	Hosts string `placeholder:"LIST" help:"With --in-job: these nodes of the allocation only, as a host list."`
+	Dir   string `default:"." placeholder:"DIR" help:"A folder on the file system where run directories are."`
+	Log   string `xor:"what" placeholder:"FILE" help:"Look for known failures in a log instead; - is standard input."`
+	Node  string `xor:"what" hidden:"" placeholder:"TOKEN" help:"Be one node of --in-job."`
 }
 
 func (c *doctorCmd) Help() string {
-	return `Says what this machine has for training on GPUs: the NVIDIA driver, the GPUs that
-CUDA_VISIBLE_DEVICES leaves visible, cuBLASLt and NCCL, each with a verdict and what
-to do. Run it where ranks run: srun ddpbatch doctor.
+	return `On a login node: Slurm's settings that surprise, what NCCL alone would choose, GPUs
+with driver and libraries, limits, /dev/shm, clocks, and what the file system of --dir
+promises and how fast it is. In an allocation, --in-job looks at every node and names
+what differs:
 
-A machine without GPUs is no failure: the exit code says only whether doctor could
-look.`
+    salloc -N 4 ddpbatch doctor --in-job
+
+--log recognises failures of NCCL, Gloo, PyTorch, CUDA, MPI, Slurm and the kernel in
+what a job has printed: likely causes first, with their lines and what to do.
+
+The verdicts are ok, look (it may be right here) and bad. The exit code is 1 if one is
+bad, or if --log has found a failure.`
 }
 
-// The verdicts.
-const (
-	verdictOK       = "ok"
-	verdictMissing  = "missing"
-	verdictUnusable = "unusable"
-)
-
-// finding is one thing that doctor looked at.
-type finding struct {
-	Part    string       `json:"part"` // driver, gpu 0, cublaslt, nccl
-	Verdict string       `json:"verdict"`
-	Version string       `json:"version,omitempty"`
-	Path    string       `json:"path,omitempty"`   // of a library
-	Detail  string       `json:"detail,omitempty"` // what is wrong, or the GPU in words
-	Hint    string       `json:"hint,omitempty"`
-	Kernel  string       `json:"kernel_module,omitempty"` // the driver's part in the kernel
-	GPU     *cuda.Device `json:"gpu,omitempty"`
-}
-
-func (c *doctorCmd) Run(_ context.Context, p *program) error {
-	findings := p.examineGPUs()
-	if c.JSON {
-		return p.printJSON(findings)
+func (c *doctorCmd) Run(ctx context.Context, p *program) error {
+	switch {
+	case c.Hosts != "" && !c.InJob:
+		return usage("--hosts goes with --in-job")
+	case c.Log != "":
+		return c.log(p)
+	case c.Node != "":
+		return p.printJSON(doctor.Examine(ctx, doctor.Options{Lookup: p.lookup, Dir: p.abs(c.Dir), Job: true, Token: c.Node}))
 	}
+	findings := p.examineSlurm(ctx)
+	if c.InJob {
+		nodes, err := c.inJob(ctx, p)
+		if err != nil {
+			return err
+		}
+		findings = append(findings, nodes...)
+	} else {
+		findings = append(findings, doctor.Examine(ctx, doctor.Options{Lookup: p.lookup, Dir: p.abs(c.Dir)}).Findings...)
+	}
+	if c.JSON {
+		if err := p.printJSON(findings); err != nil {
+			return err
+		}
+	} else {
+		p.tellFindings(findings)
+	}
+	if n := doctor.CountBad(findings); n > 0 {
+		return fmt.Errorf("%d of %s bad", n, count(len(findings), "finding"))
+	}
+	return nil
+}
+
+// tellFindings prints a line for each finding, and then what to do.
+func (p *program) tellFindings(findings []doctor.Finding) {
 	var rows [][]string
 	for _, f := range findings {
 		what := f.Detail
-		if f.Verdict == verdictOK && f.Path != "" {
+		if f.Verdict == doctor.OK && f.Path != "" {
 			what = f.Path
 		}
-		rows = append(rows, []string{f.Part, f.Verdict, f.Version, what})
+		if f.Hosts != "" {
+			what = f.Hosts + ": " + what
+		}
+		rows = append(rows, []string{f.Part, string(f.Verdict), f.Version, what})
 	}
 	p.table([]string{"PART", "VERDICT", "VERSION", "WHAT"}, rows)
 	for _, f := range findings {
@@ -61,79 +85,18 @@ func (c *doctorCmd) Run(_ context.Context, p *program) error {
 			p.note("%s: %s", f.Part, f.Hint)
 		}
 	}
-	return nil
 }
 
-// ncclHint is what to do where NCCL is missing.
-const ncclHint = "NCCL comes with the site's module, with `pip install nvidia-nccl-cu12`, and with PyTorch's wheels (activate the environment that has it); or set LD_LIBRARY_PATH to the folder of " + library.NCCL
-
-// examineGPUs looks at everything that training on GPUs takes.
-func (p *program) examineGPUs() []finding {
-	found, err := cuda.Look()
-	list := []finding{p.driverFinding(found, err)}
-	for _, d := range found.Devices {
-		list = append(list, gpuFinding(d))
-	}
-	return append(list,
-		p.libraryFinding("cublaslt", library.CUBLASLt(found.Version/1000),
-			"cuBLASLt comes with the CUDA toolkit (load the site's module, or set CUDA_HOME) and with PyTorch's wheels (activate the environment that has it)"),
-		p.libraryFinding("nccl", []string{library.NCCL},
-			ncclHint))
-}
-
-func (p *program) driverFinding(found cuda.Found, err error) finding {
-	f := finding{Part: "driver", Verdict: verdictOK, Kernel: kernelModule()}
-	if found.Version > 0 {
-		f.Version = fmt.Sprintf("CUDA %d.%d", found.Version/1000, found.Version%1000/10)
-	}
+// examineSlurm looks at the cluster; on a machine without Slurm there is nothing to see.
+func (p *program) examineSlurm(ctx context.Context) []doctor.Finding {
+	config, err := p.slurm().Config(ctx)
 	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Look, Detail: "not installed here", Hint: "on a login node try `module load slurm`; `ddpbatch launch` needs none"}}
+	case err != nil && strings.Contains(err.Error(), "configuration source"): // the client is installed, and no cluster
+		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Look, Detail: "the client is here, and finds no cluster", Hint: hintOf(err)}}
 	case err != nil:
-		f.Verdict, f.Detail, f.Hint = verdictUnusable, err.Error(), hintOf(err)
-		if f.Version == "" && f.Kernel == "" {
-			f.Verdict = verdictMissing
-		}
-		if visible, set := p.lookup("CUDA_VISIBLE_DEVICES"); set {
-			f.Detail += fmt.Sprintf("; CUDA_VISIBLE_DEVICES=%q", visible)
-		}
-	case f.Kernel != "":
-		f.Detail = "kernel module " + f.Kernel
+		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Bad, Detail: err.Error(), Hint: hintOf(err)}}
 	}
-	return f
-}
-
-var moduleVersion = regexp.MustCompile(`Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s`)
-
-// kernelModule is the version of NVIDIA's kernel module; empty where none is loaded.
-func kernelModule() string {
-	text, err := os.ReadFile("/proc/driver/nvidia/version")
-	if err != nil {
-		return ""
-	}
-	m := moduleVersion.FindSubmatch(text)
-	if m == nil {
-		return "unknown"
-	}
-	return string(m[1])
-}
-
-func gpuFinding(d cuda.Device) finding {
-	f := finding{Part: fmt.Sprintf("gpu %d", d.Ordinal), Verdict: verdictOK, Version: fmt.Sprintf("%d.%d", d.Major, d.Minor), GPU: &d,
-		Detail: fmt.Sprintf("%s, %s, %.1f GiB, %d processors, at %s", d.Name, d.UUID, float64(d.Memory)/(1<<30), d.Processors, d.PCI)}
-	if d.Major < cuda.OldestMajor {
-		f.Verdict = verdictUnusable
-		f.Hint = fmt.Sprintf("it has compute capability %s, and the trainer's kernels need %d.0 (A100 or newer)", f.Version, cuda.OldestMajor)
-	}
-	return f
-}
-
-func (p *program) libraryFinding(part string, names []string, hint string) finding {
-	l, err := library.Open(library.Find(p.lookup, names...))
-	if err != nil {
-		return finding{Part: part, Verdict: verdictMissing, Detail: err.Error(), Hint: hint}
-	}
-	version, err := library.Version(l)
-	if err != nil {
-		return finding{Part: part, Verdict: verdictUnusable, Path: l.Path, Detail: err.Error(), Hint: hint}
-	}
-	return finding{Part: part, Verdict: verdictOK, Version: version, Path: l.Path}
+	return doctor.Slurm(config)
 }

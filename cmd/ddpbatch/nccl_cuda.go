@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/doctor"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/nccl/communicator"
 	"github.com/ddpbatch/ddpbatch/nccl/gpu"
@@ -117,7 +118,7 @@ func (r *rank) loadNCCL(ctx context.Context, j *launch.Rank, host collective.Com
 type noNCCL struct{ error }
 
 // Hint says what to do about it, as doctor does.
-func (noNCCL) Hint() string { return ncclHint }
+func (noNCCL) Hint() string { return doctor.NCCLHint }
 
 // overNCCL connects the GPUs of ranks that are connected by their host already. The GPU
 // stays open until the process ends.

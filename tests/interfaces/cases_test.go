@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/nccl"
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
@@ -121,4 +122,17 @@ func find(t *testing.T, id string) *collected {
 	}
 	t.Fatalf("no collected host %q", id)
 	return nil
+}
+
+// What doctor says that NCCL takes when it is left alone is what its rule takes here.
+func TestStockIsNCCLsRule(t *testing.T) {
+	for _, c := range load(t) {
+		want := ""
+		if pick := NCCL228(c.pair); pick.Failed == "" {
+			want = pick.Uses[0].Link
+		}
+		if got := nccl.Stock(c.pair.Here); got != want {
+			t.Errorf("%s: %q, want %q", c.ID, got, want)
+		}
+	}
 }

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/doctor"
+	"github.com/ddpbatch/ddpbatch/slurm"
+)
+
+// doctorTimeout bounds the step that looks at the nodes.
+const doctorTimeout = 2 * time.Minute
+
+// inJob looks at the nodes of the allocation by a step with one task on each.
+func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, error) {
+	nodes, err := c.nodes(p)
+	if err != nil {
+		return nil, err
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(p.abs(c.Dir), ".ddpbatch-doctor-")
+	if err != nil {
+		return nil, hinted{fmt.Errorf("look at the nodes: %w", err), "name a folder that can be written with --dir"}
+	}
+	defer os.RemoveAll(dir)
+	token := filepath.Join(dir, "token")
+	if err := os.WriteFile(token, nil, 0o600); err != nil {
+		return nil, fmt.Errorf("look at the nodes: %w", err)
+	}
+	step := slurm.Step{Nodes: len(nodes), TasksPerNode: 1, CPUsPerTask: 1, NodeList: nodes, Overlap: true, Label: true, CPUBind: "none", Name: "ddpbatch-doctor",
+		Argv: []string{binary, "doctor", "--node", token, "--dir", p.abs(c.Dir)}}
+	argv := step.SrunArgv()
+	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env, cmd.Dir, cmd.WaitDelay = p.Env, p.Dir, time.Second
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	before := time.Now()
+	failed := cmd.Run()
+	after := time.Now()
+	found := reportsOf(out.Bytes())
+	if len(found) == 0 {
+		if failed == nil {
+			failed = errors.New("it printed no findings")
+		}
+		return nil, hinted{fmt.Errorf("srun %s: %w: %s", binary, failed, strings.Join(strings.Fields(said.String()), " ")),
+			"is the program on a file system that all nodes see? Run this inside an allocation: salloc -N 2 ddpbatch doctor --in-job"}
+	}
+	findings := doctor.Merge(found, before, after)
+	var silent, unseen []string
+	for _, node := range nodes {
+		if !slices.ContainsFunc(found, func(n doctor.Node) bool { return n.Host == node }) {
+			silent = append(silent, node)
+		} else if _, err := os.Stat(doctor.Answer(token, node)); err != nil {
+			unseen = append(unseen, node)
+		}
+	}
+	if len(silent) > 0 {
+		findings = append(findings, doctor.Finding{Part: "nodes", Verdict: doctor.Bad, Hosts: slurm.FoldHosts(silent),
+			Detail: "no findings came from there: " + strings.Join(strings.Fields(said.String()), " "), Hint: "leave them out with --exclude, and tell the centre"})
+	}
+	if len(unseen) > 0 {
+		findings = append(findings, doctor.Finding{Part: "files of all nodes", Verdict: doctor.Bad, Hosts: slurm.FoldHosts(unseen),
+			Detail: "a file that was written there is not seen here", Hint: "all nodes must see the run directory: name a folder on the shared file system with --run-dir"})
+	}
+	return findings, nil
+}
+
+// nodes are those to look at.
+func (c *doctorCmd) nodes(p *program) ([]string, error) {
+	a, inside, err := slurm.AllocationFromEnv(p.lookup)
+	switch {
+	case err != nil:
+		return nil, err
+	case !inside:
+		return nil, exitError{exitUsage, hinted{errors.New("--in-job needs an allocation around it"), "salloc -N 2 ddpbatch doctor --in-job, or in a batch script"}}
+	case a.StepTasks > 1:
+		return nil, usage("run it once, without srun: --in-job starts a task on each node itself")
+	case c.Hosts == "":
+		return a.Nodes, nil
+	}
+	asked, err := slurm.ExpandHosts(c.Hosts)
+	if err != nil {
+		return nil, exitError{exitUsage, err}
+	}
+	for _, host := range asked {
+		if !slices.Contains(a.Nodes, host) {
+			return nil, usage(fmt.Sprintf("--hosts: %s is not among the nodes of the allocation, %s", host, slurm.FoldHosts(a.Nodes)))
+		}
+	}
+	return asked, nil
+}
+
+// reportsOf puts what tasks have printed together, whose lines have the number of their
+// task before them. What is no report is left out: a site's greeting, say.
+func reportsOf(out []byte) []doctor.Node {
+	tasks := map[int]*bytes.Buffer{}
+	var order []int
+	for line := range bytes.Lines(out) {
+		label, rest, ok := bytes.Cut(line, []byte(": "))
+		task, err := strconv.Atoi(string(bytes.TrimSpace(label)))
+		if !ok || err != nil {
+			continue
+		}
+		if tasks[task] == nil {
+			tasks[task] = &bytes.Buffer{}
+			order = append(order, task)
+		}
+		tasks[task].Write(rest)
+	}
+	slices.Sort(order)
+	var found []doctor.Node
+	for _, task := range order {
+		text := tasks[task].Bytes()
+		var n doctor.Node
+		if at := bytes.IndexByte(text, '{'); at >= 0 && json.NewDecoder(bytes.NewReader(text[at:])).Decode(&n) == nil && n.Host != "" {
+			found = append(found, n)
+		}
+	}
+	return found
+}

@@ -1,0 +1,23 @@
+package main
+
+import "testing"
+
+// What nodes print comes in lines with the number of their task, in any order, and
+// between lines of others.
+func TestReportsOf(t *testing.T) {
+	found := reportsOf([]byte("0: Welcome to n1\n01: {\n00: {\n01: \"host\": \"n2\",\nmotd\n01: \"findings\": [{\"part\": \"a: b\"}]}\n00: \"host\": \"n1\"}\n2: {\"host\": \"n3\"\n"))
+	if len(found) != 2 || found[0].Host != "n1" || found[1].Host != "n2" || found[1].Findings[0].Part != "a: b" {
+		t.Errorf("%+v", found)
+	}
+}
+
+func FuzzReportsOf(f *testing.F) {
+	f.Add([]byte("0: {\"host\": \"n1\", \"time\": \"2026-01-01T00:00:00Z\", \"inventory\": {\"links\": []}}\n1: {}\n-1: {\n"))
+	f.Fuzz(func(t *testing.T, out []byte) {
+		for _, n := range reportsOf(out) {
+			if n.Host == "" {
+				t.Errorf("a report of nobody: %+v", n)
+			}
+		}
+	})
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
+)
+
+// symptomJSON is what --log --json prints of a failure.
+type symptomJSON struct {
+	Name        string `json:"name"`
+	From        string `json:"from"` // whose text it is
+	Lines       []int  `json:"lines"`
+	Count       int    `json:"count"`
+	Text        string `json:"text"`
+	Cause       string `json:"cause"`
+	Hint        string `json:"hint"`
+	Consequence bool   `json:"consequence"` // what others see of a failure, and no cause
+}
+
+// log looks for known failures in a log.
+func (c *doctorCmd) log(p *program) error {
+	from := io.Reader(p.Stdin)
+	if c.Log != "-" {
+		f, err := os.Open(p.abs(c.Log))
+		if err != nil {
+			return exitError{exitUsage, err}
+		}
+		defer f.Close()
+		from = f
+	}
+	found, lines, err := symptoms.Look(from)
+	if err != nil {
+		return fmt.Errorf("read log %q: %w", c.Log, err)
+	}
+	if c.JSON {
+		answer := []symptomJSON{}
+		for _, f := range found {
+			answer = append(answer, symptomJSON{f.Name, f.From, f.Lines, f.Count, f.Text, f.Cause, f.Hint, f.Consequence()})
+		}
+		if err := p.printJSON(answer); err != nil {
+			return err
+		}
+	} else {
+		p.tellSymptoms(found)
+	}
+	if len(found) == 0 {
+		p.note("no known failure in %s", count(lines, "line"))
+		return nil
+	}
+	return exitError{exitFailed, nil}
+}
+
+func (p *program) tellSymptoms(found []symptoms.Found) {
+	for i, f := range found {
+		if i > 0 {
+			p.printf("\n")
+		}
+		p.printf("%s (%s), %s", f.Name, f.From, at(f))
+		if f.Consequence() {
+			p.printf("; what others see of a failure")
+		}
+		p.printf("\n  %s\n  it means: %s\n  what to do: %s\n", f.Text, f.Cause, f.Hint)
+	}
+	if len(found) > 0 && found[0].Consequence() {
+		p.note("none of these is a cause: look in the logs of the other ranks, and before line %d", found[0].Lines[0])
+	}
+}
+
+// at is where a failure stands: "line 7", "lines 7, 9 and 12 more".
+func at(f symptoms.Found) string {
+	if f.Count == 1 {
+		return fmt.Sprintf("line %d", f.Lines[0])
+	}
+	var numbers []string
+	for _, n := range f.Lines {
+		numbers = append(numbers, strconv.Itoa(n))
+	}
+	text := "lines " + strings.Join(numbers, ", ")
+	if more := f.Count - len(f.Lines); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

@@ -1,0 +1,166 @@
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/netif"
+)
+
+// verdicts are the findings by part.
+func verdicts(findings []Finding) map[string]Verdict {
+	all := map[string]Verdict{}
+	for _, f := range findings {
+		all[f.Part] = f.Verdict
+	}
+	return all
+}
+
+// Each setting that can surprise has a verdict, and what is not good says what to do.
+func TestSlurm(t *testing.T) {
+	for name, tt := range map[string]struct {
+		key, value string
+		want       Verdict
+	}{
+		"version":           {"SLURM_VERSION", "22.05.8", OK},
+		"an old one":        {"SLURM_VERSION", "20.02.1", Look},
+		"no version":        {"SLURM_VERSION", "newest", Look},
+		"requeue":           {"JobRequeue", "1", OK},
+		"no requeue":        {"JobRequeue", "0", Look},
+		"kill at once":      {"KillWait", "5 sec", Look},
+		"kill later":        {"KillWait", "30 sec", OK},
+		"preempt cancel":    {"PreemptMode", "CANCEL", Look},
+		"preempt requeue":   {"PreemptMode", "REQUEUE", OK},
+		"preempt gang":      {"PreemptMode", "GANG,SUSPEND", Look},
+		"requeue our code":  {"RequeueExit", "1-5,9", Bad},
+		"requeue another":   {"RequeueExit", "7", OK},
+		"hold our code":     {"RequeueExitHold", "3", Look},
+		"processes stay":    {"ProctrackType", "proctrack/linuxproc", Look},
+		"processes go":      {"ProctrackType", "proctrack/cgroup", OK},
+		"not bound":         {"TaskPlugin", "task/none", Look},
+		"bound":             {"TaskPlugin", "task/cgroup,task/affinity", OK},
+		"whole nodes":       {"SelectType", "select/linear", Look},
+		"slow to see":       {"SlurmdTimeout", "0 sec", Look},
+		"no accounts":       {"AccountingStorageType", "accounting_storage/none", Look},
+		"environment kept":  {"AccountingStoreFlags", "job_comment,job_env", Look},
+		"append":            {"JobFileAppend", "0", OK},
+		"limits":            {"PropagateResourceLimits", "ALL", OK},
+		"signals":           {"SlurmctldParameters", "preempt_send_user_signal", OK},
+		"unknown to doctor": {"Zippy", "1", ""},
+		"not set":           {"RequeueExit", "(null)", ""},
+	} {
+		found := Slurm(map[string]string{tt.key: tt.value})
+		if tt.want == "" {
+			if len(found) != 0 {
+				t.Errorf("%s: %+v", name, found)
+			}
+			continue
+		}
+		if len(found) != 1 || found[0].Verdict != tt.want || !strings.HasPrefix(found[0].Detail, tt.value) || (found[0].Hint == "") != (tt.want == OK) {
+			t.Errorf("%s: %+v, want %s", name, found, tt.want)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	const text = `Limit                     Soft Limit           Hard Limit           Units     
+Max processes             %d                128               processes 
+Max open files            %d                 4096                 files     
+Max locked memory         %d             unlimited             bytes     
+Max core file size        0                    unlimited            bytes     
+`
+	read := func(n int) map[string]limit { return parseLimits(fmt.Sprintf(text, n, n, n)) }
+	if got := verdicts(judgeLimits(read(64), false)); got["limit nproc"] != Look || got["limit nofile"] != Look || got["limit memlock"] != OK || got["limit core"] != OK {
+		t.Errorf("small ones: %v", got)
+	}
+	if got := verdicts(judgeLimits(read(65536), true)); got["limit nproc"] != OK || got["limit nofile"] != OK || got["limit memlock"] != Bad {
+		t.Errorf("with RDMA: %v", got)
+	}
+	if own := verdicts(limits(false)); len(own) < 4 {
+		t.Errorf("those of this process: %v", own)
+	}
+}
+
+// A file system that works has nothing bad, and nothing is left behind.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	found := files(dir, false)
+	if len(found) != 5 || CountBad(found) != 0 {
+		t.Errorf("%+v", found)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if found := files(dir+"/none", false); len(found) != 1 || found[0].Verdict != Bad {
+		t.Errorf("a folder that is not there: %+v", found)
+	}
+	token := dir + "/token"
+	if err := os.WriteFile(token, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f := seen(token, "n1"); f.Verdict != OK {
+		t.Errorf("%+v", f)
+	}
+	if _, err := os.Stat(Answer(token, "n1")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A node examines itself without a panic, whatever it is.
+func TestExamine(t *testing.T) {
+	n := Examine(t.Context(), Options{Lookup: os.LookupEnv, Dir: t.TempDir()})
+	got := verdicts(n.Findings)
+	for _, part := range []string{"driver", "nccl", "processor", "kernel", "clock", "/dev/shm", "limit nofile", "files", "files lock"} {
+		if got[part] == "" {
+			t.Errorf("no finding of %s: %v", part, got)
+		}
+	}
+}
+
+// host has a slow interface first, by name and order, and a fast one.
+func host(name string, n byte, fast string) netif.Inventory {
+	link := func(index int, name string, mtu int, addr netip.Prefix) netif.Link {
+		return netif.Link{Index: index, Name: name, ARPHRD: "ether", Flags: netif.Up | netif.Running | netif.LowerUp, Oper: "up", MTU: mtu, Speed: -1, Driver: "e", PCI: fmt.Sprint(index), Addrs: []netip.Prefix{addr}}
+	}
+	slow, quick := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 10, 0, n}), 24), netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 20, 0, n}), 24)
+	return netif.Inventory{Host: name, Links: []netif.Link{link(2, "eth0", 1500, slow), link(3, fast, 9000, quick)},
+		Routes: []netif.Route{{Dst: slow.Masked(), Dev: "eth0"}, {Dst: quick.Masked(), Dev: fast}}}
+}
+
+// What is the same on all nodes is said once; what is not is named with its hosts.
+func TestMerge(t *testing.T) {
+	at := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	node := func(name string, n byte, kernel string, off time.Duration) Node {
+		return Node{Host: name, Time: at.Add(off), Inventory: host(name, n, "hsn0"), Findings: []Finding{good("kernel", kernel), good("/dev/shm", fmt.Sprint(n, " GiB"))}}
+	}
+	nodes := []Node{node("n1", 1, "6.1.0", time.Second), node("n2", 2, "6.1.0", time.Second), node("n3", 3, "5.14.0", -time.Hour)}
+	nodes[1].Findings = append(nodes[1].Findings, bad("gpu 0", "broken", "replace it"))
+	found := Merge(nodes, at, at.Add(2*time.Second))
+	var lines []string
+	for _, f := range found {
+		lines = append(lines, fmt.Sprintf("%s|%s|%s|%s", f.Part, f.Verdict, f.Hosts, f.Detail))
+	}
+	all := strings.Join(lines, "\n")
+	for _, want := range []string{
+		"network|ok||10.20.0.0/24 (hsn0 on n1, mtu 9000)",
+		"nccl alone|look||takes eth0, ddpbatch hsn0",
+		"kernel|ok|n[1-2]|6.1.0",
+		"kernel|ok|n3|5.14.0",
+		"kernel differs|look||n[1-2]: 6.1.0; n3: 5.14.0",
+		"/dev/shm|ok||1 GiB",
+		"gpu 0|bad|n2|broken",
+		"gpu 0|look||only on 1 of 3 nodes",
+		"clocks of the nodes|look||off the first node's: n3 by at least -1h0m0s",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q in\n%s", want, all)
+		}
+	}
+	if strings.Contains(all, "/dev/shm differs") {
+		t.Errorf("what is free differs always:\n%s", all)
+	}
+}

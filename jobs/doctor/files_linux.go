@@ -1,0 +1,184 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// fileSystems are names of statfs(2)'s types. Local says that other nodes do not see it.
+var fileSystems = map[int64]struct {
+	name  string
+	local bool
+}{
+	0x6969: {"NFS", false}, 0x0BD00BD0: {"Lustre", false}, 0x47504653: {"GPFS", false}, 0x19830326: {"BeeGFS", false}, 0x00C36400: {"Ceph", false},
+	0x65735546: {"FUSE", false}, 0x01021997: {"9p", false}, 0x6A656A63: {"virtiofs", false}, 0xFE534D42: {"SMB", false},
+	0xEF53: {"ext4", true}, 0x58465342: {"XFS", true}, 0x9123683E: {"btrfs", true}, tmpfsMagic: {"tmpfs", true}, 0x794C7630: {"overlay", true}, 0x2FC12FC1: {"ZFS", true},
+}
+
+// Bounds of what is good.
+const (
+	leastFree   = 10 << 30
+	leastInodes = 10_000
+	slowSync    = 200 * time.Millisecond
+	wrongTime   = 2 * time.Second
+	speedBytes  = 32 << 20
+)
+
+// files looks at the file system of a folder, in a folder of its own that is removed.
+// Nodes says that the job has several.
+func files(dir string, nodes bool) []Finding {
+	const part = "files"
+	work, err := os.MkdirTemp(dir, ".ddpbatch-doctor-")
+	if err != nil {
+		return []Finding{bad(part, err.Error(), "run directories must be writable: name another folder with --dir")}
+	}
+	defer os.RemoveAll(work)
+	var found []Finding
+	found = append(found, room(work, nodes))
+	for _, try := range []func(string) Finding{rename, lock, written, clockOfFiles} {
+		found = append(found, try(work))
+	}
+	return found
+}
+
+func room(dir string, nodes bool) Finding {
+	const part = "files"
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return look(part, err.Error(), "df tells how much is free")
+	}
+	kind, known := fileSystems[int64(s.Type)]
+	if !known {
+		kind.name = fmt.Sprintf("type %#x", s.Type)
+	}
+	free := int64(s.Bavail) * s.Bsize
+	text := fmt.Sprintf("%s: %s, %s free", filepath.Dir(dir), kind.name, size(free))
+	switch {
+	case free < leastFree:
+		return look(part, text, "a checkpoint with Adam takes 12 bytes for each parameter: `ddpbatch plan` says how much, checkpoint.keep how many; a quota shows only when it is exceeded")
+	case s.Files > 0 && s.Ffree < leastInodes:
+		return look(part, fmt.Sprintf("%s, and %d more files fit", text, s.Ffree), "remove files, or ask for more inodes")
+	case nodes && kind.local:
+		return look(part, text+": a local one, as a rule", "all nodes must see the run directory: name a folder on the shared file system with --run-dir")
+	}
+	return good(part, text)
+}
+
+// rename replaces a file that is open: who has it open keeps the old one, and who opens
+// it gets one or the other, never none.
+func rename(dir string) Finding {
+	const part = "files rename"
+	old, fresh := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	err := errors.Join(os.WriteFile(old, []byte("old"), 0o600), os.WriteFile(fresh, []byte("new"), 0o600))
+	if err == nil {
+		var f *os.File
+		if f, err = os.Open(old); err == nil {
+			defer f.Close()
+			err = os.Rename(fresh, old)
+			held := make([]byte, 3)
+			if _, rerr := f.ReadAt(held, 0); err == nil && (rerr != nil || string(held) != "old") {
+				err = fmt.Errorf("a file that was replaced has changed for who had it open: %q, %w", held, rerr)
+			}
+		}
+	}
+	if err == nil {
+		var text []byte
+		if text, err = os.ReadFile(old); err == nil && string(text) != "new" {
+			err = fmt.Errorf("after a rename the file holds %q", text)
+		}
+	}
+	if err != nil {
+		return bad(part, err.Error(), "checkpoints and records are replaced by rename: use another file system")
+	}
+	return good(part, "replaces a file")
+}
+
+// lock takes a lock twice.
+func lock(dir string) Finding {
+	const part = "files lock"
+	const hint = "of two launchers that begin at the same moment in one run directory the second is not kept out: mount it with locks (NFS: local_lock, Lustre: -o flock)"
+	path := filepath.Join(dir, "lock")
+	first, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return bad(part, err.Error(), hint)
+	}
+	defer first.Close()
+	if err := unix.Flock(int(first.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return look(part, fmt.Sprintf("flock: %v", err), hint)
+	}
+	second, err := os.Open(path)
+	if err != nil {
+		return bad(part, err.Error(), hint)
+	}
+	defer second.Close()
+	if err := unix.Flock(int(second.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+		return look(part, "flock gives the same lock twice", hint)
+	}
+	return good(part, "flock keeps a second one out")
+}
+
+// written puts small files and a larger one to the disk.
+func written(dir string) Finding {
+	const part = "files speed"
+	write := func(name string, text []byte) (time.Duration, error) {
+		began := time.Now()
+		f, err := os.Create(filepath.Join(dir, name))
+		if err != nil {
+			return 0, err
+		}
+		_, err = f.Write(text)
+		err = errors.Join(err, f.Sync(), f.Close())
+		return time.Since(began), err
+	}
+	var times []time.Duration
+	for range 5 {
+		took, err := write("small", make([]byte, 4096))
+		if err != nil {
+			return bad(part, err.Error(), "checkpoints are synced before they count: use another file system")
+		}
+		times = append(times, took)
+	}
+	slices.Sort(times)
+	took, err := write("large", make([]byte, speedBytes))
+	if err != nil {
+		return bad(part, err.Error(), "is it full, or the quota exceeded?")
+	}
+	text := fmt.Sprintf("a small file is on disk in %s, %s at %s/s", times[2].Round(10*time.Microsecond), size(speedBytes), size(int64(speedBytes/took.Seconds())))
+	if times[2] > slowSync {
+		return look(part, text, "saving waits for the disk: checkpoint.async = true, or a faster file system")
+	}
+	return good(part, text)
+}
+
+// clockOfFiles compares the file server's clock with this node's.
+func clockOfFiles(dir string) Finding {
+	const part = "files clock"
+	before := time.Now()
+	path := filepath.Join(dir, "time")
+	err := os.WriteFile(path, []byte("x"), 0o600)
+	after := time.Now()
+	var info os.FileInfo
+	if err == nil {
+		info, err = os.Stat(path)
+	}
+	if err != nil {
+		return bad(part, err.Error(), "use another file system")
+	}
+	off := time.Duration(0)
+	switch stamp := info.ModTime(); {
+	case stamp.Before(before.Add(-time.Second)): // some keep whole seconds
+		off = stamp.Sub(before)
+	case stamp.After(after):
+		off = stamp.Sub(after)
+	}
+	if off.Abs() > wrongTime {
+		return look(part, fmt.Sprintf("the file server's clock is %s off this node's", off.Round(time.Millisecond)), "one of the two is not synchronised: tell the centre")
+	}
+	return good(part, "the file server's is this node's")
+}

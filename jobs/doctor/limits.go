@@ -1,0 +1,89 @@
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// limit is a line of /proc/PID/limits.
+type limit struct{ soft, hard string }
+
+// parseLimits reads /proc/PID/limits (proc(5)).
+func parseLimits(text string) map[string]limit {
+	all := map[string]limit{}
+	for line := range strings.Lines(text) {
+		// Names have spaces: columns are at fixed places.
+		if len(line) < 48 || strings.HasPrefix(line, "Limit ") {
+			continue
+		}
+		if fields := strings.Fields(line[26:]); len(fields) >= 2 {
+			all[strings.TrimSpace(line[:26])] = limit{fields[0], fields[1]}
+		}
+	}
+	return all
+}
+
+// limits are those of the process that started this one: Go raises its own limit of open
+// files to the hard one.
+func limits(rdma bool) []Finding {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", os.Getppid()))
+	if err != nil {
+		if text, err = os.ReadFile("/proc/self/limits"); err != nil {
+			return []Finding{look("limits", err.Error(), "ulimit -a shows them")}
+		}
+	}
+	return judgeLimits(parseLimits(string(text)), rdma)
+}
+
+// least is what a training needs of a limit, as a rule.
+const (
+	leastFiles     = 4096
+	leastProcesses = 4096
+)
+
+func judgeLimits(all map[string]limit, rdma bool) []Finding {
+	var found []Finding
+	add := func(name, part string, judge func(soft string, n int64) Finding) {
+		l, ok := all[name]
+		if !ok {
+			return
+		}
+		n, err := strconv.ParseInt(l.soft, 10, 64)
+		if err != nil {
+			n = 1<<63 - 1 // unlimited
+		}
+		f := judge(l.soft, n)
+		f.Part, f.Detail = "limit "+part, strings.TrimSuffix(l.soft+" (at most "+l.hard+"): "+f.Detail, ": ")
+		found = append(found, f)
+	}
+	add("Max locked memory", "memlock", func(_ string, n int64) Finding {
+		switch {
+		case n == 1<<63-1:
+			return good("", "")
+		case rdma && n < 1<<30:
+			return bad("", "InfiniBand, RoCE and GPUDirect lock the memory they use", "ask the centre for LimitMEMLOCK=infinity of slurmd, or ulimit -l unlimited before submitting where PropagateResourceLimits is ALL")
+		}
+		return good("", "enough without InfiniBand and RoCE")
+	})
+	add("Max open files", "nofile", func(_ string, n int64) Finding {
+		if n < leastFiles {
+			return look("", "data loaders with many workers, and NCCL with many peers, need more", "ulimit -n "+strconv.Itoa(leastFiles)+" in [setup] lines, or as the site has it")
+		}
+		return good("", "")
+	})
+	add("Max processes", "nproc", func(_ string, n int64) Finding {
+		if n < leastProcesses {
+			return look("", "threads count as well: OpenMP, data loaders and NCCL have many", "set OMP_NUM_THREADS, use fewer workers, or ask the centre")
+		}
+		return good("", "")
+	})
+	add("Max core file size", "core", func(_ string, n int64) Finding {
+		if n == 0 {
+			return good("", "no core is written at a crash; ulimit -c unlimited to have one")
+		}
+		return good("", "a core is written at a crash: of each rank, as large as its memory")
+	})
+	return found
+}

@@ -1,0 +1,101 @@
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/cpu"
+	"golang.org/x/sys/unix"
+)
+
+// leastShared is what ranks of a node want for their exchange and PyTorch's workers.
+const leastShared = 1 << 30
+
+// tmpfsMagic is that of tmpfs (statfs(2)).
+const tmpfsMagic = 0x01021994
+
+// sharedMemory looks at /dev/shm.
+func sharedMemory(path string) Finding {
+	const part = "/dev/shm"
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return bad(part, err.Error(), "ranks of a node share memory there: mount a tmpfs, or --ipc=host of a container")
+	}
+	total, free := int64(s.Blocks)*s.Bsize, int64(s.Bavail)*s.Bsize
+	text := fmt.Sprintf("%s, %s free", size(total), size(free))
+	switch {
+	case unix.Access(path, unix.W_OK) != nil:
+		return bad(part, text+": it cannot be written", "ranks of a node share memory there: ask the centre")
+	case int64(s.Type) != tmpfsMagic:
+		return look(part, text+": it is no tmpfs", "what ranks share goes to a disk: mount a tmpfs there")
+	case free < leastShared:
+		return look(part, text, "PyTorch's data loaders, NCCL and ranks share memory there: give a container more (--ipc=host, --shm-size), or remove what dead jobs have left (nccl-*, torch_*)")
+	}
+	return good(part, text)
+}
+
+func size(bytes int64) string {
+	switch {
+	case bytes >= 1<<40:
+		return fmt.Sprintf("%.1f TiB", float64(bytes)/(1<<40))
+	case bytes >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+	}
+	return fmt.Sprintf("%.0f MiB", float64(bytes)/(1<<20))
+}
+
+// processor looks at what the trainer's kernels need, and at the cores that are ours.
+func processor() Finding {
+	var features []string
+	for _, f := range []struct {
+		name string
+		has  bool
+	}{{"AVX2", cpu.X86.HasAVX2}, {"FMA", cpu.X86.HasFMA}, {"AVX-512", cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL}, {"AVX-512 BF16", cpu.X86.HasAVX512BF16}, {"NEON", cpu.ARM64.HasASIMD}} {
+		if f.has {
+			features = append(features, f.name)
+		}
+	}
+	var set unix.CPUSet
+	ours := runtime.NumCPU()
+	if unix.SchedGetaffinity(0, &set) == nil {
+		ours = set.Count()
+	}
+	text := fmt.Sprintf("%s, %d processors for this process: %s", runtime.GOARCH, ours, strings.Join(features, ", "))
+	if runtime.GOARCH == "amd64" && !(cpu.X86.HasAVX2 && cpu.X86.HasFMA) {
+		return look("processor", text, "without AVX2 the built-in trainer computes on processors some ten times slower")
+	}
+	return good("processor", text)
+}
+
+// kernel is the system's version, for comparing nodes.
+func kernel() Finding {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return look("kernel", err.Error(), "uname -r tells it")
+	}
+	return good("kernel", unix.ByteSliceToString(u.Release[:]))
+}
+
+// staUnsync is STA_UNSYNC of adjtimex(2): nothing keeps the clock right.
+const staUnsync = 0x0040
+
+// clock asks the kernel whether something keeps its time right.
+func clock() Finding {
+	var t unix.Timex
+	if _, err := unix.Adjtimex(&t); err != nil {
+		return look("clock", err.Error(), "timedatectl tells whether it is synchronised")
+	}
+	if t.Status&staUnsync != 0 {
+		return look("clock", "the kernel says that nothing synchronises it", "logs of several nodes cannot be compared, and make and Slurm's tokens may fail: the centre should run chrony or ntpd (a container or virtual machine may not see that its host does)")
+	}
+	return good("clock", fmt.Sprintf("synchronised, within %s", (time.Duration(t.Maxerror)*time.Microsecond).Round(time.Millisecond)))
+}
+
+// hostname is this node's name.
+func hostname() string {
+	name, _ := os.Hostname()
+	return name
+}

@@ -1,0 +1,68 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/nccl"
+	"github.com/ddpbatch/ddpbatch/netif"
+)
+
+// network compares what ranks would use on the network that hosts agree on with what
+// NCCL takes when it is left alone. Of one host alone, ranks need no network: what counts
+// is what NCCL would take.
+func network(hosts []netif.Inventory) []Finding {
+	const part = "network"
+	choices, err := netif.Agree(hosts, netif.Request{})
+	if err != nil {
+		return []Finding{bad(part, err.Error(), hintOf(err))}
+	}
+	if len(hosts) == 1 {
+		return []Finding{alone(hosts[0])}
+	}
+	c := choices[0]
+	found := []Finding{good(part, fmt.Sprintf("%s (%s on %s, mtu %d): %s", c.Prefix, c.Interface, hosts[0].Host, c.MTU, c.Why))}
+	if len(c.Warnings) > 0 {
+		found[0].Verdict, found[0].Hint = Look, strings.Join(c.Warnings, "; ")
+	}
+	for i, host := range hosts {
+		stock := nccl.Stock(host)
+		f := good("nccl alone", fmt.Sprintf("takes %s, as ddpbatch does", named(stock)))
+		switch {
+		case stock == "":
+			f = bad("nccl alone", "finds no interface", "NCCL_SOCKET_IFNAME="+"="+choices[i].Interface)
+		case stock != choices[i].Interface:
+			f = look("nccl alone", fmt.Sprintf("takes %s, ddpbatch %s", stock, choices[i].Interface),
+				fmt.Sprintf("programs that ddpbatch starts are told; for others: NCCL_SOCKET_IFNAME==%s GLOO_SOCKET_IFNAME=%s", choices[i].Interface, choices[i].Interface))
+		}
+		f.Hosts = host.Host
+		found = append(found, f)
+	}
+	return found
+}
+
+// alone is what NCCL takes on a host of which nothing else is known.
+func alone(host netif.Inventory) Finding {
+	stock := nccl.Stock(host)
+	if stock == "" {
+		return bad("nccl alone", "finds no interface", "`ddpbatch netif` says what is wrong with each")
+	}
+	var usable []string
+	for _, l := range host.Links {
+		if l.ARPHRD != "loopback" && len(l.Addrs) > 0 && l.Flags&(netif.Up|netif.Running) == netif.Up|netif.Running {
+			usable = append(usable, l.Name)
+		}
+	}
+	text := fmt.Sprintf("would take %s of %s", stock, strings.Join(usable, ", "))
+	if len(usable) < 2 {
+		return good("nccl alone", text)
+	}
+	return look("nccl alone", text, "`ddpbatch netif --peer ADDRESS` says what ddpbatch would take towards another host; `ddpbatch doctor --in-job` compares the nodes of an allocation")
+}
+
+func named(name string) string {
+	if name == "" {
+		return "nothing"
+	}
+	return name
+}

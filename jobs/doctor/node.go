@@ -1,0 +1,79 @@
+package doctor
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/netif"
+)
+
+// Options say what to look at on a node.
+type Options struct {
+	Lookup func(string) (string, bool) // the environment
+	Dir    string                      // a folder of the file system that run directories are on
+	Job    bool                        // several nodes are looked at: see Token
+	// Token is a file in Dir that another node has written: whether it is seen is a
+	// finding, and beside it this node leaves one with its name, as an answer.
+	Token string
+}
+
+// Node is what was found on one node.
+type Node struct {
+	Host      string          `json:"host"`
+	Time      time.Time       `json:"time"` // of this node's clock
+	Findings  []Finding       `json:"findings"`
+	Inventory netif.Inventory `json:"inventory"`
+}
+
+// Examine looks at the node that this process is on.
+func Examine(ctx context.Context, o Options) Node {
+	n := Node{Host: hostname(), Time: time.Now()}
+	if name, ok := o.Lookup("SLURMD_NODENAME"); ok && name != "" {
+		n.Host = name
+	}
+	var err error
+	if n.Inventory, err = netif.Collect(ctx, netif.CollectOptions{}); err != nil {
+		n.Findings = append(n.Findings, bad("network", err.Error(), hintOf(err)))
+	} else if n.Inventory.Host = n.Host; !o.Job {
+		n.Findings = append(n.Findings, network([]netif.Inventory{n.Inventory})...)
+	}
+	n.Findings = append(n.Findings, GPUs(o.Lookup)...)
+	n.Findings = append(n.Findings, processor(), kernel(), clock(), sharedMemory("/dev/shm"))
+	n.Findings = append(n.Findings, limits(len(n.Inventory.RDMA) > 0)...)
+	if o.Dir != "" {
+		n.Findings = append(n.Findings, files(o.Dir, o.Job)...)
+	}
+	if o.Token != "" {
+		n.Findings = append(n.Findings, seen(o.Token, n.Host))
+	}
+	return n
+}
+
+// seenWithin is how long a file that another node has written is waited for.
+const seenWithin = 10 * time.Second
+
+// seen waits for a file that another node has written, and answers it.
+func seen(token, host string) Finding {
+	const part = "files on all nodes"
+	began := time.Now()
+	for {
+		_, err := os.Stat(token)
+		if err == nil {
+			break
+		}
+		if time.Since(began) > seenWithin {
+			return bad(part, "a file that the first node has written is not here after "+seenWithin.String()+": "+err.Error(),
+				"all nodes must see the run directory: name a folder on the shared file system with --run-dir")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err := os.WriteFile(Answer(token, host), nil, 0o600); err != nil {
+		return bad(part, err.Error(), "ranks write their logs and parts of checkpoints there: it must be writable on all nodes")
+	}
+	return good(part, "seen")
+}
+
+// Answer is the file by which a host says that it has seen the token.
+func Answer(token, host string) string { return filepath.Join(filepath.Dir(token), "seen-"+host) }

@@ -1,0 +1,182 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// setting is a line of slurm.conf that can surprise: what it says is looked at where the
+// controller tells of it (scontrol show config; slurm.conf(5)).
+type setting struct {
+	key  string
+	look func(value string) Finding
+}
+
+// Slurm looks at a cluster's configuration, as "scontrol show config" tells it.
+func Slurm(config map[string]string) []Finding {
+	var found []Finding
+	for _, s := range settings {
+		value, ok := config[s.key]
+		if !ok {
+			continue // this version has no such key
+		}
+		f := s.look(value)
+		if value == "(null)" && f.Verdict == OK {
+			continue // not set, and nothing to say of it
+		}
+		f.Part = "slurm " + s.key
+		if f.Detail != "" {
+			f.Detail = ": " + f.Detail
+		}
+		f.Detail = value + f.Detail
+		found = append(found, f)
+	}
+	return found
+}
+
+func has(list, word string) bool {
+	return slices.Contains(strings.FieldsFunc(strings.ToLower(list), func(r rune) bool { return r == ',' || r == ' ' }), word)
+}
+
+// seconds is the number at the beginning of "30 sec".
+func seconds(value string) int {
+	n, _ := strconv.Atoi(strings.Fields(value + " x")[0])
+	return n
+}
+
+var settings = []setting{
+	{"SLURM_VERSION", func(v string) Finding {
+		var year, month int
+		fmt.Sscanf(v, "%d.%d", &year, &month)
+		switch release := 100*year + month; {
+		case release == 0:
+			return look("", "not a version that is known", "tell the maintainers of ddpbatch")
+		case release < 2011:
+			return look("", "older than 20.11: steps share their nodes, and --overlap is not known", "ask the centre for a newer Slurm; leave restart.spare_nodes and min_nodes out")
+		case release >= 2205 && release < 2311:
+			return good("", "srun does not take --cpus-per-task from the job: ddpbatch says it to every step; in a script of your own say srun -c")
+		}
+		return good("", "")
+	}},
+	{"JobFileAppend", func(v string) Finding {
+		if v == "0" {
+			return good("", "a requeued job's log is begun anew; ddpbatch's scripts say --open-mode=append, and so should your own")
+		}
+		return good("", "")
+	}},
+	{"JobRequeue", func(v string) Finding {
+		if v == "0" {
+			return look("", "jobs do not come back after a preemption or the loss of a node", "say requeue under [restart], or --requeue in a script of your own")
+		}
+		return good("", "")
+	}},
+	{"KillWait", func(v string) Finding {
+		if seconds(v) < 30 {
+			return look("", "that is all the time from SIGTERM to SIGKILL at the time limit and at scancel", "keep slurm.signal_before_end longer than a save takes")
+		}
+		return good("", "from SIGTERM to SIGKILL")
+	}},
+	{"PreemptMode", func(v string) Finding {
+		switch {
+		case has(v, "cancel"):
+			return look("", "a job that is preempted is cancelled and does not come back", "set checkpoint.every to what you can lose, and submit again; or use a partition that is not preempted")
+		case has(v, "suspend"), has(v, "gang"):
+			return look("", "jobs may be stopped and go on later: NCCL and other programs' timeouts may run out meanwhile", "ask the centre for a partition without it")
+		case has(v, "requeue"):
+			return good("", "a job that is preempted comes back; ddpbatch saves and goes on")
+		}
+		return good("", "")
+	}},
+	{"PreemptParameters", sendsSignal},
+	{"SlurmctldParameters", sendsSignal},
+	{"RequeueExit", func(v string) Finding {
+		if codes(v)[3] {
+			return bad("", "the site requeues jobs that exit with 3, which ddpbatch's do when they are stopped on purpose", "ask the centre to take 3 out of RequeueExit")
+		}
+		return good("", "")
+	}},
+	{"RequeueExitHold", func(v string) Finding {
+		if codes(v)[3] {
+			return look("", "jobs that exit with 3, as ddpbatch's do when they are stopped, are requeued and held", "release them with scontrol release, or cancel them")
+		}
+		return good("", "")
+	}},
+	{"ProctrackType", func(v string) Finding {
+		if !strings.HasSuffix(v, "/cgroup") {
+			return look("", "processes that leave their parents outlive the job", "after a crash look for your processes on the nodes; the centre should use proctrack/cgroup")
+		}
+		return good("", "")
+	}},
+	{"TaskPlugin", func(v string) Finding {
+		if !strings.Contains(v, "cgroup") && !strings.Contains(v, "affinity") {
+			return look("", "tasks are not bound to their cores: ranks get in each other's way, and in that of other jobs", "ask for whole nodes (slurm.exclusive), or bind in the program (taskset, OMP_PROC_BIND)")
+		}
+		if !strings.Contains(v, "cgroup") {
+			return good("", "cores are bound, and GPUs and memory are not confined to the job")
+		}
+		return good("", "")
+	}},
+	{"SelectType", func(v string) Finding {
+		if strings.HasSuffix(v, "/linear") {
+			return look("", "jobs get whole nodes, and --gpus-per-task is refused", "ask for all of a node's GPUs and cores")
+		}
+		return good("", "")
+	}},
+	{"PropagateResourceLimits", func(v string) Finding {
+		if has(v, "all") || has(v, "memlock") {
+			return good("", "limits of the shell that submits go with the job: see the limits")
+		}
+		return good("", "")
+	}},
+	{"MpiDefault", func(string) Finding { return good("", "ddpbatch says --mpi itself") }},
+	{"SlurmdTimeout", func(v string) Finding {
+		if s := seconds(v); s == 0 || s > 600 {
+			return look("", "Slurm takes that long to see that a node is down; 0 is never", "ddpbatch sees it by network.heartbeat_timeout (60 s)")
+		}
+		return good("", "until Slurm sees that a node is down")
+	}},
+	{"AccountingStorageType", func(v string) Finding {
+		if v == "(null)" || strings.HasSuffix(v, "/none") {
+			return look("", "Slurm forgets jobs MinJobAge after their end", "`ddpbatch status` soon after, or read ended.json in the run directory")
+		}
+		return good("", "")
+	}},
+	{"AccountingStoreFlags", func(v string) Finding {
+		if has(v, "job_env") {
+			return look("", "the environment of each job is kept in the accounts, where others may read it", "give secrets by [setup.secrets], never by variables of the shell that submits")
+		}
+		return good("", "")
+	}},
+	{"MinJobAge", func(string) Finding { return good("", "how long the controller remembers a job") }},
+}
+
+// sendsSignal is whether --signal is sent at a preemption: a parameter of 22.05 to 25.x
+// and, by another name, of 26.05.
+func sendsSignal(v string) Finding {
+	if strings.Contains(strings.ToLower(v), "send_user_signal") {
+		return good("", "--signal comes at a preemption, too")
+	}
+	return good("", "")
+}
+
+// codes are the exit codes in a list such as "1-3,7".
+func codes(list string) map[int]bool {
+	all := map[int]bool{}
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, _ := strings.Cut(strings.TrimSpace(part), "-")
+		lo, err := strconv.Atoi(first)
+		if err != nil {
+			continue
+		}
+		hi, err := strconv.Atoi(last)
+		if err != nil {
+			hi = lo
+		}
+		for code := lo; code <= min(hi, 255); code++ {
+			all[code] = true
+		}
+	}
+	return all
+}

@@ -1,0 +1,120 @@
+package symptoms
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Each symptom is found in its own sample, and is not taken for another.
+func TestEachSymptomIsKnown(t *testing.T) {
+	names := map[string]bool{}
+	for _, s := range table {
+		if names[s.Name] || s.Cause == "" || s.Hint == "" || s.From == "" {
+			t.Errorf("%q: twice, or something is missing", s.Name)
+		}
+		names[s.Name] = true
+		if shortest(s.words) < 3 {
+			t.Errorf("%q: %q would be found everywhere: the pattern needs a longer text", s.Name, s.words)
+		}
+		found, lines, err := Look(strings.NewReader("epoch 1\n" + s.sample + "\nend"))
+		if err != nil || lines != 3 || len(found) != 1 || found[0].Name != s.Name || !slices.Equal(found[0].Lines, []int{2}) {
+			t.Errorf("%q in %q: found %+v in %d lines, %v", s.Name, s.sample, found, lines, err)
+		}
+	}
+	if len(table) < 40 {
+		t.Errorf("only %d symptoms", len(table))
+	}
+}
+
+var update = flag.Bool("update", false, "write the symptoms into docs/doctor.md")
+
+// The document has each symptom, as the table has it.
+func TestDocument(t *testing.T) {
+	const path, begin, end = "../../../docs/doctor.md", "symptoms -update -->\n", "<!-- end -->"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	old, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatal("docs/doctor.md has no place for the symptoms")
+	}
+	var rows strings.Builder
+	rows.WriteString("| known as | text of | means |\n|---|---|---|\n")
+	for _, s := range table {
+		rows.WriteString("| " + s.Name + " | " + s.From + " | " + s.Cause + " |\n")
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(before+begin+rows.String()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if old != rows.String() {
+		t.Error("docs/doctor.md is not what the table says: run go test ./jobs/doctor/symptoms -update")
+	}
+}
+
+// A log in which all goes well has none.
+func TestNothingIsFoundWhereNothingIs(t *testing.T) {
+	const log = `6 ranks on 3 nodes; network 10.20.0.0/24 (hsn0 on n1): 10.20.0.0/24 reaches all 3 hosts
+training from the start, 3 epochs
+saved step 0 to /home/ada/runs/fashion/checkpoints/step-00000000 (5ms)
+epoch 1/3  step 200/939  loss 0.5077  52,706 samples/s  3s left
+n1:1234:1234 [0] NCCL INFO Bootstrap : Using hsn0:10.20.0.1<0>
+n1:1234:1234 [0] NCCL INFO NET/Plugin : No plugin found (libnccl-net.so), using internal implementation
+finished: 3 epochs, 939 steps
+`
+	found, lines, err := Look(strings.NewReader(log))
+	if err != nil || len(found) != 0 || lines != 7 {
+		t.Errorf("%+v, %d lines, %v", found, lines, err)
+	}
+}
+
+// What others see of a failure comes after its cause, though it may be printed first, and
+// more often.
+func TestCausesComeFirst(t *testing.T) {
+	log := strings.Repeat("[E ProcessGroupNCCL.cpp:475] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8)\n", 9) +
+		"srun: error: n1: task 3: Exited with exit code 1\n" +
+		"slurmstepd: error: Detected 1 oom_kill event in StepId=123.0.\x1b[31m\n"
+	found, _, err := Look(strings.NewReader(log))
+	if err != nil || len(found) != 3 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if f := found[0]; f.Name != "out of memory" || f.Consequence() || f.Lines[0] != 11 || strings.ContainsRune(f.Text, '\x1b') {
+		t.Errorf("first %+v", f)
+	}
+	if f := found[1]; f.Name != "NCCL timed out" || !f.Consequence() || f.Count != 9 || !slices.Equal(f.Lines, []int{1, 2, 3, 4, 5}) {
+		t.Errorf("second %+v", f)
+	}
+}
+
+// A line longer than memory should hold is one line.
+func TestLongLines(t *testing.T) {
+	long := io.MultiReader(strings.NewReader(strings.Repeat("x", 3*maxLine)+" CUDA out of memory\n"), strings.NewReader("CUDA out of memory"))
+	found, lines, err := Look(long)
+	if err != nil || lines != 2 || len(found) != 1 || found[0].Lines[0] != 2 {
+		t.Errorf("%+v, %d lines, %v", found, lines, err)
+	}
+}
+
+func FuzzLook(f *testing.F) {
+	for _, s := range table {
+		f.Add([]byte(s.sample))
+	}
+	f.Fuzz(func(t *testing.T, log []byte) {
+		found, lines, err := Look(bytes.NewReader(log))
+		if err != nil || lines > bytes.Count(log, []byte("\n"))+1 {
+			t.Fatalf("%d lines, %v", lines, err)
+		}
+		for _, f := range found {
+			if f.Count < len(f.Lines) || len(f.Lines) == 0 || f.Lines[0] < 1 || slices.Max(f.Lines) > lines || strings.ContainsAny(f.Text, "\x1b\n\r") {
+				t.Fatalf("%+v of %d lines", f, lines)
+			}
+		}
+	})
+}

@@ -1,0 +1,53 @@
+package tests
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs/doctor"
+	"github.com/ddpbatch/ddpbatch/tests/cluster"
+)
+
+// On a real cluster doctor finds the settings that bite, and in a job looks at each node.
+func TestDoctor(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 2, SlurmConf: []string{"RequeueExit=3", "PreemptMode=CANCEL"}})
+	s.write("in-job.sh", "#!/bin/sh\n"+binary+" doctor --in-job --json --dir . >found.json\n")
+	out, err := s.Command(t.Context(), "sbatch", "--parsable", "--nodes=2", "--chdir="+s.home, s.home+"/in-job.sh").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _, _ := strings.Cut(strings.TrimSpace(string(out)), ";")
+
+	login := s.ddpbatch("doctor", "--json")
+	mustContain(t, login.stderr, " bad")
+	check := func(text string, want map[string]doctor.Verdict) map[string]doctor.Finding {
+		t.Helper()
+		var found []doctor.Finding
+		if err := json.Unmarshal([]byte(text), &found); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		byPart := map[string]doctor.Finding{}
+		for _, f := range found {
+			byPart[f.Part] = f
+		}
+		for part, verdict := range want {
+			if f := byPart[part]; f.Verdict != verdict {
+				t.Errorf("%s: %+v, want %s\n%s", part, f, verdict, text)
+			}
+		}
+		return byPart
+	}
+	check(login.stdout, map[string]doctor.Verdict{"slurm RequeueExit": doctor.Bad, "slurm PreemptMode": doctor.Look, "slurm ProctrackType": doctor.Look,
+		"slurm TaskPlugin": doctor.Look, "slurm KillWait": doctor.Look, "slurm SLURM_VERSION": doctor.OK, "files lock": doctor.OK})
+
+	s.ends(id, "FAILED") // by the exit code, for RequeueExit is bad
+	byPart := check(s.file("found.json"), map[string]doctor.Verdict{"slurm RequeueExit": doctor.Bad, "network": doctor.OK, "nccl alone": doctor.Look,
+		"kernel": doctor.OK, "files on all nodes": doctor.OK, "files rename": doctor.OK, "clocks of the nodes": doctor.OK})
+	if f := byPart["network"]; !strings.Contains(f.Detail, "hsn0") {
+		t.Errorf("%+v", f)
+	}
+	if f := byPart["nccl alone"]; !strings.Contains(f.Detail, "takes eth0, ddpbatch hsn0") || f.Hosts != "" {
+		t.Errorf("%+v", f)
+	}
+}
