@@ -16,7 +16,7 @@ import (
 var looksLikeVariable = regexp.MustCompile(`^((DDPBATCH|SLURM|SLURMD|NCCL|GLOO|TP|UCX|OMPI|PMIX|PMI|MPI|SM|JOB|PET|TRAINING|CUDA|ROCR|PYTHON|GIT|OMP|LD|MASTER|LOCAL|GROUP|WORLD|NODE|TORCHELASTIC|KUBERNETES|XDG)_[A-Za-z0-9_]*[A-Za-z0-9]|PYTHON[A-Z]+|RANK|HOME|VIRTUAL_ENV|CONDA_PREFIX|COLUMNS|TERM|NO_COLOR)$`)
 
 // noVariables are strings that look like one.
-var noVariables = regexp.MustCompile(`^(NODE_FAIL|GIT_OPTIONAL_LOCKS|GIT_TERMINAL_PROMPT|GIT_NO_LAZY_FETCH|RANK|MPI_[A-Z][a-z_]+|DDPBATCH_TEST_[A-Z]+|PET_|(JOB|SLURM|GIT)_.*_)$`)
+var noVariables = regexp.MustCompile(`^(NODE_FAIL|SLURM_VERSION|GIT_OPTIONAL_LOCKS|GIT_TERMINAL_PROMPT|GIT_NO_LAZY_FETCH|RANK|MPI_[A-Z][a-z_]+|DDPBATCH_TEST_[A-Z]+|PET_|(JOB|SLURM|GIT)_.*_)$`)
 
 // Every variable that the code names is in the reference, and the other way round.
 func TestEveryVariableIsTold(t *testing.T) {
