@@ -28,7 +28,7 @@ func (s site) preempt(id string) {
 	}
 	waitUntil(s.t, "the job to be preempted", func() bool {
 		o := finish(s.t, s.Command(s.t.Context(), "scontrol", "show", "job", id))
-		return strings.Contains(o.stdout, "PreemptTime=2")
+		return strings.Contains(o.stdout, "PreemptTime=2") || strings.Contains(o.stdout, "Restarts=1 ") // by then a time, or forgotten
 	})
 }
 
