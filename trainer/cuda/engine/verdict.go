@@ -23,7 +23,7 @@ type verdict struct {
 // verdictState is struct Verdict of updates.cu: what the host puts there, and how much
 // room there is for what the kernels do.
 type verdictState struct {
-	count   uint64
+	_       uint64 // the number of updates, written as what the struct begins with
 	told    [2]float32
 	factors adamFactors // or sgdFactors, which are fewer
 }
