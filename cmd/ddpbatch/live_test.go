@@ -13,10 +13,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/terminal"
 )
 
-// onTerminal starts the program on a terminal, as a shell does.
-func onTerminal(t *testing.T, x *terminal.Terminal, dir string, environ []string, args ...string) *exec.Cmd {
+// onTerminal starts a program on a terminal, as a shell does.
+func onTerminal(t *testing.T, x *terminal.Terminal, dir string, environ []string, program string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "ddpbatch", args...)
+	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, x.TTY, x.TTY, x.TTY
 	cmd.Env = append(append(os.Environ(), "TERM=xterm", "LC_ALL=C.UTF-8", "NO_COLOR="), environ...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -57,7 +57,7 @@ func TestLaunchOnATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := terminal.New(t, 110, 12)
-	cmd := onTerminal(t, x, dir, []string{"NO_COLOR=1"}, "launch", "job.toml")
+	cmd := onTerminal(t, x, dir, []string{"NO_COLOR=1"}, "ddpbatch", "launch", "job.toml")
 	x.Await("━")
 	x.Await(" training") // the nodes, below
 	lines := strings.Split(x.Screen(), "\n")
@@ -110,9 +110,15 @@ func TestLaunchPlain(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "job.toml"), []byte(short), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, environ := range map[string][]string{"--plain": nil, "--run-dir=dumb": {"TERM=dumb"}} {
+	for name, tt := range map[string]struct {
+		environ, args []string
+	}{
+		"asked for":         {nil, []string{"ddpbatch", "launch", "job.toml", "--plain"}},
+		"a poor terminal":   {[]string{"TERM=dumb"}, []string{"ddpbatch", "launch", "job.toml", "--run-dir=dumb"}},
+		"in the background": {nil, []string{"sh", "-mc", "ddpbatch launch job.toml --run-dir=behind & wait"}}, // it would draw over the prompt
+	} {
 		x := terminal.New(t, 110, 12)
-		cmd := onTerminal(t, x, dir, environ, "launch", "job.toml", name)
+		cmd := onTerminal(t, x, dir, tt.environ, tt.args[0], tt.args[1:]...)
 		if err := cmd.Wait(); err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, x.All())
 		}
@@ -137,7 +143,7 @@ func TestTopOnATerminal(t *testing.T) {
 	x := terminal.New(t, 60, 8)
 	fmt.Fprint(x.TTY, "$ ddpbatch top\n")
 	x.Await("$ ddpbatch top")
-	cmd := onTerminal(t, x, dir, nil, "top")
+	cmd := onTerminal(t, x, dir, nil, "ddpbatch", "top")
 	x.Await("  1 done  q leaves\n\nRUN   PHASE  ")
 	x.Await("\nlong  done   ")
 	x.Type("xq")
@@ -172,7 +178,7 @@ func TestLogsOnATerminal(t *testing.T) {
 	state, log := filepath.Join(fake, "job-101.state"), filepath.Join(dir, "runs/long/slurm-101.out")
 	put(state, "PENDING Priority 0:0 2026-11-22T08:00:00\n")
 	x := terminal.New(t, 100, 8)
-	cmd := onTerminal(t, x, dir, environ, "logs", "-f", "long")
+	cmd := onTerminal(t, x, dir, environ, "ddpbatch", "logs", "-f", "long")
 	x.Await("long  queued: other jobs come first; expected to start at 2026-11-22T08:00:00")
 	put(log, "hello\n")
 	x.Await("hello\nlong  queued")

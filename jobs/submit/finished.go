@@ -22,8 +22,8 @@ func Finished(dir rundir.Dir, last slurm.JobState) bool {
 // its last job, which may be nothing. What the launcher of an earlier job has said
 // does not count where the last one's id is known.
 func SaysFinished(dir rundir.Dir, last slurm.JobState) bool {
-	if entries, err := checkpoint.List(dir.Checkpoints()); err == nil && len(entries) > 0 {
-		return entries[0].Manifest != nil && entries[0].Manifest.Finished
+	if newest, ok, err := checkpoint.Newest(dir.Checkpoints()); err == nil && ok {
+		return newest.Manifest != nil && newest.Manifest.Finished
 	}
 	if end, ok := dir.ReadEnd(); ok && (end.JobID == last.ID || end.JobID == "" || last.ID == "") {
 		return end.Exit == 0

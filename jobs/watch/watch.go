@@ -105,8 +105,8 @@ func Read(d rundir.Dir, name, job string, figures *Figures) Status {
 	if e, ok := d.ReadEnd(); ok && (e.JobID == job || e.JobID == "" || job == "") {
 		s.end = &e
 	}
-	if entries, err := checkpoint.List(d.Checkpoints()); err == nil && len(entries) > 0 {
-		s.Saved = newest(entries[0])
+	if e, ok, err := checkpoint.Newest(d.Checkpoints()); err == nil && ok {
+		s.Saved = newest(e)
 		s.Checkpoint = &s.Saved.Step
 	}
 	// A line that cannot be read is of a disk that was full; the rest counts.

@@ -145,6 +145,26 @@ func name(step int) string { return fmt.Sprintf("%s%08d", stepPrefix, step) }
 // List returns the checkpoints of a folder, newest first, with manifests read
 // but data unverified. A folder that does not exist has none.
 func List(dir string) ([]Entry, error) {
+	entries, err := find(dir)
+	for i := range entries {
+		entries[i].read()
+	}
+	return entries, err
+}
+
+// Newest is the first that [List] returns, false where there is none. It reads no
+// other manifest: who looks often should not read those of all that are kept.
+func Newest(dir string) (Entry, bool, error) {
+	entries, err := find(dir)
+	if len(entries) == 0 {
+		return Entry{}, false, err
+	}
+	entries[0].read()
+	return entries[0], true, err
+}
+
+// find returns the checkpoints of a folder, newest first, with nothing read.
+func find(dir string) ([]Entry, error) {
 	found, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -162,15 +182,18 @@ func List(dir string) ([]Entry, error) {
 		if _, err := fmt.Sscanf(of, stepPrefix+"%d", &step); err != nil || of != name(step) {
 			continue
 		}
-		e := Entry{Path: filepath.Join(dir, f.Name()), Step: step}
-		e.Manifest, e.Err = readManifest(e.Path)
-		if e.Err == nil && e.Manifest.Step != step {
-			e.Manifest, e.Err = nil, fmt.Errorf("the manifest in %q is of step %d", e.Path, e.Manifest.Step)
-		}
-		entries = append(entries, e)
+		entries = append(entries, Entry{Path: filepath.Join(dir, f.Name()), Step: step})
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return b.Step - a.Step })
 	return entries, nil
+}
+
+// read reads the manifest.
+func (e *Entry) read() {
+	e.Manifest, e.Err = readManifest(e.Path)
+	if e.Err == nil && e.Manifest.Step != e.Step {
+		e.Manifest, e.Err = nil, fmt.Errorf("the manifest in %q is of step %d", e.Path, e.Manifest.Step)
+	}
 }
 
 func readManifest(path string) (*Manifest, error) {

@@ -69,8 +69,15 @@ func TestSaveLoadPrune(t *testing.T) {
 	if _, _, err := Load(dir); !errors.Is(err, ErrNone) {
 		t.Fatalf("no folder: %v", err)
 	}
+	if _, ok, err := Newest(dir); ok || err != nil {
+		t.Fatalf("no folder: %v, %v", ok, err)
+	}
 	for _, step := range []int{0, 5, 10, 100_000_000} {
 		save(t, dir, step)
+	}
+	all, err := List(dir)
+	if e, ok, nerr := Newest(dir); err != nil || nerr != nil || !ok || e.Path != all[0].Path || e.Step != 100_000_000 || e.Manifest.Digest != all[0].Manifest.Digest {
+		t.Errorf("the newest is %+v, %v, %v; want the first of %+v, %v", e, ok, nerr, all, err)
 	}
 	s, skipped, err := Load(dir)
 	if err != nil || len(skipped) > 0 {

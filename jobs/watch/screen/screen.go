@@ -4,7 +4,7 @@
 // It promises: what is printed above stays, in order and whole, as if there were nothing
 // below; each change is one write, and lines are overwritten and not cleared, so nothing flickers;
 // a terminal that was resized is drawn for its new width; and the terminal is as it was
-// once Close returns.
+// once Close returns. A program in the background prints, and draws nothing.
 //
 // It does not decide what is shown, nor in which colours, and it knows only the sequences
 // that every terminal of the last decades does (ECMA-48: CUU, EL, ED, CUP, SGR; for a page
@@ -45,6 +45,14 @@ func Size(f *os.File) (width, height int) {
 		return 80, 24
 	}
 	return int(w.Col), int(w.Row)
+}
+
+// inFront says whether this process may draw on a terminal: a job that the shell has
+// put into the background would draw over its prompt. Without job control every process
+// is in front.
+func inFront(f *os.File) bool {
+	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	return err != nil || group == unix.Getpgrp()
 }
 
 // Bottom keeps lines at the bottom of a terminal.
@@ -104,6 +112,14 @@ func (b *Bottom) Close() error {
 
 // draw prints whole lines above, and the present ones in the place of those before.
 func (b *Bottom) draw(above []byte) error {
+	if !inFront(b.out) {
+		b.shown = nil // the shell has printed below
+		_, err := b.out.Write(above)
+		return err
+	}
+	if len(above)+len(b.shown)+len(b.lines) == 0 {
+		return nil
+	}
 	var out bytes.Buffer
 	width, height := Size(b.out)
 	if n := len(b.shown); n > 0 {
