@@ -62,11 +62,13 @@ clip_norm = 1.0
 	if err != nil || len(weights) == 0 {
 		t.Fatalf("no weights: %v", err)
 	}
-	if o := here(t, dir, "checkpoint", "export", "run", "-o", "model.pt"); o.code != 0 {
-		t.Fatal(o)
+	for _, more := range [][]string{{"-o", "model.pt"}, {"--optimizer", "-o", "optimizer.pt"}} {
+		if o := here(t, dir, append([]string{"checkpoint", "export", "run"}, more...)...); o.code != 0 {
+			t.Fatal(o)
+		}
 	}
 	cmd := exec.CommandContext(t.Context(), "/usr/bin/python3", "testdata/gpt_checkpoint.py", "--weights", weights[len(weights)-1],
-		"--state-dict", filepath.Join(dir, "model.pt"), "--text", filepath.Join(dir, "text.txt"), "--heads", "4", "--holdout", "0.1", "--prompt", prompt, "--tokens", "60")
+		"--state-dict", filepath.Join(dir, "model.pt"), "--optimizer", filepath.Join(dir, "optimizer.pt"), "--text", filepath.Join(dir, "text.txt"), "--heads", "4", "--holdout", "0.1", "--prompt", prompt, "--tokens", "60")
 	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1")
 	var theirs struct {
 		Loss float64 `json:"loss"`

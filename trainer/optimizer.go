@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -41,6 +42,36 @@ func newSchedule(lr float64, s *jobs.Schedule) (optim.Schedule, error) {
 		return rate, err
 	}
 	return optim.WarmUp(float64(s.WarmUpFrom), int64(s.WarmUp), rate)
+}
+
+// RateAt is the learning rate of the step after so many, by the settings that stand in a
+// checkpoint's manifest.
+func RateAt(settings map[string]string, step int64) (float64, error) {
+	var err error
+	number := func(key string) (v float64) {
+		if text := settings[key]; text != "" && err == nil { // what is 0 is not there
+			err = json.Unmarshal([]byte(text), &v)
+		}
+		return v
+	}
+	var kind string
+	if text := settings["schedule.kind"]; text != "" {
+		err = json.Unmarshal([]byte(text), &kind)
+	}
+	s := jobs.Schedule{
+		Kind: jobs.ScheduleKind(kind), WarmUp: jobs.NonNegativeCount(number("schedule.warmup")), WarmUpFrom: jobs.NonNegative(number("schedule.warmup_from")),
+		Steps: jobs.Count(number("schedule.steps")), Floor: jobs.NonNegative(number("schedule.floor")),
+		Gamma: jobs.Positive(number("schedule.gamma")), Every: jobs.Count(number("schedule.every")),
+	}
+	lr := number("optimizer.lr")
+	if err != nil {
+		return 0, fmt.Errorf("settings of the learning rate: %w", err)
+	}
+	rate, err := newSchedule(lr, &s)
+	if err != nil {
+		return 0, err
+	}
+	return rate(step), nil
 }
 
 // warnOfIdleSteps tells of steps at the end of the run that the schedule leaves

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
-	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 	"github.com/ddpbatch/ddpbatch/trainer/torchfile"
 )
 
@@ -20,47 +19,59 @@ type checkpointExportCmd struct {
 	Output string `short:"o" required:"" placeholder:"FILE" help:"Where to: a name that ends in .pt or .pth, or in .safetensors."`
 	Step   int    `default:"-1" placeholder:"N" help:"The checkpoint of this step; without it the newest that is good."`
 	Force  bool   `help:"Replace the file if it is there."`
+
+	Optimizer bool `help:"The optimizer's state instead of the weights, for load_state_dict of torch.optim's SGD, Adam or AdamW."`
 }
 
 func (c *checkpointExportCmd) Help() string {
 	return `A .pt file is a state_dict as torch.save writes it, which
 torch.load(FILE, weights_only=True) reads; names are those of the same model in
 PyTorch, or for a GPT in Hugging Face's GPT2Model. A .safetensors file has the
-same names. Weights that ranks wrote in parts are put together. The checkpoint is
+same names. With --optimizer it is the state_dict of the optimizer of the same
+name in torch.optim, with the learning rate of the next step, so that a PyTorch
+script can go on; parameters are in the order of the model's parameters(), and
+param_groups[0]["param_names"] names them. Weights that ranks wrote in parts are put together. The checkpoint is
 compared with its manifest first; the file appears whole or not at all.`
 }
 
 func (c *checkpointExportCmd) Run(_ context.Context, p *program) error {
-	var write func(io.Writer, *io.SectionReader) error
-	switch filepath.Ext(c.Output) {
-	case ".pt", ".pth":
-		write = writeStateDict
-	case ".safetensors":
-		write = func(w io.Writer, file *io.SectionReader) error {
-			_, err := io.Copy(w, file)
+	what, files := "weights", []string{checkpoint.ModelFile}
+	var write func(io.Writer, *checkpoint.Snapshot) error
+	switch ext := filepath.Ext(c.Output); {
+	case c.Optimizer && (ext == ".pt" || ext == ".pth"):
+		what, files, write = "optimizer's state", append(files, checkpoint.OptimizerFile), writeOptimizer
+	case c.Optimizer:
+		return usage(fmt.Sprintf("--output %q must end in .pt or .pth: --optimizer is in PyTorch's format", c.Output))
+	case ext == ".pt" || ext == ".pth":
+		write = func(w io.Writer, s *checkpoint.Snapshot) error {
+			return writeStateDict(w, s.Files[checkpoint.ModelFile])
+		}
+	case ext == ".safetensors":
+		write = func(w io.Writer, s *checkpoint.Snapshot) error {
+			_, err := io.Copy(w, s.Files[checkpoint.ModelFile])
 			return err
 		}
 	default:
 		return usage(fmt.Sprintf("--output %q must end in .pt, .pth or .safetensors: that decides the format", c.Output))
 	}
-	s, err := c.open(p)
+	s, err := c.open(p, files)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	path := p.abs(c.Output)
-	if err := createFile(path, c.Force, func(w io.Writer) error { return write(w, s.Files[checkpoint.ModelFile]) }); err != nil {
+	if err := createFile(path, c.Force, func(w io.Writer) error { return write(w, s) }); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			return exitError{exitUsage, hinted{fmt.Errorf("export: %q already exists", path), "give another name, or --force to replace it"}}
 		}
 		return fmt.Errorf("export checkpoint %q: %w", s.Path, err)
 	}
-	p.printf("wrote the weights of step %d to %s\n", s.Manifest.Step, path)
+	p.printf("wrote the %s of step %d to %s\n", what, s.Manifest.Step, path)
 	return nil
 }
 
 // open opens the newest good checkpoint, or that of the step asked for.
-func (c *checkpointExportCmd) open(p *program) (*checkpoint.Snapshot, error) {
+func (c *checkpointExportCmd) open(p *program, files []string) (*checkpoint.Snapshot, error) {
 	entries, err := p.checkpointEntries(c.Which)
 	if err != nil {
 		return nil, err
@@ -71,7 +82,7 @@ func (c *checkpointExportCmd) open(p *program) (*checkpoint.Snapshot, error) {
 			continue
 		}
 		seen = true
-		s, err := e.Open(checkpoint.ModelFile)
+		s, err := e.Open(files...)
 		if err == nil {
 			return s, nil
 		}
@@ -117,16 +128,9 @@ func createFile(path string, force bool, write func(io.Writer) error) (err error
 
 // writeStateDict writes what a safetensors file holds as torch.save would.
 func writeStateDict(w io.Writer, file *io.SectionReader) error {
-	arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(file, 0, file.Size()), file.Size())
+	tensors, err := tensorsOf(file)
 	if err != nil {
 		return err
-	}
-	tensors := make([]torchfile.Tensor, len(arrays))
-	for i, a := range arrays {
-		if a.DType != safetensors.F32 {
-			return fmt.Errorf("tensor %q is of type %s, want %s", a.Name, a.DType, safetensors.F32)
-		}
-		tensors[i] = torchfile.Tensor{Name: a.Name, Shape: a.Shape, Data: io.NewSectionReader(file, a.Begin, a.End-a.Begin)}
 	}
 	return torchfile.Write(w, tensors)
 }

@@ -32,6 +32,7 @@ def safetensors(path):
 parser = argparse.ArgumentParser()
 parser.add_argument("--weights", required=True)
 parser.add_argument("--state-dict", required=True, help="the same weights as ddpbatch checkpoint export wrote them")
+parser.add_argument("--optimizer", required=True, help="the state of the optimizer as it wrote that")
 parser.add_argument("--text", required=True)
 parser.add_argument("--heads", type=int, required=True)
 parser.add_argument("--holdout", type=float, required=True)
@@ -48,6 +49,9 @@ layers = sum(name.endswith("ln_1.weight") for name in weights)
 model = GPT(vocabulary, context, width, options.heads, layers, seed=0)
 missing, unexpected = model.load_state_dict(weights, strict=False)
 assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
+state = torch.load(options.optimizer)
+assert state["param_groups"][0]["param_names"] == [n for n, _ in model.named_parameters()], state["param_groups"]
+assert all(s["exp_avg"].shape == p.shape for s, p in zip(state["state"].values(), model.parameters()))
 
 with open(options.text, encoding="utf-8") as f:
     text = f.read()

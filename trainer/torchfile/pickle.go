@@ -18,6 +18,11 @@ const (
 	int4       = "J"    // 4 bytes, signed
 	long1      = "\x8a" // length in 1 byte, little-endian two's complement
 	false1     = "\x89"
+	true1      = "\x88"
+	float8     = "G" // 8 bytes, big-endian
+	plainDict  = "}"
+	plainList  = "]"
+	appends    = "e" // what is since the mark
 	persistent = "Q" // what the tuple before it stands for
 	setItems   = "u" // pairs since the mark
 	stop       = "."

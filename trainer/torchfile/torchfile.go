@@ -1,6 +1,6 @@
 // Package torchfile writes tensors as a file of torch.save, which PyTorch users open
-// with torch.load(path, weights_only=True): a state_dict, an OrderedDict of float32
-// tensors on the CPU by name.
+// with torch.load(path, weights_only=True): the state_dict of a model, an OrderedDict of
+// float32 tensors on the CPU by name, or that of an optimizer.
 //
 // The format is that of PyTorch since 1.6 (torch/serialization.py and
 // caffe2/serialize/inline_container.h): a zip archive of uncompressed entries, a
@@ -51,10 +51,15 @@ const (
 
 // Write writes the tensors in their order. Names are as in a state_dict.
 func Write(w io.Writer, tensors []Tensor) error {
-	a := &archive{out: counter{w: w}}
-	a.zip = zip.NewWriter(&a.out)
 	var p pickle
 	p.stateDict(tensors)
+	return write(w, p, tensors)
+}
+
+// write writes a pickle and the tensors that it numbers.
+func write(w io.Writer, p pickle, tensors []Tensor) error {
+	a := &archive{out: counter{w: w}}
+	a.zip = zip.NewWriter(&a.out)
 	if err := a.text("data.pkl", p.out); err != nil {
 		return err
 	}

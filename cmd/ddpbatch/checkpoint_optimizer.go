@@ -1,0 +1,130 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/trainer"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/optim"
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
+	"github.com/ddpbatch/ddpbatch/trainer/torchfile"
+)
+
+// writeOptimizer writes the state of a checkpoint's optimizer as PyTorch's of the same
+// name has it, with the learning rate of the next step.
+func writeOptimizer(w io.Writer, s *checkpoint.Snapshot) error {
+	kept := map[string]torchfile.Tensor{}
+	var names []string
+	for _, file := range []string{checkpoint.ModelFile, checkpoint.OptimizerFile} {
+		tensors, err := tensorsOf(s.Files[file])
+		if err != nil {
+			return fmt.Errorf("%q: %w", file, err)
+		}
+		for _, t := range tensors {
+			if file == checkpoint.ModelFile {
+				names = append(names, t.Name)
+			} else {
+				kept[t.Name] = t
+			}
+		}
+	}
+	if err := asRegistered(names); err != nil {
+		return err
+	}
+	options, parts, err := optimizerOf(&s.Manifest)
+	if err != nil {
+		return err
+	}
+	o := torchfile.Optimizer{Names: names, Options: options}
+	if s.Manifest.OptimInit {
+		for _, name := range names {
+			var of []torchfile.Tensor
+			for _, p := range parts {
+				t, ok := kept[p.ours+name]
+				if p.ours == "step" {
+					t, ok = kept[p.ours]
+				}
+				if !ok {
+					return fmt.Errorf("%q has no %q of %q", checkpoint.OptimizerFile, p.ours, name)
+				}
+				t.Name = p.theirs
+				of = append(of, t)
+			}
+			o.State = append(o.State, of)
+		}
+	}
+	return torchfile.WriteOptimizer(w, o)
+}
+
+// statePart is what an optimizer keeps of each parameter, here and in PyTorch.
+type statePart struct{ ours, theirs string }
+
+// optimizerOf is what torch.optim's SGD, Adam and AdamW call the settings of a run.
+func optimizerOf(m *checkpoint.Manifest) ([]torchfile.Option, []statePart, error) {
+	number := func(key string) float64 {
+		v, _ := strconv.ParseFloat(m.Spec["optimizer."+key], 64) // what is 0 is not there
+		return v
+	}
+	rate, err := trainer.RateAt(m.Spec, int64(m.Step))
+	if err != nil {
+		return nil, nil, err
+	}
+	options := []torchfile.Option{{Name: "lr", Value: rate}, {Name: "weight_decay", Value: number("weight_decay")}}
+	switch m.Optimizer {
+	case optim.KindSGD:
+		options = append(options, torchfile.Option{Name: "momentum", Value: number("momentum")}, torchfile.Option{Name: "dampening", Value: 0.0},
+			torchfile.Option{Name: "nesterov", Value: m.Spec["optimizer.nesterov"] == "true"})
+		return options, []statePart{{"momentum.", "momentum_buffer"}}, nil
+	case optim.KindAdam, optim.KindAdamW:
+		options = append(options, torchfile.Option{Name: "betas", Value: [2]float64{number("beta1"), number("beta2")}},
+			torchfile.Option{Name: "eps", Value: number("eps")}, torchfile.Option{Name: "amsgrad", Value: false})
+		return options, []statePart{{"step", "step"}, {"exp_avg.", "exp_avg"}, {"exp_avg_sq.", "exp_avg_sq"}}, nil
+	}
+	return nil, nil, fmt.Errorf("the optimizer %q is none of PyTorch's", m.Optimizer)
+}
+
+// registered are the words of parameters' names in the order in which the models of
+// PyTorch and Hugging Face have them; numbers are in their own.
+var registered = []string{"wte", "wpe", "h", "ln_f", "ln_1", "attn", "ln_2", "mlp", "c_attn", "c_fc", "c_proj", "weight", "bias"}
+
+// asRegistered puts names of parameters into the order of the model's parameters().
+func asRegistered(names []string) error {
+	for _, n := range names {
+		for _, word := range strings.Split(n, ".") {
+			if _, err := strconv.Atoi(word); err != nil && !slices.Contains(registered, word) {
+				return fmt.Errorf("the place of parameter %q in PyTorch's model is not known", n)
+			}
+		}
+	}
+	place := func(word string) int {
+		if n, err := strconv.Atoi(word); err == nil {
+			return n
+		}
+		return slices.Index(registered, word)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(a, b string) int { return cmp.Compare(place(a), place(b)) })
+	})
+	return nil
+}
+
+// tensorsOf are the tensors of a file of a checkpoint.
+func tensorsOf(file *io.SectionReader) ([]torchfile.Tensor, error) {
+	arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(file, 0, file.Size()), file.Size())
+	if err != nil {
+		return nil, err
+	}
+	tensors := make([]torchfile.Tensor, len(arrays))
+	for i, a := range arrays {
+		if a.DType != safetensors.F32 {
+			return nil, fmt.Errorf("tensor %q is of type %s, want %s", a.Name, a.DType, safetensors.F32)
+		}
+		tensors[i] = torchfile.Tensor{Name: a.Name, Shape: a.Shape, Data: io.NewSectionReader(file, a.Begin, a.End-a.Begin)}
+	}
+	return tensors, nil
+}

@@ -1,0 +1,74 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// PyTorch goes on from the exported weights and optimizer's state, with the rate of the
+// schedule, and after a step has the weights that this program has.
+func TestPyTorchGoesOn(t *testing.T) {
+	needsPyTorch(t)
+	var table strings.Builder
+	table.WriteString("x,y\n")
+	for i := range 16 {
+		fmt.Fprintf(&table, "%d,%d\n", i%5, (i*7)%11)
+	}
+	script := []string{"testdata/torch_goes_on.py"}
+	for kind, settings := range map[string]string{
+		"sgd":   "momentum = 0.9\nweight_decay = 0.1\nnesterov = true\n",
+		"adam":  "weight_decay = 0.1\nbeta1 = 0.8\n",
+		"adamw": "weight_decay = 0.1\nbeta2 = 0.99\neps = 1e-6\n",
+	} {
+		dir := t.TempDir()
+		for name, text := range map[string]string{"data.csv": table.String(), "job.toml": fmt.Sprintf(onTable, kind, settings)} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, args := range [][]string{
+			{"launch", "job.toml", "-n", "2", "--run-dir", "run"},
+			{"checkpoint", "export", "run", "--step", "9", "-o", "model.pt"},
+			{"checkpoint", "export", "run", "--step", "9", "--optimizer", "-o", "optimizer.pt"},
+			{"checkpoint", "export", "run", "--step", "10", "-o", "after.pt"},
+		} {
+			if o := here(t, dir, args...); o.code != 0 {
+				t.Fatalf("%v: %v", args, o)
+			}
+		}
+		script = append(script, kind, dir)
+	}
+	o := finish(t, exec.CommandContext(t.Context(), "/usr/bin/python3", script...))
+	if o.code != 0 || strings.Count(o.stdout, ": one step, the same weights\n") != 3 {
+		t.Error(o)
+	}
+}
+
+// onTable is a training each step of which takes all samples, on two ranks.
+const onTable = `name = "small"
+[train]
+epochs = 12
+batch = 8
+strategy = "zero1"
+[train.model]
+kind = "mlp"
+hidden = [4]
+[train.data]
+kind = "csv"
+path = "data.csv"
+task = "regression"
+[train.optimizer]
+kind = %q
+lr = 0.01
+%s[train.schedule]
+kind = "cosine"
+steps = 20
+warmup = 3
+[checkpoint]
+every = "1 step"
+keep = 20
+`
