@@ -82,3 +82,24 @@ func belongsElsewhere(key, table, kind string, all []kindKeys) bool {
 	}
 	return inside && others && !this
 }
+
+// A starter takes another shape in its keys, and keeps its comments.
+func TestShaped(t *testing.T) {
+	for _, kind := range StarterKinds() {
+		src, err := Starter(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := Shaped(src, Shape{Site: "lumi", Nodes: 3, GPUs: 8})
+		job := parse(t, string(got))
+		if job.Site != "lumi" || job.Slurm.Nodes != 3 || job.Slurm.GPUsPerNode != 8 || job.Slurm.TasksPerNode != 8 {
+			t.Errorf("%s: %+v", kind, job.Slurm)
+		}
+		if a, b := strings.Count(string(src), "\n"), strings.Count(string(got), "\n"); a != b {
+			t.Errorf("%s had %d lines and has %d", kind, a, b)
+		}
+		if string(Shaped(src, Shape{})) != string(src) {
+			t.Errorf("%s: no shape changes it", kind)
+		}
+	}
+}

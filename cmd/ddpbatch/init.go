@@ -6,36 +6,48 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/sbatch"
 )
 
 type initCmd struct {
 	File  string `arg:"" optional:"" default:"job.toml" name:"file" help:"File to write; default ${default}."`
 	Kind  string `placeholder:"KIND" help:"What the job does: mlp (default), linear, cnn or gpt, trained by ddpbatch; command or torchrun, your own program."`
+	Site  string `placeholder:"NAME" help:"Profile of the centre: see ddpbatch templates list."`
+	Nodes int    `placeholder:"N" help:"Nodes."`
+	GPUs  int    `name:"gpus" placeholder:"N" help:"GPUs of each node, one for each rank."`
+	From  string `placeholder:"SCRIPT" help:"Make the job file of a batch script for sbatch, and tell what could not be carried over."`
 	Force bool   `help:"Write over a file that is there."`
 }
 
+func (c *initCmd) Help() string {
+	return `On a terminal it asks for what no flag says. --from reads directives, modules,
+environment, and the srun, mpirun, torchrun or python line:
+
+    ddpbatch init --from train.sbatch
+    ddpbatch check job.toml`
+}
+
 func (c *initCmd) Run(_ context.Context, p *program) error {
-	kinds := jobs.StarterKinds()
-	if c.Kind == "" {
-		c.Kind = kinds[0]
-	}
-	if !slices.Contains(kinds, c.Kind) {
-		return usage(fmt.Sprintf("there is no kind %q; the kinds are %s", c.Kind, listed(kinds)))
-	}
-	text, err := jobs.Starter(c.Kind)
-	if err != nil {
-		return err
+	if c.Nodes < 0 || c.GPUs < 0 {
+		return usage("--nodes and --gpus must be at least 1")
 	}
 	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if c.Force {
 		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	} else if _, err := os.Lstat(p.abs(c.File)); err == nil {
+		return errThere(c.File)
+	}
+	text, notes, err := c.text(p)
+	if err != nil {
+		return err
 	}
 	f, err := os.OpenFile(p.abs(c.File), flags, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return hinted{fmt.Errorf("%q is there already", c.File), "--force writes over it; or name another file"}
+		return errThere(c.File)
 	}
 	if err != nil {
 		return err
@@ -47,6 +59,54 @@ func (c *initCmd) Run(_ context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
+	for _, n := range notes {
+		where := c.From
+		if n.Line > 0 {
+			where = fmt.Sprintf("%s:%d", c.From, n.Line)
+		}
+		p.note("not carried over: %s: %s: %s", where, n.What, n.Why)
+	}
 	p.printf("wrote %s; next: ddpbatch check %s\n", c.File, shellQuote(c.File))
 	return nil
+}
+
+func errThere(file string) error {
+	return hinted{fmt.Errorf("%q is there already", file), "--force writes over it; or name another file"}
+}
+
+// text is the job file.
+func (c *initCmd) text(p *program) ([]byte, []sbatch.Note, error) {
+	kinds := jobs.StarterKinds()
+	if c.From != "" {
+		if c.Kind != "" || c.Nodes > 0 || c.GPUs > 0 {
+			return nil, nil, usage("--from takes kind, nodes and GPUs from the script")
+		}
+		src, err := os.ReadFile(p.abs(c.From))
+		if err != nil {
+			return nil, nil, err
+		}
+		result, err := sbatch.Read(filepath.Base(c.From), src, c.Site)
+		return result.TOML, result.Notes, err
+	}
+	if c.Kind == "" && c.Site == "" && c.Nodes == 0 && c.GPUs == 0 && onTerminal(p.Stdin) {
+		if err := c.ask(p); err != nil {
+			return nil, nil, err
+		}
+	}
+	if c.Kind == "" {
+		c.Kind = kinds[0]
+	}
+	if !slices.Contains(kinds, c.Kind) {
+		return nil, nil, usage(fmt.Sprintf("there is no kind %q; the kinds are %s", c.Kind, listed(kinds)))
+	}
+	text, err := jobs.Starter(c.Kind)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.Site != "" {
+		if _, err := p.finder().Find(c.Site, p.Dir); err != nil {
+			return nil, nil, fmt.Errorf("site %q: %w", c.Site, err)
+		}
+	}
+	return jobs.Shaped(text, jobs.Shape{Site: c.Site, Nodes: c.Nodes, GPUs: c.GPUs}), nil, nil
 }

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+// onTerminal says whether a person can answer.
+func onTerminal(in io.Reader) bool {
+	f, ok := in.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// ask has a person say what flags do not. An empty line is the answer in brackets, and
+// the end of input all that are left.
+func (c *initCmd) ask(p *program) error {
+	lines := bufio.NewScanner(p.Stdin)
+	ask := func(question, byDefault string, good func(string) string) string {
+		for {
+			fmt.Fprintf(p.Stderr, "%s [%s] ", question, byDefault)
+			if !lines.Scan() {
+				fmt.Fprintln(p.Stderr)
+				return byDefault
+			}
+			answer := strings.TrimSpace(lines.Text())
+			if answer == "" {
+				return byDefault
+			}
+			why := good(answer)
+			if why == "" {
+				return answer
+			}
+			p.note("%s", why)
+		}
+	}
+	kinds := jobs.StarterKinds()
+	number := func(s string) string {
+		if n, err := strconv.ParseUint(s, 10, 16); err != nil || n == 0 && s != "0" {
+			return fmt.Sprintf("%q is not a whole number", s)
+		}
+		return ""
+	}
+	c.Kind = ask("What does the job do: "+strings.Join(kinds, ", ")+"?", kinds[0], func(s string) string {
+		if slices.Contains(kinds, s) {
+			return ""
+		}
+		return fmt.Sprintf("there is no kind %q: mlp, linear, cnn and gpt are trained by ddpbatch; command and torchrun are your own program", s)
+	})
+	c.Site = ask("Which centre (ddpbatch templates list)?", "generic", func(s string) string {
+		if _, err := p.finder().Find(s, p.Dir); err != nil {
+			return fmt.Sprintf("site %q: %v", s, err)
+		}
+		return ""
+	})
+	c.Nodes, _ = strconv.Atoi(ask("How many nodes?", "1", func(s string) string {
+		if s == "0" {
+			return "a job needs a node"
+		}
+		return number(s)
+	}))
+	c.GPUs, _ = strconv.Atoi(ask("GPUs of each node, 0 for none?", "0", number))
+	return lines.Err()
+}

@@ -1,0 +1,153 @@
+package sbatch
+
+import (
+	"path"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+// harmless commands have no effect on the job.
+var harmless = map[string]bool{"echo": true, "printf": true, "date": true, "hostname": true, "set": true, "true": true, ":": true, "sleep": true,
+	"wait": true, "exit": true, "nvidia-smi": true, "env": true, "pwd": true, "ls": true, "free": true, "scontrol": true, "which": true}
+
+// ours are variables that the program finds out or sets for each rank.
+var ours = map[string]string{
+	"MASTER_ADDR": "ddpbatch sets it for each rank", "MASTER_PORT": "ddpbatch sets it for each rank, to a port that is free",
+	"NCCL_SOCKET_IFNAME": "ddpbatch finds the network; write it into [setup.env] to insist", "GLOO_SOCKET_IFNAME": "ddpbatch finds the network; write it into [setup.env] to insist",
+}
+
+// call goes through a simple command.
+func (r *reader) call(s *syntax.Stmt, c *syntax.CallExpr) {
+	line := r.line(s)
+	if len(c.Args) == 0 {
+		for _, a := range c.Assigns {
+			r.assign(line, a)
+		}
+		return
+	}
+	name, known := r.word(c.Args[0])
+	base := path.Base(name)
+	args, all := r.arguments(c.Args[1:])
+	switch {
+	case known && (base == "module" || base == "ml"):
+		r.module(line, base, args, all, text(s))
+	case known && (base == "source" || base == "."):
+		r.source(line, args, all, text(s))
+	case known && base == "conda" || known && base == "mamba":
+		if all && len(args) == 2 && args[0] == "activate" {
+			r.job.conda = args[1]
+		} else {
+			r.note(line, text(s), "setup.conda activates an environment, and nothing else of it")
+		}
+	case known && base == "cd":
+		if all && len(args) == 1 {
+			r.job.workdir = args[0]
+		} else {
+			r.note(line, text(s), "only a shell knows the folder: write it as command.workdir")
+		}
+	case known && base == "ulimit":
+		r.job.lines = append(r.job.lines, text(s))
+	case known && base == "unset":
+		for _, a := range args {
+			delete(r.job.env, a)
+		}
+		r.note(line, text(s), "variables of the shell are not taken away")
+	case known && harmless[base]:
+	case known && base == "eval" && strings.Contains(text(s), "conda"):
+		// setup.conda does this
+	case r.starts(base, known):
+		for _, a := range c.Assigns {
+			r.exported[a.Name.Value] = true
+			r.assign(line, a)
+		}
+		r.launch(s, c.Args)
+	case !known:
+		r.note(line, text(s), "only a shell knows what it runs")
+	default:
+		r.note(line, text(s), "it is run by the batch script only: a line in [setup] lines runs on the first node")
+	}
+}
+
+// arguments are the values of words, and whether all of them are known.
+func (r *reader) arguments(list []*syntax.Word) (args []string, all bool) {
+	all = true
+	for _, w := range list {
+		v, known := r.word(w)
+		all = all && known
+		args = append(args, v)
+	}
+	return args, all
+}
+
+func (r *reader) module(line int, base string, args []string, all bool, said string) {
+	if base == "ml" && len(args) > 0 && args[0] != "purge" && args[0] != "load" && args[0] != "use" && args[0] != "unload" && args[0] != "swap" && !strings.HasPrefix(args[0], "-") {
+		args = append([]string{"load"}, args...)
+	}
+	switch {
+	case !all || len(args) == 0:
+		r.note(line, said, "only a shell knows the module")
+	case args[0] == "load" || args[0] == "add":
+		for _, m := range args[1:] {
+			var w jobs.Word
+			if w.UnmarshalTOML(m) != nil {
+				r.note(line, said, "setup.modules has no options")
+				continue
+			}
+			r.job.modules = append(r.job.modules, m)
+		}
+	case len(r.job.modules) > 0:
+		r.note(line, said, "it comes after a module that is loaded, and [setup] lines come before all modules")
+	default:
+		r.job.lines = append(r.job.lines, said)
+	}
+}
+
+func (r *reader) source(line int, args []string, all bool, said string) {
+	switch {
+	case all && len(args) >= 1 && strings.HasSuffix(args[0], "/bin/activate") && !strings.Contains(args[0], "conda"):
+		r.job.venv = strings.TrimSuffix(args[0], "/bin/activate")
+	case all && len(args) == 2 && strings.HasSuffix(args[0], "/bin/activate"):
+		r.job.conda = args[1]
+	case strings.Contains(said, "conda.sh"):
+		// setup.conda does this
+	case strings.Contains(said, "/bin/activate"):
+		r.note(line, said, "only a shell knows the folder: write it as setup.venv")
+	default:
+		r.job.lines = append(r.job.lines, said)
+	}
+}
+
+// variable takes one that ranks are to have.
+func (r *reader) variable(line int, name, value string) {
+	if why, ok := ours[name]; ok {
+		r.note(line, name+"="+value, why)
+		return
+	}
+	var n jobs.EnvName
+	if n.UnmarshalTOML(name) != nil {
+		r.note(line, name, "it is set for each rank")
+		return
+	}
+	if !allowed(value) {
+		r.note(line, name, "its value holds a control character")
+		return
+	}
+	r.job.env[name] = value
+}
+
+func (r *reader) unknownVariable(line int, name, said string) {
+	if why, ok := ours[name]; ok {
+		r.note(line, said, why)
+		return
+	}
+	var n jobs.EnvName
+	if n.UnmarshalTOML(name) != nil {
+		r.note(line, said, "it is set for each rank")
+		return
+	}
+	delete(r.job.env, name)
+	r.note(line, said, "only a shell knows the value: write it into [setup.env]")
+}

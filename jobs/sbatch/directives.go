@@ -1,0 +1,201 @@
+package sbatch
+
+import (
+	"bytes"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// short are the one-letter options of sbatch that have a long name (sbatch(1)).
+var short = map[string]string{
+	"A": "account", "a": "array", "c": "cpus-per-task", "C": "constraint", "D": "chdir", "d": "dependency", "e": "error",
+	"G": "gpus", "i": "input", "J": "job-name", "L": "licenses", "M": "clusters", "N": "nodes", "n": "ntasks", "o": "output",
+	"p": "partition", "q": "qos", "t": "time", "w": "nodelist", "x": "exclude",
+}
+
+// flags take no value.
+var flags = map[string]bool{"exclusive": true, "requeue": true, "no-requeue": true, "hold": true, "contiguous": true, "overcommit": true, "oversubscribe": true, "get-user-env": true, "parsable": true, "verbose": true, "quiet": true}
+
+// directives reads the #SBATCH lines, as sbatch does: up to the first command.
+func (r *reader) directives(src []byte) {
+	number := 0
+	for line := range bytes.Lines(src) {
+		number++
+		s := strings.TrimSpace(string(line))
+		rest, directive := strings.CutPrefix(s, "#SBATCH")
+		switch {
+		case directive && (rest == "" || rest[0] == ' ' || rest[0] == '\t'):
+			r.options(number, words(rest))
+		case s == "" || s[0] == '#':
+		default:
+			return
+		}
+	}
+}
+
+// words divides the options of a directive: spaces, quotes, and a comment behind a "#".
+func words(s string) (list []string) {
+	var word strings.Builder
+	quote, inside := rune(0), false
+	for _, c := range s {
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(c)
+		case c == '"' || c == '\'':
+			quote, inside = c, true
+		case c == ' ' || c == '\t':
+			if inside {
+				list = append(list, word.String())
+			}
+			word.Reset()
+			inside = false
+		case c == '#' && !inside:
+			return list
+		default:
+			word.WriteRune(c)
+			inside = true
+		}
+	}
+	if inside {
+		list = append(list, word.String())
+	}
+	return list
+}
+
+// options reads --name=value, --name value, -N 2 and -N2.
+func (r *reader) options(line int, list []string) {
+	for i := 0; i < len(list); i++ {
+		word := list[i]
+		name, value, has := "", "", false
+		switch {
+		case strings.HasPrefix(word, "--"):
+			name, value, has = strings.Cut(word[2:], "=")
+		case len(word) >= 2 && word[0] == '-' && short[word[1:2]] != "":
+			name, value = short[word[1:2]], strings.TrimPrefix(word[2:], "=")
+			has = value != ""
+		default:
+			r.note(line, word, "it is no option that is known")
+			continue
+		}
+		if !has && !flags[name] && i+1 < len(list) {
+			i++
+			value = list[i]
+		}
+		r.option(line, name, value)
+	}
+}
+
+// plain are options whose values are carried over as they stand.
+var plain = map[string]string{"partition": "partition", "account": "account", "qos": "qos", "reservation": "reservation", "constraint": "constraint",
+	"gpu-bind": "gpu_bind", "cpu-bind": "cpu_bind", "time": "time"}
+
+// elsewhere are options that have another place, or none, with what there is instead.
+var elsewhere = map[string]string{
+	"output": "the run directory keeps the log: ddpbatch logs", "error": "the run directory keeps the log: ddpbatch logs", "open-mode": "the log is appended to",
+	"array":     "write a [sweep] of the values that differ: docs/slurm.md",
+	"mail-type": "ddpbatch sends no mail; ddpbatch wait ends with the job", "mail-user": "ddpbatch sends no mail",
+	"export": "the job gets the environment, without what is Slurm's", "parsable": "submit prints the job's id",
+	"nodelist": "name features in constraint instead", "exclude": "restart.spare_nodes leaves out nodes that fail",
+	"dependency": "slurm.dependency takes runs by name, or --after RUN", "requeue": "restart.requeue says how often", "no-requeue": "a job is requeued if restart.requeue says so",
+	"distribution": "ranks are placed in blocks", "ntasks-per-socket": "cpu_bind places ranks", "comment": "ddpbatch finds its jobs by it",
+	"get-user-env": "the job gets the environment", "mpi": "slurm.mpi is for train.backend = \"mpi\"",
+}
+
+var typedCount = regexp.MustCompile(`^(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d+)(?:\(.*\))?$`)
+
+// option takes one option of sbatch, or of srun where it asks for the same.
+func (r *reader) option(line int, name, value string) {
+	j := r.job
+	said := "--" + name
+	if value != "" {
+		said += "=" + value
+	}
+	count := func(into *int, text string) {
+		if n, err := strconv.Atoi(text); err == nil && n > 0 && n <= 1<<20 {
+			*into = n
+		} else {
+			r.note(line, said, "it is no single number")
+		}
+	}
+	gpus := func(into *int, text string) {
+		m := typedCount.FindStringSubmatch(text)
+		if m == nil {
+			r.note(line, said, "it is no number of GPUs")
+			return
+		}
+		if strings.Contains(strings.TrimPrefix(text, "gpu:"), ":") {
+			r.note(line, said, "the kind of GPU is left out: name it in slurm.constraint, if the centre does so")
+		}
+		count(into, m[1])
+	}
+	switch name {
+	case "job-name":
+		j.name = value
+	case "nodes":
+		count(&j.nodes, value)
+	case "ntasks":
+		count(&j.allTasks, value)
+	case "ntasks-per-node":
+		count(&j.tasks, value)
+	case "cpus-per-task":
+		count(&j.cpus, value)
+	case "gpus-per-node":
+		gpus(&j.gpus, value)
+	case "gres":
+		if strings.HasPrefix(value, "gpu") && !strings.Contains(value, ",") {
+			if value == "gpu" {
+				value = "gpu:1"
+			}
+			gpus(&j.gpus, value)
+		} else {
+			r.note(line, said, "only GPUs are carried over")
+		}
+	case "gpus":
+		gpus(&j.allGPUs, value)
+	case "gpus-per-task":
+		gpus(&j.taskGPUs, value)
+	case "mem-per-cpu":
+		j.memPerCPU = value
+	case "exclusive":
+		j.exclusive = true
+	case "chdir":
+		j.workdir = value
+	case "signal":
+		_, at, _ := strings.Cut(value, "@")
+		if _, err := strconv.Atoi(at); err == nil {
+			j.set("signal_before_end", at+"s")
+			r.note(line, said, "slurm.signal_before_end sends SIGUSR1 to each rank")
+		} else {
+			r.note(line, said, "it has no time")
+		}
+	case "mem":
+		if !j.takes("mem", slurmMemory(value)) {
+			r.note(line, said, "slurm.mem does not take this value")
+		}
+	default:
+		if key, ok := plain[name]; ok {
+			if !j.takes(key, value) {
+				r.note(line, said, "slurm."+key+" does not take this value")
+			}
+			return
+		}
+		why, ok := elsewhere[name]
+		if !ok {
+			why = "there is no key for it"
+		}
+		r.note(line, said, why)
+	}
+}
+
+// slurmMemory is an amount as the job file has it: sbatch also takes "32GB", "32g" and a
+// number of megabytes.
+func slurmMemory(s string) string {
+	s = strings.TrimSuffix(strings.ToUpper(s), "B")
+	if s != "" && s != "0" && strings.Trim(s, "0123456789") == "" {
+		s += "M"
+	}
+	return s
+}

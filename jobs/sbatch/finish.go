@@ -1,0 +1,113 @@
+package sbatch
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+// refusals bounds how often what the job file refuses is taken out of it.
+const refusals = 20
+
+// agree takes out of the job file what it refuses, such as ranks that cannot share GPUs
+// evenly, and tells it.
+func (r *reader) agree() {
+	j := r.job
+	for range refusals {
+		var found jobs.Diagnostics
+		if _, err := jobs.Parse("", j.toml()); !errors.As(err, &found) {
+			return
+		}
+		for _, d := range found {
+			key, _, _ := strings.Cut(d.Key, "[")
+			r.note(0, key, d.Message)
+			if into := map[string]*int{"slurm.nodes": &j.nodes, "slurm.tasks_per_node": &j.tasks, "slurm.gpus_per_node": &j.gpus,
+				"slurm.cpus_per_task": &j.cpus}[key]; into != nil {
+				*into = 0
+			}
+			if into := map[string]*string{"site": &j.site, "setup.conda": &j.conda, "setup.venv": &j.venv, "command.workdir": &j.workdir}[key]; into != nil {
+				*into = ""
+			}
+			if into := map[string]*[]string{"setup.lines": &j.lines, "setup.modules": &j.modules, "setup.container.options": &j.containerOptions,
+				"setup.container.mounts": &j.mounts}[key]; into != nil {
+				*into = nil
+			}
+			if strings.HasPrefix(key, "setup.container.image") {
+				j.image = ""
+			}
+			name := key[strings.LastIndexByte(key, '.')+1:]
+			delete(j.slurm, name)
+			delete(j.env, name)
+		}
+	}
+}
+
+// memory turns --mem-per-cpu into what a node needs.
+func (r *reader) memory() {
+	j := r.job
+	if j.memPerCPU == "" || j.slurm["mem"] != "" {
+		return
+	}
+	size := slurmMemory(j.memPerCPU)
+	unit := size[max(0, len(size)-1):]
+	size = strings.TrimSuffix(size, unit)
+	n, err := strconv.Atoi(size)
+	cores := max(1, j.tasks) * max(1, j.cpus)
+	if err != nil || n <= 0 || n > 1<<20 || cores > 1<<20 || !j.takes("mem", fmt.Sprintf("%d%s", n*cores, unit)) {
+		r.note(0, "--mem-per-cpu="+j.memPerCPU, "write slurm.mem, for a node")
+	}
+}
+
+// drop leaves out what a job file does not take, and tells it.
+func (r *reader) drop() {
+	j := r.job
+	if j.tasks == 0 && j.gpus == 0 {
+		j.tasks = 1
+	}
+	if j.workdir == "." {
+		j.workdir = "" // the folder of the job file
+	}
+	var name jobs.Name
+	if name.UnmarshalTOML(j.name) != nil {
+		if j.name != "" {
+			r.note(0, "--job-name="+j.name, "it cannot name a folder")
+		}
+		j.name = "job"
+	}
+	text := func(value *string, key string) {
+		if *value != "" && (!allowed(*value) || strings.HasPrefix(*value, "-")) {
+			r.note(0, *value, key+" does not take it")
+			*value = ""
+		}
+	}
+	text(&j.conda, "setup.conda")
+	text(&j.venv, "setup.venv")
+	text(&j.workdir, "command.workdir")
+	text(&j.image, "setup.container.image")
+	keep := func(list []string, key string, ok func(string) bool) []string {
+		var kept []string
+		for _, s := range list {
+			if ok(s) && allowed(s) {
+				kept = append(kept, s)
+			} else {
+				r.note(0, s, key+" does not take it")
+			}
+		}
+		return kept
+	}
+	any := func(string) bool { return true }
+	j.lines = keep(j.lines, "setup.lines", any)
+	j.argv = keep(j.argv, "command.argv", any)
+	j.mounts = keep(j.mounts, "setup.container.mounts", func(s string) bool {
+		outside, inside, both := strings.Cut(s, ":")
+		return strings.HasPrefix(outside, "/") && (!both || strings.HasPrefix(inside, "/"))
+	})
+	j.containerOptions = keep(j.containerOptions, "setup.container.options", func(s string) bool { return !strings.ContainsAny(s, " \t") })
+	if len(j.argv) == 0 || j.argv[0] == "" {
+		j.argv = []string{"false"}
+		r.note(0, "the command", "write it as command.argv")
+	}
+}

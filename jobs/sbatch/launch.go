@@ -1,0 +1,388 @@
+package sbatch
+
+import (
+	"bytes"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// launchers start programs; of wrappers what they start counts.
+var launchers = map[string]bool{"srun": true, "mpirun": true, "mpiexec": true, "torchrun": true, "accelerate": true, "deepspeed": true,
+	"apptainer": true, "singularity": true, "exec": true, "time": true, "numactl": true, "nohup": true}
+
+// starts says whether a command is, or leads to, the program of the job.
+func (r *reader) starts(base string, known bool) bool {
+	return known && (launchers[base] || strings.HasPrefix(base, "python") || base == "bash" || base == "sh")
+}
+
+// launch takes the line that starts the program. A second one is told.
+func (r *reader) launch(s *syntax.Stmt, list []*syntax.Word) {
+	if len(r.job.argv) > 0 {
+		r.note(r.line(s), text(s), "a job has one command: make a second job file, with slurm.dependency")
+		return
+	}
+	for _, redirect := range s.Redirs {
+		r.note(r.line(redirect), text(s), "redirections are left out: the run directory keeps the log")
+		break
+	}
+	if s.Background {
+		r.note(r.line(s), text(s), "it is not put into the background")
+	}
+	c := &command{r: r, line: r.line(s), words: list}
+	c.unwrap()
+}
+
+// command is a command line that is taken apart from the left.
+type command struct {
+	r     *reader
+	line  int
+	words []*syntax.Word
+}
+
+// peek is the next word, if its value is known.
+func (c *command) peek() (string, bool) {
+	if len(c.words) == 0 {
+		return "", false
+	}
+	return c.r.word(c.words[0])
+}
+
+// options takes options up to the first word that is none, and gives each its value:
+// "--name=value", or the next word for those in valued. Unknown values are empty.
+func (c *command) options(valued func(name string) bool, take func(name, value string)) {
+	for len(c.words) > 0 {
+		word, known := c.peek()
+		if !known {
+			if lit, ok := c.words[0].Parts[0].(*syntax.Lit); ok && strings.HasPrefix(lit.Value, "-") && strings.Contains(lit.Value, "=") {
+				name, _, _ := strings.Cut(strings.TrimLeft(lit.Value, "-"), "=")
+				c.words = c.words[1:]
+				take(name, "")
+				continue
+			}
+			return
+		}
+		if !strings.HasPrefix(word, "-") || word == "-" {
+			return
+		}
+		c.words = c.words[1:]
+		if word == "--" {
+			return
+		}
+		name, value, has := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		if !has && !strings.HasPrefix(word, "--") && len(name) > 1 && valued(name[:1]) && !valued(name) {
+			name, value, has = name[:1], name[1:], true // -n4
+		}
+		if !has && valued(name) && len(c.words) > 0 {
+			value, _ = c.peek()
+			c.words = c.words[1:]
+		}
+		take(name, value)
+	}
+}
+
+// unwrap takes away what starts the program, and takes the rest for argv.
+func (c *command) unwrap() {
+	for len(c.words) > 0 {
+		word, known := c.peek()
+		base := path.Base(word)
+		switch {
+		case !known:
+			c.program()
+			return
+		case base == "exec" || base == "time" || base == "nohup":
+			c.words = c.words[1:]
+		case base == "numactl":
+			c.words = c.words[1:]
+			c.options(func(string) bool { return false }, func(name, value string) { c.tell("--"+name+" "+value, "slurm.cpu_bind binds ranks") })
+		case base == "srun":
+			c.words = c.words[1:]
+			c.srun()
+		case base == "mpirun" || base == "mpiexec":
+			c.words = c.words[1:]
+			c.mpirun(base)
+		case base == "apptainer" || base == "singularity":
+			if !c.container(base) {
+				return
+			}
+		case base == "torchrun":
+			c.words = c.words[1:]
+			c.torchrun()
+			return
+		case strings.HasPrefix(base, "python") && c.isTorchModule():
+			return
+		case base == "accelerate" || base == "deepspeed":
+			c.tell(base, "srun starts one process for each rank instead, with the variables of torchrun; its own options are part of argv")
+			c.program()
+			return
+		case (base == "bash" || base == "sh") && c.isInline():
+			return
+		default:
+			c.program()
+			return
+		}
+	}
+}
+
+func (c *command) tell(what, why string) { c.r.note(c.line, what, why) }
+
+// srunValues are options of srun that take a value and are not among sbatch's.
+var srunValues = []string{"ntasks", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-task", "gpus-per-node", "gpus", "gres", "cpu-bind", "gpu-bind", "mpi",
+	"container-image", "container-mounts", "container-workdir", "container-name", "export", "output", "error", "label", "distribution", "m", "mem", "mem-per-cpu", "time",
+	"partition", "account", "job-name", "nodelist", "chdir", "kill-on-bad-exit", "K", "wait", "W", "jobid", "overlap", "input", "ntasks-per-socket", "hint", "threads-per-core"}
+
+func (c *command) srun() {
+	j := c.r.job
+	noValue := map[string]bool{"label": true, "l": true, "kill-on-bad-exit": true, "K": true, "overlap": true, "exact": true, "u": true, "unbuffered": true, "exclusive": true}
+	c.options(func(name string) bool {
+		return (short[name] != "" || slices.Contains(srunValues, name)) && !noValue[name]
+	}, func(name, value string) {
+		if long := short[name]; long != "" {
+			name = long
+		}
+		switch name {
+		case "ntasks", "nodes", "ntasks-per-node", "cpus-per-task":
+			into := map[string]*int{"ntasks": &j.allTasks, "nodes": &j.nodes, "ntasks-per-node": &j.tasks, "cpus-per-task": &j.cpus}[name]
+			if n, err := strconv.Atoi(value); err == nil && n > 0 && n <= 1<<20 {
+				*into = n
+				if name == "ntasks" {
+					j.tasks = 0
+				}
+				j.evenOut()
+			} else {
+				c.tell("srun --"+name, "only a shell knows the number")
+			}
+		case "container-image":
+			j.image, j.runtime = value, "pyxis"
+		case "container-mounts":
+			j.mounts = append(j.mounts, strings.Split(value, ",")...)
+		case "gpus-per-task", "gpus-per-node", "gpus", "gres", "cpu-bind", "gpu-bind":
+			c.r.option(c.line, name, value)
+			j.evenOut()
+		case "label", "l", "unbuffered", "u", "kill-on-bad-exit", "K", "export", "output", "error", "overlap", "exact", "exclusive", "wait", "W":
+			// the launcher does these, or what they are for
+		default:
+			c.tell(strings.TrimSpace("srun --"+name+" "+value), "the launcher calls srun with options of its own; a profile's [step] options has more")
+		}
+	})
+}
+
+func (c *command) mpirun(name string) {
+	j := c.r.job
+	valued := func(n string) bool {
+		return slices.Contains([]string{"n", "np", "c", "N", "npernode", "ppn", "map-by", "bind-to", "x", "hostfile", "machinefile", "f", "H", "host", "rank-by", "genv", "env", "ntasks"}, n)
+	}
+	c.options(valued, func(option, value string) {
+		switch option {
+		case "n", "np", "c":
+			if n, err := strconv.Atoi(value); err == nil && n > 0 && n <= 1<<20 && j.tasks == 0 {
+				j.allTasks = n
+				j.evenOut()
+			}
+		case "npernode", "ppn", "N":
+			if n, err := strconv.Atoi(value); err == nil && n > 0 && n <= 1<<20 {
+				j.tasks = n
+			}
+		case "genv", "mca":
+			if len(c.words) > 0 {
+				v, _ := c.peek()
+				value += " " + v
+				c.words = c.words[1:]
+			}
+			c.tell(name+" -"+option+" "+value, "srun starts the ranks; write variables into [setup.env]")
+		case "hostfile", "machinefile", "f", "H", "host", "allow-run-as-root", "oversubscribe":
+		default:
+			c.tell(strings.TrimSpace(name+" -"+option+" "+value), "srun starts the ranks; write variables into [setup.env]")
+		}
+	})
+	c.tell(name, "srun starts the ranks, one for each process")
+}
+
+// container takes apptainer exec [options] image, and goes on with what runs in it.
+func (c *command) container(runtime string) bool {
+	j := c.r.job
+	c.words = c.words[1:]
+	if verb, _ := c.peek(); verb != "exec" && verb != "run" {
+		c.tell(runtime, "only exec is carried over")
+		c.program()
+		return false
+	}
+	c.words = c.words[1:]
+	c.options(func(n string) bool {
+		return slices.Contains([]string{"B", "bind", "env", "pwd", "H", "home", "W", "workdir", "overlay"}, n)
+	}, func(name, value string) {
+		switch name {
+		case "B", "bind":
+			j.mounts = append(j.mounts, strings.Split(value, ",")...)
+		default:
+			option := "--" + name
+			if value != "" {
+				option += "=" + value
+			}
+			j.containerOptions = append(j.containerOptions, option)
+		}
+	})
+	image, known := c.peek()
+	if !known {
+		c.tell(runtime, "only a shell knows the image: write it as setup.container.image")
+		image = "IMAGE"
+	}
+	j.image, j.runtime = image, runtime
+	if len(c.words) > 0 {
+		c.words = c.words[1:]
+	}
+	return true
+}
+
+// isTorchModule takes python -m torch.distributed.run and its forerunner.
+func (c *command) isTorchModule() bool {
+	for i, w := range c.words[1:] {
+		word, known := c.r.word(w)
+		if !known || !strings.HasPrefix(word, "-") {
+			return false
+		}
+		if word != "-m" || i+2 >= len(c.words) {
+			continue
+		}
+		switch module, _ := c.r.word(c.words[i+2]); module {
+		case "torch.distributed.launch":
+			c.tell("torch.distributed.launch", "torchrun is its successor, which gives scripts LOCAL_RANK and no --local_rank")
+		case "torch.distributed.run", "torch.distributed.elastic":
+		default:
+			return false
+		}
+		c.words = c.words[i+3:]
+		c.torchrun()
+		return true
+	}
+	return false
+}
+
+// torchrun takes its options, of which ddpbatch gives its own.
+func (c *command) torchrun() {
+	j := c.r.job
+	j.torchrun = true
+	var before []string
+	processes := max(1, j.tasks) // of srun, one torchrun each, which had the cores of its workers
+	defer func() { j.cpus = max(min(j.cpus, 1), j.cpus*processes/max(1, j.tasks)) }()
+	c.options(func(n string) bool {
+		return !slices.Contains([]string{"standalone", "no_python", "no-python", "m", "module", "use_env", "use-env", "run_path"}, n)
+	}, func(name, value string) {
+		switch strings.ReplaceAll(name, "-", "_") {
+		case "nproc_per_node":
+			switch n, err := strconv.Atoi(value); {
+			case err == nil && n > 0 && n <= 1<<20:
+				j.tasks = n
+			case j.gpus > 0:
+				j.tasks = j.gpus
+			default:
+				c.tell("--nproc_per_node "+value, "only a shell knows the number: write it as slurm.tasks_per_node")
+			}
+		case "nnodes":
+			if n, err := strconv.Atoi(value); err == nil && n > 0 && n <= 1<<20 && j.nodes == 0 {
+				j.nodes = n
+			}
+		case "node_rank", "master_addr", "master_port", "rdzv_id", "rdzv_backend", "rdzv_endpoint", "rdzv_conf", "standalone", "use_env":
+		case "max_restarts":
+			c.tell("--max_restarts "+value, "restart.max_without_progress starts again from the last checkpoint")
+		case "m", "module":
+			before = append(before, "-m")
+		case "no_python":
+			before = append(before, "--no_python")
+		default:
+			before = append(before, "--"+name)
+			if value != "" {
+				before = append(before, value)
+			}
+		}
+	})
+	if j.tasks == 0 {
+		j.tasks = max(1, j.gpus)
+	}
+	args := make([]string, 0, len(c.words))
+	for _, w := range c.words {
+		v, known := c.r.word(w)
+		if !known || !allowed(v) {
+			v = clean(text(w))
+			c.tell(v, "only a shell knows the value: write it into command.argv")
+		}
+		args = append(args, v)
+	}
+	j.argv = append(before, args...)
+}
+
+// isInline takes bash -c '...', whose text is a script of its own.
+func (c *command) isInline() bool {
+	if len(c.words) < 3 {
+		return false
+	}
+	option, _ := c.r.word(c.words[1])
+	script, known := c.r.word(c.words[2])
+	if !strings.HasPrefix(option, "-") || !strings.HasSuffix(option, "c") {
+		return false
+	}
+	if !known { // "...\$X..." in double quotes, for the shell on the node
+		script = strings.Trim(text(c.words[2]), `"`)
+		script = strings.NewReplacer(`\$`, "$", `\"`, `"`).Replace(script)
+	}
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader([]byte(script)), "")
+	if err != nil || c.r.depth > 3 {
+		return false
+	}
+	inner := c.r
+	was, argv := inner.offset, len(inner.job.argv)
+	inner.offset, inner.depth = c.line-1, inner.depth+1
+	inner.statements(file.Stmts)
+	inner.offset, inner.depth = was, inner.depth-1
+	return len(inner.job.argv) > argv
+}
+
+// program takes what is left for argv. Where only a shell knows a word of it, a shell
+// runs the line on the node.
+func (c *command) program() {
+	var argv []string
+	shell := false
+	for _, w := range c.words {
+		v, known := c.r.word(w)
+		shell = shell || !known || !allowed(v)
+		argv = append(argv, v)
+	}
+	if !shell {
+		c.r.job.argv = argv
+		return
+	}
+	parts := make([]string, len(c.words))
+	for i, w := range c.words {
+		parts[i] = text(w)
+		if v, known := c.r.word(w); known && v != "" && strings.Trim(v, plainWord) == "" {
+			parts[i] = v
+		}
+	}
+	line := strings.Join(strings.Fields(strings.Join(parts, " ")), " ")
+	if !allowed(line) || line == "" {
+		c.tell("the command", "it holds a control character: write it as command.argv")
+		line = "false"
+	}
+	c.r.job.argv = []string{"bash", "-c", "exec " + line}
+	c.tell(line, "only a shell on the node knows all of it: bash runs the line")
+}
+
+const plainWord = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%"
+
+// finish makes one job file of what was found.
+func (r *reader) finish() {
+	j := r.job
+	j.evenOut()
+	if j.allTasks > 0 {
+		r.note(0, "--ntasks="+strconv.Itoa(j.allTasks), "it does not go around the nodes: slurm.tasks_per_node is the same on each")
+	}
+	if j.allGPUs > 0 {
+		r.note(0, "--gpus="+strconv.Itoa(j.allGPUs), "it does not go around the nodes: slurm.gpus_per_node is the same on each")
+	}
+	r.memory()
+	r.drop()
+	r.agree()
+}

@@ -1,0 +1,302 @@
+package sbatch
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// Note is what was not carried over.
+type Note struct {
+	Line int // from 1
+	What string
+	Why  string
+}
+
+// Result is a job file, and what is not in it.
+type Result struct {
+	TOML  []byte
+	Notes []Note
+}
+
+// maxScript bounds what is read; a batch script has some kilobytes.
+const maxScript = 1 << 20
+
+// Read makes a job file of a batch script. The error is that of a script that no shell
+// would read, or that starts nothing.
+func Read(name string, src []byte, site string) (Result, error) {
+	if len(src) > maxScript {
+		return Result{}, fmt.Errorf("read %q: a batch script of more than %d bytes", name, maxScript)
+	}
+	r := &reader{job: newJob(), vars: map[string]string{}, exported: map[string]bool{}}
+	r.job.site = site
+	if before, _, found := strings.Cut(name, "."); found || before != "" {
+		r.job.name = before
+	}
+	r.directives(src)
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(src), "")
+	if err != nil {
+		return Result{}, fmt.Errorf("read %q: %w", name, err)
+	}
+	r.settle()
+	r.statements(file.Stmts)
+	if len(r.job.argv) == 0 {
+		return Result{}, noCommand{name}
+	}
+	r.finish()
+	slices.SortStableFunc(r.notes, func(a, b Note) int { return cmp.Compare(a.Line, b.Line) })
+	return Result{r.job.toml(), r.notes}, nil
+}
+
+// noCommand is a script without a line that starts a program.
+type noCommand struct{ name string }
+
+func (e noCommand) Error() string {
+	return fmt.Sprintf("read %q: no line starts a program by srun, mpirun, torchrun or python", e.name)
+}
+
+// Hint says what to do instead.
+func (e noCommand) Hint() string {
+	return "`ddpbatch init --kind command` writes a job file to fill in"
+}
+
+// reader goes through one script.
+type reader struct {
+	job      *job
+	vars     map[string]string // what the script sets, as far as it is known
+	exported map[string]bool
+	notes    []Note
+	offset   int // lines before this part of the script
+	depth    int // of scripts in scripts
+}
+
+func (r *reader) note(line int, what, why string) {
+	r.notes = append(r.notes, Note{line, clean(what), why})
+}
+
+// clean is a piece of a script on one line, without what could steer a terminal.
+func clean(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > 120 {
+		s = strings.ToValidUTF8(s[:117], "") + "..."
+	}
+	return s
+}
+
+func (r *reader) line(n syntax.Node) int { return int(n.Pos().Line()) + r.offset }
+
+// text is a piece of the script as it would be written.
+func text(n syntax.Node) string {
+	var b strings.Builder
+	if err := syntax.NewPrinter(syntax.SingleLine(true)).Print(&b, n); err != nil {
+		return ""
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// settle gives the variables of Slurm the values that the directives ask for.
+func (r *reader) settle() {
+	j := r.job
+	j.evenOut()
+	set := func(n int, names ...string) {
+		for _, name := range names {
+			if n > 0 {
+				r.vars[name] = strconv.Itoa(n)
+			}
+		}
+	}
+	nodes, tasks := max(1, j.nodes), max(1, j.tasks)
+	set(nodes, "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
+	set(tasks, "SLURM_NTASKS_PER_NODE")
+	set(nodes*tasks, "SLURM_NTASKS", "SLURM_NPROCS")
+	set(j.cpus, "SLURM_CPUS_PER_TASK")
+	set(j.gpus, "SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")
+	r.vars["SLURM_JOB_NAME"] = j.name
+	r.vars["SLURM_SUBMIT_DIR"] = "."
+}
+
+// statements goes through commands in their order. Of loops and conditions it tells that
+// they are left out.
+func (r *reader) statements(list []*syntax.Stmt) {
+	for _, s := range list {
+		switch c := s.Cmd.(type) {
+		case *syntax.CallExpr:
+			r.call(s, c)
+		case *syntax.DeclClause:
+			r.declaration(s, c)
+		case *syntax.TimeClause:
+			if c.Stmt != nil {
+				r.statements([]*syntax.Stmt{c.Stmt})
+			}
+		case *syntax.BinaryCmd:
+			switch c.Op {
+			case syntax.AndStmt:
+				r.statements([]*syntax.Stmt{c.X, c.Y})
+			case syntax.Pipe, syntax.PipeAll: // a program whose output goes through tee
+				r.statements([]*syntax.Stmt{c.X})
+				r.note(r.line(c.Y), "| "+text(c.Y), "the run directory keeps the log")
+			default:
+				r.statements([]*syntax.Stmt{c.X})
+				r.note(r.line(c.Y), "|| "+text(c.Y), "what follows a failure is left out")
+			}
+		case *syntax.Block:
+			r.statements(c.Stmts)
+		case *syntax.FuncDecl:
+			r.note(r.line(s), text(s), "functions are left out")
+		case nil:
+		default:
+			r.note(r.line(s), text(s), "loops and conditions are left out: write what one run needs")
+		}
+	}
+}
+
+// declaration takes export NAME=value.
+func (r *reader) declaration(s *syntax.Stmt, c *syntax.DeclClause) {
+	for _, a := range c.Args {
+		if a.Name == nil {
+			continue // an option
+		}
+		if c.Variant.Value == "export" {
+			r.exported[a.Name.Value] = true
+			if a.Naked || a.Value == nil && a.Array == nil {
+				if v, known := r.vars[a.Name.Value]; known {
+					r.variable(r.line(s), a.Name.Value, v)
+				}
+				continue
+			}
+		}
+		r.assign(r.line(s), a)
+	}
+}
+
+// assign takes NAME=value.
+func (r *reader) assign(line int, a *syntax.Assign) {
+	name := a.Name.Value
+	value, known := "", false
+	if a.Value != nil && !a.Append {
+		value, known = r.word(a.Value)
+	} else if a.Array == nil && !a.Append {
+		known = true // NAME=
+	}
+	if !known {
+		delete(r.vars, name)
+		if r.exported[name] {
+			r.unknownVariable(line, name, text(a))
+		}
+		return
+	}
+	r.vars[name] = value
+	if r.exported[name] {
+		r.variable(line, name, value)
+	}
+}
+
+// word is the value of a word, if it is known without running anything.
+func (r *reader) word(w *syntax.Word) (value string, known bool) {
+	return r.parts(w.Parts)
+}
+
+func (r *reader) parts(parts []syntax.WordPart) (string, bool) {
+	var b strings.Builder
+	for _, p := range parts {
+		switch x := p.(type) {
+		case *syntax.Lit:
+			b.WriteString(unescape(x.Value))
+		case *syntax.SglQuoted:
+			if x.Dollar {
+				return "", false
+			}
+			b.WriteString(x.Value)
+		case *syntax.DblQuoted:
+			s, ok := r.parts(x.Parts)
+			if !ok {
+				return "", false
+			}
+			b.WriteString(s)
+		case *syntax.ParamExp:
+			if x.Param == nil {
+				return "", false
+			}
+			v, known := r.vars[x.Param.Value]
+			switch {
+			case x.Excl || x.Length || x.Width || x.Index != nil || x.Slice != nil || x.Repl != nil:
+				return "", false
+			case x.Exp != nil && !known && (x.Exp.Op == syntax.DefaultUnset || x.Exp.Op == syntax.DefaultUnsetOrNull) && !ofSlurm(x.Param.Value):
+				if x.Exp.Word == nil {
+					continue
+				}
+				s, ok := r.word(x.Exp.Word)
+				if !ok {
+					return "", false
+				}
+				b.WriteString(s)
+			case x.Exp != nil && !known, !known:
+				return "", false
+			default:
+				b.WriteString(v)
+			}
+		case *syntax.ArithmExp:
+			n, ok := r.arithmetic(x.X)
+			if !ok {
+				return "", false
+			}
+			b.WriteString(strconv.Itoa(n))
+		default:
+			return "", false
+		}
+	}
+	return b.String(), true
+}
+
+func ofSlurm(name string) bool { return strings.HasPrefix(name, "SLURM") }
+
+// unescape takes the backslashes out of a literal.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			if i++; s[i] == '\n' {
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// arithmetic is $((a * b)) of known numbers.
+func (r *reader) arithmetic(e syntax.ArithmExpr) (int, bool) {
+	switch x := e.(type) {
+	case *syntax.Word:
+		s, known := r.word(x)
+		if v, variable := r.vars[s]; variable {
+			s = v
+		}
+		n, err := strconv.Atoi(s)
+		return n, known && err == nil
+	case *syntax.ParenArithm:
+		return r.arithmetic(x.X)
+	case *syntax.BinaryArithm:
+		a, aok := r.arithmetic(x.X)
+		b, bok := r.arithmetic(x.Y)
+		if !aok || !bok || max(a, b) > 1<<20 || min(a, b) < -1<<20 {
+			return 0, false
+		}
+		switch {
+		case x.Op == syntax.Mul:
+			return a * b, true
+		case x.Op == syntax.Add:
+			return a + b, true
+		case x.Op == syntax.Sub:
+			return a - b, true
+		case x.Op == syntax.Quo && b != 0:
+			return a / b, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,94 @@
+package sbatch
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// Scripts as centres document them become job files that are good, and what is not in
+// these is told.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.sh")
+	if err != nil || len(files) < 12 {
+		t.Fatalf("%d scripts (%v)", len(files), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".sh")
+		t.Run(name, func(t *testing.T) {
+			src, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Read(filepath.Base(file), src, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := jobs.Parse("job.toml", got.TOML); err != nil {
+				t.Errorf("%v\n%s", err, got.TOML)
+			}
+			text := string(got.TOML) + "---\n"
+			for _, n := range got.Notes {
+				text += fmt.Sprintf("line %d: %s: %s\n", n.Line, n.What, n.Why)
+			}
+			golden := strings.TrimSuffix(file, ".sh") + ".golden"
+			if *update {
+				if err := os.WriteFile(golden, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil || text != string(want) {
+				t.Errorf("got:\n%s\nwant (%v):\n%s\n(go test ./jobs/sbatch -update rewrites it)", text, err, want)
+			}
+		})
+	}
+}
+
+func TestNoCommand(t *testing.T) {
+	_, err := Read("empty.sh", []byte("#!/bin/sh\n#SBATCH -N 2\necho hello\n"), "")
+	var hinter interface{ Hint() string }
+	if err == nil || !strings.Contains(err.Error(), `"empty.sh": no line starts a program`) || !errors.As(err, &hinter) {
+		t.Errorf("%v", err)
+	}
+	if _, err := Read("bad.sh", []byte("srun python 'x\n"), ""); err == nil || !strings.Contains(err.Error(), "bad.sh") {
+		t.Errorf("a script that no shell reads: %v", err)
+	}
+}
+
+// Whatever the script, the job file is good.
+func FuzzRead(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.sh")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(src)
+	}
+	f.Fuzz(func(t *testing.T, src []byte) {
+		got, err := Read("job.sh", src, "")
+		if err != nil {
+			return
+		}
+		if _, err := jobs.Parse("job.toml", got.TOML); err != nil {
+			t.Errorf("%v\nof\n%s\nfrom\n%s", err, got.TOML, src)
+		}
+		for _, n := range got.Notes {
+			if n.Why == "" || strings.ContainsAny(n.What, "\n\r") {
+				t.Errorf("note %+v", n)
+			}
+		}
+	})
+}

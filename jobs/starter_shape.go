@@ -1,0 +1,35 @@
+package jobs
+
+import (
+	"fmt"
+	"regexp"
+)
+
+// Shape is what a starter asks for, where it is not what the starter has: the site's
+// profile, nodes, and GPUs of each node, one for each rank. Zero values leave it as it is.
+type Shape struct {
+	Site        string
+	Nodes, GPUs int
+}
+
+// Shaped is a starter with another shape. Comments stay.
+func Shaped(starter []byte, s Shape) []byte {
+	set := func(key, value string) {
+		// The place of a comment behind the value does not change if it has room.
+		line := regexp.MustCompile(`(?m)^#?` + key + ` = ("[^"]*"|\d+)( *)`)
+		starter = line.ReplaceAllFunc(starter, func(old []byte) []byte {
+			return []byte(fmt.Sprintf("%-*s", len(old), key+" = "+value+" "))
+		})
+	}
+	if s.Site != "" {
+		set("site", `"`+s.Site+`"`)
+	}
+	if s.Nodes > 0 {
+		set("nodes", fmt.Sprint(s.Nodes))
+	}
+	if s.GPUs > 0 {
+		set("gpus_per_node", fmt.Sprint(s.GPUs))
+		set("tasks_per_node", fmt.Sprint(s.GPUs))
+	}
+	return starter
+}
