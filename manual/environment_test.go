@@ -32,6 +32,9 @@ func TestEveryVariableIsTold(t *testing.T) {
 	found := map[string]string{}
 	for _, room := range []string{"cmd", "jobs", "slurm", "netif", "nccl", "templates", "trainer"} {
 		err := filepath.WalkDir(filepath.Join("..", room), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && path == "../jobs/sbatch" {
+				return filepath.SkipDir // it knows the variables of other people's scripts
+			}
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}

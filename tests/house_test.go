@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"jobs/report":     {"jobs/rundir", "slurm", "trainer/checkpoint", "trainer/metrics", "trainer/rendezvous"},
 	"jobs/submit":     {"jobs", "jobs/rundir", "jobs/snapshot", "slurm", "templates/sites", "trainer/checkpoint"},
 	"jobs/launchers":  {},
+	"jobs/sbatch":     {"jobs"},
 	"jobs/launch": {"jobs", "jobs/launchers", "jobs/rundir", "jobs/secrets", "templates/sites", "slurm", "netif", "netif/probe", "netif/watch", "nccl",
 		"trainer/rendezvous", "trainer/collective", "trainer/collective/mpi", "trainer/wire", "trainer/checkpoint"},
 	"manual":      {"jobs"},
