@@ -14,8 +14,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// onTerminal says whether a person can answer.
-func onTerminal(in io.Reader) bool {
+// canAnswer says whether a person can answer.
+func canAnswer(in io.Reader) bool {
 	f, ok := in.(*os.File)
 	if !ok {
 		return false
