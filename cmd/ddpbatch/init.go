@@ -88,7 +88,7 @@ func (c *initCmd) text(p *program) ([]byte, []sbatch.Note, error) {
 		result, err := sbatch.Read(filepath.Base(c.From), src, c.Site)
 		return result.TOML, result.Notes, err
 	}
-	if c.Kind == "" && c.Site == "" && c.Nodes == 0 && c.GPUs == 0 && canAnswer(p.Stdin) {
+	if c.Kind == "" && c.Site == "" && c.Nodes == 0 && c.GPUs == 0 && p.canAnswer() {
 		if err := c.ask(p); err != nil {
 			return nil, nil, err
 		}

@@ -3,25 +3,19 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
-// canAnswer says whether a person can answer.
-func canAnswer(in io.Reader) bool {
-	f, ok := in.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+// canAnswer says whether a person can be asked.
+func (p *program) canAnswer() bool {
+	f, ok := p.Stdin.(*os.File)
+	return ok && screen.Is(f, p.lookup)
 }
 
 // ask has a person say what flags do not. An empty line is the answer in brackets, and
