@@ -36,11 +36,11 @@ func (c *reportCmd) Run(ctx context.Context, p *program) error {
 			fmt.Sprintf("name one, such as %s/0; `ddpbatch status %s` compares them", c.Which, c.Which)}}
 	}
 	r := runreport.Collect(run.dir)
-	r.Made, r.Version = time.Now(), version()
+	r.Version = version()
 	if r.Name == "" {
 		r.Name = p.short(run.dir.Path)
 	}
-	r.Job = p.jobState(ctx, run)
+	r.Settle(p.jobState(ctx, run), time.Now())
 	if c.Output == "-" {
 		return r.HTML(p.Stdout)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/watch"
 )
 
 // A line keeps its peaks where points are left out.
@@ -66,7 +67,7 @@ func FuzzFigures(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := Run{Figures: figures, Attempts: make([]Attempt, 2), Made: time.Unix(0, 0), Network: &rundir.Network{Hosts: make([]rundir.NetworkHost, 2)}}
+		r := Run{Figures: figures, Status: watch.Status{Attempts: make([]watch.Attempt, 2)}, Made: time.Unix(0, 0), Network: &rundir.Network{Hosts: make([]rundir.NetworkHost, 2)}}
 		if err := r.HTML(io.Discard); err != nil {
 			t.Fatal(err)
 		}

@@ -2,8 +2,6 @@ package report
 
 import (
 	"strconv"
-
-	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
 // origin is what is needed to do the run again.
@@ -40,12 +38,7 @@ func (p *page) origin() {
 // code is the state of the user's program: as submitted, else as the last attempt found
 // it.
 func (p *page) code(add func(name, value string)) {
-	var code *rundir.Code
-	for i := range p.Run.Attempts {
-		if c := p.Run.Attempts[i].Begin.Code; c != nil {
-			code = c
-		}
-	}
+	code := p.Run.Code
 	if s := p.Run.Record.Last(); s != nil && s.Code != nil {
 		code = s.Code
 	}

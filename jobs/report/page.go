@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/watch"
 )
 
 //go:embed page.html.tmpl
@@ -120,15 +121,14 @@ func (p *page) facts() {
 			add("accuracy", short(float64(*last.Accuracy)))
 		}
 	}
-	if n := len(r.Attempts); n > 0 {
-		a := r.Attempts[n-1]
-		add("ranks", strconv.Itoa(a.Begin.Ranks))
-		var took time.Duration
-		for _, a := range r.Attempts {
-			took += a.Took()
+	if all := r.Status.Attempts; len(all) > 0 {
+		add("ranks", strconv.Itoa(all[len(all)-1].Ranks))
+		var spent time.Duration
+		for _, a := range all {
+			spent += took(a)
 		}
-		add("time with ranks", lasted(took))
-		add("restarts", strconv.Itoa(n-1))
+		add("time with ranks", lasted(spent))
+		add("restarts", strconv.Itoa(len(all)-1))
 	}
 	if f.Skipped > 0 {
 		add("steps left out", strconv.Itoa(f.Skipped))
@@ -193,28 +193,34 @@ func stamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05")
 }
 
+// took is how long an attempt lasted; 0 where its end is not known.
+func took(a watch.Attempt) time.Duration {
+	if a.Ended.IsZero() {
+		return 0
+	}
+	return a.Ended.Sub(a.Began)
+}
+
 func (p *page) attempts() {
-	for i, a := range p.Run.Attempts {
-		row := attemptRow{Number: strconv.Itoa(i + 1), Job: a.Begin.JobID, Began: stamp(a.Begin.Time), Took: lasted(a.Took()),
-			Where: a.Begin.Hosts}
-		if a.Begin.Requeues > 0 {
-			row.Job += fmt.Sprintf(" (requeued %d times)", a.Begin.Requeues)
+	for i, a := range p.Run.Status.Attempts {
+		row := attemptRow{Number: strconv.Itoa(i + 1), Job: a.JobID, Began: stamp(a.Began), Took: lasted(took(a)), Where: a.Hosts, Cause: a.Cause}
+		if a.Requeues > 0 {
+			row.Job += fmt.Sprintf(" (requeued %d times)", a.Requeues)
 		}
-		switch e := a.End; {
-		case e == nil:
+		if a.Exit == nil {
 			row.Cause = "no end is recorded: it runs, or was killed with its launcher"
-		default:
-			row.Exit, row.Cause, row.Bad = strconv.Itoa(e.Exit), e.Cause, exitWords(e.Exit).tone == "bad"
-			if e.Again {
-				row.Cause += "; started again"
-			}
+		} else {
+			row.Exit, row.Bad = strconv.Itoa(*a.Exit), *a.Exit != 0 && *a.Exit != exitStopped
 		}
-		if a.Requeued != "" {
-			row.Cause = strings.TrimPrefix(row.Cause+"; requeued ("+a.Requeued+")", "; ")
+		if a.Then != "" {
+			row.Cause = strings.TrimPrefix(row.Cause+"; "+a.Then, "; ")
 		}
 		p.Attempts = append(p.Attempts, row)
 	}
 }
+
+// exitStopped is the exit code of ranks that were asked to stop, and can go on.
+const exitStopped = 3
 
 func (p *page) causes() {
 	f := p.Run.Failure

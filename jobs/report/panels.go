@@ -69,13 +69,13 @@ func communication(f *Figures, step, wait []point) string {
 func (p *page) restarts() []int {
 	var steps []int
 	train := p.Run.Figures.Train
-	for i, a := range p.Run.Attempts {
+	for i, a := range p.Run.Status.Attempts {
 		if i == 0 {
 			continue
 		}
 		before := 0
 		for _, m := range train {
-			if m.Time.Before(a.Begin.Time) {
+			if m.Time.Before(a.Began) {
 				before = m.Step
 			}
 		}

@@ -21,6 +21,7 @@ import (
 	"unicode"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
@@ -34,18 +35,19 @@ type Run struct {
 	Script  string // the batch script; empty without Slurm
 	Figures Figures
 
-	Attempts    []Attempt
 	Network     *rundir.Network    // nil where ranks did not come to agree on one
 	Checkpoints []checkpoint.Entry // newest first
 	End         *rundir.End        // nil where no launcher has ended here
 	Failure     *Failure           // the last attempt's; nil if it did not fail
 	Missing     []string           // what there is not, or cannot be read
 
-	// Job is what Slurm says of the last job; nil where it was not asked.
-	Job *slurm.JobState
-	// Made is when this was looked at, by which version of the program.
-	Made    time.Time
-	Version string
+	// Status is how the run stands; see [Run.Settle].
+	Status watch.Status
+	// Code is the state of the user's program at the last launch, where no submission has
+	// recorded it.
+	Code    *rundir.Code
+	Made    time.Time // when Settle was called
+	Version string    // of the program that makes the page
 }
 
 // maxText bounds a text that is put on the page whole.
@@ -73,12 +75,17 @@ func Collect(dir rundir.Dir) Run {
 	if n := r.Figures.Damaged; n > 0 {
 		r.Missing = append(r.Missing, count(n, "line")+" of metrics.jsonl cannot be read and is left out")
 	}
+	r.Status = watch.Read(dir, r.Name, r.Record.LastJob(), nil)
 	events, err := dir.ReadAttempts()
-	r.Attempts = attemptsOf(events)
+	for _, e := range events {
+		if e.Code != nil {
+			r.Code = e.Code
+		}
+	}
 	switch {
 	case err != nil:
 		r.misses("what became of the attempts", err)
-	case len(r.Attempts) == 0:
+	case len(r.Status.Attempts) == 0:
 		r.Missing = append(r.Missing, "no attempt is recorded: no launcher has begun here, or one of a version that kept no attempts")
 	}
 	if r.Network, err = dir.ReadNetwork(); err != nil {
@@ -96,6 +103,25 @@ func Collect(dir rundir.Dir) Run {
 		r.misses("how the last attempt failed", err)
 	}
 	return r
+}
+
+// Settle finds out how the run stands, by what was collected and by what Slurm says of
+// its last job, nil where it does not.
+func (r *Run) Settle(job *slurm.JobState, now time.Time) {
+	if job != nil {
+		r.Status.Take(*job)
+	}
+	r.Status.Pending = r.Record.Pending != nil
+	if len(r.Checkpoints) > 0 {
+		m := r.Checkpoints[0].Manifest
+		r.Status.Finished = m != nil && m.Finished
+	}
+	failure := ""
+	if r.Failure != nil && r.Failure.First != nil {
+		failure = r.Failure.First.Reason
+	}
+	r.Status.Settle(failure, now)
+	r.Made = now
 }
 
 func (r *Run) misses(what string, err error) {

@@ -3,8 +3,10 @@ package report
 import (
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
-	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/jobs/watch"
 )
 
 // state is how a run stands, in a word and a sentence.
@@ -13,67 +15,42 @@ type state struct {
 	Tone       string // good, wait, bad: the colour
 }
 
-// state is what the directory tells, and what Slurm says where that is newer.
+// state is the phase as `ddpbatch status` tells it.
 func (r *Run) state() state {
-	if len(r.Checkpoints) > 0 && r.Checkpoints[0].Manifest != nil && r.Checkpoints[0].Manifest.Finished {
-		return state{"finished", fmt.Sprintf("All that the job file asks for is trained: %d steps.", r.Checkpoints[0].Step), "good"}
-	}
-	if j := r.Job; j != nil && !j.State.Done() && j.State != slurm.StateUnknown {
-		text := "Slurm says of job " + j.ID + ": " + strings.ToLower(string(j.State))
-		if j.Reason != "" {
-			text += " (" + j.Reason + ")"
+	s := r.Status
+	st := state{Word: string(s.Phase), Tone: "wait"}
+	switch s.Phase {
+	case watch.Done:
+		st.Tone = "good"
+		if s.Finished && s.Checkpoint != nil {
+			st.Text = fmt.Sprintf("All that the job file asks for is trained: %d steps.", *s.Checkpoint)
 		}
-		return state{strings.ToLower(string(j.State)), text + ".", "wait"}
+	case watch.Failed, watch.Killed:
+		st.Tone = "bad"
 	}
-	last := len(r.Attempts) - 1
-	switch {
-	case r.End == nil && last >= 0 && r.Attempts[last].End == nil:
-		return state{"no end", "The last attempt runs, or its launcher was killed before it could say how it ended.", "wait"}
-	case r.End == nil && last < 0:
-		return state{"not begun", "No launcher has begun here.", "wait"}
-	case r.End == nil:
-		return state{"no end", "The last attempt ended, and its launcher has not said how the job did.", "wait"}
+	var words []string
+	for _, text := range []string{st.Text, s.Detail, s.Advice} {
+		if text != "" {
+			words = append(words, sentence(text))
+		}
 	}
-	what := exitWords(r.End.Exit)
-	s := state{what.word, what.text + fmt.Sprintf(" Exit code %d.", r.End.Exit), what.tone}
-	if f := r.failure(); f != "" && what.tone == "bad" {
-		s.Text = sentence(f) + " " + s.Text
+	if r.End != nil && s.Phase.Over() {
+		words = append(words, fmt.Sprintf("Exit code %d.", r.End.Exit))
 	}
-	return s
+	st.Text = strings.Join(words, " ")
+	return st
 }
 
-// failure is the reason of the last failure; empty if there is none.
-func (r *Run) failure() string {
-	if r.Failure != nil && r.Failure.First != nil {
-		return r.Failure.First.Reason
-	}
-	return ""
-}
-
-type ending struct{ word, text, tone string }
-
-// exitWords are the exit codes of a launcher in words.
-func exitWords(code int) ending {
-	switch code {
-	case 0:
-		return ending{"done", "All ranks ended well.", "good"}
-	case 3:
-		return ending{"stopped", "It was stopped before its end, and goes on when it is started again.", "wait"}
-	case 4:
-		return ending{"rank lost", "A rank was lost, hung or did not come.", "bad"}
-	case 5:
-		return ending{"no checkpoint", "There are checkpoints, and none can be used.", "bad"}
-	case 130:
-		return ending{"cancelled", "It was ended by a person.", "wait"}
-	}
-	return ending{"failed", "It failed.", "bad"}
-}
-
-// sentence ends a message with a full stop.
+// sentence begins a message with a capital letter and ends it with a full stop.
 func sentence(s string) string {
 	s = strings.TrimSpace(s)
-	if s == "" || strings.HasSuffix(s, ".") {
-		return s
+	if s == "" {
+		return ""
 	}
-	return s + "."
+	first, size := utf8.DecodeRuneInString(s)
+	s = string(unicode.ToUpper(first)) + s[size:]
+	if !strings.HasSuffix(s, ".") {
+		s += "."
+	}
+	return s
 }
