@@ -4,9 +4,9 @@
 // [Merge] puts the nodes of an allocation together and names what differs between them.
 //
 // It promises a verdict and, where it is not good, what to do, for each thing that it
-// looks at; that it leaves nothing behind; and that no look takes more than some seconds,
-// unless a file system hangs. It does not measure what a network carries, starts no job
-// and changes no setting.
+// looks at; that it leaves nothing behind, unless it is killed; and that no look takes
+// more than some seconds, unless a file system hangs. It does not measure what a network
+// carries, starts no job and changes no setting.
 package doctor
 
 import "github.com/ddpbatch/ddpbatch/trainer/cuda"

@@ -12,7 +12,8 @@ import (
 
 // Merge puts what was found on the nodes of a job together: what is the same is said
 // once; what is not is a finding for each kind of node, and where nodes should be the
-// same, a look of its own. Before and After are the times at which the first node asked,
+// same, a look of its own. Figures that always differ, such as what is free, are those of
+// the first node. Before and After are the times at which the first node asked,
 // and had all answers.
 func Merge(nodes []Node, before, after time.Time) []Finding {
 	var hosts []netif.Inventory

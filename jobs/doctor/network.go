@@ -26,19 +26,24 @@ func network(hosts []netif.Inventory) []Finding {
 		found[0].Verdict, found[0].Hint = Look, strings.Join(c.Warnings, "; ")
 	}
 	for i, host := range hosts {
-		stock := nccl.Stock(host)
-		f := good("nccl alone", fmt.Sprintf("takes %s, as ddpbatch does", named(stock)))
-		switch {
-		case stock == "":
-			f = bad("nccl alone", "finds no interface", "NCCL_SOCKET_IFNAME="+"="+choices[i].Interface)
-		case stock != choices[i].Interface:
-			f = look("nccl alone", fmt.Sprintf("takes %s, ddpbatch %s", stock, choices[i].Interface),
-				fmt.Sprintf("programs that ddpbatch starts are told; for others: NCCL_SOCKET_IFNAME==%s GLOO_SOCKET_IFNAME=%s", choices[i].Interface, choices[i].Interface))
-		}
+		f := beside(nccl.Stock(host), choices[i].Interface)
 		f.Hosts = host.Host
 		found = append(found, f)
 	}
 	return found
+}
+
+// beside compares NCCL's own choice on a host with ours.
+func beside(stock, ours string) Finding {
+	const part = "nccl alone"
+	tell := fmt.Sprintf("programs that ddpbatch starts are told; for others: NCCL_SOCKET_IFNAME==%s GLOO_SOCKET_IFNAME=%[1]s", ours)
+	switch stock {
+	case ours:
+		return good(part, fmt.Sprintf("takes %s, as ddpbatch does", ours))
+	case "":
+		return bad(part, fmt.Sprintf("finds no interface, ddpbatch %s", ours), tell)
+	}
+	return look(part, fmt.Sprintf("takes %s, ddpbatch %s", stock, ours), tell)
 }
 
 // alone is what NCCL takes on a host of which nothing else is known.
@@ -58,11 +63,4 @@ func alone(host netif.Inventory) Finding {
 		return good("nccl alone", text)
 	}
 	return look("nccl alone", text, "`ddpbatch netif --peer ADDRESS` says what ddpbatch would take towards another host; `ddpbatch doctor --in-job` compares the nodes of an allocation")
-}
-
-func named(name string) string {
-	if name == "" {
-		return "nothing"
-	}
-	return name
 }
