@@ -19,6 +19,7 @@ import (
 type collectives struct {
 	Date   string           `json:"date"`
 	Rounds int              `json:"rounds"`
+	Busy   []float64        `json:"busy_cores,omitempty"` // with other programs, before each round
 	Rows   []*collectiveRow `json:"rows"`
 }
 
@@ -73,6 +74,11 @@ func (r *runner) collectives(ctx context.Context) (found *collectives, err error
 	found = &collectives{Date: time.Now().UTC().Format(time.DateOnly), Rounds: r.rounds}
 	for round := range r.rounds {
 		fmt.Fprintf(os.Stderr, "peers: round %d of %d: sums on one machine\n", round+1, r.rounds)
+		busy, err := busyCores()
+		if err != nil {
+			return nil, err
+		}
+		found.Busy = append(found.Busy, busy)
 		for _, c := range contenders {
 			times, err := c.run(ctx)
 			if err == nil {

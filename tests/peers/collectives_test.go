@@ -24,7 +24,7 @@ func TestCollectivesAreOfOneWork(t *testing.T) {
 }
 
 func TestTableOfCollectives(t *testing.T) {
-	found := collectives{Date: "2030-01-02", Rounds: 2}
+	found := collectives{Date: "2030-01-02", Rounds: 2, Busy: []float64{0.75, 0.04}}
 	of := func(small, large float64) []timedSum {
 		return []timedSum{{4096, small, small}, {1 << 20, 1, 1}, {25 << 20, large, large / 2}, {100 << 20, large, large}}
 	}
@@ -38,6 +38,7 @@ func TestTableOfCollectives(t *testing.T) {
 	var b strings.Builder
 	found.render(&b)
 	for _, want := range []string{
+		"kept 0.0 to 0.8 cores busy in the second before a round.\n\n",
 		"| 4096 | Gloo | 0.002 ms | 0.002 ms | 1 ms | 1 ms | 500x | - | - |\n",
 		"| 4096 | Open MPI | 0.002 ms | 0.002 ms | 0.001 ms | 0.001 ms | 0.5x | at least 1x | **no** |\n",
 		"| 4096 | MPICH | 0.002 ms | 0.002 ms | 0.003 ms | 0.003 ms | 1.5x | - | - |\n",

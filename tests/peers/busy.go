@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// busyCores is how many cores other programs keep busy, in a second in which nothing of
+// ours runs: figures of ranks that need a core each are only worth as much as there are.
+func busyCores() (float64, error) {
+	busy, all, err := ticks()
+	if err != nil {
+		return 0, err
+	}
+	time.Sleep(time.Second)
+	busyThen, allThen, err := ticks()
+	if err != nil {
+		return 0, err
+	}
+	if allThen == all {
+		return 0, fmt.Errorf("read /proc/stat: no time has passed")
+	}
+	return float64(busyThen-busy) / float64(allThen-all) * float64(runtime.NumCPU()), nil
+}
+
+// ticks are those in which the cores have worked, and all, since the machine began.
+func ticks() (busy, all int64, err error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	return parseTicks(string(text))
+}
+
+// parseTicks reads the first line of /proc/stat (proc_stat(5)): user, nice, system, idle,
+// iowait, irq, softirq, steal; the guests after them are in user and nice.
+func parseTicks(text string) (busy, all int64, err error) {
+	line, _, _ := strings.Cut(text, "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return 0, 0, fmt.Errorf("read /proc/stat: it begins with %q", line)
+	}
+	for i, f := range fields[1:9] {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("read /proc/stat: %w", err)
+		}
+		all += n
+		if i != 3 && i != 4 {
+			busy += n
+		}
+	}
+	return busy, all, nil
+}
