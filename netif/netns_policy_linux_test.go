@@ -28,10 +28,16 @@ func (s *space) rule(priority, table int, change func(*netlink.Rule)) {
 func (s *space) ready(names ...string) {
 	s.T.Helper()
 	for _, name := range names {
-		for end := time.Now().Add(5 * time.Second); s.Link(name).Attrs().OperState != netlink.OperUp; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				s.T.Fatalf("%s has no carrier", name)
-			}
+		s.state(name, netlink.OperUp)
+	}
+}
+
+// state waits until the kernel says that of a link.
+func (s *space) state(name string, want netlink.LinkOperState) {
+	s.T.Helper()
+	for end := time.Now().Add(20 * time.Second); s.Link(name).Attrs().OperState != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			s.T.Fatalf("%s is %s, want %s", name, s.Link(name).Attrs().OperState, want)
 		}
 	}
 }
