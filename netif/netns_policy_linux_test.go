@@ -28,16 +28,16 @@ func (s *space) rule(priority, table int, change func(*netlink.Rule)) {
 func (s *space) ready(names ...string) {
 	s.T.Helper()
 	for _, name := range names {
-		s.state(name, netlink.OperUp)
+		s.carrier(name, true)
 	}
 }
 
-// state waits until the kernel says that of a link.
-func (s *space) state(name string, want netlink.LinkOperState) {
+// carrier waits until the kernel has noticed whether a link has one.
+func (s *space) carrier(name string, want bool) {
 	s.T.Helper()
-	for end := time.Now().Add(20 * time.Second); s.Link(name).Attrs().OperState != want; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); (s.Link(name).Attrs().OperState == netlink.OperUp) != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			s.T.Fatalf("%s is %s, want %s", name, s.Link(name).Attrs().OperState, want)
+			s.T.Fatalf("%s is %s", name, s.Link(name).Attrs().OperState)
 		}
 	}
 }
