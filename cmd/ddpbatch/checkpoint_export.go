@@ -30,8 +30,9 @@ PyTorch, or for a GPT in Hugging Face's GPT2Model. A .safetensors file has the
 same names. With --optimizer it is the state_dict of the optimizer of the same
 name in torch.optim, with the learning rate of the next step, so that a PyTorch
 script can go on; parameters are in the order of the model's parameters(), and
-param_groups[0]["param_names"] names them. Weights that ranks wrote in parts are put together. The checkpoint is
-compared with its manifest first; the file appears whole or not at all.`
+param_groups[0]["param_names"] names them. What ranks wrote in parts is put
+together. The checkpoint is compared with its manifest first; the file appears
+whole or not at all.`
 }
 
 func (c *checkpointExportCmd) Run(_ context.Context, p *program) error {

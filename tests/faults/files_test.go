@@ -43,6 +43,41 @@ func readOnly(t *testing.T, row row) {
 	}
 }
 
+// killedWhileSaving kills rank 0 while a checkpoint is written in the background, as often
+// as it takes to leave a half of one behind.
+func killedWhileSaving(t *testing.T, row row) {
+	r := newTraining(t, strings.Replace(fmt.Sprintf(spec, endless), "[checkpoint]\n", "[checkpoint]\nasync = true\n", 1))
+	halves := func() []string {
+		found, err := filepath.Glob(filepath.Join(r.dir, "checkpoints", ".saving-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	for range 20 {
+		r.start()
+		r.saved(max(r.newest(), 0) + 50)
+		rank0, half := r.ranks()[0].pid, []string(nil)
+		for end := time.Now().Add(time.Minute); len(half) == 0 && time.Now().Before(end); {
+			half = halves()
+		}
+		if err := syscall.Kill(rank0, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if o := r.end(); o.Code != 4 {
+			t.Fatal(o)
+		}
+		if len(halves()) > 0 {
+			r.finishes()
+			if left := halves(); len(left) > 0 {
+				t.Errorf("%v are left", left)
+			}
+			return
+		}
+	}
+	t.Error("no save was interrupted")
+}
+
 // quotaExceeded gives the checkpoints a file system with a quota: btrfs, which every kernel
 // can do it with and root has no exception from.
 func quotaExceeded(t *testing.T, row row) {
