@@ -27,6 +27,14 @@ func (d *Device) MatMul(p device.Product) {
 	}
 	whole("a product", p.C)
 	whole("a product before its activation", p.Pre)
+	if p.Gradient {
+		if p.Bias.Len() > 0 || p.Activation != device.GELU {
+			panic("cpu: a product with the gradient of an activation has no bias, and the activation is GELU")
+		}
+		multiply(d.products, p.Precision, matrix(p.C), matrix(p.A), matrix(p.B), from)
+		d.ActivateGrad(p.Activation, p.C.Data, p.C.Data, p.Pre.Data, p.C.Data)
+		return
+	}
 	multiply(d.products, p.Precision, matrix(p.Pre), matrix(p.A), matrix(p.B), from)
 	d.Activate(p.Activation, p.C.Data, p.Pre.Data)
 }

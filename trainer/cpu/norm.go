@@ -45,6 +45,12 @@ func normRows(j *norm, first, end int) {
 	}
 }
 
+// AddLayerNorm adds, then normalises rows.
+func (d *Device) AddLayerNorm(y, sum device.Matrix, mean, rstd device.Tensor, a, b device.Matrix, w, shift device.Tensor) {
+	d.Add(sum.Data, a.Data, b.Data)
+	d.LayerNorm(y, mean, rstd, sum, w, shift)
+}
+
 // LayerNormGrad is the gradient of x.
 func (d *Device) LayerNormGrad(dx, dy, x device.Matrix, w, mean, rstd device.Tensor, accumulate bool) {
 	sameLength("layer norm of", x.Rows, dx.Rows, dy.Rows, mean.Len(), rstd.Len())

@@ -35,7 +35,11 @@ type Product struct {
 	// which may be the same matrix, f of it; both are Whole.
 	Activation Activation
 	Pre        Matrix
-	Precision  Precision
+	// Gradient makes C = A·B * f'(Pre) instead, of GELU: the gradient of what it was
+	// applied to, which Pre holds, from that of its result, A·B. Without Bias or
+	// Accumulate, and C is not Pre.
+	Gradient  bool
+	Precision Precision
 }
 
 // Dense are the operations of dense layers.

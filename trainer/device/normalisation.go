@@ -9,6 +9,9 @@ type Normalisation interface {
 	// LayerNorm is y = (x-mean)*rstd*w + b for each row, with the row's mean and
 	// 1/sqrt(variance+LayerNormEps), which it keeps in mean and rstd.
 	LayerNorm(y Matrix, mean, rstd Tensor, x Matrix, w, b Tensor)
+	// AddLayerNorm is sum = a + b, then LayerNorm of sum, where y may be b: a residual
+	// connection with what follows it.
+	AddLayerNorm(y, sum Matrix, mean, rstd Tensor, a, b Matrix, w, shift Tensor)
 	// LayerNormGrad writes, or with accumulate adds, the gradient of x to dx, which
 	// may be dy unless it is added to.
 	LayerNormGrad(dx, dy, x Matrix, w, mean, rstd Tensor, accumulate bool)

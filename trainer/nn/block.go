@@ -72,19 +72,18 @@ func (b *block) plan(p Plan, op device.Attention) {
 	}
 }
 
-// forward writes the block's output to y, with scratch of the same size.
-func (b *block) forward(y, x, scratch device.Matrix, s sequences, pass Pass) {
+// forward writes the block's output to y, with scratch of the same size, and that
+// normalised by next to normed, which may be scratch. x is normalised already.
+func (b *block) forward(y, x, scratch device.Matrix, next *layerNorm, normed device.Matrix, s sequences, pass Pass) {
 	narrow := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, b.width) }
 	wide := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, 4*b.width) }
-	b.ln1.forward(narrow(b.normed1), x, pass)
 	b.attn.forward(scratch, narrow(b.normed1), s, pass)
 	b.drop(scratch, scratch, b.site, s, pass)
-	b.device.Add(narrow(b.middle).Data, x.Data, scratch.Data)
-	b.ln2.forward(narrow(b.normed2), narrow(b.middle), pass)
+	b.ln2.forwardSum(narrow(b.normed2), narrow(b.middle), x, scratch, pass)
 	b.fc.activated(wide(b.hidden), wide(b.pre), narrow(b.normed2), device.GELU, pass)
 	b.proj.Forward(scratch, wide(b.hidden), pass)
 	b.drop(scratch, scratch, b.site+1, s, pass)
-	b.device.Add(y.Data, narrow(b.middle).Data, scratch.Data)
+	next.forwardSum(normed, y, narrow(b.middle), scratch, pass)
 }
 
 // backward turns the gradient of the output in d into that of x.
@@ -95,8 +94,7 @@ func (b *block) backward(d, x device.Matrix, s sequences, w *workspace, pass Pas
 
 	branch := b.drop(narrow(w.branch), d, b.site+1, s, pass)
 	b.proj.gradients(branch, wide(b.hidden), pass, ready)
-	b.proj.Backward(dhidden, branch, dhidden, branch, pass)
-	b.device.ActivateGrad(device.GELU, dhidden.Data, dhidden.Data, wide(b.pre).Data, wide(b.hidden).Data)
+	b.proj.through(dhidden, branch, wide(b.pre), pass)
 	b.fc.gradients(dhidden, narrow(b.normed2), pass, ready)
 	b.fc.Backward(inner, dhidden, inner, dhidden, pass)
 	b.ln2.gradients(inner, narrow(b.middle), pass, ready)

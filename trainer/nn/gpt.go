@@ -137,12 +137,16 @@ func (m *GPT) Forward(b Batch, pass Pass) Outcome {
 	if pass.Train && m.Dropout > 0 {
 		m.plan.Device.Dropout(x.Data, x.Data, m.embeddingDropout(s, pass))
 	}
+	m.blocks[0].ln1.forward(narrow(m.blocks[0].normed1), x, pass)
 	for i, block := range m.blocks {
+		next, normed := m.last, narrow(m.normed)
+		if i+1 < len(m.blocks) {
+			next, normed = m.blocks[i+1].ln1, narrow(m.blocks[i+1].normed1)
+		}
 		y := narrow(m.inputs[i+1])
-		block.forward(y, x, narrow(m.normed), s, pass)
+		block.forward(y, x, narrow(m.normed), next, normed, s, pass)
 		x = y
 	}
-	m.last.forward(narrow(m.normed), x, pass)
 	return m.head.forward(narrow(m.normed), narrow(m.dnormed), b.Labels, pass)
 }
 

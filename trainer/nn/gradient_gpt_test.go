@@ -58,14 +58,21 @@ func TestBlockGradients(t *testing.T) {
 		mask := masks(d, p, pass)
 		var scratch device.Tensor
 		var w workspace
+		next := newLayerNorm("", o.Width)
+		Place(d, next.params)
 		checked{
 			rows: s.rows(), in: o.Width, out: o.Width, params: b.params(),
 			plan: func(p Plan) {
 				b.plan(p, d.NewAttention(device.AttentionShape{Heads: o.Heads, HeadSize: o.Width / o.Heads, MaxLength: o.Context}))
 				scratch = d.Alloc(device.Float32, p.rows*o.Width)
 				w.plan(p, o.Width)
+				next.Plan(p)
 			},
-			forward: func(y, x device.Matrix, pass Pass) { b.forward(y, x, device.Rows(scratch, x.Rows, x.Cols), s, pass) },
+			forward: func(y, x device.Matrix, pass Pass) {
+				room := device.Rows(scratch, x.Rows, x.Cols)
+				b.ln1.forward(device.Rows(b.normed1, x.Rows, x.Cols), x, pass)
+				b.forward(y, x, room, next, room, s, pass)
+			},
 			backward: func(dx, dy, x, _ device.Matrix, pass Pass) {
 				d.Copy(dx.Data, dy.Data)
 				b.backward(dx, x, s, &w, pass, ignore)

@@ -41,6 +41,12 @@ func (l *layerNorm) forward(y, x device.Matrix, pass Pass) {
 	l.device.LayerNorm(y, l.mean.Slice(0, x.Rows), l.rstd.Slice(0, x.Rows), x, l.weight.Data, l.bias.Data)
 }
 
+// forwardSum is forward of x = a + b.
+func (l *layerNorm) forwardSum(y, x, a, b device.Matrix, pass Pass) {
+	pass.values(l.params)
+	l.device.AddLayerNorm(y, x, l.mean.Slice(0, x.Rows), l.rstd.Slice(0, x.Rows), a, b, l.weight.Data, l.bias.Data)
+}
+
 // gradients writes the gradients of both parameters.
 func (l *layerNorm) gradients(dy, x device.Matrix, pass Pass, ready func(*Param)) {
 	pass.grads(l.params)

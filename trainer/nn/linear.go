@@ -89,6 +89,12 @@ func (l *linear) Backward(dx, dy, _, _ device.Matrix, pass Pass) {
 	l.plan.Device.MatMul(device.Product{C: dx, A: dy, B: l.inByOut(l.weight.Data).T(), Precision: l.plan.Precision})
 }
 
+// through is Backward to what GELU of was the layer's input.
+func (l *linear) through(dpre, dy, pre device.Matrix, pass Pass) {
+	pass.values(l.params)
+	l.plan.Device.MatMul(device.Product{C: dpre, A: dy, B: l.inByOut(l.weight.Data).T(), Activation: device.GELU, Pre: pre, Gradient: true, Precision: l.plan.Precision})
+}
+
 // inByOut is the weight, or its gradient, with a row for each input.
 func (l *linear) inByOut(t device.Tensor) device.Matrix {
 	m := l.weight.matrix(t)

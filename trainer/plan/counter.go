@@ -82,6 +82,10 @@ func (c *Counter) Cast(_, _ device.Tensor) {}
 func (c *Counter) LayerNorm(_ device.Matrix, _, _ device.Tensor, _ device.Matrix, _, _ device.Tensor) {
 }
 
+// AddLayerNorm does nothing.
+func (c *Counter) AddLayerNorm(_, _ device.Matrix, _, _ device.Tensor, _, _ device.Matrix, _, _ device.Tensor) {
+}
+
 // LayerNormGrad does nothing.
 func (c *Counter) LayerNormGrad(_, _, _ device.Matrix, _, _, _ device.Tensor, _ bool) {}
 

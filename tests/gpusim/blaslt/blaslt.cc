@@ -19,7 +19,7 @@ enum Status { Success = 0, NotInitialized = 1, InvalidValue = 7, ExecutionFailed
 enum { Real32 = 0, RealBF16 = 14 };
 enum { Compute32 = 68 };
 enum { DescTransA = 3, DescTransB = 4, DescEpilogue = 7, DescBias = 8, DescAux = 11, DescAuxLd = 12 };
-enum { EpilogueDefault = 1, EpilogueBias = 4, EpilogueGeluAux = 160 };
+enum { EpilogueDefault = 1, EpilogueBias = 4, EpilogueGeluAux = 160, EpilogueDGelu = 192 };
 enum { PrefWorkspace = 1, PrefReduction = 3, PrefAlignA = 5, PrefAlignD = 8 };
 
 struct Handle { int device; };
@@ -31,6 +31,8 @@ struct Desc {
   int64_t aux_ld = 0;
   bool adds() const { return epilogue & EpilogueBias; }
   bool bends() const { return (epilogue & EpilogueGeluAux) == EpilogueGeluAux; }
+  bool slopes() const { return epilogue == EpilogueDGelu; }
+  bool looks() const { return bends() || slopes(); }  // at aux
 };
 struct Layout {
   uint32_t type;
@@ -98,6 +100,10 @@ void multiply(void *p) {
       if (j->desc.bends()) {
         j->desc.aux[col * size_t(j->desc.aux_ld) + i] = v;
         v = 0.5f * v * (1 + tanhf(0.7978845608f * (v + 0.044715f * v * v * v)));
+      }
+      if (j->desc.slopes()) {
+        float x = j->desc.aux[col * size_t(j->desc.aux_ld) + i], t = tanhf(0.7978845608f * (x + 0.044715f * x * x * x));
+        v *= 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 0.134145f * x * x);
       }
       j->d[col * size_t(j->ld.ld) + i] = v;
     }
@@ -176,9 +182,9 @@ API int cublasLtMatmulAlgoGetHeuristic(Handle *h, Desc *t, Layout *a, Layout *b,
   *n = 0;
   if (!h || most < 1 || !fit(*t, *a, *b, *c, *d)) return InvalidValue;
   const char *epilogues = getenv("GPUSIM_EPILOGUES");
-  bool known = !(t->epilogue & ~uint32_t(EpilogueBias | EpilogueGeluAux)) && (t->adds() || t->bends());
+  bool known = t->slopes() || (!(t->epilogue & ~uint32_t(EpilogueBias | EpilogueGeluAux)) && (t->adds() || t->bends()));
   if (t->epilogue != EpilogueDefault && (!known || (epilogues && !strcmp(epilogues, "none")))) return NotSupported;
-  if (t->epilogue != EpilogueDefault && t->bends() && (t->aux_ld % 8 || t->aux_ld < int64_t(d->rows) || !t->aux || uintptr_t(t->aux) % 16)) return InvalidValue;
+  if (t->epilogue != EpilogueDefault && t->looks() && (t->aux_ld % 8 || t->aux_ld < int64_t(d->rows) || !t->aux || uintptr_t(t->aux) % 16)) return InvalidValue;
   for (; *n < most && *n < 3; ++*n) {
     uint64_t room = *n == 0 ? 1 << 20 : 0;
     Result &r = results[*n];
@@ -203,7 +209,7 @@ API int cublasLtMatmul(Handle *h, Desc *t, const float *alpha, const void *a, La
     delete j;
     return InvalidValue;
   }
-  bool ready = t->epilogue == EpilogueDefault || ((!t->adds() || (t->bias && uintptr_t(t->bias) % 16 == 0)) && (!t->bends() || (t->aux && uintptr_t(t->aux) % 16 == 0)));
+  bool ready = t->epilogue == EpilogueDefault || ((!t->adds() || (t->bias && uintptr_t(t->bias) % 16 == 0)) && (!t->looks() || (t->aux && uintptr_t(t->aux) % 16 == 0)));
   if (!ready) {
     delete j;
     return InvalidValue;

@@ -50,12 +50,15 @@ type Operand struct {
 }
 
 // Product is D = f(A·B + beta*D + bias), where f is nothing or GELU, D is M x N, A M x K and B K x N.
+// It is all that a plan depends on, beside the GPU and cuBLASLt: those of its [Handle], with
+// which plans go.
 type Product struct {
 	M, N, K int
 	A, B, D Operand // D is float32, and not transposed
 	BF16    bool    // A and B are bfloat16; else float32
 	Bias    bool    // N numbers that are added to each row
 	GELU    bool    // by tanh; what it is of is written, too, in rows as far apart as D's
+	Slope   bool    // D = A·B times GELU's derivative at what is read, in such rows
 }
 
 func (p Product) String() string {
@@ -63,8 +66,8 @@ func (p Product) String() string {
 	if p.BF16 {
 		kind = "bfloat16"
 	}
-	return fmt.Sprintf("product %dx%dx%d of %s (pitches %d, %d, %d; transposed %t, %t; aligned to %d, %d, %d; bias %t, GELU %t)",
-		p.M, p.N, p.K, kind, p.A.Pitch, p.B.Pitch, p.D.Pitch, p.A.Transposed, p.B.Transposed, p.A.Align, p.B.Align, p.D.Align, p.Bias, p.GELU)
+	return fmt.Sprintf("product %dx%dx%d of %s (pitches %d, %d, %d; transposed %t, %t; aligned to %d, %d, %d; bias %t, GELU %t, its slope %t)",
+		p.M, p.N, p.K, kind, p.A.Pitch, p.B.Pitch, p.D.Pitch, p.A.Transposed, p.B.Transposed, p.A.Align, p.B.Align, p.D.Align, p.Bias, p.GELU, p.Slope)
 }
 
 // Plan is an algorithm for a product.
@@ -80,7 +83,7 @@ func (h *Handle) Plans(p Product, most, workspace int) ([]*Plan, error) {
 	problem := C.ddpb_lt_problem{
 		m: C.uint64_t(p.N), n: C.uint64_t(p.M), k: C.uint64_t(p.K),
 		lda: C.int64_t(p.B.Pitch), ldb: C.int64_t(p.A.Pitch), ldd: C.int64_t(p.D.Pitch),
-		transposed_a: truth(p.B.Transposed), transposed_b: truth(p.A.Transposed), bf16: truth(p.BF16), bias: truth(p.Bias), gelu: truth(p.GELU),
+		transposed_a: truth(p.B.Transposed), transposed_b: truth(p.A.Transposed), bf16: truth(p.BF16), bias: truth(p.Bias), gelu: truth(p.GELU), slope: truth(p.Slope),
 		align_a: C.uint32_t(p.B.Align), align_b: C.uint32_t(p.A.Align), align_d: C.uint32_t(p.D.Align), workspace: C.uint64_t(workspace),
 	}
 	found := make([]C.ddpb_lt_plan, most)
@@ -101,7 +104,7 @@ func (h *Handle) Plans(p Product, most, workspace int) ([]*Plan, error) {
 }
 
 // Run computes the product in the stream. bias is 0 where there is none, pre where GELU's
-// argument is written, aligned to 16 bytes, or 0 without GELU; workspace has
+// argument is written, or read for its slope, aligned to 16 bytes, or 0 without; workspace has
 // as many bytes as [Handle.Plans] was told.
 func (p *Plan) Run(s driver.Stream, a, b, d, bias, pre driver.Ptr, beta float32, workspace driver.Ptr) error {
 	r := C.ddpb_lt_run(&p.plan, C.uintptr_t(b), C.uintptr_t(a), C.uintptr_t(d), C.uintptr_t(bias), C.uintptr_t(pre), C.float(beta), C.uintptr_t(workspace), C.uintptr_t(s.Handle()))

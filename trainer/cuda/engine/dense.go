@@ -64,7 +64,7 @@ func (d *Device) MatMul(p device.Product) {
 		bias = floats(p.Bias)
 	}
 	to := p.C
-	if p.Activation != device.Identity {
+	if p.Activation != device.Identity && !p.Gradient {
 		to = p.Pre
 	}
 	done, activated := d.fast(p, to, bias)
@@ -75,7 +75,13 @@ func (d *Device) MatMul(p device.Product) {
 		d.args.Ptr(bias).Int(m).Int(n).Int(k).Uint32(flag(p.Accumulate)).Uint32(flag(p.Precision == device.BF16))
 		d.launch("multiply", tiles(m, n))
 	}
-	if p.Activation != device.Identity && !activated {
+	switch {
+	case p.Activation == device.Identity || activated:
+	case p.Gradient:
+		c := floats(p.C.Data)
+		d.args.Reset().Ptr(c).Ptr(c).Ptr(floats(p.Pre.Data)).Int(number(p.Activation)).Int64(int64(m * n))
+		d.launch("activate_grad", over(m*n))
+	default:
 		d.args.Reset().Ptr(floats(p.C.Data)).Ptr(floats(to.Data)).Int(number(p.Activation)).Int64(int64(m * n))
 		d.launch("activate", over(m*n))
 	}
@@ -93,13 +99,16 @@ func fit(p device.Product) {
 	if p.Activation != device.Identity {
 		bad = bad || !p.C.Whole() || !p.Pre.Whole() || p.Pre.Rows != p.C.Rows || p.Pre.Cols != p.C.Cols
 	}
+	if p.Gradient {
+		bad = bad || p.Activation != device.GELU || p.Bias.Len() > 0
+	}
 	if bad || p.C.Rows < 1 || p.C.Cols < 1 || p.A.Cols < 1 {
-		panic(fmt.Sprintf("engine: product of %dx%d and %dx%d into %dx%d (strides %d and %d), bias of %d, activation %d, accumulate %t",
-			p.A.Rows, p.A.Cols, p.B.Rows, p.B.Cols, p.C.Rows, p.C.Cols, p.C.RowStride, p.C.ColStride, p.Bias.Len(), p.Activation, p.Accumulate))
+		panic(fmt.Sprintf("engine: product of %dx%d and %dx%d into %dx%d (strides %d and %d), bias of %d, activation %d, gradient %t, accumulate %t",
+			p.A.Rows, p.A.Cols, p.B.Rows, p.B.Cols, p.C.Rows, p.C.Cols, p.C.RowStride, p.C.ColStride, p.Bias.Len(), p.Activation, p.Gradient, p.Accumulate))
 	}
 }
 
-// fuses says whether cuBLASLt may be asked to apply a product's activation. GELU is by
+// fuses says whether cuBLASLt may be asked to apply a product's activation, or its slope. GELU is by
 // tanh there as here (cuBLAS's documentation, cublasLtEpilogue_t), but nothing says how
 // exact: so it is left to products of bfloat16, whose own rounding is coarser than any
 // tanh. ReLU is not asked for: it makes 0 of NaN there (NVIDIA's developer forum, topic
@@ -131,7 +140,7 @@ func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) (done
 	if fuses(p, bias) {
 		c := floats(p.C.Data)
 		with := problem
-		with.GELU, with.D = true, blaslt.Operand{Pitch: p.C.Cols, Align: alignment(c)}
+		with.GELU, with.Slope, with.D = !p.Gradient, p.Gradient, blaslt.Operand{Pitch: p.C.Cols, Align: alignment(c)}
 		if plan := d.planned(with, a, b, bias); plan != nil {
 			d.do(call{kind: multiplies, plan: plan, to: c, a: a, b: b, bias: bias, pre: floats(p.Pre.Data), room: workspace})
 			return true, true
@@ -231,7 +240,7 @@ func (d *Device) measure(p *blaslt.Plan, problem blaslt.Product, a, b, bias driv
 	d.flush()
 	size := 4 * problem.M * problem.D.Pitch
 	to, pre := d.room(scratchTrial, 2*size), driver.Ptr(0)
-	if problem.GELU {
+	if problem.GELU || problem.Slope {
 		pre = to + driver.Ptr(size)
 	}
 	workspace := d.room(scratchWorkspace, workspaceBytes)

@@ -17,6 +17,16 @@ func (d *Device) LayerNorm(y device.Matrix, mean, rstd device.Tensor, x device.M
 	d.launch("layer_norm", warps(x.Rows))
 }
 
+// AddLayerNorm adds, and normalises rows.
+func (d *Device) AddLayerNorm(y, sum device.Matrix, mean, rstd device.Tensor, a, b device.Matrix, w, shift device.Tensor) {
+	sameLength("normalise", sum.Rows, y.Rows, a.Rows, b.Rows, mean.Len(), rstd.Len())
+	sameLength("normalise", sum.Cols, y.Cols, a.Cols, b.Cols, w.Len(), shift.Len())
+	to, kept, left, right := whole("the result", y), whole("a sum", sum), whole("what is added", a), whole("what is added", b)
+	defer d.enter("add_layer_norm", sum.Rows, sum.Cols).Leave()
+	d.args.Reset().Ptr(to).Ptr(kept).Ptr(floats(mean)).Ptr(floats(rstd)).Ptr(left).Ptr(right).Ptr(floats(w)).Ptr(floats(shift)).Int(sum.Rows).Int(sum.Cols)
+	d.launch("add_layer_norm", warps(sum.Rows))
+}
+
 // warps is the launch of a kernel that gives a warp to each row.
 func warps(rows int) driver.Launch { return blocks((rows + 7) / 8) }
 

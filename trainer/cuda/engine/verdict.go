@@ -23,9 +23,9 @@ type verdict struct {
 // verdictState is struct Verdict of updates.cu: what the host puts there, and how much
 // room there is for what the kernels do.
 type verdictState struct {
-	_       uint64 // the number of updates, written as what the struct begins with
-	told    [2]float32
-	factors adamFactors // or sgdFactors, which are fewer
+	_    uint64 // the number of updates, written as what the struct begins with
+	told [2]float32
+	rule adamRule // or sgdFactors: the factors are first in both
 }
 
 // NewVerdict gets its memory, which stays until Close.
@@ -75,14 +75,14 @@ func (v *verdict) DecideSGD(most float64, f device.SGDFactors) {
 
 // adamRule is struct AdamRule of updates.cu.
 type adamRule struct {
-	lr, beta1, beta2 float64
-	most             uint32
 	factors          adamFactors
+	most             uint32
+	lr, beta1, beta2 float64
 }
 
 // DecideAdam decides on an update by Adam.
 func (v *verdict) DecideAdam(most float64, r device.AdamRule) {
-	decide(v, "decide_adam", most, &adamRule{r.LR, r.Beta1, r.Beta2, r.Most, adamFactorsOf(r.Factors)})
+	decide(v, "decide_adam", most, &adamRule{adamFactorsOf(r.Factors), r.Most, r.LR, r.Beta1, r.Beta2})
 }
 
 // decide launches a decision by a rule, which differs from step to step.
@@ -102,7 +102,7 @@ func decide[T any](v *verdict, kernel string, most float64, rule *T) {
 
 // factors is where the decision leaves them.
 func (v *verdict) factors() driver.Ptr {
-	return v.state + driver.Ptr(unsafe.Offsetof(verdictState{}.factors))
+	return v.state + driver.Ptr(unsafe.Offsetof(verdictState{}.rule))
 }
 
 // SGD updates as decided.

@@ -1,14 +1,9 @@
 // Layer normalisation (Ba et al. 2016) of rows of cols elements.
 #include "gpu.h"
 
-// A warp to a row, 8 rows to a block of 256 threads. y may be x.
-KERNEL(layer_norm, 256, float *y, float *mean, float *rstd, const float *x, const float *w, const float *b, u32 rows, u32 cols) {
-  u32 row = block_x() * 8 + thread_x() / 32, lane = thread_x() % 32;
-  if (row >= rows) return;
-  x += u64(row) * cols;
-  y += u64(row) * cols;
-  float sum = 0;
-  for (u32 j = lane; j < cols; j += 32) sum += x[j];
+// A row by a warp, where sum is that of this thread's elements. y may be x.
+DEVICE void normalise(float *y, float *mean, float *rstd, const float *x, float sum, const float *w, const float *b, u32 row, u32 cols) {
+  u32 lane = thread_x() % 32;
   float m = warp_sum(sum) / float(cols), squares = 0;
   for (u32 j = lane; j < cols; j += 32) {
     float d = x[j] - m;
@@ -20,6 +15,32 @@ KERNEL(layer_norm, 256, float *y, float *mean, float *rstd, const float *x, cons
     mean[row] = m;
     rstd[row] = r;
   }
+}
+
+// A warp to a row, 8 rows to a block of 256 threads. y may be x.
+KERNEL(layer_norm, 256, float *y, float *mean, float *rstd, const float *x, const float *w, const float *b, u32 rows, u32 cols) {
+  u32 row = block_x() * 8 + thread_x() / 32, lane = thread_x() % 32;
+  if (row >= rows) return;
+  x += u64(row) * cols;
+  float sum = 0;
+  for (u32 j = lane; j < cols; j += 32) sum += x[j];
+  normalise(y + u64(row) * cols, mean, rstd, x, sum, w, b, row, cols);
+}
+
+// Likewise of x = left + right, which is kept. y may be left or right.
+KERNEL(add_layer_norm, 256, float *y, float *x, float *mean, float *rstd, const float *left, const float *right, const float *w, const float *b, u32 rows, u32 cols) {
+  u32 row = block_x() * 8 + thread_x() / 32, lane = thread_x() % 32;
+  if (row >= rows) return;
+  x += u64(row) * cols;
+  left += u64(row) * cols;
+  right += u64(row) * cols;
+  float sum = 0;
+  for (u32 j = lane; j < cols; j += 32) {
+    float v = left[j] + right[j];
+    x[j] = v;
+    sum += v;
+  }
+  normalise(y + u64(row) * cols, mean, rstd, x, sum, w, b, row, cols);
 }
 
 // Likewise. dx may be dy unless accumulate.

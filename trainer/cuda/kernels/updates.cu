@@ -78,13 +78,16 @@ KERNEL(sum, 256, double *to, const float *x, u64 n, u32 accumulate) {
   total(to, sum);
 }
 
+// AdamRule is device.AdamRule.
+struct AdamRule { AdamFactors factors; u32 most; double lr, beta1, beta2; };
+
 // Verdict is whether an update is made: its number, what the host is told, and factors.
 struct Verdict {
   u64 count;
   float told[2];
   union {
     SGDFactors sgd;
-    AdamFactors adam;
+    AdamRule adam;
   };
 };
 
@@ -114,9 +117,6 @@ KERNEL(decide_sgd, 32, Verdict *v, const double *sums, u32 parts, double most, S
   v->sgd = r;
 }
 
-// AdamRule is device.AdamRule.
-struct AdamRule { double lr, beta1, beta2; u32 most; AdamFactors factors; };
-
 // power is base to the n-th, by squaring, as package optim has it.
 DEVICE double power(double base, u64 n) {
   double out = 1;
@@ -127,13 +127,16 @@ DEVICE double power(double base, u64 n) {
   return out;
 }
 
+// The rule is where the factors will be: as a variable it would be in local memory.
 KERNEL(decide_adam, 32, Verdict *v, const double *sums, u32 parts, double most, AdamRule r, const AdamRule *live) {
   if (thread_x() != 0) return;
-  if (live) r = *live;
-  AdamFactors f = r.factors;
-  f.idle = !decide(v, sums, parts, most, &f.grad_scale);
-  u64 n = v->count < r.most ? v->count : r.most;
-  f.correction = float(root(1 - power(r.beta2, n)));
-  f.rate = float(-r.lr / (1 - power(r.beta1, n)));
-  v->adam = f;
+  if (live) v->adam = *live;
+  else v->adam = r;
+  AdamFactors *f = &v->adam.factors;
+  float scale;
+  f->idle = !decide(v, sums, parts, most, &scale);
+  f->grad_scale = scale;
+  u64 n = v->count < v->adam.most ? v->count : v->adam.most;
+  f->correction = float(root(1 - power(v->adam.beta2, n)));
+  f->rate = float(-v->adam.lr / (1 - power(v->adam.beta1, n)));
 }

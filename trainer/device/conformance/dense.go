@@ -15,6 +15,7 @@ type product struct {
 	bias       bool
 	activation device.Activation
 	samePre    bool // Pre is C
+	gradient   bool
 	precision  device.Precision
 }
 
@@ -58,6 +59,13 @@ func checkDense(s *suite) {
 						}
 					}
 				}
+			}
+		}
+	})
+	s.run("Gradient", func(s *suite) {
+		for _, size := range [][3]int{{1, 1, 1}, {3, 5, 7}, {33, 70, 40}, {9, 72, 40}, {200, 304, 130}} {
+			for _, precision := range []device.Precision{device.FP32, device.BF16} {
+				s.product(product{m: size[0], n: size[1], k: size[2], b: transposed, activation: device.GELU, gradient: true, precision: precision})
 			}
 		}
 	})
@@ -109,7 +117,7 @@ func (s *suite) product(p product) {
 	}
 	call := device.Product{
 		C: s.resultMatrix(c, p.m, p.n, p.c), A: s.inputMatrix(a, p.m, p.k, p.a), B: s.inputMatrix(b, p.k, p.n, p.b),
-		Accumulate: p.accumulate, Activation: p.activation, Precision: p.precision,
+		Accumulate: p.accumulate, Activation: p.activation, Gradient: p.gradient, Precision: p.precision,
 	}
 	var bias []float32
 	if p.bias {
@@ -121,6 +129,11 @@ func (s *suite) product(p product) {
 		if !p.samePre {
 			call.Pre = s.emptyMatrix(p.m, p.n)
 		}
+	}
+	var pre []float32
+	if p.gradient {
+		pre = s.normal(p.m * p.n)
+		call.Pre = s.inputMatrix(pre, p.m, p.n, whole)
 	}
 	s.d.MatMul(call)
 
@@ -134,6 +147,13 @@ func (s *suite) product(p product) {
 		}
 	}
 	want := multiply(p, start, a, b)
+	if p.gradient {
+		for i := range want {
+			want[i] = want[i].times(slope(p.activation, exact(pre[i]), exact(0)))
+		}
+		s.close(what, s.numbers(call.C), want)
+		return
+	}
 	if p.activation != device.Identity && !p.samePre {
 		s.close(what+" Pre", s.numbers(call.Pre), want)
 	}

@@ -38,6 +38,8 @@ func (s *suite) layerNorm(rows, cols int) {
 	s.close("rstd", s.floats(rstd), rstds)
 	s.close("y", s.numbers(y), wantY)
 
+	s.addLayerNorm(x, w, b, rows, cols)
+
 	// Gradients from the row's numbers as they are kept.
 	g := normGrad{rows, cols, x, w, s.normal(rows * cols), round(means), round(rstds)}
 	mean, rstd = s.input(g.mean), s.input(g.rstd)
@@ -63,6 +65,30 @@ func (s *suite) layerNorm(rows, cols int) {
 	wantW, wantB = g.params(startW, startB)
 	s.close("dw, added", s.floats(sumW), wantW)
 	s.close("db, added", s.floats(sumB), wantB)
+}
+
+// addLayerNorm holds a sum and what follows it to the bits of both by themselves.
+func (s *suite) addLayerNorm(x, w, b []float32, rows, cols int) {
+	s.Helper()
+	right, added := s.normal(rows*cols), make([]float32, rows*cols)
+	for i := range added {
+		added[i] = x[i] + right[i]
+	}
+	weight, shift, left := s.input(w), s.input(b), s.inputMatrix(x, rows, cols, whole)
+	y, mean, rstd := s.emptyMatrix(rows, cols), s.empty(rows), s.empty(rows)
+	s.d.LayerNorm(y, mean, rstd, s.inputMatrix(added, rows, cols, whole), weight, shift)
+	place := s.resultMatrix(right, rows, cols, whole)
+	for to, from := range map[device.Matrix]device.Matrix{
+		s.emptyMatrix(rows, cols): s.inputMatrix(right, rows, cols, whole),
+		place:                     place,
+	} {
+		sum, m, r := s.emptyMatrix(rows, cols), s.empty(rows), s.empty(rows)
+		s.d.AddLayerNorm(to, sum, m, r, left, from, weight, shift)
+		s.same("sum", s.numbers(sum), added)
+		s.same("y of a sum", s.numbers(to), s.numbers(y))
+		s.same("mean of a sum", s.floats(m), s.floats(mean))
+		s.same("rstd of a sum", s.floats(r), s.floats(rstd))
+	}
 }
 
 // moments are a row's mean and 1/sqrt(variance+eps).
