@@ -19,7 +19,7 @@ import (
 // momentum that begins, and a learning rate and a clipping that differ in every step. So
 // have those of which the host learns later, which are one graph each.
 func TestGroupsTrainTheSame(t *testing.T) {
-	const steps = 5
+	const steps = 4
 	for _, k := range trainings {
 		for _, p := range []device.Precision{device.FP32, device.BF16} {
 			t.Run(fmt.Sprintf("%s precision %d", k.name, p), func(t *testing.T) {
