@@ -275,7 +275,7 @@ func TestExamples(t *testing.T) {
 
 func TestExampleSpecs(t *testing.T) {
 	files, _ := filepath.Glob("examples/*.toml")
-	want := []string{"cnn", "ddp-script", "demo", "fashion-mnist", "gpt-text", "gpt2-tokens", "linear", "sweep", "torchrun"}
+	want := []string{"cnn", "container", "ddp-script", "demo", "fashion-mnist", "gpt-text", "gpt2-tokens", "linear", "mpi", "sweep", "torchrun"}
 	var got []string
 	for _, file := range files {
 		job := load(t, file)

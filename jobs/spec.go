@@ -38,7 +38,7 @@ type Slurm struct {
 	Dependency      []Dependency `toml:"dependency"`        // runs that must come first: "afterok:prepare"
 	GPUBind         Word         `toml:"gpu_bind"`          // srun --gpu-bind; default the site's
 	CPUBind         Word         `toml:"cpu_bind"`          // srun --cpu-bind; default the site's
-	MPI             Word         `toml:"mpi"`               // srun --mpi, with train.backend = "mpi": pmix, pmi2, cray_shasta; default the site's, else pmix
+	MPI             Word         `toml:"mpi"`               // srun --mpi, for an MPI program in [command] if given, and with train.backend = "mpi": pmix, pmi2, cray_shasta; default the site's, else pmix
 	SignalBeforeEnd Duration     `toml:"signal_before_end"` // save and stop this long before the time limit; 0 is off; default 120s or a quarter of a shorter time, with [command] off
 }
 

@@ -101,7 +101,7 @@ func Once(a slurm.Allocation) error {
 // Run launches the job and stays until it is over, starting it again after a
 // failure as often as the job's [restart] allows.
 func Run(ctx context.Context, o Options) (Result, error) {
-	if o.Allocation == nil && usesMPI(o.Job) {
+	if o.Allocation == nil && startsMPI(o.Job) {
 		return Result{}, noMPIHere{}
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -16,6 +16,12 @@ const defaultMPI = "pmix"
 // usesMPI reports whether ranks exchange their numbers by the site's MPI library.
 func usesMPI(job *jobs.Job) bool { return job.Train != nil && job.Train.Backend == jobs.BackendMPI }
 
+// startsMPI reports whether srun is to start the ranks as those of an MPI program: of the
+// trainer over MPI, or of a user's program whose job file gives slurm.mpi.
+func startsMPI(job *jobs.Job) bool {
+	return usesMPI(job) || job.Command != nil && job.Gives("slurm.mpi")
+}
+
 // connectMPI builds the communicator over the MPI library. Ranks have met by then, and
 // go on to report and to be watched over the rendezvous: MPI carries numbers only, over
 // the network that was agreed on, as far as UCX and Open MPI follow their variables.
@@ -43,12 +49,12 @@ func (f finalized) Close() error { return errors.Join(f.World.Close(), f.Finaliz
 type noMPIHere struct{}
 
 func (noMPIHere) Error() string {
-	return "train.backend = \"mpi\" needs srun to start the ranks: without Slurm there is none"
+	return "an MPI program, or train.backend = \"mpi\", needs srun to start the ranks: without Slurm there is none"
 }
 
 // Hint says what to do about it.
 func (noMPIHere) Hint() string {
-	return "submit the job, or leave train.backend out: ranks of one machine share memory, which is faster"
+	return "submit the job; or start it by mpirun -n N ddpbatch run job.toml; or leave train.backend out: ranks of one machine share memory, which is faster"
 }
 
 // ExitCode is that of wrong usage.

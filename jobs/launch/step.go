@@ -74,7 +74,7 @@ func step(o Options, nodes []string, perNode int) slurm.Step {
 		part.Nodes = len(c.Nodes)
 		s.Components = append(s.Components, part)
 	}
-	if usesMPI(j) {
+	if startsMPI(j) {
 		s.MPI = cmp.Or(string(j.Slurm.MPI), defaultMPI)
 	}
 	for _, option := range o.Site.Step.Options {

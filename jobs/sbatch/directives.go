@@ -90,7 +90,7 @@ func (r *reader) options(line int, list []string) {
 
 // plain are options whose values are carried over as they stand.
 var plain = map[string]string{"partition": "partition", "account": "account", "qos": "qos", "reservation": "reservation", "constraint": "constraint",
-	"gpu-bind": "gpu_bind", "cpu-bind": "cpu_bind", "time": "time"}
+	"gpu-bind": "gpu_bind", "cpu-bind": "cpu_bind", "mpi": "mpi", "time": "time"}
 
 // elsewhere are options that have another place, or none, with what there is instead.
 var elsewhere = map[string]string{
@@ -101,7 +101,7 @@ var elsewhere = map[string]string{
 	"nodelist": "name features in constraint instead", "exclude": "restart.spare_nodes leaves out nodes that fail",
 	"dependency": "slurm.dependency takes runs by name, or --after RUN", "requeue": "restart.requeue says how often", "no-requeue": "a job is requeued if restart.requeue says so",
 	"distribution": "ranks are placed in blocks", "ntasks-per-socket": "cpu_bind places ranks", "comment": "ddpbatch finds its jobs by it",
-	"get-user-env": "the job gets the environment", "mpi": "slurm.mpi is for train.backend = \"mpi\"",
+	"get-user-env": "the job gets the environment",
 }
 
 var typedCount = regexp.MustCompile(`^(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d+)(?:\(.*\))?$`)

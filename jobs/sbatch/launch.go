@@ -159,7 +159,7 @@ func (c *command) srun() {
 			j.image, j.runtime = value, "pyxis"
 		case "container-mounts":
 			j.mounts = append(j.mounts, strings.Split(value, ",")...)
-		case "gpus-per-task", "gpus-per-node", "gpus", "gres", "cpu-bind", "gpu-bind":
+		case "gpus-per-task", "gpus-per-node", "gpus", "gres", "cpu-bind", "gpu-bind", "mpi":
 			c.r.option(c.line, name, value)
 			j.evenOut()
 		case "label", "l", "unbuffered", "u", "kill-on-bad-exit", "K", "export", "output", "error", "overlap", "exact", "exclusive", "wait", "W":

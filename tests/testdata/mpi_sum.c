@@ -1,0 +1,22 @@
+// An MPI program for MPICH, whose development files need not be there: the prototypes and
+// handles are those of its ABI.
+#include <stdio.h>
+
+enum { COMM_WORLD = 0x44000000, INT = 0x4c000405, SUM = 0x58000003 };
+int MPI_Init(int *, char ***);
+int MPI_Comm_rank(int, int *);
+int MPI_Comm_size(int, int *);
+int MPI_Allreduce(const void *, void *, int, int, int, int);
+int MPI_Finalize(void);
+
+int main(int argc, char **argv) {
+	int rank, size, sum;
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(COMM_WORLD, &rank);
+	MPI_Comm_size(COMM_WORLD, &size);
+	int mine = rank + 1;
+	MPI_Allreduce(&mine, &sum, 1, INT, SUM, COMM_WORLD);
+	printf("rank %d of %d: the sum is %d\n", rank, size, sum);
+	fflush(stdout);
+	return MPI_Finalize();
+}
