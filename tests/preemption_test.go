@@ -112,6 +112,35 @@ func TestProgramIsPreempted(t *testing.T) {
 	s.countedOnce("count", id)
 }
 
+// A PyTorch script that knows of no signal is ended by it, requeued once, and goes on from
+// its own snapshot, at the epoch after.
+func TestPyTorchScriptIsPreempted(t *testing.T) {
+	s := preempting(t)
+	script(t, s)
+	s.write("job.toml", `name = "ddp"
+[slurm]
+nodes = 2
+partition = "low"
+[command]
+argv = ["/usr/bin/python3", "train.py", "150", "1", "snapshot.pt"]
+`)
+	id := s.submit("job.toml")
+	waitForText(t, filepath.Join(s.run("ddp"), "slurm-"+id+".out"), "epoch 3: loss")
+	s.preempt(id)
+	startRequeued(t, s.Cluster, id)
+	s.completed(id)
+	s.once(id)
+	log := s.log("ddp", id)
+	mustContain(t, log, "requeued as job "+id+" (it is preempted)", "rank 0: resuming at epoch ", "rank 1 of 2, local rank 0: done")
+	repeated := 0 // one, at most, was told and not yet saved
+	for epoch := range 150 {
+		n := strings.Count(log, fmt.Sprintf("epoch %d: loss", epoch))
+		if repeated += n - 1; n < 1 || repeated > 1 {
+			t.Fatalf("epoch %d was trained %d times", epoch, n)
+		}
+	}
+}
+
 // The same at the time limit, again by itself.
 func TestProgramAtItsTimeLimit(t *testing.T) {
 	s := newSite(t, cluster.Options{})

@@ -61,6 +61,7 @@ var matrix = []group{
 		{"the first node is lost, with the batch script and the launcher", "the same; no setting keeps a job without its first node", 0, goesOn, "resuming after step", nil, "tests: TestSlurmdAndTheFirstNode"},
 		{"preempted, with and without a user signal", "saved, requeued once, the weights of an undisturbed run", 0, 0, "(it is preempted)", nil, "tests: TestPreempted"},
 		{"a user's program is preempted", "it is told, and requeued once", 0, 0, "stopped at", nil, "tests: TestProgramIsPreempted"},
+		{"a PyTorch script that handles no signal is preempted", "SIGTERM ends it; requeued once, it goes on from its own snapshot", 0, 0, "rank 0: resuming at epoch ", nil, "tests: TestPyTorchScriptIsPreempted"},
 		{"time limit", "saved before it", 0, 3, "the time limit is near", nil, "tests: TestTimeLimitSaves"},
 		{"time limit, with restart.requeue", "saved and requeued, without gaps or repeats in the figures", 0, 0, "(1 of 1)", nil, "tests: TestRequeuesItselfAtTheTimeLimit, tests: TestProgramAtItsTimeLimit"},
 		{"cancelled, and submitted again", "the weights of an undisturbed run", 0, 0, "resuming after step", nil, "tests: TestCancelledAndSubmittedAgain"},
