@@ -45,7 +45,6 @@ type Flag struct {
 	Choices    []string
 	Many       bool // may be repeated, or takes several values with commas
 	Negatable  bool
-	Required   bool
 }
 
 // Exit is one exit code.
@@ -83,7 +82,7 @@ func describe(n *kong.Node, path []string) Command {
 		if f.Hidden || f.Name == "help" {
 			continue
 		}
-		flag := Flag{Name: f.Name, Help: f.Help, Many: f.IsCumulative(), Required: f.Required, Negatable: f.Tag.Negatable != ""}
+		flag := Flag{Name: f.Name, Help: f.Help, Many: f.IsCumulative(), Negatable: f.Tag.Negatable != ""}
 		if f.Short != 0 {
 			flag.Short = string(f.Short)
 		}
