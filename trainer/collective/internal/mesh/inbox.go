@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 )
@@ -169,12 +170,15 @@ func (x *inbox) Lost(ranks []int) error {
 	return nil
 }
 
-// lose says that nothing more comes from a rank, and fails who waits for it.
+// lose says that nothing more comes from a rank, and fails who waits for it: with the rank
+// that is the cause, where this one has said before it went that it is not.
 func (x *inbox) lose(peer int, err error) *PeerError {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.lost[peer] == nil {
-		x.lost[peer] = &PeerError{peer, err}
+		cause := &PeerError{peer, err}
+		_ = errors.As(err, &cause)
+		x.lost[peer] = cause
 	}
 	x.drop(func(from int) bool { return from == peer }, x.lost[peer])
 	return x.lost[peer]

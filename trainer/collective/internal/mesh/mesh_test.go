@@ -144,6 +144,19 @@ func TestTheReasonOfAnEndIsTold(t *testing.T) {
 	}
 }
 
+// A rank that has told who is the cause, and then is gone, does not become the cause.
+func TestWhoHasToldIsNotToBlame(t *testing.T) {
+	x := newInbox()
+	x.lose(0, &PeerError{Peer: 5, Err: &Told{0, "it burns"}})
+	if err := x.Lost([]int{0}); err == nil || err.Error() != "rank 5: rank 0 gave up: it burns" {
+		t.Errorf("got %v", err)
+	}
+	x.lose(1, errEnded)
+	if err := x.Lost([]int{1}); err == nil || !strings.HasPrefix(err.Error(), "rank 1: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestWaitEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
