@@ -202,9 +202,10 @@ func (c *benchAllReduceCmd) times(ctx context.Context, comm collective.Communica
 }
 
 // sumTimes times sums of so many bytes, until some hundred megabytes have been summed, or
-// five seconds are over, by the first ones: all ranks decide alike, by their mean.
+// five seconds are over. Before, it makes sums for a quarter of a second: so long a system
+// may take to give each rank a core. All ranks decide alike, by the time of the slowest.
 func sumTimes(ctx context.Context, comm collective.Communicator, bytes int) (allReduceResult, error) {
-	const warmUp, work, most, least, limit = 3, 400 << 20, 2000, 8, 5 * time.Second
+	const settle, work, most, least, limit = 250 * time.Millisecond, 400 << 20, 2000, 8, 5 * time.Second
 	buf, err := collective.Alloc[float32](ctx, comm, bytes/4)
 	if err != nil {
 		return allReduceResult{}, err
@@ -213,24 +214,27 @@ func sumTimes(ctx context.Context, comm collective.Communicator, bytes int) (all
 		buf = make([]float32, bytes/4)
 	}
 	call := collective.AllReduce(buf, collective.Sum)
-	times := make([]float64, min(max(work/bytes, least), most))
-	began := time.Now()
-	for i := -warmUp; i < len(times); i++ {
-		if i == 0 {
-			each := []float64{time.Since(began).Seconds() / warmUp}
-			if err := comm.Do(ctx, collective.AllReduce(each, collective.Sum)); err != nil {
+	began, spent, done := time.Now(), []float64{0}, 0
+	for spent[0] < settle.Seconds() {
+		for range max(done, 1) { // twice as many each time
+			if err := comm.Do(ctx, call); err != nil {
 				return allReduceResult{}, err
 			}
-			fit := int(limit.Seconds() * float64(comm.Size()) / each[0]) // of the mean over ranks
-			times = times[:min(len(times), max(fit, 1))]
+			done++
 		}
+		spent[0] = time.Since(began).Seconds()
+		if err := comm.Do(ctx, collective.AllReduce(spent, collective.Max)); err != nil {
+			return allReduceResult{}, err
+		}
+	}
+	fit := int(limit.Seconds() * float64(done) / spent[0])
+	times := make([]float64, min(max(work/bytes, least), most, max(fit, 1)))
+	for i := range times {
 		start := time.Now()
 		if err := comm.Do(ctx, call); err != nil {
 			return allReduceResult{}, err
 		}
-		if i >= 0 {
-			times[i] = float64(time.Since(start)) / float64(time.Millisecond)
-		}
+		times[i] = float64(time.Since(start)) / float64(time.Millisecond)
 	}
 	slices.Sort(times)
 	n, path := float64(comm.Size()), comm.Path(call)

@@ -32,7 +32,7 @@ func (c *collectives) render(b *strings.Builder) {
 }
 
 // sharedCore is what one should know who reads or repeats the measurement.
-const sharedCore = `The times of ddpbatch are of two kinds. Its ranks give way to others while they wait, and Linux leaves two that do so for each other on one core: 4 KiB then take 4 us instead of 0.5 (at best 0.25 us: every other time a rank finds that the other has been there), 1 MiB 0.032 ms instead of 0.015, 25 MiB 1.4 ms instead of 0.85. A rank that shares the core of the one that it waits for therefore sleeps for an instant, some 60 us, at most once in a millisecond: a thread that wakes is put on a core that idles. Where none idles, both stay, and the times are of the slower kind: a rank that moves to a busy core makes both wait for a stranger's turns (4 KiB beside one busy program of the same priority: 2 ms on average instead of 4 us). Huge pages made no difference at 25 MiB, and passes over the buffer from either end in turns were slower.
+const sharedCore = `Its ranks give way to others while they wait, and Linux leaves two that do so for each other on one core: 4 KiB then take 4 us instead of 0.5, 1 MiB 0.033 ms instead of 0.014, 25 MiB 1.4 ms instead of 0.85. A rank that shares the core of the one that it waits for therefore moves to a core that has idled for 40 ms, if there is one; all sides make sums for a quarter of a second before they are timed. Where none idles both stay: a rank that moves to a busy core makes both wait for a stranger's turns (4 KiB beside one busy program of the same priority: 2 ms on average instead of 4 us). Huge pages made no difference at 25 MiB, and passes over the buffer from either end in turns were slower.
 
 `
 

@@ -25,11 +25,11 @@ type shared struct {
 	// doubt is how often the looks without pause are halved, because they were of no use:
 	// others of this process may need this core.
 	doubt int
-	// together says that the rank that this one last gave way to was on its core, settled
-	// when it may look for a core of its own again, which it then puts off by stay.
+	// together says that the rank that this one last gave way to was on its core; idle is
+	// how long all cores had idled when that was last looked at, for another core.
 	together bool
-	settled  time.Time
-	stay     time.Duration
+	idle     []int64
+	seen     time.Time
 	// room is for sums in the making, aligned for every element. On the stack it would
 	// not stay: it is handed to functions of the element.
 	room [block / 8]uint64

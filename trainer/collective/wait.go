@@ -38,8 +38,12 @@ const (
 )
 
 func (s *shared) await(ctx context.Context, r int) error {
-	phase := &s.board.slot(r).phase
+	other := s.board.slot(r)
+	phase := &other.phase
 	if phase.Load() >= s.phase {
+		if other.core.Load() != 0 {
+			s.keepApart(r) // it has given way: maybe to this one
+		}
 		return nil
 	}
 	tries := s.board.looks() >> s.doubt
@@ -83,35 +87,48 @@ func (s *shared) await(ctx context.Context, r int) error {
 	}
 }
 
-// How long a rank stays that shares its core with another before it looks for one of its
-// own, first and after looking in vain again and again.
-const (
-	firstStay = time.Millisecond
-	lastStay  = 16 * time.Millisecond
-)
+// watch is how long a core must have idled for a rank to move to it.
+const watch = 4 * sched.Tick
 
 // keepApart looks for a core of its own if this rank shares one with a rank that it waits
-// for. The system lets two such ranks stay together, also beside a core that idles, for as
-// long as they give way to each other: they never sleep, and to its eyes both have much in
-// their core's cache. A core that is busy is worse than a shared one: where one of the
-// ranks waits for a stranger, both do.
+// for. The system may let two such ranks stay together, also beside a core that idles, for
+// as long as they give way to each other: they never sleep, and to its eyes both have much
+// in their core's cache. A core that is busy is worse than a shared one: where one of the
+// ranks waits for a stranger, both do. Of two ranks the higher moves, or they would meet
+// again.
 func (s *shared) keepApart(r int) {
 	if s.board.looks() == 0 {
 		return // there is no core for each
 	}
-	mine, core := &s.board.slot(s.rank).core, sched.Core()
-	mine.Store(int32(core) + 1)
+	core := sched.Core()
+	s.board.slot(s.rank).core.Store(int32(core) + 1)
 	s.together = core != sched.Nowhere && s.board.slot(r).core.Load() == int32(core)+1
-	if !s.together || time.Now().Before(s.settled) {
+	if !s.together || s.rank < r {
 		return
 	}
-	mine.Store(0) // or the other would leave, too
-	sched.Doze()
-	s.stay = min(max(2*s.stay, firstStay), lastStay)
-	if sched.Core() != core {
-		s.together, s.stay = false, firstStay
+	now := time.Now()
+	passed := now.Sub(s.seen)
+	if passed < watch {
+		return
 	}
-	s.settled = time.Now().Add(s.stay)
+	idle := sched.Idle()
+	if passed < 2*watch { // else it was of another time
+		if to := rested(s.idle, idle, passed); to != sched.Nowhere && sched.Move(to) {
+			s.together = false
+		}
+	}
+	s.idle, s.seen = idle, now
+}
+
+// rested is a core that has idled for all the time between two looks at all.
+func rested(before, after []int64, passed time.Duration) int {
+	for core := range min(len(before), len(after)) {
+		// Both counts are rounded down.
+		if before[core] >= 0 && after[core]-before[core] >= int64(passed/sched.Tick)-1 {
+			return core
+		}
+	}
+	return sched.Nowhere
 }
 
 // failed is why it is no use to wait for a rank any longer.

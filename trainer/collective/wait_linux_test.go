@@ -8,50 +8,65 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/sched"
 )
 
-// A rank leaves the core that it shares with the one that it waits for, and puts off the
-// next time longer while it finds no other; it stays where the other is elsewhere or not
-// known to be anywhere, and where there are not enough cores.
+// Of two ranks on one core the higher looks for another, at most once in a while; none does
+// where the other is elsewhere or not known to be anywhere, and where there are not enough
+// cores.
 func TestRanksOfOneCoreMoveApart(t *testing.T) {
+	same := func(core int) int32 { return int32(core) + 1 }
 	for name, tt := range map[string]struct {
-		other  func(core int) int32 // what the other rank shows beside this one's core
-		looks  int
-		leaves bool
+		rank, other int
+		shows       func(core int) int32 // the other rank
+		looks       int
+		want        bool
 	}{
-		"together": {func(core int) int32 { return int32(core) + 1 }, looks, true},
-		"apart":    {func(core int) int32 { return int32(core) + 2 }, looks, false},
-		"unknown":  {func(int) int32 { return 0 }, looks, false},
-		"too many": {func(core int) int32 { return int32(core) + 1 }, 0, false},
+		"together":  {1, 0, same, looks, true},
+		"the lower": {0, 1, same, looks, false},
+		"apart":     {1, 0, func(core int) int32 { return int32(core) + 2 }, looks, false},
+		"unknown":   {1, 0, func(int) int32 { return 0 }, looks, false},
+		"too many":  {1, 0, same, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			h := newHeap(2, func() {})
 			h.spins = tt.looks
-			s := &shared{members: []int{0, 1}, board: h}
+			s := &shared{members: []int{0, 1}, rank: tt.rank, board: h}
 			// The system may move this thread at any time, but not each time.
 			for try := 1; ; try++ {
-				s.settled, s.stay = time.Time{}, lastStay
-				h.slot(1).core.Store(tt.other(sched.Core()))
-				began := time.Now()
-				s.keepApart(1)
-				left := !s.settled.IsZero()
-				if left && s.settled.Before(began.Add(firstStay)) {
-					t.Errorf("settled for %v", s.settled.Sub(began))
-				}
-				if left == tt.leaves {
+				h.slot(tt.other).core.Store(tt.shows(sched.Core()))
+				s.keepApart(tt.other)
+				if (s.idle != nil) == tt.want {
 					break
 				}
 				if try == 20 {
-					t.Fatalf("left its core: %v", left)
+					t.Fatalf("looked for a core: %v", !tt.want)
 				}
 			}
-			if tt.leaves && h.slot(0).core.Load() != 0 {
-				t.Error("is still said to be on the core that it left")
-			}
-			if s.together && (!tt.leaves || s.stay == firstStay) {
-				t.Errorf("said to be together with the other; stays for %v", s.stay)
+			if seen := s.seen; tt.want {
+				if s.keepApart(tt.other); s.seen != seen && s.seen.Sub(seen) < watch {
+					t.Errorf("looked again after %v", s.seen.Sub(seen))
+				}
 			}
 		})
+	}
+}
+
+func TestRested(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before, after []int64
+		want          int
+	}{
+		"the second":       {[]int64{100, 200}, []int64{100, 204}, 1},
+		"rounded":          {[]int64{100, 200}, []int64{102, 203}, 1},
+		"none":             {[]int64{100, 200}, []int64{102, 202}, sched.Nowhere},
+		"one that was off": {[]int64{-1, 200}, []int64{500, 200}, sched.Nowhere},
+		"one that is off":  {[]int64{100, 200}, []int64{-1, 200}, sched.Nowhere},
+		"one more":         {[]int64{100}, []int64{100, 500}, sched.Nowhere},
+		"not known":        {nil, nil, sched.Nowhere},
+	} {
+		if got := rested(tt.before, tt.after, 45*time.Millisecond); got != tt.want {
+			t.Errorf("%s: core %d, want %d", name, got, tt.want)
+		}
 	}
 }
 

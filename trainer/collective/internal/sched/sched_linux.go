@@ -1,6 +1,8 @@
 package sched
 
 import (
+	"os"
+	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,9 +20,28 @@ func Core() int {
 	return int(core)
 }
 
-// Doze sleeps for an instant, some 60 us by Linux's timer slack. A thread that wakes is
-// placed anew: on a core that idles, near the one it was on, where that is busy.
-func Doze() {
-	instant := unix.Timespec{Nsec: 1}
-	unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&instant)), 0, 0)
+// Idle is how long each core has idled since the machine began, in units of [Tick]; -1 for
+// one that is off. It is nil where that is not known. See proc_stat(5).
+func Idle() []int64 {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return nil
+	}
+	return parseIdle(text)
+}
+
+// Move puts this thread on a core, which it may leave again when the system wants it to.
+// It reports whether the thread may use that core.
+func Move(core int) bool {
+	runtime.LockOSThread() // or the goroutine may change threads on the way
+	defer runtime.UnlockOSThread()
+	var may, one unix.CPUSet
+	if unix.SchedGetaffinity(0, &may) != nil || !may.IsSet(core) {
+		return false
+	}
+	one.Set(core)
+	if unix.SchedSetaffinity(0, &one) != nil {
+		return false
+	}
+	return unix.SchedSetaffinity(0, &may) == nil
 }

@@ -7,17 +7,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestCoreIsOneThatMayBeUsed(t *testing.T) {
+// A thread moves to each core that it may use, to no other, and may use the same after.
+func TestMove(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var may unix.CPUSet
+	var may, still unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &may); err != nil {
 		t.Fatal(err)
 	}
-	for range 10 {
-		if core := Core(); !may.IsSet(core) {
-			t.Errorf("on core %d", core)
+	idle := Idle()
+	for core := range 8 * len(may) {
+		if may.IsSet(core) && (core >= len(idle) || idle[core] < 0) {
+			t.Errorf("core %d is not known: %v", core, idle)
 		}
-		Doze()
+		if Move(core) != may.IsSet(core) {
+			t.Errorf("moving to core %d: %v", core, !may.IsSet(core))
+		}
+		if err := unix.SchedGetaffinity(0, &still); err != nil || still != may {
+			t.Fatalf("after moving to core %d: %v, %v", core, still, err)
+		}
+	}
+	// The system may move this thread at any time, but not each time.
+	for core := range idle {
+		for try := 0; may.IsSet(core) && Move(core) && Core() != core; try++ {
+			if try == 20 {
+				t.Fatalf("moved to core %d, and is on %d", core, Core())
+			}
+		}
 	}
 }

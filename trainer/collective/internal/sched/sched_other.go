@@ -9,5 +9,8 @@ func Yield() {}
 // Core is not known here.
 func Core() int { return Nowhere }
 
-// Doze is for threads whose core is known.
-func Doze() {}
+// Idle is not known here.
+func Idle() []int64 { return nil }
+
+// Move is for threads whose core is known.
+func Move(int) bool { return false }
