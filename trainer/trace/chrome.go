@@ -1,0 +1,191 @@
+package trace
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Merged is what is in a timeline.
+type Merged struct {
+	Ranks       []int // in order
+	Of          int   // the ranks of the job
+	First, Last int   // steps that are in it; 0 if none is whole
+	Nodes       int
+	Within      time.Duration // the clocks of any node and the first one are together within this
+	Unaligned   []string      // hosts whose clock could not be compared: theirs are as their clocks say
+	Strange     []int         // ranks whose recording is of another attempt, and left out
+	Dropped     int           // spans that ranks had no room for
+}
+
+// event is one of the Trace Event Format: "Trace Event Format", Nat Duca and Dan Sinclair,
+// Google. Times are in microseconds.
+type event struct {
+	Phase    string         `json:"ph"` // X complete, M metadata, b and e begin and end of what may overlap
+	Name     string         `json:"name"`
+	Category string         `json:"cat,omitempty"`
+	ID       string         `json:"id,omitempty"`
+	Process  int            `json:"pid"` // the rank
+	Thread   int            `json:"tid"` // the track, counted from 1
+	At       micros         `json:"ts"`
+	Duration *micros        `json:"dur,omitempty"`
+	Args     map[string]any `json:"args,omitempty"`
+}
+
+// micros are nanoseconds, written as microseconds.
+type micros int64
+
+// MarshalJSON writes all digits that there are.
+func (m micros) MarshalJSON() ([]byte, error) {
+	return fmt.Appendf(nil, "%d.%03d", int64(m)/1e3, int64(m)%1e3), nil
+}
+
+// trackNames are as they are shown.
+var trackNames = [tracks]string{Computation: "computation", Communication: "communication", Background: "background"}
+
+func (t Track) thread() int { return int(t) + 1 }
+
+// Merge writes the recordings of one attempt as one timeline: of the newest, if there are
+// several.
+func Merge(w io.Writer, all []*Recording) (Merged, error) {
+	all, m := newest(all)
+	c := align(all)
+	m.Within = c.accuracy()
+	begin, nodes := int64(0), map[int]bool{}
+	for i, r := range all {
+		if at := c.origin(r); i == 0 || at < begin {
+			begin = at
+		}
+		m.Ranks, m.Of, m.Dropped = append(m.Ranks, r.Rank.Rank), r.Ranks, m.Dropped+r.Dropped
+		if !nodes[r.Node] && slices.Contains(c.unknown, r.Node) {
+			m.Unaligned = append(m.Unaligned, r.Host)
+		}
+		nodes[r.Node] = true
+		for _, s := range r.Spans {
+			if n := int(s.Number); s.Kind == Step {
+				m.First, m.Last = min(cmp.Or(m.First, n), n), max(m.Last, n)
+			}
+		}
+	}
+	m.Nodes = len(nodes)
+
+	out := list{w: w}
+	out.text(`{"displayTimeUnit":"ms","otherData":`)
+	out.value(map[string]any{"ranks": m.Of, "view": "host", "clocks within us": micros(m.Within)})
+	out.text(`,"traceEvents":[`)
+	for _, r := range all {
+		events(r, c.origin(r)-begin, out.event)
+	}
+	out.text("\n]}\n")
+	return m, out.err
+}
+
+// newest are the recordings of the newest attempt, by rank.
+func newest(all []*Recording) (same []*Recording, m Merged) {
+	id := uint64(0)
+	for _, r := range all {
+		id = max(id, r.ID)
+	}
+	for _, r := range all {
+		if r.ID == id {
+			same = append(same, r)
+		} else {
+			m.Strange = append(m.Strange, r.Rank.Rank)
+		}
+	}
+	slices.SortFunc(same, func(a, b *Recording) int { return cmp.Compare(a.Rank.Rank, b.Rank.Rank) })
+	slices.Sort(m.Strange)
+	return same, m
+}
+
+// events gives those of a rank, whose times are so much later than the timeline's.
+func events(r *Recording, later int64, give func(event)) {
+	rank := r.Rank.Rank
+	about := func(what string, t Track, field string, value any) {
+		give(event{Phase: "M", Name: what, Process: rank, Thread: t.thread(), Args: map[string]any{field: value}})
+	}
+	about("process_name", Computation, "name", fmt.Sprintf("rank %d on %s", rank, r.Host))
+	about("process_sort_index", Computation, "sort_index", rank)
+	for t := range tracks {
+		about("thread_name", t, "name", trackNames[t])
+		about("thread_sort_index", t, "sort_index", t.thread())
+	}
+	// What holds others comes before them.
+	spans := slices.Clone(r.Spans)
+	slices.SortStableFunc(spans, func(a, b Span) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End), cmp.Compare(a.Kind, b.Kind))
+	})
+	waits := slices.DeleteFunc(slices.Clone(spans), func(s Span) bool { return s.Kind != Wait })
+	for i, s := range spans {
+		info := kindInfo[s.Kind]
+		e := event{Phase: "X", Name: s.Kind.String(), Category: trackNames[info.track], Process: rank, Thread: info.track.thread(), At: micros(s.Start + later), Args: map[string]any{}}
+		if info.of != "" {
+			e.Args[info.of] = s.Number
+		}
+		if s.Kind == Step || info.of == "bucket" {
+			e.Name += " " + strconv.Itoa(int(s.Number))
+		}
+		if info.track == Communication {
+			exposed := within(s, &waits)
+			e.Args["exposed us"], e.Args["hidden us"] = micros(exposed), micros(s.End-s.Start-exposed)
+			// Several may be waiting at a time, which only asynchronous events can.
+			q := e
+			q.Phase, q.Name, q.Category, q.ID, q.At = "b", "queued "+e.Name, "queue", fmt.Sprintf("%d.%d", rank, i), micros(s.Asked+later)
+			q.Args = nil
+			give(q)
+			q.Phase, q.At = "e", e.At
+			give(q)
+		}
+		took := micros(s.End - s.Start)
+		e.Duration = &took
+		give(e)
+	}
+}
+
+// within is the part of a span in which the computation waited, which takes out of waits
+// those that are over before it: spans come in order.
+func within(s Span, waits *[]Span) (exposed int64) {
+	for len(*waits) > 0 && (*waits)[0].End <= s.Start {
+		*waits = (*waits)[1:]
+	}
+	for _, w := range *waits {
+		if w.Start >= s.End {
+			break
+		}
+		exposed += min(w.End, s.End) - max(w.Start, s.Start)
+	}
+	return exposed
+}
+
+// list writes JSON bit by bit. After an error it does nothing.
+type list struct {
+	w      io.Writer
+	err    error
+	events int
+}
+
+func (l *list) text(s string) {
+	if l.err == nil {
+		_, l.err = io.WriteString(l.w, s)
+	}
+}
+
+func (l *list) value(v any) {
+	b, err := json.Marshal(v)
+	if l.err == nil {
+		l.err = err
+	}
+	l.text(string(b))
+}
+
+func (l *list) event(e event) {
+	if l.events++; l.events > 1 {
+		l.text(",")
+	}
+	l.text("\n")
+	l.value(e)
+}

@@ -1,0 +1,46 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Two nodes whose clocks are a second apart become one timeline, with what was hidden of
+// communication; the recording of an earlier attempt is left out.
+func TestMerge(t *testing.T) {
+	first := &Recording{Rank: Rank{Rank: 0, Ranks: 4, Host: "n1"}, ID: 9, Origin: 5e18 / 4, Met: [][2]int64{{0, 1000}},
+		Spans: []Span{{Kind: Reduce, Number: 3, Asked: 25_000, Start: 30_000, End: 60_001},
+			{Kind: Backward, Start: 20_000, End: 40_000}, {Kind: Wait, Start: 45_000, End: 60_000}, {Kind: Finish, Start: 45_000, End: 60_500},
+			{Kind: Optimizer, Start: 60_500, End: 70_000}, {Kind: Step, Number: 100, Start: 20_000, End: 70_000}}}
+	second := &Recording{Rank: Rank{Rank: 2, Ranks: 4, Node: 1, Host: "n2"}, ID: 9, Origin: first.Origin + 1e9, Met: [][2]int64{{0, 1000}}, Dropped: 2,
+		Spans: []Span{{Kind: Step, Number: 101, Start: 80_000, End: 90_000}}}
+	old := &Recording{Rank: Rank{Rank: 1, Ranks: 4, Host: "n1"}, ID: 8}
+	var out bytes.Buffer
+	m, err := Merge(&out, []*Recording{second, old, first})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Merged{Ranks: []int{0, 2}, Of: 4, First: 100, Last: 101, Nodes: 2, Within: time.Microsecond, Strange: []int{1}, Dropped: 2}
+	if !reflect.DeepEqual(m, want) {
+		t.Errorf("%+v, want %+v", m, want)
+	}
+	if !json.Valid(out.Bytes()) {
+		t.Fatalf("no JSON: %s", &out)
+	}
+	for _, line := range []string{
+		`{"ph":"M","name":"process_name","pid":2,"tid":1,"ts":0.000,"args":{"name":"rank 2 on n2"}}`,
+		`{"ph":"X","name":"step 100","cat":"computation","pid":0,"tid":1,"ts":20.000,"dur":50.000,"args":{"step":100}}`,
+		`{"ph":"b","name":"queued all-reduce 3","cat":"queue","id":"0.2","pid":0,"tid":2,"ts":25.000}`,
+		`{"ph":"e","name":"queued all-reduce 3","cat":"queue","id":"0.2","pid":0,"tid":2,"ts":30.000}`,
+		`{"ph":"X","name":"all-reduce 3","cat":"communication","pid":0,"tid":2,"ts":30.000,"dur":30.001,"args":{"bucket":3,"exposed us":15.000,"hidden us":15.001}}`,
+		`{"ph":"X","name":"step 101","cat":"computation","pid":2,"tid":1,"ts":80.000,"dur":10.000,"args":{"step":101}}`,
+	} {
+		if !strings.Contains(out.String(), "\n"+line) {
+			t.Errorf("without %s:\n%s", line, &out)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package trace
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+)
+
+// version is that of the files. Its change means that others cannot be read.
+const version = 1
+
+// Rank is whose recording it is.
+type Rank struct {
+	Rank  int    `json:"rank"`
+	Ranks int    `json:"ranks"` // of the job
+	Node  int    `json:"node"`  // whose clock it has, counted from 0
+	Host  string `json:"host"`
+}
+
+// Recording is what a rank has recorded.
+type Recording struct {
+	Version int `json:"version"`
+	Rank
+	ID      uint64     `json:"id"` // the same on all ranks, in each attempt another
+	First   int        `json:"first"`
+	Last    int        `json:"last"`     // steps that were asked for
+	Origin  int64      `json:"began_ns"` // Unix time by the node's clock; all other times are since then
+	Met     [][2]int64 `json:"met"`      // each time that ranks met: when this one came, when it knew that all had, in ns
+	Count   int        `json:"spans"`    // that should follow
+	Dropped int        `json:"dropped"`  // spans that there was no room for
+	Spans   []Span     `json:"-"`
+}
+
+// Write writes what was recorded: a line of JSON about it, then one for each span, an
+// array of the kind, its number, and when it was asked for, began and ended, in
+// nanoseconds.
+func (r *Recorder) Write(w io.Writer, whose Rank) error {
+	head := Recording{Version: version, Rank: whose, ID: r.id, First: r.First, Last: r.Last, Origin: r.origin.UnixNano(), Met: r.met}
+	for t := range r.spans {
+		head.Count += len(r.spans[t])
+		head.Dropped += r.dropped[t]
+	}
+	out := bufio.NewWriter(w)
+	if err := json.NewEncoder(out).Encode(head); err != nil {
+		return err
+	}
+	var line []byte
+	for _, spans := range r.spans {
+		for _, s := range spans {
+			line = append(strconv.AppendQuote(append(line[:0], '['), s.Kind.String()), ',')
+			line = append(strconv.AppendInt(line, int64(s.Number), 10), ',')
+			line = append(strconv.AppendInt(line, s.Asked, 10), ',')
+			line = append(strconv.AppendInt(line, s.Start, 10), ',')
+			line = append(strconv.AppendInt(line, s.End, 10), "]\n"...)
+			if _, err := out.Write(line); err != nil {
+				return err
+			}
+		}
+	}
+	return out.Flush()
+}
+
+// Read reads a rank's file. With an error beside it, a Recording holds the spans before
+// the damage; it is nil if not even the first line can be used.
+func Read(file io.Reader) (*Recording, error) {
+	d := json.NewDecoder(file)
+	var r Recording
+	if err := d.Decode(&r); err != nil {
+		return nil, fmt.Errorf("no first line: %w", ended(err))
+	}
+	switch {
+	case r.Version != version:
+		return nil, fmt.Errorf("version %d of the file, this program knows %d", r.Version, version)
+	case r.Rank.Rank < 0 || r.Rank.Rank >= r.Ranks || r.Node < 0 || r.First < 1 || r.Last < r.First || r.Count < 0:
+		return nil, errors.New("the first line makes no sense")
+	case r.Origin < 0 || r.Origin > latest || slices.ContainsFunc(r.Met, func(m [2]int64) bool { return !stretch(m[0], m[1]) }):
+		return nil, errors.New("the first line has times that make no sense")
+	}
+	for i := range r.Count {
+		var s Span
+		if err := d.Decode(&s); err != nil {
+			return &r, fmt.Errorf("span %d of %d: %w", i+1, r.Count, ended(err))
+		}
+		r.Spans = append(r.Spans, s)
+	}
+	return &r, nil
+}
+
+// What clocks may say: until the year 2116, and for a hundred days.
+const (
+	latest  = 1 << 62
+	longest = 1 << 53
+)
+
+func stretch(from, to int64) bool { return from >= 0 && from <= to && to <= longest }
+
+// ended says of a file that it has ended too early.
+func ended(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// UnmarshalJSON reads a span as [Recorder.Write] writes it.
+func (s *Span) UnmarshalJSON(b []byte) error {
+	var name string
+	var fields []json.RawMessage
+	if err := json.Unmarshal(b, &fields); err != nil {
+		return err
+	}
+	if len(fields) != 5 {
+		return fmt.Errorf("%d fields, not 5", len(fields))
+	}
+	for i, to := range []any{&name, &s.Number, &s.Asked, &s.Start, &s.End} {
+		if err := json.Unmarshal(fields[i], to); err != nil {
+			return err
+		}
+	}
+	for k := range kinds {
+		if k.String() == name {
+			s.Kind = k
+			if !stretch(s.Asked, s.Start) || !stretch(s.Start, s.End) {
+				return fmt.Errorf("asked for at %d ns, from %d to %d", s.Asked, s.Start, s.End)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no kind of span", name)
+}

@@ -1,0 +1,214 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+var whose = Rank{Rank: 1, Ranks: 2, Node: 1, Host: "n2"}
+
+func nobody() error { return nil }
+
+func written(t *testing.T, r *Recorder) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := r.Write(&b, whose); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// What is recorded comes back from its file, what does not fit is counted, and what
+// happens outside of the steps is left out.
+func TestRecorder(t *testing.T) {
+	r := New(100, 101)
+	r.Reserve(2)
+	before := time.Now()
+	if at := r.Add(Step, 99, before); !at.IsZero() {
+		t.Error("it records before it begins")
+	}
+	for _, c := range []struct {
+		step       int
+		begin, end bool
+	}{{99, false, false}, {100, true, false}, {101, true, false}, {102, false, false}} {
+		if begin, end := r.Due(c.step); begin != c.begin || end != c.end {
+			t.Errorf("before step %d: begin %v, end %v", c.step, begin, end)
+		}
+	}
+	met := 0
+	if err := r.Begin(7, func() error { met++; return nil }); err != nil || met != meetings {
+		t.Fatal(met, err)
+	}
+	if begin, end := r.Due(102); begin || !end {
+		t.Error("after the last step it goes on")
+	}
+	at := r.Now()
+	at = r.Add(Forward, 0, at)
+	at = r.Add(Backward, 3, at)
+	r.AddUntil(Behind, 0, before, at)     // the part since it began
+	r.AddUntil(Behind, 0, before, before) // all of it was before
+	for range 5 {
+		r.AddAsked(Reduce, 2, before, at)
+	}
+	r.End()
+	r.Add(Optimizer, 0, time.Now())
+	text := written(t, r)
+	got, err := Read(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Rank != whose || got.ID != 7 || got.First != 100 || got.Last != 101 || len(got.Met) != meetings || got.Count != 7 || got.Dropped != 1 {
+		t.Errorf("the first line has %+v", got)
+	}
+	var all []Span
+	for _, spans := range r.spans {
+		all = append(all, spans...)
+	}
+	if !reflect.DeepEqual(got.Spans, all) {
+		t.Errorf("spans %v, want %v", got.Spans, all)
+	}
+	if s := r.spans[Background]; len(s) != 1 || s[0].Start != 0 || s[0].End == 0 {
+		t.Errorf("in the background %v", s)
+	}
+	if s := r.spans[Communication][0]; s.Asked != 0 || s.Start == 0 || s.Number != 2 {
+		t.Errorf("a reduction %v", s)
+	}
+
+	// A later recording takes the place of this one; one that ranks do not begin is none.
+	broken := errors.New("a rank is lost")
+	if err := r.Begin(8, func() error { return broken }); !errors.Is(err, broken) || r.Recording() {
+		t.Errorf("without the others: %v, recording %v", err, r.Recording())
+	}
+	if err := r.Begin(9, nobody); err != nil || r.dropped != [tracks]int{} || len(r.spans[Communication]) != 0 {
+		t.Error("a new recording has spans of the one before")
+	}
+}
+
+func TestRecordingAllocatesNothing(t *testing.T) {
+	r := New(1, 10)
+	r.Reserve(50)
+	if err := r.Begin(1, nobody); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(1000, func() { r.Add(Forward, 1, r.Now()) }); n != 0 || r.dropped[Computation] == 0 {
+		t.Errorf("%v allocations, %d spans dropped", n, r.dropped[Computation])
+	}
+	var none *Recorder
+	none.Reserve(1)
+	if begin, end := none.Due(1); begin || end || none.Recording() || !none.Add(Step, 1, none.Now()).IsZero() {
+		t.Error("a nil recorder records")
+	}
+}
+
+// Of a damaged file, what is whole is there, and the damage has its place.
+func TestDamage(t *testing.T) {
+	const head = `{"version":1,"rank":0,"ranks":2,"node":0,"host":"n1","id":1,"first":1,"last":2,"began_ns":5,"met":[[1,2]],"spans":2,"dropped":0}` + "\n"
+	const step = `["step",1,10,10,20]` + "\n"
+	for name, c := range map[string]struct {
+		text, err string
+		spans     int // -1: not even the first line
+	}{
+		"whole":            {head + step + step, "", 2},
+		"empty":            {"", "no first line: unexpected EOF", -1},
+		"torn first line":  {head[:40], "no first line: unexpected EOF", -1},
+		"other version":    {strings.Replace(head, `n":1,`, `n":2,`, 1), "version 2 of the file, this program knows 1", -1},
+		"rank of no job":   {strings.Replace(head, `"rank":0`, `"rank":2`, 1), "makes no sense", -1},
+		"a clock of 2200":  {strings.Replace(head, `"began_ns":5`, `"began_ns":7258118400000000000`, 1), "times that make no sense", -1},
+		"met before":       {strings.Replace(head, `[1,2]`, `[2,1]`, 1), "times that make no sense", -1},
+		"a span is gone":   {head + step, "span 2 of 2: unexpected EOF", 1},
+		"torn span":        {head + step + step[:9], "span 2 of 2: unexpected EOF", 1},
+		"unknown kind":     {head + step + `["dance",1,1,10,20]`, `span 2 of 2: "dance" is no kind of span`, 1},
+		"ends before":      {head + `["step",1,20,20,10]`, "span 1 of 2: asked for at 20 ns, from 20 to 10", 0},
+		"asked after":      {head + `["step",1,21,20,30]`, "span 1 of 2: asked for at 21 ns, from 20 to 30", 0},
+		"too few numbers":  {head + `["step",1,20,30]`, "span 1 of 2: 4 fields, not 5", 0},
+		"zeros by a crash": {head + step + "\x00\x00\x00", "span 2 of 2: invalid character", 1},
+	} {
+		r, err := Read(strings.NewReader(c.text))
+		switch {
+		case c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
+			t.Errorf("%s: %v, want %q", name, err, c.err)
+		case c.spans < 0 && r != nil || c.spans >= 0 && (r == nil || len(r.Spans) != c.spans):
+			t.Errorf("%s: %+v, want %d spans", name, r, c.spans)
+		}
+	}
+}
+
+// However long messages take, clocks are together within what align says.
+func TestAlign(t *testing.T) {
+	draw := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		ahead := []int64{0, draw.Int64N(2e9) - 1e9, draw.Int64N(2e9) - 1e9} // of each node's clock
+		all := make([]*Recording, 6)
+		for i := range all {
+			node := i / 2
+			all[i] = &Recording{Rank: Rank{Rank: i, Ranks: len(all), Node: node}, Origin: 1e18 + ahead[node] + draw.Int64N(1e6)}
+		}
+		for now, round := int64(1e18+1e6), 0; round < meetings; round++ {
+			came, last := make([]int64, len(all)), int64(0)
+			for i := range came {
+				came[i] = now + draw.Int64N(1e4)
+				last = max(last, came[i])
+			}
+			for i, r := range all {
+				knew := last + 100 + draw.Int64N(3e4)
+				now = max(now, knew)
+				since := r.Origin - ahead[r.Node]
+				r.Met = append(r.Met, [2]int64{came[i] - since, knew - since})
+			}
+		}
+		c := align(all)
+		for node, d := range ahead {
+			if off := c.ahead[node] - d; max(off, -off) > c.within || len(c.unknown) > 0 {
+				t.Fatalf("node %d: %d ns off, said to be within %d", node, off, c.within)
+			}
+		}
+		if c.within > 2e4 {
+			t.Errorf("clocks within %d ns, where a meeting takes 40000 at most", c.within)
+		}
+	}
+	// A clock that was set in the meantime, and ranks that never met.
+	a, b := &Recording{Met: [][2]int64{{0, 10}, {20, 30}}}, &Recording{Rank: Rank{Node: 1}, Met: [][2]int64{{0, 10}, {1020, 1030}}}
+	if c := align([]*Recording{a, b}); !reflect.DeepEqual(c.unknown, []int{1}) || c.within != 0 {
+		t.Errorf("a clock that was set: %+v", c)
+	}
+	b.Met = nil
+	if c := align([]*Recording{a, b}); !reflect.DeepEqual(c.unknown, []int{1}) {
+		t.Errorf("without a meeting: %+v", c)
+	}
+}
+
+// Whatever is in a file, it gives an error or a timeline that is JSON.
+func FuzzRead(f *testing.F) {
+	r := New(1, 2)
+	r.Reserve(9)
+	_ = r.Begin(1, nobody)
+	r.Add(Reduce, 1, r.Add(Step, 1, r.Now()))
+	var b bytes.Buffer
+	_ = r.Write(&b, whose)
+	f.Add(b.String(), b.String())
+	f.Add(b.String()[:b.Len()-4], `{"version":1}`)
+	f.Fuzz(func(t *testing.T, one, other string) {
+		var all []*Recording
+		for _, text := range []string{one, other} {
+			if r, err := Read(strings.NewReader(text)); r != nil {
+				all = append(all, r)
+			} else if err == nil {
+				t.Fatal("neither a recording nor an error")
+			}
+		}
+		var out bytes.Buffer
+		if _, err := Merge(&out, all); err != nil || !json.Valid(out.Bytes()) {
+			t.Fatalf("%v: %s", err, out.Bytes())
+		}
+		if _, err := Merge(io.Discard, nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
