@@ -30,7 +30,7 @@ func TestControlCharacters(t *testing.T) {
 		case reflect.Map:
 			typ, format = typ.Elem(), "{ A = %s }"
 		}
-		if typ.Kind() != reflect.String && typ != reflect.TypeFor[Duration]() && typ != reflect.TypeFor[Interval]() {
+		if typ.Kind() != reflect.String && typ != reflect.TypeFor[Duration]() && typ != reflect.TypeFor[Interval]() && typ != reflect.TypeFor[StepRange]() {
 			return
 		}
 		fields++

@@ -42,6 +42,7 @@ var forms = map[reflect.Type]form{
 	reflect.TypeFor[Size]():             text(`size, such as "25 MiB"`, `^[0-9]+ [KMG]iB$`),
 	reflect.TypeFor[Duration]():         text(`duration, such as "90s"`, `^\+?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`),
 	reflect.TypeFor[Interval]():         text(`interval, such as "500 steps"`, `^[0-9]+ (steps?|epochs?)$`),
+	reflect.TypeFor[StepRange]():        text(`range of steps, such as "100-110"`, `^[0-9]+-[0-9]+$`),
 	reflect.TypeFor[InterfaceName]():    text("interface's name", `^[^/:\s]{1,15}$`),
 	reflect.TypeFor[EnvName]():          text("variable's name", `^[A-Za-z_][A-Za-z0-9_]*$`),
 	reflect.TypeFor[Dependency]():       text(`condition, such as "afterok:prepare"`, `^(`+strings.Join(dependencyKinds, "|")+`):.+$`),

@@ -84,7 +84,7 @@ func TestEveryKey(t *testing.T) {
 		},
 		Checkpoint: Checkpoint{Every: Interval{500, Steps}, Keep: 5, KeepEvery: Interval{10, Epochs}, KeepBest: MetricAccuracy, Async: true, OnError: SaveErrorContinue},
 		Restart:    Restart{MaxWithoutProgress: 2, SpareNodes: 1, MinNodes: 2, Requeue: 4},
-		Log:        Log{Prometheus: "/var/lib/node_exporter"},
+		Log:        Log{Prometheus: "/var/lib/node_exporter", Trace: StepRange{100, 110}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

@@ -190,7 +190,8 @@ type Restart struct {
 
 // Log says what else is told of a training, beside the log and metrics.jsonl.
 type Log struct {
-	Prometheus Text `toml:"prometheus"` // folder that the textfile collector of rank 0's node_exporter reads; default none
+	Prometheus Text      `toml:"prometheus"` // folder that the textfile collector of rank 0's node_exporter reads; default none
+	Trace      StepRange `toml:"trace"`      // steps whose timeline each rank records, for `ddpbatch trace`: "100-110", at most 1000; default none
 }
 
 // OutlivesNodes says whether the job goes on in its allocation when a node has failed.

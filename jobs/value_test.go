@@ -111,6 +111,25 @@ func TestInterval(t *testing.T) {
 	}
 }
 
+func TestStepRange(t *testing.T) {
+	for s, want := range map[string]StepRange{"100-110": {100, 110}, "1-1": {1, 1}, "1-1000": {1, 1000}, "999999999-999999999": {999999999, 999999999}} {
+		var r StepRange
+		if err := r.UnmarshalTOML(s); err != nil || r != want || r.String() != s {
+			t.Errorf("%q is %+v = %q (%v)", s, r, r, err)
+		}
+	}
+	for s, meant := range map[string]string{"": "", "-": "", "1-": "", "-1": "", "0-1": "", "2-1": "", "1-1001": "", "1 - 2": "", "+1-2": "", "1-2-3": "",
+		"1-1000000000": "", "a-b": "", "100": "100-100", "0": ""} {
+		var r StepRange
+		err, _ := r.UnmarshalTOML(s).(*refusal)
+		if err == nil || !r.IsZero() {
+			t.Errorf("%q is accepted as %v", s, r)
+		} else if err.suggestion != meant {
+			t.Errorf("%q suggests %q, want %q", s, err.suggestion, meant)
+		}
+	}
+}
+
 func TestDuration(t *testing.T) {
 	for s, want := range map[string]time.Duration{"120s": 2 * time.Minute, "1h30m": 90 * time.Minute, "0": 0, "0s": 0} {
 		var d Duration

@@ -81,6 +81,14 @@ func (d Dir) Metrics() string { return filepath.Join(d.Path, "metrics.jsonl") }
 // TensorBoard is the folder of the event files with the same figures.
 func (d Dir) TensorBoard() string { return filepath.Join(d.Path, "tensorboard") }
 
+// Traces is the folder of the ranks' timelines of the steps of log.trace.
+func (d Dir) Traces() string { return filepath.Join(d.Path, "trace") }
+
+// Trace is that of a rank, as package trainer/trace writes it.
+func (d Dir) Trace(rank int) string {
+	return filepath.Join(d.Traces(), fmt.Sprintf("rank-%05d.jsonl", rank))
+}
+
 // Checkpoints is the folder of the checkpoints.
 func (d Dir) Checkpoints() string { return filepath.Join(d.Path, "checkpoints") }
 
