@@ -9,6 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
 // saveBehind saves while training goes on, which waits for a copy of what this rank
@@ -20,6 +21,7 @@ import (
 // the background too.
 func (r *run) saveBehind(ctx context.Context) error {
 	defer r.Progress.enter(phaseSaving)()
+	defer r.Trace.Add(trace.Save, 0, r.Trace.Now())
 	began := time.Now()
 	if err := r.settle(ctx); err != nil {
 		return err
@@ -29,17 +31,25 @@ func (r *run) saveBehind(ctx context.Context) error {
 		return err
 	}
 	r.copyOf(s.pieces)
-	s.done = make(chan struct{})
 	r.behind = s
-	go func() {
-		defer close(s.done)
+	s.beside(func() {
 		r.write(s)
 		if !s.divided {
 			r.commit(s)
 		}
-	}()
+	})
 	s.stalled = time.Since(began)
 	return nil
+}
+
+// beside does something in the background.
+func (s *saving) beside(f func()) {
+	s.done = make(chan struct{})
+	go func() {
+		defer close(s.done)
+		f()
+		s.idleSince = time.Now()
+	}()
 }
 
 // unwritten says that other ranks must wait for what this one writes in the background.
@@ -97,6 +107,7 @@ func (r *run) settle(ctx context.Context) error {
 
 // conclude has all ranks, each of which has written its parts, agree, and rank 0 commit.
 func (r *run) conclude(ctx context.Context) error {
+	defer r.Trace.Add(trace.Save, 0, r.Trace.Now())
 	s, began := r.behind, time.Now()
 	if err := r.agree(ctx, s); err != nil {
 		return err
@@ -104,11 +115,7 @@ func (r *run) conclude(ctx context.Context) error {
 	if r.Comm.Rank() != 0 || s.err != nil {
 		return r.settled()
 	}
-	s.done = make(chan struct{})
-	go func() {
-		defer close(s.done)
-		r.commit(s)
-	}()
+	s.beside(func() { r.commit(s) })
 	s.stalled += time.Since(began)
 	return nil
 }
@@ -117,6 +124,7 @@ func (r *run) conclude(ctx context.Context) error {
 func (r *run) settled() error {
 	s := r.behind
 	r.behind = nil
+	r.Trace.AddUntil(trace.Behind, 0, s.began, s.idleSince)
 	return r.tolerate(r.saved(s))
 }
 

@@ -50,6 +50,7 @@ func (r *run) build(ctx context.Context) error {
 		r.later = newLater(d, len(r.sharder.Parts()))
 	}
 	r.reserve()
+	r.Trace.Reserve(spansPerStep(int(t.Accumulate), len(r.sharder.Parts())))
 	if r.schedule, err = newSchedule(float64(t.Optimizer.LR), &t.Schedule); err != nil {
 		return fmt.Errorf("build the schedule of the learning rate: %w", err)
 	}
@@ -122,7 +123,7 @@ func (r *run) spreading() ddp.Options {
 	t := r.train
 	strategy, _ := ddp.ParseStrategy(string(t.Strategy)) // the job's check has looked at it
 	return ddp.Options{Strategy: strategy, Extra: numExtra, FirstBucket: int(t.FirstBucket), Bucket: int(t.Bucket),
-		BF16: t.Reduce == jobs.ReduceBF16}
+		BF16: t.Reduce == jobs.ReduceBF16, Trace: r.Trace}
 }
 
 func precision(p jobs.Precision) device.Precision {

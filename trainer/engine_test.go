@@ -11,6 +11,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
 // gpt is a job that learns a text.
@@ -202,7 +203,8 @@ func TestStepsThatAreNotFinite(t *testing.T) {
 	}
 }
 
-// A step allocates nothing, from reading the samples to the update.
+// A step allocates nothing, from reading the samples to the update, also while it is
+// recorded.
 func TestStepsAllocateNothing(t *testing.T) {
 	for name, spec := range map[string]string{
 		"mlp": fmt.Sprintf(mlp, 2),
@@ -210,7 +212,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := job(t, spec)
-			r := &run{Options: Options{Job: j, Comm: collective.Alone{}, Observe: func(Event) {}}, train: j.Train, last: map[string]float64{}}
+			r := &run{Options: Options{Job: j, Comm: collective.Alone{}, Trace: trace.New(1, 6), Observe: func(Event) {}}, train: j.Train, last: map[string]float64{}}
 			if err := r.build(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -220,13 +222,20 @@ func TestStepsAllocateNothing(t *testing.T) {
 			steps, i := r.steps(r.at), 0
 			r.loader.Start(batchesOf(steps))
 			defer r.loader.Stop()
-			if n := testing.AllocsPerRun(8, func() {
-				if _, err := r.grouped(t.Context(), steps[i]); err != nil {
+			step := func() {
+				if _, err := r.timed(t.Context(), steps[i]); err != nil {
 					t.Fatal(err)
 				}
 				i++
-			}); n != 0 {
+			}
+			if n := testing.AllocsPerRun(4, step); n != 0 {
 				t.Errorf("%v allocations in a step", n)
+			}
+			if err := r.record(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := testing.AllocsPerRun(4, step); n != 0 || !r.Trace.Recording() {
+				t.Errorf("%v allocations in a step that is recorded: %v", n, r.Trace.Recording())
 			}
 		})
 	}

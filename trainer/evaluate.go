@@ -7,6 +7,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
 // evaluate measures the held-out data, each sample once over all ranks. Between
@@ -19,6 +20,7 @@ func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 		return false, nil
 	}
 	defer r.Progress.enter(phaseEvaluating)()
+	defer r.Trace.Add(trace.Evaluate, 0, r.Trace.Now())
 	batches, rounds := r.evalBatches()
 	mine := len(batches)
 	for len(batches) < rounds {

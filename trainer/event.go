@@ -23,6 +23,7 @@ const (
 	Saved      Kind = "save"        // rank 0: a checkpoint of Step, which may be before the present one, stands at Path
 	Unsaved    Kind = "save-failed" // a checkpoint could not be written, and the job goes on; Err says why
 	Scarce     Kind = "scarce"      // rank 0: not all checkpoints that are to be kept will fit; Err says why
+	Traced     Kind = "trace"       // the steps to record are, and Options.Trace can be written
 	Stopped    Kind = "stop"        // training stopped when asked to, and can be resumed
 	Finished   Kind = "finish"      // every epoch is done
 )
@@ -96,6 +97,8 @@ func (e Event) String() string {
 		return fmt.Sprintf("WARNING: %v; earlier checkpoints are intact, and training goes on until the next is due", e.Err)
 	case Scarce:
 		return fmt.Sprintf("WARNING: %v, which checkpoint.keep asks for", e.Err)
+	case Traced:
+		return fmt.Sprintf("recorded the timeline until step %d", e.Step)
 	case Stopped:
 		return fmt.Sprintf("stopped after step %d as asked; start the job again to resume", e.Step)
 	case Finished:

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
 // later is what the host learns of steps after it has asked for them: of each while the
@@ -69,6 +70,7 @@ func (l *later) batch(m nn.Model, weight float64, last bool) {
 // updateLater asks for the update, if the device finds that loss and gradients are finite,
 // and learns of the step before.
 func (r *run) updateLater() error {
+	defer r.Trace.Add(trace.Optimizer, 0, r.Trace.Now())
 	l := r.later
 	if err := r.sharder.FinishLater(l.verdict); err != nil {
 		return fmt.Errorf("step %d: %w", r.at.Step, err)
@@ -87,11 +89,12 @@ func (r *run) updateLater() error {
 // learn waits for the outcomes of all steps but so many.
 func (r *run) learn(unknown int) (err error) {
 	l := r.later
-	if l == nil {
+	if l == nil || l.known >= l.asked-unknown {
 		return nil
 	}
 	defer r.inStep(&err)
 	defer device.Recover(&err)
+	defer r.Trace.Add(trace.Device, 0, r.Trace.Now())
 	for l.known < l.asked-unknown {
 		o := &l.steps[l.known%len(l.steps)]
 		l.known++

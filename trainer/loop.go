@@ -36,6 +36,9 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 	every := r.Job.Checkpoint.Every
 	for i, s := range steps {
 		r.ofEpoch = len(steps) - i
+		if err := r.record(ctx); err != nil {
+			return false, err
+		}
 		stop, err := r.timed(ctx, s)
 		if err != nil {
 			return false, err

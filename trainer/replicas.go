@@ -10,6 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
 // verifyEvery is the number of steps after which ranks compare their weights. A
@@ -29,6 +30,7 @@ func (r *run) verify(ctx context.Context) error {
 	if r.sharder.Strategy == ddp.ZeRO3 || r.Comm.Size() == 1 {
 		return nil
 	}
+	defer r.Trace.Add(trace.Verify, 0, r.Trace.Now())
 	if err := r.sharder.Sync(ctx); err != nil {
 		return fmt.Errorf("bring weights up to date after step %d: %w", r.at.Step, err)
 	}

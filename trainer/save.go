@@ -11,6 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
 // saving is a save of the state that there was when it began, of what this rank
@@ -32,9 +33,10 @@ type saving struct {
 	files   []checkpoint.File // what was written: by this rank, and once told by all
 	told    bool              // all ranks know of all that they have written
 
-	path string        // on rank 0: where the checkpoint is
-	err  error         // of the disk, or that numbers are not finite
-	done chan struct{} // in the background: closed when this rank has done what it could alone
+	path      string        // on rank 0: where the checkpoint is
+	err       error         // of the disk, or that numbers are not finite
+	done      chan struct{} // in the background: closed when this rank has done what it could alone
+	idleSince time.Time     // and when that was
 }
 
 // save writes the present state and returns when it is on the disk: rank 0 all of it;
@@ -63,6 +65,7 @@ func (r *run) saveDue(ctx context.Context) error {
 
 func (r *run) saveNow(ctx context.Context) (*saving, error) {
 	defer r.Progress.enter(phaseSaving)()
+	defer r.Trace.Add(trace.Save, 0, r.Trace.Now())
 	if err := r.settle(ctx); err != nil {
 		return nil, err
 	}

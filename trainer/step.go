@@ -9,6 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
 // Scalars that travel with the gradients of a step.
@@ -58,17 +59,20 @@ func (r *run) step(ctx context.Context, s step) (stop bool, err error) {
 	}
 	r.sharder.Start(ctx)
 	for i := range s.batches {
+		at := r.Trace.Now()
 		read, n, err := r.loader.Next()
 		if err != nil {
 			r.sharder.Stop()
 			return false, err
 		}
 		batch := r.uploaded.batch(r.device, read, n, r.batch)
+		at = r.Trace.Add(trace.Input, i, at)
 		weight, counts := float64(n)/float64(s.samples), i < s.count
 		pass.Weight = float32(weight)
 		if found := r.model.Forward(batch, pass).Loss; counts {
 			loss += weight * found
 		}
+		at = r.Trace.Add(trace.Forward, i, at)
 		last, each := i == len(s.batches)-1, r.sharder.EachBatch()
 		if last && r.later == nil {
 			r.setExtra(loss)
@@ -81,6 +85,7 @@ func (r *run) step(ctx context.Context, s step) (stop bool, err error) {
 			ready = r.ready
 		}
 		r.model.Backward(batch, pass, ready)
+		r.Trace.Add(trace.Backward, i, at)
 		if r.later != nil {
 			r.later.batch(r.model, weight, last)
 		}
@@ -90,9 +95,11 @@ func (r *run) step(ctx context.Context, s step) (stop bool, err error) {
 	if r.later != nil {
 		return r.askedToStop(), r.updateLater()
 	}
+	at := r.Trace.Now()
 	if err := r.sharder.Finish(ctx); err != nil {
 		return false, fmt.Errorf("step %d: %w", r.at.Step, err)
 	}
+	r.Trace.Add(trace.Finish, 0, at)
 	extra := r.sharder.Extra()
 	r.last["loss"] = float64(extra[extraLoss])
 	return extra[extraStop] > 0, r.update(r.last["loss"])
@@ -120,6 +127,7 @@ func (r *run) setExtra(loss float64) {
 // update moves the parameters, unless loss or gradients are not finite. All ranks
 // have the same of both, and so decide the same.
 func (r *run) update(loss float64) error {
+	defer r.Trace.Add(trace.Optimizer, 0, r.Trace.Now())
 	norm := r.sharder.Norm()
 	if !finite(loss) || !finite(norm) {
 		return r.leaveOut(r.at, loss, norm)

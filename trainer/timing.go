@@ -8,6 +8,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
 // interval is the time since the last report.
@@ -67,6 +68,7 @@ func (r *run) timed(ctx context.Context, s step) (stop bool, err error) {
 	began := time.Now()
 	stop, err = r.grouped(ctx, s)
 	took, times := time.Since(began), r.sharder.TakeTimes()
+	r.Trace.Add(trace.Step, int(r.at.Step)+1, began)
 	r.interval.communicating.Busy += times.Busy
 	r.interval.communicating.Exposed += times.Exposed
 	r.interval.computing += took - times.Exposed
@@ -75,6 +77,7 @@ func (r *run) timed(ctx context.Context, s step) (stop bool, err error) {
 
 // communication asks all ranks how they spent the interval. A rank alone has none.
 func (r *run) communication(ctx context.Context) (*Communication, error) {
+	defer r.Trace.Add(trace.Report, 0, r.Trace.Now())
 	times, n := r.interval.communicating, r.Comm.Size()
 	if n == 1 || r.interval.steps == 0 {
 		return nil, nil

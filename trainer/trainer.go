@@ -28,6 +28,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
 // Options are what a rank needs to train.
@@ -67,6 +68,8 @@ type Options struct {
 	Stop <-chan struct{}
 	// Progress, unless nil, is kept up to date.
 	Progress *Progress
+	// Trace, unless nil, records the steps that it is for.
+	Trace *trace.Recorder
 	// Observe is called with what happens, on the training goroutine.
 	Observe func(Event)
 }
@@ -160,6 +163,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	if err := o.Comm.Do(ctx, collective.Barrier()); err != nil {
 		return Result{}, err
 	}
+	r.endTrace()
 	kind := Finished
 	if stopped {
 		kind = Stopped

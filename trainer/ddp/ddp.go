@@ -43,6 +43,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
 // Strategy is how a model is spread over ranks.
@@ -133,6 +134,8 @@ type Options struct {
 	// BF16 has gradients added up in bfloat16: half the bytes, and sums of 8 bits. With
 	// one rank nothing is added up, or rounded.
 	BF16 bool
+	// Trace, unless nil, records operations and the waiting for them.
+	Trace *trace.Recorder
 }
 
 // Sharder holds what this rank keeps of a model's parameters and gradients.
@@ -189,6 +192,9 @@ func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
 	s.place()
 	if s.bf16 = o.BF16 && comm.Size() > 1; s.bf16 {
 		s.half = s.common(s.layout.largest() / 2)
+	}
+	if comm.Size() > 1 {
+		s.queue.trace = o.Trace
 	}
 	s.queue.start(s)
 	s.grads.memory, s.values.memory = m, m

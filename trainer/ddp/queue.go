@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
 // Times is how long communication took, all steps since it was last asked for
@@ -33,7 +34,8 @@ type queue struct {
 	run        func()              // made once since a go statement of a method allocates
 	ctx        context.Context
 	times      Times
-	asked      int // operations so far
+	trace      *trace.Recorder // nil with one rank
+	asked      int             // operations so far
 
 	mu   sync.Mutex
 	done int
@@ -48,6 +50,7 @@ type operation struct {
 	slot   *slot // where it is lent memory
 	add    bool  // scatter: add to what came before
 	after  func() error
+	asked  time.Time // for the trace
 }
 
 type kind int
@@ -58,6 +61,9 @@ const (
 	fetch               // values from the ranks that they belong to
 	end
 )
+
+// spans are what a trace calls them.
+var spans = [end]trace.Kind{reduce: trace.Reduce, scatter: trace.Scatter, fetch: trace.Gather}
 
 func (q *queue) start(s *Sharder) {
 	// A model asks for at most a fetch and a reduction of a bucket, then waits.
@@ -72,6 +78,7 @@ func (q *queue) start(s *Sharder) {
 				began := time.Now()
 				err := s.perform(q.ctx, o)
 				q.times.Busy += time.Since(began)
+				q.trace.AddAsked(spans[o.kind], o.bucket, o.asked, began)
 				if err != nil {
 					q.mu.Lock()
 					q.err = err
@@ -100,6 +107,7 @@ func (q *queue) ask(o operation) int {
 	if q.mark != nil && o.kind != end {
 		o.after = q.mark()
 	}
+	o.asked = q.trace.Now()
 	q.operations <- o
 	q.asked++
 	return q.asked
@@ -114,6 +122,7 @@ func (q *queue) wait(n int) {
 			q.more.Wait()
 		}
 		q.times.Exposed += time.Since(began)
+		q.trace.Add(trace.Wait, 0, began)
 	}
 	q.mu.Unlock()
 }
@@ -131,6 +140,7 @@ func (q *queue) exposed(f func() error) error {
 	took := time.Since(began)
 	q.times.Busy += took
 	q.times.Exposed += took
+	q.trace.Add(trace.Exchange, 0, began)
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
 // Whatever the strategy, the number of ranks and the size of buckets, values and
@@ -91,11 +92,20 @@ func TestStepsAllocateNothing(t *testing.T) {
 					}
 				}
 			}
+			recorder := trace.New(1, 8)
+			recorder.Reserve(100)
+			if err := recorder.Begin(1, func() error { return nil }); err != nil {
+				t.Fatal(err)
+			}
 			step()
 			step()
 			before := ranks[0].memory.bytes
 			if a := testing.AllocsPerRun(5, step); a != 0 {
 				t.Errorf("%s on %d ranks: %v allocations in a step", strategy, n, a)
+			}
+			ranks[0].queue.trace = recorder
+			if a := testing.AllocsPerRun(5, step); a != 0 {
+				t.Errorf("%s on %d ranks: %v allocations in a step that is recorded", strategy, n, a)
 			}
 			if after := ranks[0].memory.bytes; after != before {
 				t.Errorf("%s on %d ranks: %d bytes more of the device's memory", strategy, n, after-before)

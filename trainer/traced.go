@@ -1,0 +1,51 @@
+package trainer
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
+)
+
+// record begins or ends the recording before the next step, on all ranks, and between two
+// steps: what happens after the last step and before the next one is in it.
+func (r *run) record(ctx context.Context) error {
+	begin, end := r.Trace.Due(int(r.at.Step) + 1)
+	if end {
+		r.endTrace()
+	}
+	if !begin {
+		return nil
+	}
+	var id [8]byte // rank 0's, so that files of different attempts are told apart
+	binary.LittleEndian.PutUint64(id[:], uint64(time.Now().UnixNano()))
+	err := r.Comm.Do(ctx, collective.Broadcast(id[:], 0))
+	if err == nil {
+		err = r.Trace.Begin(binary.LittleEndian.Uint64(id[:]), func() error { return r.Comm.Do(ctx, collective.Barrier()) })
+	}
+	if err != nil {
+		return fmt.Errorf("compare clocks before step %d: %w", r.at.Step+1, err)
+	}
+	return nil
+}
+
+// endTrace ends the recording, if there is one, and has it written. What is being saved
+// in the background is in it until now.
+func (r *run) endTrace() {
+	if !r.Trace.Recording() {
+		return
+	}
+	if s := r.behind; s != nil {
+		r.Trace.Add(trace.Behind, 0, s.began)
+	}
+	r.Trace.End()
+	r.Observe(Event{Kind: Traced, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs)})
+}
+
+// spansPerStep is the most spans of a step on one track: some of its own, and in each
+// batch of it an operation or a wait for each bucket, for values in both passes and for
+// gradients.
+func spansPerStep(batches, buckets int) int { return 16 + max(1, batches)*(4+3*buckets) }
