@@ -20,6 +20,7 @@ type cli struct {
 	Top        topCmd        `cmd:"" help:"Follow how runs stand, in one table."`
 	Logs       logsCmd       `cmd:"" help:"Print the log of a run, or of one rank."`
 	Report     reportCmd     `cmd:"" help:"Write a page about a run: figures, ranks, network, failures."`
+	Trace      traceCmd      `cmd:"" help:"Write a timeline of steps on all ranks, for Perfetto."`
 	Wait       waitCmd       `cmd:"" help:"Wait until a run's job is done."`
 	Cancel     cancelCmd     `cmd:"" help:"End a run's job."`
 	Checkpoint checkpointCmd `cmd:"" help:"List or verify the checkpoints of a run."`

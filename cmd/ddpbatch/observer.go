@@ -2,9 +2,13 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
 // observer shows and keeps what the trainer reports: every rank tells its log
@@ -14,12 +18,16 @@ type observer struct {
 	progress trainer.Progress // the trainer keeps it up to date
 	kept     recorder
 	shown    exporter
-	err      error // the first failure to keep the figures
+	trace    *trace.Recorder // nil unless the job wants one
+	err      error           // the first failure to keep the figures
 }
 
 func newObserver(r *rank, s *rendezvous.Session) *observer {
 	o := &observer{r: r, kept: recorder{dir: r.dir, host: r.place.Host},
 		shown: newExporter(string(r.job.Log.Prometheus), string(r.job.Name), r.record.Run, r.place.JobID, r.place.Host)}
+	if steps := r.job.Log.Trace; !steps.IsZero() {
+		o.trace = trace.New(steps.First, steps.Last)
+	}
 	s.Report(func() rendezvous.Progress {
 		step, phase, done := o.progress.Now()
 		return rendezvous.Progress{Step: step, Phase: phase, Done: done}
@@ -29,6 +37,11 @@ func newObserver(r *rank, s *rendezvous.Session) *observer {
 
 func (o *observer) event(e trainer.Event) {
 	o.r.log.info(string(e.Kind), "step", e.Step, "epoch", e.Epoch, "text", e.String())
+	if e.Kind == trainer.Traced {
+		if err := o.writeTrace(); err != nil {
+			o.r.say(fmt.Sprintf("WARNING: the timeline of rank %d cannot be kept: %v", o.r.place.Rank, err))
+		}
+	}
 	// Without a GPU and without asking for one, processors are what one expects.
 	if o.r.place.Rank != 0 || e.Kind == trainer.Processor && !e.Asked {
 		return
@@ -43,6 +56,17 @@ func (o *observer) event(e trainer.Event) {
 		o.err = err
 		o.r.say("WARNING: " + err.Error())
 	}
+}
+
+// writeTrace replaces the rank's timeline by what was recorded.
+func (o *observer) writeTrace() error {
+	path, at := o.r.dir.Trace(o.r.place.Rank), o.r.place
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return createFile(path, true, func(w io.Writer) error {
+		return o.trace.Write(w, trace.Rank{Rank: at.Rank, Ranks: at.WorldSize, Node: at.NodeRank, Host: at.Host})
+	})
 }
 
 func (o *observer) close() {

@@ -266,7 +266,7 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	watch := newObserver(r, j.Session)
 	defer watch.close()
 	o := trainer.Options{Job: r.job, Run: r.record.Run, Program: version(), Checkpoints: r.dir.Checkpoints(), Comm: comm,
-		Threads: r.threads(), LocalRanks: r.place.LocalWorldSize, Node: r.place.NodeRank, Stop: stop, Progress: &watch.progress, Observe: watch.event}
+		Threads: r.threads(), LocalRanks: r.place.LocalWorldSize, Node: r.place.NodeRank, Stop: stop, Progress: &watch.progress, Trace: watch.trace, Observe: watch.event}
 	if visible, set := r.lookup("CUDA_VISIBLE_DEVICES"); set {
 		o.VisibleDevices = &visible
 	}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
+)
+
+type traceCmd struct {
+	Which  string `arg:"" name:"run" help:"Run directory, job file or job id."`
+	Output string `short:"o" default:"trace.json" placeholder:"FILE" help:"Where to; - is standard output."`
+	Force  bool   `help:"Replace the file if it is there."`
+}
+
+func (c *traceCmd) Help() string {
+	return `The job file says which steps: trace = "100-110" in [log]. The file opens in
+https://ui.perfetto.dev and in chrome://tracing: each rank is a process, with a
+track for what it computes and one for what ranks exchange meanwhile. Ranks whose
+recordings are missing or damaged are named, and the others are shown. docs/trace.md
+says what is in it.`
+}
+
+func (c *traceCmd) Run(p *program) error {
+	run, err := p.findRun(c.Which)
+	if err != nil && run.dir.Path == "" {
+		return err
+	}
+	if run.record.Sweep != nil {
+		return exitError{exitUsage, hinted{fmt.Errorf("run directory %q is that of a sweep: each element has a timeline of its own", run.dir.Path),
+			fmt.Sprintf("name one, such as %s/0", c.Which)}}
+	}
+	all, err := p.recordings(run.dir)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return hinted{fmt.Errorf("no timeline was recorded in %q", run.dir.Path),
+			`trace = "100-110" in the job file's [log] has each rank record these steps, and write them when they are done`}
+	}
+	var m trace.Merged
+	merge := func(w io.Writer) (err error) {
+		m, err = trace.Merge(w, all)
+		return err
+	}
+	path := c.Output
+	if path == "-" {
+		err = merge(p.Stdout)
+	} else {
+		path = p.abs(path)
+		err = createFile(path, c.Force, merge)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return exitError{exitUsage, hinted{fmt.Errorf("trace: %q already exists", path), "give another name with -o, or --force to replace it"}}
+	}
+	if err != nil {
+		return fmt.Errorf("merge the timelines of %q: %w", run.dir.Path, err)
+	}
+	p.noteTrace(m)
+	if path != "-" {
+		p.printf("wrote %s: %s\n", path, traceLine(m))
+	}
+	return nil
+}
+
+// recordings are those of all ranks that can be read; what cannot is told.
+func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, err error) {
+	entries, err := os.ReadDir(dir.Traces())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "rank-") {
+			continue // one that is being written
+		}
+		r, err := readRecording(filepath.Join(dir.Traces(), e.Name()))
+		if err != nil {
+			what := "left out"
+			if r != nil {
+				what = "in the timeline as far as it can be read"
+			}
+			p.note("the recording %s is damaged, and %s: %v", e.Name(), what, err)
+		}
+		if r != nil {
+			all = append(all, r)
+		}
+	}
+	return all, nil
+}
+
+func readRecording(path string) (*trace.Recording, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return trace.Read(f)
+}
+
+// noteTrace tells what is not in a timeline.
+func (p *program) noteTrace(m trace.Merged) {
+	if len(m.Strange) > 0 {
+		p.note("left out, as they are of another attempt: %s", rankList(m.Strange))
+	}
+	there := map[int]bool{}
+	for _, rank := range slices.Concat(m.Ranks, m.Strange) {
+		there[rank] = true
+	}
+	var missing []int
+	for rank := range m.Of {
+		if !there[rank] {
+			missing = append(missing, rank)
+		}
+	}
+	if len(missing) > 0 {
+		p.note("the timeline is without %s of %d", rankList(missing), m.Of)
+	}
+	if len(m.Unaligned) > 0 {
+		p.note("clocks cannot be compared with those of %s: they are taken to be right", strings.Join(m.Unaligned, ", "))
+	}
+	if m.Dropped > 0 {
+		p.note("%s did not fit into ranks' memory and are missing: record fewer steps", count(m.Dropped, "span"))
+	}
+}
+
+// traceLine is what is in a timeline.
+func traceLine(m trace.Merged) string {
+	line := count(len(m.Ranks), "rank") + " on " + count(m.Nodes, "node")
+	switch {
+	case m.First == 0:
+		line += ", no step"
+	case m.First == m.Last:
+		line += fmt.Sprintf(", step %d", m.First)
+	default:
+		line += fmt.Sprintf(", steps %d to %d", m.First, m.Last)
+	}
+	if m.Nodes > 1 {
+		line += fmt.Sprintf(", clocks within %s", m.Within.Round(100*time.Nanosecond))
+	}
+	return line
+}
+
+// rankList names ranks, the first of many.
+func rankList(ranks []int) string {
+	const most = 8
+	var words []string
+	for _, r := range ranks[:min(len(ranks), most)] {
+		words = append(words, fmt.Sprint(r))
+	}
+	list := count(len(ranks), "rank") + " (" + strings.Join(words, ", ")
+	if len(ranks) > most {
+		list += ", ..."
+	}
+	return list + ")"
+}
