@@ -33,12 +33,12 @@ install:
 	@test -x $(BIN)/ddpbatch || { echo "make install: there is no $(BIN)/ddpbatch: make build first" >&2; exit 1; }
 	install -d '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 $(BIN)/ddpbatch '$(DESTDIR)$(PREFIX)/bin/ddpbatch'
-	./install.sh $(BIN)/ddpbatch '$(DESTDIR)$(PREFIX)' "$$(date -u -r $(BIN)/ddpbatch +%F)"
+	cmd/ddpbatch/install.sh $(BIN)/ddpbatch '$(DESTDIR)$(PREFIX)' "$$(date -u -r $(BIN)/ddpbatch +%F)"
 
-# Archives for amd64 and arm64 and SHA256SUMS; release.sh says what is in them.
+# Archives for amd64 and arm64 and SHA256SUMS; cmd/ddpbatch/release.sh says what is in them.
 DIST ?= dist
 release:
-	GO='$(GO)' ./release.sh $(DIST) '$(VERSION)'
+	GO='$(GO)' cmd/ddpbatch/release.sh $(DIST) '$(VERSION)'
 
 # Builds a release of the last commit twice, in two folders, and compares.
 release-check:

@@ -32,12 +32,12 @@ var mayImport = map[string][]string{
 	"jobs/sbatch":     {"jobs"},
 	"jobs/launch": {"jobs", "jobs/launchers", "jobs/rundir", "jobs/secrets", "templates/sites", "slurm", "netif", "netif/probe", "netif/watch", "nccl",
 		"trainer/rendezvous", "trainer/collective", "trainer/collective/mpi", "trainer/wire", "trainer/checkpoint"},
-	"manual":      {"jobs"},
-	"slurm":       {},
-	"netif":       {},
-	"netif/probe": {"netif"},
-	"netif/watch": {},
-	"nccl":        {"netif"},
+	"cmd/ddpbatch/manual": {"jobs"},
+	"slurm":               {},
+	"netif":               {},
+	"netif/probe":         {"netif"},
+	"netif/watch":         {},
+	"nccl":                {"netif"},
 	// The binding is below the trainer's communicator, which it implements.
 	"nccl/libnccl":      {"trainer/cuda/library"},
 	"nccl/communicator": {"nccl/libnccl", "trainer/collective", "trainer/collective/element"},
@@ -94,6 +94,18 @@ func TestHouseArrows(t *testing.T) {
 	}
 	if packages < 15 {
 		t.Errorf("only %d packages were looked at", packages)
+	}
+}
+
+// TestHouseFront: nothing is at the top but the rooms that everybody knows, and what tools
+// and readers look for there.
+func TestHouseFront(t *testing.T) {
+	const known = " .ci .editorconfig .gitignore ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md LICENSE Makefile README.md " +
+		"cmd docs go.mod go.sum jobs nccl netif slurm templates tests trainer "
+	for _, f := range sources(t, "") {
+		if top, _, _ := strings.Cut(f, "/"); !strings.Contains(known, " "+top+" ") {
+			t.Errorf("%s: %s has no place at the top", f, top)
+		}
 	}
 }
 

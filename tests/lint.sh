@@ -24,4 +24,4 @@ else
 fi
 go test -count=1 ./trainer/gemm/internal/asmgen ./trainer/vec/internal/vecgen ./trainer/cuda/driver/internal/tablegen ./trainer/cuda/kernels/internal/ptxgen
 go test -count=1 -run 'TestHouse' ./tests
-go test -count=1 -run 'TestReferenceIsCurrent|TestEveryVariableIsTold' ./cmd/ddpbatch ./manual
+go test -count=1 -run 'TestReferenceIsCurrent|TestEveryVariableIsTold' ./cmd/ddpbatch/...

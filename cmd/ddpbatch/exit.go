@@ -6,8 +6,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/ddpbatch/ddpbatch/cmd/ddpbatch/manual"
 	"github.com/ddpbatch/ddpbatch/jobs"
-	"github.com/ddpbatch/ddpbatch/manual"
 )
 
 // Exit codes of every command.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/ddpbatch/ddpbatch/cmd/ddpbatch/manual"
 	"github.com/ddpbatch/ddpbatch/jobs"
-	"github.com/ddpbatch/ddpbatch/manual"
 )
 
 // `make reference` writes docs/reference anew.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/ddpbatch/ddpbatch/cmd/ddpbatch/manual"
 	"github.com/ddpbatch/ddpbatch/jobs"
-	"github.com/ddpbatch/ddpbatch/manual"
 )
 
 func describedProgram(t *testing.T) manual.Program {

@@ -7,7 +7,7 @@
 # pages, completion and the schema. The same commit gives the same bytes, wherever it is built:
 # `make release-check` builds it twice.
 set -eu
-cd "$(dirname "$0")"
+cd "$(dirname "$0")/../.."
 dist=$1 version=$2
 kinds=${KINDS:-amd64 arm64 amd64-static arm64-static}
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
@@ -45,7 +45,7 @@ static "$host" "$work/here"
 for kind in $kinds; do
 	arch=${kind%-static}
 	build "$arch" "$kind"
-	./install.sh "$work/here" "$work/$kind" "$(date -u -d "@$epoch" +%F)"
+	cmd/ddpbatch/install.sh "$work/here" "$work/$kind" "$(date -u -d "@$epoch" +%F)"
 	cp LICENSE README.md "$work/$kind/"
 	name=ddpbatch-$version-linux-$kind
 	mv "$work/$kind" "$work/$name"
