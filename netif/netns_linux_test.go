@@ -111,7 +111,7 @@ func TestRealNoCarrier(t *testing.T) {
 	node.Addr("eth0", "10.10.0.1/24")
 	node.ready("eth0")
 	hub.Down("m1")
-	node.carrier("eth0", false)
+	node.Carrier("eth0", false)
 	_, err := Choose(node.collect("n1"), []netip.Addr{addr("10.10.0.2")}, Request{})
 	if err == nil || !strings.Contains(err.Error(), "the route to 10.10.0.2 leaves by eth0, which cannot be used: no carrier") {
 		t.Errorf("error %v", err)

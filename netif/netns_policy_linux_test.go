@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -28,17 +27,7 @@ func (s *space) rule(priority, table int, change func(*netlink.Rule)) {
 func (s *space) ready(names ...string) {
 	s.T.Helper()
 	for _, name := range names {
-		s.carrier(name, true)
-	}
-}
-
-// carrier waits until the kernel has noticed whether a link has one.
-func (s *space) carrier(name string, want bool) {
-	s.T.Helper()
-	for end := time.Now().Add(20 * time.Second); (s.Link(name).Attrs().OperState == netlink.OperUp) != want; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			s.T.Fatalf("%s is %s", name, s.Link(name).Attrs().OperState)
-		}
+		s.Carrier(name, true)
 	}
 }
 

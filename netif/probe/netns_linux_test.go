@@ -56,6 +56,8 @@ func (s *space) wire(name string, other *space, otherName, bridge string, mtu in
 	other.Plug(s.Space, bridge, name, otherName, mtu)
 	s.Up(name)
 	s.Do(func() error { return segment(name) })
+	s.Carrier(name, true)
+	other.Carrier(otherName, true)
 }
 
 // segment switches segmentation by the (virtual) hardware off.

@@ -40,17 +40,18 @@ func (l *Listener) measure(ctx context.Context, peer Endpoint, to netip.Addr) (p
 	small := smallest(to)
 	p.Up.Sent = min(l.endpoint.MTU, maxPacket)
 	p.Down.Sent = min(peer.MTU, maxPacket)
-	got := r.volley([]shot{{small, small}, {p.Up.Sent, small}, {small, p.Down.Sent}}, proofTries, proofGap)
+	first := []shot{{small, small}, {p.Up.Sent, small}, {small, p.Down.Sent}}
+	got := r.volley(first, proofTries, proofGap)
 	p.Tried = true
 	if p.Small = got[0]; !p.Small {
 		// Routers say why once in a while only: ask on.
-		for until := time.Now().Add(askTime); len(r.icmp) == 0 && time.Now().Before(until) && ctx.Err() == nil; {
+		for until := time.Now().Add(askTime); !p.Small && len(r.icmp) == 0 && time.Now().Before(until) && ctx.Err() == nil; {
 			p.Small = r.volley([]shot{{small, small}}, 1, askGap)[0]
-			if p.Small { // it was a matter of time
-				break
-			}
 		}
-		return p, r.icmp
+		if !p.Small {
+			return p, r.icmp
+		}
+		got = r.volley(first, proofTries, proofGap) // it was a matter of time
 	}
 	up, down := span{pass: small, fail: p.Up.Sent}, span{pass: small, fail: p.Down.Sent}
 	if got[1] {

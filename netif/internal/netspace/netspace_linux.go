@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -175,4 +176,15 @@ func (s *Space) Route(r netlink.Route, dst, dev string) {
 		r.LinkIndex = s.Link(dev).Attrs().Index
 	}
 	s.must(s.NL.RouteAppend(&r))
+}
+
+// Carrier waits until the kernel has noticed whether a link has one, which may take a
+// moment, on a busy machine a second.
+func (s *Space) Carrier(name string, want bool) {
+	s.T.Helper()
+	for end := time.Now().Add(20 * time.Second); (s.Link(name).Attrs().OperState == netlink.OperUp) != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			s.T.Fatalf("%s is %s", name, s.Link(name).Attrs().OperState)
+		}
+	}
 }
