@@ -172,7 +172,6 @@ type planner struct {
 	work     plan.Work
 	training plan.Training
 	gpu      *plan.GPU // nil: processors
-	half     bool      // weights and activations are stored in bfloat16
 	machine  plan.Machine
 	program  plan.Program
 }
@@ -203,11 +202,10 @@ func (l *planner) plan(ctx context.Context) (*planAnswer, error) {
 		return nil, exitError{exitUsage, hinted{fmt.Errorf("plan %q: a micro-batch of %d samples or tokens, more than %d", l.cmd.Job, rows, mostRows),
 			"use a smaller train.batch, and train.accumulate"}}
 	}
-	l.half = l.gpu != nil && t.Precision == jobs.PrecisionBF16
 	l.work = plan.Count(model, l.subject.sample, int(t.Batch), l.subject.precision)
 	l.work.FirstBucket, l.work.Bucket = int(t.FirstBucket), int(t.Bucket)
-	l.training = plan.Training{Element: plan.Elements(moments(&t.Optimizer), l.half), Accumulate: max(1, int(t.Accumulate))}
-	l.training.Element.Compressed = t.Reduce == jobs.ReduceBF16 && !l.half // which sends bfloat16 as it is
+	l.training = plan.Training{Element: plan.Elements(moments(&t.Optimizer)), Accumulate: max(1, int(t.Accumulate))}
+	l.training.Element.Compressed = t.Reduce == jobs.ReduceBF16
 	// What the flags say has been checked, and what the job says.
 	l.training.Strategy, _ = ddp.ParseStrategy(cmp.Or(l.cmd.Strategy, string(t.Strategy)))
 	l.training.Algorithm, _ = plan.ParseAlgorithm(l.cmd.Algorithm)
@@ -283,5 +281,5 @@ func (l *planner) answer() *planAnswer {
 
 // memory is that of a rank among the job's.
 func (l *planner) memory(s ddp.Strategy) plan.Memory {
-	return l.work.Memory(s, l.training.Element, l.ranks(), l.half, l.program)
+	return l.work.Memory(s, l.training.Element, l.ranks(), l.program)
 }

@@ -27,7 +27,7 @@ func (l *planner) adviseStrategy(a *planAnswer, best ddp.Strategy, fits, tight b
 	case !fits:
 		line := fmt.Sprintf("nothing fits: even %s needs %s of %s on %s", best, need, limit, count(a.Ranks, "rank"))
 		for ranks := 2 * a.Ranks; ranks <= maxPlannedRanks; ranks *= 2 {
-			if l.work.Memory(best, l.training.Element, ranks, l.half, l.program).Total() <= plan.Usable(a.MemoryLimit) {
+			if l.work.Memory(best, l.training.Element, ranks, l.program).Total() <= plan.Usable(a.MemoryLimit) {
 				return line + fmt.Sprintf("; it fits on %d", ranks)
 			}
 		}

@@ -69,7 +69,7 @@ func (l *planner) findGPU() (*plan.GPU, error) {
 	if !ok {
 		return nil, l.unknownGPU("nothing is known of the GPU %q", name)
 	}
-	l.assume("a rank computes on one GPU; the trainer itself runs on processors today")
+	l.assume("a rank computes on one GPU")
 	return &g, nil
 }
 
@@ -117,12 +117,13 @@ func (l *planner) setMachine(ctx context.Context) error {
 	l.program.Threads, l.program.Copies = m.Threads, l.job.Checkpoint.Async
 	if l.gpu != nil {
 		l.program = gpuProgram // copies are in the host's memory
+		l.program.Packs = true
 	}
 	measured := c.Measure || c.Here
 	switch {
 	case l.gpu != nil:
 		m.FLOPS, m.Bandwidth = plan.Utilisation*l.gpu.Single, l.gpu.Bandwidth
-		if l.half {
+		if t := l.job.Train; t.Precision == jobs.PrecisionBF16 {
 			m.FLOPS = plan.Utilisation * l.gpu.Half
 		}
 		m.Local, m.Network = plan.Link{Latency: gpuLatency, Bandwidth: l.gpu.Link}, assumedFabric

@@ -129,6 +129,16 @@ func (m Matrix) Sub(first, end, left, right int) Matrix {
 	return m
 }
 
+// Packed returns the matrix, or its transpose where that is how it lies in memory, and
+// from which element to which the rows of a copy in bfloat16 are apart: a multiple of 8,
+// which tensor cores like.
+func (m Matrix) Packed() (rows Matrix, pitch int) {
+	if m.RowStride == 1 && m.ColStride != 1 {
+		m = m.T()
+	}
+	return m, (m.Cols + 7) / 8 * 8
+}
+
 // Whole reports that the matrix is row-major without gaps and Data is all of it.
 func (m Matrix) Whole() bool {
 	return m.ColStride == 1 && m.RowStride == m.Cols && m.Data.n == m.Rows*m.Cols

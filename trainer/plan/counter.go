@@ -17,6 +17,10 @@ type Counter struct {
 	// the field counts them (Chowdhery et al. 2022, appendix B). Those of
 	// elementwise operations are left out.
 	FLOP float64
+	// Packed is the bytes of the largest left and the largest right operand that
+	// [Counter.MatMul] got to be rounded to bfloat16, as [device.Matrix.Packed] lays
+	// them out.
+	Packed [2]int64
 }
 
 var _ device.Device = (*Counter)(nil)
@@ -57,8 +61,17 @@ func (c *Counter) Zero(device.Tensor) {}
 // product counts an m x k matrix times a k x n one.
 func (c *Counter) product(m, n, k int) { c.FLOP += 2 * float64(m) * float64(n) * float64(k) }
 
-// MatMul counts a product.
-func (c *Counter) MatMul(p device.Product) { c.product(p.C.Rows, p.C.Cols, p.A.Cols) }
+// MatMul counts a product, and its operands.
+func (c *Counter) MatMul(p device.Product) {
+	c.product(p.C.Rows, p.C.Cols, p.A.Cols)
+	if p.Precision != device.BF16 {
+		return
+	}
+	for i, operand := range [...]device.Matrix{p.A, p.B} {
+		m, pitch := operand.Packed()
+		c.Packed[i] = max(c.Packed[i], 2*int64(m.Rows)*int64(pitch))
+	}
+}
 
 // ColumnSum does nothing.
 func (c *Counter) ColumnSum(device.Tensor, device.Matrix, bool) {}

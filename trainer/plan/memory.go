@@ -20,15 +20,11 @@ func (e Element) sent() float64 {
 }
 
 // Elements returns what a parameter takes with an optimiser that keeps so many
-// numbers for each: 2 for Adam, 1 for momentum. All are float32; or where half is
-// set, as on a GPU in bf16, weights and gradients are bfloat16 and the optimiser
-// has weights of its own in float32 (Micikevicius et al. 2018).
-func Elements(moments int, half bool) Element {
+// numbers for each: 2 for Adam, 1 for momentum. All are float32, on GPUs and in bf16
+// too, which rounds no more than the operands of products.
+func Elements(moments int) Element {
 	// The gradient is read twice: first for its norm.
 	n := float64(moments)
-	if half {
-		return Element{Weight: 2, Grad: 2, State: 4 + 4*n, Update: 2 + 2*2 + 8 + 8*n}
-	}
 	return Element{Weight: 4, Grad: 4, State: 4 * n, Update: 8 + 2*4 + 8*n}
 }
 
@@ -41,7 +37,8 @@ type Memory struct {
 	// Transient is what is there for a part of a step only: weights that were
 	// gathered and gradients that have not been divided yet.
 	Transient float64 `json:"transient"`
-	// Other is samples, what the program needs for itself, and copies to save from.
+	// Other is samples, what the program needs for itself, packed operands, and copies to
+	// save from.
 	Other float64 `json:"other"`
 }
 
@@ -52,7 +49,7 @@ func (m Memory) State() float64 { return m.Weights + m.Gradients + m.Optimizer }
 func (m Memory) Total() float64 { return m.State() + m.Activations + m.Transient + m.Other }
 
 // state is what parameters take on each of so many ranks: of Ψ parameters with
-// Adam, in bf16, 16Ψ for ddp; 4Ψ + 12Ψ/n; 2Ψ + 14Ψ/n; 16Ψ/n.
+// Adam 16Ψ for ddp; 8Ψ + 8Ψ/n; 4Ψ + 12Ψ/n; 16Ψ/n.
 func (e Element) state(s ddp.Strategy, params float64, ranks int) Memory {
 	kept := func(from ddp.Strategy) float64 {
 		if s >= from {
@@ -71,17 +68,16 @@ type Program struct {
 	// Copies says that it saves from a copy of weights and optimiser's state in the same
 	// memory. With DDP that is so on rank 0.
 	Copies bool
+	// Packs says that operands of products are rounded to bfloat16 in memory of their
+	// own, as GPUs do in bf16.
+	Packs bool
 }
 
-// Memory returns what a rank needs. With half set, activations are stored in two
-// bytes each.
-func (w Work) Memory(s ddp.Strategy, e Element, ranks int, half bool, p Program) Memory {
+// Memory returns what a rank needs.
+func (w Work) Memory(s ddp.Strategy, e Element, ranks int, p Program) Memory {
 	params := float64(w.NumParams())
 	m := e.state(s, params, ranks)
 	m.Activations = float64(w.Activations)
-	if half {
-		m.Activations /= 2
-	}
 	// The samples at hand and the next ones.
 	m.Other = 2*float64(w.Input) + p.Fixed + p.PerThread*float64(p.Threads)
 	if p.Copies {
@@ -90,6 +86,9 @@ func (w Work) Memory(s ddp.Strategy, e Element, ranks int, half bool, p Program)
 			kept /= float64(ranks)
 		}
 		m.Other += (e.Weight + e.State) * kept
+	}
+	if p.Packs {
+		m.Other += float64(w.Packed)
 	}
 	if ranks > 1 && e.Compressed {
 		most := 0

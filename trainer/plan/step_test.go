@@ -186,7 +186,7 @@ func TestMorePowerIsNeverSlower(t *testing.T) {
 		"local":           func(m *Machine) { m.Local.Bandwidth *= 2 },
 	}
 	for _, s := range ddp.Strategies() {
-		training := Training{Strategy: s, Element: Elements(2, false), Accumulate: 2}
+		training := Training{Strategy: s, Element: Elements(2), Accumulate: 2}
 		for ranks := 1; ranks <= 16384; ranks *= 2 {
 			step := Predict(w, training, base, ranks)
 			if step.Seconds < step.Compute || step.Efficiency > 1+1e-9 && s == ddp.DDP || step.Efficiency <= 0 {
@@ -206,7 +206,7 @@ func TestMorePowerIsNeverSlower(t *testing.T) {
 func TestAdvice(t *testing.T) {
 	w := smallGPT(t)
 	slow := Machine{Fabric: Fabric{PerNode: 1, Network: Link{5e-5, 1e9}}, FLOPS: 2e11, Bandwidth: 1e10}
-	training := Training{Element: Elements(2, false), Accumulate: 1}
+	training := Training{Element: Elements(2), Accumulate: 1}
 	var steps []Step
 	for ranks := 1; ranks <= 1024; ranks *= 2 {
 		steps = append(steps, Predict(w, training, slow, ranks))
@@ -244,6 +244,6 @@ func BenchmarkCountAndPredict(b *testing.B) {
 	e := examples(b)["gpt"]
 	for b.Loop() {
 		w := Count(e.model, e.sample, e.batch, device.FP32)
-		Predict(w, Training{Element: Elements(2, false), Accumulate: 1}, Machine{Fabric: Fabric{PerNode: 4, Local: Link{0, 1}, Network: Link{0, 1}}, FLOPS: 1, Bandwidth: 1}, 1024)
+		Predict(w, Training{Element: Elements(2), Accumulate: 1}, Machine{Fabric: Fabric{PerNode: 4, Local: Link{0, 1}, Network: Link{0, 1}}, FLOPS: 1, Bandwidth: 1}, 1024)
 	}
 }

@@ -42,6 +42,9 @@ type Work struct {
 	// Activations is the memory in bytes that the model keeps between and within its
 	// passes, all in float32; Input that of the samples.
 	Activations, Input int64
+	// Packed is the bytes of the largest left and the largest right operand of products
+	// in bfloat16; 0 if none is.
+	Packed int64
 	// Forward is the FLOP of the forward pass. Backward are those of the other, in
 	// the order in which gradients are ready; they add up to all of it.
 	Forward  float64
@@ -88,6 +91,7 @@ func Count(m nn.Model, s Sample, batch int, p device.Precision) Work {
 		w.Backward = append(w.Backward, Ready{param, activations.FLOP - last})
 		last = activations.FLOP
 	})
+	w.Packed = activations.Packed[0] + activations.Packed[1]
 	for _, q := range params {
 		q.Data, q.Grad = device.Tensor{}, device.Tensor{}
 	}

@@ -191,10 +191,7 @@ func operand(m device.Matrix) (driver.Ptr, blaslt.Operand, bool) {
 // that tensor cores like.
 func (d *Device) pack(use int, m device.Matrix) (driver.Ptr, blaslt.Operand) {
 	transposed := m.RowStride == 1 && m.ColStride != 1
-	if transposed {
-		m = m.T()
-	}
-	pitch := (m.Cols + 7) / 8 * 8
+	m, pitch := m.Packed()
 	to := d.room(use, 2*m.Rows*pitch)
 	d.args.Reset().Ptr(to).Int64(int64(pitch)).Ptr(floats(m.Data)).Int64(int64(m.RowStride)).Int64(int64(m.ColStride)).Int(m.Rows).Int(m.Cols)
 	d.launch("pack", over(m.Rows*m.Cols))

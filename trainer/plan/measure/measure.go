@@ -62,7 +62,7 @@ func Compute(ctx context.Context, o Options) (Speed, error) {
 		batch = max(1, int(maxFLOP/one))
 	}
 	w := plan.Count(m, o.Sample, batch, o.Precision)
-	if need := w.Memory(ddp.DDP, o.Element, 1, false, plan.Program{}).Total(); o.Memory > 0 && need > o.Memory {
+	if need := w.Memory(ddp.DDP, o.Element, 1, plan.Program{}).Total(); o.Memory > 0 && need > o.Memory {
 		return Speed{}, tooLarge{fmt.Errorf("measure a step: %d samples take %.1f GB of memory, and there are %.1f GB", batch, need/1e9, o.Memory/1e9)}
 	}
 	d := cpu.New(o.Threads)

@@ -24,7 +24,7 @@ func options() Options {
 			return nn.NewMLP(784, nn.MLPOptions{Hidden: []int{512, 512}, Activation: "relu"}, 10)
 		},
 		Sample: plan.Sample{Inputs: 784, Outputs: 10, Classes: true}, Batch: 128, Threads: 1,
-		Element: plan.Elements(1, false),
+		Element: plan.Elements(1),
 		Update:  update,
 	}
 }

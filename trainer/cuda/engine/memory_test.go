@@ -1,0 +1,59 @@
+//go:build cuda
+
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/optim"
+	"github.com/ddpbatch/ddpbatch/trainer/plan"
+	"github.com/ddpbatch/ddpbatch/trainer/random"
+)
+
+// A step of a training takes the memory that is planned for it: in bf16 too weights,
+// gradients and activations are float32, and packed operands of products come to them.
+func TestTakesWhatIsPlanned(t *testing.T) {
+	const samples, moments = 8, 2
+	o := nn.GPTOptions{Vocabulary: 3000, Context: 128, Layers: 2, Heads: 2, Width: 128}
+	sample := plan.Sample{Tokens: o.Context, Outputs: o.Vocabulary, Classes: true}
+	for p, name := range []string{device.FP32: "fp32", device.BF16: "bf16"} {
+		t.Run(name, func(t *testing.T) {
+			precision := device.Precision(p)
+			m, err := nn.NewGPT(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			planned := plan.Count(m, sample, samples, precision).Memory(ddp.DDP, plan.Elements(moments), 1, plan.Program{Packs: true})
+
+			d := open(t, engine.Options{})
+			before := d.Available()
+			nn.Place(d, m.Params())
+			nn.PlaceGrads(d, m.Params())
+			m.Init(random.New(1), d)
+			m.Plan(nn.Plan{Device: d, Batch: samples, Precision: precision, Train: true})
+			adam, err := optim.NewAdamW(d, m.Params(), optim.AdamOptions{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pass := nn.Pass{Train: true, Stride: 1, Weight: 1}
+			var b nn.Batch
+			for range 2 { // the samples at hand and the next ones
+				b = sample.Batch(d, samples)
+			}
+			m.Forward(b, pass)
+			m.Backward(b, pass, nil)
+			adam.Step(m.Params(), 1)
+
+			took := float64(before - d.Available() - d.Besides())
+			t.Logf("took %.1f MiB, planned %.1f", took/(1<<20), planned.Total()/(1<<20))
+			// Sizes are rounded up, and slabs are not full.
+			if took < 0.9*planned.Total() || took > 1.1*planned.Total() {
+				t.Errorf("a step took %.1f MiB, %.1f are planned: %+v", took/(1<<20), planned.Total()/(1<<20), planned)
+			}
+		})
+	}
+}
