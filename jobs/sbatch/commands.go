@@ -2,6 +2,7 @@ package sbatch
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -53,6 +54,7 @@ func (r *reader) call(s *syntax.Stmt, c *syntax.CallExpr) {
 	case known && base == "unset":
 		for _, a := range args {
 			delete(r.job.env, a)
+			r.job.secrets = slices.DeleteFunc(r.job.secrets, func(s string) bool { return s == a })
 		}
 		r.note(line, text(s), "variables of the shell are not taken away")
 	case known && harmless[base]:
@@ -109,15 +111,50 @@ func (r *reader) source(line int, args []string, all bool, said string) {
 	switch {
 	case all && len(args) >= 1 && strings.HasSuffix(args[0], "/bin/activate") && !strings.Contains(args[0], "conda"):
 		r.job.venv = strings.TrimSuffix(args[0], "/bin/activate")
-	case all && len(args) == 2 && strings.HasSuffix(args[0], "/bin/activate"):
+	case len(args) == 2 && args[1] != "" && strings.Contains(said, "/bin/activate"):
 		r.job.conda = args[1]
+		r.findConda(line, strings.Replace(strings.TrimSuffix(said, " "+args[1]), "/bin/activate", "/etc/profile.d/conda.sh", 1), said)
 	case strings.Contains(said, "conda.sh"):
-		// setup.conda does this
+		r.findConda(line, said, said)
 	case strings.Contains(said, "/bin/activate"):
 		r.note(line, said, "only a shell knows the folder: write it as setup.venv")
 	default:
 		r.job.lines = append(r.job.lines, said)
 	}
+}
+
+// findConda keeps the line by which a shell learns where conda is: a batch shell has it
+// in its PATH only by this, by a module, or from the shell that submits.
+func (r *reader) findConda(line int, command, said string) {
+	switch {
+	case strings.Contains(said, "conda info"):
+		// conda is in the PATH already
+	case strings.ContainsAny(strings.NewReplacer("${HOME}", "", "$HOME", "", "$USER", "").Replace(command), "$`"):
+		r.note(line, said, "only a shell knows the folder: a module or a line in [setup] lines has to put conda into the PATH")
+	case !slices.Contains(r.job.lines, command):
+		r.job.lines = append(r.job.lines, command)
+	}
+}
+
+// secret says whether a variable is one that nobody else should read, by its name.
+func secret(name string) bool {
+	for _, end := range []string{"_TOKEN", "API_KEY", "ACCESS_KEY", "SECRET_KEY", "_SECRET", "PASSWORD", "PASSWD"} {
+		if strings.HasSuffix(strings.ToUpper(name), end) {
+			return true
+		}
+	}
+	return false
+}
+
+// secretVariable takes the name of one: the job file goes into the run directory and to
+// colleagues.
+func (r *reader) secretVariable(line int, name string) {
+	delete(r.job.env, name)
+	delete(r.vars, name) // nor does its value go into a command
+	if !slices.Contains(r.job.secrets, name) {
+		r.job.secrets = append(r.job.secrets, name)
+	}
+	r.note(line, "the value of "+name, "it looks like a secret: export it before ddpbatch submit, or write it into a file named by setup.secrets.file")
 }
 
 // variable takes one that ranks are to have.
@@ -129,6 +166,10 @@ func (r *reader) variable(line int, name, value string) {
 	var n jobs.EnvName
 	if n.UnmarshalTOML(name) != nil {
 		r.note(line, name, "it is set for each rank")
+		return
+	}
+	if secret(name) {
+		r.secretVariable(line, name)
 		return
 	}
 	if !allowed(value) {
@@ -146,6 +187,10 @@ func (r *reader) unknownVariable(line int, name, said string) {
 	var n jobs.EnvName
 	if n.UnmarshalTOML(name) != nil {
 		r.note(line, said, "it is set for each rank")
+		return
+	}
+	if secret(name) {
+		r.secretVariable(line, name)
 		return
 	}
 	delete(r.job.env, name)

@@ -21,6 +21,7 @@ type job struct {
 	lines, modules               []string
 	conda, venv                  string
 	env                          map[string]string
+	secrets                      []string // names of variables
 	image, runtime               string
 	containerOptions, mounts     []string
 	torchrun                     bool
@@ -124,6 +125,10 @@ func (j *job) toml() []byte {
 		for _, name := range slices.Sorted(maps.Keys(j.env)) {
 			key(name, quote(j.env[name]))
 		}
+	}
+	if len(j.secrets) > 0 {
+		b.WriteString("\n[setup.secrets]\n")
+		list("names", j.secrets)
 	}
 	if j.image != "" {
 		b.WriteString("\n[setup.container]\n")
