@@ -1,7 +1,7 @@
 // Package slurm speaks to Slurm in Slurm's own terms: it expands and folds host
 // lists, reads the place of a rank from the environment of an srun step, cleans
-// an environment before a submission, and runs the client programs sbatch,
-// squeue, sacct and scancel.
+// an environment before a submission, reads what srun says of tasks that end, and
+// runs the client programs sbatch, squeue, sacct and scancel.
 //
 // It promises that a [Task] is built from the variables of one step only and
 // that they agree with each other, in job arrays and heterogeneous jobs, too;
