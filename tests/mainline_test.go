@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -284,6 +285,20 @@ func TestKilledRankIsNamed(t *testing.T) {
 	if !strings.Contains(log, "rank 2 on n2 was lost at step") && !strings.Contains(log, "rank 3 on n2 was lost at step") {
 		t.Errorf("the log does not name the rank:\n%s", log)
 	}
+	var failure struct {
+		First struct {
+			Rank, Exit     int
+			Signal, Reason string
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(s.run("killed"), "failure.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &failure)
+	}
+	if f := failure.First; err != nil || f.Rank < 2 || f.Exit != 128+9 || f.Signal != "SIGKILL" || !strings.HasSuffix(f.Reason, ": its process was ended by SIGKILL") {
+		t.Errorf("%v: failure.json:\n%s", err, text)
+	}
+	mustContain(t, log, "srun: error: n2: task ", ": its process was ended by SIGKILL")
 	if o := s.ddpbatch("wait", "runs/killed"); o.code != 4 {
 		t.Errorf("wait: %v", o)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ type attempt struct {
 	o       Options
 	number  int
 	nodes   []string // where the ranks are started; none without Slurm
+	hosts   []string // of the ranks
 	server  *rendezvous.Server
 	environ []string // of the ranks
 	world   int
@@ -46,7 +48,6 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 		return nil, err
 	}
 	a := &attempt{o: o, number: number, nodes: nodes, world: o.Processes, began: time.Now().UTC()}
-	host := func(int) string { name, _ := os.Hostname(); return name }
 	perNode := o.Processes
 	bind := "127.0.0.1:0"
 	hosts := []string{"127.0.0.1"}
@@ -66,9 +67,13 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 	if o.Allocation != nil {
 		a.world = len(nodes) * starts
 		// The step is started with this very layout.
-		host = func(rank int) string { return nodes[rank/starts] }
+		for _, node := range nodes {
+			a.hosts = append(a.hosts, slices.Repeat([]string{node}, starts)...)
+		}
 	} else {
 		a.world = starts
+		name, _ := os.Hostname()
+		a.hosts = slices.Repeat([]string{name}, starts)
 	}
 	listener, err := net.Listen("tcp", bind)
 	if err != nil {
@@ -77,7 +82,7 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 	a.server = rendezvous.Serve(listener, rendezvous.ServerOptions{
 		WorldSize: a.world, Secret: secret, JoinTimeout: time.Duration(o.Job.Network.JoinTimeout),
 		Silence: time.Duration(o.Job.Network.HeartbeatTimeout), Stall: time.Duration(o.Job.Network.ProgressTimeout),
-		Program: o.Program, Spec: o.Spec, Host: host, Rounds: a.rounds(),
+		Program: o.Program, Spec: o.Spec, Host: func(rank int) string { return a.hosts[rank] }, Rounds: a.rounds(),
 		Warn: func(m string) { o.Say("WARNING: " + m) },
 	})
 	port := strconv.Itoa(a.server.Port())

@@ -218,9 +218,9 @@ type ranks interface {
 	// wait returns when all of them have ended; the error is that of starting
 	// them, not of their work.
 	wait() error
-	// ended is how the process of each rank has ended, as far as that is known, once
+	// ended is how the processes of ranks have ended, as far as that is known, once
 	// wait has returned.
-	ended() []*os.ProcessState
+	ended() map[int]processEnd
 	// kill ends those that are left, by force.
 	kill(ctx context.Context)
 }

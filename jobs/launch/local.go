@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"errors"
-	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
@@ -63,13 +62,14 @@ func (l *localRanks) wait() error {
 	return nil
 }
 
-// ended is how the process of each rank has ended.
-func (l *localRanks) ended() []*os.ProcessState {
-	states := make([]*os.ProcessState, len(l.commands))
+func (l *localRanks) ended() map[int]processEnd {
+	ends := map[int]processEnd{}
 	for rank, c := range l.commands {
-		states[rank] = c.ProcessState
+		if c.ProcessState != nil {
+			ends[rank] = endOf(c.ProcessState)
+		}
 	}
-	return states
+	return ends
 }
 
 func (l *localRanks) kill(context.Context) {

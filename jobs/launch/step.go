@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -17,6 +16,7 @@ import (
 type stepRanks struct {
 	a    *attempt
 	srun *exec.Cmd
+	ends *taskEnds
 	done sync.WaitGroup
 	// How often kill was called: it asks Slurm first, then ends srun.
 	kills int
@@ -29,11 +29,14 @@ func startStep(a *attempt) (ranks, error) {
 	argv := step.SrunArgv()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = a.environ
-	cmd.Stdout, cmd.Stderr = a.o.Stdout, a.o.Stderr
+	ends := &taskEnds{to: a.o.Stderr, hosts: a.hosts}
+	cmd.Stdout, cmd.Stderr = a.o.Stdout, ends
+	// What else may hold srun's standard error is not waited for.
+	cmd.WaitDelay = killGrace
 	// Signals reach the ranks through the rendezvous, in order; srun would pass
 	// its own on at any time.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	s := &stepRanks{a: a, srun: cmd}
+	s := &stepRanks{a: a, srun: cmd, ends: ends}
 	if err := startTied(cmd, &s.done, syscall.SIGKILL); err != nil {
 		return nil, fmt.Errorf("start the ranks: %w", err)
 	}
@@ -93,11 +96,13 @@ func (s *stepRanks) wait() error {
 	return nil
 }
 
-// ended is nothing: srun tells people how tasks end, in the job's log, and no program.
-func (s *stepRanks) ended() []*os.ProcessState { return nil }
+// ended is what srun has said: not of ranks that ended well, nor of all where
+// SLURM_SRUN_REDUCE_TASK_EXIT_MSG has it say less.
+func (s *stepRanks) ended() map[int]processEnd { return s.ends.all() }
 
 func (s *stepRanks) kill(ctx context.Context) {
 	s.kills++
+	s.ends.close()
 	s.a.mu.Lock()
 	id := s.a.step
 	s.a.mu.Unlock()

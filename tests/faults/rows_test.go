@@ -6,6 +6,7 @@ var matrix = []group{
 	{"A rank", []row{
 		{"kill -9 of a rank", "the others end, and nothing is left of the run", 15 * time.Second, 4,
 			"rank 1 on ... was lost at step ...: its process was ended by SIGKILL", killed, ""},
+		{"kill -9 of a rank on a cluster", "the same; failure.json has the signal, by what srun says", 0, 4, ": its process was ended by SIGKILL", nil, "tests: TestKilledRankIsNamed"},
 		{"panic of a rank", "the same; the stacks of its goroutines are printed", 15 * time.Second, 4,
 			"SIGABRT: abort...rank 1 on ... was lost at step ...: its process ended with exit code 2", crashed, ""},
 		{"exit 0 of a rank before the end", "it counts as lost", 0, 4, "rank 1 on ", nil, "jobs/launch: TestHowAttemptsEnd"},
@@ -15,6 +16,7 @@ var matrix = []group{
 			"rank 1 on ...: sh ended with exit code 7", fails, ""},
 		{"out-of-memory kill of a rank", "the others end; the job has the exit code of the killed program", 60 * time.Second, 137,
 			"rank 1 on ...: sh was killed by signal 9 (killed)", outOfMemory, ""},
+		{"out-of-memory kill of a rank of the built-in trainer on a cluster", "the others end; said so where Slurm watches memory by cgroups (shown with srun's line: the test cluster has no cgroups)", 0, unsaid, "its process was ended by SIGKILL of the out-of-memory killer", nil, "jobs/launch: TestTaskEnds, slurm: TestParseTaskEnd"},
 		{"kill -9 of the launcher", "its ranks, their programs and the workers of those end", 15 * time.Second, unsaid, "", launcherKilled, ""},
 		{"a rank is frozen (SIGSTOP)", "named after network.heartbeat_timeout; all ranks end, itself included", 0, 4,
 			" has been silent for ", nil, "tests: TestFrozenRankIsNamed"},
@@ -26,7 +28,7 @@ var matrix = []group{
 		{"kill -9 of a rank, with [restart]", "training again in the same allocation, from the last checkpoint", 0, goesOn,
 			"starting again (1 of 1 without progress)", nil, "tests: TestRestartInsideTheAllocation, tests: TestTimeToTrainAgain"},
 		{"the same failure again and again", "given up after max_without_progress restarts", 0, 9, "giving up: no progress in 2 restarts", nil, "jobs/launch: TestRestartsAreBoundedByProgress"},
-		{"a rank's killed program has workers", "they end with it", 0, unsaid, "lost: its process was killed or crashed", nil, "tests: TestKilledRankLeavesNoWorkers"},
+		{"a rank's killed program has workers", "they end with it", 0, unsaid, "lost: its process was ended by SIGKILL", nil, "tests: TestKilledRankLeavesNoWorkers"},
 	}},
 	{"Joining", []row{
 		{"a rank is missing", "named with its host after network.join_timeout", 0, 4, "did not join within 5s: ranks 2, 3 on n2", nil, "tests: TestMissingRankIsNamed"},

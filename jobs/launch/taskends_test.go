@@ -1,0 +1,91 @@
+package launch
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+)
+
+// deaf is a standard error that nobody takes any more.
+type deaf struct{ took strings.Builder }
+
+func (d *deaf) Write(p []byte) (int, error) {
+	d.took.Write(p)
+	return 0, errors.New("broken pipe")
+}
+
+// What srun prints goes on as it is, and what it says of the ranks of this step is kept,
+// however it is cut; not what ranks print, and not of ranks that the launcher has ended.
+func TestTaskEnds(t *testing.T) {
+	const text = "srun: error: n9: task 1: Terminated\n" + // no host of that rank
+		"rank 3 says srun: error: n2: task 3: Bus error\n" +
+		"srun: error: n2: task 3: Killed\n" +
+		"srun: error: n2: tasks 2-3,7: Exited with exit code 4\n" + // rank 3 is known, rank 7 is none
+		"srun: error: n1: task 0: Out Of Memory\n"
+	want := map[int]string{0: "its process was ended by SIGKILL of the out-of-memory killer", 2: "its process ended with exit code 4",
+		3: "its process was ended by SIGKILL"}
+	long := strings.Repeat("x", maxLine) + "\n"
+	for _, size := range []int{1, 7, len(long) + len(text)} {
+		out := &deaf{}
+		e := &taskEnds{to: out, hosts: []string{"n1", "n1", "n2", "n2"}}
+		for rest := long + text; rest != ""; {
+			n := min(size, len(rest))
+			if wrote, err := e.Write([]byte(rest[:n])); wrote != n || err != nil {
+				t.Fatal(wrote, err)
+			}
+			rest = rest[n:]
+		}
+		e.close()
+		if _, err := e.Write([]byte("srun: error: n1: task 1: Killed\n")); err != nil {
+			t.Fatal(err)
+		}
+		got := map[int]string{}
+		for rank, end := range e.all() {
+			got[rank] = end.how
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%d bytes at a time: %v, want %v", size, got, want)
+		}
+		if !strings.HasPrefix(out.took.String(), long+text) {
+			t.Errorf("%d bytes at a time: other output", size)
+		}
+	}
+}
+
+// The end of a process is told of the rank, and in the first failure, unless the rank has
+// said more, or the launcher has ended it.
+func TestExitsAreTold(t *testing.T) {
+	lost := "rank 1 on n2 was lost at step 7 (training): " + rendezvous.Died
+	for _, tt := range []struct {
+		name   string
+		end    processEnd
+		state  rendezvous.State
+		killed bool
+		reason string
+		exit   int
+		signal string
+		hinted bool
+	}{
+		{"a signal", endedBySignal(9), rendezvous.Lost, false, "rank 1 on n2 was lost at step 7 (training): its process was ended by SIGKILL", 137, "SIGKILL", false},
+		{"no memory", endedByMemory, rendezvous.Lost, false,
+			"rank 1 on n2 was lost at step 7 (training): its process was ended by SIGKILL of the out-of-memory killer", 137, "SIGKILL", true},
+		{"an exit code", endedByItself(2), rendezvous.Lost, false, "rank 1 on n2 was lost at step 7 (training): its process ended with exit code 2", 2, "", false},
+		{"by the launcher", endedBySignal(9), rendezvous.Lost, true, lost, 0, "", false},
+		{"it has said why", endedByItself(2), rendezvous.Failed, false, lost, 0, "", false},
+	} {
+		o := rendezvous.Outcome{Ranks: []rendezvous.RankStatus{{}, {Rank: 1, Host: "n2", State: tt.state, Error: rendezvous.Died}},
+			First: &rendezvous.Failure{Rank: 1, State: tt.state, Reason: lost}}
+		told := o.First
+		tellExits(&o, map[int]processEnd{1: tt.end}, map[int]bool{1: tt.killed})
+		f := o.First
+		if f.Reason != tt.reason || f.Exit != tt.exit || f.Signal != tt.signal || (f.Hint() != "") != tt.hinted {
+			t.Errorf("%s: %+v, want %q", tt.name, f, tt.reason)
+		}
+		if told.Reason != lost {
+			t.Errorf("%s: what the ranks were told has changed to %q", tt.name, told.Reason)
+		}
+	}
+}
