@@ -129,7 +129,7 @@ func checkStep(events []timelineEvent, step int) error {
 	if whole == nil {
 		return fmt.Errorf("is missing")
 	}
-	parts, operations, buckets, backward := map[string]int{}, map[string]int{}, map[string]bool{}, timelineEvent{}
+	parts, operations, reduced, backward := map[string]int{}, map[string]int{}, map[string]bool{}, timelineEvent{}
 	for _, e := range events {
 		if e.Phase != "X" || !e.within(*whole) {
 			if e.Category == "communication" && *e.At < whole.end() && e.end() > *whole.At {
@@ -145,9 +145,9 @@ func checkStep(events []timelineEvent, step int) error {
 			if off := hidden + exposed - *e.Duration; hidden < 0 || exposed < 0 || off*off > 1e-6 {
 				return fmt.Errorf("%s takes %v, of which %v and %v", e.Name, *e.Duration, hidden, exposed)
 			}
-			operations["queued "+e.Name]++
+			operations[e.Name]++
 			if !strings.HasPrefix(e.Name, "all-gather") {
-				buckets["queued "+e.Name] = true
+				reduced[e.Name] = true
 			}
 		}
 	}
@@ -156,15 +156,16 @@ func checkStep(events []timelineEvent, step int) error {
 			return fmt.Errorf("%d times %s", parts[name], name)
 		}
 	}
-	if len(buckets) < 2 {
-		return fmt.Errorf("%d buckets, want several", len(buckets))
+	if len(reduced) < 2 {
+		return fmt.Errorf("%d buckets, want several", len(reduced))
 	}
 	for _, e := range events {
 		if e.Phase == "b" && *e.At >= *whole.At && *e.At <= whole.end() {
-			if buckets[e.Name] && (*e.At < *backward.At || *e.At > backward.end()) {
-				return fmt.Errorf("%s at %v, and the backward pass is from %v to %v", e.Name, *e.At, *backward.At, backward.end())
+			name := e.Args["operation"].(string)
+			if reduced[name] && (*e.At < *backward.At || *e.At > backward.end()) {
+				return fmt.Errorf("%s was asked for at %v, and the backward pass is from %v to %v", name, *e.At, *backward.At, backward.end())
 			}
-			operations[e.Name]--
+			operations[name]--
 		}
 	}
 	for name, more := range operations {

@@ -38,11 +38,13 @@ func (c *traceCmd) Run(p *program) error {
 		return exitError{exitUsage, hinted{fmt.Errorf("run directory %q is that of a sweep: each element has a timeline of its own", run.dir.Path),
 			fmt.Sprintf("name one, such as %s/0", c.Which)}}
 	}
-	all, err := p.recordings(run.dir)
-	if err != nil {
+	all, damaged, err := p.recordings(run.dir)
+	switch {
+	case err != nil:
 		return err
-	}
-	if len(all) == 0 {
+	case len(all) == 0 && damaged > 0:
+		return fmt.Errorf("no recording in %q can be used", run.dir.Traces())
+	case len(all) == 0:
 		return hinted{fmt.Errorf("no timeline was recorded in %q", run.dir.Path),
 			`trace = "100-110" in the job file's [log] has each rank record these steps, and write them when they are done`}
 	}
@@ -71,11 +73,11 @@ func (c *traceCmd) Run(p *program) error {
 	return nil
 }
 
-// recordings are those of all ranks that can be read; what cannot is told.
-func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, err error) {
+// recordings are those of all ranks that can be read; what cannot is told, and counted.
+func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, damaged int, err error) {
 	entries, err := os.ReadDir(dir.Traces())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		return nil, 0, err
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), "rank-") {
@@ -83,6 +85,7 @@ func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, err error)
 		}
 		r, err := readRecording(filepath.Join(dir.Traces(), e.Name()))
 		if err != nil {
+			damaged++
 			what := "left out"
 			if r != nil {
 				what = "in the timeline as far as it can be read"
@@ -93,7 +96,7 @@ func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, err error)
 			all = append(all, r)
 		}
 	}
-	return all, nil
+	return all, damaged, nil
 }
 
 func readRecording(path string) (*trace.Recording, error) {

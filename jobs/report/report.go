@@ -40,6 +40,7 @@ type Run struct {
 	End         *rundir.End        // nil where no launcher has ended here
 	Failure     *Failure           // the last attempt's; nil if it did not fail
 	Missing     []string           // what there is not, or cannot be read
+	Traced      bool               // there is a timeline of some steps
 
 	// Status is how the run stands; see [Run.Settle].
 	Status watch.Status
@@ -102,6 +103,8 @@ func Collect(dir rundir.Dir) Run {
 	if r.Failure, err = readFailure(dir.Failure()); err != nil {
 		r.misses("how the last attempt failed", err)
 	}
+	_, err = os.Stat(dir.Traces())
+	r.Traced = err == nil
 	return r
 }
 

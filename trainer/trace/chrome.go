@@ -132,12 +132,13 @@ func events(r *Recording, later int64, give func(event)) {
 		if info.track == Communication {
 			exposed := within(s, &waits)
 			e.Args["exposed us"], e.Args["hidden us"] = micros(exposed), micros(s.End-s.Start-exposed)
-			// Several may be waiting at a time, which only asynchronous events can.
+			// Several may be waiting at a time, which only asynchronous events can. Those of
+			// one name share a place in viewers.
 			q := e
-			q.Phase, q.Name, q.Category, q.ID, q.At = "b", "queued "+e.Name, "queue", fmt.Sprintf("%d.%d", rank, i), micros(s.Asked+later)
-			q.Args = nil
+			q.Phase, q.Name, q.Category, q.ID, q.At = "b", "queued", "queue", fmt.Sprintf("%d.%d", rank, i), micros(s.Asked+later)
+			q.Args = map[string]any{"operation": e.Name}
 			give(q)
-			q.Phase, q.At = "e", e.At
+			q.Phase, q.At, q.Args = "e", e.At, nil
 			give(q)
 		}
 		took := micros(s.End - s.Start)

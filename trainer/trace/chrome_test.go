@@ -34,8 +34,8 @@ func TestMerge(t *testing.T) {
 	for _, line := range []string{
 		`{"ph":"M","name":"process_name","pid":2,"tid":1,"ts":0.000,"args":{"name":"rank 2 on n2"}}`,
 		`{"ph":"X","name":"step 100","cat":"computation","pid":0,"tid":1,"ts":20.000,"dur":50.000,"args":{"step":100}}`,
-		`{"ph":"b","name":"queued all-reduce 3","cat":"queue","id":"0.2","pid":0,"tid":2,"ts":25.000}`,
-		`{"ph":"e","name":"queued all-reduce 3","cat":"queue","id":"0.2","pid":0,"tid":2,"ts":30.000}`,
+		`{"ph":"b","name":"queued","cat":"queue","id":"0.2","pid":0,"tid":2,"ts":25.000,"args":{"operation":"all-reduce 3"}}`,
+		`{"ph":"e","name":"queued","cat":"queue","id":"0.2","pid":0,"tid":2,"ts":30.000}`,
 		`{"ph":"X","name":"all-reduce 3","cat":"communication","pid":0,"tid":2,"ts":30.000,"dur":30.001,"args":{"bucket":3,"exposed us":15.000,"hidden us":15.001}}`,
 		`{"ph":"X","name":"step 101","cat":"computation","pid":2,"tid":1,"ts":80.000,"dur":10.000,"args":{"step":101}}`,
 	} {

@@ -58,13 +58,23 @@ var kindInfo = [kinds]struct {
 	track Track
 	of    string // what its number counts
 }{
-	Step: {"step", Computation, "step"}, Input: {"input", Computation, "micro-batch"}, Forward: {"forward", Computation, "micro-batch"},
-	Backward: {"backward", Computation, "micro-batch"}, Finish: {"finish", Computation, ""}, Wait: {"wait", Computation, ""},
-	Exchange: {"exchange norm", Computation, ""}, Device: {"wait for GPU", Computation, ""}, Optimizer: {"optimizer", Computation, ""},
-	Evaluate: {"evaluate", Computation, ""}, Save: {"save", Computation, ""}, Verify: {"compare weights", Computation, ""},
-	Report: {"compare times", Computation, ""},
-	Reduce: {"all-reduce", Communication, "bucket"}, Scatter: {"reduce-scatter", Communication, "bucket"},
-	Gather: {"all-gather", Communication, "bucket"}, Behind: {"save in background", Background, ""},
+	Step:      {"step", Computation, "step"},
+	Input:     {"input", Computation, "micro-batch"},
+	Forward:   {"forward", Computation, "micro-batch"},
+	Backward:  {"backward", Computation, "micro-batch"},
+	Finish:    {"finish", Computation, ""},
+	Wait:      {"wait", Computation, ""},
+	Exchange:  {"exchange norm", Computation, ""},
+	Device:    {"wait for GPU", Computation, ""},
+	Optimizer: {"optimizer", Computation, ""},
+	Evaluate:  {"evaluate", Computation, ""},
+	Save:      {"save", Computation, ""},
+	Verify:    {"compare weights", Computation, ""},
+	Report:    {"compare times", Computation, ""},
+	Reduce:    {"all-reduce", Communication, "bucket"},
+	Scatter:   {"reduce-scatter", Communication, "bucket"},
+	Gather:    {"all-gather", Communication, "bucket"},
+	Behind:    {"save in background", Background, ""},
 }
 
 // String is the kind's name.
@@ -86,8 +96,8 @@ const meetings = 16
 const mostSpans = 1 << 18
 
 // Recorder takes note of the steps from First to Last, counted from 1. A nil Recorder
-// does nothing, and so does one outside of these steps. Begin and End are called where
-// steps are, while nothing goes on beside them that records.
+// does nothing, and so does one outside of these steps. Begin and End are called between
+// steps, while nothing else records.
 type Recorder struct {
 	First, Last int
 

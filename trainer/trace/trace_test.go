@@ -107,10 +107,13 @@ func TestRecordingAllocatesNothing(t *testing.T) {
 	}
 }
 
+const (
+	head = `{"version":1,"rank":0,"ranks":2,"node":0,"host":"n1","id":1,"first":1,"last":2,"began_ns":5,"met":[[1,2]],"spans":2,"dropped":0}` + "\n"
+	step = `["step",1,10,10,20]` + "\n"
+)
+
 // Of a damaged file, what is whole is there, and the damage has its place.
 func TestDamage(t *testing.T) {
-	const head = `{"version":1,"rank":0,"ranks":2,"node":0,"host":"n1","id":1,"first":1,"last":2,"began_ns":5,"met":[[1,2]],"spans":2,"dropped":0}` + "\n"
-	const step = `["step",1,10,10,20]` + "\n"
 	for name, c := range map[string]struct {
 		text, err string
 		spans     int // -1: not even the first line
@@ -186,14 +189,8 @@ func TestAlign(t *testing.T) {
 
 // Whatever is in a file, it gives an error or a timeline that is JSON.
 func FuzzRead(f *testing.F) {
-	r := New(1, 2)
-	r.Reserve(9)
-	_ = r.Begin(1, nobody)
-	r.Add(Reduce, 1, r.Add(Step, 1, r.Now()))
-	var b bytes.Buffer
-	_ = r.Write(&b, whose)
-	f.Add(b.String(), b.String())
-	f.Add(b.String()[:b.Len()-4], `{"version":1}`)
+	f.Add(head+step+`["all-reduce",3,10,15,20]`, strings.Replace(head, `"node":0`, `"node":1`, 1)+step+step)
+	f.Add(head+step[:9], `{"version":1}`)
 	f.Fuzz(func(t *testing.T, one, other string) {
 		var all []*Recording
 		for _, text := range []string{one, other} {
