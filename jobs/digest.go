@@ -15,7 +15,7 @@ import (
 // what a step computes. Other buckets may add up in another order, as another number
 // of ranks does. A run that stopped at a step that is not finite may go on as one that
 // skips it.
-var scheduleKeys = map[string]bool{"epochs": true, "log_every": true, "backend": true, "nonfinite": true, "bucket": true, "first_bucket": true}
+var scheduleKeys = map[string]bool{"epochs": true, "log_every": true, "backend": true, "nonfinite": true, "bucket": true, "first_bucket": true, "no_sync": true}
 
 // saidTwice are the keys of [train] that only stand for others, which a Job has too.
 var saidTwice = map[string]bool{"model.size": true}

@@ -89,6 +89,7 @@ type Train struct {
 	Epochs      Count     `toml:"epochs"`       // passes over the training set
 	Batch       Count     `toml:"batch"`        // samples per rank and micro-batch
 	Accumulate  Count     `toml:"accumulate"`   // micro-batches whose gradients make one step; default 1
+	NoSync      bool      `toml:"no_sync"`      // zero2, zero3 with accumulate: add up micro-batches on each rank first, which takes memory for whole gradients and gives the bits of ddp; default false: after each micro-batch
 	Bucket      Size      `toml:"bucket"`       // gradients that ranks add up at a time; default an eighth of the model, from "1 MiB" to "25 MiB"
 	FirstBucket Size      `toml:"first_bucket"` // the first of a step, which should start early; default "1 MiB", or bucket if that is less
 	Reduce      Reduce    `toml:"reduce"`       // what ranks add gradients up in: fp32 (default), bf16

@@ -123,7 +123,7 @@ func (r *run) spreading() ddp.Options {
 	t := r.train
 	strategy, _ := ddp.ParseStrategy(string(t.Strategy)) // the job's check has looked at it
 	return ddp.Options{Strategy: strategy, Extra: numExtra, FirstBucket: int(t.FirstBucket), Bucket: int(t.Bucket),
-		BF16: t.Reduce == jobs.ReduceBF16, Trace: r.Trace}
+		BF16: t.Reduce == jobs.ReduceBF16, NoSync: t.NoSync && t.Accumulate > 1, Trace: r.Trace}
 }
 
 func precision(p jobs.Precision) device.Precision {

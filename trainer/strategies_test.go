@@ -190,21 +190,33 @@ func firstEpoch(events []Event) int {
 }
 
 // Batches that are added up give the same to the rounding of sums, since with zero2
-// and zero3 each is added up over ranks first.
+// and zero3 each is added up over ranks first; with no_sync the same bits.
 func TestStrategiesAccumulate(t *testing.T) {
-	spec := strings.Replace(models(t)["gpt"](2), "batch = 2", "batch = 2\naccumulate = 2", 1)
-	var want []Event
-	for _, strategy := range strategyNames {
-		events, _, errs := world(t, 3, by(t, strategy, spec), t.TempDir(), small)
-		ok(t, errs)
-		if want == nil {
-			want = events
+	for _, model := range []string{"mlp", "gpt"} {
+		spec := strings.Replace(models(t)[model](2), "batch = 2", "batch = 2\naccumulate = 2", 1)
+		var want []Event
+		var weights string
+		for _, strategy := range strategyNames {
+			for _, whole := range []bool{false, true} {
+				dir, j := t.TempDir(), by(t, strategy, spec)
+				j.Train.NoSync = whole
+				events, _, errs := world(t, 3, j, dir, small)
+				ok(t, errs)
+				_, got := digests(t, dir)
+				if want == nil {
+					want, weights = events, got
+				}
+				same := whole || strategy == jobs.StrategyDDP || strategy == jobs.StrategyZeRO1
+				tolerance := 1e-6
+				if same {
+					tolerance = 0
+				}
+				sameLosses(t, events, want, tolerance)
+				if same && got != weights {
+					t.Errorf("%s, %s, no_sync = %v: other weights than with ddp", model, strategy, whole)
+				}
+			}
 		}
-		tolerance := 1e-6
-		if strategy == jobs.StrategyZeRO1 {
-			tolerance = 0
-		}
-		sameLosses(t, events, want, tolerance)
 	}
 }
 

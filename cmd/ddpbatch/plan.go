@@ -204,6 +204,7 @@ func (l *planner) plan(ctx context.Context) (*planAnswer, error) {
 	}
 	l.work = plan.Count(model, l.subject.sample, int(t.Batch), l.subject.precision)
 	l.work.FirstBucket, l.work.Bucket = int(t.FirstBucket), int(t.Bucket)
+	l.work.NoSync = t.NoSync && t.Accumulate > 1
 	l.training = plan.Training{Element: plan.Elements(moments(&t.Optimizer)), Accumulate: max(1, int(t.Accumulate))}
 	l.training.Element.Compressed = t.Reduce == jobs.ReduceBF16
 	// What the flags say has been checked, and what the job says.

@@ -34,7 +34,7 @@ func (s *Sharder) pack(grad device.Tensor) {
 func (s *Sharder) unpack(i int) {
 	b := &s.buckets[i]
 	from := packed(b.gradPart)
-	if s.Strategy == ZeRO1 {
+	if s.Strategy != DDP && !s.EachBatch() {
 		from = s.mine(packed(b.grad))
 	}
 	half := s.halves(b.gradPart.Len())

@@ -21,7 +21,8 @@
 // each element is added up in the same order by every strategy, and so is the norm
 // of all gradients: they all train the same bits. That does not hold for ZeRO2 and
 // ZeRO3 where the gradients of several batches are added up: each is added up over ranks
-// by itself, since to keep the sum of batches would take the memory that they save.
+// by itself, since to keep the sum of batches takes the memory that they save; with
+// [Options] NoSync they do keep it.
 //
 // Gradients must come divided by the number of ranks, which is safer against
 // overflow than dividing the sum, and costs nothing where the loss is weighted.
@@ -134,6 +135,9 @@ type Options struct {
 	// BF16 has gradients added up in bfloat16: half the bytes, and sums of 8 bits. With
 	// one rank nothing is added up, or rounded.
 	BF16 bool
+	// NoSync has ZeRO2 and ZeRO3 keep gradients whole, as ZeRO1 does, and add those of
+	// several batches up on each rank first: PyTorch FSDP's no_sync.
+	NoSync bool
 	// Trace, unless nil, records operations and the waiting for them.
 	Trace *trace.Recorder
 }
@@ -149,6 +153,7 @@ type Sharder struct {
 	parts   []*nn.Param
 	queue   queue
 	bf16    bool
+	noSync  bool
 	half    device.Tensor // with bf16: room for the largest bucket, in half as many elements
 
 	extra   []float32
@@ -182,7 +187,7 @@ func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
 	if o.Extra > lineElements {
 		panic(fmt.Sprintf("ddp: %d scalars, want at most %d", o.Extra, lineElements))
 	}
-	s := &Sharder{Strategy: o.Strategy, comm: comm, memory: m, extra: make([]float32, o.Extra),
+	s := &Sharder{Strategy: o.Strategy, noSync: o.NoSync, comm: comm, memory: m, extra: make([]float32, o.Extra),
 		totals: make([]float64, comm.Size()+o.Extra), layout: newLayout(params, comm.Size(), o)}
 	if comm.Size() == 1 {
 		s.Strategy = DDP
@@ -204,7 +209,7 @@ func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
 
 // place gives buckets and parameters the memory that stays theirs.
 func (s *Sharder) place() {
-	wholeValues, wholeGrads := s.Strategy < ZeRO3, s.Strategy < ZeRO2
+	wholeValues, wholeGrads := s.Strategy < ZeRO3, !s.EachBatch()
 	size := func(whole bool) int {
 		if whole {
 			return s.layout.elements
@@ -286,9 +291,9 @@ func (s *Sharder) Owner() nn.Owner {
 	return s
 }
 
-// EachBatch reports whether gradients are added up over ranks after each batch of a
-// step: then every Backward must call Ready, and none may accumulate.
-func (s *Sharder) EachBatch() bool { return s.Strategy >= ZeRO2 }
+// EachBatch reports whether gradients are divided, and so added up over ranks after each
+// batch of a step: then every Backward must call Ready, and none may accumulate.
+func (s *Sharder) EachBatch() bool { return s.Strategy >= ZeRO2 && !s.noSync }
 
 // Extra are the scalars that travel with the last bucket, 0 after Start: set them
 // before the last Backward of a step, read their sums over all ranks after Finish.

@@ -16,7 +16,7 @@ func (s *Sharder) expectGrads() {
 
 // NeedGrads implements [nn.Owner].
 func (s *Sharder) NeedGrads(params []*nn.Param) {
-	if s.Strategy < ZeRO2 {
+	if !s.EachBatch() {
 		return
 	}
 	for _, p := range params {
@@ -58,7 +58,7 @@ func (s *Sharder) Ready(i int) {
 // launch has a bucket be added up.
 func (s *Sharder) launch(i int) {
 	b := &s.buckets[i]
-	if s.Strategy == ZeRO1 {
+	if s.Strategy != DDP && b.gradSlot == nil {
 		s.clearGaps(i) // the last operation may have left something
 	}
 	if i == len(s.buckets)-1 && !s.bf16 && !s.alone() {

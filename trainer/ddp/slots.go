@@ -35,8 +35,14 @@ func (l *slots) onItsWay(s *slot) bool { return s.bucket != none || s.busy > l.b
 // that is worked on and one on its way, of gradients and of values. A layer whose
 // parameters are in two buckets takes one more.
 func (s *Sharder) Lent() int64 {
-	kinds := max(0, int(s.Strategy)-int(ZeRO1))
-	return int64(kinds) * int64(s.layout.turns(2)) * int64(device.Float32.Size())
+	kinds := int64(0)
+	if s.EachBatch() {
+		kinds++
+	}
+	if s.Strategy == ZeRO3 {
+		kinds++
+	}
+	return kinds * int64(s.layout.turns(2)) * int64(device.Float32.Size())
 }
 
 // find returns the slot of that many elements that was lent longest ago, of those

@@ -97,10 +97,15 @@ func (w Work) Memory(s ddp.Strategy, e Element, ranks int, p Program) Memory {
 		}
 		m.Transient = e.sent() * float64(most)
 	}
+	if s >= ddp.ZeRO2 && w.NoSync {
+		m.Gradients = e.Grad * params
+	}
 	if ranks > 1 && s >= ddp.ZeRO2 {
 		// The part that is worked on and the one that is sent or fetched.
 		two := w.largest(e, ranks)
-		m.Transient += e.Grad * two
+		if !w.NoSync {
+			m.Transient += e.Grad * two
+		}
 		if s == ddp.ZeRO3 {
 			m.Transient += e.Weight * two
 		}

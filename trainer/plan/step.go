@@ -114,11 +114,11 @@ func (s simulator) step(micro int) Step {
 	for i := range micro {
 		last := i == micro-1
 		if s.Strategy == ddp.ZeRO3 {
-			ready = s.gathered()
+			ready = s.gathered(last || !s.work.NoSync)
 			continue
 		}
 		s.compute(s.work.Forward)
-		ready = s.backward(last || s.Strategy == ddp.ZeRO2)
+		ready = s.backward(last || s.Strategy == ddp.ZeRO2 && !s.work.NoSync)
 	}
 	params := float64(s.work.NumParams())
 	if s.Strategy >= ddp.ZeRO1 {
@@ -191,8 +191,9 @@ func (s *simulator) backward(reduce bool) []int {
 }
 
 // gathered adds both passes of ZeRO-3: before its turn in either, a bucket's
-// weights are gathered, one bucket ahead of the one that is computed.
-func (s *simulator) gathered() []int {
+// weights are gathered, one bucket ahead of the one that is computed. Gradients are sent as
+// they become ready, if they are to be.
+func (s *simulator) gathered(reduce bool) []int {
 	forward := s.work.Forward / max(1, s.work.backward())
 	units := append(slices.Clone(s.buckets), s.buckets...)
 	slices.Reverse(units[:len(s.buckets)])
@@ -216,7 +217,11 @@ func (s *simulator) gathered() []int {
 			continue
 		}
 		computed = append(computed, s.compute(b.flop, fetched))
-		all = append(all, s.send(b, computed[i]))
+		if reduce {
+			all = append(all, s.send(b, computed[i]))
+		} else {
+			all = append(all, computed[i])
+		}
 	}
 	return all
 }

@@ -52,6 +52,8 @@ type Work struct {
 	// FirstBucket and Bucket are the bytes of gradients that are sent together; 0 for
 	// those of package ddp.
 	FirstBucket, Bucket int
+	// NoSync is [ddp.Options]' NoSync.
+	NoSync bool
 }
 
 // Ready is a gradient that has become final.
