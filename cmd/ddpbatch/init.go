@@ -24,8 +24,8 @@ type initCmd struct {
 }
 
 func (c *initCmd) Help() string {
-	return `On a terminal it asks for what no flag says. --from reads directives, modules,
-environment, and the srun, mpirun, torchrun or python line:
+	return `On a terminal, without flags, it asks. --from reads directives, modules, environment,
+and the srun, mpirun, torchrun or python line:
 
     ddpbatch init --from train.sbatch
     ddpbatch check job.toml`
@@ -108,5 +108,5 @@ func (c *initCmd) text(p *program) ([]byte, []sbatch.Note, error) {
 			return nil, nil, fmt.Errorf("site %q: %w", c.Site, err)
 		}
 	}
-	return jobs.Shaped(text, jobs.Shape{Site: c.Site, Nodes: c.Nodes, GPUs: c.GPUs}), nil, nil
+	return jobs.Shaped(text, jobs.Shape{Site: c.Site, Nodes: c.Nodes, GPUs: c.GPUs, File: shellQuote(c.File)}), nil, nil
 }

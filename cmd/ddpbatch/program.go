@@ -49,6 +49,9 @@ func (p *program) command(ctx context.Context, args []string) (usage string, err
 	if err != nil {
 		return "", err
 	}
+	if len(args) == 1 && args[0] == "--version" {
+		args = []string{"version"} // what people type at every program
+	}
 	parsed, err := parser.Parse(args)
 	if helped {
 		return "", nil
