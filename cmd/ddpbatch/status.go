@@ -121,7 +121,7 @@ func row(s watch.Status) []string {
 		note = strings.TrimPrefix(note+": "+s.Advice, ": ")
 		note = strings.TrimSuffix(note, ": ")
 	}
-	return []string{s.Name, s.Job, string(s.Phase), number(s.Step), number(s.Epoch), figure(s.Loss), figure(s.Accuracy),
+	return []string{s.Label(), s.Job, string(s.Phase), number(s.Step), number(s.Epoch), figure(s.Loss), figure(s.Accuracy),
 		number(s.Checkpoint), note}
 }
 

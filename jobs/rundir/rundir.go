@@ -57,6 +57,9 @@ func (d Dir) Element(index int) Dir {
 	return Dir{Path: filepath.Join(d.Path, elementsName, strconv.Itoa(index))}
 }
 
+// IsElement says whether this is the directory of a sweep's element.
+func (d Dir) IsElement() bool { return filepath.Base(filepath.Dir(d.Path)) == elementsName }
+
 // Code is where the snapshot of the user's code is kept that was submitted with
 // an id; see [Submission].
 func (d Dir) Code(submission string) string { return filepath.Join(d.Path, codeName, submission) }

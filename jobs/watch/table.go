@@ -2,11 +2,13 @@ package watch
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
@@ -18,7 +20,7 @@ type column struct {
 }
 
 var columns = []column{
-	{"RUN", 0, func(s *Status) string { return clean(s.Name) }},
+	{"RUN", 0, func(s *Status) string { return clean(s.Label()) }},
 	{"JOB", 1, func(s *Status) string { return s.Job }},
 	{"PHASE", 0, func(s *Status) string { return string(s.Phase) }},
 	{"STEP", 6, func(s *Status) string {
@@ -68,6 +70,29 @@ var columns = []column{
 		return fmt.Sprint(s.Saved.Step)
 	}},
 	{"NOTE", 0, (*Status).note},
+}
+
+// Label is the name of a run, with that of its folder if it has another one: two runs of one
+// job file are told apart.
+func (s *Status) Label() string {
+	folder := filepath.Base(s.Dir)
+	if s.Dir == "" || folder == s.Name || (rundir.Dir{Path: s.Dir}).IsElement() {
+		return s.Name
+	}
+	return s.Name + " (" + folder + ")"
+}
+
+// leastName is how short names become where there is no room.
+const leastName = 24
+
+// shorten takes out the middle of a name: names of runs differ at their ends.
+func shorten(name string, width int) string {
+	r := []rune(name)
+	if len(r) <= width {
+		return name
+	}
+	tail := (width - 3) / 2
+	return string(r[:width-3-tail]) + "..." + string(r[len(r)-tail:])
 }
 
 // note is what is worth a word.
@@ -139,6 +164,12 @@ func Table(all []Status, width int) []string {
 			}
 		}
 		return n
+	}
+	if width > 0 && needed() > width {
+		widths[0] = min(widths[0], max(leastName, width/3))
+		for i, name := range cells[0] {
+			cells[0][i] = shorten(name, widths[0])
+		}
 	}
 	for drop := 1; width > 0 && needed() > width && drop <= 6; drop++ {
 		for i, c := range columns {

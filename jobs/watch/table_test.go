@@ -1,0 +1,39 @@
+package watch
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
+)
+
+// A long name takes no other column's room, and keeps the ends by which it is known.
+func TestTableOfLongNames(t *testing.T) {
+	step := 1200
+	long := "pretrain-bert-large-uncased-wikipedia-lr0.1-bs64-seed42"
+	all := []Status{
+		{Name: long, Dir: "/runs/" + long, Phase: "failed", Detail: "rank 3 on n2 was killed"},
+		{Name: "short", Dir: "/runs/other", Phase: "training", Step: &step, Steps: 2400},
+		{Name: "sweep-3", Dir: "/runs/sweep/elements/3", Phase: "done"},
+	}
+	for _, width := range []int{80, 100, 0} {
+		lines := Table(all, width)
+		text := strings.Join(lines, "\n")
+		want := []string{"short (other)", "sweep-3 ", "50%", "rank 3 on n2", "PHASE", "NOTE"}
+		if width == 0 {
+			want = append(want, long+" ")
+		} else {
+			want = append(want, "pretrain-b", "...", "seed42 ")
+		}
+		for _, w := range want {
+			if !strings.Contains(text, w) {
+				t.Errorf("%d columns: no %q in\n%s", width, w, text)
+			}
+		}
+		for _, line := range lines {
+			if width > 0 && screen.Width(line) > width {
+				t.Errorf("%q is wider than %d columns", line, width)
+			}
+		}
+	}
+}
