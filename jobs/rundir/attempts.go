@@ -43,21 +43,37 @@ type AttemptEvent struct {
 // Attempts is the file that keeps what has become of each attempt.
 func (d Dir) Attempts() string { return filepath.Join(d.Path, "attempts.jsonl") }
 
-// AppendAttempt adds a line.
+// AppendAttempt adds a line, also behind one that has no end: its launcher was killed, or
+// the disk was full.
 func (d Dir) AppendAttempt(e AttemptEvent) error {
 	text, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(d.Attempts(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(d.Attempts(), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("keep what became of an attempt: %w", err)
 	}
-	_, err = f.Write(append(text, '\n'))
+	text = append(text, '\n')
+	if torn(f) {
+		text = append([]byte{'\n'}, text...)
+	}
+	_, err = f.Write(text)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("keep what became of an attempt: %w", err)
 	}
 	return nil
+}
+
+// torn says whether the last line of a file has no end.
+func torn(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return false
+	}
+	var last [1]byte
+	_, err = f.ReadAt(last[:], info.Size()-1)
+	return err == nil && last[0] != '\n'
 }
 
 // ReadAttempts returns the lines, in order; none where there is no file. Lines that

@@ -59,4 +59,13 @@ func TestAttempts(t *testing.T) {
 	if got, err := d.ReadAttempts(); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
+
+	// What the next launcher adds is a line of its own.
+	want = append(want, AttemptEvent{Event: AttemptBegan, Time: time.Unix(20, 0).UTC(), JobID: "19", Attempt: 1})
+	if err := d.AppendAttempt(want[2]); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := d.ReadAttempts(); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("behind a line without an end: %+v, %v, want %+v", got, err, want)
+	}
 }
