@@ -1,12 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
+	runreport "github.com/ddpbatch/ddpbatch/jobs/report"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
@@ -65,11 +64,8 @@ func endCode(s slurm.JobState, saved bool) int {
 // firstFailure is what the launcher kept of the last attempt, nil if that did
 // not fail.
 func firstFailure(dir rundir.Dir) *rendezvous.Failure {
-	text, err := os.ReadFile(dir.Failure())
-	var f struct {
-		First *rendezvous.Failure `json:"first"`
-	}
-	if err != nil || json.Unmarshal(text, &f) != nil || f.First == nil || f.First.Reason == "" {
+	f, err := runreport.ReadFailure(dir.Failure())
+	if err != nil || f == nil || f.First == nil || f.First.Reason == "" {
 		return nil
 	}
 	return f.First

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
@@ -20,9 +20,12 @@ type Failure struct {
 	Ranks   []rendezvous.RankStatus `json:"ranks"`
 }
 
-// readFailure reads it; nil where there is none.
-func readFailure(path string) (*Failure, error) {
-	text, err := os.ReadFile(path)
+// maxFailure bounds failure.json: ten thousand ranks with a message each have 5 MB.
+const maxFailure = 64 << 20
+
+// ReadFailure reads it; nil where there is none.
+func ReadFailure(path string) (*Failure, error) {
+	text, err := rundir.ReadSome(path, maxFailure)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 	"unicode"
@@ -100,7 +99,7 @@ func Collect(dir rundir.Dir) Run {
 	if end, ok := dir.ReadEnd(); ok {
 		r.End = &end
 	}
-	if r.Failure, err = readFailure(dir.Failure()); err != nil {
+	if r.Failure, err = ReadFailure(dir.Failure()); err != nil {
 		r.misses("how the last attempt failed", err)
 	}
 	_, err = os.Stat(dir.Traces())
@@ -137,7 +136,7 @@ func (r *Run) misses(what string, err error) {
 
 // text is a file of the run, of which the first part is enough.
 func (r *Run) text(what, path string) string {
-	text, err := os.ReadFile(path)
+	text, err := rundir.ReadSome(path, maxText+1)
 	if err != nil {
 		r.misses(what, err)
 	}

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// maxEnd bounds ended.json.
+const maxEnd = 64 << 10
+
 // End is how a job ended here.
 type End struct {
 	JobID string    `json:"job_id,omitempty"` // empty without Slurm
@@ -35,7 +38,7 @@ func (d Dir) ClearEnd() error {
 
 // ReadEnd says how the last job ended here; false where nothing tells.
 func (d Dir) ReadEnd() (End, bool) {
-	text, err := os.ReadFile(d.End())
+	text, err := ReadSome(d.End(), maxEnd)
 	var e End
 	if err != nil || json.Unmarshal(text, &e) != nil {
 		return End{}, false

@@ -3,7 +3,6 @@ package rundir
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -77,12 +76,7 @@ func (d Dir) WriteLive(l Live) error {
 
 // ReadLive reads live.json; false where there is none that can be read.
 func (d Dir) ReadLive() (Live, bool) {
-	f, err := os.Open(d.Live())
-	if err != nil {
-		return Live{}, false
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxLive))
+	text, err := ReadSome(d.Live(), maxLive)
 	var l Live
 	if err != nil || json.Unmarshal(text, &l) != nil {
 		return Live{}, false

@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -44,15 +42,10 @@ func (d Dir) WriteNetwork(n Network) error {
 
 // ReadNetwork reads network.json; nil where there is none.
 func (d Dir) ReadNetwork() (*Network, error) {
-	f, err := os.Open(d.Network())
+	text, err := ReadSome(d.Network(), maxNetwork)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read the network: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxNetwork))
 	var n Network
 	if err == nil {
 		err = json.Unmarshal(text, &n)
