@@ -21,9 +21,6 @@ type Figures struct {
 
 func (f *Figures) empty() bool { return len(f.Train)+len(f.Eval) == 0 }
 
-// maxLine bounds a line: one of ten thousand ranks has 80 KB.
-const maxLine = 4 << 20
-
 // readFigures reads the file; there may be none. A last line that is just being written
 // is no damage.
 func readFigures(path string) (Figures, error) {
@@ -40,7 +37,7 @@ func readFigures(path string) (Figures, error) {
 
 func parseFigures(r io.Reader) (Figures, error) {
 	var f Figures
-	lines := bufio.NewReaderSize(r, maxLine)
+	lines := bufio.NewReaderSize(r, metrics.MaxLine)
 	for {
 		line, err := lines.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {

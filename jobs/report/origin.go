@@ -15,7 +15,7 @@ func (p *page) origin() {
 	add("run directory", r.Dir.Path)
 	add("run", r.Record.Run)
 	add("folder of the job file", r.Record.Base)
-	add("created", stamp(r.Record.Created))
+	add("created (UTC)", stamp(r.Record.Created))
 	add("ddpbatch that made it", r.Record.Version)
 	if len(r.Checkpoints) > 0 && r.Checkpoints[0].Manifest != nil {
 		m := r.Checkpoints[0].Manifest

@@ -125,9 +125,9 @@ func (p *page) facts() {
 		add("ranks", strconv.Itoa(all[len(all)-1].Ranks))
 		var spent time.Duration
 		for _, a := range all {
-			spent += took(a)
+			spent += lasted(a)
 		}
-		add("time with ranks", lasted(spent))
+		add("time with ranks", watch.Span(spent))
 		add("restarts", strconv.Itoa(len(all)-1))
 	}
 	if f.Skipped > 0 {
@@ -144,17 +144,6 @@ func rateUnit(f *Figures) string {
 	return "samples/s"
 }
 
-// lasted is a duration with as many digits as people want.
-func lasted(d time.Duration) string {
-	switch {
-	case d <= 0:
-		return ""
-	case d < 10*time.Second:
-		return d.Round(10 * time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
-}
-
 func (p *page) checkpoints() {
 	entries, _ := cut(p.Run.Checkpoints)
 	for _, e := range entries {
@@ -167,23 +156,13 @@ func (p *page) checkpoints() {
 			for _, f := range m.Files {
 				bytes += f.Bytes
 			}
-			s.Epoch, s.Ranks, s.Size, s.Time = strconv.Itoa(m.Epoch), strconv.Itoa(m.WorldSize), size(bytes), stamp(m.Created)
+			s.Epoch, s.Ranks, s.Size, s.Time = strconv.Itoa(m.Epoch), strconv.Itoa(m.WorldSize), watch.Size(bytes), stamp(m.Created)
 			if m.Finished {
 				s.Note = "finished"
 			}
 		}
 		p.Checkpoints = append(p.Checkpoints, s)
 	}
-}
-
-func size(bytes int64) string {
-	switch {
-	case bytes >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
-	case bytes >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
 }
 
 func stamp(t time.Time) string {
@@ -193,17 +172,24 @@ func stamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05")
 }
 
-// took is how long an attempt lasted; 0 where its end is not known.
-func took(a watch.Attempt) time.Duration {
+// lasted is how long an attempt took; 0 where its end is not known.
+func lasted(a watch.Attempt) time.Duration {
 	if a.Ended.IsZero() {
 		return 0
 	}
 	return a.Ended.Sub(a.Began)
 }
 
+func took(a watch.Attempt) string {
+	if a.Ended.IsZero() {
+		return ""
+	}
+	return watch.Span(lasted(a))
+}
+
 func (p *page) attempts() {
 	for i, a := range p.Run.Status.Attempts {
-		row := attemptRow{Number: strconv.Itoa(i + 1), Job: a.JobID, Began: stamp(a.Began), Took: lasted(took(a)), Where: a.Hosts, Cause: a.Cause}
+		row := attemptRow{Number: strconv.Itoa(i + 1), Job: a.JobID, Began: stamp(a.Began), Took: took(a), Where: a.Hosts, Cause: a.Cause}
 		if a.Requeues > 0 {
 			row.Job += fmt.Sprintf(" (requeued %d times)", a.Requeues)
 		}
@@ -227,7 +213,8 @@ func (p *page) causes() {
 	if f == nil {
 		return
 	}
-	c := cause{Title: fmt.Sprintf("The last failure: attempt %d, exit code %d", f.Attempt, f.Exit)}
+	// Its number counts within one launcher, and the table counts all.
+	c := cause{Title: fmt.Sprintf("The last failure: %s (UTC), exit code %d", stamp(f.Time), f.Exit)}
 	if f.First != nil {
 		c.Reason, c.Hint = f.First.Reason, f.First.Advice
 	}

@@ -40,7 +40,7 @@ func (s *Status) Details(now time.Time) []Line {
 	if t := s.Train; t != nil {
 		loss := figures(t)
 		if !s.Phase.active() || now.Sub(t.Time) > fresh {
-			loss += fmt.Sprintf(" (%s ago)", span(now.Sub(t.Time)))
+			loss += fmt.Sprintf(" (%s ago)", Span(now.Sub(t.Time)))
 		}
 		add("training", "%s", loss)
 		if text := communication(t); text != "" {
@@ -126,7 +126,7 @@ func (s *Status) progress() string {
 		text += fmt.Sprintf(", epoch %d of %d", min(t.Epoch+1, t.Epochs), t.Epochs)
 	}
 	if left, ok := s.left(); ok && s.Phase.active() {
-		text += fmt.Sprintf(", %s left", span(left))
+		text += fmt.Sprintf(", %s left", Span(left))
 	}
 	return text
 }
@@ -202,8 +202,8 @@ func (s *Status) hostOf(rank int) string {
 		return ""
 	}
 	hosts, err := slurm.ExpandHosts(s.Live.Hosts)
-	if at := rank / s.Live.PerNode; err == nil && at < len(hosts) {
-		return hosts[at]
+	if at := rank / s.Live.PerNode; err == nil && rank >= 0 && at < len(hosts) {
+		return clean(hosts[at])
 	}
 	return ""
 }
@@ -247,7 +247,7 @@ func ranksOf(few []int, n int) string {
 func (c *Checkpoint) text(now time.Time) string {
 	text := fmt.Sprintf("step %d", c.Step)
 	if !c.Time.IsZero() {
-		text += fmt.Sprintf(", %s ago, %s", span(now.Sub(c.Time)), size(c.Bytes))
+		text += fmt.Sprintf(", %s ago, %s", Span(now.Sub(c.Time)), Size(c.Bytes))
 	}
 	switch {
 	case c.Damaged != "":

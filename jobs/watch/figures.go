@@ -17,6 +17,7 @@ type Figures struct {
 	path string
 	last *metrics.Record // the last of either
 	at   int64           // what has been read
+	long bool            // the line that is being read is no record: it is longer than one
 	file os.FileInfo
 }
 
@@ -43,14 +44,22 @@ func (f *Figures) Update() {
 	if _, err := file.Seek(f.at, io.SeekStart); err != nil {
 		return
 	}
-	lines := bufio.NewReader(file)
+	some := &io.LimitedReader{R: file}
+	lines := bufio.NewReader(some)
 	for {
+		some.N = metrics.MaxLine
 		line, err := lines.ReadBytes('\n')
-		if err != nil {
+		switch whole := err == nil; {
+		case whole && !f.long:
+			f.add(line)
+		case whole:
+			f.long = false // at last
+		case some.N > 0:
 			return // the rest of a line may come later
+		default:
+			f.long = true
 		}
 		f.at += int64(len(line))
-		f.add(line)
 	}
 }
 

@@ -144,7 +144,7 @@ func (s *Status) runs(now time.Time) (p Phase, detail, advice string) {
 		}
 		return Starting, "no rank was started yet", ""
 	case now.Sub(l.Time) > fresh:
-		return Running, fmt.Sprintf("nothing was heard of its launcher for %s", span(now.Sub(l.Time))),
+		return Running, fmt.Sprintf("nothing was heard of its launcher for %s", Span(now.Sub(l.Time))),
 			"its node may hang; `ddpbatch logs` shows what was printed last"
 	case l.Phase == rundir.PhaseOver:
 		return Ending, "", ""

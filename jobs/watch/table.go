@@ -40,7 +40,7 @@ var columns = []column{
 	}},
 	{"LEFT", 5, func(s *Status) string {
 		if left, ok := s.left(); ok && s.Phase.active() {
-			return span(left)
+			return Span(left)
 		}
 		return ""
 	}},

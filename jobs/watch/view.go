@@ -23,16 +23,20 @@ const (
 // is, its figures, its nodes. What matters least is left out where there is no room.
 func (v View) Lines(s *Status, width int, now time.Time) []string {
 	if s.Step == nil || s.Steps == 0 || !s.Phase.active() {
-		head := clean(s.Name) + "  " + string(s.Phase)
+		head := string(s.Phase)
 		if s.Detail != "" {
 			head += ": " + s.Detail
 		}
 		if s.Phase == Queued && s.Start != "" {
 			head += "; expected to start at " + s.Start
 		}
-		lines := []string{screen.Clip(head, width)}
+		lines := []string{screen.Clip(clean(s.Name)+"  "+clean(head), width)}
 		if s.Live != nil && s.Phase.active() {
-			lines = append(lines, fit(width, s.nodes()...))
+			var nodes []string
+			for _, text := range s.nodes() {
+				nodes = append(nodes, clean(text))
+			}
+			lines = append(lines, fit(width, nodes...))
 		}
 		return lines
 	}
@@ -61,10 +65,10 @@ func (v View) Lines(s *Status, width int, now time.Time) []string {
 	parts = nil
 	if s.Live != nil {
 		for _, g := range s.Live.Nodes {
-			text := g.Hosts + " " + g.State
+			text := clean(g.Hosts + " " + g.State)
 			switch g.State {
 			case "lost", "failed", "silent", "joining":
-				text = v.paint(red, g.Hosts+" "+g.State+" ("+ranksOf(g.Ranks, g.Count)+")")
+				text = v.paint(red, text+" ("+ranksOf(g.Ranks, g.Count)+")")
 			}
 			parts = append(parts, text)
 		}
@@ -96,7 +100,7 @@ func (v View) head(s *Status, width int) string {
 		parts[3].text = fmt.Sprintf("epoch %d/%d", min(t.Epoch+1, t.Epochs), t.Epochs)
 	}
 	if left, ok := s.left(); ok {
-		parts[4].text = span(left) + " left"
+		parts[4].text = Span(left) + " left"
 	}
 	used := func() int {
 		n := 0

@@ -3,11 +3,14 @@ package watch
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
 // Lines are read as they come, each once; a file in the place of the one before is
@@ -91,12 +94,65 @@ func TestPhaseWithoutSlurm(t *testing.T) {
 	}
 }
 
+// A line that has no end, or is longer than a record can be, is passed over and not kept.
+func TestFiguresOfRubbish(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	rubbish := strings.Repeat("x", metrics.MaxLine+metrics.MaxLine/2)
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(rubbish)
+	f := NewFigures(path)
+	f.Update()
+	if f.at < metrics.MaxLine || f.Train != nil {
+		t.Errorf("%d bytes of %d are read, and will be again: %+v", f.at, len(rubbish), f.Train)
+	}
+	write(rubbish + "\n" + `{"kind":"train","step":7}` + "\n" + `{"kind":"eval","st`)
+	f.Update()
+	if f.Train == nil || f.Train.Step != 7 || f.Eval != nil {
+		t.Errorf("behind it: %+v %+v", f.Train, f.Eval)
+	}
+}
+
+// What others have written steers no terminal, and no rank is looked for where none is.
+func TestTextsOfOthers(t *testing.T) {
+	const steer = "\x1b]0;x\a\x9b2J\n"
+	step, nobody := 3, -9
+	for _, s := range []Status{
+		{Name: steer, Job: "18", State: slurm.StateUnknown, Reason: steer},
+		{Name: steer, Job: "18", State: slurm.StatePending, Reason: steer, Start: steer},
+		{Name: steer, Step: &step, Steps: 9, Train: &metrics.Record{Step: 3, Loss: metrics.Of(1), SlowestRank: &nobody, SlowestRatio: metrics.Of(9)}},
+		{Name: steer},
+	} {
+		s.Live = &rundir.Live{Time: time.Now(), JobID: s.Job, Phase: rundir.PhaseRunning, Detail: steer, Hosts: "n[1-2]" + steer, PerNode: 1, Ranks: 2, Joined: 2,
+			Nodes: []rundir.NodeGroup{{State: "training", Hosts: steer, Ranks: []int{0}, Count: 1}, {State: "lost" + steer, Hosts: steer}}}
+		s.Settle(steer, time.Now())
+		s.hostOf(nobody)
+		lines := append(View{}.Lines(&s, 200, time.Now()), Table([]Status{s}, 200)...)
+		for _, l := range s.Details(time.Now()) {
+			lines = append(lines, l.Text)
+		}
+		for _, line := range lines {
+			if strings.ContainsFunc(line, unicode.IsControl) {
+				t.Errorf("%s: %q", s.Phase, line)
+			}
+		}
+	}
+	s := Status{Live: &rundir.Live{Hosts: "n[1-2]", PerNode: 2}}
+	if s.hostOf(nobody) != "" || s.hostOf(3) != "n2" || s.hostOf(4) != "" {
+		t.Errorf("%q %q %q", s.hostOf(nobody), s.hostOf(3), s.hostOf(4))
+	}
+}
+
 func TestSpan(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0s", 12 * time.Second: "12s", 200 * time.Second: "3m20s", 125 * time.Minute: "2h05m", 76 * time.Hour: "3d4h",
 		59*time.Second + 600*time.Millisecond: "1m00s",
 	} {
-		if got := span(d); got != want {
+		if got := Span(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
 		}
 	}

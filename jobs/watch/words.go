@@ -19,8 +19,8 @@ func clean(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// span is a duration in the two units that matter: "12s", "3m20s", "2h05m", "3d4h".
-func span(d time.Duration) string {
+// Span is a duration in the two units that matter: "12s", "3m20s", "2h05m", "3d4h".
+func Span(d time.Duration) string {
 	s := int64(max(d, 0).Round(time.Second) / time.Second)
 	switch {
 	case s < 60:
@@ -42,8 +42,8 @@ func grouped(v float64) string {
 	return s
 }
 
-// size is a number of bytes in the unit that fits.
-func size(bytes int64) string {
+// Size is a number of bytes in the unit that fits.
+func Size(bytes int64) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
 	v, i := float64(bytes), 0
 	for v >= 1024 && i < len(units)-1 {

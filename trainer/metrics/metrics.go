@@ -21,6 +21,9 @@ import (
 	"time"
 )
 
+// MaxLine bounds a line in bytes: one of ten thousand ranks has 80 KB.
+const MaxLine = 4 << 20
+
 // Record is one line.
 type Record struct {
 	Kind             string    `json:"kind"` // train, eval, skip
@@ -94,7 +97,7 @@ func trim(path string, step int) error {
 	}
 	var keep bytes.Buffer
 	lines := bufio.NewScanner(bytes.NewReader(old))
-	lines.Buffer(nil, 1<<20)
+	lines.Buffer(nil, MaxLine)
 	for lines.Scan() {
 		var r Record
 		if json.Unmarshal(lines.Bytes(), &r) == nil && r.Step <= step {
