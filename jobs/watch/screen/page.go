@@ -2,6 +2,7 @@ package screen
 
 import (
 	"bytes"
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -46,8 +47,10 @@ func OpenPage(out, in *os.File) (*Page, error) {
 			}
 		}()
 	}
-	_, err := out.WriteString(openPage)
-	return p, err
+	if _, err := out.WriteString(openPage); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
 }
 
 // Size is the width that lines may have, and how many there may be.

@@ -17,6 +17,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -167,10 +168,10 @@ func printed(line []byte) string {
 	text := strings.TrimRight(string(line), "\r")
 	text = text[strings.LastIndexByte(text, '\r')+1:]
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return -1
+		if unicode.IsPrint(r) {
+			return r
 		}
-		return r
+		return -1
 	}, text)
 }
 
