@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -26,6 +27,10 @@ type Result struct {
 
 // maxScript bounds what is read; a batch script has some kilobytes.
 const maxScript = 1 << 20
+
+// maxValue bounds the value of a word: a script that puts a variable twice into itself, again
+// and again, has one without an end.
+const maxValue = 64 << 10
 
 // Read makes a job file of a batch script. The error is that of a script that no shell
 // would read, or that starts nothing.
@@ -81,6 +86,12 @@ func (r *reader) note(line int, what, why string) {
 
 // clean is a piece of a script on one line, without what could steer a terminal.
 func clean(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) || unicode.IsSpace(r) {
+			return r
+		}
+		return -1
+	}, s)
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) > 120 {
 		s = strings.ToValidUTF8(s[:117], "") + "..."
@@ -247,6 +258,9 @@ func (r *reader) parts(parts []syntax.WordPart) (string, bool) {
 			}
 			b.WriteString(strconv.Itoa(n))
 		default:
+			return "", false
+		}
+		if b.Len() > maxValue {
 			return "", false
 		}
 	}

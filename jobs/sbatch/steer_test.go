@@ -1,0 +1,28 @@
+package sbatch
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// A script that would steer the terminal does not, and one that grows without an end is not
+// followed.
+func TestHostileScripts(t *testing.T) {
+	r, err := Read("job.sh", []byte("#!/bin/bash\ntorchrun train.py $X\x1b[31m\u009b2J\nother \x1b]0;x\x07\n"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Notes) == 0 {
+		t.Error("no notes")
+	}
+	for _, n := range r.Notes {
+		if strings.ContainsFunc(n.What, unicode.IsControl) {
+			t.Errorf("%q", n.What)
+		}
+	}
+	r, err = Read("job.sh", []byte("#!/bin/bash\nX=0123456789abcdef\n"+strings.Repeat("X=$X$X\n", 40)+"python train.py $X\n"), "")
+	if err != nil || len(r.TOML) > 2*maxValue || !strings.Contains(string(r.TOML), "$X") {
+		t.Errorf("%d bytes, %v", len(r.TOML), err)
+	}
+}
