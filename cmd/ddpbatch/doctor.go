@@ -15,7 +15,7 @@ type doctorCmd struct {
 	InJob bool   `xor:"what" help:"Look at every node of the allocation around this, by srun, and at what differs between them."`
 	Hosts string `placeholder:"LIST" help:"With --in-job: these nodes of the allocation only, as a host list."`
 	Dir   string `default:"." placeholder:"DIR" help:"A folder on the file system where run directories are."`
-	Log   string `xor:"what" placeholder:"FILE" help:"Look for known failures in a log instead; - is standard input."`
+	Log   string `xor:"what" placeholder:"FILE" help:"Look for known failures in a log instead, or in that of a run; - is standard input."`
 	Node  string `xor:"what" hidden:"" placeholder:"TOKEN" help:"Be one node of --in-job."`
 }
 

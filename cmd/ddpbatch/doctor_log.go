@@ -26,7 +26,11 @@ type symptomJSON struct {
 func (c *doctorCmd) log(p *program) error {
 	from := io.Reader(p.Stdin)
 	if c.Log != "-" {
-		f, err := os.Open(p.abs(c.Log))
+		path, err := c.logFile(p)
+		if err != nil {
+			return exitError{exitUsage, err}
+		}
+		f, err := os.Open(path)
 		if err != nil {
 			return exitError{exitUsage, err}
 		}
@@ -53,6 +57,26 @@ func (c *doctorCmd) log(p *program) error {
 		return nil
 	}
 	return exitError{exitFailed, nil}
+}
+
+// logFile is the file that was named, or else what the last job of the named run printed.
+func (c *doctorCmd) logFile(p *program) (string, error) {
+	path := p.abs(c.Log)
+	info, missing := os.Stat(path)
+	if missing == nil && !info.IsDir() {
+		return path, nil
+	}
+	run, err := p.findRun(c.Log)
+	switch {
+	case err != nil && missing != nil:
+		return "", hinted{missing, "--log takes a file, or a run: `ddpbatch status` lists the runs below " + runsFolder + "/"}
+	case err != nil:
+		return "", err
+	case run.record.Sweep != nil:
+		return "", hinted{fmt.Errorf("%q is a sweep: each element has its log", c.Log), "name one: " + shellQuote(c.Log+"/0")}
+	}
+	id, err := run.job()
+	return run.dir.BatchLog(id), err
 }
 
 func (p *program) tellSymptoms(found []symptoms.Found) {

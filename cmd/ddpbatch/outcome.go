@@ -23,6 +23,9 @@ func (p *program) outcome(dir rundir.Dir, s slurm.JobState) error {
 		what += ", exit code " + s.ExitCode
 	}
 	hint := "what it printed: ddpbatch logs " + shellQuote(p.short(dir.Path))
+	if s.State != slurm.StateCancelled {
+		hint += "; failures known in it: ddpbatch doctor --log " + shellQuote(p.short(dir.Path))
+	}
 	if f := firstFailure(dir); f != nil && s.State != slurm.StateCancelled {
 		what += ": " + f.Reason
 		if f.Advice != "" {
