@@ -69,6 +69,9 @@ func verifyAll(all []watch.Status) {
 // showRun prints all that is known of one run.
 func (p *program) showRun(s watch.Status) {
 	s.Dir = p.short(s.Dir)
+	if s.Phase == watch.Failed && s.Advice == "" && s.Job != "" {
+		s.Advice = "failures known in its log: ddpbatch doctor --log " + shellQuote(s.Dir)
+	}
 	for _, l := range s.Details(time.Now()) {
 		p.printf("%s\n", strings.TrimRight(fmt.Sprintf("%-12s%s", l.Label, l.Text), " "))
 	}

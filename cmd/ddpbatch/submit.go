@@ -62,6 +62,9 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
+	if f.job.Train != nil && f.job.Sweep == nil && submit.SaysFinished(dir, slurm.JobState{}) {
+		p.note("%s is finished: if the job file asks for no more epochs or steps, this job will find nothing to do", f.job.Name)
+	}
 	result, err := p.submit(ctx, f, dir.Path, elements, c.Failed)
 	if err != nil {
 		return err
