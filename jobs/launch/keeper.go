@@ -4,29 +4,30 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"strconv"
 	"syscall"
 )
 
-// keeperScript waits for a word, or for the death of whoever would have said it.
-const keeperScript = `trap '' TERM INT HUP USR1 USR2; read -r word || kill -s KILL -- "-$1"`
+// keeperScript waits for a word, or for the death of whoever would have said it, and then
+// ends its process group, itself included.
+const keeperScript = `trap '' TERM INT HUP QUIT USR1 USR2; read -r word || kill -s KILL 0`
 
-// keep has a process group end when this process is killed before release is called. A
-// program that is tied to this process ends with it; the workers that it has started
-// do not, and unless Slurm tracks processes by cgroup it loses sight of them.
-func keep(group int) (release func(), err error) {
-	cmd := exec.Command("/bin/sh", "-c", keeperScript, "sh", strconv.Itoa(group))
-	// Not in reach of what ends this process's own group.
+// keep makes a process group for a program, which ends when this process is killed before
+// release is called. A program that is tied to this process ends with it; the workers that
+// it has started do not, and unless Slurm tracks processes by cgroup it loses sight of
+// them. What makes the group is there before the program, which may kill this process as
+// the first thing that it does.
+func keep() (group int, release func(), err error) {
+	cmd := exec.Command("/bin/sh", "-c", keeperScript)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	pipe, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		return func() {}, fmt.Errorf("watch over the program's workers: %w", err)
+		return 0, func() {}, fmt.Errorf("watch over the program's workers: %w", err)
 	}
-	return func() {
-		_, _ = io.WriteString(pipe, "done\n")
+	return cmd.Process.Pid, func() {
+		_, _ = io.WriteString(pipe, "done\n") // it may have ended with its group
 		pipe.Close()
 		_ = cmd.Wait()
 	}, nil

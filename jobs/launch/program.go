@@ -54,21 +54,24 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	}
 	cmd.Stdout, cmd.Stderr = o.Stdout, o.Stderr
 	// A group of its own, so that it can be ended together with its workers.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	var done sync.WaitGroup
-	if err := startTied(cmd, &done, syscall.SIGKILL); err != nil {
-		return 1, cannotStart(argv[0], err)
-	}
-	release, err := keep(cmd.Process.Pid)
+	group, release, err := keep()
 	if err != nil {
 		o.Say(fmt.Sprintf("WARNING: %s: %v", r.Place.Host, err))
 	}
 	defer release()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
+	var done sync.WaitGroup
+	if err := startTied(cmd, &done, syscall.SIGKILL); err != nil {
+		return 1, cannotStart(argv[0], err)
+	}
+	if group == 0 {
+		group = cmd.Process.Pid
+	}
 	ended := make(chan struct{})
 	go func() { done.Wait(); close(ended) }()
-	stopped, cut := r.follow(ctx, o, cmd.Process.Pid, ended)
+	stopped, cut := r.follow(ctx, o, cmd.Process.Pid, group, ended)
 	// Workers that it left behind would hold memory, ports and GPUs.
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	_ = syscall.Kill(-group, syscall.SIGKILL)
 	if cut != nil {
 		return exitLost, cut
 	}
@@ -95,15 +98,15 @@ const signalGrace = 100 * time.Millisecond
 
 // follow passes signals on until the program has ended. It says whether that was asked
 // to stop, and why it was ended by force, if it was.
-func (r *Rank) follow(ctx context.Context, o ProgramOptions, pid int, ended <-chan struct{}) (stopped bool, cut error) {
+func (r *Rank) follow(ctx context.Context, o ProgramOptions, pid, group int, ended <-chan struct{}) (stopped bool, cut error) {
 	stopping, aborted, done := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done()
 	kill := func() {
-		_ = syscall.Kill(-pid, syscall.SIGTERM)
+		_ = syscall.Kill(-group, syscall.SIGTERM)
 		go func() {
 			select {
 			case <-ended:
 			case <-time.After(killGrace / 2):
-				_ = syscall.Kill(-pid, syscall.SIGKILL)
+				_ = syscall.Kill(-group, syscall.SIGKILL)
 			}
 		}()
 	}

@@ -205,7 +205,7 @@ func TestMPIWithoutSlurm(t *testing.T) {
 		ExitCode() int
 		Hint() string
 	}
-	if !errors.As(err, &coded) || coded.ExitCode() != 2 || coded.Hint() == "" || !strings.Contains(err.Error(), `train.backend = "mpi" needs srun`) {
+	if !errors.As(err, &coded) || coded.ExitCode() != 2 || coded.Hint() == "" || !strings.Contains(err.Error(), `train.backend = "mpi", needs srun`) {
 		t.Errorf("got %v", err)
 	}
 }
