@@ -153,11 +153,14 @@ func within(s Span, waits *[]Span) (exposed int64) {
 	for len(*waits) > 0 && (*waits)[0].End <= s.Start {
 		*waits = (*waits)[1:]
 	}
+	until := int64(0)
 	for _, w := range *waits {
 		if w.Start >= s.End {
 			break
 		}
-		exposed += min(w.End, s.End) - max(w.Start, s.Start)
+		from := max(w.Start, s.Start, until) // in a damaged recording waits may overlap
+		exposed += max(0, min(w.End, s.End)-from)
+		until = max(until, w.End)
 	}
 	return exposed
 }

@@ -9,6 +9,14 @@ import (
 	"time"
 )
 
+// Waits that overlap, as in no recording that is whole, count once.
+func TestOverlappingWaits(t *testing.T) {
+	waits := []Span{{Kind: Wait, Start: 0, End: 100}, {Kind: Wait, Start: 10, End: 20}, {Kind: Wait, Start: 90, End: 110}}
+	if got := within(Span{Start: 50, End: 120}, &waits); got != 60 {
+		t.Errorf("%d ns of 70 are waited for, want 60", got)
+	}
+}
+
 // Two nodes whose clocks are a second apart become one timeline, with what was hidden of
 // communication; the recording of an earlier attempt is left out.
 func TestMerge(t *testing.T) {
