@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -57,7 +58,7 @@ func room(dir string, nodes bool) Finding {
 	if !known {
 		kind.name = fmt.Sprintf("type %#x", s.Type)
 	}
-	free := int64(s.Bavail) * s.Bsize
+	free := int64(s.Bavail) * blockSize(&s)
 	text := fmt.Sprintf("%s: %s, %s free", filepath.Dir(dir), kind.name, size(free))
 	switch {
 	case free < leastFree:
@@ -69,6 +70,10 @@ func room(dir string, nodes bool) Finding {
 	}
 	return good(part, text)
 }
+
+// blockSize is what statfs counts blocks in: on FUSE another than the size that it says is
+// best for transfers, which is 1 MiB for some.
+func blockSize(s *unix.Statfs_t) int64 { return int64(cmp.Or(s.Frsize, s.Bsize)) }
 
 // rename replaces a file that is open: who has it open keeps the old one, and who opens
 // it gets one or the other, never none.
@@ -112,13 +117,16 @@ func lock(dir string) Finding {
 	if err := unix.Flock(int(first.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return look(part, fmt.Sprintf("flock: %v", err), hint)
 	}
-	second, err := os.Open(path)
+	second, err := os.OpenFile(path, os.O_RDWR, 0) // NFS locks only what can be written
 	if err != nil {
 		return bad(part, err.Error(), hint)
 	}
 	defer second.Close()
-	if err := unix.Flock(int(second.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+	switch err := unix.Flock(int(second.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case err == nil:
 		return look(part, "flock gives the same lock twice", hint)
+	case !errors.Is(err, unix.EWOULDBLOCK):
+		return look(part, fmt.Sprintf("flock of a file that is locked: %v", err), hint)
 	}
 	return good(part, "flock keeps a second one out")
 }

@@ -24,7 +24,7 @@ func sharedMemory(path string) Finding {
 	if err := unix.Statfs(path, &s); err != nil {
 		return bad(part, err.Error(), "ranks of a node share memory there: mount a tmpfs, or --ipc=host of a container")
 	}
-	total, free := int64(s.Blocks)*s.Bsize, int64(s.Bavail)*s.Bsize
+	total, free := int64(s.Blocks)*blockSize(&s), int64(s.Bavail)*blockSize(&s)
 	text := fmt.Sprintf("%s, %s free", size(total), size(free))
 	switch {
 	case unix.Access(path, unix.W_OK) != nil:

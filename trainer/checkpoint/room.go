@@ -39,7 +39,7 @@ func room(dir string, bytes int64, what string) error {
 	if err != nil || st.Blocks == 0 {
 		return nil
 	}
-	free := int64(st.Bavail) * int64(st.Bsize)
+	free := int64(st.Bavail) * blockSize(&st)
 	if bytes <= free {
 		return nil
 	}

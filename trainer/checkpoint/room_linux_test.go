@@ -1,0 +1,18 @@
+package checkpoint
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// As FUSE tells it: blocks are fragments, and the size of a transfer is another.
+func TestBlockSize(t *testing.T) {
+	for _, c := range []struct{ transfer, fragment, want int64 }{{1 << 20, 4096, 4096}, {4096, 1 << 20, 1 << 20}, {4096, 0, 4096}} {
+		var st unix.Statfs_t
+		st.Bsize, st.Frsize = c.transfer, c.fragment
+		if got := blockSize(&st); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
