@@ -129,7 +129,13 @@ func (p *program) printLogs(logs ...*tail) error {
 func (p *program) follow(ctx context.Context, client slurm.Client, logs []*tail, ids []string, first *atomic.Pointer[slurm.JobState]) error {
 	over := make(chan error, 1)
 	if len(ids) > 0 {
-		go func() { over <- p.followStates(ctx, client, ids, first) }()
+		ctx, stop := context.WithCancel(ctx)
+		told := make(chan struct{})
+		go func() {
+			defer close(told)
+			over <- p.followStates(ctx, client, ids, first)
+		}()
+		defer func() { stop(); <-told }() // what it says goes where the caller has it shown
 	}
 	for {
 		for _, log := range logs {

@@ -50,6 +50,7 @@ func (o *observer) event(e trainer.Event) {
 	if err := o.shown.keep(e); err != nil {
 		// Who watches misses it; the training does not.
 		o.r.say("WARNING: " + err.Error() + "; nothing more is written there")
+		_ = o.shown.close() // old figures would be collected for ever
 		o.shown = exporter{}
 	}
 	if err := o.kept.keep(e); err != nil && o.err == nil {

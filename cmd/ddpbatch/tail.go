@@ -37,18 +37,31 @@ func (t *tail) copy(w io.Writer) error {
 		t.at += n
 		return err
 	}
-	text, err := io.ReadAll(f)
-	t.at += int64(len(text))
-	t.rest = append(t.rest, text...)
 	for {
-		end := bytes.IndexByte(t.rest, '\n')
-		if end < 0 || err != nil {
+		text, err := io.ReadAll(io.LimitReader(f, tailBytes))
+		t.at += int64(len(text))
+		t.rest = append(t.rest, text...)
+		for err == nil {
+			end := bytes.IndexByte(t.rest, '\n')
+			if end < 0 {
+				break
+			}
+			_, err = w.Write(append([]byte(t.prefix), t.rest[:end+1]...))
+			t.rest = t.rest[end+1:]
+		}
+		if err != nil || len(text) == 0 {
 			return err
 		}
-		_, err = w.Write(append([]byte(t.prefix), t.rest[:end+1]...))
-		t.rest = t.rest[end+1:]
+		if len(t.rest) > longestLine {
+			t.end(w)
+		}
 	}
 }
+
+const (
+	tailBytes   = 1 << 20 // of a log that are in memory at once, beside one line
+	longestLine = 1 << 20 // a longer one is told in parts
+)
 
 // end copies a last line that has no end.
 func (t *tail) end(w io.Writer) {

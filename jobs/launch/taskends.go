@@ -3,6 +3,7 @@ package launch
 import (
 	"bytes"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 
@@ -87,5 +88,5 @@ func (t *taskEnds) close() {
 func (t *taskEnds) all() map[int]processEnd {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.ends
+	return maps.Clone(t.ends)
 }
