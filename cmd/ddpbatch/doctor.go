@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs/doctor"
@@ -79,7 +80,14 @@ func (p *program) tellFindings(findings []doctor.Finding) {
 		}
 		rows = append(rows, []string{f.Part, string(f.Verdict), f.Version, what})
 	}
-	p.table([]string{"PART", "VERDICT", "VERSION", "WHAT"}, rows)
+	header := []string{"PART", "VERDICT", "VERSION", "WHAT"}
+	if !slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Version != "" }) {
+		header = slices.Delete(header, 2, 3) // no GPU library was found
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], 2, 3)
+		}
+	}
+	p.table(header, rows)
 	for _, f := range findings {
 		if f.Hint != "" {
 			p.note("%s: %s", f.Part, f.Hint)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -33,3 +34,12 @@ type interrupted struct{ os.Signal }
 
 func (i interrupted) Error() string { return "stopped by signal " + i.String() }
 func (interrupted) ExitCode() int   { return exitCancelled }
+
+// goesOn says of an interrupted look at a run that its job has not ended by it.
+func (p *program) goesOn(run knownRun, err error) error {
+	var by interrupted
+	if !errors.As(err, &by) {
+		return err
+	}
+	return hinted{err, "only this command has ended: the job goes on, and ddpbatch cancel " + shellQuote(p.short(run.dir.Path)) + " ends it"}
+}

@@ -65,7 +65,11 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 			return s
 		}).stop()
 	}
-	return p.follow(ctx, p.slurmFor(run), []*tail{log}, ids, &now)
+	err = p.follow(ctx, p.slurmFor(run), []*tail{log}, ids, &now)
+	if id == "" {
+		return err // a run without a job is another terminal's affair
+	}
+	return p.goesOn(run, err)
 }
 
 // log is the one that was asked for.
@@ -97,7 +101,7 @@ func (c *logsCmd) sweep(ctx context.Context, p *program, run knownRun) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	return p.follow(ctx, p.slurmFor(elements...), logs, ids, new(atomic.Pointer[slurm.JobState]))
+	return p.goesOn(run, p.follow(ctx, p.slurmFor(elements...), logs, ids, new(atomic.Pointer[slurm.JobState])))
 }
 
 // printLogs copies what is there. That there is no log at all is an error; one of

@@ -80,7 +80,7 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	if err == nil && !c.JSON {
 		p.printf("%s completed\n", done)
 	}
-	return err
+	return p.goesOn(run, err)
 }
 
 // loadAfter loads the job file once more, with --after beside the dependencies that

@@ -27,7 +27,7 @@ func (c *waitCmd) Run(ctx context.Context, p *program) error {
 	if err == nil {
 		p.printf("%s completed\n", done)
 	}
-	return err
+	return p.goesOn(run, err)
 }
 
 // wait stays until the run's job is done, or those of all elements of a sweep, and

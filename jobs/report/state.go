@@ -34,7 +34,8 @@ func (r *Run) state() state {
 			words = append(words, sentence(text))
 		}
 	}
-	if r.End != nil && s.Phase.Over() {
+	// A job that was sent after the training was done, and cancelled, changes nothing of it.
+	if r.End != nil && s.Phase.Over() && (s.Phase != watch.Done || r.End.Exit == 0) {
 		words = append(words, fmt.Sprintf("Exit code %d.", r.End.Exit))
 	}
 	st.Text = strings.Join(words, " ")
