@@ -52,6 +52,7 @@ var matrix = []group{
 		{"large packets are dropped", "another network is taken, or the hosts are named", 0, 1, "mtu mismatch", nil, "tests: TestSwitchThatDropsLargePackets"},
 		{"one node is without the fast link", "a network that all have is taken", 0, goesOn, "", nil, "tests: TestNodeWithoutFastLink"},
 		{"a rank is silent in the middle of an all-reduce", "named by all others after network.collective_timeout", 0, unsaid, "no answer within 3s: that rank ", nil, "trainer/collective: TestStoppedProcessIsNamed, trainer/collective: TestRankThatDoesNotEnterIsNamed"},
+		{"the ranks' programs have diverged, and all only wait", "all are told within seconds, by what ranks answer each other", 0, unsaid, "the ranks' programs have diverged", nil, "trainer/collective: TestRanksThatOnlyWaitAreTold"},
 		{"altered or truncated frame", "refused: the attempt ends", 0, unsaid, "", nil, "trainer/wire: TestAlteredFrames"},
 		{"repeated frame", "refused: the attempt ends", 0, unsaid, "", nil, "trainer/wire: TestRepeatedFrameIsRefused"},
 	}},

@@ -89,7 +89,7 @@ const (
 // blame finds the rank that keeps an operation from its end, where one was not heard
 // of: that one may itself wait for another, and says so when it is asked. It follows
 // them to the one that does not wait, is not there yet, does not answer, or has passed
-// other arguments than this rank: where all only wait, no message has told of it.
+// other arguments than this rank.
 func (g *group) blame(ctx context.Context, at standing, err error) error {
 	var first *mesh.PeerError
 	var quiet silence
@@ -106,13 +106,14 @@ func (g *group) blame(ctx context.Context, at standing, err error) error {
 		found := func(what string, args ...any) error {
 			return &mesh.PeerError{Peer: suspect, Err: fmt.Errorf("%w: that rank %s", quiet, fmt.Sprintf(what, args...))}
 		}
+		other := at.other(suspect, state)
 		switch {
 		case errors.As(failure, &quiet):
 			return found("does not say where it is either: it is stopped, or cut off from here")
 		case failure != nil:
 			return failure // another rank has found out, or this one is gone
-		case state.Sequence == at.sequence && state.Signature.Kind != 0 && state.Signature != at.signature:
-			return &mesh.Mismatch{Peer: suspect, Sequence: at.sequence, Ours: at.signature, Theirs: state.Signature}
+		case other != nil:
+			return other
 		case state.Signature.Kind == 0 && state.Sequence <= at.sequence:
 			return found("has not entered the operation")
 		case state.Sequence > at.sequence:

@@ -27,10 +27,11 @@
 // reduce-scatter give the same bits. An operation either completes
 // on this rank or returns an [Error] that names the operation, its place in the
 // sequence and the rank that is the cause; ranks that are not in the same operation, or
-// in it with other arguments, find out instead of mixing their data; nothing waits
-// longer than the timeout and the time of asking who is silent, which names the rank that
-// is stopped or has not entered, not one that waits for it; after a failure nothing works
-// any more, and buffers hold nothing of use.
+// in it with other arguments, find out instead of mixing their data, and within seconds
+// where none of them sends anything that would tell, since they ask each other; nothing
+// waits longer than the timeout and the time of asking who is silent, which names the rank
+// that is stopped or has not entered, not one that waits for it; after a failure nothing
+// works any more, and buffers hold nothing of use.
 //
 // It does not encrypt, does not survive the loss of a rank (start a new attempt), and
 // performs the operations of one communicator one after another, in the order of the

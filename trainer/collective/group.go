@@ -131,6 +131,7 @@ func (g *group) begin(at *standing) error {
 	}
 	if at != nil {
 		g.at = *at
+		g.beginLook()
 	}
 	g.running.Add(1)
 	return nil
@@ -141,6 +142,7 @@ func (g *group) end(sequence uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.at = standing{sequence: sequence + 1}
+	g.endLook()
 	g.running.Done()
 }
 
@@ -270,6 +272,7 @@ func (g *group) close() error {
 	g.mu.Unlock()
 	close(g.ended)
 	g.groups.remove(g)
+	g.closeLook()
 	var err error
 	if len(g.members) == g.world.size && g.id == 0 {
 		err = g.mesh.Close()

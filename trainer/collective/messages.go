@@ -82,6 +82,8 @@ func (x *exchange) await(t *mesh.Transfer) error {
 	select {
 	case <-t.Done():
 	case <-x.ctx.Done():
+	case <-x.lookout.diverged:
+		return x.lookout.found
 	case <-x.ended:
 		return &mesh.PeerError{Peer: x.world.rank, Err: errClosed}
 	}

@@ -136,6 +136,8 @@ func (s *shared) failed(ctx context.Context, r int) error {
 	select {
 	case <-s.ended:
 		return &mesh.PeerError{Peer: s.world.rank, Err: errClosed}
+	case <-s.lookout.diverged:
+		return s.lookout.found
 	default:
 	}
 	if err := s.mesh.Lost(s.members); err != nil {

@@ -41,6 +41,7 @@ type world struct {
 	heaps      *heaps // where all ranks are goroutines
 	groups     *groups
 	waiting    *waiting // of the group whose world this is
+	lookout    *lookout // of that group
 
 	ended chan struct{} // closed with that group
 }
@@ -103,7 +104,7 @@ func Connect(ctx context.Context, listener net.Listener, o Options) (Communicato
 // place is a group of some ranks without its engine, in a world of its own.
 func (w *world) place(id uint64, members []int) *group {
 	own := *w
-	own.waiting, own.ended = new(waiting), make(chan struct{})
+	own.waiting, own.lookout, own.ended = new(waiting), newLookout(), make(chan struct{})
 	g := &group{world: &own, id: id, members: members, rank: slices.Index(members, w.rank)}
 	w.groups.add(g)
 	return g
