@@ -217,7 +217,7 @@ func testIsolation(t *testing.T, c *Cluster) {
 	}
 	// slurmd listens on every interface, so it is there to be reached.
 	reach := func() error {
-		return c.OnNode(ctx, "n1", "timeout", "1", "bash", "-c", fmt.Sprintf("</dev/tcp/%v/6818", fast)).Run()
+		return c.OnNode(ctx, "n1", "timeout", "5", "bash", "-c", fmt.Sprintf("</dev/tcp/%v/6818", fast)).Run()
 	}
 	if err := reach(); err != nil {
 		t.Errorf("n1 does not reach n2 on the fast network: %v", err)

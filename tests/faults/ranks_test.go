@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,16 +58,21 @@ func fails(t *testing.T, row row) {
 func memoryGroup(t *testing.T) string {
 	t.Helper()
 	program.NeedRoot(t, "a control group")
-	for root, limit := range map[string]string{"/sys/fs/cgroup/memory": "memory.limit_in_bytes", "/sys/fs/cgroup": "memory.max"} {
-		dir := filepath.Join(root, fmt.Sprintf("ddpbatch-faults-%d", os.Getpid()))
+	for _, version := range []struct{ root, limit string }{{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}} {
+		dir := filepath.Join(version.root, fmt.Sprintf("ddpbatch-faults-%d", os.Getpid()))
 		if os.Mkdir(dir, 0o700) != nil {
 			continue
 		}
 		t.Cleanup(func() {
 			program.WaitUntil(t, "the control group to be removed", func() bool { return os.Remove(dir) == nil })
 		})
-		if os.WriteFile(filepath.Join(dir, limit), []byte("32M"), 0o600) == nil {
-			return filepath.Join(dir, "cgroup.procs")
+		// The kernel has made the file, if this is a control group of memory. In any other
+		// folder nothing would keep the program from taking all of the machine's.
+		if f, err := os.OpenFile(filepath.Join(dir, version.limit), os.O_WRONLY, 0); err == nil {
+			_, err = f.WriteString("32M")
+			if err = errors.Join(err, f.Close()); err == nil {
+				return filepath.Join(dir, "cgroup.procs")
+			}
 		}
 	}
 	if os.Getenv("CI") != "" {
