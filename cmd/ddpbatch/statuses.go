@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
@@ -27,15 +29,21 @@ func (p *program) lookout() *lookout {
 }
 
 // look is how runs stand: what their directories tell, and what Slurm does. The
-// error is that Slurm did not answer, and the rest stands, or, without any status,
-// that a directory could not be read.
-func (l *lookout) look(ctx context.Context, runs []knownRun) ([]watch.Status, error) {
-	all := make([]watch.Status, len(runs))
-	for i, r := range runs {
-		var err error
-		if all[i], err = l.stored(r); err != nil {
-			return nil, err
+// error is that Slurm did not answer, or that some directories could not be read, and the
+// rest stands; without any status, that none could be read.
+func (l *lookout) look(ctx context.Context, asked []knownRun) ([]watch.Status, error) {
+	all, runs := make([]watch.Status, 0, len(asked)), make([]knownRun, 0, len(asked))
+	var unread []error
+	for _, r := range asked {
+		s, err := l.stored(r)
+		if err != nil {
+			unread = append(unread, fmt.Errorf("left out: %w", err))
+			continue
 		}
+		all, runs = append(all, s), append(runs, r)
+	}
+	if len(all) == 0 && len(unread) > 0 {
+		return nil, errors.Join(unread...)
 	}
 	jobs := jobsOf(all)
 	if now := time.Now(); now.Sub(l.asked) >= askEvery || !l.knows(jobs) {
@@ -47,7 +55,7 @@ func (l *lookout) look(ctx context.Context, runs []knownRun) ([]watch.Status, er
 		}
 	}
 	settle(runs, all)
-	return all, l.err
+	return all, errors.Join(append(unread, l.err)...)
 }
 
 // jobsOf are the runs that have a job, elements of sweeps among them.

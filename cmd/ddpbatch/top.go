@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -31,9 +32,8 @@ which ranks wait for communication, SAVED the newest checkpoint's step.`
 
 func (c *topCmd) Run(ctx context.Context, p *program) error {
 	out, interactive := p.terminal()
-	look := p.lookout()
 	if c.Once || c.JSON || !interactive {
-		all, err := c.look(ctx, p, look)
+		all, err := c.look(ctx, p, p.lookout())
 		switch {
 		case all == nil && err != nil:
 			return err
@@ -55,11 +55,11 @@ func (c *topCmd) Run(ctx context.Context, p *program) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	return c.follow(ctx, p, look, out)
+	return c.follow(ctx, p, out)
 }
 
 // follow draws the table until q or an interrupt.
-func (c *topCmd) follow(ctx context.Context, p *program, look *lookout, out *os.File) error {
+func (c *topCmd) follow(ctx context.Context, p *program, out *os.File) error {
 	in, ok := p.Stdin.(*os.File)
 	if !ok {
 		in = out
@@ -72,14 +72,16 @@ func (c *topCmd) follow(ctx context.Context, p *program, look *lookout, out *os.
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
 	defer signal.Stop(resized)
-	tick := time.NewTicker(topEvery)
-	defer tick.Stop()
-	all, err := c.look(ctx, p, look)
-	for {
-		if all == nil && err != nil {
-			return err
+	ctx, leave := context.WithCancel(ctx)
+	looks := c.looks(ctx, p)
+	defer func() {
+		leave()
+		for range looks { // until it has looked for the last time
 		}
-		if err := page.Show(c.page(page, all, err)); err != nil {
+	}()
+	now := topLook{all: []watch.Status{}}
+	for {
+		if err := page.Show(c.page(page, now.all, now.err)); err != nil {
 			return err
 		}
 		select {
@@ -90,10 +92,48 @@ func (c *topCmd) follow(ctx context.Context, p *program, look *lookout, out *os.
 				return nil
 			}
 		case <-resized:
-		case <-tick.C:
-			all, err = c.look(ctx, p, look)
+		case now = <-looks:
+			if now.all == nil && now.err != nil {
+				return now.err
+			}
 		}
 	}
+}
+
+// topLook is how runs stand.
+type topLook struct {
+	all []watch.Status
+	err error
+}
+
+// looks looks at the runs again and again until ctx is done: beside what is drawn, for
+// Slurm may take its time to answer. What cannot be read was told before the screen was
+// taken, and is not told on it.
+func (c *topCmd) looks(ctx context.Context, p *program) <-chan topLook {
+	looks := make(chan topLook)
+	quiet := *p
+	quiet.Stderr = io.Discard
+	go func() {
+		defer close(looks)
+		look := quiet.lookout()
+		tick := time.NewTicker(topEvery)
+		defer tick.Stop()
+		for {
+			var l topLook
+			l.all, l.err = c.look(ctx, &quiet, look)
+			select {
+			case looks <- l:
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return looks
 }
 
 // page is what is drawn.
