@@ -196,3 +196,21 @@ func (r *reader) unknownVariable(line int, name, said string) {
 	delete(r.job.env, name)
 	r.note(line, said, "only a shell knows the value: write it into [setup.env]")
 }
+
+// lost are the variables in a piece of the script that only the script itself has: where
+// another shell runs that piece they are empty.
+func (r *reader) lost(words []*syntax.Word) (names []string) {
+	for _, w := range words {
+		syntax.Walk(w, func(n syntax.Node) bool {
+			if e, ok := n.(*syntax.ParamExp); ok && e.Param != nil && r.own[e.Param.Value] {
+				name := e.Param.Value
+				_, inEnv := r.job.env[name]
+				if !inEnv && ours[name] == "" && !slices.Contains(r.job.secrets, name) && !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+			return true
+		})
+	}
+	return names
+}

@@ -368,6 +368,9 @@ func (c *command) program() {
 	}
 	c.r.job.argv = []string{"bash", "-c", "exec " + line}
 	c.tell(line, "only a shell on the node knows all of it: bash runs the line")
+	for _, name := range c.r.lost(c.words) {
+		c.tell("$"+name, "the script sets it, and that line does not have it: write its value into command.argv")
+	}
 }
 
 const plainWord = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%"

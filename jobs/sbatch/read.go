@@ -38,7 +38,7 @@ func Read(name string, src []byte, site string) (Result, error) {
 	if len(src) > maxScript {
 		return Result{}, fmt.Errorf("read %q: a batch script of more than %d bytes", name, maxScript)
 	}
-	r := &reader{job: newJob(), vars: map[string]string{}, exported: map[string]bool{}}
+	r := &reader{job: newJob(), vars: map[string]string{}, exported: map[string]bool{}, own: map[string]bool{}}
 	r.job.site = site
 	if before, _, found := strings.Cut(name, "."); found || before != "" {
 		r.job.name = before
@@ -75,6 +75,7 @@ type reader struct {
 	job      *job
 	vars     map[string]string // what the script sets, as far as it is known
 	exported map[string]bool
+	own      map[string]bool // all that the script sets
 	notes    []Note
 	offset   int // lines before this part of the script
 	depth    int // of scripts in scripts
@@ -188,6 +189,7 @@ func (r *reader) declaration(s *syntax.Stmt, c *syntax.DeclClause) {
 // assign takes NAME=value.
 func (r *reader) assign(line int, a *syntax.Assign) {
 	name := a.Name.Value
+	r.own[name] = true
 	value, known := "", false
 	if a.Value != nil && !a.Append {
 		value, known = r.word(a.Value)
