@@ -128,7 +128,7 @@ func (p *page) facts() {
 			spent += lasted(a)
 		}
 		add("time with ranks", watch.Span(spent))
-		add("restarts", strconv.Itoa(len(all)-1))
+		add("restarts", strconv.Itoa(r.Status.Restarts()))
 	}
 	if f.Skipped > 0 {
 		add("steps left out", strconv.Itoa(f.Skipped))

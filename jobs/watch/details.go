@@ -260,10 +260,22 @@ func (c *Checkpoint) text(now time.Time) string {
 	return text
 }
 
+// Restarts is how many attempts that did not end well were followed by another, or will
+// be: not how often a run that had finished was given more to do.
+func (s *Status) Restarts() int {
+	n := 0
+	for i, a := range s.Attempts {
+		well := a.Exit != nil && *a.Exit == exitDone
+		if !well && (i < len(s.Attempts)-1 || a.Then != "") {
+			n++
+		}
+	}
+	return n
+}
+
 // addAttempts tells how attempts ended that did not end well.
 func (s *Status) addAttempts(add func(label, format string, args ...any)) {
 	var told []string
-	restarts := 0
 	for i, a := range s.Attempts {
 		last := i == len(s.Attempts)-1
 		what := a.Cause
@@ -276,9 +288,6 @@ func (s *Status) addAttempts(add func(label, format string, args ...any)) {
 			continue
 		case what == "":
 			what = fmt.Sprintf("exit code %d", *a.Exit)
-		}
-		if !last || a.Then != "" {
-			restarts++
 		}
 		when := a.Ended
 		if when.IsZero() {
@@ -304,7 +313,7 @@ func (s *Status) addAttempts(add func(label, format string, args ...any)) {
 		told = append([]string{fmt.Sprintf("%d earlier ones are in attempts.jsonl", more)}, told[more:]...)
 	}
 	label := "ended"
-	if restarts > 0 {
+	if restarts := s.Restarts(); restarts > 0 {
 		add("restarts", "%d", restarts)
 		label = ""
 	}

@@ -147,6 +147,26 @@ func TestTextsOfOthers(t *testing.T) {
 	}
 }
 
+func TestRestarts(t *testing.T) {
+	done, lost := 0, 4
+	for name, c := range map[string]struct {
+		attempts []Attempt
+		want     int
+	}{
+		"none":               {nil, 0},
+		"it goes on":         {[]Attempt{{}}, 0},
+		"finished, and more": {[]Attempt{{Exit: &done}, {}}, 0},
+		"lost a rank":        {[]Attempt{{Exit: &lost, Then: "restarted"}, {Exit: &done}}, 1},
+		"killed":             {[]Attempt{{}, {Exit: &done}}, 1},
+		"failed for good":    {[]Attempt{{Exit: &lost}}, 0},
+		"requeued":           {[]Attempt{{Exit: &lost, Then: "requeued"}}, 1},
+	} {
+		if got := (&Status{Attempts: c.attempts}).Restarts(); got != c.want {
+			t.Errorf("%s: %d restarts, want %d", name, got, c.want)
+		}
+	}
+}
+
 func TestSpan(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0s", 12 * time.Second: "12s", 200 * time.Second: "3m20s", 125 * time.Minute: "2h05m", 76 * time.Hour: "3d4h",
