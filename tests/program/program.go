@@ -108,22 +108,3 @@ func NeedRoot(t *testing.T, why string) {
 	}
 	t.Skip(why + " needs root")
 }
-
-// HasTest says whether a test stands in a folder, and gives the text of its file.
-func HasTest(t *testing.T, folder, name string) (text string, has bool) {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(string(b), "\nfunc "+name+"(") {
-			return string(b), true
-		}
-	}
-	return "", false
-}
