@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	soakFaults = flag.Int("faults", 10, "how many faults the soak test has a training suffer")
+	soakFaults = flag.Int("faults", 20, "how many faults the soak test has a training suffer")
 	soakSeed   = flag.Uint64("seed", 1, "of the soak test's schedule")
 )
 
