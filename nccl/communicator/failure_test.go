@@ -112,9 +112,14 @@ func TestInitialisation(t *testing.T) {
 			gpus := []*gpu.GPU{device(t, tt.gpus[0]), device(t, tt.gpus[1])}
 			errs := conformance.Every(t, 2, func(r int) (error, error) {
 				_, err := communicator.Connect(t.Context(), communicator.Options{Library: libraries[r], GPU: gpus[r], Control: control[r],
-					Host: "localhost", Interface: "=lo", ConnectTimeout: 2 * time.Second, Timeout: time.Minute})
+					Host: "localhost", Interface: "=lo", ConnectTimeout: time.Duration(1+9*r) * time.Second, Timeout: time.Minute})
 				return err, nil
 			})
+			// Rank 0 finds it out first, and is not to be heard as if rank 1 were the cause.
+			var of *collective.Error
+			if errors.As(errs[1], &of) && of.Peer.Rank != 0 {
+				t.Errorf("rank 1 names rank %d: %v", of.Peer.Rank, of)
+			}
 			for r, err := range errs {
 				if err == nil {
 					t.Fatalf("rank %d has no error", r)

@@ -110,7 +110,11 @@ func (c *Comm) listen(ctx context.Context, f func(context.Context) error) error 
 		}
 	}()
 	if err := f(ctx); err != nil {
-		hurry(host, err)
+		why := err
+		if of := (*collective.Error)(nil); !errors.As(err, &of) {
+			why = &collective.Error{Op: "connect", Peer: collective.Peer{Rank: c.options.world, Addr: c.options.Host}, Err: err}
+		}
+		hurry(host, why)
 		return err
 	}
 	return errors.Join(host.Do(ctx, collective.Send(make([]byte, 1), (c.Rank()+n-1)%n, 0)), heard.Wait(), host.Do(ctx, collective.Barrier()))
