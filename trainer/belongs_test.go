@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -96,5 +97,66 @@ func TestForeignCheckpointOfAHigherStepIsRefused(t *testing.T) {
 	}
 	if contents(t, dir) != own {
 		t.Error("this run's checkpoints have changed")
+	}
+}
+
+func TestWhatDoesNotBelongIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	text := strings.Replace(fmt.Sprintf(mlp, 50), "epochs = 3", "epochs = 1", 1)
+	_, _, errs := world(t, 1, job(t, text), dir, nil)
+	ok(t, errs)
+	for name, tt := range map[string]struct {
+		text string
+		run  string
+		want string
+	}{
+		"another run":   {text, "other", "written by another run"},
+		"another width": {strings.Replace(text, "[16]", "[17]", 1), "run", `was "[16]" and is "[17]"`},
+		"another rate":  {strings.Replace(text, "lr = 0.1", "lr = 0.2", 1), "run", "lr"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, errs := world(t, 1, job(t, longer(tt.text)), dir, func(_ int, o *Options) { o.Run = tt.run })
+			if errs[0] == nil || !strings.Contains(errs[0].Error(), tt.want) {
+				t.Errorf("got %v, want %q", errs[0], tt.want)
+			}
+			var coded interface{ ExitCode() int }
+			if !errors.As(errs[0], &coded) || coded.ExitCode() != 5 {
+				t.Errorf("exit code of %v", errs[0])
+			}
+		})
+	}
+}
+
+// longer has a finished job want more.
+func longer(s string) string { return strings.Replace(s, "epochs = 1", "epochs = 2", 1) }
+
+func TestChangedDataAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "data.csv")
+	text := strings.Replace(fmt.Sprintf(mlp, 2), "samples = 203\ninputs = 5\noutputs = 4\n", "path = \""+file+"\"\n", 1)
+	text = strings.Replace(text, `kind = "synthetic"`, `kind = "csv"`, 1)
+	train := func(rows string) error {
+		if err := os.WriteFile(file, []byte("x,label\n0.5,0\n0.25,1\n"+rows), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _, errs := world(t, 1, job(t, text), filepath.Join(dir, "checkpoints"), nil)
+		return errs[0]
+	}
+	if err := train("1,1\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := train("1,0\n"); err == nil || !strings.Contains(err.Error(), "the training data have changed since") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOtherDataOnOneRankAreRefused(t *testing.T) {
+	_, _, errs := world(t, 2, job(t, fmt.Sprintf(mlp, 10)), t.TempDir(), func(rank int, o *Options) {
+		if rank == 1 {
+			o.Job = job(t, strings.Replace(fmt.Sprintf(mlp, 10), "samples = 203", "samples = 204", 1))
+		}
+	})
+	if errs[1] == nil || !strings.Contains(errs[1].Error(), "differ from rank 0's") {
+		t.Errorf("rank 1: %v", errs[1])
 	}
 }
