@@ -101,6 +101,11 @@ func TestOwnSuspensionDoesNotCount(t *testing.T) {
 	s := a.Server
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for s.members[0] == nil || s.members[1] == nil { // counted in a moment after they are told
+		s.mu.Unlock()
+		time.Sleep(time.Millisecond)
+		s.mu.Lock()
+	}
 	s.o.Silence = 10 * time.Second
 	s.silences[0].heard, s.silences[1].heard = true, false
 	s.lookLocked(2 * time.Second)
