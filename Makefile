@@ -73,11 +73,13 @@ bench: build
 microbench:
 	$(GO) test -run '^$$' -bench . ./trainer/... ./slurm ./netif ./jobs
 
-# One training that suffers many faults and must end with the weights of an undisturbed one.
+# A training on this machine, then one on a cluster, that suffer many faults and must end with the
+# weights of undisturbed ones.
 FAULTS ?= 200
 SEED   ?= 1
 soak:
 	$(GO) test -count=1 -timeout 60m -v -run TestSoak ./tests/faults -faults $(FAULTS) -seed $(SEED)
+	$(GO) test -count=1 -timeout 120m -v -run TestSoak ./tests -faults $(FAULTS) -seed $(SEED)
 
 # Each parser under random input, for FUZZTIME each.
 FUZZTIME ?= 5m
