@@ -123,15 +123,14 @@ func (b *Bottom) draw(above []byte) error {
 	}
 	var out bytes.Buffer
 	width, height := Size(b.out)
+	// Some terminals that become narrower wrap what stands there, others cut it off, as
+	// xterm does, and none says which: going up by wrapped rows would overwrite what was
+	// printed above on the one kind, and going up by lines leaves some of the old ones
+	// on the other.
 	if n := len(b.shown); n > 0 {
-		rows := 0
-		for _, line := range b.shown {
-			// A terminal that became narrower has wrapped them.
-			rows += max(1, (Width(line)+width-1)/width)
-		}
 		out.WriteByte('\r')
-		if rows > 1 {
-			fmt.Fprintf(&out, "\x1b[%dA", min(rows, height)-1)
+		if n > 1 {
+			fmt.Fprintf(&out, "\x1b[%dA", min(n, height)-1)
 		}
 	}
 	if len(above) > 0 {

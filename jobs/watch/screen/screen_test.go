@@ -95,6 +95,22 @@ func TestBottomResized(t *testing.T) {
 	}
 }
 
+// A terminal that becomes narrower loses nothing of what was printed above.
+func TestBottomNarrowed(t *testing.T) {
+	x := terminal.New(t, 80, 8)
+	b := screen.NewBottom(x.TTY)
+	fmt.Fprintln(b, "printed")
+	b.Show([]string{strings.Repeat("a", b.Width()), strings.Repeat("b", b.Width())})
+	x.Await("bbb")
+	x.Resize(20, 8)
+	b.Show([]string{"c", "d"})
+	x.Await("c\nd")
+	if x.Screen() != "printed\nc\nd" {
+		t.Errorf("the screen is\n%s", x.Screen())
+	}
+	b.Close()
+}
+
 // A page takes the screen and gives it back; keys come without Return.
 func TestPage(t *testing.T) {
 	x := terminal.New(t, 30, 5)
