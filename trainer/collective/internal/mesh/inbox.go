@@ -184,14 +184,15 @@ func (x *inbox) lose(peer int, err error) *PeerError {
 	return x.lost[peer]
 }
 
-// fail ends everything with the first error that is given.
-func (x *inbox) fail(err error) {
+// fail ends everything with the first error that is given, and returns that.
+func (x *inbox) fail(err error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.failed == nil {
 		x.failed = err
 	}
 	x.drop(func(int) bool { return true }, x.failed)
+	return x.failed
 }
 
 // drop ends the transfers that wait for some ranks; the caller holds mu.

@@ -142,6 +142,10 @@ func TestTheReasonOfAnEndIsTold(t *testing.T) {
 	if !errors.As(err, &of) || of.Peer != 5 || !strings.Contains(err.Error(), "rank 0 gave up: it burns") {
 		t.Errorf("got %v", err)
 	}
+	// What the rank that gave up does later fails for the same reason.
+	if err := m[0].Send(1, head(2), nil).Wait(t.Context()); !errors.As(err, &of) || of.Peer != 5 || !strings.Contains(err.Error(), "it burns") {
+		t.Errorf("after it gave up: %v", err)
+	}
 }
 
 // A rank that has told who is the cause, and then is gone, does not become the cause.

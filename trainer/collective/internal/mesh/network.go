@@ -208,12 +208,12 @@ func (n *network) Abort(reason *PeerError) {
 func (n *network) Close() error {
 	var err error
 	n.closing.Do(func() {
-		n.fail(ErrClosed)
+		why := n.fail(ErrClosed)
 		n.cancel()
 		err = n.listener.Close()
 		for _, p := range n.peers {
 			for _, s := range p.sockets {
-				s.end(ErrClosed)
+				s.end(why)
 			}
 		}
 	})
