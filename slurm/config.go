@@ -23,9 +23,14 @@ func parseConfig(out string) map[string]string {
 	for line := range strings.Lines(out) {
 		key, value, ok := strings.Cut(line, " = ")
 		key = strings.TrimSpace(key)
-		if _, twice := config[key]; ok && !twice && key != "" && !strings.ContainsAny(key, " \t") {
+		if _, twice := config[key]; ok && !twice && key != "" && !strings.ContainsFunc(key, notInName) {
 			config[key] = oneLine(value)
 		}
 	}
 	return config
+}
+
+// notInName says that a character is in no key of slurm.conf.
+func notInName(r rune) bool {
+	return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
