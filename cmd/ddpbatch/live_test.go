@@ -74,7 +74,7 @@ func TestLaunchOnATerminal(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGWINCH); err != nil {
 		t.Fatal(err)
 	}
-	x.Await("\nlong  ") // without a bar
+	x.Await(" left\nloss") // the first line has left out what does not fit
 	for line := range strings.Lines(x.Screen()) {
 		if n := len([]rune(strings.TrimRight(line, "\n"))); n > 30 {
 			t.Errorf("%d columns: %q", n, line)
