@@ -22,7 +22,7 @@ var (
 	soakSeed   = flag.Uint64("seed", 1, "of the soak test's schedule")
 )
 
-// soaked is a training of 29 steps an epoch, on one rank of each of two nodes.
+// soaked is [program.Small] on one rank of each of two nodes.
 const soaked = `name = "soak"
 [slurm]
 nodes = 2
@@ -32,22 +32,7 @@ time = "12:00:00"
 heartbeat_timeout = "3s"
 [restart]
 max_without_progress = 3
-[train]
-epochs = %d
-batch = 64
-log_every = "10 steps"
-[train.model]
-kind = "mlp"
-hidden = [32]
-[train.data]
-kind = "idx"
-path = "builtin:fashion-mnist"
-[train.optimizer]
-kind = "sgd"
-lr = 0.05
-[checkpoint]
-every = "50 steps"
-`
+` + program.Small
 
 // soaking is that training as a job, the present one of several.
 type soaking struct {
@@ -143,7 +128,7 @@ func (s *soaking) newest() int {
 // each calamity once before any comes again. Then it ends with the weights of an
 // undisturbed one, and with figures of each step once.
 func TestSoak(t *testing.T) {
-	const endless, stepsPerEpoch = 1000000, 29
+	const endless, stepsPerEpoch = 1000000, program.SmallSteps
 	s := &soaking{site: newSite(t, cluster.Options{Nodes: 2}), random: rand.New(rand.NewPCG(*soakSeed, 0))}
 	s.write("job.toml", fmt.Sprintf(soaked, endless))
 	s.id = s.submit("job.toml")

@@ -38,6 +38,9 @@ var measured = regexp.MustCompile(`f(\d+) is (\d+) wide, chart (\d+) high`)
 // In a browser the page asks for nothing, fits on a phone, and can be printed.
 func TestInChromium(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
+	if err != nil && os.Getenv("CI") != "" {
+		t.Fatal("no chromium, which CI needs: tests/setup.sh installs it")
+	}
 	if err != nil {
 		t.Skip("no chromium: tests/setup.sh installs it")
 	}

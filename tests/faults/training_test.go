@@ -22,26 +22,10 @@ var binary string
 func TestMain(m *testing.M) { program.Main(m, "../../cmd/ddpbatch", &binary) }
 
 // spec is a small training of 29 steps an epoch on two ranks.
-const spec = `name = "small"
-[train]
-epochs = %d
-batch = 64
-log_every = "10 steps"
-[train.model]
-kind = "mlp"
-hidden = [32]
-[train.data]
-kind = "idx"
-path = "builtin:fashion-mnist"
-[train.optimizer]
-kind = "sgd"
-lr = 0.05
-[checkpoint]
-every = "50 steps"
-`
+const spec = "name = \"small\"\n" + program.Small
 
 // stepsPerEpoch are those of spec on two ranks.
-const stepsPerEpoch = 29
+const stepsPerEpoch = program.SmallSteps
 
 // endless is more epochs than any test waits for.
 const endless = 1000000

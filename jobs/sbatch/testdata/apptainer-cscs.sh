@@ -4,4 +4,4 @@
 #SBATCH --signal=B:USR1@300
 #SBATCH --requeue
 export TOKENIZERS_PARALLELISM=false
-srun --mpi=pmix --container-writable apptainer exec --nv --bind /scratch:/data /images/pt.sif python3 /work/train.py
+srun --mpi=pmix --container-writable apptainer exec --nv --bind /scratch:/data /images/pt.sif python3 /app/train.py
