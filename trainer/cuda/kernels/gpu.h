@@ -21,7 +21,7 @@ typedef unsigned short u16;
 // KERNEL(name, most, parameters...) is a kernel for blocks of at most that many threads,
 // in one dimension.
 #define DEVICE static inline __attribute__((device, always_inline))
-#define DEVICE_MEMBER inline __attribute__((device))
+#define DEVICE_MEMBER inline __attribute__((device, always_inline))
 #define KERNEL(name, most, ...) extern "C" __attribute__((global)) __attribute__((launch_bounds(most))) void name(__VA_ARGS__)
 
 // SHARED is a variable of the block; DYNAMIC_SHARED the memory whose size the launch
