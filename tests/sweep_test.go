@@ -16,6 +16,7 @@ type elementStatus struct {
 	Name     string            `json:"name"`
 	Job      string            `json:"job_id"`
 	State    string            `json:"state"`
+	Phase    string            `json:"phase"`
 	ExitCode string            `json:"exit_code"`
 	Finished bool              `json:"finished"`
 	Values   map[string]string `json:"values"`
@@ -61,11 +62,11 @@ func TestSweepOnCluster(t *testing.T) {
 	}
 	mustContain(t, o.stderr, "1 of 4 elements did not complete", "job "+id+"_1 ended as failed", "exit code 3:0")
 	for i, e := range s.elements("programs") {
-		want := "COMPLETED"
+		want, phase := "COMPLETED", "done"
 		if i == 1 {
-			want = "FAILED"
+			want, phase = "FAILED", "failed" // and not stopped, for which 3 stands otherwise
 		}
-		if e.Job != fmt.Sprintf("%s_%d", id, i) || e.State != want || e.Name != fmt.Sprintf("programs-%d", i) || e.Finished != (i != 1) || e.Values["setup.env.WANT"] == "" {
+		if e.Job != fmt.Sprintf("%s_%d", id, i) || e.State != want || e.Phase != phase || e.Name != fmt.Sprintf("programs-%d", i) || e.Finished != (i != 1) || e.Values["setup.env.WANT"] == "" {
 			t.Errorf("element %d: %+v, want %s", i, e, want)
 		}
 	}

@@ -196,7 +196,7 @@ func (p *page) attempts() {
 		if a.Exit == nil {
 			row.Cause = "no end is recorded: it runs, or was killed with its launcher"
 		} else {
-			row.Exit, row.Bad = strconv.Itoa(*a.Exit), *a.Exit != 0 && *a.Exit != exitStopped
+			row.Exit, row.Bad = strconv.Itoa(*a.Exit), a.Failed()
 		}
 		if a.Then != "" {
 			row.Cause = strings.TrimPrefix(row.Cause+"; "+a.Then, "; ")
@@ -204,9 +204,6 @@ func (p *page) attempts() {
 		p.Attempts = append(p.Attempts, row)
 	}
 }
-
-// exitStopped is the exit code of ranks that were asked to stop, and can go on.
-const exitStopped = 3
 
 func (p *page) causes() {
 	f := p.Run.Failure

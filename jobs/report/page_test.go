@@ -140,9 +140,13 @@ func TestEveryRunHasAPage(t *testing.T) {
 		want   []string
 	}{
 		"as it is": {nil, nil, []string{"unknown", "Stragglers: rank 2 on n2 computes 2.3 times", "1 of the values cannot be drawn", "1 line of metrics.jsonl cannot be read", "0123456789ab, changed", "75% passed during the backward pass"}},
-		"stopped":  {func(t *testing.T, d rundir.Dir) { check(t, d.WriteEnd(rundir.End{JobID: "18", Exit: 3})) }, nil, []string{"stopped", "Exit code 3."}},
-		"lost":     {func(t *testing.T, d rundir.Dir) { check(t, d.WriteEnd(rundir.End{JobID: "18", Exit: 4})) }, nil, []string{"failed", "Rank 2 on n2 was lost", "Exit code 4.", "SIGKILL"}},
-		"queued":   {nil, &slurm.JobState{ID: "18", State: slurm.StatePending, Reason: "Priority"}, []string{"queued", "<td>18</td>"}},
+		"stopped": {func(t *testing.T, d rundir.Dir) {
+			check(t, os.Remove(d.Failure()))
+			check(t, d.WriteEnd(rundir.End{JobID: "18", Exit: 3}))
+		}, nil, []string{">stopped<", "Exit code 3."}},
+		"a program that failed with 3": {func(t *testing.T, d rundir.Dir) { check(t, d.WriteEnd(rundir.End{JobID: "18", Exit: 3})) }, nil, []string{">failed<", "Exit code 3."}},
+		"lost":                         {func(t *testing.T, d rundir.Dir) { check(t, d.WriteEnd(rundir.End{JobID: "18", Exit: 4})) }, nil, []string{"failed", "Rank 2 on n2 was lost", "Exit code 4.", "SIGKILL"}},
+		"queued":                       {nil, &slurm.JobState{ID: "18", State: slurm.StatePending, Reason: "Priority"}, []string{"queued", "<td>18</td>"}},
 		"damaged": {broken("record.json", "job.toml", "metrics.jsonl", "attempts.jsonl", "network.json", "failure.json", "ended.json"), nil,
 			[]string{"the record of the run: ", "the network: ", "how the last attempt failed: failure.json is damaged", "no figures of a training", "no attempt is recorded"}},
 		"empty": {func(t *testing.T, d rundir.Dir) {

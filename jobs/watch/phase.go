@@ -112,10 +112,17 @@ func (s *Status) phase(now time.Time) (p Phase, detail, advice string) {
 	case slurm.StateOutOfMemory:
 		return s.failed("it ran out of memory")
 	}
-	if strings.HasPrefix(s.ExitCode, fmt.Sprintf("%d:", exitStopped)) {
+	if strings.HasPrefix(s.ExitCode, fmt.Sprintf("%d:", exitStopped)) && s.stopped() {
 		return s.goesOn(Stopped)
 	}
 	return s.failed("")
+}
+
+// stopped says whether the launcher ended because ranks that were asked to stop did. Its
+// exit code alone does not tell: a user's program that fails may have the same one, and
+// so may a line of the batch script before the launcher.
+func (s *Status) stopped() bool {
+	return s.end != nil && s.end.Exit == exitStopped && s.Failure == ""
 }
 
 // waits is the phase of a job in the queue.
@@ -185,7 +192,7 @@ func (s *Status) byItself(now time.Time) (p Phase, detail, advice string) {
 		return Killed, "its launcher was killed, and left no word", ""
 	case e.Exit == exitDone:
 		return Done, "", ""
-	case e.Exit == exitStopped:
+	case s.stopped():
 		return s.goesOn(Stopped)
 	case e.Exit == exitCancelled:
 		return s.goesOn(Cancelled)

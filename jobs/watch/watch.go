@@ -86,6 +86,13 @@ type Attempt struct {
 	Then     string    `json:"then,omitempty"` // restarted, requeued
 }
 
+// Failed says that it ended, and neither finished nor stopped because it was asked to: of
+// an exit code that a user's program shares with that of a stop, the rank that failed is
+// the difference.
+func (a Attempt) Failed() bool {
+	return a.Exit != nil && *a.Exit != exitDone && (*a.Exit != exitStopped || a.Rank != nil)
+}
+
 // Read is what a run directory tells. Job is the id of the job that the run was last
 // submitted as, if it was. How far its training has come is in figures, which may be
 // nil.

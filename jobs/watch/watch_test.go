@@ -79,6 +79,10 @@ func TestPhaseWithoutSlurm(t *testing.T) {
 		{"done", Status{Live: live(rundir.PhaseOver, time.Hour), end: end(0)}, "", Done, "", ""},
 		{"stopped", Status{Live: live(rundir.PhaseOver, 0), end: end(3), Saved: saved}, "", Stopped, "", "launch it again to go on after step 7"},
 		{"failed", Status{Live: live(rundir.PhaseOver, 0), end: end(4)}, "rank 1 on n1 was lost", Failed, "rank 1 on n1 was lost", ""},
+		{"a program that failed with the code of a stop", Status{end: end(3), Saved: saved}, "rank 0 on n1: sh ended with exit code 3", Failed, "rank 0 on n1: sh ended with exit code 3", ""},
+		{"the same, of a job", Status{Job: "18", State: slurm.StateFailed, ExitCode: "3:0", end: end(3)}, "rank 0 on n1: sh ended with exit code 3", Failed, "rank 0 on n1: sh ended with exit code 3", ""},
+		{"a job that was asked to stop", Status{Job: "18", State: slurm.StateFailed, ExitCode: "3:0", end: end(3), Saved: saved}, "", Stopped, "", "submit it again to go on after step 7"},
+		{"a batch script that failed before its launcher", Status{Job: "18", State: slurm.StateFailed, ExitCode: "3:0", Saved: saved}, "", Failed, "exit code 3:0", ""},
 		{"failed without a word", Status{Live: live(rundir.PhaseOver, 0), end: end(4)}, "", Failed, "exit code 4", ""},
 		{"killed", Status{Live: live(rundir.PhaseRunning, time.Hour)}, "", Killed, "its launcher was killed, and left no word", ""},
 		{"Slurm is away, the launcher is not", Status{Job: "18", State: slurm.StateUnknown, Live: &rundir.Live{Time: now, JobID: "18", Phase: rundir.PhaseJoining, Ranks: 2}}, "", Joining, "0 of 2 ranks have joined", ""},
@@ -163,6 +167,24 @@ func TestRestarts(t *testing.T) {
 	} {
 		if got := (&Status{Attempts: c.attempts}).Restarts(); got != c.want {
 			t.Errorf("%s: %d restarts, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestFailedAttempt(t *testing.T) {
+	done, stopped, lost, rank := 0, 3, 4, 0
+	for name, c := range map[string]struct {
+		a    Attempt
+		want bool
+	}{
+		"it goes on":          {Attempt{}, false},
+		"done":                {Attempt{Exit: &done}, false},
+		"asked to stop":       {Attempt{Exit: &stopped, Cause: "the time limit is near"}, false},
+		"a program failed so": {Attempt{Exit: &stopped, Cause: "sh ended with exit code 3", Rank: &rank}, true},
+		"lost":                {Attempt{Exit: &lost}, true},
+	} {
+		if got := c.a.Failed(); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }
