@@ -57,6 +57,7 @@ type site struct {
 	*cluster.Cluster
 	t       *testing.T
 	home    string
+	program string   // that the user has, as built for all tests
 	environ []string // further variables of the user's shell
 }
 
@@ -65,7 +66,7 @@ type site struct {
 func newSite(t *testing.T, o cluster.Options) site {
 	t.Helper()
 	t.Parallel()
-	return site{Cluster: cluster.ForTest(t, o), t: t, home: t.TempDir()}
+	return site{Cluster: cluster.ForTest(t, o), t: t, home: t.TempDir(), program: binary}
 }
 
 // write puts a file into the user's folder.
@@ -81,7 +82,7 @@ func (s site) ddpbatch(args ...string) outcome {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 3*time.Minute)
 	defer cancel()
-	cmd := s.Command(ctx, append([]string{binary}, args...)...)
+	cmd := s.Command(ctx, append([]string{s.program}, args...)...)
 	cmd.Dir, cmd.Env = s.home, append(cmd.Env, s.environ...)
 	return finish(s.t, cmd)
 }

@@ -8,8 +8,9 @@
 // other at barriers, and blocks run in no order to rely on; host memory that is not
 // pinned makes a copy wait. These variables of the environment set it up:
 //
-//	GPUSIM_DEVICES   number of GPUs (1)
+//	GPUSIM_DEVICES   number of GPUs (1), of which CUDA_VISIBLE_DEVICES may hide some
 //	GPUSIM_MEMORY    bytes of each (4 GiB)
+//	GPUSIM_FABRIC    folder that all processes see, by which the simulated NCCL connects them (/dev/shm)
 //	GPUSIM_FAIL      failures, see driver/inject.cc
 //	GPUSIM_EPILOGUES "none": cuBLASLt adds no bias and has no GELU
 //
@@ -102,10 +103,11 @@ func Require(t testing.TB) {
 	}
 }
 
-// Environ is this process's environment with the simulator in a folder found first,
-// and more variables.
+// Environ is this process's environment with the simulator in a folder found first, no GPU
+// hidden, and more variables.
 func Environ(dir string, more ...string) []string {
-	return append(os.Environ(), append([]string{folder + "=" + dir, "LD_LIBRARY_PATH=" + dir}, more...)...)
+	own := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "CUDA_VISIBLE_DEVICES=") })
+	return append(own, append([]string{folder + "=" + dir, "LD_LIBRARY_PATH=" + dir}, more...)...)
 }
 
 // Again runs one test in a process of its own, with variables that the simulator reads

@@ -62,6 +62,28 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+// CUDA_VISIBLE_DEVICES chooses among a machine's GPUs, by their numbers or UUIDs.
+func TestVisibleDevices(t *testing.T) {
+	const gpu = "GPU-67707573-696d-0000-0000-00000000000"
+	if visible := os.Getenv("CUDA_VISIBLE_DEVICES"); os.Getenv("GPUSIM_TEST") != "" {
+		var found []string
+		if _, err := driver.Load(); err == nil { // else there is none
+			for i := range must[int](t)(driver.Count()) {
+				found = append(found, strings.TrimPrefix(must[driver.Info](t)(driver.Describe(i)).UUID, gpu))
+			}
+		}
+		if got, want := strings.Join(found, ","), os.Getenv("GPUSIM_WANT"); got != want {
+			t.Errorf("of %q GPUs %q are seen, want %q", visible, got, want)
+		}
+		return
+	}
+	for visible, want := range map[string]string{"2": "2", "2,0": "2,0", "": "", "1,7,0": "1", "1,1": "1", gpu + "1,2": "1,2"} {
+		if out, err := gpusim.Again(t, t.Name(), "GPUSIM_TEST=1", "GPUSIM_DEVICES=3", "CUDA_VISIBLE_DEVICES="+visible, "GPUSIM_WANT="+want); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
+}
+
 func TestMemoryEnds(t *testing.T) {
 	if again(t, "GPUSIM_MEMORY=100000") {
 		bound(t)

@@ -1,10 +1,12 @@
 // Devices, contexts and error names of the simulated driver.
 #include "sim.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 namespace gpusim {
 
@@ -18,14 +20,50 @@ static size_t setting(const char *name, size_t otherwise) {
   return v && *v ? strtoull(v, nullptr, 0) : otherwise;
 }
 
+// uuid_of is the UUID of the machine's n-th GPU.
+static std::string uuid_of(size_t n) { return std::string("gpusim\0\0\0\0\0\0\0\0\0", 15) + char(n); }
+
+// written is a UUID as nvidia-smi writes it.
+static std::string written(const std::string &uuid) {
+  std::string text = "GPU-";
+  for (size_t i = 0; i < uuid.size(); i++) {
+    char hex[4];
+    snprintf(hex, sizeof hex, "%02x", static_cast<unsigned char>(uuid[i]));
+    text += hex;
+    if (i == 3 || i == 5 || i == 7 || i == 9) text += '-';
+  }
+  return text;
+}
+
+// visible are those of the machine's n GPUs that CUDA_VISIBLE_DEVICES names, by number or by the
+// beginning of a UUID, in its order. A name of none, or of one that was named, ends the list.
+static std::vector<size_t> visible(size_t n) {
+  std::vector<size_t> seen;
+  const char *v = getenv("CUDA_VISIBLE_DEVICES");
+  if (!v) {
+    for (size_t i = 0; i < n; i++) seen.push_back(i);
+    return seen;
+  }
+  std::istringstream names(v);
+  for (std::string name; std::getline(names, name, ',');) {
+    size_t found = n;
+    for (size_t i = 0; i < n && found == n; i++)
+      if (name == std::to_string(i) || (name.size() > 4 && written(uuid_of(i)).rfind(name, 0) == 0)) found = i;
+    if (found == n || std::find(seen.begin(), seen.end(), found) != seen.end()) break;
+    seen.push_back(found);
+  }
+  return seen;
+}
+
 // The devices are never destroyed: streams' threads may outlive main.
 std::vector<std::unique_ptr<Device>> &devices() {
   static auto *all = [] {
     auto *v = new std::vector<std::unique_ptr<Device>>;
-    size_t n = setting("GPUSIM_DEVICES", 1), memory = setting("GPUSIM_MEMORY", size_t(4) << 30);
-    for (size_t i = 0; i < n; i++) {
+    size_t memory = setting("GPUSIM_MEMORY", size_t(4) << 30);
+    for (size_t number : visible(setting("GPUSIM_DEVICES", 1))) {
       v->push_back(std::make_unique<Device>());
-      v->back()->primary.device = int(i);
+      v->back()->primary.device = int(v->size()) - 1;
+      v->back()->number = number;
       v->back()->capacity = memory;
     }
     return v;
@@ -90,13 +128,12 @@ API int cuDeviceGetName(char *s, int n, int d) {
 }
 API int cuDeviceGetUuid_v2(char *uuid, int d) {
   if (!valid(d)) return InvalidDevice;
-  memcpy(uuid, "gpusim\0\0\0\0\0\0\0\0\0\0", 16);
-  uuid[15] = char(d);
+  memcpy(uuid, uuid_of(devices()[size_t(d)]->number).data(), 16);
   return Success;
 }
 API int cuDeviceGetPCIBusId(char *s, int n, int d) {
   if (!valid(d)) return InvalidDevice;
-  snprintf(s, size_t(n), "0000:%02X:00.0", d + 1);
+  snprintf(s, size_t(n), "0000:%02X:00.0", unsigned(devices()[size_t(d)]->number) + 1);
   return Success;
 }
 API int cuDeviceTotalMem_v2(size_t *bytes, int d) {
@@ -111,7 +148,7 @@ API int cuDeviceGetAttribute(int *v, int attribute, int d) {
   case 8: *v = 48 << 10; break;    // shared memory of a block
   case 10: *v = 32; break;         // warp
   case 16: *v = 4; break;          // multiprocessors
-  case 33: *v = d + 1; break;      // PCI bus
+  case 33: *v = int(devices()[size_t(d)]->number) + 1; break;  // PCI bus
   case 41: *v = 1; break;          // unified addressing
   case 75: *v = 9; break;          // compute capability
   case 76: *v = 0; break;

@@ -45,6 +45,7 @@ struct Context {
 
 struct Device {
   Context primary;
+  size_t number = 0;  // of those that the machine has, where CUDA_VISIBLE_DEVICES hides some
   std::mutex mutex;
   size_t capacity = 0, used = 0;
   std::map<uintptr_t, size_t> pieces;  // allocations by address

@@ -19,6 +19,13 @@ std::string failure(const char *what, const std::string &name) {
 	return std::string(what) + " " + name + ": " + strerror(errno);
 }
 
+// folder is where a fabric's memory is a file: POSIX shared memory, as glibc has it, or a folder
+// that "nodes" on one machine share where each has a /dev/shm of its own.
+std::string folder() {
+	const char *f = getenv("GPUSIM_FABRIC");
+	return f && *f ? f : "/dev/shm";
+}
+
 } // namespace
 
 void pause_for(int tries) {
@@ -35,23 +42,25 @@ std::string Fabric::make() {
 	if (getrandom(r, sizeof r, 0) != sizeof r) return "";
 	char name[64];
 	snprintf(name, sizeof name, "/gpusim-nccl-%016llx%016llx", (unsigned long long)r[0], (unsigned long long)r[1]);
-	int fd = shm_open(name, O_CREAT | O_EXCL | O_RDWR, 0600);
+	std::string file = folder() + name;
+	int fd = ::open(file.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
 	if (fd < 0) return "";
 	bool ok = ftruncate(fd, sizeof(Shared)) == 0;
 	close(fd);
 	if (!ok) {
-		shm_unlink(name);
+		unlink(file.c_str());
 		return "";
 	}
 	return name;
 }
 
 std::string Fabric::open(const std::string &name, int r, int n, const std::atomic<bool> &stop) {
-	int fd = shm_open(name.c_str(), O_RDWR, 0600);
-	if (fd < 0) return failure("Bootstrap : cannot open", name);
+	std::string file = folder() + name;
+	int fd = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+	if (fd < 0) return failure("Bootstrap : cannot open", file);
 	void *m = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
-	if (m == MAP_FAILED) return failure("Bootstrap : cannot map", name);
+	if (m == MAP_FAILED) return failure("Bootstrap : cannot map", file);
 	shared = static_cast<Shared *>(m);
 	rank = r, size = n;
 	int expected = 0;
@@ -59,7 +68,7 @@ std::string Fabric::open(const std::string &name, int r, int n, const std::atomi
 		return "Bootstrap : ranks disagree on their number";
 	shared->arrived++;
 	bool all = until(stop, [&] { return shared->arrived.load() >= n; });
-	shm_unlink(name.c_str()); // whoever comes later finds nothing, which is right, too
+	unlink(file.c_str()); // whoever comes later finds nothing, which is right, too
 	return all ? "" : "Bootstrap : aborted";
 }
 

@@ -1,5 +1,6 @@
-// The simulated fabric: POSIX shared memory that all ranks of a communicator map,
-// whether they are in one process or in many. Its name travels in the unique id.
+// The simulated fabric: shared memory that all ranks of a communicator map, whether they
+// are in one process or in many, or on nodes that are namespaces of one machine. Its name
+// travels in the unique id.
 #pragma once
 
 #include <atomic>
