@@ -84,11 +84,14 @@ func (p *program) tellSymptoms(found []symptoms.Found) {
 		if i > 0 {
 			p.printf("\n")
 		}
-		p.printf("%s (%s), %s", f.Name, f.From, at(f))
+		kind := ""
 		if f.Consequence() {
-			p.printf("; what others see of a failure")
+			kind = "; what others see of a failure"
 		}
-		p.printf("\n  %s\n  it means: %s\n  what to do: %s\n", f.Text, f.Cause, f.Hint)
+		p.wrapf(2, "%s (%s), %s%s", f.Name, f.From, at(f), kind)
+		p.wrapf(4, "  %s", f.Text)
+		p.wrapf(4, "  it means: %s", f.Cause)
+		p.wrapf(4, "  what to do: %s", f.Hint)
 	}
 	if len(found) > 0 && found[0].Consequence() {
 		p.note("none of these is a cause: look in the logs of the other ranks, and before line %d", found[0].Lines[0])

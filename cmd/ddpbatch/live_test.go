@@ -193,8 +193,9 @@ func TestLogsOnATerminal(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it goes on after the job")
 	}
-	x.Await("job 101 is completed")
-	if want := "ddpbatch: job 101 is pending (Priority)\nhello\nddpbatch: job 101 is completed"; x.All() != want {
+	fmt.Fprint(x.TTY, "$ ") // behind all that it has written
+	x.Await("$")
+	if want := "ddpbatch: job 101 is pending (Priority)\nhello\nddpbatch: job 101 is completed\n$"; x.All() != want {
 		t.Errorf("what is left:\n%s\nwant\n%s", x.All(), want)
 	}
 }

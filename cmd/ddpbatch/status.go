@@ -66,6 +66,9 @@ func verifyAll(all []watch.Status) {
 	}
 }
 
+// labelled is where the text of a line with a label begins.
+const labelled = 12
+
 // showRun prints all that is known of one run.
 func (p *program) showRun(s watch.Status) {
 	s.Dir = p.short(s.Dir)
@@ -73,7 +76,7 @@ func (p *program) showRun(s watch.Status) {
 		s.Advice = "failures known in its log: ddpbatch doctor --log " + shellQuote(s.Dir)
 	}
 	for _, l := range s.Details(time.Now()) {
-		p.printf("%s\n", strings.TrimRight(fmt.Sprintf("%-12s%s", l.Label, l.Text), " "))
+		p.wrapf(labelled, "%-*s%s", labelled, l.Label, l.Text)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -44,7 +45,7 @@ func (c *topCmd) Run(ctx context.Context, p *program) error {
 		case len(all) == 0:
 			p.note("there are no runs below %s", p.abs(runsFolder))
 		default:
-			for _, line := range watch.Table(all, 0) {
+			for _, line := range watch.Table(all, columnsOf(p.Stdout)) {
 				p.printf("%s\n", line)
 			}
 		}
@@ -141,7 +142,9 @@ func (c *topCmd) page(page *screen.Page, all []watch.Status, err error) []string
 	width, height := page.Size()
 	lines := []string{screen.Clip(watch.Heading(all, time.Now())+"  q leaves", width)}
 	if err != nil {
-		lines = append(lines, screen.Clip(printable(err.Error()), width))
+		for _, line := range screen.Wrap(printable(strings.ReplaceAll(err.Error(), "\n", "; ")), width, 2) {
+			lines = append(lines, screen.Cut(line, width))
+		}
 	}
 	lines = append(append(lines, ""), watch.Table(all, width)...)
 	if more := len(lines) - height; more > 0 {

@@ -1,18 +1,19 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
-	"text/tabwriter"
 	"unicode"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
 // The rules of what the terminal shows. All of it is made here.
@@ -25,6 +26,9 @@ import (
 //     the form that editors jump to; then an error that counts them.
 //   - With --json the answer is one JSON value, or for what comes bit by bit one on
 //     each line; messages stay on standard error.
+//   - On a terminal no line is wider than that is: sentences are broken, and what has no
+//     room in a table stands below its row (layout.go). A path, or a command in
+//     backquotes, stays in one piece. Elsewhere lines are whole, so that grep finds them.
 //   - Nothing steers the terminal: control characters in names and messages are left
 //     out, and there are no colours. Only what "ddpbatch logs" copies is as the job
 //     printed it.
@@ -75,9 +79,14 @@ func where(spec jobs.Diagnostics) string {
 	return " in " + spec[0].File
 }
 
-// say prints a line for people.
+// say prints a message for people.
 func say(w io.Writer, format string, args ...any) {
-	fmt.Fprintf(w, "ddpbatch: %s\n", printable(fmt.Sprintf(format, args...)))
+	const from = "ddpbatch: "
+	for paragraph := range strings.SplitSeq(from+printable(fmt.Sprintf(format, args...)), "\n") {
+		for _, line := range screen.Wrap(paragraph, columnsOf(w), len(from)) {
+			fmt.Fprintln(w, line)
+		}
+	}
 }
 
 // note tells people what is worth knowing, beside the answer.
@@ -105,20 +114,36 @@ func (p *program) printJSONLine(v any) error {
 
 // table prints rows under a header, in columns.
 func (p *program) table(header []string, rows [][]string) {
-	var b bytes.Buffer
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, row := range append([][]string{header}, rows...) {
+	all := append([][]string{header}, rows...)
+	for _, row := range all {
 		for i, cell := range row {
-			if cell == "" {
-				cell = "-"
-			}
-			row[i] = strings.Join(strings.Fields(printable(cell)), " ")
+			row[i] = cmp.Or(strings.Join(strings.Fields(printable(cell)), " "), noCell)
 		}
-		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
-	t.Flush() // into a buffer
-	for line := range strings.Lines(b.String()) {
-		fmt.Fprintln(p.Stdout, strings.TrimRight(line, " \n"))
+	for _, line := range layout(all, columnsOf(p.Stdout)) {
+		fmt.Fprintln(p.Stdout, line)
+	}
+}
+
+// noCell stands in a table where there is nothing.
+const noCell = "-"
+
+// columnsOf is how wide lines may be that are printed to w, 0 where it is no terminal:
+// there they stay whole, for programs that read them.
+func columnsOf(w io.Writer) int {
+	if c, ok := w.(*checked); ok {
+		w = c.Writer
+	}
+	if f, ok := w.(*os.File); ok {
+		return screen.Columns(f)
+	}
+	return 0
+}
+
+// wrapf prints a paragraph of the answer; lines after its first begin with spaces.
+func (p *program) wrapf(indent int, format string, args ...any) {
+	for _, line := range screen.Wrap(printable(fmt.Sprintf(format, args...)), columnsOf(p.Stdout), indent) {
+		fmt.Fprintln(p.Stdout, strings.TrimRight(line, " "))
 	}
 }
 

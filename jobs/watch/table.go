@@ -85,16 +85,6 @@ func (s *Status) Label() string {
 // leastName is how short names become where there is no room.
 const leastName = 24
 
-// shorten takes out the middle of a name: names of runs differ at their ends.
-func shorten(name string, width int) string {
-	r := []rune(name)
-	if len(r) <= width {
-		return name
-	}
-	tail := (width - 3) / 2
-	return string(r[:width-3-tail]) + "..." + string(r[len(r)-tail:])
-}
-
 // note is what is worth a word.
 func (s *Status) note() string {
 	var parts []string
@@ -168,7 +158,7 @@ func Table(all []Status, width int) []string {
 	if width > 0 && needed() > width {
 		widths[0] = min(widths[0], max(leastName, width/3))
 		for i, name := range cells[0] {
-			cells[0][i] = shorten(name, widths[0])
+			cells[0][i] = screen.Shorten(name, widths[0])
 		}
 	}
 	for drop := 1; width > 0 && needed() > width && drop <= 6; drop++ {
@@ -188,7 +178,7 @@ func Table(all []Status, width int) []string {
 		}
 		lines[row] = strings.TrimRight(line.String(), " ")
 		if width > 0 {
-			lines[row] = screen.Clip(lines[row], width)
+			lines[row] = screen.Cut(lines[row], width)
 		}
 	}
 	return lines

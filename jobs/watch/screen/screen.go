@@ -18,7 +18,6 @@ import (
 	"strings"
 	"sync"
 	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,12 +39,29 @@ func Is(f *os.File, lookup func(string) (string, bool)) bool {
 }
 
 // Size is the width and height of a terminal, 80 and 24 where it does not tell.
-func Size(f *os.File) (width, height int) {
-	w, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+func Size(f *os.File) (width, height int) { return size(int(f.Fd())) }
+
+func size(fd int) (width, height int) {
+	w, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
 	if err != nil || w.Col == 0 || w.Row == 0 {
 		return 80, 24
 	}
 	return int(w.Col), int(w.Row)
+}
+
+// Columns is how wide lines on a file may be that are printed for people to read: as wide
+// as the terminal that it is, and 0, without bound, where it is none.
+func Columns(f *os.File) int {
+	width := 0
+	// Not by f.Fd, which has a pipe block from then on.
+	if conn, err := f.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) {
+			if _, err := unix.IoctlGetTermios(int(fd), unix.TCGETS); err == nil {
+				width, _ = size(int(fd))
+			}
+		})
+	}
+	return width
 }
 
 // inFront says whether this process may draw on a terminal: a job that the shell has
@@ -172,37 +188,4 @@ func printed(line []byte) string {
 		}
 		return -1
 	}, text)
-}
-
-// Width is how many columns a line with SGR sequences takes.
-func Width(line string) int {
-	n := 0
-	for {
-		at := strings.Index(line, "\x1b[")
-		if at < 0 {
-			return n + utf8.RuneCountInString(line)
-		}
-		n += utf8.RuneCountInString(line[:at])
-		end := strings.IndexByte(line[at:], 'm')
-		if end < 0 {
-			return n
-		}
-		line = line[at+end+1:]
-	}
-}
-
-// Clip cuts a text without sequences to a width. Characters that take two columns become
-// question marks.
-func Clip(text string, width int) string {
-	var out []rune
-	for _, r := range text {
-		if len(out) == width {
-			break
-		}
-		if r >= 0x1100 && !(r >= 0x2010 && r < 0x2e80) {
-			r = '?'
-		}
-		out = append(out, r)
-	}
-	return string(out)
 }

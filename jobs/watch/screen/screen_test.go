@@ -142,20 +142,3 @@ func TestPage(t *testing.T) {
 		t.Error("the key is shown")
 	}
 }
-
-func TestWidthAndClip(t *testing.T) {
-	for text, want := range map[string]int{"": 0, "abc": 3, "\x1b[32m##\x1b[0m": 2, "━━": 2, "\x1b[": 0} {
-		if got := screen.Width(text); got != want {
-			t.Errorf("%q: %d, want %d", text, got, want)
-		}
-	}
-	for _, tt := range []struct {
-		text  string
-		width int
-		want  string
-	}{{"abc", 2, "ab"}, {"abc", 9, "abc"}, {"━é", 5, "━é"}, {"日本", 5, "??"}} {
-		if got := screen.Clip(tt.text, tt.width); got != tt.want {
-			t.Errorf("%q: %q, want %q", tt.text, got, tt.want)
-		}
-	}
-}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
+)
+
+const (
+	columnGap = 2
+	// leastName is how short the names in the first column become where there is no room.
+	leastName = 24
+	// leastSentence is how narrow the last column becomes before it stands below its row.
+	leastSentence = 24
+	belowRow      = 4 // spaces before what stands there
+)
+
+// layout sets rows, of which the first is the header, in columns. Where they do not fit into
+// a width, names in the first column are shortened, and the last column, which is a sentence
+// in most tables, takes several lines. Where even that has no room, columns from the right
+// stand below their row, with their names. Width 0 is without bound.
+func layout(rows [][]string, width int) []string {
+	last := len(rows[0]) - 1
+	widths := make([]int, last+1)
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], screen.Width(cell))
+		}
+	}
+	before := func(column int) int { // what the columns before one take
+		n := 0
+		for _, w := range widths[:column] {
+			n += w + columnGap
+		}
+		return n
+	}
+	beside := last + 1 // columns beside each other
+	if width > 0 && before(last)+widths[last] > width {
+		widths[0] = min(widths[0], max(leastName, width/3))
+		if room := width - before(last); room >= min(widths[last], leastSentence) {
+			widths[last] = room
+		} else {
+			for beside = last; beside > 1 && before(beside)-columnGap > width; beside-- {
+			}
+		}
+	}
+	var lines []string
+	for r, row := range rows {
+		var line strings.Builder
+		for i, cell := range row[:min(beside, last)] {
+			if i == 0 {
+				cell = screen.Shorten(cell, widths[0])
+			}
+			fmt.Fprintf(&line, "%-*s", widths[i]+columnGap, cell)
+		}
+		if beside > last {
+			wrapped := screen.Wrap(row[last], min(width, widths[last]), 0)
+			line.WriteString(wrapped[0])
+			for _, more := range wrapped[1:] {
+				line.WriteString("\n" + strings.Repeat(" ", before(last)) + more)
+			}
+		} else if below := belowText(rows[0], row, beside); r > 0 && below != "" {
+			for _, l := range screen.Wrap(strings.Repeat(" ", belowRow)+below, width, belowRow) {
+				line.WriteString("\n" + l)
+			}
+		}
+		for l := range strings.SplitSeq(line.String(), "\n") {
+			lines = append(lines, strings.TrimRight(l, " "))
+		}
+	}
+	return lines
+}
+
+// belowText is what a row says in columns that have no room beside the others; the last one
+// needs no name.
+func belowText(header, row []string, beside int) string {
+	var parts []string
+	last := len(row) - 1
+	for i := beside; i < last; i++ {
+		if row[i] != noCell {
+			parts = append(parts, strings.ToLower(header[i])+" "+row[i])
+		}
+	}
+	text := strings.Join(parts, ", ")
+	if row[last] != noCell {
+		text = strings.TrimPrefix(text+"; "+row[last], "; ")
+	}
+	return text
+}
