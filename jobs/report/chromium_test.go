@@ -13,27 +13,40 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-// frames shows a page on a phone and on a screen, and writes down how wide it is there,
-// and how high its first chart. The picture is there to be seen by the proxy.
+// frames shows a page on a phone and on a screen, with all that is folded open, and writes
+// down how wide it is there, how high its first chart, and which tables cannot be read to
+// their right edge. The picture is there to be seen by the proxy.
 var frames = template.Must(template.New("frames").Parse(`<!DOCTYPE html><body>
 <img src="http://control.example/seen.png">
 {{range .Widths}}<iframe id="f{{.}}" style="width:{{.}}px;height:800px;border:0" srcdoc="{{$.Page}}"></iframe>{{end}}
 <script>onload = () => { for (const f of document.querySelectorAll("iframe")) {
 	const e = f.contentDocument.documentElement
+	e.querySelectorAll("details").forEach(d => d.open = true)
+	const tables = [...e.querySelectorAll("table")], cut = []
+	for (const t of tables) {
+		const around = t.parentElement, before = around.getBoundingClientRect()
+		around.scrollLeft = 1e6
+		const scrolls = around.scrollWidth <= around.clientWidth || f.contentWindow.getComputedStyle(around).overflowX == "auto"
+		const ends = t.getBoundingClientRect().right <= before.right + 1
+		if (!scrolls || !ends || before.left < 0 || before.right > f.clientWidth || around.tabIndex != 0) cut.push(t.innerText.split("\n")[0])
+		around.scrollLeft = 0
+	}
 	const o = document.createElement("output")
-	o.textContent = f.id + " is " + e.scrollWidth + " wide, chart " + Math.round(e.querySelector(".chart").getBoundingClientRect().height) + " high"
+	o.textContent = f.id + " is " + e.scrollWidth + " wide, chart " + Math.round(e.querySelector(".chart").getBoundingClientRect().height) + " high, "
+		+ tables.length + " tables, cut: [" + cut.join("; ") + "]"
 	document.body.append(o)
 } }</script></body>`))
 
 // own is whom the browser asks for itself, whatever it shows.
 var own = regexp.MustCompile(`\.(google|googleapis)\.com(:443)?$`)
 
-var measured = regexp.MustCompile(`f(\d+) is (\d+) wide, chart (\d+) high`)
+var measured = regexp.MustCompile(`f(\d+) is (\d+) wide, chart (\d+) high, (\d+) tables, cut: \[(.*?)\]`)
 
 // In a browser the page asks for nothing, fits on a phone, and can be printed.
 func TestInChromium(t *testing.T) {
@@ -89,6 +102,9 @@ func TestInChromium(t *testing.T) {
 		high, _ := strconv.Atoi(m[3])
 		if m[2] != fmt.Sprint(widths[i]) || high < 150 {
 			t.Errorf("at %d px the page is %s px wide, its chart %s px high", widths[i], m[2], m[3])
+		}
+		if want := strings.Count(page, "<table"); m[4] != fmt.Sprint(want) || m[5] != "" {
+			t.Errorf("at %d px %s of %d tables are there, and cannot be read to their end: %s", widths[i], m[4], want, m[5])
 		}
 	}
 	pdf := filepath.Join(dir, "page.pdf")
