@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"templates/sites": {"jobs"},
 	"templates":       {"jobs", "templates/sites"},
 	"jobs/doctor":     {"netif", "nccl", "slurm", "trainer/cuda", "trainer/cuda/library"},
-	"jobs/report":     {"jobs/rundir", "jobs/watch", "slurm", "trainer/checkpoint", "trainer/metrics", "trainer/rendezvous"},
+	"jobs/report":     {"jobs/doctor/symptoms", "jobs/rundir", "jobs/watch", "slurm", "trainer/checkpoint", "trainer/metrics", "trainer/rendezvous"},
 	"jobs/submit":     {"jobs", "jobs/rundir", "jobs/snapshot", "slurm", "templates/sites", "trainer/checkpoint"},
 	"jobs/launchers":  {},
 	"jobs/sbatch":     {"jobs"},

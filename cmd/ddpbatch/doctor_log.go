@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
 )
@@ -88,7 +86,7 @@ func (p *program) tellSymptoms(found []symptoms.Found) {
 		if f.Consequence() {
 			kind = "; what others see of a failure"
 		}
-		p.wrapf(2, "%s (%s), %s%s", f.Name, f.From, at(f), kind)
+		p.wrapf(2, "%s (%s), %s%s", f.Name, f.From, f.Where(), kind)
 		p.wrapf(4, "  %s", f.Text)
 		p.wrapf(4, "  it means: %s", f.Cause)
 		p.wrapf(4, "  what to do: %s", f.Hint)
@@ -96,20 +94,4 @@ func (p *program) tellSymptoms(found []symptoms.Found) {
 	if len(found) > 0 && found[0].Consequence() {
 		p.note("none of these is a cause: look in the logs of the other ranks, and before line %d", found[0].Lines[0])
 	}
-}
-
-// at is where a failure stands: "line 7", "lines 7, 9 and 12 more".
-func at(f symptoms.Found) string {
-	if f.Count == 1 {
-		return fmt.Sprintf("line %d", f.Lines[0])
-	}
-	var numbers []string
-	for _, n := range f.Lines {
-		numbers = append(numbers, strconv.Itoa(n))
-	}
-	text := "lines " + strings.Join(numbers, ", ")
-	if more := f.Count - len(f.Lines); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

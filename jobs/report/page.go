@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 )
@@ -43,6 +44,7 @@ type page struct {
 	Checkpoints   []saved
 	Attempts      []attemptRow
 	Causes        []cause
+	Known         []symptoms.Found
 	Origin        []fact
 	Submissions   []rundir.Submission
 }
@@ -78,6 +80,10 @@ func (r Run) HTML(w io.Writer) error {
 	p.checkpoints()
 	p.attempts()
 	p.causes()
+	// What stands in the log of a run that all went well with is no failure.
+	if r.Status.Phase != watch.Done || r.Status.Restarts() > 0 {
+		p.Known = r.Known
+	}
 	p.origin()
 	var out bytes.Buffer // where a half page would be left behind
 	if err := pageTemplate.Execute(&out, p); err != nil {

@@ -57,6 +57,7 @@ func ran(t *testing.T) rundir.Dir {
 		Ranks: []rendezvous.RankStatus{{Rank: 2, Host: "n2", State: rendezvous.Lost, Exit: 137, Signal: "SIGKILL", Step: 50, Phase: "training", Error: hostile}}})
 	check(t, err)
 	put(dir.Failure(), string(failure))
+	put(dir.BatchLog("18"), "epoch 1\nsrun: error: n2: task 2: Exited with exit code 1\ntorch.cuda.OutOfMemoryError: CUDA out of memory. "+hostile+"\n")
 	var lines strings.Builder
 	for i := 1; i <= 10; i++ {
 		fmt.Fprintf(&lines, `{"kind":"train","step":%d,"epoch":0,"loss":%g,"samples_per_s":%d,"comm_ms":4,"comm_hidden":0.75,"slowest_rank":2,"slowest_ratio":2,"compute_ms":[10,11,25,12],"time":%q}`+"\n",
@@ -105,6 +106,17 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// What stands in the log of a run with which all went well is no failure.
+func TestNoFailuresOfADoneRun(t *testing.T) {
+	dir := ran(t)
+	check(t, os.Remove(dir.Attempts()))
+	r := Collect(dir)
+	r.Settle(&slurm.JobState{ID: "18", State: slurm.StateCompleted}, noon)
+	if page := html(t, r); len(r.Known) != 2 || strings.Contains(page, "Known failures") {
+		t.Errorf("%d are found, and told:\n%s", len(r.Known), page)
+	}
+}
+
 // reaching is what would load something, or run something.
 var reaching = regexp.MustCompile(`(?i)<(script|img|iframe|link|object|embed|base|form|meta http-equiv="refresh")|\s(src|href|srcset|on[a-z]+|action)=|url\(|@import`)
 
@@ -149,6 +161,10 @@ func TestEveryRunHasAPage(t *testing.T) {
 		"queued":                       {nil, &slurm.JobState{ID: "18", State: slurm.StatePending, Reason: "Priority"}, []string{"queued", "<td>18</td>"}},
 		"damaged": {broken("record.json", "job.toml", "metrics.jsonl", "attempts.jsonl", "network.json", "failure.json", "ended.json"), nil,
 			[]string{"the record of the run: ", "the network: ", "how the last attempt failed: failure.json is damaged", "no figures of a training", "no attempt is recorded"}},
+		"known failures": {nil, nil, []string{"Known failures in its log", "gpu out of memory (CUDA), line 3</h3>", "OutOfMemoryError: CUDA out of memory. &lt;/pre&gt;&lt;script", "What to do: a smaller batch", "srun ended the step (srun), line 2; what others see of a failure"}},
+		"consequences": {func(t *testing.T, d rundir.Dir) {
+			check(t, os.WriteFile(d.BatchLog("18"), []byte("epoch 1\nsrun: error: n2: task 2: Exited with exit code 1\n"), 0o600))
+		}, nil, []string{"None of these is a cause: look in the logs of the other ranks, and before line 2."}},
 		"empty": {func(t *testing.T, d rundir.Dir) {
 			check(t, os.RemoveAll(d.Path))
 			check(t, os.Mkdir(d.Path, 0o700))

@@ -20,6 +20,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -41,6 +42,7 @@ type Run struct {
 	Failure     *Failure           // the last attempt's; nil if it did not fail
 	Missing     []string           // what there is not, or cannot be read
 	Traced      bool               // there is a timeline of some steps
+	Known       []symptoms.Found   // failures that are known by their texts in what the last job printed; likely causes first
 
 	// Status is how the run stands; see [Run.Settle].
 	Status watch.Status
@@ -103,9 +105,29 @@ func Collect(dir rundir.Dir) Run {
 	if r.Failure, err = ReadFailure(dir.Failure()); err != nil {
 		r.misses("how the last attempt failed", err)
 	}
+	if id := r.Record.LastJob(); id != "" {
+		r.Known, err = knownIn(dir.BatchLog(id))
+		if err != nil {
+			r.misses("the log of job "+id, err)
+		}
+	}
 	_, err = os.Stat(dir.Traces())
 	r.Traced = err == nil
 	return r
+}
+
+// knownIn looks for known failures in a log; there is none of a job that waits.
+func knownIn(log string) ([]symptoms.Found, error) {
+	f, err := os.Open(log)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	found, _, err := symptoms.Look(f)
+	return found, err
 }
 
 // Settle finds out how the run stands, by what was collected and by what Slurm says of

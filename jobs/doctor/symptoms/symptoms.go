@@ -13,9 +13,11 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -53,6 +55,22 @@ type Found struct {
 
 // Consequence says that this is what others see of a failure, and no cause.
 func (f Found) Consequence() bool { return f.rank >= consequence }
+
+// Where says on which lines it stands: "line 7", "lines 7, 9 and 12 more".
+func (f Found) Where() string {
+	if f.Count == 1 {
+		return fmt.Sprintf("line %d", f.Lines[0])
+	}
+	numbers := make([]string, len(f.Lines))
+	for i, n := range f.Lines {
+		numbers[i] = strconv.Itoa(n)
+	}
+	text := "lines " + strings.Join(numbers, ", ")
+	if more := f.Count - len(f.Lines); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
 
 const (
 	maxLine  = 64 << 10 // of a line; what is behind is not looked at
