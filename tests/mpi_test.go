@@ -49,9 +49,7 @@ func TestMPIUnderSrun(t *testing.T) {
 	s.completed(run("tcp", "nodes = 2\ntasks_per_node = 1", "", `backend = "tcp"`))
 	want := losses(t, s.run("tcp"))
 	for _, tt := range []struct{ name, slurm, network string }{
-		// On one node: Slurm's PMIx wants a /tmp of its own on each, and the nodes of the
-		// test cluster share one.
-		{"openmpi", "nodes = 1\ntasks_per_node = 2", ""},
+		{"openmpi", "nodes = 2\ntasks_per_node = 1", ""},
 		{"mpich", "nodes = 2\ntasks_per_node = 1\nmpi = \"pmi2\"", `mpi_library = "libmpich.so.12"`},
 	} {
 		id := run(tt.name, tt.slurm, tt.network, `backend = "mpi"`)

@@ -32,6 +32,7 @@ func slurmConf(o Options, net subnet) string {
 		"TaskPlugin=task/none",
 		"JobAcctGatherType=jobacct_gather/none",
 		"MpiDefault=none",
+		"TmpFS=/dev/shm", // where PMIx keeps files named after the step: the nodes share /tmp
 		"MailProg=/bin/true",
 		// More processors than there are; count processors only, so that jobs share a node.
 		"SlurmdParameters=config_overrides",
