@@ -5,7 +5,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
-	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
 )
 
@@ -55,8 +55,11 @@ func (r *run) besides() (bytes int64) {
 }
 
 // need is the bytes of parameters, gradients and the optimiser's state that this rank
-// keeps or is lent, of what a step keeps, and of batches; and of copies to save from.
+// keeps or is lent, of what a step keeps and rounds, and of batches; and of copies to save
+// from.
 func (r *run) need() (bytes, copies int64, err error) {
+	samples := plan.Sample{Inputs: r.data.Inputs(), Tokens: r.data.Tokens(), Outputs: r.data.Outputs(), Classes: r.data.Classes()}
+	work := plan.Count(r.model, samples, r.batch, precision(r.train.Precision), r.device.Stored(device.BF16) == device.BFloat16)
 	var c plan.Counter
 	sharder := ddp.New(ddp.Over(r.Comm), &c, r.params, r.spreading())
 	before := c.Bytes
@@ -69,8 +72,6 @@ func (r *run) need() (bytes, copies int64, err error) {
 			copies += 4 * int64(p.Len())
 		}
 	}
-	r.model.Plan(nn.Plan{Device: &c, Batch: r.batch, Precision: precision(r.train.Precision), Train: true})
-	samples := plan.Sample{Inputs: r.data.Inputs(), Tokens: r.data.Tokens(), Outputs: r.data.Outputs(), Classes: r.data.Classes()}
 	loaders := 1
 	if r.eval != nil {
 		loaders++
@@ -78,7 +79,7 @@ func (r *run) need() (bytes, copies int64, err error) {
 	for range loaders * (1 + batchesAhead) {
 		samples.Batch(&c, r.batch)
 	}
-	return c.Bytes + sharder.Lent(), copies, nil
+	return c.Bytes + work.Activations + work.Packed + sharder.Lent(), copies, nil
 }
 
 func gibibytes(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }

@@ -202,7 +202,7 @@ func (l *planner) plan(ctx context.Context) (*planAnswer, error) {
 		return nil, exitError{exitUsage, hinted{fmt.Errorf("plan %q: a micro-batch of %d samples or tokens, more than %d", l.cmd.Job, rows, mostRows),
 			"use a smaller train.batch, and train.accumulate"}}
 	}
-	l.work = plan.Count(model, l.subject.sample, int(t.Batch), l.subject.precision)
+	l.work = plan.Count(model, l.subject.sample, int(t.Batch), l.subject.precision, l.gpu != nil)
 	l.work.FirstBucket, l.work.Bucket = int(t.FirstBucket), int(t.Bucket)
 	l.work.NoSync = t.NoSync && t.Accumulate > 1
 	l.training = plan.Training{Element: plan.Elements(moments(&t.Optimizer)), Accumulate: max(1, int(t.Accumulate))}

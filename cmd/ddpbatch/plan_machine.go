@@ -117,7 +117,6 @@ func (l *planner) setMachine(ctx context.Context) error {
 	l.program.Threads, l.program.Copies = m.Threads, l.job.Checkpoint.Async
 	if l.gpu != nil {
 		l.program = gpuProgram // copies are in the host's memory
-		l.program.Packs = true
 	}
 	measured := c.Measure || c.Here
 	switch {

@@ -71,6 +71,9 @@ func (d *Device) perThread() []*gemm.Workspace {
 // Name is "cpu" and the instructions in use.
 func (d *Device) Name() string { return "cpu, " + d.products.Kernel() }
 
+// Stored is Float32: operands are rounded where products read them.
+func (d *Device) Stored(device.Precision) device.Type { return device.Float32 }
+
 // Host reports that tensors are in the host's memory.
 func (d *Device) Host() bool { return true }
 

@@ -1,7 +1,7 @@
 package device
 
-// Precision is how products of matrices are computed. Everything else, and what
-// is stored, is float32.
+// Precision is how products of matrices are computed. Everything else is float32, but
+// for how results are stored: see Device.Stored.
 type Precision uint8
 
 // The precisions.
@@ -23,7 +23,9 @@ const (
 	GELU // gelu with approximate="tanh", GPT-2's
 )
 
-// Product is C = f(A·B + start), where start is zero, C, or a bias in each row.
+// Product is C = f(A·B + start), where start is zero, C, or a bias in each row. With BF16
+// A, B and C with Pre are stored: A and B with contiguous rows or columns, and where C is
+// BFloat16 the bias is rounded too.
 type Product struct {
 	// C is m x n with contiguous rows, A m x k and B k x n of any strides.
 	C, A, B Matrix
@@ -47,7 +49,8 @@ type Dense interface {
 	// MatMul computes a product. The sum of an element of C has one order.
 	MatMul(p Product)
 	// ColumnSum writes, or with accumulate adds, the sum over the rows of x to dst:
-	// the gradient of a bias. Rows are added in rising order, and may be apart.
+	// the gradient of a bias. Rows are added in rising order, and may be apart. x is
+	// stored.
 	ColumnSum(dst Tensor, x Matrix, accumulate bool)
 }
 
@@ -56,13 +59,13 @@ type Dense interface {
 type Elementwise interface {
 	// Add is y = a + b.
 	Add(y, a, b Tensor)
-	// Activate is y = f(x).
+	// Activate is y = f(x), of stored tensors of one type.
 	Activate(f Activation, y, x Tensor)
 	// ActivateGrad is dx = dy * f'(x), from x (for GELU only, others may give an
-	// empty tensor) and y = f(x) (for all but GELU).
+	// empty tensor) and y = f(x) (for all but GELU). All are stored, of one type.
 	ActivateGrad(f Activation, dx, dy, x, y Tensor)
 	// Dropout is y = x/(1-p) where an element is kept, and 0 elsewhere; of dy it
-	// gives dx.
+	// gives dx. Both are stored: x is of y's type or Float32.
 	Dropout(y, x Tensor, d Dropout)
 	// Cast rounds Float32 to BFloat16 (to nearest even), or widens. Its tensors are
 	// of the two types and share no memory.

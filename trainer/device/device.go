@@ -16,6 +16,10 @@
 // whatever the number of threads; and a sum that is accumulated starts from what is
 // there.
 //
+// Tensors of numbers are Float32. On a device whose Stored says BFloat16 those that an
+// operation names as stored may be BFloat16: they are widened when they are read, results
+// are rounded when they are written, and what is between is float32.
+//
 // Package device/conformance holds every implementation to the same float64
 // reference.
 package device
@@ -24,6 +28,10 @@ package device
 type Device interface {
 	// Name is the processor's name for messages.
 	Name() string
+	// Stored is the type in which models keep what one operation leaves to others, with
+	// products of a precision: BFloat16 where that is less to keep, and the products
+	// would round it anyhow; or Float32.
+	Stored(p Precision) Type
 	Memory
 	Dense
 	Elementwise

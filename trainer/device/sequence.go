@@ -17,7 +17,7 @@ type Sequence interface {
 type AttentionShape struct {
 	Heads, HeadSize int
 	MaxLength       int       // keys of a sequence
-	Precision       Precision // of all products; scores are scaled by way of the queries
+	Precision       Precision // of all products; it is the device's affair where scores are scaled
 }
 
 // AttentionInput are the vectors of a batch of sequences of one length, each of
@@ -35,7 +35,8 @@ type AttentionInput struct {
 // Attention is scaled dot-product attention with a causal mask (Vaswani et al.
 // 2017), as F.scaled_dot_product_attention(is_causal=True): softmax(Q·Kᵀ/sqrt(HeadSize))·V
 // for each head. The weights are not kept: the backward pass computes them again
-// from one number per head and query (Dao et al. 2022).
+// from one number per head and query (Dao et al. 2022). All matrices are
+// of the type that Device.Stored says of the precision.
 type Attention interface {
 	// Forward writes the outputs, Batch*Queries rows of Heads*HeadSize columns, and
 	// to logSum the natural logarithm of the softmax's sum for each sample, in it each

@@ -11,7 +11,7 @@ type Type uint8
 // The types of elements.
 const (
 	Float32  Type = iota
-	BFloat16      // upper half of a float32, for what is sent or stored
+	BFloat16      // upper half of a float32, for what is sent or stored (Device.Stored)
 	Int32         // tokens and labels
 )
 
@@ -97,7 +97,7 @@ func (t Tensor) is(want Type) {
 	}
 }
 
-// Matrix is a view of a Float32 tensor: element (i, j) is element
+// Matrix is a view of a tensor: element (i, j) is element
 // i*RowStride+j*ColStride of Data.
 type Matrix struct {
 	Data                 Tensor

@@ -16,8 +16,9 @@ type block struct {
 	site     uint64 // of the dropout after attention; the one after the MLP is the next
 	device   device.Device
 
-	// Of the last Forward.
-	normed1, middle, normed2 device.Tensor // [rows, width]
+	// Of the last Forward. What the sums are, and their gradients, is of Float32; all else is
+	// stored as the device says.
+	normed1, middle, normed2 device.Tensor // [rows, width]; middle is a sum
 	pre, hidden              device.Tensor // [rows, 4*width]: before and after GELU
 }
 
@@ -64,12 +65,9 @@ func (b *block) plan(p Plan, op device.Attention) {
 	b.ln2.Plan(p)
 	b.fc.Plan(p)
 	b.proj.Plan(p)
-	for _, t := range []*device.Tensor{&b.normed1, &b.middle, &b.normed2} {
-		*t = p.Device.Alloc(device.Float32, p.rows*b.width)
-	}
-	for _, t := range []*device.Tensor{&b.pre, &b.hidden} {
-		*t = p.Device.Alloc(device.Float32, p.rows*4*b.width)
-	}
+	b.normed1, b.normed2 = p.stored(p.rows*b.width), p.stored(p.rows*b.width)
+	b.middle = p.Device.Alloc(device.Float32, p.rows*b.width)
+	b.pre, b.hidden = p.stored(p.rows*4*b.width), p.stored(p.rows*4*b.width)
 }
 
 // forward writes the block's output to y, with scratch of the same size, and that
@@ -106,12 +104,17 @@ func (b *block) backward(d, x device.Matrix, s sequences, w *workspace, pass Pas
 	b.ln1.backward(d, inner, x, true, pass)
 }
 
-// drop is x, or after dropout y, which may be the same.
+// drop is x, or after dropout y, which may be the same; y without dropout too where it is of
+// another type.
 func (b *block) drop(y, x device.Matrix, site uint64, s sequences, pass Pass) device.Matrix {
-	if !pass.Train || b.dropout == 0 {
+	switch {
+	case pass.Train && b.dropout > 0:
+		b.device.Dropout(y.Data, x.Data, pass.dropout(b.dropout, site, s.length*b.width))
+	case y.Data.Type() != x.Data.Type():
+		b.device.Cast(y.Data, x.Data)
+	default:
 		return x
 	}
-	b.device.Dropout(y.Data, x.Data, pass.dropout(b.dropout, site, s.length*b.width))
 	return y
 }
 
@@ -122,7 +125,5 @@ type workspace struct {
 }
 
 func (w *workspace) plan(p Plan, width int) {
-	w.inner = p.Device.Alloc(device.Float32, p.rows*width)
-	w.branch = p.Device.Alloc(device.Float32, p.rows*width)
-	w.wide = p.Device.Alloc(device.Float32, p.rows*4*width)
+	w.inner, w.branch, w.wide = p.stored(p.rows*width), p.stored(p.rows*width), p.stored(p.rows*4*width)
 }

@@ -41,18 +41,19 @@ type Generator struct {
 // is used, so it needs no Plan.
 func (m *GPT) NewGenerator(d device.Device, p device.Precision) *Generator {
 	rows := func(width int) device.Tensor { return d.Alloc(device.Float32, m.Context*width) }
+	attention := func() device.Tensor { return d.Alloc(d.Stored(p), m.Context*m.Width) }
 	g := &Generator{
 		model: m, device: d, precision: p,
 		attention: d.NewAttention(device.AttentionShape{Heads: m.Heads, HeadSize: m.Width / m.Heads, MaxLength: m.Context, Precision: p}),
 		window:    make([]int32, 0, m.Context), answer: make([]float32, m.Vocabulary),
 		tokens: d.Alloc(device.Int32, m.Context),
-		x:      rows(m.Width), normed: rows(m.Width), queries: rows(m.Width), attended: rows(m.Width),
+		x:      rows(m.Width), normed: rows(m.Width), queries: attention(), attended: attention(),
 		hidden: rows(4 * m.Width),
 		mean:   rows(1), rstd: rows(1), logSum: rows(m.Heads),
 		lastLogits: d.Alloc(device.Float32, m.Vocabulary),
 	}
 	for range m.blocks {
-		g.keys, g.values = append(g.keys, rows(m.Width)), append(g.values, rows(m.Width))
+		g.keys, g.values = append(g.keys, attention()), append(g.values, attention())
 	}
 	return g
 }

@@ -31,7 +31,8 @@ type GPT struct {
 	plan      Plan
 
 	// Rows of width: inputs of each block and of the last normalisation, what that
-	// gives, and their gradients.
+	// gives, and their gradients. Inputs are sums, and Float32 with their gradient dx, as
+	// under PyTorch's autocast: what is small beside them is not lost to rounding.
 	inputs      []device.Tensor
 	normed      device.Tensor
 	dnormed, dx device.Tensor
@@ -123,7 +124,7 @@ func (m *GPT) Plan(p Plan) {
 	}
 	m.last.Plan(p)
 	m.head.Plan(p)
-	m.normed, m.dnormed, m.dx = row(), row(), row()
+	m.normed, m.dnormed, m.dx = p.stored(p.rows*m.Width), p.stored(p.rows*m.Width), row()
 	m.workspace.plan(p, m.Width)
 }
 

@@ -11,18 +11,28 @@ type head struct {
 	params []*Param
 	plan   Plan
 	logits device.Tensor // [chunk, vocabulary]
+	narrow device.Tensor // the weight as products take it, where that is another type
 	chunk  int           // rows
 	tally  tally
 }
 
-// maxLogits is the number of logits that exist at once: 64 MiB.
-const maxLogits = 16 << 20
+// Logits that exist at once, 64 MiB of Float32 and 256 MiB of BFloat16: each chunk reads
+// the weight twice and its gradient once, which is much beside products on tensor cores.
+const (
+	maxLogits       = 16 << 20
+	maxNarrowLogits = 128 << 20
+)
 
 func (h *head) Plan(p Plan) {
 	h.plan = p
-	vocabulary := h.weight.Shape[0]
-	h.chunk = min(p.rows, max(1, maxLogits/vocabulary))
-	h.logits = p.Device.Alloc(device.Float32, h.chunk*vocabulary)
+	vocabulary, most := h.weight.Shape[0], maxLogits
+	h.narrow = device.Tensor{}
+	if p.Device.Stored(p.Precision) == device.BFloat16 {
+		most = maxNarrowLogits
+		h.narrow = p.stored(h.weight.Len())
+	}
+	h.chunk = min(p.rows, max(1, most/vocabulary))
+	h.logits = p.stored(h.chunk * vocabulary)
 	h.tally.plan(p.Device, p.rows)
 }
 
@@ -34,6 +44,10 @@ func (h *head) forward(x, dx device.Matrix, labels device.Tensor, pass Pass) Out
 		pass.grads(h.params)
 	}
 	d, w := h.plan.Device, h.weight.matrix(h.weight.Data)
+	if h.narrow.Len() > 0 {
+		d.Cast(h.narrow, h.weight.Data)
+		w = h.weight.matrix(h.narrow)
+	}
 	out := Outcome{Count: x.Rows}
 	scale := float32(0)
 	if pass.Train {

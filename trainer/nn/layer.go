@@ -41,6 +41,9 @@ type Plan struct {
 	rows int // of a layer's input, at most
 }
 
+// stored is memory for so many numbers that one operation leaves to others.
+func (p Plan) stored(n int) device.Tensor { return p.Device.Alloc(p.Device.Stored(p.Precision), n) }
+
 // Pass is how a batch goes through a model.
 type Pass struct {
 	// Train says that dropout is at work and that a backward pass follows.

@@ -60,7 +60,7 @@ func examples(t testing.TB) map[string]example {
 
 func TestCountsAreTheModels(t *testing.T) {
 	for name, e := range examples(t) {
-		w := Count(e.model, e.sample, e.batch, device.FP32)
+		w := Count(e.model, e.sample, e.batch, device.FP32, false)
 		want, seen := 0, map[int]bool{}
 		for i, p := range e.model.Params() {
 			want += p.Len()
@@ -99,7 +99,7 @@ func TestFLOPByTheUsualFormulas(t *testing.T) {
 		"gpt2": {example{gpt(t, nn.GPTOptions{Vocabulary: 50257, Context: 1024, Layers: 12, Heads: 12, Width: 768}), Sample{Tokens: 1024, Outputs: 50257, Classes: true}, 4},
 			4096 * (6*(124439808-1024*768) + 12*12*768*1024), 0.002},
 	} {
-		got := Count(c.model, c.sample, c.batch, device.BF16).FLOP()
+		got := Count(c.model, c.sample, c.batch, device.BF16, false).FLOP()
 		if math.Abs(got/c.want-1) > c.tolerance {
 			t.Errorf("%s: %.6g FLOP, want %.6g", name, got, c.want)
 		}
@@ -110,7 +110,7 @@ func TestFLOPByTheUsualFormulas(t *testing.T) {
 // grows by, but for workspaces of threads.
 func TestActivationsAreWhatTheCPUAllocates(t *testing.T) {
 	for name, e := range examples(t) {
-		want := float64(Count(e.model, e.sample, e.batch, device.FP32).Activations)
+		want := float64(Count(e.model, e.sample, e.batch, device.FP32, false).Activations)
 		d := cpu.New(1)
 		d.NewAttention(device.AttentionShape{Heads: 1, HeadSize: 64, MaxLength: 128}) // makes the thread's workspace
 		var before, after runtime.MemStats

@@ -10,6 +10,9 @@ import (
 // it. Its tensors have addresses that nothing lives at: they can be sliced, never
 // looked at. What is read from it is zero.
 type Counter struct {
+	// Narrow says that it stands for a device that stores BFloat16 where products are of
+	// BF16, and rounds Float32 operands of these in memory of its own: a GPU.
+	Narrow bool
 	// Bytes is the memory that was got.
 	Bytes int64
 	// FLOP is the products and sums of matrix products, convolutions and attention,
@@ -18,8 +21,7 @@ type Counter struct {
 	// elementwise operations are left out.
 	FLOP float64
 	// Packed is the bytes of the largest left and the largest right operand that
-	// [Counter.MatMul] got to be rounded to bfloat16, as [device.Matrix.Packed] lays
-	// them out.
+	// [Counter.MatMul] got to be rounded so, as [device.Matrix.Packed] lays them out.
 	Packed [2]int64
 }
 
@@ -33,6 +35,14 @@ func (c *Counter) Name() string { return "counter" }
 
 // Host reports that tensors are not in the host's memory.
 func (c *Counter) Host() bool { return false }
+
+// Stored is what the device that it stands for says.
+func (c *Counter) Stored(p device.Precision) device.Type {
+	if c.Narrow && p == device.BF16 {
+		return device.BFloat16
+	}
+	return device.Float32
+}
 
 // Alloc counts memory.
 func (c *Counter) Alloc(t device.Type, n int) device.Tensor {
@@ -64,10 +74,13 @@ func (c *Counter) product(m, n, k int) { c.FLOP += 2 * float64(m) * float64(n) *
 // MatMul counts a product, and its operands.
 func (c *Counter) MatMul(p device.Product) {
 	c.product(p.C.Rows, p.C.Cols, p.A.Cols)
-	if p.Precision != device.BF16 {
+	if c.Stored(p.Precision) == device.Float32 {
 		return
 	}
 	for i, operand := range [...]device.Matrix{p.A, p.B} {
+		if operand.Data.Type() == device.BFloat16 {
+			continue
+		}
 		m, pitch := operand.Packed()
 		c.Packed[i] = max(c.Packed[i], 2*int64(m.Rows)*int64(pitch))
 	}

@@ -20,8 +20,7 @@ func (e Element) sent() float64 {
 }
 
 // Elements returns what a parameter takes with an optimiser that keeps so many
-// numbers for each: 2 for Adam, 1 for momentum. All are float32, on GPUs and in bf16
-// too, which rounds no more than the operands of products.
+// numbers for each: 2 for Adam, 1 for momentum. All are float32, on GPUs and in bf16 too.
 func Elements(moments int) Element {
 	// The gradient is read twice: first for its norm.
 	n := float64(moments)
@@ -37,7 +36,7 @@ type Memory struct {
 	// Transient is what is there for a part of a step only: weights that were
 	// gathered and gradients that have not been divided yet.
 	Transient float64 `json:"transient"`
-	// Other is samples, what the program needs for itself, packed operands, and copies to
+	// Other is samples, what the program and the device need for themselves, and copies to
 	// save from.
 	Other float64 `json:"other"`
 }
@@ -68,9 +67,6 @@ type Program struct {
 	// Copies says that it saves from a copy of weights and optimiser's state in the same
 	// memory. With DDP that is so on rank 0.
 	Copies bool
-	// Packs says that operands of products are rounded to bfloat16 in memory of their
-	// own, as GPUs do in bf16.
-	Packs bool
 }
 
 // Memory returns what a rank needs.
@@ -79,16 +75,13 @@ func (w Work) Memory(s ddp.Strategy, e Element, ranks int, p Program) Memory {
 	m := e.state(s, params, ranks)
 	m.Activations = float64(w.Activations)
 	// The samples at hand and the next ones.
-	m.Other = 2*float64(w.Input) + p.Fixed + p.PerThread*float64(p.Threads)
+	m.Other = 2*float64(w.Input) + float64(w.Packed) + p.Fixed + p.PerThread*float64(p.Threads)
 	if p.Copies {
 		kept := params
 		if s != ddp.DDP {
 			kept /= float64(ranks)
 		}
 		m.Other += (e.Weight + e.State) * kept
-	}
-	if p.Packs {
-		m.Other += float64(w.Packed)
 	}
 	if ranks > 1 && e.Compressed {
 		most := 0

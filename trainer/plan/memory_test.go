@@ -39,7 +39,7 @@ func TestStateIsZeROs(t *testing.T) {
 func smallGPT(t testing.TB) Work {
 	t.Helper()
 	o := nn.GPTOptions{Vocabulary: 5000, Context: 64, Layers: 6, Heads: 4, Width: 512}
-	return Count(gpt(t, o), Sample{Tokens: 64, Outputs: o.Vocabulary, Classes: true}, 4, device.FP32)
+	return Count(gpt(t, o), Sample{Tokens: 64, Outputs: o.Vocabulary, Classes: true}, 4, device.FP32, false)
 }
 
 func TestMemoryNeverGrowsWithRanksOrStages(t *testing.T) {
@@ -112,7 +112,7 @@ func TestBucketsAreThoseOfDDP(t *testing.T) {
 	cases["several buckets"] = example{gpt(t, o), Sample{Tokens: 64, Outputs: 5000, Classes: true}, 1}
 	cases[own] = cases["several buckets"]
 	for name, e := range cases {
-		w := Count(e.model, e.sample, e.batch, device.FP32)
+		w := Count(e.model, e.sample, e.batch, device.FP32, false)
 		var got []int
 		if name == own {
 			w.FirstBucket, w.Bucket = 64<<10, 3<<20

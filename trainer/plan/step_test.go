@@ -243,7 +243,7 @@ func TestAdvice(t *testing.T) {
 func BenchmarkCountAndPredict(b *testing.B) {
 	e := examples(b)["gpt"]
 	for b.Loop() {
-		w := Count(e.model, e.sample, e.batch, device.FP32)
+		w := Count(e.model, e.sample, e.batch, device.FP32, false)
 		Predict(w, Training{Element: Elements(2), Accumulate: 1}, Machine{Fabric: Fabric{PerNode: 4, Local: Link{0, 1}, Network: Link{0, 1}}, FLOPS: 1, Bandwidth: 1}, 1024)
 	}
 }

@@ -40,11 +40,9 @@ type Work struct {
 	// Groups are the parameters by kinds of layers, in the order of the first of each.
 	Groups []Group
 	// Activations is the memory in bytes that the model keeps between and within its
-	// passes, all in float32; Input that of the samples.
-	Activations, Input int64
-	// Packed is the bytes of the largest left and the largest right operand of products
-	// in bfloat16; 0 if none is.
-	Packed int64
+	// passes, Input that of the samples, and Packed what the device takes to round
+	// operands of products.
+	Activations, Input, Packed int64
 	// Forward is the FLOP of the forward pass. Backward are those of the other, in
 	// the order in which gradients are ready; they add up to all of it.
 	Forward  float64
@@ -68,15 +66,16 @@ type Group struct {
 	Params int    `json:"parameters"` // elements
 }
 
-// Count has the model do a step of a batch of so many samples, at least 1. The
-// model's parameters have no memory after it.
-func Count(m nn.Model, s Sample, batch int, p device.Precision) Work {
+// Count has the model do a step of a batch of so many samples, at least 1, on a device
+// that is narrow or not: see [Counter]. The model's parameters have no memory after it.
+func Count(m nn.Model, s Sample, batch int, p device.Precision, narrow bool) Work {
 	params := m.Params()
 	w := Work{Groups: groups(params)}
 	for _, q := range params {
 		w.Params = append(w.Params, q.Len())
 	}
-	var weights, activations, input Counter
+	var weights, input Counter
+	activations := Counter{Narrow: narrow}
 	nn.Place(&weights, params)
 	nn.PlaceGrads(&weights, params)
 	m.Plan(nn.Plan{Device: &activations, Batch: batch, Precision: p, Train: true})

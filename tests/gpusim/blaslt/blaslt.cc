@@ -26,8 +26,8 @@ struct Handle { int device; };
 struct Desc {
   int32_t transposed[2] = {0, 0};
   uint32_t epilogue = EpilogueDefault;
-  const float *bias = nullptr;
-  float *aux = nullptr;
+  const void *bias = nullptr;  // of the result's type, as what GELU is of
+  void *aux = nullptr;
   int64_t aux_ld = 0;
   bool adds() const { return epilogue & EpilogueBias; }
   bool bends() const { return (epilogue & EpilogueGeluAux) == EpilogueGeluAux; }
@@ -63,8 +63,8 @@ struct Job {
   Desc desc;
   float alpha, beta;
   const void *a, *b;
-  const float *c;
-  float *d;
+  const void *c;
+  void *d;
   Layout la, lb, lc, ld;
   bool once;
 };
@@ -75,6 +75,16 @@ float number(const void *p, uint32_t type, size_t i) {
   float v;
   memcpy(&v, &bits, 4);
   return v;
+}
+
+void put(void *p, uint32_t type, size_t i, float v) {
+  if (type == Real32) {
+    static_cast<float *>(p)[i] = v;
+    return;
+  }
+  uint32_t bits;
+  memcpy(&bits, &v, 4);
+  static_cast<uint16_t *>(p)[i] = v != v ? 0x7fff : uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 size_t inner(const Job &j) { return j.desc.transposed[0] ? j.la.rows : j.la.cols; }
@@ -95,17 +105,17 @@ void multiply(void *p) {
     }
     for (size_t i = 0; i < m; i++) {
       float v = j->alpha * sums[i];
-      if (j->beta != 0) v += j->beta * j->c[col * size_t(j->lc.ld) + i];
-      if (j->desc.adds()) v += j->desc.bias[i];
+      if (j->beta != 0) v += j->beta * number(j->c, j->lc.type, col * size_t(j->lc.ld) + i);
+      if (j->desc.adds()) v += number(j->desc.bias, j->ld.type, i);
       if (j->desc.bends()) {
-        j->desc.aux[col * size_t(j->desc.aux_ld) + i] = v;
+        put(j->desc.aux, j->ld.type, col * size_t(j->desc.aux_ld) + i, v);
         v = 0.5f * v * (1 + tanhf(0.7978845608f * (v + 0.044715f * v * v * v)));
       }
       if (j->desc.slopes()) {
-        float x = j->desc.aux[col * size_t(j->desc.aux_ld) + i], t = tanhf(0.7978845608f * (x + 0.044715f * x * x * x));
+        float x = number(j->desc.aux, j->ld.type, col * size_t(j->desc.aux_ld) + i), t = tanhf(0.7978845608f * (x + 0.044715f * x * x * x));
         v *= 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 0.134145f * x * x);
       }
-      j->d[col * size_t(j->ld.ld) + i] = v;
+      put(j->d, j->ld.type, col * size_t(j->ld.ld) + i, v);
     }
   }
   if (j->once) delete j;
@@ -117,7 +127,7 @@ bool fit(const Desc &t, const Layout &a, const Layout &b, const Layout &c, const
   uint64_t n = t.transposed[1] ? b.rows : b.cols, k2 = t.transposed[1] ? b.cols : b.rows;
   for (const Layout *l : {&a, &b, &c, &d})
     if (l->ld < int64_t(l->rows) || !l->rows || !l->cols) return false;
-  return k == k2 && d.rows == m && d.cols == n && c.rows == m && c.cols == n && a.type == b.type && c.type == Real32 && d.type == Real32;
+  return k == k2 && d.rows == m && d.cols == n && c.rows == m && c.cols == n && a.type == b.type && c.type == d.type && (d.type == Real32 || a.type == RealBF16);
 }
 
 template <class F> F driver(const char *name) { return reinterpret_cast<F>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), name)); }
@@ -204,7 +214,7 @@ API int cublasLtMatmul(Handle *h, Desc *t, const float *alpha, const void *a, La
   const void *at[4] = {a, b, c, d};
   for (int i = 0; i < 4; i++)
     if (uintptr_t(at[i]) % algo->align[i]) return NotSupported;
-  auto *j = new Job{*t, *alpha, *beta, a, b, static_cast<const float *>(c), static_cast<float *>(d), *la, *lb, *lc, *ld, true};
+  auto *j = new Job{*t, *alpha, *beta, a, b, c, d, *la, *lb, *lc, *ld, true};
   if (algo->shape[0] != ld->rows || algo->shape[1] != ld->cols || algo->shape[2] != inner(*j)) {
     delete j;
     return InvalidValue;

@@ -89,6 +89,13 @@ DEVICE double root(double v) { return sqrt(v); }
 DEVICE float nearest(float v) { return rintf(v); }
 DEVICE float power_of_two(float v) { return v < -126 ? 0 : exp2f(v); }
 
+// to_bfloat16 is cvt.rn.bf16.f32, pair cvt.rn.bf16x2.f32.
+DEVICE u16 to_bfloat16(float v) {
+  u32 b = float_bits(v);
+  return v != v ? 0x7fff : u16((b + 0x7fff + (b >> 16 & 1)) >> 16);
+}
+DEVICE u32 pair(float low, float high) { return u32(to_bfloat16(low)) | u32(to_bfloat16(high)) << 16; }
+
 // multiply_16x8x16 is mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: each thread
 // gives its part of A and B and has its four sums, as the PTX ISA's figures divide them.
 DEVICE void multiply_16x8x16(float *c, const u32 *a, const u32 *b) {

@@ -44,7 +44,7 @@ int ddpb_lt_plans(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddp
   }
   TRY(lt->layout_create(&plan.a, type, p->transposed_a ? p->k : p->m, p->transposed_a ? p->m : p->k, p->lda));
   TRY(lt->layout_create(&plan.b, type, p->transposed_b ? p->n : p->k, p->transposed_b ? p->k : p->n, p->ldb));
-  TRY(lt->layout_create(&plan.d, FLOAT32, p->m, p->n, p->ldd));
+  TRY(lt->layout_create(&plan.d, p->narrow ? BFLOAT16 : FLOAT32, p->m, p->n, p->ldd));
   TRY(lt->preference_create(&preference));
   TRY(lt->preference_set(preference, PREF_MAX_WORKSPACE, &p->workspace, sizeof p->workspace));
   TRY(lt->preference_set(preference, PREF_REDUCTION, &reduction, sizeof reduction));

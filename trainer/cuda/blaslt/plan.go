@@ -54,20 +54,24 @@ type Operand struct {
 // which plans go.
 type Product struct {
 	M, N, K int
-	A, B, D Operand // D is float32, and not transposed
+	A, B, D Operand // D is not transposed
 	BF16    bool    // A and B are bfloat16; else float32
+	Narrow  bool    // D is bfloat16, and so are the bias and what GELU is of; else float32
 	Bias    bool    // N numbers that are added to each row
 	GELU    bool    // by tanh; what it is of is written, too, in rows as far apart as D's
 	Slope   bool    // D = A·B times GELU's derivative at what is read, in such rows
 }
 
 func (p Product) String() string {
-	kind := "float32"
+	kind, to := "float32", "float32"
 	if p.BF16 {
 		kind = "bfloat16"
 	}
-	return fmt.Sprintf("product %dx%dx%d of %s (pitches %d, %d, %d; transposed %t, %t; aligned to %d, %d, %d; bias %t, GELU %t, its slope %t)",
-		p.M, p.N, p.K, kind, p.A.Pitch, p.B.Pitch, p.D.Pitch, p.A.Transposed, p.B.Transposed, p.A.Align, p.B.Align, p.D.Align, p.Bias, p.GELU, p.Slope)
+	if p.Narrow {
+		to = "bfloat16"
+	}
+	return fmt.Sprintf("product %dx%dx%d of %s in %s (pitches %d, %d, %d; transposed %t, %t; aligned to %d, %d, %d; bias %t, GELU %t, its slope %t)",
+		p.M, p.N, p.K, kind, to, p.A.Pitch, p.B.Pitch, p.D.Pitch, p.A.Transposed, p.B.Transposed, p.A.Align, p.B.Align, p.D.Align, p.Bias, p.GELU, p.Slope)
 }
 
 // Plan is an algorithm for a product.
@@ -83,7 +87,7 @@ func (h *Handle) Plans(p Product, most, workspace int) ([]*Plan, error) {
 	problem := C.ddpb_lt_problem{
 		m: C.uint64_t(p.N), n: C.uint64_t(p.M), k: C.uint64_t(p.K),
 		lda: C.int64_t(p.B.Pitch), ldb: C.int64_t(p.A.Pitch), ldd: C.int64_t(p.D.Pitch),
-		transposed_a: truth(p.B.Transposed), transposed_b: truth(p.A.Transposed), bf16: truth(p.BF16), bias: truth(p.Bias), gelu: truth(p.GELU), slope: truth(p.Slope),
+		transposed_a: truth(p.B.Transposed), transposed_b: truth(p.A.Transposed), bf16: truth(p.BF16), narrow: truth(p.Narrow), bias: truth(p.Bias), gelu: truth(p.GELU), slope: truth(p.Slope),
 		align_a: C.uint32_t(p.B.Align), align_b: C.uint32_t(p.A.Align), align_d: C.uint32_t(p.D.Align), workspace: C.uint64_t(workspace),
 	}
 	found := make([]C.ddpb_lt_plan, most)

@@ -32,12 +32,12 @@ type attentionInput struct {
 	dropout                    dropout
 	heads, size, queries, keys uint32
 	scale                      float32
-	round                      uint32
+	_                          uint32
 }
 
 // attentionGrads is struct Gradients of attention.h.
 type attentionGrads struct {
-	dq, dk, dv, dout, out, logSum                       uint64
+	dq, dk, dv, dout, out, logSum, along                uint64
 	dqStride, dkStride, dvStride, doutStride, outStride uint64
 }
 
@@ -49,11 +49,15 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 	a := &attention{AttentionShape: s, device: d, scale: float32(1 / math.Sqrt(float64(s.HeadSize))),
 		forward: "attention_forward", queryGrad: "attention_query_grad", keyGrad: "attention_key_grad",
 		vectors: 32, room: 4 * (6*32*(s.HeadSize+1) + 2*32*33 + 64)}
-	if size := tensorSize(s.HeadSize); s.Precision == device.BF16 && size > 0 {
-		for _, name := range []*string{&a.forward, &a.queryGrad, &a.keyGrad} {
-			*name += fmt.Sprintf("_%d", size)
+	if s.Precision == device.BF16 {
+		kind := "bf16"
+		if size := tensorSize(s.HeadSize); size > 0 {
+			kind = fmt.Sprint(size)
+			a.vectors, a.room = 64, 2*(2*64+2*32)*(size+8)+4*2*32
 		}
-		a.vectors, a.room = 64, 2*(2*64+2*32)*(size+8)+4*2*32
+		for _, name := range []*string{&a.forward, &a.queryGrad, &a.keyGrad} {
+			*name += "_" + kind
+		}
 	}
 	defer d.enter("attention", s.Heads, s.HeadSize).Leave()
 	if a.room > d.shared {
@@ -81,7 +85,7 @@ func (a *attention) Forward(out device.Matrix, logSum device.Tensor, in device.A
 	input := a.plan(out, logSum, in)
 	d := a.device
 	defer d.enter("attention", in.Batch, a.Heads, in.Queries, a.HeadSize).Leave()
-	d.args.Reset().Ptr(floats(out.Data)).Int64(int64(out.RowStride)).Ptr(floats(logSum))
+	d.args.Reset().Ptr(at(out.Data)).Int64(int64(out.RowStride)).Ptr(floats(logSum))
 	driver.Struct(&d.args, &input)
 	d.launch(a.forward, a.launch(in, in.Queries))
 }
@@ -90,16 +94,17 @@ func (a *attention) Forward(out device.Matrix, logSum device.Tensor, in device.A
 func (a *attention) Backward(dq, dk, dv, dout, out device.Matrix, logSum device.Tensor, in device.AttentionInput) {
 	input := a.plan(out, logSum, in)
 	for _, m := range [...]struct{ is, as device.Matrix }{{dq, in.Q}, {dk, in.K}, {dv, in.V}, {dout, out}} {
-		if m.is.Rows != m.as.Rows || m.is.Cols != m.as.Cols || m.is.ColStride != 1 {
-			panic(fmt.Sprintf("engine: attention: a gradient is %dx%d, want %dx%d", m.is.Rows, m.is.Cols, m.as.Rows, m.as.Cols))
+		if m.is.Rows != m.as.Rows || m.is.Cols != m.as.Cols || m.is.ColStride != 1 || m.is.Data.Type() != m.as.Data.Type() {
+			panic(fmt.Sprintf("engine: attention: a gradient is %dx%d of %v, want %dx%d of %v", m.is.Rows, m.is.Cols, m.is.Data.Type(), m.as.Rows, m.as.Cols, m.as.Data.Type()))
 		}
-	}
-	grads := attentionGrads{
-		uint64(floats(dq.Data)), uint64(floats(dk.Data)), uint64(floats(dv.Data)), uint64(floats(dout.Data)), uint64(floats(out.Data)), uint64(floats(logSum)),
-		uint64(dq.RowStride), uint64(dk.RowStride), uint64(dv.RowStride), uint64(dout.RowStride), uint64(out.RowStride),
 	}
 	d := a.device
 	defer d.enter("attention backward", in.Batch, a.Heads, in.Queries, a.HeadSize).Leave()
+	along := d.room(scratchAlong, 4*in.Batch*a.Heads*in.Queries)
+	grads := attentionGrads{
+		uint64(at(dq.Data)), uint64(at(dk.Data)), uint64(at(dv.Data)), uint64(at(dout.Data)), uint64(at(out.Data)), uint64(floats(logSum)), uint64(along),
+		uint64(dq.RowStride), uint64(dk.RowStride), uint64(dv.RowStride), uint64(dout.RowStride), uint64(out.RowStride),
+	}
 	d.args.Reset()
 	driver.Struct(&d.args, &input)
 	driver.Struct(&d.args, &grads)
@@ -116,19 +121,20 @@ func (a *attention) plan(out device.Matrix, logSum device.Tensor, in device.Atte
 	if in.Batch < 1 || in.Queries < 1 || in.Keys < in.Queries || in.Keys > a.MaxLength || logSum.Len() < in.Batch*a.Heads*in.Queries {
 		panic(fmt.Sprintf("engine: attention of %d samples with %d queries and %d keys, planned for %d", in.Batch, in.Queries, in.Keys, a.MaxLength))
 	}
+	stored := a.device.Stored(a.Precision)
 	width, queries, keys := a.Heads*a.HeadSize, in.Batch*in.Queries, in.Batch*in.Keys
 	for _, m := range [...]struct {
 		is   device.Matrix
 		rows int
 	}{{in.Q, queries}, {in.K, keys}, {in.V, keys}, {out, queries}} {
-		if m.is.Rows != m.rows || m.is.Cols != width || m.is.ColStride != 1 {
-			panic(fmt.Sprintf("engine: attention: a %dx%d matrix with column stride %d, want %dx%d", m.is.Rows, m.is.Cols, m.is.ColStride, m.rows, width))
+		if m.is.Rows != m.rows || m.is.Cols != width || m.is.ColStride != 1 || m.is.Data.Type() != stored {
+			panic(fmt.Sprintf("engine: attention: a %dx%d matrix of %v with column stride %d, want %dx%d of %v", m.is.Rows, m.is.Cols, m.is.Data.Type(), m.is.ColStride, m.rows, width, stored))
 		}
 	}
 	return attentionInput{
-		q: uint64(floats(in.Q.Data)), k: uint64(floats(in.K.Data)), v: uint64(floats(in.V.Data)),
+		q: uint64(at(in.Q.Data)), k: uint64(at(in.K.Data)), v: uint64(at(in.V.Data)),
 		qStride: uint64(in.Q.RowStride), kStride: uint64(in.K.RowStride), vStride: uint64(in.V.RowStride), dropout: a.device.dropoutOf(in.Dropout),
 		heads: uint32(a.Heads), size: uint32(a.HeadSize), queries: uint32(in.Queries), keys: uint32(in.Keys),
-		scale: a.scale, round: flag(a.Precision == device.BF16),
+		scale: a.scale,
 	}
 }

@@ -35,13 +35,19 @@ func TestAttentionOfLargeHeads(t *testing.T) {
 func attention(d device.Device, batch, heads, size, queries int, p device.Precision) [][]float32 {
 	r, width := rand.New(rand.NewPCG(1, 2)), heads*size
 	matrix := func() device.Matrix {
-		m := device.Rows(d.Alloc(device.Float32, batch*queries*width), batch*queries, width)
-		device.Fill(d, m.Data, func(v []float32) {
+		wide := d.Alloc(device.Float32, batch*queries*width)
+		device.Fill(d, wide, func(v []float32) {
 			for i := range v {
 				v[i] = float32(r.NormFloat64())
 			}
 		})
-		return m
+		stored := d.Alloc(d.Stored(p), wide.Len())
+		if stored.Type() == device.Float32 {
+			stored = wide
+		} else {
+			d.Cast(stored, wide)
+		}
+		return device.Rows(stored, batch*queries, width)
 	}
 	op := d.NewAttention(device.AttentionShape{Heads: heads, HeadSize: size, MaxLength: queries, Precision: p})
 	in := device.AttentionInput{Q: matrix(), K: matrix(), V: matrix(), Batch: batch, Queries: queries, Keys: queries,
@@ -52,7 +58,12 @@ func attention(d device.Device, batch, heads, size, queries int, p device.Precis
 	op.Backward(dq, dk, dv, dout, out, logSum, in)
 	var all [][]float32
 	for _, t := range []device.Tensor{out.Data, logSum, dq.Data, dk.Data, dv.Data} {
-		all = append(all, append([]float32(nil), device.Floats(d, t)...))
+		wide := t
+		if t.Type() == device.BFloat16 {
+			wide = d.Alloc(device.Float32, t.Len())
+			d.Cast(wide, t)
+		}
+		all = append(all, append([]float32(nil), device.Floats(d, wide)...))
 	}
 	return all
 }

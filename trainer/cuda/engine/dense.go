@@ -69,6 +69,9 @@ func (d *Device) MatMul(p device.Product) {
 	}
 	done, activated := d.fast(p, to, bias)
 	if !done {
+		if p.A.Data.Type() == device.BFloat16 || p.B.Data.Type() == device.BFloat16 || p.C.Data.Type() == device.BFloat16 {
+			d.check(fmt.Errorf("cuBLASLt has no algorithm for these matrices in bfloat16: strides %d and %d, %d and %d, into %d", p.A.RowStride, p.A.ColStride, p.B.RowStride, p.B.ColStride, to.RowStride))
+		}
 		d.args.Reset().Ptr(floats(to.Data)).Int64(int64(to.RowStride))
 		d.args.Ptr(floats(p.A.Data)).Int64(int64(p.A.RowStride)).Int64(int64(p.A.ColStride))
 		d.args.Ptr(floats(p.B.Data)).Int64(int64(p.B.RowStride)).Int64(int64(p.B.ColStride))
@@ -78,12 +81,9 @@ func (d *Device) MatMul(p device.Product) {
 	switch {
 	case p.Activation == device.Identity || activated:
 	case p.Gradient:
-		c := floats(p.C.Data)
-		d.args.Reset().Ptr(c).Ptr(c).Ptr(floats(p.Pre.Data)).Int(number(p.Activation)).Int64(int64(m * n))
-		d.launch("activate_grad", over(m*n))
+		d.slope(p.Activation, p.C.Data, p.C.Data, p.Pre.Data)
 	default:
-		d.args.Reset().Ptr(floats(p.C.Data)).Ptr(floats(to.Data)).Int(number(p.Activation)).Int64(int64(m * n))
-		d.launch("activate", over(m*n))
+		d.activate(p.Activation, p.C.Data, to.Data)
 	}
 }
 
@@ -97,14 +97,17 @@ func fit(p device.Product) {
 	bad := p.A.Rows != p.C.Rows || p.B.Cols != p.C.Cols || p.A.Cols != p.B.Rows || p.C.ColStride != 1 && p.C.Cols > 1 ||
 		p.Bias.Len() > 0 && p.Bias.Len() != p.C.Cols || p.Accumulate && (p.Bias.Len() > 0 || p.Activation != device.Identity)
 	if p.Activation != device.Identity {
-		bad = bad || !p.C.Whole() || !p.Pre.Whole() || p.Pre.Rows != p.C.Rows || p.Pre.Cols != p.C.Cols
+		bad = bad || p.C.Data.Type() != p.Pre.Data.Type() || !p.C.Whole() || !p.Pre.Whole() || p.Pre.Rows != p.C.Rows || p.Pre.Cols != p.C.Cols
+	}
+	for _, t := range [...]device.Tensor{p.A.Data, p.B.Data, p.C.Data} {
+		bad = bad || t.Type() == device.BFloat16 && p.Precision != device.BF16
 	}
 	if p.Gradient {
 		bad = bad || p.Activation != device.GELU || p.Bias.Len() > 0
 	}
 	if bad || p.C.Rows < 1 || p.C.Cols < 1 || p.A.Cols < 1 {
-		panic(fmt.Sprintf("engine: product of %dx%d and %dx%d into %dx%d (strides %d and %d), bias of %d, activation %d, gradient %t, accumulate %t",
-			p.A.Rows, p.A.Cols, p.B.Rows, p.B.Cols, p.C.Rows, p.C.Cols, p.C.RowStride, p.C.ColStride, p.Bias.Len(), p.Activation, p.Gradient, p.Accumulate))
+		panic(fmt.Sprintf("engine: product of %dx%d and %dx%d (%v and %v) into %dx%d (%v, strides %d and %d), bias of %d, activation %d, gradient %t, accumulate %t",
+			p.A.Rows, p.A.Cols, p.B.Rows, p.B.Cols, p.A.Data.Type(), p.B.Data.Type(), p.C.Rows, p.C.Cols, p.C.Data.Type(), p.C.RowStride, p.C.ColStride, p.Bias.Len(), p.Activation, p.Gradient, p.Accumulate))
 	}
 }
 
@@ -115,38 +118,35 @@ func fit(p device.Product) {
 // 329783), and a training that diverges would not show it.
 func fuses(p device.Product, bias driver.Ptr) bool {
 	const multiple = 8 // of elements in the rows of what GELU is of
-	pre := floats(p.Pre.Data)
-	return p.Activation == device.GELU && p.Precision == device.BF16 && pre != floats(p.C.Data) && p.C.Cols%multiple == 0 && alignment(pre) == mostAligned && (bias == 0 || alignment(bias) == mostAligned)
+	pre := stored(p.Pre.Data)
+	return p.Activation == device.GELU && p.Precision == device.BF16 && pre != stored(p.C.Data) && p.C.Cols%multiple == 0 && alignment(pre) == mostAligned && (bias == 0 || alignment(bias) == mostAligned)
 }
 
 // fast has cuBLASLt compute a product without its activation into a matrix, or with it
 // into p.C and p.Pre, and says whether it can, and which.
 func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) (done, activated bool) {
-	problem := blaslt.Product{M: to.Rows, N: to.Cols, K: p.A.Cols, BF16: p.Precision == device.BF16}
-	var a, b driver.Ptr
-	if problem.BF16 {
-		a, problem.A = d.pack(scratchA, p.A)
-		b, problem.B = d.pack(scratchB, p.B)
-	} else {
-		var okA, okB bool
-		a, problem.A, okA = operand(p.A)
-		b, problem.B, okB = operand(p.B)
-		if !okA || !okB {
-			return false, false
-		}
+	problem := blaslt.Product{M: to.Rows, N: to.Cols, K: p.A.Cols, BF16: p.Precision == device.BF16, Narrow: to.Data.Type() == device.BFloat16}
+	a, inA, okA := d.operand(scratchA, p.A, p.Precision)
+	b, inB, okB := d.operand(scratchB, p.B, p.Precision)
+	if !okA || !okB {
+		return false, false
+	}
+	problem.A, problem.B = inA, inB
+	if bias != 0 && problem.Narrow {
+		bias = d.round(scratchBias, bias, p.Bias.Len())
 	}
 	problem.Bias = bias != 0 && alignment(bias) == mostAligned
 	workspace := d.room(scratchWorkspace, workspaceBytes)
 	if fuses(p, bias) {
-		c := floats(p.C.Data)
+		c := stored(p.C.Data)
 		with := problem
 		with.GELU, with.Slope, with.D = !p.Gradient, p.Gradient, blaslt.Operand{Pitch: p.C.Cols, Align: alignment(c)}
 		if plan := d.planned(with, a, b, bias); plan != nil {
-			d.do(call{kind: multiplies, plan: plan, to: c, a: a, b: b, bias: bias, pre: floats(p.Pre.Data), room: workspace})
+			d.do(call{kind: multiplies, plan: plan, to: c, a: a, b: b, bias: bias, pre: stored(p.Pre.Data), room: workspace})
 			return true, true
 		}
 	}
-	c := floats(to.Data)
+	c := stored(to.Data)
 	problem.D = blaslt.Operand{Pitch: max(to.RowStride, to.Cols), Align: alignment(c)}
 	plan := d.planned(problem, a, b, bias)
 	if plan == nil && problem.Bias {
@@ -162,7 +162,7 @@ func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) (done
 	}
 	if bias != 0 && !problem.Bias { // sums start from what is there
 		d.args.Reset().Ptr(c).Int64(int64(problem.D.Pitch)).Ptr(bias).Int(to.Rows).Int(to.Cols)
-		d.launch("fill_rows", over(to.Rows*to.Cols))
+		d.launch(of(to.Data, "fill_rows", "fill_rows_bf16"), over(to.Rows*to.Cols))
 		bias, beta = 0, 1
 	}
 	d.do(call{kind: multiplies, plan: plan, to: c, a: a, b: b, bias: bias, beta: beta, room: workspace})
@@ -175,9 +175,13 @@ const mostAligned = 16
 // alignment is what an address is a multiple of, up to mostAligned.
 func alignment(p driver.Ptr) int { return 1 << bits.TrailingZeros64(uint64(p)|mostAligned) }
 
-// operand is a float32 matrix as cuBLASLt takes it, if it does.
-func operand(m device.Matrix) (driver.Ptr, blaslt.Operand, bool) {
-	at := floats(m.Data)
+// operand is a matrix as cuBLASLt takes it, if it does: a copy where it is to be rounded.
+func (d *Device) operand(use int, m device.Matrix, p device.Precision) (driver.Ptr, blaslt.Operand, bool) {
+	at := stored(m.Data)
+	if p == device.BF16 && m.Data.Type() == device.Float32 {
+		at, packed := d.pack(use, m)
+		return at, packed, true
+	}
 	switch {
 	case (m.ColStride == 1 || m.Cols == 1) && (m.RowStride >= m.Cols || m.Rows == 1):
 		return at, blaslt.Operand{Pitch: max(m.RowStride, m.Cols), Align: alignment(at)}, true
@@ -192,10 +196,22 @@ func operand(m device.Matrix) (driver.Ptr, blaslt.Operand, bool) {
 func (d *Device) pack(use int, m device.Matrix) (driver.Ptr, blaslt.Operand) {
 	transposed := m.RowStride == 1 && m.ColStride != 1
 	m, pitch := m.Packed()
+	packed := blaslt.Operand{Pitch: pitch, Align: mostAligned, Transposed: transposed}
+	if m.ColStride == 1 && m.RowStride == pitch && m.Cols == pitch {
+		return d.round(use, floats(m.Data), m.Rows*m.Cols), packed
+	}
 	to := d.room(use, 2*m.Rows*pitch)
 	d.args.Reset().Ptr(to).Int64(int64(pitch)).Ptr(floats(m.Data)).Int64(int64(m.RowStride)).Int64(int64(m.ColStride)).Int(m.Rows).Int(m.Cols)
 	d.launch("pack", over(m.Rows*m.Cols))
-	return to, blaslt.Operand{Pitch: pitch, Align: alignment(to), Transposed: transposed}
+	return to, packed
+}
+
+// round is a copy of float32 numbers in bfloat16.
+func (d *Device) round(use int, from driver.Ptr, n int) driver.Ptr {
+	to := d.room(use, 2*n)
+	d.args.Reset().Ptr(to).Ptr(from).Int64(int64(n))
+	d.launch("narrow", over(n))
+	return to
 }
 
 // planned is the plan for a product, or nil, found when it is first asked for.
@@ -265,6 +281,6 @@ func (d *Device) ColumnSum(dst device.Tensor, x device.Matrix, accumulate bool) 
 		panic(fmt.Sprintf("engine: the sum of columns %d apart", x.ColStride))
 	}
 	defer d.enter("column_sum", x.Rows, x.Cols).Leave()
-	d.args.Reset().Ptr(floats(dst)).Ptr(floats(x.Data)).Int64(int64(x.RowStride)).Int(x.Rows).Int(x.Cols).Uint32(flag(accumulate))
-	d.launch("column_sum", columns(x.Cols))
+	d.args.Reset().Ptr(floats(dst)).Ptr(stored(x.Data)).Int64(int64(x.RowStride)).Int(x.Rows).Int(x.Cols).Uint32(flag(accumulate))
+	d.launch(of(x.Data, "column_sum", "column_sum_bf16"), columns(x.Cols))
 }

@@ -41,8 +41,13 @@ func (d *Device) Activate(f device.Activation, y, x device.Tensor) {
 		return
 	}
 	defer d.enter("activate", n).Leave()
-	d.args.Reset().Ptr(floats(y)).Ptr(floats(x)).Int(number(f)).Int64(int64(n))
-	d.launch("activate", over(n))
+	d.activate(f, y, x)
+}
+
+func (d *Device) activate(f device.Activation, y, x device.Tensor) {
+	sameType("activate", y, x)
+	d.args.Reset().Ptr(stored(y)).Ptr(stored(x)).Int(number(f)).Int64(int64(y.Len()))
+	d.launch(of(y, "activate", "activate_bf16"), over(y.Len()))
 }
 
 // ActivateGrad is dx = dy * f'(x).
@@ -61,8 +66,13 @@ func (d *Device) ActivateGrad(f device.Activation, dx, dy, x, y device.Tensor) {
 		return
 	}
 	defer d.enter("activate_grad", n).Leave()
-	d.args.Reset().Ptr(floats(dx)).Ptr(floats(dy)).Ptr(floats(from)).Int(number(f)).Int64(int64(n))
-	d.launch("activate_grad", over(n))
+	d.slope(f, dx, dy, from)
+}
+
+func (d *Device) slope(f device.Activation, dx, dy, from device.Tensor) {
+	sameType("activate", dx, dy, from)
+	d.args.Reset().Ptr(stored(dx)).Ptr(stored(dy)).Ptr(stored(from)).Int(number(f)).Int64(int64(dx.Len()))
+	d.launch(of(dx, "activate_grad", "activate_grad_bf16"), over(dx.Len()))
 }
 
 // number is an activation for a kernel: those of maths.h.
@@ -105,12 +115,18 @@ func (d *Device) Dropout(y, x device.Tensor, o device.Dropout) {
 	if n == 0 {
 		return
 	}
+	kernel := of(y, "drop_out", "drop_out_bf16")
+	if x.Type() == device.Float32 {
+		kernel = of(y, "drop_out", "drop_out_narrow")
+	} else {
+		sameType("drop out", y, x)
+	}
 	defer d.enter("drop_out", n).Leave()
 	drop := d.dropoutOf(o)
-	d.args.Reset().Ptr(floats(y)).Ptr(floats(x))
+	d.args.Reset().Ptr(stored(y)).Ptr(stored(x))
 	driver.Struct(&d.args, &drop)
 	d.args.Int64(int64(n))
-	d.launch("drop_out", over(n))
+	d.launch(kernel, over(n))
 }
 
 // Cast rounds or widens.

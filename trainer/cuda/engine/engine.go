@@ -116,6 +116,14 @@ func (d *Device) Name() string {
 	return fmt.Sprintf("cuda %d, %s, %s", d.gpu.Ordinal, d.gpu.Name, d.gpu.UUID)
 }
 
+// Stored is BFloat16 with products that would round it.
+func (d *Device) Stored(p device.Precision) device.Type {
+	if p == device.BF16 {
+		return device.BFloat16
+	}
+	return device.Float32
+}
+
 // Host reports that tensors are not in the host's memory.
 func (d *Device) Host() bool { return false }
 
@@ -191,11 +199,36 @@ func tensor(t device.Type, p driver.Ptr, n int) device.Tensor {
 func floats(t device.Tensor) driver.Ptr { return typed(t, device.Float32) }
 func ints(t device.Tensor) driver.Ptr   { return typed(t, device.Int32) }
 
+// stored is where a tensor of numbers is.
+func stored(t device.Tensor) driver.Ptr {
+	if t.Type() == device.BFloat16 {
+		return at(t)
+	}
+	return floats(t)
+}
+
+// of is the kernel for a tensor of numbers: the first for Float32, the second for BFloat16.
+func of(t device.Tensor, float, narrow string) string {
+	if t.Type() == device.BFloat16 {
+		return narrow
+	}
+	return float
+}
+
 func typed(t device.Tensor, want device.Type) driver.Ptr {
 	if t.Len() > 0 && t.Type() != want {
 		panic(fmt.Sprintf("engine: a tensor of %v where one of %v is wanted", t.Type(), want))
 	}
 	return at(t)
+}
+
+// sameType panics unless all tensors have elements of one type.
+func sameType(what string, first device.Tensor, rest ...device.Tensor) {
+	for _, t := range rest {
+		if t.Type() != first.Type() {
+			panic(fmt.Sprintf("engine: %s tensors of %v and %v", what, first.Type(), t.Type()))
+		}
+	}
 }
 
 // sameLength panics unless all lengths are equal.
@@ -207,12 +240,18 @@ func sameLength(what string, first int, rest ...int) {
 	}
 }
 
-// whole panics unless m is row-major without gaps, and returns where its elements are.
+// whole panics unless m is row-major without gaps and of Float32, and returns where its
+// elements are. wholeStored is likewise of a matrix that may be of BFloat16.
 func whole(what string, m device.Matrix) driver.Ptr {
+	wholeStored(what, m)
+	return floats(m.Data)
+}
+
+func wholeStored(what string, m device.Matrix) driver.Ptr {
 	if !m.Whole() {
 		panic(fmt.Sprintf("engine: %s is %dx%d with strides %d and %d and %d elements, want a whole matrix", what, m.Rows, m.Cols, m.RowStride, m.ColStride, m.Data.Len()))
 	}
-	return floats(m.Data)
+	return stored(m.Data)
 }
 
 // flag is a truth for a kernel.

@@ -100,6 +100,8 @@ func (d *Device) Zero(t device.Tensor) {
 const (
 	scratchA         = iota // a packed operand
 	scratchB                // likewise
+	scratchBias             // a rounded bias
+	scratchAlong            // of attention's gradients: a number for each query of each head
 	scratchWorkspace        // cuBLASLt's
 	scratchTrial            // the results of products that are measured
 	scratchSort             // tokens in order

@@ -14,8 +14,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// A step of a training takes the memory that is planned for it: in bf16 too weights,
-// gradients and activations are float32, and packed operands of products come to them.
+// A step of a training takes the memory that is planned for it.
 func TestTakesWhatIsPlanned(t *testing.T) {
 	const samples, moments = 8, 2
 	o := nn.GPTOptions{Vocabulary: 3000, Context: 128, Layers: 2, Heads: 2, Width: 128}
@@ -27,7 +26,7 @@ func TestTakesWhatIsPlanned(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			planned := plan.Count(m, sample, samples, precision).Memory(ddp.DDP, plan.Elements(moments), 1, plan.Program{Packs: true})
+			planned := plan.Count(m, sample, samples, precision, true).Memory(ddp.DDP, plan.Elements(moments), 1, plan.Program{})
 
 			d := open(t, engine.Options{})
 			before := d.Available()

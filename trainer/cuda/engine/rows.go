@@ -11,20 +11,21 @@ import (
 func (d *Device) LayerNorm(y device.Matrix, mean, rstd device.Tensor, x device.Matrix, w, b device.Tensor) {
 	sameLength("normalise", x.Rows, y.Rows, mean.Len(), rstd.Len())
 	sameLength("normalise", x.Cols, y.Cols, w.Len(), b.Len())
-	to, from := whole("the result", y), whole("what is normalised", x)
+	to, from := wholeStored("the result", y), whole("what is normalised", x)
 	defer d.enter("layer_norm", x.Rows, x.Cols).Leave()
 	d.args.Reset().Ptr(to).Ptr(floats(mean)).Ptr(floats(rstd)).Ptr(from).Ptr(floats(w)).Ptr(floats(b)).Int(x.Rows).Int(x.Cols)
-	d.launch("layer_norm", warps(x.Rows))
+	d.launch(of(y.Data, "layer_norm", "layer_norm_bf16"), warps(x.Rows))
 }
 
 // AddLayerNorm adds, and normalises rows.
 func (d *Device) AddLayerNorm(y, sum device.Matrix, mean, rstd device.Tensor, a, b device.Matrix, w, shift device.Tensor) {
 	sameLength("normalise", sum.Rows, y.Rows, a.Rows, b.Rows, mean.Len(), rstd.Len())
 	sameLength("normalise", sum.Cols, y.Cols, a.Cols, b.Cols, w.Len(), shift.Len())
-	to, kept, left, right := whole("the result", y), whole("a sum", sum), whole("what is added", a), whole("what is added", b)
+	sameType("normalise", y.Data, b.Data)
+	to, kept, left, right := wholeStored("the result", y), whole("a sum", sum), whole("what is added", a), wholeStored("what is added", b)
 	defer d.enter("add_layer_norm", sum.Rows, sum.Cols).Leave()
 	d.args.Reset().Ptr(to).Ptr(kept).Ptr(floats(mean)).Ptr(floats(rstd)).Ptr(left).Ptr(right).Ptr(floats(w)).Ptr(floats(shift)).Int(sum.Rows).Int(sum.Cols)
-	d.launch("add_layer_norm", warps(sum.Rows))
+	d.launch(of(y.Data, "add_layer_norm", "add_layer_norm_bf16"), warps(sum.Rows))
 }
 
 // warps is the launch of a kernel that gives a warp to each row.
@@ -37,29 +38,29 @@ func columns(n int) driver.Launch { return blocks((n + 31) / 32) }
 func (d *Device) LayerNormGrad(dx, dy, x device.Matrix, w, mean, rstd device.Tensor, accumulate bool) {
 	sameLength("normalise", x.Rows, dx.Rows, dy.Rows, mean.Len(), rstd.Len())
 	sameLength("normalise", x.Cols, dx.Cols, dy.Cols, w.Len())
-	to, from, in := whole("a gradient", dx), whole("a gradient", dy), whole("what is normalised", x)
+	to, from, in := whole("a gradient", dx), wholeStored("a gradient", dy), whole("what is normalised", x)
 	defer d.enter("layer_norm_grad", x.Rows, x.Cols).Leave()
 	d.args.Reset().Ptr(to).Ptr(from).Ptr(in).Ptr(floats(w)).Ptr(floats(mean)).Ptr(floats(rstd)).Int(x.Rows).Int(x.Cols).Uint32(flag(accumulate))
-	d.launch("layer_norm_grad", warps(x.Rows))
+	d.launch(of(dy.Data, "layer_norm_grad", "layer_norm_grad_bf16"), warps(x.Rows))
 }
 
 // LayerNormParamGrad is the gradients of w and b.
 func (d *Device) LayerNormParamGrad(dw, db device.Tensor, dy, x device.Matrix, mean, rstd device.Tensor, accumulate bool) {
 	sameLength("normalise", x.Rows, dy.Rows, mean.Len(), rstd.Len())
 	sameLength("normalise", x.Cols, dy.Cols, dw.Len(), db.Len())
-	from, in := whole("a gradient", dy), whole("what is normalised", x)
+	from, in := wholeStored("a gradient", dy), whole("what is normalised", x)
 	defer d.enter("layer_norm_param_grad", x.Rows, x.Cols).Leave()
 	d.args.Reset().Ptr(floats(dw)).Ptr(floats(db)).Ptr(from).Ptr(in).Ptr(floats(mean)).Ptr(floats(rstd)).Int(x.Rows).Int(x.Cols).Uint32(flag(accumulate))
-	d.launch("layer_norm_param_grad", columns(x.Cols))
+	d.launch(of(dy.Data, "layer_norm_param_grad", "layer_norm_param_grad_bf16"), columns(x.Cols))
 }
 
 // CrossEntropy is the loss of logits.
 func (d *Device) CrossEntropy(losses device.Tensor, logits device.Matrix, labels device.Tensor, scale float32) {
 	sameLength("take the loss of", logits.Rows, losses.Len(), labels.Len())
-	x := whole("logits", logits)
+	x := wholeStored("logits", logits)
 	defer d.enter("cross_entropy", logits.Rows, logits.Cols).Leave()
 	d.args.Reset().Ptr(floats(losses)).Ptr(x).Ptr(ints(labels)).Float(scale).Int(logits.Cols)
-	d.launch("cross_entropy", blocks(logits.Rows))
+	d.launch(of(logits.Data, "cross_entropy", "cross_entropy_bf16"), blocks(logits.Rows))
 }
 
 // SquaredError is the loss of predictions.
@@ -75,8 +76,8 @@ func (d *Device) SquaredError(losses device.Tensor, x device.Matrix, targets dev
 // ArgMax finds the largest elements.
 func (d *Device) ArgMax(chosen device.Tensor, x device.Matrix) {
 	sameLength("choose from", x.Rows, chosen.Len())
-	from := whole("what is chosen from", x)
+	from := wholeStored("what is chosen from", x)
 	defer d.enter("arg_max", x.Rows, x.Cols).Leave()
 	d.args.Reset().Ptr(ints(chosen)).Ptr(from).Int(x.Cols)
-	d.launch("arg_max", blocks(x.Rows))
+	d.launch(of(x.Data, "arg_max", "arg_max_bf16"), blocks(x.Rows))
 }

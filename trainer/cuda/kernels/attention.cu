@@ -1,16 +1,18 @@
-// Attention in float32, for heads of any size up to 256; with a.round its operands are
-// rounded, for heads that attention_tensor.cu does not take. Tiles are 32 queries by 32
-// keys; four threads of one warp share a row of scores.
+// Attention computed in float32, for heads of any size up to 256, with matrices of T:
+// float, or u16 for bfloat16, where operands of products are rounded: for heads that
+// attention_tensor.cu does not take. Tiles are 32 queries by 32 keys; four threads of one
+// warp share a row of scores.
 #include "attention.h"
+#include "values.h"
 
 // fetch loads 32 rows of a head from row `first` on to shared memory, times factor,
 // with zeros beyond `rows`.
-DEVICE void fetch(float *to, const float *from, const Head &h, u32 per_sample, u32 first, u64 stride, float factor) {
+template <class T> DEVICE void fetch(float *to, const T *from, const Head &h, u32 per_sample, u32 first, u64 stride, float factor) {
   u32 size = h.a.size, pitch = size + 1;
   for (u32 i = thread_x(); i < 32 * size; i += 128) {
     u32 r = i / size, c = i - r * size;
-    float v = first + r < per_sample ? from[h.row(per_sample, first + r, stride) + c] * factor : 0;
-    to[r * pitch + c] = h.a.round ? rounded(v) : v;
+    float v = first + r < per_sample ? number(from + h.row(per_sample, first + r, stride) + c) * factor : 0;
+    to[r * pitch + c] = sizeof(T) == 2 ? rounded(v) : v;
   }
 }
 
@@ -22,20 +24,20 @@ DEVICE float dot(const float *a, const float *b, u32 n) {
 }
 
 // Blocks of 128 threads for 32 queries; shared: 4*32*(size+1) + 32*33 numbers.
-KERNEL(attention_forward, 128, float *out, u64 out_stride, float *log_sum, Attention a) {
+template <class T> DEVICE void forward(T *out, u64 out_stride, float *log_sum, const Attention &a) {
   DYNAMIC_SHARED(float, room);
   Head h{a, block_z(), block_y()};
   u32 pitch = a.size + 1, first = block_x() * 32, row = thread_x() / 4, part = thread_x() % 4;
   float *q = room, *k = q + 32 * pitch, *v = k + 32 * pitch, *o = v + 32 * pitch, *weights = o + 32 * pitch + row * 33;
   u32 query = first + row < a.queries ? first + row : a.queries - 1;  // rows beyond the last are computed in vain
-  fetch(q, a.q, h, a.queries, first, a.q_stride, a.scale);
+  fetch(q, (const T *)a.q, h, a.queries, first, a.q_stride, a.scale);
   for (u32 c = part; c < a.size; c += 4) o[row * pitch + c] = 0;
   float most = -infinity(), sum = 0;
   u32 last = first + 31 < a.queries ? first + 31 : a.queries - 1, end = last + a.keys - a.queries + 1;
   for (u32 at = 0; at < end; at += 32) {
     sync_threads();
-    fetch(k, a.k, h, a.keys, at, a.k_stride, 1);
-    fetch(v, a.v, h, a.keys, at, a.v_stride, 1);
+    fetch(k, (const T *)a.k, h, a.keys, at, a.k_stride, 1);
+    fetch(v, (const T *)a.v, h, a.keys, at, a.v_stride, 1);
     sync_threads();
     float scores[8], top = most;
 #pragma unroll
@@ -52,7 +54,7 @@ KERNEL(attention_forward, 128, float *out, u64 out_stride, float *log_sum, Atten
       float w = exponential(scores[i] - top);
       part_sum += w;
       if (w != 0 && !h.keeps(query, at + j)) w = 0;
-      weights[j] = a.round ? rounded(w) : w;
+      weights[j] = sizeof(T) == 2 ? rounded(w) : w;
     }
     sum = sum * shrink + quad_sum(part_sum);
     most = top;
@@ -65,36 +67,37 @@ KERNEL(attention_forward, 128, float *out, u64 out_stride, float *log_sum, Atten
   }
   if (first + row >= a.queries) return;
   float factor = a.dropout.scale / sum;
-  for (u32 c = part; c < a.size; c += 4) out[h.row(a.queries, query, out_stride) + c] = o[row * pitch + c] * factor;
+  for (u32 c = part; c < a.size; c += 4) set(out + h.row(a.queries, query, out_stride) + c, o[row * pitch + c] * factor);
   if (part == 0) log_sum[h.sum(query)] = most + logarithm(sum);
 }
 
 // Blocks of 128 threads for 32 queries; shared: 5*32*(size+1) + 32*33 numbers.
-KERNEL(attention_query_grad, 128, Attention a, Gradients g) {
+template <class T> DEVICE void query_grad(const Attention &a, const Gradients &g) {
   DYNAMIC_SHARED(float, room);
   Head h{a, block_z(), block_y()};
   u32 pitch = a.size + 1, first = block_x() * 32, row = thread_x() / 4, part = thread_x() % 4;
   float *q = room, *dout = q + 32 * pitch, *k = dout + 32 * pitch, *v = k + 32 * pitch, *dq = v + 32 * pitch, *dscores = dq + 32 * pitch + row * 33;
   u32 query = first + row < a.queries ? first + row : a.queries - 1;
-  fetch(q, a.q, h, a.queries, first, a.q_stride, a.scale);
-  fetch(dout, g.dout, h, a.queries, first, g.dout_stride, 1);
+  fetch(q, (const T *)a.q, h, a.queries, first, a.q_stride, a.scale);
+  fetch(dout, (const T *)g.dout, h, a.queries, first, g.dout_stride, 1);
   float along = 0, log_sum = g.log_sum[h.sum(query)];
   for (u32 c = part; c < a.size; c += 4) {
-    along += g.dout[h.row(a.queries, query, g.dout_stride) + c] * g.out[h.row(a.queries, query, g.out_stride) + c];
+    along += number((const T *)g.dout + h.row(a.queries, query, g.dout_stride) + c) * number((const T *)g.out + h.row(a.queries, query, g.out_stride) + c);
     dq[row * pitch + c] = 0;
   }
   along = quad_sum(along);
+  if (part == 0 && first + row < a.queries) g.along[h.sum(query)] = along;
   u32 last = first + 31 < a.queries ? first + 31 : a.queries - 1, end = last + a.keys - a.queries + 1;
   for (u32 at = 0; at < end; at += 32) {
     sync_threads();
-    fetch(k, a.k, h, a.keys, at, a.k_stride, 1);
-    fetch(v, a.v, h, a.keys, at, a.v_stride, 1);
+    fetch(k, (const T *)a.k, h, a.keys, at, a.k_stride, 1);
+    fetch(v, (const T *)a.v, h, a.keys, at, a.v_stride, 1);
     sync_threads();
     for (u32 i = 0; i < 8; i++) {
       u32 j = part + 4 * i;
       float w = exponential(dot(q + row * pitch, k + j * pitch, a.size) - log_sum);
       float used, d = score_grad(h, query, at + j, w, dot(dout + row * pitch, v + j * pitch, a.size), along, &used);
-      dscores[j] = a.round ? rounded(d) : d;
+      dscores[j] = sizeof(T) == 2 ? rounded(d) : d;
     }
     sync_threads();
     for (u32 c = part; c < a.size; c += 4) {
@@ -104,31 +107,28 @@ KERNEL(attention_query_grad, 128, Attention a, Gradients g) {
     }
   }
   if (first + row >= a.queries) return;
-  for (u32 c = part; c < a.size; c += 4) g.dq[h.row(a.queries, query, g.dq_stride) + c] = dq[row * pitch + c] * a.scale;
+  for (u32 c = part; c < a.size; c += 4) set((T *)g.dq + h.row(a.queries, query, g.dq_stride) + c, dq[row * pitch + c] * a.scale);
 }
 
 // Blocks of 128 threads for 32 keys; shared: 6*32*(size+1) + 2*32*33 + 64 numbers.
-KERNEL(attention_key_grad, 128, Attention a, Gradients g) {
+template <class T> DEVICE void key_grad(const Attention &a, const Gradients &g) {
   DYNAMIC_SHARED(float, room);
   Head h{a, block_z(), block_y()};
   u32 pitch = a.size + 1, first = block_x() * 32, row = thread_x() / 4, part = thread_x() % 4;
   float *k = room, *v = k + 32 * pitch, *q = v + 32 * pitch, *dout = q + 32 * pitch, *dk = dout + 32 * pitch, *dv = dk + 32 * pitch;
   float *weights = dv + 32 * pitch + row * 33, *dscores = weights + 32 * 33, *along = dv + 32 * pitch + 2 * 32 * 33, *log_sums = along + 32;
   u32 key = first + row;
-  fetch(k, a.k, h, a.keys, first, a.k_stride, 1);
-  fetch(v, a.v, h, a.keys, first, a.v_stride, 1);
+  fetch(k, (const T *)a.k, h, a.keys, first, a.k_stride, 1);
+  fetch(v, (const T *)a.v, h, a.keys, first, a.v_stride, 1);
   for (u32 c = part; c < a.size; c += 4) dk[row * pitch + c] = dv[row * pitch + c] = 0;
   u32 before = a.keys - a.queries, begin = first > before ? (first - before) / 32 * 32 : 0;  // the first query that sees one of the keys
   for (u32 at = begin; at < a.queries; at += 32) {
     sync_threads();
-    fetch(q, a.q, h, a.queries, at, a.q_stride, a.scale);
-    fetch(dout, g.dout, h, a.queries, at, g.dout_stride, 1);
-    u32 query = at + row < a.queries ? at + row : a.queries - 1;
-    float sum = 0;
-    for (u32 c = part; c < a.size; c += 4) sum += g.dout[h.row(a.queries, query, g.dout_stride) + c] * g.out[h.row(a.queries, query, g.out_stride) + c];
-    sum = quad_sum(sum);
+    fetch(q, (const T *)a.q, h, a.queries, at, a.q_stride, a.scale);
+    fetch(dout, (const T *)g.dout, h, a.queries, at, g.dout_stride, 1);
     if (part == 0) {
-      along[row] = sum;
+      u32 query = at + row < a.queries ? at + row : a.queries - 1;
+      along[row] = g.along[h.sum(query)];
       log_sums[row] = g.log_sum[h.sum(query)];
     }
     sync_threads();
@@ -136,8 +136,8 @@ KERNEL(attention_key_grad, 128, Attention a, Gradients g) {
       u32 j = part + 4 * i;
       float w = exponential(dot(q + j * pitch, k + row * pitch, a.size) - log_sums[j]);
       float used, d = score_grad(h, at + j, key, w, dot(dout + j * pitch, v + row * pitch, a.size), along[j], &used);
-      weights[j] = a.round ? rounded(used) : used;
-      dscores[j] = a.round ? rounded(d) : d;
+      weights[j] = sizeof(T) == 2 ? rounded(used) : used;
+      dscores[j] = sizeof(T) == 2 ? rounded(d) : d;
     }
     sync_threads();
     for (u32 c = part; c < a.size; c += 4) {
@@ -152,7 +152,14 @@ KERNEL(attention_key_grad, 128, Attention a, Gradients g) {
   }
   if (key >= a.keys) return;
   for (u32 c = part; c < a.size; c += 4) {
-    g.dk[h.row(a.keys, key, g.dk_stride) + c] = dk[row * pitch + c];
-    g.dv[h.row(a.keys, key, g.dv_stride) + c] = dv[row * pitch + c];
+    set((T *)g.dk + h.row(a.keys, key, g.dk_stride) + c, dk[row * pitch + c]);
+    set((T *)g.dv + h.row(a.keys, key, g.dv_stride) + c, dv[row * pitch + c]);
   }
 }
+
+#define OF(T, suffix)                                                                                                                 \
+  KERNEL(attention_forward##suffix, 128, T *out, u64 out_stride, float *log_sum, Attention a) { forward<T>(out, out_stride, log_sum, a); } \
+  KERNEL(attention_query_grad##suffix, 128, Attention a, Gradients g) { query_grad<T>(a, g); }                                          \
+  KERNEL(attention_key_grad##suffix, 128, Attention a, Gradients g) { key_grad<T>(a, g); }
+OF(float, )
+OF(u16, _bf16)

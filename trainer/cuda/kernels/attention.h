@@ -9,14 +9,14 @@
 #include "maths.h"
 
 // Attention is device.AttentionShape and device.AttentionInput. Rows of a matrix are
-// its stride apart; a head's part of a row begins at head*size.
+// its stride apart; a head's part of a row begins at head*size. Elements are those of the
+// kernel: float32, or bfloat16.
 struct Attention {
-  const float *q, *k, *v;
+  const void *q, *k, *v;
   u64 q_stride, k_stride, v_stride;
   Dropout dropout;
   u32 heads, size, queries, keys;
   float scale;
-  u32 round;  // operands of products to bfloat16
 };
 
 // Head is one head of one sample. Grid: tiles x heads x samples.
@@ -40,10 +40,15 @@ DEVICE float quad_max(float v) {
   return larger(v, shuffle_xor(v, 2));
 }
 
-// Gradients are what the backward kernels have beside the input.
+// Gradients are what the backward kernels have beside the input: matrices of the same
+// elements, and for each query, as Head.sum has them, the logarithm of its sum and the
+// product of its output and that's gradient. The kernel of queries writes that product,
+// and the one of keys, which comes after it, reads it.
 struct Gradients {
-  float *dq, *dk, *dv;
-  const float *dout, *out, *log_sum;
+  void *dq, *dk, *dv;
+  const void *dout, *out;
+  const float *log_sum;
+  float *along;
   u64 dq_stride, dk_stride, dv_stride, dout_stride, out_stride;
 };
 

@@ -7,20 +7,25 @@
 // A unit has these; matrices are in shared memory, and of numbers of two bytes:
 //   memory()                   where the first matrix is
 //   room(rows)                 how many numbers one of so many rows takes
-//   index(rows, r, c)          where in it number c of row r is; c + 1 is behind an even c
+//   index(rows, r, c)          where in it numbers c to c + 7 of row r are, one behind the
+//                              other, for a c that is a multiple of 8: at one of 16 bytes
 //   settle()                   before a barrier behind which products take what was written
 //   between(s, own, row, tile) the products of 16 rows of an OWN matrix from `row`, the
 //                              warp's, on, and of the rows of a tile
 //   mix(sums, s, tile)         adds the rows of a tile, weighted by s, to sums of D columns
 //
-// Softmax and sums are of float32. Loops over a piece are unrolled, as what is indexed by
+// The matrices of the input and of the gradients are of bfloat16, softmax and sums of
+// float32. Loops over a piece are unrolled, as what is indexed by
 // a variable would not be in registers.
 #pragma once
 
 #include "attention.h"
+#include "values.h"
 
-// natural is e^v, for weights that are rounded to bfloat16.
-DEVICE float natural(float v) { return power_of_two(v * 1.44269504088896341f); }
+// Scores are products of vectors as they are. What scales them, and makes e^v a power of
+// two, is one factor.
+constexpr float LOG2_E = 1.44269504088896341f;
+DEVICE float factor_of(const Attention &a) { return a.scale * LOG2_E; }
 
 // The thread's place in a piece: row g and column 2t.
 struct Place { u32 g, t; };
@@ -52,37 +57,64 @@ template <u32 N> DEVICE void clear(float (&sums)[N][4]) {
     for (u32 i = 0; i < 4; i++) sums[n][i] = 0;
 }
 
-// fetch loads rows of a head to shared memory as bfloat16, times factor, with zeros
-// beyond the sample and beyond the head.
-template <class U> DEVICE void fetch(u16 *to, u32 rows, const float *from, const Head &h, u32 per_sample, u32 first, u64 stride, float factor) {
-  for (u32 i = thread_x(); i < rows * (U::D / 2); i += U::THREADS) {
-    u32 r = i / (U::D / 2), c = i % (U::D / 2) * 2;
-    float low = 0, high = 0;
-    if (first + r < per_sample) {
-      const float *row = from + h.row(per_sample, first + r, stride);
-      if (c < h.a.size) low = row[c];
-      if (c + 1 < h.a.size) high = row[c + 1];
-    }
-    *(u32 *)(to + U::index(rows, r, c)) = pair(low * factor, high * factor);
+// Rows are those of a matrix for one head.
+struct Rows {
+  const u16 *from;
+  u64 stride;
+  u32 size;
+  bool wide;  // can be read by eight
+  DEVICE_MEMBER Rows(const void *matrix, const Head &h, u32 per_sample, u64 stride) : from((const u16 *)matrix + h.row(per_sample, 0, stride)), stride(stride), size(h.a.size) { wide = by_eight(size | stride, from); }
+  // eight are the numbers of a row from column c, a multiple of 8, on; 0 beyond the head.
+  DEVICE_MEMBER Four eight(u32 row, u32 c) const {
+    const u16 *at = from + row * stride + c;
+    Four v = {0, 0, 0, 0};
+    if (c >= size) return v;
+    if (wide) return *(const Four *)at;
+    #pragma unroll
+    for (u32 i = 0; i < 8; i++)
+      if (c + i < size) v[i / 2] |= u32(at[i]) << i % 2 * 16;
+    return v;
+  }
+};
+
+// fetch copies N rows to shared memory, with zeros beyond the sample.
+template <class U, u32 N> DEVICE void fetch(u16 *to, const Rows &rows, u32 per_sample, u32 first) {
+  static_assert(N * (U::D / 8) % U::THREADS == 0);
+  #pragma unroll
+  for (u32 n = 0; n < N * (U::D / 8) / U::THREADS; n++) {
+    u32 i = n * U::THREADS + thread_x(), r = i / (U::D / 8), c = i % (U::D / 8) * 8;
+    Four v = {0, 0, 0, 0};
+    if (first + r < per_sample) v = rows.eight(first + r, c);
+    *(Four *)(to + U::index(N, r, c)) = v;
   }
 }
 
 // put writes sums of D columns, times a factor for row g and one for row g + 8.
-template <u32 N> DEVICE void put(float *to, const Head &h, u32 per_sample, u32 first, u64 stride, float (&sums)[N][4], float upper, float lower) {
+template <u32 N> DEVICE void put(void *matrix, const Head &h, u32 per_sample, u32 first, u64 stride, float (&sums)[N][4], float upper, float lower) {
+  u16 *to = (u16 *)matrix + h.row(per_sample, 0, stride);
+  bool even = (h.a.size | stride) % 2 == 0 && u64(to) % 4 == 0;  // columns 2t and 2t + 1 are one word
   #pragma unroll
-  for (u32 i = 0; i < 4; i++) {
+  for (u32 i = 0; i < 4; i += 2) {
     u32 r = first + row_of(i);
     if (r >= per_sample) continue;
+    float factor = i == 0 ? upper : lower;
     #pragma unroll
     for (u32 n = 0; n < N; n++) {
-      u32 c = col_of(n, i);
-      if (c < h.a.size) to[h.row(per_sample, r, stride) + c] = sums[n][i] * (i < 2 ? upper : lower);
+      u32 c = col_of(n, 0), both = pair(sums[n][i] * factor, sums[n][i + 1] * factor);
+      u16 *at = to + r * stride + c;
+      if (c >= h.a.size) continue;
+      if (even) {
+        *(u32 *)at = both;
+        continue;
+      }
+      at[0] = u16(both);
+      if (c + 1 < h.a.size) at[1] = u16(both >> 16);
     }
   }
 }
 
 // Shared: an OWN matrix and two tiles.
-template <class U> DEVICE void forward(float *out, u64 out_stride, float *log_sum, const Attention &a) {
+template <class U> DEVICE void forward(u16 *out, u64 out_stride, float *log_sum, const Attention &a) {
   u16 *q = U::memory(), *k = q + U::room(U::OWN), *v = k + U::room(U::TILE);
   Head h{a, block_z(), block_y()};
   u32 first = block_x() * U::OWN, row = thread_x() / 32 * 16;
@@ -94,17 +126,19 @@ template <class U> DEVICE void forward(float *out, u64 out_stride, float *log_su
     u32 r = first + row + row_of(2 * i);
     query[i] = r < a.queries ? r : a.queries - 1;  // rows beyond the last are computed in vain
   }
-  fetch<U>(q, U::OWN, a.q, h, a.queries, first, a.q_stride, a.scale);
+  Rows keys(a.k, h, a.keys, a.k_stride), values(a.v, h, a.keys, a.v_stride);
+  float factor = factor_of(a);
+  fetch<U, U::OWN>(q, Rows(a.q, h, a.queries, a.q_stride), a.queries, first);
   u32 last = first + U::OWN - 1 < a.queries ? first + U::OWN - 1 : a.queries - 1, end = last + a.keys - a.queries + 1;
   for (u32 at = 0; at < end; at += U::TILE) {
     sync_threads();
-    fetch<U>(k, U::TILE, a.k, h, a.keys, at, a.k_stride, 1);
-    fetch<U>(v, U::TILE, a.v, h, a.keys, at, a.v_stride, 1);
+    fetch<U, U::TILE>(k, keys, a.keys, at);
+    fetch<U, U::TILE>(v, values, a.keys, at);
     U::settle();
     sync_threads();
     Piece<U::TILE> s;
     U::between(s, q, row, k);
-    float top[2] = {most[0], most[1]}, part[2] = {0, 0}, shrink[2];
+    float top[2] = {most[0], most[1]}, part[2] = {0, 0}, shrink[2];  // top and most are before the factor
     #pragma unroll
     for (u32 n = 0; n < U::TILE / 8; n++)
       #pragma unroll
@@ -115,14 +149,14 @@ template <class U> DEVICE void forward(float *out, u64 out_stride, float *log_su
     #pragma unroll
     for (u32 i = 0; i < 2; i++) {
       top[i] = quad_max(top[i]);  // a number: every query sees the first key
-      shrink[i] = natural(most[i] - top[i]);
+      shrink[i] = power_of_two((most[i] - top[i]) * factor);
       most[i] = top[i];
     }
     #pragma unroll
     for (u32 n = 0; n < U::TILE / 8; n++)
       #pragma unroll
       for (u32 i = 0; i < 4; i++) {
-        float w = natural(s.v[n][i] - top[i / 2]);
+        float w = power_of_two(fused(s.v[n][i], factor, -top[i / 2] * factor));
         part[i / 2] += w;
         s.v[n][i] = w != 0 && !h.keeps(query[i / 2], at + col_of(n, i)) ? 0 : w;
       }
@@ -137,14 +171,20 @@ template <class U> DEVICE void forward(float *out, u64 out_stride, float *log_su
   put(out, h, a.queries, first + row, out_stride, o, a.dropout.scale / sum[0], a.dropout.scale / sum[1]);
   #pragma unroll
   for (u32 i = 0; i < 2; i++)
-    if (place().t == 0 && first + row + row_of(2 * i) < a.queries) log_sum[h.sum(query[i])] = most[i] + logarithm(sum[i]);
+    if (place().t == 0 && first + row + row_of(2 * i) < a.queries) log_sum[h.sum(query[i])] = most[i] * a.scale + logarithm(sum[i]);
 }
 
 // along_of is the product of a query's output and its gradient, by four neighbours.
-DEVICE float along_of(const Head &h, const Gradients &g, u32 query) {
-  const float *dout = g.dout + h.row(h.a.queries, query, g.dout_stride), *out = g.out + h.row(h.a.queries, query, g.out_stride);
+DEVICE float along_of(const Rows &dout, const Rows &out, u32 query) {
   float sum = 0;
-  for (u32 c = thread_x() % 4; c < h.a.size; c += 4) sum += dout[c] * out[c];
+  for (u32 c = thread_x() % 4 * 8; c < out.size; c += 32) {
+    Four left = dout.eight(query, c), right = out.eight(query, c);
+    #pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+      sum = fused(bits_float(left[i] << 16), bits_float(right[i] << 16), sum);
+      sum = fused(bits_float(left[i] & 0xffff0000u), bits_float(right[i] & 0xffff0000u), sum);
+    }
+  }
   return quad_sum(sum);
 }
 
@@ -155,20 +195,23 @@ template <class U> DEVICE void query_grad(const Attention &a, const Gradients &g
   u32 first = block_x() * U::OWN, row = thread_x() / 32 * 16, query[2];
   float dq[U::D / 8][4], along[2], log_sum[2];
   clear(dq);
+  Rows keys(a.k, h, a.keys, a.k_stride), values(a.v, h, a.keys, a.v_stride), douts(g.dout, h, a.queries, g.dout_stride);
+  float factor = factor_of(a);
   #pragma unroll
   for (u32 i = 0; i < 2; i++) {
     u32 r = first + row + row_of(2 * i);
     query[i] = r < a.queries ? r : a.queries - 1;
-    along[i] = along_of(h, g, query[i]);
-    log_sum[i] = g.log_sum[h.sum(query[i])];
+    along[i] = along_of(douts, Rows(g.out, h, a.queries, g.out_stride), query[i]);
+    log_sum[i] = g.log_sum[h.sum(query[i])] * LOG2_E;
+    if (place().t == 0 && r < a.queries) g.along[h.sum(r)] = along[i];
   }
-  fetch<U>(q, U::OWN, a.q, h, a.queries, first, a.q_stride, a.scale);
-  fetch<U>(dout, U::OWN, g.dout, h, a.queries, first, g.dout_stride, 1);
+  fetch<U, U::OWN>(q, Rows(a.q, h, a.queries, a.q_stride), a.queries, first);
+  fetch<U, U::OWN>(dout, douts, a.queries, first);
   u32 last = first + U::OWN - 1 < a.queries ? first + U::OWN - 1 : a.queries - 1, end = last + a.keys - a.queries + 1;
   for (u32 at = 0; at < end; at += U::TILE) {
     sync_threads();
-    fetch<U>(k, U::TILE, a.k, h, a.keys, at, a.k_stride, 1);
-    fetch<U>(v, U::TILE, a.v, h, a.keys, at, a.v_stride, 1);
+    fetch<U, U::TILE>(k, keys, a.keys, at);
+    fetch<U, U::TILE>(v, values, a.keys, at);
     U::settle();
     sync_threads();
     Piece<U::TILE> s, d;
@@ -179,7 +222,7 @@ template <class U> DEVICE void query_grad(const Attention &a, const Gradients &g
       #pragma unroll
       for (u32 i = 0; i < 4; i++) {
         float used;
-        s.v[n][i] = score_grad(h, query[i / 2], at + col_of(n, i), natural(s.v[n][i] - log_sum[i / 2]), d.v[n][i], along[i / 2], &used);
+        s.v[n][i] = score_grad(h, query[i / 2], at + col_of(n, i), power_of_two(fused(s.v[n][i], factor, -log_sum[i / 2])), d.v[n][i], along[i / 2], &used);
       }
     U::mix(dq, s, k);
   }
@@ -188,7 +231,6 @@ template <class U> DEVICE void query_grad(const Attention &a, const Gradients &g
 
 // Shared: likewise, and 2*TILE numbers of float32 behind them.
 template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) {
-  static_assert(U::TILE * 4 == U::THREADS, "four threads for each query of a tile");
   u16 *k = U::memory(), *v = k + U::room(U::OWN), *q = v + U::room(U::OWN), *dout = q + U::room(U::TILE);
   float *along = (float *)(dout + U::room(U::TILE)), *log_sums = along + U::TILE;
   Head h{a, block_z(), block_y()};
@@ -196,18 +238,19 @@ template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) 
   float dk[U::D / 8][4], dv[U::D / 8][4];
   clear(dk);
   clear(dv);
-  fetch<U>(k, U::OWN, a.k, h, a.keys, first, a.k_stride, 1);
-  fetch<U>(v, U::OWN, a.v, h, a.keys, first, a.v_stride, 1);
+  Rows queries(a.q, h, a.queries, a.q_stride), douts(g.dout, h, a.queries, g.dout_stride);
+  float factor = factor_of(a);
+  fetch<U, U::OWN>(k, Rows(a.k, h, a.keys, a.k_stride), a.keys, first);
+  fetch<U, U::OWN>(v, Rows(a.v, h, a.keys, a.v_stride), a.keys, first);
   u32 before = a.keys - a.queries, begin = first > before ? (first - before) / U::TILE * U::TILE : 0;  // the first query that sees one of the keys
   for (u32 at = begin; at < a.queries; at += U::TILE) {
     sync_threads();
-    fetch<U>(q, U::TILE, a.q, h, a.queries, at, a.q_stride, a.scale);
-    fetch<U>(dout, U::TILE, g.dout, h, a.queries, at, g.dout_stride, 1);
-    u32 r = thread_x() / 4, query = at + r < a.queries ? at + r : a.queries - 1;
-    float sum = along_of(h, g, query);
-    if (thread_x() % 4 == 0) {
-      along[r] = sum;
-      log_sums[r] = g.log_sum[h.sum(query)];
+    fetch<U, U::TILE>(q, queries, a.queries, at);
+    fetch<U, U::TILE>(dout, douts, a.queries, at);
+    if (u32 r = thread_x(); r < U::TILE) {
+      u32 query = at + r < a.queries ? at + r : a.queries - 1;
+      along[r] = g.along[h.sum(query)];
+      log_sums[r] = g.log_sum[h.sum(query)] * LOG2_E;
     }
     U::settle();
     sync_threads();
@@ -219,19 +262,19 @@ template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) 
       #pragma unroll
       for (u32 i = 0; i < 4; i++) {
         u32 j = col_of(n, i);
-        float used, w = natural(s.v[n][i] - log_sums[j]);
+        float used, w = power_of_two(fused(s.v[n][i], factor, -log_sums[j]));
         d.v[n][i] = score_grad(h, at + j, first + row + row_of(i), w, d.v[n][i], along[j], &used);
         s.v[n][i] = used;
       }
     U::mix(dv, s, dout);
-    U::mix(dk, d, q);  // q is scaled
+    U::mix(dk, d, q);
   }
-  put(g.dk, h, a.keys, first + row, g.dk_stride, dk, 1, 1);
+  put(g.dk, h, a.keys, first + row, g.dk_stride, dk, a.scale, a.scale);
   put(g.dv, h, a.keys, first + row, g.dv_stride, dv, 1, 1);
 }
 
 // PASSES is the kernels of a unit. Grids are ceil(queries or keys / OWN) x heads x samples.
 #define PASSES(name, U)                                                                                                                      \
-  KERNEL(attention_forward_##name, U::THREADS, float *out, u64 out_stride, float *log_sum, Attention a) { forward<U>(out, out_stride, log_sum, a); } \
+  KERNEL(attention_forward_##name, U::THREADS, u16 *out, u64 out_stride, float *log_sum, Attention a) { forward<U>(out, out_stride, log_sum, a); } \
   KERNEL(attention_query_grad_##name, U::THREADS, Attention a, Gradients g) { query_grad<U>(a, g); }                                         \
   KERNEL(attention_key_grad_##name, U::THREADS, Attention a, Gradients g) { key_grad<U>(a, g); }

@@ -10,12 +10,14 @@ KERNEL(multiply, 256, float *c, u64 c_row, const float *a, u64 a_row, u64 a_col,
 }
 
 // c[i*pitch + j] = bias[j]: where a product starts from. Grid: any, one dimension.
-KERNEL(fill_rows, 256, float *c, u64 pitch, const float *bias, u32 rows, u32 cols) {
+template <class T> DEVICE void fill(T *c, u64 pitch, const T *bias, u32 rows, u32 cols) {
   for (u64 at = index(); at < u64(rows) * cols; at += stride()) {
     u64 i = at / cols, j = at - i * cols;
     c[i * pitch + j] = bias[j];
   }
 }
+KERNEL(fill_rows, 256, float *c, u64 pitch, const float *bias, u32 rows, u32 cols) { fill(c, pitch, bias, rows, cols); }
+KERNEL(fill_rows_bf16, 256, u16 *c, u64 pitch, const u16 *bias, u32 rows, u32 cols) { fill(c, pitch, bias, rows, cols); }
 
 // to[i*pitch + j] = x[i*row + j*col], rounded to bfloat16: an operand as cuBLASLt
 // takes it. Grid: any, one dimension.

@@ -54,6 +54,18 @@ DEVICE float nearest(float v) { return __builtin_rintf(v); }
 // power_of_two is 2^v within 2^-22 of itself; what would be subnormal is 0.
 DEVICE float power_of_two(float v) { return __nvvm_ex2_approx_ftz_f(v); }
 
+// to_bfloat16 rounds to nearest, ties to even; NaN becomes 0x7fff. pair rounds two.
+DEVICE u16 to_bfloat16(float v) {
+  u16 b;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(b) : "f"(v));
+  return b;
+}
+DEVICE u32 pair(float low, float high) {
+  u32 b;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(b) : "f"(high), "f"(low));
+  return b;
+}
+
 // multiply_16x8x16 adds the product of a 16x16 and a 16x8 matrix of bfloat16 to one
 // of float32, on tensor cores. Of thread 4g+t of a warp, a are rows g and g+8 of
 // columns 2t, 2t+1 and then of 2t+8, 2t+9; b rows 2t, 2t+1 and then 2t+8, 2t+9 of
@@ -106,12 +118,5 @@ DEVICE float block_max(float v, float *room) {
   return most;
 }
 
-// to_bfloat16 rounds to nearest, ties to even; of a NaN it keeps one.
-DEVICE u16 to_bfloat16(float v) {
-  u32 b = float_bits(v);
-  if (is_nan(v)) return u16(b >> 16 | 0x40);
-  return u16((b + 0x7fff + (b >> 16 & 1)) >> 16);
-}
 DEVICE float from_bfloat16(u16 v) { return bits_float(u32(v) << 16); }
 DEVICE float rounded(float v) { return from_bfloat16(to_bfloat16(v)); }
-DEVICE u32 pair(float low, float high) { return u32(to_bfloat16(low)) | u32(to_bfloat16(high)) << 16; }

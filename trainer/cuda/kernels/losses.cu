@@ -1,5 +1,6 @@
 // The ends of models. A block of 256 threads to a row of cols elements.
 #include "maths.h"
+#include "values.h"
 
 // losses[row] = -log softmax(row)[label]; unless scale is 0 the row becomes the
 // gradient of that, times scale. Probabilities are never stored. The maximum and the
@@ -29,6 +30,46 @@ KERNEL(cross_entropy, 256, float *losses, float *logits, const int *labels, floa
   }
 }
 
+// Likewise of logits in bfloat16, by N neighbours: with powers of two that are within 2^-22
+// of themselves, where logits are within 2^-9.
+template <u32 N> DEVICE void cross_entropy_of(float *room, float *losses, u16 *row, u32 label, float scale, u32 cols) {
+  constexpr float log2_e = 1.44269504088896341f;
+  float most = -infinity(), sum = 0, own = number(row + label), v[N];
+  for (u32 j = thread_x() * N; j < cols; j += 256 * N) {
+    load(v, row + j);
+    float top = most;
+#pragma unroll
+    for (u32 i = 0; i < N; i++) top = larger(top, v[i]);
+    if (top > most) {
+      sum *= power_of_two((most - top) * log2_e);
+      most = top;
+    }
+#pragma unroll
+    for (u32 i = 0; i < N; i++) sum += power_of_two((v[i] - top) * log2_e);
+  }
+  float top = block_max(most, room);
+  sum = block_sum(sum == 0 ? 0 : sum * power_of_two((most - top) * log2_e), room);
+  if (thread_x() == 0) losses[block_x()] = logarithm(sum) + (top - own);
+  if (scale == 0) return;
+  float factor = scale / sum;
+  for (u32 j = thread_x() * N; j < cols; j += 256 * N) {
+    load(v, row + j);
+#pragma unroll
+    for (u32 i = 0; i < N; i++) {
+      v[i] = power_of_two((v[i] - top) * log2_e) * factor;
+      if (j + i == label) v[i] -= scale;
+    }
+    store(row + j, v);
+  }
+}
+KERNEL(cross_entropy_bf16, 256, float *losses, u16 *logits, const int *labels, float scale, u32 cols) {
+  SHARED float room[32];
+  u16 *row = logits + u64(block_x()) * cols;
+  u32 label = u32(labels[block_x()]);
+  if (by_eight(cols, logits)) cross_entropy_of<8>(room, losses, row, label, scale, cols);
+  else cross_entropy_of<1>(room, losses, row, label, scale, cols);
+}
+
 // losses[row] = the sum of squared differences of x and targets; unless scale is 0 x
 // becomes the gradient of that, times scale.
 KERNEL(squared_error, 256, float *losses, float *x, const float *targets, float scale, u32 cols) {
@@ -46,15 +87,13 @@ KERNEL(squared_error, 256, float *losses, float *x, const float *targets, float 
 }
 
 // chosen[row] = the first column of the largest element.
-KERNEL(arg_max, 256, int *chosen, const float *x, u32 cols) {
-  SHARED float values[256];
-  SHARED u32 places[256];
+template <class T> DEVICE void largest(float *values, u32 *places, int *chosen, const T *x, u32 cols) {
   u32 t = thread_x(), at = t < cols ? t : 0;
   x += u64(block_x()) * cols;
-  float most = x[at];
+  float most = number(x + at);
   for (u32 j = t + 256; j < cols; j += 256)
-    if (x[j] > most) {
-      most = x[j];
+    if (number(x + j) > most) {
+      most = number(x + j);
       at = j;
     }
   values[t] = most;
@@ -68,4 +107,14 @@ KERNEL(arg_max, 256, int *chosen, const float *x, u32 cols) {
     sync_threads();
   }
   if (t == 0) chosen[block_x()] = int(places[0]);
+}
+KERNEL(arg_max, 256, int *chosen, const float *x, u32 cols) {
+  SHARED float values[256];
+  SHARED u32 places[256];
+  largest(values, places, chosen, x, cols);
+}
+KERNEL(arg_max_bf16, 256, int *chosen, const u16 *x, u32 cols) {
+  SHARED float values[256];
+  SHARED u32 places[256];
+  largest(values, places, chosen, x, cols);
 }

@@ -42,8 +42,10 @@ func (c *sequences) String() string {
 // fill gives all vectors numbers.
 func (c *sequences) fill(s *suite) {
 	width := c.Heads * c.HeadSize
-	c.q, c.k, c.v = s.normal(c.batch*c.queries*width), s.normal(c.batch*c.keys*width), s.normal(c.batch*c.keys*width)
-	c.dout = s.normal(len(c.q))
+	c.stored = s.d.Stored(c.Precision)
+	normal := func(n int) []float32 { return heldIn(c.stored, s.normal(n)) }
+	c.q, c.k, c.v = normal(c.batch*c.queries*width), normal(c.batch*c.keys*width), normal(c.batch*c.keys*width)
+	c.dout = normal(len(c.q))
 }
 
 func (s *suite) attention(op device.Attention, c sequences) {
@@ -57,7 +59,7 @@ func (s *suite) compare(op device.Attention, c *sequences, d device.Dropout) {
 	width := c.Heads * c.HeadSize
 	rows := c.batch * c.queries
 	in := s.attentionInput(c, d)
-	out, logSum := s.emptyMatrix(rows, width), s.empty(rows*c.Heads)
+	out, logSum := s.matrixOf(c.stored, nans(rows*width), rows, width, whole, true), s.empty(rows*c.Heads)
 	op.Forward(out, logSum, in)
 	want, wantSum := c.forward()
 	s.close("out", s.numbers(out), want)
@@ -65,9 +67,9 @@ func (s *suite) compare(op device.Attention, c *sequences, d device.Dropout) {
 	if c.queries < c.keys {
 		return // that is generation: nothing is learned from it
 	}
-	dq, dk, dv := s.packed(nans(len(c.q)), nans(len(c.k)), nans(len(c.v)), width, true)
-	outs, sums := s.inputMatrix(s.numbers(out), rows, width, whole), s.input(s.floats(logSum))
-	op.Backward(dq, dk, dv, s.inputMatrix(c.dout, rows, width, whole), outs, sums, in)
+	dq, dk, dv := s.packed(c.stored, nans(len(c.q)), nans(len(c.k)), nans(len(c.v)), width, true)
+	outs, sums := s.matrixOf(c.stored, s.numbers(out), rows, width, whole, false), s.input(s.floats(logSum))
+	op.Backward(dq, dk, dv, s.matrixOf(c.stored, c.dout, rows, width, whole, false), outs, sums, in)
 	wantQ, wantK, wantV := c.backward(want)
 	for _, g := range []struct {
 		what string
@@ -85,17 +87,17 @@ func (s *suite) attentionInput(c *sequences, d device.Dropout) device.AttentionI
 	in := device.AttentionInput{Batch: c.batch, Queries: c.queries, Keys: c.keys, Dropout: d}
 	width := c.Heads * c.HeadSize
 	if c.queries == c.keys {
-		in.Q, in.K, in.V = s.packed(c.q, c.k, c.v, width, false)
+		in.Q, in.K, in.V = s.packed(c.stored, c.q, c.k, c.v, width, false)
 		return in
 	}
-	in.Q = s.inputMatrix(c.q, c.batch*c.queries, width, padded)
-	in.K = s.inputMatrix(c.k, c.batch*c.keys, width, padded)
-	in.V = s.inputMatrix(c.v, c.batch*c.keys, width, padded)
+	in.Q = s.matrixOf(c.stored, c.q, c.batch*c.queries, width, padded, false)
+	in.K = s.matrixOf(c.stored, c.k, c.batch*c.keys, width, padded, false)
+	in.V = s.matrixOf(c.stored, c.v, c.batch*c.keys, width, padded, false)
 	return in
 }
 
 // packed are three matrices of one width, side by side in rows of one.
-func (s *suite) packed(q, k, v []float32, width int, free bool) (mq, mk, mv device.Matrix) {
+func (s *suite) packed(kind device.Type, q, k, v []float32, width int, free bool) (mq, mk, mv device.Matrix) {
 	rows := len(q) / width
 	joint := make([]float32, 0, 3*len(q))
 	for i := range rows {
@@ -103,6 +105,6 @@ func (s *suite) packed(q, k, v []float32, width int, free bool) (mq, mk, mv devi
 			joint = append(joint, part[i*width:][:width]...)
 		}
 	}
-	m := s.matrix(joint, rows, 3*width, whole, free)
+	m := s.matrixOf(kind, joint, rows, 3*width, whole, free)
 	return m.Sub(0, rows, 0, width), m.Sub(0, rows, width, 2*width), m.Sub(0, rows, 2*width, 3*width)
 }

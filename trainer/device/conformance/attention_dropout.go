@@ -99,7 +99,7 @@ func (s *suite) keptWeights(op device.Attention, c *sequences, d device.Dropout)
 	clear(probe.k)
 	kept := make([]bool, c.batch*c.perSample())
 	width := c.Heads * c.HeadSize
-	out, logSum := s.emptyMatrix(c.batch*c.queries, width), s.empty(c.batch*c.queries*c.Heads)
+	out, logSum := s.matrixOf(probe.stored, nans(c.batch*c.queries*width), c.batch*c.queries, width, whole, true), s.empty(c.batch*c.queries*c.Heads)
 	for first := 0; first < c.keys; first += c.HeadSize {
 		for i := range probe.v {
 			probe.v[i] = 0

@@ -10,9 +10,10 @@ import (
 type sequences struct {
 	device.AttentionShape
 	batch, queries, keys int
-	q, k, v, dout        []float32 // rows of Heads*HeadSize
-	kept                 []bool    // weights that dropout keeps, [batch, head, query, key]; nil is all
-	scale                real      // of those
+	q, k, v, dout        []float32   // rows of Heads*HeadSize
+	kept                 []bool      // weights that dropout keeps, [batch, head, query, key]; nil is all
+	scale                real        // of those
+	stored               device.Type // of all of these and of what is computed of them
 }
 
 // row is where the vector of a head begins in row i of q, k or v.
@@ -81,7 +82,7 @@ func (c *sequences) forward() (out, logSum []real) {
 				v := exact(c.v[c.row(b*c.keys+j, head)+e])
 				total.add(c.operand(c.dropped(x, b, head, query, j)).times(c.operand(v)))
 			}
-			out[c.row(b*c.queries+query, head)+e] = total.real()
+			out[c.row(b*c.queries+query, head)+e] = total.real().in(c.stored)
 		}
 	})
 	return out, logSum
@@ -111,7 +112,16 @@ func (c *sequences) backward(out []real) (dq, dk, dv []real) {
 			}
 		}
 	})
-	return totals(sums[0]), totals(sums[1]), totals(sums[2])
+	return c.results(sums[0]), c.results(sums[1]), c.results(sums[2])
+}
+
+// results are sums as they are stored.
+func (c *sequences) results(v []sum) []real {
+	out := totals(v)
+	for i := range out {
+		out[i] = out[i].in(c.stored)
+	}
+	return out
 }
 
 func (c *sequences) each(f func(b, head, query int)) {

@@ -34,6 +34,7 @@ func Run(t *testing.T, open func() device.Device) {
 		{"Losses", checkLosses},
 		{"Updates", checkUpdates},
 		{"Misfits", checkMisfits},
+		{"Stored", checkStored},
 		{"Repeat", checkRepeat},
 	} {
 		t.Run(g.name, func(t *testing.T) {
@@ -48,6 +49,10 @@ type suite struct {
 	d    device.Device
 	r    *rand.Rand
 	held []held
+	// stored is the type of what operations store, and aligned has tensors begin where a
+	// device likes it best; else they begin anywhere.
+	stored  device.Type
+	aligned bool
 }
 
 // source is where the numbers of a test come from, always the same ones.
@@ -57,7 +62,7 @@ func source() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 func (s *suite) run(name string, check func(*suite)) {
 	s.Helper()
 	s.Run(name, func(t *testing.T) {
-		sub := &suite{T: t, d: s.d, r: source()}
+		sub := &suite{T: t, d: s.d, r: source(), stored: s.stored, aligned: s.aligned}
 		check(sub)
 		sub.untouched()
 	})

@@ -17,7 +17,11 @@ type product struct {
 	samePre    bool // Pre is C
 	gradient   bool
 	precision  device.Precision
+	of         types
 }
+
+// types are those of A, B and C, which Pre shares.
+type types struct{ a, b, c device.Type }
 
 func checkDense(s *suite) {
 	s.run("MatMul", func(s *suite) {
@@ -111,12 +115,12 @@ func checkDense(s *suite) {
 func (s *suite) product(p product) {
 	s.Helper()
 	what := fmt.Sprintf("%+v", p)
-	a, b, c := s.normal(p.m*p.k), s.normal(p.k*p.n), nans(p.m*p.n)
+	a, b, c := heldIn(p.of.a, s.normal(p.m*p.k)), heldIn(p.of.b, s.normal(p.k*p.n)), nans(p.m*p.n)
 	if p.accumulate {
-		c = s.normal(p.m * p.n)
+		c = heldIn(p.of.c, s.normal(p.m*p.n))
 	}
 	call := device.Product{
-		C: s.resultMatrix(c, p.m, p.n, p.c), A: s.inputMatrix(a, p.m, p.k, p.a), B: s.inputMatrix(b, p.k, p.n, p.b),
+		C: s.matrixOf(p.of.c, c, p.m, p.n, p.c, true), A: s.matrixOf(p.of.a, a, p.m, p.k, p.a, false), B: s.matrixOf(p.of.b, b, p.k, p.n, p.b, false),
 		Accumulate: p.accumulate, Activation: p.activation, Gradient: p.gradient, Precision: p.precision,
 	}
 	var bias []float32
@@ -127,44 +131,50 @@ func (s *suite) product(p product) {
 	if p.activation != device.Identity {
 		call.Pre = call.C
 		if !p.samePre {
-			call.Pre = s.emptyMatrix(p.m, p.n)
+			call.Pre = s.matrixOf(p.of.c, nans(p.m*p.n), p.m, p.n, whole, true)
 		}
 	}
 	var pre []float32
 	if p.gradient {
-		pre = s.normal(p.m * p.n)
-		call.Pre = s.inputMatrix(pre, p.m, p.n, whole)
+		pre = heldIn(p.of.c, s.normal(p.m*p.n))
+		call.Pre = s.matrixOf(p.of.c, pre, p.m, p.n, whole, false)
 	}
 	s.d.MatMul(call)
 
-	start := make([]float32, p.m*p.n)
+	start := make([]real, p.m*p.n)
 	for i := range start {
 		if p.accumulate {
-			start[i] = c[i]
+			start[i] = exact(c[i])
 		}
 		if p.bias {
-			start[i] = bias[i%p.n]
+			start[i] = exact(bias[i%p.n]).in(p.of.c)
 		}
 	}
 	want := multiply(p, start, a, b)
 	if p.gradient {
 		for i := range want {
-			want[i] = want[i].times(slope(p.activation, exact(pre[i]), exact(0)))
+			want[i] = want[i].in(p.of.c).times(slope(p.activation, exact(pre[i]), exact(0))).in(p.of.c)
 		}
 		s.close(what, s.numbers(call.C), want)
 		return
+	}
+	for i := range want {
+		want[i] = want[i].in(p.of.c)
 	}
 	if p.activation != device.Identity && !p.samePre {
 		s.close(what+" Pre", s.numbers(call.Pre), want)
 	}
 	for i := range want {
 		want[i] = activate(p.activation, want[i])
+		if p.activation != device.Identity {
+			want[i] = want[i].in(p.of.c)
+		}
 	}
 	s.close(what, s.numbers(call.C), want)
 }
 
 // multiply is A·B + start.
-func multiply(p product, start, a, b []float32) []real {
+func multiply(p product, start []real, a, b []float32) []real {
 	if p.precision == device.BF16 {
 		a, b = allBFloat16(a), allBFloat16(b)
 	}
@@ -172,7 +182,7 @@ func multiply(p product, start, a, b []float32) []real {
 	for i := range p.m {
 		for j := range p.n {
 			var total sum
-			total.add(exact(start[i*p.n+j]))
+			total.add(start[i*p.n+j])
 			for l := range p.k {
 				total.add(exact(a[i*p.k+l]).times(exact(b[l*p.n+j])))
 			}
@@ -192,8 +202,8 @@ func allBFloat16(v []float32) []float32 {
 
 func (s *suite) columnSum(rows, cols int, l layout) {
 	s.Helper()
-	x, start := s.normal(rows*cols), s.normal(cols)
-	m := s.inputMatrix(x, rows, cols, l)
+	x, start := heldIn(s.stored, s.normal(rows*cols)), s.normal(cols)
+	m := s.matrixOf(s.stored, x, rows, cols, l, false)
 	written, added := s.empty(cols), s.result(start)
 	s.d.ColumnSum(written, m, false)
 	s.d.ColumnSum(added, m, true)

@@ -92,6 +92,10 @@ func (s *suite) emptyMatrix(rows, cols int) device.Matrix {
 }
 
 func (s *suite) matrix(v []float32, rows, cols int, l layout, free bool) device.Matrix {
+	return s.matrixOf(device.Float32, v, rows, cols, l, free)
+}
+
+func (s *suite) matrixOf(kind device.Type, v []float32, rows, cols int, l layout, free bool) device.Matrix {
 	if len(v) != rows*cols {
 		panic("conformance: numbers do not fill the matrix")
 	}
@@ -108,14 +112,22 @@ func (s *suite) matrix(v []float32, rows, cols int, l layout, free bool) device.
 			data[at], mine[at] = math.Float32bits(v[i*cols+j]), free
 		}
 	}
-	m.Data = s.place(n, data, mine, device.Float32)
+	m.Data = s.place(n, data, mine, kind)
 	return m
 }
 
-// place puts a tensor into larger memory, at no particular alignment.
+// storedMatrix is a Whole matrix of what is stored.
+func (s *suite) storedMatrix(v []float32, rows, cols int, free bool) device.Matrix {
+	return s.matrixOf(s.stored, v, rows, cols, whole, free)
+}
+
+// place puts a tensor into larger memory.
 func (s *suite) place(n int, data []uint32, free []bool, kind device.Type) device.Tensor {
 	s.Helper()
 	first := margin + s.r.IntN(margin)
+	if s.aligned {
+		first = margin
+	}
 	h := held{s.d.Alloc(kind, first+n+margin), make([]uint32, first+n+margin), make([]bool, first+n+margin)}
 	for i := range h.before {
 		h.before[i] = aroundFloats
@@ -125,9 +137,15 @@ func (s *suite) place(n int, data []uint32, free []bool, kind device.Type) devic
 	}
 	copy(h.before[first:], data)
 	copy(h.free[first:], free)
-	if kind == device.Int32 {
+	switch kind {
+	case device.Int32:
 		s.d.WriteInts(h.memory, intsOf(h.before))
-	} else {
+	case device.BFloat16:
+		wide := s.d.Alloc(device.Float32, len(h.before))
+		s.d.Write(wide, floatsOf(h.before))
+		s.d.Cast(h.memory, wide)
+		h.before = s.bits(h.memory) // which NaN one becomes is the device's affair
+	default:
 		s.d.Write(h.memory, floatsOf(h.before))
 	}
 	s.held = append(s.held, h)
@@ -150,6 +168,11 @@ func (s *suite) untouched() {
 
 // floats reads a tensor.
 func (s *suite) floats(t device.Tensor) []float32 {
+	if t.Type() == device.BFloat16 {
+		wide := s.d.Alloc(device.Float32, t.Len())
+		s.d.Cast(wide, t)
+		t = wide
+	}
 	v := make([]float32, t.Len())
 	s.d.Read(v, t)
 	return v
@@ -171,7 +194,7 @@ func (s *suite) ints(t device.Tensor) []int32 {
 	return v
 }
 
-// bits reads a tensor of either type.
+// bits reads a tensor of any type.
 func (s *suite) bits(t device.Tensor) []uint32 {
 	if t.Type() == device.Int32 {
 		return intBits(s.ints(t))

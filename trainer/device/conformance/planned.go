@@ -10,8 +10,9 @@ func plannedOperations() []operation {
 			c.fill(s)
 			width, rows := c.Heads*c.HeadSize, c.batch*c.queries
 			in := s.attentionInput(&c, device.Dropout{P: p, Key: 1, First: 1, Stride: 2, PerSample: c.perSample()})
-			out, logSum, dout := s.emptyMatrix(rows, width), s.empty(rows*c.Heads), s.inputMatrix(c.dout, rows, width, whole)
-			dq, dk, dv := s.packed(nans(len(c.q)), nans(len(c.k)), nans(len(c.v)), width, true)
+			out, logSum := s.matrixOf(c.stored, nans(rows*width), rows, width, whole, true), s.empty(rows*c.Heads)
+			dout := s.matrixOf(c.stored, c.dout, rows, width, whole, false)
+			dq, dk, dv := s.packed(c.stored, nans(len(c.q)), nans(len(c.k)), nans(len(c.v)), width, true)
 			op := s.d.NewAttention(c.AttentionShape)
 			// dq begins before dk and dv in the same rows, and its data are all of them.
 			return func() {

@@ -1,6 +1,10 @@
 package conformance
 
-import "math"
+import (
+	"math"
+
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
 
 // unit bounds the relative error of one float32 operation. Rounding to nearest errs
 // by half of it; the sums of matrix units, which cut off, by all.
@@ -61,6 +65,22 @@ func (a real) tanh() real {
 // bfloat16 is a number that is rounded to bfloat16 before it is used, at a place
 // that is not known exactly: half of the last of eight bits.
 func (a real) bfloat16() real { return real{a.v, a.off + 0x1p-8*(math.Abs(a.v)+a.off)} }
+
+// in is a number that is rounded to a type, at a place that is not known exactly.
+func (a real) in(t device.Type) real {
+	if t == device.BFloat16 {
+		return a.bfloat16()
+	}
+	return a
+}
+
+// heldIn is what tensors of a type hold of numbers.
+func heldIn(t device.Type, v []float32) []float32 {
+	if t == device.BFloat16 {
+		return allBFloat16(v)
+	}
+	return v
+}
 
 // toBFloat16 rounds to nearest, ties to even.
 func toBFloat16(x float32) float32 {

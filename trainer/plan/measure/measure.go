@@ -58,10 +58,10 @@ func Compute(ctx context.Context, o Options) (Speed, error) {
 		return Speed{}, err
 	}
 	batch := o.Batch
-	if one := plan.Count(m, o.Sample, 1, o.Precision).FLOP(); float64(batch)*one > maxFLOP {
+	if one := plan.Count(m, o.Sample, 1, o.Precision, false).FLOP(); float64(batch)*one > maxFLOP {
 		batch = max(1, int(maxFLOP/one))
 	}
-	w := plan.Count(m, o.Sample, batch, o.Precision)
+	w := plan.Count(m, o.Sample, batch, o.Precision, false)
 	if need := w.Memory(ddp.DDP, o.Element, 1, plan.Program{}).Total(); o.Memory > 0 && need > o.Memory {
 		return Speed{}, tooLarge{fmt.Errorf("measure a step: %d samples take %.1f GB of memory, and there are %.1f GB", batch, need/1e9, o.Memory/1e9)}
 	}

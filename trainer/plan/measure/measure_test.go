@@ -60,7 +60,7 @@ func TestPredictionBesideMeasurement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	work := plan.Count(m, o.Sample, o.Batch, o.Precision)
+	work := plan.Count(m, o.Sample, o.Batch, o.Precision, false)
 	machine := plan.Machine{
 		Fabric: plan.Fabric{PerNode: 4, Local: link}, FLOPS: speed.FLOPS, Bandwidth: speed.Bandwidth,
 		Threads: 1, Cores: runtime.GOMAXPROCS(0), Copying: true,

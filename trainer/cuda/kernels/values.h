@@ -1,0 +1,67 @@
+// Numbers as they are stored, float32 or bfloat16, read and written one at a time or by
+// eight: of bfloat16 that is 16 bytes, the most that a thread can ask for at once.
+#pragma once
+
+#include "gpu.h"
+
+// Four is 16 bytes.
+typedef u32 Four __attribute__((vector_size(16), may_alias));
+
+// by_eight says whether rows of cols numbers, each at one of these addresses, can be read by eight.
+template <class... P> DEVICE bool by_eight(u64 cols, const P *...at) { return (cols % 8 | ((u64(at) % 16) | ...)) == 0; }
+
+DEVICE float number(const float *at) { return *at; }
+DEVICE float number(const u16 *at) { return from_bfloat16(*at); }
+DEVICE void set(float *at, float v) { *at = v; }
+DEVICE void set(u16 *at, float v) { *at = to_bfloat16(v); }
+
+// load reads N numbers, and store writes them: 1, or 8 at an address that is a multiple of
+// 16 bytes.
+template <class T> DEVICE void load(float (&v)[1], const T *at) { v[0] = number(at); }
+template <class T> DEVICE void store(T *at, const float (&v)[1]) { set(at, v[0]); }
+
+DEVICE void load(float (&v)[8], const u16 *at) {
+  Four b = *(const Four *)at;
+#pragma unroll
+  for (u32 i = 0; i < 4; i++) {
+    v[2 * i] = bits_float(b[i] << 16);
+    v[2 * i + 1] = bits_float(b[i] & 0xffff0000u);
+  }
+}
+DEVICE void store(u16 *at, const float (&v)[8]) {
+  Four b;
+#pragma unroll
+  for (u32 i = 0; i < 4; i++) b[i] = pair(v[2 * i], v[2 * i + 1]);
+  *(Four *)at = b;
+}
+DEVICE void load(float (&v)[8], const float *at) {
+#pragma unroll
+  for (u32 half = 0; half < 2; half++) {
+    Four b = ((const Four *)at)[half];
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) v[4 * half + i] = bits_float(b[i]);
+  }
+}
+DEVICE void store(float *at, const float (&v)[8]) {
+#pragma unroll
+  for (u32 half = 0; half < 2; half++) {
+    Four b;
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) b[i] = float_bits(v[4 * half + i]);
+    ((Four *)at)[half] = b;
+  }
+}
+
+// each writes f(x[i], i) to y[i] for n elements, in turns of the grid's size. Where x and
+// y are the same memory, they are of one type.
+template <class Y, class X, class F> DEVICE void each(Y *y, const X *x, u64 n, F f) {
+  u64 eights = by_eight(0, y, x) ? n / 8 : 0;
+  for (u64 at = index(); at < eights; at += stride()) {
+    float v[8];
+    load(v, x + at * 8);
+#pragma unroll
+    for (u32 i = 0; i < 8; i++) v[i] = f(v[i], at * 8 + i);
+    store(y + at * 8, v);
+  }
+  for (u64 i = eights * 8 + index(); i < n; i += stride()) set(y + i, f(number(x + i), i));
+}
