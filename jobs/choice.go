@@ -12,7 +12,8 @@ type Device string
 type Strategy string
 
 // Precision is the number format of the built-in trainer. With bf16, products of
-// matrices take bfloat16 numbers; everything else, the weights too, stays fp32.
+// matrices take bfloat16 numbers, and a GPU may store what goes between operations so;
+// everything else, the weights too, stays fp32.
 type Precision string
 
 // Reduce is the number format in which ranks add up gradients. With bf16 they are

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
@@ -293,7 +294,7 @@ func (s sized) Size() int { return s.ranks }
 func (p process) need(t *testing.T, ranks int) float64 {
 	t.Helper()
 	j := job(t, fmt.Sprintf(wide, p.Strategy, 2*ranks*p.Steps))
-	r := &run{Options: Options{Job: j, Comm: sized{ranks: ranks}}, train: j.Train, batch: int(j.Train.Batch)}
+	r := &run{Options: Options{Job: j, Comm: sized{ranks: ranks}}, train: j.Train, batch: int(j.Train.Batch), device: cpu.New(1)}
 	var err error
 	if r.data, r.eval, err = data.Open(DataOptions(r.train)); err != nil {
 		t.Fatal(err)

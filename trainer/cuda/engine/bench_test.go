@@ -18,6 +18,10 @@ func BenchmarkGPT2(b *testing.B) {
 	d := open(b, engine.Options{Tune: true})
 	tensor := func(n int) device.Tensor { return d.Alloc(device.Float32, n) }
 	matrix := func(rows, cols int) device.Matrix { return device.Rows(tensor(rows*cols), rows, cols) }
+	stored := func(p device.Precision, rows, cols int) device.Matrix {
+		return device.Rows(d.Alloc(d.Stored(p), rows*cols), rows, cols)
+	}
+	precisions := map[string]device.Precision{"fp32": device.FP32, "bf16": device.BF16}
 	one := make([]float32, 1)
 	// Each does its work n times; bytes and operations are those of one.
 	measure := func(name string, bytes, flops float64, do func()) {
@@ -34,33 +38,39 @@ func BenchmarkGPT2(b *testing.B) {
 			b.ReportMetric(flops/seconds/1e12, "TFLOP/s")
 		})
 	}
-	x, y, wide := matrix(rows, width), matrix(rows, width), matrix(rows, 4*width)
+	x, y := matrix(rows, width), matrix(rows, width)
 	w, bias, mean, rstd := matrix(4*width, width), tensor(4*width), tensor(rows), tensor(rows)
 	gain, shift := tensor(width), tensor(width)
-	for name, p := range map[string]device.Precision{"fp32": device.FP32, "bf16": device.BF16} {
-		product := device.Product{C: wide, A: x, B: w.T(), Bias: bias, Precision: p}
-		measure("MatMul/"+name, 0, 2*rows*width*4*width, func() { d.MatMul(product) })
-	}
 	measure("Add", 12*rows*width, 0, func() { d.Add(y.Data, x.Data, y.Data) })
-	measure("GELU", 8*rows*4*width, 0, func() { d.Activate(device.GELU, wide.Data, wide.Data) })
-	measure("LayerNorm", 8*rows*width, 0, func() { d.LayerNorm(y, mean, rstd, x, gain, shift) })
-	measure("LayerNormGrad", 12*rows*width, 0, func() { d.LayerNormGrad(y, y, x, gain, mean, rstd, false) })
-	measure("LayerNormParamGrad", 8*rows*width, 0, func() { d.LayerNormParamGrad(gain, shift, y, x, mean, rstd, false) })
-	measure("ColumnSum", 4*rows*4*width, 0, func() { d.ColumnSum(bias, wide, false) })
+	for name, p := range precisions {
+		size := float64(d.Stored(p).Size())
+		in, out, wide := stored(p, rows, width), stored(p, rows, width), stored(p, rows, 4*width)
+		product := device.Product{C: wide, A: in, B: w.T(), Bias: bias, Precision: p}
+		measure("MatMul/"+name, 0, 2*rows*width*4*width, func() { d.MatMul(product) })
+		measure("GELU/"+name, 2*size*rows*4*width, 0, func() { d.Activate(device.GELU, wide.Data, wide.Data) })
+		measure("LayerNorm/"+name, (4+size)*rows*width, 0, func() { d.LayerNorm(out, mean, rstd, x, gain, shift) })
+		measure("AddLayerNorm/"+name, (8+2*size)*rows*width, 0, func() { d.AddLayerNorm(out, y, mean, rstd, x, in, gain, shift) })
+		measure("LayerNormGrad/"+name, (12+size)*rows*width, 0, func() { d.LayerNormGrad(y, in, x, gain, mean, rstd, true) })
+		measure("LayerNormParamGrad/"+name, (4+size)*rows*width, 0, func() { d.LayerNormParamGrad(gain, shift, in, x, mean, rstd, false) })
+		measure("ColumnSum/"+name, size*rows*4*width, 0, func() { d.ColumnSum(bias, wide, false) })
+	}
 
-	for name, p := range map[string]device.Precision{"fp32": device.FP32, "bf16": device.BF16} {
+	for name, p := range precisions {
 		op := d.NewAttention(device.AttentionShape{Heads: heads, HeadSize: width / heads, MaxLength: length, Precision: p})
-		qkv := matrix(rows, 3*width)
+		qkv, out, dout := stored(p, rows, 3*width), stored(p, rows, width), stored(p, rows, width)
 		part := func(m device.Matrix, i int) device.Matrix { return m.Sub(0, rows, i*width, (i+1)*width) }
 		in := device.AttentionInput{Q: part(qkv, 0), K: part(qkv, 1), V: part(qkv, 2), Batch: sequences, Queries: length, Keys: length}
-		grads, sums := matrix(rows, 3*width), tensor(rows*heads)
+		grads, sums := stored(p, rows, 3*width), tensor(rows*heads)
 		flops := 2.0 * sequences * length * length * width // of one product, of which the mask leaves half
-		measure("Attention/"+name, 0, 2*flops/2, func() { op.Forward(y, sums, in) })
-		measure("AttentionBackward/"+name, 0, 5*flops/2, func() { op.Backward(part(grads, 0), part(grads, 1), part(grads, 2), x, y, sums, in) })
+		measure("Attention/"+name, 0, 2*flops/2, func() { op.Forward(out, sums, in) })
+		measure("AttentionBackward/"+name, 0, 5*flops/2, func() { op.Backward(part(grads, 0), part(grads, 1), part(grads, 2), dout, out, sums, in) })
 	}
 
 	logits, labels, losses := matrix(rows, vocabulary), d.Alloc(device.Int32, rows), tensor(rows)
-	measure("CrossEntropy", 8*rows*vocabulary, 0, func() { d.CrossEntropy(losses, logits, labels, 1) })
+	measure("CrossEntropy/fp32", 8*rows*vocabulary, 0, func() { d.CrossEntropy(losses, logits, labels, 1) })
+	narrow := stored(device.BF16, rows, vocabulary)
+	measure("CrossEntropy/bf16", 4*rows*vocabulary, 0, func() { d.CrossEntropy(losses, narrow, labels, 1) })
+	measure("Cast", 6*rows*vocabulary, 0, func() { d.Cast(narrow.Data, logits.Data) })
 	table := device.Rows(logits.Data, vocabulary, width)
 	measure("EmbedGrad", 8*rows*width, 0, func() { d.EmbedGrad(table, w, x, labels, length) })
 	parameters := vocabulary * width

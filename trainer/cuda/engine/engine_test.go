@@ -44,7 +44,8 @@ func TestConformance(t *testing.T) {
 // The same products where cuBLASLt cannot add a bias.
 func TestWithoutEpilogues(t *testing.T) {
 	gpusim.Require(t)
-	if out, err := gpusim.Again(t, "TestConformance/Dense", "GPUSIM_EPILOGUES=none"); err != nil || !strings.Contains(out, "--- PASS: TestConformance/Dense") {
+	out, err := gpusim.Again(t, "TestConformance/(Dense|Stored)", "GPUSIM_EPILOGUES=none")
+	if err != nil || !strings.Contains(out, "--- PASS: TestConformance/Dense") || !strings.Contains(out, "--- PASS: TestConformance/Stored") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
