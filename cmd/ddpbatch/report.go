@@ -23,7 +23,10 @@ func (c *reportCmd) Help() string {
 the network and why, checkpoints, restarts and their causes, and what is needed to
 do the run again. It loads nothing and runs no script. A run that is unfinished,
 failed or damaged has a page, too, which says what is missing. It shows the job file
-and the names of hosts, users and folders: look before you send it to others.`
+and the names of hosts, users and folders: look before you send it to others.
+
+Of a sweep it is a table of the elements, with what they differ in, how they stand and
+which is best, and a part for each of the first 64.`
 }
 
 func (c *reportCmd) Run(ctx context.Context, p *program) error {
@@ -32,8 +35,10 @@ func (c *reportCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	if run.record.Sweep != nil {
-		return exitError{exitUsage, hinted{fmt.Errorf("run directory %q is that of a sweep: each element has a report of its own", run.dir.Path),
-			fmt.Sprintf("name one, such as %s/0; `ddpbatch status %s` compares them", c.Which, c.Which)}}
+		s := runreport.CollectSweep(run.dir, run.record)
+		s.Version = version()
+		s.Settle(p.elementStates(ctx, run), time.Now())
+		return c.write(p, run, s.HTML)
 	}
 	r := runreport.Collect(run.dir)
 	r.Version = version()
@@ -41,11 +46,16 @@ func (c *reportCmd) Run(ctx context.Context, p *program) error {
 		r.Name = p.short(run.dir.Path)
 	}
 	r.Settle(p.jobState(ctx, run), time.Now())
+	return c.write(p, run, r.HTML)
+}
+
+// write writes the page to where it was asked for.
+func (c *reportCmd) write(p *program, run knownRun, html func(io.Writer) error) error {
 	if c.Output == "-" {
-		return r.HTML(p.Stdout)
+		return html(p.Stdout)
 	}
 	path := p.abs(c.Output)
-	if err := createFile(path, c.Force, func(w io.Writer) error { return r.HTML(w) }); err != nil {
+	if err := createFile(path, c.Force, html); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			return exitError{exitUsage, hinted{fmt.Errorf("report: %q already exists", path), "give another name with -o, or --force to replace it"}}
 		}
@@ -53,6 +63,30 @@ func (c *reportCmd) Run(ctx context.Context, p *program) error {
 	}
 	p.printf("wrote %s\n", path)
 	return nil
+}
+
+// elementStates is what Slurm says of the last jobs of a sweep's elements, by id; none
+// where it does not say.
+func (p *program) elementStates(ctx context.Context, sweep knownRun) map[string]slurm.JobState {
+	elements, err := sweep.elements()
+	var ids []string
+	for _, e := range elements {
+		if id := e.record.LastJob(); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	var states []slurm.JobState
+	if err == nil && len(ids) > 0 {
+		states, err = p.slurmFor(elements...).State(ctx, ids...)
+	}
+	if err != nil {
+		p.note("the report is without what Slurm says of the elements: %v", err)
+	}
+	by := map[string]slurm.JobState{}
+	for i, s := range states {
+		by[ids[i]] = s
+	}
+	return by
 }
 
 // jobState is what Slurm says of the run's last job; nil where there is none, or it does

@@ -19,12 +19,19 @@ import (
 	"time"
 )
 
-// frames shows a page on a phone and on a screen, with all that is folded open, and writes
-// down how wide it is there, how high its first chart, and which tables cannot be read to
+// framed is a page that is shown at a width.
+type framed struct {
+	Name  string
+	Width int
+	Page  string
+}
+
+// frames shows pages on a phone and on a screen, with all that is folded open, and writes
+// down how wide each is there, how high its first chart, and which tables cannot be read to
 // their right edge. The picture is there to be seen by the proxy.
 var frames = template.Must(template.New("frames").Parse(`<!DOCTYPE html><body>
 <img src="http://control.example/seen.png">
-{{range .Widths}}<iframe id="f{{.}}" style="width:{{.}}px;height:800px;border:0" srcdoc="{{$.Page}}"></iframe>{{end}}
+{{range .}}<iframe id="{{.Name}}" style="width:{{.Width}}px;height:800px;border:0" srcdoc="{{.Page}}"></iframe>{{end}}
 <script>onload = () => { for (const f of document.querySelectorAll("iframe")) {
 	const e = f.contentDocument.documentElement
 	e.querySelectorAll("details").forEach(d => d.open = true)
@@ -46,7 +53,7 @@ var frames = template.Must(template.New("frames").Parse(`<!DOCTYPE html><body>
 // own is whom the browser asks for itself, whatever it shows.
 var own = regexp.MustCompile(`\.(google|googleapis)\.com(:443)?$`)
 
-var measured = regexp.MustCompile(`f(\d+) is (\d+) wide, chart (\d+) high, (\d+) tables, cut: \[(.*?)\]`)
+var measured = regexp.MustCompile(`>(\w+) is (\d+) wide, chart (\d+) high, (\d+) tables, cut: \[(.*?)\]`)
 
 // In a browser the page asks for nothing, fits on a phone, and can be printed.
 func TestInChromium(t *testing.T) {
@@ -90,21 +97,23 @@ func TestInChromium(t *testing.T) {
 	file := filepath.Join(dir, "page.html")
 	check(t, os.WriteFile(file, []byte(page), 0o600))
 	var wrapper bytes.Buffer
-	widths := []int{390, 1280}
-	check(t, frames.Execute(&wrapper, map[string]any{"Widths": widths, "Page": page}))
+	sweep := sweepHTML(t, swept(t, 4))
+	pages := []framed{{"phone", 390, page}, {"screen", 1280, page}, {"sweep", 390, sweep}}
+	check(t, frames.Execute(&wrapper, pages))
 	check(t, os.WriteFile(filepath.Join(dir, "frames.html"), wrapper.Bytes(), 0o600))
 
 	found := measured.FindAllStringSubmatch(string(run("--dump-dom", "file://"+filepath.Join(dir, "frames.html"))), -1)
-	if len(found) != len(widths) {
+	if len(found) != len(pages) {
 		t.Fatalf("measured %q", found)
 	}
 	for i, m := range found {
+		p := pages[i]
 		high, _ := strconv.Atoi(m[3])
-		if m[2] != fmt.Sprint(widths[i]) || high < 150 {
-			t.Errorf("at %d px the page is %s px wide, its chart %s px high", widths[i], m[2], m[3])
+		if m[1] != p.Name || m[2] != fmt.Sprint(p.Width) || high < 150 {
+			t.Errorf("%s: at %d px it is %s px wide, its chart %s px high", p.Name, p.Width, m[2], m[3])
 		}
-		if want := strings.Count(page, "<table"); m[4] != fmt.Sprint(want) || m[5] != "" {
-			t.Errorf("at %d px %s of %d tables are there, and cannot be read to their end: %s", widths[i], m[4], want, m[5])
+		if want := strings.Count(p.Page, "<table"); m[4] != fmt.Sprint(want) || m[5] != "" {
+			t.Errorf("%s: at %d px %s of %d tables are there, and cannot be read to their end: %s", p.Name, p.Width, m[4], want, m[5])
 		}
 	}
 	pdf := filepath.Join(dir, "page.pdf")

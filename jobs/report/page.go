@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -27,6 +28,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageSource))
 // page is what the template shows: words, and charts that are laid out.
 type page struct {
 	Run   *Run
+	Title string
 	Style template.CSS // our own
 	State state
 	Made  string
@@ -68,9 +70,22 @@ type cause struct {
 // maxTable is how many rows of hosts, ranks and checkpoints stand on a page.
 const maxTable = 64
 
+// madeForm is how the time is told at which a page was made.
+const madeForm = "2006-01-02 15:04 MST"
+
+// failures are those that are known by their texts. What stands in the log of a run that
+// all went well with is none.
+func (r *Run) failures() []symptoms.Found {
+	if r.Status.Phase == watch.Done && r.Status.Restarts() == 0 {
+		return nil
+	}
+	return r.Known
+}
+
 // HTML writes the page.
 func (r Run) HTML(w io.Writer) error {
-	p := page{Run: &r, Style: template.CSS(styleSource), State: r.state(), Made: r.Made.Format("2006-01-02 15:04 MST")}
+	p := page{Run: &r, Style: template.CSS(styleSource), State: r.state(), Made: r.Made.Format(madeForm), Known: r.failures()}
+	p.Title = cmp.Or(r.Name, "a run") + ": " + p.State.Word
 	p.facts()
 	p.charts()
 	p.ranks()
@@ -80,10 +95,6 @@ func (r Run) HTML(w io.Writer) error {
 	p.checkpoints()
 	p.attempts()
 	p.causes()
-	// What stands in the log of a run that all went well with is no failure.
-	if r.Status.Phase != watch.Done || r.Status.Restarts() > 0 {
-		p.Known = r.Known
-	}
 	p.origin()
 	var out bytes.Buffer // where a half page would be left behind
 	if err := pageTemplate.Execute(&out, p); err != nil {

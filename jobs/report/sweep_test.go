@@ -1,0 +1,125 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
+)
+
+// swept is a sweep of n elements: 0 is done, 1 is better and has failed, 2 was never
+// submitted, 3 has no figures, and what comes after is like 0.
+func swept(t *testing.T, n int) Sweep {
+	t.Helper()
+	dir, err := rundir.Create(filepath.Join(t.TempDir(), "run"))
+	check(t, err)
+	record := rundir.Record{Run: "00ff", Name: "tune", Base: "/home/ada", Created: noon, Sweep: &rundir.SweepRecord{}}
+	for i := range n {
+		record.Sweep.Elements = append(record.Sweep.Elements, rundir.ElementRecord{Values: map[string]string{"train.optimizer.lr": fmt.Sprintf("0.%d", i), "train.batch": hostile}})
+		if i == 2 {
+			continue
+		}
+		check(t, os.MkdirAll(filepath.Dir(dir.Element(i).Path), 0o700))
+		e, err := rundir.Create(dir.Element(i).Path)
+		check(t, err)
+		id := fmt.Sprintf("18_%d", i)
+		check(t, e.WriteRecord(rundir.Record{Run: "00ff", Name: fmt.Sprintf("tune-%d", i), Base: "/home/ada", Submissions: []rundir.Submission{{JobID: id, Time: noon}}}))
+		if i == 3 {
+			continue
+		}
+		accuracy := 0.5
+		if i == 1 {
+			accuracy = 0.9
+			check(t, os.WriteFile(e.BatchLog(id), []byte("OSError: [Errno 28] No space left on device "+hostile+"\n"), 0o600))
+			check(t, os.WriteFile(e.Failure(), []byte(`{"exit": 1, "first": {"rank": 0, "reason": "rank 0 could not save", "hint": "make room"}}`), 0o600))
+		}
+		check(t, os.WriteFile(e.Metrics(), fmt.Appendf(nil, `{"kind":"train","step":10,"loss":2.5}
+{"kind":"train","step":20,"loss":1.25}
+{"kind":"eval","step":10,"loss":0.4,"accuracy":%g}
+{"kind":"eval","step":20,"loss":0.5,"accuracy":0.25}
+`, accuracy), 0o600))
+	}
+	s := CollectSweep(dir, record)
+	s.Version = "v1.2.3"
+	s.Settle(map[string]slurm.JobState{"18_0": {ID: "18_0", State: slurm.StateCompleted}, "18_1": {ID: "18_1", State: slurm.StateFailed, ExitCode: "1:0"},
+		"18_3": {ID: "18_3", State: slurm.StatePending, Reason: "Priority"}}, noon)
+	return s
+}
+
+func sweepHTML(t *testing.T, s Sweep) string {
+	t.Helper()
+	var out bytes.Buffer
+	check(t, s.HTML(&out))
+	return out.String()
+}
+
+// The page of a sweep has each element with what it differs in, how it stands, and its
+// best figure; whatever stands in its files is text.
+func TestSweep(t *testing.T) {
+	page := sweepHTML(t, swept(t, 4))
+	wellFormed(t, page)
+	if m := reaching.FindString(strings.ReplaceAll(regexp.MustCompile(`&lt;[^<]*`).ReplaceAllString(page, ""), ` href="#element-`, "")); m != "" {
+		t.Errorf("the page has %q", m)
+	}
+	for _, want := range []string{
+		"<title>tune: 1 done, 1 failed, 1 not submitted, 1 queued</title>", "A sweep of 4 elements", "Element 1 has the best accuracy, 0.9.",
+		`<th scope="col">train.batch</th><th scope="col">train.optimizer.lr</th><th scope="col">state</th><th scope="col">last loss</th><th scope="col">best accuracy</th>`,
+		`<td>0.0</td><td class="fixed good">done</td><td>1.25</td><td>0.5</td>`,
+		`<tr class="best"><th scope="row"><a href="#element-1">1</a></th>`, `<td>0.9 (the best)</td>`,
+		`<td>0.2</td><td class="fixed wait">not submitted</td><td></td><td></td>`, `<td class="fixed wait">queued</td>`,
+		"Rank 0 could not save.", "What to do: make room", "disk full (the file system), line 1", `id="element-0-loss-title"`, "Other jobs come first.",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page[strings.Index(page, "<body>"):])
+		}
+	}
+	ids := map[string]bool{}
+	for _, m := range regexp.MustCompile(` id="([^"]+)"`).FindAllStringSubmatch(page, -1) {
+		if ids[m[1]] {
+			t.Errorf("two things have the id %q", m[1])
+		}
+		ids[m[1]] = true
+	}
+}
+
+// Of a large sweep all elements are in the table, and some have a part of their own.
+func TestLargeSweep(t *testing.T) {
+	page := sweepHTML(t, swept(t, maxTable+2))
+	if n := strings.Count(page, `<section class="element"`); n != maxTable || !strings.Contains(page, "<p>2 more elements have no part here.") || !strings.Contains(page, `<th scope="row">65</th>`) {
+		t.Errorf("%d parts:\n%s", n, page[strings.Index(page, "<body>"):])
+	}
+}
+
+// Elements are compared by what they have.
+func TestMerits(t *testing.T) {
+	nan := "NaN"
+	for name, tt := range map[string]struct {
+		figures []string // of each element
+		want    string
+	}{
+		"nothing":         {[]string{"", ""}, "-1"},
+		"losses only":     {[]string{`{"kind":"train","step":1,"loss":2}`, `{"kind":"train","step":1,"loss":1}`}, "1 lowest training loss"},
+		"held-out losses": {[]string{`{"kind":"eval","step":1,"loss":2}`, `{"kind":"eval","step":1,"loss":"` + nan + `"}`}, "0 lowest held-out loss"},
+		"some accuracies": {[]string{`{"kind":"eval","step":1,"loss":2}`, `{"kind":"eval","step":1,"accuracy":0.1}`}, "1 best accuracy"},
+	} {
+		s := Sweep{}
+		for _, text := range tt.figures {
+			f, err := parseFigures(strings.NewReader(text + "\n"))
+			check(t, err)
+			s.elements = append(s.elements, element{best: bestOf(&f)})
+		}
+		got := "-1"
+		if by, winner := s.compare(); winner >= 0 {
+			got = fmt.Sprintf("%d %s", winner, merits[by].name)
+		}
+		if got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
