@@ -145,7 +145,7 @@ var marks = map[string][]string{
 	OpenMPI:    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
 	Hydra:      {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
 	SageMaker:  {"SM_HOSTS", "SM_CURRENT_HOST"},
-	Kubernetes: {"KUBERNETES_SERVICE_HOST", "RANK or JOB_COMPLETION_INDEX", "WORLD_SIZE"},
+	Kubernetes: {"KUBERNETES_SERVICE_HOST", "RANK, PET_NODE_RANK or JOB_COMPLETION_INDEX", "WORLD_SIZE or PET_NNODES"},
 }
 
 // halfSaid is an error where variables of a launcher are there, but not enough to find a
@@ -155,6 +155,7 @@ func halfSaid(lookup Lookup) error {
 		{"RANK", "LOCAL_RANK", "torchrun sets both, and without LOCAL_RANK it is not known which ranks share a machine"},
 		{"PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "it does not say of how many; Open MPI's mpirun sets both"},
 		{"PMI_RANK", "MPI_LOCALRANKID", "MPICH's and Intel MPI's mpirun set both, and without the second it is not known which ranks share a machine"},
+		{"PET_RDZV_ENDPOINT", "RANK", "the pods of an elastic PyTorchJob have no numbers; start the ranks by torchrun, which gives them some: torchrun --no_python ddpbatch run job.toml"},
 		{"JOB_COMPLETION_INDEX", "WORLD_SIZE", "set WORLD_SIZE to the Job's completions"},
 		{"SM_HOSTS", "SM_CURRENT_HOST", "SageMaker sets both"},
 	} {

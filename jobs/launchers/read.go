@@ -69,30 +69,29 @@ func sageMaker(v *variables) (p Place, ok bool) {
 	return p, true
 }
 
-// kubernetes reads what a pod is told: by Kubeflow's training operator (RANK,
-// WORLD_SIZE, and PET_NNODES where a pod has several ranks), or by an indexed Job, whose
-// number of pods the person must give as WORLD_SIZE, for Kubernetes does not.
+// kubernetes reads what a pod is told, by one of
+//   - Kubeflow's training operator, a PyTorchJob: RANK, WORLD_SIZE, and PET_NNODES where a
+//     pod has several ranks (pkg/controller.v1/pytorch/envvar.go);
+//   - Kubeflow Trainer, a TrainJob: PET_NODE_RANK and PET_NNODES
+//     (pkg/runtime/framework/plugins/torch/torch.go);
+//   - an indexed Job, alone or in a JobSet: JOB_COMPLETION_INDEX. Kubernetes does not tell
+//     how many pods there are, so the person must, as WORLD_SIZE.
 func kubernetes(v *variables) (p Place, ok bool) {
 	_, inside := v.lookup("KUBERNETES_SERVICE_HOST")
-	if !inside || !v.all("WORLD_SIZE") || v.all("LOCAL_RANK") {
+	size := v.first("PET_NNODES", "WORLD_SIZE")
+	ranks := []string{"RANK", "PET_NODE_RANK", "JOB_COMPLETION_INDEX"}
+	rank := v.first(ranks...)
+	if !inside || size == "" || rank == "" || v.all("LOCAL_RANK") {
 		return p, false
-	}
-	size := "WORLD_SIZE"
-	if v.all("PET_NNODES") {
-		size = "PET_NNODES"
-	}
-	rank := "RANK"
-	switch index, indexed := v.lookup("JOB_COMPLETION_INDEX"); {
-	case !v.all("RANK") && !indexed:
-		return p, false
-	case !v.all("RANK"):
-		rank = "JOB_COMPLETION_INDEX"
-	case indexed && index != v.text("RANK"):
-		v.fail("RANK is %q, but JOB_COMPLETION_INDEX is %q", v.text("RANK"), index)
 	}
 	p = host1(v.number(rank), v.number(size))
+	for _, other := range ranks {
+		if text, has := v.lookup(other); has && text != v.text(rank) {
+			v.fail("%s is %q, but %s is %q", rank, v.text(rank), other, text)
+		}
+	}
 	v.inside(rank, p.Rank, size, p.WorldSize)
-	p.Start = v.text("MASTER_ADDR")
+	p.Start = v.text(v.first("MASTER_ADDR", "PET_MASTER_ADDR"))
 	return p, true
 }
 
@@ -122,6 +121,16 @@ func (v *variables) all(names ...string) bool {
 		}
 	}
 	return true
+}
+
+// first is the first of some variables that is set; empty if none is.
+func (v *variables) first(names ...string) string {
+	for _, name := range names {
+		if v.all(name) {
+			return name
+		}
+	}
+	return ""
 }
 
 func (v *variables) text(name string) string {

@@ -112,7 +112,10 @@ var Variables = []VariableGroup{
 		{"TRAINING_JOB_NAME", "read", "the job, by SageMaker"},
 		{"KUBERNETES_SERVICE_HOST", "read", "there in every pod"},
 		{"JOB_COMPLETION_INDEX", "read", "the pod of an indexed Job"},
-		{"PET_NNODES", "read", "pods of a PyTorchJob"},
+		{"PET_NNODES", "read", "pods of a PyTorchJob or TrainJob"},
+		{"PET_NODE_RANK", "read", "the pod of a TrainJob"},
+		{"PET_MASTER_ADDR", "read", "as MASTER_ADDR, of a TrainJob"},
+		{"PET_RDZV_ENDPOINT", "read", "there in the pods of an elastic PyTorchJob, which have no numbers"},
 	}},
 	{Title: "Of git", About: "When the commit of your code is looked up or its snapshot made, other GIT_* than these and GIT_CONFIG_* are left out, for they would lead to another repository.", Variables: []Variable{
 		{"GIT_CONFIG", "left out", "another file of settings"},
