@@ -21,6 +21,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/plan"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
@@ -293,8 +295,12 @@ func (s sized) Size() int { return s.ranks }
 // need is the bytes that a run says a rank needs.
 func (p process) need(t *testing.T, ranks int) float64 {
 	t.Helper()
-	j := job(t, fmt.Sprintf(wide, p.Strategy, 2*ranks*p.Steps))
-	r := &run{Options: Options{Job: j, Comm: sized{ranks: ranks}}, train: j.Train, batch: int(j.Train.Batch), device: cpu.New(1)}
+	return needed(t, job(t, fmt.Sprintf(wide, p.Strategy, 2*ranks*p.Steps)), ranks, cpu.New(1))
+}
+
+func needed(t *testing.T, j *jobs.Job, ranks int, d device.Device) float64 {
+	t.Helper()
+	r := &run{Options: Options{Job: j, Comm: sized{ranks: ranks}}, train: j.Train, batch: int(j.Train.Batch), device: d}
 	var err error
 	if r.data, r.eval, err = data.Open(DataOptions(r.train)); err != nil {
 		t.Fatal(err)
@@ -308,4 +314,19 @@ func (p process) need(t *testing.T, ranks int) float64 {
 		t.Fatal(err)
 	}
 	return float64(need)
+}
+
+// On a GPU in bf16 the largest operands that are rounded come to it: two rows of
+// activations, or of their gradients, on the left of a product, and a layer's weight on the
+// right.
+func TestNeedOfRoundedOperands(t *testing.T) {
+	j := job(t, fmt.Sprintf(wide, jobs.StrategyDDP, 2))
+	without := needed(t, j, 1, &plan.Counter{Narrow: true})
+	j.Train.Precision = jobs.PrecisionBF16
+	if more, want := needed(t, j, 1, &plan.Counter{Narrow: true})-without, 2.0*(2*1000+1000*1000); more != want {
+		t.Errorf("%.0f bytes more in bf16, want %.0f", more, want)
+	}
+	if more := needed(t, j, 1, cpu.New(1)) - without; more != 0 {
+		t.Errorf("%.0f bytes more in bf16 on a processor", more)
+	}
 }

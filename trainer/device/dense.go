@@ -49,8 +49,9 @@ type Dense interface {
 	// MatMul computes a product. The sum of an element of C has one order.
 	MatMul(p Product)
 	// ColumnSum writes, or with accumulate adds, the sum over the rows of x to dst:
-	// the gradient of a bias. Rows are added in rising order, and may be apart. x is
-	// stored.
+	// the gradient of a bias. Rows may be apart. Those of Float32 are added in rising
+	// order, those of BFloat16 in one that follows from how many
+	// there are. x is stored.
 	ColumnSum(dst Tensor, x Matrix, accumulate bool)
 }
 

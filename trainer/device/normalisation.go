@@ -16,6 +16,6 @@ type Normalisation interface {
 	// may be dy unless it is added to. dy is stored.
 	LayerNormGrad(dx, dy, x Matrix, w, mean, rstd Tensor, accumulate bool)
 	// LayerNormParamGrad writes, or with accumulate adds, the gradients of w and b:
-	// sums over the rows in rising order. dy is stored.
+	// sums over the rows, in the order of [Dense.ColumnSum] for dy, which is stored.
 	LayerNormParamGrad(dw, db Tensor, dy, x Matrix, mean, rstd Tensor, accumulate bool)
 }

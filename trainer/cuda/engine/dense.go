@@ -281,6 +281,35 @@ func (d *Device) ColumnSum(dst device.Tensor, x device.Matrix, accumulate bool) 
 		panic(fmt.Sprintf("engine: the sum of columns %d apart", x.ColStride))
 	}
 	defer d.enter("column_sum", x.Rows, x.Cols).Leave()
-	d.args.Reset().Ptr(floats(dst)).Ptr(stored(x.Data)).Int64(int64(x.RowStride)).Int(x.Rows).Int(x.Cols).Uint32(flag(accumulate))
-	d.launch(of(x.Data, "column_sum", "column_sum_bf16"), columns(x.Cols))
+	if x.Data.Type() == device.BFloat16 {
+		r := runsOf(x.Rows, x.Cols)
+		sums := d.room(scratchSums, r.bytes)
+		d.args.Reset().Ptr(sums).Ptr(at(x.Data)).Int64(int64(x.RowStride)).Int(x.Rows).Int(x.Cols).Int(r.rows)
+		d.launch("column_sum_bf16", r.launch)
+		d.addRuns(dst, sums, r, accumulate)
+		return
+	}
+	d.args.Reset().Ptr(floats(dst)).Ptr(floats(x.Data)).Int64(int64(x.RowStride)).Int(x.Rows).Int(x.Cols).Uint32(flag(accumulate))
+	d.launch("column_sum", columns(x.Cols))
+}
+
+// runs are the rows of a matrix as columns.cu adds them up: by runs of so many, with room
+// for the sums of all runs.
+type runs struct {
+	rows, bytes int
+	launch      driver.Launch
+}
+
+// runsOf has as many runs as keep a large GPU busy, and none of few rows.
+func runsOf(rows, cols int) runs {
+	const most, least = 128, 64
+	each := max(least, (rows+most-1)/most)
+	n := (rows + each - 1) / each
+	return runs{each, 4 * n * cols, driver.Launch{Grid: driver.Dim{X: (cols + 255) / 256, Y: n}, Block: driver.Dim{X: threads}}}
+}
+
+// addRuns adds up the sums of runs.
+func (d *Device) addRuns(dst device.Tensor, sums driver.Ptr, r runs, accumulate bool) {
+	d.args.Reset().Ptr(floats(dst)).Ptr(sums).Int(r.launch.Grid.Y).Int(dst.Len()).Uint32(flag(accumulate))
+	d.launch("add_runs", over(dst.Len()))
 }

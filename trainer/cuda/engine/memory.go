@@ -105,7 +105,7 @@ const (
 	scratchWorkspace        // cuBLASLt's
 	scratchTrial            // the results of products that are measured
 	scratchSort             // tokens in order
-	scratchSums             // partial results of reductions
+	scratchSums             // partial results of reductions, and of sums over rows
 	scratchUses
 )
 

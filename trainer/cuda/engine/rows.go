@@ -50,8 +50,18 @@ func (d *Device) LayerNormParamGrad(dw, db device.Tensor, dy, x device.Matrix, m
 	sameLength("normalise", x.Cols, dy.Cols, dw.Len(), db.Len())
 	from, in := wholeStored("a gradient", dy), whole("what is normalised", x)
 	defer d.enter("layer_norm_param_grad", x.Rows, x.Cols).Leave()
+	if dy.Data.Type() == device.BFloat16 {
+		r := runsOf(x.Rows, x.Cols)
+		gains := d.room(scratchSums, 2*r.bytes)
+		biases := gains + driver.Ptr(r.bytes)
+		d.args.Reset().Ptr(gains).Ptr(biases).Ptr(from).Ptr(in).Ptr(floats(mean)).Ptr(floats(rstd)).Int(x.Rows).Int(x.Cols).Int(r.rows)
+		d.launch("layer_norm_param_grad_bf16", r.launch)
+		d.addRuns(dw, gains, r, accumulate)
+		d.addRuns(db, biases, r, accumulate)
+		return
+	}
 	d.args.Reset().Ptr(floats(dw)).Ptr(floats(db)).Ptr(from).Ptr(in).Ptr(floats(mean)).Ptr(floats(rstd)).Int(x.Rows).Int(x.Cols).Uint32(flag(accumulate))
-	d.launch(of(dy.Data, "layer_norm_param_grad", "layer_norm_param_grad_bf16"), columns(x.Cols))
+	d.launch("layer_norm_param_grad", columns(x.Cols))
 }
 
 // CrossEntropy is the loss of logits.

@@ -1,47 +1,34 @@
-// Sums over the rows of a matrix, of each column by itself and in rising order of rows. A
-// block of 256 threads has 32 columns. Its first warp adds up the rows of a tile in shared
-// memory while all warps have fetched the next one: what bounds it is one dependent
-// addition per row.
+// Sums over the rows of a matrix, of each column by itself.
+//
+// Those of float32 are in rising order of rows. A block of 256 threads has 32 columns. Its
+// first warp adds up the rows of a tile in shared memory while all warps have fetched the
+// next one: what bounds it is one dependent addition per row.
+//
+// Those of bfloat16 are in another order, which the numbers of rows and columns decide: a
+// block adds up a run of rows, each of its 8 warps every 8th, and add_runs those sums.
 #include "values.h"
 
-// Cell is the i-th place of a tile that a thread fetches; N neighbours in a row are one
-// load, and follow each other.
-template <u32 N> struct Cell {
-  DEVICE_MEMBER static u32 row(u32 i) { return N == 1 ? thread_x() / 32 + i * 8 : thread_x() / 4 + i / 8 * 64; }
-  DEVICE_MEMBER static u32 col(u32 i) { return N == 1 ? thread_x() % 32 : thread_x() % 4 * 8 + i % 8; }
-};
-
-typedef float Tile[33];  // a row of 32, and one that keeps columns in different banks
-
 // The gradients of a normalisation's w and b, by tiles of 64 rows.
-template <u32 N, class T> DEVICE void param_grad(Tile *gains, Tile *biases, float *dw, float *db, const T *dy, const float *x, const float *mean, const float *rstd, u32 rows, u32 cols, u32 accumulate) {
-  u32 lane = thread_x() % 32, left = block_x() * 32, col = left + lane;
-  bool mine = thread_x() < 32 && col < cols;
+KERNEL(layer_norm_param_grad, 256, float *dw, float *db, const float *dy, const float *x, const float *mean, const float *rstd, u32 rows, u32 cols, u32 accumulate) {
+  SHARED float gains[64][33], biases[64][33];
+  u32 lane = thread_x() % 32, warp = thread_x() / 32, col = block_x() * 32 + lane;
+  bool mine = warp == 0 && col < cols;
   float w = mine && accumulate ? dw[col] : 0, b = mine && accumulate ? db[col] : 0;
   float gain[8], bias[8];
   auto fetch = [&](u32 first) {
-#pragma unroll
-    for (u32 i = 0; i < 8; i += N) {
-      u32 row = first + Cell<N>::row(i), c = left + Cell<N>::col(i);
-      bool in = row < rows && c < cols;
-      float d[N], v[N], m = in ? mean[row] : 0, r = in ? rstd[row] : 0;
-      if (in) {
-        load(d, dy + u64(row) * cols + c);
-        load(v, x + u64(row) * cols + c);
-      }
-#pragma unroll
-      for (u32 k = 0; k < N; k++) {
-        bias[i + k] = in ? d[k] : 0;
-        gain[i + k] = in ? d[k] * ((v[k] - m) * r) : 0;
-      }
+    for (u32 i = 0; i < 8; i++) {
+      u32 row = first + warp + i * 8;
+      bool in = row < rows && col < cols;
+      float d = in ? dy[u64(row) * cols + col] : 0;
+      bias[i] = d;
+      gain[i] = in ? d * ((x[u64(row) * cols + col] - mean[row]) * rstd[row]) : 0;
     }
   };
   fetch(0);
   for (u32 first = 0; first < rows; first += 64) {
-#pragma unroll
     for (u32 i = 0; i < 8; i++) {
-      gains[Cell<N>::row(i)][Cell<N>::col(i)] = gain[i];
-      biases[Cell<N>::row(i)][Cell<N>::col(i)] = bias[i];
+      gains[warp + i * 8][lane] = gain[i];
+      biases[warp + i * 8][lane] = bias[i];
     }
     sync_threads();
     fetch(first + 64);
@@ -57,37 +44,23 @@ template <u32 N, class T> DEVICE void param_grad(Tile *gains, Tile *biases, floa
     db[col] = b;
   }
 }
-KERNEL(layer_norm_param_grad, 256, float *dw, float *db, const float *dy, const float *x, const float *mean, const float *rstd, u32 rows, u32 cols, u32 accumulate) {
-  SHARED Tile gains[64], biases[64];
-  param_grad<1>(gains, biases, dw, db, dy, x, mean, rstd, rows, cols, accumulate);
-}
-KERNEL(layer_norm_param_grad_bf16, 256, float *dw, float *db, const u16 *dy, const float *x, const float *mean, const float *rstd, u32 rows, u32 cols, u32 accumulate) {
-  SHARED Tile gains[64], biases[64];
-  if (by_eight(cols, dy, x)) param_grad<8>(gains, biases, dw, db, dy, x, mean, rstd, rows, cols, accumulate);
-  else param_grad<1>(gains, biases, dw, db, dy, x, mean, rstd, rows, cols, accumulate);
-}
 
 // dst = the sum over rows of x, whose rows are row_stride apart; or added to dst. By tiles
 // of 128 rows.
-template <u32 N, class T> DEVICE void sum_of(Tile *tile, float *dst, const T *x, u64 row_stride, u32 rows, u32 cols, u32 accumulate) {
-  u32 lane = thread_x() % 32, left = block_x() * 32, col = left + lane;
-  bool mine = thread_x() < 32 && col < cols;
+KERNEL(column_sum, 256, float *dst, const float *x, u64 row_stride, u32 rows, u32 cols, u32 accumulate) {
+  SHARED float tile[128][33];
+  u32 lane = thread_x() % 32, warp = thread_x() / 32, col = block_x() * 32 + lane;
+  bool mine = warp == 0 && col < cols;
   float sum = mine && accumulate ? dst[col] : 0, next[16];
   auto fetch = [&](u32 first) {
-#pragma unroll
-    for (u32 i = 0; i < 16; i += N) {
-      u32 row = first + Cell<N>::row(i), c = left + Cell<N>::col(i);
-      bool in = row < rows && c < cols;
-      float v[N];
-      if (in) load(v, x + row * row_stride + c);
-#pragma unroll
-      for (u32 k = 0; k < N; k++) next[i + k] = in ? v[k] : 0;
+    for (u32 i = 0; i < 16; i++) {
+      u32 row = first + warp + i * 8;
+      next[i] = row < rows && col < cols ? x[row * row_stride + col] : 0;
     }
   };
   fetch(0);
   for (u32 first = 0; first < rows; first += 128) {
-#pragma unroll
-    for (u32 i = 0; i < 16; i++) tile[Cell<N>::row(i)][Cell<N>::col(i)] = next[i];
+    for (u32 i = 0; i < 16; i++) tile[warp + i * 8][lane] = next[i];
     sync_threads();
     fetch(first + 128);
     if (mine)
@@ -96,12 +69,85 @@ template <u32 N, class T> DEVICE void sum_of(Tile *tile, float *dst, const T *x,
   }
   if (mine) dst[col] = sum;
 }
-KERNEL(column_sum, 256, float *dst, const float *x, u64 row_stride, u32 rows, u32 cols, u32 accumulate) {
-  SHARED Tile tile[128];
-  sum_of<1>(tile, dst, x, row_stride, rows, cols, accumulate);
+
+// Run is the rows and columns of a block: run block_y of as many as the grid has, and 256
+// columns. A thread has eight of them: neighbours, where these can be read at once.
+template <u32 N> struct Run {
+  u32 first, end, left;
+  DEVICE_MEMBER Run(u32 rows, u32 run) : first(block_y() * run), end(rows < first + run ? rows : first + run), left(block_x() * 256) {}
+  DEVICE_MEMBER u32 col(u32 i) const { return N == 8 ? left + thread_x() % 32 * 8 + i : left + i * 32 + thread_x() % 32; }
+
+  // each calls f with the place i of the first of N columns, for all rows of this warp.
+  template <class F> DEVICE_MEMBER void each(u32 cols, F f) const {
+#pragma unroll
+    for (u32 i = 0; i < 8; i += N) {
+      if (col(i) >= cols) continue;
+#pragma unroll 4
+      for (u32 row = first + thread_x() / 32; row < end; row += 8) f(row, col(i), i);
+    }
+  }
+
+  // put adds up what the warps have, in their order, and writes it to the run's sums.
+  DEVICE_MEMBER void put(float *sums, float (*room)[256], const float *mine, u32 cols) const {
+#pragma unroll
+    for (u32 i = 0; i < 8; i++) room[thread_x() / 32][i * 32 + thread_x() % 32] = mine[i];
+    sync_threads();
+    float total = 0;
+    for (u32 warp = 0; warp < 8; warp++) total += room[warp][thread_x()];
+    u32 i = thread_x() / 32;
+    if (col(i) < cols) sums[u64(block_y()) * cols + col(i)] = total;
+    sync_threads();
+  }
+};
+
+template <u32 N> DEVICE void param_grad(float (*room)[256], float *gains, float *biases, const u16 *dy, const float *x, const float *mean, const float *rstd, u32 rows, u32 cols, u32 run) {
+  Run<N> r(rows, run);
+  float w[8] = {}, b[8] = {};
+  r.each(cols, [&](u32 row, u32 col, u32 i) {
+    float d[N], v[N], m = mean[row], s = rstd[row];
+    load(d, dy + u64(row) * cols + col);
+    load(v, x + u64(row) * cols + col);
+#pragma unroll
+    for (u32 k = 0; k < N; k++) {
+      w[i + k] += d[k] * ((v[k] - m) * s);
+      b[i + k] += d[k];
+    }
+  });
+  r.put(gains, room, w, cols);
+  r.put(biases, room, b, cols);
 }
-KERNEL(column_sum_bf16, 256, float *dst, const u16 *x, u64 row_stride, u32 rows, u32 cols, u32 accumulate) {
-  SHARED Tile tile[128];
-  if (by_eight(cols | row_stride, x)) sum_of<8>(tile, dst, x, row_stride, rows, cols, accumulate);
-  else sum_of<1>(tile, dst, x, row_stride, rows, cols, accumulate);
+// The sums of each run for a normalisation's w and b: runs x cols of both. Grid: ceil(cols /
+// 256) x runs.
+KERNEL(layer_norm_param_grad_bf16, 256, float *gains, float *biases, const u16 *dy, const float *x, const float *mean, const float *rstd, u32 rows, u32 cols, u32 run) {
+  SHARED float room[8][256];
+  if (by_eight(cols, dy, x)) param_grad<8>(room, gains, biases, dy, x, mean, rstd, rows, cols, run);
+  else param_grad<1>(room, gains, biases, dy, x, mean, rstd, rows, cols, run);
+}
+
+template <u32 N> DEVICE void sum_of(float (*room)[256], float *sums, const u16 *x, u64 row_stride, u32 rows, u32 cols, u32 run) {
+  Run<N> r(rows, run);
+  float mine[8] = {};
+  r.each(cols, [&](u32 row, u32 col, u32 i) {
+    float v[N];
+    load(v, x + row * row_stride + col);
+#pragma unroll
+    for (u32 k = 0; k < N; k++) mine[i + k] += v[k];
+  });
+  r.put(sums, room, mine, cols);
+}
+// The sums of each run of x. Grid: likewise.
+KERNEL(column_sum_bf16, 256, float *sums, const u16 *x, u64 row_stride, u32 rows, u32 cols, u32 run) {
+  SHARED float room[8][256];
+  if (by_eight(cols | row_stride, x)) sum_of<8>(room, sums, x, row_stride, rows, cols, run);
+  else sum_of<1>(room, sums, x, row_stride, rows, cols, run);
+}
+
+// dst = the sums of all runs, in rising order; or added to dst. A thread to a column.
+KERNEL(add_runs, 256, float *dst, const float *sums, u32 runs, u32 cols, u32 accumulate) {
+  u32 col = u32(index());
+  if (col >= cols) return;
+  float total = accumulate ? dst[col] : 0;
+#pragma unroll 8
+  for (u32 i = 0; i < runs; i++) total += sums[u64(i) * cols + col];
+  dst[col] = total;
 }
