@@ -3,13 +3,13 @@
 # ip, PyTorch for comparison with OpenBLAS under it (Debian's reference BLAS, which it has otherwise,
 # is thirty times as slow), the Fashion-MNIST images, Open MPI and MPICH (libpmix-dev has the name by
 # which Slurm looks for PMIx), btrfs (which has quotas on every kernel), and C compilers (for arm64
-# too) for what is built with the tag cuda; clang-19 for the GPU kernels; mandoc, zsh, fish and jsonschema for what is generated; Chromium, in
+# too) for what is built with the tag cuda; clang-19 for the GPU kernels, with AddressSanitizer; mandoc, zsh, fish and jsonschema for what is generated; Chromium, in
 # which a run's report is looked at; and what a container of Debian lacks: make, git, and the certificates
 # by which Go gets its modules. Go itself is the machine's. Run it as root, as often as you like; it installs only what is
 # missing, starts no daemon, and changes no service that was there before.
 set -eu
 
-packages="make git ca-certificates clang-19 slurmctld slurmd slurmdbd slurm-client mariadb-server munge iproute2 python3-torch libopenblas0-pthread dataset-fashion-mnist procps util-linux gcc libc6-dev strace protobuf-compiler gcc-aarch64-linux-gnu libc6-dev-arm64-cross openmpi-bin libopenmpi3 mpich libmpich12 libpmix-dev mandoc zsh fish python3-jsonschema chromium btrfs-progs"
+packages="make git ca-certificates clang-19 libclang-rt-19-dev slurmctld slurmd slurmdbd slurm-client mariadb-server munge iproute2 python3-torch libopenblas0-pthread dataset-fashion-mnist procps util-linux gcc libc6-dev strace protobuf-compiler gcc-aarch64-linux-gnu libc6-dev-arm64-cross openmpi-bin libopenmpi3 mpich libmpich12 libpmix-dev mandoc zsh fish python3-jsonschema chromium btrfs-progs"
 # These bring a service of the same name, but that of mariadb-server is mariadb.
 with_service="slurmctld slurmd slurmdbd munge mariadb-server"
 

@@ -47,15 +47,20 @@ type library struct {
 	flags   []string
 }
 
-var libraries = []library{
-	{"libcuda.so.1", []string{"tests/gpusim/driver/*.cc"}, []string{"-Wl,-soname,libcuda.so.1"}},
-	{"libgpusim_kernels.so", []string{"tests/gpusim/machine/*.cc", "trainer/cuda/kernels/*.cu"},
-		[]string{"-ffp-contract=off", "-I", "tests/gpusim/machine", undefined, "-fsanitize-trap=all"}},
-	{"libcublasLt.so.12", []string{"tests/gpusim/blaslt/*.cc"}, []string{"-ffp-contract=off", "-Wl,-soname,libcublasLt.so.12"}},
-	nccl("libnccl.so.2", 23007),
-	nccl("libnccl-2.14.so.2", 21403), // without ncclCommSplit
-	nccl("libnccl-2.12.so.2", 21212), // too old
-}
+// one is the libraries of a GPU, and several those that connect GPUs.
+var (
+	one = []library{
+		{"libcuda.so.1", []string{"tests/gpusim/driver/*.cc"}, []string{"-Wl,-soname,libcuda.so.1"}},
+		{"libgpusim_kernels.so", []string{"tests/gpusim/machine/*.cc", "trainer/cuda/kernels/*.cu"},
+			[]string{"-ffp-contract=off", "-I", "tests/gpusim/machine", undefined, "-fsanitize-trap=all"}},
+		{"libcublasLt.so.12", []string{"tests/gpusim/blaslt/*.cc"}, []string{"-ffp-contract=off", "-Wl,-soname,libcublasLt.so.12"}},
+	}
+	several = []library{
+		nccl("libnccl.so.2", 23007),
+		nccl("libnccl-2.14.so.2", 21403), // without ncclCommSplit
+		nccl("libnccl-2.12.so.2", 21212), // too old
+	}
+)
 
 // nccl is the simulated NCCL of a version, with the functions that it had.
 func nccl(file string, version int) library {
@@ -115,8 +120,14 @@ func Environ(dir string, more ...string) []string {
 // the one.
 func Again(t testing.TB, test string, more ...string) (output string, err error) {
 	t.Helper()
+	return again(t, os.Getenv(folder), test, more...)
+}
+
+// again is Again with the simulator in a folder.
+func again(t testing.TB, dir, test string, more ...string) (output string, err error) {
+	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+strings.ReplaceAll(test, "/", "$/^")+"$", "-test.v")
-	c.Env = Environ(os.Getenv(folder), more...)
+	c.Env = Environ(dir, more...)
 	out, err := c.CombinedOutput()
 	return string(out), err
 }
@@ -124,14 +135,15 @@ func Again(t testing.TB, test string, more ...string) (output string, err error)
 // Build builds the simulator below bin/, unless it is there already, and returns the
 // folder of its libraries.
 func Build(ctx context.Context) (string, error) {
-	dir, err := build(ctx)
+	dir, err := build(ctx, "gpusim", slices.Concat(one, several))
 	if err != nil {
 		return "", fmt.Errorf("build the GPU simulator: %w", err)
 	}
 	return dir, nil
 }
 
-func build(ctx context.Context) (string, error) {
+// build builds libraries in a folder of that name and their digest.
+func build(ctx context.Context, name string, libraries []library) (string, error) {
 	base, err := root()
 	if err != nil {
 		return "", err
@@ -141,14 +153,14 @@ func build(ctx context.Context) (string, error) {
 		return "", err
 	}
 	bin := filepath.Join(base, "bin")
-	dir := filepath.Join(bin, "gpusim-"+digest)
+	dir := filepath.Join(bin, name+"-"+digest)
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return "", err
 	}
-	tmp, err := os.MkdirTemp(bin, "gpusim-new-")
+	tmp, err := os.MkdirTemp(bin, name+"-new-")
 	if err != nil {
 		return "", err
 	}

@@ -1,11 +1,13 @@
 // Memory of the simulated devices: host memory, each piece between pages that
-// nobody may touch, and filled with NaN so that what was not written shows.
+// nobody may touch, and filled with NaN so that what was not written shows. Under
+// AddressSanitizer nothing around a piece may be touched, to the byte.
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 
+#include "../poison.h"
 #include "sim.h"
 
 namespace gpusim {
@@ -23,12 +25,16 @@ static uintptr_t reserve(size_t n) {
   if (p == MAP_FAILED) return 0;
   mprotect(p + guard, body, PROT_READ | PROT_WRITE);
   memset(p + guard, 0xff, body);
-  return uintptr_t(p + guard + (body - n) / 256 * 256);
+  size_t before = (body - n) / 256 * 256;
+  forbid(p + guard, before);
+  forbid(p + guard + before + n, body - before - n);
+  return uintptr_t(p + guard + before);
 }
 
 static void give_back(uintptr_t p, size_t n) {
   size_t guard = pages(1), body = pages(n);
   uintptr_t start = p / guard * guard - guard;  // p is in the first page: fewer than a page's bytes are left over
+  allow(reinterpret_cast<void *>(start + guard), body);  // for what comes to be there
   munmap(reinterpret_cast<void *>(start), guard + body + guard);
 }
 
@@ -92,6 +98,11 @@ static Result waited(Result r) {
 }  // namespace gpusim
 
 using namespace gpusim;
+
+// gpusim_fence is for tests: under AddressSanitizer it forbids memory of a device, or allows it
+// again.
+API void gpusim_fence(const void *p, size_t n, int forbidden) { forbidden ? forbid(p, n) : allow(p, n); }
+
 typedef unsigned long long Address;
 static void *ptr(Address a) { return reinterpret_cast<void *>(uintptr_t(a)); }
 

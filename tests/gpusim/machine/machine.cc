@@ -4,6 +4,7 @@
 // barrier shows. Blocks of a launch are divided among the processor's cores.
 #include "gpu_host.h"
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -13,6 +14,8 @@
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "../poison.h"
 
 // gpusim_switch saves the registers that a call preserves, and the stack in *from,
 // and goes on with those of the stack to.
@@ -91,7 +94,11 @@ namespace {
 
 constexpr unsigned mostThreads = 1024, mostShared = 232448;
 // The odd lines keep the tops of stacks out of one set of the cache.
+#ifdef GPUSIM_CHECKED
+constexpr size_t stackBytes = (256 << 10) + 5 * 64;  // the report of a finding is made on one
+#else
 constexpr size_t stackBytes = (64 << 10) + 5 * 64;
+#endif
 constexpr char canary = 0x5a;
 
 // Block is the block that a thread of this process runs.
@@ -175,8 +182,9 @@ void release_block() {
   }
 }
 
-// enter is where a lane begins, and ends.
-void enter() {
+// enter is where a lane begins, and ends. Nothing returns from it: what AddressSanitizer would
+// put around its variables would stay on the stack.
+UNCHECKED void enter() {
   now->call(now->args);
   unsigned w = lane->number / 32;
   u32 bit = 1u << lane->number % 32;
@@ -236,6 +244,19 @@ void sync_block() {
 
 void *dynamic_shared() { return now->shared; }
 
+#ifdef GPUSIM_CHECKED
+// AddressSanitizer tells what was touched; this, at the end of its report, who did it.
+extern "C" void __sanitizer_set_death_callback(void (*)());
+
+UNCHECKED void tell() {
+  Dl_info at;
+  if (!lane || !dladdr(reinterpret_cast<void *>(now->call), &at) || !at.dli_sname) return;
+  fprintf(stderr, "gpusim: %s, block %u,%u,%u, thread %u\n", at.dli_sname, block[0], block[1], block[2], lane->number);
+}
+
+[[maybe_unused]] const bool told = (__sanitizer_set_death_callback(tell), true);
+#endif
+
 }  // namespace gpusim
 
 using namespace gpusim;
@@ -262,7 +283,9 @@ extern "C" __attribute__((visibility("default"))) void gpusim_run(void (*call)(v
         b->falling = i & 1;
         memset(b->shared, 0xff, shared);  // NaN
         memset(b->shared + shared, canary, 64);
+        forbid(b->shared + shared, mostShared + 64 - shared);
         run_block(b);
+        allow(b->shared + shared, mostShared + 64 - shared);
         for (int k = 0; k < 64; k++)
           if (b->shared[shared + size_t(k)] != canary) {
             fprintf(stderr, "gpusim: a kernel wrote beyond its %zu bytes of shared memory\n", shared);

@@ -24,6 +24,11 @@ const Slab = 8 << 20
 // Memory that is given back may be got again at once. So it must not be in use by a
 // stream other than that of its next user.
 type Pool struct {
+	// Apart has each size, as it is, asked of the driver by itself, so that tools which
+	// know the driver's allocations (compute-sanitizer, the simulator) find what reaches
+	// beyond one. It is to be set before the first Alloc.
+	Apart bool
+
 	mu    sync.Mutex
 	whole []Ptr           // what the driver gave
 	sizes map[Ptr]int64   // of what is in use
@@ -45,6 +50,9 @@ func NewPool() *Pool { return &Pool{sizes: map[Ptr]int64{}, free: map[int64][]Pt
 // Alloc returns n bytes (n >= 0), aligned to 256, with anything in them.
 func (p *Pool) Alloc(n int64) (Ptr, error) {
 	size := max(granule, (n+granule-1)/granule*granule)
+	if p.Apart {
+		size = max(1, n)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at, err := p.take(size)
@@ -66,7 +74,7 @@ func (p *Pool) take(size int64) (Ptr, error) {
 		p.free[size] = list[:len(list)-1]
 		return list[len(list)-1], nil
 	}
-	if size >= small {
+	if size >= small || p.Apart {
 		return p.reserve(size)
 	}
 	if p.left < size {
@@ -104,7 +112,7 @@ func (p *Pool) reserve(size int64) (Ptr, error) {
 func (p *Pool) release() bool {
 	any := false
 	for size, list := range p.free {
-		if size < small {
+		if size < small && !p.Apart {
 			continue
 		}
 		for _, at := range list {

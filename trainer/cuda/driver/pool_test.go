@@ -58,6 +58,24 @@ func TestPool(t *testing.T) {
 	}
 }
 
+// Apart, nothing lies beside another in what the driver knows as one.
+func TestPoolApart(t *testing.T) {
+	bound(t)
+	p := driver.NewPool()
+	p.Apart = true
+	defer func() { must(t, p.Close()) }()
+	a := alloc(t, p, 100)
+	alloc(t, p, 100)
+	alloc(t, p, 0)
+	p.Free(a)
+	if again := alloc(t, p, 100); again != a {
+		t.Errorf("got %v, and %v was free", again, a)
+	}
+	if got := p.Stats(); got.Used != 201 || got.Reserved != 201 {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // Before memory runs out, what no one uses goes back to the driver.
 func TestPoolOutOfMemory(t *testing.T) {
 	g := bound(t)

@@ -20,6 +20,9 @@ type Options struct {
 	// instead of taken from cuBLASLt's own judgement. Another run may choose another
 	// one, which adds in another order.
 	Tune bool
+	// Apart has the driver know each tensor by itself, so that compute-sanitizer, or the
+	// simulator's, finds what reaches beyond one. It takes more memory and time.
+	Apart bool
 }
 
 // Device is a GPU.
@@ -46,6 +49,7 @@ var _ device.Late = (*Device)(nil)
 // Open opens a device on a GPU, which must stay open until Close.
 func Open(gpu *driver.GPU, o Options) (*Device, error) {
 	d := &Device{gpu: gpu, options: o, pool: driver.NewPool(), functions: map[string]*driver.Function{}}
+	d.pool.Apart = o.Apart
 	entered, err := gpu.Enter()
 	if err != nil {
 		return nil, err

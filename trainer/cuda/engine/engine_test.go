@@ -3,6 +3,7 @@
 package engine_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ func open(t testing.TB, o engine.Options) *engine.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.Apart = o.Apart || gpusim.IsChecked() || os.Getenv("DDPBATCH_TEST_APART") != "" // for compute-sanitizer
 	d, err := engine.Open(gpu, o)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +40,24 @@ func open(t testing.TB, o engine.Options) *engine.Device {
 }
 
 func TestConformance(t *testing.T) {
-	conformance.Run(t, func() device.Device { return open(t, engine.Options{}) })
+	conformance.Run(t, func() device.Device {
+		d := open(t, engine.Options{})
+		if gpusim.IsChecked() {
+			return fenced{d, d.Alloc(device.Float32, 1)}
+		}
+		return d
+	})
+}
+
+// fenced is a device on which nothing but its operation may touch a tensor's neighbours.
+type fenced struct {
+	*engine.Device
+	any device.Tensor
+}
+
+func (f fenced) Fence(t device.Tensor, forbidden bool) {
+	f.Read(make([]float32, 1), f.any) // when all that was asked for before is done
+	gpusim.Fence(uintptr(t.Base()), t.Len()*t.Type().Size(), forbidden)
 }
 
 // The same products where cuBLASLt cannot add a bias.
@@ -47,5 +66,15 @@ func TestWithoutEpilogues(t *testing.T) {
 	out, err := gpusim.Again(t, "TestConformance/(Dense|Stored)", "GPUSIM_EPILOGUES=none")
 	if err != nil || !strings.Contains(out, "--- PASS: TestConformance/Dense") || !strings.Contains(out, "--- PASS: TestConformance/Stored") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Operations stay within their memory: that of each tensor, what a launch asks for of shared
+// memory, and their own variables. Left out is Repeat, which does the same again.
+func TestUnderAddressSanitizer(t *testing.T) {
+	for test, passed := range map[string]string{"TestConformance/[^R].*": "TestConformance/Updates", "TestTwoSteps": "TestTwoSteps/gpt_precision_1"} {
+		if out, err := gpusim.Checked(t, test); err != nil || !strings.Contains(out, "--- PASS: "+passed) {
+			t.Errorf("%v\n%s", err, out)
+		}
 	}
 }

@@ -156,6 +156,20 @@ func TestTrainsAsOnTheProcessor(t *testing.T) {
 	}
 }
 
+// Two steps of each model find the loss lower: for AddressSanitizer, under which more take
+// too long.
+func TestTwoSteps(t *testing.T) {
+	for _, k := range trainings {
+		for _, p := range []device.Precision{device.FP32, device.BF16} {
+			t.Run(fmt.Sprintf("%s precision %d", k.name, p), func(t *testing.T) {
+				if got := k.losses(t, open(t, engine.Options{}), p, 2); !(got[1] < got[0]) {
+					t.Errorf("losses %v", got)
+				}
+			})
+		}
+	}
+}
+
 // Measuring algorithms changes none of this.
 func TestTuned(t *testing.T) {
 	k := trainings[0]

@@ -23,6 +23,11 @@ type held struct {
 	free   []bool // what the test may change; nil is nothing
 }
 
+// fencer is a device that can stop what touches a tensor, where tests have such.
+type fencer interface {
+	Fence(t device.Tensor, forbidden bool)
+}
+
 // layout is how the elements of a matrix lie: those of a row step apart, and after
 // each row pad more; or so for its transpose. The zero layout is Whole.
 type layout struct {
@@ -149,6 +154,10 @@ func (s *suite) place(n int, data []uint32, free []bool, kind device.Type) devic
 		s.d.Write(h.memory, floatsOf(h.before))
 	}
 	s.held = append(s.held, h)
+	if f, ok := s.d.(fencer); ok {
+		f.Fence(h.memory.Slice(0, first), true)
+		f.Fence(h.memory.Slice(first+n, h.memory.Len()), true)
+	}
 	return h.memory.Slice(first, first+n)
 }
 
@@ -156,6 +165,9 @@ func (s *suite) place(n int, data []uint32, free []bool, kind device.Type) devic
 func (s *suite) untouched() {
 	s.Helper()
 	for _, h := range s.held {
+		if f, ok := s.d.(fencer); ok {
+			f.Fence(h.memory, false)
+		}
 		for i, v := range s.bits(h.memory) {
 			if !h.free[i] && v != h.before[i] {
 				s.Errorf("element %d of %d in %v memory has changed from %#x to %#x: it is an operand, or outside of the result",

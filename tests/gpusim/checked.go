@@ -1,0 +1,67 @@
+package gpusim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// checked says, in a process that Checked has started, that AddressSanitizer looks on.
+const checked = "GPUSIM_CHECKED"
+
+// addresses has AddressSanitizer built in. Its runtime is not in the libraries: of each
+// process it must be loaded before all else. A lane's frames stay on its own stack.
+var addresses = []string{"-fsanitize=address", "-shared-libasan", "-fsanitize-address-use-after-return=never", "-fno-omit-frame-pointer", "-gline-tables-only"}
+
+// Checked is [Again] under AddressSanitizer: a kernel, a copy or a product that reaches
+// beyond its memory on the GPU, what the launch gave it of shared memory or its own
+// variables ends the process and is told. It skips the test where the runtime is missing,
+// which CI must have.
+func Checked(t testing.TB, test string, more ...string) (output string, err error) {
+	t.Helper()
+	Require(t)
+	preload, err := sanitizer()
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("left out: %v", err)
+	}
+	var with []library
+	for _, l := range one {
+		l.flags = slices.Concat(l.flags, addresses)
+		with = append(with, l)
+	}
+	dir, err := build(t.Context(), "gpusim-checked", with)
+	if err != nil {
+		t.Fatalf("build the GPU simulator with AddressSanitizer: %v", err)
+	}
+	// What lives until the process ends is no leak here, and signals are the Go runtime's.
+	options := "ASAN_OPTIONS=detect_leaks=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0:use_sigaltstack=0"
+	if lines, err := exec.LookPath("addr2line"); err == nil {
+		options += ":external_symbolizer_path=" + lines
+	}
+	return again(t, dir, test, append(more, checked+"=1", "LD_PRELOAD="+preload, options)...)
+}
+
+// IsChecked says whether this process is one that Checked has started.
+func IsChecked() bool { return os.Getenv(checked) != "" }
+
+// sanitizer is the file of AddressSanitizer's runtime.
+func sanitizer() (string, error) {
+	name := "libclang_rt.asan-" + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + ".so"
+	out, err := exec.Command(Compiler, "-print-file-name="+name).Output()
+	if err != nil {
+		return "", fmt.Errorf("look for AddressSanitizer: %w", err)
+	}
+	file := strings.TrimSpace(string(out))
+	if _, err := os.Stat(file); err != nil {
+		return "", errors.New("AddressSanitizer's runtime is missing: " + name + " of Debian's package libclang-rt-19-dev")
+	}
+	return file, nil
+}
