@@ -153,6 +153,29 @@ func TestTopOnATerminal(t *testing.T) {
 	x.Await("$ ddpbatch top")
 }
 
+// Control-Z leaves the page to the shell, and fg comes back to it.
+func TestTopSuspended(t *testing.T) {
+	x := terminal.New(t, 60, 8)
+	fmt.Fprint(x.TTY, "before\n")
+	cmd := onTerminal(t, x, t.TempDir(), nil, "sh", "-mc", "ddpbatch top; echo; echo the shell; read line; fg")
+	x.Await("q leaves")
+	x.Type("\x1a")
+	x.Await("the shell")
+	if got := x.Screen(); !strings.HasPrefix(got, "before") || strings.Contains(got, "q leaves") {
+		t.Errorf("the shell shows\n%s", got)
+	}
+	x.Type("go on\n")
+	x.Await("q leaves")
+	if got := x.Screen(); strings.Contains(got, "the shell") {
+		t.Errorf("the page shows\n%s", got)
+	}
+	x.Type("q")
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	x.Await("the shell")
+}
+
 // What a job prints is followed with its state below, on a terminal.
 func TestLogsOnATerminal(t *testing.T) {
 	dir := t.TempDir()

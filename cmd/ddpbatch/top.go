@@ -89,8 +89,13 @@ func (c *topCmd) follow(ctx context.Context, p *program, out *os.File) error {
 		case <-ctx.Done():
 			return nil
 		case key := <-page.Keys:
-			if key == 'q' || key == 'Q' {
+			switch key {
+			case 'q', 'Q':
 				return nil
+			case screen.ControlZ:
+				if err := page.Suspend(); err != nil {
+					return err
+				}
 			}
 		case <-resized:
 		case now = <-looks:

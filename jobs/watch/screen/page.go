@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,6 +13,9 @@ const (
 	openPage  = "\x1b[?1049h\x1b[?25l" // another screen, without a cursor
 	closePage = "\x1b[?25h\x1b[?1049l"
 )
+
+// ControlZ is a key of a [Page], and no signal: what asks for it calls Suspend.
+const ControlZ = 0x1a
 
 // Page is a whole screen of a terminal, and the keys that are pressed meanwhile.
 type Page struct {
@@ -28,12 +32,6 @@ func OpenPage(out, in *os.File) (*Page, error) {
 	p := &Page{out: out, in: in}
 	if state, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS); err == nil {
 		p.before = state
-		quiet := *state
-		quiet.Lflag &^= unix.ICANON | unix.ECHO
-		quiet.Cc[unix.VMIN], quiet.Cc[unix.VTIME] = 1, 0
-		if err := unix.IoctlSetTermios(int(in.Fd()), unix.TCSETS, &quiet); err != nil {
-			return nil, err
-		}
 		keys := make(chan byte)
 		p.Keys = keys
 		go func() {
@@ -47,10 +45,39 @@ func OpenPage(out, in *os.File) (*Page, error) {
 			}
 		}()
 	}
-	if _, err := out.WriteString(openPage); err != nil {
-		return nil, errors.Join(err, p.Close())
+	return p, p.take()
+}
+
+// take puts the terminal into the page's mode.
+func (p *Page) take() error {
+	if p.before != nil {
+		quiet := *p.before
+		quiet.Lflag &^= unix.ICANON | unix.ECHO
+		quiet.Cc[unix.VMIN], quiet.Cc[unix.VTIME], quiet.Cc[unix.VSUSP] = 1, 0, 0
+		if err := unix.IoctlSetTermios(int(p.in.Fd()), unix.TCSETS, &quiet); err != nil {
+			return err
+		}
 	}
-	return p, nil
+	if _, err := p.out.WriteString(openPage); err != nil {
+		return errors.Join(err, p.Close())
+	}
+	return nil
+}
+
+// Suspend gives the terminal back and stops this process and those of its group, as
+// Control-Z does elsewhere; once they go on it takes the terminal again, of which nothing
+// is drawn then. Where nobody could have the process go on, it is not stopped.
+func (p *Page) Suspend() error {
+	if err := p.Close(); err != nil {
+		return err
+	}
+	// To the thread too: when that returns, the process has stopped and gone on. (Caught
+	// and reset, the signal would not have its default action again: os/signal does not
+	// restore that.)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := errors.Join(unix.Kill(0, unix.SIGTSTP), unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGTSTP))
+	return errors.Join(err, p.take())
 }
 
 // Size is the width that lines may have, and how many there may be.
