@@ -42,7 +42,7 @@ func (d *Device) EmbedGrad(dtable, dpositions, dy device.Matrix, tokens device.T
 		room += 2 * part
 	}
 	d.args.Reset().Ptr(table).Ptr(from).Ptr(room).Ptr(room + part).Int(n).Int(dy.Cols)
-	d.launch("embed_grad", blocks(n))
+	d.launch("embed_grad", driver.Launch{Grid: driver.Dim{X: n, Y: (dy.Cols + threads - 1) / threads}, Block: driver.Dim{X: threads}})
 	d.args.Reset().Ptr(places).Ptr(from).Int(n).Int(dy.Cols).Int(length)
 	d.launch("position_grad", blocks(min(length, n)))
 }

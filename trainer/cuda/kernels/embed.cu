@@ -46,17 +46,28 @@ KERNEL(sort_tokens, 512, int *keys, int *places, int *keys2, int *places2, const
   }
 }
 
-// Adds row places[i] of dy to row keys[i] of dtable, in rising order of i. A block to
-// an i; it works if its key is the first of its kind.
+// Adds row places[i] of dy to row keys[i] of dtable, in rising order of i. A block to an
+// i and 256 columns; it works if its key is the first of its kind. Rows are fetched by
+// eight: a twentieth of all tokens may be one, and its block the last to end.
 KERNEL(embed_grad, 256, float *dtable, const float *dy, const int *keys, const int *places, u32 n, u32 cols) {
-  u32 first = block_x();
+  u32 first = block_x(), col = block_y() * 256 + thread_x();
   int key = keys[first];
-  if (first > 0 && keys[first - 1] == key) return;
-  for (u32 j = thread_x(); j < cols; j += 256) {
-    float sum = dtable[u64(key) * cols + j];
-    for (u32 i = first; i < n && keys[i] == key; i++) sum += dy[u64(places[i]) * cols + j];
-    dtable[u64(key) * cols + j] = sum;
+  if ((first > 0 && keys[first - 1] == key) || col >= cols) return;
+  float sum = dtable[u64(key) * cols + col];
+  for (u32 i = first; i < n && keys[i] == key; i += 8) {
+    bool mine[8];
+    float v[8];
+#pragma unroll
+    for (u32 k = 0; k < 8; k++) {  // without a branch, or each would wait for the one before
+      u32 at = i + k < n ? i + k : n - 1;
+      mine[k] = (i + k < n) & (keys[at] == key);
+      v[k] = dy[u64(places[at]) * cols + col];
+    }
+#pragma unroll
+    for (u32 k = 0; k < 8; k++)
+      if (mine[k]) sum += v[k];
   }
+  dtable[u64(key) * cols + col] = sum;
 }
 
 // Adds the rows of dy at place block_x of each sequence to that row of dpositions.

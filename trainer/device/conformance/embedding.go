@@ -10,6 +10,7 @@ func checkEmbedding(s *suite) {
 		{rows: 6, cols: 5, vocabulary: 3, length: 3, context: 4, first: 1},
 		{rows: 7, cols: 64, vocabulary: 50, length: 1, context: 9, first: 8},
 		{rows: 60, cols: 33, vocabulary: 7, length: 20, context: 31, first: 11},
+		{rows: 40, cols: 300, vocabulary: 2, length: 20, context: 20},
 		{rows: 520, cols: 130, vocabulary: 1000, length: 130, context: 130},
 	} {
 		s.run(fmt.Sprintf("%+v", e), func(s *suite) { s.embedding(e) })
