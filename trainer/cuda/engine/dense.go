@@ -177,11 +177,11 @@ func alignment(p driver.Ptr) int { return 1 << bits.TrailingZeros64(uint64(p)|mo
 
 // operand is a matrix as cuBLASLt takes it, if it does: a copy where it is to be rounded.
 func (d *Device) operand(use int, m device.Matrix, p device.Precision) (driver.Ptr, blaslt.Operand, bool) {
-	at := stored(m.Data)
 	if p == device.BF16 && m.Data.Type() == device.Float32 {
-		at, packed := d.pack(use, m)
-		return at, packed, true
+		to, packed := d.pack(use, m)
+		return to, packed, true
 	}
+	at := stored(m.Data)
 	switch {
 	case (m.ColStride == 1 || m.Cols == 1) && (m.RowStride >= m.Cols || m.Rows == 1):
 		return at, blaslt.Operand{Pitch: max(m.RowStride, m.Cols), Align: alignment(at)}, true

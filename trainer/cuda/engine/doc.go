@@ -4,7 +4,8 @@
 //
 // Operations are launched in one stream and return before they are done. Read, ReadInts
 // and the operations that return a number wait. Float32 products have float32 operands
-// (no TF32); bfloat16 ones round their operands, and sum in float32 on tensor cores.
+// (no TF32); bfloat16 ones round their operands, unless these are stored so, and sum in float32 on
+// tensor cores.
 // The same program gives the same bits each time on one kind of GPU with one cuBLASLt,
 // unless Options.Tune lets measurements choose algorithms.
 //
