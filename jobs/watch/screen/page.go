@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"runtime"
+	"os/signal"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -66,18 +67,37 @@ func (p *Page) take() error {
 
 // Suspend gives the terminal back and stops this process and those of its group, as
 // Control-Z does elsewhere; once they go on it takes the terminal again, of which nothing
-// is drawn then. Where nobody could have the process go on, it is not stopped.
+// is drawn then. The kernel stops no group that nobody could have go on.
 func (p *Page) Suspend() error {
 	if err := p.Close(); err != nil {
 		return err
 	}
-	// To the thread too: when that returns, the process has stopped and gone on. (Caught
-	// and reset, the signal would not have its default action again: os/signal does not
-	// restore that.)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := errors.Join(unix.Kill(0, unix.SIGTSTP), unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGTSTP))
-	return errors.Join(err, p.take())
+	on := make(chan os.Signal, 1)
+	signal.Notify(on, unix.SIGCONT)
+	defer signal.Stop(on)
+	if err := unix.Kill(0, unix.SIGTSTP); err != nil {
+		return errors.Join(err, p.take())
+	}
+	// It takes a moment until all threads have stopped.
+	var stopped <-chan time.Time
+	if !underShell() {
+		stopped = time.After(time.Second)
+	}
+	select {
+	case <-on:
+	case <-stopped:
+	}
+	return p.take()
+}
+
+// underShell says whether the parent is one that starts groups of processes, as a shell at
+// a prompt does: then the group does stop.
+func underShell() bool {
+	parent := os.Getppid()
+	theirs, err := unix.Getsid(parent)
+	ours, oerr := unix.Getsid(0)
+	group, gerr := unix.Getpgid(parent)
+	return errors.Join(err, oerr, gerr) == nil && theirs == ours && group != unix.Getpgrp()
 }
 
 // Size is the width that lines may have, and how many there may be.
