@@ -11,6 +11,7 @@
 //	GPUSIM_DEVICES   number of GPUs (1), of which CUDA_VISIBLE_DEVICES may hide some
 //	GPUSIM_MEMORY    bytes of each (4 GiB)
 //	GPUSIM_FABRIC    folder that all processes see, by which the simulated NCCL connects them (/dev/shm)
+//	GPUSIM_CAPABILITY compute capability (9.0)
 //	GPUSIM_FAIL      failures, see driver/inject.cc
 //	GPUSIM_EPILOGUES "none": cuBLASLt adds no bias and has no GELU
 //
@@ -51,7 +52,7 @@ type library struct {
 var (
 	one = []library{
 		{"libcuda.so.1", []string{"tests/gpusim/driver/*.cc"}, []string{"-Wl,-soname,libcuda.so.1"}},
-		{"libgpusim_kernels.so", []string{"tests/gpusim/machine/*.cc", "trainer/cuda/kernels/*.cu"},
+		{"libgpusim_kernels.so", []string{"tests/gpusim/machine/*.cc", "trainer/cuda/kernels/*.cu", "trainer/cuda/kernels/sm_90a/*.cu"},
 			[]string{"-ffp-contract=off", "-I", "tests/gpusim/machine", undefined, "-fsanitize-trap=all"}},
 		{"libcublasLt.so.12", []string{"tests/gpusim/blaslt/*.cc"}, []string{"-ffp-contract=off", "-Wl,-soname,libcublasLt.so.12"}},
 	}

@@ -21,7 +21,7 @@ func kernel(t *testing.T, module, name string) *driver.Function {
 func TestKernelsAreInBothBuilds(t *testing.T) {
 	bound(t)
 	found := 0
-	for _, module := range kernels.Modules() {
+	for _, module := range append(kernels.Modules(), kernels.HopperModules()...) {
 		m := must[*driver.Module](t)(driver.LoadPTX(module, kernels.PTX(module)))
 		for _, name := range kernels.Names(module) {
 			must[*driver.Function](t)(m.Function(name))

@@ -150,8 +150,8 @@ API int cuDeviceGetAttribute(int *v, int attribute, int d) {
   case 16: *v = 4; break;          // multiprocessors
   case 33: *v = int(devices()[size_t(d)]->number) + 1; break;  // PCI bus
   case 41: *v = 1; break;          // unified addressing
-  case 75: *v = 9; break;          // compute capability
-  case 76: *v = 0; break;
+  case 75: *v = capability() / 10; break;
+  case 76: *v = capability() % 10; break;
   case 97: *v = 232448; break;     // shared memory of a block that asks for more
   case 115: *v = 1; break;         // stream-ordered allocation
   default: *v = 0;
@@ -234,8 +234,10 @@ API int cuGetErrorName(int r, const char **s) {
     NAME(NoDevice, "CUDA_ERROR_NO_DEVICE")
     NAME(InvalidDevice, "CUDA_ERROR_INVALID_DEVICE")
     NAME(InvalidContext, "CUDA_ERROR_INVALID_CONTEXT")
+    NAME(NoBinaryForGpu, "CUDA_ERROR_NO_BINARY_FOR_GPU")
     NAME(EccUncorrectable, "CUDA_ERROR_ECC_UNCORRECTABLE")
     NAME(InvalidPtx, "CUDA_ERROR_INVALID_PTX")
+    NAME(UnsupportedPtxVersion, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
     NAME(InvalidHandle, "CUDA_ERROR_INVALID_HANDLE")
     NAME(NotFound, "CUDA_ERROR_NOT_FOUND")
     NAME(NotReady, "CUDA_ERROR_NOT_READY")

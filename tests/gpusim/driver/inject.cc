@@ -5,6 +5,7 @@
 //   lost:N       the device is lost in the N-th launch, from 1
 //   launch:graph a graph fails while it runs; its launch counts as one, as those in it do when it is made
 //   hang:K       kernel K never ends
+//   ptx:V        PTX of version V (8.0, say) and later is refused, as by a driver that is older
 #include <cstdlib>
 #include <sstream>
 
@@ -39,6 +40,11 @@ static bool reached(const char *kind, std::atomic<long> &count) {
 bool allocation_fails() {
   static std::atomic<long> count{0};
   return reached("alloc", count);
+}
+
+bool ptx_is_new(double version) {
+  auto it = wishes().find("ptx");
+  return it != wishes().end() && version >= strtod(it->second.c_str(), nullptr);
 }
 
 Fate fate_of(const std::string &kernel) {

@@ -31,10 +31,6 @@ static void *library() {
 
 // parse finds the entries of PTX text, as clang and nvcc write it.
 static bool parse(const std::string &ptx, Module *m, std::string *why) {
-  if (ptx.find(".version") == std::string::npos) {
-    *why = "no .version: this is not PTX";
-    return false;
-  }
   for (size_t at = 0; (at = ptx.find(".entry", at)) != std::string::npos;) {
     size_t open = ptx.find('(', at), close = ptx.find(')', at), body = ptx.find('{', at);
     if (open == std::string::npos || close == std::string::npos || body == std::string::npos) {
@@ -62,11 +58,13 @@ static Result load(void **out, const char *image, unsigned n, const int *options
   if (Result r = ready(&c)) return r;
   auto m = std::make_unique<Module>();
   std::string why;
-  if (!parse(image, m.get(), &why)) {
+  Result taken = takes(image, &why);
+  if (taken == Success && !parse(image, m.get(), &why)) taken = InvalidPtx;
+  if (taken != Success) {
     for (unsigned i = 0; i + 1 < n; i++)
       if (options[i] == 5 && options[i + 1] == 6)  // the error log and its size
         snprintf(static_cast<char *>(values[i]), size_t(values[i + 1]), "gpusim: %s", why.c_str());
-    return InvalidPtx;
+    return taken;
   }
   for (auto &entry : m->kernels) {
     Kernel &k = entry.second;

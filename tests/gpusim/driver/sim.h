@@ -22,7 +22,8 @@ namespace gpusim {
 // Results, as in the CUDA driver API's CUresult.
 enum Result : int {
   Success = 0, InvalidValue = 1, OutOfMemory = 2, NotInitialized = 3, NoDevice = 100, InvalidDevice = 101,
-  InvalidContext = 201, EccUncorrectable = 214, InvalidPtx = 218, InvalidHandle = 400, NotFound = 500,
+  InvalidContext = 201, NoBinaryForGpu = 209, EccUncorrectable = 214, InvalidPtx = 218, UnsupportedPtxVersion = 222,
+  InvalidHandle = 400, NotFound = 500,
   NotReady = 600, IllegalAddress = 700, LaunchOutOfResources = 701, LaunchFailed = 719, NotSupported = 801,
   CaptureUnsupported = 900, CaptureUnmatched = 903, CaptureUnjoined = 904, CaptureImplicit = 906,
 };
@@ -140,6 +141,11 @@ extern Live<Module> modules;
 // stream_of is the stream of a handle, which may be the null stream.
 Result stream_of(void *handle, Stream **s);
 
+// target.cc
+int capability();  // ten times the compute capability
+// takes is whether the driver takes a module's text, and if not, why.
+Result takes(const std::string &ptx, std::string *why);
+
 // memory.cc
 bool on_device(uintptr_t p, size_t n);
 bool pinned(const void *p, size_t n);
@@ -147,6 +153,7 @@ bool pinned(const void *p, size_t n);
 // inject.cc: what GPUSIM_FAIL asks for.
 enum class Fate { Fine, Refused, Fails, Lost, Hangs };
 bool allocation_fails();
+bool ptx_is_new(double version);
 Fate fate_of(const std::string &kernel);
 
 }  // namespace gpusim

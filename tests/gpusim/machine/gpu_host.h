@@ -30,6 +30,7 @@ extern thread_local unsigned block[3], blocks[3], threads;
 void sync_block();
 void sync_warp();
 void *dynamic_shared();
+size_t dynamic_shared_bytes();
 
 // show gives the others of the warp a value; seen is that of another, until the
 // next show but one.
@@ -61,7 +62,8 @@ template <class... P> struct Sizes<void(P...)> { size_t of[sizeof...(P) + 1]{siz
 #define DEVICE_MEMBER inline
 #define SHARED static thread_local
 #define DYNAMIC_SHARED(type, name) type *name = static_cast<type *>(gpusim::dynamic_shared())
-#define KERNEL(name, most, ...)                                                                     \
+#define KERNEL(name, most, ...) KERNEL_BLOCKS(name, most, 0, __VA_ARGS__)
+#define KERNEL_BLOCKS(name, most, blocks, ...)                                                      \
   static void name(__VA_ARGS__);                                                                    \
   extern "C" __attribute__((visibility("default"))) void gpusim_call_##name(void **args) { gpusim::call(name, args); } \
   extern "C" __attribute__((visibility("default"))) const gpusim::Sizes<decltype(name)> gpusim_sizes_##name; \

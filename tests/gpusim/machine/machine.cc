@@ -112,6 +112,7 @@ struct Block {
   void (*call)(void **);
   void **args;
   char *stacks, *shared;
+  size_t shared_bytes;
 };
 thread_local Block *now;
 
@@ -243,6 +244,7 @@ void sync_block() {
 }
 
 void *dynamic_shared() { return now->shared; }
+size_t dynamic_shared_bytes() { return now->shared_bytes; }
 
 #ifdef GPUSIM_CHECKED
 // AddressSanitizer tells what was touched; this, at the end of its report, who did it.
@@ -273,6 +275,7 @@ extern "C" __attribute__((visibility("default"))) void gpusim_run(void (*call)(v
     Block *b = take();
     b->call = call;
     b->args = args;
+    b->shared_bytes = shared;
     threads = size[0];
     for (int i = 0; i < 3; i++) blocks[i] = grid[i];
     for (u64 first; (first = at.fetch_add(8)) < total;)

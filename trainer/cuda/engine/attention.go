@@ -17,13 +17,15 @@ const mostHeadSize = 256
 // attention is planned causal attention.
 type attention struct {
 	device.AttentionShape
-	device *Device
-	scale  float32
-	// The kernels, the vectors that a block of theirs has, and the bytes of shared
-	// memory that it needs.
-	forward, queryGrad, keyGrad string
-	vectors, room               int
+	device                      *Device
+	scale                       float32
+	forward, queryGrad, keyGrad string // kernels,
+	block                              // and their blocks
 }
+
+// block is of kernels of attention: its threads, the vectors that it has, and the bytes of
+// shared memory that it needs.
+type block struct{ threads, vectors, room int }
 
 // attentionInput is struct Attention of attention.h.
 type attentionInput struct {
@@ -46,19 +48,19 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 	if s.Heads < 1 || s.HeadSize < 1 || s.HeadSize > mostHeadSize || s.MaxLength < 1 {
 		panic(fmt.Sprintf("engine: attention of shape %+v, and heads have at most %d", s, mostHeadSize))
 	}
-	a := &attention{AttentionShape: s, device: d, scale: float32(1 / math.Sqrt(float64(s.HeadSize))),
-		forward: "attention_forward", queryGrad: "attention_query_grad", keyGrad: "attention_key_grad",
-		vectors: 32, room: 4 * (6*32*(s.HeadSize+1) + 2*32*33 + 64)}
-	if s.Precision == device.BF16 {
-		kind := "bf16"
-		if size := tensorSize(s.HeadSize); size > 0 {
-			kind = fmt.Sprint(size)
-			a.vectors, a.room = 64, 2*(2*64+2*32)*(size+8)+4*2*32
-		}
-		for _, name := range []*string{&a.forward, &a.queryGrad, &a.keyGrad} {
-			*name += "_" + kind
-		}
+	suffix, block := "", block{128, 32, 4 * (6*32*(s.HeadSize+1) + 2*32*33 + 64)}
+	switch size := tensorSize(s.HeadSize); {
+	case s.Precision != device.BF16:
+	case size == 0:
+		suffix = "_bf16"
+	case d.hopper:
+		suffix, block = fmt.Sprintf("_%d_wgmma", size), tensorBlock(256, 128, 64, size)
+		block.room += 1024 // its matrices begin at a multiple
+	default:
+		suffix, block = fmt.Sprintf("_%d", size), tensorBlock(128, 64, 32, size+8)
 	}
+	a := &attention{AttentionShape: s, device: d, scale: float32(1 / math.Sqrt(float64(s.HeadSize))), block: block,
+		forward: "attention_forward" + suffix, queryGrad: "attention_query_grad" + suffix, keyGrad: "attention_key_grad" + suffix}
 	defer d.enter("attention", s.Heads, s.HeadSize).Leave()
 	if a.room > d.shared {
 		d.check(fmt.Errorf("its kernels need %d bytes of shared memory, and a block of this GPU has %d", a.room, d.shared))
@@ -69,8 +71,14 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 	return a
 }
 
-// tensorSize is the size of heads, as attention_tensor.cu has them, in which one of the
-// given size fits, or 0.
+// tensorBlock is a block of attention_passes.h: own rows and tiles of so many, with as much
+// between rows, and what its gradient of keys needs, which is most.
+func tensorBlock(threads, own, tile, pitch int) block {
+	return block{threads, own, 2*(2*own+2*tile)*pitch + 4*2*tile}
+}
+
+// tensorSize is the size of heads, as the kernels on tensor cores have them, in which one
+// of the given size fits, or 0.
 func tensorSize(head int) int {
 	for _, size := range []int{64, 128} {
 		if head <= size {
@@ -114,7 +122,7 @@ func (a *attention) Backward(dq, dk, dv, dout, out device.Matrix, logSum device.
 
 // launch is that of a kernel over so many vectors of each head.
 func (a *attention) launch(in device.AttentionInput, n int) driver.Launch {
-	return driver.Launch{Grid: driver.Dim{X: (n + a.vectors - 1) / a.vectors, Y: a.Heads, Z: in.Batch}, Block: driver.Dim{X: 128}, Shared: a.room}
+	return driver.Launch{Grid: driver.Dim{X: (n + a.vectors - 1) / a.vectors, Y: a.Heads, Z: in.Batch}, Block: driver.Dim{X: a.threads}, Shared: a.room}
 }
 
 func (a *attention) plan(out device.Matrix, logSum device.Tensor, in device.AttentionInput) attentionInput {

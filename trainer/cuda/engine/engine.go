@@ -23,6 +23,9 @@ type Options struct {
 	// Apart has the driver know each tensor by itself, so that compute-sanitizer, or the
 	// simulator's, finds what reaches beyond one. It takes more memory and time.
 	Apart bool
+	// WGMMA asks for attention in bfloat16 by the instructions that only Hopper has.
+	// Where it cannot be had it is that of other GPUs, and Device.Unmet says why.
+	WGMMA bool
 }
 
 // Device is a GPU.
@@ -41,7 +44,9 @@ type Device struct {
 	products  products
 	scratch   [scratchUses]scratch
 	group     group
-	shared    int // bytes that a block may ask for
+	shared    int   // bytes that a block may ask for
+	hopper    bool  // the kernels for Hopper are loaded
+	unmet     error // why not, if they were asked for
 }
 
 var _ device.Late = (*Device)(nil)
@@ -73,16 +78,12 @@ func (d *Device) open() error {
 		return err
 	}
 	for _, name := range kernels.Modules() {
-		m, err := driver.LoadPTX(name, kernels.PTX(name))
-		if err != nil {
+		if err := d.load(name); err != nil {
 			return err
 		}
-		d.modules = append(d.modules, m)
-		for _, k := range kernels.Names(name) {
-			if d.functions[k], err = m.Function(k); err != nil {
-				return err
-			}
-		}
+	}
+	if d.options.WGMMA {
+		d.unmet = d.loadHopper()
 	}
 	if err := d.staging.open(); err != nil {
 		return err

@@ -16,9 +16,11 @@ import (
 
 func TestMain(m *testing.M) { gpusim.Main(m) }
 
-// open opens a device until the end of a test.
+// open opens a device until the end of a test. With DDPBATCH_ATTENTION=wgmma its attention
+// is that, as the program's would be, or the test fails.
 func open(t testing.TB, o engine.Options) *engine.Device {
 	t.Helper()
+	o.WGMMA = o.WGMMA || os.Getenv("DDPBATCH_ATTENTION") == "wgmma"
 	gpu, err := driver.Open(0)
 	if err != nil {
 		t.Fatal(err)
@@ -27,6 +29,9 @@ func open(t testing.TB, o engine.Options) *engine.Device {
 	d, err := engine.Open(gpu, o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := d.Unmet(); err != nil {
+		t.Error(err)
 	}
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {

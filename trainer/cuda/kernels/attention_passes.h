@@ -4,7 +4,8 @@
 // U::TILE. Scores and their gradients stay in registers: what a product gives of a
 // piece is what the next one takes of it.
 //
-// A unit has these; matrices are in shared memory, and of numbers of two bytes:
+// U::BLOCKS is how many of the forward pass are to be on a multiprocessor at least. A unit
+// has these; matrices are in shared memory, and of numbers of two bytes:
 //   memory()                   where the first matrix is
 //   room(rows)                 how many numbers one of so many rows takes
 //   index(rows, r, c)          where in it numbers c to c + 7 of row r are, one behind the
@@ -15,8 +16,8 @@
 //   mix(sums, s, tile)         adds the rows of a tile, weighted by s, to sums of D columns
 //
 // The matrices of the input and of the gradients are of bfloat16, softmax and sums of
-// float32. Loops over a piece are unrolled, as what is indexed by
-// a variable would not be in registers.
+// float32. Loops over a piece are unrolled, as what is indexed by a variable would not be
+// in registers.
 #pragma once
 
 #include "attention.h"
@@ -275,6 +276,6 @@ template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) 
 
 // PASSES is the kernels of a unit. Grids are ceil(queries or keys / OWN) x heads x samples.
 #define PASSES(name, U)                                                                                                                      \
-  KERNEL(attention_forward_##name, U::THREADS, u16 *out, u64 out_stride, float *log_sum, Attention a) { forward<U>(out, out_stride, log_sum, a); } \
+  KERNEL_BLOCKS(attention_forward_##name, U::THREADS, U::BLOCKS, u16 *out, u64 out_stride, float *log_sum, Attention a) { forward<U>(out, out_stride, log_sum, a); } \
   KERNEL(attention_query_grad_##name, U::THREADS, Attention a, Gradients g) { query_grad<U>(a, g); }                                         \
   KERNEL(attention_key_grad_##name, U::THREADS, Attention a, Gradients g) { key_grad<U>(a, g); }

@@ -4,7 +4,7 @@
 
 // Mma is a unit of attention_passes.h whose rows in shared memory are D + 8 apart.
 template <u32 HEAD> struct Mma {
-  static constexpr u32 D = HEAD, OWN = 64, TILE = 32, THREADS = 128, PITCH = D + 8;
+  static constexpr u32 D = HEAD, OWN = 64, TILE = 32, THREADS = 128, BLOCKS = 0, PITCH = D + 8;
 
   DEVICE_MEMBER static u16 *memory() {
     DYNAMIC_SHARED(u16, all);

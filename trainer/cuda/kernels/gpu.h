@@ -19,10 +19,13 @@ typedef unsigned short u16;
 // DEVICE is a function that kernels call, always inlined: what it is given the address
 // of would not be in registers otherwise. DEVICE_MEMBER is one of a struct.
 // KERNEL(name, most, parameters...) is a kernel for blocks of at most that many threads,
-// in one dimension.
+// in one dimension. KERNEL_BLOCKS(name, most, blocks, parameters...) is one that takes no
+// more registers than let so many blocks be on a multiprocessor at once; 0 is any number.
 #define DEVICE static inline __attribute__((device, always_inline))
 #define DEVICE_MEMBER inline __attribute__((device, always_inline))
-#define KERNEL(name, most, ...) extern "C" __attribute__((global)) __attribute__((launch_bounds(most))) void name(__VA_ARGS__)
+#define KERNEL(name, most, ...) KERNEL_BLOCKS(name, most, 0, __VA_ARGS__)
+#define KERNEL_BLOCKS(name, most, blocks, ...) \
+  extern "C" __attribute__((global)) __attribute__((launch_bounds(most, blocks))) void name(__VA_ARGS__)
 
 // SHARED is a variable of the block; DYNAMIC_SHARED the memory whose size the launch
 // gives, aligned to 16 bytes.

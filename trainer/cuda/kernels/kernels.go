@@ -1,5 +1,6 @@
 // Package kernels has the trainer's GPU kernels, as PTX that a driver of CUDA 11.0 or
-// later compiles for any GPU of compute capability 8.0 and later.
+// later compiles for any GPU of compute capability 8.0 and later. Some have a second form
+// for compute capability 9.0 alone (Hopper), which takes a driver of CUDA 12.0.
 //
 // The sources are CUDA C. `make kernels` compiles them by clang-19, without the CUDA
 // toolkit, and the result is kept beside them: whoever builds the program needs no
@@ -11,6 +12,7 @@ package kernels
 
 import (
 	"embed"
+	"path"
 	"strings"
 )
 
@@ -19,15 +21,23 @@ import (
 //go:embed ptx
 var texts embed.FS
 
-// Modules are the names of the sources.
-func Modules() []string {
-	files, err := texts.ReadDir("ptx")
+// Modules are the names of the sources for every GPU.
+func Modules() []string { return modules("") }
+
+// HopperModules are those for compute capability 9.0, and no other: PTX for sm_90a, which
+// later GPUs cannot run. Their kernels have names of their own.
+func HopperModules() []string { return modules("sm_90a/") }
+
+func modules(folder string) []string {
+	files, err := texts.ReadDir(path.Join("ptx", folder))
 	if err != nil {
 		panic(err) // they are embedded
 	}
 	var names []string
 	for _, f := range files {
-		names = append(names, strings.TrimSuffix(f.Name(), ".ptx"))
+		if name, ok := strings.CutSuffix(f.Name(), ".ptx"); ok {
+			names = append(names, folder+name)
+		}
 	}
 	return names
 }
@@ -36,7 +46,7 @@ func Modules() []string {
 func PTX(module string) string {
 	text, err := texts.ReadFile("ptx/" + module + ".ptx")
 	if err != nil {
-		panic(err) // a name that is not in Modules
+		panic(err) // a name that is in neither list
 	}
 	return string(text)
 }

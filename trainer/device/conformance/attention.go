@@ -8,7 +8,7 @@ import (
 
 func checkAttention(s *suite) {
 	const longest = 257
-	for _, size := range []struct{ batch, heads, headSize int }{{1, 1, 1}, {2, 3, 5}, {3, 2, 16}, {1, 2, 64}} {
+	for _, size := range []struct{ batch, heads, headSize int }{{1, 1, 1}, {2, 3, 5}, {3, 2, 16}, {1, 2, 64}, {1, 1, 128}} {
 		for _, precision := range []device.Precision{device.FP32, device.BF16} {
 			shape := device.AttentionShape{Heads: size.heads, HeadSize: size.headSize, MaxLength: longest, Precision: precision}
 			op := s.d.NewAttention(shape)

@@ -1,5 +1,5 @@
 // Command ptxgen compiles the kernels' sources to PTX. Run it through go generate; it
-// does not decide what is compiled: every .cu file is.
+// does not decide what is compiled: every .cu file is, and its folder says for which GPUs.
 package main
 
 import (
@@ -8,16 +8,25 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // compiler is of Debian 12's package clang-19.
 const compiler = "clang-19"
 
-// arguments are for compute capability 8.0, which later GPUs run too, in the oldest
-// PTX that has it. Products and sums are contracted where a source says so: see gpu.h.
-var arguments = []string{"-x", "cuda", "-std=c++17", "--cuda-device-only", "--cuda-gpu-arch=sm_80", "--cuda-feature=+ptx70",
-	"-nocudainc", "-nocudalib", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-S", "-o", "-"}
+// arguments are those of every source. Products and sums are contracted where one says
+// so: see gpu.h.
+var arguments = []string{"-x", "cuda", "-std=c++17", "--cuda-device-only", "-nocudainc", "-nocudalib", "-O3", "-ffp-contract=off",
+	"-Wall", "-Wextra", "-Werror", "-S", "-o", "-"}
+
+// targets are the folders of sources and what each is compiled for, in the oldest PTX that
+// has it: compute capability 8.0, which later GPUs run too, in that of CUDA 11.0; and 9.0
+// with the instructions that no other has, in that of CUDA 12.0.
+var targets = []struct{ folder, arch, version string }{
+	{".", "sm_80", "ptx70"},
+	{"sm_90a", "sm_90a", "ptx80"},
+}
 
 func main() {
 	files, err := compile(".")
@@ -32,24 +41,26 @@ func main() {
 	}
 }
 
-// compile returns the PTX of all sources in a folder, by the name of its file.
+// compile returns the PTX of all sources below a folder, by the name of its file.
 func compile(dir string) (map[string][]byte, error) {
-	sources, err := filepath.Glob(filepath.Join(dir, "*.cu"))
-	if err != nil {
-		return nil, err
-	}
 	files := map[string][]byte{}
-	for _, source := range sources {
-		name := filepath.Base(source)
-		c := exec.Command(compiler, append(arguments, name)...)
-		c.Dir = dir
-		var said bytes.Buffer
-		c.Stderr = &said
-		text, err := c.Output()
+	for _, target := range targets {
+		sources, err := filepath.Glob(filepath.Join(dir, target.folder, "*.cu"))
 		if err != nil {
-			return nil, fmt.Errorf("compile %s: %w\n%s", name, err, said.Bytes())
+			return nil, err
 		}
-		files[strings.TrimSuffix(name, ".cu")+".ptx"] = text
+		for _, source := range sources {
+			name := filepath.Join(target.folder, filepath.Base(source))
+			c := exec.Command(compiler, append(slices.Clip(arguments), "--cuda-gpu-arch="+target.arch, "--cuda-feature=+"+target.version, name)...)
+			c.Dir = dir
+			var said bytes.Buffer
+			c.Stderr = &said
+			text, err := c.Output()
+			if err != nil {
+				return nil, fmt.Errorf("compile %s: %w\n%s", name, err, said.Bytes())
+			}
+			files[strings.TrimSuffix(name, ".cu")+".ptx"] = text
+		}
 	}
 	return files, nil
 }

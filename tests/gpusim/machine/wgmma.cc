@@ -1,0 +1,128 @@
+// Products by warpgroups: wgmma.mma_async as the PTX ISA describes it (9.7.15), with its
+// matrix descriptors and its division of matrices among registers. A warp computes its 16
+// rows by itself. Groups of them are not modelled: the kernels wait for each product.
+//
+// Shared memory has two ways to it: threads write by the generic proxy, products read by
+// the async proxy. What these may read is a copy, made when all threads have come to a
+// fence. A product stops the program where memory is no longer what the copy has: a fence
+// or a barrier is missing before it, or one behind it.
+#include "warpgroup.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+namespace gpusim {
+
+namespace {
+
+// Where the dynamic part begins: that it is a multiple of more than 16 nobody promises.
+constexpr u32 dynamic_begin = 1024 + 16;
+
+thread_local std::vector<char> visible;  // to products
+thread_local unsigned fenced;            // threads that have come to the fence
+
+[[noreturn]] void stop(const char *what) {
+  fprintf(stderr, "gpusim: wgmma: %s\n", what);
+  abort();
+}
+
+// Descriptor is a matrix descriptor, decoded (9.7.15.5.1.2.2).
+struct Descriptor {
+  u32 start, leading, stride, base;
+  u32 width;  // bytes of a row of an atom: 16 without swizzle, else 32, 64, 128
+
+  explicit Descriptor(u64 d)
+      : start(u32(d & 0x3fff) << 4), leading(u32(d >> 16 & 0x3fff) << 4), stride(u32(d >> 32 & 0x3fff) << 4), base(u32(d >> 49 & 7)) {
+    static const u32 widths[] = {16, 128, 64, 32};
+    width = widths[d >> 62];
+    if (d & ~(u64(0x3fff) | u64(0x3fff) << 16 | u64(0x3fff) << 32 | u64(7) << 49 | u64(3) << 62)) stop("reserved bits of a descriptor are set");
+  }
+
+  // rows is the address of eight numbers along k, the k-th, of row r of a K-major matrix,
+  // and columns of eight columns, the n-th, at k of an MN-major one: the canonical layouts
+  // of 9.7.15.5.1.2.1.3.
+  u32 rows(u32 r, u32 k) const {
+    return swizzle(start + r % 8 * width + r / 8 * stride + k * (width == 16 ? leading : 16));
+  }
+  u32 columns(u32 n, u32 k) const {
+    u32 across = width / 16;
+    if (across == 1) return start + n * stride + k % 8 * 16 + k / 8 * leading;
+    return swizzle(start + n % across * 16 + n / across * leading + k % 8 * width + k / 8 * stride);
+  }
+
+  // swizzle has bits 7 and on of an address change as many bits 4 and on: three for 128
+  // bytes, Swizzle<3, 4, 3>. base is for a pattern that does not begin where all of these
+  // are zero.
+  u32 swizzle(u32 address) const { return address ^ ((address >> 7) - base) % (width / 16) << 4; }
+};
+
+// eight are eight numbers of shared memory.
+void eight(float *to, u32 address) {
+  size_t offset = address - dynamic_begin;
+  if (address < dynamic_begin || offset + 16 > dynamic_shared_bytes()) stop("a descriptor leads out of shared memory");
+  const char *now = static_cast<const char *>(dynamic_shared()) + offset;
+  if (offset + 16 > visible.size() || memcmp(now, &visible[offset], 16) != 0)
+    stop("shared memory is not what it was at the last fence.proxy.async of all threads");
+  u16 numbers[8];
+  memcpy(numbers, now, 16);
+  for (unsigned i = 0; i < 8; i++) to[i] = bits_float(u32(numbers[i]) << 16);
+}
+
+}  // namespace
+
+u32 shared_address(const void *p) { return dynamic_begin + u32(static_cast<const char *>(p) - static_cast<const char *>(dynamic_shared())); }
+
+void fence_async() {
+  if (++fenced < threads) return;
+  fenced = 0;
+  auto *memory = static_cast<const char *>(dynamic_shared());
+  visible.assign(memory, memory + dynamic_shared_bytes());
+}
+
+void wgmma(unsigned n, float *d, const u32 *a, u64 left, u64 right, bool transposed) {
+  constexpr unsigned depth = 16, most = 256;
+  struct Part { u32 a[4]; u64 left, right; } mine{{}, left, right};
+  if (a) memcpy(mine.a, a, sizeof mine.a);
+  if (threads % 128 != 0) stop("the block is not of whole warpgroups");
+
+  // The threads of the warp decode the right matrix together. Two rooms are enough: all
+  // have read one before any has come to write it again.
+  static thread_local float room[2][1024 / 32][most][depth];
+  unsigned thread = lane->number % 32, warp = lane->number / 32;
+  auto &b = room[lane->turn & 1][warp];
+  Descriptor from(right);
+  for (unsigned i = thread; i < n * 2; i += 32) {
+    if (!transposed) {
+      eight(&b[i / 2][i % 2 * 8], from.rows(i / 2, i % 2));
+      continue;
+    }
+    float columns[8];
+    eight(columns, from.columns(i / depth, i % depth));
+    for (unsigned c = 0; c < 8; c++) b[i / depth * 8 + c][i % depth] = columns[c];
+  }
+  unsigned turn = show(mine), group = thread / 4, place = thread % 4;
+  Part first = seen<Part>(turn, 0);
+  if (first.left != left || first.right != right) stop("the threads of a warp have different descriptors");
+
+  // Rows g and g + 8 of the warp's.
+  float rows[2][depth];
+  for (unsigned row = 0; row < 2; row++)
+    for (unsigned half = 0; half < 2; half++) {
+      if (!a) {
+        eight(&rows[row][half * 8], Descriptor(left).rows(warp % 4 * 16 + group + row * 8, half));
+        continue;
+      }
+      for (unsigned t = 0; t < 4; t++) {  // Figure 148
+        u32 pair = seen<Part>(turn, group * 4 + t).a[half * 2 + row];
+        rows[row][half * 8 + 2 * t] = bits_float(pair << 16);
+        rows[row][half * 8 + 2 * t + 1] = bits_float(pair & 0xffff0000u);
+      }
+    }
+  for (unsigned i = 0; i < n / 2; i++) {  // Figure 149
+    unsigned row = i % 4 / 2, col = i / 4 * 8 + place * 2 + i % 2;
+    for (unsigned k = 0; k < depth; k++) d[i] += rows[row][k] * b[col][k];
+  }
+}
+
+}  // namespace gpusim

@@ -1,0 +1,15 @@
+// The host's half of wgmma.h: a product is the same steps of wgmma.mma_async, as wgmma.cc
+// models it. NEXT_IN_ROWS and NEXT_ROWS are wgmma.h's, which includes this.
+#pragma once
+
+#include "warpgroup.h"
+
+DEVICE u32 shared_address(const void *p) { return gpusim::shared_address(p); }
+DEVICE void fence_async() { gpusim::fence_async(); }
+
+DEVICE void multiply_rows(float (&d)[8][4], u64 left, u64 right) {
+  for (unsigned k = 0; k < 4; k++) gpusim::wgmma(64, d[0], nullptr, left + k * NEXT_IN_ROWS, right + k * NEXT_IN_ROWS, false);
+}
+template <u32 N> DEVICE void multiply_columns(float (&d)[N][4], const u32 (&a)[4][4], u64 right) {
+  for (unsigned k = 0; k < 4; k++) gpusim::wgmma(N * 8, d[0], a[k], 0, right + k * NEXT_ROWS, true);
+}

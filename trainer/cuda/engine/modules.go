@@ -1,0 +1,45 @@
+//go:build cuda
+
+package engine
+
+import (
+	"fmt"
+
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/kernels"
+)
+
+// load has the driver compile the kernels of a source.
+func (d *Device) load(name string) error {
+	m, err := driver.LoadPTX(name, kernels.PTX(name))
+	if err != nil {
+		return err
+	}
+	d.modules = append(d.modules, m)
+	for _, k := range kernels.Names(name) {
+		if d.functions[k], err = m.Function(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadHopper loads the kernels for Hopper, where this is one and the driver takes them: it
+// may be older than their PTX.
+func (d *Device) loadHopper() error {
+	if d.gpu.Major != 9 || d.gpu.Minor != 0 {
+		return fmt.Errorf("attention on GPU %d (%s) is by mma, not by wgmma: its compute capability is %d.%d, and only 9.0 has wgmma",
+			d.gpu.Ordinal, d.gpu.Name, d.gpu.Major, d.gpu.Minor)
+	}
+	for _, name := range kernels.HopperModules() {
+		if err := d.load(name); err != nil {
+			return fmt.Errorf("attention on GPU %d (%s) is by mma, not by wgmma: %w", d.gpu.Ordinal, d.gpu.Name, err)
+		}
+	}
+	d.hopper = true
+	return nil
+}
+
+// Unmet says what the options ask for and this GPU or its driver cannot do, and what is
+// done instead; nil if there is nothing of the kind.
+func (d *Device) Unmet() error { return d.unmet }
