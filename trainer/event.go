@@ -13,6 +13,7 @@ type Kind string
 // The kinds of events.
 const (
 	Processor  Kind = "processor"   // the cores of the machine compute, not a GPU; Err says why, Asked that the job asks for GPUs
+	Unmet      Kind = "unmet"       // this rank's GPU cannot do what was asked for, and does it otherwise; Err says what
 	Started    Kind = "start"       // rank 0: training begins at Step; Path is the checkpoint it resumes from
 	Resized    Kind = "resized"     // rank 0: steps have Is samples from here on, and had Was
 	PassedOver Kind = "passed-over" // rank 0: a checkpoint could not be used; Err says why
@@ -59,6 +60,8 @@ func (e Event) String() string {
 			return "WARNING: the job asks for GPUs: " + text
 		}
 		return text
+	case Unmet:
+		return fmt.Sprintf("WARNING: %v", e.Err)
 	case Started:
 		if e.Path == "" {
 			return fmt.Sprintf("training from the start, %s", epochs(e.Epochs))

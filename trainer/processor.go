@@ -55,7 +55,7 @@ func (r *run) onCores() { r.device, r.between = cpu.New(r.Threads), ddp.Over(r.C
 
 // openGPU opens this rank's GPU. Either all ranks have theirs open then, or none has.
 func (r *run) openGPU(ctx context.Context, gpu cuda.Device) error {
-	d, failed := cuda.Open(gpu.Ordinal, r.Libraries)
+	d, failed := cuda.Open(gpu.Ordinal, cuda.Options{Libraries: r.Libraries, WGMMA: r.WGMMA})
 	mine := ""
 	if failed != nil {
 		failed = fmt.Errorf("this rank's GPU %d (%s): %w", gpu.Ordinal, gpu.UUID, failed)
@@ -75,6 +75,11 @@ func (r *run) openGPU(ctx context.Context, gpu cuda.Device) error {
 		return err
 	}
 	r.device = d
+	if u, ok := d.(interface{ Unmet() error }); ok {
+		if err := u.Unmet(); err != nil {
+			r.Observe(Event{Kind: Unmet, Err: err})
+		}
+	}
 	return nil
 }
 

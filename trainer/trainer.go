@@ -57,6 +57,9 @@ type Options struct {
 	// LaunchBlocking says that CUDA_LAUNCH_BLOCKING is set: a GPU does operations one by
 	// one, so that the one that fails is named, and not in graphs.
 	LaunchBlocking bool
+	// WGMMA asks for attention by the instructions that only Hopper has; see
+	// cuda.Options.
+	WGMMA bool
 	// Libraries says where a library of NVIDIA's with one of some names may be; nil is
 	// where the dynamic linker looks.
 	Libraries func(names ...string) []string

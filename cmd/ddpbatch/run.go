@@ -272,6 +272,9 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	}
 	blocking, _ := r.lookup("CUDA_LAUNCH_BLOCKING")
 	o.LaunchBlocking = blocking == "1"
+	if o.WGMMA, err = r.wgmma(); err != nil {
+		return r.exitOf(err), err
+	}
 	o.Libraries = func(names ...string) []string { return library.Find(r.lookup, names...) }
 	o.Connect = func(ctx context.Context, d device.Device) (ddp.Communicator, error) {
 		return r.connectGPUs(ctx, j, comm, d)
@@ -288,6 +291,18 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 		return exitStopped, nil
 	}
 	return exitDone, nil
+}
+
+// wgmma says whether the attention is asked for that only Hopper has.
+func (r *rank) wgmma() (bool, error) {
+	switch v, _ := r.lookup(launch.AttentionVariable); v {
+	case "", "mma":
+		return false, nil
+	case "wgmma":
+		return true, nil
+	default:
+		return false, usage(fmt.Sprintf("%s=%q: there are \"mma\" and \"wgmma\"", launch.AttentionVariable, v))
+	}
 }
 
 // tellPath logs how ranks exchange gradients, and says what keeps those of a node from

@@ -16,13 +16,16 @@ const (
 	envPrefix = "DDPBATCH_"
 	// LauncherVariable is set in ranks that a launcher started.
 	LauncherVariable = envAddresses
-	envAddresses     = "DDPBATCH_RENDEZVOUS" // host:port, comma separated
-	envSecret        = "DDPBATCH_SECRET"
-	envAttempt       = "DDPBATCH_ATTEMPT"            // 1, 2, ...
-	envPerNode       = "DDPBATCH_PROCESSES_PER_NODE" // ranks that a node is to run
-	envWorkdir       = "DDPBATCH_WORKDIR"            // where a user's program starts
-	envLocalRank     = "DDPBATCH_LOCAL_RANK"         // without Slurm: this rank
-	envLocalSize     = "DDPBATCH_LOCAL_WORLD_SIZE"   // without Slurm: all of them
+	// AttentionVariable is the one of this prefix that is the user's, for ranks.
+	AttentionVariable = "DDPBATCH_ATTENTION"
+
+	envAddresses = "DDPBATCH_RENDEZVOUS" // host:port, comma separated
+	envSecret    = "DDPBATCH_SECRET"
+	envAttempt   = "DDPBATCH_ATTEMPT"            // 1, 2, ...
+	envPerNode   = "DDPBATCH_PROCESSES_PER_NODE" // ranks that a node is to run
+	envWorkdir   = "DDPBATCH_WORKDIR"            // where a user's program starts
+	envLocalRank = "DDPBATCH_LOCAL_RANK"         // without Slurm: this rank
+	envLocalSize = "DDPBATCH_LOCAL_WORLD_SIZE"   // without Slurm: all of them
 )
 
 // rankEnviron is the environment of a rank: that of the launcher, then the
@@ -30,7 +33,9 @@ const (
 // take the place of one that is set.
 func rankEnviron(environ []string, job *jobs.Job, site *sites.Profile) []string {
 	setup := &job.Setup
-	out := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool { return strings.HasPrefix(kv, envPrefix) })
+	out := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
+		return strings.HasPrefix(kv, envPrefix) && !strings.HasPrefix(kv, AttentionVariable+"=")
+	})
 	if setup.Venv != "" {
 		path := ""
 		for _, kv := range out {

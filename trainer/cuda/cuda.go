@@ -31,6 +31,15 @@ type Device = driver.Info
 // are compiled for 8.0 (Ampere).
 const OldestMajor = 8
 
+// Options are how Open opens a GPU.
+type Options struct {
+	// Libraries says where a library of one of some names may be; nil is where the
+	// dynamic linker looks.
+	Libraries func(names ...string) []string
+	// WGMMA asks for attention in bfloat16 by the instructions that only Hopper has.
+	WGMMA bool
+}
+
 // Found is what the driver has.
 type Found struct {
 	Version int      // of the driver's CUDA: 12080 is 12.8; 0: not known

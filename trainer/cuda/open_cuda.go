@@ -11,23 +11,23 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Open opens a GPU as a device that models are trained on, and that is an io.Closer.
-// find says where a library of one of some names may be; nil is where the dynamic
-// linker looks.
-func Open(ordinal int, find func(names ...string) []string) (device.Device, error) {
+// Open opens a GPU as a device that models are trained on, and that is an io.Closer. Its
+// method Unmet() error says what of the options the GPU or its driver cannot do, and what
+// is done instead.
+func Open(ordinal int, o Options) (device.Device, error) {
 	version, err := driver.Load()
 	if err != nil {
 		return nil, err
 	}
 	names := library.CUBLASLt(int(version) / 1000)
-	if find != nil {
-		names = find(names...)
+	if o.Libraries != nil {
+		names = o.Libraries(names...)
 	}
 	gpu, err := driver.Open(ordinal)
 	if err != nil {
 		return nil, err
 	}
-	d, err := engine.Open(gpu, engine.Options{BLAS: names})
+	d, err := engine.Open(gpu, engine.Options{BLAS: names, WGMMA: o.WGMMA})
 	if err != nil {
 		return nil, errors.Join(err, gpu.Close())
 	}

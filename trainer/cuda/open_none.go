@@ -5,4 +5,4 @@ package cuda
 import "github.com/ddpbatch/ddpbatch/trainer/device"
 
 // Open returns [ErrNotBuilt].
-func Open(int, func(names ...string) []string) (device.Device, error) { return nil, ErrNotBuilt }
+func Open(int, Options) (device.Device, error) { return nil, ErrNotBuilt }

@@ -21,6 +21,7 @@ var Variables = []VariableGroup{
 		{"DDPBATCH_SITES", "read", "folders of site profiles, separated by colons, before /etc/ddpbatch and those that come with the program"},
 		{"CUDA_VISIBLE_DEVICES", "read and set", "GPUs that ranks may use; ranks of a node that see one each are shown all of them"},
 		{"ROCR_VISIBLE_DEVICES", "read and set", "the same, of AMD's GPUs, for a program of yours"},
+		{"DDPBATCH_ATTENTION", "read", "wgmma: the trainer's attention in bf16 takes the instructions that only Hopper has (docs/gpu.md); mma, as without it, those of every GPU"},
 		{"CUDA_LAUNCH_BLOCKING", "read", "1: the trainer on GPUs waits for each kernel, so that an error stands where it happened"},
 		{"CUDA_HOME", "read", "a CUDA toolkit, in which libraries are looked for"},
 		{"CUDA_PATH", "read", "the same, by another name"},
