@@ -1,5 +1,6 @@
 // Package screen shows lines that change on a terminal: a few at its bottom, below what
-// is printed meanwhile ([Bottom]), or a whole page ([Page]).
+// is printed meanwhile ([Bottom]), or a whole page ([Page]); and fits texts into its width
+// ([Wrap], [Cut], [Shorten]).
 //
 // It promises: what is printed above stays, in order and whole, as if there were nothing
 // below; each change is one write, and lines are overwritten and not cleared, so nothing flickers;

@@ -55,10 +55,10 @@ func Cut(text string, width int) string {
 func Shorten(name string, width int) string {
 	r := []rune(name)
 	if len(r) <= width || width <= len(ellipsis) {
-		return Clip(name, width)
+		return string(r[:min(len(r), width)])
 	}
 	tail := (width - len(ellipsis)) / 2
-	return Clip(string(r[:width-len(ellipsis)-tail]), width) + ellipsis + Clip(string(r[len(r)-tail:]), width)
+	return string(r[:width-len(ellipsis)-tail]) + ellipsis + string(r[len(r)-tail:])
 }
 
 // Wrap breaks a text at its spaces into lines of a width, all but the first of which begin

@@ -20,8 +20,8 @@ func TestWidthAndClip(t *testing.T) {
 		cut   string
 		short string
 	}{
-		{"abc", 2, "ab", "ab", "ab"}, {"abc", 9, "abc", "abc", "abc"}, {"━é", 5, "━é", "━é", "━é"}, {"日本", 5, "??", "??", "??"},
-		{"abcdefghij", 8, "abcdefgh", "abcde...", "abc...ij"}, {"日bcdefghij", 8, "?bcdefgh", "?bcde...", "?bc...ij"},
+		{"abc", 2, "ab", "ab", "ab"}, {"abc", 9, "abc", "abc", "abc"}, {"━é", 5, "━é", "━é", "━é"}, {"日本", 5, "??", "??", "日本"},
+		{"abcdefghij", 8, "abcdefgh", "abcde...", "abc...ij"}, {"日bcdefghij", 8, "?bcdefgh", "?bcde...", "日bc...ij"},
 	} {
 		if got := screen.Clip(tt.text, tt.width); got != tt.want {
 			t.Errorf("%q: %q, want %q", tt.text, got, tt.want)
