@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
@@ -158,12 +159,7 @@ func printable(s string) string {
 }
 
 // count is a number and what it counts: "1 rank", "4 ranks".
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
+func count(n int, what string) string { return watch.Count(n, what) }
 
 // checked remembers the first failure to write the answer, such as a full disk
 // behind "> FILE", so that no caller needs to look at each write.

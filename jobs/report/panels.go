@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs/watch"
 )
 
 // charts lays out the figures of the training.
@@ -50,7 +52,7 @@ func communication(f *Figures, step, wait []point) string {
 	slices.Sort(all)
 	slices.Sort(hidden)
 	text := fmt.Sprintf("Of the %s ms that a step's communication takes on rank 0, waiting for slower ranks included, %.0f%% passed during the backward pass (median of %s).",
-		short(median(all)), 100*median(hidden), count(len(all), "interval"))
+		short(median(all)), 100*median(hidden), watch.Count(len(all), "interval"))
 	if len(shares) == 0 {
 		return text
 	}

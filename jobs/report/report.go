@@ -58,6 +58,13 @@ const maxText = 1 << 20
 
 // Collect reads a run directory. What is not there, or cannot be read, is in Missing.
 func Collect(dir rundir.Dir) Run {
+	r := collect(dir)
+	r.look()
+	return r
+}
+
+// collect leaves out the log, which may be large.
+func collect(dir rundir.Dir) Run {
 	r := Run{Dir: dir}
 	var err error
 	if r.Record, err = dir.ReadRecord(); err != nil {
@@ -76,7 +83,7 @@ func Collect(dir rundir.Dir) Run {
 		r.Missing = append(r.Missing, "there are no figures of a training: it has not come to its first interval, or a program of the user's own ran")
 	}
 	if n := r.Figures.Damaged; n > 0 {
-		r.Missing = append(r.Missing, count(n, "line")+" of metrics.jsonl cannot be read and is left out")
+		r.Missing = append(r.Missing, watch.Count(n, "line")+" of metrics.jsonl cannot be read and is left out")
 	}
 	r.Status = watch.Read(dir, r.Name, r.Record.LastJob(), nil)
 	events, err := dir.ReadAttempts()
@@ -105,29 +112,29 @@ func Collect(dir rundir.Dir) Run {
 	if r.Failure, err = ReadFailure(dir.Failure()); err != nil {
 		r.misses("how the last attempt failed", err)
 	}
-	if id := r.Record.LastJob(); id != "" {
-		r.Known, err = knownIn(dir.BatchLog(id))
-		if err != nil {
-			r.misses("the log of job "+id, err)
-		}
-	}
 	_, err = os.Stat(dir.Traces())
 	r.Traced = err == nil
 	return r
 }
 
-// knownIn looks for known failures in a log; there is none of a job that waits.
-func knownIn(log string) ([]symptoms.Found, error) {
-	f, err := os.Open(log)
+// look looks for known failures in the log of the last job, of which there is none while it
+// waits.
+func (r *Run) look() {
+	id := r.Record.LastJob()
+	if id == "" {
+		return
+	}
+	f, err := os.Open(r.Dir.BatchLog(id))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return
+	}
+	if err == nil {
+		defer f.Close()
+		r.Known, _, err = symptoms.Look(f)
 	}
 	if err != nil {
-		return nil, err
+		r.misses("the log of job "+id, err)
 	}
-	defer f.Close()
-	found, _, err := symptoms.Look(f)
-	return found, err
 }
 
 // Settle finds out how the run stands, by what was collected and by what Slurm says of
@@ -173,12 +180,4 @@ func (r *Run) text(what, path string) string {
 		}
 		return unicode.ReplacementChar
 	}, string(text))
-}
-
-// count is a number and what it counts: "1 rank", "4 ranks".
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -61,13 +61,14 @@ func (m merit) beats(a, b float64) bool {
 func CollectSweep(dir rundir.Dir, record rundir.Record) Sweep {
 	s := Sweep{Dir: dir, Record: record}
 	for i, of := range record.Sweep.Elements {
-		e := element{run: Collect(dir.Element(i)), values: of.Values}
+		e := element{run: collect(dir.Element(i)), values: of.Values}
 		f := &e.run.Figures
 		e.best = bestOf(f)
 		if n := len(f.Train); n > 0 && f.Train[n-1].Loss != nil {
 			e.loss = short(float64(*f.Train[n-1].Loss))
 		}
 		if i < maxTable {
+			e.run.look()
 			p := page{Run: &e.run}
 			p.charts()
 			for _, c := range p.Charts {
@@ -120,7 +121,7 @@ type sweepPage struct {
 	Title string
 	Style template.CSS // our own
 	Made  string
-	Tally string   // how many elements are in which phase
+	Tally string   // how many elements there are, and in which phase
 	Merit string   // what elements are compared by; empty if none has figures
 	Best  string   // which one is the best
 	Keys  []string // of the job file, that elements differ in
@@ -156,7 +157,7 @@ func (s Sweep) HTML(w io.Writer) error {
 		}
 	}
 	all.SumUp()
-	p.Tally, p.Title = all.Reason, s.Record.Name+": "+all.Reason
+	p.Tally, p.Title = watch.Count(len(s.elements), "element")+": "+all.Reason, s.Record.Name+": "+all.Reason
 	p.Keys = slices.Sorted(maps.Keys(keys))
 	for i := range s.elements {
 		e := &s.elements[i]

@@ -42,6 +42,14 @@ func grouped(v float64) string {
 	return s
 }
 
+// Count is a number and what it counts: "1 rank", "4 ranks".
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 // Size is a number of bytes in the unit that fits.
 func Size(bytes int64) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
