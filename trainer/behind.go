@@ -9,6 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/optim"
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
@@ -139,33 +140,66 @@ func (r *run) leave() {
 	}
 }
 
-// copied says that this rank saves in the background, from copies of its own: those of
-// a device's memory are copies already.
+// copied says that this rank saves in the background, from copies of its own.
 func (r *run) copied() bool {
 	return r.Job.Checkpoint.Async && (r.spreading().Strategy != ddp.DDP || r.Comm.Rank() == 0)
 }
 
 // reserve gets memory for copies, and touches it: memory that is touched for the first
-// time is some times slower than copying.
+// time is some times slower than copying. To that of [device.Pinner] a device copies at the
+// speed of its bus; where there is none, copies are slower, and that is told.
 func (r *run) reserve() {
-	if !r.copied() || !r.device.Host() {
+	if !r.copied() {
 		return
 	}
 	n := 0
-	for _, parts := range r.pieces() {
-		for _, p := range parts {
-			n += len(p.Data)
+	if r.device.Host() {
+		for _, parts := range r.pieces() {
+			for _, p := range parts {
+				n += len(p.Data)
+			}
 		}
+		room := r.device.Alloc(device.Float32, n)
+		r.device.Zero(room)
+		r.copies = room.Floats()
+		return
 	}
-	room := r.device.Alloc(device.Float32, n)
-	r.device.Zero(room)
-	r.copies = room.Floats()
+	count := func(t device.Tensor) []float32 { n += t.Len(); return nil }
+	r.values(count)
+	r.optimizer.StateBy(count)
+	if d, ok := r.device.(device.Pinner); ok {
+		room, err := d.Pin(n)
+		if r.copies = room; err == nil {
+			return
+		}
+		r.Observe(Event{Kind: Unpinned, Err: err})
+	}
+	const page = 4096 / 4
+	r.copies = make([]float32, n)
+	for at := 0; at < n; at += page {
+		r.copies[at] = 1
+	}
+}
+
+// copying reads what is to be saved: on the host the memory itself, of which copyOf makes
+// copies; else copies, in the memory for them if there is some.
+func (r *run) copying() optim.Read {
+	room := r.copies
+	if r.device.Host() || room == nil {
+		return r.floats
+	}
+	return func(t device.Tensor) []float32 {
+		to := room[:t.Len()]
+		room = room[len(to):]
+		r.device.Read(to, t)
+		return to
+	}
 }
 
 // copyChunk is the elements that a goroutine copies at a time.
 const copyChunk = 1 << 18
 
-// copyOf replaces pieces by copies of them.
+// copyOf replaces pieces in the host's memory by copies of them.
 func (r *run) copyOf(pieces map[string][]checkpoint.Part) {
 	if !r.device.Host() {
 		return

@@ -23,6 +23,7 @@ const (
 	Evaluated  Kind = "eval"        // the held-out data were measured
 	Saved      Kind = "save"        // rank 0: a checkpoint of Step, which may be before the present one, stands at Path
 	Unsaved    Kind = "save-failed" // a checkpoint could not be written, and the job goes on; Err says why
+	Unpinned   Kind = "unpinned"    // what checkpoint.async saves is copied from the GPU at less than its speed; Err says why
 	Scarce     Kind = "scarce"      // rank 0: not all checkpoints that are to be kept will fit; Err says why
 	Traced     Kind = "trace"       // the steps to record are, and Options.Trace can be written
 	Stopped    Kind = "stop"        // training stopped when asked to, and can be resumed
@@ -98,6 +99,8 @@ func (e Event) String() string {
 		return fmt.Sprintf("saved step %d to %s (%s)", e.Step, e.Path, took)
 	case Unsaved:
 		return fmt.Sprintf("WARNING: %v; earlier checkpoints are intact, and training goes on until the next is due", e.Err)
+	case Unpinned:
+		return fmt.Sprintf("WARNING: training waits longer for checkpoints: a GPU copies slowly to memory that is not pinned, and there is no other: %v", e.Err)
 	case Scarce:
 		return fmt.Sprintf("WARNING: %v, which checkpoint.keep asks for", e.Err)
 	case Traced:

@@ -21,9 +21,9 @@ func (r *run) fits() error {
 		have, besides := own.Available(), r.besides()
 		if need+besides > have {
 			return tooLarge{fmt.Errorf("the model and its batches need %s of memory, libraries about %s besides, and %s are free on %s",
-				gibibytes(need), gibibytes(besides), gibibytes(have), r.device.Name()), true}
+				gibibytes(need), gibibytes(besides), gibibytes(have), r.device.Name()), hintGPU}
 		}
-		return nil
+		return r.copiesFit(copies)
 	}
 	have, known := cpu.Available()
 	ranks := int64(max(1, r.LocalRanks))
@@ -40,7 +40,19 @@ func (r *run) fits() error {
 	if copies > 0 {
 		what += fmt.Sprintf(", and %s for the copy that checkpoint.async saves", gibibytes(copies))
 	}
-	return tooLarge{fmt.Errorf("%s, and %s are free", what, gibibytes(have)), false}
+	return tooLarge{fmt.Errorf("%s, and %s are free", what, gibibytes(have)), hintHost}
+}
+
+// copiesFit says so if the host of a GPU has no memory for the copies to save from.
+func (r *run) copiesFit(copies int64) error {
+	if r.spreading().Strategy != ddp.DDP { // else only rank 0 saves
+		copies *= int64(max(1, r.LocalRanks))
+	}
+	have, known := cpu.Available()
+	if !known || copies <= have {
+		return nil
+	}
+	return tooLarge{fmt.Errorf("the copies that checkpoint.async saves need %s of this machine's memory, and %s are free", gibibytes(copies), gibibytes(have)), hintCopies}
 }
 
 // besides is an estimate of the GPU's memory that the device and the connection of GPUs
@@ -87,13 +99,14 @@ func gibibytes(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<3
 // tooLarge is a run for which memory is not there.
 type tooLarge struct {
 	error
-	gpu bool
+	hint string
 }
 
 // Hint says what to do about it.
-func (e tooLarge) Hint() string {
-	if e.gpu {
-		return "take a smaller train.batch (and train.accumulate to make up for it), context or model, or on several GPUs train.strategy = \"zero1\" to \"zero3\" (`ddpbatch plan` compares them); `nvidia-smi` tells whether another process holds the GPU's memory"
-	}
-	return "take a smaller train.batch (and train.accumulate to make up for it), context or model, fewer ranks on a node, or ask for more memory with slurm.mem"
-}
+func (e tooLarge) Hint() string { return e.hint }
+
+const (
+	hintGPU    = "take a smaller train.batch (and train.accumulate to make up for it), context or model, or on several GPUs train.strategy = \"zero1\" to \"zero3\" (`ddpbatch plan` compares them); `nvidia-smi` tells whether another process holds the GPU's memory"
+	hintHost   = "take a smaller train.batch (and train.accumulate to make up for it), context or model, fewer ranks on a node, or ask for more memory with slurm.mem"
+	hintCopies = "ask for more memory with slurm.mem, or leave out checkpoint.async, whose copies are there from the start"
+)

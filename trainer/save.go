@@ -168,7 +168,7 @@ func (r *run) manifest() (*checkpoint.Manifest, error) {
 		Run: r.Run, Created: time.Now().UTC(), Program: r.Program,
 		Step: int(r.at.Step), Epoch: int(r.at.Epoch), Consumed: int(r.at.Consumed), Unevaluated: r.at.Unevaluated, Skipped: r.skipped, Finished: r.finished(),
 		Seed: uint64(r.train.Seed), WorldSize: r.Comm.Size(), Spec: r.train.Fingerprint(), SpecSum: r.Job.TrainDigest(),
-		DataSum: r.data.Digest(), Vocabulary: vocabulary, Optimizer: string(r.train.Optimizer.Kind), OptimInit: r.optimizer.State().Initialised,
+		DataSum: r.data.Digest(), Vocabulary: vocabulary, Optimizer: string(r.train.Optimizer.Kind), OptimInit: r.optimizer.StateBy(unread).Initialised,
 		Metrics: map[string]checkpoint.Number{},
 	}
 	for k, v := range r.last {
@@ -192,11 +192,12 @@ func (s *saving) sane() error {
 
 // pieces are what this rank keeps: the memory itself, or copies of a device's.
 func (r *run) pieces() map[string][]checkpoint.Part {
+	read := r.copying()
 	var model, optimizer []checkpoint.Part
-	r.sharder.Pieces(r.values(), func(i, at int, values []float32) {
+	r.sharder.Pieces(r.values(read), func(i, at int, values []float32) {
 		model = append(model, checkpoint.Part{Tensor: r.params[i].Name, At: at, Data: values})
 	})
-	_, arrays, single := r.divided()
+	_, arrays, single := r.divided(read)
 	for _, a := range arrays {
 		r.sharder.Pieces(a.values, func(i, at int, values []float32) {
 			optimizer = append(optimizer, checkpoint.Part{Tensor: a.prefix + r.params[i].Name, At: at, Data: values})

@@ -22,8 +22,8 @@ type array struct {
 
 // divided is the state of this rank's optimiser, which is that of the sharder's
 // parts: what it keeps for each element by part, and other numbers.
-func (r *run) divided() (state optim.State, arrays []array, single []optim.Tensor) {
-	state = r.optimizer.State()
+func (r *run) divided(read optim.Read) (state optim.State, arrays []array, single []optim.Tensor) {
+	state = r.optimizer.StateBy(read)
 	parts := r.sharder.Parts()
 	part := func(name string) (prefix string, ok bool) {
 		for _, p := range parts {
@@ -49,15 +49,20 @@ func (r *run) divided() (state optim.State, arrays []array, single []optim.Tenso
 	return state, arrays, single
 }
 
-// values are those that this rank keeps, by part: themselves, or copies of those of a
-// device that has memory of its own.
-func (r *run) values() [][]float32 {
+// values are those that this rank keeps, by part.
+func (r *run) values(read optim.Read) [][]float32 {
 	var out [][]float32
 	for _, p := range r.sharder.Parts() {
-		out = append(out, device.Floats(r.device, p.Data))
+		out = append(out, read(p.Data))
 	}
 	return out
 }
+
+// floats reads a tensor: itself, or a copy of that of a device which has memory of its own.
+func (r *run) floats(t device.Tensor) []float32 { return device.Floats(r.device, t) }
+
+// unread is for who wants to know only what there is.
+func unread(device.Tensor) []float32 { return nil }
 
 // setValues is the opposite, where values are copies.
 func (r *run) setValues(values [][]float32) {
@@ -92,7 +97,7 @@ func (o origin) close() {
 
 // spread gives every rank its part of what rank 0 has.
 func (r *run) spread(ctx context.Context, from origin, initialised bool) error {
-	values := r.values()
+	values := r.values(r.floats)
 	err := r.sharder.Spread(ctx, values, func(give ddp.Give) error {
 		if from.model == nil {
 			return r.newWeights(give)
@@ -104,7 +109,7 @@ func (r *run) spread(ctx context.Context, from origin, initialised bool) error {
 	}
 	r.setValues(values)
 	r.sharder.Updated()
-	state, arrays, single := r.divided()
+	state, arrays, single := r.divided(r.floats)
 	state.Initialised = initialised
 	for _, a := range arrays {
 		if !initialised {
@@ -154,7 +159,7 @@ func (o origin) unusable(err error) error {
 // shapes are those of all tensors of a checkpoint, by its files.
 func (r *run) shapes() map[string]map[string][]int {
 	model, optimizer := map[string][]int{}, map[string][]int{}
-	_, arrays, single := r.divided()
+	_, arrays, single := r.divided(unread)
 	for _, p := range r.params {
 		model[p.Name] = p.Shape
 		for _, a := range arrays {

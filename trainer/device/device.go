@@ -64,6 +64,15 @@ type Memory interface {
 	Zero(t Tensor)
 }
 
+// Pinner is a Memory that is not the host's, and copies to some of the host's faster than to
+// the rest.
+type Pinner interface {
+	// Pin returns memory of the host for n numbers, with anything in them, to which Read
+	// copies a tensor at once and as fast as the device can. It is there until the device is
+	// closed. Where there is none, that is an error and no failure of the device.
+	Pin(n int) ([]float32, error)
+}
+
 // Fill has fill write the elements of a Float32 tensor.
 func Fill(m Memory, t Tensor, fill func([]float32)) {
 	if m.Host() {

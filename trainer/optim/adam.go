@@ -86,11 +86,13 @@ func (a *Adam) SetRate(lr float64) { a.LR = lr }
 // State returns for each parameter "exp_avg." and "exp_avg_sq." with its name,
 // and at the end "step", the number of steps done. On the host the Data of the
 // former are the optimizer's own memory: they change at the next step.
-func (a *Adam) State() State {
+func (a *Adam) State() State { return a.StateBy(reading(a.device)) }
+
+// StateBy is State with arrays that are read by read.
+func (a *Adam) StateBy(read Read) State {
 	var list []Tensor
-	average, squares := tensors(a.device, a.average), tensors(a.device, a.squares)
-	for i := range average {
-		list = append(list, average[i], squares[i])
+	for i := range a.average {
+		list = append(list, a.average[i].tensor(read), a.squares[i].tensor(read))
 	}
 	return State{a.Kind(), a.steps > 0, append(list, Tensor{stepName, nil, []float32{float32(a.steps)}})}
 }

@@ -48,6 +48,9 @@ type Optimizer interface {
 	// State returns the present state. On the host the tensors' Data are the
 	// optimizer's own memory: they change at the next step.
 	State() State
+	// StateBy is State with arrays that are read as the caller says, one after another in
+	// the order of the tensors.
+	StateBy(Read) State
 	// Restore copies a state that an optimizer of the same kind for the same
 	// parameters had. If it is not one, it returns an error and changes nothing.
 	Restore(State) error

@@ -53,7 +53,16 @@ func (s *SGD) SetRate(lr float64) { s.LR = lr }
 // State returns the momentum buffers, each named "momentum." and the name of
 // its parameter; there are none without momentum. On the host
 // their Data are the optimizer's own memory: they change at the next step.
-func (s *SGD) State() State { return State{KindSGD, s.initialised, tensors(s.device, s.buffers)} }
+func (s *SGD) State() State { return s.StateBy(reading(s.device)) }
+
+// StateBy is State with arrays that are read by read.
+func (s *SGD) StateBy(read Read) State {
+	var list []Tensor
+	for _, b := range s.buffers {
+		list = append(list, b.tensor(read))
+	}
+	return State{KindSGD, s.initialised, list}
+}
 
 // Restore copies a state that an SGD for the same parameters had, with tensors
 // in any order. A state that names no kind is taken for SGD's, which was the only

@@ -50,15 +50,17 @@ func newBuffers(m device.Memory, prefix string, params []*nn.Param) []buffer {
 	return out
 }
 
-// tensors is the buffers for their owner to see: on the host they are the memory
-// itself.
-func tensors(m device.Memory, list []buffer) []Tensor {
-	var out []Tensor
-	for _, b := range list {
-		out = append(out, Tensor{b.name, b.shape, device.Floats(m, b.data)})
-	}
-	return out
+// Read has the host see a tensor of the device. It may keep the tensor instead and return
+// nothing, where nobody looks at the numbers.
+type Read func(device.Tensor) []float32
+
+// reading is the plain one: on the host numbers are the memory itself, elsewhere a copy.
+func reading(m device.Memory) Read {
+	return func(t device.Tensor) []float32 { return device.Floats(m, t) }
 }
+
+// tensor is a buffer for its owner to see.
+func (b buffer) tensor(read Read) Tensor { return Tensor{b.name, b.shape, read(b.data)} }
 
 // match finds the tensors of an optimizer in a state, by name, and refuses a
 // state of another kind or with other tensors.

@@ -1,5 +1,6 @@
 // Failures on demand. GPUSIM_FAIL is a list of them, separated by commas:
 //   alloc:N      the N-th allocation of device memory, from 1, and all after it, find none
+//   pin:N        there are never N bytes of pinned memory
 //   refuse:K     a launch of kernel K is refused by the call itself
 //   launch:K     kernel K fails while it runs; nothing works after that
 //   lost:N       the device is lost in the N-th launch, from 1
@@ -45,6 +46,11 @@ bool allocation_fails() {
 bool ptx_is_new(double version) {
   auto it = wishes().find("ptx");
   return it != wishes().end() && version >= strtod(it->second.c_str(), nullptr);
+}
+
+bool pinning_fails(size_t n) {
+  auto it = wishes().find("pin");
+  return it != wishes().end() && n == strtoull(it->second.c_str(), nullptr, 10);
 }
 
 Fate fate_of(const std::string &kernel) {

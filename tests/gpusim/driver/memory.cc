@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -61,6 +62,17 @@ bool pinned(const void *p, size_t n) {
   return inside(host_pieces, uintptr_t(p), n);
 }
 
+// What was copied to the host since the last look, for tests.
+static std::mutex downloads_mutex;
+static uint64_t downloads[3];  // number, bytes, bytes of the largest
+
+static void note_download(size_t n) {
+  std::lock_guard<std::mutex> hold(downloads_mutex);
+  downloads[0]++;
+  downloads[1] += n;
+  downloads[2] = std::max(downloads[2], uint64_t(n));
+}
+
 // copy puts a copy into a stream. Host memory that is not pinned is read before the
 // call returns, and written before it returns, as by the driver.
 static Result copy(void *dst, const void *src, size_t n, bool to_device, bool from_device, void *stream) {
@@ -70,6 +82,7 @@ static Result copy(void *dst, const void *src, size_t n, bool to_device, bool fr
   if (to_device && !on_device(uintptr_t(dst), n)) return InvalidValue;
   if (from_device && !on_device(uintptr_t(src), n)) return InvalidValue;
   if (n == 0) return Success;
+  if (!to_device) note_download(n);
   if (!from_device && !pinned(src, n)) {
     if (s->capture) return CaptureUnsupported;
     auto kept = std::make_shared<std::vector<char>>(static_cast<const char *>(src), static_cast<const char *>(src) + n);
@@ -102,6 +115,13 @@ using namespace gpusim;
 // gpusim_fence is for tests: under AddressSanitizer it forbids memory of a device, or allows it
 // again.
 API void gpusim_fence(const void *p, size_t n, int forbidden) { forbidden ? forbid(p, n) : allow(p, n); }
+
+// gpusim_downloads tells what was copied to the host since it was asked last.
+API void gpusim_downloads(uint64_t *figures) {
+  std::lock_guard<std::mutex> hold(downloads_mutex);
+  std::copy_n(downloads, 3, figures);
+  std::fill_n(downloads, 3, 0);
+}
 
 typedef unsigned long long Address;
 static void *ptr(Address a) { return reinterpret_cast<void *>(uintptr_t(a)); }
@@ -160,6 +180,7 @@ API int cuMemFree_v2(Address p) {
 API int cuMemHostAlloc(void **p, size_t n, unsigned) {
   if (Result r = ready(nullptr)) return r;
   if (!n) return InvalidValue;
+  if (pinning_fails(n)) return OutOfMemory;
   *p = malloc(n);
   if (!*p) return OutOfMemory;
   std::lock_guard<std::mutex> hold(host_mutex);

@@ -154,6 +154,7 @@ bool pinned(const void *p, size_t n);
 enum class Fate { Fine, Refused, Fails, Lost, Hangs };
 bool allocation_fails();
 bool ptx_is_new(double version);
+bool pinning_fails(size_t n);
 Fate fate_of(const std::string &kernel);
 
 }  // namespace gpusim

@@ -77,6 +77,15 @@ func (h Host) Part(offset, n int64) Host {
 	return Host{unsafe.Add(h.address, offset), n}
 }
 
+// Find is the part of h that some memory is, if it is one.
+func (h Host) Find(memory []byte) (part Host, ok bool) {
+	at, n := uintptr(unsafe.Pointer(unsafe.SliceData(memory)))-uintptr(h.address), int64(len(memory)) // huge where it lies before
+	if n > h.bytes || at > uintptr(h.bytes-n) {
+		return Host{}, false
+	}
+	return h.Part(int64(at), n), true
+}
+
 // Bytes is the memory itself. It is gone after Free.
 func (h Host) Bytes() []byte { return unsafe.Slice((*byte)(h.address), h.bytes) }
 

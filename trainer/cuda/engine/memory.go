@@ -73,6 +73,20 @@ func (d *Device) download(dst []byte, src driver.Ptr) {
 	d.fetch(dst, src)
 }
 
+// Pin gets pinned memory of the host.
+func (d *Device) Pin(n int) ([]float32, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	defer d.enter("pin", n).Leave()
+	h, err := driver.AllocHost(4 * int64(n))
+	if err != nil {
+		return nil, err
+	}
+	d.staging.pinned = append(d.staging.pinned, h)
+	return driver.View[float32](h), nil
+}
+
 // Copy copies tensors of one type and length.
 func (d *Device) Copy(dst, src device.Tensor) {
 	sameLength("copy", dst.Len(), src.Len())

@@ -3,7 +3,10 @@
 package engine_test
 
 import (
+	"slices"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/tests/gpusim"
 
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
@@ -54,5 +57,42 @@ func TestTakesWhatIsPlanned(t *testing.T) {
 				t.Errorf("a step took %.1f MiB, %.1f are planned: %+v", took/(1<<20), planned.Total()/(1<<20), planned)
 			}
 		})
+	}
+}
+
+// To pinned memory a copy is one, to other memory it goes in pieces; either is the tensor
+// as it was, whatever is asked for next.
+func TestCopiesToPinnedMemory(t *testing.T) {
+	gpusim.Require(t)
+	const n = 3<<20 + 5
+	d := open(t, engine.Options{})
+	pinned, err := d.Pin(n + 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make([]float32, n)
+	for i := range want {
+		want[i] = float32(i)
+	}
+	x := d.Alloc(device.Float32, n)
+	for name, c := range map[string]struct {
+		to   []float32
+		want gpusim.Downloads
+	}{
+		"pinned":        {pinned[7:][:n], gpusim.Downloads{Number: 1, Bytes: 4 * n, Largest: 4 * n}},
+		"beyond it":     {make([]float32, n), gpusim.Downloads{Number: 4, Bytes: 4 * n, Largest: 4 << 20}},
+		"nothing of it": {pinned[:0], gpusim.Downloads{}},
+	} {
+		gpusim.TakeDownloads()
+		d.Write(x, want)
+		d.Read(c.to, x.Slice(0, len(c.to)))
+		d.Zero(x)
+		if got := gpusim.TakeDownloads(); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+		d.Read(want[:0], x.Slice(0, 0))
+		if !slices.Equal(c.to, want[:len(c.to)]) {
+			t.Errorf("%s: other numbers", name)
+		}
 	}
 }

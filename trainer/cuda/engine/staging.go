@@ -27,6 +27,7 @@ type staging struct {
 	uploads [uploads]upload
 	next    int
 	down    driver.Host
+	pinned  []driver.Host // others', to which copies go without a detour
 }
 
 // upload is the places for one, which are free when their event has come by.
@@ -75,7 +76,7 @@ func (s *staging) close() error {
 			}
 		}
 	}
-	for _, h := range []driver.Host{s.host, s.down} {
+	for _, h := range append(s.pinned, s.host, s.down) {
 		if h.Len() > 0 {
 			errs = append(errs, h.Free())
 		}
@@ -107,8 +108,15 @@ func (d *Device) stage(dst driver.Ptr, src []byte) {
 	d.before = d.last
 }
 
-// fetch copies to the host, and waits.
+// fetch copies to the host, and waits: in one piece to memory that is pinned.
 func (d *Device) fetch(dst []byte, src driver.Ptr) {
+	for _, h := range d.staging.pinned {
+		if to, ok := h.Find(dst); ok && to.Len() > 0 {
+			d.check(d.stream.Download(to, src))
+			d.check(d.stream.Synchronize())
+			return
+		}
+	}
 	for len(dst) > 0 {
 		part := d.staging.down.Part(0, min(int64(len(dst)), downloadBytes))
 		d.check(d.stream.Download(part, src))
