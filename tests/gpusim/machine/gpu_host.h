@@ -98,6 +98,19 @@ DEVICE u16 to_bfloat16(float v) {
 }
 DEVICE u32 pair(float low, float high) { return u32(to_bfloat16(low)) | u32(to_bfloat16(high)) << 16; }
 
+// read_rows and read_columns are ldmatrix.sync.aligned.m8n8.x4.shared.b16, and .trans.
+DEVICE void read_rows(u32 *m, const u16 *row) {
+  unsigned turn = gpusim::show(row), g = gpusim::lane->number % 32 / 4, t = gpusim::lane->number % 4;
+  for (unsigned j = 0; j < 4; j++) memcpy(&m[j], gpusim::seen<const u16 *>(turn, 8 * j + g) + 2 * t, 4);
+}
+DEVICE void read_columns(u32 *m, const u16 *row) {
+  unsigned turn = gpusim::show(row), g = gpusim::lane->number % 32 / 4, t = gpusim::lane->number % 4;
+  for (unsigned j = 0; j < 4; j++) {
+    const u16 *low = gpusim::seen<const u16 *>(turn, 8 * j + 2 * t), *high = gpusim::seen<const u16 *>(turn, 8 * j + 2 * t + 1);
+    m[j] = u32(low[g]) | u32(high[g]) << 16;
+  }
+}
+
 // multiply_16x8x16 is mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: each thread
 // gives its part of A and B and has its four sums, as the PTX ISA's figures divide them.
 DEVICE void multiply_16x8x16(float *c, const u32 *a, const u32 *b) {

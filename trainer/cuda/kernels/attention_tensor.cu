@@ -18,12 +18,13 @@ template <u32 HEAD> struct Mma {
     clear(s.v);
     #pragma unroll
     for (u32 k = 0; k < D; k += 16) {
-      u32 a[4], b[2];
-      rows_of(a, own, row, k);
+      u32 a[4], b[4];
+      read_rows(a, place_of(own, row, k, 1));
       #pragma unroll
-      for (u32 n = 0; n < TILE / 8; n++) {
-        across(b, tile, n * 8, k);
+      for (u32 n = 0; n < TILE / 8; n += 2) {
+        read_rows(b, place_of(tile, n * 8, k, 2));
         multiply_16x8x16(s.v[n], a, b);
+        multiply_16x8x16(s.v[n + 1], a, b + 2);
       }
     }
   }
@@ -31,39 +32,23 @@ template <u32 HEAD> struct Mma {
   DEVICE_MEMBER static void mix(float (&sums)[D / 8][4], const Piece<TILE> &s, const u16 *tile) {
     #pragma unroll
     for (u32 k = 0; k < TILE / 16; k++) {
-      u32 a[4], b[2];
+      u32 a[4], b[4];
       s.operand(a, k);
       #pragma unroll
-      for (u32 n = 0; n < D / 8; n++) {
-        down(b, tile, k * 16, n * 8);
+      for (u32 n = 0; n < D / 8; n += 2) {
+        read_columns(b, place_of(tile, k * 16, n * 8, 1));
         multiply_16x8x16(sums[n], a, b);
+        multiply_16x8x16(sums[n + 1], a, b + 2);
       }
     }
   }
 
-  // rows_of is the left operand of 16 rows and 16 columns of a matrix.
-  DEVICE_MEMBER static void rows_of(u32 *a, const u16 *matrix, u32 row, u32 col) {
-    Place p = place();
-    const u16 *at = matrix + (row + p.g) * PITCH + col + 2 * p.t;
-    a[0] = *(const u32 *)at;
-    a[1] = *(const u32 *)(at + 8 * PITCH);
-    a[2] = *(const u32 *)(at + 8);
-    a[3] = *(const u32 *)(at + 8 * PITCH + 8);
-  }
-
-  // across is the right operand of 8 rows and 16 columns of a tile, transposed; down is
-  // that of 16 rows and 8 columns, as they are.
-  DEVICE_MEMBER static void across(u32 *b, const u16 *tile, u32 row, u32 col) {
-    Place p = place();
-    const u16 *at = tile + (row + p.g) * PITCH + col + 2 * p.t;
-    b[0] = *(const u32 *)at;
-    b[1] = *(const u32 *)(at + 8);
-  }
-  DEVICE_MEMBER static void down(u32 *b, const u16 *tile, u32 row, u32 col) {
-    Place p = place();
-    const u16 *at = tile + (row + 2 * p.t) * PITCH + col + p.g;
-    b[0] = u32(at[0]) | u32(at[PITCH]) << 16;
-    b[1] = u32(at[8 * PITCH]) | u32(at[9 * PITCH]) << 16;
+  // place_of is the row that this thread gives of the four 8x8 matrices of a 16x16 piece:
+  // those below each other first with down = 1, as a left operand has them, or two right
+  // ones by columns; those beside each other with 2, as two right operands by rows.
+  DEVICE_MEMBER static const u16 *place_of(const u16 *matrix, u32 row, u32 col, u32 down) {
+    u32 lane = thread_x() % 32, j = lane / 8;
+    return matrix + (row + lane % 8 + (j & down ? 8 : 0)) * PITCH + col + (j & (3 - down) ? 8 : 0);
   }
 };
 

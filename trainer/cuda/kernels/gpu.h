@@ -69,6 +69,18 @@ DEVICE u32 pair(float low, float high) {
   return b;
 }
 
+// read_rows reads four 8x8 matrices of numbers of two bytes from shared memory: thread
+// 8j+r of a warp says where the eight numbers of row r of the j-th are, and thread 4g+t gets
+// numbers 2t, 2t+1 of its row g in m[j]. read_columns gets those of its column g (PTX ISA,
+// ldmatrix).
+DEVICE u32 shared_address(const void *p) { return u32(u64((__attribute__((address_space(3))) const void *)p)); }
+DEVICE void read_rows(u32 *m, const u16 *row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3]) : "r"(shared_address(row)) : "memory");
+}
+DEVICE void read_columns(u32 *m, const u16 *row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3]) : "r"(shared_address(row)) : "memory");
+}
+
 // multiply_16x8x16 adds the product of a 16x16 and a 16x8 matrix of bfloat16 to one
 // of float32, on tensor cores. Of thread 4g+t of a warp, a are rows g and g+8 of
 // columns 2t, 2t+1 and then of 2t+8, 2t+9; b rows 2t, 2t+1 and then 2t+8, 2t+9 of
