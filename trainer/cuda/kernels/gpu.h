@@ -69,11 +69,13 @@ DEVICE u32 pair(float low, float high) {
   return b;
 }
 
+// shared_address is a pointer's place in shared memory.
+DEVICE u32 shared_address(const void *p) { return u32(u64((__attribute__((address_space(3))) const void *)p)); }
+
 // read_rows reads four 8x8 matrices of numbers of two bytes from shared memory: thread
 // 8j+r of a warp says where the eight numbers of row r of the j-th are, and thread 4g+t gets
 // numbers 2t, 2t+1 of its row g in m[j]. read_columns gets those of its column g (PTX ISA,
 // ldmatrix).
-DEVICE u32 shared_address(const void *p) { return u32(u64((__attribute__((address_space(3))) const void *)p)); }
 DEVICE void read_rows(u32 *m, const u16 *row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3]) : "r"(shared_address(row)) : "memory");
 }

@@ -23,9 +23,6 @@ enum : u64 { NEXT_IN_ROWS = 32 >> 4, NEXT_ROWS = 2048 >> 4 };
 #include "wgmma_host.h"
 #else
 
-// shared_address is a pointer's place in shared memory.
-DEVICE u32 shared_address(const void *p) { return u32(u64((__attribute__((address_space(3))) const void *)p)); }
-
 // fence_async lets products see what this thread has written to shared memory (9.7.15.4,
 // "Async Proxy"). All threads that wrote come to it, and then to a barrier.
 DEVICE void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
