@@ -7,44 +7,67 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/tests/gpusim"
+	"github.com/ddpbatch/ddpbatch/trainer"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// A GPT trains with attention on wgmma as on mma. Where it cannot be had it trains on mma,
-// and why is told; what is neither is refused.
-func TestLaunchOnHopper(t *testing.T) {
+// A GPT trains with attention on wgmma as on mma, with other roundings.
+func TestJobTrainsOnHopper(t *testing.T) {
+	gpusim.Require(t)
+	path := t.TempDir() + "/text.txt"
+	check(t, os.WriteFile(path, []byte(strings.Repeat("all work and no play; ", 140)), 0o600))
+	// With more keys than a tile of mma has, the two round differently.
+	text := strings.NewReplacer("TEXT", path, `"cpu"`, `"cuda"`, "epochs = 3", "epochs = 1\nprecision = \"bf16\"", "context = 16", "context = 48").Replace(trainingJobs["gpt"])
+	run := func(wgmma bool) map[int]float64 {
+		losses := map[int]float64{}
+		comm := collective.Local(1, 20*time.Second)[0]
+		defer comm.Close()
+		_, err := trainer.Run(t.Context(), trainer.Options{Job: must[*jobs.Job](t)(jobs.Parse("job.toml", []byte(text))), Run: "run",
+			Checkpoints: t.TempDir(), Comm: comm, Threads: 1, WGMMA: wgmma, Observe: func(e trainer.Event) {
+				switch e.Kind {
+				case trainer.Trained:
+					losses[e.Step] = e.Loss
+				case trainer.Unmet:
+					t.Error(e)
+				}
+			}})
+		check(t, err)
+		return losses
+	}
+	got, want := run(true), run(false)
+	equal := 0
+	for step, loss := range want {
+		if !(math.Abs(got[step]-loss) <= 1e-2*loss) {
+			t.Errorf("step %d: loss %v, on mma %v", step, got[step], loss)
+		}
+		if got[step] == loss {
+			equal++
+		}
+	}
+	if len(want) < 5 || equal == len(want) {
+		t.Errorf("%d steps, and %d have the bits of mma", len(want), equal)
+	}
+}
+
+// What DDPBATCH_ATTENTION asks for and the GPU does not have is told, and the job trains;
+// what nothing has is refused.
+func TestLaunchAsksForAttention(t *testing.T) {
 	gpusim.Require(t)
 	program := build(t)
-	path := t.TempDir() + "/text.txt"
-	check(t, os.WriteFile(path, []byte(strings.Repeat("all work and no play; ", 200)), 0o600))
-	// With more keys than a tile of mma has, the two round differently.
-	job := strings.NewReplacer("TEXT", path, "context = 16", "context = 48").Replace(trainingJobs["gpt"])
 	run := func(set ...string) launched {
-		return launch(t, program, job, t.TempDir(), 1, append(set, "train.device=cuda", "train.precision=bf16", "train.epochs=1")...)
+		return launch(t, program, trainingJobs["mlp"], t.TempDir(), 1, append(set, "train.device=cuda", "train.epochs=1")...)
 	}
-	mma := run()
-	want := mma.losses(t)
-	for _, c := range []struct{ set, warning string }{
-		{"GPUSIM_CAPABILITY=9.0", ""},
-		{"GPUSIM_CAPABILITY=8.9", "WARNING: attention on GPU 0 (Simulated GPU) is by mma, not by wgmma: its compute capability is 8.9"},
-	} {
-		l := run("DDPBATCH_ATTENTION=wgmma", c.set)
-		if !strings.Contains(l.output, c.warning) || c.warning == "" && strings.Contains(l.output, "WARNING") {
-			t.Errorf("%s: want %q\n%s", c.set, c.warning, l.output)
-		}
-		equal := true
-		for step, loss := range l.losses(t) {
-			if !(math.Abs(loss-want[step]) <= 1e-2*want[step]) {
-				t.Errorf("%s, step %d: loss %v, on mma %v", c.set, step, loss, want[step])
-			}
-			equal = equal && loss == want[step]
-		}
-		if equal == (c.warning == "") || len(want) < 5 {
-			t.Errorf("%s: of %d steps all have the loss on mma: %t", c.set, len(want), equal)
-		}
+	without := run("DDPBATCH_ATTENTION=wgmma", "GPUSIM_CAPABILITY=8.9")
+	const warning = "WARNING: attention on GPU 0 (Simulated GPU) is by mma, not by wgmma: its compute capability is 8.9"
+	if !strings.Contains(without.output, warning) || without.code != 0 {
+		t.Errorf("exit code %d, want %q\n%s", without.code, warning, without.output)
 	}
-	if l := run("DDPBATCH_ATTENTION=flash"); l.code == 0 || !strings.Contains(l.output, `DDPBATCH_ATTENTION="flash": there are "mma" and "wgmma"`) {
-		t.Errorf("exit code %d\n%s", l.code, l.output)
+	const refused = `DDPBATCH_ATTENTION="flash": there are "mma" and "wgmma"`
+	if l := run("DDPBATCH_ATTENTION=flash"); l.code == 0 || !strings.Contains(l.output, refused) {
+		t.Errorf("exit code %d, want %q\n%s", l.code, refused, l.output)
 	}
 }

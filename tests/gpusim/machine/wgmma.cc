@@ -6,6 +6,7 @@
 // the async proxy. What these may read is a copy, made when all threads have come to a
 // fence. A product stops the program where memory is no longer what the copy has: a fence
 // or a barrier is missing before it, or one behind it.
+#include "descriptor.h"
 #include "warpgroup.h"
 
 #include <cstdio>
@@ -26,36 +27,6 @@ thread_local unsigned fenced;            // threads that have come to the fence
   fprintf(stderr, "gpusim: wgmma: %s\n", what);
   abort();
 }
-
-// Descriptor is a matrix descriptor, decoded (9.7.15.5.1.2.2).
-struct Descriptor {
-  u32 start, leading, stride, base;
-  u32 width;  // bytes of a row of an atom: 16 without swizzle, else 32, 64, 128
-
-  explicit Descriptor(u64 d)
-      : start(u32(d & 0x3fff) << 4), leading(u32(d >> 16 & 0x3fff) << 4), stride(u32(d >> 32 & 0x3fff) << 4), base(u32(d >> 49 & 7)) {
-    static const u32 widths[] = {16, 128, 64, 32};
-    width = widths[d >> 62];
-    if (d & ~(u64(0x3fff) | u64(0x3fff) << 16 | u64(0x3fff) << 32 | u64(7) << 49 | u64(3) << 62)) stop("reserved bits of a descriptor are set");
-  }
-
-  // rows is the address of eight numbers along k, the k-th, of row r of a K-major matrix,
-  // and columns of eight columns, the n-th, at k of an MN-major one: the canonical layouts
-  // of 9.7.15.5.1.2.1.3.
-  u32 rows(u32 r, u32 k) const {
-    return swizzle(start + r % 8 * width + r / 8 * stride + k * (width == 16 ? leading : 16));
-  }
-  u32 columns(u32 n, u32 k) const {
-    u32 across = width / 16;
-    if (across == 1) return start + n * stride + k % 8 * 16 + k / 8 * leading;
-    return swizzle(start + n % across * 16 + n / across * leading + k % 8 * width + k / 8 * stride);
-  }
-
-  // swizzle has bits 7 and on of an address change as many bits 4 and on: three for 128
-  // bytes, Swizzle<3, 4, 3>. base is for a pattern that does not begin where all of these
-  // are zero.
-  u32 swizzle(u32 address) const { return address ^ ((address >> 7) - base) % (width / 16) << 4; }
-};
 
 // eight are eight numbers of shared memory.
 void eight(float *to, u32 address) {
@@ -92,6 +63,7 @@ void wgmma(unsigned n, float *d, const u32 *a, u64 left, u64 right, bool transpo
   unsigned thread = lane->number % 32, warp = lane->number / 32;
   auto &b = room[lane->turn & 1][warp];
   Descriptor from(right);
+  if (from.reserved || Descriptor(left).reserved) stop("reserved bits of a descriptor are set");
   for (unsigned i = thread; i < n * 2; i += 32) {
     if (!transposed) {
       eight(&b[i / 2][i % 2 * 8], from.rows(i / 2, i % 2));
