@@ -23,6 +23,13 @@ DEVICE float dot(const float *a, const float *b, u32 n) {
   return sum;
 }
 
+// seen_grad is score_grad of any query and key, and 0 where the first does not see the other.
+DEVICE float seen_grad(const Head &h, u32 query, u32 key, float w, float dweight, float along, float *used) {
+  *used = 0;
+  if (query >= h.a.queries || !h.sees(query, key)) return 0;
+  return score_grad(h, query, key, w, dweight, along, used);
+}
+
 // Blocks of 128 threads for 32 queries; shared: 4*32*(size+1) + 32*33 numbers.
 template <class T> DEVICE void forward(T *out, u64 out_stride, float *log_sum, const Attention &a) {
   DYNAMIC_SHARED(float, room);
@@ -96,7 +103,7 @@ template <class T> DEVICE void query_grad(const Attention &a, const Gradients &g
     for (u32 i = 0; i < 8; i++) {
       u32 j = part + 4 * i;
       float w = exponential(dot(q + row * pitch, k + j * pitch, a.size) - log_sum);
-      float used, d = score_grad(h, query, at + j, w, dot(dout + row * pitch, v + j * pitch, a.size), along, &used);
+      float used, d = seen_grad(h, query, at + j, w, dot(dout + row * pitch, v + j * pitch, a.size), along, &used);
       dscores[j] = sizeof(T) == 2 ? rounded(d) : d;
     }
     sync_threads();
@@ -135,7 +142,7 @@ template <class T> DEVICE void key_grad(const Attention &a, const Gradients &g) 
     for (u32 i = 0; i < 8; i++) {
       u32 j = part + 4 * i;
       float w = exponential(dot(q + j * pitch, k + row * pitch, a.size) - log_sums[j]);
-      float used, d = score_grad(h, at + j, key, w, dot(dout + j * pitch, v + row * pitch, a.size), along[j], &used);
+      float used, d = seen_grad(h, at + j, key, w, dot(dout + j * pitch, v + row * pitch, a.size), along[j], &used);
       weights[j] = sizeof(T) == 2 ? rounded(used) : used;
       dscores[j] = sizeof(T) == 2 ? rounded(d) : d;
     }

@@ -53,10 +53,8 @@ struct Gradients {
 };
 
 // score_grad is the gradient of a scaled score whose weight is w, and in *used the
-// weight as it was used, if dropout has not left it out.
+// weight as it was used, if dropout has not left it out. The query sees the key, or w is 0.
 DEVICE float score_grad(const Head &h, u32 query, u32 key, float w, float dweight, float along, float *used) {
-  *used = 0;
-  if (query >= h.a.queries || !h.sees(query, key)) return 0;
   bool keep = h.keeps(query, key);
   *used = keep ? w * h.a.dropout.scale : 0;
   return w * ((keep ? dweight * h.a.dropout.scale : 0) - along);

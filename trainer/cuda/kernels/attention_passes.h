@@ -50,6 +50,16 @@ template <u32 TILE> struct Piece {
 DEVICE u32 row_of(u32 i) { return place().g + i / 2 * 8; }
 DEVICE u32 col_of(u32 n, u32 i) { return n * 8 + 2 * place().t + i % 2; }
 
+// hide makes scores -infinity, and so their weights 0, where seen(n, i) says that the query
+// does not see the key. A tile that all queries of a warp see whole has none.
+template <u32 TILE, class F> DEVICE void hide(Piece<TILE> &s, F seen) {
+  #pragma unroll
+  for (u32 n = 0; n < TILE / 8; n++)
+    #pragma unroll
+    for (u32 i = 0; i < 4; i++)
+      if (!seen(n, i)) s.v[n][i] = -infinity();
+}
+
 // clear makes N eights of columns zero.
 template <u32 N> DEVICE void clear(float (&sums)[N][4]) {
   #pragma unroll
@@ -130,7 +140,7 @@ template <class U> DEVICE void forward(u16 *out, u64 out_stride, float *log_sum,
   Rows keys(a.k, h, a.keys, a.k_stride), values(a.v, h, a.keys, a.v_stride);
   float factor = factor_of(a);
   fetch<U, U::OWN>(q, Rows(a.q, h, a.queries, a.q_stride), a.queries, first);
-  u32 last = first + U::OWN - 1 < a.queries ? first + U::OWN - 1 : a.queries - 1, end = last + a.keys - a.queries + 1;
+  u32 before = a.keys - a.queries, last = first + U::OWN - 1 < a.queries ? first + U::OWN - 1 : a.queries - 1, end = last + before + 1;
   for (u32 at = 0; at < end; at += U::TILE) {
     sync_threads();
     fetch<U, U::TILE>(k, keys, a.keys, at);
@@ -139,14 +149,12 @@ template <class U> DEVICE void forward(u16 *out, u64 out_stride, float *log_sum,
     sync_threads();
     Piece<U::TILE> s;
     U::between(s, q, row, k);
+    if (at + U::TILE > first + row + before + 1) hide(s, [&](u32 n, u32 i) { return h.sees(query[i / 2], at + col_of(n, i)); });
     float top[2] = {most[0], most[1]}, part[2] = {0, 0}, shrink[2];  // top and most are before the factor
     #pragma unroll
     for (u32 n = 0; n < U::TILE / 8; n++)
       #pragma unroll
-      for (u32 i = 0; i < 4; i++) {
-        if (!h.sees(query[i / 2], at + col_of(n, i))) s.v[n][i] = -infinity();
-        top[i / 2] = larger(top[i / 2], s.v[n][i]);
-      }
+      for (u32 i = 0; i < 4; i++) top[i / 2] = larger(top[i / 2], s.v[n][i]);
     #pragma unroll
     for (u32 i = 0; i < 2; i++) {
       top[i] = quad_max(top[i]);  // a number: every query sees the first key
@@ -208,7 +216,7 @@ template <class U> DEVICE void query_grad(const Attention &a, const Gradients &g
   }
   fetch<U, U::OWN>(q, Rows(a.q, h, a.queries, a.q_stride), a.queries, first);
   fetch<U, U::OWN>(dout, douts, a.queries, first);
-  u32 last = first + U::OWN - 1 < a.queries ? first + U::OWN - 1 : a.queries - 1, end = last + a.keys - a.queries + 1;
+  u32 before = a.keys - a.queries, last = first + U::OWN - 1 < a.queries ? first + U::OWN - 1 : a.queries - 1, end = last + before + 1;
   for (u32 at = 0; at < end; at += U::TILE) {
     sync_threads();
     fetch<U, U::TILE>(k, keys, a.keys, at);
@@ -218,6 +226,7 @@ template <class U> DEVICE void query_grad(const Attention &a, const Gradients &g
     Piece<U::TILE> s, d;
     U::between(s, q, row, k);
     U::between(d, dout, row, v);
+    if (at + U::TILE > first + row + before + 1) hide(s, [&](u32 n, u32 i) { return h.sees(query[i / 2], at + col_of(n, i)); });
     #pragma unroll
     for (u32 n = 0; n < U::TILE / 8; n++)
       #pragma unroll
@@ -258,6 +267,8 @@ template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) 
     Piece<U::TILE> s, d;
     U::between(s, k, row, q);
     U::between(d, v, row, dout);
+    if (first + row + 16 > at + before + 1 || at + U::TILE > a.queries)
+      hide(s, [&](u32 n, u32 i) { return at + col_of(n, i) < a.queries && h.sees(at + col_of(n, i), first + row + row_of(i)); });
     #pragma unroll
     for (u32 n = 0; n < U::TILE / 8; n++)
       #pragma unroll
