@@ -27,7 +27,7 @@ DEVICE float dot(const float *a, const float *b, u32 n) {
 DEVICE float seen_grad(const Head &h, u32 query, u32 key, float w, float dweight, float along, float *used) {
   *used = 0;
   if (query >= h.a.queries || !h.sees(query, key)) return 0;
-  return score_grad(h, query, key, w, dweight, along, used);
+  return score_grad(h, h.keeps(query, key), w, dweight, along, used);
 }
 
 // Blocks of 128 threads for 32 queries; shared: 4*32*(size+1) + 32*33 numbers.

@@ -53,9 +53,8 @@ struct Gradients {
 };
 
 // score_grad is the gradient of a scaled score whose weight is w, and in *used the
-// weight as it was used, if dropout has not left it out. The query sees the key, or w is 0.
-DEVICE float score_grad(const Head &h, u32 query, u32 key, float w, float dweight, float along, float *used) {
-  bool keep = h.keeps(query, key);
+// weight as it was used, if dropout keeps it. The query sees the key, or w is 0.
+DEVICE float score_grad(const Head &h, bool keep, float w, float dweight, float along, float *used) {
   *used = keep ? w * h.a.dropout.scale : 0;
   return w * ((keep ? dweight * h.a.dropout.scale : 0) - along);
 }

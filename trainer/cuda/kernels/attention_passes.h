@@ -60,6 +60,22 @@ template <u32 TILE, class F> DEVICE void hide(Piece<TILE> &s, F seen) {
       if (!seen(n, i)) s.v[n][i] = -infinity();
 }
 
+// Kept are the elements of a piece that dropout keeps: keeps(n, i), asked only where there
+// is dropout.
+template <u32 TILE> struct Kept {
+  u32 bits = ~0u;
+  template <class F> DEVICE_MEMBER Kept(const Attention &a, F keeps) {
+    static_assert(TILE <= 64, "elements of a thread");
+    if (a.dropout.threshold == 0) return;
+    bits = 0;
+    #pragma unroll
+    for (u32 n = 0; n < TILE / 8; n++)
+      #pragma unroll
+      for (u32 i = 0; i < 4; i++) bits |= u32(keeps(n, i)) << (n * 4 + i);
+  }
+  DEVICE_MEMBER bool of(u32 n, u32 i) const { return bits >> (n * 4 + i) & 1; }
+};
+
 // clear makes N eights of columns zero.
 template <u32 N> DEVICE void clear(float (&sums)[N][4]) {
   #pragma unroll
@@ -90,13 +106,19 @@ struct Rows {
 
 // fetch copies N rows to shared memory, with zeros beyond the sample.
 template <class U, u32 N> DEVICE void fetch(u16 *to, const Rows &rows, u32 per_sample, u32 first) {
-  static_assert(N * (U::D / 8) % U::THREADS == 0);
+  constexpr u32 each = N * (U::D / 8) / U::THREADS;
+  static_assert(each * U::THREADS == N * (U::D / 8));
+  Four v[each];  // all are asked for before one is waited for
   #pragma unroll
-  for (u32 n = 0; n < N * (U::D / 8) / U::THREADS; n++) {
+  for (u32 n = 0; n < each; n++) {
     u32 i = n * U::THREADS + thread_x(), r = i / (U::D / 8), c = i % (U::D / 8) * 8;
-    Four v = {0, 0, 0, 0};
-    if (first + r < per_sample) v = rows.eight(first + r, c);
-    *(Four *)(to + U::index(N, r, c)) = v;
+    v[n] = Four{0, 0, 0, 0};
+    if (first + r < per_sample) v[n] = rows.eight(first + r, c);
+  }
+  #pragma unroll
+  for (u32 n = 0; n < each; n++) {
+    u32 i = n * U::THREADS + thread_x(), r = i / (U::D / 8), c = i % (U::D / 8) * 8;
+    *(Four *)(to + U::index(N, r, c)) = v[n];
   }
 }
 
@@ -147,6 +169,7 @@ template <class U> DEVICE void forward(u16 *out, u64 out_stride, float *log_sum,
     fetch<U, U::TILE>(v, values, a.keys, at);
     U::settle();
     sync_threads();
+    Kept<U::TILE> keep(a, [&](u32 n, u32 i) { return h.keeps(query[i / 2], at + col_of(n, i)); });
     Piece<U::TILE> s;
     U::between(s, q, row, k);
     if (at + U::TILE > first + row + before + 1) hide(s, [&](u32 n, u32 i) { return h.sees(query[i / 2], at + col_of(n, i)); });
@@ -167,7 +190,7 @@ template <class U> DEVICE void forward(u16 *out, u64 out_stride, float *log_sum,
       for (u32 i = 0; i < 4; i++) {
         float w = power_of_two(fused(s.v[n][i], factor, -top[i / 2] * factor));
         part[i / 2] += w;
-        s.v[n][i] = w != 0 && !h.keeps(query[i / 2], at + col_of(n, i)) ? 0 : w;
+        s.v[n][i] = keep.of(n, i) ? w : 0;
       }
     #pragma unroll
     for (u32 i = 0; i < 2; i++) sum[i] = sum[i] * shrink[i] + quad_sum(part[i]);
@@ -223,6 +246,7 @@ template <class U> DEVICE void query_grad(const Attention &a, const Gradients &g
     fetch<U, U::TILE>(v, values, a.keys, at);
     U::settle();
     sync_threads();
+    Kept<U::TILE> keep(a, [&](u32 n, u32 i) { return h.keeps(query[i / 2], at + col_of(n, i)); });
     Piece<U::TILE> s, d;
     U::between(s, q, row, k);
     U::between(d, dout, row, v);
@@ -232,7 +256,7 @@ template <class U> DEVICE void query_grad(const Attention &a, const Gradients &g
       #pragma unroll
       for (u32 i = 0; i < 4; i++) {
         float used;
-        s.v[n][i] = score_grad(h, query[i / 2], at + col_of(n, i), power_of_two(fused(s.v[n][i], factor, -log_sum[i / 2])), d.v[n][i], along[i / 2], &used);
+        s.v[n][i] = score_grad(h, keep.of(n, i), power_of_two(fused(s.v[n][i], factor, -log_sum[i / 2])), d.v[n][i], along[i / 2], &used);
       }
     U::mix(dq, s, k);
   }
@@ -264,6 +288,7 @@ template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) 
     }
     U::settle();
     sync_threads();
+    Kept<U::TILE> keep(a, [&](u32 n, u32 i) { return h.keeps(at + col_of(n, i), first + row + row_of(i)); });
     Piece<U::TILE> s, d;
     U::between(s, k, row, q);
     U::between(d, v, row, dout);
@@ -275,7 +300,7 @@ template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) 
       for (u32 i = 0; i < 4; i++) {
         u32 j = col_of(n, i);
         float used, w = power_of_two(fused(s.v[n][i], factor, -log_sums[j]));
-        d.v[n][i] = score_grad(h, at + j, first + row + row_of(i), w, d.v[n][i], along[j], &used);
+        d.v[n][i] = score_grad(h, keep.of(n, i), w, d.v[n][i], along[j], &used);
         s.v[n][i] = used;
       }
     U::mix(dv, s, dout);
