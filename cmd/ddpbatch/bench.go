@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/bench"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
@@ -26,6 +28,9 @@ type benchFlags struct {
 
 type benchStepCmd struct {
 	Model  []string `default:"mlp,gpt,gpt2" enum:"mlp,gpt,gpt2" placeholder:"NAME" help:"Models, separated by commas; all without it."`
+	Device string   `default:"cpu" enum:"cpu,cuda" placeholder:"NAME" help:"cpu, or cuda: the first GPU that is visible."`
+	Batch  int      `placeholder:"N" help:"Samples of a step; else the model's."`
+	Length int      `placeholder:"T" help:"Tokens of a sequence; else the model's."`
 	Steps  int      `placeholder:"K" help:"Steps that are timed; else what suits the model."`
 	Ranks  int      `default:"1" placeholder:"N" help:"Processes on this machine that train together; 1 without it."`
 	TCP    bool     `name:"tcp" help:"Ranks talk as between nodes: over TCP, not in shared memory."`
@@ -45,6 +50,11 @@ A step is forward, backward, clipping (gpt) and the update; the first ` + fmt.Sp
 left out. GFLOP/s is of the best time, by 6N + 12*L*C*T for each token of a GPT;
 OF PEAK is the part of the core's limit, measured in the same run. Pin the
 process to as many cores as it has threads: taskset -c 0 ddpbatch bench step.
+
+With --device cuda a step is asked for while the one before is computed, as in
+training; MEDIAN, by which GFLOP/s are, is of the times between their ends, of which
+the first 5 are left out. Samples are on the GPU already. MEMORY is what the
+training takes of the GPU's, and its limit is not known.
 
 With --ranks each process has samples of its own, and gradients are added up as in
 training; RATE and GFLOP/S are of all ranks, COMM is the communication of a step and
@@ -67,28 +77,73 @@ func (c *benchStepCmd) Run(ctx context.Context, p *program) error {
 	if c.Steps < 0 {
 		return usage("--steps must not be negative")
 	}
-	if c.Ranks != 1 || c.TCP {
-		return c.runRanks(ctx, p)
+	models, err := c.models()
+	if err != nil {
+		return err
+	}
+	b := bench.New(c.Threads)
+	switch onGPU := c.Device == "cuda"; {
+	case onGPU && (c.Ranks != 1 || c.TCP || c.Threads != 1):
+		return usage("--ranks, --tcp and --threads are for processors: --device cuda is one GPU")
+	case onGPU:
+		b = bench.OnGPU(p.openGPU)
+	case c.Ranks != 1 || c.TCP:
+		return c.runRanks(ctx, p, models)
 	}
 	var works []benchWork
-	for _, m := range bench.Models() {
-		if slices.Contains(c.Model, m.Name()) {
-			works = append(works, func(ctx context.Context, b *bench.Bench, in device.Precision) (bench.Result, error) {
-				return b.Step(ctx, m, in, c.steps(m))
-			})
-		}
+	for _, m := range models {
+		works = append(works, func(ctx context.Context, b *bench.Bench, in device.Precision) (bench.Result, error) {
+			return b.Step(ctx, m, in, c.steps(m))
+		})
 	}
-	return c.run(ctx, p, works, append(slices.Clone(stepHeader), "MEMORY"), func(r bench.Result) []string {
-		return append(stepCells(r), mebibytes(r.PeakRSS))
+	return c.run(ctx, p, b, works, append(slices.Clone(stepHeader), "MEMORY"), func(r bench.Result) []string {
+		return append(stepCells(r), mebibytes(max(r.PeakRSS, r.DeviceMemory))) // there is one of them
 	})
 }
 
-// steps are those of a model.
-func (c *benchStepCmd) steps(m bench.Model) int {
-	if c.Steps == 0 {
-		return m.Steps()
+// models are those that are asked for, with their batches.
+func (c *benchStepCmd) models() (out []bench.Model, err error) {
+	if c.Batch < 0 || c.Length < 0 {
+		return nil, usage("--batch and --length must not be negative")
 	}
-	return c.Steps
+	for _, m := range bench.Models() {
+		if !slices.Contains(c.Model, m.Name()) {
+			continue
+		}
+		if m, err = bench.Sized(m, c.Batch, c.Length); err != nil {
+			return nil, usage("--length: " + err.Error())
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// steps are those of a model. A GPU does more in the same time.
+func (c *benchStepCmd) steps(m bench.Model) int {
+	const onGPU = 50
+	switch {
+	case c.Steps > 0:
+		return c.Steps
+	case c.Device == "cuda":
+		return max(m.Steps(), onGPU)
+	}
+	return m.Steps()
+}
+
+// openGPU opens the first GPU that is visible.
+func (p *program) openGPU() (device.Device, error) {
+	wgmma, err := p.wgmma()
+	if err != nil {
+		return nil, err
+	}
+	d, err := cuda.Open(0, cuda.Options{WGMMA: wgmma, Libraries: func(names ...string) []string { return library.Find(p.lookup, names...) }})
+	if err != nil {
+		return nil, err
+	}
+	if u, ok := d.(interface{ Unmet() error }); ok && u.Unmet() != nil {
+		p.note("WARNING: %v", u.Unmet())
+	}
+	return d, nil
 }
 
 // stepHeader and stepCells are what the tables of steps have together.
@@ -123,7 +178,7 @@ func (c *benchGemmCmd) Run(ctx context.Context, p *program) error {
 		})
 	}
 	header := []string{"OF", "SHAPE", "IN", "MEDIAN", "BEST", "GFLOP/S", "OF PEAK"}
-	return c.run(ctx, p, works, header, func(r bench.Result) []string {
+	return c.run(ctx, p, bench.New(c.Threads), works, header, func(r bench.Result) []string {
 		return []string{
 			r.Model, r.Shape, r.Precision, milliseconds(r.Median), milliseconds(r.Best), fmt.Sprintf("%.1f", r.GFLOPS), ofPeak(r),
 		}
@@ -142,13 +197,12 @@ func (c *benchFlags) checkThreads() error {
 type benchWork func(context.Context, *bench.Bench, device.Precision) (bench.Result, error)
 
 // run prints a row for each work in each precision.
-func (c *benchFlags) run(ctx context.Context, p *program, works []benchWork, header []string, cells func(bench.Result) []string) error {
+func (c *benchFlags) run(ctx context.Context, p *program, b *bench.Bench, works []benchWork, header []string, cells func(bench.Result) []string) error {
 	if err := c.checkThreads(); err != nil {
 		return err
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	b := bench.New(c.Threads)
 	var rows [][]string
 	for _, work := range works {
 		for _, name := range c.Precision {

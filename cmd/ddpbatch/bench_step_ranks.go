@@ -13,7 +13,7 @@ import (
 )
 
 // runRanks starts the ranks and prints what rank 0 finds, or is one of them.
-func (c *benchStepCmd) runRanks(ctx context.Context, p *program) error {
+func (c *benchStepCmd) runRanks(ctx context.Context, p *program, models []bench.Model) error {
 	if c.Ranks < 2 || c.Ranks > maxBenchRanks {
 		return usage(fmt.Sprintf("--ranks must be from 2 to %d, or left out", maxBenchRanks))
 	}
@@ -27,7 +27,7 @@ func (c *benchStepCmd) runRanks(ctx context.Context, p *program) error {
 		return err
 	}
 	if ok {
-		return c.beRank(ctx, p, rank)
+		return c.beRank(ctx, p, rank, models)
 	}
 	out, err := p.startBenchRanks(ctx, c.Ranks, c.arguments())
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *benchStepCmd) runRanks(ctx context.Context, p *program) error {
 
 // arguments are those of a rank.
 func (c *benchStepCmd) arguments() []string {
-	out := []string{"bench", "step", fmt.Sprint("--ranks=", c.Ranks), fmt.Sprint("--steps=", c.Steps), fmt.Sprint("--threads=", c.Threads), "--reduce=" + c.Reduce}
+	out := []string{"bench", "step", fmt.Sprint("--ranks=", c.Ranks), fmt.Sprint("--batch=", c.Batch), fmt.Sprint("--length=", c.Length), fmt.Sprint("--steps=", c.Steps), fmt.Sprint("--threads=", c.Threads), "--reduce=" + c.Reduce}
 	for _, m := range c.Model {
 		out = append(out, "--model="+m)
 	}
@@ -67,17 +67,14 @@ func (c *benchStepCmd) arguments() []string {
 }
 
 // beRank measures, and prints on rank 0.
-func (c *benchStepCmd) beRank(ctx context.Context, p *program, r benchRank) error {
+func (c *benchStepCmd) beRank(ctx context.Context, p *program, r benchRank, models []bench.Model) error {
 	comm, err := r.connect(ctx, !c.TCP)
 	if err != nil {
 		return err
 	}
 	defer comm.Close()
 	b := bench.New(c.Threads)
-	for _, m := range bench.Models() {
-		if !slices.Contains(c.Model, m.Name()) {
-			continue
-		}
+	for _, m := range models {
 		for _, name := range c.Precision {
 			in, _ := bench.Precision(name) // kong takes no other
 			found, err := b.RankStep(ctx, comm, m, in, c.steps(m), ddp.Options{BF16: c.Reduce == "bf16"})

@@ -294,8 +294,8 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 }
 
 // wgmma says whether the attention is asked for that only Hopper has.
-func (r *rank) wgmma() (bool, error) {
-	switch v, _ := r.lookup(launch.AttentionVariable); v {
+func (p *program) wgmma() (bool, error) {
+	switch v, _ := p.lookup(launch.AttentionVariable); v {
 	case "", "mma":
 		return false, nil
 	case "wgmma":

@@ -1,6 +1,7 @@
 // Package bench times what a trainer does on this machine's processor: whole
 // training steps of three reference models ([Models]), and products of matrices
-// ([Shapes]), beside the limit of the core that is measured in the same run.
+// ([Shapes]), beside the limit of the core that is measured in the same run; and
+// the steps on a GPU ([OnGPU]).
 //
 // A step is everything between two batches: the forward pass with its loss, the
 // backward pass, the norm of the gradients, which the trainer looks at in every step,
@@ -16,6 +17,10 @@
 //
 // On several ranks ([Bench.RankStep]) gradients are added up by packages ddp and
 // collective as in training, and a step ends with the loss of all ranks.
+//
+// On a GPU steps are asked for as the trainer does: as a group, which becomes a CUDA
+// graph, with the loss learnt while the next step is computed. A step's time is that
+// between two such losses. The samples of all steps are the same and on the GPU already.
 //
 // It does not read data, start ranks or save anything, and it compares with no other
 // program: that is what "make bench" does.
@@ -45,7 +50,7 @@ type Result struct {
 	Median float64 `json:"median_s"` // seconds
 	Best   float64 `json:"best_s"`
 	GFLOP  float64 `json:"gflop"`  // of one run
-	GFLOPS float64 `json:"gflops"` // a second, by Best
+	GFLOPS float64 `json:"gflops"` // a second, by Best; on a GPU by Median
 	// Peak is the limit of as many cores as threads, and Share the part of it that
 	// GFLOPS is. They are 0 where the limit is not known.
 	Peak  float64 `json:"peak_gflops,omitempty"`
@@ -66,23 +71,31 @@ type Result struct {
 	Hidden        float64 `json:"comm_hidden,omitempty"`
 	Transport     string  `json:"transport,omitempty"`
 
+	// DeviceMemory is what the training has taken of a GPU's memory when it is over, in
+	// bytes, libraries included; 0 elsewhere.
+	DeviceMemory int64 `json:"device_memory,omitempty"`
 	// PeakRSS is the most memory that the process has held since the measurement
 	// began, in bytes; 0 where the system does not say.
 	PeakRSS int64 `json:"peak_rss,omitempty"`
 }
 
-// Bench measures on the processor. Each measurement has a device of its own, so that
-// nothing keeps the memory of the one before.
+// Bench measures on the processor, or on a GPU. Each measurement has a device of its own,
+// so that nothing keeps the memory of the one before.
 type Bench struct {
 	threads int
+	gpu     func() (device.Device, error) // opens one
 	probe   *gemm.Workspace
 	peaks   map[device.Precision]float64 // of one core, the best so far
 }
 
 // New returns a bench that uses so many threads, at least 1.
 func New(threads int) *Bench {
-	return &Bench{threads, gemm.NewWorkspace(1), map[device.Precision]float64{}}
+	return &Bench{threads: threads, probe: gemm.NewWorkspace(1), peaks: map[device.Precision]float64{}}
 }
+
+// OnGPU returns a bench for steps on a GPU that open opens, whose limit it does not know.
+// A device that is an io.Closer is closed after its measurement.
+func OnGPU(open func() (device.Device, error)) *Bench { return &Bench{threads: 1, gpu: open} }
 
 func (b *Bench) newDevice() device.Device { return cpu.New(b.threads) }
 

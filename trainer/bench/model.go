@@ -22,8 +22,10 @@ type Model interface {
 	// products are those of its layers.
 	products() []Shape
 	// prepare returns a training that has not begun, with the samples of a rank. Its
-	// parameters have their values and no optimiser.
-	prepare(d device.Device, p device.Precision, rank int) (*training, error)
+	// parameters have their values, in the memory that place gives them, and no optimiser.
+	prepare(d device.Device, p device.Precision, rank int, place placing) (*training, error)
+	// sized is the model with other sizes of its batch, where they are not 0.
+	sized(batch, length int) (Model, error)
 }
 
 // Models returns the reference models: an MLP for images of 784 pixels, a small GPT
@@ -41,6 +43,16 @@ func Models() []Model {
 		},
 	}
 }
+
+// Sized is a model with other batches: so many samples, and of sequences so many tokens in
+// each. 0 leaves it as it is.
+func Sized(m Model, batch, length int) (Model, error) { return m.sized(batch, length) }
+
+// placing gives parameters memory on a device.
+type placing func(device.Device, []*nn.Param)
+
+// whole is that of a rank alone.
+func whole(d device.Device, params []*nn.Param) { nn.Place(d, params) }
 
 // training is a model with all that its steps need.
 type training struct {
@@ -95,8 +107,8 @@ const seed = 0
 
 // start gives a model its memory, for batches as p says, and its weights, and returns
 // the generator for what a rank draws next.
-func start(d device.Device, m nn.Model, p nn.Plan, rank int) *random.Generator {
-	nn.Place(d, m.Params())
+func start(d device.Device, m nn.Model, p nn.Plan, rank int, place placing) *random.Generator {
+	place(d, m.Params())
 	p.Device, p.Train = d, true
 	m.Plan(p)
 	g := random.New(seed)
@@ -131,6 +143,16 @@ type perceptron struct {
 func (m perceptron) Name() string { return m.name }
 func (m perceptron) Steps() int   { return m.steps }
 
+func (m perceptron) sized(batch, length int) (Model, error) {
+	if length != 0 {
+		return nil, fmt.Errorf("the samples of %s are no sequences, and have no length", m.name)
+	}
+	if batch != 0 {
+		m.batch = batch
+	}
+	return m, nil
+}
+
 func (m perceptron) widths() []int { return append(append([]int{m.in}, m.hidden...), m.out) }
 
 func (m perceptron) Shape() string {
@@ -151,12 +173,12 @@ func (m perceptron) flop() float64 {
 	return total
 }
 
-func (m perceptron) prepare(d device.Device, p device.Precision, rank int) (*training, error) {
+func (m perceptron) prepare(d device.Device, p device.Precision, rank int, place placing) (*training, error) {
 	model, err := nn.NewMLP(m.in, nn.MLPOptions{Hidden: m.hidden, Activation: "relu"}, m.out)
 	if err != nil {
 		return nil, err
 	}
-	g := start(d, model, nn.Plan{Batch: m.batch, Precision: p}, rank)
+	g := start(d, model, nn.Plan{Batch: m.batch, Precision: p}, rank, place)
 	x := d.Alloc(device.Float32, m.batch*m.in)
 	device.Fill(d, x, func(v []float32) { g.Normal(0, 1, v) })
 	return &training{
@@ -182,6 +204,19 @@ type transformer struct {
 func (m transformer) Name() string { return m.name }
 func (m transformer) Steps() int   { return m.steps }
 
+func (m transformer) sized(batch, length int) (Model, error) {
+	if length > m.options.Context {
+		return nil, fmt.Errorf("a sequence of %s has at most %d tokens", m.name, m.options.Context)
+	}
+	if batch != 0 {
+		m.batch = batch
+	}
+	if length != 0 {
+		m.length = length
+	}
+	return m, nil
+}
+
 func (m transformer) Shape() string {
 	o := m.options
 	return fmt.Sprintf("L%d C%d H%d V%d T%d B%d", o.Layers, o.Width, o.Heads, o.Vocabulary, m.length, m.batch)
@@ -196,12 +231,12 @@ func (m transformer) flop() float64 {
 	return float64(m.batch*m.length) * (6*n + 12*float64(o.Layers*o.Width*m.length))
 }
 
-func (m transformer) prepare(d device.Device, p device.Precision, rank int) (*training, error) {
+func (m transformer) prepare(d device.Device, p device.Precision, rank int, place placing) (*training, error) {
 	model, err := nn.NewGPT(m.options)
 	if err != nil {
 		return nil, err
 	}
-	g := start(d, model, nn.Plan{Batch: m.batch, Length: m.length, Precision: p}, rank)
+	g := start(d, model, nn.Plan{Batch: m.batch, Length: m.length, Precision: p}, rank, place)
 	tokens := m.batch * m.length
 	return &training{
 		device: d, model: model, clip: m.clip, unit: "tokens", units: tokens,

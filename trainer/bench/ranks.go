@@ -69,7 +69,7 @@ func (r *ranksTraining) step(ctx context.Context) (float64, error) {
 // returns what it saw: its own times, and rates of all ranks by them.
 func (b *Bench) RankStep(ctx context.Context, comm collective.Communicator, m Model, p device.Precision, steps int, o ddp.Options) (Result, error) {
 	d, ranks := b.newDevice(), comm.Size()
-	t, err := m.prepare(d, p, comm.Rank())
+	t, err := m.prepare(d, p, comm.Rank(), whole)
 	if err != nil {
 		return Result{}, err
 	}

@@ -13,12 +13,15 @@ import (
 const WarmUp = 2
 
 // Step times so many training steps of a model, at least 1. The error is the
-// context's if that ends, or else the model's.
+// context's if that ends, or else the model's or the device's.
 func (b *Bench) Step(ctx context.Context, m Model, p device.Precision, steps int) (Result, error) {
 	debug.FreeOSMemory() // that of a measurement before
+	if b.gpu != nil {
+		return b.gpuStep(ctx, m, p, steps)
+	}
 	known := resetPeakRSS()
 	d := b.newDevice()
-	t, err := m.prepare(d, p, 0)
+	t, err := m.prepare(d, p, 0, whole)
 	if err == nil {
 		err = t.alone()
 	}

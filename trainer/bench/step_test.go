@@ -23,7 +23,7 @@ func (c *counted) SumSquares(x device.Tensor) float64 {
 func TestStepTakesTheNorm(t *testing.T) {
 	for _, clip := range []float64{0, 1} {
 		d := &counted{Device: cpu.New(1)}
-		training, err := perceptron{in: 3, hidden: []int{4}, out: 2, batch: 5}.prepare(d, device.FP32, 0)
+		training, err := perceptron{in: 3, hidden: []int{4}, out: 2, batch: 5}.prepare(d, device.FP32, 0, whole)
 		if err == nil {
 			err = training.alone()
 		}

@@ -1,0 +1,146 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+)
+
+// gpuWarmUp is WarmUp on a GPU: the first steps choose algorithms, the second one makes
+// the graph, and clocks take some more.
+const gpuWarmUp = 5
+
+// gpu is what is asked of one besides operations.
+type gpu interface {
+	device.Late
+	Begin()
+	End()
+	Available() int64
+}
+
+// gpuTraining is a training whose steps are asked for before the host knows how the one
+// before went.
+type gpuTraining struct {
+	*training
+	gpu     gpu
+	sharder *ddp.Sharder
+	ready   func(int) // sharder.Ready, once: making it allocates
+	verdict device.Verdict
+	steps   [2]struct{ rows, told device.Reading } // in turns
+	asked   int
+}
+
+// newGPUTraining lays a training out as the trainer does that of a rank alone.
+func newGPUTraining(d gpu, comm collective.Communicator, m Model, p device.Precision) (*gpuTraining, error) {
+	t := &gpuTraining{gpu: d}
+	var err error
+	t.training, err = m.prepare(d, p, 0, func(d device.Device, params []*nn.Param) {
+		t.sharder = ddp.New(ddp.Over(comm), d, params, ddp.Options{})
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.ready = t.sharder.Ready
+	t.verdict = d.NewVerdict(len(t.sharder.Parts()))
+	for i := range t.steps {
+		t.steps[i].rows, t.steps[i].told = d.NewReading(), d.NewReading()
+	}
+	t.optimizer, err = t.optimise(t.sharder.Parts())
+	return t, err
+}
+
+// ask asks for a step.
+func (t *gpuTraining) ask(ctx context.Context) error {
+	t.gpu.Begin()
+	pass := nn.Pass{Train: true, Weight: 1, Stride: 1, Late: true}
+	t.sharder.Start(ctx)
+	t.model.Forward(t.batch, pass)
+	t.model.Backward(t.batch, pass, t.ready)
+	rows, _ := t.model.Losses()
+	t.verdict.Losses(rows)
+	if err := t.sharder.FinishLater(t.verdict); err != nil {
+		return err
+	}
+	t.optimizer.StepLater(t.sharder.Parts(), t.verdict, t.clip)
+	t.sharder.Updated()
+	s := &t.steps[t.asked%len(t.steps)]
+	s.rows.Begin(rows)
+	s.told.Begin(t.verdict.Told())
+	t.gpu.End()
+	t.asked++
+	return nil
+}
+
+// learn waits for a step and returns its loss.
+func (t *gpuTraining) learn(step int) (loss float64, err error) {
+	s := &t.steps[step%len(t.steps)]
+	_, parts := t.model.Losses()
+	loss = nn.Mean(s.rows.Floats(), parts)
+	if s.told.Floats()[0] == 0 {
+		return loss, fmt.Errorf("step %d: the loss or a gradient is not finite", step)
+	}
+	t.optimizer.Taken()
+	return loss, nil
+}
+
+// gpuStep is Step on a GPU.
+func (b *Bench) gpuStep(ctx context.Context, m Model, p device.Precision, steps int) (r Result, err error) {
+	defer device.Recover(&err)
+	opened, err := b.gpu()
+	if err != nil {
+		return Result{}, err
+	}
+	if closer, ok := opened.(io.Closer); ok {
+		defer func() { err = errors.Join(err, closer.Close()) }()
+	}
+	d, ok := opened.(gpu)
+	if !ok {
+		return Result{}, fmt.Errorf("%s learns of every step before it is asked for the next: it is no GPU", opened.Name())
+	}
+	before := d.Available()
+	comm := collective.Local(1, time.Minute)[0]
+	defer comm.Close()
+	t, err := newGPUTraining(d, comm, m, p)
+	if err != nil {
+		return Result{}, err
+	}
+	var losses, seconds []float64
+	last, step := time.Now(), 0
+	learn := func() error {
+		loss, err := t.learn(step)
+		now := time.Now()
+		losses, seconds = append(losses, loss), append(seconds, now.Sub(last).Seconds())
+		last, step = now, step+1
+		return err
+	}
+	for range gpuWarmUp + steps {
+		if err := context.Cause(ctx); err != nil {
+			return Result{}, err
+		}
+		if err := t.ask(ctx); err != nil {
+			return Result{}, err
+		}
+		if t.asked-step == len(t.steps) {
+			if err := learn(); err != nil {
+				return Result{}, err
+			}
+		}
+	}
+	if err := learn(); err != nil {
+		return Result{}, err
+	}
+	r = b.rate(Result{Kind: "step", Model: m.Name(), Shape: m.Shape()}, d, p, seconds[gpuWarmUp:], m.flop())
+	r.GFLOPS = r.GFLOP / r.Median // where the host hears of one step late, the next one seems short
+	r.Unit, r.PerSecond, r.Params = t.unit, float64(t.units)/r.Median, t.params()
+	r.FirstLoss, r.Loss = metrics.Of(losses[0]), metrics.Of(losses[len(losses)-1])
+	r.DeviceMemory = before - d.Available()
+	return r, nil
+}
