@@ -68,7 +68,7 @@ template <u32 TILE> struct Kept {
     static_assert(TILE <= 64, "elements of a thread");
     if (a.dropout.threshold == 0) return;
     bits = 0;
-    #pragma unroll
+    #pragma nounroll  // it is long, and bits are in one register all the same
     for (u32 n = 0; n < TILE / 8; n++)
       #pragma unroll
       for (u32 i = 0; i < 4; i++) bits |= u32(keeps(n, i)) << (n * 4 + i);
