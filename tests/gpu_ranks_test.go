@@ -120,15 +120,14 @@ func TestGPUsOfSeveralNodes(t *testing.T) {
 		t.Errorf("the job was over %v after the kill", took)
 	}
 	var f struct {
-		First *rendezvous.Failure     `json:"first"`
-		Ranks []rendezvous.RankStatus `json:"ranks"`
+		First *rendezvous.Failure `json:"first"`
 	}
 	text, err := os.ReadFile(filepath.Join(s.run("killed"), "failure.json"))
 	if err == nil {
 		err = json.Unmarshal(text, &f)
 	}
-	if err != nil || f.First.Rank < 2 || f.First.Host != "n2" || f.First.Signal != "SIGKILL" {
-		t.Errorf("%v: failure.json:\n%s", err, text)
+	if err != nil || f.First == nil || f.First.Rank < 2 || f.First.Host != "n2" || f.First.Signal != "SIGKILL" {
+		t.Fatalf("%v: failure.json:\n%s", err, text)
 	}
 	mustContain(t, s.log("killed", id), fmt.Sprintf("rank %d on n2 was lost at step ", f.First.Rank))
 	for _, node := range []string{"n1", "n2"} {

@@ -108,5 +108,5 @@ func (e tooLarge) Hint() string { return e.hint }
 const (
 	hintGPU    = "take a smaller train.batch (and train.accumulate to make up for it), context or model, or on several GPUs train.strategy = \"zero1\" to \"zero3\" (`ddpbatch plan` compares them); `nvidia-smi` tells whether another process holds the GPU's memory"
 	hintHost   = "take a smaller train.batch (and train.accumulate to make up for it), context or model, fewer ranks on a node, or ask for more memory with slurm.mem"
-	hintCopies = "ask for more memory with slurm.mem, or leave out checkpoint.async, whose copies are there from the start"
+	hintCopies = "ask for more memory with slurm.mem: all that a rank saves goes by way of it"
 )

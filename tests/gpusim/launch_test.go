@@ -97,11 +97,11 @@ var combinations = map[string][]struct {
 	"mlp": {
 		{1, "fp32", []string{""}},
 		{2, "fp32", []string{"train.backend=nccl", "train.backend=tcp train.strategy=zero2"}},
-		{4, "fp32", []string{"", "train.strategy=zero1", "train.strategy=zero2", "train.strategy=zero3"}},
+		{4, "fp32", []string{"", "train.strategy=zero1", "train.strategy=zero2 checkpoint.async=true", "train.strategy=zero3"}},
 	},
 	"gpt": {
 		{1, "fp32", []string{""}},
-		{2, "fp32", []string{"", "train.strategy=zero1", "train.strategy=zero2", "train.strategy=zero3"}},
+		{2, "fp32", []string{"", "train.strategy=zero1", "train.strategy=zero2", "train.strategy=zero3 checkpoint.async=true"}},
 		{4, "fp32", []string{"train.backend=nccl train.strategy=zero3"}},
 		{2, "bf16", []string{"", "train.strategy=zero3"}},
 	},
