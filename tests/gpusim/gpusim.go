@@ -15,6 +15,8 @@
 //	GPUSIM_FAIL      failures, see driver/inject.cc
 //	GPUSIM_EPILOGUES "none": cuBLASLt adds no bias and has no GELU
 //
+// [Checked] runs a test with AddressSanitizer built in, which knows each piece of memory.
+//
 // It is not a model of speed, and does not look for races within a block. What it
 // shows of a kernel is that its source is right; the PTX is the same source through
 // another back end of the same compiler, and only a GPU shows that.
