@@ -286,6 +286,7 @@ func TestKilledRankIsNamed(t *testing.T) {
 		t.Errorf("the log does not name the rank:\n%s", log)
 	}
 	var failure struct {
+		Job   string `json:"job_id"`
 		First struct {
 			Rank, Exit     int
 			Signal, Reason string
@@ -295,7 +296,7 @@ func TestKilledRankIsNamed(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &failure)
 	}
-	if f := failure.First; err != nil || f.Rank < 2 || f.Exit != 128+9 || f.Signal != "SIGKILL" || !strings.HasSuffix(f.Reason, ": its process was ended by SIGKILL") {
+	if f := failure.First; err != nil || failure.Job != id || f.Rank < 2 || f.Exit != 128+9 || f.Signal != "SIGKILL" || !strings.HasSuffix(f.Reason, ": its process was ended by SIGKILL") {
 		t.Errorf("%v: failure.json:\n%s", err, text)
 	}
 	mustContain(t, log, "srun: error: n2: task ", ": its process was ended by SIGKILL")

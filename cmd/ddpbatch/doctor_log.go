@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
@@ -29,6 +31,9 @@ func (c *doctorCmd) log(p *program) error {
 			return exitError{exitUsage, err}
 		}
 		f, err := os.Open(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = hinted{err, "a job that never started has no log: `ddpbatch status " + shellQuote(c.Log) + "` says how it stands"}
+		}
 		if err != nil {
 			return exitError{exitUsage, err}
 		}

@@ -45,7 +45,7 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 	}
 	log := c.log(run, "")
 	if !c.Follow {
-		return p.printLogs(log)
+		return p.printLogs(false, log)
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
@@ -61,7 +61,7 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 			if told := now.Load(); told != nil {
 				s.Take(*told)
 			}
-			s.Settle(failureOf(run), time.Now())
+			s.Settle(failureOf(run.dir, s.Job), time.Now())
 			return s
 		}).stop()
 	}
@@ -97,7 +97,7 @@ func (c *logsCmd) sweep(ctx context.Context, p *program, run knownRun) error {
 		return exitError{exitUsage, fmt.Errorf("no element of %q was submitted to Slurm", run.dir.Path)}
 	}
 	if !c.Follow {
-		return p.printLogs(logs...)
+		return p.printLogs(false, logs...)
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
@@ -105,8 +105,8 @@ func (c *logsCmd) sweep(ctx context.Context, p *program, run knownRun) error {
 }
 
 // printLogs copies what is there. That there is no log at all is an error; one of
-// several may not have begun.
-func (p *program) printLogs(logs ...*tail) error {
+// several may not have begun. Over says that the jobs have ended.
+func (p *program) printLogs(over bool, logs ...*tail) error {
 	var missing error
 	found := false
 	for _, log := range logs {
@@ -121,10 +121,14 @@ func (p *program) printLogs(logs ...*tail) error {
 		}
 		log.end(p.Stdout)
 	}
-	if !found {
-		return hinted{fmt.Errorf("there is no log yet: %w", missing), "`ddpbatch status` says whether the job has started; -f waits for it. A job of a script of your own prints where that script says; --rank 0 is the log of rank 0"}
+	const own = "A job of a script of your own prints where that script says; --rank 0 is the log of rank 0"
+	switch {
+	case found:
+		return nil
+	case over:
+		return hinted{fmt.Errorf("there is no log: %w", missing), "`ddpbatch status` says how the job ended: one that never started has none. " + own}
 	}
-	return nil
+	return hinted{fmt.Errorf("there is no log yet: %w", missing), "`ddpbatch status` says whether the job has started, or how it ended; -f waits for it. " + own}
 }
 
 // follow copies the logs until the jobs are done, or for a run without a job until
@@ -153,7 +157,7 @@ func (p *program) follow(ctx context.Context, client slurm.Client, logs []*tail,
 				return err
 			}
 			// What was printed between the last look and the end.
-			return p.printLogs(logs...)
+			return p.printLogs(true, logs...)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(logPoll):

@@ -7,6 +7,7 @@ import (
 
 	runreport "github.com/ddpbatch/ddpbatch/jobs/report"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
@@ -26,14 +27,16 @@ func (p *program) outcome(dir rundir.Dir, s slurm.JobState) error {
 	if s.State != slurm.StateCancelled {
 		hint += "; failures known in it: ddpbatch doctor --log " + shellQuote(p.short(dir.Path))
 	}
-	if f := firstFailure(dir); f != nil && s.State != slurm.StateCancelled {
+	if f := firstFailure(dir, s.ID); f != nil && s.State != slurm.StateCancelled {
 		what += ": " + f.Reason
 		if f.Advice != "" {
 			hint = f.Advice + "; " + hint
 		}
-	}
-	if strings.HasPrefix(s.ExitCode, "127:") || strings.HasPrefix(s.ExitCode, "126:") {
-		hint = "the node could not run ddpbatch itself: is the program still where the last line of " + shellQuote(p.short(dir.Script())) + " names it, and does the node see it? " + hint
+	} else if why, advice := watch.Unlaunched(dir, s); why != "" && s.State == slurm.StateFailed {
+		what += ", " + why
+		if advice != "" {
+			hint = advice + " " + hint
+		}
 	}
 	step := newestStep(dir)
 	if step >= 0 {
@@ -64,11 +67,11 @@ func endCode(s slurm.JobState, saved bool) int {
 	return exitFailed
 }
 
-// firstFailure is what the launcher kept of the last attempt, nil if that did
+// firstFailure is what the launcher kept of the job's last attempt, nil if that did
 // not fail.
-func firstFailure(dir rundir.Dir) *rendezvous.Failure {
+func firstFailure(dir rundir.Dir, job string) *rendezvous.Failure {
 	f, err := runreport.ReadFailure(dir.Failure())
-	if err != nil || f == nil || f.First == nil || f.First.Reason == "" {
+	if err != nil || f == nil || !f.Of(job) || f.First == nil || f.First.Reason == "" {
 		return nil
 	}
 	return f.First

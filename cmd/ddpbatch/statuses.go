@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -138,18 +139,18 @@ func settle(runs []knownRun, all []watch.Status) {
 	for i := range all {
 		s := &all[i]
 		if s.Elements == nil {
-			s.Settle(failureOf(runs[i]), now)
+			s.Settle(failureOf(runs[i].dir, s.Job), now)
 			continue
 		}
 		for e := range s.Elements {
-			s.Elements[e].Settle(failureOf(knownRun{dir: runs[i].dir.Element(e)}), now)
+			s.Elements[e].Settle(failureOf(runs[i].dir.Element(e), s.Elements[e].Job), now)
 		}
 		s.SumUp()
 	}
 }
 
-func failureOf(r knownRun) string {
-	if f := firstFailure(r.dir); f != nil {
+func failureOf(dir rundir.Dir, job string) string {
+	if f := firstFailure(dir, job); f != nil {
 		return f.Reason
 	}
 	return ""

@@ -152,7 +152,7 @@ func (s *supervisor) review(ctx context.Context, a *attempt, r Result) (result R
 	if r.Failure == nil {
 		return s.conclude(ctx, r, s.saved), 0, false
 	}
-	if err := writeFailure(s.Dir, a.number, r); err != nil {
+	if err := writeFailure(s.Dir, a, r); err != nil {
 		s.Say(fmt.Sprintf("WARNING: %v", err))
 	}
 	s.tellRanks(r.Ranks, a.killed)
@@ -183,6 +183,7 @@ func (s *supervisor) review(ctx context.Context, a *attempt, r Result) (result R
 
 // failureFile is failure.json: what a program or a person reads after a failure.
 type failureFile struct {
+	JobID   string                  `json:"job_id,omitempty"`
 	Time    time.Time               `json:"time"`
 	Attempt int                     `json:"attempt"`
 	Exit    int                     `json:"exit"`
@@ -190,8 +191,8 @@ type failureFile struct {
 	Ranks   []rendezvous.RankStatus `json:"ranks"`
 }
 
-func writeFailure(d rundir.Dir, attempt int, r Result) error {
-	text, err := json.MarshalIndent(failureFile{time.Now().UTC(), attempt, r.Exit, r.Failure, r.Ranks}, "", "  ")
+func writeFailure(d rundir.Dir, a *attempt, r Result) error {
+	text, err := json.MarshalIndent(failureFile{a.jobID(), time.Now().UTC(), a.number, r.Exit, r.Failure, r.Ranks}, "", "  ")
 	if err != nil {
 		return err
 	}

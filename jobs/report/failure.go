@@ -13,12 +13,17 @@ import (
 
 // Failure is failure.json, as the launcher writes it.
 type Failure struct {
+	JobID   string                  `json:"job_id,omitempty"` // empty without Slurm
 	Time    time.Time               `json:"time"`
 	Attempt int                     `json:"attempt"`
 	Exit    int                     `json:"exit"`
 	First   *rendezvous.Failure     `json:"first"`
 	Ranks   []rendezvous.RankStatus `json:"ranks"`
 }
+
+// Of says whether it may be how that job failed: a later one that ended before its launcher
+// began has left an earlier one's failure as it was.
+func (f *Failure) Of(job string) bool { return f.JobID == job || f.JobID == "" || job == "" }
 
 // maxFailure bounds failure.json: ten thousand ranks with a message each have 5 MB.
 const maxFailure = 64 << 20

@@ -25,6 +25,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
 // Run is what the directory of a run tells.
@@ -149,11 +150,19 @@ func (r *Run) Settle(job *slurm.JobState, now time.Time) {
 		r.Status.Finished = m != nil && m.Finished
 	}
 	failure := ""
-	if r.Failure != nil && r.Failure.First != nil {
-		failure = r.Failure.First.Reason
+	if f := r.failure(); f != nil {
+		failure = f.Reason
 	}
 	r.Status.Settle(failure, now)
 	r.Made = now
+}
+
+// failure is the first failure of the last job's last attempt, nil if there was none.
+func (r *Run) failure() *rendezvous.Failure {
+	if r.Failure == nil || !r.Failure.Of(r.Record.LastJob()) {
+		return nil
+	}
+	return r.Failure.First
 }
 
 func (r *Run) misses(what string, err error) {

@@ -162,8 +162,8 @@ func (s Sweep) HTML(w io.Writer) error {
 	for i := range s.elements {
 		e := &s.elements[i]
 		row := sweepRow{Number: i, State: e.run.state(), Loss: e.loss, Winner: i == winner, Charts: e.charts, Known: e.run.failures(), Part: i < maxTable}
-		if f := e.run.Failure; f != nil && f.First != nil {
-			row.Advice = f.First.Advice
+		if f := e.run.failure(); f != nil {
+			row.Advice = f.Advice
 		}
 		for _, key := range p.Keys {
 			row.Values = append(row.Values, e.values[key])

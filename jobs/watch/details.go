@@ -87,6 +87,8 @@ func (s *Status) job() string {
 		} else {
 			text += ", no start is foreseen yet"
 		}
+	case s.State == slurm.StateUnknown && s.Reason == "":
+		text = s.Job + ", Slurm did not answer"
 	case s.State == slurm.StateUnknown:
 		text += ": " + s.Reason
 	default:

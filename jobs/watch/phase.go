@@ -212,15 +212,18 @@ func (s *Status) goesOn(p Phase) (Phase, string, string) {
 }
 
 // failed is the phase of a run that failed, with the best cause that is known.
-func (s *Status) failed(cause string) (Phase, string, string) {
+func (s *Status) failed(cause string) (p Phase, detail, advice string) {
 	switch {
 	case s.Failure != "":
 		cause = s.Failure
 	case cause != "":
 	case s.ExitCode != "" && s.ExitCode != "0:0":
 		cause = "exit code " + s.ExitCode
+		if why, what := s.before.explain(s.ExitCode); why != "" {
+			cause, advice = cause+", "+why, what
+		}
 	case s.end != nil:
 		cause = fmt.Sprintf("exit code %d", s.end.Exit)
 	}
-	return Failed, clean(cause), ""
+	return Failed, clean(cause), advice
 }

@@ -55,6 +55,7 @@ type Status struct {
 	Failure    string          `json:"failure,omitempty"`
 
 	end      *rundir.End
+	before   *unlaunched
 	requeued bool // the last that a launcher did was to put its job back into the queue
 }
 
@@ -119,6 +120,7 @@ func Read(d rundir.Dir, name, job string, figures *Figures) Status {
 	// A line that cannot be read is of a disk that was full; the rest counts.
 	events, _ := d.ReadAttempts()
 	s.Attempts = attempts(events)
+	s.before = findUnlaunched(d, job, events)
 	s.requeued = len(events) > 0 && events[len(events)-1].Event == rundir.JobRequeued
 	return s
 }

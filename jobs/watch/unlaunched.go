@@ -1,0 +1,92 @@
+package watch
+
+import (
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
+)
+
+const (
+	maxTail  = 8 << 10 // of a log, for its last line
+	maxWords = 300     // of that line, in bytes
+)
+
+// unlaunched is what is left of a job whose launcher has not begun: all that tells what
+// happened is the last line that the batch script printed.
+type unlaunched struct {
+	dir   string
+	words string
+}
+
+// Unlaunched says why a job ended, and what to do, if its launcher never began: a module
+// that is not there, a program or a folder that the node does not see. Both are empty if
+// it did begin.
+func Unlaunched(d rundir.Dir, job slurm.JobState) (why, advice string) {
+	events, _ := d.ReadAttempts()
+	return findUnlaunched(d, job.ID, events).explain(job.ExitCode)
+}
+
+// findUnlaunched is nil if the job's launcher has begun, or there is no job.
+func findUnlaunched(d rundir.Dir, job string, events []rundir.AttemptEvent) *unlaunched {
+	if job == "" || slices.ContainsFunc(events, func(e rundir.AttemptEvent) bool { return e.JobID == job }) {
+		return nil
+	}
+	if e, ok := d.ReadEnd(); ok && e.JobID == job {
+		return nil
+	}
+	return &unlaunched{d.Path, lastWords(d.BatchLog(job))}
+}
+
+func (u *unlaunched) explain(exitCode string) (why, advice string) {
+	switch code, signal, _ := strings.Cut(exitCode, ":"); {
+	case u == nil:
+		return "", ""
+	case u.words == "" && signal == "53": // slurmstepd's word for files that it cannot open
+		return "the first node could not begin it",
+			"Slurm could not open the job's log: does each node see " + u.dir + " by this path, and may you write there?"
+	case (code == "127" || code == "126") && (u.words == "" || strings.Contains(u.words, "ddpbatch")):
+		advice = "the node could not run ddpbatch itself: is the program still where the last line of " + (rundir.Dir{Path: u.dir}).Script() + " names it, and does the node see it?"
+	}
+	why = "before any rank was started"
+	if u.words != "" {
+		why += ": " + u.words
+	}
+	return why, advice
+}
+
+// lastWords is the last line of a log that says something; empty where there is none.
+func lastWords(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	text, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-maxTail), maxTail))
+	if err != nil {
+		return ""
+	}
+	for _, line := range slices.Backward(strings.Split(string(text), "\n")) {
+		line = strings.TrimSpace(clean(strings.ToValidUTF8(line, "")))
+		if line == "" || strings.HasPrefix(line, "ddpbatch: hint:") {
+			continue
+		}
+		if len(line) > maxWords {
+			cut := maxWords
+			for !utf8.RuneStart(line[cut]) {
+				cut--
+			}
+			line = line[:cut] + " ..."
+		}
+		return line
+	}
+	return ""
+}
