@@ -73,7 +73,7 @@ func (p *program) checkpoints(arg string) ([]checkpointInfo, error) {
 
 func (p *program) checkpointEntries(arg string) ([]checkpoint.Entry, error) {
 	path := p.abs(arg)
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
+	if info, err := os.Stat(path); arg != "" && err == nil && info.IsDir() {
 		// A folder of checkpoints, or one of them.
 		if entries, err := checkpoint.List(path); err != nil || len(entries) > 0 {
 			return entries, err

@@ -105,6 +105,9 @@ func createFile(path string, force bool, write func(io.Writer) error) (err error
 	if _, err := os.Lstat(path); err == nil && !force {
 		return fs.ErrExist // before the work
 	}
+	if _, err := os.Stat(filepath.Dir(path)); err != nil {
+		return err // with its name, not that of a temporary file in it
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return err

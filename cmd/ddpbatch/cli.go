@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
+	"reflect"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -23,7 +25,7 @@ type cli struct {
 	Trace      traceCmd      `cmd:"" help:"Write a timeline of steps on all ranks, for Perfetto."`
 	Wait       waitCmd       `cmd:"" help:"Wait until a run's job is done."`
 	Cancel     cancelCmd     `cmd:"" help:"End a run's job."`
-	Checkpoint checkpointCmd `cmd:"" help:"List or verify the checkpoints of a run."`
+	Checkpoint checkpointCmd `cmd:"" help:"List, verify or export the checkpoints of a run."`
 	Sample     sampleCmd     `cmd:"" help:"Write text with a GPT that was trained."`
 	Env        envCmd        `cmd:"" help:"Print a rank's variables, for eval in a script."`
 	Hosts      hostsCmd      `cmd:"" help:"Expand or fold a Slurm host list."`
@@ -56,10 +58,26 @@ func newParser(c *cli, options ...kong.Option) (*kong.Kong, error) {
 	parser, err := kong.New(c, append(options,
 		kong.Name("ddpbatch"),
 		kong.Description(help()),
+		kong.TypeMapper(reflect.TypeFor[netip.Addr](), kong.MapperFunc(address)),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 80, NoExpandSubcommands: true}),
 	)...)
 	if err == nil {
 		parser.Model.HelpFlag.Help = "Show this help."
 	}
 	return parser, err
+}
+
+// address reads an IP address. What people give instead is a name, which may stand for an
+// address of any of the host's networks.
+func address(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("address", &text); err != nil {
+		return err
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		return fmt.Errorf("%q is no IP address (names of hosts are not looked up)", text)
+	}
+	target.Set(reflect.ValueOf(a))
+	return nil
 }

@@ -29,7 +29,7 @@ var exitMeanings = []manual.Exit{
 	{Code: exitStopped, Meaning: "stopped before the end, and goes on when started again"},
 	{Code: exitLost, Meaning: "a rank was lost or hung, or did not come"},
 	{Code: exitNoState, Meaning: "there are checkpoints, and none is usable"},
-	{Code: exitCancelled, Meaning: "cancelled by a second Control-C"},
+	{Code: exitCancelled, Meaning: "cancelled: by a second Control-C, or the job that was waited for"},
 }
 
 // exitCode is the code of a command that ended with err. An error that knows its

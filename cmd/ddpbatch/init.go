@@ -71,7 +71,7 @@ func (c *initCmd) Run(_ context.Context, p *program) error {
 }
 
 func errThere(file string) error {
-	return hinted{fmt.Errorf("%q is there already", file), "--force writes over it; or name another file"}
+	return exitError{exitUsage, hinted{fmt.Errorf("%q is there already", file), "--force writes over it; or name another file"}}
 }
 
 // text is the job file.
@@ -83,7 +83,7 @@ func (c *initCmd) text(p *program) ([]byte, []sbatch.Note, error) {
 		}
 		src, err := os.ReadFile(p.abs(c.From))
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, exitError{exitUsage, fmt.Errorf("read batch script: %w", err)}
 		}
 		result, err := sbatch.Read(filepath.Base(c.From), src, c.Site)
 		return result.TOML, result.Notes, err
@@ -104,8 +104,8 @@ func (c *initCmd) text(p *program) ([]byte, []sbatch.Note, error) {
 		return nil, nil, err
 	}
 	if c.Site != "" {
-		if _, err := p.finder().Find(c.Site, p.Dir); err != nil {
-			return nil, nil, fmt.Errorf("site %q: %w", c.Site, err)
+		if _, err := p.findSite(c.Site); err != nil {
+			return nil, nil, err
 		}
 	}
 	return jobs.Shaped(text, jobs.Shape{Site: c.Site, Nodes: c.Nodes, GPUs: c.GPUs, File: shellQuote(c.File)}), nil, nil

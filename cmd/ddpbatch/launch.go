@@ -84,6 +84,11 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	if err := o.Dir.ClearEnd(); err != nil {
 		return err
 	}
+	if id != "" {
+		if err := o.Dir.ProtectLog(id); err != nil {
+			p.note("WARNING: %v", err)
+		}
+	}
 
 	signals, quit := requests()
 	defer quit()

@@ -13,7 +13,7 @@ import (
 )
 
 type reportCmd struct {
-	Which  string `arg:"" name:"run" help:"Run directory, job file or job id."`
+	Which  string `arg:"" name:"run" help:"Run directory, job file or job id; a sweep, or one of its elements."`
 	Output string `short:"o" default:"report.html" placeholder:"FILE" help:"Where to; - is standard output."`
 	Force  bool   `help:"Replace the file if it is there."`
 }

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -30,6 +31,9 @@ var jobIDForm = regexp.MustCompile(`^[0-9]+(_[0-9]+)?$`)
 // from a directory below runs/, or the name of such a directory. A sweep's element
 // is the directory, the id "18_3", or the sweep's name, a slash and the number.
 func (p *program) findRun(arg string) (knownRun, error) {
+	if arg == "" { // a variable that is not set: not the current directory
+		return knownRun{}, usage("the name of the run is empty")
+	}
 	path := p.abs(arg)
 	if named := p.abs(filepath.Join(runsFolder, arg)); isRun(named) && !isRun(path) && !strings.HasSuffix(arg, ".toml") {
 		// Code and data are often in a file or folder of the same name.
@@ -120,7 +124,7 @@ func (p *program) runs(folder string) ([]knownRun, error) {
 	for _, f := range found {
 		dir := rundir.Dir{Path: filepath.Join(folder, f.Name())}
 		record, err := dir.ReadRecord()
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 			continue // something else
 		}
 		if err != nil {

@@ -23,7 +23,7 @@ func (c *statusCmd) Help() string {
 	return `One run is told in full, several in a table. A phase is one of: not submitted, queued,
 held, requeued, starting, joining, loading, training, evaluating, saving, running,
 stopping, restarting, suspended, ending, stopped, preempted, time limit, cancelled,
-failed, killed, done. ` + "`ddpbatch top`" + ` follows runs.`
+failed, killed, done. "ddpbatch top" follows runs.`
 }
 
 func (c *statusCmd) Run(ctx context.Context, p *program) error {

@@ -43,7 +43,7 @@ func (c *topCmd) Run(ctx context.Context, p *program) error {
 				return err
 			}
 		case len(all) == 0:
-			p.note("there are no runs below %s", p.abs(runsFolder))
+			p.note("there are no runs below %s", c.folders(p))
 		default:
 			for _, line := range watch.Table(all, columnsOf(p.Stdout)) {
 				p.printf("%s\n", line)
@@ -170,6 +170,18 @@ func (c *topCmd) look(ctx context.Context, p *program, look *lookout) ([]watch.S
 	return all, err
 }
 
+// folders are those that runs are looked for in.
+func (c *topCmd) folders(p *program) string {
+	if len(c.Which) == 0 {
+		return p.abs(runsFolder)
+	}
+	paths := make([]string, len(c.Which))
+	for i, arg := range c.Which {
+		paths[i] = p.abs(arg)
+	}
+	return listed(paths)
+}
+
 // runs are those that were asked for. A folder of runs is looked through each time: new
 // ones come.
 func (c *topCmd) runs(p *program) ([]knownRun, error) {
@@ -179,7 +191,7 @@ func (c *topCmd) runs(p *program) ([]knownRun, error) {
 	var runs []knownRun
 	for _, arg := range c.Which {
 		path := p.abs(arg)
-		if info, err := os.Stat(path); err == nil && info.IsDir() && !isRun(path) && !isRun(p.abs(filepath.Join(runsFolder, arg))) {
+		if info, err := os.Stat(path); arg != "" && err == nil && info.IsDir() && !isRun(path) && !isRun(p.abs(filepath.Join(runsFolder, arg))) {
 			inside, err := p.runs(path)
 			if err != nil {
 				return nil, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -37,6 +38,9 @@ import (
 //     changes (live.go, top.go): below what is printed, gone without a trace at the end,
 //     with colours unless NO_COLOR is set. --plain and TERM=dumb leave it out.
 
+// noValue is what kong says of a flag at the end of the line that lacks its value.
+var noValue = regexp.MustCompile(`expected \w+ value but got "EOL" \(<EOL>\)$`)
+
 // report prints an error. The usage is that of the command, for wrong usage.
 func report(w io.Writer, err error, usage string) {
 	var quiet silent
@@ -50,7 +54,7 @@ func report(w io.Writer, err error, usage string) {
 		_ = spec.Render(w)
 		err = fmt.Errorf("%s", count(len(spec), "mistake")+where(spec))
 	}
-	say(w, "error: %s", err)
+	say(w, "error: %s", noValue.ReplaceAllString(err.Error(), "needs a value"))
 	if hint := hintOf(err); hint != "" {
 		say(w, "hint: %s", hint)
 	}

@@ -284,3 +284,32 @@ func TestLockNotThroughLink(t *testing.T) {
 		t.Error("the link's target was made")
 	}
 }
+
+// Slurm makes the log with the umask of who submitted.
+func TestProtectLog(t *testing.T) {
+	d := mustCreate(t)
+	if err := d.ProtectLog("18"); err != nil {
+		t.Errorf("without a log: %v", err)
+	}
+	if err := os.WriteFile(d.BatchLog("18"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, d.BatchLog("19")); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"18", "19"} {
+		if err := d.ProtectLog(id); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	if m := mode(t, d.BatchLog("18")); m != 0o600 {
+		t.Errorf("mode %04o", m)
+	}
+	if m := mode(t, other); m != 0o644 {
+		t.Errorf("behind a link: mode %04o", m)
+	}
+}

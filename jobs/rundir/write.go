@@ -1,7 +1,9 @@
 package rundir
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -53,4 +55,23 @@ func (d Dir) WriteFailure(text []byte) error { return d.write(filepath.Base(d.Fa
 // rank 0. Other ranks may look for the file at any time.
 func (d Dir) WriteRendezvous(jobID, stepID string, restart int, text []byte) error {
 	return d.write(filepath.Base(d.Rendezvous(jobID, stepID, restart)), text)
+}
+
+// ProtectLog takes the log of a job from others, if it is there: Slurm makes it with the
+// umask of who submitted the job, and all else here is for the owner alone.
+func (d Dir) ProtectLog(jobID string) error {
+	path := d.BatchLog(jobID)
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("protect the job's log: %w", err)
+	case !info.Mode().IsRegular() || info.Mode().Perm()&0o077 == 0:
+		return nil
+	}
+	if err := os.Chmod(path, info.Mode().Perm()&0o700); err != nil {
+		return fmt.Errorf("protect the job's log: %w", err)
+	}
+	return nil
 }
