@@ -90,9 +90,10 @@ func tensorSize(head int) int {
 
 // Forward computes the outputs.
 func (a *attention) Forward(out device.Matrix, logSum device.Tensor, in device.AttentionInput) {
-	input := a.plan(out, logSum, in)
+	a.fit(out, logSum, in)
 	d := a.device
 	defer d.enter("attention", in.Batch, a.Heads, in.Queries, a.HeadSize).Leave()
+	input := a.input(in)
 	d.args.Reset().Ptr(at(out.Data)).Int64(int64(out.RowStride)).Ptr(floats(logSum))
 	driver.Struct(&d.args, &input)
 	d.launch(a.forward, a.launch(in, in.Queries))
@@ -100,7 +101,7 @@ func (a *attention) Forward(out device.Matrix, logSum device.Tensor, in device.A
 
 // Backward computes the gradients.
 func (a *attention) Backward(dq, dk, dv, dout, out device.Matrix, logSum device.Tensor, in device.AttentionInput) {
-	input := a.plan(out, logSum, in)
+	a.fit(out, logSum, in)
 	for _, m := range [...]struct{ is, as device.Matrix }{{dq, in.Q}, {dk, in.K}, {dv, in.V}, {dout, out}} {
 		if m.is.Rows != m.as.Rows || m.is.Cols != m.as.Cols || m.is.ColStride != 1 || m.is.Data.Type() != m.as.Data.Type() {
 			panic(fmt.Sprintf("engine: attention: a gradient is %dx%d of %v, want %dx%d of %v", m.is.Rows, m.is.Cols, m.is.Data.Type(), m.as.Rows, m.as.Cols, m.as.Data.Type()))
@@ -113,6 +114,7 @@ func (a *attention) Backward(dq, dk, dv, dout, out device.Matrix, logSum device.
 		uint64(at(dq.Data)), uint64(at(dk.Data)), uint64(at(dv.Data)), uint64(at(dout.Data)), uint64(at(out.Data)), uint64(floats(logSum)), uint64(along),
 		uint64(dq.RowStride), uint64(dk.RowStride), uint64(dv.RowStride), uint64(dout.RowStride), uint64(out.RowStride),
 	}
+	input := a.input(in)
 	d.args.Reset()
 	driver.Struct(&d.args, &input)
 	driver.Struct(&d.args, &grads)
@@ -125,7 +127,8 @@ func (a *attention) launch(in device.AttentionInput, n int) driver.Launch {
 	return driver.Launch{Grid: driver.Dim{X: (n + a.vectors - 1) / a.vectors, Y: a.Heads, Z: in.Batch}, Block: driver.Dim{X: a.threads}, Shared: a.room}
 }
 
-func (a *attention) plan(out device.Matrix, logSum device.Tensor, in device.AttentionInput) attentionInput {
+// fit panics unless the matrices are those of the plan.
+func (a *attention) fit(out device.Matrix, logSum device.Tensor, in device.AttentionInput) {
 	if in.Batch < 1 || in.Queries < 1 || in.Keys < in.Queries || in.Keys > a.MaxLength || logSum.Len() < in.Batch*a.Heads*in.Queries {
 		panic(fmt.Sprintf("engine: attention of %d samples with %d queries and %d keys, planned for %d", in.Batch, in.Queries, in.Keys, a.MaxLength))
 	}
@@ -139,6 +142,10 @@ func (a *attention) plan(out device.Matrix, logSum device.Tensor, in device.Atte
 			panic(fmt.Sprintf("engine: attention: a %dx%d matrix of %v with column stride %d, want %dx%d of %v", m.is.Rows, m.is.Cols, m.is.Data.Type(), m.is.ColStride, m.rows, width, stored))
 		}
 	}
+}
+
+// input is for the kernel that is launched next, see live.
+func (a *attention) input(in device.AttentionInput) attentionInput {
 	return attentionInput{
 		q: uint64(at(in.Q.Data)), k: uint64(at(in.K.Data)), v: uint64(at(in.V.Data)),
 		qStride: uint64(in.Q.RowStride), kStride: uint64(in.K.RowStride), vStride: uint64(in.V.RowStride), dropout: a.device.dropoutOf(in.Dropout),

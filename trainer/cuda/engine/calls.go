@@ -40,6 +40,7 @@ func (d *Device) launch(kernel string, l driver.Launch) {
 		c.args = len(g.args)
 		g.args = d.args.Append(g.args)
 		c.end = len(g.args)
+		g.unread = false
 	}
 	d.do(c)
 }

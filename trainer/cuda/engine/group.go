@@ -31,6 +31,7 @@ type group struct {
 	calls  []call
 	args   []byte      // of their kernels
 	live   []byte      // numbers that change
+	unread bool        // the last of them are for a kernel that is not launched yet
 	at     driver.Ptr  // where those go
 	loaded driver.Args // of the kernel that is launched
 	parts  []*part
@@ -103,12 +104,16 @@ func live[T any](d *Device, v *T) driver.Ptr {
 	g.live = append(g.live, unsafe.Slice((*byte)(unsafe.Pointer(v)), n)...)
 	g.live = append(g.live, make([]byte, -n&7)...) // the next one is aligned to 8 bytes
 	*v = *new(T)
+	g.unread = true
 	return at
 }
 
 // flush asks for the calls that are held back.
 func (d *Device) flush() {
 	g := &d.group
+	if g.unread {
+		panic("engine: numbers are flushed before the kernel that they are for is launched")
+	}
 	if len(g.calls) == 0 {
 		return
 	}
