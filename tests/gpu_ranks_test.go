@@ -115,7 +115,7 @@ func TestGPUsOfSeveralNodes(t *testing.T) {
 	}
 	killed := time.Now()
 	s.ends(id, "FAILED")
-	const most = 30 * time.Second // of 3 s for ranks to end, on a busy machine; network.collective_timeout is 5 minutes
+	const most = 2 * time.Minute // of 3 s for ranks to end, on a busy machine; network.collective_timeout is 5 minutes
 	if took := time.Since(killed); took > most {
 		t.Errorf("the job was over %v after the kill", took)
 	}
