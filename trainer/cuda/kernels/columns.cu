@@ -4,8 +4,8 @@
 // first warp adds up the rows of a tile in shared memory while all warps have fetched the
 // next one: what bounds it is one dependent addition per row.
 //
-// Those of bfloat16 are in another order, which the numbers of rows and columns decide: a
-// block adds up a run of rows, each of its 8 warps every 8th, and add_runs those sums.
+// Those of bfloat16 are in another order, which the number of rows decides: a block adds
+// up a run of rows, each of its 8 warps every 8th, and add_runs those sums.
 #include "values.h"
 
 // The gradients of a normalisation's w and b, by tiles of 64 rows.
