@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -84,14 +85,29 @@ func TestNodeWithoutFastLink(t *testing.T) {
 	mustContain(t, s.log("named", id), "hsn0", "n3", "ddpbatch: error:")
 }
 
-// Packets to one peer are dropped by a route of one node.
+// Packets to one peer are dropped by a route of one node: from the start, and in the
+// middle of a training, where the ranks on both sides are named.
 func TestBlackholedPeer(t *testing.T) {
 	s := newSite(t, cluster.Options{})
-	s.on("n1", "ip", "route", "add", "blackhole", s.fast("n2")+"/32")
+	hole := []string{"blackhole", s.fast("n2") + "/32"}
+	s.on("n1", append([]string{"ip", "route", "add"}, hole...)...)
 	s.write("job.toml", threeNodes("hole", ""))
 	id := s.submit("job.toml")
 	s.completed(id)
 	mustContain(t, s.log("hole", id), "(eth0 on n1)", "finished: 1 epoch")
+
+	s.on("n1", append([]string{"ip", "route", "del"}, hole...)...)
+	s.write("later.toml", strings.Replace(threeNodes("later", `collective_timeout = "3s"`), "epochs = 1", "epochs = 100000", 1))
+	id = s.submit("later.toml")
+	waitForText(t, filepath.Join(s.run("later"), "slurm-"+id+".out"), "epoch 2/")
+	s.on("n1", append([]string{"ip", "route", "add"}, hole...)...)
+	s.ends(id, "FAILED")
+	// Whoever is the first to find out: one of the two, or one that sees both, in one
+	// operation or with one of them ahead.
+	log := s.log("later", id)
+	if !regexp.MustCompile(`error: .*no answer within 3s: (that rank does not say where it is either|that rank has left the operation, but what it sent to rank [01] did not arrive|ranks [0-9, ]+ wait for each other)`).MatchString(log) {
+		t.Errorf("the log does not say who is cut off:\n%s", log)
+	}
 }
 
 // A link that fails while the job runs is named, with the time, in the reason why

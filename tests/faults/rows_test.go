@@ -49,6 +49,7 @@ var matrix = []group{
 	{"The network", []row{
 		{"link down while training", "every rank ends; the link is named", 0, unsaid, "noticed before: n2: ...hsn0: link down", nil, "tests: TestLinkLostWhileTraining"},
 		{"a peer in a black hole", "the proof before training finds it; another network is taken", 0, goesOn, "(eth0 on n1)", nil, "tests: TestBlackholedPeer"},
+		{"a peer in a black hole, in the middle of a training", "after network.collective_timeout every rank ends; the ranks on both sides are named, or the one that does not answer", 0, unsaid, " wait for each other", nil, "tests: TestBlackholedPeer, trainer/collective: TestRanksThatWaitForEachOtherAreNamed"},
 		{"large packets are dropped", "another network is taken, or the hosts are named", 0, 1, "mtu mismatch", nil, "tests: TestSwitchThatDropsLargePackets"},
 		{"one node is without the fast link", "a network that all have is taken", 0, goesOn, "", nil, "tests: TestNodeWithoutFastLink"},
 		{"a rank is silent in the middle of an all-reduce", "named by all others after network.collective_timeout", 0, unsaid, "no answer within 3s: that rank ", nil, "trainer/collective: TestStoppedProcessIsNamed, trainer/collective: TestRankThatDoesNotEnterIsNamed"},

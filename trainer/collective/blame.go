@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,7 +90,8 @@ const (
 // blame finds the rank that keeps an operation from its end, where one was not heard
 // of: that one may itself wait for another, and says so when it is asked. It follows
 // them to the one that does not wait, is not there yet, does not answer, or has passed
-// other arguments than this rank.
+// other arguments than this rank. Ranks that wait for each other have all done their part:
+// what one of them sent is lost on its way.
 func (g *group) blame(ctx context.Context, at standing, err error) error {
 	var first *mesh.PeerError
 	var quiet silence
@@ -97,9 +99,10 @@ func (g *group) blame(ctx context.Context, at standing, err error) error {
 		return err
 	}
 	patience := min(max(timeoutOf(ctx, g.timeout)/4, leastAnswer), mostAnswer)
-	asked := map[int]bool{g.world.rank: true}
-	for suspect := first.Peer; !asked[suspect]; {
-		asked[suspect] = true
+	way := []int{g.world.rank} // each waits for the next
+	suspect := first.Peer
+	for !slices.Contains(way, suspect) {
+		way = append(way, suspect)
 		within, cancel := context.WithTimeoutCause(ctx, patience, quiet)
 		state, failure := g.mesh.Ask(within, suspect, g.id)
 		cancel()
@@ -117,7 +120,7 @@ func (g *group) blame(ctx context.Context, at standing, err error) error {
 		case state.Signature.Kind == 0 && state.Sequence <= at.sequence:
 			return found("has not entered the operation")
 		case state.Sequence > at.sequence:
-			return found("has left the operation, but what it sent did not arrive")
+			return found("has left the operation, but what it sent to rank %d did not arrive", way[len(way)-2])
 		case state.WaitsFor < 0 && state.Sequence < at.sequence:
 			return found("has not entered the operation, and is still in %v %d", Kind(state.Signature.Kind), state.Sequence)
 		case state.WaitsFor < 0:
@@ -125,5 +128,26 @@ func (g *group) blame(ctx context.Context, at standing, err error) error {
 		}
 		suspect = state.WaitsFor
 	}
-	return err // they wait for each other
+	circle := way[slices.Index(way, suspect):]
+	if suspect == g.world.rank {
+		suspect = first.Peer
+	}
+	return &mesh.PeerError{Peer: suspect, Err: fmt.Errorf("%w: %s wait for each other: what one of them sent did not arrive, as where the network between them is cut", quiet, someRanks(circle))}
+}
+
+// someRanks names ranks, the first few of many, in order.
+func someRanks(ranks []int) string {
+	const few = 8
+	ranks = slices.Sorted(slices.Values(ranks))
+	text := "ranks"
+	for i, r := range ranks[:min(len(ranks), few)] {
+		if i > 0 {
+			text += ","
+		}
+		text += fmt.Sprintf(" %d", r)
+	}
+	if more := len(ranks) - few; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
