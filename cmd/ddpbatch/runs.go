@@ -162,7 +162,8 @@ func (r knownRun) job() (string, error) {
 	if id := r.record.LastJob(); id != "" {
 		return id, nil
 	}
-	return "", exitError{exitUsage, fmt.Errorf("run %q was never submitted to Slurm", r.dir.Path)}
+	return "", exitError{exitUsage, hinted{fmt.Errorf("run %q was never submitted to Slurm", r.dir.Path),
+		"a run that was launched here is ended by Control-C where it runs, and printed to that terminal: `ddpbatch status` shows how it stands"}}
 }
 
 // short is a path as seen from the current directory, where it is below it.

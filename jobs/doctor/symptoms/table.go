@@ -163,4 +163,8 @@ var late = []Symptom{
 		"ValueError: loss is nan at step 812",
 		"the training diverged, or a sample is broken",
 		"a lower learning rate, warm-up, clip_norm; train.nonfinite = \"skip\" leaves single steps out"),
+	known(likely, "rank lost", "ddpbatch", `ddpbatch: (error: )?rank \d+ on .*(was lost|has been silent for)`,
+		"ddpbatch: error: rank 2 on n3 was lost at step 26958 (training): its process was killed or crashed",
+		"that rank was the first to go: its process was killed or crashed, or its node or the link to it is gone",
+		"`sinfo -R` and `scontrol show node NODE` say whether the node is down; failure.json has the signal where it is known; [restart] goes on by itself, with spare_nodes without the node"),
 }
