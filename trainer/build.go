@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -34,6 +35,10 @@ func (r *run) build(ctx context.Context) error {
 		r.batch = min(int(t.Batch), max(r.batch, perRank(r.eval.Len(), r.Comm.Size())))
 	}
 	if err := r.fits(); err != nil {
+		return err
+	}
+	// No rank takes memory before the others have seen what is free: they count its part.
+	if err := r.Comm.Do(ctx, collective.Barrier()); err != nil {
 		return err
 	}
 	r.model.Plan(nn.Plan{Device: r.device, Batch: r.batch, Precision: precision(t.Precision), Train: true})

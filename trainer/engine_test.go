@@ -1,10 +1,13 @@
 package trainer
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -274,6 +277,33 @@ func TestGPTStartsFromWeights(t *testing.T) {
 	}
 	if _, err := from("context = 9"); err == nil || !strings.Contains(err.Error(), checkpoint.ModelFile) || !strings.Contains(err.Error(), "wpe.weight") {
 		t.Errorf("other context: %v", err)
+	}
+}
+
+// early is a communicator that fails when all ranks should first meet.
+type early struct{ collective.Communicator }
+
+func (c early) Do(ctx context.Context, call collective.Call) error {
+	if call.Kind == collective.KindBarrier {
+		return errors.New("before the others")
+	}
+	return c.Communicator.Do(ctx, call)
+}
+
+// A rank takes no memory before the others have seen what is free, of which they count
+// its part.
+func TestMemoryIsTakenWhenAllHaveLooked(t *testing.T) {
+	const width, layers = 1024, 2
+	large := strings.Replace(fmt.Sprintf(gpt, 2, 0, text(t)), "width = 16", fmt.Sprint("width = ", width), 1)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, errs := world(t, 2, job(t, large), t.TempDir(), func(_ int, o *Options) { o.Comm = early{o.Comm} })
+	runtime.ReadMemStats(&after)
+	if errs[0] == nil || errs[1] == nil {
+		t.Fatal(errs)
+	}
+	if taken, weights := after.TotalAlloc-before.TotalAlloc, uint64(4*12*width*width*layers); taken > weights/2 {
+		t.Errorf("%d bytes were taken: weights are %d", taken, weights)
 	}
 }
 
