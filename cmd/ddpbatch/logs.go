@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +49,9 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 	}
 	log := c.log(run, "")
 	if !c.Follow {
+		if err := c.knows(run); err != nil {
+			return err
+		}
 		return p.printLogs(false, log)
 	}
 	ctx, stop := interruptible(ctx)
@@ -78,6 +85,28 @@ func (c *logsCmd) log(run knownRun, prefix string) *tail {
 		return &tail{path: run.dir.RankLog(*c.Rank), prefix: prefix}
 	}
 	return &tail{path: run.dir.BatchLog(run.record.LastJob()), prefix: prefix}
+}
+
+// knows says so if other ranks have logs and the one that is asked for has none.
+func (c *logsCmd) knows(run knownRun) error {
+	if c.Rank == nil {
+		return nil
+	}
+	path := run.dir.RankLog(*c.Rank)
+	logs, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return nil // printing it says what is wrong
+	}
+	var ranks []string
+	for _, l := range logs {
+		if strings.HasPrefix(l.Name(), "rank-") {
+			ranks = append(ranks, l.Name())
+		}
+	}
+	if len(ranks) == 0 || slices.Contains(ranks, filepath.Base(path)) {
+		return nil
+	}
+	return usage(fmt.Sprintf("rank %d has no log: %s has %s to %s", *c.Rank, filepath.Dir(path), ranks[0], ranks[len(ranks)-1]))
 }
 
 // sweep prints the logs of all elements.

@@ -202,13 +202,17 @@ func (s *Status) byItself(now time.Time) (p Phase, detail, advice string) {
 
 // goesOn is a phase of a run that has more to do.
 func (s *Status) goesOn(p Phase) (Phase, string, string) {
+	again := "submit"
+	if s.Job == "" {
+		again = "launch"
+	}
 	switch {
 	case s.Saved == nil:
 		return p, "", ""
-	case s.Job == "":
-		return p, "", fmt.Sprintf("launch it again to go on after step %d", s.Saved.Step)
+	case s.Saved.Damaged != "":
+		return p, "", fmt.Sprintf("%s it again to go on from the newest checkpoint that verifies: that of step %d does not", again, s.Saved.Step)
 	}
-	return p, "", fmt.Sprintf("submit it again to go on after step %d", s.Saved.Step)
+	return p, "", fmt.Sprintf("%s it again to go on after step %d", again, s.Saved.Step)
 }
 
 // failed is the phase of a run that failed, with the best cause that is known.

@@ -144,7 +144,11 @@ func (s *Status) Verify() {
 		return
 	}
 	if err := checkpoint.Verify(s.Saved.Path); err != nil {
+		_, _, before := s.goesOn(s.Phase)
 		s.Saved.Damaged = err.Error()
+		if s.Advice == before {
+			_, _, s.Advice = s.goesOn(s.Phase)
+		}
 		return
 	}
 	s.Saved.Verified = true

@@ -78,6 +78,7 @@ func TestPhaseWithoutSlurm(t *testing.T) {
 		{"restarting", Status{Live: &rundir.Live{Time: now, Phase: rundir.PhaseRestarting, Detail: "rank 1\x1b[31m is lost"}}, "rank 1 is lost", Restarting, "rank 1[31m is lost", ""},
 		{"done", Status{Live: live(rundir.PhaseOver, time.Hour), end: end(0)}, "", Done, "", ""},
 		{"stopped", Status{Live: live(rundir.PhaseOver, 0), end: end(3), Saved: saved}, "", Stopped, "", "launch it again to go on after step 7"},
+		{"stopped, and its checkpoint damaged", Status{Live: live(rundir.PhaseOver, 0), end: end(3), Saved: &Checkpoint{Step: 7, Damaged: "no manifest"}}, "", Stopped, "", "launch it again to go on from the newest checkpoint that verifies: that of step 7 does not"},
 		{"failed", Status{Live: live(rundir.PhaseOver, 0), end: end(4)}, "rank 1 on n1 was lost", Failed, "rank 1 on n1 was lost", ""},
 		{"a program that failed with the code of a stop", Status{end: end(3), Saved: saved}, "rank 0 on n1: sh ended with exit code 3", Failed, "rank 0 on n1: sh ended with exit code 3", ""},
 		{"the same, of a job", Status{Job: "18", State: slurm.StateFailed, ExitCode: "3:0", end: end(3)}, "rank 0 on n1: sh ended with exit code 3", Failed, "rank 0 on n1: sh ended with exit code 3", ""},
