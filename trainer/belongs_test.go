@@ -21,20 +21,20 @@ func TestEveryChangeOfTheJobIsNamed(t *testing.T) {
 	ok(t, errs)
 	before := contents(t, dir)
 	for _, c := range []struct{ from, to, want string }{
-		{"seed = 1", "seed = 2", `seed was "1" and is "2"`},
-		{"log_every", "precision = \"bf16\"\nlog_every", `precision was "\"fp32\"" and is "\"bf16\""`},
-		{"[16]", "[16, 16]", `model.hidden was "[16]" and is "[16,16]"`},
-		{"[16]", "[16]\nactivation = \"tanh\"", `model.activation was "\"relu\"" and is "\"tanh\""`},
-		{"[16]", "[16]\ndropout = 0.5", `model.dropout was "" and is "0.5"`},
-		{"samples = 203", "samples = 204", `data.samples was "203" and is "204"`},
-		{"samples = 203", "samples = 203\nshuffle = false", `data.shuffle was "true" and is "false"`},
-		{"inputs = 5", "inputs = 6", `data.inputs was "5" and is "6"`},
-		{"outputs = 4", "outputs = 3", `data.outputs was "4" and is "3"`},
-		{"lr = 0.1", "lr = 0.2", `optimizer.lr was "0.1" and is "0.2"`},
-		{"momentum = 0.9", "momentum = 0.8", `optimizer.momentum was "0.9" and is "0.8"`},
-		{"momentum = 0.9", "momentum = 0.9\nweight_decay = 0.1", `optimizer.weight_decay was "" and is "0.1"`},
-		{"[checkpoint]", "[train.schedule]\nkind = \"cosine\"\nsteps = 9\n[checkpoint]", `schedule.kind was "" and is "\"cosine\""`},
-		{"kind = \"sgd\"\nlr = 0.1\nmomentum = 0.9", "kind = \"adam\"\nlr = 0.1", `optimizer.kind was "\"sgd\"" and is "\"adam\""`},
+		{"seed = 1", "seed = 2", `train.seed was 1 and is 2`},
+		{"log_every", "precision = \"bf16\"\nlog_every", `train.precision was "fp32" and is "bf16"`},
+		{"[16]", "[16, 16]", `train.model.hidden was [16] and is [16,16]`},
+		{"[16]", "[16]\nactivation = \"tanh\"", `train.model.activation was "relu" and is "tanh"`},
+		{"[16]", "[16]\ndropout = 0.5", `train.model.dropout was not set and is 0.5`},
+		{"samples = 203", "samples = 204", `train.data.samples was 203 and is 204`},
+		{"samples = 203", "samples = 203\nshuffle = false", `train.data.shuffle was true and is false`},
+		{"inputs = 5", "inputs = 6", `train.data.inputs was 5 and is 6`},
+		{"outputs = 4", "outputs = 3", `train.data.outputs was 4 and is 3`},
+		{"lr = 0.1", "lr = 0.2", `train.optimizer.lr was 0.1 and is 0.2`},
+		{"momentum = 0.9", "momentum = 0.8", `train.optimizer.momentum was 0.9 and is 0.8`},
+		{"momentum = 0.9", "momentum = 0.9\nweight_decay = 0.1", `train.optimizer.weight_decay was not set and is 0.1`},
+		{"[checkpoint]", "[train.schedule]\nkind = \"cosine\"\nsteps = 9\n[checkpoint]", `train.schedule.kind was not set and is "cosine"`},
+		{"kind = \"sgd\"\nlr = 0.1\nmomentum = 0.9", "kind = \"adam\"\nlr = 0.1", `train.optimizer.kind was "sgd" and is "adam"`},
 	} {
 		changed := strings.Replace(text, c.from, c.to, 1)
 		_, _, errs := world(t, 1, job(t, longer(changed)), dir, nil)
@@ -47,7 +47,7 @@ func TestEveryChangeOfTheJobIsNamed(t *testing.T) {
 	}
 	both := strings.NewReplacer("lr = 0.1", "lr = 0.2", "seed = 1", "seed = 2").Replace(text)
 	_, _, errs = world(t, 1, job(t, longer(both)), dir, nil)
-	if errs[0] == nil || !strings.Contains(errs[0].Error(), `optimizer.lr was "0.1" and is "0.2"; seed was "1" and is "2"`) {
+	if errs[0] == nil || !strings.Contains(errs[0].Error(), `train.optimizer.lr was 0.1 and is 0.2; train.seed was 1 and is 2`) {
 		t.Errorf("both: %v", errs[0])
 	}
 }
@@ -111,7 +111,7 @@ func TestWhatDoesNotBelongIsRefused(t *testing.T) {
 		want string
 	}{
 		"another run":   {text, "other", "written by another run"},
-		"another width": {strings.Replace(text, "[16]", "[17]", 1), "run", `was "[16]" and is "[17]"`},
+		"another width": {strings.Replace(text, "[16]", "[17]", 1), "run", `was [16] and is [17]`},
 		"another rate":  {strings.Replace(text, "lr = 0.1", "lr = 0.2", 1), "run", "lr"},
 	} {
 		t.Run(name, func(t *testing.T) {

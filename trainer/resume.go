@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
@@ -173,24 +172,13 @@ func (r *run) belongs(m *checkpoint.Manifest) error {
 	if m.Run != r.Run {
 		return fmt.Errorf("it was written by another run (%q, not %q)", m.Run, r.Run)
 	}
-	if is := r.train.Fingerprint(); m.SpecSum != r.Job.TrainDigest() {
-		if keys := jobs.Differences(m.Spec, is); len(keys) > 0 {
-			return fmt.Errorf("the job file has changed in what shapes the result: %s", difference(keys, m.Spec, is))
-		}
+	if err := r.Job.CheckResume(m.Spec, m.SpecSum); err != nil {
+		return err
 	}
 	if m.DataSum != r.data.Digest() {
 		return fmt.Errorf("the training data have changed since (digest %.12s, now %.12s)", m.DataSum, r.data.Digest())
 	}
 	return nil
-}
-
-// difference lists the settings that differ, field by field.
-func difference(keys []string, was, is map[string]string) string {
-	out := make([]string, len(keys))
-	for i, k := range keys {
-		out[i] = fmt.Sprintf("%s was %q and is %q", k, was[k], is[k])
-	}
-	return strings.Join(out, "; ")
 }
 
 // unusable is a checkpoint that is there and must not be used.
@@ -207,5 +195,5 @@ func (u unusable) Hint() string {
 	if errors.As(u.error, &inner) {
 		return inner.Hint()
 	}
-	return "give the changed job another name or --run-dir to train it from the start, or undo the change to go on"
+	return jobs.ChangedHint
 }

@@ -9,18 +9,21 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/submit"
 )
 
 type checkCmd struct {
-	Jobs []string `arg:"" name:"job.toml" help:"Job files."`
-	Set  []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the files', such as train.batch=64; may be repeated."`
-	JSON bool     `help:"Print the answer as JSON."`
+	Jobs   []string `arg:"" name:"job.toml" help:"Job files."`
+	RunDir string   `placeholder:"DIR" help:"Run directory whose checkpoints the job must be able to resume from (default: runs/NAME)."`
+	Set    []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the files', such as train.batch=64; may be repeated."`
+	JSON   bool     `help:"Print the answer as JSON."`
 }
 
 func (c *checkCmd) Help() string {
-	return `Looks at every key; when all are good, also whether the files that the job
-names are there, and at what its site allows. The files themselves are not read,
-and Slurm is not asked: "ddpbatch submit --test-only" does that.`
+	return `Checks every key. If all are valid, it also checks that the files that the job
+names exist, that the site accepts the job, and that the job can resume from the
+newest checkpoint in its run directory. Data files themselves are not read, and
+Slurm is not queried: "ddpbatch submit --test-only" does that.`
 }
 
 // checkAnswer is what check --json says of one file.
@@ -48,10 +51,16 @@ type checkMistake struct {
 }
 
 func (c *checkCmd) Run(_ context.Context, p *program) error {
+	if c.RunDir != "" && len(c.Jobs) > 1 {
+		return usage("--run-dir is for a single job file")
+	}
 	var answers []checkAnswer
 	bad := 0
 	for _, path := range c.Jobs {
 		f, err := p.load(path, c.Set...)
+		if err == nil {
+			err = submit.CheckResume(p.runDir(c.RunDir, f.job), f.job, f.base)
+		}
 		if err != nil {
 			bad++
 			report(p.Stderr, err, "")

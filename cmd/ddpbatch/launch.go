@@ -156,7 +156,11 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 	if err != nil {
 		return nil, err
 	}
-	path := p.runDir(c.RunDir, f.job).Path
+	dir := p.runDir(c.RunDir, f.job)
+	if err := submit.CheckResume(dir, f.job, f.base); err != nil {
+		return nil, exitError{exitNoState, err} // the code with which the ranks would refuse
+	}
+	path := dir.Path
 	if f.job.Sweep != nil {
 		if path, err = c.chooseElement(f, path); err != nil {
 			return nil, err

@@ -46,6 +46,9 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	dir := p.runDir(c.RunDir, f.job)
+	if err := submit.CheckResume(dir, f.job, f.base); err != nil {
+		return err
+	}
 	p.tellDropped()
 	if c.DryRun || c.TestOnly {
 		script, err := f.script(dir, elements)

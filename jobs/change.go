@@ -1,0 +1,56 @@
+package jobs
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// A Change is a setting of [train] that differs from the setting that a checkpoint was
+// trained with.
+type Change struct {
+	Key string // "train.optimizer.lr"
+	Was string // value as JSON, empty if the key had no value
+	Is  string // value as JSON, empty if the key has no value
+}
+
+// String describes the change in a few words.
+func (c Change) String() string {
+	return fmt.Sprintf("%s was %s and is %s", c.Key, cmp.Or(c.Was, "not set"), cmp.Or(c.Is, "not set"))
+}
+
+// A ChangedError reports that a job cannot resume from a checkpoint, because settings
+// that shape the result have changed since.
+type ChangedError struct{ Changes []Change }
+
+func (e *ChangedError) Error() string {
+	all := make([]string, len(e.Changes))
+	for i, c := range e.Changes {
+		all[i] = c.String()
+	}
+	return "the job file has changed in what shapes the result: " + strings.Join(all, "; ")
+}
+
+// Hint tells how to train the changed job, or how to resume the old one.
+func (e *ChangedError) Hint() string { return ChangedHint }
+
+// ChangedHint is the remedy for a job that contradicts the checkpoints of its run.
+const ChangedHint = "give the changed job another name or --run-dir to train it from the start, or undo the change to resume the run"
+
+// CheckResume returns a [*ChangedError] if the job cannot resume from a checkpoint with
+// this fingerprint and digest, which are those of [Train.Fingerprint] and
+// [Job.TrainDigest]. The paths of both must be resolved.
+func (j *Job) CheckResume(fingerprint map[string]string, digest string) error {
+	if j.Train == nil || digest == j.TrainDigest() {
+		return nil
+	}
+	is := j.Train.Fingerprint()
+	var changes []Change
+	for _, key := range Differences(fingerprint, is) {
+		changes = append(changes, Change{Key: "train." + key, Was: fingerprint[key], Is: is[key]})
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return &ChangedError{changes}
+}

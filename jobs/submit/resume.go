@@ -1,0 +1,75 @@
+package submit
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+)
+
+// CheckResume compares a job with the newest checkpoint in its run directory, and each
+// element of a sweep with the newest checkpoint of that element. It returns
+// [jobs.Diagnostics] with every setting that prevents the job from resuming. Base is
+// the directory where the job's relative paths start.
+//
+// It reads manifests only, and it ignores checkpoints that it cannot read: the job
+// itself reports these.
+func CheckResume(dir rundir.Dir, job *jobs.Job, base string) error {
+	if _, err := os.Stat(dir.Path); err != nil {
+		return nil // there is nothing to resume
+	}
+	var found jobs.Diagnostics
+	var from string
+	if job.Sweep == nil {
+		found, from = changes(dir, job, base)
+	} else {
+		seen := map[jobs.Diagnostic]bool{}
+		for _, e := range job.Sweep.Elements {
+			changed, path := changes(dir.Element(e.Index), e.Job, base)
+			for _, d := range changed {
+				// A setting of the whole sweep is reported for the first element only.
+				if !seen[d] {
+					seen[d] = true
+					found, from = append(found, d), path
+				}
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	found[len(found)-1].Allowed = fmt.Sprintf("%s (checkpoint: %s)", jobs.ChangedHint, from)
+	return found
+}
+
+// changes returns the settings of a single job that contradict its newest checkpoint,
+// and the path of that checkpoint.
+func changes(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics, from string) {
+	entries, err := checkpoint.List(dir.Checkpoints())
+	if err != nil || job.Train == nil {
+		return nil, ""
+	}
+	for _, e := range entries {
+		if e.Manifest == nil || len(e.Manifest.Spec) == 0 {
+			continue
+		}
+		train, resolved := *job.Train, *job
+		resolved.Train = &train
+		resolved.ResolvePaths(base)
+		var changed *jobs.ChangedError
+		if err := resolved.CheckResume(e.Manifest.Spec, e.Manifest.SpecSum); !errors.As(err, &changed) {
+			return nil, ""
+		}
+		for _, c := range changed.Changes {
+			d := job.Near(c.Key)
+			d.Message = fmt.Sprintf("%s: is %s, but was %s in the training so far", c.Key, cmp.Or(c.Is, "not set"), cmp.Or(c.Was, "not set"))
+			found = append(found, d)
+		}
+		return found, e.Path
+	}
+	return nil, ""
+}
