@@ -45,7 +45,7 @@ func create(name string, n int) (_ *Segment, err error) {
 }
 
 func open(name string, n int) (*Segment, error) {
-	f, err := os.OpenFile(filepath.Join(Directory, name), os.O_RDWR|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0)
+	f, err := openExisting(filepath.Join(Directory, name))
 	if err != nil {
 		return nil, errors.Unwrap(err)
 	}
@@ -54,7 +54,7 @@ func open(name string, n int) (*Segment, error) {
 	if err := unix.Fstat(int(f.Fd()), &stat); err != nil {
 		return nil, err
 	}
-	if stat.Size != int64(n) || stat.Mode&unix.S_IFMT != unix.S_IFREG || int(stat.Uid) != os.Geteuid() {
+	if stat.Size != int64(n) || !isOwnFile(&stat) {
 		return nil, fmt.Errorf("it is not this user's file of %d bytes", n)
 	}
 	memory, err := mapping(f, n)
@@ -90,23 +90,45 @@ func (s *Segment) Unmap() error {
 	return errors.Join(err, unix.Munmap(b))
 }
 
-// sweep removes what killed processes of this user left behind.
+// sweep removes the segments that killed processes of this user left behind. It never
+// opens a file of another user: the owner of a file can hold a lease on it, which makes an
+// open wait for up to lease-break-time (45 s), or put a FIFO in its place.
 func sweep() {
 	paths, err := filepath.Glob(filepath.Join(Directory, prefix+"*"))
 	if err != nil {
 		return
 	}
 	for _, path := range paths {
-		f, err := os.OpenFile(path, os.O_RDWR|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0)
-		if err != nil {
-			continue // another user's
-		}
 		var stat unix.Stat_t
-		if unix.Fstat(int(f.Fd()), &stat) == nil && int(stat.Uid) == os.Geteuid() &&
-			time.Since(time.Unix(stat.Mtim.Unix())) > abandoned &&
-			unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			os.Remove(path) // what cannot be removed is in nobody's way
+		if unix.Lstat(path, &stat) == nil && isOwnFile(&stat) {
+			removeAbandoned(path)
 		}
-		f.Close()
 	}
+}
+
+// removeAbandoned removes the segment at path if its creator is dead. A segment that cannot
+// be removed is not in the way.
+func removeAbandoned(path string) {
+	f, err := openExisting(path)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	var stat unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &stat) == nil && isOwnFile(&stat) &&
+		time.Since(time.Unix(stat.Mtim.Unix())) > abandoned &&
+		unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+		_ = os.Remove(path)
+	}
+}
+
+// openExisting opens the file at path. It does not follow a symbolic link, and it does not
+// wait for a lease or for the other end of a FIFO.
+func openExisting(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDWR|syscall.O_CLOEXEC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+}
+
+// isOwnFile reports whether stat describes a regular file of this user.
+func isOwnFile(stat *unix.Stat_t) bool {
+	return stat.Mode&unix.S_IFMT == unix.S_IFREG && int(stat.Uid) == os.Geteuid()
 }

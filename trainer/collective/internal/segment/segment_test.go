@@ -3,13 +3,21 @@
 package segment
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestTwoMappingsAreOneMemory(t *testing.T) {
@@ -120,5 +128,106 @@ func TestLeftoversAreSweptAndLivingOnesAreNot(t *testing.T) {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s: there is %v, want %v", path, err == nil, want)
 		}
+	}
+}
+
+// Another user who holds a lease on a file with a segment's name must not delay this user:
+// an open of it would wait for lease-break-time, 45 s by default.
+func TestCreateIgnoresFilesOfOtherUsers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to run a process of another user")
+	}
+	const nobody = 65534
+	holder := exec.Command(os.Args[0], "-test.run=^TestHelperHoldLeases$")
+	holder.Env = append(os.Environ(), "SEGMENT_TEST_HOLD_LEASES=1")
+	holder.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: syscall.SIGKILL}
+	// The test binary is in a directory that the other user may not be able to enter.
+	program, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	holder.Path, holder.ExtraFiles = "/proc/self/fd/3", []*os.File{program}
+	holder.Dir = "/"
+	held, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, err := holder.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		stop.Close()
+		if err := holder.Wait(); err != nil {
+			t.Error(err)
+		}
+	}()
+	line, err := bufio.NewReader(held).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimSpace(line)
+
+	opens := make(chan error, 2)
+	go func() {
+		s, err := Create(100)
+		if err == nil {
+			err = s.Unmap()
+		}
+		opens <- err
+	}()
+	// A peer could also be made to open the file by its name.
+	go func() {
+		if _, err := Open(name, 100); err == nil {
+			opens <- errors.New("opened a segment of another user")
+			return
+		}
+		opens <- nil
+	}()
+	for range 2 {
+		select {
+		case err := <-opens:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("waited for the lease of another user")
+		}
+	}
+}
+
+// TestHelperHoldLeases is not a test: TestCreateIgnoresFilesOfOtherUsers runs it as another
+// user. It holds leases until its standard input ends, and renews those that are broken.
+func TestHelperHoldLeases(t *testing.T) {
+	if os.Getenv("SEGMENT_TEST_HOLD_LEASES") == "" {
+		return
+	}
+	signal.Ignore(syscall.SIGIO)
+	unix.Umask(0)
+	var name string
+	var files []*os.File
+	for i := range 2 {
+		name = fmt.Sprintf("%s%032x", prefix, i)
+		f, err := os.OpenFile(filepath.Join(Directory, name), os.O_RDWR|os.O_CREATE, 0o666)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove(f.Name())
+		if err := os.Chtimes(f.Name(), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	fmt.Println(name)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	for _, f := range files {
+		f.Close()
 	}
 }
