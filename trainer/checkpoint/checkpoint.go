@@ -221,10 +221,36 @@ func readManifest(path string) (*Manifest, error) {
 	if sum, err := m.sum(); err != nil || sum != m.Digest {
 		return nil, fmt.Errorf("%q is damaged: its own digest does not match", file)
 	}
-	for _, f := range m.Files {
-		if f.Name != filepath.Base(f.Name) || strings.HasPrefix(f.Name, ".") || f.Name == manifestName {
-			return nil, fmt.Errorf("%q names an impossible file %q", file, f.Name)
-		}
+	if err := m.check(); err != nil {
+		return nil, fmt.Errorf("read %q: %w", file, err)
 	}
 	return &m, nil
+}
+
+// check reports values that no save writes. The digest does not rule them out: anyone can
+// compute it, as it has no key.
+func (m *Manifest) check() error {
+	for _, count := range []struct {
+		key   string
+		value int
+	}{
+		{"step", m.Step}, {"epoch", m.Epoch}, {"consumed", m.Consumed}, {"skipped", m.Skipped}, {"world_size", m.WorldSize},
+	} {
+		if count.value < 0 {
+			return fmt.Errorf("%s is negative: %d", count.key, count.value)
+		}
+	}
+	seen := map[string]bool{}
+	for _, f := range m.Files {
+		switch {
+		case f.Name != filepath.Base(f.Name) || strings.HasPrefix(f.Name, ".") || f.Name == manifestName:
+			return fmt.Errorf("%q is not the name of a checkpoint file", f.Name)
+		case seen[f.Name]:
+			return fmt.Errorf("file %q is listed twice", f.Name)
+		case f.Bytes < 0:
+			return fmt.Errorf("file %q has a negative size: %d", f.Name, f.Bytes)
+		}
+		seen[f.Name] = true
+	}
+	return nil
 }

@@ -1,12 +1,16 @@
 package checkpoint
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -278,6 +282,71 @@ func TestFailedSaveLeavesNothing(t *testing.T) {
 	}
 }
 
+// writeManifest replaces the manifest of the checkpoint at path, with a valid digest.
+func writeManifest(t testing.TB, path string, m Manifest) {
+	t.Helper()
+	var err error
+	if m.Digest, err = m.sum(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(path, manifestName), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The digest of a manifest has no key, so a hostile manifest can have a valid one.
+func TestHostileManifestWithValidDigestIsRejected(t *testing.T) {
+	dir := t.TempDir()
+	path := save(t, dir, 1)
+	valid, err := readManifest(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		edit func(m *Manifest)
+		want string
+	}{
+		{"file listed twice", func(m *Manifest) { m.Files = append(m.Files, m.Files[0]) }, "listed twice"},
+		{"part listed twice", func(m *Manifest) {
+			m.Divided = map[string]map[string][]int{"whole.safetensors": {"0.weight": {2, 2}}}
+			part := m.Files[0]
+			part.Of = "whole.safetensors"
+			m.Files = []File{part, part}
+		}, "listed twice"},
+		{"negative step", func(m *Manifest) { m.Step = -1 }, "step is negative"},
+		{"negative epoch", func(m *Manifest) { m.Epoch = -1_000_000 }, "epoch is negative"},
+		{"negative sample count", func(m *Manifest) { m.Consumed = -7 }, "consumed is negative"},
+		{"negative count of skipped steps", func(m *Manifest) { m.Skipped = -1 }, "skipped is negative"},
+		{"negative world size", func(m *Manifest) { m.WorldSize = -2 }, "world_size is negative"},
+		{"negative file size", func(m *Manifest) { m.Files[0].Bytes = -1 }, "negative size"},
+		{"file outside the checkpoint", func(m *Manifest) { m.Files[0].Name = "../../etc/passwd" }, "not the name of a checkpoint file"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := *valid
+			m.Files = slices.Clone(valid.Files)
+			tt.edit(&m)
+			writeManifest(t, path, m)
+			s, skipped, err := Load(dir)
+			if err == nil {
+				s.Close()
+			}
+			if len(skipped) != 1 || !strings.Contains(skipped[0].Error(), tt.want) {
+				t.Errorf("got %v, %v, want %q", skipped, err, tt.want)
+			}
+			if err := Verify(path); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("verify: got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// FuzzManifest repairs the digests of each manifest that it mutates. Otherwise no mutant
+// would reach the code behind the check of the digest.
 func FuzzManifest(f *testing.F) {
 	dir := f.TempDir()
 	m, files := state(1)
@@ -285,14 +354,24 @@ func FuzzManifest(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	good, err := os.ReadFile(filepath.Join(path, manifestName))
+	valid, err := os.ReadFile(filepath.Join(path, manifestName))
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(good)
+	f.Add(valid)
 	f.Add([]byte(`{"format":1,"step":1,"files":[{"name":"../../etc/passwd"}]}`))
+	f.Add([]byte(`{"step":1,"divided":{"a":{"0.weight":[2,2]}},"files":[{"name":"model.safetensors","of":"a"},{"name":"model.safetensors","of":"a"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if err := os.WriteFile(filepath.Join(path, manifestName), text, 0o600); err != nil {
+		var m Manifest
+		if json.Unmarshal(text, &m) == nil {
+			m.Format = Format
+			for i, file := range m.Files {
+				if content, err := os.ReadFile(filepath.Join(path, filepath.Base(file.Name))); err == nil {
+					m.Files[i].Bytes, m.Files[i].SHA256 = int64(len(content)), fmt.Sprintf("%x", sha256.Sum256(content))
+				}
+			}
+			writeManifest(t, path, m)
+		} else if err := os.WriteFile(filepath.Join(path, manifestName), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		s, _, err := Load(dir)
@@ -301,7 +380,7 @@ func FuzzManifest(f *testing.F) {
 		}
 		defer s.Close()
 		for n := range s.Files {
-			if n != filepath.Base(n) {
+			if n != filepath.Base(n) && s.Manifest.Divided[n] == nil {
 				t.Fatalf("a file outside the checkpoint was read: %q", n)
 			}
 		}
