@@ -25,8 +25,10 @@ type Result struct {
 	Notes []Note
 }
 
-// maxScript bounds what is read; a batch script has some kilobytes.
-const maxScript = 1 << 20
+// maxScript is the maximum size of a script in bytes. It also limits how deep the parser
+// recurses: every level of nesting takes at least two bytes of the script and some 3 KB of
+// stack, and Go ends a program whose stack exceeds 1 GB. Batch scripts have a few kilobytes.
+const maxScript = 64 << 10
 
 // maxValue bounds the value of a word: a script that puts a variable twice into itself, again
 // and again, has one without an end.
@@ -36,7 +38,7 @@ const maxValue = 64 << 10
 // would read, or that starts nothing.
 func Read(name string, src []byte, site string) (Result, error) {
 	if len(src) > maxScript {
-		return Result{}, fmt.Errorf("read %q: a batch script of more than %d bytes", name, maxScript)
+		return Result{}, fmt.Errorf("read %q: larger than %d KiB, the limit for a batch script", name, maxScript>>10)
 	}
 	r := &reader{job: newJob(), vars: map[string]string{}, exported: map[string]bool{}, own: map[string]bool{}}
 	r.job.site = site

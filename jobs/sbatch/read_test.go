@@ -53,6 +53,30 @@ func TestScripts(t *testing.T) {
 	}
 }
 
+// Go ends the whole program when its stack exceeds 1 GB, and nothing can recover from that.
+// The results do not matter here: some of these scripts are valid.
+func TestDeepNestingDoesNotOverflowTheStack(t *testing.T) {
+	for _, tt := range []struct{ opening, closing string }{
+		{"$(", ")"}, {`"$(`, `)"`}, {"$((", "))"}, {"(", ")"}, {"<(", ")"}, {"`", ""}, {"${a:-", "}"},
+		{"{ ", ";}"}, {"if ", ""}, {"while ", ""}, {"f() ", ""}, {"case a in a) ", ";;esac"},
+	} {
+		t.Run(tt.opening, func(t *testing.T) {
+			for _, command := range []string{"", "srun python3 train.py ", "A="} {
+				head := "#!/bin/bash\n#SBATCH -N 1\n" + command
+				open := strings.Repeat(tt.opening, (maxScript-len(head))/len(tt.opening))
+				n := (maxScript - len(head)) / len(tt.opening+tt.closing)
+				balanced := strings.Repeat(tt.opening, n) + strings.Repeat(tt.closing, n)
+				for _, nested := range []string{open, balanced} {
+					_, _ = Read("deep.sh", []byte(head+nested), "")
+				}
+			}
+		})
+	}
+	if _, err := Read("large.sh", make([]byte, maxScript+1), ""); err == nil || !strings.Contains(err.Error(), "64 KiB") {
+		t.Errorf("got %v, want the limit", err)
+	}
+}
+
 func TestNoCommand(t *testing.T) {
 	_, err := Read("empty.sh", []byte("#!/bin/sh\n#SBATCH -N 2\necho hello\n"), "")
 	var hinter interface{ Hint() string }
