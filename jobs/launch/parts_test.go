@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -35,6 +36,33 @@ func TestCandidatePortsAreOutsideTheEphemeralRange(t *testing.T) {
 			}
 			seen[p] = true
 		}
+	}
+}
+
+// Another user may occupy all ports that ddpbatch prefers.
+func TestPortSearchFallsBackToTheKernel(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		low, high int
+		free      func(port int) bool
+		want      func(port int) bool
+	}{
+		{"preferred port is free", 32768, 60999, func(port int) bool { return true }, func(port int) bool { return port >= firstPort && port < 32768 || port > 60999 }},
+		{"all preferred ports are occupied", 32768, 60999, func(port int) bool { return port == 0 }, func(port int) bool { return port == 0 }},
+		{"no port is preferred", 1024, 65535, func(port int) bool { return port == 0 }, func(port int) bool { return port == 0 }},
+	} {
+		got, err := searchPort(tt.low, tt.high, func(port int) (int, error) {
+			if tt.free(port) {
+				return port, nil
+			}
+			return 0, syscall.EADDRINUSE
+		})
+		if err != nil || !tt.want(got) {
+			t.Errorf("%s: got %d, %v", tt.name, got, err)
+		}
+	}
+	if port, err := tryPort("127.0.0.1", 0); err != nil || port == 0 {
+		t.Errorf("port of the kernel's choice: got %d, %v", port, err)
 	}
 }
 

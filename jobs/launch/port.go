@@ -15,10 +15,11 @@ const (
 	portTries = 1000
 )
 
-// freePort finds a TCP port that is free on addr and outside the range from
-// which the kernel takes ports for outgoing connections, so that it is still
-// free when the user's program opens it a moment later. It starts at a random
-// place: jobs that share a node seldom meet.
+// freePort returns a TCP port that is free on addr. It prefers ports outside of the range
+// that the kernel uses for outgoing connections, so that the port is still free when the
+// user's program opens it a moment later. The search starts at a random port, so that jobs
+// on the same node rarely collide. If another user occupies so many ports that the search
+// fails, freePort returns a port that the kernel chose.
 func freePort(addr string) (int, error) {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	low, high := 32768, 60999 // the kernel's default
@@ -27,20 +28,36 @@ func freePort(addr string) (int, error) {
 			return 0, fmt.Errorf("read the kernel's range of ephemeral ports: %w", err)
 		}
 	}
-	var last error
-	for range portTries {
-		port := candidatePort(low, high, rand.IntN)
-		if port == 0 {
-			return 0, fmt.Errorf("the kernel takes ports %d to %d for outgoing connections; none from %d on is left for a rendezvous", low, high, firstPort)
-		}
-		l, err := net.Listen("tcp", net.JoinHostPort(addr, strconv.Itoa(port)))
-		if err != nil {
-			last = err
-			continue
-		}
-		return port, l.Close()
+	port, err := searchPort(low, high, func(port int) (int, error) { return tryPort(addr, port) })
+	if err != nil {
+		return 0, fmt.Errorf("find a free port on %s: %w", addr, err)
 	}
-	return 0, fmt.Errorf("find a free port on %s: %w", addr, last)
+	return port, nil
+}
+
+// searchPort returns the first port that try accepts: some outside of the range from low to
+// high, and at last 0, for a port of the kernel's choice.
+func searchPort(low, high int, try func(port int) (int, error)) (int, error) {
+	for range portTries {
+		candidate := candidatePort(low, high, rand.IntN)
+		if candidate == 0 {
+			break
+		}
+		if port, err := try(candidate); err == nil {
+			return port, nil
+		}
+	}
+	return try(0)
+}
+
+// tryPort opens and closes a port of addr and returns its number. For port 0 the kernel
+// chooses one.
+func tryPort(addr string, port int) (int, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(addr, strconv.Itoa(port)))
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 // candidatePort draws a port from firstPort on that is not within low to high;
