@@ -92,7 +92,9 @@ func (r *run) begin(ctx context.Context) (*saving, error) {
 	}
 	s.shapes = r.shapes()
 	if r.Comm.Rank() == 0 {
-		s.manifest, s.err = r.manifest()
+		if s.manifest, s.err = r.manifest(); s.err == nil {
+			s.err = r.checkPlace(s)
+		}
 	}
 	if s.divided {
 		if err := r.openParts(ctx, s); err != nil {
@@ -138,8 +140,31 @@ func (r *run) commit(s *saving) {
 	}
 }
 
+// checkPlace reports that the run directory is no longer where it was.
+func (r *run) checkPlace(s *saving) error {
+	if r.CheckPlace == nil {
+		return nil
+	}
+	if err := r.CheckPlace(); err != nil {
+		return displaced{s.failed(err)}
+	}
+	return nil
+}
+
+// displaced is a save into a run directory that was moved or deleted.
+type displaced struct{ error }
+
+// Unwrap returns the cause, which has a hint.
+func (d displaced) Unwrap() error { return d.error }
+
 // saved tells of a save that has come to its end, or why it failed.
 func (r *run) saved(s *saving) error {
+	if s.err != nil && !errors.As(s.err, &displaced{}) {
+		// A move during the save shows as files that do not exist.
+		if err := r.checkPlace(s); err != nil {
+			s.err = err
+		}
+	}
 	if s.err == nil && r.Comm.Rank() == 0 {
 		r.Observe(Event{Kind: Saved, Step: int(s.at.Step), Epoch: int(s.at.Epoch), Epochs: int(r.train.Epochs), Path: s.path,
 			Took: time.Since(s.began), Stalled: s.stalled})
@@ -147,11 +172,12 @@ func (r *run) saved(s *saving) error {
 	return s.err
 }
 
-// tolerate lets training go on after a save that failed, where the job wants that: what
-// was saved before is as it was, and the next save is another attempt. Numbers that are
-// not finite are no matter of saving.
+// tolerate lets training continue after a failed save if the job wants that: earlier
+// checkpoints are intact, and the next save is another attempt. Numbers that are not
+// finite always end the run, and so does a run directory that was moved: nothing could
+// be saved any more.
 func (r *run) tolerate(err error) error {
-	if err == nil || r.Job.Checkpoint.OnError != jobs.SaveErrorContinue || errors.As(err, &diverged{}) {
+	if err == nil || r.Job.Checkpoint.OnError != jobs.SaveErrorContinue || errors.As(err, &diverged{}) || errors.As(err, &displaced{}) {
 		return err
 	}
 	r.Observe(Event{Kind: Unsaved, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Err: err})

@@ -42,6 +42,9 @@ type Options struct {
 	// Checkpoints is the folder that rank 0 saves to. Others look at it only where
 	// each writes what it keeps: all of them must see the same folder then.
 	Checkpoints string
+	// CheckPlace, unless nil, reports that the folder around Checkpoints is no longer at its
+	// path. Run calls it before each save, and ends with its error.
+	CheckPlace func() error
 	// Comm connects the ranks. Run does not close it.
 	Comm collective.Communicator
 	// Threads is the number of threads to compute on, at most; 0 is one for each core.

@@ -62,6 +62,12 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer unlock()
+	dir, release, err := o.Dir.Hold()
+	if err != nil {
+		return err
+	}
+	defer release()
+	o.Dir = dir
 	o.Processes = o.Job.Ranks()
 	if c.Ranks != nil {
 		o.Processes = *c.Ranks
@@ -102,6 +108,10 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	end := rundir.End{JobID: id, Exit: result.Exit, Time: time.Now().UTC()}
 	if err != nil {
 		end.Exit = exitCode(err)
+	}
+	if moved := o.Dir.CheckPlace(); moved != nil && (err != nil || result.Failure == nil || o.Job.Command != nil) {
+		p.note("WARNING: %v", moved)
+		p.note("hint: %s", hintOf(moved))
 	}
 	if err := o.Dir.WriteEnd(end); err != nil {
 		p.note("WARNING: %v", err)

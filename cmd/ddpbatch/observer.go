@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -62,7 +64,7 @@ func (o *observer) event(e trainer.Event) {
 // writeTrace replaces the rank's timeline by what was recorded.
 func (o *observer) writeTrace() error {
 	path, at := o.r.dir.Trace(o.r.place.Rank), o.r.place
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return createFile(path, true, func(w io.Writer) error {

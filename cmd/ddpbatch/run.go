@@ -93,6 +93,10 @@ func (r *rank) open(ctx context.Context, c *runCmd) (err error) {
 	if err != nil {
 		return err
 	}
+	// Until this process ends: it saves nothing anywhere else.
+	if r.dir, _, err = r.dir.Hold(); err != nil {
+		return err
+	}
 	r.log, err = openRankLog(r.dir.RankLog(r.place.Rank), r.place)
 	return err
 }
@@ -265,7 +269,7 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	r.tellPath(comm)
 	watch := newObserver(r, j.Session)
 	defer watch.close()
-	o := trainer.Options{Job: r.job, Run: r.record.Run, Program: version(), Checkpoints: r.dir.Checkpoints(), Comm: comm,
+	o := trainer.Options{Job: r.job, Run: r.record.Run, Program: version(), Checkpoints: r.dir.Checkpoints(), CheckPlace: r.dir.CheckPlace, Comm: comm,
 		Threads: r.threads(), LocalRanks: r.place.LocalWorldSize, Node: r.place.NodeRank, Stop: stop, Progress: &watch.progress, Trace: watch.trace, Observe: watch.event}
 	if visible, set := r.lookup("CUDA_VISIBLE_DEVICES"); set {
 		o.VisibleDevices = &visible

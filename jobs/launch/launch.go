@@ -156,6 +156,10 @@ func (s *supervisor) review(ctx context.Context, a *attempt, r Result) (result R
 		s.Say(fmt.Sprintf("WARNING: %v", err))
 	}
 	s.tellRanks(r.Ranks, a.killed)
+	if s.Dir.CheckPlace() != nil {
+		// Ranks of another attempt would not find their run directory.
+		return s.conclude(ctx, r, s.saved), 0, false
+	}
 	limit := int(s.Job.Restart.MaxWithoutProgress)
 	if a.stopped || limit == 0 || r.Exit == exitCancelled {
 		return s.conclude(ctx, r, s.saved), 0, false

@@ -78,6 +78,10 @@ func Requeue(ctx context.Context, o Options, r Result) {
 		o.Say("WARNING: not requeued: there is no newer checkpoint than when the job started; slurm.time is too short, or checkpoint.every too long")
 		return
 	}
+	if err := o.Dir.CheckPlace(); err != nil {
+		o.Say(fmt.Sprintf("WARNING: not requeued: %v", err))
+		return
+	}
 	if err := o.Slurm.Requeue(ctx, o.Allocation.ID()); err != nil {
 		o.Say(fmt.Sprintf("WARNING: not requeued: %v; submit it again to go on", err))
 		return

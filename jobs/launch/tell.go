@@ -63,6 +63,7 @@ type told struct {
 	at    time.Time
 	phase string
 	nodes []rundir.NodeGroup
+	moved bool // the run directory was not at its path
 }
 
 // tell replaces live.json if that is due, or what it says has changed; an empty phase is the present one. A file system that does
@@ -99,8 +100,23 @@ func (a *attempt) tell(phase, detail string) {
 	if same && l.Time.Sub(a.told.at) < rundir.LiveEvery-lookEvery/2 {
 		return
 	}
-	a.told = told{l.Time, l.Phase, l.Nodes}
+	a.told = told{l.Time, l.Phase, l.Nodes, a.tellPlace()}
 	_ = a.o.Dir.WriteLive(l)
+}
+
+// tellPlace reports whether the run directory is no longer at its path, and says so when
+// that changes.
+func (a *attempt) tellPlace() (moved bool) {
+	err := a.o.Dir.CheckPlace()
+	switch {
+	case err != nil && !a.told.moved && a.o.Job.Train != nil:
+		a.o.Say(fmt.Sprintf("WARNING: %v; unless it is moved back, the run ends at its next checkpoint", err))
+	case err != nil && !a.told.moved:
+		a.o.Say(fmt.Sprintf("WARNING: %v; the program continues", err))
+	case err == nil && a.told.moved:
+		a.o.Say(fmt.Sprintf("run directory %q is back in its place", a.o.Dir.Path))
+	}
+	return err != nil
 }
 
 // jobID is that of the job around the launcher; none without Slurm.

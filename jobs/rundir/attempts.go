@@ -41,7 +41,7 @@ type AttemptEvent struct {
 }
 
 // Attempts is the file that keeps what has become of each attempt.
-func (d Dir) Attempts() string { return filepath.Join(d.Path, "attempts.jsonl") }
+func (d Dir) Attempts() string { return filepath.Join(d.Path, attemptsName) }
 
 // AppendAttempt adds a line, also behind one that has no end: its launcher was killed, or
 // the disk was full.
@@ -50,7 +50,12 @@ func (d Dir) AppendAttempt(e AttemptEvent) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(d.Attempts(), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	root, done, err := d.open()
+	if err != nil {
+		return fmt.Errorf("keep what became of an attempt: %w", err)
+	}
+	defer done()
+	f, err := root.OpenFile(attemptsName, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("keep what became of an attempt: %w", err)
 	}

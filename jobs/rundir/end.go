@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
 )
 
@@ -30,7 +29,12 @@ func (d Dir) WriteEnd(e End) error {
 
 // ClearEnd forgets how an earlier job ended: another one begins.
 func (d Dir) ClearEnd() error {
-	if err := os.Remove(d.End()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	root, done, err := d.open()
+	if err == nil {
+		defer done()
+		err = root.Remove(endName)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("begin in run directory %q: %w", d.Path, err)
 	}
 	return nil

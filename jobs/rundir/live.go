@@ -3,7 +3,6 @@ package rundir
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 )
@@ -54,7 +53,7 @@ type NodeGroup struct {
 const LiveEvery = 2 * time.Second
 
 // Live is the file that says how the launcher sees its ranks.
-func (d Dir) Live() string { return filepath.Join(d.Path, "live.json") }
+func (d Dir) Live() string { return filepath.Join(d.Path, liveName) }
 
 // WriteLive replaces live.json. Unlike what must not be lost it is not synced: after a
 // power failure there is no launcher that it could tell of.
@@ -63,10 +62,14 @@ func (d Dir) WriteLive(l Live) error {
 	if err != nil {
 		return err
 	}
-	temp := filepath.Join(d.Path, tempPrefix+"live")
-	// The directory is locked: there is one launcher.
-	if err = os.WriteFile(temp, append(text, '\n'), 0o600); err == nil {
-		err = os.Rename(temp, d.Live())
+	root, done, err := d.open()
+	if err == nil {
+		defer done()
+		const temp = tempPrefix + "live"
+		// The directory is locked: there is one launcher.
+		if err = root.WriteFile(temp, append(text, '\n'), 0o600); err == nil {
+			err = root.Rename(temp, liveName)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("write %q: %w", d.Live(), err)

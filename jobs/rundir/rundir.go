@@ -21,6 +21,7 @@ package rundir
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 )
@@ -35,15 +36,18 @@ const (
 	codeName       = "code"
 	endName        = "ended.json"
 	networkName    = "network.json"
+	liveName       = "live.json"
+	attemptsName   = "attempts.jsonl"
 	launchLockName = "lock"
 	submitLockName = "submit.lock"
-	tempPattern    = ".ddpbatch-*" // of os.CreateTemp
 	tempPrefix     = ".ddpbatch-"
 )
 
 // Dir is a run directory.
 type Dir struct {
 	Path string // absolute
+
+	root *os.Root // the open directory, see [Dir.Hold]; nil unless it is held
 }
 
 // Spec is the job file as it was submitted.

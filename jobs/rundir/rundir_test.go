@@ -136,7 +136,7 @@ func TestCreateReadOnly(t *testing.T) {
 }
 
 func TestPaths(t *testing.T) {
-	d := Dir{"/runs/demo"}
+	d := Dir{Path: "/runs/demo"}
 	for got, want := range map[string]string{
 		d.Spec():                   "/runs/demo/job.toml",
 		d.Script():                 "/runs/demo/job.sbatch",

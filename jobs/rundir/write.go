@@ -8,19 +8,25 @@ import (
 	"path/filepath"
 )
 
-// write puts a file there whole or not at all, readable by its owner only: a
-// temporary file beside it, synced, renamed over it, and the folder synced.
+// write replaces a file of the directory atomically: it writes a temporary file with
+// mode 0600, syncs it, renames it, and syncs the directory.
 func (d Dir) write(name string, content []byte) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("write %q: %w", filepath.Join(d.Path, name), err)
 		}
 	}()
-	f, err := os.CreateTemp(d.Path, tempPattern) // with mode 0600
+	root, done, err := d.open()
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // fails once it is renamed, as it should
+	defer done()
+	temp := tempPrefix + randomID()
+	f, err := root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer root.Remove(temp) // fails after the rename, as it should
 	_, err = f.Write(content)
 	if err == nil {
 		err = f.Sync()
@@ -31,10 +37,10 @@ func (d Dir) write(name string, content []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), filepath.Join(d.Path, name)); err != nil {
+	if err := root.Rename(temp, name); err != nil {
 		return err
 	}
-	dir, err := os.Open(d.Path)
+	dir, err := root.Open(".")
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,18 @@ func save(t *testing.T, dir string, step int) string {
 	return path
 }
 
+// A run directory that was moved must not appear again at its old path.
+func TestSaveDoesNotMakeTheDirectoryAround(t *testing.T) {
+	around := filepath.Join(t.TempDir(), "run")
+	m, f := state(1)
+	if _, err := Save(filepath.Join(around, "checkpoints"), m, f); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(around); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory is there (%v)", err)
+	}
+}
+
 // contents reads all files of a checkpoint, and closes it.
 func contents(t *testing.T, s *Snapshot) Files {
 	t.Helper()

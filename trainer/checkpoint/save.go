@@ -16,8 +16,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// Save writes a checkpoint of m.Step into dir, which it creates with mode 0700
-// where it is missing, and returns its path. m.Files is filled in. A checkpoint
+// Save writes a checkpoint of m.Step into dir and returns its path. It creates dir with
+// mode 0700 if it is missing, but not the directory around it. It fills in m.Files. A checkpoint
 // of the same place in the same run that verifies is left as it is; another one
 // of the step is replaced.
 func Save(dir string, m *Manifest, files Files) (path string, err error) {
@@ -77,8 +77,12 @@ func begin(dir string, m *Manifest, bytes int64) (s Saving, err error) {
 	if err := private(dir); err != nil {
 		return s, s.failed(err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return s, s.failed(err)
+	// Not the directory around it: a run directory that has been moved must not appear
+	// again at its old path.
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		if info, e := os.Stat(dir); e != nil || !info.IsDir() {
+			return s, s.failed(err)
+		}
 	}
 	if old, err := readManifest(s.final); err == nil && old.Run == m.Run && old.Finished == m.Finished && old.Unevaluated == m.Unevaluated && Verify(s.final) == nil {
 		s.Exists = true

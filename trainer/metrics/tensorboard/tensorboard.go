@@ -13,8 +13,10 @@ package tensorboard
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -34,7 +36,7 @@ type File struct{ f *os.File }
 // for a run that resumes after the given step; 0 is a new run. Host and the process's id
 // are part of its name, as TensorBoard's own writer has it.
 func Create(dir, host string, step int, now time.Time) (*File, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("create event file: %w", err)
 	}
 	name := fmt.Sprintf("events.out.tfevents.%010d.%s.%d", now.Unix(), host, os.Getpid())

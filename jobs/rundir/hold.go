@@ -1,0 +1,107 @@
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Hold opens the directory and returns it with the open directory. What this package
+// writes for the result goes into that directory, also after someone has moved it, and
+// [Dir.CheckPlace] notices the move. The directory stays open until release is called.
+func (d Dir) Hold() (held Dir, release func(), err error) {
+	root, err := os.OpenRoot(d.Path)
+	if err != nil {
+		return Dir{}, nil, fmt.Errorf("open run directory %q: %w", d.Path, err)
+	}
+	d.root = root
+	return d, func() { root.Close() }, nil
+}
+
+// open returns the directory to write into, and a function that closes it unless it is
+// held.
+func (d Dir) open() (root *os.Root, done func(), err error) {
+	if d.root != nil {
+		return d.root, func() {}, nil
+	}
+	if root, err = os.OpenRoot(d.Path); err != nil {
+		return nil, nil, err
+	}
+	return root, func() { root.Close() }, nil
+}
+
+// CheckPlace returns a [*MovedError] if the path of a held directory no longer leads to
+// it. It returns nil for a directory that is not held, and if the file system does not
+// say.
+func (d Dir) CheckPlace() error {
+	if d.root == nil {
+		return nil
+	}
+	held, err := d.root.Stat(".")
+	if err != nil {
+		return nil
+	}
+	// Stat follows a link, as Hold did: who moves the directory and leaves a link in its
+	// place has not broken anything.
+	there, err := os.Stat(d.Path)
+	switch {
+	case err == nil && os.SameFile(held, there):
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
+		return nil
+	}
+	moved := &MovedError{Path: d.Path}
+	if s, ok := held.Sys().(*syscall.Stat_t); ok && s.Nlink == 0 {
+		moved.Deleted = true
+	} else {
+		moved.Now = d.now(held)
+	}
+	return moved
+}
+
+// now returns the present path of the held directory, empty if the kernel does not know
+// it: another host may have moved the directory.
+func (d Dir) now(held os.FileInfo) string {
+	f, err := d.root.Open(".")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil || !filepath.IsAbs(path) {
+		return ""
+	}
+	if there, err := os.Stat(path); err != nil || !os.SameFile(held, there) {
+		return ""
+	}
+	return path
+}
+
+// A MovedError says that a run directory is no longer where it was when its run began.
+type MovedError struct {
+	Path    string // where it was
+	Now     string // where it is; empty if that is not known
+	Deleted bool
+}
+
+// Error says what happened to the directory.
+func (e *MovedError) Error() string {
+	switch {
+	case e.Deleted:
+		return fmt.Sprintf("run directory %q was deleted while the run was in progress", e.Path)
+	case e.Now != "":
+		return fmt.Sprintf("run directory %q was moved to %q while the run was in progress", e.Path, e.Now)
+	}
+	return fmt.Sprintf("run directory %q was moved or deleted while the run was in progress", e.Path)
+}
+
+// Hint says how to continue.
+func (e *MovedError) Hint() string {
+	if e.Deleted {
+		return "start the job again to train from the start: the checkpoints are gone with the directory"
+	}
+	return "move it back, or name its new place with --run-dir, and start the job again: it resumes from the last checkpoint in that directory"
+}

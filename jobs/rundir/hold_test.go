@@ -1,0 +1,90 @@
+package rundir
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What is written for a held directory goes where the directory is, and a change of place
+// is noticed.
+func TestHeldDirectoryIsFollowed(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(t *testing.T, path string) (now string) // empty where it is gone
+		want   string                                       // in the error; empty for none
+	}{
+		{"in place", func(_ *testing.T, path string) string { return path }, ""},
+		{"moved", func(t *testing.T, path string) string { return move(t, path) }, "was moved to"},
+		{"moved, and another made", func(t *testing.T, path string) string {
+			now := move(t, path)
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			return now
+		}, "was moved to"},
+		{"moved, and a link left", func(t *testing.T, path string) string {
+			now := move(t, path)
+			if err := os.Symlink(now, path); err != nil {
+				t.Fatal(err)
+			}
+			return now
+		}, ""},
+		{"the folder around it moved", func(t *testing.T, path string) string {
+			return filepath.Join(move(t, filepath.Dir(path)), filepath.Base(path))
+		}, "was moved to"},
+		{"deleted", func(t *testing.T, path string) string {
+			if err := os.RemoveAll(path); err != nil {
+				t.Fatal(err)
+			}
+			return ""
+		}, "was deleted"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d, err := Create(filepath.Join(t.TempDir(), "runs", "r"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, release, err := d.Hold()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer release()
+			now := tt.change(t, d.Path)
+			err = d.CheckPlace()
+			var moved *MovedError
+			if (tt.want == "") != (err == nil) || err != nil && (!errors.As(err, &moved) || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+			if moved != nil && (moved.Hint() == "" || now != "" && moved.Now != now) {
+				t.Errorf("it is at %q, want %q; hint %q", moved.Now, now, moved.Hint())
+			}
+			werr := errors.Join(d.WriteEnd(End{Exit: 3, Time: time.Now()}), d.WriteLive(Live{}), d.AppendAttempt(AttemptEvent{Event: AttemptEnded}))
+			if (werr == nil) != (now != "") {
+				t.Errorf("write: %v", werr)
+			}
+			if now == "" {
+				return
+			}
+			there := Dir{Path: now}
+			if e, ok := there.ReadEnd(); !ok || e.Exit != 3 {
+				t.Errorf("no end in %q", now)
+			}
+			if all, err := there.ReadAttempts(); err != nil || len(all) != 1 {
+				t.Errorf("attempts %v, %v", all, err)
+			}
+		})
+	}
+}
+
+func move(t *testing.T, path string) (now string) {
+	t.Helper()
+	now = path + "-moved"
+	if err := os.Rename(path, now); err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
