@@ -10,7 +10,6 @@ package symptoms
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -104,12 +103,15 @@ func Look(log io.Reader) (found []Found, lines int, err error) {
 	return found, lines, nil
 }
 
-// examine takes the first symptom of the table that a line has.
+// examine adds a line to the first symptom of the table that matches it.
 func examine(line []byte, number int, found *[]Found, at map[*Symptom]int) {
-	lower := bytes.ToLower(line)
+	rows := scanner().find(line)
+	if rows.isEmpty() {
+		return
+	}
 	for i := range table {
 		s := &table[i]
-		if !s.may(lower) || !s.pattern.Match(line) {
+		if !rows.contains(i) || !s.pattern.Match(line) {
 			continue
 		}
 		k, known := at[s]

@@ -118,3 +118,63 @@ func FuzzLook(f *testing.F) {
 		}
 	})
 }
+
+// The search for words leaves out no line that a pattern matches: the result is that of
+// trying every pattern on every line.
+func TestWordSearchMissesNoLine(t *testing.T) {
+	for _, s := range table {
+		for _, line := range []string{s.sample, strings.ToUpper(s.sample), strings.ToLower(s.sample), s.Name, strings.Repeat("x", 300) + s.sample + s.sample} {
+			want := -1
+			for i := range table {
+				if table[i].pattern.MatchString(line) {
+					want = i
+					break
+				}
+			}
+			found, _, err := Look(strings.NewReader(line))
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case want < 0 && len(found) > 0, want >= 0 && (len(found) != 1 || found[0].Name != table[want].Name):
+				t.Errorf("%q: found %+v, want row %d", line, found, want)
+			}
+		}
+	}
+}
+
+// The automaton finds words that overlap, begin others, or end in others, and no others.
+func TestAutomatonFindsEveryWord(t *testing.T) {
+	rows := [][]string{{"she", "hers"}, {"he"}, nil, {"is"}, {"his"}}
+	for line, want := range map[string][]int{
+		"":             {2},
+		"ushers":       {0, 1, 2},
+		"HIS":          {2, 3, 4},
+		"h e s h i x":  {2},
+		"shis":         {2, 3, 4},
+		"\xff\x00hE\n": {1, 2},
+	} {
+		found := newAutomaton(rows).find([]byte(line))
+		var got []int
+		for row := range rows {
+			if found.contains(row) {
+				got = append(got, row)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q has words of rows %v, want %v", line, got, want)
+		}
+	}
+}
+
+// A line without any known word costs no regular expression and no memory: logs have
+// millions of them.
+func TestOrdinaryLinesCostLittle(t *testing.T) {
+	line := []byte("rank 0: step 12345 loss 0.123456 lr 0.001\n")
+	var found []Found
+	if n := testing.AllocsPerRun(100, func() { examine(line, 1, &found, nil) }); n != 0 {
+		t.Errorf("%v allocations for a line", n)
+	}
+	if rows := scanner().find(line); !rows.isEmpty() {
+		t.Errorf("%q is tried against patterns: %b", line, rows)
+	}
+}

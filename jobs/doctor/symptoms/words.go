@@ -1,14 +1,12 @@
 package symptoms
 
 import (
-	"bytes"
 	"regexp/syntax"
 	"strings"
 )
 
-// words are texts in lower case of which a line must have one for a pattern to match it:
-// looking for these is a hundred times as fast as the pattern. None says that nothing is
-// known.
+// words returns texts in lower case. A line that matches the pattern contains at least
+// one of them, in any case. The result is empty if the pattern has no such texts.
 func words(pattern string) []string {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -24,10 +22,16 @@ func wordsOf(r *syntax.Regexp) []string {
 	case syntax.OpCapture, syntax.OpPlus:
 		return wordsOf(r.Sub[0])
 	case syntax.OpConcat:
-		var best []string
+		var best, run []string // run: what the parts up to this one match together
 		for _, sub := range r.Sub {
-			if w := wordsOf(sub); shortest(w) > shortest(best) {
-				best = w
+			part := textsOf(sub)
+			if run = join(run, part); run == nil {
+				run = part
+			}
+			for _, w := range [][]string{wordsOf(sub), run} {
+				if shortest(w) > shortest(best) {
+					best = w
+				}
 			}
 		}
 		return best
@@ -45,8 +49,53 @@ func wordsOf(r *syntax.Regexp) []string {
 	return nil
 }
 
-// shortest is the length of the shortest word: the one that is found most often where
-// nothing is.
+// maxTexts bounds the texts that the parts of a pattern are multiplied to.
+const maxTexts = 16
+
+// textsOf returns all texts that an expression matches, in lower case. It returns none if
+// they are too many, or if one of them is empty.
+func textsOf(r *syntax.Regexp) []string {
+	switch r.Op {
+	case syntax.OpLiteral:
+		return wordsOf(r)
+	case syntax.OpCapture:
+		return textsOf(r.Sub[0])
+	case syntax.OpConcat:
+		all := textsOf(r.Sub[0])
+		for _, sub := range r.Sub[1:] {
+			all = join(all, textsOf(sub))
+		}
+		return all
+	case syntax.OpAlternate:
+		var all []string
+		for _, sub := range r.Sub {
+			texts := textsOf(sub)
+			if texts == nil {
+				return nil
+			}
+			all = append(all, texts...)
+		}
+		return all
+	}
+	return nil
+}
+
+// join returns each text of a followed by each of b. It returns none if one of them has
+// none, or if they are too many.
+func join(a, b []string) []string {
+	if len(a)*len(b) > maxTexts {
+		return nil
+	}
+	var all []string
+	for _, x := range a {
+		for _, y := range b {
+			all = append(all, x+y)
+		}
+	}
+	return all
+}
+
+// shortest returns the length of the shortest word, which is the least selective one.
 func shortest(words []string) int {
 	if len(words) == 0 {
 		return 0
@@ -56,14 +105,4 @@ func shortest(words []string) int {
 		n = min(n, len(w))
 	}
 	return n
-}
-
-// may says whether a line, in lower case, can match.
-func (s *Symptom) may(lower []byte) bool {
-	for _, w := range s.words {
-		if bytes.Contains(lower, []byte(w)) {
-			return true
-		}
-	}
-	return len(s.words) == 0
 }
