@@ -62,10 +62,40 @@ func (p *Profile) Lint(job *jobs.Job) jobs.Diagnostics {
 	if c := job.Setup.Container; c.Image != "" && c.Runtime == jobs.ContainerNone {
 		l.report("setup.container.image", "say how with setup.container.runtime", "the profile of %s does not say how containers are run", p.name)
 	}
+	l.vendor()
 	if job.Restart.Requeue > 0 && !p.Requeue() {
 		l.report("restart.requeue", "submit again after the time limit, or ask the centre", "jobs are not requeued at %s", p.name)
 	}
 	return l.found
+}
+
+// Doubts returns what the site accepts of a job that was given to [Profile.Apply], and
+// what is probably not meant.
+func (p *Profile) Doubts(job *jobs.Job) jobs.Diagnostics {
+	l := linter{p: p, job: job}
+	s := job.Slurm
+	if cores := p.coresPerTask(job); job.Gives("slurm.cpus_per_task") && s.CPUsPerTask < cores {
+		l.report("slurm.cpus_per_task", "remove the key to use the site's default",
+			"%d overrides the %d cores that %s gives each rank", s.CPUsPerTask, cores, p.name)
+	}
+	if t := job.Train; t != nil && t.Device == jobs.DeviceAuto && s.GPUsPerNode > 0 && p.foreignGPUs() {
+		l.report("train.device", `set train.device = "cpu", or run your own program with [command]`,
+			"the built-in trainer supports NVIDIA GPUs only: the %s GPUs of %s stay idle, and ranks train on CPUs", vendorNames[p.GPUs.Vendor], p.name)
+	}
+	return l.found
+}
+
+// foreignGPUs reports whether the site has GPUs that the built-in trainer cannot use.
+func (p *Profile) foreignGPUs() bool {
+	return p.GPUs.Vendor != "" && p.GPUs.Vendor != VendorNVIDIA
+}
+
+// vendor rejects a training on GPUs that the built-in trainer does not support.
+func (l *linter) vendor() {
+	if t := l.job.Train; t != nil && t.Device == jobs.DeviceCUDA && l.p.foreignGPUs() {
+		l.report("train.device", `use "cpu", or run your own program with [command]`,
+			"the built-in trainer supports NVIDIA GPUs only, and %s has %s GPUs", l.p.name, vendorNames[l.p.GPUs.Vendor])
+	}
 }
 
 type linter struct {

@@ -14,6 +14,7 @@ type Profile struct {
 	Defaults   Defaults                   `toml:"defaults"`
 	Accounts   Accounts                   `toml:"accounts"`
 	Resources  []Resource                 `toml:"resource"`
+	GPUs       GPUs                       `toml:"gpus"`
 	Request    Request                    `toml:"request"`
 	Step       Step                       `toml:"step"`
 	Network    Network                    `toml:"network"`
@@ -58,6 +59,11 @@ type Resource struct {
 	Memory      jobs.Memory   `toml:"mem"`           // of a node
 	Exclusive   bool          `toml:"exclusive"`     // whole nodes only
 	GPUs        jobs.Text     `toml:"gpus"`          // for people: "A100 40 GB"
+}
+
+// GPUs describes the GPUs of the nodes.
+type GPUs struct {
+	Vendor Vendor `toml:"vendor"` // empty if the profile does not say
 }
 
 // Request is how a script asks sbatch.

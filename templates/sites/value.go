@@ -27,6 +27,19 @@ type Option string
 // GPURequest is how a script asks for GPUs: see [GPURequest.Options].
 type GPURequest string
 
+// Vendor is the maker of a centre's GPUs.
+type Vendor string
+
+// The values of Vendor.
+const (
+	VendorNVIDIA Vendor = "nvidia"
+	VendorAMD    Vendor = "amd"
+	VendorIntel  Vendor = "intel"
+)
+
+// vendorNames are the names of the makers, for messages.
+var vendorNames = map[Vendor]string{VendorNVIDIA: "NVIDIA", VendorAMD: "AMD", VendorIntel: "Intel"}
+
 // StepGPUs says which of its node's GPUs a rank sees.
 type StepGPUs string
 
@@ -117,6 +130,19 @@ func (g *GPURequest) UnmarshalTOML(v any) error {
 
 func plainWord(s string) bool {
 	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == ""
+}
+
+// UnmarshalTOML takes "nvidia", "amd" or "intel".
+func (v *Vendor) UnmarshalTOML(value any) error {
+	s, err := text(value)
+	if err != nil {
+		return err
+	}
+	if _, known := vendorNames[Vendor(s)]; !known {
+		return fmt.Errorf("%q is not one of nvidia, amd, intel", s)
+	}
+	*v = Vendor(s)
+	return nil
 }
 
 // UnmarshalTOML takes "all" or "per-task".
