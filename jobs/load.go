@@ -103,6 +103,20 @@ func (j *Job) At(key string) Diagnostic {
 	return j.layout.at(key)
 }
 
+// atElement is At for one element of an array.
+func (j *Job) atElement(key string, i int) Diagnostic {
+	name := fmt.Sprintf("%s[%d]", key, i)
+	if j.layout == nil {
+		return Diagnostic{Key: name}
+	}
+	if at := j.layout.lookup(key); i < len(at.elements) {
+		return j.layout.point(name, at.elements[i])
+	}
+	d := j.layout.at(key)
+	d.Key = name
+	return d
+}
+
 // Near is At for a key that nothing may give: it then points at the nearest table
 // around it that is given.
 func (j *Job) Near(key string) Diagnostic {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -22,8 +20,11 @@ type checkCmd struct {
 func (c *checkCmd) Help() string {
 	return `Checks every key. If all are valid, it also checks that the files that the job
 names exist, that the site accepts the job, and that the job can resume from the
-newest checkpoint in its run directory. Data files themselves are not read, and
-Slurm is not queried: "ddpbatch submit --test-only" does that.`
+newest checkpoint in its run directory. Large data files themselves are not read,
+and Slurm is not queried: "ddpbatch submit --test-only" does that.
+
+For a valid job it prints one line with what it understood. Warnings, for what is
+probably not meant, do not change the exit code.`
 }
 
 // checkAnswer is what check --json says of one file.
@@ -38,7 +39,7 @@ type checkAnswer struct {
 	Elements     int            `json:"elements,omitempty"` // of a sweep
 	Work         string         `json:"work,omitempty"`
 	Mistakes     []checkMistake `json:"mistakes,omitempty"`
-	Warnings     []string       `json:"warnings,omitempty"` // what only the nodes can tell
+	Warnings     []string       `json:"warnings,omitempty"` // what is probably not meant
 }
 
 type checkMistake struct {
@@ -68,20 +69,14 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 			continue
 		}
 		a := checkAnswer{File: path, Good: true, Name: string(f.job.Name), Site: f.job.Site, Nodes: int(f.job.Slurm.Nodes),
-			TasksPerNode: f.job.TasksPerNode(), Ranks: f.job.Ranks(), Work: work(f.job), Warnings: unsure(f.job)}
+			TasksPerNode: f.job.TasksPerNode(), Ranks: f.job.Ranks(), Work: work(f.job), Warnings: doubtTexts(f.doubts)}
 		if f.job.Sweep != nil {
 			a.Elements = len(f.job.Sweep.Elements)
 		}
 		answers = append(answers, a)
 		if !c.JSON {
-			each := ""
-			if a.Elements > 0 {
-				each = count(a.Elements, "element") + ", each "
-			}
-			p.printf("%s: good: %s: %s%s on %s, %s\n", path, a.Name, each, count(a.Ranks, "rank"), count(a.Nodes, "node"), a.Work)
-			for _, w := range a.Warnings {
-				p.note("WARNING: %s: %s", path, w)
-			}
+			p.printf("%s: valid: %s: %s\n", path, a.Name, understood(f))
+			p.tellDoubts(f, false)
 		}
 	}
 	if c.JSON {
@@ -95,21 +90,46 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 	return nil
 }
 
-// mpiTypes are what srun --mpi takes of Slurm's own plugins and Cray's; the versions of
-// PMIx are pmix_v3 and so on.
-var mpiTypes = []string{"none", "pmi2", "pmix", "cray_shasta", "openmpi"}
-
-// unsure is what looks wrong from here and may be right on the nodes.
-func unsure(j *jobs.Job) (warnings []string) {
-	if m := string(j.Slurm.MPI); m != "" && !slices.Contains(mpiTypes, m) && !strings.HasPrefix(m, "pmix_v") {
-		warnings = append(warnings, fmt.Sprintf("slurm.mpi: %q is none of %s; \"srun --mpi=list\" on the cluster shows what there is", m, strings.Join(mpiTypes, ", ")))
-	}
-	if l := string(j.Network.MPILibrary); strings.HasPrefix(l, "/") {
-		if _, err := os.Stat(l); err != nil {
-			warnings = append(warnings, fmt.Sprintf("network.mpi_library: %q is not here, and must be on the nodes: %v", l, err))
+// understood describes a job in one line: its size, its limits, and what it runs.
+func understood(f *jobFile) string {
+	j := f.job
+	s := j.Slurm
+	size := fmt.Sprintf("%s x %s", count(int(s.Nodes), "node"), count(j.TasksPerNode(), "rank"))
+	if gpus := int(s.GPUsPerNode); gpus > 0 {
+		size = fmt.Sprintf("%s x %s", count(int(s.Nodes), "node"), count(gpus, "GPU"))
+		if gpus != j.TasksPerNode() {
+			size += fmt.Sprintf(", %s each", count(j.TasksPerNode(), "rank"))
 		}
 	}
-	return warnings
+	if s.Nodes > 1 || s.GPUsPerNode > 0 {
+		size += fmt.Sprintf(" (%s)", count(j.Ranks(), "rank"))
+	}
+	var parts []string
+	if j.Sweep != nil {
+		size = count(len(j.Sweep.Elements), "element") + ", each " + size
+	}
+	parts = append(parts, size)
+	add := func(key, text string) {
+		if !j.Gives(key) {
+			text += " (site default)"
+		}
+		parts = append(parts, text)
+	}
+	if s.Time != "" {
+		add("slurm.time", jobs.InWords(s.Time.Duration()))
+	}
+	if s.Partition != "" {
+		add("slurm.partition", "partition "+string(s.Partition))
+	}
+	return strings.Join(append(parts, work(j)), ", ")
+}
+
+// doubtTexts lists the warnings for --json.
+func doubtTexts(all jobs.Diagnostics) (texts []string) {
+	for _, d := range all {
+		texts = append(texts, doubtText(d))
+	}
+	return texts
 }
 
 // work says in a few words what a job does.

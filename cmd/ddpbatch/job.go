@@ -16,6 +16,8 @@ type jobFile struct {
 	site *sites.Profile
 	base string // its folder, where relative paths start
 	spec []byte // a job file that says what job does
+
+	doubts jobs.Diagnostics // warnings: what is probably not meant
 }
 
 // sitesFolder is where a centre keeps its own profiles for all users.
@@ -125,6 +127,9 @@ func (f *jobFile) check() error {
 		}
 	}
 	if len(found) > 0 {
+		return found
+	}
+	if found, f.doubts = f.judge(); len(found) > 0 {
 		return found
 	}
 	return nil

@@ -166,6 +166,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 	if err != nil {
 		return nil, err
 	}
+	p.tellDoubts(f, o.Allocation == nil)
 	dir := p.runDir(c.RunDir, f.job)
 	if err := submit.CheckResume(dir, f.job, f.base); err != nil {
 		return nil, exitError{exitNoState, err} // the code with which the ranks would refuse

@@ -50,6 +50,7 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	p.tellDropped()
+	p.tellDoubts(f, false)
 	if c.DryRun || c.TestOnly {
 		script, err := f.script(dir, elements)
 		if err != nil {

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer"
+	"github.com/ddpbatch/ddpbatch/trainer/data"
+)
+
+// judge checks what the job file, the site, and this machine show together. found holds
+// what will certainly fail, doubts what is probably not meant.
+func (f *jobFile) judge() (found, doubts jobs.Diagnostics) {
+	counted := map[data.Options]int{}
+	for _, job := range f.all() {
+		wrong, unsure := job.CheckProgram(f.base)
+		found = append(found, wrong...)
+		doubts = slices.Concat(doubts, job.Doubts(), f.site.Doubts(job), mpiDoubts(job), unsure)
+		if job.Train == nil {
+			continue
+		}
+		o := trainer.DataOptions(job.Train)
+		o.Path, o.EvalPath = resolved(f.base, o.Path), resolved(f.base, o.EvalPath)
+		n, known := counted[o] // elements of a sweep often share their data
+		if !known {
+			n, _ = data.Count(o)
+			counted[o] = n
+		}
+		wrong, unsure = job.CheckSamples(n)
+		found, doubts = append(found, wrong...), append(doubts, unsure...)
+	}
+	return unique(found), unique(doubts)
+}
+
+// resolved makes a path of the job file absolute, if there is one.
+func resolved(base, path string) string {
+	if path == "" {
+		return ""
+	}
+	return jobs.Resolved(base, jobs.Text(path))
+}
+
+// unique drops what an earlier element of a sweep has too, and sorts by place.
+func unique(all jobs.Diagnostics) jobs.Diagnostics {
+	var out jobs.Diagnostics
+	for _, d := range all {
+		if !slices.Contains(out, d) {
+			out = append(out, d)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b jobs.Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+	return out
+}
+
+// tellDoubts prints the warnings about a job file. With local, it omits those about
+// keys that only Slurm uses.
+func (p *program) tellDoubts(f *jobFile, local bool) {
+	for _, d := range f.doubts {
+		if local && strings.HasPrefix(d.Key, "slurm.") {
+			continue
+		}
+		p.note("warning: %s%s", placeOf(d), doubtText(d))
+	}
+}
+
+// placeOf writes the place of a diagnostic, such as "job.toml:3:8: ".
+func placeOf(d jobs.Diagnostic) string {
+	switch {
+	case d.File == "":
+		return ""
+	case d.Line == 0:
+		return d.File + ": "
+	}
+	return fmt.Sprintf("%s:%d:%d: ", d.File, d.Line, d.Column)
+}
+
+// doubtText writes a diagnostic and its remedy in one line.
+func doubtText(d jobs.Diagnostic) string {
+	if d.Allowed == "" {
+		return d.Message
+	}
+	return d.Message + "; " + d.Allowed
+}
+
+// mpiTypes are the plugins of srun --mpi that Slurm and Cray provide. The versions of
+// PMIx are named pmix_v3 and so on.
+var mpiTypes = []string{"none", "pmi2", "pmix", "cray_shasta", "openmpi"}
+
+// mpiDoubts returns settings of MPI that look wrong on this machine and may be right on
+// the nodes.
+func mpiDoubts(j *jobs.Job) (doubts jobs.Diagnostics) {
+	report := func(key, format string, args ...any) {
+		d := j.Near(key)
+		d.Message = key + ": " + fmt.Sprintf(format, args...)
+		doubts = append(doubts, d)
+	}
+	if m := string(j.Slurm.MPI); m != "" && !slices.Contains(mpiTypes, m) && !strings.HasPrefix(m, "pmix_v") {
+		report("slurm.mpi", "%q is none of %s; \"srun --mpi=list\" on the cluster shows what there is", m, strings.Join(mpiTypes, ", "))
+	}
+	if l := string(j.Network.MPILibrary); strings.HasPrefix(l, "/") {
+		if _, err := os.Stat(l); err != nil {
+			report("network.mpi_library", "%q is not here, and must be on the nodes: %v", l, err)
+		}
+	}
+	return doubts
+}

@@ -1,0 +1,92 @@
+package jobs
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Values from which Doubts warns.
+const (
+	manyCores = 768 // more than the hardware threads of two 192-core processors
+	largeRate = 100 // no published recipe comes near
+)
+
+// Doubts returns what is valid and probably not meant, as far as the job file itself
+// shows it.
+func (j *Job) Doubts() (doubts Diagnostics) {
+	report := func(key, allowed, format string, args ...any) {
+		d := j.Near(key)
+		d.Message, d.Allowed = key+": "+fmt.Sprintf(format, args...), allowed
+		doubts = append(doubts, d)
+	}
+	const limit = "slurm.time"
+	if t := string(j.Slurm.Time); j.Gives(limit) && strings.Count(t, ":") == 1 && !strings.Contains(t, "-") {
+		d := j.Slurm.Time.Duration()
+		report(limit, fmt.Sprintf("write %q, or %q for hours and minutes", clock(d), t+":00"), "Slurm reads %q as %s", t, InWords(d))
+	}
+	if cores := j.TasksPerNode() * int(j.Slurm.CPUsPerTask); cores > manyCores && j.Gives("slurm.cpus_per_task") {
+		report("slurm.cpus_per_task", "", "%d cores per node are more than common nodes have", cores)
+	}
+	if t := j.Train; t != nil && t.Optimizer.LR > largeRate {
+		report("train.optimizer.lr", "", "training with a learning rate of %g diverges", t.Optimizer.LR)
+	}
+	return doubts
+}
+
+// CheckSamples compares the batches with the number of training samples. found holds a
+// job that cannot do a single step.
+func (j *Job) CheckSamples(samples int) (found, doubts Diagnostics) {
+	t := j.Train
+	if t == nil || samples < 1 {
+		return nil, nil
+	}
+	ranks, batch := j.Ranks(), int(t.Batch)
+	d := j.Near("train.batch")
+	each := samples / ranks
+	switch step := ranks * batch * max(1, int(t.Accumulate)); {
+	case t.Data.DropLast && each < batch:
+		d.Message = fmt.Sprintf("train.batch: %d samples on %d ranks do not fill one batch of %d", samples, ranks, batch)
+		d.Allowed = "use a smaller batch or fewer ranks, or set train.data.drop_last = false"
+		return Diagnostics{d}, nil
+	case ranks > samples && t.Data.Uneven == UnevenDrop:
+		d.Message = fmt.Sprintf(`train.data.uneven: %d samples on %d ranks leave no sample for each, and "drop" drops them all`, samples, ranks)
+		d.Allowed = "use fewer ranks"
+		return Diagnostics{d}, nil
+	case ranks > samples:
+		d.Message = fmt.Sprintf("train.batch: %d ranks are more than the %d training samples", ranks, samples)
+		d.Allowed = "use fewer ranks"
+		return nil, Diagnostics{d}
+	case step > samples:
+		d.Message = fmt.Sprintf("train.batch: a step of all ranks takes %d samples, but there are only %d: each epoch is a single step", step, samples)
+		d.Allowed = "use a smaller batch"
+		return nil, Diagnostics{d}
+	}
+	return nil, nil
+}
+
+// clock writes a time limit with hours, minutes, and seconds.
+func clock(d time.Duration) string {
+	s := int(d / time.Second)
+	return fmt.Sprintf("%02d:%02d:%02d", s/3600, s/60%60, s%60)
+}
+
+// InWords writes a time limit for messages, such as "1 day 12 hours".
+func InWords(d time.Duration) string {
+	left := int64(d / time.Second)
+	var parts []string
+	for _, unit := range []struct {
+		name    string
+		seconds int64
+	}{{"day", 86400}, {"hour", 3600}, {"minute", 60}, {"second", 1}} {
+		n := left / unit.seconds
+		left %= unit.seconds
+		switch {
+		case n == 1:
+			parts = append(parts, "1 "+unit.name)
+		case n > 1:
+			parts = append(parts, fmt.Sprintf("%d %ss", n, unit.name))
+		}
+	}
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,251 @@
+package jobs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// CheckProgram checks the command line of [command] as far as this machine can tell.
+// found holds what fails wherever the job runs, such as a missing script. doubts holds
+// what is probably an error, or may exist on the nodes only. baseDir is the directory
+// where relative paths start.
+func (j *Job) CheckProgram(baseDir string) (found, doubts Diagnostics) {
+	if j.Command == nil || len(j.Command.Argv) == 0 {
+		return nil, nil
+	}
+	c := programCheck{job: j, workdir: Resolved(baseDir, j.Command.Workdir)}
+	if isFolder(c.workdir) != nil {
+		return nil, nil // CheckFiles reports it
+	}
+	for _, word := range j.Command.Argv {
+		c.argv = append(c.argv, string(word))
+	}
+	// Each of these may create the script before the program starts.
+	c.sure = len(j.Setup.Lines) == 0 && j.Setup.Container.Image == "" && len(j.Slurm.Dependency) == 0
+	if !c.oneWord() {
+		c.program()
+		c.script()
+	}
+	c.shellWords()
+	return c.found, c.doubts
+}
+
+type programCheck struct {
+	job           *Job
+	workdir       string
+	argv          []string
+	sure          bool // a relative path that does not exist now never will
+	found, doubts Diagnostics
+}
+
+// report adds an error about a word of argv, or a warning if it is not certain.
+func (c *programCheck) report(certain bool, word int, allowed, format string, args ...any) {
+	d := c.job.atElement("command.argv", word)
+	d.Message, d.Allowed = d.Key+": "+fmt.Sprintf(format, args...), allowed
+	if certain {
+		c.found = append(c.found, d)
+	} else {
+		c.doubts = append(c.doubts, d)
+	}
+}
+
+// exists reports whether a path, relative to the working directory, exists.
+func (c *programCheck) exists(path string) bool {
+	_, err := os.Stat(c.path(path))
+	return err == nil
+}
+
+func (c *programCheck) path(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(c.workdir, path)
+}
+
+// oneWord reports a program whose name is a whole command line.
+func (c *programCheck) oneWord() bool {
+	name := c.argv[0]
+	words := strings.Fields(name)
+	if len(words) < 2 || c.exists(name) {
+		return false
+	}
+	if filepath.IsAbs(words[0]) && isFile(words[0]) != nil {
+		return false // a path with spaces that only the nodes have
+	}
+	if _, err := exec.LookPath(name); err == nil {
+		return false
+	}
+	var fixed []string
+	for _, w := range append(words, c.argv[1:]...) {
+		fixed = append(fixed, strconv.Quote(w))
+	}
+	allowed := "write one word per element: argv = [" + strings.Join(fixed, ", ") + "]"
+	if strings.ContainsAny(name, `'"|<>&;$`) {
+		allowed = fmt.Sprintf(`for a command line with quotes or operators write argv = ["bash", "-c", %q]`, name)
+	}
+	c.report(true, 0, allowed, "%q is one word, and no program has this name", name)
+	return true
+}
+
+// program checks the program itself.
+func (c *programCheck) program() {
+	name := c.argv[0]
+	if c.job.Command.Launcher == LauncherTorchrun || c.job.Setup.Container.Image != "" {
+		return // it is an argument of torchrun, or inside the image
+	}
+	if !strings.Contains(name, "/") {
+		if _, err := exec.LookPath(name); err != nil && c.exists(name) {
+			c.report(false, 0, fmt.Sprintf(`write "./%s", or put an interpreter in front of it`, name),
+				"%q is not in PATH on this machine; the working directory is not searched", name)
+		}
+		return
+	}
+	info, err := os.Stat(c.path(name))
+	switch {
+	case err != nil && filepath.IsAbs(name):
+		c.report(false, 0, "it must exist on every node", "no such file on this machine: %q", name)
+	case err != nil && !strings.HasPrefix(name, "~"):
+		c.report(c.sure, 0, "a relative path starts at command.workdir (default: the job file's directory)", "no such file: %q", c.path(name))
+	case err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 == 0:
+		c.report(c.sure && !filepath.IsAbs(name), 0, "run `chmod +x` on it, or put an interpreter in front of it", "%q is not executable", name)
+	}
+}
+
+// script checks the script that an interpreter is given.
+func (c *programCheck) script() {
+	at, certain, inPath := c.findScript()
+	if at < 0 {
+		return
+	}
+	name := c.argv[at]
+	if strings.HasPrefix(name, "~") || strings.HasPrefix(name, "$") || c.exists(name) {
+		return
+	}
+	if _, err := exec.LookPath(name); err == nil && inPath && !strings.Contains(name, "/") {
+		return
+	}
+	switch {
+	case filepath.IsAbs(name) && c.job.Setup.Container.Image != "":
+	case filepath.IsAbs(name):
+		c.report(false, at, "it must exist on every node", "no such file on this machine: %q", name)
+	default:
+		c.report(certain && c.sure, at, "a relative path starts at command.workdir (default: the job file's directory)", "no such file: %q", c.path(name))
+	}
+}
+
+var (
+	pythons   = regexp.MustCompile(`^(python|pypy)[0-9.]*$`)
+	shells    = []string{"bash", "sh", "dash", "zsh", "ksh"}
+	launchers = []string{"torchrun", "accelerate", "deepspeed"}
+	assigns   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+)
+
+// findScript returns the index of the script in argv, or -1. certain is false if an
+// option of an unknown form may change which word it is; inPath reports whether the
+// interpreter also searches PATH.
+func (c *programCheck) findScript() (at int, certain, inPath bool) {
+	argv, at := c.argv, 0
+	if filepath.Base(argv[0]) == "env" {
+		for at = 1; at < len(argv) && assigns.MatchString(argv[at]); at++ {
+		}
+	}
+	if at == len(argv) {
+		return -1, false, false
+	}
+	name := filepath.Base(argv[at])
+	torchrun := c.job.Command.Launcher == LauncherTorchrun
+	switch {
+	case pythons.MatchString(name):
+		return scriptAfter(argv, at+1, "cm", "WX"), true, false
+	case torchrun && !strings.HasPrefix(name, "-"):
+		return at, true, false
+	case slices.Contains(shells, name) && !torchrun:
+		return scriptAfter(argv, at+1, "cs", "oO"), true, true
+	case slices.Contains(launchers, name):
+		for i := at + 1; i < len(argv); i++ {
+			if strings.HasSuffix(argv[i], ".py") && !strings.HasPrefix(argv[i], "-") {
+				return i, false, false
+			}
+		}
+	}
+	return -1, false, false
+}
+
+// scriptAfter returns the index of the first word from begin that is not an option, or
+// -1. A short option in last means that there is no script; one in valued is followed
+// by a value.
+func scriptAfter(argv []string, begin int, last, valued string) int {
+	for i := begin; i < len(argv); i++ {
+		word := argv[i]
+		switch {
+		case word == "-":
+			return -1
+		case word == "--":
+			if i+1 < len(argv) {
+				return i + 1
+			}
+			return -1
+		case slices.Contains([]string{"--rcfile", "--init-file", "--check-hash-based-pycs"}, word):
+			i++
+		case strings.HasPrefix(word, "--"):
+		case strings.HasPrefix(word, "-"), strings.HasPrefix(word, "+"):
+			letters := word[1:]
+			end := strings.IndexAny(letters, last)
+			value := strings.IndexAny(letters, valued)
+			switch {
+			case value >= 0 && (end < 0 || value < end):
+				if value == len(letters)-1 {
+					i++
+				}
+			case end >= 0:
+				return -1
+			}
+		default:
+			return i
+		}
+	}
+	return -1
+}
+
+// operators are words that mean something to a shell only.
+var operators = []string{"|", "||", "&&", "&", ";", ">", ">>", "<", "<<", "2>", "2>&1", "&>"}
+
+// expands matches what a shell would replace in a word.
+var expands = regexp.MustCompile("\\$[A-Za-z_]|\\$\\{[A-Za-z_]|\\$\\(|`")
+
+// shellWords warns of words that only a shell would understand.
+func (c *programCheck) shellWords() {
+	if slices.ContainsFunc(c.argv, func(word string) bool {
+		return slices.Contains(shells, filepath.Base(word)) || filepath.Base(word) == "eval"
+	}) {
+		return // the words are for that shell
+	}
+	var special []string
+	first := -1
+	for i, word := range c.argv {
+		if i > 0 && slices.Contains([]string{"-c", "-e"}, c.argv[i-1]) {
+			continue // code for an interpreter
+		}
+		if slices.Contains(operators, word) || expands.MatchString(word) || word == "~" || strings.HasPrefix(word, "~/") {
+			if first < 0 {
+				first = i
+			}
+			special = append(special, fmt.Sprintf("%q", word))
+		}
+	}
+	if first < 0 {
+		return
+	}
+	more := ""
+	if len(special) > 3 {
+		special, more = special[:3], fmt.Sprintf(", and %d more", len(special)-3)
+	}
+	c.report(false, first, `for a shell write argv = ["bash", "-c", "..."]; otherwise write the value itself`,
+		"no shell runs the program, so it receives %s%s unchanged", strings.Join(special, ", "), more)
+}
