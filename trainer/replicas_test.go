@@ -12,6 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
 // flaky is a communicator that changes a bit of the gradients of one step.
@@ -131,10 +132,10 @@ func TestSlowRankIsNamed(t *testing.T) {
 				}
 				seen++
 				c := e.Communication
-				if c == nil || c.Slowest != 2 || c.Ratio < slow || c.Busy <= 0 || c.Hidden < 0 || c.Hidden > 1 ||
+				if c == nil || c.Slowest != 2 || c.Ratio < metrics.StragglerRatio || c.Busy <= 0 || c.Hidden < 0 || c.Hidden > 1 ||
 					len(c.Computing) != 3 || c.Computing[2] < 20*time.Millisecond || c.Computing[0] <= 0 || c.Computing[0] >= c.Computing[2] {
 					t.Errorf("step %d: %+v", e.Step, c)
-				} else if strings.Contains(e.String(), "rank 2 computes") != (seen >= slowIntervals) {
+				} else if strings.Contains(e.String(), "rank 2 computes") != (seen >= metrics.StragglerIntervals) {
 					t.Errorf("%s", e)
 				}
 			}

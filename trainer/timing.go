@@ -8,6 +8,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
@@ -27,21 +28,12 @@ type Communication struct {
 	Hidden  float64       // part of it, 0 to 1, that passed while computation went on
 	Slowest int           // the rank that computes longest
 	Ratio   float64       // how much longer than the rank in the middle
-	Lasting bool          // that has been so for some intervals, and costs enough to be worth a word
+	Lasting bool          // it is a straggler, see [metrics.StragglerRatio]
 
 	// Computing is each rank's own part of a step, by rank: without what it waited for
 	// others.
 	Computing []time.Duration
 }
-
-// What a rank must be to be worth a word: single intervals of short steps differ by
-// chance, now on one rank, then on another.
-const (
-	slow          = 1.5                  // times as long as the rank in the middle,
-	slowShare     = 0.1                  // by this part of the whole time,
-	slowTime      = 2 * time.Millisecond // and by this of a step,
-	slowIntervals = 3                    // in so many intervals one after the other
-)
 
 // straggler is a rank that was the slow one in the last intervals.
 type straggler struct{ rank, intervals int }
@@ -50,7 +42,7 @@ type straggler struct{ rank, intervals int }
 // time, and says whether it has been slow for long enough.
 func (s *straggler) lasts(c *Communication, computing, elapsed time.Duration, steps int) bool {
 	more := time.Duration(float64(computing) * (1 - 1/c.Ratio))
-	if c.Ratio < slow || more < time.Duration(steps)*slowTime || float64(more) < slowShare*float64(elapsed) {
+	if c.Ratio < metrics.StragglerRatio || more < time.Duration(steps)*metrics.StragglerTime || float64(more) < metrics.StragglerShare*float64(elapsed) {
 		*s = straggler{}
 		return false
 	}
@@ -58,7 +50,7 @@ func (s *straggler) lasts(c *Communication, computing, elapsed time.Duration, st
 		*s = straggler{rank: c.Slowest}
 	}
 	s.intervals++
-	return s.intervals >= slowIntervals
+	return s.intervals >= metrics.StragglerIntervals
 }
 
 // timed does a step and counts its time. What ranks do between steps is not their speed:

@@ -68,7 +68,7 @@ func recordOf(e trainer.Event) (m metrics.Record, ok bool) {
 		m.StepMillis, m.LeftSeconds = metrics.Of(e.StepTime.Seconds()*1e3), metrics.Of(e.Remaining.Seconds())
 		if c := e.Communication; c != nil {
 			m.CommMillis, m.CommHidden = metrics.Of(c.Busy.Seconds()*1e3), metrics.Of(c.Hidden)
-			m.SlowestRank, m.SlowestRatio = &c.Slowest, metrics.Of(c.Ratio)
+			m.SlowestRank, m.SlowestRatio, m.Straggler = &c.Slowest, metrics.Of(c.Ratio), c.Lasting
 			for _, t := range c.Computing {
 				// There may be thousands of ranks: no more digits than they mean.
 				m.ComputeMillis = append(m.ComputeMillis, metrics.Number(float64(t.Round(time.Microsecond).Microseconds())/1e3))

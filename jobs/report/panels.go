@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
 // charts lays out the figures of the training.
@@ -104,7 +105,7 @@ func (p *page) ranks() {
 		}
 	}
 	if len(slow) == 0 {
-		p.RanksSay = fmt.Sprintf("No rank straggles: none computes %.1f times as long as the median rank, and %d ms longer in a step.", straggles, slowMillis)
+		p.RanksSay = fmt.Sprintf("No rank straggles: none computes %.1f times as long as the median rank, and %g ms longer in a step.", metrics.StragglerRatio, stragglerMillis)
 		return
 	}
 	p.RanksSay = sentence("Stragglers: "+strings.Join(slow, "; ")) + " All ranks wait for the slowest in every step."

@@ -8,13 +8,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// straggles is how many times as long as the median rank one must compute to be
-// called slow, and slowMillis by how much at least: steps shorter than that differ by
-// chance. The trainer's own warning takes the same.
-const (
-	straggles  = 1.5
-	slowMillis = 2
-)
+// stragglerMillis applies the rule for single intervals to the medians of all of them.
+var stragglerMillis = metrics.StragglerTime.Seconds() * 1e3
 
 // rank is how long a rank computes in a step, in ms, over all intervals in which it
 // took part.
@@ -65,7 +60,7 @@ func ranksOf(train []metrics.Record, network *rundir.Network) []rank {
 	for r := range ranks {
 		if m := median(medians); m > 0 {
 			ranks[r].Ratio = ranks[r].Median / m
-			ranks[r].Straggler = ranks[r].Ratio >= straggles && ranks[r].Median-m >= slowMillis
+			ranks[r].Straggler = ranks[r].Ratio >= metrics.StragglerRatio && ranks[r].Median-m >= stragglerMillis
 		}
 	}
 	return ranks

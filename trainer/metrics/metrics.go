@@ -24,6 +24,17 @@ import (
 // MaxLine bounds a line in bytes: one of ten thousand ranks has 80 KB.
 const MaxLine = 4 << 20
 
+// A rank is a straggler if it computes StragglerRatio times as long as the median rank, by
+// at least StragglerTime in a step and StragglerShare of all the time, in StragglerIntervals
+// consecutive intervals. Single intervals of short steps differ by chance. The trainer
+// decides; the log, the metrics, and all views name the same ranks.
+const (
+	StragglerRatio     = 1.5
+	StragglerTime      = 2 * time.Millisecond
+	StragglerShare     = 0.1
+	StragglerIntervals = 3
+)
+
 // Record is one line.
 type Record struct {
 	Kind             string    `json:"kind"` // train, eval, skip
@@ -42,6 +53,7 @@ type Record struct {
 	CommHidden       *Number   `json:"comm_hidden,omitempty"`   // part of it that passed during the backward pass
 	SlowestRank      *int      `json:"slowest_rank,omitempty"`  // that computes longest
 	SlowestRatio     *Number   `json:"slowest_ratio,omitempty"` // its time over that of the rank in the middle
+	Straggler        bool      `json:"straggler,omitempty"`     // that rank meets the rule of [StragglerRatio] and its neighbors
 	ComputeMillis    []Number  `json:"compute_ms,omitempty"`    // each rank's own part of a step, by rank
 	Path             string    `json:"path,omitempty"`
 	Time             time.Time `json:"time"`
