@@ -1,5 +1,14 @@
 package slurm
 
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
 // State is the state of a job, in Slurm's words (squeue(1), "JOB STATE CODES").
 type State string
 
@@ -75,4 +84,19 @@ func parseState(s string) State {
 		return StateUnknown
 	}
 	return State(s)
+}
+
+// ExitText returns an exit code as Slurm writes it, "code:signal", as text. Slurm also has
+// numbers there that are no signals, such as 53 for a file that it could not open; these
+// stay as they are.
+func ExitText(exitCode string) string {
+	code, signal, _ := strings.Cut(exitCode, ":")
+	number, err := strconv.Atoi(signal)
+	switch name := unix.SignalName(syscall.Signal(number)); {
+	case err == nil && number == 0:
+		return "exit code " + code
+	case err == nil && name != "":
+		return fmt.Sprintf("killed by signal %d (%s)", number, name)
+	}
+	return "exit code " + exitCode
 }
