@@ -34,12 +34,18 @@ func (p *program) findRun(arg string) (knownRun, error) {
 	if arg == "" { // a variable that is not set: not the current directory
 		return knownRun{}, usage("the name of the run is empty")
 	}
-	path := p.abs(arg)
-	if named := p.abs(filepath.Join(runsFolder, arg)); isRun(named) && !isRun(path) && !strings.HasSuffix(arg, ".toml") {
+	path, named := p.abs(arg), p.abs(filepath.Join(runsFolder, arg))
+	if isRun(named) && !isRun(path) && !strings.HasSuffix(arg, ".toml") {
 		// Code and data are often in a file or folder of the same name.
 		return openRun(named)
 	}
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		// A directory there that cannot be opened as a run explains more than its absence here.
+		if _, err := os.Lstat(named); err == nil {
+			return openRun(named)
+		}
+	}
 	switch {
 	case err == nil && info.IsDir():
 		return openRun(path)
@@ -85,6 +91,9 @@ func (p *program) findSettled(ctx context.Context, arg string) (knownRun, error)
 
 func openRun(path string) (knownRun, error) {
 	dir, err := rundir.Open(path)
+	if errors.Is(err, fs.ErrPermission) {
+		err = hinted{err, "a run directory is open to its owner only: ask that user, or run ddpbatch as that user"}
+	}
 	if err != nil {
 		return knownRun{}, exitError{exitUsage, err}
 	}
@@ -124,11 +133,16 @@ func (p *program) runs(folder string) ([]knownRun, error) {
 	for _, f := range found {
 		dir := rundir.Dir{Path: filepath.Join(folder, f.Name())}
 		record, err := dir.ReadRecord()
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		if errors.Is(err, fs.ErrNotExist) && dir.HasCheckpoints() {
+			_, err = rundir.Open(dir.Path)
+		} else if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 			continue // something else
 		}
 		if err != nil {
 			p.note("left out: %v", err)
+			if hint := hintOf(err); hint != "" {
+				p.note("hint: %s", hint)
+			}
 			continue
 		}
 		runs = append(runs, knownRun{dir, record})

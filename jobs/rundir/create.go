@@ -84,7 +84,9 @@ func Open(path string) (Dir, error) {
 	}
 	if err == nil {
 		_, err = os.Stat(filepath.Join(d.Path, recordName))
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) && d.HasCheckpoints() {
+			err = refuse("", "it has checkpoints but no %s", recordName)
+		} else if errors.Is(err, fs.ErrNotExist) {
 			err = refuse("`ddpbatch submit` and `ddpbatch launch` make run directories, under runs/ by default",
 				"it holds no %s, so it is not one", recordName)
 		}
@@ -93,6 +95,12 @@ func Open(path string) (Dir, error) {
 		return Dir{}, fmt.Errorf("open run directory %q: %w", d.Path, err)
 	}
 	return d, nil
+}
+
+// HasCheckpoints reports whether the directory holds checkpoints, whatever else is missing.
+func (d Dir) HasCheckpoints() bool {
+	entries, err := os.ReadDir(d.Checkpoints())
+	return err == nil && len(entries) > 0
 }
 
 // cannotMake says what is in the way: of a system error only the part that has
