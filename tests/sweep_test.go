@@ -60,7 +60,7 @@ func TestSweepOnCluster(t *testing.T) {
 	if o.code != 3 {
 		t.Errorf("the exit code of the element that failed is not told: %v", o)
 	}
-	mustContain(t, o.stderr, "1 of 4 elements did not complete", "job "+id+"_1 ended as failed", "exit code 3:0")
+	mustContain(t, o.stderr, "1 of 4 elements did not complete", "job "+id+"_1 ended as failed", "exit code 3")
 	for i, e := range s.elements("programs") {
 		want, phase := "COMPLETED", "done"
 		if i == 1 {

@@ -105,7 +105,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	}
 	result, err := launch.Run(ctx, o)
 	hide()
-	end := rundir.End{JobID: id, Exit: result.Exit, Time: time.Now().UTC()}
+	end := rundir.End{JobID: id, Exit: result.Exit, Stopped: result.Stopped, Time: time.Now().UTC()}
 	if err != nil {
 		end.Exit = exitCode(err)
 	}

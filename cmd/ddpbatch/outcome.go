@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	runreport "github.com/ddpbatch/ddpbatch/jobs/report"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
@@ -13,15 +14,19 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// outcome is the error of a job that has ended, nil if it completed. Its exit
-// code says what kind of end it was.
+// outcome returns the error of a job that has ended without finishing its run, nil if the
+// run has finished. Its exit code says what kind of end it was.
 func (p *program) outcome(dir rundir.Dir, s slurm.JobState) error {
-	if s.Succeeded() {
+	end := outcome.Read(dir, s.ID).Ended(firstFailure(dir, s.ID) != nil)
+	if s.Succeeded() && end != outcome.Stopped {
 		return nil
 	}
 	what := fmt.Sprintf("job %s ended as %s", s.ID, s)
+	if end == outcome.Stopped {
+		what += ", stopped before the run had finished"
+	}
 	if s.ExitCode != "" {
-		what += ", exit code " + s.ExitCode
+		what += ", " + slurm.ExitText(s.ExitCode)
 	}
 	hint := "what it printed: ddpbatch logs " + shellQuote(p.short(dir.Path))
 	if s.State != slurm.StateCancelled {
@@ -45,10 +50,12 @@ func (p *program) outcome(dir rundir.Dir, s slurm.JobState) error {
 	return exitError{endCode(s, step >= 0), hinted{fmt.Errorf("%s", what), hint}}
 }
 
-// endCode is the exit code for a job that did not complete. Saved says that there
-// is something to go on from.
+// endCode returns the exit code for a job that ended without finishing its run. Saved
+// reports whether the run has a checkpoint.
 func endCode(s slurm.JobState, saved bool) int {
 	switch s.State {
+	case slurm.StateCompleted: // a program that was asked to stop, and ended with 0
+		return exitStopped
 	case slurm.StateCancelled:
 		return exitCancelled
 	case slurm.StateNodeFail, slurm.StateBootFail:

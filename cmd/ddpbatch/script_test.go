@@ -83,11 +83,16 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// checkpoint DIR STEP [finished] saves a checkpoint.
+// checkpoint DIR STEP [finished] saves a checkpoint of the first of two epochs, or of both.
 func saveCheckpoint(ts *testscript.TestScript, neg bool, args []string) {
 	step, err := strconv.Atoi(args[1])
 	ts.Check(err)
-	m := &checkpoint.Manifest{Run: "r", Created: time.Now(), Step: step, Epoch: 2, WorldSize: 4, Finished: len(args) > 2}
+	finished := len(args) > 2
+	epoch := 1
+	if finished {
+		epoch = 2
+	}
+	m := &checkpoint.Manifest{Run: "r", Created: time.Now(), Step: step, Epoch: epoch, WorldSize: 4, Finished: finished}
 	tensor := safetensors.Tensor{Name: "w", Shape: []int{2}, Data: []float32{1, 2}}
 	_, err = checkpoint.Save(ts.MkAbs(args[0]), m, checkpoint.Files{"model.safetensors": {tensor}})
 	ts.Check(err)
@@ -103,7 +108,7 @@ func writeMetrics(ts *testscript.TestScript, neg bool, args []string) {
 		{Kind: "train", Step: 50, Loss: metrics.Of(0.75)},
 		{Kind: "eval", Step: 50, Loss: metrics.Of(0.5), Accuracy: metrics.Of(0.8125)},
 		{Kind: "train", Step: 100, Epoch: 1, Epochs: 3, Loss: metrics.Of(math.NaN()), SamplesPerSecond: metrics.Of(1234), LeftSeconds: metrics.Of(90),
-			StepMillis: metrics.Of(20), CommMillis: metrics.Of(8), CommHidden: metrics.Of(0.75), SlowestRank: &slowest, SlowestRatio: metrics.Of(1.5), Time: time.Now()},
+			StepMillis: metrics.Of(20), CommMillis: metrics.Of(8), CommHidden: metrics.Of(0.75), SlowestRank: &slowest, SlowestRatio: metrics.Of(1.5), Straggler: true, Time: time.Now()},
 		{Kind: "invented", Step: 999, Epoch: 9},
 	} {
 		ts.Check(log.Write(r))
@@ -121,6 +126,8 @@ func writeLive(ts *testscript.TestScript, neg bool, args []string) {
 		l.Nodes = []rundir.NodeGroup{{State: "joining", Hosts: "n2", Ranks: []int{3}, Count: 1}, {State: "connecting", Hosts: "n1", Ranks: []int{0, 1}, Count: 2}}
 	case "stopping":
 		l.Phase, l.Detail = rundir.PhaseStopping, "the time limit is near"
+	case "over":
+		l.Phase, l.Time = rundir.PhaseOver, l.Time.Add(-5*time.Minute)
 	case "old":
 		l.Time = l.Time.Add(-5 * time.Minute)
 	case "saving":

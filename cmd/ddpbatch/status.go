@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
+	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
@@ -20,11 +21,16 @@ type statusCmd struct {
 }
 
 func (c *statusCmd) Help() string {
-	return `One run is told in full, several in a table. A phase is one of: not submitted, queued,
-held, requeued, starting, joining, loading, training, evaluating, saving, running,
-stopping, restarting, suspended, ending, stopped, preempted, time limit, cancelled,
-failed, killed, done. "ddpbatch top" follows runs.`
+	phases := make([]string, len(watch.Phases))
+	for i, p := range watch.Phases {
+		phases[i] = string(p)
+	}
+	text := `One run is shown in full, several runs in a table. "ddpbatch top" follows runs. A phase is one of: ` + strings.Join(phases, ", ") + "."
+	return strings.Join(screen.Wrap(text, helpWidth, 0), "\n")
 }
+
+// helpWidth is the width of help texts that are made of lists.
+const helpWidth = 87
 
 func (c *statusCmd) Run(ctx context.Context, p *program) error {
 	runs, err := c.runs(p)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
-	"github.com/ddpbatch/ddpbatch/jobs/submit"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -159,7 +158,6 @@ func failureOf(dir rundir.Dir, job string) string {
 // stored is what the run directory itself tells.
 func stored(r knownRun, figures *watch.Figures) watch.Status {
 	s := watch.Read(r.dir, r.record.Name, r.record.LastJob(), figures)
-	s.Finished = submit.SaysFinished(r.dir, slurm.JobState{ID: s.Job})
 	s.Pending = r.record.Pending != nil
 	return s
 }

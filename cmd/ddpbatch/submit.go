@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/secrets"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
@@ -66,15 +67,22 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	if f.job.Train != nil && f.job.Sweep == nil && submit.SaysFinished(dir, slurm.JobState{}) {
-		p.note("%s is finished: if the job file asks for no more epochs or steps, this job will find nothing to do", f.job.Name)
+	if f.job.Train != nil && f.job.Sweep == nil {
+		state := outcome.Read(dir, "")
+		state.Goal = outcome.Goal{Known: true, Trains: true, Epochs: int(f.job.Train.Epochs)}
+		if state.Finished(slurm.JobState{}) {
+			p.note("%s has finished all %d epochs of the job file: this job will have nothing to do", f.job.Name, f.job.Train.Epochs)
+		}
 	}
 	result, err := p.submit(ctx, f, dir.Path, elements, c.Failed)
 	if err != nil {
 		return err
 	}
-	if err := p.tellSubmitted(c.JSON, f, result); err != nil || !c.Wait || result.JobID == "" {
+	if err := p.tellSubmitted(c.JSON, f, result); err != nil || result.JobID == "" {
 		return err
+	}
+	if !c.Wait {
+		return nil
 	}
 	run, err := openRun(result.Dir.Path)
 	if err != nil {

@@ -12,8 +12,8 @@ type waitCmd struct {
 }
 
 func (c *waitCmd) Help() string {
-	return `The exit code is 0 if the job completed, and else says what kind of end it was; of a
-sweep, that of the first element that did not complete.`
+	return `The exit code is 0 if the job completed and was not asked to stop. Otherwise it says
+what kind of end it was: for sweeps, that of the first element that did not complete.`
 }
 
 func (c *waitCmd) Run(ctx context.Context, p *program) error {

@@ -77,6 +77,9 @@ type Result struct {
 	Exit    int // for the process
 	Failure *rendezvous.Failure
 	Ranks   []rendezvous.RankStatus
+	// Stopped reports that the ranks were asked to stop and ended as such ranks do. What
+	// they had to do is not finished then, even if a user's program ends with 0.
+	Stopped bool
 	// NearEnd says that the ranks were asked to stop since the time limit is near.
 	NearEnd bool
 	// Preempted says that Slurm takes the nodes for another job, and leaves it to this
@@ -129,6 +132,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 			return Result{}, err
 		}
 		result, pause, again := s.review(ctx, a, result)
+		result.Stopped = a.endedAsAsked(result)
 		o.keepEnd(a, result, again)
 		if !again {
 			return result, nil

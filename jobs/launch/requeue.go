@@ -18,6 +18,13 @@ import (
 // a failure, and would be again.
 var stoppedCodes = []int{0, exitStopped, 128 + int(syscall.SIGUSR1), 128 + int(syscall.SIGTERM)}
 
+// endedAsAsked reports whether the ranks ended because they were asked to stop. The built-in
+// trainer ends with 0 only if it has finished all the same.
+func (a *attempt) endedAsAsked(r Result) bool {
+	asked := a.stopped || r.Preempted
+	return asked && r.Failure == nil && slices.Contains(stoppedCodes, r.Exit) && (r.Exit != 0 || a.o.Job.Command != nil)
+}
+
 // askTimeout bounds a question to the controller that a job could do without.
 const askTimeout = 10 * time.Second
 

@@ -209,7 +209,7 @@ func (o Options) keepBegin(a *attempt) {
 // keepEnd keeps how an attempt ended.
 func (o Options) keepEnd(a *attempt, r Result, again bool) {
 	e := a.event(rundir.AttemptEnded)
-	e.Exit, e.Again = r.Exit, again
+	e.Exit, e.Stopped, e.Again = r.Exit, r.Stopped, again
 	for _, rank := range r.Ranks {
 		e.Step = max(e.Step, rank.Step)
 	}
@@ -219,7 +219,7 @@ func (o Options) keepEnd(a *attempt, r Result, again bool) {
 		if f.Rank >= 0 {
 			e.Rank, e.Host = &f.Rank, f.Host
 		}
-	case r.Exit != 0:
+	case r.Exit != 0 || r.Stopped:
 		a.mu.Lock()
 		e.Cause = a.stopFor
 		a.mu.Unlock()

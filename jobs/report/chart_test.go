@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 )
@@ -67,7 +68,7 @@ func FuzzFigures(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := Run{Figures: figures, Status: watch.Status{Attempts: make([]watch.Attempt, 2)}, Made: time.Unix(0, 0), Network: &rundir.Network{Hosts: make([]rundir.NetworkHost, 2)}}
+		r := Run{Figures: figures, Status: watch.Status{Attempts: make([]outcome.Attempt, 2)}, Made: time.Unix(0, 0), Network: &rundir.Network{Hosts: make([]rundir.NetworkHost, 2)}}
 		if err := r.HTML(io.Discard); err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 )
@@ -76,7 +77,7 @@ const madeForm = "2006-01-02 15:04 MST"
 // failures are those that are known by their texts. What stands in the log of a run that
 // all went well with is none.
 func (r *Run) failures() []symptoms.Found {
-	if r.Status.Phase == watch.Done && r.Status.Restarts() == 0 {
+	if r.Status.Phase == watch.Done && r.Status.Restarts == 0 {
 		return nil
 	}
 	return r.Known
@@ -145,7 +146,7 @@ func (p *page) facts() {
 			spent += lasted(a)
 		}
 		add("time with ranks", watch.Span(spent))
-		add("restarts", strconv.Itoa(r.Status.Restarts()))
+		add("restarts", strconv.Itoa(r.Status.Restarts))
 	}
 	if f.Skipped > 0 {
 		add("steps left out", strconv.Itoa(f.Skipped))
@@ -190,14 +191,14 @@ func stamp(t time.Time) string {
 }
 
 // lasted is how long an attempt took; 0 where its end is not known.
-func lasted(a watch.Attempt) time.Duration {
+func lasted(a outcome.Attempt) time.Duration {
 	if a.Ended.IsZero() {
 		return 0
 	}
 	return a.Ended.Sub(a.Began)
 }
 
-func took(a watch.Attempt) string {
+func took(a outcome.Attempt) string {
 	if a.Ended.IsZero() {
 		return ""
 	}
@@ -213,7 +214,7 @@ func (p *page) attempts() {
 		if a.Exit == nil {
 			row.Cause = "no end is recorded: it runs, or was killed with its launcher"
 		} else {
-			row.Exit, row.Bad = strconv.Itoa(*a.Exit), a.Failed()
+			row.Exit, row.Bad = strconv.Itoa(*a.Exit), a.End() == outcome.Failed
 		}
 		if a.Then != "" {
 			row.Cause = strings.TrimPrefix(row.Cause+"; "+a.Then, "; ")

@@ -138,17 +138,13 @@ func (r *Run) look() {
 	}
 }
 
-// Settle finds out how the run stands, by what was collected and by what Slurm says of
-// its last job, nil where it does not.
+// Settle determines the status of the run from what was collected and from what Slurm says
+// about its last job, nil if Slurm does not tell.
 func (r *Run) Settle(job *slurm.JobState, now time.Time) {
 	if job != nil {
 		r.Status.Take(*job)
 	}
 	r.Status.Pending = r.Record.Pending != nil
-	if len(r.Checkpoints) > 0 {
-		m := r.Checkpoints[0].Manifest
-		r.Status.Finished = m != nil && m.Finished
-	}
 	failure := ""
 	if f := r.failure(); f != nil {
 		failure = f.Reason

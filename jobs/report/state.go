@@ -23,7 +23,7 @@ func (r *Run) state() state {
 	case watch.Done:
 		st.Tone = "good"
 		if s.Finished && s.Checkpoint != nil {
-			st.Text = fmt.Sprintf("All that the job file asks for is trained: %d steps.", *s.Checkpoint)
+			st.Text = fmt.Sprintf("The training has finished after %d steps.", *s.Checkpoint)
 		}
 	case watch.Failed, watch.Killed:
 		st.Tone = "bad"

@@ -32,12 +32,13 @@ type AttemptEvent struct {
 	Code     *Code     `json:"code,omitempty"` // of a beginning: the user's program, where no submission has recorded it
 
 	// Of an end.
-	Exit  int    `json:"exit"`
-	Step  int    `json:"step"`            // the last one of which a rank has told
-	Cause string `json:"cause,omitempty"` // what went wrong, or why it was asked to stop; empty if it finished
-	Rank  *int   `json:"rank,omitempty"`  // that is the cause
-	Host  string `json:"host,omitempty"`  // its host
-	Again bool   `json:"again,omitempty"` // the launcher starts another attempt
+	Exit    int    `json:"exit"`
+	Stopped bool   `json:"stopped,omitempty"` // the ranks were asked to stop, and did
+	Step    int    `json:"step"`              // the last step that a rank has reported
+	Cause   string `json:"cause,omitempty"`   // what went wrong, or why it was asked to stop; empty if it finished
+	Rank    *int   `json:"rank,omitempty"`    // that is the cause
+	Host    string `json:"host,omitempty"`    // its host
+	Again   bool   `json:"again,omitempty"`   // the launcher starts another attempt
 }
 
 // Attempts is the file that keeps what has become of each attempt.

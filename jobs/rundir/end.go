@@ -11,11 +11,12 @@ import (
 // maxEnd bounds ended.json.
 const maxEnd = 64 << 10
 
-// End is how a job ended here.
+// End is how a launcher ended.
 type End struct {
-	JobID string    `json:"job_id,omitempty"` // empty without Slurm
-	Exit  int       `json:"exit"`             // the launcher's exit code
-	Time  time.Time `json:"time"`
+	JobID   string    `json:"job_id,omitempty"`  // empty without Slurm
+	Exit    int       `json:"exit"`              // the launcher's exit code
+	Stopped bool      `json:"stopped,omitempty"` // its ranks were asked to stop, and did
+	Time    time.Time `json:"time"`
 }
 
 // WriteEnd stores how the job ended.

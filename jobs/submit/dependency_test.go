@@ -2,6 +2,7 @@ package submit
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,10 +12,16 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// saved puts a checkpoint into a run directory.
+// saved makes the run in a directory one of the built-in trainer, and adds a checkpoint.
 func (c *cluster) saved(dir rundir.Dir, finished bool) {
 	c.t.Helper()
+	if err := os.WriteFile(dir.Spec(), []byte("[train]\nepochs = 2\n"), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
 	m := &checkpoint.Manifest{Run: "r", Step: 5, Epoch: 1, WorldSize: 1, Finished: finished}
+	if finished {
+		m.Epoch = 2
+	}
 	w := safetensors.Tensor{Name: "w", Shape: []int{1}, Data: []float32{1}}
 	if _, err := checkpoint.Save(dir.Checkpoints(), m, checkpoint.Files{"model.safetensors": {w}}); err != nil {
 		c.t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
@@ -46,8 +47,8 @@ func (s *Status) Details(now time.Time) []Line {
 		if text := communication(t); text != "" {
 			add("exchange", "%s", text)
 		}
-		if rank := s.slowest(); rank != "" {
-			add("slowest", "%s computes %.2f times as long as the middle one", rank, float64(*t.SlowestRatio))
+		if rank := s.straggler(); rank != "" {
+			add("slowest", "%s computes %.2f times as long as the median rank", rank, float64(*t.SlowestRatio))
 		}
 	}
 	if e := s.Eval; e != nil && e.Loss != nil {
@@ -99,7 +100,7 @@ func (s *Status) job() string {
 			text += ", ran " + s.Elapsed
 		}
 		if s.State.Done() && s.ExitCode != "" {
-			text += ", exit code " + s.ExitCode
+			text += ", " + slurm.ExitText(s.ExitCode)
 		}
 	}
 	if s.Requeues > 0 {
@@ -118,14 +119,22 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// progress is how far the training has come.
+// progress returns how far the training is.
 func (s *Status) progress() string {
 	text := fmt.Sprintf("step %d", *s.Step)
 	if s.Steps > 0 {
 		text += fmt.Sprintf(" of %d (%s)", s.Steps, percent(float64(*s.Step)/float64(s.Steps)))
 	}
-	if t := s.Train; t != nil && t.Epochs > 0 {
-		text += fmt.Sprintf(", epoch %d of %d", min(t.Epoch+1, t.Epochs), t.Epochs)
+	epoch := 0
+	if s.Train != nil {
+		epoch = s.Train.Epoch + 1
+	}
+	switch {
+	case s.Epochs == 0 || s.Train == nil:
+	case s.Finished && epoch > s.Epochs:
+		text += fmt.Sprintf(", epoch %d, the job file requests %d", epoch, s.Epochs)
+	default:
+		text += fmt.Sprintf(", epoch %d of %d", min(epoch, s.Epochs), s.Epochs)
 	}
 	if left, ok := s.left(); ok && s.Phase.active() {
 		text += fmt.Sprintf(", %s left", Span(left))
@@ -183,13 +192,11 @@ func communication(t *metrics.Record) string {
 	return fmt.Sprintf("%s of a step waits for communication, %s of which is hidden", percent(share), percent(float64(*t.CommHidden)))
 }
 
-// notable is how much longer than the one in the middle a rank must compute to be named.
-const notable = 1.05
-
-// slowest names the rank that computes longest, if that is worth a word, with its host where that is known.
-func (s *Status) slowest() string {
+// straggler names the rank that the trainer has found to be a straggler, with its host if
+// that is available; empty if there is none.
+func (s *Status) straggler() string {
 	t := s.Train
-	if t == nil || t.SlowestRank == nil || t.SlowestRatio == nil || *t.SlowestRatio < notable {
+	if t == nil || !t.Straggler || t.SlowestRank == nil || t.SlowestRatio == nil {
 		return ""
 	}
 	text := fmt.Sprintf("rank %d", *t.SlowestRank)
@@ -262,20 +269,7 @@ func (c *Checkpoint) text(now time.Time) string {
 	return text
 }
 
-// Restarts is how many attempts that did not end well were followed by another, or will
-// be: not how often a run that had finished was given more to do.
-func (s *Status) Restarts() int {
-	n := 0
-	for i, a := range s.Attempts {
-		well := a.Exit != nil && *a.Exit == exitDone
-		if !well && (i < len(s.Attempts)-1 || a.Then != "") {
-			n++
-		}
-	}
-	return n
-}
-
-// addAttempts tells how attempts ended that did not end well.
+// addAttempts adds how attempts ended that did not finish, numbered over all launchers.
 func (s *Status) addAttempts(add func(label, format string, args ...any)) {
 	var told []string
 	for i, a := range s.Attempts {
@@ -286,7 +280,7 @@ func (s *Status) addAttempts(add func(label, format string, args ...any)) {
 			continue // it goes on
 		case a.Exit == nil:
 			what = "it was killed together with its launcher"
-		case *a.Exit == exitDone:
+		case a.End() == outcome.Finished:
 			continue
 		case what == "":
 			what = fmt.Sprintf("exit code %d", *a.Exit)
@@ -299,7 +293,7 @@ func (s *Status) addAttempts(add func(label, format string, args ...any)) {
 		if a.JobID != "" {
 			text += "job " + a.JobID + ", "
 		}
-		text += fmt.Sprintf("attempt %d: %s", a.Number, what)
+		text += fmt.Sprintf("attempt %d: %s", i+1, what)
 		if a.Step > 0 {
 			text += fmt.Sprintf(", at step %d", a.Step)
 		}
@@ -315,8 +309,8 @@ func (s *Status) addAttempts(add func(label, format string, args ...any)) {
 		told = append([]string{fmt.Sprintf("%d earlier ones are in attempts.jsonl", more)}, told[more:]...)
 	}
 	label := "ended"
-	if restarts := s.Restarts(); restarts > 0 {
-		add("restarts", "%d", restarts)
+	if s.Restarts > 0 {
+		add("restarts", "%d", s.Restarts)
 		label = ""
 	}
 	for i, text := range told {

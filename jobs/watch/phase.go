@@ -1,10 +1,12 @@
 package watch
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -15,40 +17,37 @@ type Phase string
 // The phases.
 const (
 	NotSubmitted Phase = "not submitted"
-	CutShort     Phase = "cut short"  // its submission: whether there is a job is not known
+	CutShort     Phase = "cut short"  // the submission was interrupted: whether it made a job is unknown
 	Queued       Phase = "queued"     // for the first time
-	Held         Phase = "held"       // queued, and will not start by itself
-	Requeued     Phase = "requeued"   // queued once more
+	Held         Phase = "held"       // queued, and does not start without action
+	Requeued     Phase = "requeued"   // queued again
 	Starting     Phase = "starting"   // has nodes, and no launcher yet
-	Joining      Phase = "joining"    // ranks come
+	Joining      Phase = "joining"    // ranks join
 	Loading      Phase = "loading"    // data and checkpoint
-	Training     Phase = "training"   //
-	Evaluating   Phase = "evaluating" //
-	Saving       Phase = "saving"     //
-	Running      Phase = "running"    // a user's program, or what is not told
+	Training     Phase = "training"   // the built-in trainer
+	Evaluating   Phase = "evaluating" // the built-in trainer
+	Saving       Phase = "saving"     // the built-in trainer
+	Running      Phase = "running"    // a user's program, or no details are available
 	Stopping     Phase = "stopping"   // was asked to save and stop
 	Restarting   Phase = "restarting" // after a failure
-	Suspended    Phase = "suspended"  //
-	Ending       Phase = "ending"     // Slurm takes the nodes back
-	Stopped      Phase = "stopped"    // can go on from its checkpoint
-	Preempted    Phase = "preempted"  // likewise
-	TimeLimit    Phase = "time limit" // likewise
-	Cancelled    Phase = "cancelled"  //
-	Failed       Phase = "failed"     //
-	Killed       Phase = "killed"     // its launcher, without a word
-	Done         Phase = "done"       //
-	Unknown      Phase = "unknown"    // Slurm does not tell, and nothing here does
+	Suspended    Phase = "suspended"  // by Slurm
+	Ending       Phase = "ending"     // the launcher has ended, the job has not
+	Stopped      Phase = "stopped"    // as it was asked to
+	Preempted    Phase = "preempted"  // by Slurm
+	TimeLimit    Phase = "time limit" // the job reached its time limit
+	Cancelled    Phase = "cancelled"  // the job, or a launcher that was interrupted twice
+	Failed       Phase = "failed"     // with a cause
+	Killed       Phase = "killed"     // the launcher, without a record of its end
+	Done         Phase = "done"       // finished
+	Unknown      Phase = "unknown"    // neither Slurm nor the run directory tells
 )
+
+// Phases are all phases, in the order in which a run may pass through them.
+var Phases = []Phase{NotSubmitted, CutShort, Queued, Held, Requeued, Starting, Joining, Loading, Training, Evaluating, Saving, Running,
+	Stopping, Restarting, Suspended, Ending, Stopped, Preempted, TimeLimit, Cancelled, Failed, Killed, Done, Unknown}
 
 // fresh is how old the launcher's word may be and still be true; clocks of nodes differ.
 const fresh = 30 * time.Second
-
-// exit codes of launchers that are more than a failure.
-const (
-	exitDone      = 0
-	exitStopped   = 3
-	exitCancelled = 130
-)
 
 // Over says whether nothing runs or waits to run any more.
 func (p Phase) Over() bool {
@@ -68,22 +67,40 @@ func (p Phase) active() bool {
 	return false
 }
 
-// Settle finds the phase from all that is known. Failure is how the last attempt failed,
-// empty if it did not, and now the present time.
+// Settle determines the phase, whether the run has finished, and how often it was
+// restarted. Failure is the cause of the last attempt's failure, empty if it did not fail.
 func (s *Status) Settle(failure string, now time.Time) {
 	s.Failure = failure
+	s.Finished = s.record.Finished(slurm.JobState{ID: s.Job, State: s.State})
+	s.Restarts = s.record.Restarts(s.Requeues)
+	s.rescale()
 	s.Phase, s.Detail, s.Advice = s.phase(now)
-	// A finished run may have been submitted again, with more to do.
+	// A later job may have been submitted with nothing left to do.
 	if s.Finished && (s.Phase.Over() || s.Phase == Unknown || s.Phase == NotSubmitted) {
 		s.Phase, s.Detail, s.Advice = Done, "", ""
 	}
+}
+
+// rescale relates the progress to the epochs that the job file requests now. The metrics
+// name those that were requested when they were written.
+func (s *Status) rescale() {
+	goal := s.record.Goal.Epochs
+	switch {
+	case s.Step == nil || goal == 0:
+		return
+	case s.Finished:
+		s.Steps = *s.Step
+	case s.Epochs > 0:
+		s.Steps = int(int64(s.Steps) * int64(goal) / int64(s.Epochs))
+	}
+	s.Epochs = goal
 }
 
 func (s *Status) phase(now time.Time) (p Phase, detail, advice string) {
 	switch {
 	case s.Pending:
 		return CutShort, "its submission was cut short", "submit it again to find its job"
-	case s.Job == "" && s.Live == nil && s.end == nil:
+	case s.Job == "" && s.Live == nil && s.record.End == nil:
 		return NotSubmitted, "", ""
 	}
 	switch s.State {
@@ -98,7 +115,7 @@ func (s *Status) phase(now time.Time) (p Phase, detail, advice string) {
 	case slurm.StateCompleting:
 		return Ending, "Slurm takes its nodes back", ""
 	case slurm.StateCompleted:
-		return Done, "", ""
+		return s.ended(outcome.Finished)
 	case slurm.StateCancelled:
 		return s.goesOn(Cancelled)
 	case slurm.StateTimeout, slurm.StateDeadline:
@@ -112,23 +129,33 @@ func (s *Status) phase(now time.Time) (p Phase, detail, advice string) {
 	case slurm.StateOutOfMemory:
 		return s.failed("it ran out of memory")
 	}
-	if strings.HasPrefix(s.ExitCode, fmt.Sprintf("%d:", exitStopped)) && s.stopped() {
-		return s.goesOn(Stopped)
+	// The exit code of the job is that of the launcher, unless the batch script failed
+	// before or after it.
+	if end := s.record.Ended(s.Failure != ""); end == outcome.Stopped && strings.HasPrefix(s.ExitCode, fmt.Sprintf("%d:", s.record.End.Exit)) {
+		return s.ended(end)
 	}
 	return s.failed("")
 }
 
-// stopped says whether the launcher ended because ranks that were asked to stop did. Its
-// exit code alone does not tell: a user's program that fails may have the same one, and
-// so may a line of the batch script before the launcher.
-func (s *Status) stopped() bool {
-	return s.end != nil && s.end.Exit == exitStopped && s.Failure == ""
+// ended returns the phase of a run whose last launcher ended.
+func (s *Status) ended(by outcome.End) (p Phase, detail, advice string) {
+	switch {
+	case s.Finished:
+		return Done, "", ""
+	case by == outcome.Failed:
+		return s.failed("")
+	case by == outcome.Canceled:
+		return s.goesOn(Cancelled)
+	}
+	// It was asked to stop; or it had finished, and now more epochs are requested or its
+	// last checkpoint is corrupt.
+	return s.goesOn(Stopped)
 }
 
 // waits is the phase of a job in the queue.
 func (s *Status) waits() (p Phase, detail, advice string) {
 	p = Queued
-	if s.Requeues > 0 || s.requeued {
+	if s.Requeues > 0 || s.record.Requeued() {
 		p = Requeued
 	}
 	w, known := slurm.ExplainPending(s.Reason)
@@ -141,7 +168,7 @@ func (s *Status) waits() (p Phase, detail, advice string) {
 	return p, w.Why, strings.NewReplacer(" ID`", " "+s.Job+"`", "=ID`", "="+s.Job+"`").Replace(w.Advice)
 }
 
-// runs is the phase of a job that has its nodes.
+// runs returns the phase of a job that has its nodes.
 func (s *Status) runs(now time.Time) (p Phase, detail, advice string) {
 	l := s.Live
 	switch {
@@ -150,13 +177,29 @@ func (s *Status) runs(now time.Time) (p Phase, detail, advice string) {
 			return Running, "", ""
 		}
 		return Starting, "no rank was started yet", ""
+	case l.Phase == rundir.PhaseOver && s.Requeues > s.record.Requeues():
+		return Starting, "no rank was started yet", "" // since the job was requeued
+	case l.Phase == rundir.PhaseOver:
+		return Ending, s.beforeSlurm(), ""
 	case now.Sub(l.Time) > fresh:
 		return Running, fmt.Sprintf("nothing was heard of its launcher for %s", Span(now.Sub(l.Time))),
 			"its node may hang; `ddpbatch logs` shows what was printed last"
-	case l.Phase == rundir.PhaseOver:
-		return Ending, "", ""
 	}
 	return livePhase(l)
+}
+
+// beforeSlurm describes the end of a launcher that Slurm has not reported yet.
+func (s *Status) beforeSlurm() string {
+	const unaware = "; Slurm has not reported the end of its job yet"
+	switch end := s.record.Ended(s.Failure != ""); {
+	case s.record.End == nil:
+		return ""
+	case s.Finished:
+		return "it has finished" + unaware
+	case end == outcome.Failed:
+		return cmp.Or(clean(s.Failure), fmt.Sprintf("it failed with exit code %d", s.record.End.Exit)) + unaware
+	}
+	return "it has stopped" + unaware
 }
 
 // livePhase is what a launcher says that its ranks are at.
@@ -180,24 +223,20 @@ func livePhase(l *rundir.Live) (p Phase, detail, advice string) {
 	return Running, "", ""
 }
 
-// byItself is the phase of a run of which Slurm knows nothing: it may run without.
+// byItself returns the phase of a run about which Slurm knows nothing: it may run without
+// Slurm.
 func (s *Status) byItself(now time.Time) (p Phase, detail, advice string) {
 	if l := s.Live; l != nil && l.JobID == s.Job && l.Phase != rundir.PhaseOver && now.Sub(l.Time) <= fresh {
 		return livePhase(l)
 	}
-	switch e := s.end; {
-	case e == nil && s.Job != "":
+	end := s.record.Ended(s.Failure != "")
+	switch {
+	case end == outcome.Open && s.Job != "":
 		return Unknown, s.Reason, ""
-	case e == nil:
+	case end == outcome.Open:
 		return Killed, "its launcher was killed, and left no word", ""
-	case e.Exit == exitDone:
-		return Done, "", ""
-	case s.stopped():
-		return s.goesOn(Stopped)
-	case e.Exit == exitCancelled:
-		return s.goesOn(Cancelled)
 	}
-	return s.failed("")
+	return s.ended(end)
 }
 
 // goesOn is a phase of a run that has more to do.
@@ -215,19 +254,19 @@ func (s *Status) goesOn(p Phase) (Phase, string, string) {
 	return p, "", fmt.Sprintf("%s it again to go on after step %d", again, s.Saved.Step)
 }
 
-// failed is the phase of a run that failed, with the best cause that is known.
+// failed returns the phase of a run that failed, with the best cause that is available.
 func (s *Status) failed(cause string) (p Phase, detail, advice string) {
 	switch {
 	case s.Failure != "":
 		cause = s.Failure
 	case cause != "":
 	case s.ExitCode != "" && s.ExitCode != "0:0":
-		cause = "exit code " + s.ExitCode
+		cause = slurm.ExitText(s.ExitCode)
 		if why, what := s.before.explain(s.ExitCode); why != "" {
 			cause, advice = cause+", "+why, what
 		}
-	case s.end != nil:
-		cause = fmt.Sprintf("exit code %d", s.end.Exit)
+	case s.record.End != nil:
+		cause = fmt.Sprintf("exit code %d", s.record.End.Exit)
 	}
 	return Failed, clean(cause), advice
 }

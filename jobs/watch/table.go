@@ -105,7 +105,7 @@ func (s *Status) note() string {
 			}
 		}
 	}
-	if rank := s.slowest(); rank != "" && s.Phase.active() {
+	if rank := s.straggler(); rank != "" && s.Phase.active() {
 		parts = append(parts, rank+" is slowest")
 	}
 	return clean(strings.Join(parts, "; "))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -23,23 +24,23 @@ type unlaunched struct {
 	words string
 }
 
-// Unlaunched says why a job ended, and what to do, if its launcher never began: a module
-// that is not there, a program or a folder that the node does not see. Both are empty if
-// it did begin.
+// Unlaunched returns why a job ended and what to do about it if its launcher never started:
+// a module that does not exist, or a program or directory that the node does not see. Both
+// are empty if the launcher did start.
 func Unlaunched(d rundir.Dir, job slurm.JobState) (why, advice string) {
-	events, _ := d.ReadAttempts()
-	return findUnlaunched(d, job.ID, events).explain(job.ExitCode)
+	return findUnlaunched(d, outcome.Read(d, job.ID)).explain(job.ExitCode)
 }
 
-// findUnlaunched is nil if the job's launcher has begun, or there is no job.
-func findUnlaunched(d rundir.Dir, job string, events []rundir.AttemptEvent) *unlaunched {
-	if job == "" || slices.ContainsFunc(events, func(e rundir.AttemptEvent) bool { return e.JobID == job }) {
+// findUnlaunched returns nil if the launcher of the last job has started, or if the run
+// has no job.
+func findUnlaunched(d rundir.Dir, s outcome.State) *unlaunched {
+	if s.Job == "" || slices.ContainsFunc(s.Attempts, func(a outcome.Attempt) bool { return a.JobID == s.Job }) {
 		return nil
 	}
-	if e, ok := d.ReadEnd(); ok && e.JobID == job {
+	if s.End != nil && s.End.JobID == s.Job {
 		return nil
 	}
-	return &unlaunched{d.Path, lastWords(d.BatchLog(job))}
+	return &unlaunched{d.Path, lastWords(d.BatchLog(s.Job))}
 }
 
 func (u *unlaunched) explain(exitCode string) (why, advice string) {

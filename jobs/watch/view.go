@@ -73,7 +73,7 @@ func (v View) Lines(s *Status, width int, now time.Time) []string {
 			parts = append(parts, text)
 		}
 	}
-	if rank := s.slowest(); rank != "" {
+	if rank := s.straggler(); rank != "" {
 		parts = append(parts, fmt.Sprintf("slowest: %s (%.2fx)", rank, float64(*s.Train.SlowestRatio)))
 	}
 	if len(parts) > 0 {

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func runs(now time.Time) []Status {
 	step, slowest := 1200, 5
 	train := &metrics.Record{Kind: "train", Step: step, Steps: 2800, Epoch: 2, Epochs: 5, Loss: metrics.Of(0.43125), SamplesPerSecond: metrics.Of(12345.6), LeftSeconds: metrics.Of(70),
-		StepMillis: metrics.Of(20), CommMillis: metrics.Of(8), CommHidden: metrics.Of(0.75), SlowestRank: &slowest, SlowestRatio: metrics.Of(1.31), Time: now}
+		StepMillis: metrics.Of(20), CommMillis: metrics.Of(8), CommHidden: metrics.Of(0.75), SlowestRank: &slowest, SlowestRatio: metrics.Of(1.61), Straggler: true, Time: now}
 	live := &rundir.Live{Time: now, JobID: "18", Phase: rundir.PhaseRunning, Hosts: "n[1-4]", PerNode: 2, Ranks: 8, Joined: 8, Nodes: []rundir.NodeGroup{
 		{State: "lost", Hosts: "n4", Ranks: []int{6, 7}, Count: 2, Least: 1190, Most: 1190}, {State: "training", Hosts: "n[1-3]", Ranks: []int{0, 1, 2, 3, 4, 5}, Count: 6, Least: 1200, Most: 1201}}}
 	joining := &rundir.Live{Time: now, JobID: "18", Phase: rundir.PhaseJoining, Hosts: "n[1-2]", PerNode: 1, Ranks: 2, Joined: 1, Nodes: []rundir.NodeGroup{

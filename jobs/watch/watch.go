@@ -13,6 +13,7 @@ package watch
 import (
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
@@ -36,27 +37,27 @@ type Status struct {
 	Nodes    string      `json:"nodes,omitempty"`
 	Start    string      `json:"start,omitempty"` // local time of the cluster; expected while the job is queued
 	Elapsed  string      `json:"elapsed,omitempty"`
-	Requeues int         `json:"restarts"` // by Slurm; -1 is not known
+	Requeues int         `json:"-"`        // by Slurm, -1 if that is not known
+	Restarts int         `json:"restarts"` // of the run, see package outcome
 
-	Step       *int            `json:"step,omitempty"`
-	Steps      int             `json:"steps,omitempty"`
-	Epoch      *int            `json:"epoch,omitempty"`
-	Epochs     int             `json:"epochs,omitempty"`
-	Loss       *metrics.Number `json:"loss,omitempty"`
-	Accuracy   *metrics.Number `json:"accuracy,omitempty"`
-	Train      *metrics.Record `json:"train,omitempty"` // the last line of this kind of metrics.jsonl
-	Eval       *metrics.Record `json:"eval,omitempty"`  // likewise
-	Live       *rundir.Live    `json:"live,omitempty"`
-	Checkpoint *int            `json:"checkpoint_step,omitempty"`
-	Saved      *Checkpoint     `json:"checkpoint,omitempty"`
-	Attempts   []Attempt       `json:"attempts,omitempty"`
-	Finished   bool            `json:"finished"`
-	Pending    bool            `json:"pending,omitempty"` // it is not known whether Slurm has its job
-	Failure    string          `json:"failure,omitempty"`
+	Step       *int              `json:"step,omitempty"`
+	Steps      int               `json:"steps,omitempty"`
+	Epoch      *int              `json:"epoch,omitempty"`
+	Epochs     int               `json:"epochs,omitempty"`
+	Loss       *metrics.Number   `json:"loss,omitempty"`
+	Accuracy   *metrics.Number   `json:"accuracy,omitempty"`
+	Train      *metrics.Record   `json:"train,omitempty"` // the last line of this kind of metrics.jsonl
+	Eval       *metrics.Record   `json:"eval,omitempty"`  // likewise
+	Live       *rundir.Live      `json:"live,omitempty"`
+	Checkpoint *int              `json:"checkpoint_step,omitempty"`
+	Saved      *Checkpoint       `json:"checkpoint,omitempty"`
+	Attempts   []outcome.Attempt `json:"attempts,omitempty"`
+	Finished   bool              `json:"finished"`
+	Pending    bool              `json:"pending,omitempty"` // it is not known whether Slurm has its job
+	Failure    string            `json:"failure,omitempty"`
 
-	end      *rundir.End
-	before   *unlaunched
-	requeued bool // the last that a launcher did was to put its job back into the queue
+	record outcome.State
+	before *unlaunched
 }
 
 // Checkpoint is the newest one.
@@ -70,33 +71,9 @@ type Checkpoint struct {
 	Verified bool `json:"verified"`
 }
 
-// Attempt is one life of all ranks.
-type Attempt struct {
-	JobID    string    `json:"job_id,omitempty"`
-	Requeues int       `json:"requeues"` // of the job before it
-	Number   int       `json:"attempt"`
-	Began    time.Time `json:"began"`
-	Ended    time.Time `json:"ended,omitzero"`
-	Hosts    string    `json:"hosts,omitempty"`
-	Ranks    int       `json:"ranks"`
-	Exit     *int      `json:"exit,omitempty"` // none while it goes on, or if it was killed with its launcher
-	Step     int       `json:"step"`
-	Cause    string    `json:"cause,omitempty"`
-	Rank     *int      `json:"rank,omitempty"`
-	Host     string    `json:"host,omitempty"`
-	Then     string    `json:"then,omitempty"` // restarted, requeued
-}
-
-// Failed says that it ended, and neither finished nor stopped because it was asked to: of
-// an exit code that a user's program shares with that of a stop, the rank that failed is
-// the difference.
-func (a Attempt) Failed() bool {
-	return a.Exit != nil && *a.Exit != exitDone && (*a.Exit != exitStopped || a.Rank != nil)
-}
-
-// Read is what a run directory tells. Job is the id of the job that the run was last
-// submitted as, if it was. How far its training has come is in figures, which may be
-// nil.
+// Read returns the status of the run in d as far as the run directory tells. Job is the ID
+// of the job that the run was last submitted as, or empty. Figures holds the metrics that
+// were read before, or is nil.
 func Read(d rundir.Dir, name, job string, figures *Figures) Status {
 	s := Status{Name: name, Dir: d.Path, Job: job, Requeues: -1}
 	if job != "" {
@@ -110,18 +87,13 @@ func Read(d rundir.Dir, name, job string, figures *Figures) Status {
 	if l, ok := d.ReadLive(); ok {
 		s.Live = &l
 	}
-	if e, ok := d.ReadEnd(); ok && (e.JobID == job || e.JobID == "" || job == "") {
-		s.end = &e
-	}
-	if e, ok, err := checkpoint.Newest(d.Checkpoints()); err == nil && ok {
-		s.Saved = newest(e)
+	s.record = outcome.Read(d, job)
+	s.Attempts = s.record.Attempts
+	if e := s.record.Newest; e != nil {
+		s.Saved = newest(*e)
 		s.Checkpoint = &s.Saved.Step
 	}
-	// A line that cannot be read is of a disk that was full; the rest counts.
-	events, _ := d.ReadAttempts()
-	s.Attempts = attempts(events)
-	s.before = findUnlaunched(d, job, events)
-	s.requeued = len(events) > 0 && events[len(events)-1].Event == rundir.JobRequeued
+	s.before = findUnlaunched(d, s.record)
 	return s
 }
 
@@ -154,7 +126,7 @@ func (s *Status) Verify() {
 	s.Saved.Verified = true
 }
 
-// Take adds what Slurm says of the job.
+// Take adds what Slurm says about the job.
 func (s *Status) Take(j slurm.JobState) {
 	s.State, s.Reason, s.ExitCode, s.Nodes, s.Requeues = j.State, j.Reason, j.ExitCode, j.Nodes, j.Restarts
 	s.Start, s.Elapsed = j.Start, j.Elapsed
@@ -176,27 +148,4 @@ func (s *Status) take(f *Figures) {
 			s.Steps = f.Train.Steps
 		}
 	}
-}
-
-// attempts puts beginnings and ends together.
-func attempts(events []rundir.AttemptEvent) []Attempt {
-	var all []Attempt
-	for _, e := range events {
-		last := len(all) - 1
-		switch {
-		case e.Event == rundir.AttemptBegan:
-			all = append(all, Attempt{JobID: e.JobID, Requeues: e.Requeues, Number: e.Attempt, Began: e.Time, Hosts: e.Hosts, Ranks: e.Ranks})
-		case last < 0 || all[last].JobID != e.JobID || all[last].Requeues != e.Requeues:
-			// Its beginning could not be written.
-		case e.Event == rundir.AttemptEnded && all[last].Number == e.Attempt:
-			a := &all[last]
-			a.Ended, a.Exit, a.Step, a.Cause, a.Rank, a.Host = e.Time, &e.Exit, e.Step, e.Cause, e.Rank, e.Host
-			if e.Again {
-				a.Then = "restarted"
-			}
-		case e.Event == rundir.JobRequeued:
-			all[last].Then = "requeued"
-		}
-	}
-	return all
 }

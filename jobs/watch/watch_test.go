@@ -3,13 +3,17 @@ package watch
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
 
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
@@ -55,48 +59,137 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// What the phase is without Slurm, or where it does not tell.
+// phaseCase is a status and the phase that it must have.
+type phaseCase struct {
+	name    string
+	s       Status
+	failure string
+	phase   Phase
+	detail  string
+	advice  string
+}
+
+func checkPhases(t *testing.T, now time.Time, cases []phaseCase) {
+	t.Helper()
+	for _, tt := range cases {
+		tt.s.Settle(tt.failure, now)
+		if tt.s.Phase != tt.phase || tt.s.Detail != tt.detail || tt.s.Advice != tt.advice {
+			t.Errorf("%s: %q %q %q, want %q %q %q", tt.name, tt.s.Phase, tt.s.Detail, tt.s.Advice, tt.phase, tt.detail, tt.advice)
+		}
+		if tt.s.Finished != (tt.phase == Done) && tt.s.Phase.Over() {
+			t.Errorf("%s: %q, and finished is %v", tt.name, tt.s.Phase, tt.s.Finished)
+		}
+	}
+}
+
+// records of a user's program that ended, and of a training.
+func ended(exit int, stopped bool) outcome.State {
+	return outcome.State{Goal: outcome.Goal{Known: true}, End: &rundir.End{Exit: exit, Stopped: stopped}}
+}
+
+func trained(epoch, of int) outcome.State {
+	return outcome.State{Goal: outcome.Goal{Known: true, Trains: true, Epochs: of}, End: &rundir.End{},
+		Newest: &checkpoint.Entry{Manifest: &checkpoint.Manifest{Epoch: epoch}}}
+}
+
 func TestPhaseWithoutSlurm(t *testing.T) {
 	now := time.Now()
 	live := func(phase string, ago time.Duration, groups ...rundir.NodeGroup) *rundir.Live {
 		return &rundir.Live{Time: now.Add(-ago), Phase: phase, Ranks: 4, Joined: 4, Nodes: groups}
 	}
-	end := func(exit int) *rundir.End { return &rundir.End{Exit: exit} }
 	saved := &Checkpoint{Step: 7}
-	for _, tt := range []struct {
-		name    string
-		s       Status
-		failure string
-		phase   Phase
-		detail  string
-		advice  string
-	}{
-		{"never begun", Status{}, "", NotSubmitted, "", ""},
-		{"training", Status{Live: live(rundir.PhaseRunning, 0, rundir.NodeGroup{State: "training"})}, "", Training, "", ""},
-		{"one node saves", Status{Live: live(rundir.PhaseRunning, 0, rundir.NodeGroup{State: "saving"}, rundir.NodeGroup{State: "training"})}, "", Saving, "", ""},
-		{"a program", Status{Live: live(rundir.PhaseRunning, 0, rundir.NodeGroup{State: "running"})}, "", Running, "", ""},
-		{"restarting", Status{Live: &rundir.Live{Time: now, Phase: rundir.PhaseRestarting, Detail: "rank 1\x1b[31m is lost"}}, "rank 1 is lost", Restarting, "rank 1[31m is lost", ""},
-		{"done", Status{Live: live(rundir.PhaseOver, time.Hour), end: end(0)}, "", Done, "", ""},
-		{"stopped", Status{Live: live(rundir.PhaseOver, 0), end: end(3), Saved: saved}, "", Stopped, "", "launch it again to go on after step 7"},
-		{"stopped, and its checkpoint damaged", Status{Live: live(rundir.PhaseOver, 0), end: end(3), Saved: &Checkpoint{Step: 7, Damaged: "no manifest"}}, "", Stopped, "", "launch it again to go on from the newest checkpoint that verifies: that of step 7 does not"},
-		{"failed", Status{Live: live(rundir.PhaseOver, 0), end: end(4)}, "rank 1 on n1 was lost", Failed, "rank 1 on n1 was lost", ""},
-		{"a program that failed with the code of a stop", Status{end: end(3), Saved: saved}, "rank 0 on n1: sh ended with exit code 3", Failed, "rank 0 on n1: sh ended with exit code 3", ""},
-		{"the same, of a job", Status{Job: "18", State: slurm.StateFailed, ExitCode: "3:0", end: end(3)}, "rank 0 on n1: sh ended with exit code 3", Failed, "rank 0 on n1: sh ended with exit code 3", ""},
-		{"a job that was asked to stop", Status{Job: "18", State: slurm.StateFailed, ExitCode: "3:0", end: end(3), Saved: saved}, "", Stopped, "", "submit it again to go on after step 7"},
-		{"a batch script that failed before its launcher", Status{Job: "18", State: slurm.StateFailed, ExitCode: "3:0", Saved: saved}, "", Failed, "exit code 3:0", ""},
-		{"failed without a word", Status{Live: live(rundir.PhaseOver, 0), end: end(4)}, "", Failed, "exit code 4", ""},
-		{"killed", Status{Live: live(rundir.PhaseRunning, time.Hour)}, "", Killed, "its launcher was killed, and left no word", ""},
-		{"Slurm is away, the launcher is not", Status{Job: "18", State: slurm.StateUnknown, Live: &rundir.Live{Time: now, JobID: "18", Phase: rundir.PhaseJoining, Ranks: 2}}, "", Joining, "0 of 2 ranks have joined", ""},
-		{"a launcher of another job", Status{Job: "19", State: slurm.StateRunning, Live: &rundir.Live{Time: now, JobID: "18", Phase: rundir.PhaseRunning}}, "", Starting, "no rank was started yet", ""},
-		{"out of memory", Status{Job: "18", State: slurm.StateOutOfMemory}, "", Failed, "it ran out of memory", ""},
-		{"finished, but to be trained further", Status{Job: "18", State: slurm.StatePending, Reason: "Priority", Finished: true}, "", Queued, "other jobs come first", "`sprio --jobs=18` shows what its priority is made of; a smaller or shorter job may fit into a gap"},
-		{"finished", Status{Job: "18", State: slurm.StateFailed, ExitCode: "1:0", Finished: true}, "", Done, "", ""},
-	} {
-		tt.s.Settle(tt.failure, now)
-		if tt.s.Phase != tt.phase || tt.s.Detail != tt.detail || tt.s.Advice != tt.advice {
-			t.Errorf("%s: %q %q %q, want %q %q %q", tt.name, tt.s.Phase, tt.s.Detail, tt.s.Advice, tt.phase, tt.detail, tt.advice)
-		}
+	checkPhases(t, now, []phaseCase{
+		{name: "never begun", phase: NotSubmitted},
+		{name: "training", s: Status{Live: live(rundir.PhaseRunning, 0, rundir.NodeGroup{State: "training"})}, phase: Training},
+		{name: "evaluating", s: Status{Live: live(rundir.PhaseRunning, 0, rundir.NodeGroup{State: "evaluating"})}, phase: Evaluating},
+		{name: "loading", s: Status{Live: live(rundir.PhaseRunning, 0, rundir.NodeGroup{State: "loading"})}, phase: Loading},
+		{name: "connecting", s: Status{Live: live(rundir.PhaseRunning, 0, rundir.NodeGroup{State: "connecting"})}, phase: Joining, detail: "ranks agree on a network"},
+		{name: "one node saves", s: Status{Live: live(rundir.PhaseRunning, 0, rundir.NodeGroup{State: "saving"}, rundir.NodeGroup{State: "training"})}, phase: Saving},
+		{name: "a program", s: Status{Live: live(rundir.PhaseRunning, 0, rundir.NodeGroup{State: "running"})}, phase: Running},
+		{name: "stopping", s: Status{Live: &rundir.Live{Time: now, Phase: rundir.PhaseStopping, Detail: "the time limit is near"}}, phase: Stopping, detail: "the time limit is near"},
+		{name: "restarting", s: Status{Live: &rundir.Live{Time: now, Phase: rundir.PhaseRestarting, Detail: "rank 1\x1b[31m is lost"}}, failure: "rank 1 is lost", phase: Restarting, detail: "rank 1[31m is lost"},
+		{name: "done", s: Status{Live: live(rundir.PhaseOver, time.Hour), record: ended(0, false)}, phase: Done},
+		{name: "stopped", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(3, false), Saved: saved}, phase: Stopped, advice: "launch it again to go on after step 7"},
+		{name: "program stopped by Ctrl-C", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(143, true)}, phase: Stopped},
+		{name: "program stopped by Ctrl-C, earlier version", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(143, false)}, phase: Stopped},
+		{name: "program stopped by Ctrl-C with exit code 0", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(0, true)}, phase: Stopped},
+		{name: "program that somebody killed by SIGTERM", s: Status{record: ended(143, false)}, failure: "rank 0: sh was killed by signal 15", phase: Failed, detail: "rank 0: sh was killed by signal 15"},
+		{name: "interrupted twice", s: Status{record: ended(130, false)}, failure: "cancelled by a second interrupt", phase: Cancelled},
+		{name: "stopped, and its checkpoint damaged", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(3, false), Saved: &Checkpoint{Step: 7, Damaged: "no manifest"}}, phase: Stopped,
+			advice: "launch it again to go on from the newest checkpoint that verifies: that of step 7 does not"},
+		{name: "trained to the end", s: Status{record: trained(3, 3), Saved: saved}, phase: Done},
+		{name: "trained to the end, and more epochs requested since", s: Status{record: trained(3, 5), Saved: saved}, phase: Stopped, advice: "launch it again to go on after step 7"},
+		{name: "failed", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(4, false)}, failure: "rank 1 on n1 was lost", phase: Failed, detail: "rank 1 on n1 was lost"},
+		{name: "a program that failed with the code of a stop", s: Status{record: ended(3, false), Saved: saved}, failure: "rank 0 on n1: sh ended with exit code 3", phase: Failed, detail: "rank 0 on n1: sh ended with exit code 3"},
+		{name: "failed without a word", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(4, false)}, phase: Failed, detail: "exit code 4"},
+		{name: "killed", s: Status{Live: live(rundir.PhaseRunning, time.Hour)}, phase: Killed, detail: "its launcher was killed, and left no word"},
+		{name: "killed, but it had finished before", s: Status{Live: live(rundir.PhaseRunning, time.Hour), record: outcome.State{Newest: trained(3, 3).Newest, Goal: trained(3, 3).Goal}}, phase: Done},
+	})
+}
+
+func TestPhaseWithSlurm(t *testing.T) {
+	now := time.Now()
+	job := func(state slurm.State, exit string, record outcome.State) Status {
+		record.Job = "18"
+		return Status{Job: "18", State: state, ExitCode: exit, record: record, Requeues: -1}
 	}
+	with := func(s Status, change func(*Status)) Status { change(&s); return s }
+	over := func(s *Status) {
+		s.Live = &rundir.Live{Time: now.Add(-time.Hour), JobID: "18", Phase: rundir.PhaseOver}
+	}
+	saved := func(s *Status) { s.Saved = &Checkpoint{Step: 7} }
+	none := outcome.State{}
+	const unaware = "; Slurm has not reported the end of its job yet"
+	checkPhases(t, now, []phaseCase{
+		{name: "interrupted submission", s: Status{Pending: true}, phase: CutShort, detail: "its submission was cut short", advice: "submit it again to find its job"},
+		{name: "queued", s: job(slurm.StatePending, "", none), phase: Queued},
+		{name: "queued again", s: with(job(slurm.StatePending, "", none), func(s *Status) { s.Requeues = 1 }), phase: Requeued},
+		{name: "requeued by its launcher, which Slurm does not count yet",
+			s: job(slurm.StatePending, "", outcome.State{Attempts: []outcome.Attempt{{JobID: "18", Then: outcome.Requeued}}}), phase: Requeued},
+		{name: "configuring", s: job(slurm.StateConfiguring, "", none), phase: Starting, detail: "its nodes are made ready"},
+		{name: "suspended", s: job(slurm.StateSuspended, "", none), phase: Suspended, detail: "Slurm has stopped its processes for now"},
+		{name: "completing", s: job(slurm.StateCompleting, "", none), phase: Ending, detail: "Slurm takes its nodes back"},
+		{name: "completed, a program", s: job(slurm.StateCompleted, "0:0", ended(0, false)), phase: Done},
+		{name: "completed, no launcher", s: job(slurm.StateCompleted, "0:0", none), phase: Done},
+		{name: "completed, but the program was asked to stop", s: job(slurm.StateCompleted, "0:0", ended(0, true)), phase: Stopped},
+		{name: "completed, and more epochs requested since", s: with(job(slurm.StateCompleted, "0:0", trained(3, 5)), saved), phase: Stopped, advice: "submit it again to go on after step 7"},
+		{name: "canceled", s: with(job(slurm.StateCancelled, "0:15", none), saved), phase: Cancelled, advice: "submit it again to go on after step 7"},
+		{name: "canceled after it had finished", s: job(slurm.StateCancelled, "0:15", trained(3, 3)), phase: Done},
+		{name: "time limit", s: job(slurm.StateTimeout, "0:1", none), phase: TimeLimit},
+		{name: "deadline", s: job(slurm.StateDeadline, "0:1", none), phase: TimeLimit},
+		{name: "preempted", s: job(slurm.StatePreempted, "0:15", none), phase: Preempted},
+		{name: "node failure", s: job(slurm.StateNodeFail, "", none), phase: Failed, detail: "Slurm lost a node of it"},
+		{name: "boot failure", s: job(slurm.StateBootFail, "", none), phase: Failed, detail: "Slurm lost a node of it"},
+		{name: "out of memory", s: job(slurm.StateOutOfMemory, "0:125", none), phase: Failed, detail: "it ran out of memory"},
+		{name: "out of memory, by a rank", s: job(slurm.StateOutOfMemory, "0:125", none), failure: "rank 2 on n1 was killed", phase: Failed, detail: "rank 2 on n1 was killed"},
+		{name: "failed with the code of a stop", s: job(slurm.StateFailed, "3:0", ended(3, false)), failure: "rank 0 on n1: sh ended with exit code 3", phase: Failed, detail: "rank 0 on n1: sh ended with exit code 3"},
+		{name: "asked to stop", s: with(job(slurm.StateFailed, "3:0", ended(3, true)), saved), phase: Stopped, advice: "submit it again to go on after step 7"},
+		{name: "a program that was asked to stop", s: job(slurm.StateFailed, "143:0", ended(143, true)), phase: Stopped},
+		{name: "a batch script that failed before its launcher", s: with(job(slurm.StateFailed, "3:0", none), saved), phase: Failed, detail: "exit code 3"},
+		{name: "a batch script that failed after its launcher stopped", s: job(slurm.StateFailed, "1:0", ended(3, true)), phase: Failed, detail: "exit code 1"},
+		{name: "a batch script that was killed", s: job(slurm.StateFailed, "0:9", none), phase: Failed, detail: "killed by signal 9 (SIGKILL)"},
+		{name: "finished, but to be trained further", s: with(job(slurm.StatePending, "", trained(3, 3)), func(s *Status) { s.Reason = "Priority" }), phase: Queued,
+			detail: "other jobs come first", advice: "`sprio --jobs=18` shows what its priority is made of; a smaller or shorter job may fit into a gap"},
+		{name: "finished, and its script failed", s: job(slurm.StateFailed, "1:0", trained(3, 3)), phase: Done},
+		{name: "forgotten by Slurm, stopped", s: job(slurm.StateUnknown, "", ended(3, true)), phase: Stopped},
+		{name: "forgotten by Slurm, failed", s: job(slurm.StateUnknown, "", ended(1, false)), phase: Failed, detail: "exit code 1"},
+		{name: "forgotten by Slurm, without a record", s: with(job(slurm.StateUnknown, "", none), func(s *Status) { s.Reason = "no such job" }), phase: Unknown, detail: "no such job"},
+		{name: "Slurm is away, the launcher is not", s: with(job(slurm.StateUnknown, "", none), func(s *Status) {
+			s.Live = &rundir.Live{Time: now, JobID: "18", Phase: rundir.PhaseJoining, Ranks: 2}
+		}), phase: Joining, detail: "0 of 2 ranks have joined"},
+		{name: "a launcher of another job", s: with(job(slurm.StateRunning, "", none), func(s *Status) {
+			s.Live = &rundir.Live{Time: now, JobID: "17", Phase: rundir.PhaseRunning}
+		}), phase: Starting, detail: "no rank was started yet"},
+		{name: "nothing heard", s: with(job(slurm.StateRunning, "", none), func(s *Status) {
+			s.Live = &rundir.Live{Time: now.Add(-58 * time.Second), JobID: "18", Phase: rundir.PhaseRunning}
+		}), phase: Running, detail: "nothing was heard of its launcher for 58s", advice: "its node may hang; `ddpbatch logs` shows what was printed last"},
+		{name: "finished while slurmctld was away", s: with(job(slurm.StateRunning, "", ended(0, false)), over), phase: Ending, detail: "it has finished" + unaware},
+		{name: "stopped while slurmctld was away", s: with(job(slurm.StateRunning, "", ended(3, true)), over), phase: Ending, detail: "it has stopped" + unaware},
+		{name: "failed while slurmctld was away", s: with(job(slurm.StateRunning, "", ended(4, false)), over), failure: "rank 1 is lost", phase: Ending, detail: "rank 1 is lost" + unaware},
+		{name: "runs again after a requeue, and its launcher has not started", s: with(job(slurm.StateRunning, "", outcome.State{
+			End: &rundir.End{Exit: 3}, Attempts: []outcome.Attempt{{JobID: "18", Then: outcome.Requeued}}}), func(s *Status) { over(s); s.Requeues = 1 }),
+			phase: Starting, detail: "no rank was started yet"},
+	})
 }
 
 // A line that has no end, or is longer than a record can be, is passed over and not kept.
@@ -152,41 +245,118 @@ func TestTextsOfOthers(t *testing.T) {
 	}
 }
 
-func TestRestarts(t *testing.T) {
-	done, lost := 0, 4
-	for name, c := range map[string]struct {
-		attempts []Attempt
-		want     int
-	}{
-		"none":               {nil, 0},
-		"it goes on":         {[]Attempt{{}}, 0},
-		"finished, and more": {[]Attempt{{Exit: &done}, {}}, 0},
-		"lost a rank":        {[]Attempt{{Exit: &lost, Then: "restarted"}, {Exit: &done}}, 1},
-		"killed":             {[]Attempt{{}, {Exit: &done}}, 1},
-		"failed for good":    {[]Attempt{{Exit: &lost}}, 0},
-		"requeued":           {[]Attempt{{Exit: &lost, Then: "requeued"}}, 1},
-	} {
-		if got := (&Status{Attempts: c.attempts}).Restarts(); got != c.want {
-			t.Errorf("%s: %d restarts, want %d", name, got, c.want)
+// All phases are in Phases, which the help text lists, and in the document.
+func TestPhasesAreListed(t *testing.T) {
+	source, err := os.ReadFile("phase.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := os.ReadFile("../../docs/running.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := regexp.MustCompile(`(?m)^\t\w+ +Phase = "([^"]+)"`).FindAllStringSubmatch(string(source), -1)
+	if len(declared) < 20 || len(declared) != len(Phases) {
+		t.Errorf("%d phases are declared, and %d are listed", len(declared), len(Phases))
+	}
+	for _, d := range declared {
+		if !slices.Contains(Phases, Phase(d[1])) {
+			t.Errorf("phase %q is not listed", d[1])
+		}
+		if !strings.Contains(string(document), "`"+d[1]+"`") {
+			t.Errorf("docs/running.md does not have phase %q", d[1])
 		}
 	}
 }
 
-func TestFailedAttempt(t *testing.T) {
-	done, stopped, lost, rank := 0, 3, 4, 0
-	for name, c := range map[string]struct {
-		a    Attempt
-		want bool
+// The progress is that toward what the job file requests now, not what it requested when
+// the metrics were written.
+func TestProgressTowardTheGoal(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		epochs       int // of the job file
+		epoch        int // of the checkpoint
+		unevaluated  bool
+		steps        int // of all
+		finished     bool
+		share, exact string
 	}{
-		"it goes on":          {Attempt{}, false},
-		"done":                {Attempt{Exit: &done}, false},
-		"asked to stop":       {Attempt{Exit: &stopped, Cause: "the time limit is near"}, false},
-		"a program failed so": {Attempt{Exit: &stopped, Cause: "sh ended with exit code 3", Rank: &rank}, true},
-		"lost":                {Attempt{Exit: &lost}, true},
+		{"fewer epochs requested since", 3, 9, false, 513, true, "100%", "step 513 of 513 (100%), epoch 9, the job file requests 3"},
+		{"more epochs requested since", 800, 9, false, 45600, false, "1%", "step 513 of 45600 (1%), epoch 9 of 800"},
+		{"as many as before", 400, 9, false, 22800, false, "2%", "step 513 of 22800 (2%), epoch 9 of 400"},
+		{"just finished", 9, 9, false, 513, true, "100%", "step 513 of 513 (100%), epoch 9 of 9"},
+		{"finished, but for the evaluation", 9, 9, true, 513, false, "100%", "step 513 of 513 (100%), epoch 9 of 9"},
 	} {
-		if got := c.a.Failed(); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
+		t.Run(tt.name, func(t *testing.T) {
+			step := 513
+			s := Status{Name: "a", Step: &step, Steps: 22800, Epochs: 400, Train: &metrics.Record{Step: step, Steps: 22800, Epoch: 8, Epochs: 400}}
+			s.record = outcome.State{Goal: outcome.Goal{Known: true, Trains: true, Epochs: tt.epochs}, End: &rundir.End{},
+				Newest: &checkpoint.Entry{Step: step, Manifest: &checkpoint.Manifest{Step: step, Epoch: tt.epoch, Unevaluated: tt.unevaluated}}}
+			s.Settle("", time.Now())
+			if s.Steps != tt.steps || s.Epochs != tt.epochs || s.Finished != tt.finished {
+				t.Errorf("got %d steps, %d epochs, finished %v", s.Steps, s.Epochs, s.Finished)
+			}
+			if (s.Phase == Done) != tt.finished {
+				t.Errorf("the phase is %q, and finished is %v", s.Phase, s.Finished)
+			}
+			if got := s.progress(); got != tt.exact {
+				t.Errorf("got %q, want %q", got, tt.exact)
+			}
+			if table := Table([]Status{s}, 0); !strings.Contains(table[1], " "+tt.share+" ") {
+				t.Errorf("got %q, want %s", table[1], tt.share)
+			}
+			s.Settle("", time.Now())
+			if s.Steps != tt.steps {
+				t.Errorf("the second time: %d steps", s.Steps)
+			}
+		})
+	}
+}
+
+// A rank is named only if the trainer has found it to be a straggler, everywhere alike.
+func TestStragglerIsNamed(t *testing.T) {
+	rank, step := 1, 3
+	for _, tt := range []struct {
+		ratio     float64
+		straggler bool
+	}{{1.08, false}, {1.7, false}, {1.7, true}} {
+		s := Status{Name: "a", Step: &step, Steps: 9, Phase: Training,
+			Train: &metrics.Record{Step: 3, Steps: 9, SlowestRank: &rank, SlowestRatio: metrics.Of(tt.ratio), Straggler: tt.straggler}}
+		var details string
+		for _, l := range s.Details(time.Now()) {
+			details += l.Label + " " + l.Text + "\n"
 		}
+		for view, text := range map[string]string{"status": details, "top": strings.Join(Table([]Status{s}, 0), "\n"), "live": strings.Join(View{}.Lines(&s, 200, time.Now()), "\n")} {
+			if strings.Contains(text, "rank 1") != tt.straggler {
+				t.Errorf("%s, %g times, straggler %v: %s", view, tt.ratio, tt.straggler, text)
+			}
+		}
+	}
+}
+
+// How attempts ended, numbered over all launches of the run.
+func TestDetailsOfAttempts(t *testing.T) {
+	done, stopped, refused, rank := 0, 143, 5, 1
+	s := Status{Name: "a", Phase: Done, Restarts: 1, Attempts: []outcome.Attempt{
+		{Number: 1, Exit: &stopped, Stopped: true, Cause: "the launcher was asked to end"},
+		{Number: 1, Exit: &refused},
+		{Number: 1},
+		{Number: 1, Exit: &refused, Rank: &rank, Cause: "rank 1 on n2 failed", Step: 7, Then: outcome.Restarted},
+		{Number: 2, Exit: &done},
+	}}
+	var got []string
+	for _, l := range s.Details(time.Now()) {
+		if l.Label == "restarts" || strings.Contains(l.Text, "attempt") {
+			_, text, found := strings.Cut(l.Text, "attempt ")
+			if !found {
+				text = l.Text
+			}
+			got = append(got, strings.TrimSpace(text))
+		}
+	}
+	want := []string{"1", "1: the launcher was asked to end", "2: exit code 5", "3: it was killed together with its launcher", "4: rank 1 on n2 failed, at step 7; restarted"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
