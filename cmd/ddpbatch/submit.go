@@ -81,6 +81,10 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	if err := p.tellSubmitted(c.JSON, f, result); err != nil || result.JobID == "" {
 		return err
 	}
+	if err := p.unprinted(); err != nil {
+		return hinted{fmt.Errorf("job %s is submitted, but the answer could not be printed: %w", result.JobID, err),
+			"do not submit it again: `ddpbatch status " + shellQuote(p.short(result.Dir.Path)) + "` shows it"}
+	}
 	if !c.Wait {
 		return nil
 	}
@@ -128,7 +132,10 @@ func (p *program) tellSubmitted(asJSON bool, f *jobFile, r submit.Result) error 
 		if f.job.Sweep != nil {
 			answer["elements"] = append([]int{}, r.Elements...)
 		}
-		return p.printJSON(answer)
+		if err := p.printJSON(answer); err != nil && p.unprinted() == nil {
+			return err
+		}
+		return nil
 	}
 	what := string(f.job.Name)
 	switch {

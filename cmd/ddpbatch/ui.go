@@ -179,3 +179,11 @@ func (c *checked) Write(b []byte) (int, error) {
 	}
 	return n, err
 }
+
+// unprinted returns why a part of the answer could not be printed, nil if all of it was.
+func (p *program) unprinted() error {
+	if c, ok := p.Stdout.(*checked); ok {
+		return c.err
+	}
+	return nil
+}
