@@ -26,6 +26,7 @@ type launchCmd struct {
 	Ranks   *int     `short:"n" help:"Without Slurm: ranks to start on this machine; default as many as the job has." placeholder:"N"`
 	Set     []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
 	Plain   bool     `help:"On a terminal, too: lines only, no view that changes."`
+	Over    bool     `name:"oversubscribe" help:"Without Slurm: start more ranks than 16 and than four per CPU."`
 	Element *int     `placeholder:"N" help:"Of a sweep: the element to run; inside a job array it is the array's."`
 }
 
@@ -166,6 +167,9 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 	if err != nil {
 		return nil, err
 	}
+	if err := c.checkRanks(p, o.Allocation, c.elementJob(f), f.site); err != nil {
+		return nil, err
+	}
 	p.tellDoubts(f, o.Allocation == nil)
 	dir := p.runDir(c.RunDir, f.job)
 	if err := submit.CheckResume(dir, f.job, f.base); err != nil {
@@ -277,6 +281,9 @@ func (c *launchCmd) openSubmitted(ctx context.Context, p *program, o *launch.Opt
 	}
 	stored, err := openStored(o.Dir)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.checkRanks(p, o.Allocation, stored.job, stored.site); err != nil {
 		return nil, err
 	}
 	if err := stored.job.CheckFiles(stored.record.Base); err != nil {

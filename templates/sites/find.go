@@ -149,6 +149,9 @@ func (p *Profile) check(filename string) jobs.Diagnostics {
 	if p.Read == "" {
 		report("read", "missing key \"read\": the day on which the documents were read")
 	}
+	if l := p.Login; l.MaxRanks == nil && (len(l.Hosts) > 0 || l.Hint != "") {
+		report("login", "missing key \"login.max_ranks\": the most ranks of one launch on a login node, 0 for none")
+	}
 	for i, r := range p.Resources {
 		for j, earlier := range p.Resources[:i] {
 			if earlier.takes(string(r.Partition), string(r.QOS), string(r.Constraint)) {

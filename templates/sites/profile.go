@@ -1,6 +1,11 @@
 package sites
 
-import "github.com/ddpbatch/ddpbatch/jobs"
+import (
+	"slices"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
 
 // Profile is what is known of a centre. Every key is optional but title, sources
 // and read.
@@ -21,6 +26,7 @@ type Profile struct {
 	Setup      Setup                      `toml:"setup"`
 	Env        map[jobs.EnvName]jobs.Text `toml:"env"` // variables for the ranks, unless the job or the user sets them
 	Container  Container                  `toml:"container"`
+	Login      Login                      `toml:"login"`
 
 	name   string // as a job file's site names it
 	source []byte
@@ -100,6 +106,29 @@ type Setup struct {
 type Container struct {
 	Runtime jobs.ContainerRuntime `toml:"runtime"`
 	Options []Option              `toml:"options"` // of the runtime; for pyxis and edf, of srun
+}
+
+// Login limits the ranks that `ddpbatch launch` starts on a login node.
+type Login struct {
+	MaxRanks *jobs.NonNegativeCount `toml:"max_ranks"` // most ranks of one launch; 0 forbids them; nil is no limit
+	Hosts    []HostPattern          `toml:"hosts"`     // names of the login nodes; empty: hosts with Slurm's commands, outside of jobs
+	Hint     jobs.Text              `toml:"hint"`      // what to do instead
+}
+
+// LoginLimit returns the most ranks that may start on a host without Slurm's srun.
+// limited is false if the profile does not limit them, or if the host is not a login
+// node: hasSlurm says that Slurm's commands are installed on it, inJob that this
+// process belongs to a job.
+func (p *Profile) LoginLimit(host string, hasSlurm, inJob bool) (ranks int, limited bool) {
+	if p.Login.MaxRanks == nil {
+		return 0, false
+	}
+	limited = hasSlurm && !inJob
+	if len(p.Login.Hosts) > 0 {
+		short, _, _ := strings.Cut(host, ".")
+		limited = slices.ContainsFunc(p.Login.Hosts, func(h HostPattern) bool { return h.matches(host) || h.matches(short) })
+	}
+	return int(*p.Login.MaxRanks), limited
 }
 
 // Name is the profile's name, or the path by which it was found.

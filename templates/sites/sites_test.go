@@ -178,3 +178,32 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestLoginLimitHoldsOnLoginNodesOnly(t *testing.T) {
+	const head = "title = \"x\"\nsources = [\"https://x.org\"]\nread = \"2026-11-21\"\n"
+	for _, c := range []struct {
+		name          string
+		login         string
+		host          string
+		hasSlurm, job bool
+		ranks         int
+		limited       bool
+	}{
+		{"no limit", "", "login1", true, false, 0, false},
+		{"login node", "[login]\nmax_ranks = 2\n", "login1", true, false, 2, true},
+		{"forbidden", "[login]\nmax_ranks = 0\n", "login1", true, false, 0, true},
+		{"laptop", "[login]\nmax_ranks = 2\n", "laptop", false, false, 2, false},
+		{"compute node", "[login]\nmax_ranks = 2\n", "n1", true, true, 2, false},
+		{"named", "[login]\nmax_ranks = 2\nhosts = [\"login[0-9]\"]\n", "login1.example.org", true, false, 2, true},
+		{"named, in a job", "[login]\nmax_ranks = 2\nhosts = [\"login*\"]\n", "login1", true, true, 2, true},
+		{"other name", "[login]\nmax_ranks = 2\nhosts = [\"login*\"]\n", "n1", true, false, 2, false},
+	} {
+		p, err := Parse("x", "x.toml", []byte(head+c.login))
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if ranks, limited := p.LoginLimit(c.host, c.hasSlurm, c.job); ranks != c.ranks || limited != c.limited {
+			t.Errorf("%s: got %d, %v, want %d, %v", c.name, ranks, limited, c.ranks, c.limited)
+		}
+	}
+}

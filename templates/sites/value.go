@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -130,6 +131,28 @@ func (g *GPURequest) UnmarshalTOML(v any) error {
 
 func plainWord(s string) bool {
 	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == ""
+}
+
+// HostPattern is a host name in which * and ? match any characters, and [a-c] one of
+// several.
+type HostPattern string
+
+// UnmarshalTOML takes a pattern.
+func (h *HostPattern) UnmarshalTOML(v any) error {
+	s, err := text(v)
+	if err != nil {
+		return err
+	}
+	if _, err := path.Match(s, ""); err != nil || s == "" || strings.ContainsAny(s, "/ ") {
+		return fmt.Errorf("%q is not a pattern of host names such as \"login*\"", s)
+	}
+	*h = HostPattern(s)
+	return nil
+}
+
+func (h HostPattern) matches(host string) bool {
+	ok, _ := path.Match(string(h), host) // decoding rejects malformed patterns
+	return ok
 }
 
 // UnmarshalTOML takes "nvidia", "amd" or "intel".

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os/exec"
+	"runtime"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
+)
+
+// The ranks that launch starts on one machine without being forced: the larger of both.
+const (
+	maxLocalRanks  = 16
+	maxRanksPerCPU = 4
+)
+
+// elementJob is the job whose ranks launch starts: the job of the file, or of the
+// element of its sweep that --element names.
+func (c *launchCmd) elementJob(f *jobFile) *jobs.Job {
+	if f.job.Sweep != nil && c.Element != nil && *c.Element >= 0 && *c.Element < len(f.job.Sweep.Elements) {
+		return f.job.Sweep.Elements[*c.Element].Job
+	}
+	return f.job
+}
+
+// checkRanks rejects more local ranks than this machine can run, and more than the site
+// allows on a login node. In an allocation Slurm decides.
+func (c *launchCmd) checkRanks(p *program, a *slurm.Allocation, job *jobs.Job, site *sites.Profile) error {
+	if a != nil {
+		return nil
+	}
+	ranks := job.Ranks()
+	if c.Ranks != nil {
+		ranks = *c.Ranks
+	}
+	_, err := exec.LookPath("sbatch")
+	_, inJob := p.lookup("SLURM_JOB_ID")
+	host := hostName()
+	if allowed, limited := site.LoginLimit(host, err == nil, inJob); limited && ranks > allowed {
+		what := fmt.Sprintf("allows %d", allowed)
+		if allowed == 0 {
+			what = "does not allow this"
+		}
+		hint := cmp.Or(string(site.Login.Hint), "submit the job, or run `ddpbatch launch` inside an allocation")
+		return exitError{exitUsage, hinted{fmt.Errorf("start %s on login node %q: the profile of %s %s", count(ranks, "rank"), host, site.Name(), what), hint}}
+	}
+	cpus := runtime.NumCPU()
+	if ranks > max(maxLocalRanks, maxRanksPerCPU*cpus) && !c.Over {
+		return exitError{exitUsage, hinted{fmt.Errorf("start %d ranks on this machine: it has %s", ranks, count(cpus, "CPU")),
+			"start fewer with -n, such as -n 2, or start all with --oversubscribe"}}
+	}
+	return nil
+}
