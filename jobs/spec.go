@@ -44,9 +44,9 @@ type Slurm struct {
 
 // Setup is what a node needs before a rank starts.
 type Setup struct {
-	Lines     []Text           `toml:"lines"`   // lines of shell, before the modules; on the cluster only
-	Modules   []Word           `toml:"modules"` // to load with `module load`, in order; on the cluster only
-	Conda     Text             `toml:"conda"`   // conda environment, name or path; on the cluster only
+	Lines     []Text           `toml:"lines"`   // lines of shell, before the modules; in submitted jobs only, `launch` warns
+	Modules   []Word           `toml:"modules"` // to load with `module load`, in order; in submitted jobs only, `launch` warns
+	Conda     Text             `toml:"conda"`   // conda environment, name or path; in submitted jobs only, `launch` warns
 	Venv      Text             `toml:"venv"`    // path of a Python virtual environment
 	Env       map[EnvName]Text `toml:"env"`     // variables for the ranks
 	Secrets   Secrets          `toml:"secrets"`
@@ -60,7 +60,7 @@ type Secrets struct {
 	File  Text      `toml:"file"`  // with lines NAME=value; only its owner may read it; default their values come from the environment
 }
 
-// Container is what the ranks run in; on the cluster only.
+// Container is what the ranks run in; under Slurm only: a local `launch` warns.
 type Container struct {
 	Image   Text             `toml:"image"`   // a file, or a name that the runtime knows
 	Runtime ContainerRuntime `toml:"runtime"` // what runs it; default the site's

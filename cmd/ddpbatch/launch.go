@@ -69,6 +69,9 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	}
 	defer release()
 	o.Dir = dir
+	if c.Job != "" || o.Allocation == nil {
+		p.tellIgnored(o.Job, o.Site, o.Allocation != nil)
+	}
 	o.Processes = o.Job.Ranks()
 	if c.Ranks != nil {
 		o.Processes = *c.Ranks

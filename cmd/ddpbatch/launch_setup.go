@@ -1,0 +1,50 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
+)
+
+// tellIgnored warns of the parts of [setup] that this launch does not apply: the batch
+// script does, before it starts the ranks. Slurm starts ranks in the container, this
+// machine does not.
+func (p *program) tellIgnored(job *jobs.Job, site *sites.Profile, inAllocation bool) {
+	if keys := p.unapplied(job, site); len(keys) > 0 {
+		p.note("warning: launch does not apply %s, only a submitted job does; set up this shell accordingly first", listed(keys))
+	}
+	if job.Setup.Container.Image != "" && !inAllocation {
+		p.note("warning: launch does not use setup.container on this machine: the ranks run outside of the image")
+	}
+}
+
+// unapplied lists what a batch script would set up, except for the modules and the conda
+// environment that are active in this shell already.
+func (p *program) unapplied(job *jobs.Job, site *sites.Profile) (keys []string) {
+	add := func(key string, missing bool) {
+		if missing {
+			keys = append(keys, key)
+		}
+	}
+	list, _ := p.lookup("LOADEDMODULES")
+	loaded := strings.Split(list, ":")
+	lacks := func(modules []jobs.Word) bool {
+		return slices.ContainsFunc(modules, func(m jobs.Word) bool {
+			return !slices.ContainsFunc(loaded, func(l string) bool { return strings.HasPrefix(l+"/", string(m)+"/") })
+		})
+	}
+	conda := string(job.Setup.Conda)
+	name, _ := p.lookup("CONDA_DEFAULT_ENV")
+	prefix, _ := p.lookup("CONDA_PREFIX")
+	active := conda == name || conda == prefix || conda == filepath.Base(prefix)
+
+	add("setup.lines", len(job.Setup.Lines) > 0)
+	add("setup.modules", lacks(job.Setup.Modules))
+	add("setup.conda", conda != "" && !active)
+	add("the lines of site "+site.Name(), len(site.Setup.Lines) > 0)
+	add("the modules of site "+site.Name(), lacks(site.Setup.Modules))
+	return keys
+}
