@@ -18,6 +18,10 @@ type holder struct {
 	PID  int       `json:"pid"`
 	Host string    `json:"host"`
 	Time time.Time `json:"time"`
+
+	// Launcher says that the process is a launcher, which a signal asks to stop.
+	Launcher bool   `json:"launcher,omitempty"`
+	Start    uint64 `json:"start,omitempty"` // of the process, see processStart
 }
 
 // Claim is who asks for the lock of the launcher.
@@ -26,6 +30,8 @@ type Claim struct {
 	Job string
 	// Ended asks Slurm whether a job is over; nil where there is none to ask.
 	Ended func(job string) (bool, error)
+	// Launcher says that this process is a launcher; see [Dir.Launcher].
+	Launcher bool
 }
 
 // Lock takes the lock of the launcher, which is held as long as ranks run; the
@@ -73,7 +79,7 @@ func (d Dir) lock(c Claim, name, taken, hint string) (unlock func(), err error) 
 		return nil, fmt.Errorf("run directory %q: %w", d.Path, refuse(hint, "%s%s", taken, h))
 	}
 	// Where the file system locks for all nodes, the lock holds without it.
-	_ = writeHolder(f, c.Job)
+	_ = writeHolder(f, c)
 	// The file stays: removing it would let two processes lock two files of one
 	// name.
 	return func() {
@@ -112,12 +118,16 @@ func (c Claim) over(h holder, locked bool) bool {
 	return locked
 }
 
-func writeHolder(f *os.File, job string) error {
+func writeHolder(f *os.File, c Claim) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(holder{Job: job, PID: os.Getpid(), Host: host, Time: time.Now().UTC().Truncate(time.Second)})
+	h := holder{Job: c.Job, PID: os.Getpid(), Host: host, Time: time.Now().UTC().Truncate(time.Second), Launcher: c.Launcher}
+	if h.Start, err = processStart(h.PID); err != nil {
+		h.Launcher = false // nobody could tell it from another process
+	}
+	text, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // What a launcher that is gone, or one on a node with locks of its own, has written into
@@ -37,19 +36,19 @@ func TestLockOfAnotherNode(t *testing.T) {
 		locked bool // by the file system
 		want   bool
 	}{
-		"its job has ended":                      {holder{"17", 1, "elsewhere", time.Time{}}, Claim{"18", ended(true, nil)}, true, true},
-		"its job has ended, no locks":            {holder{"17", 1, "elsewhere", time.Time{}}, Claim{"18", ended(true, nil)}, false, true},
-		"its job runs":                           {holder{"17", 1, "elsewhere", time.Time{}}, Claim{"18", ended(false, nil)}, true, false},
-		"its job runs, no locks":                 {holder{"17", 1, "elsewhere", time.Time{}}, Claim{"", ended(false, nil)}, false, false},
-		"Slurm does not answer":                  {holder{"17", 1, "elsewhere", time.Time{}}, Claim{"18", ended(true, errors.New("down"))}, true, true},
-		"Slurm does not answer, no locks":        {holder{"17", 1, "elsewhere", time.Time{}}, Claim{"18", ended(true, errors.New("down"))}, false, false},
-		"no Slurm":                               {holder{"17", 1, "elsewhere", time.Time{}}, Claim{}, true, true},
-		"an attempt of this job":                 {holder{"17", 1, "elsewhere", time.Time{}}, Claim{"17", ended(false, nil)}, false, true},
-		"no job":                                 {holder{"", 1, "elsewhere", time.Time{}}, Claim{"18", nil}, true, true},
-		"no job, no locks":                       {holder{"", 1, "elsewhere", time.Time{}}, Claim{"18", nil}, false, false},
-		"here, and the kernel gave the lock":     {holder{"17", os.Getpid(), here, time.Time{}}, Claim{"18", ended(false, nil)}, true, true},
-		"here, no locks, the process is there":   {holder{"17", os.Getpid(), here, time.Time{}}, Claim{"18", ended(true, nil)}, false, false},
-		"here, no locks, the process is no more": {holder{"17", gone.Process.Pid, here, time.Time{}}, Claim{"18", ended(false, nil)}, false, true},
+		"its job has ended":                      {holder{Job: "17", PID: 1, Host: "elsewhere"}, Claim{Job: "18", Ended: ended(true, nil)}, true, true},
+		"its job has ended, no locks":            {holder{Job: "17", PID: 1, Host: "elsewhere"}, Claim{Job: "18", Ended: ended(true, nil)}, false, true},
+		"its job runs":                           {holder{Job: "17", PID: 1, Host: "elsewhere"}, Claim{Job: "18", Ended: ended(false, nil)}, true, false},
+		"its job runs, no locks":                 {holder{Job: "17", PID: 1, Host: "elsewhere"}, Claim{Job: "", Ended: ended(false, nil)}, false, false},
+		"Slurm does not answer":                  {holder{Job: "17", PID: 1, Host: "elsewhere"}, Claim{Job: "18", Ended: ended(true, errors.New("down"))}, true, true},
+		"Slurm does not answer, no locks":        {holder{Job: "17", PID: 1, Host: "elsewhere"}, Claim{Job: "18", Ended: ended(true, errors.New("down"))}, false, false},
+		"no Slurm":                               {holder{Job: "17", PID: 1, Host: "elsewhere"}, Claim{}, true, true},
+		"an attempt of this job":                 {holder{Job: "17", PID: 1, Host: "elsewhere"}, Claim{Job: "17", Ended: ended(false, nil)}, false, true},
+		"no job":                                 {holder{Job: "", PID: 1, Host: "elsewhere"}, Claim{Job: "18", Ended: nil}, true, true},
+		"no job, no locks":                       {holder{Job: "", PID: 1, Host: "elsewhere"}, Claim{Job: "18", Ended: nil}, false, false},
+		"here, and the kernel gave the lock":     {holder{Job: "17", PID: os.Getpid(), Host: here}, Claim{Job: "18", Ended: ended(false, nil)}, true, true},
+		"here, no locks, the process is there":   {holder{Job: "17", PID: os.Getpid(), Host: here}, Claim{Job: "18", Ended: ended(true, nil)}, false, false},
+		"here, no locks, the process is no more": {holder{Job: "17", PID: gone.Process.Pid, Host: here}, Claim{Job: "18", Ended: ended(false, nil)}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := c.claim.over(c.holder, c.locked); got != c.want {

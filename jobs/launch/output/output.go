@@ -1,0 +1,200 @@
+// Package output copies what ranks print to a log, on its way to where the launcher
+// prints.
+//
+//   - Bytes pass unchanged, in the order in which they are read. They are neither parsed
+//     nor divided into lines, so binary output and endless lines need no more memory than
+//     text: one buffer of 32 KiB for each stream.
+//   - A program that would print to a terminal without the copy prints to a
+//     pseudo-terminal of the same size. Colors and progress bars stay as they are.
+//     Otherwise it prints to a pipe, as it does below srun.
+//   - A log that takes no more, as on a full disk, does not stop the program, and neither
+//     does a reader that went away. Bytes that the log did not take are counted, and the
+//     count is written where they are missing once the log takes bytes again.
+//   - A terminal or pipe that is slow to read delays the program, as without the copy.
+//
+// The package does not divide output by rank, does not limit the size of a log, and does
+// not sync it: what was printed last may be lost if the host fails.
+package output
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	bufferBytes = 32 << 10
+	// closeGrace is how long [Copier.Close] waits for more from processes that the
+	// ranks left behind, and that may never end.
+	closeGrace = 500 * time.Millisecond
+	// maxRest is how much is read after [Copier.Close] was called: more than the
+	// largest pipe holds, unless an administrator raised fs.pipe-max-size.
+	maxRest = 2 << 20
+)
+
+// Log is a writer that never fails, over one that may.
+type Log struct {
+	mu     sync.Mutex
+	to     io.Writer
+	warn   func(error)
+	warned bool
+	lost   int64 // bytes in a row that could not be written
+}
+
+// NewLog returns a log that writes to w, and calls warn once if that fails.
+func NewLog(w io.Writer, warn func(error)) *Log { return &Log{to: w, warn: warn} }
+
+// Write writes b to the log. It always returns len(b) and no error.
+func (l *Log) Write(b []byte) (int, error) {
+	if err := l.write(b); err != nil {
+		l.warn(err) // not under the mutex: what it says may come back here
+	}
+	return len(b), nil
+}
+
+// write returns the first error of the log.
+func (l *Log) write(b []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var n int
+	var err error
+	if l.lost > 0 {
+		_, err = fmt.Fprintf(l.to, "\nddpbatch: %d bytes are missing here: the log could not be written\n", l.lost)
+	}
+	if err == nil {
+		l.lost = 0
+		n, err = l.to.Write(b)
+	}
+	if err == nil {
+		return nil
+	}
+	l.lost += int64(len(b) - n)
+	if l.warned {
+		return nil
+	}
+	l.warned = true
+	return err
+}
+
+// Copier copies what other processes print to a log.
+type Copier struct {
+	log     io.Writer
+	streams []*stream
+	undo    []func()
+}
+
+// NewCopier returns a copier to a log, whose writes must not fail.
+func NewCopier(log io.Writer) *Copier { return &Copier{log: log} }
+
+// stream is a file that other processes write to.
+type stream struct {
+	write, read *os.File
+	to          io.Writer
+	log         io.Writer
+	closing     atomic.Bool
+	done        chan struct{}
+}
+
+// Pipe returns a file for other processes to write to. The copier passes it on to w.
+func (c *Copier) Pipe(w io.Writer) (*os.File, error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("open a pipe for the output: %w", err)
+	}
+	return c.start(read, write, w), nil
+}
+
+// Like returns a file for other processes to write to: a pseudo-terminal if f is a
+// terminal, and a pipe if it is not. The copier passes it on to f.
+func (c *Copier) Like(f *os.File) (*os.File, error) {
+	if state, err := termios(f); err == nil {
+		if master, slave, err := openTerminal(f, state); err == nil {
+			c.undo = append(c.undo, followSize(f, master))
+			return c.start(master, slave, f), nil
+		}
+		// No pseudo-terminal is left, or this container has none.
+	}
+	return c.Pipe(f)
+}
+
+func (c *Copier) start(read, write *os.File, to io.Writer) *os.File {
+	s := &stream{write: write, read: read, to: to, log: c.log, done: make(chan struct{})}
+	c.streams = append(c.streams, s)
+	go s.copy()
+	return write
+}
+
+func (s *stream) copy() {
+	defer close(s.done)
+	buffer := make([]byte, bufferBytes)
+	for rest := maxRest; rest > 0; {
+		closing := s.closing.Load()
+		if closing {
+			// Counted from here: the last write may have waited for a reader.
+			_ = s.read.SetReadDeadline(time.Now().Add(closeGrace))
+		}
+		n, err := s.read.Read(buffer)
+		if closing {
+			rest -= n
+		}
+		// The log comes first: a terminal may be stopped for hours. Errors of w are
+		// those of a reader that went away.
+		_, _ = s.log.Write(buffer[:n])
+		_, _ = s.to.Write(buffer[:n])
+		if err != nil && (closing || !errors.Is(err, os.ErrDeadlineExceeded)) {
+			return // all writers have closed the file: EOF, or EIO of a terminal
+		}
+	}
+}
+
+// Close waits until everything that was printed is passed on. The processes must have
+// ended; those that they left behind lose their output.
+func (c *Copier) Close() {
+	for _, s := range c.streams {
+		s.write.Close()
+		s.closing.Store(true)
+		_ = s.read.SetReadDeadline(time.Now().Add(closeGrace))
+	}
+	for _, s := range c.streams {
+		<-s.done
+		s.read.Close()
+	}
+	for _, undo := range c.undo {
+		undo()
+	}
+	c.streams, c.undo = nil, nil
+}
+
+// Hold keeps pipes readable that this process writes to, until release is called, so
+// that a program which is asked to save after the death of the launcher can still print:
+// without a reader the first byte would end it.
+func Hold(files ...*os.File) (release func()) {
+	var held []int
+	for _, f := range files {
+		info, err := f.Stat()
+		if err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+			continue
+		}
+		conn, err := f.SyscallConn()
+		if err != nil {
+			continue
+		}
+		_ = conn.Control(func(fd uintptr) {
+			path := fmt.Sprintf("/proc/self/fd/%d", fd)
+			if reader, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
+				held = append(held, reader)
+			}
+		})
+	}
+	return func() {
+		for _, fd := range held {
+			unix.Close(fd)
+		}
+	}
+}

@@ -1,0 +1,255 @@
+package output_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"hash"
+	"io"
+	"math/rand"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
+	"github.com/ddpbatch/ddpbatch/tests/terminal"
+)
+
+// buffer is a writer that may be read while others write.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// digest counts and hashes what is written.
+type digest struct {
+	hash.Hash
+	n int
+}
+
+func (d *digest) Write(p []byte) (int, error) {
+	d.n += len(p)
+	return d.Hash.Write(p)
+}
+
+func pipe(t *testing.T, c *output.Copier, w io.Writer) *os.File {
+	t.Helper()
+	f, err := c.Pipe(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// Bytes without any structure arrive unchanged, in the log and where they go.
+func TestCopierKeepsBinaryOutput(t *testing.T) {
+	const size = 20 << 20
+	log, to, want := &digest{Hash: sha256.New()}, &digest{Hash: sha256.New()}, sha256.New()
+	c := output.NewCopier(log)
+	f := pipe(t, c, to)
+	if _, err := io.Copy(io.MultiWriter(f, want), io.LimitReader(rand.New(rand.NewSource(1)), size)); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	for name, d := range map[string]*digest{"log": log, "destination": to} {
+		if d.n != size || !bytes.Equal(d.Sum(nil), want.Sum(nil)) {
+			t.Errorf("%s: got %d bytes, want the %d that were written", name, d.n, size)
+		}
+	}
+}
+
+// fickle is a disk that is full for a while.
+type fickle struct {
+	buffer
+	full bool
+}
+
+func (f *fickle) Write(p []byte) (int, error) {
+	if f.full {
+		return 0, errors.New("no space left on device")
+	}
+	return f.buffer.Write(p)
+}
+
+// A log that cannot be written is warned of once, and says later what it lacks.
+func TestLogOnAFullDisk(t *testing.T) {
+	disk := &fickle{}
+	var warnings []string
+	var log *output.Log
+	log = output.NewLog(disk, func(err error) {
+		warnings = append(warnings, err.Error())
+		_, _ = io.WriteString(log, "a warning comes back to the log\n")
+	})
+	write := func(s string) {
+		t.Helper()
+		if n, err := io.WriteString(log, s); n != len(s) || err != nil {
+			t.Errorf("write: %d, %v, want %d and no error", n, err, len(s))
+		}
+	}
+	write("one\n")
+	disk.full = true
+	write("two\n")
+	write("three\n")
+	disk.full = false
+	write("four\n")
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "no space left") {
+		t.Errorf("got warnings %q, want one", warnings)
+	}
+	lost := len("two\nthree\na warning comes back to the log\n")
+	if got := disk.String(); !strings.HasPrefix(got, "one\n") || !strings.HasSuffix(got, "four\n") || !strings.Contains(got, " 42 bytes are missing") || lost != 42 {
+		t.Errorf("got %q, want a gap of %d bytes", got, lost)
+	}
+}
+
+// A destination that went away does not stop the program, and the log has everything.
+func TestCopierOutlivesItsReader(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	log := &buffer{}
+	c := output.NewCopier(log)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "echo one; echo two")
+	cmd.Stdout = pipe(t, c, w)
+	if err := cmd.Run(); err != nil {
+		t.Error(err)
+	}
+	c.Close()
+	if got := log.String(); got != "one\ntwo\n" {
+		t.Errorf("the log has %q", got)
+	}
+}
+
+// gate is a destination that takes nothing until it is opened.
+type gate struct {
+	buffer
+	open chan struct{}
+}
+
+func (g *gate) Write(p []byte) (int, error) {
+	<-g.open
+	return g.buffer.Write(p)
+}
+
+// A destination that is slow, such as a pager, gets everything before Close returns.
+func TestCloseWaitsForASlowReader(t *testing.T) {
+	slow := &gate{open: make(chan struct{})}
+	c := output.NewCopier(io.Discard)
+	f := pipe(t, c, slow)
+	for range 3 {
+		if _, err := f.Write(bytes.Repeat([]byte("x"), 20<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.AfterFunc(2*time.Second, func() { close(slow.open) }) // longer than it waits for writers
+	c.Close()
+	if got := len(slow.String()); got != 60<<10 {
+		t.Errorf("got %d bytes, want %d", got, 60<<10)
+	}
+}
+
+// A process that the ranks left behind does not keep Close waiting.
+func TestCloseLeavesOtherProcessesAlone(t *testing.T) {
+	to := &buffer{}
+	c := output.NewCopier(io.Discard)
+	f := pipe(t, c, to)
+	behind := exec.CommandContext(t.Context(), "sh", "-c", "echo begun; exec sleep 600")
+	behind.Stdout = f
+	if err := behind.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for to.String() == "" {
+		time.Sleep(time.Millisecond)
+	}
+	c.Close()
+	if err := behind.Process.Signal(os.Kill); err != nil {
+		t.Errorf("it ended before: %v", err)
+	}
+	_ = behind.Wait()
+}
+
+// What would print to a terminal without the copy still does, with its size, also when
+// that changes, and line ends stay as they are.
+func TestCopierLeavesTerminals(t *testing.T) {
+	x := terminal.New(t, 70, 12)
+	log := &buffer{}
+	c := output.NewCopier(log)
+	f, err := c.Like(x.TTY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(script string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
+		cmd.Stdout, cmd.Stderr = f, f
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(`test -t 1 && echo terminal; stty size <&1`)
+	x.Await("terminal\n12 70")
+	x.Resize(50, 12)
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The kernel signals the processes of the terminal, of which this is none.
+	if err := self.Signal(syscall.SIGWINCH); err != nil {
+		t.Fatal(err)
+	}
+	for !strings.Contains(x.Screen(), "12 50") {
+		run("stty size <&1")
+	}
+	run(`printf '10%%\r20%%\n'; head -c 100000 /dev/zero | tr '\0' x`)
+	c.Close()
+	got := log.String()
+	if !strings.HasPrefix(got, "terminal\n12 70\n") || !strings.Contains(got, "10%\r20%\nxxx") || !strings.HasSuffix(got, strings.Repeat("x", 100000)) {
+		t.Errorf("the log has %d bytes, from %.80q", len(got), got)
+	}
+	plain, err := output.NewCopier(io.Discard).Like(os.Stdin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := plain.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+		t.Errorf("for what is not a terminal: %v, %v, want a pipe", info, err)
+	}
+}
+
+// A program can print although the launcher was killed.
+func TestHoldKeepsAPipeWritable(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := output.Hold(w)
+	r.Close()
+	echo := func() error {
+		cmd := exec.CommandContext(t.Context(), "echo", "saved")
+		cmd.Stdout = w
+		return cmd.Run()
+	}
+	if err := echo(); err != nil {
+		t.Errorf("held: %v", err)
+	}
+	release()
+	if err := echo(); err == nil {
+		t.Error("released: there is no reader, but the program could print")
+	}
+}

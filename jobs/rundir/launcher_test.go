@@ -1,0 +1,99 @@
+package rundir
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A launcher is known by its lock while it runs; other holders of the lock are none.
+func TestLauncherHoldsTheLock(t *testing.T) {
+	d := mustCreate(t)
+	if l, ok := d.Launcher(); ok {
+		t.Errorf("nobody has the lock, but there is %+v", l)
+	}
+	for name, tt := range map[string]struct {
+		claim Claim
+		want  bool
+	}{
+		"launcher":               {Claim{Launcher: true}, true},
+		"submission or rank":     {Claim{}, false},
+		"launcher of a job":      {Claim{Job: "18", Launcher: true}, false},
+		"rank of a step of srun": {Claim{Job: "18"}, false},
+	} {
+		unlock, err := d.Lock(tt.claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, ok := d.Launcher()
+		if ok != tt.want {
+			t.Errorf("%s: got %v, want %v", name, ok, tt.want)
+		}
+		if ok && (l.PID != os.Getpid() || !l.IsHere() || !l.IsRunning()) {
+			t.Errorf("%s: got %+v, here %v, running %v", name, l, l.IsHere(), l.IsRunning())
+		}
+		unlock()
+		if _, ok := d.Launcher(); ok {
+			t.Errorf("%s: it still has the lock", name)
+		}
+	}
+}
+
+// A signal reaches the launcher and no other process: not one that has got the number of
+// a launcher that was killed.
+func TestSignalReachesOnlyTheLauncher(t *testing.T) {
+	d := mustCreate(t)
+	cmd := exec.CommandContext(t.Context(), "sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	start, err := processStart(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	launcher := func(start uint64) Launcher {
+		t.Helper()
+		text, err := json.Marshal(holder{PID: cmd.Process.Pid, Host: host, Time: time.Now(), Launcher: true, Start: start})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(d.Path, launchLockName), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l, ok := d.Launcher()
+		if !ok {
+			t.Fatal("the lock names no launcher")
+		}
+		return l
+	}
+	old := launcher(start - 1)
+	if err := old.Signal(syscall.SIGTERM); !errors.Is(err, ErrNotRunning) || old.IsRunning() {
+		t.Errorf("a launcher whose number another process has: %v, running %v", err, old.IsRunning())
+	}
+	l := launcher(start)
+	if !l.IsRunning() {
+		t.Error("the launcher runs, and is not found")
+	}
+	if err := l.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	state, err := cmd.Process.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := state.Sys().(syscall.WaitStatus); s.Signal() != syscall.SIGTERM {
+		t.Errorf("it ended by %v, want SIGTERM of the second signal", state)
+	}
+	if err := l.Signal(syscall.SIGTERM); !errors.Is(err, ErrNotRunning) || l.IsRunning() {
+		t.Errorf("a launcher that has ended: %v, running %v", err, l.IsRunning())
+	}
+}

@@ -1,0 +1,91 @@
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	launchLogPrefix = "launch-"
+	launchLogSuffix = ".out"
+	launchLogTime   = "20060102T150405.000Z" // UTC; names sort by time
+	// maxLaunchLogs is how many launches keep their output. A run that is tried out
+	// again and again must not fill the disk.
+	maxLaunchLogs = 10
+)
+
+// LaunchLog is the file that holds the output of one launch without Slurm: what its
+// ranks and the launcher print. For a submitted job, [Dir.BatchLog] is that file.
+type LaunchLog struct {
+	Path  string
+	Began time.Time
+}
+
+// LaunchLogs returns the logs of launches without Slurm, the oldest first.
+func (d Dir) LaunchLogs() ([]LaunchLog, error) {
+	entries, err := os.ReadDir(d.Path)
+	if err != nil {
+		return nil, fmt.Errorf("list the logs of launches: %w", err)
+	}
+	var logs []LaunchLog
+	for _, e := range entries {
+		text, ok := strings.CutPrefix(e.Name(), launchLogPrefix)
+		text, ok2 := strings.CutSuffix(text, launchLogSuffix)
+		if began, err := time.Parse(launchLogTime, text); ok && ok2 && err == nil && e.Type().IsRegular() {
+			logs = append(logs, LaunchLog{filepath.Join(d.Path, e.Name()), began})
+		}
+	}
+	slices.SortFunc(logs, func(a, b LaunchLog) int { return a.Began.Compare(b.Began) })
+	return logs, nil
+}
+
+// CreateLaunchLog creates the log of a launch that begins now, and removes the oldest
+// logs if there are more than ten. The caller holds the lock of the launcher.
+func (d Dir) CreateLaunchLog(now time.Time) (*os.File, error) {
+	logs, err := d.LaunchLogs()
+	if err != nil {
+		return nil, err
+	}
+	began := now.UTC().Truncate(time.Millisecond)
+	if n := len(logs); n > 0 && !began.After(logs[n-1].Began) {
+		// The clock was set back: the newest log still has the latest time.
+		began = logs[n-1].Began.Add(time.Millisecond)
+	}
+	path := filepath.Join(d.Path, launchLogPrefix+began.Format(launchLogTime)+launchLogSuffix)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("create the log of a launch: %w", err)
+	}
+	for len(logs) >= maxLaunchLogs {
+		if err := os.Remove(logs[0].Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return f, fmt.Errorf("remove the log of an old launch: %w", err)
+		}
+		logs = logs[1:]
+	}
+	return f, nil
+}
+
+// OutputLog returns the file with the newest output of a run: the log of its last job,
+// or of a launch without Slurm after that job was submitted. The path is empty if the
+// run was never submitted, and no launch kept its output.
+func (d Dir) OutputLog(r Record) string {
+	last := r.Last()
+	if logs, err := d.LaunchLogs(); err == nil && len(logs) > 0 {
+		// Submissions are recorded in whole seconds.
+		if newest := logs[len(logs)-1]; last == nil || newest.Began.Truncate(time.Second).After(last.Time) {
+			return newest.Path
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	return d.BatchLog(last.JobID)
+}
