@@ -15,7 +15,10 @@ type cancelCmd struct {
 
 func (c *cancelCmd) Help() string {
 	return `The run can be submitted again and goes on from its last checkpoint. Only jobs that
-were submitted by ddpbatch are ended; for others there is scancel.`
+were submitted by ddpbatch are ended; for others there is scancel.
+
+The launcher of a run that was launched without Slurm is asked to save and stop, on
+the host where it runs; a second cancel ends its ranks at once.`
 }
 
 func (c *cancelCmd) Run(ctx context.Context, p *program) error {
@@ -25,6 +28,9 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 	}
 	if run.record.Sweep != nil {
 		return p.cancelSweep(ctx, run)
+	}
+	if run.isLaunched() {
+		return p.cancelLaunch(run)
 	}
 	id, err := run.job()
 	if err != nil {
@@ -64,12 +70,21 @@ func (p *program) cancelSweep(ctx context.Context, run knownRun) error {
 	if err != nil {
 		return err
 	}
-	var asked []knownRun
-	var ids []string
+	launched := 0
 	for _, e := range elements {
-		if id := e.record.LastJob(); id != "" {
-			asked, ids = append(asked, e), append(ids, id)
+		if !e.isLaunched() {
+			continue
 		}
+		if _, over := endOfLaunch(e.dir, time.Now()); !over {
+			launched++
+			if err := p.cancelLaunch(e); err != nil {
+				return err
+			}
+		}
+	}
+	asked, ids := jobsAmong(elements)
+	if len(ids) == 0 && launched > 0 {
+		return nil
 	}
 	states, err := p.slurmFor(asked...).State(ctx, ids...)
 	if err != nil {
@@ -86,9 +101,8 @@ func (p *program) cancelSweep(ctx context.Context, run knownRun) error {
 			arrays = append(arrays, array)
 		}
 	}
-	if len(arrays) == 0 {
+	if len(arrays) == 0 && launched == 0 {
 		p.printf("no element of %s is queued or running\n", run.record.Name)
-		return nil
 	}
 	for _, id := range arrays {
 		// Elements of it that were submitted again have ended in this array.

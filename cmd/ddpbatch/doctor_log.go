@@ -62,7 +62,7 @@ func (c *doctorCmd) log(p *program) error {
 	return exitError{exitFailed, nil}
 }
 
-// logFile is the file that was named, or else what the last job of the named run printed.
+// logFile is the file that was named, or else the newest output of the named run.
 func (c *doctorCmd) logFile(p *program) (string, error) {
 	path := p.abs(c.Log)
 	info, missing := os.Stat(path)
@@ -78,8 +78,7 @@ func (c *doctorCmd) logFile(p *program) (string, error) {
 	case run.record.Sweep != nil:
 		return "", hinted{fmt.Errorf("%q is a sweep: each element has its log", c.Log), "name one: " + shellQuote(c.Log+"/0")}
 	}
-	id, err := run.job()
-	return run.dir.BatchLog(id), err
+	return run.output()
 }
 
 func (p *program) tellSymptoms(found []symptoms.Found) {

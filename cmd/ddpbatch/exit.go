@@ -78,6 +78,14 @@ type silent struct{ err error }
 func (s silent) Error() string { return s.err.Error() }
 func (s silent) Unwrap() error { return s.err }
 
+// quiet returns err as one that was printed already.
+func quiet(err error) error {
+	if err == nil {
+		return nil
+	}
+	return silent{err}
+}
+
 // usageError is a command line that kong takes and the command does not.
 type usageError struct{ message string }
 

@@ -41,5 +41,9 @@ func (p *program) goesOn(run knownRun, err error) error {
 	if !errors.As(err, &by) {
 		return err
 	}
-	return hinted{err, "only this command has ended: the job goes on, and ddpbatch cancel " + shellQuote(p.short(run.dir.Path)) + " ends it"}
+	what := "job"
+	if run.isLaunched() {
+		what = "run"
+	}
+	return hinted{err, "only this command has ended: the " + what + " goes on, and ddpbatch cancel " + shellQuote(p.short(run.dir.Path)) + " ends it"}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
-	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
@@ -103,61 +101,34 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	signals, quit := requests()
 	defer quit()
 	o.Signals = signals
-	hide, err := c.show(p, &o, id)
+	hide, err := c.show(p, &o, id, p.keepOutput(&o))
 	if err != nil {
 		return err
 	}
 	result, err := launch.Run(ctx, o)
 	hide()
-	end := rundir.End{JobID: id, Exit: result.Exit, Stopped: result.Stopped, Time: time.Now().UTC()}
-	if err != nil {
-		end.Exit = exitCode(err)
+	failed := err != nil
+	switch {
+	case failed:
+	case result.Failure != nil:
+		err = exitError{result.Exit, result.Failure}
+	case result.Exit != exitDone:
+		err = exitError{result.Exit, nil}
 	}
-	if moved := o.Dir.CheckPlace(); moved != nil && (err != nil || result.Failure == nil || o.Job.Command != nil) {
+	if moved := o.Dir.CheckPlace(); moved != nil && (failed || result.Failure == nil || o.Job.Command != nil) {
 		p.note("WARNING: %v", moved)
 		p.note("hint: %s", hintOf(moved))
 	}
-	if err := o.Dir.WriteEnd(end); err != nil {
+	if o.Allocation == nil {
+		// Before the end is known: who follows the log has all of it then.
+		report(p.Stderr, err, "")
+		err = quiet(err)
+	}
+	if err := o.Dir.WriteEnd(rundir.End{JobID: id, Exit: exitCode(err), Stopped: result.Stopped, Time: time.Now().UTC()}); err != nil {
 		p.note("WARNING: %v", err)
 	}
-	if err != nil {
-		return err
-	}
 	launch.Requeue(ctx, o, result)
-	if result.Failure != nil {
-		return exitError{result.Exit, result.Failure}
-	}
-	if result.Exit != exitDone {
-		return exitError{result.Exit, nil}
-	}
-	return nil
-}
-
-// show has the run be seen below what the ranks print, where that is a terminal. A
-// user's program keeps the terminal for itself: what it draws there is its own.
-func (c *launchCmd) show(p *program, o *launch.Options, id string) (hide func(), err error) {
-	if c.Plain || o.Job.Train == nil {
-		return func() {}, nil
-	}
-	figures := watch.NewFigures(o.Dir.Metrics())
-	l := p.startLive(func() watch.Status {
-		s := watch.Read(o.Dir, string(o.Job.Name), id, figures)
-		s.Settle("", time.Now())
-		return s
-	})
-	if l == nil {
-		return func() {}, nil
-	}
-	pipe, done, err := l.pipe()
-	if err != nil {
-		l.stop()
-		return nil, err
-	}
-	o.Stdout = pipe
-	if p.Stderr == io.Writer(l.bottom) {
-		o.Stderr = pipe
-	}
-	return func() { done(); l.stop() }, nil
+	return err
 }
 
 // open loads the job, locks its run directory against a second launcher, and
@@ -191,7 +162,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 	if o.Dir, err = rundir.Create(path); err != nil {
 		return nil, err
 	}
-	if unlock, err = o.Dir.Lock(p.claim(ctx, jobID(o.Allocation))); err != nil {
+	if unlock, err = o.Dir.Lock(p.launcherClaim(ctx, o)); err != nil {
 		return nil, err
 	}
 	// In the allocation of that very job it is this one.
@@ -294,7 +265,7 @@ func (c *launchCmd) openSubmitted(ctx context.Context, p *program, o *launch.Opt
 	}
 	o.Job, o.Site = stored.job, stored.site
 	o.Job.ResolvePaths(stored.record.Base)
-	return o.Dir.Lock(p.claim(ctx, jobID(o.Allocation)))
+	return o.Dir.Lock(p.launcherClaim(ctx, o))
 }
 
 // openElement opens a run directory; of a sweep that of the element which the

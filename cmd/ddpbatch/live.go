@@ -58,7 +58,7 @@ func (p *program) startLive(status func() watch.Status) *live {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &live{bottom: screen.NewBottom(out), end: cancel, ended: make(chan struct{})}
 	l.take(&p.Stdout)
-	if f, ok := p.Stderr.(*os.File); ok && screen.Is(f, p.lookup) {
+	if f, ok := (*target(&p.Stderr)).(*os.File); ok && screen.Is(f, p.lookup) {
 		l.take(&p.Stderr)
 	}
 	resized := make(chan os.Signal, 1)
@@ -86,35 +86,25 @@ func (p *program) startLive(status func() watch.Status) *live {
 
 // take has what is written to w appear above the view.
 func (l *live) take(w *io.Writer) {
-	if c, ok := (*w).(*checked); ok {
-		w = &c.Writer
-	}
+	w = target(w)
 	before := *w
 	*w = l.bottom
 	l.undo = append(l.undo, func() { *w = before })
 }
 
-// pipe is a file whose text appears above the view, for other processes to write to.
-// done waits for what they have written; they have ended by then, or it is lost.
-func (l *live) pipe() (w *os.File, done func(), err error) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
+// target returns where a writer of this program writes to in the end.
+func target(w *io.Writer) *io.Writer {
+	switch under := (*w).(type) {
+	case *checked:
+		return &under.Writer
+	case *kept:
+		return &under.Writer
 	}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		_, _ = io.Copy(l.bottom, r) // the terminal's trouble is nobody else's
-	}()
-	return w, func() {
-		w.Close()
-		select {
-		case <-read:
-		case <-time.After(liveEvery):
-		}
-		r.Close()
-	}, nil
+	return w
 }
+
+// shows reports whether what is written to w appears above the view.
+func (l *live) shows(w io.Writer) bool { return *target(&w) == io.Writer(l.bottom) }
 
 // stop takes the view away.
 func (l *live) stop() {

@@ -29,7 +29,10 @@ type logsCmd struct {
 func (c *logsCmd) Help() string {
 	return `What all ranks print is one log, which goes on when Slurm requeues the job. The lines
 of a sweep begin with the number of their element. With -f on a terminal, a few lines
-below show how a run stands.`
+below show how a run stands.
+
+Each launch without Slurm has a log of its own in the run directory, launch-TIME.out;
+the newest one is shown.`
 }
 
 func (c *logsCmd) Run(ctx context.Context, p *program) error {
@@ -43,11 +46,10 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 	if run.record.Sweep != nil {
 		return c.sweep(ctx, p, run)
 	}
-	id, err := run.job()
-	if err != nil && c.Rank == nil {
-		return hinted{err, "a job that ran here printed to its terminal; --rank 0 shows the log of rank 0"}
+	log, err := c.log(run, "")
+	if err != nil {
+		return err
 	}
-	log := c.log(run, "")
 	if !c.Follow {
 		if err := c.knows(run); err != nil {
 			return err
@@ -56,10 +58,6 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	var ids []string
-	if id != "" {
-		ids = []string{id}
-	}
 	var now atomic.Pointer[slurm.JobState]
 	if !c.Plain {
 		figures := watch.NewFigures(run.dir.Metrics())
@@ -72,19 +70,20 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 			return s
 		}).stop()
 	}
-	err = p.follow(ctx, p.slurmFor(run), []*tail{log}, ids, &now)
-	if id == "" {
-		return err // a run without a job is another terminal's affair
+	err = p.follow(ctx, []*tail{log}, p.untilOver(&now, run))
+	if run.record.LastJob() == "" && !run.isLaunched() {
+		return err // ranks without a launcher are another program's affair
 	}
 	return p.goesOn(run, err)
 }
 
 // log is the one that was asked for.
-func (c *logsCmd) log(run knownRun, prefix string) *tail {
+func (c *logsCmd) log(run knownRun, prefix string) (*tail, error) {
 	if c.Rank != nil {
-		return &tail{path: run.dir.RankLog(*c.Rank), prefix: prefix}
+		return &tail{path: run.dir.RankLog(*c.Rank), prefix: prefix}, nil
 	}
-	return &tail{path: run.dir.BatchLog(run.record.LastJob()), prefix: prefix}
+	path, err := run.output()
+	return &tail{path: path, prefix: prefix}, err
 }
 
 // knows says so if other ranks have logs and the one that is asked for has none.
@@ -109,28 +108,54 @@ func (c *logsCmd) knows(run knownRun) error {
 	return usage(fmt.Sprintf("rank %d has no log: %s has %s to %s", *c.Rank, filepath.Dir(path), ranks[0], ranks[len(ranks)-1]))
 }
 
-// sweep prints the logs of all elements.
+// sweep prints the logs of all elements that were started.
 func (c *logsCmd) sweep(ctx context.Context, p *program, run knownRun) error {
 	elements, err := run.elements()
 	if err != nil {
 		return err
 	}
 	var logs []*tail
-	var ids []string
+	var started []knownRun
 	for i, e := range elements {
-		if id := e.record.LastJob(); id != "" {
-			logs, ids = append(logs, c.log(e, fmt.Sprintf("[%d] ", i))), append(ids, id)
+		if log, err := c.log(e, fmt.Sprintf("[%d] ", i)); err == nil && (e.record.LastJob() != "" || e.isLaunched()) {
+			logs, started = append(logs, log), append(started, e)
 		}
 	}
 	if len(logs) == 0 {
-		return exitError{exitUsage, fmt.Errorf("no element of %q was submitted to Slurm", run.dir.Path)}
+		return noElement(run)
 	}
 	if !c.Follow {
 		return p.printLogs(false, logs...)
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	return p.goesOn(run, p.follow(ctx, p.slurmFor(elements...), logs, ids, new(atomic.Pointer[slurm.JobState])))
+	return p.goesOn(run, p.follow(ctx, logs, p.untilOver(new(atomic.Pointer[slurm.JobState]), started...)))
+}
+
+// untilOver returns a function that waits until runs have ended, and prints what their
+// logs do not show. It is nil if none of them has a job or a launcher: nobody knows when
+// they end. The state of the first job is kept in first.
+func (p *program) untilOver(first *atomic.Pointer[slurm.JobState], runs ...knownRun) func(context.Context) error {
+	asked, ids := jobsAmong(runs)
+	launched := slices.DeleteFunc(slices.Clone(runs), func(r knownRun) bool { return !r.isLaunched() })
+	if len(ids)+len(launched) == 0 {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		if len(ids) > 0 {
+			if err := p.followStates(ctx, p.slurmFor(asked...), ids, first); err != nil {
+				return err
+			}
+		}
+		for _, r := range launched {
+			end, err := p.awaitLaunch(ctx, r)
+			if err != nil {
+				return err
+			}
+			p.note("%s", end.text(r))
+		}
+		return nil
+	}
 }
 
 // printLogs copies what is there. That there is no log at all is an error; one of
@@ -160,17 +185,17 @@ func (p *program) printLogs(over bool, logs ...*tail) error {
 	return hinted{fmt.Errorf("there is no log yet: %w", missing), "`ddpbatch status` says whether the job has started, or how it ended; -f waits for it. " + own}
 }
 
-// follow copies the logs until the jobs are done, or for a run without a job until
-// it is interrupted. A requeued job goes on in its log, and one that Slurm starts
-// on other nodes, too. The state of the first job is kept in first.
-func (p *program) follow(ctx context.Context, client slurm.Client, logs []*tail, ids []string, first *atomic.Pointer[slurm.JobState]) error {
+// follow copies the logs until the function returns, or until it is interrupted if there
+// is none. A requeued job goes on in its log, and one that Slurm starts on other nodes,
+// too.
+func (p *program) follow(ctx context.Context, logs []*tail, until func(context.Context) error) error {
 	over := make(chan error, 1)
-	if len(ids) > 0 {
+	if until != nil {
 		ctx, stop := context.WithCancel(ctx)
 		told := make(chan struct{})
 		go func() {
 			defer close(told)
-			over <- p.followStates(ctx, client, ids, first)
+			over <- until(ctx)
 		}()
 		defer func() { stop(); <-told }() // what it says goes where the caller has it shown
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
+	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer"
@@ -190,6 +191,9 @@ func (r *rank) run(ctx context.Context) error {
 	if r.job.Train != nil {
 		exit, err = r.train(ctx, joined, signals)
 	} else {
+		if _, launched := r.lookup(launch.LauncherVariable); launched && !r.place.InSlurm() {
+			defer output.Hold(os.Stdout, os.Stderr)()
+		}
 		exit, err = joined.Program(ctx, launch.ProgramOptions{Environ: r.Env, Stdout: os.Stdout, Stderr: os.Stderr,
 			Signals: signals, Say: r.say})
 	}

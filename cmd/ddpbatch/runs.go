@@ -176,8 +176,20 @@ func (r knownRun) job() (string, error) {
 	if id := r.record.LastJob(); id != "" {
 		return id, nil
 	}
-	return "", exitError{exitUsage, hinted{fmt.Errorf("run %q was never submitted to Slurm", r.dir.Path),
-		"a run that was launched here is ended by Control-C where it runs, and printed to that terminal: `ddpbatch status` shows how it stands"}}
+	return "", r.neverStarted()
+}
+
+// output is the file with the newest output of the run.
+func (r knownRun) output() (string, error) {
+	path := r.dir.OutputLog(r.record)
+	switch {
+	case path != "":
+		return path, nil
+	case r.isLaunched():
+		return "", exitError{exitUsage, hinted{fmt.Errorf("run %q kept no output: it could not be written, or an older version of ddpbatch launched it", r.dir.Path),
+			"run `ddpbatch logs --rank 0` to see the log of rank 0"}}
+	}
+	return "", r.neverStarted()
 }
 
 // short is a path as seen from the current directory, where it is below it.

@@ -55,6 +55,13 @@ func (p *program) claim(ctx context.Context, jobID string) rundir.Claim {
 	return rundir.Claim{Job: jobID, Ended: submit.Ended(ctx, p.slurm())}
 }
 
+// launcherClaim is the claim of a launcher, which others may ask to stop.
+func (p *program) launcherClaim(ctx context.Context, o *launch.Options) rundir.Claim {
+	c := p.claim(ctx, jobID(o.Allocation))
+	c.Launcher = true
+	return c
+}
+
 // asSubmitted makes sure that what runs is what was submitted: it takes the
 // snapshot of the user's code, and says so if this program is another one.
 func (p *program) asSubmitted(ctx context.Context, c *launchCmd, o *launch.Options, id string) error {

@@ -86,6 +86,10 @@ func where(spec jobs.Diagnostics) string {
 
 // say prints a message for people.
 func say(w io.Writer, format string, args ...any) {
+	if k, ok := w.(*kept); ok {
+		say(k.log, format, args...)
+		w = k.Writer
+	}
 	const from = "ddpbatch: "
 	for paragraph := range strings.SplitSeq(from+printable(fmt.Sprintf(format, args...)), "\n") {
 		for _, line := range screen.Wrap(paragraph, columnsOf(w), len(from)) {

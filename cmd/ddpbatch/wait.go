@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -13,7 +14,8 @@ type waitCmd struct {
 
 func (c *waitCmd) Help() string {
 	return `The exit code is 0 if the job completed and was not asked to stop. Otherwise it says
-what kind of end it was: for sweeps, that of the first element that did not complete.`
+what kind of end it was: for sweeps, that of the first element that did not complete.
+The same holds for a run that was launched without Slurm.`
 }
 
 func (c *waitCmd) Run(ctx context.Context, p *program) error {
@@ -35,6 +37,13 @@ func (c *waitCmd) Run(ctx context.Context, p *program) error {
 func (p *program) wait(ctx context.Context, run knownRun) (what string, err error) {
 	if run.record.Sweep != nil {
 		return p.waitSweep(ctx, run)
+	}
+	if run.isLaunched() {
+		end, err := p.awaitLaunch(ctx, run)
+		if err != nil {
+			return "", err
+		}
+		return "run " + run.record.Name, p.launchOutcome(run, end)
 	}
 	id, err := run.job()
 	if err != nil {
@@ -58,44 +67,66 @@ func (p *program) tellChanges() func(slurm.JobState) {
 	}
 }
 
+// waitSweep waits for all elements of a sweep, and returns the outcome of the first one
+// that did not complete.
 func (p *program) waitSweep(ctx context.Context, run knownRun) (what string, err error) {
 	elements, err := run.elements()
 	if err != nil {
 		return "", err
 	}
-	var waited []knownRun
-	var ids []string
-	for _, e := range elements {
-		if id := e.record.LastJob(); id != "" {
-			waited, ids = append(waited, e), append(ids, id)
-		}
-	}
-	if len(ids) == 0 {
-		return "", exitError{exitUsage, fmt.Errorf("no element of %q was submitted to Slurm", run.dir.Path)}
-	}
-	last := ""
-	states, err := p.slurmFor(waited...).WaitAll(ctx, ids, func(now []slurm.JobState) {
-		if text := tally(now); text != last {
-			p.note("%s: %s", run.record.Name, text)
-			last = text
-		}
-	})
-	if err != nil {
-		return "", err
-	}
-	var first error
-	failed := 0
-	for i, s := range states {
-		if err := p.outcome(waited[i].dir, s); err != nil {
-			failed++
-			if first == nil {
-				first = err
+	waited, ids := jobsAmong(elements)
+	outcomes := make([]error, len(elements)) // by element
+	n := 0
+	if len(ids) > 0 {
+		last := ""
+		states, err := p.slurmFor(waited...).WaitAll(ctx, ids, func(now []slurm.JobState) {
+			if text := tally(now); text != last {
+				p.note("%s: %s", run.record.Name, text)
+				last = text
 			}
+		})
+		if err != nil {
+			return "", err
+		}
+		for i, s := range states {
+			at := slices.IndexFunc(elements, func(e knownRun) bool { return e.dir == waited[i].dir })
+			outcomes[at] = p.outcome(waited[i].dir, s)
+			n++
 		}
 	}
-	if first != nil {
-		return "", exitError{exitCode(first), hinted{fmt.Errorf("%d of %d elements did not complete; the first: %w", failed, len(states), first),
+	for i, e := range elements {
+		if !e.isLaunched() {
+			continue
+		}
+		end, err := p.awaitLaunch(ctx, e)
+		if err != nil {
+			return "", err
+		}
+		outcomes[i] = p.launchOutcome(e, end)
+		n++
+	}
+	if n == 0 {
+		return "", noElement(run)
+	}
+	failed := slices.DeleteFunc(outcomes, func(err error) bool { return err == nil })
+	if len(failed) > 0 {
+		return "", exitError{exitCode(failed[0]), hinted{fmt.Errorf("%d of %d elements did not complete; the first: %w", len(failed), n, failed[0]),
 			"`ddpbatch status " + shellQuote(p.short(run.dir.Path)) + "` shows them all; submit --failed runs those that failed again"}}
 	}
-	return count(len(states), "element"), nil
+	return count(n, "element"), nil
+}
+
+// jobsAmong returns the elements of a sweep that a job runs, and the jobs' ids.
+func jobsAmong(elements []knownRun) (runs []knownRun, ids []string) {
+	for _, e := range elements {
+		if id := e.record.LastJob(); id != "" && !e.isLaunched() {
+			runs, ids = append(runs, e), append(ids, id)
+		}
+	}
+	return runs, ids
+}
+
+// noElement is the error of a sweep of which nothing was started.
+func noElement(run knownRun) error {
+	return exitError{exitUsage, fmt.Errorf("no element of %q was submitted to Slurm or launched", run.dir.Path)}
 }

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 	"unicode"
@@ -118,14 +119,14 @@ func collect(dir rundir.Dir) Run {
 	return r
 }
 
-// look looks for known failures in the log of the last job, of which there is none while it
-// waits.
+// look looks for known failures in the newest output of the run. There is none while its
+// job waits, and if no launch kept it.
 func (r *Run) look() {
-	id := r.Record.LastJob()
-	if id == "" {
+	path := r.Dir.OutputLog(r.Record)
+	if path == "" {
 		return
 	}
-	f, err := os.Open(r.Dir.BatchLog(id))
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -134,7 +135,7 @@ func (r *Run) look() {
 		r.Known, _, err = symptoms.Look(f)
 	}
 	if err != nil {
-		r.misses("the log of job "+id, err)
+		r.misses("the log "+filepath.Base(path), err)
 	}
 }
 

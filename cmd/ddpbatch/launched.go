@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+)
+
+const (
+	// launchPoll is how often a launcher is looked at that is waited for.
+	launchPoll = 250 * time.Millisecond
+	// launchSilence is how old the last news of a launcher on another host may be. It
+	// writes live.json every 2 s, but NFS may show an old one for a minute.
+	launchSilence = 2 * time.Minute
+)
+
+// isLaunched reports whether the run was last started by `ddpbatch launch` without
+// Slurm, and not by a job.
+func (r knownRun) isLaunched() bool {
+	var last time.Time // of the launch, as far as there is a trace of it
+	if l, ok := r.dir.Launcher(); ok {
+		last = l.Since
+	}
+	if end, ok := r.dir.ReadEnd(); ok && end.JobID == "" && end.Time.After(last) {
+		last = end.Time
+	}
+	if live, ok := r.dir.ReadLive(); ok && live.JobID == "" && live.Time.After(last) {
+		last = live.Time
+	}
+	submission := r.record.Last()
+	return !last.IsZero() && (submission == nil || last.Truncate(time.Second).After(submission.Time))
+}
+
+// neverStarted is the error of a run that has no job, and that no launcher started.
+func (r knownRun) neverStarted() error {
+	if _, err := os.Stat(r.dir.RankLog(0)); err == nil {
+		return exitError{exitUsage, hinted{fmt.Errorf("run %q has no launcher: its ranks were started by srun, torchrun, or mpirun", r.dir.Path),
+			"what the ranks print goes where that program prints, and its end is the end of the run; `ddpbatch logs --rank 0` shows the log of rank 0"}}
+	}
+	return exitError{exitUsage, hinted{fmt.Errorf("run %q was never submitted to Slurm or launched", r.dir.Path),
+		"start it with `ddpbatch submit`, or without Slurm with `ddpbatch launch`"}}
+}
+
+// launchEnd is how a launch without Slurm ended.
+type launchEnd struct {
+	exit  int
+	cause string // why there is no exit code, if there is none
+}
+
+// text says how the launch of a run ended.
+func (e launchEnd) text(run knownRun) string {
+	if e.cause != "" {
+		return fmt.Sprintf("run %s has ended: %s", run.record.Name, e.cause)
+	}
+	return fmt.Sprintf("run %s has ended: exit code %d", run.record.Name, e.exit)
+}
+
+// endOfLaunch returns how the last launch ended; false while it is running.
+func endOfLaunch(dir rundir.Dir, now time.Time) (launchEnd, bool) {
+	l, held := dir.Launcher()
+	live, ok := dir.ReadLive()
+	lives := ok && live.JobID == ""
+	running, silent := held, false
+	switch {
+	case !held: // none, or one of a version that did not leave its process number
+		running = lives && live.Phase != rundir.PhaseOver && now.Sub(live.Time) < launchSilence
+	case l.IsHere():
+		running = l.IsRunning()
+	default:
+		heard := l.Since
+		if lives && live.Time.After(heard) {
+			heard = live.Time
+		}
+		silent = now.Sub(heard) > launchSilence
+	}
+	// Read last: the launcher writes it before it gives the lock back.
+	if end, ok := dir.ReadEnd(); ok && end.JobID == "" && (!held || !end.Time.Before(l.Since)) {
+		return launchEnd{exit: end.Exit}, true
+	}
+	switch {
+	case silent:
+		return launchEnd{exitFailed, fmt.Sprintf("its launcher on host %q wrote nothing for %s", l.Host, launchSilence)}, true
+	case running:
+		return launchEnd{}, false
+	}
+	if _, err := os.Stat(dir.Path); errors.Is(err, fs.ErrNotExist) {
+		return launchEnd{exitFailed, "its run directory was moved or deleted"}, true
+	}
+	return launchEnd{exitFailed, "its launcher was killed"}, true
+}
+
+// awaitLaunch waits until the last launch of the run has ended.
+func (p *program) awaitLaunch(ctx context.Context, run knownRun) (launchEnd, error) {
+	for {
+		if end, over := endOfLaunch(run.dir, time.Now()); over {
+			return end, nil
+		}
+		select {
+		case <-ctx.Done():
+			return launchEnd{}, fmt.Errorf("wait for run %s: %w", run.record.Name, context.Cause(ctx))
+		case <-time.After(launchPoll):
+		}
+	}
+}
+
+// launchOutcome returns the error of a launch that has ended without finishing its run,
+// nil if the run has finished. The exit code is that of the launcher.
+func (p *program) launchOutcome(run knownRun, end launchEnd) error {
+	f := firstFailure(run.dir, "")
+	how := outcome.Read(run.dir, "").Ended(f != nil)
+	if how == outcome.Finished && end.cause == "" {
+		return nil
+	}
+	path := shellQuote(p.short(run.dir.Path))
+	what := fmt.Sprintf("run %s ended with exit code %d", run.record.Name, end.exit)
+	code, hint := end.exit, "run `ddpbatch logs "+path+"` to see its output"
+	switch {
+	case end.cause != "":
+		what = fmt.Sprintf("run %s ended: %s", run.record.Name, end.cause)
+	case how == outcome.Stopped:
+		what = fmt.Sprintf("run %s was stopped before it had finished", run.record.Name)
+		if code == exitDone { // a program that was asked to stop, and ended with 0
+			code = exitStopped
+		}
+	case how == outcome.Canceled:
+		what = fmt.Sprintf("run %s was canceled", run.record.Name)
+	default:
+		hint += ", or `ddpbatch doctor --log " + path + "` to find known failures in it"
+		if f != nil {
+			what += ": " + f.Reason
+			if f.Advice != "" {
+				hint = f.Advice + "; " + hint
+			}
+		}
+	}
+	if step := newestStep(run.dir); step >= 0 {
+		hint = fmt.Sprintf("step %d is saved: launch the run again to continue from there; %s", step, hint)
+	}
+	return exitError{code, hinted{errors.New(what), hint}}
+}
+
+// cancelLaunch asks the launcher of a run to save and stop. If it was asked before, it
+// ends the ranks at once, as a second Control-C does.
+func (p *program) cancelLaunch(run knownRun) error {
+	name, path := run.record.Name, shellQuote(p.short(run.dir.Path))
+	l, ok := run.dir.Launcher()
+	elsewhere := ok && !l.IsHere()
+	// Nothing from another host may also mean that the file system is slow.
+	if end, over := endOfLaunch(run.dir, time.Now()); over && (end.cause == "" || !elsewhere) {
+		p.printf("%s\n", end.text(run))
+		return nil
+	}
+	if !ok {
+		return hinted{fmt.Errorf("cancel run %s: its launcher did not leave its process number", name),
+			"press Control-C where it runs, or send SIGTERM to its process"}
+	}
+	if elsewhere {
+		return hinted{fmt.Errorf("run %q was launched on host %q as process %d: it can be canceled only there", run.dir.Path, l.Host, l.PID),
+			fmt.Sprintf("run `ddpbatch cancel %s` on %s", shellQuote(run.dir.Path), l.Host)}
+	}
+	again := false
+	if live, ok := run.dir.ReadLive(); ok && live.JobID == "" && !live.Time.Before(l.Since) {
+		again = live.Phase == rundir.PhaseStopping
+	}
+	sig := syscall.SIGTERM
+	if again {
+		sig = syscall.SIGINT
+	}
+	switch err := l.Signal(sig); {
+	case errors.Is(err, rundir.ErrNotRunning):
+		return p.cancelLaunch(run)
+	case err != nil:
+		return fmt.Errorf("cancel run %s: %w", name, err)
+	}
+	if again {
+		p.printf("asked the launcher of run %s (process %d) to end its ranks at once\n", name, l.PID)
+		return nil
+	}
+	p.printf("asked the launcher of run %s (process %d) to save and stop\n", name, l.PID)
+	p.note("`ddpbatch wait %s` waits for its end; a second `ddpbatch cancel %s` ends it at once", path, path)
+	return nil
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/tests/terminal"
+)
+
+// ownProgram writes a job file with a shell script for each rank, and returns its folder.
+func ownProgram(t *testing.T, script string) string {
+	t.Helper()
+	dir := t.TempDir()
+	text := fmt.Sprintf("name = \"own\"\n[command]\nargv = [\"sh\", \"-c\", '''%s''']\n", script)
+	if err := os.WriteFile(filepath.Join(dir, "job.toml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// started is a ddpbatch that runs in a folder.
+type started struct {
+	*exec.Cmd
+	out lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func start(t *testing.T, dir string, args ...string) *started {
+	t.Helper()
+	s := &started{Cmd: exec.CommandContext(t.Context(), "ddpbatch", args...)}
+	s.Dir, s.Stdout, s.Stderr = dir, &s.out, &s.out
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// ends waits for the end, which must have an exit code.
+func (s *started) ends(t *testing.T, code int) {
+	t.Helper()
+	_ = s.Wait()
+	if got := s.ProcessState.ExitCode(); got != code {
+		t.Errorf("%s: exit code %d, want %d\n%s", strings.Join(s.Args, " "), got, code, s.out.String())
+	}
+}
+
+// await waits until something holds.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited a minute: %s", what)
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// A run that was launched is canceled from another terminal, waited for and followed.
+func TestCancelLaunch(t *testing.T) {
+	dir := ownProgram(t, `trap "echo rank $RANK saves; exit 3" TERM; echo rank $RANK begins; touch begun-$RANK; while :; do sleep 0.1; done`)
+	launch := start(t, dir, "launch", "job.toml", "-n", "2")
+	await(t, "both ranks begin", func() bool { return exists(dir+"/begun-0") && exists(dir+"/begun-1") })
+	wait, follow := start(t, dir, "wait", "own"), start(t, dir, "logs", "-f", "own")
+	await(t, "the log is followed", func() bool { return strings.Contains(follow.out.String(), "rank 1 begins") })
+	cancel := start(t, dir, "cancel", "own")
+	cancel.ends(t, exitDone)
+	if text := cancel.out.String(); !strings.Contains(text, fmt.Sprintf("process %d", launch.Process.Pid)) {
+		t.Errorf("cancel does not name process %d: %s", launch.Process.Pid, text)
+	}
+	launch.ends(t, exitStopped)
+	wait.ends(t, exitStopped)
+	follow.ends(t, exitDone)
+	if text := wait.out.String(); !strings.Contains(text, "run own was stopped before it had finished") {
+		t.Errorf("wait: %s", text)
+	}
+	if text := follow.out.String(); !strings.Contains(text, "rank 0 saves") || !strings.Contains(text, "asking all ranks to save and stop") {
+		t.Errorf("what was followed lacks the end: %s", text)
+	}
+}
+
+// A program that does not stop is ended by a second cancel.
+func TestCancelLaunchTwice(t *testing.T) {
+	dir := ownProgram(t, `trap "touch asked" TERM; touch begun; while :; do sleep 0.1; done`)
+	launch := start(t, dir, "launch", "job.toml", "-n", "1")
+	await(t, "the rank begins", func() bool { return exists(dir + "/begun") })
+	start(t, dir, "cancel", "own").ends(t, exitDone)
+	await(t, "the program is asked to stop", func() bool { return exists(dir + "/asked") })
+	run := rundir.Dir{Path: dir + "/runs/own"}
+	await(t, "the launcher tells that it stops", func() bool {
+		l, ok := run.ReadLive()
+		return ok && l.Phase == rundir.PhaseStopping
+	})
+	again := start(t, dir, "cancel", "own")
+	again.ends(t, exitDone)
+	if !strings.Contains(again.out.String(), "at once") {
+		t.Errorf("the second cancel: %s", again.out.String())
+	}
+	launch.ends(t, exitCancelled)
+	start(t, dir, "wait", "own").ends(t, exitCancelled)
+}
+
+// When a launcher is killed, its program can still print and save, what it had printed is
+// kept, and wait ends.
+func TestLauncherIsKilled(t *testing.T) {
+	dir := ownProgram(t, `trap "echo saving && touch saved; exit 3" TERM; echo begins; touch begun; while :; do sleep 0.1; done`)
+	launch := start(t, dir, "launch", "job.toml", "-n", "1")
+	await(t, "the rank begins", func() bool { return exists(dir + "/begun") })
+	logs, err := rundir.Dir{Path: dir + "/runs/own"}.LaunchLogs()
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("got logs %v, %v, want one", logs, err)
+	}
+	await(t, "what it printed is kept", func() bool {
+		text, err := os.ReadFile(logs[0].Path)
+		return err == nil && strings.Contains(string(text), "begins")
+	})
+	wait, follow := start(t, dir, "wait", "own"), start(t, dir, "logs", "-f", "own")
+	await(t, "the log is followed", func() bool { return strings.Contains(follow.out.String(), "begins") })
+	if err := launch.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	wait.ends(t, exitFailed)
+	if text := wait.out.String(); !strings.Contains(text, "its launcher was killed") {
+		t.Errorf("wait: %s", text)
+	}
+	follow.ends(t, exitDone)
+	await(t, "the program saves", func() bool { return exists(dir + "/saved") })
+	_ = launch.Wait()
+	cancel := start(t, dir, "cancel", "own")
+	cancel.ends(t, exitDone)
+	if text := cancel.out.String(); !strings.Contains(text, "has ended: its launcher was killed") {
+		t.Errorf("cancel: %s", text)
+	}
+	// It can be launched again, and ends well.
+	again := start(t, dir, "launch", "job.toml", "-n", "1", "--set", `command.argv=["echo", "once more"]`)
+	again.ends(t, exitDone)
+	start(t, dir, "wait", "own").ends(t, exitDone)
+}
+
+// 400 MB without a line end need no more memory in the launcher than a few bytes do.
+func TestLaunchOfAProgramThatPrintsMuch(t *testing.T) {
+	const each = 200_000_000
+	dir := ownProgram(t, fmt.Sprintf("head -c %d /dev/zero", each))
+	launch := exec.CommandContext(t.Context(), "ddpbatch", "launch", "job.toml", "-n", "2")
+	launch.Dir = dir
+	if err := launch.Run(); err != nil {
+		t.Fatal(err)
+	}
+	logs, err := rundir.Dir{Path: dir + "/runs/own"}.LaunchLogs()
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("got logs %v, %v, want one", logs, err)
+	}
+	info, err := os.Stat(logs[0].Path)
+	if err != nil || info.Size() < 2*each {
+		t.Errorf("the log has %d bytes, %v, want %d", info.Size(), err, 2*each)
+	}
+	if most := launch.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; most > 120<<10 {
+		t.Errorf("it needed %d MiB of memory", most>>10)
+	}
+}
+
+// A user's program keeps the terminal: it sees one, and draws on it.
+func TestLaunchLeavesTheTerminalToAProgram(t *testing.T) {
+	dir := ownProgram(t, `test -t 1 && test -t 2 && echo a terminal of $(stty size <&2); printf "10%%\r20%%\n" >&2`)
+	x := terminal.New(t, 110, 12)
+	cmd := onTerminal(t, x, dir, nil, "ddpbatch", "launch", "job.toml", "-n", "1")
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, x.All())
+	}
+	x.Await("a terminal of 12 110\n20%")
+	logs := exec.CommandContext(t.Context(), "ddpbatch", "logs", "own")
+	logs.Dir = dir
+	if text, err := logs.Output(); err != nil || !strings.HasSuffix(string(text), "a terminal of 12 110\n10%\r20%\n") {
+		t.Errorf("the log: %v, %q", err, text)
+	}
+}
+
+// What both streams go to has everything in the order in which it was printed.
+func TestLaunchKeepsTheOrderOfStreams(t *testing.T) {
+	dir := ownProgram(t, `for i in 1 2 3 4 5 6 7 8 9; do echo out $i; echo err $i >&2; done`)
+	launch := start(t, dir, "launch", "job.toml", "-n", "1") // one pipe for both
+	launch.ends(t, exitDone)
+	var want strings.Builder
+	for i := 1; i < 10; i++ {
+		fmt.Fprintf(&want, "out %d\nerr %d\n", i, i)
+	}
+	if text := launch.out.String(); !strings.HasSuffix(text, want.String()) {
+		t.Errorf("printed:\n%s", text)
+	}
+}
