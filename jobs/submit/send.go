@@ -54,6 +54,7 @@ func (a *submission) send(ctx context.Context, sub rundir.Submission, dependenci
 	if err := a.dir.WriteRecord(a.record); err != nil {
 		return "", err
 	}
+	a.sent = true
 	environ, _ := slurm.Scrub(a.req.Environ)
 	client := a.Slurm
 	client.Environ = environ
@@ -62,7 +63,9 @@ func (a *submission) send(ctx context.Context, sub rundir.Submission, dependenci
 		return id, a.keep(sub, id)
 	}
 	if !slurm.Uncertain(err) {
-		return "", errors.Join(err, a.forget(sub))
+		lost := a.forget(sub)
+		a.sent = lost != nil
+		return "", errors.Join(err, lost)
 	}
 	a.Say(fmt.Sprintf("%v; looking whether Slurm has the job", err))
 	until := time.Now()

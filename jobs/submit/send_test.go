@@ -22,6 +22,7 @@ func TestOneJob(t *testing.T) {
 		id                   string // of the job; empty for none
 		fails, hint          string
 		pending              bool // it stays open whether there is one
+		removed              bool // the run directory, since nothing has reached Slurm
 	}{
 		{name: "plain", sbatch: normal, id: "101"},
 		{name: "warnings first", sbatch: `echo "sbatch: warning: 7 nodes are slow" >&2; echo "Welcome to the cluster"; echo; ` + normal, id: "101"},
@@ -29,8 +30,8 @@ func TestOneJob(t *testing.T) {
 		{name: "no id, and a job", sbatch: `made "$@"`, id: "101"},
 		{name: "no id, and no job", sbatch: `true`, fails: "sbatch succeeded but printed no job id", hint: "has no such job"},
 		{name: "a refusal", sbatch: `echo "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified" >&2; exit 1`,
-			fails: "Invalid account", hint: "[slurm] account"},
-		{name: "an option that it does not know", sbatch: `echo "sbatch: unrecognized option '--x'" >&2; exit 1`, fails: "unrecognized option"},
+			fails: "Invalid account", hint: "[slurm] account", removed: true},
+		{name: "an option that it does not know", sbatch: `echo "sbatch: unrecognized option '--x'" >&2; exit 1`, fails: "unrecognized option", removed: true},
 		{name: "an answer lost, and a job", sbatch: `made "$@"; ` + lost, id: "101"},
 		{name: "an answer lost, and a job that comes late", sbatch: `(sleep 0.1; made "$@") >/dev/null 2>&1 & ` + lost, id: "101"},
 		{name: "an answer lost, and no job", sbatch: lost, fails: "Socket timed out"},
@@ -48,7 +49,12 @@ func TestOneJob(t *testing.T) {
 				c.squeue(tt.squeue)
 			}
 			r, err := c.submit(c.request(job("x", "", "")))
-			record := c.record(c.dir("x"))
+			var record rundir.Record
+			if tt.removed {
+				c.mustBeRemoved(c.dir("x"))
+			} else {
+				record = c.record(c.dir("x"))
+			}
 			if tt.fails == "" {
 				if err != nil || r.JobID != tt.id || record.LastJob() != tt.id || c.jobs() != 1 {
 					t.Fatalf("%+v, %v, recorded as %q, %d jobs", r, err, record.LastJob(), c.jobs())
@@ -105,8 +111,56 @@ func TestNoSbatch(t *testing.T) {
 	if !errors.Is(err, exec.ErrNotFound) || !strings.Contains(hintOf(err), "module load slurm") {
 		t.Errorf("%v; hint %q", err, hintOf(err))
 	}
-	if r := c.record(c.dir("x")); r.Pending != nil || len(r.Submissions) != 0 {
-		t.Errorf("%+v", r)
+	c.mustBeRemoved(c.dir("x"))
+}
+
+// mustBeRemoved checks that a failed submission has left no directory behind.
+func (c *cluster) mustBeRemoved(dir rundir.Dir) {
+	c.t.Helper()
+	for path := dir.Path; path != c.base; path = filepath.Dir(path) {
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			c.t.Errorf("%s is left behind: %v", path, err)
+		}
+	}
+}
+
+// A submission that fails before Slurm has heard of it removes only what it has created.
+func TestFailedSubmissionKeepsWhatWasThere(t *testing.T) {
+	const refused = `echo "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified" >&2; exit 1`
+	for name, before := range map[string]func(c *cluster){
+		"an empty directory": func(c *cluster) {
+			if _, err := rundir.Create(c.dir("x").Path); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"an earlier job": func(c *cluster) {
+			c.submitted(c.request(job("x", "", "")))
+			c.state("101", "COMPLETED")
+		},
+		"a run that was launched meanwhile": func(c *cluster) {
+			c.write(c.fake, "meanwhile", `echo '{"event":"begin"}' >`+filepath.Join(c.dir("x").Path, "attempts.jsonl"))
+		},
+		"another run": func(c *cluster) { c.write(c.dir("y").Path, "record.json", "{}") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			before(c)
+			c.sbatch("[ ! -f ./meanwhile ] || . ./meanwhile; " + refused)
+			_, err := c.submit(c.request(job("x", "", "")))
+			mustFail(t, err, "Invalid account")
+			if name == "another run" {
+				if _, err := os.Stat(c.dir("x").Path); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("the run directory is left behind: %v", err)
+				}
+				if _, err := os.Stat(c.dir("y").Path); err != nil {
+					t.Errorf("the other run: %v", err)
+				}
+				return
+			}
+			if r := c.record(c.dir("x")); r.Pending != nil {
+				t.Errorf("%+v", r)
+			}
+		})
 	}
 }
 
@@ -124,9 +178,10 @@ func TestInterruptedBeforeSbatch(t *testing.T) {
 	if _, err := c.submitter.Submit(ctx, req); !errors.Is(err, stopped) {
 		t.Errorf("%v", err)
 	}
-	if r := c.record(c.dir("x")); r.Pending != nil || c.calls() != nil {
-		t.Errorf("%+v, %q", r, c.calls())
+	if c.calls() != nil {
+		t.Errorf("%q", c.calls())
 	}
+	c.mustBeRemoved(c.dir("x"))
 }
 
 // Who stops while sbatch runs gets the job all the same.

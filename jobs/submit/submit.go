@@ -57,8 +57,10 @@ type Submitter struct {
 	waits waits
 }
 
-// Submit submits the run, or the sweep.
+// Submit submits the run, or the sweep. If nothing reaches Slurm, it removes the run
+// directory if it has created it.
 func (s Submitter) Submit(ctx context.Context, req Request) (Result, error) {
+	created := missing(req.Dir)
 	dir, err := rundir.Create(req.Dir)
 	if err != nil {
 		return Result{}, err
@@ -70,7 +72,11 @@ func (s Submitter) Submit(ctx context.Context, req Request) (Result, error) {
 	defer unlock()
 	s.waits = s.waits.orDefault()
 	a := &submission{Submitter: s, req: req, dir: dir}
-	return a.run(ctx)
+	r, err := a.run(ctx)
+	if err != nil && !a.sent {
+		a.removeCreated(created)
+	}
+	return r, err
 }
 
 // submission is one call of Submit.
@@ -80,6 +86,7 @@ type submission struct {
 	dir      rundir.Dir
 	elements []int
 	record   rundir.Record
+	sent     bool // Slurm may have the job
 }
 
 func (a *submission) run(ctx context.Context) (Result, error) {
