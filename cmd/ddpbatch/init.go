@@ -14,13 +14,14 @@ import (
 )
 
 type initCmd struct {
-	File  string `arg:"" optional:"" default:"job.toml" name:"file" help:"File to write; default ${default}."`
-	Kind  string `placeholder:"KIND" help:"What the job does: mlp (default), linear, cnn or gpt, trained by ddpbatch; command or torchrun, your own program."`
-	Site  string `placeholder:"NAME" help:"Profile of the centre: see ddpbatch templates list."`
-	Nodes int    `placeholder:"N" help:"Nodes."`
-	GPUs  int    `name:"gpus" placeholder:"N" help:"GPUs of each node, one for each rank."`
-	From  string `placeholder:"SCRIPT" help:"Make the job file of a batch script for sbatch, and tell what could not be carried over."`
-	Force bool   `help:"Write over a file that is there."`
+	File    string `arg:"" optional:"" default:"job.toml" name:"file" help:"File to write; default ${default}."`
+	Kind    string `placeholder:"KIND" help:"What the job does: mlp (default), linear, cnn or gpt, trained by ddpbatch; command or torchrun, your own program."`
+	Site    string `placeholder:"NAME" help:"Profile of the centre: see ddpbatch templates list."`
+	Nodes   int    `placeholder:"N" help:"Nodes."`
+	GPUs    int    `name:"gpus" placeholder:"N" help:"GPUs of each node, one for each rank."`
+	Account string `placeholder:"NAME" help:"Account to charge; some centres require one."`
+	From    string `placeholder:"SCRIPT" help:"Make the job file of a batch script for sbatch, and tell what could not be carried over."`
+	Force   bool   `help:"Write over a file that is there."`
 }
 
 func (c *initCmd) Help() string {
@@ -78,8 +79,8 @@ func errThere(file string) error {
 func (c *initCmd) text(p *program) ([]byte, []sbatch.Note, error) {
 	kinds := jobs.StarterKinds()
 	if c.From != "" {
-		if c.Kind != "" || c.Nodes > 0 || c.GPUs > 0 {
-			return nil, nil, usage("--from takes kind, nodes and GPUs from the script")
+		if c.Kind != "" || c.Nodes > 0 || c.GPUs > 0 || c.Account != "" {
+			return nil, nil, usage("--from takes kind, nodes, GPUs, and account from the script")
 		}
 		src, err := os.ReadFile(p.abs(c.From))
 		if err != nil {
@@ -88,7 +89,7 @@ func (c *initCmd) text(p *program) ([]byte, []sbatch.Note, error) {
 		result, err := sbatch.Read(filepath.Base(c.From), src, c.Site)
 		return result.TOML, result.Notes, err
 	}
-	if c.Kind == "" && c.Site == "" && c.Nodes == 0 && c.GPUs == 0 && p.canAnswer() {
+	if c.Kind == "" && c.Site == "" && c.Nodes == 0 && c.GPUs == 0 && c.Account == "" && p.canAnswer() {
 		if err := c.ask(p); err != nil {
 			return nil, nil, err
 		}
@@ -103,10 +104,16 @@ func (c *initCmd) text(p *program) ([]byte, []sbatch.Note, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	shape := jobs.Shape{Site: c.Site, Nodes: c.Nodes, GPUs: c.GPUs, File: shellQuote(c.File), Account: c.Account}
 	if c.Site != "" {
-		if _, err := p.findSite(c.Site); err != nil {
+		site, err := p.findSite(c.Site)
+		if err != nil {
 			return nil, nil, err
 		}
+		shape.Required, shape.CPUsPerTask = site.Missing(), int(site.Defaults.CPUsPerTask)
+		if c.Account == "" && slices.Contains(shape.Required, "account") {
+			p.note("%s requires an account: replace the one in %s with yours", c.Site, c.File)
+		}
 	}
-	return jobs.Shaped(text, jobs.Shape{Site: c.Site, Nodes: c.Nodes, GPUs: c.GPUs, File: shellQuote(c.File)}), nil, nil
+	return jobs.Shaped(text, shape), nil, nil
 }

@@ -18,8 +18,8 @@ func (p *program) canAnswer() bool {
 	return ok && screen.Is(f, p.lookup)
 }
 
-// ask has a person say what flags do not. An empty line is the answer in brackets, and
-// the end of input all that are left.
+// ask prompts for what the flags do not say. An empty line stands for the default in
+// brackets, and the end of input for all remaining defaults.
 func (c *initCmd) ask(p *program) error {
 	lines := bufio.NewScanner(p.Stdin)
 	ask := func(question, byDefault string, good func(string) string) string {
@@ -59,6 +59,19 @@ func (c *initCmd) ask(p *program) error {
 		}
 		return ""
 	})
+	if site, err := p.finder().Find(c.Site, p.Dir); err == nil && slices.Contains(site.Missing(), "account") {
+		const later = "fill in later"
+		c.Account = ask("Which account is charged? "+c.Site+" requires one.", later, func(s string) string {
+			var w jobs.Word
+			if err := w.UnmarshalTOML(s); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+		if c.Account == later {
+			c.Account = ""
+		}
+	}
 	c.Nodes, _ = strconv.Atoi(ask("How many nodes?", "1", func(s string) string {
 		if s == "0" {
 			return "a job needs a node"

@@ -108,6 +108,20 @@ type Container struct {
 	Options []Option              `toml:"options"` // of the runtime; for pyxis and edf, of srun
 }
 
+// Missing returns the keys of [slurm] that a job must give and the profile does not fill
+// in.
+func (p *Profile) Missing() (keys []string) {
+	d := p.Defaults
+	filled := map[Key]bool{"partition": d.Partition != "", "account": d.Account != "", "qos": d.QOS != "", "constraint": d.Constraint != "",
+		"reservation": d.Reservation != "", "time": d.Time != "", "mem": d.Memory != ""}
+	for _, key := range p.Require {
+		if !filled[key] {
+			keys = append(keys, string(key))
+		}
+	}
+	return keys
+}
+
 // Login limits the ranks that `ddpbatch launch` starts on a login node.
 type Login struct {
 	MaxRanks *jobs.NonNegativeCount `toml:"max_ranks"` // most ranks of one launch; 0 forbids them; nil is no limit
