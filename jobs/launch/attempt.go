@@ -142,6 +142,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	outcome := a.server.Outcome()
 	tellExits(&outcome, started.ended(), a.killed)
 	r := Result{Failure: outcome.First, Ranks: outcome.Ranks, Exit: outcome.Exit, NearEnd: a.nearEnd}
+	r.StopUnhandled = !slices.ContainsFunc(r.Ranks, func(s rendezvous.RankStatus) bool { return !s.StopUnhandled })
 	switch {
 	case cancelled:
 		r.Exit = exitCancelled

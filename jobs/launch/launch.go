@@ -87,6 +87,9 @@ type Result struct {
 	Preempted bool
 	// NodesLost says that too few nodes are left that work.
 	NodesLost bool
+	// StopUnhandled reports that the job's program was asked to stop, and that no process of
+	// it on any node handled the signal: it cannot have saved because of it.
+	StopUnhandled bool
 	// Progress says that there is a newer checkpoint than at the beginning; it is
 	// found out only where restart.requeue depends on it.
 	Progress bool

@@ -69,37 +69,42 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	}
 	ended := make(chan struct{})
 	go func() { done.Wait(); close(ended) }()
-	stopped, cut := r.follow(ctx, o, cmd.Process.Pid, group, ended)
+	stop, cut := r.follow(ctx, o, cmd, group, ended)
 	// Workers that it left behind would hold memory, ports and GPUs.
 	_ = syscall.Kill(-group, syscall.SIGKILL)
 	if cut != nil {
 		return exitLost, cut
 	}
-	return verdict(argv[0], cmd.ProcessState, stopped || askedToStop(cmd.ProcessState, o.Signals))
+	if stop != nil && !stop.handled {
+		r.Session.NoteUnhandledStop()
+	}
+	return verdict(argv[0], cmd.ProcessState, stop)
 }
 
-// askedToStop says whether a program ended by a signal to stop that was sent to this
-// process as well, as Slurm does: which of the two notices first is chance.
-func askedToStop(state *os.ProcessState, signals <-chan os.Signal) bool {
+// receivedStop reports whether a program that has ended was stopped by a signal that Slurm
+// sent to this process as well: the end of the program may be noticed first.
+func receivedStop(state *os.ProcessState, signals <-chan os.Signal) (s os.Signal, ok bool) {
 	if s := state.Sys().(syscall.WaitStatus); !s.Signaled() && s.ExitStatus() == 0 {
-		return false
+		return nil, false
 	}
 	select {
-	case <-signals:
-		return true
+	case s = <-signals:
+		return s, true
 	case <-time.After(signalGrace):
-		return false
+		return nil, false
 	}
 }
 
-// signalGrace is how long the signal to this process may come after the one to its
-// program.
+// signalGrace is how much later than its program this process may receive a signal.
 const signalGrace = 100 * time.Millisecond
 
-// follow passes signals on until the program has ended. It says whether that was asked
-// to stop, and why it was ended by force, if it was.
-func (r *Rank) follow(ctx context.Context, o ProgramOptions, pid, group int, ended <-chan struct{}) (stopped bool, cut error) {
+// follow passes signals on until the program has ended, and after a request to stop also
+// the processes that the signal was for: a shell may end before the command that it has
+// started. It returns that request, if there was one, and why the program was killed, if
+// it was.
+func (r *Rank) follow(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, group int, ended <-chan struct{}) (stop *stopRequest, cut error) {
 	stopping, aborted, done := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done()
+	pid := cmd.Process.Pid
 	kill := func() {
 		_ = syscall.Kill(-group, syscall.SIGTERM)
 		go func() {
@@ -110,22 +115,35 @@ func (r *Rank) follow(ctx context.Context, o ProgramOptions, pid, group int, end
 			}
 		}()
 	}
+	running := ended
+	var workers <-chan struct{}
+	request := func(s syscall.Signal, send bool) {
+		if stop == nil {
+			stop = requestStop(pid, group, s, send)
+			go stop.endLaunchers(ended)
+		}
+	}
 	for {
 		select {
-		case <-ended:
-			return stopped, cut
+		case <-running:
+			running = nil
+			if stop == nil {
+				if s, ok := receivedStop(cmd.ProcessState, o.Signals); ok {
+					request(s.(syscall.Signal), false)
+				}
+			}
+			if stop == nil || cut != nil {
+				return stop, cut
+			}
+			workers = stop.done
+		case <-workers:
+			return stop, cut
 		case s := <-o.Signals:
 			// Slurm signals every process of a step, this program's too.
-			if !r.Place.InSlurm() && !stopped {
-				_ = syscall.Kill(pid, s.(syscall.Signal))
-			}
-			stopped = true
+			request(s.(syscall.Signal), !r.Place.InSlurm())
 		case <-stopping:
 			stopping = nil
-			if !stopped {
-				_ = syscall.Kill(pid, stopSignal(r.Session.StopReason()))
-			}
-			stopped = true
+			request(stopSignal(r.Session.StopReason()), true)
 		case <-aborted:
 			aborted, cut = nil, context.Cause(r.Session.Context())
 			kill()
@@ -133,10 +151,13 @@ func (r *Rank) follow(ctx context.Context, o ProgramOptions, pid, group int, end
 			done, cut = nil, context.Cause(ctx)
 			kill()
 		}
+		if running == nil && cut != nil {
+			return stop, cut
+		}
 	}
 }
 
-// stopSignal is the signal that the launcher got.
+// stopSignal returns the signal for the program: the one that the launcher got.
 func stopSignal(reason string) syscall.Signal {
 	if reason == string(StopTerminated) {
 		return syscall.SIGTERM
@@ -144,20 +165,24 @@ func stopSignal(reason string) syscall.Signal {
 	return syscall.SIGUSR1
 }
 
-func verdict(name string, state *os.ProcessState, stopped bool) (int, error) {
+// verdict returns the exit code of a program that has ended, and an error unless it ended
+// with 0 or after a request to stop.
+func verdict(name string, state *os.ProcessState, stop *stopRequest) (int, error) {
 	status := state.Sys().(syscall.WaitStatus)
 	name = filepath.Base(name)
-	switch {
-	case status.Signaled():
-		code := 128 + int(status.Signal())
-		if stopped {
-			return code, nil
-		}
-		return code, fmt.Errorf("%s was killed by signal %d (%s)", name, status.Signal(), status.Signal())
-	case status.ExitStatus() == 0 || stopped:
-		return status.ExitStatus(), nil
+	code := status.ExitStatus()
+	if status.Signaled() {
+		code = 128 + int(status.Signal())
 	}
-	return status.ExitStatus(), fmt.Errorf("%s ended with exit code %d", name, status.ExitStatus())
+	switch {
+	case stop != nil:
+		return stop.exit(code), nil
+	case status.Signaled():
+		return code, fmt.Errorf("%s was killed by signal %d (%s)", name, status.Signal(), status.Signal())
+	case code != 0:
+		return code, fmt.Errorf("%s ended with exit code %d", name, code)
+	}
+	return 0, nil
 }
 
 // master has rank 0 find a port for the program's own rendezvous, and tells

@@ -39,6 +39,10 @@ func (o Options) conclude(ctx context.Context, r Result, saved *progress) Result
 	told := r.Preempted || r.NearEnd && o.Job.Restart.Requeue > 0
 	if told && r.Failure == nil && o.Job.Command != nil && slices.Contains(stoppedCodes, r.Exit) {
 		r.Exit = exitStopped
+		if r.StopUnhandled {
+			// Said before the requeue, with which Slurm kills this process.
+			o.Say("WARNING: no progress: the program does not handle the stop signal, so it saved nothing when it was stopped; handle SIGUSR1 and SIGTERM, save, and end with exit code 3")
+		}
 	}
 	return r
 }

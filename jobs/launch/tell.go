@@ -209,7 +209,7 @@ func (o Options) keepBegin(a *attempt) {
 // keepEnd keeps how an attempt ended.
 func (o Options) keepEnd(a *attempt, r Result, again bool) {
 	e := a.event(rundir.AttemptEnded)
-	e.Exit, e.Stopped, e.Again = r.Exit, r.Stopped, again
+	e.Exit, e.Stopped, e.Again, e.NoProgress = r.Exit, r.Stopped, again, r.StopUnhandled
 	for _, rank := range r.Ranks {
 		e.Step = max(e.Step, rank.Step)
 	}

@@ -183,6 +183,19 @@ func (s State) Restarts(requeues int) int {
 	return n
 }
 
+// RequeuesWithoutProgress counts the requeues after attempts in which the program did not
+// handle the stop signal. Slurm may kill a launcher before it can record its requeue, so
+// the next attempt counts as well.
+func (s State) RequeuesWithoutProgress() (n int) {
+	for i, a := range s.Attempts {
+		again := i+1 < len(s.Attempts) && s.Attempts[i+1].JobID == a.JobID && s.Attempts[i+1].Requeues > a.Requeues
+		if a.NoProgress && (again || a.Then == Requeued) {
+			n++
+		}
+	}
+	return n
+}
+
 // Requeued reports whether the last thing that a launcher did was to requeue its job.
 func (s State) Requeued() bool {
 	n := len(s.Attempts)
@@ -215,6 +228,8 @@ type Attempt struct {
 	Rank     *int      `json:"rank,omitempty"` // the rank that failed
 	Host     string    `json:"host,omitempty"`
 	Then     string    `json:"then,omitempty"` // Restarted or Requeued
+	// NoProgress reports that the user's program was stopped and did not handle the signal.
+	NoProgress bool `json:"no_progress,omitempty"`
 }
 
 // What followed an attempt without anyone asking for it.
@@ -247,6 +262,7 @@ func attempts(events []rundir.AttemptEvent) []Attempt {
 			// Its beginning could not be written.
 		case e.Event == rundir.AttemptEnded && all[last].Number == e.Attempt:
 			a := &all[last]
+			a.NoProgress = e.NoProgress
 			a.Ended, a.Exit, a.Stopped, a.Step, a.Cause, a.Rank, a.Host = e.Time, &e.Exit, e.Stopped, e.Step, e.Cause, e.Rank, e.Host
 			if e.Again {
 				a.Then = Restarted

@@ -167,3 +167,25 @@ func TestRestarts(t *testing.T) {
 		}
 	}
 }
+
+func TestRequeuesWithoutProgress(t *testing.T) {
+	job := func(id string, requeues int, unhandled bool, then string) Attempt {
+		return Attempt{JobID: id, Requeues: requeues, NoProgress: unhandled, Then: then}
+	}
+	for name, tt := range map[string]struct {
+		attempts []Attempt
+		want     int
+	}{
+		"none":                       {nil, 0},
+		"handled":                    {[]Attempt{job("7", 0, false, "requeued"), job("7", 1, false, "")}, 0},
+		"recorded":                   {[]Attempt{job("7", 0, true, "requeued")}, 1},
+		"only the next one tells":    {[]Attempt{job("7", 0, true, ""), job("7", 1, true, ""), job("7", 2, false, "")}, 2},
+		"stopped, submitted again":   {[]Attempt{job("7", 0, true, ""), job("8", 0, false, "")}, 0},
+		"restarted in the same job":  {[]Attempt{job("7", 0, true, ""), job("7", 0, false, "")}, 0},
+		"stopped, and nothing since": {[]Attempt{job("7", 0, true, "")}, 0},
+	} {
+		if got := (State{Attempts: tt.attempts}).RequeuesWithoutProgress(); got != tt.want {
+			t.Errorf("%s: got %d, want %d", name, got, tt.want)
+		}
+	}
+}

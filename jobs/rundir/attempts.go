@@ -39,6 +39,9 @@ type AttemptEvent struct {
 	Rank    *int   `json:"rank,omitempty"`    // that is the cause
 	Host    string `json:"host,omitempty"`    // its host
 	Again   bool   `json:"again,omitempty"`   // the launcher starts another attempt
+	// NoProgress reports that a user's program was asked to stop and did not handle the
+	// signal, so it saved nothing because of it.
+	NoProgress bool `json:"no_progress,omitempty"`
 }
 
 // Attempts is the file that keeps what has become of each attempt.

@@ -72,6 +72,13 @@ func (s *Status) Details(now time.Time) []Line {
 	} else if s.Phase.Over() {
 		add("checkpoint", "none")
 	}
+	switch s.NoProgress {
+	case 0:
+	case 1:
+		add("warning", "1 requeue without progress: the program does not handle the stop signal")
+	default:
+		add("warning", "%d requeues without progress: the program does not handle the stop signal", s.NoProgress)
+	}
 	s.addAttempts(add)
 	return lines
 }

@@ -39,6 +39,8 @@ type Status struct {
 	Elapsed  string      `json:"elapsed,omitempty"`
 	Requeues int         `json:"-"`        // by Slurm, -1 if that is not known
 	Restarts int         `json:"restarts"` // of the run, see package outcome
+	// NoProgress is the number of requeues before which the program saved nothing.
+	NoProgress int `json:"requeues_without_progress,omitempty"`
 
 	Step       *int              `json:"step,omitempty"`
 	Steps      int               `json:"steps,omitempty"`
@@ -93,6 +95,7 @@ func Read(d rundir.Dir, name, job string, figures *Figures) Status {
 		s.Saved = newest(*e)
 		s.Checkpoint = &s.Saved.Step
 	}
+	s.NoProgress = s.record.RequeuesWithoutProgress()
 	s.before = findUnlaunched(d, s.record)
 	return s
 }

@@ -11,7 +11,7 @@ func (s *Server) leave(rank int, m leaveMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := &s.ranks[rank]
-	st.Exit, st.Error = m.Exit, m.Error
+	st.Exit, st.Error, st.StopUnhandled = m.Exit, m.Error, m.Unhandled
 	st.State = Done
 	if m.Ended && s.first != nil {
 		st.State, st.Error = Ended, ""

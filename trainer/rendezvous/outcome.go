@@ -34,6 +34,9 @@ type RankStatus struct {
 	Step   int       `json:"step"`
 	Phase  string    `json:"phase,omitempty"`
 	Seen   time.Time `json:"seen,omitzero"` // when it was last heard
+	// StopUnhandled reports that the rank's program was asked to stop, and that none of its
+	// processes handled the signal.
+	StopUnhandled bool `json:"stop_unhandled,omitempty"`
 }
 
 // Failure is the first thing that went wrong in an attempt.

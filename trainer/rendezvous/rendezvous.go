@@ -81,6 +81,8 @@ type leaveMessage struct {
 	Ended bool   `json:"ended,omitempty"` // since it was told to, not by a fault of its own
 	// Blames is the rank that it has waited for in vain.
 	Blames *int `json:"blames,omitempty"`
+	// Unhandled says that no process of a user's program handled the stop signal.
+	Unhandled bool `json:"unhandled,omitempty"`
 }
 
 type reasonMessage struct {

@@ -37,6 +37,8 @@ type Session struct {
 	stacks  bool
 	leaving bool
 
+	unhandled bool // see NoteUnhandledStop
+
 	progress func() Progress
 }
 
@@ -212,6 +214,14 @@ func (s *Session) Tell(text string) error {
 	return send(s.conn, kindNotice, noticeMessage{text})
 }
 
+// NoteUnhandledStop makes [Session.Leave] tell the server that no process of the rank's
+// program handled the stop signal.
+func (s *Session) NoteUnhandledStop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unhandled = true
+}
+
 // Leave says goodbye: exit is the exit code with which this process will end.
 // A failure that is not nil is told to every other rank and ends the attempt. One with a
 // method Blames() (rank int, ok bool) says that another rank is the cause, as that was
@@ -231,6 +241,7 @@ func (s *Session) Leave(exit int, failure error) error {
 	}
 	s.mu.Lock()
 	s.leaving = true
+	m.Unhandled = s.unhandled
 	progress := s.progress
 	s.mu.Unlock()
 	// How far it has come, not how far it had half a second ago.

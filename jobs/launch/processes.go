@@ -1,0 +1,200 @@
+package launch
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a process of the user's program, as /proc describes it (proc(5)).
+type process struct {
+	pid, parent, group int
+	start              string // clock ticks after boot; identifies the process together with pid
+	ended              bool   // a zombie: its parent has not waited for it yet
+
+	caught, blocked, ignored uint64 // signal masks of the main thread
+
+	shell     bool
+	launcher  bool   // starts workers and handles signals for itself, by its command line
+	elasticID string // TORCHELASTIC_RUN_ID, which torchrun sets for its workers
+	children  []*process
+}
+
+// handles reports whether the process catches s, or blocks it and so may wait for it by
+// sigwait(3) or signalfd(2).
+func (p *process) handles(s syscall.Signal) bool { return (p.caught|p.blocked)&mask(s) != 0 }
+
+func mask(s syscall.Signal) uint64 { return 1 << (uint(s) - 1) }
+
+// isBackground reports whether a shell has started the process with "&": POSIX shells
+// without job control make such a process ignore SIGINT and SIGQUIT.
+func (p *process) isBackground(shell *process) bool {
+	both := mask(syscall.SIGINT) | mask(syscall.SIGQUIT)
+	return p.ignored&both == both && shell.ignored&both != both
+}
+
+// workers returns the children of a launcher that are its workers, and reports whether
+// the process is a launcher at all.
+func (p *process) workers() (workers []*process, launcher bool) {
+	for _, c := range p.children {
+		if c.elasticID != "" && c.elasticID != p.elasticID {
+			workers = append(workers, c)
+		}
+	}
+	if len(workers) == 0 && p.launcher {
+		workers = p.children
+	}
+	return workers, p.launcher || len(workers) > 0
+}
+
+// findProcesses returns a program and its descendants as a tree, and the orphans of its
+// process group: processes whose parent has ended. The program is nil if it has ended.
+func findProcesses(pid, group int) (program *process, orphans []*process) {
+	entries, _ := filepath.Glob("/proc/[0-9]*/stat")
+	all := map[int]*process{}
+	for _, e := range entries {
+		text, err := os.ReadFile(e)
+		if err != nil {
+			continue // it has ended
+		}
+		if p, _, ok := parseStat(text); ok {
+			all[p.pid] = p
+		}
+	}
+	for _, p := range all {
+		parent := all[p.parent]
+		if parent != nil {
+			parent.children = append(parent.children, p)
+		}
+		// The first process of the group is not the user's, see keep.
+		if p.group == group && p.pid != group && p.pid != pid && (parent == nil || parent.group != group) {
+			orphans = append(orphans, p)
+		}
+	}
+	if program = all[pid]; program != nil {
+		program.describe()
+		// What is below the program is no orphan, whatever its group.
+		orphans = slices.DeleteFunc(orphans, func(o *process) bool { return program.has(o) })
+	}
+	for _, o := range orphans {
+		o.describe()
+	}
+	return program, orphans
+}
+
+func (p *process) has(other *process) bool {
+	return p == other || slices.ContainsFunc(p.children, func(c *process) bool { return c.has(other) })
+}
+
+// parseStat reads /proc/PID/stat. The status is that of wait(2), for a process that has ended.
+func parseStat(text []byte) (p *process, status syscall.WaitStatus, ok bool) {
+	// The command's name stands in parentheses and may contain anything.
+	head, rest, _ := bytes.Cut(text, []byte(" ("))
+	rest = rest[bytes.LastIndexByte(rest, ')')+1:]
+	f := strings.Fields(string(rest))
+	if len(f) < 50 {
+		return nil, 0, false
+	}
+	p = &process{start: f[19], ended: f[0] == "Z" || f[0] == "X"}
+	p.pid, _ = strconv.Atoi(string(head))
+	p.parent, _ = strconv.Atoi(f[1])
+	p.group, _ = strconv.Atoi(f[2])
+	code, _ := strconv.ParseUint(f[49], 10, 32)
+	return p, syscall.WaitStatus(code), p.pid > 0
+}
+
+// describe reads what the rule for stop signals depends on, for p and its descendants.
+// What cannot be read stays empty: the process has ended or belongs to another user.
+func (p *process) describe() {
+	file := func(name string) string {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.pid, name))
+		return string(text)
+	}
+	for line := range strings.Lines(file("status")) {
+		key, value, _ := strings.Cut(line, ":")
+		bits, _ := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+		switch key {
+		case "SigCgt":
+			p.caught = bits
+		case "SigBlk":
+			p.blocked = bits
+		case "SigIgn":
+			p.ignored = bits
+		}
+	}
+	exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.pid))
+	p.shell = slices.Contains(shells, filepath.Base(exe))
+	p.launcher = isLauncher(strings.Split(file("cmdline"), "\x00"))
+	p.elasticID, _ = lookupIn(strings.Split(file("environ"), "\x00"))("TORCHELASTIC_RUN_ID")
+	for _, c := range p.children {
+		c.describe()
+	}
+}
+
+var shells = []string{"bash", "dash", "sh", "ash", "ksh", "ksh93", "mksh", "zsh", "busybox", "tcsh", "csh", "fish"}
+
+// launcherNames are scripts and modules that start workers and end with their own exit code.
+var launcherNames = []string{"torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "accelerate.commands.launch",
+	"accelerate.commands.accelerate_cli", "deepspeed", "deepspeed.launcher.runner", "deepspeed.launcher.launch"}
+
+// isLauncher reports whether a command line is that of a launcher, also by way of Python.
+func isLauncher(argv []string) bool {
+	for i, a := range argv {
+		switch {
+		case i == 0 && isPython(a):
+		case a == "-m":
+			return i+1 < len(argv) && slices.Contains(launcherNames, argv[i+1])
+		case strings.HasPrefix(a, "-") && i > 0:
+		default:
+			return slices.Contains(launcherNames, filepath.Base(a))
+		}
+	}
+	return false
+}
+
+// isPython reports whether a program is a Python interpreter, such as /usr/bin/python3.11.
+func isPython(program string) bool {
+	version, ok := strings.CutPrefix(filepath.Base(program), "python")
+	return ok && strings.Trim(version, "0123456789.t") == ""
+}
+
+// checkEnd is how often a process is checked for its end where the kernel cannot report
+// it (pidfd_open(2) needs Linux 5.3).
+const checkEnd = 20 * time.Millisecond
+
+// await waits until the process has ended, or until done is closed. The status is known
+// if its parent has not waited for it before it could be read.
+func (p *process) await(done <-chan struct{}) (status syscall.WaitStatus, known bool) {
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	if err == nil {
+		defer unix.Close(fd)
+	}
+	for {
+		text, gone := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
+		now, status, ok := parseStat(text)
+		switch {
+		case gone != nil || !ok || now.start != p.start:
+			return 0, false
+		case now.ended:
+			return status, true
+		}
+		select {
+		case <-done:
+			return 0, false
+		default:
+		}
+		if err == nil {
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 500)
+		} else {
+			time.Sleep(checkEnd)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package launch
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Which processes of a program get the stop signal.
+func TestStopTargets(t *testing.T) {
+	usr1 := mask(syscall.SIGUSR1)
+	background := mask(syscall.SIGINT) | mask(syscall.SIGQUIT)
+	with := func(p process, children ...*process) *process { p.children = children; return &p }
+	handler := func(pid int, children ...*process) *process {
+		return with(process{pid: pid, caught: usr1}, children...)
+	}
+	plain := func(pid int, children ...*process) *process { return with(process{pid: pid}, children...) }
+	shell := func(pid int, children ...*process) *process { return with(process{pid: pid, shell: true}, children...) }
+	trap := func(pid int, children ...*process) *process {
+		return with(process{pid: pid, shell: true, caught: usr1}, children...)
+	}
+	worker := func(pid int, caught uint64) *process { return &process{pid: pid, elasticID: "none", caught: caught} }
+	for _, tt := range []struct {
+		name    string
+		program *process
+		orphans []*process
+		want    []int
+		handled bool
+		empty   bool
+	}{
+		{"handler", handler(1), nil, []int{1}, true, false},
+		{"handler with data workers", handler(1, handler(2), handler(3)), nil, []int{1}, true, false},
+		{"signal is blocked for sigwait", with(process{pid: 1, blocked: usr1}), nil, []int{1}, true, false},
+		{"no handler", plain(1, plain(2)), nil, []int{1}, false, false},
+		{"shell without a trap", shell(1, handler(2, handler(3))), nil, []int{2}, true, false},
+		{"shell without a trap and without a handler below", shell(1, plain(2)), nil, []int{1}, false, false},
+		{"shell with a trap", trap(1, handler(2)), nil, []int{1, 2}, true, false},
+		{"shell with a trap and a command that has no handler", trap(1, plain(2)), nil, []int{1}, true, false},
+		{"shell with a trap that waits for the background", trap(1, with(process{pid: 2, caught: usr1, ignored: background})), nil, []int{1}, true, false},
+		{"shell without a trap and the background", shell(1, with(process{pid: 2, caught: usr1, ignored: background})), nil, []int{2}, true, false},
+		{"torchrun", plain(1, worker(2, usr1), worker(3, usr1)), nil, []int{2, 3}, true, false},
+		{"torchrun that handles the signal", handler(1, worker(2, usr1), plain(3)), nil, []int{2}, true, false},
+		{"torchrun, one worker handles", plain(1, worker(2, usr1), worker(3, 0)), nil, []int{2, 3}, true, false},
+		{"torchrun, no worker handles", plain(1, worker(2, 0), worker(3, 0)), nil, []int{2, 3}, false, false},
+		{"torchrun below a shell", shell(1, plain(2, worker(3, usr1))), nil, []int{3}, true, false},
+		{"torchrun without workers", with(process{pid: 1, launcher: true, caught: usr1}), nil, nil, false, true},
+		{"deepspeed", with(process{pid: 1, launcher: true}, with(process{pid: 2, launcher: true}, handler(3), handler(4))), nil, []int{3, 4}, true, false},
+		{"workers that are shells", plain(1, with(process{pid: 2, elasticID: "none", shell: true}, worker(3, usr1))), nil, []int{3}, true, false},
+		{"the shell has ended", nil, []*process{handler(2, handler(3)), plain(4)}, []int{2}, true, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var r stopRequest
+			r.find(tt.program, tt.orphans, syscall.SIGUSR1)
+			var got []int
+			handled := false
+			for _, p := range r.targets {
+				got = append(got, p.pid)
+				handled = handled || p.handles(syscall.SIGUSR1)
+			}
+			if !slices.Equal(got, tt.want) || handled != tt.handled || r.empty != tt.empty {
+				t.Errorf("got %v, handled %v, empty %v, want %v, %v, %v", got, handled, r.empty, tt.want, tt.handled, tt.empty)
+			}
+		})
+	}
+}
+
+func TestIsLauncher(t *testing.T) {
+	for command, want := range map[string]bool{
+		"torchrun --nnodes 2 train.py":                  true,
+		"/usr/bin/python3 /usr/bin/torchrun train.py":   true,
+		"python3.11 -u -m torch.distributed.run t.py":   true,
+		"python3 -m accelerate.commands.launch t.py":    true,
+		"/opt/venv/bin/accelerate launch train.py":      true,
+		"python -u -m deepspeed.launcher.launch --x 1":  true,
+		"python3 train.py torchrun":                     false,
+		"python3 -m train -m torch.distributed.run":     false,
+		"bash -c torchrun":                              false,
+		"pythonista torchrun":                           false,
+		"python3":                                       false,
+		"/usr/bin/python3 -u /home/ada/accelerate/x.py": false,
+	} {
+		if got := isLauncher(strings.Fields(command)); got != want {
+			t.Errorf("%s: got %v, want %v", command, got, want)
+		}
+	}
+}
+
+// The exit code of a launcher that was stopped is that of its workers.
+func TestExitOfStoppedLauncher(t *testing.T) {
+	exited := func(code int) syscall.WaitStatus { return syscall.WaitStatus(code << 8) }
+	for _, tt := range []struct {
+		name     string
+		launcher bool
+		code     int
+		workers  []syscall.WaitStatus
+		want     int
+	}{
+		{"workers saved", true, 1, []syscall.WaitStatus{exited(3), exited(3)}, 3},
+		{"torchrun stopped the second", true, 1, []syscall.WaitStatus{exited(3), syscall.WaitStatus(syscall.SIGTERM)}, 143},
+		{"workers finished", true, 0, []syscall.WaitStatus{exited(0)}, 0},
+		{"workers finished, torchrun was stopped", true, 1, []syscall.WaitStatus{exited(0)}, 3},
+		{"a worker failed", true, 1, []syscall.WaitStatus{exited(3), exited(1)}, 1},
+		{"a worker crashed", true, 1, []syscall.WaitStatus{syscall.WaitStatus(syscall.SIGSEGV)}, 1},
+		{"unknown", true, 1, nil, 3},
+		{"torchrun itself was killed", true, 143, []syscall.WaitStatus{exited(3)}, 143},
+		{"not a launcher", false, 1, []syscall.WaitStatus{exited(3)}, 1},
+	} {
+		r := stopRequest{statuses: tt.workers}
+		if tt.launcher {
+			r.launchers = []*process{{}}
+		}
+		if got := r.exit(tt.code); got != tt.want {
+			t.Errorf("%s: got %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// What /proc says of a shell with a trap, its command, and how that ended.
+func TestProcessesOfAProgram(t *testing.T) {
+	cmd := exec.Command("/bin/sh", "-c", "trap 'exit 4' USR1; (sleep 300; exit 3); :")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	group := cmd.Process.Pid
+	defer func() { _ = syscall.Kill(-group, syscall.SIGKILL); _ = cmd.Wait() }()
+	var program *process
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if program, _ = findProcesses(group, group); program != nil && len(program.children) == 1 && len(program.children[0].children) == 1 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("got %+v", program)
+		}
+	}
+	child := program.children[0]
+	if !program.shell || !program.handles(syscall.SIGUSR1) || program.handles(syscall.SIGTERM) || child.isBackground(program) || child.parent != group || child.group != group {
+		t.Errorf("got %+v with %+v", program, child)
+	}
+	if err := syscall.Kill(child.pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	// The shell may have waited for it before.
+	if status, known := child.await(nil); known && (!status.Signaled() || status.Signal() != syscall.SIGKILL) {
+		t.Errorf("got status %x, want killed by SIGKILL", status)
+	}
+	self, _ := findProcesses(os.Getpid(), -1)
+	if self == nil || !self.has(program) && program.start == "" {
+		t.Errorf("this process is missing: %+v", self)
+	}
+}
+
+// A shell that ends by the stop signal does not take the command along that is saving.
+func TestWrapperEndsBeforeItsCommand(t *testing.T) {
+	dir := t.TempDir()
+	// The outer shell ends when the inner one has received the signal, and before it has saved.
+	script := `sh -c 'trap "kill -KILL $PPID; sleep 1; echo saved >` + dir + `/saved; exit 3" USR1; touch ` + dir + `/ready; while :; do sleep 0.1; done'; :`
+	signals := make(chan os.Signal, 1)
+	go func() {
+		for {
+			if _, err := os.Stat(dir + "/ready"); err == nil {
+				signals <- syscall.SIGUSR1
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	result, said, err := launched(t, 1, "program", "[command]\nargv = [\"/bin/sh\", \"-c\", '''"+script+"''']\n", signals)
+	if _, missing := os.Stat(dir + "/saved"); err != nil || missing != nil || result.Failure != nil {
+		t.Errorf("%+v, %v, %v\n%s", result, err, missing, said)
+	}
+}

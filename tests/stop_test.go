@@ -1,0 +1,191 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/tests/cluster"
+)
+
+// stopLaunchers are ways to start save_on_signal.py, with the exit code of a run that
+// SIGTERM from Slurm has stopped: it also reaches a shell, which does not handle it.
+var stopLaunchers = []struct {
+	name, command string
+	exit          int
+}{
+	{"rank", `argv = ["/usr/bin/python3", "save.py", %q]`, 3},
+	// Debian's torchrun 1.13 does not understand its own defaults of --redirects and --tee.
+	{"torchrun", "launcher = \"torchrun\"\n" + `argv = ["--redirects", "9:1", "--tee", "9:1", "save.py", %q]`, 3},
+	{"wrapper", `argv = ["/bin/bash", "-c", "/usr/bin/python3 save.py $0; code=$?; echo wrapper: $code; exit $code", %q]`, 143},
+}
+
+// stoppable writes a job file with two ranks on each of two nodes, and returns the run's name.
+func (s site) stoppable(t *testing.T, name, command, slurm string, requeue int) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/save_on_signal.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.write("save.py", string(text))
+	s.write(name+".toml", fmt.Sprintf("name = %q\n[slurm]\nnodes = 2\ntasks_per_node = 2\n%s\n[setup]\nenv = { PATH = \"/usr/bin:/bin\" }\n[restart]\nrequeue = %d\n[command]\n%s\n",
+		name, slurm, requeue, fmt.Sprintf(command, name)))
+	return name
+}
+
+// counting waits until all four ranks of a run count.
+func (s site) counting(t *testing.T, name string) {
+	t.Helper()
+	waitUntil(t, "all ranks of "+name+" to count", func() bool {
+		found, _ := filepath.Glob(filepath.Join(s.home, name+"-counted-*.txt"))
+		return len(found) == 4
+	})
+}
+
+// resumed checks that each rank saved when it was stopped, resumed, and counted every
+// number once.
+func (s site) resumed(t *testing.T, name string, logs string) {
+	t.Helper()
+	for rank := range 4 {
+		want, got := "", s.file(fmt.Sprintf("%s-counted-%d.txt", name, rank))
+		n := strings.Count(got, "\n")
+		for i := range n {
+			want += fmt.Sprintf("%d\n", i+1)
+		}
+		if got != want {
+			t.Errorf("%s: rank %d counted %q", name, rank, got)
+		}
+		mustContain(t, logs, fmt.Sprintf("rank %d: from %d\n", rank, n-20), fmt.Sprintf("rank %d: done at %d\n", rank, n))
+	}
+}
+
+// attempts returns the ends of a run's attempts.
+func (s site) attempts(t *testing.T, name string) (ends []rundir.AttemptEvent) {
+	t.Helper()
+	all, err := rundir.Dir{Path: s.run(name)}.ReadAttempts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(e rundir.AttemptEvent) bool { return e.Event != rundir.AttemptEnded })
+}
+
+// The stop signal reaches the processes that handle it, and nothing else: they save, and
+// the run resumes.
+func TestStopSignalReachesTheProgram(t *testing.T) {
+	s := newSite(t, cluster.Options{CPUs: 16})
+	const slurm = "time = \"00:10:00\"\nsignal_before_end = \"60s\""
+	for _, l := range stopLaunchers {
+		t.Run("USR1 "+l.name, func(t *testing.T) {
+			t.Parallel()
+			s := s.in(t)
+			name := s.stoppable(t, "usr1-"+l.name, l.command, slurm, 1)
+			id := s.submit(name + ".toml")
+			s.counting(t, name)
+			if o := finish(t, s.Command(t.Context(), "scancel", "--batch", "--signal=USR1", id)); o.code != 0 {
+				t.Fatal(o)
+			}
+			waitForText(t, filepath.Join(s.run(name), "slurm-"+id+".out"), "requeued as job "+id+" (1 of 1)")
+			startRequeued(t, s.Cluster, id)
+			s.completed(id)
+			s.once(id)
+			log := s.log(name, id)
+			s.resumed(t, name, log)
+			if n := strings.Count(log, ": SIGUSR1 at "); n != 4 {
+				t.Errorf("%d ranks were stopped by SIGUSR1:\n%s", n, log)
+			}
+			if found, _ := filepath.Glob(filepath.Join(s.home, name+"-child-*.txt")); len(found) > 0 {
+				t.Errorf("the signal reached processes below those that handle it: %v", found)
+			}
+			if ends := s.attempts(t, name); len(ends) == 0 || ends[0].Exit != 3 || ends[0].NoProgress {
+				t.Errorf("attempts ended with %+v, want exit code 3 and progress", ends)
+			}
+			s.hasNoProgress(t, name, 0)
+		})
+		t.Run("TERM "+l.name, func(t *testing.T) {
+			t.Parallel()
+			s := s.in(t)
+			name := s.stoppable(t, "term-"+l.name, l.command, slurm, 1)
+			first := s.submit(name + ".toml")
+			s.counting(t, name)
+			if o := finish(t, s.Command(t.Context(), "scancel", first)); o.code != 0 {
+				t.Fatal(o)
+			}
+			s.ends(first, "CANCELLED")
+			waitUntil(t, "the end of the attempt", func() bool { return len(s.attempts(t, name)) == 1 })
+			if e := s.attempts(t, name)[0]; e.Exit != l.exit || e.NoProgress {
+				t.Errorf("the attempt ended with %+v, want exit code %d and progress", e, l.exit)
+			}
+			second := s.submit(name + ".toml")
+			s.completed(second)
+			log := s.log(name, first)
+			if n := strings.Count(log, ": SIGTERM at "); n != 4 {
+				t.Errorf("%d ranks were stopped by SIGTERM:\n%s", n, log)
+			}
+			s.resumed(t, name, s.log(name, second))
+		})
+	}
+	t.Run("no handler", func(t *testing.T) {
+		t.Parallel()
+		s := s.in(t)
+		name := s.stoppable(t, "deaf", `argv = ["/bin/sh", "-c", "echo $0 $RANK; test -e again || exec sleep 600"]`+" # %q", slurm, 1)
+		id := s.submit(name + ".toml")
+		log := filepath.Join(s.run(name), "slurm-"+id+".out")
+		for rank := range 4 {
+			waitForText(t, log, fmt.Sprintf("/bin/sh %d\n", rank))
+		}
+		s.write("again", "")
+		if o := finish(t, s.Command(t.Context(), "scancel", "--batch", "--signal=USR1", id)); o.code != 0 {
+			t.Fatal(o)
+		}
+		waitForText(t, log, "requeued as job "+id+" (1 of 1)")
+		startRequeued(t, s.Cluster, id)
+		s.completed(id)
+		mustContain(t, s.log(name, id), "no progress")
+		s.hasNoProgress(t, name, 1)
+	})
+}
+
+// hasNoProgress checks how many requeues without progress status reports.
+func (s site) hasNoProgress(t *testing.T, name string, want int) {
+	t.Helper()
+	o := s.ddpbatch("status", "runs/"+name, "--json")
+	var got []struct {
+		NoProgress int `json:"requeues_without_progress"`
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || len(got) != 1 || got[0].NoProgress != want {
+		t.Errorf("%s: %+v, want %d requeues without progress; %v\n%v", name, got, want, err, o)
+	}
+	o = s.ddpbatch("status", "runs/"+name)
+	if has := strings.Contains(o.stdout, fmt.Sprintf("%d requeue without progress", want)); has != (want > 0) {
+		t.Errorf("%s: want %d requeues without progress: %v", name, want, o)
+	}
+}
+
+// in returns the site for a subtest that runs beside others.
+func (s site) in(t *testing.T) site {
+	s.t = t
+	return s
+}
+
+// A run of torchrun saves near the time limit, is requeued, and resumes.
+func TestTorchrunAtItsTimeLimit(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 2})
+	// On a slow machine torchrun may have started no worker by then: such a job is requeued too.
+	name := s.stoppable(t, "limit", stopLaunchers[1].command, "time = \"00:01:00\"\nsignal_before_end = \"30s\"", 9)
+	id := s.submit(name + ".toml")
+	log := filepath.Join(s.run(name), "slurm-"+id+".out")
+	waitForText(t, log, ": SIGUSR1 at ")
+	requeues := strings.Count(s.log(name, id), "requeued as job")
+	waitForText(t, log, fmt.Sprintf("requeued as job %s (%d of 9)", id, requeues+1))
+	if o := finish(t, s.Command(t.Context(), "scontrol", "update", "JobId="+id, "TimeLimit=10")); o.code != 0 {
+		t.Fatal(o)
+	}
+	startRequeued(t, s.Cluster, id)
+	s.completed(id)
+	s.resumed(t, name, s.log(name, id))
+}
