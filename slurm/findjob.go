@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -32,6 +33,40 @@ func (c Client) FindByComment(ctx context.Context, comment string) (ids []string
 	return parseComments(out, comment), nil
 }
 
+// A SubmittedJob is a job that [Client.FindByScript] has found.
+type SubmittedJob struct {
+	ID      string
+	Comment string
+}
+
+// scriptFormat has the script last. A comment that holds the separator hides the script.
+const scriptFormat = commentFormat + "|,Command:0"
+
+// FindByScript returns the caller's own jobs whose batch script has this path, oldest
+// first. What it knows, and how it names arrays, is as with [Client.FindByComment].
+func (c Client) FindByScript(ctx context.Context, path string) (found []SubmittedJob, err error) {
+	out, err := c.run(ctx, "", "squeue", "--noheader", "--states=all", "--me", "--Format="+scriptFormat)
+	if err != nil {
+		return nil, fmt.Errorf("look for jobs of %q: %w", path, err)
+	}
+	return parseScripts(out, path), nil
+}
+
+// parseScripts returns the jobs of the lines of scriptFormat with this script.
+func parseScripts(out, path string) (found []SubmittedJob) {
+	for line := range strings.Lines(out) {
+		f := strings.SplitN(strings.TrimRight(line, "\n"), "|", commentColumns+1)
+		if len(f) <= commentColumns || strings.TrimRight(f[5], " ") != path {
+			continue
+		}
+		if id := jobOfLine(f); id != "" {
+			found = append(found, SubmittedJob{ID: id, Comment: strings.TrimRight(f[4], " ")})
+		}
+	}
+	slices.SortFunc(found, func(a, b SubmittedJob) int { return CompareIDs(a.ID, b.ID) })
+	return slices.CompactFunc(found, func(a, b SubmittedJob) bool { return a.ID == b.ID })
+}
+
 // parseComments picks the ids of the lines of commentFormat with this comment.
 func parseComments(out, comment string) []string {
 	var ids []string
@@ -40,24 +75,35 @@ func parseComments(out, comment string) []string {
 		if len(f) < commentColumns || strings.TrimRight(f[4], " ") != comment {
 			continue
 		}
-		id := strings.TrimSpace(f[0])
-		if told(f[2]) != "" {
-			id = strings.TrimSpace(f[1])
-		} else if leader := told(f[3]); leader != "" && leader != "0" {
-			id = leader
-		}
-		if isID(id) {
+		if id := jobOfLine(f); id != "" {
 			ids = append(ids, id)
 		}
 	}
-	// Ids grow, and as text a shorter one is the smaller.
-	slices.SortFunc(ids, func(a, b string) int {
-		if len(a) != len(b) {
-			return len(a) - len(b)
-		}
-		return strings.Compare(a, b)
-	})
+	slices.SortFunc(ids, CompareIDs)
 	return slices.Compact(ids)
+}
+
+// jobOfLine returns the id of the job, the array or the heterogeneous job that a line is
+// about; empty if it is none.
+func jobOfLine(f []string) string {
+	id := strings.TrimSpace(f[0])
+	if told(f[2]) != "" {
+		id = strings.TrimSpace(f[1])
+	} else if leader := told(f[3]); leader != "" && leader != "0" {
+		id = leader
+	}
+	if !isID(id) {
+		return ""
+	}
+	return id
+}
+
+// CompareIDs orders jobs by their ids, "9" before "10" and "18_3" before "18_10".
+func CompareIDs(a, b string) int {
+	jobA, elementA, _ := strings.Cut(a, "_")
+	jobB, elementB, _ := strings.Cut(b, "_")
+	return cmp.Or(cmp.Compare(len(jobA), len(jobB)), strings.Compare(jobA, jobB),
+		cmp.Compare(len(elementA), len(elementB)), strings.Compare(elementA, elementB))
 }
 
 // checkComment accepts what squeue prints as it is, on one line.

@@ -51,6 +51,27 @@ func TestFindByComment(t *testing.T) {
 	}
 }
 
+func TestFindByScript(t *testing.T) {
+	fake := newFakeSlurm(t, map[string]string{"squeue": record + show(
+		"112|N/A|N/A|N/A|ddpbatch:7f|/runs/a/job.sbatch\n"+
+			"12  |12 |N/A |0 |(null)   |/runs/a/job.sbatch \n"+
+			"13|13|N/A|0|(null)|/runs/b/job.sbatch\n"+
+			"14|14|N/A|0|x|/runs/a/job.sbatch|/runs/a/job.sbatch\n"+
+			"15|15|N/A|0|(null)|(null)\n"+
+			"20|18|2|0|ddpbatch:8a|/runs/a/job.sbatch\n"+ // an array: once, by its own id
+			"18|18|3-9%2|0|ddpbatch:8a|/runs/a/job.sbatch\n"+
+			"40|N/A\n")})
+	found, err := fake.FindByScript(t.Context(), "/runs/a/job.sbatch")
+	want := []SubmittedJob{{"12", "(null)"}, {"18", "ddpbatch:8a"}, {"112", "ddpbatch:7f"}}
+	if err != nil || !slices.Equal(found, want) {
+		t.Errorf("found %v, %v; want %v", found, err, want)
+	}
+	down := newFakeSlurm(t, map[string]string{"squeue": downSqueue})
+	if found, err := down.FindByScript(t.Context(), "/x"); err == nil || found != nil {
+		t.Errorf("found %v without a controller", found)
+	}
+}
+
 func TestDependencyRefused(t *testing.T) {
 	tests := []struct {
 		in   Dependency

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime/debug"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -170,7 +171,7 @@ func (r *run) vocabulary() (string, error) {
 // belongs refuses a checkpoint that is not of this run, this spec or these data.
 func (r *run) belongs(m *checkpoint.Manifest) error {
 	if m.Run != r.Run {
-		return fmt.Errorf("it was written by another run (%q, not %q)", m.Run, r.Run)
+		return foreign{m.Run, r.Run, filepath.Dir(r.Checkpoints)}
 	}
 	if err := r.Job.CheckResume(m.Spec, m.SpecSum); err != nil {
 		return err
@@ -179,6 +180,19 @@ func (r *run) belongs(m *checkpoint.Manifest) error {
 		return fmt.Errorf("the training data have changed since (digest %.12s, now %.12s)", m.DataSum, r.data.Digest())
 	}
 	return nil
+}
+
+// foreign is a checkpoint of another run.
+type foreign struct{ run, want, dir string }
+
+// Error names both runs.
+func (f foreign) Error() string {
+	return fmt.Sprintf("it was written by another run (%q, not %q)", f.run, f.want)
+}
+
+// Hint says how to resume from it.
+func (f foreign) Hint() string {
+	return "move the checkpoints away to train from the start; or, if they were copied here to resume from them, run `ddpbatch repair " + jobs.ShellQuote(f.dir) + "`"
 }
 
 // unusable is a checkpoint that is there and must not be used.

@@ -26,6 +26,7 @@ type cli struct {
 	Wait       waitCmd       `cmd:"" help:"Wait until a run's job is done."`
 	Cancel     cancelCmd     `cmd:"" help:"End a run's job."`
 	Checkpoint checkpointCmd `cmd:"" help:"List, verify or export the checkpoints of a run."`
+	Repair     repairCmd     `cmd:"" help:"Rebuild the record of a run from its checkpoints."`
 	Sample     sampleCmd     `cmd:"" help:"Write text with a GPT that was trained."`
 	Env        envCmd        `cmd:"" help:"Print a rank's variables, for eval in a script."`
 	Hosts      hostsCmd      `cmd:"" help:"Expand or fold a Slurm host list."`

@@ -78,7 +78,7 @@ func fakeSbatch(f fakeJobs, args []string) error {
 	}
 	for name, text := range map[string]string{
 		"sbatch": string(script), "env": strings.Join(os.Environ(), "\n") + "\n", "dir": dir + "\n", "state": "PENDING Resources 0:0\n",
-		"comment": comment,
+		"comment": comment, "path": args[len(args)-1],
 	} {
 		if err := os.WriteFile(f.path(fmt.Sprintf("job-%d.%s", id, name)), []byte(text), 0o600); err != nil {
 			return err
@@ -144,7 +144,7 @@ func fakeSqueue(f fakeJobs, args []string) error {
 		}
 	}
 	if slices.Contains(args, "--me") {
-		return f.comments()
+		return f.comments(slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, "Command:") }))
 	}
 	return nil
 }
@@ -180,8 +180,9 @@ func (f fakeJobs) queued(id string) error {
 	return nil
 }
 
-// comments answers which jobs there are and what their comments are.
-func (f fakeJobs) comments() error {
+// comments answers which jobs there are, what their comments are, and if asked their
+// scripts.
+func (f fakeJobs) comments(scripts bool) error {
 	files, err := filepath.Glob(f.path("job-*.comment"))
 	if err != nil {
 		return err
@@ -192,6 +193,9 @@ func (f fakeJobs) comments() error {
 			return err
 		}
 		id := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "job-"), ".comment")
+		if path, err := os.ReadFile(f.path("job-" + id + ".path")); scripts && err == nil {
+			text = append(append(text, '|'), path...)
+		}
 		fmt.Printf("%s|%s|N/A|0|%s\n", id, id, text)
 	}
 	return nil

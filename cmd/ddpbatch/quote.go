@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
 // quoted is user data inside a message.
@@ -12,12 +14,4 @@ func quoted(s string) string { return fmt.Sprintf("%q", s) }
 func listed(words []string) string { return strings.Join(words, ", ") }
 
 // shellQuote writes a word as any POSIX shell reads it.
-func shellQuote(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("%+,-./:=@_", r)
-	}
-	if word != "" && word[0] != '=' && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
+func shellQuote(word string) string { return jobs.ShellQuote(word) }

@@ -87,12 +87,16 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 func saveCheckpoint(ts *testscript.TestScript, neg bool, args []string) {
 	step, err := strconv.Atoi(args[1])
 	ts.Check(err)
+	run := "r"
+	if record, err := (rundir.Dir{Path: filepath.Dir(ts.MkAbs(args[0]))}).ReadRecord(); err == nil {
+		run = record.Run
+	}
 	finished := len(args) > 2
 	epoch := 1
 	if finished {
 		epoch = 2
 	}
-	m := &checkpoint.Manifest{Run: "r", Created: time.Now(), Step: step, Epoch: epoch, WorldSize: 4, Finished: finished}
+	m := &checkpoint.Manifest{Run: run, Created: time.Now(), Step: step, Epoch: epoch, WorldSize: 4, Finished: finished}
 	tensor := safetensors.Tensor{Name: "w", Shape: []int{2}, Data: []float32{1, 2}}
 	_, err = checkpoint.Save(ts.MkAbs(args[0]), m, checkpoint.Files{"model.safetensors": {tensor}})
 	ts.Check(err)

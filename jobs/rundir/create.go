@@ -85,10 +85,13 @@ func Open(path string) (Dir, error) {
 	if err == nil {
 		_, err = os.Stat(filepath.Join(d.Path, recordName))
 		if errors.Is(err, fs.ErrNotExist) && d.HasCheckpoints() {
-			err = refuse("", "it has checkpoints but no %s", recordName)
+			err = refuse(RepairHint(d.Path), "it has checkpoints but no %s", recordName)
 		} else if errors.Is(err, fs.ErrNotExist) {
-			err = refuse("`ddpbatch submit` and `ddpbatch launch` make run directories, under runs/ by default",
-				"it holds no %s, so it is not one", recordName)
+			hint := "`ddpbatch submit` and `ddpbatch launch` make run directories, under runs/ by default"
+			if d.IsRepairable() {
+				hint = RepairHint(d.Path)
+			}
+			err = refuse(hint, "it holds no %s, so it is not one", recordName)
 		}
 	}
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"time"
 )
 
 // Prepare makes the directory ready for a job: it writes the record, or reads
@@ -30,7 +29,7 @@ func (d Dir) prepare(name, base, version string) (Record, error) {
 		if err := d.empty(); err != nil {
 			return Record{}, err
 		}
-		r = Record{Run: randomID(), Name: name, Base: base, Created: time.Now().UTC().Truncate(time.Second), Version: version}
+		r = NewRecord(name, base, version)
 		return r, d.WriteRecord(r)
 	case err != nil:
 		return Record{}, err
@@ -53,8 +52,11 @@ func (d Dir) empty() error {
 	}
 	for _, e := range entries {
 		if n := e.Name(); n != launchLockName && n != submitLockName && !strings.HasPrefix(n, tempPrefix) {
-			return refuse("name a directory that does not exist yet, or an empty one, with --run-dir",
-				"it is not empty (%q) and holds no run", n)
+			hint := "name a directory that does not exist yet, or an empty one, with --run-dir"
+			if d.IsRepairable() {
+				hint = "to resume from its checkpoints, run " + repairCommand(d.Path) + "; or name an empty directory with --run-dir"
+			}
+			return refuse(hint, "it is not empty (%q) and holds no run", n)
 		}
 	}
 	return nil

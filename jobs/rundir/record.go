@@ -119,37 +119,60 @@ func (d Dir) ReadRecord() (Record, error) {
 		return Record{}, fmt.Errorf("read run record: %w", err)
 	}
 	r, err := parseRecord(text)
-	if err != nil {
+	var newer newerRecord
+	if errors.As(err, &newer) {
 		return Record{}, fmt.Errorf("read run record %q: %w", path, err)
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("read run record %q: %w", path, refuse(RepairHint(d.Path), "%w", err))
 	}
 	return r, nil
 }
 
 func parseRecord(text []byte) (Record, error) {
-	const again = "start anew in another directory with --run-dir, and copy the checkpoints there if they are wanted"
 	if len(text) > maxRecord {
-		return Record{}, refuse(again, "it is larger than %d MiB", maxRecord>>20)
+		return Record{}, fmt.Errorf("it is larger than %d MiB", maxRecord>>20)
 	}
 	var r Record
 	if err := json.Unmarshal(text, &r); err != nil {
-		return Record{}, refuse(again, "it is damaged: %w", err)
+		return Record{}, fmt.Errorf("it is damaged: %w", err)
 	}
+	if r.Format < 1 {
+		return Record{}, errors.New("it is damaged: format is missing")
+	}
+	return r, validRecord(r)
+}
+
+// validRecord reports what is wrong with a record.
+func validRecord(r Record) error {
 	switch {
 	case r.Format > recordFormat:
-		return Record{}, refuse("use the version of ddpbatch that wrote it, or a newer one",
-			"its format is %d, and this version knows up to %d", r.Format, recordFormat)
-	case r.Format < 1 || r.Run == "" || r.Name == "" || !filepath.IsAbs(r.Base):
-		return Record{}, refuse(again, "it is damaged: format, run, name or base is missing")
+		return newerRecord(r.Format)
+	case r.Run == "" || r.Name == "" || !filepath.IsAbs(r.Base):
+		return errors.New("it is damaged: run, name or base is missing")
 	}
 	for _, s := range r.Submissions {
 		if !isJobID(s.JobID) {
-			return Record{}, refuse(again, "it is damaged: %q is not a job id", s.JobID)
+			return fmt.Errorf("it is damaged: %q is not a job id", s.JobID)
 		}
 	}
 	if r.Pending != nil && r.Pending.ID == "" {
-		return Record{}, refuse(again, "it is damaged: a pending submission has no id")
+		return errors.New("it is damaged: a pending submission has no id")
 	}
-	return r, nil
+	return nil
+}
+
+// newerRecord is a record of a format that a later version of this program wrote.
+type newerRecord int
+
+// Error names both formats.
+func (n newerRecord) Error() string {
+	return fmt.Sprintf("its format is %d, and this version knows up to %d", int(n), recordFormat)
+}
+
+// Hint says what to do about it.
+func (newerRecord) Hint() string {
+	return "use the version of ddpbatch that wrote it, or a newer one"
 }
 
 // isJobID keeps what is neither a number nor the id of an array's element out of
@@ -184,12 +207,12 @@ func (d Dir) WriteRecord(r Record) error {
 	if r.Submissions == nil {
 		r.Submissions = []Submission{}
 	}
+	if err := validRecord(r); err != nil {
+		return errors.Join(errors.New("internal error: run record"), err)
+	}
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
-	}
-	if _, err := parseRecord(text); err != nil {
-		return errors.Join(errors.New("internal error: run record"), err)
 	}
 	return d.write(recordName, append(text, '\n'))
 }

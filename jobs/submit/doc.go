@@ -8,6 +8,8 @@
 // it, the user's code are kept in the run directory, and the record has the digest
 // of the program.
 //
+// [Submitter.Repair] rebuilds a damaged record.
+//
 // It prints nothing, does not wait for the job, and does not start anything
 // itself.
 package submit

@@ -22,6 +22,9 @@ func CheckResume(dir rundir.Dir, job *jobs.Job, base string) error {
 	if _, err := os.Stat(dir.Path); err != nil {
 		return nil // there is nothing to resume
 	}
+	if err := checkRun(dir); err != nil {
+		return err
+	}
 	var found jobs.Diagnostics
 	var from string
 	if job.Sweep == nil {
@@ -73,3 +76,35 @@ func changes(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics
 	}
 	return nil, ""
 }
+
+// checkRun refuses a run directory whose newest checkpoint another run has written.
+func checkRun(dir rundir.Dir) error {
+	record, err := dir.ReadRecord()
+	if err != nil {
+		return nil // whoever uses the record reports this
+	}
+	entries, err := checkpoint.List(dir.Checkpoints())
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if e.Manifest == nil {
+			continue
+		}
+		if e.Manifest.Run != record.Run {
+			return foreign{refuse("move the checkpoints away to train from the start; or, if they were copied here to resume from them, run `ddpbatch repair "+
+				jobs.ShellQuote(dir.Path)+"`", "the checkpoint of step %d in %q was written by another run", e.Step, dir.Path)}
+		}
+		return nil
+	}
+	return nil
+}
+
+// foreign is a run directory with checkpoints of another run.
+type foreign struct{ error }
+
+// Unwrap returns the refusal, which has a hint.
+func (f foreign) Unwrap() error { return f.error }
+
+// ExitCode is the code of a job that contradicts its run's checkpoints.
+func (foreign) ExitCode() int { return 2 }

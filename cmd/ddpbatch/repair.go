@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/submit"
+)
+
+type repairCmd struct {
+	Which string `arg:"" name:"run" help:"Run name, run directory, or job file."`
+	Job   string `placeholder:"FILE" help:"Job file of the run (default: the one in the run directory)."`
+}
+
+func (c *repairCmd) Help() string {
+	return `Use it when record.json of a run directory is damaged or missing, or after you have
+copied checkpoints into a new directory. The new record has the id of the run that
+wrote the checkpoints, and the jobs that the directory and Slurm still know of. The
+old file is kept as record.json.old. Checkpoints are not changed. Afterwards submit
+or launch the job again: it resumes from its last checkpoint.`
+}
+
+func (c *repairCmd) Run(ctx context.Context, p *program) error {
+	req, err := c.request(p)
+	if err != nil {
+		return err
+	}
+	s := submit.Submitter{Slurm: p.slurm(), Say: func(line string) { p.note("%s", line) }}
+	done, err := s.Repair(ctx, req)
+	if err != nil {
+		return err
+	}
+	if done.Intact {
+		p.printf("the record of %s is intact: there is nothing to repair\n", done.Record.Name)
+		return nil
+	}
+	p.printf("rebuilt the record of %s: run %s, %s", done.Record.Name, done.Record.Run, count(done.Checkpoints, "checkpoint"))
+	if done.Checkpoints > 0 {
+		p.printf(" up to step %d", done.Newest)
+	}
+	if id := done.Record.LastJob(); id != "" {
+		p.printf(", last job %s", id)
+	}
+	p.printf("\n")
+	if done.Kept != "" {
+		p.printf("kept the old record as %s\n", p.short(done.Kept))
+	}
+	if done.Guessed {
+		p.note("relative paths of the job file start at %q: submit the run with its job file if that is another folder", done.Record.Base)
+	}
+	return nil
+}
+
+// request finds the run directory, which may have no record, and its job.
+func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
+	if c.Which == "" {
+		return req, usage("the name of the run is empty")
+	}
+	req.Version = version()
+	file, isFile := c.Job, false
+	if info, err := os.Stat(p.abs(c.Which)); err == nil && info.Mode().IsRegular() {
+		if file != "" {
+			return req, usage("name the run directory, or a job file, not two job files")
+		}
+		file, isFile = c.Which, true
+	}
+	if file != "" {
+		if req.Job, err = jobs.Load(p.abs(file)); err != nil {
+			return req, err
+		}
+		req.Base = filepath.Dir(p.abs(file))
+	}
+	path := p.abs(c.Which)
+	if isFile {
+		path = p.runDir("", req.Job).Path
+	} else if _, err := os.Stat(path); err != nil {
+		name := c.Which
+		if sweep, index, ok := strings.Cut(name, "/"); ok {
+			name = filepath.Join(sweep, "elements", index)
+		}
+		path = p.abs(filepath.Join(runsFolder, name))
+	}
+	if req.Dir, err = rundir.Existing(path); errors.Is(err, fs.ErrNotExist) {
+		return req, exitError{exitUsage, hinted{fmt.Errorf("there is no run directory %q", path), "name the directory"}}
+	} else if err != nil {
+		return req, err
+	}
+	if _, err := req.Dir.ReadRecord(); errors.Is(err, fs.ErrNotExist) && !req.Dir.IsRepairable() {
+		return req, exitError{exitUsage, fmt.Errorf("%q holds neither checkpoints nor a record: it is not a run directory", path)}
+	}
+	return req, c.stored(&req)
+}
+
+// stored takes the job from the run directory, or has it stored there.
+func (c *repairCmd) stored(req *submit.RepairRequest) error {
+	_, err := os.Stat(req.Dir.Spec())
+	switch {
+	case err == nil && req.Job != nil:
+		return nil
+	case err == nil:
+		req.Job, err = jobs.Load(req.Dir.Spec())
+		return err
+	case req.Job == nil:
+		return exitError{exitUsage, hinted{fmt.Errorf("run directory %q has no job file", req.Dir.Path), "name the run's job file with --job FILE"}}
+	}
+	req.Spec, err = req.Job.Source()
+	return err
+}

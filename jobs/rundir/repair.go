@@ -1,0 +1,165 @@
+package rundir
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+// oldSuffix ends the name of a record that a repair has replaced.
+const oldSuffix = ".old"
+
+// NewRecord returns the record of a run that begins, with an id of its own. Base is the
+// folder of the job file.
+func NewRecord(name, base, version string) Record {
+	return Record{Run: randomID(), Name: name, Base: base, Created: time.Now().UTC().Truncate(time.Second), Version: version}
+}
+
+// SalvageRecord returns the fields of a damaged record that can be read, up to the damage.
+// Fields that make no sense are left out.
+func (d Dir) SalvageRecord() (r Record) {
+	text, err := ReadSome(filepath.Join(d.Path, recordName), maxRecord)
+	if err != nil {
+		return Record{}
+	}
+	read := json.NewDecoder(bytes.NewReader(text))
+	if t, err := read.Token(); err != nil || t != json.Delim('{') {
+		return Record{}
+	}
+	for read.More() {
+		key, err := read.Token()
+		if err != nil {
+			break
+		}
+		if key == "submissions" {
+			if r.Submissions, err = salvageList(read); err != nil {
+				break
+			}
+			continue
+		}
+		var value json.RawMessage
+		if read.Decode(&value) != nil {
+			break
+		}
+		name, _ := json.Marshal(key)
+		one := fmt.Sprintf("{%s: %s}", name, value)
+		var field Record
+		if json.Unmarshal([]byte(one), &field) == nil {
+			_ = json.Unmarshal([]byte(one), &r)
+		}
+	}
+	if !filepath.IsAbs(r.Base) {
+		r.Base = ""
+	}
+	if r.Pending != nil && r.Pending.ID == "" {
+		r.Pending = nil
+	}
+	r.Submissions = slices.DeleteFunc(r.Submissions, func(s Submission) bool { return !isJobID(s.JobID) })
+	return r
+}
+
+// salvageList reads the submissions up to the damage.
+func salvageList(read *json.Decoder) (all []Submission, err error) {
+	if t, err := read.Token(); err != nil || t != json.Delim('[') {
+		return nil, errors.Join(err, errors.New("submissions are not a list"))
+	}
+	for read.More() {
+		var s Submission
+		if err := read.Decode(&s); err != nil {
+			return all, err
+		}
+		all = append(all, s)
+	}
+	_, err = read.Token()
+	return all, err
+}
+
+// RecordIsNewer reports whether a later version of this program wrote the record.
+func (d Dir) RecordIsNewer() bool {
+	_, err := d.ReadRecord()
+	var newer newerRecord
+	return errors.As(err, &newer)
+}
+
+// JobIDs returns the ids of the jobs that have left files in the directory, sorted as
+// text.
+func (d Dir) JobIDs() []string {
+	var ids []string
+	attempts, _ := d.ReadAttempts() // those that can be read
+	for _, a := range attempts {
+		ids = append(ids, a.JobID)
+	}
+	if end, ok := d.ReadEnd(); ok {
+		ids = append(ids, end.JobID)
+	}
+	logs, _ := filepath.Glob(filepath.Join(escapeGlob(d.Path), "slurm-*.out"))
+	for _, path := range logs {
+		ids = append(ids, strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "slurm-"), ".out"))
+	}
+	ids = slices.DeleteFunc(ids, func(id string) bool { return !isJobID(id) })
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// escapeGlob returns a pattern that matches only path.
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
+}
+
+// ReplaceRecord writes a record in the place of one that is damaged or missing. It keeps
+// the old file beside it and returns its path, which is empty if there was none.
+func (d Dir) ReplaceRecord(r Record) (kept string, err error) {
+	if err := validRecord(r); err != nil {
+		return "", err
+	}
+	old := filepath.Join(d.Path, recordName)
+	switch err := os.Rename(old, old+oldSuffix); {
+	case err == nil:
+		kept = old + oldSuffix
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("keep the old run record: %w", err)
+	}
+	return kept, d.WriteRecord(r)
+}
+
+// Existing returns the directory at an absolute path if it may hold a run of this user. It
+// creates nothing and does not look for a record.
+func Existing(path string) (Dir, error) {
+	path = filepath.Clean(path)
+	if err := check(path); err != nil {
+		return Dir{}, fmt.Errorf("open run directory %q: %w", path, err)
+	}
+	return Dir{Path: path}, nil
+}
+
+// RepairHint is how to rebuild the record of the run directory at a path. The record is
+// damaged or missing.
+func RepairHint(path string) string {
+	return "rebuild the record from the checkpoints with " + repairCommand(path)
+}
+
+// repairCommand is the command that repairs a run directory. Without a job file in the
+// directory it needs the user's.
+func repairCommand(path string) string {
+	command := "ddpbatch repair " + jobs.ShellQuote(path)
+	if _, err := os.Stat(filepath.Join(path, specName)); err != nil {
+		command += " --job job.toml"
+	}
+	return "`" + command + "`"
+}
+
+// IsRepairable reports whether a directory without a record holds what a run leaves:
+// checkpoints, or the job file with the profile of its site.
+func (d Dir) IsRepairable() bool {
+	exists := func(path string) bool { _, err := os.Lstat(path); return err == nil }
+	return d.HasCheckpoints() || exists(d.Spec()) && exists(d.Site())
+}

@@ -1,0 +1,273 @@
+package submit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+)
+
+// RepairRequest says which record to rebuild, and what the run's job is.
+type RepairRequest struct {
+	Dir  rundir.Dir
+	Job  *jobs.Job
+	Base string // folder of the job file; empty if it is not known
+	// Spec is a job file for a run directory that has none.
+	Spec    []byte
+	Version string // of this program
+}
+
+// Repaired is the result of a repair.
+type Repaired struct {
+	Record rundir.Record
+	// Intact reports that the record was good and nothing has changed.
+	Intact bool
+	// Kept is the path of the old record; empty if there was none.
+	Kept string
+	// Checkpoints is the number of checkpoints whose manifests can be read, and Newest the
+	// newest one's step.
+	Checkpoints, Newest int
+	// Guessed reports that Record.Base is derived from the place of the run directory.
+	Guessed bool
+}
+
+// Repair rebuilds the record of a run directory from what the directory, its checkpoints
+// and Slurm still know. It also gives an intact record the id of checkpoints that were
+// copied into the directory.
+//
+// It refuses while a launcher or a submission is at work there, if Slurm cannot say
+// whether jobs are queued, and if the checkpoints are of several runs.
+func (s Submitter) Repair(ctx context.Context, req RepairRequest) (Repaired, error) {
+	unlock, err := req.Dir.LockSubmission()
+	if err != nil {
+		return Repaired{}, err
+	}
+	defer unlock()
+	launcher, err := req.Dir.Lock(rundir.Claim{Ended: Ended(ctx, s.Slurm)})
+	if err != nil {
+		return Repaired{}, err
+	}
+	defer launcher()
+	r, err := s.repair(ctx, req)
+	if err != nil {
+		return Repaired{}, fmt.Errorf("repair run directory %q: %w", req.Dir.Path, err)
+	}
+	return r, nil
+}
+
+func (s Submitter) repair(ctx context.Context, req RepairRequest) (done Repaired, err error) {
+	run, err := done.readCheckpoints(req.Dir)
+	if err != nil {
+		return done, err
+	}
+	record, err := req.Dir.ReadRecord()
+	switch {
+	case err == nil && (run == "" || run == record.Run):
+		done.Record, done.Intact = record, true
+		return done, nil
+	case err == nil: // the checkpoints were copied here
+	case req.Dir.RecordIsNewer():
+		return done, err
+	default:
+		if record, err = s.rebuild(ctx, req, &done); err != nil {
+			return done, err
+		}
+	}
+	if run != "" {
+		record.Run = run
+	}
+	if done.Kept, err = req.Dir.ReplaceRecord(record); err != nil {
+		return done, err
+	}
+	done.Record = record
+	if req.Spec != nil {
+		_, err = req.Dir.Prepare(record.Name, record.Base, req.Version, req.Spec)
+	}
+	return done, err
+}
+
+// readCheckpoints returns the id of the run that all checkpoints are of, empty if there are
+// none.
+func (done *Repaired) readCheckpoints(dir rundir.Dir) (run string, err error) {
+	entries, err := checkpoint.List(dir.Checkpoints())
+	if err != nil || len(entries) == 0 {
+		return "", err
+	}
+	steps := map[string][]string{}
+	for _, e := range entries {
+		if e.Manifest == nil {
+			continue
+		}
+		if done.Checkpoints++; done.Checkpoints == 1 {
+			done.Newest = e.Step
+		}
+		run = e.Manifest.Run
+		steps[run] = append(steps[run], fmt.Sprint(e.Step))
+	}
+	switch len(steps) {
+	case 0:
+		return "", noManifest{entries[0].Err}
+	case 1:
+		return run, nil
+	}
+	var of []string
+	for _, id := range slices.Sorted(maps.Keys(steps)) {
+		of = append(of, fmt.Sprintf("steps %s of run %q", strings.Join(steps[id], ", "), id))
+	}
+	return "", refuse("move the checkpoints of the other runs out of "+dir.Checkpoints()+", and repair again",
+		"its checkpoints are of several runs: %s", strings.Join(of, "; "))
+}
+
+// noManifest is a folder of checkpoints none of which says what run it is of.
+type noManifest struct{ newest error }
+
+func (e noManifest) Error() string {
+	return fmt.Sprintf("no manifest of its checkpoints can be read; the newest: %v", e.newest)
+}
+
+func (e noManifest) Unwrap() error { return e.newest }
+
+// Hint says what to do about it.
+func (noManifest) Hint() string {
+	return "restore a checkpoint from a backup, or move the folder checkpoints away to train from the start"
+}
+
+// ExitCode is the program's code for a run without a usable checkpoint.
+func (noManifest) ExitCode() int { return 5 }
+
+// rebuild returns a record with all that can be found out.
+func (s Submitter) rebuild(ctx context.Context, req RepairRequest, done *Repaired) (rundir.Record, error) {
+	left := req.Dir.SalvageRecord()
+	name := string(req.Job.Name)
+	if left.Name != "" && left.Name != name {
+		return left, refuse("name the job file of that run with --job", "it holds the run of job %q, and the job file is of %q", left.Name, name)
+	}
+	var sweep *rundir.Record
+	if req.Dir.IsElement() {
+		of, err := rundir.Dir{Path: filepath.Dir(filepath.Dir(req.Dir.Path))}.ReadRecord()
+		if err != nil {
+			return left, fmt.Errorf("read the record of its sweep: %w", err)
+		}
+		sweep = &of
+	}
+	base, guessed := baseOf(req, left, sweep)
+	done.Guessed = guessed
+	record := rundir.NewRecord(name, base, req.Version)
+	record.Run, record.Version = cmp.Or(left.Run, record.Run), cmp.Or(left.Version, record.Version)
+	if !left.Created.IsZero() {
+		record.Created = left.Created
+	}
+	if req.Job.Sweep != nil {
+		record.Sweep = SweepRecord(req.Job.Sweep)
+	}
+	record.Pending = left.Pending
+	if sweep != nil {
+		record.Submissions = submissionsOfElement(req.Dir, *sweep)
+		return record, nil
+	}
+	var err error
+	record.Submissions, err = s.submissions(ctx, req.Dir, left, record.Sweep)
+	if p := record.Pending; p != nil && slices.ContainsFunc(record.Submissions, func(s rundir.Submission) bool { return s.ID == p.ID }) {
+		record.Pending = nil
+	}
+	return record, err
+}
+
+// baseOf returns the folder where the relative paths of the job file start. If nothing
+// tells, it is the innermost folder around the run directory where the files of the job
+// exist. The next submission with the job file corrects it.
+func baseOf(req RepairRequest, left rundir.Record, sweep *rundir.Record) (base string, guessed bool) {
+	switch {
+	case req.Base != "":
+		return req.Base, false
+	case left.Base != "":
+		return left.Base, false
+	case sweep != nil:
+		return sweep.Base, false
+	}
+	around := filepath.Dir(req.Dir.Path)
+	if filepath.Base(around) == "runs" {
+		around = filepath.Dir(around)
+	}
+	for base := around; ; base = filepath.Dir(base) {
+		if req.Job.CheckFiles(base) == nil {
+			return base, true
+		}
+		if base == filepath.Dir(base) {
+			return around, true
+		}
+	}
+}
+
+// submissionsOfElement returns the submissions of a sweep that an element was part of.
+func submissionsOfElement(dir rundir.Dir, sweep rundir.Record) (all []rundir.Submission) {
+	for _, s := range sweep.Submissions {
+		for _, index := range s.Elements {
+			if fmt.Sprint(index) == filepath.Base(dir.Path) {
+				s.JobID, s.Elements = fmt.Sprintf("%s_%d", s.JobID, index), nil
+				all = append(all, s)
+				break
+			}
+		}
+	}
+	return all
+}
+
+// submissions returns the submissions that the damaged record, the elements of a sweep, the
+// files of jobs, and Slurm know of, in the order of their jobs.
+func (s Submitter) submissions(ctx context.Context, dir rundir.Dir, left rundir.Record, sweep *rundir.SweepRecord) ([]rundir.Submission, error) {
+	all := left.Submissions
+	byJob := func(id string) *rundir.Submission {
+		i := slices.IndexFunc(all, func(s rundir.Submission) bool { return s.JobID == id })
+		if i < 0 {
+			i = len(all)
+			all = append(all, rundir.Submission{JobID: id})
+		}
+		return &all[i]
+	}
+	if sweep != nil {
+		for index := range sweep.Elements {
+			record, err := dir.Element(index).ReadRecord()
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, fmt.Errorf("read the record of an element: %w", err)
+			}
+			for _, of := range record.Submissions {
+				to := byJob(arrayOf(of.JobID))
+				elements := append(to.Elements, index)
+				slices.Sort(elements)
+				of.JobID, of.Elements = to.JobID, slices.Compact(elements)
+				*to = of
+			}
+		}
+	} else {
+		for _, id := range dir.JobIDs() {
+			byJob(id)
+		}
+	}
+	found, err := s.Slurm.FindByScript(ctx, dir.Script())
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		s.Say("WARNING: there is no Slurm here to ask for jobs of this run")
+	case err != nil:
+		return nil, refuse("repair it again when the controller answers", "%w", err)
+	}
+	for _, job := range found {
+		id, ours := strings.CutPrefix(job.Comment, rundir.Submission{}.Comment())
+		if to := byJob(job.ID); ours && to.ID == "" {
+			to.ID = id
+		}
+	}
+	slices.SortStableFunc(all, func(a, b rundir.Submission) int { return slurm.CompareIDs(a.JobID, b.JobID) })
+	return all, nil
+}
