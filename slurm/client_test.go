@@ -267,24 +267,6 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-func TestRequeue(t *testing.T) {
-	fake := newFakeSlurm(t, map[string]string{"scontrol": record})
-	for _, id := range []string{"12", "18_3"} {
-		if err := fake.Requeue(t.Context(), id); err != nil {
-			t.Error(err)
-		}
-	}
-	for _, id := range []string{"", "--all", "18_[1-2]"} {
-		if err := fake.Requeue(t.Context(), id); err == nil {
-			t.Errorf("%q was requeued", id)
-		}
-	}
-	want := [][]string{{"scontrol", "requeue", "12"}, {"scontrol", "requeue", "18_3"}}
-	if got := fake.calls(t); !slices.EqualFunc(got, want, slices.Equal) {
-		t.Errorf("called %q, want %q", got, want)
-	}
-}
-
 func TestEndTime(t *testing.T) {
 	for _, tt := range []struct{ name, end, want, err string }{
 		{"known", "2026-11-21T12:02:01", "2026-11-21 12:02:01", ""},
