@@ -63,7 +63,7 @@ func TestPreempted(t *testing.T) {
 			startRequeued(t, s.Cluster, id)
 			s.completed(id)
 			s.once(id)
-			mustContain(t, s.log("low", id), "stopped after step", "requeued as job "+id+" (it is preempted)", "resuming after step", "finished: 4 epochs", tt.said)
+			mustContain(t, s.log("low", id), "stopped after step", "(it is preempted)", "resuming after step", "finished: 4 epochs", tt.said)
 			if got, want := weights(t, s.run("low")), weights(t, s.run("whole")); got != want {
 				t.Errorf("other weights:\n%s\n%s", got, want)
 			}
@@ -131,7 +131,7 @@ argv = ["/usr/bin/python3", "train.py", "150", "1", "snapshot.pt"]
 	s.completed(id)
 	s.once(id)
 	log := s.log("ddp", id)
-	mustContain(t, log, "requeued as job "+id+" (it is preempted)", "rank 0: resuming at epoch ", "rank 1 of 2, local rank 0: done")
+	mustContain(t, log, "(it is preempted)", "rank 0: resuming at epoch ", "rank 1 of 2, local rank 0: done")
 	repeated := 0 // one, at most, was told and not yet saved
 	for epoch := range 150 {
 		n := strings.Count(log, fmt.Sprintf("epoch %d: loss", epoch))

@@ -82,9 +82,12 @@ type Result struct {
 	Stopped bool
 	// NearEnd says that the ranks were asked to stop since the time limit is near.
 	NearEnd bool
-	// Preempted says that Slurm takes the nodes for another job, and leaves it to this
-	// one to go back into the queue.
+	// Preempted reports that Slurm takes the nodes for another job, and that this job
+	// still has them.
 	Preempted bool
+	// SlurmRequeues reports that the job is preempted and that Slurm requeues it when the
+	// batch script ends. Otherwise the launcher has to ask for the requeue.
+	SlurmRequeues bool
 	// NodesLost says that too few nodes are left that work.
 	NodesLost bool
 	// StopUnhandled reports that the job's program was asked to stop, and that no process of

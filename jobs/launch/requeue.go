@@ -28,12 +28,18 @@ func (a *attempt) endedAsAsked(r Result) bool {
 // askTimeout bounds a question to the controller that a job could do without.
 const askTimeout = 10 * time.Second
 
+// requeueTimeout bounds the requeue. A controller that restarts takes a minute or two. At
+// the time limit Slurm ends the launcher earlier.
+const requeueTimeout = 5 * time.Minute
+
 // conclude adds to an attempt's end what decides whether the job goes on elsewhere.
 func (o Options) conclude(ctx context.Context, r Result, saved *progress) Result {
 	if o.Allocation == nil || r.Exit == exitCancelled || r.Exit == 0 && o.Job.Train != nil {
 		return r
 	}
-	r.Preempted = o.preempted(ctx)
+	preemption := o.preempted(ctx)
+	r.SlurmRequeues = preemption == slurm.PreemptedRequeued
+	r.Preempted = preemption == slurm.Preempted || r.SlurmRequeues
 	r.Progress = o.Job.Restart.Requeue > 0 && saved.since()
 	// A program that was asked to stop says so in many ways; it is not finished.
 	told := r.Preempted || r.NearEnd && o.Job.Restart.Requeue > 0
@@ -47,35 +53,39 @@ func (o Options) conclude(ctx context.Context, r Result, saved *progress) Result
 	return r
 }
 
-// preempted asks Slurm whether the job is, and still has its nodes. Ranks may know it
-// before the launcher: to a job in its GraceTime Slurm sends SIGTERM, but only to its
-// steps.
-func (o Options) preempted(ctx context.Context) bool {
+// preempted asks Slurm whether it preempts the job, and the job still has its nodes. The
+// ranks may know first: to a job in its GraceTime Slurm sends SIGTERM, but only to the
+// steps of the job.
+func (o Options) preempted(ctx context.Context) slurm.Preemption {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
 	p, err := o.Slurm.Preemption(ctx, o.Allocation.ID(), o.Allocation.RestartCount)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return false // no Slurm here to take anything away, or to ask for a requeue
+		return slurm.NotPreempted // no Slurm here to preempt the job, or to requeue it
 	case err != nil:
 		o.Say(fmt.Sprintf("WARNING: whether the job is preempted is not known: %v", err))
 	case p == slurm.TakenBack:
 		o.Say("Slurm takes the job's nodes back: what becomes of it is Slurm's to say")
 	}
-	return p == slurm.Preempted
+	return p
 }
 
-// Requeue puts a job back into the queue that has more to do and cannot go on here:
-// since its time limit is near, as often as the job's [restart] allows and only while
-// it comes further; since it is preempted; or since nodes were lost. Slurm ends the
-// batch script by it: nothing may be left to do. What it does not do, and why, is told.
+// Requeue puts a job back into the queue that has more to do and cannot continue here:
+// because its time limit is near (as often as the job's [restart] allows, and only while
+// there is progress), because it is preempted, or because nodes were lost. Slurm ends the
+// batch script when it requeues the job, so nothing may be left to do. If Requeue does
+// not requeue the job, it says why. If Slurm does not answer, it says that.
 func Requeue(ctx context.Context, o Options, r Result) {
 	if o.Allocation == nil {
 		return
 	}
-	most := int(o.Job.Restart.Requeue)
+	id, most := o.Allocation.ID(), int(o.Job.Restart.Requeue)
 	why := fmt.Sprintf("%d of %d", o.Allocation.RestartCount+1, most)
 	switch {
+	case r.SlurmRequeues:
+		o.Say(fmt.Sprintf("Slurm requeues job %s when this script ends (it is preempted)", id))
+		return
 	case r.Preempted:
 		why = "it is preempted"
 	case r.NodesLost:
@@ -89,14 +99,19 @@ func Requeue(ctx context.Context, o Options, r Result) {
 		o.Say("WARNING: not requeued: there is no newer checkpoint than when the job started; slurm.time is too short, or checkpoint.every too long")
 		return
 	}
-	if err := o.Dir.CheckPlace(); err != nil {
-		o.Say(fmt.Sprintf("WARNING: not requeued: %v", err))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requeueTimeout)
+	defer cancel()
+	err := o.Slurm.Requeue(ctx, id, o.Allocation.RestartCount)
+	switch {
+	case errors.As(err, new(*slurm.UnansweredError)):
+		o.Say(fmt.Sprintf("WARNING: whether the job is requeued is not known: %v; `squeue --jobs=%s` tells, and if it is not there, submit it again", err, id))
 		return
-	}
-	if err := o.Slurm.Requeue(ctx, o.Allocation.ID()); err != nil {
+	case err != nil:
 		o.Say(fmt.Sprintf("WARNING: not requeued: %v; submit it again to go on", err))
 		return
 	}
-	o.Say(fmt.Sprintf("requeued as job %s (%s)", o.Allocation.ID(), why))
-	o.keep(rundir.AttemptEvent{Event: rundir.JobRequeued, Time: time.Now().UTC(), JobID: o.Allocation.ID(), Requeues: o.Allocation.RestartCount, Cause: why})
+	// If the launcher is killed before it can keep this, readers of the file see the
+	// requeue from the next attempt, which has the same job and a higher count.
+	o.Say(fmt.Sprintf("requeued as job %s (%s)", id, why))
+	o.keep(rundir.AttemptEvent{Event: rundir.JobRequeued, Time: time.Now().UTC(), JobID: id, Requeues: o.Allocation.RestartCount, Cause: why})
 }

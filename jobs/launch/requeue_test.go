@@ -74,6 +74,17 @@ func TestRequeue(t *testing.T) {
 		takes   = shows + `echo "$@" >>"$FAKE/asked"`
 		refuses = shows + `echo "scontrol: error: Requested operation is presently disabled" >&2; exit 1`
 	)
+	// scontrol of 24.11 in the words that it used there.
+	recorded := func(name string) string {
+		text, err := os.ReadFile(filepath.Join("../../slurm/testdata/preemption-24.11", name+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	const answers2411 = `case "$1 $2" in "show config") cat "$FAKE/config"; exit;; "show partition") cat "$FAKE/partition"; exit;; esac; ` + takes
+	const slurmRequeues = "Slurm requeues job 7 when this script ends (it is preempted)"
+	grace2411 := recorded("grace")
 	stopped := Result{Exit: 3, NearEnd: true}
 	failed := Result{Exit: 1, Failure: &rendezvous.Failure{Rank: 0}}
 	not := func(text string) string { return strings.Replace(text, "requeue = 2", "requeue = 0", 1) }
@@ -96,11 +107,11 @@ func TestRequeue(t *testing.T) {
 		"ended by a person":   {trains, takes, inGrace, 0, "", true, Result{Exit: exitCancelled}, "", "", exitCancelled},
 		"not asked for":       {not(trains), takes, goesOn, 0, "", true, stopped, "", "", 3},
 		"refused": {trains, refuses, goesOn, 0, "", true, stopped, "",
-			"WARNING: not requeued: requeueing job 7: scontrol failed (exit status 1): scontrol: error: Requested operation is presently disabled; submit it again to go on", 3},
+			"WARNING: not requeued: requeue job 7: scontrol failed (exit status 1): scontrol: error: Requested operation is presently disabled; submit it again to go on", 3},
 		"no scontrol, as in a container": {trains, "", "", 0, "", true, stopped, "",
-			"WARNING: not requeued: requeueing job 7: scontrol: not found in PATH; submit it again to go on", 3},
+			"WARNING: not requeued: requeue job 7: scontrol: not found in PATH; submit it again to go on", 3},
 		"no scontrol, and a program": {runs, "", "", 0, "", false, Result{Exit: 0, NearEnd: true}, "",
-			"WARNING: not requeued: requeueing job 7: scontrol: not found in PATH; submit it again to go on", 3},
+			"WARNING: not requeued: requeue job 7: scontrol: not found in PATH; submit it again to go on", 3},
 		"a controller that does not answer": {not(trains), "exit 1", "", 0, "", true, Result{Exit: 3}, "",
 			"WARNING: whether the job is preempted is not known: asking about the preemption of job 7: scontrol failed (exit status 1)", 3},
 		"a program that ended well":  {runs, takes, goesOn, 0, "", false, Result{Exit: 0, NearEnd: true}, "requeue 7", "requeued as job 7 (1 of 2)", 3},
@@ -113,6 +124,11 @@ func TestRequeue(t *testing.T) {
 		"preempted as often as it likes":      {trains, takes, inGrace, 9, "", false, stopped, "requeue 7", "requeued as job 7 (it is preempted)", 3},
 		"preempted, and ranks failed over it": {not(trains), takes, inGrace, 0, "", false, failed, "requeue 7", "requeued as job 7 (it is preempted)", 1},
 		"a program is preempted":              {not(runs), takes, inGrace, 0, "", false, Result{Exit: 143}, "requeue 7", "requeued as job 7 (it is preempted)", 3},
+		"preempted on 24.11":                  {not(trains), answers2411, grace2411, 0, "", false, Result{Exit: 3}, "", slurmRequeues, 3},
+		"a program is preempted on 24.11":     {not(runs), answers2411, grace2411, 0, "", false, Result{Exit: 143}, "", slurmRequeues, 3},
+		"ranks failed over it on 24.11":       {not(trains), answers2411, grace2411, 0, "", false, failed, "", slurmRequeues, 1},
+		"time limit on 24.11":                 {trains, answers2411, goesOn, 0, "", true, stopped, "requeue 7", "requeued as job 7 (1 of 2)", 3},
+		"no requeue of its own on 24.11":      {not(trains), answers2411, strings.Replace(grace2411, "Requeue=1", "Requeue=0", 1), 0, "", false, Result{Exit: 3}, "requeue 7", "requeued as job 7 (it is preempted)", 3},
 		"requeued by Slurm":                   {not(trains), takes, takenBack, 0, "", false, Result{Exit: 3}, "", "Slurm takes the job's nodes back: what becomes of it is Slurm's to say", 3},
 		"requeued by Slurm before":            {not(trains), takes, takenBack, 1, "", false, Result{Exit: 3}, "", "", 3},
 		"nodes were lost": {not(trains), takes, goesOn, 0, "", false, Result{Exit: 4, Failure: failed.Failure, NodesLost: true}, "requeue 7",
@@ -126,6 +142,11 @@ func TestRequeue(t *testing.T) {
 			o, dir, said := inJob(t, tt.job, programs)
 			if err := os.WriteFile(filepath.Join(dir, "job"), []byte(tt.shown), 0o600); err != nil {
 				t.Fatal(err)
+			}
+			for _, name := range []string{"config", "partition"} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(recorded(name)), 0o600); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if programs == nil {
 				o.Slurm.Environ = []string{"PATH=" + dir}

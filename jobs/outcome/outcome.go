@@ -196,10 +196,11 @@ func (s State) RequeuesWithoutProgress() (n int) {
 	return n
 }
 
-// Requeued reports whether the last thing that a launcher did was to requeue its job.
+// Requeued reports whether the last job was requeued if it waits in the queue: its
+// launcher recorded that, or was killed first, but had started ranks.
 func (s State) Requeued() bool {
 	n := len(s.Attempts)
-	return n > 0 && s.Attempts[n-1].Then == Requeued
+	return n > 0 && (s.Attempts[n-1].Then == Requeued || s.Job != "" && s.Attempts[n-1].JobID == s.Job)
 }
 
 // Requeues returns how often the last job had been requeued when its last attempt began.
@@ -235,7 +236,7 @@ type Attempt struct {
 // What followed an attempt without anyone asking for it.
 const (
 	Restarted = "restarted" // by its launcher
-	Requeued  = "requeued"  // the job, by its launcher
+	Requeued  = "requeued"  // the job, by its launcher or by Slurm
 )
 
 // End returns how the attempt ended. A rank that failed distinguishes a failure from a
@@ -250,13 +251,18 @@ func (a Attempt) End() End {
 	return endOf(*a.Exit, a.Stopped, false)
 }
 
-// attempts joins beginnings and ends.
+// attempts joins beginnings and ends. If the job of an attempt starts again with a higher
+// count of requeues, the job was requeued after that attempt, also if the launcher did not
+// record it: Slurm may have ended the launcher first, or have requeued the job by itself.
 func attempts(events []rundir.AttemptEvent) []Attempt {
 	var all []Attempt
 	for _, e := range events {
 		last := len(all) - 1
 		switch {
 		case e.Event == rundir.AttemptBegan:
+			if last >= 0 && e.JobID != "" && all[last].JobID == e.JobID && e.Requeues > all[last].Requeues {
+				all[last].Then = Requeued
+			}
 			all = append(all, Attempt{JobID: e.JobID, Requeues: max(e.Requeues, 0), Number: e.Attempt, Began: e.Time, Hosts: e.Hosts, Ranks: e.Ranks})
 		case last < 0 || all[last].JobID != e.JobID || all[last].Requeues != e.Requeues:
 			// Its beginning could not be written.

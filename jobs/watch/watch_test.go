@@ -370,3 +370,47 @@ func TestSpan(t *testing.T) {
 		}
 	}
 }
+
+// Slurm may end a launcher before it can keep that the job was requeued, or requeue the
+// job by itself. The requeue is known all the same, and a new job is none.
+func TestRequeueIsKnownWithoutItsEvent(t *testing.T) {
+	began := func(job string, requeues int) rundir.AttemptEvent {
+		return rundir.AttemptEvent{Event: rundir.AttemptBegan, JobID: job, Requeues: requeues, Attempt: 1}
+	}
+	ended := func(job string, requeues, exit int) rundir.AttemptEvent {
+		return rundir.AttemptEvent{Event: rundir.AttemptEnded, JobID: job, Requeues: requeues, Attempt: 1, Exit: exit}
+	}
+	for name, tt := range map[string]struct {
+		events []rundir.AttemptEvent
+		job    string // of the run, which is pending; Slurm does not tell its restarts
+		phase  Phase
+		then   []string // of each attempt
+	}{
+		"never started":           {nil, "18", Queued, nil},
+		"the job waits again":     {[]rundir.AttemptEvent{began("18", 0), ended("18", 0, 3)}, "18", Requeued, []string{""}},
+		"its launcher was killed": {[]rundir.AttemptEvent{began("18", 0)}, "18", Requeued, []string{""}},
+		"another job waits":       {[]rundir.AttemptEvent{began("17", 0), ended("17", 0, 3)}, "18", Queued, []string{""}},
+		"it started again":        {[]rundir.AttemptEvent{began("18", 0), ended("18", 0, 3), began("18", 1)}, "18", Requeued, []string{"requeued", ""}},
+		"another job started":     {[]rundir.AttemptEvent{began("17", 0), ended("17", 0, 3), began("18", 0)}, "18", Requeued, []string{"", ""}},
+		"without Slurm":           {[]rundir.AttemptEvent{began("", 0), began("", 0)}, "", NotSubmitted, []string{"", ""}},
+	} {
+		dir := rundir.Dir{Path: t.TempDir()}
+		for _, e := range tt.events {
+			if err := dir.AppendAttempt(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := Read(dir, "x", tt.job, nil)
+		if tt.job != "" {
+			s.Take(slurm.JobState{State: slurm.StatePending, Restarts: -1})
+		}
+		s.Settle("", time.Now())
+		var then []string
+		for _, a := range s.Attempts {
+			then = append(then, a.Then)
+		}
+		if s.Phase != tt.phase || !slices.Equal(then, tt.then) {
+			t.Errorf("%s: %q, attempts then %q; want %q, %q", name, s.Phase, then, tt.phase, tt.then)
+		}
+	}
+}
