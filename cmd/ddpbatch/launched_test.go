@@ -154,6 +154,11 @@ func TestLauncherIsKilled(t *testing.T) {
 	follow.ends(t, exitDone)
 	await(t, "the program saves", func() bool { return exists(dir + "/saved") })
 	_ = launch.Wait()
+	status := start(t, dir, "status", "own") // at once, though live.json is new
+	status.ends(t, exitDone)
+	if text := status.out.String(); !strings.Contains(text, "killed: its launcher was killed") || !strings.Contains(text, "ddpbatch logs") {
+		t.Errorf("status: %s", text)
+	}
 	cancel := start(t, dir, "cancel", "own")
 	cancel.ends(t, exitDone)
 	if text := cancel.out.String(); !strings.Contains(text, "has ended: its launcher was killed") {

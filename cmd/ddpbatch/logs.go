@@ -21,9 +21,9 @@ const logPoll = 250 * time.Millisecond
 
 type logsCmd struct {
 	Which  string `arg:"" name:"run" help:"Run directory, job file or job id; a sweep, or one of its elements."`
-	Follow bool   `short:"f" help:"Go on until the job is done."`
+	Follow bool   `short:"f" help:"Go on until the job or the local launch has ended."`
 	Plain  bool   `help:"With -f on a terminal, too: lines only, no view that changes."`
-	Rank   *int   `placeholder:"N" help:"The log of rank N, in JSON lines, instead of what the job printed."`
+	Rank   *int   `placeholder:"N" help:"Print the log of rank N, in JSON lines, instead of the output of the run."`
 }
 
 func (c *logsCmd) Help() string {
@@ -175,7 +175,7 @@ func (p *program) printLogs(over bool, logs ...*tail) error {
 		}
 		log.end(p.Stdout)
 	}
-	const own = "A job of a script of your own prints where that script says; --rank 0 is the log of rank 0"
+	const own = "The output of a script of your own goes where that script says: run `ddpbatch logs --rank 0` to see the log of rank 0"
 	switch {
 	case found:
 		return nil

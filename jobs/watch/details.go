@@ -32,6 +32,9 @@ func (s *Status) Details(now time.Time) []Line {
 	if s.Advice != "" {
 		add("", "%s", s.Advice)
 	}
+	if s.Job == "" && (s.Phase == Failed || s.Phase == Killed) {
+		add("", "`ddpbatch logs` shows its output, and `ddpbatch doctor --log` finds known failures in it")
+	}
 	if s.Job != "" {
 		add("job", "%s", s.job())
 	}

@@ -226,7 +226,7 @@ func livePhase(l *rundir.Live) (p Phase, detail, advice string) {
 // byItself returns the phase of a run about which Slurm knows nothing: it may run without
 // Slurm.
 func (s *Status) byItself(now time.Time) (p Phase, detail, advice string) {
-	if l := s.Live; l != nil && l.JobID == s.Job && l.Phase != rundir.PhaseOver && now.Sub(l.Time) <= fresh {
+	if l := s.Live; !s.dead && l != nil && l.JobID == s.Job && l.Phase != rundir.PhaseOver && now.Sub(l.Time) <= fresh {
 		return livePhase(l)
 	}
 	end := s.record.Ended(s.Failure != "")
@@ -234,7 +234,8 @@ func (s *Status) byItself(now time.Time) (p Phase, detail, advice string) {
 	case end == outcome.Open && s.Job != "":
 		return Unknown, s.Reason, ""
 	case end == outcome.Open:
-		return Killed, "its launcher was killed, and left no word", ""
+		p, detail, advice = s.goesOn(Killed)
+		return p, cmp.Or(detail, "its launcher was killed, and left no word"), advice
 	}
 	return s.ended(end)
 }

@@ -60,6 +60,7 @@ type Status struct {
 
 	record outcome.State
 	before *unlaunched
+	dead   bool // the launcher without Slurm was killed on this host
 }
 
 // Checkpoint is the newest one.
@@ -88,6 +89,9 @@ func Read(d rundir.Dir, name, job string, figures *Figures) Status {
 	s.take(figures)
 	if l, ok := d.ReadLive(); ok {
 		s.Live = &l
+	}
+	if l, ok := d.Launcher(); ok {
+		s.dead = l.IsHere() && !l.IsRunning()
 	}
 	s.record = outcome.Read(d, job)
 	s.Attempts = s.record.Attempts

@@ -230,7 +230,21 @@ func (full) Hint() string {
 	return "the disk or your quota is full; earlier checkpoints are intact: free some room, then start the job again to go on from the newest one"
 }
 
+// tooLarge is a file that would be larger than this process may make it.
+type tooLarge struct{ error }
+
+func (t tooLarge) Unwrap() error { return t.error }
+
+// Hint says how to save the checkpoint.
+func (tooLarge) Hint() string {
+	return "raise the limit on the size of files (`ulimit -f`), or choose a file system that takes larger files; earlier checkpoints are intact"
+}
+
+// explain adds a hint to an error of the file system.
 func explain(err error) error {
+	if errors.Is(err, syscall.EFBIG) {
+		return tooLarge{err}
+	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return full{err}
 	}
