@@ -120,3 +120,25 @@ func TestDecideDevices(t *testing.T) {
 		t.Error("a report without devices is taken")
 	}
 }
+
+// torchrun's one task on each node gets what the bindings give the ranks together.
+func TestStepOfTorchrunBindsToAllRanks(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		starts int // tasks on each node
+		want   []string
+	}{
+		{"rank", 4, []string{"--cpu-bind=mask_cpu:0x1,0x2,0x4,0x8", "--gpu-bind=map_gpu:0,1,2,3", "--cpus-per-task=1"}},
+		{"torchrun", 1, []string{"--cpu-bind=mask_cpu:0xf", "--gpu-bind=none", "--cpus-per-task=4"}},
+	} {
+		job := &jobs.Job{Name: "x", Command: &jobs.Command{Argv: []jobs.Text{"a"}, Launcher: jobs.Launcher(tt.name)},
+			Slurm: jobs.Slurm{Nodes: 1, TasksPerNode: 4, GPUsPerNode: 4, CPUsPerTask: 1, CPUBind: "mask_cpu:0x1,0x2,0x4,0x8", GPUBind: "map_gpu:0,1,2,3"}}
+		o := Options{Job: job, Site: generic(), Dir: rundir.Dir{Path: "/runs/x"}, Binary: "/opt/bin/ddpbatch", Allocation: &slurm.Allocation{JobID: "1", Nodes: []string{"a"}}}
+		argv := step(o, o.Allocation.Nodes, tt.starts).SrunArgv()
+		for _, want := range tt.want {
+			if !slices.Contains(argv, want) {
+				t.Errorf("%s: %s is not in %q", tt.name, want, argv)
+			}
+		}
+	}
+}

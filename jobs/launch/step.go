@@ -43,7 +43,7 @@ func startStep(a *attempt) (ranks, error) {
 	return s, nil
 }
 
-// step is the step that runs so many tasks on each of these nodes.
+// step returns the step that runs perNode tasks on each of these nodes.
 func step(o Options, nodes []string, perNode int) slurm.Step {
 	j := o.Job
 	size := slurm.StepSize{
@@ -71,6 +71,11 @@ func step(o Options, nodes []string, perNode int) slurm.Step {
 	}
 	if j.Slurm.GPUsPerNode > 0 {
 		s.GPUBind = string(j.Slurm.GPUBind)
+	}
+	if perNode < j.TasksPerNode() {
+		// Bindings are written for ranks. torchrun's workers share what its one task gets.
+		s.CPUBind = slurm.BindTogether(s.CPUBind, j.TasksPerNode()/perNode)
+		s.GPUBind = slurm.GPUBindTogether(s.GPUBind)
 	}
 	for _, c := range o.Allocation.Components {
 		part := size
