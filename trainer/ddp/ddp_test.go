@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
@@ -179,6 +180,69 @@ func TestFailureOfAnyOperation(t *testing.T) {
 			for _, err := range errs {
 				if !errors.Is(err, gone) {
 					t.Errorf("%s, step %d: %v", strategy, at, err)
+				}
+			}
+		}
+	}
+}
+
+// TestRangesAreTheSelectedParameters checks that ranges have every element of the selected
+// parameters and none of the others, and that neighbors are one range.
+func TestRangesAreTheSelectedParameters(t *testing.T) {
+	ps := params(20, 3, 40, 16, 100, 5, 1)
+	for _, c := range []struct {
+		name   string
+		chosen func(i int) bool
+	}{
+		{"all", func(int) bool { return true }},
+		{"none", func(int) bool { return false }},
+		{"every second", func(i int) bool { return i%2 == 0 }},
+		{"neighbors", func(i int) bool { return i == 2 || i == 3 || i == 6 }},
+	} {
+		for _, strategy := range Strategies() {
+			for _, n := range []int{1, 2, 3} {
+				for _, bytes := range []int{64, 600, 1 << 20} {
+					covered := map[*nn.Param]int{}
+					for rank := range n {
+						s := New(newClub(n)[rank], cpu.New(1), ps, Options{Strategy: strategy, FirstBucket: bytes, Bucket: bytes, Extra: 2})
+						ranges := s.Ranges(func(p *nn.Param) bool { return c.chosen(slices.Index(ps, p)) })
+						for i, part := range s.Parts() {
+							first, last := 0, -1
+							if s.Strategy != DDP {
+								first = rank * part.Len()
+							}
+							in := map[int]bool{} // elements of the bucket
+							for _, r := range ranges[i] {
+								if r.First <= last || r.First >= r.End || r.End > part.Len() {
+									t.Fatalf("ranges %v of a part of %d elements", ranges[i], part.Len())
+								}
+								last = r.End
+								for at := r.First; at < r.End; at++ {
+									in[first+at] = true
+								}
+							}
+							for _, p := range s.layout.params(i) {
+								for k := range p.Len() {
+									at := s.layout.places[p].at + k
+									if at < first || at >= first+part.Len() {
+										continue
+									}
+									if in[at] != c.chosen(slices.Index(ps, p)) {
+										t.Fatalf("%s, %s on %d ranks: element %d of parameter %s: selected %v", c.name, strategy, n, k, p.Name, in[at])
+									}
+									covered[p]++
+								}
+							}
+							if c.name == "all" && len(ranges[i]) > 1 {
+								t.Errorf("%s on %d ranks: ranges %v instead of one", strategy, n, ranges[i])
+							}
+						}
+					}
+					for i, p := range ps {
+						if want := p.Len(); covered[p] != want && !(strategy == DDP && covered[p] == n*want) {
+							t.Errorf("%d of %d elements of parameter %d were seen", covered[p], want, i)
+						}
+					}
 				}
 			}
 		}

@@ -29,10 +29,11 @@ type Verdict interface {
 	DecideSGD(most float64, f SGDFactors)
 	// DecideAdam is likewise, with the bits of package optim.
 	DecideAdam(most float64, r AdamRule)
-	// SGD and Adam are Updates' with the factors of the decision. They do nothing if it
-	// was against the update.
-	SGD(value, grad, buffer Tensor)
-	Adam(value, grad, average, squares Tensor)
+	// SGD and Adam update as those of [Updates], with the factors of the decision. If decays
+	// is false, they leave out weight decay. They do nothing if the decision was against
+	// the update.
+	SGD(value, grad, buffer Tensor, decays bool)
+	Adam(value, grad, average, squares Tensor, decays bool)
 	// Told is two numbers of the last decision: 1 if the update is made, else 0; and the
 	// norm, in float32.
 	Told() Tensor

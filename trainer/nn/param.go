@@ -14,6 +14,14 @@ type Param struct {
 	index int           // in the model's Params
 }
 
+// A Range is a run of elements of a parameter, First up to but not including End.
+type Range struct{ First, End int }
+
+// IsMatrix reports whether the parameter has at least two dimensions: the weights of
+// layers, the kernels of convolutions, and embeddings are matrices; biases and the gains
+// of normalizations are not.
+func (p *Param) IsMatrix() bool { return len(p.Shape) >= 2 }
+
 func newParam(name string, shape ...int) *Param { return &Param{Name: name, Shape: shape} }
 
 // Len is the number of elements.

@@ -39,7 +39,8 @@ type Adam struct {
 	AdamOptions
 
 	device           device.Device
-	decoupled        bool           // AdamW
+	decoupled        bool // AdamW
+	whole, segments  []segment
 	average, squares []buffer       // per parameter
 	steps            int64          // done, at most lastStep
 	counts           device.Verdict // that knows steps
@@ -65,7 +66,8 @@ func newAdam(d device.Device, params []*nn.Param, o AdamOptions, decoupled bool)
 			return nil, fmt.Errorf("make an optimizer: %s is %v, want a number from 0 to below 1 that float32 does not round to 0 or 1", b.name, b.value)
 		}
 	}
-	return &Adam{AdamOptions: o, device: d, decoupled: decoupled,
+	whole := wholeParams(params)
+	return &Adam{AdamOptions: o, device: d, decoupled: decoupled, whole: whole, segments: whole,
 		average: newBuffers(d, averagePrefix, params), squares: newBuffers(d, squaresPrefix, params)}, nil
 }
 
@@ -82,6 +84,9 @@ func (a *Adam) Rate() float64 { return a.LR }
 
 // SetRate sets LR.
 func (a *Adam) SetRate(lr float64) { a.LR = lr }
+
+// SetDecaying limits weight decay to ranges of the parameters' elements.
+func (a *Adam) SetDecaying(ranges [][]nn.Range) { a.segments = splitByDecay(a.whole, ranges) }
 
 // State returns for each parameter "exp_avg." and "exp_avg_sq." with its name,
 // and at the end "step", the number of steps done. On the host the Data of the
@@ -128,9 +133,22 @@ func (a *Adam) Step(params []*nn.Param, gradScale float32) {
 	a.counts = nil
 	f := a.factors(a.steps)
 	f.GradScale = gradScale
-	for i, p := range params {
-		a.device.Adam(p.Data, p.Grad, a.average[i].data, a.squares[i].data, f)
+	plain := f // without weight decay
+	plain.Keep, plain.Decay = 1, 0
+	for _, s := range a.segments {
+		factors := f
+		if !s.decays {
+			factors = plain
+		}
+		value, grad, average, squares := a.tensors(s, params[s.param])
+		a.device.Adam(value, grad, average, squares, factors)
 	}
+}
+
+// tensors returns what the update of a segment of parameter p reads and writes.
+func (a *Adam) tensors(s segment, p *nn.Param) (value, grad, average, squares device.Tensor) {
+	return p.Data.Slice(s.first, s.end), p.Grad.Slice(s.first, s.end),
+		a.average[s.param].data.Slice(s.first, s.end), a.squares[s.param].data.Slice(s.first, s.end)
 }
 
 func (a *Adam) checkParams(params []*nn.Param) {
@@ -147,8 +165,9 @@ func (a *Adam) StepLater(params []*nn.Param, v device.Verdict, most float64) {
 		a.counts = v
 	}
 	v.DecideAdam(most, device.AdamRule{LR: a.LR, Beta1: a.Beta1, Beta2: a.Beta2, Most: lastStep, Factors: a.factors(1)})
-	for i, p := range params {
-		v.Adam(p.Data, p.Grad, a.average[i].data, a.squares[i].data)
+	for _, s := range a.segments {
+		value, grad, average, squares := a.tensors(s, params[s.param])
+		v.Adam(value, grad, average, squares, s.decays)
 	}
 }
 

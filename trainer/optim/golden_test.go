@@ -20,6 +20,7 @@ type golden struct {
 		Beta1, Beta2 float64
 		Eps          float64
 		WeightDecay  float64 `json:"weight_decay"`
+		Matrices     bool    // only matrices decay
 		Clip         float64
 		Schedule     *goldenSchedule
 		Rates, Norms []float64
@@ -81,8 +82,8 @@ func goldens(t *testing.T) map[string]golden {
 		if err := json.Unmarshal(raw, &g); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if len(g.Runs) != 11 || len(g.Schedules) != 8 {
-			t.Fatalf("%s: %d runs and %d schedules, want 11 and 8", name, len(g.Runs), len(g.Schedules))
+		if len(g.Runs) != 14 || len(g.Schedules) != 8 {
+			t.Fatalf("%s: %d runs and %d schedules, want 14 and 8", name, len(g.Runs), len(g.Schedules))
 		}
 		out[name] = g
 	}
@@ -135,6 +136,9 @@ func TestFiftyStepsFollowTorch(t *testing.T) {
 				draws := random.New(5)
 				params := []*nn.Param{drawn(draws, "a", 19), drawn(draws, "b", 6)}
 				o := build(t, c.Kind, params, AdamOptions{c.LR, c.Beta1, c.Beta2, c.Eps, c.WeightDecay})
+				if c.Matrices {
+					o.SetDecaying([][]nn.Range{nil, {{First: 0, End: params[1].Len()}}})
+				}
 				var rate Schedule
 				if c.Schedule != nil {
 					rate = c.Schedule.make(t)

@@ -12,9 +12,10 @@
 // nothing but its number, so that resuming needs no state of it. No step and no
 // clipping allocates memory.
 //
-// It has no parameter groups and no AMSGrad, does not add gradients up over
-// several batches, and does not write files: where the state goes is its owner's
-// business.
+// [Optimizer.SetDecaying] limits weight decay to some elements, as two parameter groups of
+// PyTorch do. There are no other parameter groups and no AMSGrad. The package does not
+// accumulate the gradients of several batches, and it does not write files: the owner of
+// an optimizer stores its state.
 package optim
 
 import (
@@ -34,6 +35,9 @@ type Optimizer interface {
 	// SetRate changes the learning rate, from the next step on. It must be finite
 	// and not negative.
 	SetRate(lr float64)
+	// SetDecaying limits weight decay to the given ranges of elements of each parameter, in
+	// ascending order. Without it, weight decay applies to all elements.
+	SetDecaying(ranges [][]nn.Range)
 	// Step updates Data of all parameters from their Grad times gradScale, where 1
 	// leaves them as they are. They must be those that the optimizer was made for,
 	// in the same order. Grad itself does not change.

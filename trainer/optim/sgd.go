@@ -18,10 +18,11 @@ type SGD struct {
 	WeightDecay float64 // L2 penalty, added to gradients as WeightDecay times the value
 	Nesterov    bool    // look ahead along the momentum
 
-	device      device.Device
-	buffers     []buffer       // per parameter; none without momentum
-	initialised bool           // buffers hold the result of a step
-	counts      device.Verdict // that knows initialised
+	device          device.Device
+	whole, segments []segment
+	buffers         []buffer       // per parameter; none without momentum
+	initialised     bool           // buffers hold the result of a step
+	counts          device.Verdict // that knows initialised
 }
 
 // NewSGD returns an optimizer for the given parameters, which the device holds, with the limits that
@@ -34,7 +35,8 @@ func NewSGD(d device.Device, params []*nn.Param, lr, momentum, weightDecay float
 	if nesterov && momentum == 0 {
 		return nil, fmt.Errorf("make an optimizer: Nesterov's momentum needs a momentum above 0")
 	}
-	s := &SGD{LR: lr, Momentum: momentum, WeightDecay: weightDecay, Nesterov: nesterov, device: d}
+	whole := wholeParams(params)
+	s := &SGD{LR: lr, Momentum: momentum, WeightDecay: weightDecay, Nesterov: nesterov, device: d, whole: whole, segments: whole}
 	if momentum != 0 {
 		s.buffers = newBuffers(d, momentumPrefix, params)
 	}
@@ -49,6 +51,9 @@ func (s *SGD) Rate() float64 { return s.LR }
 
 // SetRate sets LR.
 func (s *SGD) SetRate(lr float64) { s.LR = lr }
+
+// SetDecaying limits weight decay to ranges of the parameters' elements.
+func (s *SGD) SetDecaying(ranges [][]nn.Range) { s.segments = splitByDecay(s.whole, ranges) }
 
 // State returns the momentum buffers, each named "momentum." and the name of
 // its parameter; there are none without momentum. On the host
@@ -88,8 +93,15 @@ func (s *SGD) Step(params []*nn.Param, gradScale float32) {
 	s.checkParams(params)
 	f := s.factors()
 	f.GradScale, f.First = gradScale, !s.initialised
-	for i, p := range params {
-		s.device.SGD(p.Data, p.Grad, s.buffer(i), f)
+	plain := f
+	plain.Decay = 0
+	for _, g := range s.segments {
+		factors := f
+		if !g.decays {
+			factors = plain
+		}
+		value, grad, buffer := s.tensors(g, params[g.param])
+		s.device.SGD(value, grad, buffer, factors)
 	}
 	s.Taken()
 	s.counts = nil
@@ -107,8 +119,9 @@ func (s *SGD) StepLater(params []*nn.Param, v device.Verdict, most float64) {
 		s.counts = v
 	}
 	v.DecideSGD(most, s.factors())
-	for i, p := range params {
-		v.SGD(p.Data, p.Grad, s.buffer(i))
+	for _, g := range s.segments {
+		value, grad, buffer := s.tensors(g, params[g.param])
+		v.SGD(value, grad, buffer, g.decays)
 	}
 }
 
@@ -116,8 +129,8 @@ func (s *SGD) StepLater(params []*nn.Param, v device.Verdict, most float64) {
 func (s *SGD) Taken() { s.initialised = s.buffers != nil }
 
 func (s *SGD) checkParams(params []*nn.Param) {
-	if s.buffers != nil && len(params) != len(s.buffers) {
-		panic(fmt.Sprintf("optim: step of %d parameters, made for %d", len(params), len(s.buffers)))
+	if len(params) != len(s.whole) {
+		panic(fmt.Sprintf("optim: step of %d parameters, made for %d", len(params), len(s.whole)))
 	}
 }
 
@@ -126,10 +139,11 @@ func (s *SGD) factors() device.SGDFactors {
 	return device.SGDFactors{LR: float32(s.LR), Momentum: float32(s.Momentum), Decay: float32(s.WeightDecay), Nesterov: s.Nesterov}
 }
 
-// buffer is that of a parameter: none without momentum.
-func (s *SGD) buffer(i int) device.Tensor {
-	if s.buffers == nil {
-		return device.Tensor{}
+// tensors returns what the update of a segment of parameter p reads and writes. Without
+// momentum, the buffer is empty.
+func (s *SGD) tensors(g segment, p *nn.Param) (value, grad, buffer device.Tensor) {
+	if s.buffers != nil {
+		buffer = s.buffers[g.param].data.Slice(g.first, g.end)
 	}
-	return s.buffers[i].data
+	return p.Data.Slice(g.first, g.end), p.Grad.Slice(g.first, g.end), buffer
 }

@@ -69,11 +69,12 @@ func sgdFactorsOf(f device.SGDFactors) sgdFactors {
 
 // SGD updates value and buffer.
 func (d *Device) SGD(value, grad, buffer device.Tensor, f device.SGDFactors) {
-	d.sgd(value, grad, buffer, sgdFactorsOf(f), 0)
+	d.sgd(value, grad, buffer, sgdFactorsOf(f), 0, true)
 }
 
-// sgd is SGD by factors, or by those that are at an address.
-func (d *Device) sgd(value, grad, buffer device.Tensor, f sgdFactors, at driver.Ptr) {
+// sgd launches an update of SGD with factors f, or with the factors at an address of the
+// GPU if that is not 0. If decays is false, the factors' weight decay is not applied.
+func (d *Device) sgd(value, grad, buffer device.Tensor, f sgdFactors, at driver.Ptr, decays bool) {
 	n := value.Len()
 	sameLength("update", n, grad.Len())
 	var momentum driver.Ptr
@@ -90,7 +91,7 @@ func (d *Device) sgd(value, grad, buffer device.Tensor, f sgdFactors, at driver.
 	}
 	d.args.Reset().Ptr(floats(value)).Ptr(floats(grad)).Ptr(momentum)
 	driver.Struct(&d.args, &f)
-	d.args.Ptr(at).Int64(int64(n))
+	d.args.Ptr(at).Uint32(flag(decays)).Int64(int64(n))
 	d.launch("sgd", over(n))
 }
 
@@ -106,11 +107,12 @@ func adamFactorsOf(f device.AdamFactors) adamFactors {
 
 // Adam updates value, average and squares.
 func (d *Device) Adam(value, grad, average, squares device.Tensor, f device.AdamFactors) {
-	d.adam(value, grad, average, squares, adamFactorsOf(f), 0)
+	d.adam(value, grad, average, squares, adamFactorsOf(f), 0, true)
 }
 
-// adam is Adam by factors, or by those that are at an address.
-func (d *Device) adam(value, grad, average, squares device.Tensor, f adamFactors, at driver.Ptr) {
+// adam launches an update of Adam with factors f, or with the factors at an address of the
+// GPU if that is not 0. If decays is false, the factors' weight decay is not applied.
+func (d *Device) adam(value, grad, average, squares device.Tensor, f adamFactors, at driver.Ptr, decays bool) {
 	n := value.Len()
 	sameLength("update", n, grad.Len(), average.Len(), squares.Len())
 	if n == 0 {
@@ -122,6 +124,6 @@ func (d *Device) adam(value, grad, average, squares device.Tensor, f adamFactors
 	}
 	d.args.Reset().Ptr(floats(value)).Ptr(floats(grad)).Ptr(floats(average)).Ptr(floats(squares))
 	driver.Struct(&d.args, &f)
-	d.args.Ptr(at).Int64(int64(n))
+	d.args.Ptr(at).Uint32(flag(decays)).Int64(int64(n))
 	d.launch("adam", over(n))
 }

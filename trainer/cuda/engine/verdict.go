@@ -106,13 +106,13 @@ func (v *verdict) factors() driver.Ptr {
 }
 
 // SGD updates as decided.
-func (v *verdict) SGD(value, grad, buffer device.Tensor) {
-	v.device.sgd(value, grad, buffer, sgdFactors{}, v.factors())
+func (v *verdict) SGD(value, grad, buffer device.Tensor, decays bool) {
+	v.device.sgd(value, grad, buffer, sgdFactors{}, v.factors(), decays)
 }
 
 // Adam updates as decided.
-func (v *verdict) Adam(value, grad, average, squares device.Tensor) {
-	v.device.adam(value, grad, average, squares, adamFactors{}, v.factors())
+func (v *verdict) Adam(value, grad, average, squares device.Tensor, decays bool) {
+	v.device.adam(value, grad, average, squares, adamFactors{}, v.factors(), decays)
 }
 
 // Told is where the decision is told.

@@ -34,6 +34,17 @@ func TestVerdicts(t *testing.T) {
 			return optim.NewAdamW(d, p, optim.AdamOptions{LR: 0.01, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1})
 		},
 	}
+	// Weight decay on some elements only: an update without it has the same factors.
+	for _, name := range []string{"sgd", "adam", "adamw"} {
+		everywhere := kinds[name]
+		kinds[name+", some elements decay"] = func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
+			o, err := everywhere(d, p)
+			if err == nil {
+				o.SetDecaying([][]nn.Range{nil, {{First: 16, End: 32}, {First: 64, End: n - 16}}})
+			}
+			return o, err
+		}
+	}
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			d := open(t, engine.Options{})

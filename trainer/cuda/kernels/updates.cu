@@ -1,15 +1,17 @@
 // What an optimiser does with n elements. Grid: any, one dimension; that of the first
 // passes of reductions is the number of their partial results. Factors are those at live
 // where that is not null, so that a launch that is repeated may have others each time;
-// with idle everything stays as it is.
+// with idle everything stays as it is. Without decays, the factors' weight decay is not
+// applied.
 #include "gpu.h"
 
 // torch.optim.SGD; f is device.SGDFactors. buffer may be null.
 struct SGDFactors { float lr, momentum, decay, grad_scale; u32 nesterov, first, idle; };
 
-KERNEL(sgd, 256, float *value, const float *grad, float *buffer, SGDFactors f, const SGDFactors *live, u64 n) {
+KERNEL(sgd, 256, float *value, const float *grad, float *buffer, SGDFactors f, const SGDFactors *live, u32 decays, u64 n) {
   if (live) f = *live;
   if (f.idle) return;
+  if (!decays) f.decay = 0;
   for (u64 i = index(); i < n; i += stride()) {
     float w = value[i], d = grad[i] * f.grad_scale + f.decay * w;
     if (buffer) {
@@ -25,9 +27,13 @@ KERNEL(sgd, 256, float *value, const float *grad, float *buffer, SGDFactors f, c
 // device.AdamFactors.
 struct AdamFactors { float beta1, beta2, new1, new2, keep, decay, correction, eps, rate, grad_scale; u32 idle; };
 
-KERNEL(adam, 256, float *value, const float *grad, float *average, float *squares, AdamFactors f, const AdamFactors *live, u64 n) {
+KERNEL(adam, 256, float *value, const float *grad, float *average, float *squares, AdamFactors f, const AdamFactors *live, u32 decays, u64 n) {
   if (live) f = *live;
   if (f.idle) return;
+  if (!decays) {
+    f.keep = 1;
+    f.decay = 0;
+  }
   for (u64 i = index(); i < n; i += stride()) {
     float w = value[i], d = grad[i] * f.grad_scale + f.decay * w;
     float m = f.beta1 * average[i] + f.new1 * d;

@@ -35,6 +35,9 @@ RUNS = [
     )
 ]
 RUNS.append({"kind": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 0.01, "clip": 2.9})
+# Two parameter groups, as in nanoGPT: only matrices decay.
+RUNS.append({"kind": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 0.1, "matrices": True})
+RUNS += [dict(ADAM, kind=kind, lr=0.05, weight_decay=0.1, matrices=True) for kind in ("adam", "adamw")]
 for run in RUNS:
     if "schedule" in run:
         run["lr"] = run["schedule"]["lr"]
@@ -65,6 +68,11 @@ def schedule(optimizer, s):
 
 
 def make(r, params):
+    if r.get("matrices"):
+        params = [
+            {"params": [p for p in params if p.dim() >= 2], "weight_decay": r["weight_decay"]},
+            {"params": [p for p in params if p.dim() < 2], "weight_decay": 0.0},
+        ]
     if r["kind"] == "sgd":
         return torch.optim.SGD(params, lr=r["lr"], momentum=r["momentum"], weight_decay=r["weight_decay"])
     return RULES[r["kind"]](params, lr=r["lr"], betas=(r["beta1"], r["beta2"]), eps=r["eps"], weight_decay=r["weight_decay"])
