@@ -23,9 +23,12 @@ func TestPyTorchGoesOn(t *testing.T) {
 		"sgd":   "momentum = 0.9\nweight_decay = 0.1\nnesterov = true\n",
 		"adam":  "weight_decay = 0.1\nbeta1 = 0.8\n",
 		"adamw": "weight_decay = 0.1\nbeta2 = 0.99\neps = 1e-6\n",
+		// Two parameter groups. Decays of all parameters would differ after one step.
+		"adamw-groups": "weight_decay = 5\ndecay = \"matrices\"\n",
+		"sgd-groups":   "weight_decay = 5\nmomentum = 0.9\ndecay = \"matrices\"\n",
 	} {
 		dir := t.TempDir()
-		for name, text := range map[string]string{"data.csv": table.String(), "job.toml": fmt.Sprintf(onTable, kind, settings)} {
+		for name, text := range map[string]string{"data.csv": table.String(), "job.toml": fmt.Sprintf(onTable, strings.TrimSuffix(kind, "-groups"), settings)} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -43,7 +46,7 @@ func TestPyTorchGoesOn(t *testing.T) {
 		script = append(script, kind, dir)
 	}
 	o := finish(t, exec.CommandContext(t.Context(), "/usr/bin/python3", script...))
-	if o.code != 0 || strings.Count(o.stdout, ": one step, the same weights\n") != 3 {
+	if o.code != 0 || strings.Count(o.stdout, ": one step, the same weights\n") != 5 {
 		t.Error(o)
 	}
 }

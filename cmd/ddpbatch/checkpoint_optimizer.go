@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
@@ -15,11 +16,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/torchfile"
 )
 
-// writeOptimizer writes the state of a checkpoint's optimizer as PyTorch's of the same
-// name has it, with the learning rate of the next step.
+// writeOptimizer writes the state of a checkpoint's optimizer as the state_dict of
+// PyTorch's optimizer of the same name, with the learning rate of the next step. If weight
+// decay applies to matrices only, there are two parameter groups, with and without it.
 func writeOptimizer(w io.Writer, s *checkpoint.Snapshot) error {
 	kept := map[string]torchfile.Tensor{}
 	var names []string
+	isMatrix := map[string]bool{}
 	for _, file := range []string{checkpoint.ModelFile, checkpoint.OptimizerFile} {
 		tensors, err := tensorsOf(s.Files[file])
 		if err != nil {
@@ -28,6 +31,7 @@ func writeOptimizer(w io.Writer, s *checkpoint.Snapshot) error {
 		for _, t := range tensors {
 			if file == checkpoint.ModelFile {
 				names = append(names, t.Name)
+				isMatrix[t.Name] = len(t.Shape) >= 2
 			} else {
 				kept[t.Name] = t
 			}
@@ -40,7 +44,11 @@ func writeOptimizer(w io.Writer, s *checkpoint.Snapshot) error {
 	if err != nil {
 		return err
 	}
-	o := torchfile.Optimizer{Names: names, Options: options}
+	o := torchfile.Optimizer{Groups: []torchfile.Group{{Names: names, Options: options}}}
+	if s.Manifest.Spec["optimizer.decay"] == `"`+string(jobs.DecayMatrices)+`"` {
+		o.Groups = splitGroup(o.Groups[0], func(name string) bool { return isMatrix[name] })
+		names = slices.Concat(o.Groups[0].Names, o.Groups[1].Names)
+	}
 	if s.Manifest.OptimInit {
 		for _, name := range names {
 			var of []torchfile.Tensor
@@ -59,6 +67,26 @@ func writeOptimizer(w io.Writer, s *checkpoint.Snapshot) error {
 		}
 	}
 	return torchfile.WriteOptimizer(w, o)
+}
+
+// splitGroup divides a group into the selected parameters and the others, which have no
+// weight decay.
+func splitGroup(g torchfile.Group, selected func(name string) bool) []torchfile.Group {
+	plain := torchfile.Group{Options: slices.Clone(g.Options)}
+	for i, o := range plain.Options {
+		if o.Name == "weight_decay" {
+			plain.Options[i].Value = 0.0
+		}
+	}
+	decayed := torchfile.Group{Options: g.Options}
+	for _, name := range g.Names {
+		to := &plain
+		if selected(name) {
+			to = &decayed
+		}
+		to.Names = append(to.Names, name)
+	}
+	return []torchfile.Group{decayed, plain}
 }
 
 // statePart is what an optimizer keeps of each parameter, here and in PyTorch.

@@ -13,7 +13,11 @@ def one_step(kind, folder):
     model = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
     model.load_state_dict(torch.load(f"{folder}/model.pt", weights_only=True))
     # Other settings than the run had: those of the file count.
-    optimizer = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](model.parameters(), lr=1.0)
+    rule, _, groups = kind.partition("-")
+    params = model.parameters()
+    if groups:  # as nanoGPT has them: with weight decay, and without
+        params = [{"params": [p for p in model.parameters() if (p.dim() >= 2) == decays]} for decays in (True, False)]
+    optimizer = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[rule](params, lr=1.0)
     # With weights_only=True PyTorch 1.13 reads no float (its issue 94670), so that no state of
     # an optimizer is for it. Later ones do, and all else that is in here.
     state = torch.load(f"{folder}/optimizer.pt")
@@ -23,7 +27,12 @@ def one_step(kind, folder):
                                       "GLOBAL", "EMPTY_TUPLE", "TUPLE", "REDUCE", "BINPERSID", "SETITEMS", "APPENDS", "STOP"}, operation.name
             assert operation.name != "GLOBAL" or argument in {"torch._utils _rebuild_tensor_v2", "torch FloatStorage", "collections OrderedDict"}, argument
     names = [name for name, _ in model.named_parameters()]
-    assert state["param_groups"][0]["param_names"] == names, state["param_groups"]
+    if groups:
+        weights, biases = ([n for n in names if n.endswith(end)] for end in ("weight", "bias"))
+        assert [g["param_names"] for g in state["param_groups"]] == [weights, biases], state["param_groups"]
+        assert state["param_groups"][0]["weight_decay"] > 0 and state["param_groups"][1]["weight_decay"] == 0, state["param_groups"]
+    else:
+        assert [g["param_names"] for g in state["param_groups"]] == [names], state["param_groups"]
     optimizer.load_state_dict(state)
 
     with open(f"{folder}/data.csv", encoding="utf-8") as f:

@@ -9,16 +9,20 @@ import (
 	"strconv"
 )
 
-// Optimizer is the state of an optimizer with one group of parameters.
+// Optimizer is the state of an optimizer.
 type Optimizer struct {
-	// Names are those of the parameters, in the order of the model's parameters(): by
-	// their places in it PyTorch knows them.
-	Names []string
-	// State has what is kept of each parameter, under the names that PyTorch gives it
-	// ("exp_avg"). None before the first step.
+	// Groups are the parameter groups. PyTorch identifies a parameter by its position in
+	// the concatenation of all groups.
+	Groups []Group
+	// State holds the tensors of each parameter, in the order of the groups, under
+	// PyTorch's names, such as "exp_avg". It is empty before the first step.
 	State [][]Tensor
-	// Options are the group's settings.
-	Options []Option
+}
+
+// Group is a parameter group: parameters that share their settings.
+type Group struct {
+	Names   []string // of the parameters
+	Options []Option // settings
 }
 
 // Option is a setting of an optimizer: a float64, a bool, or a pair [2]float64.
@@ -29,8 +33,12 @@ type Option struct {
 
 // WriteOptimizer writes what the state_dict() of an optimizer is in PyTorch.
 func WriteOptimizer(w io.Writer, o Optimizer) error {
-	if len(o.State) > 0 && len(o.State) != len(o.Names) {
-		return fmt.Errorf("the state of %d parameters, of %d", len(o.State), len(o.Names))
+	params := 0
+	for _, g := range o.Groups {
+		params += len(g.Names)
+	}
+	if len(o.State) > 0 && len(o.State) != params {
+		return fmt.Errorf("the state of %d parameters, of %d", len(o.State), params)
 	}
 	p := pickle{}
 	p.add(proto, plainDict, mark)
@@ -49,24 +57,35 @@ func WriteOptimizer(w io.Writer, o Optimizer) error {
 	}
 	p.add(setItems)
 	p.text("param_groups")
-	p.add(plainList, mark, plainDict, mark)
-	for _, option := range o.Options {
+	p.add(plainList, mark)
+	first := 0
+	for _, g := range o.Groups {
+		p.group(g, first)
+		first += len(g.Names)
+	}
+	p.add(appends, setItems, stop)
+	return write(w, p, slices.Concat(o.State...))
+}
+
+// group writes a parameter group whose first parameter has the given position.
+func (p *pickle) group(g Group, first int) {
+	p.add(plainDict, mark)
+	for _, option := range g.Options {
 		p.text(option.Name)
 		p.value(option.Value)
 	}
 	p.text("param_names")
 	p.add(plainList, mark)
-	for _, n := range o.Names {
+	for _, n := range g.Names {
 		p.text(n)
 	}
 	p.add(appends)
 	p.text("params")
 	p.add(plainList, mark)
-	for i := range o.Names {
-		p.integer(int64(i))
+	for i := range g.Names {
+		p.integer(int64(first + i))
 	}
-	p.add(appends, setItems, appends, setItems, stop)
-	return write(w, p, slices.Concat(o.State...))
+	p.add(appends, setItems)
 }
 
 // value is that of an option.
