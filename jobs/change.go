@@ -19,6 +19,15 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s was %s and is %s", c.Key, cmp.Or(c.Was, "not set"), cmp.Or(c.Is, "not set"))
 }
 
+// Hint returns the remedy for this change alone, or an empty string if there is none but
+// [ChangedHint].
+func (c Change) Hint() string {
+	if c.Key == "train."+decayKey && c.Was == decayedAll {
+		return "set train.optimizer.decay = \"all\" to resume: the checkpoint was trained with weight decay on all parameters"
+	}
+	return ""
+}
+
 // A ChangedError reports that a job cannot resume from a checkpoint, because settings
 // that shape the result have changed since.
 type ChangedError struct{ Changes []Change }
@@ -32,7 +41,14 @@ func (e *ChangedError) Error() string {
 }
 
 // Hint tells how to train the changed job, or how to resume the old one.
-func (e *ChangedError) Hint() string { return ChangedHint }
+func (e *ChangedError) Hint() string {
+	for _, c := range e.Changes {
+		if hint := c.Hint(); hint != "" && len(e.Changes) == 1 {
+			return hint + "; otherwise " + ChangedHint
+		}
+	}
+	return ChangedHint
+}
 
 // ChangedHint is the remedy for a job that contradicts the checkpoints of its run.
 const ChangedHint = "give the changed job another name or --run-dir to train it from the start, or undo the change to resume the run"
@@ -47,7 +63,7 @@ func (j *Job) CheckResume(fingerprint map[string]string, digest string) error {
 	is := j.Train.Fingerprint()
 	var changes []Change
 	for _, key := range Differences(fingerprint, is) {
-		changes = append(changes, Change{Key: "train." + key, Was: fingerprint[key], Is: is[key]})
+		changes = append(changes, Change{Key: "train." + key, Was: cmp.Or(fingerprint[key], implied(key)), Is: cmp.Or(is[key], implied(key))})
 	}
 	if len(changes) == 0 {
 		return nil

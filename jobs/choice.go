@@ -54,6 +54,9 @@ type Uneven string
 // Task is what a model learns: values or classes.
 type Task string
 
+// Decay selects the parameters that weight decay applies to.
+type Decay string
+
 // OptimizerKind is an update rule.
 type OptimizerKind string
 
@@ -138,6 +141,9 @@ const (
 	OptimizerSGD   OptimizerKind = "sgd"
 	OptimizerAdam  OptimizerKind = "adam"
 	OptimizerAdamW OptimizerKind = "adamw"
+
+	DecayMatrices Decay = "matrices"
+	DecayAll      Decay = "all"
 
 	ScheduleConstant ScheduleKind = "constant"
 	ScheduleCosine   ScheduleKind = "cosine"
@@ -286,6 +292,12 @@ func (k *ScheduleKind) UnmarshalTOML(v any) (err error) {
 // UnmarshalTOML takes "sgd", "adam" or "adamw".
 func (k *OptimizerKind) UnmarshalTOML(v any) (err error) {
 	*k, err = choose(v, OptimizerSGD, OptimizerAdam, OptimizerAdamW)
+	return err
+}
+
+// UnmarshalTOML takes "matrices" or "all".
+func (d *Decay) UnmarshalTOML(v any) (err error) {
+	*d, err = choose(v, DecayMatrices, DecayAll)
 	return err
 }
 

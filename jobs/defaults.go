@@ -79,9 +79,14 @@ func (j *Job) signalBeforeEnd() Duration {
 	return Duration(before)
 }
 
-// fillOptimizer sets what Adam and AdamW have beside the rate; 0 is a value of each.
+// fillOptimizer sets what weight decay applies to, and the hyperparameters of Adam and
+// AdamW, for which 0 is a value that a file can give.
 func (j *Job) fillOptimizer() {
 	o := &j.Train.Optimizer
+	if j.Train.Model.Kind == ModelGPT { // as nanoGPT and llm.c
+		orElse(&o.Decay, DecayMatrices)
+	}
+	orElse(&o.Decay, DecayAll)
 	if o.Kind != OptimizerAdam && o.Kind != OptimizerAdamW {
 		return
 	}

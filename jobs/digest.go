@@ -42,6 +42,9 @@ func (t *Train) Fingerprint() map[string]string {
 	if shape.Data.Uneven == UnevenPad || shape.Data.DropLast {
 		shape.Data.Uneven = ""
 	}
+	if shape.Optimizer.Decay == DecayAll || shape.Optimizer.WeightDecay == 0 {
+		shape.Optimizer.Decay = "" // what versions without the key computed
+	}
 	if shape.Strategy != "" {
 		shape.Strategy = StrategyDDP // all strategies compute the same
 	}
@@ -71,6 +74,21 @@ func Differences(was, is map[string]string) []string {
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
+}
+
+// The setting that fingerprints of versions without the key leave out, and its value there.
+const (
+	decayKey   = "optimizer.decay"
+	decayedAll = `"` + string(DecayAll) + `"`
+)
+
+// implied returns the value, as JSON, of a setting that a fingerprint leaves out, or an
+// empty string if the setting then has no value.
+func implied(key string) string {
+	if key == decayKey {
+		return decayedAll
+	}
+	return ""
 }
 
 // RankSamples is the samples of a rank in a step of the spec with this fingerprint, 0 if

@@ -58,6 +58,9 @@ func TestTrainDigest(t *testing.T) {
 		{"buckets", func(j *Job) { j.Train.Bucket, j.Train.FirstBucket = mebi, kibi }, true},
 		{"no reduce", func(j *Job) { j.Train.Reduce = "" }, true},
 		{"reduce", func(j *Job) { j.Train.Reduce = ReduceBF16 }, false},
+		{"decay without weight_decay", func(j *Job) { j.Train.Optimizer.Decay = DecayMatrices }, true},
+		{"weight_decay", func(j *Job) { j.Train.Optimizer.WeightDecay = 0.1 }, false},
+		{"weight_decay of matrices", func(j *Job) { j.Train.Optimizer.WeightDecay, j.Train.Optimizer.Decay = 0.1, DecayMatrices }, false},
 		{"strategy", func(j *Job) { j.Train.Strategy = StrategyZeRO3 }, true},
 		{"device", func(j *Job) { j.Train.Device = DeviceCUDA }, true},
 		{"precision", func(j *Job) { j.Train.Precision = PrecisionBF16 }, false},
@@ -83,8 +86,31 @@ func TestTrainDigest(t *testing.T) {
 		}
 		seen[digest] = change.name
 	}
-	if len(seen) != 14 {
+	if len(seen) != 16 {
 		t.Errorf("digests of %q", slices.Sorted(maps.Values(seen)))
+	}
+}
+
+// TestDecayOfOlderRuns checks that a checkpoint of a version without optimizer.decay, which
+// applied weight decay to all parameters, belongs to a job with decay = "all" only.
+func TestDecayOfOlderRuns(t *testing.T) {
+	gpt := withGPT(`size = "gpt2"`, `kind = "text", path = "a"`)
+	for _, c := range []struct {
+		optimizer string
+		want      []string
+	}{
+		{`kind = "adamw", lr = 0.1`, []string{"optimizer.decay"}},
+		{`kind = "adamw", lr = 0.1, decay = "matrices"`, []string{"optimizer.decay"}},
+		{`kind = "adamw", lr = 0.1, decay = "all"`, nil},
+		{`kind = "adamw", lr = 0.1, weight_decay = 0`, nil},
+		{`kind = "sgd", lr = 0.1`, nil},
+	} {
+		is := parse(t, strings.Replace(gpt, `kind = "sgd", lr = 0.1`, c.optimizer, 1)).Train.Fingerprint()
+		was := maps.Clone(is)
+		delete(was, "optimizer.decay")
+		if got := Differences(was, is); !slices.Equal(got, c.want) {
+			t.Errorf("%s: differences %q, want %q", c.optimizer, got, c.want)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ func TestKeysSayTheirDefaults(t *testing.T) {
 	}
 	// Defaults in words, for they depend on other keys.
 	inWords := map[string]bool{"slurm.signal_before_end": true, "slurm.tasks_per_node": true, "train.bucket": true, "train.first_bucket": true,
-		"train.data.target": true, "train.optimizer.weight_decay": true, "restart.max_without_progress": true, "restart.min_nodes": true, "command.workdir": true,
+		"train.data.target": true, "train.optimizer.weight_decay": true, "train.optimizer.decay": true, "restart.max_without_progress": true, "restart.min_nodes": true, "command.workdir": true,
 		"train.data.vocabulary_size": true}
 	compared := 0
 	for _, k := range Keys() {

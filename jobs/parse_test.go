@@ -80,7 +80,7 @@ func TestEveryKey(t *testing.T) {
 				Kind: DataCSV, Path: "data/train.csv", EvalPath: "/data/eval.csv", Target: "price in €",
 				Task: TaskRegression, Shuffle: new(false), Uneven: UnevenJoin,
 			},
-			Optimizer: Optimizer{Kind: OptimizerSGD, LR: 1, Momentum: 0.9, Nesterov: true},
+			Optimizer: Optimizer{Kind: OptimizerSGD, LR: 1, Momentum: 0.9, Decay: DecayAll, Nesterov: true},
 		},
 		Checkpoint: Checkpoint{Every: Interval{500, Steps}, Keep: 5, KeepEvery: Interval{10, Epochs}, KeepBest: MetricAccuracy, Async: true, OnError: SaveErrorContinue},
 		Restart:    Restart{MaxWithoutProgress: 2, SpareNodes: 1, MinNodes: 2, Requeue: 4},
@@ -144,7 +144,7 @@ func TestDefaults(t *testing.T) {
 			LogEvery:  Interval{50, Steps},
 			Model:     Model{Kind: ModelMLP, Hidden: []Count{3}, Activation: ActivationReLU},
 			Data:      Data{Kind: DataIDX, Path: "d", Task: TaskClassification, Shuffle: new(true), Uneven: UnevenPad},
-			Optimizer: Optimizer{Kind: OptimizerSGD, LR: 0.1},
+			Optimizer: Optimizer{Kind: OptimizerSGD, LR: 0.1, Decay: DecayAll},
 		},
 		Checkpoint: Checkpoint{Every: Interval{1, Epochs}, Keep: 3, OnError: SaveErrorStop},
 	}

@@ -144,6 +144,7 @@ type Optimizer struct {
 	LR          Positive      `toml:"lr"`           // learning rate
 	Momentum    Fraction      `toml:"momentum"`     // sgd: default 0
 	WeightDecay NonNegative   `toml:"weight_decay"` // L2, as torch.optim.SGD and Adam; decoupled for adamw; default 0, for adamw 0.01
+	Decay       Decay         `toml:"decay"`        // parameters that weight_decay applies to: matrices (those with at least two dimensions, so no biases and no normalization gains), all; default all, for gpt matrices
 	Nesterov    bool          `toml:"nesterov"`     // sgd: needs momentum
 	Beta1       Fraction      `toml:"beta1"`        // adam, adamw: default 0.9
 	Beta2       Fraction      `toml:"beta2"`        // adam, adamw: default 0.999

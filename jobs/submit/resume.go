@@ -45,7 +45,12 @@ func CheckResume(dir rundir.Dir, job *jobs.Job, base string) error {
 	if len(found) == 0 {
 		return nil
 	}
-	found[len(found)-1].Allowed = fmt.Sprintf("%s (checkpoint: %s)", jobs.ChangedHint, from)
+	last := &found[len(found)-1]
+	hint := fmt.Sprintf("%s (checkpoint: %s)", jobs.ChangedHint, from)
+	if last.Allowed != "" {
+		hint = last.Allowed + "; otherwise " + hint
+	}
+	last.Allowed = hint
 	return found
 }
 
@@ -70,6 +75,7 @@ func changes(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics
 		for _, c := range changed.Changes {
 			d := job.Near(c.Key)
 			d.Message = fmt.Sprintf("%s: is %s, but was %s in the training so far", c.Key, cmp.Or(c.Is, "not set"), cmp.Or(c.Was, "not set"))
+			d.Allowed = c.Hint()
 			found = append(found, d)
 		}
 		return found, e.Path

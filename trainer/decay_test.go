@@ -1,0 +1,107 @@
+package trainer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
+)
+
+// weightsOf returns the weights of the newest checkpoint.
+func weightsOf(t *testing.T, dir string) map[string]safetensors.Tensor {
+	t.Helper()
+	s, _, err := checkpoint.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	f := s.Files[checkpoint.ModelFile]
+	tensors, _, err := safetensors.Read(f, f.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]safetensors.Tensor{}
+	for _, w := range tensors {
+		out[w.Name] = w
+	}
+	return out
+}
+
+// TestOnlyMatricesOfGPTDecay compares the weights after one step with different weight
+// decays: the step is otherwise the same, and AdamW applies weight decay to each element
+// by itself. So matrices must equal those of decay = "all", and all other parameters those
+// without weight decay, whatever the strategy and the bounds of buckets and chunks.
+func TestOnlyMatricesOfGPTDecay(t *testing.T) {
+	spec := strings.Replace(fmt.Sprintf(gpt, 32, 0.0, text(t)), "epochs = 2", "epochs = 1", 1)
+	for _, kind := range []string{"adamw", "adam", "sgd"} {
+		for _, ranks := range []int{1, 2, 3} {
+			for _, strategy := range strategyNames {
+				t.Run(fmt.Sprintf("%s on %d ranks by %s", kind, ranks, strategy), func(t *testing.T) {
+					after := func(settings string) map[string]safetensors.Tensor {
+						dir := t.TempDir()
+						s := strings.Replace(spec, "kind = \"adamw\"", fmt.Sprintf("kind = %q\n%s", kind, settings), 1)
+						_, result, errs := world(t, ranks, by(t, strategy, s), dir, small)
+						ok(t, errs)
+						if result.Step != 1 {
+							t.Fatalf("%d steps", result.Step)
+						}
+						return weightsOf(t, dir)
+					}
+					none, all := after("weight_decay = 0"), after("weight_decay = 0.5\ndecay = \"all\"")
+					matrices, others, moved := 0, 0, 0
+					for name, got := range after("weight_decay = 0.5") {
+						want := none[name]
+						if len(got.Shape) >= 2 {
+							want = all[name]
+							matrices++
+						} else {
+							others++
+						}
+						if !slices.Equal(got.Data, want.Data) {
+							t.Errorf("%s %v has other values", name, got.Shape)
+						}
+						if !slices.Equal(none[name].Data, all[name].Data) {
+							moved++
+						}
+					}
+					if matrices != 10 || others != 18 || moved < matrices {
+						t.Errorf("%d matrices, %d other parameters, %d of them change by weight decay", matrices, others, moved)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestOlderRunOfGPTIsNotResumedWithOtherDecay resumes from a checkpoint whose manifest has
+// no optimizer.decay, as those of versions without the key: it is rejected unless the job
+// asks for weight decay on all parameters.
+func TestOlderRunOfGPTIsNotResumedWithOtherDecay(t *testing.T) {
+	dir := t.TempDir()
+	spec := fmt.Sprintf(gpt, 8, 0.1, text(t))
+	older := strings.Replace(spec, "lr = 0.003", "lr = 0.003\ndecay = \"all\"", 1)
+	stoppedRun(t, 1, by(t, jobs.StrategyDDP, older), dir, 2)
+	s, _, err := checkpoint.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if v, given := s.Manifest.Spec["optimizer.decay"]; given {
+		t.Fatalf("the manifest has optimizer.decay = %s", v)
+	}
+	_, _, errs := world(t, 1, job(t, spec), dir, nil)
+	if errs[0] == nil || !strings.Contains(errs[0].Error(), `train.optimizer.decay was "all" and is "matrices"`) {
+		t.Fatalf("got %v, want an error that names train.optimizer.decay and both values", errs[0])
+	}
+	hint, ok := errs[0].(interface{ Hint() string })
+	if !ok || !strings.Contains(hint.Hint(), `train.optimizer.decay = "all"`) {
+		t.Errorf("the hint of %v does not name the setting that resumes the run", errs[0])
+	}
+	if _, _, errs := world(t, 1, job(t, older), dir, nil); errs[0] != nil {
+		t.Errorf("with decay = \"all\": %v", errs[0])
+	}
+}
