@@ -12,7 +12,7 @@ import (
 
 type checkCmd struct {
 	Jobs   []string `arg:"" name:"job.toml" help:"Job files."`
-	RunDir string   `placeholder:"DIR" help:"Run directory whose checkpoints the job must be able to resume from (default: runs/NAME)."`
+	RunDir string   `placeholder:"DIR" help:"Run directory whose checkpoints the job must be able to resume from (default: runs/NAME beside the job file)."`
 	Set    []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the files', such as train.batch=64; may be repeated."`
 	JSON   bool     `help:"Print the answer as JSON."`
 }
@@ -60,7 +60,7 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 	for _, path := range c.Jobs {
 		f, err := p.load(path, c.Set...)
 		if err == nil {
-			err = submit.CheckResume(p.runDir(c.RunDir, f.job), f.job, f.base)
+			err = submit.CheckResume(p.runDir(c.RunDir, f.job, f.base), f.job, f.base)
 		}
 		if err != nil {
 			bad++

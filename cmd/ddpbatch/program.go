@@ -11,7 +11,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -137,15 +136,3 @@ func remembered(dir rundir.Dir, id string) (slurm.JobState, bool) {
 	}
 	return s, true
 }
-
-// runDir is the run directory of a job: the one that was asked for, or else
-// runs/NAME in the current directory.
-func (p *program) runDir(asked string, job *jobs.Job) rundir.Dir {
-	if asked != "" {
-		return rundir.Dir{Path: p.abs(asked)}
-	}
-	return rundir.Dir{Path: p.abs(filepath.Join(runsFolder, string(job.Name)))}
-}
-
-// runsFolder is where run directories are, unless another place is asked for.
-const runsFolder = "runs"

@@ -11,7 +11,7 @@ import (
 
 type renderCmd struct {
 	Job    string   `arg:"" name:"job.toml" help:"Job file."`
-	RunDir string   `placeholder:"DIR" help:"Run directory; default runs/NAME."`
+	RunDir string   `placeholder:"DIR" help:"Run directory (default: runs/NAME beside the job file)."`
 	Set    []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
 }
 
@@ -24,7 +24,7 @@ func (c *renderCmd) Run(_ context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	script, err := f.script(p.runDir(c.RunDir, f.job), nil)
+	script, err := f.script(p.runDir(c.RunDir, f.job, f.base), nil)
 	if err != nil {
 		return err
 	}

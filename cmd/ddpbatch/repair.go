@@ -79,7 +79,7 @@ func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
 	}
 	path := p.abs(c.Which)
 	if isFile {
-		path = p.runDir("", req.Job).Path
+		path = p.runDir("", req.Job, req.Base).Path
 	} else if _, err := os.Stat(path); err != nil {
 		name := c.Which
 		if sweep, index, ok := strings.Cut(name, "/"); ok {

@@ -28,7 +28,7 @@ const lastGrace = 3 * time.Second
 // runCmd is one rank. The launcher starts it; so can srun, inside an allocation.
 type runCmd struct {
 	Job    string `arg:"" optional:"" name:"job.toml" help:"Job file, for ranks that srun starts without a launcher."`
-	RunDir string `help:"Run directory; default runs/NAME." placeholder:"DIR"`
+	RunDir string `help:"Run directory (default: runs/NAME beside the job file)." placeholder:"DIR"`
 
 	Launcher string `placeholder:"NAME" default:"" enum:",slurm,torchrun,openmpi,hydra,sagemaker,kubernetes" help:"What started this process, where several have left variables: slurm, torchrun, openmpi, hydra (MPICH, Intel MPI), sagemaker, kubernetes."`
 }
@@ -127,7 +127,7 @@ func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 	if f.job.Sweep != nil {
 		return usage("a sweep has many jobs: submit it, or run one element with `ddpbatch launch --element N`")
 	}
-	r.job, r.site, r.dir = f.job, f.site, r.runDir(c.RunDir, f.job)
+	r.job, r.site, r.dir = f.job, f.site, r.runDir(c.RunDir, f.job, f.base)
 	r.job.ResolvePaths(f.base)
 	if r.place.Rank == 0 {
 		if r.dir, err = rundir.Create(r.dir.Path); err != nil {

@@ -54,7 +54,7 @@ func (p *program) findRun(arg string) (knownRun, error) {
 		if err != nil {
 			return knownRun{}, exitError{exitUsage, err}
 		}
-		return openRun(p.runDir("", job).Path)
+		return openRun(p.runDir("", job, filepath.Dir(path)).Path)
 	case !errors.Is(err, fs.ErrNotExist):
 		return knownRun{}, exitError{exitUsage, err}
 	case jobIDForm.MatchString(arg):

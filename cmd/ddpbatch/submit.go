@@ -18,7 +18,7 @@ import (
 
 type submitCmd struct {
 	Job      string   `arg:"" name:"job.toml" help:"Job file."`
-	RunDir   string   `placeholder:"DIR" help:"Run directory; default runs/NAME. Submitted again, a run goes on from its last checkpoint."`
+	RunDir   string   `placeholder:"DIR" help:"Run directory (default: runs/NAME beside the job file). A run that is submitted again resumes from its last checkpoint."`
 	Set      []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
 	After    []string `sep:"none" placeholder:"RUN" help:"Start only when this run, by name, directory or job id, has succeeded; may be repeated."`
 	Failed   bool     `xor:"which" help:"Of a sweep: submit only the elements that have failed."`
@@ -46,7 +46,8 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	dir := p.runDir(c.RunDir, f.job)
+	dir := p.runDir(c.RunDir, f.job, f.base)
+	p.warnOfRunDir(dir, c.RunDir, f.job, f.base)
 	if err := submit.CheckResume(dir, f.job, f.base); err != nil {
 		return err
 	}
@@ -170,20 +171,7 @@ func (p *program) submit(ctx context.Context, f *jobFile, path string, elements 
 	}
 	s := submit.Submitter{Slurm: p.slurm(), Say: func(line string) { p.note("%s", line) }}
 	return s.Submit(ctx, submit.Request{Job: f.job, Site: f.site, Base: f.base, Spec: f.spec, Dir: path, Elements: elements, Failed: failed,
-		Script: f.script, Find: p.findDependency, Version: version(), Program: digest, Host: hostName(), User: userName(), Environ: p.Env})
-}
-
-// findDependency finds the run that a dependency names: a run of this program's,
-// or nil for a job id that is none of them.
-func (p *program) findDependency(name string) (*rundir.Dir, error) {
-	run, err := p.findRun(name)
-	if err == nil {
-		return &run.dir, nil
-	}
-	if jobIDForm.MatchString(name) {
-		return nil, nil
-	}
-	return nil, err
+		Script: f.script, Find: func(name string) (*rundir.Dir, error) { return p.findDependency(f.base, name) }, Version: version(), Program: digest, Host: hostName(), User: userName(), Environ: p.Env})
 }
 
 // tellDropped names what of the user's environment would change the job, and is
@@ -196,7 +184,7 @@ func (p *program) tellDropped() {
 
 func (p *program) dryRun(asJSON bool, f *jobFile, dir rundir.Dir, script []byte) error {
 	argv := []string{"sbatch", "--parsable", "--comment=ddpbatch:ID"}
-	waits, err := p.dependencyOption(f.job.Slurm.Dependency)
+	waits, err := p.dependencyOption(f)
 	if err != nil {
 		return err
 	}
@@ -219,11 +207,11 @@ func (p *program) dryRun(asJSON bool, f *jobFile, dir rundir.Dir, script []byte)
 // dependencyOption is what sbatch would get for the dependencies, as far as it can
 // be told without asking Slurm: those that have come true already are left out when
 // the job is sent.
-func (p *program) dependencyOption(all []jobs.Dependency) (string, error) {
+func (p *program) dependencyOption(f *jobFile) (string, error) {
 	var parts []string
-	for _, d := range all {
+	for _, d := range f.job.Slurm.Dependency {
 		kind, name := d.Parts()
-		dir, err := p.findDependency(name)
+		dir, err := p.findDependency(f.base, name)
 		if err != nil {
 			return "", err
 		}
