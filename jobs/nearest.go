@@ -11,13 +11,27 @@ var otherwise = map[string]string{
 	"nproc_per_node": "tasks_per_node", "walltime": "time", "memory": "mem", "queue": "partition", "project": "account",
 }
 
-// Nearest returns the one of names that was probably meant by word, or "" if none
-// is near.
+// sbatchOptions are options of sbatch that have no key in [slurm]. A key of the same name
+// in another table means something else.
+var sbatchOptions = []string{"begin", "comment", "deadline", "distribution", "error", "exclude", "hint", "licenses", "mail_type", "mail_user", "nice",
+	"nodefile", "nodelist", "ntasks", "output", "priority", "profile", "switches", "threads_per_core", "tmp"}
+
+// sbatchOption returns the option of sbatch that an unknown key of [slurm] stands for.
+func sbatchOption(table []string, key string) (option string, ok bool) {
+	key = strings.ReplaceAll(key, "-", "_")
+	if len(table) == 0 || table[len(table)-1] != "slurm" || !slices.Contains(sbatchOptions, key) {
+		return "", false
+	}
+	return strings.ReplaceAll(key, "_", "-"), true
+}
+
+// Nearest returns the one of names that word probably stands for, or "" if none is near
+// or two are equally near.
 func Nearest(word string, names []string) string { return nearest(word, names) }
 
-// nearest returns the name that was probably meant by word, or "" if none is
-// near: equal but for case and dashes, a few typing errors away, or the start of
-// it (or it of the word).
+// nearest returns the name that word probably stands for: the name that other programs
+// give it, the only one at the smallest distance of a few typing errors, or the only one
+// that starts with word or that word starts with. It returns "" if there is none.
 func nearest(word string, names []string) string {
 	const longest = 64 // beyond it, no name of the spec is near
 	if len(word) > longest {
@@ -27,11 +41,19 @@ func nearest(word string, names []string) string {
 	if name := otherwise[word]; slices.Contains(names, name) {
 		return name
 	}
-	best, least := "", 1+min(3, max(1, len(word)/3))
+	best, least, tied := "", 1+min(3, max(1, len(word)/3)), false
 	for _, name := range names {
-		if d := distance(word, strings.ToLower(name)); d < least && d < len(name) {
-			best, least = name, d
+		d := distance(word, strings.ToLower(name))
+		switch {
+		case d >= len(name):
+		case d < least:
+			best, least, tied = name, d, false
+		case d == least && best != "" && name != best:
+			tied = true
 		}
+	}
+	if tied {
+		return ""
 	}
 	if best != "" {
 		return best

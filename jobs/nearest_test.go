@@ -1,6 +1,10 @@
 package jobs
 
-import "testing"
+import (
+	"errors"
+	"strings"
+	"testing"
+)
 
 func TestNearestByOtherNames(t *testing.T) {
 	names := []string{"batch", "epochs", "lr", "mem", "tasks_per_node", "time"}
@@ -11,5 +15,34 @@ func TestNearestByOtherNames(t *testing.T) {
 		if got := nearest(word, names); got != want {
 			t.Errorf("%q: %q, want %q", word, got, want)
 		}
+	}
+}
+
+func TestNearestNamesNothingIfTwoAreEquallyNear(t *testing.T) {
+	for _, c := range []struct {
+		word  string
+		names []string
+		want  string
+	}{
+		{"zero4", []string{"ddp", "zero1", "zero2", "zero3", "fsdp"}, ""},
+		{"zer1", []string{"ddp", "zero1", "zero2", "zero3", "fsdp"}, "zero1"},
+		{"ipv5", []string{"auto", "ipv4", "ipv6"}, ""},
+		{"zro", []string{"zero1", "zero"}, "zero"},
+		{"bogus", []string{"log", "logs", "top"}, ""},
+	} {
+		if got := nearest(c.word, c.names); got != c.want {
+			t.Errorf("%q: got %q, want %q", c.word, got, c.want)
+		}
+	}
+}
+
+func TestKeyOfSbatchIsNotTakenForAnotherTables(t *testing.T) {
+	_, err := Parse("job.toml", []byte("name = \"x\"\n[slurm]\nexclude = \"n1\"\n[command]\nargv = [\"x\"]\n"))
+	var found Diagnostics
+	if !errors.As(err, &found) || len(found) != 1 {
+		t.Fatal(err)
+	}
+	if d := found[0]; d.Key != "slurm.exclude" || d.Suggestion != "" || !strings.Contains(d.Allowed, "--exclude") {
+		t.Errorf("got suggestion %q, allowed %q", d.Suggestion, d.Allowed)
 	}
 }

@@ -54,7 +54,12 @@ func report(w io.Writer, err error, usage string) {
 		_ = spec.Render(w)
 		err = fmt.Errorf("%s", count(len(spec), "mistake")+where(spec))
 	}
-	say(w, "error: %s", noValue.ReplaceAllString(err.Error(), "needs a value"))
+	message := noValue.ReplaceAllString(err.Error(), "needs a value")
+	var parsed *kong.ParseError
+	if errors.As(err, &parsed) {
+		message = dropWildGuess(message)
+	}
+	say(w, "error: %s", message)
 	if hint := hintOf(err); hint != "" {
 		say(w, "hint: %s", hint)
 	}
@@ -63,6 +68,30 @@ func report(w io.Writer, err error, usage string) {
 	if usage != "" && (errors.As(err, &parse) || errors.As(err, &wrong)) {
 		say(w, "hint: usage: %s", usage)
 	}
+}
+
+// guess is how kong ends an error about a word that it does not know.
+var guess = regexp.MustCompile(`(\S+), did you mean (?:one of )?("[^?]*")\?$`)
+
+// dropWildGuess removes kong's suggestions that are not near the word: kong takes two
+// typing errors for near, also in a word of two letters.
+func dropWildGuess(message string) string {
+	m := guess.FindStringSubmatchIndex(message)
+	if m == nil {
+		return message
+	}
+	word, rest := message[m[2]:m[3]], message[:m[3]]
+	var names []string
+	for quoted := range strings.SplitSeq(message[m[4]:m[5]], ", ") {
+		names = append(names, strings.Trim(quoted, `"`))
+	}
+	bare := func(s string) string { return strings.TrimLeft(s, "-") }
+	for _, name := range names {
+		if jobs.Nearest(bare(word), []string{bare(name)}) != "" {
+			return message
+		}
+	}
+	return rest
 }
 
 // hintOf is what to do about an error, or empty.
