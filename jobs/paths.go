@@ -72,6 +72,8 @@ func (j *Job) CheckFiles(baseDir string) error {
 			switch {
 			case strings.HasPrefix(string(path), "~"):
 				d.Allowed = `"~" is not expanded: write the whole path`
+			case strings.Contains(string(path), "$"):
+				d.Allowed = `variables such as "$HOME" are not expanded: write the whole path`
 			case !filepath.IsAbs(string(path)):
 				d.Allowed = "a relative path starts at the folder of the job file"
 			}
