@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -118,7 +119,7 @@ func (d *decoder) value(path []string, name string, where span, v any, into refl
 	case reflect.Slice:
 		list, ok := listOf(v)
 		if !ok {
-			mismatch("an array")
+			d.bad(path, name, where, refuse(asList(path[len(path)-1], v), "must be a list, not %s", describe(v)))
 			return
 		}
 		into.Set(reflect.MakeSlice(into.Type(), len(list), len(list)))
@@ -151,6 +152,28 @@ func (d *decoder) value(path []string, name string, where span, v any, into refl
 	default:
 		panic("jobs: the spec holds a type that cannot be decoded: " + into.Type().String())
 	}
+}
+
+// asList writes a single value as the list that the key takes: a command line as its
+// words. It returns "" if the value is not a plain one.
+func asList(key string, v any) string {
+	var text string
+	switch v := v.(type) {
+	case string:
+		words := []string{v}
+		if key == "argv" && !strings.ContainsAny(v, "'\"\\|<>&;$`") {
+			words = strings.Fields(v)
+		}
+		for i, w := range words {
+			words[i] = strconv.Quote(w)
+		}
+		text = strings.Join(words, ", ")
+	case int64, float64:
+		text = fmt.Sprint(v)
+	default:
+		return ""
+	}
+	return fmt.Sprintf("write %s = [%s]", key, text)
 }
 
 // listOf returns the elements of an array, which [[name]] makes as well.

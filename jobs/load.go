@@ -63,6 +63,9 @@ func Parse(filename string, src []byte, overrides ...Override) (*Job, error) {
 		return nil, err
 	}
 	if len(doc) == 0 {
+		if help := l.otherFormat(); help != "" {
+			return nil, Diagnostics{{File: filename, Message: "the file holds no keys", Allowed: help}}
+		}
 		return nil, Diagnostics{{File: filename, Message: "the file holds no keys; `ddpbatch init` writes one to start from"}}
 	}
 	if err := override(l, doc, overrides); err != nil {

@@ -136,7 +136,11 @@ func integer(v any, low, high int64) (int64, error) {
 	case string:
 		return 0, notNumber("a whole number", v)
 	case float64:
-		return 0, refuse("", "must be a whole number, not %v", v)
+		text := strconv.FormatFloat(v, 'f', -1, 64)
+		if v != math.Trunc(v) || math.Abs(v) > maxCount {
+			return 0, refuse("", "must be a whole number, not %s", text)
+		}
+		return 0, refuse("write "+text, "must be a whole number, not %s.0", text)
 	default:
 		return 0, refuse("", "must be a whole number, not %s", describe(v))
 	}

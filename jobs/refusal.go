@@ -49,9 +49,9 @@ func describe(v any) string {
 	case time.Time:
 		return "a date or time"
 	case []any:
-		return "an array"
+		return "a list"
 	case []map[string]any:
-		return "an array of tables"
+		return "a list of tables"
 	case map[string]any:
 		return "a table"
 	}

@@ -82,11 +82,59 @@ func (l *layout) syntaxError(err error) Diagnostic {
 			break
 		}
 	}
+	if help := l.obviousFix(d, start); help != "" {
+		d.Allowed = help
+	}
 	if l.hideVariable(&d, start) {
 		d.Message = "not valid TOML, in the variables of the ranks"
 		d.Allowed = `allowed: NAME = "value"`
 	}
 	return d
+}
+
+const curlyQuotes = "\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
+
+var (
+	yamlLine  = regexp.MustCompile(`^\s*(- +)?[A-Za-z_][A-Za-z0-9_-]*:(\s|$)`)
+	boolWords = map[string]string{"true": "true", "yes": "true", "on": "true", "false": "false", "no": "false", "off": "false"}
+	bareWord  = regexp.MustCompile(`^[A-Za-z]+`)
+)
+
+// obviousFix returns the remedy for a common cause of a syntax error, or "".
+func (l *layout) obviousFix(d Diagnostic, start int) string {
+	if help := l.otherFormat(); help != "" {
+		return help
+	}
+	if strings.ContainsAny(d.Source, curlyQuotes) {
+		return `write straight quotes (") instead of curly ones`
+	}
+	if value, ok := boolWords[strings.ToLower(bareWord.FindString(l.src[start:]))]; ok {
+		return "write " + value
+	}
+	return ""
+}
+
+// otherFormat returns the remedy for a file that is not TOML but something that people
+// mistake for a job file, or "".
+func (l *layout) otherFormat() string {
+	for line := range strings.Lines(l.src) {
+		if strings.HasPrefix(line, "#SBATCH ") {
+			return "this is a batch script: `ddpbatch init --from SCRIPT` makes a job file of it"
+		}
+	}
+	for line := range strings.Lines(l.src) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+			continue
+		case strings.HasPrefix(line, "{"):
+			return "this is JSON, and a job file is TOML: write name = \"x\""
+		case line == "---" || yamlLine.MatchString(line):
+			return "this is YAML, and a job file is TOML: write name = \"x\", and [slurm] above the keys of a table"
+		}
+		return ""
+	}
+	return ""
 }
 
 // env is the name of the table of the variables, in a key.
