@@ -21,6 +21,7 @@ type program struct {
 	Stdout, Stderr io.Writer
 	Env            []string
 	Dir            string // the current directory
+	leftOut        int    // run directories that could not be read
 }
 
 // run does what the arguments say and returns the exit code.

@@ -139,6 +139,7 @@ func (p *program) runs(folder string) ([]knownRun, error) {
 			continue // something else
 		}
 		if err != nil {
+			p.leftOut++
 			p.note("left out: %v", err)
 			if hint := hintOf(err); hint != "" {
 				p.note("hint: %s", hint)
@@ -148,6 +149,15 @@ func (p *program) runs(folder string) ([]knownRun, error) {
 		runs = append(runs, knownRun{dir, record})
 	}
 	return runs, nil
+}
+
+// noteNoRuns says that a command has no run to show.
+func (p *program) noteNoRuns(folders string) {
+	if p.leftOut > 0 {
+		p.note("no run below %s can be read", folders)
+		return
+	}
+	p.note("there are no runs below %s", folders)
 }
 
 // elements are the runs of a sweep, in order; those that were never submitted have

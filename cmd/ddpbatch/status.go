@@ -53,7 +53,7 @@ func (c *statusCmd) Run(ctx context.Context, p *program) error {
 	}
 	switch {
 	case len(all) == 0:
-		p.note("there are no runs below %s", p.abs(runsFolder))
+		p.noteNoRuns(p.abs(runsFolder))
 		return nil
 	case len(c.Which) == 1 && all[0].Elements != nil:
 		p.showRuns(all[0].Elements) // it was asked for by name

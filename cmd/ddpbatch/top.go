@@ -43,7 +43,7 @@ func (c *topCmd) Run(ctx context.Context, p *program) error {
 				return err
 			}
 		case len(all) == 0:
-			p.note("there are no runs below %s", c.folders(p))
+			p.noteNoRuns(c.folders(p))
 		default:
 			for _, line := range watch.Table(all, columnsOf(p.Stdout)) {
 				p.printf("%s\n", line)

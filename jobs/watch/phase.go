@@ -93,6 +93,9 @@ func (s *Status) rescale() {
 	case s.Epochs > 0:
 		s.Steps = int(int64(s.Steps) * int64(goal) / int64(s.Epochs))
 	}
+	if s.Steps > 0 {
+		s.Steps = max(s.Steps, *s.Step) // the last epoch may have to be evaluated yet
+	}
 	s.Epochs = goal
 }
 

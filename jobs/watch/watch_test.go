@@ -285,6 +285,7 @@ func TestProgressTowardTheGoal(t *testing.T) {
 		{"more epochs requested since", 800, 9, false, 45600, false, "1%", "step 513 of 45600 (1%), epoch 9 of 800"},
 		{"as many as before", 400, 9, false, 22800, false, "2%", "step 513 of 22800 (2%), epoch 9 of 400"},
 		{"just finished", 9, 9, false, 513, true, "100%", "step 513 of 513 (100%), epoch 9 of 9"},
+		{"fewer epochs requested, and not evaluated", 3, 9, true, 513, false, "100%", "step 513 of 513 (100%), epoch 3 of 3"},
 		{"finished, but for the evaluation", 9, 9, true, 513, false, "100%", "step 513 of 513 (100%), epoch 9 of 9"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
