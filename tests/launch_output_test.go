@@ -1,0 +1,48 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/tests/program"
+)
+
+// A program that prints more than the disk holds runs to its end. That is warned of once,
+// and the log goes on when there is room again.
+func TestOutputFillsTheDisk(t *testing.T) {
+	program.NeedRoot(t, "mounting a small disk")
+	home := t.TempDir()
+	run := filepath.Join(home, "runs", "loud")
+	job := `name = "loud"
+[command]
+argv = ["sh", "-c", "head -c 200000 /dev/zero >runs/loud/ballast; head -c 2000000 /dev/zero; rm runs/loud/ballast; echo; echo the end"]
+`
+	if err := os.WriteFile(filepath.Join(home, "job.toml"), []byte(job), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(run, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", run, "tmpfs", 0, "size=600k,mode=0700"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := syscall.Unmount(run, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	o := here(t, home, "launch", "job.toml", "-n", "1")
+	if o.code != 0 || len(o.stdout) < 2_000_000 || !strings.HasSuffix(o.stdout, "\nthe end\n") {
+		t.Errorf("exit code %d, %d bytes on the terminal, %s", o.code, len(o.stdout), o.stderr)
+	}
+	if n := strings.Count(o.stderr, "warning: write the log of this launch"); n != 1 || !strings.Contains(o.stderr, "no space left on device") {
+		t.Errorf("%d warnings, want one: %s", n, o.stderr)
+	}
+	log := here(t, home, "logs", "loud")
+	if log.code != 0 || !strings.Contains(log.stdout, " bytes are missing here") || !strings.HasSuffix(log.stdout, "\nthe end\n") {
+		t.Errorf("the log: exit code %d, %d bytes, its end: %q", log.code, len(log.stdout), log.stdout[max(0, len(log.stdout)-200):])
+	}
+}
