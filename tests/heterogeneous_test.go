@@ -43,4 +43,9 @@ srun --het-group=0 -N1 -n1 -c1 %[2]s run program.toml --run-dir runs/bare : --he
 		}
 	}
 	weights(t, s.run("het"))
+	for run, want := range map[string]string{"het": "finished: 1 epoch", "program": "rank=2 of 3"} {
+		if log := s.ddpbatch("logs", run); log.code != 0 || strings.Count(log.stdout, want) != 1 {
+			t.Errorf("the log of %s lacks %q: %v", run, want, log)
+		}
+	}
 }

@@ -185,6 +185,7 @@ func TestArrayOfOnesOwn(t *testing.T) {
 	if o := s.ddpbatch("wait", "own-3"); o.code != 3 {
 		t.Errorf("%v", o)
 	}
+	mustContain(t, s.ddpbatch("logs", "own-3").stdout, "sh ended with exit code 3")
 	if o := s.ddpbatch("wait", id+"_0"); o.code != 0 {
 		t.Errorf("%v", o)
 	}

@@ -101,7 +101,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	signals, quit := requests()
 	defer quit()
 	o.Signals = signals
-	hide, err := c.show(p, &o, id, p.keepOutput(&o))
+	hide, err := c.show(p, &o, id, p.keepOutput(&o, id))
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 )
 
@@ -24,17 +25,15 @@ func (k *kept) Write(b []byte) (int, error) {
 }
 
 // keepOutput has what the ranks and the launcher print copied to a file of the run
-// directory. Below Slurm the job's own log is that file.
-func (p *program) keepOutput(o *launch.Options) *output.Copier {
-	if o.Allocation != nil {
-		return output.NewCopier(io.Discard)
-	}
-	file, err := o.Dir.CreateLaunchLog(time.Now())
+// directory. It returns nil if there is to be no copy: Slurm keeps the output of a job
+// that ddpbatch submitted.
+func (p *program) keepOutput(o *launch.Options, id string) *output.Copier {
+	file, err := openOutput(o.Dir, id)
 	if err != nil {
 		p.note("warning: %v", err)
 	}
 	if file == nil {
-		return output.NewCopier(io.Discard)
+		return nil
 	}
 	log := output.NewLog(file, func(err error) {
 		p.note("warning: write the log of this launch: %v; the run continues without it", err)
@@ -43,11 +42,36 @@ func (p *program) keepOutput(o *launch.Options) *output.Copier {
 	return output.NewCopier(log)
 }
 
+// openOutput opens the file for the output of a launch. In the job of a user's own script
+// it is the one that a submitted job would have; id is that of the job. The file is nil if
+// Slurm writes it.
+func openOutput(dir rundir.Dir, id string) (*os.File, error) {
+	if id == "" {
+		return dir.CreateLaunchLog(time.Now())
+	}
+	record, err := dir.ReadRecord()
+	if err != nil {
+		return nil, err
+	}
+	if s := record.Of(id); s == nil || s.ID != "" {
+		return nil, nil // submitted by ddpbatch
+	}
+	file, err := dir.OpenBatchLog(id)
+	if err == nil && (sameFile(file, os.Stdout) || sameFile(file, os.Stderr)) {
+		return nil, file.Close() // the script has it there
+	}
+	return file, err
+}
+
 // show passes on what the ranks print and, on a terminal, draws the state of the run
 // below it. The caller calls hide when the ranks have ended. A user's program has the
-// terminal for itself: what it draws there is its own.
+// terminal for itself: what it draws there is its own. Out is nil if no copy is kept.
 func (c *launchCmd) show(p *program, o *launch.Options, id string, out *output.Copier) (hide func(), err error) {
 	l := c.startView(p, o, id)
+	copied := out != nil
+	if !copied {
+		out = output.NewCopier(io.Discard)
+	}
 	hide = func() { out.Close(); l.stop() }
 	defer func() {
 		if err != nil {
@@ -59,7 +83,7 @@ func (c *launchCmd) show(p *program, o *launch.Options, id string, out *output.C
 	case l != nil:
 		same = l.shows(p.Stderr)
 		o.Stdout, err = out.Pipe(l.bottom)
-	case o.Allocation == nil:
+	case copied:
 		o.Stdout, err = out.Like(os.Stdout)
 	default:
 		return hide, nil
@@ -69,7 +93,7 @@ func (c *launchCmd) show(p *program, o *launch.Options, id string, out *output.C
 		return nil, err
 	case same: // one stream keeps the order
 		o.Stderr = o.Stdout
-	case o.Allocation == nil:
+	case copied:
 		o.Stderr, err = out.Like(os.Stderr)
 	}
 	return hide, err

@@ -175,7 +175,7 @@ func (p *program) printLogs(over bool, logs ...*tail) error {
 		}
 		log.end(p.Stdout)
 	}
-	const own = "The output of a script of your own goes where that script says: run `ddpbatch logs --rank 0` to see the log of rank 0"
+	const own = "Run `ddpbatch logs --rank 0` to see the log of rank 0"
 	switch {
 	case found:
 		return nil

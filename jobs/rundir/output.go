@@ -73,6 +73,20 @@ func (d Dir) CreateLaunchLog(now time.Time) (*os.File, error) {
 	return f, nil
 }
 
+// OpenBatchLog opens the log of a job, which it creates if there is none, for a launcher
+// that writes it in Slurm's place. A job may start several launchers, one after the other.
+func (d Dir) OpenBatchLog(jobID string) (*os.File, error) {
+	f, err := os.OpenFile(d.BatchLog(jobID), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of job %s: %w", jobID, err)
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		f.Close()
+		return nil, fmt.Errorf("open the log of job %s: %q is not a regular file", jobID, f.Name())
+	}
+	return f, nil
+}
+
 // OutputLog returns the file with the newest output of a run: the log of its last job,
 // or of a launch without Slurm after that job was submitted. The path is empty if the
 // run was never submitted, and no launch kept its output.
