@@ -147,6 +147,11 @@ func (d *decoder) checkCommand(c *Command) {
 			d.report(argv, "", "is empty: it needs at least the program")
 		case c.Argv[0] == "":
 			d.reportElement(argv, 0, "is empty: the first element is the program")
+		case c.Launcher == LauncherTorchrun:
+			if _, _, err := c.TorchrunArgv(); err != nil {
+				wrong := err.(*torchrunError)
+				d.reportElementAllowed(argv, wrong.word, wrong.message, wrong.allowed)
+			}
 		}
 	}
 	if d.given["log"] {
@@ -261,11 +266,16 @@ func (d *decoder) report(key, allowed, format string, args ...any) {
 
 // reportElement adds a diagnostic about one element of an array.
 func (d *decoder) reportElement(key string, i int, message string) {
+	d.reportElementAllowed(key, i, message, "")
+}
+
+// reportElementAllowed is reportElement with what to write instead.
+func (d *decoder) reportElementAllowed(key string, i int, message, allowed string) {
 	at := d.lookup(key)
 	where := at.value
 	if i < len(at.elements) {
 		where = at.elements[i]
 	}
 	name := fmt.Sprintf("%s[%d]", key, i)
-	d.add(name, where, name+": "+message, "", "")
+	d.add(name, where, name+": "+message, allowed, "")
 }

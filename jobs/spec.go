@@ -166,7 +166,7 @@ type Schedule struct {
 // Command is the user's own program, run instead of the built-in trainer.
 type Command struct {
 	Argv     []Text   `toml:"argv"`     // program and arguments; no shell is involved
-	Launcher Launcher `toml:"launcher"` // rank (default): argv once per rank; torchrun: one torchrun per node runs argv
+	Launcher Launcher `toml:"launcher"` // rank (default): argv once per rank; torchrun: one torchrun per node runs argv, without a Python interpreter in front of the script
 	Workdir  Text     `toml:"workdir"`  // where it starts; default the folder of the job file
 	Snapshot bool     `toml:"snapshot"` // run a copy of workdir as it was at submission
 }

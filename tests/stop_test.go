@@ -20,12 +20,13 @@ var stopLaunchers = []struct {
 	exit          int
 }{
 	{"rank", `argv = ["/usr/bin/python3", "save.py", %q]`, 3},
-	// Debian's torchrun 1.13 does not understand its own defaults of --redirects and --tee.
-	{"torchrun", "launcher = \"torchrun\"\n" + `argv = ["--redirects", "9:1", "--tee", "9:1", "save.py", %q]`, 3},
+	// The interpreter is dropped.
+	{"torchrun", "launcher = \"torchrun\"\n" + `argv = ["python3", "save.py", %q]`, 3},
 	{"wrapper", `argv = ["/bin/bash", "-c", "/usr/bin/python3 save.py $0; code=$?; echo wrapper: $code; exit $code", %q]`, 143},
 }
 
-// stoppable writes a job file with two ranks on each of two nodes, and returns the run's name.
+// stoppable writes a job file with two ranks on each of two nodes, and returns the run's
+// name. Debian's torchrun 1.13 does not understand its own defaults of --redirects and --tee.
 func (s site) stoppable(t *testing.T, name, command, slurm string, requeue int) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/save_on_signal.py")
@@ -33,7 +34,7 @@ func (s site) stoppable(t *testing.T, name, command, slurm string, requeue int) 
 		t.Fatal(err)
 	}
 	s.write("save.py", string(text))
-	s.write(name+".toml", fmt.Sprintf("name = %q\n[slurm]\nnodes = 2\ntasks_per_node = 2\n%s\n[setup]\nenv = { PATH = \"/usr/bin:/bin\" }\n[restart]\nrequeue = %d\n[command]\n%s\n",
+	s.write(name+".toml", fmt.Sprintf("name = %q\n[slurm]\nnodes = 2\ntasks_per_node = 2\n%s\n[setup]\nenv = { PATH = \"/usr/bin:/bin\", PET_REDIRECTS = \"9:1\", PET_TEE = \"9:1\" }\n[restart]\nrequeue = %d\n[command]\n%s\n",
 		name, slurm, requeue, fmt.Sprintf(command, name)))
 	return name
 }

@@ -125,5 +125,8 @@ func torchrun(environ []string) []string {
 	if path, err := lookPath(environ, "torchrun"); err == nil {
 		return []string{path}
 	}
-	return []string{"python3", "-m", "torch.distributed.run"}
+	return []string{"python3", "-m", torchrunModule}
 }
+
+// torchrunModule is the module that torchrun is a script for.
+const torchrunModule = "torch.distributed.run"

@@ -330,18 +330,26 @@ func names(list []jobs.EnvName) []string {
 	return out
 }
 
-// programArgv is the command line, with the program's path looked up in the
+// programArgv returns the command line, with the program's path looked up in the
 // rank's own PATH.
 func (r *Rank) programArgv(environ []string, host string, port int) ([]string, error) {
 	var argv []string
 	for _, a := range r.job.Command.Argv {
 		argv = append(argv, string(a))
 	}
-	if c := r.job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
-		argv = append(torchrun(environ), append([]string{
+	if c := r.job.Command; c.Launcher == jobs.LauncherTorchrun {
+		interpreter, script, err := c.TorchrunArgv()
+		if err != nil {
+			return nil, err
+		}
+		argv = torchrun(environ)
+		if interpreter != "" {
+			argv = []string{interpreter, "-m", torchrunModule}
+		}
+		argv = slices.Concat(argv, []string{
 			"--nnodes", strconv.Itoa(r.Place.WorldSize), "--node_rank", strconv.Itoa(r.Place.Rank),
 			"--nproc_per_node", strconv.Itoa(r.perNode), "--master_addr", host, "--master_port", strconv.Itoa(port),
-		}, argv...)...)
+		}, script)
 	}
 	path, err := lookPath(environ, argv[0])
 	if err != nil {

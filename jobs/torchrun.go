@@ -1,0 +1,80 @@
+package jobs
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// A torchrunError is a word of argv that cannot follow torchrun.
+type torchrunError struct {
+	word    int
+	message string
+	allowed string
+}
+
+func (e *torchrunError) Error() string { return fmt.Sprintf("command.argv[%d]: %s", e.word, e.message) }
+
+// TorchrunArgv returns the words that follow torchrun's options, if the launcher is
+// torchrun. torchrun starts Python itself, so an interpreter in front of the script is
+// dropped, together with -u, which torchrun gives it anyway. "-m MODULE" stays, because
+// torchrun has the same option.
+//
+// The interpreter is the one that torchrun must run in: empty if argv has none or has just
+// "python" or "python3", the one that the torchrun in PATH has. Other options of an
+// interpreter have no equivalent and are an error.
+func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) {
+	for _, word := range c.Argv {
+		argv = append(argv, string(word))
+	}
+	if len(argv) == 0 {
+		return "", nil, nil
+	}
+	if at := interpreterAfterOptions(argv); at > 0 {
+		return "", nil, &torchrunError{at, fmt.Sprintf("torchrun starts Python itself, and would run %q as a script", argv[at]), "leave the interpreter out"}
+	}
+	first := path.Base(argv[0])
+	if first == "torchrun" {
+		return "", nil, &torchrunError{0, `starts torchrun, which launcher = "torchrun" does already`, "leave torchrun and its --nnodes, --nproc_per_node, and rendezvous options out"}
+	}
+	if !pythons.MatchString(first) {
+		return "", argv, nil
+	}
+	if argv[0] != "python" && argv[0] != "python3" {
+		interpreter = argv[0]
+	}
+	rest := 1
+	for rest < len(argv) && argv[rest] == "-u" {
+		rest++
+	}
+	switch {
+	case rest == len(argv):
+		return "", nil, &torchrunError{0, fmt.Sprintf("%q has no script", argv[0]), `for example: argv = ["train.py"]`}
+	case argv[rest] == "-m":
+		if rest+1 < len(argv) && (argv[rest+1] == "torch.distributed.run" || argv[rest+1] == "torch.distributed.launch") {
+			return "", nil, &torchrunError{rest + 1, `starts torchrun, which launcher = "torchrun" does already`, "leave torchrun and its --nnodes, --nproc_per_node, and rendezvous options out"}
+		}
+	case len(argv[rest]) > 0 && argv[rest][0] == '-':
+		return "", nil, &torchrunError{rest, fmt.Sprintf("torchrun starts Python itself and cannot give it the option %q", argv[rest]),
+			`leave the interpreter out: argv = ["train.py"]; or write argv = ["--no_python", "python3", ...]`}
+	}
+	return interpreter, argv[rest:], nil
+}
+
+// interpreterAfterOptions returns the index of a Python interpreter between options of
+// torchrun and the script, or 0. Which options have a value depends on torchrun's version.
+func interpreterAfterOptions(argv []string) int {
+	if !strings.HasPrefix(argv[0], "-") {
+		return 0
+	}
+	for i, word := range argv {
+		switch {
+		case strings.HasSuffix(word, ".py") || slices.Contains([]string{"-m", "--module", "--no_python", "--no-python"}, word):
+			return 0
+		case pythons.MatchString(path.Base(word)):
+			return i
+		}
+	}
+	return 0
+}

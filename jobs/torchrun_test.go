@@ -1,0 +1,48 @@
+package jobs
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestTorchrunArgv(t *testing.T) {
+	for _, tt := range []struct {
+		argv        string
+		want        string
+		interpreter string
+		word        int // of the error
+	}{
+		{"train.py --epochs 3", "train.py --epochs 3", "", -1},
+		{"python3 train.py --epochs 3", "train.py --epochs 3", "", -1},
+		{"python -u train.py -u", "train.py -u", "", -1},
+		{"python3 -m package.train -x", "-m package.train -x", "", -1},
+		{"-m package.train", "-m package.train", "", -1},
+		{"/opt/venv/bin/python3 train.py", "train.py", "/opt/venv/bin/python3", -1},
+		{"python3.11 -u -m train", "-m train", "python3.11", -1},
+		{"--redirects 9:1 train.py", "--redirects 9:1 train.py", "", -1},
+		{"--no_python python3 -X dev train.py", "--no_python python3 -X dev train.py", "", -1},
+		{"pythonic.py", "pythonic.py", "", -1},
+		{"python3 -X dev train.py", "", "", 1},
+		{"python3 -u -c pass", "", "", 2},
+		{"python3", "", "", 0},
+		{"--redirects 9:1 python3 train.py", "", "", 2},
+		{"--redirects 9:1 train.py python3", "--redirects 9:1 train.py python3", "", -1},
+		{"torchrun train.py", "", "", 0},
+		{"python3 -m torch.distributed.run train.py", "", "", 2},
+	} {
+		var c Command
+		for word := range strings.FieldsSeq(tt.argv) {
+			c.Argv = append(c.Argv, Text(word))
+		}
+		interpreter, got, err := c.TorchrunArgv()
+		word := -1
+		if wrong := (*torchrunError)(nil); errors.As(err, &wrong) {
+			word = wrong.word
+		}
+		if word != tt.word || interpreter != tt.interpreter || !slices.Equal(got, strings.Fields(tt.want)) {
+			t.Errorf("%s: got %q by %q, error at word %d, want %q by %q, %d", tt.argv, got, interpreter, word, tt.want, tt.interpreter, tt.word)
+		}
+	}
+}
