@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,21 +101,7 @@ func lookPath(environ []string, name string) (string, error) {
 			return candidate, nil
 		}
 	}
-	return "", cannotStart(name, fmt.Errorf("it is not in PATH (%s)", path))
-}
-
-// notStarted is a user's program that cannot be run.
-type notStarted struct{ error }
-
-func (n notStarted) Unwrap() error { return n.error }
-
-// Hint says what to do about it.
-func (notStarted) Hint() string {
-	return "is the environment that holds it named in [setup] (modules, conda, venv), and is it there on every node?"
-}
-
-func cannotStart(name string, err error) error {
-	return notStarted{fmt.Errorf("start %q: %w", name, err)}
+	return "", notInPath(name, path)
 }
 
 // torchrun is the command that starts PyTorch's launcher: the script where there

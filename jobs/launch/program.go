@@ -62,7 +62,7 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
 	var done sync.WaitGroup
 	if err := startTied(cmd, &done, syscall.SIGKILL); err != nil {
-		return 1, cannotStart(argv[0], err)
+		return 1, cannotStart(argv[0], cmd.Dir, err)
 	}
 	if group == 0 {
 		group = cmd.Process.Pid
