@@ -60,4 +60,5 @@ func TestControllerRestartsDuringRequeue(t *testing.T) {
 	if o := s.ddpbatch("cancel", "runs/again"); o.code != 0 {
 		t.Fatal(o)
 	}
+	s.ends(id, "CANCELLED") // until then it writes to its run directory
 }

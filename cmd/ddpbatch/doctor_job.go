@@ -71,7 +71,7 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 	}
 	if len(silent) > 0 {
 		findings = append(findings, doctor.Finding{Part: "nodes", Verdict: doctor.Bad, Hosts: slurm.FoldHosts(silent),
-			Detail: "no findings came from there: " + strings.Join(strings.Fields(said.String()), " "), Hint: "leave them out with --exclude, and tell the centre"})
+			Detail: "no findings came from there: " + strings.Join(strings.Fields(said.String()), " "), Hint: "tell the administrator; to keep your next job off them, run `scontrol update JobId=ID ExcNodeList=" + slurm.FoldHosts(silent) + "` while it waits in the queue"})
 	}
 	if len(unseen) > 0 {
 		findings = append(findings, doctor.Finding{Part: "files of all nodes", Verdict: doctor.Bad, Hosts: slurm.FoldHosts(unseen),

@@ -30,7 +30,7 @@ func TestSlurm(t *testing.T) {
 		"an old one":        {"SLURM_VERSION", "20.02.1", Look},
 		"no version":        {"SLURM_VERSION", "newest", Look},
 		"requeue":           {"JobRequeue", "1", OK},
-		"no requeue":        {"JobRequeue", "0", Look},
+		"no requeue":        {"JobRequeue", "0", OK},
 		"kill at once":      {"KillWait", "5 sec", Look},
 		"kill later":        {"KillWait", "30 sec", OK},
 		"preempt cancel":    {"PreemptMode", "CANCEL", Look},

@@ -40,7 +40,7 @@ func Merge(nodes []Node, before, after time.Time) []Finding {
 	for _, part := range parts {
 		kinds := foldHosts(byPart[part], len(nodes))
 		if len(byPart[part]) < len(nodes) {
-			kinds = append(kinds, look(part, fmt.Sprintf("only on %d of %d nodes", len(byPart[part]), len(nodes)), "nodes of a job should be alike: leave the others out with --exclude, or ask for a constraint"))
+			kinds = append(kinds, look(part, fmt.Sprintf("only on %d of %d nodes", len(byPart[part]), len(nodes)), "nodes of a job should be alike: ask for nodes of one kind with slurm.constraint"))
 		}
 		found = append(found, kinds...)
 		if len(kinds) > 1 && alike[part] {

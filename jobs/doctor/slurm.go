@@ -68,7 +68,7 @@ var settings = []setting{
 	}},
 	{"JobRequeue", func(v string) Finding {
 		if v == "0" {
-			return look("", "jobs do not come back after a preemption or the loss of a node", "say requeue under [restart], or --requeue in a script of your own")
+			return good("", "jobs come back after a preemption or the loss of a node only if they ask for it: ddpbatch's scripts have --requeue, unless the site's profile forbids it; a script of your own needs it, too")
 		}
 		return good("", "")
 	}},
@@ -81,7 +81,7 @@ var settings = []setting{
 	{"PreemptMode", func(v string) Finding {
 		switch {
 		case has(v, "cancel"):
-			return look("", "a job that is preempted is cancelled and does not come back", "set checkpoint.every to what you can lose, and submit again; or use a partition that is not preempted")
+			return look("", "Slurm cancels a job that it preempts; with a GraceTime ddpbatch saves and requeues it before that", "set checkpoint.every to what you can lose, and submit again if the job does not come back; or use a partition whose jobs are not preempted")
 		case has(v, "suspend"), has(v, "gang"):
 			return look("", "jobs may be stopped and go on later: NCCL and other programs' timeouts may run out meanwhile", "ask the centre for a partition without it")
 		case has(v, "requeue"):
@@ -152,8 +152,9 @@ var settings = []setting{
 	{"MinJobAge", func(string) Finding { return good("", "how long the controller remembers a job") }},
 }
 
-// sendsSignal is whether --signal is sent at a preemption: a parameter of 22.05 to 25.x
-// and, by another name, of 26.05.
+// sendsSignal reports whether Slurm sends the signal of --signal also at a preemption. The
+// parameter is PreemptParameters=send_user_signal since 23.02, and before that
+// SlurmctldParameters=preempt_send_user_signal, which later versions still read.
 func sendsSignal(v string) Finding {
 	if strings.Contains(strings.ToLower(v), "send_user_signal") {
 		return good("", "--signal comes at a preemption, too")

@@ -101,7 +101,7 @@ func (d *diagnosis) hosts() {
 		d.findings = append(d.findings, Finding{
 			Cause: InterfaceDown, Level: Broken, From: e, To: e,
 			text: fmt.Sprintf("%s: %s", e.place(), why),
-			hint: fmt.Sprintf("look at %s on %s (ip addr; dmesg), or leave the host out: sbatch --exclude=%s", e.Interface, e.Host, e.Host),
+			hint: fmt.Sprintf("look at %s on %s (ip addr; dmesg), or keep the next job off that host: run `scontrol update JobId=ID ExcNodeList=%s` while it waits in the queue", e.Interface, e.Host, e.Host),
 		})
 	}
 }

@@ -3,6 +3,7 @@ package symptoms
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -176,5 +177,53 @@ func TestOrdinaryLinesCostLittle(t *testing.T) {
 	}
 	if rows := scanner().find(line); !rows.isEmpty() {
 		t.Errorf("%q is tried against patterns: %b", line, rows)
+	}
+}
+
+// Each Xid is judged by what NVIDIA's catalog has people do: only those of broken hardware
+// are a cause, and nobody is sent to an administrator for an error of a program.
+func TestXids(t *testing.T) {
+	for symptom, numbers := range map[string][]int{
+		"gpu program error":          {13, 31, 126},
+		"contained gpu memory error": {94},
+		"gpu has failed":             {48, 64, 74, 79, 95, 119, 140},
+		"error of the gpu driver":    {8, 32, 69, 137, 154},
+		"":                           {43, 45, 63, 92, 121},
+	} {
+		for _, n := range numbers {
+			line := fmt.Sprintf("[  12.5] NVRM: Xid (PCI:0000:3b:00): %d, pid=1234, name=python3", n)
+			found, _, err := Look(strings.NewReader(line))
+			if symptom == "" {
+				if err != nil || len(found) != 0 {
+					t.Errorf("Xid %d: %+v, %v; want nothing", n, found, err)
+				}
+				continue
+			}
+			if err != nil || len(found) != 1 || found[0].Name != symptom {
+				t.Fatalf("Xid %d: %+v, %v; want %q", n, found, err, symptom)
+			}
+			broken := symptom == "gpu has failed"
+			advises := found[0].Cause + found[0].Hint
+			if drains := strings.Contains(advises, "drain") || strings.Contains(advises, "ExcNodeList"); drains != broken || (found[0].rank == cause) != broken {
+				t.Errorf("Xid %d: %q, a cause: %t", n, advises, found[0].rank == cause)
+			}
+		}
+	}
+}
+
+// A limit of processes is known by what Go's runtime, OpenMP and Python say of it.
+func TestTooManyThreads(t *testing.T) {
+	for _, line := range []string{
+		"runtime/cgo: pthread_create failed: Resource temporarily unavailable",
+		"runtime: failed to create new OS thread (have 5 already; errno=11)",
+		"runtime.newosproc(0xc000080008)",
+		"libgomp: Thread creation failed: Resource temporarily unavailable",
+		"fork/exec /usr/bin/srun: resource temporarily unavailable",
+		"BlockingIOError: [Errno 11] Resource temporarily unavailable",
+		"RuntimeError: can't start new thread",
+	} {
+		if found, _, err := Look(strings.NewReader(line)); err != nil || len(found) != 1 || found[0].Name != "no more threads" {
+			t.Errorf("%q: %+v, %v", line, found, err)
+		}
 	}
 }

@@ -11,7 +11,7 @@ func known(r rank, name, from, pattern, sample, cause, hint string) Symptom {
 }
 
 // table are the symptoms; of several that a line has, the first counts.
-var table = slices.Concat(machine, slurmTexts, cudaTexts, ncclTexts, glooTexts, torchTexts, mpiTexts, late)
+var table = slices.Concat(machine, slurmTexts, xidTexts, cudaTexts, ncclTexts, glooTexts, torchTexts, mpiTexts, late)
 
 // machine are texts of the kernel, the C library and file systems.
 var machine = []Symptom{
@@ -30,11 +30,11 @@ var machine = []Symptom{
 	known(cause, "too many open files", "the C library", `(?i)Too many open files`,
 		"OSError: [Errno 24] Too many open files",
 		"the limit of open files is reached: data loaders and connections to other ranks use many",
-		"ulimit -n 65536 in [setup] lines; torch.multiprocessing.set_sharing_strategy(\"file_system\")"),
-	known(cause, "no more threads", "the C library", `(?i)pthread_create failed|Resource temporarily unavailable.*(thread|fork)|can't start new thread|fork: retry`,
+		"add `ulimit -n 65536` to setup.lines; torch.multiprocessing.set_sharing_strategy(\"file_system\")"),
+	known(cause, "no more threads", "the C library", `(?i)pthread_create failed|Resource temporarily unavailable.*(thread|fork)|fork/exec .*: resource temporarily unavailable|failed to create new OS thread|runtime\.newosproc|Thread creation failed|can't start new thread|fork: retry|Errno 11\] Resource temporarily unavailable`,
 		"OpenBLAS blas_thread_init: pthread_create failed for thread 63 of 64: Resource temporarily unavailable",
-		"the limit of processes and threads is reached",
-		"set OMP_NUM_THREADS and OPENBLAS_NUM_THREADS to slurm.cpus_per_task, use fewer workers, or raise ulimit -u"),
+		"a limit of processes and threads is reached: the user's (ulimit -u) or that of the job's cgroup (pids.max)",
+		"set OMP_NUM_THREADS and OPENBLAS_NUM_THREADS to slurm.cpus_per_task, and use fewer data-loader workers; raise ulimit -u in a line of [setup] lines, or ask the administrator for a higher pids.max"),
 	known(cause, "program for another system", "the loader", `version .GLIBC(XX)?_[\d.]+' not found|Exec format error`,
 		"python3: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by libfoo.so)",
 		"a program or library was built for a newer system, or another architecture, than the node has",
@@ -46,7 +46,7 @@ var machine = []Symptom{
 	known(likely, "file system gone", "the file system", `(?i)Stale file handle|Transport endpoint is not connected|Input/output error`,
 		"OSError: [Errno 116] Stale file handle: '/scratch/run/data.bin'",
 		"the file system had trouble, or a file was replaced on another node while it was read",
-		"start again; if it comes again on one node, leave that out (--exclude) and tell the centre"),
+		"submit again to go on; if it happens again on one node, tell the administrator. "+avoidNode),
 }
 
 // slurmTexts are texts of Slurm's programs and daemons.
@@ -54,15 +54,15 @@ var slurmTexts = []Symptom{
 	known(cause, "time limit", "Slurm", `CANCELLED AT .* DUE TO TIME LIMIT|DUE TO TIME LIMIT`,
 		"slurmstepd: error: *** JOB 123 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***",
 		"the job reached its time limit",
-		"ddpbatch saves slurm.signal_before_end before it: submit again to go on, or set [restart] requeue; else ask for more time"),
+		"ddpbatch saves slurm.signal_before_end before the limit: submit again to go on, set restart.requeue, or raise slurm.time"),
 	known(cause, "preempted", "Slurm", `DUE TO PREEMPTION`,
 		"slurmstepd: error: *** JOB 123 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO PREEMPTION ***",
 		"Slurm gave the nodes to a job of higher priority",
-		"set [restart] requeue, and save often enough; see PreemptMode in `ddpbatch doctor`"),
+		"a preempted job goes back into the queue by itself and resumes from its last checkpoint (checkpoint.every says how often it saves); `ddpbatch status` shows it. If `ddpbatch doctor` shows PreemptMode=CANCEL, submit it again"),
 	known(cause, "node failed", "Slurm", `DUE TO NODE FAILURE|NODE_FAIL|Node failure on|DUE TO JOB NOT ENDING`,
 		"slurmstepd: error: *** JOB 123 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***",
 		"a node stopped answering: it crashed, rebooted, or lost its network",
-		"submit again, without that node (--exclude); restart.spare_nodes has a run go on by itself"),
+		"submit again to go on; with restart.spare_nodes a run continues by itself on another node. "+avoidNode),
 	known(cause, "more than there is", "Slurm", `Requested node configuration is not available|More processors requested than permitted|Unable to create step.*(not available|Invalid)`,
 		"srun: error: Unable to create step for job 123: More processors requested than permitted",
 		"the step asks for more than the job has, or the job for more than a node has",
@@ -107,10 +107,6 @@ var cudaTexts = []Symptom{
 		"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total capacity)",
 		"the GPU's memory does not hold the model, its gradients and a batch; or another process is on it",
 		"a smaller batch with train.accumulate, bf16, zero2 or zero3; nvidia-smi shows who else is there"),
-	known(cause, "gpu has failed", "the NVIDIA driver", `NVRM: Xid|GPU has fallen off the bus|Unable to determine the device handle|uncorrectable ECC|CUDA_ERROR_ECC_UNCORRECTABLE`,
-		"NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.",
-		"the GPU, its memory or its link has failed",
-		"leave the node out (--exclude) and tell the centre with the Xid and the node's name"),
 	known(cause, "no kernel for this gpu", "CUDA", `no kernel image is available for execution|CUDA_ERROR_NO_BINARY_FOR_GPU|invalid device function|is not compatible with the current PyTorch installation`,
 		"RuntimeError: CUDA error: no kernel image is available for execution on the device",
 		"the program was built for GPUs of another compute capability",
