@@ -263,6 +263,32 @@ func TestMissingRankIsNamed(t *testing.T) {
 	}
 }
 
+// A run directory that other nodes do not see is reported by their ranks at once: nobody
+// waits for them until the join timeout.
+func TestRunDirectoryIsNotShared(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 2})
+	s.write("job.toml", fmt.Sprintf(fashion, "local", 2, 2, 1, 32)+"[network]\njoin_timeout = \"10m\"\n")
+	if err := os.Mkdir(filepath.Join(s.home, "runs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if o := finish(t, s.OnNode(t.Context(), "n2", "mount", "-t", "tmpfs", "none", filepath.Join(s.home, "runs"))); o.code != 0 {
+		t.Fatal(o)
+	}
+	id := s.submit("job.toml")
+	s.ends(id, "FAILED")
+	const reason, hint = "does not exist on n2", "file system that all nodes share"
+	mustContain(t, s.log("local", id), reason, hint)
+	mustContain(t, s.file("runs/local/failure.json"), reason, hint, `"host": "n2"`)
+	for _, command := range []string{"wait", "status"} {
+		if o := s.ddpbatch(command, "local"); !strings.Contains(o.stdout+o.stderr, reason) {
+			t.Errorf("%s: %v", command, o)
+		}
+	}
+	if strings.Contains(s.log("local", id), "did not join") {
+		t.Errorf("the launcher waited:\n%s", s.log("local", id))
+	}
+}
+
 // A rank that is killed is named, the others are gone at once, and the next
 // submission goes on.
 func TestKilledRankIsNamed(t *testing.T) {

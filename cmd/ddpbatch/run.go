@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 	"time"
@@ -61,6 +62,9 @@ func (c *runCmd) Run(ctx context.Context, p *program) error {
 	}
 	r := &rank{program: p, place: place, unlock: func() {}}
 	if err := r.open(ctx, c); err != nil {
+		if launch.Report(ctx, p.lookup, place, err) == nil {
+			return silent{err} // the launcher prints it
+		}
 		return err
 	}
 	defer r.log.close()
@@ -105,6 +109,11 @@ func (r *rank) open(ctx context.Context, c *runCmd) (err error) {
 // openRun takes the job that the launcher has put into the run directory.
 func (r *rank) openRun(path string) (err error) {
 	if r.dir, err = rundir.Open(r.abs(path)); err != nil {
+		if _, missing := (rundir.Dir{Path: r.abs(path)}).ReadRecord(); r.place.Nodes > 1 && errors.Is(missing, fs.ErrNotExist) {
+			// The launcher has just written into it on the first node.
+			return hinted{fmt.Errorf("run directory %q does not exist on %s", path, r.place.Host),
+				"put it on a file system that all nodes share (--run-dir)"}
+		}
 		return err
 	}
 	stored, err := openStored(r.dir)

@@ -98,6 +98,22 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	return r, nil
 }
 
+// reportTimeout bounds a report to the launcher: the rank has nothing else to do.
+const reportTimeout = 15 * time.Second
+
+// Report tells the launcher that this rank cannot start, and why. It returns an error if
+// there is no launcher, or if the launcher cannot be reached.
+func Report(ctx context.Context, lookup func(string) (string, bool), at Place, problem error) error {
+	addresses, secret, err := meetingPoint(lookup)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	id := rendezvous.Identity{Rank: at.Rank, WorldSize: at.WorldSize, Host: at.Host, PID: os.Getpid()}
+	return rendezvous.Report(ctx, addresses, secret, id, problem)
+}
+
 var errNoLauncher = errors.New("no launcher started this rank")
 
 // meetingPoint reads what the launcher left in the environment.

@@ -107,7 +107,11 @@ func (s *Server) welcome(c *wire.Conn, id Identity) bool {
 	if reason != "" {
 		_ = send(c, kindRefused, reasonMessage{Reason: reason})
 		// A rank of this very job that must be refused cannot be waited for.
-		s.Abort(Failure{Rank: id.Rank, Host: id.Host, Reason: reason})
+		f := Failure{Rank: id.Rank, Host: id.Host, Reason: reason}
+		if id.Problem != "" {
+			f.State, f.Exit, f.Phase, f.Advice = Failed, 1, "start", id.Hint
+		}
+		s.Abort(f)
 		return false
 	}
 	// The welcome goes out before anybody else can send to this rank.
@@ -142,6 +146,10 @@ func (s *Server) objection(id Identity) string {
 		return fmt.Sprintf("%s was started for %d ranks, but this attempt has %d", who, id.WorldSize, s.o.WorldSize)
 	case id.Rank < 0 || id.Rank >= s.o.WorldSize:
 		return fmt.Sprintf("%s is outside 0..%d", who, s.o.WorldSize-1)
+	case id.Problem != "" && s.ranks[id.Rank].State == Missing:
+		st := &s.ranks[id.Rank]
+		st.State, st.Host, st.PID, st.Exit, st.Error, st.Seen = Failed, id.Host, id.PID, 1, id.Problem, time.Now()
+		return fmt.Sprintf("%s: %s", who, id.Problem)
 	case s.o.Program != "" && id.Program != s.o.Program:
 		return fmt.Sprintf("%s runs another build of ddpbatch (%.12s, not %.12s)", who, id.Program, s.o.Program)
 	case s.o.Spec != "" && id.Spec != s.o.Spec:

@@ -61,6 +61,9 @@ type Identity struct {
 	// Program and Spec are digests; every rank must bring the same.
 	Program string `json:"program"`
 	Spec    string `json:"spec"`
+	// Problem is why the rank cannot start, see [Report], and Hint is what to do about it.
+	Problem string `json:"problem,omitempty"`
+	Hint    string `json:"hint,omitempty"`
 }
 
 // failedMessage is the reply to a round that came to nothing.

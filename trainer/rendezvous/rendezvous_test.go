@@ -48,6 +48,43 @@ func serve(t testing.TB, l net.Listener, world int, change func(*ServerOptions))
 	return attempt{s, secret, l.Addr().String()}
 }
 
+// unready is a rank's reason not to start, with a hint.
+type unready struct{ error }
+
+func (unready) Hint() string { return "share it" }
+
+// A rank that cannot start fails the attempt at once, with its reason and its hint. It
+// need not have the digests of the others.
+func TestReportOfARankThatCannotStart(t *testing.T) {
+	a := start(t, 3, func(o *ServerOptions) { o.Program, o.Spec, o.JoinTimeout = "p", "s", time.Hour })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	joined, err := Join(ctx, []string{a.addr}, a.secret, Identity{Rank: 0, WorldSize: 3, Host: "n1", PID: 1, Program: "p", Spec: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := Identity{Rank: 1, WorldSize: 3, Host: "n2", PID: 2}
+	if err := Report(ctx, []string{a.addr}, a.secret, id, unready{errors.New("the directory is missing")}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-joined.Context().Done():
+	case <-ctx.Done():
+		t.Fatal("the rank that has joined was not told")
+	}
+	_ = joined.Leave(1, context.Cause(joined.Context()))
+	o, err := a.Wait(ctx)
+	if err != nil || o.First == nil {
+		t.Fatal(o, err)
+	}
+	if f := o.First; f.Rank != 1 || f.Host != "n2" || f.State != Failed || f.Exit != 1 || f.Reason != "rank 1 on n2: the directory is missing" || f.Advice != "share it" {
+		t.Errorf("got %+v", f)
+	}
+	if r := o.Ranks[1]; r.State != Failed || r.Host != "n2" {
+		t.Errorf("rank 1 is %+v", r)
+	}
+}
+
 // count tells every rank how many bytes it and the others have sent.
 func count(payloads [][]byte) ([][]byte, error) {
 	replies := make([][]byte, len(payloads))

@@ -85,6 +85,21 @@ func Join(ctx context.Context, addrs []string, secret wire.Secret, id Identity) 
 	return s, nil
 }
 
+// Report tells the server that the rank id cannot start, and why: the attempt fails with
+// that error and its hint. Without it, the server would wait for the rank until the join
+// timeout.
+func Report(ctx context.Context, addrs []string, secret wire.Secret, id Identity, problem error) error {
+	id.Problem, id.Hint = problem.Error(), hintOf(problem)
+	s, err := Join(ctx, addrs, secret, id)
+	switch {
+	case errors.Is(err, ErrRefused):
+		return nil // it was heard
+	case err == nil:
+		return s.Leave(1, problem) // an older server
+	}
+	return err
+}
+
 // headStart is how much earlier than the next one an address is tried (RFC 8305,
 // section 5): the caller has put them in order.
 const headStart = 100 * time.Millisecond
