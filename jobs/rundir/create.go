@@ -6,7 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,9 +17,10 @@ import (
 // Create makes the directory at an absolute path, with mode 0700, and the
 // folders above it, or takes one that is there already.
 //
-// It refuses a path that is a symbolic link or no directory, and a directory
-// that belongs to someone else, that others can write into, or that this user
-// cannot. Such errors may have a hint.
+// It refuses a path that is a symbolic link or not a directory, or that holds control
+// characters, and a directory that belongs to someone else, that others can write into,
+// that this user cannot, or that holds other files and no run. It leaves nothing in a
+// directory that it refuses. Such errors may have a hint.
 func Create(path string) (Dir, error) {
 	if !filepath.IsAbs(path) {
 		return Dir{}, fmt.Errorf("create run directory %q: the path is not absolute", path)
@@ -25,10 +29,22 @@ func Create(path string) (Dir, error) {
 	if err := create(path); err != nil {
 		return Dir{}, fmt.Errorf("create run directory %q: %w", path, err)
 	}
-	return Dir{Path: path}, nil
+	d := Dir{Path: path}
+	// Before anybody locks it: a lock is a file, too.
+	if _, err := os.Lstat(filepath.Join(path, recordName)); errors.Is(err, fs.ErrNotExist) {
+		if err := d.empty(); err != nil {
+			return Dir{}, fmt.Errorf("use run directory %q: %w", path, err)
+		}
+	}
+	return d, nil
 }
 
 func create(path string) error {
+	// No batch script can name it.
+	if i := strings.IndexFunc(path, unicode.IsControl); i >= 0 {
+		c, _ := utf8.DecodeRuneInString(path[i:])
+		return refuse("choose another name with --run-dir", "it holds the control character %U", c)
+	}
 	_, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
