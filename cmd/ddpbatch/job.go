@@ -56,6 +56,9 @@ func (p *program) load(path string, set ...string) (*jobFile, error) {
 		return nil, exitError{exitUsage, err}
 	}
 	f := &jobFile{base: filepath.Dir(p.abs(path))}
+	if !filepath.IsAbs(f.base) {
+		return nil, usage(fmt.Sprintf("%q is a relative path", path))
+	}
 	if f.job, err = jobs.Parse(path, src, overrides...); err != nil {
 		return nil, err
 	}

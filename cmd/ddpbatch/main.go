@@ -14,7 +14,7 @@ import (
 func main() { os.Exit(main1()) }
 
 func main1() int {
-	// Without a current directory, only absolute paths work; commands say so.
+	// Without a current directory, only absolute paths work; program.run says so.
 	dir, _ := os.Getwd()
 	p := &program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Environ(), Dir: dir}
 	return p.run(context.Background(), os.Args[1:])

@@ -20,9 +20,23 @@ type program struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Env            []string
-	Dir            string // the current directory
+	Dir            string // the current directory; empty if it does not exist
 	leftOut        int    // run directories that could not be read
+	dirNeeded      bool   // a relative path was named though Dir is empty
 }
+
+// noDirectory is the error of a command that needed the current directory, which does not
+// exist.
+type noDirectory struct{ err error }
+
+func (e noDirectory) Error() string {
+	return "the current directory does not exist: " + e.err.Error()
+}
+
+func (e noDirectory) Unwrap() error { return e.err }
+
+// Hint says what to do about it.
+func (noDirectory) Hint() string { return "change to a directory that exists, or name absolute paths" }
 
 // run does what the arguments say and returns the exit code.
 func (p *program) run(ctx context.Context, args []string) int {
@@ -31,6 +45,9 @@ func (p *program) run(ctx context.Context, args []string) int {
 	usage, err := p.command(ctx, args)
 	if err == nil {
 		err = out.err
+	}
+	if err != nil && p.dirNeeded {
+		err = noDirectory{err}
 	}
 	report(p.Stderr, err, usage)
 	return exitCode(err)
@@ -88,6 +105,7 @@ func (p *program) abs(path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
 	}
+	p.dirNeeded = p.dirNeeded || p.Dir == ""
 	return filepath.Join(p.Dir, path)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -91,6 +92,9 @@ func (p *program) asSubmitted(ctx context.Context, c *launchCmd, o *launch.Optio
 		p.note("WARNING: this program changed while the job was queued: submitted with version %s (sha256 %.12s), running version %s (sha256 %.12s)",
 			s.Version, s.ProgramSHA256, version(), o.Program)
 	}
+	if c.Job == "" && s.SpecSHA256 != "" && s.SpecSHA256 != o.Spec && !isSweepDigest(o.Dir, s.SpecSHA256) {
+		p.note("WARNING: the job file %q was edited after the job was submitted (sha256 %.12s, now %.12s); the job runs as it is now", o.Dir.Spec(), s.SpecSHA256, o.Spec)
+	}
 	if s.Code == nil || s.Code.Snapshot == "" || o.Job.Command == nil {
 		return nil
 	}
@@ -99,4 +103,15 @@ func (p *program) asSubmitted(ctx context.Context, c *launchCmd, o *launch.Optio
 	}
 	o.Job.Command.Workdir = jobs.Text(s.Code.Snapshot)
 	return nil
+}
+
+// isSweepDigest reports whether a digest is that of the job file of the sweep that a run
+// is an element of: older versions recorded it for each element.
+func isSweepDigest(dir rundir.Dir, digest string) bool {
+	if !dir.IsElement() {
+		return false
+	}
+	sweep, err := rundir.Dir{Path: filepath.Dir(filepath.Dir(dir.Path))}.ReadRecord()
+	last := sweep.Last()
+	return err == nil && (last != nil && last.SpecSHA256 == digest || sweep.Pending != nil && sweep.Pending.SpecSHA256 == digest)
 }
