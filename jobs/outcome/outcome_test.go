@@ -152,6 +152,7 @@ func TestRestarts(t *testing.T) {
 		{name: "stopped by Ctrl-C and launched again", events: []rundir.AttemptEvent{begin("", 0, 1), end("", 0, 1, 3, false), begin("", 0, 1)}, requeues: -1},
 		{name: "refused launches", events: []rundir.AttemptEvent{begin("", 0, 1), end("", 0, 1, 5, false), begin("", 0, 1), end("", 0, 1, 5, false), begin("", 0, 1)}, requeues: -1},
 		{name: "killed with its launcher and launched again", events: []rundir.AttemptEvent{begin("", 0, 1), begin("", 0, 1), end("", 0, 1, 0, false)}, requeues: -1},
+		{name: "launched twice by one job", events: []rundir.AttemptEvent{begin("18", 0, 1), end("18", 0, 1, 0, false), begin("18", 0, 1)}, job: "18", requeues: 0},
 		{name: "restarted twice by the launcher", events: []rundir.AttemptEvent{begin("", 0, 1), end("", 0, 1, 4, true), begin("", 0, 2), end("", 0, 2, 4, true), begin("", 0, 3)}, requeues: -1, want: 2},
 		{name: "requeued by the launcher, waiting", events: []rundir.AttemptEvent{begin("18", 0, 1), end("18", 0, 1, 3, false), requeue("18", 0)}, job: "18", requeues: -1, want: 1},
 		{name: "the same, as Slurm sees it", events: []rundir.AttemptEvent{begin("18", 0, 1), end("18", 0, 1, 3, false), requeue("18", 0)}, job: "18", requeues: 1, want: 1},
