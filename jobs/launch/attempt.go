@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -267,9 +268,13 @@ func (a *attempt) settle(err error, finished <-chan struct{}) {
 	}
 	f := rendezvous.Failure{Rank: -1, State: rendezvous.Missing, Phase: "start",
 		Reason: fmt.Sprintf("%d of %d ranks ended before they joined", missing, a.world),
-		Advice: "their own messages stand above"}
+		Advice: "the log has what they printed: `ddpbatch logs " + a.o.Dir.Path + "`"}
 	if err != nil {
 		f.Reason = fmt.Sprintf("the ranks could not be started: %v", err)
+		var gone *unexecutedError
+		if errors.As(err, &gone) {
+			f.Advice = gone.Hint()
+		}
 	}
 	a.server.Abort(f)
 }

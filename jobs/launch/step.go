@@ -96,9 +96,22 @@ func step(o Options, nodes []string, perNode int) slurm.Step {
 func (s *stepRanks) wait() error {
 	s.done.Wait()
 	if state := s.srun.ProcessState; state != nil && !state.Success() {
+		if why := s.ends.unexecuted(); why != "" {
+			return &unexecutedError{why}
+		}
 		return fmt.Errorf("srun: %s", state)
 	}
 	return nil
+}
+
+// unexecutedError is a program of the ranks that a node cannot execute.
+type unexecutedError struct{ why string }
+
+func (e *unexecutedError) Error() string { return "execute " + e.why }
+
+// Hint says what to look at.
+func (e *unexecutedError) Hint() string {
+	return "look whether that file is still there, and whether each node sees it by this path; then submit again"
 }
 
 // ended is what srun has said: not of ranks that ended well, nor of all where

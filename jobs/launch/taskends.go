@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -22,6 +23,7 @@ type taskEnds struct {
 	overlong bool   // it is not one of srun's
 	ours     bool   // what ends from now on, the launcher ends
 	ends     map[int]processEnd
+	unrun    string // why a node could not execute the ranks' program, in the step daemon's words
 }
 
 // maxLine bounds what is kept of a line: ranks print to the same stream.
@@ -52,6 +54,9 @@ func (t *taskEnds) Write(p []byte) (int, error) {
 // read keeps what a line says of ranks. A rank's own output may look like one of srun's:
 // what is not about the ranks of those hosts is passed over, and the first word counts.
 func (t *taskEnds) read(line string) {
+	if why, ok := unexecuted(line); ok && t.unrun == "" {
+		t.unrun = why
+	}
 	end, ok := slurm.ParseTaskEnd(line)
 	if !ok || t.ours {
 		return
@@ -75,6 +80,20 @@ func (t *taskEnds) read(line string) {
 			t.ends[rank] = endedByItself(end.Exit)
 		}
 	}
+}
+
+// unexecuted returns what the step daemon says of a program that it could not execute, such
+// as "slurmstepd-n1: error: execve(): /opt/ddpbatch: No such file or directory".
+func unexecuted(line string) (why string, ok bool) {
+	daemon, why, ok := strings.Cut(line, ": error: execve(): ")
+	return why, ok && strings.HasPrefix(daemon, "slurmstepd") && !strings.Contains(daemon, " ")
+}
+
+// unexecuted returns why a node could not execute the ranks' program, if it said so.
+func (t *taskEnds) unexecuted() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.unrun
 }
 
 // close has what ends from now on not count: the launcher ends it.

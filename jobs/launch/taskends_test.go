@@ -17,6 +17,25 @@ func (d *deaf) Write(p []byte) (int, error) {
 	return 0, errors.New("broken pipe")
 }
 
+// A program that was removed while its job ran is named by the step daemon alone: srun only
+// has its exit code.
+func TestRemovedProgramIsNamed(t *testing.T) {
+	for line, want := range map[string]string{
+		"slurmstepd: error: execve(): /opt/ddpbatch: No such file or directory":    "/opt/ddpbatch: No such file or directory",
+		"slurmstepd-n1: error: execve(): /opt/ddpbatch: No such file or directory": "/opt/ddpbatch: No such file or directory",
+		"rank 0 says slurmstepd: error: execve(): x: No such file or directory":    "",
+		"srun: error: n1: task 0: Exited with exit code 2":                         "",
+	} {
+		e := &taskEnds{to: &deaf{}, hosts: []string{"n1"}}
+		if _, err := e.Write([]byte(line + "\nsrun: error: n1: task 0: Exited with exit code 2\n")); err != nil {
+			t.Fatal(err)
+		}
+		if got := e.unexecuted(); got != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+}
+
 // What srun prints goes on as it is, and what it says of the ranks of this step is kept,
 // however it is cut; not what ranks print, and not of ranks that the launcher has ended.
 func TestTaskEnds(t *testing.T) {

@@ -26,8 +26,13 @@ func (d *diagnosis) broken(r *Result) *Finding {
 			return d.finding(r, DuplicateAddress, Broken,
 				fmt.Sprintf("%s connects to %s, and something answers that is not of this job: another machine with that address, or a proxy", from, to),
 				fmt.Sprintf("ask the administrator which machine has %s, and whether connections between the hosts go through a proxy: ip neighbour show %s on %s", r.To.Addr, r.To.Addr, r.From.Host))
-		case TimedOut, Reset:
+		case Reset:
 			return d.firewall(r, fmt.Sprintf("%s connects to %s, but no data pass (%s)", from, to, t.Outcome))
+		case TimedOut:
+			// The connection itself came about, so that a slow link is as likely.
+			return d.finding(r, Unexplained, Broken,
+				fmt.Sprintf("%s connects to %s, but no data pass (%s): the link is slow or full, or a proxy or firewall holds data back", from, to, t.Outcome),
+				fmt.Sprintf("look whether other traffic fills the link (ip -s link show %s on %s, twice), and at its speed and errors (ethtool %s); if it is idle, ask the administrator for a proxy or firewall between the hosts", r.From.Interface, r.From.Host, r.From.Interface))
 		}
 	case StageSend, StageReceive:
 		return d.large(r)
