@@ -130,15 +130,15 @@ func TestHintsNameWhatExists(t *testing.T) {
 				t.Errorf("%s: %q: there is no key %s", at, text, m)
 			}
 		}
-		for _, m := range section.FindAllStringSubmatch(text, -1) {
-			if checked++; !keys[m[1]+"."+m[2]] && !slices.Contains(prose, m[2]) {
-				t.Errorf("%s: %q: there is no key %s.%s", at, text, m[1], m[2])
-			}
-		}
 	}
 	for at, text := range said {
 		if !advises.MatchString(at) {
 			continue
+		}
+		for _, m := range section.FindAllStringSubmatch(text, -1) {
+			if checked++; !keys[m[1]+"."+m[2]] && !slices.Contains(prose, m[2]) {
+				t.Errorf("%s: %q: there is no key %s.%s", at, text, m[1], m[2])
+			}
 		}
 		for _, m := range flag.FindAllStringSubmatch(commands.ReplaceAllString(text, ""), -1) {
 			if checked++; !flags[m[1]] && others[m[1]] == "" {
