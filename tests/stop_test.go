@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -189,4 +190,42 @@ func TestTorchrunAtItsTimeLimit(t *testing.T) {
 	startRequeued(t, s.Cluster, id)
 	s.completed(id)
 	s.resumed(t, name, s.log(name, id))
+}
+
+// The node whose worker fails first is named, whichever torchrun ends first.
+func TestTorchrunNodeThatFailsIsNamed(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 2})
+	s.write("fail.py", `import os, sys, time
+if os.environ["RANK"] == "1":
+    time.sleep(3)
+    open("failed", "w").close()
+    sys.exit(9)
+while not os.path.exists("failed"):
+    time.sleep(0.1)
+time.sleep(2)
+sys.exit(1) # as a rank that has lost its connection
+`)
+	s.write("job.toml", `name = "fail"
+[slurm]
+nodes = 2
+time = "00:10:00"
+[setup]
+env = { PATH = "/usr/bin:/bin", PET_REDIRECTS = "9:1", PET_TEE = "9:1" }
+[command]
+launcher = "torchrun"
+argv = ["fail.py"]
+`)
+	id := s.submit("job.toml")
+	s.ends(id, "FAILED")
+	mustContain(t, s.log("fail", id), "rank 1 on n2: torchrun", "RANK=1 ended with exit code 9")
+	var failure struct {
+		First struct {
+			Rank int
+			Host string
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(s.run("fail"), "failure.json"))
+	if err = errors.Join(err, json.Unmarshal(text, &failure)); err != nil || failure.First.Rank != 1 || failure.First.Host != "n2" {
+		t.Errorf("got %+v, %v, want rank 1 on n2", failure, err)
+	}
 }

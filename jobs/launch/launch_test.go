@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "run" {
 		os.Exit(rank(os.Args[3]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == "fake-torchrun" {
+		os.Exit(fakeTorchrun())
+	}
 	os.Exit(m.Run())
 }
 

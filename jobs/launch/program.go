@@ -69,6 +69,9 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	}
 	ended := make(chan struct{})
 	go func() { done.Wait(); close(ended) }()
+	if r.job.Command.Launcher == jobs.LauncherTorchrun {
+		go r.watchWorkers(cmd.Process.Pid, ended)
+	}
 	stop, cut := r.follow(ctx, o, cmd, group, ended)
 	// Workers that it left behind would hold memory, ports and GPUs.
 	_ = syscall.Kill(-group, syscall.SIGKILL)

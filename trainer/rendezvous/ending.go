@@ -15,6 +15,9 @@ func (s *Server) leave(rank int, m leaveMessage) {
 	st.State = Done
 	if m.Ended && s.first != nil {
 		st.State, st.Error = Ended, ""
+		if w := s.worker; w != nil && w.rank == rank && s.first.Rank == rank && s.first.State == Failed {
+			st.State, st.Exit, st.Error = Failed, s.first.Exit, w.text
+		}
 		s.goneLocked(rank)
 		return
 	}
@@ -28,9 +31,40 @@ func (s *Server) leave(rank int, m leaveMessage) {
 		if m.Blames != nil {
 			s.blameLocked(&f, *m.Blames)
 		}
+		s.blameWorkerLocked(&f)
 		s.failLocked(f)
 	}
 	s.goneLocked(rank)
+}
+
+// failedWorker is the first worker of any rank's program that failed.
+type failedWorker struct {
+	rank, restarts int
+	text           string
+}
+
+// workerFailed records a failed worker if it is the first since the workers were started.
+func (s *Server) workerFailed(rank int, m workerFailedMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.worker == nil || m.Restarts > s.worker.restarts {
+		s.worker = &failedWorker{rank, m.Restarts, m.Text}
+	}
+}
+
+// blameWorkerLocked makes the rank whose worker was the first to fail the cause.
+func (s *Server) blameWorkerLocked(f *Failure) {
+	w := s.worker
+	if w == nil || f.State != Failed {
+		return
+	}
+	if w.rank == f.Rank {
+		f.Reason += ": " + w.text
+		return
+	}
+	st := &s.ranks[w.rank]
+	*f = Failure{Rank: w.rank, Host: st.Host, State: Failed, Exit: f.Exit, Step: st.Step, Phase: st.Phase, Advice: f.Advice,
+		Reason: fmt.Sprintf("rank %d on %s: %s; after that %s", w.rank, st.Host, w.text, f.Reason)}
 }
 
 // blameLocked makes a rank that another one has waited for in vain the cause of its

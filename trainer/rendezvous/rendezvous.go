@@ -50,6 +50,7 @@ const (
 	kindAbort
 	kindNotice
 	kindFailed
+	kindWorkerFailed
 )
 
 // Identity is what a rank says of itself when it joins.
@@ -75,6 +76,12 @@ type failedMessage struct {
 
 type noticeMessage struct {
 	Text string `json:"text"`
+}
+
+// workerFailedMessage is about a process that a rank's program has started.
+type workerFailedMessage struct {
+	Restarts int    `json:"restarts"` // how often all workers had been started again before
+	Text     string `json:"text"`
 }
 
 type leaveMessage struct {

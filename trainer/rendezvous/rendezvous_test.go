@@ -432,3 +432,47 @@ func TestNoticesStandInTheReason(t *testing.T) {
 		t.Errorf("first failure %+v, want %q at its end", o.First, want)
 	}
 }
+
+// A launcher of workers on one node may end before that of the node whose worker failed.
+func TestFirstFailedWorkerIsTheCause(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		tell  []workerFailedMessage // rank 1's, then rank 0's
+		cause int
+		text  string
+	}{
+		{"on another node", []workerFailedMessage{{0, "worker b"}, {0, "worker a"}}, 1, "worker b"},
+		{"after a restart", []workerFailedMessage{{0, "worker b"}, {1, "worker a"}}, 0, "worker a"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := start(t, 2, nil)
+			sessions := a.joinAll(t, 2)
+			for i, m := range tt.tell {
+				if err := sessions[1-i].TellWorkerFailed(m.Restarts, m.Text); err != nil {
+					t.Fatal(err)
+				}
+				for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+					a.Server.mu.Lock()
+					w := a.Server.worker
+					known := w != nil && (w.text == m.Text || i == 1 && m.Restarts == 0)
+					a.Server.mu.Unlock()
+					if known {
+						break
+					}
+					if time.Now().After(end) {
+						t.Fatal("the server does not know")
+					}
+				}
+			}
+			if err := sessions[0].Leave(1, errors.New("torchrun ended with exit code 1")); err != nil {
+				t.Fatal(err)
+			}
+			<-sessions[1].Context().Done()
+			_ = sessions[1].Leave(4, context.Cause(sessions[1].Context()))
+			o := wait(t, a)
+			if o.First == nil || o.First.Rank != tt.cause || !strings.Contains(o.First.Reason, tt.text) || o.First.Exit != 1 || o.Ranks[tt.cause].State != Failed {
+				t.Errorf("got %+v, ranks %+v, want rank %d and %q", o.First, o.Ranks, tt.cause, tt.text)
+			}
+		})
+	}
+}

@@ -64,6 +64,7 @@ type Server struct {
 	shaking    int
 	warned     map[string]bool
 	notices    []string // the last ones, each with its host
+	worker     *failedWorker
 }
 
 // Serve starts to gather ranks on listener, which it owns from now on, and closes when
@@ -202,6 +203,11 @@ func (s *Server) follow(c *wire.Conn, rank int) {
 			var m noticeMessage
 			if err = json.Unmarshal(payload, &m); err == nil {
 				s.notice(rank, m.Text)
+			}
+		case kindWorkerFailed:
+			var m workerFailedMessage
+			if err = json.Unmarshal(payload, &m); err == nil {
+				s.workerFailed(rank, m)
 			}
 		case kindLeave:
 			var m leaveMessage

@@ -229,6 +229,14 @@ func (s *Session) Tell(text string) error {
 	return send(s.conn, kindNotice, noticeMessage{text})
 }
 
+// TellWorkerFailed tells the server that a worker of this rank's program has failed, after
+// so many restarts of all workers. If a rank fails later, the rank whose worker was the
+// first to fail is the cause: a launcher such as torchrun may end before the launcher of
+// another node whose worker has failed.
+func (s *Session) TellWorkerFailed(restarts int, text string) error {
+	return send(s.conn, kindWorkerFailed, workerFailedMessage{restarts, text})
+}
+
 // NoteUnhandledStop makes [Session.Leave] tell the server that no process of the rank's
 // program handled the stop signal.
 func (s *Session) NoteUnhandledStop() {
