@@ -67,6 +67,9 @@ func (e Event) String() string {
 		if e.Path == "" {
 			return fmt.Sprintf("training from the start, %s", epochs(e.Epochs))
 		}
+		if e.Epoch > e.Epochs {
+			return fmt.Sprintf("resuming after step %d (%s done, the job asks for %d) from %s", e.Step, epochs(e.Epoch), e.Epochs, e.Path)
+		}
 		return fmt.Sprintf("resuming after step %d (%d of %d epochs done) from %s", e.Step, e.Epoch, e.Epochs, e.Path)
 	case Resized:
 		return fmt.Sprintf("WARNING: samples per step were %d and are %d: each sample of the epoch is still taken once, but train.schedule and all else in steps counts steps as they come, and optimizer.lr stays", e.Was, e.Is)
