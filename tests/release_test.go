@@ -70,7 +70,7 @@ func TestReleaseIsStaticAndReproducible(t *testing.T) {
 	}
 	for _, name := range []string{"LICENSE", "README.md", "share/man/man1/ddpbatch-submit.1", "share/man/man5/ddpbatch.toml.5",
 		"share/bash-completion/completions/ddpbatch", "share/zsh/site-functions/_ddpbatch", "share/fish/vendor_completions.d/ddpbatch.fish",
-		"share/ddpbatch/job.schema.json"} {
+		"share/ddpbatch/job.schema.json", "share/ddpbatch/examples/demo.toml", "share/ddpbatch/examples/gpt-text.txt"} {
 		if info, err := os.Stat(filepath.Join(root, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
