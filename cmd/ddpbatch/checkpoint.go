@@ -18,12 +18,12 @@ type checkpointCmd struct {
 }
 
 type checkpointLsCmd struct {
-	Which string `arg:"" name:"run" help:"Run directory, job file, job id, or a folder of checkpoints."`
+	Which string `arg:"" name:"run" help:"Run name, run directory, job file, job ID, or directory of checkpoints."`
 	JSON  bool   `help:"Print the answer as JSON."`
 }
 
 type checkpointVerifyCmd struct {
-	Which string `arg:"" name:"run" help:"Run directory, job file, job id, a folder of checkpoints, or one checkpoint."`
+	Which string `arg:"" name:"run" help:"Run name, run directory, job file, job ID, directory of checkpoints, or one checkpoint."`
 	JSON  bool   `help:"Print the answer as JSON."`
 }
 

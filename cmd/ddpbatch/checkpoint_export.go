@@ -15,7 +15,7 @@ import (
 )
 
 type checkpointExportCmd struct {
-	Which  string `arg:"" name:"run" help:"Run directory, job file, job id, a folder of checkpoints, or one checkpoint."`
+	Which  string `arg:"" name:"run" help:"Run name, run directory, job file, job ID, directory of checkpoints, or one checkpoint."`
 	Output string `short:"o" required:"" placeholder:"FILE" help:"Where to: a name that ends in .pt or .pth, or in .safetensors."`
 	Step   int    `default:"-1" placeholder:"N" help:"The checkpoint of this step; without it the newest that is good."`
 	Force  bool   `help:"Replace the file if it is there."`

@@ -20,7 +20,7 @@ import (
 const logPoll = 250 * time.Millisecond
 
 type logsCmd struct {
-	Which  string `arg:"" name:"run" help:"Run directory, job file or job id; a sweep, or one of its elements."`
+	Which  string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID; also a sweep or one of its elements."`
 	Follow bool   `short:"f" help:"Go on until the job or the local launch has ended."`
 	Plain  bool   `help:"With -f on a terminal, too: lines only, no view that changes."`
 	Rank   *int   `placeholder:"N" help:"Print the log of rank N, in JSON lines, instead of the output of the run."`

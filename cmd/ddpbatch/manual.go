@@ -45,7 +45,16 @@ func (completionCmd) Help() string {
 }
 
 func (c *completionCmd) Run(k *kong.Context, p *program) error {
-	script, err := manual.Completion(manual.Describe(k.Model, description, exitMeanings), c.Shell)
+	described := manual.Describe(k.Model, description, exitMeanings)
+	var settings []string
+	for _, key := range jobs.Keys() {
+		if !key.Table {
+			settings = append(settings, key.Name+"=")
+		}
+	}
+	described.Complete("site", p.finder().Names())
+	described.CompletePrefixes("set", settings)
+	script, err := manual.Completion(described, c.Shell)
 	if err != nil {
 		return err
 	}

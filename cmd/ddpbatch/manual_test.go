@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -48,6 +51,7 @@ func TestReferenceIsCurrent(t *testing.T) {
 // command and flag is.
 func TestHelpReadsWell(t *testing.T) {
 	artefact := regexp.MustCompile(`,\.\.\.,|\$\{|=""|\(\$|context-sensitive`)
+	bracketed := regexp.MustCompile(`\[\w+\]`)
 	commands := describedProgram(t).Commands
 	if len(commands) < 25 {
 		t.Fatalf("only %d commands", len(commands))
@@ -75,6 +79,133 @@ func TestHelpReadsWell(t *testing.T) {
 		for _, f := range c.Flags {
 			if f.Help == "" {
 				t.Errorf("%s --%s has no help", c.Name(), f.Name)
+			}
+		}
+		// Kong's formatter takes some words in brackets for links of Go's documentation.
+		for _, word := range bracketed.FindAllString(c.Detail, -1) {
+			if !strings.Contains(out.String(), word) {
+				t.Errorf("%s --help lacks %s of its text", c.Name(), word)
+			}
+		}
+	}
+}
+
+func helpOf(t *testing.T, command string) string {
+	t.Helper()
+	var out bytes.Buffer
+	p := &program{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Dir: t.TempDir()}
+	if code := p.run(t.Context(), []string{command, "--help"}); code != exitDone {
+		t.Fatalf("%s --help ends with %d: %s", command, code, out.String())
+	}
+	return strings.Join(strings.Fields(out.String()), " ")
+}
+
+// TestHelpNamesDefaultFiles checks that the help of commands that write a file by default
+// names the file.
+func TestHelpNamesDefaultFiles(t *testing.T) {
+	for command, file := range map[string]string{"report": "report.html", "trace": "trace.json"} {
+		if help := helpOf(t, command); !strings.Contains(help, "default: "+file) {
+			t.Errorf("%s --help does not name %s:\n%s", command, file, help)
+		}
+	}
+}
+
+// TestHelpSaysThatNamesAreAccepted checks the commands that find a run by its name.
+func TestHelpSaysThatNamesAreAccepted(t *testing.T) {
+	for _, command := range []string{"status", "logs", "report", "trace", "wait", "cancel", "top", "sample"} {
+		if help := helpOf(t, command); !strings.Contains(help, "Run name") {
+			t.Errorf("%s --help does not list run names:\n%s", command, help)
+		}
+	}
+}
+
+// TestUsageErrorsArePlain checks messages about wrong arguments, which name what the user
+// typed, and neither Go's types nor tokens of the parser.
+func TestUsageErrorsArePlain(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want []string
+		not  string
+	}{
+		{"launch job.toml -n two", []string{"--ranks", "whole number", `"two"`}, "64 bit"},
+		{"launch job.toml -n -3", []string{"--ranks", "negative", "-3"}, "perhaps"},
+		{"launch job.toml -n", []string{"--ranks", "needs a value"}, "EOL"},
+		{"check", []string{"missing argument", "<job.toml>"}, "expected"},
+	} {
+		var errs bytes.Buffer
+		p := &program{Stdin: strings.NewReader(""), Stdout: &errs, Stderr: &errs, Dir: t.TempDir()}
+		if code := p.run(t.Context(), strings.Fields(c.args)); code != exitUsage {
+			t.Errorf("%s: code %d", c.args, code)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(errs.String(), want) {
+				t.Errorf("%s: %q does not say %q", c.args, errs.String(), want)
+			}
+		}
+		if strings.Contains(errs.String(), c.not) {
+			t.Errorf("%s: %q says %q", c.args, errs.String(), c.not)
+		}
+	}
+}
+
+// TestTopSaysThatThereAreNoRuns checks the live table of a directory without runs.
+func TestTopSaysThatThereAreNoRuns(t *testing.T) {
+	p := &program{Dir: t.TempDir()}
+	for _, c := range []topCmd{{}, {Which: []string{"."}}} {
+		if got := strings.Join(c.page(p, 200, 20, topLook{done: true}), "\n"); !strings.Contains(got, "there are no runs below "+p.Dir) {
+			t.Errorf("%q: %s", c.Which, got)
+		}
+		if got := strings.Join(c.page(p, 200, 20, topLook{}), "\n"); strings.Contains(got, "no runs") {
+			t.Errorf("%q, before the first look: %s", c.Which, got)
+		}
+	}
+}
+
+// TestBashCompletesValues asks bash itself for the values of --site and --set.
+func TestBashCompletesValues(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		words string // the last one is completed
+		want  string
+	}{
+		{"init --site lum", "lumi"},
+		{"init --site ''", "generic"},
+		{"check --set train.bat", "train.batch="},
+		{"launch job.toml --set train.optimizer.dec", "train.optimizer.decay="},
+		{"submit --set ''", "slurm.nodes="},
+	} {
+		var script bytes.Buffer
+		p := &program{Stdin: strings.NewReader(""), Stdout: &script, Stderr: &script, Dir: t.TempDir()}
+		if code := p.run(t.Context(), []string{"completion", "bash"}); code != exitDone {
+			t.Fatal(script.String())
+		}
+		fmt.Fprintf(&script, "COMP_WORDS=(ddpbatch %s); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _ddpbatch; printf '%%s\\n' \"${COMPREPLY[@]}\"\n", c.words)
+		cmd := exec.CommandContext(t.Context(), bash, "--norc")
+		cmd.Stdin = &script
+		out, err := cmd.CombinedOutput()
+		if err != nil || !slices.Contains(strings.Split(string(out), "\n"), c.want) {
+			t.Errorf("%s: %v, want %q in\n%s", c.words, err, c.want, out)
+		}
+	}
+}
+
+// TestOtherShellsCompleteValues checks that the scripts of zsh and fish hold the values.
+func TestOtherShellsCompleteValues(t *testing.T) {
+	for shell, want := range map[string][]string{
+		"zsh":  {"lumi", "compadd -S", "train.batch="},
+		"fish": {"lumi", "train.batch="},
+	} {
+		var script bytes.Buffer
+		p := &program{Stdin: strings.NewReader(""), Stdout: &script, Stderr: &script, Dir: t.TempDir()}
+		if code := p.run(t.Context(), []string{"completion", shell}); code != exitDone {
+			t.Fatal(script.String())
+		}
+		for _, text := range want {
+			if !strings.Contains(script.String(), text) {
+				t.Errorf("the script for %s has no %q", shell, text)
 			}
 		}
 	}

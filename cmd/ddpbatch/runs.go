@@ -152,12 +152,14 @@ func (p *program) runs(folder string) ([]knownRun, error) {
 }
 
 // noteNoRuns says that a command has no run to show.
-func (p *program) noteNoRuns(folders string) {
+func (p *program) noteNoRuns(folders string) { p.note("%s", p.noRuns(folders)) }
+
+// noRuns says that there are no runs below some folders, or none that can be read.
+func (p *program) noRuns(folders string) string {
 	if p.leftOut > 0 {
-		p.note("no run below %s can be read", folders)
-		return
+		return fmt.Sprintf("no run below %s can be read", folders)
 	}
-	p.note("there are no runs below %s", folders)
+	return "there are no runs below " + folders
 }
 
 // elements are the runs of a sweep, in order; those that were never submitted have

@@ -16,7 +16,7 @@ import (
 )
 
 type sampleCmd struct {
-	Which       string  `arg:"" optional:"" name:"run" help:"Run directory, job file or job id; an element of a sweep."`
+	Which       string  `arg:"" optional:"" name:"run" help:"Run name, run directory, job file, or job ID; also an element of a sweep."`
 	Weights     string  `placeholder:"FILE" help:"Instead of a run: GPT-2's weights as safetensors, with Hugging Face's names."`
 	Heads       int     `placeholder:"N" help:"With --weights: heads of attention; default width/64, as in GPT-2."`
 	Prompt      string  `placeholder:"TEXT" help:"What to go on from; where tokens have no text, their numbers."`

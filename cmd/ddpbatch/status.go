@@ -15,7 +15,7 @@ import (
 )
 
 type statusCmd struct {
-	Which  []string `arg:"" optional:"" name:"run" help:"Run directories, job files or job ids; default all below runs/."`
+	Which  []string `arg:"" optional:"" name:"run" help:"Run names, run directories, job files, or job IDs (default: all runs below runs/)."`
 	JSON   bool     `help:"Print the answer as JSON."`
 	Verify bool     `help:"Read all of each newest checkpoint and compare it with its digests."`
 }

@@ -18,7 +18,7 @@ import (
 const topEvery = 2 * time.Second
 
 type topCmd struct {
-	Which []string `arg:"" optional:"" name:"run" help:"Run directories, job files, job ids, or folders of runs; default all below runs/."`
+	Which []string `arg:"" optional:"" name:"run" help:"Run names, run directories, job files, job IDs, or directories of runs (default: all runs below runs/)."`
 	Once  bool     `help:"Print the table once; so it is where standard output is no terminal."`
 	JSON  bool     `help:"Print the answer as JSON, once."`
 }
@@ -43,7 +43,7 @@ func (c *topCmd) Run(ctx context.Context, p *program) error {
 				return err
 			}
 		case len(all) == 0:
-			p.noteNoRuns(c.folders(p))
+			p.note("%s", c.noRuns(p))
 		default:
 			for _, line := range watch.Table(all, columnsOf(p.Stdout)) {
 				p.printf("%s\n", line)
@@ -82,7 +82,8 @@ func (c *topCmd) follow(ctx context.Context, p *program, out *os.File) error {
 	}()
 	now := topLook{all: []watch.Status{}}
 	for {
-		if err := page.Show(c.page(page, now.all, now.err)); err != nil {
+		width, height := page.Size()
+		if err := page.Show(c.page(p, width, height, now)); err != nil {
 			return err
 		}
 		select {
@@ -106,10 +107,11 @@ func (c *topCmd) follow(ctx context.Context, p *program, out *os.File) error {
 	}
 }
 
-// topLook is how runs stand.
+// topLook is the state of the runs at one time.
 type topLook struct {
-	all []watch.Status
-	err error
+	done bool // false before the first time
+	all  []watch.Status
+	err  error
 }
 
 // looks looks at the runs again and again until ctx is done: beside what is drawn, for
@@ -125,7 +127,7 @@ func (c *topCmd) looks(ctx context.Context, p *program) <-chan topLook {
 		tick := time.NewTicker(topEvery)
 		defer tick.Stop()
 		for {
-			var l topLook
+			l := topLook{done: true}
 			l.all, l.err = c.look(ctx, &quiet, look)
 			select {
 			case looks <- l:
@@ -142,16 +144,22 @@ func (c *topCmd) looks(ctx context.Context, p *program) <-chan topLook {
 	return looks
 }
 
-// page is what is drawn.
-func (c *topCmd) page(page *screen.Page, all []watch.Status, err error) []string {
-	width, height := page.Size()
-	lines := []string{screen.Clip(watch.Heading(all, time.Now())+"  q leaves", width)}
-	if err != nil {
-		for _, line := range screen.Wrap(printable(strings.ReplaceAll(err.Error(), "\n", "; ")), width, 2) {
+// page returns the lines of the table, with its heading and messages.
+func (c *topCmd) page(p *program, width, height int, look topLook) []string {
+	lines := []string{screen.Clip(watch.Heading(look.all, time.Now())+"  q leaves", width)}
+	var messages []string
+	if look.err != nil {
+		messages = append(messages, strings.ReplaceAll(look.err.Error(), "\n", "; "))
+	}
+	if look.done && len(look.all) == 0 {
+		messages = append(messages, c.noRuns(p))
+	}
+	for _, m := range messages {
+		for _, line := range screen.Wrap(printable(m), width, 2) {
 			lines = append(lines, screen.Cut(line, width))
 		}
 	}
-	lines = append(append(lines, ""), watch.Table(all, width)...)
+	lines = append(append(lines, ""), watch.Table(look.all, width)...)
 	if more := len(lines) - height; more > 0 {
 		lines = append(lines[:height-1], screen.Clip(count(more+1, "more line")+"; the terminal is too low", width))
 	}
@@ -170,16 +178,20 @@ func (c *topCmd) look(ctx context.Context, p *program, look *lookout) ([]watch.S
 	return all, err
 }
 
-// folders are those that runs are looked for in.
-func (c *topCmd) folders(p *program) string {
+// noRuns says where there are no runs, and where there are some instead.
+func (c *topCmd) noRuns(p *program) string {
 	if len(c.Which) == 0 {
-		return p.abs(runsFolder)
+		return p.noRuns(p.abs(runsFolder))
 	}
-	paths := make([]string, len(c.Which))
+	paths, inside := make([]string, len(c.Which)), ""
 	for i, arg := range c.Which {
 		paths[i] = p.abs(arg)
+		folder := filepath.Join(arg, runsFolder)
+		if found, err := p.runs(p.abs(folder)); err == nil && len(found) > 0 {
+			inside = "; name the directory that holds them: ddpbatch top " + folder
+		}
 	}
-	return listed(paths)
+	return p.noRuns(listed(paths)) + inside
 }
 
 // runs are those that were asked for. A folder of runs is looked through each time: new

@@ -16,13 +16,14 @@ import (
 )
 
 type traceCmd struct {
-	Which  string `arg:"" name:"run" help:"Run directory, job file or job id."`
-	Output string `short:"o" default:"trace.json" placeholder:"FILE" help:"Where to; - is standard output."`
+	Which  string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID."`
+	Output string `short:"o" default:"trace.json" placeholder:"FILE" help:"File to write, or - for standard output (default: ${default})."`
 	Force  bool   `help:"Replace the file if it is there."`
 }
 
 func (c *traceCmd) Help() string {
-	return `The job file says which steps: trace = "100-110" in [log]. The file opens in
+	// Kong would drop the brackets of [log], which is also a package of Go.
+	return `The job file selects the steps: log.trace = "100-110". The file opens in
 https://ui.perfetto.dev and in chrome://tracing: each rank is a process, with a
 track for what it computes and one for what ranks exchange meanwhile. Ranks whose
 recordings are missing or damaged are named, and the others are shown. docs/trace.md

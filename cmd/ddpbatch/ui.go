@@ -38,8 +38,25 @@ import (
 //     changes (live.go, top.go): below what is printed, gone without a trace at the end,
 //     with colours unless NO_COLOR is set. --plain and TERM=dumb leave it out.
 
-// noValue is what kong says of a flag at the end of the line that lacks its value.
-var noValue = regexp.MustCompile(`expected \w+ value but got "EOL" \(<EOL>\)$`)
+// rewrites replace messages of kong about wrong usage, which name Go's types and the
+// parser's tokens.
+var rewrites = []struct {
+	from *regexp.Regexp
+	to   string
+}{
+	{regexp.MustCompile(`expected \w+ value but got "EOL" \(<EOL>\)$`), "needs a value"},
+	{regexp.MustCompile(`expected u?int\d* value but got "(-\d+)" \(short flag\); perhaps try .*$`), "must not be negative: $1"},
+	{regexp.MustCompile(`expected a valid \d+ bit u?int but got ("[^"]*")$`), "must be a whole number, not $1"},
+	{regexp.MustCompile(`^expected "(<.*)"$`), "missing argument: $1"},
+}
+
+// rewritten returns the message of an error in our words.
+func rewritten(message string) string {
+	for _, r := range rewrites {
+		message = r.from.ReplaceAllString(message, r.to)
+	}
+	return message
+}
 
 // report prints an error. The usage is that of the command, for wrong usage.
 func report(w io.Writer, err error, usage string) {
@@ -54,7 +71,7 @@ func report(w io.Writer, err error, usage string) {
 		_ = spec.Render(w)
 		err = fmt.Errorf("%s", count(len(spec), "mistake")+where(spec))
 	}
-	message := noValue.ReplaceAllString(err.Error(), "needs a value")
+	message := rewritten(err.Error())
 	var parsed *kong.ParseError
 	if errors.As(err, &parsed) {
 		message = dropWildGuess(message)

@@ -9,7 +9,7 @@ import (
 )
 
 type waitCmd struct {
-	Which string `arg:"" name:"run" help:"Run directory, job file or job id; a sweep, or one of its elements."`
+	Which string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID; also a sweep or one of its elements."`
 }
 
 func (c *waitCmd) Help() string {

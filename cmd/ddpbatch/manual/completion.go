@@ -85,6 +85,10 @@ _%[1]s() {
 		if choices := c.withChoices(); len(choices) > 0 {
 			b.WriteString("\t\tcase \"$before\" in\n")
 			for _, f := range choices {
+				if len(f.Prefixes) > 0 { // the value follows without a space
+					fmt.Fprintf(&b, "\t\t--%s) words=%s flags=; compopt -o nospace 2>/dev/null ;;\n", f.Name, shellQuoted(strings.Join(f.Prefixes, " ")))
+					continue
+				}
 				fmt.Fprintf(&b, "\t\t--%s) words=%s flags= ;;\n", f.Name, shellQuoted(strings.Join(f.Choices, " ")))
 			}
 			b.WriteString("\t\tesac\n")
@@ -109,9 +113,31 @@ complete -o default -o filenames -F _%[1]s %[1]s
 	return []byte(b.String())
 }
 
+// Complete sets the known values of the flags with this name, in all commands.
+func (p Program) Complete(name string, values []string) {
+	p.eachFlag(name, func(f *Flag) { f.Choices = values })
+}
+
+// CompletePrefixes sets the known beginnings of the values of the flags with this name, in
+// all commands.
+func (p Program) CompletePrefixes(name string, prefixes []string) {
+	p.eachFlag(name, func(f *Flag) { f.Prefixes = prefixes })
+}
+
+func (p Program) eachFlag(name string, change func(*Flag)) {
+	for _, c := range p.Commands {
+		for i := range c.Flags {
+			if c.Flags[i].Name == name {
+				change(&c.Flags[i])
+			}
+		}
+	}
+}
+
+// withChoices returns the flags whose values are known.
 func (c Command) withChoices() (flags []Flag) {
 	for _, f := range c.Flags {
-		if len(f.Choices) > 0 {
+		if len(f.Choices) > 0 || len(f.Prefixes) > 0 {
 			flags = append(flags, f)
 		}
 	}

@@ -39,6 +39,8 @@ end
 			}
 			if len(f.Choices) > 0 {
 				rest = append(rest, "-x -a", fishQuoted(strings.Join(f.Choices, " ")))
+			} else if len(f.Prefixes) > 0 {
+				rest = append(rest, "-x -a", fishQuoted(strings.Join(f.Prefixes, " ")))
 			} else if f.Value != "" {
 				rest = append(rest, "-r")
 			}

@@ -43,7 +43,8 @@ type Flag struct {
 	Short      string // a letter, or empty
 	Value      string // what its value is called; empty for one that takes none
 	Choices    []string
-	Many       bool // may be repeated, or takes several values with commas
+	Prefixes   []string // beginnings of its value, for completion: the keys of --set with "="
+	Many       bool     // may be repeated, or takes several values with commas
 	Negatable  bool
 }
 

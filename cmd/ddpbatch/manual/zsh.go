@@ -76,6 +76,8 @@ func arguments(c Command) []string {
 			switch {
 			case len(f.Choices) > 0:
 				spec += ":" + bracket(f.Value) + ":(" + strings.Join(f.Choices, " ") + ")"
+			case len(f.Prefixes) > 0:
+				spec += ":" + bracket(f.Value) + ":{compadd -S '' -- " + strings.Join(f.Prefixes, " ") + "}"
 			case f.Value != "":
 				spec += ":" + bracket(f.Value) + ":_files"
 			}
