@@ -32,6 +32,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -60,9 +61,11 @@ const (
 // ErrNone says that a folder holds no checkpoint at all.
 var ErrNone = errors.New("there is no checkpoint")
 
-// Manifest describes one checkpoint. A checkpoint without a manifest does not
-// exist. Its digest is that of its fields as they are written: a new one must be
-// left out where it is zero, or older checkpoints do not verify any more.
+// Manifest describes one checkpoint. A checkpoint without a manifest does not exist.
+//
+// Programs of the same format ignore fields that they do not know, but Digest covers the
+// fields that they know. A new field must therefore be cleared in sum. FullDigest covers
+// it.
 type Manifest struct {
 	Format   int       `json:"format"`
 	Run      string    `json:"run"`      // the run that wrote it
@@ -89,14 +92,24 @@ type Manifest struct {
 	// the name of the whole file.
 	Divided map[string]map[string][]int `json:"divided,omitempty"`
 	Files   []File                      `json:"files"`
-	// Digest is the SHA-256 of the manifest itself, as this package writes it
-	// with an empty Digest.
+	// Replicas tells whether the ranks compared their weights before this save, and with
+	// DDP the state of their optimizers.
+	Replicas Replicas `json:"replicas,omitempty"`
+	// Layout is the number of nodes and of ranks on each: "2x4", or "4+3" if the nodes have
+	// different numbers of ranks. If nodes do not have consecutive ranks, it lists the node
+	// of each rank: "0,1,0,1". Another layout of the same ranks sums in another order.
+	Layout string `json:"layout,omitempty"`
+	// Digest is the SHA-256 of the manifest itself, as the first version of this package
+	// wrote it, with an empty Digest.
 	Digest string `json:"digest"`
+	// FullDigest is the SHA-256 of all fields except the two digests, including those of
+	// later versions. Older manifests do not have it.
+	FullDigest string `json:"full_digest,omitempty"`
 }
 
-// sum is the digest that the manifest must have.
+// sum returns the value that Digest must have.
 func (m Manifest) sum() (string, error) {
-	m.Digest = ""
+	m.Digest, m.FullDigest, m.Replicas, m.Layout = "", "", "", ""
 	text, err := json.Marshal(m)
 	if err != nil {
 		return "", err
@@ -163,6 +176,12 @@ func Newest(dir string) (Entry, bool, error) {
 	return entries[0], true, err
 }
 
+// hasAny reports whether a directory has checkpoints, verified or not.
+func hasAny(dir string) bool {
+	entries, err := find(dir)
+	return err == nil && len(entries) > 0
+}
+
 // find returns the checkpoints of a folder, newest first, with nothing read.
 func find(dir string) ([]Entry, error) {
 	found, err := os.ReadDir(dir)
@@ -210,21 +229,15 @@ func readManifest(path string) (*Manifest, error) {
 	if info.Size() > maxManifest {
 		return nil, fmt.Errorf("%q has %d bytes; a manifest has at most %d", file, info.Size(), maxManifest)
 	}
-	var m Manifest
-	d := json.NewDecoder(f)
-	if err := d.Decode(&m); err != nil {
+	text, err := io.ReadAll(io.LimitReader(f, maxManifest))
+	if err != nil {
 		return nil, fmt.Errorf("read %q: %w", file, err)
 	}
-	if m.Format != Format {
-		return nil, fmt.Errorf("%q has format %d; this program knows format %d", file, m.Format, Format)
-	}
-	if sum, err := m.sum(); err != nil || sum != m.Digest {
-		return nil, fmt.Errorf("%q is damaged: its own digest does not match", file)
-	}
-	if err := m.check(); err != nil {
+	m, err := decodeManifest(text)
+	if err != nil {
 		return nil, fmt.Errorf("read %q: %w", file, err)
 	}
-	return &m, nil
+	return m, nil
 }
 
 // check reports values that no save writes. The digest does not rule them out: anyone can

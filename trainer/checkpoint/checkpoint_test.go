@@ -294,14 +294,10 @@ func TestFailedSaveLeavesNothing(t *testing.T) {
 	}
 }
 
-// writeManifest replaces the manifest of the checkpoint at path, with a valid digest.
+// writeManifest replaces the manifest of the checkpoint at path, with valid digests.
 func writeManifest(t testing.TB, path string, m Manifest) {
 	t.Helper()
-	var err error
-	if m.Digest, err = m.sum(); err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(m)
+	text, err := m.encode()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,10 +102,11 @@ func (u *Unusable) Hint() string {
 	return "restore one from a backup, or move the folder away to train from the start"
 }
 
-// Load opens the newest checkpoint of dir that verifies, and says why newer ones
-// were passed over. With names, only these files are looked at; a checkpoint must
-// have them. It returns [ErrNone] when there is no checkpoint, and [*Unusable] when
-// there are some and none verifies. Nothing in dir changes.
+// Load opens the newest checkpoint of dir that verifies, and returns why it passed over
+// newer ones. With names, it reads only these files, which a checkpoint must have. It
+// returns [ErrNone] if there is no checkpoint, [*Unusable] if none of them verifies, and
+// a [NewerError] rather than pass over a checkpoint of a newer version of the program.
+// Load does not change dir.
 func Load(dir string, names ...string) (*Snapshot, []error, error) {
 	entries, err := List(dir)
 	if err != nil {
@@ -116,6 +117,9 @@ func Load(dir string, names ...string) (*Snapshot, []error, error) {
 		s, err := e.Open(names...)
 		if err == nil {
 			return s, skipped, nil
+		}
+		if e.IsNewer() {
+			return nil, skipped, err
 		}
 		skipped = append(skipped, err)
 	}

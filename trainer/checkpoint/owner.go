@@ -8,6 +8,15 @@ import (
 	"syscall"
 )
 
+// CheckPrivate reports a directory that [Save] would refuse: a symbolic link, a directory of
+// another user, or one that others can write into. A missing directory is no error.
+func CheckPrivate(dir string) error {
+	if err := private(dir); err != nil {
+		return fmt.Errorf("check the directory of checkpoints: %w", err)
+	}
+	return nil
+}
+
 // private refuses a folder to save into that is a symbolic link, belongs to another
 // user, or that others can write into: they could put there what training goes on from.
 // One that is not there is fine.

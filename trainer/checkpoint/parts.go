@@ -36,7 +36,7 @@ func WriteParts(folder string, rank int, files map[string][]Part) ([]File, error
 		}
 		f, err := writeTensors(filepath.Join(folder, PartName(name, rank)), tensors)
 		if err != nil {
-			return nil, explain(err)
+			return nil, explain(filepath.Dir(folder), err)
 		}
 		f.Of = name
 		out = append(out, f)
@@ -51,7 +51,7 @@ func (s Saving) Consolidate(parts []File) (files []File, err error) {
 	defer func() {
 		if err != nil {
 			s.Abort()
-			err = s.failed(explain(err))
+			err = s.failed(explain(s.dir, err))
 		}
 	}()
 	read := Snapshot{Path: s.Folder, Manifest: Manifest{Files: parts}, Files: map[string]*io.SectionReader{}}

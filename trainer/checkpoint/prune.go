@@ -48,11 +48,11 @@ func (k Keep) BestOf(entries []Entry) (value float64, at int) {
 	return value, at
 }
 
-// Prune removes what the newest good checkpoints up to step, which was just saved,
-// leave without use: the ones older than these, but for those that stay for good.
-// Nothing else is removed: not what was just saved, not one of a later step, which was passed over when the run
-// went on from an older one and is replaced when the run saves its step again, and
-// for one that is damaged no good one goes.
+// Prune removes checkpoints that are older than the newest verified ones up to step, which
+// was just saved. It keeps the checkpoints that keep retains permanently, those of later
+// steps, and those of a newer version of the program. A later step was passed over when
+// the run resumed from an older one; the run replaces it when it saves that step again.
+// A damaged checkpoint does not count, so no verified one is removed for it.
 //
 // Good holds by step what is known of checkpoints, and is the caller's to keep from
 // one call to the next: what is not in it is verified, at the cost of reading it,
@@ -62,7 +62,7 @@ func Prune(dir string, step int, keep Keep, good map[int]bool) error {
 	if err != nil {
 		return err
 	}
-	entries = slices.DeleteFunc(entries, func(e Entry) bool { return e.Step > step })
+	entries = slices.DeleteFunc(entries, func(e Entry) bool { return e.Step > step || e.IsNewer() })
 	good[step] = true
 	verifies := func(e Entry) bool {
 		if _, known := good[e.Step]; !known {

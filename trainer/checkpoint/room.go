@@ -43,7 +43,7 @@ func room(dir string, bytes int64, what string) error {
 	if bytes <= free {
 		return nil
 	}
-	return full{fmt.Errorf("there is no room for %s in %q: %s are free there", what, dir, size(free))}
+	return full{fmt.Errorf("there is no room for %s in %q: %s are free there", what, dir, size(free)), hasAny(dir)}
 }
 
 // size is a number of bytes for people.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -36,7 +35,7 @@ func Save(dir string, m *Manifest, files Files) (path string, err error) {
 		f, err := writeTensors(filepath.Join(s.Folder, n), files[n])
 		if err != nil {
 			s.Abort()
-			return "", s.failed(explain(err))
+			return "", s.failed(explain(dir, err))
 		}
 		written = append(written, f)
 	}
@@ -84,7 +83,11 @@ func begin(dir string, m *Manifest, bytes int64) (s Saving, err error) {
 			return s, s.failed(err)
 		}
 	}
-	if old, err := readManifest(s.final); err == nil && old.Run == m.Run && old.Finished == m.Finished && old.Unevaluated == m.Unevaluated && Verify(s.final) == nil {
+	old, err := readManifest(s.final)
+	if errors.As(err, &NewerError{}) {
+		return s, s.failed(err) // never replaced
+	}
+	if err == nil && old.Run == m.Run && old.Finished == m.Finished && old.Unevaluated == m.Unevaluated && Verify(s.final) == nil {
 		s.Exists = true
 		return s, nil
 	}
@@ -95,7 +98,7 @@ func begin(dir string, m *Manifest, bytes int64) (s Saving, err error) {
 		return s, s.failed(err)
 	}
 	if s.Folder, err = os.MkdirTemp(dir, tempPrefix); err != nil {
-		return s, s.failed(explain(err))
+		return s, s.failed(explain(dir, err))
 	}
 	return s, nil
 }
@@ -120,18 +123,15 @@ func (s Saving) Commit(files []File) (path string, err error) {
 	}()
 	m := s.m
 	m.Format, m.Files, m.Created = Format, files, m.Created.UTC()
-	if m.Digest, err = m.sum(); err != nil {
-		return "", s.failed(err)
-	}
-	text, err := json.MarshalIndent(m, "", "  ")
+	text, err := m.encode()
 	if err != nil {
 		return "", s.failed(err)
 	}
 	if err := writeFile(filepath.Join(s.Folder, manifestName), func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
+		_, err := w.Write(text)
 		return err
 	}); err != nil {
-		return "", s.failed(explain(err))
+		return "", s.failed(explain(s.dir, err))
 	}
 	if err := syncDir(s.Folder); err != nil {
 		return "", s.failed(err)
@@ -220,33 +220,46 @@ func syncDir(path string) error {
 	return nil
 }
 
-// full is a disk or quota with no room left.
-type full struct{ error }
+// full is the error of a disk or quota that has too little space left.
+type full struct {
+	error
+	earlier bool // the directory has checkpoints
+}
 
 func (f full) Unwrap() error { return f.error }
 
-// Hint says what to do about it.
-func (full) Hint() string {
-	return "the disk or your quota is full; earlier checkpoints are intact: free some room, then start the job again to go on from the newest one"
+// Hint tells what to do about it.
+func (f full) Hint() string {
+	if f.earlier {
+		return "the disk or your quota is full; earlier checkpoints are intact: free some space, then start the job again to resume from the newest one"
+	}
+	return "the disk or your quota is full, and nothing was saved yet: free some space, then start the job again"
 }
 
 // tooLarge is a file that would be larger than this process may make it.
-type tooLarge struct{ error }
+type tooLarge struct {
+	error
+	earlier bool // the directory has checkpoints
+}
 
 func (t tooLarge) Unwrap() error { return t.error }
 
 // Hint says how to save the checkpoint.
-func (tooLarge) Hint() string {
-	return "raise the limit on the size of files (`ulimit -f`), or choose a file system that takes larger files; earlier checkpoints are intact"
+func (t tooLarge) Hint() string {
+	hint := "raise the limit on the size of files (`ulimit -f`), or choose a file system that takes larger files"
+	if t.earlier {
+		hint += "; earlier checkpoints are intact"
+	}
+	return hint
 }
 
-// explain adds a hint to an error of the file system.
-func explain(err error) error {
+// explain adds a hint to an error of the file system. Dir is where checkpoints are.
+func explain(dir string, err error) error {
 	if errors.Is(err, syscall.EFBIG) {
-		return tooLarge{err}
+		return tooLarge{err, hasAny(dir)}
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return full{err}
+		return full{err, hasAny(dir)}
 	}
 	return err
 }

@@ -1,0 +1,112 @@
+package checkpoint
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Replicas tells whether the ranks compared what a checkpoint holds before they saved it.
+type Replicas string
+
+// The values of [Replicas]. A manifest of an older version of the program has none.
+const (
+	ReplicasCompared Replicas = "compared" // several ranks had the same values
+	ReplicasNone     Replicas = "none"     // no value was on more than one rank
+)
+
+// fullSum returns the value that FullDigest must have in a manifest with this text.
+func fullSum(text []byte) (string, error) {
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return "", err
+	}
+	delete(fields, "digest")
+	delete(fields, "full_digest")
+	text, err := json.Marshal(fields) // sorted by name, without spaces
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// encode fills in the digests of the manifest and returns its text.
+func (m *Manifest) encode() ([]byte, error) {
+	var err error
+	if m.Digest, err = m.sum(); err != nil {
+		return nil, err
+	}
+	m.FullDigest = ""
+	text, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	if m.FullDigest, err = fullSum(text); err != nil {
+		return nil, err
+	}
+	text, err = json.MarshalIndent(m, "", "  ")
+	return append(text, '\n'), err
+}
+
+// decodeManifest is the inverse of encode.
+func decodeManifest(text []byte) (*Manifest, error) {
+	// A later format may have other types in its fields: its number comes first.
+	var head struct {
+		Format  int    `json:"format"`
+		Program string `json:"program"`
+	}
+	if err := json.Unmarshal(text, &head); head.Format > Format {
+		return nil, NewerError{head.Format, head.Program}
+	} else if err != nil {
+		return nil, err
+	}
+	var m Manifest
+	if err := json.Unmarshal(text, &m); err != nil {
+		return nil, err
+	}
+	if m.Format != Format {
+		return nil, fmt.Errorf("it has format %d; this program knows format %d", m.Format, Format)
+	}
+	if sum, err := m.sum(); err != nil || sum != m.Digest {
+		return nil, errors.New("the manifest is damaged: its digest does not match")
+	}
+	if m.FullDigest != "" || m.Replicas != "" || m.Layout != "" {
+		if sum, err := fullSum(text); err != nil || sum != m.FullDigest {
+			return nil, errors.New("the manifest is damaged: its full digest does not match")
+		}
+	}
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	return &m, nil
+}
+
+// A NewerError reports a checkpoint that a newer version of the program wrote in a format
+// that this version cannot read. Such a checkpoint is not damaged: no run may pass over
+// it, and it is never removed.
+type NewerError struct {
+	Format  int    // larger than [Format]
+	Program string // the version that wrote it, if the manifest has it
+}
+
+func (e NewerError) Error() string {
+	by := ""
+	if e.Program != "" {
+		by = fmt.Sprintf(" (version %s)", e.Program)
+	}
+	return fmt.Sprintf("written by a newer ddpbatch%s: it has format %d, and this version reads format %d", by, e.Format, Format)
+}
+
+// Hint tells what to do about it.
+func (NewerError) Hint() string {
+	return "resume with the newer ddpbatch, or train in a different run directory (--run-dir)"
+}
+
+// ExitCode returns the exit code for a run without a usable checkpoint.
+func (NewerError) ExitCode() int { return 5 }
+
+// IsNewer reports whether a newer version of the program wrote the checkpoint.
+func (e Entry) IsNewer() bool { return errors.As(e.Err, &NewerError{}) }
