@@ -107,10 +107,7 @@ func (n *nodes) judge(r Result, states map[string]slurm.NodeState) (bad []string
 		bad = append(bad, node)
 	}
 	came := slices.ContainsFunc(r.Ranks, func(s rendezvous.RankStatus) bool { return s.State != rendezvous.Missing })
-	at, unstarted := "", map[string]bool{}
-	if r.Failure.Rank >= 0 {
-		at = r.Failure.Host
-	}
+	unstarted := map[string]bool{}
 	for _, node := range n.o.Allocation.Nodes {
 		if n.out[node] != "" {
 			continue
@@ -136,7 +133,7 @@ func (n *nodes) judge(r Result, states map[string]slurm.NodeState) (bad []string
 		n.suspect = nil
 		return bad
 	case len(unstarted) == 0:
-		suspects = map[string]bool{at: true}
+		suspects = map[string]bool{r.Failure.Host: true} // no node if the host is empty
 	}
 	for _, node := range n.o.Allocation.Nodes {
 		switch {

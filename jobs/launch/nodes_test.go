@@ -45,6 +45,8 @@ func TestNodesThatAreLeftOut(t *testing.T) {
 	lost := rendezvous.Failure{Rank: 2, Host: "n2", State: rendezvous.Lost}
 	elsewhere := rendezvous.Failure{Rank: 0, Host: "n1", State: rendezvous.Failed}
 	absent := rendezvous.Failure{Rank: 2, Host: "n2", State: rendezvous.Missing, Phase: "join"}
+	tie := rendezvous.Failure{Rank: -1, State: rendezvous.Failed}
+	tieOn2 := rendezvous.Failure{Rank: -1, Host: "n2", State: rendezvous.Failed}
 	all := func(s rendezvous.State) map[string]rendezvous.State {
 		return map[string]rendezvous.State{"n1": s, "n2": s, "n3": s}
 	}
@@ -65,6 +67,9 @@ func TestNodesThatAreLeftOut(t *testing.T) {
 	}{
 		"a rank is killed once": {1, 0, well, []step{{lost, nil, "n1 n2 n3"}}, "", false},
 		"the same host twice": {1, 0, well, []step{{lost, nil, "n1 n2 n3"}, {lost, nil, "n1 n3 n4"}},
+			"node n2 is left out from now on: it was at fault in two attempts running\ngoing on with 3 nodes of 3: n[1,3-4]", false},
+		"a tie between hosts, twice": {1, 0, well, []step{{tie, nil, "n1 n2 n3"}, {tie, nil, "n1 n2 n3"}}, "", false},
+		"a tie between ranks of one host, twice": {1, 0, well, []step{{tieOn2, nil, "n1 n2 n3"}, {tieOn2, nil, "n1 n3 n4"}},
 			"node n2 is left out from now on: it was at fault in two attempts running\ngoing on with 3 nodes of 3: n[1,3-4]", false},
 		"one host, then another": {1, 0, well, []step{{lost, nil, "n1 n2 n3"}, {elsewhere, nil, "n1 n2 n3"}, {lost, nil, "n1 n2 n3"}}, "", false},
 		"down": {1, 0, `printf 'n2|down*\n'`, []step{{elsewhere, nil, "n1 n3 n4"}},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -28,8 +29,11 @@ func (s *Server) leave(rank int, m leaveMessage) {
 		st.State = Failed
 		f := Failure{Rank: rank, Host: st.Host, State: Failed, Exit: m.Exit, Step: st.Step, Phase: st.Phase,
 			Reason: fmt.Sprintf("rank %d on %s: %s", rank, st.Host, m.Error), Advice: m.Hint}
-		if m.Blames != nil {
+		switch {
+		case m.Blames != nil:
 			s.blameLocked(&f, *m.Blames)
+		case len(m.Suspects) > 0:
+			s.suspectLocked(&f, m)
 		}
 		s.blameWorkerLocked(&f)
 		s.failLocked(f)
@@ -79,6 +83,44 @@ func (s *Server) blameLocked(f *Failure, rank int) {
 	}
 	*f = Failure{Rank: rank, Host: st.Host, State: Lost, Step: st.Step, Phase: st.Phase, Advice: f.Advice,
 		Reason: fmt.Sprintf("rank %d on %s hangs or is cut off%s: %s", rank, st.Host, st.at(), f.Reason)}
+}
+
+// maxSuspects is the number of suspected ranks, and of their hosts, that a message names.
+const maxSuspects = 8
+
+// suspectLocked makes f a failure of the suspects that a rank has named. Its Rank is the
+// suspect if there is only one. Its Host is set if all suspects are on one host. Otherwise
+// both are empty, so that no healthy node is excluded.
+func (s *Server) suspectLocked(f *Failure, m leaveMessage) {
+	var ranks, hosts []string
+	for _, rank := range m.Suspects {
+		if rank < 0 || rank >= len(s.ranks) {
+			return // report it like any other failure
+		}
+		host := s.ranks[rank].Host
+		ranks = append(ranks, fmt.Sprintf("rank %d on %s", rank, host))
+		if !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	f.Rank, f.Host = -1, ""
+	if len(ranks) == 1 {
+		f.Rank = m.Suspects[0]
+	}
+	if len(hosts) == 1 {
+		f.Host = hosts[0]
+	}
+	f.Reason = fmt.Sprintf("%s (%s)", m.Error, listSome(ranks))
+	f.Advice = fmt.Sprintf("suspected nodes: %s; %s", listSome(hosts), m.Hint)
+}
+
+// listSome joins the first few items of a list.
+func listSome(list []string) string {
+	text := strings.Join(list[:min(len(list), maxSuspects)], ", ")
+	if more := len(list) - maxSuspects; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 func (s *Server) lost(rank int, err error) {

@@ -41,8 +41,8 @@ type RankStatus struct {
 
 // Failure is the first thing that went wrong in an attempt.
 type Failure struct {
-	Rank   int    `json:"rank"` // -1 when it is not about one rank
-	Host   string `json:"host,omitempty"`
+	Rank   int    `json:"rank"`           // -1 when it is not about one rank
+	Host   string `json:"host,omitempty"` // of the rank, or of all ranks of which one must be faulty
 	State  State  `json:"state,omitempty"`
 	Exit   int    `json:"exit,omitempty"`
 	Signal string `json:"signal,omitempty"` // see RankStatus

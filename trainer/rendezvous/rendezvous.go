@@ -93,6 +93,8 @@ type leaveMessage struct {
 	Blames *int `json:"blames,omitempty"`
 	// Unhandled says that no process of a user's program handled the stop signal.
 	Unhandled bool `json:"unhandled,omitempty"`
+	// Suspects are the ranks of which at least one is faulty; see [Session.Leave].
+	Suspects []int `json:"suspects,omitempty"`
 }
 
 type reasonMessage struct {

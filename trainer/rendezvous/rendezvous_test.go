@@ -244,6 +244,46 @@ func TestBlamedRankIsTheCause(t *testing.T) {
 	}
 }
 
+// among is a failure of one of some ranks.
+type among []int
+
+func (among) Error() string     { return "the weights differ" }
+func (among) Hint() string      { return "test the memory" }
+func (a among) Suspects() []int { return a }
+
+// A rank that reports a fault of one of several ranks is not blamed for it. The failure
+// names all suspects, and blames a rank or a host only if there is no other suspect.
+func TestSuspectsAreNamed(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		suspects among
+		want     Failure
+	}{
+		{"a tie", among{0, 1}, Failure{Rank: -1, State: Failed, Exit: 1,
+			Reason: "the weights differ (rank 0 on n1, rank 1 on n2)", Advice: "suspected nodes: n1, n2; test the memory"}},
+		{"another rank", among{2}, Failure{Rank: 2, Host: "n3", State: Failed, Exit: 1,
+			Reason: "the weights differ (rank 2 on n3)", Advice: "suspected nodes: n3; test the memory"}},
+		{"an impossible rank", among{3}, Failure{Rank: 1, Host: "n2", State: Failed, Exit: 1,
+			Reason: "rank 1 on n2: the weights differ", Advice: "test the memory"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := start(t, 3, nil)
+			sessions := a.joinAll(t, 3)
+			sessions[1].Leave(1, fmt.Errorf("train: %w", tt.suspects))
+			<-a.Failing()
+			want := tt.want
+			want.Reason = strings.Replace(want.Reason, "the weights", "train: the weights", 1)
+			if f := a.Outcome().First; *f != want {
+				t.Errorf("got %+v, want %+v", *f, want)
+			}
+			for _, s := range []*Session{sessions[0], sessions[2]} {
+				s.Leave(4, nil)
+			}
+			wait(t, a)
+		})
+	}
+}
+
 // What is told of a lost rank is when it was heard, not when that was noticed.
 func TestLostRankWasSeenWhenItWasHeard(t *testing.T) {
 	heard := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

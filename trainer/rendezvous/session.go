@@ -248,7 +248,10 @@ func (s *Session) NoteUnhandledStop() {
 // Leave says goodbye: exit is the exit code with which this process will end.
 // A failure that is not nil is told to every other rank and ends the attempt. One with a
 // method Blames() (rank int, ok bool) says that another rank is the cause, as that was
-// waited for in vain: the attempt ends as if that one had been lost.
+// waited for in vain: the attempt ends as if that one had been lost. One with a method
+// Suspects() []int names the ranks of which at least one is faulty, which need not be the
+// rank that reports it: the failure is then about a single suspect, or about no rank if
+// there are several.
 // The session is over afterwards.
 func (s *Session) Leave(exit int, failure error) error {
 	m := leaveMessage{Exit: exit}
@@ -260,6 +263,10 @@ func (s *Session) Leave(exit int, failure error) error {
 			if rank, ok := of.Blames(); ok {
 				m.Blames = &rank
 			}
+		}
+		var among interface{ Suspects() []int }
+		if errors.As(failure, &among) {
+			m.Suspects = among.Suspects()
 		}
 	}
 	s.mu.Lock()
