@@ -38,11 +38,19 @@ type frame struct {
 	sum  uint32 // of the payload
 }
 
-// integrity is what is wrong with what came over a connection.
+// An integrity is the error of a message that arrived altered, repeated, or incomplete.
 type integrity string
 
-// Error names it.
 func (e integrity) Error() string { return string(e) }
+
+// ExitCode returns the exit code for a lost rank: the job is not at fault, and training
+// resumes from the last checkpoint.
+func (integrity) ExitCode() int { return 4 }
+
+// Hint tells what to do about it.
+func (integrity) Hint() string {
+	return "the network between the two nodes, or the memory of one of them, alters data, and TCP did not detect it: ask the administrators to test both, and start the job again to resume from the last checkpoint; [restart] max_without_progress starts the ranks again automatically"
+}
 
 const (
 	errDamagedHead integrity = "the head of a message arrived damaged (its CRC-32C does not match)"

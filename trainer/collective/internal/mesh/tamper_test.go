@@ -104,6 +104,14 @@ func TestTamperedFramesAreNamed(t *testing.T) {
 			case tt.want == "" || !errors.As(err, &of) || of.Peer != 1 || !strings.Contains(err.Error(), tt.want):
 				t.Errorf("got %v, want %q of rank 1", err, tt.want)
 			}
+			// It ends the run like a lost rank, with a hint.
+			var coded interface {
+				ExitCode() int
+				Hint() string
+			}
+			if altered := tt.want != "" && tt.name != "cut off"; errors.As(err, &coded) != altered || altered && (coded.ExitCode() != 4 || coded.Hint() == "") {
+				t.Errorf("exit code and hint of %v", err)
+			}
 		})
 	}
 }
