@@ -16,6 +16,8 @@ const (
 	Unmet      Kind = "unmet"       // this rank's GPU cannot do what was asked for, and does it otherwise; Err says what
 	Started    Kind = "start"       // rank 0: training begins at Step; Path is the checkpoint it resumes from
 	Resized    Kind = "resized"     // rank 0: steps have Is samples from here on, and had Was
+	Relocated  Kind = "layout"      // rank 0: the checkpoint is of the layout LayoutWas, and the ranks have Layout
+	Uncompared Kind = "uncompared"  // rank 0: an older version saved the checkpoint, which did not compare the ranks
 	PassedOver Kind = "passed-over" // rank 0: a checkpoint could not be used; Err says why
 	Trained    Kind = "train"       // a logging interval is over
 	Skipped    Kind = "skip"        // a step was left out; Err says why
@@ -47,6 +49,8 @@ type Event struct {
 	Path             string
 	Idle             int
 	Was, Is          int
+	LayoutWas        string // as in checkpoint.Manifest
+	Layout           string
 	Asked            bool
 	Already          bool // Finished: there was nothing to do
 	Err              error
@@ -73,6 +77,10 @@ func (e Event) String() string {
 		return fmt.Sprintf("resuming after step %d (%d of %d epochs done) from %s", e.Step, e.Epoch, e.Epochs, e.Path)
 	case Resized:
 		return fmt.Sprintf("WARNING: samples per step were %d and are %d: each sample of the epoch is still taken once, but train.schedule and all else in steps counts steps as they come, and optimizer.lr stays", e.Was, e.Is)
+	case Uncompared:
+		return fmt.Sprintf("note: an older ddpbatch saved step %d without comparing the weights of the ranks: if ranks differ later, resume from an earlier checkpoint", e.Step)
+	case Relocated:
+		return fmt.Sprintf("warning: the layout of the ranks (nodes x ranks on each) was %s and is %s: sums have a different order, so the weights may differ from those of the old layout in the last bits", e.LayoutWas, e.Layout)
 	case PassedOver:
 		return fmt.Sprintf("WARNING: passed over: %v", e.Err)
 	case Trained:

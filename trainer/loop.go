@@ -54,8 +54,8 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 				return false, err
 			}
 		}
-		if r.at.Step%verifyEvery == 0 {
-			if err := r.verify(ctx); err != nil {
+		if r.at.Step%compareInterval == 0 && !saves && (!stop || last) { // a save compares more
+			if err := r.compareWeights(ctx); err != nil {
 				return false, err
 			}
 		}

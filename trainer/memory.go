@@ -21,7 +21,7 @@ func (r *run) fits() error {
 		have, besides := own.Available(), r.besides()
 		if need+besides > have {
 			return tooLarge{fmt.Errorf("the model and its batches need %s of memory, libraries about %s besides, and %s are free on %s",
-				gibibytes(need), gibibytes(besides), gibibytes(have), r.device.Name()), hintGPU}
+				formatMemory(need), formatMemory(besides), formatMemory(have), r.device.Name()), hintGPU}
 		}
 		return r.copiesFit(copies)
 	}
@@ -33,14 +33,14 @@ func (r *run) fits() error {
 	if !known || need*ranks+copies <= have {
 		return nil
 	}
-	what := fmt.Sprintf("the model and its batches need %s of memory", gibibytes(need))
+	what := fmt.Sprintf("the model and its batches need %s of memory", formatMemory(need))
 	if ranks > 1 {
-		what += fmt.Sprintf(" on each of %d ranks of this machine, %s in all", ranks, gibibytes(need*ranks))
+		what += fmt.Sprintf(" on each of %d ranks of this machine, %s in all", ranks, formatMemory(need*ranks))
 	}
 	if copies > 0 {
-		what += fmt.Sprintf(", and %s for the copy that checkpoint.async saves", gibibytes(copies))
+		what += fmt.Sprintf(", and %s for the copy that checkpoint.async saves", formatMemory(copies))
 	}
-	return tooLarge{fmt.Errorf("%s, and %s are free", what, gibibytes(have)), hintHost}
+	return tooLarge{fmt.Errorf("%s, and %s are free", what, formatMemory(have)), hintHost}
 }
 
 // copiesFit says so if the host of a GPU has no memory for the copies to save from.
@@ -52,7 +52,7 @@ func (r *run) copiesFit(copies int64) error {
 	if !known || copies <= have {
 		return nil
 	}
-	return tooLarge{fmt.Errorf("the copies that checkpoint.async saves need %s of this machine's memory, and %s are free", gibibytes(copies), gibibytes(have)), hintCopies}
+	return tooLarge{fmt.Errorf("the copies that checkpoint.async saves need %s of this machine's memory, and %s are free", formatMemory(copies), formatMemory(have)), hintCopies}
 }
 
 // besides is an estimate of the GPU's memory that the device and the connection of GPUs
@@ -94,7 +94,16 @@ func (r *run) need() (bytes, copies int64, err error) {
 	return c.Bytes + work.Activations + work.Packed + sharder.Lent(), copies, nil
 }
 
-func gibibytes(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }
+// formatMemory formats a number of bytes in the largest unit of which there is at least 1.
+func formatMemory(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+}
 
 // tooLarge is a run for which memory is not there.
 type tooLarge struct {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
@@ -13,95 +15,173 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// verifyEvery is the number of steps after which ranks compare their weights. A
-// gigabyte takes some 50 ms, against minutes of steps on a model of that size.
-const verifyEvery = 100
+// compareInterval is the number of steps between two comparisons of the weights when no
+// save comes earlier. A comparison reads 1 GB of weights in about 0.1 s, and a model of
+// that size needs minutes for 100 steps.
+const compareInterval = 100
 
-// verify has every rank compare its weights with those of all others. They can only
-// differ where a processor or its memory is at fault, or a library between ranks:
-// what is trained from then on is worth nothing, and nothing else would tell.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// hasReplicas reports whether other ranks hold the same weights as this rank.
+func (r *run) hasReplicas() bool { return r.sharder.Strategy != ddp.ZeRO3 && r.Comm.Size() > 1 }
+
+// replicas returns the entry of a manifest for the present state, which compareAll has
+// accepted.
+func (r *run) replicas() checkpoint.Replicas {
+	if r.hasReplicas() {
+		return checkpoint.ReplicasCompared
+	}
+	return checkpoint.ReplicasNone
+}
+
+// compareWeights compares the weights of all ranks. They differ only if a processor, its
+// memory, or a library between the ranks is faulty. Nothing else would detect the fault.
 //
-// With ZeRO1 and ZeRO2 a rank has others' weights from those that update them: what
-// is compared is whether they arrive as they are. A rank that computes its own part
-// wrongly gives the same wrong weights to all, which no comparison finds, and so it is
-// with the state of its optimiser. With ZeRO3 each weight is on one rank only: there is
-// nothing to compare it with.
-func (r *run) verify(ctx context.Context) error {
-	if r.sharder.Strategy == ddp.ZeRO3 || r.Comm.Size() == 1 {
+// With ZeRO1 and ZeRO2 a rank receives most weights from the ranks that update them. The
+// comparison then checks the transfer. It cannot detect a rank that computes its own part
+// wrongly, because all ranks receive the same wrong weights. For the same reason it cannot
+// detect wrong gradients that a rank has sent to the others. With ZeRO3 and with a single
+// rank there is nothing to compare.
+func (r *run) compareWeights(ctx context.Context) error { return r.compare(ctx, false) }
+
+// compareAll compares what a checkpoint holds: the weights and, with DDP, where each rank
+// has a copy of it, the state of the optimizer. No state is saved before all ranks agree
+// on it.
+func (r *run) compareAll(ctx context.Context) error {
+	return r.compare(ctx, r.sharder.Strategy == ddp.DDP)
+}
+
+func (r *run) compare(ctx context.Context, withState bool) error {
+	if !r.hasReplicas() {
 		return nil
 	}
 	defer r.Trace.Add(trace.Verify, 0, r.Trace.Now())
 	if err := r.sharder.Sync(ctx); err != nil {
 		return fmt.Errorf("bring weights up to date after step %d: %w", r.at.Step, err)
 	}
-	// A checksum of 32 bits is exact in a float64, and a sum with zeros too.
-	sums := make([]float64, r.Comm.Size())
-	sums[r.Comm.Rank()] = float64(r.checksum())
+	// A 32-bit checksum is exact in a float64, and so is its sum with zeros.
+	size := r.Comm.Size()
+	sums := make([]float64, 2*size)
+	weights, state := sums[:size], sums[size:]
+	weights[r.Comm.Rank()] = float64(r.weightsChecksum())
+	if withState {
+		state[r.Comm.Rank()] = float64(r.stateChecksum())
+	}
 	if err := r.Comm.Do(ctx, collective.AllReduce(sums, collective.Sum)); err != nil {
 		return fmt.Errorf("compare weights after step %d: %w", r.at.Step, err)
 	}
-	if odd := outvoted(sums); len(odd) > 0 {
-		return apart{fmt.Errorf("after step %d the weights of %s differ from those of the other ranks", r.at.Step, ranks(odd))}
+	for _, part := range []struct {
+		what string
+		sums []float64
+	}{{"weights", weights}, {"optimizer state", state}} {
+		if groups := groupEqual(part.sums); len(groups) > 1 {
+			return replicasError{what: part.what, step: r.at.Step, groups: groups}
+		}
 	}
 	return nil
 }
 
-// checksum is that of all parameters, in their order.
-func (r *run) checksum() uint32 {
-	table := crc32.MakeTable(crc32.Castagnoli)
+// weightsChecksum returns the CRC-32C of all parameters in their order.
+func (r *run) weightsChecksum() uint32 {
 	sum := uint32(0)
 	for _, p := range r.params {
-		sum = crc32.Update(sum, table, element.Bytes(device.Floats(r.device, p.Data)))
+		sum = crc32.Update(sum, castagnoli, element.Bytes(device.Floats(r.device, p.Data)))
 	}
 	return sum
 }
 
-// outvoted returns the ranks whose sum is not the most frequent one; of equally
-// frequent ones that of the lowest rank counts.
-func outvoted(sums []float64) []int {
-	votes := map[float64]int{}
-	for _, s := range sums {
-		votes[s]++
+// stateChecksum returns the CRC-32C of the state of this rank's optimizer.
+func (r *run) stateChecksum() uint32 {
+	sum := uint32(0)
+	add := func(values []float32) { sum = crc32.Update(sum, castagnoli, element.Bytes(values)) }
+	state := r.optimizer.StateBy(func(t device.Tensor) []float32 {
+		add(device.Floats(r.device, t))
+		return nil // one tensor at a time: a device's would need memory for a copy of all
+	})
+	for _, t := range state.Tensors {
+		add(t.Data) // what the host keeps, such as the number of steps
 	}
-	best := sums[0]
-	for _, s := range sums {
-		if votes[s] > votes[best] {
-			best = s
-		}
-	}
-	var odd []int
-	for rank, s := range sums {
-		if s != best {
-			odd = append(odd, rank)
-		}
-	}
-	return odd
+	return sum
 }
 
-// ranks names ranks, the first of many.
-func ranks(list []int) string {
-	const most = 8
+// groupEqual groups the ranks by their checksum. The largest group is first; among groups
+// of the same size the one with the lowest rank.
+func groupEqual(sums []float64) [][]int {
+	at := map[float64]int{}
+	var groups [][]int
+	for rank, s := range sums {
+		i, known := at[s]
+		if !known {
+			i = len(groups)
+			at[s], groups = i, append(groups, nil)
+		}
+		groups[i] = append(groups[i], rank)
+	}
+	slices.SortStableFunc(groups, func(a, b []int) int { return len(b) - len(a) })
+	return groups
+}
+
+// maxNamed is the number of ranks, or groups of ranks, that a message lists.
+const maxNamed = 8
+
+// formatRanks lists ranks: "rank 3", or "ranks 0, 1 and 5 more".
+func formatRanks(list []int) string {
 	var b strings.Builder
 	b.WriteString("rank")
 	if len(list) > 1 {
 		b.WriteString("s")
 	}
-	for i, rank := range list[:min(len(list), most)] {
+	for i, rank := range list[:min(len(list), maxNamed)] {
 		if i > 0 {
 			b.WriteString(",")
 		}
 		fmt.Fprintf(&b, " %d", rank)
 	}
-	if len(list) > most {
-		fmt.Fprintf(&b, " and %d more", len(list)-most)
+	if len(list) > maxNamed {
+		fmt.Fprintf(&b, " and %d more", len(list)-maxNamed)
 	}
 	return b.String()
 }
 
-// apart is a run whose replicas are no longer the same.
-type apart struct{ error }
+// A replicasError reports that ranks that must have the same values differ.
+type replicasError struct {
+	what   string // "weights" or "optimizer state"
+	step   int64
+	groups [][]int // ranks with equal values, the largest group first; at least 2
+}
 
-// Hint says what to do about it.
-func (apart) Hint() string {
-	return "memory, processor or network of that rank's node is at fault: have the job run on other nodes, tell the administrators of that one, and start the job again; it goes on from the last checkpoint, which is older than this"
+// hasMajority reports whether more ranks agree with each other than with any other group.
+// If not, as with two ranks, any of them may be the faulty one.
+func (e replicasError) hasMajority() bool { return len(e.groups[0]) > len(e.groups[1]) }
+
+// Suspects returns the ranks of which at least one is faulty, in ascending order.
+func (e replicasError) Suspects() []int {
+	groups := e.groups
+	if e.hasMajority() {
+		groups = groups[1:]
+	}
+	return slices.Sorted(slices.Values(slices.Concat(groups...)))
+}
+
+func (e replicasError) Error() string {
+	if e.hasMajority() {
+		return fmt.Sprintf("after step %d the %s of %s differ from those of the other ranks", e.step, e.what, formatRanks(e.Suspects()))
+	}
+	var parts []string
+	for _, g := range e.groups[:min(len(e.groups), maxNamed)] {
+		parts = append(parts, formatRanks(g))
+	}
+	if more := len(e.groups) - maxNamed; more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("after step %d the %s of %s differ, and no majority shows which are wrong", e.step, e.what, strings.Join(parts, " and "))
+}
+
+// Hint tells what to do about the fault, and from where the run resumes.
+func (e replicasError) Hint() string {
+	const resume = "; the run resumes from the newest checkpoint, whose state was compared before it was saved"
+	if e.hasMajority() {
+		return "the memory, processor, or network of that rank's node is faulty: run the job on other nodes, and ask the administrators to test that node" + resume
+	}
+	return "the memory, processor, or network of one of these nodes is faulty, but a tie does not show which: run the job on other nodes, or test the memory of each of them" + resume
 }

@@ -2,6 +2,8 @@ package trainer
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +17,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// flaky is a communicator that changes a bit of the gradients of one step.
+// flaky is a communicator that changes the gradients that a rank receives in one step.
 type flaky struct {
 	collective.Communicator
 	step, at int
@@ -50,7 +52,146 @@ func TestReplicaThatDriftsIsNamed(t *testing.T) {
 	}
 }
 
-// garbled is a communicator that changes what rank 0 sends when parts are gathered.
+// A fault of any rank is found before the next save and reaches no checkpoint. After a
+// restart the run ends with the values of an undisturbed run. With ZeRO the fault lasts: a
+// rank receives the weights again in every step.
+func TestDivergenceReachesNoCheckpoint(t *testing.T) {
+	for _, every := range []string{"7 steps", "20 steps"} {
+		for _, async := range []bool{false, true} {
+			for _, strategy := range []jobs.Strategy{jobs.StrategyDDP, jobs.StrategyZeRO1, jobs.StrategyZeRO2} {
+				j := by(t, strategy, strings.NewReplacer("epochs = 3", "epochs = 2", "7 steps", every).Replace(fmt.Sprintf(mlp, 2))+fmt.Sprintf("async = %v\n", async))
+				undisturbed := t.TempDir()
+				_, whole, errs := world(t, 3, j, undisturbed, nil)
+				ok(t, errs)
+				_, want := digests(t, undisturbed)
+				for _, faulty := range []int{0, 1} {
+					t.Run(fmt.Sprintf("%s async %v %s rank %d", every, async, strategy, faulty), func(t *testing.T) {
+						dir := t.TempDir()
+						_, _, errs := world(t, 3, j, dir, func(rank int, o *Options) {
+							switch {
+							case rank == faulty && strategy == jobs.StrategyDDP:
+								o.Comm = &flaky{Communicator: o.Comm, at: 33}
+							case rank == faulty:
+								o.Comm = &garbled{Communicator: o.Comm, from: 33}
+							}
+						})
+						if errs[faulty] == nil || !strings.Contains(errs[faulty].Error(), fmt.Sprintf("the weights of rank %d differ", faulty)) {
+							t.Fatalf("rank %d: %v", faulty, errs[faulty])
+						}
+						before, _ := digests(t, dir)
+						events, result, errs := world(t, 3, j, dir, nil)
+						ok(t, errs)
+						if events[0].Step != before || result.Step != whole.Step {
+							t.Errorf("resumed after step %d, ended at %d, want %d and %d", events[0].Step, result.Step, before, whole.Step)
+						}
+						if _, got := digests(t, dir); got != want {
+							t.Errorf("different values from those of an undisturbed run, after a resume at step %d", before)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// A run of fewer steps than lie between two regular comparisons, and a run that is asked to
+// stop, compare before their last save.
+func TestDivergenceIsFoundAtTheEnd(t *testing.T) {
+	for name, tt := range map[string]struct {
+		epochs string
+		change func(int, *Options)
+	}{
+		"end of the run": {"epochs = 2", func(int, *Options) {}},
+		"stop":           {"epochs = 3", stopAfter(Trained, 50)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, dir := job(t, strings.NewReplacer("epochs = 3", tt.epochs, "7 steps", "1000 steps").Replace(fmt.Sprintf(mlp, 2))), t.TempDir()
+			_, _, errs := world(t, 3, j, dir, func(rank int, o *Options) {
+				tt.change(rank, o)
+				if rank == 2 {
+					o.Comm = &flaky{Communicator: o.Comm, at: 5}
+				}
+			})
+			for rank, err := range errs {
+				if err == nil || !strings.Contains(err.Error(), "the weights of rank 2 differ") {
+					t.Errorf("rank %d: %v", rank, err)
+				}
+			}
+			if step, _ := digests(t, dir); step != 0 {
+				t.Errorf("the newest checkpoint is of step %d, want 0", step)
+			}
+		})
+	}
+}
+
+// With DDP a checkpoint has rank 0's state of the optimizer, so ranks compare that, too. The
+// rate of 0 keeps the weights equal.
+func TestOptimizerStateThatDiffersIsNotSaved(t *testing.T) {
+	j, dir := job(t, strings.NewReplacer("lr = 0.1", "lr = 1e-30").Replace(fmt.Sprintf(mlp, 2))), t.TempDir()
+	_, _, errs := world(t, 3, j, dir, func(rank int, o *Options) {
+		if rank == 0 {
+			o.Comm = &flaky{Communicator: o.Comm, at: 5}
+		}
+	})
+	for rank, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), "after step 7 the optimizer state of rank 0 differ") {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+	if step, _ := digests(t, dir); step != 0 {
+		t.Errorf("the newest checkpoint is of step %d, want 0", step)
+	}
+}
+
+// A manifest tells whether ranks compared what it describes.
+func TestManifestTellsWhetherReplicasWereCompared(t *testing.T) {
+	for _, tt := range []struct {
+		ranks    int
+		strategy jobs.Strategy
+		want     checkpoint.Replicas
+	}{
+		{2, jobs.StrategyDDP, checkpoint.ReplicasCompared},
+		{2, jobs.StrategyZeRO1, checkpoint.ReplicasCompared},
+		{2, jobs.StrategyZeRO3, checkpoint.ReplicasNone},
+		{1, jobs.StrategyDDP, checkpoint.ReplicasNone},
+	} {
+		dir := t.TempDir()
+		_, _, errs := world(t, tt.ranks, by(t, tt.strategy, strings.Replace(fmt.Sprintf(mlp, 20), "epochs = 3", "epochs = 1", 1)), dir, nil)
+		ok(t, errs)
+		entries, err := checkpoint.List(dir)
+		if err != nil || len(entries) < 2 {
+			t.Fatal(entries, err)
+		}
+		for _, e := range entries {
+			if e.Err != nil || e.Manifest.Replicas != tt.want {
+				t.Errorf("%d ranks, %s, step %d: %+v, want %q", tt.ranks, tt.strategy, e.Step, e, tt.want)
+			}
+		}
+	}
+}
+
+// With two ranks none can be believed more than the other, whichever is faulty.
+func TestTieBlamesNoRank(t *testing.T) {
+	for faulty := range 2 {
+		_, _, errs := world(t, 2, job(t, fmt.Sprintf(mlp, 2)), t.TempDir(), func(rank int, o *Options) {
+			if rank == faulty {
+				o.Comm = &flaky{Communicator: o.Comm, at: 5}
+			}
+		})
+		for rank, err := range errs {
+			var found replicasError
+			if !errors.As(err, &found) || !slices.Equal(found.Suspects(), []int{0, 1}) {
+				t.Fatalf("fault on rank %d, rank %d says: %v", faulty, rank, err)
+			}
+			if text := err.Error(); !strings.Contains(text, "rank 0 and rank 1 differ") || !strings.Contains(found.Hint(), "a tie does not show which") {
+				t.Errorf("%s; %s", text, found.Hint())
+			}
+		}
+	}
+}
+
+// garbled is a communicator that changes what a rank receives from rank 0 when parts are
+// gathered.
 type garbled struct {
 	collective.Communicator
 	gathers, from int
@@ -58,7 +199,7 @@ type garbled struct {
 
 func (c *garbled) Do(ctx context.Context, call collective.Call) error {
 	err := c.Communicator.Do(ctx, call)
-	if call.Kind == collective.KindAllGather {
+	if call.Kind == collective.KindAllGather && len(call.Send) != binary.Size(report{}) { // but of a save
 		if c.gathers++; c.gathers >= c.from {
 			call.Recv[0] ^= 1 // the lowest bit of the first number
 		}
@@ -85,22 +226,33 @@ func TestReplicaThatIsNotGivenTheWeightsIsNamed(t *testing.T) {
 	}
 }
 
-func TestOutvoted(t *testing.T) {
-	for _, c := range []struct {
+func TestSuspects(t *testing.T) {
+	for _, tt := range []struct {
+		name string
 		sums []float64
-		want []int
+		want []int // nil if all agree
+		text string
 	}{
-		{[]float64{7}, nil},
-		{[]float64{7, 7, 7}, nil},
-		{[]float64{7, 8}, []int{1}},
-		{[]float64{8, 7, 7}, []int{0}},
-		{[]float64{7, 8, 9, 7}, []int{1, 2}},
+		{"one rank", []float64{7}, nil, ""},
+		{"all agree", []float64{7, 7, 7}, nil, ""},
+		{"two ranks", []float64{7, 8}, []int{0, 1}, "of rank 0 and rank 1 differ, and no majority"},
+		{"rank 0 alone", []float64{8, 7, 7}, []int{0}, "of rank 0 differ from those of the other ranks"},
+		{"two different faults", []float64{7, 8, 9, 7}, []int{1, 2}, "of ranks 1, 2 differ from"},
+		{"two against two", []float64{7, 8, 8, 7}, []int{0, 1, 2, 3}, "of ranks 0, 3 and ranks 1, 2 differ, and no majority"},
+		{"three opinions", []float64{7, 8, 9}, []int{0, 1, 2}, "of rank 0 and rank 1 and rank 2 differ, and no majority"},
 	} {
-		if got := outvoted(c.sums); !slices.Equal(got, c.want) {
-			t.Errorf("%v: %v, want %v", c.sums, got, c.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			groups := groupEqual(tt.sums)
+			if len(groups) == 1 && tt.want == nil {
+				return
+			}
+			e := replicasError{what: "weights", groups: groups}
+			if got := e.Suspects(); !slices.Equal(got, tt.want) || !strings.Contains(e.Error(), tt.text) {
+				t.Errorf("got %v, %q, want %v, %q", got, e.Error(), tt.want, tt.text)
+			}
+		})
 	}
-	if got := ranks([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}); got != "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more" {
+	if got := formatRanks([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}); got != "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more" {
 		t.Errorf("%q", got)
 	}
 }

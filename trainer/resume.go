@@ -58,22 +58,23 @@ func (r *run) start(ctx context.Context) error {
 	if r.Comm.Rank() == 0 {
 		r.Observe(Event{Kind: Started, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Path: from.path()})
 		r.tellStepSize(from)
+		r.reportOrigin(from)
 	}
 	// The heap would keep the memory of what is done with for good, since training
 	// allocates nothing.
 	debug.FreeOSMemory()
-	if err := r.verify(ctx); err != nil {
-		return err
-	}
 	if h.Fresh {
-		if err := r.save(ctx); err != nil {
-			return err
-		}
+		err = r.save(ctx) // which compares too
+	} else {
+		err = r.compareAll(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	if r.Comm.Rank() != 0 || r.finished() {
 		return nil
 	}
-	return r.hasRoom()
+	return r.checkSaving()
 }
 
 // tellStepSize tells of steps that have another number of samples than those before:
@@ -89,9 +90,13 @@ func (r *run) tellStepSize(from origin) {
 	}
 }
 
-// hasRoom refuses to begin where the next checkpoint would not fit, and warns where those
-// that are to be kept will not: a night of training is not to end at its first save.
-func (r *run) hasRoom() error {
+// checkSaving returns an error before the first step if the next save would fail: if it
+// would refuse the directory, or if the checkpoint would not fit. It warns if the
+// checkpoints that the job keeps will not all fit.
+func (r *run) checkSaving() error {
+	if err := checkpoint.CheckPrivate(r.Checkpoints); err != nil {
+		return err
+	}
 	entries, err := checkpoint.List(r.Checkpoints)
 	if err != nil {
 		return err

@@ -124,3 +124,42 @@ func TestResumingTakesNoMemory(t *testing.T) {
 		t.Errorf("%d bytes for a model of over %d", took, 4*700*700)
 	}
 }
+
+// A directory that the next save would refuse ends a resumed run before its first step, not
+// after an interval of training.
+func TestResumeChecksTheDirectoryBeforeTheFirstStep(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, dir string)
+		want   string
+	}{
+		"others can write": {func(t *testing.T, dir string) {
+			if err := os.Chmod(dir, 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}, "has mode 0777"},
+		"a symbolic link": {func(t *testing.T, dir string) {
+			if err := os.Rename(dir, dir+"-moved"); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(dir+"-moved", dir); err != nil {
+				t.Fatal(err)
+			}
+		}, "is a symbolic link"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "checkpoints")
+			_, _, errs := world(t, 2, job(t, fmt.Sprintf(mlp, 6)), dir, stopAfter(Trained, 5))
+			ok(t, errs)
+			tt.change(t, dir)
+			events, _, errs := world(t, 2, job(t, fmt.Sprintf(mlp, 6)), dir, nil)
+			if errs[0] == nil || !strings.Contains(errs[0].Error(), tt.want) {
+				t.Errorf("%v, want %q", errs[0], tt.want)
+			}
+			for _, e := range events {
+				if e.Kind == Trained {
+					t.Errorf("trained: %v", e)
+				}
+			}
+		})
+	}
+}

@@ -82,10 +82,13 @@ func (r *run) saveNow(ctx context.Context) (*saving, error) {
 	return s, nil
 }
 
-// begin is the present state, to be written. It is nil on a rank that has nothing to
-// write. What stands in the way of saving is the saving's err; the error is one of
-// communication.
+// begin returns the present state, to be written, after all ranks have compared theirs. It
+// returns nil on a rank that has nothing to write. A reason not to save is the saving's
+// err. The error is one of communication, or that the ranks differ.
 func (r *run) begin(ctx context.Context) (*saving, error) {
+	if err := r.compareAll(ctx); err != nil {
+		return nil, err
+	}
 	s := &saving{at: r.at, began: time.Now(), whole: r.finished(), divided: r.sharder.Strategy != ddp.DDP}
 	if !s.divided && r.Comm.Rank() != 0 {
 		return nil, nil
@@ -195,7 +198,7 @@ func (r *run) manifest() (*checkpoint.Manifest, error) {
 		Step: int(r.at.Step), Epoch: int(r.at.Epoch), Consumed: int(r.at.Consumed), Unevaluated: r.at.Unevaluated, Skipped: r.skipped, Finished: r.finished(),
 		Seed: uint64(r.train.Seed), WorldSize: r.Comm.Size(), Spec: r.train.Fingerprint(), SpecSum: r.Job.TrainDigest(),
 		DataSum: r.data.Digest(), Vocabulary: vocabulary, Optimizer: string(r.train.Optimizer.Kind), OptimInit: r.optimizer.StateBy(unread).Initialised,
-		Metrics: map[string]checkpoint.Number{},
+		Metrics: map[string]checkpoint.Number{}, Replicas: r.replicas(), Layout: r.layout,
 	}
 	for k, v := range r.last {
 		m.Metrics[k] = checkpoint.Number(v)

@@ -2,8 +2,8 @@
 // the other ranks of the job: distributed data parallel training, on processors or on
 // a GPU for each rank.
 //
-// It promises: the same spec, seed and world size give the same weights, bit for
-// bit, also when the run was stopped or killed in between; weights, data order
+// It promises: the same spec, seed, number of ranks and layout of the ranks on nodes give
+// the same weights, bit for bit, also when the run was stopped or killed in between; weights, data order
 // and updates are those of the same training in PyTorch, up to rounding; rank 0
 // saves before the first step, so that a run that cannot save does not start; what is
 // saved while training goes on is what would have been saved had it waited;
@@ -109,6 +109,7 @@ type run struct {
 	ready     func(param int) // sharder.Ready, once: making it allocates
 	none      func(param int) // ready of a gradient that is nothing, whatever was computed
 	at        position
+	layout    string             // see checkpoint.Manifest
 	skipped   int                // steps in a row that were left out
 	good      map[int]bool       // what is known of the checkpoints, see checkpoint.Prune
 	last      map[string]float64 // last figures, for the manifest
@@ -148,6 +149,9 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	}
 	defer r.loader.Stop()
 	if err := r.agreeOnData(ctx); err != nil {
+		return Result{}, err
+	}
+	if err := r.findLayout(ctx); err != nil {
 		return Result{}, err
 	}
 	if err := r.start(ctx); err != nil {

@@ -85,6 +85,8 @@ func rank(dir string) int {
 		select {}
 	case behaviour == "stick":
 		exit, failure = 1, errors.New("one of us sticks")
+	case strings.HasPrefix(behaviour, "train,"):
+		exit, failure = train(joined, job, dir)
 	case behaviour == "program":
 		exit, failure = joined.Program(context.Background(), ProgramOptions{Environ: os.Environ(),
 			Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals, Say: func(string) {}})
@@ -114,7 +116,7 @@ var lastDir rundir.Dir
 func launched(t *testing.T, n int, behaviour, more string, signals <-chan os.Signal) (Result, string, error) {
 	t.Helper()
 	text := fmt.Sprintf("name = \"t\"\n[network]\njoin_timeout = \"5s\"\n[setup]\nenv = { BEHAVIOUR = %q }\n", behaviour) + more
-	if !strings.Contains(more, "[command]") {
+	if !strings.Contains(more, "[command]") && !strings.Contains(more, "[train]") {
 		text += "[command]\nargv = [\"true\"]\n"
 	}
 	job, err := jobs.Parse("job.toml", []byte(text))
