@@ -113,6 +113,10 @@ func (c *checkpointLsCmd) Run(_ context.Context, p *program) error {
 		if f.Finished {
 			note = "finished"
 		}
+		if f.Created.IsZero() { // its manifest could not be read
+			rows[i] = []string{strconv.Itoa(f.Step), "-", "-", "-", "-", note}
+			continue
+		}
 		rows[i] = []string{strconv.Itoa(f.Step), strconv.Itoa(f.Epoch), strconv.Itoa(f.WorldSize), strconv.FormatInt(f.Bytes, 10),
 			f.Created.Local().Format(time.DateTime), note}
 	}

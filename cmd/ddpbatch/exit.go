@@ -27,7 +27,7 @@ var exitMeanings = []manual.Exit{
 	{Code: exitFailed, Meaning: "failed"},
 	{Code: exitUsage, Meaning: "invalid job file, also one that contradicts its run's checkpoints (check, submit), or wrong usage (nothing was submitted)"},
 	{Code: exitStopped, Meaning: "stopped before the end, and goes on when started again"},
-	{Code: exitLost, Meaning: "a rank was lost or hung, or did not come"},
+	{Code: exitLost, Meaning: "a rank was lost or hung, did not join, or received altered data"},
 	{Code: exitNoState, Meaning: "there are checkpoints, and none is usable for the job, for example because a setting has changed"},
 	{Code: exitCancelled, Meaning: "cancelled: by a second Control-C, or the job that was waited for"},
 }

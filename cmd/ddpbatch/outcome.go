@@ -84,10 +84,11 @@ func firstFailure(dir rundir.Dir, job string) *rendezvous.Failure {
 	return f.First
 }
 
-// newestStep is the step of the newest checkpoint, -1 when there is none.
+// newestStep returns the step of the newest checkpoint, or -1 if there is none or if only a
+// newer version of the program can resume from it.
 func newestStep(dir rundir.Dir) int {
 	entries, err := checkpoint.List(dir.Checkpoints())
-	if err != nil || len(entries) == 0 {
+	if err != nil || len(entries) == 0 || entries[0].IsNewer() {
 		return -1
 	}
 	return entries[0].Step

@@ -17,7 +17,7 @@ import (
 // the directory where the job's relative paths start.
 //
 // It reads manifests only, and it ignores checkpoints that it cannot read: the job
-// itself reports these.
+// itself reports these. A checkpoint of a newer version of the program is an error.
 func CheckResume(dir rundir.Dir, job *jobs.Job, base string) error {
 	if _, err := os.Stat(dir.Path); err != nil {
 		return nil // there is nothing to resume
@@ -28,11 +28,17 @@ func CheckResume(dir rundir.Dir, job *jobs.Job, base string) error {
 	var found jobs.Diagnostics
 	var from string
 	if job.Sweep == nil {
-		found, from = changes(dir, job, base)
+		var err error
+		if found, from, err = changes(dir, job, base); err != nil {
+			return err
+		}
 	} else {
 		seen := map[jobs.Diagnostic]bool{}
 		for _, e := range job.Sweep.Elements {
-			changed, path := changes(dir.Element(e.Index), e.Job, base)
+			changed, path, err := changes(dir.Element(e.Index), e.Job, base)
+			if err != nil {
+				return err
+			}
 			for _, d := range changed {
 				// A setting of the whole sweep is reported for the first element only.
 				if !seen[d] {
@@ -55,13 +61,17 @@ func CheckResume(dir rundir.Dir, job *jobs.Job, base string) error {
 }
 
 // changes returns the settings of a single job that contradict its newest checkpoint,
-// and the path of that checkpoint.
-func changes(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics, from string) {
+// and the path of that checkpoint. The error is a [checkpoint.NewerError]: the job cannot
+// resume from that checkpoint, and must not pass over it.
+func changes(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics, from string, err error) {
 	entries, err := checkpoint.List(dir.Checkpoints())
 	if err != nil || job.Train == nil {
-		return nil, ""
+		return nil, "", nil
 	}
 	for _, e := range entries {
+		if e.IsNewer() {
+			return nil, "", fmt.Errorf("resume from step %d: %w", e.Step, e.Err)
+		}
 		if e.Manifest == nil || len(e.Manifest.Spec) == 0 {
 			continue
 		}
@@ -70,7 +80,7 @@ func changes(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics
 		resolved.ResolvePaths(base)
 		var changed *jobs.ChangedError
 		if err := resolved.CheckResume(e.Manifest.Spec, e.Manifest.SpecSum); !errors.As(err, &changed) {
-			return nil, ""
+			return nil, "", nil
 		}
 		for _, c := range changed.Changes {
 			d := job.Near(c.Key)
@@ -78,9 +88,9 @@ func changes(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics
 			d.Allowed = c.Hint()
 			found = append(found, d)
 		}
-		return found, e.Path
+		return found, e.Path, nil
 	}
-	return nil, ""
+	return nil, "", nil
 }
 
 // checkRun refuses a run directory whose newest checkpoint another run has written.

@@ -269,6 +269,8 @@ func (c *Checkpoint) text(now time.Time) string {
 		text += fmt.Sprintf(", %s ago, %s", Span(now.Sub(c.Time)), Size(c.Bytes))
 	}
 	switch {
+	case c.Newer != "":
+		text += ", " + c.Newer
 	case c.Damaged != "":
 		text += ", damaged: " + c.Damaged
 	case c.Verified:

@@ -252,6 +252,8 @@ func (s *Status) goesOn(p Phase) (Phase, string, string) {
 	switch {
 	case s.Saved == nil:
 		return p, "", ""
+	case s.Saved.Newer != "":
+		return p, "", fmt.Sprintf("%s it with the newer ddpbatch that saved step %d, or use a different run directory (--run-dir)", again, s.Saved.Step)
 	case s.Saved.Damaged != "":
 		return p, "", fmt.Sprintf("%s it again to go on from the newest checkpoint that verifies: that of step %d does not", again, s.Saved.Step)
 	}

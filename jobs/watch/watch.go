@@ -70,6 +70,7 @@ type Checkpoint struct {
 	Bytes   int64     `json:"bytes,omitempty"`
 	Path    string    `json:"path"`
 	Damaged string    `json:"damaged,omitempty"` // what is wrong with it
+	Newer   string    `json:"newer,omitempty"`   // why this version cannot read it: a newer one wrote it
 	// Verified says that every byte was read and compared; see [Status.Verify].
 	Verified bool `json:"verified"`
 }
@@ -106,7 +107,11 @@ func Read(d rundir.Dir, name, job string, figures *Figures) Status {
 
 func newest(e checkpoint.Entry) *Checkpoint {
 	c := &Checkpoint{Step: e.Step, Path: e.Path}
-	if e.Err != nil {
+	switch {
+	case e.IsNewer():
+		c.Newer = e.Err.Error()
+		return c
+	case e.Err != nil:
 		c.Damaged = e.Err.Error()
 		return c
 	}
@@ -119,7 +124,7 @@ func newest(e checkpoint.Entry) *Checkpoint {
 
 // Verify reads all of the newest checkpoint and compares it with its digests.
 func (s *Status) Verify() {
-	if s.Saved == nil || s.Saved.Damaged != "" {
+	if s.Saved == nil || s.Saved.Damaged != "" || s.Saved.Newer != "" {
 		return
 	}
 	if err := checkpoint.Verify(s.Saved.Path); err != nil {

@@ -115,6 +115,8 @@ func TestPhaseWithoutSlurm(t *testing.T) {
 		{name: "program stopped by Ctrl-C with exit code 0", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(0, true)}, phase: Stopped},
 		{name: "program that somebody killed by SIGTERM", s: Status{record: ended(143, false)}, failure: "rank 0: sh was killed by signal 15", phase: Failed, detail: "rank 0: sh was killed by signal 15"},
 		{name: "interrupted twice", s: Status{record: ended(130, false)}, failure: "cancelled by a second interrupt", phase: Cancelled},
+		{name: "stopped, and its checkpoint of a newer version", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(3, false), Saved: &Checkpoint{Step: 7, Newer: "written by a newer ddpbatch"}}, phase: Stopped,
+			advice: "launch it with the newer ddpbatch that saved step 7, or use a different run directory (--run-dir)"},
 		{name: "stopped, and its checkpoint damaged", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(3, false), Saved: &Checkpoint{Step: 7, Damaged: "no manifest"}}, phase: Stopped,
 			advice: "launch it again to go on from the newest checkpoint that verifies: that of step 7 does not"},
 		{name: "trained to the end", s: Status{record: trained(3, 3), Saved: saved}, phase: Done},
