@@ -73,7 +73,7 @@ var matrix = []group{
 		{"time limit, with restart.requeue", "saved and requeued, without gaps or repeats in the figures", 0, 0, "(1 of 1)", nil, "tests: TestRequeuesItselfAtTheTimeLimit, tests: TestProgramAtItsTimeLimit"},
 		{"cancelled, and submitted again", "the weights of an undisturbed run", 0, 0, "resuming after step", nil, "tests: TestCancelledAndSubmittedAgain"},
 		{"requeued when it is finished", "nothing is done", 0, 0, "already finished", nil, "tests: TestMainJobOnThreeNodes"},
-		{"scontrol is missing, or refuses", "not requeued, said so", 0, 3, "not requeued: requeueing job 7: scontrol: not found in PATH; submit it again to go on", nil, "jobs/launch: TestRequeue"},
+		{"scontrol is missing, or refuses", "not requeued, said so", 0, 3, "not requeued: requeue job 7: scontrol: not found in PATH; submit it again to go on", nil, "jobs/launch: TestRequeue"},
 		{"slurmctld restarts while a job is submitted, and while it runs", "one job, which goes on; the weights of an undisturbed run", 0, 0, "finished: 12 epochs", nil, "tests: TestControllerRestarts"},
 		{"slurmctld is away for some seconds when a job asks for its requeue", "requeued once; it goes on", 0, goesOn, "requeued as job ...(1 of 1)", nil, "tests: TestControllerRestartsDuringRequeue"},
 		{"the submitting client is killed", "the next submit finds the job", 0, 0, "", nil, "tests: TestSubmissionOfKilledClientIsFound"},
