@@ -12,7 +12,7 @@ import (
 
 type checkCmd struct {
 	Jobs   []string `arg:"" name:"job.toml" help:"Job files."`
-	RunDir string   `placeholder:"DIR" help:"Run directory whose checkpoints the job must be able to resume from (default: runs/NAME beside the job file)."`
+	RunDir string   `placeholder:"DIR" help:"Run directory whose checkpoints the job must be able to resume from (default: runs/NAME)."`
 	Set    []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the files', such as train.batch=64; may be repeated."`
 	JSON   bool     `help:"Print the answer as JSON."`
 }

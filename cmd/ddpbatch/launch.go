@@ -20,7 +20,7 @@ import (
 // launchCmd starts all ranks of a job and stays until they are done.
 type launchCmd struct {
 	Job     string   `arg:"" optional:"" name:"job.toml" help:"Job file; may be left out with --run-dir of a submitted job."`
-	RunDir  string   `help:"Run directory (default: runs/NAME beside the job file)." placeholder:"DIR"`
+	RunDir  string   `help:"Run directory (default: runs/NAME)." placeholder:"DIR"`
 	Ranks   *int     `short:"n" help:"Without Slurm: ranks to start on this machine; default as many as the job has." placeholder:"N"`
 	Set     []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
 	Plain   bool     `help:"On a terminal, too: lines only, no view that changes."`
@@ -146,7 +146,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 	}
 	p.tellDoubts(f, o.Allocation == nil)
 	dir := p.runDir(c.RunDir, f.job, f.base)
-	p.warnOfRunDir(dir, c.RunDir, f.job, f.base)
+	p.warnOfRunDir(dir, c.RunDir, f.job)
 	if err := submit.CheckResume(dir, f.job, f.base); err != nil {
 		return nil, exitError{exitNoState, err} // the code with which the ranks would refuse
 	}

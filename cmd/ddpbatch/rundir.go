@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -13,38 +14,60 @@ import (
 // runsFolder is the folder of run directories, unless --run-dir names another place.
 const runsFolder = "runs"
 
-// runDir returns the run directory of a job: the one asked for, or else runs/NAME beside
-// the job file, where all other relative paths start. Base is the folder of the job file.
+// runDir returns the run directory of a job: the one asked for, or else runs/NAME in the
+// current directory. Base is the directory of the job file.
 //
-// Earlier versions used runs/NAME in the current directory. A run of this job that is
-// there is found, so that it is not silently started a second time.
+// A run that was started from another directory is found if it is below the directory of the
+// job file or below a directory above it. Otherwise the same command in another directory
+// would silently start a second run.
 func (p *program) runDir(asked string, job *jobs.Job, base string) rundir.Dir {
 	if asked != "" {
 		return rundir.Dir{Path: p.abs(asked)}
 	}
 	name := filepath.Join(runsFolder, string(job.Name))
-	beside, here := rundir.Dir{Path: filepath.Join(base, name)}, rundir.Dir{Path: p.abs(name)}
-	if isSameFolder(base, p.Dir) {
-		return beside
-	}
-	record, err := here.ReadRecord()
-	var damaged interface{ Hint() string }
-	switch {
-	case err == nil && record.Name == string(job.Name) && isSameFolder(record.Base, base):
+	here := rundir.Dir{Path: p.abs(name)}
+	if holdsRun(here, job, base) {
 		return here
-	case errors.As(err, &damaged) && !errors.Is(err, fs.ErrNotExist):
-		return here // the error names the command that repairs it
 	}
-	return beside
+	// Directories of other users are not searched: /home, for example, may be an automounter's.
+	for folder := base; isOwn(folder) || folder == base; folder = filepath.Dir(folder) {
+		if dir := (rundir.Dir{Path: filepath.Join(folder, name)}); isOwn(dir.Path) && holdsRun(dir, job, base) {
+			return dir
+		}
+		if folder == filepath.Dir(folder) {
+			break
+		}
+	}
+	return here
 }
 
-// warnOfRunDir warns if a job uses a run in the current directory instead of the default
-// place beside the job file.
-func (p *program) warnOfRunDir(dir rundir.Dir, asked string, job *jobs.Job, base string) {
-	beside := filepath.Join(base, runsFolder, string(job.Name))
-	if asked == "" && !isSameFolder(base, p.Dir) && dir.Path != beside {
-		p.note("WARNING: the run directory is %q, which holds this run already, and not %q beside the job file; name one with --run-dir, or move the run there", dir.Path, beside)
+// holdsRun reports whether dir holds a run of the job, or a run whose record is damaged. The
+// error of a damaged record names the command that repairs it.
+func holdsRun(dir rundir.Dir, job *jobs.Job, base string) bool {
+	record, err := dir.ReadRecord()
+	var damaged interface{ Hint() string }
+	if err != nil {
+		return errors.As(err, &damaged) && !errors.Is(err, fs.ErrNotExist)
 	}
+	return record.Name == string(job.Name) && isSameFolder(record.Base, base)
+}
+
+// warnOfRunDir warns if a job uses a run that is not in the default place.
+func (p *program) warnOfRunDir(dir rundir.Dir, asked string, job *jobs.Job) {
+	here := p.abs(filepath.Join(runsFolder, string(job.Name)))
+	if asked == "" && !isSameFolder(dir.Path, here) && dir.Path != here {
+		p.note("WARNING: using the run in %q, which this job file started, not a new run in %q; use --run-dir to choose", dir.Path, here)
+	}
+}
+
+// isOwn reports whether the file at path belongs to this user.
+func isOwn(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
 }
 
 // isSameFolder reports whether two paths lead to one folder.
