@@ -272,7 +272,7 @@ func (c *launchCmd) openSubmitted(ctx context.Context, p *program, o *launch.Opt
 // openElement opens a run directory; of a sweep that of the element which the
 // array's task is, or which was asked for.
 func (c *launchCmd) openElement(path string, a *slurm.Allocation) (rundir.Dir, error) {
-	dir, err := rundir.Open(path)
+	dir, err := rundir.OpenOwn(path)
 	if err != nil {
 		return dir, err
 	}
@@ -291,5 +291,5 @@ func (c *launchCmd) openElement(path string, a *slurm.Allocation) (rundir.Dir, e
 	if index == nil {
 		return dir, hinted{fmt.Errorf("run directory %q is that of a sweep", path), "say which element to run with --element N"}
 	}
-	return rundir.Open(dir.Element(*index).Path)
+	return rundir.OpenOwn(dir.Element(*index).Path)
 }

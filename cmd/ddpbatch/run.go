@@ -108,7 +108,7 @@ func (r *rank) open(ctx context.Context, c *runCmd) (err error) {
 
 // openRun takes the job that the launcher has put into the run directory.
 func (r *rank) openRun(path string) (err error) {
-	if r.dir, err = rundir.Open(r.abs(path)); err != nil {
+	if r.dir, err = rundir.OpenOwn(r.abs(path)); err != nil {
 		if _, missing := (rundir.Dir{Path: r.abs(path)}).ReadRecord(); r.place.Nodes > 1 && errors.Is(missing, fs.ErrNotExist) {
 			// The launcher has just written into it on the first node.
 			return hinted{fmt.Errorf("run directory %q does not exist on %s", path, r.place.Host),
@@ -162,7 +162,7 @@ func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 // awaitRun waits for rank 0 to have made the run directory.
 func (r *rank) awaitRun(timeout time.Duration) error {
 	for end := time.Now().Add(timeout); ; time.Sleep(100 * time.Millisecond) {
-		_, err := rundir.Open(r.dir.Path)
+		_, err := rundir.OpenOwn(r.dir.Path)
 		if err == nil {
 			return nil
 		}

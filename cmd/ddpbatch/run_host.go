@@ -52,7 +52,7 @@ func (c *runCmd) job(p *program) (*jobs.Job, error) {
 	if c.RunDir == "" {
 		return nil, usage("name a job file, or a run directory with --run-dir")
 	}
-	dir, err := rundir.Open(p.abs(c.RunDir))
+	dir, err := rundir.OpenOwn(p.abs(c.RunDir))
 	if err != nil {
 		return nil, err
 	}

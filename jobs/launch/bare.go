@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/netif"
@@ -72,7 +74,7 @@ func untilChanged(ctx context.Context, path string, text []byte, changed func())
 			return
 		case <-time.After(200 * time.Millisecond):
 		}
-		if now, err := os.ReadFile(path); err == nil && !bytes.Equal(now, text) {
+		if now, err := readOwn(path); err == nil && !bytes.Equal(now, text) {
 			changed()
 			return
 		}
@@ -125,7 +127,7 @@ func (r *Rank) openMeeting(ctx context.Context, o JoinOptions, path string) ([]s
 // findMeeting waits for rank 0's file.
 func findMeeting(ctx context.Context, path string) ([]byte, error) {
 	for {
-		text, err := os.ReadFile(path)
+		text, err := readOwn(path)
 		if err == nil {
 			return text, nil
 		}
@@ -138,4 +140,27 @@ func findMeeting(ctx context.Context, path string) ([]byte, error) {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// maxMeeting is the maximum size of rank 0's file in bytes. It holds a secret and the
+// addresses of one node.
+const maxMeeting = 64 << 10
+
+// readOwn reads a small regular file that only this user can read and write. The file of
+// another user would make this rank join that user's run. It does not wait for the other end
+// of a FIFO.
+func readOwn(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() || !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%q is not a regular file that only this user can read and write", path)
+	}
+	return io.ReadAll(io.LimitReader(f, maxMeeting))
 }

@@ -4,9 +4,58 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
+
+// Without a launcher the ranks find rank 0 through a file. A rank must not join the run of
+// another user, nor wait for a FIFO.
+func TestMeetingFileOfAnotherUserIsRejected(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		root   bool
+		create func(path string) error
+		want   string
+	}{
+		{"own file", false, func(path string) error { return os.WriteFile(path, []byte("own"), 0o600) }, ""},
+		{"another user's file", true, func(path string) error {
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				return err
+			}
+			return os.Chown(path, 65534, 65534)
+		}, "only this user"},
+		{"file that others can read", false, func(path string) error {
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				return err
+			}
+			return os.Chmod(path, 0o644)
+		}, "only this user"},
+		{"FIFO", false, func(path string) error { return syscall.Mkfifo(path, 0o600) }, "only this user"},
+		{"symbolic link", false, func(path string) error { return os.Symlink("/etc/passwd", path) }, "too many levels of symbolic links"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.root && os.Geteuid() != 0 {
+				if os.Getenv("CI") != "" {
+					t.Fatal("needs root")
+				}
+				t.Skip("needs root")
+			}
+			path := filepath.Join(t.TempDir(), "rendezvous.json")
+			if err := tt.create(path); err != nil {
+				t.Fatal(err)
+			}
+			text, err := findMeeting(t.Context(), path)
+			if tt.want == "" && (err != nil || string(text) != "own") {
+				t.Errorf("got %q, %v", text, err)
+			}
+			if tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
 
 // Rank 0's file that an earlier start has left is dropped for the one that comes.
 func TestUntilChanged(t *testing.T) {

@@ -60,7 +60,7 @@ func create(path string) error {
 	return check(path)
 }
 
-// check looks whether a directory may hold a run.
+// check reports why a directory cannot hold a run of this user.
 func check(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -111,6 +111,21 @@ func Open(path string) (Dir, error) {
 		}
 	}
 	if err != nil {
+		return Dir{}, fmt.Errorf("open run directory %q: %w", d.Path, err)
+	}
+	return d, nil
+}
+
+// OpenOwn opens a run directory whose files this process is about to run: the job file and
+// the site's profile hold commands. It rejects the directories that [Create] rejects. The
+// check at creation is not enough, because whoever can write to a directory above may have
+// replaced the run directory since.
+func OpenOwn(path string) (Dir, error) {
+	d, err := Open(path)
+	if err != nil {
+		return Dir{}, err
+	}
+	if err := check(d.Path); err != nil {
 		return Dir{}, fmt.Errorf("open run directory %q: %w", d.Path, err)
 	}
 	return d, nil

@@ -107,6 +107,61 @@ func TestCreateRefusesOthers(t *testing.T) {
 	wants(t, err, "belongs to user 65534, and this is user 0", "--run-dir")
 }
 
+// Whoever can write to a directory above a run directory can replace it after it was created.
+func TestOpenOwnRejectsReplacedDirectories(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		root    bool
+		replace func(t *testing.T, dir string)
+		want    string
+	}{
+		{"untouched", false, func(*testing.T, string) {}, ""},
+		{"another user's", true, func(t *testing.T, dir string) {
+			if err := os.Chown(dir, 65534, 65534); err != nil {
+				t.Fatal(err)
+			}
+		}, "belongs to user 65534"},
+		{"writable by others", false, func(t *testing.T, dir string) {
+			if err := os.Chmod(dir, 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}, "mode is 0777"},
+		{"symbolic link", false, func(t *testing.T, dir string) {
+			if err := os.Rename(dir, dir+".moved"); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(dir+".moved", dir); err != nil {
+				t.Fatal(err)
+			}
+		}, "symbolic link"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.root && os.Geteuid() != 0 {
+				if os.Getenv("CI") != "" {
+					t.Fatal("needs root")
+				}
+				t.Skip("needs root")
+			}
+			d, err := Create(filepath.Join(t.TempDir(), "run"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.Prepare("name", "/", "v", []byte("name = \"name\"\n")); err != nil {
+				t.Fatal(err)
+			}
+			tt.replace(t, d.Path)
+			_, err = OpenOwn(d.Path)
+			if tt.want == "" && err == nil {
+				return
+			}
+			wants(t, err, tt.want, "--run-dir")
+			if _, err := Open(d.Path); err != nil {
+				t.Errorf("open to look at: %v", err)
+			}
+		})
+	}
+}
+
 // TestCreateReadOnly: a file system mounted read-only, which only the kernel
 // knows about.
 func TestCreateReadOnly(t *testing.T) {
