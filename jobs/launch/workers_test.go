@@ -6,32 +6,50 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
 
-// fakeTorchrun starts a worker that fails, and notices it late, as torchrun does.
+// fakeTorchrun starts workers that run a line of shell each, as torchrun does. It waits for
+// them only after a while, and ends the second worker with SIGTERM because the first failed.
 func fakeTorchrun() int {
-	worker := exec.Command("/bin/sh", "-c", "sleep 4; exit 7")
-	worker.Env = []string{"PATH=/usr/bin:/bin", "TORCHELASTIC_RUN_ID=none", "TORCHELASTIC_RESTART_COUNT=0", "RANK=3"}
-	if err := worker.Start(); err != nil {
-		return 2
+	var workers []*exec.Cmd
+	for rank, line := range []string{os.Getenv("FAKE_WORKER_0"), "sleep 300"} {
+		worker := exec.Command("/bin/sh", "-c", line)
+		worker.Env = []string{"PATH=/usr/bin:/bin", "TORCHELASTIC_RUN_ID=none", "TORCHELASTIC_RESTART_COUNT=0", fmt.Sprintf("RANK=%d", rank)}
+		if err := worker.Start(); err != nil {
+			return 2
+		}
+		workers = append(workers, worker)
 	}
 	time.Sleep(8 * time.Second)
-	_ = worker.Wait()
+	_ = workers[1].Process.Signal(syscall.SIGTERM)
+	time.Sleep(time.Second)
+	for _, w := range workers {
+		_ = w.Wait()
+	}
 	return 1
 }
 
-// The reason of a failed torchrun names its worker.
+// The reason of a failed torchrun names the worker that failed first, not one that torchrun
+// ended for it, and not only if the worker ran for a while.
 func TestFailedWorkerOfTorchrunIsNamed(t *testing.T) {
-	dir := t.TempDir()
-	script := fmt.Sprintf("#!/bin/sh\nexec %s fake-torchrun\n", os.Args[0])
-	if err := os.WriteFile(filepath.Join(dir, "torchrun"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	result, said, err := launched(t, 1, "program", "[command]\nlauncher = \"torchrun\"\nargv = [\"train.py\"]\n", nil)
-	if err != nil || result.Failure == nil || result.Exit != 1 || !strings.Contains(result.Failure.Reason, "RANK=3 ended with exit code 7") {
-		t.Errorf("%+v, %v\n%s", result.Failure, err, said)
+	for _, tt := range []struct{ name, worker, want string }{
+		{"after a while", "sleep 4; exit 7", "RANK=0 ended with exit code 7"},
+		{"at once", "exit 2", "a worker of torchrun ended with exit code 2"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			script := fmt.Sprintf("#!/bin/sh\nFAKE_WORKER_0='%s' exec %s fake-torchrun\n", tt.worker, os.Args[0])
+			if err := os.WriteFile(filepath.Join(dir, "torchrun"), []byte(script), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+			result, said, err := launched(t, 1, "program", "[command]\nlauncher = \"torchrun\"\nargv = [\"train.py\"]\n", nil)
+			if err != nil || result.Failure == nil || result.Exit != 1 || !strings.Contains(result.Failure.Reason, tt.want) {
+				t.Errorf("%+v, %v\n%s", result.Failure, err, said)
+			}
+		})
 	}
 }
