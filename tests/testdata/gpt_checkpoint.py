@@ -50,8 +50,12 @@ model = GPT(vocabulary, context, width, options.heads, layers, seed=0)
 missing, unexpected = model.load_state_dict(weights, strict=False)
 assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
 state = torch.load(options.optimizer)
-assert state["param_groups"][0]["param_names"] == [n for n, _ in model.named_parameters()], state["param_groups"]
-assert all(s["exp_avg"].shape == p.shape for s, p in zip(state["state"].values(), model.parameters()))
+# Only matrices decay, so PyTorch's optimizer has a second group for the other parameters.
+groups = [[(n, p) for n, p in model.named_parameters() if (p.dim() >= 2) == decays] for decays in (True, False)]
+assert [g["param_names"] for g in state["param_groups"]] == [[n for n, _ in g] for g in groups], state["param_groups"]
+assert [g["weight_decay"] > 0 for g in state["param_groups"]] == [True, False], state["param_groups"]
+torch.optim.AdamW([{"params": [p for _, p in g]} for g in groups]).load_state_dict(state)
+assert all(state["state"][i]["exp_avg"].shape == p.shape for i, (_, p) in enumerate(groups[0] + groups[1]))
 
 with open(options.text, encoding="utf-8") as f:
     text = f.read()
