@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 )
 
 func (s *Server) leave(rank int, m leaveMessage) {
@@ -41,23 +42,39 @@ func (s *Server) leave(rank int, m leaveMessage) {
 	s.goneLocked(rank)
 }
 
+// maxWorkerAge is how long a failed worker can be the cause of a failure. torchrun ends
+// within seconds of its worker if it does not restart it, and kills the other workers
+// after up to 30 s.
+const maxWorkerAge = time.Minute
+
 // failedWorker is the first worker of any rank's program that failed.
 type failedWorker struct {
 	rank, restarts int
 	text           string
+	at             time.Time
 }
 
+func (w *failedWorker) isStale() bool { return time.Since(w.at) > maxWorkerAge }
+
 // workerFailed records a failed worker if it is the first since the workers were started.
+// It ignores those that end because the attempt ends.
 func (s *Server) workerFailed(rank int, m workerFailedMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.worker == nil || m.Restarts > s.worker.restarts {
-		s.worker = &failedWorker{rank, m.Restarts, m.Text}
+	if s.stopping || s.first != nil {
+		return
+	}
+	if w := s.worker; w == nil || m.Restarts > w.restarts || w.isStale() {
+		s.worker = &failedWorker{rank, m.Restarts, m.Text, time.Now()}
 	}
 }
 
-// blameWorkerLocked makes the rank whose worker was the first to fail the cause.
+// blameWorkerLocked makes the rank whose worker was the first to fail the cause. It forgets
+// a worker that failed too long ago: torchrun has restarted it.
 func (s *Server) blameWorkerLocked(f *Failure) {
+	if s.worker != nil && s.worker.isStale() {
+		s.worker = nil
+	}
 	w := s.worker
 	if w == nil || f.State != Failed {
 		return

@@ -516,3 +516,58 @@ func TestFirstFailedWorkerIsTheCause(t *testing.T) {
 		})
 	}
 }
+
+// TestReportedWorkerIsNotTheCause checks which failed workers have nothing to do with a
+// later failure: one that failed long ago, because torchrun has restarted it, and one that
+// ended because it was asked to stop.
+func TestReportedWorkerIsNotTheCause(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		before func(*Server) // of the worker's report
+		after  func(*Server)
+	}{
+		{"restarted since", nil, func(s *Server) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.worker.at = s.worker.at.Add(-2 * maxWorkerAge)
+		}},
+		{"asked to stop", func(s *Server) { s.Stop("SIGTERM") }, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := start(t, 2, nil)
+			sessions := a.joinAll(t, 2)
+			if tt.before != nil {
+				tt.before(a.Server)
+			}
+			a.Server.workerFailed(1, workerFailedMessage{0, "worker b"})
+			if tt.after != nil {
+				tt.after(a.Server)
+			}
+			if err := sessions[0].Leave(137, errors.New("torchrun was killed")); err != nil {
+				t.Fatal(err)
+			}
+			<-sessions[1].Context().Done()
+			_ = sessions[1].Leave(4, context.Cause(sessions[1].Context()))
+			o := wait(t, a)
+			if o.First == nil || o.First.Rank != 0 || strings.Contains(o.First.Reason, "worker b") || o.Ranks[1].State == Failed {
+				t.Errorf("got %+v, ranks %+v, want rank 0 and no worker", o.First, o.Ranks)
+			}
+		})
+	}
+}
+
+// TestLaterWorkerReplacesStaleReport checks that a worker that failed long ago does not hide
+// one that fails after the same number of restarts.
+func TestLaterWorkerReplacesStaleReport(t *testing.T) {
+	s := start(t, 2, nil).Server
+	s.workerFailed(1, workerFailedMessage{0, "worker b"})
+	s.mu.Lock()
+	s.worker.at = s.worker.at.Add(-2 * maxWorkerAge)
+	s.mu.Unlock()
+	s.workerFailed(0, workerFailedMessage{0, "worker a"})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.worker.rank != 0 || s.worker.text != "worker a" {
+		t.Errorf("got %+v, want rank 0's worker", s.worker)
+	}
+}
