@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -47,45 +48,41 @@ type Repaired struct {
 // copied into the directory.
 //
 // It refuses while a launcher or a submission is at work there, if Slurm cannot say
-// whether jobs are queued, and if the checkpoints are of several runs.
+// whether jobs are queued, if the checkpoints are of several runs, and if the request
+// names a job that is not the job of the run. Then it leaves no file behind.
 func (s Submitter) Repair(ctx context.Context, req RepairRequest) (Repaired, error) {
-	unlock, err := req.Dir.LockSubmission()
-	if err != nil {
-		return Repaired{}, err
-	}
-	defer unlock()
-	launcher, err := req.Dir.Lock(rundir.Claim{Ended: Ended(ctx, s.Slurm)})
-	if err != nil {
-		return Repaired{}, err
-	}
-	defer launcher()
 	r, err := s.repair(ctx, req)
 	if err != nil {
+		var changed jobs.Diagnostics
+		if errors.As(err, &changed) {
+			return Repaired{}, err // it is rendered as it is
+		}
 		return Repaired{}, fmt.Errorf("repair run directory %q: %w", req.Dir.Path, err)
 	}
 	return r, nil
 }
 
-func (s Submitter) repair(ctx context.Context, req RepairRequest) (done Repaired, err error) {
-	run, err := done.readCheckpoints(req.Dir)
+func (s Submitter) repair(ctx context.Context, req RepairRequest) (Repaired, error) {
+	// Taking a lock creates a file, which must not be removed again. So a request that
+	// is refused, or has nothing to repair, ends before the locks.
+	first := s
+	first.Say = func(string) {}
+	if done, _, err := first.plan(ctx, req); err != nil || done.Intact {
+		return done, err
+	}
+	launcher, err := req.Dir.Lock(rundir.Claim{Ended: Ended(ctx, s.Slurm)})
 	if err != nil {
-		return done, err
+		return Repaired{}, err
 	}
-	record, err := req.Dir.ReadRecord()
-	switch {
-	case err == nil && (run == "" || run == record.Run):
-		done.Record, done.Intact = record, true
-		return done, nil
-	case err == nil: // the checkpoints were copied here
-	case req.Dir.RecordIsNewer():
-		return done, err
-	default:
-		if record, err = s.rebuild(ctx, req, &done); err != nil {
-			return done, err
-		}
+	defer launcher()
+	unlock, err := req.Dir.LockSubmission()
+	if err != nil {
+		return Repaired{}, err
 	}
-	if run != "" {
-		record.Run = run
+	defer unlock()
+	done, record, err := s.plan(ctx, req)
+	if err != nil || done.Intact {
+		return done, err
 	}
 	if done.Kept, err = req.Dir.ReplaceRecord(record); err != nil {
 		return done, err
@@ -95,6 +92,67 @@ func (s Submitter) repair(ctx context.Context, req RepairRequest) (done Repaired
 		_, err = req.Dir.Prepare(record.Name, record.Base, req.Version, req.Spec)
 	}
 	return done, err
+}
+
+// plan returns the record that the run directory needs. It writes nothing.
+func (s Submitter) plan(ctx context.Context, req RepairRequest) (done Repaired, record rundir.Record, err error) {
+	run, err := done.readCheckpoints(req.Dir)
+	if err != nil {
+		return done, record, err
+	}
+	if err := req.checkJob(); err != nil {
+		return done, record, err
+	}
+	record, err = req.Dir.ReadRecord()
+	switch {
+	case err == nil && req.Base != "" && !req.Dir.IsElement() && record.Name != string(req.Job.Name):
+		return done, record, otherJob(record.Name, string(req.Job.Name))
+	case err == nil && (run == "" || run == record.Run):
+		done.Record, done.Intact = record, true
+		return done, record, nil
+	case err == nil: // the checkpoints were copied here
+	case req.Dir.RecordIsNewer():
+		return done, record, err
+	default:
+		if record, err = s.rebuild(ctx, req, &done); err != nil {
+			return done, record, err
+		}
+	}
+	if run != "" {
+		record.Run = run
+	}
+	return done, record, nil
+}
+
+// checkJob returns an error if the request names a job file that contradicts the newest
+// checkpoint. The job file in the run directory was checked when the job was submitted
+// or launched.
+func (req RepairRequest) checkJob() error {
+	if req.Base == "" {
+		return nil
+	}
+	const hint = "name the job file that the run was started with"
+	if req.Job.Train == nil && req.Job.Sweep == nil && trained(req.Dir) {
+		return refuse(hint, "its checkpoints are of the built-in trainer, and the job file has no [train]")
+	}
+	found, from, err := contradictions(req.Dir, req.Job, req.Base)
+	if err != nil {
+		return err
+	}
+	return withHint(found, fmt.Sprintf("%s (checkpoint: %s)", hint, from))
+}
+
+// trained reports whether the built-in trainer wrote a checkpoint of the directory.
+func trained(dir rundir.Dir) bool {
+	entries, err := checkpoint.List(dir.Checkpoints())
+	return err == nil && slices.ContainsFunc(entries, func(e checkpoint.Entry) bool {
+		return e.Manifest != nil && len(e.Manifest.Spec) > 0
+	})
+}
+
+// otherJob is the error for a job file with another name than the run's job.
+func otherJob(run, file string) error {
+	return refuse("name the job file of that run with --job", "it holds the run of job %q, and the job file is of %q", run, file)
 }
 
 // readCheckpoints returns the id of the run that all checkpoints are of, empty if there are
@@ -151,7 +209,7 @@ func (s Submitter) rebuild(ctx context.Context, req RepairRequest, done *Repaire
 	left := req.Dir.SalvageRecord()
 	name := string(req.Job.Name)
 	if left.Name != "" && left.Name != name {
-		return left, refuse("name the job file of that run with --job", "it holds the run of job %q, and the job file is of %q", left.Name, name)
+		return left, otherJob(left.Name, name)
 	}
 	var sweep *rundir.Record
 	if req.Dir.IsElement() {
@@ -225,9 +283,10 @@ func submissionsOfElement(dir rundir.Dir, sweep rundir.Record) (all []rundir.Sub
 }
 
 // submissions returns the submissions that the damaged record, the elements of a sweep, the
-// files of jobs, and Slurm know of, in the order of their jobs.
+// files of jobs, and Slurm know of, in the order of their jobs. It does not query Slurm
+// about a directory that nothing was submitted from.
 func (s Submitter) submissions(ctx context.Context, dir rundir.Dir, left rundir.Record, sweep *rundir.SweepRecord) ([]rundir.Submission, error) {
-	all := left.Submissions
+	all, pending := left.Submissions, left.Pending
 	byJob := func(id string) *rundir.Submission {
 		i := slices.IndexFunc(all, func(s rundir.Submission) bool { return s.JobID == id })
 		if i < 0 {
@@ -255,10 +314,16 @@ func (s Submitter) submissions(ctx context.Context, dir rundir.Dir, left rundir.
 			byJob(id)
 		}
 	}
+	if _, err := os.Stat(dir.Script()); len(all) == 0 && pending == nil && errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // the run was never submitted
+	}
 	found, err := s.Slurm.FindByScript(ctx, dir.Script())
+	var known interface{ Hint() string }
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		s.Say("WARNING: there is no Slurm here to ask for jobs of this run")
+	case errors.As(err, &known) && known.Hint() != "":
+		return nil, err
 	case err != nil:
 		return nil, refuse("repair it again when the controller answers", "%w", err)
 	}

@@ -25,34 +25,43 @@ func CheckResume(dir rundir.Dir, job *jobs.Job, base string) error {
 	if err := checkRun(dir); err != nil {
 		return err
 	}
-	var found jobs.Diagnostics
-	var from string
+	found, from, err := contradictions(dir, job, base)
+	if err != nil {
+		return err
+	}
+	return withHint(found, fmt.Sprintf("%s (checkpoint: %s)", jobs.ChangedHint, from))
+}
+
+// contradictions returns the settings of a job, or of the elements of a sweep, that
+// contradict the newest checkpoint, and the path of the last such checkpoint. The error
+// is that of [changes].
+func contradictions(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics, from string, err error) {
 	if job.Sweep == nil {
-		var err error
-		if found, from, err = changes(dir, job, base); err != nil {
-			return err
+		return changes(dir, job, base)
+	}
+	seen := map[jobs.Diagnostic]bool{}
+	for _, e := range job.Sweep.Elements {
+		changed, path, err := changes(dir.Element(e.Index), e.Job, base)
+		if err != nil {
+			return nil, "", err
 		}
-	} else {
-		seen := map[jobs.Diagnostic]bool{}
-		for _, e := range job.Sweep.Elements {
-			changed, path, err := changes(dir.Element(e.Index), e.Job, base)
-			if err != nil {
-				return err
-			}
-			for _, d := range changed {
-				// A setting of the whole sweep is reported for the first element only.
-				if !seen[d] {
-					seen[d] = true
-					found, from = append(found, d), path
-				}
+		for _, d := range changed {
+			// A setting of the whole sweep is reported for the first element only.
+			if !seen[d] {
+				seen[d] = true
+				found, from = append(found, d), path
 			}
 		}
 	}
+	return found, from, nil
+}
+
+// withHint returns the contradictions as an error that ends with a hint, or nil.
+func withHint(found jobs.Diagnostics, hint string) error {
 	if len(found) == 0 {
 		return nil
 	}
 	last := &found[len(found)-1]
-	hint := fmt.Sprintf("%s (checkpoint: %s)", jobs.ChangedHint, from)
 	if last.Allowed != "" {
 		hint = last.Allowed + "; otherwise " + hint
 	}
