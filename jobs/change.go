@@ -23,7 +23,7 @@ func (c Change) String() string {
 // [ChangedHint].
 func (c Change) Hint() string {
 	if c.Key == "train."+decayKey && c.Was == decayedAll {
-		return "set train.optimizer.decay = \"all\" to resume: the checkpoint was trained with weight decay on all parameters"
+		return "remove train.optimizer.decay or set it to \"all\" to resume: the checkpoint was trained with weight decay on all parameters"
 	}
 	return ""
 }
@@ -53,10 +53,32 @@ func (e *ChangedError) Hint() string {
 // ChangedHint is the remedy for a job that contradicts the checkpoints of its run.
 const ChangedHint = "give the changed job another name or --run-dir to train it from the start, or undo the change to resume the run"
 
+// KeepsDecay reports whether the job resumes from a checkpoint with this fingerprint as
+// [Job.WithDecayOfAll]: the checkpoint was trained with weight decay on all parameters, as
+// in versions without train.optimizer.decay, and the job file does not give the key.
+func (j *Job) KeepsDecay(fingerprint map[string]string) bool {
+	return j.Train != nil && !j.Gives("train."+decayKey) && fingerprint["optimizer.weight_decay"] != "" &&
+		j.Train.Fingerprint()[decayKey] != "" && fingerprint[decayKey] == ""
+}
+
+// WithDecayOfAll returns a copy of the job with train.optimizer.decay = "all". Its
+// checkpoints have the fingerprint of versions without the key, so that the run resumes
+// from them in the same way.
+func (j *Job) WithDecayOfAll() *Job {
+	all, train := *j, *j.Train
+	train.Optimizer.Decay = DecayAll
+	all.Train = &train
+	return &all
+}
+
 // CheckResume returns a [*ChangedError] if the job cannot resume from a checkpoint with
 // this fingerprint and digest, which are those of [Train.Fingerprint] and
-// [Job.TrainDigest]. The paths of both must be resolved.
+// [Job.TrainDigest]. The paths of both must be resolved. Only a job that gives
+// train.optimizer.decay can contradict that of the checkpoint, see [Job.KeepsDecay].
 func (j *Job) CheckResume(fingerprint map[string]string, digest string) error {
+	if j.KeepsDecay(fingerprint) {
+		j = j.WithDecayOfAll()
+	}
 	if j.Train == nil || digest == j.TrainDigest() {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -92,25 +93,42 @@ func TestTrainDigest(t *testing.T) {
 }
 
 // TestDecayOfOlderRuns checks that a checkpoint of a version without optimizer.decay, which
-// applied weight decay to all parameters, belongs to a job with decay = "all" only.
+// applied weight decay to all parameters, belongs to any job but one that gives another
+// value, and that a job without the key keeps that of the checkpoint.
 func TestDecayOfOlderRuns(t *testing.T) {
 	gpt := withGPT(`size = "gpt2"`, `kind = "text", path = "a"`)
 	for _, c := range []struct {
 		optimizer string
-		want      []string
+		keeps     bool
+		changed   bool
 	}{
-		{`kind = "adamw", lr = 0.1`, []string{"optimizer.decay"}},
-		{`kind = "adamw", lr = 0.1, decay = "matrices"`, []string{"optimizer.decay"}},
-		{`kind = "adamw", lr = 0.1, decay = "all"`, nil},
-		{`kind = "adamw", lr = 0.1, weight_decay = 0`, nil},
-		{`kind = "sgd", lr = 0.1`, nil},
+		{`kind = "adamw", lr = 0.1`, true, false},
+		{`kind = "adamw", lr = 0.1, decay = "matrices"`, false, true},
+		{`kind = "adamw", lr = 0.1, decay = "all"`, false, false},
+		{`kind = "adamw", lr = 0.1, weight_decay = 0`, false, false},
+		{`kind = "sgd", lr = 0.1`, false, false},
 	} {
-		is := parse(t, strings.Replace(gpt, `kind = "sgd", lr = 0.1`, c.optimizer, 1)).Train.Fingerprint()
-		was := maps.Clone(is)
-		delete(was, "optimizer.decay")
-		if got := Differences(was, is); !slices.Equal(got, c.want) {
-			t.Errorf("%s: differences %q, want %q", c.optimizer, got, c.want)
+		job := parse(t, strings.Replace(gpt, `kind = "sgd", lr = 0.1`, c.optimizer, 1))
+		was := job.WithDecayOfAll()
+		if v, given := was.Train.Fingerprint()["optimizer.decay"]; given {
+			t.Errorf("%s: the fingerprint of all has %s", c.optimizer, v)
 		}
+		if got := job.KeepsDecay(was.Train.Fingerprint()); got != c.keeps {
+			t.Errorf("%s: keeps the decay: %v, want %v", c.optimizer, got, c.keeps)
+		}
+		if err := job.CheckResume(was.Train.Fingerprint(), was.TrainDigest()); (err != nil) != c.changed {
+			t.Errorf("%s: got %v, want an error: %v", c.optimizer, err, c.changed)
+		}
+		if job.KeepsDecay(job.Train.Fingerprint()) {
+			t.Errorf("%s: does not resume as it is from its own checkpoint", c.optimizer)
+		}
+	}
+	job := parse(t, strings.Replace(gpt, `kind = "sgd", lr = 0.1`, `kind = "adamw", lr = 0.1`, 1))
+	was := maps.Clone(job.WithDecayOfAll().Train.Fingerprint())
+	was["optimizer.lr"] = "0.2"
+	var changed *ChangedError
+	if err := job.CheckResume(was, "other"); !errors.As(err, &changed) || len(changed.Changes) != 1 || changed.Changes[0].Key != "train.optimizer.lr" {
+		t.Errorf("got %v, want another learning rate only", err)
 	}
 }
 

@@ -51,9 +51,6 @@ func (r *run) build(ctx context.Context) error {
 	if r.optimizer, err = newOptimizer(r.device, r.sharder.Parts(), &t.Optimizer); err != nil {
 		return fmt.Errorf("build optimizer: %w", err)
 	}
-	if o := &t.Optimizer; o.Decay == jobs.DecayMatrices && o.WeightDecay != 0 {
-		r.optimizer.SetDecaying(r.sharder.Ranges((*nn.Param).IsMatrix))
-	}
 	if d, ok := r.device.(device.Late); ok && r.Comm.Size() == 1 && !r.LaunchBlocking {
 		r.later = newLater(d, len(r.sharder.Parts()))
 	}

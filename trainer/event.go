@@ -18,6 +18,7 @@ const (
 	Resized    Kind = "resized"     // rank 0: steps have Is samples from here on, and had Was
 	Relocated  Kind = "layout"      // rank 0: the checkpoint is of the layout LayoutWas, and the ranks have Layout
 	Uncompared Kind = "uncompared"  // rank 0: an older version saved the checkpoint, which did not compare the ranks
+	DecayKept  Kind = "decay-kept"  // rank 0: training resumes with train.optimizer.decay = "all", as an earlier version started it
 	PassedOver Kind = "passed-over" // rank 0: a checkpoint could not be used; Err says why
 	Trained    Kind = "train"       // a logging interval is over
 	Skipped    Kind = "skip"        // a step was left out; Err says why
@@ -81,6 +82,8 @@ func (e Event) String() string {
 		return fmt.Sprintf("note: an older ddpbatch saved step %d without comparing the weights of the ranks: if ranks differ later, resume from an earlier checkpoint", e.Step)
 	case Relocated:
 		return fmt.Sprintf("warning: the layout of the ranks (nodes x ranks on each) was %s and is %s: sums have a different order, so the weights may differ from those of the old layout in the last bits", e.LayoutWas, e.Layout)
+	case DecayKept:
+		return "note: resuming with train.optimizer.decay = \"all\", as the checkpoint was trained: the run was started by an earlier version, or with this setting"
 	case PassedOver:
 		return fmt.Sprintf("WARNING: passed over: %v", e.Err)
 	case Trained:

@@ -13,6 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
 
@@ -23,6 +24,7 @@ type header struct {
 	Skipped   int64
 	Fresh     bool // there is no checkpoint of it yet
 	Best      float64
+	DecayAll  bool // resume as [jobs.Job.WithDecayOfAll]
 }
 
 // start brings every rank to the same state: the newest checkpoint that
@@ -50,6 +52,13 @@ func (r *run) start(ctx context.Context) error {
 	if _, err := binary.Decode(wire, binary.LittleEndian, &h); err != nil {
 		return err
 	}
+	if h.DecayAll {
+		r.Job = r.Job.WithDecayOfAll()
+		r.train = r.Job.Train
+	}
+	if o := &r.train.Optimizer; o.Decay == jobs.DecayMatrices && o.WeightDecay != 0 {
+		r.optimizer.SetDecaying(r.sharder.Ranges((*nn.Param).IsMatrix))
+	}
 	r.at, r.skipped, r.best = h.Position, int(h.Skipped), h.Best
 	r.Progress.step.Store(r.at.Step)
 	if err := r.spread(ctx, from, h.OptimInit); err != nil {
@@ -57,6 +66,9 @@ func (r *run) start(ctx context.Context) error {
 	}
 	if r.Comm.Rank() == 0 {
 		r.Observe(Event{Kind: Started, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Path: from.path()})
+		if h.DecayAll {
+			r.Observe(Event{Kind: DecayKept, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs)})
+		}
 		r.tellStepSize(from)
 		r.reportOrigin(from)
 	}
@@ -142,7 +154,7 @@ func (r *run) load() (h header, from origin, err error) {
 		return h, from, from.unusable(err)
 	}
 	r.good[m.Step] = true
-	h = header{Position: position{int64(m.Step), int64(m.Epoch), int64(m.Consumed), m.Unevaluated}, OptimInit: m.OptimInit, Skipped: int64(m.Skipped)}
+	h = header{Position: position{int64(m.Step), int64(m.Epoch), int64(m.Consumed), m.Unevaluated}, OptimInit: m.OptimInit, Skipped: int64(m.Skipped), DecayAll: r.Job.KeepsDecay(m.Spec)}
 	return h, from, nil
 }
 
