@@ -78,6 +78,9 @@ func (c *launchCmd) show(p *program, o *launch.Options, id string, out *output.C
 			hide()
 		}
 	}()
+	out.Lost = func(err error) {
+		p.note("WARNING: pass on the output of the ranks: %v; the run continues without it", err)
+	}
 	same := sameFile(os.Stdout, os.Stderr)
 	switch {
 	case l != nil:

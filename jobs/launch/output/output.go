@@ -84,6 +84,11 @@ func (l *Log) write(b []byte) error {
 
 // Copier copies what other processes print to a log.
 type Copier struct {
+	// Lost, unless nil, is called once, when output cannot be passed on. A reader that
+	// went away has lost nothing that it wanted.
+	Lost func(error)
+
+	lost    sync.Once
 	log     io.Writer
 	streams []*stream
 	undo    []func()
@@ -97,6 +102,7 @@ type stream struct {
 	write, read *os.File
 	to          io.Writer
 	log         io.Writer
+	failed      func(error) // receives the errors of to
 	closing     atomic.Bool
 	done        chan struct{}
 }
@@ -124,10 +130,17 @@ func (c *Copier) Like(f *os.File) (*os.File, error) {
 }
 
 func (c *Copier) start(read, write *os.File, to io.Writer) *os.File {
-	s := &stream{write: write, read: read, to: to, log: c.log, done: make(chan struct{})}
+	s := &stream{write: write, read: read, to: to, log: c.log, failed: c.reportLost, done: make(chan struct{})}
 	c.streams = append(c.streams, s)
 	go s.copy()
 	return write
+}
+
+// reportLost calls Lost for the first error of a stream.
+func (c *Copier) reportLost(err error) {
+	if c.Lost != nil && !errors.Is(err, unix.EPIPE) {
+		c.lost.Do(func() { c.Lost(err) })
+	}
 }
 
 func (s *stream) copy() {
@@ -143,10 +156,14 @@ func (s *stream) copy() {
 		if closing {
 			rest -= n
 		}
-		// The log comes first: a terminal may be stopped for hours. Errors of w are
-		// those of a reader that went away.
+		// The log comes first: a terminal may be stopped for hours. The program
+		// continues also if its output cannot be passed on.
 		_, _ = s.log.Write(buffer[:n])
-		_, _ = s.to.Write(buffer[:n])
+		if n > 0 {
+			if _, err := s.to.Write(buffer[:n]); err != nil {
+				s.failed(err)
+			}
+		}
 		if err != nil && (closing || !errors.Is(err, os.ErrDeadlineExceeded)) {
 			return // all writers have closed the file: EOF, or EIO of a terminal
 		}
