@@ -236,7 +236,7 @@ func (d *decoder) unknownAmong(names, table, at []string, key string) {
 	if suggestion != "" {
 		d.meant[keyName(append(slices.Clip(table), suggestion))] = true
 	} else if option, ok := sbatchOption(table, key); ok {
-		allowed = fmt.Sprintf("the job file has no key for sbatch --%s; a site's profile can give it (request.options)  %s", option, allowed)
+		allowed = fmt.Sprintf("the job file has no key for sbatch --%s: a site's profile can set it with request.options; %s", option, allowed)
 	} else if elsewhere := keysNamed(d.root, key); len(elsewhere) == 1 {
 		suggestion = elsewhere[0]
 		d.meant[suggestion] = true

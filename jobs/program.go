@@ -112,6 +112,8 @@ func (c *programCheck) program() {
 		c.report(false, 0, "it must exist on every node", "no such file on this machine: %q", name)
 	case err != nil && !strings.HasPrefix(name, "~"):
 		c.report(c.sure, 0, "a relative path starts at command.workdir (default: the job file's directory)", "no such file: %q", c.path(name))
+	case err == nil && info.IsDir():
+		c.report(c.sure && !filepath.IsAbs(name), 0, "name a program in it", "%q is a directory", name)
 	case err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 == 0:
 		c.report(c.sure && !filepath.IsAbs(name), 0, "run `chmod +x` on it, or put an interpreter in front of it", "%q is not executable", name)
 	}

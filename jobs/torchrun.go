@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -32,9 +33,14 @@ func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) 
 		return "", nil, nil
 	}
 	if at := interpreterAfterOptions(argv); at > 0 {
-		return "", nil, &torchrunError{at, fmt.Sprintf("torchrun starts Python itself, and would run %q as a script", argv[at]), "leave the interpreter out"}
+		without := slices.Concat(argv[:at], argv[at+1:])
+		return "", nil, &torchrunError{at, fmt.Sprintf("torchrun starts Python itself, and would run %q as a script", argv[at]), "leave the interpreter out: " + argvText(without)}
 	}
 	first := path.Base(argv[0])
+	if slices.Contains(shells, first) || strings.HasSuffix(first, ".sh") {
+		return "", nil, &torchrunError{0, fmt.Sprintf("torchrun runs a Python script, and %q is not one", argv[0]),
+			"name the Python script; or, to run another program, write " + argvText(slices.Concat([]string{"--no_python"}, argv))}
+	}
 	if first == "torchrun" {
 		return "", nil, &torchrunError{0, `starts torchrun, which launcher = "torchrun" does already`, "leave torchrun and its --nnodes, --nproc_per_node, and rendezvous options out"}
 	}
@@ -56,10 +62,40 @@ func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) 
 			return "", nil, &torchrunError{rest + 1, `starts torchrun, which launcher = "torchrun" does already`, "leave torchrun and its --nnodes, --nproc_per_node, and rendezvous options out"}
 		}
 	case len(argv[rest]) > 0 && argv[rest][0] == '-':
-		return "", nil, &torchrunError{rest, fmt.Sprintf("torchrun starts Python itself and cannot give it the option %q", argv[rest]),
-			`leave the interpreter out: argv = ["train.py"]; or write argv = ["--no_python", "python3", ...]`}
+		kept := argv[rest:]
+		if !isTorchrunOption(argv[rest]) {
+			kept = nil
+			if script := scriptAfter(argv, rest, "cm", "WX"); script > 0 {
+				kept = argv[script:]
+			}
+		}
+		hint := "write " + argvText(slices.Concat([]string{"--no_python"}, argv))
+		if len(kept) > 0 {
+			hint = "leave the interpreter out: " + argvText(kept) + "; or " + hint
+		}
+		return "", nil, &torchrunError{rest, fmt.Sprintf("torchrun starts Python itself and cannot give it the option %q", argv[rest]), hint}
 	}
 	return interpreter, argv[rest:], nil
+}
+
+// isTorchrunOption reports whether a word in the place of an interpreter's option is an
+// option of torchrun. All long options are, and the short ones that Python does not have.
+func isTorchrunOption(word string) bool {
+	return strings.HasPrefix(word, "--") && word != "--check-hash-based-pycs" || word == "-r" || word == "-t"
+}
+
+// argvText writes argv as in a job file. It shortens a list of many or long words.
+func argvText(argv []string) string {
+	const maxWords, maxWord = 12, 80
+	var words []string
+	for _, word := range argv {
+		if len(words) == maxWords || len(word) > maxWord {
+			words = append(words, "...")
+			break
+		}
+		words = append(words, strconv.Quote(word))
+	}
+	return "argv = [" + strings.Join(words, ", ") + "]"
 }
 
 // interpreterAfterOptions returns the index of a Python interpreter between options of

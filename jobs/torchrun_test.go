@@ -30,6 +30,9 @@ func TestTorchrunArgv(t *testing.T) {
 		{"--redirects 9:1 python3 train.py", "", "", 2},
 		{"--redirects 9:1 train.py python3", "--redirects 9:1 train.py python3", "", -1},
 		{"torchrun train.py", "", "", 0},
+		{"bash train.sh", "", "", 0},
+		{"./train.sh --x", "", "", 0},
+		{"--no_python bash train.sh", "--no_python bash train.sh", "", -1},
 		{"python3 -m torch.distributed.run train.py", "", "", 2},
 	} {
 		var c Command
@@ -43,6 +46,27 @@ func TestTorchrunArgv(t *testing.T) {
 		}
 		if word != tt.word || interpreter != tt.interpreter || !slices.Equal(got, strings.Fields(tt.want)) {
 			t.Errorf("%s: got %q by %q, error at word %d, want %q by %q, %d", tt.argv, got, interpreter, word, tt.want, tt.interpreter, tt.word)
+		}
+	}
+}
+
+// The suggested argv keeps the options of torchrun and the script.
+func TestTorchrunHintKeepsOptions(t *testing.T) {
+	for _, tt := range []struct{ argv, want string }{
+		{"/usr/bin/python3 --redirects 9:1 --tee 9:1 train.py", `argv = ["--redirects", "9:1", "--tee", "9:1", "train.py"]`},
+		{"python3 -X dev train.py --epochs 3", `argv = ["train.py", "--epochs", "3"]`},
+		{"python3 -c pass", `argv = ["--no_python", "python3", "-c", "pass"]`},
+		{"--tee 3 python3 train.py", `argv = ["--tee", "3", "train.py"]`},
+		{"bash train.sh", `argv = ["--no_python", "bash", "train.sh"]`},
+	} {
+		var c Command
+		for word := range strings.FieldsSeq(tt.argv) {
+			c.Argv = append(c.Argv, Text(word))
+		}
+		_, _, err := c.TorchrunArgv()
+		wrong := (*torchrunError)(nil)
+		if !errors.As(err, &wrong) || !strings.Contains(wrong.allowed, tt.want) {
+			t.Errorf("%s: got %+v, want the hint %s", tt.argv, err, tt.want)
 		}
 	}
 }

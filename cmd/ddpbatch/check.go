@@ -12,7 +12,7 @@ import (
 
 type checkCmd struct {
 	Jobs   []string `arg:"" name:"job.toml" help:"Job files."`
-	RunDir string   `placeholder:"DIR" help:"Run directory whose checkpoints the job must be able to resume from (default: runs/NAME)."`
+	RunDir string   `placeholder:"DIR" help:"Run directory whose checkpoints the job must be able to resume from (default: runs/NAME in the current directory)."`
 	Set    []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the files', such as train.batch=64; may be repeated."`
 	JSON   bool     `help:"Print the answer as JSON."`
 }
@@ -135,21 +135,43 @@ func doubtTexts(all jobs.Diagnostics) (texts []string) {
 // work says in a few words what a job does.
 func work(j *jobs.Job) string {
 	if j.Command != nil {
-		words := make([]string, len(j.Command.Argv))
-		for i, a := range j.Command.Argv {
-			words[i] = shellQuote(string(a))
-		}
-		line := strings.Join(words, " ")
-		if j.Command.Launcher == jobs.LauncherTorchrun {
-			line = "torchrun " + line
-		}
-		return "runs " + line
+		return "runs " + commandLine(j.Command)
 	}
 	data := string(j.Train.Data.Path)
 	if data == "" {
 		data = fmt.Sprintf("%s data", j.Train.Data.Kind)
 	}
 	return fmt.Sprintf("trains %s on %s for %s", j.Train.Model.Kind, data, count(int(j.Train.Epochs), "epoch"))
+}
+
+// maxCommandLine is the number of characters of a command line that check prints: a
+// line of code for an interpreter can have any length.
+const maxCommandLine = 200
+
+// commandLine writes what the launcher starts for a job, in the syntax of a shell.
+func commandLine(c *jobs.Command) string {
+	var words []string
+	for _, word := range c.Argv {
+		words = append(words, string(word))
+	}
+	interpreter := ""
+	if c.Launcher == jobs.LauncherTorchrun {
+		if python, argv, err := c.TorchrunArgv(); err == nil {
+			words, interpreter = append([]string{"torchrun"}, argv...), python
+		}
+	}
+	for i, word := range words {
+		words[i] = shellQuote(word)
+	}
+	line := []rune(strings.Join(words, " "))
+	text := string(line)
+	if len(line) > maxCommandLine {
+		text = string(line[:maxCommandLine]) + "…"
+	}
+	if interpreter != "" {
+		text += " with " + shellQuote(interpreter)
+	}
+	return text
 }
 
 func mistakes(err error) []checkMistake {

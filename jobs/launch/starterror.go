@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
 // startError is a user's program that cannot be started.
@@ -72,7 +74,7 @@ func cannotStart(name, dir string, err error) error {
 	case statErr == nil && info.IsDir():
 		e.cause, e.hint = fmt.Errorf("it is a directory: %w", e.cause), "name a program in it"
 	case errors.Is(err, fs.ErrPermission) && statErr == nil && info.Mode().Perm()&0o111 == 0:
-		e.cause, e.hint = fmt.Errorf("it is not executable: %w", e.cause), fmt.Sprintf("run `chmod +x %s`, or %s", name, inFront)
+		e.cause, e.hint = fmt.Errorf("it is not executable: %w", e.cause), fmt.Sprintf("run `chmod +x %s`, or %s", jobs.ShellQuote(name), inFront)
 	case errors.Is(err, fs.ErrPermission):
 		e.hint = "check the permissions of the file, of its directories, and of its interpreter, and whether its file system is mounted with noexec"
 	case errors.Is(err, syscall.ENOEXEC) && isBinary:
@@ -81,7 +83,7 @@ func cannotStart(name, dir string, err error) error {
 		e.cause, e.hint = fmt.Errorf("it is not a program, and has no #! line: %w", e.cause), "begin the script with a line such as #!/bin/bash, or "+inFront
 	case errors.Is(err, fs.ErrNotExist) && statErr == nil && isScript && strings.HasSuffix(interpreted, "\r"):
 		e.cause = fmt.Errorf("its interpreter %q does not exist: its lines end with CR LF, as on Windows", strings.TrimSpace(strings.TrimSuffix(interpreted, "\r"))+"\r")
-		e.hint = fmt.Sprintf("run `sed -i 's/\\r$//' %s`", name)
+		e.hint = fmt.Sprintf("run `sed -i 's/\\r$//' %s`", jobs.ShellQuote(name))
 	case errors.Is(err, fs.ErrNotExist) && statErr == nil && isScript:
 		e.cause, e.hint = fmt.Errorf("its interpreter %q does not exist", strings.TrimSpace(interpreted)), "change its #! line, or "+inFront
 	case errors.Is(err, fs.ErrNotExist) && statErr == nil:

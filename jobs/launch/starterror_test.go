@@ -18,6 +18,7 @@ func TestCannotStartHints(t *testing.T) {
 	}{
 		"plain.sh":  {"#!/bin/sh\n", 0o600},
 		"crlf.py":   {"#!/usr/bin/python3\r\nprint()\r\n", 0o700},
+		"sp ace.py": {"#!/usr/bin/python3\r\n", 0o700},
 		"gone.py":   {"#!/opt/gone/python3\n", 0o700},
 		"nohead.sh": {"echo x\n", 0o700},
 	} {
@@ -39,6 +40,7 @@ func TestCannotStartHints(t *testing.T) {
 		{"no #! line", "./nohead.sh", dir, nil, "no #! line", "#!/bin/bash"},
 		{"missing interpreter", "./gone.py", dir, nil, `"/opt/gone/python3" does not exist`, "change its #! line"},
 		{"CR LF", "./crlf.py", dir, nil, "CR LF", "sed -i"},
+		{"CR LF, space in name", "./sp ace.py", dir, nil, "CR LF", `'./sp ace.py'`},
 		{"arguments too long", "/bin/true", dir, []string{strings.Repeat("x", 300<<10)}, "argument list too long", "128 KiB"},
 		{"missing", "./none", dir, nil, "no such file", "check the path"},
 		{"one word", "./plain.sh --x", dir, nil, "no such file", `argv = ["./plain.sh", "--x"]`},
