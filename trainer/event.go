@@ -123,7 +123,7 @@ func (e Event) String() string {
 		return fmt.Sprintf("stopped after step %d as asked; start the job again to resume", e.Step)
 	case Finished:
 		if e.Already {
-			return fmt.Sprintf("already finished: %s, %d steps; nothing to do", epochs(e.Epochs), e.Step)
+			return fmt.Sprintf("already finished: %s, %d steps; nothing to do", epochs(e.Epoch), e.Step)
 		}
 		return fmt.Sprintf("finished: %s, %d steps", epochs(e.Epochs), e.Step)
 	}

@@ -282,6 +282,13 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 	if _, after := digests(t, dir); after != before {
 		t.Error("the weights changed")
 	}
+	// With fewer epochs than before it reports the epochs that were trained.
+	fewer := job(t, strings.Replace(fmt.Sprintf(mlp, 50), "epochs = 3", "epochs = 2", 1))
+	events, result, errs = world(t, 2, fewer, dir, nil)
+	ok(t, errs)
+	if !result.Already || len(events) != 2 || !strings.Contains(events[1].String(), "3 epochs") {
+		t.Errorf("fewer epochs: %+v, events %v", result, events)
+	}
 	// More epochs than before is more to do, not another run.
 	more := job(t, strings.Replace(fmt.Sprintf(mlp, 50), "epochs = 3", "epochs = 4", 1))
 	_, result, errs = world(t, 2, more, dir, nil)
