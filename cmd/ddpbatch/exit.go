@@ -26,9 +26,9 @@ var exitMeanings = []manual.Exit{
 	{Code: exitDone, Meaning: "done, or nothing was left to do"},
 	{Code: exitFailed, Meaning: "failed"},
 	{Code: exitUsage, Meaning: "invalid job file, also one that contradicts its run's checkpoints (check, submit), or wrong usage (nothing was submitted)"},
-	{Code: exitStopped, Meaning: "stopped before the end, and goes on when started again"},
+	{Code: exitStopped, Meaning: "stopped before the end: it resumes when it is started again (wait: also a program that was asked to stop and ended with 0)"},
 	{Code: exitLost, Meaning: "a rank was lost or hung, did not join, or received altered data"},
-	{Code: exitNoState, Meaning: "there are checkpoints, and none is usable for the job, for example because a setting has changed"},
+	{Code: exitNoState, Meaning: "no checkpoint of the run is usable for the job, for example because a setting has changed, or because a newer version of ddpbatch wrote the newest one"},
 	{Code: exitCancelled, Meaning: "cancelled: by a second Control-C, or the job that was waited for"},
 }
 

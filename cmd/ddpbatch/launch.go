@@ -20,7 +20,7 @@ import (
 // launchCmd starts all ranks of a job and stays until they are done.
 type launchCmd struct {
 	Job     string   `arg:"" optional:"" name:"job.toml" help:"Job file; may be left out with --run-dir of a submitted job."`
-	RunDir  string   `help:"Run directory (default: runs/NAME)." placeholder:"DIR"`
+	RunDir  string   `help:"Run directory (default: runs/NAME in the current directory)." placeholder:"DIR"`
 	Ranks   *int     `short:"n" help:"Without Slurm: ranks to start on this machine; default as many as the job has." placeholder:"N"`
 	Set     []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
 	Plain   bool     `help:"On a terminal, too: lines only, no view that changes."`

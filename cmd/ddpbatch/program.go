@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,8 +58,12 @@ func (p *program) run(ctx context.Context, args []string) int {
 func (p *program) command(ctx context.Context, args []string) (usage string, err error) {
 	var c cli
 	helped := false
+	helpTo := p.Stdout
+	if len(args) == 0 {
+		helpTo = p.Stderr // a script did not ask for the help
+	}
 	parser, err := newParser(&c,
-		kong.Writers(p.Stdout, p.Stderr),
+		kong.Writers(helpTo, p.Stderr),
 		kong.Exit(func(int) { helped = true }), // --help was given and is answered
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(p),
@@ -68,6 +73,13 @@ func (p *program) command(ctx context.Context, args []string) (usage string, err
 	}
 	if len(args) == 1 && args[0] == "--version" {
 		args = []string{"version"} // what people type at every program
+	}
+	switch {
+	case len(args) == 0:
+		_, _ = parser.Parse([]string{"--help"})
+		return "", exitError{exitUsage, nil}
+	case args[0] == "help":
+		args = append(slices.Clone(args[1:]), "--help")
 	}
 	parsed, err := parser.Parse(args)
 	if helped {

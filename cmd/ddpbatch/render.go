@@ -11,7 +11,7 @@ import (
 
 type renderCmd struct {
 	Job    string   `arg:"" name:"job.toml" help:"Job file."`
-	RunDir string   `placeholder:"DIR" help:"Run directory (default: runs/NAME)."`
+	RunDir string   `placeholder:"DIR" help:"Run directory (default: runs/NAME in the current directory)."`
 	Set    []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
 }
 

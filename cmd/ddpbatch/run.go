@@ -29,7 +29,7 @@ const lastGrace = 3 * time.Second
 // runCmd is one rank. The launcher starts it; so can srun, inside an allocation.
 type runCmd struct {
 	Job    string `arg:"" optional:"" name:"job.toml" help:"Job file, for ranks that srun starts without a launcher."`
-	RunDir string `help:"Run directory (default: runs/NAME)." placeholder:"DIR"`
+	RunDir string `help:"Run directory (default: runs/NAME in the current directory)." placeholder:"DIR"`
 
 	Launcher string `placeholder:"NAME" default:"" enum:",slurm,torchrun,openmpi,hydra,sagemaker,kubernetes" help:"What started this process, where several have left variables: slurm, torchrun, openmpi, hydra (MPICH, Intel MPI), sagemaker, kubernetes."`
 }

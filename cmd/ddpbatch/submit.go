@@ -18,7 +18,7 @@ import (
 
 type submitCmd struct {
 	Job      string   `arg:"" name:"job.toml" help:"Job file."`
-	RunDir   string   `placeholder:"DIR" help:"Run directory (default: runs/NAME). A run that is submitted again resumes from its last checkpoint."`
+	RunDir   string   `placeholder:"DIR" help:"Run directory (default: runs/NAME in the current directory). A run that is submitted again resumes from its last checkpoint."`
 	Set      []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
 	After    []string `sep:"none" placeholder:"RUN" help:"Start only when this run, by name, directory or job id, has succeeded; may be repeated."`
 	Failed   bool     `xor:"which" help:"Of a sweep: submit only the elements that have failed."`
