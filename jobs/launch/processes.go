@@ -23,6 +23,7 @@ type process struct {
 	caught, blocked, ignored uint64 // signal masks of the main thread
 
 	shell     bool
+	wrapper   bool   // runs one program and ends with its exit code
 	launcher  bool   // starts workers and handles signals for itself, by its command line
 	elasticID string // TORCHELASTIC_RUN_ID, which torchrun sets for its workers
 	children  []*process
@@ -33,6 +34,13 @@ type process struct {
 func (p *process) handles(s syscall.Signal) bool { return (p.caught|p.blocked)&mask(s) != 0 }
 
 func mask(s syscall.Signal) uint64 { return 1 << (uint(s) - 1) }
+
+// catchesAll reports whether the process catches even signals that programs have no use
+// for. The runtime of Go does so: what such a process catches does not show what it handles.
+func (p *process) catchesAll() bool {
+	rare := mask(syscall.SIGTRAP) | mask(syscall.SIGSTKFLT) | mask(syscall.SIGXFSZ) | mask(syscall.SIGPWR) | mask(syscall.SIGSYS)
+	return p.caught&rare == rare
+}
 
 // isBackground reports whether a shell has started the process with "&": POSIX shells
 // without job control make such a process ignore SIGINT and SIGQUIT.
@@ -132,7 +140,8 @@ func (p *process) describe() {
 	}
 	exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.pid))
 	p.shell = slices.Contains(shells, filepath.Base(exe))
-	p.launcher = isLauncher(strings.Split(file("cmdline"), "\x00"))
+	argv := strings.Split(file("cmdline"), "\x00")
+	p.launcher, p.wrapper = isLauncher(argv), isWrapper(argv)
 	p.elasticID, _ = lookupIn(strings.Split(file("environ"), "\x00"))("TORCHELASTIC_RUN_ID")
 	for _, c := range p.children {
 		c.describe()
@@ -147,17 +156,39 @@ var launcherNames = []string{"torchrun", "torch.distributed.run", "torch.distrib
 
 // isLauncher reports whether a command line is that of a launcher, also by way of Python.
 func isLauncher(argv []string) bool {
+	name, _ := commandName(argv)
+	return slices.Contains(launcherNames, name)
+}
+
+// wrapperNames are programs that run one other program and end with its exit code. Some of
+// them replace themselves by that program, and are seen only before.
+var wrapperNames = []string{"env", "nice", "ionice", "nohup", "taskset", "numactl", "time", "timeout", "stdbuf", "setsid", "chrt", "strace",
+	"nsys", "ncu", "tini", "dumb-init", "apptainer", "singularity", "starter", "starter-suid", "appinit", "sinit",
+	"Apptainer runtime parent", "Singularity runtime parent"}
+
+// runnerNames are programs that are wrappers if they are called as in "uv run".
+var runnerNames = []string{"uv", "conda", "mamba", "micromamba", "pixi", "poetry", "pdm", "pipenv"}
+
+// isWrapper reports whether a command line is that of a wrapper.
+func isWrapper(argv []string) bool {
+	name, arguments := commandName(argv)
+	return slices.Contains(wrapperNames, name) || slices.Contains(runnerNames, name) && slices.Contains(arguments, "run")
+}
+
+// commandName returns the name of the program, script, or Python module of a command line,
+// and its arguments.
+func commandName(argv []string) (name string, arguments []string) {
 	for i, a := range argv {
 		switch {
 		case i == 0 && isPython(a):
-		case a == "-m":
-			return i+1 < len(argv) && slices.Contains(launcherNames, argv[i+1])
+		case a == "-m" && i+1 < len(argv):
+			return argv[i+1], argv[i+2:]
 		case strings.HasPrefix(a, "-") && i > 0:
 		default:
-			return slices.Contains(launcherNames, filepath.Base(a))
+			return filepath.Base(a), argv[i+1:]
 		}
 	}
-	return false
+	return "", nil
 }
 
 // isPython reports whether a program is a Python interpreter, such as /usr/bin/python3.11.

@@ -78,33 +78,25 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	if cut != nil {
 		return exitLost, cut
 	}
+	if stop != nil {
+		stop.wait(settleTimeout)
+	}
 	if stop != nil && !stop.handled {
 		r.Session.NoteUnhandledStop()
 	}
 	return verdict(argv[0], cmd.ProcessState, stop)
 }
 
-// receivedStop reports whether a program that has ended was stopped by a signal that Slurm
-// sent to this process as well: the end of the program may be noticed first.
-func receivedStop(state *os.ProcessState, signals <-chan os.Signal) (s os.Signal, ok bool) {
-	if s := state.Sys().(syscall.WaitStatus); !s.Signaled() && s.ExitStatus() == 0 {
-		return nil, false
-	}
-	select {
-	case s = <-signals:
-		return s, true
-	case <-time.After(signalGrace):
-		return nil, false
-	}
+// orphanTimeout returns how long such processes are waited for: long enough to save, and
+// short enough to leave time for the requeue before the time limit.
+func (r *Rank) orphanTimeout() time.Duration {
+	return max(minOrphanTimeout, time.Duration(r.job.Slurm.SignalBeforeEnd)/2)
 }
 
-// signalGrace is how much later than its program this process may receive a signal.
-const signalGrace = 100 * time.Millisecond
-
-// follow passes signals on until the program has ended, and after a request to stop also
-// the processes that the signal was for: a shell may end before the command that it has
-// started. It returns that request, if there was one, and why the program was killed, if
-// it was.
+// follow passes signals on until the program has ended. If a stop signal has ended it, as
+// it ends a shell without a trap, follow also waits for the processes that the signal was
+// for, at most for orphanTimeout. It returns the request to stop, if there was one, and
+// why the program was killed, if it was.
 func (r *Rank) follow(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, group int, ended <-chan struct{}) (stop *stopRequest, cut error) {
 	stopping, aborted, done := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done()
 	pid := cmd.Process.Pid
@@ -119,7 +111,8 @@ func (r *Rank) follow(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, grou
 		}()
 	}
 	running := ended
-	var workers <-chan struct{}
+	var orphans <-chan struct{}
+	var limit <-chan time.Time
 	request := func(s syscall.Signal, send bool) {
 		if stop == nil {
 			stop = requestStop(pid, group, s, send)
@@ -135,11 +128,13 @@ func (r *Rank) follow(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, grou
 					request(s.(syscall.Signal), false)
 				}
 			}
-			if stop == nil || cut != nil {
+			if stop == nil || cut != nil || !endedByStop(cmd.ProcessState.Sys().(syscall.WaitStatus)) {
 				return stop, cut
 			}
-			workers = stop.done
-		case <-workers:
+			orphans, limit = stop.done, time.After(r.orphanTimeout())
+		case <-orphans:
+			return stop, cut
+		case <-limit:
 			return stop, cut
 		case s := <-o.Signals:
 			// Slurm signals every process of a step, this program's too.
@@ -173,10 +168,7 @@ func stopSignal(reason string) syscall.Signal {
 func verdict(name string, state *os.ProcessState, stop *stopRequest) (int, error) {
 	status := state.Sys().(syscall.WaitStatus)
 	name = filepath.Base(name)
-	code := status.ExitStatus()
-	if status.Signaled() {
-		code = 128 + int(status.Signal())
-	}
+	code := exitCode(status)
 	switch {
 	case stop != nil:
 		return stop.exit(code), nil

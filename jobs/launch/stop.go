@@ -35,10 +35,12 @@ type stopRequest struct {
 //
 //   - A launcher (torchrun and others that set TORCHELASTIC_RUN_ID, accelerate, deepspeed)
 //     gets no signal. Each of its workers is treated as a program.
-//   - On each way down from the program, the first process that handles the signal gets it.
-//     Nothing below gets it: data-loading processes inherit their parent's handlers.
+//   - A wrapper (apptainer, uv run, time) gets no signal if what it runs handles the signal,
+//     or if it catches the signal itself, as every Go program does.
 //   - A shell runs its trap only after its foreground command has ended. So the command is
 //     searched as well, unless it runs in the background, where the trap can signal it.
+//   - No process below any other program gets the signal: PyTorch's data-loading processes
+//     catch SIGTERM, and Go programs catch SIGUSR1, whatever their parents do.
 //   - If no process handles the signal, the program itself gets it, and ends.
 func requestStop(pid, group int, s syscall.Signal, send bool) *stopRequest {
 	r := &stopRequest{pid: pid, group: group, done: make(chan struct{})}
@@ -103,18 +105,27 @@ func (r *stopRequest) below(p *process, s syscall.Signal) (targets []*process) {
 		}
 		return targets
 	}
-	if p.ended {
+	switch {
+	case p.ended:
 		return nil
-	}
-	if p.handles(s) {
-		targets = append(targets, p)
-		if !p.shell {
-			return targets
+	case p.wrapper && len(p.children) > 0:
+		for _, c := range p.children {
+			targets = append(targets, r.below(c, s)...)
 		}
+		if len(targets) == 0 && p.handles(s) {
+			targets = p.children
+		}
+		return targets
+	case p.handles(s):
+		targets = append(targets, p)
 	}
+	if !p.shell {
+		return targets
+	}
+	foreground := slices.ContainsFunc(p.children, func(c *process) bool { return !c.isBackground(p) })
 	for _, c := range p.children {
-		if p.handles(s) && c.isBackground(p) {
-			continue // the shell's trap decides
+		if c.isBackground(p) && (p.handles(s) || foreground && c.catchesAll()) {
+			continue // the shell's trap decides; a Go program, such as a monitor, does not handle the signal
 		}
 		targets = append(targets, r.below(c, s)...)
 	}
@@ -171,6 +182,14 @@ func (r *stopRequest) restarts() bool {
 	})
 }
 
+// wait waits until the processes that the signal was for have ended, at most for a time.
+func (r *stopRequest) wait(timeout time.Duration) {
+	select {
+	case <-r.done:
+	case <-time.After(timeout):
+	}
+}
+
 // exit returns the exit code of a program that was asked to stop, whose own is code. A
 // launcher ends with its own code when its workers do not end with 0 (torchrun: 1), so
 // the workers' codes count: the largest, if all have ended as a stopped program may. How
@@ -184,10 +203,7 @@ func (r *stopRequest) exit(code int) int {
 	defer r.mu.Unlock()
 	largest := 0
 	for _, s := range r.statuses {
-		c := s.ExitStatus()
-		if s.Signaled() {
-			c = 128 + int(s.Signal())
-		}
+		c := exitCode(s)
 		if !slices.Contains(stoppedCodes, c) {
 			return code
 		}

@@ -23,6 +23,10 @@ func TestStopTargets(t *testing.T) {
 	trap := func(pid int, children ...*process) *process {
 		return with(process{pid: pid, shell: true, caught: usr1}, children...)
 	}
+	wrapper := func(pid int, caught uint64, children ...*process) *process {
+		return with(process{pid: pid, wrapper: true, caught: caught}, children...)
+	}
+	monitor := &process{pid: 9, caught: 0xfffffffd7fc1feff, ignored: background} // a Go program
 	worker := func(pid int, caught uint64) *process { return &process{pid: pid, elasticID: "none", caught: caught} }
 	for _, tt := range []struct {
 		name    string
@@ -36,6 +40,19 @@ func TestStopTargets(t *testing.T) {
 		{"handler with data workers", handler(1, handler(2), handler(3)), nil, []int{1}, true, false},
 		{"signal is blocked for sigwait", with(process{pid: 1, blocked: usr1}), nil, []int{1}, true, false},
 		{"no handler", plain(1, plain(2)), nil, []int{1}, false, false},
+		{"data worker below a program without a handler", plain(1, handler(2)), nil, []int{1}, false, false},
+		{"Go program below a program without a handler", shell(1, plain(2, monitor)), nil, []int{1}, false, false},
+		{"Go program", with(process{pid: 1, caught: monitor.caught}), nil, []int{1}, true, false},
+		{"Go program below a shell", shell(1, with(process{pid: 2, caught: monitor.caught})), nil, []int{2}, true, false},
+		{"Go program in the background", shell(1, monitor, handler(2)), nil, []int{2}, true, false},
+		{"Go program in the background, no handler", shell(1, monitor, plain(2)), nil, []int{1}, false, false},
+		{"Go program in the background alone", shell(1, monitor), nil, []int{9}, true, false},
+		{"wrapper", wrapper(1, 0, handler(2, handler(3))), nil, []int{2}, true, false},
+		{"wrapper that catches the signal", wrapper(1, usr1, shell(2, handler(3))), nil, []int{3}, true, false},
+		{"wrapper without a handler below", wrapper(1, 0, plain(2, handler(3))), nil, []int{1}, false, false},
+		{"wrapper that catches the signal, without a handler below", wrapper(1, usr1, plain(2, handler(3))), nil, []int{2}, false, false},
+		{"torchrun in a wrapper", wrapper(1, usr1, plain(2, worker(3, usr1))), nil, []int{3}, true, false},
+		{"worker with a data worker", plain(1, with(process{pid: 2, elasticID: "none"}, worker(3, usr1))), nil, []int{2}, false, false},
 		{"shell without a trap", shell(1, handler(2, handler(3))), nil, []int{2}, true, false},
 		{"shell without a trap and without a handler below", shell(1, plain(2)), nil, []int{1}, false, false},
 		{"shell with a trap", trap(1, handler(2)), nil, []int{1, 2}, true, false},
@@ -86,6 +103,27 @@ func TestIsLauncher(t *testing.T) {
 		if got := isLauncher(strings.Fields(command)); got != want {
 			t.Errorf("%s: got %v, want %v", command, got, want)
 		}
+	}
+}
+
+func TestIsWrapper(t *testing.T) {
+	for command, want := range map[string]bool{
+		"/usr/bin/time -v python3 train.py":                true,
+		"uv run --no-sync train.py":                        true,
+		"/usr/bin/python3 /opt/conda/bin/conda run -n x t": true,
+		"uv sync":                        false,
+		"python3 train.py env":           false,
+		"python3 -u train.py uv run":     false,
+		"bash -c time":                   false,
+		"wandb-core --port-filename run": false,
+		"python3 -m":                     false,
+	} {
+		if got := isWrapper(strings.Fields(command)); got != want {
+			t.Errorf("%s: got %v, want %v", command, got, want)
+		}
+	}
+	if !isWrapper([]string{"Apptainer runtime parent", ""}) {
+		t.Error("apptainer is not a wrapper")
 	}
 }
 
@@ -154,23 +192,54 @@ func TestProcessesOfAProgram(t *testing.T) {
 	}
 }
 
-// A shell that ends by the stop signal does not take the command along that is saving.
-func TestWrapperEndsBeforeItsCommand(t *testing.T) {
-	dir := t.TempDir()
-	// The outer shell ends when the inner one has received the signal, and before it has saved.
-	script := `sh -c 'trap "kill -KILL $PPID; sleep 1; echo saved >` + dir + `/saved; exit 3" USR1; touch ` + dir + `/ready; while :; do sleep 0.1; done'; :`
+// stopOnceReady sends SIGUSR1 after a program has written a file.
+func stopOnceReady(file string) <-chan os.Signal {
 	signals := make(chan os.Signal, 1)
 	go func() {
 		for {
-			if _, err := os.Stat(dir + "/ready"); err == nil {
+			if _, err := os.Stat(file); err == nil {
 				signals <- syscall.SIGUSR1
 				return
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
 	}()
-	result, said, err := launched(t, 1, "program", "[command]\nargv = [\"/bin/sh\", \"-c\", '''"+script+"''']\n", signals)
+	return signals
+}
+
+// A shell that ends by the stop signal does not take the command along that is saving.
+func TestWrapperEndsBeforeItsCommand(t *testing.T) {
+	dir := t.TempDir()
+	// The outer shell ends when the inner one has received the signal, and before it has saved.
+	script := `sh -c 'trap "kill -TERM $PPID; sleep 1; echo saved >` + dir + `/saved; exit 3" USR1; touch ` + dir + `/ready; while :; do sleep 0.1; done'; :`
+	result, said, err := launched(t, 1, "program", "[command]\nargv = [\"/bin/sh\", \"-c\", '''"+script+"''']\n", stopOnceReady(dir+"/ready"))
 	if _, missing := os.Stat(dir + "/saved"); err != nil || missing != nil || result.Failure != nil {
 		t.Errorf("%+v, %v, %v\n%s", result, err, missing, said)
+	}
+}
+
+// A process in the background that catches the signal and lives on does not delay the end
+// of the program.
+func TestStoppedProgramLeavesAMonitorBehind(t *testing.T) {
+	dir := t.TempDir()
+	script := `sh -c "trap : USR1; touch ` + dir + `/monitor; while :; do sleep 0.1; done" & ` +
+		`sh -c "trap \"exit 3\" USR1; until test -e ` + dir + `/monitor; do sleep 0.1; done; touch ` + dir + `/ready; while :; do sleep 0.1; done"; exit $?`
+	// The limit of launched is shorter than minOrphanTimeout.
+	result, said, err := launched(t, 1, "program", "[command]\nargv = [\"/bin/sh\", \"-c\", '''"+script+"''']\n", stopOnceReady(dir+"/ready"))
+	if err != nil || result.Failure != nil || result.Exit != 3 {
+		t.Errorf("%+v, %v\n%s", result, err, said)
+	}
+}
+
+// Slurm's signal may end the program before this process receives it.
+func TestStopSignalArrivesAfterTheProgramEnded(t *testing.T) {
+	for script, want := range map[string]bool{"kill -TERM $$": true, "exit 143": true, "exit 138": true, "exit 0": false} {
+		cmd := exec.Command("/bin/sh", "-c", script)
+		_ = cmd.Run()
+		signals := make(chan os.Signal, 1)
+		time.AfterFunc(4*signalDelay, func() { signals <- syscall.SIGTERM })
+		if _, got := receivedStop(cmd.ProcessState, signals); got != want {
+			t.Errorf("%s: got %v, want %v", script, got, want)
+		}
 	}
 }
