@@ -214,7 +214,10 @@ func TestCopierLeavesTerminals(t *testing.T) {
 	if err := self.Signal(syscall.SIGWINCH); err != nil {
 		t.Fatal(err)
 	}
-	for !strings.Contains(x.Screen(), "12 50") {
+	for end := time.Now().Add(time.Minute); !strings.Contains(x.Screen(), "12 50"); {
+		if time.Now().After(end) {
+			t.Fatalf("the program's terminal still has another size:\n%s", x.Screen())
+		}
 		run("stty size <&1")
 	}
 	run(`printf '10%%\r20%%\n'; head -c 100000 /dev/zero | tr '\0' x`)
