@@ -195,14 +195,28 @@ func TestTorchrunAtItsTimeLimit(t *testing.T) {
 // The node whose worker fails first is named, whichever torchrun ends first.
 func TestTorchrunNodeThatFailsIsNamed(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 2})
-	s.write("fail.py", `import os, sys, time
+	// ddpbatch holds a file descriptor of each worker that it has found (pidfd_open(2)).
+	s.write("fail.py", `import glob, os, sys, time
+
+def is_watched():
+    for path in glob.glob("/proc/[0-9]*/fdinfo/*"):
+        try:
+            with open(path) as f:
+                if "Pid:\t%d\n" % os.getpid() in f.read():
+                    return True
+        except OSError:
+            pass
+    return False
+
+end = time.time() + 120
+while not is_watched() and time.time() < end:
+    time.sleep(0.2)
 if os.environ["RANK"] == "1":
-    time.sleep(3)
     open("failed", "w").close()
     sys.exit(9)
 while not os.path.exists("failed"):
     time.sleep(0.1)
-time.sleep(2)
+time.sleep(10)
 sys.exit(1) # as a rank that has lost its connection
 `)
 	s.write("job.toml", `name = "fail"
@@ -210,7 +224,7 @@ sys.exit(1) # as a rank that has lost its connection
 nodes = 2
 time = "00:10:00"
 [setup]
-env = { PATH = "/usr/bin:/bin", PET_REDIRECTS = "9:1", PET_TEE = "9:1" }
+env = { PATH = "/usr/bin:/bin", PET_REDIRECTS = "9:1", PET_TEE = "9:1", PET_MONITOR_INTERVAL = "8" }
 [command]
 launcher = "torchrun"
 argv = ["fail.py"]
