@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -152,12 +154,44 @@ func TestUsageErrorsArePlain(t *testing.T) {
 func TestTopSaysThatThereAreNoRuns(t *testing.T) {
 	p := &program{Dir: t.TempDir()}
 	for _, c := range []topCmd{{}, {Which: []string{"."}}} {
-		if got := strings.Join(c.page(p, 200, 20, topLook{done: true}), "\n"); !strings.Contains(got, "there are no runs below "+p.Dir) {
+		if got := strings.Join(c.page(200, 20, c.lookOnce(t.Context(), p, p.lookout())), "\n"); !strings.Contains(got, "there are no runs below "+p.Dir) {
 			t.Errorf("%q: %s", c.Which, got)
 		}
-		if got := strings.Join(c.page(p, 200, 20, topLook{}), "\n"); strings.Contains(got, "no runs") {
+		if got := strings.Join(c.page(200, 20, topLook{}), "\n"); strings.Contains(got, "no runs") {
 			t.Errorf("%q, before the first look: %s", c.Which, got)
 		}
+	}
+}
+
+// TestTopReportsUnreadableRunsOnItsPage checks that the live table without runs counts those
+// that cannot be read, and that nothing else is written over it.
+func TestTopReportsUnreadableRunsOnItsPage(t *testing.T) {
+	var errs bytes.Buffer
+	p := &program{Dir: t.TempDir(), Stdout: io.Discard, Stderr: &errs}
+	broken := filepath.Join(p.Dir, runsFolder, "broken")
+	if err := os.MkdirAll(broken, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(broken, "record.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []topCmd{{}, {Which: []string{runsFolder}}, {Which: []string{"."}}} {
+		ctx, stop := context.WithCancel(t.Context())
+		looks := c.looks(ctx, p)
+		look := <-looks
+		stop()
+		for range looks {
+		}
+		want := "no run below " + filepath.Join(p.Dir, runsFolder) + " can be read"
+		if len(c.Which) > 0 && c.Which[0] == "." {
+			want = "there are no runs below " + p.Dir
+		}
+		if got := strings.Join(c.page(200, 20, look), "\n"); !strings.Contains(got, want) {
+			t.Errorf("%q: got %q, want %q in it", c.Which, got, want)
+		}
+	}
+	if errs.Len() > 0 || p.leftOut > 0 {
+		t.Errorf("wrote %q and counted %d directories", errs.String(), p.leftOut)
 	}
 }
 

@@ -83,7 +83,7 @@ func (c *topCmd) follow(ctx context.Context, p *program, out *os.File) error {
 	now := topLook{all: []watch.Status{}}
 	for {
 		width, height := page.Size()
-		if err := page.Show(c.page(p, width, height, now)); err != nil {
+		if err := page.Show(c.page(width, height, now)); err != nil {
 			return err
 		}
 		select {
@@ -109,9 +109,9 @@ func (c *topCmd) follow(ctx context.Context, p *program, out *os.File) error {
 
 // topLook is the state of the runs at one time.
 type topLook struct {
-	done bool // false before the first time
-	all  []watch.Status
-	err  error
+	all   []watch.Status
+	empty string // message if there are no runs
+	err   error
 }
 
 // looks looks at the runs again and again until ctx is done: beside what is drawn, for
@@ -127,8 +127,7 @@ func (c *topCmd) looks(ctx context.Context, p *program) <-chan topLook {
 		tick := time.NewTicker(topEvery)
 		defer tick.Stop()
 		for {
-			l := topLook{done: true}
-			l.all, l.err = c.look(ctx, &quiet, look)
+			l := c.lookOnce(ctx, &quiet, look)
 			select {
 			case looks <- l:
 			case <-ctx.Done():
@@ -144,15 +143,24 @@ func (c *topCmd) looks(ctx context.Context, p *program) <-chan topLook {
 	return looks
 }
 
+// lookOnce looks at the runs once. It counts the run directories that cannot be read anew.
+func (c *topCmd) lookOnce(ctx context.Context, quiet *program, look *lookout) (l topLook) {
+	quiet.leftOut = 0
+	if l.all, l.err = c.look(ctx, quiet, look); len(l.all) == 0 {
+		l.empty = c.noRuns(quiet)
+	}
+	return l
+}
+
 // page returns the lines of the table, with its heading and messages.
-func (c *topCmd) page(p *program, width, height int, look topLook) []string {
+func (c *topCmd) page(width, height int, look topLook) []string {
 	lines := []string{screen.Clip(watch.Heading(look.all, time.Now())+"  q leaves", width)}
 	var messages []string
 	if look.err != nil {
 		messages = append(messages, strings.ReplaceAll(look.err.Error(), "\n", "; "))
 	}
-	if look.done && len(look.all) == 0 {
-		messages = append(messages, c.noRuns(p))
+	if look.empty != "" {
+		messages = append(messages, look.empty)
 	}
 	for _, m := range messages {
 		for _, line := range screen.Wrap(printable(m), width, 2) {
@@ -178,16 +186,19 @@ func (c *topCmd) look(ctx context.Context, p *program, look *lookout) ([]watch.S
 	return all, err
 }
 
-// noRuns says where there are no runs, and where there are some instead.
+// noRuns returns the message that there are no runs, with the directories that hold some
+// instead. It reports nothing about runs there.
 func (c *topCmd) noRuns(p *program) string {
 	if len(c.Which) == 0 {
 		return p.noRuns(p.abs(runsFolder))
 	}
+	quiet := *p
+	quiet.Stderr = io.Discard
 	paths, inside := make([]string, len(c.Which)), ""
 	for i, arg := range c.Which {
 		paths[i] = p.abs(arg)
 		folder := filepath.Join(arg, runsFolder)
-		if found, err := p.runs(p.abs(folder)); err == nil && len(found) > 0 {
+		if found, err := quiet.runs(p.abs(folder)); err == nil && len(found) > 0 {
 			inside = "; name the directory that holds them: ddpbatch top " + folder
 		}
 	}
