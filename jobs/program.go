@@ -142,11 +142,14 @@ func (c *programCheck) script() {
 }
 
 var (
-	pythons   = regexp.MustCompile(`^(python|pypy)[0-9.]*$`)
+	pythons   = regexp.MustCompile(`^(python|pypy)[0-9.]*t?$`) // t: without the GIL
 	shells    = []string{"bash", "sh", "dash", "zsh", "ksh"}
 	launchers = []string{"torchrun", "accelerate", "deepspeed"}
 	assigns   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )
+
+// IsPython reports whether a program is a Python interpreter, such as "/usr/bin/python3.13t".
+func IsPython(program string) bool { return pythons.MatchString(filepath.Base(program)) }
 
 // findScript returns the index of the script in argv, or -1. certain is false if an
 // option of an unknown form may change which word it is; inPath reports whether the
@@ -163,7 +166,7 @@ func (c *programCheck) findScript() (at int, certain, inPath bool) {
 	name := filepath.Base(argv[at])
 	torchrun := c.job.Command.Launcher == LauncherTorchrun
 	switch {
-	case pythons.MatchString(name):
+	case IsPython(name):
 		return scriptAfter(argv, at+1, "cm", "WX"), true, false
 	case torchrun && !strings.HasPrefix(name, "-"):
 		return at, true, false

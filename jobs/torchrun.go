@@ -44,7 +44,7 @@ func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) 
 	if first == "torchrun" {
 		return "", nil, &torchrunError{0, `starts torchrun, which launcher = "torchrun" does already`, "leave torchrun and its --nnodes, --nproc_per_node, and rendezvous options out"}
 	}
-	if !pythons.MatchString(first) {
+	if !IsPython(first) {
 		return "", argv, nil
 	}
 	if argv[0] != "python" && argv[0] != "python3" {
@@ -108,7 +108,7 @@ func interpreterAfterOptions(argv []string) int {
 		switch {
 		case strings.HasSuffix(word, ".py") || slices.Contains([]string{"-m", "--module", "--no_python", "--no-python"}, word):
 			return 0
-		case pythons.MatchString(path.Base(word)):
+		case IsPython(word):
 			return i
 		}
 	}
