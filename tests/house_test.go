@@ -19,7 +19,8 @@ const module = "github.com/ddpbatch/ddpbatch/"
 // for all below it.
 var mayImport = map[string][]string{
 	"jobs":            {},
-	"jobs/rundir":     {"jobs", "netif"},
+	"jobs/process":    {},
+	"jobs/rundir":     {"jobs", "jobs/process", "netif"},
 	"jobs/snapshot":   {},
 	"jobs/outcome":    {"jobs/rundir", "slurm", "trainer/checkpoint"},
 	"jobs/watch":      {"jobs/outcome", "jobs/rundir", "jobs/watch/screen", "slurm", "trainer/checkpoint", "trainer/metrics"},
@@ -31,7 +32,7 @@ var mayImport = map[string][]string{
 	"jobs/submit":     {"jobs", "jobs/outcome", "jobs/rundir", "jobs/snapshot", "slurm", "templates/sites", "trainer/checkpoint"},
 	"jobs/launchers":  {},
 	"jobs/sbatch":     {"jobs"},
-	"jobs/launch": {"jobs", "jobs/launchers", "jobs/rundir", "jobs/secrets", "templates/sites", "slurm", "netif", "netif/probe", "netif/watch", "nccl",
+	"jobs/launch": {"jobs", "jobs/launchers", "jobs/process", "jobs/rundir", "jobs/secrets", "templates/sites", "slurm", "netif", "netif/probe", "netif/watch", "nccl",
 		"trainer/rendezvous", "trainer/collective", "trainer/collective/mpi", "trainer/wire", "trainer/checkpoint"},
 	"cmd/ddpbatch/manual": {"jobs"},
 	"slurm":               {},

@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,13 +11,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/jobs/process"
 )
 
-// process is a process of the user's program, as /proc describes it (proc(5)).
-type process struct {
-	pid, parent, group int
-	start              string // clock ticks after boot; identifies the process together with pid
-	ended              bool   // a zombie: its parent has not waited for it yet
+// userProcess is a process of the user's program, as /proc describes it (proc(5)).
+type userProcess struct {
+	process.Stat
 
 	caught, blocked, ignored uint64 // signal masks of the main thread
 
@@ -26,32 +25,32 @@ type process struct {
 	wrapper   bool   // runs one program and ends with its exit code
 	launcher  bool   // starts workers and handles signals for itself, by its command line
 	elasticID string // TORCHELASTIC_RUN_ID, which torchrun sets for its workers
-	children  []*process
+	children  []*userProcess
 }
 
 // handles reports whether the process catches s, or blocks it and so may wait for it by
 // sigwait(3) or signalfd(2).
-func (p *process) handles(s syscall.Signal) bool { return (p.caught|p.blocked)&mask(s) != 0 }
+func (p *userProcess) handles(s syscall.Signal) bool { return (p.caught|p.blocked)&mask(s) != 0 }
 
 func mask(s syscall.Signal) uint64 { return 1 << (uint(s) - 1) }
 
 // catchesAll reports whether the process catches even signals that programs have no use
 // for. The runtime of Go does so: what such a process catches does not show what it handles.
-func (p *process) catchesAll() bool {
+func (p *userProcess) catchesAll() bool {
 	rare := mask(syscall.SIGTRAP) | mask(syscall.SIGSTKFLT) | mask(syscall.SIGXFSZ) | mask(syscall.SIGPWR) | mask(syscall.SIGSYS)
 	return p.caught&rare == rare
 }
 
 // isBackground reports whether a shell has started the process with "&": POSIX shells
 // without job control make such a process ignore SIGINT and SIGQUIT.
-func (p *process) isBackground(shell *process) bool {
+func (p *userProcess) isBackground(shell *userProcess) bool {
 	both := mask(syscall.SIGINT) | mask(syscall.SIGQUIT)
 	return p.ignored&both == both && shell.ignored&both != both
 }
 
 // workers returns the children of a launcher that are its workers, and reports whether
 // the process is a launcher at all.
-func (p *process) workers() (workers []*process, launcher bool) {
+func (p *userProcess) workers() (workers []*userProcess, launcher bool) {
 	for _, c := range p.children {
 		if c.elasticID != "" && c.elasticID != p.elasticID {
 			workers = append(workers, c)
@@ -65,32 +64,32 @@ func (p *process) workers() (workers []*process, launcher bool) {
 
 // findProcesses returns a program and its descendants as a tree, and the orphans of its
 // process group: processes whose parent has ended. The program is nil if it has ended.
-func findProcesses(pid, group int) (program *process, orphans []*process) {
+func findProcesses(pid, group int) (program *userProcess, orphans []*userProcess) {
 	entries, _ := filepath.Glob("/proc/[0-9]*/stat")
-	all := map[int]*process{}
+	all := map[int]*userProcess{}
 	for _, e := range entries {
 		text, err := os.ReadFile(e)
 		if err != nil {
 			continue // it has ended
 		}
-		if p, _, ok := parseStat(text); ok {
-			all[p.pid] = p
+		if s, err := process.Parse(text); err == nil {
+			all[s.PID] = &userProcess{Stat: s}
 		}
 	}
 	for _, p := range all {
-		parent := all[p.parent]
+		parent := all[p.Parent]
 		if parent != nil {
 			parent.children = append(parent.children, p)
 		}
 		// The first process of the group is not the user's, see keep.
-		if p.group == group && p.pid != group && p.pid != pid && (parent == nil || parent.group != group) {
+		if p.Group == group && p.PID != group && p.PID != pid && (parent == nil || parent.Group != group) {
 			orphans = append(orphans, p)
 		}
 	}
 	if program = all[pid]; program != nil {
 		program.describe()
 		// What is below the program is no orphan, whatever its group.
-		orphans = slices.DeleteFunc(orphans, func(o *process) bool { return program.has(o) })
+		orphans = slices.DeleteFunc(orphans, func(o *userProcess) bool { return program.has(o) })
 	}
 	for _, o := range orphans {
 		o.describe()
@@ -98,32 +97,26 @@ func findProcesses(pid, group int) (program *process, orphans []*process) {
 	return program, orphans
 }
 
-func (p *process) has(other *process) bool {
-	return p == other || slices.ContainsFunc(p.children, func(c *process) bool { return c.has(other) })
+// identity identifies a process also after a later look at /proc.
+type identity struct {
+	pid   int
+	start uint64
 }
 
-// parseStat reads /proc/PID/stat. The status is that of wait(2), for a process that has ended.
-func parseStat(text []byte) (p *process, status syscall.WaitStatus, ok bool) {
-	// The command's name stands in parentheses and may contain anything.
-	head, rest, _ := bytes.Cut(text, []byte(" ("))
-	rest = rest[bytes.LastIndexByte(rest, ')')+1:]
-	f := strings.Fields(string(rest))
-	if len(f) < 50 {
-		return nil, 0, false
-	}
-	p = &process{start: f[19], ended: f[0] == "Z" || f[0] == "X"}
-	p.pid, _ = strconv.Atoi(string(head))
-	p.parent, _ = strconv.Atoi(f[1])
-	p.group, _ = strconv.Atoi(f[2])
-	code, _ := strconv.ParseUint(f[49], 10, 32)
-	return p, syscall.WaitStatus(code), p.pid > 0
+func (p *userProcess) identity() identity { return identity{p.PID, p.Start} }
+
+// signal sends a signal to the process. A process that has ended needs none.
+func (p *userProcess) signal(s syscall.Signal) { _ = process.Signal(p.PID, p.Start, s) }
+
+func (p *userProcess) has(other *userProcess) bool {
+	return p == other || slices.ContainsFunc(p.children, func(c *userProcess) bool { return c.has(other) })
 }
 
 // describe reads what the rule for stop signals depends on, for p and its descendants.
 // What cannot be read stays empty: the process has ended or belongs to another user.
-func (p *process) describe() {
+func (p *userProcess) describe() {
 	file := func(name string) string {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.pid, name))
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.PID, name))
 		return string(text)
 	}
 	for line := range strings.Lines(file("status")) {
@@ -138,7 +131,7 @@ func (p *process) describe() {
 			p.ignored = bits
 		}
 	}
-	exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.pid))
+	exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.PID))
 	p.shell = slices.Contains(shells, filepath.Base(exe))
 	argv := strings.Split(file("cmdline"), "\x00")
 	p.launcher, p.wrapper = isLauncher(argv), isWrapper(argv)
@@ -203,19 +196,18 @@ const checkEnd = 20 * time.Millisecond
 
 // await waits until the process has ended, or until done is closed. The status is known
 // if its parent has not waited for it before it could be read.
-func (p *process) await(done <-chan struct{}) (status syscall.WaitStatus, known bool) {
-	fd, err := unix.PidfdOpen(p.pid, 0)
+func (p *userProcess) await(done <-chan struct{}) (status syscall.WaitStatus, known bool) {
+	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err == nil {
 		defer unix.Close(fd)
 	}
 	for {
-		text, gone := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
-		now, status, ok := parseStat(text)
+		now, gone := process.Read(p.PID)
 		switch {
-		case gone != nil || !ok || now.start != p.start:
+		case gone != nil || now.Start != p.Start:
 			return 0, false
-		case now.ended:
-			return status, true
+		case now.Ended:
+			return now.Status, true
 		}
 		select {
 		case <-done:

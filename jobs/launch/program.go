@@ -115,7 +115,9 @@ func (r *Rank) follow(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, grou
 	var limit <-chan time.Time
 	request := func(s syscall.Signal, send bool) {
 		if stop == nil {
+			failed := r.failedWorkers.Load() > 0
 			stop = requestStop(pid, group, s, send)
+			stop.failed = failed
 			go stop.endLaunchers(ended)
 		}
 	}

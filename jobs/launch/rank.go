@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -54,7 +55,10 @@ type Rank struct {
 	lookup  func(string) (string, bool)
 	say     func(line string)
 	unwatch func()
-	server  *rendezvous.Server // in rank 0 of a step without a launcher
+	// failedWorkers is 0, or 1 and the restart count of the workers of torchrun, one of
+	// which has failed, until torchrun starts others.
+	failedWorkers atomic.Int64
+	server        *rendezvous.Server // in rank 0 of a step without a launcher
 }
 
 // Join finds the launcher, or rank 0 where another one than ours started the ranks, joins,

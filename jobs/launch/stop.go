@@ -20,11 +20,14 @@ const (
 // stopRequest is a request to stop that has reached the processes of a program.
 type stopRequest struct {
 	pid, group int
-	targets    []*process // those that the signal is for
-	launchers  []*process // torchrun and others, which the signal is not for
-	handled    bool       // one of the targets handles the signal
-	empty      bool       // the program is a launcher that has no workers yet
-	done       chan struct{}
+	signal     syscall.Signal
+	targets    []*userProcess    // those that the signal is for
+	launchers  []*userProcess    // torchrun and others, which the signal is not for
+	handled    bool              // one of the targets handles the signal
+	failed     bool              // a worker of torchrun had failed before
+	empty      bool              // the program is a launcher that has no workers yet
+	known      map[identity]bool // workers of the launchers that have received the signal
+	done       chan struct{}     // closed when the targets have ended
 
 	mu       sync.Mutex
 	statuses []syscall.WaitStatus // of targets that have ended, as far as known
@@ -43,21 +46,24 @@ type stopRequest struct {
 //     catch SIGTERM, and Go programs catch SIGUSR1, whatever their parents do.
 //   - If no process handles the signal, the program itself gets it, and ends.
 func requestStop(pid, group int, s syscall.Signal, send bool) *stopRequest {
-	r := &stopRequest{pid: pid, group: group, done: make(chan struct{})}
+	r := &stopRequest{pid: pid, group: group, signal: s, known: map[identity]bool{}, done: make(chan struct{})}
 	program, orphans := findProcesses(pid, group)
-	r.find(program, orphans, s)
+	r.find(program, orphans)
 	for _, t := range r.targets {
 		r.handled = r.handled || t.handles(s)
 		if send {
-			_ = syscall.Kill(t.pid, s)
+			t.signal(s)
 		}
 	}
 	if send && r.empty {
-		_ = syscall.Kill(pid, syscall.SIGTERM)
+		program.signal(syscall.SIGTERM)
+	}
+	for _, w := range r.workers() {
+		r.known[w.identity()] = true
 	}
 	var all sync.WaitGroup
 	for _, t := range r.targets {
-		if t.pid == pid {
+		if t.PID == pid {
 			continue // a child of this process, which waits for it
 		}
 		all.Go(func() {
@@ -74,78 +80,75 @@ func requestStop(pid, group int, s syscall.Signal, send bool) *stopRequest {
 }
 
 // find applies the rule of requestStop.
-func (r *stopRequest) find(program *process, orphans []*process, s syscall.Signal) {
-	if program == nil || program.ended {
+func (r *stopRequest) find(program *userProcess, orphans []*userProcess) {
+	if program == nil || program.Ended {
 		// A shell without a trap has ended by Slurm's own signal. What it ran goes on.
 		for _, o := range orphans {
-			r.targets = append(r.targets, r.below(o, s)...)
+			r.targets = append(r.targets, r.below(o)...)
 		}
 		return
 	}
-	r.targets = r.below(program, s)
-	if len(r.targets) > 0 {
-		return
+	r.targets = r.program(program)
+	r.empty = len(r.targets) == 0
+}
+
+// program returns the processes that the signal is for, of a program or worker: itself if
+// no process handles the signal, and none for a launcher without workers.
+func (r *stopRequest) program(p *userProcess) []*userProcess {
+	targets := r.below(p)
+	if _, launcher := p.workers(); len(targets) == 0 && !launcher {
+		targets = []*userProcess{p}
 	}
-	if _, r.empty = program.workers(); !r.empty {
-		r.targets = []*process{program}
-	}
+	return targets
 }
 
 // below returns the processes that the signal is for, from p downwards; none if no process
 // handles it.
-func (r *stopRequest) below(p *process, s syscall.Signal) (targets []*process) {
+func (r *stopRequest) below(p *userProcess) (targets []*userProcess) {
 	if workers, launcher := p.workers(); launcher {
 		r.launchers = append(r.launchers, p)
 		for _, w := range workers {
-			handlers := r.below(w, s)
-			if _, nested := w.workers(); len(handlers) == 0 && !nested {
-				handlers = []*process{w}
-			}
-			targets = append(targets, handlers...)
+			targets = append(targets, r.program(w)...)
 		}
 		return targets
 	}
 	switch {
-	case p.ended:
+	case p.Ended:
 		return nil
 	case p.wrapper && len(p.children) > 0:
 		for _, c := range p.children {
-			targets = append(targets, r.below(c, s)...)
+			targets = append(targets, r.below(c)...)
 		}
-		if len(targets) == 0 && p.handles(s) {
+		if len(targets) == 0 && p.handles(r.signal) {
 			targets = p.children
 		}
 		return targets
-	case p.handles(s):
+	case p.handles(r.signal):
 		targets = append(targets, p)
 	}
 	if !p.shell {
 		return targets
 	}
-	foreground := slices.ContainsFunc(p.children, func(c *process) bool { return !c.isBackground(p) })
+	foreground := slices.ContainsFunc(p.children, func(c *userProcess) bool { return !c.isBackground(p) })
 	for _, c := range p.children {
-		if c.isBackground(p) && (p.handles(s) || foreground && c.catchesAll()) {
+		if c.isBackground(p) && (p.handles(r.signal) || foreground && c.catchesAll()) {
 			continue // the shell's trap decides; a Go program, such as a monitor, does not handle the signal
 		}
-		targets = append(targets, r.below(c, s)...)
+		targets = append(targets, r.below(c)...)
 	}
 	return targets
 }
 
-// endLaunchers stops launchers whose workers have ended: when they start other ones, as
-// torchrun does with --max-restarts, and at the latest after launcherGrace. It returns when
-// the program has ended.
+// endLaunchers signals workers that launchers start while others still save. Then it stops
+// launchers whose workers have ended: when they start other ones, as torchrun does with
+// --max-restarts, and at the latest after launcherGrace. It returns when the program has
+// ended.
 func (r *stopRequest) endLaunchers(ended <-chan struct{}) {
-	select {
-	case <-ended:
-		return
-	case <-r.done:
-	}
 	if len(r.launchers) == 0 {
 		return
 	}
-	end := time.Now().Add(launcherGrace)
-	for !r.restarts() && time.Now().Before(end) {
+	var end time.Time
+	for r.signalNewWorkers(&end) {
 		select {
 		case <-ended:
 			return
@@ -160,26 +163,62 @@ func (r *stopRequest) endLaunchers(ended <-chan struct{}) {
 	}
 }
 
-func (r *stopRequest) signalLaunchers(s syscall.Signal) {
-	for _, l := range r.launchers {
-		_ = syscall.Kill(l.pid, s)
+// signalNewWorkers sends the signal to workers that have not received it, if others still
+// run that have. It reports whether the launchers may go on, and sets end when their last
+// worker has ended.
+func (r *stopRequest) signalNewWorkers(end *time.Time) bool {
+	later := stopRequest{signal: r.signal}
+	if program, _ := findProcesses(r.pid, r.group); program != nil {
+		later.find(program, nil)
 	}
+	known, unknown := r.split(later.workers())
+	switch {
+	case len(known) > 0:
+		*end = time.Time{}
+		for _, w := range unknown {
+			r.known[w.identity()] = true
+			for _, t := range later.program(w) {
+				t.signal(r.signal)
+			}
+		}
+		return true
+	case len(unknown) > 0 && !r.empty:
+		return false
+	case end.IsZero():
+		*end = time.Now().Add(launcherGrace)
+	}
+	return time.Now().Before(*end)
 }
 
-// restarts reports whether a launcher has workers that got no signal.
-func (r *stopRequest) restarts() bool {
-	var again stopRequest
-	program, _ := findProcesses(r.pid, r.group)
-	if program == nil {
-		return false
+// workers returns the running workers of the launchers, without launchers among them.
+func (r *stopRequest) workers() (workers []*userProcess) {
+	for _, l := range r.launchers {
+		all, _ := l.workers()
+		for _, w := range all {
+			if _, nested := w.workers(); !nested && !w.Ended {
+				workers = append(workers, w)
+			}
+		}
 	}
-	again.find(program, nil, syscall.SIGTERM)
-	return slices.ContainsFunc(again.launchers, func(l *process) bool {
-		workers, _ := l.workers()
-		return slices.ContainsFunc(workers, func(w *process) bool {
-			return !w.ended && !slices.ContainsFunc(r.targets, func(t *process) bool { return w.has(t) || t.pid == w.pid })
-		})
-	})
+	return workers
+}
+
+// split separates workers that were there at an earlier look from those that were not.
+func (r *stopRequest) split(workers []*userProcess) (known, unknown []*userProcess) {
+	for _, w := range workers {
+		if r.known[w.identity()] {
+			known = append(known, w)
+		} else {
+			unknown = append(unknown, w)
+		}
+	}
+	return known, unknown
+}
+
+func (r *stopRequest) signalLaunchers(s syscall.Signal) {
+	for _, l := range r.launchers {
+		l.signal(s)
+	}
 }
 
 // wait waits until the processes that the signal was for have ended, at most for a time.
@@ -194,9 +233,10 @@ func (r *stopRequest) wait(timeout time.Duration) {
 // launcher ends with its own code when its workers do not end with 0 (torchrun: 1), so
 // the workers' codes count: the largest, if all have ended as a stopped program may. How
 // a worker ended is known unless the launcher was faster than this process to wait for
-// it; such an end counts as that of a stopped worker.
+// it; such an end counts as that of a stopped worker. The launcher's own code counts if a
+// worker had failed before the stop.
 func (r *stopRequest) exit(code int) int {
-	if len(r.launchers) == 0 || slices.Contains(stoppedCodes, code) {
+	if len(r.launchers) == 0 || r.failed || slices.Contains(stoppedCodes, code) {
 		return code
 	}
 	r.mu.Lock()

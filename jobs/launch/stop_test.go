@@ -8,42 +8,50 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/process"
 )
 
 // Which processes of a program get the stop signal.
 func TestStopTargets(t *testing.T) {
 	usr1 := mask(syscall.SIGUSR1)
 	background := mask(syscall.SIGINT) | mask(syscall.SIGQUIT)
-	with := func(p process, children ...*process) *process { p.children = children; return &p }
-	handler := func(pid int, children ...*process) *process {
-		return with(process{pid: pid, caught: usr1}, children...)
+	with := func(p userProcess, children ...*userProcess) *userProcess { p.children = children; return &p }
+	handler := func(pid int, children ...*userProcess) *userProcess {
+		return with(userProcess{Stat: process.Stat{PID: pid}, caught: usr1}, children...)
 	}
-	plain := func(pid int, children ...*process) *process { return with(process{pid: pid}, children...) }
-	shell := func(pid int, children ...*process) *process { return with(process{pid: pid, shell: true}, children...) }
-	trap := func(pid int, children ...*process) *process {
-		return with(process{pid: pid, shell: true, caught: usr1}, children...)
+	plain := func(pid int, children ...*userProcess) *userProcess {
+		return with(userProcess{Stat: process.Stat{PID: pid}}, children...)
 	}
-	wrapper := func(pid int, caught uint64, children ...*process) *process {
-		return with(process{pid: pid, wrapper: true, caught: caught}, children...)
+	shell := func(pid int, children ...*userProcess) *userProcess {
+		return with(userProcess{Stat: process.Stat{PID: pid}, shell: true}, children...)
 	}
-	monitor := &process{pid: 9, caught: 0xfffffffd7fc1feff, ignored: background} // a Go program
-	worker := func(pid int, caught uint64) *process { return &process{pid: pid, elasticID: "none", caught: caught} }
+	trap := func(pid int, children ...*userProcess) *userProcess {
+		return with(userProcess{Stat: process.Stat{PID: pid}, shell: true, caught: usr1}, children...)
+	}
+	wrapper := func(pid int, caught uint64, children ...*userProcess) *userProcess {
+		return with(userProcess{Stat: process.Stat{PID: pid}, wrapper: true, caught: caught}, children...)
+	}
+	monitor := &userProcess{Stat: process.Stat{PID: 9}, caught: 0xfffffffd7fc1feff, ignored: background} // a Go program
+	worker := func(pid int, caught uint64) *userProcess {
+		return &userProcess{Stat: process.Stat{PID: pid}, elasticID: "none", caught: caught}
+	}
 	for _, tt := range []struct {
 		name    string
-		program *process
-		orphans []*process
+		program *userProcess
+		orphans []*userProcess
 		want    []int
 		handled bool
 		empty   bool
 	}{
 		{"handler", handler(1), nil, []int{1}, true, false},
 		{"handler with data workers", handler(1, handler(2), handler(3)), nil, []int{1}, true, false},
-		{"signal is blocked for sigwait", with(process{pid: 1, blocked: usr1}), nil, []int{1}, true, false},
+		{"signal is blocked for sigwait", with(userProcess{Stat: process.Stat{PID: 1}, blocked: usr1}), nil, []int{1}, true, false},
 		{"no handler", plain(1, plain(2)), nil, []int{1}, false, false},
 		{"data worker below a program without a handler", plain(1, handler(2)), nil, []int{1}, false, false},
 		{"Go program below a program without a handler", shell(1, plain(2, monitor)), nil, []int{1}, false, false},
-		{"Go program", with(process{pid: 1, caught: monitor.caught}), nil, []int{1}, true, false},
-		{"Go program below a shell", shell(1, with(process{pid: 2, caught: monitor.caught})), nil, []int{2}, true, false},
+		{"Go program", with(userProcess{Stat: process.Stat{PID: 1}, caught: monitor.caught}), nil, []int{1}, true, false},
+		{"Go program below a shell", shell(1, with(userProcess{Stat: process.Stat{PID: 2}, caught: monitor.caught})), nil, []int{2}, true, false},
 		{"Go program in the background", shell(1, monitor, handler(2)), nil, []int{2}, true, false},
 		{"Go program in the background, no handler", shell(1, monitor, plain(2)), nil, []int{1}, false, false},
 		{"Go program in the background alone", shell(1, monitor), nil, []int{9}, true, false},
@@ -52,30 +60,30 @@ func TestStopTargets(t *testing.T) {
 		{"wrapper without a handler below", wrapper(1, 0, plain(2, handler(3))), nil, []int{1}, false, false},
 		{"wrapper that catches the signal, without a handler below", wrapper(1, usr1, plain(2, handler(3))), nil, []int{2}, false, false},
 		{"torchrun in a wrapper", wrapper(1, usr1, plain(2, worker(3, usr1))), nil, []int{3}, true, false},
-		{"worker with a data worker", plain(1, with(process{pid: 2, elasticID: "none"}, worker(3, usr1))), nil, []int{2}, false, false},
+		{"worker with a data worker", plain(1, with(userProcess{Stat: process.Stat{PID: 2}, elasticID: "none"}, worker(3, usr1))), nil, []int{2}, false, false},
 		{"shell without a trap", shell(1, handler(2, handler(3))), nil, []int{2}, true, false},
 		{"shell without a trap and without a handler below", shell(1, plain(2)), nil, []int{1}, false, false},
 		{"shell with a trap", trap(1, handler(2)), nil, []int{1, 2}, true, false},
 		{"shell with a trap and a command that has no handler", trap(1, plain(2)), nil, []int{1}, true, false},
-		{"shell with a trap that waits for the background", trap(1, with(process{pid: 2, caught: usr1, ignored: background})), nil, []int{1}, true, false},
-		{"shell without a trap and the background", shell(1, with(process{pid: 2, caught: usr1, ignored: background})), nil, []int{2}, true, false},
+		{"shell with a trap that waits for the background", trap(1, with(userProcess{Stat: process.Stat{PID: 2}, caught: usr1, ignored: background})), nil, []int{1}, true, false},
+		{"shell without a trap and the background", shell(1, with(userProcess{Stat: process.Stat{PID: 2}, caught: usr1, ignored: background})), nil, []int{2}, true, false},
 		{"torchrun", plain(1, worker(2, usr1), worker(3, usr1)), nil, []int{2, 3}, true, false},
 		{"torchrun that handles the signal", handler(1, worker(2, usr1), plain(3)), nil, []int{2}, true, false},
 		{"torchrun, one worker handles", plain(1, worker(2, usr1), worker(3, 0)), nil, []int{2, 3}, true, false},
 		{"torchrun, no worker handles", plain(1, worker(2, 0), worker(3, 0)), nil, []int{2, 3}, false, false},
 		{"torchrun below a shell", shell(1, plain(2, worker(3, usr1))), nil, []int{3}, true, false},
-		{"torchrun without workers", with(process{pid: 1, launcher: true, caught: usr1}), nil, nil, false, true},
-		{"deepspeed", with(process{pid: 1, launcher: true}, with(process{pid: 2, launcher: true}, handler(3), handler(4))), nil, []int{3, 4}, true, false},
-		{"workers that are shells", plain(1, with(process{pid: 2, elasticID: "none", shell: true}, worker(3, usr1))), nil, []int{3}, true, false},
-		{"the shell has ended", nil, []*process{handler(2, handler(3)), plain(4)}, []int{2}, true, false},
+		{"torchrun without workers", with(userProcess{Stat: process.Stat{PID: 1}, launcher: true, caught: usr1}), nil, nil, false, true},
+		{"deepspeed", with(userProcess{Stat: process.Stat{PID: 1}, launcher: true}, with(userProcess{Stat: process.Stat{PID: 2}, launcher: true}, handler(3), handler(4))), nil, []int{3, 4}, true, false},
+		{"workers that are shells", plain(1, with(userProcess{Stat: process.Stat{PID: 2}, elasticID: "none", shell: true}, worker(3, usr1))), nil, []int{3}, true, false},
+		{"the shell has ended", nil, []*userProcess{handler(2, handler(3)), plain(4)}, []int{2}, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var r stopRequest
-			r.find(tt.program, tt.orphans, syscall.SIGUSR1)
+			r := stopRequest{signal: syscall.SIGUSR1}
+			r.find(tt.program, tt.orphans)
 			var got []int
 			handled := false
 			for _, p := range r.targets {
-				got = append(got, p.pid)
+				got = append(got, p.PID)
 				handled = handled || p.handles(syscall.SIGUSR1)
 			}
 			if !slices.Equal(got, tt.want) || handled != tt.handled || r.empty != tt.empty {
@@ -145,11 +153,12 @@ func TestExitOfStoppedLauncher(t *testing.T) {
 		{"a worker crashed", true, 1, []syscall.WaitStatus{syscall.WaitStatus(syscall.SIGSEGV)}, 1},
 		{"unknown", true, 1, nil, 3},
 		{"torchrun itself was killed", true, 143, []syscall.WaitStatus{exited(3)}, 143},
+		{"a worker failed before the stop", true, 1, []syscall.WaitStatus{exited(3)}, 1},
 		{"not a launcher", false, 1, []syscall.WaitStatus{exited(3)}, 1},
 	} {
-		r := stopRequest{statuses: tt.workers}
+		r := stopRequest{statuses: tt.workers, failed: strings.Contains(tt.name, "before the stop")}
 		if tt.launcher {
-			r.launchers = []*process{{}}
+			r.launchers = []*userProcess{{}}
 		}
 		if got := r.exit(tt.code); got != tt.want {
 			t.Errorf("%s: got %d, want %d", tt.name, got, tt.want)
@@ -166,7 +175,7 @@ func TestProcessesOfAProgram(t *testing.T) {
 	}
 	group := cmd.Process.Pid
 	defer func() { _ = syscall.Kill(-group, syscall.SIGKILL); _ = cmd.Wait() }()
-	var program *process
+	var program *userProcess
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if program, _ = findProcesses(group, group); program != nil && len(program.children) == 1 && len(program.children[0].children) == 1 {
 			break
@@ -176,10 +185,10 @@ func TestProcessesOfAProgram(t *testing.T) {
 		}
 	}
 	child := program.children[0]
-	if !program.shell || !program.handles(syscall.SIGUSR1) || program.handles(syscall.SIGTERM) || child.isBackground(program) || child.parent != group || child.group != group {
+	if !program.shell || !program.handles(syscall.SIGUSR1) || program.handles(syscall.SIGTERM) || child.isBackground(program) || child.Parent != group || child.Group != group {
 		t.Errorf("got %+v with %+v", program, child)
 	}
-	if err := syscall.Kill(child.pid, syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(child.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	// The shell may have waited for it before.
@@ -187,8 +196,65 @@ func TestProcessesOfAProgram(t *testing.T) {
 		t.Errorf("got status %x, want killed by SIGKILL", status)
 	}
 	self, _ := findProcesses(os.Getpid(), -1)
-	if self == nil || !self.has(program) && program.start == "" {
-		t.Errorf("this process is missing: %+v", self)
+	if self == nil || !slices.ContainsFunc(self.children, func(c *userProcess) bool { return c.identity() == program.identity() }) {
+		t.Errorf("this process or its child is missing: %+v", self)
+	}
+}
+
+// Workers that a launcher starts while others save are stopped too. If it starts workers
+// after all others have ended, the launcher is stopped.
+func TestWorkersThatStartAfterTheStop(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const worker = `TORCHELASTIC_RUN_ID=none sh -c "sh -c 'trap \"touch stopped-$N\" USR1; touch ready-$N; until test -e end-$N; do sleep 0.1; done'; :" & `
+	cmd := exec.Command("/bin/sh", "-c", "export N; for N in 1 2 3; do until test -e start-$N; do sleep 0.1; done; "+worker+"done; wait")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	group := cmd.Process.Pid
+	defer func() { _ = syscall.Kill(-group, syscall.SIGKILL); _ = cmd.Wait() }()
+	awaitFile := func(name string) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			if _, err := os.Stat(name); err == nil {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s is missing", name)
+			}
+		}
+	}
+	touch := func(name string) {
+		t.Helper()
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	touch("start-1")
+	awaitFile("ready-1")
+	var end time.Time
+	r := requestStop(group, group, syscall.SIGUSR1, true)
+	awaitFile("stopped-1")
+	if !r.signalNewWorkers(&end) || !end.IsZero() {
+		t.Error("a worker that is still saving is taken for a new one")
+	}
+	touch("start-2")
+	awaitFile("ready-2")
+	if !r.signalNewWorkers(&end) || !end.IsZero() {
+		t.Error("the launcher is stopped while workers save")
+	}
+	awaitFile("stopped-2")
+	touch("end-1")
+	touch("end-2")
+	for limit := time.Now().Add(time.Minute); end.IsZero(); time.Sleep(10 * time.Millisecond) {
+		if !r.signalNewWorkers(&end) || time.Now().After(limit) {
+			t.Fatal("no end of the workers is noticed")
+		}
+	}
+	touch("start-3")
+	awaitFile("ready-3")
+	if r.signalNewWorkers(&end) {
+		t.Error("the launcher may restart its workers after the stop")
 	}
 }
 

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/process"
 )
 
 // workerScan is the interval at which torchrun is checked for new workers.
@@ -21,8 +24,8 @@ func (r *Rank) watchWorkers(torchrun int, ended <-chan struct{}) {
 	watched, ghosts := map[int]bool{}, map[int]bool{}
 	for {
 		for _, pid := range childrenOf(torchrun) {
-			p, ok := readProcess(pid)
-			if !ok || watched[pid] {
+			stat, err := process.Read(pid)
+			if err != nil || watched[pid] {
 				continue
 			}
 			environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
@@ -30,14 +33,18 @@ func (r *Rank) watchWorkers(torchrun int, ended <-chan struct{}) {
 			_, worker := lookup("TORCHELASTIC_RUN_ID")
 			// A worker that ends soon after its start has no environment anymore. Other
 			// programs that torchrun runs do not stay zombies, because it waits for them.
-			if !worker && p.ended {
+			if !worker && stat.Ended {
 				worker = ghosts[pid]
 				ghosts[pid] = true
 			}
-			if worker {
-				watched[pid] = true
-				go r.watchWorker(p, lookup, ended)
+			if !worker {
+				continue
 			}
+			watched[pid] = true
+			if failed := r.failedWorkers.Load(); failed > 0 && failed <= restartCount(lookup) {
+				r.failedWorkers.Store(0) // torchrun has replaced them
+			}
+			go r.watchWorker(&userProcess{Stat: stat}, lookup, ended)
 		}
 		select {
 		case <-ended:
@@ -50,7 +57,7 @@ func (r *Rank) watchWorkers(torchrun int, ended <-chan struct{}) {
 // watchWorker waits for the end of a worker and reports it if the worker failed. It does not
 // report a worker that SIGTERM killed: this is how torchrun ends the other workers after one
 // has failed.
-func (r *Rank) watchWorker(p *process, lookup func(string) (string, bool), ended <-chan struct{}) {
+func (r *Rank) watchWorker(p *userProcess, lookup func(string) (string, bool), ended <-chan struct{}) {
 	status, known := p.await(ended)
 	if !known || status == 0 || status.Signaled() && status.Signal() == syscall.SIGTERM {
 		return
@@ -59,21 +66,23 @@ func (r *Rank) watchWorker(p *process, lookup func(string) (string, bool), ended
 	if rank, ok := lookup("RANK"); ok {
 		name = "torchrun's worker with RANK=" + rank
 	}
-	count, _ := lookup("TORCHELASTIC_RESTART_COUNT")
-	restarts, _ := strconv.Atoi(count)
+	restarts := restartCount(lookup)
+	if !slices.Contains(stoppedCodes, exitCode(status)) {
+		r.failedWorkers.Store(restarts + 1)
+	}
 	what := fmt.Sprintf("ended with exit code %d", status.ExitStatus())
 	if status.Signaled() {
 		what = fmt.Sprintf("was killed by signal %d (%s)", status.Signal(), status.Signal())
 	}
 	// The server notices a lost connection by itself.
-	_ = r.Session.TellWorkerFailed(restarts, name+" "+what)
+	_ = r.Session.TellWorkerFailed(int(restarts), name+" "+what)
 }
 
-// readProcess reads the state of a process.
-func readProcess(pid int) (*process, bool) {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	p, _, ok := parseStat(text)
-	return p, ok
+// restartCount returns how often torchrun had restarted its workers when it started one.
+func restartCount(lookup func(string) (string, bool)) int64 {
+	text, _ := lookup("TORCHELASTIC_RESTART_COUNT")
+	n, _ := strconv.ParseInt(text, 10, 32)
+	return n
 }
 
 // childrenOf returns the children of all threads of a process.

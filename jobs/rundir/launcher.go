@@ -1,15 +1,14 @@
 package rundir
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/jobs/process"
 )
 
 // Launcher is a launcher without Slurm that has taken the lock of the launcher and has
@@ -57,49 +56,19 @@ var ErrNotRunning = errors.New("the launcher has ended")
 // Signal sends a signal to the launcher, which must be on this host, and to no other
 // process, even if the launcher ends at this moment and its number is used again.
 func (l Launcher) Signal(s unix.Signal) error {
-	fd, err := unix.PidfdOpen(l.PID, 0)
-	switch {
-	case errors.Is(err, unix.ESRCH):
-		return ErrNotRunning
-	case errors.Is(err, unix.ENOSYS): // Linux before 5.3
-		fd = -1
-	case err != nil:
-		return fmt.Errorf("find process %d: %w", l.PID, err)
-	default:
-		defer unix.Close(fd)
-	}
-	if !l.IsRunning() {
+	err := process.Signal(l.PID, l.start, s)
+	if errors.Is(err, process.ErrEnded) {
 		return ErrNotRunning
 	}
-	if fd < 0 {
-		err = unix.Kill(l.PID, s)
-	} else {
-		err = unix.PidfdSendSignal(fd, s, nil, 0)
-	}
-	if errors.Is(err, unix.ESRCH) {
-		return ErrNotRunning
-	}
-	if err != nil {
-		return fmt.Errorf("signal process %d: %w", l.PID, err)
-	}
-	return nil
+	return err
 }
 
 // processStart returns when a process was started, in clock ticks since the host was
-// booted: field 22 of proc(5)'s stat. It fails for a process that does not exist, and
-// for a zombie, which has ended.
+// booted. It fails for a process that does not exist, and for a zombie, which has ended.
 func processStart(pid int) (uint64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
+	s, err := process.Read(pid)
+	if err == nil && s.Ended {
+		err = ErrNotRunning
 	}
-	// The second field is the program's name in parentheses, which may hold anything.
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) < 20 {
-		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
-	}
-	if state := fields[0]; state[0] == 'Z' || state[0] == 'X' {
-		return 0, ErrNotRunning
-	}
-	return strconv.ParseUint(string(fields[19]), 10, 64)
+	return s.Start, err
 }

@@ -1,0 +1,87 @@
+// Package process identifies processes of this host by /proc, and signals them. A process
+// is identified by its number together with its start time, because the kernel uses numbers
+// again. The package does not start processes, and does not wait for them.
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Stat is the state of a process, as /proc/PID/stat reports it (proc(5)).
+type Stat struct {
+	PID, Parent, Group int
+
+	Start  uint64             // clock ticks after boot; identifies the process together with PID
+	Ended  bool               // a zombie: its parent has not waited for it yet
+	Status syscall.WaitStatus // of a process that has ended
+}
+
+// ErrEnded is the error of [Signal] for a process that has ended.
+var ErrEnded = errors.New("the process has ended")
+
+// Read returns the state of a process.
+func Read(pid int) (Stat, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return Stat{}, err
+	}
+	return Parse(text)
+}
+
+// Parse parses the content of /proc/PID/stat.
+func Parse(text []byte) (s Stat, err error) {
+	// The name of the command is in parentheses and may contain anything.
+	head, rest, _ := bytes.Cut(text, []byte(" ("))
+	f := bytes.Fields(rest[bytes.LastIndexByte(rest, ')')+1:])
+	if len(f) < 50 {
+		return Stat{}, fmt.Errorf("/proc/PID/stat has only %d fields after the name", len(f))
+	}
+	number := func(field []byte, bits int) uint64 {
+		n, e := strconv.ParseUint(string(field), 10, bits)
+		err = errors.Join(err, e)
+		return n
+	}
+	s = Stat{PID: int(number(head, 31)), Parent: int(number(f[1], 31)), Group: int(number(f[2], 31)), Start: number(f[19], 64)}
+	s.Ended = f[0][0] == 'Z' || f[0][0] == 'X'
+	s.Status = syscall.WaitStatus(number(f[49], 32))
+	return s, err
+}
+
+// Signal sends a signal to the process that was started at a time, and to no other process,
+// even if it ends at this moment and its number is used again. It returns ErrEnded if the
+// process has ended.
+func Signal(pid int, start uint64, s syscall.Signal) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	switch {
+	case errors.Is(err, unix.ESRCH):
+		return ErrEnded
+	case errors.Is(err, unix.ENOSYS): // Linux before 5.3
+		fd = -1
+	case err != nil:
+		return fmt.Errorf("find process %d: %w", pid, err)
+	default:
+		defer unix.Close(fd)
+	}
+	if now, err := Read(pid); err != nil || now.Ended || now.Start != start {
+		return ErrEnded
+	}
+	if fd < 0 {
+		err = unix.Kill(pid, s)
+	} else {
+		err = unix.PidfdSendSignal(fd, s, nil, 0)
+	}
+	if errors.Is(err, unix.ESRCH) {
+		return ErrEnded
+	}
+	if err != nil {
+		return fmt.Errorf("signal process %d: %w", pid, err)
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package process
+
+import (
+	"errors"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	numbers := func(from, to string) string {
+		return strings.Repeat(from+" ", 16) + to + strings.Repeat(" 0", 29) + " 9"
+	}
+	got, err := Parse([]byte("7 (a) S 9) b) Z 5 6 " + numbers("1", "190")))
+	want := Stat{PID: 7, Parent: 5, Group: 6, Start: 190, Ended: true, Status: 9}
+	if err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	for _, text := range []string{"", "7 (sleep) S 1 2", "7 (sleep", "x (sleep) S 5 6 " + numbers("1", "190"), "7 (sleep) S 5 6 " + numbers("1", "x")} {
+		if got, err := Parse([]byte(text)); err == nil {
+			t.Errorf("%q: got %+v, want an error", text, got)
+		}
+	}
+}
+
+// A process that has got the number of another one gets no signal for it.
+func TestSignalChecksTheStartTime(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	s, err := Read(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Signal(pid, s.Start-1, syscall.SIGKILL); !errors.Is(err, ErrEnded) {
+		t.Errorf("another process: got %v, want %v", err, ErrEnded)
+	}
+	if err := Signal(pid, s.Start, syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait()
+	if s := cmd.ProcessState.Sys().(syscall.WaitStatus); s.Signal() != syscall.SIGTERM {
+		t.Errorf("it ended with %x, want only SIGTERM", s)
+	}
+	if err := Signal(pid, s.Start, syscall.SIGTERM); !errors.Is(err, ErrEnded) {
+		t.Errorf("a process that has ended: got %v, want %v", err, ErrEnded)
+	}
+}
