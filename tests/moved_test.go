@@ -62,6 +62,15 @@ func contents(t *testing.T, path string) string {
 	return string(b)
 }
 
+func mustNotContain(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if strings.Contains(text, word) {
+			t.Errorf("%q is in:\n%s", word, text)
+		}
+	}
+}
+
 func mustBeGone(t *testing.T, path string) {
 	t.Helper()
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -141,6 +150,7 @@ func TestRunDirectoryIsDeletedDuringTraining(t *testing.T) {
 				t.Errorf("launch ended with %v", cmd.ProcessState)
 			}
 			mustContain(t, contents(t, output), "was deleted while the run was in progress", "hint: start the job again")
+			mustNotContain(t, contents(t, output), "moved back", "openat", "keep what became") // no warning for each file
 			if !tt.replace {
 				mustBeGone(t, run)
 			} else if found, err := os.ReadDir(run); err != nil || len(found) > 0 {
@@ -177,6 +187,7 @@ func TestRunDirectoryIsMovedDuringAProgram(t *testing.T) {
 	}
 	mustBeGone(t, run)
 	mustContain(t, contents(t, output), "was moved to", "the program continues", "hint: move it back")
+	mustNotContain(t, contents(t, output), "resumes", "start the job again") // it is finished
 	mustContain(t, contents(t, filepath.Join(moved, "attempts.jsonl")), `"event":"end"`)
 	mustContain(t, contents(t, filepath.Join(moved, "ended.json")), `"exit":0`)
 	program.WaitUntil(t, "no process to be left", func() bool { return len(processesWith(t, home)) == 0 })

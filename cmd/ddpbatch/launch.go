@@ -116,19 +116,32 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		err = exitError{result.Exit, nil}
 	}
 	if moved := o.Dir.CheckPlace(); moved != nil && (failed || result.Failure == nil || o.Job.Command != nil) {
-		p.note("WARNING: %v", moved)
-		p.note("hint: %s", hintOf(moved))
+		p.warnOfMove(moved, !failed && result.Failure == nil && result.Exit == exitDone && !result.Stopped)
 	}
 	if o.Allocation == nil {
 		// Before the end is known: who follows the log has all of it then.
 		report(p.Stderr, err, "")
 		err = quiet(err)
 	}
-	if err := o.Dir.WriteEnd(rundir.End{JobID: id, Exit: exitCode(err), Stopped: result.Stopped, Time: time.Now().UTC()}); err != nil {
+	if err := o.Dir.WriteEnd(rundir.End{JobID: id, Exit: exitCode(err), Stopped: result.Stopped, Time: time.Now().UTC()}); err != nil && !o.Dir.IsDeleted() {
 		p.note("WARNING: %v", err)
 	}
 	launch.Requeue(ctx, o, result)
 	return err
+}
+
+// warnOfMove reports that the run directory is no longer at its path. A finished run has
+// nothing to resume.
+func (p *program) warnOfMove(err error, finished bool) {
+	p.note("WARNING: %v", err)
+	var moved *rundir.MovedError
+	if errors.As(err, &moved) {
+		moved.Finished = finished
+		if finished && moved.Deleted {
+			return
+		}
+	}
+	p.note("hint: %s", hintOf(err))
 }
 
 // open loads the job, locks its run directory against a second launcher, and

@@ -162,7 +162,7 @@ func (s *supervisor) review(ctx context.Context, a *attempt, r Result) (result R
 	if r.Failure == nil {
 		return s.conclude(ctx, r, s.saved), 0, false
 	}
-	if err := writeFailure(s.Dir, a, r); err != nil {
+	if err := writeFailure(s.Dir, a, r); err != nil && !s.Dir.IsDeleted() {
 		s.Say(fmt.Sprintf("WARNING: %v", err))
 	}
 	s.tellRanks(r.Ranks, a.killed)

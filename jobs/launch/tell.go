@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -108,7 +109,10 @@ func (a *attempt) tell(phase, detail string) {
 // that changes.
 func (a *attempt) tellPlace() (moved bool) {
 	err := a.o.Dir.CheckPlace()
+	var place *rundir.MovedError
 	switch {
+	case errors.As(err, &place) && place.Deleted && !a.told.moved && a.o.Job.Train != nil:
+		a.o.Say(fmt.Sprintf("WARNING: %v; the run ends at its next checkpoint", err))
 	case err != nil && !a.told.moved && a.o.Job.Train != nil:
 		a.o.Say(fmt.Sprintf("WARNING: %v; unless it is moved back, the run ends at its next checkpoint", err))
 	case err != nil && !a.told.moved:
@@ -227,9 +231,10 @@ func (o Options) keepEnd(a *attempt, r Result, again bool) {
 	o.keep(e)
 }
 
-// keep adds a line to attempts.jsonl.
+// keep adds a line to attempts.jsonl. It does not warn about a deleted directory: the
+// launch reports that once.
 func (o Options) keep(e rundir.AttemptEvent) {
-	if err := o.Dir.AppendAttempt(e); err != nil {
+	if err := o.Dir.AppendAttempt(e); err != nil && !o.Dir.IsDeleted() {
 		o.Say(fmt.Sprintf("WARNING: %v", err))
 	}
 }

@@ -58,8 +58,27 @@ func (d Dir) CheckPlace() error {
 		moved.Deleted = true
 	} else {
 		moved.Now = d.now(held)
+		moved.CanResume = d.holdsCheckpoints()
 	}
 	return moved
+}
+
+// holdsCheckpoints is [Dir.HasCheckpoints] for a held directory, wherever it is.
+func (d Dir) holdsCheckpoints() bool {
+	f, err := d.root.Open(checkpointsName)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(1)
+	return len(names) > 0
+}
+
+// IsDeleted reports whether a held directory no longer exists, so that nothing can be
+// written to it.
+func (d Dir) IsDeleted() bool {
+	var moved *MovedError
+	return errors.As(d.CheckPlace(), &moved) && moved.Deleted
 }
 
 // now returns the present path of the held directory, empty if the kernel does not know
@@ -82,9 +101,11 @@ func (d Dir) now(held os.FileInfo) string {
 
 // A MovedError says that a run directory is no longer where it was when its run began.
 type MovedError struct {
-	Path    string // where it was
-	Now     string // where it is; empty if that is not known
-	Deleted bool
+	Path      string // where it was
+	Now       string // where it is; empty if that is not known
+	Deleted   bool
+	CanResume bool // it holds checkpoints
+	Finished  bool // the run is over, and nothing is left to do; the caller sets it
 }
 
 // Error says what happened to the directory.
@@ -100,8 +121,13 @@ func (e *MovedError) Error() string {
 
 // Hint says how to continue.
 func (e *MovedError) Hint() string {
-	if e.Deleted {
-		return "start the job again to train from the start: the checkpoints are gone with the directory"
+	switch {
+	case e.Deleted:
+		return "start the job again from the beginning: everything in the directory is gone"
+	case e.Finished:
+		return "move it back if other commands are to find the run by its name"
+	case e.CanResume:
+		return "move it back, or name its new place with --run-dir, and start the job again: it resumes from the last checkpoint in that directory"
 	}
-	return "move it back, or name its new place with --run-dir, and start the job again: it resumes from the last checkpoint in that directory"
+	return "move it back, or name its new place with --run-dir, and start the job again"
 }

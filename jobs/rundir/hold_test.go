@@ -62,6 +62,13 @@ func TestHeldDirectoryIsFollowed(t *testing.T) {
 			if moved != nil && (moved.Hint() == "" || now != "" && moved.Now != now) {
 				t.Errorf("it is at %q, want %q; hint %q", moved.Now, now, moved.Hint())
 			}
+			if d.IsDeleted() != (now == "") {
+				t.Errorf("deleted: %v", d.IsDeleted())
+			}
+			// Only a directory with checkpoints has something to resume from.
+			if moved != nil && strings.Contains(moved.Hint(), "resumes") {
+				t.Errorf("it has no checkpoint: hint %q", moved.Hint())
+			}
 			werr := errors.Join(d.WriteEnd(End{Exit: 3, Time: time.Now()}), d.WriteLive(Live{}), d.AppendAttempt(AttemptEvent{Event: AttemptEnded}))
 			if (werr == nil) != (now != "") {
 				t.Errorf("write: %v", werr)

@@ -28,19 +28,20 @@ import (
 
 // Names inside a run directory.
 const (
-	specName       = "job.toml"
-	scriptName     = "job.sbatch"
-	recordName     = "record.json"
-	siteName       = "site.toml"
-	elementsName   = "elements"
-	codeName       = "code"
-	endName        = "ended.json"
-	networkName    = "network.json"
-	liveName       = "live.json"
-	attemptsName   = "attempts.jsonl"
-	launchLockName = "lock"
-	submitLockName = "submit.lock"
-	tempPrefix     = ".ddpbatch-"
+	specName        = "job.toml"
+	scriptName      = "job.sbatch"
+	recordName      = "record.json"
+	siteName        = "site.toml"
+	elementsName    = "elements"
+	codeName        = "code"
+	endName         = "ended.json"
+	networkName     = "network.json"
+	liveName        = "live.json"
+	attemptsName    = "attempts.jsonl"
+	checkpointsName = "checkpoints"
+	launchLockName  = "lock"
+	submitLockName  = "submit.lock"
+	tempPrefix      = ".ddpbatch-"
 )
 
 // Dir is a run directory.
@@ -97,7 +98,7 @@ func (d Dir) Trace(rank int) string {
 }
 
 // Checkpoints is the folder of the checkpoints.
-func (d Dir) Checkpoints() string { return filepath.Join(d.Path, "checkpoints") }
+func (d Dir) Checkpoints() string { return filepath.Join(d.Path, checkpointsName) }
 
 // Failure is the file that says how the last attempt failed; there is none after
 // one that did not.
