@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -16,8 +18,9 @@ import (
 // [jobs.Diagnostics] with every setting that prevents the job from resuming. Base is
 // the directory where the job's relative paths start.
 //
-// It reads manifests only, and it ignores checkpoints that it cannot read: the job
-// itself reports these. A checkpoint of a newer version of the program is an error.
+// It reads manifests only, and it ignores checkpoints that it cannot read if there is one
+// that it can: the job itself reports these. If there is none, the job would fail, so that
+// is an error, as is a checkpoint of a newer version of the program.
 func CheckResume(dir rundir.Dir, job *jobs.Job, base string) error {
 	if _, err := os.Stat(dir.Path); err != nil {
 		return nil // there is nothing to resume
@@ -70,8 +73,8 @@ func withHint(found jobs.Diagnostics, hint string) error {
 }
 
 // changes returns the settings of a single job that contradict its newest checkpoint,
-// and the path of that checkpoint. The error is a [checkpoint.NewerError]: the job cannot
-// resume from that checkpoint, and must not pass over it.
+// and the path of that checkpoint. The error says that the job cannot resume: a newer
+// version of the program wrote the newest checkpoint, or no manifest can be read.
 func changes(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics, from string, err error) {
 	entries, err := checkpoint.List(dir.Checkpoints())
 	if err != nil || job.Train == nil {
@@ -99,7 +102,16 @@ func changes(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics
 		}
 		return found, e.Path, nil
 	}
+	if len(entries) > 0 && !slices.ContainsFunc(entries, mayBeRead) {
+		return nil, "", fmt.Errorf("resume in %q: %w", dir.Path, noManifest{entries[0].Err})
+	}
 	return nil, "", nil
+}
+
+// mayBeRead reports whether the manifest of a checkpoint can be read, perhaps only on a
+// node: an error of this host's disk or network says nothing about the file.
+func mayBeRead(e checkpoint.Entry) bool {
+	return e.Manifest != nil || errors.Is(e.Err, syscall.EIO) || errors.Is(e.Err, syscall.ESTALE)
 }
 
 // checkRun refuses a run directory whose newest checkpoint another run has written.
