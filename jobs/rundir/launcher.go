@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ type Launcher struct {
 	Host  string
 	Since time.Time // when it took the lock, in whole seconds
 
+	place place
 	start uint64 // of the process, in clock ticks since the host was booted
 }
 
@@ -34,13 +36,35 @@ func (d Dir) Launcher() (Launcher, bool) {
 	if !ok || !h.Launcher || h.Job != "" {
 		return Launcher{}, false
 	}
-	return Launcher{h.PID, h.Host, h.Time, h.Start}, true
+	return Launcher{PID: h.PID, Host: h.Host, Since: h.Time, place: h.place, start: h.Start}, true
 }
 
-// IsHere reports whether the launcher was started on this host.
+// place is where the number of a process has its meaning. Hosts and containers may have
+// equal names. Locks of earlier versions do not have it.
+type place struct {
+	Boot      string `json:"boot,omitempty"`          // the kernel's boot_id
+	Namespace string `json:"pid_namespace,omitempty"` // as "pid:[4026531836]"
+}
+
+// thisPlace returns the place of this process. What cannot be read is left empty.
+func thisPlace() (p place) {
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	p.Boot = string(bytes.TrimSpace(boot))
+	p.Namespace, _ = os.Readlink("/proc/self/ns/pid")
+	return p
+}
+
+// contradicts reports whether two places are known to differ.
+func (p place) contradicts(q place) bool {
+	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
+	return differ(p.Boot, q.Boot) || differ(p.Namespace, q.Namespace)
+}
+
+// IsHere reports whether the launcher was started on this host, since it was booted, and
+// in this process's PID namespace.
 func (l Launcher) IsHere() bool {
 	host, err := os.Hostname()
-	return err == nil && host == l.Host
+	return err == nil && host == l.Host && !l.place.contradicts(thisPlace())
 }
 
 // IsRunning reports whether the process of the launcher still exists. It must have been

@@ -97,3 +97,47 @@ func TestSignalReachesOnlyTheLauncher(t *testing.T) {
 		t.Errorf("a launcher that has ended: %v, running %v", err, l.IsRunning())
 	}
 }
+
+// TestLauncherOfSameNameIsElsewhere checks that another machine, or a container, with the
+// name of this host is not this host. Locks of earlier versions have the name only.
+func TestLauncherOfSameNameIsElsewhere(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := thisPlace()
+	if here.Boot == "" || here.Namespace == "" {
+		t.Fatalf("this place is unknown: %+v", here)
+	}
+	for _, tt := range []struct {
+		name  string
+		place place
+		want  bool
+	}{
+		{"here", here, true},
+		{"earlier version", place{}, true},
+		{"another machine", place{Boot: "other", Namespace: here.Namespace}, false},
+		{"another container", place{Boot: here.Boot, Namespace: "pid:[1]"}, false},
+	} {
+		d := Dir{Path: t.TempDir()}
+		text, err := json.Marshal(holder{PID: 1, Host: host, Time: time.Now(), Launcher: true, place: tt.place})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(d.Path, launchLockName), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if l, ok := d.Launcher(); !ok || l.IsHere() != tt.want {
+			t.Errorf("%s: got %+v, here %v, want %v", tt.name, l, l.IsHere(), tt.want)
+		}
+	}
+	d := Dir{Path: t.TempDir()}
+	unlock, err := d.Lock(Claim{Launcher: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	if l, ok := d.Launcher(); !ok || l.place != here {
+		t.Errorf("the lock has %+v, want %+v", l.place, here)
+	}
+}

@@ -22,6 +22,8 @@ type holder struct {
 	// Launcher says that the process is a launcher, which a signal asks to stop.
 	Launcher bool   `json:"launcher,omitempty"`
 	Start    uint64 `json:"start,omitempty"` // of the process, see processStart
+
+	place
 }
 
 // Claim is who asks for the lock of the launcher.
@@ -123,7 +125,7 @@ func writeHolder(f *os.File, c Claim) error {
 	if err != nil {
 		return err
 	}
-	h := holder{Job: c.Job, PID: os.Getpid(), Host: host, Time: time.Now().UTC().Truncate(time.Second), Launcher: c.Launcher}
+	h := holder{Job: c.Job, PID: os.Getpid(), Host: host, Time: time.Now().UTC().Truncate(time.Second), Launcher: c.Launcher, place: thisPlace()}
 	if h.Start, err = processStart(h.PID); err != nil {
 		h.Launcher = false // nobody could tell it from another process
 	}
