@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/process"
 )
 
@@ -173,7 +174,7 @@ func isWrapper(argv []string) bool {
 func commandName(argv []string) (name string, arguments []string) {
 	for i, a := range argv {
 		switch {
-		case i == 0 && isPython(a):
+		case i == 0 && jobs.IsPython(a):
 		case a == "-m" && i+1 < len(argv):
 			return argv[i+1], argv[i+2:]
 		case strings.HasPrefix(a, "-") && i > 0:
@@ -182,12 +183,6 @@ func commandName(argv []string) (name string, arguments []string) {
 		}
 	}
 	return "", nil
-}
-
-// isPython reports whether a program is a Python interpreter, such as /usr/bin/python3.11.
-func isPython(program string) bool {
-	version, ok := strings.CutPrefix(filepath.Base(program), "python")
-	return ok && strings.Trim(version, "0123456789.t") == ""
 }
 
 // checkEnd is how often a process is checked for its end where the kernel cannot report

@@ -98,6 +98,8 @@ func TestIsLauncher(t *testing.T) {
 		"torchrun --nnodes 2 train.py":                  true,
 		"/usr/bin/python3 /usr/bin/torchrun train.py":   true,
 		"python3.11 -u -m torch.distributed.run t.py":   true,
+		"python3.13t -m torch.distributed.run t.py":     true,
+		"pypy3 -m torch.distributed.run t.py":           true,
 		"python3 -m accelerate.commands.launch t.py":    true,
 		"/opt/venv/bin/accelerate launch train.py":      true,
 		"python -u -m deepspeed.launcher.launch --x 1":  true,
