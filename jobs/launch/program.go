@@ -125,12 +125,15 @@ func (r *Rank) follow(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, grou
 		select {
 		case <-running:
 			running = nil
+			if cut != nil {
+				return stop, cut
+			}
 			if stop == nil {
-				if s, ok := receivedStop(cmd.ProcessState, o.Signals); ok {
+				if s, ok := receivedStop(cmd.ProcessState, o.Signals, aborted, done); ok {
 					request(s.(syscall.Signal), false)
 				}
 			}
-			if stop == nil || cut != nil || !endedByStop(cmd.ProcessState.Sys().(syscall.WaitStatus)) {
+			if stop == nil || !endedByStop(cmd.ProcessState.Sys().(syscall.WaitStatus)) {
 				return stop, cut
 			}
 			orphans, limit = stop.done, time.After(r.orphanTimeout())

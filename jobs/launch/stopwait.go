@@ -7,8 +7,9 @@ import (
 )
 
 // receivedStop reports whether a program that has ended was stopped by a signal that Slurm
-// sent to this process as well: the end of the program may be noticed first.
-func receivedStop(state *os.ProcessState, signals <-chan os.Signal) (s os.Signal, ok bool) {
+// sent to this process as well: the end of the program may be noticed first. It does not
+// wait if the attempt is aborted.
+func receivedStop(state *os.ProcessState, signals <-chan os.Signal, aborted, done <-chan struct{}) (s os.Signal, ok bool) {
 	status := state.Sys().(syscall.WaitStatus)
 	delay := signalDelay
 	switch {
@@ -20,6 +21,10 @@ func receivedStop(state *os.ProcessState, signals <-chan os.Signal) (s os.Signal
 	select {
 	case s = <-signals:
 		return s, true
+	case <-aborted:
+		return nil, false
+	case <-done:
+		return nil, false
 	case <-time.After(delay):
 		return nil, false
 	}
