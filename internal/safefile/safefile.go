@@ -1,0 +1,168 @@
+// Package safefile opens and reads files in directories that other users can write to.
+//
+// Another user may put something else in place of an expected file: a FIFO, whose reader
+// waits for a writer; a file with a lease, whose opener waits for 45 seconds; a device that
+// never ends; a symbolic link to a private file; or a file too large for memory. [Open] and
+// [Read] return an error for all of them, and never wait for another process.
+//
+// The checks apply to the open file, so the file cannot be exchanged between the check and
+// the read. The package does not decide whose files a caller may trust: see [CheckPrivate]
+// for files that only their owner may read or write.
+package safefile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// NoFollow is a flag for [Open] and [Read]: if the last element of the path is a symbolic
+// link, they return [ErrLink]. Links in the directories above are followed.
+const NoFollow = unix.O_NOFOLLOW
+
+// Errors that [Open] and [Read] wrap, with the path, in a [*fs.PathError].
+var (
+	ErrNotRegular = errors.New("not a regular file")
+	ErrLink       = errors.New("is a symbolic link")
+	ErrTooLarge   = errors.New("file is too large")
+	ErrLeased     = errors.New("another process holds a lease on the file")
+)
+
+// Open opens the regular file at path for reading. Flags is 0 or [NoFollow]. Errors are
+// of type [*fs.PathError].
+func Open(path string, flags int) (*os.File, error) {
+	return open(path, func() (*os.File, error) { return os.OpenFile(path, readFlags|flags, 0) })
+}
+
+// OpenIn is [Open] for a name in an open directory. The result is always below the
+// directory: links that lead outside are errors.
+func OpenIn(root *os.Root, name string, flags int) (*os.File, error) {
+	f, err := open(name, func() (*os.File, error) { return root.OpenFile(name, readFlags, 0) })
+	if err != nil || flags&NoFollow == 0 {
+		return f, err
+	}
+	// A Root resolves links itself and ignores O_NOFOLLOW.
+	info, err := f.Stat()
+	var named fs.FileInfo
+	if err == nil {
+		named, err = root.Lstat(name)
+	}
+	if err == nil && !os.SameFile(info, named) {
+		err = &fs.PathError{Op: "open", Path: name, Err: ErrLink}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// With O_NONBLOCK, opening a FIFO or a leased file does not wait. For reads of regular files
+// the flag has no effect.
+const readFlags = os.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
+
+func open(path string, open func() (*os.File, error)) (*os.File, error) {
+	f, err := open()
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return nil, &fs.PathError{Op: "open", Path: path, Err: ErrLink}
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return nil, &fs.PathError{Op: "open", Path: path, Err: ErrLeased}
+	case errors.Is(err, unix.ENXIO): // a socket, or a device without hardware
+		return nil, &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular}
+	case err != nil:
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: path, Err: unix.EISDIR}
+	} else if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%w, but %s", ErrNotRegular, kind(info.Mode()))}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// kind names a file type for messages.
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "something else"
+}
+
+// Read returns the content of the regular file at path. Flags is 0 or [NoFollow]. A file
+// with more than limit bytes is an error that wraps [ErrTooLarge].
+func Read(path string, limit int64, flags int) ([]byte, error) {
+	f, err := Open(path, flags)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readAll(f, path, limit)
+}
+
+// ReadIn is [Read] for a name in an open directory.
+func ReadIn(root *os.Root, name string, limit int64, flags int) ([]byte, error) {
+	f, err := OpenIn(root, name, flags)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readAll(f, name, limit)
+}
+
+func readAll(f *os.File, path string, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(text)) > limit {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)}
+	}
+	return text, nil
+}
+
+// CheckPrivate returns an error unless the file or directory belongs to the user of this
+// process and nobody else may read or write it.
+func CheckPrivate(info fs.FileInfo) error {
+	if err := CheckOwner(info); err != nil {
+		return err
+	}
+	if perm := info.Mode().Perm(); perm&0o077 != 0 {
+		return fmt.Errorf("mode is %04o: other users have access", perm)
+	}
+	return nil
+}
+
+// CheckOwner returns an error unless the file or directory belongs to the user of this
+// process.
+func CheckOwner(info fs.FileInfo) error {
+	if owner, ok := Owner(info); !ok || owner != os.Geteuid() {
+		return fmt.Errorf("belongs to user %d, and this is user %d", owner, os.Geteuid())
+	}
+	return nil
+}
+
+// Owner returns the user id of the owner of a file or directory. It reports false if the
+// file system has no owners.
+func Owner(info fs.FileInfo) (uid int, ok bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return -1, false
+	}
+	return int(stat.Uid), true
+}

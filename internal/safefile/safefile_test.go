@@ -1,0 +1,129 @@
+package safefile_test
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
+)
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.WriteFile(at("file"), []byte("12345678"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("file", at("link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(at("fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	socket, err := net.Listen("unix", at("socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	leased, err := os.Create(at("leased"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leased.Close()
+	if _, err := unix.FcntlInt(leased.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, c := range []struct {
+		name  string
+		path  string
+		limit int64
+		flags int
+		want  error
+	}{
+		{name: "file", path: at("file"), limit: 8},
+		{name: "file above the limit", path: at("file"), limit: 7, want: safefile.ErrTooLarge},
+		{name: "link", path: at("link"), limit: 8},
+		{name: "link with NoFollow", path: at("link"), limit: 8, flags: safefile.NoFollow, want: safefile.ErrLink},
+		{name: "FIFO", path: at("fifo"), limit: 8, want: safefile.ErrNotRegular},
+		{name: "socket", path: at("socket"), limit: 8, want: safefile.ErrNotRegular},
+		{name: "device", path: "/dev/zero", limit: 8, want: safefile.ErrNotRegular},
+		{name: "directory", path: dir, limit: 8, want: unix.EISDIR},
+		{name: "missing", path: at("missing"), limit: 8, want: fs.ErrNotExist},
+		{name: "leased by another process", path: at("leased"), limit: 8, want: safefile.ErrLeased},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			check := func(kind string, read func() ([]byte, error)) {
+				t.Helper()
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					text, err := read()
+					var perr *fs.PathError
+					switch {
+					case c.want == nil && (err != nil || string(text) != "12345678"):
+						t.Errorf("%s: %q, %v", kind, text, err)
+					case c.want != nil && (!errors.Is(err, c.want) || !errors.As(err, &perr)):
+						t.Errorf("%s: %v, want a PathError of %v", kind, err, c.want)
+					}
+				}()
+				select {
+				case <-done:
+				case <-time.After(30 * time.Second): // an opened lease would wait for 45 s
+					t.Fatalf("%s blocks", kind)
+				}
+			}
+			check("Read", func() ([]byte, error) { return safefile.Read(c.path, c.limit, c.flags) })
+			if filepath.Dir(c.path) != dir {
+				return
+			}
+			root, err := os.OpenRoot(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer root.Close()
+			check("ReadIn", func() ([]byte, error) {
+				return safefile.ReadIn(root, filepath.Base(c.path), c.limit, c.flags)
+			})
+		})
+	}
+}
+
+func TestCheckPrivate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	for _, c := range []struct {
+		name string
+		mode fs.FileMode
+		uid  int
+		ok   bool
+	}{
+		{"private", 0o600, os.Geteuid(), true},
+		{"readable by the group", 0o640, os.Geteuid(), false},
+		{"writable by others", 0o602, os.Geteuid(), false},
+		{"of another user", 0o600, os.Geteuid() + 1, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			defer os.Remove(path)
+			if err := errors.Join(os.Chmod(path, c.mode), os.Chown(path, c.uid, -1)); err != nil {
+				t.Fatal(err) // the suite runs as root
+			}
+			info, err := os.Lstat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := safefile.CheckPrivate(info); (err == nil) != c.ok {
+				t.Errorf("CheckPrivate: %v", err)
+			}
+		})
+	}
+}
