@@ -1,9 +1,9 @@
 #!/bin/sh
-# Format, vet, staticcheck, generated files against their generators, and the house's own
-# rules (tests/house_test.go).
+# Check the format, vet, staticcheck, generated files against their generators, and the
+# repository's conventions (tests/conventions_test.go).
 set -eu
 cd "$(dirname "$0")/.."
-echo "lint: gofmt, go vet, staticcheck, generated code, house rules"
+echo "lint: gofmt, go vet, staticcheck, generated code, conventions"
 unformatted=$(git ls-files --cached --others --exclude-standard '*.go' | xargs gofmt -l)
 if [ -n "$unformatted" ]; then
 	echo "lint: not formatted by gofmt:" >&2
@@ -23,5 +23,5 @@ else
 	echo "lint: no gcc: left out is what the tag cuda adds"
 fi
 go test -count=1 ./trainer/gemm/internal/asmgen ./trainer/vec/internal/vecgen ./trainer/cuda/driver/internal/tablegen ./trainer/cuda/kernels/internal/ptxgen
-go test -count=1 -run 'TestHouse' ./tests
+go test -count=1 -run 'TestImportRules|TestTopLevelEntries|TestPackageDocs|TestDocumentLinks' ./tests
 go test -count=1 -run 'TestReferenceIsCurrent|TestEveryVariableIsTold' ./cmd/ddpbatch/...

