@@ -27,7 +27,9 @@ func (d *diagnosis) broken(r *Result) *Finding {
 				fmt.Sprintf("%s connects to %s, and something answers that is not of this job: another machine with that address, or a proxy", from, to),
 				fmt.Sprintf("ask the administrator which machine has %s, and whether connections between the hosts go through a proxy: ip neighbour show %s on %s", r.To.Addr, r.To.Addr, r.From.Host))
 		case Reset:
-			return d.firewall(r, fmt.Sprintf("%s connects to %s, but no data pass (%s)", from, to, t.Outcome))
+			f := d.firewall(r, fmt.Sprintf("%s connects to %s, but no data pass: every connection ends before an answer comes", from, to))
+			f.hint += fmt.Sprintf("; another machine that has the address %s looks the same: run `ip neighbour show %s` on %s", r.To.Addr, r.To.Addr, r.From.Host)
+			return f
 		case TimedOut:
 			// The connection itself came about, so that a slow link is as likely.
 			return d.finding(r, Unexplained, Broken,

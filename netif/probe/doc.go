@@ -20,6 +20,10 @@
 // tell a wrong route from a broken network. Listeners are bound to no device, so
 // that a packet that comes in by a wrong one is seen and not dropped.
 //
+// Any user of a node can connect to its listener. Silent connections do not lock out those
+// of the job, and no connection that ends without an answer counts as another machine: only
+// an answer that is wrong does.
+//
 // It promises that a probe takes less than two seconds ([Options].Timeout), that
 // only holders of the secret can answer one, and that no answer is taken for
 // another: all messages carry an HMAC over the numbers that both sides drew for

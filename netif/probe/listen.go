@@ -10,11 +10,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/lobby"
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
 const (
-	maxConns     = 64              // connections that a listener serves at once
+	maxUnproven  = 256             // connections that have not greeted with the secret yet
+	maxConns     = 64              // connections that have, and are being served
 	maxSightings = 1024            // hosts that a listener remembers
 	serveTimeout = 3 * time.Second // longer than any probe
 )
@@ -29,9 +31,11 @@ type Listener struct {
 	udp      *net.UDPConn // nil where the system has none that serves
 	stop     func() bool
 	done     sync.WaitGroup
+	unproven *lobby.Lobby
 
 	mu     sync.Mutex
-	conns  map[net.Conn]struct{}
+	conns  map[net.Conn]struct{} // all that are open
+	proven int                   // how many of them have greeted with the secret
 	heard  map[Sighting]struct{}
 	closed bool
 	// complaints are the ICMP messages about answers, by the host they went to.
@@ -79,7 +83,7 @@ func listen(ctx context.Context, host string, choice netif.Choice, secret [32]by
 	}
 	l := &Listener{
 		endpoint: endpointOf(host, choice), choice: choice, secret: secret,
-		tcp: tcp.(*net.TCPListener), conns: map[net.Conn]struct{}{}, heard: map[Sighting]struct{}{},
+		tcp: tcp.(*net.TCPListener), unproven: lobby.New(maxUnproven), conns: map[net.Conn]struct{}{}, heard: map[Sighting]struct{}{},
 		complaints: map[netip.Addr][]ICMP{},
 	}
 	if link, err := net.InterfaceByIndex(choice.Index); err == nil {
@@ -143,25 +147,49 @@ func (l *Listener) accept() {
 		case err != nil: // such as too many open files: the peer will say that it got no answer
 			time.Sleep(10 * time.Millisecond)
 			continue
-		case !l.admit(conn):
+		case !l.keep(conn):
 			conn.Close()
 			continue
 		}
+		leave := l.unproven.Enter(conn)
 		l.done.Go(func() {
 			defer l.dismiss(conn)
-			l.serve(conn)
+			defer leave()
+			if h, ok := l.hear(conn); ok && leave() && l.admit() {
+				defer l.release()
+				l.serve(conn, h)
+			}
 		})
 	}
 }
 
-func (l *Listener) admit(conn net.Conn) bool {
+// keep remembers a connection for [Listener.Close]. It returns false if the listener is
+// closed already.
+func (l *Listener) keep(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || len(l.conns) >= maxConns {
+	if !l.closed {
+		l.conns[conn] = struct{}{}
+	}
+	return !l.closed
+}
+
+// admit counts a connection whose peer knows the secret. It returns false if there are too
+// many: somebody replays recorded greetings, as a host has few neighbors.
+func (l *Listener) admit() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.proven >= maxConns {
 		return false
 	}
-	l.conns[conn] = struct{}{}
+	l.proven++
 	return true
+}
+
+func (l *Listener) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.proven--
 }
 
 func (l *Listener) dismiss(conn net.Conn) {
@@ -179,16 +207,17 @@ func (l *Listener) sight(s Sighting) {
 	}
 }
 
-// serve answers one connection. It has no one to tell of an error but the peer,
-// who sees the end of the connection.
-func (l *Listener) serve(conn *net.TCPConn) {
+// hear reads the greeting of a peer. It returns false if the peer does not know the secret.
+func (l *Listener) hear(conn *net.TCPConn) (h hello, ok bool) {
 	if conn.SetDeadline(time.Now().Add(serveTimeout)) != nil {
-		return
+		return h, false
 	}
-	var h hello
-	if readFrame(conn, &l.secret, "hello", &h) != nil || h.Version != version || h.Size < 0 || h.Size > maxPayload {
-		return
-	}
+	err := readFrame(conn, &l.secret, "hello", &h)
+	return h, err == nil && h.Version == version && h.Size >= 0 && h.Size <= maxPayload
+}
+
+// serve answers a greeting. Only the peer hears of an error: the connection ends.
+func (l *Listener) serve(conn *net.TCPConn, h hello) {
 	source := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap().WithZone("")
 	w := welcome{ID: l.endpoint.ID, Host: l.endpoint.Host, Nonce: newID(), Source: source}
 	w.Host = w.Host[:min(len(w.Host), maxHostText)]

@@ -3,10 +3,12 @@ package probe
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,8 +76,8 @@ func BenchmarkRing64(b *testing.B) {
 	}
 }
 
-// Who does not know the secret gets no answer, and is no answer.
-func TestStranger(t *testing.T) {
+// A listener of another job closes the connection. This is not an answer.
+func TestListenerOfAnotherJob(t *testing.T) {
 	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
 	must(t, err)
 	defer a.Close()
@@ -83,11 +85,135 @@ func TestStranger(t *testing.T) {
 	must(t, err)
 	defer b.Close()
 	r := a.Probe(t.Context(), b.Endpoint(), Options{Timeout: 600 * time.Millisecond})
-	if r.OK() || r.Bound.Outcome != Stranger || r.Bound.Stage != StageGreet || r.Path.Small || r.Path.Up.Passed > 0 {
+	if r.OK() || r.Bound.Outcome != Reset || r.Bound.Stage != StageGreet || r.Path.Small || r.Path.Up.Passed > 0 {
 		t.Errorf("%+v", r)
 	}
 	if h := b.Report(nil).Heard; len(h) != 0 {
 		t.Errorf("heard a stranger: %+v", h)
+	}
+}
+
+// An answer that is not signed is from another program.
+func TestStranger(t *testing.T) {
+	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
+	must(t, err)
+	defer a.Close()
+	to := acceptWith(t, func(c net.Conn) { fmt.Fprint(c, "220 mail.example.org ready\r\n") })
+	var r Result
+	for again := true; again; again = r.Bound.Outcome == TimedOut {
+		r = a.Probe(t.Context(), to, Options{})
+	}
+	if r.Bound.Outcome != Stranger {
+		t.Errorf("%+v", r.Bound)
+	}
+	if f := Diagnose([]Report{a.Report([]Result{r}), {Endpoint: to}}); len(f) == 0 || f[0].Cause != DuplicateAddress {
+		t.Errorf("found %v", f)
+	}
+}
+
+// acceptWith returns the endpoint of a host that calls serve with each connection, and then
+// closes it.
+func acceptWith(t *testing.T, serve func(net.Conn)) Endpoint {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.2:0")
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				serve(c)
+			}()
+		}
+	}()
+	return Endpoint{Host: "b", Interface: "lo", Addr: netip.MustParseAddr("127.0.0.2"), MTU: 1500, ID: newID(), TCP: uint16(l.Addr().(*net.TCPAddr).Port)}
+}
+
+// Another user of the node can connect to the listener as often as the limit allows, and say
+// nothing. The probe works nevertheless.
+func TestSilentConnectionsDoNotDisturbTheProbe(t *testing.T) {
+	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
+	must(t, err)
+	defer a.Close()
+	b, err := Listen(t.Context(), "b", loopback(t, 2), [32]byte{1})
+	must(t, err)
+	defer b.Close()
+	for range maxUnproven {
+		c, err := net.Dial("tcp", netip.AddrPortFrom(b.Endpoint().Addr, b.Endpoint().TCP).String())
+		must(t, err)
+		defer c.Close()
+	}
+	for range maxUnproven { // these never end by themselves
+		b.unproven.Enter(silentConn{})
+	}
+	var r Result
+	for again := true; again; again = r.Bound.Outcome == TimedOut || r.Bare.Outcome == TimedOut {
+		r = a.Probe(t.Context(), b.Endpoint(), Options{})
+	}
+	if !r.OK() || !r.Bare.works() {
+		t.Errorf("%+v", r)
+	}
+}
+
+// silentConn is a connection of a stranger who says nothing and does not go.
+type silentConn struct{ net.Conn }
+
+func (silentConn) Close() error         { return nil }
+func (silentConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
+// A connection that ends before an answer has come is tried again.
+func TestProbeRetriesClosedConnections(t *testing.T) {
+	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
+	must(t, err)
+	defer a.Close()
+	b, err := Listen(t.Context(), "b", loopback(t, 2), [32]byte{1})
+	must(t, err)
+	defer b.Close()
+	at := netip.AddrPortFrom(b.Endpoint().Addr, b.Endpoint().TCP).String()
+	var accepted atomic.Int32
+	to := acceptWith(t, func(c net.Conn) {
+		if accepted.Add(1) <= 8 {
+			return
+		}
+		real, err := net.Dial("tcp", at)
+		if err != nil {
+			return
+		}
+		defer real.Close()
+		go func() {
+			_, _ = io.Copy(real, c)
+			_ = real.(*net.TCPConn).CloseWrite()
+		}()
+		_, _ = io.Copy(c, real)
+	})
+	to.ID = b.Endpoint().ID
+	var r Result
+	for again := true; again; again = r.Bound.Outcome == TimedOut || r.Bare.Outcome == TimedOut {
+		r = a.Probe(t.Context(), to, Options{})
+	}
+	if !r.OK() || !r.Bare.works() {
+		t.Errorf("after %d connections: %+v", accepted.Load(), r)
+	}
+}
+
+// Connections that always end without an answer are no evidence of another machine.
+func TestClosedConnectionsAreNotADuplicateAddress(t *testing.T) {
+	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
+	must(t, err)
+	defer a.Close()
+	to := acceptWith(t, func(net.Conn) {})
+	r := a.Probe(t.Context(), to, Options{Timeout: 300 * time.Millisecond})
+	if o := r.Bound.Outcome; r.OK() || o != Reset && o != TimedOut {
+		t.Errorf("%+v", r.Bound)
+	}
+	for _, f := range Diagnose([]Report{a.Report([]Result{r}), {Endpoint: to}}) {
+		if f.Cause == DuplicateAddress {
+			t.Errorf("found %v", f)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ const (
 	NoAddress   Outcome = "no address"  // EADDRNOTAVAIL: this host no longer has its address
 	LinkDown    Outcome = "link down"   // ENETDOWN or ENODEV
 	OtherHost   Outcome = "other host"  // another host of the job answers
-	Stranger    Outcome = "stranger"    // what answers does not know the secret
+	Stranger    Outcome = "stranger"    // the answer does not prove knowledge of the secret
 	Corrupt     Outcome = "corrupt"     // other bytes came than were sent
 	NotAllowed  Outcome = "not allowed" // this process may not bind to a device
 	NotTried    Outcome = "not tried"   // the peer does not listen, or the system cannot do it

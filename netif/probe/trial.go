@@ -28,8 +28,33 @@ type how struct {
 	size   int    // bytes of payload; 0 to stop after the greeting
 }
 
-// try makes one connection to a peer, stage by stage.
-func (l *Listener) try(ctx context.Context, to netip.AddrPort, peer ID, h how) (t Trial) {
+// retryDelay is the time between two connections of a trial.
+const retryDelay = 20 * time.Millisecond
+
+// try connects to a peer. If the connection ends before an answer has come, it connects again
+// until ctx is done: any local user of the peer's node can make its listener close a
+// connection that has not proven itself, and this says nothing about the network.
+func (l *Listener) try(ctx context.Context, to netip.AddrPort, peer ID, h how) Trial {
+	start := time.Now()
+	t := l.tryOnce(ctx, to, peer, h)
+	for t.Stage == StageGreet && t.Outcome == Reset {
+		select {
+		case <-ctx.Done():
+			return t
+		case <-time.After(retryDelay):
+		}
+		again := l.tryOnce(ctx, to, peer, h)
+		if ctx.Err() != nil && again.Outcome != OK {
+			return t // the last connection had no time to succeed
+		}
+		t = again
+		t.Took = time.Since(start)
+	}
+	return t
+}
+
+// tryOnce makes one connection to a peer, stage by stage.
+func (l *Listener) tryOnce(ctx context.Context, to netip.AddrPort, peer ID, h how) (t Trial) {
 	start := time.Now()
 	defer func() { t.Took = time.Since(start) }()
 	fail := func(err error) Trial {
@@ -68,9 +93,6 @@ func (l *Listener) try(ctx context.Context, to netip.AddrPort, peer ID, h how) (
 	}
 	var they welcome
 	if err := readFrame(conn, &l.secret, "welcome", &they, me.Nonce[:]); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || outcomeOf(err) == Reset {
-			err = errStranger // this is how a listener of another job refuses
-		}
 		return fail(err)
 	}
 	t.Source = they.Source

@@ -21,28 +21,23 @@ func (s *Server) accept() {
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
+		leave := s.unproven.Enter(c)
 		s.mu.Lock()
-		full := s.shaking >= s.o.WorldSize+maxStrangers
-		if !full {
-			s.shaking++
-			s.handlers.Add(1)
-		}
+		s.handlers.Add(1)
 		s.mu.Unlock()
-		if full {
-			c.Close()
-			continue
-		}
-		go s.handle(c)
+		go s.handle(c, leave)
 	}
 }
 
-func (s *Server) handle(raw net.Conn) {
+// handle serves a connection. It calls leave when the peer has proven itself.
+func (s *Server) handle(raw net.Conn, leave func() bool) {
 	defer s.handlers.Done()
 	from, _, _ := net.SplitHostPort(raw.RemoteAddr().String())
 	c, id, err := s.admit(raw)
-	s.mu.Lock()
-	s.shaking--
-	s.mu.Unlock()
+	if evicted := !leave(); evicted && err == nil {
+		c.Close()
+		return // the rank will connect again
+	}
 	if err != nil {
 		// One that goes without a word is a rank that has found this server by
 		// another address, or nobody in particular.

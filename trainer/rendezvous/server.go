@@ -9,11 +9,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/lobby"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// maxStrangers is how many connections may be in their handshake at once, over
-// and above one per rank; further ones are closed unread.
+// maxStrangers is the number of connections in their handshake, in addition to one for each
+// rank. Another one takes the place of an older one, see [lobby.Lobby].
 const maxStrangers = 256
 
 // ServerOptions describe the attempt that a [Server] gathers.
@@ -42,6 +43,7 @@ type Server struct {
 	o        ServerOptions
 	listener net.Listener
 	joinTick *time.Timer
+	unproven *lobby.Lobby
 
 	mu         sync.Mutex
 	ranks      []RankStatus
@@ -61,7 +63,6 @@ type Server struct {
 	failing    chan struct{}
 	finished   chan struct{}
 	handlers   sync.WaitGroup
-	shaking    int
 	warned     map[string]bool
 	notices    []string // the last ones, each with its host
 	worker     *failedWorker
@@ -71,7 +72,7 @@ type Server struct {
 // all have joined.
 func Serve(listener net.Listener, o ServerOptions) *Server {
 	s := &Server{
-		o: o, listener: listener,
+		o: o, listener: listener, unproven: lobby.New(o.WorldSize + maxStrangers),
 		ranks:    make([]RankStatus, o.WorldSize),
 		members:  make([]*wire.Conn, o.WorldSize),
 		silences: make([]silence, o.WorldSize),

@@ -52,6 +52,37 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 	}
 }
 
+// Strangers who take every place and say nothing do not lock out the ranks, even if they
+// never go.
+func TestSilentConnectionsDoNotLockOutRanks(t *testing.T) {
+	const ranks = 8
+	a := start(t, ranks, nil)
+	for range ranks + maxStrangers {
+		c, err := net.Dial("tcp", a.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	for range ranks + maxStrangers {
+		a.unproven.Enter(silentConn{})
+	}
+	for _, s := range a.joinAll(t, ranks) {
+		if err := s.Leave(0, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if o := wait(t, a); o.First != nil {
+		t.Errorf("disturbed: %+v", o.First)
+	}
+}
+
+// silentConn is a connection of a stranger who says nothing and does not go.
+type silentConn struct{ net.Conn }
+
+func (silentConn) Close() error         { return nil }
+func (silentConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
 // When all ranks are there, nothing listens any more, so that strangers cost nothing.
 func TestNobodyIsHeardOnceAllHaveJoined(t *testing.T) {
 	a := start(t, 2, nil)

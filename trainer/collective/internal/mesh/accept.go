@@ -14,8 +14,9 @@ import (
 const (
 	// acceptAgain is how long after a failure to accept the next try is.
 	acceptAgain = 50 * time.Millisecond
-	// maxStrangers is how many connections may be in their handshake at once, over those
-	// that all ranks can make.
+	// maxStrangers is the number of connections in their handshake, in addition to those
+	// that all ranks can make. Another one takes the place of an older one, see
+	// [lobby.Lobby].
 	maxStrangers = 256
 )
 
@@ -37,20 +38,18 @@ func (n *network) accept() {
 			}
 			continue
 		}
-		if n.shaking.Add(1) > int32(len(n.peers)*n.o.Sockets+maxStrangers) {
-			n.shaking.Add(-1)
-			raw.Close()
-			continue
-		}
+		leave := n.unproven.Enter(raw)
 		n.working.Go(func() {
-			defer n.shaking.Add(-1)
+			defer leave()
 			stop := context.AfterFunc(n.ctx, func() { raw.Close() })
 			defer stop()
 			c, err := wire.Server(raw, n.o.Secret, label)
-			if err == nil {
-				err = c.SetDeadline(time.Now().Add(wire.HandshakeTimeout))
-			}
 			if err != nil {
+				return
+			}
+			// If it was closed for others meanwhile, the peer connects again.
+			if !leave() || c.SetDeadline(time.Now().Add(wire.HandshakeTimeout)) != nil {
+				c.Close()
 				return
 			}
 			p, s := n.hello(c)

@@ -52,8 +52,9 @@ func TestAcceptGoesOnAfterAFailure(t *testing.T) {
 	}
 }
 
-// One that does not prove itself takes no more than its share of file descriptors.
-func TestStrangersAreLimited(t *testing.T) {
+// Silent connections take no more than their share of file descriptors, and do not lock out
+// the ranks.
+func TestSilentConnectionsDoNotLockOutRanks(t *testing.T) {
 	m := pair(t, plain)
 	n := m[0].(*network)
 	const limit = 2*sockets + maxStrangers
@@ -65,21 +66,32 @@ func TestStrangersAreLimited(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
+	first := dial()
 	for range limit {
 		dial()
 	}
-	for n.shaking.Load() < limit {
-		time.Sleep(time.Millisecond)
+	// The last one has taken the place of the first.
+	if _, err := io.ReadAll(first); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("oldest connection: %v", err)
 	}
-	c := dial()
-	if _, err := io.ReadAll(c); err != nil && !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("one too many: %v", err)
+	if got := n.unproven.Len(); got > limit {
+		t.Errorf("%d connections without a proof, want at most %d", got, limit)
 	}
-	// The others are still being waited for.
-	if got := n.shaking.Load(); got != limit {
-		t.Errorf("%d handshakes under way, want %d", got, limit)
+	// These never end by themselves.
+	for range limit {
+		n.unproven.Enter(silentConn{})
+	}
+	m[1].Send(0, head(1), nil)
+	if err := m[0].Receive(1, head(1), nil).Wait(t.Context()); err != nil {
+		t.Errorf("rank 1 was locked out: %v", err)
 	}
 }
+
+// silentConn is a connection of a stranger who says nothing and does not go.
+type silentConn struct{ net.Conn }
+
+func (silentConn) Close() error         { return nil }
+func (silentConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
 // counted counts what is done with the connections that it takes.
 type counted struct {

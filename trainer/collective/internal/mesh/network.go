@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/lobby"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
@@ -38,8 +39,8 @@ type network struct {
 	closing  sync.Once
 
 	questions atomic.Uint64 // how many this rank has asked
-	shaking   atomic.Int32  // connections that have not proven themselves yet
-	attached  atomic.Int32  // sockets of all peers that have been connected
+	unproven  *lobby.Lobby
+	attached  atomic.Int32 // sockets of all peers that have been connected
 }
 
 type peer struct {
@@ -67,7 +68,7 @@ func Connect(listener net.Listener, o Options) Mesh {
 			_ = unpaced("", "", raw) // it is slower without
 		}
 	}
-	n := &network{inbox: newInbox(), o: o, listener: listener}
+	n := &network{inbox: newInbox(), o: o, listener: listener, unproven: lobby.New(len(o.Addrs)*o.Sockets + maxStrangers)}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	for r := range o.Addrs {
 		p := &peer{rank: r}
