@@ -1,0 +1,106 @@
+// Package atomicfile replaces files atomically: at any time, also after a crash, a reader
+// finds either the complete old file or the complete new one.
+//
+// A file is written under a temporary name in the same directory, synced, and renamed. A
+// symbolic link with the file's name is replaced; the file that it points to does not
+// change. The package does not lock files: of two writers at the same time, the last one
+// to rename wins.
+package atomicfile
+
+import (
+	"bufio"
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options of a write. The zero value replaces an existing file and uses mode 0600.
+type Options struct {
+	Perm   fs.FileMode // before the umask; 0 is 0600
+	New    bool        // an existing file is an error that wraps fs.ErrExist
+	NoSync bool        // do not wait for the disk: after a power failure the file may be empty
+}
+
+// bufferSize is the unit in which files are written: parallel file systems prefer large
+// writes.
+const bufferSize = 1 << 20
+
+// TempSuffix ends the temporary names, which begin with a dot. A crash may leave one.
+const TempSuffix = ".tmp"
+
+// Write replaces the file at path by what write writes. If write returns an error, so does
+// Write, and the file does not change.
+func Write(path string, o Options, write func(io.Writer) error) error {
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	err = WriteIn(root, filepath.Base(path), o, write)
+	if exists, ok := errors.AsType[*fs.PathError](err); ok && exists.Err == fs.ErrExist {
+		exists.Path = path
+	}
+	return err
+}
+
+// WriteIn is [Write] for a name in an open directory.
+func WriteIn(root *os.Root, name string, o Options, write func(io.Writer) error) error {
+	errExist := &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
+	if _, err := root.Lstat(name); err == nil && o.New {
+		return errExist // before the work
+	}
+	if o.Perm == 0 {
+		o.Perm = 0o600
+	}
+	temp := "." + name + "." + rand.Text()[:8] + TempSuffix
+	f, err := root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, o.Perm)
+	if err != nil {
+		return err
+	}
+	defer root.Remove(temp) // fails after a rename, as it should
+	buffered := bufio.NewWriterSize(f, bufferSize)
+	if err = write(buffered); err == nil {
+		err = buffered.Flush()
+	}
+	if err == nil && !o.NoSync {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	if o.New {
+		switch err = root.Link(temp, name); { // unlike a rename, it replaces no file
+		case errors.Is(err, fs.ErrExist):
+			return errExist
+		case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS):
+			err = root.Rename(temp, name) // the file system has no hard links
+		}
+	} else {
+		err = root.Rename(temp, name)
+	}
+	if err != nil || o.NoSync {
+		return err
+	}
+	return syncDir(root)
+}
+
+// syncDir makes the new name durable.
+func syncDir(root *os.Root) error {
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := dir.Sync(); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP) {
+		return err
+	}
+	return nil // some file systems cannot sync directories
+}

@@ -1,0 +1,115 @@
+// Package format writes sizes, durations, counts, and lists as users read them, in one form
+// everywhere. It does not write JSON or anything else that a program reads.
+package format
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bytes returns a number of bytes with three digits in a binary unit: "512 bytes",
+// "1.5 KiB", "21.7 GiB".
+func Bytes[T int | int64 | uint64 | float64](n T) string {
+	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	v, i := float64(n), 0
+	// 1023.5 would be printed as 1.02e+03.
+	for math.Abs(v) >= 999.5 && i < len(units)-1 {
+		v, i = v/1024, i+1
+	}
+	switch {
+	case i == 0 && v == 1:
+		return "1 byte"
+	case i == 0:
+		return fmt.Sprintf("%.0f bytes", v)
+	}
+	return fmt.Sprintf("%.3g %s", v, units[i])
+}
+
+// Duration returns the two largest units of a duration: "12s", "3m20s", "2h05m", "3d4h".
+// Negative durations are "0s". For times below a second, see [Seconds].
+func Duration(d time.Duration) string {
+	s := int64(max(d, 0).Round(time.Second) / time.Second)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	case s < 86400:
+		return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
+	}
+	return fmt.Sprintf("%dd%dh", s/86400, s/3600%24)
+}
+
+// Seconds returns a measured time in seconds with four digits, in s, ms, or us.
+func Seconds(s float64) string {
+	switch {
+	case s >= 1:
+		return fmt.Sprintf("%.4g s", s)
+	case s >= 1e-3:
+		return fmt.Sprintf("%.4g ms", s*1e3)
+	}
+	return fmt.Sprintf("%.3g us", s*1e6)
+}
+
+// Number returns v rounded to a whole number, with commas between thousands: "12,345".
+func Number[T int | int64 | float64](v T) string {
+	s := strconv.FormatFloat(float64(v), 'f', 0, 64)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Count returns a number and the noun that it counts: "1 rank", "4 ranks". The plural is
+// formed with "s".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Percent returns a share from 0 to 1 as a percentage: "25%".
+func Percent(share float64) string { return fmt.Sprintf("%.0f%%", share*100) }
+
+// List joins words as in a sentence: "a", "a and b", "a, b, and c". It shows at most limit
+// words: "a, b, and 3 more".
+func List(words []string, limit int) string {
+	if rest := len(words) - limit; rest > 0 {
+		words = append(words[:limit:limit], fmt.Sprintf("%d more", rest))
+	}
+	switch n := len(words); n {
+	case 0:
+		return ""
+	case 1:
+		return words[0]
+	case 2:
+		return words[0] + " and " + words[1]
+	default:
+		return strings.Join(words[:n-1], ", ") + ", and " + words[n-1]
+	}
+}
+
+// Ranges returns ascending numbers in short form: "0-3,7".
+func Ranges(numbers []int) string {
+	var b strings.Builder
+	for i := 0; i < len(numbers); {
+		end := i
+		for end+1 < len(numbers) && numbers[end+1] == numbers[end]+1 {
+			end++
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(numbers[i]))
+		if end > i {
+			b.WriteByte('-')
+			b.WriteString(strconv.Itoa(numbers[end]))
+		}
+		i = end + 1
+	}
+	return b.String()
+}
