@@ -3,8 +3,9 @@ package trainer
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/format"
 )
 
 // Kind says what an [Event] is about.
@@ -70,10 +71,10 @@ func (e Event) String() string {
 		return fmt.Sprintf("WARNING: %v", e.Err)
 	case Started:
 		if e.Path == "" {
-			return fmt.Sprintf("training from the start, %s", epochs(e.Epochs))
+			return fmt.Sprintf("training from the start, %s", format.Count(e.Epochs, "epoch"))
 		}
 		if e.Epoch > e.Epochs {
-			return fmt.Sprintf("resuming after step %d (%s done, the job asks for %d) from %s", e.Step, epochs(e.Epoch), e.Epochs, e.Path)
+			return fmt.Sprintf("resuming after step %d (%s done, the job asks for %d) from %s", e.Step, format.Count(e.Epoch, "epoch"), e.Epochs, e.Path)
 		}
 		return fmt.Sprintf("resuming after step %d (%d of %d epochs done) from %s", e.Step, e.Epoch, e.Epochs, e.Path)
 	case Resized:
@@ -87,9 +88,9 @@ func (e Event) String() string {
 	case PassedOver:
 		return fmt.Sprintf("WARNING: passed over: %v", e.Err)
 	case Trained:
-		rate := grouped(e.SamplesPerSecond) + " samples/s"
+		rate := format.Number(e.SamplesPerSecond) + " samples/s"
 		if e.TokensPerSecond > 0 {
-			rate = grouped(e.TokensPerSecond) + " tokens/s"
+			rate = format.Number(e.TokensPerSecond) + " tokens/s"
 		}
 		if c := e.Communication; c != nil && c.Lasting {
 			rate += fmt.Sprintf("  (rank %d computes %.1f times as long as others)", c.Slowest, c.Ratio)
@@ -123,27 +124,11 @@ func (e Event) String() string {
 		return fmt.Sprintf("stopped after step %d as asked; start the job again to resume", e.Step)
 	case Finished:
 		if e.Already {
-			return fmt.Sprintf("already finished: %s, %d steps; nothing to do", epochs(e.Epoch), e.Step)
+			return fmt.Sprintf("already finished: %s, %d steps; nothing to do", format.Count(e.Epoch, "epoch"), e.Step)
 		}
-		return fmt.Sprintf("finished: %s, %d steps", epochs(e.Epochs), e.Step)
+		return fmt.Sprintf("finished: %s, %d steps", format.Count(e.Epochs, "epoch"), e.Step)
 	}
 	return string(e.Kind)
-}
-
-func epochs(n int) string {
-	if n == 1 {
-		return "1 epoch"
-	}
-	return fmt.Sprintf("%d epochs", n)
-}
-
-// grouped writes a whole number with commas between thousands.
-func grouped(v float64) string {
-	s := strconv.FormatFloat(v, 'f', 0, 64)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 // rounded drops digits that an estimate does not have.

@@ -3,6 +3,7 @@ package trainer
 import (
 	"fmt"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -21,7 +22,7 @@ func (r *run) fits() error {
 		have, besides := own.Available(), r.besides()
 		if need+besides > have {
 			return tooLarge{fmt.Errorf("the model and its batches need %s of memory, libraries about %s besides, and %s are free on %s",
-				formatMemory(need), formatMemory(besides), formatMemory(have), r.device.Name()), hintGPU}
+				format.Bytes(need), format.Bytes(besides), format.Bytes(have), r.device.Name()), hintGPU}
 		}
 		return r.copiesFit(copies)
 	}
@@ -33,14 +34,14 @@ func (r *run) fits() error {
 	if !known || need*ranks+copies <= have {
 		return nil
 	}
-	what := fmt.Sprintf("the model and its batches need %s of memory", formatMemory(need))
+	what := fmt.Sprintf("the model and its batches need %s of memory", format.Bytes(need))
 	if ranks > 1 {
-		what += fmt.Sprintf(" on each of %d ranks of this machine, %s in all", ranks, formatMemory(need*ranks))
+		what += fmt.Sprintf(" on each of %d ranks of this machine, %s in all", ranks, format.Bytes(need*ranks))
 	}
 	if copies > 0 {
-		what += fmt.Sprintf(", and %s for the copy that checkpoint.async saves", formatMemory(copies))
+		what += fmt.Sprintf(", and %s for the copy that checkpoint.async saves", format.Bytes(copies))
 	}
-	return tooLarge{fmt.Errorf("%s, and %s are free", what, formatMemory(have)), hintHost}
+	return tooLarge{fmt.Errorf("%s, and %s are free", what, format.Bytes(have)), hintHost}
 }
 
 // copiesFit says so if the host of a GPU has no memory for the copies to save from.
@@ -52,7 +53,7 @@ func (r *run) copiesFit(copies int64) error {
 	if !known || copies <= have {
 		return nil
 	}
-	return tooLarge{fmt.Errorf("the copies that checkpoint.async saves need %s of this machine's memory, and %s are free", formatMemory(copies), formatMemory(have)), hintCopies}
+	return tooLarge{fmt.Errorf("the copies that checkpoint.async saves need %s of this machine's memory, and %s are free", format.Bytes(copies), format.Bytes(have)), hintCopies}
 }
 
 // besides is an estimate of the GPU's memory that the device and the connection of GPUs
@@ -92,17 +93,6 @@ func (r *run) need() (bytes, copies int64, err error) {
 		samples.Batch(&c, r.batch)
 	}
 	return c.Bytes + work.Activations + work.Packed + sharder.Lent(), copies, nil
-}
-
-// formatMemory formats a number of bytes in the largest unit of which there is at least 1.
-func formatMemory(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 }
 
 // tooLarge is a run for which memory is not there.

@@ -330,15 +330,3 @@ func TestNeedOfRoundedOperands(t *testing.T) {
 		t.Errorf("%.0f bytes more in bf16 on a processor", more)
 	}
 }
-
-// Small amounts of memory are not rounded to 0.0 GiB.
-func TestFormatMemory(t *testing.T) {
-	for _, tt := range []struct {
-		bytes int64
-		want  string
-	}{{0, "0.0 KiB"}, {1 << 10, "1.0 KiB"}, {30_000_000, "28.6 MiB"}, {3 << 29, "1.5 GiB"}, {5 << 40, "5120.0 GiB"}} {
-		if got := formatMemory(tt.bytes); got != tt.want {
-			t.Errorf("%d bytes: got %q, want %q", tt.bytes, got, tt.want)
-		}
-	}
-}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -109,7 +110,7 @@ func (p *program) cancelSweep(ctx context.Context, run knownRun) error {
 		if err := p.slurm().Cancel(ctx, id); err != nil {
 			return err
 		}
-		p.printf("asked Slurm to end job %s (%s of %s)\n", id, count(open[id], "element"), run.record.Name)
+		p.printf("asked Slurm to end job %s (%s of %s)\n", id, format.Count(open[id], "element"), run.record.Name)
 	}
 	for i, s := range states {
 		p.rememberCancelled(asked[i], s)

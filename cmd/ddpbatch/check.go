@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
 )
@@ -94,19 +95,19 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 func understood(f *jobFile) string {
 	j := f.job
 	s := j.Slurm
-	size := fmt.Sprintf("%s x %s", count(int(s.Nodes), "node"), count(j.TasksPerNode(), "rank"))
+	size := fmt.Sprintf("%s x %s", format.Count(int(s.Nodes), "node"), format.Count(j.TasksPerNode(), "rank"))
 	if gpus := int(s.GPUsPerNode); gpus > 0 {
-		size = fmt.Sprintf("%s x %s", count(int(s.Nodes), "node"), count(gpus, "GPU"))
+		size = fmt.Sprintf("%s x %s", format.Count(int(s.Nodes), "node"), format.Count(gpus, "GPU"))
 		if gpus != j.TasksPerNode() {
-			size += fmt.Sprintf(", %s each", count(j.TasksPerNode(), "rank"))
+			size += fmt.Sprintf(", %s each", format.Count(j.TasksPerNode(), "rank"))
 		}
 	}
 	if s.Nodes > 1 || s.GPUsPerNode > 0 {
-		size += fmt.Sprintf(" (%s)", count(j.Ranks(), "rank"))
+		size += fmt.Sprintf(" (%s)", format.Count(j.Ranks(), "rank"))
 	}
 	var parts []string
 	if j.Sweep != nil {
-		size = count(len(j.Sweep.Elements), "element") + ", each " + size
+		size = format.Count(len(j.Sweep.Elements), "element") + ", each " + size
 	}
 	parts = append(parts, size)
 	add := func(key, text string) {
@@ -141,7 +142,7 @@ func work(j *jobs.Job) string {
 	if data == "" {
 		data = fmt.Sprintf("%s data", j.Train.Data.Kind)
 	}
-	return fmt.Sprintf("trains %s on %s for %s", j.Train.Model.Kind, data, count(int(j.Train.Epochs), "epoch"))
+	return fmt.Sprintf("trains %s on %s for %s", j.Train.Model.Kind, data, format.Count(int(j.Train.Epochs), "epoch"))
 }
 
 // maxCommandLine is the number of characters of a command line that check prints: a

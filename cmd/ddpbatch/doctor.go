@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor"
 )
 
@@ -62,7 +63,7 @@ func (c *doctorCmd) Run(ctx context.Context, p *program) error {
 		p.tellFindings(findings)
 	}
 	if n := doctor.CountBad(findings); n > 0 {
-		return fmt.Errorf("%d of %s bad", n, count(len(findings), "finding"))
+		return fmt.Errorf("%d of %s bad", n, format.Count(len(findings), "finding"))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
 )
 
@@ -56,7 +57,7 @@ func (c *doctorCmd) log(p *program) error {
 		p.tellSymptoms(found)
 	}
 	if len(found) == 0 {
-		p.note("no known failure in %s", count(lines, "line"))
+		p.note("no known failure in %s", format.Count(lines, "line"))
 		return nil
 	}
 	return exitError{exitFailed, nil}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
@@ -225,7 +226,7 @@ func recordOwnJob(o *launch.Options, record rundir.Record, spec []byte) error {
 func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
 	all := f.job.Sweep.Elements
 	if c.Element == nil {
-		return "", exitError{exitUsage, hinted{fmt.Errorf("%s is a sweep of %s", f.job.Name, count(len(all), "element")), "say which one to run here with --element N"}}
+		return "", exitError{exitUsage, hinted{fmt.Errorf("%s is a sweep of %s", f.job.Name, format.Count(len(all), "element")), "say which one to run here with --element N"}}
 	}
 	if *c.Element < 0 || *c.Element >= len(all) {
 		return "", usage(fmt.Sprintf("there is no element %d: the sweep has 0 to %d", *c.Element, len(all)-1))

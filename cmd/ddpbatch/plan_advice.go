@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
 )
@@ -21,11 +22,11 @@ func (l *planner) advice(a *planAnswer) []string {
 }
 
 func (l *planner) adviseStrategy(a *planAnswer, best ddp.Strategy, fits, tight bool) string {
-	need := gibibytes(l.memory(best).Total())
-	limit := gibibytes(a.MemoryLimit)
+	need := format.Bytes(l.memory(best).Total())
+	limit := format.Bytes(a.MemoryLimit)
 	switch {
 	case !fits:
-		line := fmt.Sprintf("nothing fits: even %s needs %s of %s on %s", best, need, limit, count(a.Ranks, "rank"))
+		line := fmt.Sprintf("nothing fits: even %s needs %s of %s on %s", best, need, limit, format.Count(a.Ranks, "rank"))
 		for ranks := 2 * a.Ranks; ranks <= maxPlannedRanks; ranks *= 2 {
 			if l.work.Memory(best, l.training.Element, ranks, l.program).Total() <= plan.Usable(a.MemoryLimit) {
 				return line + fmt.Sprintf("; it fits on %d", ranks)
@@ -41,7 +42,7 @@ func (l *planner) adviseStrategy(a *planAnswer, best ddp.Strategy, fits, tight b
 		return fmt.Sprintf("ddp: the simplest, and it fits: %s of %s", need, limit)
 	}
 	return fmt.Sprintf("%s: the simplest that fits, with %s of %s; %s would need %s",
-		best, need, limit, best-1, gibibytes(l.memory(best-1).Total()))
+		best, need, limit, best-1, format.Bytes(l.memory(best-1).Total()))
 }
 
 // adviseRanks is for the strategy that is recommended.
@@ -61,11 +62,11 @@ func (l *planner) adviseRanks(a *planAnswer, best ddp.Strategy) string {
 	const percent = 100 * plan.GoodEfficiency
 	good, more := plan.Scales(steps)
 	if !more {
-		return fmt.Sprintf("%sup to %s: efficiency stays above %.0f%%; a step takes %d samples then", with, count(last.Ranks, "rank"), percent, last.Ranks*a.Batch*a.Accumulate)
+		return fmt.Sprintf("%sup to %s: efficiency stays above %.0f%%; a step takes %d samples then", with, format.Count(last.Ranks, "rank"), percent, last.Ranks*a.Batch*a.Accumulate)
 	}
-	line := fmt.Sprintf("%sat most %s: with more, efficiency falls below %.0f%%", with, count(good, "rank"), percent)
+	line := fmt.Sprintf("%sat most %s: with more, efficiency falls below %.0f%%", with, format.Count(good, "rank"), percent)
 	if good == 0 {
-		line = fmt.Sprintf("%sfewer than %s: efficiency is below %.0f%%", with, count(steps[0].Ranks, "rank"), percent)
+		line = fmt.Sprintf("%sfewer than %s: efficiency is below %.0f%%", with, format.Count(steps[0].Ranks, "rank"), percent)
 	}
 	own := plan.Predict(l.work, t, l.machine, a.Ranks)
 	if own.Efficiency >= plan.GoodEfficiency {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
@@ -221,11 +222,11 @@ func (l *planner) memoryLimit() (float64, string) {
 	case l.gpu != nil:
 		return l.gpu.Memory, "the memory of one " + l.gpu.Name
 	case l.cmd.Here:
-		return availableMemory() / float64(l.ranks()), fmt.Sprintf("free memory of this machine for each of %s", count(l.ranks(), "rank"))
+		return availableMemory() / float64(l.ranks()), fmt.Sprintf("free memory of this machine for each of %s", format.Count(l.ranks(), "rank"))
 	case l.job.Slurm.Memory.Bytes() > 0:
-		return float64(l.job.Slurm.Memory.Bytes()) / perNode, fmt.Sprintf("slurm.mem = %q for each of %s", l.job.Slurm.Memory, count(int(perNode), "rank"))
+		return float64(l.job.Slurm.Memory.Bytes()) / perNode, fmt.Sprintf("slurm.mem = %q for each of %s", l.job.Slurm.Memory, format.Count(int(perNode), "rank"))
 	case resource.Memory.Bytes() > 0:
-		return float64(resource.Memory.Bytes()) / perNode, fmt.Sprintf("a node's %s for each of %s", resource.Memory, count(int(perNode), "rank"))
+		return float64(resource.Memory.Bytes()) / perNode, fmt.Sprintf("a node's %s for each of %s", resource.Memory, format.Count(int(perNode), "rank"))
 	}
 	return 0, ""
 }

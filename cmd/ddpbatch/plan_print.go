@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
@@ -18,7 +19,7 @@ func (p *program) printPlan(a *planAnswer) {
 		unit, units = "TOKENS/S", func(s planStep) float64 { return s.TokensPerSecond }
 	}
 	p.printf("%s: %s with %d parameters, %s, in %s on %s\n", a.Name, a.Model, a.Parameters, a.Strategy, a.Precision, a.Device)
-	p.printf("%s", folded(fmt.Sprintf("a step: %s on %s, %s on each in %s", size, count(a.Ranks, "rank"), scaled(a.FLOP, "FLOP"), microBatches(a.Accumulate))))
+	p.printf("%s", folded(fmt.Sprintf("a step: %s on %s, %s on each in %s", size, format.Count(a.Ranks, "rank"), scaled(a.FLOP, "FLOP"), microBatches(a.Accumulate))))
 
 	p.printf("\n")
 	var rows [][]string
@@ -32,21 +33,21 @@ func (p *program) printPlan(a *planAnswer) {
 	for _, s := range ddp.Strategies() {
 		m := a.Memory[s.String()]
 		rows = append(rows, []string{
-			s.String(), gibibytes(m.Weights), gibibytes(m.Gradients), gibibytes(m.Optimizer), gibibytes(m.Activations),
-			gibibytes(m.Transient + m.Other), gibibytes(m.Total), m.fits(),
+			s.String(), format.Bytes(m.Weights), format.Bytes(m.Gradients), format.Bytes(m.Optimizer), format.Bytes(m.Activations),
+			format.Bytes(m.Transient + m.Other), format.Bytes(m.Total), m.fits(),
 		})
 	}
 	p.table([]string{"MEMORY", "WEIGHTS", "GRADIENTS", "OPTIMIZER", "ACTIVATIONS", "OTHER", "TOTAL", "FITS"}, rows)
 	if a.MemoryLimit > 0 {
-		p.printf("of %s: %s\n", gibibytes(a.MemoryLimit), a.limit)
+		p.printf("of %s: %s\n", format.Bytes(a.MemoryLimit), a.limit)
 	}
 
 	p.printf("\n")
 	rows = nil
 	for _, s := range a.Steps {
 		rows = append(rows, []string{
-			fmt.Sprint(s.Ranks), fmt.Sprint(s.Nodes), duration(s.Seconds), wholes(units(s)), fmt.Sprintf("%.0f%%", 100*s.Efficiency),
-			duration(s.Exposed), gibibytes(s.Sent), s.Step.Algorithm,
+			fmt.Sprint(s.Ranks), fmt.Sprint(s.Nodes), format.Seconds(s.Seconds), wholes(units(s)), fmt.Sprintf("%.0f%%", 100*s.Efficiency),
+			format.Seconds(s.Exposed), format.Bytes(s.Sent), s.Step.Algorithm,
 		})
 	}
 	p.table([]string{"RANKS", "NODES", "STEP", unit, "EFFICIENCY", "WAITING", "SENT", "BY"}, rows)
@@ -88,14 +89,6 @@ func microBatches(n int) string {
 	return fmt.Sprintf("%d micro-batches", n)
 }
 
-// gibibytes is an amount of memory, in MiB where that reads better.
-func gibibytes(bytes float64) string {
-	if bytes < 1<<30 {
-		return fmt.Sprintf("%.1f MiB", bytes/(1<<20))
-	}
-	return fmt.Sprintf("%.2f GiB", bytes/(1<<30))
-}
-
 // wholes is a rate with four digits that count, in full.
 func wholes(v float64) string {
 	if v < 1000 {
@@ -103,17 +96,6 @@ func wholes(v float64) string {
 	}
 	unit := math.Pow(10, math.Floor(math.Log10(v))-3)
 	return strconv.FormatFloat(math.Round(v/unit)*unit, 'f', 0, 64)
-}
-
-// duration is seconds in a unit that suits them.
-func duration(seconds float64) string {
-	switch {
-	case seconds >= 1:
-		return fmt.Sprintf("%.4g s", seconds)
-	case seconds >= 1e-3:
-		return fmt.Sprintf("%.4g ms", seconds*1e3)
-	}
-	return fmt.Sprintf("%.3g us", seconds*1e6)
 }
 
 // scaled is a number with the usual prefix.

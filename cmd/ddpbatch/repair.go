@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
@@ -41,7 +42,7 @@ func (c *repairCmd) Run(ctx context.Context, p *program) error {
 		p.printf("the record of %s is intact: there is nothing to repair\n", done.Record.Name)
 		return nil
 	}
-	p.printf("rebuilt the record of %s: run %s, %s", done.Record.Name, done.Record.Run, count(done.Checkpoints, "checkpoint"))
+	p.printf("rebuilt the record of %s: run %s, %s", done.Record.Name, done.Record.Run, format.Count(done.Checkpoints, "checkpoint"))
 	if done.Checkpoints > 0 {
 		p.printf(" up to step %d", done.Newest)
 	}

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
@@ -232,7 +233,7 @@ func (r *rank) say(line string) {
 
 func (r *rank) tellNetwork(j *launch.Rank) {
 	c := j.Choice
-	fmt.Fprintf(r.Stdout, "%s on %s; network %s (%s on %s): %s\n", count(r.place.WorldSize, "rank"), count(r.place.Nodes, "node"),
+	fmt.Fprintf(r.Stdout, "%s on %s; network %s (%s on %s): %s\n", format.Count(r.place.WorldSize, "rank"), format.Count(r.place.Nodes, "node"),
 		c.Prefix, c.Interface, r.place.Host, c.Why)
 	for _, w := range c.Warnings {
 		r.say("WARNING: " + w)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -144,7 +145,7 @@ func (p *program) tellSubmitted(asJSON bool, f *jobFile, r submit.Result) error 
 		p.printf("nothing to submit: no element of %s is left to run\n", what)
 		return nil
 	case f.job.Sweep != nil:
-		what = fmt.Sprintf("%s of %s", count(len(r.Elements), "element"), what)
+		what = fmt.Sprintf("%s of %s", format.Count(len(r.Elements), "element"), what)
 	}
 	if r.Found {
 		p.printf("%s was submitted already, as job %s\n", what, r.JobID)
@@ -246,7 +247,7 @@ func (p *program) testOnly(ctx context.Context, asJSON bool, f *jobFile, script 
 	}
 	text := "Slurm would take this job"
 	if forecast.Processors > 0 {
-		text += " on " + count(forecast.Processors, "processor")
+		text += " on " + format.Count(forecast.Processors, "processor")
 	}
 	if forecast.Nodes != "" {
 		text += " of " + forecast.Nodes

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
@@ -57,7 +58,7 @@ func (c *templatesListCmd) Run(_ context.Context, p *program) error {
 func (p *program) unusable(name string, err error) string {
 	var spec jobs.Diagnostics
 	if errors.As(err, &spec) && len(spec) > 0 {
-		return fmt.Sprintf("%s: %s; see ddpbatch templates check %s", name, count(len(spec), "mistake"), shellQuote(spec[0].File))
+		return fmt.Sprintf("%s: %s; see ddpbatch templates check %s", name, format.Count(len(spec), "mistake"), shellQuote(spec[0].File))
 	}
 	return fmt.Sprintf("%s: %v", name, err)
 }
@@ -104,7 +105,7 @@ func (c *templatesCheckCmd) Run(_ context.Context, p *program) error {
 			report(p.Stderr, err, "")
 			continue
 		}
-		p.printf("%s: good: %s, %s\n", path, site.Title, count(len(site.Resources), "resource"))
+		p.printf("%s: good: %s, %s\n", path, site.Title, format.Count(len(site.Resources), "resource"))
 	}
 	if bad {
 		return exitError{exitUsage, nil}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
@@ -169,7 +170,7 @@ func (c *topCmd) page(width, height int, look topLook) []string {
 	}
 	lines = append(append(lines, ""), watch.Table(look.all, width)...)
 	if more := len(lines) - height; more > 0 {
-		lines = append(lines[:height-1], screen.Clip(count(more+1, "more line")+"; the terminal is too low", width))
+		lines = append(lines[:height-1], screen.Clip(format.Count(more+1, "more line")+"; the terminal is too low", width))
 	}
 	return lines
 }

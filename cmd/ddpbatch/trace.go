@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
@@ -131,13 +132,13 @@ func (p *program) noteTrace(m trace.Merged) {
 		p.note("clocks cannot be compared with those of %s: they are taken to be right", strings.Join(m.Unaligned, ", "))
 	}
 	if m.Dropped > 0 {
-		p.note("%s did not fit into ranks' memory and are missing: record fewer steps", count(m.Dropped, "span"))
+		p.note("%s did not fit into ranks' memory and are missing: record fewer steps", format.Count(m.Dropped, "span"))
 	}
 }
 
 // traceLine is what is in a timeline.
 func traceLine(m trace.Merged) string {
-	line := count(len(m.Ranks), "rank") + " on " + count(m.Nodes, "node")
+	line := format.Count(len(m.Ranks), "rank") + " on " + format.Count(m.Nodes, "node")
 	switch {
 	case m.First == 0:
 		line += ", no step"
@@ -159,7 +160,7 @@ func rankList(ranks []int) string {
 	for _, r := range ranks[:min(len(ranks), most)] {
 		words = append(words, fmt.Sprint(r))
 	}
-	list := count(len(ranks), "rank") + " (" + strings.Join(words, ", ")
+	list := format.Count(len(ranks), "rank") + " (" + strings.Join(words, ", ")
 	if len(ranks) > most {
 		list += ", ..."
 	}

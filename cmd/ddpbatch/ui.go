@@ -13,8 +13,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs"
-	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
@@ -69,7 +69,7 @@ func report(w io.Writer, err error, usage string) {
 	if errors.As(err, &spec) {
 		// The terminal's trouble is not worth another message.
 		_ = spec.Render(w)
-		err = fmt.Errorf("%s", count(len(spec), "mistake")+where(spec))
+		err = fmt.Errorf("%s", format.Count(len(spec), "mistake")+where(spec))
 	}
 	message := rewritten(err.Error())
 	var parsed *kong.ParseError
@@ -211,9 +211,6 @@ func printable(s string) string {
 		return -1
 	}, s)
 }
-
-// count is a number and what it counts: "1 rank", "4 ranks".
-func count(n int, what string) string { return watch.Count(n, what) }
 
 // checked remembers the first failure to write the answer, such as a full disk
 // behind "> FILE", so that no caller needs to look at each write.

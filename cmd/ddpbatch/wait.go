@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
@@ -113,7 +114,7 @@ func (p *program) waitSweep(ctx context.Context, run knownRun) (what string, err
 		return "", exitError{exitCode(failed[0]), hinted{fmt.Errorf("%d of %d elements did not complete; the first: %w", len(failed), n, failed[0]),
 			"`ddpbatch status " + shellQuote(p.short(run.dir.Path)) + "` shows them all; submit --failed runs those that failed again"}}
 	}
-	return count(n, "element"), nil
+	return format.Count(n, "element"), nil
 }
 
 // jobsAmong returns the elements of a sweep that a job runs, and the jobs' ids.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/format"
 )
 
 // fileSystems are names of statfs(2)'s types. Local says that other nodes do not see it.
@@ -59,7 +61,7 @@ func room(dir string, nodes bool) Finding {
 		kind.name = fmt.Sprintf("type %#x", s.Type)
 	}
 	free := int64(s.Bavail) * blockSize(&s)
-	text := fmt.Sprintf("%s: %s, %s free", filepath.Dir(dir), kind.name, size(free))
+	text := fmt.Sprintf("%s: %s, %s free", filepath.Dir(dir), kind.name, format.Bytes(free))
 	switch {
 	case free < leastFree:
 		return look(part, text, "a checkpoint with Adam takes 12 bytes for each parameter: `ddpbatch plan` says how much, checkpoint.keep how many; a quota shows only when it is exceeded")
@@ -157,7 +159,7 @@ func written(dir string) Finding {
 	if err != nil {
 		return bad(part, err.Error(), "is it full, or the quota exceeded?")
 	}
-	text := fmt.Sprintf("a small file is on disk in %s, %s at %s/s", times[2].Round(10*time.Microsecond), size(speedBytes), size(int64(speedBytes/took.Seconds())))
+	text := fmt.Sprintf("a small file is on disk in %s, %s at %s/s", times[2].Round(10*time.Microsecond), format.Bytes(speedBytes), format.Bytes(int64(speedBytes/took.Seconds())))
 	if times[2] > slowSync {
 		return look(part, text, "saving waits for the disk: checkpoint.async = true, or a faster file system")
 	}

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/cpu"
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/format"
 )
 
 // leastShared is what ranks of a node want for their exchange and PyTorch's workers.
@@ -25,7 +27,7 @@ func sharedMemory(path string) Finding {
 		return bad(part, err.Error(), "ranks of a node share memory there: mount a tmpfs, or --ipc=host of a container")
 	}
 	total, free := int64(s.Blocks)*blockSize(&s), int64(s.Bavail)*blockSize(&s)
-	text := fmt.Sprintf("%s, %s free", size(total), size(free))
+	text := fmt.Sprintf("%s, %s free", format.Bytes(total), format.Bytes(free))
 	switch {
 	case unix.Access(path, unix.W_OK) != nil:
 		return bad(part, text+": it cannot be written", "ranks of a node share memory there: ask the centre")
@@ -35,16 +37,6 @@ func sharedMemory(path string) Finding {
 		return look(part, text, "PyTorch's data loaders, NCCL and ranks share memory there: give a container more (--ipc=host, --shm-size), or remove what dead jobs have left (nccl-*, torch_*)")
 	}
 	return good(part, text)
-}
-
-func size(bytes int64) string {
-	switch {
-	case bytes >= 1<<40:
-		return fmt.Sprintf("%.1f TiB", float64(bytes)/(1<<40))
-	case bytes >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
-	}
-	return fmt.Sprintf("%.0f MiB", float64(bytes)/(1<<20))
 }
 
 // processor looks at what the trainer's kernels need, and at the cores that are ours.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -145,7 +146,7 @@ func (p *page) facts() {
 		for _, a := range all {
 			spent += lasted(a)
 		}
-		add("time with ranks", watch.Span(spent))
+		add("time with ranks", format.Duration(spent))
 		add("restarts", strconv.Itoa(r.Status.Restarts))
 	}
 	if f.Skipped > 0 {
@@ -174,7 +175,7 @@ func (p *page) checkpoints() {
 			for _, f := range m.Files {
 				bytes += f.Bytes
 			}
-			s.Epoch, s.Ranks, s.Size, s.Time = strconv.Itoa(m.Epoch), strconv.Itoa(m.WorldSize), watch.Size(bytes), stamp(m.Created)
+			s.Epoch, s.Ranks, s.Size, s.Time = strconv.Itoa(m.Epoch), strconv.Itoa(m.WorldSize), format.Bytes(bytes), stamp(m.Created)
 			if m.Finished {
 				s.Note = "finished"
 			}
@@ -202,7 +203,7 @@ func took(a outcome.Attempt) string {
 	if a.Ended.IsZero() {
 		return ""
 	}
-	return watch.Span(lasted(a))
+	return format.Duration(lasted(a))
 }
 
 func (p *page) attempts() {

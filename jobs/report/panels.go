@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ddpbatch/ddpbatch/jobs/watch"
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
@@ -53,7 +53,7 @@ func communication(f *Figures, step, wait []point) string {
 	slices.Sort(all)
 	slices.Sort(hidden)
 	text := fmt.Sprintf("Of the %s ms that a step's communication takes on rank 0, waiting for slower ranks included, %.0f%% passed during the backward pass (median of %s).",
-		short(median(all)), 100*median(hidden), watch.Count(len(all), "interval"))
+		short(median(all)), 100*median(hidden), format.Count(len(all), "interval"))
 	if len(shares) == 0 {
 		return text
 	}

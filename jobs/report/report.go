@@ -21,6 +21,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
@@ -85,7 +86,7 @@ func collect(dir rundir.Dir) Run {
 		r.Missing = append(r.Missing, "there are no figures of a training: it has not come to its first interval, or a program of the user's own ran")
 	}
 	if n := r.Figures.Damaged; n > 0 {
-		r.Missing = append(r.Missing, watch.Count(n, "line")+" of metrics.jsonl cannot be read and is left out")
+		r.Missing = append(r.Missing, format.Count(n, "line")+" of metrics.jsonl cannot be read and is left out")
 	}
 	r.Status = watch.Read(dir, r.Name, r.Record.LastJob(), nil)
 	events, err := dir.ReadAttempts()

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
@@ -157,7 +158,7 @@ func (s Sweep) HTML(w io.Writer) error {
 		}
 	}
 	all.SumUp()
-	p.Tally, p.Title = watch.Count(len(s.elements), "element")+": "+all.Reason, s.Record.Name+": "+all.Reason
+	p.Tally, p.Title = format.Count(len(s.elements), "element")+": "+all.Reason, s.Record.Name+": "+all.Reason
 	p.Keys = slices.Sorted(maps.Keys(keys))
 	for i := range s.elements {
 		e := &s.elements[i]

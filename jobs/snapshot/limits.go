@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/format"
 )
 
 const tooLarge = "data, checkpoints and environments do not belong in the code: move them, ignore them with .gitignore, or leave them out"
@@ -37,11 +39,9 @@ func (l *listing) checkSize() error {
 	if total <= l.maxBytes {
 		return nil
 	}
-	return refuse(tooLarge, "it has %s, and %s is the limit%s", mebibytes(total), mebibytes(l.maxBytes),
-		most(size, "; the largest files are ", mebibytes))
+	return refuse(tooLarge, "it has %s, and %s is the limit%s", format.Bytes(total), format.Bytes(l.maxBytes),
+		most(size, "; the largest files are ", format.Bytes[int64]))
 }
-
-func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 // most lists the names with the largest numbers.
 func most(numbers map[string]int64, intro string, show func(int64) string) string {

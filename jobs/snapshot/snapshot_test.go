@@ -257,10 +257,10 @@ func TestTakeRefuses(t *testing.T) {
 	refused(t, filepath.Join(src, "train.py"), Options{}, "not a directory", "")
 	refused(t, src, Options{MaxFiles: 3}, `it has more than 3 files, as far as looked at in "data/" (`, ".gitignore")
 	refused(t, src, Options{MaxBytes: 15},
-		`it has 0.0 MiB, and 0.0 MiB is the limit; the largest files are "data/1" (0.0 MiB), "data/2" (0.0 MiB), "data/3" (0.0 MiB)`, ".gitignore")
+		`it has 16 bytes, and 15 bytes is the limit; the largest files are "data/1" (8 bytes), "data/2" (4 bytes), "data/3" (3 bytes)`, ".gitignore")
 	same(t, src, Options{MaxFiles: 4, MaxBytes: 16}, map[string]string{"data/1": "12345678", "data/2": "1234", "data/3": "123", "train.py": "1"})
 	must(t, os.Truncate(filepath.Join(src, "data/2"), DefaultMaxBytes))
-	refused(t, src, Options{}, `it has 256.0 MiB, and 256.0 MiB is the limit; the largest files are "data/2" (256.0 MiB), `, "checkpoints")
+	refused(t, src, Options{}, `it has 256 MiB, and 256 MiB is the limit; the largest files are "data/2" (256 MiB), `, "checkpoints")
 
 	dst := filepath.Join(src, "train.py")
 	_, err := Take(t.Context(), src, dst, Options{})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
@@ -44,7 +45,7 @@ func (s *Status) Details(now time.Time) []Line {
 	if t := s.Train; t != nil {
 		loss := figures(t)
 		if !s.Phase.active() || now.Sub(t.Time) > fresh {
-			loss += fmt.Sprintf(" (%s ago)", Span(now.Sub(t.Time)))
+			loss += fmt.Sprintf(" (%s ago)", format.Duration(now.Sub(t.Time)))
 		}
 		add("training", "%s", loss)
 		if text := communication(t); text != "" {
@@ -133,7 +134,7 @@ func times(n int) string {
 func (s *Status) progress() string {
 	text := fmt.Sprintf("step %d", *s.Step)
 	if s.Steps > 0 {
-		text += fmt.Sprintf(" of %d (%s)", s.Steps, percent(float64(*s.Step)/float64(s.Steps)))
+		text += fmt.Sprintf(" of %d (%s)", s.Steps, format.Percent(float64(*s.Step)/float64(s.Steps)))
 	}
 	epoch := 0
 	if s.Train != nil {
@@ -147,7 +148,7 @@ func (s *Status) progress() string {
 		text += fmt.Sprintf(", epoch %d of %d", min(epoch, s.Epochs), s.Epochs)
 	}
 	if left, ok := s.left(); ok && s.Phase.active() {
-		text += fmt.Sprintf(", %s left", Span(left))
+		text += fmt.Sprintf(", %s left", format.Duration(left))
 	}
 	return text
 }
@@ -186,9 +187,9 @@ func lossText(v metrics.Number) string {
 func rate(t *metrics.Record) string {
 	switch {
 	case t.TokensPerSecond != nil:
-		return grouped(float64(*t.TokensPerSecond)) + " tokens/s"
+		return format.Number(float64(*t.TokensPerSecond)) + " tokens/s"
 	case t.SamplesPerSecond != nil:
-		return grouped(float64(*t.SamplesPerSecond)) + " samples/s"
+		return format.Number(float64(*t.SamplesPerSecond)) + " samples/s"
 	}
 	return ""
 }
@@ -199,7 +200,7 @@ func communication(t *metrics.Record) string {
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("%s of a step waits for communication, %s of which is hidden", percent(share), percent(float64(*t.CommHidden)))
+	return fmt.Sprintf("%s of a step waits for communication, %s of which is hidden", format.Percent(share), format.Percent(float64(*t.CommHidden)))
 }
 
 // straggler names the rank that the trainer has found to be a straggler, with its host if
@@ -266,7 +267,7 @@ func ranksOf(few []int, n int) string {
 func (c *Checkpoint) text(now time.Time) string {
 	text := fmt.Sprintf("step %d", c.Step)
 	if !c.Time.IsZero() {
-		text += fmt.Sprintf(", %s ago, %s", Span(now.Sub(c.Time)), Size(c.Bytes))
+		text += fmt.Sprintf(", %s ago, %s", format.Duration(now.Sub(c.Time)), format.Bytes(c.Bytes))
 	}
 	switch {
 	case c.Newer != "":

@@ -208,16 +208,3 @@ func TestTableSortsByEnd(t *testing.T) {
 		t.Errorf("%q", lines[1])
 	}
 }
-
-func TestSizeAndCount(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 bytes", 1023: "1023 bytes", 1024: "1 KiB", 1536: "1.5 KiB", 5 << 20: "5 MiB", 3 << 40: "3 TiB", 5 << 50: "5.12e+03 TiB"} {
-		if got := Size(n); got != want {
-			t.Errorf("%d: got %q, want %q", n, got, want)
-		}
-	}
-	for n, want := range map[int]string{0: "0 ranks", 1: "1 rank", 2: "2 ranks"} {
-		if got := Count(n, "rank"); got != want {
-			t.Errorf("%d: got %q, want %q", n, got, want)
-		}
-	}
-}

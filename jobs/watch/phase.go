@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -185,7 +186,7 @@ func (s *Status) runs(now time.Time) (p Phase, detail, advice string) {
 	case l.Phase == rundir.PhaseOver:
 		return Ending, s.beforeSlurm(), ""
 	case now.Sub(l.Time) > fresh:
-		return Running, fmt.Sprintf("nothing was heard of its launcher for %s", Span(now.Sub(l.Time))),
+		return Running, fmt.Sprintf("nothing was heard of its launcher for %s", format.Duration(now.Sub(l.Time))),
 			"its node may hang; `ddpbatch logs` shows what was printed last"
 	}
 	return livePhase(l)

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
@@ -36,11 +37,11 @@ var columns = []column{
 		if s.Step == nil || s.Steps == 0 {
 			return ""
 		}
-		return percent(min(1, float64(*s.Step)/float64(s.Steps)))
+		return format.Percent(min(1, float64(*s.Step)/float64(s.Steps)))
 	}},
 	{"LEFT", 5, func(s *Status) string {
 		if left, ok := s.left(); ok && s.Phase.active() {
-			return Span(left)
+			return format.Duration(left)
 		}
 		return ""
 	}},
@@ -61,7 +62,7 @@ var columns = []column{
 		if !ok || !s.Phase.active() {
 			return ""
 		}
-		return percent(share)
+		return format.Percent(share)
 	}},
 	{"SAVED", 3, func(s *Status) string {
 		if s.Saved == nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
@@ -50,7 +51,7 @@ func (v View) Lines(s *Status, width int, now time.Time) []string {
 			parts = append(parts, r)
 		}
 		if share, ok := Communication(t); ok {
-			parts = append(parts, fmt.Sprintf("communication %s of a step, %s of it hidden", percent(share), percent(float64(*t.CommHidden))))
+			parts = append(parts, fmt.Sprintf("communication %s of a step, %s of it hidden", format.Percent(share), format.Percent(float64(*t.CommHidden))))
 		}
 	}
 	if e := s.Eval; e != nil && e.Accuracy != nil {
@@ -94,13 +95,13 @@ func (v View) head(s *Status, width int) string {
 		text string
 		last int
 	}{
-		{name, 2}, {percent(share), 5}, {fmt.Sprintf("step %d/%d", *s.Step, s.Steps), 3}, {"", 1}, {"", 4},
+		{name, 2}, {format.Percent(share), 5}, {fmt.Sprintf("step %d/%d", *s.Step, s.Steps), 3}, {"", 1}, {"", 4},
 	}
 	if t := s.Train; t != nil && t.Epochs > 0 {
 		parts[3].text = fmt.Sprintf("epoch %d/%d", min(t.Epoch+1, t.Epochs), t.Epochs)
 	}
 	if left, ok := s.left(); ok {
-		parts[4].text = Span(left) + " left"
+		parts[4].text = format.Duration(left) + " left"
 	}
 	used := func() int {
 		n := 0

@@ -363,17 +363,6 @@ func TestDetailsOfAttempts(t *testing.T) {
 	}
 }
 
-func TestSpan(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		-time.Second: "0s", 12 * time.Second: "12s", 200 * time.Second: "3m20s", 125 * time.Minute: "2h05m", 76 * time.Hour: "3d4h",
-		59*time.Second + 600*time.Millisecond: "1m00s",
-	} {
-		if got := Span(d); got != want {
-			t.Errorf("%v: %q, want %q", d, got, want)
-		}
-	}
-}
-
 // Slurm may end a launcher before it can keep that the job was requeued, or requeue the
 // job by itself. The requeue is known all the same, and a new job is none.
 func TestRequeueIsKnownWithoutItsEvent(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/format"
 )
 
 // Room says whether a folder has room for n checkpoints as large as one that m
@@ -15,7 +17,7 @@ func Room(dir string, m *Manifest, n int) error {
 	if n > 1 {
 		what = fmt.Sprintf("%d more checkpoints", n)
 	}
-	return room(dir, m.bytes()*int64(n), fmt.Sprintf("%s of %s", what, size(m.bytes())))
+	return room(dir, m.bytes()*int64(n), fmt.Sprintf("%s of %s", what, format.Bytes(m.bytes())))
 }
 
 // bytes is the size of a checkpoint without its manifest.
@@ -43,18 +45,5 @@ func room(dir string, bytes int64, what string) error {
 	if bytes <= free {
 		return nil
 	}
-	return full{fmt.Errorf("there is no room for %s in %q: %s are free there", what, dir, size(free)), hasAny(dir)}
-}
-
-// size is a number of bytes for people.
-func size(n int64) string {
-	for _, unit := range []struct {
-		name  string
-		bytes float64
-	}{{"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}} {
-		if float64(n) >= unit.bytes {
-			return fmt.Sprintf("%.1f %s", float64(n)/unit.bytes, unit.name)
-		}
-	}
-	return fmt.Sprintf("%d bytes", n)
+	return full{fmt.Errorf("there is no room for %s in %q: %s are free there", what, dir, format.Bytes(free)), hasAny(dir)}
 }

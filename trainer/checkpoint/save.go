@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
@@ -94,7 +95,7 @@ func begin(dir string, m *Manifest, bytes int64) (s Saving, err error) {
 	if err := Clean(dir); err != nil {
 		return s, err
 	}
-	if err := room(dir, bytes, size(bytes)); err != nil {
+	if err := room(dir, bytes, format.Bytes(bytes)); err != nil {
 		return s, s.failed(err)
 	}
 	if s.Folder, err = os.MkdirTemp(dir, tempPrefix); err != nil {

@@ -11,6 +11,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -63,7 +64,7 @@ func Compute(ctx context.Context, o Options) (Speed, error) {
 	}
 	w := plan.Count(m, o.Sample, batch, o.Precision, false)
 	if need := w.Memory(ddp.DDP, o.Element, 1, plan.Program{}).Total(); o.Memory > 0 && need > o.Memory {
-		return Speed{}, tooLarge{fmt.Errorf("measure a step: %d samples take %.1f GB of memory, and there are %.1f GB", batch, need/1e9, o.Memory/1e9)}
+		return Speed{}, tooLarge{fmt.Errorf("measure a step: %d samples need %s of memory, and %s are free", batch, format.Bytes(need), format.Bytes(o.Memory))}
 	}
 	d := cpu.New(o.Threads)
 	params := m.Params()
