@@ -7,11 +7,11 @@ unexport MAKEFLAGS MFLAGS MAKELEVEL
 
 # The whole program, on Slurm clusters of the tests' own. They mostly wait: three at once.
 cluster:
-	go test -count=1 -timeout 30m -parallel 3 ./tests
+	go test -count=1 -timeout 60m -parallel 3 ./tests
 
 # One package at a time: two cores are few. tests/test.sh has run netif/probe.
 packages:
-	go test -count=1 -timeout 30m -p 1 $$(go list ./... | grep -v -e '/tests$$' -e '/netif/probe$$')
+	go test -count=1 -timeout 60m -p 1 $$(go list ./... | grep -v -e '/tests$$' -e '/netif/probe$$')
 
 # With what the others leave of the cores.
 fuzz:
@@ -19,5 +19,5 @@ fuzz:
 
 # What the tag cuda adds.
 cuda:
-	trainer/cuda/cgo.sh go test -count=1 -timeout 10m -p 1 ./trainer/cuda/... ./nccl/... ./tests/gpusim/...
-	trainer/cuda/cgo.sh go test -count=1 -timeout 10m -run 'TestScripts/(device|doctor)$$' ./cmd/ddpbatch
+	trainer/cuda/cgo.sh go test -count=1 -timeout 30m -p 1 ./trainer/cuda/... ./nccl/... ./tests/gpusim/...
+	trainer/cuda/cgo.sh go test -count=1 -timeout 30m -run 'TestScripts/(device|doctor)$$' ./cmd/ddpbatch
