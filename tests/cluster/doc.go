@@ -28,6 +28,7 @@
 // the cluster's directory and whose socket only that machine has.
 //
 // It does not limit the processors or the memory of a job (task/none: Slurm only counts them),
-// measure what a job uses, or separate users: everything runs as root but munged and MariaDB.
+// measure what a job uses, or keep users apart by more than Slurm and the kernel do. Everything
+// runs as root except munged, MariaDB, and the programs and jobs of Options.Users.
 // GPUs are counted and numbered (CUDA_VISIBLE_DEVICES), but there is no device.
 package cluster

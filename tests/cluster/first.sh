@@ -14,6 +14,10 @@ mount --bind "$dir/hosts" /etc/hosts
 if [ -e /etc/resolv.conf ]; then        # no name server answers in here
 	mount --bind "$dir/resolv.conf" /etc/resolv.conf
 fi
+if [ -e "$dir/passwd" ]; then           # the cluster has users of its own
+	mount --bind "$dir/passwd" /etc/passwd
+	mount --bind "$dir/group" /etc/group
+fi
 if [ -d /etc/slurm ]; then
 	mount --bind "$dir/slurm" /etc/slurm
 fi

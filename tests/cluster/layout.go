@@ -112,6 +112,9 @@ func (l layout) fill(o Options, net subnet, login string) error {
 			return err
 		}
 	}
+	if err := l.fillUsers(o.Users); err != nil {
+		return err
+	}
 	if o.Accounting {
 		if err := l.fillAccounting(slurmdbdConf(o, net)); err != nil {
 			return err

@@ -31,6 +31,9 @@ type Options struct {
 	// package would write ("KillWait=2"); a NodeName or PartitionName line replaces the one with
 	// the same key and name ("PartitionName=low Nodes=ALL MaxTime=1"), and is added otherwise.
 	SlurmConf []string
+	// Users are unprivileged accounts on the cluster's machines, for [Cluster.OnNodeAs] and for
+	// jobs. Their files are on the file system that all machines share.
+	Users []User
 }
 
 // withDefaults fills in what was left open and refuses what cannot be.
@@ -60,6 +63,9 @@ func (o Options) withDefaults() (Options, error) {
 		if confKey(line) == "" {
 			return o, fmt.Errorf("slurm.conf line %q: need one key=value line", line)
 		}
+	}
+	if err := checkUsers(o.Users); err != nil {
+		return o, err
 	}
 	if o.Dir != "" {
 		dir, err := filepath.Abs(o.Dir)
