@@ -20,7 +20,9 @@ package launch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 	"time"
@@ -121,7 +123,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	near := o.nearEnd(ctx)
 	var asked os.Signal
 	for number := 1; ; number++ {
-		if err := o.Dir.ClearFailure(); err != nil {
+		if err := os.Remove(o.Dir.Failure()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return Result{}, err
 		}
 		a, err := newAttempt(ctx, o, number, nodes.chosen)

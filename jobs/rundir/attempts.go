@@ -5,16 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 )
-
-// maxAttempts is the number of bytes that are read of attempts.jsonl: a hundred thousand
-// attempts fit.
-const maxAttempts = 64 << 20
 
 // What an [AttemptEvent] tells.
 const (
@@ -59,7 +54,12 @@ func (d Dir) AppendAttempt(e AttemptEvent) error {
 	if err != nil {
 		return err
 	}
-	f, err := d.openToWrite(attemptsName, os.O_CREATE|os.O_APPEND|os.O_RDWR)
+	root, done, err := d.open()
+	if err != nil {
+		return fmt.Errorf("keep what became of an attempt: %w", err)
+	}
+	defer done()
+	f, err := root.OpenFile(attemptsName, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("keep what became of an attempt: %w", err)
 	}
@@ -85,10 +85,10 @@ func torn(f *os.File) bool {
 	return err == nil && last[0] != '\n'
 }
 
-// ReadAttempts returns the lines, in order. It returns none if there is no file, and skips
-// lines that it cannot read.
+// ReadAttempts returns the lines, in order; none where there is no file. Lines that
+// cannot be read are passed over.
 func (d Dir) ReadAttempts() ([]AttemptEvent, error) {
-	f, err := d.openFile(attemptsName)
+	f, err := os.Open(d.Attempts())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -97,7 +97,7 @@ func (d Dir) ReadAttempts() ([]AttemptEvent, error) {
 	}
 	defer f.Close()
 	var all []AttemptEvent
-	lines := bufio.NewScanner(io.LimitReader(f, maxAttempts))
+	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var e AttemptEvent

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +27,7 @@ type Launcher struct {
 // if none does. The processes of a job, of a submission, and ranks without a launcher
 // also take this lock, and are not returned.
 func (d Dir) Launcher() (Launcher, bool) {
-	f, err := d.openFile(launchLockName)
+	f, err := os.OpenFile(filepath.Join(d.Path, launchLockName), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return Launcher{}, false
 	}

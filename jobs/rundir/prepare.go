@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 )
 
@@ -45,7 +46,7 @@ func (d Dir) prepare(name, base, version string) (Record, error) {
 
 // empty refuses a directory with files that are not this package's.
 func (d Dir) empty() error {
-	entries, err := d.readDir()
+	entries, err := os.ReadDir(d.Path)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -61,13 +62,13 @@ func (u *unlaunched) explain(exitCode string) (why, advice string) {
 
 // lastWords is the last line of a log that says something; empty where there is none.
 func lastWords(path string) string {
-	f, err := rundir.OpenFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil {
+	if err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
 	text, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-maxTail), maxTail))

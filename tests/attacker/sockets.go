@@ -1,0 +1,186 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// fill looks for listeners of a user and holds connections to each that never send a byte.
+// A listener on loopback or on all addresses is the rendezvous, not a probe: flood is for it.
+func fill(uid, count int) error {
+	ctx, stop := context.WithCancel(context.Background())
+	var filling sync.WaitGroup
+	var mu sync.Mutex
+	filled := 0
+	filling.Go(func() {
+		seen := map[netip.AddrPort]bool{}
+		for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+			for _, address := range listeners(uid) {
+				if seen[address] || address.Addr().IsUnspecified() || address.Addr().IsLoopback() {
+					continue
+				}
+				seen[address] = true
+				conns := dialMany(address.String(), count)
+				filling.Go(func() {
+					<-ctx.Done()
+					for _, c := range conns {
+						c.Close()
+					}
+				})
+				if len(conns) == count {
+					mu.Lock()
+					filled++
+					mu.Unlock()
+				}
+			}
+		}
+	})
+	fmt.Println("looks for listeners of user", uid)
+	err := waitForEnd()
+	stop()
+	filling.Wait()
+	fmt.Println("filled", filled, "listeners")
+	return err
+}
+
+// dialMany opens connections at the same time and returns those that succeed.
+func dialMany(address string, count int) (conns []net.Conn) {
+	var mu sync.Mutex
+	var dialing sync.WaitGroup
+	for range count {
+		dialing.Go(func() {
+			c, err := net.DialTimeout("tcp", address, 5*time.Second)
+			if err == nil {
+				mu.Lock()
+				conns = append(conns, c)
+				mu.Unlock()
+			}
+		})
+	}
+	dialing.Wait()
+	return conns
+}
+
+// listeners returns the addresses on which a user listens, from /proc/net/tcp (proc(5)).
+func listeners(uid int) (found []netip.AddrPort) {
+	text, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		return nil
+	}
+	lines := bufio.NewScanner(strings.NewReader(string(text)))
+	for lines.Scan() {
+		const listening = "0A"
+		f := strings.Fields(lines.Text())
+		if len(f) < 8 || f[3] != listening || f[7] != strconv.Itoa(uid) {
+			continue
+		}
+		ip, port, _ := strings.Cut(f[1], ":")
+		b, err := hex.DecodeString(ip)
+		if err != nil || len(b) != 4 {
+			continue
+		}
+		slices.Reverse(b)
+		n, err := strconv.ParseUint(port, 16, 16)
+		if err != nil {
+			continue
+		}
+		found = append(found, netip.AddrPortFrom(netip.AddrFrom4([4]byte(b)), uint16(n)))
+	}
+	return found
+}
+
+// flood keeps connections to an address open that never send a byte. It replaces those that
+// the other side closes until nobody listens there.
+func flood(address string, count int) error {
+	ctx, stop := context.WithCancel(context.Background())
+	var open, done sync.WaitGroup
+	var opened atomic.Int64
+	for range count {
+		open.Add(1)
+		first := sync.OnceFunc(open.Done)
+		done.Go(func() {
+			defer first()
+			for ctx.Err() == nil {
+				c, err := net.DialTimeout("tcp", address, 5*time.Second)
+				switch {
+				case errors.Is(err, syscall.ECONNREFUSED):
+					return
+				case err != nil:
+					time.Sleep(10 * time.Millisecond)
+					continue
+				}
+				opened.Add(1)
+				first()
+				closed := context.AfterFunc(ctx, func() { c.Close() })
+				_, _ = c.Read(make([]byte, 1)) // until the other side closes it
+				closed()
+				_ = c.(*net.TCPConn).SetLinger(0)
+				c.Close()
+			}
+		})
+	}
+	open.Wait()
+	fmt.Println("opened", opened.Load(), "connections")
+	err := waitForEnd()
+	stop()
+	done.Wait()
+	fmt.Println("opened", opened.Load(), "connections in all")
+	return err
+}
+
+// ports binds all free ports of 127.0.0.1 in ranges.
+func ports(ranges []string) error {
+	var all unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &all); err != nil {
+		return err
+	}
+	all.Cur = all.Max
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &all); err != nil {
+		return err
+	}
+	held := 0
+	for pair := range slices.Chunk(ranges, 2) {
+		first, err := strconv.Atoi(pair[0])
+		if err != nil {
+			return err
+		}
+		last, err := strconv.Atoi(pair[1])
+		if err != nil {
+			return err
+		}
+		for port := first; port <= last; port++ {
+			s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+			if err != nil {
+				return err
+			}
+			err = unix.Bind(s, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
+			if errors.Is(err, unix.EADDRINUSE) {
+				unix.Close(s)
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("bind port %d: %w", port, err)
+			}
+			held++
+		}
+	}
+	fmt.Println("holds", held, "ports")
+	return waitForEnd()
+}

@@ -1,0 +1,101 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A group works in one directory, with files that all members may write.
+func testGroupProject(t *testing.T, s *twoUsers) {
+	alice, _ := s.people(t)
+	project := s.project(t)
+	alice.sh(project, "umask 0002 && mkdir work")
+	dir := filepath.Join(project, "work")
+	alice.write(filepath.Join(dir, "job.toml"), command("good", 2, "/bin/echo", "the job of alice"))
+	alice.sh(dir, "chmod 0664 job.toml")
+	o := alice.try(dir, "sh", "-c", `umask 0002 && exec "$1" submit job.toml --wait`, "sh", s.binary)
+	if o.code != 0 {
+		t.Fatal(o)
+	}
+	logs, _ := filepath.Glob(filepath.Join(dir, "runs", "good", "slurm-*.out"))
+	if len(logs) != 1 {
+		t.Fatalf("logs: %q", logs)
+	}
+	text, err := os.ReadFile(logs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustContain(t, string(text), "the job of alice")
+}
+
+// Files of a run are its owner's only, whatever the umask is.
+func testUmask(t *testing.T, s *twoUsers) {
+	alice, _ := s.people(t)
+	dir := alice.dir()
+	alice.write(filepath.Join(dir, "train.toml"), linear("open", 2))
+	o := alice.try(dir, "sh", "-c", `umask 0000 && exec "$1" submit train.toml --wait`, "sh", s.binary)
+	if o.code != 0 {
+		t.Fatal(o)
+	}
+	ownersOnly(t, filepath.Join(dir, "runs", "open"))
+	info, err := os.Stat(filepath.Join(dir, "runs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		t.Errorf("runs/ has mode %v", info.Mode())
+	}
+}
+
+// bareRank is the environment of a rank that srun starts without a launcher.
+func bareRank(rank, ranks, nodes int) []string {
+	host, hosts, tasks, local := "n1", "n1", fmt.Sprint(ranks), rank
+	if nodes == 2 {
+		host, hosts, tasks, local = fmt.Sprint("n", rank+1), "n[1-2]", "1(x2)", 0
+	}
+	global := make([]string, ranks/nodes)
+	for i := range global {
+		global[i] = fmt.Sprint(rank - local + i)
+	}
+	env := []string{"env", "SLURM_JOB_ID=20", "SLURM_STEP_ID=0"}
+	for key, value := range map[string]any{
+		"STEP_NUM_TASKS": ranks, "STEP_NUM_NODES": nodes, "STEP_NODELIST": hosts, "STEP_TASKS_PER_NODE": tasks,
+		"NODEID": (rank - local) * nodes / ranks, "GTIDS": strings.Join(global, ","), "PROCID": rank, "LOCALID": local,
+	} {
+		env = append(env, fmt.Sprintf("SLURM_%s=%v", key, value))
+	}
+	return append(env, "SLURMD_NODENAME="+host)
+}
+
+// Without a launcher, ranks find rank 0 by a file. That of another user is not theirs.
+func testRankZeroOfAnotherUser(t *testing.T, s *twoUsers) {
+	alice, mallory := s.people(t)
+	dir := s.scratch(t)
+	mallory.sh(dir, "mkdir -m 0777 runs ran && chmod 0777 ran")
+	job := command("team", 1, "/bin/sh", "-c", `: >ran/$(id -un)-$RANK`) + "[network]\njoin_timeout = \"5s\"\n"
+	job = strings.Replace(job, "nodes = 1", "nodes = 1\ntasks_per_node = 2", 1)
+	alice.write(filepath.Join(dir, "team.toml"), job)
+
+	run := append(bareRank(0, 2, 1), s.binary, "run", "team.toml")
+	// Mallory lets everybody read what ddpbatch makes for its owner only.
+	share := `(while sleep 0.02; do chmod -R a+rX runs/team 2>/dev/null && chmod a+rwx runs/team/logs; done) &
+"$@" || code=$?
+kill $!
+exit $code`
+	wait := mallory.begin("n1", dir, append([]string{"sh", "-c", share, "sh"}, run...)...)
+	waitUntil(t, "alice to be able to read mallory's file", func() bool {
+		return alice.try(dir, "sh", "-c", "cat runs/team/rendezvous-*").code == 0
+	})
+	o := alice.try(dir, append(bareRank(1, 2, 1), s.binary, "run", "team.toml")...)
+	mustFail(t, o, fmt.Sprint("belongs to user ", mallory.ID))
+	mustFail(t, alice.try(dir, append(bareRank(0, 2, 1), s.binary, "run", "team.toml")...), fmt.Sprint("belongs to user ", mallory.ID))
+	if o := wait(); o.code == 0 {
+		t.Errorf("mallory's rank 0 has found a rank 1: %v", o)
+	}
+	for rank := range 2 {
+		mustNotExist(t, filepath.Join(dir, "ran", fmt.Sprintf("%s-%d", victim, rank)))
+	}
+}
