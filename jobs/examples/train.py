@@ -1,11 +1,12 @@
-"""A DDP script as PyTorch's tutorials have it. It knows torch.distributed and nothing of
-Slurm or ddpbatch: the same file runs under torchrun.
+"""A PyTorch DDP script that can be stopped and resumed after any epoch.
 
-A linear model on random samples, with a snapshot every few epochs that a restarted run
-goes on from.
+It uses torch.distributed only, so the same file runs under ddpbatch and torchrun.
+The model is a small MLP on synthetic data.
 """
 import argparse
 import os
+import signal
+import sys
 
 import torch
 import torch.distributed as dist
@@ -13,46 +14,79 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
+stop_requested = False
+
+
+def request_stop(signum, frame):
+    global stop_requested
+    stop_requested = True
+
+
+def stop_agreed(device):
+    """Return whether any rank was asked to stop. All ranks get the same answer."""
+    flag = torch.tensor(float(stop_requested), device=device)
+    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+    return flag.item() > 0
+
+
+def save(path, state):
+    torch.save(state, path + ".tmp")
+    os.replace(path + ".tmp", path)  # an interrupted save leaves the old file intact
+
 
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--epochs", type=int, default=10)
-    p.add_argument("--save-every", type=int, default=2)
-    p.add_argument("--snapshot", default="snapshot.pt")
     p.add_argument("--batch-size", type=int, default=32)
+    p.add_argument("--checkpoint", default="checkpoint.pt")
     a = p.parse_args()
 
-    gpus = torch.cuda.is_available()
-    dist.init_process_group("nccl" if gpus else "gloo")
-    rank, local = dist.get_rank(), int(os.environ["LOCAL_RANK"])
-    device = torch.device("cuda", local) if gpus else torch.device("cpu")
+    # Slurm, ddpbatch, and torchrun send one of these before they stop a rank.
+    signal.signal(signal.SIGTERM, request_stop)
+    signal.signal(signal.SIGUSR1, request_stop)
+
+    use_gpu = torch.cuda.is_available()
+    dist.init_process_group("nccl" if use_gpu else "gloo")
+    rank, local_rank = dist.get_rank(), int(os.environ["LOCAL_RANK"])
+    device = torch.device("cuda", local_rank) if use_gpu else torch.device("cpu")
 
     torch.manual_seed(0)
-    data = TensorDataset(torch.rand(2048, 20), torch.rand(2048, 1))
+    x = torch.randn(2048, 64)
+    data = TensorDataset(x, (x[:, :8] ** 2).sum(1, keepdim=True))
     sampler = DistributedSampler(data)
     loader = DataLoader(data, batch_size=a.batch_size, sampler=sampler)
-    model = torch.nn.Linear(20, 1).to(device)
-    first = 0
-    if os.path.exists(a.snapshot):
-        snapshot = torch.load(a.snapshot, map_location=device)
-        model.load_state_dict(snapshot["model"])
-        first = snapshot["epochs"]
-    model = DistributedDataParallel(model, device_ids=[local] if gpus else None)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    for epoch in range(first, a.epochs):
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 1)).to(device)
+    model = DistributedDataParallel(model, device_ids=[local_rank] if use_gpu else None)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    done = 0
+    if os.path.exists(a.checkpoint):
+        state = torch.load(a.checkpoint, map_location=device)
+        model.module.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        done = state["epochs"]
+        if rank == 0:
+            print(f"resuming after epoch {done}")
+
+    for epoch in range(done, a.epochs):
         sampler.set_epoch(epoch)
-        for x, y in loader:
+        for inputs, targets in loader:
             optimizer.zero_grad()
-            loss = torch.nn.functional.mse_loss(model(x.to(device)), y.to(device))
+            loss = torch.nn.functional.mse_loss(model(inputs.to(device)), targets.to(device))
             loss.backward()
             optimizer.step()
+        done = epoch + 1
+        stop = stop_agreed(device)
         if rank == 0:
-            print(f"epoch {epoch + 1} of {a.epochs}: loss {loss.item():.4f}")
-            if (epoch + 1) % a.save_every == 0:
-                torch.save({"model": model.module.state_dict(), "epochs": epoch + 1}, a.snapshot + ".new")
-                os.replace(a.snapshot + ".new", a.snapshot)
-    dist.barrier()
+            print(f"epoch {done}/{a.epochs}  loss {loss.item():.4f}")
+            save(a.checkpoint, {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "epochs": done})
+        if stop:  # after the save
+            break
+
+    dist.barrier()  # rank 0 has saved
     dist.destroy_process_group()
+    if done < a.epochs:
+        sys.exit(3)  # stopped early, can be resumed
 
 
 if __name__ == "__main__":
