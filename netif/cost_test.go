@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
-	"time"
 )
 
 // crowdedHost has 64 links and 10,000 routes: Slingshot's four NICs among VLANs
@@ -35,36 +34,18 @@ func crowdedHost(t testing.TB, i int) Inventory {
 	return b.done(t)
 }
 
-// The whole decision takes less than 20 ms on a host of 64 links and 10,000 routes.
-func TestCost(t *testing.T) {
+// TestCrowdedHost decides on a host of 64 links and 10,000 routes. The benchmarks below
+// measure the time: some milliseconds.
+func TestCrowdedHost(t *testing.T) {
 	inv, other := crowdedHost(t, 0), crowdedHost(t, 1)
 	if len(inv.Links) != 64 || len(inv.Routes) != 10000 {
 		t.Fatalf("%d links, %d routes", len(inv.Links), len(inv.Routes))
 	}
-	decisions := map[string]func() (Choice, error){
-		"Choose": func() (Choice, error) { return Choose(inv, addrs([]string{"10.253.0.2"}), Request{}) },
-		"Agree": func() (Choice, error) {
-			cs, err := Agree([]Inventory{inv, other}, Request{})
-			if err != nil {
-				return Choice{}, err
-			}
-			return cs[0], nil
-		},
+	if c, err := Choose(inv, addrs([]string{"10.253.0.2"}), Request{}); err != nil || c.Interface != "hsn0" {
+		t.Errorf("Choose: got %s, %v, want hsn0", c.Interface, err)
 	}
-	for name, decide := range decisions {
-		const limit = 20 * time.Millisecond
-		fastest := time.Hour
-		for try := 0; try < 10 && fastest > limit; try++ { // others may be using the machine
-			start := time.Now()
-			c, err := decide()
-			fastest = min(fastest, time.Since(start))
-			if err != nil || c.Interface != "hsn0" {
-				t.Fatalf("%s: chose %s, %v", name, c.Interface, err)
-			}
-		}
-		if fastest > limit {
-			t.Errorf("%s: took %s", name, fastest)
-		}
+	if cs, err := Agree([]Inventory{inv, other}, Request{}); err != nil || cs[0].Interface != "hsn0" {
+		t.Errorf("Agree: got %v, %v, want hsn0", cs, err)
 	}
 }
 

@@ -80,7 +80,7 @@ func (s site) write(name, text string) {
 // ddpbatch runs the program on the login node.
 func (s site) ddpbatch(args ...string) outcome {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := s.Command(ctx, append([]string{s.program}, args...)...)
 	cmd.Dir, cmd.Env = s.home, append(cmd.Env, s.environ...)
@@ -108,7 +108,7 @@ func (s site) completed(id string) {
 
 func (s site) ends(id string, states ...string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Minute)
 	defer cancel()
 	if state, err := s.WaitJob(ctx, id, states...); err != nil {
 		s.t.Fatalf("job %s: %s, %v", id, state, err)
@@ -161,7 +161,7 @@ func (s site) hold(name string) (goOn func()) {
 func waitForText(t *testing.T, path, text string) {
 	t.Helper()
 	var b []byte
-	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if b, _ = os.ReadFile(path); strings.Contains(string(b), text) {
 			return
 		}

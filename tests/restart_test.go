@@ -12,7 +12,7 @@ import (
 
 // onNodes is a training on two or more nodes, with a [restart] section.
 func onNodes(name string, nodes, epochs int, restart string) string {
-	return fmt.Sprintf(fashion, name, nodes, 2, epochs, 48) + "[network]\nheartbeat_timeout = \"3s\"\njoin_timeout = \"20s\"\n[restart]\n" + restart
+	return fmt.Sprintf(fashion, name, nodes, 2, epochs, 48) + "[network]\nheartbeat_timeout = \"20s\"\njoin_timeout = \"60s\"\n[restart]\n" + restart
 }
 
 // savedSomething waits until a run has a checkpoint after its first one.

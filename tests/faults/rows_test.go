@@ -83,7 +83,7 @@ var matrix = []group{
 		{"disk full at a later save", "the run ends; what was saved stays", 0, 1, "save checkpoint of step...hint: the disk or your quota is full", nil, "tests: TestFullDisk"},
 		{"the output of a local launch fills the disk", "the run goes on; its log says how many bytes are missing", 0, 0, "warning: write the log of this launch...no space left on device", nil, "tests: TestOutputFillsTheDisk"},
 		{"the folder becomes read-only", "the run ends at the next save, or where it makes room after one; what was saved stays", 30 * time.Second, 1, " checkpoint of step ...read-only file system", readOnly, ""},
-		{"a quota is exceeded at a later save", "the run ends; what was saved stays, and it goes on from there when there is room", 60 * time.Second, 1, "save checkpoint of step ...disk quota exceeded...hint: the disk or your quota is full", quotaExceeded, ""},
+		{"a quota is exceeded at a later save", "the run ends; what was saved stays, and it goes on from there when there is room", 60 * time.Second, 1, "checkpoint of step ...disk quota exceeded...hint: the disk or your quota is full", quotaExceeded, ""},
 		{"quota, EIO, EROFS at any system call of a save", "said with the file; what was saved stays", 0, unsaid, "", nil, "trainer/checkpoint: TestEveryErrorOfASave"},
 		{"kill -9 at any system call of a save", "the newest whole checkpoint is used; what is left over goes", 0, goesOn, "", nil, "trainer/checkpoint: TestKilledAtEverySystemCallOfASave"},
 		{"kill -9 of rank 0 while a checkpoint is written in the background", "the same; it goes on from there, to the weights of an undisturbed run", 0, goesOn, "", killedWhileSaving, ""},

@@ -78,7 +78,7 @@ func Prune(dir string, step int, keep Keep, good map[int]bool) error {
 				continue
 			}
 			if err := remove(e.Path); err != nil {
-				return fmt.Errorf("prune checkpoint of step %d: %w", e.Step, err)
+				return explain(dir, fmt.Errorf("prune checkpoint of step %d: %w", e.Step, err))
 			}
 			continue
 		}
