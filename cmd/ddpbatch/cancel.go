@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +17,9 @@ type cancelCmd struct {
 }
 
 func (c *cancelCmd) Help() string {
-	return `The run can be submitted again and goes on from its last checkpoint. Only jobs that
-were submitted by ddpbatch are ended; for others there is scancel.
+	return `The run can be submitted again and resumes from its last checkpoint. Only your own
+runs can be canceled, and only jobs that were submitted from their run directories:
+Slurm must have the submission in the comment of the job. Use scancel for other jobs.
 
 The launcher of a run that was launched without Slurm is asked to save and stop, on
 the host where it runs; a second cancel ends its ranks at once.`
@@ -27,6 +30,11 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
+	run, release, err := run.holdOwn()
+	if err != nil {
+		return err
+	}
+	defer release()
 	if run.record.Sweep != nil {
 		return p.cancelSweep(ctx, run)
 	}
@@ -43,6 +51,9 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 		p.printf("job %s (%s) has ended already: %s\n", id, run.record.Name, states[0])
 		return nil
 	}
+	if err := p.checkComment(ctx, run); err != nil {
+		return err
+	}
 	if err := p.slurm().Cancel(ctx, id); err != nil {
 		return err
 	}
@@ -51,6 +62,42 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 	}
 	p.printf("asked Slurm to end job %s (%s)\n", id, run.record.Name)
 	return nil
+}
+
+// holdOwn opens and holds the directory of a run of this user; see [rundir.OpenOwn]. The
+// record of another user's run may name any job of this user.
+func (r knownRun) holdOwn() (held knownRun, release func(), err error) {
+	dir, release, err := rundir.OpenOwn(r.dir.Path)
+	if err != nil {
+		if !isOwn(r.dir.Path) {
+			err = hinted{err, "only its owner can cancel the run; end your own jobs with `scancel`"}
+		}
+		return knownRun{}, nil, exitError{exitUsage, err}
+	}
+	held.dir = dir
+	if held.record, err = dir.ReadRecord(); err != nil {
+		release()
+		return knownRun{}, nil, err
+	}
+	return held, release, nil
+}
+
+// checkComment returns an error if Slurm has the last job of a run, and the job's comment
+// does not name the submission. Slurm may have given the number to another job since. Jobs
+// of scripts that call the launcher have no such comment. If Slurm does not answer, it
+// returns nil.
+func (p *program) checkComment(ctx context.Context, run knownRun) error {
+	s := run.record.Last()
+	if s == nil || s.ID == "" {
+		return nil
+	}
+	ids, err := p.slurm().FindByComment(ctx, s.Comment())
+	id, _, _ := strings.Cut(s.JobID, "_")
+	if err != nil || slices.Contains(ids, id) {
+		return nil
+	}
+	return hinted{fmt.Errorf("cancel job %s: Slurm has no job of yours with this number and the comment %q: it was not submitted from run directory %q",
+		id, s.Comment(), run.dir.Path), "end the job with `scancel " + id + "` if it is the right one"}
 }
 
 // rememberCancelled notes that a job was ended before it had started: Slurm 22.05
@@ -64,8 +111,7 @@ func (p *program) rememberCancelled(run knownRun, was slurm.JobState) {
 	}
 }
 
-// cancelSweep ends every element that has not ended: a whole array at once where
-// none of it belongs to a later submission.
+// cancelSweep ends every element that has not ended, one array at a time.
 func (p *program) cancelSweep(ctx context.Context, run knownRun) error {
 	elements, err := run.elements()
 	if err != nil {
@@ -93,12 +139,15 @@ func (p *program) cancelSweep(ctx context.Context, run knownRun) error {
 	}
 	var arrays []string
 	open := map[string]int{}
-	for _, s := range states {
+	for i, s := range states {
 		if s.State == slurm.StateUnknown || s.Done() {
 			continue
 		}
 		array, _, _ := strings.Cut(s.ID, "_")
 		if open[array]++; open[array] == 1 {
+			if err := p.checkComment(ctx, asked[i]); err != nil {
+				return err
+			}
 			arrays = append(arrays, array)
 		}
 	}

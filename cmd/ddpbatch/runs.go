@@ -75,15 +75,21 @@ func isRun(path string) bool {
 	return err == nil
 }
 
-// findSettled is findRun for commands that want the run's last job: that of a
-// submission which was cut short is found first.
+// findSettled is findRun for commands that want the run's last job. If a submission was
+// interrupted, it finds the job of that submission first. It does not do so for the run of
+// another user, whose record it cannot change.
 func (p *program) findSettled(ctx context.Context, arg string) (knownRun, error) {
 	run, err := p.findRun(arg)
-	if err != nil || run.record.Pending == nil {
+	if err != nil || run.record.Pending == nil || !isOwn(run.dir.Path) {
 		return run, err
 	}
+	dir, release, err := rundir.OpenOwn(run.dir.Path)
+	if err != nil {
+		return run, err
+	}
+	defer release()
 	s := submit.Submitter{Slurm: p.slurm(), Say: func(line string) { p.note("%s", line) }}
-	if err := s.Settle(ctx, run.dir); err != nil {
+	if err := s.Settle(ctx, dir); err != nil {
 		return run, err
 	}
 	return openRun(run.dir.Path)

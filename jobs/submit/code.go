@@ -89,7 +89,7 @@ func runFolders(own rundir.Dir, folder string) []string {
 		var runs []string
 		for _, e := range entries {
 			dir := rundir.Dir{Path: filepath.Join(parent, e.Name())}
-			if _, err := rundir.Open(dir.Path); err == nil || dir == own {
+			if _, err := rundir.Open(dir.Path); err == nil || dir.Path == own.Path {
 				runs = append(runs, dir.Path)
 			}
 		}

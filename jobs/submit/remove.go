@@ -27,7 +27,7 @@ func missing(path string) []string {
 // Slurm, and its parents, if this submission has created them. A run that someone has
 // launched there meanwhile stays, and so does a parent that is not empty.
 func (a *submission) removeCreated(created []string) {
-	if !slices.Contains(created, a.dir.Path) {
+	if !slices.Contains(created, a.dir.Path) || a.dir.CheckPlace() != nil {
 		return
 	}
 	unlock, err := a.dir.Lock(rundir.Claim{})

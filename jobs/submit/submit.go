@@ -65,6 +65,11 @@ func (s Submitter) Submit(ctx context.Context, req Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	dir, release, err := dir.Hold()
+	if err != nil {
+		return Result{}, err
+	}
+	defer release()
 	unlock, err := dir.LockSubmission()
 	if err != nil {
 		return Result{}, err
@@ -75,6 +80,9 @@ func (s Submitter) Submit(ctx context.Context, req Request) (Result, error) {
 	r, err := a.run(ctx)
 	if err != nil && !a.sent {
 		a.removeCreated(created)
+	}
+	if err == nil {
+		r.Dir = rundir.Dir{Path: dir.Path} // it is no longer held
 	}
 	return r, err
 }
