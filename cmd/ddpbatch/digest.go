@@ -8,22 +8,26 @@ import (
 	"os"
 )
 
-// digests are what all ranks of an attempt must have in common.
+// digests are the SHA-256 digests that all ranks of an attempt must have in common.
 type digests struct {
 	program string // of this executable
 	spec    string // of the job file
 }
 
-func digestsOf(spec string) (digests, error) {
+// digestsFor returns the digests of a rank. Spec is the content of its job file.
+func digestsFor(spec []byte) (digests, error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return digests{}, err
 	}
-	var d digests
-	if d.program, err = fileDigest(executable); err == nil {
-		d.spec, err = fileDigest(spec)
-	}
-	return d, err
+	program, err := fileDigest(executable)
+	return digests{program, digestOf(spec)}, err
+}
+
+// digestOf returns the SHA-256 of some bytes, in hexadecimal.
+func digestOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 // fileDigest is the SHA-256 of a file, in hexadecimal.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
 // symptomJSON is what --log --json prints of a failure.
@@ -27,11 +28,11 @@ type symptomJSON struct {
 func (c *doctorCmd) log(p *program) error {
 	from := io.Reader(p.Stdin)
 	if c.Log != "-" {
-		path, err := c.logFile(p)
+		open, err := c.logFile(p)
 		if err != nil {
 			return exitError{exitUsage, err}
 		}
-		f, err := os.Open(path)
+		f, err := open()
 		if errors.Is(err, fs.ErrNotExist) {
 			err = hinted{err, "a job that never started has no log: `ddpbatch status " + shellQuote(c.Log) + "` says how it stands"}
 		}
@@ -63,23 +64,25 @@ func (c *doctorCmd) log(p *program) error {
 	return exitError{exitFailed, nil}
 }
 
-// logFile is the file that was named, or else the newest output of the named run.
-func (c *doctorCmd) logFile(p *program) (string, error) {
+// logFile returns a function that opens the named file, or the newest output of the named
+// run. A named file may be a link or a pipe.
+func (c *doctorCmd) logFile(p *program) (open func() (*os.File, error), err error) {
 	path := p.abs(c.Log)
 	info, missing := os.Stat(path)
 	if missing == nil && !info.IsDir() {
-		return path, nil
+		return func() (*os.File, error) { return os.Open(path) }, nil
 	}
 	run, err := p.findRun(c.Log)
 	switch {
 	case err != nil && missing != nil:
-		return "", hinted{missing, "--log takes a file, or a run: `ddpbatch status` lists the runs below " + runsFolder + "/"}
+		return nil, hinted{missing, "--log takes a file, or a run: `ddpbatch status` lists the runs below " + runsFolder + "/"}
 	case err != nil:
-		return "", err
+		return nil, err
 	case run.record.Sweep != nil:
-		return "", hinted{fmt.Errorf("%q is a sweep: each element has its log", c.Log), "name one: " + shellQuote(c.Log+"/0")}
+		return nil, hinted{fmt.Errorf("%q is a sweep: each element has its log", c.Log), "name one: " + shellQuote(c.Log+"/0")}
 	}
-	return run.output()
+	output, err := run.output()
+	return func() (*os.File, error) { return rundir.OpenFile(output) }, err
 }
 
 func (p *program) tellSymptoms(found []symptoms.Found) {

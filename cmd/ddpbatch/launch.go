@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"time"
 
@@ -57,17 +56,11 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		}
 		o.Allocation = &allocation
 	}
-	unlock, err := c.open(ctx, p, &o)
+	leave, err := c.open(ctx, p, &o)
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	dir, release, err := o.Dir.Hold()
-	if err != nil {
-		return err
-	}
-	defer release()
-	o.Dir = dir
+	defer leave()
 	if c.Job != "" || o.Allocation == nil {
 		p.tellIgnored(o.Job, o.Site, o.Allocation != nil)
 	}
@@ -78,11 +71,9 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	if o.Binary, err = os.Executable(); err != nil {
 		return err
 	}
-	d, err := digestsOf(o.Dir.Spec())
-	if err != nil {
+	if o.Program, err = fileDigest(o.Binary); err != nil {
 		return err
 	}
-	o.Program, o.Spec = d.program, d.spec
 	id := jobID(o.Allocation)
 	if err := p.asSubmitted(ctx, c, &o, id); err != nil {
 		return err
@@ -145,11 +136,20 @@ func (p *program) warnOfMove(err error, finished bool) {
 	p.note("hint: %s", hintOf(err))
 }
 
-// open loads the job, locks its run directory against a second launcher, and
-// only then touches what stands there.
-func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (unlock func(), err error) {
+// open loads the job, holds its run directory, and locks it against a second launcher
+// before it changes anything there. The caller calls leave at the end.
+func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (leave func(), err error) {
+	var held closers
+	defer func() {
+		if err != nil {
+			held.close()
+		}
+	}()
 	if c.Job == "" {
-		return c.openSubmitted(ctx, p, o)
+		if err = held.add(c.openSubmitted(p, o)); err == nil {
+			err = held.add(o.Dir.Lock(p.launcherClaim(ctx, o)))
+		}
+		return held.close, err
 	}
 	f, err := p.load(c.Job, c.Set...)
 	if err != nil {
@@ -177,7 +177,12 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 	if o.Dir, err = rundir.Create(path); err != nil {
 		return nil, err
 	}
-	if unlock, err = o.Dir.Lock(p.launcherClaim(ctx, o)); err != nil {
+	dir, release, err := o.Dir.Hold()
+	if err := held.add(release, err); err != nil {
+		return nil, err
+	}
+	o.Dir = dir
+	if err := held.add(o.Dir.Lock(p.launcherClaim(ctx, o))); err != nil {
 		return nil, err
 	}
 	// In the allocation of that very job it is this one.
@@ -186,7 +191,6 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 		if errors.Is(err, exec.ErrNotFound) {
 			p.note("WARNING: %s was submitted from elsewhere; there is no Slurm here to ask whether that job is over", f.job.Name)
 		} else if err != nil {
-			unlock()
 			return nil, err
 		}
 	}
@@ -195,16 +199,31 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (un
 		err = recordOwnJob(o, record, f.spec)
 	}
 	if err != nil {
-		unlock()
 		return nil, err
 	}
 	if err := o.Dir.WriteSite(f.site.Source()); err != nil {
-		unlock()
 		return nil, err
 	}
-	o.Job, o.Site = f.job, f.site
+	o.Job, o.Site, o.Spec = f.job, f.site, digestOf(f.spec)
 	o.Job.ResolvePaths(f.base)
-	return unlock, nil
+	return held.close, nil
+}
+
+// closers are functions to call at the end, the last one first.
+type closers []func()
+
+// add adds the function of a successful call, which also returned err.
+func (c *closers) add(f func(), err error) error {
+	if err == nil {
+		*c = append(*c, f)
+	}
+	return err
+}
+
+func (c *closers) close() {
+	for _, f := range slices.Backward(*c) {
+		f()
+	}
 }
 
 // recordOwnJob notes the job around this launcher, which a script of the user's own
@@ -215,8 +234,7 @@ func recordOwnJob(o *launch.Options, record rundir.Record, spec []byte) error {
 		return nil
 	}
 	s := rundir.NewSubmission()
-	sum := sha256.Sum256(spec)
-	s.ID, s.JobID, s.Host, s.User, s.Version, s.SpecSHA256 = "", id, hostName(), userName(), version(), hex.EncodeToString(sum[:])
+	s.ID, s.JobID, s.Host, s.User, s.Version, s.SpecSHA256 = "", id, hostName(), userName(), version(), digestOf(spec)
 	record.Submissions = append(record.Submissions, s)
 	return o.Dir.WriteRecord(record)
 }
@@ -257,53 +275,58 @@ func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
 	return dir.Element(*c.Element).Path, err
 }
 
-// openSubmitted takes the job file that submit has put into the run directory.
-func (c *launchCmd) openSubmitted(ctx context.Context, p *program, o *launch.Options) (unlock func(), err error) {
+// openSubmitted loads the job that submit has stored in the run directory, and holds the
+// directory until release is called.
+func (c *launchCmd) openSubmitted(p *program, o *launch.Options) (release func(), err error) {
 	if c.RunDir == "" {
 		return nil, usage("name a job file, or the run directory of a submitted job with --run-dir")
 	}
 	if len(c.Set) > 0 {
 		return nil, usage("--set is for a job file; a submitted job runs as it was submitted")
 	}
-	if o.Dir, err = c.openElement(p.abs(c.RunDir), o.Allocation); err != nil {
+	if o.Dir, release, err = c.openElement(p.abs(c.RunDir), o.Allocation); err != nil {
 		return nil, err
 	}
 	stored, err := openStored(o.Dir)
+	if err == nil {
+		err = c.checkRanks(p, o.Allocation, stored.job, stored.site)
+	}
+	if err == nil {
+		err = stored.job.CheckFiles(stored.record.Base)
+	}
 	if err != nil {
+		release()
 		return nil, err
 	}
-	if err := c.checkRanks(p, o.Allocation, stored.job, stored.site); err != nil {
-		return nil, err
-	}
-	if err := stored.job.CheckFiles(stored.record.Base); err != nil {
-		return nil, err
-	}
-	o.Job, o.Site = stored.job, stored.site
+	o.Job, o.Site, o.Spec = stored.job, stored.site, digestOf(stored.spec)
 	o.Job.ResolvePaths(stored.record.Base)
-	return o.Dir.Lock(p.launcherClaim(ctx, o))
+	return release, nil
 }
 
-// openElement opens a run directory; of a sweep that of the element which the
-// array's task is, or which was asked for.
-func (c *launchCmd) openElement(path string, a *slurm.Allocation) (rundir.Dir, error) {
-	dir, err := rundir.OpenOwn(path)
-	if err != nil {
-		return dir, err
+// openElement opens and holds a run directory. For a sweep, it is the directory of the
+// array's task, or of the element that --element names.
+func (c *launchCmd) openElement(path string, a *slurm.Allocation) (dir rundir.Dir, release func(), err error) {
+	if dir, release, err = rundir.OpenOwn(path); err != nil {
+		return rundir.Dir{}, nil, err
 	}
 	record, err := dir.ReadRecord()
-	if err != nil || record.Sweep == nil {
-		return dir, err
+	if err == nil && record.Sweep == nil {
+		return dir, release, nil
+	}
+	defer release()
+	if err != nil {
+		return rundir.Dir{}, nil, err
 	}
 	index := c.Element
 	if a != nil && a.ArrayTask != "" {
 		task, err := strconv.Atoi(a.ArrayTask)
 		if err != nil {
-			return dir, err
+			return rundir.Dir{}, nil, err
 		}
 		index = &task
 	}
 	if index == nil {
-		return dir, hinted{fmt.Errorf("run directory %q is that of a sweep", path), "say which element to run with --element N"}
+		return rundir.Dir{}, nil, hinted{fmt.Errorf("run directory %q is that of a sweep", path), "say which element to run with --element N"}
 	}
-	return rundir.OpenOwn(dir.Element(*index).Path)
+	return dir.Element(*index).Hold()
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -80,10 +81,10 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 // log is the one that was asked for.
 func (c *logsCmd) log(run knownRun, prefix string) (*tail, error) {
 	if c.Rank != nil {
-		return &tail{path: run.dir.RankLog(*c.Rank), prefix: prefix}, nil
+		return &tail{open: func() (*os.File, error) { return run.dir.OpenRankLog(*c.Rank) }, prefix: prefix}, nil
 	}
 	path, err := run.output()
-	return &tail{path: path, prefix: prefix}, err
+	return &tail{open: func() (*os.File, error) { return rundir.OpenFile(path) }, prefix: prefix}, err
 }
 
 // knows says so if other ranks have logs and the one that is asked for has none.

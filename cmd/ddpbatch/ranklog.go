@@ -1,30 +1,26 @@
 package main
 
 import (
-	"errors"
-	"io/fs"
+	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/rs/zerolog"
 
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
-// rankLog is a rank's own log in the run directory: JSON lines, appended to by
-// every attempt.
+// rankLog is a rank's own log in the run directory. It has JSON lines, and every attempt
+// appends to it.
 type rankLog struct {
 	f *os.File
 	l zerolog.Logger
 }
 
-func openRankLog(path string, p launch.Place) (*rankLog, error) {
-	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+func openRankLog(dir rundir.Dir, p launch.Place) (*rankLog, error) {
+	f, err := dir.AppendRankLog(p.Rank)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open the log of rank %d: %w", p.Rank, err)
 	}
 	c := zerolog.New(f).With().Timestamp().Int("rank", p.Rank).Str("host", p.Host).Int("pid", os.Getpid())
 	if p.InSlurm() {

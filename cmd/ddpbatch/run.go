@@ -99,17 +99,14 @@ func (r *rank) open(ctx context.Context, c *runCmd) (err error) {
 	if err != nil {
 		return err
 	}
-	// Until this process ends: it saves nothing anywhere else.
-	if r.dir, _, err = r.dir.Hold(); err != nil {
-		return err
-	}
-	r.log, err = openRankLog(r.dir.RankLog(r.place.Rank), r.place)
+	r.log, err = openRankLog(r.dir, r.place)
 	return err
 }
 
-// openRun takes the job that the launcher has put into the run directory.
+// openRun loads the job that the launcher has stored in the run directory, which it holds
+// until the process ends.
 func (r *rank) openRun(path string) (err error) {
-	if r.dir, err = rundir.OpenOwn(r.abs(path)); err != nil {
+	if r.dir, _, err = rundir.OpenOwn(r.abs(path)); err != nil {
 		if _, missing := (rundir.Dir{Path: r.abs(path)}).ReadRecord(); r.place.Nodes > 1 && errors.Is(missing, fs.ErrNotExist) {
 			// The launcher has just written into it on the first node.
 			return hinted{fmt.Errorf("run directory %q does not exist on %s", path, r.place.Host),
@@ -123,12 +120,12 @@ func (r *rank) openRun(path string) (err error) {
 	}
 	r.job, r.site, r.record = stored.job, stored.site, stored.record
 	r.job.ResolvePaths(r.record.Base)
-	r.digests, err = digestsOf(r.dir.Spec())
+	r.digests, err = digestsFor(stored.spec)
 	return err
 }
 
-// openFile takes a job file. Only rank 0 makes the run directory; the others
-// wait until it has done so.
+// openFile loads a job file. Only rank 0 creates the run directory, and the other ranks
+// wait for it. The rank holds the directory until the process ends.
 func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 	f, err := r.load(c.Job)
 	if err != nil {
@@ -141,6 +138,9 @@ func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 	r.job.ResolvePaths(f.base)
 	if r.place.Rank == 0 {
 		if r.dir, err = rundir.Create(r.dir.Path); err != nil {
+			return err
+		}
+		if r.dir, _, err = r.dir.Hold(); err != nil {
 			return err
 		}
 		// Another run here would mix the two.
@@ -156,15 +156,16 @@ func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 	} else if err := r.awaitRun(time.Duration(r.job.Network.JoinTimeout)); err != nil {
 		return err
 	}
-	r.digests, err = digestsOf(r.abs(c.Job))
+	r.digests, err = digestsFor(f.spec)
 	return err
 }
 
-// awaitRun waits for rank 0 to have made the run directory.
+// awaitRun waits until rank 0 has created the run directory, and opens it.
 func (r *rank) awaitRun(timeout time.Duration) error {
 	for end := time.Now().Add(timeout); ; time.Sleep(100 * time.Millisecond) {
-		_, err := rundir.OpenOwn(r.dir.Path)
+		dir, _, err := rundir.OpenOwn(r.dir.Path)
 		if err == nil {
+			r.dir = dir
 			return nil
 		}
 		if time.Now().After(end) {

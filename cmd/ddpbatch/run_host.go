@@ -52,10 +52,11 @@ func (c *runCmd) job(p *program) (*jobs.Job, error) {
 	if c.RunDir == "" {
 		return nil, usage("name a job file, or a run directory with --run-dir")
 	}
-	dir, err := rundir.OpenOwn(p.abs(c.RunDir))
+	dir, release, err := rundir.OpenOwn(p.abs(c.RunDir))
 	if err != nil {
 		return nil, err
 	}
+	defer release()
 	stored, err := openStored(dir)
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -16,27 +15,30 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
-// storedJob is a job as it stands in its run directory.
+// storedJob is a job as it is stored in its run directory.
 type storedJob struct {
-	job    *jobs.Job // with what its site fills in
-	site   *sites.Profile
-	record rundir.Record
+	job     *jobs.Job // with what its site fills in
+	site    *sites.Profile
+	record  rundir.Record
+	spec    []byte // the job file
+	profile []byte // of the site
 }
 
-func openStored(dir rundir.Dir) (storedJob, error) {
-	var s storedJob
-	var err error
+// openStored reads the job that a run directory holds.
+func openStored(dir rundir.Dir) (s storedJob, err error) {
 	if s.record, err = dir.ReadRecord(); err != nil {
 		return s, err
 	}
-	if s.job, err = jobs.Load(dir.Spec()); err != nil {
+	if s.spec, err = dir.ReadSpec(); err != nil {
 		return s, err
 	}
-	profile, err := os.ReadFile(dir.Site())
-	if err != nil {
-		return s, fmt.Errorf("read the profile of the job's site: %w", err)
+	if s.job, err = jobs.Parse(dir.Spec(), s.spec); err != nil {
+		return s, err
 	}
-	if s.site, err = sites.Parse(s.job.Site, dir.Site(), profile); err != nil {
+	if s.profile, err = dir.ReadSite(); err != nil {
+		return s, err
+	}
+	if s.site, err = sites.Parse(s.job.Site, dir.Site(), s.profile); err != nil {
 		return s, err
 	}
 	s.site.Apply(s.job)

@@ -6,18 +6,18 @@ import (
 	"os"
 )
 
-// tail is a file that grows.
+// tail is a log of a run that grows.
 type tail struct {
-	path   string
+	open   func() (*os.File, error)
 	prefix string // before each line, if there is one
 	at     int64  // what has been copied
 	rest   []byte // with a prefix: the beginning of a line whose end is not there yet
 }
 
-// copy copies what has come since the last time. A file that got shorter was
-// begun anew, and is copied from its start.
+// copy copies what was appended since the last call. A file that has become shorter is a
+// new file, and copy starts at its beginning.
 func (t *tail) copy(w io.Writer) error {
-	f, err := os.Open(t.path)
+	f, err := t.open()
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func TestTail(t *testing.T) {
 	if err := os.WriteFile(path, []byte("one\ntw"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	log := &tail{path: path, prefix: "[0] "}
+	log := &tail{open: func() (*os.File, error) { return os.Open(path) }, prefix: "[0] "}
 	var out bytes.Buffer
 	step := func(add, want string) {
 		t.Helper()

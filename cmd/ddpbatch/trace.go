@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -85,7 +84,7 @@ func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, damaged in
 		if !strings.HasPrefix(e.Name(), "rank-") {
 			continue // one that is being written
 		}
-		r, err := readRecording(filepath.Join(dir.Traces(), e.Name()))
+		r, err := readRecording(dir, e.Name())
 		if err != nil {
 			damaged++
 			what := "left out"
@@ -101,8 +100,8 @@ func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, damaged in
 	return all, damaged, nil
 }
 
-func readRecording(path string) (*trace.Recording, error) {
-	f, err := os.Open(path)
+func readRecording(dir rundir.Dir, name string) (*trace.Recording, error) {
+	f, err := dir.OpenTrace(name)
 	if err != nil {
 		return nil, err
 	}

@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/netif"
@@ -32,8 +30,9 @@ type meeting struct {
 func (r *Rank) joinWithoutLauncher(ctx context.Context, o JoinOptions, id rendezvous.Identity) error {
 	job, step := o.Place.meetingName()
 	path := o.Dir.Rendezvous(job, step, o.Place.RestartCount)
+	read := func() ([]byte, error) { return o.Dir.ReadRendezvous(job, step, o.Place.RestartCount) }
 	if o.Place.Rank == 0 {
-		addresses, secret, err := r.openMeeting(ctx, o, path)
+		addresses, secret, err := r.openMeeting(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -42,7 +41,7 @@ func (r *Rank) joinWithoutLauncher(ctx context.Context, o JoinOptions, id rendez
 		return err
 	}
 	for {
-		text, err := findMeeting(ctx, path)
+		text, err := findMeeting(ctx, read)
 		if err != nil {
 			return err
 		}
@@ -54,7 +53,7 @@ func (r *Rank) joinWithoutLauncher(ctx context.Context, o JoinOptions, id rendez
 			return fmt.Errorf("read %q: %w", path, err)
 		}
 		joining, stop := context.WithCancelCause(ctx)
-		go untilChanged(joining, path, text, func() { stop(errMeetingMoved) })
+		go untilChanged(joining, read, text, func() { stop(errMeetingMoved) })
 		r.Session, err = rendezvous.Join(joining, m.Addresses, r.secret, id)
 		moved := errors.Is(context.Cause(joining), errMeetingMoved)
 		stop(nil)
@@ -66,15 +65,15 @@ func (r *Rank) joinWithoutLauncher(ctx context.Context, o JoinOptions, id rendez
 
 var errMeetingMoved = errors.New("rank 0 has written another address")
 
-// untilChanged calls changed when a file has another content.
-func untilChanged(ctx context.Context, path string, text []byte, changed func()) {
+// untilChanged calls changed when rank 0's file has another content than text.
+func untilChanged(ctx context.Context, read func() ([]byte, error), text []byte, changed func()) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(200 * time.Millisecond):
 		}
-		if now, err := readOwn(path); err == nil && !bytes.Equal(now, text) {
+		if now, err := read(); err == nil && !bytes.Equal(now, text) {
 			changed()
 			return
 		}
@@ -82,7 +81,7 @@ func untilChanged(ctx context.Context, path string, text []byte, changed func())
 }
 
 // openMeeting serves the rendezvous and tells the others where.
-func (r *Rank) openMeeting(ctx context.Context, o JoinOptions, path string) ([]string, wire.Secret, error) {
+func (r *Rank) openMeeting(ctx context.Context, o JoinOptions) ([]string, wire.Secret, error) {
 	p := o.Place
 	secret, err := wire.NewSecret()
 	if err != nil {
@@ -107,9 +106,9 @@ func (r *Rank) openMeeting(ctx context.Context, o JoinOptions, path string) ([]s
 	for _, a := range append(reachableAddresses(inventory), "127.0.0.1") {
 		m.Addresses = append(m.Addresses, net.JoinHostPort(a, port))
 	}
+	job, step := p.meetingName()
 	text, err := json.Marshal(m)
 	if err == nil {
-		job, step := p.meetingName()
 		err = o.Dir.WriteRendezvous(job, step, p.RestartCount, text)
 	}
 	if err != nil {
@@ -119,15 +118,15 @@ func (r *Rank) openMeeting(ctx context.Context, o JoinOptions, path string) ([]s
 	go func() {
 		// All ranks have read it once they have joined; nobody else should.
 		<-r.server.Joined()
-		os.Remove(path)
+		_ = o.Dir.RemoveRendezvous(job, step, p.RestartCount)
 	}()
 	return m.Addresses, secret, nil
 }
 
-// findMeeting waits for rank 0's file.
-func findMeeting(ctx context.Context, path string) ([]byte, error) {
+// findMeeting waits for rank 0's file and returns its content.
+func findMeeting(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	for {
-		text, err := readOwn(path)
+		text, err := read()
 		if err == nil {
 			return text, nil
 		}
@@ -136,31 +135,8 @@ func findMeeting(ctx context.Context, path string) ([]byte, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("rank 0 did not publish %q: %w", path, context.Cause(ctx))
+			return nil, fmt.Errorf("find rank 0: %w: %w", err, context.Cause(ctx))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-}
-
-// maxMeeting is the maximum size of rank 0's file in bytes. It holds a secret and the
-// addresses of one node.
-const maxMeeting = 64 << 10
-
-// readOwn reads a small regular file that only this user can read and write. The file of
-// another user would make this rank join that user's run. It does not wait for the other end
-// of a FIFO.
-func readOwn(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() || !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%q is not a regular file that only this user can read and write", path)
-	}
-	return io.ReadAll(io.LimitReader(f, maxMeeting))
 }

@@ -20,9 +20,7 @@ package launch
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"syscall"
 	"time"
@@ -123,7 +121,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	near := o.nearEnd(ctx)
 	var asked os.Signal
 	for number := 1; ; number++ {
-		if err := os.Remove(o.Dir.Failure()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := o.Dir.ClearFailure(); err != nil {
 			return Result{}, err
 		}
 		a, err := newAttempt(ctx, o, number, nodes.chosen)

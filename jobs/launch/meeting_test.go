@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
 // Without a launcher the ranks find rank 0 through a file. A rank must not join the run of
@@ -25,15 +27,15 @@ func TestMeetingFileOfAnotherUserIsRejected(t *testing.T) {
 				return err
 			}
 			return os.Chown(path, 65534, 65534)
-		}, "only this user"},
+		}, "belongs to user 65534"},
 		{"file that others can read", false, func(path string) error {
 			if err := os.WriteFile(path, nil, 0o600); err != nil {
 				return err
 			}
 			return os.Chmod(path, 0o644)
-		}, "only this user"},
-		{"FIFO", false, func(path string) error { return syscall.Mkfifo(path, 0o600) }, "only this user"},
-		{"symbolic link", false, func(path string) error { return os.Symlink("/etc/passwd", path) }, "too many levels of symbolic links"},
+		}, "other users have access"},
+		{"FIFO", false, func(path string) error { return syscall.Mkfifo(path, 0o600) }, "not a regular file"},
+		{"symbolic link", false, func(path string) error { return os.Symlink("/etc/passwd", path) }, "symbolic link"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.root && os.Geteuid() != 0 {
@@ -42,11 +44,11 @@ func TestMeetingFileOfAnotherUserIsRejected(t *testing.T) {
 				}
 				t.Skip("needs root")
 			}
-			path := filepath.Join(t.TempDir(), "rendezvous.json")
-			if err := tt.create(path); err != nil {
+			d := rundir.Dir{Path: t.TempDir()}
+			if err := tt.create(d.Rendezvous("1", "0", 0)); err != nil {
 				t.Fatal(err)
 			}
-			text, err := findMeeting(t.Context(), path)
+			text, err := findMeeting(t.Context(), func() ([]byte, error) { return d.ReadRendezvous("1", "0", 0) })
 			if tt.want == "" && (err != nil || string(text) != "own") {
 				t.Errorf("got %q, %v", text, err)
 			}
@@ -66,7 +68,8 @@ func TestUntilChanged(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	changed := make(chan struct{})
-	go untilChanged(ctx, path, []byte("old"), func() { close(changed) })
+	read := func() ([]byte, error) { return os.ReadFile(path) }
+	go untilChanged(ctx, read, []byte("old"), func() { close(changed) })
 	if err := os.Remove(path); err != nil { // between two starts
 		t.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"os"
 
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
@@ -24,7 +24,7 @@ func (f *Figures) empty() bool { return len(f.Train)+len(f.Eval) == 0 }
 // readFigures reads the file; there may be none. A last line that is just being written
 // is no damage.
 func readFigures(path string) (Figures, error) {
-	f, err := os.Open(path)
+	f, err := rundir.OpenFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Figures{}, nil
 	}

@@ -127,7 +127,7 @@ func (r *Run) look() {
 	if path == "" {
 		return
 	}
-	f, err := os.Open(path)
+	f, err := rundir.OpenFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}

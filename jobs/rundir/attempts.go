@@ -5,11 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 )
+
+// maxAttempts is the number of bytes that are read of attempts.jsonl: a hundred thousand
+// attempts fit.
+const maxAttempts = 64 << 20
 
 // What an [AttemptEvent] tells.
 const (
@@ -54,12 +59,7 @@ func (d Dir) AppendAttempt(e AttemptEvent) error {
 	if err != nil {
 		return err
 	}
-	root, done, err := d.open()
-	if err != nil {
-		return fmt.Errorf("keep what became of an attempt: %w", err)
-	}
-	defer done()
-	f, err := root.OpenFile(attemptsName, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	f, err := d.openToWrite(attemptsName, os.O_CREATE|os.O_APPEND|os.O_RDWR)
 	if err != nil {
 		return fmt.Errorf("keep what became of an attempt: %w", err)
 	}
@@ -85,10 +85,10 @@ func torn(f *os.File) bool {
 	return err == nil && last[0] != '\n'
 }
 
-// ReadAttempts returns the lines, in order; none where there is no file. Lines that
-// cannot be read are passed over.
+// ReadAttempts returns the lines, in order. It returns none if there is no file, and skips
+// lines that it cannot read.
 func (d Dir) ReadAttempts() ([]AttemptEvent, error) {
-	f, err := os.Open(d.Attempts())
+	f, err := d.openFile(attemptsName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -97,7 +97,7 @@ func (d Dir) ReadAttempts() ([]AttemptEvent, error) {
 	}
 	defer f.Close()
 	var all []AttemptEvent
-	lines := bufio.NewScanner(f)
+	lines := bufio.NewScanner(io.LimitReader(f, maxAttempts))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var e AttemptEvent

@@ -7,11 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // Create makes the directory at an absolute path, with mode 0700, and the
@@ -60,29 +61,40 @@ func create(path string) error {
 	return check(path)
 }
 
-// check reports why a directory cannot hold a run of this user.
+// elsewhere is the hint for a directory that this user cannot use.
+const elsewhere = "choose another with --run-dir"
+
+// check returns an error if a directory cannot hold a run of this user.
 func check(path string) error {
 	info, err := os.Lstat(path)
+	if err == nil {
+		err = checkOwn(info)
+	}
 	if err != nil {
 		return err
 	}
-	const elsewhere = "choose another with --run-dir"
+	// The kernel's word counts, not the mode: the file system may be read-only.
+	if err := unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		return refuse(elsewhere, "it cannot be written into: %w", err)
+	}
+	return nil
+}
+
+// checkOwn returns an error unless a run directory belongs to this user and nobody else can
+// write to it.
+func checkOwn(info fs.FileInfo) error {
 	switch mode := info.Mode(); {
 	case mode&fs.ModeSymlink != 0:
 		return refuse("name the folder that it leads to with --run-dir", "it is a symbolic link")
 	case !mode.IsDir():
 		return refuse(elsewhere, "it exists and is not a directory")
 	}
-	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
-		return refuse(elsewhere, "it belongs to user %d, and this is user %d", owner, os.Geteuid())
+	if err := safefile.CheckOwner(info); err != nil {
+		return refuse(elsewhere, "it %w", err)
 	}
 	if perm := info.Mode().Perm(); perm&0o022 != 0 {
 		return refuse("choose another place with --run-dir; if the directory is yours alone, `chmod go-w` it",
 			"its mode is %04o: others could change what the job runs", perm)
-	}
-	// The kernel's word counts, not the mode: the file system may be read-only.
-	if err := unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
-		return refuse(elsewhere, "it cannot be written into: %w", err)
 	}
 	return nil
 }
@@ -116,19 +128,24 @@ func Open(path string) (Dir, error) {
 	return d, nil
 }
 
-// OpenOwn opens a run directory whose files this process is about to run: the job file and
-// the site's profile hold commands. It rejects the directories that [Create] rejects. The
-// check at creation is not enough, because whoever can write to a directory above may have
-// replaced the run directory since.
-func OpenOwn(path string) (Dir, error) {
-	d, err := Open(path)
+// OpenOwn opens and holds a run directory of this user; see [Dir.Hold]. It is for callers
+// that act on what the directory says: the job file and the site's profile hold commands,
+// and the record holds the jobs to cancel. It rejects directories of other users,
+// directories that others can write to, and symbolic links. The check at creation is not
+// enough, because whoever can write to a directory above may have replaced the run
+// directory since.
+func OpenOwn(path string) (d Dir, release func(), err error) {
+	if d, err = Open(path); err != nil {
+		return Dir{}, nil, err
+	}
+	info, err := os.Lstat(d.Path)
+	if err == nil {
+		err = checkOwn(info)
+	}
 	if err != nil {
-		return Dir{}, err
+		return Dir{}, nil, fmt.Errorf("open run directory %q: %w", d.Path, err)
 	}
-	if err := check(d.Path); err != nil {
-		return Dir{}, fmt.Errorf("open run directory %q: %w", d.Path, err)
-	}
-	return d, nil
+	return d.Hold()
 }
 
 // HasCheckpoints reports whether the directory holds checkpoints, whatever else is missing.

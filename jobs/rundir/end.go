@@ -28,6 +28,19 @@ func (d Dir) WriteEnd(e End) error {
 	return d.write(endName, append(text, '\n'))
 }
 
+// ClearFailure removes the file that says how an earlier attempt failed, if there is one.
+func (d Dir) ClearFailure() error {
+	root, done, err := d.open()
+	if err == nil {
+		defer done()
+		err = root.Remove(failureName)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %q: %w", d.Failure(), err)
+	}
+	return nil
+}
+
 // ClearEnd forgets how an earlier job ended: another one begins.
 func (d Dir) ClearEnd() error {
 	root, done, err := d.open()
@@ -43,7 +56,7 @@ func (d Dir) ClearEnd() error {
 
 // ReadEnd says how the last job ended here; false where nothing tells.
 func (d Dir) ReadEnd() (End, bool) {
-	text, err := ReadSome(d.End(), maxEnd)
+	text, err := d.readFile(endName, maxEnd)
 	var e End
 	if err != nil || json.Unmarshal(text, &e) != nil {
 		return End{}, false

@@ -9,25 +9,42 @@ import (
 	"syscall"
 )
 
-// Hold opens the directory and returns it with the open directory. What this package
-// writes for the result goes into that directory, also after someone has moved it, and
-// [Dir.CheckPlace] notices the move. The directory stays open until release is called.
+// Hold opens the directory and returns it with the open directory. It rejects a directory
+// of another user, and a directory that others can write to. What this package reads and
+// writes for the result is in that directory, even if someone moves it and puts another in
+// its place. [Dir.CheckPlace] notices the move. The directory stays open until release is
+// called. The element of a held sweep is opened below the sweep's directory.
 func (d Dir) Hold() (held Dir, release func(), err error) {
-	root, err := os.OpenRoot(d.Path)
+	root, err := d.openRoot()
+	if err == nil {
+		var info fs.FileInfo
+		if info, err = root.Stat("."); err == nil {
+			err = checkOwn(info)
+		}
+		if err != nil {
+			root.Close()
+		}
+	}
 	if err != nil {
 		return Dir{}, nil, fmt.Errorf("open run directory %q: %w", d.Path, err)
 	}
-	d.root = root
-	return d, func() { root.Close() }, nil
+	return Dir{Path: d.Path, root: root}, func() { root.Close() }, nil
 }
 
-// open returns the directory to write into, and a function that closes it unless it is
-// held.
+// openRoot opens the directory.
+func (d Dir) openRoot() (*os.Root, error) {
+	if d.root == nil {
+		return os.OpenRoot(d.Path)
+	}
+	return d.root.OpenRoot(filepath.Join(".", d.below))
+}
+
+// open returns the open directory, and a function that closes it unless it is held.
 func (d Dir) open() (root *os.Root, done func(), err error) {
-	if d.root != nil {
+	if d.root != nil && d.below == "" {
 		return d.root, func() {}, nil
 	}
-	if root, err = os.OpenRoot(d.Path); err != nil {
+	if root, err = d.openRoot(); err != nil {
 		return nil, nil, err
 	}
 	return root, func() { root.Close() }, nil
@@ -37,7 +54,7 @@ func (d Dir) open() (root *os.Root, done func(), err error) {
 // it. It returns nil for a directory that is not held, and if the file system does not
 // say.
 func (d Dir) CheckPlace() error {
-	if d.root == nil {
+	if d.root == nil || d.below != "" {
 		return nil
 	}
 	held, err := d.root.Stat(".")

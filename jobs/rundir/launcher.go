@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,7 +26,7 @@ type Launcher struct {
 // if none does. The processes of a job, of a submission, and ranks without a launcher
 // also take this lock, and are not returned.
 func (d Dir) Launcher() (Launcher, bool) {
-	f, err := os.OpenFile(filepath.Join(d.Path, launchLockName), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := d.openFile(launchLockName)
 	if err != nil {
 		return Launcher{}, false
 	}

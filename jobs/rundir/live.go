@@ -79,7 +79,7 @@ func (d Dir) WriteLive(l Live) error {
 
 // ReadLive reads live.json; false where there is none that can be read.
 func (d Dir) ReadLive() (Live, bool) {
-	text, err := ReadSome(d.Live(), maxLive)
+	text, err := d.readFile(liveName, maxLive)
 	var l Live
 	if err != nil || json.Unmarshal(text, &l) != nil {
 		return Live{}, false

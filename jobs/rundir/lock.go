@@ -58,7 +58,7 @@ func (d Dir) LockSubmission() (unlock func(), err error) {
 
 func (d Dir) lock(c Claim, name, taken, hint string) (unlock func(), err error) {
 	path := filepath.Join(d.Path, name)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	f, err := d.openToWrite(name, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("lock run directory: %w", err)
 	}

@@ -42,7 +42,7 @@ func (d Dir) WriteNetwork(n Network) error {
 
 // ReadNetwork reads network.json; nil where there is none.
 func (d Dir) ReadNetwork() (*Network, error) {
-	text, err := ReadSome(d.Network(), maxNetwork)
+	text, err := d.readFile(networkName, maxNetwork)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -31,7 +29,7 @@ type LaunchLog struct {
 
 // LaunchLogs returns the logs of launches without Slurm, the oldest first.
 func (d Dir) LaunchLogs() ([]LaunchLog, error) {
-	entries, err := os.ReadDir(d.Path)
+	entries, err := d.readDir()
 	if err != nil {
 		return nil, fmt.Errorf("list the logs of launches: %w", err)
 	}
@@ -59,13 +57,21 @@ func (d Dir) CreateLaunchLog(now time.Time) (*os.File, error) {
 		// The clock was set back: the newest log still has the latest time.
 		began = logs[n-1].Began.Add(time.Millisecond)
 	}
-	path := filepath.Join(d.Path, launchLogPrefix+began.Format(launchLogTime)+launchLogSuffix)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	name := launchLogPrefix + began.Format(launchLogTime) + launchLogSuffix
+	f, err := d.openToWrite(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return nil, fmt.Errorf("create the log of a launch: %w", err)
 	}
+	if len(logs) < maxLaunchLogs {
+		return f, nil
+	}
+	root, done, err := d.open()
+	if err != nil {
+		return f, err
+	}
+	defer done()
 	for len(logs) >= maxLaunchLogs {
-		if err := os.Remove(logs[0].Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := root.Remove(filepath.Base(logs[0].Path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return f, fmt.Errorf("remove the log of an old launch: %w", err)
 		}
 		logs = logs[1:]
@@ -73,16 +79,22 @@ func (d Dir) CreateLaunchLog(now time.Time) (*os.File, error) {
 	return f, nil
 }
 
+// readDir returns the entries of the directory.
+func (d Dir) readDir() ([]fs.DirEntry, error) {
+	root, done, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return fs.ReadDir(root.FS(), ".")
+}
+
 // OpenBatchLog opens the log of a job, which it creates if there is none, for a launcher
 // that writes it in Slurm's place. A job may start several launchers, one after the other.
 func (d Dir) OpenBatchLog(jobID string) (*os.File, error) {
-	f, err := os.OpenFile(d.BatchLog(jobID), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	f, err := d.openToWrite(filepath.Base(d.BatchLog(jobID)), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("open the log of job %s: %w", jobID, err)
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		f.Close()
-		return nil, fmt.Errorf("open the log of job %s: %q is not a regular file", jobID, f.Name())
 	}
 	return f, nil
 }

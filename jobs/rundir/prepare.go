@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 )
 
@@ -46,7 +45,7 @@ func (d Dir) prepare(name, base, version string) (Record, error) {
 
 // empty refuses a directory with files that are not this package's.
 func (d Dir) empty() error {
-	entries, err := os.ReadDir(d.Path)
+	entries, err := d.readDir()
 	if err != nil {
 		return err
 	}

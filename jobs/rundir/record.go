@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -109,12 +107,7 @@ func (r Record) Of(jobID string) *Submission {
 // none.
 func (d Dir) ReadRecord() (Record, error) {
 	path := filepath.Join(d.Path, recordName)
-	f, err := os.Open(path)
-	if err != nil {
-		return Record{}, fmt.Errorf("read run record: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
+	text, err := d.readFile(recordName, maxRecord+1)
 	if err != nil {
 		return Record{}, fmt.Errorf("read run record: %w", err)
 	}

@@ -27,7 +27,7 @@ func NewRecord(name, base, version string) Record {
 // SalvageRecord returns the fields of a damaged record that can be read, up to the damage.
 // Fields that make no sense are left out.
 func (d Dir) SalvageRecord() (r Record) {
-	text, err := ReadSome(filepath.Join(d.Path, recordName), maxRecord)
+	text, err := d.readFile(recordName, maxRecord)
 	if err != nil {
 		return Record{}
 	}
@@ -121,10 +121,14 @@ func (d Dir) ReplaceRecord(r Record) (kept string, err error) {
 	if err := validRecord(r); err != nil {
 		return "", err
 	}
-	old := filepath.Join(d.Path, recordName)
-	switch err := os.Rename(old, old+oldSuffix); {
+	root, done, err := d.open()
+	if err != nil {
+		return "", fmt.Errorf("keep the old run record: %w", err)
+	}
+	defer done()
+	switch err := root.Rename(recordName, recordName+oldSuffix); {
 	case err == nil:
-		kept = old + oldSuffix
+		kept = filepath.Join(d.Path, recordName+oldSuffix)
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("keep the old run record: %w", err)
 	}

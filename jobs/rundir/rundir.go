@@ -39,6 +39,9 @@ const (
 	liveName        = "live.json"
 	attemptsName    = "attempts.jsonl"
 	checkpointsName = "checkpoints"
+	logsName        = "logs"
+	tracesName      = "trace"
+	failureName     = "failure.json"
 	launchLockName  = "lock"
 	submitLockName  = "submit.lock"
 	tempPrefix      = ".ddpbatch-"
@@ -48,7 +51,8 @@ const (
 type Dir struct {
 	Path string // absolute
 
-	root *os.Root // the open directory, see [Dir.Hold]; nil unless it is held
+	root  *os.Root // the open directory, see [Dir.Hold]; nil unless it is held
+	below string   // path of this directory in root; empty for root itself
 }
 
 // Spec is the job file as it was submitted.
@@ -57,9 +61,15 @@ func (d Dir) Spec() string { return filepath.Join(d.Path, specName) }
 // Site is the profile of the job's site as it was at submission.
 func (d Dir) Site() string { return filepath.Join(d.Path, siteName) }
 
-// Element is the run directory of one element of a sweep.
+// Element is the run directory of one element of a sweep. If the directory of the sweep is
+// held, files of the element are below it.
 func (d Dir) Element(index int) Dir {
-	return Dir{Path: filepath.Join(d.Path, elementsName, strconv.Itoa(index))}
+	name := filepath.Join(elementsName, strconv.Itoa(index))
+	e := Dir{Path: filepath.Join(d.Path, name), root: d.root}
+	if d.root != nil {
+		e.below = filepath.Join(d.below, name)
+	}
+	return e
 }
 
 // IsElement says whether this is the directory of a sweep's element.
@@ -80,7 +90,7 @@ func (d Dir) BatchLog(jobID string) string {
 
 // RankLog is a rank's own log, in JSON lines.
 func (d Dir) RankLog(rank int) string {
-	return filepath.Join(d.Path, "logs", fmt.Sprintf("rank-%05d.jsonl", rank))
+	return filepath.Join(d.Path, logsName, fmt.Sprintf("rank-%05d.jsonl", rank))
 }
 
 // Metrics is the file of rank 0's figures, in JSON lines.
@@ -90,7 +100,7 @@ func (d Dir) Metrics() string { return filepath.Join(d.Path, "metrics.jsonl") }
 func (d Dir) TensorBoard() string { return filepath.Join(d.Path, "tensorboard") }
 
 // Traces is the folder of the ranks' timelines of the steps of log.trace.
-func (d Dir) Traces() string { return filepath.Join(d.Path, "trace") }
+func (d Dir) Traces() string { return filepath.Join(d.Path, tracesName) }
 
 // Trace is that of a rank, as package trainer/trace writes it.
 func (d Dir) Trace(rank int) string {
@@ -102,7 +112,7 @@ func (d Dir) Checkpoints() string { return filepath.Join(d.Path, checkpointsName
 
 // Failure is the file that says how the last attempt failed; there is none after
 // one that did not.
-func (d Dir) Failure() string { return filepath.Join(d.Path, "failure.json") }
+func (d Dir) Failure() string { return filepath.Join(d.Path, failureName) }
 
 // End is the file that says how the last job ended here, in the launcher's words;
 // there is none while ranks run, or where the launcher was killed.

@@ -150,8 +150,9 @@ func TestOpenOwnRejectsReplacedDirectories(t *testing.T) {
 				t.Fatal(err)
 			}
 			tt.replace(t, d.Path)
-			_, err = OpenOwn(d.Path)
+			_, release, err := OpenOwn(d.Path)
 			if tt.want == "" && err == nil {
+				release()
 				return
 			}
 			wants(t, err, tt.want, "--run-dir")

@@ -6,6 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // write replaces a file of the directory atomically: it writes a temporary file with
@@ -55,7 +59,7 @@ func (d Dir) WriteScript(script []byte) error { return d.write(scriptName, scrip
 func (d Dir) WriteSite(profile []byte) error { return d.write(siteName, profile) }
 
 // WriteFailure stores how an attempt failed.
-func (d Dir) WriteFailure(text []byte) error { return d.write(filepath.Base(d.Failure()), text) }
+func (d Dir) WriteFailure(text []byte) error { return d.write(failureName, text) }
 
 // WriteRendezvous stores where the ranks of a step without a launcher find
 // rank 0. Other ranks may look for the file at any time.
@@ -66,18 +70,98 @@ func (d Dir) WriteRendezvous(jobID, stepID string, restart int, text []byte) err
 // ProtectLog takes the log of a job from others, if it is there: Slurm makes it with the
 // umask of who submitted the job, and all else here is for the owner alone.
 func (d Dir) ProtectLog(jobID string) error {
-	path := d.BatchLog(jobID)
-	info, err := os.Lstat(path)
+	f, err := d.openFile(filepath.Base(d.BatchLog(jobID)))
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, safefile.ErrLink), errors.Is(err, safefile.ErrNotRegular):
 		return nil
 	case err != nil:
 		return fmt.Errorf("protect the job's log: %w", err)
-	case !info.Mode().IsRegular() || info.Mode().Perm()&0o077 == 0:
-		return nil
 	}
-	if err := os.Chmod(path, info.Mode().Perm()&0o700); err != nil {
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		err = f.Chmod(info.Mode().Perm() & 0o700)
+	}
+	if err != nil {
 		return fmt.Errorf("protect the job's log: %w", err)
 	}
 	return nil
+}
+
+// openToWrite opens a regular file of the directory for writing. If flags ask for it, it
+// creates the file with mode 0600. It does not follow a link and does not wait for the
+// reader of a FIFO.
+func (d Dir) openToWrite(name string, flags int) (*os.File, error) {
+	root, done, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return openToWrite(root, filepath.Join(d.Path, name), flags)
+}
+
+// openToWrite is [Dir.openToWrite] for a file in an open directory.
+func openToWrite(root *os.Root, path string, flags int) (f *os.File, err error) {
+	dir, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	// A Root would follow links inside the directory.
+	flags |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	fd, err := unix.Openat(int(dir.Fd()), filepath.Base(path), flags, 0o600)
+	for err == unix.EINTR {
+		fd, err = unix.Openat(int(dir.Fd()), filepath.Base(path), flags, 0o600)
+	}
+	switch {
+	case err == unix.ELOOP:
+		err = safefile.ErrLink
+	case err == unix.ENXIO: // a FIFO without a reader
+		err = safefile.ErrNotRegular
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	f = os.NewFile(uintptr(fd), path)
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: safefile.ErrNotRegular}
+	}
+	if err == nil {
+		err = unix.SetNonblock(fd, false) // a program may inherit it as its output
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// AppendRankLog opens a rank's own log for appending, and creates it and its folder if
+// there are none.
+func (d Dir) AppendRankLog(rank int) (*os.File, error) {
+	root, done, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if err := root.Mkdir(logsName, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	logs, err := root.OpenRoot(logsName)
+	if err != nil {
+		return nil, err
+	}
+	defer logs.Close()
+	return openToWrite(logs, d.RankLog(rank), os.O_CREATE|os.O_APPEND|os.O_WRONLY)
+}
+
+// RemoveRendezvous removes rank 0's file.
+func (d Dir) RemoveRendezvous(jobID, stepID string, restart int) error {
+	root, done, err := d.open()
+	if err != nil {
+		return err
+	}
+	defer done()
+	return root.Remove(filepath.Base(d.Rendezvous(jobID, stepID, restart)))
 }

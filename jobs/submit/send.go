@@ -150,7 +150,7 @@ func (a *submission) keepElement(sub rundir.Submission, index int) error {
 		return err
 	}
 	sub.JobID, sub.Elements = fmt.Sprintf("%s_%d", sub.JobID, index), nil
-	if spec, err := os.ReadFile(dir.Spec()); err == nil {
+	if spec, err := dir.ReadSpec(); err == nil {
 		sub.SpecSHA256 = digest(spec) // its own, not the sweep's
 	}
 	if record.Of(sub.JobID) != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
@@ -28,7 +29,7 @@ func NewFigures(path string) *Figures { return &Figures{path: path} }
 // another file in the place of the one before: that is read from its start. What
 // cannot be read is left out.
 func (f *Figures) Update() {
-	file, err := os.Open(f.path)
+	file, err := rundir.OpenFile(f.path)
 	if err != nil {
 		return
 	}

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -62,13 +61,13 @@ func (u *unlaunched) explain(exitCode string) (why, advice string) {
 
 // lastWords is the last line of a log that says something; empty where there is none.
 func lastWords(path string) string {
-	f, err := os.Open(path)
+	f, err := rundir.OpenFile(path)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
+	if err != nil {
 		return ""
 	}
 	text, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-maxTail), maxTail))

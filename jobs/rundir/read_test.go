@@ -1,0 +1,193 @@
+package rundir
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
+)
+
+// readers reads every file of a run directory that this package reads.
+var readers = []struct {
+	file string
+	read func(d Dir) (found bool, err error)
+}{
+	{"record.json", func(d Dir) (bool, error) { r, err := d.ReadRecord(); return r.Name != "", err }},
+	{"record.json", func(d Dir) (bool, error) { return d.SalvageRecord().Name != "", nil }},
+	{"job.toml", func(d Dir) (bool, error) { text, err := d.ReadSpec(); return len(text) > 0, err }},
+	{"site.toml", func(d Dir) (bool, error) { text, err := d.ReadSite(); return len(text) > 0, err }},
+	{"live.json", func(d Dir) (bool, error) { _, ok := d.ReadLive(); return ok, nil }},
+	{"ended.json", func(d Dir) (bool, error) { _, ok := d.ReadEnd(); return ok, nil }},
+	{"network.json", func(d Dir) (bool, error) { n, err := d.ReadNetwork(); return n != nil, err }},
+	{"attempts.jsonl", func(d Dir) (bool, error) { all, err := d.ReadAttempts(); return len(all) > 0, err }},
+	{"lock", func(d Dir) (bool, error) { _, ok := d.Launcher(); return ok, nil }},
+	{"rendezvous-1-0-0.json", func(d Dir) (bool, error) { text, err := d.ReadRendezvous("1", "0", 0); return len(text) > 0, err }},
+	{"slurm-1.out", func(d Dir) (bool, error) { return opens(OpenFile(d.BatchLog("1"))) }},
+	{"logs/rank-00000.jsonl", func(d Dir) (bool, error) { return opens(d.OpenRankLog(0)) }},
+	{"trace/rank-00000.jsonl", func(d Dir) (bool, error) { return opens(d.OpenTrace("rank-00000.jsonl")) }},
+}
+
+func opens(f *os.File, err error) (bool, error) {
+	if err == nil {
+		f.Close()
+	}
+	return err == nil, err
+}
+
+// fill writes a valid file for each of the readers.
+func fill(t *testing.T, d Dir) {
+	t.Helper()
+	text := map[string]string{
+		"record.json":    `{"format":1,"run":"a","name":"n","base":"/","created":"2026-01-01T00:00:00Z","version":"v","submissions":[]}`,
+		"lock":           `{"pid":1,"host":"h","time":"2026-01-01T00:00:00Z","launcher":true,"start":1}`,
+		"attempts.jsonl": `{"event":"begin"}` + "\n",
+	}
+	for _, r := range readers {
+		path := filepath.Join(d.Path, r.file)
+		content, ok := text[r.file]
+		if !ok {
+			content = "{}"
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Another user may put links to private files, and FIFOs, into a run directory that this
+// user looks at.
+func TestReadersRejectLinksAndPipes(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		replace func(path string) error
+		nested  bool // only for files in a folder
+	}{
+		{name: "link", replace: func(path string) error {
+			return errors.Join(os.Rename(path, path+".moved"), os.Symlink(path+".moved", path))
+		}},
+		{name: "FIFO", replace: func(path string) error { return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)) }},
+		{name: "folder that is a link to the outside", nested: true, replace: func(path string) error {
+			folder := filepath.Dir(path)
+			outside := filepath.Join(filepath.Dir(filepath.Dir(folder)), "outside-"+filepath.Base(folder))
+			return errors.Join(os.Rename(folder, outside), os.Symlink(outside, folder))
+		}},
+	} {
+		for _, r := range readers {
+			if tt.nested && filepath.Dir(r.file) == "." {
+				continue
+			}
+			t.Run(tt.name+" "+r.file, func(t *testing.T) {
+				d := mustCreate(t)
+				fill(t, d)
+				if ok, err := r.read(d); !ok || err != nil {
+					t.Fatalf("as it was written: %v, %v", ok, err)
+				}
+				if err := tt.replace(filepath.Join(d.Path, r.file)); err != nil {
+					t.Fatal(err)
+				}
+				held, release, err := d.Hold()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer release()
+				for name, dir := range map[string]Dir{"by path": d, "held": held} {
+					done := make(chan bool)
+					go func() {
+						found, _ := r.read(dir)
+						done <- found
+					}()
+					select {
+					case found := <-done:
+						if found {
+							t.Errorf("%s: read", name)
+						}
+					case <-time.After(time.Minute):
+						t.Fatalf("%s: blocks", name)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Whoever can write to a directory above can replace the run directory after it was
+// checked. Its files, and those of the elements of a sweep, are read where they were checked.
+func TestHeldDirectoryIsReadAfterReplacement(t *testing.T) {
+	d := mustCreate(t)
+	inner := d.Element(1)
+	if err := os.MkdirAll(inner.Path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, d)
+	fill(t, inner)
+	held, release, err := OpenOwn(d.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	move(t, d.Path)
+	if err := os.Mkdir(d.Path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	element, releaseElement, err := held.Element(1).Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer releaseElement()
+	for name, dir := range map[string]Dir{"run": held, "element": held.Element(1), "held element": element} {
+		for _, r := range readers {
+			if filepath.Base(r.file) == "slurm-1.out" {
+				continue // is opened by its path
+			}
+			if ok, err := r.read(dir); !ok || err != nil {
+				t.Errorf("%s: %s: %v, %v", name, r.file, ok, err)
+			}
+		}
+		if err := dir.WriteEnd(End{Exit: 3}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if left, err := os.ReadDir(d.Path); err != nil || len(left) > 0 {
+		t.Errorf("in the new directory: %v, %v", left, err)
+	}
+}
+
+// Hold checks the directory that it has opened.
+func TestHoldRejectsOthers(t *testing.T) {
+	d := mustCreate(t)
+	if err := os.Chmod(d.Path, 0o770); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := d.Hold()
+	wants(t, err, "mode is 0770", "chmod go-w")
+}
+
+// A rank's log is neither written through a link nor into a FIFO.
+func TestAppendRankLogRejectsLinks(t *testing.T) {
+	d := mustCreate(t)
+	f, err := d.AppendRankLog(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if m := mode(t, d.RankLog(0)); m != 0o600 {
+		t.Errorf("mode %04o", m)
+	}
+	inside := filepath.Join(d.Path, "inside")
+	if err := errors.Join(os.Symlink(inside, d.RankLog(1)), syscall.Mkfifo(d.RankLog(2), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.AppendRankLog(1); !errors.Is(err, safefile.ErrLink) {
+		t.Errorf("link: %v", err)
+	}
+	if _, err := d.AppendRankLog(2); !errors.Is(err, safefile.ErrNotRegular) {
+		t.Errorf("FIFO: %v", err)
+	}
+	if _, err := os.Lstat(inside); err == nil {
+		t.Error("created the target of the link")
+	}
+}
