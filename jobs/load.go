@@ -13,41 +13,44 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // maxFileBytes bounds a job file. A real one has a few kilobytes; a larger file
 // is a wrong path, such as a checkpoint.
 const maxFileBytes = 1 << 20
 
-// Load reads and checks a job file. The error is of type [Diagnostics] if the
-// file could be read but is not a good spec; an error of reading wraps the
-// cause and may have a hint.
+// Load reads and checks the job file at path, which must be a regular file. Use it for
+// files that a program finds, such as the copy in a run directory: it never waits for a
+// FIFO. The error is of type [Diagnostics] if the file is not a valid spec. An error of
+// reading wraps the cause and may have a hint.
 func Load(path string) (*Job, error) {
-	src, err := Read(path)
+	src, err := safefile.Read(path, maxFileBytes, 0)
+	if errors.Is(err, safefile.ErrTooLarge) {
+		return nil, tooLarge(path)
+	}
 	if err != nil {
-		return nil, err
+		return nil, &readError{err}
 	}
 	return Parse(path, src)
 }
 
-// Read returns the bytes of a job file for [Parse], for callers that keep them.
-// A file that is too large for one is refused with [Diagnostics].
+// Read returns the bytes of a job file for [Parse]. Use it for a path from the command
+// line: it may name a pipe, such as /dev/stdin or a shell's <(command), and Read waits for
+// the writer. A file that is too large is an error of type [Diagnostics].
 func Read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, &readError{err}
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, &readError{err}
-	}
-	if info.Size() > maxFileBytes && info.Mode().IsRegular() {
-		return nil, tooLarge(path)
-	}
 	src, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err != nil {
 		return nil, &readError{err}
+	}
+	if len(src) > maxFileBytes {
+		return nil, tooLarge(path)
 	}
 	return src, nil
 }

@@ -2,14 +2,19 @@ package jobs
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // specKeys are the keys of the spec that hold values, not tables.
@@ -224,7 +229,27 @@ func TestLoadErrors(t *testing.T) {
 			t.Errorf("Load(%q): %v, want %q", c.path, err, c.want)
 		}
 	}
-	_, err := Load(filepath.Join(dir, "none.toml"))
+	fifo := filepath.Join(dir, "fifo.toml")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(fifo); !errors.Is(err, safefile.ErrNotRegular) {
+		t.Errorf("got %v, want an error without waiting for a writer", err)
+	}
+	// A pipe that the user names is read, such as the shell's <(command).
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	go func() {
+		io.WriteString(w, minimal)
+		w.Close()
+	}()
+	if src, err := Read(fmt.Sprintf("/dev/fd/%d", r.Fd())); string(src) != minimal || err != nil {
+		t.Errorf("pipe: got %q, %v", src, err)
+	}
+	_, err = Load(filepath.Join(dir, "none.toml"))
 	hint, ok := err.(interface{ Hint() string })
 	if !errors.Is(err, fs.ErrNotExist) || !ok || !strings.Contains(hint.Hint(), "ddpbatch init") {
 		t.Errorf("a missing file: %#v", err)

@@ -2,10 +2,10 @@ package trainer
 
 import (
 	"fmt"
-	"os"
 	"runtime/debug"
 	"unsafe"
 
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
@@ -90,7 +90,7 @@ func (r *run) fillWeights(to device.Memory) error {
 	if !ok {
 		return fmt.Errorf("weights from %q: a model of kind %q has none to read", path, r.train.Model.Kind)
 	}
-	f, err := os.Open(path)
+	f, err := safefile.Open(path, 0)
 	if err != nil {
 		return fmt.Errorf("read weights: %w", err)
 	}

@@ -71,6 +71,15 @@ func (p *program) load(path string, set ...string) (*jobFile, error) {
 	return f, f.check()
 }
 
+// readJob reads a job file that the user names, which may be a pipe.
+func readJob(path string) (*jobs.Job, error) {
+	src, err := jobs.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return jobs.Parse(path, src)
+}
+
 // siteOf finds the profile of the job's site.
 func (p *program) siteOf(job *jobs.Job, base string) (*sites.Profile, error) {
 	finder := p.finder()

@@ -73,7 +73,7 @@ func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
 		file, isFile = c.Which, true
 	}
 	if file != "" {
-		if req.Job, err = jobs.Load(p.abs(file)); err != nil {
+		if req.Job, err = readJob(p.abs(file)); err != nil {
 			return req, err
 		}
 		req.Base = filepath.Dir(p.abs(file))

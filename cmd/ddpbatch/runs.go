@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
 )
@@ -50,7 +49,7 @@ func (p *program) findRun(arg string) (knownRun, error) {
 	case err == nil && info.IsDir():
 		return openRun(path)
 	case err == nil:
-		job, err := jobs.Load(arg)
+		job, err := readJob(arg)
 		if err != nil {
 			return knownRun{}, exitError{exitUsage, err}
 		}

@@ -1,21 +1,26 @@
 package secrets
 
 import (
+	"errors"
 	"io"
 	"os"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // maxFile bounds a file of secrets; a private key has 4 KiB.
 const maxFile = 64 << 10
 
-// load reads a file of secrets. What it looks at is the file that it opened, so
-// that nobody can put another in its place between the look and the reading.
+const formatHint = "name a file with one NAME=VALUE on each line"
+
+// load reads a file of secrets. The file must belong to this user or to root, and nobody
+// else may have access.
 func load(path string) (map[string]string, error) {
-	// Without O_NONBLOCK a FIFO would wait for a writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	f, err := safefile.Open(path, 0)
+	if errors.Is(err, safefile.ErrNotRegular) || errors.Is(err, syscall.EISDIR) {
+		return nil, refuse(formatHint, "%s", safefile.ErrNotRegular)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -24,10 +29,7 @@ func load(path string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, refuse("name a file with one NAME=VALUE on each line", "it is not a regular file")
-	}
-	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 && int(owner) != os.Geteuid() {
+	if owner, ok := safefile.Owner(info); !ok || owner != 0 && owner != os.Geteuid() {
 		return nil, refuse("copy what you need into a file of your own, and `chmod 600` it",
 			"it belongs to user %d, who could change it, and this is user %d", owner, os.Geteuid())
 	}
@@ -42,7 +44,7 @@ func load(path string) (map[string]string, error) {
 		return nil, err
 	}
 	if len(text) > maxFile {
-		return nil, refuse("name a file with one NAME=VALUE on each line", "it is larger than %d KiB", maxFile>>10)
+		return nil, refuse(formatHint, "it is larger than %d KiB", maxFile>>10)
 	}
 	return parse(string(text))
 }

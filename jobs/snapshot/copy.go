@@ -3,12 +3,13 @@ package snapshot
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // copyEntry copies one file and puts its digest down.
@@ -46,8 +47,8 @@ func copyEntry(from, to *os.Root, e *entry) error {
 // openRegular opens the regular file that info is of, and no other: what was put
 // in its place meanwhile may be a link, or a FIFO that waits for a writer.
 func openRegular(root *os.Root, path string, info fs.FileInfo) (*os.File, error) {
-	f, err := root.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if gone(err) {
+	f, err := safefile.OpenIn(root, path, 0)
+	if gone(err) || errors.Is(err, safefile.ErrNotRegular) {
 		return nil, changed(path)
 	}
 	if err != nil {

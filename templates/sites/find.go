@@ -4,13 +4,13 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
@@ -41,7 +41,7 @@ func (f Finder) Find(site, base string) (*Profile, error) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(base, path)
 		}
-		src, err := readFile(path)
+		src, err := safefile.Read(path, maxProfile, 0)
 		if err != nil {
 			return nil, fmt.Errorf("read the profile of a site: %w", err)
 		}
@@ -49,7 +49,7 @@ func (f Finder) Find(site, base string) (*Profile, error) {
 	}
 	for _, dir := range f.Dirs {
 		path := filepath.Join(dir, site+suffix)
-		src, err := readFile(path)
+		src, err := safefile.Read(path, maxProfile, 0)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -68,22 +68,6 @@ func (f Finder) Find(site, base string) (*Profile, error) {
 // IsPath says whether a site is the path of a profile and no name.
 func IsPath(site string) bool {
 	return strings.Contains(site, "/") || strings.HasSuffix(site, suffix)
-}
-
-func readFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, fmt.Errorf("%q is not a regular file", path))
-	}
-	src, err := io.ReadAll(io.LimitReader(file, maxProfile+1))
-	if err == nil && len(src) > maxProfile {
-		err = fmt.Errorf("%q is larger than %d KiB", path, maxProfile>>10)
-	}
-	return src, err
 }
 
 // Names are the names of all profiles that [Finder.Find] finds, in order.

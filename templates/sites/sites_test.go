@@ -6,8 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
@@ -53,6 +55,14 @@ func TestFind(t *testing.T) {
 	} {
 		if p, err := f.Find(site, second); err != nil || string(p.Title) != want {
 			t.Errorf("%s: got %+v (%v), want %q", site, p, err, want)
+		}
+	}
+	if err := syscall.Mkfifo(filepath.Join(first, "pipe.toml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, site := range []string{"pipe", "./pipe.toml"} {
+		if _, err := f.Find(site, first); !errors.Is(err, safefile.ErrNotRegular) {
+			t.Errorf("%s: got %v, want an error without waiting for a writer", site, err)
 		}
 	}
 	if _, err := f.Find("atlantis", second); !errors.Is(err, ErrUnknown) {

@@ -13,12 +13,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // MaxLine bounds a line in bytes: one of ten thousand ranks has 80 KB.
@@ -100,10 +103,15 @@ func Open(path string, step int) (*Log, error) {
 
 // trim rewrites the file without what will come again.
 func trim(path string, step int) error {
-	old, err := os.ReadFile(path)
+	f, err := safefile.Open(path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	old, err := io.ReadAll(f)
 	if err != nil {
 		return err
 	}
