@@ -21,7 +21,7 @@ func contents(t *testing.T, dir string) string {
 	}
 	var b strings.Builder
 	for _, e := range entries {
-		if err := checkpoint.Verify(e.Path); err != nil {
+		if err := checkpoint.Verify(t.Context(), e.Path); err != nil {
 			t.Error(err)
 		}
 		fmt.Fprintf(&b, "step %d, epoch %d, %d samples, metrics %v", e.Step, e.Manifest.Epoch, e.Manifest.Consumed, e.Manifest.Metrics)
@@ -118,7 +118,7 @@ func TestFailedSaveBehindEndsTheRun(t *testing.T) {
 		if !broken || errs[0] == nil || !strings.Contains(errs[0].Error(), "save checkpoint of step") || !strings.Contains(errs[0].Error(), dir) {
 			t.Errorf("%s: %v, %v", strategy, broken, errs)
 		}
-		s, skipped, err := checkpoint.Load(dir + "-away")
+		s, skipped, err := checkpoint.Load(t.Context(), dir+"-away")
 		if err != nil || len(skipped) > 0 || s.Manifest.Step == 0 {
 			t.Fatalf("%s: %v, %v", strategy, skipped, err)
 		}

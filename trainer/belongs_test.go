@@ -89,7 +89,7 @@ func TestForeignCheckpointOfAHigherStepIsRefused(t *testing.T) {
 	if errs[0] == nil || !strings.Contains(errs[0].Error(), `it was written by another run ("another", not "run")`) || !strings.Contains(errs[0].Error(), foreign) || len(events) > 0 {
 		t.Errorf("got %v, %v", errs[0], events)
 	}
-	if err := checkpoint.Verify(filepath.Join(dir, foreign)); err != nil {
+	if err := checkpoint.Verify(t.Context(), filepath.Join(dir, foreign)); err != nil {
 		t.Error(err)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, foreign)); err != nil {

@@ -12,12 +12,29 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
+// openData opens the data. Reading large data can take long, so it stops on request: then
+// all ranks return errStopped.
+func (r *run) openData(ctx context.Context) (err error) {
+	opening, disarm, cancel := r.untilStop(ctx)
+	defer cancel()
+	r.data, r.eval, err = data.Open(opening, DataOptions(r.train))
+	interrupted := disarm() && err != nil
+	if err != nil && !interrupted {
+		return err
+	}
+	stopped, err := r.anyStopped(ctx, interrupted)
+	if stopped {
+		return errStopped
+	}
+	return err
+}
+
 // build opens the data and lays out model, gradients and optimiser: all memory
 // that steps need.
 func (r *run) build(ctx context.Context) error {
 	t := r.train
-	var err error
-	if r.data, r.eval, err = data.Open(DataOptions(t)); err != nil {
+	err := r.openData(ctx)
+	if err != nil {
 		return err
 	}
 	if err := r.processor(ctx); err != nil {

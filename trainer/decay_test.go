@@ -14,7 +14,7 @@ import (
 // weightsOf returns the weights of the newest checkpoint.
 func weightsOf(t *testing.T, dir string) map[string]safetensors.Tensor {
 	t.Helper()
-	s, _, err := checkpoint.Load(dir)
+	s, _, err := checkpoint.Load(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

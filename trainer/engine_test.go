@@ -259,7 +259,7 @@ func TestGPTStartsFromWeights(t *testing.T) {
 	trained := t.TempDir()
 	_, _, errs := world(t, 1, job(t, fmt.Sprintf(gpt, 4, 0, path)), trained, nil)
 	ok(t, errs)
-	s, _, err := checkpoint.Load(trained)
+	s, _, err := checkpoint.Load(t.Context(), trained)
 	if err != nil {
 		t.Fatal(err)
 	}

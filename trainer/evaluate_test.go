@@ -51,7 +51,7 @@ func TestStopWhileEvaluating(t *testing.T) {
 		if _, done := evaluated(events)[epoch]; done || !result.Stopped || result.Step != epoch*perEpoch {
 			t.Fatalf("epoch %d: %+v, evaluations %v", epoch, result, evaluated(events))
 		}
-		s, _, err := checkpoint.Load(dir)
+		s, _, err := checkpoint.Load(t.Context(), dir)
 		if err != nil || s.Manifest.Step != epoch*perEpoch || !s.Manifest.Unevaluated || s.Manifest.Finished {
 			t.Fatalf("epoch %d: checkpoint of step %d, unevaluated %t, %v", epoch, s.Manifest.Step, s.Manifest.Unevaluated, err)
 		}

@@ -47,7 +47,7 @@ func TestReplicaThatDriftsIsNamed(t *testing.T) {
 			t.Errorf("rank %d: %v, want %s", rank, err, want)
 		}
 	}
-	if s, _, err := checkpoint.Load(dir); err != nil || s.Manifest.Step != 0 {
+	if s, _, err := checkpoint.Load(t.Context(), dir); err != nil || s.Manifest.Step != 0 {
 		t.Errorf("newest checkpoint is of step %d, %v, want none since the first", s.Manifest.Step, err)
 	}
 }

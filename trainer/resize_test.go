@@ -35,7 +35,7 @@ func TestSamplesOnceWithAnotherBatch(t *testing.T) {
 			var samples int
 			for rank := range p.ranks {
 				j := job(t, strings.Replace(fmt.Sprintf(mlp, p.batch), "seed = 1", fmt.Sprintf("seed = 1\naccumulate = %d", p.accumulate), 1))
-				dataset, _, err := data.Open(DataOptions(j.Train)) // of 203 samples
+				dataset, _, err := data.Open(t.Context(), DataOptions(j.Train)) // of 203 samples
 				if err != nil {
 					t.Fatal(err)
 				}

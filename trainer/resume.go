@@ -23,6 +23,7 @@ type header struct {
 	OptimInit bool
 	Skipped   int64
 	Fresh     bool // there is no checkpoint of it yet
+	Stopped   bool // rank 0 was asked to stop while it verified a checkpoint
 	Best      float64
 	DecayAll  bool // resume as [jobs.Job.WithDecayOfAll]
 }
@@ -33,8 +34,13 @@ func (r *run) start(ctx context.Context) error {
 	var h header
 	var from origin
 	if r.Comm.Rank() == 0 {
+		loading, disarm, cancel := r.untilStop(ctx)
+		defer cancel()
 		var err error
-		if h, from, err = r.load(); err != nil {
+		h, from, err = r.load(loading)
+		// A fresh start has nothing to wait for: it stops after its first step.
+		h.Stopped = disarm() && (err != nil || from.snapshot != nil)
+		if err != nil && !h.Stopped {
 			return err
 		}
 		defer from.close()
@@ -51,6 +57,9 @@ func (r *run) start(ctx context.Context) error {
 	}
 	if _, err := binary.Decode(wire, binary.LittleEndian, &h); err != nil {
 		return err
+	}
+	if h.Stopped {
+		return errStopped
 	}
 	if h.DecayAll {
 		r.Job = r.Job.WithDecayOfAll()
@@ -133,13 +142,19 @@ func (r *run) checkSaving() error {
 }
 
 // load finds what rank 0 is to spread, and says where training stands.
-func (r *run) load() (h header, from origin, err error) {
-	s, skipped, err := checkpoint.Load(r.Checkpoints)
+func (r *run) load(ctx context.Context) (h header, from origin, err error) {
+	s, skipped, err := checkpoint.Load(ctx, r.Checkpoints)
 	for _, why := range skipped {
 		r.Observe(Event{Kind: PassedOver, Err: why})
 	}
 	if errors.Is(err, checkpoint.ErrNone) {
 		return header{Fresh: true}, from, nil
+	}
+	if ctx.Err() != nil {
+		if s != nil {
+			s.Close()
+		}
+		return h, from, context.Cause(ctx)
 	}
 	if err != nil {
 		return h, from, unusable{err}

@@ -44,7 +44,7 @@ func TestDamagedCheckpointTakesNoGoodOne(t *testing.T) {
 	dir := t.TempDir()
 	_, result, errs := world(t, 2, job(t, text), dir, stopAfter(Trained, 19))
 	ok(t, errs)
-	s, _, err := checkpoint.Load(dir)
+	s, _, err := checkpoint.Load(t.Context(), dir)
 	if err != nil || s.Manifest.Step != result.Step {
 		t.Fatal(s, err)
 	}
@@ -59,7 +59,7 @@ func TestDamagedCheckpointTakesNoGoodOne(t *testing.T) {
 	if events[0].Kind != PassedOver || below.Step >= result.Step {
 		t.Fatalf("first event %+v, stopped at step %d", events[0], below.Step)
 	}
-	s, skipped, err := checkpoint.Load(dir)
+	s, skipped, err := checkpoint.Load(t.Context(), dir)
 	if err != nil || s.Manifest.Step != below.Step || len(skipped) != 1 {
 		t.Fatalf("loaded %+v after the stop at step %d, passed over %v: %v", s, below.Step, skipped, err)
 	}

@@ -25,7 +25,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 			t.Errorf("%s: other tensors than with ddp", strategy)
 		}
 		files := func() []string {
-			s, _, err := checkpoint.Load(dir)
+			s, _, err := checkpoint.Load(t.Context(), dir)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,7 +54,7 @@ func TestMissingPartIsPassedOver(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "step-00000005", "optimizer-rank-00001.safetensors")); err != nil {
 		t.Fatal(err)
 	}
-	s, skipped, err := checkpoint.Load(dir)
+	s, skipped, err := checkpoint.Load(t.Context(), dir)
 	if err == nil {
 		defer s.Close()
 	}

@@ -17,6 +17,7 @@ package trainer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -70,7 +71,8 @@ type Options struct {
 	// each has opened its own. A result that is an io.Closer is closed before the GPU.
 	// nil is by way of the hosts' memory.
 	Connect func(ctx context.Context, gpu device.Device) (ddp.Communicator, error)
-	// Stop, once closed on any rank, has all ranks stop after the same step.
+	// Stop, once closed on any rank, has all ranks stop after the same step. If the data are
+	// being read or a checkpoint is being verified, they stop before the first step.
 	Stop <-chan struct{}
 	// Progress, unless nil, is kept up to date.
 	Progress *Progress
@@ -144,7 +146,9 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 			err = e
 		}
 	}()
-	if err := r.build(ctx); err != nil {
+	if err := r.build(ctx); errors.Is(err, errStopped) {
+		return Result{Stopped: true}, nil
+	} else if err != nil {
 		return Result{}, err
 	}
 	defer r.loader.Stop()
@@ -154,7 +158,9 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	if err := r.findLayout(ctx); err != nil {
 		return Result{}, err
 	}
-	if err := r.start(ctx); err != nil {
+	if err := r.start(ctx); errors.Is(err, errStopped) {
+		return Result{Stopped: true}, nil
+	} else if err != nil {
 		return Result{}, err
 	}
 	if r.finished() {

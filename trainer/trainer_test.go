@@ -100,7 +100,7 @@ func ring(t *testing.T, n int) []collective.Communicator {
 // equal bits.
 func digests(t *testing.T, dir string) (step int, sums string) {
 	t.Helper()
-	s, skipped, err := checkpoint.Load(dir)
+	s, skipped, err := checkpoint.Load(t.Context(), dir)
 	if err != nil || len(skipped) > 0 {
 		t.Fatal(err, skipped)
 	}
@@ -346,7 +346,7 @@ func TestDivergenceEndsTheRun(t *testing.T) {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	}
-	s, _, err := checkpoint.Load(dir)
+	s, _, err := checkpoint.Load(t.Context(), dir)
 	if err != nil || s.Manifest.Step != 0 {
 		t.Errorf("newest checkpoint %v, %v", s, err)
 	}

@@ -124,7 +124,9 @@ func (c *checkpointLsCmd) Run(_ context.Context, p *program) error {
 	return nil
 }
 
-func (c *checkpointVerifyCmd) Run(_ context.Context, p *program) error {
+func (c *checkpointVerifyCmd) Run(ctx context.Context, p *program) error {
+	ctx, stop := interruptible(ctx)
+	defer stop()
 	found, err := p.checkpoints(c.Which)
 	if err != nil {
 		return err
@@ -133,7 +135,11 @@ func (c *checkpointVerifyCmd) Run(_ context.Context, p *program) error {
 	for i := range found {
 		f := &found[i]
 		if f.Fault == "" {
-			if err := checkpoint.Verify(f.Path); err != nil {
+			err := checkpoint.Verify(ctx, f.Path)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err != nil {
 				f.Fault = err.Error()
 			}
 		}

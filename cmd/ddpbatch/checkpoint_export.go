@@ -35,7 +35,9 @@ together. The checkpoint is compared with its manifest first; the file appears
 whole or not at all.`
 }
 
-func (c *checkpointExportCmd) Run(_ context.Context, p *program) error {
+func (c *checkpointExportCmd) Run(ctx context.Context, p *program) error {
+	ctx, stop := interruptible(ctx) // so that no unfinished file is left
+	defer stop()
 	what, files := "weights", []string{checkpoint.ModelFile}
 	var write func(io.Writer, *checkpoint.Snapshot) error
 	switch ext := filepath.Ext(c.Output); {
@@ -55,7 +57,7 @@ func (c *checkpointExportCmd) Run(_ context.Context, p *program) error {
 	default:
 		return usage(fmt.Sprintf("--output %q must end in .pt, .pth or .safetensors: that decides the format", c.Output))
 	}
-	s, err := c.open(p, files)
+	s, err := c.open(ctx, p, files)
 	if err != nil {
 		return err
 	}
@@ -72,7 +74,7 @@ func (c *checkpointExportCmd) Run(_ context.Context, p *program) error {
 }
 
 // open opens the newest good checkpoint, or that of the step asked for.
-func (c *checkpointExportCmd) open(p *program, files []string) (*checkpoint.Snapshot, error) {
+func (c *checkpointExportCmd) open(ctx context.Context, p *program, files []string) (*checkpoint.Snapshot, error) {
 	entries, err := p.checkpointEntries(c.Which)
 	if err != nil {
 		return nil, err
@@ -83,9 +85,12 @@ func (c *checkpointExportCmd) open(p *program, files []string) (*checkpoint.Snap
 			continue
 		}
 		seen = true
-		s, err := e.Open(files...)
+		s, err := e.Open(ctx, files...)
 		if err == nil {
 			return s, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
 		p.note("passed over: %v", err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -27,7 +28,8 @@ func (f *jobFile) judge() (found, doubts jobs.Diagnostics) {
 		o.Path, o.EvalPath = resolved(f.base, o.Path), resolved(f.base, o.EvalPath)
 		n, known := counted[o] // elements of a sweep often share their data
 		if !known {
-			n, _ = data.Count(o)
+			// While a job file is checked, no signal is caught: it ends the program.
+			n, _ = data.Count(context.Background(), o)
 			counted[o] = n
 		}
 		wrong, unsure = job.CheckSamples(n)

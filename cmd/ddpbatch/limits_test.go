@@ -49,7 +49,7 @@ func TestCheckHasTheTrainersLimits(t *testing.T) {
 		"vocabulary": {
 			describe(`kind = "gpt", size = "gpt2"`, `kind = "tokens", path = "a", vocabulary_size = N`),
 			func(n int) error {
-				_, _, err := data.Open(data.Options{Kind: "tokens", Path: tokens, Context: 8, DType: "uint16", VocabularySize: n})
+				_, _, err := data.Open(t.Context(), data.Options{Kind: "tokens", Path: tokens, Context: 8, DType: "uint16", VocabularySize: n})
 				return err
 			}, 1 << 21,
 		},

@@ -190,7 +190,7 @@ func (l *planner) plan(ctx context.Context) (*planAnswer, error) {
 	if l.gpu, err = l.findGPU(); err != nil {
 		return nil, err
 	}
-	if l.subject, err = l.open(); err != nil {
+	if l.subject, err = l.open(ctx); err != nil {
 		return nil, err
 	}
 	model, err := l.subject.model(&t.Model)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,7 +47,7 @@ const (
 const quickTokens = 1 << 28
 
 // open finds what the samples are like, from the data where that is quick.
-func (l *planner) open() (subject, error) {
+func (l *planner) open(ctx context.Context) (subject, error) {
 	t := l.job.Train
 	d := &t.Data
 	s := subject{sample: plan.Sample{Classes: d.Task != jobs.TaskRegression}}
@@ -59,7 +60,7 @@ func (l *planner) open() (subject, error) {
 	}
 	s.shape, s.samples = z, int(d.Samples)
 	if read {
-		dataset, _, err := data.Open(trainer.DataOptions(t))
+		dataset, _, err := data.Open(ctx, trainer.DataOptions(t))
 		if err != nil {
 			return s, err
 		}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
@@ -44,7 +44,7 @@ type sampled struct {
 	Tokens []int32 `json:"tokens"`
 }
 
-func (c *sampleCmd) Run(_ context.Context, p *program) error {
+func (c *sampleCmd) Run(ctx context.Context, p *program) error {
 	switch {
 	case (c.Which == "") == (c.Weights == ""):
 		return usage("name either a run or, with --weights, a file")
@@ -61,7 +61,7 @@ func (c *sampleCmd) Run(_ context.Context, p *program) error {
 	if c.Weights != "" {
 		m, err = p.gptOfFile(c.Weights, c.Heads)
 	} else {
-		m, err = p.gptOfRun(c.Which)
+		m, err = p.gptOfRun(ctx, c.Which)
 	}
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ type trainedGPT struct {
 }
 
 // gptOfRun loads the newest good checkpoint of a run.
-func (p *program) gptOfRun(arg string) (m trainedGPT, err error) {
+func (p *program) gptOfRun(ctx context.Context, arg string) (m trainedGPT, err error) {
 	run, err := p.findRun(arg)
 	if err != nil {
 		return m, err
@@ -137,7 +137,7 @@ func (p *program) gptOfRun(arg string) (m trainedGPT, err error) {
 		}
 		return m, exitError{exitUsage, fmt.Errorf("run %q trains %s: text comes from kind %q", run.dir.Path, what, jobs.ModelGPT)}
 	}
-	s, passed, err := checkpoint.Load(run.dir.Checkpoints(), checkpoint.ModelFile)
+	s, passed, err := checkpoint.Load(ctx, run.dir.Checkpoints(), checkpoint.ModelFile)
 	for _, why := range passed {
 		p.note("passed over: %v", why)
 	}
@@ -170,7 +170,7 @@ func (p *program) gptOfRun(arg string) (m trainedGPT, err error) {
 // gptOfFile loads weights from elsewhere.
 func (p *program) gptOfFile(path string, heads int) (m trainedGPT, err error) {
 	m.path = p.abs(path)
-	f, err := os.Open(m.path)
+	f, err := safefile.Open(m.path, 0)
 	if err != nil {
 		return m, exitError{exitUsage, err}
 	}

@@ -43,7 +43,7 @@ func (c *statusCmd) Run(ctx context.Context, p *program) error {
 		return asked
 	}
 	if c.Verify {
-		verifyAll(all)
+		verifyAll(ctx, all)
 	}
 	if c.JSON {
 		if err := p.printJSON(all); err != nil {
@@ -65,10 +65,10 @@ func (c *statusCmd) Run(ctx context.Context, p *program) error {
 	return asked
 }
 
-func verifyAll(all []watch.Status) {
+func verifyAll(ctx context.Context, all []watch.Status) {
 	for i := range all {
-		all[i].Verify()
-		verifyAll(all[i].Elements)
+		all[i].Verify(ctx)
+		verifyAll(ctx, all[i].Elements)
 	}
 }
 

@@ -117,7 +117,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	s := &supervisor{Options: o, nodes: nodes, saved: watchProgress(o)}
+	s := &supervisor{Options: o, nodes: nodes, saved: watchProgress(ctx, o)}
 	near := o.nearEnd(ctx)
 	var asked os.Signal
 	for number := 1; ; number++ {

@@ -23,12 +23,13 @@ type progress struct {
 	began  int
 	newest int
 	ready  bool
+	ctx    context.Context // of the launch
 }
 
-// watchProgress looks at what there is when the launcher starts. Large checkpoints
+// watchProgress looks at what there is when the launcher starts, until the context ends. Large checkpoints
 // take a while to read, for which no rank waits.
-func watchProgress(o Options) *progress {
-	p := &progress{folder: o.Dir.Checkpoints(), start: make(chan int, 1)}
+func watchProgress(ctx context.Context, o Options) *progress {
+	p := &progress{ctx: ctx, folder: o.Dir.Checkpoints(), start: make(chan int, 1)}
 	if o.Job.Train == nil || o.Job.Restart.MaxWithoutProgress == 0 && o.Job.Restart.Requeue == 0 {
 		p.start <- -1 // nobody will ask
 		return p
@@ -37,7 +38,7 @@ func watchProgress(o Options) *progress {
 	go func() {
 		step := -1
 		if err == nil {
-			step = newestGood(there, -1)
+			step = newestGood(ctx, there, -1)
 		}
 		p.start <- step
 	}()
@@ -60,7 +61,7 @@ func (p *progress) further() bool {
 		return false
 	}
 	before := p.newest
-	p.newest = newestGood(there, before)
+	p.newest = newestGood(p.ctx, there, before)
 	return p.newest > before
 }
 
@@ -72,12 +73,12 @@ func (p *progress) since() bool {
 
 // newestGood is the step of the newest checkpoint that verifies, if it is newer than
 // than, and than otherwise. The entries are the newest first.
-func newestGood(entries []checkpoint.Entry, than int) int {
+func newestGood(ctx context.Context, entries []checkpoint.Entry, than int) int {
 	for _, e := range entries {
 		if e.Step <= than {
 			break
 		}
-		if s, err := e.Open(); err == nil {
+		if s, err := e.Open(ctx); err == nil {
 			s.Close() // only read
 			return e.Step
 		}

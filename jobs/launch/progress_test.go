@@ -29,13 +29,13 @@ func TestProgress(t *testing.T) {
 			}
 		}
 	}
-	p := watchProgress(o)
+	p := watchProgress(t.Context(), o)
 	if p.since() {
 		t.Error("nothing is progress")
 	}
 	save(10, false)
 	save(20, true)
-	p = watchProgress(o)
+	p = watchProgress(t.Context(), o)
 	for i, tt := range []struct {
 		save, damaged  int
 		further, since bool

@@ -155,7 +155,7 @@ func TestRequeue(t *testing.T) {
 			if tt.task != "" {
 				o.Allocation.ArrayJobID, o.Allocation.ArrayTask = "5", tt.task
 			}
-			saved := &progress{folder: dir, ready: true, began: 4, newest: 4}
+			saved := &progress{ctx: t.Context(), folder: dir, ready: true, began: 4, newest: 4}
 			if tt.further {
 				saved.newest = 5
 			}

@@ -69,7 +69,7 @@ func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, 
 	if active(s) {
 		return slurm.Dependency{Type: kind, IDs: []string{id}}, nil
 	}
-	return none, comeTrue(kind, *dir, s)
+	return none, comeTrue(ctx, kind, *dir, s)
 }
 
 // sweepDependency finds the jobs of a sweep's elements to wait for: those that
@@ -100,7 +100,7 @@ func (a *submission) sweepDependency(ctx context.Context, kind slurm.DependencyT
 			continue
 		}
 		ended++
-		if err := comeTrue(kind, dir.Element(i), s); err == nil && kind == slurm.AfterNotOK {
+		if err := comeTrue(ctx, kind, dir.Element(i), s); err == nil && kind == slurm.AfterNotOK {
 			wait.Type = slurm.AfterAny // the others only have to end
 		} else if err != nil {
 			untrue = err
@@ -140,13 +140,16 @@ func active(s slurm.JobState) bool { return s.State != slurm.StateUnknown && !s.
 
 // comeTrue says of a run whose last job has ended whether the condition has come
 // true: the error says why it never will, or that nobody knows.
-func comeTrue(kind slurm.DependencyType, dir rundir.Dir, last slurm.JobState) error {
+func comeTrue(ctx context.Context, kind slurm.DependencyType, dir rundir.Dir, last slurm.JobState) error {
 	if kind == slurm.After || kind == slurm.AfterAny {
 		return nil
 	}
 	ok, failed := last.Succeeded(), last.Done() && !last.Succeeded()
 	if last.State == slurm.StateUnknown {
-		ok = Finished(dir, last)
+		var err error
+		if ok, err = Finished(ctx, dir, last); err != nil {
+			return err
+		}
 		// Not the other way round: a launcher that was killed has no last word.
 		end, told := dir.ReadEnd()
 		failed = !ok && told && end.JobID == last.ID && end.Exit != 0

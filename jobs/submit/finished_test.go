@@ -22,8 +22,8 @@ func TestFinishedMeansWhole(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if Finished(dir, done) != (step == 2) {
-				t.Errorf("finished at step %d", step)
+			if got, err := Finished(t.Context(), dir, done); got != (step == 2) || err != nil {
+				t.Errorf("step %d: finished is %v, %v", step, got, err)
 			}
 			if file != "" && step == 2 {
 				if err := os.Truncate(filepath.Join(path, file), 60); err != nil {
@@ -31,11 +31,11 @@ func TestFinishedMeansWhole(t *testing.T) {
 				}
 			}
 		}
-		if got := Finished(dir, done); got != (file == "") {
-			t.Errorf("%q is damaged, and finished is %v", file, got)
+		if got, err := Finished(t.Context(), dir, done); got != (file == "") || err != nil {
+			t.Errorf("%q is damaged, and finished is %v, %v", file, got, err)
 		}
 	}
-	if !Finished(rundir.Dir{Path: t.TempDir()}, slurm.JobState{State: slurm.StateCompleted}) {
+	if got, err := Finished(t.Context(), rundir.Dir{Path: t.TempDir()}, slurm.JobState{State: slurm.StateCompleted}); !got || err != nil {
 		t.Error("a program that completed and has no checkpoints")
 	}
 }

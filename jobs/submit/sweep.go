@@ -35,9 +35,14 @@ func (a *submission) chooseElements(ctx context.Context, found *rundir.Submissio
 			return false, fmt.Errorf("there is no element %d: the sweep has 0 to %d", i, len(all)-1)
 		}
 		s, submitted := states[i]
+		if found != nil && slices.Contains(found.Elements, i) {
+			continue
+		}
+		finished, err := Finished(ctx, a.dir.Element(i), s)
 		switch {
-		case found != nil && slices.Contains(found.Elements, i):
-		case Finished(a.dir.Element(i), s):
+		case err != nil:
+			return false, err
+		case finished:
 		case submitted && active(s):
 			busy = append(busy, i)
 		case submitted || !a.req.Failed:

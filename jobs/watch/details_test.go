@@ -150,7 +150,7 @@ func TestReadAndVerify(t *testing.T) {
 	if got := textOf(&s, "checkpoint", created.Add(2*time.Hour))[0]; !strings.HasPrefix(got, "step 10, 2h00m ago, ") || !strings.Contains(got, "not read back") {
 		t.Errorf("%q", got)
 	}
-	s.Verify()
+	s.Verify(t.Context())
 	if !s.Saved.Verified || s.Saved.Damaged != "" || !strings.Contains(textOf(&s, "checkpoint", created)[0], "verified") {
 		t.Errorf("%+v", s.Saved)
 	}
@@ -158,7 +158,7 @@ func TestReadAndVerify(t *testing.T) {
 	again := Read(d, "a", "18", nil)
 	again.Take(slurm.JobState{State: slurm.StatePreempted})
 	again.Settle("", time.Now())
-	again.Verify()
+	again.Verify(t.Context())
 	if again.Saved.Verified || !strings.Contains(textOf(&again, "checkpoint", created)[0], "damaged: ") || !strings.Contains(again.Advice, "step 10 does not") {
 		t.Errorf("%+v, advice %q", again.Saved, again.Advice)
 	}

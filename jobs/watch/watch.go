@@ -11,6 +11,7 @@
 package watch
 
 import (
+	"context"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
@@ -122,12 +123,16 @@ func newest(e checkpoint.Entry) *Checkpoint {
 	return c
 }
 
-// Verify reads all of the newest checkpoint and compares it with its digests.
-func (s *Status) Verify() {
+// Verify reads all of the newest checkpoint and compares it with its digests. It changes
+// nothing if the context ends before that.
+func (s *Status) Verify(ctx context.Context) {
 	if s.Saved == nil || s.Saved.Damaged != "" || s.Saved.Newer != "" {
 		return
 	}
-	if err := checkpoint.Verify(s.Saved.Path); err != nil {
+	if err := checkpoint.Verify(ctx, s.Saved.Path); err != nil {
+		if ctx.Err() != nil {
+			return // nothing is known
+		}
 		_, _, before := s.goesOn(s.Phase)
 		s.Saved.Damaged = err.Error()
 		if s.Advice == before {

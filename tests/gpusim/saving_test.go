@@ -37,7 +37,7 @@ func TestSavingOnAGPU(t *testing.T) {
 		}))
 		copied = gpusim.TakeDownloads()
 		for _, e := range must[[]checkpoint.Entry](t)(checkpoint.List(dir)) {
-			check(t, checkpoint.Verify(e.Path))
+			check(t, checkpoint.Verify(t.Context(), e.Path))
 			for _, f := range e.Manifest.Files {
 				written = append(written, fmt.Sprint(e.Step, f.Name, f.SHA256))
 			}

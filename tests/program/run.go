@@ -40,7 +40,7 @@ func Figures(t *testing.T, run string) []metrics.Record {
 // be the finished run's.
 func Weights(t *testing.T, run string) string {
 	t.Helper()
-	s, skipped, err := checkpoint.Load(filepath.Join(run, "checkpoints"))
+	s, skipped, err := checkpoint.Load(t.Context(), filepath.Join(run, "checkpoints"))
 	if err != nil || len(skipped) > 0 || !s.Manifest.Finished {
 		t.Fatalf("%s: %v, passed over %v", run, err, skipped)
 	}

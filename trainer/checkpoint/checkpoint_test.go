@@ -82,7 +82,7 @@ func names(t *testing.T, dir string) []string {
 
 func TestSaveLoadPrune(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
-	if _, _, err := Load(dir); !errors.Is(err, ErrNone) {
+	if _, _, err := Load(t.Context(), dir); !errors.Is(err, ErrNone) {
 		t.Fatalf("no folder: %v", err)
 	}
 	if _, ok, err := Newest(dir); ok || err != nil {
@@ -95,7 +95,7 @@ func TestSaveLoadPrune(t *testing.T) {
 	if e, ok, nerr := Newest(dir); err != nil || nerr != nil || !ok || e.Path != all[0].Path || e.Step != 100_000_000 || e.Manifest.Digest != all[0].Manifest.Digest {
 		t.Errorf("the newest is %+v, %v, %v; want the first of %+v, %v", e, ok, nerr, all, err)
 	}
-	s, skipped, err := Load(dir)
+	s, skipped, err := Load(t.Context(), dir)
 	if err != nil || len(skipped) > 0 {
 		t.Fatal(err, skipped)
 	}
@@ -146,7 +146,7 @@ func TestDamageIsFoundAndPassedOver(t *testing.T) {
 				if err := os.WriteFile(path, bad, 0o600); err != nil {
 					t.Fatal(err)
 				}
-				s, skipped, err := Load(dir)
+				s, skipped, err := Load(t.Context(), dir)
 				if err != nil {
 					t.Fatalf("%s %s at %d: %v", file, what, i, err)
 				}
@@ -168,7 +168,7 @@ func TestDamageIsFoundAndPassedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Verify(newest); err != nil {
+	if err := Verify(t.Context(), newest); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range []string{filepath.Join(newest, ModelFile), filepath.Join(dir, "step-00000001", ModelFile)} {
@@ -176,7 +176,7 @@ func TestDamageIsFoundAndPassedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, _, err = Load(dir)
+	_, _, err = Load(t.Context(), dir)
 	var u *Unusable
 	if !errors.As(err, &u) || len(u.Skipped) != 2 || !strings.Contains(err.Error(), "has 3 bytes, the manifest says") {
 		t.Errorf("got %v", err)
@@ -196,7 +196,7 @@ func TestMissingManifestIsDamage(t *testing.T) {
 	if err := os.Remove(filepath.Join(save(t, dir, 2), manifestName)); err != nil {
 		t.Fatal(err)
 	}
-	s, skipped, err := Load(dir)
+	s, skipped, err := Load(t.Context(), dir)
 	if err != nil || s.Manifest.Step != 1 || len(skipped) != 1 || !errors.Is(skipped[0], fs.ErrNotExist) {
 		t.Fatalf("loaded %v, skipped %v, %v", s, skipped, err)
 	}
@@ -204,7 +204,7 @@ func TestMissingManifestIsDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var u *Unusable
-	if _, _, err := Load(dir); !errors.As(err, &u) {
+	if _, _, err := Load(t.Context(), dir); !errors.As(err, &u) {
 		t.Errorf("got %v", err)
 	}
 	if err := Clean(dir); err != nil || len(names(t, dir)) != 2 {
@@ -219,7 +219,7 @@ func TestSymbolicLinkIsRefused(t *testing.T) {
 	if err := errors.Join(os.Rename(model, filepath.Join(dir, "elsewhere")), os.Symlink(filepath.Join(dir, "elsewhere"), model)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Verify(path); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+	if err := Verify(t.Context(), path); err == nil || !strings.Contains(err.Error(), "symbolic link") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -238,7 +238,7 @@ func TestLeftoversAreInvisible(t *testing.T) {
 		os.Mkdir(filepath.Join(dir, "step-notes"), 0o700), os.WriteFile(filepath.Join(dir, "step-notes", manifestName), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	s, skipped, err := Load(dir)
+	s, skipped, err := Load(t.Context(), dir)
 	if err != nil || s.Manifest.Step != 1 || len(skipped) != 0 {
 		t.Fatalf("loaded %v, skipped %v, %v", s, skipped, err)
 	}
@@ -262,7 +262,7 @@ func TestSaveOverTheSameStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	save(t, dir, 1)
-	if err := Verify(path); err != nil {
+	if err := Verify(t.Context(), path); err != nil {
 		t.Error(err)
 	}
 	// Before the evaluation of an epoch is another place in the run than behind it.
@@ -339,14 +339,14 @@ func TestHostileManifestWithValidDigestIsRejected(t *testing.T) {
 			m.Files = slices.Clone(valid.Files)
 			tt.edit(&m)
 			writeManifest(t, path, m)
-			s, skipped, err := Load(dir)
+			s, skipped, err := Load(t.Context(), dir)
 			if err == nil {
 				s.Close()
 			}
 			if len(skipped) != 1 || !strings.Contains(skipped[0].Error(), tt.want) {
 				t.Errorf("got %v, %v, want %q", skipped, err, tt.want)
 			}
-			if err := Verify(path); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if err := Verify(t.Context(), path); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("verify: got %v, want %q", err, tt.want)
 			}
 		})
@@ -382,7 +382,7 @@ func FuzzManifest(f *testing.F) {
 		} else if err := os.WriteFile(filepath.Join(path, manifestName), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, _, err := Load(dir)
+		s, _, err := Load(t.Context(), dir)
 		if err != nil {
 			return
 		}

@@ -144,7 +144,7 @@ func TestKilledAtEverySystemCallOfASave(t *testing.T) {
 // stillWhole holds a folder to what must be true after any failure of saving step 3.
 func stillWhole(t *testing.T, dir, after string) {
 	t.Helper()
-	s, skipped, err := Load(dir)
+	s, skipped, err := Load(t.Context(), dir)
 	if err != nil || len(skipped) > 0 {
 		t.Fatalf("%s: %v, passed over %v, with %v there", after, err, skipped, names(t, dir))
 	}
@@ -166,7 +166,7 @@ func stillWhole(t *testing.T, dir, after string) {
 	if got := names(t, dir); len(got) != 1 || got[0] != name(3) {
 		t.Errorf("%s: after the next save there are %v", after, got)
 	}
-	if err := Verify(filepath.Join(dir, name(3))); err != nil {
+	if err := Verify(t.Context(), filepath.Join(dir, name(3))); err != nil {
 		t.Errorf("%s: %v", after, err)
 	}
 }

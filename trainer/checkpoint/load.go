@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -9,8 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
+	"github.com/ddpbatch/ddpbatch/internal/ctxio"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
@@ -20,7 +22,8 @@ import (
 type Snapshot struct {
 	Path     string
 	Manifest Manifest
-	Files    map[string]*io.SectionReader // by name
+	Files    map[string]*io.SectionReader // by name; reads fail once the context has ended
+	ctx      context.Context
 	open     []*os.File
 }
 
@@ -106,17 +109,21 @@ func (u *Unusable) Hint() string {
 // newer ones. With names, it reads only these files, which a checkpoint must have. It
 // returns [ErrNone] if there is no checkpoint, [*Unusable] if none of them verifies, and
 // a [NewerError] rather than pass over a checkpoint of a newer version of the program.
-// Load does not change dir.
-func Load(dir string, names ...string) (*Snapshot, []error, error) {
+// When the context ends, Load and reads of the files return its cause. Load does not change
+// dir.
+func Load(ctx context.Context, dir string, names ...string) (*Snapshot, []error, error) {
 	entries, err := List(dir)
 	if err != nil {
 		return nil, nil, err
 	}
 	var skipped []error
 	for _, e := range entries {
-		s, err := e.Open(names...)
+		s, err := e.Open(ctx, names...)
 		if err == nil {
 			return s, skipped, nil
+		}
+		if ctx.Err() != nil {
+			return nil, skipped, err
 		}
 		if e.IsNewer() {
 			return nil, skipped, err
@@ -129,13 +136,14 @@ func Load(dir string, names ...string) (*Snapshot, []error, error) {
 	return nil, nil, ErrNone
 }
 
-// Verify compares every byte of a checkpoint with its manifest.
-func Verify(path string) error {
+// Verify compares every byte of a checkpoint with its manifest. If the context ends before
+// that, Verify returns its cause.
+func Verify(ctx context.Context, path string) error {
 	m, err := readManifest(path)
 	if err != nil {
 		return fmt.Errorf("verify checkpoint %q: %w", path, err)
 	}
-	s, err := Entry{Path: path, Step: m.Step, Manifest: m}.Open()
+	s, err := Entry{Path: path, Step: m.Step, Manifest: m}.Open(ctx)
 	if err != nil {
 		return err
 	}
@@ -143,11 +151,11 @@ func Verify(path string) error {
 }
 
 // Open opens the named files of a checkpoint, or all, and verifies them.
-func (e Entry) Open(names ...string) (*Snapshot, error) {
+func (e Entry) Open(ctx context.Context, names ...string) (*Snapshot, error) {
 	if e.Err != nil {
 		return nil, fmt.Errorf("checkpoint of step %d: %w", e.Step, e.Err)
 	}
-	s := &Snapshot{Path: e.Path, Manifest: *e.Manifest, Files: map[string]*io.SectionReader{}}
+	s := &Snapshot{Path: e.Path, Manifest: *e.Manifest, Files: map[string]*io.SectionReader{}, ctx: ctx}
 	var err error
 	for _, f := range e.Manifest.Files {
 		if err == nil && (len(names) == 0 || slices.Contains(names, f.Name) || slices.Contains(names, f.Of)) {
@@ -171,7 +179,8 @@ func (e Entry) Open(names ...string) (*Snapshot, error) {
 	return s, nil
 }
 
-// add opens a file, and compares its bytes with the manifest.
+// add opens a file, and compares its bytes with the manifest. The header comes first: a file
+// that is larger than its tensors is damaged, and need not be read to the end.
 func (s *Snapshot) add(want File) error {
 	path := filepath.Join(s.Path, want.Name)
 	f, err := open(path)
@@ -184,20 +193,20 @@ func (s *Snapshot) add(want File) error {
 		return err
 	}
 	if info.Size() != want.Bytes {
-		return fmt.Errorf("%q has %d bytes, the manifest says %d%s", path, info.Size(), want.Bytes, want.where(f, info.Size()))
+		return fmt.Errorf("%q has %d bytes, the manifest says %d%s", path, info.Size(), want.Bytes, want.where(ctxio.ReaderAt(s.ctx, f), info.Size()))
+	}
+	content := io.NewSectionReader(ctxio.ReaderAt(s.ctx, f), 0, want.Bytes)
+	if _, _, err := safetensors.ReadHeader(io.NewSectionReader(content, 0, want.Bytes), want.Bytes); err != nil {
+		return fmt.Errorf("%q is damaged: its header is damaged: %w", path, err)
 	}
 	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
+	if _, err := io.Copy(sum, io.NewSectionReader(content, 0, want.Bytes)); err != nil {
 		return fmt.Errorf("read %q: %w", path, err)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != want.SHA256 {
-		return fmt.Errorf("%q is damaged: its SHA-256 begins with %.12s, the manifest says %.12s%s", path, got, want.SHA256, want.where(f, want.Bytes))
+		return fmt.Errorf("%q is damaged: its SHA-256 begins with %.12s, the manifest says %.12s%s", path, got, want.SHA256, want.where(content, want.Bytes))
 	}
-	content := io.NewSectionReader(f, 0, want.Bytes)
-	if _, _, err := safetensors.ReadHeader(content, want.Bytes); err != nil {
-		return fmt.Errorf("%q: %w", path, err)
-	}
-	s.Files[want.Name] = io.NewSectionReader(f, 0, want.Bytes)
+	s.Files[want.Name] = content
 	return nil
 }
 
@@ -222,17 +231,14 @@ func inPlace(path string, file os.FileInfo) error {
 // follows no symbolic link, so that nobody can have another file loaded in its place; a
 // hard link cannot be made where only the owner writes.
 func open(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, syscall.ELOOP) {
+	f, err := safefile.Open(path, safefile.NoFollow)
+	if errors.Is(err, safefile.ErrLink) {
 		return nil, fmt.Errorf("%q is a symbolic link; a checkpoint holds none", path)
 	}
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%q is not a regular file", path)
-	}
 	if err == nil {
 		err = inPlace(path, info)
 	}

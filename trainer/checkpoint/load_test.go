@@ -25,7 +25,7 @@ func TestLoadsTheFirstVersion(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	s, skipped, err := Load(dir)
+	s, skipped, err := Load(t.Context(), dir)
 	if err != nil || len(skipped) > 0 {
 		t.Fatal(err, skipped)
 	}
@@ -45,7 +45,7 @@ func TestLoadsTheFirstVersion(t *testing.T) {
 func TestReadTensorsInPieces(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)
-	s, _, err := Load(dir)
+	s, _, err := Load(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,16 +91,16 @@ func TestLoadOneFile(t *testing.T) {
 	if err := os.Truncate(filepath.Join(save(t, dir, 2), OptimizerFile), 3); err != nil {
 		t.Fatal(err)
 	}
-	s, skipped, err := Load(dir, ModelFile)
+	s, skipped, err := Load(t.Context(), dir, ModelFile)
 	if err != nil || s.Manifest.Step != 2 || len(skipped) > 0 || len(s.Files) != 1 {
 		t.Fatalf("loaded %+v, passed over %v: %v", s, skipped, err)
 	}
 	s.Close()
-	if s, _, err = Load(dir, OptimizerFile); err != nil || s.Manifest.Step != 1 {
+	if s, _, err = Load(t.Context(), dir, OptimizerFile); err != nil || s.Manifest.Step != 1 {
 		t.Fatalf("loaded %+v: %v", s, err)
 	}
 	s.Close()
-	if _, _, err := Load(dir, "other"); err == nil || !strings.Contains(err.Error(), `checkpoint of step 2: its manifest has no file "other"`) {
+	if _, _, err := Load(t.Context(), dir, "other"); err == nil || !strings.Contains(err.Error(), `checkpoint of step 2: its manifest has no file "other"`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -117,10 +117,10 @@ func TestNoMemoryForTensors(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if err := Verify(path); err != nil {
+	if err := Verify(t.Context(), path); err != nil {
 		t.Fatal(err)
 	}
-	s, _, err := Load(dir)
+	s, _, err := Load(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

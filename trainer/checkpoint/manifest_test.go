@@ -87,7 +87,7 @@ func TestManifestFieldsAreCoveredByADigest(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			path := saveCompared(t, t.TempDir(), 1)
 			edit(t, path, tt.old, tt.new)
-			if err := Verify(path); err == nil || !strings.Contains(err.Error(), "damaged") {
+			if err := Verify(t.Context(), path); err == nil || !strings.Contains(err.Error(), "damaged") {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -113,12 +113,12 @@ func TestNewerFormatIsKeptAndNotPassedOver(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)
 	edit(t, save(t, dir, 2), `"format": 1`, `"format": 2`)
-	_, skipped, err := Load(dir)
+	_, skipped, err := Load(t.Context(), dir)
 	var newer NewerError
 	if !errors.As(err, &newer) || newer.Format != 2 || newer.ExitCode() != 5 || !strings.Contains(newer.Hint(), "newer ddpbatch") || len(skipped) > 0 {
 		t.Errorf("loaded: %v, %v", err, skipped)
 	}
-	if err := Verify(filepath.Join(dir, name(2))); !errors.As(err, &newer) {
+	if err := Verify(t.Context(), filepath.Join(dir, name(2))); !errors.As(err, &newer) {
 		t.Errorf("verified: %v", err)
 	}
 	m, files := state(2)
@@ -134,7 +134,7 @@ func TestNewerFormatIsKeptAndNotPassedOver(t *testing.T) {
 	if got, want := names(t, dir), []string{name(2), name(5)}; !slices.Equal(got, want) {
 		t.Errorf("left %v, want %v", got, want)
 	}
-	if s, _, err := Load(dir); err != nil || s.Manifest.Step != 5 {
+	if s, _, err := Load(t.Context(), dir); err != nil || s.Manifest.Step != 5 {
 		t.Errorf("with a newer checkpoint that can be read: %v", err)
 	}
 }
@@ -146,7 +146,7 @@ func TestNewerFormatWithOtherTypes(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(path, manifestName), []byte(`{"format": 7, "program": {"name": "x"}, "step": "one"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Load(dir); !errors.As(err, &NewerError{}) {
+	if _, _, err := Load(t.Context(), dir); !errors.As(err, &NewerError{}) {
 		t.Errorf("got %v", err)
 	}
 }

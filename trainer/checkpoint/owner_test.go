@@ -33,7 +33,7 @@ func TestWhatOthersCanWriteIsPassedOver(t *testing.T) {
 			if err := c.change(save(t, dir, 2)); err != nil {
 				t.Fatal(err)
 			}
-			s, skipped, err := Load(dir)
+			s, skipped, err := Load(t.Context(), dir)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +63,7 @@ func TestCheckpointOfAnotherUserIsRead(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	s, skipped, err := Load(dir)
+	s, skipped, err := Load(t.Context(), dir)
 	if err != nil || len(skipped) > 0 {
 		t.Fatal(err, skipped)
 	}

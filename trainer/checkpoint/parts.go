@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -54,7 +55,7 @@ func (s Saving) Consolidate(parts []File) (files []File, err error) {
 			err = s.failed(explain(s.dir, err))
 		}
 	}()
-	read := Snapshot{Path: s.Folder, Manifest: Manifest{Files: parts}, Files: map[string]*io.SectionReader{}}
+	read := Snapshot{Path: s.Folder, Manifest: Manifest{Files: parts}, Files: map[string]*io.SectionReader{}, ctx: context.Background()} // a save is not interrupted
 	defer read.Close()
 	for _, p := range parts {
 		if err := read.add(p); err != nil {

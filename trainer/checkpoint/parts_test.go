@@ -70,7 +70,7 @@ func TestConsolidate(t *testing.T) {
 			t.Errorf("%s: %d and %d bytes, %v, %v", name, len(a), len(b), aerr, berr)
 		}
 	}
-	if err := Verify(path); err != nil {
+	if err := Verify(t.Context(), path); err != nil {
 		t.Error(err)
 	}
 }
@@ -104,7 +104,7 @@ func TestPartsRoundTrip(t *testing.T) {
 	if err != nil || path != s.Path() {
 		t.Fatal(path, err)
 	}
-	got, skipped, err := Load(dir)
+	got, skipped, err := Load(t.Context(), dir)
 	if err != nil || len(skipped) > 0 {
 		t.Fatal(skipped, err)
 	}
@@ -127,7 +127,7 @@ func TestPartsRoundTrip(t *testing.T) {
 			}
 		}
 	}
-	if one, _, err := Load(dir, ModelFile); err != nil || len(one.Files) != 1 || one.Files[ModelFile] == nil {
+	if one, _, err := Load(t.Context(), dir, ModelFile); err != nil || len(one.Files) != 1 || one.Files[ModelFile] == nil {
 		t.Errorf("the model alone: %v, %v", one, err)
 	} else {
 		one.Close()

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -88,7 +89,7 @@ func begin(dir string, m *Manifest, bytes int64) (s Saving, err error) {
 	if errors.As(err, &NewerError{}) {
 		return s, s.failed(err) // never replaced
 	}
-	if err == nil && old.Run == m.Run && old.Finished == m.Finished && old.Unevaluated == m.Unevaluated && Verify(s.final) == nil {
+	if err == nil && old.Run == m.Run && old.Finished == m.Finished && old.Unevaluated == m.Unevaluated && Verify(context.Background(), s.final) == nil {
 		s.Exists = true
 		return s, nil
 	}

@@ -2,10 +2,12 @@ package data
 
 import (
 	"cmp"
+	"context"
 	"fmt"
-	"os"
+	"io"
 	"slices"
 
+	"github.com/ddpbatch/ddpbatch/internal/ctxio"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
@@ -18,8 +20,8 @@ const (
 
 // openSafetensors reads inputs and targets from a safetensors file, and from the
 // held-out file if there is one.
-func openSafetensors(o Options) (train, eval Dataset, err error) {
-	t, err := readArrays(o.Path, o, nil)
+func openSafetensors(ctx context.Context, o Options) (train, eval Dataset, err error) {
+	t, err := readArrays(ctx, o.Path, o, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -29,7 +31,7 @@ func openSafetensors(o Options) (train, eval Dataset, err error) {
 	case o.EvalPath == "":
 		return t, nil, nil
 	}
-	e, err := readArrays(o.EvalPath, o, t)
+	e, err := readArrays(ctx, o.EvalPath, o, t)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -38,14 +40,14 @@ func openSafetensors(o Options) (train, eval Dataset, err error) {
 
 // arraysFile is a safetensors file that is being read.
 type arraysFile struct {
-	*os.File
+	io.ReaderAt
 	path   string
 	arrays []safetensors.Array
 }
 
 // readArrays reads one file. What is held out must be like what is trained on,
 // which is nil for the latter.
-func readArrays(path string, o Options, like *table) (*table, error) {
+func readArrays(ctx context.Context, path string, o Options, like *table) (*table, error) {
 	raw, info, err := openFile(path)
 	if err != nil {
 		return nil, err
@@ -55,7 +57,7 @@ func readArrays(path string, o Options, like *table) (*table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %q: %w", path, err)
 	}
-	f := arraysFile{raw, path, arrays}
+	f := arraysFile{ctxio.ReaderAt(ctx, raw), path, arrays}
 	x, err := f.find(cmp.Or(o.Features, defaultFeatures))
 	if err != nil {
 		return nil, err

@@ -69,7 +69,7 @@ func arraysBytes(n int) []byte {
 func TestOpenSafetensors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.safetensors")
 	write(t, path, arraysBytes(10))
-	images, none, err := Open(Options{Kind: KindSafetensors, Path: path})
+	images, none, err := Open(t.Context(), Options{Kind: KindSafetensors, Path: path})
 	if err != nil || none != nil {
 		t.Fatal(none, err)
 	}
@@ -81,7 +81,7 @@ func TestOpenSafetensors(t *testing.T) {
 	if want := []float32{4, 5, 0, 255, 7, 8, 1, 2, 0, 255, 7, 8}; !slices.Equal(b.X, want) || !slices.Equal(b.Labels, []int32{1, 1}) {
 		t.Errorf("read %v, labels %v", b.X, b.Labels)
 	}
-	values, _, err := Open(Options{Kind: KindSafetensors, Path: path, Features: "halves", Target: "values"})
+	values, _, err := Open(t.Context(), Options{Kind: KindSafetensors, Path: path, Features: "halves", Target: "values"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestOpenSafetensorsHeldOutFile(t *testing.T) {
 	train, eval := filepath.Join(dir, "train"), filepath.Join(dir, "eval")
 	write(t, train, arraysBytes(10))
 	write(t, eval, arraysBytes(2))
-	_, e, err := Open(Options{Kind: KindSafetensors, Path: train, EvalPath: eval})
+	_, e, err := Open(t.Context(), Options{Kind: KindSafetensors, Path: train, EvalPath: eval})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestOpenSafetensorsHeldOutFile(t *testing.T) {
 		"label":  {array{"x", "U8", "[2,1,2,3]", make([]byte, 12)}, array{"y", "U8", "[2]", []byte{2, 3}}, `tensor "y": label 3, but those trained on are 0 to 2`},
 	} {
 		write(t, eval, safetensorsBytes(c.x, c.y))
-		_, _, err := Open(Options{Kind: KindSafetensors, Path: train, EvalPath: eval})
+		_, _, err := Open(t.Context(), Options{Kind: KindSafetensors, Path: train, EvalPath: eval})
 		if want := strings.ReplaceAll(c.want, "TRAIN", train); err == nil || !strings.HasSuffix(err.Error(), want) || !strings.HasPrefix(err.Error(), fmt.Sprintf("read %q: at byte ", eval)) {
 			t.Errorf("%s: error %v,\nwant  %s", name, err, want)
 		}
@@ -157,7 +157,7 @@ func TestOpenSafetensorsErrors(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "f")
 			write(t, path, c.content)
 			c.o.Kind, c.o.Path = KindSafetensors, path
-			_, _, err := Open(c.o)
+			_, _, err := Open(t.Context(), c.o)
 			want := fmt.Sprintf("read %q: %s", path, c.want)
 			if err == nil || err.Error() != want || (hint(err) != "") != c.hint {
 				t.Errorf("error %v, hint %q;\nwant  %s", err, hint(err), want)
@@ -175,7 +175,7 @@ func FuzzSafetensors(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		d, _, err := Open(Options{Kind: KindSafetensors, Path: path, Features: features, Target: target})
+		d, _, err := Open(t.Context(), Options{Kind: KindSafetensors, Path: path, Features: features, Target: target})
 		if err != nil {
 			if !strings.Contains(err.Error(), path) {
 				t.Errorf("error without the file: %v", err)

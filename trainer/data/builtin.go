@@ -1,6 +1,7 @@
 package data
 
 import (
+	"context"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -17,7 +18,7 @@ const fashionMNIST = "fashion-mnist"
 var builtinFiles embed.FS
 
 // openBuiltin opens the data that path, beginning with BuiltinPrefix, names.
-func openBuiltin(path string) (train, eval Dataset, err error) {
+func openBuiltin(ctx context.Context, path string) (train, eval Dataset, err error) {
 	if name := strings.TrimPrefix(path, BuiltinPrefix); name != fashionMNIST {
 		return nil, nil, &hintError{
 			fmt.Errorf("open data %q: no such builtin data", path),
@@ -28,6 +29,6 @@ func openBuiltin(path string) (train, eval Dataset, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open data %q: %w", path, err)
 	}
-	f := folder{files, path}
-	return openIDXFolders(f, f, true)
+	f := folder{path, files}
+	return openIDXFolders(ctx, f, f, true)
 }

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
 	"io/fs"
@@ -15,12 +16,12 @@ const maxCounted = 4 << 20
 // Count returns the number of training samples if it is quick to find: from the
 // options, from the header of a file, or from files of up to 4 MiB. ok is false if it
 // is not, or if the data cannot be read.
-func Count(o Options) (n int, ok bool) {
+func Count(ctx context.Context, o Options) (n int, ok bool) {
 	switch o.Kind {
 	case KindSynthetic:
 		return o.Samples, o.Samples > 0
 	case KindIDX:
-		return countIDX(o.Path)
+		return countIDX(ctx, o.Path)
 	}
 	if size, ok := sizeOf(o.Path); !ok || size > maxCounted {
 		return 0, false
@@ -30,7 +31,7 @@ func Count(o Options) (n int, ok bool) {
 			return 0, false
 		}
 	}
-	train, _, err := Open(o)
+	train, _, err := Open(ctx, o)
 	if err != nil {
 		return 0, false
 	}
@@ -54,20 +55,20 @@ func sizeOf(path string) (total int64, ok bool) {
 }
 
 // countIDX reads the number of images from the header of the training images.
-func countIDX(path string) (n int, ok bool) {
-	f := folder{os.DirFS(path), path}
+func countIDX(ctx context.Context, path string) (n int, ok bool) {
+	f := folder{name: path}
 	if strings.HasPrefix(path, BuiltinPrefix) {
 		files, err := fs.Sub(builtinFiles, "builtin")
 		if err != nil || path != BuiltinPrefix+fashionMNIST {
 			return 0, false
 		}
-		f.fs = files
+		f.embedded = files
 	}
 	file := idxTrain.images
 	if !f.exists(file) {
 		file += ".gz"
 	}
-	r, err := f.open(file)
+	r, err := f.open(ctx, file)
 	if err != nil {
 		return 0, false
 	}

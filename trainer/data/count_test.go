@@ -20,7 +20,7 @@ func TestCountFindsSamplesWithoutReadingLargeFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("train-images-idx3-ubyte", "\x00\x00\x08\x03\x00\x00\xea\x60") // no pixels follow
-	builtin, _, err := openBuiltin(BuiltinPrefix + fashionMNIST)
+	builtin, _, err := openBuiltin(t.Context(), BuiltinPrefix+fashionMNIST)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestCountFindsSamplesWithoutReadingLargeFiles(t *testing.T) {
 		{"large file", Options{Kind: KindCSV, Path: large}, 0, false},
 		{"missing file", Options{Kind: KindText, Path: filepath.Join(dir, "none.txt")}, 0, false},
 	} {
-		if n, ok := Count(c.options); n != c.want || ok != c.ok {
+		if n, ok := Count(t.Context(), c.options); n != c.want || ok != c.ok {
 			t.Errorf("%s: got %d, %v, want %d, %v", c.name, n, ok, c.want, c.ok)
 		}
 	}

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"context"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -25,9 +26,9 @@ type csvFile struct {
 }
 
 // openCSV reads the file to train on and, if there is one, the held-out file.
-func openCSV(o Options) (train, eval Dataset, err error) {
+func openCSV(ctx context.Context, o Options) (train, eval Dataset, err error) {
 	rules := csvRules{target: o.Target, classify: o.Task == TaskClassification}
-	t, err := readCSVPath(o.Path, rules)
+	t, err := readCSVPath(ctx, o.Path, rules)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -41,7 +42,7 @@ func openCSV(o Options) (train, eval Dataset, err error) {
 		return t.dataset(t.classes), nil, nil
 	}
 	rules.like = t
-	e, err := readCSVPath(o.EvalPath, rules)
+	e, err := readCSVPath(ctx, o.EvalPath, rules)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -64,8 +65,8 @@ type csvRules struct {
 }
 
 // readCSVPath reads the file at path, compressed or not.
-func readCSVPath(path string, rules csvRules) (*csvFile, error) {
-	r, _, err := openContent(path)
+func readCSVPath(ctx context.Context, path string, rules csvRules) (*csvFile, error) {
+	r, err := openContent(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +78,13 @@ func readCSVPath(path string, rules csvRules) (*csvFile, error) {
 // The first line may be a header, see readHeader.
 func readCSV(path string, r io.Reader, rules csvRules) (*csvFile, error) {
 	f := &csvFile{path: path}
-	in := csv.NewReader(skipBOM(r))
+	limited := &recordReader{r: r}
+	in := csv.NewReader(skipBOM(limited))
 	in.ReuseRecord = true
 	in.TrimLeadingSpace = true
 	first := true
 	for {
+		limited.n = 0
 		record, err := in.Read()
 		if err == io.EOF {
 			break
@@ -113,6 +116,25 @@ func readCSV(path string, r io.Reader, rules csvRules) (*csvFile, error) {
 		return nil, fmt.Errorf("%s:%d:1: no samples after the line of column names", path, f.header)
 	}
 	return f, nil
+}
+
+// maxRecord limits the bytes of a record, for which the parser needs up to 20 times as much
+// memory. A row of a million columns has less.
+const maxRecord = 16 << 20
+
+// recordReader returns an error after maxRecord bytes, unless n is reset.
+type recordReader struct {
+	r io.Reader
+	n int
+}
+
+func (r *recordReader) Read(b []byte) (int, error) {
+	if r.n > maxRecord {
+		return 0, fmt.Errorf("no end of a record within %d bytes", maxRecord)
+	}
+	n, err := r.r.Read(b)
+	r.n += n
+	return n, err
 }
 
 // add appends one sample.

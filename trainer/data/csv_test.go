@@ -1,6 +1,7 @@
 package data
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,7 +11,10 @@ import (
 
 // hint returns the hint of an error, or "".
 func hint(err error) string {
-	if h, ok := err.(interface{ Hint() string }); ok {
+	if h, ok := errors.AsType[interface {
+		error
+		Hint() string
+	}](err); ok {
 		return h.Hint()
 	}
 	return ""
@@ -100,7 +104,7 @@ func TestOpenCSV(t *testing.T) {
 	trainPath, evalPath := filepath.Join(dir, "train.csv"), filepath.Join(dir, "eval.csv")
 	write(t, trainPath, []byte("a,b,y\n1,2,0\n3,4,2\n"))
 	write(t, evalPath, []byte("5,6,1\n"))
-	train, eval, err := Open(Options{Kind: KindCSV, Path: trainPath, EvalPath: evalPath, Task: TaskClassification})
+	train, eval, err := Open(t.Context(), Options{Kind: KindCSV, Path: trainPath, EvalPath: evalPath, Task: TaskClassification})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +114,7 @@ func TestOpenCSV(t *testing.T) {
 	if eval.Len() != 1 || eval.Outputs() != 3 {
 		t.Errorf("held-out data: %d samples, %d classes; want 1, 3", eval.Len(), eval.Outputs())
 	}
-	reg, none, err := Open(Options{Kind: KindCSV, Path: trainPath, Target: "a"})
+	reg, none, err := Open(t.Context(), Options{Kind: KindCSV, Path: trainPath, Target: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,11 +127,11 @@ func TestOpenCSV(t *testing.T) {
 		t.Errorf("read inputs %v, targets %v", x, targets)
 	}
 
-	_, _, err = Open(Options{Kind: KindCSV, Path: filepath.Join(dir, "none.csv")})
+	_, _, err = Open(t.Context(), Options{Kind: KindCSV, Path: filepath.Join(dir, "none.csv")})
 	if want := "read \"" + dir + "/none.csv\": no such file or directory"; err == nil || err.Error() != want {
 		t.Errorf("missing file: %v, want %s", err, want)
 	}
-	_, _, err = Open(Options{Kind: KindCSV, Path: dir})
+	_, _, err = Open(t.Context(), Options{Kind: KindCSV, Path: dir})
 	if want := "read \"" + dir + "\": is a directory"; err == nil || err.Error() != want {
 		t.Errorf("folder: %v, want %s", err, want)
 	}
@@ -141,15 +145,15 @@ func TestOpenCSVOfOneClass(t *testing.T) {
 		one:   `read "` + one + `": column "y": all 2 labels are 7, want at least 2 classes`,
 		plain: `read "` + plain + `": all 1 labels are 7, want at least 2 classes`,
 	} {
-		_, _, err := Open(Options{Kind: KindCSV, Path: path, Task: TaskClassification})
+		_, _, err := Open(t.Context(), Options{Kind: KindCSV, Path: path, Task: TaskClassification})
 		if err == nil || err.Error() != want || hint(err) == "" {
 			t.Errorf("error %v, hint %q;\nwant  %s", err, hint(err), want)
 		}
 	}
-	if _, _, err := Open(Options{Kind: KindCSV, Path: two, EvalPath: one, Task: TaskClassification}); err != nil {
+	if _, _, err := Open(t.Context(), Options{Kind: KindCSV, Path: two, EvalPath: one, Task: TaskClassification}); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := Open(Options{Kind: KindCSV, Path: one}); err != nil {
+	if _, _, err := Open(t.Context(), Options{Kind: KindCSV, Path: one}); err != nil {
 		t.Errorf("as numbers: %v", err)
 	}
 }

@@ -95,7 +95,7 @@ func openAll(t *testing.T) map[string]Dataset {
 		"arrays":          {Kind: KindSafetensors, Path: arrays, Features: "halves", Target: "values"},
 		"split of arrays": {Kind: KindSafetensors, Path: arrays, Holdout: 0.5},
 	} {
-		train, eval, err := Open(o)
+		train, eval, err := Open(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ func TestReadRefusesWhatDoesNotFit(t *testing.T) {
 }
 
 func BenchmarkReadBuiltin(b *testing.B) {
-	d, _, err := Open(Options{Kind: KindIDX, Path: "builtin:fashion-mnist"})
+	d, _, err := Open(b.Context(), Options{Kind: KindIDX, Path: "builtin:fashion-mnist"})
 	if err != nil {
 		b.Fatal(err)
 	}

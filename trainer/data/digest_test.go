@@ -11,7 +11,7 @@ import (
 func TestDigestSeesWhatIsTrainedOn(t *testing.T) {
 	digest := func(content []byte, name string, o Options) string {
 		o.Path = filepath.Join(files(t, map[string][]byte{name: content}), name)
-		d, _, err := Open(o)
+		d, _, err := Open(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}

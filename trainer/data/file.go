@@ -1,87 +1,61 @@
 package data
 
 import (
-	"bufio"
-	"bytes"
-	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"syscall"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// folder is where files are read from, under the name that messages use.
+// folder is a directory of data files.
 type folder struct {
-	fs   fs.FS
-	name string
+	name     string // for messages; the directory's path, unless embedded is set
+	embedded fs.FS  // the files, if they are part of the program
 }
 
-// path returns the name of one file for messages.
+// path returns the name of a file for messages.
 func (f folder) path(file string) string { return f.name + "/" + file }
 
-// open opens a file, decompressed.
-func (f folder) open(file string) (io.ReadCloser, error) {
-	info, err := fs.Stat(f.fs, file)
-	if err == nil {
-		err = regular(info.Mode())
+// open opens a file of the directory.
+func (f folder) open(ctx context.Context, file string) (*content, error) {
+	if f.embedded == nil {
+		return openContent(ctx, f.path(file))
 	}
-	var raw fs.File
-	if err == nil {
-		raw, err = f.fs.Open(file)
-	}
+	raw, err := f.embedded.Open(file)
 	if err != nil {
 		return nil, fmt.Errorf("read %q: %w", f.path(file), cause(err))
 	}
-	r, _, err := decompress(raw, f.path(file))
-	return r, err
+	return newContent(ctx, raw, f.path(file))
 }
 
-// exists reports whether there is a file of that name, readable or not.
+// exists reports whether the directory has an entry of this name, readable or not.
 func (f folder) exists(file string) bool {
-	_, err := fs.Stat(f.fs, file)
+	var err error
+	if f.embedded == nil {
+		_, err = os.Stat(f.path(file))
+	} else {
+		_, err = fs.Stat(f.embedded, file)
+	}
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// openFile opens the file at path, and says what the system knows of it.
+// openFile opens the regular file at path.
 func openFile(path string) (*os.File, fs.FileInfo, error) {
-	info, err := os.Stat(path)
+	f, err := safefile.Open(path, 0)
+	var info fs.FileInfo
 	if err == nil {
-		err = regular(info.Mode())
-	}
-	var f *os.File
-	if err == nil {
-		f, err = os.Open(path)
+		if info, err = f.Stat(); err != nil {
+			f.Close()
+		}
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("read %q: %w", path, cause(err))
 	}
-	if info, err = f.Stat(); err != nil { // it may be another file by now
-		f.Close()
-		return nil, nil, fmt.Errorf("read %q: %w", path, cause(err))
-	}
 	return f, info, nil
-}
-
-// regular refuses what is no file on disk. It must be asked before a file is
-// opened: opening a pipe waits for somebody to write to it, and a device may
-// never end.
-func regular(mode fs.FileMode) error {
-	kind := "something else"
-	switch {
-	case mode.IsRegular():
-		return nil
-	case mode.IsDir():
-		return syscall.EISDIR
-	case mode&fs.ModeNamedPipe != 0:
-		kind = "a pipe"
-	case mode&fs.ModeSocket != 0:
-		kind = "a socket"
-	case mode&fs.ModeDevice != 0:
-		kind = "a device"
-	}
-	return fmt.Errorf("is not a regular file, but %s", kind)
 }
 
 // cause strips the path from an error of the file system, since messages name
@@ -95,38 +69,4 @@ func cause(err error) error {
 		return pe.Err
 	}
 	return err
-}
-
-// openContent opens the file at path, decompressed. The size is that of the
-// content, or -1 if only reading it can tell.
-func openContent(path string) (r io.ReadCloser, size int64, err error) {
-	raw, info, err := openFile(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	r, compressed, err := decompress(raw, path)
-	if compressed {
-		return r, -1, err
-	}
-	return r, info.Size(), err
-}
-
-// decompress returns a reader of the file's content, uncompressed if it begins
-// as gzip does, whatever the file is called. Closing it closes raw.
-func decompress(raw io.ReadCloser, path string) (r io.ReadCloser, compressed bool, err error) {
-	buffered := bufio.NewReaderSize(raw, 1<<16)
-	content := io.Reader(buffered)
-	head, _ := buffered.Peek(2)
-	if compressed = bytes.Equal(head, []byte{0x1f, 0x8b}); compressed {
-		unzipped, err := gzip.NewReader(buffered)
-		if err != nil {
-			raw.Close()
-			return nil, false, fmt.Errorf("read %q: %w", path, cause(err))
-		}
-		content = unzipped
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{content, raw}, compressed, nil
 }

@@ -21,13 +21,13 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 	}
 	defer l.Close()
 	for path, what := range map[string]string{
-		pipe:        "is not a regular file, but a pipe",
-		socket:      "is not a regular file, but a socket",
-		"/dev/zero": "is not a regular file, but a device",
+		pipe:        "not a regular file, but a pipe",
+		socket:      "not a regular file",
+		"/dev/zero": "not a regular file, but a device",
 		dir:         "is a directory",
 	} {
 		for _, kind := range []string{KindCSV, KindText, KindTokens, KindSafetensors} {
-			_, _, err := Open(Options{Kind: kind, Path: path, Context: 4})
+			_, _, err := Open(t.Context(), Options{Kind: kind, Path: path, Context: 4})
 			if want := `read "` + path + `": ` + what; err == nil || err.Error() != want {
 				t.Errorf("%s: error %v,\nwant  %s", kind, err, want)
 			}
@@ -38,8 +38,8 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 	if err := syscall.Mkfifo(labels, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = Open(Options{Kind: KindIDX, Path: images})
-	if want := `read "` + labels + `": is not a regular file, but a pipe`; err == nil || err.Error() != want {
+	_, _, err = Open(t.Context(), Options{Kind: KindIDX, Path: images})
+	if want := `read "` + labels + `": not a regular file, but a pipe`; err == nil || err.Error() != want {
 		t.Errorf("idx: error %v,\nwant  %s", err, want)
 	}
 }

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -17,7 +18,7 @@ var (
 
 // openIDX opens the training files of trainPath and the held-out files of
 // evalPath, or of trainPath when evalPath is empty and they are there.
-func openIDX(trainPath, evalPath string) (train, eval Dataset, err error) {
+func openIDX(ctx context.Context, trainPath, evalPath string) (train, eval Dataset, err error) {
 	trainFolder, err := dataFolder(trainPath)
 	if err != nil {
 		return nil, nil, err
@@ -28,13 +29,13 @@ func openIDX(trainPath, evalPath string) (train, eval Dataset, err error) {
 			return nil, nil, err
 		}
 	}
-	return openIDXFolders(trainFolder, evalFolder, evalPath != "")
+	return openIDXFolders(ctx, trainFolder, evalFolder, evalPath != "")
 }
 
 // openIDXFolders opens both parts. Held-out files may be absent, both of them,
 // unless needEval.
-func openIDXFolders(trainFolder, evalFolder folder, needEval bool) (train, eval Dataset, err error) {
-	t, err := readIDXSet(trainFolder, idxTrain, nil)
+func openIDXFolders(ctx context.Context, trainFolder, evalFolder folder, needEval bool) (train, eval Dataset, err error) {
+	t, err := readIDXSet(ctx, trainFolder, idxTrain, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -42,7 +43,7 @@ func openIDXFolders(trainFolder, evalFolder folder, needEval bool) (train, eval 
 		!evalFolder.exists(idxEval.labels) && !evalFolder.exists(idxEval.labels+".gz") {
 		return t, nil, nil
 	}
-	e, err := readIDXSet(evalFolder, idxEval, t)
+	e, err := readIDXSet(ctx, evalFolder, idxEval, t)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -59,32 +60,40 @@ func dataFolder(path string) (folder, error) {
 	if !info.IsDir() {
 		return folder{}, &hintError{fmt.Errorf("read data folder %q: not a folder", path), hint}
 	}
-	return folder{os.DirFS(path), path}, nil
+	return folder{name: path}, nil
 }
 
-// readIDXSet reads images and labels. Those that are held out must have the size
-// and the classes of those trained on, like; it is nil for the latter, whose
-// largest label says how many classes there are.
-func readIDXSet(f folder, set idxSet, like *table) (*table, error) {
-	imagesPath, imageShape, pixels, err := readIDXFile(f, set.images, 3)
+// readIDXSet reads images and labels. Held-out data must have the image size and the
+// classes of the training data, like, which is nil for the training data themselves: their
+// largest label gives the number of classes. Pixels are read last, when the headers and the
+// labels are known to fit.
+func readIDXSet(ctx context.Context, f folder, set idxSet, like *table) (*table, error) {
+	images, err := openIDXFile(ctx, f, set.images, 3)
 	if err != nil {
 		return nil, err
 	}
-	labelsPath, labelShape, rawLabels, err := readIDXFile(f, set.labels, 1)
+	defer images.in.Close()
+	labelFile, err := openIDXFile(ctx, f, set.labels, 1)
 	if err != nil {
 		return nil, err
 	}
-	if imageShape[0] != labelShape[0] {
-		return nil, fmt.Errorf("read %q: at byte 4: %d labels, but %q has %d images", labelsPath, labelShape[0], imagesPath, imageShape[0])
+	defer labelFile.in.Close()
+	imagesPath, labelsPath := images.path, labelFile.path
+	if images.shape[0] != labelFile.shape[0] {
+		return nil, fmt.Errorf("read %q: at byte 4: %d labels, but %q has %d images", labelsPath, labelFile.shape[0], imagesPath, images.shape[0])
 	}
-	image := [3]int{1, imageShape[1], imageShape[2]}
+	image := [3]int{1, images.shape[1], images.shape[2]}
+	if like != nil && image != like.image {
+		return nil, fmt.Errorf("read %q: at byte 8: images of %d x %d pixels, but those trained on have %d x %d",
+			imagesPath, image[1], image[2], like.image[1], like.image[2])
+	}
+	rawLabels, err := labelFile.values()
+	if err != nil {
+		return nil, err
+	}
 	classes := int(slices.Max(rawLabels)) + 1
 	if like != nil {
 		classes = like.outputs
-		if image != like.image {
-			return nil, fmt.Errorf("read %q: at byte 8: images of %d x %d pixels, but those trained on have %d x %d",
-				imagesPath, image[1], image[2], like.image[1], like.image[2])
-		}
 	}
 	labels := make([]int32, len(rawLabels))
 	for i, label := range rawLabels {
@@ -98,27 +107,33 @@ func readIDXSet(f folder, set idxSet, like *table) (*table, error) {
 			return nil, &hintError{fmt.Errorf("read %q: at byte 8: %w", labelsPath, err), oneClassHint}
 		}
 	}
+	pixels, err := images.values()
+	if err != nil {
+		return nil, err
+	}
 	t := newClassTable("images", byteRows{pixels, image[1] * image[2], scaledByte}, labels, classes)
 	t.image = image
 	return t, nil
 }
 
-// readIDXFile reads one file, compressed or not.
-func readIDXFile(f folder, file string, dims int) (path string, shape []int, values []byte, err error) {
+// openIDXFile opens a file, compressed or not, and reads its header.
+func openIDXFile(ctx context.Context, f folder, file string, dims int) (*idxFile, error) {
 	if !f.exists(file) {
 		if !f.exists(file + ".gz") {
-			return "", nil, nil, &hintError{
+			return nil, &hintError{
 				fmt.Errorf("read %q: neither this file nor %s.gz exists", f.path(file), file),
 				"an IDX folder holds the files of MNIST under their own names: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each plain or .gz",
 			}
 		}
 		file += ".gz"
 	}
-	r, err := f.open(file)
+	in, err := f.open(ctx, file)
 	if err != nil {
-		return "", nil, nil, err
+		return nil, err
 	}
-	defer r.Close()
-	shape, values, err = readIDX(f.path(file), r, dims)
-	return f.path(file), shape, values, err
+	idx, err := readIDXHeader(f.path(file), in, dims)
+	if err != nil {
+		in.Close()
+	}
+	return idx, err
 }

@@ -34,8 +34,18 @@ func gzipped(t testing.TB, content []byte) []byte {
 	return out.Bytes()
 }
 
+// readIDX reads a plain file.
+func readIDX(file []byte, dims int) (shape []int, values []byte, err error) {
+	f, err := readIDXHeader("f", &content{from: bytes.NewReader(file), size: int64(len(file))}, dims)
+	if err != nil {
+		return nil, nil, err
+	}
+	values, err = f.values()
+	return f.shape, values, err
+}
+
 func TestReadIDX(t *testing.T) {
-	shape, values, err := readIDX("f", bytes.NewReader(idxBytes([]byte{1, 2, 3, 4, 5, 6}, 1, 2, 3)), 3)
+	shape, values, err := readIDX(idxBytes([]byte{1, 2, 3, 4, 5, 6}, 1, 2, 3), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,17 +77,17 @@ func TestReadIDXErrors(t *testing.T) {
 		{"long", append(slices.Clone(good), 0), `read "f": at byte 10: bytes after the last of 2 values`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, _, err := readIDX("f", bytes.NewReader(c.content), 1)
+			_, _, err := readIDX(c.content, 1)
 			if err == nil || err.Error() != c.want {
 				t.Errorf("error %v,\nwant  %s", err, c.want)
 			}
 		})
 	}
-	if _, _, err := readIDX("f", bytes.NewReader(idxBytes(nil, 1<<20, 1<<10, 4)), 3); err == nil || err.Error() != `read "f": at byte 12: more than 2147483648 values` {
+	if _, _, err := readIDX(idxBytes(nil, 1<<20, 1<<10, 4), 3); err == nil || err.Error() != `read "f": at byte 12: more than 2147483648 values` {
 		t.Errorf("product too large: %v", err)
 	}
 	// A claim of 2 GiB must not take 2 GiB of memory.
-	_, _, err := readIDX("f", bytes.NewReader(idxBytes(make([]byte, 10), 1<<20, 1<<10, 2)), 3)
+	_, _, err := readIDX(idxBytes(make([]byte, 10), 1<<20, 1<<10, 2), 3)
 	if err == nil || err.Error() != `read "f": at byte 26: the file ends after 10 of 2147483648 values` {
 		t.Errorf("large claim: %v", err)
 	}
@@ -95,7 +105,7 @@ func mnistFolder(t *testing.T) string {
 }
 
 func TestOpenIDX(t *testing.T) {
-	train, eval, err := Open(Options{Kind: KindIDX, Path: mnistFolder(t)})
+	train, eval, err := Open(t.Context(), Options{Kind: KindIDX, Path: mnistFolder(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,13 +129,13 @@ func TestOpenIDXPlacesOfHeldOutFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, eval, err := Open(Options{Kind: KindIDX, Path: dir}); err != nil || eval != nil {
+	if _, eval, err := Open(t.Context(), Options{Kind: KindIDX, Path: dir}); err != nil || eval != nil {
 		t.Errorf("no held-out files: %v, %v", eval, err)
 	}
-	if _, eval, err := Open(Options{Kind: KindIDX, Path: dir, EvalPath: other}); err != nil || eval == nil {
+	if _, eval, err := Open(t.Context(), Options{Kind: KindIDX, Path: dir, EvalPath: other}); err != nil || eval == nil {
 		t.Errorf("held-out files elsewhere: %v, %v", eval, err)
 	}
-	if _, _, err := Open(Options{Kind: KindIDX, Path: other, EvalPath: dir}); err == nil {
+	if _, _, err := Open(t.Context(), Options{Kind: KindIDX, Path: other, EvalPath: dir}); err == nil {
 		t.Error("held-out folder without files: no error")
 	}
 }
@@ -156,7 +166,7 @@ func TestOpenIDXErrors(t *testing.T) {
 			} else {
 				write(t, path, c.labels)
 			}
-			_, _, err := Open(Options{Kind: KindIDX, Path: dir})
+			_, _, err := Open(t.Context(), Options{Kind: KindIDX, Path: dir})
 			if want := strings.ReplaceAll(c.want, "DIR", dir); err == nil || err.Error() != want {
 				t.Errorf("error %v,\nwant  %s", err, want)
 			}
@@ -168,14 +178,14 @@ func TestOpenIDXErrors(t *testing.T) {
 		content := gzipped(t, idxBytes([]byte{0, 2, 1, 0}, 4))
 		content[len(content)-6] ^= 1 // in the checksum
 		write(t, path, content)
-		_, _, err := Open(Options{Kind: KindIDX, Path: dir})
+		_, _, err := Open(t.Context(), Options{Kind: KindIDX, Path: dir})
 		if !errors.Is(err, gzip.ErrChecksum) || !strings.Contains(err.Error(), path) {
 			t.Errorf("error %v, want a checksum error of %s", err, path)
 		}
 	})
 	t.Run("no folder", func(t *testing.T) {
 		for _, path := range []string{"/no/such/folder", filepath.Join(mnistFolder(t), "train-images-idx3-ubyte"), ""} {
-			_, _, err := Open(Options{Kind: KindIDX, Path: path})
+			_, _, err := Open(t.Context(), Options{Kind: KindIDX, Path: path})
 			if err == nil || hint(err) == "" {
 				t.Errorf("folder %q: error %v, hint %q", path, err, hint(err))
 			}
@@ -187,7 +197,7 @@ func TestDigestIgnoresCompressionAndSeesContent(t *testing.T) {
 	digest := func(change func(dir string)) string {
 		dir := mnistFolder(t)
 		change(dir)
-		train, _, err := Open(Options{Kind: KindIDX, Path: dir})
+		train, _, err := Open(t.Context(), Options{Kind: KindIDX, Path: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +230,7 @@ func FuzzIDX(f *testing.F) {
 		if dims < 1 || dims > 3 {
 			return
 		}
-		shape, values, err := readIDX("f", bytes.NewReader(content), dims)
+		shape, values, err := readIDX(content, dims)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), `read "f": at byte `) {
 				t.Errorf("error without file and byte: %v", err)

@@ -42,7 +42,7 @@ func equalBatches(a, b Batch) bool {
 }
 
 func TestLoaderAllocatesNothing(t *testing.T) {
-	d, _, err := Open(Options{Kind: KindSynthetic, Samples: 1000, Inputs: 5, Outputs: 1})
+	d, _, err := Open(t.Context(), Options{Kind: KindSynthetic, Samples: 1000, Inputs: 5, Outputs: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestLoaderAllocatesNothing(t *testing.T) {
 // A batch stays as it is until the next one is asked for, however far ahead the
 // loader reads.
 func TestLoaderKeepsTheCurrentBatch(t *testing.T) {
-	d, _, err := Open(Options{Kind: KindSynthetic, Samples: 100, Inputs: 5, Outputs: 1})
+	d, _, err := Open(t.Context(), Options{Kind: KindSynthetic, Samples: 100, Inputs: 5, Outputs: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestLoaderKeepsTheCurrentBatch(t *testing.T) {
 }
 
 func TestLoaderStopLeavesNoGoroutine(t *testing.T) {
-	d, _, err := Open(Options{Kind: KindSynthetic, Samples: 100, Inputs: 5, Outputs: 1})
+	d, _, err := Open(t.Context(), Options{Kind: KindSynthetic, Samples: 100, Inputs: 5, Outputs: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestLoaderStopLeavesNoGoroutine(t *testing.T) {
 }
 
 func TestLoaderRefusesMisuse(t *testing.T) {
-	d, _, err := Open(Options{Kind: KindSynthetic, Samples: 10, Inputs: 5, Outputs: 1})
+	d, _, err := Open(t.Context(), Options{Kind: KindSynthetic, Samples: 10, Inputs: 5, Outputs: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

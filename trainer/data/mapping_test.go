@@ -15,7 +15,7 @@ import (
 func TestShrunkFileIsNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.bin")
 	write(t, path, make([]byte, 1<<20))
-	d, _, err := Open(Options{Kind: KindTokens, Path: path, Context: 8})
+	d, _, err := Open(t.Context(), Options{Kind: KindTokens, Path: path, Context: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestShrunkFileIsNamed(t *testing.T) {
 func TestLoaderOfShrunkFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.bin")
 	write(t, path, make([]byte, 1<<20))
-	d, _, err := Open(Options{Kind: KindTokens, Path: path, Context: 8})
+	d, _, err := Open(t.Context(), Options{Kind: KindTokens, Path: path, Context: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestMappingIsGivenBack(t *testing.T) {
 		}
 		return strings.Contains(string(maps), "given-back.bin")
 	}
-	d, _, err := Open(Options{Kind: KindTokens, Path: path, Context: 8})
+	d, _, err := Open(t.Context(), Options{Kind: KindTokens, Path: path, Context: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func FuzzTokens(f *testing.F) {
 		if wide {
 			o.DType = DTypeUint32
 		}
-		d, _, err := Open(o)
+		d, _, err := Open(t.Context(), o)
 		if err != nil {
 			if !strings.Contains(err.Error(), path) {
 				t.Errorf("error without the file: %v", err)

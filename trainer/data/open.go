@@ -1,6 +1,7 @@
 package data
 
 import (
+	"context"
 	"fmt"
 	"strings"
 )
@@ -61,10 +62,11 @@ type Options struct {
 }
 
 // Open reads or generates the data to train on and the held-out data to evaluate
-// on; eval is nil when there are none. Errors name the file and the place in it:
+// on; eval is nil when there are none. It stops when the context ends, with the cause of
+// that. Errors name the file and the place in it:
 // the line and column of a CSV file, the byte of another one after decompression.
 // Those that a user can act on have a method Hint() string.
-func Open(o Options) (train, eval Dataset, err error) {
+func Open(ctx context.Context, o Options) (train, eval Dataset, err error) {
 	if o.Task != "" && o.Task != TaskRegression && o.Task != TaskClassification {
 		return nil, nil, fmt.Errorf("open data: unknown task %q, want %q or %q", o.Task, TaskRegression, TaskClassification)
 	}
@@ -83,17 +85,17 @@ func Open(o Options) (train, eval Dataset, err error) {
 			if o.EvalPath != "" {
 				return nil, nil, fmt.Errorf("open data %q: builtin data have their own held-out samples, so there can be no others from %q", o.Path, o.EvalPath)
 			}
-			return openBuiltin(o.Path)
+			return openBuiltin(ctx, o.Path)
 		}
-		return openIDX(o.Path, o.EvalPath)
+		return openIDX(ctx, o.Path, o.EvalPath)
 	case KindCSV:
-		return openCSV(o)
+		return openCSV(ctx, o)
 	case KindText:
-		return openText(o)
+		return openText(ctx, o)
 	case KindTokens:
-		return openTokens(o)
+		return openTokens(ctx, o)
 	case KindSafetensors:
-		return openSafetensors(o)
+		return openSafetensors(ctx, o)
 	case KindSynthetic:
 		return openSynthetic(o)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestBuiltinIsBalanced(t *testing.T) {
-	train, eval, err := Open(Options{Kind: KindIDX, Path: "builtin:fashion-mnist"})
+	train, eval, err := Open(t.Context(), Options{Kind: KindIDX, Path: "builtin:fashion-mnist"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestBuiltinIsBalanced(t *testing.T) {
 // The beginner's DDP guide trains on pairs of torch.rand(20) and torch.rand(1).
 func TestSyntheticValuesAreDrawnInSequence(t *testing.T) {
 	const seed, samples, inputs, outputs = 3, 50, 20, 2
-	d, eval, err := Open(Options{Kind: KindSynthetic, Samples: samples, Inputs: inputs, Outputs: outputs, Seed: seed})
+	d, eval, err := Open(t.Context(), Options{Kind: KindSynthetic, Samples: samples, Inputs: inputs, Outputs: outputs, Seed: seed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestSyntheticValuesAreDrawnInSequence(t *testing.T) {
 
 func TestSyntheticClasses(t *testing.T) {
 	o := Options{Kind: KindSynthetic, Task: TaskClassification, Samples: 2001, Inputs: 10, Outputs: 5, Seed: 1}
-	train, eval, err := Open(o)
+	train, eval, err := Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,12 +79,12 @@ func TestSyntheticClasses(t *testing.T) {
 	if slices.Min(count) < 100 {
 		t.Errorf("samples per class %v: one is too rare to learn", count)
 	}
-	again, _, err := Open(o)
+	again, _, err := Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.Seed++
-	other, _, err := Open(o)
+	other, _, err := Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestOpenErrors(t *testing.T) {
 		{"overflow", `generate data: 1 samples of 9223372036854775807 inputs and 1 outputs, together more than 2147483648 values`, Options{Kind: KindSynthetic, Samples: 1, Inputs: 1<<63 - 1, Outputs: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, _, err := Open(c.o); err == nil || err.Error() != c.want {
+			if _, _, err := Open(t.Context(), c.o); err == nil || err.Error() != c.want {
 				t.Errorf("error %v,\nwant  %s", err, c.want)
 			}
 		})

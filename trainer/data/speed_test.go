@@ -19,7 +19,7 @@ func BenchmarkOpenText(b *testing.B) {
 			b.Run(name+"/"+vocabulary, func(b *testing.B) {
 				b.SetBytes(int64(len(content)))
 				for b.Loop() {
-					if _, _, err := Open(Options{Kind: KindText, Path: path, Context: 256, Vocabulary: vocabulary, Holdout: 0.1}); err != nil {
+					if _, _, err := Open(b.Context(), Options{Kind: KindText, Path: path, Context: 256, Vocabulary: vocabulary, Holdout: 0.1}); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -36,7 +36,7 @@ func BenchmarkOpenTokens(b *testing.B) {
 	}
 	b.SetBytes(100_000_000)
 	for b.Loop() {
-		if _, _, err := Open(Options{Kind: KindTokens, Path: path, Context: 1024}); err != nil {
+		if _, _, err := Open(b.Context(), Options{Kind: KindTokens, Path: path, Context: 1024}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -48,7 +48,7 @@ func BenchmarkReadTokens(b *testing.B) {
 	if err := os.WriteFile(path, make([]byte, 100_000_000), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	d, _, err := Open(Options{Kind: KindTokens, Path: path, Context: 1024})
+	d, _, err := Open(b.Context(), Options{Kind: KindTokens, Path: path, Context: 1024})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"unicode/utf8"
@@ -23,11 +24,11 @@ func (t text[T]) Vocabulary() *Vocabulary { return t.vocabulary }
 
 // openText reads a text and cuts it into samples of o.Context tokens. The text is
 // taken as it stands in the file, line ends and all.
-func openText(o Options) (train, eval Dataset, err error) {
+func openText(ctx context.Context, o Options) (train, eval Dataset, err error) {
 	if err := checkContext(o); err != nil {
 		return nil, nil, err
 	}
-	content, err := readText(o.Path, maxValues)
+	content, err := readText(ctx, o.Path, maxValues)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -91,8 +92,8 @@ func newText[T token](path string, tokens []T, context int, v *Vocabulary) (Data
 // readText reads the file at path, compressed or not, of at most limit bytes. The
 // text takes memory of its own size and no more: what a compressed file expands to
 // is counted before.
-func readText(path string, limit int64) ([]byte, error) {
-	size, err := textSize(path, limit)
+func readText(ctx context.Context, path string, limit int64) ([]byte, error) {
+	size, err := textSize(ctx, path, limit)
 	switch {
 	case err != nil:
 		return nil, err
@@ -104,7 +105,7 @@ func readText(path string, limit int64) ([]byte, error) {
 			"write it as tokens, which need not fit in memory, and read it with kind " + KindTokens,
 		}
 	}
-	r, _, err := openContent(path)
+	r, err := openContent(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -118,16 +119,17 @@ func readText(path string, limit int64) ([]byte, error) {
 
 // textSize returns the size of the decompressed file at path. Compressed data are
 // read for it, up to a byte behind the limit.
-func textSize(path string, limit int64) (int64, error) {
-	r, size, err := openContent(path)
+func textSize(ctx context.Context, path string, limit int64) (int64, error) {
+	r, err := openContent(ctx, path)
 	if err != nil {
 		return 0, err
 	}
 	defer r.Close()
-	if size >= 0 {
-		return size, nil
+	if r.size >= 0 {
+		return r.size, nil
 	}
-	if size, err = io.Copy(io.Discard, io.LimitReader(r, limit+1)); err != nil {
+	size, err := io.Copy(io.Discard, io.LimitReader(r, limit+1))
+	if err != nil {
 		return 0, fmt.Errorf("read %q: at byte %d: %w", path, size, cause(err))
 	}
 	return size, nil

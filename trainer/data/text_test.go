@@ -17,7 +17,7 @@ func openTextBytes(t *testing.T, content []byte, o Options) (train, eval Dataset
 	t.Helper()
 	o.Kind, o.Path = KindText, filepath.Join(t.TempDir(), "f.txt")
 	write(t, o.Path, content)
-	return Open(o)
+	return Open(t.Context(), o)
 }
 
 // textOf returns what sample i and its labels are as text.
@@ -100,7 +100,7 @@ func TestTextErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.Kind, c.o.Path = KindText, filepath.Join(t.TempDir(), "f.txt")
 			write(t, c.o.Path, c.content)
-			_, _, err := Open(c.o)
+			_, _, err := Open(t.Context(), c.o)
 			if want := strings.ReplaceAll(c.want, "PATH", c.o.Path); err == nil || err.Error() != want {
 				t.Errorf("error %v,\nwant  %s", err, want)
 			}
@@ -126,7 +126,7 @@ func TestTextMemory(t *testing.T) {
 			write(t, path, content)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			if _, _, err := Open(Options{Kind: KindText, Path: path, Context: 8, Vocabulary: vocabulary, Holdout: 0.5}); err != nil {
+			if _, _, err := Open(t.Context(), Options{Kind: KindText, Path: path, Context: 8, Vocabulary: vocabulary, Holdout: 0.5}); err != nil {
 				t.Fatal(err)
 			}
 			runtime.ReadMemStats(&after)
@@ -146,13 +146,13 @@ func TestTextLimit(t *testing.T) {
 		"compressed": func(b []byte) []byte { return gzipped(t, b) },
 	} {
 		write(t, path, compress(make([]byte, limit)))
-		if content, err := readText(path, limit); len(content) != limit || err != nil {
+		if content, err := readText(t.Context(), path, limit); len(content) != limit || err != nil {
 			t.Errorf("%s: %d bytes, %v", name, len(content), err)
 		}
 		write(t, path, compress(make([]byte, limit+1)))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err := readText(path, limit)
+		_, err := readText(t.Context(), path, limit)
 		runtime.ReadMemStats(&after)
 		if want := fmt.Sprintf("read %q: at byte 1048576: more text than the limit of 1048576 bytes", path); err == nil || err.Error() != want || hint(err) == "" {
 			t.Errorf("%s: error %v, hint %q;\nwant  %s", name, err, hint(err), want)
@@ -259,7 +259,7 @@ func FuzzText(f *testing.F) {
 		if chars {
 			o.Vocabulary = VocabularyChar
 		}
-		d, _, err := Open(o)
+		d, _, err := Open(t.Context(), o)
 		if err != nil {
 			if context > 0 && !strings.Contains(err.Error(), path) {
 				t.Errorf("error without the file: %v", err)

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,7 +32,7 @@ func (d mappedTokens[T]) tryRead(indices []int, into Batch) error {
 
 // openTokens maps files of tokens. Every token is looked at once: one that the
 // vocabulary has not must never reach a model.
-func openTokens(o Options) (train, eval Dataset, err error) {
+func openTokens(ctx context.Context, o Options) (train, eval Dataset, err error) {
 	if err := checkContext(o); err != nil {
 		return nil, nil, err
 	}
@@ -60,9 +61,9 @@ func openTokens(o Options) (train, eval Dataset, err error) {
 		return nil, nil, err
 	}
 	if trainFiles[0].width == uint16Width {
-		return readTokens[uint16](o, trainFiles, evalFiles)
+		return readTokens[uint16](ctx, o, trainFiles, evalFiles)
 	}
-	return readTokens[uint32](o, trainFiles, evalFiles)
+	return readTokens[uint32](ctx, o, trainFiles, evalFiles)
 }
 
 // openTokenFiles maps the file at path, or those that it is a pattern of.
@@ -126,7 +127,7 @@ func checkTogether(train, eval []tokenFile) error {
 }
 
 // readTokens makes the datasets of files whose tokens are stored as T.
-func readTokens[T token](o Options, trainFiles, evalFiles []tokenFile) (train, eval Dataset, err error) {
+func readTokens[T token](ctx context.Context, o Options, trainFiles, evalFiles []tokenFile) (train, eval Dataset, err error) {
 	shards, held := shardsOf[T](trainFiles), shardsOf[T](evalFiles)
 	evalPath := o.EvalPath
 	if o.Holdout > 0 {
@@ -137,14 +138,14 @@ func readTokens[T token](o Options, trainFiles, evalFiles []tokenFile) (train, e
 	if limit == 0 {
 		limit = maxVocabulary
 	}
-	t, vocabulary, err := scanTokens(o.Path, shards, o.Context, limit)
+	t, vocabulary, err := scanTokens(ctx, o.Path, shards, o.Context, limit)
 	if err != nil {
 		return nil, nil, err
 	}
 	var e *scanned[T]
 	if held != nil {
 		var evalVocabulary int
-		if e, evalVocabulary, err = scanTokens(evalPath, held, o.Context, limit); err != nil {
+		if e, evalVocabulary, err = scanTokens(ctx, evalPath, held, o.Context, limit); err != nil {
 			return nil, nil, err
 		}
 		vocabulary = max(vocabulary, evalVocabulary)
@@ -201,7 +202,7 @@ type scanned[T token] struct {
 
 // scanTokens reads all tokens, which must be below limit, and returns also one
 // more than the largest.
-func scanTokens[T token](path string, shards []shard[T], context, limit int) (s *scanned[T], vocabulary int, err error) {
+func scanTokens[T token](ctx context.Context, path string, shards []shard[T], context, limit int) (s *scanned[T], vocabulary int, err error) {
 	var files mappings
 	var tokens [][]T
 	for _, sh := range shards {
@@ -215,7 +216,7 @@ func scanTokens[T token](path string, shards []shard[T], context, limit int) (s 
 	s = &scanned[T]{mappedTokens[T]{sequences, files}, sequences.newDigest()}
 	err = files.guard(func() error {
 		for _, sh := range shards {
-			largest, err := sh.scan(limit, s.hash)
+			largest, err := sh.scan(ctx, limit, s.hash)
 			if err != nil {
 				return err
 			}
@@ -227,11 +228,14 @@ func scanTokens[T token](path string, shards []shard[T], context, limit int) (s 
 }
 
 // scan checks and hashes the tokens of one shard, and returns the largest.
-func (s shard[T]) scan(limit int, d *digest) (largest int, err error) {
+func (s shard[T]) scan(ctx context.Context, limit int, d *digest) (largest int, err error) {
 	d.bytes(fmt.Appendf(nil, "%d\n", len(s.tokens)))
 	const block = 1 << 14 // tokens, that stay in the cache for the hash
 	at := 0
 	for tokens := range slices.Chunk(s.tokens, block) {
+		if ctx.Err() != nil {
+			return 0, fmt.Errorf("read %q: %w", s.path, context.Cause(ctx))
+		}
 		most := int(slices.Max(tokens))
 		if most >= limit {
 			i := slices.IndexFunc(tokens, func(t T) bool { return int(t) >= limit })

@@ -140,7 +140,7 @@ func TestWhatIsNotTokensIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "train.bin")
 	for _, c := range refusals {
 		write(t, path, c.content)
-		_, _, err := Open(Options{Kind: KindTokens, Path: path, Context: 1, DType: c.dtype})
+		_, _, err := Open(t.Context(), Options{Kind: KindTokens, Path: path, Context: 1, DType: c.dtype})
 		if want := fmt.Sprintf("read %q: at byte 0: %s", path, c.want); err == nil || err.Error() != want || !strings.Contains(hint(err), c.hint) {
 			t.Errorf("%s: error %v, hint %q;\nwant  %s", c.name, err, hint(err), want)
 		}
@@ -151,7 +151,7 @@ func TestWhatIsNotTokensIsRefused(t *testing.T) {
 func TestTokensBehindAHeaderAreTakenAsTheyAre(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "train.bin")
 	write(t, path, llmcBytes(llmcGPT2, 1, 500, bytes.Repeat([]byte{'a', 'b'}, 500)))
-	if _, _, err := Open(Options{Kind: KindTokens, Path: path, Context: 8}); err != nil {
+	if _, _, err := Open(t.Context(), Options{Kind: KindTokens, Path: path, Context: 8}); err != nil {
 		t.Error(err)
 	}
 }

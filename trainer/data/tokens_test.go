@@ -87,7 +87,7 @@ func TestOpenTokens(t *testing.T) {
 	} {
 		t.Run(c.path, func(t *testing.T) {
 			c.o.Kind, c.o.Path = KindTokens, filepath.Join(dir, c.path)
-			d, none, err := Open(c.o)
+			d, none, err := Open(t.Context(), c.o)
 			if err != nil || none != nil {
 				t.Fatal(none, err)
 			}
@@ -108,7 +108,7 @@ func TestTokensHeldOut(t *testing.T) {
 	})
 	open := func(o Options) (train, eval Dataset) {
 		o.Kind, o.Context = KindTokens, 2
-		train, eval, err := Open(o)
+		train, eval, err := Open(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func TestTokensErrors(t *testing.T) {
 			case -1:
 				c.o.VocabularySize = 0
 			}
-			_, _, err := Open(c.o)
+			_, _, err := Open(t.Context(), c.o)
 			if want := fmt.Sprintf("read %q: %s", path, c.want); err == nil || err.Error() != want {
 				t.Errorf("error %v,\nwant  %s", err, want)
 			}
@@ -196,7 +196,7 @@ func TestTokensOptionErrors(t *testing.T) {
 		{"no match", Options{Path: "none*.bin", Context: 2}, `read "DIR/none*.bin": no file matches this pattern`},
 		{"bad pattern", Options{Path: "[a.bin", Context: 2}, `read "DIR/[a.bin": syntax error in pattern`},
 		{"folder", Options{Path: "", Context: 2}, `read "DIR": is a directory`},
-		{"pipe", Options{Path: "pipe", Context: 2}, `read "DIR/pipe": is not a regular file, but a pipe`},
+		{"pipe", Options{Path: "pipe", Context: 2}, `read "DIR/pipe": not a regular file, but a pipe`},
 		{"compressed", Options{Path: "c.bin.gz", Context: 2}, `read "DIR/c.bin.gz": at byte 0: the file is compressed by gzip, not a list of tokens`},
 		{"types differ", Options{Path: "?.bin", Context: 2}, `read "DIR/b.bin": tokens of 4 bytes, but those of "DIR/a.bin" have 2`},
 		{"file on both sides", Options{Path: "a.bin", EvalPath: "[a].bin", Context: 2}, `read "DIR/a.bin": the file is held out and, as "DIR/a.bin", trained on`},
@@ -207,7 +207,7 @@ func TestTokensOptionErrors(t *testing.T) {
 			if c.o.EvalPath != "" {
 				c.o.EvalPath = filepath.Join(dir, c.o.EvalPath)
 			}
-			_, _, err := Open(c.o)
+			_, _, err := Open(t.Context(), c.o)
 			if want := strings.ReplaceAll(c.want, "DIR", dir); err == nil || err.Error() != want {
 				t.Errorf("error %v,\nwant  %s", err, want)
 			}

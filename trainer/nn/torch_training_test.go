@@ -44,7 +44,7 @@ func newRun(t *testing.T, r reference) *run {
 	if r.Data == "builtin" {
 		o = data.Options{Kind: data.KindIDX, Path: "builtin:fashion-mnist"}
 	}
-	train, eval, err := data.Open(o)
+	train, eval, err := data.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
