@@ -109,9 +109,9 @@ func TestJudge(t *testing.T) {
 		{"a slower one", "09-ipoib-good", Pick{Uses: []Use{use("eno1", "10.1.0.7/16")}},
 			Verdict{Works, "eno1", "eno1 at 1 Gb/s, ib0 has 200 Gb/s"}},
 		{"loopback", "09-ipoib-good", Pick{Uses: []Use{use("lo", "127.0.0.1/8")}},
-			Verdict{Fails, "lo", "lo: 127.0.0.1 is this host only"}},
+			Verdict{Fails, "lo", "lo: 127.0.0.1 is the loopback address"}},
 		{"another address of loopback", "09-ipoib-good", Gloo(InHosts)(find(t, "09-ipoib-good").pair),
-			Verdict{Fails, "lo", "lo: 127.0.1.1 is this host only"}},
+			Verdict{Fails, "lo", "lo: 127.0.1.1 is the loopback address"}},
 		{"a second that may carry data and leads nowhere", "05-libvirt-virbr0",
 			Pick{Uses: []Use{use("eno1", "10.20.0.11/16"), use("virbr0", "192.168.122.1/24")}, Spread: Devices},
 			Verdict{Risk, "virbr0", "also uses virbr0: 192.168.122.1 is on every host"}},
@@ -125,9 +125,9 @@ func TestJudge(t *testing.T) {
 			Verdict{Risk, "cilium_host", "also uses cilium_host: the route to 10.0.21.96 leaves by enp90s0np0"}},
 		{"all of several that work", "09-ipoib-good",
 			Pick{Uses: []Use{use("ib0", "10.149.0.7/16"), use("eno1", "10.1.0.7/16")}, Spread: All},
-			Verdict{Works, "all", "uses them all: ib0, eno1"}},
+			Verdict{Works, "all", "uses all of them: ib0, eno1"}},
 		{"link-local", "08-ib0-linklocal-v6-only", Pick{Uses: []Use{use("ib0", "fe80::a288:c203:d2:aaf2/64")}},
-			Verdict{Fails, "ib0", "ib0: only a link-local IPv6 address, which no route leads to"}},
+			Verdict{Fails, "ib0", "ib0: only a link-local IPv6 address, which has no route"}},
 		{"nothing", "09-ipoib-good", Pick{Failed: "why"}, Verdict{Fails, "none", "why"}},
 	}
 	for _, tt := range tests {

@@ -98,7 +98,7 @@ func explanation(t *testing.T) string {
 
 func table(cases []*collected) string {
 	var out strings.Builder
-	out.WriteString("| host | right |")
+	out.WriteString("| Host | Expected |")
 	for _, s := range systems {
 		fmt.Fprintf(&out, " %s |", s.name)
 	}
@@ -126,7 +126,7 @@ func table(cases []*collected) string {
 
 func summary(cases []*collected) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "Of the %d hosts:\n\n| | right | works | risk | fails |\n|---|---|---|---|---|\n", len(cases))
+	fmt.Fprintf(&out, "Summary of the %d hosts:\n\n| System | right | works | risk | fails |\n|---|---|---|---|---|\n", len(cases))
 	row := func(name string, pick func(Pair) Pick) {
 		n := count(cases, pick)
 		fmt.Fprintf(&out, "| %s | %d | %d | %d | %d |\n", name, n[Right], n[Works], n[Risk], n[Fails])
@@ -135,7 +135,7 @@ func summary(cases []*collected) string {
 		row(s.name, s.pick)
 		switch s.name {
 		case "ddpbatch":
-			row("ddpbatch, told the other host's address", Told)
+			row("ddpbatch, given the other host's address", Told)
 		case "Gloo":
 			row("Gloo, host name at 127.0.1.1", Gloo(InHosts))
 		}
@@ -168,7 +168,7 @@ func reasons(cases []*collected) string {
 			case v.Word != Right:
 				why = fmt.Sprintf("%s: %s", v.Word, v.Why)
 			case s.name == "ddpbatch" && len(pick.Warnings) > 0:
-				why = "right, and warns: " + strings.Join(pick.Warnings, "; ")
+				why = "right, with a warning: " + strings.Join(pick.Warnings, "; ")
 			default:
 				continue
 			}

@@ -53,11 +53,11 @@ func (p Pair) Judge(pick Pick, right Use) Verdict {
 		}
 	}
 	if pick.Guess != "" {
-		return Verdict{Risk, pick.Guess, pick.Guess + " shares no subnet with the other host, and which of its interfaces goes with it is a guess"}
+		return Verdict{Risk, pick.Guess, pick.Guess + " shares no subnet with the other host; the matching interface there is a guess"}
 	}
 	switch {
 	case pick.Spread == All && len(pick.Uses) > 1:
-		return Verdict{Works, "all", "uses them all: " + names(pick.Uses)}
+		return Verdict{Works, "all", "uses all of them: " + names(pick.Uses)}
 	case first.Link != right.Link:
 		return Verdict{Works, first.Link, p.detour(first, right)}
 	}
@@ -72,9 +72,9 @@ func (p Pair) fault(u Use) (why string, sure bool) {
 	to, known := p.counterpart(u)
 	switch {
 	case a.IsLoopback():
-		return fmt.Sprintf("%s is this host only", a), true
+		return fmt.Sprintf("%s is the loopback address", a), true
 	case a.Is6() && a.IsLinkLocalUnicast():
-		return "only a link-local IPv6 address, which no route leads to", true
+		return "only a link-local IPv6 address, which has no route", true
 	case known && to == a:
 		return fmt.Sprintf("%s is on every host", a), true
 	case !isLoopback(linkNamed(p.Here, u.Link)) && !carries(linkNamed(p.Here, u.Link)):
@@ -99,9 +99,9 @@ func (p Pair) detour(u, right Use) string {
 	case own > 0 && best > own:
 		return fmt.Sprintf("%s at %s, %s has %s", u.Link, gigabits(own), right.Link, gigabits(best))
 	case own > 0 && best > 0 && own > best:
-		return fmt.Sprintf("%s, a faster network than the one that is meant", u.Link)
+		return fmt.Sprintf("%s, a faster network than the intended one", u.Link)
 	}
-	return fmt.Sprintf("%s, another network than %s", u.Link, right.Link)
+	return fmt.Sprintf("%s, a different network from %s", u.Link, right.Link)
 }
 
 // speed is in Mb/s, 0 if it is not known or made up.
