@@ -136,27 +136,6 @@ func (r *reader) findConda(line int, command, said string) {
 	}
 }
 
-// secret says whether a variable is one that nobody else should read, by its name.
-func secret(name string) bool {
-	for _, end := range []string{"_TOKEN", "API_KEY", "ACCESS_KEY", "SECRET_KEY", "_SECRET", "PASSWORD", "PASSWD"} {
-		if strings.HasSuffix(strings.ToUpper(name), end) {
-			return true
-		}
-	}
-	return false
-}
-
-// secretVariable takes the name of one: the job file goes into the run directory and to
-// colleagues.
-func (r *reader) secretVariable(line int, name string) {
-	delete(r.job.env, name)
-	delete(r.vars, name) // nor does its value go into a command
-	if !slices.Contains(r.job.secrets, name) {
-		r.job.secrets = append(r.job.secrets, name)
-	}
-	r.note(line, "the value of "+name, "it looks like a secret: export it before ddpbatch submit, or write it into a file named by setup.secrets.file")
-}
-
 // variable takes one that ranks are to have.
 func (r *reader) variable(line int, name, value string) {
 	if why, ok := ours[name]; ok {
@@ -166,10 +145,6 @@ func (r *reader) variable(line int, name, value string) {
 	var n jobs.EnvName
 	if n.UnmarshalTOML(name) != nil {
 		r.note(line, name, "it is set for each rank")
-		return
-	}
-	if secret(name) {
-		r.secretVariable(line, name)
 		return
 	}
 	if !allowed(value) {
@@ -189,7 +164,8 @@ func (r *reader) unknownVariable(line int, name, said string) {
 		r.note(line, said, "it is set for each rank")
 		return
 	}
-	if secret(name) {
+	if isSecretName(name) {
+		r.hide(name, "")
 		r.secretVariable(line, name)
 		return
 	}

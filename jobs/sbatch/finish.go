@@ -23,7 +23,11 @@ func (r *reader) agree() {
 		}
 		for _, d := range found {
 			key, _, _ := strings.Cut(d.Key, "[")
-			r.note(0, key, d.Message)
+			message := d.Message
+			if r.isSuspicious(message) {
+				message = "the job file does not take the value"
+			}
+			r.note(0, key, message)
 			if into := map[string]*int{"slurm.nodes": &j.nodes, "slurm.tasks_per_node": &j.tasks, "slurm.gpus_per_node": &j.gpus,
 				"slurm.cpus_per_task": &j.cpus}[key]; into != nil {
 				*into = 0
@@ -78,6 +82,10 @@ func (r *reader) drop() {
 		j.name = "job"
 	}
 	text := func(value *string, key string) {
+		if hasSecret(*value) {
+			r.note(0, *value, key+" must not have a secret")
+			*value = ""
+		}
 		if *value != "" && (!allowed(*value) || strings.HasPrefix(*value, "-")) {
 			r.note(0, *value, key+" does not take it")
 			*value = ""
@@ -90,15 +98,25 @@ func (r *reader) drop() {
 	keep := func(list []string, key string, ok func(string) bool) []string {
 		var kept []string
 		for _, s := range list {
-			if ok(s) && allowed(s) {
+			switch {
+			case key != "command.argv" && hasSecret(s):
+				r.note(0, s, key+" must not have a secret: keep it in a script that only you can read, or in a variable of setup.secrets")
+			case ok(s) && allowed(s):
 				kept = append(kept, s)
-			} else {
+			default:
 				r.note(0, s, key+" does not take it")
 			}
 		}
 		return kept
 	}
 	any := func(string) bool { return true }
+	j.modules = keep(j.modules, "setup.modules", any)
+	for name, value := range j.slurm {
+		if hasSecret(value) {
+			delete(j.slurm, name)
+			r.note(0, "slurm."+name, "it must not have a secret")
+		}
+	}
 	j.lines = keep(j.lines, "setup.lines", any)
 	j.argv = keep(j.argv, "command.argv", any)
 	j.mounts = keep(j.mounts, "setup.container.mounts", func(s string) bool {

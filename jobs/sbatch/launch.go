@@ -218,11 +218,7 @@ func (c *command) container(runtime string) bool {
 		case "B", "bind":
 			j.mounts = append(j.mounts, strings.Split(value, ",")...)
 		default:
-			option := "--" + name
-			if value != "" {
-				option += "=" + value
-			}
-			j.containerOptions = append(j.containerOptions, option)
+			c.containerOption(name, value)
 		}
 	})
 	image, known := c.peek()
@@ -263,6 +259,7 @@ func (c *command) isTorchModule() bool {
 
 // torchrun takes its options, of which ddpbatch gives its own.
 func (c *command) torchrun() {
+	c.hideArguments()
 	j := c.r.job
 	j.torchrun = true
 	var before []string
@@ -307,7 +304,7 @@ func (c *command) torchrun() {
 		v, known := c.r.word(w)
 		if !known || !allowed(v) {
 			v = clean(text(w))
-			c.tell(v, "only a shell knows the value: write it into command.argv")
+			c.tell(v, c.r.whyUnknown(w))
 		}
 		args = append(args, v)
 	}
@@ -343,6 +340,7 @@ func (c *command) isInline() bool {
 // program takes what is left for argv. Where only a shell knows a word of it, a shell
 // runs the line on the node.
 func (c *command) program() {
+	c.hideArguments()
 	var argv []string
 	shell := false
 	for _, w := range c.words {
@@ -369,6 +367,10 @@ func (c *command) program() {
 	c.r.job.argv = []string{"bash", "-c", "exec " + line}
 	c.tell(line, "only a shell on the node knows all of it: bash runs the line")
 	for _, name := range c.r.lost(c.words) {
+		if c.r.hidden[name] {
+			c.r.secretVariable(c.line, name)
+			continue
+		}
 		c.tell("$"+name, "the script sets it, and that line does not have it: write its value into command.argv")
 	}
 }

@@ -23,6 +23,9 @@ type Note struct {
 type Result struct {
 	TOML  []byte
 	Notes []Note
+	// HasEnviron reports whether the job file has values of variables that the script
+	// exports. Nothing can tell for certain that none of them is a secret.
+	HasEnviron bool
 }
 
 // maxScript is the maximum size of a script in bytes. It also limits how deep the parser
@@ -40,7 +43,7 @@ func Read(name string, src []byte, site string) (Result, error) {
 	if len(src) > maxScript {
 		return Result{}, fmt.Errorf("read %q: larger than %d KiB, the limit for a batch script", name, maxScript>>10)
 	}
-	r := &reader{job: newJob(), vars: map[string]string{}, exported: map[string]bool{}, own: map[string]bool{}}
+	r := &reader{job: newJob(), vars: map[string]string{}, exported: map[string]bool{}, hidden: map[string]bool{}, own: map[string]bool{}}
 	r.job.site = site
 	if before, _, found := strings.Cut(name, "."); found || before != "" {
 		r.job.name = before
@@ -57,7 +60,7 @@ func Read(name string, src []byte, site string) (Result, error) {
 	}
 	r.finish()
 	slices.SortStableFunc(r.notes, func(a, b Note) int { return cmp.Compare(a.Line, b.Line) })
-	return Result{r.job.toml(), r.notes}, nil
+	return Result{TOML: r.job.toml(), Notes: r.notes, HasEnviron: len(r.job.env) > 0}, nil
 }
 
 // noCommand is a script without a line that starts a program.
@@ -74,16 +77,23 @@ func (e noCommand) Hint() string {
 
 // reader goes through one script.
 type reader struct {
-	job      *job
-	vars     map[string]string // what the script sets, as far as it is known
-	exported map[string]bool
-	own      map[string]bool // all that the script sets
-	notes    []Note
-	offset   int // lines before this part of the script
-	depth    int // of scripts in scripts
+	job          *job
+	vars         map[string]string // what the script sets, as far as it is known
+	exported     map[string]bool
+	hidden       map[string]bool // variables that held a secret
+	secretValues []string        // values of the script that are secrets
+	own          map[string]bool // all that the script sets
+	notes        []Note
+	offset       int // lines before this part of the script
+	depth        int // of scripts in scripts
 }
 
+// note adds a note. It never shows a secret, as far as one can be recognized.
 func (r *reader) note(line int, what, why string) {
+	what, short := r.withoutSecret(what)
+	if short {
+		why += " (the rest is not shown, since it may be a secret)"
+	}
 	r.notes = append(r.notes, Note{line, clean(what), why})
 }
 
@@ -178,7 +188,9 @@ func (r *reader) declaration(s *syntax.Stmt, c *syntax.DeclClause) {
 		if c.Variant.Value == "export" {
 			r.exported[a.Name.Value] = true
 			if a.Naked || a.Value == nil && a.Array == nil {
-				if v, known := r.vars[a.Name.Value]; known {
+				if r.hidden[a.Name.Value] {
+					r.secretVariable(r.line(s), a.Name.Value)
+				} else if v, known := r.vars[a.Name.Value]; known {
 					r.variable(r.line(s), a.Name.Value, v)
 				}
 				continue
@@ -198,6 +210,14 @@ func (r *reader) assign(line int, a *syntax.Assign) {
 	} else if a.Array == nil && !a.Append {
 		known = true // NAME=
 	}
+	if r.holdsSecret(a, value, known) {
+		r.hide(name, value)
+		if r.exported[name] {
+			r.secretVariable(line, name)
+		}
+		return
+	}
+	delete(r.hidden, name)
 	if !known {
 		delete(r.vars, name)
 		if r.exported[name] {

@@ -1,0 +1,349 @@
+package sbatch
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+// secretParts are parts of the names of variables and options that hold secrets. A part is
+// what underscores separate. The key is the part, the value whether it must be the last one.
+var secretParts = map[string]bool{
+	"ACCESSKEY": false, "PRIVATEKEY": false, "CREDS": false, "JWT": false, "BEARER": false, "COOKIE": false, "AUTHORIZATION": false,
+	"TOKEN": true, "TOKENS": true, "KEY": true, "PASS": true, "PWD": true, "PW": true, "PAT": true, "AUTH": true, "SAS": true,
+}
+
+// secretTexts make a name secret wherever they are in it: MYSECRET, PGPASSWORD.
+var secretTexts = []string{"PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "APIKEY", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL", "WEBHOOK", "CONNECTION_STRING"}
+
+// secretEndings make a name secret at the end of its last part: SSHPASS, AUTHTOKEN, OAUTH.
+var secretEndings = []string{"PASS", "TOKEN", "AUTH"}
+
+// harmlessNames matches names that look like secrets, but are not: names of files, of
+// special tokens of a vocabulary, of columns of a data set, and of other settings.
+var harmlessNames = regexp.MustCompile(`^(?:` +
+	`(?:OLD)?PWD|(?:GIT|SSH|SUDO)_ASKPASS|XAUTHORITY|.*COMPASS|.*BYPASS|(?:NCCL|OMP|UCX|OMPI|SLURM)_.*|` +
+	`.*_(?:FILE|PATH|DIR|NAME|LENGTH|SOCK|TYPE)|` +
+	`(?:.*_)?(?:BOS|EOS|PAD|UNK|SEP|CLS|MASK|IMAGE|SPECIAL|STOP|START|END)_TOKENS?|` +
+	`(?:.*_)?(?:SORT|METRIC|MONITOR|PRIMARY|CACHE|IMAGE|TEXT|LABEL|TARGET|INPUT|OUTPUT|FEATURE|COLUMN|JSON|HOT|STATE_DICT)_KEYS?` +
+	`)$`)
+
+// isSecretName reports whether the name of a variable or an option tells that its value is
+// a secret.
+func isSecretName(name string) bool {
+	name = strings.ToUpper(strings.ReplaceAll(strings.TrimLeft(name, "-+"), "-", "_"))
+	if dot := strings.LastIndexByte(name, '.'); dot >= 0 { // an override such as wandb.api_key
+		if name = name[dot+1:]; name == "KEY" {
+			return false
+		}
+	}
+	if harmlessNames.MatchString(name) {
+		return false
+	}
+	for _, s := range secretTexts {
+		if strings.Contains(name, s) {
+			return true
+		}
+	}
+	parts := strings.Split(name, "_")
+	last := parts[len(parts)-1]
+	if last == "ID" && len(parts) > 1 { // AWS_ACCESS_KEY_ID
+		return parts[len(parts)-2] == "KEY"
+	}
+	for i, part := range parts {
+		if mustBeLast, ok := secretParts[strings.TrimRight(part, "0123456789")]; ok && (!mustBeLast || i == len(parts)-1) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(secretEndings, func(end string) bool { return strings.HasSuffix(last, end) })
+}
+
+var (
+	// A variable, a number, a switch, or a command: no secret, whatever the name is.
+	harmlessValue = regexp.MustCompile("(?i)^(?:[0-9]{0,3}|true|false|yes|no|on|off|none|null|auto|basic|\\$\\w+|\\$\\{\\w+\\}|\\$\\(.*|`.*)$")
+	// A count such as 2048, 2e9, or 300B.
+	count = regexp.MustCompile(`(?i)^[0-9][0-9_.,]{0,14}(?:e\+?[0-9]{1,2})?[kmgbt]?$`)
+	// The path of a file, such as that of a key.
+	filePath = regexp.MustCompile(`^(?:\.{1,2}|~|\$HOME|\$\{HOME\}|/[\w.-]+)(?:/[\w.-]+)+$`)
+)
+
+// isSecret reports whether the value of a variable or an option is a secret, by both the
+// name and the value.
+func isSecret(name, value string) bool {
+	value = strings.Trim(value, `"'`)
+	upper := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	switch {
+	case harmlessValue.MatchString(value):
+		return false
+	case isSecretName(name):
+		isCount := strings.HasSuffix(upper, "TOKENS") && count.MatchString(value)
+		return !isCount && !(nameOfFile.MatchString(upper) && filePath.MatchString(value))
+	case commitName.MatchString(upper) && hexadecimal.MatchString(value):
+		return false
+	}
+	return hasSecret(value)
+}
+
+var (
+	commitName  = regexp.MustCompile(`(?:COMMIT|SHA\d*|REV|REVISION|HASH|DIGEST|CHECKSUM|MD5)$`)
+	nameOfFile  = regexp.MustCompile(`CREDENTIALS?$|(?:^|^SSH_|_SSH_|^SSL_|^TLS_|PRIVATE_|_AUTH_)KEY$`) // SSH_KEY=~/.ssh/id_rsa
+	hexadecimal = regexp.MustCompile(`^[0-9a-f]+$`)
+)
+
+// secretShapes are the forms of tokens of well-known services.
+var secretShapes = regexp.MustCompile(
+	`\bhf_[A-Za-z0-9]{20,}|\bgh[opusr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|\bxox[a-z]-[\w-]{10,}` +
+		`|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{30,}|\bnvapi-[\w-]{20,}|\bpypi-[\w-]{20,}|\bnpm_[A-Za-z0-9]{30,}|\bdapi[0-9a-f]{32}\b` +
+		`|\bwandb_v\d_\w{20,}|(?:^|[\s=:,])(?:local-)?[0-9a-f]{40}(?:$|[\s,;])` + // W&B; not a commit in a path
+		`|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*` + // JSON web token
+		`|(?i:\b(?:bearer|basic)\s+[\w.~+/-]{6,}=*)` + // Authorization
+		`|-----BEGIN [A-Z ]*PRIVATE KEY` +
+		`|(?i:\b(?:AccountKey|SharedAccessKey|SharedAccessSignature|password)=[^;\s$]+)` +
+		`|(?i:[?&](?:\w*token|\w*key|\w*signature|sig|secret|password|auth)=[^&\s$]+)` +
+		`|https?://hooks\.slack\.com/\S+|https?://[\w.]*discord(?:app)?\.com/api/webhooks/\S+|https?://\S*webhook\.office\.com/\S+`)
+
+// skKey matches keys of OpenAI and its like. Words such as sk-learn have the same prefix.
+var skKey = regexp.MustCompile(`\bsk-[\w-]{20,}`)
+
+// userInfo matches the user, and the password if there is one, of a URL. A port and a path
+// with an "@" match as well; hasSecret tells them apart.
+var userInfo = regexp.MustCompile(`\b([A-Za-z][A-Za-z0-9+.-]*)://([^\s/?#@:"']*)(?::([^\s@"']*))?@`)
+
+var portAndPath = regexp.MustCompile(`^\d{1,5}/`)
+
+// hasSecret reports whether a text, such as a value or a piece of a script, has a secret
+// that can be recognized: by its shape, or by the name or the option in front of it.
+func hasSecret(text string) bool {
+	text = unquote.Replace(text)
+	if secretShapes.MatchString(text) {
+		return true
+	}
+	for _, key := range skKey.FindAllString(text, -1) {
+		if strings.ContainsFunc(key, unicode.IsDigit) && strings.ContainsFunc(key, unicode.IsUpper) {
+			return true
+		}
+	}
+	for _, m := range userInfo.FindAllStringSubmatch(text, -1) {
+		scheme, user, password := strings.ToLower(m[1]), m[2], m[3]
+		isToken := (strings.HasSuffix(scheme, "http") || strings.HasSuffix(scheme, "https")) && user != "" && user != "git" && !strings.HasPrefix(user, "$")
+		isPassword := password != "" && !strings.HasPrefix(password, "$") && !portAndPath.MatchString(password)
+		if isPassword || password == "" && isToken {
+			return true
+		}
+	}
+	return namesSecret(fields(text))
+}
+
+var unquote = strings.NewReplacer(`"`, "", "'", "", `\`, "")
+
+// fields splits a text into words, also where a shell or JSON has punctuation.
+func fields(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\n;|&()<>{},", r) })
+}
+
+// namesSecret reports whether one of the words names a secret whose value follows:
+// NAME=value, --name=value, --name value, name:value, "Name: value", or login value.
+func namesSecret(words []string) bool {
+	for i, word := range words {
+		next := ""
+		if i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
+			next = words[i+1]
+		}
+		name, value, assigned := strings.Cut(word, "=")
+		if !assigned {
+			name, value, _ = strings.Cut(word, ":")
+			if value == "" && (strings.HasSuffix(word, ":") || strings.HasPrefix(word, "--")) {
+				value = next
+			}
+		}
+		switch {
+		case (assigned || strings.HasPrefix(word, "--") || len(name) > 4) && isSecretName(name) && isSecret(name, value):
+			return true
+		case assigned && strings.Contains(value, "=") && namesSecret([]string{value}): // --env=NAME=value
+			return true
+		case next == "":
+		case word == "login" && !slices.Contains(words, "--password-stdin") || word == "sshpass":
+			return true
+		case word == "-u" || word == "--user" || word == "--proxy-user": // of curl
+			if _, password, ok := strings.Cut(next, ":"); ok && !harmlessValue.MatchString(password) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// holdsSecret reports whether a variable of the script gets a secret, also one that was in
+// another variable before.
+func (r *reader) holdsSecret(a *syntax.Assign, value string, known bool) bool {
+	if !known && a.Value != nil {
+		if r.usesHidden(a.Value) {
+			return true
+		}
+		value = text(a.Value)
+	}
+	return isSecret(a.Name.Value, value) || known && slices.ContainsFunc(r.secretValues, func(v string) bool { return strings.Contains(value, v) })
+}
+
+// isSuspicious reports whether a piece of the script may have a secret. Unlike hasSecret
+// it also reports texts such as "password X", and logins with the secret in any place.
+func (r *reader) isSuspicious(text string) bool {
+	if hasSecret(text) || slices.ContainsFunc(r.secretValues, func(v string) bool { return strings.Contains(text, v) }) {
+		return true
+	}
+	words := fields(unquote.Replace(text))
+	for i, word := range words {
+		last := i == len(words)-1
+		if !last && len(word) > 4 && strings.ToLower(word) == word && isSecretName(word) && isSecret(word, words[i+1]) {
+			return true
+		}
+		if !last && (word == "login" && !slices.Contains(words, "--password-stdin") || word == "sshpass") {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutSecret returns a piece of the script for a message: only the first word, and
+// true, if the piece may have a secret.
+func (r *reader) withoutSecret(s string) (string, bool) {
+	if !r.isSuspicious(s) {
+		return s, false
+	}
+	words := strings.Fields(s)
+	kept := words[:1]
+	if len(words) > 1 && strings.Trim(words[0], "|&") == "" {
+		kept = words[:2]
+	}
+	first, _, _ := strings.Cut(strings.Join(kept, " "), "=")
+	if r.isSuspicious(first) {
+		first = ""
+	}
+	return strings.TrimSpace(first + " ..."), true
+}
+
+// minSecretValue is the minimum length of a value that is searched for elsewhere.
+const minSecretValue = 6
+
+// hide forgets the value of a variable that holds a secret. The value is empty if it is
+// not known.
+func (r *reader) hide(name, value string) {
+	delete(r.vars, name)
+	delete(r.job.env, name)
+	r.hidden[name] = true
+	if len(value) >= minSecretValue {
+		r.secretValues = append(r.secretValues, value)
+	}
+}
+
+// secretVariable adds the name of a variable to [setup.secrets], without its value.
+func (r *reader) secretVariable(line int, name string) {
+	var n jobs.EnvName
+	if n.UnmarshalTOML(name) != nil {
+		return
+	}
+	if !slices.Contains(r.job.secrets, name) {
+		r.job.secrets = append(r.job.secrets, name)
+	}
+	r.note(line, "the value of "+name, "it looks like a secret, so setup.secrets.names has the name only: export it before ddpbatch submit, "+
+		"or write it into the file that setup.secrets.file names")
+}
+
+// hideArguments replaces secrets among the arguments of the program by variables, which
+// [setup.secrets] names.
+func (c *command) hideArguments() {
+	before := ""
+	for i, w := range c.words {
+		value, known := c.r.word(w)
+		if !known {
+			value = text(w)
+		}
+		option, prefix := before, ""
+		if name, rest, assigned := strings.Cut(value, "="); assigned && !strings.ContainsAny(name, " /:") {
+			option, prefix = name, name+"="
+			value = rest
+		}
+		before = ""
+		if strings.HasPrefix(value, "-") && prefix == "" {
+			before = value
+			if !hasSecret(value) {
+				continue
+			}
+		}
+		if !isSecret(option, value) && !(prefix != "" && hasSecret(prefix+value)) && !slices.Contains(c.r.secretValues, value) {
+			continue
+		}
+		if strings.Trim(prefix, plainWord) != "" || hasSecret(prefix) {
+			prefix = ""
+		}
+		name := c.r.variableFor(option)
+		c.words[i] = &syntax.Word{Parts: []syntax.WordPart{&syntax.Lit{Value: prefix}, &syntax.DblQuoted{
+			Parts: []syntax.WordPart{&syntax.ParamExp{Short: true, Param: &syntax.Lit{Value: name}}}}}}
+		if !known {
+			value = ""
+		}
+		c.r.hide(name, value)
+		c.r.secretVariable(c.line, name)
+	}
+}
+
+// containerOption adds an option of the container's runtime. A variable with a secret
+// reaches the container through [setup.secrets] instead.
+func (c *command) containerOption(name, value string) {
+	option := "--" + name
+	if value != "" {
+		option += "=" + value
+	}
+	if !hasSecret(option) {
+		c.r.job.containerOptions = append(c.r.job.containerOptions, option)
+		return
+	}
+	if variable, secret, ok := strings.Cut(value, "="); ok && name == "env" {
+		c.r.hide(variable, secret)
+		c.r.secretVariable(c.line, variable)
+		return
+	}
+	c.tell(option, "setup.container.options must not have a secret")
+}
+
+// whyUnknown returns what to do about an argument of torchrun that only a shell knows.
+func (r *reader) whyUnknown(w *syntax.Word) string {
+	if r.usesHidden(w) {
+		return "torchrun starts without a shell: remove this argument, and have your program read the variable"
+	}
+	return "only a shell knows the value: write it into command.argv"
+}
+
+// usesHidden reports whether a word has the value of a variable that held a secret.
+func (r *reader) usesHidden(w *syntax.Word) bool {
+	hidden := false
+	syntax.Walk(w, func(n syntax.Node) bool {
+		if e, ok := n.(*syntax.ParamExp); ok && e.Param != nil && r.hidden[e.Param.Value] {
+			hidden = true
+		}
+		return true
+	})
+	return hidden
+}
+
+var notInName = regexp.MustCompile(`[^A-Z0-9]+`)
+
+// variableFor returns a variable's name for the value of an option: API_KEY for --api-key.
+func (r *reader) variableFor(option string) string {
+	name := strings.Trim(notInName.ReplaceAllString(strings.ToUpper(option), "_"), "_")
+	var n jobs.EnvName
+	if !isSecretName(name) || n.UnmarshalTOML(name) != nil {
+		name = "SECRET"
+	}
+	unique := name
+	for i := 2; r.own[unique] || slices.Contains(r.job.secrets, unique); i++ {
+		unique = name + "_" + strconv.Itoa(i)
+	}
+	return unique
+}
