@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
@@ -63,7 +61,7 @@ func (c *checkpointExportCmd) Run(ctx context.Context, p *program) error {
 	}
 	defer s.Close()
 	path := p.abs(c.Output)
-	if err := createFile(path, c.Force, func(w io.Writer) error { return write(w, s) }); err != nil {
+	if err := createFile(path, modePrivate, c.Force, func(w io.Writer) error { return write(w, s) }); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			return exitError{exitUsage, hinted{fmt.Errorf("export: %q already exists", path), "give another name, or --force to replace it"}}
 		}
@@ -102,37 +100,6 @@ func (c *checkpointExportCmd) open(ctx context.Context, p *program, files []stri
 		return nil, exitError{exitNoState, fmt.Errorf("no %s in %q can be used", which, c.Which)}
 	}
 	return nil, exitError{exitNoState, fmt.Errorf("there is no %s in %q", which, c.Which)}
-}
-
-// createFile makes a file whole or not at all: written and synced beside its place, then
-// renamed. Without force it gives fs.ErrExist if there is one.
-func createFile(path string, force bool, write func(io.Writer) error) (err error) {
-	if _, err := os.Lstat(path); err == nil && !force {
-		return fs.ErrExist // before the work
-	}
-	if _, err := os.Stat(filepath.Dir(path)); err != nil {
-		return err // with its name, not that of a temporary file in it
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // fails once it is renamed, as it should
-	buffered := bufio.NewWriterSize(f, 1<<20)
-	err = write(buffered)
-	if err == nil {
-		err = buffered.Flush()
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 // writeStateDict writes what a safetensors file holds as torch.save would.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -36,26 +37,19 @@ func (c *initCmd) Run(_ context.Context, p *program) error {
 	if c.Nodes < 0 || c.GPUs < 0 {
 		return usage("--nodes and --gpus must be at least 1")
 	}
-	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
-	if c.Force {
-		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
-	} else if _, err := os.Lstat(p.abs(c.File)); err == nil {
-		return errThere(c.File)
+	if _, err := os.Lstat(p.abs(c.File)); err == nil && !c.Force {
+		return errThere(c.File) // before it asks
 	}
-	text, notes, err := c.text(p)
+	text, notes, mode, err := c.text(p)
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(p.abs(c.File), flags, 0o644)
+	err = createFile(p.abs(c.File), mode, c.Force, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
 	if errors.Is(err, fs.ErrExist) {
 		return errThere(c.File)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if cerr := f.Close(); err == nil {
-		err = cerr
 	}
 	if err != nil {
 		return err
@@ -75,45 +69,58 @@ func errThere(file string) error {
 	return exitError{exitUsage, hinted{fmt.Errorf("%q is there already", file), "--force writes over it; or name another file"}}
 }
 
-// text is the job file.
-func (c *initCmd) text(p *program) ([]byte, []sbatch.Note, error) {
+// The modes of a new job file, before the umask. A job file with values of exported
+// variables is private: not every secret can be recognized.
+const (
+	modePublic  fs.FileMode = 0o666
+	modePrivate fs.FileMode = 0o600
+)
+
+// text returns the job file, what was not carried over, and the mode of the file.
+func (c *initCmd) text(p *program) ([]byte, []sbatch.Note, fs.FileMode, error) {
 	kinds := jobs.StarterKinds()
 	if c.From != "" {
 		if c.Kind != "" || c.Nodes > 0 || c.GPUs > 0 || c.Account != "" {
-			return nil, nil, usage("--from takes kind, nodes, GPUs, and account from the script")
+			return nil, nil, 0, usage("--from takes kind, nodes, GPUs, and account from the script")
 		}
 		src, err := os.ReadFile(p.abs(c.From))
 		if err != nil {
-			return nil, nil, exitError{exitUsage, fmt.Errorf("read batch script: %w", err)}
+			return nil, nil, 0, exitError{exitUsage, fmt.Errorf("read batch script: %w", err)}
 		}
 		result, err := sbatch.Read(filepath.Base(c.From), src, c.Site)
-		return result.TOML, result.Notes, err
+		if err != nil {
+			return nil, nil, 0, err
+		}
+		if result.HasEnviron {
+			return result.TOML, result.Notes, modePrivate, nil
+		}
+		return result.TOML, result.Notes, modePublic, nil
 	}
 	if c.Kind == "" && c.Site == "" && c.Nodes == 0 && c.GPUs == 0 && c.Account == "" && p.canAnswer() {
 		if err := c.ask(p); err != nil {
-			return nil, nil, err
+			return nil, nil, 0, err
 		}
 	}
 	if c.Kind == "" {
 		c.Kind = kinds[0]
 	}
 	if !slices.Contains(kinds, c.Kind) {
-		return nil, nil, usage(fmt.Sprintf("there is no kind %q; the kinds are %s", c.Kind, listed(kinds)))
+		return nil, nil, 0, usage(fmt.Sprintf("there is no kind %q; the kinds are %s", c.Kind, listed(kinds)))
 	}
 	text, err := jobs.Starter(c.Kind)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
 	shape := jobs.Shape{Site: c.Site, Nodes: c.Nodes, GPUs: c.GPUs, File: shellQuote(c.File), Account: c.Account}
 	if c.Site != "" {
 		site, err := p.findSite(c.Site)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, 0, err
 		}
 		shape.Required, shape.CPUsPerTask = site.Missing(), int(site.Defaults.CPUsPerTask)
 		if c.Account == "" && slices.Contains(shape.Required, "account") {
 			p.note("%s requires an account: replace the one in %s with yours", c.Site, c.File)
 		}
 	}
-	return jobs.Shaped(text, shape), nil, nil
+	return jobs.Shaped(text, shape), nil, modePublic, nil
 }

@@ -67,7 +67,7 @@ func (o *observer) writeTrace() error {
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return createFile(path, true, func(w io.Writer) error {
+	return createFile(path, modePrivate, true, func(w io.Writer) error {
 		return o.trace.Write(w, trace.Rank{Rank: at.Rank, Ranks: at.WorldSize, Node: at.NodeRank, Host: at.Host})
 	})
 }

@@ -55,7 +55,7 @@ func (c *reportCmd) write(p *program, run knownRun, html func(io.Writer) error) 
 		return html(p.Stdout)
 	}
 	path := p.abs(c.Output)
-	if err := createFile(path, c.Force, html); err != nil {
+	if err := createFile(path, modePrivate, c.Force, html); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			return exitError{exitUsage, hinted{fmt.Errorf("report: %q already exists", path), "give another name with -o, or --force to replace it"}}
 		}

@@ -59,7 +59,7 @@ func (c *traceCmd) Run(p *program) error {
 		err = merge(p.Stdout)
 	} else {
 		path = p.abs(path)
-		err = createFile(path, c.Force, merge)
+		err = createFile(path, modePrivate, c.Force, merge)
 	}
 	if errors.Is(err, fs.ErrExist) {
 		return exitError{exitUsage, hinted{fmt.Errorf("trace: %q already exists", path), "give another name with -o, or --force to replace it"}}
