@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,8 +51,10 @@ func value(environ []string, name string) string {
 	return ""
 }
 
-// gitEnviron is an environment in which git looks at the folder that it is
-// started in: in a hook, GIT_DIR and its like name another repository.
+// gitEnviron returns an environment in which git inspects the directory that it is started
+// in: in a hook, GIT_DIR and similar variables name another repository. GIT_ALLOW_PROTOCOL
+// keeps git from fetching the missing objects of a partial clone, which starts programs
+// that the repository names; GIT_NO_LAZY_FETCH does so too, from git 2.44 on.
 func gitEnviron(environ []string) []string {
 	var env []string
 	for _, e := range environ {
@@ -67,7 +70,7 @@ func gitEnviron(environ []string) []string {
 			env = append(env, e)
 		}
 	}
-	return append(env, "LC_ALL=C", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1")
+	return append(env, "LC_ALL=C", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1")
 }
 
 // gitFailure is git's own word on why it failed.
@@ -105,12 +108,20 @@ func (e *gitFailure) explain(dir string) error {
 	return refuse("if you trust who owns it: `git config --global --add safe.directory "+dir+"`", "%w", e)
 }
 
-// run runs git in a folder and returns what it prints.
+// harmless are settings that keep git from starting a program that the settings of a
+// repository name. The repository may be from someone else: a folder that was received as
+// an archive keeps its .git. For filters see [git.withoutFilters]. An empty
+// core.fsmonitor switches it off in every version of git.
+var harmless = []string{"-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null", "-c", "submodule.recurse=false", "--no-pager"}
+
+// run runs git in a directory and returns its output. The command must not read the content
+// of files of the work tree, which may start filters, unless args begin with the result of
+// [git.withoutFilters].
 func (g git) run(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	patient, cancel := context.WithTimeout(ctx, gitPatience)
 	defer cancel()
-	// A file system monitor is a program that the repository's settings name.
-	cmd := exec.CommandContext(patient, g.path, append([]string{"-c", "core.fsmonitor=false"}, args...)...)
+	cmd := exec.CommandContext(patient, g.path, append(slices.Clone(harmless), args...)...)
+	command := subcommand(args)
 	stdout, stderr := &capped{room: maxGitOutput}, &capped{room: maxGitError, cut: true}
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = dir, g.env, stdout, stderr, time.Second
 	err := cmd.Run()
@@ -120,12 +131,20 @@ func (g git) run(ctx context.Context, dir string, args ...string) ([]byte, error
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case stdout.full: // and so git ended by a broken pipe
-		return nil, fmt.Errorf("git %s: %w", args[0], errTooMuch)
+		return nil, fmt.Errorf("git %s: %w", command, errTooMuch)
 	case patient.Err() != nil:
 		return nil, refuse("see how long `git status` takes there; a slow file system may be at fault",
-			"git %s: not done after %s", args[0], gitPatience)
+			"git %s: not done after %s", command, gitPatience)
 	}
-	return nil, (&gitFailure{args[0], stderr.text.String(), err}).explain(dir)
+	return nil, (&gitFailure{command, stderr.text.String(), err}).explain(dir)
+}
+
+// subcommand returns the name of git's command, for messages.
+func subcommand(args []string) string {
+	for len(args) > 2 && args[0] == "-c" {
+		args = args[2:]
+	}
+	return args[0]
 }
 
 var errTooMuch = fmt.Errorf("it prints more than %d MiB", maxGitOutput>>20)

@@ -60,22 +60,16 @@ func provenance(ctx context.Context, dir string, environ, exclude []string) (Git
 	if err != nil {
 		return Git{}, err
 	}
-	args := []string{"status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=none",
-		"--no-renames", "--no-ahead-behind", "--", "."}
-	for _, path := range exclude {
-		args = append(args, ":(exclude,literal)"+path)
-	}
-	status, err := g.run(ctx, dir, args...)
-	if err != nil {
-		return Git{}, err
-	}
-	found := parseStatus(status)
-	found.WorkTree = true
-	found.Folder = strings.TrimSuffix(strings.TrimSuffix(string(prefix), "\n"), "/")
 	config, err := g.run(ctx, dir, "config", "-z", "--list")
 	if err != nil {
 		return Git{}, err
 	}
+	found, err := g.status(ctx, dir, exclude, 0)
+	if err != nil {
+		return Git{}, err
+	}
+	found.WorkTree = true
+	found.Folder = strings.TrimSuffix(strings.TrimSuffix(string(prefix), "\n"), "/")
 	found.Remote = bare(remote(config, found.Branch))
 	return found, nil
 }
