@@ -34,6 +34,7 @@ type attempt struct {
 	near    <-chan struct{}
 	asked   os.Signal    // the one that came before this attempt, if any
 	killed  map[int]bool // ranks that had to be ended by force
+	secret  string       // name of the file with the secret, in the run directory; empty without Slurm
 
 	began   time.Time
 	told    told // to others, see tell
@@ -45,6 +46,10 @@ type attempt struct {
 // newAttempt opens the rendezvous; no rank has been started yet.
 func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*attempt, error) {
 	secret, err := wire.NewSecret()
+	if err != nil {
+		return nil, err
+	}
+	reportKey, err := wire.NewSecret()
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +86,7 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 		return nil, fmt.Errorf("open the rendezvous: %w", err)
 	}
 	a.server = rendezvous.Serve(listener, rendezvous.ServerOptions{
-		WorldSize: a.world, Secret: secret, JoinTimeout: time.Duration(o.Job.Network.JoinTimeout),
+		WorldSize: a.world, Secret: secret, ReportKey: reportKey, JoinTimeout: time.Duration(o.Job.Network.JoinTimeout),
 		Silence: time.Duration(o.Job.Network.HeartbeatTimeout), Stall: time.Duration(o.Job.Network.ProgressTimeout),
 		Program: o.Program, Spec: o.Spec, Host: func(rank int) string { return a.hosts[rank] }, Rounds: a.rounds(),
 		Warn: func(m string) { o.Say("WARNING: " + m) },
@@ -92,15 +97,47 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 	}
 	a.environ = append(rankEnviron(o.Environ, o.Job, o.Site),
 		envAddresses+"="+strings.Join(hosts, ","),
-		envSecret+"="+secret.Encode(),
+		envReportKey+"="+reportKey.Encode(),
 		envAttempt+"="+strconv.Itoa(number),
 		envPerNode+"="+strconv.Itoa(perNode),
 	)
+	if err := a.publish(secret); err != nil {
+		a.server.Close()
+		return nil, err
+	}
 	if c := o.Job.Command; c != nil {
 		// It may be a snapshot, which only the launcher knows of.
 		a.environ = append(a.environ, envWorkdir+"="+string(c.Workdir))
 	}
 	return a, nil
+}
+
+// publish makes the secret known to the ranks. Slurm sends the environment of a step to the
+// nodes in the clear, so ranks of a step read the secret from a file in the run directory.
+// Ranks on this machine get it in their environment, which other users cannot read.
+func (a *attempt) publish(secret wire.Secret) error {
+	if a.o.Allocation == nil {
+		a.environ = append(a.environ, envSecret+"="+secret.Encode())
+		return nil
+	}
+	var err error
+	if a.secret, err = a.o.Dir.WriteSecret(a.number, []byte(secret.Encode())); err != nil {
+		return fmt.Errorf("publish the secret of the attempt: %w", err)
+	}
+	a.environ = append(a.environ, envSecretIn+"="+a.secret)
+	go func() {
+		// All ranks have read it once they have joined; nobody else should.
+		<-a.server.Joined()
+		a.removeSecret()
+	}()
+	return nil
+}
+
+// removeSecret removes the file with the secret. The next launcher removes what is left.
+func (a *attempt) removeSecret() {
+	if a.secret != "" {
+		_ = a.o.Dir.RemoveSecret(a.secret)
+	}
 }
 
 // rounds are the decisions that the launcher takes for the ranks.
@@ -122,6 +159,7 @@ func (a *attempt) rounds() map[string]rendezvous.Decide {
 // run starts the ranks, sees them through and returns when none is left.
 func (a *attempt) run(ctx context.Context) (Result, error) {
 	defer a.server.Close()
+	defer a.removeSecret()
 	defer a.keepTelling()()
 	var started ranks
 	var err error

@@ -18,8 +18,10 @@ const (
 	// AttentionVariable is the one of this prefix that is the user's, for ranks.
 	AttentionVariable = "DDPBATCH_ATTENTION"
 
-	envAddresses = "DDPBATCH_RENDEZVOUS" // host:port, comma separated
-	envSecret    = "DDPBATCH_SECRET"
+	envAddresses = "DDPBATCH_RENDEZVOUS"         // host:port, comma separated
+	envSecret    = "DDPBATCH_SECRET"             // on this machine only, without Slurm
+	envSecretIn  = "DDPBATCH_SECRET_FILE"        // name of a file in the run directory, with Slurm
+	envReportKey = "DDPBATCH_REPORT_KEY"         // for ranks that cannot start
 	envAttempt   = "DDPBATCH_ATTEMPT"            // 1, 2, ...
 	envPerNode   = "DDPBATCH_PROCESSES_PER_NODE" // ranks that a node is to run
 	envWorkdir   = "DDPBATCH_WORKDIR"            // where a user's program starts

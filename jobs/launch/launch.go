@@ -3,8 +3,8 @@
 // that it starts does first.
 //
 // It promises: the ranks of an attempt and only those find each other (a secret
-// of that attempt goes to them in their environment, never in an argument
-// list); a rank that does not come, is killed or fails ends the attempt, is
+// of that attempt goes to them in a file that only this user can read or, on one
+// machine, in their environment; never in an argument list or over the network); a rank that does not come, is killed or fails ends the attempt, is
 // named with its host, and its message and exit code are kept; all ranks talk
 // over one network that they agreed on and that was proven to work, and what
 // happens to it later is told and kept; a request to stop reaches every rank;
@@ -118,6 +118,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 	s := &supervisor{Options: o, nodes: nodes, saved: watchProgress(ctx, o)}
+	if err := o.Dir.RemoveSecrets(); err != nil {
+		o.Say(fmt.Sprintf("WARNING: remove the secrets of earlier attempts: %v", err))
+	}
 	near := o.nearEnd(ctx)
 	var asked os.Signal
 	for number := 1; ; number++ {

@@ -77,13 +77,15 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	}
 	id := rendezvous.Identity{Rank: o.Place.Rank, WorldSize: o.Place.WorldSize, Host: o.Place.Host, PID: os.Getpid(),
 		Program: o.Program, Spec: o.Spec}
-	addresses, secret, err := meetingPoint(o.Lookup)
-	switch {
-	case err == nil:
-		r.secret = secret
-		r.Session, err = rendezvous.Join(ctx, addresses, secret, id)
-	case errors.Is(err, errNoLauncher):
+	addresses, launched := launcherAddresses(o.Lookup)
+	var err error
+	if !launched {
 		err = r.joinWithoutLauncher(ctx, o, id)
+	} else if r.secret, err = findSecret(ctx, o); err == nil {
+		r.Session, err = rendezvous.Join(ctx, addresses, r.secret, id)
+	} else {
+		// The launcher would wait for this rank. The caller has the error in any case.
+		_ = Report(ctx, o.Lookup, o.Place, err)
 	}
 	if err != nil {
 		r.Close()
@@ -108,30 +110,28 @@ const reportTimeout = 15 * time.Second
 // Report tells the launcher that this rank cannot start, and why. It returns an error if
 // there is no launcher, or if the launcher cannot be reached.
 func Report(ctx context.Context, lookup func(string) (string, bool), at Place, problem error) error {
-	addresses, secret, err := meetingPoint(lookup)
+	addresses, launched := launcherAddresses(lookup)
+	if !launched {
+		return errNoLauncher
+	}
+	text, _ := lookup(envReportKey)
+	key, err := wire.ParseSecret(text)
 	if err != nil {
-		return err
+		return fmt.Errorf("variable %s: %w", envReportKey, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	id := rendezvous.Identity{Rank: at.Rank, WorldSize: at.WorldSize, Host: at.Host, PID: os.Getpid()}
-	return rendezvous.Report(ctx, addresses, secret, id, problem)
+	return rendezvous.Report(ctx, addresses, key, id, problem)
 }
 
 var errNoLauncher = errors.New("no launcher started this rank")
 
-// meetingPoint reads what the launcher left in the environment.
-func meetingPoint(lookup func(string) (string, bool)) ([]string, wire.Secret, error) {
-	addresses, ok := lookup(envAddresses)
-	if !ok {
-		return nil, wire.Secret{}, errNoLauncher
-	}
-	text, _ := lookup(envSecret)
-	secret, err := wire.ParseSecret(text)
-	if err != nil {
-		return nil, secret, fmt.Errorf("variable %s: %w", envSecret, err)
-	}
-	return strings.Split(addresses, ","), secret, nil
+// launcherAddresses returns the addresses of the launcher. It returns false if no launcher
+// started this rank.
+func launcherAddresses(lookup func(string) (string, bool)) (addresses []string, launched bool) {
+	text, launched := lookup(envAddresses)
+	return strings.Split(text, ","), launched
 }
 
 // agree exchanges inventories for this node's part of the common network.

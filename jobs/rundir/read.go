@@ -17,9 +17,6 @@ const (
 	maxSpec = 1<<20 + 1
 	// maxSite is the same limit for a site's profile.
 	maxSite = 1<<20 + 1
-	// maxRendezvous is the maximum size of rank 0's file in bytes. It holds a secret and
-	// the addresses of one node.
-	maxRendezvous = 64 << 10
 )
 
 // OpenFile opens a file of a run directory for reading, by its path. The directory may
@@ -92,20 +89,7 @@ func (d Dir) ReadSite() ([]byte, error) {
 // ReadRendezvous returns the content of rank 0's file. The file of another user would make
 // this rank join that user's run, so it must be accessible to this user only.
 func (d Dir) ReadRendezvous(jobID, stepID string, restart int) ([]byte, error) {
-	name := filepath.Base(d.Rendezvous(jobID, stepID, restart))
-	f, err := d.openFile(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil {
-		err = safefile.CheckPrivate(info)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", filepath.Join(d.Path, name), err)
-	}
-	return io.ReadAll(io.LimitReader(f, maxRendezvous))
+	return d.readPrivate(filepath.Base(d.Rendezvous(jobID, stepID, restart)))
 }
 
 // OpenRankLog opens a rank's own log for reading.

@@ -33,11 +33,7 @@ func (s *Server) accept() {
 func (s *Server) handle(raw net.Conn, leave func() bool) {
 	defer s.handlers.Done()
 	from, _, _ := net.SplitHostPort(raw.RemoteAddr().String())
-	c, id, err := s.admit(raw)
-	if evicted := !leave(); evicted && err == nil {
-		c.Close()
-		return // the rank will connect again
-	}
+	c, id, onlyReport, err := s.admit(raw, leave)
 	if err != nil {
 		// One that goes without a word is a rank that has found this server by
 		// another address, or nobody in particular.
@@ -50,21 +46,30 @@ func (s *Server) handle(raw net.Conn, leave func() bool) {
 		return
 	}
 	defer c.Close()
-	if !s.welcome(c, id) {
+	if onlyReport && !s.mayReport(id) || !s.welcome(c, id) {
 		return
 	}
 	s.follow(c, id.Rank)
 }
 
-// admit has the peer prove itself and say who it is.
-func (s *Server) admit(raw net.Conn) (*wire.Conn, Identity, error) {
-	var id Identity
-	c, err := wire.Server(raw, s.o.Secret, label)
+// admit has the peer prove itself and say who it is. OnlyReport means that the peer has
+// proven to know the report key only.
+func (s *Server) admit(raw net.Conn, leave func() bool) (c *wire.Conn, id Identity, onlyReport bool, err error) {
+	keys := []wire.Key{{Secret: s.o.Secret, Label: label}}
+	if s.o.ReportKey != (wire.Secret{}) {
+		keys = append(keys, wire.Key{Secret: s.o.ReportKey, Label: reportLabel})
+	}
+	c, which, err := wire.ServerAny(raw, keys...)
+	onlyReport = which > 0
+	if evicted := !leave(); evicted && err == nil {
+		c.Close()
+		err = net.ErrClosed // the rank will connect again
+	}
 	if err != nil {
-		return nil, id, err
+		return nil, id, onlyReport, err
 	}
 	if err := c.SetReadDeadline(time.Now().Add(wire.HandshakeTimeout)); err != nil {
-		return nil, id, err
+		return nil, id, onlyReport, err
 	}
 	kind, payload, err := c.ReadFrame()
 	if err == nil && kind != kindJoin {
@@ -78,9 +83,18 @@ func (s *Server) admit(raw net.Conn) (*wire.Conn, Identity, error) {
 	}
 	if err != nil {
 		c.Close()
-		return nil, id, err
+		return nil, id, onlyReport, err
 	}
-	return c, id, nil
+	return c, id, onlyReport, nil
+}
+
+// mayReport reports whether a peer that knows the report key only is a rank that has not
+// joined and cannot start. Nothing else is accepted from such a peer: the key is less secret
+// than the attempt's.
+func (s *Server) mayReport(id Identity) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return id.Problem != "" && id.WorldSize == s.o.WorldSize && id.Rank >= 0 && id.Rank < s.o.WorldSize && s.ranks[id.Rank].State == Missing
 }
 
 // welcome counts a proven rank in, or tells it why not.

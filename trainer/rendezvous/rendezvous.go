@@ -34,8 +34,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// label binds a wire connection to this use.
-const label = "rendezvous"
+// The labels of wire connections: of ranks that join, and of ranks that only report that they
+// cannot start.
+const (
+	label       = "rendezvous"
+	reportLabel = "rendezvous report"
+)
 
 // Frame kinds, from ranks to the server and back.
 const (

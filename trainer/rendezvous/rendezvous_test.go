@@ -56,7 +56,8 @@ func (unready) Hint() string { return "share it" }
 // A rank that cannot start fails the attempt at once, with its reason and its hint. It
 // need not have the digests of the others.
 func TestReportOfARankThatCannotStart(t *testing.T) {
-	a := start(t, 3, func(o *ServerOptions) { o.Program, o.Spec, o.JoinTimeout = "p", "s", time.Hour })
+	key := wire.Secret{9}
+	a := start(t, 3, func(o *ServerOptions) { o.Program, o.Spec, o.JoinTimeout, o.ReportKey = "p", "s", time.Hour, key })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	joined, err := Join(ctx, []string{a.addr}, a.secret, Identity{Rank: 0, WorldSize: 3, Host: "n1", PID: 1, Program: "p", Spec: "s"})
@@ -64,7 +65,31 @@ func TestReportOfARankThatCannotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := Identity{Rank: 1, WorldSize: 3, Host: "n2", PID: 2}
-	if err := Report(ctx, []string{a.addr}, a.secret, id, unready{errors.New("the directory is missing")}); err != nil {
+	// Whoever has the key only cannot join, nor report for a rank that has joined.
+	for _, other := range []Identity{
+		{Rank: 1, WorldSize: 3, Host: "n2", PID: 2, Program: "p", Spec: "s"},
+		{Rank: 0, WorldSize: 3, Host: "n1", PID: 2, Problem: "invented"},
+		{Rank: 1, WorldSize: 2, Host: "n2", PID: 2, Problem: "invented"},
+	} {
+		raw, err := net.Dial("tcp", a.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := wire.Client(raw, key, reportLabel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := send(c, kindJoin, other); err != nil {
+			t.Fatal(err)
+		}
+		if kind, _, err := c.ReadFrame(); err == nil {
+			t.Errorf("%+v was answered with a message of kind %d", other, kind)
+		}
+	}
+	if _, err := Join(timeoutContext(t, 500*time.Millisecond), []string{a.addr}, key, id); !errors.Is(err, wire.ErrNotAuthentic) {
+		t.Errorf("join with the report key: %v", err)
+	}
+	if err := Report(ctx, []string{a.addr}, key, id, unready{errors.New("the directory is missing")}); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -83,6 +108,13 @@ func TestReportOfARankThatCannotStart(t *testing.T) {
 	if r := o.Ranks[1]; r.State != Failed || r.Host != "n2" {
 		t.Errorf("rank 1 is %+v", r)
 	}
+}
+
+func timeoutContext(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // count tells every rank how many bytes it and the others have sent.

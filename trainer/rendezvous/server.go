@@ -22,6 +22,9 @@ type ServerOptions struct {
 	WorldSize   int
 	Secret      wire.Secret
 	JoinTimeout time.Duration
+	// ReportKey is the key of [Report]. It allows a rank that cannot read the secret to say
+	// so, and nothing else. If it is zero, no rank can report.
+	ReportKey wire.Secret
 	// Program and Spec are the digests that every rank must bring; empty ones
 	// are taken from the first rank that joins.
 	Program, Spec string

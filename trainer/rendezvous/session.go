@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
@@ -53,7 +55,34 @@ type reply struct {
 // id. It returns [ErrRefused] when the server answers that this rank does not
 // belong.
 func Join(ctx context.Context, addrs []string, secret wire.Secret, id Identity) (*Session, error) {
-	conn, err := connect(ctx, addrs, secret)
+	return join(ctx, addrs, wire.Key{Secret: secret, Label: label}, id)
+}
+
+func join(ctx context.Context, addrs []string, key wire.Key, id Identity) (*Session, error) {
+	conn, err := joinOnce(ctx, addrs, key, id)
+	// The server may close a connection for others that come, before it has read the join.
+	for errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(reconnectDelay):
+		}
+		conn, err = joinOnce(ctx, addrs, key, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{world: id.WorldSize, conn: conn, stop: make(chan struct{}), pending: map[string]chan reply{},
+		progress: func() Progress { return Progress{} }}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	go s.read()
+	go s.beat()
+	return s, nil
+}
+
+// joinOnce connects and joins. It returns the connection of a rank that is welcome.
+func joinOnce(ctx context.Context, addrs []string, key wire.Key, id Identity) (*wire.Conn, error) {
+	conn, err := connect(ctx, addrs, key)
 	if err != nil {
 		return nil, err
 	}
@@ -77,25 +106,23 @@ func Join(ctx context.Context, addrs []string, secret wire.Secret, id Identity) 
 		conn.Close()
 		return nil, fmt.Errorf("join as rank %d: %w", id.Rank, err)
 	}
-	s := &Session{world: id.WorldSize, conn: conn, stop: make(chan struct{}), pending: map[string]chan reply{},
-		progress: func() Progress { return Progress{} }}
-	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	go s.read()
-	go s.beat()
-	return s, nil
+	return conn, nil
 }
+
+// reconnectDelay is the time between two connections to the server.
+const reconnectDelay = 200 * time.Millisecond
 
 // Report tells the server that the rank id cannot start, and why: the attempt fails with
 // that error and its hint. Without it, the server would wait for the rank until the join
-// timeout.
-func Report(ctx context.Context, addrs []string, secret wire.Secret, id Identity, problem error) error {
+// timeout. The key is the server's ReportKey.
+func Report(ctx context.Context, addrs []string, key wire.Secret, id Identity, problem error) error {
 	id.Problem, id.Hint = problem.Error(), hintOf(problem)
-	s, err := Join(ctx, addrs, secret, id)
+	s, err := join(ctx, addrs, wire.Key{Secret: key, Label: reportLabel}, id)
 	switch {
 	case errors.Is(err, ErrRefused):
 		return nil // it was heard
 	case err == nil:
-		return s.Leave(1, problem) // an older server
+		return s.Leave(1, problem)
 	}
 	return err
 }
@@ -107,24 +134,24 @@ const headStart = 100 * time.Millisecond
 // connect tries all addresses, round after round, each with a small start on the
 // next: a wrong one (a bridge that has the same address on every node, say) fails
 // the handshake and does no harm.
-func connect(ctx context.Context, addrs []string, secret wire.Secret) (*wire.Conn, error) {
+func connect(ctx context.Context, addrs []string, key wire.Key) (*wire.Conn, error) {
 	if len(addrs) == 0 {
 		return nil, errors.New("join: no address of the launcher is known")
 	}
 	for {
-		conn, err := connectOnce(ctx, addrs, secret)
+		conn, err := connectOnce(ctx, addrs, key)
 		if err == nil {
 			return conn, nil
 		}
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("the launcher cannot be reached at %s: %w", strings.Join(addrs, ", "), err)
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(reconnectDelay):
 		}
 	}
 }
 
-func connectOnce(ctx context.Context, addrs []string, secret wire.Secret) (*wire.Conn, error) {
+func connectOnce(ctx context.Context, addrs []string, key wire.Key) (*wire.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*wire.HandshakeTimeout)
 	defer cancel()
 	type result struct {
@@ -142,7 +169,7 @@ func connectOnce(ctx context.Context, addrs []string, secret wire.Secret) (*wire
 			raw, err := d.DialContext(ctx, "tcp", addr)
 			var conn *wire.Conn
 			if err == nil {
-				conn, err = wire.Client(raw, secret, label)
+				conn, err = wire.Client(raw, key.Secret, key.Label)
 				if err != nil {
 					err = fmt.Errorf("%s: %w", addr, err)
 				}

@@ -13,6 +13,7 @@
 package wire
 
 import (
+	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -47,8 +48,9 @@ const (
 // that what it sent is not what it claims to be.
 var ErrNotAuthentic = errors.New("peer does not prove knowledge of this attempt's secret")
 
-// Secret is the key of one attempt of one job. It travels in the environment of
-// the ranks or in a file of mode 0600, never in an argument list.
+// Secret is the key of one attempt of one job. On one host it may travel in the environment
+// of the ranks. To other hosts it travels in a file of mode 0600. It is never in an argument
+// list.
 type Secret [32]byte
 
 // NewSecret draws a secret from the system's random source.
@@ -91,34 +93,60 @@ type Conn struct {
 	writeLock sync.Mutex
 	writeMAC  hash.Hash
 	writeSeq  uint64
+	exporter  []byte // the key that [Conn.DeriveKey] expands
+}
+
+// DeriveKey returns a key of size bytes that only the two ends of this connection know. It
+// depends on the secret, the label, and the nonces of both ends, and on the use, so that no
+// other connection has it. The caller may use it for what it sends over the network
+// connection without frames.
+func (c *Conn) DeriveKey(use string, size int) ([]byte, error) {
+	return hkdf.Expand(sha256.New, c.exporter, "ddpbatch "+use, size)
 }
 
 // Client proves to the accepting side of c that this process knows the secret,
 // and has it prove the same. label binds the connection to one use: both sides
 // must name the same. On error c is closed.
 func Client(c net.Conn, secret Secret, label string) (*Conn, error) {
-	return handshake(c, secret, label, false)
+	conn, _, err := handshake(c, []Key{{secret, label}}, false)
+	return conn, err
 }
 
 // Server is the accepting side of [Client].
 func Server(c net.Conn, secret Secret, label string) (*Conn, error) {
-	return handshake(c, secret, label, true)
+	conn, _, err := ServerAny(c, Key{secret, label})
+	return conn, err
+}
+
+// A Key is a secret with the label of its use.
+type Key struct {
+	Secret Secret
+	Label  string
+}
+
+// ServerAny is [Server] for a peer that may know any one of several keys. It returns the
+// index of the key that the peer has proven to know.
+func ServerAny(c net.Conn, keys ...Key) (conn *Conn, which int, err error) {
+	return handshake(c, keys, true)
 }
 
 // handshake exchanges magic and nonce, then proofs, which hold the label. The
 // connecting side begins with both, so that a stranger that connects is not
-// answered and costs little, and learns nothing made from the secret.
-func handshake(c net.Conn, secret Secret, label string, server bool) (_ *Conn, err error) {
+// answered and costs little, and learns nothing made from the secret. A server may have
+// several keys: it uses the one that the client proves to know.
+func handshake(c net.Conn, keys []Key, server bool) (_ *Conn, which int, err error) {
 	defer func() {
 		if err != nil {
 			c.Close()
 		}
 	}()
-	if len(label) > maxLabel {
-		panic("wire: internal error: label too long")
+	for _, k := range keys {
+		if len(k.Label) > maxLabel {
+			panic("wire: internal error: label too long")
+		}
 	}
 	if err := c.SetDeadline(time.Now().Add(HandshakeTimeout)); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var mine, theirs [len(magic) + nonceSize]byte
 	clientNonce, serverNonce := mine[len(magic):], theirs[len(magic):]
@@ -126,8 +154,9 @@ func handshake(c net.Conn, secret Secret, label string, server bool) (_ *Conn, e
 		clientNonce, serverNonce = serverNonce, clientNonce
 	}
 	derive := func(use string) []byte {
-		m := hmac.New(sha256.New, secret[:])
-		for _, part := range [][]byte{[]byte(use), []byte(label), clientNonce, serverNonce} {
+		key := &keys[which]
+		m := hmac.New(sha256.New, key.Secret[:])
+		for _, part := range [][]byte{[]byte(use), []byte(key.Label), clientNonce, serverNonce} {
 			var n [4]byte
 			binary.LittleEndian.PutUint32(n[:], uint32(len(part)))
 			m.Write(n[:])
@@ -166,10 +195,12 @@ func handshake(c net.Conn, secret Secret, label string, server bool) (_ *Conn, e
 			}
 			return err
 		}
-		if subtle.ConstantTimeCompare(got[:], derive(use)) != 1 {
-			return ErrNotAuthentic
+		for which = range keys {
+			if subtle.ConstantTimeCompare(got[:], derive(use)) == 1 {
+				return nil
+			}
 		}
-		return nil
+		return ErrNotAuthentic
 	}
 	turns := []func() error{greet, hear,
 		func() error { return prove("client proof") }, func() error { return verify("server proof") }}
@@ -179,17 +210,17 @@ func handshake(c net.Conn, secret Secret, label string, server bool) (_ *Conn, e
 	}
 	for _, turn := range turns {
 		if err := turn(); err != nil {
-			return nil, fmt.Errorf("handshake: %w", err)
+			return nil, 0, fmt.Errorf("handshake: %w", err)
 		}
 	}
 	if err := c.SetDeadline(time.Time{}); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	toServer, toClient := hmac.New(sha256.New, derive("to server")), hmac.New(sha256.New, derive("to client"))
 	if server {
-		return &Conn{Conn: c, readMAC: toServer, writeMAC: toClient}, nil
+		return &Conn{Conn: c, readMAC: toServer, writeMAC: toClient, exporter: derive("exporter")}, which, nil
 	}
-	return &Conn{Conn: c, readMAC: toClient, writeMAC: toServer}, nil
+	return &Conn{Conn: c, readMAC: toClient, writeMAC: toServer, exporter: derive("exporter")}, which, nil
 }
 
 // WriteFrame sends one frame of at most [MaxFrame] bytes: the parts, one after the

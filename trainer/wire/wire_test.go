@@ -240,3 +240,145 @@ func FuzzServer(f *testing.F) {
 		}
 	})
 }
+
+// A server with several keys takes a client that knows one of them, and says which.
+func TestServerWithSeveralKeys(t *testing.T) {
+	one, two := Key{secret(t), "one"}, Key{secret(t), "two"}
+	for _, tt := range []struct {
+		name string
+		key  Key
+		want int // -1 for none
+	}{
+		{"first key", one, 0},
+		{"second key", two, 1},
+		{"secret of the first with the label of the second", Key{one.Secret, two.Label}, -1},
+		{"unknown secret", Key{secret(t), "one"}, -1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a, b := pair(t)
+			type result struct {
+				conn  *Conn
+				which int
+				err   error
+			}
+			served := make(chan result, 1)
+			go func() {
+				c, which, err := ServerAny(b, one, two)
+				served <- result{c, which, err}
+			}()
+			client, err := Client(a, tt.key.Secret, tt.key.Label)
+			s := <-served
+			if tt.want < 0 {
+				if err == nil || !errors.Is(s.err, ErrNotAuthentic) {
+					t.Errorf("client %v, server %v", err, s.err)
+				}
+				return
+			}
+			if err != nil || s.err != nil || s.which != tt.want {
+				t.Fatalf("client %v, server key %d, %v", err, s.which, s.err)
+			}
+			if err := client.WriteFrame(1, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			if kind, b, err := s.conn.ReadFrame(); err != nil || kind != 1 || string(b) != "x" {
+				t.Errorf("got %d %q, %v", kind, b, err)
+			}
+		})
+	}
+}
+
+// Both ends derive the same key. It differs for each connection and each use.
+func TestDeriveKey(t *testing.T) {
+	key := secret(t)
+	seen := map[string]string{}
+	for _, label := range []string{"x", "x", "y"} {
+		c, s, cerr, serr := shake(t, key, key, label, label)
+		if cerr != nil || serr != nil {
+			t.Fatal(cerr, serr)
+		}
+		for _, use := range []string{"a", "b"} {
+			mine, err := c.DeriveKey(use, 32)
+			if err != nil || len(mine) != 32 {
+				t.Fatalf("%d bytes, %v", len(mine), err)
+			}
+			if theirs, err := s.DeriveKey(use, 32); err != nil || !bytes.Equal(mine, theirs) {
+				t.Errorf("label %s, use %s: the ends differ, %v", label, use, err)
+			}
+			at := fmt.Sprintf("label %s, use %s", label, use)
+			if other, ok := seen[string(mine)]; ok {
+				t.Errorf("%s has the key of %s", at, other)
+			}
+			seen[string(mine)] = at
+		}
+	}
+}
+
+// Two clients or two servers that are connected to each other, and an end whose own bytes
+// come back, prove nothing.
+func TestReflectedHandshake(t *testing.T) {
+	key := secret(t)
+	both := func(one, other func(net.Conn, Secret, string) (*Conn, error)) (error, error) {
+		a, b := pair(t)
+		first := make(chan error, 1)
+		go func() {
+			_, err := one(a, key, "x")
+			a.Close()
+			first <- err
+		}()
+		_, err := other(b, key, "x")
+		b.Close()
+		return <-first, err
+	}
+	if one, other := both(Client, Client); one == nil || other == nil {
+		t.Errorf("two clients: %v, %v", one, other)
+	}
+	a, b := pair(t)
+	go func() {
+		_, _ = io.Copy(b, b)
+		b.Close()
+	}()
+	if _, err := Client(a, key, "x"); err == nil {
+		t.Error("a client took its own bytes for those of a server")
+	}
+}
+
+// A frame is good only in its own session and direction.
+func TestFrameOfAnotherSessionOrDirection(t *testing.T) {
+	key := secret(t)
+	session := func() (c, s *Conn) {
+		c, s, cerr, serr := shake(t, key, key, "x", "x")
+		if cerr != nil || serr != nil {
+			t.Fatal(cerr, serr)
+		}
+		return c, s
+	}
+	record := func(from, to *Conn) []byte {
+		if err := from.WriteFrame(1, []byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		frame := make([]byte, headerLen+macSize+len("hello"))
+		if _, err := io.ReadFull(to.Conn, frame); err != nil {
+			t.Fatal(err)
+		}
+		return frame
+	}
+	c, s := session()
+	sent := record(c, s)
+	_, other := session()
+	back, to := session()
+	for name, put := range map[string]struct {
+		frame []byte
+		read  *Conn
+	}{
+		"another session": {sent, other},
+		"other direction": {record(to, back), to},
+	} {
+		// The frame comes from the network, not from the other end.
+		in, out := net.Pipe()
+		go func() { _, _ = in.Write(put.frame); in.Close() }()
+		put.read.Conn = out
+		if _, _, err := put.read.ReadFrame(); !errors.Is(err, ErrNotAuthentic) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -127,7 +127,9 @@ var Variables = []VariableGroup{
 	}},
 	{Title: "Between launcher and ranks", About: "Set by the launcher for the ranks that it starts, and taken out of the environment of your program.", Variables: []Variable{
 		{"DDPBATCH_RENDEZVOUS", "set", "addresses of the launcher"},
-		{"DDPBATCH_SECRET", "set", "the attempt's secret"},
+		{"DDPBATCH_SECRET_FILE", "set", "name of the file with the attempt's secret, in the run directory"},
+		{"DDPBATCH_SECRET", "set", "the attempt's secret, without Slurm"},
+		{"DDPBATCH_REPORT_KEY", "set", "key by which a rank reports that it cannot start"},
 		{"DDPBATCH_ATTEMPT", "set", "number of the attempt, from 1"},
 		{"DDPBATCH_PROCESSES_PER_NODE", "set", "ranks that a node is to run"},
 		{"DDPBATCH_WORKDIR", "set", "where your program starts"},

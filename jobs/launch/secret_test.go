@@ -1,0 +1,167 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+// stepOptions are those of a launch in an allocation of two nodes.
+func stepOptions(t *testing.T) Options {
+	t.Helper()
+	text := "name = \"t\"\n[slurm]\nnodes = 2\n[setup]\nenv = { OWN = \"1\" }\n[command]\nargv = [\"true\"]\n"
+	job, err := jobs.Parse("job.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := rundir.Create(filepath.Join(t.TempDir(), "run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Options{Job: job, Site: generic(), Dir: dir, Binary: "/bin/ddpbatch", Environ: []string{"PATH=/bin", envSecret + "=of an outer job"},
+		Allocation: &slurm.Allocation{JobID: "7", Nodes: []string{"n1", "n2"}}, Say: func(string) {}}
+}
+
+// Slurm sends the environment and the arguments of a step over the management network in the
+// clear: the secret of the attempt is in none of them, and in no file that others can read.
+func TestSecretIsNotInTheStep(t *testing.T) {
+	o := stepOptions(t)
+	a, err := newAttempt(t.Context(), o, 3, o.Allocation.Nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.server.Close()
+	lookup := lookupIn(a.environ)
+	join := JoinOptions{Job: o.Job, Dir: o.Dir, Place: Place{Host: "n1"}, Lookup: lookup}
+	secret, err := findSecret(t.Context(), join)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if secret == (wire.Secret{}) {
+		t.Fatal("the secret is empty")
+	}
+	s := step(o, o.Allocation.Nodes, 1)
+	for _, text := range append(s.SrunArgv(), a.environ...) {
+		if strings.Contains(text, secret.Encode()) {
+			t.Errorf("the secret travels in %.40q", text)
+		}
+	}
+	if value, set := lookup(envSecret); set {
+		t.Errorf("%s is set to %.10q", envSecret, value)
+	}
+	name, _ := lookup(envSecretIn)
+	if name == "" || name != filepath.Base(name) {
+		t.Errorf("the file is named %q, want a name in the run directory", name)
+	}
+	info, err := os.Lstat(filepath.Join(o.Dir.Path, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode() != 0o600 {
+		t.Errorf("mode of the file is %v, want 0600", info.Mode())
+	}
+	// Users' programs get none of it.
+	for _, text := range rankEnviron(a.environ, o.Job, o.Site) {
+		if strings.HasPrefix(text, envPrefix) {
+			t.Errorf("a program gets %.40q", text)
+		}
+	}
+	a.removeSecret()
+	if _, err := os.Lstat(filepath.Join(o.Dir.Path, name)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file is still there: %v", err)
+	}
+}
+
+// Each attempt has its own file. The next launcher removes those of a launcher that was
+// killed, and nothing else.
+func TestSecretsOfKilledLaunchersAreRemoved(t *testing.T) {
+	d := stepOptions(t).Dir
+	var names []string
+	for range 2 {
+		name, err := d.WriteSecret(1, []byte("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	if names[0] == names[1] {
+		t.Errorf("two attempts share the file %q", names[0])
+	}
+	other := filepath.Join(d.Path, "other")
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.RemoveSecrets(); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(d.Path)
+	if err != nil || len(entries) != 1 || entries[0].Name() != "other" {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+}
+
+// A rank waits for a file that its node sees late, and rejects a file that is not its own.
+func TestFindSecret(t *testing.T) {
+	want := wire.Secret{1, 2, 3}
+	for _, tt := range []struct {
+		name  string
+		write func(t *testing.T, d rundir.Dir, path string)
+		err   string // in the error; empty for none
+	}{
+		{"file that appears late", func(t *testing.T, d rundir.Dir, path string) {
+			go func() {
+				time.Sleep(2 * secretInterval)
+				_ = os.WriteFile(path, nil, 0o600) // before its content
+				time.Sleep(2 * secretInterval)
+				_ = os.WriteFile(path, []byte(want.Encode()), 0o600)
+			}()
+		}, ""},
+		{"no file", func(*testing.T, rundir.Dir, string) {}, "no such file"},
+		{"file that others can read", func(t *testing.T, d rundir.Dir, path string) {
+			if err := errors.Join(os.WriteFile(path, []byte(want.Encode()), 0o600), os.Chmod(path, 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}, "other users have access"},
+		{"file of another user", func(t *testing.T, d rundir.Dir, path string) {
+			if err := errors.Join(os.WriteFile(path, []byte(want.Encode()), 0o600), os.Chown(path, 65534, -1)); err != nil {
+				t.Fatal(err) // the suite runs as root
+			}
+		}, "belongs to user 65534"},
+		{"symbolic link", func(t *testing.T, d rundir.Dir, path string) {
+			if err := errors.Join(os.WriteFile(path+".real", []byte(want.Encode()), 0o600), os.Symlink(filepath.Base(path)+".real", path)); err != nil {
+				t.Fatal(err)
+			}
+		}, "symbolic link"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := stepOptions(t)
+			tt.write(t, o.Dir, filepath.Join(o.Dir.Path, "secret-1-x"))
+			ctx := t.Context()
+			if tt.name == "no file" {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, 2*secretInterval)
+				defer cancel()
+			}
+			secret, err := findSecret(ctx, JoinOptions{Job: o.Job, Dir: o.Dir, Place: Place{Host: "n2"},
+				Lookup: lookupIn([]string{envSecretIn + "=secret-1-x"})})
+			if tt.err == "" && (err != nil || secret != want) {
+				t.Errorf("got %v", err)
+			}
+			var hint interface{ Hint() string }
+			if tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err) || !strings.Contains(err.Error(), "n2") ||
+				!strings.Contains(err.Error(), "secret-1-x") || !errors.As(err, &hint)) {
+				t.Errorf("got %v, want %q with host, file, and hint", err, tt.err)
+			}
+		})
+	}
+}
