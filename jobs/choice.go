@@ -5,6 +5,9 @@ import "strings"
 // Family is the version of IP that ranks talk.
 type Family string
 
+// Integrity is the protection of the messages between ranks on different nodes.
+type Integrity string
+
 // Device is what the built-in trainer computes on.
 type Device string
 
@@ -79,6 +82,9 @@ const (
 	FamilyAuto Family = "auto"
 	FamilyIPv4 Family = "ipv4"
 	FamilyIPv6 Family = "ipv6"
+
+	IntegrityChecksum Integrity = "checksum" // CRC-32C: detects damage
+	IntegrityMAC      Integrity = "mac"      // AES-256-GMAC: also detects deliberate changes
 
 	DeviceAuto Device = "auto" // a GPU, or the processor where there is none
 	DeviceCUDA Device = "cuda"
@@ -184,6 +190,12 @@ func choose[T ~string](v any, options ...T) (T, error) {
 // UnmarshalTOML takes "auto", "ipv4" or "ipv6".
 func (f *Family) UnmarshalTOML(v any) (err error) {
 	*f, err = choose(v, FamilyAuto, FamilyIPv4, FamilyIPv6)
+	return err
+}
+
+// UnmarshalTOML accepts "checksum" and "mac".
+func (i *Integrity) UnmarshalTOML(v any) (err error) {
+	*i, err = choose(v, IntegrityChecksum, IntegrityMAC)
 	return err
 }
 

@@ -38,6 +38,7 @@ func (j *Job) fillDefaults() {
 	}
 	orElse(&j.Network.Interface, InterfaceAuto)
 	orElse(&j.Network.Family, FamilyAuto)
+	orElse(&j.Network.Integrity, IntegrityChecksum)
 	orElse(&j.Network.JoinTimeout, Duration(defaultJoinTimeout))
 	orElse(&j.Network.CollectiveTimeout, Duration(defaultCollectiveTimeout))
 	orElse(&j.Network.HeartbeatTimeout, Duration(defaultHeartbeatTimeout))

@@ -31,7 +31,31 @@ func (j *Job) Doubts() (doubts Diagnostics) {
 	if t := j.Train; t != nil && t.Optimizer.LR > largeRate {
 		report("train.optimizer.lr", "", "training with a learning rate of %g diverges", t.Optimizer.LR)
 	}
+	const integrity = "network.integrity"
+	if why := j.unprotected(); why != "" && j.Network.Integrity == IntegrityMAC {
+		report(integrity, "", "%q does not protect %s", j.Network.Integrity, why)
+	}
 	return doubts
+}
+
+// unprotected returns what network.integrity does not protect although other nodes send it,
+// or an empty string if it protects all.
+func (j *Job) unprotected() string {
+	switch {
+	case j.Ranks() == 1:
+		return "anything: the job has one rank"
+	case j.Command != nil:
+		return "the connections of the job's own program, such as those of NCCL and Gloo"
+	case j.Train == nil:
+		return ""
+	case j.Train.Backend == BackendMPI:
+		return `gradients: with train.backend = "mpi" the MPI library sends them`
+	case j.Train.Backend == BackendNCCL:
+		return `gradients: with train.backend = "nccl" NCCL sends them`
+	case j.Train.Backend == BackendAuto && (j.Train.Device == DeviceCUDA || j.Train.Device == DeviceAuto && j.Slurm.GPUsPerNode > 0):
+		return `gradients on GPUs, which NCCL sends: set train.backend = "tcp" if they must be protected`
+	}
+	return ""
 }
 
 // CheckSamples compares the batches with the number of training samples. found holds a

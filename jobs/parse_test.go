@@ -75,6 +75,7 @@ func TestEveryKey(t *testing.T) {
 		Network: Network{
 			Interface: "hsn0", Family: FamilyIPv6, Exclude: []InterfaceName{"docker0", "eth0.100"},
 			JoinTimeout: Duration(90 * time.Second), CollectiveTimeout: Duration(90 * time.Minute), MPILibrary: "/opt/mpi/lib/libmpi.so.40",
+			Integrity:        IntegrityMAC,
 			HeartbeatTimeout: Duration(20 * time.Second), ProgressTimeout: Duration(2 * time.Hour),
 		},
 		Train: &Train{
@@ -140,7 +141,7 @@ func TestDefaults(t *testing.T) {
 		Slurm: Slurm{Nodes: 1, TasksPerNode: 1, CPUsPerTask: 1, SignalBeforeEnd: Duration(120 * time.Second)},
 		Network: Network{
 			Interface: InterfaceAuto, Family: FamilyAuto,
-			JoinTimeout: Duration(time.Minute), CollectiveTimeout: Duration(5 * time.Minute),
+			JoinTimeout: Duration(time.Minute), CollectiveTimeout: Duration(5 * time.Minute), Integrity: IntegrityChecksum,
 			HeartbeatTimeout: Duration(time.Minute), ProgressTimeout: Duration(30 * time.Minute),
 		},
 		Train: &Train{

@@ -75,6 +75,7 @@ type Network struct {
 	Exclude           []InterfaceName `toml:"exclude"`            // interfaces never to use
 	JoinTimeout       Duration        `toml:"join_timeout"`       // all ranks must have joined by then; default 60s
 	CollectiveTimeout Duration        `toml:"collective_timeout"` // one operation between ranks may take this long; default 5m
+	Integrity         Integrity       `toml:"integrity"`          // protection of data between nodes: checksum (default) detects damage, mac also detects deliberate changes; neither encrypts
 	MPILibrary        Text            `toml:"mpi_library"`        // with train.backend = "mpi": path or name of libmpi; default what the loader finds
 	HeartbeatTimeout  Duration        `toml:"heartbeat_timeout"`  // a rank may be silent for so long; default 60s
 	ProgressTimeout   Duration        `toml:"progress_timeout"`   // a training may stand still for so long; default 30m

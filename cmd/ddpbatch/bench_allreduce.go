@@ -10,17 +10,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi"
 )
 
 type benchAllReduceCmd struct {
-	Ranks   *int   `placeholder:"N" help:"Processes on this machine; 2 without it."`
-	Bytes   []int  `default:"4096,1048576,26214400,104857600" placeholder:"B" help:"Sizes of the buffer, separated by commas; 4 KiB to 100 MiB without it."`
-	TCP     bool   `name:"tcp" help:"As between nodes: over TCP, not in shared memory."`
-	Backend string `default:"auto" enum:"auto,tcp,mpi,nccl" placeholder:"NAME" help:"auto, tcp (as --tcp), nccl: on a GPU for each rank, or mpi: under mpirun or srun, whose processes are then the ranks."`
-	Library string `name:"mpi-library" placeholder:"PATH" help:"With mpi: path or name of libmpi; default what the loader finds."`
-	JSON    bool   `help:"Print each row as a line of JSON, as soon as it is there."`
+	Ranks     *int   `placeholder:"N" help:"Processes on this machine; 2 without it."`
+	Bytes     []int  `default:"4096,1048576,26214400,104857600" placeholder:"B" help:"Sizes of the buffer, separated by commas; 4 KiB to 100 MiB without it."`
+	TCP       bool   `name:"tcp" help:"As between nodes: over TCP, not in shared memory."`
+	Backend   string `default:"auto" enum:"auto,tcp,mpi,nccl" placeholder:"NAME" help:"auto, tcp (as --tcp), nccl: on a GPU for each rank, or mpi: under mpirun or srun, whose processes are then the ranks."`
+	Library   string `name:"mpi-library" placeholder:"PATH" help:"With mpi: path or name of libmpi; default what the loader finds."`
+	Integrity string `default:"checksum" enum:"checksum,mac" placeholder:"NAME" help:"With --tcp: protection of messages, checksum or mac, as network.integrity (default: checksum)."`
+	JSON      bool   `help:"Print each row as a line of JSON, as soon as it is there."`
 }
 
 func (c *benchAllReduceCmd) Help() string {
@@ -93,6 +95,8 @@ func (c *benchAllReduceCmd) contradiction() error {
 		return usage("--tcp is not for --backend mpi, whose library chooses how ranks talk")
 	case c.TCP && c.Backend == "nccl":
 		return usage("--tcp is not for --backend nccl, which chooses how GPUs talk")
+	case c.Integrity == string(jobs.IntegrityMAC) && !c.TCP && c.Backend != "tcp":
+		return usage("--integrity mac is for --tcp: it protects messages between nodes")
 	case c.Ranks != nil && mpi:
 		return usage("--ranks is not for --backend mpi: mpirun or srun starts the ranks, as mpirun -n 4")
 	}
@@ -114,6 +118,9 @@ func (c *benchAllReduceCmd) arguments() []string {
 	}
 	if c.TCP {
 		arguments = append(arguments, "--tcp")
+	}
+	if c.Integrity != "" {
+		arguments = append(arguments, "--integrity="+c.Integrity)
 	}
 	if c.Backend == "nccl" {
 		arguments = append(arguments, "--backend=nccl")
@@ -169,7 +176,7 @@ func withoutJob(err error) error {
 
 // measure is one rank.
 func (c *benchAllReduceCmd) measure(ctx context.Context, p *program, r benchRank) error {
-	comm, err := r.connect(ctx, !c.TCP)
+	comm, err := r.connect(ctx, !c.TCP, c.Integrity == string(jobs.IntegrityMAC))
 	if err != nil {
 		return err
 	}

@@ -107,8 +107,9 @@ func (p *program) startBenchRanks(ctx context.Context, n int, arguments []string
 	return out, err
 }
 
-// connect meets the other ranks: in shared memory, or as between nodes.
-func (r benchRank) connect(ctx context.Context, memory bool) (collective.Communicator, error) {
+// connect meets the other ranks: in shared memory, or as between nodes, with tags if
+// authenticate is set.
+func (r benchRank) connect(ctx context.Context, memory, authenticate bool) (collective.Communicator, error) {
 	const timeout = time.Minute
 	secret, err := wire.ParseSecret(r.Secret)
 	if err != nil {
@@ -119,5 +120,5 @@ func (r benchRank) connect(ctx context.Context, memory bool) (collective.Communi
 		return nil, err
 	}
 	return collective.Connect(ctx, listener, collective.Options{Rank: r.Rank, Addrs: r.Addrs, Nodes: make([]int, len(r.Addrs)),
-		Memory: memory, Secret: secret, ConnectTimeout: timeout, Timeout: timeout})
+		Memory: memory, Authenticate: authenticate, Secret: secret, ConnectTimeout: timeout, Timeout: timeout})
 }

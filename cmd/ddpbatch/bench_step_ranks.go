@@ -68,7 +68,7 @@ func (c *benchStepCmd) arguments() []string {
 
 // beRank measures, and prints on rank 0.
 func (c *benchStepCmd) beRank(ctx context.Context, p *program, r benchRank, models []bench.Model) error {
-	comm, err := r.connect(ctx, !c.TCP)
+	comm, err := r.connect(ctx, !c.TCP, false)
 	if err != nil {
 		return err
 	}

@@ -188,6 +188,7 @@ func (r *Rank) Connect(ctx context.Context) (collective.Communicator, error) {
 	return collective.Connect(ctx, listener, collective.Options{
 		Rank: r.Place.Rank, Addrs: addrs, Nodes: nodes, Memory: true, Secret: r.secret, Source: ip,
 		ConnectTimeout: timeout, Timeout: time.Duration(r.job.Network.CollectiveTimeout),
+		Authenticate: r.job.Network.Integrity == jobs.IntegrityMAC,
 	})
 }
 

@@ -46,7 +46,9 @@ var matrix = []group{
 		{"replay", "refused: each connection has its own challenge", 0, goesOn, "", nil, "trainer/wire: TestReplayIsRefused"},
 		{"10,000 hostile connections while ranks join", "dropped, with one warning; the ranks join; the weights of an undisturbed run", 0, 0, "is not a rank of this job and was dropped", strangersWhileJoining, ""},
 		{"10,000 hostile connections while training", "refused by the kernel, since nothing of the run listens any more; the weights of an undisturbed run", 0, goesOn, "", tenThousand, ""},
-		{"hostile connections to a rank of a larger world, which others may still connect to", "each is read once, not answered, and dropped", 0, goesOn, "", nil, "trainer/collective/internal/mesh: TestStrangersAreLittleWork, trainer/collective/internal/mesh: TestStrangersAreLimited"},
+		{"hostile connections to a rank of a larger world, which others may still connect to", "each is read once, not answered, and dropped", 0, goesOn, "", nil, "trainer/collective/internal/mesh: TestStrangersAreLittleWork, trainer/collective/internal/mesh: TestSilentConnectionsDoNotLockOutRanks"},
+		{"silent connections take all places while ranks join", "no effect", 0, 0, "", nil, "trainer/rendezvous: TestSilentConnectionsDoNotLockOutRanks"},
+		{"silent connections take all places during the proof of the network", "no effect", 0, 0, "", nil, "netif/probe: TestSilentConnectionsDoNotDisturbTheProbe"},
 	}},
 	{"The network", []row{
 		{"link down while training", "every rank ends; the link is named", 0, unsaid, "noticed before: n2: ...hsn0: link down", nil, "tests: TestLinkLostWhileTraining"},
@@ -57,6 +59,7 @@ var matrix = []group{
 		{"a rank is silent in the middle of an all-reduce", "named by all others after network.collective_timeout", 0, unsaid, "no answer within 3s: that rank ", nil, "trainer/collective: TestStoppedProcessIsNamed, trainer/collective: TestRankThatDoesNotEnterIsNamed"},
 		{"the ranks' programs have diverged, and all only wait", "all are told within seconds, by what ranks answer each other", 0, unsaid, "the ranks' programs have diverged", nil, "trainer/collective: TestRanksThatOnlyWaitAreTold"},
 		{"a message between ranks is altered on its way", "the attempt ends as if a rank was lost", 0, unsaid, "arrived damaged (its CRC-32C is", nil, "trainer/collective/internal/mesh: TestTamperedFramesAreNamed"},
+		{"an attacker on the path replaces numbers and their checksums, `network.integrity = \"mac\"`", "exit code 4; both ranks are named, and nothing altered is used", 0, 4, "its tag does not match", nil, "trainer/collective: TestAlteredSumsAreRejected"},
 		{"altered or truncated frame", "refused: the attempt ends", 0, unsaid, "", nil, "trainer/wire: TestAlteredFrames"},
 		{"repeated frame", "refused: the attempt ends", 0, unsaid, "", nil, "trainer/wire: TestRepeatedFrameIsRefused"},
 	}},

@@ -28,6 +28,12 @@ func TestMessagesOverSeveralSockets(t *testing.T) {
 	conformance.Run(t, conformance.Member{Connect: processes(nil, false, 3), Sizes: []int{700_001}, Ranks: []int{2, 3}})
 }
 
+func TestMessagesWithTags(t *testing.T) {
+	conformance.Run(t, conformance.Member{Connect: func(t testing.TB, n int, timeout time.Duration) []collective.Communicator {
+		return conformance.Processes(t, n, collective.Options{Authenticate: true, Timeout: timeout})
+	}, Sizes: []int{8192, 700_001}, Ranks: []int{2, 3}})
+}
+
 func TestSharedMemory(t *testing.T) {
 	conformance.Run(t, conformance.Member{Connect: processes([]int{0, 0, 0, 0, 0}, true, 1), Sizes: []int{4096, 4097, 65_536, 262_145}})
 }

@@ -25,6 +25,10 @@ type Options struct {
 	// Sockets is the number of connections between two ranks, all of one source
 	// address; 0 is 2.
 	Sockets int
+	// Authenticate protects messages between processes with keyed tags, so that nobody on
+	// the path between nodes can alter them unnoticed. Without it, CRCs find damage only.
+	// All ranks must have the same value.
+	Authenticate bool
 	// ConnectTimeout bounds Connect and each first use of a rank, Timeout every single
 	// operation.
 	ConnectTimeout, Timeout time.Duration
@@ -85,7 +89,7 @@ func Connect(ctx context.Context, listener net.Listener, o Options) (Communicato
 		w.nodes = members
 	}
 	w.mesh = mesh.Connect(listener, mesh.Options{Rank: o.Rank, Addrs: o.Addrs, Secret: o.Secret, Source: o.Source,
-		Sockets: o.Sockets, State: w.groups.state, ConnectTimeout: o.ConnectTimeout})
+		Sockets: o.Sockets, Authenticate: o.Authenticate, State: w.groups.state, ConnectTimeout: o.ConnectTimeout})
 	hello := w.place(connectMark, members)
 	hello.engine = &messages{world: hello.world, id: connectMark, members: members, rank: o.Rank}
 	err := hello.Do(ctx, Barrier())

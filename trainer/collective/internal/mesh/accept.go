@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -43,7 +42,7 @@ func (n *network) accept() {
 			defer leave()
 			stop := context.AfterFunc(n.ctx, func() { raw.Close() })
 			defer stop()
-			c, err := wire.Server(raw, n.o.Secret, label)
+			c, err := wire.Server(raw, n.o.Secret, n.o.label())
 			if err != nil {
 				return
 			}
@@ -53,14 +52,12 @@ func (n *network) accept() {
 				return
 			}
 			p, s := n.hello(c)
-			var mark [8]byte
-			rand.Read(mark[:])
-			if p == nil || c.WriteFrame(kindWelcome, mark[:]) != nil || c.SetDeadline(time.Time{}) != nil {
+			conn, err := n.o.established(c, true)
+			if p == nil || err != nil || c.WriteFrame(kindWelcome) != nil || c.SetDeadline(time.Time{}) != nil {
 				c.Close()
 				return
 			}
-			m := binary.LittleEndian.Uint64(mark[:])
-			n.take(p, s, &connection{Conn: c.Conn, out: stream{mark: ^m}, in: stream{mark: m}})
+			n.take(p, s, conn)
 		})
 	}
 }

@@ -13,9 +13,16 @@ import (
 // (4), group (8), sequence (8), step (4), segment (4), bytes of the operation (8),
 // length of the payload (4), CRC-32C of the payload (4), the frame's number on its
 // connection (4), the connection's mark (8), CRC-32C of all before it (4).
+//
+// On a connection with tags, the head has 32 more bytes instead of the two CRCs, which are
+// 0: the tag of the payload, and the tag of all before it.
 const (
 	frameHead = 64
 	sumAt     = frameHead - 4
+
+	taggedHead   = frameHead + 2*tagSize
+	payloadTagAt = frameHead
+	headTagAt    = payloadTagAt + tagSize
 )
 
 // class is what a frame is for.
@@ -61,12 +68,21 @@ const (
 // ends, so that no frame of another connection is taken for one of this.
 type stream struct {
 	mark uint64
-	next uint32 // number of the frame that follows
+	next uint32  // number of the frame that follows
+	tags *tagger // nil on a connection with CRCs
 }
 
-// encode makes the head of the next frame.
-func (at *stream) encode(f *frame, b *[frameHead]byte, payload []byte) {
-	*b = [frameHead]byte{byte(f.class), f.Kind, f.Type, f.Op}
+// headSize is the number of bytes before the payload.
+func (at *stream) headSize() int {
+	if at.tags != nil {
+		return taggedHead
+	}
+	return frameHead
+}
+
+// encode returns the head of the next frame, in b.
+func (at *stream) encode(f *frame, b *[taggedHead]byte, payload []byte) []byte {
+	*b = [taggedHead]byte{byte(f.class), f.Kind, f.Type, f.Op}
 	order := binary.LittleEndian
 	order.PutUint32(b[4:], uint32(f.Root))
 	order.PutUint64(b[8:], f.Group)
@@ -75,17 +91,30 @@ func (at *stream) encode(f *frame, b *[frameHead]byte, payload []byte) {
 	order.PutUint32(b[28:], f.Segment)
 	order.PutUint64(b[32:], f.Bytes)
 	order.PutUint32(b[40:], uint32(len(payload)))
-	order.PutUint32(b[44:], crc32c.Update(0, payload))
 	order.PutUint32(b[48:], at.next)
 	order.PutUint64(b[52:], at.mark)
-	order.PutUint32(b[sumAt:], crc32c.Update(0, b[:sumAt]))
 	at.next++
+	if at.tags != nil {
+		if len(payload) > 0 {
+			at.tags.put(b[payloadTagAt:headTagAt], payloadPart, payload)
+		}
+		at.tags.put(b[headTagAt:], headPart, b[:headTagAt])
+		at.tags.frame++
+		return b[:]
+	}
+	order.PutUint32(b[44:], crc32c.Update(0, payload))
+	order.PutUint32(b[sumAt:], crc32c.Update(0, b[:sumAt]))
+	return b[:frameHead]
 }
 
 // decode reads the head of the next frame.
-func (at *stream) decode(f *frame, b *[frameHead]byte) error {
+func (at *stream) decode(f *frame, b []byte) error {
 	order := binary.LittleEndian
-	if crc32c.Update(0, b[:sumAt]) != order.Uint32(b[sumAt:]) {
+	if at.tags != nil {
+		if !at.tags.isValid(b[headTagAt:], headPart, b[:headTagAt]) {
+			return errAltered
+		}
+	} else if crc32c.Update(0, b[:sumAt]) != order.Uint32(b[sumAt:]) {
 		return errDamagedHead
 	}
 	if order.Uint64(b[52:]) != at.mark {
@@ -119,16 +148,27 @@ func (at *stream) decode(f *frame, b *[frameHead]byte) error {
 // read takes the next frame in; room is asked where its payload goes, and may refuse it.
 // io.EOF means that the peer closed the connection between frames.
 func (at *stream) read(r io.Reader, f *frame, room func(*frame) ([]byte, error)) error {
-	var b [frameHead]byte
-	if n, err := io.ReadFull(r, b[:]); err != nil {
-		return cut(n, frameHead, err)
+	var whole [taggedHead]byte
+	b := whole[:at.headSize()]
+	if n, err := io.ReadFull(r, b); err != nil {
+		return cut(n, len(b), err)
 	}
-	if err := at.decode(f, &b); err != nil {
+	if err := at.decode(f, b); err != nil {
 		return err
 	}
 	payload, err := room(f)
 	if err != nil {
 		return err
+	}
+	if at.tags != nil {
+		if n, err := io.ReadFull(r, payload); err != nil {
+			return cut(len(b)+n, len(b)+len(payload), err)
+		}
+		if len(payload) > 0 && !at.tags.isValid(b[payloadTagAt:headTagAt], payloadPart, payload) {
+			return errAltered
+		}
+		at.tags.frame++
+		return nil
 	}
 	sum := uint32(0)
 	for got := 0; got < len(payload); {

@@ -7,13 +7,24 @@ import (
 
 var place1 = stream{mark: 0x1234567890abcdef, next: 7}
 
-// encoded is a frame at place1.
-func encoded() []byte {
-	at, payload := place1, []byte("gradients")
+// tagged returns a place with the tags of a key, before a frame.
+func tagged(t testing.TB, place stream, key byte, frame uint64) stream {
+	t.Helper()
+	tags, err := newTagger(bytes.Repeat([]byte{key}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tags.frame = frame
+	place.tags = tags
+	return place
+}
+
+// encoded is a frame at a place.
+func encoded(at stream) []byte {
+	payload := []byte("gradients")
 	f := frame{class: classDirect, Head: Head{Key{1, 2, 3, 4, true}, Signature{5, 6, 7, -8, 9}}}
-	var b [frameHead]byte
-	at.encode(&f, &b, payload)
-	return append(b[:], payload...)
+	var b [taggedHead]byte
+	return append(at.encode(&f, &b, payload), payload...)
 }
 
 func readAll(at stream, b []byte) error {
@@ -23,40 +34,69 @@ func readAll(at stream, b []byte) error {
 
 // Every altered bit is noticed, and every end before the end.
 func TestDamagedFrameIsRefused(t *testing.T) {
-	whole := encoded()
-	if err := readAll(place1, whole); err != nil {
-		t.Fatal(err)
-	}
-	for i := range whole {
-		if readAll(place1, whole[:i]) == nil {
-			t.Errorf("cut to %d bytes: accepted", i)
-		}
-		for bit := range 8 {
-			bad := bytes.Clone(whole)
-			bad[i] ^= 1 << bit
-			if readAll(place1, bad) == nil {
-				t.Errorf("bit %d of byte %d altered: accepted", bit, i)
+	for name, place := range map[string]func() stream{
+		"checksums": func() stream { return place1 },
+		"tags":      func() stream { return tagged(t, place1, 1, 7) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := encoded(place())
+			if err := readAll(place(), whole); err != nil {
+				t.Fatal(err)
 			}
-		}
+			for i := range whole {
+				if readAll(place(), whole[:i]) == nil {
+					t.Errorf("cut to %d bytes: accepted", i)
+				}
+				for bit := range 8 {
+					bad := bytes.Clone(whole)
+					bad[i] ^= 1 << bit
+					if readAll(place(), bad) == nil {
+						t.Errorf("bit %d of byte %d altered: accepted", bit, i)
+					}
+				}
+			}
+		})
 	}
 }
 
 // A frame is good in one place of one direction of one connection.
 func TestFrameOfAnotherPlaceIsRefused(t *testing.T) {
 	for name, at := range map[string]stream{
-		"again":              {place1.mark, place1.next + 1},
-		"one left out":       {place1.mark, place1.next - 1},
-		"other direction":    {^place1.mark, place1.next},
-		"another connection": {99, place1.next},
+		"again":              {mark: place1.mark, next: place1.next + 1},
+		"one left out":       {mark: place1.mark, next: place1.next - 1},
+		"other direction":    {mark: ^place1.mark, next: place1.next},
+		"another connection": {mark: 99, next: place1.next},
 	} {
-		if readAll(at, encoded()) == nil {
+		if readAll(at, encoded(place1)) == nil {
 			t.Errorf("%s: accepted", name)
+		}
+	}
+	// With tags, neither the number nor the mark in the frame counts, but the key and the
+	// place.
+	for name, at := range map[string]stream{
+		"again":                           tagged(t, place1, 1, 8),
+		"one left out":                    tagged(t, place1, 1, 6),
+		"other direction or connection":   tagged(t, place1, 2, 7),
+		"the first frame of another rank": tagged(t, place1, 2, 0),
+	} {
+		if err := readAll(at, encoded(tagged(t, place1, 1, 7))); err != errAltered {
+			t.Errorf("with tags, %s: %v", name, err)
 		}
 	}
 }
 
+// Who can compute CRCs but has no key cannot make a frame with tags.
+func TestFrameWithoutKeyIsRefused(t *testing.T) {
+	forged := encoded(place1)
+	head, payload := forged[:frameHead], forged[frameHead:]
+	whole := append(append(bytes.Clone(head), make([]byte, 2*tagSize)...), payload...)
+	if err := readAll(tagged(t, place1, 1, 7), whole); err != errAltered {
+		t.Errorf("forged frame: %v", err)
+	}
+}
+
 func FuzzFrame(f *testing.F) {
-	f.Add(encoded())
+	f.Add(encoded(place1))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		at, fr := place1, frame{}
 		var payload []byte
@@ -70,12 +110,12 @@ func FuzzFrame(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var again [frameHead]byte
+		var again [taggedHead]byte
 		at = place1
-		at.encode(&fr, &again, payload)
+		head := at.encode(&fr, &again, payload)
 		var back frame
 		at = place1
-		if err := at.decode(&back, &again); err != nil || back != fr {
+		if err := at.decode(&back, head); err != nil || back != fr {
 			t.Fatalf("%+v came back as %+v, %v", fr, back, err)
 		}
 	})

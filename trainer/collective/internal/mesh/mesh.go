@@ -8,17 +8,20 @@
 // signatures differ are never mixed, but are an error that names both.
 //
 // It promises: a message arrives whole, in its place and once, or the receiver gets an
-// error that names the sender. Each frame has its number on the connection, a mark that
-// only the two ends of that connection know, and CRCs of head and payload, so that what
-// is altered, cut, repeated, left out, or taken from another connection or attempt is
-// found. Connections are made as they are needed, by peers that prove to know the job's
-// secret; a peer that is gone, and why, is known to all ranks that wait for it; nothing
-// waits for ever, if its context ends.
+// error that names the sender. Connections are made as they are needed, by peers that prove to
+// know the job's secret. A peer that is gone, and why, is known to all ranks that wait for it;
+// nothing waits for ever, if its context ends.
 //
-// The CRCs are against damage and mix-ups, not against malice: whoever cannot read a
-// connection cannot send a frame on it, because the mark is 64 random bits that were
-// given under the secret, but who reads and alters the stream itself can compute them as
-// well. This takes a network that is the site's own, as other libraries do.
+// There are two kinds of protection, see [Options].Authenticate:
+//
+//   - Checksums: each frame has its number on the connection, a mark that only the two ends
+//     of the connection know, and CRCs of head and payload. Damage, repetition, loss, and
+//     mix-ups with another connection or attempt are found. Whoever cannot read a connection
+//     cannot insert a frame, because the mark is 64 secret bits. Whoever reads and alters the
+//     connection can compute the CRCs and stays unnoticed.
+//   - Tags: each frame has keyed tags (AES-256-GMAC) of head and payload instead. Nobody
+//     without the job's secret can alter, repeat, leave out, insert, or reflect a frame
+//     unnoticed.
 //
 // It does not know what operations are, does not encrypt, and does not repair: after a
 // failure a mesh is of no more use.
@@ -195,6 +198,9 @@ type Options struct {
 	// Sockets is the number of connections to each rank, among which the segments
 	// of large messages are dealt; 0 is 2.
 	Sockets int
+	// Authenticate protects messages with keyed tags instead of CRCs. All ranks must have the
+	// same value.
+	Authenticate bool
 	// State is what this rank answers to [Mesh.Ask] of others; it must not block.
 	State func(group uint64) State
 	// ConnectTimeout is how long a rank is waited for when it is first needed.

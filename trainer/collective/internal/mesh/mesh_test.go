@@ -91,7 +91,7 @@ func TestStrangersAndWrongRanksAreNotPeers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := wire.Client(raw, plain.Secret, label)
+		c, err := wire.Client(raw, plain.Secret, plain.label())
 		if err != nil {
 			t.Fatal(err)
 		}

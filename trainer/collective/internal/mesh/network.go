@@ -15,12 +15,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// label binds a wire connection to this use.
-const label = "mesh"
-
 // The frames of package wire: who connects to whom, and as the how-manieth socket; and
-// that this is welcome, with the mark of what follows from the one who connects. The
-// other direction has its complement.
+// that this is welcome.
 const (
 	kindHello byte = iota + 1
 	kindWelcome
@@ -128,10 +124,7 @@ func (n *network) need(rank int) *peer {
 
 // give up on a peer.
 func (n *network) give(p *peer, err error) {
-	lost := n.lose(p.rank, err)
-	for _, s := range p.sockets {
-		s.end(lost)
-	}
+	p.end(n.lose(p.rank, err))
 }
 
 // take uses a connection for a socket, unless that has one.
@@ -150,7 +143,7 @@ func (n *network) take(p *peer, s *socket, conn *connection) {
 
 // introduce proves to a peer who connects.
 func (n *network) introduce(raw net.Conn, to, index int) (*connection, error) {
-	c, err := wire.Client(raw, n.o.Secret, label)
+	c, err := wire.Client(raw, n.o.Secret, n.o.label())
 	if err != nil {
 		return nil, err
 	}
@@ -167,18 +160,21 @@ func (n *network) introduce(raw net.Conn, to, index int) (*connection, error) {
 	if err == nil {
 		kind, b, err = c.ReadFrame()
 	}
-	if err == nil && (kind != kindWelcome || len(b) != 8) {
+	if err == nil && (kind != kindWelcome || len(b) != 0) {
 		err = fmt.Errorf("unexpected message of kind %d and %d bytes", kind, len(b))
 	}
 	if err == nil {
 		err = c.SetDeadline(time.Time{})
 	}
+	var conn *connection
+	if err == nil {
+		conn, err = n.o.established(c, false)
+	}
 	if err != nil {
 		c.Close()
 		return nil, err
 	}
-	mark := binary.LittleEndian.Uint64(b)
-	return &connection{Conn: c.Conn, out: stream{mark: mark}, in: stream{mark: ^mark}}, nil
+	return conn, nil
 }
 
 // Abort tells all connected ranks, and closes.

@@ -98,7 +98,7 @@ func (s *socket) attach(conn *connection) bool {
 
 // write sends what is queued until the socket ends.
 func (s *socket) write() error {
-	var head [frameHead]byte
+	var room [taggedHead]byte
 	var both [2][]byte
 	var buffers net.Buffers
 	for {
@@ -106,8 +106,7 @@ func (s *socket) write() error {
 		if !ok {
 			return nil
 		}
-		s.conn.out.encode(&o.frame, &head, o.b)
-		both = [...][]byte{head[:], o.b}
+		both = [...][]byte{s.conn.out.encode(&o.frame, &room, o.b), o.b}
 		buffers = both[:]
 		err := writeFrame(s.conn, &buffers)
 		if err != nil {
@@ -171,6 +170,7 @@ func (n *network) serve(p *peer, s *socket) {
 		var told *PeerError
 		var other *Mismatch
 		var wrong integrity
+		var altered alteration
 		switch {
 		case errors.As(err, &told) || errors.As(err, &other):
 			n.fail(err)
@@ -180,14 +180,22 @@ func (n *network) serve(p *peer, s *socket) {
 				return
 			}
 			err = errEnded
-		case errors.As(err, &wrong):
+		case errors.As(err, &wrong) || errors.As(err, &altered):
 			n.fail(&PeerError{p.rank, err})
+			lost := n.lose(p.rank, err)
+			// The peer must hear of it: for the peer, this is a connection that was closed.
+			time.AfterFunc(lastWords, func() { p.end(lost) })
+			return
 		}
-		lost := n.lose(p.rank, err)
-		for _, s := range p.sockets {
-			s.end(lost)
-		}
+		p.end(n.lose(p.rank, err))
 	}()
+}
+
+// end drops what is queued for a peer, and closes its connections.
+func (p *peer) end(err error) {
+	for _, s := range p.sockets {
+		s.end(err)
+	}
 }
 
 // lastWords is how long is tried to tell or hear the reason of an end.

@@ -9,14 +9,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/crc32c"
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
 // The bytes of a handshake from the one who connects, until the first frame.
 const handshakeBytes = 16 + 32 + 32 + 5 + 16 + 12
 
-// between forwards a connection to addr, and gives each frame to tamper, which returns
-// what goes on instead; nil ends the connection.
-func between(t *testing.T, addr string, tamper func(n int, frame []byte) []byte) string {
+// between forwards a connection to addr, and gives each frame with a head of headSize bytes to
+// tamper, which returns what goes on instead; nil ends the connection.
+func between(t *testing.T, addr string, headSize int, tamper func(n int, frame []byte) []byte) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,7 +43,7 @@ func between(t *testing.T, addr string, tamper func(n int, frame []byte) []byte)
 			return
 		}
 		for n := 0; ; n++ {
-			head := make([]byte, frameHead)
+			head := make([]byte, headSize)
 			if _, err := io.ReadFull(from, head); err != nil {
 				return
 			}
@@ -86,7 +89,7 @@ func TestTamperedFramesAreNamed(t *testing.T) {
 		{"injected", func(f []byte) []byte { return append(make([]byte, frameHead), f...) }, "head of a message arrived damaged"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m, proxied := tamperedPair(t, tt.tamper)
+			m, proxied := tamperedPair(t, false, tt.tamper)
 			for i := range uint64(3) {
 				b := bytes.Repeat([]byte{byte(i)}, 1000)
 				m[1].Send(0, head(i), b)
@@ -116,9 +119,128 @@ func TestTamperedFramesAreNamed(t *testing.T) {
 	}
 }
 
+// Who can read, alter, and insert frames, and knows how to compute CRCs, but has no key, is
+// noticed if messages have tags.
+func TestAlteredFramesAreRejectedByTag(t *testing.T) {
+	// reseal computes the CRCs of a frame again, as if it had no tags.
+	reseal := func(f []byte) []byte {
+		order := binary.LittleEndian
+		order.PutUint32(f[44:], crc32c.Update(0, f[taggedHead:]))
+		order.PutUint32(f[sumAt:], crc32c.Update(0, f[:sumAt]))
+		return f
+	}
+	var recorded []byte // a frame of another connection under the same secret
+	for _, tt := range []struct {
+		name   string
+		tamper func(frame []byte) []byte
+		want   string
+	}{
+		{"nothing", func(f []byte) []byte { recorded = bytes.Clone(f); return f }, ""},
+		{"payload replaced", func(f []byte) []byte { return flip(f, taggedHead+700) }, "its tag does not match"},
+		{"payload replaced, CRCs computed again", func(f []byte) []byte { return reseal(flip(f, taggedHead+700)) }, "its tag does not match"},
+		{"head altered", func(f []byte) []byte { return reseal(flip(f, 16)) }, "its tag does not match"},
+		{"length altered", func(f []byte) []byte { return flip(f, 40) }, "its tag does not match"},
+		{"repeated", func(f []byte) []byte { return append(f, f...) }, "its tag does not match"},
+		{"left out", func([]byte) []byte { return []byte{} }, "its tag does not match"},
+		{"replayed from another connection", func([]byte) []byte { return recorded }, "its tag does not match"},
+		{"injected", func(f []byte) []byte { return append(bytes.Clone(f[:frameHead]), f...) }, "its tag does not match"},
+		{"cut off", func([]byte) []byte { return nil }, "the connection was closed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m, proxied := tamperedPair(t, true, tt.tamper)
+			for i := range uint64(3) {
+				m[1].Send(0, head(i), bytes.Repeat([]byte{byte(i)}, 1000))
+			}
+			var err error
+			for i := uint64(0); i < 3 && err == nil; i++ {
+				if i == 0 {
+					<-proxied // rank 1 is the one who connects
+				}
+				b := make([]byte, 1000)
+				err = m[0].Receive(1, head(i), b).Wait(t.Context())
+				if err == nil && !bytes.Equal(b, bytes.Repeat([]byte{byte(i)}, 1000)) {
+					t.Fatalf("message %d arrived altered", i)
+				}
+			}
+			var of *PeerError
+			switch {
+			case tt.want == "" && err == nil:
+			case tt.want == "" || !errors.As(err, &of) || of.Peer != 1 || !strings.Contains(err.Error(), tt.want):
+				t.Errorf("got %v, want %q of rank 1", err, tt.want)
+			}
+			var coded interface {
+				ExitCode() int
+				Hint() string
+			}
+			if altered := tt.want != "" && tt.name != "cut off"; errors.As(err, &coded) != altered || altered && (coded.ExitCode() != 4 || coded.Hint() == "") {
+				t.Errorf("exit code and hint of %v", err)
+			}
+		})
+	}
+}
+
+// A rank's own messages that come back to it are no messages of its peer.
+func TestReflectedFrameIsRejectedByTag(t *testing.T) {
+	var conns [2]*connection
+	done := make(chan error)
+	a, b := net.Pipe()
+	o := Options{Authenticate: true}
+	for i, raw := range []net.Conn{a, b} {
+		go func() {
+			prove := wire.Client
+			if i == 1 {
+				prove = wire.Server
+			}
+			c, err := prove(raw, plain.Secret, o.label())
+			if err == nil {
+				conns[i], err = o.established(c, i == 1)
+			}
+			done <- err
+		}()
+	}
+	for range conns {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, c := range conns {
+		sent := encoded(c.out)
+		c.out.tags.frame = 0
+		if err := readAll(c.in, sent); err != errAltered {
+			t.Errorf("end %d takes its own frame: %v", i, err)
+		}
+		if err := readAll(conns[1-i].in, encoded(c.out)); err != nil {
+			t.Errorf("end %d: %v", 1-i, err)
+		}
+	}
+}
+
+// Ranks of which one only protects its messages by tags do not connect.
+func TestRanksWithAndWithoutTagsDoNotConnect(t *testing.T) {
+	o := plain
+	o.ConnectTimeout = time.Second
+	var listeners [2]net.Listener
+	for i := range listeners {
+		var err error
+		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		o.Addrs = append(o.Addrs, listeners[i].Addr().String())
+	}
+	var m [2]Mesh
+	for r := range m {
+		o.Rank, o.Authenticate = r, r == 1
+		m[r] = Connect(listeners[r], o)
+		defer m[r].Close()
+	}
+	if err := m[1].Receive(0, head(1), nil).Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "does not prove knowledge") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // tamperedPair is a pair of which rank 1 reaches rank 0 through someone who alters its
 // second frame; the channel is closed when the first has come by.
-func tamperedPair(t *testing.T, tamper func([]byte) []byte) ([2]Mesh, chan struct{}) {
+func tamperedPair(t *testing.T, authenticate bool, tamper func([]byte) []byte) ([2]Mesh, chan struct{}) {
 	t.Helper()
 	var listeners [2]net.Listener
 	var addrs []string
@@ -131,12 +253,16 @@ func tamperedPair(t *testing.T, tamper func([]byte) []byte) ([2]Mesh, chan struc
 	}
 	first := make(chan struct{})
 	o := plain
-	o.Sockets, o.ConnectTimeout = 1, 5*time.Second
+	o.Sockets, o.ConnectTimeout, o.Authenticate = 1, time.Minute, authenticate
+	headSize := frameHead
+	if authenticate {
+		headSize = taggedHead
+	}
 	var out [2]Mesh
 	for r := range out {
 		o.Rank, o.Addrs = r, addrs
 		if r == 1 {
-			o.Addrs = []string{between(t, addrs[0], func(n int, f []byte) []byte {
+			o.Addrs = []string{between(t, addrs[0], headSize, func(n int, f []byte) []byte {
 				switch n {
 				case 0:
 					close(first)

@@ -1,0 +1,110 @@
+package mesh
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/binary"
+
+	"github.com/ddpbatch/ddpbatch/trainer/wire"
+)
+
+// tagSize is the number of bytes of a tag.
+const tagSize = 16
+
+// A tagger makes and verifies the tags of one direction of a connection: AES-256-GMAC, which
+// is AES-GCM (NIST SP 800-38D) with the message as additional data and nothing to encrypt. On
+// one core it is 4 times as fast as HMAC-SHA256, because processors multiply polynomials in
+// hardware.
+//
+// The key is used for this direction of this connection only. The nonce is the number of the
+// frame and the part of the frame, so no nonce is used twice, and a frame is good only in its
+// place.
+type tagger struct {
+	aead  cipher.AEAD
+	frame uint64 // number of the frame that follows
+	nonce [12]byte
+}
+
+// The parts of a frame that have a tag.
+const (
+	headPart = iota
+	payloadPart
+)
+
+func newTagger(key []byte) (*tagger, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, err
+	}
+	return &tagger{aead: aead}, nil
+}
+
+func (t *tagger) at(part byte) []byte {
+	binary.BigEndian.PutUint64(t.nonce[:], t.frame)
+	t.nonce[8] = part
+	return t.nonce[:]
+}
+
+// put writes the tag of a part of the frame.
+func (t *tagger) put(tag []byte, part byte, b []byte) { t.aead.Seal(tag[:0], t.at(part), nil, b) }
+
+// isValid reports whether the part of the frame has this tag.
+func (t *tagger) isValid(tag []byte, part byte, b []byte) bool {
+	_, err := t.aead.Open(nil, t.at(part), tag, b)
+	return err == nil
+}
+
+// An alteration is the error of a message whose tag does not match.
+type alteration string
+
+const errAltered alteration = "a message was altered, repeated, left out, or inserted on the path between these two ranks (its tag does not match)"
+
+func (e alteration) Error() string { return string(e) }
+
+// ExitCode returns the exit code for a lost rank: the job is not at fault, and training
+// resumes from the last checkpoint.
+func (alteration) ExitCode() int { return 4 }
+
+// Hint tells what to do about it.
+func (alteration) Hint() string {
+	return "the data were altered on the path by a fault or by an attacker, and were not used: tell the administrators of the network and of both nodes, and start the job again to resume from the last checkpoint"
+}
+
+// label returns the label of wire connections. Ranks that protect their messages in different
+// ways do not connect.
+func (o *Options) label() string {
+	if o.Authenticate {
+		return "mesh with tags"
+	}
+	return "mesh"
+}
+
+// established returns the connection for messages after c has been proven. Its mark and keys
+// come from the handshake and are never sent.
+func (o *Options) established(c *wire.Conn, accepted bool) (*connection, error) {
+	b, err := c.DeriveKey("mesh mark", 8)
+	if err != nil {
+		return nil, err
+	}
+	mark := binary.LittleEndian.Uint64(b)
+	toServer, toClient := stream{mark: mark}, stream{mark: ^mark}
+	if o.Authenticate {
+		for use, s := range map[string]*stream{"mesh data to server": &toServer, "mesh data to client": &toClient} {
+			key, err := c.DeriveKey(use, 32)
+			if err != nil {
+				return nil, err
+			}
+			if s.tags, err = newTagger(key); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if accepted {
+		return &connection{Conn: c.Conn, out: toClient, in: toServer}, nil
+	}
+	return &connection{Conn: c.Conn, out: toServer, in: toClient}, nil
+}
