@@ -3,30 +3,28 @@ package slurm
 import (
 	"fmt"
 	"slices"
+	"strconv"
 )
 
-// Allocation is what Slurm has given to a job.
+// An Allocation describes the job of a batch script or of a shell.
 type Allocation struct {
 	JobID        string
-	Nodes        []string // in Slurm's order; of a heterogeneous job those of all components, one after the other
-	RestartCount int      // how often Slurm has requeued the job; 0 in its first run
+	Nodes        []string // in Slurm's order; in a heterogeneous job, the nodes of all components
+	RestartCount int      // number of requeues of the job
 
-	// Components are the parts of a heterogeneous job, in order. Any other job
-	// has none.
+	// Components are the components of a heterogeneous job, in order; nil for other jobs.
 	Components []Component
 
-	// ArrayJobID and ArrayTask name the element of a job array that this is, as
-	// "18" and "3"; both are empty for any other job.
-	ArrayJobID string
-	ArrayTask  string
+	ArrayJobID string // number of the job array; empty for other jobs
+	ArrayTask  string // index of the array task; empty for other jobs
 
-	// StepTasks is the number of tasks of the step that this process is part of,
-	// and 0 in the batch script or the shell of an allocation. Above 1, what
-	// should run once per allocation runs several times.
+	// StepTasks is the number of tasks of this process's step; 0 in a batch script and in
+	// the shell of salloc. If it is above 1, a program that must run once per allocation
+	// runs several times.
 	StepTasks int
 }
 
-// ID is the job's id as Slurm's programs take it: of an array's element "18_3".
+// ID returns the job ID; for an array task, in the form "18_3".
 func (a Allocation) ID() string {
 	if a.ArrayJobID != "" {
 		return a.ArrayJobID + "_" + a.ArrayTask
@@ -34,73 +32,145 @@ func (a Allocation) ID() string {
 	return a.JobID
 }
 
-// AllocationFromEnv reads the allocation around a batch script, or around the
-// shell of salloc. It is false where there is none.
+// AllocationFromEnv reads the allocation of a batch script or of the shell of salloc. It
+// returns false outside of allocations.
 //
-// In a heterogeneous job the plain variables describe its first component only
-// (heterogeneous_jobs, "Environment Variables"), so that each component is read
-// from its own.
+// In a heterogeneous job, the plain variables describe only the first component
+// (heterogeneous_jobs, "Environment Variables"), so it reads the variables of each
+// component.
 func AllocationFromEnv(lookup func(string) (string, bool)) (Allocation, bool, error) {
 	if _, ok := lookup("SLURM_JOB_ID"); !ok {
 		return Allocation{}, false, nil
 	}
-	v := variables{lookup: lookup}
+	env := envReader{lookup: lookup}
 	a := Allocation{
-		JobID:        v.id("SLURM_JOB_ID"),
-		Nodes:        v.hosts("SLURM_JOB_NODELIST"),
-		RestartCount: v.numberOr("SLURM_RESTART_COUNT", 0),
-		StepTasks:    v.numberOr("SLURM_STEP_NUM_TASKS", 0),
+		JobID:        env.id("SLURM_JOB_ID"),
+		Nodes:        env.hosts("SLURM_JOB_NODELIST"),
+		RestartCount: env.countOr("SLURM_RESTART_COUNT", 0),
+		StepTasks:    env.countOr("SLURM_STEP_NUM_TASKS", 0),
 	}
-	a.ArrayJobID, a.ArrayTask = v.arrayTask()
-	parts, size := v.components()
-	if v.err != nil {
-		return Allocation{}, true, fmt.Errorf("reading the Slurm allocation: %w", v.err)
+	a.ArrayJobID, a.ArrayTask = env.arrayTask()
+	components, size := env.components()
+	if env.err != nil {
+		return Allocation{}, true, fmt.Errorf("read Slurm allocation: %w", env.err)
 	}
-	if leakedStep(lookup) {
+	if hasLeakedStep(lookup) {
 		a.StepTasks = 0
 	}
-	if len(parts) > 0 {
-		if err := checkComponents(a, parts, size); err != nil {
+	if len(components) > 0 {
+		if err := checkComponents(a, components, size); err != nil {
 			return Allocation{}, true, err
 		}
-		a.Components, a.Nodes = parts, mergeNodes(parts)
+		a.Components, a.Nodes = components, mergeNodes(components)
 	}
 	return a, true, nil
 }
 
-// checkComponents compares the plain list of nodes with the components: it names
-// the first one's, or inside a step those of the components that the step is in.
-func checkComponents(a Allocation, parts []Component, size string) error {
-	if a.StepTasks == 0 && !slices.Equal(a.Nodes, parts[0].Nodes) {
-		return disagreement{"allocation", fmt.Sprintf("SLURM_JOB_NODELIST is %s, but the first of the %d components of %s has %s",
-			FoldHosts(a.Nodes), len(parts), size, FoldHosts(parts[0].Nodes))}
+// checkComponents compares the plain node list with the components. In a batch script, it
+// has the nodes of the first component; in a step, those of the step's components.
+func checkComponents(a Allocation, components []Component, size string) error {
+	conflict := func(format string, args ...any) error {
+		return conflictError{"allocation", fmt.Sprintf(format, args...)}
 	}
-	all := setOf(mergeNodes(parts))
+	if first := components[0].Nodes; a.StepTasks == 0 && !slices.Equal(a.Nodes, first) {
+		return conflict("SLURM_JOB_NODELIST is %s, but the first of the %d components of %s has %s", FoldHosts(a.Nodes), len(components), size, FoldHosts(first))
+	}
+	isComponentNode := setOf(mergeNodes(components))
 	for _, node := range a.Nodes {
-		if !all[node] {
-			return disagreement{"allocation", fmt.Sprintf("SLURM_JOB_NODELIST holds %q, but none of the %d components of %s does", node, len(parts), size)}
+		if !isComponentNode[node] {
+			return conflict("SLURM_JOB_NODELIST contains %q, but none of the %d components of %s does", node, len(components), size)
 		}
 	}
 	return nil
 }
 
-// leakedStep says whether the variables of a step are not about this process, as
-// when a job was submitted from inside a step of another: sbatch carries them
-// into its script. They are about other nodes then, or about another number of
-// ranks than this node has.
-func leakedStep(lookup func(string) (string, bool)) bool {
-	v := variables{lookup: lookup}
+// hasLeakedStep reports whether the variables of a step belong to a different process. This
+// happens if a job is submitted inside of a step: sbatch passes the variables to its
+// script. They then describe different nodes or a different number of ranks on this node.
+func hasLeakedStep(lookup func(string) (string, bool)) bool {
+	env := envReader{lookup: lookup}
 	if _, ok := lookup("SLURM_STEP_NODELIST"); !ok {
 		return false
 	}
-	here := slices.Index(v.hosts("SLURM_STEP_NODELIST"), v.text("SLURMD_NODENAME"))
-	layout, err := ParseLayout(v.text("SLURM_STEP_TASKS_PER_NODE"))
-	ranks, told := v.ranksHere()
+	node := slices.Index(env.hosts("SLURM_STEP_NODELIST"), env.text("SLURMD_NODENAME"))
+	tasks := env.tasksPerNode("SLURM_STEP_TASKS_PER_NODE")
+	ranks, ok := env.localRanks()
 	switch {
-	case v.err != nil || err != nil:
-		return false // nothing is certain but that there are variables of a step
-	case here < 0:
+	case env.err != nil:
+		return false // unknown
+	case node < 0:
 		return true
 	}
-	return told && here < len(layout) && len(ranks) != layout[here]
+	return ok && node < len(tasks) && len(ranks) != tasks[node]
+}
+
+// A Component is a component of a heterogeneous job, with its own job ID and nodes.
+type Component struct {
+	JobID string
+	Nodes []string // in Slurm's order
+}
+
+// maxComponents is Slurm's limit (MAX_HET_JOB_COMPS).
+const maxComponents = 128
+
+// hetVars are the names of the variables of heterogeneous jobs: the current names, and the
+// names of 17.11 to 19.05, which some versions also set.
+var hetVars = []struct{ size, suffix string }{
+	{"SLURM_HET_SIZE", "_HET_GROUP_"},
+	{"SLURM_PACK_SIZE", "_PACK_GROUP_"},
+}
+
+// components returns the components of a heterogeneous job, in order, and the name of the
+// variable that has their number. It returns nil for other jobs.
+func (r *envReader) components() (list []Component, size string) {
+	for _, names := range hetVars {
+		n := r.countOr(names.size, 0)
+		if n > maxComponents {
+			r.fail("%s is %d, but a job has at most %d components", names.size, n, maxComponents)
+		}
+		if n < 2 || r.err != nil {
+			continue
+		}
+		for i := range n {
+			suffix := names.suffix + strconv.Itoa(i)
+			list = append(list, Component{JobID: r.id("SLURM_JOB_ID" + suffix), Nodes: r.hosts("SLURM_JOB_NODELIST" + suffix)})
+		}
+		return list, names.size
+	}
+	return nil, ""
+}
+
+// mergeNodes returns the nodes of all components, in order. A node that is in two
+// components occurs twice.
+func mergeNodes(components []Component) []string {
+	var all []string
+	for _, c := range components {
+		all = append(all, c.Nodes...)
+	}
+	return all
+}
+
+// orderByComponents sorts the nodes of a step, and their tasks, by component. SLURM_NODEID
+// and the ranks have this order, but SLURM_STEP_NODELIST is sorted by name: Slurm 22.05
+// prints n[1-3] for a job of n3 and n[1-2], where node 0 is n3. Nothing changes if a node
+// is not in exactly one component.
+func orderByComponents(components []Component, hosts []string, tasks []int) {
+	index := make(map[string]int)
+	for i, host := range hosts {
+		index[host] = i
+	}
+	var order []int
+	for _, host := range mergeNodes(components) {
+		if i, ok := index[host]; ok {
+			order = append(order, i)
+			delete(index, host)
+		}
+	}
+	if len(order) != len(hosts) || len(tasks) != len(hosts) {
+		return
+	}
+	oldHosts, oldTasks := slices.Clone(hosts), slices.Clone(tasks)
+	for to, from := range order {
+		hosts[to], tasks[to] = oldHosts[from], oldTasks[from]
+	}
 }

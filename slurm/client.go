@@ -4,72 +4,70 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
+
+	"github.com/ddpbatch/ddpbatch/internal/environ"
 )
 
 const (
-	// commandTimeout bounds a call whose context has no earlier deadline. Slurm's
-	// own clients give up after MessageTimeout, 10 s by default, and retry.
+	// commandTimeout limits a call whose context has no earlier deadline. Slurm's
+	// programs give up after MessageTimeout, 10 s by default, and retry.
 	commandTimeout = 60 * time.Second
 
-	// pipeGrace is how long the output of a killed program is waited for, should
-	// a child of it keep the pipe open.
-	pipeGrace = time.Second
+	// pipeTimeout limits the wait for the output of a program that ended, if one of its
+	// children keeps the pipe open.
+	pipeTimeout = time.Second
 
-	maxStdout = 64 << 20 // squeue --json writes some 10 KiB for each job
-	maxStderr = 64 << 10
+	maxStdout = 64 << 20 // bytes; a line of squeue has some 150
+	maxStderr = 64 << 10 // bytes
 )
 
-// Client runs Slurm's client programs.
+// A Client runs Slurm's client programs.
 type Client struct {
-	// Environ is the caller's environment. The programs are looked up in its PATH
-	// and get it without what [Scrub] removes, and without the variables that
-	// change the answers of the client programs (SQUEUE_FORMAT and the like).
+	// Environ is the caller's environment. The programs are looked up in its PATH. They
+	// run in this environment without the variables that [Scrub] removes and without
+	// those that change the output of client programs, such as SQUEUE_FORMAT.
 	Environ []string
 
-	// Version is the cluster's version of Slurm, such as "23.11.4", where it is
-	// known; it decides only whether squeue is asked for JSON. It may be empty.
-	Version string
-
-	// Remember tells what the caller knows of a job, for those that Slurm has
-	// forgotten: a controller without accounts forgets a job five minutes after its
-	// end, and 22.05 an element of an array at once that is cancelled before it
-	// has started. May be nil.
-	Remember func(id string) (JobState, bool)
+	// LastKnown returns the caller's own record of a job. It is used for jobs that Slurm
+	// has forgotten: without accounting, a controller forgets a job 5 minutes after its
+	// end, and 22.05 immediately forgets an array task that is canceled before it
+	// starts. It may be nil.
+	LastKnown func(id string) (JobState, bool)
 }
 
-// clientPrefixes are variables by which a user steers the client programs:
-// filters and formats, and with SCANCEL_INTERACTIVE even a question.
-var clientPrefixes = []string{"SQUEUE_", "SACCT_", "SCONTROL_", "SCANCEL_"}
+// clientVarPrefixes match variables that change how the client programs filter and format,
+// or make them ask questions (SCANCEL_INTERACTIVE).
+var clientVarPrefixes = []string{"SQUEUE_", "SACCT_", "SCONTROL_", "SCANCEL_"}
 
-// run starts argv in dir with nothing to read and returns its standard output.
-// Every error is a [*CommandError].
+// run runs argv in dir with an empty standard input. It returns standard output. Every
+// error is a [*CommandError].
 func (c Client) run(ctx context.Context, dir string, argv ...string) (string, error) {
-	out, _, err := c.runWith(ctx, dir, nil, argv...)
-	return out, err
+	stdout, _, err := c.runWithInput(ctx, dir, nil, argv...)
+	return stdout, err
 }
 
-// runWith is run with something to read, and returns standard error, too.
-func (c Client) runWith(ctx context.Context, dir string, stdin io.Reader, argv ...string) (string, string, error) {
+// runWithInput runs argv in dir with the given standard input. It returns standard output
+// and standard error. Every error is a [*CommandError].
+func (c Client) runWithInput(ctx context.Context, dir string, stdin io.Reader, argv ...string) (string, string, error) {
 	start := time.Now()
-	var stdout, stderr limitedBuffer
-	stdout.limit, stderr.limit = maxStdout, maxStderr
+	stdout, stderr := limitedBuffer{limit: maxStdout}, limitedBuffer{limit: maxStderr}
 	fail := func(err error) (string, string, error) {
 		return stdout.String(), stderr.String(), &CommandError{Argv: argv, Err: err, After: time.Since(start), Stderr: stderr.String()}
 	}
-	environ := c.environ()
+	env := c.commandEnviron()
 	if argv[0] == "squeue" || argv[0] == "sacct" {
-		// The pending elements of an array are told as an expression, which is
-		// cut off after 64 bytes otherwise.
-		environ = append(environ, "SLURM_BITSTR_LEN=0")
+		// Without this they cut the list of pending array tasks after 64 bytes.
+		env = append(env, "SLURM_BITSTR_LEN=0")
 	}
-	path, err := lookPath(argv[0], environ)
+	path, err := environ.LookPath(env, argv[0])
 	if err != nil {
 		return fail(err)
 	}
@@ -78,19 +76,19 @@ func (c Client) runWith(ctx context.Context, dir string, stdin io.Reader, argv .
 	cmd := exec.CommandContext(ctx, path, argv[1:]...)
 	cmd.Args[0] = argv[0]
 	cmd.Dir = dir
-	cmd.Env = environ
+	cmd.Env = env
 	cmd.Stdin = stdin
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	// Its own process group: a Ctrl-C for us does not cut an answer short, and
-	// a program that hangs goes together with its children.
+	// The program gets its own process group. Ctrl-C does not interrupt it, and a program
+	// that hangs is killed with its children.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = pipeGrace
+	cmd.WaitDelay = pipeTimeout
 	err = cmd.Run()
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):
-		// ErrWaitDelay is a program that succeeded and left a child behind, as a
-		// site's wrapper may do. Its answer counts.
+		// ErrWaitDelay: the program succeeded and left a child, as a site's wrapper may
+		// do. Its output is valid.
 		return stdout.String(), stderr.String(), nil
 	case ctx.Err() != nil:
 		return fail(ctx.Err())
@@ -98,52 +96,109 @@ func (c Client) runWith(ctx context.Context, dir string, stdin io.Reader, argv .
 	return fail(err)
 }
 
-// environ is what the programs get to see.
-func (c Client) environ() []string {
-	kept, _ := Scrub(c.Environ)
-	out := kept[:0]
-	for _, entry := range kept {
-		if !hasAnyPrefix(entry, clientPrefixes) {
-			out = append(out, entry)
-		}
-	}
-	return out
+// commandEnviron returns the environment of the programs.
+func (c Client) commandEnviron() []string {
+	env, _ := Scrub(c.Environ)
+	return slices.DeleteFunc(env, func(entry string) bool { return hasAnyPrefix(entry, clientVarPrefixes) })
 }
 
-// lookPath finds a program in the PATH of an environment. Relative entries of
-// PATH are passed over: what a folder holds must not decide what is run.
-func lookPath(program string, environ []string) (string, error) {
-	var path string
-	for _, entry := range environ {
-		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
-			path = value
-		}
-	}
-	for _, dir := range filepath.SplitList(path) {
-		if !filepath.IsAbs(dir) {
-			continue
-		}
-		file := filepath.Join(dir, program)
-		info, err := os.Stat(file)
-		if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
-			return file, nil
-		}
-	}
-	return "", exec.ErrNotFound
-}
-
-// limitedBuffer keeps the first limit bytes written to it.
+// A limitedBuffer stores the first limit bytes written to it and discards the rest.
 type limitedBuffer struct {
 	buf   bytes.Buffer
 	limit int
 }
 
 func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if room := b.limit - b.buf.Len(); room < len(p) {
-		b.buf.Write(p[:max(room, 0)])
-		return len(p), nil
-	}
-	return b.buf.Write(p)
+	b.buf.Write(p[:min(len(p), b.limit-b.buf.Len())])
+	return len(p), nil
 }
 
 func (b *limitedBuffer) String() string { return b.buf.String() }
+
+// A CommandError reports a Slurm program that could not be started, failed, or timed out.
+type CommandError struct {
+	Argv   []string      // command line, with the name of the program first
+	Err    error         // *exec.ExitError, exec.ErrNotFound, the context's error, or a system error
+	After  time.Duration // run time of the program
+	Stderr string        // standard error, at most 64 KiB
+}
+
+// Error returns the name of the program, the cause, and the program's own message.
+func (e *CommandError) Error() string {
+	program := e.Argv[0]
+	text := fmt.Sprintf("%s failed (%v)", program, e.Err)
+	switch {
+	case errors.Is(e.Err, exec.ErrNotFound):
+		return program + ": not found in PATH"
+	case errors.Is(e.Err, context.Canceled):
+		return program + ": canceled"
+	case errors.Is(e.Err, context.DeadlineExceeded):
+		text = fmt.Sprintf("%s: no reply within %s", program, e.After.Round(time.Second))
+	}
+	if message := oneLine(e.Stderr); message != "" {
+		text += ": " + message
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (e *CommandError) Unwrap() error { return e.Err }
+
+// oneLine joins the lines of a program's output and removes control characters.
+func oneLine(s string) string {
+	var lines []string
+	for line := range strings.Lines(s) {
+		if line = strings.TrimSpace(strings.Map(printableRune, line)); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
+}
+
+// printableRune maps white space to a space and removes other unprintable characters.
+func printableRune(r rune) rune {
+	switch {
+	case unicode.IsSpace(r):
+		return ' '
+	case !unicode.IsPrint(r):
+		return -1
+	}
+	return r
+}
+
+// stepVarPrefixes match the variables that [Scrub] removes. Each comment gives their effect
+// on a different job.
+var stepVarPrefixes = []string{
+	"SLURM_",  // describe the caller's step; sbatch passes them to the new job despite --export
+	"SLURMD_", // name the caller's node
+	"SBATCH_", // silently override the #SBATCH lines of the script
+	"SRUN_",   // change the task layout of the job's srun (SRUN_CPUS_PER_TASK)
+	"PMI_",    // rank and sockets of a process manager: MPI would join the caller's step
+	"PMI2_",
+	"PMIX_",
+}
+
+// keptVars match stepVarPrefixes but are kept.
+var keptVars = map[string]bool{
+	"SLURM_CONF": true, // path of the cluster's configuration; the clients may need it to find the controller
+}
+
+// Scrub returns env without the variables of the caller's Slurm step, which must not
+// leak into a new job. It also returns the names of the removed variables, in order. It
+// does not return their values, because they may be secret.
+func Scrub(env []string) (kept, dropped []string) {
+	kept = make([]string, 0, len(env))
+	for _, entry := range env {
+		name, _, _ := strings.Cut(entry, "=")
+		if hasAnyPrefix(name, stepVarPrefixes) && !keptVars[name] {
+			dropped = append(dropped, name)
+			continue
+		}
+		kept = append(kept, entry)
+	}
+	return kept, dropped
+}
+
+func hasAnyPrefix(s string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
+}

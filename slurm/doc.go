@@ -1,32 +1,39 @@
-// Package slurm speaks to Slurm in Slurm's own terms: it expands and folds host
-// lists, reads the place of a rank from the environment of an srun step, cleans
-// an environment before a submission, reads what srun says of tasks that end, and
-// runs the client programs sbatch, squeue, sacct and scancel.
+// Package slurm wraps Slurm's command-line tools. It has three parts:
 //
-// It promises that a [Task] is built from the variables of one step only and
-// that they agree with each other, in job arrays and heterogeneous jobs, too;
-// that the states of any number of jobs cost two calls at most; that a job whose
-// state Slurm does not tell is [StateUnknown] and never failed; that a caller
-// knows whether a failed submission may have made a job ([Uncertain]) and can
-// find it ([Client.FindByComment]); and that no program is ever started through
-// a shell, with a terminal on its standard input, or without a time limit. It is
-// written against Slurm 22.05 to 26.05 and needs neither accounting nor JSON.
+//   - A [Client] runs sbatch, squeue, sacct, scontrol, scancel, and sinfo to submit, find,
+//     monitor, requeue, and cancel jobs.
+//   - [TaskFromEnv] and [AllocationFromEnv] read the environment of a rank and of a batch
+//     script. [Step] builds the command line of srun.
+//   - [ExpandHosts], [FoldHosts], and [ParseTaskEnd] read and write Slurm's text formats.
 //
-// # Ids
+// It guarantees:
 //
-// A job is named by its number, as "18". An element of a job array is named by
-// the array's number and its index, as "18_3", and while it runs also by a
-// number of its own. The number of an array stands for all of its elements:
-// [Client.State] sums them up, [Client.Elements] tells them one by one, and
-// [Client.WaitAll] follows any of these with one call for all.
+//   - A [Task] is read from the variables of one step, and these agree with each other,
+//     also in job arrays and heterogeneous jobs.
+//   - The states of up to 8,000 jobs take at most two calls.
+//   - A job that Slurm does not list is [StateUnknown], never failed.
+//   - After a failed submission, [MaybeSubmitted] reports whether a job may exist, and
+//     [Client.FindByComment] finds it.
+//   - No program runs through a shell, with a terminal as its standard input, or without
+//     a time limit.
 //
-// # Submitting once
+// It is written for Slurm 22.05 to 26.05. It requires neither accounting nor Slurm's JSON
+// plugins.
 //
-// A submission that should be safe to repeat carries a comment that no other
-// has. When it fails and is [Uncertain], the caller asks FindByComment once the
-// controller answers again, and submits anew only if there is nothing.
+// # Job IDs
 //
-// It does not know what a job computes, writes no batch script, keeps no record
-// of what was submitted, retries nothing but a look at the queue, and starts no
-// step by itself: [Step.SrunArgv] only says how to. Federations are left out.
+// A job ID is a number, such as "18". A task of a job array is "18_3"; while it runs, it
+// also has a number of its own. The number of an array means all of its tasks:
+// [Client.State] aggregates them, and [Client.WaitAll] accepts any mix of IDs.
+//
+// # Safe submission
+//
+// To submit exactly once, give each submission a unique comment. If a submission fails
+// and [MaybeSubmitted] reports true, call [Client.FindByComment] when the controller
+// responds again. Submit again only if no job has the comment.
+//
+// # Non-goals
+//
+// The package does not write batch scripts, record submissions, retry submissions, or
+// start steps. It does not support federations.
 package slurm

@@ -4,32 +4,34 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 )
 
-// Limits on what a host list may expand to, so that a short hostile list cannot
-// fill the memory: at most 64 MiB of names.
+// Limits of node lists. They bound the memory of names to 64 MiB, because a short list can
+// expand to many names.
 const (
-	maxRangeHosts = 64 * 1024  // Slurm's own limit for one range
-	maxHosts      = 256 * 1024 // of a whole list; Slurm itself stops at 64K nodes
-	maxHostBytes  = 255        // of one name, as in the DNS
+	maxRangeHosts = 64 * 1024  // hosts of one range; Slurm's own limit
+	maxHosts      = 256 * 1024 // hosts of a list; Slurm supports 64K nodes
+	maxHostBytes  = 255        // bytes of a name, as in DNS
+	maxHostDigits = 18         // significant digits of a number; 18 digits fit into 64 bits
 )
 
-// ExpandHosts returns the names that a Slurm host list stands for, as
-// `scontrol show hostnames` does, without needing scontrol:
+// ExpandHosts returns the names in a Slurm node list, like `scontrol show hostnames`:
 //
 //	list   = item { separator item }        separator: comma, space, tab, newline
 //	item   = name | { text "[" range { "," range } "]" } text
 //	range  = number [ "-" number ]
 //
-// The width of the first number of a range, leading zeros included, pads the
-// others. Order and duplicates are kept, so the n-th name is node n of a step.
-// With several brackets the last one varies fastest, then the others from left
-// to right, which is Slurm's order and not the lexicographic one. Text after the
-// last bracket is understood as Slurm does from 23.11 on.
+// The width of the first number of a range, including leading zeros, pads the others.
+// ExpandHosts preserves order and duplicates, so the n-th name is node n of a step. With
+// several brackets, the last one varies fastest, then the others from left to right. This
+// is Slurm's order; it is not lexicographic. Text after the last bracket has the meaning
+// that it has since Slurm 23.11.
 //
-// An empty list has no names. Every other text is refused with the column at
-// which it stops being a host list, including forms that some versions of Slurm
-// let pass by accident ("n[1-]", "n[1, 2]", "n]").
+// An empty list has no names. For any other invalid list, the error contains the column.
+// This includes forms that some versions of Slurm accept by accident ("n[1-]", "n[1, 2]",
+// "n]").
 func ExpandHosts(list string) ([]string, error) {
 	p := hostParser{src: list}
 	var hosts []string
@@ -45,7 +47,7 @@ func ExpandHosts(list string) ([]string, error) {
 		}
 		n, err := item.count()
 		if err == nil && len(hosts)+n > maxHosts {
-			err = fmt.Errorf("more than %d hosts in all", maxHosts)
+			err = fmt.Errorf("more than %d hosts", maxHosts)
 		}
 		if err != nil {
 			return nil, p.errorAt(start, err.Error())
@@ -54,8 +56,8 @@ func ExpandHosts(list string) ([]string, error) {
 	}
 }
 
-// hostItem is one item of a host list: texts[i] stands before brackets[i], and
-// one text more stands at the end.
+// A hostItem is one item of a node list. texts[i] precedes brackets[i]. The last text
+// follows the last bracket.
 type hostItem struct {
 	texts    []string
 	brackets []hostBracket
@@ -63,34 +65,35 @@ type hostItem struct {
 
 type hostBracket []hostRange
 
-// hostRange is the numbers from lo to hi, each at least width digits wide.
+// A hostRange contains the numbers from lo to hi with at least width digits.
 type hostRange struct {
 	lo, hi uint64
 	width  int
 }
 
+// count returns how many numbers the bracket contains.
 func (b hostBracket) count() int {
 	n := 0
 	for _, r := range b {
-		n += int(r.hi - r.lo + 1) // a range holds at most maxRangeHosts
+		n += int(r.hi - r.lo + 1) // a range has at most maxRangeHosts
 	}
 	return n
 }
 
-// count is the number of names that the item stands for; an error if they are
-// too many or too long.
+// count returns how many names the item contains. It returns an error if there are too
+// many or if they are too long.
 func (it hostItem) count() (int, error) {
 	n, longest := 1, 0
 	for _, text := range it.texts {
 		longest += len(text)
 	}
 	for _, b := range it.brackets {
-		// Both factors are at most maxHosts, so the product fits.
-		if c := b.count(); c > maxHosts || n*c > maxHosts {
+		c := b.count()
+		// Both factors are at most maxHosts, so the product does not overflow.
+		if c > maxHosts || n*c > maxHosts {
 			return 0, fmt.Errorf("more than %d hosts in one item", maxHosts)
-		} else {
-			n *= c
 		}
+		n *= c
 		widest := 0
 		for _, r := range b {
 			widest = max(widest, len(appendPadded(nil, r.hi, r.width)))
@@ -98,13 +101,12 @@ func (it hostItem) count() (int, error) {
 		longest += widest
 	}
 	if longest > maxHostBytes {
-		return 0, fmt.Errorf("a name of %d bytes: at most %d are allowed", longest, maxHostBytes)
+		return 0, fmt.Errorf("name of %d bytes, maximum %d", longest, maxHostBytes)
 	}
 	return n, nil
 }
 
-// appendHosts appends the item's n names in Slurm's order. They share one piece
-// of memory.
+// appendHosts appends the item's n names in Slurm's order. The names share one string.
 func (it hostItem) appendHosts(hosts []string, n int) []string {
 	if len(it.brackets) == 0 {
 		return append(hosts, it.texts[0])
@@ -137,10 +139,10 @@ func (it hostItem) appendHosts(hosts []string, n int) []string {
 			at[i] = 0
 		}
 	}
-	return appendCut(slices.Grow(hosts, n), names, ends)
+	return appendSubstrings(slices.Grow(hosts, n), names, ends)
 }
 
-// numbers writes the bracket out.
+// numbers returns the numbers of the bracket as text.
 func (b hostBracket) numbers() []string {
 	n := b.count()
 	var digits []byte
@@ -151,25 +153,251 @@ func (b hostBracket) numbers() []string {
 			ends = append(ends, len(digits))
 		}
 	}
-	return appendCut(make([]string, 0, n), digits, ends)
+	return appendSubstrings(make([]string, 0, n), digits, ends)
 }
 
-// appendCut appends the pieces of a text that end where ends says.
-func appendCut(to []string, text []byte, ends []int) []string {
-	whole, start := string(text), 0
+// appendSubstrings appends consecutive substrings of text, which end at ends.
+func appendSubstrings(list []string, text []byte, ends []int) []string {
+	all, start := string(text), 0
 	for _, end := range ends {
-		to = append(to, whole[start:end])
+		list = append(list, all[start:end])
 		start = end
 	}
-	return to
+	return list
 }
 
-// appendPadded appends n in decimal, with zeros before it up to the width.
-func appendPadded(to []byte, n uint64, width int) []byte {
-	var room [20]byte
-	digits := strconv.AppendUint(room[:0], n, 10)
+// appendPadded appends n in decimal, padded with zeros to width.
+func appendPadded(b []byte, n uint64, width int) []byte {
+	var buf [20]byte
+	digits := strconv.AppendUint(buf[:0], n, 10)
 	for range width - len(digits) {
-		to = append(to, '0')
+		b = append(b, '0')
 	}
-	return append(to, digits...)
+	return append(b, digits...)
+}
+
+// A hostParser reads a node list from left to right.
+type hostParser struct {
+	src string
+	pos int
+}
+
+func (p *hostParser) skipSeparators() {
+	for p.pos < len(p.src) && isHostSeparator(p.src[p.pos]) {
+		p.pos++
+	}
+}
+
+// item reads up to the next separator outside of brackets.
+func (p *hostParser) item() (hostItem, error) {
+	var it hostItem
+	for {
+		text, err := p.text()
+		if err != nil {
+			return hostItem{}, err
+		}
+		it.texts = append(it.texts, text)
+		if p.pos == len(p.src) || p.src[p.pos] != '[' {
+			return it, nil
+		}
+		if len(it.brackets) == maxHostBytes {
+			return hostItem{}, p.errorAt(p.pos, fmt.Sprintf("more than %d brackets in one name", maxHostBytes))
+		}
+		b, err := p.bracket()
+		if err != nil {
+			return hostItem{}, err
+		}
+		it.brackets = append(it.brackets, b)
+	}
+}
+
+// text reads the part of a name up to the next bracket or separator. It may be empty.
+func (p *hostParser) text() (string, error) {
+	start := p.pos
+	for ; p.pos < len(p.src); p.pos++ {
+		c := p.src[p.pos]
+		if c == '[' || isHostSeparator(c) {
+			break
+		}
+		if !isHostByte(c) {
+			return "", p.errorAt(p.pos, "invalid character "+p.quoteNext())
+		}
+	}
+	return p.src[start:p.pos], nil
+}
+
+// bracket reads "[" ranges "]".
+func (p *hostParser) bracket() (hostBracket, error) {
+	var b hostBracket
+	start, total := p.pos, 0
+	for {
+		p.pos++ // "[" or ","
+		r, err := p.hostRange()
+		if err != nil {
+			return nil, err
+		}
+		if total += int(r.hi-r.lo) + 1; total > maxHosts {
+			return nil, p.errorAt(start, fmt.Sprintf("more than %d hosts in one bracket", maxHosts))
+		}
+		b = append(b, r)
+		switch {
+		case p.pos == len(p.src):
+			return nil, p.errorAt(p.pos, `missing "]"`)
+		case p.src[p.pos] == ']':
+			p.pos++
+			return b, nil
+		case p.src[p.pos] != ',':
+			return nil, p.errorAt(p.pos, p.quoteNext()+` instead of "-", ",", or "]"`)
+		}
+	}
+}
+
+// hostRange reads a number, or two numbers with "-" between them.
+func (p *hostParser) hostRange() (hostRange, error) {
+	start := p.pos
+	lo, width, err := p.number()
+	if err != nil {
+		return hostRange{}, err
+	}
+	r := hostRange{lo: lo, hi: lo, width: width}
+	if p.pos < len(p.src) && p.src[p.pos] == '-' {
+		p.pos++
+		if r.hi, _, err = p.number(); err != nil {
+			return hostRange{}, err
+		}
+	}
+	switch {
+	case r.hi < r.lo:
+		return hostRange{}, p.errorAt(start, fmt.Sprintf("range %s is reversed", p.src[start:p.pos]))
+	case r.hi-r.lo >= maxRangeHosts:
+		return hostRange{}, p.errorAt(start, fmt.Sprintf("range %s has more than %d hosts", p.src[start:p.pos], maxRangeHosts))
+	}
+	return r, nil
+}
+
+// number reads digits. It returns their value and their count.
+func (p *hostParser) number() (value uint64, width int, err error) {
+	start := p.pos
+	for p.pos < len(p.src) && isDigit(p.src[p.pos]) {
+		p.pos++
+	}
+	digits := p.src[start:p.pos]
+	switch {
+	case digits == "" && p.pos == len(p.src):
+		return 0, 0, p.errorAt(p.pos, "missing number")
+	case digits == "":
+		return 0, 0, p.errorAt(p.pos, p.quoteNext()+" instead of a number")
+	case len(digits) > maxHostBytes || len(strings.TrimLeft(digits, "0")) > maxHostDigits:
+		return 0, 0, p.errorAt(start, "number with too many digits")
+	}
+	value, err = strconv.ParseUint(digits, 10, 64)
+	return value, len(digits), err
+}
+
+// quoteNext quotes the character at the current position.
+func (p *hostParser) quoteNext() string {
+	_, size := utf8.DecodeRuneInString(p.src[p.pos:])
+	return strconv.Quote(p.src[p.pos : p.pos+size])
+}
+
+// errorAt returns an error with the column of pos, counted in bytes from 1.
+func (p *hostParser) errorAt(pos int, what string) error {
+	return fmt.Errorf("node list %s: column %d: %s", excerpt(p.src, pos), pos+1, what)
+}
+
+// excerpt quotes s. If s is long, it quotes the part around pos.
+func excerpt(s string, pos int) string {
+	const around = 40
+	from, to := max(0, pos-around), min(len(s), pos+around)
+	before, after := "", ""
+	if from > 0 {
+		before = "..."
+	}
+	if to < len(s) {
+		after = "..."
+	}
+	return before + strconv.Quote(s[from:to]) + after
+}
+
+func isHostSeparator(c byte) bool {
+	return c == ',' || c == ' ' || c == '\t' || c == '\n'
+}
+
+// isHostByte reports whether c is a character of host names. Slurm accepts nearly every
+// byte. This package rejects Slurm's own syntax ("{}" of list functions) and bytes that
+// are not valid in a name.
+func isHostByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || isDigit(c) || c == '-' || c == '.' || c == '_'
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// FoldHosts returns names as a node list, like `scontrol show hostlist`. Adjacent names
+// that differ only in the number at their end share a bracket. FoldHosts preserves order
+// and duplicates. [ExpandHosts] returns the same names for its result.
+func FoldHosts(hosts []string) string {
+	var out strings.Builder
+	for i := 0; i < len(hosts); {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		prefix, digits := splitNumber(hosts[i])
+		var ranges []hostRange
+		next := i
+		for ; next < len(hosts) && digits != ""; next++ {
+			p, d := splitNumber(hosts[next])
+			if d == "" || p != prefix {
+				break
+			}
+			ranges = appendNumber(ranges, d)
+		}
+		if next <= i+1 { // a single name
+			out.WriteString(hosts[i])
+			i++
+			continue
+		}
+		out.WriteString(prefix)
+		out.WriteByte('[')
+		writeRanges(&out, ranges)
+		out.WriteByte(']')
+		i = next
+	}
+	return out.String()
+}
+
+// appendNumber extends the last range by a number, or appends a range.
+func appendNumber(ranges []hostRange, digits string) []hostRange {
+	n, _ := strconv.ParseUint(digits, 10, 64) // at most maxHostDigits
+	if len(ranges) > 0 {
+		r := &ranges[len(ranges)-1]
+		if n == r.hi+1 && n-r.lo < maxRangeHosts && string(appendPadded(nil, n, r.width)) == digits {
+			r.hi = n
+			return ranges
+		}
+	}
+	return append(ranges, hostRange{lo: n, hi: n, width: len(digits)})
+}
+
+func writeRanges(out *strings.Builder, ranges []hostRange) {
+	for i, r := range ranges {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		out.Write(appendPadded(nil, r.lo, r.width))
+		if r.hi > r.lo {
+			out.WriteByte('-')
+			out.Write(appendPadded(nil, r.hi, r.width))
+		}
+	}
+}
+
+// splitNumber splits the digits from the end of a name. If there are more than
+// maxHostDigits, digits is empty.
+func splitNumber(host string) (prefix, digits string) {
+	prefix = strings.TrimRight(host, "0123456789")
+	digits = host[len(prefix):]
+	if len(digits) > maxHostDigits {
+		return host, ""
+	}
+	return prefix, digits
 }

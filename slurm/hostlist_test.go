@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The names are those that `scontrol show hostnames` prints: 22.05.8 for all but
-// the three with text after a bracket, which are from 25.05.3.
+// The names are from `scontrol show hostnames` of Slurm 22.05.8. Those of lists with text
+// after a bracket are from 25.05.3.
 func TestExpandHosts(t *testing.T) {
 	tests := []struct{ list, want string }{
 		{"", ""},
@@ -43,6 +43,10 @@ func TestExpandHosts(t *testing.T) {
 		{"gpu[0-1].cluster.example.org", "gpu0.cluster.example.org gpu1.cluster.example.org"},
 		{"a[1-2]b,c[3-4]", "a1b a2b c3 c4"},
 		{"[00-03]p", "00p 01p 02p 03p"},
+		{"azAZ09-._", "azAZ09-._"},
+		{"n[999999999999999999]", "n999999999999999999"},
+		{"n[0000000000000000000007]", "n0000000000000000000007"},
+		{"n[3-3]", "n3"},
 		{"foo[1,3]-bar", "foo1-bar foo3-bar"},
 	}
 	for _, tt := range tests {
@@ -55,8 +59,8 @@ func TestExpandHosts(t *testing.T) {
 	}
 }
 
-// A width grows where the numbers do.
-func TestExpandHostsPastTheWidth(t *testing.T) {
+// The width grows with the numbers.
+func TestExpandHostsBeyondWidth(t *testing.T) {
 	got, err := ExpandHosts("n[008-1001]")
 	if err != nil {
 		t.Fatal(err)
@@ -66,45 +70,52 @@ func TestExpandHostsPastTheWidth(t *testing.T) {
 	}
 }
 
-func TestExpandHostsRefuses(t *testing.T) {
+func TestExpandHostsRejectsInvalidLists(t *testing.T) {
 	tests := []struct{ list, want string }{
-		{"n[1", `host list "n[1": column 4: "]" is missing`},
-		{"n[", `column 3: ends where a number should be`},
-		{"n[1-", `column 5: ends where a number should be`},
-		{"n[1-2]]", `column 7: "]" cannot stand in a host name`},
-		{"n[[1-2]]", `column 3: "[" where a number should be`},
-		{"n[1,[2-3]]", `column 5: "[" where a number should be`},
-		{"n]1", `column 2: "]"`},
-		{"foo]", `column 4: "]"`},
-		{"ok,n[3-1]", `column 6: the range 3-1 runs backwards`},
-		{"n[-1]", `column 3: "-" where a number should be`},
-		{"n[]", `column 3: "]" where a number should be`},
-		{"n[a]", `column 3: "a" where a number should be`},
-		{"n[1-3/2]", `column 6: "/" where "-", "," or "]" should be`},
-		{"n[1x3]", `column 4: "x" where`},
-		{"foo[0-1,2--5]", `column 11: "-" where a number should be`},
-		{"n[1,,2]", `column 5: "," where a number should be`},
-		{"n[1,]", `column 5: "]" where a number should be`},
-		{"n[+1]", `column 3: "+" where a number should be`},
-		{"n[0x1]", `column 4: "x" where`},
+		{"n[1", `"n[1": column 4: missing "]"`},
+		{"n[", `column 3: missing number`},
+		{"n[1-", `column 5: missing number`},
+		{"n[1-2]]", `column 7: invalid character "]"`},
+		{"n[[1-2]]", `column 3: "[" instead of a number`},
+		{"n[1,[2-3]]", `column 5: "[" instead of a number`},
+		{"n]1", `column 2: invalid character "]"`},
+		{"foo]", `column 4: invalid character "]"`},
+		{"ok,n[3-1]", `column 6: range 3-1 is reversed`},
+		{"n[-1]", `column 3: "-" instead of a number`},
+		{"n[]", `column 3: "]" instead of a number`},
+		{"n[a]", `column 3: "a" instead of a number`},
+		{"n[1-3/2]", `column 6: "/" instead of`},
+		{"n[1x3]", `column 4: "x" instead of`},
+		{"foo[0-1,2--5]", `column 11: "-" instead of a number`},
+		{"n[1,,2]", `column 5: "," instead of a number`},
+		{"n[1,]", `column 5: "]" instead of a number`},
+		{"n[+1]", `column 3: "+" instead of a number`},
+		{"n[0x1]", `column 4: "x" instead of`},
 		{"foo[[1,3]", `column 5: "["`},
 		{"foo[x-y]", `column 5: "x"`},
-		// Slurm takes these, but writes them nowhere and reads them differently in
-		// different versions.
-		{"n[1-]", `column 5: "]" where a number should be`},
-		{"n[1, 2]", `column 5: " " where a number should be`},
-		{"n{1-2}", `column 2: "{" cannot stand in a host name`},
-		{"n[1-70000]", `column 3: the range 1-70000 has more than 65536 hosts`},
+		// Versions of Slurm differ in how they read these lists. None prints them.
+		{"n[1-]", `column 5: "]" instead of a number`},
+		{"n[1, 2]", `column 5: " " instead of a number`},
+		{"n{1-2}", `column 2: invalid character "{"`},
+		{"n[1-70000]", `column 3: range 1-70000 has more than 65536 hosts`},
 		{"n[0-65536]", `more than 65536 hosts`},
 		{"n[1-99999999]", `more than 65536 hosts`},
-		{"n[1-99999999999999999999]", `column 5: a number with too many digits`},
+		{"n[1-99999999999999999999]", `column 5: number with too many digits`},
 		{"n[0-999][0-999]", `column 1: more than 262144 hosts in one item`},
-		{"n[0-65535],m[0-65535],o[0-65535],p[0-65535],q1", `column 45: more than 262144 hosts in all`},
-		{strings.Repeat("x", 250) + "[1-2]" + "abcdefgh", `a name of 259 bytes`},
-		{"n\x00", `column 2: "\x00" cannot stand`},
-		{"nö", `column 2: "ö" cannot stand`},
-		{"n\xff", `column 2: "\xff" cannot stand`},
-		{"$(id)", `column 1: "$" cannot stand`},
+		{"n[0-65535],m[0-65535],o[0-65535],p[0-65535],q1", `column 45: more than 262144 hosts`},
+		{strings.Repeat("x", 250) + "[1-2]" + "abcdefgh", `name of 259 bytes`},
+		{"n\x00", `column 2: invalid character "\x00"`},
+		{"nö", `column 2: invalid character "ö"`},
+		{"n\xff", `column 2: invalid character "\xff"`},
+		{strings.Repeat("x", 250) + "[1-99]" + "abcd", `name of 256 bytes`},
+		{"n[" + strings.Repeat("0", 256) + "]", `column 3: number with too many digits`},
+		{"n[1-1000000000000000000]", `column 5: number with too many digits`},
+		{"n{", `column 2: invalid character "{"`},
+		{"n`", "column 2: invalid character"},
+		{"n@", "column 2: invalid character"},
+		{"n/", "column 2: invalid character"},
+		{"n:", "column 2: invalid character"},
+		{"$(id)", `column 1: invalid character "$"`},
 	}
 	for _, tt := range tests {
 		got, err := ExpandHosts(tt.list)
@@ -115,13 +126,12 @@ func TestExpandHostsRefuses(t *testing.T) {
 		}
 	}
 	if _, err := ExpandHosts("n[0-65535]"); err != nil {
-		t.Errorf("the largest range that Slurm takes: %v", err)
+		t.Errorf("largest range: got %v", err)
 	}
 }
 
-// What a hostile list costs is bounded: by its own length, which the caller
-// bounds, and by a constant. An honest list as long as the longest of these
-// (100,000 hosts written out) takes as much.
+// The memory for an invalid list is limited by a constant and by the length of the list,
+// which the caller limits.
 func TestExpandHostsBoundedMemory(t *testing.T) {
 	const mega = 1 << 20
 	for _, list := range []string{
@@ -144,18 +154,18 @@ func TestExpandHostsBoundedMemory(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		if _, err := ExpandHosts(list); err == nil {
-			t.Errorf("ExpandHosts(%.40q...) is taken", list)
+			t.Errorf("ExpandHosts(%.40q...): got no error", list)
 		} else if len(err.Error()) > 300 {
-			t.Errorf("ExpandHosts(%.40q...): a message of %d bytes", list, len(err.Error()))
+			t.Errorf("ExpandHosts(%.40q...): got a message of %d bytes", list, len(err.Error()))
 		}
 		runtime.ReadMemStats(&after)
-		if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20 || len(list) < 100 && took > 1<<20 {
-			t.Errorf("refusing %.40q... took %d KiB", list, took>>10)
+		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 64<<20 || len(list) < 100 && allocated > 1<<20 {
+			t.Errorf("ExpandHosts(%.40q...) allocated %d KiB", list, allocated>>10)
 		}
 	}
 }
 
-// The memory is what the names need, some of it more than once on the way.
+// The memory is proportional to the number of names.
 func TestExpandHostsMemory(t *testing.T) {
 	for _, hosts := range []int{1000, 10_000, 60_000} {
 		list := fmt.Sprintf("node[00001-%05d]", hosts)
@@ -167,15 +177,15 @@ func TestExpandHostsMemory(t *testing.T) {
 			t.Fatal(len(got), err)
 		}
 		if per := int(after.TotalAlloc-before.TotalAlloc) / hosts; per > 200 {
-			t.Errorf("%d hosts take %d bytes each", hosts, per)
+			t.Errorf("%d hosts: got %d bytes per host", hosts, per)
 		}
 	}
 	if allocs := testing.AllocsPerRun(1, func() { _, _ = ExpandHosts("node[00001-60000]") }); allocs > 200 {
-		t.Errorf("%.0f allocations for one range", allocs)
+		t.Errorf("got %.0f allocations for one range", allocs)
 	}
 }
 
-// The expectations are `scontrol show hostlist` of 22.05.8.
+// The lists are from `scontrol show hostlist` of Slurm 22.05.8.
 func TestFoldHosts(t *testing.T) {
 	tests := []struct{ hosts, want string }{
 		{"", ""},
@@ -194,6 +204,9 @@ func TestFoldHosts(t *testing.T) {
 		{"n08,n9,n10", "n[08,9-10]"},
 		{"n1.x,n2.x", "n1.x,n2.x"},
 		{"n9999999999999999998,n9999999999999999999", "n9999999999999999998,n9999999999999999999"},
+		{"n999999999999999998,n999999999999999999", "n[999999999999999998-999999999999999999]"},
+		{"n1,m1,n2", "n1,m1,n2"},
+		{"n2,n1", "n[2,1]"},
 	}
 	for _, tt := range tests {
 		var hosts []string
@@ -213,11 +226,11 @@ func TestFoldHostsSplitsLongRanges(t *testing.T) {
 	}
 	folded := FoldHosts(hosts)
 	if want := "n[0-65535,65536-99999]"; folded != want {
-		t.Fatalf("folded to %.60q, want %q", folded, want)
+		t.Fatalf("got %.60q, want %q", folded, want)
 	}
 	back, err := ExpandHosts(folded)
 	if err != nil || !slices.Equal(back, hosts) {
-		t.Errorf("expanding %q does not give the hosts back (%v)", folded, err)
+		t.Errorf("ExpandHosts(%q) does not return the same hosts: %v", folded, err)
 	}
 }
 
@@ -232,22 +245,22 @@ func FuzzExpandHosts(f *testing.F) {
 		hosts, err := ExpandHosts(list)
 		if err != nil {
 			if hosts != nil || !strings.Contains(err.Error(), "column ") {
-				t.Fatalf("ExpandHosts(%q) = %q, %v: want no hosts and a position", list, hosts, err)
+				t.Fatalf("ExpandHosts(%q): got %q, %v, want no hosts and a column", list, hosts, err)
 			}
 			return
 		}
 		if len(hosts) > maxHosts {
-			t.Fatalf("%d hosts", len(hosts))
+			t.Fatalf("got %d hosts", len(hosts))
 		}
 		for _, host := range hosts {
 			if host == "" || len(host) > maxHostBytes || strings.Trim(host, hostLetters) != "" {
-				t.Fatalf("ExpandHosts(%q) holds the name %q", list, host)
+				t.Fatalf("ExpandHosts(%q): got name %q", list, host)
 			}
 		}
 		folded := FoldHosts(hosts)
 		back, err := ExpandHosts(folded)
 		if err != nil || !slices.Equal(back, hosts) {
-			t.Fatalf("%q folds to %q, which expands to %q (%v)", hosts, folded, back, err)
+			t.Fatalf("FoldHosts(%q) = %q, which expands to %q, %v", hosts, folded, back, err)
 		}
 	})
 }

@@ -1,72 +1,85 @@
 package slurm
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
 )
 
-// cutID takes apart the id of a job, "18", or of an element of a job array,
-// "18_3"; element is empty for a job.
-func cutID(id string) (job, element string, ok bool) {
-	job, element, isElement := strings.Cut(id, "_")
-	if !isID(job) || isElement && !isID(element) {
-		return "", "", false
-	}
-	return job, element, true
+// isID reports whether s is the number of a job or step: 1 to 10 digits, as it has 32 bits.
+func isID(s string) bool {
+	return s != "" && len(s) <= 10 && strings.Trim(s, "0123456789") == ""
 }
 
-// checkIDs refuses what is no id, before it becomes part of a command line.
+// splitID splits the ID of a job, "18", or of an array task, "18_3". For a job, task is
+// empty.
+func splitID(id string) (job, task string, ok bool) {
+	job, task, isTask := strings.Cut(id, "_")
+	if !isID(job) || isTask && !isID(task) {
+		return "", "", false
+	}
+	return job, task, true
+}
+
+// checkIDs returns an error if one of ids is not a job ID. IDs become parts of command
+// lines.
 func checkIDs(ids []string) error {
 	for _, id := range ids {
-		if _, _, ok := cutID(id); !ok {
-			return fmt.Errorf("job %q: an id is a number, or of an array's element two, such as 18_3", id)
+		if _, _, ok := splitID(id); !ok {
+			return fmt.Errorf("job %q: not a job ID, such as 18, or 18_3 for an array task", id)
 		}
 	}
 	return nil
 }
 
-// maxArrayElements is above what Slurm allows an array to have (MaxArraySize is
-// at most 4000001), and far above what sites do (1001 by default).
-const maxArrayElements = 1 << 22
+// CompareIDs orders job IDs by number: "9" before "10", and "18_3" before "18_10".
+func CompareIDs(a, b string) int {
+	jobA, taskA, _ := strings.Cut(a, "_")
+	jobB, taskB, _ := strings.Cut(b, "_")
+	return cmp.Or(cmp.Compare(len(jobA), len(jobB)), strings.Compare(jobA, jobB),
+		cmp.Compare(len(taskA), len(taskB)), strings.Compare(taskA, taskB))
+}
 
-// appendElements appends the indices of an array that an expression stands for,
-// such as "3", "2-5,9", "0-20:4" or "[2-5%4]", in which %4 is the throttle. It
-// fails where one has been cut off ("1,3,...").
-func appendElements(to []int, expression string) ([]int, error) {
+// arrayTaskID returns the ID of a task of a job array.
+func arrayTaskID(array string, index int) string {
+	return array + "_" + strconv.Itoa(index)
+}
+
+// maxArrayTasks is above Slurm's limit for MaxArraySize, 4,000,001.
+const maxArrayTasks = 1 << 22
+
+// parseArrayTasks returns the task indices of an expression, such as "3", "2-5,9",
+// "0-20:4", or "[2-5%4]", where %4 is the throttle. It returns an error if the expression
+// is cut off ("1,3,...").
+func parseArrayTasks(expression string) ([]int, error) {
 	list := strings.TrimSuffix(strings.TrimPrefix(expression, "["), "]")
 	list, _, _ = strings.Cut(list, "%")
-	room := maxArrayElements
+	var tasks []int
 	for part := range strings.SplitSeq(list, ",") {
-		span, stepText, stepped := strings.Cut(part, ":")
-		lowText, highText, ranged := strings.Cut(span, "-")
-		low, err := smallNumber(lowText)
+		span, stepText, hasStep := strings.Cut(part, ":")
+		lowText, highText, isRange := strings.Cut(span, "-")
+		low, err := parseCount(lowText)
 		high, step := low, 1
-		if err == nil && ranged {
-			high, err = smallNumber(highText)
+		if err == nil && isRange {
+			high, err = parseCount(highText)
 		}
-		if err == nil && stepped {
-			step, err = smallNumber(stepText)
+		if err == nil && hasStep {
+			step, err = parseCount(stepText)
 		}
 		switch {
 		case err != nil:
 		case high < low || step == 0:
-			err = fmt.Errorf("no element")
-		case (high-low)/step >= room:
-			err = fmt.Errorf("more than %d elements", maxArrayElements)
+			err = fmt.Errorf("%q is an empty range", part)
+		case (high-low)/step >= maxArrayTasks-len(tasks):
+			err = fmt.Errorf("more than %d tasks", maxArrayTasks)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("array elements %s: %w", excerpt(expression, 0), err)
+			return nil, fmt.Errorf("array tasks %s: %w", excerpt(expression, 0), err)
 		}
 		for i := low; i <= high; i += step {
-			to = append(to, i)
-			room--
+			tasks = append(tasks, i)
 		}
 	}
-	return to, nil
-}
-
-// elementID is the id of an array's element.
-func elementID(array string, element int) string {
-	return array + "_" + strconv.Itoa(element)
+	return tasks, nil
 }

@@ -6,46 +6,56 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/format"
 )
 
-// maxIDsPerCall keeps --jobs under the 128 KiB that Linux allows one argument: an
-// id has 10 digits at most.
+// maxIDsPerCall keeps the option --jobs below Linux's limit of 128 KiB per argument. An ID
+// has at most 10 digits.
 const maxIDsPerCall = 8000
 
-// State returns what Slurm tells about jobs, one answer for each id, in order.
-// An id is a job's number ("18") or names one element of a job array ("18_3");
-// an element is also known by its own number (SLURM_JOB_ID inside it). For the
-// number of an array the answer sums its elements up, as far as they are known
-// (see [Client.Elements], which tells each of them).
+// State returns the states of jobs, in the order of ids. An ID names a job ("18") or an
+// array task ("18_3"). An array task also has a number of its own, SLURM_JOB_ID. For the
+// number of a job array, State aggregates the tasks.
 //
-// It takes two calls at most for any number of ids (two for every 8000, and one
-// more where squeue's JSON cannot be read, see [Client].Version). squeue
-// tells of all jobs that the controller remembers, which it does for MinJobAge
-// after their end (300 s by default). What it does not know is looked up with
-// one sacct call, on clusters that keep accounts. What nobody knows is
-// [StateUnknown]: a job that ended long ago, or that never was. An error means
-// that Slurm did not answer.
+// It calls squeue once for every 8,000 jobs. For jobs that the controller has forgotten,
+// which happens MinJobAge (300 s by default) after their end, it calls sacct, also once
+// for every 8,000 jobs. The state is [StateUnknown] if neither squeue nor sacct lists the
+// job: it ended long ago, or never existed.
 //
-// What is wrong with some ids costs the others nothing: those that Slurm does
-// not know are unknown, and so are those that only accounts which do not answer
-// could know, with that as the reason.
+// State returns an error only if it has no data at all. If sacct fails, the states of jobs
+// that only sacct could have are unknown, with the error as the reason.
 func (c Client) State(ctx context.Context, ids ...string) ([]JobState, error) {
 	if err := checkIDs(ids); err != nil {
-		return nil, fmt.Errorf("asking for the state of %w", err)
+		return nil, fmt.Errorf("query state of %w", err)
 	}
-	known, missing, err := c.ask(ctx, ids, answers.complete)
-	if err != nil || missing != nil && known.empty() {
-		return nil, fmt.Errorf("asking for the state of job %s: %w", someOf(ids), cmp.Or(err, missing))
+	known := newJobTable()
+	err := inChunks(ids, func(jobs []string) error { return c.querySqueue(ctx, jobs, known) })
+	var rest []string
+	for _, id := range ids {
+		if !known.isComplete(id) {
+			rest = append(rest, id)
+		}
+	}
+	var sacctErr error
+	if err == nil {
+		sacctErr = inChunks(rest, func(jobs []string) error { return c.querySacct(ctx, jobs, known) })
+	}
+	if err != nil || sacctErr != nil && len(known.byID) == 0 {
+		return nil, fmt.Errorf("query state of %s: %w", listIDs(ids), cmp.Or(err, sacctErr))
 	}
 	var states []JobState
 	for _, id := range ids {
 		j, ok := known.get(id)
-		if !ok || missing != nil && !known.complete(id) {
-			j = c.forgotten(id)
-			if missing != nil {
-				j.Reason = missing.Error()
+		if !ok || sacctErr != nil && !known.isComplete(id) {
+			j = c.forgottenJob(id)
+			if sacctErr != nil {
+				j.Reason = sacctErr.Error()
 			}
 		}
 		states = append(states, j)
@@ -53,100 +63,260 @@ func (c Client) State(ctx context.Context, ids ...string) ([]JobState, error) {
 	return states, nil
 }
 
-// forgotten is what is known of a job that Slurm does not know.
-func (c Client) forgotten(id string) JobState {
-	if c.Remember != nil {
-		if j, ok := c.Remember(id); ok {
+// forgottenJob returns the state of a job that Slurm does not list.
+func (c Client) forgottenJob(id string) JobState {
+	if c.LastKnown != nil {
+		if j, ok := c.LastKnown(id); ok {
 			return j
 		}
 	}
-	return unknown(id)
+	return unknownJob(id)
 }
 
-// Elements returns what Slurm tells about the elements of a job array, by index,
-// in two calls at most. Pending elements, which Slurm keeps as one record
-// ("18_[2-5%4]"), are told one by one.
-//
-// Elements that ended more than MinJobAge ago are missing on a cluster without
-// accounts: whoever knows which there are asks [Client.State] for "18_0" and so
-// on, and learns that they are unknown. A job that is no array has no elements.
-func (c Client) Elements(ctx context.Context, id string) ([]JobState, error) {
-	if !isID(id) {
-		return nil, fmt.Errorf("asking for the elements of job %q: the id of an array is a number", id)
+func unknownJob(id string) JobState {
+	j := JobState{ID: id, State: StateUnknown, Reason: "Slurm has no record of this job", Restarts: -1}
+	if array, task, _ := splitID(id); task != "" {
+		j.ArrayJobID, j.ArrayTask = array, task
 	}
-	// A job that is no array is known, and has no elements. All of an array's
-	// are known only to the accounts.
-	enough := func(a answers, id string) bool {
-		_, plain := a.byID[id]
-		return plain
-	}
-	known, missing, err := c.ask(ctx, []string{id}, enough)
-	if err = cmp.Or(err, missing); err != nil {
-		return nil, fmt.Errorf("asking for the elements of job %s: %w", id, err)
-	}
-	return known.array(id), nil
+	return j
 }
 
-// ask asks squeue about all ids and sacct about those of which squeue does not
-// know enough. missing is why the accounts could not be asked.
-func (c Client) ask(ctx context.Context, ids []string, enough func(answers, string) bool) (known answers, missing, err error) {
-	known = newAnswers()
-	if err := inChunks(ids, func(jobs []string) error { return c.squeue(ctx, jobs, known) }); err != nil {
-		return known, nil, err
-	}
-	var rest []string
-	for _, id := range ids {
-		if !enough(known, id) {
-			rest = append(rest, id)
-		}
-	}
-	return known, inChunks(rest, func(jobs []string) error { return c.sacct(ctx, jobs, known) }), nil
-}
-
-// inChunks calls ask with the jobs of the ids, each once. The programs are asked
-// for whole arrays: how squeue filters for one element of a record of pending
-// ones differs between versions.
-func inChunks(ids []string, ask func(jobs []string) error) error {
-	seen := make(map[string]bool)
+// inChunks calls query with the jobs of ids, each once. The array tasks of an ID are
+// queried through their job array: versions of squeue differ in how they select one
+// pending task.
+func inChunks(ids []string, query func(jobs []string) error) error {
+	unique := make(map[string]bool)
 	for _, id := range ids {
 		job, _, _ := strings.Cut(id, "_")
-		seen[job] = true
+		unique[job] = true
 	}
-	for jobs := range slices.Chunk(slices.Sorted(maps.Keys(seen)), maxIDsPerCall) {
-		if err := ask(jobs); err != nil {
+	for jobs := range slices.Chunk(slices.Sorted(maps.Keys(unique)), maxIDsPerCall) {
+		if err := query(jobs); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func setOf(ids []string) map[string]bool {
-	set := make(map[string]bool, len(ids))
-	for _, id := range ids {
-		set[id] = true
+func setOf(list []string) map[string]bool {
+	set := make(map[string]bool, len(list))
+	for _, s := range list {
+		set[s] = true
 	}
 	return set
 }
 
-func unknown(id string) JobState {
-	j := JobState{ID: id, State: StateUnknown, Reason: "Slurm does not know this job, or has forgotten it", Restarts: -1}
-	if array, element, _ := cutID(id); element != "" {
-		j.ArrayJobID, j.ArrayTask = array, element
+// listIDs returns "job 12 and 13" for a message. It shortens long lists.
+func listIDs(ids []string) string { return "job " + format.List(ids, 5) }
+
+// EndTime returns when a running job reaches its time limit, which may change while it
+// runs. It returns the zero time for a job without a limit.
+func (c Client) EndTime(ctx context.Context, id string) (time.Time, error) {
+	states, err := c.State(ctx, id)
+	if err != nil || states[0].End == "" {
+		return time.Time{}, err
 	}
-	return j
+	end, err := time.ParseInLocation("2006-01-02T15:04:05", states[0].End, time.Local)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("parse end time of job %s: %w", id, err)
+	}
+	return end, nil
 }
 
-// someOf lists ids for a message, the first few of many.
-func someOf(ids []string) string {
-	const few = 5
-	if len(ids) > few+1 {
-		return fmt.Sprintf("%s and %d more", strings.Join(ids[:few], ","), len(ids)-few)
-	}
-	return strings.Join(ids, ",")
-}
+// squeueFormat prints columns of any width (width 0), each followed by a separator
+// (squeue(1), -O). The reason is last, because its text may contain the separator.
+const squeueFormat = "JobID:0|,ArrayJobID:0|,ArrayTaskID:0|,State:0|,NodeList:0|,TimeUsed:0|,StartTime:0|,EndTime:0|," +
+	"RestartCnt:0|,exit_code:0|,Reason:0"
 
-// unknownJob says whether a program failed only because Slurm has no such job.
-func unknownJob(err error) bool {
+const squeueColumns = 11
+
+// querySqueue adds the controller's records of jobs to known. It reads text and not JSON:
+// the text has not changed since before 22.05, while the JSON changes with most versions,
+// and before 23.02 squeue --json ignores --jobs.
+func (c Client) querySqueue(ctx context.Context, jobs []string, known jobTable) error {
+	out, err := c.run(ctx, "", "squeue", "--noheader", "--states=all", "--array", "--jobs="+strings.Join(jobs, ","), "--Format="+squeueFormat)
 	var failed *CommandError
-	return errors.As(err, &failed) && strings.Contains(failed.Stderr, "Invalid job id specified")
+	if errors.As(err, &failed) && strings.Contains(failed.Stderr, "Invalid job id specified") {
+		err = nil // the controller has forgotten a single job
+	}
+	if err != nil {
+		return err
+	}
+	known.add(parseSqueue(out), jobs)
+	return nil
+}
+
+// parseSqueue parses the lines of squeueFormat. It skips incomplete lines.
+func parseSqueue(out string) []jobRecord {
+	var records []jobRecord
+	for line := range strings.Lines(out) {
+		f := strings.SplitN(line, "|", squeueColumns)
+		if len(f) < squeueColumns {
+			continue
+		}
+		for i := range f {
+			f[i] = valueOrEmpty(f[i])
+		}
+		r := jobRecord{number: f[0], array: f[1], tasks: f[2], state: JobState{
+			State: parseState(f[3]), Nodes: f[4], Elapsed: f[5], Start: f[6], End: f[7], Restarts: parseRestarts(f[8]), Reason: f[10],
+		}}
+		if r.state.Done() {
+			r.state.ExitCode = parseExitCode(f[9])
+		}
+		records = append(records, r)
+	}
+	return records
+}
+
+// parseExitCode converts the exit code of squeue, a status of wait(2), to Slurm's usual
+// form "code:signal".
+func parseExitCode(s string) string {
+	if n, err := parseCount(s); err == nil {
+		return strconv.Itoa(n>>8&0xff) + ":" + strconv.Itoa(n&0x7f)
+	}
+	return s
+}
+
+// parseRestarts parses a number of restarts. It returns -1 if Slurm does not provide it.
+func parseRestarts(s string) int {
+	if n, err := parseCount(s); err == nil {
+		return n
+	}
+	return -1
+}
+
+// valueOrEmpty trims a value. It returns "" for the client programs' words for no value.
+func valueOrEmpty(s string) string {
+	switch s = strings.TrimSpace(s); s {
+	case "(null)", "N/A", "None", "None assigned", "Unknown", "NONE", "n/a":
+		return ""
+	}
+	return s
+}
+
+// sacctFormat are the columns of sacct --parsable2. The text has not changed since before
+// 22.05. The JSON changes with most versions, and cannot be limited to a few fields.
+const sacctFormat = "JobID,JobIDRaw,State,ExitCode,NodeList,Elapsed,Start,End"
+
+const sacctColumns = 8
+
+// querySacct adds the accounting records of jobs to known. It adds nothing if the cluster
+// has no accounting or the host has no sacct.
+func (c Client) querySacct(ctx context.Context, jobs []string, known jobTable) error {
+	out, err := c.run(ctx, "", "sacct", "--noheader", "--parsable2", "--allocations", "--jobs="+strings.Join(jobs, ","), "--format="+sacctFormat)
+	var failed *CommandError
+	if errors.As(err, &failed) && strings.Contains(failed.Stderr, "accounting storage is disabled") || errors.Is(err, exec.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	known.add(parseSacct(out), jobs)
+	return nil
+}
+
+// parseSacct parses the lines of sacctFormat. A job ID is "18", "18_3" or "18_[4-5%2]" for
+// array tasks, or "18+0" for a component of a heterogeneous job.
+func parseSacct(out string) []jobRecord {
+	var records []jobRecord
+	for line := range strings.Lines(out) {
+		f := strings.Split(line, "|")
+		if len(f) != sacctColumns {
+			continue
+		}
+		for i := range f {
+			f[i] = valueOrEmpty(f[i])
+		}
+		array, tasks, _ := strings.Cut(f[0], "_")
+		r := jobRecord{number: f[1], array: array, tasks: tasks, state: JobState{
+			State: parseState(f[2]), Nodes: f[4], Elapsed: f[5], Start: f[6], End: f[7], Restarts: -1,
+		}}
+		if r.state.Done() {
+			r.state.ExitCode = f[3]
+		}
+		records = append(records, r)
+	}
+	return records
+}
+
+// A jobRecord is a line of squeue or sacct. Its state has no ID yet, because the line may
+// describe several array tasks.
+type jobRecord struct {
+	number string // the job's own number
+	array  string // number of the job array, if tasks is set
+	tasks  string // index of the array task, or an expression for pending tasks; empty for other jobs
+	state  JobState
+}
+
+// A jobTable stores the states of jobs.
+type jobTable struct {
+	byID  map[string]JobState // by "18" for a job, and by "18_3" and its own number for an array task
+	tasks map[string][]int    // indices of the array tasks, by job array
+}
+
+func newJobTable() jobTable {
+	return jobTable{byID: make(map[string]JobState), tasks: make(map[string][]int)}
+}
+
+// add adds the valid records of the requested jobs. The first record of a job counts:
+// squeue, which runs first, is more recent than accounting.
+func (t jobTable) add(records []jobRecord, requested []string) {
+	isRequested := setOf(requested)
+	for _, r := range records {
+		if !isID(r.number) {
+			continue
+		}
+		if r.tasks == "" {
+			if isRequested[r.number] {
+				t.set(r.number, r.state)
+			}
+			continue
+		}
+		indices, err := parseArrayTasks(r.tasks)
+		if err != nil || !isID(r.array) || !isRequested[r.array] && !isRequested[r.number] {
+			continue
+		}
+		for _, index := range indices {
+			j := r.state
+			j.ArrayJobID, j.ArrayTask = r.array, strconv.Itoa(index)
+			if t.set(arrayTaskID(r.array, index), j) {
+				t.tasks[r.array] = append(t.tasks[r.array], index)
+			}
+			// The last array task to start has the number of the job array.
+			if r.number != r.array {
+				t.set(r.number, j)
+			}
+		}
+	}
+}
+
+// set stores a state, unless the table has one for id. It reports whether it did.
+func (t jobTable) set(id string, j JobState) bool {
+	if _, ok := t.byID[id]; ok {
+		return false
+	}
+	j.ID = id
+	t.byID[id] = j
+	return true
+}
+
+// get returns the state of a job, an array task, or a job array.
+func (t jobTable) get(id string) (JobState, bool) {
+	if tasks := t.tasks[id]; len(tasks) > 0 {
+		var states []JobState
+		for _, index := range slices.Sorted(slices.Values(tasks)) {
+			states = append(states, t.byID[arrayTaskID(id, index)])
+		}
+		return aggregateStates(id, states), true
+	}
+	j, ok := t.byID[id]
+	return j, ok
+}
+
+// isComplete reports whether accounting has nothing to add about id. The controller
+// forgets array tasks one by one. If all tasks that it lists have ended, others may be
+// missing.
+func (t jobTable) isComplete(id string) bool {
+	j, ok := t.get(id)
+	return ok && (len(t.tasks[id]) == 0 || !j.Done())
 }

@@ -2,88 +2,81 @@ package slurm
 
 import (
 	"cmp"
+	"fmt"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Step is a step to start inside an allocation: one task per rank.
+// A Step describes a step to start in an allocation.
 type Step struct {
-	Nodes        int
-	TasksPerNode int // the same on every node
-	CPUsPerTask  int
-	GPUsPerNode  int // as in [StepSize]
-	GPUsPerTask  int // as in [StepSize]; read there before use
+	StepSize // ignored if Components is set
 
-	// NodeList are the nodes to use, where these are not all of the allocation; as
-	// many as Nodes, in the allocation's order, in which ranks are numbered.
-	NodeList []string
-	// NoKill keeps Slurm from ending the step when one of its nodes fails.
-	NoKill bool
-	// Overlap starts the step on processors and GPUs that another one still holds:
-	// a step of which a node was lost holds all of its nodes until the controller has
-	// noticed that. It needs Slurm 20.11.
-	Overlap bool
-
-	// Components are the sizes of the step's part in each component of a
-	// heterogeneous job, in order. Where there are any, the five above are not
-	// used.
+	// Components are the sizes of the step in each component of a heterogeneous job, in
+	// order; nil for other jobs.
 	Components []StepSize
 
-	CPUBind string   // --cpu-bind, such as "none", "cores" or "mask_cpu:0xff,0xff00"; empty leaves it to Slurm
-	GPUBind string   // --gpu-bind, such as "none", "closest" or "map_gpu:0,1"; empty leaves it to Slurm
-	MPI     string   // --mpi, such as "pmix"; empty is "none"
-	Options []string // further options for srun; they come last and win
+	// NodeList are the nodes of the step in the order of the allocation, which is the order
+	// of ranks; nil for all nodes. Its length must be Nodes.
+	NodeList []string
+	// NoKill keeps the step running if one of its nodes fails.
+	NoKill bool
+	// Overlap lets the step share CPUs and GPUs with other steps. After a node failure, the
+	// previous step holds its nodes until the controller has noticed the failure. Overlap
+	// requires Slurm 20.11.
+	Overlap bool
 
-	Name   string   // shown by squeue --steps and sacct; empty for the program's name
-	Label  bool     // put the task's number before each line of output
-	Prefix []string // a program that runs Argv in each task, with its arguments, such as {"apptainer", "exec", "x.sif"}
-	Argv   []string // the program and its arguments, the same for every task
+	CPUBind string   // --cpu-bind, such as "none", "cores", or "mask_cpu:0xff,0xff00"; empty for Slurm's default
+	GPUBind string   // --gpu-bind, such as "none", "closest", or "map_gpu:0,1"; empty for Slurm's default
+	MPI     string   // --mpi, such as "pmix"; empty for "none"
+	Options []string // additional options of srun, which override the others
+
+	Name   string   // for squeue --steps and sacct; empty for the name of the program
+	Label  bool     // prefix each line of output with the task
+	Prefix []string // program that runs Argv in each task, with its arguments, such as {"apptainer", "exec", "x.sif"}
+	Argv   []string // program and arguments of all tasks
 }
 
-// StepSize says how many tasks the part of a step in one component has, and what
-// each of them gets.
+// A StepSize describes the resources of a step, or of its part in one component.
 type StepSize struct {
 	Nodes        int
-	TasksPerNode int // the same on every node
+	TasksPerNode int // same for all nodes
 	CPUsPerTask  int
 
-	// GPUsPerNode are those of the job's GPUs that the step gets; every task of a
-	// node sees all of them, as CUDA's peer access needs. 0 leaves it to Slurm,
-	// which gives a step all.
+	// GPUsPerNode is the number of the job's GPUs on each node that the step uses. All
+	// tasks of a node see all of them, as CUDA peer access requires. With 0, Slurm gives
+	// all GPUs to the step.
 	GPUsPerNode int
 
-	// GPUsPerTask gives each task GPUs of its own instead, and GPUsPerNode is not
-	// passed on: with both, srun refuses the step or gives what neither says,
-	// depending on the version. It is for centres that want it so, and a trap:
-	// --gpus-per-task implies --gpu-bind=per_task, so that each task sees its own
-	// GPUs only, numbered from 0 (CUDA_VISIBLE_DEVICES=0 in every task). Then a
-	// rank must use device 0 and not its local rank, and CUDA IPC between the
-	// ranks of a node may fail; GPUBind "none" shows all of them again. It needs
-	// an explicit --ntasks, which is always given, and clusters with select/linear
-	// reject it from 24.11 on.
+	// GPUsPerTask assigns separate GPUs to each task, for sites that require it. It takes
+	// precedence over GPUsPerNode: with both options, srun rejects the step or gives
+	// results that depend on its version.
+	//
+	// --gpus-per-task implies --gpu-bind=per_task. Each task then sees only its own GPUs,
+	// numbered from 0, so a rank must use device 0 and not its local rank. CUDA IPC between
+	// the ranks of a node may fail. GPUBind "none" makes all GPUs visible again. Since
+	// 24.11, clusters with select/linear reject the option.
 	GPUsPerTask int
 }
 
-// SrunArgv returns the command line that starts the step. Every count is given,
-// because which of them srun takes from the job's environment differs between
-// versions: 22.05 to 23.02 ignore SLURM_CPUS_PER_TASK and would give each task
-// one core.
+// SrunArgv returns the command line that starts the step. It sets every count explicitly,
+// because versions of srun differ in the variables that they read: 22.05 to 23.02 ignore
+// SLURM_CPUS_PER_TASK and would give one core to each task.
 //
-// The fate of the ranks is left to whoever started the step: a rank that fails
-// neither ends the step (srun's own way of doing so hides the exit code, which
-// becomes 143) nor starts a clock.
+// srun does not stop the step if a rank fails. The caller does this, because srun would
+// replace the exit code by 143.
 //
-// In a heterogeneous job srun uses the first component alone unless told. If all
-// sizes are the same they are named together (--het-group=0,1); otherwise each
-// gets its own part of the command line, with ":" between them. Both make one
-// step, in which ranks count over all components in their order.
+// In a heterogeneous job, srun uses only the first component by default. If all sizes are
+// equal, one part of the command line names all components (--het-group=0,1). Otherwise
+// each component has its own part, with ":" between them. Both forms start one step, with
+// ranks numbered in the order of components.
 func (s Step) SrunArgv() []string {
 	argv := []string{"srun"}
 	switch {
 	case len(s.Components) == 0:
-		return s.appendPart(argv, StepSize{s.Nodes, s.TasksPerNode, s.CPUsPerTask, s.GPUsPerNode, s.GPUsPerTask})
-	case allEqual(s.Components):
+		return s.appendPart(argv, s.StepSize)
+	case !slices.ContainsFunc(s.Components, func(size StepSize) bool { return size != s.Components[0] }):
 		groups := make([]string, len(s.Components))
 		for i := range groups {
 			groups[i] = strconv.Itoa(i)
@@ -99,7 +92,7 @@ func (s Step) SrunArgv() []string {
 	return argv
 }
 
-// appendPart appends the options of one size and the program.
+// appendPart appends the options for one size, and the program.
 func (s Step) appendPart(argv []string, size StepSize) []string {
 	argv = append(argv,
 		"--nodes="+strconv.Itoa(size.Nodes),
@@ -142,6 +135,84 @@ func (s Step) appendPart(argv []string, size StepSize) []string {
 	return slices.Concat(argv, s.Options, s.Prefix, s.Argv)
 }
 
-func allEqual(sizes []StepSize) bool {
-	return !slices.ContainsFunc(sizes, func(size StepSize) bool { return size != sizes[0] })
+// maskKinds maps the kinds of --cpu-bind that list CPUs or NUMA domains to the kind for
+// their union.
+var maskKinds = map[string]string{"map_cpu": "mask_cpu", "mask_cpu": "mask_cpu", "map_ldom": "mask_ldom", "mask_ldom": "mask_ldom"}
+
+// MergeCPUBind returns the value of --cpu-bind for one task that replaces several tasks.
+// bind is the value for these tasks, and the result is the union of their CPUs. If a
+// binding by task has no union, the result is "none". MergeCPUBind does not change bindings
+// to cores, sockets, threads, and NUMA domains: Slurm derives them from the CPUs of the
+// task.
+func MergeCPUBind(bind string, tasks int) string {
+	verbosity, rest, ok := strings.Cut(bind, ",")
+	if ok && slices.Contains([]string{"q", "quiet", "v", "verbose"}, verbosity) {
+		verbosity, bind = verbosity+",", rest
+	} else {
+		verbosity = ""
+	}
+	kind, list, _ := strings.Cut(bind, ":")
+	if maskKind, ok := maskKinds[kind]; ok {
+		mask, ok := mergeMasks(list, tasks, kind != maskKind)
+		if !ok {
+			return verbosity + "none"
+		}
+		return fmt.Sprintf("%s%s:0x%x", verbosity, maskKind, mask)
+	}
+	if kind == "rank" || kind == "rank_ldom" {
+		return verbosity + "none"
+	}
+	return verbosity + bind
+}
+
+// mergeMasks returns the union of the masks of the first tasks. The items of list are masks
+// or, if areIndices is set, bit indices. An item may have a repeat count, such as "0x3*4".
+// Tasks beyond the end of the list start over at its beginning.
+func mergeMasks(list string, tasks int, areIndices bool) (*big.Int, bool) {
+	union := new(big.Int)
+	bound := 0
+	for item := range strings.SplitSeq(list, ",") {
+		item, repeat, isRepeated := strings.Cut(item, "*")
+		n := 1
+		if isRepeated {
+			var err error
+			if n, err = strconv.Atoi(repeat); err != nil || n < 1 {
+				return nil, false
+			}
+		}
+		if bound >= tasks {
+			break
+		}
+		bound += n
+		if areIndices {
+			bit, err := strconv.ParseUint(item, 0, 16)
+			if err != nil {
+				return nil, false
+			}
+			union.SetBit(union, int(bit), 1)
+			continue
+		}
+		mask, ok := new(big.Int).SetString(strings.TrimPrefix(strings.ToLower(item), "0x"), 16)
+		if !ok || mask.Sign() <= 0 {
+			return nil, false
+		}
+		union.Or(union, mask)
+	}
+	return union, true
+}
+
+// MergeGPUBind is [MergeCPUBind] for --gpu-bind: one task that replaces several tasks needs
+// all of their GPUs.
+func MergeGPUBind(bind string) string {
+	verbosity := ""
+	for _, v := range []string{"quiet,", "verbose,"} {
+		if rest, ok := strings.CutPrefix(bind, v); ok {
+			verbosity, bind = v, rest
+		}
+	}
+	kind, _, _ := strings.Cut(bind, ":")
+	if slices.Contains([]string{"map_gpu", "mask_gpu", "single", "per_task"}, kind) {
+		return verbosity + "none"
+	}
+	return verbosity + bind
 }

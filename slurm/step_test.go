@@ -12,26 +12,26 @@ func TestSrunArgv(t *testing.T) {
 		step        Step
 		before, end []string
 	}{
-		{"CPU", Step{Nodes: 3, TasksPerNode: 2, CPUsPerTask: 4, Argv: []string{"/bin/x", "run", "--run-dir", "/a b"}},
+		{"CPU", Step{StepSize: StepSize{Nodes: 3, TasksPerNode: 2, CPUsPerTask: 4}, Argv: []string{"/bin/x", "run", "--run-dir", "/a b"}},
 			[]string{"srun", "--nodes=3", "--ntasks=6", "--ntasks-per-node=2", "--cpus-per-task=4"},
 			[]string{"/bin/x", "run", "--run-dir", "/a b"}},
-		{"GPU, named and labelled", Step{Nodes: 1, TasksPerNode: 8, CPUsPerTask: 1, GPUsPerNode: 8, Name: "try-2", Label: true, Argv: []string{"/bin/x"}},
+		{"GPUs, name, and label", Step{StepSize: StepSize{Nodes: 1, TasksPerNode: 8, CPUsPerTask: 1, GPUsPerNode: 8}, Name: "try-2", Label: true, Argv: []string{"/bin/x"}},
 			[]string{"srun", "--nodes=1", "--ntasks=8", "--ntasks-per-node=8", "--cpus-per-task=1"},
 			[]string{"--gres=gpu:8", "--job-name=try-2", "--label", "/bin/x"}},
-		{"bound, in a container", Step{Nodes: 2, TasksPerNode: 4, CPUsPerTask: 8, GPUsPerNode: 4, CPUBind: "mask_cpu:0xff,0xff00", GPUBind: "closest",
+		{"binding and container", Step{StepSize: StepSize{Nodes: 2, TasksPerNode: 4, CPUsPerTask: 8, GPUsPerNode: 4}, CPUBind: "mask_cpu:0xff,0xff00", GPUBind: "closest",
 			Options: []string{"--network=no_vni"}, Prefix: []string{"apptainer", "exec", "x y.sif"}, Argv: []string{"/bin/x", "run"}},
 			[]string{"srun", "--nodes=2", "--ntasks=8", "--ntasks-per-node=4", "--cpus-per-task=8"},
 			[]string{"--gres=gpu:4", "--cpu-bind=mask_cpu:0xff,0xff00", "--gpu-bind=closest", "--network=no_vni", "apptainer", "exec", "x y.sif", "/bin/x", "run"}},
-		{"GPUs per task exclude those per node", Step{Nodes: 2, TasksPerNode: 4, CPUsPerTask: 8, GPUsPerNode: 4, GPUsPerTask: 1, GPUBind: "none", Argv: []string{"/bin/x"}},
+		{"GPUs per task take precedence", Step{StepSize: StepSize{Nodes: 2, TasksPerNode: 4, CPUsPerTask: 8, GPUsPerNode: 4, GPUsPerTask: 1}, GPUBind: "none", Argv: []string{"/bin/x"}},
 			[]string{"srun", "--nodes=2", "--ntasks=8", "--ntasks-per-node=4", "--cpus-per-task=8"},
 			[]string{"--gpus-per-task=1", "--gpu-bind=none", "/bin/x"}},
-		{"on some of the nodes", Step{Nodes: 3, TasksPerNode: 1, CPUsPerTask: 2, NodeList: []string{"n1", "n3", "n4"}, NoKill: true, Overlap: true, Argv: []string{"/bin/x"}},
+		{"some of the nodes", Step{StepSize: StepSize{Nodes: 3, TasksPerNode: 1, CPUsPerTask: 2}, NodeList: []string{"n1", "n3", "n4"}, NoKill: true, Overlap: true, Argv: []string{"/bin/x"}},
 			[]string{"srun", "--nodes=3", "--ntasks=3", "--ntasks-per-node=1", "--cpus-per-task=2"},
 			[]string{"--nodelist=n[1,3-4]", "--no-kill", "--overlap", "/bin/x"}},
 		{"equal components", Step{Components: []StepSize{{1, 2, 3, 0, 0}, {1, 2, 3, 0, 0}}, Argv: []string{"/bin/x"}},
 			[]string{"srun", "--het-group=0,1", "--nodes=1", "--ntasks=2", "--ntasks-per-node=2", "--cpus-per-task=3"},
 			[]string{"/bin/x"}},
-		{"components of other sizes", Step{Nodes: 9, Components: []StepSize{{1, 2, 3, 4, 0}, {2, 1, 1, 0, 0}}, Label: true, Argv: []string{"/bin/x"}},
+		{"different components", Step{StepSize: StepSize{Nodes: 9}, Components: []StepSize{{1, 2, 3, 4, 0}, {2, 1, 1, 0, 0}}, Label: true, Argv: []string{"/bin/x"}},
 			[]string{"srun", "--het-group=0", "--nodes=1", "--ntasks=2", "--ntasks-per-node=2", "--cpus-per-task=3"},
 			slices.Concat([]string{"--gres=gpu:4", "--label", "/bin/x", ":", "--het-group=1", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--cpus-per-task=1"},
 				always, []string{"--label", "/bin/x"})},
@@ -40,6 +40,56 @@ func TestSrunArgv(t *testing.T) {
 		want := slices.Concat(tt.before, always, tt.end)
 		if got := tt.step.SrunArgv(); !slices.Equal(got, want) {
 			t.Errorf("%s:\ngot  %q\nwant %q", tt.name, got, want)
+		}
+	}
+}
+
+func TestMergeCPUBind(t *testing.T) {
+	const lumi = "mask_cpu:fe000000000000,fe00000000000000,fe0000,fe000000,fe,fe00,fe00000000,fe0000000000"
+	for _, tt := range []struct {
+		bind  string
+		tasks int
+		want  string
+	}{
+		{"", 4, ""},
+		{"none", 4, "none"},
+		{"cores", 4, "cores"},
+		{"verbose,cores", 4, "verbose,cores"},
+		{lumi, 8, "mask_cpu:0xfefefefefefefefe"},
+		{lumi, 2, "mask_cpu:0xfefe000000000000"},
+		{"quiet,mask_cpu:0x1,0x2", 2, "quiet,mask_cpu:0x3"},
+		{"mask_cpu:0x1", 4, "mask_cpu:0x1"},
+		{"mask_cpu:0x1*2,0x2*2", 4, "mask_cpu:0x3"},
+		{"mask_cpu:0x1*2,0x2*2", 2, "mask_cpu:0x1"},
+		{"mask_cpu:0x" + "f0000000000000000000000000000000" + ",0xf", 2, "mask_cpu:0xf000000000000000000000000000000f"},
+		{"map_cpu:0,8,0x10", 3, "mask_cpu:0x10101"},
+		{"map_ldom:0,3", 2, "mask_ldom:0x9"},
+		{"mask_ldom:0x1,0x8", 2, "mask_ldom:0x9"},
+		{"rank", 4, "none"},
+		{"v,rank_ldom", 4, "v,none"},
+		{"mask_cpu:zz", 4, "none"},
+		{"mask_cpu", 4, "none"},
+		{"map_cpu:0*x", 4, "none"},
+		{"map_cpu:0*0", 4, "none"},
+		{"map_cpu:0*1,3", 2, "mask_cpu:0x9"},
+		{"map_cpu:x", 4, "none"},
+		{"mask_cpu:0x0", 4, "none"},
+		{"mask_cpu:0x1,0x2,zz", 2, "mask_cpu:0x3"},
+		{"mask_cpu:0X1,F0", 2, "mask_cpu:0xf1"},
+		{"q,cores", 4, "q,cores"},
+		{"cores,x", 4, "cores,x"},
+	} {
+		if got := MergeCPUBind(tt.bind, tt.tasks); got != tt.want {
+			t.Errorf("MergeCPUBind(%q, %d): got %q, want %q", tt.bind, tt.tasks, got, tt.want)
+		}
+	}
+}
+
+func TestMergeGPUBind(t *testing.T) {
+	for bind, want := range map[string]string{"": "", "closest": "closest", "none": "none", "map_gpu:0,1": "none", "verbose,single:1": "verbose,none",
+		"quiet,closest": "quiet,closest", "per_task:1": "none", "mask_gpu:0x1,0x2": "none"} {
+		if got := MergeGPUBind(bind); got != want {
+			t.Errorf("MergeGPUBind(%q): got %q, want %q", bind, got, want)
 		}
 	}
 }

@@ -1,75 +1,74 @@
 package slurm
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
-// Task is one task of an srun step: a rank's place in the job.
+// A Task is one task of an srun step. Tasks are the ranks of a run.
 type Task struct {
 	JobID        string
 	StepID       string
-	ArrayJobID   string // of the job array that this job is an element of; empty for any other
-	ArrayTask    string // index of the element; empty outside arrays
-	RestartCount int    // how often Slurm has requeued the job; 0 in its first run
+	ArrayJobID   string // number of the job array; empty for other jobs
+	ArrayTask    string // index of the array task; empty for other jobs
+	RestartCount int    // number of requeues of the job
 
-	Rank           int // of this task in the step, 0 to WorldSize-1
+	Rank           int // 0 to WorldSize-1
 	WorldSize      int // tasks in the step
-	LocalRank      int // of this task on its node
-	LocalWorldSize int // tasks on this task's node
-	NodeRank       int // of this task's node in the step
+	LocalRank      int // 0 to LocalWorldSize-1
+	LocalWorldSize int // tasks on this node
+	NodeRank       int // index of this node in Hosts
 
-	Hosts        []string // the step's nodes in the order of their numbers; rank 0 may be on any of them
-	TasksPerNode []int    // tasks on each of Hosts
-	Host         string   // this task's node, Hosts[NodeRank]
+	Hosts        []string // nodes of the step, in Slurm's order; rank 0 may be on any of them
+	TasksPerNode []int    // number of tasks on each of Hosts
+	Host         string   // Hosts[NodeRank]
 }
 
-// TaskFromEnv reads a task from the variables that srun sets for each process.
+// TaskFromEnv reads the task of this process from the variables that srun sets.
 //
-// Only variables that belong to the step are used, as those of the job keep
-// describing the whole allocation in a smaller step (srun(1), "OUTPUT
-// ENVIRONMENT VARIABLES"). They must agree with each other and with the node
-// that the process runs on; variables that leaked in from another step do not,
-// and are refused by naming the two facts that disagree. Nothing is computed
-// from the rank: with --distribution=cyclic or arbitrary a rank says nothing
-// about its node. In a step over several components of a heterogeneous job the
-// step's variables count over all of them, and so does the task.
+// It uses only variables of the step. Variables of the job describe the whole allocation,
+// which may be larger (srun(1), "OUTPUT ENVIRONMENT VARIABLES"). The variables must agree
+// with each other and with the node of the process. If they do not, because they leaked
+// from a different step, the error names the two that disagree. TaskFromEnv derives nothing
+// from the rank: with --distribution=cyclic or arbitrary, ranks are not in the order of
+// nodes. In a step over several components of a heterogeneous job, ranks and nodes are
+// numbered across all components.
 //
-// In a batch script, where there is no step but where Slurm sets rank 0 anyway,
-// the error is a [*NoStepError].
+// Without a step, the error is a [*NoStepError]. This includes batch scripts, where Slurm
+// sets a rank of 0.
 func TaskFromEnv(lookup func(string) (string, bool)) (Task, error) {
 	if _, ok := lookup("SLURM_STEP_NUM_TASKS"); !ok {
 		job, _ := lookup("SLURM_JOB_ID")
 		return Task{}, &NoStepError{JobID: job}
 	}
-	v := variables{lookup: lookup}
+	env := envReader{lookup: lookup}
 	t := Task{
-		JobID:        v.id("SLURM_JOB_ID"),
-		StepID:       v.id("SLURM_STEP_ID"),
-		RestartCount: v.numberOr("SLURM_RESTART_COUNT", 0),
-		Rank:         v.number("SLURM_PROCID"),
-		WorldSize:    v.number("SLURM_STEP_NUM_TASKS"),
-		LocalRank:    v.number("SLURM_LOCALID"),
-		NodeRank:     v.number("SLURM_NODEID"),
-		Hosts:        v.hosts("SLURM_STEP_NODELIST"),
+		JobID:        env.id("SLURM_JOB_ID"),
+		StepID:       env.id("SLURM_STEP_ID"),
+		RestartCount: env.countOr("SLURM_RESTART_COUNT", 0),
+		Rank:         env.count("SLURM_PROCID"),
+		WorldSize:    env.count("SLURM_STEP_NUM_TASKS"),
+		LocalRank:    env.count("SLURM_LOCALID"),
+		NodeRank:     env.count("SLURM_NODEID"),
+		Hosts:        env.hosts("SLURM_STEP_NODELIST"),
 	}
-	t.ArrayJobID, t.ArrayTask = v.arrayTask()
-	layout := v.text("SLURM_STEP_TASKS_PER_NODE")
-	node := v.text("SLURMD_NODENAME")
-	if v.err != nil {
-		return Task{}, fmt.Errorf("reading the Slurm step: %w", v.err)
+	t.ArrayJobID, t.ArrayTask = env.arrayTask()
+	t.TasksPerNode = env.tasksPerNode("SLURM_STEP_TASKS_PER_NODE")
+	node := env.text("SLURMD_NODENAME")
+	if env.err != nil {
+		return Task{}, fmt.Errorf("read Slurm step: %w", env.err)
 	}
-	var err error
-	if t.TasksPerNode, err = ParseLayout(layout); err != nil {
-		return Task{}, fmt.Errorf("reading the Slurm step: SLURM_STEP_TASKS_PER_NODE: %w", err)
-	}
-	if parts, _ := v.components(); len(parts) > 0 && v.err == nil {
-		orderByComponents(parts, t.Hosts, t.TasksPerNode)
+	if components, _ := env.components(); len(components) > 0 && env.err == nil {
+		orderByComponents(components, t.Hosts, t.TasksPerNode)
 	}
 	if err := t.check(node); err != nil {
 		return Task{}, err
 	}
-	if err := t.checkRanksHere(&v); err != nil {
+	if err := t.checkLocalRanks(&env); err != nil {
 		return Task{}, err
 	}
-	if err := checkInsideJob(t.Hosts, lookup); err != nil {
+	if err := checkJobNodes(t.Hosts, lookup); err != nil {
 		return Task{}, err
 	}
 	t.Host = t.Hosts[t.NodeRank]
@@ -77,8 +76,7 @@ func TaskFromEnv(lookup func(string) (string, bool)) (Task, error) {
 	return t, nil
 }
 
-// check compares the facts with each other and with the name of the node on
-// which the process runs.
+// check compares the fields with each other and with the name of the node.
 func (t Task) check(node string) error {
 	sum := 0
 	for _, n := range t.TasksPerNode {
@@ -86,100 +84,255 @@ func (t Task) check(node string) error {
 	}
 	switch {
 	case len(t.TasksPerNode) != len(t.Hosts):
-		return disagree("SLURM_STEP_TASKS_PER_NODE has %d nodes, but SLURM_STEP_NODELIST has %d", len(t.TasksPerNode), len(t.Hosts))
+		return stepConflict("SLURM_STEP_TASKS_PER_NODE has %d nodes, but SLURM_STEP_NODELIST has %d", len(t.TasksPerNode), len(t.Hosts))
 	case sum != t.WorldSize:
-		return disagree("SLURM_STEP_TASKS_PER_NODE adds up to %d tasks, but SLURM_STEP_NUM_TASKS is %d", sum, t.WorldSize)
+		return stepConflict("SLURM_STEP_TASKS_PER_NODE has %d tasks, but SLURM_STEP_NUM_TASKS is %d", sum, t.WorldSize)
 	case t.Rank >= t.WorldSize:
-		return disagree("SLURM_PROCID is %d, but SLURM_STEP_NUM_TASKS is %d", t.Rank, t.WorldSize)
+		return stepConflict("SLURM_PROCID is %d, but SLURM_STEP_NUM_TASKS is %d", t.Rank, t.WorldSize)
 	case t.NodeRank >= len(t.Hosts):
-		return disagree("SLURM_NODEID is %d, but SLURM_STEP_NODELIST has %d nodes", t.NodeRank, len(t.Hosts))
+		return stepConflict("SLURM_NODEID is %d, but SLURM_STEP_NODELIST has %d nodes", t.NodeRank, len(t.Hosts))
 	case t.LocalRank >= t.TasksPerNode[t.NodeRank]:
-		return disagree("SLURM_LOCALID is %d, but SLURM_STEP_TASKS_PER_NODE has %d tasks on node %d", t.LocalRank, t.TasksPerNode[t.NodeRank], t.NodeRank)
+		return stepConflict("SLURM_LOCALID is %d, but SLURM_STEP_TASKS_PER_NODE has %d tasks on node %d", t.LocalRank, t.TasksPerNode[t.NodeRank], t.NodeRank)
 	case node != t.Hosts[t.NodeRank]:
-		return disagree("SLURMD_NODENAME is %q, but node %d of SLURM_STEP_NODELIST is %q", node, t.NodeRank, t.Hosts[t.NodeRank])
+		return stepConflict("SLURMD_NODENAME is %q, but node %d of SLURM_STEP_NODELIST is %q", node, t.NodeRank, t.Hosts[t.NodeRank])
 	}
 	return nil
 }
 
-// checkRanksHere compares the task with the ranks of its node, which Slurm sets
-// anew for every process: in a batch script too, where they are "0". They are the
-// only sign of a leak from a step on the same node. Programs that are said to
-// trip over the variable (srun(1)) may have been started without it.
-func (t Task) checkRanksHere(v *variables) error {
-	ranks, ok := v.ranksHere()
-	here := t.TasksPerNode[t.NodeRank]
+// checkLocalRanks compares the task with SLURM_GTIDS, the ranks of its node. Slurm sets
+// this variable for every process; in a batch script it is "0". It is the only sign of
+// variables that leaked from a step on the same node. It may be unset, because some
+// programs fail if it is set (srun(1)).
+func (t Task) checkLocalRanks(env *envReader) error {
+	ranks, ok := env.localRanks()
+	n := t.TasksPerNode[t.NodeRank]
 	switch {
-	case v.err != nil:
-		return fmt.Errorf("reading the Slurm step: %w", v.err)
+	case env.err != nil:
+		return fmt.Errorf("read Slurm step: %w", env.err)
 	case !ok:
 		return nil
-	case len(ranks) != here:
-		return disagree("SLURM_GTIDS lists %d ranks on this node, but SLURM_STEP_TASKS_PER_NODE has %d tasks on it", len(ranks), here)
+	case len(ranks) != n:
+		return stepConflict("SLURM_GTIDS lists %d ranks on this node, but SLURM_STEP_TASKS_PER_NODE has %d tasks on it", len(ranks), n)
 	case ranks[t.LocalRank] != t.Rank:
-		return disagree("SLURM_GTIDS has rank %d at place %d, but SLURM_PROCID is %d", ranks[t.LocalRank], t.LocalRank, t.Rank)
+		return stepConflict("SLURM_GTIDS has rank %d at index %d, but SLURM_PROCID is %d", ranks[t.LocalRank], t.LocalRank, t.Rank)
 	}
 	return nil
 }
 
-// checkInsideJob refuses a step on nodes that the job does not have: the only
-// sign of a leak where the first nodes of both jobs happen to be the same. A
-// heterogeneous job has the nodes of all its components, of which the plain
-// variable may name the first one's only.
-func checkInsideJob(step []string, lookup func(string) (string, bool)) error {
-	v := variables{lookup: lookup}
+// checkJobNodes returns an error if a node of the step is not a node of the job. This is
+// the only sign of leaked variables if both jobs have the same first nodes. In a
+// heterogeneous job, SLURM_JOB_NODELIST may have the nodes of the first component only.
+func checkJobNodes(step []string, lookup func(string) (string, bool)) error {
+	env := envReader{lookup: lookup}
 	if _, ok := lookup("SLURM_JOB_NODELIST"); !ok {
 		return nil
 	}
-	nodes, source := v.hosts("SLURM_JOB_NODELIST"), "SLURM_JOB_NODELIST does not"
-	if parts, size := v.components(); len(parts) > 0 {
-		nodes = append(nodes, mergeNodes(parts)...)
-		source = fmt.Sprintf("none of the %d components of %s does", len(parts), size)
+	nodes, source := env.hosts("SLURM_JOB_NODELIST"), "SLURM_JOB_NODELIST does not"
+	if components, size := env.components(); len(components) > 0 {
+		nodes = append(nodes, mergeNodes(components)...)
+		source = fmt.Sprintf("none of the %d components of %s does", len(components), size)
 	}
-	if v.err != nil {
-		return fmt.Errorf("reading the Slurm job: %w", v.err)
+	if env.err != nil {
+		return fmt.Errorf("read Slurm job: %w", env.err)
 	}
-	job := setOf(nodes)
+	isJobNode := setOf(nodes)
 	for _, host := range step {
-		if !job[host] {
-			return disagree("SLURM_STEP_NODELIST holds %q, but %s", host, source)
+		if !isJobNode[host] {
+			return stepConflict("SLURM_STEP_NODELIST contains %q, but %s", host, source)
 		}
 	}
 	return nil
 }
 
-// disagreement is two facts about a step or an allocation that cannot both be
-// true.
-type disagreement struct{ of, facts string }
+// A conflictError reports two variables of a step or an allocation that disagree.
+type conflictError struct{ subject, facts string }
 
-func disagree(format string, args ...any) error {
-	return disagreement{"step", fmt.Sprintf(format, args...)}
+func stepConflict(format string, args ...any) error {
+	return conflictError{"step", fmt.Sprintf(format, args...)}
 }
 
-func (d disagreement) Error() string { return "the Slurm " + d.of + " contradicts itself: " + d.facts }
-
-// Hint says where such variables come from.
-func (d disagreement) Hint() string {
-	return "variables of another step have leaked in: submit from a shell outside the step, or unset SLURM_* before sbatch"
+func (e conflictError) Error() string {
+	return "conflicting variables of the Slurm " + e.subject + ": " + e.facts
 }
 
-// NoStepError says that a rank was started without srun. In a batch script Slurm
-// sets SLURM_PROCID=0 all the same, so a program that trusts it takes itself for
-// rank 0 and waits for ranks that nobody starts.
+// Hint returns how to remove leaked variables.
+func (e conflictError) Hint() string {
+	return "submit from a shell outside of the step, or unset SLURM_* before sbatch: variables of a different step have leaked"
+}
+
+// A NoStepError reports a rank that was not started by srun. Slurm sets SLURM_PROCID=0 in
+// batch scripts. A program that trusts it runs as rank 0 and waits for ranks that do not
+// exist.
 type NoStepError struct {
-	JobID string // empty outside any Slurm job
+	JobID string // empty outside of Slurm jobs
 }
 
 func (e *NoStepError) Error() string {
 	if e.JobID == "" {
 		return "not in a Slurm step: SLURM_STEP_NUM_TASKS is not set"
 	}
-	return fmt.Sprintf("not in a Slurm step: job %s has started this process without srun, so there is no rank", e.JobID)
+	return fmt.Sprintf("not in a Slurm step: job %s started this process without srun", e.JobID)
 }
 
-// Hint says how to start a rank.
+// Hint returns how to start ranks.
 func (e *NoStepError) Hint() string {
 	if e.JobID == "" {
-		return "start the ranks with `ddpbatch launch` (here) or `ddpbatch submit` (on a cluster)"
+		return "start the ranks with `ddpbatch launch` on this host, or with `ddpbatch submit` on a cluster"
 	}
-	return "write `srun ddpbatch run ...` in the batch script, or `ddpbatch launch`, which calls srun itself"
+	return "use `srun ddpbatch run` or `ddpbatch launch` in the batch script"
+}
+
+// An envReader reads SLURM_ variables. It stores the first error, so callers check for
+// errors once.
+type envReader struct {
+	lookup func(string) (string, bool)
+	err    error
+}
+
+func (r *envReader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf(format, args...)
+	}
+}
+
+// text returns a variable that must not be empty.
+func (r *envReader) text(name string) string {
+	s, ok := r.lookup(name)
+	if !ok || s == "" {
+		r.fail("%s is not set", name)
+	}
+	return s
+}
+
+// count returns a variable that must be a non-negative integer.
+func (r *envReader) count(name string) int {
+	s := r.text(name)
+	n, err := parseCount(s)
+	if err != nil {
+		r.fail("%s: %w", name, err)
+	}
+	return n
+}
+
+// countOr is like count, but returns unset if the variable is not set.
+func (r *envReader) countOr(name string, unset int) int {
+	if _, ok := r.lookup(name); !ok {
+		return unset
+	}
+	return r.count(name)
+}
+
+// id returns the number of a job or step as text. It must consist of digits, because it
+// becomes part of file names and arguments.
+func (r *envReader) id(name string) string {
+	s := r.text(name)
+	if !isID(s) {
+		r.fail("%s: %q is not a number", name, s)
+	}
+	return s
+}
+
+// hosts returns a variable that must be a node list with at least one node.
+func (r *envReader) hosts(name string) []string {
+	s := r.text(name)
+	hosts, err := ExpandHosts(s)
+	switch {
+	case err != nil:
+		r.fail("%s: %w", name, err)
+	case len(hosts) == 0:
+		r.fail("%s: %q contains no node", name, s)
+	}
+	return hosts
+}
+
+// tasksPerNode returns a variable that must have the form of SLURM_STEP_TASKS_PER_NODE.
+func (r *envReader) tasksPerNode(name string) []int {
+	tasks, err := parseTasksPerNode(r.text(name))
+	if err != nil {
+		r.fail("%s: %w", name, err)
+	}
+	return tasks
+}
+
+// localRanks returns the ranks of this node by local rank. It returns false if
+// SLURM_GTIDS is not set or invalid.
+func (r *envReader) localRanks() ([]int, bool) {
+	list, ok := r.lookup("SLURM_GTIDS")
+	if !ok {
+		return nil, false
+	}
+	var ranks []int
+	for part := range strings.SplitSeq(list, ",") {
+		rank, err := parseCount(part)
+		if err != nil {
+			r.fail("SLURM_GTIDS: %w", err)
+			return nil, false
+		}
+		ranks = append(ranks, rank)
+	}
+	return ranks, true
+}
+
+// arrayTask returns the job array and the index of this array task. Both are empty for
+// other jobs.
+func (r *envReader) arrayTask() (array, task string) {
+	_, hasArray := r.lookup("SLURM_ARRAY_JOB_ID")
+	_, hasTask := r.lookup("SLURM_ARRAY_TASK_ID")
+	switch {
+	case !hasArray && !hasTask:
+		return "", ""
+	case !hasTask:
+		r.fail("SLURM_ARRAY_JOB_ID is set, but SLURM_ARRAY_TASK_ID is not")
+	case !hasArray:
+		r.fail("SLURM_ARRAY_TASK_ID is set, but SLURM_ARRAY_JOB_ID is not")
+	}
+	return r.id("SLURM_ARRAY_JOB_ID"), r.id("SLURM_ARRAY_TASK_ID")
+}
+
+// parseTasksPerNode parses SLURM_STEP_TASKS_PER_NODE. "3,2(x2)" means three tasks on node 0
+// and two tasks each on nodes 1 and 2.
+func parseTasksPerNode(s string) ([]int, error) {
+	var tasks []int
+	for part := range strings.SplitSeq(s, ",") {
+		number, repeat, isRepeated := strings.Cut(part, "(x")
+		n, err := parseCount(number)
+		times := 1
+		if err == nil && isRepeated {
+			inner, isClosed := strings.CutSuffix(repeat, ")")
+			if times, err = parseCount(inner); err == nil && (!isClosed || times == 0) {
+				err = fmt.Errorf(`not of the form "2(x3)"`)
+			}
+		}
+		if err == nil && len(tasks)+times > maxHosts {
+			err = fmt.Errorf("more than %d nodes", maxHosts)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("tasks per node %s: %q: %w", excerpt(s, 0), part, err)
+		}
+		for range times {
+			tasks = append(tasks, n)
+		}
+	}
+	return tasks, nil
+}
+
+// maxCount limits counts. It is far above Slurm's limits, and the sum of maxHosts such
+// counts does not overflow.
+const maxCount = 1<<31 - 1
+
+// parseCount parses a decimal number without a sign, up to maxCount.
+func parseCount(s string) (int, error) {
+	for i := range len(s) {
+		if !isDigit(s[i]) {
+			return 0, fmt.Errorf("%q is not a number", s)
+		}
+	}
+	n, err := strconv.Atoi(s)
+	switch {
+	case s == "":
+		return 0, fmt.Errorf("missing number")
+	case err != nil || n > maxCount:
+		return 0, fmt.Errorf("%q is too large", s)
+	}
+	return n, nil
 }

@@ -4,23 +4,27 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/internal/hint"
 )
 
-func TestParseLayout(t *testing.T) {
+func TestParseTasksPerNode(t *testing.T) {
 	tests := []struct{ in, want string }{
 		{"4", "[4]"},
 		{"3,2(x2)", "[3 2 2]"},
 		{"4(x2),3", "[4 4 3]"},
 		{"1,2,1(x3),3,2", "[1 2 1 1 1 3 2]"},
-		{"", `"": a number is missing`},
-		{"3,", `"": a number is missing`},
+		{"", `"": missing number`},
+		{"3,", `"": missing number`},
 		{"a", `"a": "a" is not a number`},
 		{"-1", `"-1": "-1" is not a number`},
-		{"2(x", `"2(x": a number is missing`},
-		{"2(x3", `"2(x3": not of the form "2(x3)"`},
+		{"2(x", `"2(x": missing number`},
+		{"2(x3", `"2(x3": not of the form`},
 		{"2(x3)4", `"2(x3)4": "3)4" is not a number`},
 		{"2(x0)", `"2(x0)": not of the form`},
 		{"2(3)", `"2(3)" is not a number`},
@@ -30,37 +34,37 @@ func TestParseLayout(t *testing.T) {
 		{"99999999999999999999999", "too large"},
 	}
 	for _, tt := range tests {
-		got, err := ParseLayout(tt.in)
+		got, err := parseTasksPerNode(tt.in)
 		if err != nil {
 			if !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("ParseLayout(%q): %v, want %s", tt.in, err, tt.want)
+				t.Errorf("parseTasksPerNode(%q): %v, want %s", tt.in, err, tt.want)
 			}
 		} else if fmt.Sprint(got) != tt.want {
-			t.Errorf("ParseLayout(%q) = %v, want %s", tt.in, got, tt.want)
+			t.Errorf("parseTasksPerNode(%q) = %v, want %s", tt.in, got, tt.want)
 		}
 	}
 }
 
-func FuzzParseLayout(f *testing.F) {
+func FuzzParseTasksPerNode(f *testing.F) {
 	for _, s := range []string{"4", "3,2(x2)", "4(x2),3", "2(x99999999)", "2(x", "(x2)", ",", "1(x262144)"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		tasks, err := ParseLayout(s)
+		tasks, err := parseTasksPerNode(s)
 		if (err == nil) == (len(tasks) == 0) || len(tasks) > maxHosts {
-			t.Fatalf("ParseLayout(%q): %d nodes, %v", s, len(tasks), err)
+			t.Fatalf("parseTasksPerNode(%q): %d nodes, %v", s, len(tasks), err)
 		}
 		for _, n := range tasks {
-			if n < 0 || n > maxSmallNumber {
-				t.Fatalf("ParseLayout(%q) holds %d", s, n)
+			if n < 0 || n > maxCount {
+				t.Fatalf("parseTasksPerNode(%q) holds %d", s, n)
 			}
 		}
 	})
 }
 
-// step is what Slurm 22.05.8 sets for task 4 of `srun -n7` in a job of 3 nodes
-// with --ntasks-per-node=3: the job's variables keep saying three tasks a node.
-func step() map[string]string {
+// stepEnv returns the variables of Slurm 22.05.8 for task 4 of `srun -n7`, in a job of 3
+// nodes with --ntasks-per-node=3. The variables of the job have 3 tasks per node.
+func stepEnv() map[string]string {
 	return map[string]string{
 		"SLURM_JOB_ID":              "42",
 		"SLURM_JOB_NODELIST":        "n[1-3]",
@@ -81,7 +85,7 @@ func step() map[string]string {
 	}
 }
 
-// with returns a copy of env with changes; an empty value removes a variable.
+// with returns a copy of env with changes. An empty value removes a variable.
 func with(env map[string]string, changes map[string]string) map[string]string {
 	env = maps.Clone(env)
 	for name, value := range changes {
@@ -107,7 +111,7 @@ func TestTaskFromEnv(t *testing.T) {
 		changes map[string]string
 		want    Task
 	}{
-		{"a full step", nil, Task{
+		{"full step", nil, Task{
 			JobID: "42", StepID: "0", Rank: 4, WorldSize: 7, LocalRank: 1, LocalWorldSize: 2, NodeRank: 1,
 			Hosts: hosts, TasksPerNode: []int{3, 2, 2}, Host: "n2",
 		}},
@@ -115,11 +119,11 @@ func TestTaskFromEnv(t *testing.T) {
 			JobID: "42", StepID: "0", RestartCount: 2, Rank: 4, WorldSize: 7, LocalRank: 1, LocalWorldSize: 2, NodeRank: 1,
 			Hosts: hosts, TasksPerNode: []int{3, 2, 2}, Host: "n2",
 		}},
-		{"without the ranks of the node", map[string]string{"SLURM_GTIDS": ""}, Task{
+		{"no ranks of the node", map[string]string{"SLURM_GTIDS": ""}, Task{
 			JobID: "42", StepID: "0", Rank: 4, WorldSize: 7, LocalRank: 1, LocalWorldSize: 2, NodeRank: 1,
 			Hosts: hosts, TasksPerNode: []int{3, 2, 2}, Host: "n2",
 		}},
-		{"one node of three", map[string]string{
+		{"one of three nodes", map[string]string{
 			"SLURM_GTIDS":   "0,1",
 			"SLURM_STEP_ID": "5", "SLURM_STEP_NODELIST": "n3", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2",
 			"SLURM_PROCID": "1", "SLURM_LOCALID": "1", "SLURM_NODEID": "0", "SLURMD_NODENAME": "n3",
@@ -127,28 +131,28 @@ func TestTaskFromEnv(t *testing.T) {
 			JobID: "42", StepID: "5", Rank: 1, WorldSize: 2, LocalRank: 1, LocalWorldSize: 2, NodeRank: 0,
 			Hosts: []string{"n3"}, TasksPerNode: []int{2}, Host: "n3",
 		}},
-		{"cyclic: rank 3 beside rank 0", map[string]string{
+		{"cyclic distribution", map[string]string{
 			"SLURM_GTIDS":  "0,3,6",
 			"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NODEID": "0", "SLURMD_NODENAME": "n1",
 		}, Task{
 			JobID: "42", StepID: "0", Rank: 3, WorldSize: 7, LocalRank: 1, LocalWorldSize: 3, NodeRank: 0,
 			Hosts: hosts, TasksPerNode: []int{3, 2, 2}, Host: "n1",
 		}},
-		{"arbitrary: rank 0 on the second node", map[string]string{
+		{"arbitrary distribution", map[string]string{
 			"SLURM_GTIDS":  "0,1",
 			"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "1",
 		}, Task{
 			JobID: "42", StepID: "0", Rank: 0, WorldSize: 7, LocalRank: 0, LocalWorldSize: 2, NodeRank: 1,
 			Hosts: hosts, TasksPerNode: []int{3, 2, 2}, Host: "n2",
 		}},
-		{"no list of the job's nodes", map[string]string{"SLURM_JOB_NODELIST": ""}, Task{
+		{"no nodes of the job", map[string]string{"SLURM_JOB_NODELIST": ""}, Task{
 			JobID: "42", StepID: "0", Rank: 4, WorldSize: 7, LocalRank: 1, LocalWorldSize: 2, NodeRank: 1,
 			Hosts: hosts, TasksPerNode: []int{3, 2, 2}, Host: "n2",
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := TaskFromEnv(lookup(with(step(), tt.changes)))
+			got, err := TaskFromEnv(lookup(with(stepEnv(), tt.changes)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,70 +163,71 @@ func TestTaskFromEnv(t *testing.T) {
 	}
 }
 
-func TestTaskFromEnvRefuses(t *testing.T) {
+func TestTaskFromEnvRejectsConflicts(t *testing.T) {
 	tests := []struct {
-		name     string
-		changes  map[string]string
-		want     string
-		wantHint string
+		name    string
+		changes map[string]string
+		want    string // part of the error
+		leaked  bool   // whether the hint explains leaked variables
 	}{
 		{"rank beyond the step", map[string]string{"SLURM_PROCID": "7"},
-			"SLURM_PROCID is 7, but SLURM_STEP_NUM_TASKS is 7", "leaked"},
+			"SLURM_PROCID is 7, but SLURM_STEP_NUM_TASKS is 7", true},
 		{"node beyond the list", map[string]string{"SLURM_NODEID": "3"},
-			"SLURM_NODEID is 3, but SLURM_STEP_NODELIST has 3 nodes", "leaked"},
+			"SLURM_NODEID is 3, but SLURM_STEP_NODELIST has 3 nodes", true},
 		{"local rank beyond the node", map[string]string{"SLURM_LOCALID": "2"},
-			"SLURM_LOCALID is 2, but SLURM_STEP_TASKS_PER_NODE has 2 tasks on node 1", "leaked"},
-		{"layout of another size", map[string]string{"SLURM_STEP_TASKS_PER_NODE": "3(x3)"},
-			"adds up to 9 tasks, but SLURM_STEP_NUM_TASKS is 7", "leaked"},
-		{"layout of other nodes", map[string]string{"SLURM_STEP_TASKS_PER_NODE": "4,3"},
-			"SLURM_STEP_TASKS_PER_NODE has 2 nodes, but SLURM_STEP_NODELIST has 3", "leaked"},
-		{"on another node", map[string]string{"SLURMD_NODENAME": "n9"},
-			`SLURMD_NODENAME is "n9", but node 1 of SLURM_STEP_NODELIST is "n2"`, "leaked"},
-		{"step of another job", map[string]string{"SLURM_JOB_NODELIST": "n[1-2]"},
-			`SLURM_STEP_NODELIST holds "n3", but SLURM_JOB_NODELIST does not`, "leaked"},
-		{"leaked on the same node", map[string]string{"SLURM_GTIDS": "0"},
-			"SLURM_GTIDS lists 1 ranks on this node, but SLURM_STEP_TASKS_PER_NODE has 2 tasks on it", "leaked"},
-		{"another rank here", map[string]string{"SLURM_GTIDS": "3,5"}, "SLURM_GTIDS has rank 5 at place 1, but SLURM_PROCID is 4", "leaked"},
-		{"ranks that are no numbers", map[string]string{"SLURM_GTIDS": "3,x"}, `SLURM_GTIDS: "x" is not a number`, ""},
-		{"no node name", map[string]string{"SLURMD_NODENAME": ""}, "SLURMD_NODENAME is not set", ""},
-		{"no rank", map[string]string{"SLURM_PROCID": ""}, "SLURM_PROCID is not set", ""},
-		{"rank is no number", map[string]string{"SLURM_PROCID": "-1"}, `SLURM_PROCID: "-1" is not a number`, ""},
-		{"job is a path", map[string]string{"SLURM_JOB_ID": "../1"}, `SLURM_JOB_ID: "../1" is not a number`, ""},
-		{"bad host list", map[string]string{"SLURM_STEP_NODELIST": "n[1-"}, "SLURM_STEP_NODELIST: host list", ""},
-		{"empty host list", map[string]string{"SLURM_STEP_NODELIST": ","}, `"," holds no host`, ""},
-		{"bad job host list", map[string]string{"SLURM_JOB_NODELIST": "n["}, "SLURM_JOB_NODELIST: host list", ""},
-		{"bad layout", map[string]string{"SLURM_STEP_TASKS_PER_NODE": "3,x"}, "SLURM_STEP_TASKS_PER_NODE", ""},
-		{"bad restart count", map[string]string{"SLURM_RESTART_COUNT": "once"}, "SLURM_RESTART_COUNT", ""},
+			"SLURM_LOCALID is 2, but SLURM_STEP_TASKS_PER_NODE has 2 tasks on node 1", true},
+		{"layout of a different size", map[string]string{"SLURM_STEP_TASKS_PER_NODE": "3(x3)"},
+			"has 9 tasks, but SLURM_STEP_NUM_TASKS is 7", true},
+		{"layout of different nodes", map[string]string{"SLURM_STEP_TASKS_PER_NODE": "4,3"},
+			"SLURM_STEP_TASKS_PER_NODE has 2 nodes, but SLURM_STEP_NODELIST has 3", true},
+		{"different node", map[string]string{"SLURMD_NODENAME": "n9"},
+			`SLURMD_NODENAME is "n9", but node 1 of SLURM_STEP_NODELIST is "n2"`, true},
+		{"step of a different job", map[string]string{"SLURM_JOB_NODELIST": "n[1-2]"},
+			`SLURM_STEP_NODELIST contains "n3", but SLURM_JOB_NODELIST does not`, true},
+		{"leaked from the same node", map[string]string{"SLURM_GTIDS": "0"},
+			"SLURM_GTIDS lists 1 ranks on this node, but SLURM_STEP_TASKS_PER_NODE has 2 tasks on it", true},
+		{"different rank", map[string]string{"SLURM_GTIDS": "3,5"}, "SLURM_GTIDS has rank 5 at index 1, but SLURM_PROCID is 4", true},
+		{"invalid ranks", map[string]string{"SLURM_GTIDS": "3,x"}, `SLURM_GTIDS: "x" is not a number`, false},
+		{"no node", map[string]string{"SLURMD_NODENAME": ""}, "SLURMD_NODENAME is not set", false},
+		{"no rank", map[string]string{"SLURM_PROCID": ""}, "SLURM_PROCID is not set", false},
+		{"invalid rank", map[string]string{"SLURM_PROCID": "-1"}, `SLURM_PROCID: "-1" is not a number`, false},
+		{"path as job", map[string]string{"SLURM_JOB_ID": "../1"}, `SLURM_JOB_ID: "../1" is not a number`, false},
+		{"invalid node list", map[string]string{"SLURM_STEP_NODELIST": "n[1-"}, "SLURM_STEP_NODELIST: ", false},
+		{"empty node list", map[string]string{"SLURM_STEP_NODELIST": ","}, `","`, false},
+		{"invalid node list of the job", map[string]string{"SLURM_JOB_NODELIST": "n["}, "SLURM_JOB_NODELIST: ", false},
+		{"invalid layout", map[string]string{"SLURM_STEP_TASKS_PER_NODE": "3,x"}, "SLURM_STEP_TASKS_PER_NODE", false},
+		{"invalid restart count", map[string]string{"SLURM_RESTART_COUNT": "once"}, "SLURM_RESTART_COUNT", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			task, err := TaskFromEnv(lookup(with(step(), tt.changes)))
+			task, err := TaskFromEnv(lookup(with(stepEnv(), tt.changes)))
 			if err == nil {
 				t.Fatalf("got %+v, want an error", task)
 			}
 			if !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%q, want %q in it", err, tt.want)
+				t.Errorf("got error %q, want %q in it", err, tt.want)
 			}
-			if hint := hintOf(err); !strings.Contains(hint, tt.wantHint) || (hint == "") != (tt.wantHint == "") {
-				t.Errorf("hint %q, want %q in it", hint, tt.wantHint)
+			if got := hint.Of(err); strings.Contains(got, "leaked") != tt.leaked {
+				t.Errorf("got hint %q, want leaked %v", got, tt.leaked)
 			}
 		})
 	}
 }
 
-// The batch script of a job of 3 nodes says PROCID=0 and NTASKS=9.
+// In the batch script of a job with 3 nodes, Slurm sets PROCID=0 and NTASKS=9.
 func TestTaskFromEnvWithoutSrun(t *testing.T) {
 	batch := map[string]string{
 		"SLURM_JOB_ID": "42", "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_NTASKS": "9", "SLURM_TASKS_PER_NODE": "3(x3)",
 		"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURMD_NODENAME": "n1",
 	}
 	tests := []struct {
-		name           string
-		env            map[string]string
-		job, err, hint string
+		name      string
+		env       map[string]string
+		job       string
+		err, hint string // parts of the texts
 	}{
-		{"batch script", batch, "42", "job 42 has started this process without srun", "srun ddpbatch run"},
-		{"no Slurm", nil, "", "SLURM_STEP_NUM_TASKS is not set", "ddpbatch launch"},
+		{name: "batch script", env: batch, job: "42", err: "without srun", hint: "srun ddpbatch run"},
+		{name: "no Slurm", err: "SLURM_STEP_NUM_TASKS is not set", hint: "ddpbatch launch"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -232,78 +237,136 @@ func TestTaskFromEnvWithoutSrun(t *testing.T) {
 				t.Fatalf("got %v, want a *NoStepError", err)
 			}
 			if none.JobID != tt.job || !strings.Contains(err.Error(), tt.err) || !strings.Contains(none.Hint(), tt.hint) {
-				t.Errorf("job %q, %q, hint %q", none.JobID, err, none.Hint())
+				t.Errorf("got job %q, %q, hint %q", none.JobID, err, none.Hint())
 			}
 		})
 	}
 }
 
-func hintOf(err error) string {
-	var hinter interface{ Hint() string }
-	if errors.As(err, &hinter) {
-		return hinter.Hint()
-	}
-	return ""
+// recorded describes the environments in testdata/environ, which are from Slurm 22.05.8:
+// of a batch script (-batch), or of one rank of a step. The descriptions are the request of
+// the script and the actual position of the process.
+var recorded = map[string]string{
+	"step-rank3":         "rank 3 of 4, local 1 of 2, node 1 of n1=2 n2=2",
+	"uneven-rank5":       "rank 5 of 7, local 0 of 2, node 2 of n1=3 n2=2 n3=2",
+	"cyclic-rank3":       "rank 3 of 7, local 1 of 3, node 0 of n1=3 n2=2 n3=2",
+	"arbitrary-rank0":    "rank 0 of 4, local 0 of 1, node 1 of n1=2 n2=1 n3=1",
+	"substep-rank1":      "rank 1 of 2, local 1 of 2, node 0 of n2=2",
+	"array-step-rank3":   "rank 3 of 4, local 1 of 2, node 1 of n1=2 n2=2, array task 3 of 1000",
+	"requeue-step-rank1": "rank 1 of 2, local 1 of 2, node 0 of n4=2, requeued",
+	"leak-step-rank1":    "rank 1 of 2, local 1 of 2, node 0 of n3=2",
+
+	"het-plain-rank1":    "rank 1 of 2, local 1 of 2, node 0 of n1=2",
+	"het-group1-rank1":   "rank 1 of 2, local 0 of 1, node 1 of n2=1 n3=1",
+	"het-all-rank0":      "rank 0 of 4, local 0 of 2, node 0 of n1=2 n2=1 n3=1",
+	"het-all-rank2":      "rank 2 of 4, local 0 of 1, node 1 of n1=2 n2=1 n3=1",
+	"het-reversed-rank0": "rank 0 of 5, local 0 of 2, node 0 of n3=2 n1=2 n2=1",
+	"het-reversed-rank2": "rank 2 of 5, local 0 of 2, node 1 of n3=2 n1=2 n2=1",
+
+	"batch":              "job 1000 on n[1-2]",
+	"array-batch":        "job 1001 on n[1-2], array task 3 of 1000",
+	"requeue-batch":      "job 1000 on n4, requeued",
+	"leak-batch":         `job 1000 on n3; conflict: SLURMD_NODENAME is "n3", but node 0 of SLURM_STEP_NODELIST is "n4"`,
+	"leak-same-node":     `job 1000 on n4; conflict: SLURM_GTIDS lists 1 ranks on this node, but SLURM_STEP_TASKS_PER_NODE has 2 tasks on it`,
+	"het-batch":          "job 1000 on n[1-3], components 1000 on n1, 1001 on n[2-3]",
+	"het-reversed-batch": "job 1000 on n[3,1-2], components 1000 on n3, 1001 on n[1-2]",
 }
 
-var hetParts = []Component{{JobID: "42", Nodes: []string{"n1"}}, {JobID: "43", Nodes: []string{"n2", "n3"}}}
-
-// het is a batch script's view of hetParts: the plain list is the first's.
-func het() map[string]string {
-	return map[string]string{
-		"SLURM_JOB_ID": "42", "SLURM_JOB_NODELIST": "n1", "SLURM_HET_SIZE": "2",
-		"SLURM_JOB_ID_HET_GROUP_0": "42", "SLURM_JOB_NODELIST_HET_GROUP_0": "n1",
-		"SLURM_JOB_ID_HET_GROUP_1": "43", "SLURM_JOB_NODELIST_HET_GROUP_1": "n[2-3]",
+func TestRecordedEnvironments(t *testing.T) {
+	files, err := filepath.Glob("testdata/environ/*.env")
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// Some versions leave the plain list at the first component inside a step, too;
-// which nodes the job has is then told by the components.
-func TestTaskOfHeterogeneousJob(t *testing.T) {
-	env := with(step(), het())
-	if task, err := TaskFromEnv(lookup(env)); err != nil || task.Host != "n2" || task.WorldSize != 7 {
-		t.Errorf("%+v, %v", task, err)
+	found := make(map[string]bool)
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".env")
+		found[name] = true
+		t.Run(name, func(t *testing.T) {
+			env := readEnviron(t, file)
+			got := describeEnv(t, lookup(env))
+			if want, ok := recorded[name]; !ok {
+				t.Errorf("got %q, want an entry in recorded", got)
+			} else if got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+		})
 	}
-	_, err := TaskFromEnv(lookup(with(env, map[string]string{"SLURM_JOB_NODELIST_HET_GROUP_1": "n[2,4]"})))
-	if want := `SLURM_STEP_NODELIST holds "n3", but none of the 2 components of SLURM_HET_SIZE does`; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %s", err, want)
-	}
-}
-
-func TestOrderByComponents(t *testing.T) {
-	tests := []struct {
-		name         string
-		parts        [][]string
-		hosts        []string
-		tasks        []int
-		wantHosts    string
-		wantPerHosts string
-	}{
-		{"sorted", [][]string{{"n3"}, {"n1", "n2"}}, []string{"n1", "n2", "n3"}, []int{2, 1, 4}, "[n3 n1 n2]", "[4 2 1]"},
-		{"in order", [][]string{{"n1"}, {"n2", "n3"}}, []string{"n1", "n2", "n3"}, []int{2, 1, 4}, "[n1 n2 n3]", "[2 1 4]"},
-		{"one component", [][]string{{"n3"}, {"n1", "n2"}}, []string{"n1", "n2"}, []int{2, 1}, "[n1 n2]", "[2 1]"},
-		{"a foreign node", [][]string{{"n3"}, {"n1"}}, []string{"n1", "n2", "n3"}, []int{2, 1, 4}, "[n1 n2 n3]", "[2 1 4]"},
-		{"a shared node", [][]string{{"n2", "n1"}, {"n1"}}, []string{"n1", "n2", "n1"}, []int{2, 1, 4}, "[n1 n2 n1]", "[2 1 4]"},
-		{"another layout", [][]string{{"n3"}, {"n1"}}, []string{"n1", "n3"}, []int{2}, "[n1 n3]", "[2]"},
-	}
-	for _, tt := range tests {
-		var parts []Component
-		for _, nodes := range tt.parts {
-			parts = append(parts, Component{Nodes: nodes})
-		}
-		orderByComponents(parts, tt.hosts, tt.tasks)
-		if fmt.Sprint(tt.hosts) != tt.wantHosts || fmt.Sprint(tt.tasks) != tt.wantPerHosts {
-			t.Errorf("%s: %v %v, want %s %s", tt.name, tt.hosts, tt.tasks, tt.wantHosts, tt.wantPerHosts)
+	for name := range recorded {
+		if !found[name] {
+			t.Errorf("missing file %s.env", name)
 		}
 	}
 }
 
-// Whatever the variables hold, a task agrees with itself.
+// readEnviron returns the variables in a file.
+func readEnviron(t *testing.T, file string) map[string]string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := make(map[string]string)
+	for line := range strings.Lines(string(data)) {
+		if name, value, ok := strings.Cut(strings.TrimRight(line, "\n"), "="); ok && !strings.HasPrefix(line, "#") {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+// describeEnv describes the task or the allocation of an environment.
+func describeEnv(t *testing.T, lookup func(string) (string, bool)) string {
+	t.Helper()
+	tail := func(array, task string, restarts int) string {
+		s := ""
+		if array != "" {
+			s = fmt.Sprintf(", array task %s of %s", task, array)
+		}
+		if restarts > 0 {
+			s += ", requeued"
+		}
+		return s
+	}
+	task, err := TaskFromEnv(lookup)
+	a, inside, aerr := AllocationFromEnv(lookup)
+	if aerr != nil || !inside || a.JobID == "" {
+		t.Errorf("got allocation %+v, %v", a, aerr)
+	}
+	if err == nil {
+		if a.StepTasks != task.WorldSize || a.JobID != task.JobID || task.Host != task.Hosts[task.NodeRank] {
+			t.Errorf("got task %+v, which is not in allocation %+v", task, a)
+		}
+		var nodes []string
+		for i, host := range task.Hosts {
+			nodes = append(nodes, fmt.Sprintf("%s=%d", host, task.TasksPerNode[i]))
+		}
+		return fmt.Sprintf("rank %d of %d, local %d of %d, node %d of %s", task.Rank, task.WorldSize, task.LocalRank, task.LocalWorldSize,
+			task.NodeRank, strings.Join(nodes, " ")) + tail(task.ArrayJobID, task.ArrayTask, task.RestartCount)
+	}
+	s := fmt.Sprintf("job %s on %s", a.JobID, FoldHosts(a.Nodes)) + tail(a.ArrayJobID, a.ArrayTask, a.RestartCount)
+	for i, c := range a.Components {
+		s += fmt.Sprintf(", %s%s on %s", map[bool]string{true: "components "}[i == 0], c.JobID, FoldHosts(c.Nodes))
+	}
+	if a.StepTasks != 0 {
+		s += fmt.Sprintf(", %d tasks", a.StepTasks)
+	}
+	var none *NoStepError
+	if !errors.As(err, &none) {
+		var conflict conflictError
+		if !errors.As(err, &conflict) {
+			t.Fatal(err)
+		}
+		s += "; conflict: " + conflict.facts
+	}
+	return s
+}
+
+// The fields of a task agree for any values of the variables.
 func FuzzTaskFromEnv(f *testing.F) {
 	f.Add("n[1-3]", "n[1-3]", "3,2(x2)", "4", "1", "1", "n2", "2", "n1", "n[2-3]")
 	f.Add("n1", "n[1-2]", "1(x2)", "0", "0", "0", "n1", "", "", "")
 	f.Fuzz(func(t *testing.T, job, list, layout, rank, local, node, name, size, first, second string) {
-		env := with(step(), map[string]string{
+		env := with(stepEnv(), map[string]string{
 			"SLURM_JOB_NODELIST": job, "SLURM_STEP_NODELIST": list, "SLURM_STEP_TASKS_PER_NODE": layout, "SLURM_PROCID": rank,
 			"SLURM_LOCALID": local, "SLURM_NODEID": node, "SLURMD_NODENAME": name, "SLURM_HET_SIZE": size, "SLURM_JOB_ID_HET_GROUP_0": "42",
 			"SLURM_JOB_ID_HET_GROUP_1": "43", "SLURM_JOB_NODELIST_HET_GROUP_0": first, "SLURM_JOB_NODELIST_HET_GROUP_1": second,
@@ -313,55 +376,4 @@ func FuzzTaskFromEnv(f *testing.F) {
 			t.Fatalf("%+v", task)
 		}
 	})
-}
-
-func TestAllocationFromEnv(t *testing.T) {
-	batch := map[string]string{"SLURM_JOB_ID": "42", "SLURM_JOB_NODELIST": "n[3,1]", "SLURM_PROCID": "0"}
-	tests := []struct {
-		name   string
-		env    map[string]string
-		want   Allocation
-		wantOK bool
-		err    string
-	}{
-		{name: "no job"},
-		{"batch script", batch, Allocation{JobID: "42", Nodes: []string{"n3", "n1"}}, true, ""},
-		{"requeued", with(batch, map[string]string{"SLURM_RESTART_COUNT": "1"}),
-			Allocation{JobID: "42", Nodes: []string{"n3", "n1"}, RestartCount: 1}, true, ""},
-		{"inside a step", step(), Allocation{JobID: "42", Nodes: []string{"n1", "n2", "n3"}, StepTasks: 7}, true, ""},
-		{"one component", with(batch, map[string]string{"SLURM_HET_SIZE": "1"}),
-			Allocation{JobID: "42", Nodes: []string{"n3", "n1"}}, true, ""},
-		{"heterogeneous", het(), Allocation{JobID: "42", Nodes: []string{"n1", "n2", "n3"}, Components: hetParts}, true, ""},
-		{"heterogeneous, named as packs", with(step(), map[string]string{
-			"SLURM_PACK_SIZE": "2", "SLURM_JOB_ID_PACK_GROUP_0": "42", "SLURM_JOB_ID_PACK_GROUP_1": "43",
-			"SLURM_JOB_NODELIST_PACK_GROUP_0": "n1", "SLURM_JOB_NODELIST_PACK_GROUP_1": "n[2-3]",
-		}), Allocation{JobID: "42", Nodes: []string{"n1", "n2", "n3"}, Components: hetParts, StepTasks: 7}, true, ""},
-		{"heterogeneous, of another job", with(het(), map[string]string{"SLURM_JOB_NODELIST": "n[2-3]"}), Allocation{}, true,
-			"SLURM_JOB_NODELIST is n[2-3], but the first of the 2 components of SLURM_HET_SIZE has n1"},
-		{"a step of another job", with(with(step(), het()), map[string]string{"SLURM_JOB_NODELIST": "n[1-4]"}), Allocation{}, true,
-			`SLURM_JOB_NODELIST holds "n4", but none of the 2 components of SLURM_HET_SIZE does`},
-		{"heterogeneous, a component missing", with(het(), map[string]string{"SLURM_JOB_NODELIST_HET_GROUP_1": ""}), Allocation{}, true,
-			"SLURM_JOB_NODELIST_HET_GROUP_1 is not set"},
-		{"too many components", with(het(), map[string]string{"SLURM_HET_SIZE": "100000000"}), Allocation{}, true,
-			"SLURM_HET_SIZE is 100000000, but a job has at most 128 components"},
-		{"element of an array", with(batch, map[string]string{"SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "3"}),
-			Allocation{JobID: "42", Nodes: []string{"n3", "n1"}, ArrayJobID: "40", ArrayTask: "3"}, true, ""},
-		{"half an array", with(batch, map[string]string{"SLURM_ARRAY_TASK_ID": "3"}), Allocation{}, true,
-			"SLURM_ARRAY_TASK_ID is set, but SLURM_ARRAY_JOB_ID is not"},
-		{"a step of elsewhere has leaked", with(batch, map[string]string{"SLURMD_NODENAME": "n3", "SLURM_STEP_NODELIST": "n[4-5]", "SLURM_STEP_NUM_TASKS": "9", "SLURM_STEP_TASKS_PER_NODE": "5,4"}),
-			Allocation{JobID: "42", Nodes: []string{"n3", "n1"}}, true, ""},
-		{"no nodes", with(batch, map[string]string{"SLURM_JOB_NODELIST": ""}), Allocation{}, true, "SLURM_JOB_NODELIST is not set"},
-		{"bad id", with(batch, map[string]string{"SLURM_JOB_ID": "42; rm"}), Allocation{}, true, `"42; rm" is not a number`},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got, ok, err := AllocationFromEnv(lookup(tt.env))
-			if ok != tt.wantOK || !reflect.DeepEqual(got, tt.want) {
-				t.Errorf("got %+v, %v; want %+v, %v", got, ok, tt.want, tt.wantOK)
-			}
-			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("error %v, want %q", err, tt.err)
-			}
-		})
-	}
 }

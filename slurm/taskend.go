@@ -7,42 +7,40 @@ import (
 	"syscall"
 )
 
-// TaskEnd is what srun says of tasks that have ended otherwise than with exit code 0.
+// A TaskEnd is srun's report of tasks that did not exit with code 0. One of Exit, Signal,
+// and OutOfMemory is set.
 type TaskEnd struct {
-	Hosts []string // on which they were
-	Tasks []int    // in ascending order; numbers of the step, as SLURM_PROCID
-	// How: Exit is set, or Signal, or OutOfMemory.
-	Exit   int
-	Signal syscall.Signal
-	// OutOfMemory says that the kernel has killed a process of the task, or of one beside
-	// it, since the memory that the job may use on that node was used up.
-	OutOfMemory bool
+	Hosts       []string // nodes of the tasks
+	Tasks       []int    // ranks in the step (SLURM_PROCID), in ascending order
+	Exit        int      // exit code
+	Signal      syscall.Signal
+	OutOfMemory bool // the kernel killed a process of the task, or of its node, at the job's memory limit
 }
 
-// ParseTaskEnd reads a line of srun's standard error, which is where the end of a single
-// task stands: Slurm's records have that of the step. The forms, from _task_finish in
-// Slurm's launcher (18.08 to 25.05), are
+// ParseTaskEnd parses a line of srun's standard error. Only these lines describe single
+// tasks: accounting has the result of the step. _task_finish in Slurm's launcher (18.08 to
+// 25.05) prints these forms:
 //
 //	srun: error: n3: task 5: Killed
 //	srun: error: n[3-4]: tasks 4-5,7: Exited with exit code 9
 //	srun: error: n3: task 5: Aborted (core dumped)
 //	srun: error: n3: task 5: Out Of Memory
 //
-// Signals have the C library's words for them, which srun does not translate. What a task
-// itself prints comes by the same way: a caller checks that the hosts are those of the
-// tasks. Every other line is not ok.
+// Signals have the C library's names, which srun does not translate. ParseTaskEnd returns
+// false for all other lines. The stream also contains the output of the tasks, so callers
+// must check that the hosts are those of the tasks.
 func ParseTaskEnd(line string) (end TaskEnd, ok bool) {
 	rest, ok := strings.CutPrefix(line, "srun: error: ")
-	if !ok || len(line) > maxEndLine {
+	if !ok || len(line) > maxTaskEndLine {
 		return TaskEnd{}, false
 	}
 	hosts, rest, ok := strings.Cut(rest, ": task")
 	if !ok {
 		return TaskEnd{}, false
 	}
-	tasks, how, ok := strings.Cut(strings.TrimPrefix(rest, "s"), ": ")
-	tasks, spaced := strings.CutPrefix(tasks, " ")
-	if !ok || !spaced || !end.parseHow(how) || !end.parseTasks(tasks) {
+	tasks, result, ok := strings.Cut(strings.TrimPrefix(rest, "s"), ": ")
+	tasks, hasSpace := strings.CutPrefix(tasks, " ")
+	if !ok || !hasSpace || !end.parseResult(result) || !end.parseTasks(tasks) {
 		return TaskEnd{}, false
 	}
 	var err error
@@ -52,10 +50,10 @@ func ParseTaskEnd(line string) (end TaskEnd, ok bool) {
 	return end, true
 }
 
-// maxEndLine bounds what is looked at: one range for each of some thousand hosts.
-const maxEndLine = 64 << 10
+// maxTaskEndLine allows for one range for each of several thousand hosts.
+const maxTaskEndLine = 64 << 10 // bytes
 
-// parseTasks reads numbers and ranges of them.
+// parseTasks parses numbers and ranges.
 func (e *TaskEnd) parseTasks(list string) bool {
 	if strings.Trim(list, "0123456789-,") != "" {
 		return false
@@ -75,21 +73,21 @@ func (e *TaskEnd) parseTasks(list string) bool {
 	return true
 }
 
-// parseHow reads what stands after the last colon.
-func (e *TaskEnd) parseHow(how string) bool {
-	if how == "Out Of Memory" {
+// parseResult parses the text after the last colon.
+func (e *TaskEnd) parseResult(text string) bool {
+	if text == "Out Of Memory" {
 		e.OutOfMemory = true
 		return true
 	}
-	if code, ok := strings.CutPrefix(how, "Exited with exit code "); ok {
+	if code, ok := strings.CutPrefix(text, "Exited with exit code "); ok {
 		n, err := strconv.ParseUint(code, 10, 8)
 		e.Exit = int(n)
 		return err == nil && n > 0
 	}
-	words := strings.TrimSuffix(how, " (core dumped)")
+	name := strings.TrimSuffix(text, " (core dumped)")
 	for s := syscall.Signal(1); s <= lastSignal; s++ {
-		// Go has the words of the C library, but for the first letter.
-		if strings.EqualFold(s.String(), words) {
+		// Go uses the C library's names in lower case.
+		if strings.EqualFold(s.String(), name) {
 			e.Signal = s
 			return true
 		}
@@ -97,5 +95,5 @@ func (e *TaskEnd) parseHow(how string) bool {
 	return false
 }
 
-// lastSignal is the last one of Linux that has words.
+// lastSignal is the last signal of Linux that has a name.
 const lastSignal = 31

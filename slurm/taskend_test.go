@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Lines as srun prints them, and others that come by the same way: each line of the file
-// is one, and what is to be read from it, separated by a tab; nothing where it is another.
+// Each line of the file has a line of standard error, a tab, and the expected result. The
+// result is empty for lines that are not from srun.
 func TestParseTaskEnd(t *testing.T) {
 	f, err := os.Open("testdata/taskends.txt")
 	if err != nil {
@@ -26,11 +26,11 @@ func TestParseTaskEnd(t *testing.T) {
 			got = fmt.Sprintf("%v %v %d %d %v", e.Hosts, e.Tasks, e.Exit, e.Signal, e.OutOfMemory)
 		}
 		if got != want {
-			t.Errorf("%q is %q, want %q", line, got, want)
+			t.Errorf("%q: got %q, want %q", line, got, want)
 		}
 	}
 	if read < 20 {
-		t.Errorf("only %d lines", read)
+		t.Errorf("got %d lines, want at least 20", read)
 	}
 }
 
@@ -45,20 +45,20 @@ func FuzzParseTaskEnd(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		e, ok := ParseTaskEnd(line)
-		ways := 0
-		for _, is := range []bool{e.Exit != 0, e.Signal != 0, e.OutOfMemory} {
-			if is {
-				ways++
+		results := 0
+		for _, isSet := range []bool{e.Exit != 0, e.Signal != 0, e.OutOfMemory} {
+			if isSet {
+				results++
 			}
 		}
 		switch {
-		case !ok && (ways > 0 || e.Hosts != nil || e.Tasks != nil):
-			t.Errorf("%q is not ok, and is %+v", line, e)
+		case !ok && (results > 0 || e.Hosts != nil || e.Tasks != nil):
+			t.Errorf("%q: got %+v and not ok", line, e)
 		case !ok:
-		case ways != 1 || e.Exit < 0 || e.Exit > 255 || e.Signal < 0 || e.Signal > syscall.Signal(lastSignal):
-			t.Errorf("%q ended as %+v", line, e)
+		case results != 1 || e.Exit < 0 || e.Exit > 255 || e.Signal < 0 || e.Signal > syscall.Signal(lastSignal):
+			t.Errorf("%q: got %+v", line, e)
 		case len(e.Hosts) == 0 || len(e.Tasks) == 0 || e.Tasks[0] < 0 || !slices.IsSorted(e.Tasks):
-			t.Errorf("%q is of %+v", line, e)
+			t.Errorf("%q: got %+v", line, e)
 		}
 	})
 }

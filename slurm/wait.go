@@ -9,27 +9,26 @@ import (
 )
 
 const (
-	firstPoll = time.Second
-	lastPoll  = 15 * time.Second
+	// The interval between two queries doubles from minPollInterval to maxPollInterval.
+	minPollInterval = time.Second
+	maxPollInterval = 15 * time.Second
 
-	// patience is how long nothing may be known of a job before Wait gives up:
-	// long enough for a restart of the controller.
-	patience = 10 * time.Minute
+	// unknownTimeout limits how long a job's state may be unknown. It is long enough for a
+	// restart of the controller.
+	unknownTimeout = 10 * time.Minute
 )
 
-// Wait asks for a job's state, first after 1 s and in the end every 15 s, until
-// the job is done, and returns its last state. Each answer is passed to seen,
-// which may be nil. id is as in [Client.State]; an array is done when all its
-// elements are.
+// Wait queries the state of a job until the job is done, after 1 s at first and every 15 s
+// later. It returns the last known state. It calls update, unless it is nil, with each
+// state. id is as in [Client.State]. A job array is done when all its tasks are.
 //
-// Nothing is concluded from silence: a controller that does not answer and a job
-// that it does not know are asked for again. After 10 minutes without knowing
-// anything Wait gives up with an error that says so; the job may still be
-// running. Only a missing program ends the waiting at once.
-func (c Client) Wait(ctx context.Context, id string, seen func(JobState)) (JobState, error) {
+// If the controller does not reply or has no record of the job, Wait continues. After 10
+// minutes without a known state it returns an error; the job may still be running. If
+// squeue is not installed, it returns immediately.
+func (c Client) Wait(ctx context.Context, id string, update func(JobState)) (JobState, error) {
 	all, err := c.WaitAll(ctx, []string{id}, func(states []JobState) {
-		if seen != nil {
-			seen(states[0])
+		if update != nil {
+			update(states[0])
 		}
 	})
 	if len(all) == 0 {
@@ -38,59 +37,58 @@ func (c Client) Wait(ctx context.Context, id string, seen func(JobState)) (JobSt
 	return all[0], err
 }
 
-// WaitAll is Wait for many jobs, or elements of arrays, with one [Client.State]
-// for all of them each time. It returns their last states in the order of ids
-// once all are done. After each answer seen, which may be nil, gets all states;
-// it must not keep the slice.
+// WaitAll waits for several jobs, like [Client.Wait], with one query for all of them. It
+// returns their last known states in the order of ids. After each query it calls update,
+// unless it is nil, with the states of all jobs. update must not retain the slice.
 //
-// A job that is done is not asked for again. One of which nothing is known for
-// 10 minutes is given up, the others are waited for, and the error names it.
-func (c Client) WaitAll(ctx context.Context, ids []string, seen func([]JobState)) ([]JobState, error) {
+// WaitAll does not query jobs that are done. It stops waiting for a job whose state was
+// unknown for 10 minutes, but continues to wait for the others. The error names such jobs.
+func (c Client) WaitAll(ctx context.Context, ids []string, update func([]JobState)) ([]JobState, error) {
 	if err := checkIDs(ids); err != nil {
-		return nil, fmt.Errorf("waiting for %w", err)
+		return nil, fmt.Errorf("wait for %w", err)
 	}
-	w := newWaiting(ids, time.Now())
-	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
+	w := newWaitList(ids, time.Now())
+	for interval := minPollInterval; ; interval = min(2*interval, maxPollInterval) {
 		open := w.open()
 		if len(open) == 0 {
 			return w.last, w.err()
 		}
 		states, err := c.State(ctx, open...)
 		if errors.Is(err, exec.ErrNotFound) {
-			return w.last, fmt.Errorf("waiting for job %s: %w", someOf(open), err)
+			return w.last, fmt.Errorf("wait for %s: %w", listIDs(open), err)
 		}
 		now := time.Now()
 		if err == nil {
-			shown := w.take(states, now)
-			if seen != nil {
-				seen(shown)
+			all := w.update(states, now)
+			if update != nil {
+				update(all)
 			}
 		}
-		w.giveUp(now, err)
-		if len(w.open()) == 0 {
+		w.closeUnknown(now, err)
+		if open = w.open(); len(open) == 0 {
 			return w.last, w.err()
 		}
 		select {
 		case <-ctx.Done():
-			return w.last, fmt.Errorf("waiting for job %s: %w", someOf(w.open()), context.Cause(ctx))
-		case <-time.After(pause):
+			return w.last, fmt.Errorf("wait for %s: %w", listIDs(open), context.Cause(ctx))
+		case <-time.After(interval):
 		}
 	}
 }
 
-// waiting is what WaitAll knows about its jobs, each at its place in ids.
-type waiting struct {
+// A waitList holds the jobs of WaitAll. The slices have the order of ids.
+type waitList struct {
 	ids       []string
-	last      []JobState // the last state that was not unknown
-	lastKnown []time.Time
-	settled   []bool // done, or given up
-	silent    *silenceError
+	last      []JobState  // last known states
+	lastKnown []time.Time // times of the last known states
+	closed    []bool      // done, or unknown for too long
+	unknown   *unknownStateError
 }
 
-func newWaiting(ids []string, now time.Time) *waiting {
-	w := &waiting{ids: ids, settled: make([]bool, len(ids))}
+func newWaitList(ids []string, now time.Time) *waitList {
+	w := &waitList{ids: ids, closed: make([]bool, len(ids))}
 	for _, id := range ids {
-		j := unknown(id)
+		j := unknownJob(id)
 		j.Reason = ""
 		w.last = append(w.last, j)
 		w.lastKnown = append(w.lastKnown, now)
@@ -98,77 +96,77 @@ func newWaiting(ids []string, now time.Time) *waiting {
 	return w
 }
 
-// open lists the jobs that are still to be asked for.
-func (w *waiting) open() []string {
+// open returns the jobs to query.
+func (w *waitList) open() []string {
 	var ids []string
 	for i, id := range w.ids {
-		if !w.settled[i] {
+		if !w.closed[i] {
 			ids = append(ids, id)
 		}
 	}
 	return ids
 }
 
-// take notes the states of the open jobs and returns those of all, as they were
-// told this time.
-func (w *waiting) take(states []JobState, now time.Time) []JobState {
-	shown := make([]JobState, len(w.ids))
+// update stores the states of the open jobs. It returns the states of all jobs, including
+// unknown ones.
+func (w *waitList) update(states []JobState, now time.Time) []JobState {
+	all := make([]JobState, len(w.ids))
 	for i := range w.ids {
-		if w.settled[i] {
-			shown[i] = w.last[i]
+		if w.closed[i] {
+			all[i] = w.last[i]
 			continue
 		}
-		shown[i], states = states[0], states[1:]
-		if shown[i].State != StateUnknown {
-			w.last[i], w.lastKnown[i] = shown[i], now
+		all[i], states = states[0], states[1:]
+		if all[i].State != StateUnknown {
+			w.last[i], w.lastKnown[i] = all[i], now
 		}
-		w.settled[i] = shown[i].Done()
+		w.closed[i] = all[i].Done()
 	}
-	return shown
+	return all
 }
 
-// giveUp settles the jobs that have been silent for too long; err is of the call
-// that has just failed.
-func (w *waiting) giveUp(now time.Time, err error) {
+// closeUnknown closes jobs whose state was unknown for too long. err is the error of the
+// last query.
+func (w *waitList) closeUnknown(now time.Time, err error) {
 	for i, id := range w.ids {
-		silent := now.Sub(w.lastKnown[i])
-		if w.settled[i] || silent < patience {
+		elapsed := now.Sub(w.lastKnown[i])
+		if w.closed[i] || elapsed < unknownTimeout {
 			continue
 		}
-		w.settled[i] = true
-		if w.silent == nil {
-			w.silent = &silenceError{silent: silent, last: err}
+		w.closed[i] = true
+		if w.unknown == nil {
+			w.unknown = &unknownStateError{elapsed: elapsed, last: err}
 		}
-		w.silent.ids = append(w.silent.ids, id)
+		w.unknown.ids = append(w.unknown.ids, id)
 	}
 }
 
-// err is nil where no job was given up.
-func (w *waiting) err() error {
-	if w.silent == nil {
+// err returns the error for the jobs whose state is unknown, or nil.
+func (w *waitList) err() error {
+	if w.unknown == nil {
 		return nil
 	}
-	return w.silent
+	return w.unknown
 }
 
-// silenceError is jobs of which nothing was heard for long.
-type silenceError struct {
-	ids    []string
-	silent time.Duration
-	last   error // of the last call, if it failed
+// An unknownStateError reports jobs whose state was unknown for too long.
+type unknownStateError struct {
+	ids     []string
+	elapsed time.Duration
+	last    error // of the last query, or nil
 }
 
-func (e *silenceError) Error() string {
-	s := fmt.Sprintf("waiting for job %s: its state has been unknown for %s", someOf(e.ids), e.silent.Round(time.Second))
+func (e *unknownStateError) Error() string {
+	s := fmt.Sprintf("wait for %s: state unknown for %s", listIDs(e.ids), e.elapsed.Round(time.Second))
 	if e.last != nil {
 		s += ": " + e.last.Error()
 	}
 	return s
 }
 
-func (e *silenceError) Unwrap() error { return e.last }
+func (e *unknownStateError) Unwrap() error { return e.last }
 
-// Hint says where else to look.
-func (e *silenceError) Hint() string {
-	return fmt.Sprintf("the job may have ended or still run: see its log, or ask later with `squeue --jobs=%s`", e.ids[0])
+// Hint returns how to find the state later.
+func (e *unknownStateError) Hint() string {
+	return fmt.Sprintf("check the job's log, or run `squeue --jobs=%s` later: the job may still be running", e.ids[0])
 }

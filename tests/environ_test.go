@@ -43,7 +43,7 @@ func noStep(err error) bool {
 }
 
 func contradiction(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "the Slurm step contradicts itself")
+	return err != nil && strings.Contains(err.Error(), "conflicting variables of the Slurm step")
 }
 
 // scenarios are the ways. Each runs on a cluster of four nodes; the nodes are

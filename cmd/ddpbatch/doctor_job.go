@@ -40,7 +40,7 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 	if err := os.WriteFile(token, nil, 0o600); err != nil {
 		return nil, fmt.Errorf("look at the nodes: %w", err)
 	}
-	step := slurm.Step{Nodes: len(nodes), TasksPerNode: 1, CPUsPerTask: 1, NodeList: nodes, Overlap: true, Label: true, CPUBind: "none", Name: "ddpbatch-doctor",
+	step := slurm.Step{StepSize: slurm.StepSize{Nodes: len(nodes), TasksPerNode: 1, CPUsPerTask: 1}, NodeList: nodes, Overlap: true, Label: true, CPUBind: "none", Name: "ddpbatch-doctor",
 		Argv: []string{binary, "doctor", "--node", token, "--dir", p.abs(c.Dir)}}
 	argv := step.SrunArgv()
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)

@@ -175,7 +175,7 @@ func (f fakeJobs) queued(id string) error {
 		c, _ := strconv.Atoi(code)
 		n, _ := strconv.Atoi(signal)
 		s = append(s, "N/A", "0")
-		fmt.Printf("%s|%s|%s|%s|n[1-2]|0:10|%s|N/A|%s|%d|%s|name\n", raw, raw, task, s[0], s[3], s[4], c<<8|n, s[1])
+		fmt.Printf("%s|%s|%s|%s|n[1-2]|0:10|%s|N/A|%s|%d|%s\n", raw, raw, task, s[0], s[3], s[4], c<<8|n, s[1])
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func TestHintsNameWhatExists(t *testing.T) {
 		flag     = regexp.MustCompile(`(?:^|[\s(])--([a-z][a-z-]*)`)
 		key      = regexp.MustCompile(`\b(?:slurm|setup|restart|checkpoint|network|train|command)\.[a-z_0-9]+(?:\.[a-z_0-9]+)*`)
 		commands = regexp.MustCompile("`[^`]*`")
-		advises  = regexp.MustCompile(`/jobs/(doctor|watch)/|/netif/probe/|/slurm/hint\.go|/cmd/ddpbatch/doctor_(log|job)`)
+		advises  = regexp.MustCompile(`/jobs/(doctor|watch)/|/netif/probe/|/slurm/hints\.go|/cmd/ddpbatch/doctor_(log|job)`)
 		file     = regexp.MustCompile(`\.(py|bin|json|md|err|sh|toml|sbatch)$`)
 		section  = regexp.MustCompile(`\[((?:slurm|setup|restart|checkpoint|network|train|command)(?:\.[a-z]+)?)\] ([a-z_]+)`)
 	)

@@ -26,7 +26,7 @@ func (p *program) outcome(dir rundir.Dir, s slurm.JobState) error {
 		what += ", stopped before the run had finished"
 	}
 	if s.ExitCode != "" {
-		what += ", " + slurm.ExitText(s.ExitCode)
+		what += ", " + slurm.FormatExitCode(s.ExitCode)
 	}
 	hint := "what it printed: ddpbatch logs " + shellQuote(p.short(dir.Path))
 	if s.State != slurm.StateCancelled {

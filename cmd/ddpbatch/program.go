@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -124,24 +123,17 @@ func (p *program) abs(path string) string {
 // slurm is Slurm as this environment reaches it.
 func (p *program) slurm() slurm.Client { return slurm.Client{Environ: p.Env} }
 
-// slurmFor asks about runs, in the way that is best for the version of Slurm that
-// they were submitted to. What their launchers said at their end stands in for what
-// Slurm has forgotten.
+// slurmFor returns a client for the jobs of runs. For jobs that Slurm has forgotten, it
+// uses the results that the launchers left in the run directories.
 func (p *program) slurmFor(runs ...knownRun) slurm.Client {
 	client := p.slurm()
-	var newest time.Time
 	dirs := map[string]rundir.Dir{}
 	for _, r := range runs {
-		s := r.record.Last()
-		if s == nil {
-			continue
-		}
-		dirs[s.JobID] = r.dir
-		if s.Slurm != "" && s.Time.After(newest) {
-			client.Version, newest = s.Slurm, s.Time
+		if s := r.record.Last(); s != nil {
+			dirs[s.JobID] = r.dir
 		}
 	}
-	client.Remember = func(id string) (slurm.JobState, bool) {
+	client.LastKnown = func(id string) (slurm.JobState, bool) {
 		dir, ok := dirs[id]
 		if !ok {
 			return slurm.JobState{}, false

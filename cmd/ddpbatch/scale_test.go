@@ -15,21 +15,20 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// manyRuns are run directories below a folder of their own, of runs that were
-// submitted to a cluster with a release of Slurm. Of every second one only the
-// accounts tell.
+// manyRuns are the run directories of submitted runs. Only accounting has the jobs of every
+// second run.
 type manyRuns struct {
 	dir, fake string
 	environ   []string
 }
 
-// counted is a program that notes its call and answers what stands in a file.
+// counted is a program that records its command line and prints a file.
 const counted = `#!/bin/sh
 echo "${0##*/} $*" >>"$FAKE_DIR/calls"
 exec cat "$FAKE_DIR/${0##*/}.out"
 `
 
-func newManyRuns(tb testing.TB, n int, release string) manyRuns {
+func newManyRuns(tb testing.TB, n int) manyRuns {
 	tb.Helper()
 	m := manyRuns{dir: tb.TempDir(), fake: tb.TempDir()}
 	bin := tb.TempDir()
@@ -39,8 +38,7 @@ func newManyRuns(tb testing.TB, n int, release string) manyRuns {
 			tb.Fatal(err)
 		}
 	}
-	var text, accounts strings.Builder
-	list := []map[string]any{}
+	var squeue, sacct strings.Builder
 	for i := range n {
 		id := 1000 + i
 		dir, err := rundir.Create(filepath.Join(m.dir, runsFolder, fmt.Sprintf("run-%03d", i)))
@@ -48,28 +46,19 @@ func newManyRuns(tb testing.TB, n int, release string) manyRuns {
 			tb.Fatal(err)
 		}
 		sub := rundir.NewSubmission()
-		sub.JobID, sub.Slurm = fmt.Sprint(id), release
+		sub.JobID, sub.Slurm = fmt.Sprint(id), "23.11.4"
 		record := rundir.Record{Run: "r", Name: filepath.Base(dir.Path), Base: m.dir, Submissions: []rundir.Submission{sub}}
 		if err := dir.WriteRecord(record); err != nil {
 			tb.Fatal(err)
 		}
 		if i%2 == 0 {
-			fmt.Fprintf(&text, "%d|%[1]d|N/A|RUNNING|n1|0:10|N/A|N/A|0|0|None|name\n", id)
-			list = append(list, map[string]any{"job_id": id, "job_state": []string{"RUNNING"}, "name": "name", "nodes": "n1"})
+			fmt.Fprintf(&squeue, "%d|%[1]d|N/A|RUNNING|n1|0:10|N/A|N/A|0|0|None\n", id)
 		} else {
-			fmt.Fprintf(&accounts, "%d|%[1]d|COMPLETED|0:0|n1|00:00:10|Unknown|Unknown|name\n", id)
+			fmt.Fprintf(&sacct, "%d|%[1]d|COMPLETED|0:0|n1|00:00:10|Unknown|Unknown\n", id)
 		}
 	}
-	answer := text.String()
-	if release != "" {
-		asJSON, err := json.Marshal(map[string]any{"jobs": list})
-		if err != nil {
-			tb.Fatal(err)
-		}
-		answer = string(asJSON)
-	}
-	write(filepath.Join(m.fake, "squeue.out"), answer, 0o600)
-	write(filepath.Join(m.fake, "sacct.out"), accounts.String(), 0o600)
+	write(filepath.Join(m.fake, "squeue.out"), squeue.String(), 0o600)
+	write(filepath.Join(m.fake, "sacct.out"), sacct.String(), 0o600)
 	for _, program := range []string{"squeue", "sacct"} {
 		write(filepath.Join(bin, program), counted, 0o700)
 	}
@@ -91,35 +80,30 @@ func (m manyRuns) status(tb testing.TB, program string) []watch.Status {
 	return all
 }
 
-// Five hundred runs are two questions to Slurm: squeue about all, and sacct about
-// those that squeue has forgotten.
+// The status of 500 runs takes two calls: squeue for all jobs, and sacct for those that the
+// controller has forgotten.
 func TestStatusOfManyRuns(t *testing.T) {
 	const n = 500
-	for _, release := range []string{"", "23.11.4"} {
-		m := newManyRuns(t, n, release)
-		all := m.status(t, "ddpbatch")
-		calls, err := os.ReadFile(filepath.Join(m.fake, "calls"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := strings.Split(strings.TrimSpace(string(calls)), "\n")
-		if len(lines) != 2 || !strings.HasPrefix(lines[0], "squeue ") || !strings.HasPrefix(lines[1], "sacct ") {
-			t.Fatalf("Slurm %q: %d calls: %.300q", release, len(lines), lines)
-		}
-		if got := strings.Contains(lines[0], "--json"); got != (release != "") {
-			t.Errorf("Slurm %q: asked for JSON: %v", release, got)
-		}
-		if strings.Contains(lines[1], "1000,") || !strings.Contains(lines[1], "1001,1003,") {
-			t.Errorf("Slurm %q: sacct was asked about what squeue knows: %.300q", release, lines[1])
-		}
-		if len(all) != n {
-			t.Fatalf("Slurm %q: %d runs", release, len(all))
-		}
-		for i, s := range all {
-			want := []slurm.State{slurm.StateRunning, slurm.StateCompleted}[i%2]
-			if s.Job != fmt.Sprint(1000+i) || s.State != want {
-				t.Errorf("Slurm %q: run %d: %+v; want %s", release, i, s, want)
-			}
+	m := newManyRuns(t, n)
+	all := m.status(t, "ddpbatch")
+	calls, err := os.ReadFile(filepath.Join(m.fake, "calls"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(calls)), "\n")
+	if len(lines) != 2 || !strings.HasPrefix(lines[0], "squeue ") || !strings.HasPrefix(lines[1], "sacct ") {
+		t.Fatalf("got %d calls %.300q, want squeue and sacct", len(lines), lines)
+	}
+	if strings.Contains(lines[1], "1000,") || !strings.Contains(lines[1], "1001,1003,") {
+		t.Errorf("got call %.300q, want only the jobs that squeue did not list", lines[1])
+	}
+	if len(all) != n {
+		t.Fatalf("got %d runs, want %d", len(all), n)
+	}
+	for i, s := range all {
+		want := []slurm.State{slurm.StateRunning, slurm.StateCompleted}[i%2]
+		if s.Job != fmt.Sprint(1000+i) || s.State != want {
+			t.Errorf("run %d: got %+v, want %s", i, s, want)
 		}
 	}
 }
@@ -164,7 +148,7 @@ func BenchmarkProcess(b *testing.B) {
 		})
 	}
 	b.Run("status_of_500_runs", func(b *testing.B) {
-		m := newManyRuns(b, 500, "")
+		m := newManyRuns(b, 500)
 		for b.Loop() {
 			m.status(b, program)
 		}

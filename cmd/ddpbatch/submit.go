@@ -239,15 +239,15 @@ func (p *program) testOnly(ctx context.Context, asJSON bool, f *jobFile, script 
 		return err
 	}
 	if asJSON {
-		answer := map[string]any{"processors": forecast.Processors, "nodes": forecast.Nodes, "partition": forecast.Partition, "said": forecast.Raw}
+		answer := map[string]any{"processors": forecast.CPUs, "nodes": forecast.Nodes, "partition": forecast.Partition, "said": forecast.Text}
 		if !forecast.Start.IsZero() {
 			answer["start"] = forecast.Start
 		}
 		return p.printJSON(answer)
 	}
 	text := "Slurm would take this job"
-	if forecast.Processors > 0 {
-		text += " on " + format.Count(forecast.Processors, "processor")
+	if forecast.CPUs > 0 {
+		text += " on " + format.Count(forecast.CPUs, "processor")
 	}
 	if forecast.Nodes != "" {
 		text += " of " + forecast.Nodes

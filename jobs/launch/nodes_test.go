@@ -91,7 +91,7 @@ func TestNodesThatAreLeftOut(t *testing.T) {
 		"too few": {0, 4, well, []step{{elsewhere, on2(rendezvous.Joined), "3 of 4 nodes are left, and the job needs 4"}},
 			"node n2 is left out from now on: its ranks do not answer any more", true},
 		"Slurm does not say": {1, 0, "echo broken >&2; exit 1", []step{{elsewhere, on2(rendezvous.Joined), "n1 n3 n4"}},
-			"WARNING: asking for the state of the nodes n[1-4]: sinfo failed (exit status 1): broken\n" +
+			"WARNING: query state of nodes n[1-4]: sinfo failed (exit status 1): broken\n" +
 				"node n2 is left out from now on: its ranks do not answer any more\ngoing on with 3 nodes of 3: n[1,3-4]", true},
 		"the keys are not given": {0, 0, `printf 'n2|down\n'`, []step{{lost, on2(rendezvous.Joined), "n1 n2 n3 n4"}}, "", false},
 	} {

@@ -65,7 +65,7 @@ func (o Options) preempted(ctx context.Context) slurm.Preemption {
 		return slurm.NotPreempted // no Slurm here to preempt the job, or to requeue it
 	case err != nil:
 		o.Say(fmt.Sprintf("WARNING: whether the job is preempted is not known: %v", err))
-	case p == slurm.TakenBack:
+	case p == slurm.AllocationRevoked:
 		o.Say("Slurm takes the job's nodes back: what becomes of it is Slurm's to say")
 	}
 	return p
@@ -103,7 +103,7 @@ func Requeue(ctx context.Context, o Options, r Result) {
 	defer cancel()
 	err := o.Slurm.Requeue(ctx, id, o.Allocation.RestartCount)
 	switch {
-	case errors.As(err, new(*slurm.UnansweredError)):
+	case errors.As(err, new(*slurm.NoReplyError)):
 		o.Say(fmt.Sprintf("WARNING: whether the job is requeued is not known: %v; `squeue --jobs=%s` tells, and if it is not there, submit it again", err, id))
 		return
 	case err != nil:

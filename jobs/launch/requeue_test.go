@@ -113,7 +113,7 @@ func TestRequeue(t *testing.T) {
 		"no scontrol, and a program": {runs, "", "", 0, "", false, Result{Exit: 0, NearEnd: true}, "",
 			"WARNING: not requeued: requeue job 7: scontrol: not found in PATH; submit it again to go on", 3},
 		"a controller that does not answer": {not(trains), "exit 1", "", 0, "", true, Result{Exit: 3}, "",
-			"WARNING: whether the job is preempted is not known: asking about the preemption of job 7: scontrol failed (exit status 1)", 3},
+			"WARNING: whether the job is preempted is not known: query preemption of job 7: scontrol failed (exit status 1)", 3},
 		"a program that ended well":  {runs, takes, goesOn, 0, "", false, Result{Exit: 0, NearEnd: true}, "requeue 7", "requeued as job 7 (1 of 2)", 3},
 		"a program that was killed":  {runs, takes, goesOn, 0, "", false, Result{Exit: 138, NearEnd: true}, "requeue 7", "requeued as job 7 (1 of 2)", 3},
 		"a program that failed":      {runs, takes, goesOn, 0, "", false, Result{Exit: 1, NearEnd: true}, "", "", 1},
@@ -176,9 +176,9 @@ func TestRequeue(t *testing.T) {
 }
 
 func TestNearEnd(t *testing.T) {
-	// squeue's columns: id, array, task, state, nodes, time, start, end, restarts, code, reason, name.
+	// squeue's columns: id, array, task, state, nodes, time, start, end, restarts, code, reason.
 	squeue := func(end string) string {
-		return `test "$1" != --json || exit 1; echo "7|7|N/A|RUNNING|n1|0:10|2026-01-01T00:00:00|"` + end + `"|0|0:0|None|x"`
+		return `echo "7|7|N/A|RUNNING|n1|0:10|2026-01-01T00:00:00|"` + end + `"|0|0:0|None"`
 	}
 	in := func(d time.Duration) string { return time.Now().Add(d).Format("2006-01-02T15:04:05") }
 	for name, tt := range map[string]struct {

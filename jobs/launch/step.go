@@ -61,9 +61,7 @@ func step(o Options, nodes []string, perNode int) slurm.Step {
 		}
 	}
 	s := slurm.Step{
-		Nodes: size.Nodes, TasksPerNode: size.TasksPerNode, CPUsPerTask: size.CPUsPerTask,
-		GPUsPerNode: size.GPUsPerNode, GPUsPerTask: size.GPUsPerTask,
-		CPUBind: string(j.Slurm.CPUBind), Name: string(j.Name), NoKill: j.Restart.OutlivesNodes(),
+		StepSize: size, CPUBind: string(j.Slurm.CPUBind), Name: string(j.Name), NoKill: j.Restart.OutlivesNodes(),
 		Argv: []string{o.Binary, "run", "--run-dir", o.Dir.Path},
 	}
 	if len(nodes) < len(o.Allocation.Nodes) {
@@ -74,8 +72,8 @@ func step(o Options, nodes []string, perNode int) slurm.Step {
 	}
 	if perNode < j.TasksPerNode() {
 		// Bindings are written for ranks. torchrun's workers share what its one task gets.
-		s.CPUBind = slurm.BindTogether(s.CPUBind, j.TasksPerNode()/perNode)
-		s.GPUBind = slurm.GPUBindTogether(s.GPUBind)
+		s.CPUBind = slurm.MergeCPUBind(s.CPUBind, j.TasksPerNode()/perNode)
+		s.GPUBind = slurm.MergeGPUBind(s.GPUBind)
 	}
 	for _, c := range o.Allocation.Components {
 		part := size

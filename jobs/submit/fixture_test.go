@@ -38,7 +38,7 @@ line() {
 	raw=${1%%_*} task=N/A
 	case $1 in *_*) task=${1#*_} ;; esac
 	read -r state code reason <$1.state
-	echo "$raw|$raw|$task|$state|n1|0:10|N/A|N/A|0|${code:-0}|${reason:-None}|name"
+	echo "$raw|$raw|$task|$state|n1|0:10|N/A|N/A|0|${code:-0}|${reason:-None}"
 }
 for arg; do
 	case $arg in

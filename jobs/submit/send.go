@@ -62,14 +62,14 @@ func (a *submission) send(ctx context.Context, sub rundir.Submission, dependenci
 	if err == nil {
 		return id, a.keep(sub, id)
 	}
-	if !slurm.Uncertain(err) {
+	if !slurm.MaybeSubmitted(err) {
 		lost := a.forget(sub)
 		a.sent = lost != nil
 		return "", errors.Join(err, lost)
 	}
 	a.Say(fmt.Sprintf("%v; looking whether Slurm has the job", err))
 	until := time.Now()
-	if !slurm.Answered(err) {
+	if !slurm.GotReply(err) {
 		until = until.Add(a.waits.settling)
 	}
 	id, lost := a.look(ctx, sub, until)

@@ -179,7 +179,7 @@ func (a *submission) prepare(ctx context.Context, sub *rundir.Submission) (err e
 	if err := a.dir.WriteScript(script); err != nil {
 		return err
 	}
-	if release, err := a.Slurm.Release(ctx); err == nil {
+	if release, err := a.Slurm.Version(ctx); err == nil {
 		sub.Slurm = release // only to know how to ask later
 	}
 	sub.Host, sub.User, sub.Version, sub.ProgramSHA256 = req.Host, req.User, req.Version, req.Program

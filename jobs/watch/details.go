@@ -111,7 +111,7 @@ func (s *Status) job() string {
 			text += ", ran " + s.Elapsed
 		}
 		if s.State.Done() && s.ExitCode != "" {
-			text += ", " + slurm.ExitText(s.ExitCode)
+			text += ", " + slurm.FormatExitCode(s.ExitCode)
 		}
 	}
 	if s.Requeues > 0 {

@@ -162,14 +162,14 @@ func (s *Status) waits() (p Phase, detail, advice string) {
 	if s.Requeues > 0 || s.record.Requeued() {
 		p = Requeued
 	}
-	w, known := slurm.ExplainPending(s.Reason)
-	if !known {
+	reason, ok := slurm.ExplainPending(s.Job, s.Reason)
+	if !ok {
 		return p, s.Reason, ""
 	}
-	if w.Stuck {
+	if reason.Stuck {
 		p = Held
 	}
-	return p, w.Why, strings.NewReplacer(" ID`", " "+s.Job+"`", "=ID`", "="+s.Job+"`").Replace(w.Advice)
+	return p, reason.Text, reason.Hint
 }
 
 // runs returns the phase of a job that has its nodes.
@@ -268,7 +268,7 @@ func (s *Status) failed(cause string) (p Phase, detail, advice string) {
 		cause = s.Failure
 	case cause != "":
 	case s.ExitCode != "" && s.ExitCode != "0:0":
-		cause = slurm.ExitText(s.ExitCode)
+		cause = slurm.FormatExitCode(s.ExitCode)
 		if why, what := s.before.explain(s.ExitCode); why != "" {
 			cause, advice = cause+", "+why, what
 		}

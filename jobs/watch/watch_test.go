@@ -171,7 +171,7 @@ func TestPhaseWithSlurm(t *testing.T) {
 		{name: "a batch script that failed after its launcher stopped", s: job(slurm.StateFailed, "1:0", ended(3, true)), phase: Failed, detail: "exit code 1"},
 		{name: "a batch script that was killed", s: job(slurm.StateFailed, "0:9", none), phase: Failed, detail: "killed by signal 9 (SIGKILL)"},
 		{name: "finished, but to be trained further", s: with(job(slurm.StatePending, "", trained(3, 3)), func(s *Status) { s.Reason = "Priority" }), phase: Queued,
-			detail: "other jobs come first", advice: "`sprio --jobs=18` shows what its priority is made of; a smaller or shorter job may fit into a gap"},
+			detail: "other jobs come first", advice: "run `sprio --jobs=18` to see its priority; a smaller or shorter job may start earlier"},
 		{name: "finished, and its script failed", s: job(slurm.StateFailed, "1:0", trained(3, 3)), phase: Done},
 		{name: "forgotten by Slurm, stopped", s: job(slurm.StateUnknown, "", ended(3, true)), phase: Stopped},
 		{name: "forgotten by Slurm, failed", s: job(slurm.StateUnknown, "", ended(1, false)), phase: Failed, detail: "exit code 1"},
