@@ -47,7 +47,7 @@ func TestDocument(t *testing.T) {
 		t.Fatal("docs/doctor.md has no place for the symptoms")
 	}
 	var rows strings.Builder
-	rows.WriteString("| known as | text of | means |\n|---|---|---|\n")
+	rows.WriteString("| Failure | Message from | Meaning |\n|---|---|---|\n")
 	for _, s := range table {
 		rows.WriteString("| " + s.Name + " | " + s.From + " | " + s.Cause + " |\n")
 	}
