@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
@@ -56,6 +58,22 @@ func unique(all jobs.Diagnostics) jobs.Diagnostics {
 	}
 	slices.SortStableFunc(out, func(a, b jobs.Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 	return out
+}
+
+// writersDoubts warns of a job file that every user can change: a job file is a program that
+// runs as the user who submits it. A group may share job files on purpose.
+func writersDoubts(path string) (doubts jobs.Diagnostics) {
+	file, err := os.Stat(path)
+	if err != nil || !file.Mode().IsRegular() {
+		return nil // a pipe, such as <(command)
+	}
+	for _, at := range []string{path, filepath.Dir(path)} {
+		if info, err := os.Stat(at); err == nil && safefile.WritersOf(info) == safefile.Anyone {
+			doubts = append(doubts, jobs.Diagnostic{File: path, Allowed: "run `chmod o-w " + at + "`",
+				Message: fmt.Sprintf("every user can change this job file, and so run commands as you: %q has mode %s", at, safefile.Octal(info.Mode()))})
+		}
+	}
+	return doubts
 }
 
 // tellDoubts prints the warnings about a job file. With local, it omits those about

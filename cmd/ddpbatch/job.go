@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/hint"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
@@ -68,7 +69,9 @@ func (p *program) load(path string, set ...string) (*jobFile, error) {
 	if f.site, err = p.siteOf(f.job, f.base); err != nil {
 		return nil, err
 	}
-	return f, f.check()
+	err = f.check()
+	f.doubts = append(f.doubts, writersDoubts(path)...)
+	return f, err
 }
 
 // readJob reads a job file that the user names, which may be a pipe.
@@ -99,7 +102,7 @@ func (p *program) siteOf(job *jobs.Job, base string) (*sites.Profile, error) {
 		return nil, jobs.Diagnostics{d}
 	}
 	d := job.At("site")
-	d.Message = err.Error()
+	d.Message, d.Allowed = err.Error(), hint.Of(err)
 	return nil, jobs.Diagnostics{d}
 }
 

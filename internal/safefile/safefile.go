@@ -112,7 +112,7 @@ func Read(path string, limit int64, flags int) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return readAll(f, path, limit)
+	return ReadAll(f, path, limit)
 }
 
 // ReadIn is [Read] for a name in an open directory.
@@ -122,10 +122,11 @@ func ReadIn(root *os.Root, name string, limit int64, flags int) ([]byte, error) 
 		return nil, err
 	}
 	defer f.Close()
-	return readAll(f, name, limit)
+	return ReadAll(f, name, limit)
 }
 
-func readAll(f *os.File, path string, limit int64) ([]byte, error) {
+// ReadAll is [Read] for a file that [Open] has opened. The path is for messages.
+func ReadAll(f *os.File, path string, limit int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, err

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
@@ -33,28 +32,33 @@ type Finder struct {
 }
 
 // Find returns the profile that a job file's site names: a path (with a slash or
-// ending in .toml; relative ones start at base), or a name. The error is
-// [ErrUnknown], [jobs.Diagnostics] or that of reading a file.
+// ending in .toml; relative paths start at base, the directory of the job file), or a name.
+// The error is [ErrUnknown], [jobs.Diagnostics], or the error of reading a file, which may
+// wrap [ErrWritable].
 func (f Finder) Find(site, base string) (*Profile, error) {
 	if IsPath(site) {
 		path := site
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(base, path)
 		}
-		src, err := safefile.Read(path, maxProfile, 0)
+		src, warning, err := readProfile(path, base)
 		if err != nil {
-			return nil, fmt.Errorf("read the profile of a site: %w", err)
+			return nil, fmt.Errorf("read site profile: %w", err)
 		}
-		return Parse(path, path, src)
+		p, err := Parse(path, path, src)
+		if err == nil {
+			p.warning = warning
+		}
+		return p, err
 	}
 	for _, dir := range f.Dirs {
 		path := filepath.Join(dir, site+suffix)
-		src, err := safefile.Read(path, maxProfile, 0)
+		src, _, err := readProfile(path, "")
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the profile of site %q: %w", site, err)
+			return nil, fmt.Errorf("read profile of site %q: %w", site, err)
 		}
 		return Parse(site, path, src)
 	}

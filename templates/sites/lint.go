@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/hint"
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
@@ -74,6 +75,9 @@ func (p *Profile) Lint(job *jobs.Job) jobs.Diagnostics {
 func (p *Profile) Doubts(job *jobs.Job) jobs.Diagnostics {
 	l := linter{p: p, job: job}
 	s := job.Slurm
+	if p.warning != nil {
+		l.report("site", hint.Of(p.warning), "%v", p.warning)
+	}
 	if cores := p.coresPerTask(job); job.Gives("slurm.cpus_per_task") && s.CPUsPerTask < cores {
 		l.report("slurm.cpus_per_task", "remove the key to use the site's default",
 			"%d overrides the %d cores that %s gives each rank", s.CPUsPerTask, cores, p.name)

@@ -28,9 +28,10 @@ type Profile struct {
 	Container  Container                  `toml:"container"`
 	Login      Login                      `toml:"login"`
 
-	name   string // as a job file's site names it
-	source []byte
-	doc    jobs.Document
+	name    string // as a job file's site names it
+	source  []byte
+	doc     jobs.Document
+	warning error // other users can change the file
 }
 
 // Defaults are values for keys of [slurm] that the job file leaves out.

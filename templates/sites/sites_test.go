@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/internal/hint"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
@@ -77,6 +78,66 @@ func TestFind(t *testing.T) {
 	}
 	if names := strings.Join(f.Names(), " "); !strings.Contains(names, " lumi marenostrum5 ours ") {
 		t.Errorf("names: %s", names)
+	}
+}
+
+// A profile runs commands as the user. One that others can change is rejected, unless those
+// who can change it are trusted by its owner.
+func TestFindChecksWhoCanWrite(t *testing.T) {
+	const shared, staff = 4242, 4343
+	groups, err := syscall.Getgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setgroups([]int{0, shared}); err != nil {
+		t.Fatal(err) // the suite runs as root
+	}
+	t.Cleanup(func() { _ = syscall.Setgroups(groups) })
+	const profile = "title = \"here\"\nsources = [\"https://example.org/\"]\nread = \"2026-01-31\"\n"
+	for _, c := range []struct {
+		name               string
+		uid, gid           int
+		mode, dir          os.FileMode
+		rejected, besideOK bool // besideOK: accepted with a warning in the directory of the job file
+	}{
+		{name: "only the owner", uid: 1000, gid: shared, mode: 0o644, dir: 0o755},
+		{name: "private group of the user", gid: 0, mode: 0o664, dir: 0o775},
+		{name: "group of the staff", uid: 1000, gid: staff, mode: 0o664, dir: 0o775 | os.ModeSetgid},
+		{name: "owned by root, shared group", gid: shared, mode: 0o664, dir: 0o775 | os.ModeSetgid},
+		{name: "shared group, file", uid: 1000, gid: shared, mode: 0o664, dir: 0o755, rejected: true, besideOK: true},
+		{name: "shared group, directory", uid: 1000, gid: shared, mode: 0o644, dir: 0o775, rejected: true, besideOK: true},
+		{name: "shared group, directory with the sticky bit", uid: 1000, gid: shared, mode: 0o644, dir: 0o775 | os.ModeSticky},
+		{name: "everybody, file", mode: 0o666, dir: 0o755, rejected: true},
+		{name: "everybody, directory", mode: 0o644, dir: 0o777, rejected: true},
+		{name: "everybody, directory with the sticky bit", mode: 0o644, dir: 0o777 | os.ModeSticky},
+		{name: "unmapped group of a container", uid: 1000, gid: 65534, mode: 0o664, dir: 0o775},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "ours.toml")
+			for _, err := range []error{os.WriteFile(path, []byte(profile), 0o600), os.Chown(path, c.uid, c.gid), os.Chmod(path, c.mode),
+				os.Chown(dir, c.uid, c.gid), os.Chmod(dir, c.dir)} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			f := Finder{Dirs: []string{dir}}
+			for _, find := range []struct {
+				site, base string
+				rejected   bool
+			}{{"ours", "/", c.rejected}, {path, "/", c.rejected}, {"./ours.toml", dir, c.rejected && !c.besideOK}} {
+				p, err := f.Find(find.site, find.base)
+				if find.rejected != errors.Is(err, ErrWritable) || !find.rejected && err != nil {
+					t.Errorf("%s: got %v", find.site, err)
+				}
+				if find.rejected && (!strings.Contains(err.Error(), filepath.Base(path)) || !strings.Contains(hint.Of(err), "chmod")) {
+					t.Errorf("%s: got %v (hint %q)", find.site, err, hint.Of(err))
+				}
+				if err == nil && (p.warning != nil) != (find.base == dir && c.besideOK) {
+					t.Errorf("%s: warning %v", find.site, p.warning)
+				}
+			}
+		})
 	}
 }
 

@@ -1,0 +1,96 @@
+package safefile
+
+import (
+	"io/fs"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Writers says who can change a file, or replace the files of a directory, apart from its
+// owner and root.
+type Writers int
+
+// The order is that of the number of users.
+const (
+	OwnerOnly   Writers = iota
+	SharedGroup         // members of a group that this user is in
+	Anyone
+)
+
+// WritersOf returns who can change a file, or replace the files of a directory.
+//
+// A group counts only if this user is in it: a group without this user was chosen by the
+// owner, and is as trusted as the owner. The private group of this user does not count:
+// many systems have a group for each user, and a umask that lets it write. Of access control
+// lists, only the mask is seen, which is in the mode. A directory with the sticky bit has
+// OwnerOnly.
+func WritersOf(info fs.FileInfo) Writers {
+	perm := info.Mode().Perm()
+	switch {
+	case info.IsDir() && info.Mode()&fs.ModeSticky != 0:
+		return OwnerOnly
+	case perm&0o002 != 0:
+		return Anyone
+	case perm&0o020 != 0 && isShared(info):
+		return SharedGroup
+	}
+	return OwnerOnly
+}
+
+// isShared reports whether this user shares the group of a file with other users.
+func isShared(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || int(stat.Gid) == overflowGroup() {
+		return false
+	}
+	gid := int(stat.Gid)
+	groups, err := os.Getgroups()
+	member := err == nil && slices.Contains(groups, gid) || gid == os.Getegid()
+	return member && !isPrivateGroup(gid)
+}
+
+// isPrivateGroup reports whether a group is that of this user only: the first group of the
+// user, with the number or the name of the user.
+func isPrivateGroup(gid int) bool {
+	if gid != os.Getegid() {
+		return false
+	}
+	if gid == os.Geteuid() {
+		return true
+	}
+	u, err := user.LookupId(strconv.Itoa(os.Geteuid()))
+	if err != nil {
+		return false
+	}
+	g, err := user.LookupGroupId(strconv.Itoa(gid))
+	return err == nil && g.Name == u.Username
+}
+
+// overflowGroup returns the group that the kernel shows for all groups that a user
+// namespace, such as that of a container, does not map.
+func overflowGroup() int {
+	const usual = 65534
+	text, err := os.ReadFile("/proc/sys/kernel/overflowgid")
+	if err != nil {
+		return usual
+	}
+	if gid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+		return gid
+	}
+	return usual
+}
+
+// Octal returns a mode as chmod takes it, such as 2775.
+func Octal(mode fs.FileMode) string {
+	bits := uint64(mode.Perm())
+	for flag, bit := range map[fs.FileMode]uint64{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
+		if mode&flag != 0 {
+			bits |= bit
+		}
+	}
+	return strconv.FormatUint(1<<12|bits, 8)[1:]
+}
