@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +29,11 @@ type twoUsers struct {
 	binary   string // the program under test, where the users can run it
 	attacker string
 	accounts map[string]cluster.User
+
+	demo struct { // alice's finished run, for tests that need one
+		sync.Once
+		path string
+	}
 }
 
 // TestTwoUsers has one test for each attack by another user of the cluster. Each one shows
@@ -45,6 +52,19 @@ func TestTwoUsers(t *testing.T) {
 		{"silent connections to a probe", testSilentConnectionsToAProbe},
 		{"flood of the rendezvous", testFloodOfTheRendezvous},
 		{"ports are held", testPortsAreHeld},
+		{"cancel of a foreign run", testCancelOfAForeignRun},
+		{"links in a foreign run", testLinksInAForeignRun},
+		{"output through a link", testOutputThroughALink},
+		{"FIFOs in a foreign run", testFIFOsInAForeignRun},
+		{"FIFOs as inputs", testFIFOsAsInputs},
+		{"checkpoint of another user", testCheckpointOfAnotherUser},
+		{"sparse checkpoint", testSparseCheckpoint},
+		{"deep batch script", testDeepBatchScript},
+		{"data that grows", testDataThatGrows},
+		{"secrets of a batch script", testSecretsOfABatchScript},
+		{"Git configuration", testGitConfiguration},
+		{"values are no instructions", testValuesAreNoInstructions},
+		{"inventory of another user", testInventoryOfAnotherUser},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, s) })
@@ -186,6 +206,20 @@ func (p person) begin(node, dir string, argv ...string) (wait func() outcome) {
 		o = finish(p.t, cmd)
 	}()
 	return func() outcome { return <-over }
+}
+
+// measured is try for a command that may need much memory. It also returns the peak of the
+// command and its children in bytes.
+func (p person) measured(dir string, argv ...string) (o outcome, peak int64) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := p.s.OnNodeAs(ctx, "n1", p.User, dir, argv...)
+	o = finish(p.t, cmd)
+	if ctx.Err() != nil {
+		p.t.Fatalf("%s: %q does not end: %v", p.Name, argv, o)
+	}
+	return o, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
 }
 
 // try runs a command on the login node.
@@ -337,6 +371,59 @@ task = "regression"
 kind = "sgd"
 lr = 0.05
 `, name, nodes, 2/nodes)
+}
+
+// foreignRun makes a run directory by hand, as somebody can who knows its files, and lets
+// everybody write to it.
+func (p person) foreignRun(path string, argv ...string) {
+	p.t.Helper()
+	profile, err := os.ReadFile("../templates/sites/generic.toml")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.sh("/", `mkdir -p "$1" && chmod 0777 "$1"`, path)
+	p.write(filepath.Join(path, "job.toml"), command(filepath.Base(path), 1, argv...))
+	p.write(filepath.Join(path, "site.toml"), string(profile))
+	p.write(filepath.Join(path, "record.json"), fmt.Sprintf(`{"format":1,"run":"aaaa","name":%q,"base":"/tmp",`+
+		`"created":"2026-01-01T00:00:00Z","version":"x","submissions":[]}`, filepath.Base(path)))
+}
+
+// completed waits until a job is over and fails the test unless it completed.
+func (s *twoUsers) completed(t *testing.T, id string) (log string) {
+	t.Helper()
+	state, log := s.ends(t, id)
+	if state != "COMPLETED" {
+		t.Fatalf("job %s: %s\n%s", id, state, log)
+	}
+	return log
+}
+
+// finishedRun returns a finished run of alice's, with a checkpoint. Tests copy it.
+func (s *twoUsers) finishedRun(t *testing.T) string {
+	t.Helper()
+	s.demo.Do(func() {
+		alice := person{s.accounts[victim], t, s}
+		dir := filepath.Join(alice.Home, "finished")
+		makeDir(t, dir, alice.ID, alice.ID, 0o755)
+		alice.write(filepath.Join(dir, "train.toml"), linear("demo", 1))
+		if o := alice.ddpbatch(dir, "launch", "train.toml"); o.code != 0 {
+			t.Fatal(o)
+		}
+		s.demo.path = filepath.Join(dir, "runs", "demo")
+	})
+	if s.demo.path == "" {
+		t.Fatal("alice has no finished run")
+	}
+	return s.demo.path
+}
+
+// copyRun gives the person a copy of a run at a new path. Everybody may read the copy.
+func (p person) copyRun(from, to string) {
+	p.t.Helper()
+	script := `mkdir -p "$(dirname "$2")" && cp -r "$1" "$2" && chown -R "$3:$3" "$2" && chmod -R a+rX "$2"`
+	if o := finish(p.t, exec.CommandContext(p.t.Context(), "sh", "-euc", script, "sh", from, to, strconv.Itoa(p.ID))); o.code != 0 {
+		p.t.Fatal(o)
+	}
 }
 
 // mustNotExist fails the test if a program that should not run has left its file.
