@@ -14,19 +14,29 @@ const page = "../../docs/faults.md"
 
 const above = `# Faults
 
-What becomes of a run when something fails. The tests write this page (` + "`go generate ./tests/faults`" + `): each row is a test of ` + "`tests/faults`" + `, with real processes of the program, which fails when the row is not true, or names the tests that show it as ` + "`folder: Test`" + `. Of these it is held that ` + "`go test`" + ` runs them and that the message is among the texts of the test itself, of what it calls or of its golden files; what follows from the fault, they say themselves. Those in ` + "`tests`" + ` run on a real Slurm cluster, those in other folders test a part of the program. "Within" is an upper limit for a machine that is busy with other things, from the fault to the end of the last process; none is given where a setting of the job, which the row names, or Slurm says how long it takes. "..." in a message stands for anything, as a rank's host and step. Without an exit code the test is of a part of the program; "-" is a run that goes on. [Exit codes](running.md#exit-codes).
+This page is for users and staff who want to know what happens to a run when something fails. Each row is a tested failure. [running.md](running.md#hangs-and-lost-ranks) describes the settings.
+
+| Column | Meaning |
+|---|---|
+| Within | Upper limit for the time from the fault to the end of the last process, on a busy machine. Empty if a setting or Slurm determines the time |
+| Exit code | [Exit code](running.md#exit-codes) of the run. Empty if the test covers only a part of the program; "-" if the run continues |
+| Message | Part of the output. "..." stands for any text, such as a rank's host and step |
+| Tested by | A test of ` + "`tests/faults`" + `, with real processes, or the named tests as ` + "`directory: Test`" + `. Tests in ` + "`tests`" + ` run on a real Slurm cluster; tests in other directories test a part of the program |
 `
 
 const below = `
-## Many of them
-` + "`make soak`" + ` has a training of two ranks on this machine, without Slurm, suffer 200 faults, in an order that a seed gives (` + "`FAULTS`, `SEED`" + `): ranks that are killed, crash or freeze, a launcher that is killed and started again, stops, damaged checkpoints, suspensions, hostile connections while ranks join. At the end the weights must be those of an undisturbed training, bit for bit, and the figures those of each step once. ` + "`make test`" + ` does it with 20. With 200 and the seed 1, in November 2026 on two busy cores, it took nine minutes and 34,394 steps, and ended with the same weights.
+## Many faults
+` + "`make soak`" + ` disturbs a run with 200 random faults (` + "`FAULTS`, `SEED`" + `). At the end, the weights must be bit-identical to those of an undisturbed run, and the metrics must contain each step exactly once. ` + "`make test`" + ` does the same with 20 faults.
 
-Then it does the same to a training on two nodes of the test cluster: ranks that are killed, crash or freeze, a job that is suspended, cancelled and submitted again, a launcher that is killed, a link that is down for a second, a slurmctld that is started again. ` + "`make test`" + ` does that with 20, too. With 200 and the seed 7, in November 2026 beside other work on two cores, it took nineteen minutes and some 65,000 steps, and ended with the same weights.
+| Run | Faults | Result in November 2026 with 200 faults, on two busy cores |
+|---|---|---|
+| Two ranks on one machine, without Slurm | Ranks are killed, crash, or freeze; the launcher is killed and restarted; stops; corrupt checkpoints; suspensions; hostile connections while ranks join | 9 minutes, 34,394 steps, identical weights (seed 1) |
+| Two nodes of the test cluster | Ranks are killed, crash, or freeze; the job is suspended, canceled, and submitted again; the launcher is killed; a link is down for a second; slurmctld restarts | 19 minutes, about 65,000 steps, identical weights (seed 7) |
 
-## What strangers cost
-Once all ranks have joined, the launcher listens no more, and a rank that is connected to all others neither: as on one machine, a stranger is then refused by the kernel, and the run does nothing for it. In larger worlds a rank goes on listening for those it has not needed yet. There a connection that is made, says something else than a rank and is dropped took 32 µs of the processor (user and system time of the rank that takes them, 10,000 of them from another process, on the machine of the tests): 10,000 are a third of a second of one rank, 1% of a run of half a minute.
+## Cost of hostile connections
+After all ranks have joined, neither the launcher nor a fully connected rank listens. The kernel rejects new connections, at no cost for the run. In larger worlds, a rank still listens for ranks that it has not needed yet. There, an unauthenticated connection took 32 µs of CPU time (user and system time of the listening rank, mean of 10,000 connections): 10,000 connections cost one rank a third of a second.
 
-## Not shown
+## Not covered
 - NCCL's own data connections between GPUs are neither authenticated nor encrypted, by NCCL's design.
 `
 
@@ -57,7 +67,7 @@ func TestPage(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(above)
 	for _, g := range matrix {
-		fmt.Fprintf(&b, "\n## %s\n| fault | what happens | within | exit code | message | shown by |\n|---|---|---|---|---|---|\n", g.title)
+		fmt.Fprintf(&b, "\n## %s\n| Fault | Result | Within | Exit code | Message | Tested by |\n|---|---|---|---|---|---|\n", g.title)
 		for _, r := range g.rows {
 			b.WriteString(r.line())
 		}
