@@ -31,6 +31,18 @@ type Input struct {
 	// Array are the elements of a sweep to run, in Slurm's form ("0-7%4"); empty
 	// for a single job.
 	Array string
+
+	// Digest is the digest of the job that is submitted, see rundir.JobDigest. Digests
+	// are those of the elements of a sweep, which has no Digest. The launcher runs no
+	// other job. Both may be empty.
+	Digest  string
+	Digests []ElementDigest
+}
+
+// ElementDigest is the digest of the job of one element of a sweep.
+type ElementDigest struct {
+	Index  int
+	Digest string
 }
 
 // script is what a template sees.
@@ -51,6 +63,8 @@ type script struct {
 	Lines, Modules          []string
 	Conda                   string
 	Binary, RunDir          string
+	Digest                  string
+	Digests                 []ElementDigest
 }
 
 // Render writes the batch script of a job for its site. The same input always
@@ -102,6 +116,8 @@ func newScript(in Input) (script, error) {
 		Conda:        string(in.Job.Setup.Conda),
 		Binary:       in.Binary,
 		RunDir:       in.RunDir,
+		Digest:       in.Digest,
+		Digests:      in.Digests,
 	}
 	for _, o := range in.Site.Request.Options {
 		s.Options = append(s.Options, string(o))

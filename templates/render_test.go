@@ -241,3 +241,40 @@ func TestRenderRefusesControlCharacters(t *testing.T) {
 		}
 	}
 }
+
+// The script passes the digest of the job that was submitted. In an array, that is the digest
+// of the task's element, and of no job for a task that was not submitted.
+func TestDigest(t *testing.T) {
+	in := Input{Job: bare(), Site: generic(t), Binary: "/bin/echo", RunDir: "/runs/demo"}
+	for _, tt := range []struct {
+		name, task string
+		digest     string
+		digests    []ElementDigest
+		want       string
+	}{
+		{name: "none", want: "launch --run-dir /runs/demo\n"},
+		{name: "single job", digest: "ab12", want: "launch --run-dir /runs/demo --digest ab12\n"},
+		{name: "element", task: "7", digests: []ElementDigest{{0, "aa"}, {7, "bb"}}, want: "launch --run-dir /runs/demo --digest bb\n"},
+		{name: "other element", task: "1", digests: []ElementDigest{{0, "aa"}, {7, "bb"}}, want: "launch --run-dir /runs/demo --digest none\n"},
+		{name: "no array", digests: []ElementDigest{{0, "aa"}}, want: "launch --run-dir /runs/demo --digest none\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := in
+			in.Digest, in.Digests = tt.digest, tt.digests
+			script, err := Render(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), "bash", "-s")
+			cmd.Stdin = bytes.NewReader(script)
+			cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+			if tt.task != "" {
+				cmd.Env = append(cmd.Env, "SLURM_ARRAY_TASK_ID="+tt.task)
+			}
+			out, err := cmd.CombinedOutput()
+			if err != nil || string(out) != tt.want {
+				t.Errorf("got %q, %v, want %q", out, err, tt.want)
+			}
+		})
+	}
+}

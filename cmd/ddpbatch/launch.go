@@ -26,6 +26,7 @@ type launchCmd struct {
 	Plain   bool     `help:"On a terminal, too: lines only, no view that changes."`
 	Over    bool     `name:"oversubscribe" help:"Without Slurm: start more ranks than 16 and than four per CPU."`
 	Element *int     `placeholder:"N" help:"Of a sweep: the element to run; inside a job array it is the array's."`
+	Digest  string   `placeholder:"SHA256" help:"Run the job in --run-dir only if it is the job with this digest. Batch scripts pass the digest of the submitted job."`
 }
 
 func (c *launchCmd) Help() string {
@@ -145,6 +146,9 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 			held.close()
 		}
 	}()
+	if c.Job != "" && c.Digest != "" {
+		return nil, usage("--digest is for a submitted job, and a job file is named")
+	}
 	if c.Job == "" {
 		if err = held.add(c.openSubmitted(p, o)); err == nil {
 			err = held.add(o.Dir.Lock(p.launcherClaim(ctx, o)))
@@ -289,6 +293,9 @@ func (c *launchCmd) openSubmitted(p *program, o *launch.Options) (release func()
 	}
 	stored, err := openStored(o.Dir)
 	if err == nil {
+		err = c.checkDigest(o.Dir, stored)
+	}
+	if err == nil {
 		err = c.checkRanks(p, o.Allocation, stored.job, stored.site)
 	}
 	if err == nil {
@@ -301,6 +308,16 @@ func (c *launchCmd) openSubmitted(p *program, o *launch.Options) (release func()
 	o.Job, o.Site, o.Spec = stored.job, stored.site, digestOf(stored.spec)
 	o.Job.ResolvePaths(stored.record.Base)
 	return release, nil
+}
+
+// checkDigest returns an error if the stored job is not the job that was submitted. The
+// batch script has the digest, and nobody can replace the script in Slurm's spool.
+func (c *launchCmd) checkDigest(dir rundir.Dir, stored storedJob) error {
+	if c.Digest == "" || c.Digest == rundir.JobDigest(stored.spec, stored.profile, stored.record.Base) {
+		return nil
+	}
+	return hinted{fmt.Errorf("run directory %q does not hold the job that was submitted: its job file, the profile of its site, or the folder of the job file has changed", dir.Path),
+		"submit the job again; change a job by its job file, not in its run directory"}
 }
 
 // openElement opens and holds a run directory. For a sweep, it is the directory of the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/templates"
@@ -32,9 +33,9 @@ func (c *renderCmd) Run(_ context.Context, p *program) error {
 	return err
 }
 
-// script is the batch script of the job; of a sweep, for the elements given, or
-// all of them. It starts this very program on the nodes, so the program must be at
-// the same path there.
+// script returns the batch script of the job. For a sweep, it is for the given elements, or
+// for all if elements is nil. It starts this very program on the nodes, so the program must
+// be at the same path there.
 func (f *jobFile) script(dir rundir.Dir, elements []int) ([]byte, error) {
 	binary, err := os.Executable()
 	if err != nil {
@@ -43,6 +44,18 @@ func (f *jobFile) script(dir rundir.Dir, elements []int) ([]byte, error) {
 	in := templates.Input{Job: f.job, Site: f.site, Binary: binary, RunDir: dir.Path}
 	if f.job.Sweep != nil {
 		in.Array = f.job.Sweep.Array(elements)
+		for _, e := range f.job.Sweep.Elements {
+			if elements != nil && !slices.Contains(elements, e.Index) {
+				continue
+			}
+			spec, err := e.Job.Source()
+			if err != nil {
+				return nil, err
+			}
+			in.Digests = append(in.Digests, templates.ElementDigest{Index: e.Index, Digest: rundir.JobDigest(spec, f.site.Source(), f.base)})
+		}
+	} else {
+		in.Digest = rundir.JobDigest(f.spec, f.site.Source(), f.base)
 	}
 	script, err := templates.Render(in)
 	if err != nil {

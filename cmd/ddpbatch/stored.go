@@ -65,8 +65,8 @@ func (p *program) launcherClaim(ctx context.Context, o *launch.Options) rundir.C
 	return c
 }
 
-// asSubmitted makes sure that what runs is what was submitted: it takes the
-// snapshot of the user's code, and says so if this program is another one.
+// asSubmitted compares what runs with what was submitted. It selects the snapshot of the
+// user's code, and warns if this program or the job file has changed since.
 func (p *program) asSubmitted(ctx context.Context, c *launchCmd, o *launch.Options, id string) error {
 	record, err := o.Dir.ReadRecord()
 	if err != nil {
@@ -74,9 +74,14 @@ func (p *program) asSubmitted(ctx context.Context, c *launchCmd, o *launch.Optio
 	}
 	s := record.Of(id)
 	if s == nil && id != "" && c.RunDir != "" {
-		// The job may have begun before its id stood in the record. Of a sweep that
-		// is in the sweep's own directory.
-		if record, err = (rundir.Dir{Path: p.abs(c.RunDir)}).ReadRecord(); err != nil {
+		// The job may have started before its ID was recorded. The submissions of a
+		// sweep are in the directory of the sweep.
+		of, release, err := rundir.OpenOwn(p.abs(c.RunDir))
+		if err != nil {
+			return err
+		}
+		defer release()
+		if record, err = of.ReadRecord(); err != nil {
 			return err
 		}
 		if s = record.Of(id); s == nil {

@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -84,6 +85,15 @@ func (d Dir) ReadSite() ([]byte, error) {
 		return nil, fmt.Errorf("read the stored profile of the job's site: %w", err)
 	}
 	return text, nil
+}
+
+// JobDigest returns the SHA-256 of what a job takes from its run directory before it runs
+// anything: the job file, the profile of its site, which holds shell commands, and the
+// folder where relative paths of the job file start. Batch scripts in the queue hold it, so
+// its definition cannot change.
+func JobDigest(spec, site []byte, base string) string {
+	text := fmt.Sprintf("ddpbatch job 1\nspec %x\nsite %x\nbase %q\n", sha256.Sum256(spec), sha256.Sum256(site), base)
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
 }
 
 // ReadRendezvous returns the content of rank 0's file. The file of another user would make
