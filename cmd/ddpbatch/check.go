@@ -8,6 +8,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
 )
 
@@ -59,9 +60,11 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 	var answers []checkAnswer
 	bad := 0
 	for _, path := range c.Jobs {
+		var dir rundir.Dir
 		f, err := p.load(path, c.Set...)
 		if err == nil {
-			err = submit.CheckResume(p.runDir(c.RunDir, f.job, f.base), f.job, f.base)
+			dir = p.runDir(c.RunDir, f.job, f.base)
+			err = submit.CheckResume(dir, f.job, f.base)
 		}
 		if err != nil {
 			bad++
@@ -70,7 +73,7 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 			continue
 		}
 		a := checkAnswer{File: path, Good: true, Name: string(f.job.Name), Site: f.job.Site, Nodes: int(f.job.Slurm.Nodes),
-			TasksPerNode: f.job.TasksPerNode(), Ranks: f.job.Ranks(), Work: work(f.job), Warnings: doubtTexts(f.doubts)}
+			TasksPerNode: f.job.TasksPerNode(), Ranks: f.job.Ranks(), Work: work(f.job), Warnings: append(doubtTexts(f.doubts), exposures(dir, true)...)}
 		if f.job.Sweep != nil {
 			a.Elements = len(f.job.Sweep.Elements)
 		}
@@ -78,6 +81,7 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 		if !c.JSON {
 			p.printf("%s: valid: %s: %s\n", path, a.Name, understood(f))
 			p.tellDoubts(f, false)
+			p.warnOfExposure(dir, true)
 		}
 	}
 	if c.JSON {

@@ -165,6 +165,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 	p.tellDoubts(f, o.Allocation == nil)
 	dir := p.runDir(c.RunDir, f.job, f.base)
 	p.warnOfRunDir(dir, c.RunDir, f.job)
+	p.warnOfExposure(dir, false)
 	if err := submit.CheckResume(dir, f.job, f.base); err != nil {
 		return nil, exitError{exitNoState, err} // the code with which the ranks would refuse
 	}

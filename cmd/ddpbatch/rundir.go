@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -57,6 +58,32 @@ func (p *program) warnOfRunDir(dir rundir.Dir, asked string, job *jobs.Job) {
 	here := p.abs(filepath.Join(runsFolder, string(job.Name)))
 	if asked == "" && !isSameFolder(dir.Path, here) && dir.Path != here {
 		p.note("WARNING: using the run in %q, which this job file started, not a new run in %q; use --run-dir to choose", dir.Path, here)
+	}
+}
+
+// exposures returns warnings about directories in which every user can replace a run
+// directory. Directories of a group, and of other users, are common in shared projects: if
+// there is nothing worse, members asks for the innermost of these.
+func exposures(dir rundir.Dir, members bool) (texts []string) {
+	all := rundir.Exposures(dir.Path)
+	text := func(e rundir.Exposure) string {
+		return fmt.Sprintf("run directory %q is not protected: %s; %s", dir.Path, e, e.Hint())
+	}
+	for _, e := range all {
+		if e.Anyone {
+			texts = append(texts, text(e))
+		}
+	}
+	if members && len(texts) == 0 && len(all) > 0 {
+		texts = append(texts, text(all[len(all)-1]))
+	}
+	return texts
+}
+
+// warnOfExposure prints what [exposures] returns.
+func (p *program) warnOfExposure(dir rundir.Dir, members bool) {
+	for _, text := range exposures(dir, members) {
+		p.note("warning: %s", text)
 	}
 }
 

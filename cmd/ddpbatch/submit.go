@@ -49,6 +49,7 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	}
 	dir := p.runDir(c.RunDir, f.job, f.base)
 	p.warnOfRunDir(dir, c.RunDir, f.job)
+	p.warnOfExposure(dir, false)
 	if err := submit.CheckResume(dir, f.job, f.base); err != nil {
 		return err
 	}

@@ -15,13 +15,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// Create makes the directory at an absolute path, with mode 0700, and the
-// folders above it, or takes one that is there already.
+// Create creates the directory at an absolute path, with mode 0700, and the directories
+// above it. It also returns a directory that exists.
 //
-// It refuses a path that is a symbolic link or not a directory, or that holds control
-// characters, and a directory that belongs to someone else, that others can write into,
-// that this user cannot, or that holds other files and no run. It leaves nothing in a
-// directory that it refuses. Such errors may have a hint.
+// It rejects a path that is a symbolic link or not a directory, or that holds control
+// characters, and a directory that belongs to someone else, that others can write to, that
+// this user cannot write to, or that holds other files and no run. It does not create a run
+// directory in a directory that another user has prepared for everybody in a place such as
+// /tmp; see [Exposures] for other directories that do not protect it. It leaves nothing in a
+// directory that it rejects. Such errors may have a hint.
 func Create(path string) (Dir, error) {
 	if !filepath.IsAbs(path) {
 		return Dir{}, fmt.Errorf("create run directory %q: the path is not absolute", path)
@@ -48,6 +50,9 @@ func create(path string) error {
 	}
 	_, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
+		if err := checkParent(filepath.Dir(path)); err != nil {
+			return err
+		}
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return cannotMake(err)
 		}

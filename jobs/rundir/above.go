@@ -1,0 +1,204 @@
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
+)
+
+// An Exposure is a directory above a run directory that lets other users move the run
+// directory away, and put another one in its place.
+type Exposure struct {
+	Path   string
+	Owner  int
+	Group  int
+	Mode   fs.FileMode
+	Anyone bool // every user can do it, not only the owner or the group
+
+	foreign bool // its owner is neither root nor this user
+}
+
+// Exposures returns the directories above a path that let other users replace what is
+// there, the outermost first. Directories that do not exist are left out. The rules are
+// those of OpenSSH's StrictModes, except that a directory may be writable by the user's
+// private group, and by everybody if it has the sticky bit and belongs to root or the user.
+// Access control lists are not read, apart from their mask, which is in the mode.
+func Exposures(path string) []Exposure {
+	var all []Exposure
+	var seen []fs.FileInfo
+	look := func(dir string) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return
+		}
+		for _, other := range seen {
+			if os.SameFile(info, other) {
+				return
+			}
+		}
+		seen = append(seen, info)
+		if e, ok := exposureOf(dir, info); ok {
+			all = append(all, e)
+		}
+	}
+	parent := filepath.Dir(filepath.Clean(path))
+	for _, dir := range ancestors(parent) {
+		look(dir)
+	}
+	// Behind links.
+	for _, dir := range ancestors(resolve(parent)) {
+		look(dir)
+	}
+	return all
+}
+
+// ancestors returns a directory and those above it, the outermost first.
+func ancestors(dir string) (all []string) {
+	for {
+		all = append([]string{dir}, all...)
+		if dir == filepath.Dir(dir) {
+			return all
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// resolve follows the links in the part of a path that exists.
+func resolve(dir string) string {
+	for {
+		to, err := filepath.EvalSymlinks(dir)
+		if err == nil {
+			return to
+		}
+		if dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func exposureOf(dir string, info fs.FileInfo) (e Exposure, ok bool) {
+	owner, known := safefile.Owner(info)
+	if !known {
+		return e, false
+	}
+	e = Exposure{Path: dir, Owner: owner, Group: groupOf(info), Mode: info.Mode(), foreign: isForeign(owner)}
+	sticky := info.Mode()&fs.ModeSticky != 0
+	// The sticky bit does not restrict the owner of the directory.
+	e.Anyone = info.Mode().Perm()&0o002 != 0 && (!sticky || e.foreign)
+	byGroup := info.Mode().Perm()&0o020 != 0 && !sticky && !isPrivateGroup(e.Group)
+	return e, e.Anyone || e.foreign || byGroup
+}
+
+// isForeign reports whether a user is neither root nor this user. In a user namespace, the
+// kernel shows all users without a mapping as one, which may be root.
+func isForeign(uid int) bool {
+	return uid != 0 && uid != os.Geteuid() && uid != overflowUID()
+}
+
+// overflowUID returns the user that the kernel shows for users without a mapping.
+func overflowUID() int {
+	text, err := os.ReadFile("/proc/sys/kernel/overflowuid")
+	if err != nil {
+		return 65534
+	}
+	uid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 65534
+	}
+	return uid
+}
+
+// isPrivateGroup reports whether a group is this user's own: many systems have a group with
+// the name of each user, and a umask that lets the group write.
+func isPrivateGroup(gid int) bool {
+	if gid != os.Getegid() {
+		return false
+	}
+	if gid == os.Geteuid() {
+		return true
+	}
+	u, err := user.Current()
+	if err != nil {
+		return false
+	}
+	g, err := user.LookupGroupId(strconv.Itoa(gid))
+	return err == nil && g.Name == u.Username
+}
+
+// groupOf returns the group of a file or directory, or -1 if the file system has none.
+func groupOf(info fs.FileInfo) int {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(stat.Gid)
+	}
+	return -1
+}
+
+// String describes who can replace the run directory, and why.
+func (e Exposure) String() string {
+	mode := fmt.Sprintf("mode %04o", octal(e.Mode))
+	switch {
+	case e.Anyone && e.foreign:
+		return fmt.Sprintf("every user can replace it, because %q belongs to user %d and is writable by everybody (%s)", e.Path, e.Owner, mode)
+	case e.Anyone:
+		return fmt.Sprintf("every user can replace it, because %q is writable by everybody and has no sticky bit (%s)", e.Path, mode)
+	case e.foreign:
+		return fmt.Sprintf("user %d can replace it, because %q belongs to that user (%s)", e.Owner, e.Path, mode)
+	}
+	return fmt.Sprintf("members of group %d can replace it, because %q is writable by that group (%s)", e.Group, e.Path, mode)
+}
+
+// Hint says what to do about it.
+func (e Exposure) Hint() string {
+	change := fmt.Sprintf("`chmod +t %s`", e.Path)
+	switch {
+	case e.foreign:
+		return "choose another place with --run-dir"
+	case e.Owner == os.Geteuid() && e.Anyone:
+		return fmt.Sprintf("run `chmod o-w %s`, or choose another place with --run-dir", e.Path)
+	case e.Owner == os.Geteuid():
+		return "run " + change + ", or choose another place with --run-dir"
+	}
+	return "ask an administrator to run " + change + ", or choose another place with --run-dir"
+}
+
+// octal returns the mode as chmod takes it.
+func octal(mode fs.FileMode) uint32 {
+	bits := uint32(mode.Perm())
+	for flag, bit := range map[fs.FileMode]uint32{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
+		if mode&flag != 0 {
+			bits |= bit
+		}
+	}
+	return bits
+}
+
+// checkParent returns an error if somebody else has prepared the directory in which a run
+// directory is to be created: it belongs to another user, everybody can write to it, and it
+// is in a directory where every user can create names, such as /tmp.
+func checkParent(parent string) error {
+	info, err := os.Stat(parent)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	around, err := os.Stat(filepath.Dir(resolve(parent)))
+	if err != nil {
+		return err
+	}
+	const public = fs.ModeSticky | 0o002
+	if e, _ := exposureOf(parent, info); e.foreign && e.Anyone && around.Mode()&public == public {
+		return refuse("choose a directory of your own with --run-dir", "%w", errors.New(e.String()))
+	}
+	return nil
+}

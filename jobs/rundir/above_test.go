@@ -1,0 +1,120 @@
+package rundir
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// makeDir creates a directory with an owner, a group, and a mode, as chmod takes it.
+func makeDir(t *testing.T, path string, uid, gid int, mode os.FileMode) {
+	t.Helper()
+	if err := errors.Join(os.Mkdir(path, 0o700), os.Chown(path, uid, gid), os.Chmod(path, mode)); err != nil {
+		t.Fatal(err) // the suite runs as root
+	}
+}
+
+const (
+	stranger = 4321
+	lab      = 4322
+)
+
+func TestExposures(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		uid, gid int
+		mode     os.FileMode
+		exposed  bool
+		anyone   bool
+		want     string // in the description
+		hint     string
+	}{
+		{name: "own", mode: 0o755},
+		{name: "private group, umask 002", mode: 0o775},
+		{name: "project of a group", gid: lab, mode: 0o775 | os.ModeSetgid, exposed: true, want: "group 4322", hint: "chmod +t"},
+		{name: "project of a group with the sticky bit", gid: lab, mode: 0o775 | os.ModeSticky},
+		{name: "writable by everybody", mode: 0o777, exposed: true, anyone: true, want: "mode 0777", hint: "chmod o-w"},
+		{name: "like /tmp", mode: 0o777 | os.ModeSticky},
+		{name: "of another user", uid: stranger, mode: 0o755, exposed: true, want: "user 4321", hint: "--run-dir"},
+		{name: "of another user, for everybody", uid: stranger, mode: 0o777, exposed: true, anyone: true, want: "user 4321", hint: "--run-dir"},
+		{name: "of another user, like /tmp", uid: stranger, mode: 0o777 | os.ModeSticky, exposed: true, anyone: true, want: "mode 1777", hint: "--run-dir"},
+		{name: "of a user without a mapping", uid: overflowUID(), mode: 0o755},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			base := t.TempDir()
+			dir := filepath.Join(base, "dir")
+			makeDir(t, dir, tt.uid, tt.gid, tt.mode)
+			link := filepath.Join(base, "link")
+			if err := os.Symlink(dir, link); err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range []string{filepath.Join(dir, "run"), filepath.Join(dir, "runs", "new", "run"), filepath.Join(link, "run")} {
+				all := Exposures(path)
+				if len(all) == 0 && !tt.exposed {
+					continue
+				}
+				if len(all) != 1 || !tt.exposed || all[0].Anyone != tt.anyone || !strings.Contains(all[0].String(), tt.want) || !strings.Contains(all[0].Hint(), tt.hint) {
+					t.Errorf("%s: %v", path, all)
+				}
+			}
+		})
+	}
+}
+
+// A link leads from a safe directory into one that is not.
+func TestExposuresBehindLink(t *testing.T) {
+	base := t.TempDir()
+	open := filepath.Join(base, "open")
+	makeDir(t, open, 0, 0, 0o777)
+	makeDir(t, filepath.Join(open, "inner"), 0, 0, 0o755)
+	link := filepath.Join(base, "link")
+	if err := os.Symlink(filepath.Join(open, "inner"), link); err != nil {
+		t.Fatal(err)
+	}
+	all := Exposures(filepath.Join(link, "run"))
+	if len(all) != 1 || all[0].Path != open || !all[0].Anyone {
+		t.Errorf("got %v", all)
+	}
+}
+
+// Another user may have created runs/ in a directory such as /tmp before this user came.
+func TestCreateRejectsPreparedParent(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		around os.FileMode
+		uid    int
+		mode   os.FileMode
+		want   string // in the error; empty for none
+	}{
+		{"prepared in a place such as /tmp", 0o777 | os.ModeSticky, stranger, 0o777, "user 4321"},
+		{"prepared with the sticky bit", 0o777 | os.ModeSticky, stranger, 0o777 | os.ModeSticky, "user 4321"},
+		{"own", 0o777 | os.ModeSticky, 0, 0o777, ""},
+		{"of a group", 0o777 | os.ModeSticky, stranger, 0o775, ""},
+		{"elsewhere", 0o755, stranger, 0o777, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			around := filepath.Join(t.TempDir(), "around")
+			makeDir(t, around, 0, 0, tt.around)
+			runs := filepath.Join(around, "runs")
+			makeDir(t, runs, tt.uid, lab, tt.mode)
+			run := filepath.Join(runs, "run")
+			d, err := Create(run)
+			if tt.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			wants(t, err, tt.want, "--run-dir")
+			// A run that is there already can be continued.
+			if err := os.Mkdir(run, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if d, err = Create(run); err != nil || d.Path != run {
+				t.Errorf("existing run: %v", err)
+			}
+		})
+	}
+}
