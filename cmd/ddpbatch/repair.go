@@ -93,6 +93,9 @@ func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
 	} else if err != nil {
 		return req, err
 	}
+	if req.Dir, _, err = req.Dir.Hold(); err != nil { // until the process ends
+		return req, err
+	}
 	if _, err := req.Dir.ReadRecord(); errors.Is(err, fs.ErrNotExist) && !req.Dir.IsRepairable() {
 		return req, exitError{exitUsage, fmt.Errorf("%q holds neither checkpoints nor a record: it is not a run directory", path)}
 	}
@@ -101,12 +104,14 @@ func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
 
 // stored takes the job from the run directory, or has it stored there.
 func (c *repairCmd) stored(req *submit.RepairRequest) error {
-	_, err := os.Stat(req.Dir.Spec())
+	spec, err := req.Dir.ReadSpec()
 	switch {
 	case err == nil && req.Job != nil:
 		return nil
 	case err == nil:
-		req.Job, err = jobs.Load(req.Dir.Spec())
+		req.Job, err = jobs.Parse(req.Dir.Spec(), spec)
+		return err
+	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	case req.Job == nil:
 		return exitError{exitUsage, hinted{fmt.Errorf("run directory %q has no job file", req.Dir.Path), "name the run's job file with --job FILE"}}
