@@ -66,8 +66,9 @@ func AllocationFromEnv(lookup func(string) (string, bool)) (Allocation, bool, er
 	return a, true, nil
 }
 
-// checkComponents compares the plain node list with the components. In a batch script, it
-// has the nodes of the first component; in a step, those of the step's components.
+// checkComponents compares the plain node list with the components. In a batch script, the
+// list has the nodes of the first component. In a step, it has the nodes of the step's
+// components.
 func checkComponents(a Allocation, components []Component, size string) error {
 	conflict := func(format string, args ...any) error {
 		return conflictError{"allocation", fmt.Sprintf(format, args...)}

@@ -9,8 +9,8 @@ import (
 
 var hetComponents = []Component{{JobID: "42", Nodes: []string{"n1"}}, {JobID: "43", Nodes: []string{"n2", "n3"}}}
 
-// hetEnv returns the variables of a batch script for hetComponents. The plain node list is
-// that of the first component.
+// hetEnv returns the variables of a batch script for hetComponents. The plain node list
+// contains the first component only.
 func hetEnv() map[string]string {
 	return map[string]string{
 		"SLURM_JOB_ID": "42", "SLURM_JOB_NODELIST": "n1", "SLURM_HET_SIZE": "2",
@@ -19,8 +19,8 @@ func hetEnv() map[string]string {
 	}
 }
 
-// In some versions, the plain node list has only the first component, also in a step. The
-// nodes of the job are then those of all components.
+// In some versions, the plain node list has only the first component, also in a step. All
+// components together then have the nodes of the job.
 func TestTaskOfHeterogeneousJob(t *testing.T) {
 	env := with(stepEnv(), hetEnv())
 	if task, err := TaskFromEnv(lookup(env)); err != nil || task.Host != "n2" || task.WorldSize != 7 {
@@ -41,12 +41,12 @@ func TestOrderByComponents(t *testing.T) {
 		wantHosts  string
 		wantTasks  string
 	}{
-		{"sorted", [][]string{{"n3"}, {"n1", "n2"}}, []string{"n1", "n2", "n3"}, []int{2, 1, 4}, "[n3 n1 n2]", "[4 2 1]"},
-		{"in order", [][]string{{"n1"}, {"n2", "n3"}}, []string{"n1", "n2", "n3"}, []int{2, 1, 4}, "[n1 n2 n3]", "[2 1 4]"},
-		{"one component", [][]string{{"n3"}, {"n1", "n2"}}, []string{"n1", "n2"}, []int{2, 1}, "[n1 n2]", "[2 1]"},
-		{"node of no component", [][]string{{"n3"}, {"n1"}}, []string{"n1", "n2", "n3"}, []int{2, 1, 4}, "[n1 n2 n3]", "[2 1 4]"},
-		{"shared node", [][]string{{"n2", "n1"}, {"n1"}}, []string{"n1", "n2", "n1"}, []int{2, 1, 4}, "[n1 n2 n1]", "[2 1 4]"},
-		{"different layout", [][]string{{"n3"}, {"n1"}}, []string{"n1", "n3"}, []int{2}, "[n1 n3]", "[2]"},
+		{name: "sorted", components: [][]string{{"n3"}, {"n1", "n2"}}, hosts: []string{"n1", "n2", "n3"}, tasks: []int{2, 1, 4}, wantHosts: "[n3 n1 n2]", wantTasks: "[4 2 1]"},
+		{name: "in order", components: [][]string{{"n1"}, {"n2", "n3"}}, hosts: []string{"n1", "n2", "n3"}, tasks: []int{2, 1, 4}, wantHosts: "[n1 n2 n3]", wantTasks: "[2 1 4]"},
+		{name: "one component", components: [][]string{{"n3"}, {"n1", "n2"}}, hosts: []string{"n1", "n2"}, tasks: []int{2, 1}, wantHosts: "[n1 n2]", wantTasks: "[2 1]"},
+		{name: "node of no component", components: [][]string{{"n3"}, {"n1"}}, hosts: []string{"n1", "n2", "n3"}, tasks: []int{2, 1, 4}, wantHosts: "[n1 n2 n3]", wantTasks: "[2 1 4]"},
+		{name: "shared node", components: [][]string{{"n2", "n1"}, {"n1"}}, hosts: []string{"n1", "n2", "n1"}, tasks: []int{2, 1, 4}, wantHosts: "[n1 n2 n1]", wantTasks: "[2 1 4]"},
+		{name: "different layout", components: [][]string{{"n3"}, {"n1"}}, hosts: []string{"n1", "n3"}, tasks: []int{2}, wantHosts: "[n1 n3]", wantTasks: "[2]"},
 	}
 	for _, tt := range tests {
 		var components []Component
@@ -70,33 +70,44 @@ func TestAllocationFromEnv(t *testing.T) {
 		err    string
 	}{
 		{name: "no job"},
-		{"batch script", batch, Allocation{JobID: "42", Nodes: []string{"n3", "n1"}}, true, ""},
-		{"requeued", with(batch, map[string]string{"SLURM_RESTART_COUNT": "1"}),
-			Allocation{JobID: "42", Nodes: []string{"n3", "n1"}, RestartCount: 1}, true, ""},
-		{"inside a step", stepEnv(), Allocation{JobID: "42", Nodes: []string{"n1", "n2", "n3"}, StepTasks: 7}, true, ""},
-		{"one component", with(batch, map[string]string{"SLURM_HET_SIZE": "1"}),
-			Allocation{JobID: "42", Nodes: []string{"n3", "n1"}}, true, ""},
-		{"heterogeneous", hetEnv(), Allocation{JobID: "42", Nodes: []string{"n1", "n2", "n3"}, Components: hetComponents}, true, ""},
-		{"heterogeneous, old names", with(stepEnv(), map[string]string{
+		{name: "batch script", env: batch, want: Allocation{JobID: "42", Nodes: []string{"n3", "n1"}}, wantOK: true},
+		{name: "requeued", env: with(batch, map[string]string{"SLURM_RESTART_COUNT": "1"}),
+			want: Allocation{JobID: "42", Nodes: []string{"n3", "n1"}, RestartCount: 1}, wantOK: true},
+		{name: "inside a step", env: stepEnv(), want: Allocation{JobID: "42", Nodes: []string{"n1", "n2", "n3"}, StepTasks: 7}, wantOK: true},
+		{name: "one component", env: with(batch, map[string]string{"SLURM_HET_SIZE": "1"}),
+			want: Allocation{JobID: "42", Nodes: []string{"n3", "n1"}}, wantOK: true},
+		{name: "heterogeneous", env: hetEnv(), want: Allocation{JobID: "42", Nodes: []string{"n1", "n2", "n3"}, Components: hetComponents}, wantOK: true},
+		{name: "heterogeneous, old names", env: with(stepEnv(), map[string]string{
 			"SLURM_PACK_SIZE": "2", "SLURM_JOB_ID_PACK_GROUP_0": "42", "SLURM_JOB_ID_PACK_GROUP_1": "43",
 			"SLURM_JOB_NODELIST_PACK_GROUP_0": "n1", "SLURM_JOB_NODELIST_PACK_GROUP_1": "n[2-3]",
-		}), Allocation{JobID: "42", Nodes: []string{"n1", "n2", "n3"}, Components: hetComponents, StepTasks: 7}, true, ""},
-		{"heterogeneous, nodes of a different job", with(hetEnv(), map[string]string{"SLURM_JOB_NODELIST": "n[2-3]"}), Allocation{}, true,
-			"SLURM_JOB_NODELIST is n[2-3], but the first of the 2 components of SLURM_HET_SIZE has n1"},
-		{"step of a different job", with(with(stepEnv(), hetEnv()), map[string]string{"SLURM_JOB_NODELIST": "n[1-4]"}), Allocation{}, true,
-			`SLURM_JOB_NODELIST contains "n4", but none of the 2 components of SLURM_HET_SIZE does`},
-		{"heterogeneous, missing component", with(hetEnv(), map[string]string{"SLURM_JOB_NODELIST_HET_GROUP_1": ""}), Allocation{}, true,
-			"SLURM_JOB_NODELIST_HET_GROUP_1 is not set"},
-		{"too many components", with(hetEnv(), map[string]string{"SLURM_HET_SIZE": "100000000"}), Allocation{}, true,
-			"SLURM_HET_SIZE is 100000000, but a job has at most 128 components"},
-		{"array task", with(batch, map[string]string{"SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "3"}),
-			Allocation{JobID: "42", Nodes: []string{"n3", "n1"}, ArrayJobID: "40", ArrayTask: "3"}, true, ""},
-		{"no job array", with(batch, map[string]string{"SLURM_ARRAY_TASK_ID": "3"}), Allocation{}, true,
-			"SLURM_ARRAY_TASK_ID is set, but SLURM_ARRAY_JOB_ID is not"},
-		{"leaked step", with(batch, map[string]string{"SLURMD_NODENAME": "n3", "SLURM_STEP_NODELIST": "n[4-5]", "SLURM_STEP_NUM_TASKS": "9", "SLURM_STEP_TASKS_PER_NODE": "5,4"}),
-			Allocation{JobID: "42", Nodes: []string{"n3", "n1"}}, true, ""},
-		{"no nodes", with(batch, map[string]string{"SLURM_JOB_NODELIST": ""}), Allocation{}, true, "SLURM_JOB_NODELIST is not set"},
-		{"invalid ID", with(batch, map[string]string{"SLURM_JOB_ID": "42; rm"}), Allocation{}, true, `"42; rm" is not a number`},
+		}), want: Allocation{JobID: "42", Nodes: []string{"n1", "n2", "n3"}, Components: hetComponents, StepTasks: 7}, wantOK: true},
+		{name: "heterogeneous, nodes of a different job", env: with(hetEnv(), map[string]string{"SLURM_JOB_NODELIST": "n[2-3]"}), wantOK: true,
+			err: "SLURM_JOB_NODELIST is n[2-3], but the first of the 2 components of SLURM_HET_SIZE has n1"},
+		{name: "step of a different job", env: with(with(stepEnv(), hetEnv()), map[string]string{"SLURM_JOB_NODELIST": "n[1-4]"}), wantOK: true,
+			err: `SLURM_JOB_NODELIST contains "n4", but none of the 2 components of SLURM_HET_SIZE does`},
+		{name: "heterogeneous, missing component", env: with(hetEnv(), map[string]string{"SLURM_JOB_NODELIST_HET_GROUP_1": ""}), wantOK: true,
+			err: "SLURM_JOB_NODELIST_HET_GROUP_1 is not set"},
+		{name: "too many components", env: with(hetEnv(), map[string]string{"SLURM_HET_SIZE": "100000000"}), wantOK: true,
+			err: "SLURM_HET_SIZE is 100000000, but a job has at most 128 components"},
+		{name: "array task", env: with(batch, map[string]string{"SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "3"}),
+			want: Allocation{JobID: "42", Nodes: []string{"n3", "n1"}, ArrayJobID: "40", ArrayTask: "3"}, wantOK: true},
+		{name: "no job array", env: with(batch, map[string]string{"SLURM_ARRAY_TASK_ID": "3"}), wantOK: true,
+			err: "SLURM_ARRAY_TASK_ID is set, but SLURM_ARRAY_JOB_ID is not"},
+		{name: "leaked step", env: with(batch, map[string]string{"SLURMD_NODENAME": "n3", "SLURM_STEP_NODELIST": "n[4-5]", "SLURM_STEP_NUM_TASKS": "9", "SLURM_STEP_TASKS_PER_NODE": "5,4"}),
+			want: Allocation{JobID: "42", Nodes: []string{"n3", "n1"}}, wantOK: true},
+		{name: "leaked step on the same node", env: with(batch, map[string]string{"SLURMD_NODENAME": "n3", "SLURM_STEP_NODELIST": "n3", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_GTIDS": "0"}),
+			want: Allocation{JobID: "42", Nodes: []string{"n3", "n1"}}, wantOK: true},
+		{name: "step with more nodes than task counts", env: with(batch, map[string]string{"SLURMD_NODENAME": "n1", "SLURM_STEP_NODELIST": "n3,n1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_GTIDS": "0"}),
+			want: Allocation{JobID: "42", Nodes: []string{"n3", "n1"}, StepTasks: 2}, wantOK: true},
+		{name: "step without ranks of the node", env: with(batch, map[string]string{"SLURMD_NODENAME": "n3", "SLURM_STEP_NODELIST": "n3,n1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}),
+			want: Allocation{JobID: "42", Nodes: []string{"n3", "n1"}, StepTasks: 2}, wantOK: true},
+		{name: "step with an invalid layout", env: with(batch, map[string]string{"SLURMD_NODENAME": "n9", "SLURM_STEP_NODELIST": "n3", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "x"}),
+			want: Allocation{JobID: "42", Nodes: []string{"n3", "n1"}, StepTasks: 2}, wantOK: true},
+		{name: "no array task", env: with(batch, map[string]string{"SLURM_ARRAY_JOB_ID": "40"}), wantOK: true,
+			err: "SLURM_ARRAY_JOB_ID is set, but SLURM_ARRAY_TASK_ID is not"},
+		{name: "too many components by one", env: with(hetEnv(), map[string]string{"SLURM_HET_SIZE": "129"}), wantOK: true, err: "at most 128 components"},
+		{name: "no nodes", env: with(batch, map[string]string{"SLURM_JOB_NODELIST": ""}), wantOK: true, err: "SLURM_JOB_NODELIST is not set"},
+		{name: "invalid ID", env: with(batch, map[string]string{"SLURM_JOB_ID": "42; rm"}), wantOK: true, err: `"42; rm" is not a number`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -41,8 +41,8 @@ type advice struct {
 }
 
 // rejections are messages after which no job exists: a program did not send the request,
-// or Slurm rejected it. The texts are those of slurm_strerror (Slurm 22.05 to 25.05) and
-// of the programs. The first match counts, so specific texts precede general ones.
+// or Slurm rejected it. The texts are from slurm_strerror (Slurm 22.05 to 25.05) and from
+// the programs. The first match counts, so specific texts precede general ones.
 // Messages that name a limit, such as QOSMaxGRESPerUser, are in pendingReasons.
 var rejections = []advice{
 	{"unable to process configuration file", hintConfig},
@@ -50,8 +50,8 @@ var rejections = []advice{
 	{"i/o error writing script/environment to file", "tell your center that the controller's disk is full or not writable"},
 	{"account or account/partition combination", hintAssociation},
 	{"invalid account", hintAccount},
-	{"invalid partition", "set slurm.partition to one that `sinfo --summarize` lists"},
-	{"no partition specified", "set slurm.partition to one that `sinfo --summarize` lists: this cluster has no default"},
+	{"invalid partition", "set slurm.partition to a partition of `sinfo --summarize`"},
+	{"no partition specified", "set slurm.partition to a partition of `sinfo --summarize`: this cluster has no default"},
 	{"user's group not permitted to use this partition", "choose a different slurm.partition: this one is limited to certain groups"},
 	{"invalid qos", hintQOS},
 	{"job violates accounting/qos policy", "lower slurm.nodes, slurm.gpus_per_node, or slurm.time to the limits of your account and QOS: `sacctmgr show qos format=name,maxwall,maxtrespu,maxsubmitpu`"},

@@ -11,7 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hint"
 )
 
-// The messages are those of Slurm's programs. Each hint must contain what to change.
+// The messages are from Slurm's programs. Each hint must contain what to change.
 func TestHint(t *testing.T) {
 	const failed = "sbatch: error: Batch job submission failed: "
 	for _, tt := range []struct{ message, want string }{
@@ -101,7 +101,7 @@ func TestAdviceIsReachable(t *testing.T) {
 	}
 }
 
-// The reasons are those of Slurm 22.05.8.
+// The reasons are from Slurm 22.05.8.
 func TestExplainPendingExplainsEveryReason(t *testing.T) {
 	text, err := os.ReadFile("testdata/reasons-22.05.txt")
 	if err != nil {

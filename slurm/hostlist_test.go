@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The names are from `scontrol show hostnames` of Slurm 22.05.8. Those of lists with text
-// after a bracket are from 25.05.3.
+// The names are from `scontrol show hostnames` of Slurm 22.05.8; for lists with text after
+// a bracket, of 25.05.3.
 func TestExpandHosts(t *testing.T) {
 	tests := []struct{ list, want string }{
 		{"", ""},

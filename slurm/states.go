@@ -108,8 +108,8 @@ func FormatExitCode(exitCode string) string {
 }
 
 // aggregateStates returns the state of a job array. It is running if a task is running,
-// done if all tasks are done, and completed if all tasks are completed. Its exit code is
-// that of the task that determines the state.
+// done if all tasks are done, and completed if all tasks are completed. The task that
+// determines the state also determines the exit code.
 func aggregateStates(id string, tasks []JobState) JobState {
 	array := JobState{ID: id, ArrayJobID: id, Restarts: -1}
 	counts := make(map[State]int)

@@ -201,8 +201,8 @@ func mergeMasks(list string, tasks int, areIndices bool) (*big.Int, bool) {
 	return union, true
 }
 
-// MergeGPUBind is [MergeCPUBind] for --gpu-bind: one task that replaces several tasks needs
-// all of their GPUs.
+// MergeGPUBind returns the value of --gpu-bind for one task that replaces several tasks, and
+// needs all of their GPUs. See [MergeCPUBind].
 func MergeGPUBind(bind string) string {
 	verbosity := ""
 	for _, v := range []string{"quiet,", "verbose,"} {

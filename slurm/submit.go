@@ -156,7 +156,7 @@ func dependencyOption(dependencies []Dependency) (string, error) {
 // no job ID. Before you submit again, search for the job with [Client.FindByComment].
 //
 // It returns false if nothing was sent or if Slurm rejected the job. For unknown errors it
-// returns true, because an unnecessary search is harmless and a second job is not.
+// returns true: an unnecessary search costs less than a second job.
 func MaybeSubmitted(err error) bool {
 	var failed *CommandError
 	switch {
@@ -237,8 +237,8 @@ func (c Client) FindByScript(ctx context.Context, path string) (found []Submitte
 	return parseSubmittedJobs(out, 6, path), nil
 }
 
-// parseSubmittedJobs returns the jobs of the lines with n columns, the last of which is
-// last. The columns are those of commentFormat or scriptFormat.
+// parseSubmittedJobs returns the jobs of the lines with n columns whose last column is last.
+// The first five columns are commentFormat.
 func parseSubmittedJobs(out string, n int, last string) (found []SubmittedJob) {
 	for line := range strings.Lines(out) {
 		f := strings.SplitN(strings.TrimRight(line, "\n"), "|", n)
@@ -285,7 +285,7 @@ const maxForecast = 5 * 365 * 24 * time.Hour
 
 // TestOnly checks whether Slurm accepts a script. It passes the script on standard input,
 // so it writes no file. dir is the working directory, as in [SubmitRequest]. If Slurm
-// rejects the script, the error is a [*CommandError] whose hint says what to change.
+// rejects the script, the error is a [*CommandError] with a hint.
 func (c Client) TestOnly(ctx context.Context, script []byte, dir string) (Forecast, error) {
 	stdout, stderr, err := c.runWithInput(ctx, dir, bytes.NewReader(script), "sbatch", "--test-only")
 	if err != nil {

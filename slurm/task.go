@@ -29,11 +29,11 @@ type Task struct {
 //
 // It uses only variables of the step. Variables of the job describe the whole allocation,
 // which may be larger (srun(1), "OUTPUT ENVIRONMENT VARIABLES"). The variables must agree
-// with each other and with the node of the process. If they do not, because they leaked
-// from a different step, the error names the two that disagree. TaskFromEnv derives nothing
-// from the rank: with --distribution=cyclic or arbitrary, ranks are not in the order of
-// nodes. In a step over several components of a heterogeneous job, ranks and nodes are
-// numbered across all components.
+// with each other and with the node of the process. If variables of a different step have
+// leaked, the error names two variables that disagree. TaskFromEnv derives nothing from the
+// rank: with --distribution=cyclic or arbitrary, ranks are not in the order of nodes. In a
+// step over several components of a heterogeneous job, ranks and nodes are numbered across
+// all components.
 //
 // Without a step, the error is a [*NoStepError]. This includes batch scripts, where Slurm
 // sets a rank of 0.

@@ -111,41 +111,41 @@ func TestTaskFromEnv(t *testing.T) {
 		changes map[string]string
 		want    Task
 	}{
-		{"full step", nil, Task{
+		{name: "full step", want: Task{
 			JobID: "42", StepID: "0", Rank: 4, WorldSize: 7, LocalRank: 1, LocalWorldSize: 2, NodeRank: 1,
 			Hosts: hosts, TasksPerNode: []int{3, 2, 2}, Host: "n2",
 		}},
-		{"requeued twice", map[string]string{"SLURM_RESTART_COUNT": "2"}, Task{
+		{name: "requeued twice", changes: map[string]string{"SLURM_RESTART_COUNT": "2"}, want: Task{
 			JobID: "42", StepID: "0", RestartCount: 2, Rank: 4, WorldSize: 7, LocalRank: 1, LocalWorldSize: 2, NodeRank: 1,
 			Hosts: hosts, TasksPerNode: []int{3, 2, 2}, Host: "n2",
 		}},
-		{"no ranks of the node", map[string]string{"SLURM_GTIDS": ""}, Task{
+		{name: "no ranks of the node", changes: map[string]string{"SLURM_GTIDS": ""}, want: Task{
 			JobID: "42", StepID: "0", Rank: 4, WorldSize: 7, LocalRank: 1, LocalWorldSize: 2, NodeRank: 1,
 			Hosts: hosts, TasksPerNode: []int{3, 2, 2}, Host: "n2",
 		}},
-		{"one of three nodes", map[string]string{
+		{name: "one of three nodes", changes: map[string]string{
 			"SLURM_GTIDS":   "0,1",
 			"SLURM_STEP_ID": "5", "SLURM_STEP_NODELIST": "n3", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2",
 			"SLURM_PROCID": "1", "SLURM_LOCALID": "1", "SLURM_NODEID": "0", "SLURMD_NODENAME": "n3",
-		}, Task{
+		}, want: Task{
 			JobID: "42", StepID: "5", Rank: 1, WorldSize: 2, LocalRank: 1, LocalWorldSize: 2, NodeRank: 0,
 			Hosts: []string{"n3"}, TasksPerNode: []int{2}, Host: "n3",
 		}},
-		{"cyclic distribution", map[string]string{
+		{name: "cyclic distribution", changes: map[string]string{
 			"SLURM_GTIDS":  "0,3,6",
 			"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NODEID": "0", "SLURMD_NODENAME": "n1",
-		}, Task{
+		}, want: Task{
 			JobID: "42", StepID: "0", Rank: 3, WorldSize: 7, LocalRank: 1, LocalWorldSize: 3, NodeRank: 0,
 			Hosts: hosts, TasksPerNode: []int{3, 2, 2}, Host: "n1",
 		}},
-		{"arbitrary distribution", map[string]string{
+		{name: "arbitrary distribution", changes: map[string]string{
 			"SLURM_GTIDS":  "0,1",
 			"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "1",
-		}, Task{
+		}, want: Task{
 			JobID: "42", StepID: "0", Rank: 0, WorldSize: 7, LocalRank: 0, LocalWorldSize: 2, NodeRank: 1,
 			Hosts: hosts, TasksPerNode: []int{3, 2, 2}, Host: "n2",
 		}},
-		{"no nodes of the job", map[string]string{"SLURM_JOB_NODELIST": ""}, Task{
+		{name: "no nodes of the job", changes: map[string]string{"SLURM_JOB_NODELIST": ""}, want: Task{
 			JobID: "42", StepID: "0", Rank: 4, WorldSize: 7, LocalRank: 1, LocalWorldSize: 2, NodeRank: 1,
 			Hosts: hosts, TasksPerNode: []int{3, 2, 2}, Host: "n2",
 		}},
@@ -170,33 +170,33 @@ func TestTaskFromEnvRejectsConflicts(t *testing.T) {
 		want    string // part of the error
 		leaked  bool   // whether the hint explains leaked variables
 	}{
-		{"rank beyond the step", map[string]string{"SLURM_PROCID": "7"},
-			"SLURM_PROCID is 7, but SLURM_STEP_NUM_TASKS is 7", true},
-		{"node beyond the list", map[string]string{"SLURM_NODEID": "3"},
-			"SLURM_NODEID is 3, but SLURM_STEP_NODELIST has 3 nodes", true},
-		{"local rank beyond the node", map[string]string{"SLURM_LOCALID": "2"},
-			"SLURM_LOCALID is 2, but SLURM_STEP_TASKS_PER_NODE has 2 tasks on node 1", true},
-		{"layout of a different size", map[string]string{"SLURM_STEP_TASKS_PER_NODE": "3(x3)"},
-			"has 9 tasks, but SLURM_STEP_NUM_TASKS is 7", true},
-		{"layout of different nodes", map[string]string{"SLURM_STEP_TASKS_PER_NODE": "4,3"},
-			"SLURM_STEP_TASKS_PER_NODE has 2 nodes, but SLURM_STEP_NODELIST has 3", true},
-		{"different node", map[string]string{"SLURMD_NODENAME": "n9"},
-			`SLURMD_NODENAME is "n9", but node 1 of SLURM_STEP_NODELIST is "n2"`, true},
-		{"step of a different job", map[string]string{"SLURM_JOB_NODELIST": "n[1-2]"},
-			`SLURM_STEP_NODELIST contains "n3", but SLURM_JOB_NODELIST does not`, true},
-		{"leaked from the same node", map[string]string{"SLURM_GTIDS": "0"},
-			"SLURM_GTIDS lists 1 ranks on this node, but SLURM_STEP_TASKS_PER_NODE has 2 tasks on it", true},
-		{"different rank", map[string]string{"SLURM_GTIDS": "3,5"}, "SLURM_GTIDS has rank 5 at index 1, but SLURM_PROCID is 4", true},
-		{"invalid ranks", map[string]string{"SLURM_GTIDS": "3,x"}, `SLURM_GTIDS: "x" is not a number`, false},
-		{"no node", map[string]string{"SLURMD_NODENAME": ""}, "SLURMD_NODENAME is not set", false},
-		{"no rank", map[string]string{"SLURM_PROCID": ""}, "SLURM_PROCID is not set", false},
-		{"invalid rank", map[string]string{"SLURM_PROCID": "-1"}, `SLURM_PROCID: "-1" is not a number`, false},
-		{"path as job", map[string]string{"SLURM_JOB_ID": "../1"}, `SLURM_JOB_ID: "../1" is not a number`, false},
-		{"invalid node list", map[string]string{"SLURM_STEP_NODELIST": "n[1-"}, "SLURM_STEP_NODELIST: ", false},
-		{"empty node list", map[string]string{"SLURM_STEP_NODELIST": ","}, `","`, false},
-		{"invalid node list of the job", map[string]string{"SLURM_JOB_NODELIST": "n["}, "SLURM_JOB_NODELIST: ", false},
-		{"invalid layout", map[string]string{"SLURM_STEP_TASKS_PER_NODE": "3,x"}, "SLURM_STEP_TASKS_PER_NODE", false},
-		{"invalid restart count", map[string]string{"SLURM_RESTART_COUNT": "once"}, "SLURM_RESTART_COUNT", false},
+		{name: "rank beyond the step", changes: map[string]string{"SLURM_PROCID": "7"},
+			want: "SLURM_PROCID is 7, but SLURM_STEP_NUM_TASKS is 7", leaked: true},
+		{name: "node beyond the list", changes: map[string]string{"SLURM_NODEID": "3"},
+			want: "SLURM_NODEID is 3, but SLURM_STEP_NODELIST has 3 nodes", leaked: true},
+		{name: "local rank beyond the node", changes: map[string]string{"SLURM_LOCALID": "2"},
+			want: "SLURM_LOCALID is 2, but SLURM_STEP_TASKS_PER_NODE has 2 tasks on node 1", leaked: true},
+		{name: "layout of a different size", changes: map[string]string{"SLURM_STEP_TASKS_PER_NODE": "3(x3)"},
+			want: "has 9 tasks, but SLURM_STEP_NUM_TASKS is 7", leaked: true},
+		{name: "layout of different nodes", changes: map[string]string{"SLURM_STEP_TASKS_PER_NODE": "4,3"},
+			want: "SLURM_STEP_TASKS_PER_NODE has 2 nodes, but SLURM_STEP_NODELIST has 3", leaked: true},
+		{name: "different node", changes: map[string]string{"SLURMD_NODENAME": "n9"},
+			want: `SLURMD_NODENAME is "n9", but node 1 of SLURM_STEP_NODELIST is "n2"`, leaked: true},
+		{name: "step of a different job", changes: map[string]string{"SLURM_JOB_NODELIST": "n[1-2]"},
+			want: `SLURM_STEP_NODELIST contains "n3", but SLURM_JOB_NODELIST does not`, leaked: true},
+		{name: "leaked from the same node", changes: map[string]string{"SLURM_GTIDS": "0"},
+			want: "SLURM_GTIDS lists 1 ranks on this node, but SLURM_STEP_TASKS_PER_NODE has 2 tasks on it", leaked: true},
+		{name: "different rank", changes: map[string]string{"SLURM_GTIDS": "3,5"}, want: "SLURM_GTIDS has rank 5 at index 1, but SLURM_PROCID is 4", leaked: true},
+		{name: "invalid ranks", changes: map[string]string{"SLURM_GTIDS": "3,x"}, want: `SLURM_GTIDS: "x" is not a number`},
+		{name: "no node", changes: map[string]string{"SLURMD_NODENAME": ""}, want: "SLURMD_NODENAME is not set"},
+		{name: "no rank", changes: map[string]string{"SLURM_PROCID": ""}, want: "SLURM_PROCID is not set"},
+		{name: "invalid rank", changes: map[string]string{"SLURM_PROCID": "-1"}, want: `SLURM_PROCID: "-1" is not a number`},
+		{name: "path as job", changes: map[string]string{"SLURM_JOB_ID": "../1"}, want: `SLURM_JOB_ID: "../1" is not a number`},
+		{name: "invalid node list", changes: map[string]string{"SLURM_STEP_NODELIST": "n[1-"}, want: "SLURM_STEP_NODELIST: "},
+		{name: "empty node list", changes: map[string]string{"SLURM_STEP_NODELIST": ","}, want: `","`},
+		{name: "invalid node list of the job", changes: map[string]string{"SLURM_JOB_NODELIST": "n["}, want: "SLURM_JOB_NODELIST: "},
+		{name: "invalid layout", changes: map[string]string{"SLURM_STEP_TASKS_PER_NODE": "3,x"}, want: "SLURM_STEP_TASKS_PER_NODE"},
+		{name: "invalid restart count", changes: map[string]string{"SLURM_RESTART_COUNT": "once"}, want: "SLURM_RESTART_COUNT"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

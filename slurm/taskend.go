@@ -28,7 +28,7 @@ type TaskEnd struct {
 //
 // Signals have the C library's names, which srun does not translate. ParseTaskEnd returns
 // false for all other lines. The stream also contains the output of the tasks, so callers
-// must check that the hosts are those of the tasks.
+// must check that the tasks are on these hosts.
 func ParseTaskEnd(line string) (end TaskEnd, ok bool) {
 	rest, ok := strings.CutPrefix(line, "srun: error: ")
 	if !ok || len(line) > maxTaskEndLine {

@@ -65,9 +65,9 @@ func TestWaitUnknownTimeout(t *testing.T) {
 		last         State
 		failing      bool
 	}{
-		{"controller down", squeueStates("RUNNING", "down"), StateRunning, true},
-		{"never known", squeueStates("gone"), StateUnknown, false},
-		{"forgotten", squeueStates("RUNNING", "gone"), StateRunning, false},
+		{name: "controller down", squeue: squeueStates("RUNNING", "down"), last: StateRunning, failing: true},
+		{name: "never known", squeue: squeueStates("gone"), last: StateUnknown},
+		{name: "forgotten", squeue: squeueStates("RUNNING", "gone"), last: StateRunning},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
