@@ -344,3 +344,54 @@ func testFIFOsAsInputs(t *testing.T, s *twoUsers) {
 		t.Errorf("the FIFO is gone: %v", err)
 	}
 }
+
+// A member of the group changes a profile that the group keeps, or replaces its directory.
+func testProfileThatOthersCanWrite(t *testing.T, s *twoUsers) {
+	alice, mallory := s.people(t)
+	home := alice.dir()
+	profile, err := os.ReadFile("../templates/sites/generic.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "generic.toml"), profile, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	canary := filepath.Join(home, "ran-by-profile")
+	const lines = `printf '\n[setup]\nlines = ["id -un >%s"]\n' "$1" >>sites/ours.toml`
+	attacks := map[string]string{
+		"file": lines,
+	}
+	for name, attack := range attacks {
+		project := filepath.Join(s.project(t), name)
+		alice.sh(filepath.Dir(project), `umask 0002 && mkdir -p "$1/sites"`, name)
+		path := filepath.Join(project, "sites", "ours.toml")
+		alice.write(path, string(profile))
+		if name == "file" {
+			alice.sh(project, "chgrp lab sites/ours.toml && chmod 0664 sites/ours.toml")
+		} else {
+			alice.sh(project, "chmod g-w sites")
+		}
+		mallory.sh(project, attack, canary)
+		if got := alice.sh(project, "cat sites/ours.toml"); !strings.Contains(got, canary) {
+			t.Fatalf("%s: mallory did not change the profile", name)
+		}
+		alice.write(filepath.Join(home, "name.toml"), "site = \"ours\"\n"+command("name", 1, "/bin/true"))
+		alice.write(filepath.Join(home, "path.toml"), fmt.Sprintf("site = %q\n", path)+command("path", 1, "/bin/true"))
+		for _, job := range []string{"name", "path"} {
+			for _, args := range [][]string{{"check"}, {"submit", "--wait"}, {"launch"}} {
+				argv := append([]string{"env", "DDPBATCH_SITES=" + filepath.Dir(path), s.binary}, args...)
+				mustFail(t, alice.try(home, append(argv, job+".toml")...), "other users can change the profile", "ours.toml")
+			}
+		}
+		mustNotExist(t, canary)
+	}
+
+	// A profile that only its owner can write, in a directory that only its owner can write.
+	alice.sh(home, "mkdir sites && umask 0002 && cp \"$1\" sites/ours.toml", filepath.Join(s.dir, "generic.toml"))
+	for _, job := range []string{"name", "path"} {
+		alice.write(filepath.Join(home, "path.toml"), "site = \"sites/ours.toml\"\n"+command("path", 1, "/bin/true"))
+		if o := alice.try(home, "env", "DDPBATCH_SITES="+filepath.Join(home, "sites"), s.binary, "check", job+".toml"); o.code != 0 {
+			t.Errorf("a profile that only alice can write: %v", o)
+		}
+	}
+}

@@ -8,6 +8,89 @@ import (
 	"testing"
 )
 
+// A member of the group replaces the run directory of a job that waits in the queue.
+func testRunDirectoryIsReplaced(t *testing.T, s *twoUsers) {
+	alice, mallory := s.people(t)
+	project := s.project(t)
+	canary := filepath.Join(alice.Home, "ran-in-replaced-directory")
+	evil := []string{"/bin/sh", "-c", "id -un >>" + canary}
+
+	attacks := []struct {
+		name, want string
+		replace    func(dir string)
+	}{
+		{"directory", "belongs to user", func(dir string) {
+			mallory.sh(dir, "mv runs .old")
+			mallory.foreignRun(filepath.Join(dir, "runs", "good"), evil...)
+		}},
+		{"link", "symbolic link", func(dir string) {
+			mallory.sh(dir, "mv runs .old && mkdir -m 0777 runs && ln -s ../elsewhere/good runs/good")
+			mallory.foreignRun(filepath.Join(dir, "elsewhere", "good"), evil...)
+		}},
+		// The directory is alice's own, but it is of another job.
+		{"another-run", "does not hold the job that was submitted", func(dir string) {
+			mallory.sh(dir, "mv runs .old && ln -s other/runs runs")
+		}},
+	}
+	openQueue := s.closeQueue(t)
+	jobs := make([]string, len(attacks))
+	for i, a := range attacks {
+		dir := filepath.Join(project, a.name)
+		alice.sh(project, `mkdir -p "$1/other" && chmod g+w "$1"`, a.name)
+		alice.write(filepath.Join(dir, "job.toml"), command("good", 2, "/bin/echo", "the job of alice"))
+		alice.write(filepath.Join(dir, "other", "job.toml"), command("good", 2, evil...))
+		before := alice.submit(filepath.Join(dir, "other"), "job.toml")
+		alice.sh(dir, `scancel "$1"`, before)
+		jobs[i] = alice.submit(dir, "job.toml")
+		a.replace(dir)
+		if got := alice.sh(dir, "cat runs/good/job.toml"); !strings.Contains(got, canary) {
+			t.Fatalf("%s: the run directory was not replaced:\n%s", a.name, got)
+		}
+	}
+	openQueue()
+	for i, a := range attacks {
+		if state, log := s.ends(t, jobs[i]); state != "FAILED" {
+			t.Errorf("%s: the job is %s\n%s", a.name, state, log)
+		} else if !strings.Contains(log, a.want) {
+			t.Errorf("%s: no %q in\n%s", a.name, a.want, log)
+		}
+	}
+	mustNotExist(t, canary)
+}
+
+// Somebody made runs/ before alice comes. Whoever owns it can replace the run directory.
+func testRunsDirectoryOfAnotherUser(t *testing.T, s *twoUsers) {
+	alice, mallory := s.people(t)
+	canary := filepath.Join(alice.Home, "ran-in-runs-of-another-user")
+
+	// In a directory like /tmp, open to everybody.
+	dir := s.scratch(t)
+	mallory.sh(dir, "mkdir -m 0777 runs")
+	alice.write(filepath.Join(dir, "good.toml"), command("good", 1, "/bin/echo", "the job of alice"))
+	alice.sh(dir, "touch runs/file && rm runs/file")
+	for _, args := range [][]string{{"submit", "good.toml"}, {"launch", "good.toml"}} {
+		mustFail(t, alice.ddpbatch(dir, args...), filepath.Join(dir, "runs"), fmt.Sprint("user ", mallory.ID))
+	}
+	mustNotExist(t, filepath.Join(dir, "runs", "good"))
+
+	// In a project of a group, open to the group.
+	dir = s.project(t)
+	mallory.sh(dir, "umask 0002 && mkdir runs")
+	alice.write(filepath.Join(dir, "good.toml"), command("good", 1, "/bin/echo", "the job of alice"))
+	if o := alice.ddpbatch(dir, "check", "good.toml"); !strings.Contains(o.stderr, "not protected") {
+		t.Errorf("check: %v", o)
+	}
+	openQueue := s.closeQueue(t)
+	id := alice.submit(dir, "good.toml")
+	mallory.sh(dir, "mv runs/good runs/.old")
+	mallory.foreignRun(filepath.Join(dir, "runs", "good"), "/bin/sh", "-c", "id -un >>"+canary)
+	openQueue()
+	if state, log := s.ends(t, id); state != "FAILED" || !strings.Contains(log, "belongs to user") {
+		t.Errorf("the job is %s\n%s", state, log)
+	}
+	mustNotExist(t, canary)
+}
+
 // A group works in one directory, with files that all members may write.
 func testGroupProject(t *testing.T, s *twoUsers) {
 	alice, _ := s.people(t)

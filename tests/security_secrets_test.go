@@ -1,11 +1,135 @@
 package tests
 
 import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
+
+// attemptSecret is how a secret of an attempt is written.
+var attemptSecret = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
+
+// secretsOf returns the secret of the attempt that starts in a run directory. It is in the
+// environment of the attempt's processes or in a file whose name says so.
+func (p person) secretsOf(run string) (found []string) {
+	p.t.Helper()
+	add := func(text []byte) {
+		for _, s := range attemptSecret.FindAll(text, -1) {
+			found = append(found, string(s))
+		}
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, process := range processes {
+		line, err := os.ReadFile(filepath.Join(process, "cmdline"))
+		if err != nil || !bytes.Contains(line, []byte(p.s.binary)) || !bytes.Contains(line, []byte(run)) {
+			continue
+		}
+		environ, _ := os.ReadFile(filepath.Join(process, "environ"))
+		for variable := range bytes.SplitSeq(environ, []byte{0}) {
+			if bytes.HasPrefix(variable, []byte("DDPBATCH_SECRET=")) {
+				add(variable)
+			}
+		}
+	}
+	err = filepath.WalkDir(run, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() && strings.Contains(e.Name(), "secret") {
+			text, _ := os.ReadFile(path)
+			add(text)
+		}
+		return nil // files come and go
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// Somebody listens on the management network, and another user looks at all processes and
+// files, while a job with secrets runs.
+func testSecretsOfAJob(t *testing.T, s *twoUsers) {
+	alice, mallory := s.people(t)
+	dir := alice.dir()
+	run := filepath.Join(dir, "runs", "hush")
+	fromFile, plain := "canary-file-"+rand.Text(), "canary-plain-"+rand.Text()
+	alice.write(filepath.Join(dir, "keys"), "DATA_KEY="+fromFile+"\n")
+	alice.sh(dir, "chmod 0600 keys")
+	job := command("hush", 2, "/bin/sh", "-c", `printf %s "$DATA_KEY" | sha256sum >"digest.$RANK"; : >"began.$RANK"; until test -e go; do sleep 0.1; done`)
+	alice.write(filepath.Join(dir, "job.toml"), job+fmt.Sprintf("[setup]\nenv = { PLAIN = %q }\n[setup.secrets]\nnames = [\"DATA_KEY\"]\nfile = \"keys\"\n", plain))
+
+	// The ranks of n2 start late, so that the attempt still needs its secret.
+	gate, real := filepath.Join(dir, "gate"), filepath.Join(s.dir, "bin", "late")
+	wrapper := filepath.Join(s.dir, "bin", "wrapper")
+	script := fmt.Sprintf("#!/bin/sh\nuntil test -e %s; do sleep 0.1; done\nexec %s \"$@\"\n", gate, real)
+	if err := os.WriteFile(wrapper, []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	late := func(argv ...string) {
+		if o := finish(t, s.OnNode(t.Context(), "n2", argv...)); o.code != 0 {
+			t.Fatal(o)
+		}
+	}
+	late("sh", "-euc", `cp "$1" "$2" && chmod 0755 "$3" && mount --bind "$3" "$1"`, "sh", s.binary, real, wrapper)
+	defer late("umount", s.binary)
+
+	captured := filepath.Join(s.dir, "captured")
+	listener, _ := startAttack(t, s.OnNode(t.Context(), "n2", s.attacker, "capture", "eth0", captured))
+	id := alice.submit(dir, "job.toml")
+	var secrets []string
+	waitUntil(t, "the secret of the attempt", func() bool {
+		secrets = alice.secretsOf(run)
+		return len(secrets) > 0
+	})
+	alice.sh(dir, ": >gate")
+	waitUntil(t, "both programs", func() bool {
+		began, _ := filepath.Glob(filepath.Join(dir, "began.*"))
+		return len(began) == 2
+	})
+	spy := []string{"sh", "-c", dump, "sh", dir, s.Dir()}
+	seen := map[string]string{}
+	for _, node := range []string{"n1", "n2"} {
+		seen["mallory on "+node] = mallory.tryOn(node, "/", spy...).stdout
+	}
+	for _, ask := range [][]string{{"scontrol", "--details", "show", "job", id}, {"scontrol", "show", "step", id}, {"squeue", "--format=%all"}, {"squeue", "--steps", "--format=%all"}} {
+		seen[strings.Join(ask, " ")] = mallory.try("/", ask...).stdout
+	}
+	alice.sh(dir, ": >go")
+	s.completed(t, id)
+	listener.stop()
+	text, err := os.ReadFile(captured)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen["the listener"] = string(text)
+
+	// The listener sees what Slurm sends, and mallory sees the processes and open files.
+	mustContain(t, seen["the listener"], plain)
+	for _, node := range []string{"n1", "n2"} {
+		mustContain(t, seen["mallory on "+node], "run\x00--run-dir\x00"+run, "== "+filepath.Join(dir, "keys"))
+	}
+	for who, text := range seen {
+		for _, secret := range append(secrets, fromFile) {
+			if i := strings.Index(text, secret); i >= 0 {
+				t.Errorf("%s has a secret: %q", who, text[max(0, i-80):i])
+			}
+			// Slurm does not encode what it sends, but another protocol could send bytes.
+			if raw, err := hex.DecodeString(secret); err == nil && strings.Contains(text, string(raw)) {
+				t.Errorf("%s has a secret in binary form", who)
+			}
+		}
+	}
+}
 
 // A batch script with secrets is converted to a job file, which others may read.
 func testSecretsOfABatchScript(t *testing.T, s *twoUsers) {

@@ -45,6 +45,8 @@ func TestTwoUsers(t *testing.T) {
 		name string
 		run  func(*testing.T, *twoUsers)
 	}{
+		{"run directory is replaced", testRunDirectoryIsReplaced},
+		{"runs directory of another user", testRunsDirectoryOfAnotherUser},
 		{"group project", testGroupProject},
 		{"umask", testUmask},
 		{"rank 0 of another user", testRankZeroOfAnotherUser},
@@ -57,6 +59,8 @@ func TestTwoUsers(t *testing.T) {
 		{"output through a link", testOutputThroughALink},
 		{"FIFOs in a foreign run", testFIFOsInAForeignRun},
 		{"FIFOs as inputs", testFIFOsAsInputs},
+		{"profile that others can write", testProfileThatOthersCanWrite},
+		{"secrets of a job", testSecretsOfAJob},
 		{"checkpoint of another user", testCheckpointOfAnotherUser},
 		{"sparse checkpoint", testSparseCheckpoint},
 		{"deep batch script", testDeepBatchScript},
