@@ -20,10 +20,15 @@ type decoder struct {
 	unsure  []string        // keys of the job file whose values in [sweep] are no good
 	root    reflect.Type    // the struct of the whole file
 	found   []finding
+
+	// Reflection is slow, and a file may have thousands of unknown keys.
+	named  map[string][]string       // keys of the spec by their last part; see keysNamed
+	fields map[reflect.Type][]string // see fieldNames
 }
 
 func newDecoder(l *layout, root any) *decoder {
-	return &decoder{layout: l, given: map[string]bool{}, refused: map[string]bool{}, meant: map[string]bool{}, root: reflect.TypeOf(root).Elem()}
+	return &decoder{layout: l, given: map[string]bool{}, refused: map[string]bool{}, meant: map[string]bool{}, root: reflect.TypeOf(root).Elem(),
+		fields: map[reflect.Type][]string{}}
 }
 
 // A finding is a diagnostic without its place in lines and columns yet.
@@ -221,7 +226,12 @@ func (d *decoder) bad(path []string, name string, where span, err error) {
 
 // unknown reports a key that the spec does not have.
 func (d *decoder) unknown(path []string, key string, table reflect.Type) {
-	d.unknownAmong(fieldNames(table), path, append(slices.Clip(path), key), key)
+	names, ok := d.fields[table]
+	if !ok {
+		names = fieldNames(table)
+		d.fields[table] = names
+	}
+	d.unknownAmong(names, path, append(slices.Clip(path), key), key)
 }
 
 // unknownAmong reports a key, which stands at a path, that is none of the names in
@@ -237,7 +247,7 @@ func (d *decoder) unknownAmong(names, table, at []string, key string) {
 		d.meant[keyName(append(slices.Clip(table), suggestion))] = true
 	} else if option, ok := sbatchOption(table, key); ok {
 		allowed = fmt.Sprintf("the job file has no key for sbatch --%s: a site's profile can set it with request.options; %s", option, allowed)
-	} else if elsewhere := keysNamed(d.root, key); len(elsewhere) == 1 {
+	} else if elsewhere := d.keysNamed(key); len(elsewhere) == 1 {
 		suggestion = elsewhere[0]
 		d.meant[suggestion] = true
 	}
@@ -296,15 +306,16 @@ func fieldNames(t reflect.Type) []string {
 	return names
 }
 
-// keysNamed returns the keys anywhere in a file's struct whose last part is name.
-func keysNamed(root reflect.Type, name string) []string {
-	var keys []string
-	eachKey(root, nil, func(path []string, _ reflect.Type) {
-		if path[len(path)-1] == name {
-			keys = append(keys, keyName(path))
-		}
-	})
-	return keys
+// keysNamed returns the keys anywhere in the file's struct whose last part is name.
+func (d *decoder) keysNamed(name string) []string {
+	if d.named == nil {
+		d.named = map[string][]string{}
+		eachKey(d.root, nil, func(path []string, _ reflect.Type) {
+			last := path[len(path)-1]
+			d.named[last] = append(d.named[last], keyName(path))
+		})
+	}
+	return d.named[name]
 }
 
 // eachKey calls f for every key of a spec's struct, tables included, in the

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -45,4 +46,26 @@ func TestKeyOfSbatchIsNotTakenForAnotherTables(t *testing.T) {
 	if d := found[0]; d.Key != "slurm.exclude" || d.Suggestion != "" || !strings.Contains(d.Allowed, "--exclude") {
 		t.Errorf("got suggestion %q, allowed %q", d.Suggestion, d.Allowed)
 	}
+}
+
+// TestUnknownKeysAreCheap: the work for an unknown key does not grow with the spec, which
+// has hundreds of keys: a file of 1 MiB holds a hundred thousand unknown ones.
+func TestUnknownKeysAreCheap(t *testing.T) {
+	allocations := func(keys int) float64 {
+		var src strings.Builder
+		for i := range keys {
+			fmt.Fprintf(&src, "k%d = 1\n", i)
+		}
+		return testing.AllocsPerRun(1, func() {
+			if _, err := Parse("job.toml", []byte(src.String())); err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+	const more = 1000
+	perKey := (allocations(200+more) - allocations(200)) / more
+	if perKey > 150 {
+		t.Errorf("got %.0f allocations for each unknown key, want at most 150", perKey)
+	}
+	t.Logf("%.0f allocations for each key", perKey)
 }
