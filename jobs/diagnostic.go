@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
 // A Diagnostic is one mistake in a job file.
@@ -112,10 +112,5 @@ func (d Diagnostic) excerpt() (source, before string, width int) {
 // visible makes text safe for a terminal, character by character: a job file
 // may hold escape sequences, and the diagnostic about them must not send them.
 func visible(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\t' || r != utf8.RuneError && noControl(string(r)) == nil && (unicode.IsPrint(r) || unicode.IsSpace(r)) {
-			return r
-		}
-		return utf8.RuneError
-	}, s)
+	return printable.Mark(strings.ReplaceAll(s, "\n", "\ufffd"))
 }

@@ -67,7 +67,7 @@ func (n *InterfaceName) UnmarshalTOML(v any) error {
 	if err != nil {
 		return err
 	}
-	if err := printable(s); err != nil {
+	if err := checkShown(s); err != nil {
 		return refuse(allowed, "%s", err)
 	}
 	switch {

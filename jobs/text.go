@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
 // Name is a job's name: 1 to 128 printable characters. It also names the run
@@ -30,7 +32,7 @@ func (n *Name) UnmarshalTOML(v any) error {
 	if err != nil {
 		return err
 	}
-	if err := printable(s); err != nil {
+	if err := checkShown(s); err != nil {
 		return refuse(allowed, "%s", err)
 	}
 	switch {
@@ -60,7 +62,7 @@ func (w *Word) UnmarshalTOML(v any) error {
 	if err != nil {
 		return err
 	}
-	if err := printable(s); err != nil {
+	if err := checkShown(s); err != nil {
 		return refuse(allowed, "%s", err)
 	}
 	switch {
@@ -93,17 +95,17 @@ func (t *Text) UnmarshalTOML(v any) error {
 // the text around them (a reader would see another value than the shell).
 func noControl(s string) error {
 	for _, r := range s {
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {
+		if printable.IsControl(r) {
 			return refuse("", "holds the control character %U, which no value may", r)
 		}
 	}
 	return nil
 }
 
-// printable refuses control characters and everything else that does not show,
+// checkShown refuses control characters and everything else that does not show,
 // such as a zero-width or a
 // no-break space.
-func printable(s string) error {
+func checkShown(s string) error {
 	if err := noControl(s); err != nil {
 		return err
 	}

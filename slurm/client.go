@@ -11,9 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
 
 	"github.com/ddpbatch/ddpbatch/internal/environ"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
 const (
@@ -148,22 +148,11 @@ func (e *CommandError) Unwrap() error { return e.Err }
 func oneLine(s string) string {
 	var lines []string
 	for line := range strings.Lines(s) {
-		if line = strings.TrimSpace(strings.Map(printableRune, line)); line != "" {
+		if line = printable.Line(line); line != "" {
 			lines = append(lines, line)
 		}
 	}
 	return strings.Join(lines, "; ")
-}
-
-// printableRune maps white space to a space and removes other unprintable characters.
-func printableRune(r rune) rune {
-	switch {
-	case unicode.IsSpace(r):
-		return ' '
-	case !unicode.IsPrint(r):
-		return -1
-	}
-	return r
 }
 
 // stepVarPrefixes match the variables that [Scrub] removes. Each comment gives their effect

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
 // A SubmitRequest is a batch script to submit.
@@ -305,7 +307,7 @@ func parseForecast(output string, now time.Time) Forecast {
 	var lines, nodes []string
 	usable := true
 	for line := range strings.Lines(output) {
-		line = strings.TrimPrefix(strings.TrimSpace(strings.Map(printableRune, line)), "sbatch: ")
+		line = strings.TrimPrefix(printable.Line(line), "sbatch: ")
 		if line == "" {
 			continue
 		}

@@ -3,8 +3,9 @@ package templates
 import (
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
 // quoteDirective writes a value of an option on an #SBATCH line. sbatch splits
@@ -97,7 +98,7 @@ func refuseControl(value string) error {
 		return fmt.Errorf("%q is not UTF-8", value)
 	}
 	for _, r := range value {
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+		if printable.IsControl(r) {
 			return fmt.Errorf("%q holds the control character %U", value, r)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
-	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/nccl"
 	"github.com/ddpbatch/ddpbatch/netif"
@@ -104,7 +104,7 @@ func (c *envCmd) Run(ctx context.Context, p *program) error {
 // visible is a value in a table, quoted where the table would not show all of it,
 // such as a space or a carriage return at its end.
 func visible(value string) string {
-	if value == "" || strings.Join(strings.Fields(printable(value)), " ") != value {
+	if value == "" || printable.Line(value) != value {
 		return quoted(value)
 	}
 	return value

@@ -48,7 +48,7 @@ func (o *observer) event(e trainer.Event) {
 	if o.r.place.Rank != 0 || e.Kind == trainer.Processor && !e.Asked {
 		return
 	}
-	fmt.Fprintln(o.r.Stdout, e)
+	o.r.printf("%s\n", e)
 	if err := o.shown.keep(e); err != nil {
 		// Who watches misses it; the training does not.
 		o.r.say("WARNING: " + err.Error() + "; nothing more is written there")

@@ -234,7 +234,7 @@ func (r *rank) say(line string) {
 
 func (r *rank) tellNetwork(j *launch.Rank) {
 	c := j.Choice
-	fmt.Fprintf(r.Stdout, "%s on %s; network %s (%s on %s): %s\n", format.Count(r.place.WorldSize, "rank"), format.Count(r.place.Nodes, "node"),
+	r.printf("%s on %s; network %s (%s on %s): %s\n", format.Count(r.place.WorldSize, "rank"), format.Count(r.place.Nodes, "node"),
 		c.Prefix, c.Interface, r.place.Host, c.Why)
 	for _, w := range c.Warnings {
 		r.say("WARNING: " + w)

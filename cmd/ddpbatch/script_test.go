@@ -61,7 +61,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "checkpoint": saveCheckpoint, "alphabet": saveAlphabet, "metrics": writeMetrics, "live": writeLive,
-			"timeline": checkTimeline,
+			"timeline": checkTimeline, "hostile": hostile, "shown": shown,
 		},
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
@@ -164,7 +165,7 @@ func (c *topCmd) page(width, height int, look topLook) []string {
 		messages = append(messages, look.empty)
 	}
 	for _, m := range messages {
-		for _, line := range screen.Wrap(printable(m), width, 2) {
+		for _, line := range screen.Wrap(printable.Text(m), width, 2) {
 			lines = append(lines, screen.Cut(line, width))
 		}
 	}

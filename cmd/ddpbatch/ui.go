@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -9,11 +10,11 @@ import (
 	"os"
 	"regexp"
 	"strings"
-	"unicode"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
@@ -32,8 +33,8 @@ import (
 //     room in a table stands below its row (layout.go). A path, or a command in
 //     backquotes, stays in one piece. Elsewhere lines are whole, so that grep finds them.
 //   - Nothing steers the terminal: control characters in names and messages are left
-//     out, and there are no colours. Only what "ddpbatch logs" copies is as the job
-//     printed it.
+//     out (package printable), escaped in JSON, and there are no colors. Only what
+//     "ddpbatch logs" copies is as the job printed it.
 //   - But on a terminal, and there alone, "launch", "logs -f" and "top" draw a view that
 //     changes (live.go, top.go): below what is printed, gone without a trace at the end,
 //     with colours unless NO_COLOR is set. --plain and TERM=dumb leave it out.
@@ -137,7 +138,7 @@ func say(w io.Writer, format string, args ...any) {
 		w = k.Writer
 	}
 	const from = "ddpbatch: "
-	for paragraph := range strings.SplitSeq(from+printable(fmt.Sprintf(format, args...)), "\n") {
+	for paragraph := range strings.SplitSeq(from+printable.Text(fmt.Sprintf(format, args...)), "\n") {
 		for _, line := range screen.Wrap(paragraph, columnsOf(w), len(from)) {
 			fmt.Fprintln(w, line)
 		}
@@ -149,22 +150,29 @@ func (p *program) note(format string, args ...any) { say(p.Stderr, format, args.
 
 // printf prints a part of the answer.
 func (p *program) printf(format string, args ...any) {
-	fmt.Fprint(p.Stdout, printable(fmt.Sprintf(format, args...)))
+	fmt.Fprint(p.Stdout, printable.Text(fmt.Sprintf(format, args...)))
 }
 
 // printJSON prints the answer as one JSON value.
 func (p *program) printJSON(v any) error {
-	e := json.NewEncoder(p.Stdout)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	return p.encode(v, "  ")
 }
 
 // printJSONLine prints a part of the answer as a line of JSON.
 func (p *program) printJSONLine(v any) error {
-	e := json.NewEncoder(p.Stdout)
+	return p.encode(v, "")
+}
+
+func (p *program) encode(v any, indent string) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", indent)
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := p.Stdout.Write(printable.JSON(b.Bytes()))
+	return err
 }
 
 // table prints rows under a header, in columns.
@@ -172,7 +180,7 @@ func (p *program) table(header []string, rows [][]string) {
 	all := append([][]string{header}, rows...)
 	for _, row := range all {
 		for i, cell := range row {
-			row[i] = cmp.Or(strings.Join(strings.Fields(printable(cell)), " "), noCell)
+			row[i] = cmp.Or(printable.Line(cell), noCell)
 		}
 	}
 	for _, line := range layout(all, columnsOf(p.Stdout)) {
@@ -197,19 +205,9 @@ func columnsOf(w io.Writer) int {
 
 // wrapf prints a paragraph of the answer; lines after its first begin with spaces.
 func (p *program) wrapf(indent int, format string, args ...any) {
-	for _, line := range screen.Wrap(printable(fmt.Sprintf(format, args...)), columnsOf(p.Stdout), indent) {
+	for _, line := range screen.Wrap(printable.Text(fmt.Sprintf(format, args...)), columnsOf(p.Stdout), indent) {
 		fmt.Fprintln(p.Stdout, strings.TrimRight(line, " "))
 	}
-}
-
-// printable leaves out what could steer the terminal. Line ends stay.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return -1
-	}, s)
 }
 
 // checked remembers the first failure to write the answer, such as a full disk

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -84,7 +85,7 @@ func (r *Run) failures() []symptoms.Found {
 	return r.Known
 }
 
-// HTML writes the page.
+// HTML writes the page. It has no control characters, so that it can go to a terminal.
 func (r Run) HTML(w io.Writer) error {
 	p := page{Run: &r, Style: template.CSS(styleSource), State: r.state(), Made: r.Made.Format(madeForm), Known: r.failures()}
 	p.Title = cmp.Or(r.Name, "a run") + ": " + p.State.Word
@@ -102,7 +103,7 @@ func (r Run) HTML(w io.Writer) error {
 	if err := pageTemplate.Execute(&out, p); err != nil {
 		return fmt.Errorf("make the report: %w", err)
 	}
-	_, err := w.Write(out.Bytes())
+	_, err := io.WriteString(w, printable.Mark(out.String()))
 	return err
 }
 

@@ -17,9 +17,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
@@ -181,10 +179,5 @@ func (r *Run) text(what, path string) string {
 		r.Missing = append(r.Missing, what+" is cut off: it is larger than 1 MiB")
 		text = text[:maxText]
 	}
-	return strings.Map(func(c rune) rune {
-		if c == '\n' || c == '\t' || unicode.IsPrint(c) {
-			return c
-		}
-		return unicode.ReplacementChar
-	}, string(text))
+	return string(text)
 }

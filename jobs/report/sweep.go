@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
@@ -142,7 +143,7 @@ type sweepRow struct {
 	Part       bool // below the table
 }
 
-// HTML writes the page.
+// HTML writes the page, as [Run.HTML] does.
 func (s Sweep) HTML(w io.Writer) error {
 	p := sweepPage{Sweep: &s, Style: template.CSS(styleSource), Made: s.Made.Format(madeForm), More: max(0, len(s.elements)-maxTable)}
 	by, winner := s.compare()
@@ -181,7 +182,7 @@ func (s Sweep) HTML(w io.Writer) error {
 	if err := sweepTemplate.Execute(&out, p); err != nil {
 		return fmt.Errorf("make the report: %w", err)
 	}
-	_, err := w.Write(out.Bytes())
+	_, err := io.WriteString(w, printable.Mark(out.String()))
 	return err
 }
 

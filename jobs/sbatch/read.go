@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
 // Note is what was not carried over.
@@ -99,13 +100,7 @@ func (r *reader) note(line int, what, why string) {
 
 // clean is a piece of a script on one line, without what could steer a terminal.
 func clean(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) || unicode.IsSpace(r) {
-			return r
-		}
-		return -1
-	}, s)
-	s = strings.Join(strings.Fields(s), " ")
+	s = printable.Line(s)
 	if len(s) > 120 {
 		s = strings.ToValidUTF8(s[:117], "") + "..."
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
@@ -22,7 +23,7 @@ const fewAttempts = 6
 func (s *Status) Details(now time.Time) []Line {
 	var lines []Line
 	add := func(label, format string, args ...any) {
-		lines = append(lines, Line{label, clean(fmt.Sprintf(format, args...))})
+		lines = append(lines, Line{label, printable.Line(fmt.Sprintf(format, args...))})
 	}
 	phase := string(s.Phase)
 	if s.Detail != "" {
@@ -223,7 +224,7 @@ func (s *Status) hostOf(rank int) string {
 	}
 	hosts, err := slurm.ExpandHosts(s.Live.Hosts)
 	if at := rank / s.Live.PerNode; err == nil && rank >= 0 && at < len(hosts) {
-		return clean(hosts[at])
+		return printable.Line(hosts[at])
 	}
 	return ""
 }

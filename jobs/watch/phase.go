@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -201,7 +202,7 @@ func (s *Status) beforeSlurm() string {
 	case s.Finished:
 		return "it has finished" + unaware
 	case end == outcome.Failed:
-		return cmp.Or(clean(s.Failure), fmt.Sprintf("it failed with exit code %d", s.record.End.Exit)) + unaware
+		return cmp.Or(printable.Line(s.Failure), fmt.Sprintf("it failed with exit code %d", s.record.End.Exit)) + unaware
 	}
 	return "it has stopped" + unaware
 }
@@ -212,9 +213,9 @@ func livePhase(l *rundir.Live) (p Phase, detail, advice string) {
 	case rundir.PhaseJoining:
 		return Joining, fmt.Sprintf("%d of %d ranks have joined", l.Joined, l.Ranks), ""
 	case rundir.PhaseStopping:
-		return Stopping, clean(l.Detail), ""
+		return Stopping, printable.Line(l.Detail), ""
 	case rundir.PhaseRestarting:
-		return Restarting, clean(l.Detail), ""
+		return Restarting, printable.Line(l.Detail), ""
 	}
 	for _, g := range l.Nodes {
 		switch g.State {
@@ -275,5 +276,5 @@ func (s *Status) failed(cause string) (p Phase, detail, advice string) {
 	case s.record.End != nil:
 		cause = fmt.Sprintf("exit code %d", s.record.End.Exit)
 	}
-	return Failed, clean(cause), advice
+	return Failed, printable.Line(cause), advice
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
@@ -21,7 +22,7 @@ type column struct {
 }
 
 var columns = []column{
-	{"RUN", 0, func(s *Status) string { return clean(s.Label()) }},
+	{"RUN", 0, func(s *Status) string { return printable.Line(s.Label()) }},
 	{"JOB", 1, func(s *Status) string { return s.Job }},
 	{"PHASE", 0, func(s *Status) string { return string(s.Phase) }},
 	{"STEP", 6, func(s *Status) string {
@@ -109,7 +110,7 @@ func (s *Status) note() string {
 	if rank := s.straggler(); rank != "" && s.Phase.active() {
 		parts = append(parts, rank+" is slowest")
 	}
-	return clean(strings.Join(parts, "; "))
+	return printable.Line(strings.Join(parts, "; "))
 }
 
 // gap is between columns.

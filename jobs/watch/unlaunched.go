@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -75,7 +76,7 @@ func lastWords(path string) string {
 		return ""
 	}
 	for _, line := range slices.Backward(strings.Split(string(text), "\n")) {
-		line = strings.TrimSpace(clean(strings.ToValidUTF8(line, "")))
+		line = strings.TrimSpace(printable.Line(strings.ToValidUTF8(line, "")))
 		if line == "" || strings.HasPrefix(line, "ddpbatch: hint:") {
 			continue
 		}

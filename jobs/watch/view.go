@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
@@ -31,11 +32,11 @@ func (v View) Lines(s *Status, width int, now time.Time) []string {
 		if s.Phase == Queued && s.Start != "" {
 			head += "; expected to start at " + s.Start
 		}
-		lines := []string{screen.Clip(clean(s.Name)+"  "+clean(head), width)}
+		lines := []string{screen.Clip(printable.Line(s.Name)+"  "+printable.Line(head), width)}
 		if s.Live != nil && s.Phase.active() {
 			var nodes []string
 			for _, text := range s.nodes() {
-				nodes = append(nodes, clean(text))
+				nodes = append(nodes, printable.Line(text))
 			}
 			lines = append(lines, fit(width, nodes...))
 		}
@@ -66,7 +67,7 @@ func (v View) Lines(s *Status, width int, now time.Time) []string {
 	parts = nil
 	if s.Live != nil {
 		for _, g := range s.Live.Nodes {
-			text := clean(g.Hosts + " " + g.State)
+			text := printable.Line(g.Hosts + " " + g.State)
 			switch g.State {
 			case "lost", "failed", "silent", "joining":
 				text = v.paint(red, text+" ("+ranksOf(g.Ranks, g.Count)+")")
@@ -86,7 +87,7 @@ func (v View) Lines(s *Status, width int, now time.Time) []string {
 // head is the line with the bar.
 func (v View) head(s *Status, width int) string {
 	share := min(1, max(0, float64(*s.Step)/float64(s.Steps)))
-	name := clean(s.Name)
+	name := printable.Line(s.Name)
 	if s.Phase != Training {
 		name += " " + string(s.Phase)
 	}

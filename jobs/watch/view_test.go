@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -46,7 +47,7 @@ func TestView(t *testing.T) {
 	for _, v := range []View{{Unicode: true}, {}} {
 		for _, s := range runs(now) {
 			for _, width := range []int{160, 99, 59, 29, 8} {
-				fmt.Fprintf(&out, "-- %s, %d columns, unicode %v\n", clean(s.Name), width, v.Unicode)
+				fmt.Fprintf(&out, "-- %s, %d columns, unicode %v\n", printable.Line(s.Name), width, v.Unicode)
 				plain := v.Lines(&s, width, now)
 				for _, line := range plain {
 					out.WriteString(line + "\n")

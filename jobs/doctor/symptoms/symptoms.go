@@ -18,7 +18,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
+
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
 // rank is how near to the cause a symptom is.
@@ -130,16 +131,8 @@ func examine(line []byte, number int, found *[]Found, at map[*Symptom]int) {
 
 // shown is a line for people.
 func shown(line []byte) string {
-	text := strings.Map(func(r rune) rune {
-		if r == '\t' {
-			return ' '
-		}
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return -1
-	}, strings.ToValidUTF8(string(line), ""))
-	if text = strings.TrimSpace(text); len(text) > maxText {
+	text := printable.Text(strings.ToValidUTF8(string(line), ""))
+	if text = strings.TrimSpace(strings.ReplaceAll(text, "\t", " ")); len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + " ..."
 	}
 	return text

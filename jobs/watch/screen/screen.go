@@ -18,9 +18,10 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
 const (
@@ -183,10 +184,5 @@ func (b *Bottom) draw(above []byte) error {
 func printed(line []byte) string {
 	text := strings.TrimRight(string(line), "\r")
 	text = text[strings.LastIndexByte(text, '\r')+1:]
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return -1
-	}, text)
+	return printable.Text(strings.ReplaceAll(text, "\t", " "))
 }

@@ -1,0 +1,81 @@
+// Package printable makes text of other users safe to print.
+//
+// Names, messages, and files of other users may hold characters that steer a terminal
+// (escape sequences), that reorder the text around them (bidirectional controls, see CVE
+// 2021-42574), or that cannot be seen. The functions of this package remove, mark, or escape
+// them. They do not escape text for shells or HTML.
+package printable
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// IsControl reports whether r steers a terminal, ends a line, or reorders the text around
+// it: C0 and C1 controls, DEL, the Unicode line separators, and the bidirectional controls.
+func IsControl(r rune) bool {
+	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
+}
+
+// isShown reports whether a reader sees r as itself. Format characters, such as a zero-width
+// space, are not shown.
+func isShown(r rune) bool {
+	return unicode.IsPrint(r) || unicode.IsSpace(r) && !IsControl(r)
+}
+
+// Text returns s without the characters that a reader does not see. Line ends and tabs stay.
+// Bytes that are not UTF-8 become U+FFFD.
+func Text(s string) string { return replace(s, -1) }
+
+// Mark is [Text], but U+FFFD takes the place of each character that is not seen.
+func Mark(s string) string { return replace(s, utf8.RuneError) }
+
+func replace(s string, by rune) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || isShown(r) {
+			return r
+		}
+		return by
+	}, s)
+}
+
+// Line returns s as one line: [Text] with single spaces for all white space, and none at the
+// ends.
+func Line(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !isShown(r):
+			return -1
+		}
+		return r
+	}, s)
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// JSON returns the same JSON value with an escape, such as \u009b, for each character that a
+// reader does not see. Line ends and tabs between values stay. The text must be valid JSON.
+func JSON(text []byte) []byte {
+	hidden := func(r rune) bool { return r != '\n' && r != '\t' && !isShown(r) }
+	if bytes.IndexFunc(text, hidden) < 0 {
+		return text
+	}
+	var b bytes.Buffer
+	for _, r := range string(text) {
+		switch {
+		case !hidden(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.Bytes()
+}
