@@ -8,9 +8,9 @@ import (
 
 // render writes the table of sums on one machine.
 func (c *collectives) render(b *strings.Builder) {
-	fmt.Fprintf(b, "## Sums on one machine\nfloat32, in place, two processes that the system places on the cores: in ddpbatch's shared memory, by PyTorch's Gloo over the loopback device, and by the blocking MPI_Allreduce of Open MPI and MPICH, called by a program in C (`--bind-to none`); in turns, in %s, on %s. A time is the median of the rounds' medians, then the best of all; a ratio is theirs by ours, of the medians.\n\n",
+	fmt.Fprintf(b, "<a id=\"sums-on-one-machine\"></a>\n\n## All-reduce on one machine\nIn-place all-reduce of float32 values by two processes that are not bound to cores: ddpbatch's shared memory, PyTorch's Gloo over the loopback device, and the blocking MPI_Allreduce of Open MPI and MPICH from a C program (`--bind-to none`). The programs take turns, in %s, on %s. The table has the median of the rounds' medians and the best time. The ratio is the other program's median divided by ddpbatch's.\n\n",
 		rounds(c.Rounds), c.Date)
-	header(b, "bytes", "beside", "ddpbatch", "best", "theirs", "best", "ratio", "target", "met")
+	header(b, "Bytes", "Compared with", "ddpbatch, median", "ddpbatch, best", "Other, median", "Other, best", "Ratio", "Target", "Met")
 	for _, r := range c.Rows {
 		for _, name := range []string{gloo, openMPI, mpich} {
 			ours, theirs := r.Sides[ddpbatch], r.Sides[name]
@@ -24,15 +24,23 @@ func (c *collectives) render(b *strings.Builder) {
 	}
 	b.WriteString("\n")
 	if len(c.Busy) > 0 {
-		fmt.Fprintf(b, "Other programs kept %.1f to %.1f cores busy in the second before a round.\n\n", slices.Min(c.Busy), slices.Max(c.Busy))
+		fmt.Fprintf(b, "In the second before a round, unrelated programs used %.1f to %.1f cores.\n\n", slices.Min(c.Busy), slices.Max(c.Busy))
 	} else {
-		b.WriteString("These figures are from before ranks of ddpbatch looked for a core of their own, as said below, and before it was recorded how busy the machine was.\n\n")
+		b.WriteString("These values are older than the search for an idle core (described below) and than the record of the machine's load.\n\n")
 	}
 	b.WriteString(sharedCore)
 }
 
 // sharedCore is what one should know who reads or repeats the measurement.
-const sharedCore = `Its ranks give way to others while they wait, and Linux leaves two that do so for each other on one core: 4 KiB then take 4 us instead of 0.5, 1 MiB 0.033 ms instead of 0.014, 25 MiB 1.4 ms instead of 0.85. A rank that shares the core of the one that it waits for therefore moves to a core that has idled for 40 ms, if there is one; all sides make sums for a quarter of a second before they are timed. Where none idles both stay: a rank that moves to a busy core makes both wait for a stranger's turns (4 KiB beside one busy program of the same priority: 2 ms on average instead of 4 us). Huge pages made no difference at 25 MiB, and passes over the buffer from either end in turns were slower.
+const sharedCore = `Waiting ranks yield the CPU, and Linux then leaves two ranks on the same core. This makes an all-reduce slower:
+
+| Buffer | Two cores | One shared core |
+|---|---|---|
+| 4 KiB | 0.5 µs | 4 µs |
+| 1 MiB | 0.014 ms | 0.033 ms |
+| 25 MiB | 0.85 ms | 1.4 ms |
+
+A rank that shares the core of the rank that it waits for therefore moves to a core that has been idle for 40 ms. All programs run all-reduces for 0.25 s before they are timed. If no core is idle, both ranks stay, because a rank on a busy core would wait for the time slices of unrelated programs: 4 KiB then take 2 ms on average instead of 4 µs. Huge pages did not change the result at 25 MiB. Alternating the direction of passes over the buffer was slower.
 
 `
 

@@ -38,7 +38,7 @@ func TestTableOfCollectives(t *testing.T) {
 	var b strings.Builder
 	found.render(&b)
 	for _, want := range []string{
-		"kept 0.0 to 0.8 cores busy in the second before a round.\n\n",
+		"used 0.0 to 0.8 cores.\n\n",
 		"| 4096 | Gloo | 0.002 ms | 0.002 ms | 1 ms | 1 ms | 500x | - | - |\n",
 		"| 4096 | Open MPI | 0.002 ms | 0.002 ms | 0.001 ms | 0.001 ms | 0.5x | at least 1x | **no** |\n",
 		"| 4096 | MPICH | 0.002 ms | 0.002 ms | 0.003 ms | 0.003 ms | 1.5x | - | - |\n",

@@ -106,7 +106,7 @@ func (c *comparison) crippled() string {
 	if speed >= peak/2 {
 		return ""
 	}
-	return fmt.Sprintf("its products of 1024 x 1024 run at %.0f GFLOP/s, less than half of the %.0f of this core; its BLAS is %s", speed, peak, c.Machine.BLAS)
+	return fmt.Sprintf("its 1024 x 1024 matrix multiplication reaches %.0f GFLOP/s, less than half of this core's %.0f GFLOP/s; its BLAS is %s", speed, peak, c.Machine.BLAS)
 }
 
 // otherWork says why a step is not the same on both sides, or nothing if it is.
@@ -117,7 +117,7 @@ func (r *row) otherWork() string {
 	for _, l := range [][2]metrics.Number{{r.Ours.FirstLoss, r.Theirs.FirstLoss}, {r.Ours.Loss, r.Theirs.Loss}} {
 		ours, theirs := float64(l[0]), float64(l[1])
 		if !(math.Abs(ours-theirs) <= tolerance*math.Abs(theirs)) || math.IsInf(theirs, 0) {
-			return fmt.Sprintf("a loss of %.4f beside %.4f", ours, theirs)
+			return fmt.Sprintf("the losses are %.4f and %.4f", ours, theirs)
 		}
 	}
 	return ""

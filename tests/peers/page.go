@@ -11,25 +11,27 @@ import (
 func (c *comparison) render() string {
 	var b strings.Builder
 	m := c.Machine
-	fmt.Fprintf(&b, `# Speed
+	fmt.Fprintf(&b, `# Benchmarks
 
 <!-- Written by make bench from tests/peers; changes made here will be lost. -->
 
-The built-in trainer beside PyTorch on the same work: one thread each, on the same core, in turns, in %s. A time is the median of the rounds' medians.
+This page is for users who want to know how fast the built-in trainer is. It compares the trainer with PyTorch on the same work, with one thread each on the same core. The two programs take turns, in %s. Each time is the median of the rounds' medians.
 
-    make bench    # measures again and writes this page: some minutes on a quiet machine
+Results against other versions of PyTorch are unknown. No GPU has been measured.
 
-| | |
+    make bench    # measure again and write this page: some minutes on an idle machine
+
+| Property | Value |
 |---|---|
-| date | %s |
-| processor | %s, %d cores, %.0f GiB |
+| Date | %s |
+| CPU | %s, %d cores, %.0f GiB |
 | ddpbatch | %s; %s |
 | PyTorch | %s; BLAS: %s |
 
 `, rounds(c.Rounds), c.Date, cell(m.CPU), m.Cores, float64(m.Memory)/(1<<30), cell(strings.TrimPrefix(m.Program, "ddpbatch ")), cell(c.device()), cell(m.Torch), cell(m.BLAS))
 	why := c.crippled()
 	if why != "" {
-		fmt.Fprintf(&b, "**Nothing is compared with this PyTorch: %s.** `tests/setup.sh` installs OpenBLAS.\n\n", cell(why))
+		fmt.Fprintf(&b, "**This PyTorch is not used for comparisons: %s.** `tests/setup.sh` installs OpenBLAS.\n\n", cell(why))
 	}
 	c.renderSteps(&b, why == "")
 	c.renderShares(&b)
@@ -64,8 +66,8 @@ func (c *comparison) device() string {
 
 // renderSteps writes the table of training steps.
 func (c *comparison) renderSteps(b *strings.Builder, comparable bool) {
-	b.WriteString("## Training steps\nForward, backward, update, and in ddpbatch the norm of the gradients, which in PyTorch is taken only where it clips (gpt). The ratio is ddpbatch's number over PyTorch's.\n\n")
-	header(b, "model", "in", "", "ddpbatch", "PyTorch", "ratio", "target", "met")
+	b.WriteString("## Training steps\nA step is forward, backward, and update. ddpbatch also computes the norm of the gradients; PyTorch does so only for gradient clipping (gpt). The ratio is ddpbatch's value divided by PyTorch's. \"Target\" is the project's goal.\n\n")
+	header(b, "Model", "Precision", "Quantity", "ddpbatch", "PyTorch", "Ratio", "Target", "Met")
 	for _, r := range c.Rows {
 		if r.Kind != "step" {
 			continue
@@ -96,8 +98,8 @@ func compared(r *row, m measure, comparable bool) []string {
 // renderShares writes how near steps come to the limit, and what shows that both
 // sides did the same.
 func (c *comparison) renderShares(b *strings.Builder) {
-	b.WriteString("## How near the limit\nThe limit is what the core multiplies and adds when it never waits, measured in the same run. The losses are those of the first and the last step of a round.\n\n")
-	header(b, "model", "in", "GFLOP/s", "limit", "share", "target", "met", "losses of ddpbatch", "losses of PyTorch")
+	b.WriteString("## Efficiency\nThe limit is the peak rate of the core for fused multiply-adds, measured in the same run. Losses are from the first and the last step of a round.\n\n")
+	header(b, "Model", "Precision", "GFLOP/s", "Limit", "Fraction", "Target", "Met", "Losses of ddpbatch", "Losses of PyTorch")
 	for _, r := range c.Rows {
 		if r.Kind == "step" {
 			cells := []string{r.Model, r.Precision, whole(middle(r.Ours.GFLOPS)), whole(middle(r.Ours.Peak))}
@@ -124,8 +126,8 @@ func (s *side) losses() string {
 
 // renderProducts writes the table of products.
 func (c *comparison) renderProducts(b *strings.Builder, comparable bool) {
-	b.WriteString("## Products of matrices\nGFLOP/s in float32 by the best time of a round, PyTorch's by its BLAS. MxNxK is an M x K matrix times a K x N one; a T says that the first or the second is transposed in memory. Ten columns fill 10 of the 16 lanes of a register, so that 62% is the most that such a product can reach.\n\n")
-	header(b, "of", "shape", "ddpbatch", "PyTorch", "ratio", "target", "met", "share of limit", "target", "met")
+	b.WriteString("## Matrix multiplication\nGFLOP/s in float32, from the best time of a round. PyTorch uses its BLAS. MxNxK is an M x K matrix times a K x N matrix. NT and TN mean that the second or the first matrix is transposed in memory. A matrix with ten columns fills 10 of the 16 lanes of a register, so it can reach 62% at most.\n\n")
+	header(b, "Model", "Shape", "ddpbatch", "PyTorch", "Ratio", "Target", "Met", "Fraction of limit", "Target", "Met")
 	for _, r := range c.Rows {
 		if r.Kind == "gemm" {
 			speed := measure{"GFLOP/s", func(s *side) []float64 { return s.GFLOPS }, whole, r.speedTarget()}
@@ -137,14 +139,14 @@ func (c *comparison) renderProducts(b *strings.Builder, comparable bool) {
 }
 
 // notes end the page.
-var notes = fmt.Sprintf(`## What was measured
-- The models: %s. The MLP is trained by SGD with momentum, the GPTs by AdamW, gpt with its gradients clipped to a norm of 1. Both sides start from the same weights and samples, drawn from the same seed; the first %d steps of a process are left out.
-- FLOP of a step: of the MLP, its products; of a GPT, 6N + 12*L*C*T for each token, N being all parameters but the positions' (Chowdhery et al. 2022, appendix B).
-- bf16 has products of bfloat16 with float32 sums: AVX512_BF16 here, autocast in PyTorch.
-- GELU is GPT-2's, by tanh; PyTorch computes the exact one, which is faster there.
-- Peak memory is the most that the process ever held, as Linux counts it.
-- PyTorch runs without variables that steer OpenBLAS, OpenMP or oneDNN but OMP_NUM_THREADS=1.
-- `+"`ddpbatch bench step` and `ddpbatch bench gemm`"+` print our side alone, with `+"`--json`"+` for programs. The figures of each round are in [tests/peers/testdata/bench.json](../tests/peers/testdata/bench.json).
+var notes = fmt.Sprintf(`## Method
+- Models: %s. The MLP uses SGD with momentum; the GPTs use AdamW; gpt clips its gradients to a norm of 1. Both programs start from the same weights and samples, which a seed generates. The first %d steps of a process are not counted.
+- FLOPs of a step: for the MLP, its matrix multiplications; for a GPT, 6N + 12*L*C*T per token, where N is the number of parameters without the positional embedding (Chowdhery et al. 2022, appendix B).
+- bf16 means bfloat16 products with float32 sums: AVX512_BF16 in ddpbatch, autocast in PyTorch.
+- GELU is the tanh approximation of GPT-2. PyTorch computes the exact function, which is faster in PyTorch.
+- Peak memory is the maximum resident size of the process.
+- PyTorch runs with OMP_NUM_THREADS=1 and no other variables that affect OpenBLAS, OpenMP, or oneDNN.
+- `+"`ddpbatch bench step` and `ddpbatch bench gemm`"+` measure ddpbatch only. They print JSON with `+"`--json`"+`. The values of each round are in [tests/peers/testdata/bench.json](../tests/peers/testdata/bench.json).
 `, modelList(), bench.WarmUp)
 
 func modelList() string {

@@ -101,8 +101,8 @@ func invented(t *testing.T, speed, loss float64) *comparison {
 func TestVerdicts(t *testing.T) {
 	good := invented(t, 60, 3).render()
 	for _, want := range []string{
-		"in turns, in 2 rounds.",
-		"| processor | A / B, 4 cores, 8 GiB |",
+		"take turns, in 2 rounds.",
+		"| CPU | A / B, 4 cores, 8 GiB |",
 		"| mlp | fp32 | time | 1600 ms | 2000 ms | 0.8x | at most 0.8x | yes |",
 		"| mlp | bf16 | time | 4000 ms | 2000 ms | 2x | - | - |",
 		"| gpt | fp32 | time | 1800 ms | 2000 ms | 0.9x | at most 0.8x | **no** |",
@@ -122,7 +122,7 @@ func TestVerdicts(t *testing.T) {
 
 	slow := invented(t, 49, 3).render()
 	for _, want := range []string{
-		"**Nothing is compared with this PyTorch: its products of 1024 x 1024 run at 49 GFLOP/s, less than half of the 100 of this core; its BLAS is SlowBLAS.**",
+		"**This PyTorch is not used for comparisons: its 1024 x 1024 matrix multiplication reaches 49 GFLOP/s, less than half of this core's 100 GFLOP/s; its BLAS is SlowBLAS.**",
 		"| gpt2 | fp32 | tokens/s | 13 | 7 | not compared | at least 1.6x | not known |",
 		"| square | 1024x1024x1024/NN | 90 | 49 | not compared | at least 1x | not known | 90% | at least 85% | yes |",
 	} {
@@ -134,7 +134,7 @@ func TestVerdicts(t *testing.T) {
 	other := invented(t, 60, 3.1).render()
 	for _, want := range []string{
 		"| gpt | fp32 | time | 1800 ms | 2000 ms | not compared | at most 0.8x | not known |",
-		"gpt in fp32 is not compared: a loss of 3.0000 beside 3.1000.",
+		"gpt in fp32 is not compared: the losses are 3.0000 and 3.1000.",
 		"| mlp | fp32 | time | 1600 ms | 2000 ms | 0.8x | at most 0.8x | yes |",
 	} {
 		if !strings.Contains(other, want) {

@@ -7,9 +7,9 @@ import (
 
 // render writes the tables of training on several ranks.
 func (p *parallel) render(b *strings.Builder) {
-	fmt.Fprintf(b, "## Data parallel\nSteps in fp32 on %d ranks of one thread each, on as many cores, with gradients averaged over ranks, beside PyTorch's DistributedDataParallel over Gloo, in turns, in %s, on %s. Rates are of all ranks, the median of the rounds' medians.\n\n",
+	fmt.Fprintf(b, "## Data parallel training\nSteps in fp32 on %d ranks with one thread and one core each, compared with PyTorch's DistributedDataParallel over Gloo. The two programs take turns, in %s, on %s. Throughput is the total of all ranks, the median of the rounds' medians.\n\n",
 		parallelRanks, rounds(p.Rounds), p.Date)
-	header(b, "model", "", "ddpbatch", "PyTorch", "ratio", "target", "met")
+	header(b, "Model", "Unit", "ddpbatch", "PyTorch", "Ratio", "Target", "Met")
 	for _, r := range p.Rows {
 		ours, theirs := middle(r.Ours.PerSecond), middle(r.Theirs.PerSecond)
 		why := (&row{Ours: r.Ours, Theirs: r.Theirs}).otherWork()
@@ -20,8 +20,8 @@ func (p *parallel) render(b *strings.Builder) {
 		cells := []string{r.Model, r.Unit + "/s", whole(ours), whole(theirs), ratio}
 		line(b, append(cells, r.target().cells(ours/theirs, why == "", times)...)...)
 	}
-	b.WriteString("\nScaling is the rate of all ranks over that of one rank alone, measured in the same rounds. Communication is that of a step on rank 0, waiting for the other included, and hidden is the part of it that passed during computation.\n\n")
-	header(b, "model", "one rank", "scaling", "target", "met", "communication", "hidden", "target", "met")
+	b.WriteString("\nScaling is the throughput of all ranks divided by the throughput of a single rank, measured in the same rounds. Communication is the time per step on rank 0, including the wait for the other rank. \"Hidden\" is the fraction that overlaps computation.\n\n")
+	header(b, "Model", "One rank", "Scaling", "Target", "Met", "Communication", "Hidden", "Target", "Met")
 	for _, r := range p.Rows {
 		alone, scaling, hidden := middle(r.Alone.PerSecond), middle(r.Ours.PerSecond)/middle(r.Alone.PerSecond), middle(r.Hidden)
 		scales, hides := r.ownTargets()
@@ -29,7 +29,7 @@ func (p *parallel) render(b *strings.Builder) {
 		cells = append(cells, milliseconds(middle(r.Communication)), percent(hidden))
 		line(b, append(cells, hides.cells(hidden, true, percent)...)...)
 	}
-	b.WriteString("\n`ddpbatch bench step --ranks 2` prints our side alone.\n\n")
+	b.WriteString("\n`ddpbatch bench step --ranks 2` measures ddpbatch only.\n\n")
 }
 
 // target is that of our rate over PyTorch's.

@@ -53,7 +53,7 @@ func TestTablesOfRanks(t *testing.T) {
 	}
 	b.Reset()
 	other.render(&b)
-	if !strings.Contains(b.String(), "not compared: a loss of 2.0000 beside 3.0000 | at least 1.4x | not known |") {
+	if !strings.Contains(b.String(), "not compared: the losses are 2.0000 and 3.0000 | at least 1.4x | not known |") {
 		t.Errorf("other work was compared:\n%s", b.String())
 	}
 }

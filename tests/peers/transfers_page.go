@@ -8,9 +8,9 @@ import (
 
 // render writes the table of sums over TCP.
 func (t *transfers) render(b *strings.Builder) {
-	fmt.Fprintf(b, "## Sums over TCP\nfloat32, two ranks, each in a network namespace of its own, with a veth link between them, so that all of it is work of the two cores; beside Gloo, PyTorch's own, in turns, in %s, on %s. GB/s is the buffer by the time, the median of the rounds' medians or the best of all; the ratio is of the medians.\n\n",
+	fmt.Fprintf(b, "## All-reduce over TCP\nAll-reduce of float32 values by two ranks in separate network namespaces with a veth link, compared with PyTorch's Gloo. The two cores do all of the work, including the network's. The programs take turns, in %s, on %s. GB/s is the size of the buffer divided by the time: the median of the rounds' medians, and the best. The ratio compares medians.\n\n",
 		rounds(t.Rounds), t.Date)
-	header(b, "MTU", "congestion control", "bytes", "ddpbatch", "GB/s", "best", "Gloo", "GB/s", "best", "ratio", "target", "met")
+	header(b, "MTU", "Congestion control", "Bytes", "ddpbatch", "GB/s", "Best GB/s", "Gloo", "GB/s", "Best GB/s", "Ratio", "Target", "Met")
 	for _, r := range t.Rows {
 		ours, theirs := middle(r.Ours.Median), middle(r.Theirs.Median)
 		cells := []string{fmt.Sprint(r.MTU), r.Congestion, fmt.Sprint(r.Bytes)}
@@ -20,7 +20,7 @@ func (t *transfers) render(b *strings.Builder) {
 		cells = append(cells, times(theirs/ours))
 		line(b, append(cells, r.target().cells(theirs/ours, true, times)...)...)
 	}
-	b.WriteString("\nThe congestion control is the namespaces'. Where that is BBR, Gloo uses it and ddpbatch does not: its timer halves the speed on links as short as these. ddpbatch checks what arrives by CRC-32C, Gloo does not.\n\n")
+	b.WriteString("\nThe congestion control is the default of the network namespaces. If it is BBR, Gloo uses it and ddpbatch does not, because BBR's timer halves the speed on short links. ddpbatch verifies data with CRC-32C; Gloo does not.\n\n")
 }
 
 // rate is the bus bandwidth of two ranks, who send as many bytes as the buffer has.
