@@ -252,7 +252,7 @@ func FuzzParseAnswers(f *testing.F) {
 				t.Fatalf("%q: got %+v", out, j)
 			}
 		}
-		for _, job := range parseSubmittedJobs(out, 5, "ddpbatch 1") {
+		for _, job := range parseSubmittedJobs(out, 5, func(f []string) bool { return f[4] == "ddpbatch 1" }) {
 			if !isID(job.ID) {
 				t.Fatalf("%q: got ID %q", out, job.ID)
 			}

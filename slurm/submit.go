@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -20,6 +21,11 @@ type SubmitRequest struct {
 	// Script is the absolute path of the script. sbatch reads it once, and
 	// `scontrol show job` shows the path as the job's command.
 	Script string
+
+	// Text is the content of the script. If it is set, sbatch reads the script from its
+	// standard input, so nobody can replace the file before sbatch opens it. The job has
+	// no command then.
+	Text []byte
 
 	// Dir is the working directory of the job; empty for the caller's.
 	Dir string
@@ -40,7 +46,11 @@ func (c Client) Submit(ctx context.Context, req SubmitRequest) (jobID string, er
 	argv, err := req.argv()
 	if err == nil {
 		var out string
-		if out, err = c.run(ctx, req.Dir, argv...); err == nil {
+		var stdin io.Reader
+		if req.Text != nil {
+			stdin = bytes.NewReader(req.Text)
+		}
+		if out, _, err = c.runWithInput(ctx, req.Dir, stdin, argv...); err == nil {
 			jobID, err = parseSubmitted(out)
 		}
 	}
@@ -69,7 +79,10 @@ func (r SubmitRequest) argv() ([]string, error) {
 		}
 		argv = append(argv, option)
 	}
-	return append(argv, r.Script), nil
+	if r.Text == nil {
+		argv = append(argv, r.Script)
+	}
+	return argv, nil
 }
 
 // checkComment accepts comments that squeue prints unchanged on one line.
@@ -200,7 +213,7 @@ const commentFormat = "JobID:0|,ArrayJobID:0|,ArrayTaskID:0|,HetJobID:0|,Comment
 
 // scriptFormat prints the script last. If the comment contains the separator, the line
 // does not match any script.
-const scriptFormat = commentFormat + "|,Command:0"
+const scriptFormat = commentFormat + "|,Command:0|,STDOUT:0"
 
 // FindByComment returns the IDs of the user's jobs with this comment, oldest first. It
 // shows whether a submission without a reply made a job. It calls squeue once. Job arrays
@@ -217,7 +230,8 @@ func (c Client) FindByComment(ctx context.Context, comment string) (ids []string
 	if err != nil {
 		return nil, fmt.Errorf("find job with comment %q: %w", comment, err)
 	}
-	for _, job := range parseSubmittedJobs(out, 5, comment) {
+	is := func(f []string) bool { return strings.TrimRight(f[4], " ") == comment }
+	for _, job := range parseSubmittedJobs(out, 5, is) {
 		ids = append(ids, job.ID)
 	}
 	return ids, nil
@@ -229,22 +243,35 @@ type SubmittedJob struct {
 	Comment string
 }
 
-// FindByScript returns the user's jobs whose batch script has this path, oldest first.
-// Like [Client.FindByComment], it finds only jobs that the controller remembers.
+// FindByScript returns the user's jobs whose batch script has this path, oldest first. Their
+// output must be in the directory of the script or below it. It also returns jobs with such
+// an output whose script has no path, see SubmitRequest.Text. Like [Client.FindByComment], it finds only jobs that the
+// controller remembers.
 func (c Client) FindByScript(ctx context.Context, path string) (found []SubmittedJob, err error) {
 	out, err := c.run(ctx, "", "squeue", "--noheader", "--states=all", "--me", "--Format="+scriptFormat)
 	if err != nil {
 		return nil, fmt.Errorf("find jobs of script %q: %w", path, err)
 	}
-	return parseSubmittedJobs(out, 6, path), nil
+	// Older versions of Slurm print the pattern of the output, where %% is a percent sign.
+	dir := filepath.Dir(path) + "/"
+	pattern := strings.ReplaceAll(dir, "%", "%%")
+	return parseSubmittedJobs(out, 6, func(f []string) bool {
+		for _, command := range []string{path, "(null)"} {
+			output, ok := strings.CutPrefix(f[5], command+"|")
+			if ok && (strings.HasPrefix(output, dir) || strings.HasPrefix(output, pattern)) {
+				return true
+			}
+		}
+		return false
+	}), nil
 }
 
-// parseSubmittedJobs returns the jobs of the lines with n columns whose last column is last.
+// parseSubmittedJobs returns the jobs of the lines with n columns for which is returns true.
 // The first five columns are commentFormat.
-func parseSubmittedJobs(out string, n int, last string) (found []SubmittedJob) {
+func parseSubmittedJobs(out string, n int, is func(fields []string) bool) (found []SubmittedJob) {
 	for line := range strings.Lines(out) {
 		f := strings.SplitN(strings.TrimRight(line, "\n"), "|", n)
-		if len(f) < n || strings.TrimRight(f[n-1], " ") != last {
+		if len(f) < n || !is(f) {
 			continue
 		}
 		if id := submittedID(f); id != "" {

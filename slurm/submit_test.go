@@ -92,6 +92,22 @@ func TestSubmitPassesRequest(t *testing.T) {
 	}
 }
 
+// A script that others could replace is read from standard input.
+func TestSubmitText(t *testing.T) {
+	fake := newFakeSlurm(t, map[string]string{"sbatch": record + `/bin/cat >"$FAKE/stdin"; echo 1`})
+	id, err := fake.Submit(t.Context(), SubmitRequest{Script: "/runs/a/job.sbatch", Text: []byte("#!/bin/bash\n"), Comment: "c"})
+	if err != nil || id != "1" {
+		t.Fatal(id, err)
+	}
+	want := [][]string{{"sbatch", "--parsable", "--comment=c"}}
+	if got := fake.calls(t); !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("got calls %q, want %q", got, want)
+	}
+	if got, err := os.ReadFile(filepath.Join(fake.dir, "stdin")); err != nil || string(got) != "#!/bin/bash\n" {
+		t.Errorf("stdin: got %q, %v", got, err)
+	}
+}
+
 // A program that hangs is killed with its children at the deadline.
 func TestSubmitTimeout(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{
@@ -193,16 +209,18 @@ func TestFindByComment(t *testing.T) {
 
 func TestFindByScript(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{"squeue": record + show(
-		"112|N/A|N/A|N/A|ddpbatch:7f|/runs/a/job.sbatch\n"+
-			"12  |12 |N/A |0 |(null)   |/runs/a/job.sbatch \n"+
-			"13|13|N/A|0|(null)|/runs/b/job.sbatch\n"+
-			"14|14|N/A|0|x|/runs/a/job.sbatch|/runs/a/job.sbatch\n"+
-			"15|15|N/A|0|(null)|(null)\n"+
-			"20|18|2|0|ddpbatch:8a|/runs/a/job.sbatch\n"+ // a job array has one ID
-			"18|18|3-9%2|0|ddpbatch:8a|/runs/a/job.sbatch\n"+
+		"112|N/A|N/A|N/A|ddpbatch:7f|/runs/a/job.sbatch|/runs/a/slurm-%j.out\n"+
+			"12  |12 |N/A |0 |(null)   |/runs/a/job.sbatch|/runs/a/slurm-12.out \n"+
+			"13|13|N/A|0|(null)|/runs/b/job.sbatch|/runs/b/slurm-%j.out\n"+
+			"14|14|N/A|0|x|/runs/a/job.sbatch|/runs/b/job.sbatch|/runs/b/slurm-%j.out\n"+ // the comment is "x|/runs/a/job.sbatch"
+			"15|15|N/A|0|(null)|(null)|(null)\n"+
+			"16|16|N/A|0|(null)|(null)|/runs/ab/slurm-%j.out\n"+
+			"17|17|N/A|0|ddpbatch:9c|(null)|/runs/a/slurm-%j.out\n"+ // read from standard input
+			"20|18|2|0|ddpbatch:8a|/runs/a/job.sbatch|/runs/a/elements/%a/slurm-%A_%a.out\n"+ // a job array has one ID
+			"18|18|3-9%2|0|ddpbatch:8a|/runs/a/job.sbatch|/runs/a/elements/%a/slurm-%A_%a.out\n"+
 			"40|N/A\n")})
 	found, err := fake.FindByScript(t.Context(), "/runs/a/job.sbatch")
-	want := []SubmittedJob{{"12", "(null)"}, {"18", "ddpbatch:8a"}, {"112", "ddpbatch:7f"}}
+	want := []SubmittedJob{{"12", "(null)"}, {"17", "ddpbatch:9c"}, {"18", "ddpbatch:8a"}, {"112", "ddpbatch:7f"}}
 	if err != nil || !slices.Equal(found, want) {
 		t.Errorf("got %v, %v, want %v", found, err, want)
 	}

@@ -55,7 +55,12 @@ func fakeSbatch(f fakeJobs, args []string) error {
 		fmt.Println("slurm 22.05.8")
 		return nil
 	}
-	script, err := os.ReadFile(args[len(args)-1])
+	path := args[len(args)-1]
+	script, err := os.ReadFile(path)
+	if strings.HasPrefix(path, "-") {
+		path = "(null)"
+		script, err = io.ReadAll(os.Stdin)
+	}
 	if err != nil {
 		return err
 	}
@@ -78,7 +83,7 @@ func fakeSbatch(f fakeJobs, args []string) error {
 	}
 	for name, text := range map[string]string{
 		"sbatch": string(script), "env": strings.Join(os.Environ(), "\n") + "\n", "dir": dir + "\n", "state": "PENDING Resources 0:0\n",
-		"comment": comment, "path": args[len(args)-1],
+		"comment": comment, "path": path,
 	} {
 		if err := os.WriteFile(f.path(fmt.Sprintf("job-%d.%s", id, name)), []byte(text), 0o600); err != nil {
 			return err
@@ -194,7 +199,13 @@ func (f fakeJobs) comments(scripts bool) error {
 		}
 		id := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "job-"), ".comment")
 		if path, err := os.ReadFile(f.path("job-" + id + ".path")); scripts && err == nil {
-			text = append(append(text, '|'), path...)
+			script, err := os.ReadFile(f.path("job-" + id + ".sbatch"))
+			if err != nil {
+				return err
+			}
+			_, output, _ := strings.Cut(string(script), "#SBATCH --output=")
+			output, _, _ = strings.Cut(output, "\n")
+			text = fmt.Appendf(text, "|%s|%s", path, output)
 		}
 		fmt.Printf("%s|%s|N/A|0|%s\n", id, id, text)
 	}

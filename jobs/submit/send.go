@@ -58,7 +58,11 @@ func (a *submission) send(ctx context.Context, sub rundir.Submission, dependenci
 	environ, _ := slurm.Scrub(a.req.Environ)
 	client := a.Slurm
 	client.Environ = environ
-	id, err := client.Submit(ctx, slurm.SubmitRequest{Script: a.dir.Script(), Dir: a.req.Base, Comment: sub.Comment(), Dependencies: dependencies})
+	request := slurm.SubmitRequest{Script: a.dir.Script(), Dir: a.req.Base, Comment: sub.Comment(), Dependencies: dependencies}
+	if len(rundir.Exposures(a.dir.Path)) > 0 {
+		request.Text = a.script // others could replace the file before sbatch opens it
+	}
+	id, err := client.Submit(ctx, request)
 	if err == nil {
 		return id, a.keep(sub, id)
 	}

@@ -94,7 +94,8 @@ type submission struct {
 	dir      rundir.Dir
 	elements []int
 	record   rundir.Record
-	sent     bool // Slurm may have the job
+	script   []byte // the batch script
+	sent     bool   // Slurm may have the job
 }
 
 func (a *submission) run(ctx context.Context) (Result, error) {
@@ -179,6 +180,7 @@ func (a *submission) prepare(ctx context.Context, sub *rundir.Submission) (err e
 	if err := a.dir.WriteScript(script); err != nil {
 		return err
 	}
+	a.script = script
 	if release, err := a.Slurm.Version(ctx); err == nil {
 		sub.Slurm = release // only to know how to ask later
 	}
