@@ -6,6 +6,11 @@ export CGO_ENABLED = 0
 # Go's build id would tell in which folder the C part was built; without it, the same source
 # gives the same bytes.
 NAMED = -buildid= -X main.linkVersion=$(VERSION)
+# A position-independent program whose tables of functions are read-only after the start: the
+# kernel loads it at a random address. Go's own linker has -bindnow; GCC's needs FULL_RELRO.
+# The static program stays at a fixed address, because with Go's linker it would need a loader.
+PIE = -buildmode=pie
+FULL_RELRO = -Wl,-z,relro,-z,now
 BIN = bin
 # Names of older versions of glibc, so that the program runs with them; see trainer/cuda/glibc.sh.
 GLIBC = $(BIN)/glibc
@@ -15,12 +20,12 @@ GLIBC = $(BIN)/glibc
 # With GPU support: it needs gcc, no CUDA toolkit, and starts where there is no driver.
 build:
 	trainer/cuda/glibc.sh $(GLIBC)
-	trainer/cuda/cgo.sh $(GO) build -trimpath -ldflags '$(NAMED) -extldflags "$(GLIBC)/libdl.so $(GLIBC)/libpthread.so"' -o $(BIN)/ddpbatch ./cmd/ddpbatch
+	trainer/cuda/cgo.sh $(GO) build -trimpath $(PIE) -ldflags '$(NAMED) -extldflags "$(GLIBC)/libdl.so $(GLIBC)/libpthread.so $(FULL_RELRO)"' -o $(BIN)/ddpbatch ./cmd/ddpbatch
 
 # Without GPU support, and without a C compiler. It is linked to glibc all the same, of any
 # version, since it loads the site's MPI library.
 build-cpu:
-	$(GO) build -trimpath -ldflags '$(NAMED)' -o $(BIN)/ddpbatch ./cmd/ddpbatch
+	$(GO) build -trimpath $(PIE) -ldflags '$(NAMED) -bindnow' -o $(BIN)/ddpbatch ./cmd/ddpbatch
 
 # As build-cpu, linked to nothing: it runs on any Linux, musl included, and loads no MPI library.
 build-static:

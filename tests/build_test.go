@@ -8,19 +8,26 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// built makes the program as `make build` does, for an architecture.
+// built builds the program with `make build` for an architecture.
 func built(t *testing.T, arch, compiler string) string {
+	t.Helper()
+	return makeTarget(t, "build", arch, compiler)
+}
+
+// makeTarget builds the program with a target of the Makefile.
+func makeTarget(t *testing.T, target, arch, compiler string) string {
 	t.Helper()
 	if _, err := exec.LookPath(compiler); err != nil {
 		missing(t, compiler+", which tests/setup.sh installs")
 	}
 	dir := t.TempDir()
-	c := exec.CommandContext(t.Context(), "make", "-C", "..", "build", "BIN="+dir)
+	c := exec.CommandContext(t.Context(), "make", "-C", "..", target, "BIN="+dir)
 	c.Env = append(os.Environ(), "GOARCH="+arch, "CC="+compiler)
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -49,6 +56,7 @@ func TestProgramRunsWithOldGlibc(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer f.Close()
+			checkHardened(t, f)
 			symbols, err := f.ImportedSymbols()
 			if err != nil {
 				t.Fatal(err)
@@ -74,6 +82,59 @@ func TestProgramRunsWithOldGlibc(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The program without a C part is hardened as well.
+func TestProgramWithoutGPUSupportIsHardened(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		t.Run(arch, func(t *testing.T) {
+			f, err := elf.Open(makeTarget(t, "build-cpu", arch, "gcc"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			checkHardened(t, f)
+		})
+	}
+}
+
+// checkHardened checks that a program is position-independent, that its tables of functions
+// are read-only after the start, and that its stack is not executable.
+func checkHardened(t *testing.T, f *elf.File) {
+	t.Helper()
+	if f.Type != elf.ET_DYN {
+		t.Errorf("the type is %v, want a position-independent program", f.Type)
+	}
+	checkMemory(t, f)
+	if !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_GNU_RELRO && p.Memsz > 0 }) {
+		t.Error("no part is read-only after relocation (RELRO)")
+	}
+	flags, err := f.DynValue(elf.DT_FLAGS)
+	if err != nil || len(flags) != 1 || elf.DynFlag(flags[0])&elf.DF_BIND_NOW == 0 {
+		t.Errorf("DT_FLAGS is %x (%v), want BIND_NOW", flags, err)
+	}
+	flags, err = f.DynValue(elf.DT_FLAGS_1)
+	if want := elf.DF_1_NOW | elf.DF_1_PIE; err != nil || len(flags) != 1 || elf.DynFlag1(flags[0])&want != want {
+		t.Errorf("DT_FLAGS_1 is %x (%v), want NOW and PIE", flags, err)
+	}
+	if relocations, err := f.DynValue(elf.DT_TEXTREL); err != nil || len(relocations) > 0 {
+		t.Errorf("the loader would have to write to the code (%v, %v)", relocations, err)
+	}
+}
+
+// checkMemory checks that no memory of a program is both writable and executable.
+func checkMemory(t *testing.T, f *elf.File) {
+	t.Helper()
+	stack := false
+	for _, p := range f.Progs {
+		stack = stack || p.Type == elf.PT_GNU_STACK
+		if p.Flags&(elf.PF_W|elf.PF_X) == elf.PF_W|elf.PF_X {
+			t.Errorf("%v is writable and executable", p.Type)
+		}
+	}
+	if !stack {
+		t.Error("nothing says that the stack is not executable")
 	}
 }
 

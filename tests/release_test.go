@@ -59,6 +59,7 @@ func TestReleaseIsStaticAndReproducible(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	checkMemory(t, f)
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
 			t.Errorf("the static program has a %s", p.Type)
