@@ -16,8 +16,18 @@ import (
 // entry is what the header says of a tensor.
 type entry struct {
 	DType   DType    `json:"dtype"`
-	Shape   []int    `json:"shape"`
+	Shape   shape    `json:"shape"`
 	Offsets [2]int64 `json:"data_offsets"`
+}
+
+// A shape is decoded one dimension at a time: a header of a few megabytes could have millions.
+type shape []int
+
+func (s *shape) UnmarshalJSON(text []byte) error {
+	if n := 1 + bytes.Count(text, []byte(",")); n > maxDims {
+		return fmt.Errorf("shape of %d dimensions, want at most %d", n, maxDims)
+	}
+	return json.Unmarshal(text, (*[]int)(s))
 }
 
 // ReadHeader reads the beginning of a file of size bytes from r and returns what
@@ -30,7 +40,7 @@ func ReadHeader(r io.Reader, size int64) ([]Array, map[string]string, error) {
 	}
 	n := binary.LittleEndian.Uint64(length[:])
 	if n > maxHeader || int64(n) > size-8 {
-		return nil, nil, fmt.Errorf("at byte 0: header of %d bytes does not fit a file of %d (the format's limit is %d)", n, size, maxHeader)
+		return nil, nil, fmt.Errorf("at byte 0: header of %d bytes does not fit a file of %d (the limit is %d)", n, size, maxHeader)
 	}
 	text := make([]byte, n)
 	if n, err := io.ReadFull(r, text); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -21,6 +22,38 @@ func sample() []Tensor {
 func file(header string, data []byte) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(b, header...), data...)
+}
+
+// split is the reverse of file.
+func split(b []byte) (header string, data []byte) {
+	n := 8 + binary.LittleEndian.Uint64(b)
+	return string(b[8:n]), b[n:]
+}
+
+// TestHeaderIsBounded: a large header is refused before it is read, and many dimensions before
+// they are decoded.
+func TestHeaderIsBounded(t *testing.T) {
+	large := file("{"+strings.Repeat(" ", maxHeader)+"}", nil)
+	r := bytes.NewReader(large)
+	if _, _, err := ReadHeader(r, int64(len(large))); err == nil || !strings.Contains(err.Error(), "limit") {
+		t.Errorf("large header: %v", err)
+	}
+	if read := len(large) - r.Len(); read > 8 {
+		t.Errorf("large header: read %d bytes, want 8", read)
+	}
+	for _, c := range []struct{ dims, most int }{{16, 1 << 20}, {17, 1 << 20}, {1_000_000, 32 << 20}} {
+		b := file(`{"a":{"dtype":"U8","shape":[1`+strings.Repeat(",1", c.dims-1)+`],"data_offsets":[0,1]}}`, []byte{1})
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _, err := ReadHeader(bytes.NewReader(b), int64(len(b)))
+		runtime.ReadMemStats(&after)
+		if (err == nil) != (c.dims <= 16) {
+			t.Errorf("%d dimensions: %v", c.dims, err)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > uint64(c.most) {
+			t.Errorf("%d dimensions: allocated %d bytes, want at most %d", c.dims, got, c.most)
+		}
+	}
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -74,8 +107,8 @@ func TestHostileFiles(t *testing.T) {
 	}{
 		"empty":             {nil, "at byte 0: read the header's length: it is cut short"},
 		"length cut":        {make([]byte, 5), "at byte 5: read the header's length: it is cut short"},
-		"header of 2^64-1":  {bytes.Repeat([]byte{0xff}, 8), "at byte 0: header of 18446744073709551615 bytes does not fit a file of 8 (the format's limit is 100000000)"},
-		"header over file":  {file(one, nil)[:20], "at byte 0: header of 54 bytes does not fit a file of 20 (the format's limit is 100000000)"},
+		"header of 2^64-1":  {bytes.Repeat([]byte{0xff}, 8), "at byte 0: header of 18446744073709551615 bytes does not fit a file of 8 (the limit is 16777216)"},
+		"header over file":  {file(one, nil)[:20], "at byte 0: header of 54 bytes does not fit a file of 20 (the limit is 16777216)"},
 		"not JSON":          {file("hello", nil), "header: at byte 8: not a JSON object"},
 		"cut JSON":          {file(one[:20], nil), `header: at byte 13: tensor "a": it is cut short`},
 		"cut behind":        {file(one[:len(one)-1], make([]byte, 4)), "header: at byte 61: it is cut short"},
@@ -119,10 +152,12 @@ func FuzzRead(f *testing.F) {
 	if err := Write(&b, sample(), map[string]string{"k": "v"}); err != nil {
 		f.Fatal(err)
 	}
-	f.Add(b.Bytes())
-	f.Add(file(`{}`, nil))
-	f.Add(file(`{"__metadata__":{},"__metadata__":{}}`, nil))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	header, body := split(b.Bytes())
+	f.Add(header, body)
+	f.Add(`{}`, []byte{})
+	f.Add(`{"__metadata__":{},"__metadata__":{}}`, []byte{})
+	f.Fuzz(func(t *testing.T, header string, body []byte) {
+		data := file(header, body) // with the length that every file must have
 		tensors, meta, err := Read(bytes.NewReader(data), int64(len(data)))
 		if err != nil {
 			return
