@@ -2,6 +2,8 @@ package probe
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"slices"
@@ -98,6 +100,53 @@ func FuzzReadFrame(f *testing.F) {
 		var h hello
 		if readFrame(bytes.NewReader(b), secret, "hello", &h) == nil && !bytes.HasPrefix(b, wire.Bytes()) {
 			t.Errorf("took a message that nobody signed: %q", b)
+		}
+	})
+}
+
+// FuzzSignedMessage: a peer that knows the secret may send any message. It is refused, or it
+// is one that can be sent again.
+func FuzzSignedMessage(f *testing.F) {
+	secret := &[32]byte{1}
+	for _, message := range []any{hello{Version: 1, From: ID{1}, Size: -1}, welcome{ID: ID{1}, Host: "n1", Source: netip.MustParseAddr("10.0.0.1")}} {
+		body, err := json.Marshal(message)
+		must(f, err)
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if len(body) > maxBody {
+			return
+		}
+		frame := append(binary.BigEndian.AppendUint16(nil, uint16(len(body))), body...)
+		frame = append(frame, sign(secret, "x", body)...)
+		var h hello
+		if readFrame(bytes.NewReader(frame), secret, "x", &h) == nil {
+			var wire bytes.Buffer
+			var again hello
+			if err := errors.Join(writeFrame(&wire, secret, "x", h), readFrame(&wire, secret, "x", &again)); err != nil || again != h {
+				t.Errorf("%+v came back as %+v, %v", h, again, err)
+			}
+		}
+		var w welcome
+		_ = readFrame(bytes.NewReader(frame), secret, "x", &w)
+	})
+}
+
+// FuzzSignedDatagram is the same for datagrams.
+func FuzzSignedDatagram(f *testing.F) {
+	secret := &[32]byte{1}
+	good := datagram{kind: question, from: ID{1}, token: ID{2}, reply: 1472}.encode(secret, 0)
+	f.Add(good)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) < minData {
+			return
+		}
+		b = bytes.Clone(b)
+		copy(b[atMagic:], magic)
+		copy(b[atMAC:minData], sign(secret, "datagram", b[:atMAC], b[minData:]))
+		d, ok := decode(secret, b)
+		if again, ok2 := decode(secret, d.encode(secret, 0)); !ok || !ok2 || again != d {
+			t.Errorf("%+v came back as %+v", d, again)
 		}
 	})
 }

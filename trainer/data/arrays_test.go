@@ -167,11 +167,18 @@ func TestOpenSafetensorsErrors(t *testing.T) {
 }
 
 func FuzzSafetensors(f *testing.F) {
-	f.Add(arraysBytes(3), "x", "y")
-	f.Add(arraysBytes(3), "halves", "values")
-	f.Add(safetensorsBytes(array{"x", "F16", "[1,1]", []byte{0, 0x7c}}, array{"y", "I32", "[1]", make([]byte, 4)}), "", "")
+	add := func(content []byte, features, target string) {
+		n := 8 + binary.LittleEndian.Uint64(content)
+		f.Add(string(content[8:n]), content[n:], features, target)
+	}
+	add(arraysBytes(3), "x", "y")
+	add(arraysBytes(3), "halves", "values")
+	add(safetensorsBytes(array{"x", "F16", "[1,1]", []byte{0, 0x7c}}, array{"y", "I32", "[1]", make([]byte, 4)}), "", "")
 	path := filepath.Join(f.TempDir(), "f")
-	f.Fuzz(func(t *testing.T, content []byte, features, target string) {
+	f.Fuzz(func(t *testing.T, header string, values []byte, features, target string) {
+		// With the length that every file must have.
+		content := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+		content = append(content, values...)
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -292,12 +292,17 @@ func FuzzWeights(f *testing.F) {
 	d := cpu.New(1)
 	o := GPTOptions{Vocabulary: 2, Context: 1, Layers: 1, Heads: 1, Width: 1}
 	whole := content(file(f, Tensors(d, newGPT(f, d, o).Params())))
-	f.Add(whole)
-	f.Add(bytes.ReplaceAll(whole, []byte("h.0."), []byte("h.1.")))
-	f.Add(bytes.ReplaceAll(whole, []byte(`[2,1]`), []byte(`[1,2]`)))
-	f.Add(bytes.ReplaceAll(whole, []byte("wte.weight"), []byte("wpe.weighs")))
-	f.Add(bytes.ReplaceAll(whole, []byte("F32"), []byte("I32")))
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	n := 8 + binary.LittleEndian.Uint64(whole)
+	header, values := string(whole[8:n]), whole[n:]
+	f.Add(header, values)
+	f.Add(strings.ReplaceAll(header, "h.0.", "h.1."), values)
+	f.Add(strings.ReplaceAll(header, `[2,1]`, `[1,2]`), values)
+	f.Add(strings.ReplaceAll(header, "wte.weight", "wpe.weighs"), values)
+	f.Add(strings.ReplaceAll(header, "F32", "I32"), values)
+	f.Fuzz(func(t *testing.T, header string, values []byte) {
+		// With the length that every file must have.
+		raw := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+		raw = append(raw, values...)
 		w, err := OpenWeights(bytes.NewReader(raw), int64(len(raw)))
 		if err != nil {
 			return
