@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math"
@@ -19,6 +20,9 @@ type Figures struct {
 	Damaged     int // lines that cannot be read
 }
 
+// maxFigures bounds metrics.jsonl: three million lines fit. All are in memory at once.
+const maxFigures = 1 << 30
+
 func (f *Figures) empty() bool { return len(f.Train)+len(f.Eval) == 0 }
 
 // readFigures reads the file; there may be none. A last line that is just being written
@@ -32,7 +36,14 @@ func readFigures(path string) (Figures, error) {
 		return Figures{}, err
 	}
 	defer f.Close()
-	return parseFigures(f)
+	info, err := f.Stat()
+	if err == nil && info.Size() > maxFigures {
+		err = fmt.Errorf("it is larger than %d MiB", maxFigures>>20)
+	}
+	if err != nil {
+		return Figures{}, err
+	}
+	return parseFigures(io.LimitReader(f, maxFigures))
 }
 
 func parseFigures(r io.Reader) (Figures, error) {

@@ -21,6 +21,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
@@ -89,12 +91,12 @@ func Of(v float64) *Number { n := Number(v); return &n }
 type Log struct{ f *os.File }
 
 // Open opens the file at path for a run that resumes after the given step:
-// lines of later steps and a torn last line are removed.
+// lines of later steps and a torn last line are removed. A symbolic link is an error.
 func Open(path string, step int) (*Log, error) {
 	if err := trim(path, step); err != nil {
 		return nil, fmt.Errorf("open metrics: %w", err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open metrics: %w", err)
 	}
@@ -103,7 +105,7 @@ func Open(path string, step int) (*Log, error) {
 
 // trim rewrites the file without what will come again.
 func trim(path string, step int) error {
-	f, err := safefile.Open(path, 0)
+	f, err := safefile.Open(path, safefile.NoFollow)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

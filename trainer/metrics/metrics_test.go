@@ -42,3 +42,24 @@ func TestResumeRemovesWhatComesAgain(t *testing.T) {
 		}
 	}
 }
+
+// A link in place of the file is neither read nor written.
+func TestOpenRejectsLink(t *testing.T) {
+	dir := t.TempDir()
+	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "metrics.jsonl")
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(link, 0); err == nil {
+		t.Error("opened a dangling link")
+	}
+	if _, err := os.Lstat(target); err == nil {
+		t.Error("created the target")
+	}
+	if err := os.WriteFile(target, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(link, 0); err == nil {
+		t.Error("opened a link")
+	}
+}
