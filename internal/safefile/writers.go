@@ -50,12 +50,12 @@ func isShared(info fs.FileInfo) bool {
 	gid := int(stat.Gid)
 	groups, err := os.Getgroups()
 	member := err == nil && slices.Contains(groups, gid) || gid == os.Getegid()
-	return member && !isPrivateGroup(gid)
+	return member && !IsPrivateGroup(gid)
 }
 
-// isPrivateGroup reports whether a group is that of this user only: the first group of the
+// IsPrivateGroup reports whether a group is that of this user only: the first group of the
 // user, with the number or the name of the user.
-func isPrivateGroup(gid int) bool {
+func IsPrivateGroup(gid int) bool {
 	if gid != os.Getegid() {
 		return false
 	}

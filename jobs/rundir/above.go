@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -94,7 +93,7 @@ func exposureOf(dir string, info fs.FileInfo) (e Exposure, ok bool) {
 	sticky := info.Mode()&fs.ModeSticky != 0
 	// The sticky bit does not restrict the owner of the directory.
 	e.Anyone = info.Mode().Perm()&0o002 != 0 && (!sticky || e.foreign)
-	byGroup := info.Mode().Perm()&0o020 != 0 && !sticky && !isPrivateGroup(e.Group)
+	byGroup := info.Mode().Perm()&0o020 != 0 && !sticky && !safefile.IsPrivateGroup(e.Group)
 	return e, e.Anyone || e.foreign || byGroup
 }
 
@@ -117,23 +116,6 @@ func overflowUID() int {
 	return uid
 }
 
-// isPrivateGroup reports whether a group is this user's own: many systems have a group with
-// the name of each user, and a umask that lets the group write.
-func isPrivateGroup(gid int) bool {
-	if gid != os.Getegid() {
-		return false
-	}
-	if gid == os.Geteuid() {
-		return true
-	}
-	u, err := user.Current()
-	if err != nil {
-		return false
-	}
-	g, err := user.LookupGroupId(strconv.Itoa(gid))
-	return err == nil && g.Name == u.Username
-}
-
 // groupOf returns the group of a file or directory, or -1 if the file system has none.
 func groupOf(info fs.FileInfo) int {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
@@ -144,7 +126,7 @@ func groupOf(info fs.FileInfo) int {
 
 // String describes who can replace the run directory, and why.
 func (e Exposure) String() string {
-	mode := fmt.Sprintf("mode %04o", octal(e.Mode))
+	mode := "mode " + safefile.Octal(e.Mode)
 	switch {
 	case e.Anyone && e.foreign:
 		return fmt.Sprintf("every user can replace it, because %q belongs to user %d and is writable by everybody (%s)", e.Path, e.Owner, mode)
@@ -168,17 +150,6 @@ func (e Exposure) Hint() string {
 		return "run " + change + ", or choose another place with --run-dir"
 	}
 	return "ask an administrator to run " + change + ", or choose another place with --run-dir"
-}
-
-// octal returns the mode as chmod takes it.
-func octal(mode fs.FileMode) uint32 {
-	bits := uint32(mode.Perm())
-	for flag, bit := range map[fs.FileMode]uint32{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
-		if mode&flag != 0 {
-			bits |= bit
-		}
-	}
-	return bits
 }
 
 // checkParent returns an error if somebody else has prepared the directory in which a run
