@@ -125,8 +125,16 @@ func TestExpandHostsRejectsInvalidLists(t *testing.T) {
 			t.Errorf("ExpandHosts(%q): %q, want %q in it", tt.list, err, tt.want)
 		}
 	}
-	if _, err := ExpandHosts("n[0-65535]"); err != nil {
-		t.Errorf("largest range: got %v", err)
+	for list, want := range map[string]int{
+		"n[0-65535]":                                  maxRangeHosts,
+		"n[0-65535,0-65535,0-65535,0-65535]":          maxHosts,
+		"n[0-511][0-511]":                             maxHosts,
+		"n[0-65535],m[0-65535],o[0-65535],p[0-65535]": maxHosts,
+		strings.Repeat("x", 253) + "[1-99]":           99,
+	} {
+		if hosts, err := ExpandHosts(list); err != nil || len(hosts) != want {
+			t.Errorf("ExpandHosts(%.40q): got %d hosts, %v, want %d", list, len(hosts), err, want)
+		}
 	}
 }
 

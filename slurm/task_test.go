@@ -45,6 +45,14 @@ func TestParseTasksPerNode(t *testing.T) {
 	}
 }
 
+func TestParseTasksPerNodeLimit(t *testing.T) {
+	for _, list := range []string{"1(x262144)", "1(x262143),2"} {
+		if tasks, err := parseTasksPerNode(list); err != nil || len(tasks) != maxHosts {
+			t.Errorf("%s: got %d nodes, %v, want %d", list, len(tasks), err, maxHosts)
+		}
+	}
+}
+
 func FuzzParseTasksPerNode(f *testing.F) {
 	for _, s := range []string{"4", "3,2(x2)", "4(x2),3", "2(x99999999)", "2(x", "(x2)", ",", "1(x262144)"} {
 		f.Add(s)
