@@ -1,10 +1,10 @@
-// Package hint attaches advice to errors: one imperative sentence that says what the user
+// Package hints attaches advice to errors: one imperative sentence that says what the user
 // can do, such as "set slurm.mem to at least 64G".
 //
 // A hint is separate from the error's text, so that a program that prints errors decides
 // where the hint goes. Any error type can have one: see [Hinter]. The package does not print
 // anything.
-package hint
+package hints
 
 import (
 	"errors"

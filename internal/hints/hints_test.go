@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"testing"
 
-	"github.com/ddpbatch/ddpbatch/internal/hint"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 type silent struct{ error }
@@ -15,7 +15,7 @@ func (silent) Hint() string    { return "" }
 func (s silent) Unwrap() error { return s.error }
 
 func TestOf(t *testing.T) {
-	inner := hint.Errorf("create it", "open %q: %w", "x", fs.ErrNotExist)
+	inner := hints.Errorf("create it", "open %q: %w", "x", fs.ErrNotExist)
 	for _, c := range []struct {
 		name string
 		err  error
@@ -26,12 +26,12 @@ func TestOf(t *testing.T) {
 		{name: "hint", err: inner, want: "create it"},
 		{name: "wrapped", err: fmt.Errorf("read job: %w", inner), want: "create it"},
 		{name: "joined", err: errors.Join(fs.ErrClosed, inner), want: "create it"},
-		{name: "outer hint precedes", err: hint.Add(inner, "choose another"), want: "choose another"},
-		{name: "empty hint is not added", err: hint.Add(inner, ""), want: "create it"},
+		{name: "outer hint precedes", err: hints.Add(inner, "choose another"), want: "choose another"},
+		{name: "empty hint is not added", err: hints.Add(inner, ""), want: "create it"},
 		{name: "outer error without a hint", err: silent{inner}, want: "create it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := hint.Of(c.err); got != c.want {
+			if got := hints.Of(c.err); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -39,7 +39,7 @@ func TestOf(t *testing.T) {
 }
 
 func TestErrorf(t *testing.T) {
-	err := hint.Errorf("create it", "open %q: %w", "x", fs.ErrNotExist)
+	err := hints.Errorf("create it", "open %q: %w", "x", fs.ErrNotExist)
 	if got, want := err.Error(), `open "x": file does not exist`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -49,7 +49,7 @@ func TestErrorf(t *testing.T) {
 }
 
 func TestAddNil(t *testing.T) {
-	if err := hint.Add(nil, "create it"); err != nil {
+	if err := hints.Add(nil, "create it"); err != nil {
 		t.Errorf("got %v, want nil", err)
 	}
 }
