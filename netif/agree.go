@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // Agree picks one network for all nodes, the inventories of the hosts of a job,
@@ -196,7 +198,7 @@ func (c *cluster) checkNamed() error {
 	for i, h := range c.hosts {
 		if l := h.byName[c.scope.named]; l != nil {
 			if twins := c.unfitShared(i, l); twins != "" {
-				return refuse("name an interface whose address is its host's own, or \"auto\"",
+				return hints.Errorf("name an interface whose address is its host's own, or \"auto\"",
 					"%s: interface %q was asked for, but %s", h.name, l.Name, twins)
 			}
 		}

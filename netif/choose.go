@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // Choose picks the interface and address by which a host talks to peers, the
@@ -59,7 +61,7 @@ func (h *host) choose(peers []netip.Addr, req Request) (Choice, error) {
 // serve, say because it was excluded, leaves the best of the others.
 func (h *host) chooseLocal(families []Family, req Request) (Choice, error) {
 	if lo := h.darkLoopback(); lo != nil {
-		return Choice{}, refuse(fmt.Sprintf("switch it on: ip link set %s up", lo.Name),
+		return Choice{}, hints.Errorf(fmt.Sprintf("switch it on: ip link set %s up", lo.Name),
 			"the loopback %s is switched off, and without it this host cannot reach any address of its own", lo.Name)
 	}
 	var failed error
@@ -188,18 +190,18 @@ func (h *host) noWay(peers []netip.Addr, s scope) error {
 	for _, p := range peers {
 		ways := h.ways(p)
 		if len(ways) == 0 {
-			return refuse("check the addresses and routes of this host: ip addr, ip route", "%s; this host has %s", h.wayTo(p), h.has(s))
+			return hints.Errorf("check the addresses and routes of this host: ip addr, ip route", "%s; this host has %s", h.wayTo(p), h.has(s))
 		}
 		if l := h.byName[ways[0].link]; l != nil {
 			if reason := h.unfit(l, s); reason != "" {
-				return refuse(fmt.Sprintf("repair %s, or use a network that works", l.Name), "%s, which cannot be used: %s", h.wayTo(p), reason)
+				return hints.Errorf(fmt.Sprintf("repair %s, or use a network that works", l.Name), "%s, which cannot be used: %s", h.wayTo(p), reason)
 			}
 			if addrs := s.addrs(l); len(h.reachAll(l, addrs, []netip.Addr{p})) == 0 {
-				return refuse("check the rules of this host: ip rule", "%s; this host has %s", h.wayFrom(addrs[0].Addr(), p), h.has(s))
+				return hints.Errorf("check the rules of this host: ip rule", "%s; this host has %s", h.wayFrom(addrs[0].Addr(), p), h.has(s))
 			}
 		}
 	}
-	return refuse("give the peers' addresses on one network", "no one interface reaches all peers: %s, but %s", h.wayTo(peers[0]), h.otherWay(peers))
+	return hints.Errorf("give the peers' addresses on one network", "no one interface reaches all peers: %s, but %s", h.wayTo(peers[0]), h.otherWay(peers))
 }
 
 // otherWay finds the first peer that is reached by another link than the first.
@@ -225,7 +227,7 @@ func (h *host) chooseNamed(peers []netip.Addr, s scope) (Choice, error) {
 	}
 	for _, p := range peers {
 		if len(h.ways(p)) == 0 {
-			return Choice{}, refuse("check the routes of this host: ip route",
+			return Choice{}, hints.Errorf("check the routes of this host: ip route",
 				"interface %q was asked for, but %s", l.Name, h.wayTo(p))
 		}
 	}
@@ -240,10 +242,10 @@ func (h *host) chooseNamed(peers []netip.Addr, s scope) (Choice, error) {
 func (h *host) asked(s scope) (*Link, error) {
 	l := h.byName[s.named]
 	if l == nil {
-		return nil, refuse("this host has "+h.names(), "interface %q was asked for, but there is none of this name", s.named)
+		return nil, hints.Errorf("this host has "+h.names(), "interface %q was asked for, but there is none of this name", s.named)
 	}
 	if reason := h.unfit(l, s); reason != "" {
-		return nil, refuse("name one that works, or \"auto\"; this host has "+h.has(scope{family: s.family, local: s.local}),
+		return nil, hints.Errorf("name one that works, or \"auto\"; this host has "+h.has(scope{family: s.family, local: s.local}),
 			"interface %q was asked for, but cannot be used: %s", s.named, reason)
 	}
 	return l, nil

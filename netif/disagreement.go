@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // disagreement explains that no network reaches all hosts: which one nearly
@@ -20,12 +22,12 @@ func (c *cluster) disagreement(nets []*network) error {
 		if len(bare) > 1 {
 			text += fmt.Sprintf("; nor is there one that works on %s", c.names(bare[1:]))
 		}
-		return refuse("run \"ip -br addr\" there: every interface is down, excluded, without an address, or has one that other hosts have too",
+		return hints.Errorf("run \"ip -br addr\" there: every interface is down, excluded, without an address, or has one that other hosts have too",
 			"no %s network: %s", c.scope.family, text)
 	}
 	for _, n := range nets {
 		if len(n.absent) == 0 {
-			return refuse("run \"ip route\" there: each host must send to the others by this network",
+			return hints.Errorf("run \"ip route\" there: each host must send to the others by this network",
 				"no network reaches all %d hosts: %s is on all, but %s", len(c.hosts), n.name, n.gap)
 		}
 	}
@@ -34,12 +36,12 @@ func (c *cluster) disagreement(nets []*network) error {
 		best = w
 	}
 	if len(best.missing) == len(c.hosts)-1 {
-		return refuse("run \"ip -br addr\" on both: their interfaces on a common network may be down",
+		return hints.Errorf("run \"ip -br addr\" on both: their interfaces on a common network may be down",
 			"no network reaches all %d hosts, nor any two: %s has %s, %s has %s",
 			len(c.hosts), c.hosts[0].name, c.has(0), c.hosts[1].name, c.has(1))
 	}
 	first := best.missing[0]
-	return refuse(fmt.Sprintf("run \"ip -br addr\" on %s: its interface on that network may be down, or the host is on another one", c.hosts[first].name),
+	return hints.Errorf(fmt.Sprintf("run \"ip -br addr\" on %s: its interface on that network may be down, or the host is on another one", c.hosts[first].name),
 		"no network reaches all %d hosts: %s reaches %d of them, but not %s: %s; %s has %s",
 		len(c.hosts), best.name, len(c.hosts)-len(best.missing), c.names(best.missing), best.gap, c.hosts[first].name, c.has(first))
 }

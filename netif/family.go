@@ -3,6 +3,8 @@ package netif
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // Family is an address family. The empty value means Auto.
@@ -46,7 +48,7 @@ func (f Family) tries() ([]Family, error) {
 	case IPv4, IPv6:
 		return []Family{f}, nil
 	}
-	return nil, refuse("say auto, ipv4 or ipv6", "unknown address family %q", string(f))
+	return nil, hints.Errorf("say auto, ipv4 or ipv6", "unknown address family %q", string(f))
 }
 
 // familyOf returns the one family of all peers.

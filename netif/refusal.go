@@ -5,22 +5,6 @@ import (
 	"strings"
 )
 
-// refusal is an error with one line about what to do.
-type refusal struct {
-	msg  string
-	hint string
-}
-
-func refuse(hint, format string, args ...any) error {
-	return &refusal{msg: fmt.Sprintf(format, args...), hint: hint}
-}
-
-// Error says what failed and why.
-func (r *refusal) Error() string { return r.msg }
-
-// Hint says what to do about it.
-func (r *refusal) Hint() string { return r.hint }
-
 // enumerate joins words as a sentence does, and counts those beyond the limit:
 // a message about a thousand hosts must stay a message.
 func enumerate(words []string, limit int) string {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ddpbatch/ddpbatch/internal/hint"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // The messages are from Slurm's programs. Each hint must contain what to change.
@@ -59,7 +59,7 @@ func TestHint(t *testing.T) {
 		{"sbatch: lua: oops", ""},
 	} {
 		err := &CommandError{Argv: []string{"sbatch"}, Err: errors.New("exit status 1"), Stderr: tt.message}
-		got := hint.Of(err)
+		got := hints.Of(err)
 		if !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") || strings.Contains(got, "\n") {
 			t.Errorf("%s: got hint %q, want %q", tt.message, got, tt.want)
 		}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ddpbatch/ddpbatch/internal/hint"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 func TestSubmit(t *testing.T) {
@@ -45,7 +45,7 @@ func TestSubmit(t *testing.T) {
 			if err != nil && !strings.Contains(err.Error(), `"/run/job.sbatch"`) {
 				t.Errorf("got error %v, want the script in it", err)
 			}
-			if got := hint.Of(err); !strings.Contains(got, tt.hint) || (got == "") != (tt.hint == "") {
+			if got := hints.Of(err); !strings.Contains(got, tt.hint) || (got == "") != (tt.hint == "") {
 				t.Errorf("got hint %q, want %q", got, tt.hint)
 			}
 		})
@@ -139,7 +139,7 @@ func TestSubmitTimeout(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || !MaybeSubmitted(err) {
 		t.Errorf("deadline: got %v", err)
 	}
-	if got := hint.Of(err); !strings.Contains(got, "squeue --me") {
+	if got := hints.Of(err); !strings.Contains(got, "squeue --me") {
 		t.Errorf("got hint %q, want a warning not to submit twice", got)
 	}
 }
@@ -288,8 +288,8 @@ func TestTestOnly(t *testing.T) {
 	}
 	fake = newFakeSlurm(t, map[string]string{"sbatch": `echo "sbatch: error: invalid partition specified: gpu" >&2; exit 1`})
 	_, err = fake.TestOnly(t.Context(), nil, t.TempDir())
-	if err == nil || !strings.Contains(err.Error(), "invalid partition specified: gpu") || !strings.Contains(hint.Of(err), "slurm.partition") {
-		t.Errorf("rejected: got %v, hint %q", err, hint.Of(err))
+	if err == nil || !strings.Contains(err.Error(), "invalid partition specified: gpu") || !strings.Contains(hints.Of(err), "slurm.partition") {
+		t.Errorf("rejected: got %v, hint %q", err, hints.Of(err))
 	}
 }
 

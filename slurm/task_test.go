@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ddpbatch/ddpbatch/internal/hint"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 func TestParseTasksPerNode(t *testing.T) {
@@ -215,7 +215,7 @@ func TestTaskFromEnvRejectsConflicts(t *testing.T) {
 			if !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got error %q, want %q in it", err, tt.want)
 			}
-			if got := hint.Of(err); strings.Contains(got, "leaked") != tt.leaked {
+			if got := hints.Of(err); strings.Contains(got, "leaked") != tt.leaked {
 				t.Errorf("got hint %q, want leaked %v", got, tt.leaked)
 			}
 		})

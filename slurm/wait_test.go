@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ddpbatch/ddpbatch/internal/hint"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // squeueStates returns a script for squeue that prints one state per call, and the last one
@@ -81,7 +81,7 @@ func TestWaitUnknownTimeout(t *testing.T) {
 				if waited := time.Since(start); waited < unknownTimeout || waited > unknownTimeout+2*maxPollInterval {
 					t.Errorf("returned after %s", waited)
 				}
-				if got := hint.Of(err); !strings.Contains(got, "squeue --jobs=12") {
+				if got := hints.Of(err); !strings.Contains(got, "squeue --jobs=12") {
 					t.Errorf("got hint %q", got)
 				}
 				var failed *CommandError

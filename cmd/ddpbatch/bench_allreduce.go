@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi"
@@ -164,14 +165,11 @@ func (c *benchAllReduceCmd) overMPI(ctx context.Context, p *program) error {
 	return errors.Join(err, w.Finalize())
 }
 
-// withoutJob is an error over MPI whose hint names what stands for a job file's keys here.
+// withoutJob returns an error of MPI with a hint that names the command's flags instead of
+// the keys of a job file.
 func withoutJob(err error) error {
-	var h interface{ Hint() string }
-	if !errors.As(err, &h) {
-		return err
-	}
-	return hinted{err, strings.NewReplacer("network.mpi_library", "--mpi-library", " in setup.modules", "", `slurm.mpi = "pmix"`, "srun --mpi=pmix",
-		`"pmi2"`, "--mpi=pmi2", `"cray_shasta"`, "--mpi=cray_shasta").Replace(h.Hint())}
+	return hints.Add(err, strings.NewReplacer("network.mpi_library", "--mpi-library", " in setup.modules", "", `slurm.mpi = "pmix"`, "srun --mpi=pmix",
+		`"pmi2"`, "--mpi=pmi2", `"cray_shasta"`, "--mpi=cray_shasta").Replace(hints.Of(err)))
 }
 
 // measure is one rank.

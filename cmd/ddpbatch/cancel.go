@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -70,7 +71,7 @@ func (r knownRun) holdOwn() (held knownRun, release func(), err error) {
 	dir, release, err := rundir.OpenOwn(r.dir.Path)
 	if err != nil {
 		if !isOwn(r.dir.Path) {
-			err = hinted{err, "only its owner can cancel the run; end your own jobs with `scancel`"}
+			err = hints.Add(err, "only its owner can cancel the run; end your own jobs with `scancel`")
 		}
 		return knownRun{}, nil, exitError{exitUsage, err}
 	}
@@ -96,8 +97,8 @@ func (p *program) checkComment(ctx context.Context, run knownRun) error {
 	if err != nil || slices.Contains(ids, id) {
 		return nil
 	}
-	return hinted{fmt.Errorf("cancel job %s: Slurm has no job of yours with this number and the comment %q: it was not submitted from run directory %q",
-		id, s.Comment(), run.dir.Path), "end the job with `scancel " + id + "` if it is the right one"}
+	return hints.Add(fmt.Errorf("cancel job %s: Slurm has no job of yours with this number and the comment %q: it was not submitted from run directory %q",
+		id, s.Comment(), run.dir.Path), "end the job with `scancel "+id+"` if it is the right one")
 }
 
 // rememberCancelled notes that a job was ended before it had started: Slurm 22.05

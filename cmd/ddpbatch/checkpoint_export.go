@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/torchfile"
 )
@@ -63,7 +64,7 @@ func (c *checkpointExportCmd) Run(ctx context.Context, p *program) error {
 	path := p.abs(c.Output)
 	if err := createFile(path, modePrivate, c.Force, func(w io.Writer) error { return write(w, s) }); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return exitError{exitUsage, hinted{fmt.Errorf("export: %q already exists", path), "give another name, or --force to replace it"}}
+			return exitError{exitUsage, hints.Add(fmt.Errorf("export: %q already exists", path), "give another name, or --force to replace it")}
 		}
 		return fmt.Errorf("export checkpoint %q: %w", s.Path, err)
 	}

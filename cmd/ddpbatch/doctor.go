@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor"
 )
 
@@ -103,9 +104,9 @@ func (p *program) examineSlurm(ctx context.Context) []doctor.Finding {
 	case errors.Is(err, exec.ErrNotFound):
 		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Look, Detail: "not installed here", Hint: "on a login node try `module load slurm`; `ddpbatch launch` needs none"}}
 	case err != nil && strings.Contains(err.Error(), "configuration source"): // the client is installed, and no cluster
-		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Look, Detail: "the client is here, and finds no cluster", Hint: hintOf(err)}}
+		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Look, Detail: "the client is here, and finds no cluster", Hint: hints.Of(err)}}
 	case err != nil:
-		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Bad, Detail: err.Error(), Hint: hintOf(err)}}
+		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Bad, Detail: err.Error(), Hint: hints.Of(err)}}
 	}
 	return doctor.Slurm(config)
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -33,7 +34,7 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 	}
 	dir, err := os.MkdirTemp(p.abs(c.Dir), ".ddpbatch-doctor-")
 	if err != nil {
-		return nil, hinted{fmt.Errorf("look at the nodes: %w", err), "name a folder that can be written with --dir"}
+		return nil, hints.Add(fmt.Errorf("look at the nodes: %w", err), "name a folder that can be written with --dir")
 	}
 	defer os.RemoveAll(dir)
 	token := filepath.Join(dir, "token")
@@ -57,8 +58,8 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 		if failed == nil {
 			failed = errors.New("it printed no findings")
 		}
-		return nil, hinted{fmt.Errorf("srun %s: %w: %s", binary, failed, strings.Join(strings.Fields(said.String()), " ")),
-			"is the program on a file system that all nodes see? Run this inside an allocation: salloc -N 2 ddpbatch doctor --in-job"}
+		return nil, hints.Add(fmt.Errorf("srun %s: %w: %s", binary, failed, strings.Join(strings.Fields(said.String()), " ")),
+			"is the program on a file system that all nodes see? Run this inside an allocation: salloc -N 2 ddpbatch doctor --in-job")
 	}
 	findings := doctor.Merge(found, before, after)
 	var silent, unseen []string
@@ -87,7 +88,7 @@ func (c *doctorCmd) nodes(p *program) ([]string, error) {
 	case err != nil:
 		return nil, err
 	case !inside:
-		return nil, exitError{exitUsage, hinted{errors.New("--in-job needs an allocation around it"), "salloc -N 2 ddpbatch doctor --in-job, or in a batch script"}}
+		return nil, exitError{exitUsage, hints.Add(errors.New("--in-job needs an allocation around it"), "salloc -N 2 ddpbatch doctor --in-job, or in a batch script")}
 	case a.StepTasks > 1:
 		return nil, usage("run it once, without srun: --in-job starts a task on each node itself")
 	case c.Hosts == "":

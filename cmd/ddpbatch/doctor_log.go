@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
@@ -34,7 +35,7 @@ func (c *doctorCmd) log(p *program) error {
 		}
 		f, err := open()
 		if errors.Is(err, fs.ErrNotExist) {
-			err = hinted{err, "a job that never started has no log: `ddpbatch status " + shellQuote(c.Log) + "` says how it stands"}
+			err = hints.Add(err, "a job that never started has no log: `ddpbatch status "+shellQuote(c.Log)+"` says how it stands")
 		}
 		if err != nil {
 			return exitError{exitUsage, err}
@@ -75,11 +76,11 @@ func (c *doctorCmd) logFile(p *program) (open func() (*os.File, error), err erro
 	run, err := p.findRun(c.Log)
 	switch {
 	case err != nil && missing != nil:
-		return nil, hinted{missing, "--log takes a file, or a run: `ddpbatch status` lists the runs below " + runsFolder + "/"}
+		return nil, hints.Add(missing, "--log takes a file, or a run: `ddpbatch status` lists the runs below "+runsFolder+"/")
 	case err != nil:
 		return nil, err
 	case run.record.Sweep != nil:
-		return nil, hinted{fmt.Errorf("%q is a sweep: each element has its log", c.Log), "name one: " + shellQuote(c.Log+"/0")}
+		return nil, hints.Add(fmt.Errorf("%q is a sweep: each element has its log", c.Log), "name one: "+shellQuote(c.Log+"/0"))
 	}
 	output, err := run.output()
 	return func() (*os.File, error) { return rundir.OpenFile(output) }, err

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/nccl"
@@ -121,7 +122,7 @@ func (c *envCmd) ranks(p *program) ([]nccl.Var, launch.Place, error) {
 			return nil, launch.Place{LocalRank: -1}, nil
 		}
 		if c.Explain && errors.As(err, &outside) {
-			err = hinted{err, "without srun, name the address of another host of the job with --peer"}
+			err = hints.Add(err, "without srun, name the address of another host of the job with --peer")
 		}
 		return nil, place, err
 	}

@@ -93,13 +93,3 @@ func usage(message string) error { return usageError{message} }
 
 func (e usageError) Error() string { return e.message }
 func (e usageError) ExitCode() int { return exitUsage }
-
-// hinted adds a hint, what to do, to an error.
-type hinted struct {
-	err  error
-	hint string
-}
-
-func (h hinted) Error() string { return h.err.Error() }
-func (h hinted) Unwrap() error { return h.err }
-func (h hinted) Hint() string  { return h.hint }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -24,7 +25,7 @@ func TestExitCode(t *testing.T) {
 		{exitError{exitStopped, nil}, exitStopped},
 		{fmt.Errorf("x: %w", exitError{exitNoState, errors.New("y")}), exitNoState},
 		{silent{exitError{exitLost, errors.New("y")}}, exitLost},
-		{hinted{usage("x"), "y"}, exitUsage},
+		{hints.Add(usage("x"), "y"), exitUsage},
 		{&slurm.CommandError{Argv: []string{"squeue"}, Err: context.Canceled}, exitCancelled},
 		{fmt.Errorf("x: %w", interrupted{os.Interrupt}), exitCancelled},
 	} {
@@ -40,7 +41,7 @@ func TestReport(t *testing.T) {
 		want string
 	}{
 		"plain":      {errors.New("open: no"), "ddpbatch: error: open: no\n"},
-		"hint":       {fmt.Errorf("a: %w", hinted{errors.New("b"), "c"}), "ddpbatch: error: a: b\nddpbatch: hint: c\n"},
+		"hint":       {fmt.Errorf("a: %w", hints.Add(errors.New("b"), "c")), "ddpbatch: error: a: b\nddpbatch: hint: c\n"},
 		"usage":      {usage("a"), "ddpbatch: error: a\nddpbatch: hint: usage: ddpbatch x\n"},
 		"control":    {errors.New("a\x1b[31mb\r"), "ddpbatch: error: a[31mb\n"},
 		"silent":     {silent{errors.New("a")}, ""},

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/sbatch"
 )
@@ -66,7 +67,7 @@ func (c *initCmd) Run(_ context.Context, p *program) error {
 }
 
 func errThere(file string) error {
-	return exitError{exitUsage, hinted{fmt.Errorf("%q is there already", file), "--force writes over it; or name another file"}}
+	return exitError{exitUsage, hints.Add(fmt.Errorf("%q is there already", file), "--force writes over it; or name another file")}
 }
 
 // The modes of a new job file, before the umask. A job file with values of exported

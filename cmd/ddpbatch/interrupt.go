@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // interruptible is a context that ends at Ctrl-C, or when this process is asked
@@ -45,5 +47,5 @@ func (p *program) goesOn(run knownRun, err error) error {
 	if run.isLaunched() {
 		what = "run"
 	}
-	return hinted{err, "only this command has ended: the " + what + " goes on, and ddpbatch cancel " + shellQuote(p.short(run.dir.Path)) + " ends it"}
+	return hints.Add(err, "only this command has ended: the "+what+" goes on, and ddpbatch cancel "+shellQuote(p.short(run.dir.Path))+" ends it")
 }

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/ddpbatch/ddpbatch/internal/hint"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
@@ -102,7 +102,7 @@ func (p *program) siteOf(job *jobs.Job, base string) (*sites.Profile, error) {
 		return nil, jobs.Diagnostics{d}
 	}
 	d := job.At("site")
-	d.Message, d.Allowed = err.Error(), hint.Of(err)
+	d.Message, d.Allowed = err.Error(), hints.Of(err)
 	return nil, jobs.Diagnostics{d}
 }
 

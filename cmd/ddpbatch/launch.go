@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
@@ -134,7 +135,7 @@ func (p *program) warnOfMove(err error, finished bool) {
 			return
 		}
 	}
-	p.note("hint: %s", hintOf(err))
+	p.note("hint: %s", hints.Of(err))
 }
 
 // open loads the job, holds its run directory, and locks it against a second launcher
@@ -249,7 +250,7 @@ func recordOwnJob(o *launch.Options, record rundir.Record, spec []byte) error {
 func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
 	all := f.job.Sweep.Elements
 	if c.Element == nil {
-		return "", exitError{exitUsage, hinted{fmt.Errorf("%s is a sweep of %s", f.job.Name, format.Count(len(all), "element")), "say which one to run here with --element N"}}
+		return "", exitError{exitUsage, hints.Add(fmt.Errorf("%s is a sweep of %s", f.job.Name, format.Count(len(all), "element")), "say which one to run here with --element N")}
 	}
 	if *c.Element < 0 || *c.Element >= len(all) {
 		return "", usage(fmt.Sprintf("there is no element %d: the sweep has 0 to %d", *c.Element, len(all)-1))
@@ -317,8 +318,8 @@ func (c *launchCmd) checkDigest(dir rundir.Dir, stored storedJob) error {
 	if c.Digest == "" || c.Digest == rundir.JobDigest(stored.spec, stored.profile, stored.record.Base) {
 		return nil
 	}
-	return hinted{fmt.Errorf("run directory %q does not hold the job that was submitted: its job file, the profile of its site, or the folder of the job file has changed", dir.Path),
-		"submit the job again; change a job by its job file, not in its run directory"}
+	return hints.Add(fmt.Errorf("run directory %q does not hold the job that was submitted: its job file, the profile of its site, or the folder of the job file has changed", dir.Path),
+		"submit the job again; change a job by its job file, not in its run directory")
 }
 
 // openElement opens and holds a run directory. For a sweep, it is the directory of the
@@ -344,7 +345,7 @@ func (c *launchCmd) openElement(path string, a *slurm.Allocation) (dir rundir.Di
 		index = &task
 	}
 	if index == nil {
-		return rundir.Dir{}, nil, hinted{fmt.Errorf("run directory %q is that of a sweep", path), "say which element to run with --element N"}
+		return rundir.Dir{}, nil, hints.Add(fmt.Errorf("run directory %q is that of a sweep", path), "say which element to run with --element N")
 	}
 	return dir.Element(*index).Hold()
 }

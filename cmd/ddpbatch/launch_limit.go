@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
@@ -46,12 +47,12 @@ func (c *launchCmd) checkRanks(p *program, a *slurm.Allocation, job *jobs.Job, s
 			what = "does not allow this"
 		}
 		hint := cmp.Or(string(site.Login.Hint), "submit the job, or run `ddpbatch launch` inside an allocation")
-		return exitError{exitUsage, hinted{fmt.Errorf("start %s on login node %q: the profile of %s %s", format.Count(ranks, "rank"), host, site.Name(), what), hint}}
+		return exitError{exitUsage, hints.Add(fmt.Errorf("start %s on login node %q: the profile of %s %s", format.Count(ranks, "rank"), host, site.Name(), what), hint)}
 	}
 	cpus := runtime.NumCPU()
 	if ranks > max(maxLocalRanks, maxRanksPerCPU*cpus) && !c.Over {
-		return exitError{exitUsage, hinted{fmt.Errorf("start %d ranks on this machine: it has %s", ranks, format.Count(cpus, "CPU")),
-			"start fewer with -n, such as -n 2, or start all with --oversubscribe"}}
+		return exitError{exitUsage, hints.Add(fmt.Errorf("start %d ranks on this machine: it has %s", ranks, format.Count(cpus, "CPU")),
+			"start fewer with -n, such as -n 2, or start all with --oversubscribe")}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
@@ -41,11 +42,11 @@ func (r knownRun) isLaunched() bool {
 // neverStarted is the error of a run that has no job, and that no launcher started.
 func (r knownRun) neverStarted() error {
 	if _, err := os.Stat(r.dir.RankLog(0)); err == nil {
-		return exitError{exitUsage, hinted{fmt.Errorf("run %q has no launcher: its ranks were started by srun, torchrun, or mpirun", r.dir.Path),
-			"what the ranks print goes where that program prints, and its end is the end of the run; `ddpbatch logs --rank 0` shows the log of rank 0"}}
+		return exitError{exitUsage, hints.Add(fmt.Errorf("run %q has no launcher: its ranks were started by srun, torchrun, or mpirun", r.dir.Path),
+			"what the ranks print goes where that program prints, and its end is the end of the run; `ddpbatch logs --rank 0` shows the log of rank 0")}
 	}
-	return exitError{exitUsage, hinted{fmt.Errorf("run %q was never submitted to Slurm or launched", r.dir.Path),
-		"start it with `ddpbatch submit`, or without Slurm with `ddpbatch launch`"}}
+	return exitError{exitUsage, hints.Add(fmt.Errorf("run %q was never submitted to Slurm or launched", r.dir.Path),
+		"start it with `ddpbatch submit`, or without Slurm with `ddpbatch launch`")}
 }
 
 // launchEnd is how a launch without Slurm ended.
@@ -143,7 +144,7 @@ func (p *program) launchOutcome(run knownRun, end launchEnd) error {
 	if step := newestStep(run.dir); step >= 0 {
 		hint = fmt.Sprintf("step %d is saved: launch the run again to continue from there; %s", step, hint)
 	}
-	return exitError{code, hinted{errors.New(what), hint}}
+	return exitError{code, hints.Add(errors.New(what), hint)}
 }
 
 // cancelLaunch asks the launcher of a run to save and stop. If it was asked before, it
@@ -158,12 +159,12 @@ func (p *program) cancelLaunch(run knownRun) error {
 		return nil
 	}
 	if !ok {
-		return hinted{fmt.Errorf("cancel run %s: its launcher did not leave its process number", name),
-			"press Control-C where it runs, or send SIGTERM to its process"}
+		return hints.Add(fmt.Errorf("cancel run %s: its launcher did not leave its process number", name),
+			"press Control-C where it runs, or send SIGTERM to its process")
 	}
 	if elsewhere {
-		return hinted{fmt.Errorf("run %q was launched on host %q as process %d: it can be canceled only there", run.dir.Path, l.Host, l.PID),
-			fmt.Sprintf("run `ddpbatch cancel %s` on %s", shellQuote(run.dir.Path), l.Host)}
+		return hints.Add(fmt.Errorf("run %q was launched on host %q as process %d: it can be canceled only there", run.dir.Path, l.Host, l.PID),
+			fmt.Sprintf("run `ddpbatch cancel %s` on %s", shellQuote(run.dir.Path), l.Host))
 	}
 	again := false
 	if live, ok := run.dir.ReadLive(); ok && live.JobID == "" && !live.Time.Before(l.Since) {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -181,9 +182,9 @@ func (p *program) printLogs(over bool, logs ...*tail) error {
 	case found:
 		return nil
 	case over:
-		return hinted{fmt.Errorf("there is no log: %w", missing), "`ddpbatch status` says how the job ended: one that never started has none. " + own}
+		return hints.Add(fmt.Errorf("there is no log: %w", missing), "`ddpbatch status` says how the job ended: one that never started has none. "+own)
 	}
-	return hinted{fmt.Errorf("there is no log yet: %w", missing), "`ddpbatch status` says whether the job has started, or how it ended; -f waits for it. " + own}
+	return hints.Add(fmt.Errorf("there is no log yet: %w", missing), "`ddpbatch status` says whether the job has started, or how it ended; -f waits for it. "+own)
 }
 
 // follow copies the logs until the function returns, or until it is interrupted if there

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/nccl"
 	"github.com/ddpbatch/ddpbatch/netif"
 )
@@ -86,7 +87,7 @@ func (c *netifCmd) answerAll(p *program, cases []netif.Case) error {
 		a.ID = cases[i].ID
 		choice, err := c.choose(&cases[i])
 		if err != nil {
-			a.Error, a.Hint = err.Error(), hintOf(err)
+			a.Error, a.Hint = err.Error(), hints.Of(err)
 			failed = append(failed, fmt.Sprintf("%q", a.ID))
 			continue
 		}
@@ -156,8 +157,8 @@ func (c *netifCmd) cases(ctx context.Context, p *program) ([]netif.Case, bool, e
 		return nil, false, exitError{exitUsage, fmt.Errorf("read inventory %q: %w", c.Inventory, err)}
 	}
 	if len(cases) == 0 || !isList && len(cases[0].Links) == 0 && cases[0].Host == "" {
-		return nil, false, exitError{exitUsage, hinted{
-			fmt.Errorf("read inventory %q: it holds no host", c.Inventory), "write it with \"ddpbatch netif --dump\" on the host"}}
+		return nil, false, exitError{exitUsage, hints.Add(
+			fmt.Errorf("read inventory %q: it holds no host", c.Inventory), "write it with \"ddpbatch netif --dump\" on the host")}
 	}
 	if c.Case == "" {
 		return cases, isList, nil
@@ -169,8 +170,8 @@ func (c *netifCmd) cases(ctx context.Context, p *program) ([]netif.Case, bool, e
 		}
 		ids[i] = cases[i].ID
 	}
-	return nil, false, exitError{exitUsage, hinted{
-		fmt.Errorf("read inventory %q: it has no case %q", c.Inventory, c.Case), "it has " + strings.Join(ids, ", ")}}
+	return nil, false, exitError{exitUsage, hints.Add(
+		fmt.Errorf("read inventory %q: it has no case %q", c.Inventory, c.Case), "it has "+strings.Join(ids, ", "))}
 }
 
 // here is this host, in the form of a file.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	runreport "github.com/ddpbatch/ddpbatch/jobs/report"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -47,7 +48,7 @@ func (p *program) outcome(dir rundir.Dir, s slurm.JobState) error {
 	if step >= 0 {
 		hint = fmt.Sprintf("step %d is saved: submit the job again to go on from there; %s", step, hint)
 	}
-	return exitError{endCode(s, step >= 0), hinted{fmt.Errorf("%s", what), hint}}
+	return exitError{endCode(s, step >= 0), hints.Add(fmt.Errorf("%s", what), hint)}
 }
 
 // endCode returns the exit code for a job that ended without finishing its run. Saved

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
@@ -153,8 +154,8 @@ func (p *program) loadWithoutData(path string, set []string) (f *jobFile, missin
 		return nil, false, err
 	}
 	if f.job.Train == nil {
-		return nil, false, exitError{exitUsage, hinted{fmt.Errorf("plan %q: it runs a program of its own", path),
-			"only what the built-in trainer does, [train], can be predicted"}}
+		return nil, false, exitError{exitUsage, hints.Add(fmt.Errorf("plan %q: it runs a program of its own", path),
+			"only what the built-in trainer does, [train], can be predicted")}
 	}
 	f.job.ResolvePaths(f.base)
 	return f, missing, nil
@@ -199,8 +200,8 @@ func (l *planner) plan(ctx context.Context) (*planAnswer, error) {
 	}
 	const mostRows = 1 << 24
 	if rows := int(t.Batch) * max(1, l.subject.sample.Tokens); rows > mostRows {
-		return nil, exitError{exitUsage, hinted{fmt.Errorf("plan %q: a micro-batch of %d samples or tokens, more than %d", l.cmd.Job, rows, mostRows),
-			"use a smaller train.batch, and train.accumulate"}}
+		return nil, exitError{exitUsage, hints.Add(fmt.Errorf("plan %q: a micro-batch of %d samples or tokens, more than %d", l.cmd.Job, rows, mostRows),
+			"use a smaller train.batch, and train.accumulate")}
 	}
 	l.work = plan.Count(model, l.subject.sample, int(t.Batch), l.subject.precision, l.gpu != nil)
 	l.work.FirstBucket, l.work.Bucket = int(t.FirstBucket), int(t.Bucket)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
@@ -98,8 +99,8 @@ func (l *planner) siteGPU() (string, error) {
 }
 
 func (l *planner) unknownGPU(format string, args ...any) error {
-	return exitError{exitUsage, hinted{fmt.Errorf("plan %q: "+format, append([]any{l.cmd.Job}, args...)...),
-		`name it: --gpu "A100 80 GB"; known: ` + strings.Join(plan.GPUNames(), ", ")}}
+	return exitError{exitUsage, hints.Add(fmt.Errorf("plan %q: "+format, append([]any{l.cmd.Job}, args...)...),
+		`name it: --gpu "A100 80 GB"; known: `+strings.Join(plan.GPUNames(), ", "))}
 }
 
 // setMachine finds how fast ranks are and what connects them.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
@@ -120,7 +121,7 @@ func (l *planner) unknownData() error {
 	if l.job.Train.Model.Kind == jobs.ModelCNN {
 		hint = "run plan where they are: nothing else tells how large the images are"
 	}
-	return exitError{exitUsage, hinted{fmt.Errorf("plan %q: the data %q are not here", l.cmd.Job, l.job.Train.Data.Path), hint}}
+	return exitError{exitUsage, hints.Add(fmt.Errorf("plan %q: the data %q are not here", l.cmd.Job, l.job.Train.Data.Path), hint)}
 }
 
 // sizeOf is the bytes of the files that a path is, or is a pattern of.

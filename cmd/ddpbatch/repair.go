@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
@@ -89,7 +90,7 @@ func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
 		path = p.abs(filepath.Join(runsFolder, name))
 	}
 	if req.Dir, err = rundir.Existing(path); errors.Is(err, fs.ErrNotExist) {
-		return req, exitError{exitUsage, hinted{fmt.Errorf("there is no run directory %q", path), "name the directory"}}
+		return req, exitError{exitUsage, hints.Add(fmt.Errorf("there is no run directory %q", path), "name the directory")}
 	} else if err != nil {
 		return req, err
 	}
@@ -114,7 +115,7 @@ func (c *repairCmd) stored(req *submit.RepairRequest) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	case req.Job == nil:
-		return exitError{exitUsage, hinted{fmt.Errorf("run directory %q has no job file", req.Dir.Path), "name the run's job file with --job FILE"}}
+		return exitError{exitUsage, hints.Add(fmt.Errorf("run directory %q has no job file", req.Dir.Path), "name the run's job file with --job FILE")}
 	}
 	req.Spec, err = req.Job.Source()
 	return err

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	runreport "github.com/ddpbatch/ddpbatch/jobs/report"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -57,7 +58,7 @@ func (c *reportCmd) write(p *program, run knownRun, html func(io.Writer) error) 
 	path := p.abs(c.Output)
 	if err := createFile(path, modePrivate, c.Force, html); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return exitError{exitUsage, hinted{fmt.Errorf("report: %q already exists", path), "give another name with -o, or --force to replace it"}}
+			return exitError{exitUsage, hints.Add(fmt.Errorf("report: %q already exists", path), "give another name with -o, or --force to replace it")}
 		}
 		return fmt.Errorf("report on %q: %w", run.dir.Path, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
@@ -109,8 +110,8 @@ func (r *rank) openRun(path string) (err error) {
 	if r.dir, _, err = rundir.OpenOwn(r.abs(path)); err != nil {
 		if _, missing := (rundir.Dir{Path: r.abs(path)}).ReadRecord(); r.place.Nodes > 1 && errors.Is(missing, fs.ErrNotExist) {
 			// The launcher has just written into it on the first node.
-			return hinted{fmt.Errorf("run directory %q does not exist on %s", path, r.place.Host),
-				"put it on a file system that all nodes share (--run-dir)"}
+			return hints.Add(fmt.Errorf("run directory %q does not exist on %s", path, r.place.Host),
+				"put it on a file system that all nodes share (--run-dir)")
 		}
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
@@ -46,9 +47,8 @@ func (p *program) runDir(asked string, job *jobs.Job, base string) rundir.Dir {
 // error of a damaged record names the command that repairs it.
 func holdsRun(dir rundir.Dir, job *jobs.Job, base string) bool {
 	record, err := dir.ReadRecord()
-	var damaged interface{ Hint() string }
 	if err != nil {
-		return errors.As(err, &damaged) && !errors.Is(err, fs.ErrNotExist)
+		return hints.Of(err) != "" && !errors.Is(err, fs.ErrNotExist)
 	}
 	return record.Name == string(job.Name) && isSameFolder(record.Base, base)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
 )
@@ -65,7 +66,7 @@ func (p *program) findRun(arg string) (knownRun, error) {
 			return openRun(element)
 		}
 	}
-	return knownRun{}, exitError{exitUsage, hinted{fmt.Errorf("%q is no run directory, job file or job id", arg), "`ddpbatch status` lists the runs below " + runsFolder + "/"}}
+	return knownRun{}, exitError{exitUsage, hints.Add(fmt.Errorf("%q is no run directory, job file or job id", arg), "`ddpbatch status` lists the runs below "+runsFolder+"/")}
 }
 
 // isRun says whether a folder is a run directory.
@@ -97,7 +98,7 @@ func (p *program) findSettled(ctx context.Context, arg string) (knownRun, error)
 func openRun(path string) (knownRun, error) {
 	dir, err := rundir.Open(path)
 	if errors.Is(err, fs.ErrPermission) {
-		err = hinted{err, "a run directory is open to its owner only: ask that user, or run ddpbatch as that user"}
+		err = hints.Add(err, "a run directory is open to its owner only: ask that user, or run ddpbatch as that user")
 	}
 	if err != nil {
 		return knownRun{}, exitError{exitUsage, err}
@@ -124,8 +125,8 @@ func (p *program) runOfJob(id string) (knownRun, error) {
 			return openRun(r.dir.Element(index).Path)
 		}
 	}
-	return knownRun{}, exitError{exitUsage, hinted{fmt.Errorf("no run below %q was submitted as job %s", p.abs(runsFolder), id),
-		"name its run directory instead"}}
+	return knownRun{}, exitError{exitUsage, hints.Add(fmt.Errorf("no run below %q was submitted as job %s", p.abs(runsFolder), id),
+		"name its run directory instead")}
 }
 
 // runs are the run directories in a folder, by name; none where there is no folder.
@@ -146,7 +147,7 @@ func (p *program) runs(folder string) ([]knownRun, error) {
 		if err != nil {
 			p.leftOut++
 			p.note("left out: %v", err)
-			if hint := hintOf(err); hint != "" {
+			if hint := hints.Of(err); hint != "" {
 				p.note("hint: %s", hint)
 			}
 			continue
@@ -203,8 +204,8 @@ func (r knownRun) output() (string, error) {
 	case path != "":
 		return path, nil
 	case r.isLaunched():
-		return "", exitError{exitUsage, hinted{fmt.Errorf("run %q kept no output: it could not be written, or an older version of ddpbatch launched it", r.dir.Path),
-			"run `ddpbatch logs --rank 0` to see the log of rank 0"}}
+		return "", exitError{exitUsage, hints.Add(fmt.Errorf("run %q kept no output: it could not be written, or an older version of ddpbatch launched it", r.dir.Path),
+			"run `ddpbatch logs --rank 0` to see the log of rank 0")}
 	}
 	return "", r.neverStarted()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
@@ -124,7 +125,7 @@ func (p *program) gptOfRun(ctx context.Context, arg string) (m trainedGPT, err e
 		return m, err
 	}
 	if run.record.Sweep != nil {
-		return m, exitError{exitUsage, hinted{fmt.Errorf("run %q is a sweep", run.dir.Path), "name one of its elements: " + run.record.Name + "/0"}}
+		return m, exitError{exitUsage, hints.Add(fmt.Errorf("run %q is a sweep", run.dir.Path), "name one of its elements: "+run.record.Name+"/0")}
 	}
 	job, err := jobs.Load(run.dir.Spec())
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -106,7 +107,7 @@ func (p *program) asSubmitted(ctx context.Context, c *launchCmd, o *launch.Optio
 		return nil
 	}
 	if err := snapshot.Verify(ctx, s.Code.Snapshot, snapshot.Manifest{SHA256: s.Code.SHA256, Files: s.Code.Files, Bytes: s.Code.Bytes}); err != nil {
-		return hinted{fmt.Errorf("the snapshot of the code is not what was submitted: %w", err), "submit the job again"}
+		return hints.Add(fmt.Errorf("the snapshot of the code is not what was submitted: %w", err), "submit the job again")
 	}
 	o.Job.Command.Workdir = jobs.Text(s.Code.Snapshot)
 	return nil

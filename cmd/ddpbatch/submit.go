@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -85,8 +86,8 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	if err := p.unprinted(); err != nil {
-		return hinted{fmt.Errorf("job %s is submitted, but the answer could not be printed: %w", result.JobID, err),
-			"do not submit it again: `ddpbatch status " + shellQuote(p.short(result.Dir.Path)) + "` shows it"}
+		return hints.Add(fmt.Errorf("job %s is submitted, but the answer could not be printed: %w", result.JobID, err),
+			"do not submit it again: `ddpbatch status "+shellQuote(p.short(result.Dir.Path))+"` shows it")
 	}
 	if !c.Wait {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
@@ -80,7 +81,7 @@ func (p *program) findSite(name string) (*sites.Profile, error) {
 	finder := p.finder()
 	site, err := finder.Find(name, p.Dir)
 	if errors.Is(err, sites.ErrUnknown) {
-		return nil, exitError{exitUsage, hinted{fmt.Errorf("there is no profile of site %q", name), "known sites: " + listed(finder.Names())}}
+		return nil, exitError{exitUsage, hints.Add(fmt.Errorf("there is no profile of site %q", name), "known sites: "+listed(finder.Names()))}
 	}
 	if err != nil {
 		return nil, exitError{exitUsage, err}

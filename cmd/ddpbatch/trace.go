@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
@@ -36,8 +37,8 @@ func (c *traceCmd) Run(p *program) error {
 		return err
 	}
 	if run.record.Sweep != nil {
-		return exitError{exitUsage, hinted{fmt.Errorf("run directory %q is that of a sweep: each element has a timeline of its own", run.dir.Path),
-			fmt.Sprintf("name one, such as %s/0", c.Which)}}
+		return exitError{exitUsage, hints.Add(fmt.Errorf("run directory %q is that of a sweep: each element has a timeline of its own", run.dir.Path),
+			fmt.Sprintf("name one, such as %s/0", c.Which))}
 	}
 	all, damaged, err := p.recordings(run.dir)
 	switch {
@@ -46,8 +47,8 @@ func (c *traceCmd) Run(p *program) error {
 	case len(all) == 0 && damaged > 0:
 		return fmt.Errorf("no recording in %q can be used", run.dir.Traces())
 	case len(all) == 0:
-		return hinted{fmt.Errorf("no timeline was recorded in %q", run.dir.Path),
-			`trace = "100-110" in the job file's [log] has each rank record these steps, and write them when they are done`}
+		return hints.Add(fmt.Errorf("no timeline was recorded in %q", run.dir.Path),
+			`trace = "100-110" in the job file's [log] has each rank record these steps, and write them when they are done`)
 	}
 	var m trace.Merged
 	merge := func(w io.Writer) (err error) {
@@ -62,7 +63,7 @@ func (c *traceCmd) Run(p *program) error {
 		err = createFile(path, modePrivate, c.Force, merge)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return exitError{exitUsage, hinted{fmt.Errorf("trace: %q already exists", path), "give another name with -o, or --force to replace it"}}
+		return exitError{exitUsage, hints.Add(fmt.Errorf("trace: %q already exists", path), "give another name with -o, or --force to replace it")}
 	}
 	if err != nil {
 		return fmt.Errorf("merge the timelines of %q: %w", run.dir.Path, err)

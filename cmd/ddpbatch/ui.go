@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
@@ -78,7 +79,7 @@ func report(w io.Writer, err error, usage string) {
 		message = dropWildGuess(message)
 	}
 	say(w, "error: %s", message)
-	if hint := hintOf(err); hint != "" {
+	if hint := hints.Of(err); hint != "" {
 		say(w, "hint: %s", hint)
 	}
 	var parse *kong.ParseError
@@ -110,15 +111,6 @@ func dropWildGuess(message string) string {
 		}
 	}
 	return rest
-}
-
-// hintOf is what to do about an error, or empty.
-func hintOf(err error) string {
-	var hinter interface{ Hint() string }
-	if errors.As(err, &hinter) {
-		return hinter.Hint()
-	}
-	return ""
 }
 
 // where names the file of all the mistakes, if it is one.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
@@ -111,8 +112,8 @@ func (p *program) waitSweep(ctx context.Context, run knownRun) (what string, err
 	}
 	failed := slices.DeleteFunc(outcomes, func(err error) bool { return err == nil })
 	if len(failed) > 0 {
-		return "", exitError{exitCode(failed[0]), hinted{fmt.Errorf("%d of %d elements did not complete; the first: %w", len(failed), n, failed[0]),
-			"`ddpbatch status " + shellQuote(p.short(run.dir.Path)) + "` shows them all; submit --failed runs those that failed again"}}
+		return "", exitError{exitCode(failed[0]), hints.Add(fmt.Errorf("%d of %d elements did not complete; the first: %w", len(failed), n, failed[0]),
+			"`ddpbatch status "+shellQuote(p.short(run.dir.Path))+"` shows them all; submit --failed runs those that failed again")}
 	}
 	return format.Count(n, "element"), nil
 }

@@ -1,4 +1,4 @@
-package hint_test
+package hints_test
 
 import (
 	"errors"

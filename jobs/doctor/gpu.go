@@ -1,11 +1,11 @@
 package doctor
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"regexp"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 )
@@ -37,7 +37,7 @@ func driver(lookup func(string) (string, bool), found cuda.Found, err error) Fin
 	}
 	switch {
 	case err != nil:
-		f.Verdict, f.Detail, f.Hint = Bad, err.Error(), hintOf(err)
+		f.Verdict, f.Detail, f.Hint = Bad, err.Error(), hints.Of(err)
 		if f.Kernel == "" {
 			f.Verdict = Look // there may be no GPU
 		}
@@ -48,14 +48,6 @@ func driver(lookup func(string) (string, bool), found cuda.Found, err error) Fin
 		f.Detail = "kernel module " + f.Kernel
 	}
 	return f
-}
-
-func hintOf(err error) string {
-	var hinter interface{ Hint() string }
-	if errors.As(err, &hinter) {
-		return hinter.Hint()
-	}
-	return ""
 }
 
 var moduleVersion = regexp.MustCompile(`Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s`)

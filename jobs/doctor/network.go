@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/nccl"
 	"github.com/ddpbatch/ddpbatch/netif"
 )
@@ -15,7 +16,7 @@ func network(hosts []netif.Inventory) []Finding {
 	const part = "network"
 	choices, err := netif.Agree(hosts, netif.Request{})
 	if err != nil {
-		return []Finding{bad(part, err.Error(), hintOf(err))}
+		return []Finding{bad(part, err.Error(), hints.Of(err))}
 	}
 	if len(hosts) == 1 {
 		return []Finding{alone(hosts[0])}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
@@ -35,7 +36,7 @@ func Examine(ctx context.Context, o Options) Node {
 	}
 	var err error
 	if n.Inventory, err = netif.Collect(ctx, netif.CollectOptions{}); err != nil {
-		n.Findings = append(n.Findings, bad("network", err.Error(), hintOf(err)))
+		n.Findings = append(n.Findings, bad("network", err.Error(), hints.Of(err)))
 	} else if n.Inventory.Host = n.Host; !o.Job {
 		n.Findings = append(n.Findings, network([]netif.Inventory{n.Inventory})...)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/netif"
 	"github.com/ddpbatch/ddpbatch/netif/probe"
 	"github.com/ddpbatch/ddpbatch/netif/watch"
@@ -159,7 +160,7 @@ func (a *agreement) decideProof(payloads [][]byte, try int) ([][]byte, error) {
 		return nil, broken // that is what has to be mended
 	}
 	a.say(fmt.Sprintf("WARNING: network %s (%s on %s) does not work, going on over %s (%s): %v; %s",
-		was.Prefix, was.Interface, a.hosts[0].Host, next[0].Choice.Prefix, next[0].Choice.Interface, broken, hintOf(broken)))
+		was.Prefix, was.Interface, a.hosts[0].Host, next[0].Choice.Prefix, next[0].Choice.Interface, broken, hints.Of(broken)))
 	return a.replies(func(node int) any { return proved{Instead: &next[node]} })
 }
 
@@ -170,13 +171,6 @@ func withoutAddress(host netif.Inventory, addr netip.Addr) netif.Inventory {
 		host.Links[i].Addrs = slices.DeleteFunc(slices.Clone(host.Links[i].Addrs), func(p netip.Prefix) bool { return p.Addr() == addr.WithZone("") })
 	}
 	return host
-}
-
-func hintOf(err error) string {
-	if h, ok := err.(interface{ Hint() string }); ok {
-		return h.Hint()
-	}
-	return ""
 }
 
 // watchNetwork tells the launcher what happens to this node's interface from now

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
@@ -169,7 +170,7 @@ func checkParent(parent string) error {
 	}
 	const public = fs.ModeSticky | 0o002
 	if e, _ := exposureOf(parent, info); e.foreign && e.Anyone && around.Mode()&public == public {
-		return refuse("choose a directory of your own with --run-dir", "%w", errors.New(e.String()))
+		return hints.Errorf("choose a directory of your own with --run-dir", "%w", errors.New(e.String()))
 	}
 	return nil
 }

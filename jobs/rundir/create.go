@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
@@ -46,7 +47,7 @@ func create(path string) error {
 	// No batch script can name it.
 	if i := strings.IndexFunc(path, unicode.IsControl); i >= 0 {
 		c, _ := utf8.DecodeRuneInString(path[i:])
-		return refuse("choose another name with --run-dir", "it holds the control character %U", c)
+		return hints.Errorf("choose another name with --run-dir", "it holds the control character %U", c)
 	}
 	_, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,7 +81,7 @@ func check(path string) error {
 	}
 	// The kernel's word counts, not the mode: the file system may be read-only.
 	if err := unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
-		return refuse(elsewhere, "it cannot be written into: %w", err)
+		return hints.Errorf(elsewhere, "it cannot be written into: %w", err)
 	}
 	return nil
 }
@@ -90,15 +91,15 @@ func check(path string) error {
 func checkOwn(info fs.FileInfo) error {
 	switch mode := info.Mode(); {
 	case mode&fs.ModeSymlink != 0:
-		return refuse("name the folder that it leads to with --run-dir", "it is a symbolic link")
+		return hints.Errorf("name the folder that it leads to with --run-dir", "it is a symbolic link")
 	case !mode.IsDir():
-		return refuse(elsewhere, "it exists and is not a directory")
+		return hints.Errorf(elsewhere, "it exists and is not a directory")
 	}
 	if err := safefile.CheckOwner(info); err != nil {
-		return refuse(elsewhere, "it %w", err)
+		return hints.Errorf(elsewhere, "it %w", err)
 	}
 	if perm := info.Mode().Perm(); perm&0o022 != 0 {
-		return refuse("choose another place with --run-dir; if the directory is yours alone, `chmod go-w` it",
+		return hints.Errorf("choose another place with --run-dir; if the directory is yours alone, `chmod go-w` it",
 			"its mode is %04o: others could change what the job runs", perm)
 	}
 	return nil
@@ -113,18 +114,18 @@ func Open(path string) (Dir, error) {
 	d := Dir{Path: filepath.Clean(path)}
 	info, err := os.Stat(d.Path)
 	if err == nil && !info.IsDir() {
-		err = refuse("", "it is not a directory")
+		err = hints.Errorf("", "it is not a directory")
 	}
 	if err == nil {
 		_, err = os.Stat(filepath.Join(d.Path, recordName))
 		if errors.Is(err, fs.ErrNotExist) && d.HasCheckpoints() {
-			err = refuse(RepairHint(d.Path), "it has checkpoints but no %s", recordName)
+			err = hints.Errorf(RepairHint(d.Path), "it has checkpoints but no %s", recordName)
 		} else if errors.Is(err, fs.ErrNotExist) {
 			hint := "`ddpbatch submit` and `ddpbatch launch` make run directories, under runs/ by default"
 			if d.IsRepairable() {
 				hint = RepairHint(d.Path)
 			}
-			err = refuse(hint, "it holds no %s, so it is not one", recordName)
+			err = hints.Errorf(hint, "it holds no %s, so it is not one", recordName)
 		}
 	}
 	if err != nil {
@@ -162,20 +163,5 @@ func (d Dir) HasCheckpoints() bool {
 // cannotMake says what is in the way: of a system error only the part that has
 // the path in it names which folder of a long path it is.
 func cannotMake(err error) error {
-	return refuse("choose a place that you can write to with --run-dir", "%w", err)
+	return hints.Errorf("choose a place that you can write to with --run-dir", "%w", err)
 }
-
-// refusal is an error with a hint.
-type refusal struct {
-	error
-	hint string
-}
-
-func refuse(hint, format string, args ...any) error {
-	return &refusal{fmt.Errorf(format, args...), hint}
-}
-
-func (r *refusal) Unwrap() error { return errors.Unwrap(r.error) }
-
-// Hint says what to do.
-func (r *refusal) Hint() string { return r.hint }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // holder is who has a lock, as its file says. The file is empty when no one has it.
@@ -69,7 +71,7 @@ func (d Dir) lock(c Claim, name, taken, hint string) (unlock func(), err error) 
 	case errors.Is(err, unix.EWOULDBLOCK):
 		defer f.Close()
 		h, _ := readHolder(f)
-		return nil, fmt.Errorf("run directory %q: %w", d.Path, refuse(hint, "%s%s", taken, h))
+		return nil, fmt.Errorf("run directory %q: %w", d.Path, hints.Errorf(hint, "%s%s", taken, h))
 	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOLCK):
 	case err != nil:
 		f.Close()
@@ -78,7 +80,7 @@ func (d Dir) lock(c Claim, name, taken, hint string) (unlock func(), err error) 
 	if h, ok := readHolder(f); ok && !c.over(h, locked) {
 		f.Close()
 		hint += fmt.Sprintf("; if it is surely gone, remove %q", path)
-		return nil, fmt.Errorf("run directory %q: %w", d.Path, refuse(hint, "%s%s", taken, h))
+		return nil, fmt.Errorf("run directory %q: %w", d.Path, hints.Errorf(hint, "%s%s", taken, h))
 	}
 	// Where the file system locks for all nodes, the lock holds without it.
 	_ = writeHolder(f, c)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // Prepare makes the directory ready for a job: it writes the record, or reads
@@ -33,7 +35,7 @@ func (d Dir) prepare(name, base, version string) (Record, error) {
 	case err != nil:
 		return Record{}, err
 	case r.Name != name:
-		return Record{}, refuse("give this job a directory of its own with --run-dir",
+		return Record{}, hints.Errorf("give this job a directory of its own with --run-dir",
 			"it holds the run of another job, %q, and this one is %q", r.Name, name)
 	case r.Base != base:
 		// The spec that is stored next has its relative paths from there.
@@ -55,7 +57,7 @@ func (d Dir) empty() error {
 			if d.IsRepairable() {
 				hint = "to resume from its checkpoints, run " + repairCommand(d.Path) + "; or name an empty directory with --run-dir"
 			}
-			return refuse(hint, "it is not empty (%q) and holds no run", n)
+			return hints.Errorf(hint, "it is not empty (%q) and holds no run", n)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
@@ -36,7 +37,7 @@ func (d Dir) WriteSecret(attempt int, secret []byte) (name string, err error) {
 	info, err := f.Stat()
 	if err == nil {
 		if private := safefile.CheckPrivate(info); private != nil {
-			err = refuse("choose a file system that keeps owners and modes with --run-dir", "its file system gives others access: %w", private)
+			err = hints.Errorf("choose a file system that keeps owners and modes with --run-dir", "its file system gives others access: %w", private)
 		}
 	}
 	if err == nil {

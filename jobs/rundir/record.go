@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 const (
@@ -117,7 +119,7 @@ func (d Dir) ReadRecord() (Record, error) {
 		return Record{}, fmt.Errorf("read run record %q: %w", path, err)
 	}
 	if err != nil {
-		return Record{}, fmt.Errorf("read run record %q: %w", path, refuse(RepairHint(d.Path), "%w", err))
+		return Record{}, fmt.Errorf("read run record %q: %w", path, hints.Errorf(RepairHint(d.Path), "%w", err))
 	}
 	return r, nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
@@ -19,7 +20,7 @@ const formatHint = "name a file with one NAME=VALUE on each line"
 func load(path string) (map[string]string, error) {
 	f, err := safefile.Open(path, 0)
 	if errors.Is(err, safefile.ErrNotRegular) || errors.Is(err, syscall.EISDIR) {
-		return nil, refuse(formatHint, "%s", safefile.ErrNotRegular)
+		return nil, hints.Errorf(formatHint, "%s", safefile.ErrNotRegular)
 	}
 	if err != nil {
 		return nil, err
@@ -30,13 +31,13 @@ func load(path string) (map[string]string, error) {
 		return nil, err
 	}
 	if owner, ok := safefile.Owner(info); !ok || owner != 0 && owner != os.Geteuid() {
-		return nil, refuse("copy what you need into a file of your own, and `chmod 600` it",
+		return nil, hints.Errorf("copy what you need into a file of your own, and `chmod 600` it",
 			"it belongs to user %d, who could change it, and this is user %d", owner, os.Geteuid())
 	}
 	// Of a file with an access list, the bits of the group are the most that it
 	// allows to anyone (acl(5)).
 	if perm := info.Mode().Perm(); perm&0o077 != 0 {
-		return nil, refuse("`chmod 600` it; if the machine is shared, take the values in it as known to others and replace them",
+		return nil, hints.Errorf("`chmod 600` it; if the machine is shared, take the values in it as known to others and replace them",
 			"its mode is %04o: others can get at it", perm)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -44,7 +45,7 @@ func load(path string) (map[string]string, error) {
 		return nil, err
 	}
 	if len(text) > maxFile {
-		return nil, refuse(formatHint, "it is larger than %d KiB", maxFile>>10)
+		return nil, hints.Errorf(formatHint, "it is larger than %d KiB", maxFile>>10)
 	}
 	return parse(string(text))
 }

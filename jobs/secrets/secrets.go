@@ -19,6 +19,8 @@ package secrets
 import (
 	"fmt"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // Read takes the values of the names from a file. All of them must be there and
@@ -48,7 +50,7 @@ func Resolve(path string, names []string, lookup func(string) (string, bool)) (m
 	for i, name := range names {
 		if !isName(name) {
 			// Not shown: it may be the secret itself, or NAME=VALUE.
-			return nil, refuse("ask for secrets by name: letters, digits and _; the value stands in a file, or in the environment",
+			return nil, hints.Errorf("ask for secrets by name: letters, digits and _; the value stands in a file, or in the environment",
 				"secret %d of %d is not the name of a variable", i+1, len(names))
 		}
 		value, ok := file[name]
@@ -74,21 +76,8 @@ func Resolve(path string, names []string, lookup func(string) (string, bool)) (m
 func absent(path string, names []string) error {
 	list := strings.Join(names, ", ")
 	if path == "" {
-		return refuse("export them, or put them into a file of mode 0600, one NAME=VALUE on each line",
+		return hints.Errorf("export them, or put them into a file of mode 0600, one NAME=VALUE on each line",
 			"secrets without a value: %s", list)
 	}
-	return refuse("add a line NAME=VALUE for each to that file", "secrets without a value in %q: %s", path, list)
+	return hints.Errorf("add a line NAME=VALUE for each to that file", "secrets without a value in %q: %s", path, list)
 }
-
-// refusal is an error with a hint.
-type refusal struct {
-	error
-	hint string
-}
-
-func refuse(hint, format string, args ...any) error {
-	return &refusal{fmt.Errorf(format, args...), hint}
-}
-
-// Hint says what to do.
-func (r *refusal) Hint() string { return r.hint }

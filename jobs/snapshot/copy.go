@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
@@ -79,7 +80,7 @@ func unchanged(root *os.Root, e *entry) error {
 }
 
 func changed(path string) error {
-	return refuse("try again when nothing writes there; if a program always does, leave that file out", "%q changed while it was copied", path)
+	return hints.Errorf("try again when nothing writes there; if a program always does, leave that file out", "%q changed while it was copied", path)
 }
 
 func digest(text []byte) string {

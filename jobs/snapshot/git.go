@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 const (
@@ -105,7 +107,7 @@ func (e *gitFailure) explain(dir string) error {
 	if _, rest, ok := strings.Cut(e.stderr, "safe.directory "); ok {
 		dir, _, _ = strings.Cut(rest, "\n")
 	}
-	return refuse("if you trust who owns it: `git config --global --add safe.directory "+dir+"`", "%w", e)
+	return hints.Errorf("if you trust who owns it: `git config --global --add safe.directory "+dir+"`", "%w", e)
 }
 
 // harmless are settings that keep git from starting a program that the settings of a
@@ -133,7 +135,7 @@ func (g git) run(ctx context.Context, dir string, args ...string) ([]byte, error
 	case stdout.full: // and so git ended by a broken pipe
 		return nil, fmt.Errorf("git %s: %w", command, errTooMuch)
 	case patient.Err() != nil:
-		return nil, refuse("see how long `git status` takes there; a slow file system may be at fault",
+		return nil, hints.Errorf("see how long `git status` takes there; a slow file system may be at fault",
 			"git %s: not done after %s", command, gitPatience)
 	}
 	return nil, (&gitFailure{command, stderr.text.String(), err}).explain(dir)

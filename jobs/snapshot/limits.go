@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 const tooLarge = "data, checkpoints and environments do not belong in the code: move them, ignore them with .gitignore, or leave them out"
@@ -22,7 +23,7 @@ func (l *listing) crowded() error {
 			count[top+"/"]++
 		}
 	}
-	return refuse(tooLarge, "it has more than %d files%s", l.maxFiles,
+	return hints.Errorf(tooLarge, "it has more than %d files%s", l.maxFiles,
 		most(count, ", as far as looked at in ", func(n int64) string { return fmt.Sprint(n) }))
 }
 
@@ -39,7 +40,7 @@ func (l *listing) checkSize() error {
 	if total <= l.maxBytes {
 		return nil
 	}
-	return refuse(tooLarge, "it has %s, and %s is the limit%s", format.Bytes(total), format.Bytes(l.maxBytes),
+	return hints.Errorf(tooLarge, "it has %s, and %s is the limit%s", format.Bytes(total), format.Bytes(l.maxBytes),
 		most(size, "; the largest files are ", format.Bytes[int64]))
 }
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // leftOut are the names of files and folders that are copied only if git tracks
@@ -59,7 +61,7 @@ func excluded(base string, paths []string) ([]string, error) {
 		case err != nil:
 			return nil, err
 		case filepath.IsLocal(up):
-			return nil, refuse("keep the code in a folder of its own, apart from the runs", "all of it is in %q, which is left out", path)
+			return nil, hints.Errorf("keep the code in a folder of its own, apart from the runs", "all of it is in %q, which is left out", path)
 		case filepath.IsLocal(down):
 			inside = append(inside, down)
 		}
@@ -82,7 +84,7 @@ func (l *listing) skips(path string, tracked bool) bool {
 // add takes a file in.
 func (l *listing) add(path string, info fs.FileInfo) error {
 	if what := special(info.Mode()); what != "" {
-		return refuse("remove it, or move it out of the folder", "%q is a %s, which cannot be kept", path, what)
+		return hints.Errorf("remove it, or move it out of the folder", "%q is a %s, which cannot be kept", path, what)
 	}
 	l.entries[path] = &entry{path: path, info: info}
 	if len(l.entries) > l.maxFiles {

@@ -25,8 +25,6 @@
 package snapshot
 
 import (
-	"errors"
-	"fmt"
 )
 
 // Limits of a copy where the caller names none.
@@ -84,18 +82,3 @@ type Git struct {
 	// an untracked one which is not ignored.
 	Dirty bool `json:"dirty"`
 }
-
-// refusal is an error with a hint.
-type refusal struct {
-	error
-	hint string
-}
-
-func refuse(hint, format string, args ...any) error {
-	return &refusal{fmt.Errorf(format, args...), hint}
-}
-
-func (r *refusal) Unwrap() error { return errors.Unwrap(r.error) }
-
-// Hint says what to do.
-func (r *refusal) Hint() string { return r.hint }

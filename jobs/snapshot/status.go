@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // maxSubmodules is the maximum depth of submodules in submodules that status inspects.
@@ -90,7 +92,7 @@ func (g git) withoutFilters(ctx context.Context, dir string) ([]string, error) {
 		}
 		name := rest[:dot]
 		if strings.Contains(name, "=") { // git -c would set another key
-			return nil, refuse("remove the filter from the settings of the repository", "the name of the git filter %q has a \"=\"", name)
+			return nil, hints.Errorf("remove the filter from the settings of the repository", "the name of the git filter %q has a \"=\"", name)
 		}
 		off[name] = true
 		for _, off := range []string{".clean=", ".smudge=", ".process=", ".required=false"} {

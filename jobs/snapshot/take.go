@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // Take copies the code in a folder to a new one, dst, of mode 0700. Both paths
@@ -121,7 +123,7 @@ func (l *listing) list(ctx context.Context, environ []string) (Git, error) {
 		}
 	}
 	if len(l.entries) == 0 {
-		return Git{}, refuse("name the folder that the code is in", "it has no files to keep")
+		return Git{}, hints.Errorf("name the folder that the code is in", "it has no files to keep")
 	}
 	return about, l.checkSize()
 }
@@ -149,5 +151,5 @@ func taken(dst string, err error) error {
 	if err != nil {
 		return err
 	}
-	return refuse("a snapshot is never replaced: name another place for it", "%q exists already", dst)
+	return hints.Errorf("a snapshot is never replaced: name another place for it", "%q exists already", dst)
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // workTree lists the files of a git work tree below a folder, which is relative
@@ -90,7 +92,7 @@ next:
 			return err
 		}
 		if len(entries) > 0 {
-			return refuse("`git submodule update --init` it, or remove its files",
+			return hints.Errorf("`git submodule update --init` it, or remove its files",
 				"git does not look into %q: a submodule that has files, but was not checked out", folder)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // Verify looks whether a snapshot still is what the manifest says. The error
@@ -39,7 +41,7 @@ func verify(ctx context.Context, dst string, m Manifest) error {
 		return err
 	}
 	if digest(text) != m.SHA256 {
-		return refuse(again, "its list of files, %q, was changed", listName)
+		return hints.Errorf(again, "its list of files, %q, was changed", listName)
 	}
 	files, err := parseList(string(text))
 	if err != nil {
@@ -54,7 +56,7 @@ func verify(ctx context.Context, dst string, m Manifest) error {
 			return err
 		}
 		if what != "" {
-			return refuse(again, "%q %s", file.path, what)
+			return hints.Errorf(again, "%q %s", file.path, what)
 		}
 	}
 	return nil
@@ -63,13 +65,13 @@ func verify(ctx context.Context, dst string, m Manifest) error {
 func readList(root *os.Root, limit int64) ([]byte, error) {
 	info, err := root.Lstat(listName)
 	if gone(err) {
-		return nil, refuse(again, "its list of files, %q, is missing", listName)
+		return nil, hints.Errorf(again, "its list of files, %q, is missing", listName)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, refuse(again, "its list of files, %q, was changed", listName)
+		return nil, hints.Errorf(again, "its list of files, %q, was changed", listName)
 	}
 	f, err := openRegular(root, listName, info)
 	if err != nil {

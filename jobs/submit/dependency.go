@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -112,7 +113,7 @@ func (a *submission) sweepDependency(ctx context.Context, kind slurm.DependencyT
 	case len(arrays) == 1 && (ended == 0 || kind == slurm.AfterNotOK && !failed && len(wait.IDs) > 0):
 		wait.IDs = []string{arrayOf(ids[0])} // the array says it shorter
 	case kind == slurm.AfterNotOK && !failed && len(wait.IDs) > 1:
-		return none, refuse("wait for the sweep with `ddpbatch wait`, or use afterany",
+		return none, hints.Errorf("wait for the sweep with `ddpbatch wait`, or use afterany",
 			"elements of the sweep %q were submitted again, and Slurm cannot wait for one of several jobs to fail", dir.Path)
 	}
 	return wait, nil
@@ -127,13 +128,13 @@ func (a *submission) foreign(ctx context.Context, kind slurm.DependencyType, id 
 		return slurm.Dependency{}, err
 	}
 	if states[0].State == slurm.StateUnknown {
-		return slurm.Dependency{}, refuse("is the id right? If the job has ended long ago, submit without the dependency", "Slurm does not know job %s", id)
+		return slurm.Dependency{}, hints.Errorf("is the id right? If the job has ended long ago, submit without the dependency", "Slurm does not know job %s", id)
 	}
 	return slurm.Dependency{Type: kind, IDs: []string{id}}, nil
 }
 
 func neverSubmitted(dir rundir.Dir) error {
-	return refuse("submit that one first", "run %q was never submitted", dir.Path)
+	return hints.Errorf("submit that one first", "run %q was never submitted", dir.Path)
 }
 
 func active(s slurm.JobState) bool { return s.State != slurm.StateUnknown && !s.Done() }
@@ -160,10 +161,10 @@ func comeTrue(ctx context.Context, kind slurm.DependencyType, dir rundir.Dir, la
 	case ok:
 		return fmt.Errorf("job %s of run %q has succeeded", last.ID, dir.Path)
 	case failed && last.State == slurm.StateUnknown:
-		return refuse("submit it again, and this one after it", "job %s of run %q has failed", last.ID, dir.Path)
+		return hints.Errorf("submit it again, and this one after it", "job %s of run %q has failed", last.ID, dir.Path)
 	case failed:
-		return refuse("submit it again, and this one after it", "job %s of run %q is %s", last.ID, dir.Path, last)
+		return hints.Errorf("submit it again, and this one after it", "job %s of run %q is %s", last.ID, dir.Path, last)
 	}
-	return refuse("see its log, and submit it again or leave the dependency out",
+	return hints.Errorf("see its log, and submit it again or leave the dependency out",
 		"Slurm does not know job %s of run %q any more, and the run is not finished", last.ID, dir.Path)
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -133,7 +134,7 @@ func (req RepairRequest) checkJob() error {
 	}
 	const hint = "name the job file that the run was started with"
 	if req.Job.Train == nil && req.Job.Sweep == nil && trained(req.Dir) {
-		return refuse(hint, "its checkpoints are of the built-in trainer, and the job file has no [train]")
+		return hints.Errorf(hint, "its checkpoints are of the built-in trainer, and the job file has no [train]")
 	}
 	found, from, err := contradictions(req.Dir, req.Job, req.Base)
 	if err != nil {
@@ -152,7 +153,7 @@ func trained(dir rundir.Dir) bool {
 
 // otherJob is the error for a job file with another name than the run's job.
 func otherJob(run, file string) error {
-	return refuse("name the job file of that run with --job", "it holds the run of job %q, and the job file is of %q", run, file)
+	return hints.Errorf("name the job file of that run with --job", "it holds the run of job %q, and the job file is of %q", run, file)
 }
 
 // readCheckpoints returns the id of the run that all checkpoints are of, empty if there are
@@ -183,7 +184,7 @@ func (done *Repaired) readCheckpoints(dir rundir.Dir) (run string, err error) {
 	for _, id := range slices.Sorted(maps.Keys(steps)) {
 		of = append(of, fmt.Sprintf("steps %s of run %q", strings.Join(steps[id], ", "), id))
 	}
-	return "", refuse("move the checkpoints of the other runs out of "+dir.Checkpoints()+", and repair again",
+	return "", hints.Errorf("move the checkpoints of the other runs out of "+dir.Checkpoints()+", and repair again",
 		"its checkpoints are of several runs: %s", strings.Join(of, "; "))
 }
 
@@ -318,14 +319,13 @@ func (s Submitter) submissions(ctx context.Context, dir rundir.Dir, left rundir.
 		return nil, nil // the run was never submitted
 	}
 	found, err := s.Slurm.FindByScript(ctx, dir.Script())
-	var known interface{ Hint() string }
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		s.Say("WARNING: there is no Slurm here to ask for jobs of this run")
-	case errors.As(err, &known) && known.Hint() != "":
+	case hints.Of(err) != "":
 		return nil, err
 	case err != nil:
-		return nil, refuse("repair it again when the controller answers", "%w", err)
+		return nil, hints.Errorf("repair it again when the controller answers", "%w", err)
 	}
 	for _, job := range found {
 		id, ours := strings.CutPrefix(job.Comment, rundir.Submission{}.Comment())

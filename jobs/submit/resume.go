@@ -8,6 +8,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
@@ -129,7 +130,7 @@ func checkRun(dir rundir.Dir) error {
 			continue
 		}
 		if e.Manifest.Run != record.Run {
-			return foreign{refuse("move the checkpoints away to train from the start; or, if they were copied here to resume from them, run `ddpbatch repair "+
+			return foreign{hints.Errorf("move the checkpoints away to train from the start; or, if they were copied here to resume from them, run `ddpbatch repair "+
 				jobs.ShellQuote(dir.Path)+"`", "the checkpoint of step %d in %q was written by another run", e.Step, dir.Path)}
 		}
 		return nil

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -79,12 +80,12 @@ func (a *submission) send(ctx context.Context, sub rundir.Submission, dependenci
 	id, lost := a.look(ctx, sub, until)
 	switch {
 	case lost != nil:
-		return "", refuse("submit again when the controller answers: the job is looked for first, and never submitted twice", "%w; and %w", err, lost)
+		return "", hints.Errorf("submit again when the controller answers: the job is looked for first, and never submitted twice", "%w; and %w", err, lost)
 	case id == "":
 		if lost := a.forget(sub); lost != nil {
 			return "", errors.Join(err, lost)
 		}
-		return "", refuse("Slurm was asked, and has no such job: see what sbatch said, and submit again", "%w", err)
+		return "", hints.Errorf("Slurm was asked, and has no such job: see what sbatch said, and submit again", "%w", err)
 	}
 	return id, a.keep(sub, id)
 }
@@ -142,7 +143,7 @@ func (a *submission) keep(sub rundir.Submission, id string) error {
 		err = a.dir.WriteRecord(a.record)
 	}
 	if err != nil {
-		return refuse("end it with `scancel "+id+"`, or note its id", "job %s is submitted, but the record of its run could not be written: %w", id, err)
+		return hints.Errorf("end it with `scancel "+id+"`, or note its id", "job %s is submitted, but the record of its run could not be written: %w", id, err)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
@@ -32,7 +33,7 @@ func (a *submission) settle(ctx context.Context) (*rundir.Submission, error) {
 		id, err = a.look(ctx, sub, soonest(sub.Time, time.Now()).Add(a.waits.orphaned))
 	}
 	if err != nil {
-		return nil, refuse("submit again when the controller answers", "an earlier submission from here may have made a job: %w", err)
+		return nil, hints.Errorf("submit again when the controller answers", "an earlier submission from here may have made a job: %w", err)
 	}
 	if id == "" {
 		id = a.ended(sub)
@@ -77,7 +78,7 @@ func (s Submitter) Settle(ctx context.Context, dir rundir.Dir) error {
 		id = a.ended(sub)
 	}
 	if id == "" {
-		return refuse("submit it again: the job is looked for until it is certain that there is none, and never submitted twice",
+		return hints.Errorf("submit it again: the job is looked for until it is certain that there is none, and never submitted twice",
 			"the last submission of run %q was cut short, and Slurm does not show its job", dir.Path)
 	}
 	s.Say(fmt.Sprintf("the last submission of %s was cut short; its job is %s", record.Name, id))

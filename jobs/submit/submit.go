@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -220,7 +221,7 @@ func InUse(ctx context.Context, client slurm.Client, dir rundir.Dir) error {
 		return fmt.Errorf("ask whether job %s, which was submitted from here before, is done: %w", id, err)
 	}
 	if s := states[0]; active(s) {
-		return refuse(fmt.Sprintf("wait for it, end it with `ddpbatch cancel %s`, or give this run its own --run-dir", id),
+		return hints.Errorf(fmt.Sprintf("wait for it, end it with `ddpbatch cancel %s`, or give this run its own --run-dir", id),
 			"run directory %q is in use by job %s, which is %s", dir.Path, id, s)
 	}
 	return nil
@@ -236,18 +237,3 @@ func Ended(ctx context.Context, client slurm.Client) func(job string) (bool, err
 		return !active(states[0]), nil
 	}
 }
-
-// refusal is an error with a hint.
-type refusal struct {
-	error
-	hint string
-}
-
-func refuse(hint, format string, args ...any) error {
-	return refusal{fmt.Errorf(format, args...), hint}
-}
-
-func (r refusal) Unwrap() error { return r.error }
-
-// Hint says what to do.
-func (r refusal) Hint() string { return r.hint }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -51,7 +52,7 @@ func (a *submission) chooseElements(ctx context.Context, found *rundir.Submissio
 	}
 	if len(busy) > 0 && !a.req.Failed {
 		i := busy[0]
-		return false, refuse("wait for them or end them with `ddpbatch cancel`; --failed submits only those that have failed",
+		return false, hints.Errorf("wait for them or end them with `ddpbatch cancel`; --failed submits only those that have failed",
 			"of the elements of the sweep, %d are queued or running, such as %d (job %s, %s)", len(busy), i, states[i].ID, states[i])
 	}
 	return len(a.elements) == 0, nil
@@ -71,16 +72,16 @@ func Same(dir rundir.Dir, sweep *jobs.Sweep) error {
 	}
 	switch sweeps := sweep != nil; {
 	case !sweeps && record.Sweep != nil:
-		return refuse("give this job a directory of its own with --run-dir", "run directory %q holds a sweep", dir.Path)
+		return hints.Errorf("give this job a directory of its own with --run-dir", "run directory %q holds a sweep", dir.Path)
 	case sweeps && record.Sweep == nil && len(record.Submissions) > 0:
-		return refuse("give the sweep a directory of its own with --run-dir", "run directory %q holds a run that is no sweep", dir.Path)
+		return hints.Errorf("give the sweep a directory of its own with --run-dir", "run directory %q holds a run that is no sweep", dir.Path)
 	case record.Sweep == nil:
 		return nil
 	}
 	now := SweepRecord(sweep).Elements
 	for i, e := range record.Sweep.Elements {
 		if i >= len(now) || !maps.Equal(e.Values, now[i].Values) {
-			return refuse("give the changed sweep a directory of its own with --run-dir; new elements may only come after the old ones",
+			return hints.Errorf("give the changed sweep a directory of its own with --run-dir; new elements may only come after the old ones",
 				"element %d of the sweep in %q is not what it was", i, dir.Path)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/ddpbatch/ddpbatch/internal/hint"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
@@ -85,7 +85,7 @@ func checkWriters(f *os.File, path string) (safefile.Writers, error) {
 	if most == safefile.OwnerOnly {
 		return most, nil
 	}
-	return most, hint.Errorf("have the owner run "+strings.Join(commands, " and ")+
+	return most, hints.Errorf("have the owner run "+strings.Join(commands, " and ")+
 		", or copy the profile to a directory that only you can write to",
 		"%w: %s", ErrWritable, strings.Join(who, "; "))
 }

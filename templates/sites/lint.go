@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ddpbatch/ddpbatch/internal/hint"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
@@ -76,7 +76,7 @@ func (p *Profile) Doubts(job *jobs.Job) jobs.Diagnostics {
 	l := linter{p: p, job: job}
 	s := job.Slurm
 	if p.warning != nil {
-		l.report("site", hint.Of(p.warning), "%v", p.warning)
+		l.report("site", hints.Of(p.warning), "%v", p.warning)
 	}
 	if cores := p.coresPerTask(job); job.Gives("slurm.cpus_per_task") && s.CPUsPerTask < cores {
 		l.report("slurm.cpus_per_task", "remove the key to use the site's default",

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ddpbatch/ddpbatch/internal/hint"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
@@ -130,8 +130,8 @@ func TestFindChecksWhoCanWrite(t *testing.T) {
 				if find.rejected != errors.Is(err, ErrWritable) || !find.rejected && err != nil {
 					t.Errorf("%s: got %v", find.site, err)
 				}
-				if find.rejected && (!strings.Contains(err.Error(), filepath.Base(path)) || !strings.Contains(hint.Of(err), "chmod")) {
-					t.Errorf("%s: got %v (hint %q)", find.site, err, hint.Of(err))
+				if find.rejected && (!strings.Contains(err.Error(), filepath.Base(path)) || !strings.Contains(hints.Of(err), "chmod")) {
+					t.Errorf("%s: got %v (hint %q)", find.site, err, hints.Of(err))
 				}
 				if err == nil && (p.warning != nil) != (find.base == dir && c.besideOK) {
 					t.Errorf("%s: warning %v", find.site, p.warning)
