@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -140,5 +141,92 @@ try cancel "$run"
 		if o := alice.ddpbatch(project, args...); o.code < 0 || o.code > 5 {
 			t.Errorf("%v: %v", args, o)
 		}
+	}
+}
+
+// hostile is text that a terminal or a browser would act on.
+const hostile = "\x1b]0;owned\x07\x1b[2J\u009b31m\u202eevil\u2066<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\r\b\x7f"
+
+// spoil appends hostile text to all strings in JSON, except those that have to be of a form.
+func spoil(v any, key string) any {
+	switch v := v.(type) {
+	case string:
+		switch key {
+		case "time", "created", "began", "base", "run", "job_id", "format", "digest", "sha256", "addr", "prefix":
+			return v
+		}
+		return v + hostile
+	case []any:
+		for i := range v {
+			v[i] = spoil(v[i], key)
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = spoil(v[k], k)
+		}
+	}
+	return v
+}
+
+// A run of another user whose files hold text for a terminal or a browser. The command logs
+// is left out, because it copies what the job printed.
+func testTextOfAForeignRun(t *testing.T, s *twoUsers) {
+	alice, mallory := s.people(t)
+	project := s.project(t)
+	run := s.finishedRun(t)
+	for _, name := range []string{
+		"record.json", "live.json", "ended.json", "attempts.jsonl", "network.json", "metrics.jsonl", "logs/rank-00000.jsonl",
+		"failure.json", "job.sbatch", "slurm-1.out", "job.toml",
+	} {
+		received := filepath.Join(project, "runs", strings.ReplaceAll(name, "/", "-"))
+		mallory.copyRun(run, received)
+		path := filepath.Join(received, name)
+		text, err := os.ReadFile(path)
+		switch {
+		case name == "failure.json":
+			text = []byte(`{"time":"2026-01-01T00:00:00Z","attempt":1,"exit":1,"first":{"rank":0,"host":"h","state":"failed","step":1,` +
+				`"phase":"p","reason":"r","hint":"h"},"ranks":[{"rank":0,"host":"x","state":"failed","exit":1,"error":"e","step":1,"phase":"p","signal":"S"}]}`)
+		case name == "job.sbatch" || name == "slurm-1.out":
+			text = []byte("NCCL WARN Connect to 10.0.0.4<56849> returned 113(No route to host)" + hostile + "\n")
+		case err != nil:
+			t.Fatal(err)
+		case name == "job.toml":
+			text = append(text, "# \u202e<script>alert(1)</script>\u2066\u009b\n"...)
+		}
+		if strings.Contains(name, ".json") {
+			var spoiled []string
+			lines := []string{string(text)}
+			if strings.HasSuffix(name, "l") {
+				lines = strings.Split(strings.TrimSpace(lines[0]), "\n")
+			}
+			for _, line := range lines {
+				var v any
+				if err := json.Unmarshal([]byte(line), &v); err != nil {
+					t.Fatal(err)
+				}
+				line, err := json.Marshal(spoil(v, ""))
+				if err != nil {
+					t.Fatal(err)
+				}
+				spoiled = append(spoiled, string(line)+"\n")
+			}
+			text = []byte(strings.Join(spoiled, ""))
+		}
+		mallory.write(path, string(text))
+		for _, args := range [][]string{
+			{"status", received}, {"status", "--json", received}, {"report", received, "-o", "-"}, {"checkpoint", "ls", received},
+			{"doctor", "--log", received}, {"trace", "-o", "-", received},
+			{"wait", received}, {"top", "--once", received}, {"cancel", received},
+		} {
+			o := alice.ddpbatch(project, args...)
+			mustSteerNothing(t, append(args, name), o)
+			if args[0] == "report" && (strings.Contains(o.stdout, "<script") || strings.Contains(o.stdout, "<img")) {
+				t.Errorf("%s: the report has an element of the run's", name)
+			}
+		}
+	}
+	alice.sh(project, `mkdir -p runs && cp -r "$1" "$2" || true`, run, "runs/n"+strings.NewReplacer("/", "_", "\x00", "").Replace(hostile))
+	for _, args := range [][]string{{"status"}, {"status", "--json"}, {"top", "--once"}, {"check", "x\x1b[2J.toml"}, {"status", "a\x1b[31mb"}} {
+		mustSteerNothing(t, args, alice.ddpbatch(project, args...))
 	}
 }

@@ -68,6 +68,7 @@ func testCheckpointOfAnotherUser(t *testing.T, s *twoUsers) {
 		"step":       func(_ string, m *checkpoint.Manifest) { m.Step = -1 },
 		"world size": func(_ string, m *checkpoint.Manifest) { m.WorldSize = -2 },
 		"skipped":    func(_ string, m *checkpoint.Manifest) { m.Skipped = -1 },
+		"name":       func(_ string, m *checkpoint.Manifest) { m.Files[0].Name = "\x1b[2Jx" },
 		"path":       func(_ string, m *checkpoint.Manifest) { m.Files[0].Name = "../../../record.json" },
 		"size":       func(_ string, m *checkpoint.Manifest) { m.Files[0].Bytes = 1 << 62 },
 		"link": func(dir string, m *checkpoint.Manifest) {

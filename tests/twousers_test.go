@@ -56,6 +56,7 @@ func TestTwoUsers(t *testing.T) {
 		{"ports are held", testPortsAreHeld},
 		{"cancel of a foreign run", testCancelOfAForeignRun},
 		{"links in a foreign run", testLinksInAForeignRun},
+		{"text of a foreign run", testTextOfAForeignRun},
 		{"output through a link", testOutputThroughALink},
 		{"FIFOs in a foreign run", testFIFOsInAForeignRun},
 		{"FIFOs as inputs", testFIFOsAsInputs},
