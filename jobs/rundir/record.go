@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +19,12 @@ const (
 	recordFormat = 1
 	// maxRecord bounds record.json: ten thousand submissions fit.
 	maxRecord = 8 << 20
+	// maxElements is the maximum number of elements in a sweep. It is more than a job file
+	// can have. Commands read several files for each element.
+	maxElements = 20_000
+	// maxJobID is the largest number of a job that squeue parses. Slurm 22.05 has a signed
+	// int for it.
+	maxJobID = math.MaxInt32
 )
 
 // Record is what is known of a run: record.json.
@@ -146,6 +154,9 @@ func validRecord(r Record) error {
 	case r.Run == "" || r.Name == "" || !filepath.IsAbs(r.Base):
 		return errors.New("it is damaged: run, name or base is missing")
 	}
+	if r.Sweep != nil && len(r.Sweep.Elements) > maxElements {
+		return fmt.Errorf("it is damaged: its sweep has more than %d elements", maxElements)
+	}
 	for _, s := range r.Submissions {
 		if !isJobID(s.JobID) {
 			return fmt.Errorf("it is damaged: %q is not a job id", s.JobID)
@@ -170,15 +181,18 @@ func (newerRecord) Hint() string {
 	return "use the version of ddpbatch that wrote it, or a newer one"
 }
 
-// isJobID keeps what is neither a number nor the id of an array's element out of
-// file names and command lines.
+// isJobID reports whether id is the ID of a job, such as "18", or of an array task, such as
+// "18_3". IDs become parts of file names and command lines. One that Slurm cannot parse
+// would make squeue fail for all runs of a command.
 func isJobID(id string) bool {
-	job, element, array := strings.Cut(id, "_")
-	return isNumber(job) && (!array || isNumber(element))
+	job, task, isTask := strings.Cut(id, "_")
+	return job != "0" && isNumber(job) && (!isTask || isNumber(task))
 }
 
+// isNumber reports whether s is a number as Slurm prints it, without leading zeros.
 func isNumber(s string) bool {
-	return s != "" && len(s) <= 20 && strings.Trim(s, "0123456789") == ""
+	n, err := strconv.ParseUint(s, 10, 32)
+	return err == nil && n <= maxJobID && s == strconv.FormatUint(n, 10)
 }
 
 // NewSubmission is a submission with an id of its own.
