@@ -12,9 +12,13 @@ import (
 	"time"
 )
 
-// maxAttempts is the number of bytes that are read of attempts.jsonl: a hundred thousand
-// attempts fit.
-const maxAttempts = 64 << 20
+const (
+	// maxAttempts is the number of bytes that are read at the end of attempts.jsonl.
+	maxAttempts = 8 << 20
+	// maxEvents is the number of events that are kept in memory, the last ones of the file.
+	// A line of the file can be much smaller than an event in memory.
+	maxEvents = 20_000
+)
 
 // What an [AttemptEvent] tells.
 const (
@@ -85,28 +89,45 @@ func torn(f *os.File) bool {
 	return err == nil && last[0] != '\n'
 }
 
-// ReadAttempts returns the lines, in order. It returns none if there is no file, and skips
-// lines that it cannot read.
+// ReadAttempts returns the last events of the file, in order. It returns none if there is no
+// file, and skips lines that it cannot read.
 func (d Dir) ReadAttempts() ([]AttemptEvent, error) {
 	f, err := d.openFile(attemptsName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read what became of attempts: %w", err)
+	var events []AttemptEvent
+	if err == nil {
+		defer f.Close()
+		events, err = readAttempts(f)
 	}
-	defer f.Close()
-	var all []AttemptEvent
-	lines := bufio.NewScanner(io.LimitReader(f, maxAttempts))
+	if err != nil {
+		err = fmt.Errorf("read %q: %w", d.Attempts(), err)
+	}
+	return events, err
+}
+
+func readAttempts(f *os.File) ([]AttemptEvent, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	start := max(0, info.Size()-maxAttempts)
+	lines := bufio.NewScanner(io.NewSectionReader(f, start, maxAttempts))
 	lines.Buffer(nil, 1<<20)
+	if start > 0 {
+		lines.Scan() // the rest of a line
+	}
+	var last []AttemptEvent
 	for lines.Scan() {
 		var e AttemptEvent
-		if json.Unmarshal(lines.Bytes(), &e) == nil && e.Event != "" {
-			all = append(all, e)
+		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Event == "" {
+			continue
 		}
+		if len(last) == 2*maxEvents {
+			last = append(last[:0], last[maxEvents:]...)
+		}
+		last = append(last, e)
 	}
-	if err := lines.Err(); err != nil {
-		return all, fmt.Errorf("read what became of attempts: %w", err)
-	}
-	return all, nil
+	return last[max(0, len(last)-maxEvents):], lines.Err()
 }

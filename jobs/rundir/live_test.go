@@ -3,6 +3,7 @@ package rundir
 import (
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -30,6 +31,42 @@ func TestLive(t *testing.T) {
 	}
 	if l, ok := d.ReadLive(); ok {
 		t.Errorf("half a file was taken: %+v", l)
+	}
+}
+
+// The owner of a run may be another user, whose file must not fill the memory of readers.
+func TestAttemptsAreBounded(t *testing.T) {
+	tests := []struct {
+		name string
+		text string
+		size int64 // in bytes, to which the file is extended before the last event
+	}{
+		{name: "many events", text: strings.Repeat(`{"event":"begin"}`+"\n", 2*maxEvents+5)},
+		{name: "large file", size: 1 << 40},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := mustCreate(t)
+			if err := os.WriteFile(d.Attempts(), []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if tt.size > 0 {
+				if err := os.Truncate(d.Attempts(), tt.size); err != nil {
+					t.Fatal(err)
+				}
+			}
+			last := AttemptEvent{Event: AttemptBegan, Time: time.Unix(5, 0).UTC(), JobID: "18", Attempt: 1}
+			if err := d.AppendAttempt(last); err != nil {
+				t.Fatal(err)
+			}
+			got, err := d.ReadAttempts()
+			if tt.size == 0 && (err != nil || len(got) != maxEvents || !reflect.DeepEqual(got[len(got)-1], last)) {
+				t.Errorf("%d events, %v", len(got), err)
+			}
+			if len(got) > maxEvents {
+				t.Errorf("%d events", len(got))
+			}
+		})
 	}
 }
 
