@@ -14,6 +14,7 @@ package report
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -56,6 +57,10 @@ type Run struct {
 
 // maxText bounds a text that is put on the page whole.
 const maxText = 1 << 20
+
+// maxLog is the number of bytes of a log in which known failures are looked for. The owner
+// of the log may be another user, who can make it as large as a file can be.
+const maxLog = 4 << 30
 
 // Collect reads a run directory. What is not there, or cannot be read, is in Missing.
 func Collect(dir rundir.Dir) Run {
@@ -131,11 +136,24 @@ func (r *Run) look() {
 	}
 	if err == nil {
 		defer f.Close()
-		r.Known, _, err = symptoms.Look(f)
+		r.Known, err = r.lookIn(f)
 	}
 	if err != nil {
 		r.misses("the log "+filepath.Base(path), err)
 	}
+}
+
+// lookIn looks for known failures in a log.
+func (r *Run) lookIn(log *os.File) (known []symptoms.Found, err error) {
+	info, err := log.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxLog {
+		r.Missing = append(r.Missing, fmt.Sprintf("known failures after the first %s of the log are left out", format.Bytes(maxLog)))
+	}
+	known, _, err = symptoms.Look(io.LimitReader(log, maxLog))
+	return known, err
 }
 
 // Settle determines the status of the run from what was collected and from what Slurm says

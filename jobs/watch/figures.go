@@ -11,6 +11,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
+// maxUnread is the maximum number of bytes that [Figures.Update] reads. It holds some 100,000
+// records.
+const maxUnread = 32 << 20
+
 // Figures are the newest lines of a metrics.jsonl that grows.
 type Figures struct {
 	Train, Eval *metrics.Record // the last of their kinds, nil before the first
@@ -25,9 +29,9 @@ type Figures struct {
 // NewFigures has not looked at the file yet, which need not be there.
 func NewFigures(path string) *Figures { return &Figures{path: path} }
 
-// Update reads what has come since the last time. A run that goes on may have put
-// another file in the place of the one before: that is read from its start. What
-// cannot be read is left out.
+// Update reads the lines that were added since the last call, at most the last 32 MB. If
+// another file has replaced the one before, as a resumed run may do, it starts at the
+// beginning of that file. It omits lines that it cannot read.
 func (f *Figures) Update() {
 	file, err := rundir.OpenFile(f.path)
 	if err != nil {
@@ -42,6 +46,11 @@ func (f *Figures) Update() {
 		*f = Figures{path: f.path}
 	}
 	f.file = info
+	if end := info.Size() - maxUnread; f.at < end {
+		// Only the last records count. The owner of the file may be another user, who can
+		// make it as large as a file can be.
+		f.at, f.long = end, true
+	}
 	if _, err := file.Seek(f.at, io.SeekStart); err != nil {
 		return
 	}

@@ -217,6 +217,28 @@ func TestFiguresOfRubbish(t *testing.T) {
 	}
 }
 
+// The owner of the file may be another user, who can make it as large as a file can be.
+func TestFiguresOfALargeFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	const size = 1 << 42 // it would take hours to read
+	if err := file.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteAt([]byte("\n"+`{"kind":"train","step":7}`+"\n"), size); err != nil {
+		t.Fatal(err)
+	}
+	f := NewFigures(path)
+	f.Update()
+	if f.Train == nil || f.Train.Step != 7 {
+		t.Errorf("%+v", f.Train)
+	}
+}
+
 // What others have written steers no terminal, and no rank is looked for where none is.
 func TestTextsOfOthers(t *testing.T) {
 	const steer = "\x1b]0;x\a\x9b2J\n"
