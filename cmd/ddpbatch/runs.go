@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -107,11 +108,22 @@ func openRun(path string) (knownRun, error) {
 	return knownRun{dir, record}, err
 }
 
+// runOfJob finds the run that was submitted as a job, in the default folder of runs. Runs of
+// this user come first: the record of another user's run can name any job.
 func (p *program) runOfJob(id string) (knownRun, error) {
 	runs, err := p.runs(p.abs(runsFolder))
 	if err != nil {
 		return knownRun{}, err
 	}
+	slices.SortStableFunc(runs, func(a, b knownRun) int {
+		switch ownA, ownB := isOwn(a.dir.Path), isOwn(b.dir.Path); {
+		case ownA == ownB:
+			return 0
+		case ownA:
+			return -1
+		}
+		return 1
+	})
 	array, element, isElement := strings.Cut(id, "_")
 	for _, r := range runs {
 		switch {
