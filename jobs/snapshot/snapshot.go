@@ -24,8 +24,7 @@
 // copy that a power failure damaged is found by Verify.
 package snapshot
 
-import (
-)
+import ()
 
 // Limits of a copy where the caller names none.
 const (
