@@ -47,10 +47,19 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	if err != nil {
 		return 1, err
 	}
-	cmd := exec.Command(argv[0])
-	cmd.Args, cmd.Env, cmd.Dir = argv, environ, string(r.job.Command.Workdir)
+	workdir := string(r.job.Command.Workdir)
 	if dir, ok := lookupIn(o.Environ)(envWorkdir); ok {
-		cmd.Dir = dir
+		workdir = dir
+	}
+	cmd := exec.Command(argv[0])
+	cmd.Args, cmd.Env, cmd.Dir = argv, environ, workdir
+	if r.job.Command.Snapshot && workdir != string(r.job.Command.Workdir) {
+		snapshot, err := openSnapshot(workdir)
+		if err != nil {
+			return 1, err
+		}
+		defer snapshot.Close()
+		cmd.Dir = descriptorPath(snapshot)
 	}
 	cmd.Stdout, cmd.Stderr = o.Stdout, o.Stderr
 	// A group of its own, so that it can be ended together with its workers.
@@ -62,7 +71,7 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
 	var done sync.WaitGroup
 	if err := startTied(cmd, &done, syscall.SIGKILL); err != nil {
-		return 1, cannotStart(argv[0], cmd.Dir, err)
+		return 1, cannotStart(argv[0], workdir, err)
 	}
 	if group == 0 {
 		group = cmd.Process.Pid

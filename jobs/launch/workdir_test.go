@@ -1,0 +1,80 @@
+package launch
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestOpenSnapshotRejects(t *testing.T) {
+	const nobody = 65534
+	tests := []struct {
+		name string
+		make func(path string) error
+		want string
+	}{
+		{"another user", func(path string) error {
+			if err := os.Mkdir(path, 0o755); err != nil {
+				return err
+			}
+			return os.Chown(path, nobody, nobody)
+		}, "belongs to user"},
+		{"writable", func(path string) error {
+			if err := os.Mkdir(path, 0o700); err != nil {
+				return err
+			}
+			return os.Chmod(path, 0o770)
+		}, "other users can write"},
+		{"link", func(path string) error { return os.Symlink("/", path) }, "not a directory"},
+		{"file", func(path string) error { return os.WriteFile(path, nil, 0o600) }, "not a directory"},
+		{"missing", func(string) error { return nil }, "no such file"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "code")
+			if err := tt.make(path); err != nil {
+				t.Fatal(err)
+			}
+			dir, err := openSnapshot(path)
+			if err == nil {
+				dir.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// Another directory takes the place of the snapshot after it was opened.
+func TestProgramStartsInTheOpenSnapshot(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "code")
+	write := func(text string) {
+		t.Helper()
+		err := os.Mkdir(path, 0o700)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(path, "train.sh"), []byte("echo "+text+"\n"), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("verified")
+	dir, err := openSnapshot(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	write("replaced")
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "train.sh")
+	cmd.Dir = descriptorPath(dir)
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "verified\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
