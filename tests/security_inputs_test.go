@@ -360,7 +360,8 @@ func testProfileThatOthersCanWrite(t *testing.T, s *twoUsers) {
 	canary := filepath.Join(home, "ran-by-profile")
 	const lines = `printf '\n[setup]\nlines = ["id -un >%s"]\n' "$1" >>sites/ours.toml`
 	attacks := map[string]string{
-		"file": lines,
+		"file":      lines,
+		"directory": "mv sites .old && mkdir sites && cp .old/ours.toml sites && " + lines,
 	}
 	for name, attack := range attacks {
 		project := filepath.Join(s.project(t), name)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
@@ -17,20 +18,17 @@ import (
 var ErrWritable = errors.New("other users can change the profile")
 
 // readProfile reads the profile at path. It returns an error that wraps [ErrWritable], with
-// a hint, in two cases: every user can change the file, or members of a group that this
-// user is in. See ARCHITECTURE.md for what is accepted. If the profile is in the directory
-// of the job file, jobDir, a group is accepted with a warning: the members can change the
-// job file as well.
+// a hint, in two cases: every user can change or replace the file, or members of a group
+// that this user is in. See ARCHITECTURE.md for what is accepted. A group that can write to
+// a directory of jobDir, the directory of the job file, is accepted with a warning: its
+// members can replace the job file as well.
 func readProfile(path, jobDir string) (src []byte, warning error, err error) {
 	f, err := safefile.Open(path, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
-	writers, err := checkWriters(f, path)
-	if writers == safefile.SharedGroup && filepath.Dir(path) == filepath.Clean(jobDir) {
-		warning, err = err, nil
-	}
+	warning, err = checkWriters(f, path, jobDir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -38,39 +36,44 @@ func readProfile(path, jobDir string) (src []byte, warning error, err error) {
 	return src, warning, err
 }
 
-// checkWriters returns who can change an open profile, apart from its owner. If others can,
-// the error describes the file and the directory that are to be changed.
-func checkWriters(f *os.File, path string) (safefile.Writers, error) {
+// checkWriters returns an error or a warning if users other than the owner can change an
+// open profile, or can replace it because they can write to a directory above. Both
+// describe the files and the directories that are to be changed.
+func checkWriters(f *os.File, path, jobDir string) (warning, err error) {
 	info, err := f.Stat()
 	if err != nil {
-		return safefile.OwnerOnly, err
+		return nil, err
 	}
 	type place struct {
 		path string
 		info fs.FileInfo
 	}
 	places := []place{{path, info}}
-	dirs := []string{filepath.Dir(path)}
-	if target, err := filepath.EvalSymlinks(path); err == nil && filepath.Dir(target) != dirs[0] {
-		dirs = append(dirs, filepath.Dir(target))
-	}
-	for _, dir := range dirs {
-		if info, err := os.Stat(dir); err == nil {
+	for _, dir := range directoriesOf(path) {
+		info, err := os.Stat(dir)
+		if err == nil && !slices.ContainsFunc(places, func(p place) bool { return os.SameFile(p.info, info) }) {
 			places = append(places, place{dir, info})
 		}
 	}
-	most := safefile.OwnerOnly
+	var jobDirs []string
+	if jobDir != "" {
+		jobDirs = directoriesOf(filepath.Join(jobDir, "job"))
+	}
+	rejected := false
 	var who []string
 	var commands []string
 	for _, p := range places {
 		writers := safefile.WritersOf(p.info)
-		if owner, ok := safefile.Owner(p.info); ok && owner == 0 && writers == safefile.SharedGroup {
-			continue // root has chosen the group
+		if writers == safefile.SharedGroup && isRoot(info) && isRoot(p.info) {
+			continue // root keeps the profile, and has chosen the group
 		}
-		most = max(most, writers)
+		withJob := slices.Contains(jobDirs, p.path) || p.path == path && filepath.Dir(path) == filepath.Clean(jobDir)
+		if writers == safefile.Anyone || writers == safefile.SharedGroup && !withJob {
+			rejected = true
+		}
 		name, mode := fmt.Sprintf("%q (mode %s)", p.path, safefile.Octal(p.info.Mode())), "g-w"
 		if p.path != path {
-			name += fmt.Sprintf(", the directory of %q", filepath.Base(path))
+			name += fmt.Sprintf(", a directory above %q", filepath.Base(path))
 		}
 		switch writers {
 		case safefile.OwnerOnly:
@@ -82,10 +85,47 @@ func checkWriters(f *os.File, path string) (safefile.Writers, error) {
 		}
 		commands = append(commands, fmt.Sprintf("`chmod %s %s`", mode, p.path))
 	}
-	if most == safefile.OwnerOnly {
-		return most, nil
+	if len(who) == 0 {
+		return nil, nil
 	}
-	return most, hints.Errorf("have the owner run "+strings.Join(commands, " and ")+
+	err = hints.Errorf("have the owner run "+strings.Join(commands, " and ")+
 		", or copy the profile to a directory that only you can write to",
 		"%w: %s", ErrWritable, strings.Join(who, "; "))
+	if rejected {
+		return nil, err
+	}
+	return err, nil
+}
+
+func isRoot(info fs.FileInfo) bool {
+	owner, ok := safefile.Owner(info)
+	return ok && owner == 0
+}
+
+// directoriesOf returns the directories above a path, the lowest first, and those above the
+// file that a symbolic link leads to.
+func directoriesOf(path string) (all []string) {
+	for _, resolve := range []bool{false, true} {
+		dir := filepath.Dir(filepath.Clean(path))
+		if resolve {
+			target, err := filepath.EvalSymlinks(path)
+			if err != nil {
+				target, err = filepath.EvalSymlinks(dir) // the file does not exist
+				target = filepath.Join(target, filepath.Base(path))
+			}
+			if err != nil {
+				break
+			}
+			dir = filepath.Dir(target)
+		}
+		for ; ; dir = filepath.Dir(dir) {
+			if !slices.Contains(all, dir) {
+				all = append(all, dir)
+			}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	return all
 }

@@ -1,6 +1,7 @@
 package sites
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"os"
@@ -97,26 +98,39 @@ func TestFindChecksWhoCanWrite(t *testing.T) {
 	for _, c := range []struct {
 		name               string
 		uid, gid           int
+		dirUID             string // "root": the directories belong to root; empty: to uid
 		mode, dir          os.FileMode
-		rejected, besideOK bool // besideOK: accepted with a warning in the directory of the job file
+		above              os.FileMode // of the directory above dir; 0 is 0o755
+		rejected, besideOK bool        // besideOK: accepted with a warning in the directory of the job file
 	}{
 		{name: "only the owner", uid: 1000, gid: shared, mode: 0o644, dir: 0o755},
 		{name: "private group of the user", gid: 0, mode: 0o664, dir: 0o775},
 		{name: "group of the staff", uid: 1000, gid: staff, mode: 0o664, dir: 0o775 | os.ModeSetgid},
 		{name: "owned by root, shared group", gid: shared, mode: 0o664, dir: 0o775 | os.ModeSetgid},
+		{name: "shared group, directory of root", uid: 1000, gid: shared, dirUID: "root", mode: 0o644, dir: 0o775, rejected: true, besideOK: true},
 		{name: "shared group, file", uid: 1000, gid: shared, mode: 0o664, dir: 0o755, rejected: true, besideOK: true},
 		{name: "shared group, directory", uid: 1000, gid: shared, mode: 0o644, dir: 0o775, rejected: true, besideOK: true},
 		{name: "shared group, directory with the sticky bit", uid: 1000, gid: shared, mode: 0o644, dir: 0o775 | os.ModeSticky},
 		{name: "everybody, file", mode: 0o666, dir: 0o755, rejected: true},
 		{name: "everybody, directory", mode: 0o644, dir: 0o777, rejected: true},
 		{name: "everybody, directory with the sticky bit", mode: 0o644, dir: 0o777 | os.ModeSticky},
+		{name: "shared group, directory above", uid: 1000, gid: shared, mode: 0o644, dir: 0o755, above: 0o775 | os.ModeSetgid, rejected: true, besideOK: true},
+		{name: "shared group, directory above with the sticky bit", uid: 1000, gid: shared, mode: 0o644, dir: 0o755, above: 0o775 | os.ModeSticky},
+		{name: "everybody, directory above", mode: 0o644, dir: 0o755, above: 0o777, rejected: true},
 		{name: "unmapped group of a container", uid: 1000, gid: 65534, mode: 0o664, dir: 0o775},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir := t.TempDir()
+			above, dirUID := t.TempDir(), c.uid
+			if c.dirUID == "root" {
+				dirUID = 0
+			}
+			dir := filepath.Join(above, "sites")
 			path := filepath.Join(dir, "ours.toml")
-			for _, err := range []error{os.WriteFile(path, []byte(profile), 0o600), os.Chown(path, c.uid, c.gid), os.Chmod(path, c.mode),
-				os.Chown(dir, c.uid, c.gid), os.Chmod(dir, c.dir)} {
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for _, err := range []error{os.Chown(above, dirUID, c.gid), os.Chmod(above, cmp.Or(c.above, 0o755)), os.WriteFile(path, []byte(profile), 0o600), os.Chown(path, c.uid, c.gid), os.Chmod(path, c.mode),
+				os.Chown(dir, dirUID, c.gid), os.Chmod(dir, c.dir)} {
 				if err != nil {
 					t.Fatal(err)
 				}

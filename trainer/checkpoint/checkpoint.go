@@ -253,6 +253,9 @@ func (m *Manifest) check() error {
 			return fmt.Errorf("%s is negative: %d", count.key, count.value)
 		}
 	}
+	if len(m.Files) == 0 {
+		return errors.New("no files are listed")
+	}
 	seen := map[string]bool{}
 	for _, f := range m.Files {
 		switch {

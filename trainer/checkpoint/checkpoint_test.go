@@ -319,6 +319,7 @@ func TestHostileManifestWithValidDigestIsRejected(t *testing.T) {
 		edit func(m *Manifest)
 		want string
 	}{
+		{"no files", func(m *Manifest) { m.Files = nil }, "no files"},
 		{"file listed twice", func(m *Manifest) { m.Files = append(m.Files, m.Files[0]) }, "listed twice"},
 		{"part listed twice", func(m *Manifest) {
 			m.Divided = map[string]map[string][]int{"whole.safetensors": {"0.weight": {2, 2}}}
