@@ -43,9 +43,7 @@ func readDocument(filename string, src []byte) (*layout, map[string]any, error) 
 	if d, ok := l.notText(); ok {
 		return nil, nil, Diagnostics{d}
 	}
-	if l.tooDeep.known() {
-		d := l.place(l.tooDeep)
-		d.Message = fmt.Sprintf("nested more than %d levels deep", maxDepth)
+	if d, ok := l.notShallow(); ok {
 		return nil, nil, Diagnostics{d}
 	}
 	doc := map[string]any{}
@@ -53,4 +51,30 @@ func readDocument(filename string, src []byte) (*layout, map[string]any, error) 
 		return nil, nil, Diagnostics{l.syntaxError(err)}
 	}
 	return l, doc, nil
+}
+
+// DecodeSome decodes some values of a job file, which may be of another version of this
+// program, into a struct. It ignores keys that the struct does not have. It rejects files
+// that are too large or too deep for the TOML decoder: their author may be another user.
+func DecodeSome(src []byte, into any) error {
+	const name = "job.toml"
+	if len(src) > maxFileBytes {
+		return tooLarge(name)
+	}
+	text := strings.TrimPrefix(string(src), "\ufeff")
+	if d, ok := newLayout(name, text).notShallow(); ok {
+		return Diagnostics{d}
+	}
+	_, err := toml.Decode(text, into)
+	return err
+}
+
+// notShallow returns a diagnostic if the document is nested too deeply for the decoder.
+func (l *layout) notShallow() (d Diagnostic, ok bool) {
+	if !l.tooDeep.known() {
+		return d, false
+	}
+	d = l.place(l.tooDeep)
+	d.Message = fmt.Sprintf("nested more than %d levels deep", maxDepth)
+	return d, true
 }

@@ -360,3 +360,24 @@ func TestOptimizerDefaults(t *testing.T) {
 		t.Errorf("adamw without decay: %+v", off)
 	}
 }
+
+// The TOML decoder needs quadratic memory for these.
+func TestDecodeSomeRejectsDepth(t *testing.T) {
+	deep := maxDepth + 1
+	for _, tt := range []struct{ name, text string }{
+		{"dotted key", strings.Repeat("a.", deep) + "a = 1"},
+		{"table", "[" + strings.Repeat("a.", deep) + "a]"},
+		{"inline tables", "a = " + strings.Repeat("{a = ", deep) + "1" + strings.Repeat("}", deep)},
+		{"open inline tables", "a = " + strings.Repeat("{a = ", deep)},
+		{"arrays", "a = " + strings.Repeat("[", deep)},
+	} {
+		var some struct{}
+		if err := DecodeSome([]byte(tt.text), &some); err == nil || !strings.Contains(err.Error(), "nested") {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	var some struct{ Train struct{ Epochs int } }
+	if err := DecodeSome([]byte("[train]\nepochs = 3\nnew_key = 1\n"), &some); err != nil || some.Train.Epochs != 3 {
+		t.Errorf("%+v, %v", some, err)
+	}
+}

@@ -22,7 +22,7 @@ var allowedImports = map[string][]string{
 	"jobs/process":    {},
 	"jobs/rundir":     {"jobs", "jobs/process", "netif"},
 	"jobs/snapshot":   {},
-	"jobs/outcome":    {"jobs/rundir", "slurm", "trainer/checkpoint"},
+	"jobs/outcome":    {"jobs", "jobs/rundir", "slurm", "trainer/checkpoint"},
 	"jobs/watch":      {"jobs/outcome", "jobs/rundir", "jobs/watch/screen", "slurm", "trainer/checkpoint", "trainer/metrics"},
 	"jobs/secrets":    {},
 	"templates/sites": {"jobs"},

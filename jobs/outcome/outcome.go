@@ -23,8 +23,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/BurntSushi/toml"
-
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
@@ -110,7 +109,7 @@ func readGoal(dir rundir.Dir) Goal {
 		Train   *struct{ Epochs int }
 		Command *struct{}
 	}
-	if err != nil || toml.Unmarshal(text, &job) != nil || job.Train == nil && job.Command == nil {
+	if err != nil || jobs.DecodeSome(text, &job) != nil || job.Train == nil && job.Command == nil {
 		return Goal{}
 	}
 	g := Goal{Known: true, Trains: job.Train != nil}
