@@ -2,9 +2,13 @@ package report
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,4 +102,52 @@ func FuzzFigures(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The owner of the file may be another user. Memory for its records is limited.
+func TestFiguresAreThinned(t *testing.T) {
+	tests := []struct {
+		name  string
+		lines int
+		more  string // keys of a record
+	}{
+		{"many", maxWeight + 12, ""},
+		{"odd", maxWeight + 13, ""},
+		{"large", 40, `,"compute_ms":[` + strings.Repeat("1,", 1<<19) + `1]`},
+		{"few", 10, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var text bytes.Buffer
+			for i := range tt.lines {
+				fmt.Fprintf(&text, "{\"kind\":\"train\",\"step\":%d%s}\n", i, tt.more)
+			}
+			figures, err := parseFigures(&text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			total := 0
+			for i := range figures.Train {
+				total += weight(&figures.Train[i])
+			}
+			first, last := figures.Train[0].Step, figures.Train[len(figures.Train)-1].Step
+			if total > 2*maxWeight || first != 0 || last != tt.lines-1 || tt.more == "" && len(figures.Train) < min(tt.lines, maxWeight/2) {
+				t.Errorf("%d records of weight %d, from step %d to %d", len(figures.Train), total, first, last)
+			}
+		})
+	}
+}
+
+func TestReadFailureLimitsRanks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "failure.json")
+	for _, n := range []int{0, 2, maxRanks + 1} {
+		text := `{"exit":1,"ranks":[` + strings.TrimSuffix(strings.Repeat("{},", n), ",") + `]}`
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := ReadFailure(path)
+		if n <= maxRanks && (err != nil || len(f.Ranks) != n) || n > maxRanks && err == nil {
+			t.Errorf("%d ranks: %v", n, err)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,22 +14,52 @@ import (
 
 // Failure is failure.json, as the launcher writes it.
 type Failure struct {
-	JobID   string                  `json:"job_id,omitempty"` // empty without Slurm
-	Time    time.Time               `json:"time"`
-	Attempt int                     `json:"attempt"`
-	Exit    int                     `json:"exit"`
-	First   *rendezvous.Failure     `json:"first"`
-	Ranks   []rendezvous.RankStatus `json:"ranks"`
+	JobID   string              `json:"job_id,omitempty"` // empty without Slurm
+	Time    time.Time           `json:"time"`
+	Attempt int                 `json:"attempt"`
+	Exit    int                 `json:"exit"`
+	First   *rendezvous.Failure `json:"first"`
+	Ranks   rankStatuses        `json:"ranks"`
 }
 
 // Of says whether it may be how that job failed: a later one that ended before its launcher
 // began has left an earlier one's failure as it was.
 func (f *Failure) Of(job string) bool { return f.JobID == job || f.JobID == "" || job == "" }
 
-// maxFailure bounds failure.json: ten thousand ranks with a message each have 5 MB.
-const maxFailure = 64 << 20
+const (
+	// maxFailure is the number of bytes that are read of failure.json. The file of ten
+	// thousand ranks with a message each has 5 MB.
+	maxFailure = 32 << 20
+	// maxRanks is the maximum number of ranks in failure.json.
+	maxRanks = 100_000
+)
 
-// ReadFailure reads it; nil where there is none.
+// rankStatuses are the ranks in failure.json. A rank needs 3 bytes in a file of another
+// user, and much more in memory, so their number is limited.
+type rankStatuses []rendezvous.RankStatus
+
+// UnmarshalJSON decodes an array of at most maxRanks ranks.
+func (s *rankStatuses) UnmarshalJSON(text []byte) error {
+	all := json.NewDecoder(bytes.NewReader(text))
+	if t, err := all.Token(); err != nil || t == nil {
+		return err
+	} else if t != json.Delim('[') {
+		return errors.New("ranks is not an array")
+	}
+	for all.More() {
+		if len(*s) == maxRanks {
+			return fmt.Errorf("more than %d ranks", maxRanks)
+		}
+		var status rendezvous.RankStatus
+		if err := all.Decode(&status); err != nil {
+			return err
+		}
+		*s = append(*s, status)
+	}
+	return nil
+}
+
+// ReadFailure returns the content of failure.json, nil if there is no such file.
 func ReadFailure(path string) (*Failure, error) {
 	text, err := rundir.ReadSome(path, maxFailure)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,15 +13,64 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// Figures are the lines of metrics.jsonl, by kind and in order.
+// Figures are the lines of metrics.jsonl, by kind and in order. Of hundreds of thousands
+// of lines, some at equal distances are kept.
 type Figures struct {
 	Train, Eval []metrics.Record
 	Skipped     int // steps that were left out
 	Damaged     int // lines that cannot be read
 }
 
-// maxFigures bounds metrics.jsonl: three million lines fit. All are in memory at once.
+// maxFigures is the maximum size of metrics.jsonl in bytes. Three million lines fit.
 const maxFigures = 1 << 30
+
+// maxWeight is the maximum of the sum of weights of the records that are kept of one kind.
+// Memory for it is about 150 MB.
+const maxWeight = 1 << 18
+
+// weight returns the memory that a record needs, in units of about 500 bytes. A short line
+// of another user's file can need much more memory than its length.
+func weight(m *metrics.Record) int { return 1 + (8*len(m.ComputeMillis)+len(m.Path))/512 }
+
+// A thinner keeps records at equal distances if there are too many to keep all.
+type thinner struct {
+	records []metrics.Record
+	weight  int
+	stride  int             // one of so many records is kept; 0 means 1
+	seen    int             // number of records
+	last    *metrics.Record // nil if it is kept
+}
+
+func (t *thinner) add(m metrics.Record) {
+	t.last = &m
+	if t.seen%max(1, t.stride) == 0 {
+		t.records, t.last = append(t.records, m), nil
+		t.weight += weight(&m)
+	}
+	t.seen++
+	for t.weight > maxWeight && len(t.records) > 1 {
+		kept := (len(t.records) + 1) / 2
+		t.weight = 0
+		for i := range kept {
+			t.records[i] = t.records[2*i]
+			t.weight += weight(&t.records[i])
+		}
+		if len(t.records)%2 == 0 && t.last == nil {
+			newest := t.records[len(t.records)-1]
+			t.last = &newest
+		}
+		clear(t.records[kept:])
+		t.records, t.stride = t.records[:kept], 2*max(1, t.stride)
+	}
+}
+
+// all returns the kept records and the last one.
+func (t *thinner) all() []metrics.Record {
+	if t.last != nil {
+		return append(t.records, *t.last)
+	}
+	return t.records
+}
 
 func (f *Figures) empty() bool { return len(f.Train)+len(f.Eval) == 0 }
 
@@ -46,8 +95,9 @@ func readFigures(path string) (Figures, error) {
 	return parseFigures(io.LimitReader(f, maxFigures))
 }
 
-func parseFigures(r io.Reader) (Figures, error) {
-	var f Figures
+func parseFigures(r io.Reader) (f Figures, err error) {
+	var train, eval thinner
+	defer func() { f.Train, f.Eval = train.all(), eval.all() }()
 	lines := bufio.NewReaderSize(r, metrics.MaxLine)
 	for {
 		line, err := lines.ReadSlice('\n')
@@ -57,7 +107,7 @@ func parseFigures(r io.Reader) (Figures, error) {
 				_, err = lines.ReadSlice('\n')
 			}
 		} else if err == nil {
-			f.add(line)
+			f.add(line, &train, &eval)
 		}
 		if err == io.EOF {
 			return f, nil
@@ -68,7 +118,7 @@ func parseFigures(r io.Reader) (Figures, error) {
 	}
 }
 
-func (f *Figures) add(line []byte) {
+func (f *Figures) add(line []byte, train, eval *thinner) {
 	var m metrics.Record
 	if json.Unmarshal(line, &m) != nil {
 		f.Damaged++
@@ -76,9 +126,9 @@ func (f *Figures) add(line []byte) {
 	}
 	switch m.Kind {
 	case "train":
-		f.Train = append(f.Train, m)
+		train.add(m)
 	case "eval":
-		f.Eval = append(f.Eval, m)
+		eval.add(m)
 	case "skip":
 		f.Skipped++
 	}
