@@ -40,9 +40,7 @@ func (s *Server) handle(raw net.Conn, leave func() bool) {
 		if !errors.Is(err, wire.ErrNotAuthentic) {
 			return
 		}
-		s.mu.Lock()
-		s.warn(from, fmt.Sprintf("a connection from %s is not a rank of this job and was dropped: %v", from, err))
-		s.mu.Unlock()
+		s.warnOfStranger(from, err)
 		return
 	}
 	defer c.Close()
@@ -52,8 +50,13 @@ func (s *Server) handle(raw net.Conn, leave func() bool) {
 	s.follow(c, id.Rank)
 }
 
+// maxReport is the largest report of a peer that knows the report key only, in bytes.
+// [Report] shortens its texts so that they fit.
+const maxReport = 64 << 10
+
 // admit has the peer prove itself and say who it is. OnlyReport means that the peer has
-// proven to know the report key only.
+// proven to know the report key only. Such a peer counts as unproven until its report is
+// there, because strangers may have read the key from the network.
 func (s *Server) admit(raw net.Conn, leave func() bool) (c *wire.Conn, id Identity, onlyReport bool, err error) {
 	keys := []wire.Key{{Secret: s.o.Secret, Label: label}}
 	if s.o.ReportKey != (wire.Secret{}) {
@@ -61,17 +64,24 @@ func (s *Server) admit(raw net.Conn, leave func() bool) (c *wire.Conn, id Identi
 	}
 	c, which, err := wire.ServerAny(raw, keys...)
 	onlyReport = which > 0
-	if evicted := !leave(); evicted && err == nil {
-		c.Close()
-		err = net.ErrClosed // the rank will connect again
+	limit := maxReport
+	if err != nil || !onlyReport {
+		limit = wire.MaxFrame
+		if evicted := !leave(); evicted && err == nil {
+			c.Close()
+			err = net.ErrClosed // the rank will connect again
+		}
 	}
 	if err != nil {
 		return nil, id, onlyReport, err
 	}
 	if err := c.SetReadDeadline(time.Now().Add(wire.HandshakeTimeout)); err != nil {
+		leave()
+		c.Close()
 		return nil, id, onlyReport, err
 	}
-	kind, payload, err := c.ReadFrame()
+	kind, payload, err := c.ReadFrameWithin(limit)
+	leave()
 	if err == nil && kind != kindJoin {
 		err = fmt.Errorf("first message is of kind %d, not a join", kind)
 	}
@@ -86,6 +96,26 @@ func (s *Server) admit(raw net.Conn, leave func() bool) (c *wire.Conn, id Identi
 		return nil, id, onlyReport, err
 	}
 	return c, id, onlyReport, nil
+}
+
+// maxStrangerWarnings is the number of warnings about strangers. A local user can connect
+// from millions of loopback addresses.
+const maxStrangerWarnings = 8
+
+// warnOfStranger warns once of each address whose connection was dropped, but not of more
+// addresses than a person needs to see.
+func (s *Server) warnOfStranger(from string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.o.Warn == nil || s.warned[from] || len(s.warned) == maxStrangerWarnings {
+		return
+	}
+	s.warned[from] = true
+	text := fmt.Sprintf("a connection from %s is not a rank of this job and was dropped: %v", from, err)
+	if len(s.warned) == maxStrangerWarnings {
+		text += "; connections from other addresses are dropped without a warning from now on"
+	}
+	s.o.Warn(text)
 }
 
 // mayReport reports whether a peer that knows the report key only is a rank that has not

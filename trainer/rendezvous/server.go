@@ -66,8 +66,8 @@ type Server struct {
 	failing    chan struct{}
 	finished   chan struct{}
 	handlers   sync.WaitGroup
-	warned     map[string]bool
-	notices    []string // the last ones, each with its host
+	warned     map[string]bool // the addresses of strangers that were warned of
+	notices    []string        // the last ones, each with its host
 	worker     *failedWorker
 }
 
@@ -173,14 +173,6 @@ func (s *Server) connected() []*wire.Conn {
 		}
 	}
 	return out
-}
-
-func (s *Server) warn(key, message string) {
-	if s.o.Warn == nil || s.warned[key] {
-		return
-	}
-	s.warned[key] = true
-	s.o.Warn(message)
 }
 
 // follow serves one rank until it leaves or is lost.

@@ -116,7 +116,8 @@ const reconnectDelay = 200 * time.Millisecond
 // that error and its hint. Without it, the server would wait for the rank until the join
 // timeout. The key is the server's ReportKey.
 func Report(ctx context.Context, addrs []string, key wire.Secret, id Identity, problem error) error {
-	id.Problem, id.Hint = problem.Error(), hintOf(problem)
+	// JSON may need six bytes for one.
+	id.Problem, id.Hint = shorten(problem.Error(), maxReport/10), shorten(hintOf(problem), maxReport/20)
 	s, err := join(ctx, addrs, wire.Key{Secret: key, Label: reportLabel}, id)
 	switch {
 	case errors.Is(err, ErrRefused):
@@ -125,6 +126,15 @@ func Report(ctx context.Context, addrs []string, key wire.Secret, id Identity, p
 		return s.Leave(1, problem)
 	}
 	return err
+}
+
+// shorten cuts a text to a number of bytes.
+func shorten(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	const mark = "..."
+	return strings.ToValidUTF8(text[:limit-len(mark)], "") + mark
 }
 
 // headStart is how much earlier than the next one an address is tried (RFC 8305,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"syscall"
@@ -127,4 +128,89 @@ func TestWrongAddressAmongRightOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Leave(0, nil)
+}
+
+// A local user who connects from many loopback addresses does not fill the log.
+func TestWarningsOfStrangersAreLimited(t *testing.T) {
+	warned := make(chan string, 100)
+	a := start(t, 1, func(o *ServerOptions) { o.Warn = func(m string) { warned <- m } })
+	for i := range 3 * maxStrangerWarnings {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i+1))}}
+		c, err := d.Dial("tcp", a.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(c, strings.Repeat("x", 200))
+		_, _ = io.Copy(io.Discard, c) // until the server has closed it
+		c.Close()
+	}
+	for _, s := range a.joinAll(t, 1) {
+		s.Leave(0, nil)
+	}
+	if o := wait(t, a); o.First != nil {
+		t.Errorf("disturbed: %+v", o.First)
+	}
+	if err := a.Close(); err != nil { // waits for the handlers
+		t.Fatal(err)
+	}
+	if len(warned) != maxStrangerWarnings {
+		t.Errorf("%d warnings, want %d", len(warned), maxStrangerWarnings)
+	}
+	for len(warned) > 1 {
+		<-warned
+	}
+	if last := <-warned; !strings.Contains(last, "without a warning") {
+		t.Errorf("last warning %q", last)
+	}
+}
+
+// Whoever has read the report key from the network cannot make the server allocate the
+// largest frame, nor hold more connections than other strangers.
+func TestReportKeyDoesNotBuyMemory(t *testing.T) {
+	key := wire.Secret{9}
+	a := start(t, 1, func(o *ServerOptions) { o.ReportKey = key })
+	connect := func() *wire.Conn {
+		raw, err := net.Dial("tcp", a.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := wire.Client(raw, key, reportLabel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	report := func(c *wire.Conn, problem string) {
+		defer c.Close()
+		_ = send(c, kindJoin, Identity{WorldSize: 1, Problem: problem})
+		if kind, _, err := c.ReadFrame(); err == nil {
+			t.Errorf("answered a report of %d bytes with a message of kind %d", len(problem), kind)
+		}
+	}
+	silent := connect()
+	for range 1 + maxStrangers { // they take its place
+		defer a.unproven.Enter(silentConn{})()
+	}
+	report(silent, "invented")
+	report(connect(), strings.Repeat("x", maxReport))
+	if o := a.Outcome(); o.First != nil {
+		t.Errorf("reported: %.100s", o.First.Reason)
+	}
+	for _, s := range a.joinAll(t, 1) {
+		s.Leave(0, nil)
+	}
+}
+
+// The longest error and hint are shortened so that the server reads them.
+func TestLongReportsArrive(t *testing.T) {
+	key := wire.Secret{9}
+	a := start(t, 1, func(o *ServerOptions) { o.ReportKey = key })
+	long := strings.Repeat("\x01<ä", maxReport)
+	err := Report(timeoutContext(t, time.Minute), []string{a.addr}, key, Identity{WorldSize: 1, Host: "n1"}, withHint(errors.New(long), long))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := a.Outcome(); o.First == nil || !strings.HasPrefix(o.First.Reason, "rank 0 on n1: \x01<ä") {
+		t.Errorf("reported: %+v", o.First)
+	}
 }

@@ -251,14 +251,18 @@ func (c *Conn) WriteFrame(kind byte, parts ...[]byte) error {
 
 // ReadFrame returns the next frame. io.EOF means that the peer closed the
 // connection between frames.
-func (c *Conn) ReadFrame() (kind byte, payload []byte, err error) {
+func (c *Conn) ReadFrame() (kind byte, payload []byte, err error) { return c.ReadFrameWithin(MaxFrame) }
+
+// ReadFrameWithin is [Conn.ReadFrame] with a lower limit for the payload, in bytes. A frame
+// over the limit is an error before memory is allocated for it.
+func (c *Conn) ReadFrameWithin(limit int) (kind byte, payload []byte, err error) {
 	if _, err := io.ReadFull(c.Conn, c.readBuf[:]); err != nil {
 		return 0, nil, err
 	}
 	head := [headerLen]byte(c.readBuf[:headerLen])
 	size := binary.LittleEndian.Uint32(head[:])
-	if size > MaxFrame {
-		return 0, nil, fmt.Errorf("frame of %d bytes is over the limit of %d", size, MaxFrame)
+	if int64(size) > int64(limit) {
+		return 0, nil, fmt.Errorf("frame of %d bytes is over the limit of %d", size, limit)
 	}
 	payload = make([]byte, size)
 	if _, err := io.ReadFull(c.Conn, payload); err != nil {
