@@ -81,6 +81,11 @@ func decode(secret *[32]byte, b []byte) (d datagram, ok bool) {
 	return d, true
 }
 
+// maxAnswers is the number of answers to one question: as many as an honest peer sends it.
+// A recorded question that comes again, perhaps with the source address of a victim, gets no
+// more, and is no evidence of where the peer is.
+const maxAnswers = max(proofTries, searchTries)
+
 // answerDatagrams answers questions until the socket is closed.
 func (l *Listener) answerDatagrams() {
 	buf := make([]byte, maxPacket)
@@ -97,8 +102,14 @@ func (l *Listener) answerDatagrams() {
 		if !ok || d.kind != question {
 			continue
 		}
+		times := l.note(d.token)
+		if times > maxAnswers {
+			continue
+		}
 		source := from.Addr().Unmap().WithZone("")
-		l.sight(Sighting{ID: d.from, Source: source, Interface: in})
+		if times == 1 {
+			l.sight(Sighting{ID: d.from, Source: source, Interface: in})
+		}
 		a := datagram{kind: answer, from: l.endpoint.ID, token: d.token, got: n, source: source}
 		size := min(d.reply, maxPacket-overhead(source))
 		// One that is too large for this host's own link is lost, like any other.

@@ -37,6 +37,7 @@ type Listener struct {
 	conns  map[net.Conn]struct{} // all that are open
 	proven int                   // how many of them have greeted with the secret
 	heard  map[Sighting]struct{}
+	seen   map[ID]int // how often each nonce and token of a peer has come
 	closed bool
 	// complaints are the ICMP messages about answers, by the host they went to.
 	complaints map[netip.Addr][]ICMP
@@ -83,7 +84,7 @@ func listen(ctx context.Context, host string, choice netif.Choice, secret [32]by
 	}
 	l := &Listener{
 		endpoint: endpointOf(host, choice), choice: choice, secret: secret,
-		tcp: tcp.(*net.TCPListener), unproven: lobby.New(maxUnproven), conns: map[net.Conn]struct{}{}, heard: map[Sighting]struct{}{},
+		tcp: tcp.(*net.TCPListener), unproven: lobby.New(maxUnproven), conns: map[net.Conn]struct{}{}, heard: map[Sighting]struct{}{}, seen: map[ID]int{},
 		complaints: map[netip.Addr][]ICMP{},
 	}
 	if link, err := net.InterfaceByIndex(choice.Index); err == nil {
@@ -175,7 +176,7 @@ func (l *Listener) keep(conn net.Conn) bool {
 }
 
 // admit counts a connection whose peer knows the secret. It returns false if there are too
-// many: somebody replays recorded greetings, as a host has few neighbors.
+// many; a host has few neighbors.
 func (l *Listener) admit() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -207,13 +208,23 @@ func (l *Listener) sight(s Sighting) {
 	}
 }
 
-// hear reads the greeting of a peer. It returns false if the peer does not know the secret.
+// note returns how often an authentic message with this nonce or token has come. Who can read
+// the network can send a recorded message again, also from another address.
+func (l *Listener) note(id ID) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen[id]++
+	return l.seen[id]
+}
+
+// hear reads the greeting of a peer. It returns false if the peer does not know the secret or
+// the greeting is a repeated one.
 func (l *Listener) hear(conn *net.TCPConn) (h hello, ok bool) {
 	if conn.SetDeadline(time.Now().Add(serveTimeout)) != nil {
 		return h, false
 	}
 	err := readFrame(conn, &l.secret, "hello", &h)
-	return h, err == nil && h.Version == version && h.Size >= 0 && h.Size <= maxPayload
+	return h, err == nil && h.Version == version && h.Size >= 0 && h.Size <= maxPayload && l.note(h.Nonce) == 1
 }
 
 // serve answers a greeting. Only the peer hears of an error: the connection ends.

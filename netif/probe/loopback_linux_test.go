@@ -93,6 +93,76 @@ func TestListenerOfAnotherJob(t *testing.T) {
 	}
 }
 
+// Who has recorded a greeting or a question sends it again from another address. The listener
+// neither answers nor takes it for evidence.
+func TestRepeatedMessagesAreNoEvidence(t *testing.T) {
+	secret := [32]byte{1}
+	b, err := Listen(t.Context(), "b", loopback(t, 2), secret)
+	must(t, err)
+	defer b.Close()
+
+	greeting := func(h hello) error {
+		c, err := net.Dial("tcp", netip.AddrPortFrom(b.Endpoint().Addr, b.Endpoint().TCP).String())
+		must(t, err)
+		defer c.Close()
+		must(t, writeFrame(c, &secret, "hello", h))
+		var w welcome
+		return readFrame(c, &secret, "welcome", &w, h.Nonce[:])
+	}
+	h := hello{Version: version, From: newID(), Nonce: newID()}
+	must(t, greeting(h))
+	if greeting(h) == nil {
+		t.Error("a repeated greeting was answered")
+	}
+
+	// The answer to the last question comes after those to all before it.
+	from, other := newID(), newID()
+	ask := func(c net.Conn, who, token ID, times int) {
+		for range times {
+			_, err := c.Write(datagram{kind: question, from: who, token: token}.encode(&secret, minData))
+			must(t, err)
+		}
+	}
+	answers := func(c net.Conn, token ID, last ID) (n int) {
+		buf := make([]byte, maxPacket)
+		for {
+			got, err := c.Read(buf)
+			must(t, err)
+			switch d, _ := decode(&secret, buf[:got]); d.token {
+			case last:
+				return n
+			case token:
+				n++
+			}
+		}
+	}
+	dial := func(source string) net.Conn {
+		d := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(source)}}
+		c, err := d.Dial("udp", netip.AddrPortFrom(b.Endpoint().Addr, b.Endpoint().UDP).String())
+		must(t, err)
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	honest, replayer := dial("127.0.0.3"), dial("127.0.0.4")
+	token, last := newID(), newID()
+	ask(honest, from, token, 1)
+	ask(honest, other, last, 1)
+	if n := answers(honest, token, last); n != 1 {
+		t.Errorf("%d answers to a question", n)
+	}
+	last = newID()
+	ask(replayer, from, token, 2*maxAnswers)
+	ask(replayer, other, last, 1)
+	if n := answers(replayer, token, last); n >= maxAnswers {
+		t.Errorf("%d answers to a repeated question", n)
+	}
+	for _, s := range b.Report(nil).Heard {
+		if s.ID == from && s.Source != netip.MustParseAddr("127.0.0.3") {
+			t.Errorf("evidence from a repeated question: %+v", s)
+		}
+	}
+}
+
 // An answer that is not signed is from another program.
 func TestStranger(t *testing.T) {
 	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
