@@ -3,7 +3,7 @@
 // Another user may put something else in place of an expected file: a FIFO, whose reader
 // waits for a writer; a file with a lease, whose opener waits for 45 seconds; a device that
 // never ends; a symbolic link to a private file; or a file too large for memory. [Open] and
-// [Read] return an error for all of them, and never wait for another process.
+// [Read] return an error for all of them, and never wait for a process of another user.
 //
 // The checks apply to the open file, so the file cannot be exchanged between the check and
 // the read. The package does not decide whose files a caller may trust: see [CheckPrivate]
@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,13 +37,21 @@ var (
 // Open opens the regular file at path for reading. Flags is 0 or [NoFollow]. Errors are
 // of type [*fs.PathError].
 func Open(path string, flags int) (*os.File, error) {
-	return open(path, func() (*os.File, error) { return os.OpenFile(path, readFlags|flags, 0) })
+	return open(path, func() (*os.File, error) {
+		return WaitForLease(
+			func() (*os.File, error) { return os.OpenFile(path, readFlags|flags, 0) },
+			func() (fs.FileInfo, error) { return os.Stat(path) })
+	})
 }
 
 // OpenIn is [Open] for a name in an open directory. The result is always below the
 // directory: links that lead outside are errors.
 func OpenIn(root *os.Root, name string, flags int) (*os.File, error) {
-	f, err := open(name, func() (*os.File, error) { return root.OpenFile(name, readFlags, 0) })
+	f, err := open(name, func() (*os.File, error) {
+		return WaitForLease(
+			func() (*os.File, error) { return root.OpenFile(name, readFlags, 0) },
+			func() (fs.FileInfo, error) { return root.Stat(name) })
+	})
 	if err != nil || flags&NoFollow == 0 {
 		return f, err
 	}
@@ -65,6 +74,33 @@ func OpenIn(root *os.Root, name string, flags int) (*os.File, error) {
 // With O_NONBLOCK, opening a FIFO or a leased file does not wait. For reads of regular files
 // the flag has no effect.
 const readFlags = os.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
+
+// maxLeaseDelay limits the wait for a lease on a file of this user. An NFS client returns its
+// delegation within milliseconds, unless it is down.
+const maxLeaseDelay = 5 * time.Second
+
+// leaseInterval is the time between two attempts to open a file with a lease.
+const leaseInterval = 20 * time.Millisecond
+
+// WaitForLease calls open, which opens a file with O_NONBLOCK. If the file has a lease, it
+// calls open again for up to 5 seconds, provided that the file belongs to this user or to
+// root: only the owner and root can set a lease. The first call has made the kernel break
+// the lease. On an NFS server, the delegations of clients are leases.
+func WaitForLease(open func() (*os.File, error), stat func() (fs.FileInfo, error)) (*os.File, error) {
+	for end := time.Now().Add(maxLeaseDelay); ; time.Sleep(leaseInterval) {
+		f, err := open()
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
+			return f, err
+		}
+		info, statErr := stat()
+		if statErr != nil {
+			return nil, err
+		}
+		if owner, ok := Owner(info); !ok || owner != 0 && owner != os.Geteuid() {
+			return nil, err
+		}
+	}
+}
 
 func open(path string, open func() (*os.File, error)) (*os.File, error) {
 	f, err := open()

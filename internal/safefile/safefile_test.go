@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -57,7 +58,7 @@ func TestRead(t *testing.T) {
 		{name: "device", path: "/dev/zero", limit: 8, want: safefile.ErrNotRegular},
 		{name: "directory", path: dir, limit: 8, want: unix.EISDIR},
 		{name: "missing", path: at("missing"), limit: 8, want: fs.ErrNotExist},
-		{name: "leased by another process", path: at("leased"), limit: 8, want: safefile.ErrLeased},
+		{name: "lease that is not returned", path: at("leased"), limit: 8, want: safefile.ErrLeased},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			check := func(kind string, read func() ([]byte, error)) {
@@ -76,7 +77,7 @@ func TestRead(t *testing.T) {
 				}()
 				select {
 				case <-done:
-				case <-time.After(30 * time.Second): // an opened lease would wait for 45 s
+				case <-time.After(40 * time.Second): // an opened lease would wait for 45 s
 					t.Fatalf("%s blocks", kind)
 				}
 			}
@@ -125,5 +126,76 @@ func TestCheckPrivate(t *testing.T) {
 				t.Errorf("CheckPrivate: %v", err)
 			}
 		})
+	}
+}
+
+// An NFS server has a lease on a file whose client may cache writes. It returns the lease when
+// the kernel asks for it, which the first attempt to open the file does.
+func TestOpenWaitsForOwnLease(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "leased")
+	for _, c := range []struct {
+		name string
+		open func() (*os.File, error)
+	}{
+		{"Open", func() (*os.File, error) { return safefile.Open(path, safefile.NoFollow) }},
+		{"OpenIn", func() (*os.File, error) {
+			root, err := os.OpenRoot(filepath.Dir(path))
+			if err != nil {
+				return nil, err
+			}
+			defer root.Close()
+			return safefile.OpenIn(root, filepath.Base(path), safefile.NoFollow)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, err := os.Create(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			returnWhenBroken(t, f)
+			opened, err := c.open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			opened.Close()
+		})
+	}
+}
+
+// returnWhenBroken takes a lease on f, and returns it when the kernel breaks it.
+func returnWhenBroken(t *testing.T, f *os.File) {
+	t.Helper()
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGIO)
+	t.Cleanup(func() { signal.Stop(broken) })
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-broken
+		f.Close()
+	}()
+}
+
+// The lease of another user would delay every command.
+func TestOpenDoesNotWaitForOthers(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "leased"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Chown(65534, 65534); err != nil {
+		t.Fatal(err) // the suite runs as root
+	}
+	calls := 0
+	_, err = safefile.WaitForLease(func() (*os.File, error) {
+		calls++
+		return os.OpenFile(f.Name(), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	}, func() (fs.FileInfo, error) { return os.Stat(f.Name()) })
+	if calls != 1 || !errors.Is(err, unix.EWOULDBLOCK) {
+		t.Errorf("%d calls, %v", calls, err)
 	}
 }

@@ -109,26 +109,34 @@ func openToWrite(root *os.Root, path string, flags int) (f *os.File, err error) 
 	defer dir.Close()
 	// A Root would follow links inside the directory.
 	flags |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-	fd, err := unix.Openat(int(dir.Fd()), filepath.Base(path), flags, 0o600)
-	for err == unix.EINTR {
-		fd, err = unix.Openat(int(dir.Fd()), filepath.Base(path), flags, 0o600)
-	}
+	name := filepath.Base(path)
+	f, err = safefile.WaitForLease(func() (*os.File, error) {
+		fd, err := unix.Openat(int(dir.Fd()), name, flags, 0o600)
+		for err == unix.EINTR {
+			fd, err = unix.Openat(int(dir.Fd()), name, flags, 0o600)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return os.NewFile(uintptr(fd), path), nil
+	}, func() (fs.FileInfo, error) { return root.Lstat(name) })
 	switch {
 	case err == unix.ELOOP:
 		err = safefile.ErrLink
 	case err == unix.ENXIO: // a FIFO without a reader
 		err = safefile.ErrNotRegular
+	case err == unix.EWOULDBLOCK:
+		err = safefile.ErrLeased
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	f = os.NewFile(uintptr(fd), path)
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = &fs.PathError{Op: "open", Path: path, Err: safefile.ErrNotRegular}
 	}
 	if err == nil {
-		err = unix.SetNonblock(fd, false) // a program may inherit it as its output
+		err = unix.SetNonblock(int(f.Fd()), false) // a program may inherit it as its output
 	}
 	if err != nil {
 		f.Close()

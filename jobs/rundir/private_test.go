@@ -1,0 +1,35 @@
+package rundir
+
+import (
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A lease of the user's own, such as that of an NFS server for a client, only delays.
+func TestLockWaitsForOwnLease(t *testing.T) {
+	d := Dir{Path: t.TempDir()}
+	f, err := os.Create(filepath.Join(d.Path, launchLockName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGIO)
+	defer signal.Stop(broken)
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-broken
+		f.Close()
+	}()
+	unlock, err := d.Lock(Claim{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+}
