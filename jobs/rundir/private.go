@@ -34,7 +34,7 @@ func (d Dir) WriteSecret(attempt int, secret []byte) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	info, err := f.Stat()
+	info, err := makePrivate(f)
 	if err == nil {
 		if private := safefile.CheckPrivate(info); private != nil {
 			err = hints.Errorf("choose a file system that keeps owners and modes with --run-dir", "its file system gives others access: %w", private)
@@ -51,6 +51,18 @@ func (d Dir) WriteSecret(attempt int, secret []byte) (name string, err error) {
 		return "", err
 	}
 	return name, nil
+}
+
+// makePrivate takes a new file from others, if the file system can do so, and returns its
+// attributes. A file created with mode 0600 can be open to others on a file system with NFSv4
+// access control lists, where it inherits entries from the directory.
+func makePrivate(f *os.File) (fs.FileInfo, error) {
+	info, err := f.Stat()
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return info, err
+	}
+	_ = f.Chmod(0o600) // file systems without modes reject it
+	return f.Stat()
 }
 
 // RemoveSecret removes a file that [Dir.WriteSecret] has written.

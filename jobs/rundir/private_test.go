@@ -8,7 +8,29 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
+
+// On a file system with NFSv4 access control lists, a file can be open to others although it
+// was created with mode 0600.
+func TestMakePrivate(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Chmod(0o664); err != nil {
+		t.Fatal(err)
+	}
+	info, err := makePrivate(f)
+	if err == nil {
+		err = safefile.CheckPrivate(info)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
 
 // A lease of the user's own, such as that of an NFS server for a client, only delays.
 func TestLockWaitsForOwnLease(t *testing.T) {

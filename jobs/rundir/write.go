@@ -31,7 +31,9 @@ func (d Dir) write(name string, content []byte) (err error) {
 		return err
 	}
 	defer root.Remove(temp) // fails after the rename, as it should
-	_, err = f.Write(content)
+	if _, err = makePrivate(f); err == nil {
+		_, err = f.Write(content)
+	}
 	if err == nil {
 		err = f.Sync()
 	}
