@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -70,8 +72,12 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 func (r knownRun) holdOwn() (held knownRun, release func(), err error) {
 	dir, release, err := rundir.OpenOwn(r.dir.Path)
 	if err != nil {
-		if !isOwn(r.dir.Path) {
+		info, missing := os.Lstat(r.dir.Path)
+		switch {
+		case !isOwn(r.dir.Path):
 			err = hints.Add(err, "only its owner can cancel the run; end your own jobs with `scancel`")
+		case missing == nil && info.Mode()&fs.ModeSymlink != 0:
+			err = hints.Add(err, "name the directory that the link leads to")
 		}
 		return knownRun{}, nil, exitError{exitUsage, err}
 	}
