@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/netif"
@@ -130,7 +131,8 @@ func findMeeting(ctx context.Context, read func() ([]byte, error)) ([]byte, erro
 		if err == nil {
 			return text, nil
 		}
-		if !errors.Is(err, os.ErrNotExist) {
+		// NFS returns ESTALE if rank 0 has replaced the file of an earlier start meanwhile.
+		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESTALE) {
 			return nil, fmt.Errorf("look for rank 0: %w", err)
 		}
 		select {

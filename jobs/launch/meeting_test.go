@@ -87,3 +87,16 @@ func TestUntilChanged(t *testing.T) {
 		t.Fatal("the new file was not seen")
 	}
 }
+
+// The file is not there at first. On NFS, a file that is replaced can be gone while it is read.
+func TestFindMeetingTriesAgain(t *testing.T) {
+	answers := []error{os.ErrNotExist, &os.PathError{Op: "read", Path: "x", Err: syscall.ESTALE}, nil}
+	text, err := findMeeting(t.Context(), func() ([]byte, error) {
+		err := answers[0]
+		answers = answers[1:]
+		return []byte("text"), err
+	})
+	if err != nil || string(text) != "text" || len(answers) > 0 {
+		t.Errorf("got %q, %v, %d answers left", text, err, len(answers))
+	}
+}
