@@ -59,6 +59,12 @@ func checkWriters(f *os.File, path, jobDir string) (warning, err error) {
 	if jobDir != "" {
 		jobDirs = directoriesOf(filepath.Join(jobDir, "job"))
 	}
+	// A new name beside the profile could be another profile, so these need more than the
+	// sticky bit.
+	parents := []string{filepath.Dir(path)}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		parents = append(parents, filepath.Dir(target))
+	}
 	rejected := false
 	var who []string
 	var commands []string
@@ -82,6 +88,9 @@ func checkWriters(f *os.File, path, jobDir string) (warning, err error) {
 			who = append(who, "members of the group can write to "+name)
 		default:
 			who, mode = append(who, "every user can write to "+name), "go-w"
+		}
+		if p.path != path && !slices.Contains(parents, p.path) {
+			mode = "+t" // others may create names there, such as in a project directory
 		}
 		commands = append(commands, fmt.Sprintf("`chmod %s %s`", mode, p.path))
 	}

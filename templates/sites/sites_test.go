@@ -155,6 +155,27 @@ func TestFindChecksWhoCanWrite(t *testing.T) {
 	}
 }
 
+// A directory far above a profile may be shared on purpose: the sticky bit is enough there.
+func TestHintKeepsSharedDirectories(t *testing.T) {
+	project := t.TempDir()
+	dir := filepath.Join(project, "sites")
+	path := filepath.Join(dir, "ours.toml")
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(path, nil, 0o644), os.Chmod(project, 0o777), os.Chmod(dir, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := readProfile(path, "")
+	if hint := hints.Of(err); !strings.Contains(hint, "`chmod +t "+project+"`") || !strings.Contains(hint, "`chmod go-w "+dir+"`") {
+		t.Errorf("got %v (hint %q)", err, hint)
+	}
+	// The hint helps.
+	if err := errors.Join(os.Chmod(project, 0o777|os.ModeSticky), os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := readProfile(path, ""); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestGolden compares what is said about bad profiles, and about jobs that do not
 // fit a good one, with golden files.
 func TestGolden(t *testing.T) {
