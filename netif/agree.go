@@ -8,15 +8,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
-// Agree picks one network for all nodes, the inventories of the hosts of a job,
-// and returns each host's choice in the order of nodes. It agrees on a network,
-// not on a name: the interface may be called differently on each host.
+// Agree picks one network for all nodes, the inventories of a job's hosts. It returns each
+// host's choice in the order of nodes. The hosts agree on a network, not on a name: the
+// interface may have a different name on each host.
 //
-// A network serves all hosts if each has an address on it and the routes to the
-// others' addresses leave by it; the addresses need not share a subnet. One host
-// alone gets the loopback, as from [Choose]. If there is no such network, the
-// error names the hosts that lack it and what they have. Errors may have a Hint
-// method that says what to do.
+// A network connects all hosts if each host has an address on it and its routes to the other
+// addresses leave by it. The addresses can be in different subnets. A single host gets the
+// loopback, as from [Choose]. If no such network exists, the error names the hosts that are
+// not on the best candidate and lists their addresses. Errors may have a Hint method that
+// returns the fix.
 func Agree(nodes []Inventory, req Request) ([]Choice, error) {
 	switch len(nodes) {
 	case 0:
@@ -61,16 +61,16 @@ func Agree(nodes []Inventory, req Request) ([]Choice, error) {
 	return nil, fmt.Errorf("agreeing on a network: %w", failed)
 }
 
-// cluster is several hosts for one address family.
+// A cluster is a set of hosts, evaluated for one address family.
 type cluster struct {
 	hosts   []*host
 	scope   scope
-	shared  map[netip.Addr][]int // addresses that more than one host has, and which
-	members [][]*member          // by host: what could be on the network
-	reasons [][]string           // by host and link: why it could not, or ""
+	shared  map[netip.Addr][]int // addresses that several hosts have, with the indices of those hosts
+	members [][]*member          // by host: candidate addresses
+	reasons [][]string           // by host and link: why the link is not a candidate, or ""
 }
 
-// member is a usable address of a host.
+// A member is a usable address of a host.
 type member struct {
 	link *Link
 	addr netip.Prefix
@@ -93,8 +93,7 @@ func newCluster(hosts []*host, s scope) *cluster {
 				c.reasons[i][k] = reason
 				continue
 			}
-			// That an address is not unique says more than that its link is
-			// down just now on this host.
+			// A duplicate address is a more useful reason than a link that is currently down.
 			if twins := c.unfitShared(i, l); twins != "" {
 				reason = twins
 			}
@@ -114,13 +113,13 @@ func newCluster(hosts []*host, s scope) *cluster {
 	return c
 }
 
-// isEmpty says whether no host has an address to offer.
+// isEmpty reports whether no host has a candidate address.
 func (c *cluster) isEmpty() bool {
 	return !slices.ContainsFunc(c.members, func(ms []*member) bool { return len(ms) > 0 })
 }
 
-// sharedAddrs finds addresses that several hosts have, on links up or down: a
-// host that has the address never sends to another one that has it too.
+// sharedAddrs returns the addresses that several hosts have, on links that are up or down. A
+// host never sends packets for its own address to another host.
 func sharedAddrs(hosts []*host) map[netip.Addr][]int {
 	first := make(map[netip.Addr]int)
 	shared := make(map[netip.Addr][]int)
@@ -142,8 +141,8 @@ func sharedAddrs(hosts []*host) map[netip.Addr][]int {
 	return shared
 }
 
-// unfitShared says that other hosts have the addresses of a link too, if they
-// have all of them.
+// unfitShared returns why a link is unusable if other hosts have all of its addresses.
+// Otherwise it returns "".
 func (c *cluster) unfitShared(at int, l *Link) string {
 	addrs := c.scope.addrs(l)
 	for _, a := range addrs {
@@ -193,7 +192,7 @@ func (c *cluster) agree() ([]Choice, error) {
 	return c.choices(winner, nets, c.why(winner, len(whole), won.merits)), nil
 }
 
-// checkNamed checks on every host the interface that was asked for.
+// checkNamed checks that the requested interface is usable on every host.
 func (c *cluster) checkNamed() error {
 	for i, h := range c.hosts {
 		if l := h.byName[c.scope.named]; l != nil {
@@ -209,7 +208,7 @@ func (c *cluster) checkNamed() error {
 	return nil
 }
 
-// why says in one line what speaks for the winner.
+// why explains in one line why the winner was chosen.
 func (c *cluster) why(winner *network, rivals int, merits []*criterion) string {
 	switch merit := meritText(merits, winner.rating); {
 	case c.scope.named != "":
@@ -223,7 +222,7 @@ func (c *cluster) why(winner *network, rivals int, merits []*criterion) string {
 	}
 }
 
-// choices maps the winner to each host.
+// choices returns each host's choice on the winning network.
 func (c *cluster) choices(winner *network, nets []*network, why string) []Choice {
 	common := slices.Concat(c.missedWarnings(winner, nets), c.nearMissWarnings(winner, nets), c.mtuWarning(winner))
 	all := make([]netip.Addr, len(c.hosts))
@@ -243,7 +242,7 @@ func (c *cluster) choices(winner *network, nets []*network, why string) []Choice
 	return out
 }
 
-// explained gives the reasons against each link of a host, by link.
+// explained returns the reasons against each link of a host, by link.
 func (c *cluster) explained(at int, winner *network, nets []*network) []string {
 	reasons := slices.Clone(c.reasons[at])
 	tell := func(m *member, reason string) {
@@ -270,7 +269,7 @@ func (c *cluster) explained(at int, winner *network, nets []*network) []string {
 			}
 		}
 	}
-	for _, m := range c.members[at] { // on no network with either of the first two hosts
+	for _, m := range c.members[at] { // shares no network with the first two hosts
 		tell(m, fmt.Sprintf("%s does not reach %s", m.addr.Masked(), c.hosts[0].name))
 	}
 	return reasons

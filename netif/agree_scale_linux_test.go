@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hosts agree with work that grows no faster than their pairs, whether they share a subnet
-// or not: for ten times as many a hundred times, where a look at all triples would take a
-// thousand. BenchmarkAgreeThousandHosts says how long it takes.
+// The CPU time of Agree grows at most with the number of host pairs, whether the hosts share a
+// subnet or not. Ten times as many hosts may take 100 times as long; checking all triples
+// would take 1,000 times as long. BenchmarkAgreeThousandHosts measures the time.
 func TestAgreeThousandHosts(t *testing.T) {
 	uses := map[string]string{"subnet": "hsn0", "cloud": "eth1", "racks": "hsn0", "policy": "ens2"}
 	few, many := manyHosts(t, 100), manyHosts(t, 1000)
@@ -44,7 +44,7 @@ func TestAgreeThousandHosts(t *testing.T) {
 	}
 }
 
-// threadTime is how long this thread has used a core.
+// threadTime returns the CPU time of this thread.
 func threadTime(t *testing.T) time.Duration {
 	t.Helper()
 	var used unix.Timespec

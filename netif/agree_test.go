@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// fabricHost has a slow management NIC and a fast RDMA one.
+// fabricHost has a slow management NIC and a fast RDMA NIC.
 func fabricHost(name, mgmt, fabric string) *hostSpec {
 	return newHostSpec(name).
 		link(Link{Name: "eno1", PCI: "0000:04:00.0", Speed: 1000}, mgmt).
@@ -19,7 +19,7 @@ func TestAgree(t *testing.T) {
 		nodes []*hostSpec
 		req   Request
 		want  []string // "interface address" of each node
-		warn  string   // in a warning of the first node; empty: it has none
+		warn  string   // in a warning of the first node; empty: no warning
 	}{
 		{
 			name:  "the larger MTU where nothing else differs, never the address that all have",

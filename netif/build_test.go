@@ -6,18 +6,18 @@ import (
 	"testing"
 )
 
-// hostSpec builds an inventory in few words.
+// A hostSpec builds an inventory.
 type hostSpec struct{ inv Inventory }
 
-// newHostSpec is a host with a loopback.
+// newHostSpec returns a host with a loopback.
 func newHostSpec(name string) *hostSpec {
 	b := &hostSpec{inv: Inventory{Host: name}}
 	b.link(Link{Name: "lo", ARPHRD: "loopback", Oper: "unknown", MTU: 65536}, "127.0.0.1/8", "::1/128")
 	return b
 }
 
-// link adds a link that is up, unless l says otherwise, and the routes to its
-// subnets.
+// link adds a link and the routes to its subnets. The link is up unless l sets a different
+// state.
 func (b *hostSpec) link(l Link, addrs ...string) *hostSpec {
 	if l.Index == 0 {
 		l.Index = len(b.inv.Links) + 1
@@ -61,7 +61,7 @@ func (b *hostSpec) route(dst, dev, via, src string) *hostSpec {
 	return b
 }
 
-// done checks the inventory as a reader would.
+// done validates the inventory and returns it.
 func (b *hostSpec) done(t testing.TB) Inventory {
 	t.Helper()
 	if err := b.inv.validate(); err != nil {
@@ -70,8 +70,8 @@ func (b *hostSpec) done(t testing.TB) Inventory {
 	return b.inv
 }
 
-// slurmHost is a node with a management network, a fast one and Docker's bridge,
-// all virtual: nothing but the MTU tells the two networks apart.
+// slurmHost is a node with a management network, a fast network, and Docker's bridge. All are
+// virtual, so only the MTU distinguishes the two networks.
 func slurmHost(i int) *hostSpec {
 	return newHostSpec(fmt.Sprintf("n%d", i)).
 		link(Link{Name: "eth0", Kind: "veth", Speed: 10000}, fmt.Sprintf("10.10.%d.%d/16", i/250, i%250+1)).
@@ -107,13 +107,13 @@ func (b *hostSpec) routeMetric(dst, dev, via string, metric int) *hostSpec {
 	return b
 }
 
-// unlisted leaves no route, as an inventory written by hand may.
+// unlisted removes all routes, as in a hand-written inventory.
 func unlisted(b *hostSpec) *hostSpec {
 	b.inv.Routes = nil
 	return b
 }
 
-// onlyDefault leaves the last route only.
+// onlyDefault removes all routes except the last.
 func onlyDefault(b *hostSpec) *hostSpec {
 	b.inv.Routes = b.inv.Routes[len(b.inv.Routes)-1:]
 	return b
@@ -130,7 +130,7 @@ func cloudHost(i int) *hostSpec {
 		route("10.11.255.1/32", "eth1", "", "").route("10.11.0.0/16", "eth1", "10.11.255.1", "")
 }
 
-// rackHost is on a fabric where each rack has a subnet of its own.
+// rackHost is on a fabric where each rack has its own subnet.
 func rackHost(rack, i int) *hostSpec {
 	return newHostSpec(fmt.Sprintf("r%dn%d", rack, i)).
 		link(Link{Name: "eth0", Speed: 1000}, fmt.Sprintf("10.0.%d.%d/16", rack, i)).
@@ -139,7 +139,7 @@ func rackHost(rack, i int) *hostSpec {
 		route("10.1.0.0/16", "hsn0", fmt.Sprintf("10.1.%d.254", rack), "")
 }
 
-// bgpHost has its address on lo and reaches the others over two links that have none.
+// bgpHost has its address on lo and reaches the others over two links without addresses.
 func bgpHost(name, own string) *hostSpec {
 	b := newHostSpec(name)
 	b.inv.Links[0].Addrs = append(b.inv.Links[0].Addrs, mustPrefix(own+"/32"))
@@ -149,7 +149,7 @@ func bgpHost(name, own string) *hostSpec {
 		route("0.0.0.0/0", "lan0", "fe80::1", own).route("0.0.0.0/0", "lan1", "fe80::2", own)
 }
 
-// slowLan makes one of the links of a bgpHost slower than its management NIC.
+// slowLan makes one link of a bgpHost slower than its management NIC.
 func slowLan(b *hostSpec) *hostSpec {
 	for i := range b.inv.Links {
 		if b.inv.Links[i].Name == "lan1" {
@@ -159,14 +159,14 @@ func slowLan(b *hostSpec) *hostSpec {
 	return b
 }
 
-// routeTable adds a route to another table than the main one.
+// routeTable adds a route to a table other than the main table.
 func (b *hostSpec) routeTable(table int, dst, dev, via string) *hostSpec {
 	b.route(dst, dev, via, "")
 	b.inv.Routes[len(b.inv.Routes)-1].Table = table
 	return b
 }
 
-// rule has a table decide for what is sent from an address.
+// rule makes a table decide for packets from an address.
 func (b *hostSpec) rule(priority int, from string, table int) *hostSpec {
 	a := addr(from)
 	b.inv.Rules = append(b.inv.Rules, Rule{Priority: priority, From: netip.PrefixFrom(a, a.BitLen()), Table: table})

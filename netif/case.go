@@ -8,25 +8,24 @@ import (
 	"net/netip"
 )
 
-// Case is an inventory with the addresses that the host has to reach: enough to
-// repeat a choice on another machine. What "ddpbatch netif --dump" writes is one.
+// A Case is an inventory with the addresses that the host must reach. It is enough to
+// reproduce a choice on a different machine. "ddpbatch netif --dump" writes a Case.
 type Case struct {
-	ID     string `json:"id"`               // a name for messages; may be empty
-	Source string `json:"source,omitempty"` // where it comes from, for people
+	ID     string `json:"id"`               // name for messages; may be empty
+	Source string `json:"source,omitempty"` // origin, for human readers
 	Inventory
-	Peers    []netip.Addr `json:"peers"`               // of other hosts
-	Settings []Setting    `json:"nccl_conf,omitempty"` // of this host's files of NCCL, in the order in which they count
+	Peers    []netip.Addr `json:"peers"`               // addresses of other hosts
+	Settings []Setting    `json:"nccl_conf,omitempty"` // from this host's NCCL configuration files, in order of precedence
 
-	// What a collection of cases says about the right answer, which the choice
-	// must not know.
+	// Expected results of a collection of cases. The choice must not depend on them.
 	Want    json.RawMessage `json:"want,omitempty"`
 	Warn    json.RawMessage `json:"warn,omitempty"`
 	Note    json.RawMessage `json:"note,omitempty"`
 	Default json.RawMessage `json:"nccl_default,omitempty"`
 }
 
-// Setting is a line of a configuration file. This package carries them along and
-// does not interpret them.
+// A Setting is a line of a configuration file. This package stores settings but does not
+// interpret them.
 type Setting struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -34,12 +33,12 @@ type Setting struct {
 	Line  int    `json:"line"`
 }
 
-// maxCasesBytes is far above any real collection.
+// maxCasesBytes is far above the size of any real collection.
 const maxCasesBytes = 64 << 20
 
-// ReadCases reads one case or a list of them, with the rules of [ReadInventory]
-// for each; a plain inventory is a case without peers. Errors name the case.
-// The second result says whether it was a list.
+// ReadCases reads one case or a list of cases and applies the rules of [ReadInventory] to
+// each. A plain inventory is a case without peers. Errors name the case. The second result
+// reports whether the input was a list.
 func ReadCases(r io.Reader) ([]Case, bool, error) {
 	data, err := readLimited(r, maxCasesBytes)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Whatever is accepted is written back as itself.
+// Every accepted input is written back unchanged.
 func FuzzReadCases(f *testing.F) {
-	for _, c := range moreCases(f) { // one by one: whole files are too large to vary
+	for _, c := range moreCases(f) { // one by one: whole files are too large to mutate
 		f.Add(c.text)
 	}
 	f.Add([]byte(`[{"id":"a","rules":[{"priority":1,"table":"main"}]},{"id":"b","peers":["10.0.0.1"]}]`))

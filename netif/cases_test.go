@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// testCase is a host as somebody met it, with the right answer.
+// A testCase is the inventory of a real host, with the correct choice.
 type testCase struct {
 	ID     string          `json:"id"`
 	Links  json.RawMessage `json:"links"`
@@ -24,15 +24,15 @@ type testCase struct {
 	Warn string `json:"warn"`
 	Note string `json:"note"`
 
-	text      []byte // the inventory
+	text      []byte // inventory
 	inventory Inventory
 }
 
-// loadCases reads the hosts that others have met, from a file of testdata.
+// loadCases reads inventories of real hosts from testdata.
 func loadCases(t testing.TB) []*testCase { t.Helper(); return readCases(t, "netif_cases.json", 20) }
 
-// moreCases reads hosts of known kinds, one for each principle of the choice.
-// Their warnings are how those of Choose begin.
+// moreCases reads constructed inventories, one for each principle of the choice. Their
+// warnings are prefixes of the warnings that Choose returns.
 func moreCases(t testing.TB) []*testCase { t.Helper(); return readCases(t, "more_cases.json", 27) }
 
 func readCases(t testing.TB, file string, n int) []*testCase {
@@ -85,8 +85,8 @@ func TestMoreCases(t *testing.T) {
 	}
 }
 
-// The warnings that Choose gives, by a word of each. The last case warns of
-// what only the peer's inventory shows; TestCaseMTUMismatch covers it.
+// Part of the warning that Choose returns for each case. In the last case only the peer's
+// inventory shows the problem; TestCaseMTUMismatch covers it.
 var caseWarnings = map[string]string{
 	"04-two-nics-same-subnet": "asymmetric route: packets to 192.168.5.13 leave by eno1",
 	"20-l3-bgp-unnumbered":    "192.0.2.77 is on lo, and its packets leave by lan0 and lan1",
@@ -145,7 +145,7 @@ func TestCaseMTUMismatch(t *testing.T) {
 	}
 }
 
-// What is read is written back in the same words.
+// Marshaling an inventory that was read gives the same JSON.
 func TestCasesRoundTrip(t *testing.T) {
 	for _, c := range slices.Concat(loadCases(t), moreCases(t)) {
 		got, err := json.Marshal(c.inventory)

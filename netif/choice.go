@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Request is what the user asks of the choice.
+// A Request holds the user's constraints on the choice.
 type Request struct {
-	Interface string   // "" or "auto" to choose; else the name of the one to use
-	Family    Family   // "" or Auto: IPv4 where it works, else IPv6
+	Interface string   // interface to use; "" or "auto" selects one
+	Family    Family   // "" or Auto: IPv4 if it works, else IPv6
 	Exclude   []string // names of interfaces not to use
-	Prefer    []string // first letters of the names of interfaces that go before others, where they are usable
+	Prefer    []string // name prefixes of interfaces to prefer if they are usable
 }
 
 func (r Request) named() string {
@@ -26,34 +26,34 @@ func (r Request) scope(f Family) scope {
 	return scope{family: f, named: r.named(), exclude: r.Exclude, prefer: r.Prefer}
 }
 
-// Who made a choice.
+// Values of Choice.Source.
 const (
-	SourceAuto = "auto" // this package
-	SourceSpec = "spec" // the user, by name
+	SourceAuto = "auto" // selected by this package
+	SourceSpec = "spec" // named by the user
 )
 
-// Choice is the interface and address that a host uses, and why.
+// A Choice is the interface and address that a host uses, with the reason.
 type Choice struct {
 	Interface string       `json:"interface"`
 	Index     int          `json:"index"`
-	Addr      netip.Addr   `json:"addr"`     // the address to bind and to tell the peers
-	Prefix    netip.Prefix `json:"prefix"`   // the subnet of Addr
+	Addr      netip.Addr   `json:"addr"`     // address to bind and to send to the peers
+	Prefix    netip.Prefix `json:"prefix"`   // subnet of Addr
 	Family    Family       `json:"family"`   // IPv4 or IPv6
 	MTU       int          `json:"mtu"`      // bytes, of the link that packets leave by
 	Source    string       `json:"source"`   // SourceAuto or SourceSpec
-	Why       string       `json:"why"`      // one line
-	Shadowed  bool         `json:"shadowed"` // the interface has an earlier address of this family: programs told its name take that one
+	Why       string       `json:"why"`      // reason, one line
+	Shadowed  bool         `json:"shadowed"` // the interface has an earlier address of this family; programs that get only its name use that address
 	Rejected  []Rejection  `json:"rejected"` // every other interface, by index
-	Warnings  []string     `json:"warnings"` // what may go wrong all the same
+	Warnings  []string     `json:"warnings"` // problems that may still occur
 }
 
-// Rejection says why an interface was not chosen.
+// A Rejection is an interface that was not chosen, with the reason.
 type Rejection struct {
 	Interface string `json:"interface"`
 	Reason    string `json:"reason"`
 }
 
-// choice fills in what follows from the link and the address.
+// choice fills in the fields that follow from the link and the address.
 func (h *host) choice(l *Link, a netip.Prefix, s scope) Choice {
 	c := Choice{
 		Interface: l.Name,
@@ -77,12 +77,12 @@ func (h *host) choice(l *Link, a netip.Prefix, s scope) Choice {
 	return c
 }
 
-// warnWays adds what the routes to the peers make doubtful about a choice, and
-// corrects its MTU if packets leave by other links.
+// warnWays adds warnings about the routes to the peers. It corrects the MTU if packets leave
+// by other links.
 func (h *host) warnWays(c *Choice, peers []netip.Addr) {
 	var carriers []string
 	astray, strayed := netip.Addr{}, 0
-	var lost netip.Addr // the first peer that only a rule for the address leads to
+	var lost netip.Addr // first peer that only a rule for the address leads to
 	for _, p := range peers {
 		ways, bound := h.ways(p), h.waysFrom(c.Addr, p)
 		if len(ways) == 0 && len(bound) > 0 && !lost.IsValid() {
@@ -119,8 +119,8 @@ func (h *host) warnWays(c *Choice, peers []netip.Addr) {
 	}
 }
 
-// asymmetric warns that a socket which is not bound to the chosen address sends
-// by another interface than it receives on.
+// asymmetric returns a warning that a socket without a bound address sends by a different
+// interface from the one that it receives on.
 func (h *host) asymmetric(c *Choice, peer netip.Addr, peers int) string {
 	routes, _ := h.lookup(netip.Addr{}, peer)
 	leaves := h.ways(peer)[0].dev
@@ -128,7 +128,7 @@ func (h *host) asymmetric(c *Choice, peer netip.Addr, peers int) string {
 	if peers > 1 {
 		text += fmt.Sprintf(" and %d more peers", peers-1)
 	}
-	// A source address alone changes nothing, but by a rule for it.
+	// A source address has no effect without a rule for it.
 	if bound := h.waysFrom(c.Addr, peer); len(bound) > 0 && bound[0].dev == c.Interface {
 		return text + fmt.Sprintf(" leave by %s unless the socket is bound to %s, as the routing rules have it", leaves, c.Addr)
 	}
@@ -139,7 +139,7 @@ func (h *host) asymmetric(c *Choice, peer netip.Addr, peers int) string {
 	return text + fmt.Sprintf("; the route to %s is on %s", routes[0].Dst, leaves)
 }
 
-// meritText puts what set a winner apart in words; "" if nothing did.
+// meritText describes why a winner was preferred. It returns "" without such a reason.
 func meritText(merits []*criterion, r rating) string {
 	if len(merits) == 0 {
 		return ""

@@ -8,13 +8,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
-// Choose picks the interface and address by which a host talks to peers, the
-// addresses of the other hosts; its own among them are skipped. If no other
-// host is left, that is the loopback.
+// Choose picks the interface and address that a host uses to reach peers, the addresses of the
+// other hosts. It skips the host's own addresses. It returns the loopback if no other host
+// remains.
 //
-// An interface that the request names is used if it exists and can serve;
-// otherwise Choose refuses, and does not fall back to another one. Errors may
-// have a Hint method that says what to do.
+// If the request names an interface, Choose uses it or returns an error; it does not fall back
+// to a different one. Errors may have a Hint method that returns the fix.
 func Choose(inv Inventory, peers []netip.Addr, req Request) (Choice, error) {
 	h := newHost(&inv, inv.Host)
 	c, err := h.choose(peers, req)
@@ -57,8 +56,8 @@ func (h *host) choose(peers []netip.Addr, req Request) (Choice, error) {
 	return h.chooseRouted(remote, req.scope(f))
 }
 
-// chooseLocal serves ranks that are all on this host. A loopback that cannot
-// serve, say because it was excluded, leaves the best of the others.
+// chooseLocal chooses for ranks that are all on this host. If the loopback is unusable, for
+// example because it is excluded, it returns the best other interface.
 func (h *host) chooseLocal(families []Family, req Request) (Choice, error) {
 	if lo := h.darkLoopback(); lo != nil {
 		return Choice{}, hints.Errorf(fmt.Sprintf("switch it on: ip link set %s up", lo.Name),
@@ -115,10 +114,10 @@ func (h *host) chooseLocal(families []Family, req Request) (Choice, error) {
 	return Choice{}, failed
 }
 
-// chooseRouted takes the links that the routes to all peers leave by, and ranks them.
+// chooseRouted ranks the links that the routes to all peers leave by.
 func (h *host) chooseRouted(peers []netip.Addr, s scope) (Choice, error) {
 	reasons := make([]string, len(h.links))
-	srcs := make([]netip.Prefix, len(h.links)) // the address to send from
+	srcs := make([]netip.Prefix, len(h.links)) // source addresses
 	var pool []int
 	for i := range h.links {
 		l := &h.links[i]
@@ -164,7 +163,8 @@ func (h *host) chooseRouted(peers []netip.Addr, s scope) (Choice, error) {
 	return c, nil
 }
 
-// whyNot says which peer packets from src, an address of l, do not leave by l to.
+// whyNot describes the first peer to which packets from src, an address of l, do not leave by
+// l.
 func (h *host) whyNot(l *Link, src netip.Addr, peers []netip.Addr) string {
 	for _, p := range peers {
 		if !h.reaches(l.Name, src, p) {
@@ -174,7 +174,7 @@ func (h *host) whyNot(l *Link, src netip.Addr, peers []netip.Addr) string {
 	return ""
 }
 
-// rankLinks ranks the links of pool, and writes why the others lost to reasons.
+// rankLinks ranks the links of pool and writes the reasons against the losers to reasons.
 func (h *host) rankLinks(pool []int, rates []rating, reasons []string) ranking {
 	won := rank(rates)
 	for n, i := range pool {
@@ -185,7 +185,7 @@ func (h *host) rankLinks(pool []int, rates []rating, reasons []string) ranking {
 	return won
 }
 
-// noWay explains that no usable link leads to all peers.
+// noWay returns an error that explains why no usable link leads to all peers.
 func (h *host) noWay(peers []netip.Addr, s scope) error {
 	for _, p := range peers {
 		ways := h.ways(p)
@@ -204,7 +204,7 @@ func (h *host) noWay(peers []netip.Addr, s scope) error {
 	return hints.Errorf("give the peers' addresses on one network", "no one interface reaches all peers: %s, but %s", h.wayTo(peers[0]), h.otherWay(peers))
 }
 
-// otherWay finds the first peer that is reached by another link than the first.
+// otherWay describes the route to the first peer that uses a different link from peers[0].
 func (h *host) otherWay(peers []netip.Addr) string {
 	for _, p := range peers[1:] {
 		if h.ways(p)[0] != h.ways(peers[0])[0] {
@@ -214,7 +214,7 @@ func (h *host) otherWay(peers []netip.Addr) string {
 	return "the routes differ"
 }
 
-// chooseNamed uses the interface that was asked for, or refuses.
+// chooseNamed uses the requested interface or returns an error.
 func (h *host) chooseNamed(peers []netip.Addr, s scope) (Choice, error) {
 	l, err := h.asked(s)
 	if err != nil {
@@ -238,7 +238,7 @@ func (h *host) chooseNamed(peers []netip.Addr, s scope) (Choice, error) {
 	return c, nil
 }
 
-// asked finds the interface that was asked for, and checks that it can serve.
+// asked returns the requested interface after checking that it is usable.
 func (h *host) asked(s scope) (*Link, error) {
 	l := h.byName[s.named]
 	if l == nil {
@@ -251,7 +251,7 @@ func (h *host) asked(s scope) (*Link, error) {
 	return l, nil
 }
 
-// unasked gives the reasons against every link but the one that was asked for.
+// unasked returns the reasons against every link except the requested one.
 func (h *host) unasked(asked *Link, s scope) []string {
 	reasons := make([]string, len(h.links))
 	for i := range h.links {
@@ -263,7 +263,7 @@ func (h *host) unasked(asked *Link, s scope) []string {
 	return reasons
 }
 
-// rejections pairs the links with the reasons against them, but for the chosen one.
+// rejections returns every link except the chosen one, with the reason against it.
 func (h *host) rejections(reasons []string, chosen *Link) []Rejection {
 	out := make([]Rejection, 0, len(h.links))
 	for i := range h.links {
@@ -274,7 +274,7 @@ func (h *host) rejections(reasons []string, chosen *Link) []Rejection {
 	return out
 }
 
-// firstError keeps the first of two errors: that of the preferred family.
+// firstError returns the first error, which belongs to the preferred family.
 func firstError(first, second error) error {
 	if first != nil {
 		return first

@@ -2,20 +2,20 @@ package netif
 
 import "slices"
 
-// class says how far a link is from a wire. The order counts: a device goes
-// before what the kernel or a program makes up, and of that, what passes packets
-// on before what wraps them, and last what is for inside this host.
+// A class orders links by how close they are to hardware. Higher is closer: devices first,
+// then virtual links that forward packets unchanged, then tunnels, and last links that stay
+// inside this host.
 type class int
 
 const (
-	classLocal    class = iota // a bridge without a device, a dummy: nothing says that it leads out
-	classTunnel                // wraps packets in others: vxlan, wireguard, tun ...
-	classPair                  // a container's veth: its other end is the host's
-	classPassed                // a macvlan, ipvlan or vlan on a device of another namespace
-	classHardware              // a device, or what stands on one
+	classLocal    class = iota // a bridge without a device, a dummy: no sign that it leads out of the host
+	classTunnel                // encapsulates packets: vxlan, wireguard, tun, ...
+	classPair                  // a container's veth; its other end is in the host's namespace
+	classPassed                // a macvlan, ipvlan, or vlan on a device of another namespace
+	classHardware              // a device, or a virtual link on top of one
 )
 
-// String completes the sentence "it is ...".
+// String returns the end of a sentence that starts with "it is".
 func (c class) String() string {
 	switch c {
 	case classHardware:
@@ -30,13 +30,13 @@ func (c class) String() string {
 	return "inside this host"
 }
 
-// tunnels are the kernel's kinds of links that wrap packets.
+// tunnels are the kernel's link kinds that encapsulate packets.
 var tunnels = []string{
 	"tun", "wireguard", "vxlan", "geneve", "gre", "gretap", "ip6gre", "ip6gretap", "erspan", "ip6erspan",
 	"ipip", "sit", "ip6tnl", "vti", "vti6", "xfrm", "bareudp", "gtp", "ppp", "amt", "ovpn",
 }
 
-// classOf judges a link for itself; what it stands on may raise it.
+// classOf returns the class of a link on its own. A lower device may raise it.
 func (h *host) classOf(l *Link) class {
 	switch {
 	case isHardware(l):
@@ -45,7 +45,7 @@ func (h *host) classOf(l *Link) class {
 		return classPassed
 	case l.Kind == "veth" || l.Kind == "netkit":
 		if m := h.byName[l.Master]; m != nil && m.Kind == "bridge" {
-			return classLocal // the host's end of a container's
+			return classLocal // the host's end of a container's veth
 		}
 		return classPair
 	case slices.Contains(tunnels, l.Kind) || l.ARPHRD == "ppp":
@@ -54,17 +54,17 @@ func (h *host) classOf(l *Link) class {
 	return classLocal
 }
 
-// slowestFabric is the speed in Mb/s of the slowest InfiniBand (4X SDR). A NIC
-// with RDMA below that (there are such of 1 Gb/s, with iWARP) is no fast network.
+// slowestFabric is the speed in Mb/s of the slowest InfiniBand (4X SDR). A slower NIC with
+// RDMA, such as a 1 Gb/s iWARP NIC, is not a fast network.
 const slowestFabric = 10000
 
-// isFabric says whether a device is of a network made for moving data between
-// hosts: one with RDMA, or Slingshot, which has its own.
+// isFabric reports whether a device belongs to a data network for compute nodes: RDMA, or
+// Slingshot, which has its own protocol.
 func isFabric(l *Link) bool {
 	return (l.HCA != "" || l.ARPHRD == "infiniband") && (l.Speed <= 0 || l.Speed >= slowestFabric)
 }
 
-// passesOn says whether links of this kind hand packets to their parent as they are.
+// passesOn reports whether links of this kind pass packets to their parent unchanged.
 func passesOn(kind string) bool {
 	switch kind {
 	case "vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "ipoib":
@@ -73,9 +73,8 @@ func passesOn(kind string) bool {
 	return false
 }
 
-// isHardware says whether a link, taken for itself, is a device and not a
-// construct of the kernel. A device passed into a container may have lost its
-// bus address, but has no kind.
+// isHardware reports whether a link is itself a device and not a construct of the kernel. A
+// device that was moved into a container may lack its bus address, but it has no kind.
 func isHardware(l *Link) bool {
 	if l.ARPHRD == arphrdLoopback {
 		return false
@@ -83,9 +82,9 @@ func isHardware(l *Link) bool {
 	return l.PCI != "" || l.ARPHRD == "infiniband" || l.Kind == "" && l.ARPHRD == "ether"
 }
 
-// speed is the speed of a link in Mb/s, or -1 if it is not known. A virtual link
-// reports a speed too (veth and bridges say 10 Gb/s), but one that is made up:
-// only a device's own word counts, or that of a bond of devices.
+// speed returns the speed of a link in Mb/s, or -1 if it is unknown. Virtual links report an
+// arbitrary speed (veth and bridges report 10 Gb/s). Only the speed of a device or of a bond
+// of devices counts.
 func (h *host) speed(l *Link, depth int) int {
 	ports := h.ports[l.Name]
 	bond := l.Kind != "bridge" && slices.ContainsFunc(ports, isHardware)

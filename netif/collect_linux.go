@@ -13,20 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CollectOptions says where Collect looks.
+// CollectOptions holds the options of [Collect].
 type CollectOptions struct {
-	SysRoot string // where sysfs is mounted; "" is /sys
+	SysRoot string // mount point of sysfs; "" is /sys
 }
 
-// dumpTries bounds how often a dump is asked for again that the kernel could
-// not make in one piece, because something changed meanwhile.
+// dumpTries limits the retries of a netlink dump that the kernel could not complete because of
+// a concurrent change.
 const dumpTries = 10
 
-// Collect reads the inventory of this host, in the network namespace of the
-// calling thread: links, addresses, policy rules and the routing tables that
-// decide from the kernel by netlink; speed, driver, place, RDMA adapters and GPUs
-// from sysfs, the first three where it shows the same interfaces, which inside a
-// container it may not.
+// Collect reads the inventory of this host, in the network namespace of the calling thread.
+// Links, addresses, policy rules, and the routing tables of those rules come from netlink.
+// Speed, driver, PCI path, RDMA adapters, and GPUs come from sysfs. The first three are
+// missing if sysfs shows a different namespace, which can happen in a container.
 func Collect(ctx context.Context, opts CollectOptions) (Inventory, error) {
 	inv, err := collect(ctx, opts)
 	if err != nil {
@@ -56,7 +55,7 @@ func collect(ctx context.Context, opts CollectOptions) (Inventory, error) {
 		return Inventory{}, err
 	}
 	sys := sysfs{root: opts.SysRoot}
-	byIndex := make(map[int]int, len(links)) // kernel index to place in inv.Links
+	byIndex := make(map[int]int, len(links)) // kernel index to index in inv.Links
 	for _, l := range links {
 		byIndex[l.Attrs().Index] = len(inv.Links)
 		inv.Links = append(inv.Links, linkOf(l))
@@ -99,7 +98,7 @@ func collect(ctx context.Context, opts CollectOptions) (Inventory, error) {
 	return inv, inv.validate()
 }
 
-// dump asks the kernel for a list until it comes in one piece.
+// dump repeats a netlink dump until no concurrent change interrupts it.
 func dump[T any](ctx context.Context, what string, list func() (T, error)) (T, error) {
 	for range dumpTries {
 		if err := ctx.Err(); err != nil {
@@ -133,7 +132,7 @@ func linkOf(l netlink.Link) Link {
 	case "device":
 		out.Kind = ""
 	case "tuntap":
-		out.Kind = "tun" // the kernel's word
+		out.Kind = "tun" // the kernel's term
 	}
 	for bit, flag := range map[uint32]Flags{unix.IFF_UP: Up, unix.IFF_RUNNING: Running, unix.IFF_LOWER_UP: LowerUp} {
 		if at.RawFlags&bit != 0 {
@@ -143,9 +142,9 @@ func linkOf(l netlink.Link) Link {
 	return out
 }
 
-// relate fills in what a link is part of and what it stands on. The link that
-// the kernel names for a veth or netkit is the other end, which it does not
-// stand on, and one with a namespace id is in another namespace.
+// relate sets the master and the parent of a link. For a veth or netkit, the kernel reports
+// the other end as its parent, which is not a lower device. A parent with a namespace ID is in
+// another namespace. relate ignores both.
 func relate(links []Link, byIndex map[int]int, at int, l netlink.Link) {
 	attrs := l.Attrs()
 	if master, known := byIndex[attrs.MasterIndex]; known {
@@ -157,8 +156,8 @@ func relate(links []Link, byIndex map[int]int, at int, l netlink.Link) {
 	}
 }
 
-// isSettled says whether an address can be used, and goes on to be: it is
-// neither being checked for a twin, nor found to have one, nor expiring.
+// isSettled reports whether an address is usable and stays so. Duplicate address detection
+// must have completed without a duplicate, and the address must not be deprecated.
 func isSettled(a netlink.Addr) bool {
 	unusable := unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED | unix.IFA_F_DEPRECATED
 	if a.IP.To4() == nil {
@@ -167,7 +166,7 @@ func isSettled(a netlink.Addr) bool {
 	return a.Flags&unusable == 0
 }
 
-// routesOf turns one kernel route into one for each next hop.
+// routesOf converts a kernel route into one Route per next hop.
 func routesOf(r netlink.Route, links []Link, byIndex map[int]int) []Route {
 	dst, ok := prefixOf(r.Dst)
 	if !ok || dst.Addr().IsMulticast() || dst.Addr().IsLinkLocalUnicast() {

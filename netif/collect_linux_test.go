@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What Collect finds on this machine is what the standard library finds, and
-// what ReadInventory accepts.
+// Collect finds the same interfaces on this machine as the standard library, and ReadInventory
+// accepts its result.
 func TestCollectHere(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -149,7 +149,7 @@ func TestRuleOf(t *testing.T) {
 	tests := []struct {
 		name string
 		in   netlink.Rule
-		want *Rule // nil: left out
+		want *Rule // nil: omitted
 	}{
 		{"for a source", rule(func(r *netlink.Rule) { r.Src = src }), &Rule{Priority: 100, From: mustPrefix("10.0.0.5/32"), Table: 7}},
 		{"for all", rule(func(r *netlink.Rule) { r.IPProto = unix.IPPROTO_TCP }), &Rule{Priority: 100, From: everywhere, Table: 7}},

@@ -8,13 +8,13 @@ import (
 	"runtime"
 )
 
-// CollectOptions says where Collect looks.
+// CollectOptions holds the options of [Collect].
 type CollectOptions struct {
-	SysRoot string // where sysfs is mounted; "" is /sys
+	SysRoot string // mount point of sysfs; "" is /sys
 }
 
-// Collect needs Linux: it fails on every other system, where [ReadInventory]
-// and the choice itself still work.
+// Collect requires Linux and returns an error on other systems. [ReadInventory], [Choose], and
+// [Agree] work everywhere.
 func Collect(context.Context, CollectOptions) (Inventory, error) {
 	return Inventory{}, errors.New("collecting network interfaces: only Linux is supported, this is " + runtime.GOOS)
 }

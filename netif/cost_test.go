@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// crowdedHost has 64 links and 10,000 routes: Slingshot's four NICs among VLANs
-// and containers' ends, and the routes of a fabric and of a policy table.
+// crowdedHost has 64 links and 10,000 routes: four Slingshot NICs among VLANs and container
+// interfaces, and the routes of a fabric and of a policy table.
 func crowdedHost(t testing.TB, i int) Inventory {
 	b := newHostSpec(fmt.Sprintf("c%d", i)).
 		link(Link{Name: "eth0", Speed: 1000, PCI: "0000:04:00.0"}, fmt.Sprintf("10.0.0.%d/16", i+1)).
@@ -34,8 +34,8 @@ func crowdedHost(t testing.TB, i int) Inventory {
 	return b.done(t)
 }
 
-// TestCrowdedHost decides on a host of 64 links and 10,000 routes. The benchmarks below
-// measure the time: some milliseconds.
+// TestCrowdedHost chooses on a host with 64 links and 10,000 routes. The benchmarks below
+// measure the time, which is a few milliseconds.
 func TestCrowdedHost(t *testing.T) {
 	inv, other := crowdedHost(t, 0), crowdedHost(t, 1)
 	if len(inv.Links) != 64 || len(inv.Routes) != 10000 {

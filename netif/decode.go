@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// readLimited reads all of r, or fails if that is more than limit bytes.
+// readLimited reads all of r. It returns an error if r has more than limit bytes.
 func readLimited(r io.Reader, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
@@ -23,7 +23,7 @@ func readLimited(r io.Reader, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// decode reads one JSON value and nothing after it into a pointer.
+// decode reads exactly one JSON value into a pointer and rejects text after it.
 func decode(data []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	if err := dec.Decode(into); err != nil {
@@ -35,7 +35,7 @@ func decode(data []byte, into any) error {
 	return checkKeys(data, reflect.TypeOf(into), "")
 }
 
-// lineOf says in which line of data decoding stopped.
+// lineOf returns the line of data where decoding stopped.
 func lineOf(data []byte, err error, dec *json.Decoder) int {
 	at := dec.InputOffset()
 	var syntax *json.SyntaxError
@@ -49,8 +49,8 @@ func lineOf(data []byte, err error, dec *json.Decoder) int {
 	return 1 + bytes.Count(data[:min(at, int64(len(data)))], []byte("\n"))
 }
 
-// checkKeys refuses keys that are nearly those of a type, at any depth. The data
-// was decoded before, so its form is right.
+// checkKeys rejects keys that are almost equal to a key of t, at any depth. The caller has
+// already decoded data, so its structure is valid.
 func checkKeys(data []byte, t reflect.Type, where string) error {
 	switch {
 	case t.Kind() == reflect.Pointer:
@@ -104,8 +104,8 @@ func checkFields(data []byte, t reflect.Type, where string) error {
 	return nil
 }
 
-// isNearly says whether a key looks like a slip in a known one: one letter wrong,
-// missing, too many or in the other's place, two in a word of at least five.
+// isNearly reports whether a key is probably a typo of a supported key. It accepts one wrong,
+// missing, extra, or transposed letter, or two if known has five or more letters.
 func isNearly(key, known string) bool {
 	limit := 1
 	if len(known) >= 5 {
@@ -114,7 +114,7 @@ func isNearly(key, known string) bool {
 	if len(known) < 3 || len(key)-len(known) > limit || len(known)-len(key) > limit {
 		return false
 	}
-	// Distance of Damerau and Levenshtein, with the last two rows at hand.
+	// Damerau-Levenshtein distance, with only the last two rows in memory.
 	var older []int
 	last := make([]int, len(known)+1)
 	for j := range last {

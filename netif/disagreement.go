@@ -8,8 +8,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
-// disagreement explains that no network reaches all hosts: which one nearly
-// does, which hosts it lacks, and what those have.
+// disagreement returns an error that explains why no network reaches all hosts. It names the
+// network that reaches the most hosts, the missing hosts, and their addresses.
 func (c *cluster) disagreement(nets []*network) error {
 	var bare []int
 	for i := range c.hosts {
@@ -46,7 +46,7 @@ func (c *cluster) disagreement(nets []*network) error {
 		len(c.hosts), best.name, len(c.hosts)-len(best.missing), c.names(best.missing), best.gap, c.hosts[first].name, c.has(first))
 }
 
-// names lists hosts.
+// names formats a list of host names.
 func (c *cluster) names(hosts []int) string {
 	var names []string
 	for _, i := range hosts {
@@ -55,15 +55,15 @@ func (c *cluster) names(hosts []int) string {
 	return enumerate(names, fewWords)
 }
 
-// partial is a network that some hosts are on.
+// A partial is a network that only some hosts are on.
 type partial struct {
 	name    string
 	missing []int
-	gap     string // what keeps the first of them off
+	gap     string // why the first missing host is not on it
 }
 
-// nearest finds the network that lacks the fewest hosts, and of such the best.
-// There is one: the first host has an address.
+// nearest returns the network with the fewest missing hosts. If there are several, it
+// returns the best. The result always exists because the first host has an address.
 func nearest(nets []*network) partial {
 	fewest := slices.MinFunc(nets, func(a, b *network) int { return len(a.absent) - len(b.absent) })
 	var near []*network
@@ -78,8 +78,8 @@ func nearest(nets []*network) partial {
 	return partial{name: n.name, missing: n.absent, gap: n.gap}
 }
 
-// widest finds the subnet that most hosts have an address in. It may be one
-// that the first host lacks.
+// widest returns the subnet in which the most hosts have an address. The first host may be
+// missing from it.
 func (c *cluster) widest() partial {
 	on := make(map[netip.Prefix][]int)
 	var order []netip.Prefix
@@ -116,7 +116,8 @@ func (c *cluster) widest() partial {
 	return p
 }
 
-// has lists what a host could be reached at; if nothing, why not.
+// has lists the candidate addresses of a host or, if none exist, its unusable links with the
+// reasons.
 func (c *cluster) has(at int) string {
 	var usable, unfit []string
 	for _, m := range c.members[at] {

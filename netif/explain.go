@@ -7,10 +7,10 @@ import (
 	"text/tabwriter"
 )
 
-// Explain writes the choice for people: a table of the chosen interface and
-// why, then each other one and why not, then the warnings. Errors are those of w.
+// Explain writes the choice in human-readable form: a table of the chosen interface and the
+// rejected ones with reasons, then the warnings. Its errors come from w.
 func (c Choice) Explain(w io.Writer) error {
-	var out bytes.Buffer // where writing cannot fail
+	var out bytes.Buffer // writes to it cannot fail
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "INTERFACE\tUSED\tWHY")
 	fmt.Fprintf(table, "%s\tyes\t%s/%d, mtu %d: %s\n", c.Interface, c.Addr, c.Prefix.Bits(), c.MTU, c.Why)

@@ -7,10 +7,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
-// Family is an address family. The empty value means Auto.
+// A Family is an address family. The empty value means Auto.
 type Family string
 
-// The families. Auto is IPv4 where it works, else IPv6.
+// The address families. Auto is IPv4 if it works, else IPv6.
 const (
 	Auto Family = "auto"
 	IPv4 Family = "ipv4"
@@ -27,12 +27,12 @@ func (f Family) String() string {
 	return "any family"
 }
 
-// has says whether a is an address of the family.
+// has reports whether a belongs to the family.
 func (f Family) has(a netip.Addr) bool {
 	return f == IPv4 && a.Is4() || f == IPv6 && a.Is6()
 }
 
-// everywhere is the destination of the default route.
+// everywhere returns the destination of the default route.
 func (f Family) everywhere() netip.Prefix {
 	if f == IPv6 {
 		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
@@ -40,7 +40,7 @@ func (f Family) everywhere() netip.Prefix {
 	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 }
 
-// tries lists the families to try, in order.
+// tries returns the families to try, in order.
 func (f Family) tries() ([]Family, error) {
 	switch f {
 	case Auto, "":
@@ -51,7 +51,7 @@ func (f Family) tries() ([]Family, error) {
 	return nil, hints.Errorf("say auto, ipv4 or ipv6", "unknown address family %q", string(f))
 }
 
-// familyOf returns the one family of all peers.
+// familyOf returns the address family that all peers share.
 func familyOf(peers []netip.Addr) (Family, error) {
 	var f Family
 	for _, p := range peers {

@@ -7,22 +7,21 @@ import (
 	"strings"
 )
 
-// scope says for what an interface is being judged.
+// A scope holds the conditions that a link must meet.
 type scope struct {
 	family  Family
-	named   string   // the interface that was asked for; empty to choose
-	exclude []string // names not to use
-	prefer  []string // first letters of names that go before others
+	named   string   // requested interface; empty to choose
+	exclude []string // names of interfaces not to use
+	prefer  []string // name prefixes of interfaces to prefer
 	local   bool     // every peer is on this host
 }
 
-// prefers says whether the caller wants a link before others.
+// prefers reports whether the caller prefers this link over others.
 func (s scope) prefers(l *Link) bool {
 	return slices.ContainsFunc(s.prefer, func(p string) bool { return strings.HasPrefix(l.Name, p) })
 }
 
-// unfit says why a link cannot serve at all, whoever the peers are; it returns
-// "" if it can.
+// unfit returns why a link is unusable for any peer, or "" if it is usable.
 func (h *host) unfit(l *Link, s scope) string {
 	loopback := l.ARPHRD == arphrdLoopback
 	switch {
@@ -60,13 +59,13 @@ func (h *host) unfitPart(l *Link) string {
 	return fmt.Sprintf("part of %s, which has the address", l.Master)
 }
 
-// addrs lists the addresses of a link that serve as this host's own.
+// addrs returns the usable addresses of a link.
 func (s scope) addrs(l *Link) []netip.Prefix {
 	var found []netip.Prefix
 	for _, a := range l.Addrs {
 		ip := a.Addr()
-		// Link-local IPv4 is not unique between hosts, but two hosts on one
-		// cable may have nothing else: it serves if it was asked for.
+		// Link-local IPv4 addresses are not unique between hosts. Two hosts on one cable may
+		// have no other address, so one is usable if the user names its interface.
 		linkLocal := s.named == l.Name && ip.Is4() && ip.IsLinkLocalUnicast()
 		if s.family.has(ip) && (isUsableAddr(ip) || linkLocal || s.local && ip.IsLoopback()) {
 			found = append(found, a)
@@ -91,8 +90,8 @@ func (s scope) unfitAddrs(l *Link) string {
 	return fmt.Sprintf("no %s address, only %s", s.family, a)
 }
 
-// addrToward picks which of a link's addresses to use for peer: the one that
-// the route prefers, else one in the peer's subnet, else the first.
+// addrToward picks the address of a link to use for peer: the preferred source of the route,
+// else an address in the peer's subnet, else the first.
 func (h *host) addrToward(peer netip.Addr, addrs []netip.Prefix) netip.Prefix {
 	routes, _ := h.lookup(netip.Addr{}, peer)
 	for _, r := range routes {
@@ -110,7 +109,7 @@ func (h *host) addrToward(peer netip.Addr, addrs []netip.Prefix) netip.Prefix {
 	return addrs[0]
 }
 
-// has lists the addresses of a host that could serve, for messages.
+// has lists the usable addresses of a host, for messages.
 func (h *host) has(s scope) string {
 	var usable, unfit []string
 	for i := range h.links {
@@ -128,7 +127,7 @@ func (h *host) has(s scope) string {
 	return inventoryText(usable, unfit)
 }
 
-// inventoryText says what a host has: usable addresses, else what it cannot use.
+// inventoryText lists the usable addresses or, if there are none, the unusable links.
 func inventoryText(usable, unfit []string) string {
 	switch {
 	case len(usable) > 0:

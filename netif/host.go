@@ -9,19 +9,19 @@ import (
 
 const arphrdLoopback = "loopback"
 
-// maxNesting bounds walks over masters and parents (the kernel's own limit on
-// stacked devices), so that an inventory with a cycle ends.
+// maxNesting limits walks over masters and parents, so that they end if an inventory has a
+// cycle. The value is the kernel's limit on stacked devices.
 const maxNesting = 8
 
-// host is an inventory made ready for lookups.
+// A host is an inventory that is indexed for lookups.
 type host struct {
 	name   string // for messages
-	links  []Link // in the order of their index
+	links  []Link // by interface index
 	byName map[string]*Link
-	ports  map[string][]*Link // what a bond or bridge is made of
+	ports  map[string][]*Link // ports of each bond or bridge
 	owner  map[netip.Addr]string
-	tables map[int]*routeTable // the main one is 0
-	rules  []Rule              // which table decides, in the kernel's order
+	tables map[int]*routeTable // the main table is 0
+	rules  []Rule              // in the kernel's order
 }
 
 func newHost(inv *Inventory, name string) *host {
@@ -49,14 +49,14 @@ func newHost(inv *Inventory, name string) *host {
 	return h
 }
 
-// isLocal says whether a packet to a stays on this host.
+// isLocal reports whether packets to a stay on this host.
 func (h *host) isLocal(a netip.Addr) bool {
 	_, own := h.owner[a]
 	return own || a.IsLoopback()
 }
 
-// darkLoopback is the loopback if it is switched off: even packets between two
-// addresses of one host go by it.
+// darkLoopback returns the loopback if it is down, else nil. Even packets between two
+// addresses of one host use the loopback.
 func (h *host) darkLoopback() *Link {
 	for i := range h.links {
 		if l := &h.links[i]; l.ARPHRD == arphrdLoopback && l.Flags&Up == 0 {
@@ -66,16 +66,15 @@ func (h *host) darkLoopback() *Link {
 	return nil
 }
 
-// way is one way that packets to a peer may take.
+// A way is an egress path of packets to a peer.
 type way struct {
-	dev  string // the link that they leave by
-	link string // the link that has their source address: dev, but for hosts whose address is on lo
+	dev  string // link that they leave by
+	link string // link that has their source address; differs from dev if the address is on lo
 }
 
-// ways lists the ways to peer of a socket that is bound to no address, the
-// kernel's own choice first. It is empty if there is no route or if the route
-// drops packets. The kernel looks up the route twice: for the source address,
-// and once more with it.
+// ways returns the egress paths to peer for a socket without a bound address, the kernel's
+// choice first. It returns none if there is no route or the route drops packets. The kernel
+// looks up the route twice: once to select the source address, and once with it.
 func (h *host) ways(peer netip.Addr) []way {
 	routes, first := h.lookup(netip.Addr{}, peer)
 	if len(routes) == 0 || routes[0].Dev == "" {
@@ -99,8 +98,8 @@ func (h *host) ways(peer netip.Addr) []way {
 	return ways
 }
 
-// waysFrom lists the links that packets from src, an address of this host, to
-// peer may leave by, in the order of ways.
+// waysFrom returns the egress paths of packets from src, an address of this host, to peer, in
+// the order of ways.
 func (h *host) waysFrom(src, peer netip.Addr) []way {
 	routes, rule := h.lookup(src, peer)
 	if len(routes) == 0 || routes[0].Dev == "" {
@@ -115,12 +114,12 @@ func (h *host) waysFrom(src, peer netip.Addr) []way {
 	return ways
 }
 
-// isSourced says whether the source address has a say in the route.
+// isSourced reports whether any rule depends on the source address.
 func (h *host) isSourced() bool {
 	return slices.ContainsFunc(h.rules, func(r Rule) bool { return r.isSourced() })
 }
 
-// sourceOf is the address that the kernel sends from on a route.
+// sourceOf returns the source address that the kernel selects for a route.
 func (h *host) sourceOf(r Route, peer netip.Addr) netip.Addr {
 	if r.Src.IsValid() {
 		return r.Src
@@ -142,7 +141,7 @@ func (h *host) sourceOf(r Route, peer netip.Addr) netip.Addr {
 	return first
 }
 
-// sender is the link that has the source address of packets on a route.
+// sender returns the link that has the source address of packets on a route.
 func (h *host) sender(r Route) string {
 	if r.Src.IsValid() {
 		if link, known := h.owner[r.Src]; known {
@@ -152,8 +151,9 @@ func (h *host) sender(r Route) string {
 	return r.Dev
 }
 
-// senderFrom is sender for packets from src. What a rule says about an address
-// of a link that carries nothing itself is meant for that address.
+// senderFrom is sender for packets from src. A source rule for an address on lo or a dummy
+// link applies to that address. The sender is then that link, because it carries no packets
+// itself.
 func (h *host) senderFrom(src netip.Addr, r Route, rule *Rule) string {
 	if !rule.isSourced() {
 		return h.sender(r)
@@ -164,10 +164,9 @@ func (h *host) senderFrom(src netip.Addr, r Route, rule *Rule) string {
 	return r.Dev
 }
 
-// reaches says whether packets from src, an address of the link, to peer leave
-// by the link, or for one that carries nothing itself, by those that the
-// routes have for it.
-// It allocates nothing: a large job asks it millions of times.
+// reaches reports whether packets from src, an address of the link, to peer leave by the link.
+// If the link carries no packets itself, their route must belong to its address. reaches
+// allocates nothing because a large job calls it millions of times.
 func (h *host) reaches(link string, src, peer netip.Addr) bool {
 	routes, rule := h.lookup(src, peer)
 	if len(routes) == 0 || routes[0].Dev == "" {
@@ -181,8 +180,8 @@ func (h *host) reaches(link string, src, peer netip.Addr) bool {
 	return false
 }
 
-// reachAll lists the addresses of a link, among those given, with which packets
-// to all peers leave by it.
+// reachAll returns the given addresses of a link from which packets to all peers leave by that
+// link.
 func (h *host) reachAll(l *Link, addrs []netip.Prefix, peers []netip.Addr) []netip.Prefix {
 	var found []netip.Prefix
 	for _, a := range addrs {
@@ -193,12 +192,12 @@ func (h *host) reachAll(l *Link, addrs []netip.Prefix, peers []netip.Addr) []net
 	return found
 }
 
-// carries says whether packets from src to peer leave by the link itself.
+// carries reports whether packets from src to peer leave by the link itself.
 func (h *host) carries(l *Link, src, peer netip.Addr) bool {
 	return slices.ContainsFunc(h.waysFrom(src, peer), func(w way) bool { return w.dev == l.Name })
 }
 
-// wayTo puts the route to peer in words.
+// wayTo describes the route to peer.
 func (h *host) wayTo(peer netip.Addr) string {
 	routes, rule := h.lookup(netip.Addr{}, peer)
 	switch {
@@ -222,8 +221,7 @@ func (h *host) wayTo(peer netip.Addr) string {
 	return fmt.Sprintf("the route to %s leaves by %s", peer, ways[0].dev)
 }
 
-// wayFrom puts the route from src to peer in words: as wayTo, unless a rule for
-// the source decides it.
+// wayFrom describes the route from src to peer. It equals wayTo unless a source rule decides.
 func (h *host) wayFrom(src, peer netip.Addr) string {
 	routes, rule := h.lookup(src, peer)
 	switch {
@@ -239,9 +237,9 @@ func (h *host) wayFrom(src, peer netip.Addr) string {
 	return fmt.Sprintf("packets from %s to %s leave by %s (rule %d: from %s, table %d)", src, peer, routes[0].Dev, rule.Priority, rule.From, rule.Table)
 }
 
-// standsOn lists a link and what carries its packets inside this host: the
-// parts of a bond or bridge, the link under a vlan. A tunnel stands on nothing:
-// it wraps packets, which costs more than passing them on.
+// standsOn returns a link and its lower devices: the ports of a bond or bridge, or the link
+// below a vlan. A tunnel has no lower device here, because encapsulation costs more than
+// forwarding.
 func (h *host) standsOn(l *Link) []*Link {
 	found := []*Link{l}
 	seen := map[string]bool{l.Name: true}
@@ -266,7 +264,7 @@ func (h *host) standsOn(l *Link) []*Link {
 	return found
 }
 
-// rate gathers what ranks a link.
+// rate returns the properties by which links are ranked.
 func (h *host) rate(l *Link, s scope) rating {
 	r := rating{preferred: s.prefers(l), kind: cmp.Or(l.Kind, l.ARPHRD), speed: h.speed(l, maxNesting), mtu: l.MTU, index: l.Index}
 	for _, below := range h.standsOn(l) {
@@ -278,9 +276,8 @@ func (h *host) rate(l *Link, s scope) rating {
 	return r
 }
 
-// rateToward is rate for packets from src, an address of l, to peer. An address
-// on a link that carries none itself, as on lo, is worth what the links are that
-// its packets leave by.
+// rateToward is rate for packets from src, an address of l, to peer. If l carries no packets
+// itself (an address on lo), the rating is the worst of the links that they leave by.
 func (h *host) rateToward(src, peer netip.Addr, l *Link, s scope) rating {
 	var carriers []*Link
 	for _, w := range h.waysFrom(src, peer) {

@@ -9,48 +9,48 @@ import (
 	"strings"
 )
 
-// Inventory is the network configuration of one host.
+// An Inventory is the network configuration of one host.
 type Inventory struct {
-	Host   string  `json:"host"`   // the host's name, for messages; may be empty
+	Host   string  `json:"host"`   // host name, for messages; may be empty
 	Links  []Link  `json:"links"`  // in the kernel's order
-	Routes []Route `json:"routes"` // the main table, and those that Rules lead to, in the kernel's order
+	Routes []Route `json:"routes"` // the main table and the tables of Rules, in the kernel's order
 
-	Rules []Rule       `json:"rules,omitempty"` // of policy routing, by priority, where there are more than the kernel's own three
+	Rules []Rule       `json:"rules,omitempty"` // policy rules by priority; empty if the host has only the kernel's three
 	RDMA  []RDMADevice `json:"rdma,omitempty"`  // by name
 	GPUs  []GPU        `json:"gpus,omitempty"`  // by bus address
 }
 
-// Link is one network interface. The words are those of iproute2.
+// A Link is a network interface. The field values use the terms of iproute2.
 type Link struct {
 	Index  int            `json:"index"`  // kernel interface index, from 1
 	Name   string         `json:"name"`   // at most 15 bytes
-	Kind   string         `json:"kind"`   // "veth", "bridge", "bond" ...; empty for a device of its own
-	ARPHRD string         `json:"arphrd"` // link layer: "ether", "infiniband", "loopback" ...
+	Kind   string         `json:"kind"`   // "veth", "bridge", "bond", ...; empty for a device
+	ARPHRD string         `json:"arphrd"` // link layer: "ether", "infiniband", "loopback", ...
 	Flags  Flags          `json:"flags"`
-	Oper   string         `json:"oper"`           // RFC 2863 state: "up", "down", "unknown" ...
+	Oper   string         `json:"oper"`           // RFC 2863 state: "up", "down", "unknown", ...
 	MTU    int            `json:"mtu"`            // bytes
-	Speed  int            `json:"speed"`          // Mb/s as the driver says; -1 is unknown
-	Master string         `json:"master"`         // the bond or bridge that it is a part of
-	Parent string         `json:"parent"`         // the link that a vlan or macvlan stands on; one of another namespace is not among the links
+	Speed  int            `json:"speed"`          // Mb/s, from the driver; -1 is unknown
+	Master string         `json:"master"`         // the bond or bridge that it belongs to
+	Parent string         `json:"parent"`         // link below a vlan or macvlan; may be in another namespace and not in Links
 	PCI    string         `json:"pci"`            // bus address of the device; empty for a virtual link
 	Driver string         `json:"driver"`         // kernel driver of the device
 	HCA    string         `json:"hca"`            // RDMA device on the same hardware, such as "mlx5_0" or "cxi0"
-	Path   string         `json:"path,omitempty"` // of the device: as in [GPU]
-	NUMA   *int           `json:"numa,omitempty"` // memory node of the device; nil is unknown
-	Addrs  []netip.Prefix `json:"addrs"`          // addresses with the length of their subnet
+	Path   string         `json:"path,omitempty"` // sysfs path of the device, as in [GPU]
+	NUMA   *int           `json:"numa,omitempty"` // NUMA node of the device; nil is unknown
+	Addrs  []netip.Prefix `json:"addrs"`          // addresses with prefix length
 }
 
-// Flags are the interface flags that say whether a link carries traffic.
+// Flags are the interface flags that decide whether a link carries traffic.
 type Flags uint8
 
-// The flags of netdevice(7). In text they are comma-separated: "up,running".
+// The flags of netdevice(7). As text they are comma-separated: "up,running".
 const (
-	Up      Flags = 1 << iota // IFF_UP: switched on
-	Running                   // IFF_RUNNING: resources allocated, a carrier
+	Up      Flags = 1 << iota // IFF_UP: administratively up
+	Running                   // IFF_RUNNING: resources allocated, carrier present
 	LowerUp                   // IFF_LOWER_UP: the layer below is up
 )
 
-// MarshalText writes "up,running,lower_up", or "down" for no flag.
+// MarshalText returns "up,running,lower_up", or "down" without flags.
 func (f Flags) MarshalText() ([]byte, error) {
 	var words []string
 	for i, word := range []string{"up", "running", "lower_up"} {
@@ -64,14 +64,13 @@ func (f Flags) MarshalText() ([]byte, error) {
 	return []byte(strings.Join(words, ",")), nil
 }
 
-// otherFlags are those of "ip link" that say nothing about whether a link works.
+// otherFlags are the flags of "ip link" that do not affect whether a link works.
 var otherFlags = []string{
 	"broadcast", "multicast", "loopback", "pointopoint", "noarp", "promisc", "allmulti", "master", "slave",
 	"debug", "notrailers", "portsel", "automedia", "dynamic", "echo", "dormant", "no-carrier",
 }
 
-// UnmarshalText reads what MarshalText writes, and passes over the other flags
-// of "ip link".
+// UnmarshalText reads the format of MarshalText and ignores the other flags of "ip link".
 func (f *Flags) UnmarshalText(text []byte) error {
 	var got Flags
 	for word := range strings.SplitSeq(string(text), ",") {
@@ -94,21 +93,21 @@ func (f *Flags) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Route is one way out of a routing table. A route over several next hops is
-// several Routes that differ in Dev and Via only.
+// A Route is one entry of a routing table. A route with several next hops becomes several
+// Routes that differ only in Dev and Via.
 type Route struct {
 	Dst    netip.Prefix // in JSON "default" is 0.0.0.0/0
-	Dev    string       // empty: packets are dropped (blackhole, unreachable, prohibit)
-	Via    netip.Addr   // the gateway; not valid for hosts on the link itself
-	Src    netip.Addr   // the address that the kernel prefers to send from; may be not valid
-	Metric int          // the lower goes first
-	Table  int          // 0 is the main table, which Linux calls 254
-	Throw  bool         // the next rule decides, as if this table had no route there
+	Dev    string       // empty: drops packets (blackhole, unreachable, prohibit)
+	Via    netip.Addr   // gateway; invalid for hosts on the link itself
+	Src    netip.Addr   // preferred source address; may be invalid
+	Metric int          // lower values come first
+	Table  int          // 0 is the main table, which has ID 254 in Linux
+	Throw  bool         // skip the rest of this table and continue with the next rule
 }
 
 type routeText struct {
 	Dst    string     `json:"dst"`
-	Dev    *string    `json:"dev"` // nil: forgotten, which must not pass for a route that drops packets
+	Dev    *string    `json:"dev"` // nil: missing, which must not mean a route that drops packets
 	Via    string     `json:"via"`
 	Src    netip.Addr `json:"src"`
 	Metric int        `json:"metric"`
@@ -119,7 +118,7 @@ type routeText struct {
 // viaInet6 marks an IPv6 gateway of an IPv4 route (RFC 5549), as iproute2 does.
 const viaInet6 = "(via inet6)"
 
-// MarshalJSON writes the route in the words of "ip route".
+// MarshalJSON writes the route in the format of "ip route".
 func (r Route) MarshalJSON() ([]byte, error) {
 	text := routeText{Dst: r.Dst.String(), Dev: &r.Dev, Src: r.Src, Metric: r.Metric, Table: tableID(r.Table), Throw: r.Throw}
 	if r.Via.IsValid() {
@@ -134,8 +133,8 @@ func (r Route) MarshalJSON() ([]byte, error) {
 	return json.Marshal(text)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. A "default" whose gateway or
-// source is IPv6 is ::/0.
+// UnmarshalJSON reads the format of MarshalJSON. A "default" with an IPv6 gateway or source is
+// ::/0.
 func (r *Route) UnmarshalJSON(data []byte) error {
 	var text routeText
 	if err := json.Unmarshal(data, &text); err != nil {
@@ -170,14 +169,15 @@ func (r *Route) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// maxInventoryBytes is far above any real host and far below what would hurt
-// the process that reads the inventories of a whole job.
+// maxInventoryBytes is far above the size of any real host's inventory. It is small enough for
+// a process that reads the inventories of a whole job.
 const maxInventoryBytes = 8 << 20
 
-// ReadInventory reads one inventory as JSON and checks it: names are well
-// formed and known, addresses and numbers are in range, nothing follows. A key
-// that is nearly a known one is an error, for that is a slip of a person who
-// wrote by hand; other unknown keys are passed over. An inventory of more than 8 MiB, 4096 links, 16384 addresses or 16384 routes.
+// ReadInventory reads one inventory as JSON and validates it: names are well formed and
+// defined, and addresses and numbers are in range. It rejects text after the inventory. A key
+// that is almost equal to a supported key is an error, because it is probably a typo.
+// ReadInventory ignores other unknown keys. It rejects inventories of more than 8 MiB, 4,096
+// links, 16,384 addresses, or 16,384 routes.
 func ReadInventory(r io.Reader) (Inventory, error) {
 	data, err := readLimited(r, maxInventoryBytes)
 	if err != nil {

@@ -87,7 +87,7 @@ func TestReadInventoryRefuses(t *testing.T) {
 	}
 }
 
-// What others write differently is read all the same.
+// ReadInventory accepts the spellings of other tools.
 func TestReadInventoryTakes(t *testing.T) {
 	inv := parse(t, `{"host": "n1", "kernel": "6.8", "links": [
 		{"index": 2, "name": "net1", "kind": "macvlan", "arphrd": "ether", "flags": "broadcast,multicast,up,running,lower_up", "oper": "up", "mtu": 1500,
@@ -120,7 +120,7 @@ func TestIsNearly(t *testing.T) {
 	}
 }
 
-// One case, a list and a plain inventory.
+// ReadCases reads a single case, a list, and a plain inventory.
 func TestReadCases(t *testing.T) {
 	data, err := os.ReadFile("testdata/netif_cases.json")
 	if err != nil {
@@ -149,7 +149,7 @@ func TestRouteText(t *testing.T) {
 	tests := []struct {
 		text string
 		want Route
-		back string // if not text
+		back string // if different from text
 	}{
 		{`{"dst":"default","dev":"eth0","via":"10.0.0.1","src":"","metric":100}`,
 			Route{Dst: mustPrefix("0.0.0.0/0"), Dev: "eth0", Via: addr("10.0.0.1"), Metric: 100}, ""},
@@ -178,7 +178,7 @@ func TestRouteText(t *testing.T) {
 	}
 }
 
-// Whatever is accepted is written back as itself, and the choice ends.
+// Every accepted inventory is written back unchanged, and Choose returns.
 func FuzzReadInventory(f *testing.F) {
 	for _, c := range loadCases(f) {
 		f.Add(c.text)

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// maxStrays bounds the networks that are looked for among the hosts after the
-// first two: each costs a look at every host.
+// maxStrays limits how many networks are searched for among the hosts after the first two.
+// Each network requires a check of every host.
 const maxStrays = 4
 
-// missedWarnings names each better network that some hosts lack: a dead
-// interface must not slow down a whole job in silence.
+// missedWarnings returns a warning for each better network that some hosts lack. A broken
+// interface must not slow down a whole job silently.
 func (c *cluster) missedWarnings(winner *network, nets []*network) []string {
 	if c.scope.named != "" {
 		return nil
@@ -22,7 +22,7 @@ func (c *cluster) missedWarnings(winner *network, nets []*network) []string {
 		if n.gap == "" || n.name == winner.name || n.rating.class == classLocal || !c.isMeant(n) {
 			continue
 		}
-		// One network may have been grown from several addresses.
+		// Several addresses may have produced the same network.
 		same := slices.IndexFunc(missed, func(m *network) bool { return m.name == n.name })
 		switch {
 		case same < 0:
@@ -41,8 +41,8 @@ func (c *cluster) missedWarnings(winner *network, nets []*network) []string {
 	return warnings
 }
 
-// decisive is the criterion by which b goes before a; nil if none but the order
-// does.
+// decisive returns the criterion that prefers b over a. It returns nil if only the order of
+// the interfaces prefers b or if a is better.
 func decisive(a, b rating) *criterion {
 	q := rank([]rating{a, b}).defeats[0].criterion
 	if q == &criteria[len(criteria)-1] {
@@ -51,8 +51,8 @@ func decisive(a, b rating) *criterion {
 	return q
 }
 
-// nearMissWarnings names each network of all hosts that would have won if some
-// hosts' packets on it were as large as those of the others.
+// nearMissWarnings returns a warning for each network of all hosts that loses only because at
+// most half of the hosts have a smaller MTU on it than the others.
 func (c *cluster) nearMissWarnings(winner *network, nets []*network) []string {
 	if c.scope.named != "" {
 		return nil
@@ -83,8 +83,8 @@ func (c *cluster) nearMissWarnings(winner *network, nets []*network) []string {
 	return warnings
 }
 
-// strays grows networks from addresses that are on none of nets, those of all
-// but the first two hosts, the network of most hosts first.
+// strays builds networks from addresses that are not in nets, on all hosts except the first
+// two. Networks with the most hosts come first.
 func (c *cluster) strays(nets []*network) []*network {
 	covered := make(map[*member]bool)
 	cover := func(n *network) {
@@ -138,8 +138,8 @@ func (c *cluster) strays(nets []*network) []*network {
 	return found
 }
 
-// isMeant says whether a network that some hosts lack is one between hosts: two
-// have it, or one that lacks it has an interface for it that does not work.
+// isMeant reports whether a network that some hosts lack was meant to connect hosts. Either
+// two hosts have it, or a host without it has a broken interface for it.
 func (c *cluster) isMeant(n *network) bool {
 	if len(n.absent) < len(c.hosts)-1 {
 		return true
@@ -152,9 +152,9 @@ func (c *cluster) isMeant(n *network) bool {
 	return false
 }
 
-// deadTwin finds the interface by which a host would be on a network if it
-// worked: of the same kind and name, or driver, or with RDMA too, and switched
-// off, without a carrier or without an address.
+// deadTwin returns the unusable interface that probably connects a host to a network. It has
+// the same kind, and the same name or driver or also RDMA. It is down, or has no carrier or
+// address.
 func (c *cluster) deadTwin(n *network, at int) *Link {
 	h, l := c.hosts[at], n.seed.link
 	var twin *Link
@@ -175,7 +175,7 @@ func (c *cluster) deadTwin(n *network, at int) *Link {
 	return twin
 }
 
-// gaps says which hosts lack a network and why.
+// gaps describes which hosts lack a network, and why.
 func (c *cluster) gaps(n *network) string {
 	if len(n.absent) == 0 {
 		return n.gap

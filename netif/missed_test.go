@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// mgmtHost has the management network only; what follows adds to it.
+// mgmtHost has only the management network. The functions below extend it.
 func mgmtHost(i int) *hostSpec {
 	return newHostSpec(fmt.Sprintf("n%d", i)).link(Link{Name: "eth0", Kind: "veth"}, fmt.Sprintf("10.10.0.%d/16", i+1))
 }
 
-// fabricOf adds a fast network, with MTU 9000 if mtu is 0.
+// fabricOf adds a fast network. Its MTU is 9000 if mtu is 0.
 func fabricOf(i, mtu int) *hostSpec {
 	if mtu == 0 {
 		mtu = 9000
@@ -80,7 +80,7 @@ func TestMissedWarnings(t *testing.T) {
 			var nodes []Inventory
 			for i, n := range tt.nodes {
 				inv := n.done(t)
-				// The management network wins ties by the default route.
+				// The default route makes the management network win ties.
 				if !slices.ContainsFunc(inv.Routes, func(r Route) bool { return r.Dst.Bits() == 0 }) && inv.Links[1].Name == "eth0" {
 					inv.Routes = append(inv.Routes, Route{Dst: IPv4.everywhere(), Dev: "eth0", Via: addr(fmt.Sprintf("10.10.255.%d", i+1))})
 				}
@@ -99,8 +99,8 @@ func TestMissedWarnings(t *testing.T) {
 	}
 }
 
-// The warnings take no time either: of a thousand hosts the first two lack the
-// fast network, and each other one has several of its own.
+// Warnings are fast to compute for 1,000 hosts. The first two hosts lack the fast network, and
+// each other host has several private networks.
 func TestMissedWarningsThousandHosts(t *testing.T) {
 	var nodes []Inventory
 	for i := range 1000 {
@@ -115,7 +115,7 @@ func TestMissedWarningsThousandHosts(t *testing.T) {
 		nodes = append(nodes, b.done(t))
 	}
 	fastest := time.Hour
-	for try := 0; try < 3 && fastest > time.Second; try++ { // others may be using the machine
+	for try := 0; try < 3 && fastest > time.Second; try++ { // other processes may use the machine
 		start := time.Now()
 		choices, err := Agree(nodes, Request{})
 		if err != nil {

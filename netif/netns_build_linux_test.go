@@ -10,15 +10,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif/internal/netspace"
 )
 
-// TestMain has the tests be root in network namespaces.
+// TestMain runs the tests as root in network namespaces.
 func TestMain(m *testing.M) { os.Exit(netspace.Main(m)) }
 
-// space is a network namespace of its own, with nothing but a loopback.
+// A space is a separate network namespace that contains only a loopback.
 type space struct{ *netspace.Space }
 
 func newSpace(t *testing.T) *space { t.Helper(); return &space{netspace.New(t)} }
 
-// plug puts one end of a veth into the bridge and the other, called name, into node.
+// plug attaches one end of a veth to the bridge and the other end, called name, to node.
 func (s *space) plug(node *space, bridge, name, port string, mtu int) {
 	s.T.Helper()
 	s.Plug(node.Space, bridge, name, port, mtu)

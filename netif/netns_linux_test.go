@@ -12,8 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// testCluster is n nodes with a management network, a fast one and a bridge with
-// the same address on each, all of real links.
+// testCluster returns n nodes with real links: a management network, a fast network, and a
+// bridge with the same address on each node.
 func testCluster(t *testing.T, n int) []*space {
 	t.Helper()
 	hub := newSpace(t)
@@ -59,7 +59,7 @@ func TestRealCluster(t *testing.T) {
 	}
 	talk(t, nodes[0], nodes[2], choices[0].Addr, choices[2].Addr)
 
-	// One host told of the others' addresses comes to the same interface.
+	// Choose on one host, with the addresses of the others, picks the same interface.
 	c, err := Choose(collect()[0], []netip.Addr{choices[1].Addr, choices[2].Addr}, Request{})
 	must(t, err)
 	if c.Interface != "hsn0" {
@@ -79,7 +79,7 @@ func TestRealCluster(t *testing.T) {
 	}
 }
 
-// Without its loopback a host does not even reach its own other addresses.
+// Without its loopback, a host cannot reach even its own addresses.
 func TestRealLoopbackDown(t *testing.T) {
 	hub, node := newSpace(t), newSpace(t)
 	hub.Bridge("mgmt")
@@ -103,7 +103,7 @@ func TestRealLoopbackDown(t *testing.T) {
 	}
 }
 
-// A cable that is out at the other end leaves a link up without a carrier.
+// If the other end of a cable is down, the link is up without a carrier.
 func TestRealNoCarrier(t *testing.T) {
 	hub, node := newSpace(t), newSpace(t)
 	hub.Bridge("mgmt")
@@ -118,7 +118,7 @@ func TestRealNoCarrier(t *testing.T) {
 	}
 }
 
-// The routing table of an inventory leads where the kernel's own lookup does.
+// Lookups in the inventory's routing table agree with lookups by the kernel.
 func TestLookupAgreesWithKernel(t *testing.T) {
 	hub, node := newSpace(t), newSpace(t)
 	hub.Bridge("br")
@@ -159,7 +159,7 @@ func TestLookupAgreesWithKernel(t *testing.T) {
 		for _, w := range ways {
 			leaves = leaves || w.dev == link.Attrs().Name
 		}
-		// Of several next hops the kernel takes one by a hash of the flow.
+		// The kernel selects one of several next hops by a hash of the flow.
 		if multipath := peer == "203.0.113.9"; !leaves || !multipath && ways[0].dev != link.Attrs().Name || multipath && len(ways) != 2 {
 			t.Errorf("%s: leaves by %+v, but the kernel says %s", peer, ways, link.Attrs().Name)
 		}
@@ -176,7 +176,7 @@ func TestLookupAgreesWithKernel(t *testing.T) {
 	}
 }
 
-// What a link is, and what it stands on, for each kind that the kernel has here.
+// Collect finds the kind, master, and parent of each link kind that this kernel supports.
 func TestCollectKinds(t *testing.T) {
 	s := newSpace(t)
 	s.Bridge("br0")
@@ -189,11 +189,11 @@ func TestCollectKinds(t *testing.T) {
 	must(t, s.NL.LinkAdd(&netlink.Macvlan{LinkAttrs: below, Mode: netlink.MACVLAN_MODE_BRIDGE}))
 	must(t, s.NL.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs("vx0"), VxlanId: 7, VtepDevIndex: s.Link("v1").Attrs().Index, Port: 4789}))
 	var tunErr error
-	s.Do(func() error { // made by ioctl, so in the thread's namespace
+	s.Do(func() error { // created by ioctl, so in the thread's namespace
 		tunErr = netlink.LinkAdd(&netlink.Tuntap{LinkAttrs: attrs("tun0"), Mode: netlink.TUNTAP_MODE_TUN})
 		return nil
 	})
-	// Only root may open the device file on some hosts, in a user namespace too.
+	// On some hosts only root may open the device file, even in a user namespace.
 	hasTun := !errors.Is(tunErr, fs.ErrPermission)
 	if hasTun {
 		must(t, tunErr)
@@ -237,7 +237,7 @@ func TestCollectKinds(t *testing.T) {
 	}
 }
 
-// The index of a parent in another namespace may be that of some link here.
+// The index of a parent in another namespace may equal the index of a local link.
 func TestCollectForeignParent(t *testing.T) {
 	outside, inside := newSpace(t), newSpace(t)
 	must(t, outside.NL.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "uplink", Index: 50}}))

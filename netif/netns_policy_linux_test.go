@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rule adds a policy rule of IPv4; change fills it in.
+// rule adds an IPv4 policy rule; change sets its fields.
 func (s *space) rule(priority, table int, change func(*netlink.Rule)) {
 	s.T.Helper()
 	r := netlink.NewRule()
@@ -22,8 +22,7 @@ func (s *space) rule(priority, table int, change func(*netlink.Rule)) {
 	must(s.T, s.NL.RuleAdd(r))
 }
 
-// ready waits until the kernel has noticed the carrier of links, which it does
-// a moment after they were switched on.
+// ready waits until the kernel has detected the carrier of links, shortly after they come up.
 func (s *space) ready(names ...string) {
 	s.T.Helper()
 	for _, name := range names {
@@ -39,8 +38,8 @@ func ipNet(text string) *net.IPNet {
 	return n
 }
 
-// Rules and tables are collected as the kernel has them, and lead where its own
-// lookup does, with and without a source address.
+// The collected rules and tables match the kernel's, and lookups agree with the kernel's, with
+// and without a source address.
 func TestRealPolicyRouting(t *testing.T) {
 	hub, node := newSpace(t), newSpace(t)
 	hub.Bridge("br")
@@ -58,14 +57,14 @@ func TestRealPolicyRouting(t *testing.T) {
 	node.Route(netlink.Route{Table: 102, Gw: net.IPv4(192, 168, 0, 2)}, "0.0.0.0/0", "eth1")
 	node.Route(netlink.Route{Table: 51820, Scope: netlink.SCOPE_LINK}, "0.0.0.0/0", "eth2")
 	node.Route(netlink.Route{Table: 51820, Type: unix.RTN_THROW}, "198.51.100.0/24", "")
-	node.Route(netlink.Route{Table: 77, Scope: netlink.SCOPE_LINK}, "0.0.0.0/0", "eth1") // which no rule leads to
+	node.Route(netlink.Route{Table: 77, Scope: netlink.SCOPE_LINK}, "0.0.0.0/0", "eth1") // selected by no rule
 	node.rule(100, 102, func(r *netlink.Rule) { r.Src = ipNet("192.168.5.15/32") })
 	node.rule(110, 102, func(r *netlink.Rule) { r.Dst = ipNet("203.0.113.0/24") })
 	node.rule(120, 77, func(r *netlink.Rule) { r.Mark = 9 })
 	node.rule(130, 0, func(r *netlink.Rule) { r.Dst, r.Type = ipNet("203.0.114.0/24"), unix.RTN_PROHIBIT })
 	node.rule(140, 0, func(r *netlink.Rule) { r.Src, r.Type = ipNet("10.66.0.2/32"), unix.RTN_BLACKHOLE })
 	node.rule(150, 0, func(r *netlink.Rule) { r.Src, r.Goto = ipNet("192.168.3.15/32"), 32766 })
-	node.rule(160, 0, func(r *netlink.Rule) { r.Goto = 170 }) // where no rule is
+	node.rule(160, 0, func(r *netlink.Rule) { r.Goto = 170 }) // no rule has this priority
 	node.rule(200, unix.RT_TABLE_MAIN, func(r *netlink.Rule) { r.SuppressPrefixlen = 0 })
 	node.rule(201, 51820, func(r *netlink.Rule) { r.Mark, r.Invert = 0xca6c, true })
 
@@ -86,7 +85,7 @@ func TestRealPolicyRouting(t *testing.T) {
 		{Priority: 32766, From: IPv6.everywhere(), Table: 254},
 		{Priority: 32767, From: all, Table: 253},
 	}
-	// A kernel without IPv6 policy routing lists no rules of it.
+	// A kernel without IPv6 policy routing lists no IPv6 rules.
 	ours := slices.DeleteFunc(slices.Clone(want), func(r Rule) bool { return r.From.IsValid() && r.From.Addr().Is6() })
 	if !reflect.DeepEqual(inv.Rules, want) && !reflect.DeepEqual(inv.Rules, ours) {
 		t.Errorf("rules\n%+v, want\n%+v", inv.Rules, want)
@@ -117,8 +116,8 @@ func TestRealPolicyRouting(t *testing.T) {
 	}
 }
 
-// Two NICs on one subnet, with a rule for each: a connection from the chosen
-// address leaves by its own NIC, as the choice says.
+// Two NICs on one subnet, with a rule for each: a connection from the chosen address leaves by
+// its own NIC, as the choice predicts.
 func TestRealPolicyChoice(t *testing.T) {
 	hub := newSpace(t)
 	hub.Bridge("slow")
@@ -151,8 +150,7 @@ func TestRealPolicyChoice(t *testing.T) {
 	talk(t, nodes[1], nodes[0], choices[1].Addr, choices[0].Addr)
 }
 
-// A fabric with IPv6 only, beside a management network of IPv4 that not every
-// host has.
+// An IPv6-only fabric next to an IPv4 management network that some hosts lack.
 func TestRealIPv6Only(t *testing.T) {
 	hub := newSpace(t)
 	hub.Bridge("fast")
@@ -165,7 +163,7 @@ func TestRealIPv6Only(t *testing.T) {
 		hub.plug(node, "mgmt", "eth0", fmt.Sprintf("m%d", i), 1500)
 		a, err := netlink.ParseAddr(fmt.Sprintf("fd00:7::%d/64", i))
 		must(t, err)
-		a.Flags = unix.IFA_F_NODAD // else it is tentative for a second
+		a.Flags = unix.IFA_F_NODAD // otherwise it is tentative for a second
 		if err := node.NL.AddrAdd(node.Link("hsn0"), a); err != nil {
 			t.Fatalf("IPv6 address: %v", err)
 		}

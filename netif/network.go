@@ -6,28 +6,28 @@ import (
 	"slices"
 )
 
-// network is a set of addresses, one of each host, that reach each other. One
-// that lacks some host is kept for the explanation.
+// A network is a set of addresses, one per host, that reach each other. Networks that lack a
+// host are retained for messages.
 type network struct {
-	name    string // its subnet, or the address and link of the first host
+	name    string // subnet, or the address and link of the first host
 	options [][]*member
-	chosen  []*member // by host; nil where absent
+	chosen  []*member // by host; nil if the host is absent
 	rates   []rating
-	rating  rating             // the worst over all hosts
+	rating  rating             // worst of all hosts
 	lost    map[*member]string // why an option was not chosen on its host
-	cover   netip.Prefix       // the smallest that has all chosen addresses
+	cover   netip.Prefix       // longest prefix that contains all chosen addresses
 	absent  []int              // hosts that it does not reach
-	gap     string             // what keeps it from reaching every host, or ""
-	seed    *member            // what it was grown from
-	from    int                // the host of seed
+	gap     string             // why it does not reach every host, or ""
+	seed    *member            // address that it was built from
+	from    int                // host of seed
 	beaten  func(host int) string
 }
 
-// networks grows a network from each address of the first host, because a
-// network of all hosts is one of them, and from what is left of the second: a
-// network that only the first host lacks is worth a warning. Those of one subnet
-// come first, so that of equals they win, and then the lower addresses,
-// whichever host is the first.
+// networks builds a network from each address of the first host, because every network of all
+// hosts includes one of them. It also builds networks from the remaining addresses of the
+// second host, so that a network that only the first host lacks causes a warning. Networks
+// with a single subnet come first, then lower addresses come first. Earlier networks win ties,
+// so the result does not depend on which host is first.
 func (c *cluster) networks() []*network {
 	var subnets, routed []*network
 	grown := make(map[*member]bool)
@@ -55,8 +55,8 @@ func (c *cluster) networks() []*network {
 	return append(subnets, routed...)
 }
 
-// grow finds on every host what is on one network with seed, an address of the
-// host from.
+// grow finds the addresses on every host that share a network with seed, an address of host
+// from.
 func (c *cluster) grow(seed *member, from int) *network {
 	subnet := seed.addr.Masked()
 	n := &network{
@@ -71,7 +71,7 @@ func (c *cluster) grow(seed *member, from int) *network {
 	if subnet.IsSingleIP() {
 		n.name = fmt.Sprintf("the network of %s", seed.link.Name)
 	}
-	var peer *member // of the first other host that has one
+	var peer *member // first candidate of another host
 	for i := range c.hosts {
 		if i == from {
 			continue
@@ -118,8 +118,8 @@ func (c *cluster) grow(seed *member, from int) *network {
 	return n
 }
 
-// joins lists the members of a host that are on one network with seed: in its
-// subnet, or else routed to it and from it.
+// joins returns the members of a host on the network of seed: those in its subnet, or else
+// those with routes in both directions.
 func (c *cluster) joins(seed *member, from, at int) []*member {
 	there := seed.addr.Addr()
 	if !seed.addr.IsSingleIP() {
@@ -148,9 +148,9 @@ func (c *cluster) inSubnet(at int, subnet netip.Prefix) []*member {
 	return found
 }
 
-// reaches says whether packets from a host to peer leave with the address of m.
-// An interface that was asked for by name need only have some route to peer: who
-// asks for it may know of ways that an inventory does not show, such as marks.
+// reaches reports whether packets from a host to peer leave with the address of m. A named
+// interface only needs some route to peer: the user may rely on paths that an inventory does
+// not show, such as marks.
 func (c *cluster) reaches(at int, m *member, peer netip.Addr) bool {
 	if c.scope.named != "" {
 		return len(c.hosts[at].ways(peer)) > 0
@@ -158,7 +158,7 @@ func (c *cluster) reaches(at int, m *member, peer netip.Addr) bool {
 	return c.hosts[at].reaches(m.link.Name, m.addr.Addr(), peer)
 }
 
-// pick chooses among the options of a host.
+// pick chooses among a host's options.
 func (c *cluster) pick(n *network, at int, peer netip.Addr) {
 	options := n.options[at]
 	rates := make([]rating, len(options))
@@ -176,9 +176,8 @@ func (c *cluster) pick(n *network, at int, peer netip.Addr) {
 	n.rates[at] = rates[won.winner]
 }
 
-// verify checks the routes between all hosts of a network. Where no route goes
-// to a part of what it covers, all its addresses take one way, and that was
-// already checked.
+// verify checks the routes between all hosts of a network. If a host has no route to only a
+// part of the covered addresses, they all use one path, which is already verified.
 func (c *cluster) verify(n *network) {
 	for i, h := range c.hosts {
 		if !h.splits(n.cover) {
@@ -193,8 +192,7 @@ func (c *cluster) verify(n *network) {
 	}
 }
 
-// covering is the longest prefix that has the chosen addresses and the two by
-// which they were found.
+// covering returns the longest prefix that contains the chosen addresses, seed, and peer.
 func (n *network) covering(seed, peer netip.Addr) netip.Prefix {
 	low, high := seed, seed
 	extend := func(a netip.Addr) {
@@ -216,8 +214,8 @@ func (n *network) covering(seed, peer netip.Addr) netip.Prefix {
 	return cover
 }
 
-// peersOf lists the peers whose routes can differ on a host: all others, or one
-// that stands for them.
+// peersOf returns the peers whose routes can differ on a host: all others, or one
+// representative.
 func (n *network) peersOf(at int, h *host, all []netip.Addr) []netip.Addr {
 	switch {
 	case h.splits(n.cover):
@@ -229,7 +227,7 @@ func (n *network) peersOf(at int, h *host, all []netip.Addr) []netip.Addr {
 	}
 }
 
-// gapAt says why a host is not on the network of seed.
+// gapAt explains why a host is not on the network of seed.
 func (c *cluster) gapAt(seed *member, from, at int) string {
 	h := c.hosts[at]
 	subnet := seed.addr.Masked()
@@ -243,7 +241,7 @@ func (c *cluster) gapAt(seed *member, from, at int) string {
 	}
 }
 
-// lacks says why a host has no usable address in a subnet.
+// lacks explains why a host has no usable address in a subnet.
 func (c *cluster) lacks(subnet netip.Prefix, at int) string {
 	h := c.hosts[at]
 	for k := range h.links {

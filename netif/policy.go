@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Tables with a name of their own (rt_tables of iproute2).
+// IDs of the named routing tables (rt_tables of iproute2).
 const (
 	tableDefault = 253
 	tableMain    = 254
@@ -17,7 +17,7 @@ const (
 
 var tableNames = map[string]tableID{"default": tableDefault, "main": tableMain, "local": tableLocal}
 
-// mainIsZero gives the main table one number.
+// mainIsZero maps the main table to 0, its only ID in this package.
 func mainIsZero(table int) int {
 	if table == tableMain {
 		return 0
@@ -25,10 +25,10 @@ func mainIsZero(table int) int {
 	return table
 }
 
-// tableID reads a routing table as a number, or as one of iproute2's words.
+// A tableID is a routing table. In JSON it is a number or an iproute2 name.
 type tableID int
 
-// UnmarshalJSON reads 100, "100" or "main".
+// UnmarshalJSON reads 100, "100", or "main".
 func (t *tableID) UnmarshalJSON(data []byte) error {
 	var word string
 	if json.Unmarshal(data, &word) != nil {
@@ -46,8 +46,8 @@ func (t *tableID) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// UnmarshalJSON reads a rule; besides prefixes, From and To may be a bare
-// address, and "all" as in the output of "ip rule".
+// UnmarshalJSON reads a rule. In addition to prefixes, From and To accept a bare address and
+// "all", as in the output of "ip rule".
 func (r *Rule) UnmarshalJSON(data []byte) error {
 	type plain Rule // without this method
 	text := struct {
@@ -80,16 +80,15 @@ func ruleAddrs(text string) (netip.Prefix, error) {
 	return netip.ParsePrefix(text)
 }
 
-// hasTable says whether a table decides for the packets of a rule.
+// hasTable reports whether a rule selects a routing table.
 func (r *Rule) hasTable() bool { return r.Action == "" && r.Goto == 0 }
 
-// isSourced says whether a rule is for some source addresses only.
+// isSourced reports whether a rule applies only to some source addresses.
 func (r *Rule) isSourced() bool { return r.From.IsValid() && r.From.Bits() > 0 }
 
-// isFor says whether a rule decides for packets of this host from src to dst.
-// An invalid src is a socket that is bound to no address: the kernel then
-// compares the source 0.0.0.0. Sockets are bound to no interface and carry no
-// mark, and packets of the host itself come in by lo.
+// isFor reports whether a rule matches packets of this host from src to dst. An invalid src is
+// a socket without a bound address, for which the kernel uses source 0.0.0.0. Sockets are not
+// bound to an interface and carry no mark. Packets of the host itself arrive on lo.
 func (r *Rule) isFor(src, dst netip.Addr) bool {
 	for _, p := range []netip.Prefix{r.From, r.To} {
 		if p.IsValid() && p.Addr().Is4() != dst.Is4() {
@@ -102,9 +101,9 @@ func (r *Rule) isFor(src, dst netip.Addr) bool {
 	return match != r.Not
 }
 
-// newRules puts the rules of an inventory in the kernel's order. The local table
-// is left out, because a host's own addresses are looked up apart; the main one
-// comes last where no rule names it, which is where the kernel has it.
+// newRules returns the rules of an inventory in the kernel's order. It omits the local table
+// because isLocal handles a host's own addresses. If no rule names the main table, it adds a
+// rule for it with the kernel's priority.
 func newRules(inv *Inventory) []Rule {
 	rules := make([]Rule, 0, len(inv.Rules)+1)
 	hasMain := false
@@ -125,12 +124,12 @@ func newRules(inv *Inventory) []Rule {
 	return rules
 }
 
-// lookup returns the routes that packets from src to dst may take, the kernel's
-// own choice first; src is invalid for a socket that is bound to no address. The
-// rule that decided comes with them; nil if there is no route. A rule that drops
-// packets comes with a route that does.
+// lookup returns the possible routes of packets from src to dst, the kernel's choice first.
+// src is invalid for a socket without a bound address. lookup also returns the rule that
+// decided, or nil if there is no route. For a rule that drops packets, it returns a route that
+// drops them.
 func (h *host) lookup(src, dst netip.Addr) ([]Route, *Rule) {
-	from := 0 // the priority that a rule went to
+	from := 0 // priority of the last goto
 	for i := range h.rules {
 		r := &h.rules[i]
 		if r.Priority < from || !r.isFor(src, dst) {
@@ -156,11 +155,11 @@ func (h *host) lookup(src, dst netip.Addr) ([]Route, *Rule) {
 	return nil, nil
 }
 
-// dropped stands for the route of a rule that drops packets.
+// dropped is the route of a rule that drops packets.
 var dropped = []Route{{}}
 
-// splits says whether addresses in net may take different ways, because some
-// route or rule is for a part of it only.
+// splits reports whether addresses in net may use different paths because a route or rule
+// applies to only a part of net.
 func (h *host) splits(net netip.Prefix) bool {
 	for i := range h.rules {
 		r := &h.rules[i]
@@ -174,7 +173,7 @@ func (h *host) splits(net netip.Prefix) bool {
 	return false
 }
 
-// drops says that a rule drops packets to peer.
+// drops describes a rule that drops packets to peer.
 func (r *Rule) drops(peer netip.Addr) string {
 	text := fmt.Sprintf("rule %d (", r.Priority)
 	if r.Not {

@@ -84,8 +84,8 @@ func TestRuleValidate(t *testing.T) {
 	}
 }
 
-// A rule on one host that sends the fast network's packets elsewhere rules that
-// network out, and is named.
+// A rule on one host that sends the fast network's packets elsewhere excludes that network,
+// and the message names the rule.
 func TestAgreePolicy(t *testing.T) {
 	nodes := []Inventory{policyHost(0).done(t), policyHost(1).done(t), policyHost(2).done(t)}
 	choices, err := Agree(nodes, Request{})
@@ -118,7 +118,7 @@ func TestAgreePolicy(t *testing.T) {
 		}
 	}
 
-	// A rule for one destination only, which the other pairs do not meet.
+	// A rule for a single destination, which does not affect the other pairs.
 	third := fabric("b", "10.1.0.2", "10.2.0.2").routeTable(9, "0.0.0.0/0", "eno1", "10.1.0.254").done(t)
 	third.Rules = []Rule{{Priority: 60, To: mustPrefix("10.2.0.3/32"), Table: 9}}
 	choices, err = Agree([]Inventory{fabric("a", "10.1.0.1", "10.2.0.1").done(t), third, fabric("c", "10.1.0.3", "10.2.0.3").done(t)}, Request{})
@@ -131,7 +131,7 @@ func TestAgreePolicy(t *testing.T) {
 		}
 	}
 
-	// A rule that sends what the only fit link's address sends by a dead one.
+	// A rule that routes packets from the only usable link's address by an unusable link.
 	astray := newHostSpec("n").link(Link{Name: "ens2"}, "10.2.0.2/24").link(Link{Name: "eno1", Oper: "down", Flags: Up}).
 		routeTable(9, "0.0.0.0/0", "eno1", "").rule(50, "10.2.0.2", 9).done(t)
 	const want = "packets from 10.2.0.2 to 10.2.0.1 leave by eno1 (rule 50: from 10.2.0.2/32, table 9); this host has 10.2.0.2/24 (ens2)"
@@ -139,13 +139,13 @@ func TestAgreePolicy(t *testing.T) {
 		t.Errorf("chose %s, %v, want %q", c.Interface, err, want)
 	}
 
-	// A rule that drops what an address sends.
+	// A rule that drops packets from an address.
 	drop := fabric("b", "10.1.0.2", "10.2.0.2").routeTable(9, "0.0.0.0/0", "", "").rule(50, "10.2.0.2", 9).done(t)
 	if c, err := Choose(drop, addrs([]string{"10.2.0.1"}), Request{}); err == nil || !strings.Contains(err.Error(), "drops packets") {
 		t.Errorf("chose %s, %v", c.Interface, err)
 	}
 
-	// A rule that drops without a table, for the address and for all.
+	// A rule that drops packets without a table, for the address and for all.
 	for _, tt := range []struct{ from, to, want string }{
 		{"10.2.0.2/32", "", "rule 50 (from 10.2.0.2/32 prohibit) drops packets to 10.2.0.1"},
 		{"", "10.2.0.0/24", "rule 50 (to 10.2.0.0/24 prohibit) drops packets to 10.2.0.1"},
@@ -164,7 +164,7 @@ func TestAgreePolicy(t *testing.T) {
 		}
 	}
 
-	// An address on lo that a rule leads out.
+	// An address on lo whose packets a rule routes out.
 	lo := newHostSpec("l").link(Link{Name: "lan0", Speed: 100000, MTU: 9000}, "10.5.0.1/31").routeTable(9, "0.0.0.0/0", "lan0", "10.5.0.0").rule(50, "192.0.2.7", 9)
 	lo.inv.Links[0].Addrs = append(lo.inv.Links[0].Addrs, mustPrefix("192.0.2.7/32"))
 	c, err := Choose(lo.done(t), addrs([]string{"192.0.2.8"}), Request{})

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// rename gives the links of an inventory other names, everywhere.
+// rename renames the links of an inventory, including all references.
 func rename(inv Inventory, names map[string]string) Inventory {
 	to := func(name string) string {
 		if other, known := names[name]; known {
@@ -32,7 +32,7 @@ func rename(inv Inventory, names map[string]string) Inventory {
 	return inv
 }
 
-// swapped deals the names of a host's links to each other.
+// swapped returns a random permutation of the link names of a host.
 func swapped(rng *rand.Rand, inv Inventory) map[string]string {
 	dealt := make([]string, len(inv.Links))
 	for i, l := range inv.Links {
@@ -52,8 +52,8 @@ func shuffled[T any](rng *rand.Rand, list []T) []T {
 	return list
 }
 
-// Neither the order in which links, routes and rules are listed nor any name
-// changes which interface is chosen; the order of links changes nothing at all.
+// Neither the order of links, routes, and rules nor any interface name changes which interface
+// is chosen. The order of links changes nothing in the result.
 func TestChooseProperties(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 11))
 	for _, tc := range slices.Concat(loadCases(t), moreCases(t)) {
@@ -80,14 +80,14 @@ func TestChooseProperties(t *testing.T) {
 	}
 }
 
-// twins is a host with two networks that nothing tells apart, in an order of its own.
+// twins is a host with two equivalent networks, in an order that depends on i.
 func twins(i int) *hostSpec {
 	b := newHostSpec(fmt.Sprintf("t%d", i))
 	a, c := Link{Name: "a", Index: 2 + i%2}, Link{Name: "c", Index: 3 - i%2}
 	return b.link(a, fmt.Sprintf("10.31.0.%d/24", i+1)).link(c, fmt.Sprintf("10.30.0.%d/24", i+1))
 }
 
-// policyHost has two NICs on one subnet, and a rule and a table for each.
+// policyHost has two NICs on one subnet, with a rule and a table for each.
 func policyHost(i int) *hostSpec {
 	slow, fast := fmt.Sprintf("172.16.%d.%d", i/250, i%250+1), fmt.Sprintf("172.16.%d.%d", 8+i/250, i%250+1)
 	b := newHostSpec(fmt.Sprintf("p%d", i)).
@@ -96,8 +96,7 @@ func policyHost(i int) *hostSpec {
 	return b.rule(100, slow, 1).rule(101, fast, 2)
 }
 
-// All hosts come to the same network whichever is listed first, and whatever the
-// interfaces are called on each.
+// All hosts agree on the same network, in any order of hosts and with any interface names.
 func TestAgreeProperties(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 5))
 	for name, host := range map[string]func(int) *hostSpec{

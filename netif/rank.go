@@ -2,21 +2,21 @@ package netif
 
 import "fmt"
 
-// rating is what ranks a usable interface, or a network: then each value is the
-// worst that any of its hosts has.
+// A rating holds the properties by which usable interfaces or networks are ranked. For a
+// network, each value is the worst of its hosts.
 type rating struct {
 	preferred    bool // by the caller
 	class        class
 	kind         string // of the virtual link, for messages
 	rdma         bool
-	speed        int // Mb/s, -1 if not known
+	speed        int // Mb/s, -1 if unknown
 	mtu          int // bytes
 	defaultRoute bool
 	index        int
 }
 
-// worst merges the ratings of one network on two hosts. Of the indexes it keeps
-// the higher, so that it does not matter which host comes first.
+// worst merges the ratings of one network on two hosts. It retains the higher index, so that
+// the order of the hosts does not matter.
 func (r rating) worst(o rating) rating {
 	if o.class < r.class {
 		r.class, r.kind = o.class, o.kind
@@ -30,19 +30,18 @@ func (r rating) worst(o rating) rating {
 	return r
 }
 
-// criterion is one question by which candidates are told apart.
+// A criterion compares candidates by one property.
 type criterion struct {
-	// value is what counts, more is better. A candidate whose value is not known
-	// neither beats another one nor is beaten.
+	// value returns the property; higher is better. A candidate with an unknown value neither
+	// beats another candidate nor loses to it.
 	value func(rating) (v int, known bool)
-	// praise says what the winner has.
+	// praise describes the winner's advantage.
 	praise func(rating) string
-	// blame says what the loser lacks and the better one, called name, has.
+	// blame describes what the loser lacks. The better candidate is called name.
 	blame func(loser, better rating, name string) string
 }
 
-// criteria are asked in this order, each only of those that the ones before
-// left over.
+// criteria are applied in this order. Each one compares only the candidates that remain.
 var criteria = []criterion{
 	{
 		value:  func(r rating) (int, bool) { return truth(r.preferred), true },
@@ -87,21 +86,20 @@ var criteria = []criterion{
 	},
 }
 
-// defeat says by which criterion a candidate lost, and to which one.
+// A defeat is the criterion by which a candidate lost, and the index of the winner.
 type defeat struct {
 	criterion *criterion
 	to        int
 }
 
-// ranking is the outcome of rank.
+// A ranking is the result of rank.
 type ranking struct {
 	winner  int
 	defeats []defeat     // by candidate; zero for the winner
-	merits  []*criterion // what set the winner apart, in order
+	merits  []*criterion // criteria that distinguished the winner, in order
 }
 
-// rank picks the best of the ratings, of which there is at least one. Between
-// equal ones the first wins.
+// rank picks the best of at least one rating. The first of several equal ratings wins.
 func rank(rs []rating) ranking {
 	out := ranking{defeats: make([]defeat, len(rs))}
 	alive := make([]int, len(rs))
@@ -144,7 +142,7 @@ func truth(b bool) int {
 	return 0
 }
 
-// speedText writes Mb/s as people say it.
+// speedText formats a speed in Mb/s.
 func speedText(mbps int) string {
 	switch {
 	case mbps <= 0:

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// enumerate joins words as a sentence does, and counts those beyond the limit:
-// a message about a thousand hosts must stay a message.
+// enumerate joins words with commas and "and". It prints at most limit words and counts the
+// rest, so that messages about large jobs stay short.
 func enumerate(words []string, limit int) string {
 	switch n := len(words); {
 	case n == 0:
@@ -21,6 +21,6 @@ func enumerate(words []string, limit int) string {
 }
 
 const (
-	fewWords  = 3  // in the middle of a sentence
-	manyWords = 12 // where the list is what the reader needs
+	fewWords  = 3  // within a sentence
+	manyWords = 12 // if the list is the main information
 )

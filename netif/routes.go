@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// routeTable answers longest-prefix lookups in a time that does not grow with
-// the number of routes: it keeps routes by destination and tries the prefix
-// lengths that occur, longest first.
+// A routeTable finds the longest matching prefix in a time that does not depend on the number
+// of routes. It stores routes by destination and tries the existing prefix lengths, longest
+// first.
 type routeTable struct {
-	byDst map[netip.Prefix][]Route // ordered by metric, then as listed
+	byDst map[netip.Prefix][]Route // by metric, then in the order of the inventory
 	bits4 []int                    // prefix lengths of IPv4 routes, longest first
 	bits6 []int
 }
 
-// newRouteTables sorts the routes of an inventory by table. The main one, which
-// has the key 0, always exists.
+// newRouteTables groups the routes of an inventory by table. The main table has key 0 and
+// always exists.
 func newRouteTables(inv *Inventory) map[int]*routeTable {
 	tables := map[int]*routeTable{0: {byDst: make(map[netip.Prefix][]Route, len(inv.Routes))}}
 	for _, r := range inv.Routes {
@@ -33,9 +33,8 @@ func newRouteTables(inv *Inventory) map[int]*routeTable {
 	return tables
 }
 
-// connect gives each address the route to its own subnet that the kernel gives
-// it, where the table has no route to that subnet at all: an inventory that was
-// written by hand often leaves these out.
+// connect adds the route that the kernel creates for the subnet of each address, unless the
+// table has a route to that subnet. Hand-written inventories often omit these routes.
 func (t *routeTable) connect(inv *Inventory) {
 	connected := make(map[netip.Prefix][]Route)
 	for i := range inv.Links {
@@ -55,7 +54,7 @@ func (t *routeTable) connect(inv *Inventory) {
 	}
 }
 
-// order sorts the routes to one destination, and lists the prefix lengths.
+// order sorts the routes to each destination and collects the prefix lengths.
 func (t *routeTable) order() {
 	for net, routes := range t.byDst {
 		slices.SortStableFunc(routes, func(a, b Route) int { return a.Metric - b.Metric })
@@ -72,10 +71,9 @@ func (t *routeTable) order() {
 	}
 }
 
-// lookup returns the routes of the table that packets to a may take. The first
-// is the one that the kernel takes for a socket that is bound to no interface; the others
-// have the same prefix and are as good: the same metric, or on the link itself.
-// It returns nil if there is no route.
+// lookup returns the routes that packets to a may use, or nil if there is none. The first is
+// the kernel's choice for a socket that is not bound to an interface. The others have the same
+// prefix and are equivalent: they have the same metric or are on-link.
 func (t *routeTable) lookup(a netip.Addr) []Route {
 	lengths := t.bits4
 	if a.Is6() {
@@ -102,8 +100,8 @@ func (t *routeTable) lookup(a netip.Addr) []Route {
 	return nil
 }
 
-// splits says whether some route goes to a part of net only, so that addresses
-// in net may take different ways.
+// splits reports whether a route covers only a part of net, so that addresses in net may use
+// different paths.
 func (t *routeTable) splits(net netip.Prefix) bool {
 	for dst := range t.byDst {
 		if dst.Bits() > net.Bits() && net.Contains(dst.Addr()) {

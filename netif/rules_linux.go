@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// collectRules reads the policy rules of both families, by priority, and the
-// tables that they lead to, the main one first. A host that has the kernel's own
-// rules only has none in its inventory.
+// collectRules returns the policy rules of both families, by priority, and the tables that
+// they select, the main table first. It returns no rules if the host has only the kernel's
+// default rules.
 //
-// Rules for other traffic than this process's TCP are left out, and so are those
-// that decide nothing: a VRF's, and jumps to a rule that is not there.
+// It omits rules that cannot match this process's TCP traffic. It also omits rules without an
+// effect: VRF rules, and jumps to a rule that does not exist.
 func collectRules(ctx context.Context, kernel *netlink.Handle) ([]Rule, []int, error) {
 	var rules []Rule
 	tables := []int{unix.RT_TABLE_MAIN}
@@ -48,8 +48,8 @@ func collectRules(ctx context.Context, kernel *netlink.Handle) ([]Rule, []int, e
 	return rules, tables, nil
 }
 
-// listRules is the library's list of rules, with the type of each, which the
-// library leaves out.
+// listRules returns the rules of the netlink library and adds each rule's type, which the
+// library omits.
 func listRules(kernel *netlink.Handle, family int) ([]netlink.Rule, error) {
 	rules, err := kernel.RuleList(family)
 	if err != nil {
@@ -83,7 +83,7 @@ func listRules(kernel *netlink.Handle, family int) ([]netlink.Rule, error) {
 	return rules, nil
 }
 
-// isKernels says whether a rule is one of the three that every host has.
+// isKernels reports whether a rule is one of the kernel's three default rules.
 func isKernels(r Rule) bool {
 	all := r.hasTable() && !r.Not && r.Suppress == nil && r.IIF == "" && r.OIF == "" && r.Mark == 0 && r.From.Bits() == 0 && !r.To.IsValid()
 	switch r.Priority {
@@ -97,8 +97,8 @@ func isKernels(r Rule) bool {
 	return false
 }
 
-// ruleOf turns a rule of the kernel's into one of an inventory, if it could
-// decide for a connection of this process.
+// ruleOf converts a kernel rule. It reports false if the rule cannot affect a connection of
+// this process.
 func ruleOf(k netlink.Rule, family int) (Rule, bool) {
 	switch {
 	case k.Type == nl.FR_ACT_TO_TBL && k.Table == unix.RT_TABLE_UNSPEC || k.Type == nl.FR_ACT_NOP:

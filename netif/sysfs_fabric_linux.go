@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// rdma lists the adapters of /sys/class/infiniband, by name.
+// rdma returns the adapters in /sys/class/infiniband, by name.
 func (s sysfs) rdma() []RDMADevice {
 	found, _ := os.ReadDir(s.path("class", "infiniband"))
 	var devices []RDMADevice
@@ -59,7 +59,7 @@ func readPort(dir string, number int) RDMAPort {
 	return p
 }
 
-// portRate reads "400 Gb/sec (4X NDR)" as Mb/s; -1 is unknown.
+// portRate parses a rate such as "400 Gb/sec (4X NDR)" and returns Mb/s, or -1 if unknown.
 func portRate(text string) int {
 	number, unit, _ := strings.Cut(text, " ")
 	gbps, err := strconv.ParseFloat(number, 64)
@@ -74,8 +74,8 @@ const (
 	vendorAMD    = "0x1002"
 )
 
-// gpus lists the GPUs on the PCI bus, by address. Display controllers are class
-// 0x03; AMD's Instinct cards from the MI300 on are processing accelerators, 0x12.
+// gpus returns the GPUs on the PCI bus, by address. Display controllers have class 0x03. AMD
+// Instinct GPUs since the MI300 are processing accelerators, class 0x12.
 func (s sysfs) gpus() []GPU {
 	found, _ := os.ReadDir(s.path("bus", "pci", "devices"))
 	var gpus []GPU

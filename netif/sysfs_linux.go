@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// sysfs reads what netlink does not tell. Everything in it is optional: a
-// container may have no sysfs, or one that shows the host's interfaces.
+// A sysfs reads the properties that netlink does not provide. All of them are optional: a
+// container may have no sysfs, or a sysfs that shows the host's interfaces.
 type sysfs struct {
 	root string // "" is /sys
 }
@@ -22,7 +22,7 @@ func (s sysfs) path(elements ...string) string {
 	return filepath.Join(append([]string{root}, elements...)...)
 }
 
-// fill adds speed, bus address, driver, RDMA device and place to a link.
+// fill sets the speed, bus address, driver, RDMA device, PCI path, and NUMA node of a link.
 func (s sysfs) fill(l *Link, mac net.HardwareAddr) {
 	dir := s.path("class", "net", l.Name)
 	if !isSame(dir, l, mac) {
@@ -45,7 +45,7 @@ func (s sysfs) fill(l *Link, mac net.HardwareAddr) {
 	if node := s.numa(device); node >= 0 {
 		l.NUMA = &node
 	}
-	// Verbs devices and Slingshot's own are the classes that a NIC's device has.
+	// Directory "infiniband" holds verbs devices; "cxi" holds Slingshot devices.
 	for _, class := range []string{"infiniband", "cxi"} {
 		if found, err := os.ReadDir(filepath.Join(device, class)); err == nil && len(found) > 0 {
 			l.HCA = found[0].Name()
@@ -54,8 +54,8 @@ func (s sysfs) fill(l *Link, mac net.HardwareAddr) {
 	}
 }
 
-// place is the path of a device below /sys/devices, from its root complex down;
-// device has no links in it.
+// place returns the path of a device below /sys/devices, starting at its root complex. The
+// path of device must not contain symbolic links.
 func (s sysfs) place(device string) string {
 	root, err := filepath.EvalSymlinks(s.path("devices"))
 	if err != nil {
@@ -68,8 +68,8 @@ func (s sysfs) place(device string) string {
 	return rel
 }
 
-// numa is the memory node of a device, or of the first device above it that has
-// one (that of a virtio NIC is its bus's); -1 if it is not known.
+// numa returns the NUMA node of a device, or -1 if it is unknown. A device without a node,
+// such as a virtio NIC, uses the node of the first device above it that has one.
 func (s sysfs) numa(device string) int {
 	for range strings.Count(s.place(device), "/") + 1 {
 		if node, err := strconv.Atoi(line(device, "numa_node")); err == nil {
@@ -80,9 +80,8 @@ func (s sysfs) numa(device string) int {
 	return -1
 }
 
-// isSame says whether a folder of sysfs is about this link, and not about one
-// of the same name in another network namespace: sysfs shows the namespace that
-// it was mounted in.
+// isSame reports whether a sysfs directory describes this link, not a link of the same name in
+// another network namespace. sysfs shows the namespace in which it was mounted.
 func isSame(dir string, l *Link, mac net.HardwareAddr) bool {
 	if line(dir, "ifindex") != strconv.Itoa(l.Index) {
 		return false
@@ -91,7 +90,7 @@ func isSame(dir string, l *Link, mac net.HardwareAddr) bool {
 	return mac == nil || address == "" || address == mac.String()
 }
 
-// line reads a file of one line; "" if there is none.
+// line reads a file of one line. It returns "" if the file does not exist.
 func line(dir, name string) string {
 	text, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {

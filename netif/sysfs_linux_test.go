@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// fakeSysfs is a folder that is filled like /sys.
+// A fakeSysfs is a directory with the structure of /sys.
 type fakeSysfs struct {
 	t    *testing.T
 	root string
@@ -29,7 +29,7 @@ func (f *fakeSysfs) write(name, text string) {
 	}
 }
 
-// link makes a symbolic link to a place below the root.
+// link creates a symbolic link to a path below the root.
 func (f *fakeSysfs) link(name, to string) {
 	f.t.Helper()
 	file := filepath.Join(f.root, name)
@@ -45,7 +45,7 @@ func (f *fakeSysfs) link(name, to string) {
 	}
 }
 
-// nic adds an interface of a device.
+// nic adds a network interface of a device.
 func (f *fakeSysfs) nic(device, name string, index int, driver string) {
 	f.t.Helper()
 	at := filepath.Join("devices", device, "net", name)
@@ -80,7 +80,7 @@ func (f *fakeSysfs) gid(port string, index int, addr, kind, link string) {
 	}
 }
 
-// pci adds a device of the bus.
+// pci adds a device to the PCI bus.
 func (f *fakeSysfs) pci(device, class, vendor, numa string) {
 	f.t.Helper()
 	at := filepath.Join("devices", device)
@@ -94,7 +94,7 @@ func (f *fakeSysfs) pci(device, class, vendor, numa string) {
 
 const noGID = "0000:0000:0000:0000:0000:0000:0000:0000"
 
-// What the sysfs of four kinds of hosts says about adapters, GPUs and NICs.
+// The adapters, GPUs, and NICs in sysfs on four kinds of hosts.
 func TestSysfsHosts(t *testing.T) {
 	node := func(n int) *int { return &n }
 	tests := []struct {
@@ -102,7 +102,7 @@ func TestSysfsHosts(t *testing.T) {
 		fill  func(f *fakeSysfs)
 		rdma  []RDMADevice
 		gpus  []GPU
-		links []Link // index, name and what fill adds
+		links []Link // index, name, and the fields that fill sets
 	}{
 		{
 			name: "InfiniBand with GPUs",
@@ -115,8 +115,8 @@ func TestSysfsHosts(t *testing.T) {
 				f.gid(port, 1, noGID, "", "")
 				f.pci(gpu, "0x030200", "0x10de", "1")
 				f.pci("pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:02.0/0000:1a:00.0", "0x120000", "0x1002", "1")
-				f.pci("pci0000:00/0000:00:02.0", "0x030000", "0x1a03", "0") // a BMC's display
-				f.pci("pci0000:15/0000:19:00.1", "0x040300", "0x10de", "1") // a GPU's sound
+				f.pci("pci0000:00/0000:00:02.0", "0x030000", "0x1a03", "0") // the display of a BMC
+				f.pci("pci0000:15/0000:19:00.1", "0x040300", "0x10de", "1") // the audio device of a GPU
 			},
 			rdma: []RDMADevice{{Name: "mlx5_0", PCI: "0000:18:00.0", Path: "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0", NUMA: 1, Ports: []RDMAPort{{Number: 1, LinkLayer: "InfiniBand", State: "ACTIVE", Rate: 400000,
 				GIDs: []GID{{Addr: addr("fe80::b83f:d203:11:2233"), Type: "IB/RoCE v1"}}}}}},
@@ -206,8 +206,7 @@ func TestPortRate(t *testing.T) {
 	}
 }
 
-// A NIC with RDMA, one of Slingshot, a veth, and one of another namespace, as
-// sysfs shows them.
+// A NIC with RDMA, a Slingshot NIC, a veth, and a NIC of another namespace, as in sysfs.
 func TestSysfs(t *testing.T) {
 	f := newFakeSysfs(t)
 	root, write := f.root, f.write

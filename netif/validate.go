@@ -12,26 +12,26 @@ import (
 
 const (
 	maxLinks  = 4096
-	maxAddrs  = 16384 // of all links together; a Kubernetes service bridge has thousands
+	maxAddrs  = 16384 // of all links; a Kubernetes service bridge has thousands
 	maxRoutes = 16384
-	maxName   = 15 // IFNAMSIZ less the closing NUL
+	maxName   = 15 // IFNAMSIZ without the terminating NUL
 	maxWord   = 64
 	maxPath   = 1024
 	maxHost   = 253 // RFC 1035
 	maxRules  = 1024
 	maxRDMA   = 1024 // devices
-	maxPorts  = 256  // of a device
-	maxGIDs   = 4096 // of a port
+	maxPorts  = 256  // per device
+	maxGIDs   = 4096 // per port
 	maxGPUs   = 1024
 )
 
-// operStates are the states of RFC 2863 as iproute2 spells them.
+// operStates are the RFC 2863 states in iproute2's spelling.
 var operStates = []string{"up", "down", "unknown", "dormant", "testing", "not-present", "lower-layer-down"}
 
-// sysfsStates are two of them as the kernel's operstate files spell them.
+// sysfsStates maps the spelling of the kernel's operstate files to iproute2's spelling.
 var sysfsStates = map[string]string{"notpresent": "not-present", "lowerlayerdown": "lower-layer-down"}
 
-// validate checks what was read, and puts it in the words of this package.
+// validate checks an inventory and normalizes its values.
 func (inv *Inventory) validate() error {
 	if err := checkWord(inv.Host, maxHost); err != nil {
 		return fmt.Errorf("host %q: %w", inv.Host, err)
@@ -68,7 +68,7 @@ func (inv *Inventory) validate() error {
 		if l.Master != "" && !names[l.Master] {
 			return fmt.Errorf("link %q: is part of %q, which is not among the links", l.Name, l.Master)
 		}
-		if l.Parent != "" && !names[l.Parent] { // a container's may be in the host's namespace
+		if l.Parent != "" && !names[l.Parent] { // the parent of a container's link may be in the host's namespace
 			if err := checkName(l.Parent); err != nil {
 				return fmt.Errorf("link %q: parent %q: %w", l.Name, l.Parent, err)
 			}
@@ -139,8 +139,8 @@ func (r *Route) validate() error {
 	return nil
 }
 
-// checkName applies the kernel's dev_valid_name, and also refuses what cannot
-// be printed in a message or an environment variable.
+// checkName applies the kernel's dev_valid_name. It also rejects characters that cannot be
+// printed in a message or an environment variable.
 func checkName(name string) error {
 	switch {
 	case name == "" || name == "." || name == "..":
@@ -165,7 +165,7 @@ func checkWord(word string, limit int) error {
 	return nil
 }
 
-// isUsableAddr says whether other hosts can reach a by routing.
+// isUsableAddr reports whether other hosts can reach a through routing.
 func isUsableAddr(a netip.Addr) bool {
 	return a.IsGlobalUnicast()
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// validateFabric checks the rules, adapters and GPUs.
+// validateFabric checks the rules, adapters, and GPUs.
 func (inv *Inventory) validateFabric() error {
 	switch {
 	case len(inv.Rules) > maxRules:
@@ -52,7 +52,7 @@ func (r *Rule) validate() error {
 	if r.From.IsValid() && r.To.IsValid() && r.From.Addr().Is4() != r.To.Addr().Is4() {
 		return fmt.Errorf("from %s to %s are of two families", r.From, r.To)
 	}
-	for _, name := range []string{r.IIF, r.OIF} { // that of a link that went is still a rule
+	for _, name := range []string{r.IIF, r.OIF} { // a rule may name a link that no longer exists
 		if err := checkWord(name, maxName); err != nil {
 			return fmt.Errorf("interface %q: %w", name, err)
 		}

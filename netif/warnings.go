@@ -2,8 +2,8 @@ package netif
 
 import "fmt"
 
-// mtuWarning warns if the hosts' packets on a network differ in size: what the
-// larger sends, the smaller may drop without a word.
+// mtuWarning returns a warning if the MTU of a network differs between hosts. A host with a
+// smaller MTU may silently drop larger packets.
 func (c *cluster) mtuWarning(n *network) []string {
 	large, small, smaller := 0, 0, 0
 	for i, r := range n.rates {

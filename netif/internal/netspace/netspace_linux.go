@@ -1,7 +1,7 @@
-// Package netspace gives tests network namespaces of their own, in which they are root:
-// [Main] runs a package's tests in a user namespace where the caller is not root already.
-// A [Space] and what is in it end with the test that made it. It is for tests only: every
-// method fails the test at once where the kernel refuses.
+// Package netspace gives tests separate network namespaces, in which they are root. [Main]
+// runs a package's tests in a user namespace if the caller is not root. A [Space] and its
+// links exist until the test that created it ends. The package is for tests only: every method
+// fails the test immediately if the kernel returns an error, and does not return one.
 package netspace
 
 import (
@@ -19,13 +19,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inside is set in the process that runs in a user namespace.
+// inside is set in the environment of the process that runs in a user namespace.
 const inside = "DDPBATCH_TEST_USERNS"
 
-// Main is a TestMain. It returns the exit status.
+// Main runs the tests of a package, for use in TestMain. It returns the exit status.
 func Main(m *testing.M) int {
 	if os.Getenv(inside) != "" {
-		if lo, err := netlink.LinkByName("lo"); err == nil { // a new one is down
+		if lo, err := netlink.LinkByName("lo"); err == nil { // down in a new namespace
 			_ = netlink.LinkSetUp(lo)
 		}
 		return m.Run()
@@ -41,7 +41,7 @@ func Main(m *testing.M) int {
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
 	}
-	if err := cmd.Start(); err != nil { // user namespaces are switched off: see Need
+	if err := cmd.Start(); err != nil { // user namespaces are disabled: see Need
 		return m.Run()
 	}
 	var exit *exec.ExitError
@@ -53,8 +53,8 @@ func Main(m *testing.M) int {
 	return 0
 }
 
-// Need leaves a test out where it may not make namespaces; where all must run, that is
-// a failure.
+// Need skips a test that has no permission to create namespaces. In CI, where all tests must
+// run, it fails the test.
 func Need(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() == 0 {
@@ -67,14 +67,14 @@ func Need(t testing.TB) {
 	t.Skip(why)
 }
 
-// Space is a network namespace with nothing but a loopback, which is up.
+// A Space is a network namespace. Initially it contains only a loopback, which is up.
 type Space struct {
 	T  testing.TB
 	NS netns.NsHandle
 	NL *netlink.Handle
 }
 
-// New makes a space until the test ends.
+// New creates a space that exists until the test ends.
 func New(t testing.TB) *Space {
 	t.Helper()
 	Need(t)
@@ -91,7 +91,7 @@ func New(t testing.TB) *Space {
 	return s
 }
 
-// onThread runs f on a thread that ends with it, and with it its namespace.
+// onThread runs f on a separate thread. The thread and its namespace end with f.
 func onThread(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -108,7 +108,7 @@ func (s *Space) must(err error) {
 	}
 }
 
-// Do runs f on a thread inside the namespace. Processes that it starts are inside, too.
+// Do runs f on a thread inside the namespace. Processes that f starts are also inside.
 func (s *Space) Do(f func() error) {
 	s.T.Helper()
 	s.must(onThread(func() error {
@@ -119,7 +119,7 @@ func (s *Space) Do(f func() error) {
 	}))
 }
 
-// Link is the link of that name.
+// Link returns the link with the given name.
 func (s *Space) Link(name string) netlink.Link {
 	s.T.Helper()
 	l, err := s.NL.LinkByName(name)
@@ -127,14 +127,14 @@ func (s *Space) Link(name string) netlink.Link {
 	return l
 }
 
-// Up switches a link on.
+// Up sets a link up.
 func (s *Space) Up(name string) { s.T.Helper(); s.must(s.NL.LinkSetUp(s.Link(name))) }
 
-// Down switches a link off.
+// Down sets a link down.
 func (s *Space) Down(name string) { s.T.Helper(); s.must(s.NL.LinkSetDown(s.Link(name))) }
 
-// Addr gives a link an address, an IPv6 one without the wait of duplicate address
-// detection, and switches it on.
+// Addr adds an address to a link and sets the link up. An IPv6 address is usable immediately,
+// without duplicate address detection.
 func (s *Space) Addr(name, prefix string) {
 	s.T.Helper()
 	a, err := netlink.ParseAddr(prefix)
@@ -146,15 +146,15 @@ func (s *Space) Addr(name, prefix string) {
 	s.Up(name)
 }
 
-// Bridge makes a bridge that is up.
+// Bridge creates a bridge that is up.
 func (s *Space) Bridge(name string) {
 	s.T.Helper()
 	s.must(s.NL.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}))
 	s.Up(name)
 }
 
-// Plug joins a link called name of node with one called port of this space, which a
-// bridge takes if one is named. The node's stays down.
+// Plug connects a link called name of node to a link called port of this space. If bridge is
+// set, port becomes a port of it. The node's link stays down.
 func (s *Space) Plug(node *Space, bridge, name, port string, mtu int) {
 	s.T.Helper()
 	attrs := netlink.LinkAttrs{Name: port, MTU: mtu}
@@ -166,7 +166,7 @@ func (s *Space) Plug(node *Space, bridge, name, port string, mtu int) {
 	s.must(node.NL.LinkSetMTU(node.Link(name), mtu))
 }
 
-// Route appends a route to dst, over dev if it is named.
+// Route appends a route to dst, over dev if it is not empty.
 func (s *Space) Route(r netlink.Route, dst, dev string) {
 	s.T.Helper()
 	_, to, err := net.ParseCIDR(dst)
@@ -178,8 +178,8 @@ func (s *Space) Route(r netlink.Route, dst, dev string) {
 	s.must(s.NL.RouteAppend(&r))
 }
 
-// Carrier waits until the kernel has noticed whether a link has one, which may take a
-// moment, on a busy machine a second.
+// Carrier waits until the kernel has detected whether a link has a carrier. On a busy machine
+// this can take a second.
 func (s *Space) Carrier(name string, want bool) {
 	s.T.Helper()
 	for end := time.Now().Add(20 * time.Second); (s.Link(name).Attrs().OperState == netlink.OperUp) != want; time.Sleep(time.Millisecond) {
