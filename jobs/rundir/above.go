@@ -14,23 +14,23 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// An Exposure is a directory above a run directory that lets other users move the run
-// directory away, and put another one in its place.
+// An Exposure is a directory above a run directory. Its permissions let other users replace
+// the run directory with another one.
 type Exposure struct {
 	Path   string
 	Owner  int
 	Group  int
 	Mode   fs.FileMode
-	Anyone bool // every user can do it, not only the owner or the group
+	Anyone bool // whether every user can do it, not only the owner or the group
 
-	foreign bool // its owner is neither root nor this user
+	foreign bool // whether the owner is neither root nor this user
 }
 
-// Exposures returns the directories above a path that let other users replace what is
-// there, the outermost first. Directories that do not exist are left out. The rules are
-// those of OpenSSH's StrictModes, except that a directory may be writable by the user's
-// private group, and by everybody if it has the sticky bit and belongs to root or the user.
-// Access control lists are not read, apart from their mask, which is in the mode.
+// Exposures returns the directories above path that let other users replace the file or
+// directory at path, outermost first. It skips directories that do not exist. The rules follow
+// StrictModes of OpenSSH, with two exceptions: a directory may be writable by the user's
+// private group, and a sticky directory of root or the user may be writable by everyone.
+// Exposures does not read access control lists. The mode contains only their mask.
 func Exposures(path string) []Exposure {
 	var all []Exposure
 	var seen []fs.FileInfo
@@ -53,14 +53,14 @@ func Exposures(path string) []Exposure {
 	for _, dir := range ancestors(parent) {
 		look(dir)
 	}
-	// Behind links.
+	// Check the targets of symbolic links also.
 	for _, dir := range ancestors(resolve(parent)) {
 		look(dir)
 	}
 	return all
 }
 
-// ancestors returns a directory and those above it, the outermost first.
+// ancestors returns dir and the directories above it, outermost first.
 func ancestors(dir string) (all []string) {
 	for {
 		all = append([]string{dir}, all...)
@@ -71,7 +71,7 @@ func ancestors(dir string) (all []string) {
 	}
 }
 
-// resolve follows the links in the part of a path that exists.
+// resolve follows the symbolic links in the part of dir that exists.
 func resolve(dir string) string {
 	for {
 		to, err := filepath.EvalSymlinks(dir)
@@ -98,13 +98,13 @@ func exposureOf(dir string, info fs.FileInfo) (e Exposure, ok bool) {
 	return e, e.Anyone || e.foreign || byGroup
 }
 
-// isForeign reports whether a user is neither root nor this user. In a user namespace, the
-// kernel shows all users without a mapping as one, which may be root.
+// isForeign reports whether uid is neither root nor this user. In a user namespace, the kernel
+// shows all unmapped users as one ID, which can stand for root.
 func isForeign(uid int) bool {
 	return uid != 0 && uid != os.Geteuid() && uid != overflowUID()
 }
 
-// overflowUID returns the user that the kernel shows for users without a mapping.
+// overflowUID returns the user ID that the kernel shows for unmapped users.
 func overflowUID() int {
 	text, err := os.ReadFile("/proc/sys/kernel/overflowuid")
 	if err != nil {
@@ -117,7 +117,8 @@ func overflowUID() int {
 	return uid
 }
 
-// groupOf returns the group of a file or directory, or -1 if the file system has none.
+// groupOf returns the group ID of a file or directory, or -1 if the system does not provide
+// it.
 func groupOf(info fs.FileInfo) int {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(stat.Gid)
@@ -125,7 +126,7 @@ func groupOf(info fs.FileInfo) int {
 	return -1
 }
 
-// String describes who can replace the run directory, and why.
+// String returns who can replace the run directory, and why.
 func (e Exposure) String() string {
 	mode := "mode " + safefile.Octal(e.Mode)
 	switch {
@@ -139,7 +140,7 @@ func (e Exposure) String() string {
 	return fmt.Sprintf("members of group %d can replace it, because %q is writable by that group (%s)", e.Group, e.Path, mode)
 }
 
-// Hint says what to do about it.
+// Hint returns a command or a flag that removes the exposure.
 func (e Exposure) Hint() string {
 	change := fmt.Sprintf("`chmod +t %s`", e.Path)
 	switch {
@@ -153,9 +154,9 @@ func (e Exposure) Hint() string {
 	return "ask an administrator to run " + change + ", or choose another place with --run-dir"
 }
 
-// checkParent returns an error if somebody else has prepared the directory in which a run
-// directory is to be created: it belongs to another user, everybody can write to it, and it
-// is in a directory where every user can create names, such as /tmp.
+// checkParent returns an error if another user may have prepared the parent of a new run
+// directory. This is the case if the parent belongs to another user, everyone can write to it,
+// and it is in a public directory, such as /tmp.
 func checkParent(parent string) error {
 	info, err := os.Stat(parent)
 	if errors.Is(err, fs.ErrNotExist) {

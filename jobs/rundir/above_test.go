@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// makeDir creates a directory with an owner, a group, and a mode, as chmod takes it.
+// makeDir creates a directory with the given owner, group, and mode. It ignores the umask.
 func makeDir(t *testing.T, path string, uid, gid int, mode os.FileMode) {
 	t.Helper()
 	if err := errors.Join(os.Mkdir(path, 0o700), os.Chown(path, uid, gid), os.Chmod(path, mode)); err != nil {
@@ -63,7 +63,7 @@ func TestExposures(t *testing.T) {
 	}
 }
 
-// A link leads from a safe directory into one that is not.
+// A symbolic link leads from a safe directory into an exposed one.
 func TestExposuresBehindLink(t *testing.T) {
 	base := t.TempDir()
 	open := filepath.Join(base, "open")
@@ -79,14 +79,14 @@ func TestExposuresBehindLink(t *testing.T) {
 	}
 }
 
-// Another user may have created runs/ in a directory such as /tmp before this user came.
+// Another user may have created runs/ in a public directory such as /tmp earlier.
 func TestCreateRejectsPreparedParent(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		around os.FileMode
 		uid    int
 		mode   os.FileMode
-		want   string // in the error; empty for none
+		want   string // expected in the error; empty if no error
 	}{
 		{"prepared in a place such as /tmp", 0o777 | os.ModeSticky, stranger, 0o777, "user 4321"},
 		{"prepared with the sticky bit", 0o777 | os.ModeSticky, stranger, 0o777 | os.ModeSticky, "user 4321"},
@@ -108,7 +108,7 @@ func TestCreateRejectsPreparedParent(t *testing.T) {
 				return
 			}
 			wants(t, err, tt.want, "--run-dir")
-			// A run that is there already can be continued.
+			// An existing run can be resumed.
 			if err := os.Mkdir(run, 0o700); err != nil {
 				t.Fatal(err)
 			}

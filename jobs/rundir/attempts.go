@@ -13,51 +13,51 @@ import (
 )
 
 const (
-	// maxAttempts is the number of bytes that are read at the end of attempts.jsonl.
+	// maxAttempts is the number of bytes to read from the end of attempts.jsonl.
 	maxAttempts = 8 << 20
-	// maxEvents is the number of events that are kept in memory, the last ones of the file.
-	// A line of the file can be much smaller than an event in memory.
+	// maxEvents is the number of events to retain in memory, counted from the end of the file.
+	// A line in the file can be much smaller than an event in memory.
 	maxEvents = 20_000
 )
 
-// What an [AttemptEvent] tells.
+// Values of Event in [AttemptEvent].
 const (
 	AttemptBegan = "begin"
 	AttemptEnded = "end"
-	JobRequeued  = "requeue" // the launcher has put its job back into the queue
+	JobRequeued  = "requeue" // the launcher requeued its job
 )
 
-// AttemptEvent is one line of attempts.jsonl, which keeps what has become of each
-// attempt of each launcher, in order. One that began and did not end was killed
-// together with its launcher.
+// An AttemptEvent is one line of attempts.jsonl, the chronological history of attempts of all
+// launchers. If an attempt has a begin event but no end event, it was killed together with its
+// launcher.
 type AttemptEvent struct {
 	Event    string    `json:"event"`
 	Time     time.Time `json:"time"`
 	JobID    string    `json:"job_id,omitempty"`
-	Requeues int       `json:"requeues"` // how often Slurm had put the job back before
-	Attempt  int       `json:"attempt"`  // counted from 1 in each launcher
+	Requeues int       `json:"requeues"` // number of earlier requeues by Slurm
+	Attempt  int       `json:"attempt"`  // attempt number within its launcher, from 1
 	Hosts    string    `json:"hosts,omitempty"`
 	Ranks    int       `json:"ranks,omitempty"`
-	Code     *Code     `json:"code,omitempty"` // of a beginning: the user's program, where no submission has recorded it
+	Code     *Code     `json:"code,omitempty"` // user's program, only in begin events of runs without a recorded submission
 
-	// Of an end.
+	// Fields of end events.
 	Exit    int    `json:"exit"`
-	Stopped bool   `json:"stopped,omitempty"` // the ranks were asked to stop, and did
-	Step    int    `json:"step"`              // the last step that a rank has reported
-	Cause   string `json:"cause,omitempty"`   // what went wrong, or why it was asked to stop; empty if it finished
-	Rank    *int   `json:"rank,omitempty"`    // that is the cause
-	Host    string `json:"host,omitempty"`    // its host
-	Again   bool   `json:"again,omitempty"`   // the launcher starts another attempt
-	// NoProgress reports that a user's program was asked to stop and did not handle the
-	// signal, so it saved nothing because of it.
+	Stopped bool   `json:"stopped,omitempty"` // whether the ranks stopped on request
+	Step    int    `json:"step"`              // last step that a rank reported
+	Cause   string `json:"cause,omitempty"`   // failure or reason for the stop request; empty if the run finished
+	Rank    *int   `json:"rank,omitempty"`    // rank that caused the failure
+	Host    string `json:"host,omitempty"`    // host of Rank
+	Again   bool   `json:"again,omitempty"`   // whether the launcher starts another attempt
+	// NoProgress reports that a user's program received a stop request but did not handle the
+	// signal, so it saved nothing in response.
 	NoProgress bool `json:"no_progress,omitempty"`
 }
 
-// Attempts is the file that keeps what has become of each attempt.
+// Attempts returns the path of attempts.jsonl, the history of attempts.
 func (d Dir) Attempts() string { return filepath.Join(d.Path, attemptsName) }
 
-// AppendAttempt adds a line, also behind one that has no end: its launcher was killed, or
-// the disk was full.
+// AppendAttempt appends e to the history of attempts. If the last line is incomplete, it
+// starts a new line: the launcher may have been killed, or the disk may have been full.
 func (d Dir) AppendAttempt(e AttemptEvent) error {
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -78,7 +78,7 @@ func (d Dir) AppendAttempt(e AttemptEvent) error {
 	return nil
 }
 
-// torn says whether the last line of a file has no end.
+// torn reports whether the last line of f is incomplete.
 func torn(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
@@ -89,8 +89,8 @@ func torn(f *os.File) bool {
 	return err == nil && last[0] != '\n'
 }
 
-// ReadAttempts returns the last events of the file, in order. It returns none if there is no
-// file, and skips lines that it cannot read.
+// ReadAttempts returns the last events of the history, in file order. It returns no events if
+// the file does not exist, and it skips invalid lines.
 func (d Dir) ReadAttempts() ([]AttemptEvent, error) {
 	f, err := d.openFile(attemptsName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,7 +116,7 @@ func readAttempts(f *os.File) ([]AttemptEvent, error) {
 	lines := bufio.NewScanner(io.NewSectionReader(f, start, maxAttempts))
 	lines.Buffer(nil, 1<<20)
 	if start > 0 {
-		lines.Scan() // the rest of a line
+		lines.Scan() // skip a partial line
 	}
 	var last []AttemptEvent
 	for lines.Scan() {

@@ -16,15 +16,19 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// Create creates the directory at an absolute path, with mode 0700, and the directories
-// above it. It also returns a directory that exists.
+// Create creates the run directory at an absolute path with mode 0700, and any missing
+// parents. If the directory exists, Create checks it and returns it.
 //
-// It rejects a path that is a symbolic link or not a directory, or that holds control
-// characters, and a directory that belongs to someone else, that others can write to, that
-// this user cannot write to, or that holds other files and no run. It does not create a run
-// directory in a directory that another user has prepared for everybody in a place such as
-// /tmp; see [Exposures] for other directories that do not protect it. It leaves nothing in a
-// directory that it rejects. Such errors may have a hint.
+// Create rejects the following paths and directories. The error may have a hint.
+//   - paths that are symbolic links, are not directories, or contain control characters
+//   - directories that belong to another user, that others can write to, or that this user
+//     cannot write to
+//   - directories that contain other files but no run
+//   - new directories in a parent that another user may have prepared in a public directory,
+//     such as /tmp
+//
+// Other parent directories may also expose the run directory: see [Exposures]. Create adds no
+// file to a directory that it rejects.
 func Create(path string) (Dir, error) {
 	if !filepath.IsAbs(path) {
 		return Dir{}, fmt.Errorf("create run directory %q: the path is not absolute", path)
@@ -34,7 +38,7 @@ func Create(path string) (Dir, error) {
 		return Dir{}, fmt.Errorf("create run directory %q: %w", path, err)
 	}
 	d := Dir{Path: path}
-	// Before anybody locks it: a lock is a file, too.
+	// Check this before the first lock: the lock file would make the directory non-empty.
 	if _, err := os.Lstat(filepath.Join(path, recordName)); errors.Is(err, fs.ErrNotExist) {
 		if err := d.empty(); err != nil {
 			return Dir{}, fmt.Errorf("use run directory %q: %w", path, err)
@@ -44,7 +48,7 @@ func Create(path string) (Dir, error) {
 }
 
 func create(path string) error {
-	// No batch script can name it.
+	// A batch script cannot contain such a path.
 	if i := strings.IndexFunc(path, unicode.IsControl); i >= 0 {
 		c, _ := utf8.DecodeRuneInString(path[i:])
 		return hints.Errorf("choose another name with --run-dir", "it holds the control character %U", c)
@@ -57,7 +61,7 @@ func create(path string) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return cannotMake(err)
 		}
-		// Another submission may make it at the same moment: look again below.
+		// Another submission may create the directory at the same time: check below.
 		if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return cannotMake(err)
 		}
@@ -70,7 +74,7 @@ func create(path string) error {
 // elsewhere is the hint for a directory that this user cannot use.
 const elsewhere = "choose another with --run-dir"
 
-// check returns an error if a directory cannot hold a run of this user.
+// check returns an error if this user cannot keep a run in the directory at path.
 func check(path string) error {
 	info, err := os.Lstat(path)
 	if err == nil {
@@ -79,15 +83,15 @@ func check(path string) error {
 	if err != nil {
 		return err
 	}
-	// The kernel's word counts, not the mode: the file system may be read-only.
+	// Query the kernel: the mode does not show a read-only file system.
 	if err := unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
 		return hints.Errorf(elsewhere, "it cannot be written into: %w", err)
 	}
 	return nil
 }
 
-// checkOwn returns an error unless a run directory belongs to this user and nobody else can
-// write to it.
+// checkOwn returns an error unless the run directory belongs to this user and no other user
+// can write to it.
 func checkOwn(info fs.FileInfo) error {
 	switch mode := info.Mode(); {
 	case mode&fs.ModeSymlink != 0:
@@ -105,8 +109,8 @@ func checkOwn(info fs.FileInfo) error {
 	return nil
 }
 
-// Open takes a run directory that was made before. Its owner may be someone
-// else: what is in it can still be looked at.
+// Open returns the existing run directory at an absolute path. The directory may belong to
+// another user, so use it only for reading.
 func Open(path string) (Dir, error) {
 	if !filepath.IsAbs(path) {
 		return Dir{}, fmt.Errorf("open run directory %q: the path is not absolute", path)
@@ -134,12 +138,13 @@ func Open(path string) (Dir, error) {
 	return d, nil
 }
 
-// OpenOwn opens and holds a run directory of this user; see [Dir.Hold]. It is for callers
-// that act on what the directory says: the job file and the site's profile hold commands,
-// and the record holds the jobs to cancel. It rejects directories of other users,
-// directories that others can write to, and symbolic links. The check at creation is not
-// enough, because whoever can write to a directory above may have replaced the run
-// directory since.
+// OpenOwn opens and holds a run directory of this user; see [Dir.Hold]. It is for callers that
+// act on the contents of the directory. The job file and the site profile contain commands,
+// and the record contains the jobs to cancel.
+//
+// OpenOwn rejects directories of other users, directories that others can write to, and
+// symbolic links. The check at creation is not sufficient: a user who can write to a parent
+// directory may have replaced the run directory since then.
 func OpenOwn(path string) (d Dir, release func(), err error) {
 	if d, err = Open(path); err != nil {
 		return Dir{}, nil, err
@@ -154,14 +159,15 @@ func OpenOwn(path string) (d Dir, release func(), err error) {
 	return d.Hold()
 }
 
-// HasCheckpoints reports whether the directory holds checkpoints, whatever else is missing.
+// HasCheckpoints reports whether the directory contains checkpoints. Other files may be
+// missing.
 func (d Dir) HasCheckpoints() bool {
 	entries, err := os.ReadDir(d.Checkpoints())
 	return err == nil && len(entries) > 0
 }
 
-// cannotMake says what is in the way: of a system error only the part that has
-// the path in it names which folder of a long path it is.
+// cannotMake adds a hint to a file system error. The *fs.PathError in err names the component
+// of the path that caused the failure.
 func cannotMake(err error) error {
 	return hints.Errorf("choose a place that you can write to with --run-dir", "%w", err)
 }

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// maxEnd bounds ended.json.
+// maxEnd is the maximum size of ended.json in bytes.
 const maxEnd = 64 << 10
 
-// End is how a launcher ended.
+// An End describes how a launcher ended.
 type End struct {
 	JobID   string    `json:"job_id,omitempty"`  // empty without Slurm
 	Exit    int       `json:"exit"`              // the launcher's exit code
-	Stopped bool      `json:"stopped,omitempty"` // its ranks were asked to stop, and did
+	Stopped bool      `json:"stopped,omitempty"` // whether the ranks stopped on request
 	Time    time.Time `json:"time"`
 }
 
-// WriteEnd stores how the job ended.
+// WriteEnd replaces ended.json with e.
 func (d Dir) WriteEnd(e End) error {
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -28,7 +28,8 @@ func (d Dir) WriteEnd(e End) error {
 	return d.write(endName, append(text, '\n'))
 }
 
-// ClearFailure removes the file that says how an earlier attempt failed, if there is one.
+// ClearFailure removes the failure report of an earlier attempt. It is not an error if the
+// file does not exist.
 func (d Dir) ClearFailure() error {
 	root, done, err := d.open()
 	if err == nil {
@@ -41,7 +42,7 @@ func (d Dir) ClearFailure() error {
 	return nil
 }
 
-// ClearEnd forgets how an earlier job ended: another one begins.
+// ClearEnd removes the result of the previous job when a new job starts.
 func (d Dir) ClearEnd() error {
 	root, done, err := d.open()
 	if err == nil {
@@ -54,7 +55,8 @@ func (d Dir) ClearEnd() error {
 	return nil
 }
 
-// ReadEnd says how the last job ended here; false where nothing tells.
+// ReadEnd returns how the last job ended. It returns false if ended.json is missing or
+// invalid.
 func (d Dir) ReadEnd() (End, bool) {
 	text, err := d.readFile(endName, maxEnd)
 	var e End

@@ -9,11 +9,13 @@ import (
 	"syscall"
 )
 
-// Hold opens the directory and returns it with the open directory. It rejects a directory
-// of another user, and a directory that others can write to. What this package reads and
-// writes for the result is in that directory, even if someone moves it and puts another in
-// its place. [Dir.CheckPlace] notices the move. The directory stays open until release is
-// called. The element of a held sweep is opened below the sweep's directory.
+// Hold opens the directory and returns a Dir that refers to the open directory. It rejects
+// directories of other users and directories that others can write to.
+//
+// All reads and writes of this package through held use the open directory, even if a process
+// moves it and puts another directory at its path. [Dir.CheckPlace] detects the move. The
+// directory stays open until the caller calls release. Trials of a held sweep are opened
+// relative to the sweep's directory.
 func (d Dir) Hold() (held Dir, release func(), err error) {
 	root, err := d.openRoot()
 	if err == nil {
@@ -31,7 +33,7 @@ func (d Dir) Hold() (held Dir, release func(), err error) {
 	return Dir{Path: d.Path, root: root}, func() { root.Close() }, nil
 }
 
-// openRoot opens the directory.
+// openRoot opens the directory. The caller closes the result.
 func (d Dir) openRoot() (*os.Root, error) {
 	if d.root == nil {
 		return os.OpenRoot(d.Path)
@@ -39,7 +41,8 @@ func (d Dir) openRoot() (*os.Root, error) {
 	return d.root.OpenRoot(filepath.Join(".", d.below))
 }
 
-// open returns the open directory, and a function that closes it unless it is held.
+// open returns the open directory and a function that closes it. For a held directory, done
+// does nothing.
 func (d Dir) open() (root *os.Root, done func(), err error) {
 	if d.root != nil && d.below == "" {
 		return d.root, func() {}, nil
@@ -50,9 +53,8 @@ func (d Dir) open() (root *os.Root, done func(), err error) {
 	return root, func() { root.Close() }, nil
 }
 
-// CheckPlace returns a [*MovedError] if the path of a held directory no longer leads to
-// it. It returns nil for a directory that is not held, and if the file system does not
-// say.
+// CheckPlace returns a [*MovedError] if the path of a held directory no longer leads to it. It
+// returns nil if the directory is not held or if the file system cannot answer.
 func (d Dir) CheckPlace() error {
 	if d.root == nil || d.below != "" {
 		return nil
@@ -61,8 +63,8 @@ func (d Dir) CheckPlace() error {
 	if err != nil {
 		return nil
 	}
-	// Stat follows a link, as Hold did: who moves the directory and leaves a link in its
-	// place has not broken anything.
+	// Stat follows symbolic links, as Hold does. The path still leads to the directory if the
+	// user moves the directory and leaves a link at the old path.
 	there, err := os.Stat(d.Path)
 	switch {
 	case err == nil && os.SameFile(held, there):
@@ -80,7 +82,8 @@ func (d Dir) CheckPlace() error {
 	return moved
 }
 
-// holdsCheckpoints is [Dir.HasCheckpoints] for a held directory, wherever it is.
+// holdsCheckpoints reports whether a held directory contains checkpoints. Unlike
+// [Dir.HasCheckpoints], it works after the directory was moved.
 func (d Dir) holdsCheckpoints() bool {
 	f, err := d.root.Open(checkpointsName)
 	if err != nil {
@@ -91,15 +94,14 @@ func (d Dir) holdsCheckpoints() bool {
 	return len(names) > 0
 }
 
-// IsDeleted reports whether a held directory no longer exists, so that nothing can be
-// written to it.
+// IsDeleted reports whether a held directory was deleted. Writes to it fail.
 func (d Dir) IsDeleted() bool {
 	var moved *MovedError
 	return errors.As(d.CheckPlace(), &moved) && moved.Deleted
 }
 
-// now returns the present path of the held directory, empty if the kernel does not know
-// it: another host may have moved the directory.
+// now returns the current path of the held directory. It returns an empty string if the kernel
+// does not have the path, for example because another host moved the directory.
 func (d Dir) now(held os.FileInfo) string {
 	f, err := d.root.Open(".")
 	if err != nil {
@@ -116,16 +118,16 @@ func (d Dir) now(held os.FileInfo) string {
 	return path
 }
 
-// A MovedError says that a run directory is no longer where it was when its run began.
+// A MovedError reports that a run directory was moved or deleted during the run.
 type MovedError struct {
-	Path      string // where it was
-	Now       string // where it is; empty if that is not known
+	Path      string // path at the start of the run
+	Now       string // current path; empty if unknown
 	Deleted   bool
-	CanResume bool // it holds checkpoints
-	Finished  bool // the run is over, and nothing is left to do; the caller sets it
+	CanResume bool // whether the directory contains checkpoints
+	Finished  bool // whether the run is complete; set by the caller
 }
 
-// Error says what happened to the directory.
+// Error returns what happened to the directory.
 func (e *MovedError) Error() string {
 	switch {
 	case e.Deleted:
@@ -136,7 +138,7 @@ func (e *MovedError) Error() string {
 	return fmt.Sprintf("run directory %q was moved or deleted while the run was in progress", e.Path)
 }
 
-// Hint says how to continue.
+// Hint returns how to continue.
 func (e *MovedError) Hint() string {
 	switch {
 	case e.Deleted:

@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// What is written for a held directory goes where the directory is, and a change of place
-// is noticed.
+// Writes to a held directory follow the directory, and CheckPlace detects the move.
 func TestHeldDirectoryIsFollowed(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		change func(t *testing.T, path string) (now string) // empty where it is gone
-		want   string                                       // in the error; empty for none
+		change func(t *testing.T, path string) (now string) // empty if it was deleted
+		want   string                                       // expected in the error; empty if no error
 	}{
 		{"in place", func(_ *testing.T, path string) string { return path }, ""},
 		{"moved", func(t *testing.T, path string) string { return move(t, path) }, "was moved to"},
@@ -65,7 +64,7 @@ func TestHeldDirectoryIsFollowed(t *testing.T) {
 			if d.IsDeleted() != (now == "") {
 				t.Errorf("deleted: %v", d.IsDeleted())
 			}
-			// Only a directory with checkpoints has something to resume from.
+			// A run can resume only from a directory with checkpoints.
 			if moved != nil && strings.Contains(moved.Hint(), "resumes") {
 				t.Errorf("it has no checkpoint: hint %q", moved.Hint())
 			}

@@ -11,20 +11,20 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/process"
 )
 
-// Launcher is a launcher without Slurm that has taken the lock of the launcher and has
-// not given it back. It may have been killed since.
+// A Launcher is a launcher outside Slurm that took the launcher lock and did not release it.
+// Its process may have been killed since then.
 type Launcher struct {
 	PID   int
 	Host  string
-	Since time.Time // when it took the lock, in whole seconds
+	Since time.Time // time when it took the lock, rounded down to seconds
 
 	place place
-	start uint64 // of the process, in clock ticks since the host was booted
+	start uint64 // start time of the process, in clock ticks since boot
 }
 
-// Launcher returns the launcher without Slurm that holds the lock of the launcher; false
-// if none does. The processes of a job, of a submission, and ranks without a launcher
-// also take this lock, and are not returned.
+// Launcher returns the launcher outside Slurm that holds the launcher lock, and false if there
+// is none. Other processes also take this lock: processes of Slurm jobs, submissions, and
+// ranks without a launcher. Launcher does not return these.
 func (d Dir) Launcher() (Launcher, bool) {
 	f, err := d.openFile(launchLockName)
 	if err != nil {
@@ -38,14 +38,15 @@ func (d Dir) Launcher() (Launcher, bool) {
 	return Launcher{PID: h.PID, Host: h.Host, Since: h.Time, place: h.place, start: h.Start}, true
 }
 
-// place is where the number of a process has its meaning. Hosts and containers may have
-// equal names. Locks of earlier versions do not have it.
+// A place identifies the kernel and the PID namespace in which a PID is valid. Host names are
+// not sufficient, because hosts and containers may share one. Lock files of earlier versions
+// do not contain these fields.
 type place struct {
 	Boot      string `json:"boot,omitempty"`          // the kernel's boot_id
-	Namespace string `json:"pid_namespace,omitempty"` // as "pid:[4026531836]"
+	Namespace string `json:"pid_namespace,omitempty"` // such as "pid:[4026531836]"
 }
 
-// thisPlace returns the place of this process. What cannot be read is left empty.
+// thisPlace returns the place of this process. Values that it cannot read are empty.
 func thisPlace() (p place) {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	p.Boot = string(bytes.TrimSpace(boot))
@@ -53,31 +54,32 @@ func thisPlace() (p place) {
 	return p
 }
 
-// contradicts reports whether two places are known to differ.
+// contradicts reports whether p and q differ in a field that both have.
 func (p place) contradicts(q place) bool {
 	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
 	return differ(p.Boot, q.Boot) || differ(p.Namespace, q.Namespace)
 }
 
-// IsHere reports whether the launcher was started on this host, since it was booted, and
-// in this process's PID namespace.
+// IsHere reports whether the launcher was started on this host, since the last boot, and in
+// the PID namespace of this process.
 func (l Launcher) IsHere() bool {
 	host, err := os.Hostname()
 	return err == nil && host == l.Host && !l.place.contradicts(thisPlace())
 }
 
-// IsRunning reports whether the process of the launcher still exists. It must have been
-// started on this host. Another process with the same number is not the launcher.
+// IsRunning reports whether the launcher's process still exists. The launcher must be on this
+// host. The start time distinguishes it from a later process with the same PID.
 func (l Launcher) IsRunning() bool {
 	start, err := processStart(l.PID)
 	return err == nil && start == l.start
 }
 
-// ErrNotRunning is the error of a signal to a launcher that has ended.
+// ErrNotRunning means that the launcher has exited.
 var ErrNotRunning = errors.New("the launcher has ended")
 
-// Signal sends a signal to the launcher, which must be on this host, and to no other
-// process, even if the launcher ends at this moment and its number is used again.
+// Signal sends s to the launcher, which must be on this host. It never signals another
+// process, even if the launcher exits now and the kernel reuses its PID. It returns
+// [ErrNotRunning] if the launcher has exited.
 func (l Launcher) Signal(s unix.Signal) error {
 	err := process.Signal(l.PID, l.start, s)
 	if errors.Is(err, process.ErrEnded) {
@@ -86,8 +88,8 @@ func (l Launcher) Signal(s unix.Signal) error {
 	return err
 }
 
-// processStart returns when a process was started, in clock ticks since the host was
-// booted. It fails for a process that does not exist, and for a zombie, which has ended.
+// processStart returns the start time of a process, in clock ticks since boot. It returns an
+// error if the process does not exist or is a zombie.
 func processStart(pid int) (uint64, error) {
 	s, err := process.Read(pid)
 	if err == nil && s.Ended {

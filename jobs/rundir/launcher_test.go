@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A launcher is known by its lock while it runs; other holders of the lock are none.
+// The lock identifies a running launcher. Other holders of the lock are not launchers.
 func TestLauncherHoldsTheLock(t *testing.T) {
 	d := mustCreate(t)
 	if l, ok := d.Launcher(); ok {
@@ -44,8 +44,8 @@ func TestLauncherHoldsTheLock(t *testing.T) {
 	}
 }
 
-// A signal reaches the launcher and no other process: not one that has got the number of
-// a launcher that was killed.
+// A signal reaches only the launcher, never a process that reuses the PID of a killed
+// launcher.
 func TestSignalReachesOnlyTheLauncher(t *testing.T) {
 	d := mustCreate(t)
 	cmd := exec.CommandContext(t.Context(), "sleep", "600")
@@ -98,8 +98,8 @@ func TestSignalReachesOnlyTheLauncher(t *testing.T) {
 	}
 }
 
-// TestLauncherOfSameNameIsElsewhere checks that another machine, or a container, with the
-// name of this host is not this host. Locks of earlier versions have the name only.
+// TestLauncherOfSameNameIsElsewhere checks that another machine or container with the name of
+// this host is not treated as this host. Locks of earlier versions contain only the name.
 func TestLauncherOfSameNameIsElsewhere(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {

@@ -7,56 +7,58 @@ import (
 	"time"
 )
 
-// maxLive bounds live.json: the hosts of many thousand nodes fit.
+// maxLive is the maximum size of live.json in bytes. The host names of many thousand nodes
+// fit.
 const maxLive = 4 << 20
 
-// The phases of a launcher.
+// Values of Phase in [Live].
 const (
-	PhaseJoining    = "joining"    // ranks have been started, and not all have come
-	PhaseRunning    = "running"    // all ranks are there
-	PhaseStopping   = "stopping"   // they were asked to save and stop
-	PhaseRestarting = "restarting" // an attempt has failed, the next one is about to begin
-	PhaseOver       = "over"       // no rank is left; ended.json says how
+	PhaseJoining    = "joining"    // ranks have been started, but not all of them have joined
+	PhaseRunning    = "running"    // all ranks have joined
+	PhaseStopping   = "stopping"   // ranks were asked to save and stop
+	PhaseRestarting = "restarting" // an attempt failed, and the next one is about to start
+	PhaseOver       = "over"       // no ranks remain; ended.json has the result
 )
 
-// Live is how the launcher sees its ranks while they run: live.json, which it replaces
-// every [LiveEvery], and sooner when a node's state changes. Ranks that srun started without a launcher have none.
+// Live is the launcher's view of its ranks during a run, stored in live.json. The launcher
+// replaces the file every [LiveEvery], and immediately when the state of a node changes. Ranks
+// that srun starts without a launcher do not have this file.
 type Live struct {
-	Time    time.Time   `json:"time"` // when it was written: an old one is of a launcher that was killed
+	Time    time.Time   `json:"time"` // time of writing; if it is old, the launcher was killed
 	JobID   string      `json:"job_id,omitempty"`
-	Attempt int         `json:"attempt"` // counted from 1
-	Began   time.Time   `json:"began"`   // the attempt
+	Attempt int         `json:"attempt"` // from 1
+	Began   time.Time   `json:"began"`   // start of the attempt
 	Phase   string      `json:"phase"`
-	Detail  string      `json:"detail,omitempty"` // why, for people
-	Hosts   string      `json:"hosts"`            // a host list, in the order of ranks
+	Detail  string      `json:"detail,omitempty"` // reason for the phase, for messages
+	Hosts   string      `json:"hosts"`            // node list, in rank order
 	PerNode int         `json:"ranks_per_node"`
 	Ranks   int         `json:"ranks"`
-	Joined  int         `json:"joined"` // how many have come
+	Joined  int         `json:"joined"` // number of ranks that have joined
 	Nodes   []NodeGroup `json:"nodes"`
 }
 
-// NodeGroup is the nodes in one state, which is that of the rank of a node that needs
-// most attention: one that is lost before one that trains.
+// A NodeGroup is a set of nodes in the same state. The state of a node is the state of its
+// rank that needs most attention: a lost rank takes precedence over a training rank.
 type NodeGroup struct {
-	// State is joining, lost, failed, ended (as told after a failure) or done, or what
-	// the ranks are at: loading, training, evaluating, saving; running where they do
-	// not tell, as a user's program does not.
+	// State is joining, lost, failed, ended (stopped after a failure), done, or the activity
+	// of the ranks: loading, training, evaluating, or saving. It is running if the ranks do
+	// not report their activity, as in a user's program.
 	State string `json:"state"`
-	Hosts string `json:"hosts"` // a host list
-	Ranks []int  `json:"ranks"` // those in this state on these nodes, in order; the first few of many
-	Count int    `json:"count"` // how many there are
+	Hosts string `json:"hosts"` // node list
+	Ranks []int  `json:"ranks"` // ranks in this state on these nodes, in order; only the first few of a large group
+	Count int    `json:"count"` // number of ranks in this state
 	Least int    `json:"least_step"`
 	Most  int    `json:"most_step"`
 }
 
-// LiveEvery is how often live.json is replaced.
+// LiveEvery is the interval at which the launcher replaces live.json.
 const LiveEvery = 2 * time.Second
 
-// Live is the file that says how the launcher sees its ranks.
+// Live returns the path of live.json, the launcher's view of its ranks.
 func (d Dir) Live() string { return filepath.Join(d.Path, liveName) }
 
-// WriteLive replaces live.json. Unlike what must not be lost it is not synced: after a
-// power failure there is no launcher that it could tell of.
+// WriteLive replaces live.json. It does not sync the file: after a power failure, the launcher
+// is gone and the file has no use.
 func (d Dir) WriteLive(l Live) error {
 	text, err := json.Marshal(l)
 	if err != nil {
@@ -66,7 +68,7 @@ func (d Dir) WriteLive(l Live) error {
 	if err == nil {
 		defer done()
 		const temp = tempPrefix + "live"
-		// The directory is locked: there is one launcher.
+		// A fixed name is safe: the lock allows one launcher only.
 		if err = root.WriteFile(temp, append(text, '\n'), 0o600); err == nil {
 			err = root.Rename(temp, liveName)
 		}
@@ -77,7 +79,7 @@ func (d Dir) WriteLive(l Live) error {
 	return nil
 }
 
-// ReadLive reads live.json; false where there is none that can be read.
+// ReadLive reads live.json. It returns false if the file is missing or invalid.
 func (d Dir) ReadLive() (Live, bool) {
 	text, err := d.readFile(liveName, maxLive)
 	var l Live

@@ -34,12 +34,12 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// The owner of a run may be another user, whose file must not fill the memory of readers.
+// Another user may own the run. That user's file must not exhaust the reader's memory.
 func TestAttemptsAreBounded(t *testing.T) {
 	tests := []struct {
 		name string
 		text string
-		size int64 // in bytes, to which the file is extended before the last event
+		size int64 // size in bytes to which the test extends the file before the last event
 	}{
 		{name: "many events", text: strings.Repeat(`{"event":"begin"}`+"\n", 2*maxEvents+5)},
 		{name: "large file", size: 1 << 40},
@@ -97,7 +97,7 @@ func TestAttempts(t *testing.T) {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
 
-	// What the next launcher adds is a line of its own.
+	// The next launcher's event starts on a new line.
 	want = append(want, AttemptEvent{Event: AttemptBegan, Time: time.Unix(20, 0).UTC(), JobID: "19", Attempt: 1})
 	if err := d.AppendAttempt(want[2]); err != nil {
 		t.Fatal(err)

@@ -14,45 +14,46 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
-// holder is who has a lock, as its file says. The file is empty when no one has it.
+// A holder is the content of a lock file: the process that holds the lock. The file is empty
+// if the lock is free.
 type holder struct {
-	Job  string    `json:"job,omitempty"` // Slurm's id
+	Job  string    `json:"job,omitempty"` // Slurm job ID
 	PID  int       `json:"pid"`
 	Host string    `json:"host"`
 	Time time.Time `json:"time"`
 
-	// Launcher says that the process is a launcher, which a signal asks to stop.
+	// Launcher reports whether the process is a launcher, which stops on a signal.
 	Launcher bool   `json:"launcher,omitempty"`
-	Start    uint64 `json:"start,omitempty"` // of the process, see processStart
+	Start    uint64 `json:"start,omitempty"` // start time of the process; see processStart
 
 	place
 }
 
-// Claim is who asks for the lock of the launcher.
+// A Claim describes the process that requests the launcher lock.
 type Claim struct {
-	// Job is the id of the Slurm job that it is in; empty outside.
+	// Job is the ID of the process's Slurm job; empty outside Slurm.
 	Job string
-	// Ended asks Slurm whether a job is over; nil where there is none to ask.
+	// Ended queries Slurm whether a job has ended; nil without Slurm.
 	Ended func(job string) (bool, error)
-	// Launcher says that this process is a launcher; see [Dir.Launcher].
+	// Launcher reports whether this process is a launcher; see [Dir.Launcher].
 	Launcher bool
 }
 
-// Lock takes the lock of the launcher, which is held as long as ranks run; the
-// kernel frees it when the process ends, however that happens. While another
-// process has it, the error says which and where.
+// Lock takes the launcher lock. The caller holds it while ranks run. The kernel releases it
+// when the process ends for any reason. If another process holds the lock, the error names the
+// process and its host.
 //
-// Where each node keeps locks of its own, or none (Lustre mounted with localflock or
-// without flock), a launcher on another node holds the lock by what it has written into
-// the file: until Slurm says that its job has ended. On this node it holds it as long as
-// there is its process.
+// On some file systems, each node has separate locks or no locks, for example on Lustre
+// mounted with localflock or without flock. Lock then relies on the content of the lock file.
+// A holder on another node keeps the lock until Slurm reports the end of its job. A holder on
+// this node keeps the lock while its process exists.
 func (d Dir) Lock(c Claim) (unlock func(), err error) {
 	return d.lock(c, launchLockName, "a launcher is at work there already",
 		"stop it first, or give this run a directory of its own with --run-dir")
 }
 
-// LockSubmission takes the lock of a submission, which is held from the look at
-// the record until the job's id stands in it.
+// LockSubmission takes the submission lock. The caller holds it from its first read of the
+// record until it has stored the job ID in the record.
 func (d Dir) LockSubmission() (unlock func(), err error) {
 	return d.lock(Claim{}, submitLockName, "another submission is under way there",
 		"see what it did with `ddpbatch status`")
@@ -82,13 +83,13 @@ func (d Dir) lock(c Claim, name, taken, hint string) (unlock func(), err error) 
 		hint += fmt.Sprintf("; if it is surely gone, remove %q", path)
 		return nil, fmt.Errorf("run directory %q: %w", d.Path, hints.Errorf(hint, "%s%s", taken, h))
 	}
-	// Where the file system locks for all nodes, the lock holds without it.
+	// Ignore the error: if the file system locks across nodes, the lock does not need it.
 	_ = writeHolder(f, c)
-	// The file stays: removing it would let two processes lock two files of one
-	// name.
+	// Do not remove the file: two processes could then lock two files with the same name.
 	return func() {
 		_ = f.Truncate(0)
-		// Closing would not do where a child that is just being started still has it.
+		// Close is not sufficient: a child process that is just starting may still have the
+		// file descriptor.
 		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
 		f.Close()
 	}, nil
@@ -103,16 +104,16 @@ func flock(f *os.File) error {
 	}
 }
 
-// over says whether a holder that has not given the lock back is at work no more.
-// Locked says that the file system gave the lock away.
+// over reports whether h no longer runs, although it did not release the lock. locked reports
+// whether the file system granted the lock.
 func (c Claim) over(h holder, locked bool) bool {
 	host, err := os.Hostname()
 	switch {
 	case err == nil && h.Host == host && !locked:
 		return errors.Is(unix.Kill(h.PID, 0), unix.ESRCH)
-	case err == nil && h.Host == host: // the kernel knows
+	case err == nil && h.Host == host: // locked is reliable on this host
 	case h.Job == "":
-	case h.Job == c.Job: // an earlier attempt: Slurm runs one at a time
+	case h.Job == c.Job: // earlier launcher of this job: Slurm runs one at a time
 		return true
 	case c.Ended != nil:
 		if ended, err := c.Ended(h.Job); err == nil {
@@ -129,7 +130,7 @@ func writeHolder(f *os.File, c Claim) error {
 	}
 	h := holder{Job: c.Job, PID: os.Getpid(), Host: host, Time: time.Now().UTC().Truncate(time.Second), Launcher: c.Launcher, place: thisPlace()}
 	if h.Start, err = processStart(h.PID); err != nil {
-		h.Launcher = false // nobody could tell it from another process
+		h.Launcher = false // another process with this PID would be indistinguishable
 	}
 	text, err := json.Marshal(h)
 	if err != nil {
@@ -142,7 +143,8 @@ func writeHolder(f *os.File, c Claim) error {
 	return err
 }
 
-// readHolder is who has the lock, unless it is just writing its name.
+// readHolder returns the holder of the lock. It returns false if the file is empty or a
+// process is just writing it.
 func readHolder(f *os.File) (h holder, ok bool) {
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, 4096))
 	if err != nil || json.Unmarshal(text, &h) != nil || h.PID <= 0 {
@@ -151,7 +153,7 @@ func readHolder(f *os.File) (h holder, ok bool) {
 	return h, true
 }
 
-// String names the holder, for the end of a message.
+// String returns the job, process, and host of the holder, as the end of a message.
 func (h holder) String() string {
 	if h.PID == 0 {
 		return ""

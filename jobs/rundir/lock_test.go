@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// What a launcher that is gone, or one on a node with locks of its own, has written into
-// the lock: it holds until Slurm says that its job has ended, and on this machine as long
-// as there is its process.
+// A lock file may name a launcher that ended or that runs on a node with separate locks. The
+// lock holds until Slurm reports the end of its job. On this host, it holds while the process
+// exists.
 func TestLockOfAnotherNode(t *testing.T) {
 	here, err := os.Hostname()
 	if err != nil {
@@ -33,7 +33,7 @@ func TestLockOfAnotherNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		holder holder
 		claim  Claim
-		locked bool // by the file system
+		locked bool // whether the file system grants the lock
 		want   bool
 	}{
 		"its job has ended":                      {holder{Job: "17", PID: 1, Host: "elsewhere"}, Claim{Job: "18", Ended: ended(true, nil)}, true, true},

@@ -11,24 +11,24 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// maxNetwork bounds network.json: ten thousand hosts have 1 MB.
+// maxNetwork is the maximum size of network.json in bytes. Ten thousand hosts need 1 MB.
 const maxNetwork = 8 << 20
 
-// Network is what the ranks of the last attempt agreed on: network.json.
+// Network is the network that the ranks of the last attempt agreed on, stored in network.json.
 type Network struct {
 	Time   time.Time     `json:"time"`
-	Choice netif.Choice  `json:"choice"` // on the first host, with why, and why no other interface
+	Choice netif.Choice  `json:"choice"` // choice on the first host, with the reasons for and against each interface
 	Hosts  []NetworkHost `json:"hosts"`
 }
 
-// NetworkHost is one host's place in it.
+// A NetworkHost is the interface and address of one host.
 type NetworkHost struct {
 	Host      string `json:"host"`
 	Interface string `json:"interface"`
 	Address   string `json:"address"`
 }
 
-// Network is the file that says which network ranks agreed on, and why.
+// Network returns the path of network.json, the network of the last attempt.
 func (d Dir) Network() string { return filepath.Join(d.Path, networkName) }
 
 // WriteNetwork replaces network.json.
@@ -40,7 +40,7 @@ func (d Dir) WriteNetwork(n Network) error {
 	return d.write(networkName, append(text, '\n'))
 }
 
-// ReadNetwork reads network.json; nil where there is none.
+// ReadNetwork reads network.json. It returns nil if the file does not exist.
 func (d Dir) ReadNetwork() (*Network, error) {
 	text, err := d.readFile(networkName, maxNetwork)
 	if errors.Is(err, fs.ErrNotExist) {

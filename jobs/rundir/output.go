@@ -15,19 +15,19 @@ const (
 	launchLogPrefix = "launch-"
 	launchLogSuffix = ".out"
 	launchLogTime   = "20060102T150405.000Z" // UTC; names sort by time
-	// maxLaunchLogs is how many launches keep their output. A run that is tried out
-	// again and again must not fill the disk.
+	// maxLaunchLogs is the number of launches whose output is retained. It keeps a run that a
+	// user launches repeatedly from filling the disk.
 	maxLaunchLogs = 10
 )
 
-// LaunchLog is the file that holds the output of one launch without Slurm: what its
-// ranks and the launcher print. For a submitted job, [Dir.BatchLog] is that file.
+// A LaunchLog is the file with the output of one launch outside Slurm: the output of the ranks
+// and the launcher. For a submitted job, the file is [Dir.BatchLog].
 type LaunchLog struct {
 	Path  string
 	Began time.Time
 }
 
-// LaunchLogs returns the logs of launches without Slurm, the oldest first.
+// LaunchLogs returns the logs of launches outside Slurm, oldest first.
 func (d Dir) LaunchLogs() ([]LaunchLog, error) {
 	entries, err := d.readDir()
 	if err != nil {
@@ -45,8 +45,9 @@ func (d Dir) LaunchLogs() ([]LaunchLog, error) {
 	return logs, nil
 }
 
-// CreateLaunchLog creates the log of a launch that begins now, and removes the oldest
-// logs if there are more than ten. The caller holds the lock of the launcher.
+// CreateLaunchLog creates the log of a launch that starts at now. It removes the oldest logs
+// so that at most ten remain. The caller must hold the launcher lock. If the removal fails,
+// CreateLaunchLog returns both the file and an error.
 func (d Dir) CreateLaunchLog(now time.Time) (*os.File, error) {
 	logs, err := d.LaunchLogs()
 	if err != nil {
@@ -54,7 +55,7 @@ func (d Dir) CreateLaunchLog(now time.Time) (*os.File, error) {
 	}
 	began := now.UTC().Truncate(time.Millisecond)
 	if n := len(logs); n > 0 && !began.After(logs[n-1].Began) {
-		// The clock was set back: the newest log still has the latest time.
+		// The clock was set back. The newest log must still have the latest time.
 		began = logs[n-1].Began.Add(time.Millisecond)
 	}
 	name := launchLogPrefix + began.Format(launchLogTime) + launchLogSuffix
@@ -89,8 +90,9 @@ func (d Dir) readDir() ([]fs.DirEntry, error) {
 	return fs.ReadDir(root.FS(), ".")
 }
 
-// OpenBatchLog opens the log of a job, which it creates if there is none, for a launcher
-// that writes it in Slurm's place. A job may start several launchers, one after the other.
+// OpenBatchLog opens the log of a job for appending, and creates it if necessary. It is for a
+// launcher that writes the log instead of Slurm. A job may start several launchers in
+// sequence.
 func (d Dir) OpenBatchLog(jobID string) (*os.File, error) {
 	f, err := d.openToWrite(filepath.Base(d.BatchLog(jobID)), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 	if err != nil {
@@ -99,13 +101,13 @@ func (d Dir) OpenBatchLog(jobID string) (*os.File, error) {
 	return f, nil
 }
 
-// OutputLog returns the file with the newest output of a run: the log of its last job,
-// or of a launch without Slurm after that job was submitted. The path is empty if the
-// run was never submitted, and no launch kept its output.
+// OutputLog returns the path of the file with the newest output of a run. This is the log of
+// its last job, or the log of a later launch outside Slurm. The path is empty if the run was
+// never submitted and has no launch logs.
 func (d Dir) OutputLog(r Record) string {
 	last := r.Last()
 	if logs, err := d.LaunchLogs(); err == nil && len(logs) > 0 {
-		// Submissions are recorded in whole seconds.
+		// Submission times have a resolution of one second.
 		if newest := logs[len(logs)-1]; last == nil || newest.Began.Truncate(time.Second).After(last.Time) {
 			return newest.Path
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Each launch has a log of its own, private, and the last ten are kept.
+// Each launch has a separate, private log. The last ten are retained.
 func TestLaunchLogs(t *testing.T) {
 	d := mustCreate(t)
 	now := time.Date(2026, 11, 22, 19, 0, 0, 0, time.UTC)
@@ -17,7 +17,7 @@ func TestLaunchLogs(t *testing.T) {
 	for i := range 12 {
 		at := now.Add(time.Duration(i) * time.Hour)
 		if i == 6 {
-			at = now.Add(-time.Hour) // the clock was set back
+			at = now.Add(-time.Hour) // simulate a clock that was set back
 		}
 		f, err := d.CreateLaunchLog(at)
 		if err != nil {
@@ -47,7 +47,7 @@ func TestLaunchLogs(t *testing.T) {
 	}
 }
 
-// A link that someone else has put there is neither followed nor replaced.
+// CreateLaunchLog neither follows nor replaces a symbolic link that another user created.
 func TestLaunchLogIsNotALink(t *testing.T) {
 	d := mustCreate(t)
 	now := time.Date(2026, 11, 22, 19, 0, 0, 0, time.UTC)
@@ -67,7 +67,7 @@ func TestLaunchLogIsNotALink(t *testing.T) {
 	}
 }
 
-// The newest output is that of the last launch, or of a job that was submitted later.
+// The newest output is the log of the last launch or of a job submitted later.
 func TestOutputLog(t *testing.T) {
 	at := time.Date(2026, 11, 22, 19, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {

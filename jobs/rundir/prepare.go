@@ -9,12 +9,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
-// Prepare makes the directory ready for a job: it writes the record, or reads
-// the one of earlier submissions, and stores the spec. Name is the job's, base
-// the folder of its file, version the program's.
+// Prepare makes the directory ready for a job. It reads the record of earlier submissions or
+// creates a new record, and it stores the spec. Name is the job's name, base is the directory
+// of its job file, and version is the version of ddpbatch.
 //
-// It refuses the directory of a job of another name, and one that has no record
-// but other files: a home directory, given by mistake.
+// Prepare rejects a directory that contains the run of a job with another name. It also
+// rejects a directory with files but no record, such as a home directory named by accident.
 func (d Dir) Prepare(name, base, version string, spec []byte) (Record, error) {
 	r, err := d.prepare(name, base, version)
 	if err != nil {
@@ -38,14 +38,15 @@ func (d Dir) prepare(name, base, version string) (Record, error) {
 		return Record{}, hints.Errorf("give this job a directory of its own with --run-dir",
 			"it holds the run of another job, %q, and this one is %q", r.Name, name)
 	case r.Base != base:
-		// The spec that is stored next has its relative paths from there.
+		// Relative paths in the spec, which Prepare stores next, start at base.
 		r.Base = base
 		return r, d.WriteRecord(r)
 	}
 	return r, nil
 }
 
-// empty refuses a directory with files that are not this package's.
+// empty returns an error if the directory contains files other than this package's locks and
+// temporary files.
 func (d Dir) empty() error {
 	entries, err := d.readDir()
 	if err != nil {

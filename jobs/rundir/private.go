@@ -13,16 +13,18 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// secretPrefix begins the names of the files that hold the secret of an attempt.
+// secretPrefix is the prefix of the names of secret files. Each holds the secret of one
+// attempt.
 const secretPrefix = "secret-"
 
 // maxPrivate is the maximum size in bytes of a file that only this user can read. The largest
-// one holds a secret and the addresses of a node.
+// such file contains a secret and the addresses of a node.
 const maxPrivate = 64 << 10
 
-// WriteSecret writes the secret of an attempt to a new file with mode 0600, and returns its
-// name for [Dir.ReadSecret]. No other attempt uses the name, so a node that caches names or
-// attributes of the file system cannot find an older file. The error may have a hint.
+// WriteSecret writes the secret of an attempt to a new file with mode 0600 and returns the
+// file name for [Dir.ReadSecret]. No other attempt uses the name, so a node with stale file
+// system caches cannot find an older file. WriteSecret rejects file systems that give other
+// users access. The error may have a hint.
 func (d Dir) WriteSecret(attempt int, secret []byte) (name string, err error) {
 	name = fmt.Sprintf("%s%d-%s", secretPrefix, attempt, randomID())
 	defer func() {
@@ -53,9 +55,10 @@ func (d Dir) WriteSecret(attempt int, secret []byte) (name string, err error) {
 	return name, nil
 }
 
-// makePrivate takes a new file from others, if the file system can do so, and returns its
-// attributes. A file created with mode 0600 can be open to others on a file system with NFSv4
-// access control lists, where it inherits entries from the directory.
+// makePrivate sets the mode of a new file to 0600 if other users can access it, and returns
+// the file's attributes. It leaves the mode unchanged if the file system rejects the change.
+// On file systems with NFSv4 access control lists, a file created with mode 0600 can be
+// accessible to others, because it inherits entries from its directory.
 func makePrivate(f *os.File) (fs.FileInfo, error) {
 	info, err := f.Stat()
 	if err != nil || info.Mode().Perm()&0o077 == 0 {
@@ -65,7 +68,7 @@ func makePrivate(f *os.File) (fs.FileInfo, error) {
 	return f.Stat()
 }
 
-// RemoveSecret removes a file that [Dir.WriteSecret] has written.
+// RemoveSecret removes a file of [Dir.WriteSecret].
 func (d Dir) RemoveSecret(name string) error {
 	root, done, err := d.open()
 	if err != nil {
@@ -78,8 +81,8 @@ func (d Dir) RemoveSecret(name string) error {
 	return nil
 }
 
-// RemoveSecrets removes the files of [Dir.WriteSecret] that launchers have left which were
-// killed. The caller holds the lock of the launcher.
+// RemoveSecrets removes secret files that killed launchers left behind. The caller must hold
+// the launcher lock.
 func (d Dir) RemoveSecrets() error {
 	root, done, err := d.open()
 	if err != nil {
@@ -100,12 +103,12 @@ func (d Dir) RemoveSecrets() error {
 	return err
 }
 
-// ReadSecret returns the content of a file that [Dir.WriteSecret] has written. See
-// [Dir.ReadRendezvous] for the files that it rejects.
+// ReadSecret returns the content of a file of [Dir.WriteSecret]. It rejects the same files as
+// [Dir.ReadRendezvous].
 func (d Dir) ReadSecret(name string) ([]byte, error) { return d.readPrivate(name) }
 
-// readPrivate returns the content of a small file of the directory. It returns an error
-// unless the file is regular, belongs to this user, and is closed to all others.
+// readPrivate returns the content of a small file in the directory. It returns an error unless
+// the file is regular, belongs to this user, and is inaccessible to all other users.
 func (d Dir) readPrivate(name string) ([]byte, error) {
 	f, err := d.openFile(filepath.Base(name))
 	if err != nil {

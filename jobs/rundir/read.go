@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// maxSpec is the number of bytes that are read of a job file. It is more than
-	// [jobs.Parse] accepts.
+	// maxSpec is the number of bytes to read from a job file. It exceeds the limit of
+	// [jobs.Parse].
 	maxSpec = 1<<20 + 1
-	// maxSite is the same limit for a site's profile.
+	// maxSite is the number of bytes to read from a site profile.
 	maxSite = 1<<20 + 1
 )
 
-// OpenFile opens a file of a run directory for reading, by its path. The directory may
-// belong to another user: links are not followed, and a FIFO is an error.
+// OpenFile opens the file at path in a run directory for reading. Because the directory may
+// belong to another user, OpenFile rejects symbolic links and FIFOs.
 func OpenFile(path string) (*os.File, error) { return safefile.Open(path, safefile.NoFollow) }
 
-// ReadSome returns up to most bytes of a file of a run directory. It opens the file like
+// ReadSome returns up to most bytes of a file in a run directory. It opens the file with
 // [OpenFile].
 func ReadSome(path string, most int64) ([]byte, error) {
 	return readSome(most, func() (*os.File, error) { return OpenFile(path) })
@@ -39,8 +39,8 @@ func readSome(most int64, open func() (*os.File, error)) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// openFile is [OpenFile] for a name in the directory. If the directory is held, it opens
-// the file there.
+// openFile opens the file with the given name in the directory, with the checks of [OpenFile].
+// If the directory is held, it opens the file relative to the open directory.
 func (d Dir) openFile(name string) (*os.File, error) {
 	if d.root == nil {
 		return OpenFile(filepath.Join(d.Path, name))
@@ -48,8 +48,8 @@ func (d Dir) openFile(name string) (*os.File, error) {
 	return d.openBelow(name)
 }
 
-// openBelow is openFile for a relative path. A link in the path may not lead out of the
-// directory.
+// openBelow opens a file by its path relative to the directory. The path must not lead outside
+// the directory through a symbolic link.
 func (d Dir) openBelow(path string) (*os.File, error) {
 	root, done, err := d.open()
 	if err != nil {
@@ -69,7 +69,7 @@ func (d Dir) readFile(name string, most int64) ([]byte, error) {
 	return readSome(most, func() (*os.File, error) { return d.openFile(name) })
 }
 
-// ReadSpec returns the job file as it was submitted.
+// ReadSpec returns the job file as submitted.
 func (d Dir) ReadSpec() ([]byte, error) {
 	text, err := d.readFile(specName, maxSpec)
 	if err != nil {
@@ -78,7 +78,7 @@ func (d Dir) ReadSpec() ([]byte, error) {
 	return text, nil
 }
 
-// ReadSite returns the profile of the job's site as it was at submission.
+// ReadSite returns the site profile as of the submission.
 func (d Dir) ReadSite() ([]byte, error) {
 	text, err := d.readFile(siteName, maxSite)
 	if err != nil {
@@ -87,27 +87,27 @@ func (d Dir) ReadSite() ([]byte, error) {
 	return text, nil
 }
 
-// JobDigest returns the SHA-256 of what a job takes from its run directory before it runs
-// anything: the job file, the profile of its site, which holds shell commands, and the
-// folder where relative paths of the job file start. Batch scripts in the queue hold it, so
-// its definition cannot change.
+// JobDigest returns the SHA-256 digest of all data that a job reads from its run directory
+// before it runs a command. The data are the job file, the site profile, which contains shell
+// commands, and the directory where the job file's relative paths start. Queued batch scripts
+// contain the digest, so its definition must not change.
 func JobDigest(spec, site []byte, base string) string {
 	text := fmt.Sprintf("ddpbatch job 1\nspec %x\nsite %x\nbase %q\n", sha256.Sum256(spec), sha256.Sum256(site), base)
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
 }
 
-// ReadRendezvous returns the content of rank 0's file. The file of another user would make
-// this rank join that user's run, so it must be accessible to this user only.
+// ReadRendezvous returns the content of rank 0's rendezvous file. It rejects files that other
+// users can access: another user's file would make this rank join that user's run.
 func (d Dir) ReadRendezvous(jobID, stepID string, restart int) ([]byte, error) {
 	return d.readPrivate(filepath.Base(d.Rendezvous(jobID, stepID, restart)))
 }
 
-// OpenRankLog opens a rank's own log for reading.
+// OpenRankLog opens the log of a rank for reading.
 func (d Dir) OpenRankLog(rank int) (*os.File, error) {
 	return d.openBelow(filepath.Join(logsName, filepath.Base(d.RankLog(rank))))
 }
 
-// OpenTrace opens a file in the folder of the ranks' timelines for reading.
+// OpenTrace opens a file in the trace directory for reading.
 func (d Dir) OpenTrace(name string) (*os.File, error) {
 	return d.openBelow(filepath.Join(tracesName, name))
 }

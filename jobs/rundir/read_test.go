@@ -11,7 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// readers reads every file of a run directory that this package reads.
+// readers lists functions that read every file that this package reads.
 var readers = []struct {
 	file string
 	read func(d Dir) (found bool, err error)
@@ -58,13 +58,13 @@ func fill(t *testing.T, d Dir) {
 	}
 }
 
-// Another user may put links to private files, and FIFOs, into a run directory that this
-// user looks at.
+// Another user may put FIFOs, or symbolic links to private files, into a run directory that
+// this user inspects.
 func TestReadersRejectLinksAndPipes(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		replace func(path string) error
-		nested  bool // only for files in a folder
+		nested  bool // only for files in a subdirectory
 	}{
 		{name: "link", replace: func(path string) error {
 			return errors.Join(os.Rename(path, path+".moved"), os.Symlink(path+".moved", path))
@@ -114,8 +114,8 @@ func TestReadersRejectLinksAndPipes(t *testing.T) {
 	}
 }
 
-// Whoever can write to a directory above can replace the run directory after it was
-// checked. Its files, and those of the elements of a sweep, are read where they were checked.
+// A user who can write to a parent directory can replace the run directory after the check.
+// Reads still use the checked directory, also for the trials of a sweep.
 func TestHeldDirectoryIsReadAfterReplacement(t *testing.T) {
 	d := mustCreate(t)
 	inner := d.Element(1)
@@ -141,7 +141,7 @@ func TestHeldDirectoryIsReadAfterReplacement(t *testing.T) {
 	for name, dir := range map[string]Dir{"run": held, "element": held.Element(1), "held element": element} {
 		for _, r := range readers {
 			if filepath.Base(r.file) == "slurm-1.out" {
-				continue // is opened by its path
+				continue // opened by path
 			}
 			if ok, err := r.read(dir); !ok || err != nil {
 				t.Errorf("%s: %s: %v, %v", name, r.file, ok, err)
@@ -156,7 +156,7 @@ func TestHeldDirectoryIsReadAfterReplacement(t *testing.T) {
 	}
 }
 
-// Hold checks the directory that it has opened.
+// Hold checks the directory that it opened.
 func TestHoldRejectsOthers(t *testing.T) {
 	d := mustCreate(t)
 	if err := os.Chmod(d.Path, 0o770); err != nil {
@@ -166,7 +166,7 @@ func TestHoldRejectsOthers(t *testing.T) {
 	wants(t, err, "mode is 0770", "chmod go-w")
 }
 
-// A rank's log is neither written through a link nor into a FIFO.
+// AppendRankLog writes neither through a symbolic link nor into a FIFO.
 func TestAppendRankLogRejectsLinks(t *testing.T) {
 	d := mustCreate(t)
 	f, err := d.AppendRankLog(0)

@@ -17,77 +17,77 @@ import (
 
 const (
 	recordFormat = 1
-	// maxRecord bounds record.json: ten thousand submissions fit.
+	// maxRecord is the maximum size of record.json in bytes. Ten thousand submissions fit.
 	maxRecord = 8 << 20
-	// maxElements is the maximum number of elements in a sweep. It is more than a job file
-	// can have. Commands read several files for each element.
+	// maxElements is the maximum number of trials in a sweep. A job file cannot have as many.
+	// The limit matters because commands read several files for each trial.
 	maxElements = 20_000
-	// maxJobID is the largest number of a job that squeue parses. Slurm 22.05 has a signed
-	// int for it.
+	// maxJobID is the largest job ID that squeue can parse. Slurm 22.05 uses a signed 32-bit
+	// integer.
 	maxJobID = math.MaxInt32
 )
 
-// Record is what is known of a run: record.json.
+// A Record is the content of record.json: the identity of a run and its submissions.
 type Record struct {
 	Format      int          `json:"format"`
-	Run         string       `json:"run"`  // random, made once for each run directory
-	Name        string       `json:"name"` // of the job
-	Base        string       `json:"base"` // folder of the job file: where relative paths of the spec start
+	Run         string       `json:"run"`  // random ID of the run, created with the run directory
+	Name        string       `json:"name"` // name of the job
+	Base        string       `json:"base"` // directory of the job file; the spec's relative paths start here
 	Created     time.Time    `json:"created"`
-	Version     string       `json:"version"` // of the program that made it
+	Version     string       `json:"version"` // version of ddpbatch that created the record
 	Submissions []Submission `json:"submissions"`
 
-	// Pending is a submission of which it is not known whether Slurm has it: its
-	// job has no id yet. It stands here before sbatch is called.
+	// Pending is a submission without a job ID. Slurm may or may not have its job. It is
+	// stored before the call of sbatch.
 	Pending *Submission `json:"pending,omitempty"`
 
-	// Sweep is set in the directory of a sweep, whose runs are its elements.
+	// Sweep is set in the directory of a sweep. Each trial has a separate run.
 	Sweep *SweepRecord `json:"sweep,omitempty"`
 }
 
-// SweepRecord says what the elements of a sweep are.
+// A SweepRecord lists the trials of a sweep.
 type SweepRecord struct {
-	Elements []ElementRecord `json:"elements"` // by index
+	Elements []ElementRecord `json:"elements"` // indexed by trial
 }
 
-// ElementRecord is one element of a sweep.
+// An ElementRecord is one trial of a sweep.
 type ElementRecord struct {
-	Values map[string]string `json:"values"` // keys of the job file that it sets, as text
+	Values map[string]string `json:"values"` // job file keys that the trial sets, with their values as text
 }
 
-// Submission is one time that the run was handed to Slurm.
+// A Submission is one submission of the run to Slurm.
 type Submission struct {
-	ID            string    `json:"id,omitempty"`     // random; Slurm has it in the job's comment
-	JobID         string    `json:"job_id,omitempty"` // "18", or "18_3" for an element of a sweep; empty while pending
+	ID            string    `json:"id,omitempty"`     // random; also part of the job's comment in Slurm
+	JobID         string    `json:"job_id,omitempty"` // "18", or "18_3" for a trial of a sweep; empty while pending
 	Cluster       string    `json:"cluster,omitempty"`
 	Time          time.Time `json:"time"`
-	Host          string    `json:"host"` // where it was submitted from
+	Host          string    `json:"host"` // host that it was submitted from
 	User          string    `json:"user"`
 	SpecSHA256    string    `json:"spec_sha256"`
 	ScriptSHA256  string    `json:"script_sha256"`
-	ProgramSHA256 string    `json:"program_sha256,omitempty"` // of the program that submitted it, which the job runs
-	Version       string    `json:"version"`                  // of that program
-	Slurm         string    `json:"slurm,omitempty"`          // Slurm's version
+	ProgramSHA256 string    `json:"program_sha256,omitempty"` // digest of the ddpbatch executable that submitted the job, which the job also runs
+	Version       string    `json:"version"`                  // version of that executable
+	Slurm         string    `json:"slurm,omitempty"`          // version of Slurm
 	Site          string    `json:"site,omitempty"`
-	Elements      []int     `json:"elements,omitempty"` // of a sweep
+	Elements      []int     `json:"elements,omitempty"` // submitted trials of a sweep
 	Code          *Code     `json:"code,omitempty"`
 }
 
-// Code is what is known of the user's program.
+// Code describes the user's program.
 type Code struct {
-	Folder string `json:"folder"`           // where it is run from
-	Commit string `json:"commit,omitempty"` // of git; empty outside of a work tree
+	Folder string `json:"folder"`           // working directory of the program
+	Commit string `json:"commit,omitempty"` // git commit; empty outside a work tree
 	Branch string `json:"branch,omitempty"`
 	Remote string `json:"remote,omitempty"` // without credentials
-	Dirty  bool   `json:"dirty,omitempty"`  // there were changes that no commit has
+	Dirty  bool   `json:"dirty,omitempty"`  // whether the work tree had uncommitted changes
 
-	Snapshot string `json:"snapshot,omitempty"` // folder of the copy that runs; empty where Folder itself does
-	SHA256   string `json:"sha256,omitempty"`   // of the snapshot
+	Snapshot string `json:"snapshot,omitempty"` // directory of the copy that runs; empty if Folder itself is used
+	SHA256   string `json:"sha256,omitempty"`   // digest of the snapshot
 	Files    int    `json:"files,omitempty"`
 	Bytes    int64  `json:"bytes,omitempty"`
 }
 
-// LastJob is the id of the job that was submitted last, empty when there is none.
+// LastJob returns the job ID of the last submission, or an empty string if there is none.
 func (r Record) LastJob() string {
 	if s := r.Last(); s != nil {
 		return s.JobID
@@ -95,7 +95,7 @@ func (r Record) LastJob() string {
 	return ""
 }
 
-// Last is the last submission, nil when there is none.
+// Last returns the last submission, or nil if there is none.
 func (r Record) Last() *Submission {
 	if len(r.Submissions) == 0 {
 		return nil
@@ -103,7 +103,7 @@ func (r Record) Last() *Submission {
 	return &r.Submissions[len(r.Submissions)-1]
 }
 
-// Of is the submission of a job, nil if the run was never submitted as it.
+// Of returns the submission with the given job ID, or nil if there is none.
 func (r Record) Of(jobID string) *Submission {
 	for i := range r.Submissions {
 		if r.Submissions[i].JobID == jobID {
@@ -113,8 +113,7 @@ func (r Record) Of(jobID string) *Submission {
 	return nil
 }
 
-// ReadRecord reads the record. The error wraps fs.ErrNotExist where there is
-// none.
+// ReadRecord reads record.json. The error wraps fs.ErrNotExist if the file does not exist.
 func (d Dir) ReadRecord() (Record, error) {
 	path := filepath.Join(d.Path, recordName)
 	text, err := d.readFile(recordName, maxRecord+1)
@@ -146,7 +145,7 @@ func parseRecord(text []byte) (Record, error) {
 	return r, validRecord(r)
 }
 
-// validRecord reports what is wrong with a record.
+// validRecord returns an error if r is invalid or has a newer format.
 func validRecord(r Record) error {
 	switch {
 	case r.Format > recordFormat:
@@ -168,49 +167,49 @@ func validRecord(r Record) error {
 	return nil
 }
 
-// newerRecord is a record of a format that a later version of this program wrote.
+// A newerRecord is the format number of a record that a later version of ddpbatch wrote.
 type newerRecord int
 
-// Error names both formats.
+// Error returns the record's format and the newest supported format.
 func (n newerRecord) Error() string {
 	return fmt.Sprintf("its format is %d, and this version knows up to %d", int(n), recordFormat)
 }
 
-// Hint says what to do about it.
+// Hint returns which version of ddpbatch to use.
 func (newerRecord) Hint() string {
 	return "use the version of ddpbatch that wrote it, or a newer one"
 }
 
-// isJobID reports whether id is the ID of a job, such as "18", or of an array task, such as
-// "18_3". IDs become parts of file names and command lines. One that Slurm cannot parse
-// would make squeue fail for all runs of a command.
+// isJobID reports whether id is a job ID, such as "18", or an array task ID, such as "18_3".
+// IDs become parts of file names and command lines. A single ID that Slurm cannot parse makes
+// squeue fail for all runs of a command.
 func isJobID(id string) bool {
 	job, task, isTask := strings.Cut(id, "_")
 	return job != "0" && isNumber(job) && (!isTask || isNumber(task))
 }
 
-// isNumber reports whether s is a number as Slurm prints it, without leading zeros.
+// isNumber reports whether s is a number in Slurm's format, without leading zeros.
 func isNumber(s string) bool {
 	n, err := strconv.ParseUint(s, 10, 32)
 	return err == nil && n <= maxJobID && s == strconv.FormatUint(n, 10)
 }
 
-// NewSubmission is a submission with an id of its own.
+// NewSubmission returns a submission with a new random ID and the current time.
 func NewSubmission() Submission {
 	return Submission{ID: randomID(), Time: time.Now().UTC().Truncate(time.Second)}
 }
 
-// Comment is what Slurm is given to know the submission by.
+// Comment returns the job comment that identifies the submission in Slurm.
 func (s Submission) Comment() string { return "ddpbatch:" + s.ID }
 
-// randomID is 16 hexadecimal digits.
+// randomID returns 16 random hexadecimal digits.
 func randomID() string {
 	var id [8]byte
 	rand.Read(id[:]) // never fails
 	return hex.EncodeToString(id[:])
 }
 
-// WriteRecord replaces the record.
+// WriteRecord replaces record.json. It returns an error if r is invalid.
 func (d Dir) WriteRecord(r Record) error {
 	r.Format = recordFormat
 	if r.Submissions == nil {

@@ -31,7 +31,7 @@ func TestReadRecordRefuses(t *testing.T) {
 			}
 			_, err := d.ReadRecord()
 			wants(t, err, c.want, c.hint)
-			// Neither is it written over.
+			// Prepare does not overwrite the record either.
 			_, err = d.Prepare("b", "/c", "v1", nil)
 			wants(t, err, c.want, "")
 		})
@@ -41,7 +41,7 @@ func TestReadRecordRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParseRecord: what is read can be written and read again.
+// FuzzParseRecord checks that every valid record can be written and read again.
 func FuzzParseRecord(f *testing.F) {
 	f.Add([]byte(`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"job_id":"12","host":"n1"}]}`))
 	f.Add([]byte(`{"format":1,"run":"a","name":"b","base":"/c","created":"2026-01-01T00:00:00Z","more":[1]}`))
@@ -53,7 +53,7 @@ func FuzzParseRecord(f *testing.F) {
 		}
 		again, err := json.Marshal(r)
 		if err != nil {
-			return // a time in a year that JSON cannot write
+			return // JSON cannot represent the year
 		}
 		if same, err := parseRecord(again); err != nil || !reflect.DeepEqual(same.Submissions, r.Submissions) || same.Run != r.Run {
 			t.Fatalf("%q: %v\n%+v\n%+v", text, err, r, same)

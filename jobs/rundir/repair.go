@@ -15,17 +15,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// oldSuffix ends the name of a record that a repair has replaced.
+// oldSuffix is the suffix of a record that a repair replaced.
 const oldSuffix = ".old"
 
-// NewRecord returns the record of a run that begins, with an id of its own. Base is the
-// folder of the job file.
+// NewRecord returns the record of a new run with a random ID. Base is the directory of the job
+// file.
 func NewRecord(name, base, version string) Record {
 	return Record{Run: randomID(), Name: name, Base: base, Created: time.Now().UTC().Truncate(time.Second), Version: version}
 }
 
-// SalvageRecord returns the fields of a damaged record that can be read, up to the damage.
-// Fields that make no sense are left out.
+// SalvageRecord returns the fields of a corrupt record that precede the corruption. It omits
+// invalid values.
 func (d Dir) SalvageRecord() (r Record) {
 	text, err := d.readFile(recordName, maxRecord)
 	if err != nil {
@@ -67,7 +67,7 @@ func (d Dir) SalvageRecord() (r Record) {
 	return r
 }
 
-// salvageList reads the submissions up to the damage.
+// salvageList returns the submissions that precede the corruption.
 func salvageList(read *json.Decoder) (all []Submission, err error) {
 	if t, err := read.Token(); err != nil || t != json.Delim('[') {
 		return nil, errors.Join(err, errors.New("submissions are not a list"))
@@ -83,18 +83,17 @@ func salvageList(read *json.Decoder) (all []Submission, err error) {
 	return all, err
 }
 
-// RecordIsNewer reports whether a later version of this program wrote the record.
+// RecordIsNewer reports whether a later version of ddpbatch wrote the record.
 func (d Dir) RecordIsNewer() bool {
 	_, err := d.ReadRecord()
 	var newer newerRecord
 	return errors.As(err, &newer)
 }
 
-// JobIDs returns the ids of the jobs that have left files in the directory, sorted as
-// text.
+// JobIDs returns the IDs of the jobs that left files in the directory, sorted as text.
 func (d Dir) JobIDs() []string {
 	var ids []string
-	attempts, _ := d.ReadAttempts() // those that can be read
+	attempts, _ := d.ReadAttempts() // ignore the error and use the events that were read
 	for _, a := range attempts {
 		ids = append(ids, a.JobID)
 	}
@@ -115,8 +114,8 @@ func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// ReplaceRecord writes a record in the place of one that is damaged or missing. It keeps
-// the old file beside it and returns its path, which is empty if there was none.
+// ReplaceRecord writes r in place of a corrupt or missing record. It renames the old file and
+// returns its new path. The path is empty if there was no old file.
 func (d Dir) ReplaceRecord(r Record) (kept string, err error) {
 	if err := validRecord(r); err != nil {
 		return "", err
@@ -135,8 +134,8 @@ func (d Dir) ReplaceRecord(r Record) (kept string, err error) {
 	return kept, d.WriteRecord(r)
 }
 
-// Existing returns the directory at an absolute path if it may hold a run of this user. It
-// creates nothing and does not look for a record.
+// Existing returns the directory at an absolute path if it can hold a run of this user. It
+// creates nothing and does not require a record.
 func Existing(path string) (Dir, error) {
 	path = filepath.Clean(path)
 	if err := check(path); err != nil {
@@ -145,14 +144,14 @@ func Existing(path string) (Dir, error) {
 	return Dir{Path: path}, nil
 }
 
-// RepairHint is how to rebuild the record of the run directory at a path. The record is
-// damaged or missing.
+// RepairHint returns a hint to rebuild the corrupt or missing record of the run directory at
+// path.
 func RepairHint(path string) string {
 	return "rebuild the record from the checkpoints with " + repairCommand(path)
 }
 
-// repairCommand is the command that repairs a run directory. Without a job file in the
-// directory it needs the user's.
+// repairCommand returns the command that repairs the run directory at path. If the directory
+// does not contain a job file, the user must name one.
 func repairCommand(path string) string {
 	command := "ddpbatch repair " + jobs.ShellQuote(path)
 	if _, err := os.Stat(filepath.Join(path, specName)); err != nil {
@@ -161,8 +160,8 @@ func repairCommand(path string) string {
 	return "`" + command + "`"
 }
 
-// IsRepairable reports whether a directory without a record holds what a run leaves:
-// checkpoints, or the job file with the profile of its site.
+// IsRepairable reports whether a directory without a record contains files of a run:
+// checkpoints, or both the job file and the site profile.
 func (d Dir) IsRepairable() bool {
 	exists := func(path string) bool { _, err := os.Lstat(path); return err == nil }
 	return d.HasCheckpoints() || exists(d.Spec()) && exists(d.Site())

@@ -1,22 +1,23 @@
-// Package rundir is the run directory: the folder in which a job keeps its spec
-// as submitted, the profile of its site, its batch script, its logs, its
-// checkpoints and a record of how often it was submitted. That of a sweep holds
-// those of its elements.
+// Package rundir reads and writes run directories. A run directory contains the job file as
+// submitted, the site profile, the batch script, logs, checkpoints, and a record of all
+// submissions. The directory of a sweep contains the run directories of its trials.
 //
-// It promises that a directory it made can be read by its owner only; that one
-// that others could write into is refused; that the record, the spec and the
-// script are replaced whole or not at all, whatever happens in between; and that
-// of two launchers, or of two submissions, in one directory the second is told
-// of the first.
+// The package guarantees the following:
+//   - Only the owner can read a directory that it creates.
+//   - It rejects a directory that other users can write to.
+//   - It replaces the record, the job file, and the batch script atomically, even if the
+//     process is killed.
+//   - If two launchers or two submissions use one directory, the second gets an error that
+//     names the first.
 //
-// Two more files tell of a job while it runs and after: how its launcher sees the ranks
-// now ([Live]), and what has become of each attempt ([AttemptEvent]). A third says over
-// which network ranks talk, and why ([Network]).
+// Three files describe a job during and after the run. [Live] is the launcher's current view
+// of the ranks, [AttemptEvent] is the result of an attempt, and [Network] is the network that
+// the ranks use, with the reasons.
 //
-// It does not know what stands in the logs, the metrics or the checkpoints, does
-// not ask Slurm what became of a job, and removes nothing but the word of how the
-// last job ended, when another one begins. Its locks are those of flock(2); on a file
-// system without them two launchers that begin at the same moment are not kept apart.
+// The package does not interpret logs, metrics, or checkpoints, and it does not query Slurm.
+// It deletes only files that a later launch replaces: the result and the failure report of the
+// last job, old launch logs, secrets, and rendezvous files. The locks use flock(2). On a file
+// system without flock, they do not separate two launchers that start at the same moment.
 package rundir
 
 import (
@@ -26,7 +27,7 @@ import (
 	"strconv"
 )
 
-// Names inside a run directory.
+// Names of the files and directories in a run directory.
 const (
 	specName        = "job.toml"
 	scriptName      = "job.sbatch"
@@ -47,22 +48,22 @@ const (
 	tempPrefix      = ".ddpbatch-"
 )
 
-// Dir is a run directory.
+// A Dir is a run directory.
 type Dir struct {
 	Path string // absolute
 
-	root  *os.Root // the open directory, see [Dir.Hold]; nil unless it is held
-	below string   // path of this directory in root; empty for root itself
+	root  *os.Root // open directory, see [Dir.Hold]; nil unless it is held
+	below string   // path of this directory relative to root; empty for root itself
 }
 
-// Spec is the job file as it was submitted.
+// Spec returns the path of the job file as submitted.
 func (d Dir) Spec() string { return filepath.Join(d.Path, specName) }
 
-// Site is the profile of the job's site as it was at submission.
+// Site returns the path of the site profile as of the submission.
 func (d Dir) Site() string { return filepath.Join(d.Path, siteName) }
 
-// Element is the run directory of one element of a sweep. If the directory of the sweep is
-// held, files of the element are below it.
+// Element returns the run directory of the sweep's trial with the given index. If the sweep's
+// directory is held, the trial's files are opened relative to it.
 func (d Dir) Element(index int) Dir {
 	name := filepath.Join(elementsName, strconv.Itoa(index))
 	e := Dir{Path: filepath.Join(d.Path, name), root: d.root}
@@ -72,55 +73,55 @@ func (d Dir) Element(index int) Dir {
 	return e
 }
 
-// IsElement says whether this is the directory of a sweep's element.
+// IsElement reports whether this is the directory of a sweep's trial.
 func (d Dir) IsElement() bool { return filepath.Base(filepath.Dir(d.Path)) == elementsName }
 
-// Code is where the snapshot of the user's code is kept that was submitted with
-// an id; see [Submission].
+// Code returns the path of the code snapshot of the submission with the given ID; see
+// [Submission].
 func (d Dir) Code(submission string) string { return filepath.Join(d.Path, codeName, submission) }
 
-// Script is the batch script as it was submitted.
+// Script returns the path of the batch script as submitted.
 func (d Dir) Script() string { return filepath.Join(d.Path, scriptName) }
 
-// BatchLog is what the batch script of a job prints; the id of an element of a job
-// array is "18_3".
+// BatchLog returns the path of the output of a job's batch script. The ID of an array task has
+// the form "18_3".
 func (d Dir) BatchLog(jobID string) string {
 	return filepath.Join(d.Path, "slurm-"+jobID+".out")
 }
 
-// RankLog is a rank's own log, in JSON lines.
+// RankLog returns the path of a rank's log, in JSON lines.
 func (d Dir) RankLog(rank int) string {
 	return filepath.Join(d.Path, logsName, fmt.Sprintf("rank-%05d.jsonl", rank))
 }
 
-// Metrics is the file of rank 0's figures, in JSON lines.
+// Metrics returns the path of rank 0's metrics, in JSON lines.
 func (d Dir) Metrics() string { return filepath.Join(d.Path, "metrics.jsonl") }
 
-// TensorBoard is the folder of the event files with the same figures.
+// TensorBoard returns the directory of the event files, which contain the same metrics.
 func (d Dir) TensorBoard() string { return filepath.Join(d.Path, "tensorboard") }
 
-// Traces is the folder of the ranks' timelines of the steps of log.trace.
+// Traces returns the directory of the ranks' traces, which cover the steps in log.trace.
 func (d Dir) Traces() string { return filepath.Join(d.Path, tracesName) }
 
-// Trace is that of a rank, as package trainer/trace writes it.
+// Trace returns the path of a rank's trace in the format of package trainer/trace.
 func (d Dir) Trace(rank int) string {
 	return filepath.Join(d.Traces(), fmt.Sprintf("rank-%05d.jsonl", rank))
 }
 
-// Checkpoints is the folder of the checkpoints.
+// Checkpoints returns the directory of the checkpoints.
 func (d Dir) Checkpoints() string { return filepath.Join(d.Path, checkpointsName) }
 
-// Failure is the file that says how the last attempt failed; there is none after
-// one that did not.
+// Failure returns the path of the failure report of the last attempt. The file does not exist
+// if the attempt did not fail.
 func (d Dir) Failure() string { return filepath.Join(d.Path, failureName) }
 
-// End is the file that says how the last job ended here, in the launcher's words;
-// there is none while ranks run, or where the launcher was killed.
+// End returns the path of ended.json, which the launcher writes when it ends. The file does
+// not exist while ranks run, or if the launcher was killed.
 func (d Dir) End() string { return filepath.Join(d.Path, endName) }
 
-// Rendezvous is the file by which the ranks of one step, which no launcher
-// started, find rank 0. The restart count keeps a requeued job from reading the
-// file of its earlier run.
+// Rendezvous returns the path of the file through which the ranks of a step find rank 0 if no
+// launcher started them. The restart count keeps a requeued job from reading a file of its
+// previous run.
 func (d Dir) Rendezvous(jobID, stepID string, restart int) string {
 	return filepath.Join(d.Path, fmt.Sprintf("rendezvous-%s-%s-%d.json", jobID, stepID, restart))
 }

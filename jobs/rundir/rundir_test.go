@@ -30,7 +30,7 @@ func mode(t *testing.T, path string) fs.FileMode {
 	return info.Mode().Perm()
 }
 
-// wants fails unless err has the text and, if that is given, the hint.
+// wants fails the test unless err contains text and, if hint is not empty, has that hint.
 func wants(t *testing.T, err error, text, hint string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
@@ -107,7 +107,7 @@ func TestCreateRefusesOthers(t *testing.T) {
 	wants(t, err, "belongs to user 65534, and this is user 0", "--run-dir")
 }
 
-// Whoever can write to a directory above a run directory can replace it after it was created.
+// A user who can write to a parent directory can replace the run directory after its creation.
 func TestOpenOwnRejectsReplacedDirectories(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -163,8 +163,7 @@ func TestOpenOwnRejectsReplacedDirectories(t *testing.T) {
 	}
 }
 
-// TestCreateReadOnly: a file system mounted read-only, which only the kernel
-// knows about.
+// TestCreateReadOnly uses a read-only mount, which only the kernel can report.
 func TestCreateReadOnly(t *testing.T) {
 	if os.Getenv("RUNDIR_READ_ONLY") != "" {
 		_, err := Create(os.Getenv("RUNDIR_READ_ONLY"))
@@ -229,7 +228,7 @@ func TestPrepare(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Again, from another folder and by another version: the same run.
+	// A later submission from another directory and by another version is the same run.
 	second, err := d.Prepare("demo", "/home/b", "v2", []byte("two"))
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +268,7 @@ func TestPrepareRefusesForeignFiles(t *testing.T) {
 	wants(t, err, `not empty ("diary")`, "--run-dir")
 }
 
-// TestPrepareAfterKill: what a killed write leaves behind is in nobody's way.
+// TestPrepareAfterKill checks that leftovers of a killed write do not cause an error.
 func TestPrepareAfterKill(t *testing.T) {
 	d := mustCreate(t)
 	for _, name := range []string{".ddpbatch-123", "lock", "submit.lock"} {
@@ -282,7 +281,7 @@ func TestPrepareAfterKill(t *testing.T) {
 	}
 }
 
-// TestWriteReplacesWhole: a reader has the old file or the new one, never a part.
+// TestWriteReplacesWhole checks that a reader finds either the old file or the new file.
 func TestWriteReplacesWhole(t *testing.T) {
 	d := mustCreate(t)
 	if _, err := d.Prepare("demo", "/home", "v1", []byte("spec")); err != nil {
@@ -326,7 +325,8 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestLockNotThroughLink: a link in place of the lock file is not followed.
+// TestLockNotThroughLink checks that a symbolic link in place of the lock file is not
+// followed.
 func TestLockNotThroughLink(t *testing.T) {
 	d := mustCreate(t)
 	target := filepath.Join(t.TempDir(), "target")
@@ -341,7 +341,7 @@ func TestLockNotThroughLink(t *testing.T) {
 	}
 }
 
-// Slurm makes the log with the umask of who submitted.
+// Slurm creates the log with the umask of the submitting process.
 func TestProtectLog(t *testing.T) {
 	d := mustCreate(t)
 	if err := d.ProtectLog("18"); err != nil {

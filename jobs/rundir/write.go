@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// write replaces a file of the directory atomically: it writes a temporary file with
-// mode 0600, syncs it, renames it, and syncs the directory.
+// write replaces a file of the directory atomically. It writes a temporary file with mode
+// 0600, syncs it, renames it, and syncs the directory.
 func (d Dir) write(name string, content []byte) (err error) {
 	defer func() {
 		if err != nil {
@@ -30,7 +30,7 @@ func (d Dir) write(name string, content []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	defer root.Remove(temp) // fails after the rename, as it should
+	defer root.Remove(temp) // fails after the rename, as intended
 	if _, err = makePrivate(f); err == nil {
 		_, err = f.Write(content)
 	}
@@ -54,23 +54,24 @@ func (d Dir) write(name string, content []byte) (err error) {
 	return dir.Sync()
 }
 
-// WriteScript stores the batch script that is about to be submitted.
+// WriteScript stores the batch script before its submission.
 func (d Dir) WriteScript(script []byte) error { return d.write(scriptName, script) }
 
-// WriteSite stores the profile of the job's site.
+// WriteSite stores the site profile.
 func (d Dir) WriteSite(profile []byte) error { return d.write(siteName, profile) }
 
-// WriteFailure stores how an attempt failed.
+// WriteFailure stores the failure report of an attempt.
 func (d Dir) WriteFailure(text []byte) error { return d.write(failureName, text) }
 
-// WriteRendezvous stores where the ranks of a step without a launcher find
-// rank 0. Other ranks may look for the file at any time.
+// WriteRendezvous stores the address of rank 0 for the ranks of a step without a launcher.
+// Other ranks may read the file at any time.
 func (d Dir) WriteRendezvous(jobID, stepID string, restart int, text []byte) error {
 	return d.write(filepath.Base(d.Rendezvous(jobID, stepID, restart)), text)
 }
 
-// ProtectLog takes the log of a job from others, if it is there: Slurm makes it with the
-// umask of who submitted the job, and all else here is for the owner alone.
+// ProtectLog makes the log of a job inaccessible to other users, if the log exists. Slurm
+// creates it with the umask of the submitting process, but the other files in the directory
+// are accessible to the owner only.
 func (d Dir) ProtectLog(jobID string) error {
 	f, err := d.openFile(filepath.Base(d.BatchLog(jobID)))
 	switch {
@@ -90,9 +91,9 @@ func (d Dir) ProtectLog(jobID string) error {
 	return nil
 }
 
-// openToWrite opens a regular file of the directory for writing. If flags ask for it, it
-// creates the file with mode 0600. It does not follow a link and does not wait for the
-// reader of a FIFO.
+// openToWrite opens a regular file in the directory for writing. With os.O_CREATE in flags, it
+// creates the file with mode 0600. It does not follow symbolic links, and it does not wait for
+// the reader of a FIFO.
 func (d Dir) openToWrite(name string, flags int) (*os.File, error) {
 	root, done, err := d.open()
 	if err != nil {
@@ -102,14 +103,14 @@ func (d Dir) openToWrite(name string, flags int) (*os.File, error) {
 	return openToWrite(root, filepath.Join(d.Path, name), flags)
 }
 
-// openToWrite is [Dir.openToWrite] for a file in an open directory.
+// openToWrite opens a file in an open directory for writing. See [Dir.openToWrite].
 func openToWrite(root *os.Root, path string, flags int) (f *os.File, err error) {
 	dir, err := root.Open(".")
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	// A Root would follow links inside the directory.
+	// os.Root follows symbolic links that stay inside the directory.
 	flags |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	name := filepath.Base(path)
 	f, err = safefile.WaitForLease(func() (*os.File, error) {
@@ -138,7 +139,7 @@ func openToWrite(root *os.Root, path string, flags int) (f *os.File, err error) 
 		err = &fs.PathError{Op: "open", Path: path, Err: safefile.ErrNotRegular}
 	}
 	if err == nil {
-		err = unix.SetNonblock(int(f.Fd()), false) // a program may inherit it as its output
+		err = unix.SetNonblock(int(f.Fd()), false) // a program may inherit the file as its output
 	}
 	if err != nil {
 		f.Close()
@@ -147,8 +148,8 @@ func openToWrite(root *os.Root, path string, flags int) (f *os.File, err error) 
 	return f, nil
 }
 
-// AppendRankLog opens a rank's own log for appending, and creates it and its folder if
-// there are none.
+// AppendRankLog opens the log of a rank for appending. It creates the file and its directory
+// if necessary.
 func (d Dir) AppendRankLog(rank int) (*os.File, error) {
 	root, done, err := d.open()
 	if err != nil {
@@ -166,7 +167,7 @@ func (d Dir) AppendRankLog(rank int) (*os.File, error) {
 	return openToWrite(logs, d.RankLog(rank), os.O_CREATE|os.O_APPEND|os.O_WRONLY)
 }
 
-// RemoveRendezvous removes rank 0's file.
+// RemoveRendezvous removes the file of [Dir.WriteRendezvous].
 func (d Dir) RemoveRendezvous(jobID, stepID string, restart int) error {
 	root, done, err := d.open()
 	if err != nil {
