@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/snapshot"
 )
 
-// code finds out which state of the user's program is submitted, and keeps a copy
-// of it where the job asks for one.
+// code returns the state of the user's program and, if the job requests it, stores a snapshot.
+// It returns nil for the built-in trainer. id is the ID of the submission.
 func (a *submission) code(ctx context.Context, id string) (*rundir.Code, error) {
 	c := a.req.Job.Command
 	if c == nil {
@@ -44,8 +44,8 @@ func (a *submission) code(ctx context.Context, id string) (*rundir.Code, error) 
 	return code, nil
 }
 
-// CodeHere is the state of the user's program of a job that was not submitted; nil for
-// the built-in trainer. The job's paths are resolved.
+// CodeHere returns the state of the user's program for a job that was not submitted, or nil
+// for the built-in trainer. The paths in job must be resolved.
 func CodeHere(ctx context.Context, job *jobs.Job, dir rundir.Dir, environ []string, say func(string)) *rundir.Code {
 	if job.Command == nil {
 		return nil
@@ -54,8 +54,8 @@ func CodeHere(ctx context.Context, job *jobs.Job, dir rundir.Dir, environ []stri
 	return provenance(ctx, folder, environ, runFolders(dir, folder), say)
 }
 
-// provenance is what git tells of a folder. It is for the record only: that git fails
-// is said, and no more.
+// provenance returns git's information about a directory. The information is only for the
+// record, so a failure of git causes only a warning.
 func provenance(ctx context.Context, folder string, environ, exclude []string, say func(string)) *rundir.Code {
 	git, err := snapshot.Provenance(ctx, folder, environ, exclude...)
 	if err != nil {
@@ -68,9 +68,9 @@ func codeOf(folder string, git snapshot.Git) *rundir.Code {
 	return &rundir.Code{Folder: folder, Commit: git.Commit, Branch: git.Branch, Remote: git.Remote, Dirty: git.Dirty}
 }
 
-// runFolders are the folders of runs that must not become part of the snapshot:
-// this one, those beside it, and those in the code's folder and the folders of it.
-// Where a folder holds nothing but runs, it is that one.
+// runFolders returns the run directories that a snapshot of folder must not contain: the job's
+// own run directory, its siblings, and the runs in folder and its direct subdirectories. If a
+// subdirectory contains only runs, the result has this subdirectory instead.
 func runFolders(own rundir.Dir, folder string) []string {
 	exclude := []string{own.Path}
 	parents := []string{folder, filepath.Dir(own.Path)}

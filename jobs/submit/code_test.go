@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// commit makes the user's folder a work tree with one commit, and returns its hash.
+// commit makes the user's directory a work tree with one commit and returns the commit hash.
 func (c *cluster) commit() string {
 	c.t.Helper()
 	git := func(args ...string) string {
@@ -57,7 +57,8 @@ func TestSnapshot(t *testing.T) {
 	if err != nil || string(text) != "print(2)\n" {
 		t.Errorf("%q, %v", text, err)
 	}
-	// What lies beside the runs is the user's; the runs are not, nor is what git ignores.
+	// User files next to the runs are in the snapshot. Runs and files that git ignores are
+	// not.
 	for name, want := range map[string]bool{"runs/notes.txt": true, "runs/other": false, "runs/x": false, "debug.log": false} {
 		if got := holds(t, filepath.Join(code.Snapshot, name)); got != want {
 			t.Errorf("the snapshot has %s: %v", name, got)
@@ -65,7 +66,7 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// A run directory amid the code does not keep the code beside it out of the
+// A run directory inside the code directory does not exclude the code next to it from the
 // snapshot.
 func TestSnapshotBesideTheCode(t *testing.T) {
 	c := newCluster(t)
@@ -79,7 +80,7 @@ func TestSnapshotBesideTheCode(t *testing.T) {
 	}
 }
 
-// Without a snapshot git's word is recorded, and nothing is copied.
+// Without a snapshot, the record has git's information, and nothing is copied.
 func TestProvenanceWithoutSnapshot(t *testing.T) {
 	c := newCluster(t)
 	c.write(c.base, "train.py", "print(1)\n")
@@ -90,7 +91,7 @@ func TestProvenanceWithoutSnapshot(t *testing.T) {
 		t.Errorf("recorded: %+v", code)
 	}
 
-	// Nor is there anything to know without git, and that is no failure.
+	// Without git, there is no information, and this is not an error.
 	c = newCluster(t)
 	c.submitted(c.request(job("x", "", "")))
 	if code := c.record(c.dir("x")).Last().Code; code == nil || code.Folder != c.base || code.Commit != "" {
@@ -98,7 +99,7 @@ func TestProvenanceWithoutSnapshot(t *testing.T) {
 	}
 }
 
-// A submission that made no job leaves no copy of the code behind.
+// A submission that created no job leaves no copy of the code behind.
 func TestRefusedSnapshot(t *testing.T) {
 	c := newCluster(t)
 	c.write(c.base, "train.py", "print(1)\n")
@@ -113,7 +114,7 @@ func TestRefusedSnapshot(t *testing.T) {
 	mustFail(t, err, "nowhere")
 }
 
-// What is to run stands in the run directory before Slurm is asked.
+// The run directory contains everything that the job runs before the call of sbatch.
 func TestRunDirectory(t *testing.T) {
 	c := newCluster(t)
 	c.sbatch(`cp "$3" sent; ` + normal)

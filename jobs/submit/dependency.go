@@ -9,9 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// dependencies puts the runs that the job waits for into Slurm's terms. Slurm
-// knows a job for some minutes after its end only, so what has come true already
-// is left out.
+// dependencies converts the job's dependencies to Slurm's form. It omits conditions that are
+// already satisfied, because Slurm forgets a job a few minutes after its end.
 func (a *submission) dependencies(ctx context.Context) ([]slurm.Dependency, error) {
 	var out []slurm.Dependency
 	for i, d := range a.req.Job.Slurm.Dependency {
@@ -34,8 +33,8 @@ func (a *submission) dependencies(ctx context.Context) ([]slurm.Dependency, erro
 	return out, nil
 }
 
-// dependency finds the jobs to wait for; there are none where there is nothing to
-// wait for any more.
+// dependency returns the jobs to wait for. The result has no IDs if the condition is already
+// satisfied.
 func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, run string) (slurm.Dependency, error) {
 	var none slurm.Dependency
 	dir, err := a.req.Find(run)
@@ -73,9 +72,9 @@ func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, 
 	return none, comeTrue(ctx, kind, *dir, s)
 }
 
-// sweepDependency finds the jobs of a sweep's elements to wait for: those that
-// were submitted again have another job than the rest. As with an array of Slurm's,
-// afternotok is that one of them has failed, and the others all of them.
+// sweepDependency returns the jobs of a sweep to wait for. Trials that were submitted again
+// have separate jobs. The conditions follow Slurm's rules for array jobs: afternotok requires
+// one failed trial, and all other conditions apply to every trial.
 func (a *submission) sweepDependency(ctx context.Context, kind slurm.DependencyType, dir rundir.Dir, elements int) (slurm.Dependency, error) {
 	var none slurm.Dependency
 	ids := make([]string, elements)
@@ -102,7 +101,7 @@ func (a *submission) sweepDependency(ctx context.Context, kind slurm.DependencyT
 		}
 		ended++
 		if err := comeTrue(ctx, kind, dir.Element(i), s); err == nil && kind == slurm.AfterNotOK {
-			wait.Type = slurm.AfterAny // the others only have to end
+			wait.Type = slurm.AfterAny // the remaining trials only have to end
 		} else if err != nil {
 			untrue = err
 		}
@@ -111,7 +110,7 @@ func (a *submission) sweepDependency(ctx context.Context, kind slurm.DependencyT
 	case kind != slurm.AfterNotOK && untrue != nil, len(wait.IDs) == 0 && untrue != nil && !failed:
 		return none, untrue
 	case len(arrays) == 1 && (ended == 0 || kind == slurm.AfterNotOK && !failed && len(wait.IDs) > 0):
-		wait.IDs = []string{arrayOf(ids[0])} // the array says it shorter
+		wait.IDs = []string{arrayOf(ids[0])} // use the shorter ID of the whole array
 	case kind == slurm.AfterNotOK && !failed && len(wait.IDs) > 1:
 		return none, hints.Errorf("wait for the sweep with `ddpbatch wait`, or use afterany",
 			"elements of the sweep %q were submitted again, and Slurm cannot wait for one of several jobs to fail", dir.Path)
@@ -119,9 +118,9 @@ func (a *submission) sweepDependency(ctx context.Context, kind slurm.DependencyT
 	return wait, nil
 }
 
-// foreign is the dependency on a job that this program did not submit. Some
-// versions of Slurm start a job at once whose afterok names a job that they do not
-// know.
+// foreign returns a dependency on a job that ddpbatch did not submit. It rejects jobs that
+// Slurm does not have: some versions start a job immediately if its afterok names an unknown
+// job.
 func (a *submission) foreign(ctx context.Context, kind slurm.DependencyType, id string) (slurm.Dependency, error) {
 	states, err := a.Slurm.State(ctx, id)
 	if err != nil {
@@ -139,8 +138,9 @@ func neverSubmitted(dir rundir.Dir) error {
 
 func active(s slurm.JobState) bool { return s.State != slurm.StateUnknown && !s.Done() }
 
-// comeTrue says of a run whose last job has ended whether the condition has come
-// true: the error says why it never will, or that nobody knows.
+// comeTrue returns nil if the last job of the run satisfies the condition. The job must have
+// ended. Otherwise, the error reports that the condition can no longer be satisfied or that
+// the result of the job is unknown.
 func comeTrue(ctx context.Context, kind slurm.DependencyType, dir rundir.Dir, last slurm.JobState) error {
 	if kind == slurm.After || kind == slurm.AfterAny {
 		return nil
@@ -151,7 +151,8 @@ func comeTrue(ctx context.Context, kind slurm.DependencyType, dir rundir.Dir, la
 		if ok, err = Finished(ctx, dir, last); err != nil {
 			return err
 		}
-		// Not the other way round: a launcher that was killed has no last word.
+		// Without ended.json, the run may still have failed: a killed launcher does not write
+		// it.
 		end, told := dir.ReadEnd()
 		failed = !ok && told && end.JobID == last.ID && end.Exit != 0
 	}

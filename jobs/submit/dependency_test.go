@@ -12,7 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// saved makes the run in a directory one of the built-in trainer, and adds a checkpoint.
+// saved makes dir a run of the built-in trainer and adds a checkpoint.
 func (c *cluster) saved(dir rundir.Dir, finished bool) {
 	c.t.Helper()
 	if err := os.WriteFile(dir.Spec(), []byte("[train]\nepochs = 2\n"), 0o600); err != nil {
@@ -35,8 +35,8 @@ func (c *cluster) ended(dir rundir.Dir, job string, exit int) {
 	}
 }
 
-// Each condition, and each way that the other run may stand: what Slurm is told to
-// wait for, or why the job cannot be.
+// TestDependency checks each condition with each state of the other run. It checks the
+// dependency that Slurm receives, or the error.
 func TestDependency(t *testing.T) {
 	const wait, met = "wait", "met"
 	const never, unknown, succeeded = "is failed (NonZeroExitCode)", "does not know job 101 of run", "has succeeded"
@@ -47,9 +47,9 @@ func TestDependency(t *testing.T) {
 		return func(c *cluster, d rundir.Dir) { c.saved(d, finished) }
 	}
 	for _, tt := range []struct {
-		name, state string // of job 101; empty where Slurm has forgotten it
+		name, state string // of job 101; empty if Slurm has forgotten it
 		left        func(*cluster, rundir.Dir)
-		// what comes of after, afterany, afterok and afternotok
+		// results of after, afterany, afterok, and afternotok
 		after, any, ok, notok string
 	}{
 		{"pending", "PENDING", nil, wait, wait, wait, wait},
@@ -104,8 +104,8 @@ func TestDependencyOnSomethingElse(t *testing.T) {
 	c.submitted(c.request(job("first", "", "")))
 	c.submitted(c.request(job("second", "", "")))
 
-	// A job that this program did not submit must at least be known: some versions
-	// of Slurm take any number, and do not wait.
+	// Slurm must at least have a job that ddpbatch did not submit: some versions of Slurm
+	// accept any ID and do not wait.
 	_, err := c.submit(c.request(job("third", `dependency = ["after:4711"]`, "")))
 	mustFail(t, err, "Slurm does not know job 4711")
 	c.state("4711", "RUNNING")
@@ -113,7 +113,7 @@ func TestDependencyOnSomethingElse(t *testing.T) {
 	if got := c.calls()[2]; !strings.Contains(got, " --dependency=afterok:101,afterany:102,after:4711 ") {
 		t.Errorf("%+v: %q", r, got)
 	}
-	// Of a run that was submitted again, the last job counts.
+	// If a run was submitted again, the dependency uses its last job.
 	c.state("101", "FAILED 256 NonZeroExitCode")
 	c.submitted(c.request(job("first", "", "")))
 	c.submitted(c.request(job("fourth", `dependency = ["afterok:first"]`, "")))
@@ -146,15 +146,15 @@ func TestDependencyOnSomethingElse(t *testing.T) {
 	}
 }
 
-// A sweep is its elements, each with the job that it had last.
+// A dependency on a sweep uses the last job of each trial.
 func TestDependencyOnSweep(t *testing.T) {
 	const failed, running, done = "FAILED 256 NonZeroExitCode", "RUNNING", "COMPLETED"
 	for _, tt := range []struct {
 		name    string
-		states  [3]string // of the elements of array 101; empty where forgotten
-		again   string    // element 1 was submitted again as 102_1, which is so
+		states  [3]string // of the trials of array 101; empty if forgotten
+		again   string    // state of 102_1, the second submission of trial 1
 		kind    string
-		waitFor string // the option; empty where nothing is to wait for
+		waitFor string // expected option; empty if there is nothing to wait for
 		fails   string
 	}{
 		{name: "all queued", states: [3]string{"PENDING", "PENDING", "PENDING"}, kind: "afterok", waitFor: "afterok:101"},

@@ -1,15 +1,15 @@
-// Package submit hands a run, or the elements of a sweep, to Slurm: once.
+// Package submit submits a run, or the trials of a sweep, to Slurm exactly once.
 //
-// It promises that one submission makes one job, whatever happens to sbatch, to
-// its answer or to this process: the submission's id stands in the run directory
-// before sbatch is called, and in the job's comment, and nothing is sent again
-// before Slurm was asked for it. A run whose job is queued or running is refused.
-// What runs is what was submitted: job file, site, script and, if the job asks for
-// it, the user's code are kept in the run directory, and the record has the digest
-// of the program.
+// The package guarantees the following:
+//   - One submission creates at most one job, even if sbatch, its reply, or this process
+//     fails. The submission ID is in the run directory before the call of sbatch, and in the
+//     job's comment. The package queries Slurm for this comment before it submits again.
+//   - It rejects a run whose job is queued or running.
+//   - The job runs what was submitted. The run directory contains the job file, the site
+//     profile, the batch script, and, on request, the user's code. The record contains the
+//     digest of the ddpbatch executable.
 //
-// [Submitter.Repair] rebuilds a damaged record.
+// [Submitter.Repair] rebuilds a corrupt record.
 //
-// It prints nothing, does not wait for the job, and does not start anything
-// itself.
+// The package does not print, wait for the job, or start ranks.
 package submit

@@ -9,9 +9,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// Finished reports whether the run in dir has finished, as package outcome defines it, and
-// whether its newest checkpoint verifies: a corrupt one has to be trained again. It reads
-// all of that checkpoint. The error is the cause of a context that has ended.
+// Finished reports whether the run in dir has finished, as package outcome defines it, and its
+// newest checkpoint is valid. A run with a corrupt checkpoint must be resumed. Finished reads
+// the whole checkpoint. If ctx ends, the error is its cause.
 func Finished(ctx context.Context, dir rundir.Dir, last slurm.JobState) (bool, error) {
 	s := outcome.Read(dir, last.ID)
 	if !s.Finished(last) {

@@ -15,9 +15,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
-// The fakes keep a cluster in a folder: ID.job has a job's comment, ID.state or
-// ID_ELEMENT.state what squeue tells of it ("RUNNING", "FAILED 256 reason"), and
-// sbatch.do and squeue.do are shell that says what else the programs do.
+// The fake programs store a cluster in a directory. ID.job contains a job's comment. ID.state
+// or ID_ELEMENT.state contains its state in squeue ("RUNNING", "FAILED 256 reason"). sbatch.do
+// and squeue.do are shell code that the programs run in addition.
 var fakes = map[string]string{
 	"sbatch": `#!/bin/sh
 cd "$FAKE" || exit 9
@@ -54,14 +54,14 @@ exit 0
 	"sacct": "#!/bin/sh\necho 'Slurm accounting storage is disabled' >&2\nexit 1\n",
 }
 
-// normal is an sbatch that does its work.
+// normal is an sbatch that succeeds.
 const normal = `made "$@"; echo $id`
 
 type cluster struct {
 	t    *testing.T
-	fake string // the cluster's folder
+	fake string // directory of the cluster
 	bin  string
-	base string // the user's folder
+	base string // directory of the user
 	said []string
 
 	submitter Submitter
@@ -100,7 +100,8 @@ func (c *cluster) write(dir, name, text string) {
 func (c *cluster) sbatch(does string) { c.write(c.fake, "sbatch.do", does+"\n") }
 func (c *cluster) squeue(does string) { c.write(c.fake, "squeue.do", does+"\n") }
 
-// state sets what squeue tells of a job; nothing where it has forgotten it.
+// state sets the state that squeue reports for a job. With an empty state, squeue has
+// forgotten the job.
 func (c *cluster) state(id, state string) {
 	c.t.Helper()
 	if state != "" {
@@ -110,7 +111,7 @@ func (c *cluster) state(id, state string) {
 	}
 }
 
-// jobs are how many jobs there are.
+// jobs returns the number of jobs.
 func (c *cluster) jobs() int {
 	c.t.Helper()
 	found, err := filepath.Glob(filepath.Join(c.fake, "*.job"))
@@ -120,7 +121,7 @@ func (c *cluster) jobs() int {
 	return len(found)
 }
 
-// calls are the command lines of sbatch.
+// calls returns the command lines of sbatch.
 func (c *cluster) calls() []string {
 	c.t.Helper()
 	text, err := os.ReadFile(filepath.Join(c.fake, "calls"))
@@ -155,7 +156,7 @@ func (c *cluster) dir(name string) rundir.Dir {
 	return rundir.Dir{Path: filepath.Join(c.base, "runs", name)}
 }
 
-// request is that of a job file.
+// request returns the request for a job file.
 func (c *cluster) request(text string) Request {
 	c.t.Helper()
 	job, err := jobs.Parse("job.toml", []byte(text))
@@ -189,7 +190,7 @@ func (c *cluster) submit(req Request) (Result, error) {
 	return c.submitter.Submit(c.t.Context(), req)
 }
 
-// submitted submits what must become a job.
+// submitted submits req and fails the test unless it creates a job.
 func (c *cluster) submitted(req Request) Result {
 	c.t.Helper()
 	r, err := c.submit(req)
@@ -208,7 +209,7 @@ func (c *cluster) record(dir rundir.Dir) rundir.Record {
 	return r
 }
 
-// mustFail wants an error with these words.
+// mustFail fails the test unless err contains all words.
 func mustFail(t *testing.T, err error, words ...string) {
 	t.Helper()
 	for _, w := range words {

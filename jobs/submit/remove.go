@@ -12,7 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
-// missing returns the directories of a path that do not exist, the innermost first.
+// missing returns the directories of path that do not exist, innermost first.
 func missing(path string) []string {
 	var all []string
 	for path = filepath.Clean(path); ; path = filepath.Dir(path) {
@@ -23,9 +23,9 @@ func missing(path string) []string {
 	}
 }
 
-// removeCreated removes the run directory after a submission of which nothing has reached
-// Slurm, and its parents, if this submission has created them. A run that someone has
-// launched there meanwhile stays, and so does a parent that is not empty.
+// removeCreated removes the run directory and its parents if this submission created them. It
+// is for submissions of which nothing reached Slurm. It keeps a run that was launched in the
+// directory meanwhile, and parents that are not empty.
 func (a *submission) removeCreated(created []string) {
 	if !slices.Contains(created, a.dir.Path) || a.dir.CheckPlace() != nil {
 		return

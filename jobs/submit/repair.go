@@ -20,43 +20,45 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// RepairRequest says which record to rebuild, and what the run's job is.
+// A RepairRequest names the record to rebuild and the job of the run.
 type RepairRequest struct {
 	Dir  rundir.Dir
 	Job  *jobs.Job
-	Base string // folder of the job file; empty if it is not known
-	// Spec is a job file for a run directory that has none.
+	Base string // directory of the job file; empty if unknown
+	// Spec is the job file to store if the run directory does not have one.
 	Spec    []byte
-	Version string // of this program
+	Version string // version of ddpbatch
 }
 
 // Repaired is the result of a repair.
 type Repaired struct {
 	Record rundir.Record
-	// Intact reports that the record was good and nothing has changed.
+	// Intact reports that the record was valid and is unchanged.
 	Intact bool
 	// Kept is the path of the old record; empty if there was none.
 	Kept string
-	// Checkpoints is the number of checkpoints whose manifests can be read, and Newest the
-	// newest one's step.
+	// Checkpoints is the number of checkpoints with a readable manifest. Newest is the step of
+	// the newest one.
 	Checkpoints, Newest int
-	// Guessed reports that Record.Base is derived from the place of the run directory.
+	// Guessed reports that Record.Base was derived from the path of the run directory.
 	Guessed bool
 }
 
-// Repair rebuilds the record of a run directory from what the directory, its checkpoints
-// and Slurm still know. It also gives an intact record the id of checkpoints that were
-// copied into the directory.
+// Repair rebuilds the record of a run directory from the directory, its checkpoints, and
+// Slurm. If the checkpoints were copied from another run, Repair updates the run ID of an
+// intact record to match them.
 //
-// It refuses while a launcher or a submission is at work there, if Slurm cannot say
-// whether jobs are queued, if the checkpoints are of several runs, and if the request
-// names a job that is not the job of the run. Then it leaves no file behind.
+// Repair returns an error in the following cases, and then leaves no file behind:
+//   - a launcher or a submission is running in the directory
+//   - Slurm cannot report whether jobs are queued
+//   - the checkpoints belong to several runs
+//   - the request names a different job from the job of the run
 func (s Submitter) Repair(ctx context.Context, req RepairRequest) (Repaired, error) {
 	r, err := s.repair(ctx, req)
 	if err != nil {
 		var changed jobs.Diagnostics
 		if errors.As(err, &changed) {
-			return Repaired{}, err // it is rendered as it is
+			return Repaired{}, err // it already has its final form
 		}
 		return Repaired{}, fmt.Errorf("repair run directory %q: %w", req.Dir.Path, err)
 	}
@@ -64,8 +66,8 @@ func (s Submitter) Repair(ctx context.Context, req RepairRequest) (Repaired, err
 }
 
 func (s Submitter) repair(ctx context.Context, req RepairRequest) (Repaired, error) {
-	// Taking a lock creates a file, which must not be removed again. So a request that
-	// is refused, or has nothing to repair, ends before the locks.
+	// Plan the repair before taking the locks. A lock creates a file that must not be removed
+	// afterwards, so a request that fails or that has nothing to repair must not take it.
 	first := s
 	first.Say = func(string) {}
 	if done, _, err := first.plan(ctx, req); err != nil || done.Intact {
@@ -95,7 +97,7 @@ func (s Submitter) repair(ctx context.Context, req RepairRequest) (Repaired, err
 	return done, err
 }
 
-// plan returns the record that the run directory needs. It writes nothing.
+// plan returns the record that the run directory needs. It does not write to the directory.
 func (s Submitter) plan(ctx context.Context, req RepairRequest) (done Repaired, record rundir.Record, err error) {
 	run, err := done.readCheckpoints(req.Dir)
 	if err != nil {
@@ -111,7 +113,7 @@ func (s Submitter) plan(ctx context.Context, req RepairRequest) (done Repaired, 
 	case err == nil && (run == "" || run == record.Run):
 		done.Record, done.Intact = record, true
 		return done, record, nil
-	case err == nil: // the checkpoints were copied here
+	case err == nil: // the checkpoints were copied from another run
 	case req.Dir.RecordIsNewer():
 		return done, record, err
 	default:
@@ -125,9 +127,9 @@ func (s Submitter) plan(ctx context.Context, req RepairRequest) (done Repaired, 
 	return done, record, nil
 }
 
-// checkJob returns an error if the request names a job file that contradicts the newest
-// checkpoint. The job file in the run directory was checked when the job was submitted
-// or launched.
+// checkJob returns an error if the named job file contradicts the newest checkpoint. The job
+// file in the run directory needs no check: it was checked when the job was submitted or
+// launched.
 func (req RepairRequest) checkJob() error {
 	if req.Base == "" {
 		return nil
@@ -143,7 +145,7 @@ func (req RepairRequest) checkJob() error {
 	return withHint(found, fmt.Sprintf("%s (checkpoint: %s)", hint, from))
 }
 
-// trained reports whether the built-in trainer wrote a checkpoint of the directory.
+// trained reports whether the built-in trainer wrote a checkpoint in the directory.
 func trained(dir rundir.Dir) bool {
 	entries, err := checkpoint.List(dir.Checkpoints())
 	return err == nil && slices.ContainsFunc(entries, func(e checkpoint.Entry) bool {
@@ -151,13 +153,13 @@ func trained(dir rundir.Dir) bool {
 	})
 }
 
-// otherJob is the error for a job file with another name than the run's job.
+// otherJob returns the error for a job file whose name differs from the name of the run's job.
 func otherJob(run, file string) error {
 	return hints.Errorf("name the job file of that run with --job", "it holds the run of job %q, and the job file is of %q", run, file)
 }
 
-// readCheckpoints returns the id of the run that all checkpoints are of, empty if there are
-// none.
+// readCheckpoints returns the ID of the run that wrote all checkpoints, or an empty string if
+// there are no checkpoints.
 func (done *Repaired) readCheckpoints(dir rundir.Dir) (run string, err error) {
 	entries, err := checkpoint.List(dir.Checkpoints())
 	if err != nil || len(entries) == 0 {
@@ -188,7 +190,7 @@ func (done *Repaired) readCheckpoints(dir rundir.Dir) (run string, err error) {
 		"its checkpoints are of several runs: %s", strings.Join(of, "; "))
 }
 
-// noManifest is a folder of checkpoints none of which says what run it is of.
+// noManifest is the error for a checkpoint directory without a readable manifest.
 type noManifest struct{ newest error }
 
 func (e noManifest) Error() string {
@@ -197,15 +199,15 @@ func (e noManifest) Error() string {
 
 func (e noManifest) Unwrap() error { return e.newest }
 
-// Hint says what to do about it.
+// Hint returns how to continue.
 func (noManifest) Hint() string {
 	return "restore a checkpoint from a backup, or move the folder checkpoints away to train from the start"
 }
 
-// ExitCode is the program's code for a run without a usable checkpoint.
+// ExitCode returns the exit code for a run without a usable checkpoint.
 func (noManifest) ExitCode() int { return 5 }
 
-// rebuild returns a record with all that can be found out.
+// rebuild returns a record with all available information.
 func (s Submitter) rebuild(ctx context.Context, req RepairRequest, done *Repaired) (rundir.Record, error) {
 	left := req.Dir.SalvageRecord()
 	name := string(req.Job.Name)
@@ -243,9 +245,9 @@ func (s Submitter) rebuild(ctx context.Context, req RepairRequest, done *Repaire
 	return record, err
 }
 
-// baseOf returns the folder where the relative paths of the job file start. If nothing
-// tells, it is the innermost folder around the run directory where the files of the job
-// exist. The next submission with the job file corrects it.
+// baseOf returns the directory where the job file's relative paths start. Without other
+// information, it is the innermost directory above the run directory that contains the job's
+// files. The next submission with the job file corrects it.
 func baseOf(req RepairRequest, left rundir.Record, sweep *rundir.Record) (base string, guessed bool) {
 	switch {
 	case req.Base != "":
@@ -269,7 +271,7 @@ func baseOf(req RepairRequest, left rundir.Record, sweep *rundir.Record) (base s
 	}
 }
 
-// submissionsOfElement returns the submissions of a sweep that an element was part of.
+// submissionsOfElement returns the submissions of a sweep that included the trial in dir.
 func submissionsOfElement(dir rundir.Dir, sweep rundir.Record) (all []rundir.Submission) {
 	for _, s := range sweep.Submissions {
 		for _, index := range s.Elements {
@@ -283,9 +285,9 @@ func submissionsOfElement(dir rundir.Dir, sweep rundir.Record) (all []rundir.Sub
 	return all
 }
 
-// submissions returns the submissions that the damaged record, the elements of a sweep, the
-// files of jobs, and Slurm know of, in the order of their jobs. It does not query Slurm
-// about a directory that nothing was submitted from.
+// submissions returns all known submissions of the run, ordered by job ID. The sources are the
+// corrupt record, the trials of a sweep, the jobs' files, and Slurm. It does not query Slurm
+// if nothing was submitted from the directory.
 func (s Submitter) submissions(ctx context.Context, dir rundir.Dir, left rundir.Record, sweep *rundir.SweepRecord) ([]rundir.Submission, error) {
 	all, pending := left.Submissions, left.Pending
 	byJob := func(id string) *rundir.Submission {

@@ -14,14 +14,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// CheckResume compares a job with the newest checkpoint in its run directory, and each
-// element of a sweep with the newest checkpoint of that element. It returns
-// [jobs.Diagnostics] with every setting that prevents the job from resuming. Base is
-// the directory where the job's relative paths start.
+// CheckResume compares a job with the newest checkpoint in its run directory. For a sweep, it
+// compares each trial with that trial's newest checkpoint. It returns [jobs.Diagnostics] with
+// every setting that prevents the job from resuming. Base is the directory where the job's
+// relative paths start.
 //
-// It reads manifests only, and it ignores checkpoints that it cannot read if there is one
-// that it can: the job itself reports these. If there is none, the job would fail, so that
-// is an error, as is a checkpoint of a newer version of the program.
+// CheckResume reads only manifests. It ignores unreadable checkpoints if there is a readable
+// one, because the job itself reports them. It returns an error if no checkpoint is readable
+// or if a newer version of ddpbatch wrote the newest one, because the job would fail.
 func CheckResume(dir rundir.Dir, job *jobs.Job, base string) error {
 	if _, err := os.Stat(dir.Path); err != nil {
 		return nil // there is nothing to resume
@@ -36,9 +36,9 @@ func CheckResume(dir rundir.Dir, job *jobs.Job, base string) error {
 	return withHint(found, fmt.Sprintf("%s (checkpoint: %s)", jobs.ChangedHint, from))
 }
 
-// contradictions returns the settings of a job, or of the elements of a sweep, that
-// contradict the newest checkpoint, and the path of the last such checkpoint. The error
-// is that of [changes].
+// contradictions returns the settings of a job, or of a sweep's trials, that contradict the
+// newest checkpoint. from is the path of the last such checkpoint. For the error, see
+// [changes].
 func contradictions(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics, from string, err error) {
 	if job.Sweep == nil {
 		return changes(dir, job, base)
@@ -50,7 +50,7 @@ func contradictions(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diag
 			return nil, "", err
 		}
 		for _, d := range changed {
-			// A setting of the whole sweep is reported for the first element only.
+			// Report a setting of the whole sweep for the first trial only.
 			if !seen[d] {
 				seen[d] = true
 				found, from = append(found, d), path
@@ -60,7 +60,8 @@ func contradictions(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diag
 	return found, from, nil
 }
 
-// withHint returns the contradictions as an error that ends with a hint, or nil.
+// withHint returns the contradictions as an error with a hint on the last one, or nil if there
+// are none.
 func withHint(found jobs.Diagnostics, hint string) error {
 	if len(found) == 0 {
 		return nil
@@ -73,9 +74,9 @@ func withHint(found jobs.Diagnostics, hint string) error {
 	return found
 }
 
-// changes returns the settings of a single job that contradict its newest checkpoint,
-// and the path of that checkpoint. The error says that the job cannot resume: a newer
-// version of the program wrote the newest checkpoint, or no manifest can be read.
+// changes returns the settings of a single job that contradict its newest checkpoint, and the
+// checkpoint's path. The error means that the job cannot resume: a newer version of ddpbatch
+// wrote the newest checkpoint, or no manifest is readable.
 func changes(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics, from string, err error) {
 	entries, err := checkpoint.List(dir.Checkpoints())
 	if err != nil || job.Train == nil {
@@ -109,17 +110,17 @@ func changes(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics
 	return nil, "", nil
 }
 
-// mayBeRead reports whether the manifest of a checkpoint can be read, perhaps only on a
-// node: an error of this host's disk or network says nothing about the file.
+// mayBeRead reports whether the manifest of e is readable here, or may be readable on a node.
+// An I/O error or a stale NFS handle on this host does not mean that the file is corrupt.
 func mayBeRead(e checkpoint.Entry) bool {
 	return e.Manifest != nil || errors.Is(e.Err, syscall.EIO) || errors.Is(e.Err, syscall.ESTALE)
 }
 
-// checkRun refuses a run directory whose newest checkpoint another run has written.
+// checkRun returns an error if a different run wrote the newest checkpoint.
 func checkRun(dir rundir.Dir) error {
 	record, err := dir.ReadRecord()
 	if err != nil {
-		return nil // whoever uses the record reports this
+		return nil // the code that uses the record reports this error
 	}
 	entries, err := checkpoint.List(dir.Checkpoints())
 	if err != nil {
@@ -138,11 +139,11 @@ func checkRun(dir rundir.Dir) error {
 	return nil
 }
 
-// foreign is a run directory with checkpoints of another run.
+// foreign is the error for a run directory with checkpoints of another run.
 type foreign struct{ error }
 
-// Unwrap returns the refusal, which has a hint.
+// Unwrap returns the underlying error, which has a hint.
 func (f foreign) Unwrap() error { return f.error }
 
-// ExitCode is the code of a job that contradicts its run's checkpoints.
+// ExitCode returns the exit code for a job that contradicts its run's checkpoints.
 func (foreign) ExitCode() int { return 2 }

@@ -12,7 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// waits are how long this package has patience; what is zero has its default.
+// waits are the timeouts of this package. A zero field means the default.
 type waits struct {
 	settling time.Duration
 	orphaned time.Duration
@@ -20,17 +20,17 @@ type waits struct {
 }
 
 const (
-	// settling is how long after an sbatch without an answer Slurm's not knowing the
-	// job means that there is none: a busy controller may take that long between the
-	// request and the job.
+	// settling applies if sbatch did not reply. If Slurm does not have the job after this
+	// time, the job does not exist. A busy controller may need this long between the request
+	// and the job.
 	settling = 30 * time.Second
 
-	// orphaned is the same for a submission whose process was killed, counted from
-	// the call of sbatch. sbatch may have outlived it: where the controller is full,
-	// it tries 15 times, with pauses of 1 to 15 s.
+	// orphaned is the corresponding time for a submission whose process was killed, from the
+	// call of sbatch. sbatch may outlive the process. If the controller is full, sbatch tries
+	// 15 times, with pauses of 1 to 15 s.
 	orphaned = 3 * time.Minute
 
-	// lookAgain is the pause between two questions for a job.
+	// lookAgain is the interval between two queries for a job.
 	lookAgain = 2 * time.Second
 )
 
@@ -47,10 +47,10 @@ func (w waits) orDefault() waits {
 	return w
 }
 
-// send calls sbatch, and finds out what became of the job if sbatch does not say.
-// An sbatch that hangs is ended by the client, after a minute.
+// send calls sbatch and returns the job ID. If sbatch does not report the ID, send queries
+// Slurm for the job. The Slurm client kills an sbatch that hangs for a minute.
 func (a *submission) send(ctx context.Context, sub rundir.Submission, dependencies []slurm.Dependency) (string, error) {
-	sub.Time = rundir.NewSubmission().Time // what was prepared may have taken minutes
+	sub.Time = rundir.NewSubmission().Time // the preparation may have taken minutes
 	a.record.Pending = &sub
 	if err := a.dir.WriteRecord(a.record); err != nil {
 		return "", err
@@ -61,7 +61,7 @@ func (a *submission) send(ctx context.Context, sub rundir.Submission, dependenci
 	client.Environ = environ
 	request := slurm.SubmitRequest{Script: a.dir.Script(), Dir: a.req.Base, Comment: sub.Comment(), Dependencies: dependencies}
 	if len(rundir.Exposures(a.dir.Path)) > 0 {
-		request.Text = a.script // others could replace the file before sbatch opens it
+		request.Text = a.script // other users could replace the file before sbatch opens it
 	}
 	id, err := client.Submit(ctx, request)
 	if err == nil {
@@ -90,11 +90,11 @@ func (a *submission) send(ctx context.Context, sub rundir.Submission, dependenci
 	return id, a.keep(sub, id)
 }
 
-// look asks Slurm for the job of a submission until it is found, or the time has
-// come when it is known not to be there. The id is empty then.
+// look queries Slurm for the job of a submission until it finds the job or until passes. In
+// the second case, the job does not exist and the ID is empty.
 func (a *submission) look(ctx context.Context, sub rundir.Submission, until time.Time) (string, error) {
 	for {
-		// A job that is made while the answer travels must not be missed.
+		// Read the clock before the query, so that the last query starts after until.
 		last := !time.Now().Before(until)
 		ids, err := a.Slurm.FindByComment(ctx, sub.Comment())
 		switch {
@@ -115,7 +115,7 @@ func (a *submission) look(ctx context.Context, sub rundir.Submission, until time
 	}
 }
 
-// forget takes back a submission that has made no job, and its copy of the code.
+// forget removes a submission that created no job, with its copy of the code.
 func (a *submission) forget(sub rundir.Submission) error {
 	a.record.Pending = nil
 	if err := a.dir.WriteRecord(a.record); err != nil {
@@ -127,8 +127,8 @@ func (a *submission) forget(sub rundir.Submission) error {
 	return nil
 }
 
-// keep puts a job's id into the records. Those of a sweep's elements come first:
-// as long as the submission is pending, this is done again by the next one.
+// keep stores the job ID in the records. It updates the records of a sweep's trials first:
+// while the submission is pending, the next submission repeats the update.
 func (a *submission) keep(sub rundir.Submission, id string) error {
 	sub.JobID = id
 	var err error
@@ -156,10 +156,10 @@ func (a *submission) keepElement(sub rundir.Submission, index int) error {
 	}
 	sub.JobID, sub.Elements = fmt.Sprintf("%s_%d", sub.JobID, index), nil
 	if spec, err := dir.ReadSpec(); err == nil {
-		sub.SpecSHA256 = digest(spec) // its own, not the sweep's
+		sub.SpecSHA256 = digest(spec) // digest of the trial's job file, not of the sweep's
 	}
 	if record.Of(sub.JobID) != nil {
-		return nil // this was cut short before
+		return nil // already stored before an interruption
 	}
 	record.Submissions = append(record.Submissions, sub)
 	return dir.WriteRecord(record)

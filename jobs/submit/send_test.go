@@ -13,16 +13,16 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
-// Whatever sbatch says, there is one job, and the record has it; or there is none,
-// and the record has none.
+// For every reply of sbatch, either there is one job and the record has it, or there is no job
+// in Slurm or the record.
 func TestOneJob(t *testing.T) {
 	const lost = `echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2; exit 1`
 	for _, tt := range []struct {
 		name, sbatch, squeue string
-		id                   string // of the job; empty for none
+		id                   string // of the job; empty if there is none
 		fails, hint          string
-		pending              bool // it stays open whether there is one
-		removed              bool // the run directory, since nothing has reached Slurm
+		pending              bool // whether the submission stays pending
+		removed              bool // whether the run directory is removed, because nothing reached Slurm
 	}{
 		{name: "plain", sbatch: normal, id: "101"},
 		{name: "warnings first", sbatch: `echo "sbatch: warning: 7 nodes are slow" >&2; echo "Welcome to the cluster"; echo; ` + normal, id: "101"},
@@ -71,7 +71,8 @@ func TestOneJob(t *testing.T) {
 			if n := len(c.calls()); n != 1 {
 				t.Errorf("sbatch was called %d times", n)
 			}
-			// Again, when all is well: a job that is there is found or refused, and one that is not is made.
+			// Submit again without faults. An existing job is found or rejected, and a missing
+			// job is created.
 			c.sbatch(normal)
 			c.squeue("")
 			r, err = c.submit(c.request(job("x", "", "")))
@@ -88,11 +89,11 @@ func TestOneJob(t *testing.T) {
 	}
 }
 
-// A controller that is slow to make the job is waited for from the end of sbatch,
-// not from its beginning: an sbatch that hung for a minute must not use that up.
+// The wait for a slow controller starts when sbatch ends, not when it starts. An sbatch that
+// hangs for a minute must not use up this time.
 func TestPatienceBeginsAfterSbatch(t *testing.T) {
 	c := newCluster(t)
-	c.submitter.waits.settling = 10 * time.Second // on a busy machine; it ends when the job is there
+	c.submitter.waits.settling = 10 * time.Second // for a busy machine; the wait ends when the job exists
 	c.sbatch(`sleep 0.4; (sleep 0.1; made "$@") >/dev/null 2>&1 & kill -9 $$`)
 	if r := c.submitted(c.request(job("x", "", ""))); r.JobID != "101" {
 		t.Errorf("%+v", r)
@@ -114,7 +115,7 @@ func TestNoSbatch(t *testing.T) {
 	c.mustBeRemoved(c.dir("x"))
 }
 
-// mustBeRemoved checks that a failed submission has left no directory behind.
+// mustBeRemoved checks that a failed submission left no directory behind.
 func (c *cluster) mustBeRemoved(dir rundir.Dir) {
 	c.t.Helper()
 	for path := dir.Path; path != c.base; path = filepath.Dir(path) {
@@ -124,7 +125,7 @@ func (c *cluster) mustBeRemoved(dir rundir.Dir) {
 	}
 }
 
-// A submission that fails before Slurm has heard of it removes only what it has created.
+// A submission that fails before it reaches Slurm removes only directories that it created.
 func TestFailedSubmissionKeepsWhatWasThere(t *testing.T) {
 	const refused = `echo "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified" >&2; exit 1`
 	for name, before := range map[string]func(c *cluster){
@@ -164,7 +165,7 @@ func TestFailedSubmissionKeepsWhatWasThere(t *testing.T) {
 	}
 }
 
-// Who stops before anything was sent has nothing to look for later.
+// A submission that is interrupted before sbatch leaves nothing pending.
 func TestInterruptedBeforeSbatch(t *testing.T) {
 	c := newCluster(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -184,7 +185,7 @@ func TestInterruptedBeforeSbatch(t *testing.T) {
 	c.mustBeRemoved(c.dir("x"))
 }
 
-// Who stops while sbatch runs gets the job all the same.
+// A submission that is interrupted during sbatch still records the job.
 func TestInterruptedDuringSbatch(t *testing.T) {
 	c := newCluster(t)
 	c.sbatch(`: >begun; sleep 0.2; ` + normal)
@@ -203,7 +204,7 @@ func TestInterruptedDuringSbatch(t *testing.T) {
 	}
 }
 
-// Of two submissions at once one makes the job, and the other is refused.
+// Of two concurrent submissions, one creates the job and the other returns an error.
 func TestTwoAtOnce(t *testing.T) {
 	c := newCluster(t)
 	c.sbatch(`sleep 0.1; ` + normal)
@@ -230,8 +231,8 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// What the job is, where it starts and what it waits for stands on sbatch's command
-// line; what would change it does not reach it.
+// The command line of sbatch contains the job's comment, dependencies, and script. Environment
+// variables that would change the job do not reach sbatch.
 func TestCommandLine(t *testing.T) {
 	c := newCluster(t)
 	c.sbatch(`env >env; pwd >cwd; ` + normal)

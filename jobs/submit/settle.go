@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
-// settle finds the job of a submission that was cut short before its answer was
-// kept, if there was one.
+// settle finds the job of an interrupted submission and stores its ID. It returns nil if there
+// is no such submission or if it created no job.
 func (a *submission) settle(ctx context.Context) (*rundir.Submission, error) {
 	record, err := a.dir.ReadRecord()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,9 +48,9 @@ func (a *submission) settle(ctx context.Context) (*rundir.Submission, error) {
 	return a.record.Last(), nil
 }
 
-// Settle finds the job of a submission that was cut short, for commands that want
-// to know what the run's last job is. It asks once: that nothing is found is an
-// error, for the job may still come.
+// Settle finds the job of an interrupted submission, for commands that need the run's last
+// job. It queries Slurm once. It returns an error if it does not find the job, because the job
+// may still appear.
 func (s Submitter) Settle(ctx context.Context, dir rundir.Dir) error {
 	record, err := dir.ReadRecord()
 	if err != nil || record.Pending == nil {
@@ -85,8 +85,8 @@ func (s Submitter) Settle(ctx context.Context, dir rundir.Dir) error {
 	return a.keep(sub, id)
 }
 
-// soonest is the earlier of two times: the clock of the host that an earlier
-// submission came from may be ahead of this one's.
+// soonest returns the earlier of two times. The clock of the host that submitted earlier may
+// be ahead of this host's clock.
 func soonest(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
@@ -94,7 +94,7 @@ func soonest(a, b time.Time) time.Time {
 	return a
 }
 
-// kept is the job whose id stands in the record of an element already.
+// kept returns the job ID from the record of a trial that already has it, or an empty string.
 func (a *submission) kept(sub rundir.Submission) string {
 	for _, index := range sub.Elements {
 		record, err := a.dir.Element(index).ReadRecord()
@@ -110,8 +110,9 @@ func (a *submission) kept(sub rundir.Submission) string {
 	return ""
 }
 
-// ended is the job that has ended here since the submission, and that no
-// submission accounts for: the controller forgets a job five minutes after its end.
+// ended returns the ID of a job that ended since the submission and that no stored submission
+// has, or an empty string. It uses ended.json because the controller forgets a job five
+// minutes after its end.
 func (a *submission) ended(sub rundir.Submission) string {
 	dirs := []rundir.Dir{a.dir}
 	if sub.Elements != nil {
@@ -132,7 +133,8 @@ func (a *submission) ended(sub rundir.Submission) string {
 	return ""
 }
 
-// arrayOf is "18" of "18_3", and of "18".
+// arrayOf returns the ID of an array task's array job, such as "18" for "18_3". It returns
+// other IDs unchanged.
 func arrayOf(jobID string) string {
 	array, _, _ := strings.Cut(jobID, "_")
 	return array

@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
-// cut makes the record that a process leaves which was killed in the call of sbatch.
+// cut writes the record that a process leaves if it is killed during sbatch.
 func (c *cluster) cut(req Request, age time.Duration, elements ...int) rundir.Submission {
 	c.t.Helper()
 	dir, err := rundir.Create(req.Dir)
@@ -41,15 +41,15 @@ func (c *cluster) cut(req Request, age time.Duration, elements ...int) rundir.Su
 	return sub
 }
 
-// A process that was killed between sbatch and the record.
+// The process was killed between sbatch and the update of the record.
 func TestCutShort(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		age     time.Duration
-		comment bool   // Slurm has the job, as 101
+		comment bool   // whether Slurm has the job, as 101
 		state   string // of job 101
-		ended   string // the launcher's last word is that of this job
-		other   bool   // something else is submitted now
+		ended   string // job ID in ended.json
+		other   bool   // whether the next submission is for a different job file
 		found   bool
 		id      string
 		fails   string
@@ -100,11 +100,11 @@ func TestCutShort(t *testing.T) {
 	}
 }
 
-// sbatch may outlive the process that called it, and make the job later.
+// sbatch may outlive its caller and create the job later.
 func TestOrphanedSbatch(t *testing.T) {
 	c := newCluster(t)
 	req := c.request(job("x", "", ""))
-	sub := c.cut(req, -time.Minute) // times are kept in whole seconds
+	sub := c.cut(req, -time.Minute) // stored times have a resolution of one second
 	go func() {
 		time.Sleep(100 * time.Millisecond)
 		c.write(c.fake, "101.job", sub.Comment()+"\n")
@@ -126,7 +126,7 @@ func TestControllerDownWhileSettling(t *testing.T) {
 	}
 }
 
-// A sweep of which only some elements know their job yet: none is submitted twice.
+// If only some trials have their job IDs, no trial is submitted twice.
 func TestCutShortBetweenElements(t *testing.T) {
 	for _, known := range []int{0, 1, 3} {
 		for _, forgotten := range []bool{false, true} {
@@ -168,7 +168,7 @@ func TestCutShortBetweenElements(t *testing.T) {
 	}
 }
 
-// A job that nobody has noted yet keeps a launcher out, too.
+// A job without a recorded ID also blocks a launcher.
 func TestInUseCutShort(t *testing.T) {
 	c := newCluster(t)
 	req := c.request(job("x", "", ""))

@@ -13,53 +13,52 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
-// Request is what to submit.
+// A Request describes a submission.
 type Request struct {
-	Job  *jobs.Job // with what its site fills in; paths as in the file
+	Job  *jobs.Job // with the values of its site; paths as in the file
 	Site *sites.Profile
-	Base string // folder of the job file
-	Spec []byte // a job file that says what Job does
+	Base string // directory of the job file
+	Spec []byte // job file equivalent to Job
 	Dir  string // path of the run directory
 
-	// Elements of a sweep to submit, in rising order; nil for all that are not
-	// done. Failed leaves alone what is queued, running or was never submitted.
+	// Elements are the trials of a sweep to submit, in ascending order; nil for all that are
+	// not finished. Failed skips trials that are queued, running, or were never submitted.
 	Elements []int
 	Failed   bool
 
-	// Script renders the batch script for the run directory and, of a sweep, for
-	// the elements.
+	// Script renders the batch script for the run directory and, for a sweep, its trials.
 	Script func(dir rundir.Dir, elements []int) ([]byte, error)
 
-	// Find finds the run that a dependency names. It returns nil for the id of a
-	// job that was not submitted by this program.
+	// Find returns the run that a dependency names. It returns nil for the ID of a job that
+	// ddpbatch did not submit.
 	Find func(run string) (*rundir.Dir, error)
 
-	Version, Program string   // of this program, and its digest
-	Host, User       string   // who submits from where, for the record
-	Environ          []string // of the user; the job gets what [slurm.Scrub] leaves of it
+	Version, Program string   // version of ddpbatch and digest of its executable
+	Host, User       string   // submitting host and user, for the record
+	Environ          []string // user's environment; the job gets the variables that [slurm.Scrub] keeps
 }
 
-// Result is what became of it.
+// A Result is the result of a submission.
 type Result struct {
-	JobID    string // empty where there was nothing to submit
+	JobID    string // empty if there was nothing to submit
 	Dir      rundir.Dir
-	Elements []int // of a sweep: those that were submitted
-	// Found says that the job is that of an earlier submission of the same thing,
-	// whose answer was lost.
+	Elements []int // submitted trials of a sweep
+	// Found reports that an earlier submission of the same job file, whose reply was lost,
+	// created the job.
 	Found bool
 }
 
-// Submitter submits.
+// A Submitter submits runs to Slurm.
 type Submitter struct {
 	Slurm slurm.Client
-	// Say is given what a person should know, a line at a time.
+	// Say receives messages for the user, one line at a time.
 	Say func(line string)
 
 	waits waits
 }
 
-// Submit submits the run, or the sweep. If nothing reaches Slurm, it removes the run
-// directory if it has created it.
+// Submit submits a run or a sweep. If nothing reaches Slurm, Submit removes the run directory
+// if it created it.
 func (s Submitter) Submit(ctx context.Context, req Request) (Result, error) {
 	created := missing(req.Dir)
 	dir, err := rundir.Create(req.Dir)
@@ -88,7 +87,7 @@ func (s Submitter) Submit(ctx context.Context, req Request) (Result, error) {
 	return r, err
 }
 
-// submission is one call of Submit.
+// A submission is the state of one call of Submit.
 type submission struct {
 	Submitter
 	req      Request
@@ -96,7 +95,7 @@ type submission struct {
 	elements []int
 	record   rundir.Record
 	script   []byte // the batch script
-	sent     bool   // Slurm may have the job
+	sent     bool   // whether Slurm may have the job
 }
 
 func (a *submission) run(ctx context.Context) (Result, error) {
@@ -105,7 +104,7 @@ func (a *submission) run(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	if found != nil && found.SpecSHA256 != digest(a.req.Spec) {
-		found = nil // it was of something else
+		found = nil // it was for a different job file
 	}
 	if err := Same(a.dir, a.req.Job.Sweep); err != nil {
 		return Result{}, err
@@ -140,7 +139,7 @@ func (a *submission) run(ctx context.Context) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
 	}
-	// From here to the record an interrupt has to wait: the job would be lost.
+	// Ignore interrupts until the record is written. Otherwise, the job ID could be lost.
 	id, err := a.send(context.WithoutCancel(ctx), sub, dependencies)
 	if err != nil {
 		return Result{}, err
@@ -148,8 +147,8 @@ func (a *submission) run(ctx context.Context) (Result, error) {
 	return Result{JobID: id, Dir: a.dir, Elements: a.elements}, nil
 }
 
-// idle refuses a directory in which a launcher is at work without Slurm. The lock
-// is not kept: the job's own launcher needs it, maybe at once.
+// idle returns an error if a launcher is running in the directory without Slurm. It releases
+// the lock immediately, because the job's own launcher may need it soon.
 func (a *submission) idle(ctx context.Context) error {
 	unlock, err := a.dir.Lock(rundir.Claim{Ended: Ended(ctx, a.Slurm)})
 	if err != nil {
@@ -159,7 +158,7 @@ func (a *submission) idle(ctx context.Context) error {
 	return nil
 }
 
-// prepare puts into the run directory what the job will run.
+// prepare writes everything that the job needs into the run directory.
 func (a *submission) prepare(ctx context.Context, sub *rundir.Submission) (err error) {
 	req := a.req
 	if a.record, err = a.dir.Prepare(string(req.Job.Name), req.Base, req.Version, req.Spec); err != nil {
@@ -183,7 +182,7 @@ func (a *submission) prepare(ctx context.Context, sub *rundir.Submission) (err e
 	}
 	a.script = script
 	if release, err := a.Slurm.Version(ctx); err == nil {
-		sub.Slurm = release // only to know how to ask later
+		sub.Slurm = release // only helps to interpret later queries
 	}
 	sub.Host, sub.User, sub.Version, sub.ProgramSHA256 = req.Host, req.User, req.Version, req.Program
 	sub.SpecSHA256, sub.ScriptSHA256, sub.Site, sub.Elements = digest(req.Spec), digest(script), req.Site.Name(), a.elements
@@ -195,9 +194,9 @@ func digest(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// InUse refuses a run whose last job Slurm still has, also one whose submission was
-// cut short: two jobs would write into one directory. Without a record it is the
-// first submission; one that is damaged is told by what comes next.
+// InUse returns an error if Slurm still has the run's last job, because two jobs would write
+// into one directory. It also finds the job of an interrupted submission. A missing record
+// means that this is the first submission. Later steps report a corrupt record.
 func InUse(ctx context.Context, client slurm.Client, dir rundir.Dir) error {
 	record, err := dir.ReadRecord()
 	if err != nil {
@@ -227,7 +226,7 @@ func InUse(ctx context.Context, client slurm.Client, dir rundir.Dir) error {
 	return nil
 }
 
-// Ended asks whether a job is over, for [rundir.Claim].
+// Ended returns a function that queries Slurm whether a job has ended, for [rundir.Claim].
 func Ended(ctx context.Context, client slurm.Client) func(job string) (bool, error) {
 	return func(job string) (bool, error) {
 		states, err := client.State(ctx, job)

@@ -14,9 +14,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// chooseElements decides which elements of the sweep to submit. Those of an earlier
-// submission of the same sweep, whose job was just found, are submitted. It is done
-// where there is nothing left to do.
+// chooseElements selects the trials of the sweep to submit. found is an earlier submission of
+// the same sweep whose job has just been found, or nil. Its trials count as submitted. done
+// reports that no trials remain.
 func (a *submission) chooseElements(ctx context.Context, found *rundir.Submission) (done bool, err error) {
 	all := a.req.Job.Sweep.Elements
 	states, err := a.elementStates(ctx, len(all))
@@ -58,9 +58,9 @@ func (a *submission) chooseElements(ctx context.Context, found *rundir.Submissio
 	return len(a.elements) == 0, nil
 }
 
-// Same refuses a job that cannot go on in a run directory: a sweep in the place of
-// another run, the other way round, and a sweep whose elements are not what they
-// were, for their runs would be resumed with other values. sweep is nil for a single
+// Same returns an error if a job cannot continue in a run directory. A sweep cannot continue a
+// single run, and a single run cannot continue a sweep. The existing trials of a sweep must
+// not change, because their runs would resume with other values. sweep is nil for a single
 // job.
 func Same(dir rundir.Dir, sweep *jobs.Sweep) error {
 	record, err := dir.ReadRecord()
@@ -88,7 +88,7 @@ func Same(dir rundir.Dir, sweep *jobs.Sweep) error {
 	return nil
 }
 
-// SweepRecord is what the directory of a sweep keeps of its elements.
+// SweepRecord returns the trials of a sweep as the run directory stores them.
 func SweepRecord(sweep *jobs.Sweep) *rundir.SweepRecord {
 	var all []rundir.ElementRecord
 	for _, e := range sweep.Elements {
@@ -101,7 +101,8 @@ func SweepRecord(sweep *jobs.Sweep) *rundir.SweepRecord {
 	return &rundir.SweepRecord{Elements: all}
 }
 
-// elementStates asks for the last jobs of the elements, by one question for all.
+// elementStates returns the states of the last jobs of n trials, from a single query. Trials
+// that were never submitted are not in the map.
 func (a *submission) elementStates(ctx context.Context, n int) (map[int]slurm.JobState, error) {
 	states := map[int]slurm.JobState{}
 	var ids []string
@@ -131,7 +132,7 @@ func (a *submission) elementStates(ctx context.Context, n int) (map[int]slurm.Jo
 	return states, nil
 }
 
-// prepareElements makes the run directories of the elements.
+// prepareElements creates the run directories of the trials.
 func (a *submission) prepareElements() error {
 	sweep := a.req.Job.Sweep
 	if sweep == nil {
@@ -144,7 +145,7 @@ func (a *submission) prepareElements() error {
 			return err
 		}
 		if !slices.Contains(a.elements, e.Index) {
-			continue // it keeps what it was submitted with
+			continue // its files stay as they were submitted
 		}
 		spec, err := e.Job.Source()
 		if err != nil {

@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// Which elements are submitted.
+// TestElements checks which trials are submitted.
 func TestElements(t *testing.T) {
 	const failed, running, done = "FAILED 256 NonZeroExitCode", "RUNNING", "COMPLETED"
 	for _, tt := range []struct {
 		name   string
 		first  []int     // submitted as job 101; nil for all
-		states [3]string // of its elements
+		states [3]string // of its trials
 		asked  []int
 		failed bool
-		want   []int // submitted as job 102; nil for nothing left
+		want   []int // submitted as job 102; nil if there are none
 		fails  string
 	}{
 		{name: "all failed", states: [3]string{failed, failed, failed}, want: []int{0, 1, 2}},
@@ -67,8 +67,8 @@ func TestElements(t *testing.T) {
 	}
 }
 
-// An element that was trained to its end, or ended well, is done, whatever Slurm
-// remembers.
+// A trial is done if it completed its training or ended successfully, even if Slurm has a
+// different state.
 func TestElementsThatAreDone(t *testing.T) {
 	c := newCluster(t)
 	req := c.request(swept)
@@ -81,7 +81,7 @@ func TestElementsThatAreDone(t *testing.T) {
 	}
 }
 
-// The elements of a lost answer are not submitted again, and the others are.
+// Trials of a submission with a lost reply are not submitted again. The others are.
 func TestElementsOfALostAnswer(t *testing.T) {
 	c := newCluster(t)
 	req := c.request(swept)
