@@ -20,30 +20,30 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// attempt is one life of all ranks.
+// attempt is one start of all ranks, from the rendezvous to the end of the last process.
 type attempt struct {
 	o       Options
 	number  int
-	nodes   []string // where the ranks are started; none without Slurm
-	hosts   []string // of the ranks
+	nodes   []string // nodes of the ranks; nil without Slurm
+	hosts   []string // host of each rank
 	server  *rendezvous.Server
-	environ []string // of the ranks
+	environ []string // for the ranks
 	world   int
-	stopped bool // a stop was asked for
-	nearEnd bool // and the time limit is why
+	stopped bool // a stop was requested
+	nearEnd bool // the stop was requested because of the time limit or a preemption
 	near    <-chan struct{}
-	asked   os.Signal    // the one that came before this attempt, if any
-	killed  map[int]bool // ranks that had to be ended by force
+	asked   os.Signal    // stop signal received before this attempt; nil if none
+	killed  map[int]bool // ranks that the launcher had to kill
 	secret  string       // name of the file with the secret, in the run directory; empty without Slurm
 
 	began   time.Time
-	told    told // to others, see tell
+	told    told // last published state, see tell
 	mu      sync.Mutex
-	step    string // Slurm's id of the step, once a rank has told it
-	stopFor string // why a stop was asked for
+	step    string // Slurm's step ID, empty until a rank reports it
+	stopFor string // reason of the stop request
 }
 
-// newAttempt opens the rendezvous; no rank has been started yet.
+// newAttempt opens the rendezvous. It does not start any rank.
 func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*attempt, error) {
 	secret, err := wire.NewSecret()
 	if err != nil {
@@ -66,13 +66,13 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 		}
 		hosts = reachableAddresses(inventory)
 	}
-	starts := perNode // processes that we start per node
+	starts := perNode // processes that the launcher starts per node
 	if o.Job.Command != nil && o.Job.Command.Launcher == jobs.LauncherTorchrun {
 		starts = 1
 	}
 	if o.Allocation != nil {
 		a.world = len(nodes) * starts
-		// The step is started with this very layout.
+		// startStep uses the same layout.
 		for _, node := range nodes {
 			a.hosts = append(a.hosts, slices.Repeat([]string{node}, starts)...)
 		}
@@ -106,15 +106,15 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 		return nil, err
 	}
 	if c := o.Job.Command; c != nil {
-		// It may be a snapshot, which only the launcher knows of.
+		// The work directory may be a snapshot, and only the launcher knows its path.
 		a.environ = append(a.environ, envWorkdir+"="+string(c.Workdir))
 	}
 	return a, nil
 }
 
-// publish makes the secret known to the ranks. Slurm sends the environment of a step to the
-// nodes in the clear, so ranks of a step read the secret from a file in the run directory.
-// Ranks on this machine get it in their environment, which other users cannot read.
+// publish passes the secret to the ranks. Slurm sends the environment of a step to the nodes
+// unencrypted, so ranks of a step read the secret from a file in the run directory. Ranks on
+// this machine get it in their environment, which other users cannot read.
 func (a *attempt) publish(secret wire.Secret) error {
 	if a.o.Allocation == nil {
 		a.environ = append(a.environ, envSecret+"="+secret.Encode())
@@ -126,21 +126,22 @@ func (a *attempt) publish(secret wire.Secret) error {
 	}
 	a.environ = append(a.environ, envSecretIn+"="+a.secret)
 	go func() {
-		// All ranks have read it once they have joined; nobody else should.
+		// All ranks have read the file once they have joined. No other process needs it.
 		<-a.server.Joined()
 		a.removeSecret()
 	}()
 	return nil
 }
 
-// removeSecret removes the file with the secret. The next launcher removes what is left.
+// removeSecret removes the file with the secret. If the launcher is killed first, the next
+// launcher removes the file.
 func (a *attempt) removeSecret() {
 	if a.secret != "" {
 		_ = a.o.Dir.RemoveSecret(a.secret)
 	}
 }
 
-// rounds are the decisions that the launcher takes for the ranks.
+// rounds returns the decisions that the launcher makes for the ranks.
 func (a *attempt) rounds() map[string]rendezvous.Decide {
 	r := newAgreement(a.o.Job, a.o.Site, a.o.Dir.WriteNetwork, a.o.Say).rounds()
 	network := r[roundNetwork]
@@ -156,7 +157,7 @@ func (a *attempt) rounds() map[string]rendezvous.Decide {
 	return r
 }
 
-// run starts the ranks, sees them through and returns when none is left.
+// run starts the ranks, supervises them, and returns when no process is left.
 func (a *attempt) run(ctx context.Context) (Result, error) {
 	defer a.server.Close()
 	defer a.removeSecret()
@@ -186,7 +187,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	case cancelled:
 		r.Exit = exitCancelled
 	case r.Failure != nil && r.Failure.Rank < 0:
-		r.Exit = exitFailed // no rank's fault: they could not agree on a network, say
+		r.Exit = exitFailed // no rank failed; for example, the ranks could not agree on a network
 	case r.Failure != nil && r.Failure.State != rendezvous.Failed:
 		r.Exit = exitLost
 	case r.Failure != nil && r.Exit == 0:
@@ -195,8 +196,8 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	return r, nil
 }
 
-// watch returns once every process has ended, and says whether that was forced
-// by the user.
+// watch returns after all processes have ended. It reports whether the user canceled the
+// attempt.
 func (a *attempt) watch(ctx context.Context, started ranks, gone <-chan error) (cancelled bool) {
 	finished := make(chan struct{})
 	waiting, stopWaiting := context.WithCancel(context.Background())
@@ -235,7 +236,7 @@ func (a *attempt) watch(ctx context.Context, started ranks, gone <-chan error) (
 			failing = nil
 			end()
 		case <-finished:
-			// Every rank has said goodbye; its process must follow.
+			// Every rank has left the rendezvous. Its process must end soon.
 			finished = nil
 			end()
 		case <-force:
@@ -246,7 +247,7 @@ func (a *attempt) watch(ctx context.Context, started ranks, gone <-chan error) (
 	}
 }
 
-// noteKilled keeps which ranks are ended by force for having not ended by themselves.
+// noteKilled records the ranks that did not end in time and that the launcher now kills.
 func (a *attempt) noteKilled() {
 	if a.killed != nil {
 		return
@@ -257,15 +258,15 @@ func (a *attempt) noteKilled() {
 	}
 }
 
-// stop passes a request to stop on to the ranks.
+// stop forwards a stop request to the ranks.
 func (a *attempt) stop(s os.Signal) {
 	if a.o.Allocation == nil || s != syscall.SIGTERM || a.stopped {
 		a.askToStop(reasonOf(s))
 		return
 	}
 	a.tellStop(StopTerminated)
-	// When Slurm ends a job it sends SIGTERM to the ranks as well: leave them the
-	// time to get it from there, so that a user's program does not get it twice.
+	// When Slurm cancels a job, it also sends SIGTERM to the ranks. Give that signal time to
+	// arrive, so that a user's program does not receive it twice.
 	time.AfterFunc(2*time.Second, func() { a.server.Stop(string(StopTerminated)) })
 }
 
@@ -285,14 +286,14 @@ func (a *attempt) tellStop(reason stopReason) {
 	a.o.Say(fmt.Sprintf("%s: asking all ranks to save and stop", reason))
 }
 
-// settle records a failure for processes that ended before the rendezvous knew:
-// a program that cannot be started, or srun refusing the step.
+// settle records a failure if processes ended before they joined the rendezvous: the program
+// could not be started, or srun rejected the step.
 func (a *attempt) settle(err error, finished <-chan struct{}) {
 	select {
 	case <-finished:
 		return
 	case <-time.After(200 * time.Millisecond):
-		// A goodbye may still be on its way.
+		// A message that a rank leaves may still be in transit.
 	}
 	o := a.server.Outcome()
 	missing := 0
@@ -317,11 +318,10 @@ func (a *attempt) settle(err error, finished <-chan struct{}) {
 	a.server.Abort(f)
 }
 
-// reachableAddresses are the addresses by which other nodes may reach this one:
-// all of them, as the handshake tells the right one from a stranger's. Those of the
-// interface with the default route come first. That is the management network, if
-// there is another one for data: what the ranks have to say about the one that
-// fails must not go over it.
+// reachableAddresses returns all addresses of this node that other nodes may be able to reach.
+// The handshake detects an address that belongs to another host. Addresses of the interface
+// with the default route come first. If there is a separate data network, that interface is on
+// the management network. Ranks must be able to report a data network that fails.
 func reachableAddresses(inv netif.Inventory) []string {
 	management := ""
 	for _, r := range inv.Routes {

@@ -17,17 +17,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// meeting is the file by which the ranks of `srun ddpbatch run`, or of another launcher
-// than ours, find rank 0. It stands in the run directory, readable by its
-// owner only, under a name that no other step or restart has.
+// meeting is the rendezvous file. With it, ranks of `srun ddpbatch run`, or of a launcher
+// other than ddpbatch, find rank 0. The file is in the run directory, and only its owner can
+// read it. Its name is unique to the step and the restart.
 type meeting struct {
 	Addresses []string `json:"addresses"`
 	Secret    string   `json:"secret"`
 }
 
-// joinWithoutLauncher makes rank 0 the meeting point, and has the others look for its
-// file. A launcher that gives its starts no names may have left the file of an earlier
-// one: then the others try that in vain, until rank 0 has written its own.
+// joinWithoutLauncher makes rank 0 serve the rendezvous. All other ranks wait for its file. If
+// a launcher does not name its starts, the file of an earlier start may still exist. The ranks
+// then try that address without success until rank 0 writes the new file.
 func (r *Rank) joinWithoutLauncher(ctx context.Context, o JoinOptions, id rendezvous.Identity) error {
 	job, step := o.Place.meetingName()
 	path := o.Dir.Rendezvous(job, step, o.Place.RestartCount)
@@ -66,7 +66,7 @@ func (r *Rank) joinWithoutLauncher(ctx context.Context, o JoinOptions, id rendez
 
 var errMeetingMoved = errors.New("rank 0 has written another address")
 
-// untilChanged calls changed when rank 0's file has another content than text.
+// untilChanged calls changed when the content of rank 0's file differs from text.
 func untilChanged(ctx context.Context, read func() ([]byte, error), text []byte, changed func()) {
 	for {
 		select {
@@ -81,7 +81,8 @@ func untilChanged(ctx context.Context, read func() ([]byte, error), text []byte,
 	}
 }
 
-// openMeeting serves the rendezvous and tells the others where.
+// openMeeting serves the rendezvous and writes its addresses and secret to the rendezvous
+// file.
 func (r *Rank) openMeeting(ctx context.Context, o JoinOptions) ([]string, wire.Secret, error) {
 	p := o.Place
 	secret, err := wire.NewSecret()
@@ -117,7 +118,7 @@ func (r *Rank) openMeeting(ctx context.Context, o JoinOptions) ([]string, wire.S
 		return nil, secret, fmt.Errorf("publish the rendezvous: %w", err)
 	}
 	go func() {
-		// All ranks have read it once they have joined; nobody else should.
+		// All ranks have read the file once they have joined. No other process needs it.
 		<-r.server.Joined()
 		_ = o.Dir.RemoveRendezvous(job, step, p.RestartCount)
 	}()

@@ -9,13 +9,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
-// container is how a rank's process comes to run in the job's container: by
-// options of srun, or behind a program. Both are empty for a job without one.
+// container returns what starts a rank's process in the job's container: options of srun, or a
+// command to put in front of the process. Both are empty for a job without a container.
 //
-// The image needs nothing of ddpbatch: the folders of the program, of the run and
-// of the job's own files are mounted where they are outside. Shifter shows the
-// host's file systems by itself, and for the container engine of CSCS the mounts
-// stand in the file that names the image.
+// The image does not need to contain any part of ddpbatch. The directories of the program, the
+// run, and the job's files are mounted at the same paths as on the host. Shifter mounts the
+// host's file systems automatically. For the container engine of CSCS, the file that names the
+// image also lists the mounts.
 func container(j *jobs.Job, site *sites.Profile, runDir, binary string) (srun, prefix []string) {
 	c := j.Setup.Container
 	if c.Image == "" {
@@ -26,7 +26,7 @@ func container(j *jobs.Job, site *sites.Profile, runDir, binary string) (srun, p
 		own = append(own, string(o))
 	}
 	if c.Runtime != site.Container.Runtime || c.Options != nil {
-		own = nil // they are those of another program, or the job has its own
+		own = nil // the site's options are for another runtime, or the job overrides them
 	}
 	for _, o := range c.Options {
 		own = append(own, string(o))
@@ -58,7 +58,7 @@ func container(j *jobs.Job, site *sites.Profile, runDir, binary string) (srun, p
 	return nil, nil
 }
 
-// pair writes a mount with both ends: "/data" is "/data:/data".
+// pair returns a mount with source and target: "/data" becomes "/data:/data".
 func pair(mount string) string {
 	if strings.Contains(mount, ":") {
 		return mount
@@ -66,7 +66,8 @@ func pair(mount string) string {
 	return mount + ":" + mount
 }
 
-// ownFolders are those that a rank needs, each once and none inside another.
+// ownFolders returns the directories that a rank needs, without duplicates and without
+// directories inside another one of the list.
 func ownFolders(j *jobs.Job, runDir, binary string) []string {
 	all := []string{runDir, filepath.Dir(binary)}
 	add := func(path jobs.Text) {
@@ -85,7 +86,7 @@ func ownFolders(j *jobs.Job, runDir, binary string) []string {
 		add(j.Train.Model.Weights)
 		for _, path := range []jobs.Text{j.Train.Data.Path, j.Train.Data.EvalPath} {
 			if j.Train.Data.Kind == jobs.DataTokens && path != "" {
-				path = jobs.Text(filepath.Dir(string(path))) // which may be a pattern
+				path = jobs.Text(filepath.Dir(string(path))) // the path may be a pattern
 			}
 			add(path)
 		}

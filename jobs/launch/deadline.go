@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// lookAgain is how long to wait at most before the time is looked at again: while it is
-// not known when the job ends, and since Slurm counts a limit by the time of day, which
-// may be set anew.
+// lookAgain is the longest interval between checks of the remaining time. The end time may be
+// unknown at first. Slurm also measures a limit by the wall clock, and the clock may be
+// adjusted.
 const lookAgain = time.Minute
 
-// nearEnd is closed when the job's time limit is signal_before_end away. Slurm's own
-// signal comes earlier as a rule, but only to a batch script that has asked for it: not
-// inside salloc, and not to a script of the user's own. It may be nil.
+// nearEnd returns a channel that is closed signal_before_end before the job's time limit. It
+// returns nil without Slurm or without signal_before_end. Slurm's own signal usually arrives
+// earlier, but Slurm sends it only to a batch script that requests it: not inside salloc, and
+// not to a user's own script.
 func (o Options) nearEnd(ctx context.Context) <-chan struct{} {
 	before := time.Duration(o.Job.Slurm.SignalBeforeEnd)
 	if o.Allocation == nil || before == 0 {
@@ -35,7 +36,7 @@ func (o Options) nearEnd(ctx context.Context) <-chan struct{} {
 			if known && time.Until(end.Add(-before)) > 0 {
 				continue
 			}
-			// The limit may have been changed since.
+			// The limit may have changed.
 			now, err := o.Slurm.EndTime(ctx, o.Allocation.ID())
 			switch {
 			case err == nil && now.IsZero():
@@ -51,7 +52,8 @@ func (o Options) nearEnd(ctx context.Context) <-chan struct{} {
 	return near
 }
 
-// startEnd is when the job ends as Slurm has told at its start (from 23.02 on).
+// startEnd returns the end time that Slurm passed at the start of the job (Slurm 23.02 or
+// later).
 func (o Options) startEnd() (end time.Time, known bool) {
 	text, _ := lookupIn(o.Environ)("SLURM_JOB_END_TIME")
 	seconds, err := strconv.ParseInt(text, 10, 64)

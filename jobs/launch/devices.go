@@ -10,25 +10,28 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// deviceVariables say which GPUs a process may use: CUDA's, and ROCm's.
+// deviceVariables are the variables that limit the GPUs of a process, for CUDA and for ROCm.
 var deviceVariables = []string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}
 
-// deviceReport is what a rank sees of its node's GPUs.
+// A deviceReport lists the GPUs that a rank sees on its node.
 type deviceReport struct {
 	Node      int      `json:"node"`
 	LocalRank int      `json:"local_rank"`
-	Visible   []string `json:"visible"` // by deviceVariables; empty where not set
+	Visible   []string `json:"visible"` // by index in deviceVariables; empty if not set
 }
 
-// decideDevices has the ranks of a node, each of which sees one GPU of its own,
-// see those of all of them, in the order of their local ranks. Programs take the
-// GPU with the number of their local rank, and CUDA's peer access needs them all
-// visible; Slurm's --gpus-per-task shows each task its own as the only one.
+// decideDevices handles nodes on which each rank sees exactly one GPU, and no two ranks see
+// the same one. It makes the GPUs of all these ranks visible to each of them, ordered by local
+// rank. Programs use the GPU whose index is their local rank, and CUDA's peer access requires
+// all GPUs to be visible. Slurm's --gpus-per-task shows each task only its own GPU.
 //
-// A reply is the variables' values, or nothing where they stay as they are: the
-// GPUs of two ranks have the same number where Slurm's cgroups hide the others, and
-// then no variable brings them back; names of GPUs (Slurm 26.05 gives those) do not
-// tell whether others are hidden.
+// A reply holds the values of the variables, or empty values if the variables do not change.
+// They do not change in two cases:
+//
+//   - Two ranks report the same index because Slurm's cgroups hide the other GPUs. No variable
+//     makes hidden GPUs visible.
+//   - The variables contain names of GPUs, as Slurm 26.05 sets them. Names do not show whether
+//     other GPUs are hidden.
 func decideDevices(payloads [][]byte) ([][]byte, error) {
 	reports := make([]deviceReport, len(payloads))
 	byNode := map[int][]int{}
@@ -63,8 +66,8 @@ func decideDevices(payloads [][]byte) ([][]byte, error) {
 	return replies, nil
 }
 
-// eachItsOwn says whether every rank sees one GPU, by its number, and each another
-// one.
+// eachItsOwn reports whether every rank sees one GPU, given by its index, and no two ranks see
+// the same one.
 func eachItsOwn(seen []string) bool {
 	for i, s := range seen {
 		if s == "" || strings.Trim(s, "0123456789") != "" || slices.Contains(seen[:i], s) {
@@ -74,8 +77,8 @@ func eachItsOwn(seen []string) bool {
 	return true
 }
 
-// devices are the variables that let the program find its GPU by its local rank,
-// and a warning where it cannot.
+// devices returns the variables with which the program finds its GPU by its local rank. It
+// returns a warning if the program cannot find its GPU.
 func (r *Rank) devices(ctx context.Context, lookup func(string) (string, bool)) (set map[string]string, warning string, err error) {
 	if r.job.Slurm.GPUsPerNode == 0 || r.job.Command.Launcher == jobs.LauncherTorchrun {
 		return nil, "", nil
@@ -104,7 +107,7 @@ func (r *Rank) devices(ctx context.Context, lookup func(string) (string, bool)) 
 		switch seen := report.Visible[v]; {
 		case v < len(values) && values[v] != "":
 			set[name] = values[v]
-		// Slurm sets both variables, whichever make the GPUs are: one warning.
+		// Slurm sets both variables for GPUs of any vendor. Warn only once.
 		case warning == "" && seen != "" && strings.Count(seen, ",") < r.Place.LocalRank:
 			warning = fmt.Sprintf("rank %d sees the GPUs %s=%s only, so there is none with the number of its local rank %d; "+
 				"the program must take device 0, or the job gpu_bind = \"none\"", r.Place.Rank, name, seen, r.Place.LocalRank)

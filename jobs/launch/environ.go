@@ -10,28 +10,28 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
-// Variables from the launcher to the ranks that it starts.
+// Variables that the launcher passes to the ranks that it starts.
 const (
 	envPrefix = "DDPBATCH_"
 	// LauncherVariable is set in ranks that a launcher started.
 	LauncherVariable = envAddresses
-	// AttentionVariable is the one of this prefix that is the user's, for ranks.
+	// AttentionVariable is the only variable with this prefix that users set and ranks read.
 	AttentionVariable = "DDPBATCH_ATTENTION"
 
 	envAddresses = "DDPBATCH_RENDEZVOUS"         // host:port, comma separated
-	envSecret    = "DDPBATCH_SECRET"             // on this machine only, without Slurm
+	envSecret    = "DDPBATCH_SECRET"             // on this machine, without Slurm
 	envSecretIn  = "DDPBATCH_SECRET_FILE"        // name of a file in the run directory, with Slurm
 	envReportKey = "DDPBATCH_REPORT_KEY"         // for ranks that cannot start
 	envAttempt   = "DDPBATCH_ATTEMPT"            // 1, 2, ...
-	envPerNode   = "DDPBATCH_PROCESSES_PER_NODE" // ranks that a node is to run
-	envWorkdir   = "DDPBATCH_WORKDIR"            // where a user's program starts
-	envLocalRank = "DDPBATCH_LOCAL_RANK"         // without Slurm: this rank
-	envLocalSize = "DDPBATCH_LOCAL_WORLD_SIZE"   // without Slurm: all of them
+	envPerNode   = "DDPBATCH_PROCESSES_PER_NODE" // number of ranks per node
+	envWorkdir   = "DDPBATCH_WORKDIR"            // working directory of the user's program
+	envLocalRank = "DDPBATCH_LOCAL_RANK"         // local rank, without Slurm
+	envLocalSize = "DDPBATCH_LOCAL_WORLD_SIZE"   // number of ranks, without Slurm
 )
 
-// rankEnviron is the environment of a rank: that of the launcher, then the
-// job's own variables and Python environment. A variable of the site does not
-// take the place of one that is set.
+// rankEnviron returns the environment of a rank: the launcher's environment, the job's
+// variables, and the job's Python environment. A variable of the site does not override a
+// variable that is already set.
 func rankEnviron(environ []string, job *jobs.Job, site *sites.Profile) []string {
 	setup := &job.Setup
 	out := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
@@ -44,7 +44,7 @@ func rankEnviron(environ []string, job *jobs.Job, site *sites.Profile) []string 
 				path = v
 			}
 		}
-		// What bin/activate does, but for the prompt.
+		// This does the same as bin/activate, except for the prompt.
 		out = append(without(out, "PYTHONHOME", "PATH", "VIRTUAL_ENV"),
 			"VIRTUAL_ENV="+string(setup.Venv), "PATH="+filepath.Join(string(setup.Venv), "bin")+":"+path)
 	}
@@ -67,17 +67,17 @@ func without(environ []string, names ...string) []string {
 	})
 }
 
-// withoutTorchrun returns environ without what an outer torchrun, or Kubeflow for one,
-// has set for its own rendezvous: a program that got them would look for that one's store
-// at the address of ours.
+// withoutTorchrun returns environ without the variables that an outer torchrun, or a launcher
+// such as Kubeflow, has set for its own rendezvous. With these variables, a program would look
+// for that launcher's store at the address that ddpbatch passes.
 func withoutTorchrun(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
 		return strings.HasPrefix(kv, "TORCHELASTIC_") || strings.HasPrefix(kv, "PET_")
 	})
 }
 
-// lookupIn reads variables from environ; the last of equal names counts, as it
-// does for a program that is started.
+// lookupIn returns a function that reads variables from environ. If a name occurs several
+// times, the last value counts, as for a program that starts with environ.
 func lookupIn(environ []string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		for i := len(environ) - 1; i >= 0; i-- {
@@ -89,8 +89,8 @@ func lookupIn(environ []string) func(string) (string, bool) {
 	}
 }
 
-// lookPath finds a program in the PATH of environ, which need not be that of
-// this process. A name with a slash is left as it is.
+// lookPath finds a program in the PATH of environ, which may differ from the PATH of this
+// process. It returns a name with a slash unchanged.
 func lookPath(environ []string, name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -106,8 +106,8 @@ func lookPath(environ []string, name string) (string, error) {
 	return "", notInPath(name, path)
 }
 
-// torchrun is the command that starts PyTorch's launcher: the script where there
-// is one, else the module that it is made of.
+// torchrun returns the command that starts PyTorch's launcher: the script if it is in PATH, or
+// else its Python module.
 func torchrun(environ []string) []string {
 	if path, err := lookPath(environ, "torchrun"); err == nil {
 		return []string{path}
@@ -115,5 +115,5 @@ func torchrun(environ []string) []string {
 	return []string{"python3", "-m", torchrunModule}
 }
 
-// torchrunModule is the module that torchrun is a script for.
+// torchrunModule is the Python module behind the torchrun script.
 const torchrunModule = "torch.distributed.run"

@@ -12,31 +12,32 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// processEnd is how the process of a rank ended.
+// A processEnd describes how the process of a rank ended.
 type processEnd struct {
-	code   int    // as a shell has it
-	signal string // that ended it, "SIGKILL" say, if one has
-	how    string // both in words
-	advice string // what to do about it, where that is known
+	code   int    // as reported by a shell
+	signal string // signal that killed the process, such as "SIGKILL"; empty if none did
+	how    string // code and signal as text
+	advice string // hint for the user; empty if unknown
 }
 
-// endedByItself is the end of a process that had an exit code.
+// endedByItself describes a process that ended with an exit code.
 func endedByItself(code int) processEnd {
 	return processEnd{code: code, how: fmt.Sprintf("its process ended with exit code %d", code)}
 }
 
-// endedBySignal is the end of one that had none.
+// endedBySignal describes a process that a signal killed.
 func endedBySignal(s syscall.Signal) processEnd {
 	name := unix.SignalName(s)
 	return processEnd{code: 128 + int(s), signal: name, how: "its process was ended by " + name}
 }
 
-// endedByMemory is the end by the kernel's out-of-memory killer, which sends SIGKILL.
+// endedByMemory describes a process that the kernel's out-of-memory killer killed with
+// SIGKILL.
 var endedByMemory = processEnd{code: 128 + int(syscall.SIGKILL), signal: "SIGKILL",
 	how:    "its process was ended by SIGKILL of the out-of-memory killer",
 	advice: "it needs more memory than the job has on that node: raise slurm.mem, or take fewer ranks on a node or a smaller batch; `ddpbatch plan` says what the built-in trainer needs"}
 
-// endOf is how a process of this machine ended.
+// endOf describes how a child of this process ended.
 func endOf(p *os.ProcessState) processEnd {
 	if status, ok := p.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return endedBySignal(status.Signal())
@@ -44,9 +45,9 @@ func endOf(p *os.ProcessState) processEnd {
 	return endedByItself(p.ExitCode())
 }
 
-// tellExits adds how their processes ended to ranks that did not say so themselves, and
-// to the first failure if it is one of theirs: not of a rank that hung, and that the
-// launcher has then killed.
+// tellExits adds the ends of processes to ranks that did not report their own end. It also
+// updates the first failure if it belongs to one of these ranks. Ranks that the launcher
+// killed because they hung keep their original failure.
 func tellExits(o *rendezvous.Outcome, ends map[int]processEnd, killed map[int]bool) {
 	for rank, end := range ends {
 		r := &o.Ranks[rank]
@@ -59,7 +60,7 @@ func tellExits(o *rendezvous.Outcome, ends map[int]processEnd, killed map[int]bo
 		}
 		r.Error = strings.Replace(r.Error, rendezvous.Died, end.how, 1)
 		if o.First != nil && o.First.Rank == rank && o.First.State == r.State {
-			first := *o.First // the ranks are told of what is there
+			first := *o.First // copy: the ranks receive the original
 			first.Exit, first.Signal = r.Exit, r.Signal
 			first.Reason = strings.Replace(first.Reason, rendezvous.Died, end.how, 1)
 			first.Advice = cmp.Or(first.Advice, end.advice)

@@ -8,14 +8,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/launchers"
 )
 
-// hostReport is what a rank knows of its place, where its launcher does not say all.
+// A hostReport holds what a rank knows about its host if its launcher does not pass the node
+// rank.
 type hostReport struct {
 	Host           string `json:"host"`
-	LocalRank      int    `json:"local_rank"` // launchers.Unknown if it is not known
+	LocalRank      int    `json:"local_rank"` // launchers.Unknown if not known
 	LocalWorldSize int    `json:"local_world_size"`
 }
 
-// hostPlace is the rest of a rank's place.
+// hostPlace completes the rank information that the launcher did not pass.
 type hostPlace struct {
 	LocalRank      int `json:"local_rank"`
 	LocalWorldSize int `json:"local_world_size"`
@@ -23,8 +24,8 @@ type hostPlace struct {
 	Nodes          int `json:"nodes"`
 }
 
-// findHost has the ranks find out which of them share a host, if their launcher has not
-// told them.
+// findHost determines which ranks share a host, if the launcher has not passed the node rank.
+// All ranks must call it.
 func (r *Rank) findHost(ctx context.Context) error {
 	p := &r.Place
 	if p.NodeRank != launchers.Unknown {
@@ -46,8 +47,8 @@ func (r *Rank) findHost(ctx context.Context) error {
 	return nil
 }
 
-// decideHosts numbers hosts in the order of their first ranks, and the ranks of a host as
-// their launcher did, or in their own order.
+// decideHosts numbers the hosts in the order of their lowest ranks. Within a host it uses the
+// local ranks of the launcher if they are known, or else the order of the ranks.
 func decideHosts(payloads [][]byte) ([][]byte, error) {
 	var hosts []string
 	ranksOf := map[string][]int{}

@@ -7,15 +7,15 @@ import (
 	"syscall"
 )
 
-// keeperScript waits for a word, or for the death of whoever would have said it, and then
-// ends its process group, itself included.
+// keeperScript waits for a line on standard input. If the input ends without a line, because
+// the process that holds the pipe died, the script kills its process group, including itself.
 const keeperScript = `trap '' TERM INT HUP QUIT USR1 USR2; read -r word || kill -s KILL 0`
 
-// keep makes a process group for a program, which ends when this process is killed before
-// release is called. A program that is tied to this process ends with it; the workers that
-// it has started do not, and unless Slurm tracks processes by cgroup it loses sight of
-// them. What makes the group is there before the program, which may kill this process as
-// the first thing that it does.
+// keep creates a process group for a program. Its first process runs keeperScript, which kills
+// the group if this process dies before it calls release. The kernel stops the program itself
+// when this process dies, but not the workers of the program. Slurm also loses track of the
+// workers unless it tracks processes by cgroup. The script starts before the program, because
+// the program may kill this process immediately.
 func keep() (group int, release func(), err error) {
 	cmd := exec.Command("/bin/sh", "-c", keeperScript)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -27,7 +27,7 @@ func keep() (group int, release func(), err error) {
 		return 0, func() {}, fmt.Errorf("watch over the program's workers: %w", err)
 	}
 	return cmd.Process.Pid, func() {
-		_, _ = io.WriteString(pipe, "done\n") // it may have ended with its group
+		_, _ = io.WriteString(pipe, "done\n") // the script may have ended with its group
 		pipe.Close()
 		_ = cmd.Wait()
 	}, nil

@@ -1,20 +1,27 @@
-// Package launch brings a job's ranks up and down: [Run] is the supervisor, one
-// per allocation or, without Slurm, one per machine; [Join] is what each rank
-// that it starts does first.
+// Package launch starts, supervises, and stops the ranks of a job. [Run] is the launcher: one
+// per allocation or, without Slurm, one per machine. Each rank that it starts calls [Join]
+// first.
 //
-// It promises: the ranks of an attempt and only those find each other (a secret
-// of that attempt goes to them in a file that only this user can read or, on one
-// machine, in their environment; never in an argument list or over the network); a rank that does not come, is killed or fails ends the attempt, is
-// named with its host, and its message and exit code are kept; all ranks talk
-// over one network that they agreed on and that was proven to work, and what
-// happens to it later is told and kept; a request to stop reaches every rank;
-// ranks, and users' programs with their workers, outlive neither their attempt
-// nor the supervisor; an attempt is repeated only while there is progress, and not
-// on nodes that were found bad; a job that must leave its nodes and has more to do
-// is back in the queue once, or it is said why not.
+// The package guarantees:
 //
-// It does not submit jobs and does not train. Workers that leave their program's
-// process group are the step daemon's to end; without Slurm they are nobody's.
+//   - Only the ranks of one attempt find each other. Each attempt has its own secret. Ranks
+//     read it from a file that only this user can read or, on one machine, from their
+//     environment. The secret is never in an argument list and never crosses the network.
+//   - A rank that does not join, is killed, or fails ends the attempt. The error names the
+//     rank and its host. Its message and exit code are recorded.
+//   - All ranks communicate over one network, which they agree on and which passes a
+//     connectivity check. Later changes of this network are reported and recorded.
+//   - A stop request reaches every rank.
+//   - Ranks, and users' programs with their workers, do not outlive their attempt or the
+//     launcher.
+//   - An attempt is repeated only if there is progress, and not on nodes that were found to be
+//     bad.
+//   - A job that must leave its nodes before it is complete is requeued once. Otherwise the
+//     launcher reports why it is not requeued.
+//
+// The package does not submit jobs and does not train. It does not stop workers that leave the
+// process group of their program. Under Slurm the step daemon stops them. Without Slurm
+// nothing stops them.
 package launch
 
 import (
@@ -32,7 +39,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// Exit codes of an attempt that ended by something else than a rank's own code.
+// Exit codes of an attempt whose end is not the exit code of a rank.
 const (
 	exitFailed    = 1
 	exitStopped   = 3
@@ -40,64 +47,66 @@ const (
 	exitCancelled = 130
 )
 
-// killGrace is how long ranks have to end by themselves once an attempt has
-// failed or was cancelled.
+// killGrace is how long ranks may take to exit after an attempt has failed or was canceled,
+// before the launcher kills them.
 const killGrace = 4 * time.Second
 
-// Options describe what to launch, where.
+// Options describe what to launch, and where.
 type Options struct {
-	Job     *jobs.Job // with resolved paths, and what its site fills in
+	Job     *jobs.Job // with resolved paths and the site's defaults
 	Site    *sites.Profile
 	Dir     rundir.Dir
 	Binary  string // absolute path of this program
 	Program string // digest of this program
 	Spec    string // digest of the job file
 	Environ []string
-	// Code is the state of the user's program, where no submission has recorded it.
+	// Code is the state of the user's program; nil if a submission has already recorded it.
 	Code *rundir.Code
 
-	// Slurm is asked about the job around this process.
+	// Slurm is the client for queries about the job of this process.
 	Slurm slurm.Client
-	// Allocation is where to start the ranks; nil is here, without Slurm.
+	// Allocation holds the nodes of the ranks. Without Slurm it is nil, and the ranks start on
+	// this machine.
 	Allocation *slurm.Allocation
-	// Processes is the number of ranks to start here, without Slurm.
+	// Processes is the number of ranks to start without Slurm.
 	Processes int
 
 	Stdout, Stderr *os.File
-	// Signals asks for a stop; a second interrupt ends the ranks at once.
+	// Signals requests a stop. A second interrupt kills the ranks immediately.
 	Signals <-chan os.Signal
-	// Say is given what a person should know, a line at a time.
+	// Say receives messages for the user, one line at a time.
 	Say func(line string)
 }
 
-// Result is how the last attempt ended.
+// A Result describes how the last attempt ended.
 type Result struct {
-	Exit    int // for the process
+	Exit    int // exit code of this process
 	Failure *rendezvous.Failure
 	Ranks   []rendezvous.RankStatus
-	// Stopped reports that the ranks were asked to stop and ended as such ranks do. What
-	// they had to do is not finished then, even if a user's program ends with 0.
+	// Stopped reports that the ranks were asked to stop and ended with one of the exit codes
+	// of stopped ranks. Their work is then incomplete, even if a user's program ends with 0.
 	Stopped bool
-	// NearEnd says that the ranks were asked to stop since the time limit is near.
+	// NearEnd reports that the ranks were asked to stop because the time limit is near or the
+	// job is preempted.
 	NearEnd bool
-	// Preempted reports that Slurm takes the nodes for another job, and that this job
-	// still has them.
+	// Preempted reports that Slurm takes the nodes for another job, and that this job still
+	// has them.
 	Preempted bool
 	// SlurmRequeues reports that the job is preempted and that Slurm requeues it when the
-	// batch script ends. Otherwise the launcher has to ask for the requeue.
+	// batch script ends. Otherwise the launcher must request the requeue.
 	SlurmRequeues bool
-	// NodesLost says that too few nodes are left that work.
+	// NodesLost reports that too few working nodes are left.
 	NodesLost bool
 	// StopUnhandled reports that the job's program was asked to stop, and that no process of
-	// it on any node handled the signal: it cannot have saved because of it.
+	// it on any node handled the signal. The program cannot have saved a checkpoint because of
+	// the signal.
 	StopUnhandled bool
-	// Progress says that there is a newer checkpoint than at the beginning; it is
-	// found out only where restart.requeue depends on it.
+	// Progress reports that a newer checkpoint exists than when the launcher started. It is
+	// determined only if restart.requeue depends on it.
 	Progress bool
 }
 
-// Once refuses to launch in an allocation where srun has started this process
-// several times.
+// Once returns an error if srun started several launchers in an allocation.
 func Once(a slurm.Allocation) error {
 	if a.StepTasks > 1 {
 		return tooManyLaunchers(a.StepTasks)
@@ -105,8 +114,8 @@ func Once(a slurm.Allocation) error {
 	return nil
 }
 
-// Run launches the job and stays until it is over, starting it again after a
-// failure as often as the job's [restart] allows.
+// Run launches the job and returns when it is over. After a failure it starts the ranks again,
+// as often as the job's [restart] table allows.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Allocation == nil && startsMPI(o.Job) {
 		return Result{}, noMPIHere{}
@@ -154,11 +163,11 @@ type supervisor struct {
 	Options
 	nodes   *nodes
 	saved   *progress
-	without int // restarts since there was a newer checkpoint
+	without int // restarts since the last newer checkpoint
 }
 
-// review says whether, and after which pause, there is to be another attempt. If not,
-// the result is that of the launch.
+// review decides whether to start another attempt, and after which delay. If again is false,
+// the returned result is the result of the launch.
 func (s *supervisor) review(ctx context.Context, a *attempt, r Result) (result Result, pause time.Duration, again bool) {
 	if r.Failure == nil {
 		return s.conclude(ctx, r, s.saved), 0, false
@@ -196,7 +205,8 @@ func (s *supervisor) review(ctx context.Context, a *attempt, r Result) (result R
 	return r, pause, true
 }
 
-// failureFile is failure.json: what a program or a person reads after a failure.
+// failureFile is the content of failure.json, which describes a failure for programs and
+// users.
 type failureFile struct {
 	JobID   string                  `json:"job_id,omitempty"`
 	Time    time.Time               `json:"time"`
@@ -214,43 +224,44 @@ func writeFailure(d rundir.Dir, a *attempt, r Result) error {
 	return d.WriteFailure(append(text, '\n'))
 }
 
-// tooManyLaunchers is srun having started the launcher once per task.
+// tooManyLaunchers is the error if srun started the launcher once per task. Its value is the
+// number of tasks.
 type tooManyLaunchers int
 
 func (n tooManyLaunchers) Error() string {
 	return fmt.Sprintf("srun started the launcher %d times; it must run once per allocation", int(n))
 }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (tooManyLaunchers) Hint() string {
 	return "leave srun out: ddpbatch launch starts the ranks by srun itself"
 }
 
-// ExitCode is that of wrong usage.
+// ExitCode returns the exit code for wrong usage.
 func (tooManyLaunchers) ExitCode() int { return 2 }
 
-// ranks are the processes of one attempt, however they were started.
+// ranks are the processes of one attempt, with or without Slurm.
 type ranks interface {
-	// wait returns when all of them have ended; the error is that of starting
-	// them, not of their work.
+	// wait returns when all processes have ended. The error describes a failed start, not a
+	// failure of the ranks.
 	wait() error
-	// ended is how the processes of ranks have ended, as far as that is known, once
+	// ended returns how the processes of the ranks ended, as far as known. It is valid after
 	// wait has returned.
 	ended() map[int]processEnd
-	// kill ends those that are left, by force.
+	// kill kills the processes that are still running.
 	kill(ctx context.Context)
 }
 
-// stopReason is what the ranks are told when asked to stop.
+// A stopReason is the reason that ranks receive with a stop request.
 type stopReason string
 
 const (
-	// StopTimeLimit is the approach of the time limit.
+	// StopTimeLimit means that the job's time limit is near.
 	StopTimeLimit stopReason = "the time limit is near"
-	// StopSignal is SIGUSR1 to the launcher, for which the batch script has asked.
-	// Slurm also sends it to a job that it preempts, where it is set up to do so.
+	// StopSignal means that the launcher received SIGUSR1, which the batch script requests.
+	// Slurm can be configured to send it to jobs that it preempts as well.
 	StopSignal stopReason = "the time limit is near, or the job is preempted"
-	// StopTerminated is SIGTERM or SIGINT to the launcher.
+	// StopTerminated means that the launcher received SIGTERM or SIGINT.
 	StopTerminated stopReason = "the launcher was asked to end"
 )
 

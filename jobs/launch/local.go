@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// localRanks are ranks started on this machine, without Slurm.
+// localRanks are the ranks on this machine, without Slurm.
 type localRanks struct {
 	commands []*exec.Cmd
 	done     sync.WaitGroup
@@ -23,9 +23,9 @@ func startLocal(a *attempt) (ranks, error) {
 		cmd.Env = append(a.environ[:len(a.environ):len(a.environ)],
 			envLocalRank+"="+strconv.Itoa(rank), envLocalSize+"="+strconv.Itoa(a.world))
 		cmd.Stdout, cmd.Stderr = a.o.Stdout, a.o.Stderr
-		// Control-C is for the launcher, which passes it on.
+		// The launcher receives control-C and forwards it as a stop request.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		// Not SIGKILL: a rank that lives must end its program's workers, too.
+		// Do not send SIGKILL: a rank must also be able to stop the workers of its program.
 		if err := startTied(cmd, &l.done, syscall.SIGTERM); err != nil {
 			l.kill(context.Background())
 			return nil, err
@@ -35,8 +35,9 @@ func startLocal(a *attempt) (ranks, error) {
 	return l, nil
 }
 
-// startTied starts cmd so that the kernel signals it when this process dies. The
-// kernel ties it to the thread that starts it, which is kept for as long.
+// startTied starts cmd so that the kernel sends it the signal death when this process dies.
+// The kernel ties the signal to the thread that started cmd, so startTied locks that thread
+// until cmd has ended (PR_SET_PDEATHSIG in prctl(2)).
 func startTied(cmd *exec.Cmd, done *sync.WaitGroup, death syscall.Signal) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -51,7 +52,7 @@ func startTied(cmd *exec.Cmd, done *sync.WaitGroup, death syscall.Signal) error 
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how it ended is in its ProcessState
+			_ = cmd.Wait() // the caller reads the result from ProcessState
 		}
 	}()
 	return <-started
@@ -75,7 +76,7 @@ func (l *localRanks) ended() map[int]processEnd {
 func (l *localRanks) kill(context.Context) {
 	for _, c := range l.commands {
 		p := c.Process
-		// The whole group: a user's program with its data workers.
+		// Kill the whole group: a user's program and its data-loading workers.
 		if err := syscall.Kill(-p.Pid, syscall.SIGKILL); errors.Is(err, syscall.ESRCH) {
 			_ = p.Kill()
 		}

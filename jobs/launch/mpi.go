@@ -10,21 +10,22 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi"
 )
 
-// defaultMPI is srun's --mpi where neither job nor site says one: what Open MPI needs.
+// defaultMPI is the value of srun's --mpi if neither the job nor the site sets it. Open MPI
+// needs this value.
 const defaultMPI = "pmix"
 
-// usesMPI reports whether ranks exchange their numbers by the site's MPI library.
+// usesMPI reports whether the built-in trainer communicates through the site's MPI library.
 func usesMPI(job *jobs.Job) bool { return job.Train != nil && job.Train.Backend == jobs.BackendMPI }
 
-// startsMPI reports whether srun is to start the ranks as those of an MPI program: of the
-// trainer over MPI, or of a user's program whose job file gives slurm.mpi.
+// startsMPI reports whether srun must start the ranks as an MPI program: for the built-in
+// trainer over MPI, or for a user's program whose job file sets slurm.mpi.
 func startsMPI(job *jobs.Job) bool {
 	return usesMPI(job) || job.Command != nil && job.Gives("slurm.mpi")
 }
 
-// connectMPI builds the communicator over the MPI library. Ranks have met by then, and
-// go on to report and to be watched over the rendezvous: MPI carries numbers only, over
-// the network that was agreed on, as far as UCX and Open MPI follow their variables.
+// connectMPI builds the communicator over the MPI library. The rendezvous continues to monitor
+// the ranks and to receive their reports. MPI carries only the collectives. It uses the chosen
+// network as far as UCX and Open MPI follow their variables.
 func (r *Rank) connectMPI(ctx context.Context) (collective.Communicator, error) {
 	set, _, err := r.NetworkVariables(ctx, "UCX_", "OMPI_")
 	if err != nil {
@@ -39,23 +40,24 @@ func (r *Rank) connectMPI(ctx context.Context) (collective.Communicator, error) 
 	return finalized{w}, nil
 }
 
-// finalized is a communicator whose end is also that of MPI in this process.
+// finalized is a communicator whose Close also finalizes MPI in this process.
 type finalized struct{ *mpi.World }
 
-// Close says that this rank is done, and ends MPI when all are.
+// Close leaves the communicator, and then finalizes MPI after all ranks have left.
 func (f finalized) Close() error { return errors.Join(f.World.Close(), f.Finalize()) }
 
-// noMPIHere is that there is nothing here by which MPI could start.
+// noMPIHere is the error if an MPI job is launched without Slurm, so that srun cannot start
+// it.
 type noMPIHere struct{}
 
 func (noMPIHere) Error() string {
 	return "an MPI program, or train.backend = \"mpi\", needs srun to start the ranks: without Slurm there is none"
 }
 
-// Hint says what to do about it.
+// Hint returns the fixes.
 func (noMPIHere) Hint() string {
 	return "submit the job; or start it by mpirun -n N ddpbatch run job.toml; or leave train.backend out: ranks of one machine share memory, which is faster"
 }
 
-// ExitCode is that of wrong usage.
+// ExitCode returns the exit code for wrong usage.
 func (noMPIHere) ExitCode() int { return 2 }

@@ -20,43 +20,43 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// The rounds that ranks exchange, in this order.
+// The rounds that ranks exchange through the rendezvous, in this order.
 const (
-	roundHosts   = "hosts"   // where the launcher does not tell: which ranks share a host
-	roundNetwork = "network" // inventories to the choice for each node
-	roundPeers   = "peers"   // the built-in trainer: where each rank listens, to all
-	roundMaster  = "master"  // a user's program: rank 0's address and port
-	roundDevices = "devices" // a user's program on GPUs: which of them each rank sees
+	roundHosts   = "hosts"   // which ranks share a host, if the launcher does not pass it
+	roundNetwork = "network" // from inventories to the choice for each node
+	roundPeers   = "peers"   // built-in trainer: the address of each rank, sent to all
+	roundMaster  = "master"  // user's program: rank 0's address and port
+	roundDevices = "devices" // user's program on GPUs: the GPUs that each rank sees
 )
 
-// nodeReport is what a rank contributes to the choice of the network; one rank
-// of each node brings the inventory.
+// A nodeReport is a rank's input to the choice of the network. One rank of each node adds the
+// inventory.
 type nodeReport struct {
 	Node      int              `json:"node"`
 	Host      string           `json:"host"`
 	Step      string           `json:"step,omitempty"`
 	Inventory *netif.Inventory `json:"inventory,omitempty"`
-	Fast      string           `json:"fast,omitempty"` // the interface that the site's name for this node leads to
+	Fast      string           `json:"fast,omitempty"` // interface with the address of the site's name for this node
 }
 
-// agreement is how the ranks of an attempt come to their network. It lives beside
-// the rendezvous, and decides for all of them.
+// agreement makes the ranks of an attempt agree on a network. It runs in the process that
+// serves the rendezvous, and decides for all ranks.
 type agreement struct {
 	request netif.Request
-	least   probe.Level // what keeps a network from being used
+	least   probe.Level // lowest level at which a network is rejected
 	say     func(line string)
-	keep    func(rundir.Network) error // of what they agree on
+	keep    func(rundir.Network) error // records the agreed network
 
 	mu      sync.Mutex
-	nodes   []int             // of each rank
-	hosts   []netif.Inventory // of each node
-	choices []netif.Choice    // of each node
+	nodes   []int             // node of each rank
+	hosts   []netif.Inventory // inventory of each node
+	choices []netif.Choice    // choice of each node
 }
 
-// agreed is what a node is told of the network.
+// agreed is the network decision that each node receives.
 type agreed struct {
 	Choice netif.Choice `json:"choice"`
-	Job    nccl.Job     `json:"job"` // what all nodes' RDMA adapters have in common
+	Job    nccl.Job     `json:"job"` // what the RDMA adapters of all nodes have in common
 }
 
 func newAgreement(job *jobs.Job, site *sites.Profile, keep func(rundir.Network) error, say func(string)) *agreement {
@@ -64,7 +64,7 @@ func newAgreement(job *jobs.Job, site *sites.Profile, keep func(rundir.Network) 
 	a := &agreement{say: say, keep: keep, least: probe.Broken,
 		request: netif.Request{Interface: string(n.Interface), Family: netif.Family(n.Family)}}
 	if job.Command != nil {
-		a.least = probe.Unbound // NCCL and Gloo do not bind what they connect with
+		a.least = probe.Unbound // NCCL and Gloo do not bind outgoing connections to an interface
 	}
 	for _, x := range slices.Concat(n.Exclude, site.Network.Exclude) {
 		a.request.Exclude = append(a.request.Exclude, string(x))
@@ -75,7 +75,7 @@ func newAgreement(job *jobs.Job, site *sites.Profile, keep func(rundir.Network) 
 	return a
 }
 
-// rounds are the decisions of a rendezvous server for the ranks of this program.
+// rounds returns the decisions of a rendezvous server for the ranks of this program.
 func (a *agreement) rounds() map[string]rendezvous.Decide {
 	all := map[string]rendezvous.Decide{
 		roundHosts:   decideHosts,
@@ -91,11 +91,12 @@ func (a *agreement) rounds() map[string]rendezvous.Decide {
 	return all
 }
 
-// nameTimeout bounds the question for a node's name on the fast network.
+// nameTimeout limits the lookup of a node's name on the fast network.
 const nameTimeout = 2 * time.Second
 
-// fastInterface is the interface of this node that its name with the site's suffix
-// leads to; empty where the site has none, or the name leads elsewhere.
+// fastInterface returns the interface of this node whose address belongs to the node's name
+// with the site's suffix. It returns an empty string if the site has no suffix, or if the name
+// does not resolve to an address of this node.
 func fastInterface(ctx context.Context, host string, site *sites.Profile, inventory netif.Inventory) string {
 	if site.Network.NameSuffix == "" {
 		return ""
@@ -104,7 +105,7 @@ func fastInterface(ctx context.Context, host string, site *sites.Profile, invent
 	defer cancel()
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host+string(site.Network.NameSuffix))
 	if err != nil {
-		return "" // a hint that does not hold is none
+		return "" // ignore a name that does not resolve
 	}
 	for _, link := range inventory.Links {
 		for _, prefix := range link.Addrs {
@@ -116,7 +117,8 @@ func fastInterface(ctx context.Context, host string, site *sites.Profile, invent
 	return ""
 }
 
-// decideNetwork has the nodes agree and gives every rank its node's choice.
+// decideNetwork determines a common network for all nodes and sends every rank its node's
+// choice.
 func (a *agreement) decideNetwork(payloads [][]byte) ([][]byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -163,7 +165,7 @@ func (a *agreement) decideNetwork(payloads [][]byte) ([][]byte, error) {
 	return a.replies(func(node int) any { return next[node] })
 }
 
-// agree has the nodes agree on a network, and on what NCCL may use of it.
+// agree chooses a network that all nodes share, and what NCCL may use of it.
 func (a *agreement) agree() ([]agreed, error) {
 	choices, err := netif.Agree(a.hosts, a.request)
 	if err != nil {
@@ -187,7 +189,7 @@ func (a *agreement) agree() ([]agreed, error) {
 	return next, nil
 }
 
-// network is what the hosts agree on, for people.
+// network returns the agreed network for the run directory, which users read.
 func (a *agreement) network() rundir.Network {
 	n := rundir.Network{Time: time.Now().UTC(), Choice: a.choices[0]}
 	for node, c := range a.choices {
@@ -196,7 +198,7 @@ func (a *agreement) network() rundir.Network {
 	return n
 }
 
-// replies gives every rank what is for its node.
+// replies returns one reply per rank, with the content for its node.
 func (a *agreement) replies(of func(node int) any) ([][]byte, error) {
 	encoded := make([][]byte, len(a.hosts))
 	for node := range encoded {

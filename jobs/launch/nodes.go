@@ -10,18 +10,18 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// nodes are those of the allocation, and which of them the next attempt runs on. One
-// that is found bad is left out for as long as this launcher lives; spare ones take
-// the places of those, in the order of the allocation.
+// nodes holds the nodes of the allocation and the nodes of the next attempt. A node that is
+// found to be bad stays excluded as long as this launcher lives. Spare nodes replace excluded
+// nodes, in the order of the allocation.
 type nodes struct {
 	o       Options
-	chosen  []string // of the next attempt; none without Slurm
+	chosen  []string // nodes of the next attempt; nil without Slurm
 	out     map[string]string
-	suspect map[string]bool // at fault in the last attempt
-	lost    bool            // a node that was left out is gone, and not just at fault
+	suspect map[string]bool // nodes at fault in the last attempt
+	lost    bool            // an excluded node is down or unresponsive, and not only at fault
 }
 
-// newNodes chooses those of the first attempt.
+// newNodes chooses the nodes of the first attempt.
 func newNodes(o Options) (*nodes, error) {
 	n := &nodes{o: o, out: map[string]string{}}
 	if o.Allocation == nil {
@@ -42,23 +42,23 @@ func newNodes(o Options) (*nodes, error) {
 	return n, nil
 }
 
-// mixedNodes are the components of a heterogeneous job, whose nodes cannot take each
-// other's places.
+// mixedNodes is the error for a heterogeneous job that wants spare nodes, because its nodes
+// cannot replace each other. Its value is the number of components.
 type mixedNodes int
 
 func (m mixedNodes) Error() string {
 	return fmt.Sprintf("restart.spare_nodes and restart.min_nodes do not work in a heterogeneous job, and this one has %d components", int(m))
 }
 
-// Hint says what to do about it.
+// Hint returns the fixes.
 func (mixedNodes) Hint() string { return "leave the two keys out, or ask for nodes of one kind" }
 
-// ExitCode is that of wrong usage.
+// ExitCode returns the exit code for wrong usage.
 func (mixedNodes) ExitCode() int { return 2 }
 
-// review leaves out the nodes that an attempt has shown to be bad and chooses those of
-// the next one. It is an error if too few are left; lost is whether others may be had
-// for nodes that are gone.
+// review excludes the nodes that an attempt has shown to be bad, and chooses the nodes of the
+// next attempt. It returns an error if too few nodes are left. Lost reports whether an
+// excluded node is down or unresponsive, so that a requeue can replace it.
 func (n *nodes) review(ctx context.Context, r Result) (lost bool, err error) {
 	if n.o.Allocation == nil || !n.o.Job.Restart.OutlivesNodes() {
 		return false, nil
@@ -67,7 +67,7 @@ func (n *nodes) review(ctx context.Context, r Result) (lost bool, err error) {
 	defer cancel()
 	states, err := n.o.Slurm.NodeStates(ctx, n.o.Allocation.Nodes)
 	if err != nil {
-		n.o.Say(fmt.Sprintf("WARNING: %v", err)) // what the ranks have shown counts all the same
+		n.o.Say(fmt.Sprintf("WARNING: %v", err)) // continue: the ranks' own results still count
 	}
 	for _, node := range n.judge(r, states) {
 		n.o.Say(fmt.Sprintf("node %s is left out from now on: %s", node, n.out[node]))
@@ -75,7 +75,7 @@ func (n *nodes) review(ctx context.Context, r Result) (lost bool, err error) {
 	return n.lost, n.choose()
 }
 
-// choose takes the first good ones.
+// choose selects the first nodes of the allocation that are not excluded.
 func (n *nodes) choose() error {
 	var good []string
 	for _, node := range n.o.Allocation.Nodes {
@@ -99,8 +99,8 @@ func (n *nodes) choose() error {
 	return nil
 }
 
-// judge returns the nodes that are bad by what Slurm says of them and by what their
-// ranks did in an attempt, which failed.
+// judge returns the nodes that are bad, according to Slurm and to their ranks in the failed
+// attempt.
 func (n *nodes) judge(r Result, states map[string]slurm.NodeState) (bad []string) {
 	leave := func(node, format string, args ...any) {
 		n.out[node] = fmt.Sprintf(format, args...)
@@ -117,7 +117,7 @@ func (n *nodes) judge(r Result, states map[string]slurm.NodeState) (bad []string
 		case states[node].Down():
 			n.lost = true
 			leave(node, "Slurm says that it is %s", strings.ToLower(string(states[node])))
-		case mute: // told to end, and killed by Slurm, without a sign
+		case mute: // received the stop request and was killed by Slurm, but did not respond
 			n.lost = true
 			leave(node, "its ranks do not answer any more")
 		case absent && r.Failure.State == rendezvous.Missing && r.Failure.Phase == "join":
@@ -126,7 +126,7 @@ func (n *nodes) judge(r Result, states map[string]slurm.NodeState) (bad []string
 			unstarted[node] = true
 		}
 	}
-	// What is wrong with one node shows in the ranks of others, too.
+	// A problem of one node can also cause failures on other nodes.
 	suspects := unstarted
 	switch {
 	case len(bad) > 0:
@@ -147,13 +147,14 @@ func (n *nodes) judge(r Result, states map[string]slurm.NodeState) (bad []string
 	return bad
 }
 
-// ranksOn says whether an attempt had ranks on a node, and all of them ended in a state.
+// ranksOn reports whether an attempt had ranks on node, and all of them ended in the given
+// state.
 func (n *nodes) ranksOn(node string, r Result, state rendezvous.State) bool {
 	at := slices.Index(n.chosen, node)
 	if at < 0 {
 		return false
 	}
-	// As many on each node, in the order of the nodes.
+	// Each node has the same number of ranks, in the order of the nodes.
 	each := len(r.Ranks) / len(n.chosen)
 	for _, s := range r.Ranks[at*each : (at+1)*each] {
 		if s.State != state {

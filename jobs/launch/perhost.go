@@ -12,17 +12,18 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/launchers"
 )
 
-// HostOptions say how to start the ranks of one host, where a launcher has started one
-// process on each ([Place.PerHost]).
+// HostOptions describe how to start the ranks of one host, if a launcher has started one
+// process on each host ([Place.PerHost]).
 type HostOptions struct {
 	Place          Place
-	Argv           []string // of one rank: this program, "run", and its arguments
+	Argv           []string // command line of one rank: this program, "run", and its arguments
 	Environ        []string
 	Stdout, Stderr *os.File
-	Signals        <-chan os.Signal // passed on to every rank
+	Signals        <-chan os.Signal // forwarded to every rank
 }
 
-// RanksHere is how many ranks this process is to start: none where it is a rank itself.
+// RanksHere returns how many ranks this process must start. It returns 0 if the process is a
+// rank itself. It returns an error if the host has fewer GPUs than ranks.
 func RanksHere(p Place, job *jobs.Job) (int, error) {
 	n := job.TasksPerNode()
 	torchrun := job.Command != nil && job.Command.Launcher == jobs.LauncherTorchrun
@@ -35,9 +36,10 @@ func RanksHere(p Place, job *jobs.Job) (int, error) {
 	return n, nil
 }
 
-// RunHost starts so many ranks on this host and waits for them. They find their places
-// as torchrun's workers do. It returns the exit code of the first rank, by number, that
-// did not end with 0: ranks of one job end together, by their rendezvous.
+// RunHost starts the given number of ranks on this host and waits for them. The ranks get the
+// variables of torchrun's workers. RunHost returns the exit code of the lowest rank that did
+// not end with 0. It does not stop the other ranks after a failure, because the rendezvous
+// does.
 func RunHost(o HostOptions, ranks int) (exit int, err error) {
 	var done sync.WaitGroup
 	var commands []*exec.Cmd

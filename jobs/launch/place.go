@@ -12,28 +12,28 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// Place is where a rank stands in its job.
+// Place holds the rank of a process, the world size, and the host of the rank.
 type Place struct {
 	Rank, WorldSize           int
 	LocalRank, LocalWorldSize int // on this node
 	NodeRank, Nodes           int
 	Host                      string
-	// JobID and StepID are Slurm's; empty without it. RestartCount is Slurm's or
-	// another launcher's.
+	// JobID and StepID are Slurm's, and empty without Slurm. RestartCount is from Slurm or
+	// from another launcher.
 	JobID, StepID string
 	RestartCount  int
 
-	// Launcher is another launcher than Slurm and ours, and Start what it calls this
-	// start of the ranks.
+	// Launcher names a launcher other than Slurm and ddpbatch. Start is the launcher's ID for
+	// this start of the ranks.
 	Launcher, Start string
-	// PerHost says that it has started one process on each host, which is to start the
-	// ranks; Rank and WorldSize count hosts then.
+	// PerHost reports that the launcher has started one process on each host, which starts the
+	// ranks. Rank and WorldSize then count hosts.
 	PerHost bool
-	GPUs    int // of this host, as that launcher says; launchers.Unknown if it does not
+	GPUs    int // GPUs of this host according to the launcher; launchers.Unknown if it does not pass them
 }
 
-// meetingName is the part of the name of the file by which ranks find rank 0 that tells
-// this start of them from others.
+// meetingName returns the parts of the name of the rendezvous file that distinguish this start
+// of the ranks from others.
 func (p Place) meetingName() (job, step string) {
 	if p.InSlurm() {
 		return p.JobID, p.StepID
@@ -42,21 +42,22 @@ func (p Place) meetingName() (job, step string) {
 	return p.Launcher, hex.EncodeToString(sum[:6])
 }
 
-// InSlurm says whether the rank was started by srun.
+// InSlurm reports whether srun started the rank.
 func (p Place) InSlurm() bool { return p.JobID != "" }
 
-// SlurmLauncher names Slurm where a person says which launcher counts.
+// SlurmLauncher is the name of Slurm in the setting that selects a launcher.
 const SlurmLauncher = "slurm"
 
-// FindPlace reads a rank's place from its environment: from our launcher's variables,
-// from srun's, or from those of another launcher (see [launchers]). With a name, only
-// that launcher counts; else all that have left variables must agree, and an error names
-// what each says. It is slurm's [slurm.NoStepError] where none started this process.
+// FindPlace reads the rank and the world size from the environment: from the variables of
+// ddpbatch's launcher, of srun, or of another launcher (see [launchers]). With a name, it
+// reads only the variables of that launcher. Without a name, all launchers that have set
+// variables must agree. Otherwise the error lists the values of each launcher. If no launcher
+// started this process, FindPlace returns [slurm.NoStepError].
 func FindPlace(lookup func(string) (string, bool), name string) (Place, error) {
 	if _, local := lookup(envLocalRank); local {
 		return localPlace(lookup)
 	}
-	_, ours := lookup(LauncherVariable) // srun was called by our launcher
+	_, ours := lookup(LauncherVariable) // ddpbatch's launcher called srun
 	if ours || name == SlurmLauncher {
 		return slurmPlace(lookup)
 	}
@@ -77,7 +78,7 @@ func FindPlace(lookup func(string) (string, bool), name string) (Place, error) {
 		}
 		return place, nil
 	case slurmErr == nil:
-		return place, nil // srun's PMI sets some of what others do
+		return place, nil // srun's PMI sets some variables of other launchers
 	case !errors.As(slurmErr, &outside):
 		return Place{}, slurmErr
 	case err != nil:

@@ -35,8 +35,8 @@ func freePort(addr string) (int, error) {
 	return port, nil
 }
 
-// searchPort returns the first port that try accepts: some outside of the range from low to
-// high, and at last 0, for a port of the kernel's choice.
+// searchPort returns the first port that try accepts. It tries ports outside of the range from
+// low to high, and finally 0, for which the kernel chooses a port.
 func searchPort(low, high int, try func(port int) (int, error)) (int, error) {
 	for range portTries {
 		candidate := candidatePort(low, high, rand.IntN)
@@ -50,8 +50,8 @@ func searchPort(low, high int, try func(port int) (int, error)) (int, error) {
 	return try(0)
 }
 
-// tryPort opens and closes a port of addr and returns its number. For port 0 the kernel
-// chooses one.
+// tryPort opens and closes a port of addr and returns the port. For port 0 the kernel chooses
+// one.
 func tryPort(addr string, port int) (int, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(addr, strconv.Itoa(port)))
 	if err != nil {
@@ -60,8 +60,8 @@ func tryPort(addr string, port int) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// candidatePort draws a port from firstPort on that is not within low to high;
-// 0 when there is none.
+// candidatePort returns a random port of at least firstPort that is not in the range from low
+// to high. It returns 0 if there is no such port.
 func candidatePort(low, high int, draw func(int) int) int {
 	below := max(0, min(low, 65536)-firstPort)
 	above := max(0, 65535-max(high, firstPort-1))

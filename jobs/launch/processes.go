@@ -35,8 +35,8 @@ func (p *userProcess) handles(s syscall.Signal) bool { return (p.caught|p.blocke
 
 func mask(s syscall.Signal) uint64 { return 1 << (uint(s) - 1) }
 
-// catchesAll reports whether the process catches even signals that programs have no use
-// for. The runtime of Go does so: what such a process catches does not show what it handles.
+// catchesAll reports whether the process catches even signals that programs rarely use. The Go
+// runtime does so. The signals that such a process catches do not show which ones it handles.
 func (p *userProcess) catchesAll() bool {
 	rare := mask(syscall.SIGTRAP) | mask(syscall.SIGSTKFLT) | mask(syscall.SIGXFSZ) | mask(syscall.SIGPWR) | mask(syscall.SIGSYS)
 	return p.caught&rare == rare
@@ -71,7 +71,7 @@ func findProcesses(pid, group int) (program *userProcess, orphans []*userProcess
 	for _, e := range entries {
 		text, err := os.ReadFile(e)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		if s, err := process.Parse(text); err == nil {
 			all[s.PID] = &userProcess{Stat: s}
@@ -82,14 +82,14 @@ func findProcesses(pid, group int) (program *userProcess, orphans []*userProcess
 		if parent != nil {
 			parent.children = append(parent.children, p)
 		}
-		// The first process of the group is not the user's, see keep.
+		// The first process of the group belongs to ddpbatch, see keep.
 		if p.Group == group && p.PID != group && p.PID != pid && (parent == nil || parent.Group != group) {
 			orphans = append(orphans, p)
 		}
 	}
 	if program = all[pid]; program != nil {
 		program.describe()
-		// What is below the program is no orphan, whatever its group.
+		// A descendant of the program is not an orphan, whatever its group.
 		orphans = slices.DeleteFunc(orphans, func(o *userProcess) bool { return program.has(o) })
 	}
 	for _, o := range orphans {
@@ -98,7 +98,8 @@ func findProcesses(pid, group int) (program *userProcess, orphans []*userProcess
 	return program, orphans
 }
 
-// identity identifies a process also after a later look at /proc.
+// identity identifies a process when /proc is read again later. The start time distinguishes
+// it from a later process with the same PID.
 type identity struct {
 	pid   int
 	start uint64
@@ -106,15 +107,15 @@ type identity struct {
 
 func (p *userProcess) identity() identity { return identity{p.PID, p.Start} }
 
-// signal sends a signal to the process. A process that has ended needs none.
+// signal sends a signal to the process. It ignores a process that has ended.
 func (p *userProcess) signal(s syscall.Signal) { _ = process.Signal(p.PID, p.Start, s) }
 
 func (p *userProcess) has(other *userProcess) bool {
 	return p == other || slices.ContainsFunc(p.children, func(c *userProcess) bool { return c.has(other) })
 }
 
-// describe reads what the rule for stop signals depends on, for p and its descendants.
-// What cannot be read stays empty: the process has ended or belongs to another user.
+// describe reads the facts that the rule for stop signals needs, for p and its descendants.
+// Facts that cannot be read stay empty: the process has ended or belongs to another user.
 func (p *userProcess) describe() {
 	file := func(name string) string {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.PID, name))
@@ -148,22 +149,22 @@ var shells = []string{"bash", "dash", "sh", "ash", "ksh", "ksh93", "mksh", "zsh"
 var launcherNames = []string{"torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "accelerate.commands.launch",
 	"accelerate.commands.accelerate_cli", "deepspeed", "deepspeed.launcher.runner", "deepspeed.launcher.launch"}
 
-// isLauncher reports whether a command line is that of a launcher, also by way of Python.
+// isLauncher reports whether a command line starts a launcher, directly or through Python.
 func isLauncher(argv []string) bool {
 	name, _ := commandName(argv)
 	return slices.Contains(launcherNames, name)
 }
 
 // wrapperNames are programs that run one other program and end with its exit code. Some of
-// them replace themselves by that program, and are seen only before.
+// them replace themselves with that program, and are visible only before.
 var wrapperNames = []string{"env", "nice", "ionice", "nohup", "taskset", "numactl", "time", "timeout", "stdbuf", "setsid", "chrt", "strace",
 	"nsys", "ncu", "tini", "dumb-init", "apptainer", "singularity", "starter", "starter-suid", "appinit", "sinit",
 	"Apptainer runtime parent", "Singularity runtime parent"}
 
-// runnerNames are programs that are wrappers if they are called as in "uv run".
+// runnerNames are programs that are wrappers if they are called with "run", as in "uv run".
 var runnerNames = []string{"uv", "conda", "mamba", "micromamba", "pixi", "poetry", "pdm", "pipenv"}
 
-// isWrapper reports whether a command line is that of a wrapper.
+// isWrapper reports whether a command line starts a wrapper.
 func isWrapper(argv []string) bool {
 	name, arguments := commandName(argv)
 	return slices.Contains(wrapperNames, name) || slices.Contains(runnerNames, name) && slices.Contains(arguments, "run")
@@ -185,12 +186,12 @@ func commandName(argv []string) (name string, arguments []string) {
 	return "", nil
 }
 
-// checkEnd is how often a process is checked for its end where the kernel cannot report
-// it (pidfd_open(2) needs Linux 5.3).
+// checkEnd is the interval at which await checks whether a process has ended, if the kernel
+// cannot report it (pidfd_open(2) needs Linux 5.3).
 const checkEnd = 20 * time.Millisecond
 
-// await waits until the process has ended, or until done is closed. The status is known
-// if its parent has not waited for it before it could be read.
+// await waits until the process has ended or done is closed. Known reports whether status is
+// valid: the status can be read only until the parent of the process has waited for it.
 func (p *userProcess) await(done <-chan struct{}) (status syscall.WaitStatus, known bool) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err == nil {

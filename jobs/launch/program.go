@@ -20,20 +20,20 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// ProgramOptions say how to run the user's program as one rank.
+// ProgramOptions describe how to run the user's program as one rank.
 type ProgramOptions struct {
 	Environ        []string
 	Stdout, Stderr *os.File
-	// Signals are those that this process receives.
+	// Signals delivers the signals that this process receives.
 	Signals <-chan os.Signal
-	// Say is given what a person should know, a line at a time.
+	// Say receives messages for the user, one line at a time.
 	Say func(line string)
 }
 
-// Program runs the job's command as this rank, unchanged: it finds the
-// variables that torchrun would give it and needs to know nothing of Slurm. It
-// returns the command's exit code, 128 and the signal's number for one that was
-// killed, and an error for one that failed by itself.
+// Program runs the job's command as this rank. The command finds the same variables as under
+// torchrun, and needs no change for Slurm. Program returns the command's exit code, or 128
+// plus the signal number if a signal killed it. It returns an error if the command failed on
+// its own.
 func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err error) {
 	host, port, err := r.master(ctx)
 	if err != nil {
@@ -62,7 +62,7 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 		cmd.Dir = descriptorPath(snapshot)
 	}
 	cmd.Stdout, cmd.Stderr = o.Stdout, o.Stderr
-	// A group of its own, so that it can be ended together with its workers.
+	// A separate process group allows ddpbatch to kill the program together with its workers.
 	group, release, err := keep()
 	if err != nil {
 		o.Say(fmt.Sprintf("WARNING: %s: %v", r.Place.Host, err))
@@ -82,7 +82,7 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 		go r.watchWorkers(cmd.Process.Pid, ended)
 	}
 	stop, cut := r.follow(ctx, o, cmd, group, ended)
-	// Workers that it left behind would hold memory, ports and GPUs.
+	// Workers that the program left behind would hold memory, ports, and GPUs.
 	_ = syscall.Kill(-group, syscall.SIGKILL)
 	if cut != nil {
 		return exitLost, cut
@@ -96,16 +96,16 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	return verdict(argv[0], cmd.ProcessState, stop)
 }
 
-// orphanTimeout returns how long such processes are waited for: long enough to save, and
-// short enough to leave time for the requeue before the time limit.
+// orphanTimeout returns how long follow waits for processes that outlive a stopped program.
+// The time is long enough to save, and leaves time for the requeue before the time limit.
 func (r *Rank) orphanTimeout() time.Duration {
 	return max(minOrphanTimeout, time.Duration(r.job.Slurm.SignalBeforeEnd)/2)
 }
 
-// follow passes signals on until the program has ended. If a stop signal has ended it, as
-// it ends a shell without a trap, follow also waits for the processes that the signal was
-// for, at most for orphanTimeout. It returns the request to stop, if there was one, and
-// why the program was killed, if it was.
+// follow forwards signals until the program has ended. If a stop signal has ended the program,
+// as it ends a shell without a trap, follow also waits for the processes that the signal was
+// for. It waits at most orphanTimeout. It returns the stop request, if any, and the cause if
+// it killed the program.
 func (r *Rank) follow(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, group int, ended <-chan struct{}) (stop *stopRequest, cut error) {
 	stopping, aborted, done := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done()
 	pid := cmd.Process.Pid
@@ -151,7 +151,7 @@ func (r *Rank) follow(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, grou
 		case <-limit:
 			return stop, cut
 		case s := <-o.Signals:
-			// Slurm signals every process of a step, this program's too.
+			// Slurm signals every process of a step, including this program.
 			request(s.(syscall.Signal), !r.Place.InSlurm())
 		case <-stopping:
 			stopping = nil
@@ -169,7 +169,7 @@ func (r *Rank) follow(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, grou
 	}
 }
 
-// stopSignal returns the signal for the program: the one that the launcher got.
+// stopSignal returns the signal to send to the program: the signal that the launcher received.
 func stopSignal(reason string) syscall.Signal {
 	if reason == string(StopTerminated) {
 		return syscall.SIGTERM
@@ -177,8 +177,8 @@ func stopSignal(reason string) syscall.Signal {
 	return syscall.SIGUSR1
 }
 
-// verdict returns the exit code of a program that has ended, and an error unless it ended
-// with 0 or after a request to stop.
+// verdict returns the exit code of a program that has ended. It returns an error unless the
+// program ended with 0 or after a stop request.
 func verdict(name string, state *os.ProcessState, stop *stopRequest) (int, error) {
 	status := state.Sys().(syscall.WaitStatus)
 	name = filepath.Base(name)
@@ -194,8 +194,8 @@ func verdict(name string, state *os.ProcessState, stop *stopRequest) (int, error
 	return 0, nil
 }
 
-// master has rank 0 find a port for the program's own rendezvous, and tells
-// every rank its address on the agreed network.
+// master returns the address of rank 0 on the agreed network and a port for the program's own
+// rendezvous. Rank 0 finds the port. All ranks must call master.
 func (r *Rank) master(ctx context.Context) (host string, port int, err error) {
 	ctx, cancel := r.soon(ctx)
 	defer cancel()
@@ -221,8 +221,9 @@ func (r *Rank) master(ctx context.Context) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// programEnviron is the rank's environment without what is secret or belongs to
-// the launcher, with the variables of torchrun and of the chosen network.
+// programEnviron returns the environment of the user's program: the rank's environment without
+// the variables of the launcher, plus the variables of torchrun, the job's secrets, and the
+// variables of the agreed network.
 func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string, port int) ([]string, error) {
 	environ := rankEnviron(withoutTorchrun(o.Environ), r.job, r.site)
 	set := func(name, value string) { environ = append(without(environ, name), name+"="+value) }
@@ -232,7 +233,7 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 		"GROUP_RANK": p.NodeRank, "MASTER_PORT": port,
 	} {
 		if c := r.job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
-			// torchrun sets these itself, for the processes that it starts.
+			// torchrun sets these variables for the processes that it starts.
 			environ = without(environ, name)
 			continue
 		}
@@ -261,7 +262,7 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 	}
 	lookup = lookupIn(environ)
 	if _, given := lookup("PYTHONUNBUFFERED"); !given {
-		// Python keeps what it prints to a file until its buffer is full.
+		// Python buffers output to a file, so lines would appear late.
 		set("PYTHONUNBUFFERED", "1")
 	}
 	plan, err := r.networkPlan(ctx, o.Say, lookup)
@@ -272,7 +273,7 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 		set(v.Name, v.Value)
 	}
 	if r.Place.Rank == 0 {
-		// What is wrong with a variable is so on a thousand nodes, too: once is enough.
+		// A problem with a variable is the same on all nodes. Report it only once.
 		for _, w := range plan.Warnings {
 			o.Say(fmt.Sprintf("WARNING: %s: %s", r.Place.Host, w))
 		}
@@ -280,7 +281,8 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 	return environ, nil
 }
 
-// networkPlan is what tells NCCL and the libraries beside it which network to use.
+// networkPlan returns the variables that make NCCL and related libraries use the agreed
+// network.
 func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(string) (string, bool)) (nccl.Env, error) {
 	inventory, err := netif.Collect(ctx, netif.CollectOptions{})
 	if err != nil {
@@ -289,7 +291,8 @@ func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(st
 	f := nccl.Facts{Choice: r.Choice, Inventory: inventory, Job: r.network, LocalRank: r.Place.LocalRank,
 		Site: nccl.Profile{Name: r.site.Name(), Vars: map[string]string{}}}
 	if _, asked := lookup("NCCL_DEBUG"); !asked {
-		// NCCL would say nothing at all. Who asks for more wants to see it in the log.
+		// Without NCCL_DEBUG, NCCL logs nothing. Users who set it expect its output in the
+		// log.
 		f.DebugFile = filepath.Join(filepath.Dir(r.dir.RankLog(0)), "nccl-%h-%p.log")
 	}
 	if c := r.job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
@@ -301,7 +304,7 @@ func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(st
 	for name, value := range r.site.Env {
 		f.Site.Vars[string(name)] = string(value)
 	}
-	// What stands in the environment because the site wants it is the site's.
+	// A variable with the site's value belongs to the site, not to the user.
 	f.Lookup = func(name string) (string, bool) {
 		value, ok := lookup(name)
 		if site, also := r.site.Env[jobs.EnvName(name)]; ok && also && string(site) == value {
@@ -311,15 +314,15 @@ func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(st
 	}
 	conf, err := nccl.ReadConf("", lookup)
 	if err != nil {
-		// NCCL passes over it, too.
+		// NCCL also ignores the file.
 		say(fmt.Sprintf("WARNING: %s: %v", r.Place.Host, err))
 	}
 	f.Conf = conf
 	return nccl.Plan(f), nil
 }
 
-// NetworkVariables are those with some prefixes that tell a library which this process
-// loads of the chosen network, and what is wrong with those that are set.
+// NetworkVariables returns the variables with the given prefixes that make a library in this
+// process use the agreed network, and warnings about variables that are already set.
 func (r *Rank) NetworkVariables(ctx context.Context, prefixes ...string) (set map[string]string, warnings []string, err error) {
 	plan, err := r.networkPlan(ctx, r.say, r.lookup)
 	set = map[string]string{}
@@ -339,8 +342,7 @@ func names(list []jobs.EnvName) []string {
 	return out
 }
 
-// programArgv returns the command line, with the program's path looked up in the
-// rank's own PATH.
+// programArgv returns the command line. It looks up the program in the rank's PATH.
 func (r *Rank) programArgv(environ []string, host string, port int) ([]string, error) {
 	var argv []string
 	for _, a := range r.job.Command.Argv {

@@ -9,29 +9,30 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// The pauses before restarts that follow each other without progress.
+// Delays between consecutive restarts without progress.
 const (
 	firstPause  = 2 * time.Second
 	longestWait = 30 * time.Second
 )
 
-// progress knows how far the run has come: only a checkpoint that verifies is any.
-// A user's program keeps its own, of which nothing is known.
+// progress tracks the newest checkpoint of the run. Only a verified checkpoint counts. A
+// user's program writes its own checkpoints, which ddpbatch does not know.
 type progress struct {
 	folder string
-	start  chan int // the step at the beginning, once it is known
+	start  chan int // receives the newest step at the start, once known
 	began  int
 	newest int
 	ready  bool
-	ctx    context.Context // of the launch
+	ctx    context.Context // context of the launch
 }
 
-// watchProgress looks at what there is when the launcher starts, until the context ends. Large checkpoints
-// take a while to read, for which no rank waits.
+// watchProgress reads the checkpoints that exist when the launcher starts, until ctx is done.
+// It reads them in the background, because large checkpoints take a while and no rank needs to
+// wait.
 func watchProgress(ctx context.Context, o Options) *progress {
 	p := &progress{ctx: ctx, folder: o.Dir.Checkpoints(), start: make(chan int, 1)}
 	if o.Job.Train == nil || o.Job.Restart.MaxWithoutProgress == 0 && o.Job.Restart.Requeue == 0 {
-		p.start <- -1 // nobody will ask
+		p.start <- -1 // not needed for this job
 		return p
 	}
 	there, err := checkpoint.List(p.folder)
@@ -45,7 +46,7 @@ func watchProgress(ctx context.Context, o Options) *progress {
 	return p
 }
 
-// look waits for the beginning to be known, and looks at what has come since.
+// look waits until the newest step at the start is known.
 func (p *progress) look() {
 	if !p.ready {
 		p.began = <-p.start
@@ -53,7 +54,7 @@ func (p *progress) look() {
 	}
 }
 
-// further says whether there is a newer checkpoint than when it was last asked.
+// further reports whether there is a newer checkpoint than at its last call.
 func (p *progress) further() bool {
 	p.look()
 	there, err := checkpoint.List(p.folder)
@@ -65,29 +66,29 @@ func (p *progress) further() bool {
 	return p.newest > before
 }
 
-// since says whether there is a newer checkpoint than at the beginning.
+// since reports whether there is a newer checkpoint than when the launcher started.
 func (p *progress) since() bool {
 	p.further()
 	return p.newest > p.began
 }
 
-// newestGood is the step of the newest checkpoint that verifies, if it is newer than
-// than, and than otherwise. The entries are the newest first.
+// newestGood returns the step of the newest checkpoint that verifies. It returns than if that
+// step is not greater than than. The entries are sorted, newest first.
 func newestGood(ctx context.Context, entries []checkpoint.Entry, than int) int {
 	for _, e := range entries {
 		if e.Step <= than {
 			break
 		}
 		if s, err := e.Open(ctx); err == nil {
-			s.Close() // only read
+			s.Close() // opening verified it
 			return e.Step
 		}
 	}
 	return than
 }
 
-// backOff is the pause before a restart, of which so many have brought no progress:
-// none before the first, then twice as long each time.
+// backOff returns the delay before a restart, for the given number of restarts without
+// progress. It is 0 for the first restart, and then doubles from firstPause to longestWait.
 func backOff(without int) time.Duration {
 	if without <= 1 {
 		return 0
@@ -95,7 +96,7 @@ func backOff(without int) time.Duration {
 	return min(firstPause<<min(without-2, 10), longestWait)
 }
 
-// in says when.
+// in formats a delay for a message. It returns an empty string for no delay.
 func in(pause time.Duration) string {
 	if pause == 0 {
 		return ""
@@ -103,8 +104,8 @@ func in(pause time.Duration) string {
 	return fmt.Sprintf(" in %s", pause)
 }
 
-// rest waits out a pause. A request to stop ends it, and is left to the next attempt:
-// its ranks stop as soon as they have joined, in the way of all others.
+// rest waits for the delay between two attempts. A stop request ends the wait and is returned,
+// so that the next attempt handles it: its ranks stop as soon as they have joined.
 func (o Options) rest(ctx context.Context, pause time.Duration, near <-chan struct{}) (asked os.Signal) {
 	select {
 	case <-time.After(pause):

@@ -17,22 +17,21 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// maxNetworks is how many networks are tried before the attempt fails.
+// maxNetworks is the maximum number of networks that an attempt tries before it fails.
 const maxNetworks = 3
 
 func endpointsRound(try int) string { return fmt.Sprintf("endpoints-%d", try) }
 func proofRound(try int) string     { return fmt.Sprintf("proof-%d", try) }
 
-// proved is what a node is told of the proof.
+// proved is the result of the connectivity check that each node receives.
 type proved struct {
-	// Instead is the network to go on with where the first one did not stand the
-	// proof, and nil where it did.
+	// Instead is the network to use if the first one failed the check, or else nil.
 	Instead *agreed `json:"instead,omitempty"`
 }
 
-// prove has each node probe its neighbours on the agreed network, before anything
-// depends on it. Where it does not work, and nobody asked for it by name, the next
-// best one takes its place.
+// prove checks the connectivity of the agreed network before anything depends on it: each node
+// probes its neighbors. If the check fails, and no user has selected the network by name, the
+// ranks check the next best network.
 func (r *Rank) prove(ctx context.Context) error {
 	if r.Place.Nodes == 1 {
 		return nil
@@ -50,8 +49,8 @@ func (r *Rank) prove(ctx context.Context) error {
 	}
 }
 
-// proveOnce is one try. One rank of each node probes; the others only wait for
-// what becomes of it.
+// proveOnce checks one network. One rank of each node probes, and the others only wait for the
+// result.
 func (r *Rank) proveOnce(ctx context.Context, try int) ([]byte, error) {
 	if r.Place.LocalRank != 0 {
 		if _, err := r.Session.Exchange(ctx, endpointsRound(try), nil); err != nil {
@@ -96,8 +95,8 @@ func (r *Rank) exchange(ctx context.Context, round string, v any) ([]byte, error
 	return r.Session.Exchange(ctx, round, payload)
 }
 
-// probeSecret is the attempt's secret for this use: a probe's answer is none in
-// any other protocol of the attempt.
+// probeSecret derives the secret of the connectivity check from the secret of the attempt.
+// Messages of the check are therefore not valid in other protocols of the attempt.
 func probeSecret(s wire.Secret) (out [32]byte) {
 	mac := hmac.New(sha256.New, s[:])
 	mac.Write([]byte("network probe"))
@@ -105,7 +104,7 @@ func probeSecret(s wire.Secret) (out [32]byte) {
 	return out
 }
 
-// decideEndpoints gives each node the endpoints of its neighbours.
+// decideEndpoints sends each node the endpoints of its neighbors.
 func (a *agreement) decideEndpoints(payloads [][]byte) ([][]byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -116,8 +115,7 @@ func (a *agreement) decideEndpoints(payloads [][]byte) ([][]byte, error) {
 	return a.replies(func(node int) any { return probe.Neighbours(ring, node) })
 }
 
-// eachNode calls f with what the one rank of each node that speaks for it has
-// sent.
+// eachNode calls f with each non-empty payload. One rank of each node sends one.
 func (a *agreement) eachNode(payloads [][]byte, f func(node int, payload []byte) error) error {
 	for rank, p := range payloads {
 		if len(p) == 0 {
@@ -130,8 +128,8 @@ func (a *agreement) eachNode(payloads [][]byte, f func(node int, payload []byte)
 	return nil
 }
 
-// decideProof judges a network by what all nodes saw of it, and has the nodes agree
-// on another one where it must not be used.
+// decideProof evaluates a network based on the reports of all nodes. If the network is
+// unusable, it makes the nodes agree on a different one.
 func (a *agreement) decideProof(payloads [][]byte, try int) ([][]byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -157,14 +155,14 @@ func (a *agreement) decideProof(payloads [][]byte, try int) ([][]byte, error) {
 	was := a.choices[0]
 	next, err := a.agree()
 	if err != nil {
-		return nil, broken // that is what has to be mended
+		return nil, broken // the user must fix this error, not the lack of alternatives
 	}
 	a.say(fmt.Sprintf("WARNING: network %s (%s on %s) does not work, going on over %s (%s): %v; %s",
 		was.Prefix, was.Interface, a.hosts[0].Host, next[0].Choice.Prefix, next[0].Choice.Interface, broken, hints.Of(broken)))
 	return a.replies(func(node int) any { return proved{Instead: &next[node]} })
 }
 
-// withoutAddress is an inventory in which an address does not stand.
+// withoutAddress returns a copy of an inventory without the given address.
 func withoutAddress(host netif.Inventory, addr netip.Addr) netif.Inventory {
 	host.Links = slices.Clone(host.Links)
 	for i := range host.Links {
@@ -173,8 +171,8 @@ func withoutAddress(host netif.Inventory, addr netip.Addr) netif.Inventory {
 	return host
 }
 
-// watchNetwork tells the launcher what happens to this node's interface from now
-// on, so that it is named if a rank is lost.
+// watchNetwork reports changes of this node's interface to the launcher from now on. If a rank
+// is lost, the launcher can name the change.
 func (r *Rank) watchNetwork(say func(string)) {
 	if r.Place.Nodes == 1 || r.Place.LocalRank != 0 {
 		return
@@ -182,11 +180,12 @@ func (r *Rank) watchNetwork(say func(string)) {
 	ctx, cancel := context.WithCancel(r.Session.Context())
 	r.unwatch = cancel
 	w, err := watch.Watch(ctx, r.Choice.Interface, func(e watch.Event) {
-		// The attempt goes on without: its end is noticed otherwise.
+		// The attempt can continue without this report. The end of the session is noticed
+		// elsewhere.
 		_ = r.Session.Tell(e.String())
 	})
 	if err != nil {
-		if ctx.Err() == nil { // else the attempt has ended, for another reason
+		if ctx.Err() == nil { // otherwise the attempt has already ended
 			say(fmt.Sprintf("WARNING: %s: %v", r.Place.Host, err))
 		}
 		return

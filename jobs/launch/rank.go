@@ -23,46 +23,47 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// joinMargin is how much longer than the launcher a rank waits: the launcher
-// knows which ranks are missing, and must be the first to say so.
+// joinMargin is how much longer a rank waits than the launcher. The launcher knows which ranks
+// are missing, so its error must come first.
 const joinMargin = 10 * time.Second
 
-// JoinOptions are what a rank knows when it starts.
+// JoinOptions describe a rank that starts.
 type JoinOptions struct {
-	Job           *jobs.Job // with resolved paths, and what its site fills in
+	Job           *jobs.Job // with resolved paths and the site's defaults
 	Site          *sites.Profile
 	Dir           rundir.Dir
 	Place         Place
 	Program, Spec string // digests
 	Lookup        func(string) (string, bool)
-	// Say is given what a person should know, a line at a time.
+	// Say receives messages for the user, one line at a time.
 	Say func(line string)
 }
 
-// Rank is a rank that has joined its attempt.
+// A Rank is a process that has joined its attempt.
 type Rank struct {
 	Place   Place
 	Session *rendezvous.Session
-	// Choice is the network that all ranks agreed on, as this node has it.
+	// Choice is this node's part of the network that all ranks agreed on.
 	Choice netif.Choice
 
 	job     *jobs.Job
 	site    *sites.Profile
-	perNode int // processes that torchrun starts on this node
+	perNode int // number of processes that torchrun starts on this node
 	secret  wire.Secret
 	network nccl.Job // what NCCL may use of the network
 	dir     rundir.Dir
 	lookup  func(string) (string, bool)
 	say     func(line string)
 	unwatch func()
-	// failedWorkers is 0, or 1 and the restart count of the workers of torchrun, one of
-	// which has failed, until torchrun starts others.
+	// failedWorkers is 0, or one plus the restart count of the torchrun workers among which
+	// one has failed. It returns to 0 when torchrun has replaced them.
 	failedWorkers atomic.Int64
-	server        *rendezvous.Server // in rank 0 of a step without a launcher
+	server        *rendezvous.Server // in rank 0, if no launcher serves the rendezvous
 }
 
-// Join finds the launcher, or rank 0 where another one than ours started the ranks, joins,
-// and agrees with the other ranks on the network.
+// Join finds the rendezvous, joins it, and agrees with the other ranks on a network. The
+// rendezvous is served by the launcher, or by rank 0 if ddpbatch's launcher did not start the
+// ranks. Join returns a Rank together with an error if it fails after it has joined.
 func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	timeout := time.Duration(o.Job.Network.JoinTimeout) + joinMargin
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not joined within %s", timeout))
@@ -84,7 +85,8 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	} else if r.secret, err = findSecret(ctx, o); err == nil {
 		r.Session, err = rendezvous.Join(ctx, addresses, r.secret, id)
 	} else {
-		// The launcher would wait for this rank. The caller has the error in any case.
+		// Without a report the launcher would wait for this rank. The caller gets the error in
+		// any case.
 		_ = Report(ctx, o.Lookup, o.Place, err)
 	}
 	if err != nil {
@@ -104,10 +106,10 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	return r, nil
 }
 
-// reportTimeout bounds a report to the launcher: the rank has nothing else to do.
+// reportTimeout limits a report to the launcher. The rank has nothing else to do.
 const reportTimeout = 15 * time.Second
 
-// Report tells the launcher that this rank cannot start, and why. It returns an error if
+// Report reports to the launcher that this rank cannot start, and why. It returns an error if
 // there is no launcher, or if the launcher cannot be reached.
 func Report(ctx context.Context, lookup func(string) (string, bool), at Place, problem error) error {
 	addresses, launched := launcherAddresses(lookup)
@@ -134,7 +136,7 @@ func launcherAddresses(lookup func(string) (string, bool)) (addresses []string, 
 	return strings.Split(text, ","), launched
 }
 
-// agree exchanges inventories for this node's part of the common network.
+// agree sends this node's inventory, and receives its part of the common network.
 func (r *Rank) agree(ctx context.Context) error {
 	report := nodeReport{Node: r.Place.NodeRank, Host: r.Place.Host, Step: r.Place.StepID}
 	if r.Place.LocalRank == 0 {
@@ -163,8 +165,7 @@ func (r *Rank) agree(ctx context.Context) error {
 
 func (r *Rank) take(a agreed) { r.Choice, r.network = a.Choice, a.Job }
 
-// Connect builds the communicator of the built-in trainer over the agreed
-// network.
+// Connect builds the communicator of the built-in trainer over the agreed network.
 func (r *Rank) Connect(ctx context.Context) (collective.Communicator, error) {
 	if r.Place.WorldSize == 1 {
 		return collective.Alone{}, nil
@@ -192,8 +193,8 @@ func (r *Rank) Connect(ctx context.Context) (collective.Communicator, error) {
 	})
 }
 
-// peers tells all ranks where this one listens, and returns where they do, and on
-// which node each is.
+// peers sends this rank's address to all ranks. It returns the addresses and the node ranks of
+// all ranks.
 func (r *Rank) peers(ctx context.Context, listener *net.TCPListener) (addrs []string, nodes []int, err error) {
 	at := listener.Addr().(*net.TCPAddr).AddrPort()
 	mine := rendezvous.Peer{Addr: netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), Node: r.Place.NodeRank}
@@ -204,27 +205,28 @@ func (r *Rank) peers(ctx context.Context, listener *net.TCPListener) (addrs []st
 	return addrs, nodes, err
 }
 
-// soon bounds what all ranks do right after they have joined: one that froze in
-// between must not hold the job until its time limit.
+// soon limits the time of what all ranks do right after they have joined. Without the limit, a
+// rank that hangs in this phase would hold the job until its time limit.
 func (r *Rank) soon(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := time.Duration(r.job.Network.JoinTimeout)
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("a rank that has joined did not go on within %s", timeout))
 }
 
-// Leave says goodbye with the exit code that this process will have, and, in a
-// rank 0 that is the meeting point, waits for the others to do the same.
+// Leave reports the exit code that this process will have. If this rank serves the rendezvous,
+// Leave waits for the other ranks to leave.
 func (r *Rank) Leave(exit int, failure error) {
 	if r.unwatch != nil {
 		r.unwatch()
 	}
 	if r.Session != nil {
-		// The server notices a lost connection by itself.
+		// The server detects a lost connection on its own.
 		_ = r.Session.Leave(exit, failure)
 	}
 	r.Close()
 }
 
-// Close ends the meeting point, where this rank is it.
+// Close stops the rendezvous if this rank serves it. It waits at most killGrace for the other
+// ranks.
 func (r *Rank) Close() {
 	if r.server == nil {
 		return

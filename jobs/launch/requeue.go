@@ -13,26 +13,26 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// stoppedCodes are the exit codes with which a program may end that was asked to stop:
-// done, stopped (this program's own code), or killed by what asked it. Any other one is
-// a failure, and would be again.
+// stoppedCodes are the exit codes of a program that was asked to stop: complete, stopped
+// (ddpbatch's own code), or killed by the stop signal. Any other code is a failure, and would
+// probably occur again.
 var stoppedCodes = []int{0, exitStopped, 128 + int(syscall.SIGUSR1), 128 + int(syscall.SIGTERM)}
 
 // endedAsAsked reports whether the ranks ended because they were asked to stop. The built-in
-// trainer ends with 0 only if it has finished all the same.
+// trainer ends with 0 only if it has completed the training anyway.
 func (a *attempt) endedAsAsked(r Result) bool {
 	asked := a.stopped || r.Preempted
 	return asked && r.Failure == nil && slices.Contains(stoppedCodes, r.Exit) && (r.Exit != 0 || a.o.Job.Command != nil)
 }
 
-// askTimeout bounds a question to the controller that a job could do without.
+// askTimeout limits a query to the controller whose answer is not essential to the job.
 const askTimeout = 10 * time.Second
 
-// requeueTimeout bounds the requeue. A controller that restarts takes a minute or two. At
-// the time limit Slurm ends the launcher earlier.
+// requeueTimeout limits the requeue. A controller that restarts takes one or two minutes.
+// Close to the time limit, Slurm kills the launcher earlier.
 const requeueTimeout = 5 * time.Minute
 
-// conclude adds to an attempt's end what decides whether the job goes on elsewhere.
+// conclude adds to the result of an attempt the facts that decide whether the job is requeued.
 func (o Options) conclude(ctx context.Context, r Result, saved *progress) Result {
 	if o.Allocation == nil || r.Exit == exitCancelled || r.Exit == 0 && o.Job.Train != nil {
 		return r
@@ -41,28 +41,28 @@ func (o Options) conclude(ctx context.Context, r Result, saved *progress) Result
 	r.SlurmRequeues = preemption == slurm.PreemptedRequeued
 	r.Preempted = preemption == slurm.Preempted || r.SlurmRequeues
 	r.Progress = o.Job.Restart.Requeue > 0 && saved.since()
-	// A program that was asked to stop says so in many ways; it is not finished.
+	// A program that was asked to stop may end with any of these codes. It is not complete.
 	told := r.Preempted || r.NearEnd && o.Job.Restart.Requeue > 0
 	if told && r.Failure == nil && o.Job.Command != nil && slices.Contains(stoppedCodes, r.Exit) {
 		r.Exit = exitStopped
 		if r.StopUnhandled {
-			// Said before the requeue, with which Slurm kills this process.
+			// Print this before the requeue, because Slurm then kills this process.
 			o.Say("WARNING: no progress: the program does not handle the stop signal, so it saved nothing when it was stopped; handle SIGUSR1 and SIGTERM, save, and end with exit code 3")
 		}
 	}
 	return r
 }
 
-// preempted asks Slurm whether it preempts the job, and the job still has its nodes. The
-// ranks may know first: to a job in its GraceTime Slurm sends SIGTERM, but only to the
-// steps of the job.
+// preempted queries Slurm whether it preempts the job while the job still has its nodes. The
+// ranks may notice the preemption earlier: Slurm sends SIGTERM to a job in its GraceTime, but
+// only to the steps of the job.
 func (o Options) preempted(ctx context.Context) slurm.Preemption {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
 	p, err := o.Slurm.Preemption(ctx, o.Allocation.ID(), o.Allocation.RestartCount)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return slurm.NotPreempted // no Slurm here to preempt the job, or to requeue it
+		return slurm.NotPreempted // without Slurm's commands, the job can be neither preempted nor requeued
 	case err != nil:
 		o.Say(fmt.Sprintf("WARNING: whether the job is preempted is not known: %v", err))
 	case p == slurm.AllocationRevoked:
@@ -71,11 +71,11 @@ func (o Options) preempted(ctx context.Context) slurm.Preemption {
 	return p
 }
 
-// Requeue puts a job back into the queue that has more to do and cannot continue here:
-// because its time limit is near (as often as the job's [restart] allows, and only while
-// there is progress), because it is preempted, or because nodes were lost. Slurm ends the
-// batch script when it requeues the job, so nothing may be left to do. If Requeue does
-// not requeue the job, it says why. If Slurm does not answer, it says that.
+// Requeue requeues a job that is not complete and cannot continue in this allocation. There
+// are three causes: its time limit is near (as often as the job's [restart] table allows, and
+// only while there is progress), it is preempted, or nodes were lost. Slurm kills the batch
+// script when it requeues the job, so the caller must have finished all other work. If Requeue
+// does not requeue the job, or if Slurm does not respond, it reports the reason through o.Say.
 func Requeue(ctx context.Context, o Options, r Result) {
 	if o.Allocation == nil {
 		return
@@ -91,7 +91,7 @@ func Requeue(ctx context.Context, o Options, r Result) {
 	case r.NodesLost:
 		why = "too few nodes are left"
 	case most == 0 || !r.NearEnd || r.Failure != nil || r.Exit != exitStopped:
-		return // not asked for, finished, or failed
+		return // not requested, complete, or failed
 	case o.Allocation.RestartCount >= most:
 		o.Say(fmt.Sprintf("WARNING: not requeued: the job has been started %d times again, and restart.requeue is %d; submit it again to go on", o.Allocation.RestartCount, most))
 		return
@@ -110,8 +110,8 @@ func Requeue(ctx context.Context, o Options, r Result) {
 		o.Say(fmt.Sprintf("WARNING: not requeued: %v; submit it again to go on", err))
 		return
 	}
-	// If the launcher is killed before it can keep this, readers of the file see the
-	// requeue from the next attempt, which has the same job and a higher count.
+	// If the launcher is killed before it records the requeue, readers of the file see it from
+	// the next attempt, which has the same job ID and a higher restart count.
 	o.Say(fmt.Sprintf("requeued as job %s (%s)", id, why))
 	o.keep(rundir.AttemptEvent{Event: rundir.JobRequeued, Time: time.Now().UTC(), JobID: id, Requeues: o.Allocation.RestartCount, Cause: why})
 }

@@ -12,16 +12,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// maxSecretDelay is how long a rank looks for the file with the secret. NFS shows what other
-// nodes have written after up to 60 s (acdirmax of nfs(5)), although names that a node has
-// never asked for appear at once.
+// maxSecretDelay is how long a rank waits for the file with the secret. With NFS, changes from
+// other nodes may become visible only after 60 s (acdirmax in nfs(5)). Names that a node has
+// never looked up become visible immediately.
 const maxSecretDelay = 90 * time.Second
 
-// secretInterval is the time between two looks.
+// secretInterval is the time between two attempts to read the file.
 const secretInterval = 200 * time.Millisecond
 
-// findSecret returns the secret of the attempt. Ranks on the launcher's own machine have it
-// in their environment. Ranks of a step have the name of a file in the run directory.
+// findSecret returns the secret of the attempt. Ranks on the launcher's machine have it in
+// their environment. Ranks of a step have the name of a file in the run directory, and
+// findSecret waits for that file.
 func findSecret(ctx context.Context, o JoinOptions) (wire.Secret, error) {
 	name, inFile := o.Lookup(envSecretIn)
 	if !inFile {
@@ -32,7 +33,7 @@ func findSecret(ctx context.Context, o JoinOptions) (wire.Secret, error) {
 		}
 		return secret, nil
 	}
-	// The launcher must hear of it before it stops waiting for this rank.
+	// The launcher must receive the error before it stops waiting for this rank.
 	delay := min(maxSecretDelay, time.Duration(o.Job.Network.JoinTimeout)/2)
 	ctx, cancel := context.WithTimeoutCause(ctx, delay, fmt.Errorf("waited for %s", delay))
 	defer cancel()
@@ -54,7 +55,8 @@ func findSecret(ctx context.Context, o JoinOptions) (wire.Secret, error) {
 }
 
 // readSecret reads the file with the secret. If it returns an error, complete reports whether
-// the error is final: this node may see the file or its content later than other nodes.
+// the error is final. An error is not final if this node may see the file or its content later
+// than other nodes.
 func readSecret(o JoinOptions, name string) (secret wire.Secret, complete bool, err error) {
 	text, err := o.Dir.ReadSecret(name)
 	if err != nil {
@@ -64,7 +66,7 @@ func readSecret(o JoinOptions, name string) (secret wire.Secret, complete bool, 
 	return secret, false, err
 }
 
-// A secretError says that a rank cannot read the secret of its attempt.
+// A secretError reports that a rank cannot read the secret of its attempt.
 type secretError struct {
 	host, path string
 	err        error
@@ -78,7 +80,7 @@ func (e *secretError) Error() string {
 // Unwrap returns the cause.
 func (e *secretError) Unwrap() error { return e.err }
 
-// Hint says what to look at.
+// Hint returns what to check.
 func (e *secretError) Hint() string {
 	return fmt.Sprintf("check that %s and the node of the launcher see the same run directory, with the same owner and modes", e.host)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// startError is a user's program that cannot be started.
+// A startError reports that a user's program could not be started.
 type startError struct {
 	name  string
 	cause error
@@ -25,12 +25,12 @@ type startError struct {
 func (e *startError) Error() string { return fmt.Sprintf("start %q: %v", e.name, e.cause) }
 func (e *startError) Unwrap() error { return e.cause }
 
-// Hint returns what to do about it.
+// Hint returns the fix.
 func (e *startError) Hint() string { return e.hint }
 
 const searchHint = "add what provides it to [setup] (modules, conda, or venv), and check that it exists on every node"
 
-// notInPath returns the error of a program that was not found in a PATH.
+// notInPath returns the error for a program that is not in the given PATH.
 func notInPath(name, path string) error {
 	e := &startError{name, fmt.Errorf("it is not in PATH (%d directories)", len(filepath.SplitList(path))), searchHint}
 	if words := strings.Fields(name); len(words) > 1 {
@@ -39,7 +39,7 @@ func notInPath(name, path string) error {
 	return e
 }
 
-// oneWordHint is for a command line that is written as one word of argv.
+// oneWordHint returns the hint for a command line that is written as a single word of argv.
 func oneWordHint(words []string) string {
 	for i := range words {
 		words[i] = strconv.Quote(words[i])
@@ -47,12 +47,13 @@ func oneWordHint(words []string) string {
 	return "write one word per element: argv = [" + strings.Join(words, ", ") + "]"
 }
 
-// cannotStart explains why the kernel did not start a program in dir (execve(2)).
+// cannotStart returns an error that explains why the kernel did not start a program in dir
+// (execve(2)).
 func cannotStart(name, dir string, err error) error {
 	e := &startError{name, err, searchHint}
 	var where *fs.PathError
 	if errors.As(err, &where) {
-		e.cause = where.Err // the name is known
+		e.cause = where.Err // startError already has the name
 		if where.Op == "chdir" {
 			e.cause, e.hint = fmt.Errorf("change to directory %q: %w", dir, where.Err), "create command.workdir on every node"
 			return e
@@ -97,7 +98,8 @@ func cannotStart(name, dir string, err error) error {
 	return e
 }
 
-// firstBytes returns the beginning of a file, as much as the kernel reads of it.
+// firstBytes returns the first 256 bytes of a file, which the kernel reads to find the
+// interpreter.
 func firstBytes(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

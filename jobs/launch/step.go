@@ -18,23 +18,23 @@ type stepRanks struct {
 	srun *exec.Cmd
 	ends *taskEnds
 	done sync.WaitGroup
-	// How often kill was called: it asks Slurm first, then ends srun.
+	// kills counts the calls of kill. The first call cancels the step, later calls kill srun.
 	kills int
 }
 
 func startStep(a *attempt) (ranks, error) {
 	step := step(a.o, a.nodes, a.world/len(a.nodes))
-	// What a lost node keeps of the step before is not waited for.
+	// Do not wait for what the previous step still holds on a lost node.
 	step.Overlap = step.NoKill && a.number > 1
 	argv := step.SrunArgv()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = a.environ
 	ends := &taskEnds{to: a.o.Stderr, hosts: a.hosts}
 	cmd.Stdout, cmd.Stderr = a.o.Stdout, ends
-	// What else may hold srun's standard error is not waited for.
+	// Do not wait for other processes that hold srun's standard error.
 	cmd.WaitDelay = killGrace
-	// Signals reach the ranks through the rendezvous, in order; srun would pass
-	// its own on at any time.
+	// The rendezvous forwards signals to the ranks in order. srun would forward its own
+	// signals at any time.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s := &stepRanks{a: a, srun: cmd, ends: ends}
 	if err := startTied(cmd, &s.done, syscall.SIGKILL); err != nil {
@@ -43,20 +43,20 @@ func startStep(a *attempt) (ranks, error) {
 	return s, nil
 }
 
-// step returns the step that runs perNode tasks on each of these nodes.
+// step returns the step that runs perNode tasks on each of nodes.
 func step(o Options, nodes []string, perNode int) slurm.Step {
 	j := o.Job
 	size := slurm.StepSize{
 		Nodes: len(nodes), TasksPerNode: perNode,
-		// torchrun starts a node's processes inside one task, which needs the
-		// cores of all of them.
+		// torchrun starts the processes of a node inside one task, which needs the cores of
+		// all of them.
 		CPUsPerTask: int(j.Slurm.CPUsPerTask) * j.TasksPerNode() / perNode,
 	}
 	if gpus := int(j.Slurm.GPUsPerNode); gpus > 0 {
 		switch {
 		case o.Site.Step.GPUs == sites.StepGPUsPerTask:
 			size.GPUsPerTask = gpus / perNode
-		case o.Site.Request.GPUs != "none": // with whole nodes, their GPUs are the step's anyway
+		case o.Site.Request.GPUs != "none": // with whole nodes, the step gets all GPUs anyway
 			size.GPUsPerNode = gpus
 		}
 	}
@@ -71,7 +71,8 @@ func step(o Options, nodes []string, perNode int) slurm.Step {
 		s.GPUBind = string(j.Slurm.GPUBind)
 	}
 	if perNode < j.TasksPerNode() {
-		// Bindings are written for ranks. torchrun's workers share what its one task gets.
+		// Bindings are written for ranks. torchrun's workers share the resources of its one
+		// task.
 		s.CPUBind = slurm.MergeCPUBind(s.CPUBind, j.TasksPerNode()/perNode)
 		s.GPUBind = slurm.MergeGPUBind(s.GPUBind)
 	}
@@ -102,18 +103,18 @@ func (s *stepRanks) wait() error {
 	return nil
 }
 
-// unexecutedError is a program of the ranks that a node cannot execute.
+// An unexecutedError reports that a node cannot execute the program of the ranks.
 type unexecutedError struct{ why string }
 
 func (e *unexecutedError) Error() string { return "execute " + e.why }
 
-// Hint says what to look at.
+// Hint returns what to check.
 func (e *unexecutedError) Hint() string {
 	return "look whether that file is still there, and whether each node sees it by this path; then submit again"
 }
 
-// ended is what srun has said: not of ranks that ended well, nor of all where
-// SLURM_SRUN_REDUCE_TASK_EXIT_MSG has it say less.
+// ended returns what srun has reported. srun does not report ranks that ended with 0. With
+// SLURM_SRUN_REDUCE_TASK_EXIT_MSG it reports only some of the others.
 func (s *stepRanks) ended() map[int]processEnd { return s.ends.all() }
 
 func (s *stepRanks) kill(ctx context.Context) {

@@ -9,42 +9,44 @@ import (
 
 const (
 	// launcherGrace is how long a launcher such as torchrun may outlive its workers after a
-	// stop: its exit barrier waits for the workers of other nodes, which may still save.
+	// stop. Its exit barrier waits for the workers of other nodes, which may still be saving.
 	launcherGrace = time.Minute
-	// launcherKill is how long it then has to stop: torchrun gives its workers 30 s.
+	// launcherKill is how long the launcher then has to stop. torchrun gives its workers 30 s.
 	launcherKill = 35 * time.Second
-	// restartCheck is how often it is checked for new workers in that time.
+	// restartCheck is the interval between checks for new workers during that time.
 	restartCheck = 2 * time.Second
 )
 
-// stopRequest is a request to stop that has reached the processes of a program.
+// stopRequest is a stop request that has been sent to the processes of a program.
 type stopRequest struct {
 	pid, group int
 	signal     syscall.Signal
-	targets    []*userProcess    // those that the signal is for
-	launchers  []*userProcess    // torchrun and others, which the signal is not for
-	handled    bool              // one of the targets handles the signal
-	failed     bool              // a worker of torchrun had failed before
-	empty      bool              // the program is a launcher that has no workers yet
+	targets    []*userProcess    // processes that the signal is for
+	launchers  []*userProcess    // torchrun and similar launchers, which the signal is not for
+	handled    bool              // at least one target handles the signal
+	failed     bool              // a worker of torchrun had failed before the request
+	empty      bool              // the program is a launcher without workers
 	known      map[identity]bool // workers of the launchers that have received the signal
-	done       chan struct{}     // closed when the targets have ended
+	done       chan struct{}     // closed when all targets have ended
 
 	mu       sync.Mutex
 	statuses []syscall.WaitStatus // of targets that have ended, as far as known
 }
 
-// requestStop finds out which processes of a program a stop signal is for, and sends it to
-// them, unless Slurm has done so. The rule:
+// requestStop determines which processes of a program a stop signal is for. It sends the
+// signal to them, unless send is false because Slurm has already sent it. The rules:
 //
 //   - A launcher (torchrun and others that set TORCHELASTIC_RUN_ID, accelerate, deepspeed)
-//     gets no signal. Each of its workers is treated as a program.
-//   - A wrapper (apptainer, uv run, time) gets no signal if what it runs handles the signal,
-//     or if it catches the signal itself, as every Go program does.
-//   - A shell runs its trap only after its foreground command has ended. So the command is
-//     searched as well, unless it runs in the background, where the trap can signal it.
-//   - No process below any other program gets the signal: PyTorch's data-loading processes
-//     catch SIGTERM, and Go programs catch SIGUSR1, whatever their parents do.
-//   - If no process handles the signal, the program itself gets it, and ends.
+//     does not get the signal. Each of its workers is treated as a program.
+//   - A wrapper (apptainer, uv run, time) does not get the signal if the program that it runs
+//     handles the signal, or if the wrapper catches the signal itself, as every Go program
+//     does.
+//   - A shell runs its trap only after its foreground command has ended. Therefore the
+//     foreground command is searched too. A background command is not searched if the trap can
+//     signal it.
+//   - No process below any other program gets the signal. PyTorch's data-loading processes
+//     catch SIGTERM, and Go programs catch SIGUSR1, regardless of their parents.
+//   - If no process handles the signal, the program itself gets it and ends.
 func requestStop(pid, group int, s syscall.Signal, send bool) *stopRequest {
 	r := &stopRequest{pid: pid, group: group, signal: s, known: map[identity]bool{}, done: make(chan struct{})}
 	program, orphans := findProcesses(pid, group)
@@ -64,7 +66,7 @@ func requestStop(pid, group int, s syscall.Signal, send bool) *stopRequest {
 	var all sync.WaitGroup
 	for _, t := range r.targets {
 		if t.PID == pid {
-			continue // a child of this process, which waits for it
+			continue // a child of this process, which waits for it elsewhere
 		}
 		all.Go(func() {
 			status, known := t.await(nil)
@@ -79,10 +81,11 @@ func requestStop(pid, group int, s syscall.Signal, send bool) *stopRequest {
 	return r
 }
 
-// find applies the rule of requestStop.
+// find applies the rules of requestStop.
 func (r *stopRequest) find(program *userProcess, orphans []*userProcess) {
 	if program == nil || program.Ended {
-		// A shell without a trap has ended by Slurm's own signal. What it ran goes on.
+		// Slurm's own signal has ended a shell without a trap. The commands of the shell
+		// continue.
 		for _, o := range orphans {
 			r.targets = append(r.targets, r.below(o)...)
 		}
@@ -92,8 +95,8 @@ func (r *stopRequest) find(program *userProcess, orphans []*userProcess) {
 	r.empty = len(r.targets) == 0
 }
 
-// program returns the processes that the signal is for, of a program or worker: itself if
-// no process handles the signal, and none for a launcher without workers.
+// program returns the processes of a program or worker that the signal is for. It returns the
+// program itself if no process handles the signal, and nil for a launcher without workers.
 func (r *stopRequest) program(p *userProcess) []*userProcess {
 	targets := r.below(p)
 	if _, launcher := p.workers(); len(targets) == 0 && !launcher {
@@ -102,8 +105,8 @@ func (r *stopRequest) program(p *userProcess) []*userProcess {
 	return targets
 }
 
-// below returns the processes that the signal is for, from p downwards; none if no process
-// handles it.
+// below returns the processes that the signal is for among p and its descendants. It returns
+// nil if no process handles the signal.
 func (r *stopRequest) below(p *userProcess) (targets []*userProcess) {
 	if workers, launcher := p.workers(); launcher {
 		r.launchers = append(r.launchers, p)
@@ -139,10 +142,10 @@ func (r *stopRequest) below(p *userProcess) (targets []*userProcess) {
 	return targets
 }
 
-// endLaunchers signals workers that launchers start while others still save. Then it stops
-// launchers whose workers have ended: when they start other ones, as torchrun does with
-// --max-restarts, and at the latest after launcherGrace. It returns when the program has
-// ended.
+// endLaunchers signals workers that launchers start while other workers still save. It then
+// stops the launchers whose workers have ended: when they start new workers, as torchrun does
+// with --max-restarts, and after launcherGrace at the latest. It returns when the program has
+// ended, or after it has killed the launchers.
 func (r *stopRequest) endLaunchers(ended <-chan struct{}) {
 	if len(r.launchers) == 0 {
 		return
@@ -163,9 +166,9 @@ func (r *stopRequest) endLaunchers(ended <-chan struct{}) {
 	}
 }
 
-// signalNewWorkers sends the signal to workers that have not received it, if others still
-// run that have. It reports whether the launchers may go on, and sets end when their last
-// worker has ended.
+// signalNewWorkers sends the signal to workers that have not received it, if workers that have
+// received it are still running. It reports whether the launchers may continue. It sets end
+// when the last worker has ended.
 func (r *stopRequest) signalNewWorkers(end *time.Time) bool {
 	later := stopRequest{signal: r.signal}
 	if program, _ := findProcesses(r.pid, r.group); program != nil {
@@ -190,7 +193,8 @@ func (r *stopRequest) signalNewWorkers(end *time.Time) bool {
 	return time.Now().Before(*end)
 }
 
-// workers returns the running workers of the launchers, without launchers among them.
+// workers returns the running workers of the launchers. It excludes workers that are
+// launchers.
 func (r *stopRequest) workers() (workers []*userProcess) {
 	for _, l := range r.launchers {
 		all, _ := l.workers()
@@ -203,7 +207,7 @@ func (r *stopRequest) workers() (workers []*userProcess) {
 	return workers
 }
 
-// split separates workers that were there at an earlier look from those that were not.
+// split separates workers that have received the signal from workers that have not.
 func (r *stopRequest) split(workers []*userProcess) (known, unknown []*userProcess) {
 	for _, w := range workers {
 		if r.known[w.identity()] {
@@ -221,7 +225,8 @@ func (r *stopRequest) signalLaunchers(s syscall.Signal) {
 	}
 }
 
-// wait waits until the processes that the signal was for have ended, at most for a time.
+// wait waits until the processes that the signal is for have ended, or the timeout has
+// expired.
 func (r *stopRequest) wait(timeout time.Duration) {
 	select {
 	case <-r.done:
@@ -229,12 +234,12 @@ func (r *stopRequest) wait(timeout time.Duration) {
 	}
 }
 
-// exit returns the exit code of a program that was asked to stop, whose own is code. A
-// launcher ends with its own code when its workers do not end with 0 (torchrun: 1), so
-// the workers' codes count: the largest, if all have ended as a stopped program may. How
-// a worker ended is known unless the launcher was faster than this process to wait for
-// it; such an end counts as that of a stopped worker. The launcher's own code counts if a
-// worker had failed before the stop.
+// exit returns the exit code of a program that was asked to stop and that ended with code. A
+// launcher ends with its own code if its workers do not end with 0 (torchrun: 1), so the codes
+// of the workers count: the largest one, if all are codes of stopped programs. A worker's code
+// is unknown if the launcher waited for the worker before this process could read the code.
+// Such a worker counts as stopped. The launcher's own code counts if a worker had failed
+// before the stop.
 func (r *stopRequest) exit(code int) int {
 	if len(r.launchers) == 0 || r.failed || slices.Contains(stoppedCodes, code) {
 		return code

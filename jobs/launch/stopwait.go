@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// receivedStop reports whether a program that has ended was stopped by a signal that Slurm
-// sent to this process as well: the end of the program may be noticed first. It does not
-// wait if the attempt is aborted.
+// receivedStop reports whether a signal stopped a program that has ended, and Slurm sent that
+// signal to this process as well. This process may notice the end of the program before the
+// signal. So receivedStop waits for the signal for a short time, unless the attempt is
+// aborted.
 func receivedStop(state *os.ProcessState, signals <-chan os.Signal, aborted, done <-chan struct{}) (s os.Signal, ok bool) {
 	status := state.Sys().(syscall.WaitStatus)
 	delay := signalDelay
@@ -31,15 +32,16 @@ func receivedStop(state *os.ProcessState, signals <-chan os.Signal, aborted, don
 }
 
 const (
-	// signalDelay is how much later than its program this process may receive a signal.
+	// signalDelay is how much later than the program this process may receive a signal.
 	signalDelay = 100 * time.Millisecond
-	// stopSignalDelay is the same for a program that a stop signal seems to have ended:
+	// stopSignalDelay is the delay if a stop signal seems to have ended the program.
 	// slurmstepd signals the processes one after another, and the node may be busy.
 	stopSignalDelay = 5 * time.Second
-	// settleTimeout is how long the exit codes of workers are waited for after their end.
+	// settleTimeout is how long to wait for the exit codes of workers after the program has
+	// ended.
 	settleTimeout = 5 * time.Second
-	// minOrphanTimeout bounds the wait for processes that handle the stop signal and
-	// outlive their wrapper. Some never end, such as a monitor in the background.
+	// minOrphanTimeout is the minimum time to wait for processes that handle the stop signal
+	// and outlive their wrapper. Some never end, such as a monitor in the background.
 	minOrphanTimeout = 2 * time.Minute
 )
 

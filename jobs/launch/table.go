@@ -8,11 +8,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// maxKinds is how many ways to end are listed; more stand in failure.json.
+// maxKinds is the maximum number of different ends to list. failure.json has all of them.
 const maxKinds = 12
 
-// tellRanks says how the ranks of a failed attempt ended, those that ended alike on
-// one line. Killed are the ranks that the launcher had to end by force.
+// tellRanks prints how the ranks of a failed attempt ended, with one line for all ranks that
+// ended in the same way. Killed holds the ranks that the launcher had to kill.
 func (o Options) tellRanks(ranks []rendezvous.RankStatus, killed map[int]bool) {
 	if len(ranks) < 2 {
 		return
@@ -43,7 +43,7 @@ func (o Options) tellRanks(ranks []rendezvous.RankStatus, killed map[int]bool) {
 	}
 }
 
-// ending is how a rank ended, in a few words.
+// ending describes how a rank ended.
 func ending(r rendezvous.RankStatus, killed bool) string {
 	switch r.State {
 	case rendezvous.Joined:

@@ -11,25 +11,25 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// taskEnds passes on what srun prints to its standard error, and keeps what that says of
-// how ranks ended. Nothing else knows it of a single rank: accounting has the end of the
-// whole step, and the node's step daemon, which has waited for the process, tells srun
-// alone.
+// taskEnds forwards srun's standard error and records which tasks it reports as ended, and
+// how. There is no other source for a single rank. Accounting records only the end of the
+// whole step. The step daemon of the node waits for the process and reports its end only to
+// srun.
 type taskEnds struct {
 	to       io.Writer
-	hosts    []string // of the ranks, by Slurm's names
+	hosts    []string // host of each rank, as Slurm names it
 	mu       sync.Mutex
-	line     []byte // what has come of the present one
-	overlong bool   // it is not one of srun's
-	ours     bool   // what ends from now on, the launcher ends
+	line     []byte // the current line, so far
+	overlong bool   // the current line is too long to be from srun
+	ours     bool   // the launcher has started to kill the ranks
 	ends     map[int]processEnd
 	unrun    string // why a node could not execute the ranks' program, in the step daemon's words
 }
 
-// maxLine bounds what is kept of a line: ranks print to the same stream.
+// maxLine is the maximum length of a recorded line, in bytes. Ranks print to the same stream.
 const maxLine = 64 << 10
 
-// Write does not fail: srun would end its ranks if nobody took what it says.
+// Write never returns an error. srun would kill its ranks if its output could not be written.
 func (t *taskEnds) Write(p []byte) (int, error) {
 	_, _ = t.to.Write(p)
 	t.mu.Lock()
@@ -51,8 +51,9 @@ func (t *taskEnds) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// read keeps what a line says of ranks. A rank's own output may look like one of srun's:
-// what is not about the ranks of those hosts is passed over, and the first word counts.
+// read records what a line reports about ranks. A rank may print a line that looks like one
+// from srun. Therefore read ignores lines whose ranks and hosts do not match, and uses only
+// the first report for each rank.
 func (t *taskEnds) read(line string) {
 	if why, ok := unexecuted(line); ok && t.unrun == "" {
 		t.unrun = why
@@ -82,28 +83,29 @@ func (t *taskEnds) read(line string) {
 	}
 }
 
-// unexecuted returns what the step daemon says of a program that it could not execute, such
+// unexecuted returns the step daemon's message about a program that it could not execute, such
 // as "slurmstepd-n1: error: execve(): /opt/ddpbatch: No such file or directory".
 func unexecuted(line string) (why string, ok bool) {
 	daemon, why, ok := strings.Cut(line, ": error: execve(): ")
 	return why, ok && strings.HasPrefix(daemon, "slurmstepd") && !strings.Contains(daemon, " ")
 }
 
-// unexecuted returns why a node could not execute the ranks' program, if it said so.
+// unexecuted returns why a node could not execute the ranks' program. It returns an empty
+// string if no node has reported this.
 func (t *taskEnds) unexecuted() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.unrun
 }
 
-// close has what ends from now on not count: the launcher ends it.
+// close stops recording, because the launcher now kills the ranks.
 func (t *taskEnds) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ours = true
 }
 
-// all is what is known.
+// all returns a copy of the recorded ends, by rank.
 func (t *taskEnds) all() map[int]processEnd {
 	t.mu.Lock()
 	defer t.mu.Unlock()

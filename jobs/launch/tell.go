@@ -13,17 +13,19 @@ import (
 )
 
 const (
-	// silentAfter is when a rank that has joined is shown as silent: long before it
-	// counts as lost, and many heartbeats after the last.
+	// silentAfter is the time after the last heartbeat until a rank is shown as silent. It is
+	// longer than many heartbeats, and much shorter than the time until the rank counts as
+	// lost.
 	silentAfter = 10 * time.Second
-	// lookEvery is how often the ranks are looked at: as often as they tell.
+	// lookEvery is the interval between checks of the ranks. It equals the interval at which
+	// ranks report.
 	lookEvery = 500 * time.Millisecond
-	// fewRanks is how many ranks in one state are told one by one.
+	// fewRanks is the maximum number of ranks in one state that live.json lists.
 	fewRanks = 16
 )
 
-// The states of ranks that only the launcher knows; others are those of package
-// rendezvous, and the phases that ranks tell.
+// States of ranks that only the launcher knows. Other states are those of package rendezvous
+// and the phases that ranks report.
 const (
 	stateJoining    = "joining"
 	stateConnecting = "connecting" // has joined, and does not train yet
@@ -31,11 +33,12 @@ const (
 	stateSilent     = "silent"
 )
 
-// attention is the order in which the state of a rank stands for its node.
+// attention lists the states of ranks by priority. A node is shown in the first of these
+// states that one of its ranks has.
 var attention = []string{string(rendezvous.Lost), string(rendezvous.Failed), stateSilent, stateJoining, stateConnecting,
 	"loading", "saving", "evaluating", "training", stateRunning, string(rendezvous.Ended), string(rendezvous.Done)}
 
-// keepTelling replaces live.json until the returned function is called.
+// keepTelling updates live.json until the returned function is called.
 func (a *attempt) keepTelling() (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	a.tell("", "")
@@ -59,7 +62,7 @@ func (a *attempt) keepTelling() (stop func()) {
 	}
 }
 
-// told is what was written last, of what others wait for.
+// told is the part of the last published state that tell compares with the new state.
 type told struct {
 	at    time.Time
 	phase string
@@ -67,8 +70,9 @@ type told struct {
 	moved bool // the run directory was not at its path
 }
 
-// tell replaces live.json if that is due, or what it says has changed; an empty phase is the present one. A file system that does
-// not take it is noticed where more depends on it.
+// tell replaces live.json if an update is due or the state has changed. An empty phase means
+// that tell determines the current phase. It ignores write errors: an unusable file system is
+// reported where more depends on it.
 func (a *attempt) tell(phase, detail string) {
 	l := rundir.Live{Time: time.Now().UTC(), JobID: a.jobID(), Attempt: a.number, Began: a.began, Phase: phase, Detail: detail, Ranks: a.world}
 	ranks := a.server.Outcome().Ranks
@@ -105,8 +109,8 @@ func (a *attempt) tell(phase, detail string) {
 	_ = a.o.Dir.WriteLive(l)
 }
 
-// tellPlace reports whether the run directory is no longer at its path, and says so when
-// that changes.
+// tellPlace reports whether the run directory is no longer at its path. It prints a message
+// when this changes.
 func (a *attempt) tellPlace() (moved bool) {
 	err := a.o.Dir.CheckPlace()
 	var place *rundir.MovedError
@@ -123,7 +127,7 @@ func (a *attempt) tellPlace() (moved bool) {
 	return err != nil
 }
 
-// jobID is that of the job around the launcher; none without Slurm.
+// jobID returns the ID of the launcher's job, or an empty string without Slurm.
 func (a *attempt) jobID() string {
 	if a.o.Allocation == nil {
 		return ""
@@ -131,7 +135,7 @@ func (a *attempt) jobID() string {
 	return a.o.Allocation.ID()
 }
 
-// groups puts nodes in the same state together, in the order of attention.
+// groups groups nodes by state, in the order of attention.
 func groups(ranks []rendezvous.RankStatus, trains bool, now time.Time) []rundir.NodeGroup {
 	of := map[string]*rundir.NodeGroup{}
 	hosts := map[string][]string{}
@@ -173,7 +177,7 @@ func groups(ranks []rendezvous.RankStatus, trains bool, now time.Time) []rundir.
 	return all
 }
 
-// stateOf is the state of a rank as live.json has it.
+// stateOf returns the state of a rank for live.json.
 func stateOf(r rendezvous.RankStatus, trains bool, now time.Time) string {
 	switch {
 	case r.State == rendezvous.Missing:
@@ -190,7 +194,7 @@ func stateOf(r rendezvous.RankStatus, trains bool, now time.Time) string {
 	return stateRunning
 }
 
-// event is a line of attempts.jsonl about an attempt.
+// event returns a new event of this attempt for attempts.jsonl.
 func (a *attempt) event(what string) rundir.AttemptEvent {
 	e := rundir.AttemptEvent{Event: what, Time: time.Now().UTC(), JobID: a.jobID(), Attempt: a.number, Ranks: a.world}
 	hosts := a.nodes
@@ -203,14 +207,14 @@ func (a *attempt) event(what string) rundir.AttemptEvent {
 	return e
 }
 
-// keepBegin keeps that an attempt begins.
+// keepBegin records the start of an attempt.
 func (o Options) keepBegin(a *attempt) {
 	e := a.event(rundir.AttemptBegan)
 	e.Code = o.Code
 	o.keep(e)
 }
 
-// keepEnd keeps how an attempt ended.
+// keepEnd records how an attempt ended.
 func (o Options) keepEnd(a *attempt, r Result, again bool) {
 	e := a.event(rundir.AttemptEnded)
 	e.Exit, e.Stopped, e.Again, e.NoProgress = r.Exit, r.Stopped, again, r.StopUnhandled
@@ -231,8 +235,8 @@ func (o Options) keepEnd(a *attempt, r Result, again bool) {
 	o.keep(e)
 }
 
-// keep adds a line to attempts.jsonl. It does not warn about a deleted directory: the
-// launch reports that once.
+// keep appends an event to attempts.jsonl. It does not warn about a deleted run directory,
+// because the launch reports that once.
 func (o Options) keep(e rundir.AttemptEvent) {
 	if err := o.Dir.AppendAttempt(e); err != nil && !o.Dir.IsDeleted() {
 		o.Say(fmt.Sprintf("WARNING: %v", err))

@@ -9,10 +9,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// openSnapshot opens the directory with the snapshot of the user's code, in which the
-// program starts. The launcher has verified the snapshot by its path. A user who can write
-// to a directory above may have put another directory there since, so openSnapshot returns
-// an error unless the directory belongs to this user and nobody else can write to it.
+// openSnapshot opens the directory with the snapshot of the user's code, in which the program
+// starts. The launcher has verified the snapshot by its path. Since then, a user with write
+// access to a parent directory may have replaced it. So openSnapshot returns an error unless
+// this user owns the directory and no other user can write to it.
 func openSnapshot(path string) (*os.File, error) {
 	dir, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -32,9 +32,9 @@ func openSnapshot(path string) (*os.File, error) {
 	return dir, nil
 }
 
-// descriptorPath returns a path of an open directory that a child of this process can change
-// to, even if the directory is moved or replaced. Without /proc it returns the path with
-// which the directory was opened.
+// descriptorPath returns a path of an open directory. A child of this process can change to it
+// even if the directory is moved or replaced. Without /proc, descriptorPath returns the path
+// with which the directory was opened.
 func descriptorPath(dir *os.File) string {
 	path := fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
 	held, err := dir.Stat()

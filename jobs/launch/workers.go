@@ -13,13 +13,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/process"
 )
 
-// workerScan is the interval at which torchrun is checked for new workers.
+// workerScan is the interval at which watchWorkers searches for new workers of torchrun.
 const workerScan = 200 * time.Millisecond
 
-// watchWorkers reports the first worker of torchrun that fails, until torchrun has ended.
-// torchrun notices a failure only after up to 5 s, and the torchruns of other nodes may end
-// first: the order in which they end does not show which node has failed. Without
-// /proc/PID/task/TID/children (CONFIG_PROC_CHILDREN) nothing is reported.
+// watchWorkers reports each worker of torchrun that fails, until torchrun has ended. torchrun
+// notices a failure only after up to 5 s, and the torchruns of other nodes may end first.
+// Their order does not show which node failed first. Without /proc/PID/task/TID/children
+// (CONFIG_PROC_CHILDREN), watchWorkers reports nothing.
 func (r *Rank) watchWorkers(torchrun int, ended <-chan struct{}) {
 	watched, ghosts := map[int]bool{}, map[int]bool{}
 	for {
@@ -54,8 +54,8 @@ func (r *Rank) watchWorkers(torchrun int, ended <-chan struct{}) {
 	}
 }
 
-// watchWorker waits for the end of a worker and reports it if the worker failed. It does not
-// report a worker that SIGTERM killed: this is how torchrun ends the other workers after one
+// watchWorker waits for a worker to end and reports it if it failed. It does not report a
+// worker that SIGTERM killed, because torchrun stops the other workers with SIGTERM after one
 // has failed.
 func (r *Rank) watchWorker(p *userProcess, lookup func(string) (string, bool), ended <-chan struct{}) {
 	status, known := p.await(ended)
@@ -74,11 +74,12 @@ func (r *Rank) watchWorker(p *userProcess, lookup func(string) (string, bool), e
 	if status.Signaled() {
 		what = fmt.Sprintf("was killed by signal %d (%s)", status.Signal(), status.Signal())
 	}
-	// The server notices a lost connection by itself.
+	// The server detects a lost connection on its own.
 	_ = r.Session.TellWorkerFailed(int(restarts), name+" "+what)
 }
 
-// restartCount returns how often torchrun had restarted its workers when it started one.
+// restartCount returns how often torchrun had restarted its workers when it started this
+// worker.
 func restartCount(lookup func(string) (string, bool)) int64 {
 	text, _ := lookup("TORCHELASTIC_RESTART_COUNT")
 	n, _ := strconv.ParseInt(text, 10, 32)

@@ -1,19 +1,18 @@
-// Package output copies what ranks print to a log, on its way to where the launcher
-// prints.
+// Package output copies the output of ranks to a log and to the output of the launcher.
 //
-//   - Bytes pass unchanged, in the order in which they are read. They are neither parsed
-//     nor divided into lines, so binary output and endless lines need no more memory than
-//     text: one buffer of 32 KiB for each stream.
-//   - A program that would print to a terminal without the copy prints to a
-//     pseudo-terminal of the same size. Colors and progress bars stay as they are.
-//     Otherwise it prints to a pipe, as it does below srun.
-//   - A log that takes no more, as on a full disk, does not stop the program, and neither
-//     does a reader that went away. Bytes that the log did not take are counted, and the
-//     count is written where they are missing once the log takes bytes again.
+//   - Bytes pass unchanged, in the order in which they are read. The package neither parses
+//     them nor splits them into lines. So binary output and endless lines need no more memory
+//     than text: one 32 KiB buffer per stream.
+//   - If the launcher prints to a terminal, the ranks print to a pseudo-terminal of the same
+//     size, so that colors and progress bars work. Otherwise they print to a pipe, as they do
+//     under srun.
+//   - A log that cannot be written, such as on a full disk, does not stop the program. The
+//     same holds for a reader that closes its end. The log counts lost bytes, and records
+//     their number when it can be written again.
 //   - A terminal or pipe that is slow to read delays the program, as without the copy.
 //
-// The package does not divide output by rank, does not limit the size of a log, and does
-// not sync it: what was printed last may be lost if the host fails.
+// The package does not separate output by rank, does not limit the size of a log, and does not
+// sync it. The last output may be lost if the host fails.
 package output
 
 import (
@@ -30,35 +29,35 @@ import (
 
 const (
 	bufferBytes = 32 << 10
-	// closeGrace is how long [Copier.Close] waits for more from processes that the
-	// ranks left behind, and that may never end.
+	// closeGrace is how long [Copier.Close] waits for output of processes that the ranks left
+	// behind, and that may never end.
 	closeGrace = 500 * time.Millisecond
-	// maxRest is how much is read after [Copier.Close] was called: more than the
-	// largest pipe holds, unless an administrator raised fs.pipe-max-size.
+	// maxRest is how many bytes a copier reads after [Copier.Close] was called. It exceeds the
+	// capacity of the largest pipe, unless an administrator raised fs.pipe-max-size.
 	maxRest = 2 << 20
 )
 
-// Log is a writer that never fails, over one that may.
+// A Log is a writer that never fails, although its destination may.
 type Log struct {
 	mu     sync.Mutex
 	to     io.Writer
 	warn   func(error)
 	warned bool
-	lost   int64 // bytes in a row that could not be written
+	lost   int64 // consecutive bytes that could not be written
 }
 
-// NewLog returns a log that writes to w, and calls warn once if that fails.
+// NewLog returns a log that writes to w. It calls warn for the first write error.
 func NewLog(w io.Writer, warn func(error)) *Log { return &Log{to: w, warn: warn} }
 
 // Write writes b to the log. It always returns len(b) and no error.
 func (l *Log) Write(b []byte) (int, error) {
 	if err := l.write(b); err != nil {
-		l.warn(err) // not under the mutex: what it says may come back here
+		l.warn(err) // without the mutex: the message may be written to this log
 	}
 	return len(b), nil
 }
 
-// write returns the first error of the log.
+// write returns the first error of the log, and nil for all later ones.
 func (l *Log) write(b []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,10 +81,10 @@ func (l *Log) write(b []byte) error {
 	return err
 }
 
-// Copier copies what other processes print to a log.
+// A Copier copies the output of other processes to a log and to another file.
 type Copier struct {
-	// Lost, unless nil, is called once, when output cannot be passed on. A reader that
-	// went away has lost nothing that it wanted.
+	// Lost, if not nil, is called once if output cannot be forwarded. It is not called if the
+	// reader has closed its end, because the reader does not want more output.
 	Lost func(error)
 
 	lost    sync.Once
@@ -94,7 +93,7 @@ type Copier struct {
 	undo    []func()
 }
 
-// NewCopier returns a copier to a log, whose writes must not fail.
+// NewCopier returns a copier that writes to log. Writes to log must not fail.
 func NewCopier(log io.Writer) *Copier { return &Copier{log: log} }
 
 // stream is a file that other processes write to.
@@ -107,7 +106,7 @@ type stream struct {
 	done        chan struct{}
 }
 
-// Pipe returns a file for other processes to write to. The copier passes it on to w.
+// Pipe returns a file for other processes to write to. The copier forwards its content to w.
 func (c *Copier) Pipe(w io.Writer) (*os.File, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -116,15 +115,15 @@ func (c *Copier) Pipe(w io.Writer) (*os.File, error) {
 	return c.start(read, write, w), nil
 }
 
-// Like returns a file for other processes to write to: a pseudo-terminal if f is a
-// terminal, and a pipe if it is not. The copier passes it on to f.
+// Like returns a file for other processes to write to: a pseudo-terminal if f is a terminal,
+// or else a pipe. The copier forwards its content to f.
 func (c *Copier) Like(f *os.File) (*os.File, error) {
 	if state, err := termios(f); err == nil {
 		if master, slave, err := openTerminal(f, state); err == nil {
 			c.undo = append(c.undo, followSize(f, master))
 			return c.start(master, slave, f), nil
 		}
-		// No pseudo-terminal is left, or this container has none.
+		// The system has no free pseudo-terminal, or this container does not support them.
 	}
 	return c.Pipe(f)
 }
@@ -149,15 +148,15 @@ func (s *stream) copy() {
 	for rest := maxRest; rest > 0; {
 		closing := s.closing.Load()
 		if closing {
-			// Counted from here: the last write may have waited for a reader.
+			// The time counts from here, because the last write may have waited for a reader.
 			_ = s.read.SetReadDeadline(time.Now().Add(closeGrace))
 		}
 		n, err := s.read.Read(buffer)
 		if closing {
 			rest -= n
 		}
-		// The log comes first: a terminal may be stopped for hours. The program
-		// continues also if its output cannot be passed on.
+		// The log comes first: a terminal may be stopped for hours. The program continues even
+		// if its output cannot be forwarded.
 		_, _ = s.log.Write(buffer[:n])
 		if n > 0 {
 			if _, err := s.to.Write(buffer[:n]); err != nil {
@@ -170,8 +169,8 @@ func (s *stream) copy() {
 	}
 }
 
-// Close waits until everything that was printed is passed on. The processes must have
-// ended; those that they left behind lose their output.
+// Close waits until all output is forwarded. The processes must have ended. The output of
+// processes that they left behind is lost.
 func (c *Copier) Close() {
 	for _, s := range c.streams {
 		s.write.Close()
@@ -188,9 +187,9 @@ func (c *Copier) Close() {
 	c.streams, c.undo = nil, nil
 }
 
-// Hold keeps pipes readable that this process writes to, until release is called, so
-// that a program which is asked to save after the death of the launcher can still print:
-// without a reader the first byte would end it.
+// Hold keeps pipes readable that this process writes to, until release is called. A program
+// that is asked to save after the death of the launcher can therefore still print. Without a
+// reader, SIGPIPE would kill it at its first byte.
 func Hold(files ...*os.File) (release func()) {
 	var held []int
 	for _, f := range files {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// control calls do with the descriptor of f, which stays in its mode: after f.Fd a read
-// of it could not be interrupted any more.
+// control calls do with the descriptor of f without changing the mode of f. f.Fd would set
+// blocking mode, and a read could no longer be interrupted.
 func control(f *os.File, do func(fd int) error) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -21,7 +21,7 @@ func control(f *os.File, do func(fd int) error) error {
 	return err
 }
 
-// termios returns the settings of a terminal. It fails if f is something else.
+// termios returns the settings of a terminal. It returns an error if f is not a terminal.
 func termios(f *os.File) (state *unix.Termios, err error) {
 	err = control(f, func(fd int) error {
 		state, err = unix.IoctlGetTermios(fd, unix.TCGETS)
@@ -30,8 +30,8 @@ func termios(f *os.File) (state *unix.Termios, err error) {
 	return state, err
 }
 
-// openTerminal opens a pseudo-terminal with the size and the settings of f, except that
-// it passes on each byte as it is: f itself makes "\r\n" of "\n".
+// openTerminal opens a pseudo-terminal with the size and the settings of f, but without output
+// processing and echo. The terminal f itself converts "\n" to "\r\n".
 func openTerminal(f *os.File, state *unix.Termios) (master, slave *os.File, err error) {
 	master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -63,7 +63,8 @@ func openTerminal(f *os.File, state *unix.Termios) (master, slave *os.File, err 
 	return master, slave, nil
 }
 
-// copySize gives a pseudo-terminal the size of another terminal, if that has one.
+// copySize sets the size of the terminal to to the size of the terminal from. It does nothing
+// if from has no size.
 func copySize(from, to *os.File) {
 	_ = control(from, func(fd int) error {
 		size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
@@ -74,7 +75,7 @@ func copySize(from, to *os.File) {
 	})
 }
 
-// followSize copies the size again whenever it changes, until stop is called.
+// followSize copies the size whenever it changes, until stop is called.
 func followSize(from, to *os.File) (stop func()) {
 	resized, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(resized, unix.SIGWINCH)
