@@ -96,6 +96,7 @@ func TestRealLoopbackDown(t *testing.T) {
 			t.Errorf("%+v: chose %s, %v", req, c.Interface, err)
 		}
 	}
+	node.ready("eth0")
 	c, err = Choose(node.collect("n1"), []netip.Addr{addr("10.10.0.2")}, Request{})
 	must(t, err)
 	if c.Interface != "eth0" || len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "lo is switched off") {

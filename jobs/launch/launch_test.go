@@ -138,7 +138,7 @@ func launched(t *testing.T, n int, behaviour, more string, signals <-chan os.Sig
 	defer out.Close()
 	var mu sync.Mutex
 	var said []string
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	result, err := Run(ctx, Options{Job: job, Site: generic(), Dir: dir, Binary: os.Args[0], Program: "program", Spec: "spec", Environ: os.Environ(),
 		Processes: n, Stdout: out, Stderr: out, Signals: signals, Say: func(line string) {

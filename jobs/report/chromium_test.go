@@ -79,7 +79,7 @@ func TestInChromium(t *testing.T) {
 	dir := t.TempDir()
 	run := func(args ...string) []byte {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		c := exec.CommandContext(ctx, chromium, slices.Concat([]string{"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars", "--user-data-dir=" + filepath.Join(dir, "profile"),
 			"--disable-background-networking", "--disable-component-update", "--disable-sync",

@@ -128,7 +128,7 @@ func TestGitIsBounded(t *testing.T) {
 	bin, dir := t.TempDir(), t.TempDir()
 	ask := func(script string) error {
 		must(t, os.WriteFile(bin+"/git", []byte("#!/bin/sh\n"+script), 0o755))
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		_, err := Provenance(ctx, dir, []string{"PATH=" + bin + ":/usr/bin:/bin"})
 		return err

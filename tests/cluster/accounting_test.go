@@ -30,7 +30,7 @@ func TestAccounting(t *testing.T) {
 		t.Errorf("the accounts are:\n%s", got)
 	}
 	id := sbatch(t, c, "exit 3\n", "--account=research")
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		got := mustOutput(t, c, "sacct", "--allocations", "--noheader", "--parsable2", "--format=state,exitcode,account", "--jobs="+id)
 		if got == "FAILED|3:0|research\n" {
 			break

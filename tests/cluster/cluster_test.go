@@ -247,7 +247,7 @@ func testOrphans(t *testing.T, c *Cluster) {
 	if err := c.OnNode(t.Context(), "n3", "sh", "-c", "for i in 1 2 3; do (sleep 0.05 &) ; done").Run(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		out, err := output(c.OnNode(t.Context(), "n3", "ps", "-eo", "ppid,stat,args"))
 		if err != nil {

@@ -95,7 +95,7 @@ func TestStopLeavesNothing(t *testing.T) {
 	}
 	// A step, and a process that has left its session as daemons do.
 	sbatch(t, temp, "srun sh -c 'setsid sleep 600 & sleep 600'\n", "-N2")
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if out, err := temp.OnNode(t.Context(), "n2", "pgrep", "-c", "sleep").Output(); err == nil && string(out) == "2\n" {
 			break
 		}
@@ -191,7 +191,7 @@ func TestKilledOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = owner.Wait()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		alive := slices.DeleteFunc(slices.Clone(pids[1:]), func(pid int) bool {
 			_, err := startTime(pid)
 			return err != nil
@@ -225,7 +225,7 @@ func TestKilledOwner(t *testing.T) {
 		t.Errorf("the dead cluster's jobs are still there: %q", got)
 	}
 	// The kernel removes links a moment after their last process; the name may be the new one's.
-	for deadline := time.Now().Add(10 * time.Second); login != c.net.login; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); login != c.net.login; time.Sleep(20 * time.Millisecond) {
 		if _, err := net.InterfaceByName(login); err != nil {
 			break
 		}

@@ -51,7 +51,7 @@ func TestNothingIsLeftOfAFailure(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			end := time.Now().Add(10 * time.Second)
+			end := time.Now().Add(2 * time.Minute)
 			for runtime.NumGoroutine() > routines || sockets(t) > open {
 				if time.Now().After(end) {
 					stacks := make([]byte, 1<<16)

@@ -186,7 +186,7 @@ func (p process) line(t testing.TB) string {
 func leftFiles(t testing.TB) {
 	t.Helper()
 	left, _ := filepath.Glob("/dev/shm/ddpbatch-*")
-	for wait := time.Now().Add(10 * time.Second); len(left) > 0; time.Sleep(50 * time.Millisecond) {
+	for wait := time.Now().Add(2 * time.Minute); len(left) > 0; time.Sleep(50 * time.Millisecond) {
 		// Those of other processes on this machine go away by themselves.
 		left = slices.DeleteFunc(left, func(name string) bool {
 			_, err := os.Stat(name)

@@ -101,7 +101,7 @@ func TestLoaderStopLeavesNoGoroutine(t *testing.T) {
 	}
 	l.Stop()
 	// The goroutine closes a channel as its last act, and may be seen just before it goes.
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if runtime.NumGoroutine() <= before {
 			return
 		}

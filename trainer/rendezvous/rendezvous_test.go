@@ -128,7 +128,7 @@ func count(payloads [][]byte) ([][]byte, error) {
 
 func (a attempt) join(t *testing.T, rank, world int) (*Session, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	return Join(ctx, []string{a.addr}, a.secret, Identity{Rank: rank, WorldSize: world, Host: fmt.Sprintf("n%d", rank+1), PID: 100 + rank})
 }
@@ -148,7 +148,7 @@ func (a attempt) joinAll(t *testing.T, world int) []*Session {
 
 func wait(t *testing.T, a attempt) Outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	o, err := a.Wait(ctx)
 	if err != nil {
@@ -346,7 +346,7 @@ func TestWrongRanksAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := start(t, 2, nil)
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			s0, err := Join(ctx, []string{a.addr}, a.secret, Identity{Rank: 0, WorldSize: 2, Host: "n1", PID: 1, Program: "aaaa", Spec: "bbbb"})
 			if err != nil {

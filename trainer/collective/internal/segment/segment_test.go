@@ -91,7 +91,7 @@ func TestTooLargeIsAnError(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	left, _ := filepath.Glob(filepath.Join(Directory, prefix+"*"))
-	for end := time.Now().Add(10 * time.Second); len(left) > 0; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); len(left) > 0; time.Sleep(10 * time.Millisecond) {
 		// Those of other processes on this machine go away by themselves.
 		left = slices.DeleteFunc(left, func(name string) bool {
 			_, err := os.Stat(name)
