@@ -12,9 +12,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// alphabet DIR STEP [FILE] saves a checkpoint of a GPT that goes on from each
-// character of the file to the next one in the order of their codes, and from the
-// last to the first; without a file it has 5 tokens, with "byte" the 256 bytes.
+// saveAlphabet implements the script command "alphabet DIR STEP [FILE]". It saves a checkpoint
+// of a GPT that maps each character of the file to the next one by code point, and the last to
+// the first. Without a file, the model has 5 tokens. With "byte" instead of a file, it has 256
+// tokens.
 func saveAlphabet(ts *testscript.TestScript, neg bool, args []string) {
 	step, err := strconv.Atoi(args[1])
 	ts.Check(err)
@@ -36,8 +37,8 @@ func saveAlphabet(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// alphabet is a model without attention: its MLP finds which token it is given, the
-// large one of the row, and makes the next one larger.
+// alphabet returns a model without attention. Its MLP detects the current token, which is the
+// largest value of the row, and increases the value of the next token.
 func alphabet(d device.Device, tokens int) *nn.GPT {
 	m, err := nn.NewGPT(nn.GPTOptions{Vocabulary: tokens, Context: 8, Layers: 1, Heads: 1, Width: tokens})
 	if err != nil {

@@ -19,7 +19,7 @@ type benchCmd struct {
 	AllReduce benchAllReduceCmd `cmd:"" name:"allreduce" help:"Time sums over processes."`
 }
 
-// benchFlags are those of steps and products.
+// benchFlags are the common flags of bench step and bench gemm.
 type benchFlags struct {
 	Precision []string `default:"fp32,bf16" enum:"fp32,bf16" placeholder:"NAME" help:"fp32 or bf16; both without it."`
 	Threads   int      `default:"1" placeholder:"N" help:"Threads, each for a core of its own."`
@@ -97,11 +97,11 @@ func (c *benchStepCmd) Run(ctx context.Context, p *program) error {
 		})
 	}
 	return c.run(ctx, p, b, works, append(slices.Clone(stepHeader), "MEMORY"), func(r bench.Result) []string {
-		return append(stepCells(r), mebibytes(max(r.PeakRSS, r.DeviceMemory))) // there is one of them
+		return append(stepCells(r), mebibytes(max(r.PeakRSS, r.DeviceMemory))) // at most one of them is not 0
 	})
 }
 
-// models are those that are asked for, with their batches.
+// models returns the selected models with the given batch size and length.
 func (c *benchStepCmd) models() (out []bench.Model, err error) {
 	if c.Batch < 0 || c.Length < 0 {
 		return nil, usage("--batch and --length must not be negative")
@@ -118,7 +118,7 @@ func (c *benchStepCmd) models() (out []bench.Model, err error) {
 	return out, nil
 }
 
-// steps are those of a model. A GPU does more in the same time.
+// steps returns the number of timed steps for a model. A GPU runs more steps in the same time.
 func (c *benchStepCmd) steps(m bench.Model) int {
 	const onGPU = 50
 	switch {
@@ -130,7 +130,7 @@ func (c *benchStepCmd) steps(m bench.Model) int {
 	return m.Steps()
 }
 
-// openGPU opens the first GPU that is visible.
+// openGPU opens the first visible GPU.
 func (p *program) openGPU() (device.Device, error) {
 	wgmma, err := p.wgmma()
 	if err != nil {
@@ -146,7 +146,7 @@ func (p *program) openGPU() (device.Device, error) {
 	return d, nil
 }
 
-// stepHeader and stepCells are what the tables of steps have together.
+// stepHeader and stepCells are the common columns of all tables of steps.
 var stepHeader = []string{"MODEL", "IN", "MEDIAN", "BEST", "RATE", "GFLOP/S", "OF PEAK", "LOSS"}
 
 func stepCells(r bench.Result) []string {
@@ -186,17 +186,17 @@ func (c *benchGemmCmd) Run(ctx context.Context, p *program) error {
 }
 
 func (c *benchFlags) checkThreads() error {
-	cores := runtime.GOMAXPROCS(0) // of the process: a CPU mask or a cgroup's limit counts
+	cores := runtime.GOMAXPROCS(0) // respects the CPU affinity mask and cgroup limits of the process
 	if c.Threads < 1 || c.Threads > cores {
 		return usage(fmt.Sprintf("--threads must be from 1 to %d, the cores that this process may use", cores))
 	}
 	return nil
 }
 
-// benchWork is one measurement.
+// A benchWork runs one measurement.
 type benchWork func(context.Context, *bench.Bench, device.Precision) (bench.Result, error)
 
-// run prints a row for each work in each precision.
+// run runs each measurement in each precision and prints its result.
 func (c *benchFlags) run(ctx context.Context, p *program, b *bench.Bench, works []benchWork, header []string, cells func(bench.Result) []string) error {
 	if err := c.checkThreads(); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (c *benchFlags) run(ctx context.Context, p *program, b *bench.Bench, works 
 	var rows [][]string
 	for _, work := range works {
 		for _, name := range c.Precision {
-			in, _ := bench.Precision(name) // kong takes no other
+			in, _ := bench.Precision(name) // kong has validated the name
 			r, err := work(ctx, b, in)
 			if err != nil {
 				return err
@@ -226,7 +226,7 @@ func (c *benchFlags) run(ctx context.Context, p *program, b *bench.Bench, works 
 
 func milliseconds(seconds float64) string { return fmt.Sprintf("%.4g ms", seconds*1e3) }
 
-// ofPeak is a share of the limit, or nothing where that is not known.
+// ofPeak formats the share of the peak rate. It returns "" if the peak is unknown.
 func ofPeak(r bench.Result) string {
 	if r.Peak == 0 {
 		return ""
@@ -234,7 +234,7 @@ func ofPeak(r bench.Result) string {
 	return fmt.Sprintf("%.1f%%", 100*r.Share)
 }
 
-// mebibytes is a size, or nothing where it is not known.
+// mebibytes formats a size in MiB. It returns "" if the size is unknown.
 func mebibytes(size int64) string {
 	if size == 0 {
 		return ""

@@ -36,7 +36,7 @@ The MPI library of the machine, for comparison:
     mpirun -n 2 ddpbatch bench allreduce --backend mpi`
 }
 
-// allReduceResult is a row.
+// An allReduceResult is the result for one buffer size.
 type allReduceResult struct {
 	Bench     string  `json:"bench"`
 	Ranks     int     `json:"ranks"`
@@ -86,7 +86,7 @@ func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
 	return c.print(p, results)
 }
 
-// contradiction is an error for flags that would have no meaning together.
+// contradiction returns an error for flags that are not valid together.
 func (c *benchAllReduceCmd) contradiction() error {
 	mpi := c.Backend == "mpi"
 	switch {
@@ -104,7 +104,7 @@ func (c *benchAllReduceCmd) contradiction() error {
 	return nil
 }
 
-// ranks are those that this command starts.
+// ranks returns the number of ranks to start.
 func (c *benchAllReduceCmd) ranks() int {
 	if c.Ranks == nil {
 		return 2
@@ -147,7 +147,7 @@ func (c *benchAllReduceCmd) print(p *program, results []allReduceResult) error {
 	return nil
 }
 
-// overMPI is one rank that an MPI launcher has started.
+// overMPI runs one rank that an MPI launcher started.
 func (c *benchAllReduceCmd) overMPI(ctx context.Context, p *program) error {
 	const timeout = time.Minute
 	host, err := os.Hostname()
@@ -165,14 +165,14 @@ func (c *benchAllReduceCmd) overMPI(ctx context.Context, p *program) error {
 	return errors.Join(err, w.Finalize())
 }
 
-// withoutJob returns an error of MPI with a hint that names the command's flags instead of
-// the keys of a job file.
+// withoutJob rewrites the hint of an MPI error to name flags of this command instead of keys
+// of the job file.
 func withoutJob(err error) error {
 	return hints.Add(err, strings.NewReplacer("network.mpi_library", "--mpi-library", " in setup.modules", "", `slurm.mpi = "pmix"`, "srun --mpi=pmix",
 		`"pmi2"`, "--mpi=pmi2", `"cray_shasta"`, "--mpi=cray_shasta").Replace(hints.Of(err)))
 }
 
-// measure is one rank.
+// measure runs one rank that startBenchRanks started.
 func (c *benchAllReduceCmd) measure(ctx context.Context, p *program, r benchRank) error {
 	comm, err := r.connect(ctx, !c.TCP, c.Integrity == string(jobs.IntegrityMAC))
 	if err != nil {
@@ -194,7 +194,7 @@ func (c *benchAllReduceCmd) measure(ctx context.Context, p *program, r benchRank
 	return json.NewEncoder(p.Stdout).Encode(results)
 }
 
-// times are those of all sizes.
+// times returns the results for all buffer sizes.
 func (c *benchAllReduceCmd) times(ctx context.Context, comm collective.Communicator) (results []allReduceResult, err error) {
 	for _, n := range c.Bytes {
 		result, err := sumTimes(ctx, comm, n)
@@ -206,9 +206,10 @@ func (c *benchAllReduceCmd) times(ctx context.Context, comm collective.Communica
 	return results, comm.Do(ctx, collective.Barrier())
 }
 
-// sumTimes times sums of so many bytes, until some hundred megabytes have been summed, or
-// five seconds are over. Before, it makes sums for a quarter of a second: so long a system
-// may take to give each rank a core. All ranks decide alike, by the time of the slowest.
+// sumTimes times all-reduce operations on buffers of the given size. It stops after about 400
+// MiB or 5 s, whichever is first. It warms up for 250 ms, because the kernel may need that
+// time to give each rank its own core. All ranks run the same number of operations, based on
+// the slowest rank.
 func sumTimes(ctx context.Context, comm collective.Communicator, bytes int) (allReduceResult, error) {
 	const settle, work, most, least, limit = 250 * time.Millisecond, 400 << 20, 2000, 8, 5 * time.Second
 	buf, err := collective.Alloc[float32](ctx, comm, bytes/4)
@@ -221,7 +222,7 @@ func sumTimes(ctx context.Context, comm collective.Communicator, bytes int) (all
 	call := collective.AllReduce(buf, collective.Sum)
 	began, spent, done := time.Now(), []float64{0}, 0
 	for spent[0] < settle.Seconds() {
-		for range max(done, 1) { // twice as many each time
+		for range max(done, 1) { // doubles each time
 			if err := comm.Do(ctx, call); err != nil {
 				return allReduceResult{}, err
 			}

@@ -15,20 +15,21 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// benchRankVariable makes a process a rank of a benchmark; tests/peers sets it, too.
+// benchRankVariable makes a process a rank of a benchmark. tests/peers also sets it.
 const benchRankVariable = "DDPBATCH_BENCH_RANK"
 
-// benchRank is what a rank is told by it. Its listener is file 3.
+// A benchRank is the value of benchRankVariable. The rank's listener is file descriptor 3.
 type benchRank struct {
 	Rank   int      `json:"rank"`
 	Addrs  []string `json:"addrs"`
 	Secret string   `json:"secret"`
 }
 
-// maxBenchRanks bounds the processes of a benchmark.
+// maxBenchRanks is the maximum number of processes in a benchmark.
 const maxBenchRanks = 256
 
-// benchRank says which rank of a benchmark this process is, if it is one.
+// benchRank returns the value of benchRankVariable. It reports whether this process is a rank
+// of a benchmark.
 func (p *program) benchRank() (r benchRank, ok bool, err error) {
 	text, ok := p.lookup(benchRankVariable)
 	if ok {
@@ -39,8 +40,8 @@ func (p *program) benchRank() (r benchRank, ok bool, err error) {
 	return r, ok, err
 }
 
-// startBenchRanks runs this program with the arguments as each of n ranks, and returns
-// what rank 0 prints. The first rank that fails ends the others.
+// startBenchRanks starts n ranks of this program with the given arguments and returns the
+// output of rank 0. If a rank fails, startBenchRanks kills the others.
 func (p *program) startBenchRanks(ctx context.Context, n int, arguments []string) ([]byte, error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -107,8 +108,8 @@ func (p *program) startBenchRanks(ctx context.Context, n int, arguments []string
 	return out, err
 }
 
-// connect meets the other ranks: in shared memory, or as between nodes, with tags if
-// authenticate is set.
+// connect connects to the other ranks, through shared memory if memory is set, and through TCP
+// otherwise. If authenticate is set, messages carry a MAC.
 func (r benchRank) connect(ctx context.Context, memory, authenticate bool) (collective.Communicator, error) {
 	const timeout = time.Minute
 	secret, err := wire.ParseSecret(r.Secret)

@@ -12,7 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
-// runRanks starts the ranks and prints what rank 0 finds, or is one of them.
+// runRanks starts the ranks and prints the results of rank 0. In a process that is a rank, it
+// runs the rank.
 func (c *benchStepCmd) runRanks(ctx context.Context, p *program, models []bench.Model) error {
 	if c.Ranks < 2 || c.Ranks > maxBenchRanks {
 		return usage(fmt.Sprintf("--ranks must be from 2 to %d, or left out", maxBenchRanks))
@@ -51,7 +52,7 @@ func (c *benchStepCmd) runRanks(ctx context.Context, p *program, models []bench.
 	return nil
 }
 
-// arguments are those of a rank.
+// arguments returns the arguments of each rank.
 func (c *benchStepCmd) arguments() []string {
 	out := []string{"bench", "step", fmt.Sprint("--ranks=", c.Ranks), fmt.Sprint("--batch=", c.Batch), fmt.Sprint("--length=", c.Length), fmt.Sprint("--steps=", c.Steps), fmt.Sprint("--threads=", c.Threads), "--reduce=" + c.Reduce}
 	for _, m := range c.Model {
@@ -66,7 +67,7 @@ func (c *benchStepCmd) arguments() []string {
 	return out
 }
 
-// beRank measures, and prints on rank 0.
+// beRank runs one rank of the benchmark. Rank 0 prints the results.
 func (c *benchStepCmd) beRank(ctx context.Context, p *program, r benchRank, models []bench.Model) error {
 	comm, err := r.connect(ctx, !c.TCP, false)
 	if err != nil {
@@ -76,7 +77,7 @@ func (c *benchStepCmd) beRank(ctx context.Context, p *program, r benchRank, mode
 	b := bench.New(c.Threads)
 	for _, m := range models {
 		for _, name := range c.Precision {
-			in, _ := bench.Precision(name) // kong takes no other
+			in, _ := bench.Precision(name) // kong has validated the name
 			found, err := b.RankStep(ctx, comm, m, in, c.steps(m), ddp.Options{BF16: c.Reduce == "bf16"})
 			if err != nil {
 				return err

@@ -48,7 +48,7 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	// Not knowing does not keep from trying.
+	// If Slurm does not return a state, try to cancel the job anyway.
 	states, err := p.slurmFor(run).State(ctx, id)
 	if err == nil && states[0].Done() {
 		p.printf("job %s (%s) has ended already: %s\n", id, run.record.Name, states[0])
@@ -67,8 +67,8 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 	return nil
 }
 
-// holdOwn opens and holds the directory of a run of this user; see [rundir.OpenOwn]. The
-// record of another user's run may name any job of this user.
+// holdOwn opens and holds the directory of the user's own run; see [rundir.OpenOwn]. It
+// rejects other users' runs, because their records could name any job of this user.
 func (r knownRun) holdOwn() (held knownRun, release func(), err error) {
 	dir, release, err := rundir.OpenOwn(r.dir.Path)
 	if err != nil {
@@ -89,10 +89,10 @@ func (r knownRun) holdOwn() (held knownRun, release func(), err error) {
 	return held, release, nil
 }
 
-// checkComment returns an error if Slurm has the last job of a run, and the job's comment
-// does not name the submission. Slurm may have given the number to another job since. Jobs
-// of scripts that call the launcher have no such comment. If Slurm does not answer, it
-// returns nil.
+// checkComment returns an error if the comment of the run's last job does not name the
+// submission. Slurm may have reused the job ID for another job. It returns nil if Slurm does
+// not respond, and for user-written batch scripts that call the launcher, because their jobs
+// have no such comment.
 func (p *program) checkComment(ctx context.Context, run knownRun) error {
 	s := run.record.Last()
 	if s == nil || s.ID == "" {
@@ -107,8 +107,9 @@ func (p *program) checkComment(ctx context.Context, run knownRun) error {
 		id, s.Comment(), run.dir.Path), "end the job with `scancel "+id+"` if it is the right one")
 }
 
-// rememberCancelled notes that a job was ended before it had started: Slurm 22.05
-// forgets an element of an array at once then, and nobody else tells how it ended.
+// rememberCancelled records the end of a job that was canceled before it started. Slurm 22.05
+// immediately forgets a pending array task that is canceled, and no other record of its end
+// exists.
 func (p *program) rememberCancelled(run knownRun, was slurm.JobState) {
 	if was.State != slurm.StatePending {
 		return
@@ -118,7 +119,7 @@ func (p *program) rememberCancelled(run knownRun, was slurm.JobState) {
 	}
 }
 
-// cancelSweep ends every element that has not ended, one array at a time.
+// cancelSweep cancels all active trials of a sweep, with one scancel per job array.
 func (p *program) cancelSweep(ctx context.Context, run knownRun) error {
 	elements, err := run.elements()
 	if err != nil {
@@ -162,7 +163,7 @@ func (p *program) cancelSweep(ctx context.Context, run knownRun) error {
 		p.printf("no element of %s is queued or running\n", run.record.Name)
 	}
 	for _, id := range arrays {
-		// Elements of it that were submitted again have ended in this array.
+		// Trials that were submitted again have already ended in this array.
 		if err := p.slurm().Cancel(ctx, id); err != nil {
 			return err
 		}

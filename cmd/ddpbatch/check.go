@@ -29,7 +29,7 @@ For a valid job it prints one line with what it understood. Warnings, for what i
 probably not meant, do not change the exit code.`
 }
 
-// checkAnswer is what check --json says of one file.
+// checkAnswer is the result for one file in the output of check --json.
 type checkAnswer struct {
 	File         string         `json:"file"`
 	Good         bool           `json:"good"`
@@ -38,10 +38,10 @@ type checkAnswer struct {
 	Nodes        int            `json:"nodes,omitempty"`
 	TasksPerNode int            `json:"tasks_per_node,omitempty"`
 	Ranks        int            `json:"ranks,omitempty"`
-	Elements     int            `json:"elements,omitempty"` // of a sweep
+	Elements     int            `json:"elements,omitempty"` // number of trials, for sweeps
 	Work         string         `json:"work,omitempty"`
 	Mistakes     []checkMistake `json:"mistakes,omitempty"`
-	Warnings     []string       `json:"warnings,omitempty"` // what is probably not meant
+	Warnings     []string       `json:"warnings,omitempty"` // values that are valid but probably unintended
 }
 
 type checkMistake struct {
@@ -95,7 +95,7 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 	return nil
 }
 
-// understood describes a job in one line: its size, its limits, and what it runs.
+// understood describes a job in one line: its size, its limits, and its program or model.
 func understood(f *jobFile) string {
 	j := f.job
 	s := j.Slurm
@@ -129,7 +129,7 @@ func understood(f *jobFile) string {
 	return strings.Join(append(parts, work(j)), ", ")
 }
 
-// doubtTexts lists the warnings for --json.
+// doubtTexts returns the warnings as text for --json.
 func doubtTexts(all jobs.Diagnostics) (texts []string) {
 	for _, d := range all {
 		texts = append(texts, doubtText(d))
@@ -137,7 +137,7 @@ func doubtTexts(all jobs.Diagnostics) (texts []string) {
 	return texts
 }
 
-// work says in a few words what a job does.
+// work returns a short description of what a job runs.
 func work(j *jobs.Job) string {
 	if j.Command != nil {
 		return "runs " + commandLine(j.Command)
@@ -149,11 +149,11 @@ func work(j *jobs.Job) string {
 	return fmt.Sprintf("trains %s on %s for %s", j.Train.Model.Kind, data, format.Count(int(j.Train.Epochs), "epoch"))
 }
 
-// maxCommandLine is the number of characters of a command line that check prints: a
-// line of code for an interpreter can have any length.
+// maxCommandLine is the maximum number of characters of a command line in the output of check.
+// Inline code for an interpreter can be much longer.
 const maxCommandLine = 200
 
-// commandLine writes what the launcher starts for a job, in the syntax of a shell.
+// commandLine returns the launcher's command line for a job, in shell syntax.
 func commandLine(c *jobs.Command) string {
 	var words []string
 	for _, word := range c.Argv {

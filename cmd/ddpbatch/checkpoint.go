@@ -32,7 +32,7 @@ func (c *checkpointVerifyCmd) Help() string {
 is none.`
 }
 
-// checkpointInfo is a checkpoint as the commands show it.
+// checkpointInfo is a checkpoint in the output of the checkpoint commands.
 type checkpointInfo struct {
 	Path      string    `json:"path"`
 	Step      int       `json:"step"`
@@ -41,7 +41,7 @@ type checkpointInfo struct {
 	WorldSize int       `json:"world_size"`
 	Bytes     int64     `json:"bytes"`
 	Created   time.Time `json:"created,omitzero"`
-	Fault     string    `json:"fault,omitempty"` // why it cannot be used
+	Fault     string    `json:"fault,omitempty"` // reason why it is not usable
 }
 
 func infoOf(e checkpoint.Entry) checkpointInfo {
@@ -58,7 +58,7 @@ func infoOf(e checkpoint.Entry) checkpointInfo {
 	return c
 }
 
-// checkpoints lists those that an argument names.
+// checkpoints lists the checkpoints that arg names.
 func (p *program) checkpoints(arg string) ([]checkpointInfo, error) {
 	entries, err := p.checkpointEntries(arg)
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *program) checkpoints(arg string) ([]checkpointInfo, error) {
 func (p *program) checkpointEntries(arg string) ([]checkpoint.Entry, error) {
 	path := p.abs(arg)
 	if info, err := os.Stat(path); arg != "" && err == nil && info.IsDir() {
-		// A folder of checkpoints, or one of them.
+		// A directory of checkpoints, or a single checkpoint.
 		if entries, err := checkpoint.List(path); err != nil || len(entries) > 0 {
 			return entries, err
 		}
@@ -113,7 +113,7 @@ func (c *checkpointLsCmd) Run(_ context.Context, p *program) error {
 		if f.Finished {
 			note = "finished"
 		}
-		if f.Created.IsZero() { // its manifest could not be read
+		if f.Created.IsZero() { // the manifest is not readable
 			rows[i] = []string{strconv.Itoa(f.Step), "-", "-", "-", "-", note}
 			continue
 		}

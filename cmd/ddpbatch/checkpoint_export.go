@@ -35,7 +35,7 @@ whole or not at all.`
 }
 
 func (c *checkpointExportCmd) Run(ctx context.Context, p *program) error {
-	ctx, stop := interruptible(ctx) // so that no unfinished file is left
+	ctx, stop := interruptible(ctx) // remove the temporary file on an interrupt
 	defer stop()
 	what, files := "weights", []string{checkpoint.ModelFile}
 	var write func(io.Writer, *checkpoint.Snapshot) error
@@ -72,7 +72,7 @@ func (c *checkpointExportCmd) Run(ctx context.Context, p *program) error {
 	return nil
 }
 
-// open opens the newest good checkpoint, or that of the step asked for.
+// open opens the newest usable checkpoint, or the checkpoint of the step in --step.
 func (c *checkpointExportCmd) open(ctx context.Context, p *program, files []string) (*checkpoint.Snapshot, error) {
 	entries, err := p.checkpointEntries(c.Which)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *checkpointExportCmd) open(ctx context.Context, p *program, files []stri
 	return nil, exitError{exitNoState, fmt.Errorf("there is no %s in %q", which, c.Which)}
 }
 
-// writeStateDict writes what a safetensors file holds as torch.save would.
+// writeStateDict writes the tensors of a safetensors file in the format of torch.save.
 func writeStateDict(w io.Writer, file *io.SectionReader) error {
 	tensors, err := tensorsOf(file)
 	if err != nil {

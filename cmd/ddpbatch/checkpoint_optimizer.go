@@ -16,9 +16,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/torchfile"
 )
 
-// writeOptimizer writes the state of a checkpoint's optimizer as the state_dict of
-// PyTorch's optimizer of the same name, with the learning rate of the next step. If weight
-// decay applies to matrices only, there are two parameter groups, with and without it.
+// writeOptimizer writes the optimizer state of a checkpoint as a state_dict for the PyTorch
+// optimizer of the same name. The learning rate is the rate of the next step. If weight decay
+// applies only to matrices, there are two parameter groups, with and without it.
 func writeOptimizer(w io.Writer, s *checkpoint.Snapshot) error {
 	kept := map[string]torchfile.Tensor{}
 	var names []string
@@ -69,8 +69,8 @@ func writeOptimizer(w io.Writer, s *checkpoint.Snapshot) error {
 	return torchfile.WriteOptimizer(w, o)
 }
 
-// splitGroup divides a group into the selected parameters and the others, which have no
-// weight decay.
+// splitGroup splits a group into the selected parameters and the remaining parameters. It
+// disables weight decay for the latter.
 func splitGroup(g torchfile.Group, selected func(name string) bool) []torchfile.Group {
 	plain := torchfile.Group{Options: slices.Clone(g.Options)}
 	for i, o := range plain.Options {
@@ -89,13 +89,14 @@ func splitGroup(g torchfile.Group, selected func(name string) bool) []torchfile.
 	return []torchfile.Group{decayed, plain}
 }
 
-// statePart is what an optimizer keeps of each parameter, here and in PyTorch.
+// A statePart is the name of an optimizer state tensor in ddpbatch and in PyTorch.
 type statePart struct{ ours, theirs string }
 
-// optimizerOf is what torch.optim's SGD, Adam and AdamW call the settings of a run.
+// optimizerOf returns the settings of a run as options of torch.optim's SGD, Adam, or AdamW,
+// with the names of the state tensors.
 func optimizerOf(m *checkpoint.Manifest) ([]torchfile.Option, []statePart, error) {
 	number := func(key string) float64 {
-		v, _ := strconv.ParseFloat(m.Spec["optimizer."+key], 64) // what is 0 is not there
+		v, _ := strconv.ParseFloat(m.Spec["optimizer."+key], 64) // the spec omits zero values
 		return v
 	}
 	rate, err := trainer.RateAt(m.Spec, int64(m.Step))
@@ -116,11 +117,11 @@ func optimizerOf(m *checkpoint.Manifest) ([]torchfile.Option, []statePart, error
 	return nil, nil, fmt.Errorf("the optimizer %q is none of PyTorch's", m.Optimizer)
 }
 
-// registered are the words of parameters' names in the order in which the models of
-// PyTorch and Hugging Face have them; numbers are in their own.
+// registered lists the words in parameter names in the order of registration in the models of
+// PyTorch and Hugging Face. Numbers in names are in numerical order.
 var registered = []string{"wte", "wpe", "h", "ln_f", "ln_1", "attn", "ln_2", "mlp", "c_attn", "c_fc", "c_proj", "weight", "bias"}
 
-// asRegistered puts names of parameters into the order of the model's parameters().
+// asRegistered sorts parameter names into the order of the model's parameters().
 func asRegistered(names []string) error {
 	for _, n := range names {
 		for _, word := range strings.Split(n, ".") {
@@ -141,7 +142,7 @@ func asRegistered(names []string) error {
 	return nil
 }
 
-// tensorsOf are the tensors of a file of a checkpoint.
+// tensorsOf returns the tensors of a checkpoint file. It accepts only float32 tensors.
 func tensorsOf(file *io.SectionReader) ([]torchfile.Tensor, error) {
 	arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(file, 0, file.Size()), file.Size())
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// cli is the command line.
+// cli defines the commands.
 type cli struct {
 	Init       initCmd       `cmd:"" help:"Write a commented job file to start from."`
 	Check      checkCmd      `cmd:"" help:"Check job files and tell all their mistakes."`
@@ -45,7 +45,7 @@ const description = `Take a training job from a TOML file to a finished, resumab
 
 Start: ddpbatch init, then ddpbatch check job.toml, then ddpbatch submit job.toml.`
 
-// help is the description with the exit codes.
+// help returns the description of the program, followed by the exit codes.
 func help() string {
 	codes := make([]string, len(exitMeanings))
 	for i, e := range exitMeanings {
@@ -54,7 +54,7 @@ func help() string {
 	return description + "\n\nExit codes: " + strings.Join(codes, "; ") + "."
 }
 
-// newParser is kong with our words.
+// newParser returns the parser for c, with ddpbatch's help layout and argument types.
 func newParser(c *cli, options ...kong.Option) (*kong.Kong, error) {
 	parser, err := kong.New(c, append(options,
 		kong.Name("ddpbatch"),
@@ -68,8 +68,8 @@ func newParser(c *cli, options ...kong.Option) (*kong.Kong, error) {
 	return parser, err
 }
 
-// address reads an IP address. What people give instead is a name, which may stand for an
-// address of any of the host's networks.
+// address decodes an IP address. It rejects host names, because a name can resolve to an
+// address on any of the host's networks.
 func address(ctx *kong.DecodeContext, target reflect.Value) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("address", &text); err != nil {

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// digests are the SHA-256 digests that all ranks of an attempt must have in common.
+// digests are the SHA-256 digests that must be equal on all ranks of an attempt.
 type digests struct {
 	program string // of this executable
 	spec    string // of the job file
@@ -24,13 +24,13 @@ func digestsFor(spec []byte) (digests, error) {
 	return digests{program, digestOf(spec)}, err
 }
 
-// digestOf returns the SHA-256 of some bytes, in hexadecimal.
+// digestOf returns the SHA-256 digest of text in hexadecimal.
 func digestOf(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// fileDigest is the SHA-256 of a file, in hexadecimal.
+// fileDigest returns the SHA-256 digest of a file in hexadecimal.
 func fileDigest(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -69,7 +69,7 @@ func (c *doctorCmd) Run(ctx context.Context, p *program) error {
 	return nil
 }
 
-// tellFindings prints a line for each finding, and then what to do.
+// tellFindings prints a table of the findings, followed by their hints.
 func (p *program) tellFindings(findings []doctor.Finding) {
 	var rows [][]string
 	for _, f := range findings {
@@ -84,7 +84,7 @@ func (p *program) tellFindings(findings []doctor.Finding) {
 	}
 	header := []string{"PART", "VERDICT", "VERSION", "WHAT"}
 	if !slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Version != "" }) {
-		header = slices.Delete(header, 2, 3) // no GPU library was found
+		header = slices.Delete(header, 2, 3) // no GPU library found
 		for i := range rows {
 			rows[i] = slices.Delete(rows[i], 2, 3)
 		}
@@ -97,13 +97,14 @@ func (p *program) tellFindings(findings []doctor.Finding) {
 	}
 }
 
-// examineSlurm looks at the cluster; on a machine without Slurm there is nothing to see.
+// examineSlurm checks the configuration of the cluster. It returns a single finding if Slurm
+// is not available.
 func (p *program) examineSlurm(ctx context.Context) []doctor.Finding {
 	config, err := p.slurm().Config(ctx)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Look, Detail: "not installed here", Hint: "on a login node try `module load slurm`; `ddpbatch launch` needs none"}}
-	case err != nil && strings.Contains(err.Error(), "configuration source"): // the client is installed, and no cluster
+	case err != nil && strings.Contains(err.Error(), "configuration source"): // the client is installed but not configured
 		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Look, Detail: "the client is here, and finds no cluster", Hint: hints.Of(err)}}
 	case err != nil:
 		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Bad, Detail: err.Error(), Hint: hints.Of(err)}}

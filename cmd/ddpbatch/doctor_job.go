@@ -19,10 +19,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// doctorTimeout bounds the step that looks at the nodes.
+// doctorTimeout limits the step that checks the nodes.
 const doctorTimeout = 2 * time.Minute
 
-// inJob looks at the nodes of the allocation by a step with one task on each.
+// inJob checks the nodes of the allocation in a step with one task per node.
 func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, error) {
 	nodes, err := c.nodes(p)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 	return findings, nil
 }
 
-// nodes are those to look at.
+// nodes returns the nodes to check: the nodes in --hosts, or all nodes of the allocation.
 func (c *doctorCmd) nodes(p *program) ([]string, error) {
 	a, inside, err := slurm.AllocationFromEnv(p.lookup)
 	switch {
@@ -106,8 +106,8 @@ func (c *doctorCmd) nodes(p *program) ([]string, error) {
 	return asked, nil
 }
 
-// reportsOf puts what tasks have printed together, whose lines have the number of their
-// task before them. What is no report is left out: a site's greeting, say.
+// reportsOf parses the output of srun --label and returns the report of each task, in task
+// order. It skips all other lines, such as the greeting of a login script.
 func reportsOf(out []byte) []doctor.Node {
 	tasks := map[int]*bytes.Buffer{}
 	var order []int

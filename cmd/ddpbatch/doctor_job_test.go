@@ -2,8 +2,8 @@ package main
 
 import "testing"
 
-// What nodes print comes in lines with the number of their task, in any order, and
-// between lines of others.
+// TestReportsOf checks that the lines of several tasks are separated, in any order, and that
+// other lines are skipped.
 func TestReportsOf(t *testing.T) {
 	found := reportsOf([]byte("0: Welcome to n1\n01: {\n00: {\n01: \"host\": \"n2\",\nmotd\n01: \"findings\": [{\"part\": \"a: b\"}]}\n00: \"host\": \"n1\"}\n2: {\"host\": \"n3\"\n"))
 	if len(found) != 2 || found[0].Host != "n1" || found[1].Host != "n2" || found[1].Findings[0].Part != "a: b" {

@@ -13,19 +13,19 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
-// symptomJSON is what --log --json prints of a failure.
+// symptomJSON is a failure in the output of --log --json.
 type symptomJSON struct {
 	Name        string `json:"name"`
-	From        string `json:"from"` // whose text it is
+	From        string `json:"from"` // component that printed the text
 	Lines       []int  `json:"lines"`
 	Count       int    `json:"count"`
 	Text        string `json:"text"`
 	Cause       string `json:"cause"`
 	Hint        string `json:"hint"`
-	Consequence bool   `json:"consequence"` // what others see of a failure, and no cause
+	Consequence bool   `json:"consequence"` // whether it is a consequence of a failure elsewhere, not a cause
 }
 
-// log looks for known failures in a log.
+// log searches a log for known failures.
 func (c *doctorCmd) log(p *program) error {
 	from := io.Reader(p.Stdin)
 	if c.Log != "-" {
@@ -65,8 +65,8 @@ func (c *doctorCmd) log(p *program) error {
 	return exitError{exitFailed, nil}
 }
 
-// logFile returns a function that opens the named file, or the newest output of the named
-// run. A named file may be a link or a pipe.
+// logFile returns a function that opens the file in --log, or the newest output of the run in
+// --log. A file can be a symbolic link or a pipe.
 func (c *doctorCmd) logFile(p *program) (open func() (*os.File, error), err error) {
 	path := p.abs(c.Log)
 	info, missing := os.Stat(path)

@@ -15,8 +15,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 )
 
-// judge checks what the job file, the site, and this machine show together. found holds
-// what will certainly fail, doubts what is probably not meant.
+// judge checks the job file against the site and this machine. The result found contains
+// errors, and doubts contains warnings about values that are probably unintended.
 func (f *jobFile) judge() (found, doubts jobs.Diagnostics) {
 	counted := map[data.Options]int{}
 	for _, job := range f.all() {
@@ -28,9 +28,9 @@ func (f *jobFile) judge() (found, doubts jobs.Diagnostics) {
 		}
 		o := trainer.DataOptions(job.Train)
 		o.Path, o.EvalPath = resolved(f.base, o.Path), resolved(f.base, o.EvalPath)
-		n, known := counted[o] // elements of a sweep often share their data
+		n, known := counted[o] // trials of a sweep often share their data
 		if !known {
-			// While a job file is checked, no signal is caught: it ends the program.
+			// The check command does not catch signals. An interrupt ends the program.
 			n, _ = data.Count(context.Background(), o)
 			counted[o] = n
 		}
@@ -40,7 +40,7 @@ func (f *jobFile) judge() (found, doubts jobs.Diagnostics) {
 	return unique(found), unique(doubts)
 }
 
-// resolved makes a path of the job file absolute, if there is one.
+// resolved returns an absolute path, or "" for an empty path.
 func resolved(base, path string) string {
 	if path == "" {
 		return ""
@@ -48,7 +48,8 @@ func resolved(base, path string) string {
 	return jobs.Resolved(base, jobs.Text(path))
 }
 
-// unique drops what an earlier element of a sweep has too, and sorts by place.
+// unique removes duplicates, which the trials of a sweep produce, and sorts by line and
+// column.
 func unique(all jobs.Diagnostics) jobs.Diagnostics {
 	var out jobs.Diagnostics
 	for _, d := range all {
@@ -60,8 +61,9 @@ func unique(all jobs.Diagnostics) jobs.Diagnostics {
 	return out
 }
 
-// writersDoubts warns of a job file that every user can change: a job file is a program that
-// runs as the user who submits it. A group may share job files on purpose.
+// writersDoubts returns warnings about a job file that every user can change. A job file runs
+// commands as the user who submits it. There is no warning about a job file that a group can
+// change, because that is often intended.
 func writersDoubts(path string) (doubts jobs.Diagnostics) {
 	file, err := os.Stat(path)
 	if err != nil || !file.Mode().IsRegular() {
@@ -76,7 +78,7 @@ func writersDoubts(path string) (doubts jobs.Diagnostics) {
 	return doubts
 }
 
-// tellDoubts prints the warnings about a job file. With local, it omits those about
+// tellDoubts prints the warnings about a job file. If local is set, it omits warnings about
 // keys that only Slurm uses.
 func (p *program) tellDoubts(f *jobFile, local bool) {
 	for _, d := range f.doubts {
@@ -87,7 +89,7 @@ func (p *program) tellDoubts(f *jobFile, local bool) {
 	}
 }
 
-// placeOf writes the place of a diagnostic, such as "job.toml:3:8: ".
+// placeOf formats the location of a diagnostic, such as "job.toml:3:8: ".
 func placeOf(d jobs.Diagnostic) string {
 	switch {
 	case d.File == "":
@@ -98,7 +100,7 @@ func placeOf(d jobs.Diagnostic) string {
 	return fmt.Sprintf("%s:%d:%d: ", d.File, d.Line, d.Column)
 }
 
-// doubtText writes a diagnostic and its remedy in one line.
+// doubtText formats a diagnostic and its fix in one line.
 func doubtText(d jobs.Diagnostic) string {
 	if d.Allowed == "" {
 		return d.Message
@@ -106,12 +108,12 @@ func doubtText(d jobs.Diagnostic) string {
 	return d.Message + "; " + d.Allowed
 }
 
-// mpiTypes are the plugins of srun --mpi that Slurm and Cray provide. The versions of
-// PMIx are named pmix_v3 and so on.
+// mpiTypes are the srun --mpi plugins of Slurm and Cray. Names of specific PMIx versions start
+// with pmix_v, such as pmix_v3.
 var mpiTypes = []string{"none", "pmi2", "pmix", "cray_shasta", "openmpi"}
 
-// mpiDoubts returns settings of MPI that look wrong on this machine and may be right on
-// the nodes.
+// mpiDoubts returns warnings about MPI settings that seem wrong on this machine, but that can
+// be correct on the nodes.
 func mpiDoubts(j *jobs.Job) (doubts jobs.Diagnostics) {
 	report := func(key, format string, args ...any) {
 		d := j.Near(key)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// parseElements reads a list of elements of a sweep, such as "0-3,7", in rising
-// order. There are n of them.
+// parseElements parses a list of trial indices from 0 to n-1, such as "0-3,7". The result is
+// sorted.
 func parseElements(list string, n int) ([]int, error) {
 	var all []int
 	for part := range strings.SplitSeq(list, ",") {

@@ -39,9 +39,9 @@ tells the variables of the network alone. MASTER_ADDR and
 MASTER_PORT are not among them: "ddpbatch launch" agrees on these for all ranks.`
 }
 
-// envAnswer is what --json prints.
+// envAnswer is the output of env --json.
 type envAnswer struct {
-	Env       map[string]string `json:"env"` // what is still to be set
+	Env       map[string]string `json:"env"` // variables that the program still has to set
 	Variables []nccl.Var        `json:"variables"`
 	Warnings  []string          `json:"warnings"`
 	Notes     []string          `json:"notes"`
@@ -102,8 +102,8 @@ func (c *envCmd) Run(ctx context.Context, p *program) error {
 	return nil
 }
 
-// visible is a value in a table, quoted where the table would not show all of it,
-// such as a space or a carriage return at its end.
+// visible returns value as a table cell. It quotes values that the table would not show in
+// full, such as a value that ends in a space or carriage return.
 func visible(value string) string {
 	if value == "" || printable.Line(value) != value {
 		return quoted(value)
@@ -111,8 +111,8 @@ func visible(value string) string {
 	return value
 }
 
-// ranks are the variables of the rank's place. Only an explanation for another
-// host, or by the address of one, needs none.
+// ranks returns the variables for this rank. Outside of a step, it returns none, if --explain
+// is used with --peer, or if --inventory describes the host.
 func (c *envCmd) ranks(p *program) ([]nccl.Var, launch.Place, error) {
 	place, err := launch.FindPlace(p.lookup, "")
 	if err != nil {
@@ -143,7 +143,7 @@ func (c *envCmd) ranks(p *program) ([]nccl.Var, launch.Place, error) {
 	return vars, place, nil
 }
 
-// network are the variables of the chosen network.
+// network returns the variables for the selected network.
 func (c *envCmd) network(ctx context.Context, p *program, place launch.Place) (nccl.Env, error) {
 	facts := nccl.Facts{LocalRank: place.LocalRank}
 	if c.NCCL != "" {
@@ -187,7 +187,7 @@ func (c *envCmd) network(ctx context.Context, p *program, place launch.Place) (n
 	return env, nil
 }
 
-// host is this one, or that of the file, with what its nccl.conf sets.
+// host returns this host, or the host in --inventory, with the settings of its nccl.conf.
 func (c *envCmd) host(ctx context.Context, p *program) (netif.Case, error) {
 	cases, isList, err := (&netifCmd{Inventory: c.Inventory, Peer: c.Peer}).cases(ctx, p)
 	switch {

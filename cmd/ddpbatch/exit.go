@@ -21,7 +21,7 @@ const (
 	exitCancelled = 130
 )
 
-// exitMeanings say what the codes mean, in the help and in the reference.
+// exitMeanings describes the exit codes for the help text and the reference.
 var exitMeanings = []manual.Exit{
 	{Code: exitDone, Meaning: "done, or nothing was left to do"},
 	{Code: exitFailed, Meaning: "failed"},
@@ -32,11 +32,11 @@ var exitMeanings = []manual.Exit{
 	{Code: exitCancelled, Meaning: "cancelled: by a second Control-C, or the job that was waited for"},
 }
 
-// exitCode is the code of a command that ended with err. An error that knows its
-// own code has a method ExitCode() int.
+// exitCode returns the exit code for err. An error can set its own code with a method
+// ExitCode() int.
 func exitCode(err error) int {
 	var (
-		parse *kong.ParseError // has a code of kong's own
+		parse *kong.ParseError // kong defines a different exit code for it
 		coded interface{ ExitCode() int }
 		spec  jobs.Diagnostics
 	)
@@ -55,8 +55,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// exitError gives an error its exit code. Without an error there is nothing to
-// print: what happened has been said.
+// exitError attaches an exit code to an error. If err is nil, nothing more is printed, because
+// the command has already printed the outcome.
 type exitError struct {
 	code int
 	err  error
@@ -72,13 +72,13 @@ func (e exitError) Error() string {
 func (e exitError) Unwrap() error { return e.err }
 func (e exitError) ExitCode() int { return e.code }
 
-// silent is an error that someone else prints.
+// silent wraps an error that another component prints.
 type silent struct{ err error }
 
 func (s silent) Error() string { return s.err.Error() }
 func (s silent) Unwrap() error { return s.err }
 
-// quiet returns err as one that was printed already.
+// quiet marks err as already printed.
 func quiet(err error) error {
 	if err == nil {
 		return nil
@@ -86,7 +86,8 @@ func quiet(err error) error {
 	return silent{err}
 }
 
-// usageError is a command line that kong takes and the command does not.
+// usageError is a usage error that the parser does not detect, such as invalid combinations of
+// flags.
 type usageError struct{ message string }
 
 func usage(message string) error { return usageError{message} }

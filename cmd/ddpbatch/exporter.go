@@ -13,11 +13,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics/prometheus"
 )
 
-// exporter keeps the present figures of a run in a folder that a Prometheus collects
-// from. While nothing has been told there is no file, and after the run there is none:
-// figures of runs that are over would be collected for ever.
+// An exporter writes the current metrics of a run to a directory that a Prometheus collector
+// reads. It writes no file before the first event, and removes the file at the end. Otherwise,
+// Prometheus would collect the metrics of finished runs indefinitely.
 type exporter struct {
-	path    string // empty: nothing is kept
+	path    string // empty if disabled
 	labels  [][2]string
 	train   *trainer.Event
 	eval    *trainer.Event
@@ -25,8 +25,8 @@ type exporter struct {
 	savedAt time.Time
 }
 
-// newExporter writes to a file in a folder, which may be empty, of a name that no other
-// run of this user has there at the same time.
+// newExporter returns an exporter that writes to a file in folder. The file name contains the
+// run ID, so that concurrent runs do not share a file. An empty folder disables the exporter.
 func newExporter(folder, name, run, job, host string) exporter {
 	if folder == "" {
 		return exporter{}
@@ -41,7 +41,7 @@ func newExporter(folder, name, run, job, host string) exporter {
 		labels: [][2]string{{"run", name}, {"run_id", run}, {"job", job}, {"host", host}}}
 }
 
-// keep takes what an event tells.
+// keep updates the file for an event.
 func (x *exporter) keep(e trainer.Event) error {
 	if x.path == "" {
 		return nil
@@ -59,7 +59,7 @@ func (x *exporter) keep(e trainer.Event) error {
 	return prometheus.Replace(x.path, prometheus.Format(x.labels, x.metrics(time.Now())))
 }
 
-// close takes the file away.
+// close removes the file.
 func (x *exporter) close() error {
 	if x.path == "" {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer"
 )
 
-// The figures of a run stand in its file while it goes on, in names and a form that
-// Prometheus's conventions ask for, and are gone after.
+// The exporter file follows the conventions of Prometheus, and is removed at the end of the
+// run.
 func TestExporter(t *testing.T) {
 	dir := t.TempDir()
 	x := newExporter(dir, "my run/#1", "0123", "18_3", "n1")
@@ -56,7 +56,7 @@ func TestExporter(t *testing.T) {
 			t.Errorf("%s is %q, want %s", name, values[name], want)
 		}
 	}
-	if len(values) != 19 { // these, and two times
+	if len(values) != 19 { // the metrics above and two timestamps
 		t.Errorf("%d figures: %v", len(values), values)
 	}
 	if err := x.close(); err != nil {

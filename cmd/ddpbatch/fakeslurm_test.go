@@ -11,11 +11,11 @@ import (
 	"syscall"
 )
 
-// fakeJobs is a Slurm that keeps everything in the folder $FAKE_DIR: the calls it
-// got, and for each job its script, environment and folder. The file job-ID.state
-// has a line for each time that squeue is asked, the last one for all later
-// times: "STATE reason code:signal [start restarts]". Where there is a file PROGRAM.fails, that
-// program says what is in it and fails.
+// fakeJobs is a fake Slurm that stores its state in the directory $FAKE_DIR: the calls that it
+// received, and each job's script, environment, and working directory. The file job-ID.state
+// has one line per squeue query, "STATE reason code:signal [start restarts]". The last line
+// applies to all later queries. If the file PROGRAM.fails exists, PROGRAM prints its contents
+// and fails.
 type fakeJobs struct{ dir string }
 
 func (f fakeJobs) path(name string) string { return filepath.Join(f.dir, name) }
@@ -95,7 +95,7 @@ func fakeSbatch(f fakeJobs, args []string) error {
 		}
 	}
 	if _, err := os.Stat(f.path("sbatch.kills")); err == nil {
-		return syscall.Kill(os.Getppid(), syscall.SIGKILL) // the one that waits for the answer
+		return syscall.Kill(os.Getppid(), syscall.SIGKILL) // kill the process that waits for the answer
 	}
 	if _, err := os.Stat(f.path("sbatch.silent")); err == nil {
 		return fmt.Errorf("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
@@ -104,7 +104,7 @@ func fakeSbatch(f fakeJobs, args []string) error {
 	return nil
 }
 
-// elementsOf reads the directive that makes a script an array.
+// elementsOf returns the indices in the --array directive of a script.
 func elementsOf(script string) []int {
 	_, rest, ok := strings.Cut(script, "#SBATCH --array=")
 	if !ok {
@@ -119,8 +119,8 @@ func elementsOf(script string) []int {
 	return all
 }
 
-// state returns the state, reason and exit code of a job, and takes the line away
-// if it is not the last.
+// state returns the state, the reason, and the exit code of a job. If take is set, it removes
+// the line unless it is the last one.
 func (f fakeJobs) state(id string, take bool) ([]string, error) {
 	path := f.path("job-" + id + ".state")
 	text, err := os.ReadFile(path)
@@ -154,7 +154,7 @@ func fakeSqueue(f fakeJobs, args []string) error {
 	return nil
 }
 
-// queued prints the line of a job, or those of the elements of an array.
+// queued prints the line of a job, or one line per task of a job array.
 func (f fakeJobs) queued(id string) error {
 	files, err := filepath.Glob(f.path("job-" + id + "_*.state"))
 	if err != nil {
@@ -185,8 +185,8 @@ func (f fakeJobs) queued(id string) error {
 	return nil
 }
 
-// comments answers which jobs there are, what their comments are, and if asked their
-// scripts.
+// comments prints all jobs with their comments, and with the paths of their scripts and output
+// if scripts is set.
 func (f fakeJobs) comments(scripts bool) error {
 	files, err := filepath.Glob(f.path("job-*.comment"))
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// texts returns the string literals of the program by position, with literals joined
-// where they are added up.
+// texts returns the string literals of the program by position. It joins concatenated
+// literals.
 func texts(t *testing.T) map[string]string {
 	t.Helper()
 	const root = "../.."
@@ -55,8 +55,8 @@ func texts(t *testing.T) map[string]string {
 	return all
 }
 
-// literal returns the text of a literal, or of a sum in which each part that is none
-// counts as a word.
+// literal returns the text of a string literal or of a concatenation. Each operand that is not
+// a literal counts as a word.
 func literal(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -79,8 +79,8 @@ func literal(e ast.Expr) string {
 	return ""
 }
 
-// What a message tells people to do can be done: the commands and flags of this program
-// that it names exist, and so do the keys of the job file.
+// TestHintsNameWhatExists checks that hints name only commands, flags, and job file keys that
+// exist.
 func TestHintsNameWhatExists(t *testing.T) {
 	var (
 		quoted   = regexp.MustCompile("`ddpbatch ([^`]*)`")
@@ -91,9 +91,9 @@ func TestHintsNameWhatExists(t *testing.T) {
 		file     = regexp.MustCompile(`\.(py|bin|json|md|err|sh|toml|sbatch)$`)
 		section  = regexp.MustCompile(`\[((?:slurm|setup|restart|checkpoint|network|train|command)(?:\.[a-z]+)?)\] ([a-z_]+)`)
 	)
-	// Words that follow the name of a section in a sentence.
+	// Words that follow a section name in a sentence.
 	prose := strings.Fields("to job section goes is your nor")
-	// Options that messages name without their command, and whose they are.
+	// Flags of other programs that messages mention without the program, by their program.
 	others := map[string]string{
 		"ipc": "podman", "shm-size": "podman", "me": "squeue", "mpi": "srun", "overlap": "srun", "cpus-per-task": "srun", "gpus-per-task": "srun",
 		"gpu-bind": "srun", "requeue": "sbatch", "open-mode": "sbatch", "signal": "sbatch",
@@ -106,7 +106,7 @@ func TestHintsNameWhatExists(t *testing.T) {
 			flags[f.Name] = true
 		}
 	}
-	delete(flags, "exclude") // of netif alone: readers would take it for one of submit
+	delete(flags, "exclude") // only netif has this flag; in a hint it would suggest a flag of submit
 	keys := map[string]bool{}
 	for _, k := range jobs.Keys() {
 		keys[k.Name] = true
@@ -151,7 +151,7 @@ func TestHintsNameWhatExists(t *testing.T) {
 	}
 }
 
-// commandOf returns the command that words begin with.
+// commandOf returns the command at the beginning of words.
 func commandOf(p manual.Program, words []string) (manual.Command, bool) {
 	for _, c := range p.Commands {
 		if len(words) >= len(c.Path) && slices.Equal(c.Path, words[:len(c.Path)]) {

@@ -17,14 +17,16 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// hostileText steers terminals, reorders text, and leaves strings of HTML.
+// hostileText contains terminal control sequences, bidirectional overrides, and an HTML
+// injection.
 const hostileText = "\x1b]0;title\a\x1b[2J\u009b31m\u202eevil\u2066\u200b<script>alert(1)</script>\"'>\r\b\x7f"
 
-// keptKeys are the keys of a run's files whose values stay valid, so that readers get to the
-// other ones.
+// keptKeys are keys of run files whose values must stay valid, so that the readers parse the
+// other keys.
 var keptKeys = []string{"time", "created", "began", "base", "run", "job_id", "format", "digest", "sha256", "addr", "prefix", "event", "phase", "kind"}
 
-// poisoned appends the hostile text to the strings of a JSON value.
+// poisoned appends hostileText to all strings of a JSON value, except for the values of
+// keptKeys.
 func poisoned(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -43,8 +45,9 @@ func poisoned(v any) any {
 	return v
 }
 
-// hostile RUN COMMAND_OF_RUN... makes copies of a run, each with hostile names in one of its
-// files, and runs commands on them. Nothing that they print may steer a terminal.
+// hostile implements the script command "hostile RUN COMMAND...". It copies a run, adds
+// hostile text to one file of each copy, and runs the commands on it. No output may contain
+// control sequences.
 func hostile(ts *testscript.TestScript, neg bool, args []string) {
 	run, commands := ts.MkAbs(args[0]), args[1:]
 	var files []string
@@ -60,7 +63,7 @@ func hostile(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("only %q", files)
 	}
 	variants := map[string]func(dir string){
-		"x" + strings.ReplaceAll(hostileText, "/", ""): func(string) {}, // the directory's own name
+		"x" + strings.ReplaceAll(hostileText, "/", ""): func(string) {}, // name of the directory itself
 		"manifest": hostileManifest(ts),
 		"damaged": func(dir string) {
 			ts.Check(os.WriteFile(filepath.Join(dir, "record.json"), []byte("{\""+hostileText), 0o600))
@@ -99,14 +102,15 @@ func hostile(ts *testscript.TestScript, neg bool, args []string) {
 			for i, w := range words {
 				words[i] = strings.ReplaceAll(w, "RUN", dir)
 			}
-			_ = ts.Exec("ddpbatch", words...) // whatever its exit code
+			_ = ts.Exec("ddpbatch", words...) // the exit code does not matter
 			checkShown(ts, name+": "+command)
 		}
 	}
 }
 
-// shown PROGRAM ARG... runs a program and checks that nothing that it prints steers a
-// terminal. In its arguments, HOSTILE is the hostile text.
+// shown implements the script command "shown PROGRAM ARG...". It runs a program and checks
+// that its output contains no control sequences. HOSTILE in an argument stands for
+// hostileText.
 func shown(ts *testscript.TestScript, neg bool, args []string) {
 	for i, a := range args {
 		args[i] = strings.ReplaceAll(a, "HOSTILE", hostileText)
@@ -115,7 +119,7 @@ func shown(ts *testscript.TestScript, neg bool, args []string) {
 	checkShown(ts, strings.Join(args, " "))
 }
 
-// checkShown checks what the last program printed.
+// checkShown checks the output of the last program for control sequences.
 func checkShown(ts *testscript.TestScript, what string) {
 	stdout, stderr := ts.ReadFile("stdout"), ts.ReadFile("stderr")
 	if stdout+stderr == "" {
@@ -132,8 +136,8 @@ func checkShown(ts *testscript.TestScript, what string) {
 	}
 }
 
-// hostileManifest gives the newest checkpoint of a run, if it has one, a manifest that is valid and names a
-// file with control characters.
+// hostileManifest returns a function that changes the manifest of the newest checkpoint, if
+// one exists. The new manifest is valid, but lists a file name with control characters.
 func hostileManifest(ts *testscript.TestScript) func(dir string) {
 	return func(dir string) {
 		entries, err := checkpoint.List(filepath.Join(dir, "checkpoints"))

@@ -15,7 +15,7 @@ type hostsCmd struct {
 	JSON  bool     `help:"Print the names as JSON."`
 }
 
-// maxHostInput bounds what is read from standard input.
+// maxHostInput is the maximum size of standard input, in bytes.
 const maxHostInput = 64 << 20
 
 func (c *hostsCmd) Run(_ context.Context, p *program) error {

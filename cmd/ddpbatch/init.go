@@ -39,7 +39,7 @@ func (c *initCmd) Run(_ context.Context, p *program) error {
 		return usage("--nodes and --gpus must be at least 1")
 	}
 	if _, err := os.Lstat(p.abs(c.File)); err == nil && !c.Force {
-		return errThere(c.File) // before it asks
+		return errThere(c.File) // check before asking questions
 	}
 	text, notes, mode, err := c.text(p)
 	if err != nil {
@@ -70,14 +70,15 @@ func errThere(file string) error {
 	return exitError{exitUsage, hints.Add(fmt.Errorf("%q is there already", file), "--force writes over it; or name another file")}
 }
 
-// The modes of a new job file, before the umask. A job file with values of exported
-// variables is private: not every secret can be recognized.
+// Permissions of a new job file, before the umask. A job file with the values of exported
+// variables is private, because ddpbatch cannot recognize every secret.
 const (
 	modePublic  fs.FileMode = 0o666
 	modePrivate fs.FileMode = 0o600
 )
 
-// text returns the job file, what was not carried over, and the mode of the file.
+// text returns the contents of the job file, notes about lines that were not converted, and
+// the permissions of the file.
 func (c *initCmd) text(p *program) ([]byte, []sbatch.Note, fs.FileMode, error) {
 	kinds := jobs.StarterKinds()
 	if c.From != "" {

@@ -12,14 +12,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
-// canAnswer says whether a person can be asked.
+// canAnswer reports whether standard input is a terminal.
 func (p *program) canAnswer() bool {
 	f, ok := p.Stdin.(*os.File)
 	return ok && screen.Is(f, p.lookup)
 }
 
-// ask prompts for what the flags do not say. An empty line stands for the default in
-// brackets, and the end of input for all remaining defaults.
+// ask prompts for the values of flags. An empty line selects the default in brackets. The end
+// of input selects the defaults of all remaining questions.
 func (c *initCmd) ask(p *program) error {
 	lines := bufio.NewScanner(p.Stdin)
 	ask := func(question, byDefault string, good func(string) string) string {

@@ -10,9 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
-// interruptible is a context that ends at Ctrl-C, or when this process is asked
-// to end. Commands that wait for something use it; a second Ctrl-C ends the
-// process at once.
+// interruptible returns a context that is canceled on SIGINT or SIGTERM. Commands that wait
+// use it. A second signal immediately terminates the process.
 func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
@@ -31,13 +30,13 @@ func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// interrupted is the end of a command by a signal.
+// interrupted is the error of a command that a signal stopped.
 type interrupted struct{ os.Signal }
 
 func (i interrupted) Error() string { return "stopped by signal " + i.String() }
 func (interrupted) ExitCode() int   { return exitCancelled }
 
-// goesOn says of an interrupted look at a run that its job has not ended by it.
+// goesOn adds a hint to the error of an interrupted command: the run itself continues.
 func (p *program) goesOn(run knownRun, err error) error {
 	var by interrupted
 	if !errors.As(err, &by) {

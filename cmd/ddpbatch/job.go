@@ -11,23 +11,23 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
-// jobFile is a job file that was read and found good.
+// A jobFile is a job file that was parsed and checked.
 type jobFile struct {
-	job  *jobs.Job // with what its site fills in
+	job  *jobs.Job // with the defaults of its site
 	site *sites.Profile
-	base string // its folder, where relative paths start
-	spec []byte // a job file that says what job does
+	base string // directory of the job file; relative paths start here
+	spec []byte // equivalent job file, with all overrides applied
 
-	doubts jobs.Diagnostics // warnings: what is probably not meant
+	doubts jobs.Diagnostics // warnings about values that are probably unintended
 }
 
-// sitesFolder is where a centre keeps its own profiles for all users.
+// sitesFolder is the directory for a center's own site profiles.
 const sitesFolder = "/etc/ddpbatch"
 
-// sitesVariable names more folders of profiles, separated by colons.
+// sitesVariable names additional directories of site profiles, separated by colons.
 const sitesVariable = "DDPBATCH_SITES"
 
-// finder looks for profiles where the user and the centre keep them.
+// finder returns a finder for site profiles in the directories of the user and the center.
 func (p *program) finder() sites.Finder {
 	folders, _ := p.lookup(sitesVariable)
 	var f sites.Finder
@@ -39,9 +39,9 @@ func (p *program) finder() sites.Finder {
 	return f
 }
 
-// load reads a job file and tells every mistake: those of the spec, or else files
-// that are missing and what its site does not take. Each of set is "key=value",
-// which stands over the file.
+// load parses and checks a job file. Each entry of set is "key=value" and overrides a key of
+// the file. The error lists all invalid keys. If all keys are valid, it lists missing files
+// and values that the site rejects.
 func (p *program) load(path string, set ...string) (*jobFile, error) {
 	var overrides []jobs.Override
 	for _, s := range set {
@@ -51,7 +51,7 @@ func (p *program) load(path string, set ...string) (*jobFile, error) {
 		}
 		overrides = append(overrides, o)
 	}
-	// Parsed from the bytes that are kept: what is checked is what is sent.
+	// Parse the same bytes that submit sends later, so that the checks apply to them.
 	src, err := jobs.Read(path)
 	if err != nil {
 		return nil, exitError{exitUsage, err}
@@ -74,7 +74,7 @@ func (p *program) load(path string, set ...string) (*jobFile, error) {
 	return f, err
 }
 
-// readJob reads a job file that the user names, which may be a pipe.
+// readJob parses a job file that the user named. The file can be a pipe.
 func readJob(path string) (*jobs.Job, error) {
 	src, err := jobs.Read(path)
 	if err != nil {
@@ -83,7 +83,7 @@ func readJob(path string) (*jobs.Job, error) {
 	return jobs.Parse(path, src)
 }
 
-// siteOf finds the profile of the job's site.
+// siteOf returns the profile of the job's site.
 func (p *program) siteOf(job *jobs.Job, base string) (*sites.Profile, error) {
 	finder := p.finder()
 	site, err := finder.Find(job.Site, base)
@@ -106,7 +106,7 @@ func (p *program) siteOf(job *jobs.Job, base string) (*sites.Profile, error) {
 	return nil, jobs.Diagnostics{d}
 }
 
-// all are the jobs of the file: one, or the elements of a sweep.
+// all returns the job, or the jobs of all trials for a sweep.
 func (f *jobFile) all() []*jobs.Job {
 	if f.job.Sweep == nil {
 		return []*jobs.Job{f.job}
@@ -118,8 +118,8 @@ func (f *jobFile) all() []*jobs.Job {
 	return all
 }
 
-// check lets the site fill in what the job leaves to it, and finds what the site
-// will not take and files that are missing.
+// check applies the defaults of the site. Then it checks the job against the rules of the site
+// and checks that its files exist.
 func (f *jobFile) check() error {
 	f.site.Apply(f.job)
 	found := f.site.Lint(f.job)
@@ -131,7 +131,7 @@ func (f *jobFile) check() error {
 		var missing jobs.Diagnostics
 		if err := job.CheckFiles(f.base); errors.As(err, &missing) {
 			for _, d := range missing {
-				// One file that all elements need is told once.
+				// Report a file that all trials need only once.
 				if key := fmt.Sprint(d.Line, d.Column, d.Message); !seen[key] {
 					seen[key] = true
 					found = append(found, d)

@@ -18,7 +18,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// launchCmd starts all ranks of a job and stays until they are done.
+// launchCmd starts all ranks of a job and waits for them.
 type launchCmd struct {
 	Job     string   `arg:"" optional:"" name:"job.toml" help:"Job file; may be left out with --run-dir of a submitted job."`
 	RunDir  string   `help:"Run directory (default: runs/NAME in the current directory)." placeholder:"DIR"`
@@ -52,7 +52,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		return usage("-n must be at least 1")
 	}
 	if inside && c.Ranks == nil {
-		// Before anything else: the copies would be in each other's way.
+		// Check this first: several copies in one allocation would interfere with each other.
 		if err := launch.Once(allocation); err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		p.warnOfMove(moved, !failed && result.Failure == nil && result.Exit == exitDone && !result.Stopped)
 	}
 	if o.Allocation == nil {
-		// Before the end is known: who follows the log has all of it then.
+		// Print before WriteEnd, so that users who follow the log receive all of it.
 		report(p.Stderr, err, "")
 		err = quiet(err)
 	}
@@ -124,8 +124,8 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	return err
 }
 
-// warnOfMove reports that the run directory is no longer at its path. A finished run has
-// nothing to resume.
+// warnOfMove warns that the run directory is no longer at its path. The hint is omitted if the
+// run has finished and the directory is deleted, because nothing can be resumed.
 func (p *program) warnOfMove(err error, finished bool) {
 	p.note("WARNING: %v", err)
 	var moved *rundir.MovedError
@@ -138,8 +138,8 @@ func (p *program) warnOfMove(err error, finished bool) {
 	p.note("hint: %s", hints.Of(err))
 }
 
-// open loads the job, holds its run directory, and locks it against a second launcher
-// before it changes anything there. The caller calls leave at the end.
+// open loads the job, holds its run directory, and locks it against a second launcher before
+// it changes any file in it. The caller calls leave at the end.
 func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (leave func(), err error) {
 	var held closers
 	defer func() {
@@ -168,7 +168,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 	p.warnOfRunDir(dir, c.RunDir, f.job)
 	p.warnOfExposure(dir, false)
 	if err := submit.CheckResume(dir, f.job, f.base); err != nil {
-		return nil, exitError{exitNoState, err} // the code with which the ranks would refuse
+		return nil, exitError{exitNoState, err} // ranks exit with the same code
 	}
 	path := dir.Path
 	if f.job.Sweep != nil {
@@ -191,7 +191,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 	if err := held.add(o.Dir.Lock(p.launcherClaim(ctx, o))); err != nil {
 		return nil, err
 	}
-	// In the allocation of that very job it is this one.
+	// In an allocation, the job in question is this one.
 	if o.Allocation == nil {
 		err := submit.InUse(ctx, p.slurm(), o.Dir)
 		if errors.Is(err, exec.ErrNotFound) {
@@ -215,10 +215,10 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 	return held.close, nil
 }
 
-// closers are functions to call at the end, the last one first.
+// closers are functions to call at the end, in reverse order.
 type closers []func()
 
-// add adds the function of a successful call, which also returned err.
+// add appends f if err is nil. It returns err.
 func (c *closers) add(f func(), err error) error {
 	if err == nil {
 		*c = append(*c, f)
@@ -232,8 +232,8 @@ func (c *closers) close() {
 	}
 }
 
-// recordOwnJob notes the job around this launcher, which a script of the user's own
-// was submitted as: the run can be asked for then, and waited for, like others.
+// recordOwnJob records the surrounding Slurm job if the user's own batch script started the
+// launcher. The status and wait commands can then find the job of the run.
 func recordOwnJob(o *launch.Options, record rundir.Record, spec []byte) error {
 	id := jobID(o.Allocation)
 	if id == "" || record.Of(id) != nil || record.Pending != nil {
@@ -245,8 +245,8 @@ func recordOwnJob(o *launch.Options, record rundir.Record, spec []byte) error {
 	return o.Dir.WriteRecord(record)
 }
 
-// chooseElement makes the job file that of one element of its sweep, in the sweep's
-// directory, and returns its run directory.
+// chooseElement replaces the job in f with the job of the trial that --element selects. It
+// creates the sweep's directory and returns the run directory of the trial.
 func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
 	all := f.job.Sweep.Elements
 	if c.Element == nil {
@@ -259,7 +259,7 @@ func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// A submission of the sweep may be writing the same record.
+	// A submission of the sweep may write the same record.
 	unlock, err := dir.LockSubmission()
 	if err != nil {
 		return "", err
@@ -281,8 +281,8 @@ func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
 	return dir.Element(*c.Element).Path, err
 }
 
-// openSubmitted loads the job that submit has stored in the run directory, and holds the
-// directory until release is called.
+// openSubmitted loads the job that submit stored in the run directory. It holds the directory
+// until the caller calls release.
 func (c *launchCmd) openSubmitted(p *program, o *launch.Options) (release func(), err error) {
 	if c.RunDir == "" {
 		return nil, usage("name a job file, or the run directory of a submitted job with --run-dir")
@@ -312,8 +312,9 @@ func (c *launchCmd) openSubmitted(p *program, o *launch.Options) (release func()
 	return release, nil
 }
 
-// checkDigest returns an error if the stored job is not the job that was submitted. The
-// batch script has the digest, and nobody can replace the script in Slurm's spool.
+// checkDigest returns an error if the stored job differs from the submitted job. The batch
+// script in Slurm's spool directory contains the digest, and other users cannot replace that
+// script.
 func (c *launchCmd) checkDigest(dir rundir.Dir, stored storedJob) error {
 	if c.Digest == "" || c.Digest == rundir.JobDigest(stored.spec, stored.profile, stored.record.Base) {
 		return nil
@@ -322,8 +323,8 @@ func (c *launchCmd) checkDigest(dir rundir.Dir, stored storedJob) error {
 		"submit the job again; change a job by its job file, not in its run directory")
 }
 
-// openElement opens and holds a run directory. For a sweep, it is the directory of the
-// array's task, or of the element that --element names.
+// openElement opens and holds a run directory. For a sweep, it opens the directory of the
+// trial that the array task or --element selects.
 func (c *launchCmd) openElement(path string, a *slurm.Allocation) (dir rundir.Dir, release func(), err error) {
 	if dir, release, err = rundir.OpenOwn(path); err != nil {
 		return rundir.Dir{}, nil, err

@@ -13,14 +13,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
-// The ranks that launch starts on one machine without being forced: the larger of both.
+// Without --oversubscribe, launch starts at most the larger of maxLocalRanks ranks and
+// maxRanksPerCPU ranks per CPU.
 const (
 	maxLocalRanks  = 16
 	maxRanksPerCPU = 4
 )
 
-// elementJob is the job whose ranks launch starts: the job of the file, or of the
-// element of its sweep that --element names.
+// elementJob returns the job whose ranks launch starts. For a sweep with --element, it is the
+// job of that trial.
 func (c *launchCmd) elementJob(f *jobFile) *jobs.Job {
 	if f.job.Sweep != nil && c.Element != nil && *c.Element >= 0 && *c.Element < len(f.job.Sweep.Elements) {
 		return f.job.Sweep.Elements[*c.Element].Job
@@ -28,8 +29,9 @@ func (c *launchCmd) elementJob(f *jobFile) *jobs.Job {
 	return f.job
 }
 
-// checkRanks rejects more local ranks than this machine can run, and more than the site
-// allows on a login node. In an allocation Slurm decides.
+// checkRanks rejects more local ranks than this machine can run, or than the site allows on a
+// login node. It accepts any number inside an allocation, because Slurm enforces the limits
+// there.
 func (c *launchCmd) checkRanks(p *program, a *slurm.Allocation, job *jobs.Job, site *sites.Profile) error {
 	if a != nil {
 		return nil

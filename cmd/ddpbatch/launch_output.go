@@ -11,22 +11,22 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 )
 
-// kept is a writer of messages for people that also go to a log. The terminal gets lines
-// that fit its width, and the log gets whole ones; see say.
+// kept writes messages to Writer and to a log. Function say wraps lines for the terminal and
+// writes unwrapped lines to the log.
 type kept struct {
 	io.Writer
 	log io.Writer
 }
 
-// Write writes b to both. The log gets it also if nobody reads the messages any more.
+// Write writes b to the log and to Writer. The log receives b even if Writer fails.
 func (k *kept) Write(b []byte) (int, error) {
-	_, _ = k.log.Write(b) // it never fails, see output.Log
+	_, _ = k.log.Write(b) // never fails, see output.Log
 	return k.Writer.Write(b)
 }
 
-// keepOutput has what the ranks and the launcher print copied to a file of the run
-// directory. It returns nil if there is to be no copy: Slurm keeps the output of a job
-// that ddpbatch submitted.
+// keepOutput starts copying the output of the launcher and its ranks to a file in the run
+// directory. It returns nil if no copy is needed: Slurm stores the output of jobs that
+// ddpbatch submitted.
 func (p *program) keepOutput(o *launch.Options, id string) *output.Copier {
 	file, err := openOutput(o.Dir, id)
 	if err != nil {
@@ -42,9 +42,9 @@ func (p *program) keepOutput(o *launch.Options, id string) *output.Copier {
 	return output.NewCopier(log)
 }
 
-// openOutput opens the file for the output of a launch. In the job of a user's own script
-// it is the one that a submitted job would have; id is that of the job. The file is nil if
-// Slurm writes it.
+// openOutput opens the file for the output of a launch. Inside a Slurm job with a user's own
+// script, it opens the same file as a submitted job would use. The id is the job's ID, or
+// empty. The file is nil if Slurm already writes it.
 func openOutput(dir rundir.Dir, id string) (*os.File, error) {
 	if id == "" {
 		return dir.CreateLaunchLog(time.Now())
@@ -58,14 +58,14 @@ func openOutput(dir rundir.Dir, id string) (*os.File, error) {
 	}
 	file, err := dir.OpenBatchLog(id)
 	if err == nil && (sameFile(file, os.Stdout) || sameFile(file, os.Stderr)) {
-		return nil, file.Close() // the script has it there
+		return nil, file.Close() // the script redirects its output to this file
 	}
 	return file, err
 }
 
-// show passes on what the ranks print and, on a terminal, draws the state of the run
-// below it. The caller calls hide when the ranks have ended. A user's program has the
-// terminal for itself: what it draws there is its own. Out is nil if no copy is kept.
+// show forwards the output of the ranks. On a terminal, it also draws the live view below that
+// output. A user's program gets no view and can draw on the terminal itself. The caller calls
+// hide after the ranks have exited. Out is nil if no copy is stored.
 func (c *launchCmd) show(p *program, o *launch.Options, id string, out *output.Copier) (hide func(), err error) {
 	l := c.startView(p, o, id)
 	copied := out != nil
@@ -94,7 +94,7 @@ func (c *launchCmd) show(p *program, o *launch.Options, id string, out *output.C
 	switch {
 	case err != nil:
 		return nil, err
-	case same: // one stream keeps the order
+	case same: // a single stream preserves the order
 		o.Stderr = o.Stdout
 	case copied:
 		o.Stderr, err = out.Like(os.Stderr)
@@ -102,7 +102,8 @@ func (c *launchCmd) show(p *program, o *launch.Options, id string, out *output.C
 	return hide, err
 }
 
-// startView starts the view of the run, nil if there is to be none.
+// startView starts the live view. It returns nil with --plain, and for jobs with a user's
+// program.
 func (c *launchCmd) startView(p *program, o *launch.Options, id string) *live {
 	if c.Plain || o.Job.Train == nil {
 		return nil

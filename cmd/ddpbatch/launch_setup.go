@@ -9,9 +9,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
-// tellIgnored warns of the parts of [setup] that this launch does not apply: the batch
-// script does, before it starts the ranks. Slurm starts ranks in the container, this
-// machine does not.
+// tellIgnored warns about keys of [setup] that launch does not apply. For submitted jobs, the
+// batch script applies them before it starts the ranks. Only Slurm starts ranks in a
+// container.
 func (p *program) tellIgnored(job *jobs.Job, site *sites.Profile, inAllocation bool) {
 	if keys := p.unapplied(job, site); len(keys) > 0 {
 		p.note("warning: launch does not apply %s, only a submitted job does; set up this shell accordingly first", listed(keys))
@@ -21,8 +21,8 @@ func (p *program) tellIgnored(job *jobs.Job, site *sites.Profile, inAllocation b
 	}
 }
 
-// unapplied lists what a batch script would set up, except for the modules and the conda
-// environment that are active in this shell already.
+// unapplied returns the keys that a batch script would apply, except for modules and the conda
+// environment that are already active in this shell.
 func (p *program) unapplied(job *jobs.Job, site *sites.Profile) (keys []string) {
 	add := func(key string, missing bool) {
 		if missing {

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// launchPoll is how often a launcher is looked at that is waited for.
+	// launchPoll is the interval between checks of a launcher that a command waits for.
 	launchPoll = 250 * time.Millisecond
-	// launchSilence is how old the last news of a launcher on another host may be. It
-	// writes live.json every 2 s, but NFS may show an old one for a minute.
+	// launchSilence is the timeout for a launcher on another host. A launcher writes live.json
+	// every 2 s, but NFS can show an old version for a minute.
 	launchSilence = 2 * time.Minute
 )
 
-// isLaunched reports whether the run was last started by `ddpbatch launch` without
-// Slurm, and not by a job.
+// isLaunched reports whether `ddpbatch launch` without Slurm started the run most recently,
+// rather than a Slurm job.
 func (r knownRun) isLaunched() bool {
-	var last time.Time // of the launch, as far as there is a trace of it
+	var last time.Time // latest evidence of a launch
 	if l, ok := r.dir.Launcher(); ok {
 		last = l.Since
 	}
@@ -39,7 +39,7 @@ func (r knownRun) isLaunched() bool {
 	return !last.IsZero() && (submission == nil || last.Truncate(time.Second).After(submission.Time))
 }
 
-// neverStarted is the error of a run that has no job, and that no launcher started.
+// neverStarted returns the error for a run without a job and without a launcher.
 func (r knownRun) neverStarted() error {
 	if _, err := os.Stat(r.dir.RankLog(0)); err == nil {
 		return exitError{exitUsage, hints.Add(fmt.Errorf("run %q has no launcher: its ranks were started by srun, torchrun, or mpirun", r.dir.Path),
@@ -49,13 +49,13 @@ func (r knownRun) neverStarted() error {
 		"start it with `ddpbatch submit`, or without Slurm with `ddpbatch launch`")}
 }
 
-// launchEnd is how a launch without Slurm ended.
+// A launchEnd is the result of a launch without Slurm.
 type launchEnd struct {
 	exit  int
-	cause string // why there is no exit code, if there is none
+	cause string // reason for a missing exit code; empty if the launcher wrote one
 }
 
-// text says how the launch of a run ended.
+// text describes the result for the user.
 func (e launchEnd) text(run knownRun) string {
 	if e.cause != "" {
 		return fmt.Sprintf("run %s has ended: %s", run.record.Name, e.cause)
@@ -63,14 +63,15 @@ func (e launchEnd) text(run knownRun) string {
 	return fmt.Sprintf("run %s has ended: exit code %d", run.record.Name, e.exit)
 }
 
-// endOfLaunch returns how the last launch ended; false while it is running.
+// endOfLaunch returns the result of the last launch. It returns false while the launch is
+// running.
 func endOfLaunch(dir rundir.Dir, now time.Time) (launchEnd, bool) {
 	l, held := dir.Launcher()
 	live, ok := dir.ReadLive()
 	lives := ok && live.JobID == ""
 	running, silent := held, false
 	switch {
-	case !held: // none, or one of a version that did not leave its process number
+	case !held: // no launcher, or an older version that did not record its PID
 		running = lives && live.Phase != rundir.PhaseOver && now.Sub(live.Time) < launchSilence
 	case l.IsHere():
 		running = l.IsRunning()
@@ -81,7 +82,7 @@ func endOfLaunch(dir rundir.Dir, now time.Time) (launchEnd, bool) {
 		}
 		silent = now.Sub(heard) > launchSilence
 	}
-	// Read last: the launcher writes it before it gives the lock back.
+	// Read the result last: the launcher writes it before it releases the lock.
 	if end, ok := dir.ReadEnd(); ok && end.JobID == "" && (!held || !end.Time.Before(l.Since)) {
 		return launchEnd{exit: end.Exit}, true
 	}
@@ -111,8 +112,8 @@ func (p *program) awaitLaunch(ctx context.Context, run knownRun) (launchEnd, err
 	}
 }
 
-// launchOutcome returns the error of a launch that has ended without finishing its run,
-// nil if the run has finished. The exit code is that of the launcher.
+// launchOutcome returns an error with the launcher's exit code if the run did not finish. It
+// returns nil if the run finished.
 func (p *program) launchOutcome(run knownRun, end launchEnd) error {
 	f := firstFailure(run.dir, "")
 	how := outcome.Read(run.dir, "").Ended(f != nil)
@@ -127,7 +128,7 @@ func (p *program) launchOutcome(run knownRun, end launchEnd) error {
 		what = fmt.Sprintf("run %s ended: %s", run.record.Name, end.cause)
 	case how == outcome.Stopped:
 		what = fmt.Sprintf("run %s was stopped before it had finished", run.record.Name)
-		if code == exitDone { // a program that was asked to stop, and ended with 0
+		if code == exitDone { // a program that stopped on request and exited with code 0
 			code = exitStopped
 		}
 	case how == outcome.Canceled:
@@ -147,13 +148,13 @@ func (p *program) launchOutcome(run knownRun, end launchEnd) error {
 	return exitError{code, hints.Add(errors.New(what), hint)}
 }
 
-// cancelLaunch asks the launcher of a run to save and stop. If it was asked before, it
-// ends the ranks at once, as a second Control-C does.
+// cancelLaunch asks the launcher of a run to save and stop. The second call makes the launcher
+// stop its ranks immediately, like a second Control-C.
 func (p *program) cancelLaunch(run knownRun) error {
 	name, path := run.record.Name, shellQuote(p.short(run.dir.Path))
 	l, ok := run.dir.Launcher()
 	elsewhere := ok && !l.IsHere()
-	// Nothing from another host may also mean that the file system is slow.
+	// A silent launcher on another host may only be behind a slow file system.
 	if end, over := endOfLaunch(run.dir, time.Now()); over && (end.cause == "" || !elsewhere) {
 		p.printf("%s\n", end.text(run))
 		return nil

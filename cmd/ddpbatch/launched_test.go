@@ -16,7 +16,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/terminal"
 )
 
-// ownProgram writes a job file with a shell script for each rank, and returns its folder.
+// ownProgram writes a job file that runs a shell script on each rank, and returns its
+// directory.
 func ownProgram(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -27,7 +28,7 @@ func ownProgram(t *testing.T, script string) string {
 	return dir
 }
 
-// started is a ddpbatch that runs in a folder.
+// started is a running ddpbatch process and its output.
 type started struct {
 	*exec.Cmd
 	out lockedBuffer
@@ -60,7 +61,7 @@ func start(t *testing.T, dir string, args ...string) *started {
 	return s
 }
 
-// ends waits for the end, which must have an exit code.
+// ends waits for the process and checks its exit code.
 func (s *started) ends(t *testing.T, code int) {
 	t.Helper()
 	_ = s.Wait()
@@ -69,7 +70,7 @@ func (s *started) ends(t *testing.T, code int) {
 	}
 }
 
-// await waits until something holds.
+// await waits until holds returns true. It fails the test after a minute.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
@@ -84,7 +85,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// A run that was launched is canceled from another terminal, waited for and followed.
+// TestCancelLaunch cancels, waits for, and follows a local launch from other processes.
 func TestCancelLaunch(t *testing.T) {
 	dir := ownProgram(t, `trap "echo rank $RANK saves; exit 3" TERM; echo rank $RANK begins; touch begun-$RANK; while :; do sleep 0.1; done`)
 	launch := start(t, dir, "launch", "job.toml", "-n", "2")
@@ -107,7 +108,7 @@ func TestCancelLaunch(t *testing.T) {
 	}
 }
 
-// A program that does not stop is ended by a second cancel.
+// A second cancel kills a program that does not stop.
 func TestCancelLaunchTwice(t *testing.T) {
 	dir := ownProgram(t, `trap "touch asked" TERM; touch begun; while :; do sleep 0.1; done`)
 	launch := start(t, dir, "launch", "job.toml", "-n", "1")
@@ -128,8 +129,8 @@ func TestCancelLaunchTwice(t *testing.T) {
 	start(t, dir, "wait", "own").ends(t, exitCancelled)
 }
 
-// When a launcher is killed, its program can still print and save, what it had printed is
-// kept, and wait ends.
+// After the launcher is killed, the program can still print and save, the log contains its
+// earlier output, and wait returns.
 func TestLauncherIsKilled(t *testing.T) {
 	dir := ownProgram(t, `trap "echo saving && touch saved; exit 3" TERM; echo begins; touch begun; while :; do sleep 0.1; done`)
 	launch := start(t, dir, "launch", "job.toml", "-n", "1")
@@ -154,7 +155,7 @@ func TestLauncherIsKilled(t *testing.T) {
 	follow.ends(t, exitDone)
 	await(t, "the program saves", func() bool { return exists(dir + "/saved") })
 	_ = launch.Wait()
-	status := start(t, dir, "status", "own") // at once, though live.json is new
+	status := start(t, dir, "status", "own") // immediately, although live.json is recent
 	status.ends(t, exitDone)
 	if text := status.out.String(); !strings.Contains(text, "killed: its launcher was killed") || !strings.Contains(text, "ddpbatch logs") {
 		t.Errorf("status: %s", text)
@@ -164,13 +165,13 @@ func TestLauncherIsKilled(t *testing.T) {
 	if text := cancel.out.String(); !strings.Contains(text, "has ended: its launcher was killed") {
 		t.Errorf("cancel: %s", text)
 	}
-	// It can be launched again, and ends well.
+	// A new launch succeeds.
 	again := start(t, dir, "launch", "job.toml", "-n", "1", "--set", `command.argv=["echo", "once more"]`)
 	again.ends(t, exitDone)
 	start(t, dir, "wait", "own").ends(t, exitDone)
 }
 
-// 400 MB without a line end need no more memory in the launcher than a few bytes do.
+// Output of 400 MB without a newline does not increase the launcher's memory use.
 func TestLaunchOfAProgramThatPrintsMuch(t *testing.T) {
 	const each = 200_000_000
 	dir := ownProgram(t, fmt.Sprintf("head -c %d /dev/zero", each))
@@ -192,7 +193,7 @@ func TestLaunchOfAProgramThatPrintsMuch(t *testing.T) {
 	}
 }
 
-// A user's program keeps the terminal: it sees one, and draws on it.
+// The output of a user's program goes to the terminal directly.
 func TestLaunchLeavesTheTerminalToAProgram(t *testing.T) {
 	dir := ownProgram(t, `test -t 1 && test -t 2 && echo a terminal of $(stty size <&2); printf "10%%\r20%%\n" >&2`)
 	x := terminal.New(t, 110, 12)
@@ -208,10 +209,10 @@ func TestLaunchLeavesTheTerminalToAProgram(t *testing.T) {
 	}
 }
 
-// What both streams go to has everything in the order in which it was printed.
+// If both streams go to the same file, the order of their output is preserved.
 func TestLaunchKeepsTheOrderOfStreams(t *testing.T) {
 	dir := ownProgram(t, `for i in 1 2 3 4 5 6 7 8 9; do echo out $i; echo err $i >&2; done`)
-	launch := start(t, dir, "launch", "job.toml", "-n", "1") // one pipe for both
+	launch := start(t, dir, "launch", "job.toml", "-n", "1") // one pipe for both streams
 	launch.ends(t, exitDone)
 	var want strings.Builder
 	for i := 1; i < 10; i++ {

@@ -9,17 +9,19 @@ import (
 
 const (
 	columnGap = 2
-	// leastName is how short the names in the first column become where there is no room.
+	// leastName is the minimum width of the first column. Longer names are shortened if the
+	// table does not fit.
 	leastName = 24
-	// leastSentence is how narrow the last column becomes before it stands below its row.
+	// leastSentence is the minimum width of the last column. If less is left, the last column
+	// moves below its row.
 	leastSentence = 24
-	belowRow      = 4 // spaces before what stands there
+	belowRow      = 4 // indentation of text below a row
 )
 
-// layout sets rows, of which the first is the header, in columns. Where they do not fit into
-// a width, names in the first column are shortened, and the last column, which is a sentence
-// in most tables, takes several lines. Where even that has no room, columns from the right
-// stand below their row, with their names. Width 0 is without bound.
+// layout aligns rows in columns. The first row is the header. If the table is wider than
+// width, layout shortens the names in the first column and wraps the last column, which is a
+// sentence in most tables. If it still does not fit, columns from the right move below their
+// row, with their names. A width of 0 is unlimited.
 func layout(rows [][]string, width int) []string {
 	last := len(rows[0]) - 1
 	widths := make([]int, last+1)
@@ -28,14 +30,14 @@ func layout(rows [][]string, width int) []string {
 			widths[i] = max(widths[i], screen.Width(cell))
 		}
 	}
-	before := func(column int) int { // what the columns before one take
+	before := func(column int) int { // width of the columns before column
 		n := 0
 		for _, w := range widths[:column] {
 			n += w + columnGap
 		}
 		return n
 	}
-	beside := last + 1 // columns beside each other
+	beside := last + 1 // number of columns that stay in the row
 	if width > 0 && before(last)+widths[last] > width {
 		widths[0] = min(widths[0], max(leastName, width/3))
 		if room := width - before(last); room >= min(widths[last], leastSentence) {
@@ -72,8 +74,8 @@ func layout(rows [][]string, width int) []string {
 	return lines
 }
 
-// belowText is what a row says in columns that have no room beside the others; the last one
-// needs no name.
+// belowText returns the text of the columns that do not fit in the row, with their names. The
+// last column has no name.
 func belowText(header, row []string, beside int) string {
 	var parts []string
 	last := len(row) - 1

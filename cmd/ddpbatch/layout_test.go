@@ -12,8 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/terminal"
 )
 
-// Where a table is wider than the terminal, its sentences take more lines and nothing of it
-// is lost.
+// TestLayout checks that a table that is wider than the terminal wraps and keeps all its text.
 func TestLayout(t *testing.T) {
 	rows := [][]string{
 		{"RUN", "PHASE", "STEP", "NOTE"},
@@ -52,7 +51,7 @@ other  done`,
 	}
 }
 
-// What people read of how runs stand, and of what is wrong, fits the terminal.
+// TestFits checks that the output of status, top, and doctor fits the terminal.
 func TestFits(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string) {
@@ -101,10 +100,10 @@ train.log_every = ["1 epoch"]
 	} {
 		for _, width := range []int{80, 60} {
 			if tt.args == "doctor" && width != 80 {
-				continue // it takes its time
+				continue // slow
 			}
 			x := terminal.New(t, width, 400)
-			_ = onTerminal(t, x, dir, environ, "ddpbatch", strings.Fields(tt.args)...).Wait() // some say no
+			_ = onTerminal(t, x, dir, environ, "ddpbatch", strings.Fields(tt.args)...).Wait() // some commands fail on purpose
 			fmt.Fprint(x.TTY, "the end")
 			x.Await("the end")
 			text := strings.ReplaceAll(x.Raw(), "\r", "")
@@ -116,7 +115,7 @@ train.log_every = ["1 epoch"]
 			}
 			for line := range strings.SplitSeq(text, "\n") {
 				words := strings.Fields(line)
-				if n := screen.Width(line); n > width && len(words[len(words)-1]) < width/2 { // a path stays in one piece
+				if n := screen.Width(line); n > width && len(words[len(words)-1]) < width/2 { // paths are not broken
 					t.Errorf("%s at %d columns has a line of %d: %q", tt.args, width, n, line)
 				}
 			}

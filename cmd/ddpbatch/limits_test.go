@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// TestCheckHasTheTrainersLimits: the largest model of a form that a job file may
-// describe is the largest that the trainer makes, and so with the vocabulary.
+// TestCheckHasTheTrainersLimits checks that the largest valid model in a job file is also the
+// largest model that the trainer accepts. It does the same for the vocabulary size.
 func TestCheckHasTheTrainersLimits(t *testing.T) {
 	const file = "name = \"x\"\ntrain = { epochs = 1, batch = 1, model = { %s }, data = { %s }, optimizer = { kind = \"sgd\", lr = 1 } }\n"
 	describe := func(model, data string) func(int) error {
@@ -55,7 +55,7 @@ func TestCheckHasTheTrainersLimits(t *testing.T) {
 		},
 	} {
 		takes := func(by func(int) error) int {
-			low, high := 1, c.most // takes low, and not high
+			low, high := 1, c.most // low is accepted, high is not
 			for high-low > 1 {
 				if middle := (low + high) / 2; by(middle) == nil {
 					low = middle

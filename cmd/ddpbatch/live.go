@@ -13,10 +13,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
-// liveEvery is how often a live view looks at the run.
+// liveEvery is the interval between updates of a live view.
 const liveEvery = time.Second
 
-// live is the view of a run below what is printed meanwhile.
+// live draws the status of a run below the printed lines.
 type live struct {
 	bottom *screen.Bottom
 	end    context.CancelFunc
@@ -24,7 +24,7 @@ type live struct {
 	undo   []func()
 }
 
-// terminal is standard output if that is a terminal on which a view can be drawn.
+// terminal returns standard output and reports whether it is a terminal that can show a view.
 func (p *program) terminal() (*os.File, bool) {
 	out := p.Stdout
 	if c, ok := out.(*checked); ok {
@@ -34,7 +34,7 @@ func (p *program) terminal() (*os.File, bool) {
 	return f, ok && screen.Is(f, p.lookup)
 }
 
-// view is how runs are drawn on this terminal.
+// view returns the options for drawing on this terminal.
 func (p *program) view() watch.View {
 	none, _ := p.lookup("NO_COLOR") // https://no-color.org
 	locale := ""
@@ -48,8 +48,8 @@ func (p *program) view() watch.View {
 	return watch.View{Color: none == "", Unicode: strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")}
 }
 
-// startLive draws what status returns below what is printed until stop is called. It is
-// nil where standard output is no terminal.
+// startLive draws the result of status below the printed lines until stop is called. It
+// returns nil if standard output is not a terminal.
 func (p *program) startLive(status func() watch.Status) *live {
 	out, ok := p.terminal()
 	if !ok {
@@ -84,7 +84,7 @@ func (p *program) startLive(status func() watch.Status) *live {
 	return l
 }
 
-// take has what is written to w appear above the view.
+// take redirects w so that its output appears above the view.
 func (l *live) take(w *io.Writer) {
 	w = target(w)
 	before := *w
@@ -92,7 +92,7 @@ func (l *live) take(w *io.Writer) {
 	l.undo = append(l.undo, func() { *w = before })
 }
 
-// target returns where a writer of this program writes to in the end.
+// target returns the innermost writer of w.
 func target(w *io.Writer) *io.Writer {
 	switch under := (*w).(type) {
 	case *checked:
@@ -103,10 +103,10 @@ func target(w *io.Writer) *io.Writer {
 	return w
 }
 
-// shows reports whether what is written to w appears above the view.
+// shows reports whether the output of w appears above the view.
 func (l *live) shows(w io.Writer) bool { return *target(&w) == io.Writer(l.bottom) }
 
-// stop takes the view away.
+// stop removes the view. It does nothing if l is nil.
 func (l *live) stop() {
 	if l == nil {
 		return

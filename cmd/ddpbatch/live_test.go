@@ -26,7 +26,8 @@ func onTerminal(t *testing.T, x *terminal.Terminal, dir string, environ []string
 	return cmd
 }
 
-// A training with so many samples: of a million it goes on until it is stopped.
+// endless is a job file with a given number of samples. With a million, it trains until it is
+// stopped.
 const endless = `name = "long"
 [slurm]
 tasks_per_node = 2
@@ -49,8 +50,8 @@ lr = 0.01
 every = "1000 epochs"
 `
 
-// While a training runs on a terminal its state is drawn below what is printed, for the
-// width that there is; at the end only what was printed is left.
+// TestLaunchOnATerminal checks that the view appears below the output, fits the width of the
+// terminal, and disappears at the end.
 func TestLaunchOnATerminal(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "job.toml"), fmt.Appendf(nil, endless, 1<<20), 0o600); err != nil {
@@ -59,7 +60,7 @@ func TestLaunchOnATerminal(t *testing.T) {
 	x := terminal.New(t, 110, 12)
 	cmd := onTerminal(t, x, dir, []string{"NO_COLOR=1"}, "ddpbatch", "launch", "job.toml")
 	x.Await("━")
-	x.Await(" training") // the nodes, below
+	x.Await(" training") // the nodes, in the last line
 	lines := strings.Split(x.Screen(), "\n")
 	if head := lines[len(lines)-3]; !strings.HasPrefix(head, "long  ") || !strings.Contains(head, "%  step ") || !strings.HasSuffix(head, " left") {
 		t.Errorf("the line with the bar: %q", head)
@@ -74,7 +75,7 @@ func TestLaunchOnATerminal(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGWINCH); err != nil {
 		t.Fatal(err)
 	}
-	x.Await(" left\nloss") // the first line has left out what does not fit
+	x.Await(" left\nloss") // the first line omits fields that do not fit
 	for line := range strings.Lines(x.Screen()) {
 		if n := len([]rune(strings.TrimRight(line, "\n"))); n > 30 {
 			t.Errorf("%d columns: %q", n, line)
@@ -103,7 +104,7 @@ func TestLaunchOnATerminal(t *testing.T) {
 	}
 }
 
-// Lines only, where a view is not wanted or cannot be drawn.
+// There is no view with --plain, on a dumb terminal, or in the background.
 func TestLaunchPlain(t *testing.T) {
 	dir := t.TempDir()
 	short := strings.Replace(fmt.Sprintf(endless, 64), "epochs = 60", "epochs = 2", 1)
@@ -115,7 +116,7 @@ func TestLaunchPlain(t *testing.T) {
 	}{
 		"asked for":         {nil, []string{"ddpbatch", "launch", "job.toml", "--plain"}},
 		"a poor terminal":   {[]string{"TERM=dumb"}, []string{"ddpbatch", "launch", "job.toml", "--run-dir=dumb"}},
-		"in the background": {nil, []string{"sh", "-mc", "ddpbatch launch job.toml --run-dir=behind & wait"}}, // it would draw over the prompt
+		"in the background": {nil, []string{"sh", "-mc", "ddpbatch launch job.toml --run-dir=behind & wait"}}, // a view would overwrite the prompt
 	} {
 		x := terminal.New(t, 110, 12)
 		cmd := onTerminal(t, x, dir, tt.environ, tt.args[0], tt.args[1:]...)
@@ -129,7 +130,7 @@ func TestLaunchPlain(t *testing.T) {
 	}
 }
 
-// A table on a terminal is kept up to date until q, and leaves the terminal as it was.
+// TestTopOnATerminal checks that top updates its table until q, and restores the terminal.
 func TestTopOnATerminal(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "job.toml"), fmt.Appendf(nil, endless, 64), 0o600); err != nil {
@@ -153,7 +154,7 @@ func TestTopOnATerminal(t *testing.T) {
 	x.Await("$ ddpbatch top")
 }
 
-// Control-Z leaves the page to the shell, and fg comes back to it.
+// Control-Z suspends top and restores the shell's screen. fg resumes it.
 func TestTopSuspended(t *testing.T) {
 	x := terminal.New(t, 60, 8)
 	fmt.Fprint(x.TTY, "before\n")
@@ -176,7 +177,7 @@ func TestTopSuspended(t *testing.T) {
 	x.Await("the shell")
 }
 
-// What a job prints is followed with its state below, on a terminal.
+// TestLogsOnATerminal checks that logs -f shows the job's status below its output.
 func TestLogsOnATerminal(t *testing.T) {
 	dir := t.TempDir()
 	fake := filepath.Join(dir, "slurm")
@@ -216,7 +217,7 @@ func TestLogsOnATerminal(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it goes on after the job")
 	}
-	fmt.Fprint(x.TTY, "$ ") // behind all that it has written
+	fmt.Fprint(x.TTY, "$ ") // after all output of logs
 	x.Await("$")
 	if want := "ddpbatch: job 101 is pending (Priority)\nhello\nddpbatch: job 101 is completed\n$"; x.All() != want {
 		t.Errorf("what is left:\n%s\nwant\n%s", x.All(), want)

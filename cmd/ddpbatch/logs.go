@@ -18,7 +18,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// logPoll is how often a log is looked at for more.
+// logPoll is the interval between checks of a log for new lines.
 const logPoll = 250 * time.Millisecond
 
 type logsCmd struct {
@@ -74,12 +74,12 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 	}
 	err = p.follow(ctx, []*tail{log}, p.untilOver(&now, run))
 	if run.record.LastJob() == "" && !run.isLaunched() {
-		return err // ranks without a launcher are another program's affair
+		return err // ranks without a launcher cannot be canceled from here
 	}
 	return p.goesOn(run, err)
 }
 
-// log is the one that was asked for.
+// log returns the log of the run, or the log of the rank in --rank.
 func (c *logsCmd) log(run knownRun, prefix string) (*tail, error) {
 	if c.Rank != nil {
 		return &tail{open: func() (*os.File, error) { return run.dir.OpenRankLog(*c.Rank) }, prefix: prefix}, nil
@@ -88,7 +88,7 @@ func (c *logsCmd) log(run knownRun, prefix string) (*tail, error) {
 	return &tail{open: func() (*os.File, error) { return rundir.OpenFile(path) }, prefix: prefix}, err
 }
 
-// knows says so if other ranks have logs and the one that is asked for has none.
+// knows returns a usage error if --rank names a rank without a log and other ranks have logs.
 func (c *logsCmd) knows(run knownRun) error {
 	if c.Rank == nil {
 		return nil
@@ -96,7 +96,7 @@ func (c *logsCmd) knows(run knownRun) error {
 	path := run.dir.RankLog(*c.Rank)
 	logs, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
-		return nil // printing it says what is wrong
+		return nil // printLogs reports the error
 	}
 	var ranks []string
 	for _, l := range logs {
@@ -110,7 +110,7 @@ func (c *logsCmd) knows(run knownRun) error {
 	return usage(fmt.Sprintf("rank %d has no log: %s has %s to %s", *c.Rank, filepath.Dir(path), ranks[0], ranks[len(ranks)-1]))
 }
 
-// sweep prints the logs of all elements that were started.
+// sweep prints the logs of all trials that have started.
 func (c *logsCmd) sweep(ctx context.Context, p *program, run knownRun) error {
 	elements, err := run.elements()
 	if err != nil {
@@ -134,9 +134,10 @@ func (c *logsCmd) sweep(ctx context.Context, p *program, run knownRun) error {
 	return p.goesOn(run, p.follow(ctx, logs, p.untilOver(new(atomic.Pointer[slurm.JobState]), started...)))
 }
 
-// untilOver returns a function that waits until runs have ended, and prints what their
-// logs do not show. It is nil if none of them has a job or a launcher: nobody knows when
-// they end. The state of the first job is kept in first.
+// untilOver returns a function that waits until the runs end and prints state changes that
+// their logs do not show. The function stores the state of the first job in first. The result
+// is nil if no run has a job or a launcher, because then the end of the runs cannot be
+// detected.
 func (p *program) untilOver(first *atomic.Pointer[slurm.JobState], runs ...knownRun) func(context.Context) error {
 	asked, ids := jobsAmong(runs)
 	launched := slices.DeleteFunc(slices.Clone(runs), func(r knownRun) bool { return !r.isLaunched() })
@@ -160,8 +161,8 @@ func (p *program) untilOver(first *atomic.Pointer[slurm.JobState], runs ...known
 	}
 }
 
-// printLogs copies what is there. That there is no log at all is an error; one of
-// several may not have begun. Over says that the jobs have ended.
+// printLogs copies the current contents of the logs. It returns an error only if no log
+// exists, because some logs can start later. If over is set, the jobs have ended.
 func (p *program) printLogs(over bool, logs ...*tail) error {
 	var missing error
 	found := false
@@ -187,9 +188,8 @@ func (p *program) printLogs(over bool, logs ...*tail) error {
 	return hints.Add(fmt.Errorf("there is no log yet: %w", missing), "`ddpbatch status` says whether the job has started, or how it ended; -f waits for it. "+own)
 }
 
-// follow copies the logs until the function returns, or until it is interrupted if there
-// is none. A requeued job goes on in its log, and one that Slurm starts on other nodes,
-// too.
+// follow copies the logs until the function until returns, or until an interrupt if until is
+// nil. After a requeue, the job appends to the same log, even on other nodes.
 func (p *program) follow(ctx context.Context, logs []*tail, until func(context.Context) error) error {
 	over := make(chan error, 1)
 	if until != nil {
@@ -199,7 +199,7 @@ func (p *program) follow(ctx context.Context, logs []*tail, until func(context.C
 			defer close(told)
 			over <- until(ctx)
 		}()
-		defer func() { stop(); <-told }() // what it says goes where the caller has it shown
+		defer func() { stop(); <-told }() // wait, because until prints to the view of the caller
 	}
 	for {
 		for _, log := range logs {
@@ -212,7 +212,7 @@ func (p *program) follow(ctx context.Context, logs []*tail, until func(context.C
 			if err != nil {
 				return err
 			}
-			// What was printed between the last look and the end.
+			// Copy lines that were printed since the last poll.
 			return p.printLogs(true, logs...)
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -221,8 +221,8 @@ func (p *program) follow(ctx context.Context, logs []*tail, until func(context.C
 	}
 }
 
-// followStates waits for the jobs, and tells what their logs do not show: that
-// they wait, and how they ended.
+// followStates waits for the jobs and prints what the logs do not show: pending jobs, and the
+// final state.
 func (p *program) followStates(ctx context.Context, client slurm.Client, ids []string, first *atomic.Pointer[slurm.JobState]) error {
 	last := ""
 	states, err := client.WaitAll(ctx, ids, func(states []slurm.JobState) {
@@ -232,7 +232,7 @@ func (p *program) followStates(ctx context.Context, client slurm.Client, ids []s
 		if len(states) == 1 {
 			text = fmt.Sprintf("job %s is %s", states[0].ID, states[0])
 			if states[0].State != slurm.StatePending {
-				return // its log shows what a running job does
+				return // the log of a running job shows its progress
 			}
 		}
 		if text != last {

@@ -1,9 +1,10 @@
-// Command ddpbatch takes a training job from a TOML file to a finished,
-// resumable run on a Slurm cluster, or on this machine alone.
+// Command ddpbatch runs distributed training jobs that are described in TOML files. It checks
+// a job file, submits it to Slurm, and starts, supervises, and resumes its ranks. It also runs
+// jobs on a single machine without Slurm.
 //
-// There is one small file per command. Every rule of what the terminal shows is
-// in ui.go, every exit code in exit.go. Nothing here knows how a rank trains or
-// how Slurm is asked: that is in the packages.
+// Each command has its own file. The format of all terminal output is defined in ui.go, and
+// the exit codes are defined in exit.go. This package does not train and does not parse
+// Slurm's output. Packages trainer and slurm do.
 package main
 
 import (
@@ -14,7 +15,7 @@ import (
 func main() { os.Exit(main1()) }
 
 func main1() int {
-	// Without a current directory, only absolute paths work; program.run says so.
+	// Without a current directory, only absolute paths work. program.run reports the error.
 	dir, _ := os.Getwd()
 	p := &program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Environ(), Dir: dir}
 	return p.run(context.Background(), os.Args[1:])

@@ -11,7 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// `make reference` writes docs/reference anew.
+// `make reference` regenerates docs/reference.
 //
 //go:generate go run . manual reference ../../docs/reference
 
@@ -62,7 +62,7 @@ func (c *completionCmd) Run(k *kong.Context, p *program) error {
 	return err
 }
 
-// manualCmd writes files for the repository and for packages.
+// manualCmd generates the reference and the manual pages, for the repository and for packages.
 type manualCmd struct {
 	What   string `arg:"" enum:"reference,man" help:"reference or man."`
 	Folder string `arg:"" help:"Folder to write them to."`

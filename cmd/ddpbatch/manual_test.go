@@ -27,7 +27,7 @@ func describedProgram(t *testing.T) manual.Program {
 	return manual.Describe(parser.Model, description, exitMeanings)
 }
 
-// The reference is that of this program.
+// TestReferenceIsCurrent checks that docs/reference matches the program.
 func TestReferenceIsCurrent(t *testing.T) {
 	const folder = "../../docs/reference"
 	known := map[string]bool{}
@@ -49,8 +49,8 @@ func TestReferenceIsCurrent(t *testing.T) {
 	}
 }
 
-// The help of every command reads well on a terminal of 80 columns, and says what each
-// command and flag is.
+// TestHelpReadsWell checks that the help of every command fits 80 columns and describes each
+// command and flag.
 func TestHelpReadsWell(t *testing.T) {
 	artefact := regexp.MustCompile(`,\.\.\.,|\$\{|=""|\(\$|context-sensitive`)
 	bracketed := regexp.MustCompile(`\[\w+\]`)
@@ -83,7 +83,7 @@ func TestHelpReadsWell(t *testing.T) {
 				t.Errorf("%s --%s has no help", c.Name(), f.Name)
 			}
 		}
-		// Kong's formatter takes some words in brackets for links of Go's documentation.
+		// Kong's formatter treats some words in brackets as Go documentation links.
 		for _, word := range bracketed.FindAllString(c.Detail, -1) {
 			if !strings.Contains(out.String(), word) {
 				t.Errorf("%s --help lacks %s of its text", c.Name(), word)
@@ -102,8 +102,8 @@ func helpOf(t *testing.T, command string) string {
 	return strings.Join(strings.Fields(out.String()), " ")
 }
 
-// TestHelpNamesDefaultFiles checks that the help of commands that write a file by default
-// names the file.
+// TestHelpNamesDefaultFiles checks that the help of commands with a default output file names
+// the file.
 func TestHelpNamesDefaultFiles(t *testing.T) {
 	for command, file := range map[string]string{"report": "report.html", "trace": "trace.json"} {
 		if help := helpOf(t, command); !strings.Contains(help, "default: "+file) {
@@ -112,7 +112,7 @@ func TestHelpNamesDefaultFiles(t *testing.T) {
 	}
 }
 
-// TestHelpSaysThatNamesAreAccepted checks the commands that find a run by its name.
+// TestHelpSaysThatNamesAreAccepted checks the commands that accept the name of a run.
 func TestHelpSaysThatNamesAreAccepted(t *testing.T) {
 	for _, command := range []string{"status", "logs", "report", "trace", "wait", "cancel", "top", "sample"} {
 		if help := helpOf(t, command); !strings.Contains(help, "Run name") {
@@ -121,8 +121,8 @@ func TestHelpSaysThatNamesAreAccepted(t *testing.T) {
 	}
 }
 
-// TestUsageErrorsArePlain checks messages about wrong arguments, which name what the user
-// typed, and neither Go's types nor tokens of the parser.
+// TestUsageErrorsArePlain checks that usage errors name the user's input, and neither Go types
+// nor parser tokens.
 func TestUsageErrorsArePlain(t *testing.T) {
 	for _, c := range []struct {
 		args string
@@ -163,8 +163,8 @@ func TestTopSaysThatThereAreNoRuns(t *testing.T) {
 	}
 }
 
-// TestTopReportsUnreadableRunsOnItsPage checks that the live table without runs counts those
-// that cannot be read, and that nothing else is written over it.
+// TestTopReportsUnreadableRunsOnItsPage checks that the live table reports that all runs are
+// unreadable, and that no warning overwrites it.
 func TestTopReportsUnreadableRunsOnItsPage(t *testing.T) {
 	var errs bytes.Buffer
 	p := &program{Dir: t.TempDir(), Stdout: io.Discard, Stderr: &errs}
@@ -195,14 +195,14 @@ func TestTopReportsUnreadableRunsOnItsPage(t *testing.T) {
 	}
 }
 
-// TestBashCompletesValues asks bash itself for the values of --site and --set.
+// TestBashCompletesValues completes the values of --site and --set in bash.
 func TestBashCompletesValues(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		words string // the last one is completed
+		words string // the last word is completed
 		want  string
 	}{
 		{"init --site lum", "lumi"},
@@ -226,7 +226,7 @@ func TestBashCompletesValues(t *testing.T) {
 	}
 }
 
-// TestOtherShellsCompleteValues checks that the scripts of zsh and fish hold the values.
+// TestOtherShellsCompleteValues checks that the scripts for zsh and fish contain the values.
 func TestOtherShellsCompleteValues(t *testing.T) {
 	for shell, want := range map[string][]string{
 		"zsh":  {"lumi", "compadd -S", "train.batch="},

@@ -23,8 +23,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// connectGPUs connects this rank's GPU with those of the other ranks, which the host's
-// communicator connects already: as train.backend says.
+// connectGPUs connects the GPUs of all ranks according to train.backend. The ranks are already
+// connected through the communicator host.
 func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.Communicator, d device.Device) (ddp.Communicator, error) {
 	backend := r.job.Train.Backend
 	if backend == jobs.BackendTCP || backend == jobs.BackendMPI {
@@ -58,7 +58,7 @@ func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.
 	return overGPUs{ddp.OverDevice(c, host, order.Mark), c, order, l.Version}, nil
 }
 
-// overGPUs is a communicator of GPUs with what it is made of.
+// overGPUs is a communicator of GPUs with the resources that it owns.
 type overGPUs struct {
 	ddp.Follower
 	comm    *communicator.Comm
@@ -66,9 +66,9 @@ type overGPUs struct {
 	version libnccl.Version
 }
 
-// Besides is an estimate of the GPU's memory that NCCL has still to take: from 2.22 on it
-// connects when it is first used. 16 channels have buffers of NCCL_BUFFSIZE, by default
-// 4 MiB, for some 4 peers of their rings and trees.
+// Besides returns an estimate of the GPU memory that NCCL will allocate later, in bytes. NCCL
+// 2.22 and later connect on first use. The estimate is 16 channels with buffers of
+// NCCL_BUFFSIZE (default: 4 MiB) for about 4 peers in rings and trees.
 func (o overGPUs) Besides() int64 {
 	const lazy, bytes = 22200, 16 * 4 * 4 << 20
 	if o.version < lazy {
@@ -77,10 +77,11 @@ func (o overGPUs) Besides() int64 {
 	return bytes
 }
 
-// Close ends NCCL.
+// Close closes the NCCL communicator.
 func (o overGPUs) Close() error { return errors.Join(o.comm.Close(), o.order.Close()) }
 
-// loadNCCL loads NCCL on every rank, or says on every rank which has none.
+// loadNCCL loads NCCL. If a rank cannot load NCCL, loadNCCL returns an error on all ranks that
+// names this rank.
 func (r *rank) loadNCCL(ctx context.Context, j *launch.Rank, host collective.Communicator) (*libnccl.Library, error) {
 	set, warnings, err := j.NetworkVariables(ctx, "NCCL_")
 	if err != nil {
@@ -92,7 +93,7 @@ func (r *rank) loadNCCL(ctx context.Context, j *launch.Rank, host collective.Com
 		}
 	}
 	for name, value := range set {
-		// The library reads C's environment when it is loaded, which with cgo is this one.
+		// NCCL reads C's environment. With cgo, os.Setenv also changes C's environment.
 		if err := os.Setenv(name, value); err != nil {
 			return nil, fmt.Errorf("set %s for NCCL: %w", name, err)
 		}
@@ -114,14 +115,14 @@ func (r *rank) loadNCCL(ctx context.Context, j *launch.Rank, host collective.Com
 	return l, nil
 }
 
-// noNCCL is that a rank has no NCCL.
+// noNCCL is the error of a rank that cannot load NCCL.
 type noNCCL struct{ error }
 
-// Hint says what to do about it, as doctor does.
+// Hint returns the same hint as doctor.
 func (noNCCL) Hint() string { return doctor.NCCLHint }
 
-// overNCCL connects the GPUs of ranks that are connected by their host already. The GPU
-// stays open until the process ends.
+// overNCCL connects the GPUs of ranks that are already connected through host. The GPU stays
+// open until the process exits.
 func overNCCL(ctx context.Context, p *program, host collective.Communicator, ordinal int) (collective.Communicator, error) {
 	const timeout = time.Minute
 	if _, err := driver.Load(); err != nil {
@@ -150,7 +151,7 @@ func overNCCL(ctx context.Context, p *program, host collective.Communicator, ord
 	c, err := communicator.Connect(ctx, communicator.Options{Library: l, GPU: gpu.Of(device, device.Info), Control: host,
 		Host: name, Interface: chosen, ConnectTimeout: timeout, Timeout: timeout})
 	if err != nil {
-		return nil, err // not a communicator that holds nothing
+		return nil, err // do not return a nil *Comm in a non-nil interface
 	}
 	return c, nil
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// connectGPUs is for a program that is built with GPU support.
+// connectGPUs returns an error, because this program is built without GPU support.
 func (r *rank) connectGPUs(context.Context, *launch.Rank, collective.Communicator, device.Device) (ddp.Communicator, error) {
 	return nil, cuda.ErrNotBuilt
 }
 
-// overNCCL is for a program that is built with GPU support.
+// overNCCL returns an error, because this program is built without GPU support.
 func overNCCL(context.Context, *program, collective.Communicator, int) (collective.Communicator, error) {
 	return nil, cuda.ErrNotBuilt
 }

@@ -34,14 +34,14 @@ With --inventory the answer is for the host that the file is of: nothing of this
 machine goes into it, its environment and its files of NCCL included.`
 }
 
-// netifAnswer is what --json prints.
+// netifAnswer is the output of netif --json for one host.
 type netifAnswer struct {
 	netif.Choice
 	Env   map[string]string `json:"env"`
 	Notes []string          `json:"notes"`
 }
 
-// caseAnswer is that for one of several hosts: an answer or an error.
+// caseAnswer is the answer or the error for one of several hosts.
 type caseAnswer struct {
 	ID string `json:"id"`
 	*netifAnswer
@@ -77,8 +77,8 @@ func (c *netifCmd) Run(ctx context.Context, p *program) error {
 	return p.printJSON(c.answer(p, host, choice))
 }
 
-// answerAll prints a choice for each case. Those that have none are counted in
-// the error, once all are printed.
+// answerAll prints the answers for all cases. It returns an error with the IDs of the cases
+// that have no usable interface.
 func (c *netifCmd) answerAll(p *program, cases []netif.Case) error {
 	answers := make([]caseAnswer, len(cases))
 	var failed []string
@@ -107,7 +107,7 @@ func (c *netifCmd) choose(host *netif.Case) (netif.Choice, error) {
 	return netif.Choose(host.Inventory, c.peers(host), netif.Request{Interface: c.Interface, Family: netif.Family(c.Family), Exclude: c.Exclude})
 }
 
-// peers are those of the command line, else those of the file.
+// peers returns the addresses in --peer, or else the peers in the file.
 func (c *netifCmd) peers(host *netif.Case) []netip.Addr {
 	if len(c.Peer) > 0 {
 		return c.Peer
@@ -115,7 +115,7 @@ func (c *netifCmd) peers(host *netif.Case) []netip.Addr {
 	return host.Peers
 }
 
-// answer adds the variables to a choice: those that all ranks of the host share.
+// answer adds the environment variables that all ranks of the host share.
 func (c *netifCmd) answer(p *program, host *netif.Case, choice netif.Choice) netifAnswer {
 	facts := nccl.Facts{Choice: choice, Inventory: host.Inventory, Exclude: c.Exclude, LocalRank: -1}
 	for _, s := range host.Settings {
@@ -133,8 +133,8 @@ func (c *netifCmd) answer(p *program, host *netif.Case, choice netif.Choice) net
 	return a
 }
 
-// cases are this host, or what the file has, of which --case leaves one. The
-// second result says whether there may be several.
+// cases returns this host, or the hosts in --inventory. With --case, it returns only that
+// entry of the file. It reports whether the answer is a list.
 func (c *netifCmd) cases(ctx context.Context, p *program) ([]netif.Case, bool, error) {
 	if c.Inventory == "" {
 		if c.Case != "" {
@@ -174,7 +174,7 @@ func (c *netifCmd) cases(ctx context.Context, p *program) ([]netif.Case, bool, e
 		fmt.Errorf("read inventory %q: it has no case %q", c.Inventory, c.Case), "it has "+strings.Join(ids, ", "))}
 }
 
-// here is this host, in the form of a file.
+// here returns this host as a case.
 func (c *netifCmd) here(ctx context.Context, p *program) (netif.Case, error) {
 	inventory, err := netif.Collect(ctx, netif.CollectOptions{})
 	if err != nil {
@@ -183,7 +183,7 @@ func (c *netifCmd) here(ctx context.Context, p *program) (netif.Case, error) {
 	host := netif.Case{ID: inventory.Host, Source: "ddpbatch netif --dump", Inventory: inventory, Peers: append([]netip.Addr{}, c.Peer...)}
 	conf, err := nccl.ReadConf("", p.lookup)
 	if err != nil {
-		p.note("%v", err) // NCCL would do without that file, too
+		p.note("%v", err) // NCCL also ignores a file that it cannot read
 	}
 	for _, s := range conf {
 		host.Settings = append(host.Settings, netif.Setting{Name: s.Name, Value: s.Value, File: s.File, Line: s.Line})

@@ -13,15 +13,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// observer shows and keeps what the trainer reports: every rank tells its log
-// and the launcher, rank 0 also the terminal and the files of figures.
+// An observer handles the trainer's events. Every rank writes its log and a timeline, and
+// reports progress to the launcher. Rank 0 also prints events and writes the metrics.
 type observer struct {
 	r        *rank
-	progress trainer.Progress // the trainer keeps it up to date
+	progress trainer.Progress // updated by the trainer
 	kept     recorder
 	shown    exporter
-	trace    *trace.Recorder // nil unless the job wants one
-	err      error           // the first failure to keep the figures
+	trace    *trace.Recorder // nil unless log.trace is set
+	err      error           // first error in writing the metrics
 }
 
 func newObserver(r *rank, s *rendezvous.Session) *observer {
@@ -44,15 +44,15 @@ func (o *observer) event(e trainer.Event) {
 			o.r.say(fmt.Sprintf("WARNING: the timeline of rank %d cannot be kept: %v", o.r.place.Rank, err))
 		}
 	}
-	// Without a GPU and without asking for one, processors are what one expects.
+	// Do not print the device if the job uses CPUs and did not request a GPU.
 	if o.r.place.Rank != 0 || e.Kind == trainer.Processor && !e.Asked {
 		return
 	}
 	o.r.printf("%s\n", e)
 	if err := o.shown.keep(e); err != nil {
-		// Who watches misses it; the training does not.
+		// A failed export must not stop training.
 		o.r.say("WARNING: " + err.Error() + "; nothing more is written there")
-		_ = o.shown.close() // old figures would be collected for ever
+		_ = o.shown.close() // a stale file would be collected indefinitely
 		o.shown = exporter{}
 	}
 	if err := o.kept.keep(e); err != nil && o.err == nil {
@@ -61,7 +61,7 @@ func (o *observer) event(e trainer.Event) {
 	}
 }
 
-// writeTrace replaces the rank's timeline by what was recorded.
+// writeTrace replaces the rank's timeline with the current recording.
 func (o *observer) writeTrace() error {
 	path, at := o.r.dir.Trace(o.r.place.Rank), o.r.place
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -15,8 +15,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// outcome returns the error of a job that has ended without finishing its run, nil if the
-// run has finished. Its exit code says what kind of end it was.
+// outcome returns an error if the job ended before its run finished, and nil otherwise. The
+// error's exit code tells the kinds of ends apart.
 func (p *program) outcome(dir rundir.Dir, s slurm.JobState) error {
 	end := outcome.Read(dir, s.ID).Ended(firstFailure(dir, s.ID) != nil)
 	if s.Succeeded() && end != outcome.Stopped {
@@ -51,11 +51,11 @@ func (p *program) outcome(dir rundir.Dir, s slurm.JobState) error {
 	return exitError{endCode(s, step >= 0), hints.Add(fmt.Errorf("%s", what), hint)}
 }
 
-// endCode returns the exit code for a job that ended without finishing its run. Saved
-// reports whether the run has a checkpoint.
+// endCode returns the exit code for a job that ended before its run finished. Saved is true if
+// the run has a checkpoint.
 func endCode(s slurm.JobState, saved bool) int {
 	switch s.State {
-	case slurm.StateCompleted: // a program that was asked to stop, and ended with 0
+	case slurm.StateCompleted: // a program that stopped on request and exited with code 0
 		return exitStopped
 	case slurm.StateCancelled:
 		return exitCancelled
@@ -67,7 +67,7 @@ func endCode(s slurm.JobState, saved bool) int {
 		}
 		return exitFailed
 	}
-	// "code:signal": the code is that of the launcher, one of ours.
+	// The format is "code:signal". The code is the launcher's exit code.
 	text, _, _ := strings.Cut(s.ExitCode, ":")
 	if code, err := strconv.Atoi(text); err == nil && code != exitDone {
 		return code
@@ -75,8 +75,8 @@ func endCode(s slurm.JobState, saved bool) int {
 	return exitFailed
 }
 
-// firstFailure is what the launcher kept of the job's last attempt, nil if that did
-// not fail.
+// firstFailure returns the first failure in the job's last attempt, as the launcher recorded
+// it. It returns nil if that attempt did not fail.
 func firstFailure(dir rundir.Dir, job string) *rendezvous.Failure {
 	f, err := runreport.ReadFailure(dir.Failure())
 	if err != nil || f == nil || !f.Of(job) || f.First == nil || f.First.Reason == "" {
@@ -85,8 +85,8 @@ func firstFailure(dir rundir.Dir, job string) *rendezvous.Failure {
 	return f.First
 }
 
-// newestStep returns the step of the newest checkpoint, or -1 if there is none or if only a
-// newer version of the program can resume from it.
+// newestStep returns the step of the newest checkpoint. It returns -1 if no checkpoint exists,
+// or if only a newer version of ddpbatch can resume from it.
 func newestStep(dir rundir.Dir) int {
 	entries, err := checkpoint.List(dir.Checkpoints())
 	if err != nil || len(entries) == 0 || entries[0].IsNewer() {

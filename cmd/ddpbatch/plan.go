@@ -44,40 +44,40 @@ listed; flags replace it. The data need not be here. docs/plan.md says how it is
 computed.`
 }
 
-// maxPlannedRanks is as far as the table goes by itself.
+// maxPlannedRanks is the largest number of ranks in the table, unless --ranks is set.
 const maxPlannedRanks = 16384
 
-// planAnswer is what plan says.
+// planAnswer is the output of plan --json.
 type planAnswer struct {
 	Name        string                `json:"name"`
 	Model       jobs.ModelKind        `json:"model"`
-	Device      string                `json:"device"` // "cpu", or the GPU
+	Device      string                `json:"device"` // "cpu", or the name of the GPU
 	Precision   jobs.Precision        `json:"precision"`
 	Parameters  int                   `json:"parameters"`
 	Layers      []plan.Group          `json:"layers"`
 	Batch       int                   `json:"batch"`
 	Accumulate  int                   `json:"accumulate"`
 	Tokens      int                   `json:"tokens_per_sample,omitempty"`
-	Samples     int                   `json:"samples,omitempty"` // of the data, if they are here
-	FLOP        float64               `json:"flop_per_rank"`     // of a step
-	Ranks       int                   `json:"ranks"`             // the job's
+	Samples     int                   `json:"samples,omitempty"` // in the data set, if it is available
+	FLOP        float64               `json:"flop_per_rank"`     // per step
+	Ranks       int                   `json:"ranks"`             // ranks of the job
 	Strategy    string                `json:"strategy"`
-	MemoryLimit float64               `json:"memory_limit,omitempty"` // bytes for a rank
-	Memory      map[string]planMemory `json:"memory"`                 // of a rank, by strategy, on the job's ranks
-	FLOPS       float64               `json:"flop_per_s"`             // of a rank
+	MemoryLimit float64               `json:"memory_limit,omitempty"` // bytes per rank
+	Memory      map[string]planMemory `json:"memory"`                 // per rank, by strategy, with the job's ranks
+	FLOPS       float64               `json:"flop_per_s"`             // per rank
 	Local       plan.Link             `json:"local"`
 	Network     plan.Link             `json:"network"`
 	Steps       []planStep            `json:"steps"`
 	Recommended []string              `json:"recommended"`
 	Notes       []string              `json:"assumed"`
-	limit       string                // what MemoryLimit is
+	limit       string                // source of MemoryLimit
 }
 
 type planMemory struct {
 	plan.Memory
 	Total float64 `json:"total"`
 	Fits  *bool   `json:"fits,omitempty"`
-	Tight bool    `json:"tight,omitempty"` // it fits with less than plan.Spare to spare
+	Tight bool    `json:"tight,omitempty"` // whether it fits with less than plan.Spare to spare
 }
 
 type planStep struct {
@@ -136,7 +136,8 @@ func (c *planCmd) check() error {
 	return nil
 }
 
-// loadWithoutData is load, where files that training needs may be missing.
+// loadWithoutData is like load, but accepts missing data files, weights, and virtual
+// environments. It reports whether the training data is missing.
 func (p *program) loadWithoutData(path string, set []string) (f *jobFile, missing bool, err error) {
 	f, err = p.load(path, set...)
 	var found jobs.Diagnostics
@@ -161,23 +162,23 @@ func (p *program) loadWithoutData(path string, set []string) (f *jobFile, missin
 	return f, missing, nil
 }
 
-// planner makes the answer.
+// A planner computes the answer of plan.
 type planner struct {
 	cmd     *planCmd
 	file    *jobFile
 	job     *jobs.Job
-	missing bool // the data are not here
+	missing bool // whether the data set is not available here
 	notes   []string
 
 	subject  subject
 	work     plan.Work
 	training plan.Training
-	gpu      *plan.GPU // nil: processors
+	gpu      *plan.GPU // nil for CPUs
 	machine  plan.Machine
 	program  plan.Program
 }
 
-// assume tells what is not known.
+// assume records an assumption, which the output lists.
 func (l *planner) assume(format string, args ...any) {
 	l.notes = append(l.notes, fmt.Sprintf(format, args...))
 }
@@ -208,7 +209,7 @@ func (l *planner) plan(ctx context.Context) (*planAnswer, error) {
 	l.work.NoSync = t.NoSync && t.Accumulate > 1
 	l.training = plan.Training{Element: plan.Elements(moments(&t.Optimizer)), Accumulate: max(1, int(t.Accumulate))}
 	l.training.Element.Compressed = t.Reduce == jobs.ReduceBF16
-	// What the flags say has been checked, and what the job says.
+	// Both were validated before: the flags in check, the job in load.
 	l.training.Strategy, _ = ddp.ParseStrategy(cmp.Or(l.cmd.Strategy, string(t.Strategy)))
 	l.training.Algorithm, _ = plan.ParseAlgorithm(l.cmd.Algorithm)
 	if err := l.setMachine(ctx); err != nil {
@@ -217,7 +218,7 @@ func (l *planner) plan(ctx context.Context) (*planAnswer, error) {
 	return l.answer(), nil
 }
 
-// moments is what an optimiser keeps of each parameter.
+// moments returns the number of state values that the optimizer stores per parameter.
 func moments(o *jobs.Optimizer) int {
 	switch {
 	case o.Kind != jobs.OptimizerSGD:
@@ -228,10 +229,10 @@ func moments(o *jobs.Optimizer) int {
 	return 0
 }
 
-// ranks are the job's.
+// ranks returns the number of ranks of the job.
 func (l *planner) ranks() int { return l.job.Ranks() }
 
-// rankNumbers are those of the table, in rising order.
+// rankNumbers returns the numbers of ranks for the table, in increasing order.
 func (l *planner) rankNumbers() []int {
 	numbers := slices.Clone(l.cmd.Ranks)
 	if len(numbers) == 0 {
@@ -281,7 +282,7 @@ func (l *planner) answer() *planAnswer {
 	return a
 }
 
-// memory is that of a rank among the job's.
+// memory returns the memory of one rank with strategy s and the job's number of ranks.
 func (l *planner) memory(s ddp.Strategy) plan.Memory {
 	return l.work.Memory(s, l.training.Element, l.ranks(), l.program)
 }

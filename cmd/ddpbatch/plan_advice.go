@@ -8,7 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
 )
 
-// advice says what to do, and why.
+// advice returns recommendations, with reasons.
 func (l *planner) advice(a *planAnswer) []string {
 	best, fits, tight := plan.Fit(l.memory, a.MemoryLimit)
 	out := []string{l.adviseStrategy(a, best, fits, tight)}
@@ -45,7 +45,8 @@ func (l *planner) adviseStrategy(a *planAnswer, best ddp.Strategy, fits, tight b
 		best, need, limit, best-1, format.Bytes(l.memory(best-1).Total()))
 }
 
-// adviseRanks is for the strategy that is recommended.
+// adviseRanks recommends a number of ranks for the strategy best. It returns "" if the table
+// has only one rank.
 func (l *planner) adviseRanks(a *planAnswer, best ddp.Strategy) string {
 	t, with := l.training, ""
 	if t.Strategy != best {

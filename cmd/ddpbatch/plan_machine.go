@@ -24,10 +24,10 @@ const (
 	microsecond = 1e-6
 )
 
-// What is taken where nobody has measured. Of processors: a core of a node with AVX2
-// at half of its limit, memory that the ranks of a host share with others at work
-// beside them, and Ethernet of 10 Gbit/s. Of GPUs: NCCL's latencies over NVLink and
-// InfiniBand, and one adapter of 200 Gbit/s.
+// Assumed speeds in the absence of measurements and flags. For CPUs, they are half the peak of
+// a core with AVX2, the memory bandwidth that remains when the other ranks of the host are
+// busy, and 10 Gbit/s Ethernet. For GPUs, they are NCCL's latencies over NVLink and
+// InfiniBand, and a single 200 Gbit/s adapter.
 const (
 	assumedCoreFLOPS     = 60 * gigabyte
 	assumedCoreBandwidth = 10 * gigabyte
@@ -39,20 +39,20 @@ var (
 	assumedFabric  = plan.Link{Latency: 6 * microsecond, Bandwidth: 25 * gigabyte}
 )
 
-// maxHere is more ranks than fit on one machine.
+// maxHere is larger than any number of ranks. With it, the plan has a single node.
 const maxHere = 1 << 24
 
-// gpuLatency is of a message between the GPUs of a node.
+// gpuLatency is the latency of a message between GPUs of one node.
 const gpuLatency = 3 * microsecond
 
-// What a rank needs beside its tensors: the program and its workspaces, or on a GPU
-// the driver's context and the libraries'.
+// Memory per rank in addition to its tensors. On CPUs, it is for the program and its
+// workspaces. On GPUs, it is for the contexts of the driver and the libraries.
 var (
 	cpuProgram = plan.Program{Fixed: 32 << 20, PerThread: 8 << 20}
 	gpuProgram = plan.Program{Fixed: 1 << 30}
 )
 
-// findGPU is the GPU that the job asks for; nil if it asks for none.
+// findGPU returns the GPU that the job requests. It returns nil if the job requests none.
 func (l *planner) findGPU() (*plan.GPU, error) {
 	c := l.cmd
 	if l.job.Slurm.GPUsPerNode == 0 && c.GPU == "" {
@@ -75,8 +75,8 @@ func (l *planner) findGPU() (*plan.GPU, error) {
 	return &g, nil
 }
 
-// siteGPU is what the site's profile says of the GPUs that the job gets: of its
-// partition, QoS and constraint, or else the only ones that it names.
+// siteGPU returns the GPU type of the job's partition, QOS, and constraint in the site
+// profile. If they do not select one, it returns the only GPU type of the profile.
 func (l *planner) siteGPU() (string, error) {
 	site := l.file.site
 	if r, ok := site.ResourceOf(l.job); ok && r.GPUs != "" {
@@ -103,7 +103,7 @@ func (l *planner) unknownGPU(format string, args ...any) error {
 		`name it: --gpu "A100 80 GB"; known: `+strings.Join(plan.GPUNames(), ", "))}
 }
 
-// setMachine finds how fast ranks are and what connects them.
+// setMachine sets the speed of ranks and of the links between them.
 func (l *planner) setMachine(ctx context.Context) error {
 	c := l.cmd
 	m := &l.machine
@@ -112,13 +112,13 @@ func (l *planner) setMachine(ctx context.Context) error {
 		m.PerNode, m.Cores = maxHere, runtime.GOMAXPROCS(0)
 		m.Threads = min(m.Threads, m.Cores)
 		if !l.job.Gives("slurm.cpus_per_task") {
-			m.Threads = m.Cores // which ranks divide among them
+			m.Threads = m.Cores // the ranks share them
 		}
 	}
 	l.program = cpuProgram
 	l.program.Threads, l.program.Copies = m.Threads, l.job.Checkpoint.Async
 	if l.gpu != nil {
-		l.program = gpuProgram // copies are in the host's memory
+		l.program = gpuProgram // async checkpoints copy to host memory
 	}
 	measured := c.Measure || c.Here
 	switch {
@@ -153,8 +153,8 @@ func (l *planner) setMachine(ctx context.Context) error {
 	return nil
 }
 
-// override takes what a flag gives in its unit; else what is there is an
-// assumption, unless it is known.
+// override sets *v to the value of a flag, in the flag's unit. Without the flag, it records *v
+// as an assumption, unless the value is known.
 func (l *planner) override(given *float64, unit float64, v *float64, known bool, note string) {
 	if given != nil {
 		*v = *given * unit
@@ -163,7 +163,7 @@ func (l *planner) override(given *float64, unit float64, v *float64, known bool,
 	}
 }
 
-// measure takes this machine's speeds.
+// measure measures the speed of this machine.
 func (l *planner) measure(ctx context.Context) error {
 	t, m := l.job.Train, &l.machine
 	threads := min(m.Threads, runtime.GOMAXPROCS(0))
@@ -194,7 +194,8 @@ func trainerModel(s subject, t *jobs.Train) (nn.Model, error) {
 	return trainer.NewModel(&t.Model, s.shape)
 }
 
-// updater is what a step does after the backward pass, without changing weights.
+// updater returns a function that runs an optimizer step. The learning rate is 0, so that the
+// parameters do not change.
 func updater(d device.Device, params []*nn.Param, o *jobs.Optimizer) (func(), error) {
 	var rule optim.Optimizer
 	var err error
@@ -212,8 +213,8 @@ func updater(d device.Device, params []*nn.Param, o *jobs.Optimizer) (func(), er
 	}, nil
 }
 
-// memoryLimit is the bytes that a rank may take, 0 if that is not known, and what
-// they are.
+// memoryLimit returns the memory limit of a rank, in bytes, and its source. The limit is 0 if
+// it is unknown.
 func (l *planner) memoryLimit() (float64, string) {
 	perNode := float64(l.job.TasksPerNode())
 	resource, _ := l.file.site.ResourceOf(l.job)
@@ -232,7 +233,8 @@ func (l *planner) memoryLimit() (float64, string) {
 	return 0, ""
 }
 
-// availableMemory is the bytes that this machine has left; 0 if that is not known.
+// availableMemory returns the available memory of this machine, in bytes. It returns 0 if it
+// is unknown.
 func availableMemory() float64 {
 	if bytes, known := cpu.Available(); known {
 		return float64(bytes)

@@ -10,7 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
-// printPlan prints the answer for people.
+// printPlan prints the answer as text and tables.
 func (p *program) printPlan(a *planAnswer) {
 	size := fmt.Sprintf("%d samples", a.Ranks*a.Batch*a.Accumulate)
 	unit, units := "SAMPLES/S", func(s planStep) float64 { return s.SamplesPerSecond }
@@ -61,7 +61,7 @@ func (p *program) printPlan(a *planAnswer) {
 	}
 }
 
-// folded is text in lines of a terminal's width, those after the first indented.
+// folded wraps text at 80 columns and indents all lines but the first.
 func folded(text string) string {
 	const width, indent = 80, "  "
 	var b strings.Builder
@@ -89,7 +89,7 @@ func microBatches(n int) string {
 	return fmt.Sprintf("%d micro-batches", n)
 }
 
-// wholes is a rate with four digits that count, in full.
+// wholes formats a rate with four significant digits and without an exponent.
 func wholes(v float64) string {
 	if v < 1000 {
 		return fmt.Sprintf("%.4g", v)
@@ -98,7 +98,7 @@ func wholes(v float64) string {
 	return strconv.FormatFloat(math.Round(v/unit)*unit, 'f', 0, 64)
 }
 
-// scaled is a number with the usual prefix.
+// scaled formats v with a metric prefix.
 func scaled(v float64, unit string) string {
 	for _, p := range []struct {
 		from   float64
@@ -111,7 +111,7 @@ func scaled(v float64, unit string) string {
 	return fmt.Sprintf("%.4g %s", v, unit)
 }
 
-// fits is a cell, empty where no limit is known.
+// fits returns the table cell, which is empty without a memory limit.
 func (m planMemory) fits() string {
 	switch {
 	case m.Fits == nil:

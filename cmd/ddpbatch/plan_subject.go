@@ -15,17 +15,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
 )
 
-// subject is what the model is made for.
+// A subject describes the data that determines the size of the model.
 type subject struct {
-	shape     data.Dataset // may have sizes alone
+	shape     data.Dataset // contains only sizes if the data set is not available
 	sample    plan.Sample
-	samples   int // that there are, 0 if unknown
+	samples   int // number of samples; 0 if unknown
 	precision device.Precision
 }
 
 func (s subject) model(m *jobs.Model) (nn.Model, error) { return trainer.NewModel(m, s.shape) }
 
-// sizes is a dataset that is not here: none but these methods may be called.
+// sizes describes a data set that is not available. Only the methods below may be called.
 type sizes struct {
 	data.Dataset
 	inputs, outputs         int
@@ -36,18 +36,18 @@ func (s sizes) Inputs() int                          { return s.inputs }
 func (s sizes) Outputs() int                         { return s.outputs }
 func (s sizes) Image() (channels, height, width int) { return s.channels, s.height, s.width }
 
-// What is taken for data that are not here.
+// Assumed properties of data that is not available.
 const (
-	assumedTokens     = 50257 // GPT-2's
+	assumedTokens     = 50257 // vocabulary size of GPT-2
 	assumedCharacters = 128
 	bytesOfText       = 256
 )
 
-// quickTokens is the size of token files up to which they are read to learn how
-// many different tokens they have: a second or so.
+// quickTokens is the maximum size of token files, in bytes, that plan reads to find their
+// vocabulary size. Reading that much takes about a second.
 const quickTokens = 1 << 28
 
-// open finds what the samples are like, from the data where that is quick.
+// open returns the properties of the samples. It reads the data set if sizes requests it.
 func (l *planner) open(ctx context.Context) (subject, error) {
 	t := l.job.Train
 	d := &t.Data
@@ -74,8 +74,9 @@ func (l *planner) open(ctx context.Context) (subject, error) {
 	return s, nil
 }
 
-// sizes is what the job file and the command line say of the samples, or else what is
-// taken; and whether the data are here and to be read for more.
+// sizes returns the sizes of samples according to the job file and the flags, or assumed
+// sizes. It reports whether the data set is available and must be read for the remaining
+// sizes.
 func (l *planner) sizes() (z sizes, here bool, err error) {
 	t := l.job.Train
 	d := &t.Data
@@ -124,7 +125,7 @@ func (l *planner) unknownData() error {
 	return exitError{exitUsage, hints.Add(fmt.Errorf("plan %q: the data %q are not here", l.cmd.Job, l.job.Train.Data.Path), hint)}
 }
 
-// sizeOf is the bytes of the files that a path is, or is a pattern of.
+// sizeOf returns the total size of the files that match a path or pattern, in bytes.
 func sizeOf(path string) int64 {
 	paths, err := filepath.Glob(path)
 	if err != nil || len(paths) == 0 {

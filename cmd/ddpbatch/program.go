@@ -15,18 +15,18 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// program is one call of ddpbatch: what its commands see of the world.
+// A program is one invocation of ddpbatch, with its streams, environment, and directory.
 type program struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Env            []string
-	Dir            string // the current directory; empty if it does not exist
-	leftOut        int    // run directories that could not be read
-	dirNeeded      bool   // a relative path was named though Dir is empty
+	Dir            string // current directory; empty if it does not exist
+	leftOut        int    // number of unreadable run directories that were skipped
+	dirNeeded      bool   // whether a relative path was used while Dir was empty
 }
 
-// noDirectory is the error of a command that needed the current directory, which does not
-// exist.
+// noDirectory is the error of a command that needs the current directory when that directory
+// does not exist.
 type noDirectory struct{ err error }
 
 func (e noDirectory) Error() string {
@@ -35,10 +35,10 @@ func (e noDirectory) Error() string {
 
 func (e noDirectory) Unwrap() error { return e.err }
 
-// Hint says what to do about it.
+// Hint returns the fix for the error.
 func (noDirectory) Hint() string { return "change to a directory that exists, or name absolute paths" }
 
-// run does what the arguments say and returns the exit code.
+// run executes the command in args and returns the exit code.
 func (p *program) run(ctx context.Context, args []string) int {
 	out := &checked{Writer: p.Stdout}
 	p.Stdout = out
@@ -53,17 +53,17 @@ func (p *program) run(ctx context.Context, args []string) int {
 	return exitCode(err)
 }
 
-// command finds the command, runs it and returns its usage line.
+// command parses args and runs the command. It returns the command's usage line for errors.
 func (p *program) command(ctx context.Context, args []string) (usage string, err error) {
 	var c cli
 	helped := false
 	helpTo := p.Stdout
 	if len(args) == 0 {
-		helpTo = p.Stderr // a script did not ask for the help
+		helpTo = p.Stderr // scripts expect no help text on stdout
 	}
 	parser, err := newParser(&c,
 		kong.Writers(helpTo, p.Stderr),
-		kong.Exit(func(int) { helped = true }), // --help was given and is answered
+		kong.Exit(func(int) { helped = true }), // kong calls this after it prints the help
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(p),
 	)
@@ -71,7 +71,7 @@ func (p *program) command(ctx context.Context, args []string) (usage string, err
 		return "", err
 	}
 	if len(args) == 1 && args[0] == "--version" {
-		args = []string{"version"} // what people type at every program
+		args = []string{"version"} // accept the common flag as well
 	}
 	switch {
 	case len(args) == 0:
@@ -101,7 +101,7 @@ func usageOf(c *kong.Context) string {
 	return c.Model.Name + " <command> [flags]; `" + c.Model.Name + " --help` lists the commands"
 }
 
-// lookup returns a variable of the environment.
+// lookup returns the value of an environment variable. The last entry wins.
 func (p *program) lookup(name string) (string, bool) {
 	for i := len(p.Env) - 1; i >= 0; i-- {
 		if value, ok := strings.CutPrefix(p.Env[i], name+"="); ok {
@@ -111,7 +111,8 @@ func (p *program) lookup(name string) (string, bool) {
 	return "", false
 }
 
-// abs is a path as seen from the current directory.
+// abs returns path as a clean absolute path. It records whether the current directory was
+// needed but does not exist.
 func (p *program) abs(path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
@@ -120,11 +121,11 @@ func (p *program) abs(path string) string {
 	return filepath.Join(p.Dir, path)
 }
 
-// slurm is Slurm as this environment reaches it.
+// slurm returns a Slurm client that uses the program's environment.
 func (p *program) slurm() slurm.Client { return slurm.Client{Environ: p.Env} }
 
-// slurmFor returns a client for the jobs of runs. For jobs that Slurm has forgotten, it
-// uses the results that the launchers left in the run directories.
+// slurmFor returns a Slurm client for the jobs of runs. If neither squeue nor sacct lists a
+// job, the client uses the result that the launcher stored in the run directory.
 func (p *program) slurmFor(runs ...knownRun) slurm.Client {
 	client := p.slurm()
 	dirs := map[string]rundir.Dir{}
@@ -143,8 +144,8 @@ func (p *program) slurmFor(runs ...knownRun) slurm.Client {
 	return client
 }
 
-// remembered is the state of a job by what its launcher, or the one who cancelled
-// it, has left in its run directory.
+// remembered returns the final state of job id from the run directory. The launcher or
+// `ddpbatch cancel` writes it. The result is false if the directory has no result of this job.
 func remembered(dir rundir.Dir, id string) (slurm.JobState, bool) {
 	end, ok := dir.ReadEnd()
 	if !ok || end.JobID != id {

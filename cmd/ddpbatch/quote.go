@@ -7,11 +7,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// quoted is user data inside a message.
+// quoted quotes user data in a message.
 func quoted(s string) string { return fmt.Sprintf("%q", s) }
 
-// listed is a list inside a message.
+// listed joins words with commas for a message.
 func listed(words []string) string { return strings.Join(words, ", ") }
 
-// shellQuote writes a word as any POSIX shell reads it.
+// shellQuote quotes a word for a POSIX shell.
 func shellQuote(word string) string { return jobs.ShellQuote(word) }

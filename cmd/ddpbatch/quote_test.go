@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestShellQuote: a shell gives back each word as it was.
+// TestShellQuote checks that a shell parses each quoted word unchanged.
 func TestShellQuote(t *testing.T) {
 	for _, word := range []string{"", "plain", "a b", "it's", `"$HOME"`, "`id`", `\`, "*", "=ls", "~", "-n", "#", "ä", "a;b", "''", "x=1"} {
 		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf %s. "+shellQuote(word)).Output()

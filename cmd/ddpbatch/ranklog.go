@@ -10,8 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
-// rankLog is a rank's own log in the run directory. It has JSON lines, and every attempt
-// appends to it.
+// A rankLog is a rank's own log in the run directory, in JSON lines. All attempts append to
+// it.
 type rankLog struct {
 	f *os.File
 	l zerolog.Logger
@@ -29,7 +29,7 @@ func openRankLog(dir rundir.Dir, p launch.Place) (*rankLog, error) {
 	return &rankLog{f, c.Logger()}, nil
 }
 
-// info writes a message with fields given as name, value, name, value.
+// info writes a message with fields, given as alternating names and values.
 func (r *rankLog) info(message string, fields ...any) { r.l.Info().Fields(fields).Msg(message) }
 
 func (r *rankLog) failed(err error) { r.l.Error().Err(err).Msg("failed") }

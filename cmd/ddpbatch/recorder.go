@@ -11,7 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics/tensorboard"
 )
 
-// recorder keeps the figures of a run: metrics.jsonl, and the same for TensorBoard.
+// A recorder writes the metrics of a run to metrics.jsonl and to a TensorBoard file.
 type recorder struct {
 	dir     rundir.Dir
 	host    string
@@ -19,7 +19,7 @@ type recorder struct {
 	board   *tensorboard.File
 }
 
-// keep writes what an event tells. The first one says where the run goes on.
+// keep writes an event. The first event contains the step from which the run resumes.
 func (r *recorder) keep(e trainer.Event) error {
 	if e.Kind == trainer.Started {
 		return r.open(e.Step)
@@ -56,7 +56,8 @@ func (r *recorder) close() error {
 	return errors.Join(errs...)
 }
 
-// recordOf is an event as a line of metrics.jsonl, if it is one.
+// recordOf returns an event as a line of metrics.jsonl. It returns false for events without
+// metrics.
 func recordOf(e trainer.Event) (m metrics.Record, ok bool) {
 	m = metrics.Record{Kind: string(e.Kind), Step: e.Step, Epoch: e.Epoch, Steps: e.Steps, Epochs: e.Epochs, Time: time.Now().UTC()}
 	switch e.Kind {
@@ -70,7 +71,7 @@ func recordOf(e trainer.Event) (m metrics.Record, ok bool) {
 			m.CommMillis, m.CommHidden = metrics.Of(c.Busy.Seconds()*1e3), metrics.Of(c.Hidden)
 			m.SlowestRank, m.SlowestRatio, m.Straggler = &c.Slowest, metrics.Of(c.Ratio), c.Lasting
 			for _, t := range c.Computing {
-				// There may be thousands of ranks: no more digits than they mean.
+				// Limit the digits to microseconds: a run can have thousands of ranks.
 				m.ComputeMillis = append(m.ComputeMillis, metrics.Number(float64(t.Round(time.Microsecond).Microseconds())/1e3))
 			}
 		}
@@ -86,7 +87,8 @@ func recordOf(e trainer.Event) (m metrics.Record, ok bool) {
 	return m, true
 }
 
-// scalarsOf are the numbers of a record by TensorBoard's tags, grouped by its kind.
+// scalarsOf returns the values of a record with TensorBoard tags, grouped by the kind of
+// record.
 func scalarsOf(m metrics.Record) []tensorboard.Scalar {
 	out := []tensorboard.Scalar{{Tag: m.Kind + "/epoch", Value: float64(m.Epoch)}}
 	for _, f := range []struct {

@@ -33,9 +33,9 @@ func (c *renderCmd) Run(_ context.Context, p *program) error {
 	return err
 }
 
-// script returns the batch script of the job. For a sweep, it is for the given elements, or
-// for all if elements is nil. It starts this very program on the nodes, so the program must
-// be at the same path there.
+// script returns the batch script of the job. For a sweep, elements selects the trials; nil
+// selects all of them. The script starts this executable on the nodes. The executable must
+// have the same path there.
 func (f *jobFile) script(dir rundir.Dir, elements []int) ([]byte, error) {
 	binary, err := os.Executable()
 	if err != nil {
@@ -59,7 +59,8 @@ func (f *jobFile) script(dir rundir.Dir, elements []int) ([]byte, error) {
 	}
 	script, err := templates.Render(in)
 	if err != nil {
-		// The job file was good: what no script can hold is one of the paths.
+		// The job file is valid, so one of the paths contains characters that a script cannot
+		// hold.
 		return nil, exitError{exitUsage, err}
 	}
 	return script, nil

@@ -60,7 +60,7 @@ func (c *repairCmd) Run(ctx context.Context, p *program) error {
 	return nil
 }
 
-// request finds the run directory, which may have no record, and its job.
+// request returns the run directory, which may lack a record, and its job.
 func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
 	if c.Which == "" {
 		return req, usage("the name of the run is empty")
@@ -94,7 +94,7 @@ func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
 	} else if err != nil {
 		return req, err
 	}
-	if req.Dir, _, err = req.Dir.Hold(); err != nil { // until the process ends
+	if req.Dir, _, err = req.Dir.Hold(); err != nil { // until the process exits
 		return req, err
 	}
 	if _, err := req.Dir.ReadRecord(); errors.Is(err, fs.ErrNotExist) && !req.Dir.IsRepairable() {
@@ -103,7 +103,8 @@ func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
 	return req, c.stored(&req)
 }
 
-// stored takes the job from the run directory, or has it stored there.
+// stored reads the job file in the run directory. If it is missing, stored sets req.Spec, so
+// that the repair writes it.
 func (c *repairCmd) stored(req *submit.RepairRequest) error {
 	spec, err := req.Dir.ReadSpec()
 	switch {

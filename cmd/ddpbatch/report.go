@@ -50,7 +50,7 @@ func (c *reportCmd) Run(ctx context.Context, p *program) error {
 	return c.write(p, run, r.HTML)
 }
 
-// write writes the page to where it was asked for.
+// write writes the report to the file in --output, or to standard output.
 func (c *reportCmd) write(p *program, run knownRun, html func(io.Writer) error) error {
 	if c.Output == "-" {
 		return html(p.Stdout)
@@ -66,8 +66,8 @@ func (c *reportCmd) write(p *program, run knownRun, html func(io.Writer) error) 
 	return nil
 }
 
-// elementStates is what Slurm says of the last jobs of a sweep's elements, by id; none
-// where it does not say.
+// elementStates returns Slurm's states of the last jobs of a sweep's trials, by job ID. The
+// map is empty if Slurm does not respond.
 func (p *program) elementStates(ctx context.Context, sweep knownRun) map[string]slurm.JobState {
 	elements, err := sweep.elements()
 	var ids []string
@@ -90,8 +90,8 @@ func (p *program) elementStates(ctx context.Context, sweep knownRun) map[string]
 	return by
 }
 
-// jobState is what Slurm says of the run's last job; nil where there is none, or it does
-// not say.
+// jobState returns Slurm's state of the run's last job. It returns nil if the run has no job,
+// or if Slurm does not respond.
 func (p *program) jobState(ctx context.Context, run knownRun) *slurm.JobState {
 	id := run.record.LastJob()
 	if id == "" {

@@ -24,11 +24,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// lastGrace is how long a rank may take to end once its attempt is over. A rank
-// that is stuck by then in a system call or a user's library ends all the same.
+// lastGrace is how long a rank may take to exit after its attempt has ended. After that, the
+// rank exits even if a system call or a user's library blocks it.
 const lastGrace = 3 * time.Second
 
-// runCmd is one rank. The launcher starts it; so can srun, inside an allocation.
+// runCmd runs one rank. The launcher, srun, or another launcher such as torchrun starts it.
 type runCmd struct {
 	Job    string `arg:"" optional:"" name:"job.toml" help:"Job file, for ranks that srun starts without a launcher."`
 	RunDir string `help:"Run directory (default: runs/NAME in the current directory)." placeholder:"DIR"`
@@ -74,7 +74,7 @@ func (c *runCmd) Run(ctx context.Context, p *program) error {
 	return r.run(ctx)
 }
 
-// rank is one rank's process.
+// A rank is the process of one rank.
 type rank struct {
 	*program
 	place   launch.Place
@@ -84,10 +84,10 @@ type rank struct {
 	record  rundir.Record
 	digests digests
 	log     *rankLog
-	unlock  func() // of the run directory, where this rank holds it
+	unlock  func() // releases the run directory, if this rank holds it
 }
 
-// open finds the job and the run directory, and opens the rank's log.
+// open loads the job, opens the run directory, and opens the rank's log.
 func (r *rank) open(ctx context.Context, c *runCmd) (err error) {
 	switch {
 	case c.Job != "":
@@ -104,12 +104,12 @@ func (r *rank) open(ctx context.Context, c *runCmd) (err error) {
 	return err
 }
 
-// openRun loads the job that the launcher has stored in the run directory, which it holds
-// until the process ends.
+// openRun loads the job that the launcher stored in the run directory. The rank holds the
+// directory until the process exits.
 func (r *rank) openRun(path string) (err error) {
 	if r.dir, _, err = rundir.OpenOwn(r.abs(path)); err != nil {
 		if _, missing := (rundir.Dir{Path: r.abs(path)}).ReadRecord(); r.place.Nodes > 1 && errors.Is(missing, fs.ErrNotExist) {
-			// The launcher has just written into it on the first node.
+			// The launcher has just written to the directory on the first node.
 			return hints.Add(fmt.Errorf("run directory %q does not exist on %s", path, r.place.Host),
 				"put it on a file system that all nodes share (--run-dir)")
 		}
@@ -125,8 +125,8 @@ func (r *rank) openRun(path string) (err error) {
 	return err
 }
 
-// openFile loads a job file. Only rank 0 creates the run directory, and the other ranks
-// wait for it. The rank holds the directory until the process ends.
+// openFile loads a job file. Rank 0 creates the run directory, and the other ranks wait for
+// it. The rank holds the directory until the process exits.
 func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 	f, err := r.load(c.Job)
 	if err != nil {
@@ -144,7 +144,7 @@ func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 		if r.dir, _, err = r.dir.Hold(); err != nil {
 			return err
 		}
-		// Another run here would mix the two.
+		// Two runs in this directory would mix their files.
 		if r.unlock, err = r.dir.Lock(r.claim(ctx, r.place.JobID)); err != nil {
 			return err
 		}
@@ -175,9 +175,9 @@ func (r *rank) awaitRun(timeout time.Duration) error {
 	}
 }
 
-// run joins, works and says goodbye.
+// run joins the other ranks, runs the trainer or the user's program, and leaves.
 func (r *rank) run(ctx context.Context) error {
-	// Before anything else: a signal at any time only asks for a stop.
+	// Catch signals first, so that a signal at any time only requests a stop.
 	signals, quit := requests()
 	defer quit()
 
@@ -191,10 +191,10 @@ func (r *rank) run(ctx context.Context) error {
 		if joined != nil {
 			joined.Leave(exitFailed, err)
 		}
-		// The launcher tells it once for all ranks, if it knows.
+		// The launcher prints it once for all ranks, if it received the error.
 		return r.quietly(err)
 	}
-	r.place = joined.Place // with what its launcher had not told
+	r.place = joined.Place // now complete with values from the launcher
 	r.log.info("joined", "interface", joined.Choice.Interface, "address", joined.Choice.Addr.String())
 	if r.place.Rank == 0 {
 		r.tellNetwork(joined)
@@ -219,8 +219,7 @@ func (r *rank) run(ctx context.Context) error {
 	return r.quietly(exitError{exit, err})
 }
 
-// quietly keeps what the launcher prints for all ranks from being printed by
-// each of them.
+// quietly suppresses err if the launcher prints it once for all ranks.
 func (r *rank) quietly(err error) error {
 	if _, launched := r.lookup(launch.LauncherVariable); launched {
 		return silent{err}
@@ -277,7 +276,7 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 		return r.exitOf(err), err
 	}
 	defer func() {
-		// The training is over, well or not: nothing is at stake any more.
+		// Training has ended, and a failed close cannot change its result.
 		if err := comm.Close(); err != nil {
 			r.log.info("close", "error", err.Error())
 		}
@@ -313,7 +312,8 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	return exitDone, nil
 }
 
-// wgmma says whether the attention is asked for that only Hopper has.
+// wgmma reports whether the environment selects the attention kernels that only Hopper GPUs
+// support.
 func (p *program) wgmma() (bool, error) {
 	switch v, _ := p.lookup(launch.AttentionVariable); v {
 	case "", "mma":
@@ -325,8 +325,8 @@ func (p *program) wgmma() (bool, error) {
 	}
 }
 
-// tellPath logs how ranks exchange gradients, and says what keeps those of a node from
-// sharing memory.
+// tellPath logs the transport of gradients between ranks. It warns if the ranks of a node
+// cannot use shared memory.
 func (r *rank) tellPath(comm collective.Communicator) {
 	p := comm.Path(collective.AllReduce(make([]float32, ddp.FirstBucketBytes/4), collective.Sum))
 	r.log.info("connected", "transport", p.Transport)
@@ -335,17 +335,17 @@ func (r *rank) tellPath(comm collective.Communicator) {
 	}
 }
 
-// ours is err, unless the attempt had failed before: then this rank's own error
-// is a consequence, and not to be told as a failure of its own. A broken
-// collective nearly always is one, unless it names this rank as the cause: the
-// launcher gets a moment to say of what.
+// ours returns err if this rank's error is the root cause of the failure. If the attempt had
+// already failed, it returns the error of the attempt instead. A collective error is usually a
+// consequence, unless it names this rank. Therefore, ours first gives the launcher time to
+// report the root cause.
 func (r *rank) ours(j *launch.Rank, err error) error {
 	var broken *collective.Error
 	var other trainer.Elsewhere
 	if errors.As(err, &broken) && broken.Peer.Rank != r.place.Rank || errors.As(err, &other) {
 		wait := lastGrace
 		if broken != nil && broken.Told() {
-			wait *= 2 // the rank that found out knows more: it speaks first
+			wait *= 2 // the rank that detected the failure has more details and reports first
 		}
 		select {
 		case <-j.Session.Context().Done():
@@ -369,7 +369,7 @@ func (r *rank) exitOf(err error) int {
 	return exitFailed
 }
 
-// stacks are those of all goroutines of this process.
+// stacks returns the stack traces of all goroutines.
 func stacks() string {
 	buffer := make([]byte, 1<<20)
 	return string(buffer[:runtime.Stack(buffer, true)])

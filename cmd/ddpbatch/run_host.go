@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
-// runHost starts the ranks of this host, if this process is not a rank itself.
+// runHost starts the ranks of this host, unless this process is a rank itself.
 func (c *runCmd) runHost(p *program, place launch.Place) (started bool, err error) {
 	job, err := c.job(p)
 	if err != nil {
@@ -35,12 +35,12 @@ func (c *runCmd) runHost(p *program, place launch.Place) (started bool, err erro
 	exit, err := launch.RunHost(launch.HostOptions{Place: place, Argv: argv, Environ: p.Env,
 		Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals}, ranks)
 	if err == nil && exit != exitDone {
-		err = exitError{exit, nil} // the ranks have said why
+		err = exitError{exit, nil} // the ranks have printed the cause
 	}
 	return true, err
 }
 
-// job is the job of a rank that has not opened anything yet.
+// job loads the job before a rank has opened the run directory.
 func (c *runCmd) job(p *program) (*jobs.Job, error) {
 	if c.Job != "" {
 		f, err := p.load(c.Job)

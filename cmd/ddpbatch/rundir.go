@@ -13,15 +13,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
-// runsFolder is the folder of run directories, unless --run-dir names another place.
+// runsFolder is the default parent directory of run directories.
 const runsFolder = "runs"
 
-// runDir returns the run directory of a job: the one asked for, or else runs/NAME in the
+// runDir returns the run directory of a job: the directory in --run-dir, or runs/NAME in the
 // current directory. Base is the directory of the job file.
 //
-// A run that was started from another directory is found if it is below the directory of the
-// job file or below a directory above it. Otherwise the same command in another directory
-// would silently start a second run.
+// If runs/NAME does not exist there, runDir also searches the directory of the job file and
+// its parent directories. Otherwise, the same command in another directory would silently
+// start a second run.
 func (p *program) runDir(asked string, job *jobs.Job, base string) rundir.Dir {
 	if asked != "" {
 		return rundir.Dir{Path: p.abs(asked)}
@@ -31,7 +31,7 @@ func (p *program) runDir(asked string, job *jobs.Job, base string) rundir.Dir {
 	if holdsRun(here, job, base) {
 		return here
 	}
-	// Directories of other users are not searched: /home, for example, may be an automounter's.
+	// Do not search directories of other users: /home, for example, can be an automount point.
 	for folder := base; isOwn(folder) || folder == base; folder = filepath.Dir(folder) {
 		if dir := (rundir.Dir{Path: filepath.Join(folder, name)}); isOwn(dir.Path) && holdsRun(dir, job, base) {
 			return dir
@@ -43,8 +43,8 @@ func (p *program) runDir(asked string, job *jobs.Job, base string) rundir.Dir {
 	return here
 }
 
-// holdsRun reports whether dir holds a run of the job, or a run whose record is damaged. The
-// error of a damaged record names the command that repairs it.
+// holdsRun reports whether dir contains a run of the job, or a run with a corrupt record. The
+// error of a corrupt record names the command that repairs it.
 func holdsRun(dir rundir.Dir, job *jobs.Job, base string) bool {
 	record, err := dir.ReadRecord()
 	if err != nil {
@@ -53,7 +53,7 @@ func holdsRun(dir rundir.Dir, job *jobs.Job, base string) bool {
 	return record.Name == string(job.Name) && isSameFolder(record.Base, base)
 }
 
-// warnOfRunDir warns if a job uses a run that is not in the default place.
+// warnOfRunDir warns if a job uses a run outside of the default directory.
 func (p *program) warnOfRunDir(dir rundir.Dir, asked string, job *jobs.Job) {
 	here := p.abs(filepath.Join(runsFolder, string(job.Name)))
 	if asked == "" && !isSameFolder(dir.Path, here) && dir.Path != here {
@@ -62,8 +62,9 @@ func (p *program) warnOfRunDir(dir rundir.Dir, asked string, job *jobs.Job) {
 }
 
 // exposures returns warnings about directories in which every user can replace a run
-// directory. Directories of a group, and of other users, are common in shared projects: if
-// there is nothing worse, members asks for the innermost of these.
+// directory. If there are none and members is set, it returns a warning about the innermost
+// directory that a group or another user can change. Such directories are common in shared
+// projects.
 func exposures(dir rundir.Dir, members bool) (texts []string) {
 	all := rundir.Exposures(dir.Path)
 	text := func(e rundir.Exposure) string {
@@ -80,7 +81,7 @@ func exposures(dir rundir.Dir, members bool) (texts []string) {
 	return texts
 }
 
-// warnOfExposure prints what [exposures] returns.
+// warnOfExposure prints the warnings of [exposures].
 func (p *program) warnOfExposure(dir rundir.Dir, members bool) {
 	for _, text := range exposures(dir, members) {
 		p.note("warning: %s", text)
@@ -97,7 +98,7 @@ func isOwn(path string) bool {
 	return ok && int(stat.Uid) == os.Geteuid()
 }
 
-// isSameFolder reports whether two paths lead to one folder.
+// isSameFolder reports whether two paths name the same directory.
 func isSameFolder(a, b string) bool {
 	if a == b {
 		return true
@@ -107,8 +108,9 @@ func isSameFolder(a, b string) bool {
 	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
-// findDependency finds the run that a dependency of a job names, below the current
-// directory or beside the job file. It returns nil for a job id that is no run's.
+// findDependency returns the run that a dependency names. It searches from the current
+// directory, and then from the directory of the job file. It returns nil for a job ID that
+// belongs to no known run.
 func (p *program) findDependency(base, name string) (*rundir.Dir, error) {
 	run, err := p.findRun(name)
 	if err != nil && !isSameFolder(base, p.Dir) {

@@ -18,31 +18,32 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
 )
 
-// knownRun is a run directory and what it says of itself.
+// A knownRun is a run directory and its record.
 type knownRun struct {
 	dir    rundir.Dir
 	record rundir.Record
 }
 
-// jobIDForm is the id of a job, or of an element of a job array.
+// jobIDForm matches the ID of a job or of an array task.
 var jobIDForm = regexp.MustCompile(`^[0-9]+(_[0-9]+)?$`)
 
-// findRun finds the run that an argument names: a run directory, a job file
-// (which stands for its default directory), the id of a job that was submitted
-// from a directory below runs/, or the name of such a directory. A sweep's element
-// is the directory, the id "18_3", or the sweep's name, a slash and the number.
+// findRun returns the run that arg names. The argument is a run directory, a job file (for its
+// default run directory), the ID of a job that was submitted from a directory below runs/, or
+// the name of such a directory. For a trial of a sweep, it is the trial's directory, an array
+// task ID such as "18_3", or "SWEEP/INDEX".
 func (p *program) findRun(arg string) (knownRun, error) {
-	if arg == "" { // a variable that is not set: not the current directory
+	if arg == "" { // an unset shell variable; it must not select the current directory
 		return knownRun{}, usage("the name of the run is empty")
 	}
 	path, named := p.abs(arg), p.abs(filepath.Join(runsFolder, arg))
 	if isRun(named) && !isRun(path) && !strings.HasSuffix(arg, ".toml") {
-		// Code and data are often in a file or folder of the same name.
+		// The user's code or data often has the same name as the run.
 		return openRun(named)
 	}
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// A directory there that cannot be opened as a run explains more than its absence here.
+		// The error from a run directory that cannot be opened is more useful than "not
+		// found".
 		if _, err := os.Lstat(named); err == nil {
 			return openRun(named)
 		}
@@ -70,15 +71,15 @@ func (p *program) findRun(arg string) (knownRun, error) {
 	return knownRun{}, exitError{exitUsage, hints.Add(fmt.Errorf("%q is no run directory, job file or job id", arg), "`ddpbatch status` lists the runs below "+runsFolder+"/")}
 }
 
-// isRun says whether a folder is a run directory.
+// isRun reports whether path is a run directory.
 func isRun(path string) bool {
 	_, err := rundir.Open(path)
 	return err == nil
 }
 
-// findSettled is findRun for commands that want the run's last job. If a submission was
-// interrupted, it finds the job of that submission first. It does not do so for the run of
-// another user, whose record it cannot change.
+// findSettled is like findRun, but also resolves an interrupted submission, so that the record
+// contains the run's last job. It does not resolve submissions of other users, because it
+// cannot change their records.
 func (p *program) findSettled(ctx context.Context, arg string) (knownRun, error) {
 	run, err := p.findRun(arg)
 	if err != nil || run.record.Pending == nil || !isOwn(run.dir.Path) {
@@ -108,8 +109,8 @@ func openRun(path string) (knownRun, error) {
 	return knownRun{dir, record}, err
 }
 
-// runOfJob finds the run that was submitted as a job, in the default folder of runs. Runs of
-// this user come first: the record of another user's run can name any job.
+// runOfJob returns the run with the given job ID from the default directory of runs. It
+// prefers the user's own runs, because the record of another user's run can claim any job ID.
 func (p *program) runOfJob(id string) (knownRun, error) {
 	runs, err := p.runs(p.abs(runsFolder))
 	if err != nil {
@@ -141,7 +142,8 @@ func (p *program) runOfJob(id string) (knownRun, error) {
 		"name its run directory instead")}
 }
 
-// runs are the run directories in a folder, by name; none where there is no folder.
+// runs returns the runs in a directory, sorted by name. It reports and skips runs that it
+// cannot read. The result is empty if the directory does not exist.
 func (p *program) runs(folder string) ([]knownRun, error) {
 	found, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -154,7 +156,7 @@ func (p *program) runs(folder string) ([]knownRun, error) {
 		if errors.Is(err, fs.ErrNotExist) && dir.HasCheckpoints() {
 			_, err = rundir.Open(dir.Path)
 		} else if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-			continue // something else
+			continue // not a run directory
 		}
 		if err != nil {
 			p.leftOut++
@@ -169,10 +171,10 @@ func (p *program) runs(folder string) ([]knownRun, error) {
 	return runs, nil
 }
 
-// noteNoRuns says that a command has no run to show.
+// noteNoRuns prints that a command has no run to show.
 func (p *program) noteNoRuns(folders string) { p.note("%s", p.noRuns(folders)) }
 
-// noRuns says that there are no runs below some folders, or none that can be read.
+// noRuns returns the message that the directories contain no runs, or no readable ones.
 func (p *program) noRuns(folders string) string {
 	if p.leftOut > 0 {
 		return fmt.Sprintf("no run below %s can be read", folders)
@@ -180,8 +182,8 @@ func (p *program) noRuns(folders string) string {
 	return "there are no runs below " + folders
 }
 
-// elements are the runs of a sweep, in order; those that were never submitted have
-// an empty record.
+// elements returns the trials of a sweep, in order. A trial that was never submitted has an
+// empty record. The result is nil if the run is not a sweep.
 func (r knownRun) elements() ([]knownRun, error) {
 	if r.record.Sweep == nil {
 		return nil, nil
@@ -201,7 +203,8 @@ func (r knownRun) elements() ([]knownRun, error) {
 	return all, nil
 }
 
-// job is the id of the job that the run was last submitted as.
+// job returns the ID of the run's last Slurm job. It returns an error if the run was never
+// submitted.
 func (r knownRun) job() (string, error) {
 	if id := r.record.LastJob(); id != "" {
 		return id, nil
@@ -209,7 +212,7 @@ func (r knownRun) job() (string, error) {
 	return "", r.neverStarted()
 }
 
-// output is the file with the newest output of the run.
+// output returns the path of the run's newest output log.
 func (r knownRun) output() (string, error) {
 	path := r.dir.OutputLog(r.record)
 	switch {
@@ -222,7 +225,8 @@ func (r knownRun) output() (string, error) {
 	return "", r.neverStarted()
 }
 
-// short is a path as seen from the current directory, where it is below it.
+// short returns path relative to the current directory if it is below it, and unchanged
+// otherwise.
 func (p *program) short(path string) string {
 	if rel, err := filepath.Rel(p.Dir, path); err == nil && !strings.HasPrefix(rel, "..") {
 		return rel

@@ -36,9 +36,9 @@ needed. The same arguments give the same text. Once the context is full, each to
 needs the whole context computed again; --keep-half avoids that.`
 }
 
-// sampled is the answer in JSON.
+// sampled is the output of sample --json.
 type sampled struct {
-	Path   string  `json:"path"` // of the checkpoint or file
+	Path   string  `json:"path"` // of the checkpoint or weights file
 	Step   *int    `json:"step,omitempty"`
 	Prompt string  `json:"prompt"`
 	Text   string  `json:"text,omitempty"`
@@ -90,7 +90,7 @@ func (c *sampleCmd) Run(ctx context.Context, p *program) error {
 	return p.printJSON(sampled{m.path, m.step, c.Prompt, m.words.decode(tokens), tokens})
 }
 
-// generate draws tokens, and calls each with every one.
+// generate samples tokens and calls each with every new token.
 func (c *sampleCmd) generate(m trainedGPT, sampler *nn.Sampler, prompt []int32, each func(...int32)) ([]int32, error) {
 	g := m.gpt.NewGenerator(m.device, device.FP32)
 	g.KeepHalf = c.KeepHalf
@@ -109,16 +109,16 @@ func (c *sampleCmd) generate(m trainedGPT, sampler *nn.Sampler, prompt []int32, 
 	return tokens, nil
 }
 
-// trainedGPT is a GPT with its weights, and what its tokens stand for.
+// A trainedGPT is a GPT with its weights and its token vocabulary.
 type trainedGPT struct {
 	gpt    *nn.GPT
 	device device.Device
 	words  words
 	path   string
-	step   *int // of the checkpoint
+	step   *int // of the checkpoint; nil for a weights file
 }
 
-// gptOfRun loads the newest good checkpoint of a run.
+// gptOfRun loads the newest usable checkpoint of a run.
 func (p *program) gptOfRun(ctx context.Context, arg string) (m trainedGPT, err error) {
 	run, err := p.findRun(arg)
 	if err != nil {
@@ -168,7 +168,7 @@ func (p *program) gptOfRun(ctx context.Context, arg string) (m trainedGPT, err e
 	return m, nil
 }
 
-// gptOfFile loads weights from elsewhere.
+// gptOfFile loads weights from a safetensors file outside of a run.
 func (p *program) gptOfFile(path string, heads int) (m trainedGPT, err error) {
 	m.path = p.abs(path)
 	f, err := safefile.Open(m.path, 0)
@@ -193,7 +193,7 @@ func (p *program) gptOfFile(path string, heads int) (m trainedGPT, err error) {
 	return m, nil
 }
 
-// load makes the model that weights are of.
+// load creates the model for the weights and loads them.
 func (m *trainedGPT) load(weights *nn.Weights, heads int) error {
 	o, err := weights.Options(heads)
 	if err != nil {

@@ -27,19 +27,19 @@ func (c *samplerCmd) Help() string {
 	return `The order is that of PyTorch's DistributedSampler with the same arguments.`
 }
 
-// Every rank has a line, at most so many; the number of one alone has other limits.
+// mostLines limits the output to one line per rank. With --rank, only mostReplicas applies.
 const (
 	mostLines    = 1 << 20
 	mostReplicas = math.MaxInt32
 )
 
-// samplerAnswer is the answer in JSON.
+// samplerAnswer is the output of sampler --json.
 type samplerAnswer struct {
-	NumSamples int           `json:"num_samples"` // of each rank
+	NumSamples int           `json:"num_samples"` // per rank
 	Ranks      []rankSamples `json:"ranks"`
 }
 
-// rankSamples is what one rank takes, in order.
+// rankSamples are the samples of one rank, in order.
 type rankSamples struct {
 	Rank    int   `json:"rank"`
 	Indices []int `json:"indices"`
@@ -81,9 +81,9 @@ func (c *samplerCmd) Run(_ context.Context, p *program) error {
 	return nil
 }
 
-// deal returns what gives a rank's samples, as [data.Sampler] does. That makes the
-// whole epoch's order for each rank that it is asked for; here all are, so it is
-// made once, and dealt out.
+// deal returns a function that returns the samples of a rank, with the same result as
+// [data.Sampler]. data.Sampler computes the order of the whole epoch for each rank. deal
+// computes it only once for all ranks.
 func (c *samplerCmd) deal() func(rank int) []int {
 	order := data.Sampler{N: c.Length, Replicas: 1, Shuffle: c.Shuffle, Seed: c.Seed}.Epoch(c.Epoch)
 	n := c.Length / c.Replicas
@@ -99,7 +99,7 @@ func (c *samplerCmd) deal() func(rank int) []int {
 	}
 }
 
-// barred writes indices with a bar between batches.
+// barred formats indices with a bar between batches.
 func barred(indices []int, batch int) string {
 	var b strings.Builder
 	for i, index := range indices {

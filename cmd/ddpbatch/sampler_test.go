@@ -7,7 +7,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 )
 
-// TestSamplerDeals: each rank is shown what it takes in a training.
+// TestSamplerDeals checks that deal assigns the same samples to each rank as the trainer's
+// sampler.
 func TestSamplerDeals(t *testing.T) {
 	for _, length := range []int{1, 2, 7, 24, 25} {
 		for _, replicas := range []int{1, 2, 3, 8, 24, 60} {

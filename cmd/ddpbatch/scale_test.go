@@ -15,14 +15,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// manyRuns are the run directories of submitted runs. Only accounting has the jobs of every
+// manyRuns are the run directories of submitted runs. Only accounting lists the jobs of every
 // second run.
 type manyRuns struct {
 	dir, fake string
 	environ   []string
 }
 
-// counted is a program that records its command line and prints a file.
+// counted is a script that records its command line and prints a file.
 const counted = `#!/bin/sh
 echo "${0##*/} $*" >>"$FAKE_DIR/calls"
 exec cat "$FAKE_DIR/${0##*/}.out"
@@ -80,8 +80,8 @@ func (m manyRuns) status(tb testing.TB, program string) []watch.Status {
 	return all
 }
 
-// The status of 500 runs takes two calls: squeue for all jobs, and sacct for those that the
-// controller has forgotten.
+// TestStatusOfManyRuns checks that the status of 500 runs takes two calls: squeue for all
+// jobs, and sacct for the jobs that squeue does not list.
 func TestStatusOfManyRuns(t *testing.T) {
 	const n = 500
 	m := newManyRuns(t, n)
@@ -108,7 +108,7 @@ func TestStatusOfManyRuns(t *testing.T) {
 	}
 }
 
-// built is the program as users have it; the tests' own is larger.
+// built builds the program as users run it. The test executable is larger.
 func built(b *testing.B) string {
 	b.Helper()
 	program := filepath.Join(b.TempDir(), "ddpbatch")
@@ -120,8 +120,8 @@ func built(b *testing.B) string {
 	return program
 }
 
-// BenchmarkProcess is the wall time of whole processes, from their start to their
-// end: what a person at a prompt, or a script with a hundred jobs, waits for.
+// BenchmarkProcess measures the wall time of whole processes, from start to exit, as a user or
+// a script sees it.
 func BenchmarkProcess(b *testing.B) {
 	program := built(b)
 	examples, err := filepath.Abs("../../jobs/examples")

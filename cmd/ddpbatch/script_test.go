@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScripts runs the program as people do. Each script is one behaviour.
+// TestScripts runs the program in scripts. Each script tests one behavior.
 func TestScripts(t *testing.T) {
 	program, err := exec.LookPath("ddpbatch")
 	if err != nil {
@@ -66,7 +66,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// exits CODE PROGRAM ARG... runs a program that must end with a code.
+// exits implements "exits CODE PROGRAM ARG...". It runs a program and checks its exit code.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits code program [arg...]")
@@ -83,7 +83,8 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// checkpoint DIR STEP [finished] saves a checkpoint of the first of two epochs, or of both.
+// saveCheckpoint implements "checkpoint DIR STEP [finished]". It saves a checkpoint after the
+// first of two epochs, or after both.
 func saveCheckpoint(ts *testscript.TestScript, neg bool, args []string) {
 	step, err := strconv.Atoi(args[1])
 	ts.Check(err)
@@ -102,7 +103,8 @@ func saveCheckpoint(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// metrics FILE writes figures as a run does, the last loss not a number.
+// writeMetrics implements "metrics FILE". It writes metrics as a run does. The last loss is
+// NaN.
 func writeMetrics(ts *testscript.TestScript, neg bool, args []string) {
 	log, err := metrics.Open(ts.MkAbs(args[0]), 0)
 	ts.Check(err)
@@ -119,7 +121,8 @@ func writeMetrics(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// live DIR WHAT [JOB] writes what the launcher of a job, 101 if none is given, says of its ranks.
+// writeLive implements "live DIR STATE [JOB]". It writes the live status of a job's launcher.
+// The default job ID is 101.
 func writeLive(ts *testscript.TestScript, neg bool, args []string) {
 	l := rundir.Live{Time: time.Now(), JobID: "101", Attempt: 1, Phase: rundir.PhaseRunning, Hosts: "n[1-2]", PerNode: 2, Ranks: 4, Joined: 4,
 		Nodes: []rundir.NodeGroup{{State: "saving", Hosts: "n1", Ranks: []int{0}, Count: 1, Least: 100, Most: 100},

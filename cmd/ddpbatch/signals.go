@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// requests are the signals that ask a launcher or a rank to save and stop:
-// Slurm's, Control-C, and the loss of the terminal unless nohup has it ignored.
-// After quit is called they have their usual effect again.
+// requests returns a channel of the signals that ask a launcher or a rank to save and stop:
+// SIGTERM and SIGUSR1 from Slurm, SIGINT from Control-C, and SIGHUP unless nohup ignores it.
+// The function quit restores the default handling.
 //
-// A pipe that nobody reads any more (`| head`) must not end the training:
-// SIGPIPE is caught, and what is printed is lost.
+// It also catches SIGPIPE, so that a closed pipe, such as `| head`, loses output but does not
+// stop training.
 func requests() (signals <-chan os.Signal, quit func()) {
 	c := make(chan os.Signal, 8)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGINT)
@@ -25,8 +25,8 @@ func requests() (signals <-chan os.Signal, quit func()) {
 	return c, func() { signal.Stop(c); signal.Stop(pipe) }
 }
 
-// untilSignal is a context that ends when a signal arrives before done is
-// called: a rank that is asked to stop has nothing to save until it has joined.
+// untilSignal returns a context that is canceled if a signal arrives before the call of done.
+// Until a rank has joined, it has nothing to save and can stop immediately.
 func untilSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	over, ended := make(chan struct{}), make(chan struct{})

@@ -29,7 +29,7 @@ func (c *statusCmd) Help() string {
 	return strings.Join(screen.Wrap(text, helpWidth, 0), "\n")
 }
 
-// helpWidth is the width of help texts that are made of lists.
+// helpWidth is the line width of help texts that contain generated lists.
 const helpWidth = 87
 
 func (c *statusCmd) Run(ctx context.Context, p *program) error {
@@ -37,7 +37,7 @@ func (c *statusCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	// What the run directories tell is shown even when Slurm does not answer.
+	// Show the state in the run directories even if Slurm does not respond.
 	all, asked := p.lookout().look(ctx, runs)
 	if all == nil && asked != nil {
 		return asked
@@ -56,7 +56,7 @@ func (c *statusCmd) Run(ctx context.Context, p *program) error {
 		p.noteNoRuns(p.abs(runsFolder))
 		return nil
 	case len(c.Which) == 1 && all[0].Elements != nil:
-		p.showRuns(all[0].Elements) // it was asked for by name
+		p.showRuns(all[0].Elements) // the user named this sweep
 	case len(c.Which) == 1:
 		p.showRun(all[0])
 	default:
@@ -72,10 +72,10 @@ func verifyAll(ctx context.Context, all []watch.Status) {
 	}
 }
 
-// labelled is where the text of a line with a label begins.
+// labelled is the column of the text after a label.
 const labelled = 12
 
-// showRun prints all that is known of one run.
+// showRun prints the status of a single run in full.
 func (p *program) showRun(s watch.Status) {
 	s.Dir = p.short(s.Dir)
 	if s.Phase == watch.Failed && s.Advice == "" && s.Job != "" {
@@ -86,14 +86,14 @@ func (p *program) showRun(s watch.Status) {
 	}
 }
 
-// showRuns prints one table for all runs, with the values of the elements of a
-// sweep.
+// showRuns prints a table of runs. For the trials of a sweep, it adds a column for each key
+// that the sweep varies.
 func (p *program) showRuns(all []watch.Status) {
 	header := []string{"RUN", "JOB", "PHASE", "STEP", "EPOCH", "LOSS", "ACCURACY", "SAVED", "NOTE"}
 	var keys []string
 	for _, key := range slices.Sorted(maps.Keys(all[0].Values)) {
 		keys = append(keys, key)
-		// The last part says enough, and a table is narrow.
+		// Use the last part of the key, to keep the table narrow.
 		header = slices.Insert(header, len(header)-1, strings.ToUpper(key[strings.LastIndexByte(key, '.')+1:]))
 	}
 	rows := make([][]string, len(all))
@@ -121,7 +121,7 @@ func (c *statusCmd) runs(p *program) ([]knownRun, error) {
 	return runs, nil
 }
 
-// row is a run in the table.
+// row returns the table row of a run.
 func row(s watch.Status) []string {
 	note := s.Detail
 	switch {

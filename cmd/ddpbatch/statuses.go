@@ -11,26 +11,26 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// lookout asks how runs stand, again and again: it keeps what it has read of their
-// figures, and what Slurm has said.
+// A lookout polls run directories and Slurm for the status of runs. It caches the parsed
+// metrics and Slurm's job states between polls.
 type lookout struct {
 	p       *program
 	figures map[string]*watch.Figures // by run directory
-	states  map[string]slurm.JobState // by job
+	states  map[string]slurm.JobState // by job ID
 	asked   time.Time
-	err     error // of the last question to Slurm
+	err     error // error of the last query to Slurm
 }
 
-// askEvery is how often Slurm is asked: its controller has more to do.
+// askEvery is the minimum interval between queries to Slurm, to limit the load on slurmctld.
 const askEvery = 15 * time.Second
 
 func (p *program) lookout() *lookout {
 	return &lookout{p: p, figures: map[string]*watch.Figures{}, states: map[string]slurm.JobState{}}
 }
 
-// look is how runs stand: what their directories tell, and what Slurm does. The
-// error is that Slurm did not answer, or that some directories could not be read, and the
-// rest stands; without any status, that none could be read.
+// look returns the status of the given runs, from their directories and from Slurm. It returns
+// the statuses that it could determine together with an error if Slurm did not respond or if
+// some directories were unreadable. The result is nil if all of them were unreadable.
 func (l *lookout) look(ctx context.Context, asked []knownRun) ([]watch.Status, error) {
 	all, runs := make([]watch.Status, 0, len(asked)), make([]knownRun, 0, len(asked))
 	var unread []error
@@ -58,7 +58,7 @@ func (l *lookout) look(ctx context.Context, asked []knownRun) ([]watch.Status, e
 	return all, errors.Join(append(unread, l.err)...)
 }
 
-// jobsOf are the runs that have a job, elements of sweeps among them.
+// jobsOf returns the statuses that have a job ID. It replaces a sweep by its trials.
 func jobsOf(all []watch.Status) []*watch.Status {
 	var jobs []*watch.Status
 	for i := range all {
@@ -71,7 +71,7 @@ func jobsOf(all []watch.Status) []*watch.Status {
 	return jobs
 }
 
-// knows says whether Slurm was asked about all of these.
+// knows reports whether the cache has the state of all jobs, or the last query failed.
 func (l *lookout) knows(jobs []*watch.Status) bool {
 	for _, s := range jobs {
 		if _, ok := l.states[s.Job]; !ok && l.err == nil {
@@ -81,8 +81,8 @@ func (l *lookout) knows(jobs []*watch.Status) bool {
 	return true
 }
 
-// ask asks for the states of all jobs at once: a hundred runs must not become a hundred
-// calls to the controller.
+// ask queries Slurm once for the states of all jobs, so that the number of runs does not
+// multiply the load on the controller.
 func (l *lookout) ask(ctx context.Context, runs []knownRun, jobs []*watch.Status) error {
 	if len(jobs) == 0 {
 		return nil
@@ -108,7 +108,7 @@ func (l *lookout) ask(ctx context.Context, runs []knownRun, jobs []*watch.Status
 	return nil
 }
 
-// stored is what the run directory tells, and for a sweep those of its elements.
+// stored returns the status in the run directory. For a sweep, it includes the trials.
 func (l *lookout) stored(r knownRun) (watch.Status, error) {
 	figures := l.figures[r.dir.Path]
 	if figures == nil {
@@ -120,7 +120,7 @@ func (l *lookout) stored(r knownRun) (watch.Status, error) {
 	if err != nil || elements == nil {
 		return s, err
 	}
-	s.State = "" // each element has one
+	s.State = "" // each trial has its own state
 	for i, e := range elements {
 		inner, err := l.stored(e)
 		if err != nil {
@@ -132,7 +132,7 @@ func (l *lookout) stored(r knownRun) (watch.Status, error) {
 	return s, nil
 }
 
-// settle finds the phases; of a sweep, how many elements are in which.
+// settle sets the phase of each run. For a sweep, it also counts its trials by phase.
 func settle(runs []knownRun, all []watch.Status) {
 	now := time.Now()
 	for i := range all {
@@ -155,7 +155,7 @@ func failureOf(dir rundir.Dir, job string) string {
 	return ""
 }
 
-// stored is what the run directory itself tells.
+// stored returns the status in the run directory, without its trials.
 func stored(r knownRun, figures *watch.Figures) watch.Status {
 	s := watch.Read(r.dir, r.record.Name, r.record.LastJob(), figures)
 	s.Pending = r.record.Pending != nil

@@ -16,16 +16,16 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
-// storedJob is a job as it is stored in its run directory.
+// A storedJob is a job as stored in its run directory.
 type storedJob struct {
-	job     *jobs.Job // with what its site fills in
+	job     *jobs.Job // with the defaults of its site
 	site    *sites.Profile
 	record  rundir.Record
-	spec    []byte // the job file
-	profile []byte // of the site
+	spec    []byte // contents of the job file
+	profile []byte // contents of the site profile
 }
 
-// openStored reads the job that a run directory holds.
+// openStored reads the job that is stored in a run directory.
 func openStored(dir rundir.Dir) (s storedJob, err error) {
 	if s.record, err = dir.ReadRecord(); err != nil {
 		return s, err
@@ -46,7 +46,8 @@ func openStored(dir rundir.Dir) (s storedJob, err error) {
 	return s, nil
 }
 
-// jobID is the id of the job around this process, as a record has it.
+// jobID returns the ID of the surrounding Slurm job in the format of the run record, or ""
+// without an allocation.
 func jobID(a *slurm.Allocation) string {
 	if a == nil {
 		return ""
@@ -54,20 +55,21 @@ func jobID(a *slurm.Allocation) string {
 	return a.ID()
 }
 
-// claim is the claim of this process to the lock of a run directory.
+// claim returns the claim that this process makes to the lock of a run directory.
 func (p *program) claim(ctx context.Context, jobID string) rundir.Claim {
 	return rundir.Claim{Job: jobID, Ended: submit.Ended(ctx, p.slurm())}
 }
 
-// launcherClaim is the claim of a launcher, which others may ask to stop.
+// launcherClaim returns the claim of a launcher. Other commands can ask the launcher to stop.
 func (p *program) launcherClaim(ctx context.Context, o *launch.Options) rundir.Claim {
 	c := p.claim(ctx, jobID(o.Allocation))
 	c.Launcher = true
 	return c
 }
 
-// asSubmitted compares what runs with what was submitted. It selects the snapshot of the
-// user's code, and warns if this program or the job file has changed since.
+// asSubmitted compares this program and the job with the submission. It warns if this program
+// or the job file has changed since then. It verifies the snapshot of the user's code and
+// selects it as the working directory.
 func (p *program) asSubmitted(ctx context.Context, c *launchCmd, o *launch.Options, id string) error {
 	record, err := o.Dir.ReadRecord()
 	if err != nil {
@@ -75,8 +77,8 @@ func (p *program) asSubmitted(ctx context.Context, c *launchCmd, o *launch.Optio
 	}
 	s := record.Of(id)
 	if s == nil && id != "" && c.RunDir != "" {
-		// The job may have started before its ID was recorded. The submissions of a
-		// sweep are in the directory of the sweep.
+		// The job can start before submit has recorded its ID. For a sweep, the directory of
+		// the sweep records the submissions.
 		of, release, err := rundir.OpenOwn(p.abs(c.RunDir))
 		if err != nil {
 			return err
@@ -113,8 +115,8 @@ func (p *program) asSubmitted(ctx context.Context, c *launchCmd, o *launch.Optio
 	return nil
 }
 
-// isSweepDigest reports whether a digest is that of the job file of the sweep that a run
-// is an element of: older versions recorded it for each element.
+// isSweepDigest reports whether dir is a trial of a sweep whose job file has this digest.
+// Older versions recorded the sweep's digest for each trial.
 func isSweepDigest(dir rundir.Dir, digest string) bool {
 	if !dir.IsElement() {
 		return false

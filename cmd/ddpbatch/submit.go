@@ -103,8 +103,8 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	return p.goesOn(run, err)
 }
 
-// loadAfter loads the job file once more, with --after beside the dependencies that
-// it has already.
+// loadAfter loads the job file again. It adds the runs in --after to the dependencies of the
+// job file.
 func (p *program) loadAfter(c *submitCmd, given []jobs.Dependency) (*jobFile, error) {
 	var words []string
 	for _, d := range given {
@@ -119,7 +119,7 @@ func (p *program) loadAfter(c *submitCmd, given []jobs.Dependency) (*jobFile, er
 	return p.load(c.Job, append(c.Set[:len(c.Set):len(c.Set)], "slurm.dependency=["+strings.Join(words, ", ")+"]")...)
 }
 
-// elements reads --elements.
+// elements parses --elements. The result is nil without the flag.
 func (c *submitCmd) elements(job *jobs.Job) ([]int, error) {
 	if job.Sweep == nil && (c.Failed || c.Elements != "") {
 		return nil, usage("--failed and --elements are for sweeps, and the job file has no [sweep]")
@@ -162,7 +162,7 @@ func (p *program) tellSubmitted(asJSON bool, f *jobFile, r submit.Result) error 
 	return nil
 }
 
-// submit hands the run to Slurm.
+// submit submits the run to Slurm.
 func (p *program) submit(ctx context.Context, f *jobFile, path string, elements []int, failed bool) (submit.Result, error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -177,8 +177,8 @@ func (p *program) submit(ctx context.Context, f *jobFile, path string, elements 
 		Script: f.script, Find: func(name string) (*rundir.Dir, error) { return p.findDependency(f.base, name) }, Version: version(), Program: digest, Host: hostName(), User: userName(), Environ: p.Env})
 }
 
-// tellDropped names what of the user's environment would change the job, and is
-// not passed on to it.
+// tellDropped warns about environment variables that would change the job. ddpbatch does not
+// pass them to Slurm.
 func (p *program) tellDropped() {
 	if _, dropped := slurm.Scrub(p.Env); len(dropped) > 0 {
 		p.note("not passed on to the job: %s", listed(dropped))
@@ -207,9 +207,8 @@ func (p *program) dryRun(asJSON bool, f *jobFile, dir rundir.Dir, script []byte)
 	return err
 }
 
-// dependencyOption is what sbatch would get for the dependencies, as far as it can
-// be told without asking Slurm: those that have come true already are left out when
-// the job is sent.
+// dependencyOption returns the --dependency option for sbatch, without a query to Slurm. A
+// real submission omits dependencies that are already satisfied.
 func (p *program) dependencyOption(f *jobFile) (string, error) {
 	var parts []string
 	for _, d := range f.job.Slurm.Dependency {
@@ -266,8 +265,8 @@ func (p *program) testOnly(ctx context.Context, asJSON bool, f *jobFile, script 
 	return nil
 }
 
-// checkSecrets looks whether every secret has a value, before the job queues for
-// hours to find that out.
+// checkSecrets checks that every secret has a value. Without this check, the job would fail
+// only after its time in the queue.
 func (p *program) checkSecrets(f *jobFile) error {
 	for _, job := range f.all() {
 		s := job.Setup.Secrets
@@ -289,7 +288,7 @@ func (p *program) checkSecrets(f *jobFile) error {
 	return nil
 }
 
-// hostName and userName are for people who read the record.
+// hostName returns the name of this host, for messages and for the record.
 func hostName() string {
 	name, err := os.Hostname()
 	if err != nil {

@@ -6,15 +6,15 @@ import (
 	"os"
 )
 
-// tail is a log of a run that grows.
+// A tail reads a growing log of a run.
 type tail struct {
 	open   func() (*os.File, error)
-	prefix string // before each line, if there is one
-	at     int64  // what has been copied
-	rest   []byte // with a prefix: the beginning of a line whose end is not there yet
+	prefix string // for each line; can be empty
+	at     int64  // bytes copied so far
+	rest   []byte // with a prefix, an incomplete last line
 }
 
-// copy copies what was appended since the last call. A file that has become shorter is a
+// copy copies the data since the last call to w. If the file is shorter than before, it is a
 // new file, and copy starts at its beginning.
 func (t *tail) copy(w io.Writer) error {
 	f, err := t.open()
@@ -59,14 +59,14 @@ func (t *tail) copy(w io.Writer) error {
 }
 
 const (
-	tailBytes   = 1 << 20 // of a log that are in memory at once, beside one line
-	longestLine = 1 << 20 // a longer one is told in parts
+	tailBytes   = 1 << 20 // bytes to read at a time
+	longestLine = 1 << 20 // longer lines are split
 )
 
-// end copies a last line that has no end.
+// end copies an incomplete last line and ends it.
 func (t *tail) end(w io.Writer) {
 	if len(t.rest) > 0 {
-		// Writes that fail are noticed by the program's output.
+		// p.Stdout records failed writes.
 		_, _ = w.Write(append(append([]byte(t.prefix), t.rest...), '\n'))
 		t.rest = nil
 	}

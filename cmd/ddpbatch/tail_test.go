@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The lines of a log have their prefix, in whatever pieces they come; one without an end
-// is told in parts, and not kept until the end.
+// TestTail checks that each line gets the prefix, even if it arrives in pieces, and that a
+// very long line is split instead of buffered.
 func TestTail(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	lines := strings.Repeat(strings.Repeat("x", 999)+"\n", 3*tailBytes/1000)

@@ -8,7 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// tally counts jobs by their states: "2 running, 1 pending".
+// tally counts jobs by state and returns text such as "2 running, 1 pending".
 func tally(states []slurm.JobState) string {
 	counts := map[slurm.State]int{}
 	var order []slurm.State

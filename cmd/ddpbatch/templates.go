@@ -28,11 +28,11 @@ Profiles are looked for in the folders of $` + sitesVariable + ` (separated by c
 ` + sitesFolder + `, and among those that come with the program.`
 }
 
-// siteInfo is what templates list --json says of a site.
+// siteInfo describes a site in the output of templates list --json.
 type siteInfo struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
-	Read  string `json:"read"` // the day on which its documents were read
+	Read  string `json:"read"` // date of the documentation on which the profile is based
 }
 
 func (c *templatesListCmd) Run(_ context.Context, p *program) error {
@@ -55,7 +55,7 @@ func (c *templatesListCmd) Run(_ context.Context, p *program) error {
 	return nil
 }
 
-// unusable says in one line why a profile is left out.
+// unusable explains in one line why a profile is skipped.
 func (p *program) unusable(name string, err error) string {
 	var spec jobs.Diagnostics
 	if errors.As(err, &spec) && len(spec) > 0 {

@@ -5,16 +5,15 @@ import (
 	"strconv"
 )
 
-// threads is the number of threads that the rank computes on: the cores that are
-// its own. Results do not depend on it, speed does: with more threads than cores the
-// ranks of a node stand in each other's way.
+// threads returns the number of compute threads of the rank, which is its number of cores.
+// Results do not depend on it. With more threads than cores, the ranks of a node slow each
+// other down.
 //
-// In a step these are the cores that srun says it has for each task; without a limit
-// on the process (TaskPlugin=task/none) nothing else would say so. On a machine
-// without Slurm, cores are divided among the ranks, unless the job file says how many
-// each has.
+// In a Slurm step, the number comes from SLURM_CPUS_PER_TASK, because with
+// TaskPlugin=task/none no CPU mask limits the process. Without Slurm, the ranks share the
+// cores equally, unless the job file sets slurm.cpus_per_task.
 func (r *rank) threads() int {
-	cores := runtime.GOMAXPROCS(0) // of the process: a CPU mask or a cgroup's limit counts
+	cores := runtime.GOMAXPROCS(0) // respects the CPU affinity mask and cgroup limits of the process
 	own := int(r.job.Slurm.CPUsPerTask)
 	if r.place.InSlurm() {
 		if text, ok := r.lookup("SLURM_CPUS_PER_TASK"); ok {

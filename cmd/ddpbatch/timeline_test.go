@@ -9,7 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// timelineEvent is an event as viewers read it.
+// A timelineEvent is an event in the Trace Event Format.
 type timelineEvent struct {
 	Phase    string         `json:"ph"`
 	Name     string         `json:"name"`
@@ -24,13 +24,14 @@ type timelineEvent struct {
 
 func (e timelineEvent) end() float64 { return *e.At + *e.Duration }
 
-// within allows for the rounding of float64.
+// within reports whether e is inside outer. It tolerates the rounding of float64.
 func (e timelineEvent) within(outer timelineEvent) bool {
 	return *e.At >= *outer.At && e.end() <= outer.end()+1e-6
 }
 
-// timeline FILE RANKS FIRST LAST checks a file by the rules of the Trace Event Format,
-// and that these ranks have these steps with all that belongs into one.
+// checkTimeline implements "timeline FILE RANKS FIRST LAST". It checks the events against the
+// Trace Event Format, and checks that each rank has the steps from FIRST to LAST with all
+// their parts.
 func checkTimeline(ts *testscript.TestScript, neg bool, args []string) {
 	var file struct {
 		Events []timelineEvent `json:"traceEvents"`
@@ -64,7 +65,7 @@ func checkTimeline(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// wellFormed is what the format asks of single events.
+// wellFormed checks a single event against the format.
 func (e timelineEvent) wellFormed() error {
 	switch {
 	case e.Name == "" || e.Process == nil || e.Thread == nil || e.At == nil || *e.At < 0:
@@ -83,8 +84,8 @@ func (e timelineEvent) wellFormed() error {
 	return fmt.Errorf("a phase that is never written")
 }
 
-// nested says that on each track one event is within another or after it, that what
-// begins asynchronously ends, and that every track has a name.
+// nested checks that events on a track are nested or in sequence, that every asynchronous
+// event ends, and that every track has a name.
 func nested(events []timelineEvent) error {
 	open, began, named := map[int][]timelineEvent{}, map[string]float64{}, map[int]bool{}
 	for _, e := range events {
@@ -117,8 +118,8 @@ func nested(events []timelineEvent) error {
 	return nil
 }
 
-// checkStep: all parts of a step are within it, once, and so is what ranks exchange, as
-// often as it was asked for; that gradients are added up while the backward pass goes on.
+// checkStep checks that a step contains each of its parts once and completes all requested
+// collectives. It also checks that ranks start to reduce gradients during the backward pass.
 func checkStep(events []timelineEvent, step int) error {
 	var whole *timelineEvent
 	for _, e := range events {

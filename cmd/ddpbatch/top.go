@@ -16,7 +16,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
-// topEvery is how often run directories are looked at.
+// topEvery is the interval between checks of the run directories.
 const topEvery = 2 * time.Second
 
 type topCmd struct {
@@ -54,14 +54,14 @@ func (c *topCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	if _, err := c.runs(p); err != nil {
-		return err // before the screen is taken
+		return err // report the error before the table replaces the screen
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	return c.follow(ctx, p, out)
 }
 
-// follow draws the table until q or an interrupt.
+// follow redraws the table until the user presses q or interrupts.
 func (c *topCmd) follow(ctx context.Context, p *program, out *os.File) error {
 	in, ok := p.Stdin.(*os.File)
 	if !ok {
@@ -79,7 +79,7 @@ func (c *topCmd) follow(ctx context.Context, p *program, out *os.File) error {
 	looks := c.looks(ctx, p)
 	defer func() {
 		leave()
-		for range looks { // until it has looked for the last time
+		for range looks { // until the last look has ended
 		}
 	}()
 	now := topLook{all: []watch.Status{}}
@@ -109,16 +109,16 @@ func (c *topCmd) follow(ctx context.Context, p *program, out *os.File) error {
 	}
 }
 
-// topLook is the state of the runs at one time.
+// topLook is the status of the runs at one time.
 type topLook struct {
 	all   []watch.Status
 	empty string // message if there are no runs
 	err   error
 }
 
-// looks looks at the runs again and again until ctx is done: beside what is drawn, for
-// Slurm may take its time to answer. What cannot be read was told before the screen was
-// taken, and is not told on it.
+// looks checks the runs every topEvery until ctx is done. It runs in a separate goroutine,
+// because a query to Slurm can be slow. It prints nothing, because warnings would corrupt the
+// screen. Run prints warnings about unreadable runs before the table appears.
 func (c *topCmd) looks(ctx context.Context, p *program) <-chan topLook {
 	looks := make(chan topLook)
 	quiet := *p
@@ -145,7 +145,7 @@ func (c *topCmd) looks(ctx context.Context, p *program) <-chan topLook {
 	return looks
 }
 
-// lookOnce looks at the runs once. It counts the run directories that cannot be read anew.
+// lookOnce checks the runs once. It resets the count of unreadable run directories first.
 func (c *topCmd) lookOnce(ctx context.Context, quiet *program, look *lookout) (l topLook) {
 	quiet.leftOut = 0
 	if l.all, l.err = c.look(ctx, quiet, look); len(l.all) == 0 {
@@ -154,7 +154,7 @@ func (c *topCmd) lookOnce(ctx context.Context, quiet *program, look *lookout) (l
 	return l
 }
 
-// page returns the lines of the table, with its heading and messages.
+// page returns the lines to draw: heading, messages, and table.
 func (c *topCmd) page(width, height int, look topLook) []string {
 	lines := []string{screen.Clip(watch.Heading(look.all, time.Now())+"  q leaves", width)}
 	var messages []string
@@ -183,13 +183,13 @@ func (c *topCmd) look(ctx context.Context, p *program, look *lookout) ([]watch.S
 	}
 	all, err := look.look(ctx, runs)
 	if len(c.Which) == 1 && len(all) == 1 && all[0].Elements != nil {
-		all = all[0].Elements // it was asked for by name
+		all = all[0].Elements // the user named this sweep
 	}
 	return all, err
 }
 
-// noRuns returns the message that there are no runs, with the directories that hold some
-// instead. It reports nothing about runs there.
+// noRuns returns the message that there are no runs. If an argument contains a directory of
+// runs, the message suggests it.
 func (c *topCmd) noRuns(p *program) string {
 	if len(c.Which) == 0 {
 		return p.noRuns(p.abs(runsFolder))
@@ -207,8 +207,8 @@ func (c *topCmd) noRuns(p *program) string {
 	return p.noRuns(listed(paths)) + inside
 }
 
-// runs are those that were asked for. A folder of runs is looked through each time: new
-// ones come.
+// runs returns the runs that the arguments name. It reads a directory of runs again in each
+// call, to include new runs.
 func (c *topCmd) runs(p *program) ([]knownRun, error) {
 	if len(c.Which) == 0 {
 		return p.runs(p.abs(runsFolder))

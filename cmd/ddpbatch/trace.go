@@ -23,7 +23,7 @@ type traceCmd struct {
 }
 
 func (c *traceCmd) Help() string {
-	// Kong would drop the brackets of [log], which is also a package of Go.
+	// Kong removes the brackets of "[log]", because log is also a Go package.
 	return `The job file selects the steps: log.trace = "100-110". The file opens in
 https://ui.perfetto.dev and in chrome://tracing: each rank is a process, with a
 track for what it computes and one for what ranks exchange meanwhile. Ranks whose
@@ -75,7 +75,8 @@ func (c *traceCmd) Run(p *program) error {
 	return nil
 }
 
-// recordings are those of all ranks that can be read; what cannot is told, and counted.
+// recordings returns the readable timelines of all ranks. It reports and counts the corrupt
+// ones.
 func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, damaged int, err error) {
 	entries, err := os.ReadDir(dir.Traces())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -83,7 +84,7 @@ func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, damaged in
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), "rank-") {
-			continue // one that is being written
+			continue // a temporary file of a rank that is still writing
 		}
 		r, err := readRecording(dir, e.Name())
 		if err != nil {
@@ -110,7 +111,7 @@ func readRecording(dir rundir.Dir, name string) (*trace.Recording, error) {
 	return trace.Read(f)
 }
 
-// noteTrace tells what is not in a timeline.
+// noteTrace reports what the timeline lacks.
 func (p *program) noteTrace(m trace.Merged) {
 	if len(m.Strange) > 0 {
 		p.note("left out, as they are of another attempt: %s", rankList(m.Strange))
@@ -136,7 +137,7 @@ func (p *program) noteTrace(m trace.Merged) {
 	}
 }
 
-// traceLine is what is in a timeline.
+// traceLine summarizes the contents of a timeline.
 func traceLine(m trace.Merged) string {
 	line := format.Count(len(m.Ranks), "rank") + " on " + format.Count(m.Nodes, "node")
 	switch {
@@ -153,7 +154,7 @@ func traceLine(m trace.Merged) string {
 	return line
 }
 
-// rankList names ranks, the first of many.
+// rankList lists ranks, up to a limit.
 func rankList(ranks []int) string {
 	const most = 8
 	var words []string

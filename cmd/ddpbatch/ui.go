@@ -20,28 +20,32 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
-// The rules of what the terminal shows. All of it is made here.
+// The rules for all terminal output are:
 //
-//   - Standard output is the answer and nothing else: it can be piped.
-//   - Standard error is for people: "ddpbatch: error: what failed: why", then
-//     "ddpbatch: hint: what to do". No capital first letters, no full stops.
-//     What is worth knowing all the same is "ddpbatch: " and a sentence.
-//   - The mistakes of a job file come first and in full, each with its place in
-//     the form that editors jump to; then an error that counts them.
-//   - With --json the answer is one JSON value, or for what comes bit by bit one on
-//     each line; messages stay on standard error.
-//   - On a terminal no line is wider than that is: sentences are broken, and what has no
-//     room in a table stands below its row (layout.go). A path, or a command in
-//     backquotes, stays in one piece. Elsewhere lines are whole, so that grep finds them.
-//   - Nothing steers the terminal: control characters in names and messages are left
-//     out (package printable), escaped in JSON, and there are no colors. Only what
-//     "ddpbatch logs" copies is as the job printed it.
-//   - But on a terminal, and there alone, "launch", "logs -f" and "top" draw a view that
-//     changes (live.go, top.go): below what is printed, gone without a trace at the end,
-//     with colours unless NO_COLOR is set. --plain and TERM=dumb leave it out.
+//   - Standard output contains only the answer, so that it can be piped.
+//   - Standard error contains messages for the user. An error is "ddpbatch: error: action:
+//     cause",
+// followed by "ddpbatch: hint: fix". Messages start in lower case and have no final period.
+// Other messages start with "ddpbatch: ".
+//   - The diagnostics of a job file come first. Each has a file, line, and column in the
+//     format that
+// editors recognize. An error with their count follows.
+//   - With --json, the answer is one JSON value. Commands that stream print one value per
+//     line.
+// Messages stay on standard error.
+//   - On a terminal, no line is wider than the terminal. Text wraps, and table columns that do
+//     not
+// fit move below their row (layout.go). Paths and commands in backquotes are not broken. If
+// the output is not a terminal, lines are not wrapped, so that grep finds them.
+//   - No output controls the terminal. Control characters in names and messages are removed
+// (package printable), or escaped in JSON. Only "ddpbatch logs" copies the job's output
+// unchanged. There are no colors.
+//   - As an exception, "launch", "logs -f", and "top" draw a live view on a terminal (live.go,
+// top.go). It is below the printed lines, is removed at the end, and uses colors unless
+// NO_COLOR is set. The flag --plain and TERM=dumb disable it.
 
-// rewrites replace messages of kong about wrong usage, which name Go's types and the
-// parser's tokens.
+// rewrites maps kong's usage errors, which name Go types and parser tokens, to messages for
+// users.
 var rewrites = []struct {
 	from *regexp.Regexp
 	to   string
@@ -52,7 +56,7 @@ var rewrites = []struct {
 	{regexp.MustCompile(`^expected "(<.*)"$`), "missing argument: $1"},
 }
 
-// rewritten returns the message of an error in our words.
+// rewritten returns kong's message with all rewrites applied.
 func rewritten(message string) string {
 	for _, r := range rewrites {
 		message = r.from.ReplaceAllString(message, r.to)
@@ -60,7 +64,8 @@ func rewritten(message string) string {
 	return message
 }
 
-// report prints an error. The usage is that of the command, for wrong usage.
+// report prints err and its hint to w. For usage errors, it also prints the command's usage
+// line.
 func report(w io.Writer, err error, usage string) {
 	var quiet silent
 	var ended exitError
@@ -69,7 +74,7 @@ func report(w io.Writer, err error, usage string) {
 	}
 	var spec jobs.Diagnostics
 	if errors.As(err, &spec) {
-		// The terminal's trouble is not worth another message.
+		// If writing to the terminal fails, another message would fail as well.
 		_ = spec.Render(w)
 		err = fmt.Errorf("%s", format.Count(len(spec), "mistake")+where(spec))
 	}
@@ -89,11 +94,11 @@ func report(w io.Writer, err error, usage string) {
 	}
 }
 
-// guess is how kong ends an error about a word that it does not know.
+// guess matches the suggestions that kong appends to an error about an unknown word.
 var guess = regexp.MustCompile(`(\S+), did you mean (?:one of )?("[^?]*")\?$`)
 
-// dropWildGuess removes kong's suggestions that are not near the word: kong takes two
-// typing errors for near, also in a word of two letters.
+// dropWildGuess removes kong's suggestions if none is close to the word. Kong accepts two
+// typing errors even in a word of two letters.
 func dropWildGuess(message string) string {
 	m := guess.FindStringSubmatchIndex(message)
 	if m == nil {
@@ -113,7 +118,7 @@ func dropWildGuess(message string) string {
 	return rest
 }
 
-// where names the file of all the mistakes, if it is one.
+// where returns " in FILE" if all diagnostics are for the same file, and "" otherwise.
 func where(spec jobs.Diagnostics) string {
 	for _, d := range spec {
 		if d.File != spec[0].File || d.File == "" {
@@ -123,7 +128,8 @@ func where(spec jobs.Diagnostics) string {
 	return " in " + spec[0].File
 }
 
-// say prints a message for people.
+// say prints a message for the user. It removes control characters and wraps lines to the
+// terminal.
 func say(w io.Writer, format string, args ...any) {
 	if k, ok := w.(*kept); ok {
 		say(k.log, format, args...)
@@ -137,10 +143,10 @@ func say(w io.Writer, format string, args ...any) {
 	}
 }
 
-// note tells people what is worth knowing, beside the answer.
+// note prints a message for the user to standard error.
 func (p *program) note(format string, args ...any) { say(p.Stderr, format, args...) }
 
-// printf prints a part of the answer.
+// printf prints a part of the answer to standard output.
 func (p *program) printf(format string, args ...any) {
 	fmt.Fprint(p.Stdout, printable.Text(fmt.Sprintf(format, args...)))
 }
@@ -150,7 +156,7 @@ func (p *program) printJSON(v any) error {
 	return p.encode(v, "  ")
 }
 
-// printJSONLine prints a part of the answer as a line of JSON.
+// printJSONLine prints a part of the answer as one line of JSON.
 func (p *program) printJSONLine(v any) error {
 	return p.encode(v, "")
 }
@@ -167,7 +173,7 @@ func (p *program) encode(v any, indent string) error {
 	return err
 }
 
-// table prints rows under a header, in columns.
+// table prints rows below a header, in aligned columns.
 func (p *program) table(header []string, rows [][]string) {
 	all := append([][]string{header}, rows...)
 	for _, row := range all {
@@ -180,11 +186,11 @@ func (p *program) table(header []string, rows [][]string) {
 	}
 }
 
-// noCell stands in a table where there is nothing.
+// noCell marks an empty table cell.
 const noCell = "-"
 
-// columnsOf is how wide lines may be that are printed to w, 0 where it is no terminal:
-// there they stay whole, for programs that read them.
+// columnsOf returns the maximum line width for w. It returns 0, for unlimited, if w is not a
+// terminal, so that programs can parse the lines.
 func columnsOf(w io.Writer) int {
 	if c, ok := w.(*checked); ok {
 		w = c.Writer
@@ -195,15 +201,15 @@ func columnsOf(w io.Writer) int {
 	return 0
 }
 
-// wrapf prints a paragraph of the answer; lines after its first begin with spaces.
+// wrapf prints a paragraph of the answer. It indents all lines but the first by indent spaces.
 func (p *program) wrapf(indent int, format string, args ...any) {
 	for _, line := range screen.Wrap(printable.Text(fmt.Sprintf(format, args...)), columnsOf(p.Stdout), indent) {
 		fmt.Fprintln(p.Stdout, strings.TrimRight(line, " "))
 	}
 }
 
-// checked remembers the first failure to write the answer, such as a full disk
-// behind "> FILE", so that no caller needs to look at each write.
+// checked records the first failed write of the answer, such as a full disk behind "> FILE".
+// Callers do not need to check each write.
 type checked struct {
 	io.Writer
 	err error
@@ -217,7 +223,7 @@ func (c *checked) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// unprinted returns why a part of the answer could not be printed, nil if all of it was.
+// unprinted returns the first error in writing the answer, or nil.
 func (p *program) unprinted() error {
 	if c, ok := p.Stdout.(*checked); ok {
 		return c.err

@@ -13,11 +13,11 @@ func (versionCmd) Run(_ context.Context, p *program) error {
 	return nil
 }
 
-// linkVersion is set by the linker: -ldflags "-X main.linkVersion=v1.2.3".
+// linkVersion is set by the linker with -ldflags "-X main.linkVersion=v1.2.3".
 var linkVersion string
 
-// version is that of this program: what the linker was told, or else the
-// module's version, or else the revision it was built from.
+// version returns the version of this program. It comes from the linker flag, the Go module,
+// or the VCS revision, in this order.
 func version() string {
 	if linkVersion != "" {
 		return linkVersion

@@ -34,8 +34,8 @@ func (c *waitCmd) Run(ctx context.Context, p *program) error {
 	return p.goesOn(run, err)
 }
 
-// wait stays until the run's job is done, or those of all elements of a sweep, and
-// returns its outcome, and what it waited for.
+// wait waits for the run's job, or for the jobs of all trials of a sweep. It returns a
+// description of the jobs, or an error if a run did not finish.
 func (p *program) wait(ctx context.Context, run knownRun) (what string, err error) {
 	if run.record.Sweep != nil {
 		return p.waitSweep(ctx, run)
@@ -58,7 +58,7 @@ func (p *program) wait(ctx context.Context, run knownRun) (what string, err erro
 	return "job " + id, p.outcome(run.dir, s)
 }
 
-// tellChanges tells each change of a job's state until it is done.
+// tellChanges returns a function that prints each change of a job's state until the job ends.
 func (p *program) tellChanges() func(slurm.JobState) {
 	last := ""
 	return func(s slurm.JobState) {
@@ -69,15 +69,15 @@ func (p *program) tellChanges() func(slurm.JobState) {
 	}
 }
 
-// waitSweep waits for all elements of a sweep, and returns the outcome of the first one
-// that did not complete.
+// waitSweep waits for all trials of a sweep. The error names the first trial that did not
+// complete.
 func (p *program) waitSweep(ctx context.Context, run knownRun) (what string, err error) {
 	elements, err := run.elements()
 	if err != nil {
 		return "", err
 	}
 	waited, ids := jobsAmong(elements)
-	outcomes := make([]error, len(elements)) // by element
+	outcomes := make([]error, len(elements)) // by index of the trial
 	n := 0
 	if len(ids) > 0 {
 		last := ""
@@ -118,7 +118,7 @@ func (p *program) waitSweep(ctx context.Context, run knownRun) (what string, err
 	return format.Count(n, "element"), nil
 }
 
-// jobsAmong returns the elements of a sweep that a job runs, and the jobs' ids.
+// jobsAmong returns the runs that Slurm runs, not a local launcher, and their job IDs.
 func jobsAmong(elements []knownRun) (runs []knownRun, ids []string) {
 	for _, e := range elements {
 		if id := e.record.LastJob(); id != "" && !e.isLaunched() {
@@ -128,7 +128,7 @@ func jobsAmong(elements []knownRun) (runs []knownRun, ids []string) {
 	return runs, ids
 }
 
-// noElement is the error of a sweep of which nothing was started.
+// noElement returns the error for a sweep without any started trial.
 func noElement(run knownRun) error {
 	return exitError{exitUsage, fmt.Errorf("no element of %q was submitted to Slurm or launched", run.dir.Path)}
 }

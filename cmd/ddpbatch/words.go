@@ -10,17 +10,18 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 )
 
-// endOfText is the token that GPT-2 has between two texts.
+// endOfText is GPT-2's token ID for the end of a text.
 const endOfText = 50256
 
-// words is what the tokens of a model stand for: text, or nothing but their numbers.
+// words converts between tokens and text. Without a vocabulary, the text is a list of token
+// IDs.
 type words struct {
-	vocabulary *data.Vocabulary // nil: numbers
-	size       int              // tokens that there are
+	vocabulary *data.Vocabulary // nil for token IDs
+	size       int              // size of the vocabulary
 }
 
-// start is what a text without a prompt begins after: the end of a line, or of
-// another text; else the first token.
+// start returns the first token of a text without a prompt: a newline, GPT-2's end-of-text
+// token, or token 0.
 func (w words) start() int32 {
 	if w.vocabulary != nil {
 		if line, err := w.vocabulary.Encode("\n"); err == nil {
@@ -32,7 +33,8 @@ func (w words) start() int32 {
 	return 0
 }
 
-// encode returns the tokens of text. Numbers have spaces or commas between them.
+// encode returns the tokens of text. Without a vocabulary, text contains token IDs, separated
+// by spaces or commas.
 func (w words) encode(text string) ([]int32, error) {
 	if w.vocabulary != nil {
 		return w.vocabulary.Encode(text)
@@ -48,7 +50,7 @@ func (w words) encode(text string) ([]int32, error) {
 	return tokens, nil
 }
 
-// decode returns the text of tokens, "" if they have none.
+// decode returns the text of tokens, or "" without a vocabulary.
 func (w words) decode(tokens []int32) string {
 	if w.vocabulary == nil {
 		return ""
@@ -56,11 +58,11 @@ func (w words) decode(tokens []int32) string {
 	return w.vocabulary.Decode(tokens)
 }
 
-// writer prints tokens as they come. The zero value prints nothing.
+// A writer prints tokens as they arrive. The zero value prints nothing.
 type writer struct {
 	words
 	print   func(string)
-	pending string // the beginning of a character, if tokens are bytes
+	pending string // incomplete UTF-8 sequence, because a token can be a single byte
 	begun   bool
 }
 

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Shells are those that Completion knows.
+// Shells returns the shells that [Completion] supports.
 func Shells() []string { return []string{"bash", "zsh", "fish"} }
 
-// Completion returns a script by which a shell completes the command line: commands,
-// flags, values of flags that are one of a few, and where a run is asked for the run
-// directories below runs/. Everything else is completed as a file.
+// Completion returns a completion script for a shell. The script completes commands, flags,
+// flag values from a fixed set, and run directories below runs/ for arguments that are runs.
+// It completes all other words as file names.
 func Completion(p Program, shell string) ([]byte, error) {
 	switch shell {
 	case "bash":
@@ -23,10 +23,10 @@ func Completion(p Program, shell string) ([]byte, error) {
 	return nil, fmt.Errorf("no completion for %q: there are %s", shell, strings.Join(Shells(), ", "))
 }
 
-// runArgument is the name of arguments that are runs.
+// runArgument is the name of arguments that accept a run.
 const runArgument = "run"
 
-// spellings are all forms of a command's flags, --help among them.
+// spellings returns all forms of a command's flags, including --help.
 func (c Command) spellings() []string {
 	words := []string{"--help"}
 	for _, f := range c.Flags {
@@ -45,7 +45,7 @@ func (c Command) takesRuns() bool {
 	return len(c.Arguments) > 0 && c.Arguments[0].Name == runArgument
 }
 
-// below are the names of the commands directly below a path.
+// below returns the commands directly below a path.
 func (p Program) below(path []string) (names []Command) {
 	for _, c := range p.Commands {
 		if len(c.Path) == len(path)+1 && strings.Join(c.Path[:len(path)], " ") == strings.Join(path, " ") {
@@ -85,7 +85,7 @@ _%[1]s() {
 		if choices := c.withChoices(); len(choices) > 0 {
 			b.WriteString("\t\tcase \"$before\" in\n")
 			for _, f := range choices {
-				if len(f.Prefixes) > 0 { // the value follows without a space
+				if len(f.Prefixes) > 0 { // the user continues the value without a space
 					fmt.Fprintf(&b, "\t\t--%s) words=%s flags=; compopt -o nospace 2>/dev/null ;;\n", f.Name, shellQuoted(strings.Join(f.Prefixes, " ")))
 					continue
 				}
@@ -113,13 +113,13 @@ complete -o default -o filenames -F _%[1]s %[1]s
 	return []byte(b.String())
 }
 
-// Complete sets the known values of the flags with this name, in all commands.
+// Complete sets the completions for the values of all flags with this name.
 func (p Program) Complete(name string, values []string) {
 	p.eachFlag(name, func(f *Flag) { f.Choices = values })
 }
 
-// CompletePrefixes sets the known beginnings of the values of the flags with this name, in
-// all commands.
+// CompletePrefixes sets the completions for the beginning of the values of all flags with this
+// name.
 func (p Program) CompletePrefixes(name string, prefixes []string) {
 	p.eachFlag(name, func(f *Flag) { f.Prefixes = prefixes })
 }
@@ -134,7 +134,7 @@ func (p Program) eachFlag(name string, change func(*Flag)) {
 	}
 }
 
-// withChoices returns the flags whose values are known.
+// withChoices returns the flags that have completions for their values.
 func (c Command) withChoices() (flags []Flag) {
 	for _, f := range c.Flags {
 		if len(f.Choices) > 0 || len(f.Prefixes) > 0 {

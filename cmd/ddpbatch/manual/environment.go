@@ -1,21 +1,21 @@
 package manual
 
-// A Variable is one that the program reads or sets.
+// A Variable is an environment variable that the program reads or sets.
 type Variable struct {
 	Name    string
 	Use     string // read, set, "read and set", "left out", "read by the loader"
 	Meaning string
 }
 
-// VariableGroup is variables of one kind.
+// A VariableGroup is a group of variables with the same purpose.
 type VariableGroup struct {
 	Title, About string
-	Own          bool // they steer the program itself
+	Own          bool // whether they configure ddpbatch itself
 	Variables    []Variable
 }
 
-// Variables are those of the environment that the program knows, by what they are for.
-// TestEveryVariableIsTold holds the list to the code.
+// Variables lists the environment variables that the program uses, by purpose.
+// TestEveryVariableIsTold compares the list with the code.
 var Variables = []VariableGroup{
 	{Title: "Yours to set", Own: true, About: "They steer the program itself.", Variables: []Variable{
 		{"DDPBATCH_SITES", "read", "folders of site profiles, separated by colons, before /etc/ddpbatch and those that come with the program"},

@@ -12,13 +12,13 @@ import (
 	"testing"
 )
 
-// looksLikeVariable finds the names of variables among the program's strings.
+// looksLikeVariable matches strings that can be names of environment variables.
 var looksLikeVariable = regexp.MustCompile(`^((DDPBATCH|SLURM|SLURMD|NCCL|GLOO|TP|UCX|OMPI|PMIX|PMI|MPI|SM|JOB|PET|TRAINING|CUDA|ROCR|PYTHON|GIT|OMP|LD|MASTER|LOCAL|GROUP|WORLD|NODE|TORCHELASTIC|KUBERNETES|XDG)_[A-Za-z0-9_]*[A-Za-z0-9]|PYTHON[A-Z]+|RANK|HOME|VIRTUAL_ENV|CONDA_PREFIX|COLUMNS|TERM|NO_COLOR)$`)
 
-// noVariables are strings that look like one.
+// noVariables matches such strings that are not environment variables.
 var noVariables = regexp.MustCompile(`^(NODE_FAIL|SLURM_VERSION|GIT_OPTIONAL_LOCKS|GIT_TERMINAL_PROMPT|GIT_NO_LAZY_FETCH|RANK|MPI_[A-Z][a-z_]+|DDPBATCH_TEST_[A-Z]+|PET_|(JOB|SLURM|GIT)_.*_)$`)
 
-// Every variable that the code names is in the reference, and the other way round.
+// TestEveryVariableIsTold checks that the reference lists exactly the variables in the code.
 func TestEveryVariableIsTold(t *testing.T) {
 	told := map[string]string{}
 	for _, g := range Variables {
@@ -33,7 +33,8 @@ func TestEveryVariableIsTold(t *testing.T) {
 	found := map[string]string{}
 	for _, room := range []string{"cmd", "jobs", "slurm", "netif", "nccl", "templates", "trainer"} {
 		err := filepath.WalkDir(filepath.Join(top, room), func(path string, d fs.DirEntry, err error) error {
-			// One knows the variables of other people's scripts, and this package knows all.
+			// sbatch contains the variables of user scripts, and this package contains all of
+			// them.
 			if err == nil && (path == top+"/jobs/sbatch" || path == top+"/cmd/ddpbatch/manual") {
 				return filepath.SkipDir
 			}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// fish is a list of completions, each with the commands after which it counts.
+// fish returns a list of completions. Each has a condition on the preceding commands.
 func fish(p Program) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Completion of %[1]s for fish: %[1]s completion fish | source\n", p.Name)
@@ -13,7 +13,7 @@ func fish(p Program) []byte {
 		condition := "__" + p.Name + "_at " + strings.Join(path, " ")
 		fmt.Fprintf(&b, "complete -c %s -n %s%s %s\n", p.Name, fishQuoted(strings.TrimSpace(condition)), also, strings.Join(rest, " "))
 	}
-	// Whether the words before the cursor that are commands are exactly these.
+	// The function tests whether the commands before the cursor equal its arguments.
 	fmt.Fprintf(&b, `function __%s_at
 	set -l path
 	for word in (commandline -opc)[2..-1]
@@ -56,7 +56,7 @@ end
 	return []byte(b.String())
 }
 
-// fishNames are the commands, each as one word.
+// fishNames returns the quoted command names, separated by spaces.
 func fishNames(p Program) string {
 	var names []string
 	for _, c := range p.Commands {

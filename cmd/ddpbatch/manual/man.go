@@ -7,9 +7,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// Man returns the manual pages: one of the program, one of each command, and
-// ddpbatch.toml(5) of the job file, with the version and the day ("2026-01-31") of the
-// release. The macros are those of man(7).
+// Man returns the manual pages: one for the program, one for each command, and
+// ddpbatch.toml(5) for the job file. The pages use the macros of man(7).
 func Man(p Program, keys []jobs.Key, r Release) []Page {
 	pages := []Page{{p.Name + ".1", programMan(p, r)}}
 	for _, c := range p.Commands {
@@ -18,12 +17,12 @@ func Man(p Program, keys []jobs.Key, r Release) []Page {
 	return append(pages, Page{p.Name + ".toml.5", keysMan(p, keys, r)})
 }
 
-// Release is what stands at the foot of a manual page.
+// A Release is the version and date ("2026-01-31") in the footer of a manual page.
 type Release struct{ Version, Day string }
 
 func pageOf(p Program, c Command) string { return p.Name + "-" + strings.Join(c.Path, "-") }
 
-// roff is a manual page that is being written.
+// roff builds a manual page.
 type roff struct{ strings.Builder }
 
 func newRoff(p Program, title string, section int, release Release) *roff {
@@ -35,18 +34,18 @@ func newRoff(p Program, title string, section int, release Release) *roff {
 
 func (r *roff) section(name string) { fmt.Fprintf(r, ".SH %s\n", strings.ToUpper(name)) }
 
-// name is the section by which whatis(1) finds the page.
+// name writes the NAME section, which whatis(1) searches.
 func (r *roff) name(page, summary string) {
 	r.section("name")
 	fmt.Fprintf(r, "%s \\- %s\n", roffText(page), roffText(lowerFirst(strings.TrimSuffix(summary, "."))))
 }
 
-// item is a term and what it is.
+// item writes a term and its description.
 func (r *roff) item(term, text string) {
 	fmt.Fprintf(r, ".TP\n.B %s\n%s\n", roffText(term), roffLine(text))
 }
 
-// text is a text of paragraphs, of which indented lines stay as they are.
+// text writes paragraphs. It preserves lines that are indented by four spaces.
 func (r *roff) text(s string) {
 	literal, blank := false, false
 	set := func(on bool) {
@@ -177,12 +176,12 @@ func keysMan(p Program, keys []jobs.Key, release Release) []byte {
 	return []byte(r.String())
 }
 
-// roffText keeps roff from reading marks as its own.
+// roffText escapes the special characters of roff.
 func roffText(s string) string {
 	return strings.NewReplacer(`\`, `\e`, `-`, `\-`, `'`, `\(aq`, "`", `\(ga`, `^`, `\(ha`, `~`, `\(ti`).Replace(s)
 }
 
-// roffLine is a line of text, which may not begin like a request.
+// roffLine escapes a line of text that could look like a roff request.
 func roffLine(s string) string {
 	s = roffText(strings.TrimRight(s, " "))
 	if strings.HasPrefix(s, ".") {

@@ -7,7 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// Page is one file of the reference.
+// A Page is one generated file.
 type Page struct {
 	Name string
 	Text []byte
@@ -15,7 +15,7 @@ type Page struct {
 
 const generated = "<!-- Written by `make reference` from the code. Change it there. -->\n"
 
-// Reference returns the pages of docs/reference.
+// Reference returns the files of docs/reference.
 func Reference(p Program, keys []jobs.Key) []Page {
 	return []Page{
 		{"commands.md", commandsPage(p)},
@@ -114,12 +114,12 @@ func table(b *strings.Builder, header []string, rows [][]string) {
 
 func code(s string) string { return "`" + strings.ReplaceAll(s, "|", `\|`) + "`" }
 
-// escape keeps Markdown from reading marks in plain text as its own.
+// escape escapes Markdown's special characters in plain text.
 func escape(s string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`).Replace(s)
 }
 
-// markdownText is a text of paragraphs, of which indented lines stay as they are.
+// markdownText escapes text, except for indented lines, which Markdown prints literally.
 func markdownText(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, line := range lines {

@@ -7,55 +7,57 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Program is a command line.
+// A Program describes a command line.
 type Program struct {
 	Name     string
-	Summary  string // its first sentence
-	Detail   string // what follows
+	Summary  string // first sentence of the description
+	Detail   string // remaining description
 	Commands []Command
 	Exits    []Exit
 }
 
-// Command is one command; those of a group, such as "checkpoint ls", follow the group.
+// A Command describes one command. The commands of a group, such as "checkpoint ls", follow
+// the group in [Program.Commands].
 type Command struct {
 	Path      []string // "checkpoint", "ls"
-	Usage     string   // without the program's name
+	Usage     string   // without the name of the program
 	Summary   string
-	Detail    string // paragraphs; what is indented stays as it is
+	Detail    string // paragraphs; indented lines are literal
 	Arguments []Argument
 	Flags     []Flag
-	Group     bool // it only has commands below it
+	Group     bool // whether it only has subcommands
 }
 
-// Name is the command as it is typed.
+// Name returns the command as the user types it.
 func (c Command) Name() string { return strings.Join(c.Path, " ") }
 
-// Argument is a positional argument.
+// An Argument describes a positional argument.
 type Argument struct {
 	Name, Help string
 	Optional   bool
 	Many       bool
 }
 
-// Flag is a flag.
+// A Flag describes a flag of a command.
 type Flag struct {
 	Name, Help string
-	Short      string // a letter, or empty
-	Value      string // what its value is called; empty for one that takes none
+	Short      string // single letter; can be empty
+	Value      string // placeholder for the value; empty for a flag without a value
 	Choices    []string
-	Prefixes   []string // beginnings of its value, for completion: the keys of --set with "="
-	Many       bool     // may be repeated, or takes several values with commas
+	Prefixes   []string // completions for the beginning of the value, such as "KEY=" for --set
+	Many       bool     // whether it is repeatable or accepts a comma-separated list
 	Negatable  bool
 }
 
-// Exit is one exit code.
+// An Exit describes one exit code.
 type Exit struct {
 	Code    int
 	Meaning string
 }
 
-// Describe reads a command line from kong's model of it, which does not tell the
-// description and the exit codes apart. Hidden commands are left out.
+// Describe converts kong's model to a [Program]. The description and the exit codes are
+// separate parameters, because kong's model combines them in one text. Describe omits hidden
+// commands.
 func Describe(app *kong.Application, description string, exits []Exit) Program {
 	first, rest, _ := strings.Cut(description, "\n")
 	p := Program{Name: app.Name, Summary: first, Detail: strings.TrimSpace(rest), Exits: exits}
@@ -98,7 +100,7 @@ func describe(n *kong.Node, path []string) Command {
 	return c
 }
 
-// Spelled is a flag as it is typed, with all its forms.
+// Spelled returns all forms of the flag as the user types it, such as "-o, --output=FILE".
 func (f Flag) Spelled() string {
 	name := "--" + f.Name
 	if f.Negatable {

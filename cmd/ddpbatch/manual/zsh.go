@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// zsh is a function for zsh's own completion, to be installed as _ddpbatch in a folder of
-// $fpath, or sourced.
+// zsh returns a completion function for zsh. The user can source it, or install it as
+// _ddpbatch in a directory in $fpath.
 func zsh(p Program) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "#compdef %[1]s\n# Completion of %[1]s for zsh: source <(%[1]s completion zsh)\n", p.Name)
@@ -33,7 +33,7 @@ func function(p Program, path []string) string {
 	return "_" + strings.Join(append([]string{p.Name}, path...), "_")
 }
 
-// level is the function of a command that has commands below it.
+// level writes the completion function of a command that has subcommands.
 func level(b *strings.Builder, p Program, path []string) {
 	name := function(p, path)
 	fmt.Fprintf(b, "%s() {\n\tlocal state line\n\tlocal -a commands\n\tcommands=(\n", name)
@@ -53,7 +53,7 @@ func level(b *strings.Builder, p Program, path []string) {
 	b.WriteString("\t\tesac\n\t\t;;\n\tesac\n}\n\n")
 }
 
-// arguments are the specs of _arguments.
+// arguments returns the specs for zsh's _arguments function.
 func arguments(c Command) []string {
 	specs := []string{"\t\t'(- *)--help[show help]'"}
 	for _, f := range c.Flags {
@@ -100,7 +100,7 @@ func arguments(c Command) []string {
 	return specs
 }
 
-// bracket keeps a text inside [...] and between colons.
+// bracket escapes text for use in [...] and between colons.
 func bracket(s string) string {
 	return strings.NewReplacer("[", "(", "]", ")", ":", `\:`, `\`, `\\`).Replace(s)
 }
