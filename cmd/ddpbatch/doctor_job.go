@@ -36,9 +36,18 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 	if err != nil {
 		return nil, hints.Add(fmt.Errorf("look at the nodes: %w", err), "name a folder that can be written with --dir")
 	}
-	defer os.RemoveAll(dir)
 	token := filepath.Join(dir, "token")
-	if err := os.WriteFile(token, nil, 0o600); err != nil {
+	// Not RemoveAll: another user may be able to put a directory of this user in its place.
+	defer func() {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if path := filepath.Join(dir, e.Name()); path == token || strings.HasPrefix(path, doctor.Answer(token, "")) {
+				_ = os.Remove(path)
+			}
+		}
+		_ = os.Remove(dir)
+	}()
+	if err := doctor.CreateEmpty(token); err != nil {
 		return nil, fmt.Errorf("look at the nodes: %w", err)
 	}
 	step := slurm.Step{StepSize: slurm.StepSize{Nodes: len(nodes), TasksPerNode: 1, CPUsPerTask: 1}, NodeList: nodes, Overlap: true, Label: true, CPUBind: "none", Name: "ddpbatch-doctor",

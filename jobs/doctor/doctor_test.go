@@ -1,9 +1,11 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -162,5 +164,66 @@ func TestMerge(t *testing.T) {
 	}
 	if strings.Contains(all, "/dev/shm differs") {
 		t.Errorf("what is free differs always:\n%s", all)
+	}
+}
+
+// Another user may have put another directory in the place of the one that doctor created.
+func TestOpenOwnRejects(t *testing.T) {
+	for name, replace := range map[string]func(path string) error{
+		"other user": func(path string) error { return os.Chown(path, 65534, 65534) },
+		"writable":   func(path string) error { return os.Chmod(path, 0o777) },
+		"link to a private directory": func(path string) error {
+			other := path + ".other"
+			return errors.Join(os.Remove(path), os.Mkdir(other, 0o700), os.WriteFile(filepath.Join(other, "key"), nil, 0o600), os.Symlink(other, path))
+		},
+	} {
+		path := t.TempDir()
+		if err := errors.Join(os.Chmod(path, 0o700), replace(path)); err != nil {
+			t.Fatal(err)
+		}
+		root, err := openOwn(path)
+		if err == nil {
+			root.Close()
+			t.Errorf("%s: it is accepted", name)
+		}
+	}
+}
+
+// After the directory was opened, files are created in it and nowhere else.
+func TestFilesStayInTheOpenDirectory(t *testing.T) {
+	path, valuable := filepath.Join(t.TempDir(), "work"), filepath.Join(t.TempDir(), "valuable")
+	if err := errors.Join(os.Mkdir(path, 0o700), os.WriteFile(valuable, []byte("keep"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	root, err := openOwn(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	err = errors.Join(os.Rename(path, path+".old"), os.Mkdir(path, 0o700))
+	for _, name := range []string{"a", "b", "lock", "small", "large", "time"} {
+		err = errors.Join(err, os.Symlink(valuable, filepath.Join(path, name)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, try := range []func(*os.Root) Finding{rename, lock, written, clockOfFiles} {
+		try(root)
+	}
+	if text, err := os.ReadFile(valuable); err != nil || string(text) != "keep" {
+		t.Errorf("the file behind the links has %d bytes, %v", len(text), err)
+	}
+}
+
+func TestCreateEmptyFollowsNoLink(t *testing.T) {
+	valuable, path := filepath.Join(t.TempDir(), "valuable"), filepath.Join(t.TempDir(), "token")
+	if err := errors.Join(os.WriteFile(valuable, []byte("keep"), 0o600), os.Symlink(valuable, path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := CreateEmpty(path); err == nil {
+		t.Error("it writes through the link")
+	}
+	if text, err := os.ReadFile(valuable); err != nil || string(text) != "keep" {
+		t.Errorf("%q, %v", text, err)
 	}
 }

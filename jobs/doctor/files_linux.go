@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // fileSystems are names of statfs(2)'s types. Local says that other nodes do not see it.
@@ -33,21 +35,55 @@ const (
 	speedBytes  = 32 << 20
 )
 
-// files looks at the file system of a folder, in a folder of its own that is removed.
-// Nodes says that the job has several.
+// files tests the file system of a directory. It works in a new directory below it, which it
+// removes. Nodes reports whether the job has several nodes.
+//
+// Other users may be able to write to dir, and so to replace the new directory. Files are
+// created, replaced, and removed only in the directory that was opened and checked.
 func files(dir string, nodes bool) []Finding {
 	const part = "files"
 	work, err := os.MkdirTemp(dir, ".ddpbatch-doctor-")
 	if err != nil {
 		return []Finding{bad(part, err.Error(), "run directories must be writable: name another folder with --dir")}
 	}
-	defer os.RemoveAll(work)
-	var found []Finding
-	found = append(found, room(work, nodes))
-	for _, try := range []func(string) Finding{rename, lock, written, clockOfFiles} {
-		found = append(found, try(work))
+	defer os.Remove(work)
+	root, err := openOwn(work)
+	if err != nil {
+		return []Finding{bad(part, err.Error(), "name a folder with --dir in which other users cannot replace files")}
+	}
+	defer root.Close()
+	found := []Finding{room(work, nodes)}
+	for _, try := range []func(*os.Root) Finding{rename, lock, written, clockOfFiles} {
+		found = append(found, try(root))
+	}
+	for _, name := range []string{"a", "b", "lock", "small", "large", "time"} {
+		_ = root.Remove(name) // if a test failed, some are missing
 	}
 	return found
+}
+
+// openOwn opens a directory that this process has just created. It returns an error if
+// another directory is there now that has files, or that others have access to.
+func openOwn(path string) (*os.Root, error) {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := root.Stat(".")
+	if err == nil {
+		err = safefile.CheckPrivate(info)
+	}
+	if err == nil {
+		var names []fs.DirEntry
+		if names, err = fs.ReadDir(root.FS(), "."); err == nil && len(names) > 0 {
+			err = errors.New("another directory has replaced it")
+		}
+	}
+	if err != nil {
+		root.Close()
+		return nil, fmt.Errorf("open directory %q: %w", path, err)
+	}
+	return root, nil
 }
 
 func room(dir string, nodes bool) Finding {
@@ -79,15 +115,15 @@ func blockSize(s *unix.Statfs_t) int64 { return int64(cmp.Or(s.Frsize, s.Bsize))
 
 // rename replaces a file that is open: who has it open keeps the old one, and who opens
 // it gets one or the other, never none.
-func rename(dir string) Finding {
+func rename(dir *os.Root) Finding {
 	const part = "files rename"
-	old, fresh := filepath.Join(dir, "a"), filepath.Join(dir, "b")
-	err := errors.Join(os.WriteFile(old, []byte("old"), 0o600), os.WriteFile(fresh, []byte("new"), 0o600))
+	const old, fresh = "a", "b"
+	err := errors.Join(dir.WriteFile(old, []byte("old"), 0o600), dir.WriteFile(fresh, []byte("new"), 0o600))
 	if err == nil {
 		var f *os.File
-		if f, err = os.Open(old); err == nil {
+		if f, err = dir.Open(old); err == nil {
 			defer f.Close()
-			err = os.Rename(fresh, old)
+			err = dir.Rename(fresh, old)
 			held := make([]byte, 3)
 			if _, rerr := f.ReadAt(held, 0); err == nil && (rerr != nil || string(held) != "old") {
 				err = fmt.Errorf("a file that was replaced has changed for who had it open: %q, %w", held, rerr)
@@ -96,7 +132,7 @@ func rename(dir string) Finding {
 	}
 	if err == nil {
 		var text []byte
-		if text, err = os.ReadFile(old); err == nil && string(text) != "new" {
+		if text, err = dir.ReadFile(old); err == nil && string(text) != "new" {
 			err = fmt.Errorf("after a rename the file holds %q", text)
 		}
 	}
@@ -107,11 +143,11 @@ func rename(dir string) Finding {
 }
 
 // lock takes a lock twice.
-func lock(dir string) Finding {
+func lock(dir *os.Root) Finding {
 	const part = "files lock"
 	const hint = "of two launchers that begin at the same moment in one run directory the second is not kept out: mount it with locks (NFS: local_lock, Lustre: -o flock)"
-	path := filepath.Join(dir, "lock")
-	first, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	const path = "lock"
+	first, err := dir.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return bad(part, err.Error(), hint)
 	}
@@ -119,7 +155,7 @@ func lock(dir string) Finding {
 	if err := unix.Flock(int(first.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return look(part, fmt.Sprintf("flock: %v", err), hint)
 	}
-	second, err := os.OpenFile(path, os.O_RDWR, 0) // NFS locks only what can be written
+	second, err := dir.OpenFile(path, os.O_RDWR, 0) // NFS locks only what can be written
 	if err != nil {
 		return bad(part, err.Error(), hint)
 	}
@@ -134,11 +170,11 @@ func lock(dir string) Finding {
 }
 
 // written puts small files and a larger one to the disk.
-func written(dir string) Finding {
+func written(dir *os.Root) Finding {
 	const part = "files speed"
 	write := func(name string, text []byte) (time.Duration, error) {
 		began := time.Now()
-		f, err := os.Create(filepath.Join(dir, name))
+		f, err := dir.Create(name)
 		if err != nil {
 			return 0, err
 		}
@@ -167,15 +203,15 @@ func written(dir string) Finding {
 }
 
 // clockOfFiles compares the file server's clock with this node's.
-func clockOfFiles(dir string) Finding {
+func clockOfFiles(dir *os.Root) Finding {
 	const part = "files clock"
 	before := time.Now()
-	path := filepath.Join(dir, "time")
-	err := os.WriteFile(path, []byte("x"), 0o600)
+	const path = "time"
+	err := dir.WriteFile(path, []byte("x"), 0o600)
 	after := time.Now()
 	var info os.FileInfo
 	if err == nil {
-		info, err = os.Stat(path)
+		info, err = dir.Stat(path)
 	}
 	if err != nil {
 		return bad(part, err.Error(), "use another file system")

@@ -70,7 +70,7 @@ func seen(token, host string) Finding {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if err := os.WriteFile(Answer(token, host), nil, 0o600); err != nil {
+	if err := CreateEmpty(Answer(token, host)); err != nil {
 		return bad(part, err.Error(), "ranks write their logs and parts of checkpoints there: it must be writable on all nodes")
 	}
 	return good(part, "seen")
@@ -78,3 +78,13 @@ func seen(token, host string) Finding {
 
 // Answer is the file by which a host says that it has seen the token.
 func Answer(token, host string) string { return filepath.Join(filepath.Dir(token), "seen-"+host) }
+
+// CreateEmpty creates an empty file with mode 0600. It returns an error if there is a file or
+// a link with the name: other users may be able to write to the directory.
+func CreateEmpty(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
