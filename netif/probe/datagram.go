@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// A datagram is a header of fixed size and as many zeros as its size needs. All
-// of it is under the HMAC. Numbers are big-endian.
+// A datagram is a header of fixed size and zero padding. The HMAC covers all of it. Integers
+// are big-endian.
 const (
 	atMagic  = 0
 	atKind   = 4
@@ -24,21 +24,21 @@ const (
 	question = 1
 	answer   = 2
 
-	// maxPacket is the largest IP packet that datagrams are made for.
+	// maxPacket is the size of the largest IP packet that a probe sends, in bytes.
 	maxPacket = 65535
 )
 
-// datagram is what a header says.
+// A datagram is a decoded header.
 type datagram struct {
 	kind   byte
 	from   ID
-	token  ID         // drawn for each question; its answer repeats it
-	reply  int        // question: bytes of UDP payload that the answer shall have
+	token  ID         // random for each question; its answer repeats it
+	reply  int        // question: bytes of UDP payload that the answer must have
 	got    int        // answer: bytes of UDP payload that the question had
-	source netip.Addr // answer: where the question came from
+	source netip.Addr // answer: source address of the question
 }
 
-// overhead is the bytes of headers before the UDP payload.
+// overhead returns the size of the headers before the UDP payload, in bytes.
 func overhead(a netip.Addr) int {
 	if a.Is4() {
 		return 20 + 8
@@ -46,10 +46,10 @@ func overhead(a netip.Addr) int {
 	return 40 + 8
 }
 
-// smallest is the smallest packet that a datagram makes.
+// smallest returns the size of the smallest IP packet of a datagram, in bytes.
 func smallest(a netip.Addr) int { return minData + overhead(a) }
 
-// encode makes the datagram with size bytes, but no less than it needs.
+// encode returns a datagram of size bytes, or of the minimum size if size is smaller.
 func (d datagram) encode(secret *[32]byte, size int) []byte {
 	b := make([]byte, max(size, minData))
 	copy(b[atMagic:], magic)
@@ -66,7 +66,7 @@ func (d datagram) encode(secret *[32]byte, size int) []byte {
 	return b
 }
 
-// decode reads what encode makes; not ok is what does not come from this job.
+// decode parses the output of encode. ok is false if the datagram is not from this job.
 func decode(secret *[32]byte, b []byte) (d datagram, ok bool) {
 	if len(b) < minData || string(b[atMagic:atKind]) != magic ||
 		!hmac.Equal(b[atMAC:minData], sign(secret, "datagram", b[:atMAC], b[minData:])) {
@@ -81,9 +81,9 @@ func decode(secret *[32]byte, b []byte) (d datagram, ok bool) {
 	return d, true
 }
 
-// maxAnswers is the number of answers to one question: as many as an honest peer sends it.
-// A recorded question that comes again, perhaps with the source address of a victim, gets no
-// more, and is no evidence of where the peer is.
+// maxAnswers limits the answers to one question. It is the number of times that an honest peer
+// sends a question. A replayed question, perhaps with a victim's source address, gets no
+// further answers and is not evidence of the peer's location.
 const maxAnswers = max(proofTries, searchTries)
 
 // answerDatagrams answers questions until the socket is closed.
@@ -112,17 +112,17 @@ func (l *Listener) answerDatagrams() {
 		}
 		a := datagram{kind: answer, from: l.endpoint.ID, token: d.token, got: n, source: source}
 		size := min(d.reply, maxPacket-overhead(source))
-		// One that is too large for this host's own link is lost, like any other.
+		// If the answer is too large for this host's own link, it is lost like any other.
 		b := a.encode(&l.secret, size)
-		if _, err := l.udp.WriteToUDPAddrPort(b, from); err != nil { // perhaps that of an earlier answer
+		if _, err := l.udp.WriteToUDPAddrPort(b, from); err != nil { // possibly the error of an earlier answer
 			l.hearComplaints()
 			_, _ = l.udp.WriteToUDPAddrPort(b, from)
 		}
 	}
 }
 
-// hearComplaints keeps ICMP messages about answers that did not get through: they
-// say the same of the way to that host as those about questions.
+// hearComplaints records ICMP errors about answers. Like errors about questions, they describe
+// the path to that host.
 func (l *Listener) hearComplaints() {
 	raw, err := l.udp.SyscallConn()
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Diagnose names the causes of what the hosts saw, the worst first. It is a pure
-// function of the reports and their order. It returns nothing if all that was
-// tried works as it should.
+// Diagnose returns the causes of the problems in the reports, the worst first. It is a pure
+// function of the reports and their order. It returns nothing if everything that was tried
+// works.
 //
-// What is certain goes first: an interface that is down, an address that two
-// hosts have, a route of the host itself that drops packets. A pair of hosts that
-// is explained is not explained again by what follows from that.
+// Certain causes come first: an interface that is down, an address that two hosts have, or a
+// host's own route that drops packets. Diagnose returns at most one cause per pair of hosts,
+// so it does not report the consequences of a cause.
 func Diagnose(reports []Report) []Finding {
 	d := newDiagnosis(reports)
 	d.hosts()
@@ -34,7 +34,7 @@ func Diagnose(reports []Report) []Finding {
 	return d.findings
 }
 
-// pair is two hosts in either order.
+// A pair is two hosts in canonical order.
 type pair [2]ID
 
 func pairOf(r *Result) pair {
@@ -48,9 +48,9 @@ func pairOf(r *Result) pair {
 type diagnosis struct {
 	reports   []Report
 	results   []*Result
-	way       map[[2]ID]*Result    // from one host to another
-	heard     map[[2]ID][]Sighting // by a host of another
-	blamed    map[ID]bool          // hosts that are explained as a whole
+	way       map[[2]ID]*Result    // by source and destination host
+	heard     map[[2]ID][]Sighting // by listening host and sending host
+	blamed    map[ID]bool          // hosts with a finding of their own
 	explained map[pair]bool
 	findings  []Finding
 }
@@ -75,13 +75,13 @@ func newDiagnosis(reports []Report) *diagnosis {
 	return d
 }
 
-// back is the result of the other direction, if there is one.
+// back returns the result of the opposite direction, or nil.
 func (d *diagnosis) back(r *Result) *Result { return d.way[[2]ID{r.To.ID, r.From.ID}] }
 
-// hears says whether one host heard a datagram of another.
+// hears reports whether host at received a datagram from host of.
 func (d *diagnosis) hears(at, of Endpoint) bool { return len(d.heard[[2]ID{at.ID, of.ID}]) > 0 }
 
-// hosts finds what is wrong with a host alone.
+// hosts finds problems of single hosts.
 func (d *diagnosis) hosts() {
 	for _, rep := range d.reports {
 		e := rep.Endpoint
@@ -128,10 +128,10 @@ func (d *diagnosis) duplicates() {
 	}
 }
 
-// ethernetMAC is the length of an Ethernet address in text.
+// ethernetMAC is the length of an Ethernet address as text.
 const ethernetMAC = len("00:00:00:00:00:00")
 
-// certain finds what does not depend on how other hosts see it.
+// certain finds causes that do not depend on the reports of other hosts.
 func (d *diagnosis) certain(r *Result) *Finding {
 	t := r.Bound
 	if r.OK() || t.Outcome == NotTried {
@@ -143,7 +143,7 @@ func (d *diagnosis) certain(r *Result) *Finding {
 			fmt.Sprintf("%s connects to %s and %s answers", r.From.place(), r.To.place(), d.nameOf(t)),
 			fmt.Sprintf("ask the administrator which host has %s: ip neighbour show %s on %s, and give each host its own address", r.To.Addr, r.To.Addr, r.From.Host))
 	case NoRoute, Prohibited, Blackhole, LinkDown, NoAddress:
-		if r.Kernel.Leaves == "" { // else it is the word of a router
+		if r.Kernel.Leaves == "" { // otherwise a router sent the error
 			return d.ownRoute(r)
 		}
 	case Unreachable:
@@ -151,7 +151,7 @@ func (d *diagnosis) certain(r *Result) *Finding {
 			return d.ownRoute(r)
 		}
 	}
-	// Of InfiniBand's longer addresses a part is flags that differ.
+	// InfiniBand addresses are longer, and include flags that differ.
 	if m := r.Kernel.MAC; len(m) == ethernetMAC && len(r.To.MAC) == ethernetMAC && m != r.To.MAC &&
 		!r.Kernel.Via.IsValid() && r.Kernel.Leaves == r.From.Interface {
 		return d.finding(r, DuplicateAddress, Broken,
@@ -162,7 +162,7 @@ func (d *diagnosis) certain(r *Result) *Finding {
 	return nil
 }
 
-// ownRoute is a packet that never left its host.
+// ownRoute explains packets that never leave their host.
 func (d *diagnosis) ownRoute(r *Result) *Finding {
 	from, to := r.From, r.To
 	ask := fmt.Sprintf("ask the administrator of %s to correct its routing table; it shows in: ip route get %s from %s", from.Host, to.Addr, from.Addr)
@@ -189,7 +189,7 @@ func (d *diagnosis) ownRoute(r *Result) *Finding {
 	return d.finding(r, NoCommonNetwork, Broken, text, ask)
 }
 
-// nameOf says who answered in place of the peer.
+// nameOf returns the name of the host that answered instead of the peer.
 func (d *diagnosis) nameOf(t Trial) string {
 	for _, rep := range d.reports {
 		if rep.Endpoint.ID == t.By {

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// broken explains a pair whose sockets do not work, from both hosts' evidence.
+// broken explains a pair whose sockets do not work, from the evidence of both hosts.
 func (d *diagnosis) broken(r *Result) *Finding {
 	t := r.Bound
 	if r.OK() || t.Outcome == NotTried {
@@ -31,7 +31,7 @@ func (d *diagnosis) broken(r *Result) *Finding {
 			f.hint += fmt.Sprintf("; another machine that has the address %s looks the same: run `ip neighbour show %s` on %s", r.To.Addr, r.To.Addr, r.From.Host)
 			return f
 		case TimedOut:
-			// The connection itself came about, so that a slow link is as likely.
+			// The connection was established, so a slow link is equally likely.
 			return d.finding(r, Unexplained, Broken,
 				fmt.Sprintf("%s connects to %s, but no data pass (%s): the link is slow or full, or a proxy or firewall holds data back", from, to, t.Outcome),
 				fmt.Sprintf("look whether other traffic fills the link (ip -s link show %s on %s, twice), and at its speed and errors (ethtool %s); if it is idle, ask the administrator for a proxy or firewall between the hosts", r.From.Interface, r.From.Host, r.From.Interface))
@@ -50,7 +50,7 @@ func (d *diagnosis) firewall(r *Result, text string) *Finding {
 		r.To.Interface, r.To.Host, r.From.Host))
 }
 
-// large explains small messages that pass where large ones do not.
+// large explains a pair that passes small messages but not large ones.
 func (d *diagnosis) large(r *Result) *Finding {
 	from, to := r.From, r.To
 	if f := d.elsewhere(r, Broken, ", and large messages get stuck"); f != nil {
@@ -91,8 +91,8 @@ func mtuHint(from, to Endpoint, size int) string {
 		from.Interface, from.Host, to.Interface, to.Host, size-overhead(from.Addr), from.Addr, to.Addr)
 }
 
-// unconnected explains a connection to which nothing or an ICMP message came: by
-// what this host saw, or else by what the other one saw.
+// unconnected explains a connection attempt that got no answer or an ICMP message. It uses the
+// evidence of this host first, then that of the peer.
 func (d *diagnosis) unconnected(r *Result) *Finding {
 	if f := d.evidence(r); f != nil {
 		return f
@@ -113,7 +113,7 @@ func (d *diagnosis) unconnected(r *Result) *Finding {
 	return d.silence(r)
 }
 
-// evidence explains such a connection where something was seen besides silence.
+// evidence explains such an attempt if there is evidence other than silence.
 func (d *diagnosis) evidence(r *Result) *Finding {
 	from, to := r.From, r.To
 	if f := d.wrongSubnet(r, Broken); f != nil {
@@ -159,13 +159,13 @@ func (d *diagnosis) evidence(r *Result) *Finding {
 	return nil
 }
 
-// silence is all that can be said where nothing arrives: a dead switch port, a
-// wrong VLAN and a firewall that drops look the same while the hosts still
-// remember each other's link-layer addresses.
+// silence explains a pair if nothing arrives. While the hosts have each other's link-layer
+// addresses in their neighbor tables, a dead switch port, a wrong VLAN, and a firewall that
+// drops packets are indistinguishable.
 func (d *diagnosis) silence(r *Result) *Finding {
 	from, to := r.From, r.To
 	text := fmt.Sprintf("no packet arrives in either direction between %s and %s", from.place(), to.place())
-	if d.back(r) == nil || !r.Path.Tried { // the other direction was not seen
+	if d.back(r) == nil || !r.Path.Tried { // no evidence from the other direction
 		text = fmt.Sprintf("%s gets no answer at all from %s", from.place(), to.place())
 	}
 	gateway := ""
@@ -177,7 +177,7 @@ func (d *diagnosis) silence(r *Result) *Finding {
 		from.Interface, from.Host, to.Interface, to.Host, gateway))
 }
 
-// forced says what a socket does that is bound to the device.
+// forced describes the result of the socket that is bound to the device.
 func (d *diagnosis) forced(r *Result) string {
 	switch {
 	case r.Device.works():
@@ -188,7 +188,7 @@ func (d *diagnosis) forced(r *Result) string {
 	return fmt.Sprintf("; by %s they get none either (%s)", r.From.Interface, r.Device.Outcome)
 }
 
-// oneWay is a network on which packets pass only to one of two hosts.
+// oneWay explains a network that passes packets in only one direction.
 func (d *diagnosis) oneWay(r *Result, hearing, deaf Endpoint) *Finding {
 	f := d.finding(r, AsymmetricRoute, Broken,
 		fmt.Sprintf("packets from %s arrive at %s, but none get back", deaf.place(), hearing.place()),
@@ -204,7 +204,7 @@ func (d *diagnosis) astray(r *Result, level Level, text string) *Finding {
 		r.From.Host, r.To.Addr, r.From.Interface, r.To.Addr))
 }
 
-// resolution is how hosts of one network find each other.
+// resolution names the protocol with which hosts on one link find each other.
 func resolution(a netip.Addr) string {
 	if a.Is4() {
 		return "ARP"
@@ -212,10 +212,10 @@ func resolution(a netip.Addr) string {
 	return "neighbour discovery"
 }
 
-// icmp explains a pair by an error message (RFC 792, RFC 1812, RFC 4443).
+// icmp explains a pair by an ICMP error (RFC 792, RFC 1812, RFC 4443).
 func (d *diagnosis) icmp(r *Result, i ICMP) *Finding {
 	if i.From == r.From.Addr || !i.From.IsValid() {
-		return nil // this host's own word that nobody answers
+		return nil // this host's own error: the neighbor does not answer
 	}
 	who := "the router " + i.From.String()
 	if i.From == r.To.Addr {
@@ -234,9 +234,8 @@ func (d *diagnosis) icmp(r *Result, i ICMP) *Finding {
 		r.To.Addr, who, r.From.Interface, r.From.Host, r.To.Interface, r.To.Host))
 }
 
-// meaning is what a "destination unreachable" message says, and whether it means
-// that a filter refused the packet. Hosts that reject by a filter often say "host
-// unreachable" in one form or another.
+// meaning describes a "destination unreachable" message and reports whether a filter rejected
+// the packet. Filters often answer with a form of "host unreachable".
 func (i ICMP) meaning() (text string, prohibits bool) {
 	if i.V6 {
 		if i.Type != 1 {
@@ -268,7 +267,7 @@ func (i ICMP) meaning() (text string, prohibits bool) {
 		return "host unreachable", false
 	case 3:
 		return "port unreachable", true
-	case 4: // fragmentation needed: the search for the path MTU says more
+	case 4: // fragmentation needed: the path MTU search gives more detail
 		return "", false
 	case 9, 10, 13:
 		return "administratively prohibited", true

@@ -2,7 +2,7 @@ package probe
 
 import "fmt"
 
-// unbound finds pairs whose sockets work only if they are bound.
+// unbound finds pairs that connect only from bound sockets.
 func (d *diagnosis) unbound(r *Result) *Finding {
 	if !r.OK() || r.Bare.works() || r.Bare.Outcome == NotTried {
 		return nil
@@ -11,9 +11,9 @@ func (d *diagnosis) unbound(r *Result) *Finding {
 		r.From.place(), r.To.place(), r.From.Addr, r.Kernel.BareSource, r.Kernel.BareLeaves, r.Bare.Outcome))
 }
 
-// doubtful finds what is wrong with a pair whose bound sockets work. The way of
-// the packets goes before their size: on another network than the chosen one,
-// that has nothing to say about this.
+// doubtful finds problems of a pair whose bound sockets work. It checks the path of the
+// packets before their size, because a size on a different network says nothing about the
+// chosen one.
 func (d *diagnosis) doubtful(r *Result) *Finding {
 	if !r.OK() {
 		return nil
@@ -33,15 +33,14 @@ func (d *diagnosis) doubtful(r *Result) *Finding {
 	if r.Path.Down.short() {
 		return d.mtu(r, Doubtful, r.Path.Down, to, from)
 	}
-	// Sockets that are bound, as those of the datagrams, go the chosen way here.
+	// Bound sockets, such as the sockets for datagrams, use the chosen path here.
 	if r.Bare.Source.IsValid() && r.Bare.Source != from.Addr && r.Bare.Source != r.Bound.Source {
 		return d.astray(r, Doubtful, fmt.Sprintf("sockets of %s that are not bound reach %s from %s, by %s", from.place(), to.place(), r.Bare.Source, r.Kernel.BareLeaves))
 	}
 	return nil
 }
 
-// otherWay finds packets that take another way than that which was chosen, and
-// arrive all the same.
+// otherWay finds packets that use a different path from the chosen one but still arrive.
 func (d *diagnosis) otherWay(r *Result) *Finding {
 	if f := d.elsewhere(r, Doubtful, ""); f != nil {
 		return f
@@ -52,7 +51,7 @@ func (d *diagnosis) otherWay(r *Result) *Finding {
 	return d.comesIn(r, r.To, r.From)
 }
 
-// comesIn finds packets that arrive by another interface than the chosen one.
+// comesIn finds packets that arrive on a different interface from the chosen one.
 func (d *diagnosis) comesIn(r *Result, from, to Endpoint) *Finding {
 	for _, s := range d.heard[[2]ID{to.ID, from.ID}] {
 		if s.Interface == "" || s.Interface == to.Interface || to.Routed {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// endpointNamed is host n of 10.2.0.0/24.
+// endpointNamed returns host n of 10.2.0.0/24.
 func endpointNamed(n byte) Endpoint {
 	addr := netip.AddrFrom4([4]byte{10, 2, 0, n})
 	return Endpoint{
@@ -19,7 +19,7 @@ func endpointNamed(n byte) Endpoint {
 	}
 }
 
-// goodResult is what one host sees of another if all is well.
+// goodResult returns the result of one host about another if everything works.
 func goodResult(from, to byte) Result {
 	a, b := endpointNamed(from), endpointNamed(to)
 	greeted := Trial{Stage: StageGreet, Outcome: OK, Source: a.Addr}
@@ -33,14 +33,14 @@ func goodResult(from, to byte) Result {
 	}
 }
 
-// silence is a result to which nothing came.
+// silence returns a result without any answer.
 func silence(r *Result) {
 	none := Trial{Stage: StageConnect, Outcome: TimedOut, Detail: "i/o timeout"}
 	r.Bound, r.Bare, r.Device = none, none, none
 	r.Path.Small, r.Path.Up.Passed, r.Path.Down.Passed = false, 0, 0
 }
 
-// pairOfReports is n1 and n2, each with a result of the other.
+// pairOfReports returns the reports of n1 and n2, each with a result about the other.
 func pairOfReports(change1, change2 func(*Result)) []Report {
 	reports := make([]Report, 2)
 	for i := range reports {
@@ -148,7 +148,7 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// An address on a loopback is reached by other links, which is right.
+// Packets to an address on a loopback arrive by other links, which is correct.
 func TestDiagnoseRouted(t *testing.T) {
 	reports := pairOfReports(nil, nil)
 	for i := range reports {
@@ -164,14 +164,14 @@ func TestDiagnoseRouted(t *testing.T) {
 	}
 }
 
-// Two hosts with one address are one finding, whatever else follows from it.
+// Two hosts with one address cause one finding, without its consequences.
 func TestDiagnoseSameAddress(t *testing.T) {
 	reports := pairOfReports(silence, silence)
 	reports[1].Endpoint.Addr = reports[0].Endpoint.Addr
 	wants(t, Diagnose(reports), DuplicateAddress, Broken, "n1 (hsn0, 10.2.0.1) and n2 (hsn0, 10.2.0.1) have the same address")
 }
 
-// ringOfReports is a ring in which some hosts cannot be reached.
+// ringOfReports returns a ring in which some hosts are unreachable.
 func ringOfReports(n int, dead ...byte) []Report {
 	all := make([]Endpoint, n)
 	for i := range all {
@@ -226,7 +226,7 @@ func TestErrorLevels(t *testing.T) {
 	}
 }
 
-// Reports travel as JSON, and mean the same afterwards.
+// Diagnose returns the same findings for reports that were sent as JSON.
 func TestReportsTravel(t *testing.T) {
 	in := ringOfReports(3, 2)
 	in[0].Results[0].ICMP = []ICMP{{From: netip.MustParseAddr("fd00::1"), V6: true, Type: 1, Code: 1}}

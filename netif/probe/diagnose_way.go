@@ -2,13 +2,13 @@ package probe
 
 import "fmt"
 
-// strays says whether packets leave by another interface than the chosen one.
+// strays reports whether packets leave by a different interface from the chosen one.
 func strays(r *Result) bool {
 	return r != nil && r.Kernel.Leaves != "" && r.Kernel.Leaves != r.From.Interface && !r.From.Routed
 }
 
-// elsewhere explains packets that leave by another interface than the chosen one,
-// of either host. What they meet there says nothing about the chosen network.
+// elsewhere explains packets of either host that leave by a different interface from the
+// chosen one. Problems on that path say nothing about the chosen network.
 func (d *diagnosis) elsewhere(r *Result, level Level, end string) *Finding {
 	for _, way := range []*Result{r, d.back(r)} {
 		if !strays(way) {
@@ -22,15 +22,15 @@ func (d *diagnosis) elsewhere(r *Result, level Level, end string) *Finding {
 	return nil
 }
 
-// wrongSubnet explains hosts of which neither is in the other's subnet, and that
-// no route joins by the chosen interfaces: then a route is not what is missing.
+// wrongSubnet explains two hosts that are in different subnets without a route by the chosen
+// interfaces. The cause is then the subnet, not a missing route.
 func (d *diagnosis) wrongSubnet(r *Result, level Level) *Finding {
 	from, to := r.From, r.To
 	if !apart(from, to) || !d.unrouted(r) {
 		return nil
 	}
 	a, b := from.Prefix.Masked(), to.Prefix.Masked()
-	odd, others := to, from // the one that fewer hosts agree with
+	odd, others := to, from // the endpoint whose subnet contains fewer hosts
 	if d.within(from) < d.within(to) {
 		odd, others = from, to
 	}
@@ -40,13 +40,13 @@ func (d *diagnosis) wrongSubnet(r *Result, level Level) *Finding {
 			odd.Interface, odd.Host, others.Prefix.Masked(), others.Host, odd.Prefix.Masked(), odd.Interface))
 }
 
-// apart says whether neither host is in the other's subnet.
+// apart reports whether neither host is in the other's subnet.
 func apart(a, b Endpoint) bool {
 	return a.Prefix.IsValid() && b.Prefix.IsValid() && !a.Prefix.Contains(b.Addr) && !b.Prefix.Contains(a.Addr)
 }
 
-// unrouted says whether neither host's kernel sends packets to the other by the
-// chosen interface, as far as it is known, and it is known of one at least.
+// unrouted reports whether neither host's kernel routes packets to the other by the chosen
+// interface. It ignores hosts with unknown routes, and returns false if both are unknown.
 func (d *diagnosis) unrouted(r *Result) bool {
 	known := false
 	for _, way := range []*Result{r, d.back(r)} {
@@ -61,7 +61,7 @@ func (d *diagnosis) unrouted(r *Result) bool {
 	return known
 }
 
-// within counts the hosts of the job that are in an endpoint's subnet.
+// within returns the number of hosts in the job that are in an endpoint's subnet.
 func (d *diagnosis) within(e Endpoint) (n int) {
 	for _, rep := range d.reports {
 		if e.Prefix.Contains(rep.Endpoint.Addr) {

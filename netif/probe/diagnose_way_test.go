@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The way of packets that leave the chosen network explains what they meet there.
+// Packets that leave the chosen network are the cause, not what happens to them there.
 func TestDiagnoseOtherWay(t *testing.T) {
 	short := func(r *Result) { r.Path.Up.Passed, r.Path.Down.Passed = 1500, 1500 }
 	strayed := func(r *Result) { short(r); r.Kernel.Leaves = "eth0" }
@@ -96,7 +96,7 @@ func TestDiagnoseWrongSubnet(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) { wants(t, Diagnose(tt.reports), tt.cause, tt.level, tt.words) })
 	}
 
-	// The hint names the host that differs, whichever side the pair begins with.
+	// The hint names the host that differs, whichever host of the pair comes first.
 	reports := moved(ringOfReports(5, 4), 4)
 	for i := range reports {
 		for k := range reports[i].Results {
@@ -116,7 +116,7 @@ func TestDiagnoseWrongSubnet(t *testing.T) {
 	}
 }
 
-// Silence is told apart from what there is any evidence of, on either side.
+// Silence is the cause only if neither side has other evidence.
 func TestDiagnoseSilence(t *testing.T) {
 	refused := func(r *Result) { silence(r); r.Bound.Outcome = Refused }
 	told := func(r *Result) {

@@ -10,8 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// ID tells listeners apart, even those that have one address. It is drawn at
-// random for each.
+// An ID identifies a listener, even if several have one address. It is random.
 type ID [16]byte
 
 func newID() (id ID) {
@@ -19,10 +18,10 @@ func newID() (id ID) {
 	return id
 }
 
-// IsZero says whether this is nobody's ID.
+// IsZero reports whether the ID is unset.
 func (id ID) IsZero() bool { return id == ID{} }
 
-// MarshalText writes 32 hexadecimal digits, and nothing for nobody.
+// MarshalText returns 32 hexadecimal digits, or nothing for the zero ID.
 func (id ID) MarshalText() ([]byte, error) {
 	if id.IsZero() {
 		return nil, nil
@@ -30,7 +29,7 @@ func (id ID) MarshalText() ([]byte, error) {
 	return hex.AppendEncode(nil, id[:]), nil
 }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText reads the format of MarshalText.
 func (id *ID) UnmarshalText(text []byte) error {
 	*id = ID{}
 	if len(text) == 0 {
@@ -43,23 +42,23 @@ func (id *ID) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Endpoint is where and as what a host listens. It goes to the other hosts.
+// An Endpoint describes a listener. Hosts exchange their endpoints.
 type Endpoint struct {
 	Host      string       `json:"host"`
 	Interface string       `json:"interface"`
-	Addr      netip.Addr   `json:"addr"` // without zone: it means nothing elsewhere
+	Addr      netip.Addr   `json:"addr"` // without zone, which is valid only on its own host
 	Prefix    netip.Prefix `json:"prefix"`
 	MTU       int          `json:"mtu"`              // bytes
-	MAC       string       `json:"mac,omitempty"`    // link-layer address; empty where there is none
-	Routed    bool         `json:"routed,omitempty"` // the address is on a loopback or dummy link: packets come and go by others
+	MAC       string       `json:"mac,omitempty"`    // link-layer address; empty if the link has none
+	Routed    bool         `json:"routed,omitempty"` // the address is on a loopback or dummy link; packets use other links
 	ID        ID           `json:"id"`
 	TCP       uint16       `json:"tcp"`               // port
-	UDP       uint16       `json:"udp,omitempty"`     // port; 0 for none
+	UDP       uint16       `json:"udp,omitempty"`     // port; 0 without UDP
 	Trouble   string       `json:"trouble,omitempty"` // why the host does not listen
 }
 
-// Unable is the endpoint of a host where [Listen] failed: the others do not probe
-// it, and [Diagnose] names it.
+// Unable returns the endpoint of a host where [Listen] failed. Other hosts do not probe it,
+// and [Diagnose] reports it.
 func Unable(host string, choice netif.Choice, err error) Endpoint {
 	e := endpointOf(host, choice)
 	e.Trouble = err.Error()
@@ -78,8 +77,8 @@ func endpointOf(host string, choice netif.Choice) Endpoint {
 	return e
 }
 
-// Neighbours are the endpoints that the one at a place in the ring probes: the
-// next one and the one before, so that each pair is probed from both sides.
+// Neighbours returns the endpoints that the endpoint at index at of the ring probes: the next
+// one and the previous one. Each pair is probed from both sides.
 func Neighbours(ring []Endpoint, at int) []Endpoint {
 	n := len(ring)
 	switch {
@@ -91,7 +90,7 @@ func Neighbours(ring []Endpoint, at int) []Endpoint {
 	return []Endpoint{ring[(at+1)%n], ring[(at+n-1)%n]}
 }
 
-// place says where a host is, for messages.
+// place formats host, interface, and address, for messages.
 func (e Endpoint) place() string {
 	return fmt.Sprintf("%s (%s, %s)", e.Host, e.Interface, e.Addr)
 }

@@ -6,34 +6,34 @@ import (
 	"strings"
 )
 
-// Cause names what is wrong with a network.
+// A Cause names a network problem.
 type Cause string
 
-// The causes.
+// The possible causes.
 const (
-	MTUMismatch      Cause = "mtu mismatch"        // large packets are lost on the way
-	AsymmetricRoute  Cause = "asymmetric route"    // packets do not go, or do not come, by the chosen interface
-	Firewall         Cause = "firewall"            // something refuses or drops what it should pass
+	MTUMismatch      Cause = "mtu mismatch"        // large packets are lost on the path
+	AsymmetricRoute  Cause = "asymmetric route"    // packets do not leave or do not arrive by the chosen interface
+	Firewall         Cause = "firewall"            // something rejects or drops packets that should pass
 	NoCommonNetwork  Cause = "no common network"   // wrong subnet, no route, or not the same switch or VLAN
-	DuplicateAddress Cause = "duplicate address"   // another host has it too
-	InterfaceDown    Cause = "interface down"      // or it, its address or its MTU have changed since the choice
-	Translation      Cause = "address translation" // the peer sees another address than the host has
-	Silence          Cause = "silence"             // no packet arrives either way, and nothing says why
-	Loss             Cause = "packet loss"         // small messages pass, large ones do not, and not for their packets' size
-	Unexplained      Cause = "unexplained"         // what was seen fits no other cause
+	DuplicateAddress Cause = "duplicate address"   // another host has the same address
+	InterfaceDown    Cause = "interface down"      // or the interface is gone, or its address or MTU changed
+	Translation      Cause = "address translation" // the peer sees a different source address
+	Silence          Cause = "silence"             // no packet arrives in either direction, without an error
+	Loss             Cause = "packet loss"         // large messages fail, but not because of packet size
+	Unexplained      Cause = "unexplained"         // the evidence fits no other cause
 )
 
-// Level is what a finding means for a job.
+// A Level is the severity of a finding for a job.
 type Level int
 
-// The levels, the worst last.
+// The levels, in increasing severity.
 const (
-	// Doubtful works, but not as it should.
+	// Doubtful works, but may be slow or unreliable.
 	Doubtful Level = iota + 1
-	// Unbound fails for programs that do not bind their sockets to the chosen
-	// address before they connect, such as those that use NCCL over TCP.
+	// Unbound fails for programs that do not bind their sockets to the chosen address before
+	// they connect, such as programs that use NCCL over TCP.
 	Unbound
-	// Broken fails for all.
+	// Broken fails for all programs.
 	Broken
 )
 
@@ -49,31 +49,30 @@ func (l Level) String() string {
 	return fmt.Sprintf("level %d", int(l))
 }
 
-// Finding is one cause between two hosts.
+// A Finding is one cause between two hosts.
 type Finding struct {
 	Cause Cause
 	Level Level
-	From  Endpoint // the host to look at first, where one is to blame
-	To    Endpoint // the other one; may be the same
+	From  Endpoint // the likely culprit, if one host is to blame
+	To    Endpoint // other host; may equal From
 	text  string
 	hint  string
 }
 
-// Error says what is wrong in one line. It names both hosts with their interfaces
-// and addresses.
+// Error describes the problem in one line, with both hosts, their interfaces, and their
+// addresses.
 func (f Finding) Error() string { return string(f.Cause) + ": " + f.text }
 
-// Hint says in one line what to do, or what to ask the administrator.
+// Hint returns the fix, or a question for the administrator, in one line.
 func (f Finding) Hint() string { return f.hint }
 
-// Failure is what Error returns.
+// A Failure is the error that [Error] returns.
 type Failure struct {
 	Findings []Finding // at least one, the worst first
 }
 
-// Error returns the findings of at least a level as one error, and nil if there
-// is none. A job whose programs bind their sockets fails at [Broken], others at
-// [Unbound].
+// Error returns the findings at or above a level as one error, or nil if there are none. A job
+// whose programs bind their sockets fails at [Broken]; other jobs fail at [Unbound].
 func Error(findings []Finding, least Level) error {
 	var f Failure
 	for _, x := range findings {
@@ -87,12 +86,12 @@ func Error(findings []Finding, least Level) error {
 	return &f
 }
 
-// fewPairs is how many pairs of hosts a message names: one about a thousand
-// hosts must stay a message.
+// fewPairs limits how many pairs of hosts a message names, so that messages about large jobs
+// stay short.
 const fewPairs = 3
 
-// Error gives the first finding in full, then the hosts of the others, and the
-// host that all of them have in common.
+// Error returns the first finding in full, then the hosts of the others, and the host that is
+// part of all findings.
 func (f *Failure) Error() string {
 	first := f.Findings[0]
 	text := first.Error()
@@ -122,10 +121,10 @@ func (f *Failure) Error() string {
 	return text
 }
 
-// Hint is what to do about the first finding.
+// Hint returns the hint of the first finding.
 func (f *Failure) Hint() string { return f.Findings[0].Hint() }
 
-// Unwrap gives the findings to errors.As.
+// Unwrap returns the findings, for errors.As.
 func (f *Failure) Unwrap() []error {
 	errs := make([]error, len(f.Findings))
 	for i, x := range f.Findings {
@@ -134,7 +133,7 @@ func (f *Failure) Unwrap() []error {
 	return errs
 }
 
-// common is the one host that has a part in all findings, if there is one.
+// common returns the only host that is part of all findings, or "".
 func (f *Failure) common() string {
 	hosts := map[string]int{}
 	for _, x := range f.Findings {
@@ -155,7 +154,7 @@ func (f *Failure) common() string {
 	return all[0]
 }
 
-// sortFindings puts the worst first and keeps the order of the hosts else.
+// sortFindings sorts findings by severity, the worst first, and retains the order of hosts.
 func sortFindings(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int { return int(b.Level) - int(a.Level) })
 }

@@ -14,35 +14,35 @@ import (
 const (
 	version = 1
 	macLen  = sha256.Size
-	// maxBody is far above any greeting, and such that it fits in the smallest
-	// packet that a host must accept (576 bytes).
+	// maxBody is far above the size of any greeting. A frame of this size fits in the smallest
+	// packet that every host must accept (576 bytes).
 	maxBody = 400
-	// maxPayload bounds what a listener reads for a peer.
+	// maxPayload limits how many bytes a listener reads for a peer.
 	maxPayload = 1 << 20
-	// maxHostText is how much of a host's name a greeting has room for.
+	// maxHostText limits the host name in a greeting, in bytes.
 	maxHostText = 64
 )
 
-// errStranger means that what answers does not know the secret.
+// errStranger means that the answering program does not have the secret.
 var errStranger = errors.New("the answer is not from this job")
 
-// hello opens a connection.
+// A hello opens a connection.
 type hello struct {
 	Version int `json:"v"`
 	From    ID  `json:"from"`
 	Nonce   ID  `json:"nonce"`
-	Size    int `json:"size"` // bytes of payload that will follow
+	Size    int `json:"size"` // bytes of payload that follow
 }
 
-// welcome answers it.
+// A welcome answers a hello.
 type welcome struct {
 	ID     ID         `json:"id"`
 	Host   string     `json:"host"`
 	Nonce  ID         `json:"nonce"`
-	Source netip.Addr `json:"source"` // of the connection, as the listener sees it
+	Source netip.Addr `json:"source"` // source address of the connection, as the listener sees it
 }
 
-// sign is the HMAC-SHA256 over a label and the parts.
+// sign returns the HMAC-SHA256 of a label and the parts.
 func sign(secret *[32]byte, label string, parts ...[]byte) []byte {
 	h := hmac.New(sha256.New, secret[:])
 	var size [8]byte
@@ -58,7 +58,7 @@ func sign(secret *[32]byte, label string, parts ...[]byte) []byte {
 	return h.Sum(nil)
 }
 
-// writeFrame sends a message with its length before and its HMAC after it.
+// writeFrame writes a message, preceded by its length and followed by its HMAC.
 func writeFrame(w io.Writer, secret *[32]byte, label string, message any, context ...[]byte) error {
 	body, err := json.Marshal(message)
 	if err != nil {
@@ -74,8 +74,8 @@ func writeFrame(w io.Writer, secret *[32]byte, label string, message any, contex
 	return err
 }
 
-// readFrame reads what writeFrame sends. Nothing of a message is looked at
-// before its HMAC is.
+// readFrame reads a message that writeFrame wrote. It verifies the HMAC before it parses the
+// message.
 func readFrame(r io.Reader, secret *[32]byte, label string, message any, context ...[]byte) error {
 	var size [2]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {
@@ -96,7 +96,7 @@ func readFrame(r io.Reader, secret *[32]byte, label string, message any, context
 	return json.Unmarshal(body, message)
 }
 
-// receipt proves that a payload arrived as it was sent, in this connection.
+// receipt returns the code that proves that a payload arrived unchanged in this connection.
 func receipt(secret *[32]byte, client, server ID, payload []byte) []byte {
 	return sign(secret, "receipt", client[:], server[:], payload)
 }

@@ -104,8 +104,8 @@ func FuzzReadFrame(f *testing.F) {
 	})
 }
 
-// FuzzSignedMessage: a peer that knows the secret may send any message. It is refused, or it
-// is one that can be sent again.
+// FuzzSignedMessage checks messages of a peer that has the secret. readFrame either rejects a
+// message or returns one that writeFrame accepts.
 func FuzzSignedMessage(f *testing.F) {
 	secret := &[32]byte{1}
 	for _, message := range []any{hello{Version: 1, From: ID{1}, Size: -1}, welcome{ID: ID{1}, Host: "n1", Source: netip.MustParseAddr("10.0.0.1")}} {
@@ -132,7 +132,7 @@ func FuzzSignedMessage(f *testing.F) {
 	})
 }
 
-// FuzzSignedDatagram is the same for datagrams.
+// FuzzSignedDatagram checks datagrams of a peer that has the secret.
 func FuzzSignedDatagram(f *testing.F) {
 	secret := &[32]byte{1}
 	good := datagram{kind: question, from: ID{1}, token: ID{2}, reply: 1472}.encode(secret, 0)

@@ -15,14 +15,14 @@ import (
 
 func nativeUint32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }
 
-// carriesNothing says whether a link exists only to have an address.
+// carriesNothing reports whether a link exists only to hold an address.
 func carriesNothing(index int) bool {
 	l, err := netlink.LinkByIndex(index)
 	return err == nil && l.Type() == "dummy"
 }
 
-// askKernel asks for routes and neighbours: what it cannot learn stays empty,
-// since a probe is evidence even without.
+// askKernel queries routes and the neighbor table. Fields stay empty if a query fails, because
+// a probe is useful without them.
 func askKernel(ctx context.Context, from, to netip.Addr) (k Kernel) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -80,7 +80,7 @@ func askKernel(ctx context.Context, from, to netip.Addr) (k Kernel) {
 	return k
 }
 
-// neighbourState is the state in the words of ip neighbour.
+// neighbourState formats a state like "ip neighbour".
 func neighbourState(state int) string {
 	switch state {
 	case netlink.NUD_INCOMPLETE:

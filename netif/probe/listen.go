@@ -15,35 +15,35 @@ import (
 )
 
 const (
-	maxUnproven  = 256             // connections that have not greeted with the secret yet
-	maxConns     = 64              // connections that have, and are being served
-	maxSightings = 1024            // hosts that a listener remembers
+	maxUnproven  = 256             // connections that have not sent a valid greeting yet
+	maxConns     = 64              // authenticated connections in service
+	maxSightings = 1024            // hosts that a listener records
 	serveTimeout = 3 * time.Second // longer than any probe
 )
 
-// Listener answers the probes of other hosts.
+// A Listener answers the probes of other hosts.
 type Listener struct {
 	endpoint Endpoint
 	choice   netif.Choice
 	secret   [32]byte
-	mtu      int // of the interface when the listening began; 0 is unknown
+	mtu      int // of the interface when Listen was called; 0 is unknown
 	tcp      *net.TCPListener
-	udp      *net.UDPConn // nil where the system has none that serves
+	udp      *net.UDPConn // nil if the system does not support datagram probes
 	stop     func() bool
 	done     sync.WaitGroup
 	unproven *lobby.Lobby
 
 	mu     sync.Mutex
-	conns  map[net.Conn]struct{} // all that are open
-	proven int                   // how many of them have greeted with the secret
+	conns  map[net.Conn]struct{} // all open connections
+	proven int                   // authenticated connections
 	heard  map[Sighting]struct{}
-	seen   map[ID]int // how often each nonce and token of a peer has come
+	seen   map[ID]int // how often each nonce and token was received
 	closed bool
-	// complaints are the ICMP messages about answers, by the host they went to.
+	// complaints are the ICMP errors about answers, by destination host.
 	complaints map[netip.Addr][]ICMP
 }
 
-// listenError says what to do about a host that cannot listen.
+// A listenError means that a host cannot listen. It has a hint.
 type listenError struct {
 	host  string
 	where string
@@ -56,17 +56,17 @@ func (e *listenError) Error() string {
 
 func (e *listenError) Unwrap() error { return e.err }
 
-// Hint says what to do.
+// Hint returns the fix.
 func (e *listenError) Hint() string {
 	return fmt.Sprintf("see on %s whether the interface is still up and has its address: ip addr", e.host)
 }
 
-// Listen answers probes of the host's choice of network, on ports that the kernel
-// picks, until ctx ends or it is closed. The secret is one of this attempt of the
-// job: who does not know it gets no answer. host is for messages.
+// Listen answers probes on the host's chosen network, on ports that the kernel selects, until
+// ctx ends or Close is called. The secret belongs to this attempt of the job; peers without it
+// get no answer. host is the name for messages.
 //
-// The usual error is that the address has gone since it was chosen; it has a
-// Hint. Tell the others with [Unable].
+// Listen usually fails because the host lost its address since the choice. The error has a
+// Hint. Report the failure to the other hosts with [Unable].
 func Listen(ctx context.Context, host string, choice netif.Choice, secret [32]byte) (*Listener, error) {
 	return listen(ctx, host, choice, secret, 0)
 }
@@ -104,11 +104,11 @@ func listen(ctx context.Context, host string, choice netif.Choice, secret [32]by
 	return l, nil
 }
 
-// Endpoint is what the other hosts need to know.
+// Endpoint returns the data that other hosts need to probe this listener.
 func (l *Listener) Endpoint() Endpoint { return l.endpoint }
 
-// Report gathers what this host saw: its own results and whom it has heard so
-// far.
+// Report returns the evidence of this host: its own results and the hosts from which it
+// received datagrams so far.
 func (l *Listener) Report(results []Result) Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +119,7 @@ func (l *Listener) Report(results []Result) Report {
 	return r
 }
 
-// Close ends the listening and waits until nothing of it goes on.
+// Close closes the listener and waits until all its goroutines have ended.
 func (l *Listener) Close() {
 	l.stop()
 	l.shut()
@@ -145,7 +145,7 @@ func (l *Listener) accept() {
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
-		case err != nil: // such as too many open files: the peer will say that it got no answer
+		case err != nil: // such as too many open files; the peer reports a missing answer
 			time.Sleep(10 * time.Millisecond)
 			continue
 		case !l.keep(conn):
@@ -164,8 +164,8 @@ func (l *Listener) accept() {
 	}
 }
 
-// keep remembers a connection for [Listener.Close]. It returns false if the listener is
-// closed already.
+// keep records a connection for [Listener.Close]. It returns false if the listener is already
+// closed.
 func (l *Listener) keep(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,8 +175,8 @@ func (l *Listener) keep(conn net.Conn) bool {
 	return !l.closed
 }
 
-// admit counts a connection whose peer knows the secret. It returns false if there are too
-// many; a host has few neighbors.
+// admit counts an authenticated connection. It returns false if there are too many. A host has
+// few neighbors.
 func (l *Listener) admit() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,8 +208,8 @@ func (l *Listener) sight(s Sighting) {
 	}
 }
 
-// note returns how often an authentic message with this nonce or token has come. Who can read
-// the network can send a recorded message again, also from another address.
+// note returns how often an authentic message with this nonce or token was received. An
+// eavesdropper can replay a recorded message, also from a different address.
 func (l *Listener) note(id ID) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,8 +217,8 @@ func (l *Listener) note(id ID) int {
 	return l.seen[id]
 }
 
-// hear reads the greeting of a peer. It returns false if the peer does not know the secret or
-// the greeting is a repeated one.
+// hear reads the greeting of a peer. It returns false if the peer does not have the secret or
+// replays a greeting.
 func (l *Listener) hear(conn *net.TCPConn) (h hello, ok bool) {
 	if conn.SetDeadline(time.Now().Add(serveTimeout)) != nil {
 		return h, false
@@ -227,7 +227,7 @@ func (l *Listener) hear(conn *net.TCPConn) (h hello, ok bool) {
 	return h, err == nil && h.Version == version && h.Size >= 0 && h.Size <= maxPayload && l.note(h.Nonce) == 1
 }
 
-// serve answers a greeting. Only the peer hears of an error: the connection ends.
+// serve answers a greeting. On an error, it only closes the connection.
 func (l *Listener) serve(conn *net.TCPConn, h hello) {
 	source := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap().WithZone("")
 	w := welcome{ID: l.endpoint.ID, Host: l.endpoint.Host, Nonce: newID(), Source: source}
@@ -245,6 +245,6 @@ func (l *Listener) serve(conn *net.TCPConn, h hello) {
 	if _, err := conn.Write(payload); err != nil {
 		return
 	}
-	// Closing comes second: the prober is then the one whose port waits.
+	// The prober closes first, so that its port, not this one, enters TIME_WAIT.
 	_, _ = conn.Read(make([]byte, 1))
 }

@@ -15,17 +15,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// loopback is a choice of 127.0.0.n, which needs no privilege.
+// loopback returns a choice of 127.0.0.n, which needs no privilege.
 func loopback(t testing.TB, n int) netif.Choice {
 	t.Helper()
 	lo, err := net.InterfaceByName("lo")
 	must(t, err)
 	addr := netip.AddrFrom4([4]byte{127, 0, 0, byte(n)})
-	// Hosts have 9000; nothing is gained by more.
+	// Real hosts have an MTU of 9000. A larger one would not improve the test.
 	return netif.Choice{Interface: "lo", Index: lo.Index, Addr: addr, Prefix: netip.MustParsePrefix("127.0.0.0/8"), MTU: min(lo.MTU, 9000)}
 }
 
-// proveRing is what a job does: all listen, all probe, all report.
+// proveRing runs the same steps as a job: all hosts listen, probe, and report.
 func proveRing(t testing.TB, n int) ([]Report, time.Duration) {
 	t.Helper()
 	start := time.Now()
@@ -76,7 +76,7 @@ func BenchmarkRing64(b *testing.B) {
 	}
 }
 
-// A listener of another job closes the connection. This is not an answer.
+// A listener of another job closes the connection, which is not an answer.
 func TestListenerOfAnotherJob(t *testing.T) {
 	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
 	must(t, err)
@@ -93,8 +93,8 @@ func TestListenerOfAnotherJob(t *testing.T) {
 	}
 }
 
-// Who has recorded a greeting or a question sends it again from another address. The listener
-// neither answers nor takes it for evidence.
+// A recorded greeting or question that is replayed from a different address gets no answer and
+// is not evidence.
 func TestRepeatedMessagesAreNoEvidence(t *testing.T) {
 	secret := [32]byte{1}
 	b, err := Listen(t.Context(), "b", loopback(t, 2), secret)
@@ -115,7 +115,7 @@ func TestRepeatedMessagesAreNoEvidence(t *testing.T) {
 		t.Error("a repeated greeting was answered")
 	}
 
-	// The answer to the last question comes after those to all before it.
+	// The answer to the last question arrives after the answers to all earlier ones.
 	from, other := newID(), newID()
 	ask := func(c net.Conn, who, token ID, times int) {
 		for range times {
@@ -163,7 +163,7 @@ func TestRepeatedMessagesAreNoEvidence(t *testing.T) {
 	}
 }
 
-// An answer that is not signed is from another program.
+// An unsigned answer comes from another program.
 func TestStranger(t *testing.T) {
 	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
 	must(t, err)
@@ -181,7 +181,7 @@ func TestStranger(t *testing.T) {
 	}
 }
 
-// acceptWith returns the endpoint of a host that calls serve with each connection, and then
+// acceptWith returns the endpoint of a host that calls serve with each connection and then
 // closes it.
 func acceptWith(t *testing.T, serve func(net.Conn)) Endpoint {
 	t.Helper()
@@ -203,8 +203,8 @@ func acceptWith(t *testing.T, serve func(net.Conn)) Endpoint {
 	return Endpoint{Host: "b", Interface: "lo", Addr: netip.MustParseAddr("127.0.0.2"), MTU: 1500, ID: newID(), TCP: uint16(l.Addr().(*net.TCPAddr).Port)}
 }
 
-// Another user of the node can connect to the listener as often as the limit allows, and say
-// nothing. The probe works nevertheless.
+// Another user of the node opens as many silent connections as the limit allows. The probe
+// still works.
 func TestSilentConnectionsDoNotDisturbTheProbe(t *testing.T) {
 	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
 	must(t, err)
@@ -217,7 +217,7 @@ func TestSilentConnectionsDoNotDisturbTheProbe(t *testing.T) {
 		must(t, err)
 		defer c.Close()
 	}
-	for range maxUnproven { // these never end by themselves
+	for range maxUnproven { // these do not end on their own
 		b.unproven.Enter(silentConn{})
 	}
 	var r Result
@@ -229,13 +229,13 @@ func TestSilentConnectionsDoNotDisturbTheProbe(t *testing.T) {
 	}
 }
 
-// silentConn is a connection of a stranger who says nothing and does not go.
+// silentConn is an unauthenticated connection that sends nothing and does not close.
 type silentConn struct{ net.Conn }
 
 func (silentConn) Close() error         { return nil }
 func (silentConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// A connection that ends before an answer has come is tried again.
+// A connection that ends before an answer arrives is tried again.
 func TestProbeRetriesClosedConnections(t *testing.T) {
 	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
 	must(t, err)
@@ -270,7 +270,7 @@ func TestProbeRetriesClosedConnections(t *testing.T) {
 	}
 }
 
-// Connections that always end without an answer are no evidence of another machine.
+// Connections that always end without an answer are not evidence of another machine.
 func TestClosedConnectionsAreNotADuplicateAddress(t *testing.T) {
 	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
 	must(t, err)
@@ -287,7 +287,7 @@ func TestClosedConnectionsAreNotADuplicateAddress(t *testing.T) {
 	}
 }
 
-// A listener that has taken another one's place says so.
+// A listener that replaced another one is reported as another host.
 func TestOtherHost(t *testing.T) {
 	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
 	must(t, err)
@@ -310,7 +310,7 @@ func TestOtherHost(t *testing.T) {
 	}
 }
 
-// A peer that accepts and then says nothing does not hold the job.
+// A peer that accepts and then sends nothing does not block the job.
 func TestProbeIsBounded(t *testing.T) {
 	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
 	must(t, err)

@@ -24,7 +24,7 @@ import (
 // envNode makes a process of this binary a node of a test.
 const envNode = "DDPBATCH_TEST_NODE"
 
-// TestMain has the tests be root in network namespaces, and also serves as a node of one.
+// TestMain runs the tests as root in network namespaces. It also runs the nodes.
 func TestMain(m *testing.M) {
 	if os.Getenv(envNode) != "" {
 		if err := serveNode(os.Stdin, os.Stdout); err != nil {
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(netspace.Main(m))
 }
 
-// space is a network namespace in which a node may run.
+// A space is a network namespace for a node.
 type space struct {
 	*netspace.Space
 	name string
@@ -48,9 +48,9 @@ func newSpace(t *testing.T, name string) *space {
 	return &space{Space: netspace.New(t), name: name}
 }
 
-// wire joins a link of this space with one of another; a bridge may take its end.
-// The first one's offloads are off, so that its packets are as large on the wire
-// as they are on one.
+// wire connects a link of this space to a link of another space. The other end can be a port
+// of a bridge. It turns off offloads on the first link, so that its packets have the size that
+// they would have on a wire.
 func (s *space) wire(name string, other *space, otherName, bridge string, mtu int) {
 	s.T.Helper()
 	other.Plug(s.Space, bridge, name, otherName, mtu)
@@ -60,7 +60,7 @@ func (s *space) wire(name string, other *space, otherName, bridge string, mtu in
 	other.Carrier(otherName, true)
 }
 
-// segment switches segmentation by the (virtual) hardware off.
+// segment turns off segmentation offload.
 func segment(name string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -90,13 +90,13 @@ func (s *space) sysctl(name, value string) {
 	s.Do(func() error { return os.WriteFile("/proc/sys/net/"+name, []byte(value), 0) })
 }
 
-// node is a process in a space that listens and probes.
+// A node is a process in a space that listens and probes.
 type node struct {
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-// order is what a node is told to do. Its answer has the same form.
+// An order is a command to a node. Its answer has the same form.
 type order struct {
 	Listen *orderListen `json:",omitempty"`
 	Probe  []Endpoint   `json:",omitempty"`
@@ -189,7 +189,7 @@ func (n *node) tell(o order) (a order, err error) {
 	return a, nil
 }
 
-// listen starts the node and has it listen.
+// listen starts the node and makes it listen.
 func (s *space) listen(o orderListen) Endpoint {
 	s.T.Helper()
 	s.start()
@@ -199,13 +199,13 @@ func (s *space) listen(o orderListen) Endpoint {
 	return *a.Endpoint
 }
 
-// on is a listener on an interface with the job's secret.
+// on returns a listener on an interface with the job's secret.
 func (s *space) on(name, addr string) Endpoint {
 	s.T.Helper()
 	return s.listen(orderListen{Interface: name, Addr: netip.MustParsePrefix(addr), Secret: 1})
 }
 
-// ring has all spaces probe their neighbours at the same time.
+// ring makes all spaces probe their neighbors at the same time.
 func ring(t *testing.T, spaces []*space, endpoints []Endpoint) []Report {
 	t.Helper()
 	reports := make([]Report, len(spaces))

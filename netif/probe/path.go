@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// How datagrams are repeated: one that is lost by chance must not pass for one
-// that is too large.
+// Repetition of datagrams. A datagram that is lost by chance must not count as too large.
 const (
 	proofTries  = 3
 	proofGap    = 150 * time.Millisecond
@@ -19,20 +18,20 @@ const (
 	searchGap   = 60 * time.Millisecond
 	askTime     = 900 * time.Millisecond
 	askGap      = 50 * time.Millisecond
-	// searchWidth is how many sizes are tried at once: four rounds then find the
-	// largest packet below 9000 bytes that passes.
+	// searchWidth is the number of sizes per round of the search. Four rounds find the largest
+	// packet below 9,000 bytes.
 	searchWidth = 16
 )
 
-// shot is a question of up bytes and an answer of down bytes, as IP packets.
+// A shot is a question of up bytes and an answer of down bytes, as IP packets.
 type shot struct{ up, down int }
 
-// measure sends datagrams of exactly the MTU both ways and, where they are lost,
-// looks for the largest that pass.
+// measure sends datagrams of exactly the MTU in both directions. If they are lost, it searches
+// for the largest size that passes.
 func (l *Listener) measure(ctx context.Context, peer Endpoint, to netip.Addr) (p Path, icmp []ICMP) {
 	conn, err := dialDatagrams(ctx, l.choice.Addr, netip.AddrPortFrom(to, peer.UDP))
 	if err != nil {
-		return p, nil // the trials say why
+		return p, nil // the trials report the reason
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
@@ -44,14 +43,14 @@ func (l *Listener) measure(ctx context.Context, peer Endpoint, to netip.Addr) (p
 	got := r.volley(first, proofTries, proofGap)
 	p.Tried = true
 	if p.Small = got[0]; !p.Small {
-		// Routers say why once in a while only: ask on.
+		// Routers limit the rate of ICMP errors, so repeat the question.
 		for until := time.Now().Add(askTime); !p.Small && len(r.icmp) == 0 && time.Now().Before(until) && ctx.Err() == nil; {
 			p.Small = r.volley([]shot{{small, small}}, 1, askGap)[0]
 		}
 		if !p.Small {
 			return p, r.icmp
 		}
-		got = r.volley(first, proofTries, proofGap) // it was a matter of time
+		got = r.volley(first, proofTries, proofGap) // it only needed more time
 	}
 	up, down := span{pass: small, fail: p.Up.Sent}, span{pass: small, fail: p.Down.Sent}
 	if got[1] {
@@ -77,13 +76,13 @@ func (l *Listener) measure(ctx context.Context, peer Endpoint, to netip.Addr) (p
 	return p, r.icmp
 }
 
-// span is where the largest size that passes must be: not below pass, and below
-// fail unless they are equal.
+// A span is the range of the largest size that passes: at least pass, and less than fail
+// unless both are equal.
 type span struct{ pass, fail int }
 
 func (s span) open() bool { return s.fail-s.pass > 1 }
 
-// sizes are evenly spread between the ends, in ascending order.
+// sizes returns evenly spaced sizes between the ends, in ascending order.
 func (s span) sizes() []int {
 	if !s.open() {
 		return nil
@@ -96,7 +95,7 @@ func (s span) sizes() []int {
 	return sizes
 }
 
-// narrow takes in which sizes passed.
+// narrow updates the span with the result of one round.
 func (s *span) narrow(sizes []int, passed []bool) {
 	for i, size := range slices.Backward(sizes) {
 		if passed[i] {
@@ -107,7 +106,7 @@ func (s *span) narrow(sizes []int, passed []bool) {
 	}
 }
 
-// ranger sends datagrams to one peer.
+// A ranger sends datagrams to one peer.
 type ranger struct {
 	l    *Listener
 	conn *net.UDPConn
@@ -116,8 +115,8 @@ type ranger struct {
 	icmp []ICMP
 }
 
-// volley says which of the shots were answered. All go at once, and those that
-// are not answered within the gap are repeated.
+// volley reports which of the shots were answered. It sends all shots at the same time and
+// repeats those without an answer after each gap.
 func (r *ranger) volley(shots []shot, tries int, gap time.Duration) []bool {
 	got := make([]bool, len(shots))
 	tokens := make(map[ID]int, len(shots))
@@ -146,7 +145,7 @@ func (r *ranger) volley(shots []shot, tries int, gap time.Duration) []bool {
 			if errors.Is(err, net.ErrClosed) {
 				return got
 			}
-			if err != nil { // an ICMP message, told once
+			if err != nil { // an ICMP error, reported once
 				r.collect()
 				continue
 			}
@@ -164,7 +163,8 @@ func (r *ranger) volley(shots []shot, tries int, gap time.Duration) []bool {
 	return got
 }
 
-// send may be told of an earlier message's error instead of sending.
+// send writes a datagram. The first write may return the error of an earlier datagram instead
+// of sending, so send repeats it.
 func (r *ranger) send(b []byte) {
 	if _, err := r.conn.Write(b); err != nil {
 		r.collect()
@@ -172,7 +172,7 @@ func (r *ranger) send(b []byte) {
 	}
 }
 
-// each adds to a list what it does not have.
+// each appends the elements of more that list lacks.
 func each(list, more []ICMP) []ICMP {
 	for _, i := range more {
 		if !slices.Contains(list, i) {
@@ -182,7 +182,7 @@ func each(list, more []ICMP) []ICMP {
 	return list
 }
 
-// collect keeps each different ICMP message once.
+// collect records each distinct ICMP message once.
 func (r *ranger) collect() {
 	if raw, err := r.conn.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {

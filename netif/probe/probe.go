@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// DefaultTimeout is how long a probe of one peer takes at most, unless the caller
-// says otherwise.
+// DefaultTimeout is the maximum duration of a probe of one peer, unless Options.Timeout is
+// set.
 const DefaultTimeout = 1900 * time.Millisecond
 
-// Options change how a peer is probed. The zero value is what a job should use.
+// Options control a probe. The zero value is the right choice for a job.
 type Options struct {
-	Timeout time.Duration // for all of it; 0 is DefaultTimeout
-	Payload int           // bytes sent each way over TCP, at most 1 MiB; 0 is eight packets of the larger MTU and at least 64 KiB
+	Timeout time.Duration // of the whole probe; 0 is DefaultTimeout
+	Payload int           // bytes per direction over TCP, at most 1 MiB; 0 is eight packets of the larger MTU, at least 64 KiB
 }
 
 func (o Options) filled(a, b Endpoint) Options {
@@ -30,9 +30,8 @@ func (o Options) filled(a, b Endpoint) Options {
 	return o
 }
 
-// Probe tries the network between this host and a peer. It always has a result:
-// that something does not work is what it is for. Peers may be probed at the same
-// time.
+// Probe checks the network between this host and a peer. It always returns a result, because
+// failures are results. Concurrent probes of several peers are allowed.
 func (l *Listener) Probe(ctx context.Context, peer Endpoint, o Options) Result {
 	start := time.Now()
 	o = o.filled(l.endpoint, peer)
@@ -46,7 +45,7 @@ func (l *Listener) Probe(ctx context.Context, peer Endpoint, o Options) Result {
 	}
 	addr := peer.Addr
 	if addr.IsLinkLocalUnicast() && addr.Is6() {
-		addr = addr.WithZone(l.choice.Interface) // a peer's zone means nothing here
+		addr = addr.WithZone(l.choice.Interface) // a peer's zone is not valid on this host
 	}
 	to := netip.AddrPortFrom(addr, peer.TCP)
 	var all sync.WaitGroup
@@ -61,14 +60,14 @@ func (l *Listener) Probe(ctx context.Context, peer Endpoint, o Options) Result {
 		all.Go(func() { r.Path, r.ICMP = l.measure(ctx, peer, addr) })
 	}
 	all.Wait()
-	// The time for the probe may be over, and these are questions to this host.
+	// The time for the probe may be over. These queries are local and need little time.
 	ask, done := context.WithTimeout(context.WithoutCancel(ctx), 100*time.Millisecond)
 	defer done()
 	r.Kernel = askKernel(ask, l.choice.Addr, addr)
-	if !r.OK() { // else it is over, whatever it was
+	if !r.OK() { // otherwise the problem is over
 		r.ICMP = each(r.ICMP, l.complaintsAbout(addr))
 	}
-	// Routers answer one packet a second or so: any socket may have got that word.
+	// Routers send about one ICMP error per second, and any socket may have received it.
 	r.ICMP = each(r.ICMP, r.Bound.ICMP)
 	if r.Kernel.BareLeaves == r.Kernel.Leaves {
 		r.ICMP = each(r.ICMP, r.Bare.ICMP)
@@ -81,7 +80,7 @@ func (l *Listener) Probe(ctx context.Context, peer Endpoint, o Options) Result {
 	return r
 }
 
-// trouble says what has happened to the interface since it was chosen.
+// trouble describes what happened to the interface since it was chosen, or returns "".
 func (l *Listener) trouble() string {
 	link, err := net.InterfaceByIndex(l.choice.Index)
 	name := l.choice.Interface
@@ -94,7 +93,7 @@ func (l *Listener) trouble() string {
 		return fmt.Sprintf("%s has lost its carrier", name)
 	}
 	addrs, err := link.Addrs()
-	if err != nil || l.choice.Addr.IsLoopback() { // all of 127.0.0.0/8 is there
+	if err != nil || l.choice.Addr.IsLoopback() { // every address in 127.0.0.0/8 is present
 		return ""
 	}
 	for _, a := range addrs {

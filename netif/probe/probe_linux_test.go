@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// twoNodes is two nodes on one switch, n1 with 10.2.0.1 and n2 with 10.2.0.2.
+// twoNodes returns two nodes on one switch, n1 with 10.2.0.1 and n2 with 10.2.0.2.
 func twoNodes(t *testing.T, mtu1, mtu2 int) (hub *space, nodes []*space) {
 	t.Helper()
 	hub = newSpace(t, "hub")
@@ -48,7 +48,7 @@ func TestRealGood(t *testing.T) {
 			if r.Took > DefaultTimeout {
 				t.Errorf("mtu %d: took %s", mtu, r.Took)
 			}
-			later, err := nodes[i].node.tell(order{}) // when the other has sent too
+			later, err := nodes[i].node.tell(order{}) // after the other node has also sent
 			must(t, err)
 			if h := later.Report.Heard; len(h) != 1 || h[0].Interface != "hsn0" || h[0].ID != r.To.ID || h[0].Source != r.To.Addr {
 				t.Errorf("mtu %d: heard %+v", mtu, h)
@@ -72,7 +72,8 @@ func TestRealIPv6Only(t *testing.T) {
 	wants(t, Diagnose(ring(t, nodes, all)), AsymmetricRoute, Broken, "fd00::1", "forbids packets")
 }
 
-// A switch between two hosts passes less than they send, and tells nobody.
+// The MTU of a switch between two hosts is smaller than theirs, and it drops larger packets
+// silently.
 func TestRealMTUOnTheWay(t *testing.T) {
 	for _, family := range []string{"10.2.0.%d/24", "fd00::%d/64"} {
 		one, other := newSpace(t, "sw1"), newSpace(t, "sw2")
@@ -94,7 +95,8 @@ func TestRealMTUOnTheWay(t *testing.T) {
 	}
 }
 
-// TCP copes with hosts that differ, since each says what it takes; others do not.
+// TCP works between hosts with different MTUs, because each announces its own. Other protocols
+// do not work.
 func TestRealMTUOfHosts(t *testing.T) {
 	_, nodes := twoNodes(t, 9000, 1500)
 	wants(t, Diagnose(ring(t, nodes, onAll(nodes))), MTUMismatch, Doubtful,
@@ -119,7 +121,7 @@ func TestRealOwnRoutes(t *testing.T) {
 	}
 }
 
-// Both have an address and a switch in common, but not a subnet.
+// The hosts share a switch but have addresses in different subnets.
 func TestRealWrongSubnet(t *testing.T) {
 	hub := newSpace(t, "hub")
 	hub.Bridge("sw")
@@ -144,7 +146,7 @@ func TestRealOtherSwitch(t *testing.T) {
 	wants(t, Diagnose(ring(t, nodes, all)), NoCommonNetwork, Broken, "nobody answers n1", "10.2.0.2", "ARP")
 }
 
-// routed is n1 and n2 with a router between them.
+// routed returns n1 and n2 with a router between them.
 func routed(t *testing.T) (router *space, nodes []*space, all []Endpoint) {
 	t.Helper()
 	router = newSpace(t, "router")
@@ -159,10 +161,10 @@ func routed(t *testing.T) (router *space, nodes []*space, all []Endpoint) {
 		all = append(all, n.on("hsn0", fmt.Sprintf("10.%d.0.%d/24", i, i)))
 	}
 	router.sysctl("ipv4/ip_forward", "1")
-	// Else it says why it drops packets twice only, and perhaps to a socket of the
-	// kernel's that is not yet anyone's; five times is enough.
+	// Otherwise the router sends only two ICMP errors, perhaps to a kernel socket that the
+	// probe does not own yet. Five are enough.
 	router.sysctl("ipv4/icmp_ratelimit", "0")
-	for _, c := range []string{"all", "p1", "p2"} { // else the way back decides about the way there
+	for _, c := range []string{"all", "p1", "p2"} { // otherwise the setting of the return path would also apply
 		router.sysctl("ipv4/conf/"+c+"/rp_filter", "0")
 	}
 	return router, nodes, all
@@ -176,7 +178,7 @@ func TestRealRouter(t *testing.T) {
 	tests := []struct {
 		name  string
 		drops []drop
-		cause Cause // empty: all is well
+		cause Cause // empty: no finding
 		words string
 	}{
 		{"good", nil, "", ""},
@@ -193,7 +195,8 @@ func TestRealRouter(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			// Each has a router of its own: they say a thing once a second only.
+			// Each node has its own router, because a router sends only one ICMP error per
+			// second.
 			router, nodes, all := routed(t)
 			for _, d := range tt.drops {
 				router.Route(netlink.Route{Type: d.kind}, d.dst, "")
@@ -230,7 +233,7 @@ func TestRealClosedPort(t *testing.T) {
 	wants(t, Diagnose(reports), Firewall, Broken, "n2 (hsn0, 10.2.0.2) listens on port 1, but n1 (hsn0, 10.2.0.1) is refused there")
 }
 
-// A third machine, which is not of the job, has n2's address and was asked first.
+// A third machine, which is not part of the job, has n2's address and answers ARP first.
 func TestRealDuplicateAddress(t *testing.T) {
 	hub, nodes := twoNodes(t, 1500, 1500)
 	all := onAll(nodes)
@@ -244,7 +247,7 @@ func TestRealDuplicateAddress(t *testing.T) {
 	mac := third.Link("eth0").Attrs().HardwareAddr.String()
 	wants(t, Diagnose(ring(t, nodes, all)), DuplicateAddress, Broken, "10.2.0.2", mac, "another machine")
 
-	// The same if something of another job listens there.
+	// A program of another job listens at that address.
 	stranger := orderListen{Interface: "eth0", Addr: netip.MustParsePrefix("10.2.0.2/24"), Secret: 2, Port: all[1].TCP}
 	third.listen(stranger)
 	reports := ring(t, nodes, all)
@@ -253,7 +256,7 @@ func TestRealDuplicateAddress(t *testing.T) {
 	}
 	wants(t, Diagnose(reports), DuplicateAddress, Broken, mac)
 
-	// And if it is a host of this job, it says who it is.
+	// A host of this job listens at that address and is identified.
 	third.node.in.Close()
 	impostor := stranger
 	impostor.Secret = 1
@@ -284,8 +287,7 @@ func TestRealUnable(t *testing.T) {
 	wants(t, Diagnose(reports), InterfaceDown, Broken, "n2 (hsn0, 10.2.0.9): cannot listen on hsn0 (10.2.0.9)", "cannot assign requested address")
 }
 
-// Two interfaces in one subnet: the kernel leaves by the first of them, whatever
-// the address says.
+// Two interfaces in one subnet: the kernel uses the first, whatever the source address.
 func TestRealTwoInterfacesOneSubnet(t *testing.T) {
 	hub, nodes := twoNodes(t, 1500, 1500)
 	n1 := nodes[0]
@@ -295,7 +297,7 @@ func TestRealTwoInterfacesOneSubnet(t *testing.T) {
 	wants(t, Diagnose(ring(t, nodes, all)), AsymmetricRoute, Doubtful, "packets from n1 (hsn1, 10.2.0.11) to n2 (hsn0, 10.2.0.2) leave by hsn0")
 }
 
-// Policy routing sends the chosen address the right way and all else the wrong.
+// Policy routing routes only packets from the chosen address correctly.
 func TestRealPolicyRouting(t *testing.T) {
 	hub, nodes := twoNodes(t, 1500, 1500)
 	n1 := nodes[0]

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Stage is how far a connection came.
+// A Stage is a stage of a connection.
 type Stage string
 
-// The stages, in order. Each needs the one before.
+// The stages, in order. Each stage requires the one before it.
 const (
 	StageConnect Stage = "connect" // the TCP handshake
 	StageGreet   Stage = "greet"   // a small message to the peer and its answer
@@ -17,38 +17,37 @@ const (
 	StageDone    Stage = "done"
 )
 
-// Outcome is how a stage ended.
+// An Outcome is the result of a stage.
 type Outcome string
 
-// The outcomes. Those that this host's kernel finds by itself, without a packet,
-// are NoRoute, Prohibited, Blackhole, NoAddress and LinkDown; a router's word can
-// also give NoRoute.
+// The outcomes. This host's kernel detects NoRoute, Prohibited, Blackhole, NoAddress, and
+// LinkDown without sending a packet. An ICMP error from a router can also cause NoRoute.
 const (
 	OK          Outcome = "ok"
 	Refused     Outcome = "refused"     // a RST
-	Reset       Outcome = "reset"       // a RST to an open connection, or its end
+	Reset       Outcome = "reset"       // a RST on an open connection, or an early close
 	TimedOut    Outcome = "timed out"   // silence
-	Unreachable Outcome = "unreachable" // EHOSTUNREACH: an ICMP message, or no neighbour answers
+	Unreachable Outcome = "unreachable" // EHOSTUNREACH: an ICMP error, or the neighbor does not answer
 	NoRoute     Outcome = "no route"    // ENETUNREACH
-	Prohibited  Outcome = "prohibited"  // EACCES or EPERM: a route or filter of this host forbids it
-	Blackhole   Outcome = "blackhole"   // EINVAL: a route of this host drops it
-	NoAddress   Outcome = "no address"  // EADDRNOTAVAIL: this host no longer has its address
+	Prohibited  Outcome = "prohibited"  // EACCES or EPERM: a route or filter of this host prohibits it
+	Blackhole   Outcome = "blackhole"   // EINVAL: a route of this host drops packets
+	NoAddress   Outcome = "no address"  // EADDRNOTAVAIL: this host no longer has the address
 	LinkDown    Outcome = "link down"   // ENETDOWN or ENODEV
 	OtherHost   Outcome = "other host"  // another host of the job answers
-	Stranger    Outcome = "stranger"    // the answer does not prove knowledge of the secret
-	Corrupt     Outcome = "corrupt"     // other bytes came than were sent
+	Stranger    Outcome = "stranger"    // the answering program does not have the secret
+	Corrupt     Outcome = "corrupt"     // the received bytes differ from the sent bytes
 	NotAllowed  Outcome = "not allowed" // this process may not bind to a device
-	NotTried    Outcome = "not tried"   // the peer does not listen, or the system cannot do it
+	NotTried    Outcome = "not tried"   // the peer does not listen, or the system does not support it
 	Failed      Outcome = "failed"      // anything else; see Detail
 )
 
-// Trial is one connection to a peer.
+// A Trial is one connection to a peer.
 type Trial struct {
-	Stage   Stage         `json:"stage"`            // where it ended
-	Outcome Outcome       `json:"outcome"`          // how it ended
-	Detail  string        `json:"detail,omitempty"` // the system's words
-	Source  netip.Addr    `json:"source"`           // this host's address, as the peer saw it
-	By      ID            `json:"by"`               // who answered, if not the peer
+	Stage   Stage         `json:"stage"`            // last stage
+	Outcome Outcome       `json:"outcome"`          // result of the last stage
+	Detail  string        `json:"detail,omitempty"` // error text of the system
+	Source  netip.Addr    `json:"source"`           // this host's address, as the peer sees it
+	By      ID            `json:"by"`               // the listener that answered, if not the peer
 	ByHost  string        `json:"by_host,omitempty"`
 	ICMP    []ICMP        `json:"icmp,omitempty"`
 	Took    time.Duration `json:"took"`
@@ -56,16 +55,16 @@ type Trial struct {
 
 func (t Trial) works() bool { return t.Outcome == OK }
 
-// Size is what is known of the packets that pass one way.
+// A Size is the packet size that passes in one direction.
 type Size struct {
 	Sent   int `json:"sent"`   // bytes of the largest IP packet that was tried; 0 if none was
 	Passed int `json:"passed"` // bytes of the largest that arrived; 0 if none did
 }
 
-// short says whether packets are lost for their size.
+// short reports whether packets are lost because of their size.
 func (s Size) short() bool { return s.Passed > 0 && s.Passed < s.Sent }
 
-// Path is what datagrams that must not be fragmented tell.
+// A Path is the result of the datagrams, which must not be fragmented.
 type Path struct {
 	Tried bool `json:"tried"`
 	Small bool `json:"small"` // a small datagram and its small answer passed
@@ -73,56 +72,56 @@ type Path struct {
 	Down  Size `json:"down"`  // from the peer
 }
 
-// ICMP is an error message that came instead of an answer.
+// An ICMP is an error message that arrived instead of an answer.
 type ICMP struct {
-	From netip.Addr `json:"from"` // who sent it
+	From netip.Addr `json:"from"` // sender
 	V6   bool       `json:"v6,omitempty"`
 	Type uint8      `json:"type"`
 	Code uint8      `json:"code"`
 }
 
-// The states of the neighbour table that say that nobody answers.
+// Neighbor table states that mean that the neighbor does not answer.
 const (
 	neighbourIncomplete = "incomplete"
 	neighbourFailed     = "failed"
 )
 
-// Kernel is what this host's kernel knows about the way to the peer.
+// A Kernel is this host's routing and neighbor data for the peer.
 type Kernel struct {
-	Leaves     string     `json:"leaves,omitempty"`      // the interface that packets from the chosen address leave by
-	Refuses    string     `json:"refuses,omitempty"`     // why there is no way
-	Via        netip.Addr `json:"via"`                   // the gateway; not valid for a peer on the link itself
-	BareLeaves string     `json:"bare_leaves,omitempty"` // the same for a socket that is bound to nothing
-	BareSource netip.Addr `json:"bare_source"`           // and the address that it gets
-	Neighbour  string     `json:"neighbour,omitempty"`   // state of the neighbour table (ip neighbour) for the peer or gateway: "reachable", "failed" ...
-	MAC        string     `json:"mac,omitempty"`         // who the table says has the address
+	Leaves     string     `json:"leaves,omitempty"`      // egress interface for the chosen source address
+	Refuses    string     `json:"refuses,omitempty"`     // why there is no route
+	Via        netip.Addr `json:"via"`                   // gateway; invalid if the peer is on the link
+	BareLeaves string     `json:"bare_leaves,omitempty"` // egress interface for an unbound socket
+	BareSource netip.Addr `json:"bare_source"`           // source address of an unbound socket
+	Neighbour  string     `json:"neighbour,omitempty"`   // state of the neighbor entry of the peer or gateway, as in "ip neighbour": "reachable", "failed", ...
+	MAC        string     `json:"mac,omitempty"`         // link-layer address in the neighbor entry
 }
 
-// Result is what one host saw of another.
+// A Result is the evidence of one host about another.
 type Result struct {
 	From   Endpoint      `json:"from"`
 	To     Endpoint      `json:"to"`
-	Bound  Trial         `json:"bound"`  // from the chosen address, as the ranks' own sockets
-	Bare   Trial         `json:"bare"`   // bound to nothing, as NCCL's; ends after StageGreet
-	Device Trial         `json:"device"` // bound to the chosen device too; ends after StageGreet
+	Bound  Trial         `json:"bound"`  // from the chosen address, like the ranks' own sockets
+	Bare   Trial         `json:"bare"`   // not bound, like NCCL's sockets; ends after StageGreet
+	Device Trial         `json:"device"` // also bound to the chosen device; ends after StageGreet
 	Path   Path          `json:"path"`
-	ICMP   []ICMP        `json:"icmp,omitempty"` // to any socket whose packets took the way of the bound one
+	ICMP   []ICMP        `json:"icmp,omitempty"` // received by any socket whose packets used the same path as Bound
 	Kernel Kernel        `json:"kernel"`
-	Local  string        `json:"local,omitempty"` // what has happened to the interface of From meanwhile
+	Local  string        `json:"local,omitempty"` // what happened to the interface of From since the choice
 	Took   time.Duration `json:"took"`
 }
 
-// OK says whether the ranks' own sockets work.
+// OK reports whether the ranks' own sockets work.
 func (r Result) OK() bool { return r.Bound.works() && r.Bound.Stage == StageDone }
 
-// Sighting is a host that a listener heard.
+// A Sighting is a host from which a listener received a datagram.
 type Sighting struct {
 	ID        ID         `json:"id"`
-	Source    netip.Addr `json:"source"`              // the address that it sent from
-	Interface string     `json:"interface,omitempty"` // the one that its datagram came in by, where the system says
+	Source    netip.Addr `json:"source"`              // source address
+	Interface string     `json:"interface,omitempty"` // interface on which the datagram arrived, if the system reports it
 }
 
-// Report is what a host contributes to the diagnosis.
+// A Report is a host's input to the diagnosis.
 type Report struct {
 	Endpoint Endpoint   `json:"endpoint"`
 	Results  []Result   `json:"results"`

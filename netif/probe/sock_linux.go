@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// control turns a function of a file descriptor into what net's types want.
+// control adapts a function of a file descriptor to the Control fields of package net.
 func control(f func(fd int) error) func(network, address string, c syscall.RawConn) error {
 	return func(_, _ string, c syscall.RawConn) error {
 		var err error
@@ -21,17 +21,17 @@ func control(f func(fd int) error) func(network, address string, c syscall.RawCo
 	}
 }
 
-// bindToDevice makes a socket send and receive by one link only. Since Linux 5.7
-// anyone may; before, it needs CAP_NET_RAW, and fails with EPERM without.
+// bindToDevice makes a socket send and receive by one link only. Since Linux 5.7 it needs no
+// privilege. Before, it fails with EPERM without CAP_NET_RAW.
 func bindToDevice(name string) func(network, address string, c syscall.RawConn) error {
 	return control(func(fd int) error {
 		return unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_BINDTODEVICE, name)
 	})
 }
 
-// unfragmented makes a socket send datagrams with "don't fragment", up to the
-// MTU of the link whatever path MTU the kernel has learned, say by which link they
-// come in, and keep ICMP messages in its error queue.
+// unfragmented sets the options of a datagram socket. The socket forbids fragmentation and
+// sends up to the link's MTU, regardless of the path MTU that the kernel has cached. It
+// reports the receiving link of each datagram and retains ICMP errors in its error queue.
 func unfragmented(is4 bool) func(network, address string, c syscall.RawConn) error {
 	type option struct{ level, name, value int }
 	options := []option{
@@ -57,8 +57,8 @@ func unfragmented(is4 bool) func(network, address string, c syscall.RawConn) err
 	})
 }
 
-// socketBuffer has room for a whole round of the search for the path MTU; the
-// kernel gives less where it may not give so much, and the search then repeats.
+// socketBuffer holds a full round of the path MTU search, in bytes. If the kernel's limit is
+// lower, the search repeats the lost datagrams.
 const socketBuffer = 4 << 20
 
 func listenDatagrams(ctx context.Context, addr netip.Addr) (*net.UDPConn, error) {
@@ -87,7 +87,7 @@ func dialDatagrams(ctx context.Context, from netip.Addr, to netip.AddrPort) (*ne
 	return udp, nil
 }
 
-// readDatagram also says by which link a datagram came in.
+// readDatagram reads a datagram and returns the link on which it arrived.
 func readDatagram(conn *net.UDPConn, buf []byte) (n int, from netip.AddrPort, in string, err error) {
 	oob := make([]byte, 128)
 	n, oobn, _, from, err := conn.ReadMsgUDPAddrPort(buf, oob)
@@ -113,9 +113,9 @@ func readDatagram(conn *net.UDPConn, buf []byte) (n int, from netip.AddrPort, in
 	return n, from, in, nil
 }
 
-// readICMP takes the messages out of a socket's error queue (IP_RECVERR of
-// ip(7)): struct sock_extended_err, followed by the address of the sender. about
-// says to whom the packet of each was going.
+// readICMP reads the messages in a socket's error queue (IP_RECVERR in ip(7)): struct
+// sock_extended_err, followed by the sender's address. about holds the destination of the
+// packet that caused each message.
 func readICMP(fd int) (found []ICMP, about []netip.Addr) {
 	buf, oob := make([]byte, 64), make([]byte, 512)
 	for len(found) < 16 {
@@ -149,11 +149,11 @@ func sockaddrOf(s unix.Sockaddr) netip.Addr {
 	return netip.Addr{}
 }
 
-// errorQueue is a second descriptor of a socket, so that its error queue can be
-// read after a connect has failed and the first one is closed.
+// An errorQueue is a duplicate descriptor of a socket. It makes the error queue readable after
+// a connect failed and closed the first descriptor.
 type errorQueue struct{ fd int }
 
-// keep takes the descriptor of a socket that is about to connect.
+// keep duplicates the descriptor of a socket that is about to connect.
 func (q *errorQueue) keep(c syscall.RawConn) error {
 	return c.Control(func(fd uintptr) {
 		if again, err := unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); err == nil {
@@ -193,7 +193,7 @@ func parseExtendedError(b []byte) (i ICMP, ok bool) {
 	return i, true
 }
 
-// outcomeOf is the outcome that an error of a socket stands for.
+// outcomeOf returns the outcome for a socket error.
 func outcomeOf(err error) Outcome {
 	for errno, outcome := range map[unix.Errno]Outcome{
 		unix.ECONNREFUSED: Refused, unix.ECONNRESET: Reset, unix.EPIPE: Reset,

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// extended is a struct sock_extended_err with a sender's address.
+// extended returns a struct sock_extended_err followed by a sender's address.
 func extended(origin, kind, code byte, sender []byte) []byte {
 	return append([]byte{113, 0, 0, 0, origin, kind, code, 0, 0, 0, 0, 0, 0, 0, 0, 0}, sender...)
 }

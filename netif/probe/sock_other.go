@@ -38,7 +38,7 @@ func carriesNothing(int) bool { return false }
 
 func askKernel(context.Context, netip.Addr, netip.Addr) Kernel { return Kernel{} }
 
-// outcomeOf knows what the standard library tells apart.
+// outcomeOf returns the outcome for the errors that the standard library distinguishes.
 func outcomeOf(err error) Outcome {
 	switch {
 	case errors.Is(err, errNeedsLinux):

@@ -14,26 +14,26 @@ import (
 	"time"
 )
 
-// How long each stage may take. A handshake whose first packet is lost is
-// repeated after a second, and other losses after 0.2 s and more.
+// Time limits of the stages. TCP repeats a lost handshake packet after 1 s, and other lost
+// packets after 0.2 s or more.
 const (
 	connectTime = 1300 * time.Millisecond
 	stageTime   = 700 * time.Millisecond
 )
 
-// how says what a trial's socket is bound to.
+// A how selects what the socket of a trial is bound to.
 type how struct {
-	source bool   // the chosen address
-	device string // a link; empty for none
-	size   int    // bytes of payload; 0 to stop after the greeting
+	source bool   // bind to the chosen address
+	device string // link to bind to; empty for none
+	size   int    // bytes of payload; 0 stops after the greeting
 }
 
-// retryDelay is the time between two connections of a trial.
+// retryDelay is the delay between two connections of a trial.
 const retryDelay = 20 * time.Millisecond
 
-// try connects to a peer. If the connection ends before an answer has come, it connects again
-// until ctx is done: any local user of the peer's node can make its listener close a
-// connection that has not proven itself, and this says nothing about the network.
+// try connects to a peer. If the connection ends before an answer arrives, try connects again
+// until ctx is done. Any local user of the peer's node can make its listener close an
+// unauthenticated connection, so this outcome says nothing about the network.
 func (l *Listener) try(ctx context.Context, to netip.AddrPort, peer ID, h how) Trial {
 	start := time.Now()
 	t := l.tryOnce(ctx, to, peer, h)
@@ -65,7 +65,7 @@ func (l *Listener) tryOnce(ctx context.Context, to netip.AddrPort, peer ID, h ho
 	var queue errorQueue
 	conn, err := l.dial(ctx, to, h, &queue)
 	t.ICMP = queue.read()
-	queue.close() // only the connection keeps the socket open from here
+	queue.close() // from here, only the connection keeps the socket open
 	if err != nil {
 		if errors.Is(err, errNotAllowed) {
 			t.Outcome, t.Detail = NotAllowed, detail(err)
@@ -110,7 +110,7 @@ func (l *Listener) tryOnce(ctx context.Context, to netip.AddrPort, peer ID, h ho
 	if err := within(StageSend); err != nil {
 		return fail(err)
 	}
-	// The peer sends nothing before it has all, so neither waits for the other.
+	// The peer sends nothing until it has the whole payload, so there is no deadlock.
 	if _, err := conn.Write(payload); err != nil {
 		return fail(err)
 	}
@@ -137,7 +137,7 @@ func (l *Listener) tryOnce(ctx context.Context, to netip.AddrPort, peer ID, h ho
 	return t
 }
 
-// errNotAllowed means that the system refuses to bind a socket to a device.
+// errNotAllowed means that the system does not allow binding a socket to a device.
 var errNotAllowed = errors.New("binding to the device is not allowed")
 
 func (l *Listener) dial(ctx context.Context, to netip.AddrPort, h how, queue *errorQueue) (net.Conn, error) {
@@ -167,14 +167,14 @@ func trialOutcome(err error) Outcome {
 	case errors.Is(err, errStranger):
 		return Stranger
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, net.ErrClosed):
-		return TimedOut // a socket is closed under a trial only when its time is over
+		return TimedOut // a socket is closed during a trial only after its timeout
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return Reset
 	}
 	return outcomeOf(err)
 }
 
-// detail is the system's own words, without the addresses that the result has.
+// detail returns the system's error text without addresses, which the result already has.
 func detail(err error) string {
 	var op *net.OpError
 	if errors.As(err, &op) {

@@ -12,7 +12,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// wants checks that there is exactly one finding, and what it says.
+// wants checks that there is exactly one finding, and checks its text.
 func wants(t *testing.T, findings []Finding, cause Cause, level Level, words ...string) {
 	t.Helper()
 	if len(findings) != 1 {
