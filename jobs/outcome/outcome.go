@@ -1,21 +1,21 @@
-// Package outcome decides whether a run has finished, how its launcher and its attempts
-// ended, and how often the run was restarted. All commands take these answers from here,
-// so that they agree.
+// Package outcome decides whether a run has finished, how its launcher and its attempts ended,
+// and how often the run was restarted. All commands use this package, so that they agree.
 //
-//   - The built-in trainer has finished when its newest checkpoint holds all epochs that
-//     the job file in the run directory requests, the last evaluation included. If there
-//     is no checkpoint, the end of the launcher counts.
-//   - A user's program has finished when all ranks of its last attempt ended with exit
-//     code 0 and nothing had asked them to stop.
-//   - An attempt is stopped when its ranks ended as they were asked to, canceled when
-//     someone gave up waiting for that, and failed otherwise.
-//   - A restart is a start of ranks that nobody asked for: by the launcher after a failed
-//     attempt, or by a requeue of the job.
+//   - The built-in trainer has finished if its newest checkpoint holds all epochs that the job
+//     file in the run directory requests, including the last evaluation. If there is no
+//     checkpoint, the end of the launcher decides.
+//   - A user's program has finished if all ranks of its last attempt ended with exit code 0
+//     and they had not been asked to stop.
+//   - An attempt is stopped if its ranks ended as requested, canceled if the user gave up
+//     waiting for that, and failed otherwise.
+//   - A restart is a start of ranks that the user did not request: by the launcher after a
+//     failed attempt, or by a requeue of the job.
 //
-// Run directories of earlier versions are judged by exit codes where a record is missing.
+// If a run directory of an earlier version lacks a record, the package uses exit codes
+// instead.
 //
-// The package does not query Slurm, does not write into run directories, and does not
-// verify checkpoints.
+// The package does not query Slurm, does not write into run directories, and does not verify
+// checkpoints.
 package outcome
 
 import (
@@ -29,15 +29,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// End is how an attempt, or a launcher with its last attempt, ended.
+// End describes how an attempt, or a launcher with its last attempt, ended.
 type End string
 
-// The ends.
+// Values of End.
 const (
-	Open     End = ""         // no end is recorded: it still runs, or was killed with its launcher
-	Finished End = "finished" // exit code 0, and nothing had asked it to stop
-	Stopped  End = "stopped"  // it was asked to stop, and did
-	Canceled End = "canceled" // it was asked to stop twice, and killed
+	Open     End = ""         // no end is recorded: still running, or killed with its launcher
+	Finished End = "finished" // exit code 0 without a stop request
+	Stopped  End = "stopped"  // stopped as requested
+	Canceled End = "canceled" // killed after a second stop request
 	Failed   End = "failed"
 )
 
@@ -46,13 +46,13 @@ const (
 	exitCanceled = 130
 )
 
-// stopCodes are the exit codes other than 0 of ranks that stop when asked to. Records of
-// earlier versions do not say whether a stop was requested. A rank that ends with such a
-// code without a request is recorded as a failure, so the code is sufficient.
+// stopCodes are the exit codes other than 0 of ranks that stop on request. Records of earlier
+// versions do not show whether a stop was requested. If a rank ends with such a code without a
+// request, its launcher records a failure, so the code is sufficient.
 var stopCodes = []int{exitStopped, 128 + int(syscall.SIGUSR1), 128 + int(syscall.SIGTERM)}
 
-// endOf classifies an exit code. Stopped is the record of a requested stop, failed that
-// of a failure.
+// endOf classifies an exit code. Stopped reports whether a stop is recorded, and failed
+// whether a failure is recorded.
 func endOf(exit int, stopped, failed bool) End {
 	switch {
 	case exit == exitCanceled:
@@ -67,10 +67,10 @@ func endOf(exit int, stopped, failed bool) End {
 	return Failed
 }
 
-// State is what a run directory records of how far its run is and how it ended.
+// State is what a run directory records about the progress and the end of its run.
 type State struct {
 	Job      string            // ID of the last job, empty without Slurm
-	Goal     Goal              // of the job file in the run directory
+	Goal     Goal              // from the job file in the run directory
 	Newest   *checkpoint.Entry // nil without a checkpoint
 	End      *rundir.End       // nil while a launcher of the last job runs, or if it was killed
 	Attempts []Attempt         // of all launchers, in order
@@ -79,15 +79,15 @@ type State struct {
 // Goal is what a job file requests.
 type Goal struct {
 	Known  bool // the job file could be read
-	Trains bool // with the built-in trainer
-	Epochs int  // of the built-in trainer
+	Trains bool // it uses the built-in trainer
+	Epochs int  // epochs of the built-in trainer
 }
 
-// maxSpec is the largest job file that is read, in bytes.
+// maxSpec is the maximum number of bytes to read of a job file.
 const maxSpec = 1 << 20
 
-// Read reads the state of the run in dir, whose last job has an ID or is empty. Files that
-// cannot be read are omitted.
+// Read reads the state of the run in dir. Job is the ID of its last job, or empty without
+// Slurm. Read omits files that it cannot read.
 func Read(dir rundir.Dir, job string) State {
 	s := State{Job: job, Goal: readGoal(dir)}
 	if e, ok := dir.ReadEnd(); ok && (e.JobID == job || e.JobID == "" || job == "") {
@@ -96,13 +96,13 @@ func Read(dir rundir.Dir, job string) State {
 	if e, ok, err := checkpoint.Newest(dir.Checkpoints()); err == nil && ok {
 		s.Newest = &e
 	}
-	events, _ := dir.ReadAttempts() // lines before the one that cannot be read count
+	events, _ := dir.ReadAttempts() // keep the lines before the first invalid one
 	s.Attempts = attempts(events)
 	return s
 }
 
-// readGoal decodes the two values that matter: a job file of another version of ddpbatch
-// may have keys that this one does not accept.
+// readGoal decodes only the two values that matter, because a job file of another version of
+// ddpbatch may have keys that this version does not support.
 func readGoal(dir rundir.Dir) Goal {
 	text, err := rundir.ReadSome(dir.Spec(), maxSpec)
 	var job struct {
@@ -119,8 +119,9 @@ func readGoal(dir rundir.Dir) Goal {
 	return g
 }
 
-// Finished reports whether the run has done all that its job file requests. Last is what
-// Slurm says of the last job; it counts only if the run directory does not tell.
+// Finished reports whether the run has done everything that its job file requests. Last is
+// Slurm's state of the last job. It counts only if the run directory does not determine the
+// result.
 func (s State) Finished(last slurm.JobState) bool {
 	switch e := s.Result(); {
 	case e != nil:
@@ -131,8 +132,8 @@ func (s State) Finished(last slurm.JobState) bool {
 	return last.Succeeded()
 }
 
-// Result returns the newest checkpoint of the built-in trainer, nil if there is none. What
-// a user's program keeps under such a name says nothing about the run.
+// Result returns the newest checkpoint of the built-in trainer, or nil if there is none. It
+// ignores checkpoints of a user's program, which do not show the state of the run.
 func (s State) Result() *checkpoint.Entry {
 	if s.Goal.Known && !s.Goal.Trains {
 		return nil
@@ -140,8 +141,9 @@ func (s State) Result() *checkpoint.Entry {
 	return s.Newest
 }
 
-// metBy reports whether the checkpoint with manifest m, nil if it is corrupt, is the end
-// of the training. More epochs may have been requested since it was written, or fewer.
+// metBy reports whether the checkpoint with manifest m completes the training. The manifest is
+// nil if the checkpoint is corrupt. The number of requested epochs may have changed since the
+// checkpoint was written.
 func (g Goal) metBy(m *checkpoint.Manifest) bool {
 	if m == nil || m.Unevaluated {
 		return false
@@ -152,8 +154,8 @@ func (g Goal) metBy(m *checkpoint.Manifest) bool {
 	return m.Finished
 }
 
-// Ended returns how the last launcher ended. Failed says that failure.json holds a failure
-// of its job.
+// Ended returns how the last launcher ended. Failed reports whether failure.json holds a
+// failure of its job.
 func (s State) Ended(failed bool) End {
 	if s.End == nil {
 		return Open
@@ -161,8 +163,8 @@ func (s State) Ended(failed bool) End {
 	return endOf(s.End.Exit, s.End.Stopped, failed)
 }
 
-// Restarts counts the restarts of the run. Requeues is how often Slurm has requeued the
-// last job, less than 0 if that is not known.
+// Restarts counts the restarts of the run. Requeues is how often Slurm has requeued the last
+// job, or negative if unknown.
 func (s State) Restarts(requeues int) int {
 	n := 0
 	byJob := map[string]int{s.Job: max(requeues, 0)}
@@ -183,8 +185,8 @@ func (s State) Restarts(requeues int) int {
 }
 
 // RequeuesWithoutProgress counts the requeues after attempts in which the program did not
-// handle the stop signal. Slurm may kill a launcher before it can record its requeue, so
-// the next attempt counts as well.
+// handle the stop signal. Slurm may kill a launcher before it records its requeue. A following
+// attempt of the same job with a higher count therefore counts as well.
 func (s State) RequeuesWithoutProgress() (n int) {
 	for i, a := range s.Attempts {
 		again := i+1 < len(s.Attempts) && s.Attempts[i+1].JobID == a.JobID && s.Attempts[i+1].Requeues > a.Requeues
@@ -195,8 +197,8 @@ func (s State) RequeuesWithoutProgress() (n int) {
 	return n
 }
 
-// Requeued reports whether the last job was requeued if it waits in the queue: its
-// launcher recorded that, or was killed first, but had started ranks.
+// Requeued reports whether a last job that is now in the queue was requeued: its launcher
+// recorded this, or had started ranks before it was killed.
 func (s State) Requeued() bool {
 	n := len(s.Attempts)
 	return n > 0 && (s.Attempts[n-1].Then == Requeued || s.Job != "" && s.Attempts[n-1].JobID == s.Job)
@@ -212,34 +214,34 @@ func (s State) Requeues() int {
 	return 0
 }
 
-// Attempt is one start of all ranks.
+// An Attempt is one start of all ranks.
 type Attempt struct {
 	JobID    string    `json:"job_id,omitempty"`
-	Requeues int       `json:"requeues"` // of the job before it
+	Requeues int       `json:"requeues"` // of the job before this attempt
 	Number   int       `json:"attempt"`  // counted from 1 in each launcher
 	Began    time.Time `json:"began"`
 	Ended    time.Time `json:"ended,omitzero"`
 	Hosts    string    `json:"hosts,omitempty"`
 	Ranks    int       `json:"ranks"`
 	Exit     *int      `json:"exit,omitempty"`    // nil while it runs, or if it was killed with its launcher
-	Stopped  bool      `json:"stopped,omitempty"` // its ranks ended as they were asked to
+	Stopped  bool      `json:"stopped,omitempty"` // its ranks ended as requested
 	Step     int       `json:"step"`
 	Cause    string    `json:"cause,omitempty"`
-	Rank     *int      `json:"rank,omitempty"` // the rank that failed
+	Rank     *int      `json:"rank,omitempty"` // the failed rank
 	Host     string    `json:"host,omitempty"`
 	Then     string    `json:"then,omitempty"` // Restarted or Requeued
 	// NoProgress reports that the user's program was stopped and did not handle the signal.
 	NoProgress bool `json:"no_progress,omitempty"`
 }
 
-// What followed an attempt without anyone asking for it.
+// Values of Attempt.Then: what followed an attempt without a request of the user.
 const (
-	Restarted = "restarted" // by its launcher
-	Requeued  = "requeued"  // the job, by its launcher or by Slurm
+	Restarted = "restarted" // by the launcher
+	Requeued  = "requeued"  // the job was requeued, by its launcher or by Slurm
 )
 
-// End returns how the attempt ended. A rank that failed distinguishes a failure from a
-// stop with the same exit code.
+// End returns how the attempt ended. A failed rank distinguishes a failure from a stop with
+// the same exit code.
 func (a Attempt) End() End {
 	switch {
 	case a.Exit == nil:
@@ -250,9 +252,9 @@ func (a Attempt) End() End {
 	return endOf(*a.Exit, a.Stopped, false)
 }
 
-// attempts joins beginnings and ends. If the job of an attempt starts again with a higher
-// count of requeues, the job was requeued after that attempt, also if the launcher did not
-// record it: Slurm may have ended the launcher first, or have requeued the job by itself.
+// attempts joins the events of starts and ends. If the job of an attempt starts again with a
+// higher requeue count, the job was requeued after that attempt. The launcher may not have
+// recorded this requeue, because Slurm killed it first or requeued the job on its own.
 func attempts(events []rundir.AttemptEvent) []Attempt {
 	var all []Attempt
 	for _, e := range events {
@@ -264,7 +266,7 @@ func attempts(events []rundir.AttemptEvent) []Attempt {
 			}
 			all = append(all, Attempt{JobID: e.JobID, Requeues: max(e.Requeues, 0), Number: e.Attempt, Began: e.Time, Hosts: e.Hosts, Ranks: e.Ranks})
 		case last < 0 || all[last].JobID != e.JobID || all[last].Requeues != e.Requeues:
-			// Its beginning could not be written.
+			// The event of the start could not be written.
 		case e.Event == rundir.AttemptEnded && all[last].Number == e.Attempt:
 			a := &all[last]
 			a.NoProgress = e.NoProgress
