@@ -1,6 +1,6 @@
-// Package process identifies processes of this host by /proc, and signals them. A process
-// is identified by its number together with its start time, because the kernel uses numbers
-// again. The package does not start processes, and does not wait for them.
+// Package process identifies processes of this host through /proc, and signals them. It
+// identifies a process by its PID and its start time, because the kernel reuses PIDs. The
+// package does not start processes, and does not wait for them.
 package process
 
 import (
@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stat is the state of a process, as /proc/PID/stat reports it (proc(5)).
+// A Stat is the state of a process from /proc/PID/stat (proc(5)).
 type Stat struct {
 	PID, Parent, Group int
 
-	Start  uint64             // clock ticks after boot; identifies the process together with PID
-	Ended  bool               // a zombie: its parent has not waited for it yet
-	Status syscall.WaitStatus // of a process that has ended
+	Start  uint64             // clock ticks since boot; identifies the process together with PID
+	Ended  bool               // reports a zombie: the parent has not waited for it yet
+	Status syscall.WaitStatus // valid for a process that has ended
 }
 
 // ErrEnded is the error of [Signal] for a process that has ended.
@@ -37,7 +37,7 @@ func Read(pid int) (Stat, error) {
 
 // Parse parses the content of /proc/PID/stat.
 func Parse(text []byte) (s Stat, err error) {
-	// The name of the command is in parentheses and may contain anything.
+	// The name of the command is in parentheses and may contain any character.
 	head, rest, _ := bytes.Cut(text, []byte(" ("))
 	f := bytes.Fields(rest[bytes.LastIndexByte(rest, ')')+1:])
 	if len(f) < 50 {
@@ -54,9 +54,10 @@ func Parse(text []byte) (s Stat, err error) {
 	return s, err
 }
 
-// Signal sends a signal to the process that was started at a time, and to no other process,
-// even if it ends at this moment and its number is used again. It returns ErrEnded if the
-// process has ended.
+// Signal sends a signal to the process with the given PID and start time. It never signals
+// another process, even if the process ends at this moment and the kernel reuses its PID.
+// Linux before 5.3 lacks pidfd_open(2), so a short race remains there. Signal returns ErrEnded
+// if the process has ended.
 func Signal(pid int, start uint64, s syscall.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch {
