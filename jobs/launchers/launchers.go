@@ -1,14 +1,15 @@
-// Package launchers reads a rank's place from the variables of launchers other than
-// Slurm's: torchrun, Open MPI's mpirun, Hydra (MPICH, Intel MPI), SageMaker, and pods of
-// Kubernetes. A job that was written for srun thus runs under each of them.
+// Package launchers reads the rank of a process, and related values, from the variables of
+// launchers other than Slurm: torchrun, Open MPI's mpirun, Hydra (MPICH, Intel MPI),
+// SageMaker, and Kubernetes pods. A job that was written for srun therefore runs under each of
+// them.
 //
-// What several launchers say must agree, for variables leak from one into what another
-// starts; where they do not, [Find] refuses and says what each has said, and a person can
-// choose. Nothing is guessed: a place is complete, or says what it leaves open, which the
-// ranks find out when they meet.
+// Variables leak from one launcher into processes that another one starts, so the values of
+// several launchers must agree. If they do not, [Find] returns an error that lists the values
+// of each launcher, and the user can select one. The package does not guess. Values that a
+// launcher does not pass are [Unknown], and the ranks determine them after the rendezvous.
 //
-// The package does not read the environment by itself, starts nothing, and does not
-// connect to anybody. docs/launchers.md says how ranks meet.
+// The package does not read the environment itself, starts no processes, and opens no
+// connections. docs/launchers.md describes the rendezvous.
 package launchers
 
 import (
@@ -16,31 +17,32 @@ import (
 	"strings"
 )
 
-// Lookup returns a variable of the environment.
+// A Lookup returns the value of an environment variable, and reports whether it is set.
 type Lookup func(name string) (string, bool)
 
-// Unknown stands for what a launcher does not tell.
+// Unknown marks a value that the launcher does not pass.
 const Unknown = -1
 
-// Place is where a process stands in the job that a launcher has started.
+// Place holds the rank of a process, the world size, and related values, as a launcher passes
+// them.
 type Place struct {
 	Launcher string // one of [Names]
-	// Start names this start of the ranks, for all of them the same; empty where the
-	// launcher gives it no name. Restart counts within it.
+	// Start is the launcher's ID for this start of the ranks, equal on all of them. It is
+	// empty if the launcher has no such ID. Restart counts the restarts with that ID.
 	Start   string
 	Restart int
 
-	// PerHost says that one process was started on each host or pod, which is to start
-	// the ranks: then Rank and WorldSize count hosts.
+	// PerHost reports that the launcher started one process on each host or pod, and that this
+	// process must start the ranks. Rank and WorldSize then count hosts.
 	PerHost bool
 
 	Rank, WorldSize           int
-	LocalRank, LocalWorldSize int // Unknown, or both known
-	NodeRank, Nodes           int // Unknown, or both known
-	GPUs                      int // of this host, as the launcher says; Unknown if it does not
+	LocalRank, LocalWorldSize int // both Unknown or both known
+	NodeRank, Nodes           int // both Unknown or both known
+	GPUs                      int // GPUs of this host according to the launcher, or Unknown
 }
 
-// The launchers.
+// Names of the supported launchers.
 const (
 	Torchrun   = "torchrun"
 	OpenMPI    = "openmpi"
@@ -49,7 +51,8 @@ const (
 	Kubernetes = "kubernetes"
 )
 
-// readers are the launchers, in the order in which the first that speaks counts.
+// readers lists the supported launchers by priority. Find returns the place of the first one
+// that has set its variables.
 var readers = []struct {
 	name string
 	read func(v *variables) (Place, bool)
@@ -57,7 +60,7 @@ var readers = []struct {
 	{Torchrun, torchrun}, {OpenMPI, openMPI}, {Hydra, hydra}, {SageMaker, sageMaker}, {Kubernetes, kubernetes},
 }
 
-// Names are the launchers that Find knows.
+// Names returns the names of the supported launchers.
 func Names() []string {
 	var names []string
 	for _, r := range readers {
@@ -66,9 +69,11 @@ func Names() []string {
 	return names
 }
 
-// Find returns the place that the environment tells of; false where no launcher that is
-// known has left anything. With a name, only that launcher is asked, and must have
-// spoken. Variables that contradict each other are an [*Ambiguous].
+// Find reads the place of this process from the environment. It returns false if no supported
+// launcher has set its variables. With a name, Find reads only the variables of that launcher,
+// and returns an error if they are not set. If several launchers disagree, the error is an
+// [*Ambiguous]. If the variables of a launcher are incomplete, Find returns an error that
+// names the missing one.
 func Find(lookup Lookup, name string) (Place, bool, error) {
 	var found []Place
 	for _, r := range readers {
@@ -99,12 +104,12 @@ func Find(lookup Lookup, name string) (Place, bool, error) {
 	return found[0], true, nil
 }
 
-// agrees says whether two launchers can both be right.
+// agrees reports whether the values of two launchers are consistent.
 func (p Place) agrees(o Place) bool {
 	return p.PerHost == o.PerHost && p.Rank == o.Rank && p.WorldSize == o.WorldSize
 }
 
-// String tells a place as messages have it.
+// String formats the launcher, the rank, and the world size for messages.
 func (p Place) String() string {
 	of, what := "rank", "ranks"
 	if p.PerHost {
@@ -113,7 +118,7 @@ func (p Place) String() string {
 	return fmt.Sprintf("%s: %s %d of %d %s", p.Launcher, of, p.Rank, p.WorldSize, what)
 }
 
-// Ambiguous is an environment in which several launchers tell different places.
+// An Ambiguous error reports that several launchers disagree about the rank or the world size.
 type Ambiguous struct{ Found []Place }
 
 func (e *Ambiguous) Error() string {
@@ -124,12 +129,12 @@ func (e *Ambiguous) Error() string {
 	return "several launchers have left variables, which contradict each other: " + strings.Join(said, "; ")
 }
 
-// Hint says how to choose.
+// Hint returns the fixes.
 func (e *Ambiguous) Hint() string {
 	return fmt.Sprintf("name the one that started this process, such as `ddpbatch run --launcher %s`, or unset the variables of the others", e.Found[0].Launcher)
 }
 
-// notFound is a launcher that was named and has said nothing.
+// A notFound error reports that the selected launcher has not set its variables.
 type notFound struct {
 	name   string
 	lookup Lookup
@@ -139,7 +144,7 @@ func (e *notFound) Error() string {
 	return fmt.Sprintf("%s was named as the launcher, and has left none of its variables (%s)", e.name, strings.Join(marks[e.name], ", "))
 }
 
-// marks are the variables by which each launcher is known.
+// marks lists the variables that identify each launcher.
 var marks = map[string][]string{
 	Torchrun:   {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
 	OpenMPI:    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
@@ -148,8 +153,7 @@ var marks = map[string][]string{
 	Kubernetes: {"KUBERNETES_SERVICE_HOST", "RANK, PET_NODE_RANK or JOB_COMPLETION_INDEX", "WORLD_SIZE or PET_NNODES"},
 }
 
-// halfSaid is an error where variables of a launcher are there, but not enough to find a
-// place.
+// halfSaid returns an error if the variables of a launcher are incomplete.
 func halfSaid(lookup Lookup) error {
 	for _, c := range []struct{ has, lacks, why string }{
 		{"RANK", "LOCAL_RANK", "torchrun sets both, and without LOCAL_RANK it is not known which ranks share a machine"},
@@ -167,12 +171,13 @@ func halfSaid(lookup Lookup) error {
 	return nil
 }
 
-// incomplete is an environment that says too little.
+// An incomplete error reports that the environment does not determine the rank of this
+// process.
 type incomplete struct{ why string }
 
 func (e *incomplete) Error() string { return "the place of this rank is not told: " + e.why }
 
-// Hint says what always works.
+// Hint returns a command that works without another launcher.
 func (e *incomplete) Hint() string {
 	return "`ddpbatch launch job.toml` starts the ranks of this machine by itself"
 }

@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// torchrun reads what PyTorch's elastic agent sets for its workers
-// (torch/distributed/elastic/agent/server/local_elastic_agent.py). Its run id is "none"
-// unless --rdzv_id gives one; the port of rank 0 then tells starts apart, where it was
-// not chosen either.
+// torchrun reads the variables that PyTorch's elastic agent sets for its workers
+// (torch/distributed/elastic/agent/server/local_elastic_agent.py). The run ID is "none"
+// without --rdzv_id. In that case the port of rank 0 distinguishes starts, unless the user has
+// chosen a fixed port.
 func torchrun(v *variables) (p Place, ok bool) {
 	if !v.all(marks[Torchrun]...) {
 		return p, false
@@ -24,8 +24,8 @@ func torchrun(v *variables) (p Place, ok bool) {
 	return p, true
 }
 
-// openMPI reads what Open MPI's mpirun sets (OMPI_COMM_WORLD_NODE_RANK is no number of
-// a node, but the rank on it among all jobs).
+// openMPI reads the variables of Open MPI's mpirun. It does not use OMPI_COMM_WORLD_NODE_RANK,
+// which is not the index of a node: it counts the ranks of all jobs on a node.
 func openMPI(v *variables) (p Place, ok bool) {
 	if !v.all(marks[OpenMPI]...) {
 		return p, false
@@ -38,8 +38,8 @@ func openMPI(v *variables) (p Place, ok bool) {
 	return p, true
 }
 
-// hydra reads what the process manager of MPICH and Intel MPI sets. PMI_RANK and PMI_SIZE
-// alone may be Slurm's.
+// hydra reads the variables of the process manager of MPICH and Intel MPI. PMI_RANK and
+// PMI_SIZE are not sufficient, because Slurm sets them as well.
 func hydra(v *variables) (p Place, ok bool) {
 	if !v.all(marks[Hydra]...) {
 		return p, false
@@ -47,7 +47,7 @@ func hydra(v *variables) (p Place, ok bool) {
 	return v.place("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"), true
 }
 
-// sageMaker reads what SageMaker's training toolkit sets on each host
+// sageMaker reads the variables that SageMaker's training toolkit sets on each host
 // (github.com/aws/sagemaker-training-toolkit, ENVIRONMENT_VARIABLES.md).
 func sageMaker(v *variables) (p Place, ok bool) {
 	if !v.all(marks[SageMaker]...) {
@@ -69,13 +69,14 @@ func sageMaker(v *variables) (p Place, ok bool) {
 	return p, true
 }
 
-// kubernetes reads what a pod is told, by one of
-//   - Kubeflow's training operator, a PyTorchJob: RANK, WORLD_SIZE, and PET_NNODES where a
-//     pod has several ranks (pkg/controller.v1/pytorch/envvar.go);
-//   - Kubeflow Trainer, a TrainJob: PET_NODE_RANK and PET_NNODES
-//     (pkg/runtime/framework/plugins/torch/torch.go);
-//   - an indexed Job, alone or in a JobSet: JOB_COMPLETION_INDEX. Kubernetes does not tell
-//     how many pods there are, so the person must, as WORLD_SIZE.
+// kubernetes reads the variables of a pod. One of these sources sets them:
+//
+//   - Kubeflow's training operator, for a PyTorchJob: RANK and WORLD_SIZE, and PET_NNODES if a
+//     pod has several ranks (pkg/controller.v1/pytorch/envvar.go)
+//   - Kubeflow Trainer, for a TrainJob: PET_NODE_RANK and PET_NNODES
+//     (pkg/runtime/framework/plugins/torch/torch.go)
+//   - an indexed Job, with or without a JobSet: JOB_COMPLETION_INDEX. Kubernetes does not pass
+//     the number of pods, so the user must set WORLD_SIZE.
 func kubernetes(v *variables) (p Place, ok bool) {
 	_, inside := v.lookup("KUBERNETES_SERVICE_HOST")
 	size := v.first("PET_NNODES", "WORLD_SIZE")
@@ -95,12 +96,12 @@ func kubernetes(v *variables) (p Place, ok bool) {
 	return p, true
 }
 
-// host1 is the place of a process that is alone on its host.
+// host1 returns the place of a process that is the only one on its host.
 func host1(host, hosts int) Place {
 	return Place{PerHost: true, Rank: host, WorldSize: hosts, LocalRank: 0, LocalWorldSize: 1, NodeRank: host, Nodes: hosts, GPUs: Unknown}
 }
 
-// variables reads variables of one launcher and keeps the first thing that is wrong.
+// variables reads the variables of one launcher and records the first error.
 type variables struct {
 	lookup   Lookup
 	launcher string
@@ -113,7 +114,7 @@ func (v *variables) fail(format string, args ...any) {
 	}
 }
 
-// all says whether all variables are set.
+// all reports whether all given variables are set.
 func (v *variables) all(names ...string) bool {
 	for _, name := range names {
 		if _, ok := v.lookup(name); !ok {
@@ -123,7 +124,8 @@ func (v *variables) all(names ...string) bool {
 	return true
 }
 
-// first is the first of some variables that is set; empty if none is.
+// first returns the first of the given variables that is set, or an empty string if none is
+// set.
 func (v *variables) first(names ...string) string {
 	for _, name := range names {
 		if v.all(name) {
@@ -138,7 +140,7 @@ func (v *variables) text(name string) string {
 	return s
 }
 
-// number is a variable that must be a whole number from 0.
+// number returns the value of a variable that must be an integer of at least 0.
 func (v *variables) number(name string) int {
 	n, err := strconv.ParseUint(v.text(name), 10, 31)
 	if err != nil {
@@ -154,14 +156,14 @@ func (v *variables) numberOr(name string, unset int) int {
 	return v.number(name)
 }
 
-// inside checks that a number counts from 0 to one less than another.
+// inside checks that n is less than size.
 func (v *variables) inside(name string, n int, sizeName string, size int) {
 	if n >= size {
 		v.fail("%s is %d, but %s is %d", name, n, sizeName, size)
 	}
 }
 
-// place reads a rank, its local rank, and how many there are of both.
+// place reads the rank, the local rank, and the number of ranks in the job and on the host.
 func (v *variables) place(rank, size, local, localSize string) Place {
 	p := Place{Rank: v.number(rank), WorldSize: v.number(size), LocalRank: Unknown, LocalWorldSize: Unknown,
 		NodeRank: Unknown, Nodes: Unknown, GPUs: Unknown}
