@@ -13,13 +13,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// Line is a line of what is known of one run.
+// A Line is one labeled line of the details of a run.
 type Line struct{ Label, Text string }
 
-// fewAttempts is how many attempts are told one by one, the last ones.
+// fewAttempts is the maximum number of attempts to list. Older attempts are only counted.
 const fewAttempts = 6
 
-// Details are all that is known, for people.
+// Details returns the details of the run as lines for the user.
 func (s *Status) Details(now time.Time) []Line {
 	var lines []Line
 	add := func(label, format string, args ...any) {
@@ -131,7 +131,7 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// progress returns how far the training is.
+// progress returns the step, the epoch, and the remaining time of the training.
 func (s *Status) progress() string {
 	text := fmt.Sprintf("step %d", *s.Step)
 	if s.Steps > 0 {
@@ -154,7 +154,8 @@ func (s *Status) progress() string {
 	return text
 }
 
-// left is the time to the end of the training, as last told.
+// left returns the remaining time of the training, as last reported. It returns false if
+// unknown.
 func (s *Status) left() (time.Duration, bool) {
 	if s.Train == nil || s.Train.LeftSeconds == nil || math.IsNaN(float64(*s.Train.LeftSeconds)) {
 		return 0, false
@@ -162,7 +163,7 @@ func (s *Status) left() (time.Duration, bool) {
 	return time.Duration(min(float64(*s.Train.LeftSeconds), 1e9) * float64(time.Second)), true
 }
 
-// figures are loss and speed.
+// figures formats the loss, the throughput, and the step time.
 func figures(t *metrics.Record) string {
 	var parts []string
 	if t.Loss != nil {
@@ -177,7 +178,7 @@ func figures(t *metrics.Record) string {
 	return strings.Join(parts, ", ")
 }
 
-// lossText is a loss with four places, or as few digits as it needs if it is huge.
+// lossText formats a loss with four decimal places, or with four digits if it is huge.
 func lossText(v metrics.Number) string {
 	if math.Abs(float64(v)) >= 1e6 {
 		return fmt.Sprintf("%.4g", float64(v))
@@ -195,7 +196,8 @@ func rate(t *metrics.Record) string {
 	return ""
 }
 
-// communication says what the exchange between ranks costs, empty for a rank alone.
+// communication describes the cost of communication between ranks. It returns an empty string
+// if the record does not contain this cost.
 func communication(t *metrics.Record) string {
 	share, ok := Communication(t)
 	if !ok {
@@ -204,8 +206,8 @@ func communication(t *metrics.Record) string {
 	return fmt.Sprintf("%s of a step waits for communication, %s of which is hidden", format.Percent(share), format.Percent(float64(*t.CommHidden)))
 }
 
-// straggler names the rank that the trainer has found to be a straggler, with its host if
-// that is available; empty if there is none.
+// straggler returns the rank that the trainer has found to be a straggler, with its host if
+// known. It returns an empty string if there is no straggler.
 func (s *Status) straggler() string {
 	t := s.Train
 	if t == nil || !t.Straggler || t.SlowestRank == nil || t.SlowestRatio == nil {
@@ -229,7 +231,7 @@ func (s *Status) hostOf(rank int) string {
 	return ""
 }
 
-// nodes are the nodes by what they are at, those in trouble first.
+// nodes describes the nodes, grouped by state. Nodes with problems come first.
 func (s *Status) nodes() []string {
 	var all []string
 	for _, g := range s.Live.Nodes {
@@ -249,7 +251,7 @@ func (s *Status) nodes() []string {
 	return all
 }
 
-// ranksOf names ranks, of which the first few are given.
+// ranksOf lists the given ranks, which are the first ones of n ranks.
 func ranksOf(few []int, n int) string {
 	parts := make([]string, len(few))
 	for i, r := range few {
@@ -283,7 +285,8 @@ func (c *Checkpoint) text(now time.Time) string {
 	return text
 }
 
-// addAttempts adds how attempts ended that did not finish, numbered over all launchers.
+// addAttempts adds a line for each attempt that ended before the run was complete. Attempts
+// are numbered across all launchers.
 func (s *Status) addAttempts(add func(label, format string, args ...any)) {
 	var told []string
 	for i, a := range s.Attempts {
@@ -291,7 +294,7 @@ func (s *Status) addAttempts(add func(label, format string, args ...any)) {
 		what := a.Cause
 		switch {
 		case a.Exit == nil && last && !s.Phase.Over():
-			continue // it goes on
+			continue // still running
 		case a.Exit == nil:
 			what = "it was killed together with its launcher"
 		case a.End() == outcome.Finished:

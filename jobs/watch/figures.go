@@ -11,27 +11,27 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// maxUnread is the maximum number of bytes that [Figures.Update] reads. It holds some 100,000
-// records.
+// maxUnread is the maximum number of bytes that [Figures.Update] reads. It corresponds to
+// about 100,000 records.
 const maxUnread = 32 << 20
 
-// Figures are the newest lines of a metrics.jsonl that grows.
+// Figures holds the newest records of a metrics.jsonl file that grows.
 type Figures struct {
-	Train, Eval *metrics.Record // the last of their kinds, nil before the first
+	Train, Eval *metrics.Record // last record of each kind, nil before the first
 
 	path string
-	last *metrics.Record // the last of either
-	at   int64           // what has been read
-	long bool            // the line that is being read is no record: it is longer than one
+	last *metrics.Record // last record of any kind
+	at   int64           // offset of the next byte to read
+	long bool            // the current line is longer than any record
 	file os.FileInfo
 }
 
-// NewFigures has not looked at the file yet, which need not be there.
+// NewFigures returns Figures that have not read the file yet. The file does not have to exist.
 func NewFigures(path string) *Figures { return &Figures{path: path} }
 
-// Update reads the lines that were added since the last call, at most the last 32 MB. If
-// another file has replaced the one before, as a resumed run may do, it starts at the
-// beginning of that file. It omits lines that it cannot read.
+// Update reads the lines that were added since the last call, up to the last 32 MiB. If
+// another file has replaced the previous one, which a resumed run may cause, Update starts at
+// the beginning of that file. It skips lines that it cannot parse.
 func (f *Figures) Update() {
 	file, err := rundir.OpenFile(f.path)
 	if err != nil {
@@ -47,8 +47,8 @@ func (f *Figures) Update() {
 	}
 	f.file = info
 	if end := info.Size() - maxUnread; f.at < end {
-		// Only the last records count. The owner of the file may be another user, who can
-		// make it as large as a file can be.
+		// Only the last records matter. Another user may own the file, and can make it as
+		// large as a file can be.
 		f.at, f.long = end, true
 	}
 	if _, err := file.Seek(f.at, io.SeekStart); err != nil {
@@ -63,9 +63,9 @@ func (f *Figures) Update() {
 		case whole && !f.long:
 			f.add(line)
 		case whole:
-			f.long = false // at last
+			f.long = false // end of the long line
 		case some.N > 0:
-			return // the rest of a line may come later
+			return // the line is not complete yet
 		default:
 			f.long = true
 		}
@@ -89,8 +89,8 @@ func (f *Figures) add(line []byte) {
 	f.last = &m
 }
 
-// Communication is the share of a step's time, from 0 to 1, that rank 0 communicated
-// and did nothing else; false where that is not known.
+// Communication returns the fraction of the step time, from 0 to 1, during which rank 0 only
+// waited for communication. It returns false if the record does not contain this value.
 func Communication(m *metrics.Record) (share float64, ok bool) {
 	if m == nil || m.CommMillis == nil || m.CommHidden == nil || m.StepMillis == nil || *m.StepMillis <= 0 {
 		return 0, false

@@ -13,45 +13,46 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// Phase is what a run is at, or how it ended.
+// A Phase is the current activity of a run, or how it ended.
 type Phase string
 
-// The phases.
+// Phases of a run.
 const (
 	NotSubmitted Phase = "not submitted"
-	CutShort     Phase = "cut short"  // the submission was interrupted: whether it made a job is unknown
+	CutShort     Phase = "cut short"  // the submission was interrupted: it is unknown whether Slurm has a job
 	Queued       Phase = "queued"     // for the first time
-	Held         Phase = "held"       // queued, and does not start without action
+	Held         Phase = "held"       // queued, but cannot start without user action
 	Requeued     Phase = "requeued"   // queued again
-	Starting     Phase = "starting"   // has nodes, and no launcher yet
+	Starting     Phase = "starting"   // has nodes, but no launcher yet
 	Joining      Phase = "joining"    // ranks join
-	Loading      Phase = "loading"    // data and checkpoint
+	Loading      Phase = "loading"    // reading data and checkpoint
 	Training     Phase = "training"   // the built-in trainer
 	Evaluating   Phase = "evaluating" // the built-in trainer
 	Saving       Phase = "saving"     // the built-in trainer
-	Running      Phase = "running"    // a user's program, or no details are available
+	Running      Phase = "running"    // a user's program, or details are unknown
 	Stopping     Phase = "stopping"   // was asked to save and stop
 	Restarting   Phase = "restarting" // after a failure
 	Suspended    Phase = "suspended"  // by Slurm
-	Ending       Phase = "ending"     // the launcher has ended, the job has not
-	Stopped      Phase = "stopped"    // as it was asked to
+	Ending       Phase = "ending"     // the launcher has ended, but the job is still running
+	Stopped      Phase = "stopped"    // as requested
 	Preempted    Phase = "preempted"  // by Slurm
 	TimeLimit    Phase = "time limit" // the job reached its time limit
-	Cancelled    Phase = "cancelled"  // the job, or a launcher that was interrupted twice
+	Cancelled    Phase = "cancelled"  // the job was canceled, or a launcher was interrupted twice
 	Failed       Phase = "failed"     // with a cause
-	Killed       Phase = "killed"     // the launcher, without a record of its end
-	Done         Phase = "done"       // finished
-	Unknown      Phase = "unknown"    // neither Slurm nor the run directory tells
+	Killed       Phase = "killed"     // the launcher was killed, without a record of its end
+	Done         Phase = "done"       // complete
+	Unknown      Phase = "unknown"    // neither Slurm nor the run directory shows the phase
 )
 
-// Phases are all phases, in the order in which a run may pass through them.
+// Phases lists all phases, roughly in the order of a run.
 var Phases = []Phase{NotSubmitted, CutShort, Queued, Held, Requeued, Starting, Joining, Loading, Training, Evaluating, Saving, Running,
 	Stopping, Restarting, Suspended, Ending, Stopped, Preempted, TimeLimit, Cancelled, Failed, Killed, Done, Unknown}
 
-// fresh is how old the launcher's word may be and still be true; clocks of nodes differ.
+// fresh is the maximum age of the launcher's last report until it counts as outdated. It
+// allows for clocks that differ between nodes.
 const fresh = 30 * time.Second
 
-// Over says whether nothing runs or waits to run any more.
+// Over reports whether the run has ended, so that nothing is running or queued.
 func (p Phase) Over() bool {
 	switch p {
 	case Stopped, Preempted, TimeLimit, Cancelled, Failed, Killed, Done:
@@ -60,7 +61,7 @@ func (p Phase) Over() bool {
 	return false
 }
 
-// active says whether ranks are at work, or about to be.
+// active reports whether ranks are running or about to run.
 func (p Phase) active() bool {
 	switch p {
 	case Joining, Loading, Training, Evaluating, Saving, Running, Stopping, Restarting, Suspended:
@@ -69,22 +70,22 @@ func (p Phase) active() bool {
 	return false
 }
 
-// Settle determines the phase, whether the run has finished, and how often it was
-// restarted. Failure is the cause of the last attempt's failure, empty if it did not fail.
+// Settle determines the phase, whether the run has finished, and how often it was restarted.
+// Failure is the cause of the last attempt's failure, or empty if it did not fail.
 func (s *Status) Settle(failure string, now time.Time) {
 	s.Failure = failure
 	s.Finished = s.record.Finished(slurm.JobState{ID: s.Job, State: s.State})
 	s.Restarts = s.record.Restarts(s.Requeues)
 	s.rescale()
 	s.Phase, s.Detail, s.Advice = s.phase(now)
-	// A later job may have been submitted with nothing left to do.
+	// A later job may have been submitted after the run was complete.
 	if s.Finished && (s.Phase.Over() || s.Phase == Unknown || s.Phase == NotSubmitted) {
 		s.Phase, s.Detail, s.Advice = Done, "", ""
 	}
 }
 
 // rescale relates the progress to the epochs that the job file requests now. The metrics
-// name those that were requested when they were written.
+// contain the epochs that were requested when they were written.
 func (s *Status) rescale() {
 	goal := s.record.Goal.Epochs
 	switch {
@@ -96,7 +97,7 @@ func (s *Status) rescale() {
 		s.Steps = int(int64(s.Steps) * int64(goal) / int64(s.Epochs))
 	}
 	if s.Steps > 0 {
-		s.Steps = max(s.Steps, *s.Step) // the last epoch may have to be evaluated yet
+		s.Steps = max(s.Steps, *s.Step) // the last epoch may still need its evaluation
 	}
 	s.Epochs = goal
 }
@@ -134,8 +135,8 @@ func (s *Status) phase(now time.Time) (p Phase, detail, advice string) {
 	case slurm.StateOutOfMemory:
 		return s.failed("it ran out of memory")
 	}
-	// The exit code of the job is that of the launcher, unless the batch script failed
-	// before or after it.
+	// The exit code of the job is the exit code of the launcher, unless the batch script
+	// failed before or after the launcher.
 	if end := s.record.Ended(s.Failure != ""); end == outcome.Stopped && strings.HasPrefix(s.ExitCode, fmt.Sprintf("%d:", s.record.End.Exit)) {
 		return s.ended(end)
 	}
@@ -152,12 +153,12 @@ func (s *Status) ended(by outcome.End) (p Phase, detail, advice string) {
 	case by == outcome.Canceled:
 		return s.goesOn(Cancelled)
 	}
-	// It was asked to stop; or it had finished, and now more epochs are requested or its
-	// last checkpoint is corrupt.
+	// The run was asked to stop. Or it had finished, and now the job file requests more epochs
+	// or the last checkpoint is corrupt.
 	return s.goesOn(Stopped)
 }
 
-// waits is the phase of a job in the queue.
+// waits returns the phase of a queued job.
 func (s *Status) waits() (p Phase, detail, advice string) {
 	p = Queued
 	if s.Requeues > 0 || s.record.Requeued() {
@@ -178,12 +179,12 @@ func (s *Status) runs(now time.Time) (p Phase, detail, advice string) {
 	l := s.Live
 	switch {
 	case l == nil || l.JobID != s.Job:
-		if s.Train != nil && l == nil { // no launcher
+		if s.Train != nil && l == nil { // not started by a launcher
 			return Running, "", ""
 		}
 		return Starting, "no rank was started yet", ""
 	case l.Phase == rundir.PhaseOver && s.Requeues > s.record.Requeues():
-		return Starting, "no rank was started yet", "" // since the job was requeued
+		return Starting, "no rank was started yet", "" // since the requeue
 	case l.Phase == rundir.PhaseOver:
 		return Ending, s.beforeSlurm(), ""
 	case now.Sub(l.Time) > fresh:
@@ -193,7 +194,7 @@ func (s *Status) runs(now time.Time) (p Phase, detail, advice string) {
 	return livePhase(l)
 }
 
-// beforeSlurm describes the end of a launcher that Slurm has not reported yet.
+// beforeSlurm describes the end of a launcher whose job has not ended in Slurm yet.
 func (s *Status) beforeSlurm() string {
 	const unaware = "; Slurm has not reported the end of its job yet"
 	switch end := s.record.Ended(s.Failure != ""); {
@@ -207,7 +208,7 @@ func (s *Status) beforeSlurm() string {
 	return "it has stopped" + unaware
 }
 
-// livePhase is what a launcher says that its ranks are at.
+// livePhase returns the phase that the launcher reports for its ranks.
 func livePhase(l *rundir.Live) (p Phase, detail, advice string) {
 	switch l.Phase {
 	case rundir.PhaseJoining:
@@ -228,8 +229,8 @@ func livePhase(l *rundir.Live) (p Phase, detail, advice string) {
 	return Running, "", ""
 }
 
-// byItself returns the phase of a run about which Slurm knows nothing: it may run without
-// Slurm.
+// byItself returns the phase of a run whose job Slurm does not list. The run may be running
+// without Slurm.
 func (s *Status) byItself(now time.Time) (p Phase, detail, advice string) {
 	if l := s.Live; !s.dead && l != nil && l.JobID == s.Job && l.Phase != rundir.PhaseOver && now.Sub(l.Time) <= fresh {
 		return livePhase(l)
@@ -245,7 +246,7 @@ func (s *Status) byItself(now time.Time) (p Phase, detail, advice string) {
 	return s.ended(end)
 }
 
-// goesOn is a phase of a run that has more to do.
+// goesOn returns phase p with advice on how to resume from the newest checkpoint.
 func (s *Status) goesOn(p Phase) (Phase, string, string) {
 	again := "submit"
 	if s.Job == "" {
@@ -262,7 +263,7 @@ func (s *Status) goesOn(p Phase) (Phase, string, string) {
 	return p, "", fmt.Sprintf("%s it again to go on after step %d", again, s.Saved.Step)
 }
 
-// failed returns the phase of a run that failed, with the best cause that is available.
+// failed returns the phase of a failed run, with the best known cause.
 func (s *Status) failed(cause string) (p Phase, detail, advice string) {
 	switch {
 	case s.Failure != "":

@@ -14,10 +14,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
-// column is one of the table, and what a run has in it.
+// A column is a column of the table.
 type column struct {
 	head string
-	last int // which goes first where there is no room; 0 stays
+	last int // order of removal in a narrow terminal, from 1; 0 is never removed
 	text func(s *Status) string
 }
 
@@ -58,7 +58,7 @@ var columns = []column{
 		}
 		return rate(s.Train)
 	}},
-	{"WAITS", 2, func(s *Status) string { // the share of a step that waits for communication
+	{"WAITS", 2, func(s *Status) string { // fraction of the step time that waits for communication
 		share, ok := Communication(s.Train)
 		if !ok || !s.Phase.active() {
 			return ""
@@ -74,8 +74,8 @@ var columns = []column{
 	{"NOTE", 0, (*Status).note},
 }
 
-// Label is the name of a run, with that of its folder if it has another one: two runs of one
-// job file are told apart.
+// Label returns the name of the run. It adds the name of the run directory if that differs,
+// which distinguishes two runs of one job file.
 func (s *Status) Label() string {
 	folder := filepath.Base(s.Dir)
 	if s.Dir == "" || folder == s.Name || (rundir.Dir{Path: s.Dir}).IsElement() {
@@ -84,10 +84,10 @@ func (s *Status) Label() string {
 	return s.Name + " (" + folder + ")"
 }
 
-// leastName is how short names become where there is no room.
+// leastName is the minimum width of a name in a narrow table, in columns.
 const leastName = 24
 
-// note is what is worth a word.
+// note returns the most important information that has no column of its own.
 func (s *Status) note() string {
 	var parts []string
 	switch {
@@ -113,11 +113,12 @@ func (s *Status) note() string {
 	return printable.Line(strings.Join(parts, "; "))
 }
 
-// gap is between columns.
+// gap is the number of spaces between columns.
 const gap = 2
 
-// Table is many runs, a line for each, those that are over last; width 0 is as wide as
-// it needs to be. Columns that matter least are left out where there is no room.
+// Table returns a table with one line per run. Runs that are over come last. Lines are at most
+// width columns wide. With width 0 their width is not limited. In a narrow table, the least
+// important columns are removed.
 func Table(all []Status, width int) []string {
 	sorted := make([]*Status, len(all))
 	for i := range all {
@@ -149,7 +150,7 @@ func Table(all []Status, width int) []string {
 	}
 	note := len(columns) - 1
 	needed := func() int {
-		n := min(widths[note], 20) // a note may be cut
+		n := min(widths[note], 20) // cells of the note column may be truncated
 		for _, w := range widths[:note] {
 			if w > 0 {
 				n += w + gap
@@ -186,7 +187,7 @@ func Table(all []Status, width int) []string {
 	return lines
 }
 
-// Heading says how many runs are in which phase.
+// Heading returns the time and the number of runs in each phase.
 func Heading(all []Status, now time.Time) string {
 	counts := map[Phase]int{}
 	for _, s := range all {
@@ -200,7 +201,7 @@ func Heading(all []Status, now time.Time) string {
 	return now.Format("15:04:05") + "  " + tally(counts)
 }
 
-// tally is a count of phases, by name.
+// tally formats the number of runs per phase, ordered by the name of the phase.
 func tally(counts map[Phase]int) string {
 	var parts []string
 	for phase, n := range counts {
@@ -214,7 +215,7 @@ func tally(counts map[Phase]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// SumUp says of a sweep how its elements are.
+// SumUp sets Reason and Finished of a sweep from the phases of its trials.
 func (s *Status) SumUp() {
 	counts := map[Phase]int{}
 	for _, e := range s.Elements {

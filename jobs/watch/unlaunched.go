@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	maxTail  = 8 << 10 // of a log, for its last line
-	maxWords = 300     // of that line, in bytes
+	maxTail  = 8 << 10 // bytes at the end of a log to search for its last line
+	maxWords = 300     // maximum length of that line, in bytes
 )
 
-// unlaunched is what is left of a job whose launcher has not begun: all that tells what
-// happened is the last line that the batch script printed.
+// unlaunched describes a job whose launcher never started. Its only clue is the last line that
+// the batch script printed.
 type unlaunched struct {
 	dir   string
 	words string
 }
 
-// Unlaunched returns why a job ended and what to do about it if its launcher never started:
-// a module that does not exist, or a program or directory that the node does not see. Both
-// are empty if the launcher did start.
+// Unlaunched returns why a job ended and what to do about it if its launcher never started.
+// Typical causes are a module that does not exist, and a program or directory that the node
+// does not see. Both results are empty if the launcher started.
 func Unlaunched(d rundir.Dir, job slurm.JobState) (why, advice string) {
 	return findUnlaunched(d, outcome.Read(d, job.ID)).explain(job.ExitCode)
 }
 
-// findUnlaunched returns nil if the launcher of the last job has started, or if the run
-// has no job.
+// findUnlaunched returns nil if the launcher of the last job has started, or if the run has no
+// job.
 func findUnlaunched(d rundir.Dir, s outcome.State) *unlaunched {
 	if s.Job == "" || slices.ContainsFunc(s.Attempts, func(a outcome.Attempt) bool { return a.JobID == s.Job }) {
 		return nil
@@ -47,7 +47,7 @@ func (u *unlaunched) explain(exitCode string) (why, advice string) {
 	switch code, signal, _ := strings.Cut(exitCode, ":"); {
 	case u == nil:
 		return "", ""
-	case u.words == "" && signal == "53": // slurmstepd's word for files that it cannot open
+	case u.words == "" && signal == "53": // slurmstepd's exit signal if it cannot open the files of a job
 		return "the first node could not begin it",
 			"Slurm could not open the job's log: does each node see " + u.dir + " by this path, and may you write there?"
 	case (code == "127" || code == "126") && (u.words == "" || strings.Contains(u.words, "ddpbatch")):
@@ -60,7 +60,8 @@ func (u *unlaunched) explain(exitCode string) (why, advice string) {
 	return why, advice
 }
 
-// lastWords is the last line of a log that says something; empty where there is none.
+// lastWords returns the last non-empty line of a log, without hints of ddpbatch. It returns an
+// empty string if there is no such line.
 func lastWords(path string) string {
 	f, err := rundir.OpenFile(path)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
-// View draws a run in a few lines.
+// A View formats the status of a run in a few lines.
 type View struct {
 	Color   bool
-	Unicode bool // the bar is made of lines, else of ASCII
+	Unicode bool // draw the bar with box-drawing characters instead of ASCII
 }
 
 const (
@@ -21,8 +21,9 @@ const (
 	shortestBar = 8
 )
 
-// Lines are a run as it is now, at most three lines, each at most width wide: how far it
-// is, its figures, its nodes. What matters least is left out where there is no room.
+// Lines returns the current status of a run in at most three lines: progress, metrics, and
+// nodes. Each line is at most width columns wide. If the width is not sufficient, the least
+// important parts are omitted.
 func (v View) Lines(s *Status, width int, now time.Time) []string {
 	if s.Step == nil || s.Steps == 0 || !s.Phase.active() {
 		head := string(s.Phase)
@@ -84,14 +85,14 @@ func (v View) Lines(s *Status, width int, now time.Time) []string {
 	return lines
 }
 
-// head is the line with the bar.
+// head returns the line with the progress bar.
 func (v View) head(s *Status, width int) string {
 	share := min(1, max(0, float64(*s.Step)/float64(s.Steps)))
 	name := printable.Line(s.Name)
 	if s.Phase != Training {
 		name += " " + string(s.Phase)
 	}
-	// In the order in which they are shown; the numbers say which goes first.
+	// In display order. The parts with the lowest value of last are removed first.
 	parts := []struct {
 		text string
 		last int
@@ -154,7 +155,8 @@ func (v View) bar(share float64, width int) string {
 	return v.paint(green, strings.Repeat("#", full)) + v.paint(grey, strings.Repeat(".", width-full))
 }
 
-// fit joins as many parts as fit, at least the first, cut.
+// fit joins as many parts as fit into width. It always includes the first part, truncated if
+// necessary.
 func fit(width int, parts ...string) string {
 	line := ""
 	for i, p := range parts {
@@ -173,7 +175,7 @@ func fit(width int, parts ...string) string {
 	return line
 }
 
-// strip is a text without colours.
+// strip returns a text without SGR sequences.
 func strip(s string) string {
 	for {
 		at := strings.Index(s, "\x1b[")

@@ -1,13 +1,16 @@
-// Package watch tells how a run stands, and shows it: from what its run directory
-// holds and, for a run on a cluster, from what Slurm says of its job. It knows nothing
-// of the processes themselves, so it tells the same of a run on another machine.
+// Package watch determines the status of a run and formats it. It reads the run directory and,
+// for a run on a cluster, uses Slurm's report about the job. It does not inspect processes,
+// apart from a launcher on this host, so it also works for a run on another machine.
 //
-// It promises that what cannot be read is left out and never guessed; that a phase is
-// one of a few words, each of which means one thing; that every text it makes is free of
-// control characters of others; and that what it draws fits the width that it is given.
+// The package guarantees:
 //
-// It does not ask Slurm, does not write into the run directory, and does not print:
-// callers do.
+//   - It omits values that it cannot read, and never guesses them.
+//   - A phase is one of a few fixed words with exactly one meaning each.
+//   - All texts that it returns are free of control characters from other sources.
+//   - Its lines fit the given width.
+//
+// The package does not query Slurm, does not write into the run directory, and does not print.
+// Its callers do.
 package watch
 
 import (
@@ -21,24 +24,24 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// Status is how a run stands. What is not known is empty or nil.
+// Status is the status of a run. Unknown values are empty or nil.
 type Status struct {
-	Values   map[string]string `json:"values,omitempty"`   // of an element of a sweep
-	Elements []Status          `json:"elements,omitempty"` // of a sweep
+	Values   map[string]string `json:"values,omitempty"`   // of a trial in a sweep
+	Elements []Status          `json:"elements,omitempty"` // trials of a sweep
 	Name     string            `json:"name"`
 	Dir      string            `json:"run_dir"`
-	Phase    Phase             `json:"phase,omitempty"` // none for a sweep
+	Phase    Phase             `json:"phase,omitempty"` // empty for a sweep
 	Detail   string            `json:"detail,omitempty"`
-	Advice   string            `json:"hint,omitempty"` // what to do about the phase
+	Advice   string            `json:"hint,omitempty"` // what to do in this phase
 
-	Job      string      `json:"job_id,omitempty"` // empty: never submitted
+	Job      string      `json:"job_id,omitempty"` // empty if never submitted
 	State    slurm.State `json:"state,omitempty"`
-	Reason   string      `json:"reason,omitempty"` // in Slurm's words; of a sweep, how many elements are in which phase
+	Reason   string      `json:"reason,omitempty"` // from Slurm; for a sweep, the number of trials in each phase
 	ExitCode string      `json:"exit_code,omitempty"`
 	Nodes    string      `json:"nodes,omitempty"`
-	Start    string      `json:"start,omitempty"` // local time of the cluster; expected while the job is queued
+	Start    string      `json:"start,omitempty"` // local time of the cluster; expected start while the job is queued
 	Elapsed  string      `json:"elapsed,omitempty"`
-	Requeues int         `json:"-"`        // by Slurm, -1 if that is not known
+	Requeues int         `json:"-"`        // by Slurm; -1 if unknown
 	Restarts int         `json:"restarts"` // of the run, see package outcome
 	// NoProgress is the number of requeues before which the program saved nothing.
 	NoProgress int `json:"requeues_without_progress,omitempty"`
@@ -49,36 +52,37 @@ type Status struct {
 	Epochs     int               `json:"epochs,omitempty"`
 	Loss       *metrics.Number   `json:"loss,omitempty"`
 	Accuracy   *metrics.Number   `json:"accuracy,omitempty"`
-	Train      *metrics.Record   `json:"train,omitempty"` // the last line of this kind of metrics.jsonl
-	Eval       *metrics.Record   `json:"eval,omitempty"`  // likewise
+	Train      *metrics.Record   `json:"train,omitempty"` // last training record of metrics.jsonl
+	Eval       *metrics.Record   `json:"eval,omitempty"`  // last evaluation record of metrics.jsonl
 	Live       *rundir.Live      `json:"live,omitempty"`
 	Checkpoint *int              `json:"checkpoint_step,omitempty"`
 	Saved      *Checkpoint       `json:"checkpoint,omitempty"`
 	Attempts   []outcome.Attempt `json:"attempts,omitempty"`
 	Finished   bool              `json:"finished"`
-	Pending    bool              `json:"pending,omitempty"` // it is not known whether Slurm has its job
+	Pending    bool              `json:"pending,omitempty"` // it is unknown whether Slurm has a job of this run
 	Failure    string            `json:"failure,omitempty"`
 
 	record outcome.State
 	before *unlaunched
-	dead   bool // the launcher without Slurm was killed on this host
+	dead   bool // the launcher ran without Slurm on this host and was killed
 }
 
-// Checkpoint is the newest one.
+// A Checkpoint is the newest checkpoint of a run.
 type Checkpoint struct {
 	Step    int       `json:"step"`
-	Time    time.Time `json:"time,omitzero"` // when it was written
+	Time    time.Time `json:"time,omitzero"` // time when it was written
 	Bytes   int64     `json:"bytes,omitempty"`
 	Path    string    `json:"path"`
-	Damaged string    `json:"damaged,omitempty"` // what is wrong with it
-	Newer   string    `json:"newer,omitempty"`   // why this version cannot read it: a newer one wrote it
-	// Verified says that every byte was read and compared; see [Status.Verify].
+	Damaged string    `json:"damaged,omitempty"` // what is corrupt
+	Newer   string    `json:"newer,omitempty"`   // why this version cannot read it: a newer version wrote it
+	// Verified reports that every byte was read and compared with its digest; see
+	// [Status.Verify].
 	Verified bool `json:"verified"`
 }
 
-// Read returns the status of the run in d as far as the run directory tells. Job is the ID
-// of the job that the run was last submitted as, or empty. Figures holds the metrics that
-// were read before, or is nil.
+// Read returns the status of the run in d, as far as the run directory contains it. Job is the
+// ID of the run's last job, or empty. Figures holds the metrics that were read earlier, or is
+// nil.
 func Read(d rundir.Dir, name, job string, figures *Figures) Status {
 	s := Status{Name: name, Dir: d.Path, Job: job, Requeues: -1}
 	if job != "" {
@@ -123,15 +127,15 @@ func newest(e checkpoint.Entry) *Checkpoint {
 	return c
 }
 
-// Verify reads all of the newest checkpoint and compares it with its digests. It changes
-// nothing if the context ends before that.
+// Verify reads the whole newest checkpoint and compares it with its digests. It changes
+// nothing if ctx is done before that.
 func (s *Status) Verify(ctx context.Context) {
 	if s.Saved == nil || s.Saved.Damaged != "" || s.Saved.Newer != "" {
 		return
 	}
 	if err := checkpoint.Verify(ctx, s.Saved.Path); err != nil {
 		if ctx.Err() != nil {
-			return // nothing is known
+			return // the result is unknown
 		}
 		_, _, before := s.goesOn(s.Phase)
 		s.Saved.Damaged = err.Error()
@@ -143,13 +147,13 @@ func (s *Status) Verify(ctx context.Context) {
 	s.Saved.Verified = true
 }
 
-// Take adds what Slurm says about the job.
+// Take adds Slurm's report about the job.
 func (s *Status) Take(j slurm.JobState) {
 	s.State, s.Reason, s.ExitCode, s.Nodes, s.Requeues = j.State, j.Reason, j.ExitCode, j.Nodes, j.Restarts
 	s.Start, s.Elapsed = j.Start, j.Elapsed
 }
 
-// take adds the newest figures.
+// take adds the newest metrics.
 func (s *Status) take(f *Figures) {
 	s.Train, s.Eval = f.Train, f.Eval
 	if f.Train != nil {

@@ -11,24 +11,25 @@ import (
 )
 
 const (
-	openPage  = "\x1b[?1049h\x1b[?25l" // another screen, without a cursor
+	openPage  = "\x1b[?1049h\x1b[?25l" // switch to the alternate screen and hide the cursor
 	closePage = "\x1b[?25h\x1b[?1049l"
 )
 
-// ControlZ is a key of a [Page], and no signal: what asks for it calls Suspend.
+// ControlZ is the key of a [Page] for which callers must call Suspend. It does not raise a
+// signal.
 const ControlZ = 0x1a
 
-// Page is a whole screen of a terminal, and the keys that are pressed meanwhile.
+// A Page uses the whole screen of a terminal, and delivers the keys that the user presses.
 type Page struct {
-	// Keys has each byte that is typed. It is nil where in is no terminal.
+	// Keys delivers each byte that is typed. It is nil if the input is not a terminal.
 	Keys <-chan byte
 
 	out, in *os.File
 	before  *unix.Termios
 }
 
-// OpenPage takes the terminal, until Close. Keys need no Return meanwhile, and are not
-// shown; Control-C is a signal as ever.
+// OpenPage takes over the terminal until Close. Keys do not need Return and are not echoed.
+// Control-C still raises a signal.
 func OpenPage(out, in *os.File) (*Page, error) {
 	p := &Page{out: out, in: in}
 	if state, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS); err == nil {
@@ -38,7 +39,8 @@ func OpenPage(out, in *os.File) (*Page, error) {
 		go func() {
 			var b [1]byte
 			for {
-				// It is left waiting for a key when the page is closed, and ends with the process.
+				// This goroutine still waits for a key when the page is closed. It ends with
+				// the process.
 				if n, err := in.Read(b[:]); n == 0 || err != nil {
 					return
 				}
@@ -49,7 +51,7 @@ func OpenPage(out, in *os.File) (*Page, error) {
 	return p, p.take()
 }
 
-// take puts the terminal into the page's mode.
+// take switches the terminal to the mode of the page.
 func (p *Page) take() error {
 	if p.before != nil {
 		quiet := *p.before
@@ -65,9 +67,10 @@ func (p *Page) take() error {
 	return nil
 }
 
-// Suspend gives the terminal back and stops this process and those of its group, as
-// Control-Z does elsewhere; once they go on it takes the terminal again, of which nothing
-// is drawn then. The kernel stops no group that nobody could have go on.
+// Suspend restores the terminal and stops the process group of this process, as Control-Z does
+// for other programs. When the group continues, Suspend takes over the terminal again, and the
+// caller must redraw it. The kernel does not stop an orphaned process group, because no
+// process could continue it.
 func (p *Page) Suspend() error {
 	if err := p.Close(); err != nil {
 		return err
@@ -90,8 +93,8 @@ func (p *Page) Suspend() error {
 	return p.take()
 }
 
-// underShell says whether the parent is one that starts groups of processes, as a shell at
-// a prompt does: then the group does stop.
+// underShell reports whether the parent starts process groups, as an interactive shell does.
+// Then the kernel stops the group on SIGTSTP.
 func underShell() bool {
 	parent := os.Getppid()
 	theirs, err := unix.Getsid(parent)
@@ -100,13 +103,13 @@ func underShell() bool {
 	return errors.Join(err, oerr, gerr) == nil && theirs == ours && group != unix.Getpgrp()
 }
 
-// Size is the width that lines may have, and how many there may be.
+// Size returns the maximum width and the maximum number of lines.
 func (p *Page) Size() (width, height int) {
 	width, height = Size(p.out)
 	return max(width-1, 1), height
 }
 
-// Show replaces the page. Lines are as for [Bottom.Show].
+// Show replaces the page. Lines have the same restrictions as for [Bottom.Show].
 func (p *Page) Show(lines []string) error {
 	var out bytes.Buffer
 	out.WriteString("\x1b[H")
@@ -122,7 +125,7 @@ func (p *Page) Show(lines []string) error {
 	return err
 }
 
-// Close gives the terminal back as it was.
+// Close restores the terminal.
 func (p *Page) Close() error {
 	_, err := p.out.WriteString(closePage)
 	if p.before != nil {

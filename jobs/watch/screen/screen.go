@@ -1,15 +1,19 @@
-// Package screen shows lines that change on a terminal: a few at its bottom, below what
-// is printed meanwhile ([Bottom]), or a whole page ([Page]); and fits texts into its width
+// Package screen displays changing lines on a terminal: a few lines at the bottom, below other
+// output ([Bottom]), or a whole page ([Page]). It also fits text to the width of the terminal
 // ([Wrap], [Cut], [Shorten]).
 //
-// It promises: what is printed above stays, in order and whole, as if there were nothing
-// below; each change is one write, and lines are overwritten and not cleared, so nothing flickers;
-// a terminal that was resized is drawn for its new width; and the terminal is as it was
-// once Close returns. A program in the background prints, and draws nothing.
+// The package guarantees:
 //
-// It does not decide what is shown, nor in which colours, and it knows only the sequences
-// that every terminal of the last decades does (ECMA-48: CUU, EL, ED, CUP, SGR; for a page
-// xterm's 1049 and 25). Where there is no such terminal, Is says so.
+//   - Output above the lines stays complete and in order, as if the lines did not exist.
+//   - Each change is a single write, and lines are overwritten without being cleared. So they
+//     do not flicker.
+//   - After the terminal is resized, lines are drawn for the new width.
+//   - Close restores the terminal.
+//   - A program in the background prints its output, but does not draw lines.
+//
+// The package does not decide what to display, nor in which colors. It uses only sequences
+// that all common terminals support (ECMA-48: CUU, EL, ED, CUP, SGR; for a page, xterm's 1049
+// and 25). Is reports whether a file is such a terminal.
 package screen
 
 import (
@@ -25,13 +29,13 @@ import (
 )
 
 const (
-	clearLine = "\x1b[K" // to its end
-	clearRest = "\x1b[J" // of the screen
+	clearLine = "\x1b[K" // to the end of the line
+	clearRest = "\x1b[J" // to the end of the screen
 	plain     = "\x1b[0m"
 )
 
-// Is says whether a file is a terminal that lines can be drawn on. lookup is that of the
-// environment.
+// Is reports whether lines can be drawn on f. It is false if f is not a terminal, or if TERM
+// is unset, empty, or "dumb". Lookup reads the environment.
 func Is(f *os.File, lookup func(string) (string, bool)) bool {
 	if term, ok := lookup("TERM"); !ok || term == "" || term == "dumb" {
 		return false
@@ -40,7 +44,7 @@ func Is(f *os.File, lookup func(string) (string, bool)) bool {
 	return err == nil
 }
 
-// Size is the width and height of a terminal, 80 and 24 where it does not tell.
+// Size returns the width and the height of a terminal, or 80 and 24 if they are unknown.
 func Size(f *os.File) (width, height int) { return size(int(f.Fd())) }
 
 func size(fd int) (width, height int) {
@@ -51,11 +55,11 @@ func size(fd int) (width, height int) {
 	return int(w.Col), int(w.Row)
 }
 
-// Columns is how wide lines on a file may be that are printed for people to read: as wide
-// as the terminal that it is, and 0, without bound, where it is none.
+// Columns returns the maximum width of human-readable lines on f: the width of the terminal,
+// or 0 for no limit if f is not a terminal.
 func Columns(f *os.File) int {
 	width := 0
-	// Not by f.Fd, which has a pipe block from then on.
+	// Do not use f.Fd: it would set a pipe to blocking mode.
 	if conn, err := f.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) {
 			if _, err := unix.IoctlGetTermios(int(fd), unix.TCGETS); err == nil {
@@ -66,36 +70,36 @@ func Columns(f *os.File) int {
 	return width
 }
 
-// inFront says whether this process may draw on a terminal: a job that the shell has
-// put into the background would draw over its prompt. Without job control every process
-// is in front.
+// inFront reports whether this process may draw on the terminal f. A job in the background of
+// the shell would draw over the prompt. Without job control, every process is in the
+// foreground.
 func inFront(f *os.File) bool {
 	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
 	return err != nil || group == unix.Getpgrp()
 }
 
-// Bottom keeps lines at the bottom of a terminal.
+// Bottom displays lines at the bottom of a terminal.
 type Bottom struct {
 	out *os.File
 
 	mu    sync.Mutex
 	lines []string
-	shown []string // what is drawn
-	rest  []byte   // the beginning of a line that is printed above
+	shown []string // lines on the terminal
+	rest  []byte   // incomplete last line of the output above
 }
 
-// NewBottom draws nothing yet.
+// NewBottom returns a Bottom without lines. It draws nothing.
 func NewBottom(out *os.File) *Bottom { return &Bottom{out: out} }
 
-// Width is how wide lines may be. The last column stays free: what a terminal does after
-// it differs.
+// Width returns the maximum width of lines. The last column stays unused, because terminals
+// differ in what they do after they have filled it.
 func (b *Bottom) Width() int {
 	w, _ := Size(b.out)
 	return max(w-1, 1)
 }
 
-// Show replaces the lines. Each is at most Width wide, and holds no control characters
-// but SGR sequences.
+// Show replaces the lines. Each line must be at most Width columns wide, and must not contain
+// control characters other than SGR sequences.
 func (b *Bottom) Show(lines []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -103,8 +107,8 @@ func (b *Bottom) Show(lines []string) {
 	b.draw(nil)
 }
 
-// Write prints above the lines. What has no end of line yet is shown, and printed when
-// the end comes.
+// Write prints text above the lines. It displays an incomplete last line, and prints that line
+// when its end arrives.
 func (b *Bottom) Write(text []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,8 +120,7 @@ func (b *Bottom) Write(text []byte) (int, error) {
 	return len(text), err
 }
 
-// Close takes the lines away. What is printed later goes on below what was printed
-// before.
+// Close removes the lines. Later output continues below the earlier output.
 func (b *Bottom) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,10 +132,11 @@ func (b *Bottom) Close() error {
 	return b.draw(text)
 }
 
-// draw prints whole lines above, and the present ones in the place of those before.
+// draw prints complete lines above, and replaces the lines on the terminal with the current
+// ones.
 func (b *Bottom) draw(above []byte) error {
 	if !inFront(b.out) {
-		b.shown = nil // the shell has printed below
+		b.shown = nil // the shell has printed below the lines
 		_, err := b.out.Write(above)
 		return err
 	}
@@ -141,10 +145,10 @@ func (b *Bottom) draw(above []byte) error {
 	}
 	var out bytes.Buffer
 	width, height := Size(b.out)
-	// Some terminals that become narrower wrap what stands there, others cut it off, as
-	// xterm does, and none says which: going up by wrapped rows would overwrite what was
-	// printed above on the one kind, and going up by lines leaves some of the old ones
-	// on the other.
+	// When a terminal becomes narrower, some terminals wrap existing lines, and others, such
+	// as xterm, truncate them. A program cannot detect which. Moving up by wrapped rows would
+	// overwrite the output above on terminals that truncate. Moving up by lines leaves some
+	// old lines on terminals that wrap.
 	if n := len(b.shown); n > 0 {
 		out.WriteByte('\r')
 		if n > 1 {
@@ -152,12 +156,12 @@ func (b *Bottom) draw(above []byte) error {
 		}
 	}
 	if len(above) > 0 {
-		// Cleared before: after a line that fills its row, clearing its rest would take
-		// its last character.
+		// Clear before printing. After a line that fills its row, clearing to the end of the
+		// line would erase the last character.
 		out.WriteString(clearRest)
 		out.Write(bytes.ReplaceAll(above, []byte("\n"), []byte("\r\n")))
 		if bytes.IndexByte(above, 0x1b) >= 0 {
-			out.WriteString(plain) // it may have left a colour
+			out.WriteString(plain) // the output may have left a color set
 		}
 	}
 	b.shown = nil
@@ -179,8 +183,8 @@ func (b *Bottom) draw(above []byte) error {
 	return err
 }
 
-// printed is what stands on the terminal after a line that may have gone back to its
-// start, without what steers.
+// printed returns the visible part of an incomplete line, without control characters. It
+// considers only the text after the last carriage return.
 func printed(line []byte) string {
 	text := strings.TrimRight(string(line), "\r")
 	text = text[strings.LastIndexByte(text, '\r')+1:]

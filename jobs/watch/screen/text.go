@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Width is how many columns a line with SGR sequences takes.
+// Width returns the number of columns of a line, without its SGR sequences.
 func Width(line string) int {
 	n := 0
 	for {
@@ -22,8 +22,8 @@ func Width(line string) int {
 	}
 }
 
-// Clip cuts a text without sequences to a width. Characters that take two columns become
-// question marks.
+// Clip truncates a text without control sequences to a width. It replaces characters that are
+// two columns wide with question marks.
 func Clip(text string, width int) string {
 	var out []rune
 	for _, r := range text {
@@ -38,12 +38,12 @@ func Clip(text string, width int) string {
 	return string(out)
 }
 
-// wide says whether a character takes two columns, roughly.
+// wide reports whether a character is two columns wide, as an approximation.
 func wide(r rune) bool { return r >= 0x1100 && !(r >= 0x2010 && r < 0x2e80) }
 
 const ellipsis = "..."
 
-// Cut is [Clip], and says that something is left out.
+// Cut truncates a text like [Clip], and marks the omission with an ellipsis.
 func Cut(text string, width int) string {
 	if utf8.RuneCountInString(text) <= width || width <= len(ellipsis) {
 		return Clip(text, width)
@@ -51,7 +51,8 @@ func Cut(text string, width int) string {
 	return Clip(text, width-len(ellipsis)) + ellipsis
 }
 
-// Shorten takes out the middle of a name: names of runs differ at their ends.
+// Shorten replaces the middle of a name with an ellipsis, because names of runs differ at
+// their ends.
 func Shorten(name string, width int) string {
 	r := []rune(name)
 	if len(r) <= width || width <= len(ellipsis) {
@@ -61,10 +62,10 @@ func Shorten(name string, width int) string {
 	return string(r[:width-len(ellipsis)-tail]) + ellipsis + string(r[len(r)-tail:])
 }
 
-// Wrap breaks a text at its spaces into lines of a width, all but the first of which begin
-// with indent spaces. What people copy stays in one piece: a command in backquotes that fits
-// into a line, and a word such as a path even if it is longer than that. Width 0 is
-// without bound.
+// Wrap breaks a text at spaces into lines of at most width columns. It indents all lines
+// except the first by indent spaces. Text that users copy stays in one piece: a command in
+// backquotes if it fits into a line, and a word such as a path even if it is longer than a
+// line. Width 0 means no limit.
 func Wrap(text string, width, indent int) []string {
 	if width <= 0 || columns(text) <= width {
 		return []string{text}
@@ -83,13 +84,14 @@ func Wrap(text string, width, indent int) []string {
 	return append(lines, line)
 }
 
-// piece is a part of a text that stays on one line, and how many spaces are before it.
+// A piece is a part of a text that stays on one line. Gap is the number of spaces before it.
 type piece struct {
 	gap  int
 	text string
 }
 
-// pieces are the words of a text, those between backquotes together where they fit.
+// pieces splits a text into words. It joins the words between two backquotes if they fit into
+// width.
 func pieces(text string, width int) []piece {
 	var words []piece
 	for text != "" {
@@ -119,7 +121,7 @@ func pieces(text string, width int) []piece {
 	return all
 }
 
-// columns is how many a text without sequences takes.
+// columns returns the number of columns of a text without control sequences.
 func columns(text string) int {
 	n := 0
 	for _, r := range text {
