@@ -212,7 +212,7 @@ func (c *command) container(runtime string) bool {
 	}
 	c.words = c.words[1:]
 	c.options(func(n string) bool {
-		return slices.Contains([]string{"B", "bind", "env", "pwd", "H", "home", "W", "workdir", "overlay"}, n)
+		return slices.Contains([]string{"B", "bind", "env", "pwd", "H", "home", "W", "workdir", "overlay", "docker-username", "docker-password"}, n)
 	}, func(name, value string) {
 		switch name {
 		case "B", "bind":

@@ -60,6 +60,7 @@ func Read(name string, src []byte, site string) (Result, error) {
 		return Result{}, noCommand{name}
 	}
 	r.finish()
+	r.hideEarlier()
 	slices.SortStableFunc(r.notes, func(a, b Note) int { return cmp.Compare(a.Line, b.Line) })
 	return Result{TOML: r.job.toml(), Notes: r.notes, HasEnviron: len(r.job.env) > 0}, nil
 }
@@ -261,6 +262,10 @@ func (r *reader) parts(parts []syntax.WordPart) (string, bool) {
 					continue
 				}
 				s, ok := r.word(x.Exp.Word)
+				if ok && isSecret(x.Param.Value, s) { // ${API_KEY:-a secret}
+					r.addSecretValue(s)
+					ok = false
+				}
 				if !ok {
 					return "", false
 				}

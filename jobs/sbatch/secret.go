@@ -1,6 +1,7 @@
 package sbatch
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,10 +18,11 @@ import (
 var secretParts = map[string]bool{
 	"ACCESSKEY": false, "PRIVATEKEY": false, "CREDS": false, "JWT": false, "BEARER": false, "COOKIE": false, "AUTHORIZATION": false,
 	"TOKEN": true, "TOKENS": true, "KEY": true, "PASS": true, "PWD": true, "PW": true, "PAT": true, "AUTH": true, "SAS": true,
+	"OTP": true,
 }
 
 // secretTexts make a name secret wherever they are in it: MYSECRET, PGPASSWORD.
-var secretTexts = []string{"PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "APIKEY", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL", "WEBHOOK", "CONNECTION_STRING"}
+var secretTexts = []string{"PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "APIKEY", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL", "WEBHOOK", "CONNECTION_STRING", "SEED_PHRASE", "MNEMONIC"}
 
 // secretEndings make a name secret at the end of its last part: SSHPASS, AUTHTOKEN, OAUTH.
 var secretEndings = []string{"PASS", "TOKEN", "AUTH"}
@@ -34,10 +36,15 @@ var harmlessNames = regexp.MustCompile(`^(?:` +
 	`(?:.*_)?(?:SORT|METRIC|MONITOR|PRIMARY|CACHE|IMAGE|TEXT|LABEL|TARGET|INPUT|OUTPUT|FEATURE|COLUMN|JSON|HOT|STATE_DICT)_KEYS?` +
 	`)$`)
 
+// camelCase matches the place between two words of a name such as apiKey.
+var camelCase = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+
 // isSecretName reports whether the name of a variable or an option tells that its value is
 // a secret.
 func isSecretName(name string) bool {
-	name = strings.ToUpper(strings.ReplaceAll(strings.TrimLeft(name, "-+"), "-", "_"))
+	name = strings.Trim(name, "-+[]")
+	name = name[strings.LastIndexByte(name, '[')+1:] // os.environ['API_KEY']
+	name = strings.ToUpper(strings.ReplaceAll(camelCase.ReplaceAllString(name, "${1}_${2}"), "-", "_"))
 	if dot := strings.LastIndexByte(name, '.'); dot >= 0 { // an override such as wandb.api_key
 		if name = name[dot+1:]; name == "KEY" {
 			return false
@@ -100,12 +107,13 @@ var (
 var secretShapes = regexp.MustCompile(
 	`\bhf_[A-Za-z0-9]{20,}|\bgh[opusr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|\bxox[a-z]-[\w-]{10,}` +
 		`|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{30,}|\bnvapi-[\w-]{20,}|\bpypi-[\w-]{20,}|\bnpm_[A-Za-z0-9]{30,}|\bdapi[0-9a-f]{32}\b` +
+		`|\b[sr]k_(?:live|test)_\w{16,}|\bSG\.[\w-]{16,}\.[\w-]{16,}|\b(?:bot)?\d{8,10}:AA[\w-]{30,}` + // Stripe, SendGrid, Telegram
 		`|\bwandb_v\d_\w{20,}|(?:^|[\s=:,])(?:local-)?[0-9a-f]{40}(?:$|[\s,;])` + // W&B; not a commit in a path
 		`|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*` + // JSON web token
-		`|(?i:\b(?:bearer|basic)\s+[\w.~+/-]{6,}=*)` + // Authorization
+		`|(?i:\b(?:bearer|basic|authorization:\s*\w+)\s+[\w.~+/-]{6,}=*)` + // Authorization
 		`|-----BEGIN [A-Z ]*PRIVATE KEY` +
-		`|(?i:\b(?:AccountKey|SharedAccessKey|SharedAccessSignature|password)=[^;\s$]+)` +
-		`|(?i:[?&](?:\w*token|\w*key|\w*signature|sig|secret|password|auth)=[^&\s$]+)` +
+		`|(?i:\b(?:AccountKey|SharedAccessKey|SharedAccessSignature|password|pwd)=[^;\s$/][^;\s$]*)` +
+		`|(?i:[?&](?:[\w-]*token|[\w-]*key|[\w-]*signature|sig|secret|password|auth)=[^&\s$]+)` +
 		`|https?://hooks\.slack\.com/\S+|https?://[\w.]*discord(?:app)?\.com/api/webhooks/\S+|https?://\S*webhook\.office\.com/\S+`)
 
 // skKey matches keys of OpenAI and its like. Words such as sk-learn have the same prefix.
@@ -167,16 +175,41 @@ func namesSecret(words []string) bool {
 			return true
 		case assigned && strings.Contains(value, "=") && namesSecret([]string{value}): // --env=NAME=value
 			return true
+		case passwordOf(credentials(word, next)) != "":
+			return true
 		case next == "":
 		case word == "login" && !slices.Contains(words, "--password-stdin") || word == "sshpass":
 			return true
-		case word == "-u" || word == "--user" || word == "--proxy-user": // of curl
-			if _, password, ok := strings.Cut(next, ":"); ok && !harmlessValue.MatchString(password) {
-				return true
-			}
 		}
 	}
 	return false
+}
+
+// credentials returns the user and the password that curl is given by an option.
+func credentials(option, next string) string {
+	name, value, assigned := strings.Cut(option, "=")
+	switch {
+	case option == "-u" || option == "--user" || option == "--proxy-user":
+		return next
+	case assigned && (name == "--user" || name == "--proxy-user"):
+		return value
+	}
+	value, _ = strings.CutPrefix(option, "-u")
+	if value == option {
+		return ""
+	}
+	return value
+}
+
+var userAndGroup = regexp.MustCompile(`^\d+:\d+$`)
+
+// passwordOf returns the password of user:password, and nothing if it is no secret.
+func passwordOf(credentials string) string {
+	_, password, _ := strings.Cut(credentials, ":")
+	if harmlessValue.MatchString(password) || userAndGroup.MatchString(credentials) {
+		return ""
+	}
+	return password
 }
 
 // holdsSecret reports whether a variable of the script gets a secret, also one that was in
@@ -188,13 +221,18 @@ func (r *reader) holdsSecret(a *syntax.Assign, value string, known bool) bool {
 		}
 		value = text(a.Value)
 	}
-	return isSecret(a.Name.Value, value) || known && slices.ContainsFunc(r.secretValues, func(v string) bool { return strings.Contains(value, v) })
+	return isSecret(a.Name.Value, value) || known && r.hasSecretValue(value)
+}
+
+// hasSecretValue reports whether a text has the value of a variable that holds a secret.
+func (r *reader) hasSecretValue(text string) bool {
+	return slices.ContainsFunc(r.secretValues, func(v string) bool { return strings.Contains(text, v) })
 }
 
 // isSuspicious reports whether a piece of the script may have a secret. Unlike hasSecret
 // it also reports texts such as "password X", and logins with the secret in any place.
 func (r *reader) isSuspicious(text string) bool {
-	if hasSecret(text) || slices.ContainsFunc(r.secretValues, func(v string) bool { return strings.Contains(text, v) }) {
+	if hasSecret(text) || r.hasSecretValue(text) || strings.Contains(text, "<<<") {
 		return true
 	}
 	words := fields(unquote.Replace(text))
@@ -237,8 +275,27 @@ func (r *reader) hide(name, value string) {
 	delete(r.vars, name)
 	delete(r.job.env, name)
 	r.hidden[name] = true
-	if len(value) >= minSecretValue {
+	r.addSecretValue(value)
+}
+
+// addSecretValue has a value hidden wherever it occurs.
+func (r *reader) addSecretValue(value string) {
+	if len(value) >= minSecretValue && !slices.Contains(r.secretValues, value) {
 		r.secretValues = append(r.secretValues, value)
+	}
+}
+
+// hideEarlier hides values that turned out to be secrets only after the script had used them
+// under a harmless name.
+func (r *reader) hideEarlier() {
+	for _, name := range slices.Sorted(maps.Keys(r.job.env)) {
+		if r.hasSecretValue(r.job.env[name]) {
+			r.hide(name, "")
+			r.secretVariable(0, name)
+		}
+	}
+	for i, n := range r.notes {
+		r.notes[i].What, _ = r.withoutSecret(n.What)
 	}
 }
 
@@ -258,6 +315,11 @@ func (r *reader) secretVariable(line int, name string) {
 // hideArguments replaces secrets among the arguments of the program by variables, which
 // [setup.secrets] names.
 func (c *command) hideArguments() {
+	c.hideOnce()
+	c.hideOnce() // also a value that only a later argument showed to be a secret
+}
+
+func (c *command) hideOnce() {
 	before := ""
 	for i, w := range c.words {
 		value, known := c.r.word(w)
@@ -272,11 +334,11 @@ func (c *command) hideArguments() {
 		before = ""
 		if strings.HasPrefix(value, "-") && prefix == "" {
 			before = value
-			if !hasSecret(value) {
+			if !hasSecret(value) && !(known && c.r.hasSecretValue(value)) {
 				continue
 			}
 		}
-		if !isSecret(option, value) && !(prefix != "" && hasSecret(prefix+value)) && !slices.Contains(c.r.secretValues, value) {
+		if !isSecret(option, value) && !(prefix != "" && hasSecret(prefix+value)) && !(known && c.r.hasSecretValue(value)) {
 			continue
 		}
 		if strings.Trim(prefix, plainWord) != "" || hasSecret(prefix) {

@@ -61,6 +61,25 @@ func TestIsSecret(t *testing.T) {
 		{name: "CONFIG", value: `{"api_key": "a1b2c3"}`, want: true},
 		{name: "DSN", value: "Server=x;Password=a1b2;", want: true},
 
+		{name: "--wandbKey", value: "a1b2c3", want: true},
+		{name: "apiKey", value: "a1b2c3", want: true},
+		{name: "os.environ['API_KEY']", value: "a1b2c3", want: true},
+		{name: "LOGIN_OTP", value: "a1b2c3", want: true},
+		{name: "SEED_PHRASE", value: "gold fox", want: true},
+		{name: "SERVICE", value: "sk_live_a1b2c3d4e5f6g7h8", want: true},
+		{name: "SERVICE", value: "SG.a1b2c3d4e5f6g7h8.a1b2c3d4e5f6g7h8", want: true},
+		{name: "BOT", value: "123456789:AAa1b2c3d4e5f6g7h8a1b2c3d4e5f6g7", want: true},
+		{name: "URL", value: "https://b.s3.example.org/k?X-Amz-Signature=a1b2c3", want: true},
+		{name: "ODBC", value: "Server=h;Uid=u;Pwd=a1b2c3;", want: true},
+		{name: "HEADER", value: "Authorization: token a1b2c3", want: true},
+		{name: "CURL", value: "-uada:a1b2c3", want: true},
+		{name: "CURL", value: "--user=ada:a1b2c3", want: true},
+
+		{name: "padToken", value: "<pad>"},
+		{name: "sortKey", value: "length"},
+		{name: "DOCKER", value: "-u 1000:1000"},
+		{name: "PYTHON_OPTIONS", value: "-u -X dev"},
+		{name: "SINGULARITY_OPTIONS", value: "--pwd=/work"},
 		{name: "TOKENIZERS_PARALLELISM", value: "false"},
 		{name: "TOKENIZER", value: "gpt2"},
 		{name: "MAX_TOKENS", value: "2048"},
@@ -162,6 +181,40 @@ func TestReadKeepsNoSecret(t *testing.T) {
 			}
 			if !strings.Contains(string(got.TOML), "EPOCHS = \"3\"") {
 				t.Errorf("the harmless variable is missing:\n%s", got.TOML)
+			}
+		})
+	}
+}
+
+// A value is hidden wherever the script uses it, also before a line shows that it is a secret.
+func TestReadHidesSecretsUsedElsewhere(t *testing.T) {
+	for _, c := range []struct{ name, lines string }{
+		{name: "exported before", lines: "export OTHER=canary\nexport API_TOKEN=$OTHER\nsrun python train.py"},
+		{name: "exported in one line", lines: "export OTHER=canary API_TOKEN=canary\nsrun python train.py"},
+		{name: "printed before", lines: "echo canary\nexport API_TOKEN=canary\nsrun python train.py"},
+		{name: "default of a secret", lines: "export OTHER=${API_TOKEN:-canary}\nsrun python train.py --name ${API_TOKEN:-canary}"},
+		{name: "argument before", lines: "T=canary\nsrun python train.py --name $T --token $T"},
+		{name: "part of an argument", lines: "T=canary\nsrun python train.py --token $T --name run-$T"},
+		{name: "part of an option", lines: "export API_TOKEN=canary\nsrun python train.py --canary"},
+		{name: "registry of the image", lines: "srun apptainer exec --docker-password canary docker://image python train.py"},
+		{name: "code", lines: `srun python -c "import os; os.environ['API_TOKEN'] = 'x'; os.environ['API_TOKEN']='canary'"`},
+		{name: "input of a command", lines: "ssh-add <<< canary\nsrun python train.py"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Read("job.sh", []byte("#!/bin/bash\n#SBATCH --nodes=1\n"+c.lines+"\n"), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := jobs.Parse("job.toml", got.TOML); err != nil {
+				t.Errorf("%v\n%s", err, got.TOML)
+			}
+			if strings.Contains(string(got.TOML), "canary") {
+				t.Errorf("the job file has it:\n%s", got.TOML)
+			}
+			for _, n := range got.Notes {
+				if strings.Contains(n.What+n.Why, "canary") {
+					t.Errorf("note %+v has it", n)
+				}
 			}
 		})
 	}
