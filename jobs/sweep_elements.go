@@ -39,8 +39,15 @@ func decodeSweep(l *layout, doc map[string]any) (*Job, error) {
 	}
 	base := maps.Clone(doc)
 	delete(base, "sweep")
+	// Each element copies the places of the keys. Those in [sweep] can be many.
+	sites := map[string]*site{}
+	for name, s := range l.sites {
+		if !within(name, "sweep") {
+			sites[name] = s
+		}
+	}
 	for i, v := range l.variants(sweep) {
-		job, err := l.element(base, v, i, d.unsure)
+		job, err := l.element(base, sites, v, i, d.unsure)
 		if mistakes, ok := err.(Diagnostics); ok {
 			for _, m := range mistakes {
 				// One mistake outside the sweep is in every element.
@@ -109,13 +116,13 @@ func drawn(r *Random) []variant {
 	return all
 }
 
-// element decodes one element: the document with the values of v in it. Mistakes
-// in them point to where [sweep] gives them.
-func (l *layout) element(base map[string]any, v variant, index int, meant []string) (*Job, error) {
+// element decodes one element: the document base with the values of v in it. Sites are the
+// places of the keys of base. Mistakes in the values point to where [sweep] gives them.
+func (l *layout) element(base map[string]any, sites map[string]*site, v variant, index int, meant []string) (*Job, error) {
 	doc := clone(base).(map[string]any)
 	inner := *l
 	inner.edited = true
-	inner.sites = maps.Clone(l.sites)
+	inner.sites = maps.Clone(sites)
 	inner.over = map[string]string{}
 	maps.Copy(inner.over, l.over)
 	for _, x := range v {

@@ -3,6 +3,7 @@ package jobs
 import (
 	"fmt"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -205,5 +206,23 @@ func TestSettingText(t *testing.T) {
 		if got := (Setting{"k", tt.v}).Text(); got != tt.want {
 			t.Errorf("%v reads %s, want %s", tt.v, got, tt.want)
 		}
+	}
+}
+
+// Decoding a sweep takes memory, and so time, in proportion to the number of its elements.
+func TestSweepCostsAreLinear(t *testing.T) {
+	bytes := func(elements int) uint64 {
+		text := []byte(minimal + "\n[sweep]\nlist = [" + strings.Repeat(`{ "setup.env.A" = "1" }, `, elements) + "]\n")
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		job, err := Parse("job.toml", text)
+		runtime.ReadMemStats(&after)
+		if err != nil || len(job.Sweep.Elements) != elements {
+			t.Fatalf("%d elements: %v", elements, err)
+		}
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if few, many := bytes(500), bytes(2500); many > 10*few {
+		t.Errorf("500 elements take %d bytes, and 2500 take %d", few, many)
 	}
 }
