@@ -2,28 +2,30 @@ package report
 
 import "strconv"
 
-// maxBars is how many ranks have a bar: more could not be told apart.
+// maxBars is the maximum number of bars in the chart. More bars would be too narrow to
+// distinguish.
 const maxBars = 48
 
-// bar is a rank's part of a step.
+// A bar is the computation time of one rank per step.
 type bar struct {
 	Label     string
 	X, Y      string
 	W, H      string
-	Low, High string // where all but its shortest and longest times begin and end
-	Middle    string // x of these
+	Low, High string // y of the 10th and the 90th percentile
+	Middle    string // x of the line between them
 	Class     string
 	Title     string
 }
 
-// bars is the figure of ranks.
+// bars is the bar chart of the ranks.
 type bars struct {
 	Bars []bar
 	Y    []tick
-	Cut  int // ranks that are left out
+	Cut  int // number of ranks that are omitted
 }
 
-// barsOf draws how long each rank computes in a step.
+// barsOf returns the chart of the median computation time per step of each rank. It returns
+// nil if there are no ranks.
 func barsOf(ranks []rank) *bars {
 	if len(ranks) == 0 {
 		return nil
@@ -41,7 +43,7 @@ func barsOf(ranks []rank) *bars {
 	}
 	room := (chartWidth - left - right) / float64(len(some))
 	width := min(room*0.7, 40)
-	every := (len(some) + 15) / 16 // labels that fit
+	every := (len(some) + 15) / 16 // show every nth label, at most 16
 	for i, r := range some {
 		at := left + room*(float64(i)+0.5)
 		n := bar{X: pixel(at - width/2), W: pixel(width), Y: pixel(y(r.Median)), H: pixel(chartHeight - bottom - y(r.Median)),

@@ -8,31 +8,31 @@ import (
 	"strings"
 )
 
-// The size of a chart in its own units. It is as narrow as a phone in print would be, so
-// that the text in it can be read there; on a large screen it grows.
+// Size of a chart, in SVG units. The chart is about as wide as a phone or a printed column, so
+// that its text stays readable there. On a large screen the page scales it up.
 const (
 	chartWidth, chartHeight = 480.0, 240.0
 	left, right             = 56.0, 24.0
 	top, bottom             = 12.0, 38.0
 )
 
-// chart is a figure of lines over steps.
+// A chart is a line chart over steps.
 type chart struct {
 	ID, Title, Unit string
-	Summary         string // what it shows, in words
+	Summary         string // textual description of the chart
 	Lines           []line
 	X, Y            []tick
 	Marks           []string // x of the restarts
-	Lost            int      // values that are no numbers, or none that can be drawn
+	Lost            int      // values that are not finite or cannot be drawn
 	Head            []string
-	Rows            [][]string // the same as a table
+	Rows            [][]string // the values of the chart as a table
 }
 
-// line is one of a chart's lines: coordinates as SVG has them.
+// A line is a line of a chart, with SVG coordinates.
 type line struct {
 	Name, Class string
 	Path        string
-	Dots        []dot // where there are so few points that each is one
+	Dots        []dot // markers, if there are at most maxDots points
 }
 
 type dot struct{ X, Y string }
@@ -42,22 +42,22 @@ type tick struct {
 	Label string
 }
 
-// lineOf is what a line is drawn from.
+// lineOf is the source of a line.
 type lineOf struct {
 	name, class string
 	points      []point
 }
 
-// maxPoints is how many points of a line are drawn; maxDots how many get a dot; maxRows
-// how many stand in the table.
+// maxPoints is the maximum number of points per line. Lines with at most maxDots points also
+// have markers. maxRows is the maximum number of points per line in the table.
 const (
 	maxPoints = 400
 	maxDots   = 60
 	maxRows   = 50
 )
 
-// newChart draws lines, over steps that begin at 0. It is nil where there is nothing to
-// draw. Restarts are marked. Base says that the y axis begins at 0, too.
+// newChart returns a chart of lines over steps, starting at step 0. It returns nil if there is
+// nothing to draw. Restarts are steps to mark. Base makes the y axis start at 0.
 func newChart(id, title, unit string, base bool, restarts []int, from ...lineOf) *chart {
 	c := &chart{ID: id, Title: title, Unit: unit}
 	var all []point
@@ -110,7 +110,7 @@ func newChart(id, title, unit string, base bool, restarts []int, from ...lineOf)
 	return c
 }
 
-// describe puts the chart in words and in a table.
+// describe adds a textual description and a table to the chart.
 func (c *chart) describe(from []lineOf) {
 	c.Head = []string{"step"}
 	var words []string
@@ -148,8 +148,8 @@ func (c *chart) describe(from []lineOf) {
 	}
 }
 
-// thin leaves out points where there are more than can be seen. The lowest and the
-// highest of each stretch stay, and so do both ends.
+// thin reduces the points of a line to the given maximum. It keeps the minimum and the maximum
+// of each section, and the first and last point.
 func thin(points []point, most int) []point {
 	if len(points) <= most {
 		return points
@@ -184,8 +184,8 @@ func bounds(points []point, of func(point) float64) (lo, hi float64) {
 	return lo, hi
 }
 
-// scale chooses round numbers for an axis from lo to hi, about n of them, and widens the
-// range to the outermost.
+// scale returns about n ticks at round values for an axis from lo to hi, and the range from
+// the first to the last tick, which includes lo and hi.
 func scale(lo, hi float64, n int) (ticks []float64, from, to float64) {
 	if hi-lo <= math.Abs(hi)*1e-9 || hi-lo < 1e-100 {
 		wider := math.Abs(hi) / 2
@@ -210,10 +210,10 @@ func scale(lo, hi float64, n int) (ticks []float64, from, to float64) {
 	return ticks, first * step, last * step
 }
 
-// pixel is a coordinate.
+// pixel formats a coordinate.
 func pixel(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
-// short is a number for people: 4 digits, thousands as k and M.
+// short formats a number with 4 digits, and with k, M, or G for large values.
 func short(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 1e15:

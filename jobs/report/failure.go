@@ -12,7 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// Failure is failure.json, as the launcher writes it.
+// Failure is the content of failure.json, which the launcher writes.
 type Failure struct {
 	JobID   string              `json:"job_id,omitempty"` // empty without Slurm
 	Time    time.Time           `json:"time"`
@@ -22,20 +22,20 @@ type Failure struct {
 	Ranks   rankStatuses        `json:"ranks"`
 }
 
-// Of says whether it may be how that job failed: a later one that ended before its launcher
-// began has left an earlier one's failure as it was.
+// Of reports whether the failure may belong to the given job. If a later job ended before its
+// launcher started, failure.json still holds the failure of an earlier job.
 func (f *Failure) Of(job string) bool { return f.JobID == job || f.JobID == "" || job == "" }
 
 const (
-	// maxFailure is the number of bytes that are read of failure.json. The file of ten
-	// thousand ranks with a message each has 5 MB.
+	// maxFailure is the maximum number of bytes to read of failure.json. A file with 10,000
+	// ranks and one message for each rank has 5 MB.
 	maxFailure = 32 << 20
 	// maxRanks is the maximum number of ranks in failure.json.
 	maxRanks = 100_000
 )
 
-// rankStatuses are the ranks in failure.json. A rank needs 3 bytes in a file of another
-// user, and much more in memory, so their number is limited.
+// rankStatuses holds the ranks in failure.json. Another user may own the file. A rank needs
+// only 3 bytes in the file and much more in memory, so the number of ranks is limited.
 type rankStatuses []rendezvous.RankStatus
 
 // UnmarshalJSON decodes an array of at most maxRanks ranks.
@@ -59,7 +59,7 @@ func (s *rankStatuses) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// ReadFailure returns the content of failure.json, nil if there is no such file.
+// ReadFailure returns the content of failure.json, or nil if there is no such file.
 func ReadFailure(path string) (*Failure, error) {
 	text, err := rundir.ReadSome(path, maxFailure)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,32 +13,33 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// Figures are the lines of metrics.jsonl, by kind and in order. Of hundreds of thousands
-// of lines, some at equal distances are kept.
+// Figures holds the records of metrics.jsonl, by kind and in order. If the file has hundreds
+// of thousands of lines, it holds every nth record.
 type Figures struct {
 	Train, Eval []metrics.Record
-	Skipped     int // steps that were left out
-	Damaged     int // lines that cannot be read
+	Skipped     int // number of skipped steps
+	Damaged     int // number of lines that cannot be parsed
 }
 
-// maxFigures is the maximum size of metrics.jsonl in bytes. Three million lines fit.
+// maxFigures is the maximum size of metrics.jsonl in bytes. It allows about three million
+// lines.
 const maxFigures = 1 << 30
 
-// maxWeight is the maximum of the sum of weights of the records that are kept of one kind.
-// Memory for it is about 150 MB.
+// maxWeight is the maximum sum of the weights of the stored records of one kind. It
+// corresponds to about 150 MB of memory.
 const maxWeight = 1 << 18
 
-// weight returns the memory that a record needs, in units of about 500 bytes. A short line
-// of another user's file can need much more memory than its length.
+// weight returns the memory of a record, in units of about 500 bytes. A short line in another
+// user's file can need much more memory than its length.
 func weight(m *metrics.Record) int { return 1 + (8*len(m.ComputeMillis)+len(m.Path))/512 }
 
-// A thinner keeps records at equal distances if there are too many to keep all.
+// A thinner stores records. If there are too many, it keeps every nth record.
 type thinner struct {
 	records []metrics.Record
 	weight  int
-	stride  int             // one of so many records is kept; 0 means 1
+	stride  int             // every stride-th record is stored; 0 means 1
 	seen    int             // number of records
-	last    *metrics.Record // nil if it is kept
+	last    *metrics.Record // newest record if it is not stored, otherwise nil
 }
 
 func (t *thinner) add(m metrics.Record) {
@@ -64,7 +65,7 @@ func (t *thinner) add(m metrics.Record) {
 	}
 }
 
-// all returns the kept records and the last one.
+// all returns the stored records and the newest one.
 func (t *thinner) all() []metrics.Record {
 	if t.last != nil {
 		return append(t.records, *t.last)
@@ -74,8 +75,9 @@ func (t *thinner) all() []metrics.Record {
 
 func (f *Figures) empty() bool { return len(f.Train)+len(f.Eval) == 0 }
 
-// readFigures reads the file; there may be none. A last line that is just being written
-// is no damage.
+// readFigures reads the metrics in path. It returns empty Figures if the file does not exist.
+// It does not count an incomplete last line as damaged, because the trainer may still be
+// writing it.
 func readFigures(path string) (Figures, error) {
 	f, err := rundir.OpenFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,7 +139,7 @@ func (f *Figures) add(line []byte, train, eval *thinner) {
 // point is a value at a step.
 type point struct{ x, y float64 }
 
-// series takes one value of each record that has it.
+// series returns one point for each record that has the value.
 func series(records []metrics.Record, of func(*metrics.Record) *metrics.Number) []point {
 	var points []point
 	for i := range records {
@@ -151,7 +153,8 @@ func series(records []metrics.Record, of func(*metrics.Record) *metrics.Number) 
 func lossOf(m *metrics.Record) *metrics.Number     { return m.Loss }
 func accuracyOf(m *metrics.Record) *metrics.Number { return m.Accuracy }
 
-// rateOf is tokens a second of text and tokens, else samples.
+// rateOf returns the tokens per second for text and token data, or else the samples per
+// second.
 func rateOf(m *metrics.Record) *metrics.Number {
 	if m.TokensPerSecond != nil {
 		return m.TokensPerSecond
@@ -159,8 +162,8 @@ func rateOf(m *metrics.Record) *metrics.Number {
 	return m.SamplesPerSecond
 }
 
-// exposed is how much of a step's communication rank 0 waited for, in ms, and the whole
-// step of that rank; ok is false where the record does not tell.
+// exposed returns the time per step that rank 0 waited for communication, and its time for the
+// whole step, both in ms. It returns false if the record does not contain these values.
 func exposed(m *metrics.Record) (wait, step float64, ok bool) {
 	if m.CommMillis == nil || m.CommHidden == nil || len(m.ComputeMillis) == 0 {
 		return 0, 0, false
@@ -170,6 +173,6 @@ func exposed(m *metrics.Record) (wait, step float64, ok bool) {
 	return wait, step, finite(wait) && finite(step) && step > 0
 }
 
-// finite says whether a value can be drawn, and counted with: a larger one is as good as
-// infinite.
+// finite reports whether a value can be drawn and used in calculations. Values of at least
+// 1e100 are treated as infinite.
 func finite(v float64) bool { return math.Abs(v) < 1e100 }

@@ -4,7 +4,7 @@ import (
 	"strconv"
 )
 
-// origin is what is needed to do the run again.
+// origin adds the facts that are needed to reproduce the run.
 func (p *page) origin() {
 	r := p.Run
 	add := func(name, value string) {
@@ -35,8 +35,8 @@ func (p *page) origin() {
 	p.Submissions = r.Record.Submissions
 }
 
-// code is the state of the user's program: as submitted, else as the last attempt found
-// it.
+// code adds the state of the user's program as submitted. Without a submission, it uses the
+// state that the last attempt recorded.
 func (p *page) code(add func(name, value string)) {
 	code := p.Run.Code
 	if s := p.Run.Record.Last(); s != nil && s.Code != nil {

@@ -28,11 +28,11 @@ var styleSource string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageSource))
 
-// page is what the template shows: words, and charts that are laid out.
+// page is the data of the template: texts and prepared charts.
 type page struct {
 	Run   *Run
 	Title string
-	Style template.CSS // our own
+	Style template.CSS // embedded in this program
 	State state
 	Made  string
 
@@ -63,21 +63,21 @@ type attemptRow struct {
 	Bad                                          bool
 }
 
-// cause is why an attempt failed, at length.
+// A cause describes in detail why an attempt failed.
 type cause struct {
 	Title, Reason, Hint string
-	Ranks               [][]string // how they ended: rank, host, state, exit, step, message
+	Ranks               [][]string // rank, host, state, exit, step, phase, and message
 	Cut                 int
 }
 
-// maxTable is how many rows of hosts, ranks and checkpoints stand on a page.
+// maxTable is the maximum number of rows in the tables of hosts, ranks, and checkpoints.
 const maxTable = 64
 
-// madeForm is how the time is told at which a page was made.
+// madeForm is the format of the creation time of a report.
 const madeForm = "2006-01-02 15:04 MST"
 
-// failures are those that are known by their texts. What stands in the log of a run that
-// all went well with is none.
+// failures returns the known failures in the log of the run. It returns none for a run that is
+// complete without restarts, because such texts then do not indicate a failure.
 func (r *Run) failures() []symptoms.Found {
 	if r.Status.Phase == watch.Done && r.Status.Restarts == 0 {
 		return nil
@@ -85,7 +85,8 @@ func (r *Run) failures() []symptoms.Found {
 	return r.Known
 }
 
-// HTML writes the page. It has no control characters, so that it can go to a terminal.
+// HTML writes the report. The output contains no control characters, so it is safe to print it
+// on a terminal.
 func (r Run) HTML(w io.Writer) error {
 	p := page{Run: &r, Style: template.CSS(styleSource), State: r.state(), Made: r.Made.Format(madeForm), Known: r.failures()}
 	p.Title = cmp.Or(r.Name, "a run") + ": " + p.State.Word
@@ -99,7 +100,7 @@ func (r Run) HTML(w io.Writer) error {
 	p.attempts()
 	p.causes()
 	p.origin()
-	var out bytes.Buffer // where a half page would be left behind
+	var out bytes.Buffer // writes to w only after the whole page is ready
 	if err := pageTemplate.Execute(&out, p); err != nil {
 		return fmt.Errorf("make the report: %w", err)
 	}
@@ -192,7 +193,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05")
 }
 
-// lasted is how long an attempt took; 0 where its end is not known.
+// lasted returns the duration of an attempt, or 0 if its end is unknown.
 func lasted(a outcome.Attempt) time.Duration {
 	if a.Ended.IsZero() {
 		return 0
@@ -230,7 +231,8 @@ func (p *page) causes() {
 	if f == nil {
 		return
 	}
-	// Its number counts within one launcher, and the table counts all.
+	// Attempt numbers in failure.json count within one launcher, and the table counts all
+	// attempts. So the title does not contain the number.
 	c := cause{Title: fmt.Sprintf("The last failure: %s (UTC), exit code %d", stamp(f.Time), f.Exit)}
 	if f.First != nil {
 		c.Reason, c.Hint = f.First.Reason, f.First.Advice

@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// charts lays out the figures of the training.
+// charts adds the charts of the training metrics.
 func (p *page) charts() {
 	f := &p.Run.Figures
 	restarts := p.restarts()
@@ -35,7 +35,8 @@ func (p *page) charts() {
 	p.Communication = communication(f, step, wait)
 }
 
-// communication says whether it is hidden, by the medians of the intervals.
+// communication describes whether communication is hidden, based on medians over the log
+// intervals. It returns an empty string if no record contains these values.
 func communication(f *Figures, step, wait []point) string {
 	var shares, all, hidden []float64
 	for i := range step {
@@ -68,7 +69,7 @@ func communication(f *Figures, step, wait []point) string {
 	return text + ": communication, or waiting for a slow rank, costs much. Look at the ranks and the network below; larger batches, train.accumulate or train.reduce = \"bf16\" make it less."
 }
 
-// restarts are the steps at which later attempts went on.
+// restarts returns the steps at which later attempts resumed.
 func (p *page) restarts() []int {
 	var steps []int
 	train := p.Run.Figures.Train
@@ -89,7 +90,7 @@ func (p *page) restarts() []int {
 	return steps
 }
 
-// ranks says how long each computes, and which are slow.
+// ranks adds the chart and the table of the computation times, and names the stragglers.
 func (p *page) ranks() {
 	all := ranksOf(p.Run.Figures.Train, p.Run.Network)
 	p.Bars = barsOf(all)

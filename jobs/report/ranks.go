@@ -8,22 +8,24 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// stragglerMillis applies the rule for single intervals to the medians of all of them.
+// stragglerMillis is the minimum delay of a straggler, in ms. The trainer applies this rule to
+// single intervals, and the report applies it to the medians over all intervals.
 var stragglerMillis = metrics.StragglerTime.Seconds() * 1e3
 
-// rank is how long a rank computes in a step, in ms, over all intervals in which it
+// rank holds the computation time per step of one rank, in ms, over all intervals in which it
 // took part.
 type rank struct {
 	Rank             int
 	Host             string
 	Median, Min, Max float64
-	Low, High        float64 // the tenth and the ninetieth of a hundred
-	Slowest          int     // intervals in which it was the slowest
-	Ratio            float64 // median over that of the median rank
+	Low, High        float64 // 10th and 90th percentile
+	Slowest          int     // number of intervals in which the rank was the slowest
+	Ratio            float64 // median divided by the median over all ranks
 	Straggler        bool
 }
 
-// ranksOf sums up the ranks of those intervals that had as many ranks as the last one.
+// ranksOf returns the ranks of the intervals that have the same number of ranks as the last
+// interval.
 func ranksOf(train []metrics.Record, network *rundir.Network) []rank {
 	n := 0
 	for i := range train {
@@ -66,8 +68,8 @@ func ranksOf(train []metrics.Record, network *rundir.Network) []rank {
 	return ranks
 }
 
-// median is that of values in order: of an even number the lower of the two in the
-// middle, as the trainer takes it.
+// median returns the median of sorted values. For an even number of values it returns the
+// lower middle value, as the trainer does. It returns 0 if there are no values.
 func median(sorted []float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -75,8 +77,9 @@ func median(sorted []float64) float64 {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// hostOf is where a rank ran: the launcher numbers ranks by nodes, as many on each. Empty
-// where that cannot be.
+// hostOf returns the host of a rank. The launcher assigns ranks node by node, with the same
+// number on each. If the number of ranks is not a multiple of the number of hosts, hostOf
+// returns an empty string.
 func hostOf(network *rundir.Network, rank, ranks int) string {
 	if network == nil || len(network.Hosts) == 0 || ranks%len(network.Hosts) != 0 {
 		return ""
@@ -84,8 +87,8 @@ func hostOf(network *rundir.Network, rank, ranks int) string {
 	return network.Hosts[rank/(ranks/len(network.Hosts))].Host
 }
 
-// shown are the ranks that a page has room for: all, or those that compute longest, in
-// order.
+// shown limits the ranks to the given maximum. If there are more, it returns the ranks with the
+// longest computation time, ordered by rank.
 func shown(ranks []rank, most int) []rank {
 	if len(ranks) <= most {
 		return ranks

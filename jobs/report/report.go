@@ -1,14 +1,17 @@
-// Package report makes one page of a run: what was trained, how fast, on which ranks,
-// over which network and why, what went wrong and what was done about it, and what is
-// needed to do it again.
+// Package report creates an HTML report of a run. The report shows what was trained and how
+// fast, on which ranks, over which network and why. It lists failures with causes and fixes,
+// and everything that is needed to reproduce the run.
 //
-// It promises a page of one file that loads nothing and runs no script, in which all
-// that comes from outside is text; and that a run which is unfinished, failed, damaged
-// or empty has a page too, which says what is missing. [Collect] only reads, and needs
-// nothing but the run directory.
+// The package guarantees:
 //
-// It does not ask Slurm: what the caller knows of the job can be given. It is not a live
-// view, and does not verify checkpoints.
+//   - A report is a single file. It loads nothing and runs no scripts. All external content in
+//     it is plain text.
+//   - Unfinished, failed, corrupt, and empty runs also have a report. It lists what is
+//     missing.
+//   - [Collect] only reads, and needs only the run directory.
+//
+// The package does not query Slurm; callers can pass Slurm's report about the job. It does not
+// provide a live view, and it does not verify checkpoints.
 package report
 
 import (
@@ -29,47 +32,47 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// Run is what the directory of a run tells.
+// Run is the data of a report about one run.
 type Run struct {
 	Dir     rundir.Dir
-	Record  rundir.Record // zero where it cannot be read
+	Record  rundir.Record // zero if it cannot be read
 	Name    string
-	Spec    string // the job file
-	Script  string // the batch script; empty without Slurm
+	Spec    string // content of the job file
+	Script  string // content of the batch script; empty without Slurm
 	Figures Figures
 
-	Network     *rundir.Network    // nil where ranks did not come to agree on one
+	Network     *rundir.Network    // nil if the ranks have not agreed on a network
 	Checkpoints []checkpoint.Entry // newest first
-	End         *rundir.End        // nil where no launcher has ended here
-	Failure     *Failure           // the last attempt's; nil if it did not fail
-	Missing     []string           // what there is not, or cannot be read
-	Traced      bool               // there is a timeline of some steps
-	Known       []symptoms.Found   // failures that are known by their texts in what the last job printed; likely causes first
+	End         *rundir.End        // nil if no launcher has ended
+	Failure     *Failure           // failure of the last attempt; nil if it did not fail
+	Missing     []string           // what does not exist or cannot be read
+	Traced      bool               // a timeline of some steps exists
+	Known       []symptoms.Found   // known failures in the output of the last job; likely causes first
 
-	// Status is how the run stands; see [Run.Settle].
+	// Status is the status of the run; see [Run.Settle].
 	Status watch.Status
-	// Code is the state of the user's program at the last launch, where no submission has
-	// recorded it.
+	// Code is the state of the user's program at the last launch, if no submission recorded
+	// it.
 	Code    *rundir.Code
-	Made    time.Time // when Settle was called
-	Version string    // of the program that makes the page
+	Made    time.Time // time of the call of Settle
+	Version string    // version of the program that creates the report
 }
 
-// maxText bounds a text that is put on the page whole.
+// maxText is the maximum number of bytes of a file that the report includes.
 const maxText = 1 << 20
 
-// maxLog is the number of bytes of a log in which known failures are looked for. The owner
-// of the log may be another user, who can make it as large as a file can be.
+// maxLog is the maximum number of bytes of a log to search for known failures. Another user
+// may own the log, and can make it as large as a file can be.
 const maxLog = 4 << 30
 
-// Collect reads a run directory. What is not there, or cannot be read, is in Missing.
+// Collect reads a run directory. It lists in Missing what does not exist or cannot be read.
 func Collect(dir rundir.Dir) Run {
 	r := collect(dir)
 	r.look()
 	return r
 }
 
-// collect leaves out the log, which may be large.
+// collect does not read the log, which may be large.
 func collect(dir rundir.Dir) Run {
 	r := Run{Dir: dir}
 	var err error
@@ -123,8 +126,8 @@ func collect(dir rundir.Dir) Run {
 	return r
 }
 
-// look looks for known failures in the newest output of the run. There is none while its
-// job waits, and if no launch kept it.
+// look searches for known failures in the newest output of the run. There is no output if the
+// job is still queued, or if no launch has stored it.
 func (r *Run) look() {
 	path := r.Dir.OutputLog(r.Record)
 	if path == "" {
@@ -143,7 +146,7 @@ func (r *Run) look() {
 	}
 }
 
-// lookIn looks for known failures in a log.
+// lookIn searches for known failures in a log.
 func (r *Run) lookIn(log *os.File) (known []symptoms.Found, err error) {
 	info, err := log.Stat()
 	if err != nil {
@@ -156,8 +159,8 @@ func (r *Run) lookIn(log *os.File) (known []symptoms.Found, err error) {
 	return known, err
 }
 
-// Settle determines the status of the run from what was collected and from what Slurm says
-// about its last job, nil if Slurm does not tell.
+// Settle determines the status of the run from the collected data and from Slurm's report
+// about its last job. Job is nil if there is no such report.
 func (r *Run) Settle(job *slurm.JobState, now time.Time) {
 	if job != nil {
 		r.Status.Take(*job)
@@ -171,7 +174,7 @@ func (r *Run) Settle(job *slurm.JobState, now time.Time) {
 	r.Made = now
 }
 
-// failure is the first failure of the last job's last attempt, nil if there was none.
+// failure returns the first failure of the last job's last attempt, or nil if there was none.
 func (r *Run) failure() *rendezvous.Failure {
 	if r.Failure == nil || !r.Failure.Of(r.Record.LastJob()) {
 		return nil
@@ -187,7 +190,7 @@ func (r *Run) misses(what string, err error) {
 	r.Missing = append(r.Missing, text)
 }
 
-// text is a file of the run, of which the first part is enough.
+// text returns the content of a file of the run, truncated to maxText bytes.
 func (r *Run) text(what, path string) string {
 	text, err := rundir.ReadSome(path, maxText+1)
 	if err != nil {

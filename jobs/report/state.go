@@ -9,13 +9,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 )
 
-// state is how a run stands, in a word and a sentence.
+// state is the status of a run as a word and as sentences.
 type state struct {
 	Word, Text string
-	Tone       string // good, wait, bad: the colour
+	Tone       string // color: good, wait, or bad
 }
 
-// state is the phase as `ddpbatch status` tells it.
+// state returns the phase of the run, as `ddpbatch status` shows it.
 func (r *Run) state() state {
 	s := r.Status
 	st := state{Word: string(s.Phase), Tone: "wait"}
@@ -34,7 +34,8 @@ func (r *Run) state() state {
 			words = append(words, sentence(text))
 		}
 	}
-	// A job that was sent after the training was done, and cancelled, changes nothing of it.
+	// A job that was submitted after the training was complete, and then canceled, does not
+	// change the result.
 	if r.End != nil && s.Phase.Over() && (s.Phase != watch.Done || r.End.Exit == 0) {
 		words = append(words, fmt.Sprintf("Exit code %d.", r.End.Exit))
 	}
@@ -42,7 +43,7 @@ func (r *Run) state() state {
 	return st
 }
 
-// sentence begins a message with a capital letter and ends it with a full stop.
+// sentence capitalizes the first letter of a message and adds a period at its end.
 func sentence(s string) string {
 	s = strings.TrimSpace(s)
 	if s == "" {

@@ -19,47 +19,47 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// Sweep is what the directory of a sweep tells of its elements.
+// Sweep is the data of a report about a sweep.
 type Sweep struct {
 	Dir     rundir.Dir
 	Record  rundir.Record
-	Made    time.Time // when Settle was called
-	Version string    // of the program that makes the page
+	Made    time.Time // time of the call of Settle
+	Version string    // version of the program that creates the report
 
 	elements []element
 }
 
-// element is one of a sweep. Its run is without figures, of which thousands of elements
-// would have too many to be kept at once.
+// An element is a trial of a sweep. Its run does not contain metrics, because the metrics of
+// thousands of trials would need too much memory.
 type element struct {
 	run    Run
 	values map[string]string
-	loss   string // the last one of the training
+	loss   string // last training loss
 	best   [len(merits)]float64
 	charts []*chart
 }
 
-// merit is a figure by which elements are compared.
+// merit is a metric that ranks the trials of a sweep.
 type merit struct {
 	name string
-	most bool // the highest is the best
+	most bool // higher is better
 	of   func(f *Figures) []point
 }
 
-// merits in order: the first that any element has counts.
+// merits lists the metrics by priority. The first one that any trial has ranks the trials.
 var merits = [...]merit{
 	{"best accuracy", true, func(f *Figures) []point { return series(f.Eval, accuracyOf) }},
 	{"lowest held-out loss", false, func(f *Figures) []point { return series(f.Eval, lossOf) }},
 	{"lowest training loss", false, func(f *Figures) []point { return series(f.Train, lossOf) }},
 }
 
-// beats says whether a is better than b, which may be NaN.
+// beats reports whether a is better than b. Both may be NaN.
 func (m merit) beats(a, b float64) bool {
 	return finite(a) && (math.IsNaN(b) || m.most && a > b || !m.most && a < b)
 }
 
-// CollectSweep reads the directories of a sweep's elements. One that was never submitted, or
-// cannot be read, is an element all the same.
+// CollectSweep reads the run directories of a sweep's trials. It includes trials that were
+// never submitted or cannot be read.
 func CollectSweep(dir rundir.Dir, record rundir.Record) Sweep {
 	s := Sweep{Dir: dir, Record: record}
 	for i, of := range record.Sweep.Elements {
@@ -84,7 +84,8 @@ func CollectSweep(dir rundir.Dir, record rundir.Record) Sweep {
 	return s
 }
 
-// bestOf is the best of each merit in a run, NaN where it has none.
+// bestOf returns the best value of each metric in a run, or NaN if the run does not have the
+// metric.
 func bestOf(f *Figures) (best [len(merits)]float64) {
 	for k, m := range merits {
 		best[k] = math.NaN()
@@ -97,8 +98,8 @@ func bestOf(f *Figures) (best [len(merits)]float64) {
 	return best
 }
 
-// Settle finds out how the elements stand, by what was collected and by what Slurm says of
-// their last jobs, by id.
+// Settle determines the status of all trials from the collected data and from Slurm's reports
+// about their last jobs, by job ID.
 func (s *Sweep) Settle(jobs map[string]slurm.JobState, now time.Time) {
 	for i := range s.elements {
 		r := &s.elements[i].run
@@ -114,36 +115,36 @@ func (s *Sweep) Settle(jobs map[string]slurm.JobState, now time.Time) {
 //go:embed sweep.html.tmpl
 var sweepSource string
 
-// sweepTemplate has the parts of a run's page.
+// sweepTemplate includes the parts of the template of a run.
 var sweepTemplate = template.Must(template.Must(pageTemplate.Clone()).New("sweep").Parse(sweepSource))
 
-// sweepPage is what the template shows.
+// sweepPage is the data of the template.
 type sweepPage struct {
 	Sweep *Sweep
 	Title string
-	Style template.CSS // our own
+	Style template.CSS // embedded in this program
 	Made  string
-	Tally string   // how many elements there are, and in which phase
-	Merit string   // what elements are compared by; empty if none has figures
-	Best  string   // which one is the best
-	Keys  []string // of the job file, that elements differ in
+	Tally string   // number of trials, total and per phase
+	Merit string   // metric that ranks the trials; empty if no trial has metrics
+	Best  string   // description of the best trial
+	Keys  []string // keys of the job file that differ between trials
 	Rows  []sweepRow
-	More  int // rows that have no part of their own
+	More  int // number of rows without a section of their own
 }
 
 type sweepRow struct {
 	Number     int
 	State      state
-	Values     []string // of the keys
+	Values     []string // by key
 	Loss, Best string
 	Winner     bool
 	Charts     []*chart
 	Advice     string
 	Known      []symptoms.Found
-	Part       bool // below the table
+	Part       bool // the trial has a section below the table
 }
 
-// HTML writes the page, as [Run.HTML] does.
+// HTML writes the report, as [Run.HTML] does.
 func (s Sweep) HTML(w io.Writer) error {
 	p := sweepPage{Sweep: &s, Style: template.CSS(styleSource), Made: s.Made.Format(madeForm), More: max(0, len(s.elements)-maxTable)}
 	by, winner := s.compare()
@@ -178,7 +179,7 @@ func (s Sweep) HTML(w io.Writer) error {
 		}
 		p.Rows = append(p.Rows, row)
 	}
-	var out bytes.Buffer // where a half page would be left behind
+	var out bytes.Buffer // writes to w only after the whole page is ready
 	if err := sweepTemplate.Execute(&out, p); err != nil {
 		return fmt.Errorf("make the report: %w", err)
 	}
@@ -186,8 +187,8 @@ func (s Sweep) HTML(w io.Writer) error {
 	return err
 }
 
-// compare chooses the merit that counts, and the element that has most of it, -1 where none
-// has any.
+// compare returns the metric that ranks the trials, and the best trial. Winner is -1 if no
+// trial has any metric.
 func (s Sweep) compare() (by, winner int) {
 	for k, m := range merits {
 		winner, best := -1, math.NaN()
