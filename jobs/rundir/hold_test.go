@@ -94,3 +94,40 @@ func move(t *testing.T, path string) (now string) {
 	}
 	return now
 }
+
+// Someone who can write to the directory above renames another run to the path.
+func TestRemoveKeepsAnotherDirectory(t *testing.T) {
+	d := mustCreate(t)
+	write := func(path string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(path, "file"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(d.Path)
+	held, release, err := d.Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	moved := d.Path + ".moved"
+	if err := errors.Join(os.Rename(d.Path, moved), os.Mkdir(d.Path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	write(d.Path)
+	if err := held.Remove(); err == nil {
+		t.Error("it removes a directory with files")
+	}
+	if _, err := os.Stat(filepath.Join(d.Path, "file")); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(moved); err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+	if err := (Dir{Path: d.Path}).Remove(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(d.Path); err == nil {
+		t.Error("the directory is still there")
+	}
+}

@@ -176,3 +176,22 @@ func (d Dir) RemoveRendezvous(jobID, stepID string, restart int) error {
 	defer done()
 	return root.Remove(filepath.Base(d.Rendezvous(jobID, stepID, restart)))
 }
+
+// Remove removes the directory with everything in it. If the directory is held and another
+// one has taken its place, the other one stays: it may be a run of this user that someone
+// has renamed.
+func (d Dir) Remove() error {
+	root, done, err := d.open()
+	if err != nil {
+		return err
+	}
+	defer done()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	for _, e := range entries {
+		err = errors.Join(err, root.RemoveAll(e.Name()))
+	}
+	if err != nil {
+		return err
+	}
+	return os.Remove(d.Path)
+}

@@ -40,7 +40,7 @@ func (a *submission) removeCreated(created []string) {
 	if s := outcome.Read(a.dir, ""); used || s.Newest != nil || s.End != nil || len(s.Attempts) > 0 {
 		return
 	}
-	if err := os.RemoveAll(a.dir.Path); err != nil {
+	if err := a.dir.Remove(); err != nil {
 		a.Say(fmt.Sprintf("WARNING: remove the run directory of a job that was not submitted: %v", err))
 		return
 	}
