@@ -14,7 +14,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif/internal/netspace"
 )
 
-// announcement is an address message as the kernel sends it of interface 7.
+// announcement returns an address message of interface 7, as the kernel sends it.
 func announcement(addr netip.Prefix, flags uint32) []byte {
 	family := byte(unix.AF_INET6)
 	if addr.Addr().Is4() {
@@ -83,8 +83,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// An address that is still being checked when the watch begins, and is checked
-// anew when the carrier is back, is told of when it goes.
+// An address is in duplicate address detection when the watch starts, and again when the
+// carrier comes back. Its removal is still reported.
 func TestWatchIPv6Checked(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	b := &bench{Space: netspace.New(t), events: make(chan Event, 4096)}

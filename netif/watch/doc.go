@@ -1,19 +1,17 @@
-// Package watch says when something happens to a network interface.
+// Package watch reports changes of a network interface.
 //
-// [Watch] subscribes to the kernel's own announcements of link and address
-// changes (rtnetlink(7)) and turns those of one interface into events with the
-// time and a few words: the link went down, the carrier was lost, an address was
-// removed, the MTU changed, the interface is gone or is back. It promises that
-// changes are told in the order in which they happened, and that the state at
-// the end is told even where the kernel had to drop announcements: then it reads
-// the state anew and tells what differs.
+// [Watch] subscribes to the kernel's link and address notifications (rtnetlink(7)). It
+// converts the notifications of one interface to events with a time and a short description:
+// the link went down, the carrier was lost, an address was removed, the MTU changed, or the
+// interface disappeared or came back. Watch reports changes in the order in which they
+// happened. If the kernel drops notifications, Watch reads the state again and reports the
+// differences, so the final state is always reported.
 //
-// Link-local addresses are not told of: the kernel makes and removes them by
-// itself, and jobs do not use them. Nor is the end of the kernel's check that no
-// other machine has an address which the interface had before.
+// Watch does not report link-local addresses, because the kernel adds and removes them
+// automatically and jobs do not use them. It also does not report the end of duplicate address
+// detection for an address that the interface already had.
 //
-// The package never polls, and it judges nothing: whether a change matters to a
-// job is for the caller to say. It does not see what happens beyond the
-// interface, such as at a switch, unless that takes the carrier away. It needs
-// Linux.
+// The package never polls and does not judge changes; the caller decides whether a change
+// matters to a job. It does not detect changes beyond the interface, such as at a switch,
+// unless the carrier is lost. It requires Linux.
 package watch

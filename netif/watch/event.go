@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Event is one change of an interface.
+// An Event is one change of an interface.
 type Event struct {
-	Time      time.Time `json:"time"`      // when this process learned of it
-	Interface string    `json:"interface"` // its name at that time
+	Time      time.Time `json:"time"`      // when this process received the notification
+	Interface string    `json:"interface"` // name at that time
 	What      string    `json:"what"`      // such as "carrier lost" or "mtu changed from 9000 to 1500"
 }
 
-// String is the event in one line, with the time of day to the millisecond.
+// String returns the event in one line, with the time of day in milliseconds.
 func (e Event) String() string {
 	return fmt.Sprintf("%s %s: %s", e.Time.Format("15:04:05.000"), e.Interface, e.What)
 }

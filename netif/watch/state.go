@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// state is what is known of the interface.
+// A state is the last known state of the interface.
 type state struct {
 	name    string
-	index   int // 0: there is no such interface
+	index   int // 0: the interface does not exist
 	up      bool
 	carrier bool // the layer below is up
 	oper    string
 	mtu     int
-	master  int // index of the bond or bridge that it is a part of; 0 for none
+	master  int // index of the bond or bridge that it belongs to; 0 for none
 	addrs   map[netip.Prefix]bool
 }
 
@@ -24,7 +24,7 @@ func (s state) clone() state {
 	return s
 }
 
-// changes says in words what made the state before into the state after.
+// changes describes the differences between two states.
 func changes(before, after state) []string {
 	switch {
 	case before.index == 0 && after.index == 0:
@@ -79,8 +79,7 @@ func changes(before, after state) []string {
 	return out
 }
 
-// describe is the state in a few words: an interface that is back may have come
-// back as another one.
+// describe summarizes the state. An interface that comes back may be a different one.
 func (s state) describe() string {
 	text := "up"
 	switch {

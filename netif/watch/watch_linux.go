@@ -13,31 +13,31 @@ import (
 )
 
 const (
-	// bufferBytes is room for the announcements of some thousand changes: a node
-	// that starts many containers at once makes that many.
+	// bufferBytes holds the notifications of a few thousand changes. A node that starts many
+	// containers at the same time causes that many.
 	bufferBytes = 1 << 20
-	// dumpTries bounds how often a dump is asked for again that the kernel could
-	// not make in one piece, because something changed meanwhile.
+	// dumpTries limits the retries of a netlink dump that the kernel could not complete
+	// because of a concurrent change.
 	dumpTries = 10
-	// A queue is empty when nothing has come for so long, and changes that go on
-	// and on must not keep the state from being read.
+	// The queue is empty if nothing arrives for quietMicroseconds. drainLimit, in messages,
+	// ensures that continuous changes do not prevent reading the state.
 	quietMicroseconds = 10_000
 	drainLimit        = 4096
 )
 
-// Watcher watches one interface.
+// A Watcher watches one interface.
 type Watcher struct {
 	done chan struct{}
 	err  error
 }
 
-// Watch subscribes to changes of the interface called name, in the network
-// namespace of the calling thread, and gives each to report, one at a time and in
-// order. It returns once it is subscribed: no later change is missed. It goes on
-// until ctx ends. Where the interface is gone, another one that gets its name
-// takes its place; where it is renamed, it is followed.
+// Watch subscribes to changes of the interface called name, in the network namespace of the
+// calling thread. It calls report for each change, one at a time and in order, until ctx ends.
+// Watch returns after it has subscribed, so it misses no later change. It follows the
+// interface if it is renamed. If the interface disappears, Watch follows the next one with its
+// name.
 //
-// It is an error if there is no such interface.
+// Watch returns an error if the interface does not exist.
 func Watch(ctx context.Context, name string, report func(Event)) (*Watcher, error) {
 	w, err := start(ctx, name, bufferBytes, report)
 	if err != nil {
@@ -46,21 +46,21 @@ func Watch(ctx context.Context, name string, report func(Event)) (*Watcher, erro
 	return w, nil
 }
 
-// Wait waits until the watch has ended. Its error is nil where the context ended
-// it, and else says why changes are no longer seen.
+// Wait waits until the watch has ended. It returns nil if the context ended it, and otherwise
+// the reason why changes are no longer reported.
 func (w *Watcher) Wait() error {
 	<-w.done
 	return w.err
 }
 
 func start(ctx context.Context, name string, buffer int, report func(Event)) (*Watcher, error) {
-	// Announcements come on one socket, so that links and addresses keep their
-	// order; questions are asked on another one.
+	// All notifications arrive on one socket, so that changes of links and addresses stay in
+	// order. Queries use a second socket.
 	news, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
 	if err != nil {
 		return nil, fmt.Errorf("subscribing to the kernel's announcements: %w", err)
 	}
-	// A smaller buffer only means that the state is read anew more often.
+	// A smaller buffer only means that the state is read more often.
 	_ = news.SetReceiveBufferSize(buffer, false)
 	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -68,8 +68,8 @@ func start(ctx context.Context, name string, buffer int, report func(Event)) (*W
 		return nil, fmt.Errorf("opening a netlink socket: %w", err)
 	}
 	f := &follower{kernel: kernel, news: news, report: report}
-	// An address that is being checked for a twin counts from the start: the end of
-	// the check is no news, unless it finds one.
+	// An address that is still in duplicate address detection counts from the start. The end
+	// of detection is only reported if it finds a duplicate.
 	if f.now, err = f.read(ctx, name, 0, func(netip.Prefix) bool { return true }); err == nil && f.now.index == 0 {
 		err = errors.New("there is no interface of that name")
 	}
@@ -79,7 +79,7 @@ func start(ctx context.Context, name string, buffer int, report func(Event)) (*W
 		return nil, err
 	}
 	w := &Watcher{done: make(chan struct{})}
-	// A closed socket ends the receiving.
+	// Closing the socket ends Receive.
 	stop := context.AfterFunc(ctx, news.Close)
 	go func() {
 		defer close(w.done)
@@ -92,7 +92,7 @@ func start(ctx context.Context, name string, buffer int, report func(Event)) (*W
 	return w, nil
 }
 
-// follower keeps the state of the interface.
+// A follower tracks the state of the interface.
 type follower struct {
 	kernel *netlink.Handle
 	news   *nl.NetlinkSocket
@@ -108,7 +108,7 @@ func (f *follower) run(ctx context.Context) error {
 			return nil
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
 			continue
-		case errors.Is(err, unix.ENOBUFS): // announcements were dropped
+		case errors.Is(err, unix.ENOBUFS): // the kernel dropped notifications
 			f.drain()
 			if err := f.resync(ctx); err != nil {
 				return f.lost(ctx, err)
@@ -116,7 +116,7 @@ func (f *follower) run(ctx context.Context) error {
 			continue
 		case err != nil:
 			return f.lost(ctx, err)
-		case from.Pid != 0: // not the kernel
+		case from.Pid != 0: // not from the kernel
 			continue
 		}
 		for _, m := range msgs {
@@ -142,10 +142,10 @@ func (f *follower) lost(ctx context.Context, err error) error {
 	return fmt.Errorf("watching interface %q: changes are no longer seen: %w", f.now.name, err)
 }
 
-// drain forgets the announcements that have come so far: they are older than
-// what is read next, and would be told as changes back.
+// drain discards the queued notifications. They are older than the state that is read next,
+// and would be reported as changes back to an older state.
 func (f *follower) drain() {
-	// Setting a time only stores it, and cannot fail.
+	// Setting the timeout only stores it and cannot fail.
 	_ = f.news.SetReceiveTimeout(&unix.Timeval{Usec: quietMicroseconds})
 	defer func() { _ = f.news.SetReceiveTimeout(&unix.Timeval{}) }()
 	for range drainLimit {
@@ -155,7 +155,7 @@ func (f *follower) drain() {
 	}
 }
 
-// resync reads the state anew and tells what differs.
+// resync reads the state again and reports the differences.
 func (f *follower) resync(ctx context.Context) error {
 	next, err := f.read(ctx, f.now.name, f.now.index, f.has)
 	if err != nil {
@@ -173,12 +173,12 @@ func (f *follower) tell(next state) {
 	}
 }
 
-// has says whether an address is known: it stays so while it is checked anew,
-// which the kernel does whenever the carrier comes back.
+// has reports whether the interface has an address. The address stays during another duplicate
+// address detection, which the kernel starts whenever the carrier comes back.
 func (f *follower) has(addr netip.Prefix) bool { return f.now.addrs[addr] }
 
-// apply is the state after an announcement. Where another interface appears
-// under the name, its state has to be read anew.
+// apply returns the state after a notification. again is true if a different interface has
+// appeared under the name, so that the caller must read its state.
 func (f *follower) apply(header unix.NlMsghdr, data []byte) (next state, again bool, err error) {
 	next = f.now
 	switch header.Type {
@@ -186,8 +186,8 @@ func (f *follower) apply(header unix.NlMsghdr, data []byte) (next state, again b
 		if len(data) < unix.SizeofIfInfomsg {
 			return next, false, errors.New("the kernel sent a link message that is too short")
 		}
-		// A bridge announces its ports in messages of a family of its own, of
-		// which a deletion only means that the port left the bridge.
+		// A bridge sends notifications about its ports in its own address family. A deletion
+		// there only means that the port left the bridge.
 		if nl.DeserializeIfInfomsg(data).Family != unix.AF_UNSPEC {
 			return next, false, nil
 		}
@@ -202,7 +202,7 @@ func (f *follower) apply(header unix.NlMsghdr, data []byte) (next state, again b
 		case mine:
 			next = stateOf(link)
 			next.addrs = f.now.addrs
-			if next.mtu == 0 { // the announcement of a wireless event says little else
+			if next.mtu == 0 { // notifications of wireless events contain little else
 				next.mtu, next.master, next.oper = f.now.mtu, f.now.master, f.now.oper
 			}
 		case f.now.index == 0 && header.Type == unix.RTM_NEWLINK && link.Attrs().Name == f.now.name:
@@ -224,8 +224,9 @@ func (f *follower) apply(header unix.NlMsghdr, data []byte) (next state, again b
 	return next, false, nil
 }
 
-// read asks for the whole state of the interface with the index or, if that is 0
-// or gone, with the name. An address that is being checked counts if known says so.
+// read queries the state of the interface with the given index. If the index is 0 or no longer
+// exists, read uses the name. An address in duplicate address detection counts if known
+// returns true.
 func (f *follower) read(ctx context.Context, name string, index int, known func(netip.Prefix) bool) (state, error) {
 	links, err := dump(ctx, "links", f.kernel.LinkList)
 	if err != nil {
@@ -264,7 +265,7 @@ func (f *follower) read(ctx context.Context, name string, index int, known func(
 	return found, nil
 }
 
-// dump asks the kernel for a list until it comes in one piece.
+// dump repeats a netlink dump until no concurrent change interrupts it.
 func dump[T any](ctx context.Context, what string, list func() (T, error)) (T, error) {
 	for range dumpTries {
 		if err := ctx.Err(); err != nil {
@@ -294,12 +295,12 @@ func stateOf(l netlink.Link) state {
 	}
 }
 
-// isOfInterest says whether jobs use such addresses. The kernel makes and removes
-// link-local ones by itself.
+// isOfInterest reports whether jobs use the address. The kernel adds and removes link-local
+// addresses automatically.
 func isOfInterest(addr netip.Prefix) bool { return !addr.Addr().IsLinkLocalUnicast() }
 
-// counts says whether the interface has an address: not if it was found to have a
-// twin, and while it is being checked for one, only if it was known before.
+// counts reports whether the interface has an address. A duplicate address does not count.
+// During duplicate address detection, an address counts only if it was known before.
 func counts(flags uint32, addr netip.Prefix, known func(netip.Prefix) bool) bool {
 	switch {
 	case flags&unix.IFA_F_DADFAILED != 0:
@@ -310,7 +311,7 @@ func counts(flags uint32, addr netip.Prefix, known func(netip.Prefix) bool) bool
 	return true
 }
 
-// readAddr reads an address message (struct ifaddrmsg of rtnetlink(7)).
+// readAddr parses an address message (struct ifaddrmsg of rtnetlink(7)).
 func readAddr(data []byte) (index int, addr netip.Prefix, flags uint32, err error) {
 	if len(data) < unix.SizeofIfAddrmsg {
 		return 0, addr, 0, errors.New("the kernel sent an address message that is too short")
@@ -322,7 +323,7 @@ func readAddr(data []byte) (index int, addr netip.Prefix, flags uint32, err erro
 	}
 	flags = uint32(msg.Flags)
 	var ip netip.Addr
-	local := false // IFA_ADDRESS is the other end's where there is an IFA_LOCAL
+	local := false // with IFA_LOCAL, IFA_ADDRESS is the address of the other end
 	for _, a := range attrs {
 		switch a.Attr.Type {
 		case unix.IFA_LOCAL:
@@ -332,7 +333,7 @@ func readAddr(data []byte) (index int, addr netip.Prefix, flags uint32, err erro
 			if !local {
 				ip, _ = netip.AddrFromSlice(a.Value)
 			}
-		case unix.IFA_FLAGS: // more bits than the message's own field has room for
+		case unix.IFA_FLAGS: // more bits than the field of the message
 			if len(a.Value) >= 4 {
 				flags = nl.NativeEndian().Uint32(a.Value)
 			}

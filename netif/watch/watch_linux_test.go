@@ -13,7 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif/internal/netspace"
 )
 
-// TestMain has the tests be root in network namespaces.
+// TestMain runs the tests as root in network namespaces.
 func TestMain(m *testing.M) { os.Exit(netspace.Main(m)) }
 
 func must(t testing.TB, err error) {
@@ -23,7 +23,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// bench is a watched veth called hsn0 whose other end is sw0.
+// A bench is a watched veth called hsn0 whose other end is sw0.
 type bench struct {
 	*netspace.Space
 	events chan Event
@@ -61,7 +61,7 @@ func (b *bench) veth(name string, mtu int) {
 	b.Up("sw0")
 }
 
-// addr gives a link an address, with its check if it is of IPv6.
+// addr adds an address to a link. IPv6 addresses go through duplicate address detection.
 func (b *bench) addr(name, prefix string) {
 	b.T.Helper()
 	a, err := netlink.ParseAddr(prefix)
@@ -69,8 +69,8 @@ func (b *bench) addr(name, prefix string) {
 	must(b.T, b.NL.AddrAdd(b.Link(name), a))
 }
 
-// expect waits until all of the words were told, in this order and nothing else:
-// not what the kernel does by itself, such as link-local addresses.
+// expect waits until exactly these events were reported, in this order. Automatic changes by
+// the kernel, such as link-local addresses, must not be reported.
 func (b *bench) expect(words ...string) {
 	b.T.Helper()
 	var seen []string
@@ -91,8 +91,8 @@ func (b *bench) expect(words ...string) {
 	}
 }
 
-// returns waits for the interface to come back and, then or later, for its
-// address: the state that is read when it appears may already have that.
+// returns waits until the interface and its address are back. The address may be part of the
+// first state that is read, or be reported later.
 func (b *bench) returns(addr string) {
 	b.T.Helper()
 	var seen []string
@@ -132,12 +132,12 @@ func TestWatchTells(t *testing.T) {
 	must(t, b.NL.LinkSetDown(hsn))
 	b.expect("link down")
 
-	// Changes of other links are nobody's business.
+	// Changes of other links are not reported.
 	must(t, b.NL.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}))
 	b.addr("br0", "10.9.0.1/24")
 	must(t, b.NL.LinkSetMaster(hsn, b.Link("br0")))
 	b.expect(fmt.Sprintf("became a part of interface %d", b.Link("br0").Attrs().Index))
-	must(t, b.NL.LinkSetNoMaster(hsn)) // its RTM_DELLINK of the bridge is no end of hsn0
+	must(t, b.NL.LinkSetNoMaster(hsn)) // its RTM_DELLINK from the bridge does not mean that hsn0 is gone
 	b.expect(fmt.Sprintf("is no longer a part of interface %d", b.Link("br0").Attrs().Index))
 
 	must(t, b.NL.LinkDel(hsn))
@@ -147,25 +147,25 @@ func TestWatchTells(t *testing.T) {
 	b.returns("10.2.0.1/24")
 }
 
-// An IPv6 address counts when the kernel has made sure that no one else has it.
+// An IPv6 address counts after duplicate address detection.
 func TestWatchIPv6(t *testing.T) {
 	b := newBench(t, bufferBytes, nil)
 	b.addr("hsn0", "fd00::1/64")
 	b.expect("address fd00::1/64 added")
-	must(t, b.NL.LinkSetDown(b.Link("hsn0"))) // takes the address away
+	must(t, b.NL.LinkSetDown(b.Link("hsn0"))) // removes the address
 	b.expect("link down", "address fd00::1/64 removed")
 }
 
-// What the kernel had to drop because nobody read it is found by a dump.
+// A dump finds the changes whose notifications the kernel dropped because the queue was full.
 func TestWatchOverflow(t *testing.T) {
 	release := make(chan struct{})
 	events := make(chan Event, 65536)
-	b := newBench(t, 1, func(e Event) { // the kernel's least buffer
+	b := newBench(t, 1, func(e Event) { // the kernel's minimum buffer
 		events <- e
 		<-release
 	})
 	hsn := b.Link("hsn0")
-	for i := range 200 { // far more than the buffer holds
+	for i := range 200 { // far more than fit in the buffer
 		must(t, b.NL.LinkSetMTU(hsn, 2000+i))
 	}
 	must(t, b.NL.LinkSetMTU(hsn, 1500))
@@ -189,7 +189,7 @@ func TestWatchOverflow(t *testing.T) {
 	if told > 150 {
 		t.Errorf("%d changes were told: nothing overflowed, so the test shows nothing", told)
 	}
-	// It goes on after that.
+	// The watch continues after that.
 	must(t, b.NL.LinkSetMTU(hsn, 1600))
 	b.events = events
 	b.expect("mtu changed from 1500 to 1600")

@@ -8,13 +8,13 @@ import (
 	"runtime"
 )
 
-// Watcher watches one interface.
+// A Watcher watches one interface.
 type Watcher struct{}
 
-// Watch needs Linux: it fails on every other system.
+// Watch requires Linux and returns an error on other systems.
 func Watch(context.Context, string, func(Event)) (*Watcher, error) {
 	return nil, errors.New("watching a network interface: only Linux is supported, this is " + runtime.GOOS)
 }
 
-// Wait waits for nothing where nothing can be watched.
+// Wait returns nil immediately.
 func (*Watcher) Wait() error { return nil }
