@@ -206,10 +206,10 @@ func (c *benchAllReduceCmd) times(ctx context.Context, comm collective.Communica
 	return results, comm.Do(ctx, collective.Barrier())
 }
 
-// sumTimes times all-reduce operations on buffers of the given size. It stops after about 400
-// MiB or 5 s, whichever is first. It warms up for 250 ms, because the kernel may need that
-// time to give each rank its own core. All ranks run the same number of operations, based on
-// the slowest rank.
+// sumTimes times all-reduce operations on buffers of the given size, in bytes. It runs enough
+// operations for 400 MiB, but at least 8 and at most 2,000, and stops after about 5 s. Before
+// that, it warms up for 250 ms, because the kernel may need that time to give each rank its
+// own core. All ranks run the same number of operations, which the slowest rank determines.
 func sumTimes(ctx context.Context, comm collective.Communicator, bytes int) (allReduceResult, error) {
 	const settle, work, most, least, limit = 250 * time.Millisecond, 400 << 20, 2000, 8, 5 * time.Second
 	buf, err := collective.Alloc[float32](ctx, comm, bytes/4)

@@ -67,7 +67,7 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 	return nil
 }
 
-// holdOwn opens and holds the directory of the user's own run; see [rundir.OpenOwn]. It
+// holdOwn opens and holds the directory of a run of this user; see [rundir.OpenOwn]. It
 // rejects other users' runs, because their records could name any job of this user.
 func (r knownRun) holdOwn() (held knownRun, release func(), err error) {
 	dir, release, err := rundir.OpenOwn(r.dir.Path)
@@ -119,7 +119,8 @@ func (p *program) rememberCancelled(run knownRun, was slurm.JobState) {
 	}
 }
 
-// cancelSweep cancels all active trials of a sweep, with one scancel per job array.
+// cancelSweep cancels all active trials of a sweep. It asks local launchers to stop, and calls
+// scancel once per job array.
 func (p *program) cancelSweep(ctx context.Context, run knownRun) error {
 	elements, err := run.elements()
 	if err != nil {

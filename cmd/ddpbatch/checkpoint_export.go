@@ -35,7 +35,7 @@ whole or not at all.`
 }
 
 func (c *checkpointExportCmd) Run(ctx context.Context, p *program) error {
-	ctx, stop := interruptible(ctx) // remove the temporary file on an interrupt
+	ctx, stop := interruptible(ctx) // an interrupt must not leave a partial file
 	defer stop()
 	what, files := "weights", []string{checkpoint.ModelFile}
 	var write func(io.Writer, *checkpoint.Snapshot) error

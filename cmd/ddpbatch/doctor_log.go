@@ -16,7 +16,7 @@ import (
 // symptomJSON is a failure in the output of --log --json.
 type symptomJSON struct {
 	Name        string `json:"name"`
-	From        string `json:"from"` // component that printed the text
+	From        string `json:"from"` // component that printed Text
 	Lines       []int  `json:"lines"`
 	Count       int    `json:"count"`
 	Text        string `json:"text"`

@@ -8,7 +8,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/doctor"
 )
 
-// The version column appears only if a finding has a version.
+// TestVersionsOfFindings checks that the version column appears only if a finding has a
+// version.
 func TestVersionsOfFindings(t *testing.T) {
 	findings := []doctor.Finding{{Part: "files", Verdict: doctor.OK, Detail: "ext4"}, {Part: "nccl", Verdict: doctor.OK, Version: "2.21.5", Path: "/lib/libnccl.so.2"}}
 	for n, want := range map[int]string{

@@ -15,8 +15,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 )
 
-// judge checks the job file against the site and this machine. The result found contains
-// errors, and doubts contains warnings about values that are probably unintended.
+// judge checks the job file together with the site and this machine. It returns errors in
+// found, and warnings about values that are probably unintended in doubts.
 func (f *jobFile) judge() (found, doubts jobs.Diagnostics) {
 	counted := map[data.Options]int{}
 	for _, job := range f.all() {

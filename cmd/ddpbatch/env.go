@@ -111,8 +111,9 @@ func visible(value string) string {
 	return value
 }
 
-// ranks returns the variables for this rank. Outside of a step, it returns none, if --explain
-// is used with --peer, or if --inventory describes the host.
+// ranks returns the variables for this rank. Outside of a step, it returns no variables for
+// --explain with --peer, and for --explain or --json with --inventory. Otherwise, it returns
+// an error there.
 func (c *envCmd) ranks(p *program) ([]nccl.Var, launch.Place, error) {
 	place, err := launch.FindPlace(p.lookup, "")
 	if err != nil {

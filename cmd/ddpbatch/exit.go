@@ -10,7 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// Exit codes of every command.
+// The exit codes of all commands. exitMeanings describes them.
 const (
 	exitDone      = 0
 	exitFailed    = 1

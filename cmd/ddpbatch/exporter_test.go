@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer"
 )
 
-// The exporter file follows the conventions of Prometheus, and is removed at the end of the
-// run.
+// TestExporter checks that the file of a running job follows the conventions of Prometheus,
+// and that the exporter removes it at the end.
 func TestExporter(t *testing.T) {
 	dir := t.TempDir()
 	x := newExporter(dir, "my run/#1", "0123", "18_3", "n1")

@@ -108,7 +108,7 @@ func TestCancelLaunch(t *testing.T) {
 	}
 }
 
-// A second cancel kills a program that does not stop.
+// TestCancelLaunchTwice checks that a second cancel kills a program that does not stop.
 func TestCancelLaunchTwice(t *testing.T) {
 	dir := ownProgram(t, `trap "touch asked" TERM; touch begun; while :; do sleep 0.1; done`)
 	launch := start(t, dir, "launch", "job.toml", "-n", "1")
@@ -129,8 +129,8 @@ func TestCancelLaunchTwice(t *testing.T) {
 	start(t, dir, "wait", "own").ends(t, exitCancelled)
 }
 
-// After the launcher is killed, the program can still print and save, the log contains its
-// earlier output, and wait returns.
+// TestLauncherIsKilled checks that the program can still print and save after its launcher is
+// killed, that the log contains its earlier output, and that wait returns.
 func TestLauncherIsKilled(t *testing.T) {
 	dir := ownProgram(t, `trap "echo saving && touch saved; exit 3" TERM; echo begins; touch begun; while :; do sleep 0.1; done`)
 	launch := start(t, dir, "launch", "job.toml", "-n", "1")
@@ -171,7 +171,8 @@ func TestLauncherIsKilled(t *testing.T) {
 	start(t, dir, "wait", "own").ends(t, exitDone)
 }
 
-// Output of 400 MB without a newline does not increase the launcher's memory use.
+// TestLaunchOfAProgramThatPrintsMuch checks that 400 MB of output without a newline do not
+// increase the memory use of the launcher.
 func TestLaunchOfAProgramThatPrintsMuch(t *testing.T) {
 	const each = 200_000_000
 	dir := ownProgram(t, fmt.Sprintf("head -c %d /dev/zero", each))
@@ -193,7 +194,8 @@ func TestLaunchOfAProgramThatPrintsMuch(t *testing.T) {
 	}
 }
 
-// The output of a user's program goes to the terminal directly.
+// TestLaunchLeavesTheTerminalToAProgram checks that a user's program detects a terminal and
+// can draw on it.
 func TestLaunchLeavesTheTerminalToAProgram(t *testing.T) {
 	dir := ownProgram(t, `test -t 1 && test -t 2 && echo a terminal of $(stty size <&2); printf "10%%\r20%%\n" >&2`)
 	x := terminal.New(t, 110, 12)
@@ -209,7 +211,8 @@ func TestLaunchLeavesTheTerminalToAProgram(t *testing.T) {
 	}
 }
 
-// If both streams go to the same file, the order of their output is preserved.
+// TestLaunchKeepsTheOrderOfStreams checks that the output of both streams stays in order if
+// they go to the same file.
 func TestLaunchKeepsTheOrderOfStreams(t *testing.T) {
 	dir := ownProgram(t, `for i in 1 2 3 4 5 6 7 8 9; do echo out $i; echo err $i >&2; done`)
 	launch := start(t, dir, "launch", "job.toml", "-n", "1") // one pipe for both streams

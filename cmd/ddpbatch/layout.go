@@ -74,8 +74,8 @@ func layout(rows [][]string, width int) []string {
 	return lines
 }
 
-// belowText returns the text of the columns that do not fit in the row, with their names. The
-// last column has no name.
+// belowText returns the cells of the columns that do not fit in the row, with the names of the
+// columns. It omits the name of the last column.
 func belowText(header, row []string, beside int) string {
 	var parts []string
 	last := len(row) - 1

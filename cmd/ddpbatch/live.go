@@ -92,7 +92,7 @@ func (l *live) take(w *io.Writer) {
 	l.undo = append(l.undo, func() { *w = before })
 }
 
-// target returns the innermost writer of w.
+// target returns the innermost writer that w wraps.
 func target(w *io.Writer) *io.Writer {
 	switch under := (*w).(type) {
 	case *checked:

@@ -104,7 +104,8 @@ func TestLaunchOnATerminal(t *testing.T) {
 	}
 }
 
-// There is no view with --plain, on a dumb terminal, or in the background.
+// TestLaunchPlain checks that there is no view with --plain, on a dumb terminal, or in the
+// background.
 func TestLaunchPlain(t *testing.T) {
 	dir := t.TempDir()
 	short := strings.Replace(fmt.Sprintf(endless, 64), "epochs = 60", "epochs = 2", 1)
@@ -154,7 +155,8 @@ func TestTopOnATerminal(t *testing.T) {
 	x.Await("$ ddpbatch top")
 }
 
-// Control-Z suspends top and restores the shell's screen. fg resumes it.
+// TestTopSuspended checks that Control-Z suspends top and restores the shell's screen, and
+// that fg resumes top.
 func TestTopSuspended(t *testing.T) {
 	x := terminal.New(t, 60, 8)
 	fmt.Fprint(x.TTY, "before\n")

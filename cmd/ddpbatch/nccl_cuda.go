@@ -67,7 +67,7 @@ type overGPUs struct {
 }
 
 // Besides returns an estimate of the GPU memory that NCCL will allocate later, in bytes. NCCL
-// 2.22 and later connect on first use. The estimate is 16 channels with buffers of
+// 2.22 and later connect on first use. The estimate assumes 16 channels, each with buffers of
 // NCCL_BUFFSIZE (default: 4 MiB) for about 4 peers in rings and trees.
 func (o overGPUs) Besides() int64 {
 	const lazy, bytes = 22200, 16 * 4 * 4 << 20
@@ -80,8 +80,8 @@ func (o overGPUs) Besides() int64 {
 // Close closes the NCCL communicator.
 func (o overGPUs) Close() error { return errors.Join(o.comm.Close(), o.order.Close()) }
 
-// loadNCCL loads NCCL. If a rank cannot load NCCL, loadNCCL returns an error on all ranks that
-// names this rank.
+// loadNCCL loads NCCL. If a rank cannot load it, loadNCCL returns the error of this rank on
+// all ranks.
 func (r *rank) loadNCCL(ctx context.Context, j *launch.Rank, host collective.Communicator) (*libnccl.Library, error) {
 	set, warnings, err := j.NetworkVariables(ctx, "NCCL_")
 	if err != nil {

@@ -134,7 +134,7 @@ func (c *netifCmd) answer(p *program, host *netif.Case, choice netif.Choice) net
 }
 
 // cases returns this host, or the hosts in --inventory. With --case, it returns only that
-// entry of the file. It reports whether the answer is a list.
+// entry of the file. It reports whether the result is a list, which can have several entries.
 func (c *netifCmd) cases(ctx context.Context, p *program) ([]netif.Case, bool, error) {
 	if c.Inventory == "" {
 		if c.Case != "" {

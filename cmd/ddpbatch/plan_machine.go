@@ -39,7 +39,8 @@ var (
 	assumedFabric  = plan.Link{Latency: 6 * microsecond, Bandwidth: 25 * gigabyte}
 )
 
-// maxHere is larger than any number of ranks. With it, the plan has a single node.
+// maxHere is the maximum number of ranks in a plan. As the number of ranks per node, it makes
+// the plan use a single node.
 const maxHere = 1 << 24
 
 // gpuLatency is the latency of a message between GPUs of one node.

@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer"
 )
 
-// The recorder writes metrics.jsonl and a TensorBoard event file. A resumed run creates a new
-// event file.
+// TestRecorder checks that the recorder writes metrics.jsonl and a TensorBoard event file, and
+// that a resumed run creates a new event file.
 func TestRecorder(t *testing.T) {
 	dir := rundir.Dir{Path: t.TempDir()}
 	for _, from := range []int{0, 10} {
@@ -57,7 +57,7 @@ func TestRecorder(t *testing.T) {
 			t.Errorf("%s stands there %d times, want %d", tag, got, n)
 		}
 	}
-	// A failed write returns an error.
+	// The recorder returns an error if it cannot write.
 	r := recorder{dir: rundir.Dir{Path: filepath.Join(dir.Path, "missing")}, host: "n1"}
 	if err := r.keep(trainer.Event{Kind: trainer.Started}); err == nil {
 		t.Error("a folder that is missing is no error")

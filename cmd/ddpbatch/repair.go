@@ -103,8 +103,8 @@ func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
 	return req, c.stored(&req)
 }
 
-// stored reads the job file in the run directory. If it is missing, stored sets req.Spec, so
-// that the repair writes it.
+// stored reads the job from the run directory, unless the user named a job file. If the run
+// directory lacks a job file, stored sets req.Spec, so that the repair writes one.
 func (c *repairCmd) stored(req *submit.RepairRequest) error {
 	spec, err := req.Dir.ReadSpec()
 	switch {

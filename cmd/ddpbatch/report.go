@@ -50,7 +50,7 @@ func (c *reportCmd) Run(ctx context.Context, p *program) error {
 	return c.write(p, run, r.HTML)
 }
 
-// write writes the report to the file in --output, or to standard output.
+// write writes the report to the file in --output, or to standard output for "-".
 func (c *reportCmd) write(p *program, run knownRun, html func(io.Writer) error) error {
 	if c.Output == "-" {
 		return html(p.Stdout)

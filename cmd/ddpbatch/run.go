@@ -74,7 +74,8 @@ func (c *runCmd) Run(ctx context.Context, p *program) error {
 	return r.run(ctx)
 }
 
-// A rank is the process of one rank.
+// A rank is one rank of a run, in its own process. It loads the job, joins the other ranks,
+// and trains.
 type rank struct {
 	*program
 	place   launch.Place
@@ -84,7 +85,7 @@ type rank struct {
 	record  rundir.Record
 	digests digests
 	log     *rankLog
-	unlock  func() // releases the run directory, if this rank holds it
+	unlock  func() // unlocks the run directory, if this rank locked it
 }
 
 // open loads the job, opens the run directory, and opens the rank's log.
@@ -109,7 +110,8 @@ func (r *rank) open(ctx context.Context, c *runCmd) (err error) {
 func (r *rank) openRun(path string) (err error) {
 	if r.dir, _, err = rundir.OpenOwn(r.abs(path)); err != nil {
 		if _, missing := (rundir.Dir{Path: r.abs(path)}).ReadRecord(); r.place.Nodes > 1 && errors.Is(missing, fs.ErrNotExist) {
-			// The launcher has just written to the directory on the first node.
+			// The launcher has written to the directory on the first node. The file system is
+			// not shared.
 			return hints.Add(fmt.Errorf("run directory %q does not exist on %s", path, r.place.Host),
 				"put it on a file system that all nodes share (--run-dir)")
 		}

@@ -19,9 +19,9 @@ const runsFolder = "runs"
 // runDir returns the run directory of a job: the directory in --run-dir, or runs/NAME in the
 // current directory. Base is the directory of the job file.
 //
-// If runs/NAME does not exist there, runDir also searches the directory of the job file and
-// its parent directories. Otherwise, the same command in another directory would silently
-// start a second run.
+// If runs/NAME there does not contain a run of the job, runDir also searches for runs/NAME in
+// the directory of the job file and in its parent directories. Otherwise, the same command in
+// a different directory would silently start a second run.
 func (p *program) runDir(asked string, job *jobs.Job, base string) rundir.Dir {
 	if asked != "" {
 		return rundir.Dir{Path: p.abs(asked)}
@@ -62,9 +62,9 @@ func (p *program) warnOfRunDir(dir rundir.Dir, asked string, job *jobs.Job) {
 }
 
 // exposures returns warnings about directories in which every user can replace a run
-// directory. If there are none and members is set, it returns a warning about the innermost
-// directory that a group or another user can change. Such directories are common in shared
-// projects.
+// directory. Directories that a group or another user can change are common in shared
+// projects. Therefore, exposures reports only the innermost of them, and only if members is
+// set and no other warning applies.
 func exposures(dir rundir.Dir, members bool) (texts []string) {
 	all := rundir.Exposures(dir.Path)
 	text := func(e rundir.Exposure) string {

@@ -27,7 +27,8 @@ func (c *samplerCmd) Help() string {
 	return `The order is that of PyTorch's DistributedSampler with the same arguments.`
 }
 
-// mostLines limits the output to one line per rank. With --rank, only mostReplicas applies.
+// mostLines is the maximum number of ranks in the output, which has one line per rank. With
+// --rank, the output is a single line, and only mostReplicas limits the number of ranks.
 const (
 	mostLines    = 1 << 20
 	mostReplicas = math.MaxInt32

@@ -14,8 +14,8 @@ type tail struct {
 	rest   []byte // with a prefix, an incomplete last line
 }
 
-// copy copies the data since the last call to w. If the file is shorter than before, it is a
-// new file, and copy starts at its beginning.
+// copy copies the data that was appended to the log since the last call. If the file is
+// shorter than before, it is a new file, and copy starts at its beginning.
 func (t *tail) copy(w io.Writer) error {
 	f, err := t.open()
 	if err != nil {

@@ -32,7 +32,7 @@ Profiles are looked for in the folders of $` + sitesVariable + ` (separated by c
 type siteInfo struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
-	Read  string `json:"read"` // date of the documentation on which the profile is based
+	Read  string `json:"read"` // date on which the center's documentation was last read
 }
 
 func (c *templatesListCmd) Run(_ context.Context, p *program) error {

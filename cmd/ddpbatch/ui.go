@@ -20,29 +20,25 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
-// The rules for all terminal output are:
+// All terminal output follows these rules:
 //
 //   - Standard output contains only the answer, so that it can be piped.
 //   - Standard error contains messages for the user. An error is "ddpbatch: error: action:
-//     cause",
-// followed by "ddpbatch: hint: fix". Messages start in lower case and have no final period.
-// Other messages start with "ddpbatch: ".
+//     cause", followed by "ddpbatch: hint: fix". Messages start in lower case and have no
+//     final period. Other messages start with "ddpbatch: ".
 //   - The diagnostics of a job file come first. Each has a file, line, and column in the
-//     format that
-// editors recognize. An error with their count follows.
+//     format that editors recognize. An error with their count follows.
 //   - With --json, the answer is one JSON value. Commands that stream print one value per
-//     line.
-// Messages stay on standard error.
+//     line. Messages stay on standard error.
 //   - On a terminal, no line is wider than the terminal. Text wraps, and table columns that do
-//     not
-// fit move below their row (layout.go). Paths and commands in backquotes are not broken. If
-// the output is not a terminal, lines are not wrapped, so that grep finds them.
-//   - No output controls the terminal. Control characters in names and messages are removed
-// (package printable), or escaped in JSON. Only "ddpbatch logs" copies the job's output
-// unchanged. There are no colors.
+//     not fit move below their row (layout.go). Paths and commands in backquotes are not
+//     broken. If the output is not a terminal, lines are not wrapped, so that grep finds them.
+//   - No output controls the terminal. Control characters are removed from names and messages
+//     (package printable), and escaped in JSON. There are no colors. Only "ddpbatch logs"
+//     copies the job's output unchanged.
 //   - As an exception, "launch", "logs -f", and "top" draw a live view on a terminal (live.go,
-// top.go). It is below the printed lines, is removed at the end, and uses colors unless
-// NO_COLOR is set. The flag --plain and TERM=dumb disable it.
+//     top.go). The view is below the printed lines, disappears at the end, and uses colors
+//     unless NO_COLOR is set. The flag --plain and TERM=dumb disable it.
 
 // rewrites maps kong's usage errors, which name Go types and parser tokens, to messages for
 // users.
