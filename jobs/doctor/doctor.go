@@ -1,40 +1,44 @@
-// Package doctor looks at what a job of several nodes depends on, before it fails: Slurm's
-// settings, the network, GPUs and their libraries, limits, shared memory, clocks, and the
-// file system of the run directory. [Examine] looks at one node, [Slurm] at the cluster,
-// [Merge] puts the nodes of an allocation together and names what differs between them.
+// Package doctor checks what a multi-node job depends on, before the job fails: Slurm's
+// settings, the network, GPUs and their libraries, limits, shared memory, clocks, and the file
+// system of the run directory. [Examine] checks one node, and [Slurm] checks the cluster.
+// [Merge] combines the results of all nodes of an allocation and reports the differences.
 //
-// It promises a verdict and, where it is not good, what to do, for each thing that it
-// looks at; that it leaves nothing behind, unless it is killed; and that no look takes
-// more than some seconds, unless a file system hangs. It does not measure what a network
-// carries, starts no job and changes no setting.
+// The package guarantees:
+//
+//   - Each check returns a level and, if the level is not OK, a hint.
+//   - It leaves no files behind, unless it is killed.
+//   - No check takes more than about 10 s, unless a file system hangs.
+//
+// The package does not measure the throughput of a network, does not start jobs, and does not
+// change settings.
 package doctor
 
 import "github.com/ddpbatch/ddpbatch/trainer/cuda"
 
-// Verdict is how a thing is.
+// Verdict is the level of a finding.
 type Verdict string
 
-// The verdicts, from good to bad.
+// Levels, from best to worst.
 const (
 	OK   Verdict = "ok"
-	Look Verdict = "look" // it may be right here; if something goes wrong, look at this first
-	Bad  Verdict = "bad"  // jobs will fail, or be slow, because of it
+	Look Verdict = "look" // may be intended; check this first if something fails
+	Bad  Verdict = "bad"  // jobs will fail or be slow because of it
 )
 
-// Finding is one thing that was looked at.
+// A Finding is the result of one check.
 type Finding struct {
 	Part    string       `json:"part"` // such as "driver", "gpu 0", "slurm KillWait"
 	Verdict Verdict      `json:"verdict"`
 	Version string       `json:"version,omitempty"`
-	Path    string       `json:"path,omitempty"`   // of a library
-	Detail  string       `json:"detail,omitempty"` // what was found
-	Hint    string       `json:"hint,omitempty"`   // what to do; empty where it is good
-	Hosts   string       `json:"hosts,omitempty"`  // a host list: which nodes it is about, where there are several
+	Path    string       `json:"path,omitempty"`   // path of a library
+	Detail  string       `json:"detail,omitempty"` // result as text
+	Hint    string       `json:"hint,omitempty"`   // what to do; may be empty if the level is OK
+	Hosts   string       `json:"hosts,omitempty"`  // node list, if the finding is about some of several nodes
 	Kernel  string       `json:"kernel_module,omitempty"`
 	GPU     *cuda.Device `json:"gpu,omitempty"`
 }
 
-// good, look and bad are findings in one line.
+// good, look, and bad return a finding with the level OK, Look, or Bad.
 func good(part, detail string) Finding { return Finding{Part: part, Verdict: OK, Detail: detail} }
 
 func look(part, detail, hint string) Finding {
@@ -45,7 +49,7 @@ func bad(part, detail, hint string) Finding {
 	return Finding{Part: part, Verdict: Bad, Detail: detail, Hint: hint}
 }
 
-// CountBad is how many findings are bad.
+// CountBad returns the number of findings with the level Bad.
 func CountBad(findings []Finding) int {
 	n := 0
 	for _, f := range findings {

@@ -16,7 +16,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// fileSystems are names of statfs(2)'s types. Local says that other nodes do not see it.
+// fileSystems maps types of statfs(2) to names. Local reports whether only one node can access
+// the file system.
 var fileSystems = map[int64]struct {
 	name  string
 	local bool
@@ -26,7 +27,7 @@ var fileSystems = map[int64]struct {
 	0xEF53: {"ext4", true}, 0x58465342: {"XFS", true}, 0x9123683E: {"btrfs", true}, tmpfsMagic: {"tmpfs", true}, 0x794C7630: {"overlay", true}, 0x2FC12FC1: {"ZFS", true},
 }
 
-// Bounds of what is good.
+// Limits of the checks. A worse value causes a warning.
 const (
 	leastFree   = 10 << 30
 	leastInodes = 10_000
@@ -35,11 +36,11 @@ const (
 	speedBytes  = 32 << 20
 )
 
-// files tests the file system of a directory. It works in a new directory below it, which it
-// removes. Nodes reports whether the job has several nodes.
+// files checks the file system of dir. It works in a new directory in dir, which it removes.
+// Nodes reports whether the job has several nodes.
 //
-// Other users may be able to write to dir, and so to replace the new directory. Files are
-// created, replaced, and removed only in the directory that was opened and checked.
+// Other users may be able to write to dir, and therefore to replace the new directory. Files
+// are created, replaced, and removed only in the directory that was opened and checked.
 func files(dir string, nodes bool) []Finding {
 	const part = "files"
 	work, err := os.MkdirTemp(dir, ".ddpbatch-doctor-")
@@ -57,13 +58,13 @@ func files(dir string, nodes bool) []Finding {
 		found = append(found, try(root))
 	}
 	for _, name := range []string{"a", "b", "lock", "small", "large", "time"} {
-		_ = root.Remove(name) // if a test failed, some are missing
+		_ = root.Remove(name) // some are missing after a failed check
 	}
 	return found
 }
 
-// openOwn opens a directory that this process has just created. It returns an error if
-// another directory is there now that has files, or that others have access to.
+// openOwn opens a directory that this process has just created. It returns an error if a
+// different directory is now at the path: one that has files, or that other users can access.
 func openOwn(path string) (*os.Root, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -109,12 +110,13 @@ func room(dir string, nodes bool) Finding {
 	return good(part, text)
 }
 
-// blockSize is what statfs counts blocks in: on FUSE another than the size that it says is
-// best for transfers, which is 1 MiB for some.
+// blockSize returns the unit of statfs's block counts. On FUSE it can differ from Bsize, which
+// is the preferred transfer size, and which is 1 MiB for some file systems.
 func blockSize(s *unix.Statfs_t) int64 { return int64(cmp.Or(s.Frsize, s.Bsize)) }
 
-// rename replaces a file that is open: who has it open keeps the old one, and who opens
-// it gets one or the other, never none.
+// rename checks that a rename replaces an open file atomically. A process that has the old
+// file open must keep its content. A process that opens the path must get one of the two
+// files.
 func rename(dir *os.Root) Finding {
 	const part = "files rename"
 	const old, fresh = "a", "b"
@@ -142,7 +144,7 @@ func rename(dir *os.Root) Finding {
 	return good(part, "replaces a file")
 }
 
-// lock takes a lock twice.
+// lock checks that flock(2) does not lock a locked file again.
 func lock(dir *os.Root) Finding {
 	const part = "files lock"
 	const hint = "of two launchers that begin at the same moment in one run directory the second is not kept out: mount it with locks (NFS: local_lock, Lustre: -o flock)"
@@ -155,7 +157,7 @@ func lock(dir *os.Root) Finding {
 	if err := unix.Flock(int(first.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return look(part, fmt.Sprintf("flock: %v", err), hint)
 	}
-	second, err := dir.OpenFile(path, os.O_RDWR, 0) // NFS locks only what can be written
+	second, err := dir.OpenFile(path, os.O_RDWR, 0) // NFS requires write access for a lock
 	if err != nil {
 		return bad(part, err.Error(), hint)
 	}
@@ -169,7 +171,7 @@ func lock(dir *os.Root) Finding {
 	return good(part, "flock keeps a second one out")
 }
 
-// written puts small files and a larger one to the disk.
+// written measures the time to write and sync small files and a large file.
 func written(dir *os.Root) Finding {
 	const part = "files speed"
 	write := func(name string, text []byte) (time.Duration, error) {
@@ -202,7 +204,7 @@ func written(dir *os.Root) Finding {
 	return good(part, text)
 }
 
-// clockOfFiles compares the file server's clock with this node's.
+// clockOfFiles compares the clock of the file server with the clock of this node.
 func clockOfFiles(dir *os.Root) Finding {
 	const part = "files clock"
 	before := time.Now()
@@ -218,7 +220,7 @@ func clockOfFiles(dir *os.Root) Finding {
 	}
 	off := time.Duration(0)
 	switch stamp := info.ModTime(); {
-	case stamp.Before(before.Add(-time.Second)): // some keep whole seconds
+	case stamp.Before(before.Add(-time.Second)): // some file systems store whole seconds
 		off = stamp.Sub(before)
 	case stamp.After(after):
 		off = stamp.Sub(after)

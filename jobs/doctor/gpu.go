@@ -10,17 +10,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 )
 
-// NCCLHint is what to do where NCCL is missing.
+// NCCLHint is the hint for a missing NCCL.
 const NCCLHint = "NCCL comes with the site's module, with `pip install nvidia-nccl-cu12`, and with PyTorch's wheels (activate the environment that has it); or set LD_LIBRARY_PATH to the folder of " + library.NCCL
 
-// GPUs looks at everything that training on GPUs takes. Lookup is the environment.
+// GPUs checks everything that training on GPUs needs. Lookup reads the environment.
 func GPUs(lookup func(string) (string, bool)) []Finding {
 	found, err := cuda.Look()
 	list := []Finding{driver(lookup, found, err)}
 	for _, d := range found.Devices {
 		list = append(list, gpu(d))
 	}
-	missing := Look // on a machine without GPUs nobody needs them
+	missing := Look // not needed without GPUs
 	if len(found.Devices) > 0 {
 		missing = Bad
 	}
@@ -39,7 +39,7 @@ func driver(lookup func(string) (string, bool), found cuda.Found, err error) Fin
 	case err != nil:
 		f.Verdict, f.Detail, f.Hint = Bad, err.Error(), hints.Of(err)
 		if f.Kernel == "" {
-			f.Verdict = Look // there may be no GPU
+			f.Verdict = Look // the machine may have no GPU
 		}
 		if visible, set := lookup("CUDA_VISIBLE_DEVICES"); set {
 			f.Detail += fmt.Sprintf("; CUDA_VISIBLE_DEVICES=%q", visible)
@@ -52,7 +52,8 @@ func driver(lookup func(string) (string, bool), found cuda.Found, err error) Fin
 
 var moduleVersion = regexp.MustCompile(`Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s`)
 
-// kernelModule is the version of NVIDIA's kernel module; empty where none is loaded.
+// kernelModule returns the version of NVIDIA's kernel module. It returns an empty string if
+// the module is not loaded, and "unknown" if the version cannot be parsed.
 func kernelModule() string {
 	text, err := os.ReadFile("/proc/driver/nvidia/version")
 	if err != nil {
@@ -75,8 +76,7 @@ func gpu(d cuda.Device) Finding {
 	return f
 }
 
-// libraryOf looks for a library; missing is the verdict where there is none that can be
-// used.
+// libraryOf checks a library. Missing is the level if no usable library is found.
 func libraryOf(lookup func(string) (string, bool), missing Verdict, part string, names []string, hint string) Finding {
 	l, err := library.Open(library.Find(lookup, names...))
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 // limit is a line of /proc/PID/limits.
 type limit struct{ soft, hard string }
 
-// parseLimits reads /proc/PID/limits (proc(5)).
+// parseLimits parses /proc/PID/limits (proc(5)).
 func parseLimits(text string) map[string]limit {
 	all := map[string]limit{}
 	for line := range strings.Lines(text) {
-		// Names have spaces: columns are at fixed places.
+		// Names contain spaces, so use the fixed positions of the columns.
 		if len(line) < 48 || strings.HasPrefix(line, "Limit ") {
 			continue
 		}
@@ -25,8 +25,9 @@ func parseLimits(text string) map[string]limit {
 	return all
 }
 
-// limits are those of the process that started this one: Go raises its own limit of open
-// files to the hard one.
+// limits checks the limits of the parent process. Go raises this process's own limit of open
+// files to the hard limit. If the parent's limits cannot be read, limits checks those of this
+// process.
 func limits(rdma bool) []Finding {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", os.Getppid()))
 	if err != nil {
@@ -37,7 +38,7 @@ func limits(rdma bool) []Finding {
 	return judgeLimits(parseLimits(string(text)), rdma)
 }
 
-// least is what a training needs of a limit, as a rule.
+// Minimum limits for typical training runs.
 const (
 	leastFiles     = 4096
 	leastProcesses = 4096

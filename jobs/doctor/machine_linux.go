@@ -13,13 +13,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 )
 
-// leastShared is what ranks of a node want for their exchange and PyTorch's workers.
+// leastShared is the minimum free shared memory in bytes, for communication between ranks of a
+// node and for PyTorch's workers.
 const leastShared = 1 << 30
 
-// tmpfsMagic is that of tmpfs (statfs(2)).
+// tmpfsMagic is the type of tmpfs (statfs(2)).
 const tmpfsMagic = 0x01021994
 
-// sharedMemory looks at /dev/shm.
+// sharedMemory checks the file system at path, which is /dev/shm except in tests.
 func sharedMemory(path string) Finding {
 	const part = "/dev/shm"
 	var s unix.Statfs_t
@@ -39,7 +40,8 @@ func sharedMemory(path string) Finding {
 	return good(part, text)
 }
 
-// processor looks at what the trainer's kernels need, and at the cores that are ours.
+// processor checks the CPU features that the trainer's kernels need, and reports the number of
+// CPUs that this process may use.
 func processor() Finding {
 	var features []string
 	for _, f := range []struct {
@@ -62,7 +64,7 @@ func processor() Finding {
 	return good("processor", text)
 }
 
-// kernel is the system's version, for comparing nodes.
+// kernel reports the version of the kernel, for comparison between nodes.
 func kernel() Finding {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -71,10 +73,10 @@ func kernel() Finding {
 	return good("kernel", unix.ByteSliceToString(u.Release[:]))
 }
 
-// staUnsync is STA_UNSYNC of adjtimex(2): nothing keeps the clock right.
+// staUnsync is STA_UNSYNC of adjtimex(2): the clock is not synchronized.
 const staUnsync = 0x0040
 
-// clock asks the kernel whether something keeps its time right.
+// clock checks whether the kernel reports that the clock is synchronized.
 func clock() Finding {
 	var t unix.Timex
 	if _, err := unix.Adjtimex(&t); err != nil {
@@ -86,7 +88,7 @@ func clock() Finding {
 	return good("clock", fmt.Sprintf("synchronised, within %s", (time.Duration(t.Maxerror)*time.Microsecond).Round(time.Millisecond)))
 }
 
-// hostname is this node's name.
+// hostname returns the name of this node.
 func hostname() string {
 	name, _ := os.Hostname()
 	return name

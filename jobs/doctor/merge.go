@@ -10,11 +10,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// Merge puts what was found on the nodes of a job together: what is the same is said
-// once; what is not is a finding for each kind of node, and where nodes should be the
-// same, a look of its own. Figures that always differ, such as what is free, are those of
-// the first node. Before and After are the times at which the first node asked,
-// and had all answers.
+// Merge combines the findings of the nodes of a job. Findings that are equal on all nodes
+// appear once. Others appear once for each group of nodes with equal results. If nodes should
+// be equal, Merge adds a warning that lists the differences. Values that always differ, such
+// as free space, are from the first node. Before and After are the times at which the first
+// node sent its request and had received all replies.
 func Merge(nodes []Node, before, after time.Time) []Finding {
 	var hosts []netif.Inventory
 	for _, n := range nodes {
@@ -50,11 +50,11 @@ func Merge(nodes []Node, before, after time.Time) []Finding {
 	return append(found, clocks(nodes, before, after))
 }
 
-// alike are parts that should be the same on all nodes of a job, to the letter.
+// alike are the parts that must be equal on all nodes of a job.
 var alike = map[string]bool{"driver": true, "nccl": true, "cublaslt": true, "kernel": true, "processor": true, "files": true,
 	"limit memlock": true, "limit nofile": true, "limit nproc": true}
 
-// differ names what differs between nodes.
+// differ returns a warning that lists the differences between nodes.
 func differ(part string, kinds []Finding) Finding {
 	var words []string
 	for _, f := range kinds {
@@ -64,7 +64,8 @@ func differ(part string, kinds []Finding) Finding {
 		"jobs are as slow as their slowest node, and versions that do not match may fail: use nodes of one kind (slurm.constraint), and one environment on all")
 }
 
-// essence is what must be the same: not how much is free, or how long something took.
+// essence returns the part of a finding that must be equal on all nodes. It excludes values
+// such as free space and measured times.
 func (f Finding) essence() string {
 	switch {
 	case f.Part == "files":
@@ -78,8 +79,8 @@ func (f Finding) essence() string {
 	return strings.TrimSpace(f.Detail + " " + f.Path)
 }
 
-// foldHosts puts findings together that say the same of different hosts; of all hosts
-// there are total.
+// foldHosts combines equal findings of different hosts. Total is the number of all hosts. A
+// finding that all hosts share has no node list.
 func foldHosts(all []Finding, total int) []Finding {
 	var found []Finding
 	hosts := map[int][]string{}
@@ -104,11 +105,11 @@ func foldHosts(all []Finding, total int) []Finding {
 	return found
 }
 
-// mostSkew is how far clocks may be apart.
+// mostSkew is the maximum clock difference between nodes.
 const mostSkew = 2 * time.Second
 
-// clocks says whether a node's clock is certainly wrong: it told a time before it was
-// asked, or after it had answered.
+// clocks reports nodes whose clock is certainly wrong: the time that a node reported is before
+// the request or after the reply.
 func clocks(nodes []Node, before, after time.Time) Finding {
 	const part = "clocks of the nodes"
 	var wrong []string

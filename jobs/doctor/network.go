@@ -9,9 +9,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// network compares what ranks would use on the network that hosts agree on with what
-// NCCL takes when it is left alone. Of one host alone, ranks need no network: what counts
-// is what NCCL would take.
+// network compares the interface that ranks would use on a common network of the hosts with
+// NCCL's default interface. For a single host, ranks need no network, so it reports only
+// NCCL's default.
 func network(hosts []netif.Inventory) []Finding {
 	const part = "network"
 	choices, err := netif.Agree(hosts, netif.Request{})
@@ -34,7 +34,7 @@ func network(hosts []netif.Inventory) []Finding {
 	return found
 }
 
-// beside compares NCCL's own choice on a host with ours.
+// beside compares NCCL's default interface on a host with the interface that ddpbatch uses.
 func beside(stock, ours string) Finding {
 	const part = "nccl alone"
 	tell := fmt.Sprintf("programs that ddpbatch starts are told; for others: NCCL_SOCKET_IFNAME==%s GLOO_SOCKET_IFNAME=%[1]s", ours)
@@ -47,7 +47,7 @@ func beside(stock, ours string) Finding {
 	return look(part, fmt.Sprintf("takes %s, ddpbatch %s", stock, ours), tell)
 }
 
-// alone is what NCCL takes on a host of which nothing else is known.
+// alone reports NCCL's default interface on a host, if there is no other host to compare with.
 func alone(host netif.Inventory) Finding {
 	stock := nccl.Stock(host)
 	if stock == "" {

@@ -10,25 +10,26 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// Options say what to look at on a node.
+// Options select the checks of a node.
 type Options struct {
 	Lookup func(string) (string, bool) // the environment
-	Dir    string                      // a folder of the file system that run directories are on
-	Job    bool                        // several nodes are looked at: see Token
-	// Token is a file in Dir that another node has written: whether it is seen is a
-	// finding, and beside it this node leaves one with its name, as an answer.
+	Dir    string                      // directory on the file system of the run directories
+	Job    bool                        // several nodes are checked: see Token
+	// Token is the path of a file in Dir that another node has written, or empty. Examine
+	// checks whether this node sees the file. As its answer it writes a file with its name
+	// next to it.
 	Token string
 }
 
-// Node is what was found on one node.
+// A Node holds the results of one node.
 type Node struct {
 	Host      string          `json:"host"`
-	Time      time.Time       `json:"time"` // of this node's clock
+	Time      time.Time       `json:"time"` // according to this node's clock
 	Findings  []Finding       `json:"findings"`
 	Inventory netif.Inventory `json:"inventory"`
 }
 
-// Examine looks at the node that this process is on.
+// Examine checks the node of this process.
 func Examine(ctx context.Context, o Options) Node {
 	n := Node{Host: hostname(), Time: time.Now()}
 	if name, ok := o.Lookup("SLURMD_NODENAME"); ok && name != "" {
@@ -52,10 +53,11 @@ func Examine(ctx context.Context, o Options) Node {
 	return n
 }
 
-// seenWithin is how long a file that another node has written is waited for.
+// seenWithin is the maximum time to wait for a file that another node has written.
 const seenWithin = 10 * time.Second
 
-// seen waits for a file that another node has written, and answers it.
+// seen waits for the file token, which another node has written, and writes the answer of
+// host.
 func seen(token, host string) Finding {
 	const part = "files on all nodes"
 	began := time.Now()
@@ -76,7 +78,7 @@ func seen(token, host string) Finding {
 	return good(part, "seen")
 }
 
-// Answer is the file by which a host says that it has seen the token.
+// Answer returns the path of the file with which a host confirms that it has seen the token.
 func Answer(token, host string) string { return filepath.Join(filepath.Dir(token), "seen-"+host) }
 
 // CreateEmpty creates an empty file with mode 0600. It returns an error if there is a file or

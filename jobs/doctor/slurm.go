@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// setting is a line of slurm.conf that can surprise: what it says is looked at where the
-// controller tells of it (scontrol show config; slurm.conf(5)).
+// A setting is a key of slurm.conf that can cause surprises. Its value is from the controller
+// (scontrol show config; slurm.conf(5)).
 type setting struct {
 	key  string
 	look func(value string) Finding
 }
 
-// Slurm looks at a cluster's configuration, as "scontrol show config" tells it.
+// Slurm checks the configuration of a cluster, as "scontrol show config" prints it.
 func Slurm(config map[string]string) []Finding {
 	var found []Finding
 	for _, s := range settings {
 		value, ok := config[s.key]
 		if !ok {
-			continue // this version has no such key
+			continue // this version of Slurm does not have the key
 		}
 		f := s.look(value)
 		if value == "(null)" && f.Verdict == OK {
-			continue // not set, and nothing to say of it
+			continue // not set, and no problem
 		}
 		f.Part = "slurm " + s.key
 		if f.Detail != "" {
@@ -40,7 +40,7 @@ func has(list, word string) bool {
 	return slices.Contains(strings.FieldsFunc(strings.ToLower(list), func(r rune) bool { return r == ',' || r == ' ' }), word)
 }
 
-// seconds is the number at the beginning of "30 sec".
+// seconds returns the number at the start of a value such as "30 sec".
 func seconds(value string) int {
 	n, _ := strconv.Atoi(strings.Fields(value + " x")[0])
 	return n
@@ -153,7 +153,7 @@ var settings = []setting{
 }
 
 // sendsSignal reports whether Slurm sends the signal of --signal also at a preemption. The
-// parameter is PreemptParameters=send_user_signal since 23.02, and before that
+// parameter is PreemptParameters=send_user_signal since Slurm 23.02. Earlier versions use
 // SlurmctldParameters=preempt_send_user_signal, which later versions still read.
 func sendsSignal(v string) Finding {
 	if strings.Contains(strings.ToLower(v), "send_user_signal") {
@@ -162,7 +162,7 @@ func sendsSignal(v string) Finding {
 	return good("", "")
 }
 
-// codes are the exit codes in a list such as "1-3,7".
+// codes returns the exit codes in a list such as "1-3,7".
 func codes(list string) map[int]bool {
 	all := map[int]bool{}
 	for part := range strings.SplitSeq(list, ",") {

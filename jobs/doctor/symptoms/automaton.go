@@ -3,18 +3,18 @@ package symptoms
 import "sync"
 
 // automaton finds the words of all symptoms in one pass over a line (Aho and Corasick,
-// "Efficient String Matching", 1975). A log of millions of lines is then read at the speed
-// of one table lookup per byte, and regular expressions run only on lines that contain a
-// word of theirs.
+// "Efficient String Matching", 1975). It needs one table lookup per byte. Regular expressions
+// run only on lines that contain one of their words, so the package can scan logs of millions
+// of lines quickly.
 type automaton struct {
-	class   [256]uint8 // of each byte; the two cases of a letter share a class
+	class   [256]uint8 // class of each byte; both cases of a letter share a class
 	classes int
-	next    []uint32 // by state + class; a state is the index of its first entry
-	sets    []rowSet // by state / classes: rows of which a word ends in the state
+	next    []uint32 // next state, by state + class; a state is the index of its first entry
+	sets    []rowSet // by state / classes: rows with a word that ends in this state
 	always  rowSet   // rows without words
 }
 
-// wordEnds marks an entry of automaton.next whose state has a set.
+// wordEnds marks an entry of automaton.next whose target state completes at least one word.
 const wordEnds = 1 << 31
 
 // rowSet is a set of rows of the table.
@@ -25,7 +25,8 @@ func (s *rowSet) addAll(o rowSet)       { s[0] |= o[0]; s[1] |= o[1] }
 func (s *rowSet) contains(row int) bool { return s[row/64]&(1<<(row%64)) != 0 }
 func (s *rowSet) isEmpty() bool         { return s[0]|s[1] == 0 }
 
-// scanner returns the automaton of the table. Most runs of the program read no log.
+// scanner returns the automaton of the table. It is built on first use, because most commands
+// read no log.
 var scanner = sync.OnceValue(func() *automaton {
 	words := make([][]string, len(table))
 	for i := range table {
@@ -34,9 +35,10 @@ var scanner = sync.OnceValue(func() *automaton {
 	return newAutomaton(words)
 })
 
-// newAutomaton returns the automaton for rows with these words, at most 128 rows.
+// newAutomaton returns the automaton for rows with the given words. It supports at most 128
+// rows.
 func newAutomaton(rows [][]string) *automaton {
-	a := &automaton{classes: 1} // class 0: bytes that are in no word
+	a := &automaton{classes: 1} // class 0: bytes that occur in no word
 	for _, words := range rows {
 		for _, w := range words {
 			for _, b := range []byte(w) {
@@ -70,7 +72,7 @@ func (a *automaton) addState() uint32 {
 	return state
 }
 
-// addWord adds the path of a word to the tree of all words. State 0 is its root.
+// addWord adds a word to the trie of all words. State 0 is the root.
 func (a *automaton) addWord(word string, row int) {
 	state := uint32(0)
 	for _, b := range []byte(word) {
@@ -86,9 +88,9 @@ func (a *automaton) addWord(word string, row int) {
 
 func (a *automaton) setOf(state uint32) *rowSet { return &a.sets[int(state)/a.classes] }
 
-// link completes the tree to an automaton: where a state has no child, it takes the
-// transition of its longest proper suffix. States are visited by depth, so that the
-// suffix, which is shorter, is complete.
+// link converts the trie to an automaton. If a state has no child for a byte, it gets the
+// transition of its longest proper suffix. Breadth-first order guarantees that the suffix,
+// which is shorter, is already complete.
 func (a *automaton) link() {
 	suffix := make([]uint32, len(a.sets)) // by state / classes
 	queue := []uint32{0}
@@ -119,7 +121,7 @@ func (a *automaton) link() {
 	}
 }
 
-// find returns the rows of which a line contains a word.
+// find returns the rows that have a word in line, and all rows without words.
 func (a *automaton) find(line []byte) rowSet {
 	found, state := a.always, uint32(0)
 	for _, b := range line {

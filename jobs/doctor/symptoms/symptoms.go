@@ -1,11 +1,12 @@
-// Package symptoms knows failures by the texts that NCCL, Gloo, PyTorch, CUDA, MPI,
-// Slurm and the kernel leave in logs: for each the cause and what to do.
+// Package symptoms finds known failures in logs. It recognizes messages of NCCL, Gloo,
+// PyTorch, CUDA, MPI, Slurm, and the kernel. For each one it returns the cause and the fix.
 //
-// It promises that of the failures in a log that which comes first in causes comes
-// first, whatever was printed first: a rank that was killed before the time-outs of those
-// that waited for it. It reads logs of any size and form, line by line, and keeps a few
-// places of each symptom. It does not understand logs: a text that stands there for
-// another reason is taken for the failure, and one that is not in the table is not found.
+// The package lists root causes before their consequences, regardless of the order in the log:
+// a rank that was killed comes before the timeouts of the ranks that waited for it. It reads
+// logs of any size and format line by line, and stores a few line numbers for each symptom.
+//
+// The package does not interpret logs. It reports a failure even if its text is in the log for
+// another reason, and it does not find failures that are missing in its table.
 package symptoms
 
 import (
@@ -22,41 +23,41 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
-// rank is how near to the cause a symptom is.
+// rank is the severity of a symptom: how close it is to the root cause.
 type rank int
 
 const (
-	cause       rank = iota // why the job failed
-	likely                  // why, as a rule; sometimes what follows
-	consequence             // what others see of it: time-outs, connections that end
-	aftermath               // what the launcher says in the end
+	cause       rank = iota // root cause of the failure
+	likely                  // usually the root cause, sometimes a consequence
+	consequence             // effect on other ranks, such as timeouts and closed connections
+	aftermath               // final messages of launchers
 )
 
-// Symptom is a known text in a log.
+// A Symptom is a known message in a log.
 type Symptom struct {
-	Name  string // short, such as "cuda out of memory"
-	From  string // whose text it is
-	Cause string // what it means
-	Hint  string // what to do
+	Name  string // short name, such as "cuda out of memory"
+	From  string // software that prints the message
+	Cause string // what the message means
+	Hint  string // how to fix it
 
 	rank    rank
 	pattern *regexp.Regexp
-	words   []string // see words
-	sample  string   // a line as it is printed, for the tests and the documents
+	words   []string // see the function words
+	sample  string   // a line as printed, for tests and documents
 }
 
-// Found is a symptom in a log.
+// A Found is a symptom that occurs in a log.
 type Found struct {
 	Symptom
-	Lines []int  // where, from 1; the first few
-	Count int    // how many lines
-	Text  string // the first of them, without what could steer a terminal
+	Lines []int  // line numbers, from 1; only the first few
+	Count int    // number of lines
+	Text  string // first of the lines, without control characters
 }
 
-// Consequence says that this is what others see of a failure, and no cause.
+// Consequence reports whether the symptom is a consequence of another failure.
 func (f Found) Consequence() bool { return f.rank >= consequence }
 
-// Where says on which lines it stands: "line 7", "lines 7, 9 and 12 more".
+// Where formats the line numbers, such as "line 7" or "lines 7, 9 and 12 more".
 func (f Found) Where() string {
 	if f.Count == 1 {
 		return fmt.Sprintf("line %d", f.Lines[0])
@@ -73,12 +74,13 @@ func (f Found) Where() string {
 }
 
 const (
-	maxLine  = 64 << 10 // of a line; what is behind is not looked at
-	maxText  = 300      // of a line that is shown, in bytes
+	maxLine  = 64 << 10 // bytes of a line to search; the rest is ignored
+	maxText  = 300      // bytes of a line to display
 	fewLines = 5
 )
 
-// Look returns the symptoms in a log, likely causes first, and how many lines it has.
+// Look returns the symptoms in a log, with likely causes first, and the number of lines of the
+// log.
 func Look(log io.Reader) (found []Found, lines int, err error) {
 	at := map[*Symptom]int{}
 	r := bufio.NewReaderSize(log, maxLine)
@@ -88,7 +90,7 @@ func Look(log io.Reader) (found []Found, lines int, err error) {
 			lines++
 			examine(line, lines, &found, at)
 		}
-		for errors.Is(err, bufio.ErrBufferFull) { // the rest of a long line
+		for errors.Is(err, bufio.ErrBufferFull) { // skip the rest of a long line
 			_, err = r.ReadSlice('\n')
 		}
 		if err == io.EOF {
@@ -129,7 +131,8 @@ func examine(line []byte, number int, found *[]Found, at map[*Symptom]int) {
 	}
 }
 
-// shown is a line for people.
+// shown returns a line for display: without control characters, and truncated to maxText
+// bytes.
 func shown(line []byte) string {
 	text := printable.Text(strings.ToValidUTF8(string(line), ""))
 	if text = strings.TrimSpace(strings.ReplaceAll(text, "\t", " ")); len(text) > maxText {
@@ -138,5 +141,5 @@ func shown(line []byte) string {
 	return text
 }
 
-// All are the symptoms that are known, for documents.
+// All returns all known symptoms, for the documents.
 func All() []Symptom { return slices.Clone(table) }

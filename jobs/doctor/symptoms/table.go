@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// known makes a row of the table.
+// known returns a row of the table.
 func known(r rank, name, from, pattern, sample, cause, hint string) Symptom {
 	return Symptom{Name: name, From: from, Cause: cause, Hint: hint, rank: r, pattern: regexp.MustCompile(pattern), words: words(pattern), sample: sample}
 }
 
-// table are the symptoms; of several that a line has, the first counts.
+// table lists the symptoms. If several of them match a line, the first one counts.
 var table = slices.Concat(machine, slurmTexts, xidTexts, cudaTexts, ncclTexts, glooTexts, torchTexts, mpiTexts, late)
 
-// machine are texts of the kernel, the C library and file systems.
+// machine lists messages of the kernel, the C library, and file systems.
 var machine = []Symptom{
 	known(cause, "out of memory", "Slurm or the kernel", `(?i)oom[-_ ]kill|oom_kill event|Out of memory: Killed process|Detected \d+ oom`,
 		"slurmstepd: error: Detected 1 oom_kill event in StepId=123.0. Some of the step tasks have been OOM Killed.",
@@ -49,7 +49,7 @@ var machine = []Symptom{
 		"submit again to go on; if it happens again on one node, tell the administrator. "+avoidNode),
 }
 
-// slurmTexts are texts of Slurm's programs and daemons.
+// slurmTexts lists messages of Slurm's commands and daemons.
 var slurmTexts = []Symptom{
 	known(cause, "time limit", "Slurm", `CANCELLED AT .* DUE TO TIME LIMIT|DUE TO TIME LIMIT`,
 		"slurmstepd: error: *** JOB 123 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***",
@@ -101,7 +101,7 @@ var slurmTexts = []Symptom{
 		"wait, and ask less often; a submission may have been taken all the same (squeue --me)"),
 }
 
-// cudaTexts are texts of CUDA and the NVIDIA driver.
+// cudaTexts lists messages of CUDA and the NVIDIA driver.
 var cudaTexts = []Symptom{
 	known(cause, "gpu out of memory", "CUDA", `(?i)CUDA out of memory|OutOfMemoryError: CUDA|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED`,
 		"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total capacity)",
@@ -129,7 +129,7 @@ var cudaTexts = []Symptom{
 		"run once with CUDA_LAUNCH_BLOCKING=1 to see which call; check labels against the number of classes"),
 }
 
-// late are what programs that start others say in the end.
+// late lists the final messages of programs that start other programs.
 var late = []Symptom{
 	known(aftermath, "srun ended the step", "srun", `srun: error: .*(Exited with exit code|Killed|Terminated|Segmentation fault|Aborted)|STEP .* CANCELLED AT|Job step aborted: Waiting up to`,
 		"srun: error: n1: task 3: Exited with exit code 1",

@@ -1,7 +1,7 @@
 package symptoms
 
-// ncclTexts are NCCL's (src/misc/socket.cc, src/transport/net_ib, its documents and
-// issues).
+// ncclTexts lists NCCL's messages (src/misc/socket.cc, src/transport/net_ib, its documents,
+// and issues).
 var ncclTexts = []Symptom{
 	known(cause, "no interface for NCCL", "NCCL", `Bootstrap : no socket interface found|No usable listening interface found|family \d+ is neither AF_INET|no interface found that matches|NCCL_SOCKET_IFNAME.*not found`,
 		"n1:1234:1234 [0] NCCL WARN Bootstrap : no socket interface found",
@@ -45,7 +45,7 @@ var ncclTexts = []Symptom{
 		"the rank that does not report a time-out, or the lowest SeqNum, is the one to look at; py-spy dump on it; `ddpbatch` names it in failure.json"),
 }
 
-// glooTexts are Gloo's and PyTorch's rendezvous.
+// glooTexts lists messages of Gloo and of PyTorch's rendezvous.
 var glooTexts = []Symptom{
 	known(cause, "no interface for Gloo", "Gloo", `Unable to find address for: |Unable to find interface for|makeDeviceForInterface`,
 		"RuntimeError: [enforce fail at ../gloo/transport/tcp/device.cc:83] ifa != nullptr. Unable to find address for: =eth0",
@@ -73,7 +73,7 @@ var glooTexts = []Symptom{
 		"all ranks need the same WORLD_SIZE and address: let ddpbatch set them; MASTER_ADDR is the host of rank 0, which is not always the first"),
 }
 
-// torchTexts are PyTorch's.
+// torchTexts lists messages of PyTorch.
 var torchTexts = []Symptom{
 	known(cause, "data loader killed", "PyTorch", `DataLoader worker \(pid.*\) (is killed by signal|exited unexpectedly)`,
 		"RuntimeError: DataLoader worker (pid 4321) is killed by signal: Killed.",
@@ -93,7 +93,7 @@ var torchTexts = []Symptom{
 		"\"Root Cause (first observed failure)\" below it names the rank; its own message stands above, or in its error file"),
 }
 
-// mpiTexts are those of Open MPI, MPICH and UCX.
+// mpiTexts lists messages of Open MPI, MPICH, and UCX.
 var mpiTexts = []Symptom{
 	known(consequence, "MPI_Abort", "MPI", `MPI_ABORT was invoked|application called MPI_Abort|MPI_ERRORS_ARE_FATAL`,
 		"MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD with errorcode 1.",

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// avoidNode says how to keep jobs off a node. Users cannot drain a node, and the job file
-// has no key for it.
+// avoidNode explains how to keep jobs off a node. Users cannot drain a node, and the job file
+// has no key to exclude one.
 const avoidNode = "Only an administrator can drain the node; to keep your next job off it, run `scontrol update JobId=ID ExcNodeList=NODE` while that job waits in the queue"
 
-// The Xids by what NVIDIA's catalog ("Xid Errors") has users do at once. The program has
-// to be corrected or restarted, the GPU needs a reset or a repair, or there is nothing to
-// do: 43 and 45 follow when a program fails or ends, 63 reports that a memory row was
-// remapped, and 92 and 121 count errors that were corrected.
+// Xids by the immediate action that NVIDIA's catalog ("Xid Errors") recommends to users. For
+// some, the program must be fixed or restarted. For others, the GPU needs a reset or a repair.
+// The rest need no action: 43 and 45 follow when a program fails or ends, 63 reports that a
+// memory row was remapped, and 92 and 121 count corrected errors.
 var (
 	xidsOfPrograms  = []int{13, 31, 126}
 	xidsContained   = []int{94}
@@ -22,9 +22,9 @@ var (
 	xidsOfAllGroups = slices.Concat(xidsOfPrograms, xidsContained, xidsOfHardware, xidsToIgnore)
 )
 
-const lastXid = 255 // the catalog ends before it
+const lastXid = 255 // all Xids of the catalog are smaller
 
-// xidPattern matches a report of one of these Xids.
+// xidPattern returns a pattern that matches a report of one of the given Xids.
 func xidPattern(numbers []int) string {
 	words := make([]string, len(numbers))
 	for i, n := range numbers {
@@ -33,7 +33,7 @@ func xidPattern(numbers []int) string {
 	return `NVRM: Xid \([^)]*\): (` + strings.Join(words, "|") + `)\b`
 }
 
-// otherXids returns the numbers that are in no group.
+// otherXids returns the Xids that are in no group.
 func otherXids() []int {
 	var others []int
 	for n := 1; n <= lastXid; n++ {
@@ -44,7 +44,7 @@ func otherXids() []int {
 	return others
 }
 
-// xidTexts are the errors that the NVIDIA driver writes to the kernel's log.
+// xidTexts lists the errors that the NVIDIA driver writes to the kernel log.
 var xidTexts = []Symptom{
 	known(likely, "gpu program error", "the NVIDIA driver", xidPattern(xidsOfPrograms),
 		"NVRM: Xid (PCI:0000:3b:00): 31, pid=1234, name=python3, Ch 00000008, MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x7f32_00000000. Fault is of type FAULT_PDE ACCESS_TYPE_READ",

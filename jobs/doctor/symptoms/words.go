@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// words returns texts in lower case. A line that matches the pattern contains at least
-// one of them, in any case. The result is empty if the pattern has no such texts.
+// words returns texts in lower case. A line that matches the pattern contains at least one of
+// them, in any case. The result is empty if the pattern has no such texts, or if it is
+// invalid.
 func words(pattern string) []string {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return nil // the caller compiles it, too
+		return nil // the caller also compiles the pattern, and reports the error
 	}
 	return wordsOf(parsed.Simplify())
 }
@@ -22,7 +23,7 @@ func wordsOf(r *syntax.Regexp) []string {
 	case syntax.OpCapture, syntax.OpPlus:
 		return wordsOf(r.Sub[0])
 	case syntax.OpConcat:
-		var best, run []string // run: what the parts up to this one match together
+		var best, run []string // texts that the last consecutive parts match together
 		for _, sub := range r.Sub {
 			part := textsOf(sub)
 			if run = join(run, part); run == nil {
@@ -49,11 +50,11 @@ func wordsOf(r *syntax.Regexp) []string {
 	return nil
 }
 
-// maxTexts bounds the texts that the parts of a pattern are multiplied to.
+// maxTexts limits the number of combined texts of a pattern.
 const maxTexts = 16
 
-// textsOf returns all texts that an expression matches, in lower case. It returns none if
-// they are too many, or if one of them is empty.
+// textsOf returns all texts that an expression matches, in lower case. It returns nil if there
+// are more than maxTexts, or if one of the texts is empty.
 func textsOf(r *syntax.Regexp) []string {
 	switch r.Op {
 	case syntax.OpLiteral:
@@ -80,8 +81,8 @@ func textsOf(r *syntax.Regexp) []string {
 	return nil
 }
 
-// join returns each text of a followed by each of b. It returns none if one of them has
-// none, or if they are too many.
+// join returns the concatenations of each text of a with each text of b. It returns nil if a
+// or b is empty, or if there are more than maxTexts results.
 func join(a, b []string) []string {
 	if len(a)*len(b) > maxTexts {
 		return nil
