@@ -6,21 +6,19 @@ import (
 	"strings"
 )
 
-// A Change is a setting of [train] that differs from the setting that a checkpoint was
-// trained with.
+// A Change is a setting of [train] whose value differs from its value in a checkpoint.
 type Change struct {
 	Key string // "train.optimizer.lr"
 	Was string // value as JSON, empty if the key had no value
 	Is  string // value as JSON, empty if the key has no value
 }
 
-// String describes the change in a few words.
+// String returns the key with its old and new value.
 func (c Change) String() string {
 	return fmt.Sprintf("%s was %s and is %s", c.Key, cmp.Or(c.Was, "not set"), cmp.Or(c.Is, "not set"))
 }
 
-// Hint returns the remedy for this change alone, or an empty string if there is none but
-// [ChangedHint].
+// Hint returns the fix for this change, or an empty string if [ChangedHint] is the only fix.
 func (c Change) Hint() string {
 	if c.Key == "train."+decayKey && c.Was == decayedAll {
 		return "remove train.optimizer.decay or set it to \"all\" to resume: the checkpoint was trained with weight decay on all parameters"
@@ -28,8 +26,8 @@ func (c Change) Hint() string {
 	return ""
 }
 
-// A ChangedError reports that a job cannot resume from a checkpoint, because settings
-// that shape the result have changed since.
+// A ChangedError reports that a job cannot resume from a checkpoint, because settings that
+// affect the training result have changed.
 type ChangedError struct{ Changes []Change }
 
 func (e *ChangedError) Error() string {
@@ -40,7 +38,7 @@ func (e *ChangedError) Error() string {
 	return "the job file has changed in what shapes the result: " + strings.Join(all, "; ")
 }
 
-// Hint tells how to train the changed job, or how to resume the old one.
+// Hint returns how to train the changed job or how to resume the run.
 func (e *ChangedError) Hint() string {
 	for _, c := range e.Changes {
 		if hint := c.Hint(); hint != "" && len(e.Changes) == 1 {
@@ -50,20 +48,21 @@ func (e *ChangedError) Hint() string {
 	return ChangedHint
 }
 
-// ChangedHint is the remedy for a job that contradicts the checkpoints of its run.
+// ChangedHint is the fix for a job that contradicts the checkpoints of its run.
 const ChangedHint = "give the changed job another name or --run-dir to train it from the start, or undo the change to resume the run"
 
-// KeepsDecay reports whether the job resumes from a checkpoint with this fingerprint as
-// [Job.WithDecayOfAll]: the checkpoint was trained with weight decay on all parameters, as
-// in versions without train.optimizer.decay, and the job file does not give the key.
+// KeepsDecay reports whether the job must resume as [Job.WithDecayOfAll] from a checkpoint
+// with this fingerprint. This is the case if the checkpoint was trained with weight decay on
+// all parameters, as in versions without train.optimizer.decay, and the job file does not set
+// the key.
 func (j *Job) KeepsDecay(fingerprint map[string]string) bool {
 	return j.Train != nil && !j.Gives("train."+decayKey) && fingerprint["optimizer.weight_decay"] != "" &&
 		j.Train.Fingerprint()[decayKey] != "" && fingerprint[decayKey] == ""
 }
 
-// WithDecayOfAll returns a copy of the job with train.optimizer.decay = "all". Its
-// checkpoints have the fingerprint of versions without the key, so that the run resumes
-// from them in the same way.
+// WithDecayOfAll returns a copy of the job with train.optimizer.decay = "all". Its checkpoints
+// have the same fingerprint as in versions without the key, so the run can resume from them in
+// the same way.
 func (j *Job) WithDecayOfAll() *Job {
 	all, train := *j, *j.Train
 	train.Optimizer.Decay = DecayAll
@@ -71,10 +70,10 @@ func (j *Job) WithDecayOfAll() *Job {
 	return &all
 }
 
-// CheckResume returns a [*ChangedError] if the job cannot resume from a checkpoint with
-// this fingerprint and digest, which are those of [Train.Fingerprint] and
-// [Job.TrainDigest]. The paths of both must be resolved. Only a job that gives
-// train.optimizer.decay can contradict that of the checkpoint, see [Job.KeepsDecay].
+// CheckResume returns a [*ChangedError] if the job cannot resume from a checkpoint. The
+// fingerprint and the digest are the checkpoint's [Train.Fingerprint] and [Job.TrainDigest].
+// The paths of the job and of the fingerprint must be resolved. The weight decay can only
+// contradict the checkpoint if the job sets train.optimizer.decay; see [Job.KeepsDecay].
 func (j *Job) CheckResume(fingerprint map[string]string, digest string) error {
 	if j.KeepsDecay(fingerprint) {
 		j = j.WithDecayOfAll()

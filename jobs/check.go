@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// maxSignalSeconds is the longest time before the end that Slurm can signal
-// (sbatch --signal).
+// maxSignalSeconds is the largest value of sbatch --signal, in seconds before the time limit.
 const maxSignalSeconds = 65535
 
-// shortestWatch is four of the signs of life that a rank gives.
+// shortestWatch is the minimum of the heartbeat and progress timeouts: four heartbeats of a
+// rank.
 const shortestWatch = 2 * time.Second
 
-// check reports what is wrong between keys. Rules that need a value which is
-// itself refused are left out, so that one mistake gives one message.
+// check reports conflicts between keys. It skips rules that need an invalid value, so one
+// error causes one message.
 func (d *decoder) check(j *Job) {
 	d.require("name")
 	if d.usable("site") && j.Site == "" {
@@ -59,7 +59,7 @@ func (d *decoder) checkSlurm(s *Slurm) {
 	}
 }
 
-// checkSetup refuses an option where a shell command expects a name.
+// checkSetup also rejects an option if a shell command expects a name.
 func (d *decoder) checkSetup(s *Setup) {
 	for key, v := range map[string]Text{"setup.conda": s.Conda, "setup.venv": s.Venv} {
 		if d.usable(key) && strings.HasPrefix(string(v), "-") {
@@ -107,7 +107,7 @@ func (d *decoder) checkNetwork(n *Network) {
 			d.report(key, "", "must be more than 0")
 		}
 	}
-	// Ranks are heard twice a second.
+	// Ranks send a heartbeat twice per second.
 	for key, v := range map[string]Duration{"network.heartbeat_timeout": n.HeartbeatTimeout, "network.progress_timeout": n.ProgressTimeout} {
 		if d.usable(key) && time.Duration(v) < shortestWatch {
 			d.report(key, "", "must be at least %s", shortestWatch)
@@ -162,8 +162,7 @@ func (d *decoder) checkCommand(c *Command) {
 	}
 }
 
-// require reports a key that the file does not give, at the table that should
-// hold it.
+// require reports a missing key, at the position of the table that should contain it.
 func (d *decoder) require(key string) {
 	if d.given[key] || d.expected(key) {
 		return
@@ -176,7 +175,7 @@ func (d *decoder) require(key string) {
 		}
 		table = table[:dot]
 		if d.refused[table] {
-			return // it is not a table at all
+			return // the value is not a table
 		}
 		if at = d.lookup(table).header; !at.known() {
 			at = d.lookup(table).key
@@ -185,7 +184,7 @@ func (d *decoder) require(key string) {
 	d.add(key, at, fmt.Sprintf("missing key %q", key), "for example: "+examples[key], "")
 }
 
-// expected reports whether a key or a table around it was meant to be given.
+// expected reports whether an unknown key was probably meant as key or as a table around it.
 func (d *decoder) expected(key string) bool {
 	for {
 		if d.meant[key] {
@@ -199,7 +198,7 @@ func (d *decoder) expected(key string) bool {
 	}
 }
 
-// meansInside reports whether a table or a key of it was meant to be given.
+// meansInside reports whether an unknown key was probably meant as table or as a key in it.
 func (d *decoder) meansInside(table string) bool {
 	for key := range d.meant {
 		if within(key, table) {
@@ -209,7 +208,7 @@ func (d *decoder) meansInside(table string) bool {
 	return false
 }
 
-// examples show how to write each key that may be required.
+// examples contains an example for each key that may be required.
 var examples = map[string]string{
 	"name":                  `name = "my-job"`,
 	"train.epochs":          `epochs = 10`,
@@ -241,7 +240,7 @@ var examples = map[string]string{
 	"sweep.random.values":   `values.train.optimizer.lr = { min = 1e-4, max = 0.1, log = true }`,
 }
 
-// usable reports whether all keys are given and have good values.
+// usable reports whether all keys are set and have valid values.
 func (d *decoder) usable(keys ...string) bool {
 	for _, key := range keys {
 		if !d.given[key] || d.refused[key] {
@@ -251,7 +250,7 @@ func (d *decoder) usable(keys ...string) bool {
 	return true
 }
 
-// report adds a diagnostic about the value of a key that the file gives.
+// report adds a diagnostic about the value of a key in the file.
 func (d *decoder) report(key, allowed, format string, args ...any) {
 	at := d.lookup(key)
 	where := at.value
@@ -269,7 +268,7 @@ func (d *decoder) reportElement(key string, i int, message string) {
 	d.reportElementAllowed(key, i, message, "")
 }
 
-// reportElementAllowed is reportElement with what to write instead.
+// reportElementAllowed adds a diagnostic about one element of an array, with a fix.
 func (d *decoder) reportElementAllowed(key string, i int, message, allowed string) {
 	at := d.lookup(key)
 	where := at.value

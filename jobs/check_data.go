@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// builtinPrefix marks a data set that the program carries with it.
+// builtinPrefix marks a data set that is part of the executable.
 const builtinPrefix = "builtin:"
 
-// builtinData are the data sets that the program carries with it.
+// builtinData lists the data sets that are part of the executable.
 var builtinData = []string{builtinPrefix + "fashion-mnist"}
 
-// dataKeys are the keys of [train.data] by their kinds.
+// dataKeys are the keys of [train.data] by kind.
 var dataKeys = []kindKeys{
 	{kind: string(DataIDX), required: []string{"path"}},
 	{kind: string(DataCSV), required: []string{"path", "task"}, optional: []string{"eval_path", "holdout", "target"}},
 	{kind: string(DataSafetensors), required: []string{"path", "task"}, optional: []string{"eval_path", "holdout", "features", "target"}},
 	{
 		kind: string(DataText), required: []string{"path"}, optional: []string{"holdout", "vocabulary"},
-		// A second text could hold characters that the vocabulary of the first has not.
+		// A second text may contain characters that are not in the vocabulary of the first.
 		instead: map[string]string{"eval_path": "holdout = 0.1 keeps a tenth of the text for evaluation"},
 	},
 	{kind: string(DataTokens), required: []string{"path"}, optional: []string{"eval_path", "holdout", "dtype", "vocabulary_size"}},
@@ -72,7 +72,7 @@ func (d *decoder) checkPath(data *Data) {
 	}
 }
 
-// checkPattern refuses a name of files that could match none.
+// checkPattern reports an invalid file name pattern, which can match no file.
 func (d *decoder) checkPattern(key string, path Text) {
 	if _, err := filepath.Match(filepath.Base(string(path)), ""); err != nil && d.usable(key) {
 		d.report(key, "for example: fineweb_train_*.bin", "%q is not a pattern: a \"[\" or \"\\\" in it has no end", path)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// modelKeys are the keys of [train.model] by their kinds.
+// modelKeys are the keys of [train.model] by kind.
 var modelKeys = []kindKeys{
 	{kind: string(ModelLinear)},
 	{kind: string(ModelMLP), required: []string{"hidden"}, optional: []string{"activation", "dropout"}},
@@ -14,8 +14,8 @@ var modelKeys = []kindKeys{
 	{kind: string(ModelGPT), optional: []string{"size", "layers", "heads", "width", "context", "weights", "dropout"}},
 }
 
-// modelData are the kinds of data that each model takes: a CNN needs images, a GPT
-// tokens, and tokens a model that knows what they are.
+// modelData are the kinds of data that each model accepts. A CNN needs images. A GPT needs
+// tokens, and no other model accepts them.
 var modelData = map[ModelKind][]DataKind{
 	ModelLinear: {DataIDX, DataCSV, DataSafetensors, DataSynthetic},
 	ModelMLP:    {DataIDX, DataCSV, DataSafetensors, DataSynthetic},
@@ -46,7 +46,7 @@ func (d *decoder) checkModel(m *Model) {
 	}
 }
 
-// checkModelTakes refuses data that the model cannot be trained with.
+// checkModelTakes reports data that the model cannot be trained with.
 func (d *decoder) checkModelTakes(model ModelKind, data DataKind) {
 	const key = "train.data.kind"
 	if !d.usable("train.model.kind", key) || slices.Contains(modelData[model], data) {

@@ -5,27 +5,27 @@ import (
 	"slices"
 )
 
-// What the built-in trainer can hold, as its packages have it. A job beyond these
-// would fail after it has waited in the queue.
+// Limits of the built-in trainer, as in its packages. Without this check, a larger job would
+// fail only after it has waited in the queue.
 const (
-	maxParameters = 1 << 40 // of a model
-	maxTensor     = 1 << 31 // of one matrix of it
-	maxVocabulary = 1 << 20 // tokens that there are
+	maxParameters = 1 << 40 // in a model
+	maxTensor     = 1 << 31 // parameters in a single matrix
+	maxVocabulary = 1 << 20 // tokens in a vocabulary
 
-	// maxOutputs is how many numbers one layer may put out for a batch: with 256 GiB
-	// of fp32 for a single layer, the batch is a mistake.
+	// maxOutputs is the maximum number of output values of one layer for a batch. A single
+	// layer with 256 GiB of fp32 values means that the batch size is an error.
 	maxOutputs = 1 << 36
 )
 
-// Sizes of data that the file alone tells.
+// Sizes that are not in the job file, only in the data.
 const (
 	fashionInputs  = 28 * 28
 	fashionClasses = 10
 	byteVocabulary = 256
 )
 
-// checkSize refuses a model or a batch that no memory holds. What only the data
-// say, such as the number of classes, counts as the least that it can be.
+// checkSize reports a model or a batch that does not fit in any memory. For sizes that only
+// the data contain, such as the number of classes, it assumes the smallest possible value.
 func (d *decoder) checkSize(t *Train) {
 	if !d.usable("train.model.kind") {
 		return
@@ -50,16 +50,16 @@ func (d *decoder) checkSize(t *Train) {
 	}
 }
 
-// extent is how large a model is at least. Floating point, so that no product of what
-// a file may say overflows.
+// extent is the minimum size of a model. It uses floating point, so no product of values from
+// a job file overflows.
 type extent struct {
 	parameters float64
-	largest    float64  // parameters of its largest matrix
-	widest     float64  // numbers that its widest layer puts out for a sample
-	keys       []string // that these come from, the likeliest to be wrong first
+	largest    float64  // parameters in the largest matrix
+	widest     float64  // output values of the widest layer per sample
+	keys       []string // keys that determine the size, most likely cause first
 }
 
-// layer adds one of so many outputs, each from so many inputs.
+// layer adds a layer with the given number of outputs, each of which uses in inputs.
 func (e *extent) layer(in, out float64) {
 	e.parameters += (in + 1) * out
 	e.largest, e.widest = max(e.largest, in*out), max(e.widest, out)
@@ -77,7 +77,7 @@ func (t *Train) extent() extent {
 	e := extent{widest: in, keys: []string{"train.model.hidden", "train.data.inputs", "train.data.outputs", "train.model.kind"}}
 	width := in
 	if m.Kind == ModelCNN {
-		width = 1 // channel of a grey image
+		width = 1 // one channel of a grayscale image
 		orElse(&m.Kernel, defaultKernel)
 		for _, c := range m.Channels {
 			e.layer(float64(m.Kernel)*float64(m.Kernel)*width, float64(c))
@@ -95,7 +95,7 @@ func (t *Train) extent() extent {
 	return e
 }
 
-// leastVocabulary is the number of tokens that there are at least.
+// leastVocabulary returns the minimum size of the vocabulary.
 func (d Data) leastVocabulary() float64 {
 	if d.Kind == DataText && d.Vocabulary == VocabularyByte {
 		return byteVocabulary
@@ -103,7 +103,7 @@ func (d Data) leastVocabulary() float64 {
 	return float64(max(1, min(d.VocabularySize, maxVocabulary)))
 }
 
-// leastFeatures are the numbers that go in and come out for a sample, at least.
+// leastFeatures returns the minimum number of input and output values per sample.
 func (d Data) leastFeatures() (in, out float64) {
 	if d.Kind == DataIDX && string(d.Path) == builtinData[0] {
 		return fashionInputs, fashionClasses

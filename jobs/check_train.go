@@ -30,7 +30,7 @@ func (d *decoder) checkBuckets(t *Train) {
 	}
 }
 
-// checkDevice refuses what the device cannot do, where the job says which it is.
+// checkDevice reports a backend that the configured device does not support.
 func (d *decoder) checkDevice(t *Train) {
 	if d.usable("train.device", "train.backend") && t.Device == DeviceCPU && t.Backend == BackendNCCL {
 		d.report("train.backend", "", "%q connects GPUs, and device is %q", t.Backend, t.Device)
@@ -83,7 +83,7 @@ func (d *decoder) checkSchedule(s *Schedule, lr Positive) {
 	}
 }
 
-// forbid reports those of the keys that the file gives.
+// forbid reports the given keys if they are in the file.
 func (d *decoder) forbid(why string, keys ...string) {
 	for _, key := range keys {
 		if d.given[key] {
@@ -92,20 +92,19 @@ func (d *decoder) forbid(why string, keys ...string) {
 	}
 }
 
-// kindKeys are the keys of a table that belong to one of its kinds, without those
-// that belong to all.
+// kindKeys are the keys of a table that apply to one of its kinds only.
 type kindKeys struct {
 	kind               string
 	required, optional []string
-	instead            map[string]string // what to write for a key of another kind
+	instead            map[string]string // fixes for keys that apply to other kinds
 }
 
 func (k kindKeys) has(key string) bool {
 	return slices.Contains(k.required, key) || slices.Contains(k.optional, key)
 }
 
-// checkKind reports the keys that a kind needs and the table has not, and those
-// that the table has and that belong to other kinds.
+// checkKind reports missing keys that the kind requires, and keys that apply only to other
+// kinds.
 func (d *decoder) checkKind(table, kind string, all []kindKeys) {
 	this := all[slices.IndexFunc(all, func(k kindKeys) bool { return k.kind == kind })]
 	for _, key := range this.required {

@@ -2,97 +2,98 @@ package jobs
 
 import "strings"
 
-// Family is the version of IP that ranks talk.
+// A Family is the IP version that ranks use.
 type Family string
 
-// Integrity is the protection of the messages between ranks on different nodes.
+// An Integrity is the protection of messages between ranks on different nodes.
 type Integrity string
 
-// Device is what the built-in trainer computes on.
+// A Device is the hardware that the built-in trainer runs on.
 type Device string
 
-// Strategy is how the built-in trainer spreads the model over ranks.
+// A Strategy is how the built-in trainer shards the model across ranks.
 type Strategy string
 
-// Precision is the number format of the built-in trainer. With bf16, products of
-// matrices take bfloat16 numbers, and a GPU may store what goes between operations so;
-// everything else, the weights too, stays fp32.
+// A Precision is the number format of the built-in trainer. With bf16, matrix multiplications
+// use bfloat16 inputs, and a GPU may store intermediate results in bfloat16. Everything else,
+// including the parameters, stays in fp32.
 type Precision string
 
-// Reduce is the number format in which ranks add up gradients. With bf16 they are
-// rounded before, and each sum is: half the bytes between ranks.
+// A Reduce is the number format of the gradient all-reduce. With bf16, gradients and each sum
+// are rounded to bfloat16, which halves the traffic between ranks.
 type Reduce string
 
-// NonFinite is what becomes of a step whose loss or gradients are not finite
-// numbers: the run stops, or the step is skipped and changes no weight.
+// A NonFinite is the reaction to a step with a non-finite loss or non-finite gradients. The
+// run stops, or it skips the step and leaves the parameters unchanged.
 type NonFinite string
 
-// SaveError is what becomes of a run that cannot write a checkpoint: it stops, or goes
-// on until the next one is due. The first and the last must be written.
+// A SaveError is the reaction to a failed write of a checkpoint. The run stops, or it
+// continues until the next checkpoint. The first and the last checkpoint must always be
+// written.
 type SaveError string
 
-// Metric is what says which of two models is better.
+// A Metric is the value that determines which of two models is better.
 type Metric string
 
-// ModelKind is a network that the built-in trainer knows.
+// A ModelKind is a model architecture of the built-in trainer.
 type ModelKind string
 
-// Activation is the function between the layers of an MLP or a CNN.
+// An Activation is the function between the layers of an MLP or a CNN.
 type Activation string
 
-// DataKind is a form of training data.
+// A DataKind is a format of training data.
 type DataKind string
 
-// Vocabulary is what a token of a text is.
+// A Vocabulary is the unit of text that a token represents.
 type Vocabulary string
 
-// DType is the number format of a stored token.
+// A DType is the number format of a stored token.
 type DType string
 
-// Uneven is what becomes of an epoch's last samples where they do not go around the
-// ranks: some others are taken again beside them (pad) or they are left out (drop), as
-// by PyTorch's DistributedSampler; or ranks without one join in with nothing (join).
+// An Uneven is the handling of an epoch's last samples if they do not divide evenly among the
+// ranks. As in PyTorch's DistributedSampler, some samples are repeated (pad) or the last ones
+// are dropped (drop). With join, ranks without samples take part with padding batches.
 type Uneven string
 
-// Task is what a model learns: values or classes.
+// A Task is the kind of target: values or classes.
 type Task string
 
-// Decay selects the parameters that weight decay applies to.
+// A Decay selects the parameters that weight decay applies to.
 type Decay string
 
-// OptimizerKind is an update rule.
+// An OptimizerKind is the update rule of the optimizer.
 type OptimizerKind string
 
-// ScheduleKind is how a learning rate changes.
+// A ScheduleKind is the kind of learning rate schedule.
 type ScheduleKind string
 
-// Launcher is how the user's own program is started.
+// A Launcher is the way to start the user's program.
 type Launcher string
 
-// ContainerRuntime is what brings up a container: a program that each rank is
-// started by (apptainer, singularity, shifter), or srun itself with NVIDIA's pyxis
-// plugin (--container-image) or CSCS's container engine (--environment).
+// A ContainerRuntime starts containers. It is a program that starts each rank (apptainer,
+// singularity, shifter) or an extension of srun: NVIDIA's pyxis plugin (--container-image) or
+// CSCS's container engine (--environment).
 type ContainerRuntime string
 
-// Backend is what carries the numbers that ranks of the built-in trainer exchange.
+// A Backend is the communication library for the ranks of the built-in trainer.
 type Backend string
 
-// The values of each choice. The first one of a choice with a default is it.
+// Values of each choice. The default, if there is one, comes first.
 const (
 	FamilyAuto Family = "auto"
 	FamilyIPv4 Family = "ipv4"
 	FamilyIPv6 Family = "ipv6"
 
-	IntegrityChecksum Integrity = "checksum" // CRC-32C: detects damage
-	IntegrityMAC      Integrity = "mac"      // AES-256-GMAC: also detects deliberate changes
+	IntegrityChecksum Integrity = "checksum" // CRC-32C: detects corruption
+	IntegrityMAC      Integrity = "mac"      // AES-256-GMAC: also detects tampering
 
-	DeviceAuto Device = "auto" // a GPU, or the processor where there is none
+	DeviceAuto Device = "auto" // a GPU, or the CPU if there is no GPU
 	DeviceCUDA Device = "cuda"
 	DeviceCPU  Device = "cpu"
 
-	BackendAuto Backend = "auto" // of processors tcp, of GPUs nccl where that is installed
+	BackendAuto Backend = "auto" // tcp for CPUs; nccl for GPUs if it is installed
 	BackendTCP  Backend = "tcp"  // shared memory inside a node, TCP between nodes
-	BackendMPI  Backend = "mpi"  // the MPI library of the site
+	BackendMPI  Backend = "mpi"  // the site's MPI library
 	BackendNCCL Backend = "nccl" // between GPUs
 
 	StrategyDDP   Strategy = "ddp"
@@ -109,8 +110,8 @@ const (
 	SaveErrorStop     SaveError = "stop"
 	SaveErrorContinue SaveError = "continue"
 
-	MetricEvalLoss Metric = "eval_loss" // the lower
-	MetricAccuracy Metric = "accuracy"  // the higher
+	MetricEvalLoss Metric = "eval_loss" // lower is better
+	MetricAccuracy Metric = "accuracy"  // higher is better
 
 	NonFiniteStop NonFinite = "stop"
 	NonFiniteSkip NonFinite = "skip"
@@ -166,7 +167,7 @@ const (
 	ContainerNone        ContainerRuntime = "none"
 )
 
-// choose returns v if it is one of the options.
+// choose returns v as a T if it is one of the options. The error lists the options.
 func choose[T ~string](v any, options ...T) (T, error) {
 	names := make([]string, len(options))
 	for i, o := range options {
@@ -187,7 +188,7 @@ func choose[T ~string](v any, options ...T) (T, error) {
 	return "", r
 }
 
-// UnmarshalTOML takes "auto", "ipv4" or "ipv6".
+// UnmarshalTOML accepts "auto", "ipv4", and "ipv6".
 func (f *Family) UnmarshalTOML(v any) (err error) {
 	*f, err = choose(v, FamilyAuto, FamilyIPv4, FamilyIPv6)
 	return err
@@ -199,7 +200,7 @@ func (i *Integrity) UnmarshalTOML(v any) (err error) {
 	return err
 }
 
-// UnmarshalTOML takes "auto", "cuda", "cpu", or "gpu" for "cuda".
+// UnmarshalTOML accepts "auto", "cuda", and "cpu". "gpu" means "cuda".
 func (d *Device) UnmarshalTOML(v any) (err error) {
 	const gpu Device = "gpu"
 	if *d, err = choose(v, DeviceAuto, DeviceCUDA, DeviceCPU, gpu); *d == gpu {
@@ -208,13 +209,13 @@ func (d *Device) UnmarshalTOML(v any) (err error) {
 	return err
 }
 
-// UnmarshalTOML takes "auto", "tcp", "mpi" or "nccl".
+// UnmarshalTOML accepts "auto", "tcp", "mpi", and "nccl".
 func (b *Backend) UnmarshalTOML(v any) (err error) {
 	*b, err = choose(v, BackendAuto, BackendTCP, BackendMPI, BackendNCCL)
 	return err
 }
 
-// UnmarshalTOML takes "ddp", "zero1", "zero2", "zero3", or "fsdp" for the last.
+// UnmarshalTOML accepts "ddp", "zero1", "zero2", and "zero3". "fsdp" means "zero3".
 func (s *Strategy) UnmarshalTOML(v any) (err error) {
 	const fsdp Strategy = "fsdp"
 	if *s, err = choose(v, StrategyDDP, StrategyZeRO1, StrategyZeRO2, StrategyZeRO3, fsdp); *s == fsdp {
@@ -223,104 +224,103 @@ func (s *Strategy) UnmarshalTOML(v any) (err error) {
 	return err
 }
 
-// UnmarshalTOML takes "fp32" or "bf16".
+// UnmarshalTOML accepts "fp32" and "bf16".
 func (p *Precision) UnmarshalTOML(v any) (err error) {
 	*p, err = choose(v, PrecisionFP32, PrecisionBF16)
 	return err
 }
 
-// UnmarshalTOML takes "fp32" or "bf16".
+// UnmarshalTOML accepts "fp32" and "bf16".
 func (r *Reduce) UnmarshalTOML(v any) (err error) {
 	*r, err = choose(v, ReduceFP32, ReduceBF16)
 	return err
 }
 
-// UnmarshalTOML takes "stop" or "continue".
+// UnmarshalTOML accepts "stop" and "continue".
 func (e *SaveError) UnmarshalTOML(v any) (err error) {
 	*e, err = choose(v, SaveErrorStop, SaveErrorContinue)
 	return err
 }
 
-// UnmarshalTOML takes one of the metrics.
+// UnmarshalTOML accepts "eval_loss" and "accuracy".
 func (m *Metric) UnmarshalTOML(v any) (err error) {
 	*m, err = choose(v, MetricEvalLoss, MetricAccuracy)
 	return err
 }
 
-// UnmarshalTOML takes "stop" or "skip".
+// UnmarshalTOML accepts "stop" and "skip".
 func (n *NonFinite) UnmarshalTOML(v any) (err error) {
 	*n, err = choose(v, NonFiniteStop, NonFiniteSkip)
 	return err
 }
 
-// UnmarshalTOML takes "linear", "mlp", "cnn" or "gpt".
+// UnmarshalTOML accepts "linear", "mlp", "cnn", and "gpt".
 func (k *ModelKind) UnmarshalTOML(v any) (err error) {
 	*k, err = choose(v, ModelLinear, ModelMLP, ModelCNN, ModelGPT)
 	return err
 }
 
-// UnmarshalTOML takes "relu", "tanh" or "gelu".
+// UnmarshalTOML accepts "relu", "tanh", and "gelu".
 func (a *Activation) UnmarshalTOML(v any) (err error) {
 	*a, err = choose(v, ActivationReLU, ActivationTanh, ActivationGELU)
 	return err
 }
 
-// UnmarshalTOML takes "idx", "csv", "safetensors", "text", "tokens" or "synthetic".
+// UnmarshalTOML accepts "idx", "csv", "safetensors", "text", "tokens", and "synthetic".
 func (k *DataKind) UnmarshalTOML(v any) (err error) {
 	*k, err = choose(v, DataIDX, DataCSV, DataSafetensors, DataText, DataTokens, DataSynthetic)
 	return err
 }
 
-// UnmarshalTOML takes "char" or "byte".
+// UnmarshalTOML accepts "char" and "byte".
 func (u *Vocabulary) UnmarshalTOML(v any) (err error) {
 	*u, err = choose(v, VocabularyChar, VocabularyByte)
 	return err
 }
 
-// UnmarshalTOML takes "uint16" or "uint32".
+// UnmarshalTOML accepts "uint16" and "uint32".
 func (t *DType) UnmarshalTOML(v any) (err error) {
 	*t, err = choose(v, DTypeUint16, DTypeUint32)
 	return err
 }
 
-// UnmarshalTOML takes "pad", "drop" or "join".
+// UnmarshalTOML accepts "pad", "drop", and "join".
 func (u *Uneven) UnmarshalTOML(v any) (err error) {
 	*u, err = choose(v, UnevenPad, UnevenDrop, UnevenJoin)
 	return err
 }
 
-// UnmarshalTOML takes "regression" or "classification".
+// UnmarshalTOML accepts "regression" and "classification".
 func (t *Task) UnmarshalTOML(v any) (err error) {
 	*t, err = choose(v, TaskRegression, TaskClassification)
 	return err
 }
 
-// UnmarshalTOML takes "constant", "cosine" or "step".
+// UnmarshalTOML accepts "constant", "cosine", and "step".
 func (k *ScheduleKind) UnmarshalTOML(v any) (err error) {
 	*k, err = choose(v, ScheduleConstant, ScheduleCosine, ScheduleStep)
 	return err
 }
 
-// UnmarshalTOML takes "sgd", "adam" or "adamw".
+// UnmarshalTOML accepts "sgd", "adam", and "adamw".
 func (k *OptimizerKind) UnmarshalTOML(v any) (err error) {
 	*k, err = choose(v, OptimizerSGD, OptimizerAdam, OptimizerAdamW)
 	return err
 }
 
-// UnmarshalTOML takes "matrices" or "all".
+// UnmarshalTOML accepts "matrices" and "all".
 func (d *Decay) UnmarshalTOML(v any) (err error) {
 	*d, err = choose(v, DecayMatrices, DecayAll)
 	return err
 }
 
-// UnmarshalTOML takes "rank" or "torchrun".
+// UnmarshalTOML accepts "rank" and "torchrun".
 func (l *Launcher) UnmarshalTOML(v any) (err error) {
 	*l, err = choose(v, LauncherRank, LauncherTorchrun)
 	return err
 }
 
-// UnmarshalTOML takes "apptainer", "singularity", "shifter", "pyxis", "edf" or
-// "none".
+// UnmarshalTOML accepts "apptainer", "singularity", "shifter", "pyxis", "edf", and "none".
 func (r *ContainerRuntime) UnmarshalTOML(v any) (err error) {
 	*r, err = choose(v, ContainerApptainer, ContainerSingularity, ContainerShifter, ContainerPyxis, ContainerEDF, ContainerNone)
 	return err

@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// A decoder fills a Job from a decoded document and collects what is wrong with
-// it. It does not stop at the first mistake.
+// A decoder fills a Job from a decoded document and collects all errors. It continues after an
+// error.
 type decoder struct {
 	*layout
-	given   map[string]bool // keys of the spec that the document has
-	refused map[string]bool // those whose value is no good
-	meant   map[string]bool // keys that an unknown key was probably meant to be
-	unsure  []string        // keys of the job file whose values in [sweep] are no good
-	root    reflect.Type    // the struct of the whole file
+	given   map[string]bool // keys of the spec that are in the document
+	refused map[string]bool // keys with invalid values
+	meant   map[string]bool // keys that unknown keys were probably meant to be
+	unsure  []string        // job file keys with invalid values in [sweep]
+	root    reflect.Type    // struct of the whole file
 	found   []finding
 
-	// Reflection is slow, and a file may have thousands of unknown keys.
-	named  map[string][]string       // keys of the spec by their last part; see keysNamed
+	// Caches: reflection is slow, and a file may have thousands of unknown keys.
+	named  map[string][]string       // keys of the spec by last part; see keysNamed
 	fields map[reflect.Type][]string // see fieldNames
 }
 
@@ -31,7 +31,7 @@ func newDecoder(l *layout, root any) *decoder {
 		fields: map[reflect.Type][]string{}}
 }
 
-// A finding is a diagnostic without its place in lines and columns yet.
+// A finding is a diagnostic whose line and column are not set yet.
 type finding struct {
 	Diagnostic
 	where span
@@ -43,10 +43,10 @@ func (d *decoder) add(key string, where span, message, allowed, suggestion strin
 	})
 }
 
-// maxDiagnostics bounds the report on one file.
+// maxDiagnostics is the maximum number of diagnostics for one file.
 const maxDiagnostics = 100
 
-// diagnostics returns what was found in file order, what has no place first.
+// diagnostics returns the findings in file order. Findings without a position come first.
 func (d *decoder) diagnostics() Diagnostics {
 	slices.SortFunc(d.found, func(a, b finding) int {
 		return cmp.Or(a.where.start-b.where.start, a.where.end-b.where.end, strings.Compare(a.Message, b.Message))
@@ -63,11 +63,11 @@ func (d *decoder) diagnostics() Diagnostics {
 	return all
 }
 
-// A tomlValue is a type that takes a decoded TOML value and checks it.
+// A tomlValue is a type that decodes and checks a TOML value.
 type tomlValue interface{ UnmarshalTOML(any) error }
 
-// A tomlTree is a type that takes a table with keys of its own, and reports what
-// is wrong with each at its place.
+// A tomlTree is a type that decodes a table with arbitrary keys. It reports each error at its
+// position.
 type tomlTree interface {
 	decode(d *decoder, path []string, where span, v any)
 }
@@ -87,8 +87,8 @@ func (d *decoder) table(path []string, doc map[string]any, into reflect.Value) {
 	}
 }
 
-// value decodes one value. The key in messages is name, which has an index
-// where path has not; where is the place of the value.
+// value decodes one value. Messages use name, which has an index if the value is an array
+// element, unlike path. where is the position of the value.
 func (d *decoder) value(path []string, name string, where span, v any, into reflect.Value) {
 	if t, ok := into.Addr().Interface().(tomlValue); ok {
 		if err := t.UnmarshalTOML(v); err != nil {
@@ -159,8 +159,8 @@ func (d *decoder) value(path []string, name string, where span, v any, into refl
 	}
 }
 
-// asList writes a single value as the list that the key takes: a command line as its
-// words. It returns "" if the value is not a plain one.
+// asList returns the key with a single value written as a list. It splits a command line into
+// words. It returns an empty string if the value is not a string or a number.
 func asList(key string, v any) string {
 	var text string
 	switch v := v.(type) {
@@ -181,7 +181,7 @@ func asList(key string, v any) string {
 	return fmt.Sprintf("write %s = [%s]", key, text)
 }
 
-// listOf returns the elements of an array, which [[name]] makes as well.
+// listOf returns the elements of an array or of an array of tables ([[name]]).
 func listOf(v any) (list []any, ok bool) {
 	if tables, ok := v.([]map[string]any); ok {
 		for _, t := range tables {
@@ -193,7 +193,7 @@ func listOf(v any) (list []any, ok bool) {
 	return list, ok
 }
 
-// variables decodes a table with free keys.
+// variables decodes a table with arbitrary keys into a map.
 func (d *decoder) variables(path []string, doc map[string]any, into reflect.Value) {
 	into.Set(reflect.MakeMap(into.Type()))
 	for key, v := range doc {
@@ -212,7 +212,7 @@ func (d *decoder) variables(path []string, doc map[string]any, into reflect.Valu
 	}
 }
 
-// bad reports a value that its type refuses.
+// bad reports a value that its type rejects.
 func (d *decoder) bad(path []string, name string, where span, err error) {
 	at := d.lookup(keyName(path))
 	if !where.known() {
@@ -234,8 +234,8 @@ func (d *decoder) unknown(path []string, key string, table reflect.Type) {
 	d.unknownAmong(names, path, append(slices.Clip(path), key), key)
 }
 
-// unknownAmong reports a key, which stands at a path, that is none of the names in
-// the table at another.
+// unknownAmong reports the key at path at if names does not have it. names are the keys of the
+// table at path table.
 func (d *decoder) unknownAmong(names, table, at []string, key string) {
 	where := "at the top level"
 	if len(table) > 0 {
@@ -254,7 +254,7 @@ func (d *decoder) unknownAmong(names, table, at []string, key string) {
 	d.add(keyName(at), d.lookup(keyName(at)).key, fmt.Sprintf("unknown key %q", keyName(at)), allowed, suggestion)
 }
 
-// fieldOf returns the field of a struct that has the given TOML key.
+// fieldOf returns the struct field with the given TOML key.
 func fieldOf(v reflect.Value, key string) (reflect.Value, bool) {
 	for i := range v.NumField() {
 		if v.Type().Field(i).Tag.Get("toml") == key && key != "" {
@@ -264,7 +264,7 @@ func fieldOf(v reflect.Value, key string) (reflect.Value, bool) {
 	return reflect.Value{}, false
 }
 
-// typeAt returns the type of a key of a struct's TOML, or of a map in it.
+// typeAt returns the type of the key at path in a struct, or in a map inside it.
 func typeAt(t reflect.Type, path []string) (reflect.Type, bool) {
 	for _, key := range path {
 		if t = tableType(t); t == nil {
@@ -283,7 +283,7 @@ func typeAt(t reflect.Type, path []string) (reflect.Type, bool) {
 	return t, true
 }
 
-// tableType returns the struct or map of a type that is written as a table, or nil.
+// tableType returns the struct or map type of a TOML table, or nil if t is not a table.
 func tableType(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -306,7 +306,7 @@ func fieldNames(t reflect.Type) []string {
 	return names
 }
 
-// keysNamed returns the keys anywhere in the file's struct whose last part is name.
+// keysNamed returns all keys of the file whose last part is name.
 func (d *decoder) keysNamed(name string) []string {
 	if d.named == nil {
 		d.named = map[string][]string{}
@@ -318,8 +318,7 @@ func (d *decoder) keysNamed(name string) []string {
 	return d.named[name]
 }
 
-// eachKey calls f for every key of a spec's struct, tables included, in the
-// order of the fields.
+// eachKey calls f for each key of a struct, including tables, in field order.
 func eachKey(t reflect.Type, path []string, f func(path []string, t reflect.Type)) {
 	for field := range t.Fields() {
 		key := field.Tag.Get("toml")

@@ -10,12 +10,12 @@ const (
 	defaultHeartbeatTimeout  = 60 * time.Second
 	defaultProgressTimeout   = 30 * time.Minute
 	defaultKeep              = 3
-	defaultRestarts          = 2 // where nodes may fail
+	defaultRestarts          = 2 // if nodes may fail
 	defaultKernel            = 3
 	defaultFeatures          = "x"
 	defaultTarget            = "y"
 
-	// Those of torch.optim.Adam and AdamW.
+	// Defaults of torch.optim.Adam and AdamW.
 	defaultBeta1      = 0.9
 	defaultBeta2      = 0.999
 	defaultEps        = 1e-8
@@ -27,13 +27,13 @@ var (
 	defaultCheckpointEvery = Interval{1, Epochs}
 )
 
-// fillDefaults sets what the file leaves out. It runs on a checked Job.
+// fillDefaults sets the keys that are not in the file. The Job must be valid.
 func (j *Job) fillDefaults() {
 	orElse(&j.Site, defaultSite)
 	orElse(&j.Slurm.Nodes, 1)
 	orElse(&j.Slurm.TasksPerNode, Count(j.TasksPerNode()))
 	orElse(&j.Slurm.CPUsPerTask, 1)
-	if !j.Gives("slurm.signal_before_end") { // 0 is off
+	if !j.Gives("slurm.signal_before_end") { // 0 turns the signal off
 		j.Slurm.SignalBeforeEnd = j.signalBeforeEnd()
 	}
 	orElse(&j.Network.Interface, InterfaceAuto)
@@ -58,7 +58,7 @@ func (j *Job) fillDefaults() {
 	}
 }
 
-// LimitTime gives the job a time limit that its file does not have.
+// LimitTime sets a time limit for a job whose file does not have one.
 func (j *Job) LimitTime(limit WallTime) {
 	j.Slurm.Time = limit
 	if !j.Gives("slurm.signal_before_end") {
@@ -66,9 +66,9 @@ func (j *Job) LimitTime(limit WallTime) {
 	}
 }
 
-// signalBeforeEnd is how long before its end a job is told of it unless the file
-// says: long enough to save, and at most a quarter of the time. A user's program
-// is not told unasked, for a signal that it does not know would end it.
+// signalBeforeEnd returns the default time between the warning signal and the time limit. It
+// is enough to save a checkpoint, and at most a quarter of the time limit. A user's program
+// gets no signal by default, because an unhandled signal would kill it.
 func (j *Job) signalBeforeEnd() Duration {
 	if j.Command != nil && j.Restart.Requeue == 0 {
 		return 0
@@ -80,11 +80,11 @@ func (j *Job) signalBeforeEnd() Duration {
 	return Duration(before)
 }
 
-// fillOptimizer sets what weight decay applies to, and the hyperparameters of Adam and
-// AdamW, for which 0 is a value that a file can give.
+// fillOptimizer sets the default for weight decay and the hyperparameters of Adam and AdamW.
+// For the hyperparameters, 0 in the file is a valid value, not a missing one.
 func (j *Job) fillOptimizer() {
 	o := &j.Train.Optimizer
-	if j.Train.Model.Kind == ModelGPT { // as nanoGPT and llm.c
+	if j.Train.Model.Kind == ModelGPT { // as in nanoGPT and llm.c
 		orElse(&o.Decay, DecayMatrices)
 	}
 	orElse(&o.Decay, DecayAll)
@@ -124,7 +124,7 @@ func (m *Model) fillDefaults() {
 		orElse(&m.Activation, ActivationReLU)
 		orElse(&m.Kernel, defaultKernel)
 		if len(m.Hidden) == 0 {
-			m.Hidden = nil // [] says the same as no key, so it is no other spec
+			m.Hidden = nil // [] and a missing key must give the same fingerprint
 		}
 	case ModelGPT:
 		*m = m.sized()
@@ -152,7 +152,7 @@ func (d *Data) fillDefaults() {
 	}
 }
 
-// orElse gives *v a default where it has its zero value.
+// orElse sets *v to value if it has its zero value.
 func orElse[T comparable](v *T, value T) {
 	var zero T
 	if *v == zero {

@@ -2,23 +2,22 @@ package jobs
 
 import "strings"
 
-// Dependency is another run that must come first, in the form "afterok:RUN": a
-// condition of sbatch --dependency, and a run directory, a run's name or a job
-// id.
+// A Dependency is a condition on another run, in the form "afterok:RUN". The condition is a
+// type of sbatch --dependency. RUN is a run directory, a run's name, or a job ID.
 type Dependency string
 
-// dependencyKinds are the conditions of sbatch --dependency that name jobs.
+// dependencyKinds are the types of sbatch --dependency that refer to jobs.
 var dependencyKinds = []string{"after", "afterok", "afterany", "afternotok"}
 
 const dependencyForms = `allowed: "afterok:RUN", "afterany:RUN", "afternotok:RUN" or "after:RUN", where RUN is a run's name, directory or job id`
 
-// Parts are the condition and the run.
+// Parts returns the condition and the run.
 func (d Dependency) Parts() (kind, run string) {
 	kind, run, _ = strings.Cut(string(d), ":")
 	return kind, run
 }
 
-// UnmarshalTOML takes a TOML string.
+// UnmarshalTOML accepts a TOML string.
 func (d *Dependency) UnmarshalTOML(v any) error {
 	s, err := stringValue(v)
 	if err != nil {

@@ -9,31 +9,31 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
-// A Diagnostic is one mistake in a job file.
+// A Diagnostic is one error in a job file.
 type Diagnostic struct {
-	File       string // as given to Load or Parse; empty for a Job that was not parsed
-	Line       int    // from 1; 0 if the mistake has no place, such as a missing key
+	File       string // as passed to Load or Parse; empty for a Job that was not parsed
+	Line       int    // from 1; 0 if the error has no position, such as a missing key
 	Column     int    // from 1, in characters
-	Source     string // the whole line, raw; values of setup.env are left out
-	Length     int    // characters to underline, at least 1
-	Key        string // "slurm.nodes", "train.model.hidden[1]"; empty for broken syntax
-	Message    string // what is wrong
-	Allowed    string // what would be right, as a phrase; may be empty
-	Suggestion string // the key or value that was probably meant; may be empty
+	Source     string // whole line, unescaped, without values of setup.env
+	Length     int    // number of characters to underline, at least 1
+	Key        string // such as "slurm.nodes" or "train.model.hidden[1]"; empty for a syntax error
+	Message    string // description of the error
+	Allowed    string // valid values or the fix, as a phrase; may be empty
+	Suggestion string // key or value that was probably meant; may be empty
 }
 
-// Diagnostics are the mistakes of one job file, in file order.
+// Diagnostics are the errors in one job file, in file order.
 type Diagnostics []Diagnostic
 
-// Error returns what [Diagnostics.Render] writes, without the last newline.
+// Error returns the output of [Diagnostics.Render] without the last newline.
 func (ds Diagnostics) Error() string {
 	var b bytes.Buffer
-	ds.Render(&b) // a buffer does not fail
+	ds.Render(&b) // writing to a buffer never fails
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Render writes every diagnostic as people read it: file, line and column, what
-// is wrong, the source line with the place underlined, and what would be right.
+// Render writes all diagnostics in human-readable form: position, message, source line with
+// the error underlined, and fix.
 func (ds Diagnostics) Render(w io.Writer) error {
 	for _, d := range ds {
 		if err := d.render(w); err != nil {
@@ -55,7 +55,7 @@ func (d Diagnostic) render(w io.Writer) error {
 		b.WriteByte(' ')
 	}
 	message := d.Message
-	if d.Key != "" && strings.HasSuffix(d.File, " "+d.Key) { // "--set train.batch" has named it
+	if d.Key != "" && strings.HasSuffix(d.File, " "+d.Key) { // avoids repeating the key after "--set train.batch"
 		message = strings.TrimPrefix(message, d.Key+": ")
 	}
 	fmt.Fprintf(&b, "%s\n", visible(message))
@@ -78,14 +78,14 @@ func (d Diagnostic) render(w io.Writer) error {
 	return err
 }
 
-// Long lines are shown around the mistake only.
+// Only part of a long line is printed, around the error.
 const (
 	excerptWidth = 110 // characters
-	excerptLead  = 40  // of them before the mistake
+	excerptLead  = 40  // maximum number of characters before the error
 )
 
-// excerpt returns the part of the source line to show, the blanks that go under
-// what stands before the mistake, and the width of the underline.
+// excerpt returns the part of the source line to print, the blanks under the text before the
+// error, and the width of the underline.
 func (d Diagnostic) excerpt() (source, before string, width int) {
 	line := []rune(visible(d.Source))
 	from, column := 0, min(d.Column-1, len(line))
@@ -95,7 +95,7 @@ func (d Diagnostic) excerpt() (source, before string, width int) {
 	to := min(len(line), from+excerptWidth)
 	source = string(line[from:to])
 	before = strings.Map(func(r rune) rune {
-		if r == '\t' { // as wide as the tab above it
+		if r == '\t' { // keeps the width of the tab above
 			return r
 		}
 		return ' '
@@ -109,8 +109,8 @@ func (d Diagnostic) excerpt() (source, before string, width int) {
 	return source, before, max(1, min(d.Length, to-column))
 }
 
-// visible makes text safe for a terminal, character by character: a job file
-// may hold escape sequences, and the diagnostic about them must not send them.
+// visible replaces each unsafe character for output to a terminal. A job file may contain
+// escape sequences, and a diagnostic must not send them to the terminal.
 func visible(s string) string {
 	return printable.Mark(strings.ReplaceAll(s, "\n", "\ufffd"))
 }

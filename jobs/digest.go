@@ -10,26 +10,27 @@ import (
 	"strconv"
 )
 
-// scheduleKeys are the keys of [train] that may change when a run is resumed:
-// they say how long it goes on, how much it tells and how ranks divide the work, not
-// what a step computes. Other buckets may add up in another order, as another number
-// of ranks does. A run that stopped at a step that is not finite may go on as one that
-// skips it.
+// scheduleKeys are the keys of [train] that may change before a run resumes. They affect the
+// length of the run, the amount of logging, and the division of work among ranks, but not the
+// result of a step. Other bucket sizes can change the order of a sum, as another world size
+// does. A run that stopped at a non-finite step may resume with nonfinite = "skip".
 var scheduleKeys = map[string]bool{"epochs": true, "log_every": true, "backend": true, "nonfinite": true, "bucket": true, "first_bucket": true, "no_sync": true}
 
-// saidTwice are the keys of [train] that only stand for others, which a Job has too.
+// saidTwice are the keys of [train] that only set other keys, which are also in a Job.
 var saidTwice = map[string]bool{"model.size": true}
 
-// Fingerprint returns every field of [train] that changes what a step computes,
-// by its key below "train" and with its value as JSON: "optimizer.lr" is "0.1".
-// Fields with their zero value are left out, and what means the same: a field that a
-// later version adds does not orphan the checkpoints of this one. Every
-// strategy has that of ddp, and every device that of cpu: each goes on from the
-// checkpoints of the others. (What devices compute differs by rounding only.)
+// Fingerprint returns all fields of [train] that affect the result of a step. The map key is
+// the TOML key below "train", and the value is JSON: "optimizer.lr" is "0.1".
 //
-// Two runs with equal fingerprints, buckets and world sizes compute the same thing
-// from the same data. Paths are compared as they are, so both should come from
-// [Job.ResolvePaths] or neither.
+// Fingerprint omits fields with their zero value and values that equal the earlier behavior,
+// so a field that a later version adds does not invalidate existing checkpoints. All
+// strategies have the fingerprint of ddp, and all devices have the fingerprint of cpu, because
+// each can resume from checkpoints of the others. The results of devices differ only by
+// rounding.
+//
+// Two runs with equal fingerprints, buckets, and world sizes compute the same results from the
+// same data. Paths are compared literally, so call [Job.ResolvePaths] for both runs or for
+// neither.
 func (t *Train) Fingerprint() map[string]string {
 	fields := map[string]string{}
 	shape := *t
@@ -43,10 +44,10 @@ func (t *Train) Fingerprint() map[string]string {
 		shape.Data.Uneven = ""
 	}
 	if shape.Optimizer.Decay == DecayAll || shape.Optimizer.WeightDecay == 0 {
-		shape.Optimizer.Decay = "" // what versions without the key computed
+		shape.Optimizer.Decay = "" // the behavior of versions without this key
 	}
 	if shape.Strategy != "" {
-		shape.Strategy = StrategyDDP // all strategies compute the same
+		shape.Strategy = StrategyDDP // all strategies compute the same results
 	}
 	if shape.Device != "" {
 		shape.Device = DeviceCPU
@@ -55,18 +56,18 @@ func (t *Train) Fingerprint() map[string]string {
 	return fields
 }
 
-// stepKeys are the fields of a fingerprint that say, with the number of ranks, how many
-// samples a step has. As that may, they may change when a run is resumed: its position
-// is counted in samples.
+// stepKeys are the fields of a fingerprint that determine, with the world size, the number of
+// samples per step. Like the world size, they may change before a run resumes, because its
+// position is counted in samples.
 var stepKeys = map[string]bool{"batch": true, "accumulate": true}
 
-// Differences returns the fields in which two fingerprints differ so that one cannot go
-// on from a checkpoint of the other, in order.
+// Differences returns the sorted fields that prevent a run with the fingerprint is from
+// resuming from a checkpoint with the fingerprint was.
 func Differences(was, is map[string]string) []string {
 	var keys []string
 	for _, fields := range []map[string]string{was, is} {
 		for key := range fields {
-			device := key == "device" // earlier versions counted it
+			device := key == "device" // fingerprints of earlier versions contain the device
 			if was[key] != is[key] && !stepKeys[key] && !device {
 				keys = append(keys, key)
 			}
@@ -76,13 +77,13 @@ func Differences(was, is map[string]string) []string {
 	return slices.Compact(keys)
 }
 
-// The setting that fingerprints of versions without the key leave out, and its value there.
+// The setting that fingerprints of versions without this key omit, and its implied value.
 const (
 	decayKey   = "optimizer.decay"
 	decayedAll = `"` + string(DecayAll) + `"`
 )
 
-// implied returns the value, as JSON, of a setting that a fingerprint leaves out, or an
+// implied returns the value, as JSON, of a setting that a fingerprint omits. It returns an
 // empty string if the setting then has no value.
 func implied(key string) string {
 	if key == decayKey {
@@ -91,11 +92,11 @@ func implied(key string) string {
 	return ""
 }
 
-// RankSamples is the samples of a rank in a step of the spec with this fingerprint, 0 if
-// it does not say.
+// RankSamples returns the number of samples per rank and step for the spec with this
+// fingerprint, or 0 if the fingerprint does not contain it.
 func RankSamples(fingerprint map[string]string) int {
 	batch, _ := strconv.Atoi(fingerprint["batch"])
-	accumulate, _ := strconv.Atoi(fingerprint["accumulate"]) // left out where it is 1
+	accumulate, _ := strconv.Atoi(fingerprint["accumulate"]) // omitted if it is 1
 	return batch * max(1, accumulate)
 }
 
@@ -109,7 +110,7 @@ func fingerprint(v reflect.Value, prefix string, fields map[string]string) {
 			fingerprint(f, key+".", fields)
 		} else {
 			text, err := json.Marshal(f.Interface())
-			if err != nil { // a float that is not finite, which decoding refuses
+			if err != nil { // a non-finite float, which decoding rejects
 				text = fmt.Append(nil, f.Interface())
 			}
 			fields[key] = string(text)
@@ -117,13 +118,14 @@ func fingerprint(v reflect.Value, prefix string, fields map[string]string) {
 	}
 }
 
-// TrainDigest is the SHA-256 of the [Train.Fingerprint] in hexadecimal: checkpoints
-// with equal ones are of the same spec, others have [Differences]. It is empty for a job without [train].
+// TrainDigest returns the SHA-256 digest of [Train.Fingerprint] in hexadecimal, or an empty
+// string for a job without [train]. Checkpoints with equal digests have the same spec. For
+// others, see [Differences].
 func (j *Job) TrainDigest() string {
 	if j.Train == nil {
 		return ""
 	}
-	text, _ := json.Marshal(j.Train.Fingerprint()) // keys sorted; strings always marshal
+	text, _ := json.Marshal(j.Train.Fingerprint()) // keys are sorted; strings can always be marshaled
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }

@@ -1,20 +1,20 @@
-// Package jobs is the job spec: the TOML file in which a person describes one
-// training job, or a sweep of them, the values that may stand over it ([Override]),
-// and the [Job] that the rest of the program reads.
+// Package jobs parses and checks job files. A job file is a TOML file that describes a
+// training job or a sweep of jobs. The package combines the file with values that override it
+// ([Override]) and returns a [Job] for the rest of ddpbatch.
 //
-// [Load] promises four things. A Job it returns is complete: every default is
-// filled in and every value is inside its documented bounds. No string in it
-// holds a control character, so none can add a line to a script or an escape
-// to a terminal. A file with mistakes yields all of them at once, as
-// [Diagnostics] in file order, each with line, column, the source line and what
-// would be right. And the same bytes always give the same answer.
+// [Load] guarantees the following:
+//   - The Job is complete: all defaults are set, and all values are within their documented
+//     bounds.
+//   - No string in the Job contains a control character, so no string can add a line to a
+//     script or send an escape sequence to a terminal.
+//   - For an invalid file, the error contains all errors as [Diagnostics] in file order, each
+//     with its line, its column, the source line, and a fix.
+//   - The same bytes always give the same result.
 //
-// A value of [setup.env] may be a secret, so no diagnostic quotes one.
+// A value in [setup.env] may be a secret, so no diagnostic quotes it.
 //
-// Other TOML files of the program, the profiles of sites, are read by the same
-// rules: see [Decode].
+// [Decode] reads other TOML files, such as site profiles, by the same rules.
 //
-// The package does not print, does not read the environment, does not know
-// which sites or templates exist, does not talk to Slurm and does not open the
-// data set; [Job.CheckFiles] only looks whether the named files are there.
+// The package does not print, read the environment, query Slurm, or open the data set. It does
+// not have a list of sites or templates. [Job.CheckFiles] checks only whether files exist.
 package jobs

@@ -8,18 +8,17 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// A Document knows where each key of a decoded file stands.
+// A Document contains the position of each key in a decoded file.
 type Document struct{ layout *layout }
 
-// At returns a diagnostic without a message that points at the value of a key,
-// such as "resource[1].nodes". Where the file does not give the key, it has no
-// line.
+// At returns a diagnostic without a message that points to the value of a key, such as
+// "resource[1].nodes". It has no line if the key is not in the file.
 func (d Document) At(key string) Diagnostic { return d.layout.at(key) }
 
-// Decode reads another TOML file of this program, such as a site's profile, by
-// the rules of the job file: unknown keys and values that their types refuse are
-// mistakes with a place. into points to a struct with toml tags, whose fields are
-// of this package's types. The error is of type [Diagnostics].
+// Decode reads a TOML file other than a job file, such as a site profile, by the rules of the
+// job file. Unknown keys and invalid values are errors with a position. into points to a
+// struct with toml tags whose fields have types of this package. The error has type
+// [Diagnostics].
 func Decode(filename string, src []byte, into any) (Document, error) {
 	l, doc, err := readDocument(filename, src)
 	if err != nil {
@@ -33,7 +32,7 @@ func Decode(filename string, src []byte, into any) (Document, error) {
 	return Document{l}, nil
 }
 
-// readDocument reads TOML as it comes, and finds where each key stands.
+// readDocument decodes TOML without a schema and finds the position of each key.
 func readDocument(filename string, src []byte) (*layout, map[string]any, error) {
 	if len(src) > maxFileBytes {
 		return nil, nil, tooLarge(filename)

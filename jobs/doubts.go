@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Values from which Doubts warns.
+// Limits above which Doubts warns.
 const (
-	manyCores = 768 // more than the hardware threads of two 192-core processors
-	largeRate = 100 // no published recipe comes near
+	manyCores = 768 // more than the hardware threads of two 192-core CPUs
+	largeRate = 100 // far above all published recipes
 )
 
-// Doubts returns what is valid and probably not meant, as far as the job file itself
-// shows it.
+// Doubts returns warnings about values that are valid but probably not intended. It uses the
+// job file only.
 func (j *Job) Doubts() (doubts Diagnostics) {
 	report := func(key, allowed, format string, args ...any) {
 		d := j.Near(key)
@@ -38,8 +38,8 @@ func (j *Job) Doubts() (doubts Diagnostics) {
 	return doubts
 }
 
-// unprotected returns what network.integrity does not protect although other nodes send it,
-// or an empty string if it protects all.
+// unprotected returns the messages from other nodes that network.integrity does not protect.
+// It returns an empty string if it protects all of them.
 func (j *Job) unprotected() string {
 	switch {
 	case j.Ranks() == 1:
@@ -58,8 +58,8 @@ func (j *Job) unprotected() string {
 	return ""
 }
 
-// CheckSamples compares the batches with the number of training samples. found holds a
-// job that cannot do a single step.
+// CheckSamples compares the batch sizes with the number of training samples. found contains an
+// error if the job cannot run a single step. doubts contains warnings.
 func (j *Job) CheckSamples(samples int) (found, doubts Diagnostics) {
 	t := j.Train
 	if t == nil || samples < 1 {
@@ -89,13 +89,13 @@ func (j *Job) CheckSamples(samples int) (found, doubts Diagnostics) {
 	return nil, nil
 }
 
-// clock writes a time limit with hours, minutes, and seconds.
+// clock formats a time limit with hours, minutes, and seconds.
 func clock(d time.Duration) string {
 	s := int(d / time.Second)
 	return fmt.Sprintf("%02d:%02d:%02d", s/3600, s/60%60, s%60)
 }
 
-// InWords writes a time limit for messages, such as "1 day 12 hours".
+// InWords formats a time limit for messages, such as "1 day 12 hours".
 func InWords(d time.Duration) string {
 	left := int64(d / time.Second)
 	var parts []string

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A form is how the values of a type are written: in words, and as JSON schema. Where
-// the schema cannot say what the type refuses, it lets it pass.
+// A form describes the values of a type, for messages and as a JSON schema. The schema accepts
+// all values that the type accepts, and may accept more.
 type form struct {
 	words  string
 	schema map[string]any
@@ -22,8 +22,8 @@ func wholeNumber(least int64, most any) form {
 	return form{fmt.Sprintf("whole number from %d", least), map[string]any{"type": "integer", "minimum": least, "maximum": most}}
 }
 
-// forms are those of the types that are neither made of others nor a list of choices.
-// TestForms holds each to what its type takes.
+// forms describes the types that are neither composite types nor choices. TestForms compares
+// each with its type.
 var forms = map[reflect.Type]form{
 	reflect.TypeFor[bool]():             {"true or false", map[string]any{"type": "boolean"}},
 	reflect.TypeFor[string]():           text("text", plainText),
@@ -50,7 +50,7 @@ var forms = map[reflect.Type]form{
 
 const plainText = `^[^\x00-\x1f\x7f]*$`
 
-// formOf is the form of a type. A type that has none is a mistake of the program.
+// formOf returns the form of a type. It panics if the type has none, which is a bug.
 func formOf(t reflect.Type) form {
 	if f, ok := forms[t]; ok {
 		return f

@@ -1,10 +1,10 @@
 package jobs
 
-// GPTSize is a size that GPT-2 was published in (Radford et al. 2019, table 2),
-// by its name at Hugging Face. It stands for layers, heads, width and context.
+// A GPTSize is a published size of GPT-2 (Radford et al. 2019, table 2), by its name at
+// Hugging Face. It sets layers, heads, width, and context.
 type GPTSize string
 
-// The sizes, with 124, 355, 774 and 1558 million parameters.
+// Sizes with 124, 355, 774, and 1558 million parameters.
 const (
 	SizeGPT2       GPTSize = "gpt2"
 	SizeGPT2Medium GPTSize = "gpt2-medium"
@@ -12,7 +12,7 @@ const (
 	SizeGPT2XL     GPTSize = "gpt2-xl"
 )
 
-// gptContext is the number of tokens that every size looks back on.
+// gptContext is the context length of all sizes, in tokens.
 const gptContext = 1024
 
 var gptSizes = map[GPTSize]struct{ layers, heads, width Count }{
@@ -22,13 +22,13 @@ var gptSizes = map[GPTSize]struct{ layers, heads, width Count }{
 	SizeGPT2XL:     {48, 25, 1600},
 }
 
-// UnmarshalTOML takes "gpt2", "gpt2-medium", "gpt2-large" or "gpt2-xl".
+// UnmarshalTOML accepts "gpt2", "gpt2-medium", "gpt2-large", and "gpt2-xl".
 func (s *GPTSize) UnmarshalTOML(v any) (err error) {
 	*s, err = choose(v, SizeGPT2, SizeGPT2Medium, SizeGPT2Large, SizeGPT2XL)
 	return err
 }
 
-// sized is the model with the numbers of its size, where it has none of its own.
+// sized returns the model with the values of its size for all fields that are not set.
 func (m Model) sized() Model {
 	if size, known := gptSizes[m.Size]; known {
 		orElse(&m.Layers, size.layers)

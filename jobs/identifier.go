@@ -5,22 +5,21 @@ import (
 	"unicode"
 )
 
-// EnvName is the name of an environment variable: a letter or "_", then
-// letters, digits and "_". Names that Slurm or this program set are refused,
-// for a rank would otherwise disagree with what started it.
+// An EnvName is the name of an environment variable: a letter or "_", followed by letters,
+// digits, and "_". Names that Slurm or ddpbatch sets are rejected, because a rank would then
+// have other values than its launcher.
 type EnvName string
 
-// reservedPrefixes are the families of variables that describe the job itself.
+// reservedPrefixes are the prefixes of variables that describe the job.
 var reservedPrefixes = []string{"SLURM_", "SBATCH_", "SRUN_", "DDPBATCH_"}
 
-// reservedEnv are the variables by which torch.distributed finds its place
-// (PyTorch, "Environment variable initialization" and torchrun's list).
+// reservedEnv are the variables that torch.distributed uses for rendezvous (PyTorch,
+// "Environment variable initialization", and the list of torchrun).
 var reservedEnv = []string{
 	"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
 }
 
-// UnmarshalTOML takes the key of a variable, which decoding hands over as a
-// string.
+// UnmarshalTOML accepts the name of a variable, which the decoder passes as a string.
 func (e *EnvName) UnmarshalTOML(v any) error {
 	const allowed = "allowed: letters, digits and _, not starting with a digit"
 	s, err := stringValue(v)
@@ -50,17 +49,17 @@ func (e *EnvName) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// InterfaceName is a network interface's name as Linux allows it
-// (dev_valid_name in net/core/dev.c): 1 to 15 bytes without white space, "/"
-// or ":". As the value of network.interface it may be [InterfaceAuto].
+// An InterfaceName is the name of a network interface. Linux requires 1 to 15 bytes without
+// white space, "/", or ":" (dev_valid_name in net/core/dev.c). In network.interface, it may be
+// [InterfaceAuto].
 type InterfaceName string
 
-// InterfaceAuto leaves the choice of the interface to the program.
+// InterfaceAuto means that ddpbatch selects the interface.
 const InterfaceAuto InterfaceName = "auto"
 
-const maxInterfaceBytes = 15 // IFNAMSIZ less the final zero
+const maxInterfaceBytes = 15 // IFNAMSIZ minus the terminating NUL
 
-// UnmarshalTOML takes a TOML string.
+// UnmarshalTOML accepts a TOML string.
 func (n *InterfaceName) UnmarshalTOML(v any) error {
 	const allowed = `allowed: "auto" or an interface's name such as "eth0": 1 to 15 characters, no spaces, "/" or ":"`
 	s, err := stringValue(v)

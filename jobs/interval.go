@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Duration is a span of time written as Go writes it: "90s", "5m", "1h30m".
-// It is never negative; which keys may be zero is said with each.
+// A Duration is a duration in Go's format: "90s", "5m", "1h30m". It is never negative. The
+// description of each key states whether it may be zero.
 type Duration time.Duration
 
-// String returns the duration in Go's form.
+// String returns the duration in Go's format.
 func (d Duration) String() string { return time.Duration(d).String() }
 
-// UnmarshalTOML takes a TOML string in the form of [time.ParseDuration].
+// UnmarshalTOML accepts a TOML string in the format of [time.ParseDuration].
 func (d *Duration) UnmarshalTOML(v any) error {
 	const allowed = `allowed: a number with a unit (s, m, h), such as "90s" or "1h30m"`
 	s, err := stringValue(v)
@@ -35,23 +35,23 @@ func (d *Duration) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// Unit is what an [Interval] counts.
+// A Unit is the unit of an [Interval].
 type Unit string
 
-// The units of an interval.
+// Units of an interval.
 const (
-	Steps  Unit = "steps"  // one step is one update of the weights by all ranks
-	Epochs Unit = "epochs" // one epoch is one pass over the training set
+	Steps  Unit = "steps"  // optimizer steps of all ranks
+	Epochs Unit = "epochs" // passes over the training set
 )
 
-// Interval is a stretch of training, written "500 steps" or "1 epoch". Its zero
-// value means that the file does not give it.
+// An Interval is a distance between events in training, such as "500 steps" or "1 epoch". The
+// zero value means that the key is not in the file.
 type Interval struct {
 	N    int  // 1 to 2147483647
 	Unit Unit // Steps or Epochs
 }
 
-// String returns the interval as the file would write it.
+// String returns the interval in the format of the job file.
 func (i Interval) String() string {
 	if i.N == 1 {
 		return "1 " + strings.TrimSuffix(string(i.Unit), "s")
@@ -59,11 +59,11 @@ func (i Interval) String() string {
 	return strconv.Itoa(i.N) + " " + string(i.Unit)
 }
 
-// IsZero reports whether the interval is not given.
+// IsZero reports whether the interval is not set.
 func (i Interval) IsZero() bool { return i == Interval{} }
 
-// UnmarshalTOML takes a TOML string: a number, one space, and the unit in the
-// singular or plural.
+// UnmarshalTOML accepts a TOML string: a number, one space, and the unit in the singular or
+// plural.
 func (i *Interval) UnmarshalTOML(v any) error {
 	const allowed = `allowed: a number with its unit, such as "500 steps" or "1 epoch"`
 	s, err := stringValue(v)

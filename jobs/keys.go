@@ -11,22 +11,22 @@ import (
 	"strings"
 )
 
-// A Key is a key of the job file, as documents and editors know it.
+// A Key is a key of the job file, for documents and editors.
 type Key struct {
 	Name    string // "slurm.nodes"; "slurm" for the table itself
-	Table   bool   // it has keys of its own, which follow
-	Type    string // in words: "whole number from 1"
-	Default string // what stands in for it; "needed" where nothing can; empty: nothing does
-	Meaning string // what it is, with units and bounds; of a table what follows its name in a sentence
+	Table   bool   // whether it is a table, whose keys follow
+	Type    string // description, such as "whole number from 1"
+	Default string // default value; "needed" if the key is required; empty if there is no default
+	Meaning string // description with units and bounds; for a table, the predicate of a sentence about it
 }
 
-// The keys are declared once, as fields of structs, and described there: the comment of
-// a field is what people read of its key.
+// The fields of structs declare the keys. The comment of a field is the user documentation of
+// its key.
 //
 //go:embed spec.go sweep.go
 var declarations embed.FS
 
-// Keys returns every key of the job file, in the order in which they are declared.
+// Keys returns all keys of the job file in the order of their declaration.
 func Keys() []Key {
 	comments := readComments()
 	var keys []Key
@@ -61,8 +61,8 @@ func Keys() []Key {
 	return keys
 }
 
-// readComments returns the comments of structs by "Struct", and of their fields by
-// "Struct.Field".
+// readComments returns the comments of structs by "Struct", and the comments of their fields
+// by "Struct.Field".
 func readComments() map[string]string {
 	comments := map[string]string{}
 	for _, name := range []string{"spec.go", "sweep.go"} {
@@ -103,8 +103,8 @@ var (
 	defaultMarked = regexp.MustCompile(`(\S+) \(default\)`)
 )
 
-// splitDefault finds the default in a comment, "...; default 60s" or "auto (default), cpu",
-// and leaves it out of the meaning where it is the last of it.
+// splitDefault splits the default value from a comment, such as "...; default 60s" or "auto
+// (default), cpu". It removes the default from the meaning only if it is at the end.
 func splitDefault(comment string) (meaning, byDefault string) {
 	if m := defaultMarked.FindStringSubmatch(comment); m != nil {
 		return comment, `"` + m[1] + `"`
@@ -115,8 +115,8 @@ func splitDefault(comment string) (meaning, byDefault string) {
 	return comment, ""
 }
 
-// choicesOf are the strings that a type takes, if it takes some strings only: the type
-// says so where it refuses another.
+// choicesOf returns the strings that a type accepts, or nil if it is not a choice. It gets
+// them from the error for an invalid string.
 func choicesOf(t reflect.Type) []string {
 	v, ok := reflect.New(t).Interface().(tomlValue)
 	var r *refusal

@@ -10,42 +10,42 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// A span is a stretch of the source, in bytes. The zero span is nowhere.
+// A span is a byte range of the source. The zero span means that there is no position.
 type span struct{ start, end int }
 
 func (s span) known() bool { return s.end > s.start }
 
-// A site is where one key stands.
+// A site is the position of one key.
 type site struct {
-	key      span   // the key's last part where it is first written
-	header   span   // [table], with its brackets
-	value    span   // what follows "="
-	elements []span // of an array
-	explicit bool   // by its own line, not only as a part of a longer key
+	key      span   // last part of the key, at its first occurrence
+	header   span   // [table], including its brackets
+	value    span   // text after "="
+	elements []span // elements of an array
+	explicit bool   // whether the key has its own line, not only as part of a longer key
 }
 
-// A layout knows where each key of one file stands. The TOML decoder tells the
-// line of a value only, and not of keys, of dotted tables or of elements.
+// A layout contains the position of each key in one file. The TOML decoder reports only the
+// line of a value, but not of keys, dotted tables, or elements.
 type layout struct {
 	file  string
 	src   string // UTF-8 without a byte order mark
 	lines []int  // offset of each line's first byte
 	sites map[string]*site
-	keys  []string // every key as written, in order
+	keys  []string // all keys as written, in order
 
 	variables []span // values of setup.env, which may be secrets
 
-	repeated span // the second of two equal keys
-	first    span // the first of them
-	tooDeep  span // where the nesting passes maxDepth
-	complete bool // the scan reached the end of the file
+	repeated span // second occurrence of a duplicate key
+	first    span // first occurrence of that key
+	tooDeep  span // position where the nesting exceeds maxDepth
+	complete bool // whether the scan reached the end of the file
 
-	doc    map[string]any // what the file says, with what stands over it
-	edited bool           // doc is not what src says
+	doc    map[string]any // content of the file with its overrides
+	edited bool           // whether doc differs from src
 
-	// over has the keys whose values do not come from the file, each with where
-	// they do come from; with "" those that come from the file all the same, though
-	// the table around them does not.
+	// over maps keys whose values do not come from the file to the source of the value. An
+	// empty source means that the value comes from the file, although the table around the key
+	// does not.
 	over map[string]string
 }
 
@@ -61,8 +61,7 @@ func newLayout(file, src string) *layout {
 	return l
 }
 
-// keyName is the name of a key as one would write it in a dotted key; a part that
-// [elementOf] made keeps its index.
+// keyName returns path as a dotted TOML key. A part from [elementOf] keeps its index.
 func keyName(path []string) string {
 	parts := make([]string, len(path))
 	for i, p := range path {
@@ -75,14 +74,14 @@ func keyName(path []string) string {
 	return strings.Join(parts, ".")
 }
 
-// elementOf is the path of one table of an array of tables.
+// elementOf returns the path of one table in an array of tables.
 func elementOf(path []string, i int) []string {
 	at := slices.Clone(path)
 	at[len(at)-1] = fmt.Sprintf("%s[%d]", at[len(at)-1], i)
 	return at
 }
 
-// lookup returns where a key stands, or an empty site.
+// lookup returns the position of a key, or an empty site.
 func (l *layout) lookup(key string) site {
 	if s, ok := l.sites[key]; ok {
 		return *s
@@ -90,7 +89,7 @@ func (l *layout) lookup(key string) site {
 	return site{}
 }
 
-// place returns an empty diagnostic for a stretch of the source.
+// place returns a diagnostic without a message for a span of the source.
 func (l *layout) place(s span) Diagnostic {
 	d := Diagnostic{File: l.file}
 	if !s.known() {
@@ -110,8 +109,8 @@ func (l *layout) place(s span) Diagnostic {
 	return d
 }
 
-// point returns a diagnostic about a key at a place. For a variable, whose value is
-// not shown, the place is its key's.
+// point returns a diagnostic without a message about a key at where. For an environment
+// variable, whose value must stay hidden, it points to the variable's name.
 func (l *layout) point(name string, where span) Diagnostic {
 	if from, ok := l.overridden(name); ok {
 		return Diagnostic{File: from, Key: name}
@@ -124,7 +123,7 @@ func (l *layout) point(name string, where span) Diagnostic {
 	return d
 }
 
-// at returns an empty diagnostic for the value of a key.
+// at returns a diagnostic without a message for the value of a key.
 func (l *layout) at(key string) Diagnostic {
 	at := l.lookup(key)
 	if !at.value.known() {
@@ -133,8 +132,8 @@ func (l *layout) at(key string) Diagnostic {
 	return l.point(key, at.value)
 }
 
-// overridden says where the value of a key, or of what it is inside of, came from
-// if not from the file.
+// overridden returns the source of the value of a key, or of a table around it, if the value
+// does not come from the file.
 func (l *layout) overridden(name string) (from string, ok bool) {
 	nearest := ""
 	for key, f := range l.over {
@@ -145,13 +144,13 @@ func (l *layout) overridden(name string) (from string, ok bool) {
 	return from, from != ""
 }
 
-// within reports whether a key is a table's or an array's own or inside of it.
+// within reports whether name is outer or a key or element inside it.
 func within(name, outer string) bool {
 	inside, ok := strings.CutPrefix(name, outer)
 	return ok && (inside == "" || inside[0] == '.' || inside[0] == '[')
 }
 
-// line is the number of the line that holds the offset, from 1.
+// line returns the number of the line that contains the offset, from 1.
 func (l *layout) line(offset int) int {
 	return sort.SearchInts(l.lines, offset+1)
 }

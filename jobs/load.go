@@ -17,14 +17,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// maxFileBytes bounds a job file. A real one has a few kilobytes; a larger file
-// is a wrong path, such as a checkpoint.
+// maxFileBytes is the maximum size of a job file in bytes. Job files have a few kilobytes. A
+// larger file means a wrong path, such as a checkpoint.
 const maxFileBytes = 1 << 20
 
-// Load reads and checks the job file at path, which must be a regular file. Use it for
-// files that a program finds, such as the copy in a run directory: it never waits for a
-// FIFO. The error is of type [Diagnostics] if the file is not a valid spec. An error of
-// reading wraps the cause and may have a hint.
+// Load reads and checks the job file at path, which must be a regular file. Use it for paths
+// that ddpbatch determines, such as the copy in a run directory: it never waits for a FIFO. If
+// the content is invalid, the error has type [Diagnostics]. A read error wraps the cause and
+// may have a hint.
 func Load(path string) (*Job, error) {
 	src, err := safefile.Read(path, maxFileBytes, 0)
 	if errors.Is(err, safefile.ErrTooLarge) {
@@ -36,9 +36,9 @@ func Load(path string) (*Job, error) {
 	return Parse(path, src)
 }
 
-// Read returns the bytes of a job file for [Parse]. Use it for a path from the command
-// line: it may name a pipe, such as /dev/stdin or a shell's <(command), and Read waits for
-// the writer. A file that is too large is an error of type [Diagnostics].
+// Read returns the bytes of a job file for [Parse]. Use it for a path from the command line.
+// The path may name a pipe, such as /dev/stdin or a shell's <(command), and Read waits for the
+// writer. If the file is too large, the error has type [Diagnostics].
 func Read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -55,11 +55,10 @@ func Read(path string) ([]byte, error) {
 	return src, nil
 }
 
-// Parse checks the bytes of a job file; filename is for messages only. Each
-// override takes the place of what the file says, and is checked like it. The
-// error is of type [Diagnostics] and holds every mistake, or the first one alone
-// if the bytes are not TOML. It accepts CRLF line ends and a UTF-8 byte order
-// mark, which some editors on Windows write.
+// Parse checks the bytes of a job file. Messages contain filename. Each override replaces a
+// value of the file and is checked like it. The error has type [Diagnostics] and contains all
+// errors, or only the first one if the bytes are not TOML. Parse accepts CRLF line endings and
+// a UTF-8 byte order mark, which some editors on Windows write.
 func Parse(filename string, src []byte, overrides ...Override) (*Job, error) {
 	l, doc, err := readDocument(filename, src)
 	if err != nil {
@@ -77,8 +76,8 @@ func Parse(filename string, src []byte, overrides ...Override) (*Job, error) {
 	return decodeJob(l, doc)
 }
 
-// decodeJob turns a document into a Job, or into all that is wrong with it. Keys
-// that are meant to be given, but are not for a mistake elsewhere, are not missed.
+// decodeJob converts a document to a Job, or returns all of its errors. It does not report the
+// keys in meant as missing, because an error elsewhere already affects them.
 func decodeJob(l *layout, doc map[string]any, meant ...string) (*Job, error) {
 	if _, sweeps := doc["sweep"]; sweeps {
 		return decodeSweep(l, doc)
@@ -98,10 +97,10 @@ func decodeJob(l *layout, doc map[string]any, meant ...string) (*Job, error) {
 	return job, nil
 }
 
-// At returns a diagnostic without a message that points at the value of a key,
-// such as "site" or "train.data.path", for checks that this package cannot
-// make. A value that an [Override] gives has no line, and where it came from for
-// a file. Where nothing gives the key, it has no line: see [Job.Near].
+// At returns a diagnostic without a message that points to the value of a key, such as "site"
+// or "train.data.path". It is for checks outside this package. For a value from an [Override],
+// the diagnostic has no line, and its file is the source of the override. For a key that is
+// not set, it has no line: see [Job.Near].
 func (j *Job) At(key string) Diagnostic {
 	if j.layout == nil {
 		return Diagnostic{Key: key}
@@ -109,7 +108,7 @@ func (j *Job) At(key string) Diagnostic {
 	return j.layout.at(key)
 }
 
-// atElement is At for one element of an array.
+// atElement is like At, but for one element of an array.
 func (j *Job) atElement(key string, i int) Diagnostic {
 	name := fmt.Sprintf("%s[%d]", key, i)
 	if j.layout == nil {
@@ -123,8 +122,8 @@ func (j *Job) atElement(key string, i int) Diagnostic {
 	return d
 }
 
-// Near is At for a key that nothing may give: it then points at the nearest table
-// around it that is given.
+// Near is like At, but for a key that is not set it points to the innermost table around the
+// key that is in the file.
 func (j *Job) Near(key string) Diagnostic {
 	d := j.At(key)
 	if j.layout == nil || j.Gives(key) {
@@ -142,8 +141,7 @@ func (j *Job) Near(key string) Diagnostic {
 	return d
 }
 
-// Gives says whether the file, or what stands over it, gives the key a value; if
-// not, the Job has its default.
+// Gives reports whether the file or an override sets the key. If not, the Job has the default.
 func (j *Job) Gives(key string) bool {
 	if j.layout == nil {
 		return false
@@ -160,9 +158,9 @@ func (j *Job) Gives(key string) bool {
 	return true
 }
 
-// Source is a job file of this very job, which must have been parsed: the file
-// itself, or where something stands over it, or this is an element of a sweep, one
-// that says the same without.
+// Source returns a job file for this job, which must have been parsed. It returns the original
+// file if there are no overrides and the job is not a trial of a sweep. Otherwise, it returns
+// an equivalent file that needs no overrides.
 func (j *Job) Source() ([]byte, error) {
 	if !j.layout.edited {
 		return []byte(j.layout.src), nil
@@ -186,13 +184,13 @@ func tooLarge(path string) Diagnostics {
 		"larger than %d KiB: is this a job file?", maxFileBytes>>10)}}
 }
 
-// A readError is a job file that cannot be read.
+// A readError reports that a job file cannot be read.
 type readError struct{ err error }
 
 func (e *readError) Error() string { return "read job file: " + e.err.Error() }
 func (e *readError) Unwrap() error { return e.err }
 
-// Hint says what to do when there is no such file.
+// Hint returns what to do if the file does not exist.
 func (e *readError) Hint() string {
 	if errors.Is(e.err, fs.ErrNotExist) {
 		return "`ddpbatch init` writes a commented job file to start from"

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// otherwise are what other programs call the keys of a job file.
+// otherwise maps keys of other programs to keys of the job file.
 var otherwise = map[string]string{
 	"learning_rate": "lr", "batch_size": "batch", "num_epochs": "epochs", "ntasks_per_node": "tasks_per_node",
 	"nproc_per_node": "tasks_per_node", "walltime": "time", "memory": "mem", "queue": "partition", "project": "account",
 }
 
-// sbatchOptions are options of sbatch that have no key in [slurm]. A key of the same name
-// in another table means something else.
+// sbatchOptions are options of sbatch without a key in [slurm]. A key with the same name in
+// another table has a different meaning.
 var sbatchOptions = []string{"begin", "comment", "deadline", "distribution", "error", "exclude", "hint", "licenses", "mail_type", "mail_user", "nice",
 	"nodefile", "nodelist", "ntasks", "output", "priority", "profile", "switches", "threads_per_core", "tmp"}
 
-// sbatchOption returns the option of sbatch that an unknown key of [slurm] stands for.
+// sbatchOption returns the option of sbatch that an unknown key of [slurm] names.
 func sbatchOption(table []string, key string) (option string, ok bool) {
 	key = strings.ReplaceAll(key, "-", "_")
 	if len(table) == 0 || table[len(table)-1] != "slurm" || !slices.Contains(sbatchOptions, key) {
@@ -25,15 +25,15 @@ func sbatchOption(table []string, key string) (option string, ok bool) {
 	return strings.ReplaceAll(key, "_", "-"), true
 }
 
-// Nearest returns the one of names that word probably stands for, or "" if none is near
-// or two are equally near.
+// Nearest returns the name that word is probably a misspelling of. It returns an empty string
+// if no name is similar or if two names are equally similar.
 func Nearest(word string, names []string) string { return nearest(word, names) }
 
-// nearest returns the name that word probably stands for: the name that other programs
-// give it, the only one at the smallest distance of a few typing errors, or the only one
-// that starts with word or that word starts with. It returns "" if there is none.
+// nearest returns the name that word probably stands for, or an empty string. In this order,
+// it tries the corresponding name of another program, the only name with the smallest edit
+// distance of at most three, and the only name that is a prefix of word or starts with it.
 func nearest(word string, names []string) string {
-	const longest = 64 // beyond it, no name of the spec is near
+	const longest = 64 // no longer word is similar to a name of the spec
 	if len(word) > longest {
 		return ""
 	}
@@ -73,8 +73,8 @@ func nearest(word string, names []string) string {
 	return best
 }
 
-// distance counts the insertions, deletions, replacements and swaps of
-// neighbours that turn a into b (optimal string alignment).
+// distance returns the edit distance of a and b: insertions, deletions, replacements, and
+// swaps of neighbors (optimal string alignment).
 func distance(a, b string) int {
 	s, t := []rune(a), []rune(b)
 	rows := make([][]int, len(s)+1)

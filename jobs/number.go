@@ -5,36 +5,34 @@ import (
 	"strconv"
 )
 
-// Count is a whole number from 1 to 2147483647. Zero means that the file does
-// not give it.
+// A Count is a whole number from 1 to 2147483647. Zero means that the key is not in the file.
 type Count int
 
-// NonNegativeCount is a whole number from 0 to 2147483647.
+// A NonNegativeCount is a whole number from 0 to 2147483647.
 type NonNegativeCount int
 
-// Seed starts the random numbers: a whole number from 0 to 2^63-1, the largest
-// that TOML can write.
+// A Seed is a seed for random numbers: a whole number from 0 to 2^63-1, the maximum in TOML.
 type Seed uint64
 
-// Positive is a number above 0 which float32, in which training computes, rounds
-// neither to 0 nor to infinity.
+// A Positive is a number above 0 that float32 rounds neither to 0 nor to infinity. Training
+// uses float32.
 type Positive float64
 
-// Fraction is a number in [0, 1), which float32 does not round to 1, nor to 0 if it
-// is not 0.
+// A Fraction is a number in [0, 1) that float32 does not round to 1. It also does not round to
+// 0 unless it is 0.
 type Fraction float64
 
-// Share is a number in [0, 0.5]: the smaller part of two, or none.
+// A Share is a number in [0, 0.5]: the smaller of two parts, or 0.
 type Share float64
 
-// NonNegative is 0 or a [Positive].
+// A NonNegative is 0 or a [Positive].
 type NonNegative float64
 
-// maxCount keeps the product of two counts (nodes and ranks per node) inside an
-// int.
+// maxCount ensures that the product of two counts, such as nodes and ranks per node, fits in
+// an int.
 const maxCount = math.MaxInt32
 
-// UnmarshalTOML takes a TOML integer.
+// UnmarshalTOML accepts a TOML integer.
 func (c *Count) UnmarshalTOML(v any) error {
 	n, err := integer(v, 1, maxCount)
 	if err != nil {
@@ -44,7 +42,7 @@ func (c *Count) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// UnmarshalTOML takes a TOML integer.
+// UnmarshalTOML accepts a TOML integer.
 func (c *NonNegativeCount) UnmarshalTOML(v any) error {
 	n, err := integer(v, 0, maxCount)
 	if err != nil {
@@ -54,7 +52,7 @@ func (c *NonNegativeCount) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// UnmarshalTOML takes a TOML integer.
+// UnmarshalTOML accepts a TOML integer.
 func (s *Seed) UnmarshalTOML(v any) error {
 	n, err := integer(v, 0, math.MaxInt64)
 	if err != nil {
@@ -64,7 +62,7 @@ func (s *Seed) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// UnmarshalTOML takes a TOML float or integer.
+// UnmarshalTOML accepts a TOML float or integer.
 func (p *Positive) UnmarshalTOML(v any) error {
 	x, err := float(v)
 	if err != nil {
@@ -80,7 +78,7 @@ func (p *Positive) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// UnmarshalTOML takes a TOML float or integer.
+// UnmarshalTOML accepts a TOML float or integer.
 func (f *Fraction) UnmarshalTOML(v any) error {
 	x, err := float(v)
 	if err != nil {
@@ -99,7 +97,7 @@ func (f *Fraction) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// UnmarshalTOML takes a TOML float or integer.
+// UnmarshalTOML accepts a TOML float or integer.
 func (s *Share) UnmarshalTOML(v any) error {
 	x, err := float(v)
 	if err != nil {
@@ -112,7 +110,7 @@ func (s *Share) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// UnmarshalTOML takes a TOML float or integer.
+// UnmarshalTOML accepts a TOML float or integer.
 func (n *NonNegative) UnmarshalTOML(v any) error {
 	x, err := float(v)
 	if err != nil {
@@ -168,8 +166,8 @@ func float(v any) (float64, error) {
 	return 0, refuse("", "must be a number, not %s", describe(v))
 }
 
-// fitsFloat32 refuses x, not negative and written as v, if float32 rounds it to
-// infinity, or to 0 though it is not 0.
+// fitsFloat32 returns an error if float32 rounds x to infinity, or a nonzero x to 0. x must
+// not be negative. v is x as written in the file.
 func fitsFloat32(x float64, v any) error {
 	if x > math.MaxFloat32 {
 		return refuse("", "must fit float32, in which training computes: %v is infinite there", v)
@@ -180,7 +178,7 @@ func fitsFloat32(x float64, v any) error {
 	return nil
 }
 
-// notNumber refuses a string where a number belongs.
+// notNumber returns the error for a string in place of a number.
 func notNumber(want, s string) error {
 	if _, err := strconv.ParseFloat(s, 64); err == nil {
 		return refuse("", "must be %s without quotes, not a string", want)

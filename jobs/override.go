@@ -10,27 +10,28 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// An Override is a value that stands over what a job file says.
+// An Override is a value that replaces a value of a job file.
 type Override struct {
 	path  []string
 	value any
-	text  string // the value as given
-	from  string // where it came from, for messages
+	text  string // value as given
+	from  string // source of the value, for messages
 }
 
-// Key is the key as one would write it in a dotted key.
+// Key returns the dotted key.
 func (o Override) Key() string { return keyName(o.path) }
 
-// ParseOverride reads "key=value", such as "train.optimizer.lr=0.1", as given
-// with --set. The value is TOML; what is not (gpu, 02:00:00, 120s) is taken as a
-// string, and so is a number, true or false for a key whose values are strings. The error is of type [Diagnostics].
+// ParseOverride parses "key=value", such as "train.optimizer.lr=0.1", as given with --set. The
+// value is TOML. Text that is not valid TOML (gpu, 02:00:00, 120s) becomes a string. For a key
+// with string values, numbers, true, and false also become strings. The error has type
+// [Diagnostics].
 func ParseOverride(s string) (Override, error) {
 	from := "--set " + s
 	refused := func(format string, args ...any) (Override, error) {
 		return Override{}, Diagnostics{{File: from, Message: fmt.Sprintf(format, args...), Allowed: "for example: --set train.batch=64"}}
 	}
 	if err := noControl(s); err != nil || !utf8.ValidString(s) {
-		// Not what it is: it may be a variable's value, and secret.
+		// Do not print the text: it may contain a variable's secret value.
 		from = "--set"
 		return refused("the value is not plain text: it holds a control character or is not UTF-8")
 	}
@@ -47,19 +48,19 @@ func ParseOverride(s string) (Override, error) {
 	if len(o.path) > maxDepth {
 		return refused("nested more than %d levels deep", maxDepth)
 	}
-	// A variable's value may be secret.
+	// Omit the value: a variable's value may be secret.
 	o.from = "--set " + o.Key()
 	var value struct{ V any }
 	if md, err := toml.Decode("V = "+text, &value); err == nil && len(md.Keys()) > 0 && !strings.ContainsAny(text, "\n\r") {
 		switch value.V.(type) {
 		case string, int64, float64, bool, []any, map[string]any:
-			o.value = value.V // and not a date or a time: 02:00:00 is a span here
+			o.value = value.V // not dates and times: 02:00:00 is a duration in a job file
 		}
 	}
 	return o, nil
 }
 
-// override puts the values into the document.
+// override stores the overrides in the document.
 func override(l *layout, doc map[string]any, overrides []Override) error {
 	for _, o := range overrides {
 		if err := assign(doc, o.path, o.meant()); err != nil {
@@ -75,8 +76,8 @@ func override(l *layout, doc map[string]any, overrides []Override) error {
 	return nil
 }
 
-// meant is the value as the key's type has it. Where that is a string, quotes are
-// for the file: a shell takes them away.
+// meant returns the value in the type of its key. If the key needs a string, a number or
+// boolean becomes a string, because a shell removes the quotes.
 func (o Override) meant() any {
 	switch o.value.(type) {
 	case int64, float64, bool:
@@ -87,12 +88,12 @@ func (o Override) meant() any {
 	return o.value
 }
 
-// takesText reports whether a type of the spec is written as a string.
+// takesText reports whether values of a type are written as strings.
 func takesText(t reflect.Type) bool {
 	return t.Kind() == reflect.String || t == reflect.TypeFor[Duration]() || t == reflect.TypeFor[Interval]()
 }
 
-// assign sets a key of a document, making the tables on the way.
+// assign sets a key of a document and creates the tables on its path.
 func assign(doc map[string]any, path []string, value any) error {
 	for i, name := range path[:len(path)-1] {
 		inner, ok := doc[name]

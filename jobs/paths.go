@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// ResolvePaths makes every path of the job absolute, so that it means the same
-// from the run folder. A relative path starts at baseDir, the folder of the job
-// file, which is also the default of workdir. Builtin data and the names of
-// conda environments stay as they are.
+// ResolvePaths makes all paths of the job absolute, so they do not depend on the working
+// directory. Relative paths start at baseDir, the directory of the job file, which is also the
+// default of workdir. Names of builtin data and conda environments remain unchanged.
 func (j *Job) ResolvePaths(baseDir string) {
 	resolve := func(t *Text) {
 		if *t != "" {
@@ -38,15 +37,16 @@ func (j *Job) ResolvePaths(baseDir string) {
 	}
 }
 
-// isImageFile says whether a container's image is a file, by its name: it may also
-// be a name that only the runtime knows.
+// isImageFile reports whether a container image is a file, judging by its name. Otherwise, it
+// is a name that only the runtime can resolve.
 func isImageFile(image Text) bool {
 	s := string(image)
 	return strings.HasPrefix(s, "/") || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../") ||
 		strings.HasSuffix(s, ".sif") || strings.HasSuffix(s, ".sqsh")
 }
 
-// Resolved is a path of the job file, which starts at its folder if it is relative.
+// Resolved returns a path of the job file as an absolute path. Relative paths start at
+// baseDir.
 func Resolved(baseDir string, path Text) string {
 	p := string(path)
 	if strings.HasPrefix(p, builtinPrefix) || filepath.IsAbs(p) {
@@ -55,11 +55,11 @@ func Resolved(baseDir string, path Text) string {
 	return filepath.Join(baseDir, p)
 }
 
-// CheckFiles looks whether the files and folders that the job names are there:
-// the data, the held-out data, the weights to start from, the virtual environment,
-// the working folder. baseDir is where relative paths start. The error is of type
-// [Diagnostics]. A conda environment is not looked for: it may exist on the
-// cluster only.
+// CheckFiles checks that the files and directories in the job file exist: the training and
+// evaluation data, the initial weights, the virtual environment, the secrets file, the
+// container image, and the working directory. Relative paths start at baseDir. The error has
+// type [Diagnostics]. CheckFiles does not check conda environments, which may exist only on
+// the cluster.
 func (j *Job) CheckFiles(baseDir string) error {
 	var found Diagnostics
 	look := func(key string, path Text, present func(path string) error) {

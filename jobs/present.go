@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// isFile checks that path is a file.
+// isFile returns an error unless path is a file.
 func isFile(path string) error { return present(path, false) }
 
-// isFolder checks that path is a folder.
+// isFolder returns an error unless path is a directory.
 func isFolder(path string) error { return present(path, true) }
 
-// isVenv checks that path is a virtual environment that a shell can enter.
+// isVenv returns an error unless path is a virtual environment with an activation script.
 func isVenv(path string) error {
 	if err := isFolder(path); err != nil {
 		return err
@@ -45,8 +45,8 @@ func present(path string, folder bool) error {
 	return nil
 }
 
-// isFileOrPattern checks that path is a file, or that files are there whose names
-// match its last part. In the names of folders a "*" stands for itself.
+// isFileOrPattern returns an error unless path is a file or its last part is a pattern that
+// matches a file. In directory names, "*" is literal.
 func isFileOrPattern(path string) error {
 	err := isFile(path)
 	folder, pattern := filepath.Dir(path), filepath.Base(path)

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// CheckProgram checks the command line of [command] as far as this machine can tell.
-// found holds what fails wherever the job runs, such as a missing script. doubts holds
-// what is probably an error, or may exist on the nodes only. baseDir is the directory
-// where relative paths start.
+// CheckProgram checks the command line in [command] as far as possible on this machine. found
+// contains errors that occur on every machine, such as a missing script. doubts contains
+// probable errors, and files that may exist on the nodes only. baseDir is the directory where
+// relative paths start.
 func (j *Job) CheckProgram(baseDir string) (found, doubts Diagnostics) {
 	if j.Command == nil || len(j.Command.Argv) == 0 {
 		return nil, nil
@@ -40,7 +40,7 @@ type programCheck struct {
 	job           *Job
 	workdir       string
 	argv          []string
-	sure          bool // a relative path that does not exist now never will
+	sure          bool // whether a missing relative path will also be missing when the job runs
 	found, doubts Diagnostics
 }
 
@@ -68,7 +68,7 @@ func (c *programCheck) path(path string) string {
 	return filepath.Join(c.workdir, path)
 }
 
-// oneWord reports a program whose name is a whole command line.
+// oneWord reports a program whose name contains a whole command line.
 func (c *programCheck) oneWord() bool {
 	name := c.argv[0]
 	words := strings.Fields(name)
@@ -76,7 +76,7 @@ func (c *programCheck) oneWord() bool {
 		return false
 	}
 	if filepath.IsAbs(words[0]) && isFile(words[0]) != nil {
-		return false // a path with spaces that only the nodes have
+		return false // a path with spaces that may exist on the nodes only
 	}
 	if _, err := exec.LookPath(name); err == nil {
 		return false
@@ -97,7 +97,7 @@ func (c *programCheck) oneWord() bool {
 func (c *programCheck) program() {
 	name := c.argv[0]
 	if c.job.Command.Launcher == LauncherTorchrun || c.job.Setup.Container.Image != "" {
-		return // it is an argument of torchrun, or inside the image
+		return // argument of torchrun, or inside the image
 	}
 	if !strings.Contains(name, "/") {
 		if _, err := exec.LookPath(name); err != nil && c.exists(name) {
@@ -119,7 +119,7 @@ func (c *programCheck) program() {
 	}
 }
 
-// script checks the script that an interpreter is given.
+// script checks the script that an interpreter runs.
 func (c *programCheck) script() {
 	at, certain, inPath := c.findScript()
 	if at < 0 {
@@ -142,7 +142,7 @@ func (c *programCheck) script() {
 }
 
 var (
-	pythons   = regexp.MustCompile(`^(python|pypy)[0-9.]*t?$`) // t: without the GIL
+	pythons   = regexp.MustCompile(`^(python|pypy)[0-9.]*t?$`) // t means free-threaded
 	shells    = []string{"bash", "sh", "dash", "zsh", "ksh"}
 	launchers = []string{"torchrun", "accelerate", "deepspeed"}
 	assigns   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
@@ -152,8 +152,8 @@ var (
 func IsPython(program string) bool { return pythons.MatchString(filepath.Base(program)) }
 
 // findScript returns the index of the script in argv, or -1. certain is false if an
-// option of an unknown form may change which word it is; inPath reports whether the
-// interpreter also searches PATH.
+// unrecognized option may change the index. inPath reports whether the interpreter also
+// searches PATH.
 func (c *programCheck) findScript() (at int, certain, inPath bool) {
 	argv, at := c.argv, 0
 	if filepath.Base(argv[0]) == "env" {
@@ -182,9 +182,8 @@ func (c *programCheck) findScript() (at int, certain, inPath bool) {
 	return -1, false, false
 }
 
-// scriptAfter returns the index of the first word from begin that is not an option, or
-// -1. A short option in last means that there is no script; one in valued is followed
-// by a value.
+// scriptAfter returns the index of the first word from begin that is not an option, or -1. A
+// short option in last means that there is no script. A short option in valued has a value.
 func scriptAfter(argv []string, begin int, last, valued string) int {
 	for i := begin; i < len(argv); i++ {
 		word := argv[i]
@@ -218,18 +217,18 @@ func scriptAfter(argv []string, begin int, last, valued string) int {
 	return -1
 }
 
-// operators are words that mean something to a shell only.
+// operators are words with a special meaning in a shell only.
 var operators = []string{"|", "||", "&&", "&", ";", ">", ">>", "<", "<<", "2>", "2>&1", "&>"}
 
-// expands matches what a shell would replace in a word.
+// expands matches text that a shell would expand.
 var expands = regexp.MustCompile("\\$[A-Za-z_]|\\$\\{[A-Za-z_]|\\$\\(|`")
 
-// shellWords warns of words that only a shell would understand.
+// shellWords warns about words that only a shell interprets.
 func (c *programCheck) shellWords() {
 	if slices.ContainsFunc(c.argv, func(word string) bool {
 		return slices.Contains(shells, filepath.Base(word)) || filepath.Base(word) == "eval"
 	}) {
-		return // the words are for that shell
+		return // that shell interprets the words
 	}
 	var special []string
 	first := -1

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// A refusal says why a value is not of its type. Decoding adds the place.
+// A refusal is the error for a value that its type rejects. The decoder adds the position.
 type refusal struct {
-	message    string // what is wrong: `must be 1 or more, not 0`
-	allowed    string // what would be right, as a phrase: `allowed: auto, cpu`
-	suggestion string // the allowed value that was probably meant
+	message    string // description, such as `must be 1 or more, not 0`
+	allowed    string // valid values, as a phrase, such as `allowed: auto, cpu`
+	suggestion string // valid value that was probably meant
 
-	choices []string // all that would be right, where that is a list
+	choices []string // all valid values, if they are a list
 }
 
 func (r *refusal) Error() string {
@@ -26,8 +26,8 @@ func refuse(allowed, format string, args ...any) *refusal {
 	return &refusal{message: fmt.Sprintf(format, args...), allowed: allowed}
 }
 
-// stringValue returns v if it is a TOML string. The refusal never holds the
-// value, which may be a secret.
+// stringValue returns v if it is a TOML string. The error never contains the value, which may
+// be a secret.
 func stringValue(v any) (string, error) {
 	if s, ok := v.(string); ok {
 		return s, nil
@@ -35,7 +35,7 @@ func stringValue(v any) (string, error) {
 	return "", refuse("", "must be a string in quotes, not %s", describe(v))
 }
 
-// describe names the TOML type of a decoded value.
+// describe returns the TOML type of a decoded value, with an article.
 func describe(v any) string {
 	switch v.(type) {
 	case string:

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// WallTime is a time limit in Slurm's forms (sbatch --time): "M", "M:S",
-// "H:M:S", "D-H", "D-H:M" or "D-H:M:S". The string is kept as given. Empty
-// means that the file does not give it.
+// A WallTime is a time limit in a format of sbatch --time: "M", "M:S", "H:M:S", "D-H",
+// "D-H:M", or "D-H:M:S". The string is stored as written. Empty means that the key is not in
+// the file.
 type WallTime string
 
-// maxWallTime is beyond every real limit; a longer one is a slip of the pen.
+// maxWallTime exceeds all real limits. A longer limit is a typing error.
 const maxWallTime = 10 * 365 * 24 * time.Hour
 
 const wallTimeForms = `allowed: minutes "90", or "M:S", "H:M:S", "D-H", "D-H:M", "D-H:M:S"`
 
-// Duration is the limit as a span of time, 0 if there is none.
+// Duration returns the limit as a duration, or 0 if there is no limit.
 func (w WallTime) Duration() time.Duration {
 	d, err := parseWallTime(string(w))
 	if err != nil {
@@ -26,7 +26,7 @@ func (w WallTime) Duration() time.Duration {
 	return d
 }
 
-// UnmarshalTOML takes a TOML string.
+// UnmarshalTOML accepts a TOML string.
 func (w *WallTime) UnmarshalTOML(v any) error {
 	if _, ok := v.(time.Time); ok {
 		return refuse(wallTimeForms, `needs quotes around it`)
@@ -81,7 +81,7 @@ func parseWallTime(s string) (time.Duration, error) {
 	return time.Duration(total) * time.Second, nil
 }
 
-// number reads up to nine decimal digits, which keeps every sum in range.
+// number parses up to nine decimal digits. The limit keeps every sum in range.
 func number(s string, into *int64) bool {
 	if len(s) > 9 || !digits(s) {
 		return false
@@ -90,14 +90,15 @@ func number(s string, into *int64) bool {
 	return true
 }
 
-// Memory is an amount of memory in Slurm's form (sbatch --mem): a whole number
-// and K, M, G or T, in powers of 1024; "0" is all that a node has. The string is
-// kept as given. Empty means that the file does not give it.
+// A Memory is an amount of memory in the format of sbatch --mem: a whole number and K, M, G,
+// or T, which are powers of 1024. "0" means all memory of a node. The string is stored as
+// written. Empty means that the key is not in the file.
 type Memory string
 
 const memoryForms = `allowed: a whole number and K, M, G or T, such as "64G"; "0" is all of a node's`
 
-// Bytes is the amount in bytes, 0 if there is none or it is all of a node's.
+// Bytes returns the amount in bytes. It returns 0 if the amount is not set or means all memory
+// of a node.
 func (m Memory) Bytes() int64 {
 	n, err := parseMemory(string(m))
 	if err != nil {
@@ -106,14 +107,14 @@ func (m Memory) Bytes() int64 {
 	return n
 }
 
-// UnmarshalTOML takes a TOML string.
+// UnmarshalTOML accepts a TOML string.
 func (m *Memory) UnmarshalTOML(v any) error {
 	s, err := stringValue(v)
 	if err != nil {
 		return refuse(memoryForms, "%s", err)
 	}
 	if _, err := parseMemory(s); err != nil {
-		// "64 GB", "64GiB" and "64g" all mean "64G".
+		// "64 GB", "64GiB", and "64g" all mean "64G".
 		meant := strings.ToUpper(strings.ReplaceAll(s, " ", ""))
 		meant = strings.TrimSuffix(strings.TrimSuffix(meant, "B"), "I")
 		if _, bad := parseMemory(meant); bad == nil {

@@ -7,21 +7,21 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// maxDepth bounds the parts of a key and the nesting of values. The spec needs
-// four. The TOML decoder takes quadratic time in the length of a dotted key.
+// maxDepth is the maximum number of parts of a key, and the maximum nesting of values. The
+// spec needs four. The TOML decoder needs quadratic time in the length of a dotted key.
 const maxDepth = 32
 
-// A scanner finds the keys of a TOML document. It gives up at the first thing
-// it does not understand, and leaves the verdict on it to the TOML decoder; for
-// a document that the decoder accepts it finds every key.
+// A scanner finds the positions of the keys in a TOML document. It stops at the first syntax
+// error and leaves the error message to the TOML decoder. It finds all keys of a document that
+// the decoder accepts.
 type scanner struct {
 	*layout
 	pos    int
-	arrays bool           // a key inside an array of tables may come again
-	tables map[string]int // of each array of tables, by its key: the current element
+	arrays bool           // whether a key may repeat inside an array of tables
+	tables map[string]int // index of the current element of each array of tables
 }
 
-// A part is one name of a dotted key.
+// A part is one name in a dotted key.
 type part struct {
 	name string
 	span span
@@ -78,13 +78,13 @@ func (s *scanner) header() ([]string, bool) {
 	if at := s.sites[s.nameOf(path)]; !at.header.known() {
 		at.header = span{start, s.pos}
 	}
-	if name := keyName(path); array && s.sites[name] == nil { // the array as a whole is at its first table
+	if name := keyName(path); array && s.sites[name] == nil { // the position of the whole array is its first table
 		s.sites[name] = &site{key: parts[len(parts)-1].span, header: span{start, s.pos}}
 	}
 	return path, true
 }
 
-// pair reads key = value inside a table.
+// pair reads key = value in a table.
 func (s *scanner) pair(table []string, depth int) bool {
 	parts, ok := s.parts(depth)
 	if !ok || s.peek() != '=' {
@@ -94,12 +94,12 @@ func (s *scanner) pair(table []string, depth int) bool {
 	s.skip(" \t")
 	path := s.record(table, parts)
 	at := s.sites[s.nameOf(path)]
-	again := at.value.known() // inside an array of tables; the first one counts
+	again := at.value.known() // repeated inside an array of tables; use the first
 	start := s.pos
 	elements, ok := s.value(path, depth+len(parts))
 	variable := ofVariable(strings.Join(path, "."))
 	if !ok || s.pos == start {
-		if variable { // nobody knows where it ends
+		if variable { // the end of the value is unknown
 			s.variables = append(s.variables, span{start, len(s.src)})
 		}
 		return false
@@ -107,13 +107,13 @@ func (s *scanner) pair(table []string, depth int) bool {
 	if !again {
 		at.value, at.elements = span{start, s.pos}, elements
 	}
-	if variable && s.src[start] != '{' { // of a table, its own values are
+	if variable && s.src[start] != '{' { // for a table, its own values are added
 		s.variables = append(s.variables, span{start, s.pos})
 	}
 	return true
 }
 
-// record notes where the parts of a key stand and returns the whole path.
+// record stores the positions of the parts of a key and returns the whole path.
 func (s *scanner) record(table []string, parts []part) []string {
 	path := append([]string(nil), table...)
 	for i, p := range parts {
@@ -136,7 +136,7 @@ func (s *scanner) record(table []string, parts []part) []string {
 	return path
 }
 
-// enter begins the next element of an array of tables, [[a.b]].
+// enter starts the next element of an array of tables, [[a.b]].
 func (s *scanner) enter(parts []part) {
 	var path []string
 	for _, p := range parts {
@@ -150,8 +150,8 @@ func (s *scanner) enter(parts []part) {
 	}
 }
 
-// nameOf is the name by which a key's place is kept: with the index of each array
-// of tables that it is in.
+// nameOf returns the name under which the position of a key is stored. It includes the index
+// of each array of tables around the key.
 func (s *scanner) nameOf(path []string) string {
 	if len(s.tables) == 0 {
 		return keyName(path)
@@ -199,8 +199,8 @@ func (s *scanner) parts(depth int) ([]part, bool) {
 	}
 }
 
-// quotedKey reads "a" or 'a'. Escapes are rare in keys, so the decoder itself
-// is asked what they mean.
+// quotedKey reads "a" or 'a'. It lets the TOML decoder interpret escapes, which are rare in
+// keys.
 func (s *scanner) quotedKey() (string, bool) {
 	start := s.pos
 	if !s.str() || strings.Contains(s.src[start:s.pos], "\n") {
@@ -215,7 +215,7 @@ func (s *scanner) quotedKey() (string, bool) {
 	return doc.K, err == nil
 }
 
-// value reads any value, and returns the elements if it is an array.
+// value reads a value. It returns the elements if the value is an array.
 func (s *scanner) value(path []string, depth int) ([]span, bool) {
 	if !s.shallow(depth, s.pos) {
 		return nil, false
@@ -304,7 +304,7 @@ func (s *scanner) str() bool {
 			s.pos += 2
 		case strings.HasPrefix(s.src[s.pos:], quote):
 			s.pos += len(quote)
-			// Up to two quotes may stand directly before the closing ones.
+			// Up to two quotes may directly precede the closing delimiter.
 			for range 2 {
 				if len(quote) == 3 && s.peek() == quote[0] {
 					s.pos++
@@ -318,7 +318,7 @@ func (s *scanner) str() bool {
 	return false
 }
 
-// skip passes over the given characters, and over comments.
+// skip skips the given characters, and comments if chars contains "\r".
 func (s *scanner) skip(chars string) {
 	for s.pos < len(s.src) {
 		switch c := s.src[s.pos]; {
@@ -336,7 +336,7 @@ func (s *scanner) skip(chars string) {
 	}
 }
 
-// peek returns the next byte, 0 at the end.
+// peek returns the next byte, or 0 at the end.
 func (s *scanner) peek() byte {
 	if s.pos < len(s.src) {
 		return s.src[s.pos]

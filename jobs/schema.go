@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// SchemaURL is where editors find the schema of the release that is being worked on.
+// SchemaURL is the URL where editors find the schema of the current development version.
 const SchemaURL = "https://raw.githubusercontent.com/ddpbatch/ddpbatch/main/docs/reference/job.schema.json"
 
-// Schema returns the JSON schema (draft 7) of the job file, by which editors complete and
-// check it. What passes it may still be refused by [Parse], which knows how keys depend
-// on each other; what Parse takes passes it.
+// Schema returns the JSON schema (draft 7) of the job file, for completion and checks in
+// editors. The schema accepts all files that [Parse] accepts. Parse may reject more, because
+// it also checks relations between keys.
 func Schema() []byte {
 	meanings := map[string]Key{}
 	for _, k := range Keys() {
@@ -38,7 +38,7 @@ func marshal(v any) []byte {
 	return []byte(b.String())
 }
 
-// tableSchema is the schema of a struct that is written as a table.
+// tableSchema returns the schema of a struct that is a TOML table.
 func tableSchema(t reflect.Type, path []string, meanings map[string]Key) map[string]any {
 	properties := map[string]any{}
 	for field := range t.Fields() {
@@ -64,15 +64,15 @@ func tableSchema(t reflect.Type, path []string, meanings map[string]Key) map[str
 	return map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
 }
 
-// axesSchema is the schema of what a sweep varies: the tables that may differ, with a
-// list of values or a range in the place of each value.
+// axesSchema returns the schema of a sweep's axes. It accepts the tables that trials can vary,
+// with a list of values or a range in place of each value.
 func axesSchema() map[string]any {
 	properties := map[string]any{}
 	for _, name := range sweepableTables {
 		properties[name] = map[string]any{"type": "object"}
 	}
 	return map[string]any{"type": "object", "minProperties": 1, "properties": properties,
-		// "train.batch" in quotes is the same as train.batch.
+		// A quoted key "train.batch" equals train.batch.
 		"patternProperties":    map[string]any{`^(` + strings.Join(slices.Clone(sweepableTables), "|") + `)\.`: map[string]any{}},
 		"additionalProperties": false}
 }

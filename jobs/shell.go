@@ -2,7 +2,7 @@ package jobs
 
 import "strings"
 
-// ShellQuote writes a word as any POSIX shell reads it.
+// ShellQuote quotes a word for any POSIX shell.
 func ShellQuote(word string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_"
 	if word != "" && word[0] != '=' && strings.Trim(word, plain) == "" {

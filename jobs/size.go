@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Size is an amount of memory in bytes, written "25 MiB": a whole number and KiB, MiB
-// or GiB, at most 1 GiB. Zero means that the file does not give it.
+// A Size is an amount of memory in bytes, written as a whole number and KiB, MiB, or GiB, such
+// as "25 MiB". The maximum is 1 GiB. Zero means that the key is not in the file.
 type Size int
 
 const (
@@ -23,8 +23,8 @@ var units = []struct {
 	bytes Size
 }{{"GiB", gibi}, {"MiB", mebi}, {"KiB", kibi}}
 
-// String returns the size as the file would write it, in the largest unit of which it
-// is a whole number.
+// String returns the size in the format of the job file, in the largest unit that gives a
+// whole number.
 func (s Size) String() string {
 	for _, u := range units {
 		if s%u.bytes == 0 {
@@ -34,7 +34,7 @@ func (s Size) String() string {
 	return strconv.Itoa(int(s)) + " B"
 }
 
-// UnmarshalTOML takes a TOML string.
+// UnmarshalTOML accepts a TOML string.
 func (s *Size) UnmarshalTOML(v any) error {
 	text, err := stringValue(v)
 	if err != nil {
@@ -67,7 +67,8 @@ func parseSize(text string) (Size, *refusal) {
 	return 0, refuse(sizeForms, "%q is not a size", text)
 }
 
-// meantSize is what "25M", "25MB", "25 mib" and "25MiB" probably mean, or nothing.
+// meantSize returns the probable meaning of text such as "25M", "25MB", "25 mib", and "25MiB",
+// or an empty string.
 func meantSize(text string) string {
 	compact := strings.ToUpper(strings.ReplaceAll(text, " ", ""))
 	compact = strings.TrimSuffix(strings.TrimSuffix(compact, "B"), "I")

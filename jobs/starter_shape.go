@@ -7,20 +7,20 @@ import (
 	"strconv"
 )
 
-// Shape says how a job file differs from its starter. Zero values change nothing.
+// A Shape describes changes to a starter. Zero values change nothing.
 type Shape struct {
 	Site        string
-	Nodes, GPUs int    // GPUs of each node, one for each rank
-	File        string // the file that it is written to, as a shell reads its name
+	Nodes, GPUs int    // GPUs is per node, with one rank per GPU
+	File        string // target file name, quoted for a shell
 	Account     string
 
-	// Required are keys of [slurm] that the site requires: they are switched on.
-	// CPUsPerTask is the site's default, which is left to the site.
+	// Required are the keys of [slurm] that the site requires. Shaped uncomments them.
+	// CPUsPerTask is the site's default. Shaped comments out the key, so the default applies.
 	Required    []string
 	CPUsPerTask int
 }
 
-// Shaped returns a starter with another shape. It keeps the comments.
+// Shaped returns a starter with the changes in s. It retains the comments.
 func Shaped(starter []byte, s Shape) []byte {
 	for _, key := range s.Required {
 		off := regexp.MustCompile(`(?m)^#(` + regexp.QuoteMeta(key) + ` = (?:"[^"]*"|\d+))( *)`)
@@ -34,7 +34,7 @@ func Shaped(starter []byte, s Shape) []byte {
 		})
 	}
 	set := func(key, value string) {
-		// The place of a comment behind the value does not change if it has room.
+		// Keep the column of a trailing comment if there is enough space.
 		line := regexp.MustCompile(`(?m)^#?` + key + ` = ("[^"]*"|\d+)( *)`)
 		starter = line.ReplaceAllFunc(starter, func(old []byte) []byte {
 			return []byte(fmt.Sprintf("%-*s", len(old), key+" = "+value+" "))

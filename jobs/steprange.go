@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// StepRange is some steps of a training, written "100-110": the first and the last one,
-// counted from 1. Its zero value means that the file does not give it.
+// A StepRange is a range of training steps, such as "100-110": the first and the last step,
+// counted from 1. The zero value means that the key is not in the file.
 type StepRange struct{ First, Last int }
 
-// maxTracedSteps is the most steps of a range: nobody looks at more of them, and each
-// rank keeps what happens in them in memory.
+// maxTracedSteps is the maximum length of a range. More steps are of no use, and each rank
+// stores their events in memory.
 const maxTracedSteps = 1000
 
-// String returns the range as the file would write it.
+// String returns the range in the format of the job file.
 func (r StepRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
 
-// IsZero reports whether the range is not given.
+// IsZero reports whether the range is not set.
 func (r StepRange) IsZero() bool { return r == StepRange{} }
 
-// UnmarshalTOML takes a TOML string.
+// UnmarshalTOML accepts a TOML string.
 func (r *StepRange) UnmarshalTOML(v any) error {
 	const allowed = `allowed: the first and the last step, such as "100-110"`
 	s, err := stringValue(v)

@@ -16,7 +16,7 @@ type Sweep struct {
 	List     []Values `toml:"list"`     // each of these sets of values
 	Random   *Random  `toml:"random"`   // values drawn at random
 
-	// Elements are the jobs, in order. The last axis of a grid varies fastest.
+	// Elements are the trials, in order. The last axis of a grid varies fastest.
 	Elements []Element
 }
 
@@ -28,21 +28,21 @@ type Random struct {
 	Values  Axes  `toml:"values"`  // a list to choose from, or { min = 1e-4, max = 0.1, log = true }
 }
 
-// Element is one job of a sweep.
+// Element is one trial of a sweep.
 type Element struct {
-	Index  int       // from 0: Slurm's array task id
-	Values []Setting // what is set otherwise
-	Job    *Job      // complete; its name is the sweep's with "-INDEX"
+	Index  int       // from 0; also the array task ID
+	Values []Setting // values that differ from the job file
+	Job    *Job      // complete; its name is the sweep's name with "-INDEX"
 }
 
-// Setting is a key of the job file and its value.
+// Setting is a key of the job file with its value.
 type Setting struct {
 	Key   string
-	Value any // as TOML has it
+	Value any // as decoded from TOML
 }
 
-// Text is the value as people read it. In a list, strings are in quotes where they
-// could be taken for something else: "[64, 128]", "[train, \"a b\"]".
+// Text returns the value in human-readable form. In a list, ambiguous strings are quoted:
+// "[64, 128]", "[train, \"a b\"]".
 func (s Setting) Text() string {
 	if text, ok := s.Value.(string); ok {
 		return text
@@ -75,22 +75,22 @@ func readable(v any) string {
 	return fmt.Sprint(v)
 }
 
-// Axes are keys of the job file, each with the values that it may have. In TOML
-// they are written as in the job file itself: train.optimizer.lr = [0.1, 0.01].
+// Axes are keys of the job file, each with its possible values. In TOML, they are written as
+// in the job file: train.optimizer.lr = [0.1, 0.01].
 type Axes []Axis
 
-// Axis is one key and the values that it may have: a list, or a range.
+// Axis is one key with its possible values: a list or a range.
 type Axis struct {
 	path   []string
-	at     string // the key in the file
+	at     string // key in the file
 	values []any
 	min    float64
 	max    float64
-	log    bool // equally likely in each decade
-	whole  bool // whole numbers only
+	log    bool // whether the distribution is log-uniform
+	whole  bool // whether values are whole numbers
 }
 
-// Key is the key of the job file.
+// Key returns the key of the job file.
 func (a Axis) Key() string { return keyName(a.path) }
 
 // Values are keys of the job file with one value each.
@@ -98,7 +98,7 @@ type Values []value
 
 type value struct {
 	path  []string
-	at    string // the key in the file
+	at    string // key in the file
 	value any
 }
 
@@ -111,8 +111,8 @@ func sortedKeys(table map[string]any) []string {
 	return keys
 }
 
-// Array is the sweep's elements, or those given in rising order, as sbatch --array
-// takes them: "0-7%4".
+// Array returns the given trials in the format of sbatch --array, such as "0-7%4". The indices
+// must be in ascending order. nil means all trials.
 func (s *Sweep) Array(elements []int) string {
 	if elements == nil {
 		for _, e := range s.Elements {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// checkSweep reports what is wrong between the keys of [sweep], and returns whether
-// it says which kind of sweep it is.
+// checkSweep reports conflicts between the keys of [sweep]. It returns whether the kind of
+// sweep is unambiguous.
 func (d *decoder) checkSweep(s *Sweep) (readable bool) {
 	if d.refused["sweep"] {
 		return false
@@ -50,13 +50,13 @@ func (d *decoder) checkSweep(s *Sweep) (readable bool) {
 	return readable && kinds == 1
 }
 
-// checkRepeats reports the values that a list has already: the same job twice.
+// checkRepeats reports duplicate values in a list, because they would run the same job twice.
 func (d *decoder) checkRepeats(a Axis) {
 	first := map[string]int{}
 	for i, v := range a.values {
 		same := fmt.Sprintf("%T %s", v, readable(v))
 		if n, ok := v.(int64); ok && n == int64(float64(n)) {
-			same = fmt.Sprintf("%T %s", 0.0, readable(float64(n))) // 1 and 1.0
+			same = fmt.Sprintf("%T %s", 0.0, readable(float64(n))) // 1 equals 1.0
 		}
 		if j, ok := first[same]; ok {
 			d.reportElement(a.at, i, fmt.Sprintf("is the same value as element %d", j))
@@ -66,8 +66,7 @@ func (d *decoder) checkRepeats(a Axis) {
 	}
 }
 
-// combinations is the number of a grid's elements, at most one more than there may
-// be.
+// combinations returns the number of trials in a grid, up to maxElements+1.
 func (s *Sweep) combinations() int {
 	n := min(len(s.Grid), 1)
 	for _, a := range s.Grid {
@@ -83,8 +82,8 @@ func (s *Sweep) samples() int {
 	return int(s.Random.Samples)
 }
 
-// shrink leaves a sweep with mistakes as many elements as it takes to find those of
-// the rest of the file.
+// shrink reduces an invalid sweep to the trials that are needed to find the errors in the rest
+// of the file.
 func (s *Sweep) shrink() {
 	for i := range s.Grid {
 		s.Grid[i].values = s.Grid[i].values[:1]

@@ -6,32 +6,31 @@ import (
 	"strings"
 )
 
-// sweepable are the tables that may differ between the elements of a sweep. They
-// share the rest, for they are one array of one script.
+// sweepable are the tables that may differ between the trials of a sweep. The trials share all
+// other tables, because they are one job array with one batch script.
 var sweepable = []string{"train", "command", "checkpoint", "restart", "network", "setup.env"}
 
-// ofAllocation are keys of these tables that shape what Slurm is asked for.
+// ofAllocation are keys of these tables that affect the allocation.
 var ofAllocation = []string{"restart.spare_nodes", "restart.min_nodes"}
 
-// sweepableTables are the names at the top level that lead to them.
+// sweepableTables are the top-level tables that contain the sweepable tables.
 var sweepableTables = []string{"checkpoint", "command", "network", "restart", "setup", "train"}
 
 const axesForms = "for example: train.optimizer.lr = [0.1, 0.01]"
 
-// A leaf is a key of the job file in a table of a sweep, with what the sweep gives
-// it.
+// A leaf is a key of the job file in a table of a sweep, with its value in the sweep.
 type leaf struct {
-	key   []string     // of the job file
-	at    []string     // in the file, where a quoted key "train.batch" is the same as train.batch
-	kind  reflect.Type // of the key's value
+	key   []string     // path in the job file
+	at    []string     // path as written, where a quoted key "train.batch" equals train.batch
+	kind  reflect.Type // type of the key's value
 	value any
 }
 
-// name is the key in the file.
+// name returns the key as written in the file.
 func (x leaf) name() string { return keyName(x.at) }
 
-// leaves returns the keys that a table of a sweep gives, in alphabetical order, and
-// reports those that are none of the job file or that cannot differ.
+// leaves returns the keys in a table of a sweep, in alphabetical order. It reports keys that
+// the job file does not have and keys that cannot differ between trials.
 func (d *decoder) leaves(path []string, where span, v any) []leaf {
 	table, ok := v.(map[string]any)
 	switch {
@@ -60,8 +59,8 @@ func (d *decoder) leaves(path []string, where span, v any) []leaf {
 	return all
 }
 
-// walk returns the leaves below a table. Without a kind, the table cannot differ
-// between elements, and its keys are none of interest.
+// walk returns the leaves below a table. If in.kind is nil, the table cannot differ between
+// trials, and walk does not check its keys.
 func (d *decoder) walk(in leaf, table map[string]any) (all []leaf) {
 	for _, name := range sortedKeys(table) {
 		x, ok := d.step(in, name)
@@ -88,7 +87,7 @@ func (d *decoder) walk(in leaf, table map[string]any) (all []leaf) {
 	return all
 }
 
-// step goes from a table to one of its keys, which may be a quoted one with dots.
+// step descends from a table to one of its keys, which may be a quoted key with dots.
 func (d *decoder) step(in leaf, name string) (x leaf, ok bool) {
 	x = leaf{key: slices.Clone(in.key), at: append(slices.Clip(in.at), name), kind: in.kind}
 	where := d.lookup(x.name()).key
@@ -128,8 +127,7 @@ func (d *decoder) step(in leaf, name string) (x leaf, ok bool) {
 	return x, true
 }
 
-// stranger reports a part of a key that the job file does not have in its table,
-// outer.
+// stranger reports an unknown part of a key in the job file's table outer.
 func (d *decoder) stranger(table, at, outer []string, part string, kind reflect.Type) {
 	names := sweepableTables
 	if len(outer) > 0 {
@@ -148,8 +146,8 @@ func (d *decoder) stranger(table, at, outer []string, part string, kind reflect.
 	}
 }
 
-// takes reports what the type of a leaf refuses of a value: of the leaf's own, or
-// with an index of an element of it.
+// takes reports an error if the type of a leaf rejects v. With an index, v is an element of
+// the leaf's list.
 func (d *decoder) takes(x leaf, v any, index ...int) {
 	at, path, name := d.lookup(x.name()), x.at, x.name()
 	where := at.value
@@ -165,8 +163,8 @@ func (d *decoder) takes(x leaf, v any, index ...int) {
 	d.value(path, name, where, v, reflect.New(x.kind).Elem())
 }
 
-// asVariable is a value as a key has it: variables are text, so a number becomes
-// what one would write.
+// asVariable returns a value in the type of its key. Environment variables are text, so
+// asVariable formats numbers for them.
 func asVariable(key []string, v any) any {
 	switch v.(type) {
 	case int64, float64:
@@ -177,8 +175,8 @@ func asVariable(key []string, v any) any {
 	return v
 }
 
-// doubt notes that a leaf is given, although not well, if a mistake was found since
-// there were so many.
+// doubt reports whether the decoder found errors since it had found before errors. If so, it
+// marks the leaf as given but invalid.
 func (d *decoder) doubt(x leaf, before int) bool {
 	if len(d.found) == before {
 		return false
@@ -187,7 +185,7 @@ func (d *decoder) doubt(x leaf, before int) bool {
 	return true
 }
 
-// decode takes a table of the job file's form.
+// decode accepts a table with the structure of the job file.
 func (s *Values) decode(d *decoder, path []string, where span, v any) {
 	for _, x := range d.leaves(path, where, v) {
 		before, v := len(d.found), asVariable(x.key, x.value)
@@ -198,7 +196,7 @@ func (s *Values) decode(d *decoder, path []string, where span, v any) {
 	}
 }
 
-// decode takes a table of the job file's form whose values are lists or ranges.
+// decode accepts a table with the structure of the job file, with lists or ranges as values.
 func (a *Axes) decode(d *decoder, path []string, where span, v any) {
 	for _, x := range d.leaves(path, where, v) {
 		before := len(d.found)

@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// maxElements bounds a sweep. Slurm's own limit, MaxArraySize, is 1001 unless the
-// cluster says otherwise.
+// maxElements is the maximum number of trials in a sweep. The default of Slurm's own limit,
+// MaxArraySize, is 1001.
 const maxElements = 10_000
 
-// A variant is what one element sets otherwise, each with its place in the file.
+// A variant is the set of values of one trial, each with its position in the file.
 type variant []variation
 
 type variation struct {
 	value
-	index int // of the axis's list, -1 for all that the key gives
+	index int // index in the axis's list; -1 for the whole value of the key
 }
 
-// decodeSweep decodes a document with [sweep]: every element is decoded as a job
-// file of its own. The Job itself is the first element under the sweep's name.
+// decodeSweep decodes a document with [sweep]. It decodes each trial as a separate job file.
+// The Job itself is the first trial with the name of the sweep.
 func decodeSweep(l *layout, doc map[string]any) (*Job, error) {
 	sweep := &Sweep{}
 	d := newDecoder(l, &Job{})
@@ -39,7 +39,7 @@ func decodeSweep(l *layout, doc map[string]any) (*Job, error) {
 	}
 	base := maps.Clone(doc)
 	delete(base, "sweep")
-	// Each element copies the places of the keys. Those in [sweep] can be many.
+	// Each trial copies the positions of the keys. Omit the keys in [sweep], which can be many.
 	sites := map[string]*site{}
 	for name, s := range l.sites {
 		if !within(name, "sweep") {
@@ -50,7 +50,7 @@ func decodeSweep(l *layout, doc map[string]any) (*Job, error) {
 		job, err := l.element(base, sites, v, i, d.unsure)
 		if mistakes, ok := err.(Diagnostics); ok {
 			for _, m := range mistakes {
-				// One mistake outside the sweep is in every element.
+				// An error outside the sweep occurs in every trial.
 				if len(found) < maxDiagnostics && !slices.Contains(found, m) {
 					found = append(found, m)
 				}
@@ -70,11 +70,11 @@ func decodeSweep(l *layout, doc map[string]any) (*Job, error) {
 	job := *sweep.Elements[0].Job
 	l.doc = doc
 	job.layout, job.Sweep = l, sweep
-	job.Name = Name(doc["name"].(string)) // that of an element is a string, and longer
+	job.Name = Name(doc["name"].(string)) // the longer name of the trial was a valid string
 	return &job, nil
 }
 
-// variants are the elements' values, in order.
+// variants returns the values of the trials, in order.
 func (l *layout) variants(s *Sweep) []variant {
 	switch {
 	case s.Random != nil:
@@ -88,7 +88,7 @@ func (l *layout) variants(s *Sweep) []variant {
 		}
 		return all
 	}
-	// As in the file, so that the last axis varies fastest.
+	// Use file order, so that the last axis varies fastest.
 	axes := slices.Clone(s.Grid)
 	slices.SortStableFunc(axes, func(a, b Axis) int { return l.lookup(a.at).key.start - l.lookup(b.at).key.start })
 	all := []variant{nil}
@@ -116,8 +116,8 @@ func drawn(r *Random) []variant {
 	return all
 }
 
-// element decodes one element: the document base with the values of v in it. Sites are the
-// places of the keys of base. Mistakes in the values point to where [sweep] gives them.
+// element decodes one trial: the document base with the values of v. Sites are the positions of
+// the keys of base. Errors in the values of v point to their position in [sweep].
 func (l *layout) element(base map[string]any, sites map[string]*site, v variant, index int, meant []string) (*Job, error) {
 	doc := clone(base).(map[string]any)
 	inner := *l
@@ -139,7 +139,7 @@ func (l *layout) element(base map[string]any, sites map[string]*site, v variant,
 	return decodeJob(&inner, doc, meant...)
 }
 
-// move puts a key where the sweep of the layout l gives it.
+// move sets the position of a key to its position in the sweep, according to layout l.
 func (inner *layout) move(l *layout, x variation) {
 	key, at := keyName(x.path), l.lookup(x.at)
 	moved := site{key: at.key, value: at.value, elements: at.elements, explicit: true}
@@ -149,7 +149,7 @@ func (inner *layout) move(l *layout, x variation) {
 			moved.value = at.elements[x.index]
 		}
 	}
-	if _, ok := x.value.value.(map[string]any); ok { // its keys, and none of the table that it replaces
+	if _, ok := x.value.value.(map[string]any); ok { // use the keys of the new table only
 		from := fmt.Sprintf("%s[%d]", x.at, x.index)
 		maps.DeleteFunc(inner.sites, func(name string, _ *site) bool { return within(name, key) })
 		for name, s := range l.sites {
@@ -162,7 +162,7 @@ func (inner *layout) move(l *layout, x variation) {
 	inner.over[key], _ = l.overridden(x.at)
 }
 
-// clone copies tables, so that setting a key in the copy leaves the original.
+// clone returns a copy in which all tables are copied, so assigning a key leaves v unchanged.
 func clone(v any) any {
 	table, ok := v.(map[string]any)
 	if !ok {

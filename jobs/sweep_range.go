@@ -14,8 +14,8 @@ func isRange(table map[string]any) bool {
 
 const rangeForms = "allowed: { min = 1e-4, max = 0.1 }, and log = true for equal chances in each decade"
 
-// decodeRange reads { min = 1e-4, max = 0.1, log = true }. No message has the
-// numbers, which may be a variable's.
+// decodeRange decodes { min = 1e-4, max = 0.1, log = true }. No message contains the values,
+// because they may belong to an environment variable.
 func (a *Axis) decodeRange(d *decoder, x leaf, table map[string]any) {
 	wholes, before := 0, len(d.found)
 	for _, name := range sortedKeys(table) {
@@ -68,10 +68,10 @@ func (a *Axis) decodeRange(d *decoder, x leaf, table map[string]any) {
 	}
 }
 
-// takesEnd reports an end of a range that the key's type refuses. What is drawn of
-// a range that is not of whole numbers lies between the ends, so a learning rate
-// may be drawn from 0 on. The number beside an end is that of float32: the types
-// refuse what float32 rounds to 0 or 1.
+// takesEnd reports an end of a range that the key's type rejects. Values drawn from a range of
+// floats are between the ends, so the range of a learning rate may start at 0. takesEnd
+// therefore checks the adjacent float32 value, because the types reject values that float32
+// rounds to 0 or 1.
 func (d *decoder) takesEnd(a *Axis, x leaf, end, other float64) {
 	if a.whole {
 		d.takes(x, asVariable(x.key, int64(end)))
@@ -84,8 +84,8 @@ func (d *decoder) takesEnd(a *Axis, x leaf, end, other float64) {
 	}
 }
 
-// draw takes one value at random, and says which of a list it is, else -1. Numbers
-// get six significant digits: people read them, and copy them.
+// draw returns a random value of the axis, and its index if the axis is a list, or else -1.
+// Floats have six significant digits, which are easy to read and copy.
 func (a Axis) draw(random *rand.Rand) (v any, index int) {
 	if a.values != nil {
 		i := random.IntN(len(a.values))
@@ -94,7 +94,7 @@ func (a Axis) draw(random *rand.Rand) (v any, index int) {
 	x := random.Float64()
 	low, high := a.min, a.max
 	if a.whole {
-		high++ // the last one, too
+		high++ // include max
 	}
 	if a.log {
 		x = math.Exp(math.Log(low) + x*(math.Log(high)-math.Log(low)))

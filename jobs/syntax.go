@@ -11,8 +11,8 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// notText finds what makes a file no UTF-8 text at all, before the TOML decoder
-// stumbles over it.
+// notText returns a diagnostic if the file is not UTF-8 text. It runs before the TOML decoder,
+// whose messages would be less clear.
 func (l *layout) notText() (Diagnostic, bool) {
 	start := l.src[:min(4, len(l.src))]
 	if strings.HasPrefix(start, "\xff\xfe") || strings.HasPrefix(start, "\xfe\xff") || strings.Contains(start, "\x00") {
@@ -41,7 +41,7 @@ func (l *layout) notText() (Diagnostic, bool) {
 
 const textNeedsQuotes = `text stands in quotes, such as "gpu"; numbers, true and false do not`
 
-// clearer says what the decoder's messages mean to one who does not know its
+// clearer replaces messages of the decoder with messages that do not require knowledge of its
 // grammar.
 var clearer = []struct {
 	pattern       *regexp.Regexp
@@ -56,7 +56,7 @@ var clearer = []struct {
 	{regexp.MustCompile(`^Key '(.*)' has already been defined\.`), "$1 is given twice", ""},
 }
 
-// syntaxError turns the decoder's one error into a diagnostic.
+// syntaxError converts the decoder's error to a diagnostic.
 func (l *layout) syntaxError(err error) Diagnostic {
 	var pe toml.ParseError
 	if !errors.As(err, &pe) {
@@ -100,7 +100,7 @@ var (
 	bareWord  = regexp.MustCompile(`^[A-Za-z]+`)
 )
 
-// obviousFix returns the remedy for a common cause of a syntax error, or "".
+// obviousFix returns the fix for a common cause of a syntax error, or an empty string.
 func (l *layout) obviousFix(d Diagnostic, start int) string {
 	if help := l.otherFormat(); help != "" {
 		return help
@@ -114,8 +114,8 @@ func (l *layout) obviousFix(d Diagnostic, start int) string {
 	return ""
 }
 
-// otherFormat returns the remedy for a file that is not TOML but something that people
-// mistake for a job file, or "".
+// otherFormat returns the fix for a file in another format that is often mistaken for a job
+// file, or an empty string.
 func (l *layout) otherFormat() string {
 	for line := range strings.Lines(l.src) {
 		if strings.HasPrefix(line, "#SBATCH ") {
@@ -137,16 +137,15 @@ func (l *layout) otherFormat() string {
 	return ""
 }
 
-// env is the name of the table of the variables, in a key.
+// env matches the name of the table of variables in a key.
 var env = regexp.MustCompile(`\benv\b`)
 
-// hideVariable takes the value out of a diagnostic's source line if it may be
-// that of a variable, and so a secret: where the file is read as one, below the
-// header [setup.env], or where the line speaks of "env" before. The file need not be
-// valid.
+// hideVariable removes the value from a diagnostic's source line if it may be a variable's
+// value, which may be a secret. It does so for known values, below a [setup.env] header, and
+// if "env" occurs earlier in the line. The file may be invalid.
 func (l *layout) hideVariable(d *Diagnostic, offset int) bool {
 	if slices.ContainsFunc(l.variables, func(v span) bool { return v.start <= offset && offset < v.end }) {
-		return true // its place is hidden already
+		return true // already hidden
 	}
 	key, _, found := strings.Cut(d.Source, "=")
 	before := l.src[l.lines[l.line(offset)-1]:offset]

@@ -8,16 +8,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
-// Name is a job's name: 1 to 128 printable characters. It also names the run
-// folder, so it holds no slash, starts with neither "-" nor ".", and fits the
-// 255 bytes that Linux gives a file name. Spaces, quotes and # are allowed.
+// A Name is the name of a job: 1 to 128 printable characters. It is also the name of the run
+// directory, so it contains no slash, does not start with "-" or ".", and has at most 255
+// bytes, the limit of Linux for file names. Spaces are allowed, but quotes, backslashes, and #
+// are not.
 type Name string
 
-// Word is a non-empty string without white space or control characters that
-// does not start with "-": a partition, an account, a module.
+// A Word is a non-empty string without white space or control characters that does not start
+// with "-", such as a partition, an account, or a module.
 type Word string
 
-// Text is a string without control characters. It may be empty.
+// A Text is a string without control characters. It may be empty.
 type Text string
 
 const (
@@ -25,7 +26,7 @@ const (
 	maxNameBytes = 255 // NAME_MAX of Linux
 )
 
-// UnmarshalTOML takes a TOML string.
+// UnmarshalTOML accepts a TOML string.
 func (n *Name) UnmarshalTOML(v any) error {
 	const allowed = "allowed: 1 to 128 printable characters, none of / # \" ' ` \\, not starting with \"-\" or \".\""
 	s, err := stringValue(v)
@@ -41,8 +42,8 @@ func (n *Name) UnmarshalTOML(v any) error {
 	case strings.Contains(s, "/"):
 		return refuse(allowed, `%q holds a "/", but it names the run folder`, s)
 	case strings.ContainsAny(s, "#\"'`\\"):
-		// Each could be quoted in the script, but not in what people and site
-		// tools make of squeue's output and of the folder's name.
+		// The script could quote these characters. But users and site tools process the output
+		// of squeue and the name of the run directory, often without quoting.
 		return refuse(allowed, "%q holds a %q", s, s[strings.IndexAny(s, "#\"'`\\")])
 	case strings.HasPrefix(s, "-"), strings.HasPrefix(s, "."):
 		return refuse(allowed, "%q starts with %q", s, s[:1])
@@ -55,7 +56,7 @@ func (n *Name) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// UnmarshalTOML takes a TOML string.
+// UnmarshalTOML accepts a TOML string.
 func (w *Word) UnmarshalTOML(v any) error {
 	const allowed = `allowed: one word without spaces, not starting with "-"`
 	s, err := stringValue(v)
@@ -77,7 +78,7 @@ func (w *Word) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// UnmarshalTOML takes a TOML string. The error never holds the value.
+// UnmarshalTOML accepts a TOML string. The error never contains the value.
 func (t *Text) UnmarshalTOML(v any) error {
 	s, err := stringValue(v)
 	if err != nil {
@@ -90,9 +91,9 @@ func (t *Text) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// noControl refuses what could break out of one line of a script or a terminal:
-// control characters, the Unicode line separators, and the marks that reorder
-// the text around them (a reader would see another value than the shell).
+// noControl rejects characters that could affect other lines of a script or a terminal:
+// control characters, the Unicode line separators, and marks that reorder the text around
+// them. With such marks, a reader would see a different value from the shell.
 func noControl(s string) error {
 	for _, r := range s {
 		if printable.IsControl(r) {
@@ -102,9 +103,8 @@ func noControl(s string) error {
 	return nil
 }
 
-// checkShown refuses control characters and everything else that does not show,
-// such as a zero-width or a
-// no-break space.
+// checkShown rejects control characters and all other invisible characters, such as zero-width
+// and no-break spaces.
 func checkShown(s string) error {
 	if err := noControl(s); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A torchrunError is a word of argv that cannot follow torchrun.
+// A torchrunError is the error for a word of argv that cannot follow torchrun.
 type torchrunError struct {
 	word    int
 	message string
@@ -17,14 +17,14 @@ type torchrunError struct {
 
 func (e *torchrunError) Error() string { return fmt.Sprintf("command.argv[%d]: %s", e.word, e.message) }
 
-// TorchrunArgv returns the words that follow torchrun's options, if the launcher is
-// torchrun. torchrun starts Python itself, so an interpreter in front of the script is
-// dropped, together with -u, which torchrun gives it anyway. "-m MODULE" stays, because
-// torchrun has the same option.
+// TorchrunArgv returns the words that follow torchrun's options, for launcher = "torchrun".
+// torchrun starts Python itself. TorchrunArgv therefore removes an interpreter in front of the
+// script, and -u, which torchrun always sets. It retains "-m MODULE", which torchrun also
+// supports.
 //
-// The interpreter is the one that torchrun must run in: empty if argv has none or has just
-// "python" or "python3", the one that the torchrun in PATH has. Other options of an
-// interpreter have no equivalent and are an error.
+// interpreter is the Python that torchrun must run in. It is empty if argv does not start with
+// an interpreter, or starts with "python" or "python3". Then the torchrun in PATH determines
+// it. Other options of the interpreter have no equivalent and are an error.
 func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) {
 	for _, word := range c.Argv {
 		argv = append(argv, string(word))
@@ -78,13 +78,13 @@ func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) 
 	return interpreter, argv[rest:], nil
 }
 
-// isTorchrunOption reports whether a word in the place of an interpreter's option is an
-// option of torchrun. All long options are, and the short ones that Python does not have.
+// isTorchrunOption reports whether a word after the interpreter is an option of torchrun. This
+// is true for all long options and for the short options that Python does not have.
 func isTorchrunOption(word string) bool {
 	return strings.HasPrefix(word, "--") && word != "--check-hash-based-pycs" || word == "-r" || word == "-t"
 }
 
-// argvText writes argv as in a job file. It shortens a list of many or long words.
+// argvText formats argv as in a job file. It shortens a list with many or long words.
 func argvText(argv []string) string {
 	const maxWords, maxWord = 12, 80
 	var words []string
@@ -98,8 +98,9 @@ func argvText(argv []string) string {
 	return "argv = [" + strings.Join(words, ", ") + "]"
 }
 
-// interpreterAfterOptions returns the index of a Python interpreter between options of
-// torchrun and the script, or 0. Which options have a value depends on torchrun's version.
+// interpreterAfterOptions returns the index of a Python interpreter between torchrun's options
+// and the script, or 0. It does not parse the options, because the set of options with a value
+// depends on torchrun's version.
 func interpreterAfterOptions(argv []string) int {
 	if !strings.HasPrefix(argv[0], "-") {
 		return 0

@@ -5,13 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// ofVariable reports whether a key is [setup.env], also of a sweep, or inside of it;
-// also where its name is written otherwise, such as "environment".
+// ofVariable reports whether a key is [setup.env], or is inside it, also in a sweep. It also
+// matches similar names, such as "environment".
 func ofVariable(name string) bool {
 	return strings.Contains("."+strings.ReplaceAll(name, `"`, ""), ".setup.env")
 }
 
-// variable returns where a variable stands, of which name may be an element.
+// variable returns the position of a variable. name may be an element of its value.
 func (l *layout) variable(name string) site {
 	for {
 		if at, ok := l.sites[name]; ok {
@@ -25,9 +25,9 @@ func (l *layout) variable(name string) site {
 	}
 }
 
-// hide leaves the values of variables out of a diagnostic's source line: it ends
-// where the first one at or after the place begins, and where one stands before the
-// place, blanks take the place of all that does.
+// hide removes the values of variables from a diagnostic's source line. It cuts the line at
+// the first value at or after place. If a value precedes place, it replaces all text before
+// place with blanks.
 func (l *layout) hide(d *Diagnostic, line span, place int) {
 	place = min(place, line.end)
 	stop, before, found := line.end, false, false
@@ -49,7 +49,7 @@ func (l *layout) hide(d *Diagnostic, line span, place int) {
 	lead, shown := l.src[line.start:place], l.src[place:stop]
 	if before {
 		lead = strings.Map(func(r rune) rune {
-			if r == '\t' { // as wide as the tab that it stands for
+			if r == '\t' { // keeps the width of the tab
 				return r
 			}
 			return ' '
