@@ -13,9 +13,9 @@ import (
 )
 
 // saveAlphabet implements the script command "alphabet DIR STEP [FILE]". It saves a checkpoint
-// of a GPT that maps each character of the file to the next one by code point, and the last to
-// the first. Without a file, the model has 5 tokens. With "byte" instead of a file, it has 256
-// tokens.
+// of a GPT that continues each character of the file with the next one by code point. The
+// first character follows the last one. Without a file, the model has 5 tokens. With "byte"
+// instead of a file, the tokens are the 256 bytes.
 func saveAlphabet(ts *testscript.TestScript, neg bool, args []string) {
 	step, err := strconv.Atoi(args[1])
 	ts.Check(err)

@@ -69,8 +69,8 @@ func writeOptimizer(w io.Writer, s *checkpoint.Snapshot) error {
 	return torchfile.WriteOptimizer(w, o)
 }
 
-// splitGroup splits a group into the selected parameters and the remaining parameters. It
-// disables weight decay for the latter.
+// splitGroup splits a group into the selected parameters, with weight decay, and the remaining
+// parameters, without weight decay.
 func splitGroup(g torchfile.Group, selected func(name string) bool) []torchfile.Group {
 	plain := torchfile.Group{Options: slices.Clone(g.Options)}
 	for i, o := range plain.Options {
@@ -117,8 +117,8 @@ func optimizerOf(m *checkpoint.Manifest) ([]torchfile.Option, []statePart, error
 	return nil, nil, fmt.Errorf("the optimizer %q is none of PyTorch's", m.Optimizer)
 }
 
-// registered lists the words in parameter names in the order of registration in the models of
-// PyTorch and Hugging Face. Numbers in names are in numerical order.
+// registered lists the words in parameter names, in the order in which the models of PyTorch
+// and Hugging Face register them. Numbers in names sort in numerical order.
 var registered = []string{"wte", "wpe", "h", "ln_f", "ln_1", "attn", "ln_2", "mlp", "c_attn", "c_fc", "c_proj", "weight", "bias"}
 
 // asRegistered sorts parameter names into the order of the model's parameters().

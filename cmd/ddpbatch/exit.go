@@ -72,7 +72,8 @@ func (e exitError) Error() string {
 func (e exitError) Unwrap() error { return e.err }
 func (e exitError) ExitCode() int { return e.code }
 
-// silent wraps an error that another component prints.
+// silent wraps an error that must not be printed again. Another process or an earlier call
+// prints it.
 type silent struct{ err error }
 
 func (s silent) Error() string { return s.err.Error() }

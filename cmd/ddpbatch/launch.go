@@ -52,7 +52,8 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		return usage("-n must be at least 1")
 	}
 	if inside && c.Ranks == nil {
-		// Check this first: several copies in one allocation would interfere with each other.
+		// Check this first: srun can start several launchers by mistake, and they would
+		// interfere with each other.
 		if err := launch.Once(allocation); err != nil {
 			return err
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
-// Without --oversubscribe, launch starts at most the larger of maxLocalRanks ranks and
-// maxRanksPerCPU ranks per CPU.
+// Without --oversubscribe, launch starts at most maxLocalRanks ranks or maxRanksPerCPU ranks
+// per CPU, whichever is larger.
 const (
 	maxLocalRanks  = 16
 	maxRanksPerCPU = 4

@@ -25,8 +25,8 @@ func (k *kept) Write(b []byte) (int, error) {
 }
 
 // keepOutput starts copying the output of the launcher and its ranks to a file in the run
-// directory. It returns nil if no copy is needed: Slurm stores the output of jobs that
-// ddpbatch submitted.
+// directory. It returns nil if Slurm already writes that file, and after a warning if the file
+// cannot be opened.
 func (p *program) keepOutput(o *launch.Options, id string) *output.Copier {
 	file, err := openOutput(o.Dir, id)
 	if err != nil {
@@ -102,8 +102,8 @@ func (c *launchCmd) show(p *program, o *launch.Options, id string, out *output.C
 	return hide, err
 }
 
-// startView starts the live view. It returns nil with --plain, and for jobs with a user's
-// program.
+// startView starts the live view. It returns nil with --plain, for jobs with a user's program,
+// and if standard output is not a terminal.
 func (c *launchCmd) startView(p *program, o *launch.Options, id string) *live {
 	if c.Plain || o.Job.Train == nil {
 		return nil

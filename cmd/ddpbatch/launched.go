@@ -154,7 +154,7 @@ func (p *program) cancelLaunch(run knownRun) error {
 	name, path := run.record.Name, shellQuote(p.short(run.dir.Path))
 	l, ok := run.dir.Launcher()
 	elsewhere := ok && !l.IsHere()
-	// A silent launcher on another host may only be behind a slow file system.
+	// A launcher on another host may only seem silent, because the file system is slow.
 	if end, over := endOfLaunch(run.dir, time.Now()); over && (end.cause == "" || !elsewhere) {
 		p.printf("%s\n", end.text(run))
 		return nil

@@ -129,8 +129,8 @@ func TestCancelLaunchTwice(t *testing.T) {
 	start(t, dir, "wait", "own").ends(t, exitCancelled)
 }
 
-// TestLauncherIsKilled checks that the program can still print and save after its launcher is
-// killed, that the log contains its earlier output, and that wait returns.
+// TestLauncherIsKilled checks that a program can still print and save after its launcher is
+// killed. The log contains the earlier output, and wait returns.
 func TestLauncherIsKilled(t *testing.T) {
 	dir := ownProgram(t, `trap "echo saving && touch saved; exit 3" TERM; echo begins; touch begun; while :; do sleep 0.1; done`)
 	launch := start(t, dir, "launch", "job.toml", "-n", "1")

@@ -19,9 +19,9 @@ const (
 )
 
 // layout aligns rows in columns. The first row is the header. If the table is wider than
-// width, layout shortens the names in the first column and wraps the last column, which is a
-// sentence in most tables. If it still does not fit, columns from the right move below their
-// row, with their names. A width of 0 is unlimited.
+// width, layout shortens the names in the first column and wraps the last column. In most
+// tables, the last column is a sentence. If the table still does not fit, columns from the
+// right move below their row, with their names. A width of 0 is unlimited.
 func layout(rows [][]string, width int) []string {
 	last := len(rows[0]) - 1
 	widths := make([]int, last+1)

@@ -84,7 +84,7 @@ func (p *program) startLive(status func() watch.Status) *live {
 	return l
 }
 
-// take redirects w so that its output appears above the view.
+// take redirects w until stop, so that its output appears above the view.
 func (l *live) take(w *io.Writer) {
 	w = target(w)
 	before := *w

@@ -209,7 +209,7 @@ func (l *planner) plan(ctx context.Context) (*planAnswer, error) {
 	l.work.NoSync = t.NoSync && t.Accumulate > 1
 	l.training = plan.Training{Element: plan.Elements(moments(&t.Optimizer)), Accumulate: max(1, int(t.Accumulate))}
 	l.training.Element.Compressed = t.Reduce == jobs.ReduceBF16
-	// Both were validated before: the flags in check, the job in load.
+	// No errors are possible: check validated the flags, and load validated the job.
 	l.training.Strategy, _ = ddp.ParseStrategy(cmp.Or(l.cmd.Strategy, string(t.Strategy)))
 	l.training.Algorithm, _ = plan.ParseAlgorithm(l.cmd.Algorithm)
 	if err := l.setMachine(ctx); err != nil {

@@ -24,10 +24,11 @@ const (
 	microsecond = 1e-6
 )
 
-// Assumed speeds in the absence of measurements and flags. For CPUs, they are half the peak of
-// a core with AVX2, the memory bandwidth that remains when the other ranks of the host are
-// busy, and 10 Gbit/s Ethernet. For GPUs, they are NCCL's latencies over NVLink and
-// InfiniBand, and a single 200 Gbit/s adapter.
+// These speeds apply if neither a measurement nor a flag gives a value. For CPUs, the
+// assumptions are half the peak of a core with AVX2, and 10 Gbit/s Ethernet. The memory
+// bandwidth is the remainder when the other ranks of the host are busy. For GPUs, the
+// assumptions are NCCL's latencies over NVLink and InfiniBand, and a single 200 Gbit/s
+// adapter.
 const (
 	assumedCoreFLOPS     = 60 * gigabyte
 	assumedCoreBandwidth = 10 * gigabyte

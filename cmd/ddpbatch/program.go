@@ -111,8 +111,8 @@ func (p *program) lookup(name string) (string, bool) {
 	return "", false
 }
 
-// abs returns path as a clean absolute path. It records whether the current directory was
-// needed but does not exist.
+// abs returns path as a clean absolute path. For a relative path, it records in p.dirNeeded if
+// the current directory does not exist.
 func (p *program) abs(path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)

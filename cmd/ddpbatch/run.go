@@ -193,7 +193,7 @@ func (r *rank) run(ctx context.Context) error {
 		if joined != nil {
 			joined.Leave(exitFailed, err)
 		}
-		// The launcher prints it once for all ranks, if it received the error.
+		// If the launcher received the error, it prints the error once for all ranks.
 		return r.quietly(err)
 	}
 	r.place = joined.Place // now complete with values from the launcher

@@ -19,9 +19,9 @@ const runsFolder = "runs"
 // runDir returns the run directory of a job: the directory in --run-dir, or runs/NAME in the
 // current directory. Base is the directory of the job file.
 //
-// If runs/NAME there does not contain a run of the job, runDir also searches for runs/NAME in
-// the directory of the job file and in its parent directories. Otherwise, the same command in
-// a different directory would silently start a second run.
+// If that directory is not a run of the job, runDir also searches for runs/NAME in the
+// directory of the job file and in its parents. Otherwise, the same command in a different
+// directory would silently start a second run.
 func (p *program) runDir(asked string, job *jobs.Job, base string) rundir.Dir {
 	if asked != "" {
 		return rundir.Dir{Path: p.abs(asked)}

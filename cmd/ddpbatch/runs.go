@@ -27,10 +27,13 @@ type knownRun struct {
 // jobIDForm matches the ID of a job or of an array task.
 var jobIDForm = regexp.MustCompile(`^[0-9]+(_[0-9]+)?$`)
 
-// findRun returns the run that arg names. The argument is a run directory, a job file (for its
-// default run directory), the ID of a job that was submitted from a directory below runs/, or
-// the name of such a directory. For a trial of a sweep, it is the trial's directory, an array
-// task ID such as "18_3", or "SWEEP/INDEX".
+// findRun returns the run that arg names. The argument can be:
+//
+//   - a run directory
+//   - a job file, for its default run directory
+//   - the name of a directory below runs/
+//   - the ID of a job that was submitted from a directory below runs/
+//   - for a trial of a sweep, an array task ID such as "18_3", or "SWEEP/INDEX"
 func (p *program) findRun(arg string) (knownRun, error) {
 	if arg == "" { // an unset shell variable; it must not select the current directory
 		return knownRun{}, usage("the name of the run is empty")

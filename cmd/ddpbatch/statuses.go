@@ -58,7 +58,7 @@ func (l *lookout) look(ctx context.Context, asked []knownRun) ([]watch.Status, e
 	return all, errors.Join(append(unread, l.err)...)
 }
 
-// jobsOf returns the statuses that have a job ID. It replaces a sweep by its trials.
+// jobsOf returns pointers to the statuses with a job ID. It replaces each sweep by its trials.
 func jobsOf(all []watch.Status) []*watch.Status {
 	var jobs []*watch.Status
 	for i := range all {

@@ -118,7 +118,8 @@ func (p *program) waitSweep(ctx context.Context, run knownRun) (what string, err
 	return format.Count(n, "element"), nil
 }
 
-// jobsAmong returns the runs that Slurm runs, not a local launcher, and their job IDs.
+// jobsAmong returns the runs that were last started as Slurm jobs, and their job IDs. It omits
+// runs of a local launcher.
 func jobsAmong(elements []knownRun) (runs []knownRun, ids []string) {
 	for _, e := range elements {
 		if id := e.record.LastJob(); id != "" && !e.isLaunched() {
