@@ -7,23 +7,23 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// How near two devices are, in NCCL's classes (graph/topo.h), nearest first.
+// Distance classes of two devices, nearest first. They are NCCL's (graph/topo.h).
 const (
-	sameSwitch  = iota // PIX, PXB: below one root port, by switches alone
+	sameSwitch  = iota // PIX, PXB: below one root port, connected only by switches
 	sameRoot           // PHB: through one host bridge
-	sameNode           // NODE: on one memory node
-	farAway            // SYS: between sockets
-	unknownNode        // no path and no memory node is known
+	sameNode           // NODE: on one NUMA node
+	farAway            // SYS: on different sockets
+	unknownNode        // neither paths nor NUMA nodes are known
 )
 
-// distance is a class and, within it, the number of bridges between.
+// A distance is a class and, within it, the number of bridges between two devices.
 type distance struct{ class, hops int }
 
 func (d distance) less(other distance) bool {
 	return d.class < other.class || d.class == other.class && d.hops < other.hops
 }
 
-// components are the parts of a device's path from its root complex on.
+// components returns the components of a device path, starting at its root complex.
 func components(path string) []string {
 	var parts []string
 	for part := range strings.SplitSeq(path, "/") {
@@ -34,7 +34,7 @@ func components(path string) []string {
 	return parts
 }
 
-// apart is how far a GPU and a port are from one another.
+// apart returns the distance between a GPU and a port.
 func apart(g *netif.GPU, r *rail) distance {
 	a, b := components(g.Path), r.path
 	common := 0
@@ -42,7 +42,7 @@ func apart(g *netif.GPU, r *rail) distance {
 		common++
 	}
 	hops := len(a) + len(b) - 2*common
-	roots := 0 // a path may begin with its root complex
+	roots := 0 // a path may start with its root complex
 	if common > 0 && strings.HasPrefix(a[0], "pci") {
 		roots = 1
 	}
@@ -59,7 +59,7 @@ func apart(g *netif.GPU, r *rail) distance {
 	return distance{unknownNode, 0}
 }
 
-// nearest are the ports that are nearest to a GPU.
+// nearest returns the indices of the ports closest to a GPU, and their distance.
 func nearest(g *netif.GPU, rails []rail) (at []int, d distance) {
 	d = distance{unknownNode + 1, 0}
 	for i := range rails {
@@ -73,8 +73,8 @@ func nearest(g *netif.GPU, rails []rail) (at []int, d distance) {
 	return at, d
 }
 
-// apartFromGPUs are the ports below no GPU's switch, where every GPU has another
-// one below its own, be it without carrier: an adapter for storage stands apart.
+// apartFromGPUs returns the ports that share a switch with no GPU, if every GPU shares a
+// switch with a different port, with or without a carrier. Such ports are for storage.
 func apartFromGPUs(rails, all []rail, gpus []netif.GPU) map[string]bool {
 	if len(gpus) == 0 {
 		return nil
@@ -96,14 +96,14 @@ func apartFromGPUs(rails, all []rail, gpus []netif.GPU) map[string]bool {
 		}
 	}
 	if len(far) == len(rails) {
-		return nil // they are all that is left
+		return nil // no other port is left
 	}
 	return far
 }
 
-// railOf is the port, of which there is one at least, for a library that uses
-// one: that which is nearest to the
-// rank's GPU. GPUs at the same distance from several share them out.
+// railOf returns the port for a library that uses a single port. It returns the port closest
+// to the rank's GPU. GPUs that are equally close to several ports are distributed among them.
+// p.rails must not be empty.
 func (p *planner) railOf() (r *rail, gpu *netif.GPU, d distance) {
 	gpu = p.gpu()
 	if gpu == nil {
@@ -128,8 +128,8 @@ func (p *planner) railOf() (r *rail, gpu *netif.GPU, d distance) {
 	return &p.rails[at[turn%len(at)]], gpu, d
 }
 
-// gpu is the GPU of the rank, as far as it is known: by its bus address, or by
-// the local rank among those that the rank may use, in the order of their buses.
+// gpu returns the rank's GPU, or nil if it is unknown. It uses the bus address or else the
+// local rank, as an index into the visible GPUs in bus order.
 func (p *planner) gpu() *netif.GPU {
 	gpus := p.Inventory.GPUs
 	if p.GPU != "" {
@@ -148,7 +148,7 @@ func (p *planner) gpu() *netif.GPU {
 		}
 		list := strings.Split(visible, ",")
 		if len(list) == 1 {
-			n = 0 // each rank sees its own
+			n = 0 // each rank sees only its own GPU
 		}
 		if n < 0 || n >= len(list) {
 			return nil
@@ -166,8 +166,8 @@ func (p *planner) gpu() *netif.GPU {
 	return &gpus[n]
 }
 
-// sameBus compares bus addresses: NVML writes eight digits of the domain where
-// sysfs has four, and both cases of letters are in use.
+// sameBus compares PCI bus addresses. NVML writes eight digits of the domain, sysfs writes
+// four, and tools differ in letter case.
 func sameBus(a, b string) bool {
 	short := func(s string) string {
 		s = strings.ToLower(s)
@@ -179,7 +179,7 @@ func sameBus(a, b string) bool {
 	return short(a) == short(b)
 }
 
-// affinity tells how far the rank's GPU is from its port, where that costs.
+// affinity adds a note if the rank's GPU and its port are on different sockets.
 func (p *planner) affinity(r *rail, gpu *netif.GPU, d distance) {
 	if gpu != nil && d.class == farAway {
 		p.env.note("GPU %s (memory node %d) and its nearest adapter %s (memory node %d) are on different sockets: its data cross the link between them",

@@ -8,23 +8,23 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// Job is what all hosts of a job have found out together of their RDMA ports.
+// A Job is the result of comparing the RDMA ports of all hosts in a job.
 type Job struct {
-	Hosts int    `json:"hosts"` // how many were compared; 0 is not known
-	Layer string `json:"layer"` // "InfiniBand", or "Ethernet" for RoCE; empty if no host has either
-	// WithoutRDMA is why no host may use InfiniBand or RoCE although some could,
-	// naming the host; empty if all can, or none.
+	Hosts int    `json:"hosts"` // number of compared hosts; 0 is unknown
+	Layer string `json:"layer"` // "InfiniBand", or "Ethernet" for RoCE; empty if the hosts share neither
+	// WithoutRDMA is the reason why no host may use InfiniBand or RoCE although some could. It
+	// names the host. It is empty if all hosts can use RDMA, or none can.
 	WithoutRDMA string `json:"without_rdma"`
-	// Warnings are for a person, to be said once for the job.
+	// Warnings are messages for the user, to be printed once per job.
 	Warnings []string `json:"warnings"`
 }
 
-// fewHosts is how many hosts a message names.
+// fewHosts limits how many hosts a message names.
 const fewHosts = 4
 
-// Agree compares the hosts of a job: NCCL uses InfiniBand or RoCE on each host
-// that has it, and does not notice until it hangs that another has not. choices
-// are those of the hosts, in the same order; exclude is as in [Facts].
+// Agree compares the hosts of a job. NCCL uses InfiniBand or RoCE on each host that has it,
+// and hangs if another host lacks it. choices are the hosts' choices in the same order;
+// exclude is Facts.Exclude.
 func Agree(hosts []netif.Inventory, choices []netif.Choice, exclude ...string) (Job, error) {
 	if len(hosts) != len(choices) {
 		return Job{}, fmt.Errorf("compare RDMA adapters: %d hosts have %d choices of a network", len(hosts), len(choices))
@@ -45,7 +45,7 @@ func Agree(hosts []netif.Inventory, choices []netif.Choice, exclude ...string) (
 		}
 	}
 	if job.Layer == ethernet {
-		// InfiniBand that only some hosts have must not be mixed in.
+		// Do not mix in InfiniBand that only some hosts have.
 		if without, why := lacking(hosts, choices, found, infiniBand, exclude); len(without) < len(hosts) {
 			job.Warnings = append(job.Warnings, fmt.Sprintf("%s has no InfiniBand port that works (%s), so all hosts use RoCE", listed(without), why))
 		}
@@ -65,7 +65,7 @@ func Agree(hosts []netif.Inventory, choices []netif.Choice, exclude ...string) (
 	return job, nil
 }
 
-// roceChosen says whether each host by itself would take RoCE before InfiniBand.
+// roceChosen reports whether each host on its own would prefer RoCE to InfiniBand.
 func roceChosen(hosts []netif.Inventory, choices []netif.Choice, found map[string][][]rail) bool {
 	for i := range hosts {
 		both := append(append([]rail{}, found[infiniBand][i]...), found[ethernet][i]...)
@@ -76,7 +76,7 @@ func roceChosen(hosts []netif.Inventory, choices []netif.Choice, found map[strin
 	return true
 }
 
-// lack says which hosts keep the others from RDMA.
+// lack reports the hosts that prevent the other hosts from using RDMA.
 func (j *Job) lack(hosts []netif.Inventory, choices []netif.Choice, found map[string][][]rail, exclude []string) {
 	layer, most := "", 0
 	for _, l := range []string{infiniBand, ethernet} {
@@ -100,7 +100,7 @@ func (j *Job) lack(hosts []netif.Inventory, choices []netif.Choice, found map[st
 		j.WithoutRDMA, most, len(hosts), listed(without)))
 }
 
-// addressless warns of RoCE that only addresses keep from use, on all hosts.
+// addressless warns if all that prevents RoCE on all hosts is missing IP addresses.
 func (j *Job) addressless(hosts []netif.Inventory, choices []netif.Choice, exclude []string) {
 	for i := range hosts {
 		_, rest := survey(&hosts[i], &choices[i], ethernet, exclude)
@@ -117,7 +117,7 @@ func withoutAddress(r *rail, host string) string {
 	return fmt.Sprintf("%s of %s is active, but has no IP address, which RoCE needs: NCCL uses the slower TCP; give its interface one on every host, or exclude it", r, host)
 }
 
-// lacking are the hosts without a port of a layer, and why the first has none.
+// lacking returns the hosts without a usable port of a layer, and the reason for the first.
 func lacking(hosts []netif.Inventory, choices []netif.Choice, found map[string][][]rail, layer string, exclude []string) (without []string, why string) {
 	for i := range hosts {
 		if len(found[layer][i]) > 0 {
@@ -128,7 +128,7 @@ func lacking(hosts []netif.Inventory, choices []netif.Choice, found map[string][
 		}
 		why = "it has no such adapter"
 		if _, rest := survey(&hosts[i], &choices[i], layer, exclude); len(rest) > 0 {
-			// A port that is down is nearer to the cause than one of another kind.
+			// A port that is down is a likelier cause than a port of another layer.
 			cause := max(0, slices.IndexFunc(rest, func(a aside) bool { return a.rail.layer == layer }))
 			why = fmt.Sprintf("%s: %s", &rest[cause].rail, rest[cause].why)
 		}
@@ -136,7 +136,7 @@ func lacking(hosts []netif.Inventory, choices []netif.Choice, found map[string][
 	return without, why
 }
 
-// apart finds neighbours whose RoCE ports have no way to one another.
+// apart finds neighboring hosts whose RoCE ports have no route to each other.
 func (j *Job) apart(hosts []netif.Inventory, rails [][]rail) {
 	for i := range hosts {
 		next := (i + 1) % len(hosts)
@@ -160,7 +160,7 @@ func joined(from, to []rail, routes []netif.Route) bool {
 	return false
 }
 
-// uneven warns of hosts with fewer ports than others, which slow all down.
+// uneven warns about hosts with fewer ports than others, because they slow down all hosts.
 func (j *Job) uneven(hosts []netif.Inventory, rails [][]rail) {
 	most := 0
 	for i := range hosts {

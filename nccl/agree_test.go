@@ -22,8 +22,8 @@ func TestAgree(t *testing.T) {
 		hosts    []*hostBuilder
 		links    []string
 		layer    string
-		without  string   // a part of it
-		warnings []string // a part of each
+		without  string   // substring
+		warnings []string // one substring each
 	}{
 		{"InfiniBand on all", []*hostBuilder{dgx("a"), dgx("b")}, []string{"eno3", "eno3"}, infiniBand, "", nil},
 		{"no adapters at all", []*hostBuilder{plainHost("a", 1), plainHost("b", 2)}, []string{"eth0", "eth0"}, "", "", nil},
@@ -40,8 +40,8 @@ func TestAgree(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			// The last adapter of these hosts is on the same fabric but far from GPUs;
-			// with its GPUs' own ports down it would be all that is left.
+			// The last adapter of these hosts is on the same fabric but far from all GPUs. If
+			// the ports near the GPUs were down, it would be the only usable port.
 			if tt.name == "InfiniBand down on one host, RoCE on both" {
 				h := tt.hosts[1]
 				h.RDMA[len(h.RDMA)-1].Ports[0].State = "DOWN"
@@ -62,7 +62,8 @@ func TestAgree(t *testing.T) {
 					t.Errorf("warning %q, want %q", job.Warnings[i], w)
 				}
 			}
-			// What they agreed on holds on each: one is off, all are off.
+			// The agreement applies to each host: if RDMA is off on one host, it is off on
+			// all.
 			for i, h := range tt.hosts {
 				f := facts(h, tt.links[i])
 				f.Job = job
@@ -81,8 +82,7 @@ func TestAgree(t *testing.T) {
 	}
 }
 
-// A user who switches InfiniBand off or on against what is there is told so, and
-// is obeyed.
+// A setting of the user that contradicts the hardware causes a warning but is not overridden.
 func TestIBDisable(t *testing.T) {
 	without := agree(t, []*hostBuilder{roce("n1", 1, 80), plainHost("n2", 2)}, "bond0", "eth0")
 	tests := []struct {
@@ -110,7 +110,7 @@ func TestIBDisable(t *testing.T) {
 	}
 }
 
-// A thousand hosts of eight ports each must not make a job wait.
+// Agree must be fast for 1,000 hosts with eight ports each.
 func TestAgreeScale(t *testing.T) {
 	var hosts []netif.Inventory
 	var choices []netif.Choice

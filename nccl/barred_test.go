@@ -15,8 +15,8 @@ func withRoCE(addrs ...string) *hostBuilder {
 		adapter("mlx5_0", "0000:18:00.0", ethernet, "ACTIVE", 100000)
 }
 
-// NCCL takes every port that it finds: those it must not take have to be named,
-// or InfiniBand and RoCE be off.
+// NCCL uses every port that it finds. Barred ports must be listed, or InfiniBand and RoCE must
+// be off.
 func TestBarred(t *testing.T) {
 	two := withRoCE("10.9.0.1/24").link(netif.Link{Name: "ens2", Speed: 100000, PCI: "0000:19:00.0", HCA: "mlx5_1"}, "10.8.0.1/24").
 		adapter("mlx5_1", "0000:19:00.0", ethernet, "ACTIVE", 100000)
@@ -34,9 +34,9 @@ func TestBarred(t *testing.T) {
 		exclude      []string
 		env          map[string]string
 		off, hca     string
-		reason       string // a part of that for what is set
-		warned, job  string // a part of the one warning: for the host alone, and for a job of two
-		alone, wrong bool   // only on a host alone; the value of NCCL_IB_HCA is called wrong
+		reason       string // substring of the reason for the variable
+		warned, job  string // substring of the only warning: for a single host, and for a job of two
+		alone, wrong bool   // only on a single host; the value of NCCL_IB_HCA is wrong
 	}{
 		{name: "excluded", host: withRoCE("10.9.0.1/24"), exclude: []string{"ens1"}, off: "1", reason: "mlx5_0:1 (its interface is excluded)"},
 		{name: "without an address", host: withRoCE(), off: "1", reason: "mlx5_0:1 (RoCE needs an IP address",
@@ -86,7 +86,7 @@ func TestBarred(t *testing.T) {
 				t.Errorf("warnings of the job %q, want %q", job.Warnings, tt.job)
 			}
 			if tt.job != "" {
-				check(job, "") // it has been said once
+				check(job, "") // already reported
 				return
 			}
 			check(job, tt.warned)
@@ -94,8 +94,7 @@ func TestBarred(t *testing.T) {
 	}
 }
 
-// A VLAN that is chosen is one of the port's networks, whether its table was read
-// or not.
+// A chosen VLAN is one of the port's networks, whether its GID table is readable or not.
 func TestVLAN(t *testing.T) {
 	for _, rdma := range []bool{true, false} {
 		h := withRoCE("10.9.0.1/24").link(netif.Link{Name: "ens1.200", Kind: "vlan", Parent: "ens1"}, "10.200.0.1/24")
@@ -109,7 +108,7 @@ func TestVLAN(t *testing.T) {
 	}
 }
 
-// UCX takes adapters and interfaces in one list, and has no TCP without the latter.
+// UCX uses one list for adapters and interfaces, and has no TCP without an interface.
 func TestUCXDevices(t *testing.T) {
 	shadowed := facts(dgx("d"), "eno3")
 	shadowed.Choice.Shadowed = true

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// Setting is a variable that a file sets, and where.
+// A Setting is a variable that a file sets, with its location.
 type Setting struct {
 	Name  string
 	Value string
@@ -18,17 +18,17 @@ type Setting struct {
 	Line  int
 }
 
-// From says where a setting stands, as "file:line".
+// From returns the location of a setting as "file:line".
 func (s Setting) From() string { return fmt.Sprintf("%s:%d", s.File, s.Line) }
 
-// maxText is the longest name or value that NCCL keeps, in bytes.
+// maxText is the maximum length of a name or value in NCCL, in bytes.
 const maxText = 1023
 
-// ParseConf reads the text of an nccl.conf, in which everything is valid. It
-// follows setEnvFile of NCCL's source: a line that begins with "#" is a comment,
-// one without "=" is skipped, and nothing is trimmed, so that spaces and a
-// carriage return belong to the value. A line ends at a NUL. Of several settings
-// of one variable the first counts; all are returned, in order.
+// ParseConf parses the text of an nccl.conf, in which every line is valid. It follows
+// setEnvFile in NCCL's source. A line that starts with "#" is a comment, and a line without
+// "=" is skipped. Nothing is trimmed, so spaces and a carriage return are part of the value. A
+// line ends at a NUL byte. If a file sets a variable several times, the first setting counts.
+// ParseConf returns all settings in order.
 func ParseConf(file string, text []byte) []Setting {
 	var found []Setting
 	n := 0
@@ -46,17 +46,16 @@ func ParseConf(file string, text []byte) []Setting {
 
 func clip(text []byte) string { return string(text[:min(len(text), maxText)]) }
 
-// maxConf is far above any real file.
+// maxConf is far above the size of any real file, in bytes.
 const maxConf = 1 << 20
 
-// ReadConf reads the files from which NCCL takes its variables, in NCCL's order:
-// that which NCCL_CONF_FILE names, or else .nccl.conf in the home directory, and
-// then /etc/nccl.conf. The environment, for NCCL_CONF_FILE and HOME, is lookup;
-// root is put before every path, "" for none.
+// ReadConf reads NCCL's configuration files in NCCL's order: the file in NCCL_CONF_FILE, or
+// else .nccl.conf in the home directory, then /etc/nccl.conf. lookup is the environment, for
+// NCCL_CONF_FILE and HOME. root is prepended to every path; it may be "".
 //
-// A file that does not exist sets nothing, unless NCCL_CONF_FILE names it. A file
-// that cannot be read is an error, which NCCL would pass over in silence; the
-// settings of the other files are returned with it.
+// A missing file sets nothing, unless NCCL_CONF_FILE names it. A file that cannot be read is
+// an error, although NCCL ignores it silently. ReadConf then also returns the settings of the
+// other files.
 func ReadConf(root string, lookup func(string) (string, bool)) ([]Setting, error) {
 	var found []Setting
 	var failed []error

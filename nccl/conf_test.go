@@ -34,7 +34,7 @@ func TestParseConf(t *testing.T) {
 	}
 }
 
-// The parser against the loop of NCCL's setEnvFile, kept as close to C as Go allows.
+// The parser is compared with the loop of NCCL's setEnvFile, translated closely from C.
 func FuzzParseConf(f *testing.F) {
 	for _, seed := range []string{"", "A=1\nB=2", "#A=1\n", "A==\n=\n", "A\x00=\n\n", "\n=\nA=\r\n", strings.Repeat("a", 2000) + "=" + strings.Repeat("b", 2000)} {
 		f.Add([]byte(seed))
@@ -72,7 +72,7 @@ func setEnvFile(text []byte) [][2]string {
 		for line[s] != 0 && line[s] != '=' {
 			s++
 		}
-		if line[s] == 0 || s == 0 { // setenv refuses an empty name
+		if line[s] == 0 || s == 0 { // setenv rejects an empty name
 			continue
 		}
 		name := string(line[:min(1023, s)])

@@ -1,19 +1,23 @@
-// Package nccl turns a network choice into the environment that NCCL and the
-// libraries beside it read: Gloo and TensorPipe of PyTorch, UCX and Open MPI.
+// Package nccl converts a network choice to the environment variables of NCCL and related
+// libraries: PyTorch's Gloo and TensorPipe, UCX, and Open MPI.
 //
-// [Plan] writes each variable in its reader's own grammar: NCCL's lists with "="
-// for exact names and ports of adapters, the plain names of Gloo, UCX's devices,
-// Open MPI's networks. It tells ports for training from those for storage and
-// management, and finds the one near a rank's GPU for libraries that use one.
-// [Agree] compares the hosts of a job beforehand, because NCCL hangs where one
-// of them lacks the InfiniBand that the others use. A variable that a user, the
-// centre's profile or a file that NCCL reads has set already is never overridden;
-// who set it, and whether it contradicts the choice, is said. So is what cannot
-// be expressed.
+// [Plan] writes each variable in the syntax of its reader: NCCL's lists with "=" for exact
+// names and adapter ports, Gloo's plain names, UCX's devices, and Open MPI's networks. It
+// separates ports for training from ports for storage and management. For libraries that use a
+// single port, it selects the port closest to the rank's GPU.
 //
-// The package does not choose an interface (that is package netif), does not set
-// any variable itself, and does not tune: algorithms, buffers, UCX's transports
-// and the search for the way from GPU to adapter are left to the libraries. It
-// does not look for network plugins or for the version of NCCL: both are told
-// to it, or not known.
+// [Agree] compares the hosts of a job in advance, because NCCL hangs if one host lacks the
+// InfiniBand that the others use.
+//
+// [Plan] never overrides a variable that the user, the site profile, or one of NCCL's own
+// files has set. It reports who set the variable, and whether the value contradicts the
+// choice. It also reports what it cannot express.
+//
+// Limits:
+//
+//   - The package does not choose an interface (package netif does) and does not set any
+//     variable itself.
+//   - It does not tune. Algorithms, buffers, UCX's transports, and the path from GPU to
+//     adapter are left to the libraries.
+//   - It does not detect network plugins or the version of NCCL. The caller provides both.
 package nccl

@@ -4,38 +4,37 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// Facts are what the environment of a rank follows from. Only Choice is needed;
-// what is not known is not set.
+// Facts are the inputs of [Plan]. Only Choice is required. Plan does not set variables that
+// depend on unknown facts.
 type Facts struct {
-	Choice    netif.Choice    // the network of this host
-	Inventory netif.Inventory // of this host: adapters, GPUs, routes
-	Job       Job             // what [Agree] found for all hosts; the zero value is not known
-	Exclude   []string        // interfaces that must not be used, nor the adapters below them
-	Version   int             // NCCL's, as [ParseVersion] returns it; 0 is not known
-	Plugin    string          // the name, for NCCL_NET, of a network plugin that is known to be there
+	Choice    netif.Choice    // network of this host
+	Inventory netif.Inventory // adapters, GPUs, and routes of this host
+	Job       Job             // result of [Agree]; the zero value is unknown
+	Exclude   []string        // interfaces that must not be used, including the adapters below them
+	Version   int             // NCCL version, as [ParseVersion] returns it; 0 is unknown
+	Plugin    string          // name, for NCCL_NET, of an installed network plugin
 
-	LocalRank int    // of the rank, on its host; -1 if ranks share the environment, as those that torchrun starts
-	GPU       string // bus address of the rank's GPU; empty to take it from LocalRank
+	LocalRank int    // local rank; -1 if several ranks share the environment, as with torchrun
+	GPU       string // bus address of the rank's GPU; empty to derive it from LocalRank
 
-	// DebugFile is where NCCL writes what it has to say, with its own placeholders:
-	// %h the host and %p the process; %% is a percent sign. Empty leaves it alone.
+	// DebugFile is the path of NCCL's log, with NCCL's placeholders: %h is the host, %p the
+	// process, and %% a percent sign. If it is empty, Plan does not change NCCL's logging.
 	DebugFile string
 
-	Lookup func(name string) (string, bool) // the environment so far
+	Lookup func(name string) (string, bool) // current environment
 	Site   Profile
-	Conf   []Setting // what [ReadConf] found
+	Conf   []Setting // result of [ReadConf]
 }
 
 type planner struct {
 	Facts
 	env   Env
-	rails []rail // the RDMA ports for NCCL's data; nil where IP carries them
+	rails []rail // RDMA ports for NCCL's data; nil if IP carries the data
 }
 
-// Plan makes the environment of a rank; it differs between hosts, and, where
-// there are several adapters, between the ranks of a host. What a user, the
-// site's profile or one of NCCL's own files has set already is left alone, in
-// this order, and listed with who set it.
+// Plan returns the environment of a rank. It differs between hosts and, with several adapters,
+// between the ranks of a host. Plan does not change variables that the user, the site profile,
+// or NCCL's own files have set, in this order of precedence. It lists them with their source.
 func Plan(f Facts) Env {
 	p := planner{Facts: f}
 	if p.Lookup == nil {

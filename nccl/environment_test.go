@@ -24,8 +24,7 @@ func lookupIn(env map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) { v, set := env[name]; return v, set }
 }
 
-// environment is what [Plan] makes of a choice alone, for NCCL, Gloo and
-// TensorPipe.
+// environment returns the result of [Plan] for only a choice, for NCCL, Gloo, and TensorPipe.
 func environment(c netif.Choice, lookup func(string) (string, bool), site ...Setting) (vars []Var, notes []string) {
 	p := planner{Facts: Facts{Choice: c, Lookup: lookup, Conf: site}}
 	p.env.inherited = map[string]bool{}
@@ -44,7 +43,7 @@ func TestEnvironment(t *testing.T) {
 		env    map[string]string
 		site   string // text of /etc/nccl.conf
 		want   []string
-		notes  []string // a part of each
+		notes  []string // one substring each
 	}{
 		{
 			name: "nothing set", choice: choice("hsn0", "10.20.0.1"),
@@ -150,7 +149,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// The real hosts of package netif, with the values that are right for them.
+// The inventories of real hosts from package netif, with the correct values.
 func TestRealHosts(t *testing.T) {
 	data, err := os.ReadFile("../netif/testdata/netif_cases.json")
 	if err != nil {

@@ -15,8 +15,8 @@ const (
 	roceV2 = "RoCE v2"
 )
 
-// reaches says whether a port's own links have a way to another's addresses:
-// their subnet or a route.
+// reaches reports whether a port's own links lead to another port's addresses, by subnet or by
+// route.
 func (r *rail) reaches(other *rail, routes []netif.Route) bool {
 	for _, to := range other.addresses() {
 		if r.reachesAddr(to.Addr(), routes) {
@@ -40,8 +40,8 @@ func (r *rail) reachesAddr(to netip.Addr, routes []netif.Route) bool {
 	return false
 }
 
-// gid says by which of its addresses a RoCE port is to be used. Since 2.21 NCCL
-// finds that itself: the first of RoCE v2 and IPv4.
+// gid selects the GID of RoCE ports. Since version 2.21, NCCL selects it automatically: the
+// first GID of RoCE v2 and IPv4.
 func (p *planner) gid() {
 	if len(p.rails) == 0 || p.rails[0].layer != ethernet {
 		for _, name := range []string{ibGID, ibAddrFamily, ibAddrRange} {
@@ -54,7 +54,7 @@ func (p *planner) gid() {
 	p.gidIndex()
 }
 
-// gidIndex decides on NCCL_IB_GID_INDEX, one number for all ports of a host.
+// gidIndex decides on NCCL_IB_GID_INDEX, one index for all ports of a host.
 func (p *planner) gidIndex() {
 	index, why := p.commonGID()
 	judge := func(value string) verdict {
@@ -87,8 +87,8 @@ func (p *planner) gidIndex() {
 	}
 }
 
-// commonGID is the index of the address to use, where it is the same for all
-// ports, and why there is none otherwise.
+// commonGID returns the GID index that is usable on all ports, or the reason why there is no
+// such index.
 func (p *planner) commonGID() (index int, why string) {
 	found := make([]string, len(p.rails))
 	common := []int(nil)
@@ -118,8 +118,8 @@ func (p *planner) commonGID() (index int, why string) {
 	return common[0], ""
 }
 
-// usableGIDs are the addresses of RoCE v2 that can be routed: those of IPv4,
-// or, if there is none, those of IPv6; by index.
+// usableGIDs returns the routable GIDs of RoCE v2, by index. It returns IPv4 GIDs, or IPv6
+// GIDs if the port does not have any IPv4 GIDs.
 func (r *rail) usableGIDs() []netif.GID {
 	var v4, v6 []netif.GID
 	for _, g := range r.gids {
@@ -139,7 +139,7 @@ func (r *rail) usableGIDs() []netif.GID {
 	return found
 }
 
-// preferred narrows addresses to that of the choice, where the port has it.
+// preferred narrows the GIDs to the chosen address if the port has it.
 func preferred(gids []netif.GID, r *rail, c *netif.Choice) []netif.GID {
 	if !r.has(c) {
 		return gids
@@ -169,7 +169,7 @@ func (r *rail) addressAt(index int) netip.Addr {
 	return netip.Addr{}
 }
 
-// judgeGID says what is wrong with an index on a port; empty for nothing.
+// judgeGID describes the problem of a GID index on a port, or returns "".
 func (r *rail) judgeGID(index int) string {
 	if len(r.gids) == 0 {
 		return ""
@@ -189,7 +189,7 @@ func (r *rail) judgeGID(index int) string {
 	return fmt.Sprintf("%s has no address at index %d", r, index)
 }
 
-// gidFamily decides on NCCL_IB_ADDR_FAMILY: NCCL looks for IPv4 only.
+// gidFamily decides on NCCL_IB_ADDR_FAMILY, because by default NCCL only accepts IPv4.
 func (p *planner) gidFamily() {
 	var six *rail
 	for i := range p.rails {
@@ -210,8 +210,8 @@ func (p *planner) gidFamily() {
 	p.set(ibAddrFamily, "AF_INET6", "%s has IPv6 addresses only, and NCCL looks for IPv4", six)
 }
 
-// gidRange decides on NCCL_IB_ADDR_RANGE: of several addresses of a port NCCL
-// would take any one.
+// gidRange decides on NCCL_IB_ADDR_RANGE, because NCCL picks any of a port's several
+// addresses.
 func (p *planner) gidRange() {
 	if p.kept(ibAddrRange, func(string) verdict { return right("it is the network of the RoCE addresses to use") }) {
 		return
@@ -230,7 +230,7 @@ func (p *planner) gidRange() {
 			}
 		}
 		if inside == 0 {
-			return // rails of other networks, which one range cannot name
+			return // rails of other networks, which a single range cannot express
 		}
 		several = several || outside > 0
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// Each library reads names in its own way; what its way cannot say is said.
+// Each library has its own syntax. Plan warns if a choice cannot be expressed in it.
 func TestGrammars(t *testing.T) {
 	named := func(name, addr string) netif.Choice {
 		p := netip.MustParsePrefix(addr)
@@ -48,7 +48,7 @@ func TestGrammars(t *testing.T) {
 	}
 }
 
-// Two interfaces in one subnet: Open MPI would take the first of them.
+// With two interfaces in one subnet, Open MPI would use the first.
 func TestOpenMPISharedSubnet(t *testing.T) {
 	h := newHost("n1").link(netif.Link{Name: "eno1"}, "192.168.3.15/20").link(netif.Link{Name: "enp37s0f0"}, "192.168.5.15/20")
 	if got := valueOf(Plan(facts(h, "enp37s0f0")), ompiInclude); got != "enp37s0f0" {
@@ -72,7 +72,7 @@ func TestJudgeOpenMPI(t *testing.T) {
 	}
 }
 
-// What the RDMA ports of a host are for.
+// The purpose of each RDMA port of a host.
 func TestSurvey(t *testing.T) {
 	azure := newHost("a").link(netif.Link{Name: "eth0", Driver: "hv_netvsc", Speed: 100000}, "10.0.0.4/24").
 		link(netif.Link{Name: "enP1s1", PCI: "0001:00:02.0", HCA: "mlx5_an0", Master: "eth0"}).
@@ -100,7 +100,7 @@ func TestSurvey(t *testing.T) {
 	member := newHost("m").link(netif.Link{Name: "bond0", Kind: "bond"}, "10.0.0.4/24").link(netif.Link{Name: "eth0", HCA: "mlx5_0", Master: "bond0", Speed: 25000})
 	bridged := newHost("b").link(netif.Link{Name: "br0", Kind: "bridge"}, "10.0.0.4/24").link(netif.Link{Name: "eth0", HCA: "mlx5_0", Master: "br0", Speed: 25000})
 	storage := newHost("t").link(netif.Link{Name: "eth0"}, "10.0.0.4/24")
-	for _, name := range []string{"mlx5_0", "mlx5_10", "mlx5_2"} { // the order of the folder
+	for _, name := range []string{"mlx5_0", "mlx5_10", "mlx5_2"} { // the order in the directory
 		storage.adapter(name, "0000:18:00.0", infiniBand, "ACTIVE", 400000)
 	}
 	storage.adapter("mlx5_3", "0000:19:00.0", infiniBand, "ACTIVE", 200000)
@@ -160,7 +160,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// NCCL needs its GID index before 2.21 only.
+// NCCL needs a GID index only before 2.21.
 func TestGIDVersions(t *testing.T) {
 	for version, want := range map[int]string{22005: "3", 22100: "", 22703: "", 0: ""} {
 		f := facts(roce("n1", 1, 80, 81), "bond0")
@@ -171,7 +171,7 @@ func TestGIDVersions(t *testing.T) {
 	}
 }
 
-// A demand for InfiniBand where a host of the job has none ends the job.
+// Requiring InfiniBand stops the job if one of its hosts does not have it.
 func TestNetWithoutRDMA(t *testing.T) {
 	hosts := []*hostBuilder{roce("n1", 1, 80), plainHost("n2", 2)}
 	f := facts(hosts[0], "bond0")
@@ -182,11 +182,11 @@ func TestNetWithoutRDMA(t *testing.T) {
 	}
 }
 
-// managed are the variables that somebody else may have set.
+// managed are the variables that another source may have set.
 var managed = []string{ncclInterface, ncclFamily, ncclCommID, ibDisable, ibHCA, ibGID, ibAddrFamily, ibAddrRange, crossNIC, ncclNet, ncclNetPlugin,
 	debugLevel, debugFile, glooInterface, tpInterface, ucxDevices, ompiInclude, ompiExclude, ompiOOBInclude, ompiOOBExclude}
 
-// Whatever a user has set stays as it is, but for values that are read as none.
+// Plan never changes a value that the user has set, except values that NCCL ignores.
 func FuzzPlanKeeps(f *testing.F) {
 	for i := range managed {
 		for _, value := range []string{"", "^", "=mlx5_0:1", "eth0", "1", "10.0.0.0/8", "a:b:c,,", "\x00", "AF_INET6", "3"} {

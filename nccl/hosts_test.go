@@ -7,7 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// hostBuilder puts an inventory together.
+// A hostBuilder builds an inventory.
 type hostBuilder struct{ netif.Inventory }
 
 func newHost(name string) *hostBuilder { return &hostBuilder{netif.Inventory{Host: name}} }
@@ -55,8 +55,8 @@ func (h *hostBuilder) choose(name string) netif.Choice {
 	panic(name)
 }
 
-// dgx has eight InfiniBand ports, each below the switch of a GPU, and further
-// adapters for storage and management.
+// dgx has eight InfiniBand ports, each below the switch of a GPU, and more adapters for
+// storage and management.
 func dgx(name string) *hostBuilder {
 	h := newHost(name).link(netif.Link{Name: "eno3", Speed: 10000, PCI: "0000:0b:00.0"}, "10.0.8.31/24")
 	for i, device := range []string{"mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"} {
@@ -78,8 +78,8 @@ func dgx(name string) *hostBuilder {
 	return h
 }
 
-// roce has rails of 400 Gb/s, whose GIDs are as the kernel makes them: link-local
-// and IPv4, each of RoCE v1 and v2.
+// roce has rails of 400 Gb/s. Their GIDs are the kernel's defaults: link-local and IPv4, each
+// for RoCE v1 and v2.
 func roce(name string, last int, subnets ...int) *hostBuilder {
 	h := newHost(name).link(netif.Link{Name: "bond0", Kind: "bond", Speed: 50000}, fmt.Sprintf("172.16.0.%d/24", last))
 	for i, subnet := range subnets {

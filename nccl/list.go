@@ -5,20 +5,19 @@ import (
 	"strings"
 )
 
-// How many items of a list NCCL reads: of interfaces (MAX_IFS), and of RDMA
-// ports (MAX_IB_DEVS).
+// Maximum number of list items that NCCL reads: interfaces (MAX_IFS) and RDMA ports
+// (MAX_IB_DEVS).
 const (
 	maxInterfaces = 16
 	maxPorts      = 32
 )
 
-// list is a value of NCCL_SOCKET_IFNAME or NCCL_IB_HCA.
+// A list is a value of NCCL_SOCKET_IFNAME or NCCL_IB_HCA.
 //
-// The grammar is that of parseStringList and matchIfList in NCCL's source: "^"
-// first for all but the list, then "=" for exact names, and then names or
-// prefixes between commas, each with a port after a colon or for any port. What
-// follows a second colon (rail and plane, of NCCL 2.30) is passed over. An empty
-// list is everything.
+// The syntax follows parseStringList and matchIfList in NCCL's source: an optional "^" to
+// invert the list, an optional "=" for exact names, and then comma-separated names or
+// prefixes. Each may have a port after a colon. Text after a second colon (rail and plane, in
+// NCCL 2.30) is ignored. An empty list matches everything.
 type list struct {
 	not, exact bool
 	items      []item
@@ -26,7 +25,7 @@ type list struct {
 
 type item struct {
 	name string
-	port int // anyPort, or the number
+	port int // port number or anyPort
 }
 
 const anyPort = -1
@@ -52,7 +51,7 @@ func parseList(value string, most int) list {
 	return l
 }
 
-// atoi is that of C: the digits at the beginning count, and no digits are 0.
+// atoi follows C: it parses the leading digits, and returns 0 without digits.
 func atoi(text string) int {
 	text = strings.TrimLeft(text, " \t\n\v\f\r")
 	end := 0
@@ -62,12 +61,12 @@ func atoi(text string) int {
 	for end < len(text) && text[end] >= '0' && text[end] <= '9' {
 		end++
 	}
-	n, _ := strconv.Atoi(text[:end]) // 0 where there is none
+	n, _ := strconv.Atoi(text[:end]) // 0 without digits
 	return n
 }
 
-// allows says whether the list lets NCCL use an interface or adapter with a
-// port; anyPort for an interface.
+// allows reports whether the list allows NCCL to use a port of an adapter, or an interface
+// with anyPort.
 func (l list) allows(name string, port int) bool {
 	found := len(l.items) == 0
 	for _, i := range l.items {

@@ -17,7 +17,7 @@ func TestListAllows(t *testing.T) {
 		{"=eth1,ib0", []string{"eth1", "ib0"}, []string{"ib01"}},
 		{"^docker,lo", []string{"eth0"}, []string{"docker0", "lo", "lo1"}},
 		{"^=docker0", []string{"docker01", "lo"}, []string{"docker0"}},
-		{"=^eth0", []string{"^eth0"}, []string{"eth0", "lo"}}, // "^" comes first or is part of a name
+		{"=^eth0", []string{"^eth0"}, []string{"eth0", "lo"}}, // "^" is first or part of a name
 		{"eth0:1,ib0:2", []string{"eth0", "ib0"}, []string{"lo"}},
 		{"eth0,,ib0,", []string{"eth0", "ib0"}, []string{"lo"}},
 		{"==", nil, []string{"eth0"}},
@@ -48,17 +48,17 @@ func TestListPorts(t *testing.T) {
 	}{
 		{"=mlx5_1:1", "mlx5_1", 1, true},
 		{"=mlx5_1:1", "mlx5_10", 1, false},
-		{"mlx5_1", "mlx5_10", 1, true}, // the trap
+		{"mlx5_1", "mlx5_10", 1, true}, // the prefix also matches a longer name
 		{"=mlx5_1:1", "mlx5_1", 2, false},
 		{"=mlx5_1", "mlx5_1", 2, true},
 		{"=mlx5_1:x", "mlx5_1", 1, false},
-		{"=mlx5_1:2:0:1", "mlx5_1", 2, true}, // rail and plane of NCCL 2.30
+		{"=mlx5_1:2:0:1", "mlx5_1", 2, true}, // rail and plane, since NCCL 2.30
 		{"^=mlx5_1:1", "mlx5_1", 1, false},
 		{"^=mlx5_1:1", "mlx5_1", 2, true},
 		{"^mlx5_bond", "mlx5_bond_0", 1, false},
 		{"", "mlx5_0", 1, true},
 		{"^", "mlx5_0", 1, false},
-		{":1", "mlx5_0", 2, true}, // no name: no item
+		{":1", "mlx5_0", 2, true}, // no name: ignored
 	}
 	for _, tt := range tests {
 		if got := parseList(tt.value, maxPorts).allows(tt.device, tt.port); got != tt.want {
@@ -67,8 +67,7 @@ func TestListPorts(t *testing.T) {
 	}
 }
 
-// The parser against the loop of NCCL's parseStringList, as close to C as Go
-// allows.
+// The parser is compared with the loop of NCCL's parseStringList, translated closely from C.
 func FuzzList(f *testing.F) {
 	for _, seed := range []string{"", "^", "=", "^=", "=^a", "a:1,b:2", ",,a,", ":1,a", "a:1:2,b", "^=mlx5_1:+1", "a: 7x", "a:-1", strings.Repeat("a,", 40)} {
 		f.Add(seed, "mlx5_1")
@@ -76,7 +75,7 @@ func FuzzList(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, value, name string) {
 		if strings.ContainsRune(value, 0) || len(value) > 4000 {
-			return // no string of C
+			return // not a C string
 		}
 		l := parseList(value, maxPorts)
 		want := parseStringList(strings.TrimPrefix(strings.TrimPrefix(value, "^"), "="), maxPorts)

@@ -19,9 +19,8 @@ const (
 	ompiOOBExclude = "OMPI_MCA_oob_tcp_if_exclude"
 )
 
-// ucx names the devices to UCX, exactly: the port nearest to the rank's GPU, and
-// the interface, without which UCX has no TCP. Which transports UCX uses there
-// (UCX_TLS) is left to it.
+// ucx sets UCX's devices: the port closest to the rank's GPU and the interface, without which
+// UCX has no TCP. UCX still selects the transports on them (UCX_TLS).
 func (p *planner) ucx() {
 	ports, reason := p.ucxPorts()
 	devices := ports
@@ -55,7 +54,7 @@ func (p *planner) ucx() {
 	p.set(ucxDevices, strings.Join(devices, ","), "%s", reason)
 }
 
-// ucxPorts are the RDMA ports for UCX; none where there is only the interface.
+// ucxPorts returns the RDMA ports for UCX, or none if it uses only the interface.
 func (p *planner) ucxPorts() (devices []string, reason string) {
 	switch {
 	case len(p.rails) == 0:
@@ -71,7 +70,7 @@ func (p *planner) ucxPorts() (devices []string, reason string) {
 	return ucxNames(*r), fmt.Sprintf("the %s port nearest to GPU %s (%s)", speak(r.layer), gpu.PCI, nearness(d))
 }
 
-// ucxNames are ports in UCX's words, which always have a number.
+// ucxNames returns ports in UCX's syntax, which always includes a port number.
 func ucxNames(rails ...rail) []string {
 	list := names(rails)
 	for i := range rails {
@@ -86,7 +85,7 @@ func nearness(d distance) string {
 	return [...]string{"below the same PCI switch", "below the same PCI root", "on the same memory node", "on another socket"}[d.class]
 }
 
-// openMPI names the network to Open MPI, for data and for its daemons.
+// openMPI sets the network of Open MPI, for data and for its daemons.
 func (p *planner) openMPI() {
 	p.openMPIList(ompiInclude, ompiExclude)
 	p.openMPIList(ompiOOBInclude, ompiOOBExclude)
@@ -109,9 +108,9 @@ func (p *planner) openMPIList(include, exclude string) {
 	p.set(include, value, "%s", reason)
 }
 
-// openMPIValue is the chosen network as Open MPI takes it: an IPv4 network,
-// which is the same on every host, or the name of an interface, which must begin
-// with a letter (btl_tcp_component.c, split_and_resolve).
+// openMPIValue returns the chosen network in Open MPI's syntax: an IPv4 network, which is
+// equal on every host, or an interface name, which must start with a letter
+// (btl_tcp_component.c, split_and_resolve).
 func (p *planner) openMPIValue() (value, reason, why string) {
 	c := &p.Choice
 	if c.Addr.Is4() && c.Prefix.IsValid() {
@@ -134,7 +133,7 @@ func (p *planner) openMPIValue() (value, reason, why string) {
 	return c.Interface, fmt.Sprintf("the name, as %s is on other interfaces too", c.Prefix), ""
 }
 
-// alsoIn is another interface with an address in a network; empty for none.
+// alsoIn returns another interface with an address in a network, or "".
 func (p *planner) alsoIn(network netip.Prefix) string {
 	for i := range p.Inventory.Links {
 		l := &p.Inventory.Links[i]
@@ -145,7 +144,7 @@ func (p *planner) alsoIn(network netip.Prefix) string {
 	return ""
 }
 
-// judgeOpenMPI reads a list of interfaces and networks as Open MPI does.
+// judgeOpenMPI parses a list of interfaces and networks like Open MPI.
 func (p *planner) judgeOpenMPI(value string) verdict {
 	c := &p.Choice
 	for item := range strings.SplitSeq(value, ",") {

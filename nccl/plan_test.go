@@ -34,7 +34,7 @@ func facts(h *hostBuilder, link string) Facts {
 	return Facts{Choice: h.choose(link), Inventory: h.Inventory}
 }
 
-// Each kind of host, in full: what is set, why, and what is said.
+// The full result for each kind of host: variables, reasons, warnings, and notes.
 func TestPlanGolden(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -160,8 +160,8 @@ func valueOf(e Env, name string) string {
 	return ""
 }
 
-// Ranks of one host take the ports near their GPUs for the libraries that use
-// one; NCCL is told of all.
+// For libraries that use a single port, each rank uses a port near its GPU. NCCL gets all
+// ports.
 func TestAffinity(t *testing.T) {
 	tests := []struct {
 		name      string
@@ -200,8 +200,8 @@ func TestAffinity(t *testing.T) {
 	}
 }
 
-// withoutInterfaces is a host whose adapters are plugged in where their interfaces
-// were: InfiniBand without IPoIB has none.
+// withoutInterfaces removes the interfaces of a host's adapters and retains their PCI paths,
+// as for InfiniBand without IPoIB.
 func withoutInterfaces(h *hostBuilder) *hostBuilder {
 	for i := range h.RDMA {
 		for k := range h.Links {

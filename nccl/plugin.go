@@ -11,8 +11,8 @@ const (
 	debugFile     = "NCCL_DEBUG_FILE"
 )
 
-// plugin names the network plugin to NCCL on a fabric that NCCL does not speak:
-// HPE's Slingshot and Amazon's EFA need aws-ofi-nccl.
+// plugin sets the network plugin for a fabric that NCCL does not support itself. HPE's
+// Slingshot and Amazon's EFA require aws-ofi-nccl.
 func (p *planner) plugin() {
 	fabric := p.foreignFabric()
 	judge := func(value string) verdict {
@@ -41,8 +41,8 @@ func (p *planner) plugin() {
 	}
 }
 
-// foreignFabric is a fast network of this host that is neither InfiniBand nor
-// RoCE; empty if there is none, or NCCL has its own.
+// foreignFabric returns the name of a fast network that is neither InfiniBand nor RoCE. It
+// returns "" if there is no such network or if NCCL has usable RDMA ports.
 func (p *planner) foreignFabric() string {
 	if len(p.rails) > 0 {
 		return ""
@@ -63,7 +63,7 @@ func (p *planner) foreignFabric() string {
 	return ""
 }
 
-// debug has NCCL write to a file of the rank.
+// debug makes NCCL write its log to one file per rank.
 func (p *planner) debug() {
 	if p.DebugFile == "" {
 		return

@@ -10,27 +10,27 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// The link layers that NCCL's InfiniBand transport takes, in sysfs's words.
+// Link layers that NCCL's InfiniBand transport supports, as sysfs names them.
 const (
 	infiniBand = "InfiniBand"
 	ethernet   = "Ethernet" // RoCE
 )
 
-// rail is a port of an RDMA adapter.
+// A rail is a port of an RDMA adapter.
 type rail struct {
 	device string
-	port   int // anyPort where the adapter has several and sysfs does not say which
+	port   int // anyPort if the adapter has several and sysfs does not identify it
 	layer  string
 	rate   int // Mb/s; -1 is unknown
 	numa   int // -1 is unknown
 	path   []string
-	links  []*netif.Link // of IP, on this port; there may be none
+	links  []*netif.Link // IP links on this port; may be empty
 	gids   []netif.GID
 	active bool
 	state  string
 }
 
-// String is the port in the words of NCCL and UCX: "mlx5_0:1".
+// String returns the port in the syntax of NCCL and UCX: "mlx5_0:1".
 func (r *rail) String() string {
 	if r.port == anyPort {
 		return r.device
@@ -38,8 +38,8 @@ func (r *rail) String() string {
 	return fmt.Sprintf("%s:%d", r.device, r.port)
 }
 
-// ports are all RDMA ports of a host. Where sysfs did not show the adapters they
-// follow from the links that stand on one.
+// ports returns all RDMA ports of a host. If sysfs does not show the adapters, it derives the
+// ports from the links on top of them.
 func ports(inv *netif.Inventory) []rail {
 	var rails []rail
 	for i := range inv.RDMA {
@@ -49,7 +49,7 @@ func ports(inv *netif.Inventory) []rail {
 		}
 	}
 	if len(inv.RDMA) > 0 {
-		// By number: the kernel's list has mlx5_10 before mlx5_2.
+		// Sort numerically: the kernel lists mlx5_10 before mlx5_2.
 		slices.SortStableFunc(rails, func(a, b rail) int { return compareNames(a.device, b.device) })
 		return rails
 	}
@@ -102,7 +102,7 @@ func portOf(inv *netif.Inventory, d *netif.RDMADevice, port *netif.RDMAPort) rai
 		if r.path == nil {
 			r.path = components(l.Path)
 		}
-		// An adapter of several ports has a link for each, and only GIDs tell which.
+		// An adapter with several ports has a link for each. Only GIDs identify the port.
 		if len(d.Ports) == 1 {
 			add(l)
 			add(bondOf(inv, l))
@@ -119,8 +119,8 @@ func portOf(inv *netif.Inventory, d *netif.RDMADevice, port *netif.RDMAPort) rai
 	return r
 }
 
-// addVLANs adds the links that stand on those of a port. They have entries of
-// their own in its table, which tells more where it could be read.
+// addVLANs adds the VLANs on top of a port's links. If the GID table is readable, it already
+// contains their GIDs.
 func (r *rail) addVLANs(inv *netif.Inventory) {
 	for i := range inv.Links {
 		if l := &inv.Links[i]; l.Parent != "" && r.isOn(l.Parent) && !r.isOn(l.Name) {
@@ -129,8 +129,7 @@ func (r *rail) addVLANs(inv *netif.Inventory) {
 	}
 }
 
-// bondOf is the bond that a link is a part of, which has the addresses; nil if
-// there is none.
+// bondOf returns the bond that a link belongs to, or nil. The bond has the addresses.
 func bondOf(inv *netif.Inventory, l *netif.Link) *netif.Link {
 	m := linkNamed(inv, l.Master)
 	if m == nil || m.Kind != "bond" && m.Kind != "team" {
@@ -152,13 +151,13 @@ func live(l *netif.Link) bool {
 	return l.Flags&netif.Up != 0 && l.Flags&netif.Running != 0 && (l.Oper == "up" || l.Oper == "unknown")
 }
 
-// isSlingshot says whether a link is that of a Cassini adapter, by its driver.
+// isSlingshot reports whether a link belongs to a Cassini adapter, by its driver.
 func isSlingshot(l *netif.Link) bool {
 	return strings.HasPrefix(l.HCA, "cxi") || strings.HasPrefix(l.Driver, "cxi")
 }
 
-// excluded says whether one of the port's interfaces must not be used. A VLAN is
-// but one of the networks of a port, which has others as long as one is left.
+// excluded reports whether an interface of the port is excluded. A VLAN is only one of a
+// port's networks. The port is usable as long as another network is left.
 func (r *rail) excluded(names []string) bool {
 	left := false
 	for _, l := range r.links {
@@ -171,19 +170,19 @@ func (r *rail) excluded(names []string) bool {
 	return !left && slices.ContainsFunc(r.links, func(l *netif.Link) bool { return slices.Contains(names, l.Name) })
 }
 
-// found says whether NCCL takes the port by itself.
+// found reports whether NCCL uses the port by default.
 func (r *rail) found() bool {
 	return r.active && (r.layer == infiniBand || r.layer == ethernet)
 }
 
-// lacksAddress says whether it is certain that RoCE has no IP address: the port's
-// table has none, or it could not be read and the interface has none.
+// lacksAddress reports whether a RoCE port certainly has no IP address. Either its GID table
+// has none, or the table is unreadable and the interface has none.
 func (r *rail) lacksAddress() bool {
 	return r.layer == ethernet && !r.hasAddress() && (!r.inTable() || len(r.gids) == 0 && len(r.links) > 0)
 }
 
-// hasAddress says whether RoCE can be routed from a port: its interface has an
-// address, which is in the port's table where that could be read.
+// hasAddress reports whether RoCE on a port is routable. Its interface must have an address,
+// and the GID table must contain it if the table is readable.
 func (r *rail) hasAddress() bool {
 	return r.inTable() && len(r.addresses()) > 0
 }
@@ -192,13 +191,13 @@ func (r *rail) inTable() bool {
 	return len(r.gids) == 0 || slices.ContainsFunc(r.gids, func(g netif.GID) bool { return g.Addr.Unmap().IsGlobalUnicast() })
 }
 
-// wantsAddress says whether a person should give the port an address: one that is
-// below a bridge or a virtual machine's interface is left without on purpose.
+// wantsAddress reports whether the user should add an address to the port. A port below a
+// bridge or a virtual machine's interface has no address on purpose.
 func (r *rail) wantsAddress() bool {
 	return r.lacksAddress() && !slices.ContainsFunc(r.links, func(l *netif.Link) bool { return l.Master != "" })
 }
 
-// addresses are the global IP addresses of the port.
+// addresses returns the global IP addresses of the port.
 func (r *rail) addresses() []netip.Prefix {
 	var found []netip.Prefix
 	for _, l := range r.links {
@@ -211,15 +210,15 @@ func (r *rail) addresses() []netip.Prefix {
 	return found
 }
 
-// has says whether the chosen interface stands on the port.
+// has reports whether the chosen interface is on top of the port.
 func (r *rail) has(c *netif.Choice) bool {
 	return slices.ContainsFunc(r.links, func(l *netif.Link) bool {
 		return l.Name == c.Interface || l.Master == c.Interface
 	})
 }
 
-// subnet is the subnet prefix of an InfiniBand port (IBTA 4.1.1): hosts on
-// different ones do not reach one another.
+// subnet returns the subnet prefix of an InfiniBand port (IBTA 4.1.1). Hosts with different
+// prefixes cannot reach each other.
 func (r *rail) subnet() string {
 	if r.layer != infiniBand || len(r.gids) == 0 {
 		return ""
@@ -227,8 +226,8 @@ func (r *rail) subnet() string {
 	return netip.PrefixFrom(r.gids[0].Addr, 64).Masked().String()
 }
 
-// compareNames orders names with numbers in them as people do, and as one device
-// that shows twice, rocep1s0f1 and roceP2p1s0f1, regardless of case.
+// compareNames sorts names that contain numbers in natural order. It ignores case, so that the
+// two names of one device, such as rocep1s0f1 and roceP2p1s0f1, are adjacent.
 func compareNames(a, b string) int {
 	x, y := strings.ToLower(a), strings.ToLower(b)
 	for x != "" && y != "" {
@@ -249,7 +248,7 @@ func compareNames(a, b string) int {
 	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
 }
 
-// digits is how many digits a text begins with.
+// digits returns the number of leading digits.
 func digits(s string) int {
 	return len(s) - len(strings.TrimLeft(s, "0123456789"))
 }
@@ -261,7 +260,7 @@ func speak(layer string) string {
 	return layer
 }
 
-// gigabits writes a rate in Mb/s for people.
+// gigabits formats a rate in Mb/s for messages.
 func gigabits(rate int) string {
 	if rate < 0 {
 		return "an unknown rate"

@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// The environment of a rank on a large host must not be noticed.
+// Planning the environment of a rank on a large host must take negligible time.
 func TestPlanScale(t *testing.T) {
 	h := roce("n1", 1, 80, 81, 82, 83, 84, 85, 86, 87)
 	for i := len(h.Links); i < 64; i++ {
@@ -18,7 +18,7 @@ func TestPlanScale(t *testing.T) {
 	for i := range 10000 {
 		h.Routes = append(h.Routes, netif.Route{Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{100, byte(i >> 8), byte(i), 0}), 24), Dev: "veth9"})
 	}
-	// The rails reach one another by the last routes of all.
+	// Only the last routes connect the rails.
 	for i := range 8 {
 		h.Routes = append(h.Routes, netif.Route{Dst: netip.MustParsePrefix("29.0.0.0/8"), Dev: fmt.Sprintf("eth%d", i)})
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// The variables that name a network interface, and NCCL's for the family
-// (NCCL User Guide, "Environment Variables"; PyTorch, torch.distributed,
-// "Choosing the network interface to use").
+// Variables for the network interface, and NCCL's variables for the address family (NCCL User
+// Guide, "Environment Variables"; PyTorch, torch.distributed, "Choosing the network interface
+// to use").
 const (
 	ncclInterface = "NCCL_SOCKET_IFNAME"
 	ncclFamily    = "NCCL_SOCKET_FAMILY"
@@ -20,7 +20,7 @@ const (
 	tpInterface   = "TP_SOCKET_IFNAME"
 )
 
-// sockets names interface and family to NCCL.
+// sockets sets the interface and the address family of NCCL.
 func (p *planner) sockets() {
 	p.ncclInterface()
 	p.family()
@@ -45,7 +45,7 @@ func (p *planner) ncclInterface() {
 	case c.Addr.IsLoopback() && c.Addr.Is6():
 		p.env.warn("%s is not set: NCCL does not use the IPv6 loopback", ncclInterface)
 	default:
-		// Without "=" a name is a prefix, and eth1 takes eth10 too.
+		// Without "=", a name is a prefix, and eth1 also matches eth10.
 		names := append([]string{c.Interface}, p.twins()...)
 		reason := "%s; = is for this very name, which would be a prefix without it"
 		if len(names) > 1 {
@@ -55,9 +55,9 @@ func (p *planner) ncclInterface() {
 	}
 }
 
-// twins are the other ports of a fabric of several adapters per host: of the same
-// driver, speed and MTU as the chosen one, working, and in its subnet. NCCL takes
-// the one with the lowest index first, so the chosen one must be that.
+// twins returns the other working ports of a fabric with several adapters per host. They have
+// the same driver, speed, MTU, and subnet as the chosen port. NCCL uses the lowest index
+// first, so twins returns nothing if the chosen port does not have the lowest index.
 func (p *planner) twins() []string {
 	c := &p.Choice
 	at := slices.IndexFunc(p.Inventory.Links, func(l netif.Link) bool { return l.Name == c.Interface })
@@ -82,7 +82,7 @@ func (p *planner) twins() []string {
 	return names[:min(len(names), maxInterfaces-1)]
 }
 
-// because is why the interface was chosen.
+// because returns the reason why the interface was chosen.
 func (p *planner) because() string {
 	if p.Choice.Why == "" {
 		return fmt.Sprintf("%s is the address of this host", p.Choice.Addr)
@@ -99,8 +99,8 @@ func (p *planner) judgeInterface(value string) verdict {
 	if l.exact || l.not {
 		return right("it allows %s", c.Interface)
 	}
-	// A prefix may take a neighbour instead: NCCL's first interface is the one with
-	// the lowest index.
+	// A prefix may match another interface. NCCL uses the matching interface with the lowest
+	// index.
 	var others []string
 	for _, link := range p.Inventory.Links {
 		if link.Name != c.Interface && link.Flags&netif.Running != 0 && len(link.Addrs) > 0 && l.allows(link.Name, anyPort) {
@@ -113,7 +113,7 @@ func (p *planner) judgeInterface(value string) verdict {
 	return right("it allows %s", c.Interface)
 }
 
-// plain names the interface to a library that takes names as they are.
+// plain sets the interface of a library that accepts only plain names.
 func (p *planner) plain(name, library string) {
 	c := &p.Choice
 	v, set := p.given(name)
@@ -138,7 +138,7 @@ func (p *planner) plain(name, library string) {
 	}
 }
 
-// family tells NCCL to take the IPv6 address of an interface that also has IPv4.
+// family makes NCCL use the IPv6 address of an interface that also has IPv4.
 func (p *planner) family() {
 	want := "AF_INET"
 	if p.Choice.Family == netif.IPv6 {
@@ -155,7 +155,7 @@ func (p *planner) family() {
 	}
 }
 
-// inexpressible says why an interface's name does not lead to the chosen address.
+// inexpressible explains why an interface's name does not select the chosen address.
 func (p *planner) inexpressible() string {
 	c := &p.Choice
 	switch {

@@ -6,11 +6,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// Stock is the interface over which the ranks of NCCL 2.28 and newer meet where nothing
-// is set: by name and order alone (src/misc/socket.cc, src/os/linux.cc of 2.30.7). Those
-// whose names begin with "ib" come first, then all but docker, lo and virbr, then these;
-// of each kind the first with an address that runs, by IPv4 before IPv6. Empty where
-// there is none: NCCL says "Bootstrap : no socket interface found".
+// Stock returns the default interface: the interface for the bootstrap of NCCL 2.28 and later
+// if no variable is set. NCCL selects it only by name and order (src/misc/socket.cc,
+// src/os/linux.cc of 2.30.7). Names with prefix "ib" come first, then all names except docker,
+// lo, and virbr, then these. Within each group, NCCL uses the first running interface with an
+// address, IPv4 before IPv6. Stock returns "" if no interface matches; NCCL then reports
+// "Bootstrap : no socket interface found".
 func Stock(inv netif.Inventory) string {
 	last := []string{"docker", "lo", "virbr"}
 	begins := func(name string, prefixes ...string) bool {
@@ -40,7 +41,7 @@ func Stock(inv netif.Inventory) string {
 	return ""
 }
 
-// hasFamily says whether a link has an address of a family; ::1 is none for NCCL.
+// hasFamily reports whether a link has an address of a family. NCCL ignores ::1.
 func hasFamily(l netif.Link, v4 bool) bool {
 	for _, p := range l.Addrs {
 		if a := p.Addr(); a.Unmap().Is4() == v4 && (v4 || !a.IsLoopback()) {

@@ -8,16 +8,16 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// aside is a port that is not for NCCL's data, and why.
+// An aside is a port that does not carry NCCL's data, with the reason.
 type aside struct {
 	rail rail
 	why  string
 }
 
-// survey sorts the RDMA ports of a host into those for NCCL's data and the rest:
-// ports without carrier, management and storage adapters. layer is that which
-// the hosts of the job have agreed on; empty to take that of this host. Ports of
-// excluded interfaces are for nothing.
+// survey divides the RDMA ports of a host into ports for NCCL's data and other ports: ports
+// without a carrier, and management and storage adapters. layer is the link layer that all
+// hosts support; if it is empty, survey uses this host's. Ports of excluded interfaces do not
+// carry data.
 func survey(inv *netif.Inventory, c *netif.Choice, layer string, exclude []string) (rails []rail, rest []aside) {
 	rails = ports(inv)
 	all := slices.Clone(rails)
@@ -81,8 +81,8 @@ func survey(inv *netif.Inventory, c *netif.Choice, layer string, exclude []strin
 	return rails, rest
 }
 
-// layerOf is what carries the data. InfiniBand is there for nothing else; RoCE
-// goes before it only where the chosen interface has it, and it is faster.
+// layerOf returns the link layer for the data. InfiniBand has no other purpose. RoCE is
+// preferred only if it is faster and the chosen interface uses it.
 func layerOf(rails []rail, c *netif.Choice) string {
 	total := map[string]int{}
 	chosen := ""
@@ -102,8 +102,8 @@ func layerOf(rails []rail, c *netif.Choice) string {
 	return ethernet
 }
 
-// largestSubnets are the InfiniBand subnets with the most ports, by rate; there
-// are several where each rail has its own.
+// largestSubnets returns the InfiniBand subnets with the highest total rate. There are several
+// if each rail has its own subnet.
 func largestSubnets(rails []rail) []string {
 	total := map[string]int{}
 	for i := range rails {

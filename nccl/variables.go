@@ -6,51 +6,49 @@ import (
 	"strings"
 )
 
-// Source is who set a variable. Of several the first in this order counts.
+// A Source is the origin of a variable. Earlier sources in this list take precedence.
 type Source string
 
-// The sources of variables.
+// Sources of variables, in order of precedence.
 const (
-	User Source = "user"      // the environment of the rank: the user, a module, the job file
-	Site Source = "site"      // the profile of the centre
-	Conf Source = "nccl.conf" // a file that NCCL reads itself
+	User Source = "user"      // environment of the rank: the user, a module, the job file
+	Site Source = "site"      // site profile
+	Conf Source = "nccl.conf" // a file that NCCL reads
 	Ours Source = "ddpbatch"  // this package
 )
 
-// Var is one environment variable of a rank.
+// A Var is an environment variable of a rank.
 type Var struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`
 	Source Source `json:"source"`
-	From   string `json:"from"`   // where Source says so: "/etc/nccl.conf:2"; empty for Ours
-	Reason string `json:"reason"` // why the value is right or wrong; one line
-	Wrong  bool   `json:"wrong"`  // somebody else's value contradicts the network that was chosen
+	From   string `json:"from"`   // location for the source, such as "/etc/nccl.conf:2"; empty for Ours
+	Reason string `json:"reason"` // why the value is right or wrong, one line
+	Wrong  bool   `json:"wrong"`  // a value of another source contradicts the chosen network
 }
 
-// Env is what a rank's environment has to hold for its libraries to use the
-// network that was chosen.
+// An Env is the environment that makes a rank's libraries use the chosen network.
 type Env struct {
-	// Vars are the variables that this package would set, and those that it
-	// manages and that somebody else has set, who is named.
+	// Vars are the variables to set, and the variables of other sources that this package
+	// would otherwise set.
 	Vars []Var `json:"vars"`
-	// Warnings are what a person should do something about, and Notes what is
-	// worth knowing, in one sentence each.
+	// Warnings require an action by the user. Notes are for information. Each is one sentence.
 	Warnings []string `json:"warnings"`
 	Notes    []string `json:"notes"`
 
-	inherited map[string]bool // names that the environment has already
+	inherited map[string]bool // names that the environment already contains
 }
 
-// ToSet are the variables that the caller puts into the environment: ours and
-// those of the site's profile, which the environment does not have yet. A file
-// of NCCL's is read by NCCL itself.
+// ToSet returns the variables that the caller must add to the environment: this package's
+// variables, and the site profile's variables that the environment lacks. NCCL reads its own
+// files itself.
 func (e Env) ToSet() []Var {
 	return slices.DeleteFunc(slices.Clone(e.Vars), func(v Var) bool {
 		return v.Source == User || v.Source == Conf || v.Source == Site && e.inherited[v.Name]
 	})
 }
 
-// Profile is what a centre's profile says of variables.
+// A Profile holds the variables of a site profile.
 type Profile struct {
 	Name string // for messages: "alps"
 	Vars map[string]string
@@ -64,7 +62,7 @@ func (e *Env) note(format string, args ...any) {
 	e.Notes = append(e.Notes, fmt.Sprintf(format, args...))
 }
 
-// verdict judges the value that somebody else gave a variable.
+// A verdict is the assessment of a value from another source.
 type verdict struct {
 	text  string
 	wrong bool
@@ -73,8 +71,8 @@ type verdict struct {
 func right(format string, args ...any) verdict { return verdict{fmt.Sprintf(format, args...), false} }
 func wrong(format string, args ...any) verdict { return verdict{fmt.Sprintf(format, args...), true} }
 
-// given finds what a variable is set to already. NCCL reads files of its own,
-// but the environment goes first; the other libraries know only the environment.
+// given returns the existing value of a variable. NCCL reads its own files, but the
+// environment takes precedence. The other libraries read only the environment.
 func (p *planner) given(name string) (Var, bool) {
 	site, ofSite := p.Site.Vars[name]
 	from := fmt.Sprintf("the profile of site %s", p.Site.Name)
@@ -96,7 +94,7 @@ func (p *planner) given(name string) (Var, bool) {
 	return Var{}, false
 }
 
-// value is what a variable will be: given, or ours; empty for none.
+// value returns the given value of a variable, or "".
 func (p *planner) value(name string) string {
 	if v, set := p.given(name); set {
 		return v.Value
@@ -104,7 +102,7 @@ func (p *planner) value(name string) string {
 	return ""
 }
 
-// keep lists a variable that somebody else has set, with what it means here.
+// keep lists a variable of another source, with the assessment of its value.
 func (p *planner) keep(v Var, judged verdict) {
 	v.Reason, v.Wrong = "kept: "+judged.text, judged.wrong
 	p.env.Vars = append(p.env.Vars, v)
@@ -113,7 +111,7 @@ func (p *planner) keep(v Var, judged verdict) {
 	}
 }
 
-// kept lists a variable if somebody else has set it.
+// kept lists a variable if another source has set it, and reports whether it did.
 func (p *planner) kept(name string, judge func(value string) verdict) bool {
 	v, set := p.given(name)
 	if set {
@@ -122,7 +120,7 @@ func (p *planner) kept(name string, judge func(value string) verdict) bool {
 	return set
 }
 
-// set adds a variable of ours.
+// set adds a variable of this package.
 func (p *planner) set(name, value, format string, args ...any) {
 	p.env.Vars = append(p.env.Vars, Var{Name: name, Value: value, Source: Ours, Reason: fmt.Sprintf(format, args...)})
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// NCCL's variables for InfiniBand and RoCE (NCCL User Guide, "Environment
-// Variables").
+// NCCL's variables for InfiniBand and RoCE (NCCL User Guide, "Environment Variables").
 const (
 	ibDisable    = "NCCL_IB_DISABLE"
 	ibHCA        = "NCCL_IB_HCA"
@@ -20,7 +19,7 @@ const (
 	crossNIC     = "NCCL_CROSS_NIC"
 )
 
-// verbs says which RDMA ports carry NCCL's data, and how, or that none does.
+// verbs selects the RDMA ports for NCCL's data, or disables RDMA.
 func (p *planner) verbs() {
 	rails, rest := survey(&p.Inventory, &p.Choice, p.Job.Layer, p.Exclude)
 	if p.disabled(rails, p.barred(rest)) {
@@ -39,9 +38,9 @@ func (p *planner) verbs() {
 	p.crossing()
 }
 
-// disabled decides on NCCL_IB_DISABLE: where one host has no port that works,
-// NCCL on the others would wait for it forever, and where all that NCCL would find
-// here is barred.
+// disabled decides on NCCL_IB_DISABLE and reports whether RDMA is off. It is off if one host
+// has no usable port, because NCCL on the other hosts would wait for it indefinitely. It is
+// also off if every port that NCCL would find on this host is barred.
 func (p *planner) disabled(rails []rail, barred []aside) bool {
 	why := p.Job.WithoutRDMA
 	v, set := p.given(ibDisable)
@@ -60,7 +59,7 @@ func (p *planner) disabled(rails []rail, barred []aside) bool {
 		return true
 	case len(rails) == 0 && len(barred) > 0:
 		if _, listed := p.given(ibHCA); listed {
-			return false // somebody's own choice of ports
+			return false // explicit choice of ports by the user
 		}
 		p.set(ibDisable, "1", "no InfiniBand or RoCE port is left for NCCL, which would take %s", reasons(barred))
 		if r := &barred[0].rail; p.Job.Hosts == 0 && !r.excluded(p.Exclude) && r.wantsAddress() {
@@ -71,15 +70,15 @@ func (p *planner) disabled(rails []rail, barred []aside) bool {
 	return off
 }
 
-// barred are the ports that NCCL would take by itself and must not: those of
-// excluded interfaces, and of RoCE without an IP address.
+// barred returns the ports that NCCL would use by default but must not use: ports of excluded
+// interfaces, and RoCE ports without an IP address.
 func (p *planner) barred(rest []aside) []aside {
 	return slices.DeleteFunc(slices.Clone(rest), func(a aside) bool {
 		return !a.rail.found() || !a.rail.excluded(p.Exclude) && !a.rail.lacksAddress()
 	})
 }
 
-// reasons names ports that are set aside, each with its reason.
+// reasons lists ports that do not carry data, each with its reason.
 func reasons(ports []aside) string {
 	words := make([]string, len(ports))
 	for i := range ports {
@@ -88,8 +87,8 @@ func reasons(ports []aside) string {
 	return listed(words)
 }
 
-// onFabric says whether other hosts are likely to be on the ports' network. For
-// InfiniBand that is so; RoCE must be on the chosen network or routed further.
+// onFabric reports whether other hosts are probably on the ports' network. This is true for
+// InfiniBand. RoCE must be on the chosen network or have a route through a gateway.
 func (p *planner) onFabric(rails []rail) bool {
 	if len(rails) == 0 {
 		return true
@@ -117,8 +116,8 @@ func (r *rail) isOn(link string) bool {
 	return false
 }
 
-// adapters decides on NCCL_IB_HCA: the exact ports. NCCL finds out by itself
-// which of them is near which GPU.
+// adapters decides on NCCL_IB_HCA, the exact ports. NCCL itself determines which port is close
+// to which GPU.
 func (p *planner) adapters(rest []aside) {
 	if p.kept(ibHCA, func(value string) verdict { return p.judgeAdapters(value, rest) }) {
 		return
@@ -147,8 +146,8 @@ func (p *planner) adapters(rest []aside) {
 	p.set(ibHCA, "="+strings.Join(names(p.rails), ","), "%s", reason)
 }
 
-// keepOff names the ports that NCCL must not take, where those that it may take
-// are not named.
+// keepOff lists the ports that NCCL must not use, for the case that the allowed ports are not
+// listed.
 func (p *planner) keepOff(barred []aside) {
 	if len(barred) == 0 {
 		return
@@ -200,7 +199,7 @@ func (p *planner) judgeAdapters(value string, rest []aside) verdict {
 	return right("it allows every port that works")
 }
 
-// longerThan are the adapters whose names go on after that of another one.
+// longerThan returns the adapters whose names start with the name of another adapter.
 func (p *planner) longerThan(name string) []string {
 	var longer []string
 	whole := false
@@ -211,14 +210,13 @@ func (p *planner) longerThan(name string) []string {
 		}
 	}
 	if !whole {
-		return nil // a prefix on purpose
+		return nil // intended as a prefix
 	}
 	return longer
 }
 
-// crossing decides on NCCL_CROSS_NIC: where the rails are networks of their own,
-// a connection from one to another fails (ibv_modify_qp, "Network is
-// unreachable" or 110).
+// crossing decides on NCCL_CROSS_NIC. If the rails are separate networks, a connection between
+// two rails fails (ibv_modify_qp, "Network is unreachable" or 110).
 func (p *planner) crossing() {
 	from, to := p.apartRails()
 	judge := func(value string) verdict {
@@ -233,7 +231,7 @@ func (p *planner) crossing() {
 	p.set(crossNIC, "0", "each rail is a network of its own: %s has no route to that of %s", from, to)
 }
 
-// apartRails are two RoCE ports of which one does not reach the other's network.
+// apartRails returns two RoCE ports of which the first cannot reach the second's network.
 func (p *planner) apartRails() (from, to *rail) {
 	for i := range p.rails {
 		a := &p.rails[i]

@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// dynamicGID is the first version of NCCL that finds a RoCE port's GID itself;
-// earlier ones take index 0 unless they are told (NCCL User Guide,
-// NCCL_IB_GID_INDEX).
+// dynamicGID is the first version of NCCL that selects a RoCE port's GID automatically.
+// Earlier versions use index 0 by default (NCCL User Guide, NCCL_IB_GID_INDEX).
 const dynamicGID = 22100
 
-// ParseVersion reads a version of NCCL such as "2.21.5", "2.21.5-1+cuda12.4" or
-// "2.21", and returns the number that ncclGetVersion has for it since 2.9:
-// 22105. Earlier versions are not known here.
+// ParseVersion parses a version of NCCL, such as "2.21.5", "2.21.5-1+cuda12.4", or "2.21". It
+// returns the number that ncclGetVersion uses since 2.9, such as 22105. It rejects earlier
+// versions.
 func ParseVersion(text string) (int, error) {
 	digits, _, _ := strings.Cut(text, "-")
 	digits, _, _ = strings.Cut(digits, "+")
@@ -42,5 +41,5 @@ func ParseVersion(text string) (int, error) {
 	return n, nil
 }
 
-// versionText is a version as people write it.
+// versionText formats a version number as text.
 func versionText(n int) string { return fmt.Sprintf("%d.%d.%d", n/10000, n/100%100, n%100) }
