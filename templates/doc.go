@@ -1,16 +1,19 @@
-// Package templates writes the batch script of a job from one text template,
-// job.sbatch.tmpl, which is readable as the script it becomes. What differs between
-// sites comes from their profiles (package sites).
+// Package templates renders the batch script of a job from a single text template,
+// job.sbatch.tmpl, which reads like the script itself. Differences between sites come from
+// their profiles (package sites).
 //
-// It promises that the same job gives the same bytes; that every value arrives in
-// Slurm, and in the shell, exactly as it stands in the job, whatever it looks
-// like; and that no value can add a line, an option or a command, for control
-// characters are refused in all of them and each is quoted by the rules of its
-// reader. Those of #SBATCH lines are not the shell's. Only the lines of
-// setup.lines are commands, as they are meant to be, and stand there as they are.
+// The package guarantees the following:
+//   - The same job gives the same bytes.
+//   - Slurm and the shell receive each value exactly as in the job, whatever characters it
+//     contains.
+//   - No value can add a line, an option, or a command. Control characters are rejected, and
+//     each value is quoted by the rules of its reader. #SBATCH lines have different quoting
+//     rules from the shell.
 //
-// It does not know how a script is submitted, whether the site has what the job
-// asks for, or what the job computes: the script ends by becoming
-// `ddpbatch launch`, which reads the rest from the run directory. Variables of
-// [setup.env], which may be secret, never come here.
+// Only setup.lines contains commands, and the script contains these lines unchanged.
+//
+// The package does not submit scripts, check whether the site has the requested resources, or
+// interpret what the job runs. The script ends with `ddpbatch launch`, which replaces the
+// shell and reads everything else from the run directory. The package never reads the
+// variables in [setup.env], which may be secrets.
 package templates

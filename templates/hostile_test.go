@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// checkHostile renders a job with the values given and lets sbatch's rules read
-// them back: the same bytes, and no line more than for plain values.
+// checkHostile renders a job with the given values and parses the script by sbatch's rules.
+// The values must be unchanged, and the script must have as many lines as with plain values.
 func checkHostile(t *testing.T, name, partition, constraint, module, conda, dir string) {
 	t.Helper()
 	in := func(name, partition, constraint, module, conda, dir string) Input {
@@ -74,7 +74,7 @@ func checkHostile(t *testing.T, name, partition, constraint, module, conda, dir 
 	checkShellWords(t, script, module, conda, "/opt"+dir+"/ddpbatch", "/runs"+dir)
 }
 
-// given stands in for a value that has lines of its own only if it is not empty.
+// given returns a placeholder for a value that adds lines only if it is not empty.
 func given(value string) string {
 	if value == "" {
 		return ""
@@ -93,8 +93,8 @@ func FuzzRender(f *testing.F) {
 	f.Fuzz(checkHostile)
 }
 
-// The script is run by bash, with stand-ins for module, conda and ddpbatch that
-// print what they are given.
+// TestRunScript runs the script with bash. Fakes of module, conda, and ddpbatch print their
+// arguments.
 func TestRunScript(t *testing.T) {
 	for _, value := range []string{"plain", "a b", `it's "so"`, "$(touch pwned)", "`touch pwned`; touch pwned", "a#b", "%j*?[a]", "日本 ~"} {
 		t.Run(value, func(t *testing.T) {
@@ -102,8 +102,8 @@ func TestRunScript(t *testing.T) {
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			// conda's shell code defines a function, as the real one does, and both
-			// stumble over `set -u`.
+			// Like the real one, conda's shell code defines a function, and both fail under
+			// `set -u`.
 			write(t, dir, "conda", `#!/bin/sh
 test "$*" = "shell.bash hook" && echo 'conda() { printf "conda <%s>\n" "$@" "$UNSET_BY_CONDA"; }'`)
 			write(t, dir, "ddpbatch", "#!/bin/sh\nprintf 'ddpbatch <%s>\\n' \"$@\"; kill -0 \"$BATCH_PID\" && test $$ = \"$BATCH_PID\" && echo same process\n")
@@ -132,8 +132,8 @@ test "$*" = "shell.bash hook" && echo 'conda() { printf "conda <%s>\n" "$@" "$UN
 	}
 }
 
-// A module that does not load, or a missing conda, ends the job: a run in the
-// wrong environment would be worse.
+// If a module cannot be loaded or conda is missing, the job stops. It must not run in the
+// wrong environment.
 func TestScriptStopsAtFailure(t *testing.T) {
 	for name, body := range map[string]string{
 		"module": `false`, "conda": `true`,

@@ -8,18 +8,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
-// quoteDirective writes a value of an option on an #SBATCH line. sbatch splits
-// such a line by rules of its own (get_argument in its source, tried on 22.05):
-//   - white space ends an argument, and an unquoted # ends the line, even within
-//     a word, without a warning;
-//   - ' and " both quote, and a backslash takes the next character as it is,
-//     inside quotes of either kind too, so that what a shell's quoting writes is
-//     read differently;
-//   - a line that holds the words hetjob or packjob, in quotes or not, is taken
-//     for the start of another component of the job by some versions.
+// quoteDirective quotes the value of an option on a #SBATCH line. sbatch splits such a line by
+// its own rules (get_argument in its source, tested with 22.05):
+//   - White space ends an argument. An unquoted # ends the line without a warning, even inside
+//     a word.
+//   - ' and " both quote. A backslash quotes the next character, also inside both kinds of
+//     quotes, so shell quoting has a different result.
+//   - Some versions treat a line that contains hetjob or packjob, quoted or not, as the start
+//     of another component of the job.
 //
-// So the value stands in double quotes with a backslash before each \ and ", and
-// those two words are broken by a backslash that means nothing.
+// quoteDirective therefore encloses the value in double quotes, adds a backslash before each \
+// and ", and splits these two words with a backslash, which has no other effect.
 func quoteDirective(value string) (string, error) {
 	if err := refuseControl(value); err != nil {
 		return "", err
@@ -39,8 +38,7 @@ func quoteDirective(value string) (string, error) {
 	return out.String(), nil
 }
 
-// quoteOption writes a whole option, "--name=value": its name has no character
-// that needs quotes.
+// quoteOption quotes a whole option, "--name=value". The name must not need quotes.
 func quoteOption(option string) (string, error) {
 	name, value, ok := strings.Cut(option, "=")
 	if !ok {
@@ -50,14 +48,14 @@ func quoteOption(option string) (string, error) {
 	return name + "=" + value, err
 }
 
-// splitsJob says whether the "job" of hetjob or packjob begins at byte i.
+// splitsJob reports whether the "job" in hetjob or packjob starts at byte i.
 func splitsJob(value string, i int) bool {
 	before := strings.ToLower(value[max(0, i-4):i])
 	return len(value)-i >= 3 && strings.EqualFold(value[i:i+3], "job") &&
 		(strings.HasSuffix(before, "het") || strings.HasSuffix(before, "pack"))
 }
 
-// quoteShell writes a value as one word of a POSIX shell.
+// quoteShell quotes a value as one word of a POSIX shell.
 func quoteShell(value string) (string, error) {
 	if err := refuseControl(value); err != nil {
 		return "", err
@@ -68,10 +66,9 @@ func quoteShell(value string) (string, error) {
 	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'", nil
 }
 
-// quoteOutput writes a folder as part of a file name of sbatch --output, where %
-// begins a replacement symbol and %% is a percent sign. A backslash anywhere in
-// such a name switches the symbols off and cannot stand for itself (sbatch(1),
-// "filename pattern"), so it is refused.
+// quoteOutput escapes a directory for sbatch --output, where % starts a replacement symbol and
+// %% is a percent sign. It rejects backslashes: a backslash anywhere in the name disables the
+// symbols and cannot be escaped (sbatch(1), "filename pattern").
 func quoteOutput(dir string) (string, error) {
 	if strings.Contains(dir, `\`) {
 		return "", fmt.Errorf("%q holds a backslash, which Slurm cannot have in the name of a log", dir)
@@ -79,7 +76,7 @@ func quoteOutput(dir string) (string, error) {
 	return strings.ReplaceAll(dir, "%", "%%"), nil
 }
 
-// plain says whether a value needs no quotes, neither for sbatch nor for a shell.
+// plain reports whether a value needs no quotes for either sbatch or a shell.
 func plain(value string) bool {
 	for i := range len(value) {
 		c := value[i]
@@ -91,8 +88,8 @@ func plain(value string) bool {
 	return value != ""
 }
 
-// refuseControl refuses what no value may hold: characters that end a line or
-// steer a terminal, and bytes that are no text.
+// refuseControl rejects text that no value may contain: characters that end a line or control
+// a terminal, and bytes that are not UTF-8.
 func refuseControl(value string) error {
 	if !utf8.ValidString(value) {
 		return fmt.Errorf("%q is not UTF-8", value)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// hostile are values that some reader of a script takes for more than a value.
+// hostile are values that some reader of a script could interpret instead of using literally.
 var hostile = []string{
 	"a b", " lead", "trail ", "#", "lr#3", "a # b", `'`, `"`, `\`, `\\`, `\"`, `\'`, `it's`, `"quoted"`, `back\slash`, `end\`,
 	"$(touch pwned)", "`touch pwned`", "$HOME", "${x}", "!!", "~", "*", "?", "[a]", "{a,b}", "a;b", "a&b", "a|b", "a>b", "<a", "(a)",
@@ -14,13 +14,12 @@ var hostile = []string{
 	"hethetjobjob", `het\job`, "x\\'\" touch pwned #", "#SBATCH --wrap=id", "ü", "日本", "\u00a0", "\u3000", "🙂", strings.Repeat("x", 3000),
 }
 
-// refused are values with characters that no value may hold.
+// refused are values with characters that no value may contain.
 var refused = []string{
 	"a\nb", "\n", "a\r", "a\tb", "a\x00", "a\x1b[31m", "a\x7f", "a\u0085", "a\u2028b", "a\u2029b", "\xff", "a\xc3", "x\\'\"\ntouch pwned #",
 }
 
-// What the reader was seen to do with other people's quoting; if it took these
-// differently it would be no judge of ours.
+// TestSbatchArgs checks the parser of this test against the behavior of the real sbatch.
 func TestSbatchArgs(t *testing.T) {
 	tests := []struct {
 		line string

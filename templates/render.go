@@ -17,49 +17,49 @@ import (
 //go:embed job.sbatch.tmpl
 var source string
 
-// maxSignalSeconds is the longest notice that sbatch --signal takes.
+// maxSignalSeconds is the largest value of sbatch --signal, in seconds before the time limit.
 const maxSignalSeconds = 65535
 
-// Input is what a script is made from.
+// An Input contains everything that Render needs.
 type Input struct {
-	Job    *jobs.Job // as [jobs.Load] returns it
-	Binary string    // absolute path of ddpbatch, as the nodes see it
-	RunDir string    // absolute path of the run directory, as the nodes see it
+	Job    *jobs.Job // as returned by [jobs.Load]
+	Binary string    // absolute path of ddpbatch on the nodes
+	RunDir string    // absolute path of the run directory on the nodes
 
-	// Site is the profile of the job's site, which was applied to the job.
+	// Site is the profile of the job's site. It must already be applied to the job.
 	Site *sites.Profile
-	// Array are the elements of a sweep to run, in Slurm's form ("0-7%4"); empty
-	// for a single job.
+	// Array lists the trials of a sweep to run, in the format of sbatch --array ("0-7%4");
+	// empty for a single job.
 	Array string
 
-	// Digest is the digest of the job that is submitted, see rundir.JobDigest. Digests
-	// are those of the elements of a sweep, which has no Digest. The launcher runs no
-	// other job. Both may be empty.
+	// Digest is the digest of the submitted job, see rundir.JobDigest. A sweep has Digests
+	// instead, one for each trial. The launcher rejects a job with another digest. Both may be
+	// empty.
 	Digest  string
 	Digests []ElementDigest
 }
 
-// ElementDigest is the digest of the job of one element of a sweep.
+// An ElementDigest is the digest of one trial's job.
 type ElementDigest struct {
 	Index  int
 	Digest string
 }
 
-// script is what a template sees.
+// script is the data for the template.
 type script struct {
 	Name                    string
 	Nodes, TasksPerNode     int
 	CPUsPerTask             int
-	GPUs                    []string // options that ask for GPUs
+	GPUs                    []string // options that request GPUs
 	Memory, Time            string
 	Partition, Account, QOS string
 	Reservation, Constraint string
 	Exclusive               bool
-	Options                 []string // of the site
+	Options                 []string // options of the site
 	Array                   string
 	NoKill, Requeue         bool
-	Output                  string // a pattern of sbatch --output
-	SignalSeconds           int    // notice before the time limit; 0 is none
+	Output                  string // file name pattern for sbatch --output
+	SignalSeconds           int    // warning before the time limit; 0 disables it
 	Lines, Modules          []string
 	Conda                   string
 	Binary, RunDir          string
@@ -67,8 +67,8 @@ type script struct {
 	Digests                 []ElementDigest
 }
 
-// Render writes the batch script of a job for its site. The same input always
-// gives the same bytes.
+// Render returns the batch script of a job for its site. The same input always gives the same
+// bytes.
 func Render(in Input) ([]byte, error) {
 	data, err := newScript(in)
 	if err != nil {
@@ -89,8 +89,8 @@ func Render(in Input) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// newScript checks the input once more, so that no template has to, and puts it
-// into Slurm's terms.
+// newScript validates the input again, so the template does not have to, and converts it to
+// Slurm's terms.
 func newScript(in Input) (script, error) {
 	slurm := in.Job.Slurm
 	if slurm.Nodes < 1 {
@@ -129,12 +129,12 @@ func newScript(in Input) (script, error) {
 		s.Modules = append(s.Modules, string(module))
 	}
 	if c := in.Job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
-		// One torchrun per node, which needs the cores of all that it starts.
+		// Run one torchrun per node. It needs the cores of all its workers.
 		s.CPUsPerTask *= s.TasksPerNode
 		s.TasksPerNode = 1
 	}
 	if slurm.Time != "" {
-		// Rounded up: a second too early does no harm.
+		// Round up: a signal that is up to one second early is harmless.
 		s.SignalSeconds = int((time.Duration(slurm.SignalBeforeEnd) + time.Second - 1) / time.Second)
 	}
 	if err := s.check(); err != nil {
@@ -146,13 +146,13 @@ func newScript(in Input) (script, error) {
 	}
 	s.Output = dir + "/slurm-%j.out"
 	if in.Array != "" {
-		// Each element has a run directory of its own.
+		// Each trial has a separate run directory.
 		s.Output = dir + "/elements/%a/slurm-%A_%a.out"
 	}
 	return s, nil
 }
 
-// check refuses what no script can hold, naming the value.
+// check returns an error that names the first value that a script cannot contain.
 func (s script) check() error {
 	type text struct{ name, value string }
 	texts := []text{
@@ -173,7 +173,7 @@ func (s script) check() error {
 		if err := refuseControl(t.value); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
-		// module and conda would take it for an option.
+		// module and conda would read it as an option.
 		if strings.HasPrefix(t.name, "setup.") && strings.HasPrefix(t.value, "-") {
 			return fmt.Errorf("%s: %q begins with a dash", t.name, t.value)
 		}

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// full is a job that uses every line of the template.
+// full returns a job that uses every line of the template.
 func full() *jobs.Job {
 	return &jobs.Job{
 		Name: "full house #1", Site: "generic",
@@ -41,7 +41,7 @@ func bare() *jobs.Job {
 	return &jobs.Job{Name: "bare", Site: "generic", Slurm: jobs.Slurm{Nodes: 1, TasksPerNode: 1, CPUsPerTask: 1}}
 }
 
-// generic is the profile that asks for nothing.
+// generic returns a profile without requirements.
 func generic(t testing.TB) *sites.Profile { return profile(t, "generic") }
 
 func profile(t testing.TB, name string) *sites.Profile {
@@ -101,7 +101,7 @@ func TestGolden(t *testing.T) {
 			}
 		})
 	}
-	// No golden file without its job: a renamed example leaves none behind.
+	// Every golden file must have a job, so renamed examples leave no file behind.
 	files, err := filepath.Glob("testdata/*.sbatch")
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// checkShell lets two parsers of bash read the script.
+// checkShell parses the script with two bash parsers.
 func checkShell(t *testing.T, script []byte) {
 	t.Helper()
 	if _, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(script), "script"); err != nil {
@@ -126,7 +126,7 @@ func checkShell(t *testing.T, script []byte) {
 	}
 }
 
-// The options that sbatch reads from the script of a job with everything in it.
+// TestDirectives checks the options that sbatch reads from the script of a full job.
 func TestDirectives(t *testing.T) {
 	got, err := sbatchArgs(string(render(t, full())))
 	if err != nil {
@@ -168,7 +168,7 @@ func TestSignal(t *testing.T) {
 		{"01:00:00", 120 * time.Second, "--signal=B:USR1@120\n"},
 		{"01:00:00", time.Millisecond, "--signal=B:USR1@1\n"},
 		{"01:00:00", 0, ""},
-		{"", 120 * time.Second, ""}, // no limit to be warned of
+		{"", 120 * time.Second, ""}, // no time limit
 	}
 	for _, tt := range tests {
 		job := bare()
@@ -180,7 +180,7 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// A variable of the ranks may be a secret, and everyone can read a script.
+// A variable of the ranks may be a secret, and other users may read a script.
 func TestNoVariableInScript(t *testing.T) {
 	if script := render(t, full()); bytes.Contains(script, []byte("canary")) || bytes.Contains(script, []byte("HF_TOKEN")) {
 		t.Errorf("setup.env is in\n%s", script)
@@ -215,7 +215,7 @@ func TestRenderRefuses(t *testing.T) {
 	}
 }
 
-// Every text of the input, put to every control character.
+// Every text of the input is tested with every control character.
 func TestRenderRefusesControlCharacters(t *testing.T) {
 	fields := map[string]func(*Input, string){
 		"name":              func(in *Input, v string) { in.Job.Name = jobs.Name(v) },
@@ -242,8 +242,8 @@ func TestRenderRefusesControlCharacters(t *testing.T) {
 	}
 }
 
-// The script passes the digest of the job that was submitted. In an array, that is the digest
-// of the task's element, and of no job for a task that was not submitted.
+// The script passes the digest of the submitted job. In an array, it passes the digest of the
+// task's trial, and no digest for a task that was not submitted.
 func TestDigest(t *testing.T) {
 	in := Input{Job: bare(), Site: generic(t), Binary: "/bin/echo", RunDir: "/runs/demo"}
 	for _, tt := range []struct {

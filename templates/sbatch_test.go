@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// What follows reads a script as sbatch does. It is written from the manual and
-// from what sbatch 22.05.8 was seen to do, and shares nothing with the quoting
-// that it judges.
+// The functions below parse a script as sbatch does. They follow the manual and the behavior
+// of sbatch 22.05.8, and share no code with the quoting that they test.
 
-// sbatchArgs returns the options in a script's #SBATCH lines. They end at the
-// first line that is neither empty nor a comment.
+// sbatchArgs returns the options on the #SBATCH lines of a script. It stops at the first line
+// that is neither empty nor a comment.
 func sbatchArgs(script string) ([]string, error) {
 	switch {
 	case !strings.HasPrefix(script, "#!"):

@@ -9,8 +9,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// checkShellWords parses the script as bash and looks that the values stand in
-// it as words, and that nothing of them is a command or an expansion.
+// checkShellWords parses the script as bash. It checks that the script contains the values as
+// words, and that no part of them is a command or an expansion.
 func checkShellWords(t *testing.T, script []byte, module, conda, binary, runDir string) {
 	t.Helper()
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(script), "script")
@@ -23,8 +23,7 @@ func checkShellWords(t *testing.T, script []byte, module, conda, binary, runDir 
 		if !ok {
 			return true
 		}
-		// Without a shell behind it, an expansion of a command fails and one of a
-		// file name finds no file.
+		// Without a shell, command expansion fails and file name expansion matches nothing.
 		words, err := expand.Fields(&expand.Config{Env: expand.ListEnviron("conda_hook=hook")}, call.Args...)
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, script)

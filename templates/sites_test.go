@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
-// TestSites: every profile renders every example, and a job on all GPUs of two of
-// its nodes, and takes them as they are.
+// TestSites renders every example for every profile, and a job on all GPUs of two nodes. Each
+// profile must accept these jobs.
 func TestSites(t *testing.T) {
 	examples, err := filepath.Glob("../jobs/examples/*.toml")
 	if err != nil || len(examples) == 0 {
@@ -58,8 +58,8 @@ func TestSites(t *testing.T) {
 	}
 }
 
-// renderFor renders a job file, or "gpus", for a site, with the account and the
-// other keys that the site requires.
+// renderFor renders a job file, or "gpus", for a site. It sets the account and the other keys
+// that the site requires.
 func renderFor(t *testing.T, p *sites.Profile, path string) []byte {
 	t.Helper()
 	src := []byte("name = \"gpus\"\nslurm = { nodes = 2, time = \"00:20:00\" }\ncommand.argv = [\"python3\", \"train.py\"]\n")
