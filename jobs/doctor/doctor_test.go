@@ -13,7 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// verdicts are the findings by part.
+// verdicts returns the level of each finding by part.
 func verdicts(findings []Finding) map[string]Verdict {
 	all := map[string]Verdict{}
 	for _, f := range findings {
@@ -22,7 +22,7 @@ func verdicts(findings []Finding) map[string]Verdict {
 	return all
 }
 
-// Each setting that can surprise has a verdict, and what is not good says what to do.
+// TestSlurm checks that each setting has a level, and a hint if the level is not OK.
 func TestSlurm(t *testing.T) {
 	for name, tt := range map[string]struct {
 		key, value string
@@ -87,7 +87,7 @@ Max core file size        0                    unlimited            bytes
 	}
 }
 
-// A file system that works has nothing bad, and nothing is left behind.
+// TestFiles checks that a working file system has no bad finding, and that no files remain.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	found := files(dir, false)
@@ -112,7 +112,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A node examines itself without a panic, whatever it is.
+// TestExamine checks that the current machine can be examined without a panic.
 func TestExamine(t *testing.T) {
 	n := Examine(t.Context(), Options{Lookup: os.LookupEnv, Dir: t.TempDir()})
 	got := verdicts(n.Findings)
@@ -123,7 +123,8 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// host has a slow interface first, by name and order, and a fast one.
+// host returns the inventory of a host with two interfaces. The slow one is first, by name and
+// order.
 func host(name string, n byte, fast string) netif.Inventory {
 	link := func(index int, name string, mtu int, addr netip.Prefix) netif.Link {
 		return netif.Link{Index: index, Name: name, ARPHRD: "ether", Flags: netif.Up | netif.Running | netif.LowerUp, Oper: "up", MTU: mtu, Speed: -1, Driver: "e", PCI: fmt.Sprint(index), Addrs: []netip.Prefix{addr}}
@@ -133,7 +134,8 @@ func host(name string, n byte, fast string) netif.Inventory {
 		Routes: []netif.Route{{Dst: slow.Masked(), Dev: "eth0"}, {Dst: quick.Masked(), Dev: fast}}}
 }
 
-// What is the same on all nodes is said once; what is not is named with its hosts.
+// TestMerge checks that equal findings of all nodes appear once, and that other findings list
+// their hosts.
 func TestMerge(t *testing.T) {
 	at := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	node := func(name string, n byte, kernel string, off time.Duration) Node {
@@ -167,7 +169,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// Another user may have put another directory in the place of the one that doctor created.
+// TestOpenOwnRejects checks that openOwn rejects a directory that another user has put in
+// place of the created one.
 func TestOpenOwnRejects(t *testing.T) {
 	for name, replace := range map[string]func(path string) error{
 		"other user": func(path string) error { return os.Chown(path, 65534, 65534) },
@@ -189,7 +192,8 @@ func TestOpenOwnRejects(t *testing.T) {
 	}
 }
 
-// After the directory was opened, files are created in it and nowhere else.
+// TestFilesStayInTheOpenDirectory checks that files are created only in the open directory,
+// even if another directory replaces it.
 func TestFilesStayInTheOpenDirectory(t *testing.T) {
 	path, valuable := filepath.Join(t.TempDir(), "work"), filepath.Join(t.TempDir(), "valuable")
 	if err := errors.Join(os.Mkdir(path, 0o700), os.WriteFile(valuable, []byte("keep"), 0o600)); err != nil {

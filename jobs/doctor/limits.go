@@ -26,7 +26,7 @@ func parseLimits(text string) map[string]limit {
 }
 
 // limits checks the limits of the parent process. Go raises this process's own limit of open
-// files to the hard limit. If the parent's limits cannot be read, limits checks those of this
+// files to the hard limit. If the parent's limits cannot be read, it checks the limits of this
 // process.
 func limits(rdma bool) []Finding {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", os.Getppid()))

@@ -293,7 +293,7 @@ func (a *attempt) settle(err error, finished <-chan struct{}) {
 	case <-finished:
 		return
 	case <-time.After(200 * time.Millisecond):
-		// A message that a rank leaves may still be in transit.
+		// The last message of a rank may still be in transit.
 	}
 	o := a.server.Outcome()
 	missing := 0

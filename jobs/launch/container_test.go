@@ -78,7 +78,7 @@ func TestStep(t *testing.T) {
 func TestDecideDevices(t *testing.T) {
 	tests := []struct {
 		name string
-		seen [][3]string // node, local rank, CUDA_VISIBLE_DEVICES, of each rank
+		seen [][3]string // node rank, local rank, and CUDA_VISIBLE_DEVICES of each rank
 		want []string
 	}{
 		{"each its own, in another order than the ranks", [][3]string{{"0", "1", "3"}, {"0", "0", "2"}, {"1", "0", "0"}, {"1", "1", "1"}}, []string{"2,3", "2,3", "0,1", "0,1"}},
@@ -121,11 +121,12 @@ func TestDecideDevices(t *testing.T) {
 	}
 }
 
-// torchrun's one task on each node gets what the bindings give the ranks together.
+// TestStepOfTorchrunBindsToAllRanks checks that torchrun's task on each node gets the
+// resources that the bindings give to all ranks of the node together.
 func TestStepOfTorchrunBindsToAllRanks(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		starts int // tasks on each node
+		starts int // tasks per node
 		want   []string
 	}{
 		{"rank", 4, []string{"--cpu-bind=mask_cpu:0x1,0x2,0x4,0x8", "--gpu-bind=map_gpu:0,1,2,3", "--cpus-per-task=1"}},

@@ -35,8 +35,8 @@ func (c *flaky) Do(ctx context.Context, call collective.Call) error {
 	return err
 }
 
-// train is a rank of the built-in trainer. In the first attempt the rank that the behaviour
-// ends with has a fault in step 17.
+// train runs a rank of the built-in trainer. In the first attempt, the rank at the end of
+// BEHAVIOUR receives wrong gradients in step 17.
 func train(joined *Rank, job *jobs.Job, dir string) (exit int, failure error) {
 	ctx := joined.Session.Context()
 	comm, err := joined.Connect(ctx)
@@ -44,14 +44,14 @@ func train(joined *Rank, job *jobs.Job, dir string) (exit int, failure error) {
 		return 1, err
 	}
 	defer comm.Close()
-	at := 0 // never; all ranks must have the same kind of communicator
+	at := 0 // no fault; all ranks must have the same type of communicator
 	if os.Getenv(envAttempt) == "1" && strings.HasSuffix(os.Getenv("BEHAVIOUR"), fmt.Sprintf(" %d", joined.Place.Rank)) {
 		at = 17
 	}
 	_, err = trainer.Run(ctx, trainer.Options{Job: job, Run: "run", Checkpoints: filepath.Join(dir, "checkpoints"), Comm: &flaky{Communicator: comm, at: at},
 		Threads: 1, Observe: func(trainer.Event) {}})
 	if err != nil && joined.Session.Context().Err() != nil {
-		err = context.Cause(joined.Session.Context()) // another rank has reported it
+		err = context.Cause(joined.Session.Context()) // another rank has already reported the error
 	}
 	if err != nil {
 		return 1, err
@@ -82,9 +82,9 @@ every = "5 steps"
 keep = 2
 `
 
-// A rank that diverges ends the attempt before its values are saved. The launcher starts
-// the ranks again, and the run ends with the values of an undisturbed run. With two ranks
-// the failure blames neither.
+// TestDivergedRunEndsWithTheSameValues checks that a rank that diverges ends the attempt
+// before its values are saved. The launcher starts the ranks again, and the run ends with the
+// values of an undisturbed run. With two ranks, the failure does not name a failed rank.
 func TestDivergedRunEndsWithTheSameValues(t *testing.T) {
 	final := func(faulty string) (said string, sums map[string]string) {
 		result, said, err := launched(t, 2, "train, fault on rank "+faulty, fmt.Sprintf(training, 2), nil)
@@ -117,7 +117,8 @@ func TestDivergedRunEndsWithTheSameValues(t *testing.T) {
 	}
 }
 
-// The record of a tie has both ranks as suspects and blames none.
+// TestFailureOfATieBlamesNoRank checks that the failure of a tie lists both ranks as suspects
+// and names no failed rank.
 func TestFailureOfATieBlamesNoRank(t *testing.T) {
 	result, said, err := launched(t, 2, "train, fault on rank 0", fmt.Sprintf(training, 0), nil)
 	if err != nil || result.Exit != exitFailed || result.Failure == nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/launchers"
 )
 
-// Ranks whose launcher does not number hosts find out which of them share one.
+// TestDecideHosts checks that ranks determine which of them share a host, if their launcher
+// does not number the hosts.
 func TestDecideHosts(t *testing.T) {
 	reports := func(of ...hostReport) (out [][]byte) {
 		for _, r := range of {
@@ -51,7 +52,8 @@ func TestDecideHosts(t *testing.T) {
 	}
 }
 
-// Beside Slurm's step another launcher counts only if it says the same, or by name.
+// TestFindPlaceAmongLaunchers checks that another launcher inside a Slurm step counts only if
+// its values agree with Slurm's, or if the user selects it by name.
 func TestFindPlaceAmongLaunchers(t *testing.T) {
 	step, err := os.ReadFile("../../slurm/testdata/environ/step-rank3.env")
 	if err != nil {
@@ -86,7 +88,8 @@ func TestFindPlaceAmongLaunchers(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
 	}
-	// Ranks that our own launcher started are srun's, whatever has leaked into them.
+	// Ranks that ddpbatch's launcher started use srun's variables, even if other variables
+	// leaked into their environment.
 	p, err := FindPlace(lookupIn(append(append(srun[:len(srun):len(srun)], mpi("0", "1")...), LauncherVariable+"=127.0.0.1:1")), "")
 	var ambiguous *launchers.Ambiguous
 	if err != nil || !p.InSlurm() || errors.As(err, &ambiguous) {
@@ -107,7 +110,7 @@ func TestRanksHere(t *testing.T) {
 	if _, err := RanksHere(host, job); err == nil || !strings.Contains(err.Error(), "sagemaker says that this host has 2 GPUs") {
 		t.Errorf("too few GPUs: %v", err)
 	}
-	job.Command.Launcher = jobs.LauncherTorchrun // starts them itself
+	job.Command.Launcher = jobs.LauncherTorchrun // torchrun starts the ranks itself
 	if n, err := RanksHere(host, job); n != 0 || err != nil {
 		t.Errorf("torchrun: %d, %v", n, err)
 	}

@@ -14,8 +14,8 @@
 //   - A stop request reaches every rank.
 //   - Ranks, and users' programs with their workers, do not outlive their attempt or the
 //     launcher.
-//   - An attempt is repeated only if there is progress, and not on nodes that were found to be
-//     bad.
+//   - The launcher gives up after a limited number of attempts without progress. It excludes
+//     nodes that were found to be bad, if the job has spare nodes or can run on fewer nodes.
 //   - A job that must leave its nodes before it is complete is requeued once. Otherwise the
 //     launcher reports why it is not requeued.
 //

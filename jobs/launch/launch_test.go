@@ -19,8 +19,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// The test binary is also the rank that Run starts: what it does is in the
-// variable BEHAVIOUR, which reaches it as a job's own variables do.
+// TestMain also runs the test binary as a rank that Run starts. The rank's behavior is in the
+// variable BEHAVIOUR, which is passed like the job's own variables.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "run" {
 		os.Exit(rank(os.Args[3]))
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// generic is the profile that asks for nothing.
+// generic returns the site profile without settings.
 func generic() *sites.Profile {
 	p, err := sites.Finder{}.Find("generic", "")
 	if err != nil {
@@ -80,7 +80,7 @@ func rank(dir string) int {
 	case behaviour == "exits without a word" && special:
 		os.Exit(0)
 	case behaviour == "stick" && special:
-		// Takes no notice of anything.
+		// This rank ignores the stop request and SIGTERM.
 		signal.Ignore(syscall.SIGTERM)
 		select {}
 	case behaviour == "stick":
@@ -99,7 +99,8 @@ func rank(dir string) int {
 			exit = 3
 		}
 	case behaviour == "once":
-		// Fails in the first attempt, with progress; goes well in the second.
+		// This rank fails in the first attempt after it has saved a checkpoint, and succeeds
+		// in the second.
 		if os.Getenv(envAttempt) == "1" && special {
 			exit, failure = 1, errors.New("not yet")
 		}
@@ -111,8 +112,7 @@ func rank(dir string) int {
 // lastDir is the run directory of the last call of launched.
 var lastDir rundir.Dir
 
-// launched runs n ranks that behave as named, and returns how that ended and
-// what was said.
+// launched runs n ranks with the given behavior. It returns the result and the messages.
 func launched(t *testing.T, n int, behaviour, more string, signals <-chan os.Signal) (Result, string, error) {
 	t.Helper()
 	text := fmt.Sprintf("name = \"t\"\n[network]\njoin_timeout = \"5s\"\n[setup]\nenv = { BEHAVIOUR = %q }\n", behaviour) + more
@@ -213,7 +213,7 @@ func TestStopReachesTheRanks(t *testing.T) {
 
 func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	signals := make(chan os.Signal, 2)
-	// The second comes when the ranks have been asked and do not end.
+	// The second interrupt arrives after the ranks were asked to stop and have not stopped.
 	time.AfterFunc(300*time.Millisecond, func() { signals <- os.Interrupt; signals <- os.Interrupt })
 	result, _, err := launched(t, 2, "program", "[command]\nargv = [\"/bin/sh\", \"-c\", \"trap '' TERM; sleep 30\"]\n", signals)
 	if err != nil || result.Exit != exitCancelled {
@@ -232,8 +232,8 @@ func TestRestartsAreBoundedByProgress(t *testing.T) {
 	}
 }
 
-// Workers that a program leaves behind end with it, however it ends, and when
-// the launcher's process is killed.
+// TestWorkersDoNotOutliveTheProgram checks that the workers of a program end with it,
+// regardless of how it ends, and if the rank's process is killed.
 func TestWorkersDoNotOutliveTheProgram(t *testing.T) {
 	for name, end := range map[string]string{"well": "exit 0", "badly": "exit 3", "killed": "kill -KILL $$", "with its rank": "kill -KILL $PPID; sleep 300"} {
 		pidfile := filepath.Join(t.TempDir(), "pid")
@@ -249,7 +249,7 @@ func TestWorkersDoNotOutliveTheProgram(t *testing.T) {
 		fmt.Sscan(string(text), &pid)
 		for end := time.Now().Add(time.Minute); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
 			if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); strings.Contains(string(stat), ") Z ") {
-				break // dead, and nobody has asked yet
+				break // a zombie: its parent has not waited for it yet
 			}
 			if time.Now().After(end) {
 				t.Fatalf("%s: the worker outlived its program", name)
@@ -258,7 +258,7 @@ func TestWorkersDoNotOutliveTheProgram(t *testing.T) {
 	}
 }
 
-// A signal to one rank's process is passed on to its program.
+// TestSignalToARank checks that a rank forwards a signal to its program.
 func TestSignalToARank(t *testing.T) {
 	result, said, err := launched(t, 2, "program",
 		"[command]\nargv = [\"/bin/sh\", \"-c\", \"trap 'exit 5' TERM; kill -TERM $PPID; while :; do sleep 0.1; done\"]\n", nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
-// Without a launcher the ranks find rank 0 through a file. A rank must not join the run of
-// another user, nor wait for a FIFO.
+// TestMeetingFileOfAnotherUserIsRejected checks that ranks without a launcher find rank 0
+// through a file. A rank must not join the run of another user, and must not wait for a FIFO.
 func TestMeetingFileOfAnotherUserIsRejected(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -59,7 +59,8 @@ func TestMeetingFileOfAnotherUserIsRejected(t *testing.T) {
 	}
 }
 
-// Rank 0's file that an earlier start has left is dropped for the one that comes.
+// TestUntilChanged checks that a rank notices when a new file replaces rank 0's file of an
+// earlier start.
 func TestUntilChanged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rendezvous.json")
 	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
@@ -88,7 +89,8 @@ func TestUntilChanged(t *testing.T) {
 	}
 }
 
-// The file is not there at first. On NFS, a file that is replaced can be gone while it is read.
+// TestFindMeetingTriesAgain checks that findMeeting waits for a file that does not exist yet.
+// On NFS, a file that is replaced can also disappear while it is read.
 func TestFindMeetingTriesAgain(t *testing.T) {
 	answers := []error{os.ErrNotExist, &os.PathError{Op: "read", Path: "x", Err: syscall.ESTALE}, nil}
 	text, err := findMeeting(t.Context(), func() ([]byte, error) {

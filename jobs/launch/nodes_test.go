@@ -11,7 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// onFour are the nodes of a job in an allocation of n1 to n4, with two ranks on each.
+// onFour returns the nodes of a job in an allocation of n1 to n4, with two ranks on each.
 func onFour(t *testing.T, trained, spare, least int, sinfo string) (*nodes, *[]string) {
 	t.Helper()
 	o, _, said := inJob(t, runs, map[string]string{"sinfo": sinfo})
@@ -24,8 +24,8 @@ func onFour(t *testing.T, trained, spare, least int, sinfo string) (*nodes, *[]s
 	return n, said
 }
 
-// failed is an attempt on nodes that failed as first says, with ranks in states by
-// node; Ended is what is left out.
+// failed returns the result of an attempt on n with the given failure. States holds the states
+// of the ranks by node. Nodes that are not in states have the state Ended.
 func failed(n *nodes, first rendezvous.Failure, states map[string]rendezvous.State) Result {
 	r := Result{Failure: &first}
 	for _, node := range n.chosen {
@@ -53,7 +53,7 @@ func TestNodesThatAreLeftOut(t *testing.T) {
 	type step struct {
 		first  rendezvous.Failure
 		states map[string]rendezvous.State
-		next   string // the nodes of the next attempt, or the error
+		next   string // nodes of the next attempt, or the error
 	}
 	on2 := func(s rendezvous.State) map[string]rendezvous.State {
 		return map[string]rendezvous.State{"n2": s}

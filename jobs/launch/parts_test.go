@@ -39,7 +39,8 @@ func TestCandidatePortsAreOutsideTheEphemeralRange(t *testing.T) {
 	}
 }
 
-// Another user may occupy all ports that ddpbatch prefers.
+// TestPortSearchFallsBackToTheKernel checks the search if another user occupies all ports that
+// ddpbatch prefers.
 func TestPortSearchFallsBackToTheKernel(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -178,8 +179,8 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// What ranks say to the launcher goes over the management network where there is
-// one: the address of the default route's interface is the first to be tried.
+// TestReachableAddresses checks that ranks use the management network to reach the launcher,
+// if there is one: the address of the interface with the default route comes first.
 func TestReachableAddresses(t *testing.T) {
 	inv := *node(0, "10.20.0.1/24").Inventory
 	inv.Links = append(inv.Links, netif.Link{Index: 3, Name: "eth0", Addrs: []netip.Prefix{

@@ -12,7 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// Only a checkpoint that verifies is progress, at the beginning and later.
+// TestProgress checks that only a verified checkpoint counts as progress, at the start and
+// later.
 func TestProgress(t *testing.T) {
 	o, _, _ := inJob(t, trains, nil)
 	o.Dir = rundir.Dir{Path: t.TempDir()}
@@ -68,7 +69,7 @@ func TestBackOff(t *testing.T) {
 	}
 }
 
-// A signal, the time limit and a cancelled context end a pause.
+// TestRest checks that a signal, the time limit, and a canceled context end a delay.
 func TestRest(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	o := Options{Signals: signals}

@@ -15,8 +15,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// inJob are the options of a launcher inside job 7, with shell scripts for Slurm's
-// programs, which find their folder in FAKE.
+// inJob returns the options of a launcher inside job 7. Shell scripts replace Slurm's
+// commands. They find their directory in the variable FAKE.
 func inJob(t *testing.T, job string, programs map[string]string) (o Options, dir string, said *[]string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -61,7 +61,7 @@ argv = ["true"]
 `
 )
 
-// What `scontrol show job` says of a job.
+// Output of `scontrol show job`.
 const (
 	goesOn    = "JobState=RUNNING Restarts=0 PreemptTime=None"
 	inGrace   = "JobState=RUNNING Restarts=0 PreemptTime=2026-11-21T17:35:25"
@@ -74,7 +74,7 @@ func TestRequeue(t *testing.T) {
 		takes   = shows + `echo "$@" >>"$FAKE/asked"`
 		refuses = shows + `echo "scontrol: error: Requested operation is presently disabled" >&2; exit 1`
 	)
-	// scontrol of 24.11 in the words that it used there.
+	// Literal messages of scontrol 24.11.
 	recorded := func(name string) string {
 		text, err := os.ReadFile(filepath.Join("../../slurm/testdata/preemption-24.11", name+".txt"))
 		if err != nil {
@@ -176,13 +176,14 @@ func TestRequeue(t *testing.T) {
 }
 
 func TestNearEnd(t *testing.T) {
-	// squeue's columns: id, array, task, state, nodes, time, start, end, restarts, code, reason.
+	// Columns of squeue: ID, array, task, state, nodes, time, start, end, restarts, code,
+	// reason.
 	squeue := func(end string) string {
 		return `echo "7|7|N/A|RUNNING|n1|0:10|2026-01-01T00:00:00|"` + end + `"|0|0:0|None"`
 	}
 	in := func(d time.Duration) string { return time.Now().Add(d).Format("2006-01-02T15:04:05") }
 	for name, tt := range map[string]struct {
-		told   time.Duration // in SLURM_JOB_END_TIME
+		told   time.Duration // end time in SLURM_JOB_END_TIME
 		squeue string
 		near   bool
 	}{
@@ -217,7 +218,7 @@ func TestNearEnd(t *testing.T) {
 	}
 }
 
-// Without srun nothing can start MPI, which is told before a rank is started.
+// TestMPIWithoutSlurm checks that an MPI job without srun fails before any rank starts.
 func TestMPIWithoutSlurm(t *testing.T) {
 	o, _, _ := inJob(t, strings.Replace(trains, "epochs = 1", "epochs = 1\nbackend = \"mpi\"", 1), nil)
 	o.Allocation = nil

@@ -16,7 +16,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// stepOptions are those of a launch in an allocation of two nodes.
+// stepOptions returns the options of a launch in an allocation of two nodes.
 func stepOptions(t *testing.T) Options {
 	t.Helper()
 	text := "name = \"t\"\n[slurm]\nnodes = 2\n[setup]\nenv = { OWN = \"1\" }\n[command]\nargv = [\"true\"]\n"
@@ -32,8 +32,9 @@ func stepOptions(t *testing.T) Options {
 		Allocation: &slurm.Allocation{JobID: "7", Nodes: []string{"n1", "n2"}}, Say: func(string) {}}
 }
 
-// Slurm sends the environment and the arguments of a step over the management network in the
-// clear: the secret of the attempt is in none of them, and in no file that others can read.
+// TestSecretIsNotInTheStep checks that Slurm does not get the secret of the attempt. Slurm
+// sends the environment and the arguments of a step unencrypted over the management network,
+// so the secret must not be in them, nor in a file that other users can read.
 func TestSecretIsNotInTheStep(t *testing.T) {
 	o := stepOptions(t)
 	a, err := newAttempt(t.Context(), o, 3, o.Allocation.Nodes)
@@ -70,7 +71,7 @@ func TestSecretIsNotInTheStep(t *testing.T) {
 	if info.Mode() != 0o600 {
 		t.Errorf("mode of the file is %v, want 0600", info.Mode())
 	}
-	// Users' programs get none of it.
+	// Users' programs do not get the secret.
 	for _, text := range rankEnviron(a.environ, o.Job, o.Site) {
 		if strings.HasPrefix(text, envPrefix) {
 			t.Errorf("a program gets %.40q", text)
@@ -82,8 +83,8 @@ func TestSecretIsNotInTheStep(t *testing.T) {
 	}
 }
 
-// Each attempt has its own file. The next launcher removes those of a launcher that was
-// killed, and nothing else.
+// TestSecretsOfKilledLaunchersAreRemoved checks that each attempt has its own file, and that
+// the next launcher removes only the files of a launcher that was killed.
 func TestSecretsOfKilledLaunchersAreRemoved(t *testing.T) {
 	d := stepOptions(t).Dir
 	var names []string
@@ -110,18 +111,19 @@ func TestSecretsOfKilledLaunchersAreRemoved(t *testing.T) {
 	}
 }
 
-// A rank waits for a file that its node sees late, and rejects a file that is not its own.
+// TestFindSecret checks that a rank waits for a file that its node sees late, and rejects a
+// file of another user.
 func TestFindSecret(t *testing.T) {
 	want := wire.Secret{1, 2, 3}
 	for _, tt := range []struct {
 		name  string
 		write func(t *testing.T, d rundir.Dir, path string)
-		err   string // in the error; empty for none
+		err   string // part of the error; empty for no error
 	}{
 		{"file that appears late", func(t *testing.T, d rundir.Dir, path string) {
 			go func() {
 				time.Sleep(2 * secretInterval)
-				_ = os.WriteFile(path, nil, 0o600) // before its content
+				_ = os.WriteFile(path, nil, 0o600) // file without its content
 				time.Sleep(2 * secretInterval)
 				_ = os.WriteFile(path, []byte(want.Encode()), 0o600)
 			}()
@@ -134,7 +136,7 @@ func TestFindSecret(t *testing.T) {
 		}, "other users have access"},
 		{"file of another user", func(t *testing.T, d rundir.Dir, path string) {
 			if err := errors.Join(os.WriteFile(path, []byte(want.Encode()), 0o600), os.Chown(path, 65534, -1)); err != nil {
-				t.Fatal(err) // the suite runs as root
+				t.Fatal(err) // the tests run as root
 			}
 		}, "belongs to user 65534"},
 		{"symbolic link", func(t *testing.T, d rundir.Dir, path string) {

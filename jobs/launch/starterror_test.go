@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Each cause for which a program cannot be started has its own hint.
+// TestCannotStartHints checks that each cause for which a program cannot start has its own
+// hint.
 func TestCannotStartHints(t *testing.T) {
 	dir := t.TempDir()
 	for name, file := range map[string]struct {
@@ -67,7 +68,7 @@ func TestCannotStartHints(t *testing.T) {
 	}
 }
 
-// The error does not print PATH, which may have many lines.
+// TestNotInPath checks that the error does not print PATH, which may have many directories.
 func TestNotInPath(t *testing.T) {
 	for name, hint := range map[string]string{"no-such-program": "[setup]", "python3 train.py": `argv = ["python3", "train.py"]`} {
 		_, err := lookPath([]string{"PATH=/opt/secret-directory:/bin"}, name)

@@ -12,7 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/process"
 )
 
-// Which processes of a program get the stop signal.
+// TestStopTargets checks which processes of a program get the stop signal.
 func TestStopTargets(t *testing.T) {
 	usr1 := mask(syscall.SIGUSR1)
 	background := mask(syscall.SIGINT) | mask(syscall.SIGQUIT)
@@ -137,7 +137,8 @@ func TestIsWrapper(t *testing.T) {
 	}
 }
 
-// The exit code of a launcher that was stopped is that of its workers.
+// TestExitOfStoppedLauncher checks that the exit code of a stopped launcher is that of its
+// workers.
 func TestExitOfStoppedLauncher(t *testing.T) {
 	exited := func(code int) syscall.WaitStatus { return syscall.WaitStatus(code << 8) }
 	for _, tt := range []struct {
@@ -168,7 +169,8 @@ func TestExitOfStoppedLauncher(t *testing.T) {
 	}
 }
 
-// What /proc says of a shell with a trap, its command, and how that ended.
+// TestProcessesOfAProgram checks the information from /proc about a shell with a trap and its
+// command, and how the command ended.
 func TestProcessesOfAProgram(t *testing.T) {
 	cmd := exec.Command("/bin/sh", "-c", "trap 'exit 4' USR1; (sleep 300; exit 3); :")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -193,7 +195,7 @@ func TestProcessesOfAProgram(t *testing.T) {
 	if err := syscall.Kill(child.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	// The shell may have waited for it before.
+	// The shell may have waited for the command first.
 	if status, known := child.await(nil); known && (!status.Signaled() || status.Signal() != syscall.SIGKILL) {
 		t.Errorf("got status %x, want killed by SIGKILL", status)
 	}
@@ -203,8 +205,9 @@ func TestProcessesOfAProgram(t *testing.T) {
 	}
 }
 
-// Workers that a launcher starts while others save are stopped too. If it starts workers
-// after all others have ended, the launcher is stopped.
+// TestWorkersThatStartAfterTheStop checks that workers that a launcher starts while others
+// save are stopped as well. If the launcher starts workers after all others have ended, it is
+// stopped.
 func TestWorkersThatStartAfterTheStop(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const worker = `TORCHELASTIC_RUN_ID=none sh -c "sh -c 'trap \"touch stopped-$N\" USR1; touch ready-$N; until test -e end-$N; do sleep 0.1; done'; :" & `
@@ -275,10 +278,12 @@ func stopOnceReady(file string) <-chan os.Signal {
 	return signals
 }
 
-// A shell that ends by the stop signal does not take the command along that is saving.
+// TestWrapperEndsBeforeItsCommand checks that a command can still save after the stop signal
+// has ended its shell.
 func TestWrapperEndsBeforeItsCommand(t *testing.T) {
 	dir := t.TempDir()
-	// The outer shell ends when the inner one has received the signal, and before it has saved.
+	// The outer shell ends after the inner shell has received the signal and before it has
+	// saved.
 	script := `sh -c 'trap "kill -TERM $PPID; sleep 1; echo saved >` + dir + `/saved; exit 3" USR1; touch ` + dir + `/ready; while :; do sleep 0.1; done'; :`
 	result, said, err := launched(t, 1, "program", "[command]\nargv = [\"/bin/sh\", \"-c\", '''"+script+"''']\n", stopOnceReady(dir+"/ready"))
 	if _, missing := os.Stat(dir + "/saved"); err != nil || missing != nil || result.Failure != nil {
@@ -286,21 +291,22 @@ func TestWrapperEndsBeforeItsCommand(t *testing.T) {
 	}
 }
 
-// A process in the background that catches the signal and lives on does not delay the end
-// of the program.
+// TestStoppedProgramLeavesAMonitorBehind checks that a background process that catches the
+// signal and continues does not delay the end of the program.
 func TestStoppedProgramLeavesAMonitorBehind(t *testing.T) {
 	dir := t.TempDir()
 	script := `sh -c "trap : USR1; touch ` + dir + `/monitor; while :; do sleep 0.1; done" & ` +
 		`sh -c "trap \"exit 3\" USR1; until test -e ` + dir + `/monitor; do sleep 0.1; done; touch ` + dir + `/ready; while :; do sleep 0.1; done"; exit $?`
-	// The limit of launched is shorter than minOrphanTimeout.
+	// The timeout of launched is shorter than minOrphanTimeout.
 	result, said, err := launched(t, 1, "program", "[command]\nargv = [\"/bin/sh\", \"-c\", '''"+script+"''']\n", stopOnceReady(dir+"/ready"))
 	if err != nil || result.Failure != nil || result.Exit != 3 {
 		t.Errorf("%+v, %v\n%s", result, err, said)
 	}
 }
 
-// Slurm's signal may end the program before this process receives it. If the attempt is
-// aborted, there is nothing to wait for: the launcher kills a rank that takes longer.
+// TestStopSignalArrivesAfterTheProgramEnded checks that Slurm's signal may end the program
+// before this process receives it. If the attempt is aborted, receivedStop must not wait: the
+// launcher kills a rank that takes longer.
 func TestStopSignalArrivesAfterTheProgramEnded(t *testing.T) {
 	for _, tt := range []struct {
 		script string

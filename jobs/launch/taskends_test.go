@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// deaf is a standard error that nobody takes any more.
+// deaf is a standard error whose reader has closed its end.
 type deaf struct{ took strings.Builder }
 
 func (d *deaf) Write(p []byte) (int, error) {
@@ -17,8 +17,8 @@ func (d *deaf) Write(p []byte) (int, error) {
 	return 0, errors.New("broken pipe")
 }
 
-// A program that was removed while its job ran is named by the step daemon alone: srun only
-// has its exit code.
+// TestRemovedProgramIsNamed checks the message for a program that was removed while its job
+// ran. Only the step daemon names the program; srun reports only the exit code.
 func TestRemovedProgramIsNamed(t *testing.T) {
 	for line, want := range map[string]string{
 		"slurmstepd: error: execve(): /opt/ddpbatch: No such file or directory":    "/opt/ddpbatch: No such file or directory",
@@ -36,13 +36,14 @@ func TestRemovedProgramIsNamed(t *testing.T) {
 	}
 }
 
-// What srun prints goes on as it is, and what it says of the ranks of this step is kept,
-// however it is cut; not what ranks print, and not of ranks that the launcher has ended.
+// TestTaskEnds checks that srun's output passes unchanged, and that reports about ranks of
+// this step are recorded, regardless of how the output is split. Output of ranks, and reports
+// about ranks that the launcher killed, must not be recorded.
 func TestTaskEnds(t *testing.T) {
-	const text = "srun: error: n9: task 1: Terminated\n" + // no host of that rank
+	const text = "srun: error: n9: task 1: Terminated\n" + // this host does not run task 1
 		"rank 3 says srun: error: n2: task 3: Bus error\n" +
 		"srun: error: n2: task 3: Killed\n" +
-		"srun: error: n2: tasks 2-3,7: Exited with exit code 4\n" + // rank 3 is known, rank 7 is none
+		"srun: error: n2: tasks 2-3,7: Exited with exit code 4\n" + // rank 3 is already recorded, and rank 7 does not exist
 		"srun: error: n1: task 0: Out Of Memory\n"
 	want := map[int]string{0: "its process was ended by SIGKILL of the out-of-memory killer", 2: "its process ended with exit code 4",
 		3: "its process was ended by SIGKILL"}
@@ -74,8 +75,8 @@ func TestTaskEnds(t *testing.T) {
 	}
 }
 
-// The end of a process is told of the rank, and in the first failure, unless the rank has
-// said more, or the launcher has ended it.
+// TestExitsAreTold checks that the end of a process is added to its rank and to the first
+// failure, unless the rank reported more or the launcher killed it.
 func TestExitsAreTold(t *testing.T) {
 	lost := "rank 1 on n2 was lost at step 7 (training): " + rendezvous.Died
 	for _, tt := range []struct {

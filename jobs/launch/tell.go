@@ -24,8 +24,8 @@ const (
 	fewRanks = 16
 )
 
-// States of ranks that only the launcher knows. Other states are those of package rendezvous
-// and the phases that ranks report.
+// States of ranks that only the launcher knows. All other states come from package rendezvous
+// or are phases that ranks report.
 const (
 	stateJoining    = "joining"
 	stateConnecting = "connecting" // has joined, and does not train yet

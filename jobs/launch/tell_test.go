@@ -10,7 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// A node is in the state of the rank that needs most attention.
+// TestGroups checks that a node has the state of its rank with the highest priority.
 func TestGroups(t *testing.T) {
 	now := time.Now()
 	rank := func(r int, host string, s rendezvous.State, phase string, step int, ago time.Duration) rendezvous.RankStatus {
@@ -52,7 +52,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// Every attempt has a beginning and an end in attempts.jsonl, with the cause.
+// TestAttemptsAreKept checks that attempts.jsonl has a start and an end for each attempt, with
+// the cause.
 func TestAttemptsAreKept(t *testing.T) {
 	result, said, err := launched(t, 2, "once", "[restart]\nmax_without_progress = 1\n", nil)
 	if err != nil || result.Exit != 0 {

@@ -48,7 +48,8 @@ func TestOpenSnapshotRejects(t *testing.T) {
 	}
 }
 
-// Another directory takes the place of the snapshot after it was opened.
+// TestProgramStartsInTheOpenSnapshot checks that the program starts in the snapshot even if
+// another directory replaces it after it was opened.
 func TestProgramStartsInTheOpenSnapshot(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "code")

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// fakeTorchrun starts workers that run a line of shell each, as torchrun does. It waits for
-// them only after a while, and ends the second worker with SIGTERM because the first failed.
+// fakeTorchrun starts workers that run one line of shell each, as torchrun does. It waits for
+// them only after some time, and stops the second worker with SIGTERM because the first one
+// failed.
 func fakeTorchrun() int {
 	var workers []*exec.Cmd
 	for rank, line := range []string{os.Getenv("FAKE_WORKER_0"), "sleep 300"} {
@@ -32,8 +33,9 @@ func fakeTorchrun() int {
 	return 1
 }
 
-// The reason of a failed torchrun names the worker that failed first, not one that torchrun
-// ended for it, and not only if the worker ran for a while.
+// TestFailedWorkerOfTorchrunIsNamed checks that the error of a failed torchrun names the
+// worker that failed first, and not a worker that torchrun stopped because of it. This also
+// works for a worker that fails immediately.
 func TestFailedWorkerOfTorchrunIsNamed(t *testing.T) {
 	for _, tt := range []struct{ name, worker, want string }{
 		{"after a while", "sleep 4; exit 7", "RANK=0 ended with exit code 7"},

@@ -19,7 +19,7 @@ func read(t *testing.T, name string) map[string]string {
 	}
 	defer f.Close()
 	env := map[string]string{}
-	told := false // where it is from
+	told := false // the file states its source
 	for s := bufio.NewScanner(f); s.Scan(); {
 		if strings.HasPrefix(s.Text(), "# ") {
 			told = true
@@ -45,7 +45,7 @@ func tell(p Place) string {
 	return fmt.Sprintf("%s, local %d of %d, node %d of %d, %d GPUs", p, p.LocalRank, p.LocalWorldSize, p.NodeRank, p.Nodes, p.GPUs)
 }
 
-// Each file says where it is from.
+// recorded maps each recorded environment to the expected result. Each file states its source.
 var recorded = map[string]string{
 	"torchrun":       "torchrun: rank 1 of 2 ranks, local 1 of 2, node 0 of 1, -1 GPUs",
 	"openmpi":        "openmpi: rank 1 of 2 ranks, local 1 of 2, node -1 of -1, -1 GPUs",
@@ -70,7 +70,8 @@ func TestRecordedEnvironments(t *testing.T) {
 		if err != nil || !ok || tell(p) != want {
 			t.Errorf("%s: got %s (%v, %v), want %s", name, tell(p), ok, err, want)
 		}
-		// By its own name it is the same; by another it is not there.
+		// With its own name the result is equal. With the name of another launcher it is an
+		// error.
 		if p, ok, err := Find(in(read(t, name)), p.Launcher); err != nil || !ok || tell(p) != want {
 			t.Errorf("%s by its name: %s (%v)", name, tell(p), err)
 		}
@@ -84,7 +85,8 @@ func TestRecordedEnvironments(t *testing.T) {
 	}
 }
 
-// Starts that can be told apart are.
+// TestStarts checks that the starts of launchers have IDs, if the launcher provides enough
+// information.
 func TestStarts(t *testing.T) {
 	for name, want := range map[string]string{"openmpi": "", "trainjob": "mine-node-0-0.mine", "sagemaker": "mine-2026-01-31-10-20-30-400", "torchrun": "none 127.0.0.1 29500"} {
 		p, _, err := Find(in(read(t, name)), "")
@@ -99,7 +101,8 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-// What contradicts itself, or says too little, is refused with what was found.
+// TestFindRefuses checks that contradictory and incomplete variables cause an error that lists
+// them.
 func TestFindRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		of   string

@@ -11,7 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// newRun makes a run directory with a job file, which may be empty.
+// newRun creates a run directory with the given job file, which may be empty.
 func newRun(t *testing.T, spec string) rundir.Dir {
 	t.Helper()
 	d, err := rundir.Create(filepath.Join(t.TempDir(), "run"))
@@ -87,15 +87,15 @@ func TestFinished(t *testing.T) {
 	}
 }
 
-// The end of an attempt, and of a launcher with the same records, in run directories of this
-// version and of earlier ones, which have no field "stopped".
+// TestEnd checks how an attempt ended, and a launcher with the same records, in run
+// directories of this version and of earlier versions, which lack the field "stopped".
 func TestEnd(t *testing.T) {
 	rank := 0
 	for _, tt := range []struct {
 		name    string
 		exit    int
 		stopped bool
-		rank    *int // that failed
+		rank    *int // the failed rank
 		want    End
 	}{
 		{"finished", 0, false, nil, Finished},
@@ -129,7 +129,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// Restarts are what the launcher and Slurm did, not what the user did.
+// TestRestarts checks that restarts by the launcher and by Slurm count, and starts by the user
+// do not.
 func TestRestarts(t *testing.T) {
 	begin := func(job string, requeues, number int) rundir.AttemptEvent {
 		return rundir.AttemptEvent{Event: rundir.AttemptBegan, JobID: job, Requeues: requeues, Attempt: number}

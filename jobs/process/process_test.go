@@ -24,7 +24,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A process that has got the number of another one gets no signal for it.
+// TestSignalChecksTheStartTime checks that a process does not get a signal for an earlier
+// process with the same PID.
 func TestSignalChecksTheStartTime(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "sleep", "600")
 	if err := cmd.Start(); err != nil {

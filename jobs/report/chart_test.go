@@ -17,7 +17,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 )
 
-// A line keeps its peaks where points are left out.
+// TestThin checks that a line keeps its peaks if points are omitted.
 func TestThin(t *testing.T) {
 	var points []point
 	for i := range 10000 {
@@ -47,7 +47,7 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// Of many ranks those stay that compute longest.
+// TestShown checks that the slowest ranks stay if there are too many.
 func TestShown(t *testing.T) {
 	var all []rank
 	for i := range 1000 {
@@ -62,7 +62,8 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// Whatever the figures say, there is a page, and each coordinate on it is a number.
+// FuzzFigures checks that any metrics produce a report, and that all its coordinates are
+// numbers.
 func FuzzFigures(f *testing.F) {
 	f.Add([]byte(`{"kind":"train","step":1,"loss":1e308,"samples_per_s":-1e308,"comm_ms":1,"comm_hidden":-1e308,"compute_ms":[1e308,"Inf",0],"slowest_rank":99}` + "\n"))
 	f.Add([]byte(`{"kind":"train","step":-9223372036854775808,"loss":0}` + "\n" + `{"kind":"train","step":9223372036854775807,"loss":5e-324}` + "\n"))
@@ -104,12 +105,13 @@ func FuzzFigures(f *testing.F) {
 	})
 }
 
-// The owner of the file may be another user. Memory for its records is limited.
+// TestFiguresAreThinned checks that the memory for records is limited, because another user
+// may own the file.
 func TestFiguresAreThinned(t *testing.T) {
 	tests := []struct {
 		name  string
 		lines int
-		more  string // keys of a record
+		more  string // additional keys of each record
 	}{
 		{"many", maxWeight + 12, ""},
 		{"odd", maxWeight + 13, ""},

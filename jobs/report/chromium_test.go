@@ -19,16 +19,17 @@ import (
 	"time"
 )
 
-// framed is a page that is shown at a width.
+// framed is a report that is displayed at a width.
 type framed struct {
 	Name  string
 	Width int
 	Page  string
 }
 
-// frames shows pages on a phone and on a screen, with all that is folded open, and writes
-// down how wide each is there, how high its first chart, and which tables cannot be read to
-// their right edge. The picture is there to be seen by the proxy.
+// frames displays reports at the widths of a phone and of a screen, with all sections open. It
+// measures the width of each report and the height of its first chart, and lists tables that
+// cannot be scrolled to their right edge. The image shows that the proxy sees requests of the
+// page.
 var frames = template.Must(template.New("frames").Parse(`<!DOCTYPE html><body>
 <img src="http://control.example/seen.png">
 {{range .}}<iframe id="{{.Name}}" style="width:{{.Width}}px;height:800px;border:0" srcdoc="{{.Page}}"></iframe>{{end}}
@@ -50,12 +51,13 @@ var frames = template.Must(template.New("frames").Parse(`<!DOCTYPE html><body>
 	document.body.append(o)
 } }</script></body>`))
 
-// own is whom the browser asks for itself, whatever it shows.
+// own matches hosts that the browser itself contacts, regardless of the page.
 var own = regexp.MustCompile(`\.(google|googleapis)\.com(:443)?$`)
 
 var measured = regexp.MustCompile(`>(\w+) is (\d+) wide, chart (\d+) high, (\d+) tables, cut: \[(.*?)\]`)
 
-// In a browser the page asks for nothing, fits on a phone, and can be printed.
+// TestInChromium checks that a report in a browser requests nothing, fits on a phone, and can
+// be printed.
 func TestInChromium(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
 	if err != nil && os.Getenv("CI") != "" {

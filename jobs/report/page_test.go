@@ -26,11 +26,11 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// hostile is a text that must stay one.
+// hostile is a text that must not be interpreted as HTML.
 const hostile = `</pre><script src="https://example.org/x.js">alert('1')</script><img src=x onerror=alert(1)>`
 
-// ran is the directory of a run of two nodes with two ranks each: it lost a rank, was
-// started again, and went on. The texts in it are hostile.
+// ran creates the directory of a run with two nodes and two ranks on each. The run lost a
+// rank, was restarted, and resumed. Its texts are hostile.
 func ran(t *testing.T) rundir.Dir {
 	t.Helper()
 	dir, err := rundir.Create(filepath.Join(t.TempDir(), "run"))
@@ -77,7 +77,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// html is the page of a run, of which the time and place are always the same.
+// html returns the report of a run with a fixed time, version, and path.
 func html(t *testing.T, r Run) string {
 	t.Helper()
 	dir := r.Dir.Path
@@ -87,7 +87,7 @@ func html(t *testing.T, r Run) string {
 	return strings.ReplaceAll(out.String(), dir, "/runs/run")
 }
 
-// What the page holds, and how, is in a golden file; only the style is not.
+// TestPage compares the report with a golden file, except for the style.
 func TestPage(t *testing.T) {
 	r := Collect(ran(t))
 	r.Settle(nil, noon)
@@ -106,7 +106,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// What stands in the log of a run with which all went well is no failure.
+// TestNoFailuresOfADoneRun checks that known texts in the log of a successful run are not
+// reported as failures.
 func TestNoFailuresOfADoneRun(t *testing.T) {
 	dir := ran(t)
 	check(t, os.Remove(dir.Attempts()))
@@ -117,10 +118,10 @@ func TestNoFailuresOfADoneRun(t *testing.T) {
 	}
 }
 
-// reaching is what would load something, or run something.
+// reaching matches HTML and CSS that would load or run something.
 var reaching = regexp.MustCompile(`(?i)<(script|img|iframe|link|object|embed|base|form|meta http-equiv="refresh")|\s(src|href|srcset|on[a-z]+|action)=|url\(|@import`)
 
-// wellFormed fails unless every element is closed in order.
+// wellFormed checks that all elements are closed in order.
 func wellFormed(t *testing.T, page string) {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(page))
@@ -136,8 +137,8 @@ func wellFormed(t *testing.T, page string) {
 	}
 }
 
-// Whatever stands in the run's files is text; and whatever is missing, there is a page
-// that says so.
+// TestEveryRunHasAPage checks that all content of the run's files is shown as text, and that
+// the report lists missing files.
 func TestEveryRunHasAPage(t *testing.T) {
 	broken := func(names ...string) func(*testing.T, rundir.Dir) {
 		return func(t *testing.T, d rundir.Dir) {

@@ -8,8 +8,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 )
 
-// The exit code is of the run as it stands: not of a job that was sent after a training was
-// done, and cancelled.
+// TestExitCodeOfTheState checks that the exit code belongs to the run: it must not be from a
+// job that was submitted after the training was complete, and then canceled.
 func TestExitCodeOfTheState(t *testing.T) {
 	for _, tt := range []struct {
 		phase watch.Phase

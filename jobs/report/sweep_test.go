@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// swept is a sweep of n elements: 0 is done, 1 is better and has failed, 2 was never
-// submitted, 3 has no figures, and what comes after is like 0.
+// swept returns a sweep of n trials. Trial 0 is done. Trial 1 is better and has failed. Trial
+// 2 was never submitted. Trial 3 has no metrics. All further trials are like trial 0.
 func swept(t *testing.T, n int) Sweep {
 	t.Helper()
 	dir, err := rundir.Create(filepath.Join(t.TempDir(), "run"))
@@ -59,8 +59,8 @@ func sweepHTML(t *testing.T, s Sweep) string {
 	return out.String()
 }
 
-// The page of a sweep has each element with what it differs in, how it stands, and its
-// best figure; whatever stands in its files is text.
+// TestSweep checks that the report of a sweep contains the values, the status, and the best
+// metric of each trial, and that all content of files is text.
 func TestSweep(t *testing.T) {
 	page := sweepHTML(t, swept(t, 4))
 	wellFormed(t, page)
@@ -88,7 +88,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// Of a large sweep all elements are in the table, and some have a part of their own.
+// TestLargeSweep checks that the table of a large sweep lists all trials, and that only some
+// have their own section.
 func TestLargeSweep(t *testing.T) {
 	page := sweepHTML(t, swept(t, maxTable+2))
 	if n := strings.Count(page, `<section class="element"`); n != maxTable || !strings.Contains(page, "<p>2 more elements have no part here.") || !strings.Contains(page, `<th scope="row">65</th>`) {
@@ -96,11 +97,11 @@ func TestLargeSweep(t *testing.T) {
 	}
 }
 
-// Elements are compared by what they have.
+// TestMerits checks which metric ranks the trials, depending on the metrics that they have.
 func TestMerits(t *testing.T) {
 	nan := "NaN"
 	for name, tt := range map[string]struct {
-		figures []string // of each element
+		figures []string // for each trial
 		want    string
 	}{
 		"nothing":         {[]string{"", ""}, "-1"},

@@ -15,7 +15,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// textOf returns the lines of the details with a label, and those that continue it.
+// textOf returns the details with the given label, including continuation lines.
 func textOf(s *Status, label string, now time.Time) []string {
 	var all []string
 	last := ""
@@ -114,7 +114,8 @@ func TestDetailsOfNodes(t *testing.T) {
 	}
 }
 
-// What a run directory holds, and a checkpoint that is verified, then corrupt.
+// TestReadAndVerify checks the details of a run directory, with a checkpoint that is first
+// verified and then corrupt.
 func TestReadAndVerify(t *testing.T) {
 	d, err := rundir.Create(filepath.Join(t.TempDir(), "run"))
 	if err != nil {
@@ -166,7 +167,7 @@ func TestReadAndVerify(t *testing.T) {
 	if s := Read(d, "a", "18", nil); s.Saved.Damaged == "" || *s.Checkpoint != 10 {
 		t.Errorf("%+v", s.Saved)
 	}
-	// The end of another job is not that of this one.
+	// The recorded end of another job does not count for this job.
 	other := Read(d, "a", "19", nil)
 	other.Settle("", time.Now())
 	if other.Phase != Unknown {
@@ -194,7 +195,7 @@ func TestHeadingAndSum(t *testing.T) {
 	}
 }
 
-// Runs that are over come last, in their order.
+// TestTableSortsByEnd checks that runs that are over come last, in their order.
 func TestTableSortsByEnd(t *testing.T) {
 	lines := Table([]Status{{Name: "ended", Phase: Failed}, {Name: "sweep", Finished: true, Elements: []Status{{}}}, {Name: "queued", Phase: Queued, Start: "08:00"}, {Name: "live", Phase: Training}}, 0)
 	var order []string

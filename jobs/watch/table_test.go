@@ -7,7 +7,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
-// A long name takes no other column's room, and keeps the ends by which it is known.
+// TestTableOfLongNames checks that a long name does not displace other columns, and keeps both
+// of its ends.
 func TestTableOfLongNames(t *testing.T) {
 	step := 1200
 	long := "pretrain-bert-large-uncased-wikipedia-lr0.1-bs64-seed42"

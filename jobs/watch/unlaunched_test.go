@@ -14,9 +14,9 @@ func TestUnlaunched(t *testing.T) {
 	const log = "first\nslurm_script: line 9: module: command not found\n"
 	for name, c := range map[string]struct {
 		log, exit   string
-		attempt     string // job of an attempt that was made
-		end         string // job that left its exit code
-		why, advice string // contained
+		attempt     string // job of a recorded attempt
+		end         string // job of the recorded exit code
+		why, advice string // expected substrings
 		none        bool
 	}{
 		"a line of the script fails": {log: log, exit: "127:0", why: "before any rank was started: slurm_script: line 9: module: command not found"},

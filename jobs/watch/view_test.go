@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// runs are those that are drawn in tests.
+// runs lists the status values that the tests draw.
 func runs(now time.Time) []Status {
 	step, slowest := 1200, 5
 	train := &metrics.Record{Kind: "train", Step: step, Steps: 2800, Epoch: 2, Epochs: 5, Loss: metrics.Of(0.43125), SamplesPerSecond: metrics.Of(12345.6), LeftSeconds: metrics.Of(70),
@@ -40,7 +40,7 @@ func runs(now time.Time) []Status {
 	return all
 }
 
-// What is drawn, in terminals of several widths, and that it fits.
+// TestView checks the lines in terminals of several widths, and that they fit.
 func TestView(t *testing.T) {
 	now := time.Now()
 	var out strings.Builder

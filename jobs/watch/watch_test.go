@@ -17,8 +17,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// Lines are read as they come, each once; a file in the place of the one before is
-// read from its start.
+// TestFigures checks that each new line is read once, and that a file that replaces the
+// previous one is read from its start.
 func TestFigures(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
 	f := NewFigures(path)
@@ -59,7 +59,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// phaseCase is a status and the phase that it must have.
+// phaseCase is a status and the expected phase.
 type phaseCase struct {
 	name    string
 	s       Status
@@ -82,7 +82,7 @@ func checkPhases(t *testing.T, now time.Time, cases []phaseCase) {
 	}
 }
 
-// records of a user's program that ended, and of a training.
+// ended returns the records of a user's program that ended.
 func ended(exit int, stopped bool) outcome.State {
 	return outcome.State{Goal: outcome.Goal{Known: true}, End: &rundir.End{Exit: exit, Stopped: stopped}}
 }
@@ -194,7 +194,8 @@ func TestPhaseWithSlurm(t *testing.T) {
 	})
 }
 
-// A line that has no end, or is longer than a record can be, is passed over and not kept.
+// TestFiguresOfRubbish checks that an incomplete line, and a line that is longer than any
+// record, are skipped.
 func TestFiguresOfRubbish(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
 	rubbish := strings.Repeat("x", metrics.MaxLine+metrics.MaxLine/2)
@@ -217,7 +218,8 @@ func TestFiguresOfRubbish(t *testing.T) {
 	}
 }
 
-// The owner of the file may be another user, who can make it as large as a file can be.
+// TestFiguresOfALargeFile checks that a huge file is read quickly. Another user may own the
+// file, and can make it as large as a file can be.
 func TestFiguresOfALargeFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
 	file, err := os.Create(path)
@@ -225,7 +227,7 @@ func TestFiguresOfALargeFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	const size = 1 << 42 // it would take hours to read
+	const size = 1 << 42 // reading all of it would take hours
 	if err := file.Truncate(size); err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +241,8 @@ func TestFiguresOfALargeFile(t *testing.T) {
 	}
 }
 
-// What others have written steers no terminal, and no rank is looked for where none is.
+// TestTextsOfOthers checks that the lines contain no control characters from other sources,
+// and that an invalid rank is not used as an index.
 func TestTextsOfOthers(t *testing.T) {
 	const steer = "\x1b]0;x\a\x9b2J\n"
 	step, nobody := 3, -9
@@ -269,7 +272,8 @@ func TestTextsOfOthers(t *testing.T) {
 	}
 }
 
-// All phases are in Phases, which the help text lists, and in the document.
+// TestPhasesAreListed checks that Phases, which the help text lists, and the document contain
+// all phases.
 func TestPhasesAreListed(t *testing.T) {
 	source, err := os.ReadFile("phase.go")
 	if err != nil {
@@ -293,15 +297,15 @@ func TestPhasesAreListed(t *testing.T) {
 	}
 }
 
-// The progress is that toward what the job file requests now, not what it requested when
-// the metrics were written.
+// TestProgressTowardTheGoal checks that the progress relates to the current job file, not to
+// the job file at the time when the metrics were written.
 func TestProgressTowardTheGoal(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
-		epochs       int // of the job file
+		epochs       int // from the job file
 		epoch        int // of the checkpoint
 		unevaluated  bool
-		steps        int // of all
+		steps        int // total
 		finished     bool
 		share, exact string
 	}{
@@ -338,7 +342,8 @@ func TestProgressTowardTheGoal(t *testing.T) {
 	}
 }
 
-// A rank is named only if the trainer has found it to be a straggler, everywhere alike.
+// TestStragglerIsNamed checks that all outputs name a rank only if the trainer has found it to
+// be a straggler.
 func TestStragglerIsNamed(t *testing.T) {
 	rank, step := 1, 3
 	for _, tt := range []struct {
@@ -359,7 +364,7 @@ func TestStragglerIsNamed(t *testing.T) {
 	}
 }
 
-// How attempts ended, numbered over all launches of the run.
+// TestDetailsOfAttempts checks the ends of attempts, numbered across all launches of the run.
 func TestDetailsOfAttempts(t *testing.T) {
 	done, stopped, refused, rank := 0, 143, 5, 1
 	s := Status{Name: "a", Phase: Done, Restarts: 1, Attempts: []outcome.Attempt{
@@ -385,8 +390,9 @@ func TestDetailsOfAttempts(t *testing.T) {
 	}
 }
 
-// Slurm may end a launcher before it can keep that the job was requeued, or requeue the
-// job by itself. The requeue is known all the same, and a new job is none.
+// TestRequeueIsKnownWithoutItsEvent checks requeues without a recorded event. Slurm may kill a
+// launcher before it records the requeue, or requeue the job on its own. A new job is not a
+// requeue.
 func TestRequeueIsKnownWithoutItsEvent(t *testing.T) {
 	began := func(job string, requeues int) rundir.AttemptEvent {
 		return rundir.AttemptEvent{Event: rundir.AttemptBegan, JobID: job, Requeues: requeues, Attempt: 1}
@@ -396,9 +402,9 @@ func TestRequeueIsKnownWithoutItsEvent(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		events []rundir.AttemptEvent
-		job    string // of the run, which is pending; Slurm does not tell its restarts
+		job    string // job of the run, which is pending; Slurm does not report its restarts
 		phase  Phase
-		then   []string // of each attempt
+		then   []string // for each attempt
 	}{
 		"never started":           {nil, "18", Queued, nil},
 		"the job waits again":     {[]rundir.AttemptEvent{began("18", 0), ended("18", 0, 3)}, "18", Requeued, []string{""}},

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// Each symptom is found in its own sample, and is not taken for another.
+// TestEachSymptomIsKnown checks that each symptom is found in its own sample, and not as a
+// different symptom.
 func TestEachSymptomIsKnown(t *testing.T) {
 	names := map[string]bool{}
 	for _, s := range table {
@@ -34,7 +35,7 @@ func TestEachSymptomIsKnown(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the symptoms into docs/doctor.md")
 
-// The document has each symptom, as the table has it.
+// TestDocument checks that the document lists all symptoms of the table.
 func TestDocument(t *testing.T) {
 	const path, begin, end = "../../../docs/doctor.md", "symptoms -update -->\n", "<!-- end -->"
 	text, err := os.ReadFile(path)
@@ -60,7 +61,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// A log in which all goes well has none.
+// TestNothingIsFoundWhereNothingIs checks that no symptoms are found in the log of a
+// successful run.
 func TestNothingIsFoundWhereNothingIs(t *testing.T) {
 	const log = `6 ranks on 3 nodes; network 10.20.0.0/24 (hsn0 on n1): 10.20.0.0/24 reaches all 3 hosts
 training from the start, 3 epochs
@@ -76,8 +78,8 @@ finished: 3 epochs, 939 steps
 	}
 }
 
-// What others see of a failure comes after its cause, though it may be printed first, and
-// more often.
+// TestCausesComeFirst checks that consequences come after their cause, even if they are
+// printed earlier and more often.
 func TestCausesComeFirst(t *testing.T) {
 	log := strings.Repeat("[E ProcessGroupNCCL.cpp:475] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8)\n", 9) +
 		"srun: error: n1: task 3: Exited with exit code 1\n" +
@@ -94,7 +96,7 @@ func TestCausesComeFirst(t *testing.T) {
 	}
 }
 
-// A line longer than memory should hold is one line.
+// TestLongLines checks that a line that is longer than the buffer counts as one line.
 func TestLongLines(t *testing.T) {
 	long := io.MultiReader(strings.NewReader(strings.Repeat("x", 3*maxLine)+" CUDA out of memory\n"), strings.NewReader("CUDA out of memory"))
 	found, lines, err := Look(long)
@@ -120,8 +122,8 @@ func FuzzLook(f *testing.F) {
 	})
 }
 
-// The search for words leaves out no line that a pattern matches: the result is that of
-// trying every pattern on every line.
+// TestWordSearchMissesNoLine checks that the search for words finds every line that a pattern
+// matches. Its result must equal the result of trying every pattern on every line.
 func TestWordSearchMissesNoLine(t *testing.T) {
 	for _, s := range table {
 		for _, line := range []string{s.sample, strings.ToUpper(s.sample), strings.ToLower(s.sample), s.Name, strings.Repeat("x", 300) + s.sample + s.sample} {
@@ -143,7 +145,8 @@ func TestWordSearchMissesNoLine(t *testing.T) {
 	}
 }
 
-// The automaton finds words that overlap, begin others, or end in others, and no others.
+// TestAutomatonFindsEveryWord checks that the automaton finds words that overlap, or are a
+// prefix or a suffix of other words, and nothing else.
 func TestAutomatonFindsEveryWord(t *testing.T) {
 	rows := [][]string{{"she", "hers"}, {"he"}, nil, {"is"}, {"his"}}
 	for line, want := range map[string][]int{
@@ -167,8 +170,8 @@ func TestAutomatonFindsEveryWord(t *testing.T) {
 	}
 }
 
-// A line without any known word costs no regular expression and no memory: logs have
-// millions of them.
+// TestOrdinaryLinesCostLittle checks that a line without known words needs no regular
+// expression and no allocation, because logs have millions of such lines.
 func TestOrdinaryLinesCostLittle(t *testing.T) {
 	line := []byte("rank 0: step 12345 loss 0.123456 lr 0.001\n")
 	var found []Found
@@ -180,8 +183,8 @@ func TestOrdinaryLinesCostLittle(t *testing.T) {
 	}
 }
 
-// Each Xid is judged by what NVIDIA's catalog has people do: only those of broken hardware
-// are a cause, and nobody is sent to an administrator for an error of a program.
+// TestXids checks that Xids are classified as in NVIDIA's catalog. Only Xids of broken
+// hardware are a cause, and the hints for errors of a program do not mention an administrator.
 func TestXids(t *testing.T) {
 	for symptom, numbers := range map[string][]int{
 		"gpu program error":          {13, 31, 126},
@@ -211,7 +214,8 @@ func TestXids(t *testing.T) {
 	}
 }
 
-// A limit of processes is known by what Go's runtime, OpenMP and Python say of it.
+// TestTooManyThreads checks that the process limit is recognized in messages of Go's runtime,
+// OpenMP, and Python.
 func TestTooManyThreads(t *testing.T) {
 	for _, line := range []string{
 		"runtime/cgo: pthread_create failed: Resource temporarily unavailable",

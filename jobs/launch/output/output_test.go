@@ -19,7 +19,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/terminal"
 )
 
-// buffer is a writer that may be read while others write.
+// buffer is a writer that can be read while other goroutines write.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -37,7 +37,7 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// digest counts and hashes what is written.
+// digest counts and hashes written bytes.
 type digest struct {
 	hash.Hash
 	n int
@@ -57,7 +57,8 @@ func pipe(t *testing.T, c *output.Copier, w io.Writer) *os.File {
 	return f
 }
 
-// Bytes without any structure arrive unchanged, in the log and where they go.
+// TestCopierKeepsBinaryOutput checks that bytes without structure arrive unchanged, in the log
+// and in the destination.
 func TestCopierKeepsBinaryOutput(t *testing.T) {
 	const size = 20 << 20
 	log, to, want := &digest{Hash: sha256.New()}, &digest{Hash: sha256.New()}, sha256.New()
@@ -87,7 +88,8 @@ func (f *fickle) Write(p []byte) (int, error) {
 	return f.buffer.Write(p)
 }
 
-// A log that cannot be written is warned of once, and says later what it lacks.
+// TestLogOnAFullDisk checks that a log that cannot be written causes one warning, and later
+// records the number of lost bytes.
 func TestLogOnAFullDisk(t *testing.T) {
 	disk := &fickle{}
 	var warnings []string
@@ -117,7 +119,8 @@ func TestLogOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A destination that went away does not stop the program, and the log has everything.
+// TestCopierOutlivesItsReader checks that a destination with a closed reader does not stop the
+// program, and that the log is complete.
 func TestCopierOutlivesItsReader(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -137,7 +140,7 @@ func TestCopierOutlivesItsReader(t *testing.T) {
 	}
 }
 
-// gate is a destination that takes nothing until it is opened.
+// gate is a destination that blocks all writes until it is opened.
 type gate struct {
 	buffer
 	open chan struct{}
@@ -148,7 +151,8 @@ func (g *gate) Write(p []byte) (int, error) {
 	return g.buffer.Write(p)
 }
 
-// A destination that is slow, such as a pager, gets everything before Close returns.
+// TestCloseWaitsForASlowReader checks that a slow destination, such as a pager, receives all
+// output before Close returns.
 func TestCloseWaitsForASlowReader(t *testing.T) {
 	slow := &gate{open: make(chan struct{})}
 	c := output.NewCopier(io.Discard)
@@ -158,14 +162,15 @@ func TestCloseWaitsForASlowReader(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.AfterFunc(2*time.Second, func() { close(slow.open) }) // longer than it waits for writers
+	time.AfterFunc(2*time.Second, func() { close(slow.open) }) // longer than closeGrace
 	c.Close()
 	if got := len(slow.String()); got != 60<<10 {
 		t.Errorf("got %d bytes, want %d", got, 60<<10)
 	}
 }
 
-// A process that the ranks left behind does not keep Close waiting.
+// TestCloseLeavesOtherProcessesAlone checks that Close does not wait for a process that the
+// ranks left behind.
 func TestCloseLeavesOtherProcessesAlone(t *testing.T) {
 	to := &buffer{}
 	c := output.NewCopier(io.Discard)
@@ -185,8 +190,9 @@ func TestCloseLeavesOtherProcessesAlone(t *testing.T) {
 	_ = behind.Wait()
 }
 
-// What would print to a terminal without the copy still does, with its size, also when
-// that changes, and line ends stay as they are.
+// TestCopierLeavesTerminals checks that a program still prints to a terminal if it would do so
+// without the copy. The terminal has the same size, also after a resize, and line ends do not
+// change.
 func TestCopierLeavesTerminals(t *testing.T) {
 	x := terminal.New(t, 70, 12)
 	log := &buffer{}
@@ -210,7 +216,7 @@ func TestCopierLeavesTerminals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The kernel signals the processes of the terminal, of which this is none.
+	// The kernel signals the processes of the terminal, but this process is not one of them.
 	if err := self.Signal(syscall.SIGWINCH); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +241,7 @@ func TestCopierLeavesTerminals(t *testing.T) {
 	}
 }
 
-// A program can print although the launcher was killed.
+// TestHoldKeepsAPipeWritable checks that a program can print after the launcher was killed.
 func TestHoldKeepsAPipeWritable(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -13,7 +13,7 @@
 //
 // The package does not decide what to display, nor in which colors. It uses only sequences
 // that all common terminals support (ECMA-48: CUU, EL, ED, CUP, SGR; for a page, xterm's 1049
-// and 25). Is reports whether a file is such a terminal.
+// and 25). [Is] reports whether a file is such a terminal.
 package screen
 
 import (

@@ -32,7 +32,8 @@ func TestIs(t *testing.T) {
 	}
 }
 
-// What is printed above stays whole and in order; the lines below change and go.
+// TestBottom checks that output above stays complete and in order while the lines below change
+// and disappear.
 func TestBottom(t *testing.T) {
 	x := terminal.New(t, 20, 6)
 	fmt.Fprint(x.TTY, "$ ddpbatch\n")
@@ -43,14 +44,14 @@ func TestBottom(t *testing.T) {
 	b.Show([]string{"\x1b[32m####\x1b[0m 10%", "n1 training"})
 	x.Await("$ ddpbatch\n#### 10%\nn1 training")
 	fmt.Fprint(b, "one\ntw")
-	x.Await("$ ddpbatch\none\ntw\n#### 10%\nn1 training") // what has no end is shown all the same
+	x.Await("$ ddpbatch\none\ntw\n#### 10%\nn1 training") // incomplete lines are displayed as well
 	fmt.Fprint(b, "o\n")
-	b.Show([]string{"20%"}) // fewer than before
+	b.Show([]string{"20%"}) // fewer lines than before
 	x.Await("$ ddpbatch\none\ntwo\n20%")
 	if got := x.Screen(); got != "$ ddpbatch\none\ntwo\n20%" {
 		t.Errorf("the screen is\n%s", got)
 	}
-	// More than the screen holds, also lines that wrap.
+	// More lines than the screen has, including lines that wrap.
 	var want []string
 	for i := range 30 {
 		line := fmt.Sprintf("line %d.%s", i, strings.Repeat("x", i))
@@ -69,13 +70,14 @@ func TestBottom(t *testing.T) {
 	if whole := "$ ddpbatchonetwo" + strings.Join(want, "") + "no end$$"; all != whole {
 		t.Errorf("printed was\n%s\nwant\n%s", all, whole)
 	}
-	// Nothing is cleared before it is drawn: that would flicker.
+	// Lines must not be cleared before they are drawn, because that would flicker.
 	if strings.Contains(x.Raw(), "\x1b[2J") || strings.Contains(x.Raw(), "\r\x1b[K") {
 		t.Error("a line was cleared and then drawn")
 	}
 }
 
-// After a resize, lines are drawn for the new width, and none is left of those before.
+// TestBottomResized checks that after a resize lines are drawn for the new width, and old
+// lines disappear.
 func TestBottomResized(t *testing.T) {
 	x := terminal.New(t, 40, 8)
 	b := screen.NewBottom(x.TTY)
@@ -95,7 +97,8 @@ func TestBottomResized(t *testing.T) {
 	}
 }
 
-// A terminal that becomes narrower loses nothing of what was printed above.
+// TestBottomNarrowed checks that a terminal that becomes narrower keeps all output above the
+// lines.
 func TestBottomNarrowed(t *testing.T) {
 	x := terminal.New(t, 80, 8)
 	b := screen.NewBottom(x.TTY)
@@ -111,7 +114,8 @@ func TestBottomNarrowed(t *testing.T) {
 	b.Close()
 }
 
-// A page takes the screen and gives it back; keys come without Return.
+// TestPage checks that a page takes over the screen and restores it, and that keys do not need
+// Return.
 func TestPage(t *testing.T) {
 	x := terminal.New(t, 30, 5)
 	fmt.Fprint(x.TTY, "before")

@@ -43,7 +43,7 @@ func TestWrap(t *testing.T) {
 	}{
 		{"", 10, 2, ""},
 		{"one two three", 0, 2, "one two three"},
-		{"one  two", 8, 2, "one  two"}, // it fits, and stays
+		{"one  two", 8, 2, "one  two"}, // fits, so it stays unchanged
 		{"one two three four", 9, 2, "one two\n  three\n  four"},
 		{"phase   failed: rank 1", 15, 8, "phase   failed:\n        rank 1"},
 		{"  it means: this", 13, 4, "  it means:\n    this"},
