@@ -17,7 +17,7 @@ func (s *Server) accept() {
 			return
 		}
 		if err != nil {
-			// Out of file descriptors, most likely: wait for some to come back.
+			// Probably out of file descriptors: wait until some are closed.
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
@@ -29,14 +29,14 @@ func (s *Server) accept() {
 	}
 }
 
-// handle serves a connection. It calls leave when the peer has proven itself.
+// handle serves a connection. It calls leave when the peer has authenticated.
 func (s *Server) handle(raw net.Conn, leave func() bool) {
 	defer s.handlers.Done()
 	from, _, _ := net.SplitHostPort(raw.RemoteAddr().String())
 	c, id, onlyReport, err := s.admit(raw, leave)
 	if err != nil {
-		// One that goes without a word is a rank that has found this server by
-		// another address, or nobody in particular.
+		// A peer that disconnects silently is a rank that reached this server by another
+		// address, or is not a rank.
 		if !errors.Is(err, wire.ErrNotAuthentic) {
 			return
 		}
@@ -50,13 +50,13 @@ func (s *Server) handle(raw net.Conn, leave func() bool) {
 	s.follow(c, id.Rank)
 }
 
-// maxReport is the largest report of a peer that knows the report key only, in bytes.
-// [Report] shortens its texts so that they fit.
+// maxReport is the maximum size of a report from a peer with only the report key, in bytes.
+// [Report] shortens its texts to fit.
 const maxReport = 64 << 10
 
-// admit has the peer prove itself and say who it is. OnlyReport means that the peer has
-// proven to know the report key only. Such a peer counts as unproven until its report is
-// there, because strangers may have read the key from the network.
+// admit authenticates the peer and reads its identity. onlyReport means that the peer has only
+// the report key. Such a peer counts as unauthenticated until its report arrives, because
+// anyone who reads the network may have the key.
 func (s *Server) admit(raw net.Conn, leave func() bool) (c *wire.Conn, id Identity, onlyReport bool, err error) {
 	keys := []wire.Key{{Secret: s.o.Secret, Label: label}}
 	if s.o.ReportKey != (wire.Secret{}) {
@@ -98,12 +98,12 @@ func (s *Server) admit(raw net.Conn, leave func() bool) (c *wire.Conn, id Identi
 	return c, id, onlyReport, nil
 }
 
-// maxStrangerWarnings is the number of warnings about strangers. A local user can connect
-// from millions of loopback addresses.
+// maxStrangerWarnings limits the warnings about unknown peers. A local user can connect from
+// millions of loopback addresses.
 const maxStrangerWarnings = 8
 
-// warnOfStranger warns once of each address whose connection was dropped, but not of more
-// addresses than a person needs to see.
+// warnOfStranger warns once per address about a dropped connection, for at most
+// maxStrangerWarnings addresses.
 func (s *Server) warnOfStranger(from string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,16 +118,16 @@ func (s *Server) warnOfStranger(from string, err error) {
 	s.o.Warn(text)
 }
 
-// mayReport reports whether a peer that knows the report key only is a rank that has not
-// joined and cannot start. Nothing else is accepted from such a peer: the key is less secret
-// than the attempt's.
+// mayReport reports whether a peer with only the report key is a rank that has not joined and
+// cannot start. The server accepts nothing else from such a peer, because the key is less
+// secret than the attempt's secret.
 func (s *Server) mayReport(id Identity) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return id.Problem != "" && id.WorldSize == s.o.WorldSize && id.Rank >= 0 && id.Rank < s.o.WorldSize && s.ranks[id.Rank].State == Missing
 }
 
-// welcome counts a proven rank in, or tells it why not.
+// welcome adds an authenticated rank, or sends it the reason for its rejection.
 func (s *Server) welcome(c *wire.Conn, id Identity) bool {
 	s.mu.Lock()
 	reason := s.objection(id)
@@ -145,7 +145,7 @@ func (s *Server) welcome(c *wire.Conn, id Identity) bool {
 	s.mu.Unlock()
 	if reason != "" {
 		_ = send(c, kindRefused, reasonMessage{Reason: reason})
-		// A rank of this very job that must be refused cannot be waited for.
+		// The attempt cannot wait for a rank of this job that the server must reject.
 		f := Failure{Rank: id.Rank, Host: id.Host, Reason: reason}
 		if id.Problem != "" {
 			f.State, f.Exit, f.Phase, f.Advice = Failed, 1, "start", id.Hint
@@ -153,10 +153,10 @@ func (s *Server) welcome(c *wire.Conn, id Identity) bool {
 		s.Abort(f)
 		return false
 	}
-	// The welcome goes out before anybody else can send to this rank.
+	// The rank must receive the welcome before any other message.
 	err := send(c, kindWelcome, struct{}{})
 	s.mu.Lock()
-	if s.closed { // while the welcome was sent: Close has not seen this connection
+	if s.closed { // while welcome was sent; Close did not close this connection
 		s.mu.Unlock()
 		return false
 	}
@@ -164,7 +164,7 @@ func (s *Server) welcome(c *wire.Conn, id Identity) bool {
 	if s.missing == 0 && !s.complete {
 		s.complete = true
 		s.joinTick.Stop()
-		// Nobody else may come: whoever tries from now on is the kernel's to refuse.
+		// No more ranks can join, so the kernel rejects later connections.
 		s.listener.Close()
 		close(s.joined)
 	}

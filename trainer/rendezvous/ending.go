@@ -42,12 +42,12 @@ func (s *Server) leave(rank int, m leaveMessage) {
 	s.goneLocked(rank)
 }
 
-// maxWorkerAge is how long a failed worker can be the cause of a failure. torchrun ends
-// within seconds of its worker if it does not restart it, and kills the other workers
-// after up to 30 s.
+// maxWorkerAge is how long a failed worker can be the cause of a later failure. If torchrun
+// does not restart a worker, it exits within seconds of the worker's failure. It kills the
+// other workers after up to 30 s.
 const maxWorkerAge = time.Minute
 
-// failedWorker is the first worker of any rank's program that failed.
+// A failedWorker is the first failed worker of any rank's program.
 type failedWorker struct {
 	rank, restarts int
 	text           string
@@ -56,8 +56,8 @@ type failedWorker struct {
 
 func (w *failedWorker) isStale() bool { return time.Since(w.at) > maxWorkerAge }
 
-// workerFailed records a failed worker if it is the first since the workers were started.
-// It ignores those that end because the attempt ends.
+// workerFailed records a failed worker if it is the first since the workers were started. It
+// ignores workers that stop because the attempt ends.
 func (s *Server) workerFailed(rank int, m workerFailedMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +69,8 @@ func (s *Server) workerFailed(rank int, m workerFailedMessage) {
 	}
 }
 
-// blameWorkerLocked makes the rank whose worker was the first to fail the cause. It forgets
-// a worker that failed too long ago: torchrun has restarted it.
+// blameWorkerLocked makes the rank of the first failed worker the cause of f. It discards a
+// worker that failed long ago, because torchrun has restarted it.
 func (s *Server) blameWorkerLocked(f *Failure) {
 	if s.worker != nil && s.worker.isStale() {
 		s.worker = nil
@@ -88,8 +88,8 @@ func (s *Server) blameWorkerLocked(f *Failure) {
 		Reason: fmt.Sprintf("rank %d on %s: %s; after that %s", w.rank, st.Host, w.text, f.Reason)}
 }
 
-// blameLocked makes a rank that another one has waited for in vain the cause of its
-// failure, unless that rank has ended, and so is not what is waited for.
+// blameLocked makes the rank that f's rank waited for the cause of f, unless the blamed rank
+// has already ended.
 func (s *Server) blameLocked(f *Failure, rank int) {
 	if rank < 0 || rank >= len(s.ranks) || rank == f.Rank || s.ranks[rank].State != Joined {
 		return
@@ -102,12 +102,12 @@ func (s *Server) blameLocked(f *Failure, rank int) {
 		Reason: fmt.Sprintf("rank %d on %s hangs or is cut off%s: %s", rank, st.Host, st.at(), f.Reason)}
 }
 
-// maxSuspects is the number of suspected ranks, and of their hosts, that a message names.
+// maxSuspects limits how many suspected ranks and hosts a message names.
 const maxSuspects = 8
 
-// suspectLocked makes f a failure of the suspects that a rank has named. Its Rank is the
-// suspect if there is only one. Its Host is set if all suspects are on one host. Otherwise
-// both are empty, so that no healthy node is excluded.
+// suspectLocked makes f a failure of the suspects that a rank reported. If there is a single
+// suspect, f.Rank is the suspect. If all suspects are on one host, f.Host is that host.
+// Otherwise Rank is -1 and Host is empty, so that no healthy node is excluded.
 func (s *Server) suspectLocked(f *Failure, m leaveMessage) {
 	var ranks, hosts []string
 	for _, rank := range m.Suspects {
@@ -131,7 +131,7 @@ func (s *Server) suspectLocked(f *Failure, m leaveMessage) {
 	f.Advice = fmt.Sprintf("suspected nodes: %s; %s", listSome(hosts), m.Hint)
 }
 
-// listSome joins the first few items of a list.
+// listSome joins the first maxSuspects items of a list.
 func listSome(list []string) string {
 	text := strings.Join(list[:min(len(list), maxSuspects)], ", ")
 	if more := len(list) - maxSuspects; more > 0 {
@@ -149,7 +149,7 @@ func (s *Server) lost(rank int, err error) {
 	if !errors.Is(err, io.EOF) {
 		why = err.Error()
 	}
-	if st.Error == "" { // else it was silent before
+	if st.Error == "" { // otherwise it was silent before
 		st.Error = why
 	}
 	s.failLocked(Failure{Rank: rank, Host: st.Host, State: Lost, Step: st.Step, Phase: st.Phase,
@@ -163,8 +163,8 @@ func (s *Server) goneLocked(rank int) {
 	s.finishLocked()
 }
 
-// finishLocked ends the attempt when every rank has ended, or when one has
-// failed and all that ever joined have ended.
+// finishLocked ends the attempt if every rank has ended, or if a rank has failed and all ranks
+// that joined have ended.
 func (s *Server) finishLocked() {
 	if s.left+s.missing < s.o.WorldSize || (s.missing > 0 && s.first == nil) {
 		return
@@ -176,14 +176,14 @@ func (s *Server) finishLocked() {
 	}
 }
 
-// failLocked makes f the first failure, unless there is one, and tells everyone.
+// failLocked records f if it is the first failure, and then sends it to all ranks.
 func (s *Server) failLocked(f Failure) {
 	if s.recordLocked(f) {
 		s.announceLocked()
 	}
 }
 
-// recordLocked makes f the first failure, unless there is one.
+// recordLocked records f if it is the first failure, and reports whether it is.
 func (s *Server) recordLocked(f Failure) bool {
 	if s.first != nil {
 		return false
@@ -196,11 +196,11 @@ func (s *Server) recordLocked(f Failure) bool {
 	return true
 }
 
-// maxNotices bounds what is kept of a link that goes up and down all day.
+// maxNotices limits the stored notices, for example of a link that flaps all day.
 const maxNotices = 4
 
-// notice keeps what a rank has noticed for the reason of a later failure, and
-// passes it on.
+// notice stores a rank's notice for the reason of a later failure, and passes it to
+// ServerOptions.Warn.
 func (s *Server) notice(rank int, text string) {
 	s.mu.Lock()
 	line := fmt.Sprintf("%s: %s", s.ranks[rank].Host, text)
@@ -211,7 +211,7 @@ func (s *Server) notice(rank int, text string) {
 	}
 }
 
-// announceLocked tells the connected ranks of the first failure.
+// announceLocked sends the first failure to the connected ranks.
 func (s *Server) announceLocked() {
 	for _, c := range s.connected() {
 		go send(c, kindAbort, reasonMessage{s.first.Reason, s.stack})

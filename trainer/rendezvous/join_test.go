@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// crowd is where the ranks of a large job listen, so many of them on a node.
+// A crowd is the list of peers of a large job, with the given number of ranks per node.
 func crowd(world, perNode int) []Peer {
 	peers := make([]Peer, world)
 	for r := range peers {
@@ -24,8 +24,8 @@ func crowd(world, perNode int) []Peer {
 	return peers
 }
 
-// metered counts the bytes of all connections that its listener takes in, as the
-// kernel does: what the server sends and what it receives.
+// metered counts the bytes of all connections that its listener accepts, as the kernel does:
+// bytes that the server sends and receives.
 type metered struct {
 	net.Listener
 	in, out atomic.Int64
@@ -53,8 +53,8 @@ func (c meteredConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// joinCrowd has all peers join over loopback, learn of each other, and leave. It
-// returns the time from the first connection until the last rank knows all others.
+// joinCrowd makes all peers join over loopback, exchange their addresses, and leave. It
+// returns the time from the first connection until the last rank has all addresses.
 func joinCrowd(t testing.TB, peers []Peer) (took time.Duration, m *metered) {
 	t.Helper()
 	roomFor(t, 2*len(peers)+100)
@@ -63,7 +63,7 @@ func joinCrowd(t testing.TB, peers []Peer) (took time.Duration, m *metered) {
 		t.Fatal(err)
 	}
 	m = &metered{Listener: l}
-	const limit = time.Hour // a busy machine, or the race detector, is no failure
+	const limit = time.Hour // a busy machine or the race detector must not cause a failure
 	a := serve(t, m, len(peers), func(o *ServerOptions) { o.JoinTimeout = limit })
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -79,7 +79,7 @@ func joinCrowd(t testing.TB, peers []Peer) (took time.Duration, m *metered) {
 				return
 			}
 			sessions[r] = s
-			freeze(t, s) // what it says later is not part of the joining
+			freeze(t, s) // later messages are not part of joining
 			got, err := s.Peers(ctx, "peers", peers[r])
 			if err != nil || !slices.Equal(got, peers) {
 				t.Errorf("rank %d learnt of %d ranks: %v", r, len(got), err)
@@ -91,7 +91,7 @@ func joinCrowd(t testing.TB, peers []Peer) (took time.Duration, m *metered) {
 	for _, s := range sessions {
 		if s != nil {
 			s.mu.Lock()
-			s.progress = func() Progress { return Progress{} } // Leave asks for the last
+			s.progress = func() Progress { return Progress{} } // Leave sends the progress
 			s.mu.Unlock()
 			s.Leave(0, nil)
 		}
@@ -102,7 +102,7 @@ func joinCrowd(t testing.TB, peers []Peer) (took time.Duration, m *metered) {
 	return took, m
 }
 
-// roomFor has this process open so many files, where it may not by default.
+// roomFor raises the limit on open files of this process if it is too low.
 func roomFor(t testing.TB, files int) {
 	t.Helper()
 	var now syscall.Rlimit
@@ -123,7 +123,7 @@ func roomFor(t testing.TB, files int) {
 	})
 }
 
-// What thousands of ranks cost is bounded in bytes; the time is told and not judged.
+// The cost of thousands of ranks is limited in bytes. The time is printed but not checked.
 func TestThousandsJoin(t *testing.T) {
 	for _, tt := range []struct{ world, perNode, table int }{
 		{4096, 8, 12 << 10},
@@ -172,7 +172,7 @@ func TestPeersAreToldAsTheyAre(t *testing.T) {
 	}
 }
 
-// FuzzPeers reads what a rank may send: whatever is accepted says the same again.
+// FuzzPeers parses messages that a rank may send. Every accepted message is encoded unchanged.
 func FuzzPeers(f *testing.F) {
 	b, err := appendPeers(nil, crowd(5, 2))
 	if err != nil {

@@ -2,47 +2,46 @@ package rendezvous
 
 import "time"
 
-// State is how far a rank has come.
+// A State is the state of a rank.
 type State string
 
-// The states of a rank, in the order in which it goes through them; a rank
-// ends in one of the last four.
+// The states of a rank, in order. The last four are final.
 const (
 	Missing State = "missing" // has not joined
 	Joined  State = "joined"  // is connected
-	Done    State = "done"    // left as it should: finished, or stopped when asked to
-	Failed  State = "failed"  // left and said why
-	Ended   State = "ended"   // left since it was told that the attempt is over
-	Lost    State = "lost"    // its connection ended without a word: killed, crashed, or cut off
+	Done    State = "done"    // left normally: finished, or stopped on request
+	Failed  State = "failed"  // left with an error
+	Ended   State = "ended"   // left because the attempt ended
+	Lost    State = "lost"    // its connection ended without a leave message: killed, crashed, or disconnected
 )
 
-// Died is why a rank is lost whose connection has ended without a word: all that is
-// known here.
+// Died is the error of a rank whose connection ended without a message. The server knows no
+// more.
 const Died = "its process was killed or crashed"
 
-// RankStatus is what the server knows of one rank.
+// A RankStatus is the server's record of a rank.
 type RankStatus struct {
 	Rank  int    `json:"rank"`
 	Host  string `json:"host"`
 	PID   int    `json:"pid,omitempty"`
 	State State  `json:"state"`
 	Exit  int    `json:"exit"`
-	// Signal, "SIGKILL" say, ended the process, where who started it knows; Exit is 128
-	// and its number then.
+	// Signal is the signal that ended the process, such as "SIGKILL", if the process's parent
+	// reports it. Exit is then 128 plus the signal number.
 	Signal string    `json:"signal,omitempty"`
 	Error  string    `json:"error,omitempty"`
 	Step   int       `json:"step"`
 	Phase  string    `json:"phase,omitempty"`
-	Seen   time.Time `json:"seen,omitzero"` // when it was last heard
-	// StopUnhandled reports that the rank's program was asked to stop, and that none of its
-	// processes handled the signal.
+	Seen   time.Time `json:"seen,omitzero"` // time of its last message
+	// StopUnhandled reports that the rank's program received a stop signal that none of its
+	// processes handled.
 	StopUnhandled bool `json:"stop_unhandled,omitempty"`
 }
 
-// Failure is the first thing that went wrong in an attempt.
+// A Failure is the first failure of an attempt.
 type Failure struct {
-	Rank   int    `json:"rank"`           // -1 when it is not about one rank
-	Host   string `json:"host,omitempty"` // of the rank, or of all ranks of which one must be faulty
+	Rank   int    `json:"rank"`           // -1 if it is not about a single rank
+	Host   string `json:"host,omitempty"` // host of the rank, or of all suspects
 	State  State  `json:"state,omitempty"`
 	Exit   int    `json:"exit,omitempty"`
 	Signal string `json:"signal,omitempty"` // see RankStatus
@@ -52,18 +51,18 @@ type Failure struct {
 	Advice string `json:"hint,omitempty"`
 }
 
-// Error is one line that names the rank, its host and the reason.
+// Error returns one line that names the rank, its host, and the reason.
 func (f *Failure) Error() string { return f.Reason }
 
-// Hint says what to do about it, where that is known.
+// Hint returns the fix, or "" if it is unknown.
 func (f *Failure) Hint() string { return f.Advice }
 
-// Outcome is how an attempt ended.
+// An Outcome is the result of an attempt.
 type Outcome struct {
 	Ranks []RankStatus
-	// First is the first failure, or nil when every rank left with exit code 0.
+	// First is the first failure, or nil if every rank left with exit code 0.
 	First *Failure
-	// Exit is the exit code of the first rank that failed, or else the largest
-	// with which a rank left.
+	// Exit is the exit code of the first failed rank. Without a failure, it is the largest
+	// exit code of all ranks.
 	Exit int
 }

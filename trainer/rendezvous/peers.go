@@ -8,14 +8,14 @@ import (
 	"net/netip"
 )
 
-// Peer is where a rank listens, and on which node of the job it is.
+// A Peer is the address at which a rank listens, and the node that it runs on.
 type Peer struct {
 	Addr netip.AddrPort
 	Node int
 }
 
-// Peers tells all ranks of mine in a round that [FromPeers] decides, and returns
-// theirs, by rank.
+// Peers sends mine to all ranks, in a round that [FromPeers] decides. It returns the peers of
+// all ranks, by rank.
 func (s *Session) Peers(ctx context.Context, round string, mine Peer) ([]Peer, error) {
 	payload, err := appendPeers(nil, []Peer{mine})
 	if err != nil {
@@ -32,8 +32,8 @@ func (s *Session) Peers(ctx context.Context, round string, mine Peer) ([]Peer, e
 	return all, nil
 }
 
-// FromPeers gives every rank the peers that all ranks sent, see [Session.Peers]. All
-// ranks get the same bytes, which are held once.
+// FromPeers decides the round of [Session.Peers]. It returns the peers of all ranks to every
+// rank. All replies share one slice.
 func FromPeers(payloads [][]byte) ([][]byte, error) {
 	var all []Peer
 	for rank, p := range payloads {
@@ -50,9 +50,9 @@ func FromPeers(payloads [][]byte) ([][]byte, error) {
 	return toAll(table, len(payloads)), nil
 }
 
-// appendPeers writes runs of ranks that have address and node in common: their number
-// and the node as varints, the address as [netip.Addr.MarshalBinary] has it behind a
-// byte that says how long it is, and two bytes for each port, little-endian.
+// appendPeers encodes runs of consecutive ranks with equal address and node. Each run has the
+// number of ranks and the node as varints, the length of the address as a byte, the address as
+// [netip.Addr.MarshalBinary] encodes it, and two little-endian bytes per port.
 func appendPeers(b []byte, peers []Peer) ([]byte, error) {
 	for len(peers) > 0 {
 		first, n := peers[0], 1
@@ -79,7 +79,7 @@ func appendPeers(b []byte, peers []Peer) ([]byte, error) {
 
 var errPeers = errors.New("the table of addresses is damaged")
 
-// parsePeers is the opposite of appendPeers, for so many ranks.
+// parsePeers decodes the output of appendPeers for the given number of ranks.
 func parsePeers(b []byte, ranks int) ([]Peer, error) {
 	peers := make([]Peer, 0, min(ranks, len(b)/2))
 	number := func(most int) int {

@@ -1,24 +1,25 @@
-// Package rendezvous brings the ranks of one attempt together: a [Server] that
-// the launcher (or rank 0) keeps, and a [Session] that each rank holds for as
-// long as it lives.
+// Package rendezvous connects the ranks of one attempt. The launcher, or rank 0, runs a
+// [Server]. Each rank holds a [Session] for its lifetime.
 //
-// It promises: only processes that know the attempt's secret are ever counted
-// as ranks; a rank that does not come is named, with its host, within the join
-// timeout; two processes that claim one rank, or ranks of different jobs, specs
-// or programs, are refused on both sides with a reason; what ranks exchange
-// here is complete or an error; the first failure of a rank is known to the
-// server and told to every other rank, and so is a rank that falls silent or a
-// training that stands still; a rank whose server is gone notices.
+// Guarantees:
 //
-// It does not move tensors (package collective does), does not decide what the
-// exchanged payloads mean but for where ranks listen ([Peers]), and starts and stops
-// no process.
+//   - Only processes with the attempt's secret count as ranks.
+//   - If a rank does not join in time, the error names the rank and its host.
+//   - The server rejects two processes with the same rank, and ranks with a different world
+//     size, job file, or program. Both sides get the reason.
+//   - An exchange between ranks is complete or returns an error.
+//   - The server records the first failure and sends it to all other ranks. A silent rank, or
+//     training without progress, also counts as a failure.
+//   - A rank detects the loss of its server.
 //
-// What it costs the server's network: a rank that joins sends and receives some 500
-// bytes. That each rank is told of each other grows with the square of their number,
-// at 3 bytes with 8 ranks on a node and IPv4, 10 where neighbours in rank are never on
-// one node: of 4,096 ranks each gets 12 KiB and all together 48 MiB, of 16,384 ranks
-// each 48 KiB and all together 768 MiB, which is 0.6 s at 10 Gb/s.
+// The package does not transfer tensors (package collective does) and does not start or stop
+// processes. It does not interpret the exchanged payloads, except the addresses in [Peers].
+//
+// Network cost for the server: a rank that joins sends and receives about 500 bytes. The
+// tables of peers grow with the square of the number of ranks. An entry takes 3 bytes with
+// eight ranks per node and IPv4, or 10 bytes if consecutive ranks are never on one node. Of
+// 4,096 ranks, each receives 12 KiB, in total 48 MiB. Of 16,384 ranks, each receives 48 KiB,
+// in total 768 MiB, which takes 0.6 s at 10 Gb/s.
 package rendezvous
 
 import (
@@ -34,14 +35,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// The labels of wire connections: of ranks that join, and of ranks that only report that they
+// Labels of wire connections: of ranks that join, and of ranks that only report that they
 // cannot start.
 const (
 	label       = "rendezvous"
 	reportLabel = "rendezvous report"
 )
 
-// Frame kinds, from ranks to the server and back.
+// Frame kinds, in both directions.
 const (
 	kindJoin byte = iota + 1
 	kindExchange
@@ -57,21 +58,21 @@ const (
 	kindWorkerFailed
 )
 
-// Identity is what a rank says of itself when it joins.
+// An Identity identifies a rank. The rank sends it when it joins.
 type Identity struct {
 	Rank      int    `json:"rank"`
 	WorldSize int    `json:"world_size"`
 	Host      string `json:"host"`
 	PID       int    `json:"pid"`
-	// Program and Spec are digests; every rank must bring the same.
+	// Program and Spec are digests. They must be equal on all ranks.
 	Program string `json:"program"`
 	Spec    string `json:"spec"`
-	// Problem is why the rank cannot start, see [Report], and Hint is what to do about it.
+	// Problem is the reason why the rank cannot start, see [Report]. Hint is the fix.
 	Problem string `json:"problem,omitempty"`
 	Hint    string `json:"hint,omitempty"`
 }
 
-// failedMessage is the reply to a round that came to nothing.
+// A failedMessage is the reply to a failed round.
 type failedMessage struct {
 	Round string `json:"round"`
 	Error string `json:"error"`
@@ -82,9 +83,9 @@ type noticeMessage struct {
 	Text string `json:"text"`
 }
 
-// workerFailedMessage is about a process that a rank's program has started.
+// A workerFailedMessage is about a process that a rank's program started.
 type workerFailedMessage struct {
-	Restarts int    `json:"restarts"` // how often all workers had been started again before
+	Restarts int    `json:"restarts"` // restarts of all workers before the failure
 	Text     string `json:"text"`
 }
 
@@ -92,10 +93,10 @@ type leaveMessage struct {
 	Exit  int    `json:"exit"`
 	Error string `json:"error,omitempty"`
 	Hint  string `json:"hint,omitempty"`
-	Ended bool   `json:"ended,omitempty"` // since it was told to, not by a fault of its own
-	// Blames is the rank that it has waited for in vain.
+	Ended bool   `json:"ended,omitempty"` // it left because the attempt ended, not because of its own failure
+	// Blames is the rank that it waited for without success.
 	Blames *int `json:"blames,omitempty"`
-	// Unhandled says that no process of a user's program handled the stop signal.
+	// Unhandled means that no process of the user's program handled the stop signal.
 	Unhandled bool `json:"unhandled,omitempty"`
 	// Suspects are the ranks of which at least one is faulty; see [Session.Leave].
 	Suspects []int `json:"suspects,omitempty"`
@@ -103,7 +104,7 @@ type leaveMessage struct {
 
 type reasonMessage struct {
 	Reason string `json:"reason"`
-	Stacks bool   `json:"stacks,omitempty"` // to be kept before the rank ends
+	Stacks bool   `json:"stacks,omitempty"` // write stack traces to the log before the rank ends
 }
 
 func send(c *wire.Conn, kind byte, message any) error {
@@ -115,7 +116,7 @@ func send(c *wire.Conn, kind byte, message any) error {
 }
 
 func sendBytes(c *wire.Conn, kind byte, parts ...[]byte) error {
-	// A peer that does not read must not hold the sender for ever.
+	// A peer that does not read must not block the sender indefinitely.
 	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
@@ -124,16 +125,16 @@ func sendBytes(c *wire.Conn, kind byte, parts ...[]byte) error {
 
 const writeTimeout = 30 * time.Second
 
-// roundEnd is behind the name of a round in the frames of an exchange and its reply;
-// the payload follows as it is.
+// roundEnd follows the name of a round in exchange and reply frames. The payload follows
+// unchanged.
 var roundEnd = []byte{0}
 
-// sendRound sends a payload of a round.
+// sendRound sends the payload of a round.
 func sendRound(c *wire.Conn, kind byte, round string, payload []byte) error {
 	return sendBytes(c, kind, []byte(round), roundEnd, payload)
 }
 
-// cutRound is the opposite of sendRound. The payload is not nil.
+// cutRound parses a frame of sendRound. The payload is not nil.
 func cutRound(frame []byte) (round string, payload []byte, err error) {
 	name, payload, ok := bytes.Cut(frame, roundEnd)
 	if !ok {
@@ -142,7 +143,7 @@ func cutRound(frame []byte) (round string, payload []byte, err error) {
 	return string(name), payload, nil
 }
 
-// hinted carries a hint beside an error that crossed the connection.
+// A hinted error carries the hint of an error that crossed the connection.
 type hinted struct {
 	error
 	hint string
@@ -150,7 +151,7 @@ type hinted struct {
 
 func (h hinted) Unwrap() error { return h.error }
 
-// Hint says what to do about the error.
+// Hint returns the fix.
 func (h hinted) Hint() string { return h.hint }
 
 func withHint(err error, hint string) error {
@@ -168,7 +169,7 @@ func hintOf(err error) string {
 	return ""
 }
 
-// FormatRanks writes ranks as people do: "rank 3", "ranks 0-3, 7".
+// FormatRanks formats ranks as text: "rank 3", "ranks 0-3, 7". It sorts its argument.
 func FormatRanks(ranks []int) string {
 	slices.Sort(ranks)
 	var parts []string

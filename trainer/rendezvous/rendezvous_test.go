@@ -15,7 +15,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// attempt is a server with its secret, and its address.
+// An attempt is a server with its secret and its address.
 type attempt struct {
 	*Server
 	secret wire.Secret
@@ -31,7 +31,7 @@ func start(t *testing.T, world int, change func(*ServerOptions)) attempt {
 	return serve(t, l, world, change)
 }
 
-// serve is start on a given listener.
+// serve starts an attempt on a given listener.
 func serve(t testing.TB, l net.Listener, world int, change func(*ServerOptions)) attempt {
 	t.Helper()
 	secret, err := wire.NewSecret()
@@ -48,13 +48,13 @@ func serve(t testing.TB, l net.Listener, world int, change func(*ServerOptions))
 	return attempt{s, secret, l.Addr().String()}
 }
 
-// unready is a rank's reason not to start, with a hint.
+// unready is the reason why a rank cannot start, with a hint.
 type unready struct{ error }
 
 func (unready) Hint() string { return "share it" }
 
-// A rank that cannot start fails the attempt at once, with its reason and its hint. It
-// need not have the digests of the others.
+// A rank that cannot start fails the attempt immediately, with its reason and hint. Its
+// digests may differ from the other ranks' digests.
 func TestReportOfARankThatCannotStart(t *testing.T) {
 	key := wire.Secret{9}
 	a := start(t, 3, func(o *ServerOptions) { o.Program, o.Spec, o.JoinTimeout, o.ReportKey = "p", "s", time.Hour, key })
@@ -65,7 +65,8 @@ func TestReportOfARankThatCannotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := Identity{Rank: 1, WorldSize: 3, Host: "n2", PID: 2}
-	// Whoever has the key only cannot join, nor report for a rank that has joined.
+	// A peer with only the report key cannot join, and cannot report for a rank that has
+	// joined.
 	for _, other := range []Identity{
 		{Rank: 1, WorldSize: 3, Host: "n2", PID: 2, Program: "p", Spec: "s"},
 		{Rank: 0, WorldSize: 3, Host: "n1", PID: 2, Problem: "invented"},
@@ -117,7 +118,7 @@ func timeoutContext(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// count tells every rank how many bytes it and the others have sent.
+// count returns to every rank how many bytes it and the others have sent.
 func count(payloads [][]byte) ([][]byte, error) {
 	replies := make([][]byte, len(payloads))
 	for r := range replies {
@@ -242,14 +243,14 @@ func TestFirstFailureIsToldToAll(t *testing.T) {
 	}
 }
 
-// inVain is a failure that another rank is the cause of.
+// inVain is a failure that another rank caused.
 type inVain int
 
 func (inVain) Error() string                 { return "no answer within 5s" }
 func (r inVain) Blames() (rank int, ok bool) { return int(r), true }
 
-// A rank that another waited for in vain is the cause, if it is still there; one that
-// does not exist, has left or is the reporter itself is not.
+// A rank that another rank waited for is the cause if it is still joined. A rank that does not
+// exist, has left, or is the reporter is not the cause.
 func TestBlamedRankIsTheCause(t *testing.T) {
 	for blamed, want := range map[int]Failure{
 		2: {Rank: 2, Host: "n3", State: Lost, Step: 7, Phase: "training", Reason: "rank 2 on n3 hangs or is cut off at step 7 (training): rank 1 on n2: no answer within 5s"},
@@ -276,15 +277,15 @@ func TestBlamedRankIsTheCause(t *testing.T) {
 	}
 }
 
-// among is a failure of one of some ranks.
+// among is a failure of at least one of several ranks.
 type among []int
 
 func (among) Error() string     { return "the weights differ" }
 func (among) Hint() string      { return "test the memory" }
 func (a among) Suspects() []int { return a }
 
-// A rank that reports a fault of one of several ranks is not blamed for it. The failure
-// names all suspects, and blames a rank or a host only if there is no other suspect.
+// A rank that reports a fault of one of several ranks is not blamed for it. The failure names
+// all suspects. It blames a rank or a host only if there is no other suspect.
 func TestSuspectsAreNamed(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -316,7 +317,7 @@ func TestSuspectsAreNamed(t *testing.T) {
 	}
 }
 
-// What is told of a lost rank is when it was heard, not when that was noticed.
+// The reported time of a lost rank is the time of its last message, not of the detection.
 func TestLostRankWasSeenWhenItWasHeard(t *testing.T) {
 	heard := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	s := &Server{o: ServerOptions{WorldSize: 1}, ranks: []RankStatus{{State: Joined, Seen: heard}}, members: make([]*wire.Conn, 1),
@@ -366,7 +367,7 @@ func TestWrongRanksAreRefused(t *testing.T) {
 }
 
 func TestLauncherLossIsNoticed(t *testing.T) {
-	for range 50 { // the launcher may still be about to take the rank in
+	for range 50 { // the launcher may not have admitted the rank yet
 		a := start(t, 1, nil)
 		s, err := a.join(t, 0, 1)
 		if err != nil {
@@ -426,8 +427,8 @@ func TestDecisionErrorReachesEveryRank(t *testing.T) {
 	}
 }
 
-// A rank that dies after it has contributed to a round does not keep the server
-// from telling the others, nor from naming it.
+// If a rank dies after it has contributed to a round, the server still names it and notifies
+// the others.
 func TestDeathBetweenContributions(t *testing.T) {
 	a := start(t, 2, nil)
 	sessions := a.joinAll(t, 2)
@@ -452,7 +453,7 @@ func TestDeathBetweenContributions(t *testing.T) {
 	}
 }
 
-// A rank that ends since it was told to has not failed.
+// A rank that ends because the attempt ended has not failed.
 func TestRanksThatAreTold(t *testing.T) {
 	a := start(t, 3, nil)
 	sessions := a.joinAll(t, 3)
@@ -482,8 +483,7 @@ func TestFormatRanks(t *testing.T) {
 	}
 }
 
-// What ranks have noticed before stands in the reason of a failure, and only the
-// last of it.
+// The reason of a failure includes the most recent notices of the ranks.
 func TestNoticesStandInTheReason(t *testing.T) {
 	warned := make(chan string, 10)
 	a := start(t, 2, func(o *ServerOptions) { o.Warn = func(m string) { warned <- m } })
@@ -505,11 +505,11 @@ func TestNoticesStandInTheReason(t *testing.T) {
 	}
 }
 
-// A launcher of workers on one node may end before that of the node whose worker failed.
+// A launcher of workers may end before the launcher on the node whose worker failed.
 func TestFirstFailedWorkerIsTheCause(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		tell  []workerFailedMessage // rank 1's, then rank 0's
+		tell  []workerFailedMessage // of rank 1, then of rank 0
 		cause int
 		text  string
 	}{
@@ -549,13 +549,13 @@ func TestFirstFailedWorkerIsTheCause(t *testing.T) {
 	}
 }
 
-// TestReportedWorkerIsNotTheCause checks which failed workers have nothing to do with a
-// later failure: one that failed long ago, because torchrun has restarted it, and one that
-// ended because it was asked to stop.
+// TestReportedWorkerIsNotTheCause checks which failed workers do not cause a later failure: a
+// worker that failed long ago, because torchrun has restarted it, and a worker that ended
+// because it was asked to stop.
 func TestReportedWorkerIsNotTheCause(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		before func(*Server) // of the worker's report
+		before func(*Server) // runs before the worker's report
 		after  func(*Server)
 	}{
 		{"restarted since", nil, func(s *Server) {
@@ -588,8 +588,8 @@ func TestReportedWorkerIsNotTheCause(t *testing.T) {
 	}
 }
 
-// TestLaterWorkerReplacesStaleReport checks that a worker that failed long ago does not hide
-// one that fails after the same number of restarts.
+// TestLaterWorkerReplacesStaleReport checks that a worker that failed long ago does not hide a
+// worker that fails after the same number of restarts.
 func TestLaterWorkerReplacesStaleReport(t *testing.T) {
 	s := start(t, 2, nil).Server
 	s.workerFailed(1, workerFailedMessage{0, "worker b"})

@@ -8,17 +8,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// Decide turns what all ranks sent in a round (by rank) into what each of them
-// gets back. It runs on the server, once per round. An error ends the attempt,
-// and every rank is told it.
+// A Decide function converts the payloads of all ranks, by rank, to the reply for each rank.
+// It runs on the server, once per round. An error ends the attempt, and every rank receives
+// it.
 type Decide func(payloads [][]byte) (replies [][]byte, err error)
 
-// FromRankZero gives every rank what rank 0 sent.
+// FromRankZero returns the payload of rank 0 to every rank.
 func FromRankZero(payloads [][]byte) ([][]byte, error) {
 	return toAll(payloads[0], len(payloads)), nil
 }
 
-// toAll is one reply, held once, for so many ranks.
+// toAll returns one reply for each rank. All replies share one slice.
 func toAll(reply []byte, ranks int) [][]byte {
 	replies := make([][]byte, ranks)
 	for r := range replies {
@@ -27,14 +27,14 @@ func toAll(reply []byte, ranks int) [][]byte {
 	return replies
 }
 
-// round is what ranks have contributed so far, by rank; nil once it is decided.
+// A round holds the payloads received so far, by rank; nil after the decision.
 type round struct {
 	payloads [][]byte
 	waiting  int
 }
 
-// exchange notes a rank's contribution to a round; the last one to come has the
-// round decided and answered.
+// exchange records a rank's payload for a round. After the last payload, it decides the round
+// and sends the replies.
 func (s *Server) exchange(rank int, name string, payload []byte) error {
 	decide, known := s.o.Rounds[name]
 	if !known {
@@ -61,13 +61,13 @@ func (s *Server) exchange(rank int, name string, payload []byte) error {
 	over := s.first != nil
 	s.mu.Unlock()
 	if over {
-		return nil // somebody has left since; everyone is being told
+		return nil // a rank has failed since; the failure is being sent to all ranks
 	}
 	s.conclude(name, decide, payloads, members)
 	return nil
 }
 
-// conclude decides a round and tells the members.
+// conclude decides a round and sends the replies.
 func (s *Server) conclude(name string, decide Decide, payloads [][]byte, members []*wire.Conn) {
 	replies, err := decide(payloads)
 	if err == nil && len(replies) != s.o.WorldSize {
@@ -77,8 +77,9 @@ func (s *Server) conclude(name string, decide Decide, payloads [][]byte, members
 		toEach(members, func(rank int, c *wire.Conn) { _ = sendRound(c, kindReply, name, replies[rank]) })
 		return
 	}
-	// Noted before a rank is told: its goodbye would otherwise be taken for
-	// the first failure. Announced after, as the reply says more.
+	// Record the failure before the reply is sent. Otherwise the leave message of a rank that
+	// receives the reply would become the first failure. Announce it afterwards, because the
+	// reply has more detail.
 	s.mu.Lock()
 	failed := s.recordLocked(Failure{Rank: -1, Reason: err.Error(), Advice: hintOf(err)})
 	s.mu.Unlock()
@@ -90,11 +91,11 @@ func (s *Server) conclude(name string, decide Decide, payloads [][]byte, members
 	}
 }
 
-// senders is how many ranks are told something at once. One that does not read, since
-// it is frozen, must not keep it from the others; and each holds a frame in memory.
+// senders is the number of ranks that receive a message concurrently. A frozen rank that does
+// not read must not delay the others, and each send holds a frame in memory.
 const senders = 64
 
-// toEach has f work on each member that is still there.
+// toEach calls f for each connected member, concurrently.
 func toEach(members []*wire.Conn, f func(rank int, c *wire.Conn)) {
 	var next atomic.Int64
 	var all sync.WaitGroup

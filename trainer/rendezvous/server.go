@@ -13,35 +13,34 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// maxStrangers is the number of connections in their handshake, in addition to one for each
-// rank. Another one takes the place of an older one, see [lobby.Lobby].
+// maxStrangers is the maximum number of connections in their handshake, in addition to one per
+// rank. A new connection replaces an older one, see [lobby.Lobby].
 const maxStrangers = 256
 
-// ServerOptions describe the attempt that a [Server] gathers.
+// ServerOptions describe the attempt that a [Server] serves.
 type ServerOptions struct {
 	WorldSize   int
 	Secret      wire.Secret
 	JoinTimeout time.Duration
-	// ReportKey is the key of [Report]. It allows a rank that cannot read the secret to say
-	// so, and nothing else. If it is zero, no rank can report.
+	// ReportKey is the key of [Report]. It only allows a rank that cannot read the secret to
+	// report this. If it is zero, no rank can report.
 	ReportKey wire.Secret
-	// Program and Spec are the digests that every rank must bring; empty ones
-	// are taken from the first rank that joins.
+	// Program and Spec are the digests that every rank must send. If they are empty, the first
+	// rank that joins sets them.
 	Program, Spec string
-	// Silence is how long nothing may be heard of a rank that has joined before it
-	// counts as lost, Stall how long a training may go on without progress of any rank.
-	// 0 is for ever.
+	// Silence is the time without a message after which a rank counts as lost. Stall is the
+	// time without progress of any rank after which the attempt fails. 0 disables the check.
 	Silence, Stall time.Duration
-	// Host names the host on which a rank was started, for the message about
-	// one that does not come. May be nil.
+	// Host returns the host on which a rank was started, for the message about a rank that
+	// does not join. It may be nil.
 	Host func(rank int) string
-	// Rounds holds the decision for each round that ranks may exchange.
+	// Rounds holds the decision function of each round.
 	Rounds map[string]Decide
-	// Warn is told of things that do not end the attempt. May be nil.
+	// Warn receives events that do not end the attempt. It may be nil.
 	Warn func(message string)
 }
 
-// Server is the meeting point of one attempt.
+// A Server is the rendezvous of one attempt.
 type Server struct {
 	o        ServerOptions
 	listener net.Listener
@@ -52,10 +51,10 @@ type Server struct {
 	ranks      []RankStatus
 	members    []*wire.Conn
 	silences   []silence
-	stack      bool // ranks are asked for their stacks when they are told to end
+	stack      bool // request stack traces when the attempt ends
 	rounds     map[string]*round
 	missing    int  // ranks that have not joined
-	left       int  // ranks that have gone
+	left       int  // ranks that joined and ended
 	complete   bool // every rank has joined
 	closed     bool
 	first      *Failure
@@ -66,13 +65,13 @@ type Server struct {
 	failing    chan struct{}
 	finished   chan struct{}
 	handlers   sync.WaitGroup
-	warned     map[string]bool // the addresses of strangers that were warned of
-	notices    []string        // the last ones, each with its host
+	warned     map[string]bool // addresses of unknown peers with a warning
+	notices    []string        // the most recent ones, each with its host
 	worker     *failedWorker
 }
 
-// Serve starts to gather ranks on listener, which it owns from now on, and closes when
-// all have joined.
+// Serve starts to accept ranks on listener. The server owns the listener and closes it when
+// all ranks have joined.
 func Serve(listener net.Listener, o ServerOptions) *Server {
 	s := &Server{
 		o: o, listener: listener, unproven: lobby.New(o.WorldSize + maxStrangers),
@@ -100,10 +99,10 @@ func Serve(listener net.Listener, o ServerOptions) *Server {
 	return s
 }
 
-// Port is the TCP port that the ranks must connect to, until all have.
+// Port returns the TCP port for ranks. It accepts connections until all ranks have joined.
 func (s *Server) Port() int { return s.listener.Addr().(*net.TCPAddr).Port }
 
-// Wait returns when every rank has ended, or when ctx is done.
+// Wait returns when every rank has ended or ctx is done.
 func (s *Server) Wait(ctx context.Context) (Outcome, error) {
 	select {
 	case <-s.finished:
@@ -113,13 +112,13 @@ func (s *Server) Wait(ctx context.Context) (Outcome, error) {
 	}
 }
 
-// Joined is closed when every rank has joined.
+// Joined returns a channel that is closed when every rank has joined.
 func (s *Server) Joined() <-chan struct{} { return s.joined }
 
-// Failing is closed at the first failure; [Server.Outcome] tells which.
+// Failing returns a channel that is closed at the first failure, see [Server.Outcome].
 func (s *Server) Failing() <-chan struct{} { return s.failing }
 
-// Outcome is what is known now.
+// Outcome returns the current outcome.
 func (s *Server) Outcome() Outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,28 +126,28 @@ func (s *Server) Outcome() Outcome {
 	return o
 }
 
-// Stop asks every rank to save and leave; ranks that join later are asked too.
+// Stop requests every rank to save and leave, including ranks that join later.
 func (s *Server) Stop(reason string) {
 	s.mu.Lock()
 	s.stopping, s.stopReason = true, reason
 	members := s.connected()
 	s.mu.Unlock()
 	for _, c := range members {
-		// A rank that cannot be told will be seen as lost by its reader.
+		// If the send fails, the reader of the rank detects its loss.
 		go send(c, kindStop, reasonMessage{Reason: reason})
 	}
 }
 
-// Abort ends the attempt: reason becomes the first failure unless there is one,
-// and every connected rank is told to end at once.
+// Abort ends the attempt. f becomes the first failure unless there is one, and every connected
+// rank is told to end immediately.
 func (s *Server) Abort(f Failure) {
 	s.mu.Lock()
 	s.failLocked(f)
 	s.mu.Unlock()
 }
 
-// Close drops every connection and the listener. Ranks that are still there
-// take it as the loss of their launcher.
+// Close closes the listener and every connection. Ranks that are still connected treat this as
+// the loss of their launcher.
 func (s *Server) Close() error {
 	err := s.listener.Close()
 	s.joinTick.Stop()

@@ -15,16 +15,16 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// ErrRefused says that the server knows this rank and does not want it.
+// ErrRefused means that the server rejected this rank.
 var ErrRefused = errors.New("refused by the launcher")
 
-// ErrAborted is the cause of a session's end when the server ended the attempt.
+// ErrAborted is the cause of the session's context if the server ended the attempt.
 var ErrAborted = errors.New("the job is being ended")
 
-// ErrLauncherLost is the cause of a session's end when its server is gone.
+// ErrLauncherLost is the cause of the session's context if the server is gone.
 var ErrLauncherLost = errors.New("the launcher is gone")
 
-// Session is one rank's tie to the server. It lives as long as the rank.
+// A Session is a rank's connection to the server. It lasts as long as the rank.
 type Session struct {
 	world  int
 	conn   *wire.Conn
@@ -44,23 +44,22 @@ type Session struct {
 	progress func() Progress
 }
 
-// reply is what has become of a round.
+// A reply is the result of a round.
 type reply struct {
 	payload []byte
 	err     error
 }
 
-// Join connects to whichever of addrs ("host:port") proves to be this attempt's
-// server, trying all of them at once and again until ctx is done, and joins as
-// id. It returns [ErrRefused] when the server answers that this rank does not
-// belong.
+// Join connects to the address in addrs ("host:port") at which this attempt's server
+// authenticates, and joins as id. It tries all addresses concurrently, and repeats until ctx
+// is done. It returns [ErrRefused] if the server rejects this rank.
 func Join(ctx context.Context, addrs []string, secret wire.Secret, id Identity) (*Session, error) {
 	return join(ctx, addrs, wire.Key{Secret: secret, Label: label}, id)
 }
 
 func join(ctx context.Context, addrs []string, key wire.Key, id Identity) (*Session, error) {
 	conn, err := joinOnce(ctx, addrs, key, id)
-	// The server may close a connection for others that come, before it has read the join.
+	// The server may replace a connection before it has read the join, if many peers connect.
 	for errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
 		select {
 		case <-ctx.Done():
@@ -80,7 +79,7 @@ func join(ctx context.Context, addrs []string, key wire.Key, id Identity) (*Sess
 	return s, nil
 }
 
-// joinOnce connects and joins. It returns the connection of a rank that is welcome.
+// joinOnce connects and joins. It returns the connection after the server's welcome.
 func joinOnce(ctx context.Context, addrs []string, key wire.Key, id Identity) (*wire.Conn, error) {
 	conn, err := connect(ctx, addrs, key)
 	if err != nil {
@@ -109,26 +108,26 @@ func joinOnce(ctx context.Context, addrs []string, key wire.Key, id Identity) (*
 	return conn, nil
 }
 
-// reconnectDelay is the time between two connections to the server.
+// reconnectDelay is the delay between two connection attempts to the server.
 const reconnectDelay = 200 * time.Millisecond
 
-// Report tells the server that the rank id cannot start, and why: the attempt fails with
-// that error and its hint. Without it, the server would wait for the rank until the join
-// timeout. The key is the server's ReportKey.
+// Report tells the server that rank id cannot start, and why. The attempt then fails with that
+// error and its hint. Without a report, the server would wait for the rank until the join
+// timeout. key is the server's ReportKey.
 func Report(ctx context.Context, addrs []string, key wire.Secret, id Identity, problem error) error {
 	// JSON may need six bytes for one.
 	id.Problem, id.Hint = shorten(problem.Error(), maxReport/10), shorten(hintOf(problem), maxReport/20)
 	s, err := join(ctx, addrs, wire.Key{Secret: key, Label: reportLabel}, id)
 	switch {
 	case errors.Is(err, ErrRefused):
-		return nil // it was heard
+		return nil // the server received the report
 	case err == nil:
 		return s.Leave(1, problem)
 	}
 	return err
 }
 
-// shorten cuts a text to a number of bytes.
+// shorten cuts a text to at most limit bytes.
 func shorten(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -137,13 +136,13 @@ func shorten(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit-len(mark)], "") + mark
 }
 
-// headStart is how much earlier than the next one an address is tried (RFC 8305,
-// section 5): the caller has put them in order.
+// headStart is the delay before the next address is tried (RFC 8305, section 5). The caller
+// provides the addresses in order of preference.
 const headStart = 100 * time.Millisecond
 
-// connect tries all addresses, round after round, each with a small start on the
-// next: a wrong one (a bridge that has the same address on every node, say) fails
-// the handshake and does no harm.
+// connect tries all addresses, in repeated rounds, each address headStart after the previous
+// one. A wrong address, such as a bridge with the same address on every node, fails the
+// handshake and does no harm.
 func connect(ctx context.Context, addrs []string, key wire.Key) (*wire.Conn, error) {
 	if len(addrs) == 0 {
 		return nil, errors.New("join: no address of the launcher is known")
@@ -208,23 +207,22 @@ func connectOnce(ctx context.Context, addrs []string, key wire.Key) (*wire.Conn,
 	return nil, errors.Join(errs...)
 }
 
-// Context is done when the attempt must end at once; its cause says why:
+// Context returns a context that is done when the attempt must end immediately. Its cause is
 // [ErrAborted] with the reason, or [ErrLauncherLost].
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Stacks says that the attempt ends because it stands still, and that the stacks of
-// this process tell why; valid once Context is done.
+// Stacks reports whether the attempt ends because of a stall, so that this process must
+// write its stack traces to the log. It is valid after Context is done.
 func (s *Session) Stacks() bool { return s.stacks }
 
-// Stopping is closed when the launcher asks to save and leave.
+// Stopping returns a channel that is closed when the launcher requests a save and stop.
 func (s *Session) Stopping() <-chan struct{} { return s.stop }
 
-// StopReason is what the launcher gave as its reason; valid once Stopping is
-// closed.
+// StopReason returns the launcher's reason. It is valid after Stopping is closed.
 func (s *Session) StopReason() string { return s.reason }
 
-// Exchange contributes payload to a round and returns this rank's reply once
-// every rank has contributed and the server has decided.
+// Exchange sends payload to a round. It returns this rank's reply after every rank has
+// contributed and the server has decided.
 func (s *Session) Exchange(ctx context.Context, round string, payload []byte) ([]byte, error) {
 	answer := make(chan reply, 1)
 	s.mu.Lock()
@@ -249,7 +247,7 @@ func (s *Session) Exchange(ctx context.Context, round string, payload []byte) ([
 	}
 }
 
-// answer hands a round's outcome to who waits for it.
+// answer passes the result of a round to the goroutine that waits for it.
 func (s *Session) answer(round string, r reply) {
 	s.mu.Lock()
 	answer := s.pending[round]
@@ -260,36 +258,37 @@ func (s *Session) answer(round string, r reply) {
 	}
 }
 
-// Tell tells the server what this rank has noticed and a person should know, in
-// one line. Should a rank fail or be lost later, the line stands in the reason.
+// Tell sends a one-line notice for the user to the server. If a rank fails or is lost later,
+// the reason includes the notice.
 func (s *Session) Tell(text string) error {
 	return send(s.conn, kindNotice, noticeMessage{text})
 }
 
-// TellWorkerFailed tells the server that a worker of this rank's program has failed, after
-// so many restarts of all workers. If a rank fails later, the rank whose worker was the
-// first to fail is the cause: a launcher such as torchrun may end before the launcher of
-// another node whose worker has failed.
+// TellWorkerFailed reports that a worker of this rank's program failed, after the given number
+// of restarts of all workers. If a rank fails later, the rank whose worker failed first is the
+// cause. The order of failures is not enough: a launcher such as torchrun may end before the
+// launcher on the node of the failed worker.
 func (s *Session) TellWorkerFailed(restarts int, text string) error {
 	return send(s.conn, kindWorkerFailed, workerFailedMessage{restarts, text})
 }
 
-// NoteUnhandledStop makes [Session.Leave] tell the server that no process of the rank's
-// program handled the stop signal.
+// NoteUnhandledStop makes [Session.Leave] report that no process of the rank's program handled
+// the stop signal.
 func (s *Session) NoteUnhandledStop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unhandled = true
 }
 
-// Leave says goodbye: exit is the exit code with which this process will end.
-// A failure that is not nil is told to every other rank and ends the attempt. One with a
-// method Blames() (rank int, ok bool) says that another rank is the cause, as that was
-// waited for in vain: the attempt ends as if that one had been lost. One with a method
-// Suspects() []int names the ranks of which at least one is faulty, which need not be the
-// rank that reports it: the failure is then about a single suspect, or about no rank if
-// there are several.
-// The session is over afterwards.
+// Leave ends the session. exit is the exit code of this process. If failure is not nil, it
+// ends the attempt and is sent to every other rank. Two optional methods of failure change the
+// cause:
+//
+//   - Blames() (rank int, ok bool) returns the rank that this rank waited for without success.
+//     The attempt ends as if the blamed rank had been lost.
+//   - Suspects() []int returns ranks of which at least one is faulty; it may not be the rank
+//     that reports. The failure is about the suspect if there is only one, and otherwise about
+//     no rank.
 func (s *Session) Leave(exit int, failure error) error {
 	m := leaveMessage{Exit: exit}
 	if failure != nil {
@@ -311,7 +310,7 @@ func (s *Session) Leave(exit int, failure error) error {
 	m.Unhandled = s.unhandled
 	progress := s.progress
 	s.mu.Unlock()
-	// How far it has come, not how far it had half a second ago.
+	// Send the current progress, which may be newer than the last heartbeat.
 	_ = send(s.conn, kindBeat, progress())
 	err := send(s.conn, kindLeave, m)
 	s.conn.Close()

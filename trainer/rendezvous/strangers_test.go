@@ -14,7 +14,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// Strangers of every kind do not disturb an attempt, and are reported once.
+// Unauthenticated connections of any kind do not disturb an attempt, and are reported once.
 func TestStrangersDoNotDisturb(t *testing.T) {
 	var warnings []string
 	a := start(t, 2, func(o *ServerOptions) { o.Warn = func(m string) { warnings = append(warnings, m) } })
@@ -53,8 +53,7 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 	}
 }
 
-// Strangers who take every place and say nothing do not lock out the ranks, even if they
-// never go.
+// Silent connections that fill the lobby do not lock out the ranks, even if they stay open.
 func TestSilentConnectionsDoNotLockOutRanks(t *testing.T) {
 	const ranks = 8
 	a := start(t, ranks, nil)
@@ -78,13 +77,13 @@ func TestSilentConnectionsDoNotLockOutRanks(t *testing.T) {
 	}
 }
 
-// silentConn is a connection of a stranger who says nothing and does not go.
+// silentConn is an unauthenticated connection that sends nothing and does not close.
 type silentConn struct{ net.Conn }
 
 func (silentConn) Close() error         { return nil }
 func (silentConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// When all ranks are there, nothing listens any more, so that strangers cost nothing.
+// When all ranks have joined, the listener is closed, so that unknown peers cost nothing.
 func TestNobodyIsHeardOnceAllHaveJoined(t *testing.T) {
 	a := start(t, 2, nil)
 	sessions := a.joinAll(t, 2)
@@ -103,8 +102,8 @@ func TestNobodyIsHeardOnceAllHaveJoined(t *testing.T) {
 	}
 }
 
-// A wrong address among the given ones (a bridge that exists on every node with
-// somebody else's service behind it) does no harm.
+// A wrong address, such as a bridge on every node with another service behind it, does no
+// harm.
 func TestWrongAddressAmongRightOnes(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -141,7 +140,7 @@ func TestWarningsOfStrangersAreLimited(t *testing.T) {
 			t.Fatal(err)
 		}
 		fmt.Fprint(c, strings.Repeat("x", 200))
-		_, _ = io.Copy(io.Discard, c) // until the server has closed it
+		_, _ = io.Copy(io.Discard, c) // until the server closes it
 		c.Close()
 	}
 	for _, s := range a.joinAll(t, 1) {
@@ -164,8 +163,8 @@ func TestWarningsOfStrangersAreLimited(t *testing.T) {
 	}
 }
 
-// Whoever has read the report key from the network cannot make the server allocate the
-// largest frame, nor hold more connections than other strangers.
+// A peer that has only the report key cannot make the server allocate the largest frame. It
+// cannot hold more connections than other unauthenticated peers.
 func TestReportKeyDoesNotBuyMemory(t *testing.T) {
 	key := wire.Secret{9}
 	a := start(t, 1, func(o *ServerOptions) { o.ReportKey = key })
@@ -188,7 +187,7 @@ func TestReportKeyDoesNotBuyMemory(t *testing.T) {
 		}
 	}
 	silent := connect()
-	for range 1 + maxStrangers { // they take its place
+	for range 1 + maxStrangers { // these replace it
 		defer a.unproven.Enter(silentConn{})()
 	}
 	report(silent, "invented")
@@ -201,7 +200,7 @@ func TestReportKeyDoesNotBuyMemory(t *testing.T) {
 	}
 }
 
-// The longest error and hint are shortened so that the server reads them.
+// Report shortens the longest error and hint, so that the server accepts them.
 func TestLongReportsArrive(t *testing.T) {
 	key := wire.Secret{9}
 	a := start(t, 1, func(o *ServerOptions) { o.ReportKey = key })

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Progress is how far a rank has come.
+// Progress is the progress of a rank.
 type Progress struct {
 	Step  int    `json:"step"`
 	Phase string `json:"phase"`
-	// Done changes with everything that is finished, a batch say. A rank that keeps
-	// no such count has 0, and is not expected to make progress.
+	// Done changes whenever work, such as a batch, is finished. A rank without such a count
+	// reports 0 and is not expected to make progress.
 	Done uint64 `json:"done,omitempty"`
 }
 
-// beatEvery is how often a rank says that it is alive, and how far it has come.
+// beatEvery is the interval of the heartbeats, which include the progress.
 const beatEvery = 500 * time.Millisecond
 
-// beat tells the server of this rank until the session ends. A launcher that cannot be
-// told is noticed by the reader.
+// beat sends heartbeats until the session ends. If a send fails, the reader detects the loss
+// of the launcher.
 func (s *Session) beat() {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
@@ -36,8 +36,8 @@ func (s *Session) beat() {
 	}
 }
 
-// Report has the server told from now on what progress returns, at once and then
-// twice a second; it is called from another goroutine.
+// Report sets the source of the progress in heartbeats. It sends a heartbeat immediately.
+// Later calls of progress are on a different goroutine, twice per second.
 func (s *Session) Report(progress func() Progress) {
 	s.mu.Lock()
 	s.progress = progress
@@ -45,18 +45,18 @@ func (s *Session) Report(progress func() Progress) {
 	_ = send(s.conn, kindBeat, progress())
 }
 
-// silence is what the server's watch knows of a rank. Times are those in which this
-// process ran, and for a rank that stands still in which it was heard.
+// A silence is the record of a rank in the server's watchdog. Durations include only time in
+// which this process ran and, for a stall, in which any rank sent a message.
 type silence struct {
 	silent  time.Duration
-	heard   bool // since the last look
+	heard   bool // since the last check
 	done    uint64
 	stalled time.Duration
 }
 
-// watch looks for ranks that are silent, and for a training that stands still. Only
-// time in which this process itself ran counts, and none in which no rank at all was
-// heard: who stops all of a job (Slurm's suspend, a debugger) resumes it later.
+// watch detects silent ranks and stalled training. Only time in which this process itself ran
+// counts, and only if any rank sent a message in it. If all of a job is stopped, by Slurm's
+// suspend or a debugger, it resumes later.
 func (s *Server) watch() {
 	every := time.Second
 	for _, limit := range []time.Duration{s.o.Silence, s.o.Stall} {
@@ -89,7 +89,7 @@ func (s *Server) watch() {
 	}
 }
 
-// lookLocked counts a time since the last look, and ends the attempt if it must.
+// lookLocked adds the time since the last check, and fails the attempt if a limit is reached.
 func (s *Server) lookLocked(passed time.Duration) {
 	heard := false
 	for r := range s.ranks {
@@ -126,7 +126,7 @@ func (s *Server) lookLocked(passed time.Duration) {
 	}
 }
 
-// frozenLocked is the failure of ranks that fell silent.
+// frozenLocked returns the failure for silent ranks.
 func (s *Server) frozenLocked(ranks []int) Failure {
 	first := &s.ranks[ranks[0]]
 	for _, r := range ranks {
@@ -141,8 +141,8 @@ func (s *Server) frozenLocked(ranks []int) Failure {
 		Advice: "the process is frozen, its node hangs, or the network to it is cut; network.heartbeat_timeout sets how long to wait"}
 }
 
-// stalledLocked is the failure of a training that stands still: of the ranks that are
-// farthest behind.
+// stalledLocked returns the failure for stalled training. It names the ranks with the least
+// progress.
 func (s *Server) stalledLocked(ranks []int) Failure {
 	least := ranks[0]
 	for _, r := range ranks {
@@ -166,7 +166,7 @@ func (s *Server) stalledLocked(ranks []int) Failure {
 		Advice: "each rank's stacks are in its log; a file system that hangs looks like this. network.progress_timeout sets how long to wait"}
 }
 
-// at is where a rank was last.
+// at describes the last known step and phase of a rank.
 func (r *RankStatus) at() string {
 	if r.Phase == "" {
 		return ""
@@ -174,7 +174,7 @@ func (r *RankStatus) at() string {
 	return fmt.Sprintf(" at step %d (%s)", r.Step, r.Phase)
 }
 
-// onHosts names ranks with their hosts.
+// onHosts lists ranks with their hosts.
 func (s *Server) onHosts(ranks []int) string {
 	byHost := map[string][]int{}
 	var hosts []string
@@ -195,14 +195,14 @@ func (s *Server) onHosts(ranks []int) string {
 	return strings.Join(parts, "; ")
 }
 
-// heard notes that a rank lives.
+// heard records that a message of a rank arrived.
 func (s *Server) heard(rank int) {
 	s.mu.Lock()
 	s.silences[rank].heard, s.ranks[rank].Seen = true, time.Now()
 	s.mu.Unlock()
 }
 
-// beaten notes how far a rank has come.
+// beaten records the progress of a rank.
 func (s *Server) beaten(rank int, p Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

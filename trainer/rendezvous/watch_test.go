@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// freeze has a rank's process say nothing more, as SIGSTOP does.
+// freeze makes a rank send no more messages, like SIGSTOP.
 func freeze(t testing.TB, s *Session) (resume func()) {
 	frozen := make(chan struct{})
 	s.mu.Lock()
@@ -67,7 +67,7 @@ func TestSilentRanksAreNamed(t *testing.T) {
 	}
 }
 
-// A job all of whose processes were stopped, and go on later, goes on.
+// A job continues after all of its processes were stopped and resumed.
 func TestSuspendedJobGoesOn(t *testing.T) {
 	t.Parallel()
 	a := start(t, 2, func(o *ServerOptions) { o.Silence, o.Stall = 2*time.Second, 4*time.Second })
@@ -82,7 +82,7 @@ func TestSuspendedJobGoesOn(t *testing.T) {
 		t.Fatalf("a suspended job was ended: %v", a.Outcome().First)
 	default:
 	}
-	// And one rank that stays frozen is found after.
+	// A single rank that stays frozen is still detected afterwards.
 	resume[0]()
 	select {
 	case <-a.Failing():
@@ -94,14 +94,14 @@ func TestSuspendedJobGoesOn(t *testing.T) {
 	}
 }
 
-// This process itself may be stopped: time in which it did not run does not count.
+// If this process itself is stopped, the time in which it did not run does not count.
 func TestOwnSuspensionDoesNotCount(t *testing.T) {
 	a := start(t, 2, nil)
 	a.joinAll(t, 2)
 	s := a.Server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.members[0] == nil || s.members[1] == nil { // counted in a moment after they are told
+	for s.members[0] == nil || s.members[1] == nil { // recorded shortly after the welcome is sent
 		s.mu.Unlock()
 		time.Sleep(time.Millisecond)
 		s.mu.Lock()
@@ -113,7 +113,7 @@ func TestOwnSuspensionDoesNotCount(t *testing.T) {
 		t.Errorf("silent for %s, failure %v", got, s.first)
 	}
 	s.silences[0].heard, s.silences[1].heard = false, false
-	s.lookLocked(time.Hour) // nobody was heard
+	s.lookLocked(time.Hour) // no rank sent a message
 	if got := s.silences[1].silent; got != 2*time.Second || s.first != nil {
 		t.Errorf("silent for %s, failure %v", got, s.first)
 	}
@@ -147,8 +147,8 @@ func TestStandstill(t *testing.T) {
 	}
 }
 
-// Ranks that keep no count, and those that still load, are not expected to progress;
-// and one rank that goes on is enough.
+// Ranks without a count, and ranks that still load, are not expected to make progress. One
+// rank that makes progress is enough.
 func TestNoStandstill(t *testing.T) {
 	for name, second := range map[string]func(i uint64) Progress{
 		"loading":  func(uint64) Progress { return Progress{Phase: "loading"} },
