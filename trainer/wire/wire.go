@@ -1,15 +1,16 @@
-// Package wire is one authenticated connection between two processes of the
-// same job: a mutual proof that both know the attempt's secret, then frames
-// that carry their length, kind, place in the sequence and a MAC.
+// Package wire provides an authenticated connection between two processes of a job. Both sides
+// first prove that they have the attempt's secret. Then they exchange frames with a length, a
+// kind, a sequence number, and a MAC.
 //
-// It promises that a peer which does not know the secret is dropped within the
-// handshake deadline having learnt nothing and cost a bounded amount of memory,
-// that a recorded handshake cannot be replayed (both sides contribute a fresh
-// nonce), and that a truncated, altered, repeated or reordered frame is an
-// error and never a message.
+// Guarantees:
 //
-// It does not encrypt: what is sent can be read by whoever can read the
-// network. It does not reconnect, and it does not choose addresses.
+//   - A peer without the secret is dropped within the handshake timeout. It receives no
+//     information and costs a limited amount of memory.
+//   - A recorded handshake cannot be replayed, because both sides contribute a fresh nonce.
+//   - A truncated, altered, repeated, or reordered frame is an error and never a message.
+//
+// The package does not encrypt: anyone who can read the network can read the messages. It does
+// not reconnect and does not choose addresses.
 package wire
 
 import (
@@ -30,11 +31,10 @@ import (
 )
 
 const (
-	// HandshakeTimeout bounds a handshake: a slow or silent stranger holds a
-	// connection no longer than this.
+	// HandshakeTimeout limits how long an unauthenticated peer can hold a connection.
 	HandshakeTimeout = 5 * time.Second
-	// MaxFrame is the largest payload of one frame in bytes. The largest honest
-	// one is a node's network inventory.
+	// MaxFrame is the maximum payload of a frame, in bytes. The largest valid payload is a
+	// node's network inventory.
 	MaxFrame = 8 << 20
 
 	magic     = "ddpbatch wire 1\n"
@@ -44,16 +44,16 @@ const (
 	headerLen = 4 + 1
 )
 
-// ErrNotAuthentic says that the peer does not know this attempt's secret, or
-// that what it sent is not what it claims to be.
+// ErrNotAuthentic means that the peer does not have this attempt's secret, or that a message
+// is not authentic.
 var ErrNotAuthentic = errors.New("peer does not prove knowledge of this attempt's secret")
 
-// Secret is the key of one attempt of one job. On one host it may travel in the environment
-// of the ranks. To other hosts it travels in a file of mode 0600. It is never in an argument
-// list.
+// A Secret is the key of one attempt of a job. On one host, the launcher may pass it to the
+// ranks in an environment variable. Other hosts read it from a file of mode 0600. It is never
+// in an argument list.
 type Secret [32]byte
 
-// NewSecret draws a secret from the system's random source.
+// NewSecret returns a random secret from the system's random source.
 func NewSecret() (Secret, error) {
 	var s Secret
 	if _, err := rand.Read(s[:]); err != nil {
@@ -62,12 +62,12 @@ func NewSecret() (Secret, error) {
 	return s, nil
 }
 
-// ParseSecret reads the form that Encode writes.
+// ParseSecret parses the format of Encode.
 func ParseSecret(text string) (Secret, error) {
 	var s Secret
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != len(s) {
-		// The text is not quoted: most of it may be the real secret.
+		// Do not quote the text: it may contain most of the real secret.
 		return s, fmt.Errorf("the secret is not %d hexadecimal digits", 2*len(s))
 	}
 	copy(s[:], b)
@@ -77,14 +77,13 @@ func ParseSecret(text string) (Secret, error) {
 // Encode returns the secret as hexadecimal digits.
 func (s Secret) Encode() string { return hex.EncodeToString(s[:]) }
 
-// String hides the secret, so that it cannot end up in a message by accident.
+// String hides the secret, so that it cannot appear in a message by accident.
 func (s Secret) String() string { return "(secret)" }
 
 // GoString hides the secret from %#v.
 func (s Secret) GoString() string { return "wire.Secret(hidden)" }
 
-// Conn is an authenticated connection. One goroutine may read while others
-// write.
+// A Conn is an authenticated connection. One goroutine may read while others write.
 type Conn struct {
 	net.Conn
 	readMAC   hash.Hash
@@ -93,26 +92,26 @@ type Conn struct {
 	writeLock sync.Mutex
 	writeMAC  hash.Hash
 	writeSeq  uint64
-	exporter  []byte // the key that [Conn.DeriveKey] expands
+	exporter  []byte // key that [Conn.DeriveKey] expands
 }
 
-// DeriveKey returns a key of size bytes that only the two ends of this connection know. It
-// depends on the secret, the label, and the nonces of both ends, and on the use, so that no
-// other connection has it. The caller may use it for what it sends over the network
-// connection without frames.
+// DeriveKey returns a key of size bytes that only the two ends of this connection have. It
+// depends on the secret, the label, the nonces of both ends, and use, so it is unique to this
+// connection and use. The caller may use it for data that it sends over the network connection
+// without frames.
 func (c *Conn) DeriveKey(use string, size int) ([]byte, error) {
 	return hkdf.Expand(sha256.New, c.exporter, "ddpbatch "+use, size)
 }
 
-// Client proves to the accepting side of c that this process knows the secret,
-// and has it prove the same. label binds the connection to one use: both sides
-// must name the same. On error c is closed.
+// Client authenticates the accepting side of c and this process to each other, by the secret.
+// label binds the connection to one use and must be equal on both sides. On an error, Client
+// closes c.
 func Client(c net.Conn, secret Secret, label string) (*Conn, error) {
 	conn, _, err := handshake(c, []Key{{secret, label}}, false)
 	return conn, err
 }
 
-// Server is the accepting side of [Client].
+// Server authenticates the connecting side of c, the counterpart of [Client].
 func Server(c net.Conn, secret Secret, label string) (*Conn, error) {
 	conn, _, err := ServerAny(c, Key{secret, label})
 	return conn, err
@@ -124,16 +123,15 @@ type Key struct {
 	Label  string
 }
 
-// ServerAny is [Server] for a peer that may know any one of several keys. It returns the
-// index of the key that the peer has proven to know.
+// ServerAny is [Server] for a peer with one of several keys. It returns the index of the
+// peer's key.
 func ServerAny(c net.Conn, keys ...Key) (conn *Conn, which int, err error) {
 	return handshake(c, keys, true)
 }
 
-// handshake exchanges magic and nonce, then proofs, which hold the label. The
-// connecting side begins with both, so that a stranger that connects is not
-// answered and costs little, and learns nothing made from the secret. A server may have
-// several keys: it uses the one that the client proves to know.
+// handshake exchanges magic strings and nonces, then proofs, which include the label. The
+// connecting side sends both first. Thus an unauthenticated client costs little and gets no
+// data derived from the secret. A server may have several keys; it uses the client's key.
 func handshake(c net.Conn, keys []Key, server bool) (_ *Conn, which int, err error) {
 	defer func() {
 		if err != nil {
@@ -188,8 +186,8 @@ func handshake(c net.Conn, keys []Key, server bool) (_ *Conn, which int, err err
 	verify := func(use string) error {
 		var got [sha256.Size]byte
 		if _, err := io.ReadFull(c, got[:]); err != nil {
-			// A server that does not believe the proof hangs up. A client that
-			// does so has merely gone.
+			// A server that rejects the proof closes the connection. A client that closes it
+			// has only disconnected.
 			if !server && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
 				return ErrNotAuthentic
 			}
@@ -223,8 +221,8 @@ func handshake(c net.Conn, keys []Key, server bool) (_ *Conn, which int, err err
 	return &Conn{Conn: c, readMAC: toClient, writeMAC: toServer, exporter: derive("exporter")}, which, nil
 }
 
-// WriteFrame sends one frame of at most [MaxFrame] bytes: the parts, one after the
-// other. They are only read, and may be those of other connections' frames too.
+// WriteFrame sends one frame that consists of the parts, at most [MaxFrame] bytes in total. It
+// does not modify the parts, so several connections may send them concurrently.
 func (c *Conn) WriteFrame(kind byte, parts ...[]byte) error {
 	size := 0
 	for _, p := range parts {
@@ -249,12 +247,12 @@ func (c *Conn) WriteFrame(kind byte, parts ...[]byte) error {
 	return err
 }
 
-// ReadFrame returns the next frame. io.EOF means that the peer closed the
-// connection between frames.
+// ReadFrame returns the next frame. It returns io.EOF if the peer closed the connection
+// between frames.
 func (c *Conn) ReadFrame() (kind byte, payload []byte, err error) { return c.ReadFrameWithin(MaxFrame) }
 
-// ReadFrameWithin is [Conn.ReadFrame] with a lower limit for the payload, in bytes. A frame
-// over the limit is an error before memory is allocated for it.
+// ReadFrameWithin is [Conn.ReadFrame] with a lower limit on the payload, in bytes. It rejects
+// a larger frame before it allocates memory.
 func (c *Conn) ReadFrameWithin(limit int) (kind byte, payload []byte, err error) {
 	if _, err := io.ReadFull(c.Conn, c.readBuf[:]); err != nil {
 		return 0, nil, err

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// pair returns both ends of one loopback TCP connection.
+// pair returns both ends of a loopback TCP connection.
 func pair(t testing.TB) (client, server net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -40,7 +40,7 @@ func secret(t testing.TB) Secret {
 	return s
 }
 
-// shake runs both sides of a handshake and returns what each of them got.
+// shake runs both sides of a handshake and returns their results.
 func shake(t testing.TB, clientSecret, serverSecret Secret, clientLabel, serverLabel string) (c, s *Conn, cerr, serr error) {
 	t.Helper()
 	a, b := pair(t)
@@ -95,12 +95,12 @@ func TestStrangersAreRefused(t *testing.T) {
 	if _, err := Server(b, key, "x"); !errors.Is(err, ErrNotAuthentic) {
 		t.Errorf("a web client: %v", err)
 	}
-	if answer, _ := io.ReadAll(a); len(answer) > 0 { // the end may come as a reset
+	if answer, _ := io.ReadAll(a); len(answer) > 0 { // the end may be a reset
 		t.Errorf("a web client was answered %q", answer)
 	}
 }
 
-// A recorded handshake is useless: the server's nonce is new every time.
+// A recorded handshake is useless because the server's nonce is always new.
 func TestReplayIsRefused(t *testing.T) {
 	key := secret(t)
 	a, b := pair(t)
@@ -126,7 +126,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.Conn.Write(b)
 }
 
-// Every single altered byte of a frame, and every shorter frame, is an error.
+// A frame with any byte altered, or any shorter frame, is an error.
 func TestAlteredFrames(t *testing.T) {
 	key := secret(t)
 	frame := func(damage func([]byte) []byte) error {
@@ -158,7 +158,7 @@ func TestAlteredFrames(t *testing.T) {
 	}
 }
 
-// edited is a proven connection whose client's frames can be altered on their way.
+// edited is an authenticated connection whose client's frames can be altered in transit.
 func edited(t *testing.T, key Secret) (rec *editor, c, s *Conn) {
 	t.Helper()
 	a, b := pair(t)
@@ -225,8 +225,7 @@ func TestSecretIsNotPrinted(t *testing.T) {
 	}
 }
 
-// FuzzServer feeds arbitrary bytes to the accepting side, which must never
-// accept them.
+// FuzzServer sends arbitrary bytes to the accepting side, which must never accept them.
 func FuzzServer(f *testing.F) {
 	f.Add([]byte(magic + strings.Repeat("n", nonceSize+32)))
 	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"))
@@ -241,13 +240,13 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// A server with several keys takes a client that knows one of them, and says which.
+// A server with several keys accepts a client with one of them, and returns its index.
 func TestServerWithSeveralKeys(t *testing.T) {
 	one, two := Key{secret(t), "one"}, Key{secret(t), "two"}
 	for _, tt := range []struct {
 		name string
 		key  Key
-		want int // -1 for none
+		want int // -1 for an error
 	}{
 		{"first key", one, 0},
 		{"second key", two, 1},
@@ -313,8 +312,8 @@ func TestDeriveKey(t *testing.T) {
 	}
 }
 
-// Two clients or two servers that are connected to each other, and an end whose own bytes
-// come back, prove nothing.
+// Two clients or two servers that are connected to each other do not authenticate. Neither
+// does an end that receives its own bytes.
 func TestReflectedHandshake(t *testing.T) {
 	key := secret(t)
 	both := func(one, other func(net.Conn, Secret, string) (*Conn, error)) (error, error) {
@@ -342,7 +341,7 @@ func TestReflectedHandshake(t *testing.T) {
 	}
 }
 
-// A frame is good only in its own session and direction.
+// A frame is valid only in its own session and direction.
 func TestFrameOfAnotherSessionOrDirection(t *testing.T) {
 	key := secret(t)
 	session := func() (c, s *Conn) {
