@@ -13,15 +13,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// ErrWritable is a profile that users other than its owner can change. The lines of a
+// ErrWritable means that users other than its owner can change a profile. The lines of a
 // profile run as the user who submits a job.
 var ErrWritable = errors.New("other users can change the profile")
 
-// readProfile reads the profile at path. It returns an error that wraps [ErrWritable], with
-// a hint, in two cases: every user can change or replace the file, or members of a group
-// that this user is in. See ARCHITECTURE.md for what is accepted. A group that can write to
-// a directory of jobDir, the directory of the job file, is accepted with a warning: its
-// members can replace the job file as well.
+// readProfile reads the profile at path. It returns an error that wraps [ErrWritable], with a
+// hint, if every user, or members of a group of this user, can change or replace the file. See
+// ARCHITECTURE.md for the accepted permissions. It returns only a warning if a group can write
+// to a directory of jobDir, the directory of the job file, because its members can replace the
+// job file anyway.
 func readProfile(path, jobDir string) (src []byte, warning error, err error) {
 	f, err := safefile.Open(path, 0)
 	if err != nil {
@@ -36,9 +36,9 @@ func readProfile(path, jobDir string) (src []byte, warning error, err error) {
 	return src, warning, err
 }
 
-// checkWriters returns an error or a warning if users other than the owner can change an
-// open profile, or can replace it because they can write to a directory above. Both
-// describe the files and the directories that are to be changed.
+// checkWriters returns an error or a warning if users other than the owner can change an open
+// profile, or can replace it because they can write to a directory above it. Both list the
+// files and directories whose permissions must change.
 func checkWriters(f *os.File, path, jobDir string) (warning, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -59,8 +59,8 @@ func checkWriters(f *os.File, path, jobDir string) (warning, err error) {
 	if jobDir != "" {
 		jobDirs = directoriesOf(filepath.Join(jobDir, "job"))
 	}
-	// A new name beside the profile could be another profile, so these need more than the
-	// sticky bit.
+	// In the directory of the profile, a new file could be another profile, so the sticky bit is
+	// not sufficient.
 	parents := []string{filepath.Dir(path)}
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		parents = append(parents, filepath.Dir(target))
@@ -71,7 +71,7 @@ func checkWriters(f *os.File, path, jobDir string) (warning, err error) {
 	for _, p := range places {
 		writers := safefile.WritersOf(p.info)
 		if writers == safefile.SharedGroup && isRoot(info) && isRoot(p.info) {
-			continue // root keeps the profile, and has chosen the group
+			continue // root owns the profile and has selected the group
 		}
 		withJob := slices.Contains(jobDirs, p.path) || p.path == path && filepath.Dir(path) == filepath.Clean(jobDir)
 		if writers == safefile.Anyone || writers == safefile.SharedGroup && !withJob {
@@ -90,7 +90,7 @@ func checkWriters(f *os.File, path, jobDir string) (warning, err error) {
 			who, mode = append(who, "every user can write to "+name), "go-w"
 		}
 		if p.path != path && !slices.Contains(parents, p.path) {
-			mode = "+t" // others may create names there, such as in a project directory
+			mode = "+t" // others may create files in it, for example in a project directory
 		}
 		commands = append(commands, fmt.Sprintf("`chmod %s %s`", mode, p.path))
 	}
@@ -111,8 +111,8 @@ func isRoot(info fs.FileInfo) bool {
 	return ok && owner == 0
 }
 
-// directoriesOf returns the directories above a path, the lowest first, and those above the
-// file that a symbolic link leads to.
+// directoriesOf returns the directories above path, innermost first. If path is a symbolic
+// link, it appends the directories above the link's target.
 func directoriesOf(path string) (all []string) {
 	for _, resolve := range []bool{false, true} {
 		dir := filepath.Dir(filepath.Clean(path))

@@ -1,12 +1,13 @@
-// Package sites holds the profiles of computing centres: what a job may ask for
-// there, what it must say, and how GPUs, cores, the network and containers are
-// asked for. A profile is one TOML file that a centre can publish; those here
-// were written from the centres' public documents, which each names.
+// Package sites reads the profiles of computing centers. A profile describes which resources a
+// job may request, which keys it must set, and how to request GPUs, cores, the network, and
+// containers. It is a single TOML file that a center can publish. The embedded profiles come
+// from the public documents of the centers, which each profile lists.
 //
-// It promises that a profile with a mistake is refused with the place of it, that
-// a value that the job file gives is never replaced by a profile's, and that
-// [Profile.Lint] refuses only what the profile says is impossible.
+// The package guarantees the following:
+//   - An invalid profile is rejected with the position of the error.
+//   - A profile never replaces a value of the job file.
+//   - [Profile.Lint] rejects only values that are impossible according to the profile.
 //
-// It does not ask Slurm: limits change, and the profile's date says when they
-// were read. It renders nothing and starts nothing.
+// The package does not query Slurm, render scripts, or start processes. Limits change, and the
+// date in a profile states when they were read.
 package sites

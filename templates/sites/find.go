@@ -18,23 +18,23 @@ var embedded embed.FS
 
 const suffix = ".toml"
 
-// maxProfile bounds a profile's file; a real one has a few kilobytes.
+// maxProfile is the maximum size of a profile in bytes. Profiles have a few kilobytes.
 const maxProfile = 256 << 10
 
-// ErrUnknown is a site without a profile.
+// ErrUnknown means that a site does not have a profile.
 var ErrUnknown = errors.New("there is no profile")
 
-// Finder knows where profiles are looked for.
+// A Finder searches for profiles.
 type Finder struct {
-	// Dirs are folders of NAME.toml files, which a centre keeps; the first one
-	// that has a name wins, and before the profiles that come with the program.
+	// Dirs are directories of NAME.toml files that the center maintains. The first match has
+	// precedence, also over the embedded profiles.
 	Dirs []string
 }
 
-// Find returns the profile that a job file's site names: a path (with a slash or
-// ending in .toml; relative paths start at base, the directory of the job file), or a name.
-// The error is [ErrUnknown], [jobs.Diagnostics], or the error of reading a file, which may
-// wrap [ErrWritable].
+// Find returns the profile for the site in a job file. The site is a name or a path, which
+// contains a slash or ends in .toml. Relative paths start at base, the directory of the job
+// file. The error is [ErrUnknown], [jobs.Diagnostics], or a read error, which may wrap
+// [ErrWritable].
 func (f Finder) Find(site, base string) (*Profile, error) {
 	if IsPath(site) {
 		path := site
@@ -69,19 +69,19 @@ func (f Finder) Find(site, base string) (*Profile, error) {
 	return Parse(site, site+suffix, src)
 }
 
-// IsPath says whether a site is the path of a profile and no name.
+// IsPath reports whether a site is the path of a profile and not a name.
 func IsPath(site string) bool {
 	return strings.Contains(site, "/") || strings.HasSuffix(site, suffix)
 }
 
-// Names are the names of all profiles that [Finder.Find] finds, in order.
+// Names returns the sorted names of all profiles that [Finder.Find] finds by name.
 func (f Finder) Names() []string {
 	// The pattern is a constant, so it cannot be malformed.
 	found, _ := fs.Glob(embedded, "*"+suffix)
 	for _, dir := range f.Dirs {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
-			continue // most machines have no such folder
+			continue // most machines do not have this directory
 		}
 		for _, e := range entries {
 			if strings.HasSuffix(e.Name(), suffix) {
@@ -96,8 +96,8 @@ func (f Finder) Names() []string {
 	return slices.Compact(found)
 }
 
-// Parse reads a profile. Name is what a job file calls it, filename is for
-// messages. The error is of type [jobs.Diagnostics].
+// Parse reads a profile. name is the site in the job file, and filename is for messages. The
+// error has type [jobs.Diagnostics].
 func Parse(name, filename string, src []byte) (*Profile, error) {
 	p := &Profile{name: name, source: src}
 	doc, err := jobs.Decode(filename, src, p)
@@ -120,7 +120,7 @@ func Parse(name, filename string, src []byte) (*Profile, error) {
 	return p, nil
 }
 
-// check finds what is wrong between keys.
+// check reports missing keys and conflicts between keys.
 func (p *Profile) check(filename string) jobs.Diagnostics {
 	var found jobs.Diagnostics
 	report := func(key, format string, args ...any) {
@@ -150,9 +150,9 @@ func (p *Profile) check(filename string) jobs.Diagnostics {
 	return found
 }
 
-// Suggested is the resource that a job gets that asks for nothing but what the
-// profile fills in or requires: the first one that fits the defaults. It is empty
-// for a profile without resources.
+// Suggested returns the resource for a job that sets only the keys that the profile requires:
+// the first resource that is compatible with the defaults. It is empty if the profile has no
+// resources.
 func (p *Profile) Suggested() Resource {
 	d := p.Defaults
 	for _, r := range p.Resources {
@@ -163,5 +163,5 @@ func (p *Profile) Suggested() Resource {
 	return Resource{}
 }
 
-// fits says whether a default and a resource can go together.
+// fits reports whether a default and a resource are compatible.
 func fits[T ~string](value, of T) bool { return value == "" || of == "" || value == of }

@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// Apply fills in what the job leaves to its site.
+// Apply sets the keys that the job does not set to the site's values.
 func (p *Profile) Apply(job *jobs.Job) {
 	s, d := &job.Slurm, p.Defaults
 	fill(job, "slurm.partition", &s.Partition, d.Partition)
@@ -31,8 +31,8 @@ func (p *Profile) Apply(job *jobs.Job) {
 	}
 }
 
-// coresPerTask is the site's cores for a rank, which is one GPU's share, or fewer
-// where the job has more ranks on a node than that leaves cores for.
+// coresPerTask returns the site's number of cores per rank, which is one GPU's share. It
+// returns fewer if the ranks of a node would otherwise need more cores than the node has.
 func (p *Profile) coresPerTask(job *jobs.Job) jobs.Count {
 	cores := p.Defaults.CPUsPerTask
 	if r, ok := p.ResourceOf(job); ok && r.CPUsPerNode > 0 && cores > 0 {
@@ -41,7 +41,7 @@ func (p *Profile) coresPerTask(job *jobs.Job) jobs.Count {
 	return cores
 }
 
-// fill sets *v where the job file does not give it and the site has a value.
+// fill sets *v if the job file does not set the key and the site has a value.
 func fill[T comparable](job *jobs.Job, key string, v *T, value T) {
 	var none T
 	if !job.Gives(key) && value != none {
@@ -49,8 +49,8 @@ func fill[T comparable](job *jobs.Job, key string, v *T, value T) {
 	}
 }
 
-// Lint returns what the site will not take of a job that was given to
-// [Profile.Apply], each with its place in the job file.
+// Lint returns one diagnostic for each value that the site rejects, with its position in the
+// job file. [Profile.Apply] must have been called for the job.
 func (p *Profile) Lint(job *jobs.Job) jobs.Diagnostics {
 	l := linter{p: p, job: job}
 	l.required()
@@ -70,8 +70,8 @@ func (p *Profile) Lint(job *jobs.Job) jobs.Diagnostics {
 	return l.found
 }
 
-// Doubts returns what the site accepts of a job that was given to [Profile.Apply], and
-// what is probably not meant.
+// Doubts returns warnings about values that the site accepts but that are probably not
+// intended. [Profile.Apply] must have been called for the job.
 func (p *Profile) Doubts(job *jobs.Job) jobs.Diagnostics {
 	l := linter{p: p, job: job}
 	s := job.Slurm
@@ -89,12 +89,12 @@ func (p *Profile) Doubts(job *jobs.Job) jobs.Diagnostics {
 	return l.found
 }
 
-// foreignGPUs reports whether the site has GPUs that the built-in trainer cannot use.
+// foreignGPUs reports whether the built-in trainer does not support the site's GPUs.
 func (p *Profile) foreignGPUs() bool {
 	return p.GPUs.Vendor != "" && p.GPUs.Vendor != VendorNVIDIA
 }
 
-// vendor rejects a training on GPUs that the built-in trainer does not support.
+// vendor rejects GPU training if the built-in trainer does not support the site's GPUs.
 func (l *linter) vendor() {
 	if t := l.job.Train; t != nil && t.Device == jobs.DeviceCUDA && l.p.foreignGPUs() {
 		l.report("train.device", `use "cpu", or run your own program with [command]`,
@@ -108,15 +108,14 @@ type linter struct {
 	found jobs.Diagnostics
 }
 
-// report adds a mistake at a key, or where the file does not give it at its
-// table.
+// report adds an error at a key, or at its table if the file does not set the key.
 func (l *linter) report(key, allowed, format string, args ...any) {
 	d := l.job.Near(key)
 	d.Message, d.Allowed = key+": "+fmt.Sprintf(format, args...), allowed
 	l.found = append(l.found, d)
 }
 
-// given are the values of the keys that a site may require.
+// given returns whether the job sets each key that a site may require.
 func (l *linter) given() map[string]bool {
 	s := l.job.Slurm
 	return map[string]bool{
@@ -134,7 +133,7 @@ func (l *linter) required() {
 	}
 }
 
-// note is the profile's remark that mentions a word, if there is one.
+// note returns the first note of the profile that contains word, or an empty string.
 func (l *linter) note(word string) string {
 	for _, n := range l.p.Notes {
 		if strings.Contains(strings.ToLower(string(n)), word) {
@@ -162,7 +161,8 @@ func (r Resource) takes(partition, qos, constraint string) bool {
 		(r.Constraint == "" || string(r.Constraint) == constraint)
 }
 
-// ResourceOf is what the profile says of what the job asks for, if it knows it.
+// ResourceOf returns the resource of the profile that matches the job. It returns false if
+// there is no match.
 func (p *Profile) ResourceOf(job *jobs.Job) (Resource, bool) {
 	s := job.Slurm
 	for _, r := range p.Resources {
@@ -173,7 +173,7 @@ func (p *Profile) ResourceOf(job *jobs.Job) (Resource, bool) {
 	return Resource{}, false
 }
 
-// partition finds a misspelt partition.
+// partition reports a misspelled partition.
 func (l *linter) partition() {
 	s := l.job.Slurm
 	var partitions []string
@@ -184,9 +184,8 @@ func (l *linter) partition() {
 			partitions = append(partitions, string(r.Partition))
 		}
 	}
-	// A partition that the profile does not know is nothing against it: profiles
-	// cover the partitions that people train in, and centres open new ones. A
-	// misspelt one is found.
+	// An unknown partition is not an error. Profiles contain only partitions for training, and
+	// centers add new ones. Report only names that are similar to a known one.
 	if near := jobs.Nearest(string(s.Partition), partitions); s.Partition != "" && !anyPartition && near != "" && !slices.Contains(partitions, string(s.Partition)) {
 		l.report("slurm.partition", "known partitions: "+strings.Join(partitions, ", "), "the profile of %s knows no partition %q", l.p.name, s.Partition)
 		l.found[len(l.found)-1].Suggestion = near
@@ -218,7 +217,7 @@ func (l *linter) limits(r Resource) {
 	}
 }
 
-// words say which jobs a resource is for.
+// words returns the jobs that a resource applies to, for messages.
 func (r Resource) words() string {
 	var all []string
 	for _, w := range []struct{ name, value string }{

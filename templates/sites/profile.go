@@ -7,15 +7,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// Profile is what is known of a centre. Every key is optional but title, sources
-// and read.
+// A Profile describes a computing center. All keys except title, sources, and read are
+// optional.
 type Profile struct {
-	Title      jobs.Text                  `toml:"title"`      // for people: "LUMI-G (CSC)"
-	Sources    []Address                  `toml:"sources"`    // documents that it was written from
-	Read       Date                       `toml:"read"`       // the day on which they were read
-	Unverified []jobs.Text                `toml:"unverified"` // what no document of the centre confirmed
-	Notes      []jobs.Text                `toml:"notes"`      // what a user should know
-	Require    []Key                      `toml:"require"`    // keys of [slurm] that a job must give
+	Title      jobs.Text                  `toml:"title"`      // human-readable, such as "LUMI-G (CSC)"
+	Sources    []Address                  `toml:"sources"`    // documents that the profile is based on
+	Read       Date                       `toml:"read"`       // date when they were read
+	Unverified []jobs.Text                `toml:"unverified"` // statements that no document of the center confirms
+	Notes      []jobs.Text                `toml:"notes"`      // notes for users
+	Require    []Key                      `toml:"require"`    // keys of [slurm] that a job must set
 	Defaults   Defaults                   `toml:"defaults"`
 	Accounts   Accounts                   `toml:"accounts"`
 	Resources  []Resource                 `toml:"resource"`
@@ -28,13 +28,13 @@ type Profile struct {
 	Container  Container                  `toml:"container"`
 	Login      Login                      `toml:"login"`
 
-	name    string // as a job file's site names it
+	name    string // site in the job file
 	source  []byte
 	doc     jobs.Document
-	warning error // other users can change the file
+	warning error // set if other users can change the file
 }
 
-// Defaults are values for keys of [slurm] that the job file leaves out.
+// Defaults are values for keys of [slurm] that the job file does not set.
 type Defaults struct {
 	Partition   jobs.Word     `toml:"partition"`
 	Account     jobs.Word     `toml:"account"`
@@ -49,68 +49,66 @@ type Defaults struct {
 
 // Accounts are the rules for account names.
 type Accounts struct {
-	Suffix             jobs.Text               `toml:"suffix"`               // accounts for GPU jobs end so
-	SuffixByConstraint map[jobs.Word]jobs.Text `toml:"suffix_by_constraint"` // and so where the constraint decides
+	Suffix             jobs.Text               `toml:"suffix"`               // suffix of accounts for GPU jobs
+	SuffixByConstraint map[jobs.Word]jobs.Text `toml:"suffix_by_constraint"` // suffix for specific constraints
 }
 
-// Resource is what may be asked for in a partition, with a QOS or a constraint.
-// Zero values are no limit.
+// A Resource contains the limits of a partition, a QOS, or a constraint. Zero means no limit.
 type Resource struct {
-	Partition   jobs.Word     `toml:"partition"` // empty matches any, as for the next two
+	Partition   jobs.Word     `toml:"partition"` // empty matches all; also applies to the next two keys
 	QOS         jobs.Word     `toml:"qos"`
 	Constraint  jobs.Text     `toml:"constraint"`
-	Nodes       jobs.Count    `toml:"nodes"`         // most nodes of one job
-	Time        jobs.WallTime `toml:"time"`          // longest time
+	Nodes       jobs.Count    `toml:"nodes"`         // maximum per job
+	Time        jobs.WallTime `toml:"time"`          // maximum time limit
 	GPUsPerNode jobs.Count    `toml:"gpus_per_node"` // as Slurm counts them
 	CPUsPerNode jobs.Count    `toml:"cpus_per_node"` // as Slurm counts them
-	Memory      jobs.Memory   `toml:"mem"`           // of a node
+	Memory      jobs.Memory   `toml:"mem"`           // per node
 	Exclusive   bool          `toml:"exclusive"`     // whole nodes only
-	GPUs        jobs.Text     `toml:"gpus"`          // for people: "A100 40 GB"
+	GPUs        jobs.Text     `toml:"gpus"`          // human-readable, such as "A100 40 GB"
 }
 
 // GPUs describes the GPUs of the nodes.
 type GPUs struct {
-	Vendor Vendor `toml:"vendor"` // empty if the profile does not say
+	Vendor Vendor `toml:"vendor"` // empty if unknown
 }
 
-// Request is how a script asks sbatch.
+// A Request describes how a batch script requests resources from sbatch.
 type Request struct {
 	GPUs    GPURequest `toml:"gpus"`    // default "gres"
 	Requeue *bool      `toml:"requeue"` // default true
-	Options []Option   `toml:"options"` // further options of sbatch
+	Options []Option   `toml:"options"` // additional options of sbatch
 }
 
-// Step is how srun starts the ranks.
+// A Step describes how srun starts the ranks.
 type Step struct {
 	GPUs    StepGPUs  `toml:"gpus"`     // default "all"
-	GPUBind jobs.Word `toml:"gpu_bind"` // srun --gpu-bind; empty leaves it to Slurm
-	CPUBind jobs.Word `toml:"cpu_bind"` // srun --cpu-bind; empty leaves it to Slurm
+	GPUBind jobs.Word `toml:"gpu_bind"` // srun --gpu-bind; empty for Slurm's default
+	CPUBind jobs.Word `toml:"cpu_bind"` // srun --cpu-bind; empty for Slurm's default
 	MPI     jobs.Word `toml:"mpi"`      // srun --mpi, for jobs with train.backend = "mpi"
-	Options []Option  `toml:"options"`  // further options of srun
+	Options []Option  `toml:"options"`  // additional options of srun
 }
 
-// Network is what is known of the centre's networks.
+// A Network describes the center's networks.
 type Network struct {
-	Prefer     []jobs.InterfaceName `toml:"prefer"`      // first letters of the fast interfaces' names
-	Exclude    []jobs.InterfaceName `toml:"exclude"`     // interfaces never to use
-	NameSuffix jobs.Word            `toml:"name_suffix"` // HOST with it is the node on the fast network
-	Rate       jobs.Count           `toml:"rate"`        // Gbit/s of a node in one direction, of all its fast interfaces; for predictions
+	Prefer     []jobs.InterfaceName `toml:"prefer"`      // name prefixes of the fast interfaces
+	Exclude    []jobs.InterfaceName `toml:"exclude"`     // interfaces that must not be used
+	NameSuffix jobs.Word            `toml:"name_suffix"` // suffix of the host name on the fast network
+	Rate       jobs.Count           `toml:"rate"`        // Gbit/s per node and direction, sum of all fast interfaces; for predictions
 }
 
-// Setup is what every job needs on a node before its own setup.
+// A Setup prepares a node for every job, before the job's own setup.
 type Setup struct {
-	Lines   []jobs.Text `toml:"lines"` // of shell
+	Lines   []jobs.Text `toml:"lines"` // shell commands
 	Modules []jobs.Word `toml:"modules"`
 }
 
-// Container is how containers are run.
+// A Container describes how to run containers.
 type Container struct {
 	Runtime jobs.ContainerRuntime `toml:"runtime"`
-	Options []Option              `toml:"options"` // of the runtime; for pyxis and edf, of srun
+	Options []Option              `toml:"options"` // options of the runtime; for pyxis and edf, options of srun
 }
 
-// Missing returns the keys of [slurm] that a job must give and the profile does not fill
-// in.
+// Missing returns the keys of [slurm] that a job must set because the profile has no default.
 func (p *Profile) Missing() (keys []string) {
 	d := p.Defaults
 	filled := map[Key]bool{"partition": d.Partition != "", "account": d.Account != "", "qos": d.QOS != "", "constraint": d.Constraint != "",
@@ -123,16 +121,16 @@ func (p *Profile) Missing() (keys []string) {
 	return keys
 }
 
-// Login limits the ranks that `ddpbatch launch` starts on a login node.
+// A Login limits the ranks that `ddpbatch launch` starts on a login node.
 type Login struct {
-	MaxRanks *jobs.NonNegativeCount `toml:"max_ranks"` // most ranks of one launch; 0 forbids them; nil is no limit
+	MaxRanks *jobs.NonNegativeCount `toml:"max_ranks"` // maximum per launch; 0 allows none; nil means no limit
 	Hosts    []HostPattern          `toml:"hosts"`     // names of the login nodes; empty: hosts with Slurm's commands, outside of jobs
-	Hint     jobs.Text              `toml:"hint"`      // what to do instead
+	Hint     jobs.Text              `toml:"hint"`      // alternative for the user
 }
 
-// LoginLimit returns the most ranks that may start on a host without Slurm's srun.
-// limited is false if the profile does not limit them, or if the host is not a login
-// node: hasSlurm says that Slurm's commands are installed on it, inJob that this
+// LoginLimit returns the maximum number of ranks that may start on a host without srun.
+// limited is false if the profile has no limit, or if the host is not a login node. hasSlurm
+// reports whether Slurm's commands are installed on the host. inJob reports whether this
 // process belongs to a job.
 func (p *Profile) LoginLimit(host string, hasSlurm, inJob bool) (ranks int, limited bool) {
 	if p.Login.MaxRanks == nil {
@@ -146,11 +144,11 @@ func (p *Profile) LoginLimit(host string, hasSlurm, inJob bool) (ranks int, limi
 	return int(*p.Login.MaxRanks), limited
 }
 
-// Name is the profile's name, or the path by which it was found.
+// Name returns the site that the job file contains: a name or a path.
 func (p *Profile) Name() string { return p.name }
 
-// Source is the profile's file.
+// Source returns the content of the profile's file.
 func (p *Profile) Source() []byte { return p.source }
 
-// Requeue says whether the script lets Slurm requeue the job.
+// Requeue reports whether the batch script lets Slurm requeue the job.
 func (p *Profile) Requeue() bool { return p.Request.Requeue == nil || *p.Request.Requeue }

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestEmbedded: the profiles that come with the program are good ones.
+// TestEmbedded checks that the embedded profiles are valid.
 func TestEmbedded(t *testing.T) {
 	names := Finder{}.Names()
 	if len(names) < 11 {
@@ -82,8 +82,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A profile runs commands as the user. One that others can change is rejected, unless those
-// who can change it are trusted by its owner.
+// A profile runs commands as the user. A profile that others can change is rejected, unless
+// its owner trusts them.
 func TestFindChecksWhoCanWrite(t *testing.T) {
 	const shared, staff = 4242, 4343
 	groups, err := syscall.Getgroups()
@@ -155,7 +155,7 @@ func TestFindChecksWhoCanWrite(t *testing.T) {
 	}
 }
 
-// A directory far above a profile may be shared on purpose: the sticky bit is enough there.
+// A directory far above a profile may be shared intentionally. The sticky bit is sufficient for it.
 func TestHintKeepsSharedDirectories(t *testing.T) {
 	project := t.TempDir()
 	dir := filepath.Join(project, "sites")
@@ -167,7 +167,7 @@ func TestHintKeepsSharedDirectories(t *testing.T) {
 	if hint := hints.Of(err); !strings.Contains(hint, "`chmod +t "+project+"`") || !strings.Contains(hint, "`chmod go-w "+dir+"`") {
 		t.Errorf("got %v (hint %q)", err, hint)
 	}
-	// The hint helps.
+	// Following the hint fixes the error.
 	if err := errors.Join(os.Chmod(project, 0o777|os.ModeSticky), os.Chmod(dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}
@@ -176,8 +176,8 @@ func TestHintKeepsSharedDirectories(t *testing.T) {
 	}
 }
 
-// TestGolden compares what is said about bad profiles, and about jobs that do not
-// fit a good one, with golden files.
+// TestGolden compares the errors for invalid profiles, and for jobs that violate a valid one,
+// with golden files.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.toml")
 	if err != nil || len(files) < 10 {
@@ -264,7 +264,7 @@ func TestGPURequest(t *testing.T) {
 	}
 }
 
-// FuzzParse: no file makes it panic, and each mistake says something.
+// FuzzParse checks that no file causes a panic and that every error has a message.
 func FuzzParse(f *testing.F) {
 	for _, name := range (Finder{}).Names() {
 		p, err := Finder{}.Find(name, "")

@@ -12,53 +12,52 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// Address is the https address of a document.
+// An Address is the https URL of a document.
 type Address string
 
-// Date is a day in the form "2026-01-31".
+// A Date is a date in the format "2026-01-31".
 type Date string
 
-// Key is a key of a job's [slurm].
+// A Key is a key of a job's [slurm] table.
 type Key string
 
-// Option is one option of sbatch, srun or a container's runtime: "--name" or
-// "--name=value".
+// An Option is one option of sbatch, srun, or a container runtime: "--name" or "--name=value".
 type Option string
 
-// GPURequest is how a script asks for GPUs: see [GPURequest.Options].
+// A GPURequest is the way to request GPUs: see [GPURequest.Options].
 type GPURequest string
 
-// Vendor is the maker of a centre's GPUs.
+// A Vendor is the manufacturer of a center's GPUs.
 type Vendor string
 
-// The values of Vendor.
+// Values of Vendor.
 const (
 	VendorNVIDIA Vendor = "nvidia"
 	VendorAMD    Vendor = "amd"
 	VendorIntel  Vendor = "intel"
 )
 
-// vendorNames are the names of the makers, for messages.
+// vendorNames are the names of the vendors in messages.
 var vendorNames = map[Vendor]string{VendorNVIDIA: "NVIDIA", VendorAMD: "AMD", VendorIntel: "Intel"}
 
-// StepGPUs says which of its node's GPUs a rank sees.
+// A StepGPUs selects the GPUs of the node that a rank can access.
 type StepGPUs string
 
-// The values of StepGPUs.
+// Values of StepGPUs.
 const (
-	StepGPUsAll     StepGPUs = "all"      // every one
-	StepGPUsPerTask StepGPUs = "per-task" // one, by --gpus-per-task=1
+	StepGPUsAll     StepGPUs = "all"      // all GPUs of the node
+	StepGPUsPerTask StepGPUs = "per-task" // one GPU, with --gpus-per-task=1
 )
 
-// required are the keys of [slurm] that a centre may ask for.
+// required are the keys of [slurm] that a center may require.
 var required = []string{"account", "time", "partition", "qos", "constraint", "mem", "gpus_per_node", "reservation"}
 
-// ours are the options that the script and the step give by themselves.
+// ours are the options that ddpbatch sets in the script and the step.
 var ours = []string{"--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task", "--job-name", "--output", "--open-mode", "--requeue", "--no-kill",
 	"--export", "--signal", "--kill-on-bad-exit", "--wait", "--mpi", "--gres", "--gpus", "--gpus-per-node", "--gpus-per-task",
 	"--gpu-bind", "--cpu-bind", "--input", "--comment", "--dependency", "--array", "--label", "--het-group"}
 
-// UnmarshalTOML takes an https address.
+// UnmarshalTOML accepts an https URL.
 func (a *Address) UnmarshalTOML(v any) error {
 	s, err := text(v)
 	if err != nil {
@@ -72,7 +71,7 @@ func (a *Address) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// UnmarshalTOML takes a date as a string.
+// UnmarshalTOML accepts a date in a string.
 func (d *Date) UnmarshalTOML(v any) error {
 	s, err := text(v)
 	if err != nil {
@@ -85,7 +84,7 @@ func (d *Date) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// UnmarshalTOML takes a key's name.
+// UnmarshalTOML accepts the name of a key.
 func (k *Key) UnmarshalTOML(v any) error {
 	s, err := text(v)
 	if err != nil {
@@ -98,7 +97,7 @@ func (k *Key) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// UnmarshalTOML takes one option.
+// UnmarshalTOML accepts one option.
 func (o *Option) UnmarshalTOML(v any) error {
 	s, err := text(v)
 	if err != nil {
@@ -115,7 +114,7 @@ func (o *Option) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// UnmarshalTOML takes "gres", "gres:TYPE", "gpus-per-node", "gpus" or "none".
+// UnmarshalTOML accepts "gres", "gres:TYPE", "gpus-per-node", "gpus", and "none".
 func (g *GPURequest) UnmarshalTOML(v any) error {
 	s, err := text(v)
 	if err != nil {
@@ -133,11 +132,11 @@ func plainWord(s string) bool {
 	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == ""
 }
 
-// HostPattern is a host name in which * and ? match any characters, and [a-c] one of
-// several.
+// A HostPattern is a host name in which * matches any characters, ? matches one character, and
+// [a-c] matches one of several.
 type HostPattern string
 
-// UnmarshalTOML takes a pattern.
+// UnmarshalTOML accepts a pattern.
 func (h *HostPattern) UnmarshalTOML(v any) error {
 	s, err := text(v)
 	if err != nil {
@@ -155,7 +154,7 @@ func (h HostPattern) matches(host string) bool {
 	return ok
 }
 
-// UnmarshalTOML takes "nvidia", "amd" or "intel".
+// UnmarshalTOML accepts "nvidia", "amd", and "intel".
 func (v *Vendor) UnmarshalTOML(value any) error {
 	s, err := text(value)
 	if err != nil {
@@ -168,7 +167,7 @@ func (v *Vendor) UnmarshalTOML(value any) error {
 	return nil
 }
 
-// UnmarshalTOML takes "all" or "per-task".
+// UnmarshalTOML accepts "all" and "per-task".
 func (g *StepGPUs) UnmarshalTOML(v any) error {
 	s, err := text(v)
 	if err != nil {
@@ -180,7 +179,7 @@ func (g *StepGPUs) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// text is a string without control characters.
+// text returns v if it is a string without control characters.
 func text(v any) (string, error) {
 	if _, ok := v.(string); !ok {
 		return "", errors.New("must be a string in quotes")
@@ -190,8 +189,8 @@ func text(v any) (string, error) {
 	return string(t), err
 }
 
-// Options are the options of sbatch for a job of so many nodes with so many GPUs
-// on each.
+// Options returns the options of sbatch for a job with the given numbers of nodes and GPUs per
+// node.
 func (g GPURequest) Options(nodes, gpusPerNode int) []string {
 	kind, gpu, typed := strings.Cut(string(g), ":")
 	switch {
@@ -204,7 +203,7 @@ func (g GPURequest) Options(nodes, gpusPerNode int) []string {
 	case typed:
 		return []string{fmt.Sprintf("--gres=gpu:%s:%d", gpu, gpusPerNode)}
 	}
-	// Not --gpus-per-node, which only select/cons_tres knows: --gres means the
-	// same everywhere from 22.05 to 26.05, and a step gets all of it unasked.
+	// Do not use --gpus-per-node, which requires select/cons_tres. --gres has the same meaning
+	// in all versions from 22.05 to 26.05, and a step gets all of these GPUs by default.
 	return []string{fmt.Sprintf("--gres=gpu:%d", gpusPerNode)}
 }
