@@ -10,13 +10,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// maxFile bounds a file of secrets; a private key has 4 KiB.
+// maxFile is the maximum size of a secrets file in bytes. A private key has 4 KiB.
 const maxFile = 64 << 10
 
 const formatHint = "name a file with one NAME=VALUE on each line"
 
-// load reads a file of secrets. The file must belong to this user or to root, and nobody
-// else may have access.
+// load reads a secrets file. The file must belong to this user or to root, and no other user
+// may have access.
 func load(path string) (map[string]string, error) {
 	f, err := safefile.Open(path, 0)
 	if errors.Is(err, safefile.ErrNotRegular) || errors.Is(err, syscall.EISDIR) {
@@ -34,8 +34,8 @@ func load(path string) (map[string]string, error) {
 		return nil, hints.Errorf("copy what you need into a file of your own, and `chmod 600` it",
 			"it belongs to user %d, who could change it, and this is user %d", owner, os.Geteuid())
 	}
-	// Of a file with an access list, the bits of the group are the most that it
-	// allows to anyone (acl(5)).
+	// If the file has an access control list, the group bits are its mask, the maximum that
+	// the list grants to named users and groups (acl(5)).
 	if perm := info.Mode().Perm(); perm&0o077 != 0 {
 		return nil, hints.Errorf("`chmod 600` it; if the machine is shared, take the values in it as known to others and replace them",
 			"its mode is %04o: others can get at it", perm)

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// What can be wrong with a line. None has a verb for the line's text: a key of a
-// service that stands where a name should be is still a secret.
+// Errors in a line. No message contains the text of the line, because it may be a secret. For
+// example, a key of a service may be at the position of a name.
 const (
 	noEquals    = "no = in it; a line is NAME=VALUE"
 	badName     = "what stands before the = is not a variable's name (letters, digits and _, no spaces around it)"
@@ -19,11 +19,11 @@ const (
 	sameAsAbove = "sets the same name as line %d"
 )
 
-// parse reads the lines of a file of secrets.
+// parse parses the lines of a secrets file.
 func parse(text string) (map[string]string, error) {
 	values := map[string]string{}
 	lines := map[string]int{}
-	text = strings.TrimPrefix(text, "\ufeff") // editors of Windows put it there
+	text = strings.TrimPrefix(text, "\ufeff") // some editors on Windows add a byte order mark
 	number := 0
 	for line := range strings.SplitSeq(text, "\n") {
 		number++
@@ -43,7 +43,7 @@ func parse(text string) (map[string]string, error) {
 	return values, nil
 }
 
-// parseLine splits a line; wrong says what is the matter with it.
+// parseLine splits a line into name and value. wrong is the error message, or empty.
 func parseLine(line string) (name, value, wrong string) {
 	if rest, ok := strings.CutPrefix(line, "export"); ok && strings.Trim(rest, " \t") != rest {
 		line = strings.Trim(rest, " \t")
@@ -76,7 +76,7 @@ func parseLine(line string) (name, value, wrong string) {
 	return name, inner, ""
 }
 
-// isName says whether s can name a variable of the environment (POSIX, 3.216).
+// isName reports whether s is a valid name of an environment variable (POSIX, 3.216).
 func isName(s string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -1,19 +1,20 @@
-// Package secrets reads the values that a job needs and nobody else may see
-// (keys of services, tokens) from a file of its user's, or from the environment.
+// Package secrets reads secrets that a job needs, such as tokens and keys of services, from a
+// file of the user or from the environment.
 //
-// It promises that a file that others could read or change is refused, that only
-// the values asked for leave the package, and that no error of it shows a value
-// or any other text of the file: a name is shown only if the caller asked for it.
+// The package guarantees the following:
+//   - It rejects a file that other users can read or change.
+//   - It returns only the requested values.
+//   - No error contains a value or other text of the file. An error contains a name only if
+//     the caller requested that name.
 //
-// A file has one NAME=VALUE on each line. Blank lines and lines that start with
-// # are passed over; "export " may stand before the name; a value may stand in
-// single or double quotes, and must where it has spaces. What stands there is
-// the value: nothing is expanded, a backslash and a $ are themselves, and no
-// value has more than one line. What a shell would read differently and silently
-// (a blank or a comment after a bare value) is refused.
+// Each line of a file has the form NAME=VALUE. Blank lines and lines that start with # are
+// ignored. "export " may precede the name. A value may be in single or double quotes, and must
+// be quoted if it contains spaces. The value is literal: nothing is expanded, a backslash and
+// a $ have no special meaning, and a value cannot span lines. The package rejects lines that a
+// shell would silently read differently, such as a blank or a comment after an unquoted value.
 //
-// It does not write or log values, does not hand them to a job, and does not
-// keep them out of a core dump: Go cannot wipe a string.
+// The package does not write or log values, pass them to a job, or keep them out of a core
+// dump: Go cannot erase a string from memory.
 package secrets
 
 import (
@@ -23,20 +24,20 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
-// Read takes the values of the names from a file. All of them must be there and
-// not be empty.
+// Read returns the values of the names from a file. It returns an error if one of them is
+// missing or empty.
 //
-// A symbolic link is followed, home directories are full of them; what it leads
-// to must be a regular file of this user or root, which nobody else can read or
-// write, of at most 64 KiB. Such errors may have a hint.
+// Read follows a symbolic link, because they are common in home directories. The target must
+// be a regular file of at most 64 KiB that belongs to this user or root and that no other user
+// can read or write. The error may have a hint.
 func Read(path string, names []string) (map[string]string, error) {
 	return Resolve(path, names, func(string) (string, bool) { return "", false })
 }
 
-// Resolve takes each name's value from the file or, if it is not there, from the
-// environment, where lookup finds it. Without a path there is only the
-// environment; the file is read, and must be right, even if no name is wanted
-// from it. The error names all that are in neither place or empty.
+// Resolve returns the value of each name from the file or, if the file does not contain it,
+// from the environment through lookup. If path is empty, it uses only the environment.
+// Otherwise, it reads the file, which must be valid even if it contains none of the names. The
+// error lists all names that are missing or empty.
 func Resolve(path string, names []string, lookup func(string) (string, bool)) (map[string]string, error) {
 	var file map[string]string
 	if path != "" {
@@ -49,7 +50,7 @@ func Resolve(path string, names []string, lookup func(string) (string, bool)) (m
 	var missing []string
 	for i, name := range names {
 		if !isName(name) {
-			// Not shown: it may be the secret itself, or NAME=VALUE.
+			// Do not print the name: it may be the secret itself, or NAME=VALUE.
 			return nil, hints.Errorf("ask for secrets by name: letters, digits and _; the value stands in a file, or in the environment",
 				"secret %d of %d is not the name of a variable", i+1, len(names))
 		}
@@ -72,7 +73,7 @@ func Resolve(path string, names []string, lookup func(string) (string, bool)) (m
 	return values, nil
 }
 
-// absent says which names have no value.
+// absent returns the error for names without a value.
 func absent(path string, names []string) error {
 	list := strings.Join(names, ", ")
 	if path == "" {

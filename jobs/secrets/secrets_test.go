@@ -15,8 +15,8 @@ import (
 
 const canary = "canary-5up3r"
 
-// wants fails unless err has the text and, if that is given, the hint, and shows
-// no secret.
+// wants fails the test unless err contains text and, if hint is not empty, has that hint. It
+// also fails if err contains a secret.
 func wants(t *testing.T, err error, text, hint string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
@@ -188,8 +188,8 @@ func TestReadRefusesOthers(t *testing.T) {
 	wants(t, err, "belongs to user 65534, who could change it, and this is user 0", "of your own")
 }
 
-// FuzzParse: whatever stands in a file, an error is a line number and one of the
-// fixed texts, and what is read is text without control characters.
+// FuzzParse checks that every error consists of a line number and a fixed text, and that the
+// values are text without control characters.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"A=", "export A='", "", "A='x' ", canary + "=", "A=1\nA=", "A=\x00", "A\t=", "A=\"", "#\n"} {
 		f.Add(s, "")
@@ -224,13 +224,13 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzResolve: through the whole package, no error shows the file's text.
+// FuzzResolve checks that no error of the package contains text of the file.
 func FuzzResolve(f *testing.F) {
 	f.Add("A=", "\nB=1", "A")
 	f.Add("A=1\nA=", "", "B")
 	f.Fuzz(func(t *testing.T, before, after, name string) {
 		if isName(name) && strings.Contains(name, canary) {
-			return // asked for by this name
+			return // requested by this name
 		}
 		path := write(t, before+canary+after)
 		if _, err := Resolve(path, []string{name}, none); err != nil {
