@@ -13,7 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// copyEntry copies one file and puts its digest down.
+// copyEntry copies one file and stores its digest in e.
 func copyEntry(from, to *os.Root, e *entry) error {
 	if err := to.MkdirAll(filepath.Dir(e.path), 0o700); err != nil {
 		return err
@@ -32,7 +32,7 @@ func copyEntry(from, to *os.Root, e *entry) error {
 		return err
 	}
 	defer out.Close()
-	// No more than was promised to the limits, if it grows.
+	// If the file grows, do not copy more than the size that was checked against the limits.
 	hash := sha256.New()
 	n, err := io.Copy(io.MultiWriter(out, hash), io.LimitReader(in, e.info.Size()+1))
 	if err != nil {
@@ -45,8 +45,8 @@ func copyEntry(from, to *os.Root, e *entry) error {
 	return out.Close()
 }
 
-// openRegular opens the regular file that info is of, and no other: what was put
-// in its place meanwhile may be a link, or a FIFO that waits for a writer.
+// openRegular opens the regular file that info describes. It returns an error if another file
+// has replaced it, such as a symbolic link or a FIFO, which would wait for a writer.
 func openRegular(root *os.Root, path string, info fs.FileInfo) (*os.File, error) {
 	f, err := safefile.OpenIn(root, path, 0)
 	if gone(err) || errors.Is(err, safefile.ErrNotRegular) {
@@ -66,7 +66,7 @@ func openRegular(root *os.Root, path string, info fs.FileInfo) (*os.File, error)
 	return f, nil
 }
 
-// unchanged refuses a file that is not what it was before it was copied.
+// unchanged returns an error if a file has changed since it was listed.
 func unchanged(root *os.Root, e *entry) error {
 	now, err := root.Lstat(e.path)
 	if err != nil && !gone(err) {

@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// Modes as git writes them; there is no other permission that a copy keeps.
+// File modes in git's format. A copy has no other permissions.
 const (
 	modeFile = "100644"
 	modeExec = "100755"
 	modeLink = "120000"
 )
 
-// maxLine bounds a line of the list: a path has 4096 bytes, of up to four
-// characters each.
+// maxLine is the maximum size of a line of the list in bytes. A path has up to 4,096 bytes,
+// and quoting can expand each to four characters.
 const maxLine = 17 << 10
 
-// listed is a line of the list of a snapshot.
+// listed is one line of a snapshot's file list.
 type listed struct {
 	mode string
-	sum  string // SHA-256 of the content, or of where a link leads, in hex
-	size int64  // bytes, 0 of a link
+	sum  string // hexadecimal SHA-256 digest of the content or the link target
+	size int64  // bytes; 0 for a link
 	path string
 }
 
-// formatList writes the list of the files: mode, digest, bytes and quoted path.
+// formatList returns the file list: mode, digest, size in bytes, and quoted path per line.
 func formatList(entries []*entry) []byte {
 	var b bytes.Buffer
 	for _, e := range entries {
@@ -43,7 +43,7 @@ func formatList(entries []*entry) []byte {
 	return b.Bytes()
 }
 
-// parseList reads what formatList wrote.
+// parseList parses the output of formatList.
 func parseList(text string) ([]listed, error) {
 	var all []listed
 	for text != "" {

@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	// gitPatience is for a large tree on a slow file system that nobody looked at
-	// today.
+	// gitPatience is the timeout of a git command. It allows for a large work tree on a slow
+	// file system with a cold cache.
 	gitPatience = time.Minute
-	// maxGitOutput is room for the paths of some hundred thousand files.
+	// maxGitOutput is sufficient for the paths of several hundred thousand files.
 	maxGitOutput = 32 << 20
 	maxGitError  = 4 << 10
 )
 
-// git is the program, and the environment to run it in.
+// git is the path and the environment of the git executable.
 type git struct {
 	path string
 	env  []string
 }
 
-// findGit looks for git in the PATH of an environment.
+// findGit searches the PATH in environ for git.
 func findGit(environ []string) (git, bool) {
 	for _, dir := range filepath.SplitList(value(environ, "PATH")) {
 		path := filepath.Join(dir, "git")
 		info, err := os.Stat(path)
-		// A relative folder in PATH would mean another program in every folder.
+		// A relative directory in PATH would mean a different program in each directory.
 		if filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && unix.Access(path, unix.X_OK) == nil {
 			return git{path: path, env: gitEnviron(environ)}, true
 		}
@@ -53,10 +53,10 @@ func value(environ []string, name string) string {
 	return ""
 }
 
-// gitEnviron returns an environment in which git inspects the directory that it is started
-// in: in a hook, GIT_DIR and similar variables name another repository. GIT_ALLOW_PROTOCOL
-// keeps git from fetching the missing objects of a partial clone, which starts programs
-// that the repository names; GIT_NO_LAZY_FETCH does so too, from git 2.44 on.
+// gitEnviron returns an environment in which git inspects its working directory. In a hook,
+// GIT_DIR and similar variables name another repository. GIT_ALLOW_PROTOCOL prevents git from
+// fetching the missing objects of a partial clone, which would start programs that the
+// repository names. GIT_NO_LAZY_FETCH has the same purpose in git 2.44 and later.
 func gitEnviron(environ []string) []string {
 	var env []string
 	for _, e := range environ {
@@ -65,7 +65,7 @@ func gitEnviron(environ []string) []string {
 		case strings.HasPrefix(name, "LC_"), name == "LANG", name == "LANGUAGE":
 		case name == "GIT_CONFIG", name == "GIT_CONFIG_PARAMETERS":
 		case strings.HasPrefix(name, "GIT_") &&
-			// Where people and sites keep their settings, like safe.directory.
+			// These variables contain settings of users and sites, such as safe.directory.
 			!strings.HasPrefix(name, "GIT_CONFIG_") &&
 			name != "GIT_EXEC_PATH" && name != "GIT_CEILING_DIRECTORIES" && name != "GIT_DISCOVERY_ACROSS_FILESYSTEM":
 		default:
@@ -75,7 +75,7 @@ func gitEnviron(environ []string) []string {
 	return append(env, "LC_ALL=C", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1")
 }
 
-// gitFailure is git's own word on why it failed.
+// gitFailure is a failed git command with its error output.
 type gitFailure struct {
 	command string
 	stderr  string
@@ -92,14 +92,14 @@ func (e *gitFailure) Error() string {
 
 func (e *gitFailure) Unwrap() error { return e.err }
 
-// noWorkTree says whether git found no repository at all; one that is damaged is
-// something else.
+// noWorkTree reports whether git found no repository. A corrupt repository is a different
+// error.
 func (e *gitFailure) noWorkTree() bool {
 	return strings.Contains(e.stderr, "not a git repository (or any")
 }
 
-// explain adds the hint for a repository of another owner (safe.directory,
-// git-config(1); "unsafe repository" in 2.35).
+// explain adds a hint if the repository belongs to another user (safe.directory,
+// git-config(1); "unsafe repository" in git 2.35).
 func (e *gitFailure) explain(dir string) error {
 	if !strings.Contains(e.stderr, "dubious ownership") && !strings.Contains(e.stderr, "unsafe repository") {
 		return e
@@ -110,14 +110,14 @@ func (e *gitFailure) explain(dir string) error {
 	return hints.Errorf("if you trust who owns it: `git config --global --add safe.directory "+dir+"`", "%w", e)
 }
 
-// harmless are settings that keep git from starting a program that the settings of a
-// repository name. The repository may be from someone else: a folder that was received as
-// an archive keeps its .git. For filters see [git.withoutFilters]. An empty
-// core.fsmonitor switches it off in every version of git.
+// harmless are options that prevent git from starting programs that the repository's settings
+// name. The repository may come from another user: a directory that was received as an archive
+// contains its .git. For filters, see [git.withoutFilters]. An empty core.fsmonitor disables
+// it in all versions of git.
 var harmless = []string{"-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null", "-c", "submodule.recurse=false", "--no-pager"}
 
-// run runs git in a directory and returns its output. The command must not read the content
-// of files of the work tree, which may start filters, unless args begin with the result of
+// run runs git in a directory and returns its output. The command must not read the content of
+// files in the work tree, which may start filters, unless args start with the result of
 // [git.withoutFilters].
 func (g git) run(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	patient, cancel := context.WithTimeout(ctx, gitPatience)
@@ -132,7 +132,7 @@ func (g git) run(ctx context.Context, dir string, args ...string) ([]byte, error
 		return stdout.text.Bytes(), nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case stdout.full: // and so git ended by a broken pipe
+	case stdout.full: // git then ends with a broken pipe
 		return nil, fmt.Errorf("git %s: %w", command, errTooMuch)
 	case patient.Err() != nil:
 		return nil, hints.Errorf("see how long `git status` takes there; a slow file system may be at fault",
@@ -141,7 +141,7 @@ func (g git) run(ctx context.Context, dir string, args ...string) ([]byte, error
 	return nil, (&gitFailure{command, stderr.text.String(), err}).explain(dir)
 }
 
-// subcommand returns the name of git's command, for messages.
+// subcommand returns the name of the git command, for messages.
 func subcommand(args []string) string {
 	for len(args) > 2 && args[0] == "-c" {
 		args = args[2:]
@@ -151,8 +151,8 @@ func subcommand(args []string) string {
 
 var errTooMuch = fmt.Errorf("it prints more than %d MiB", maxGitOutput>>20)
 
-// capped is a buffer with an end: what is more fails, or is cut off. The buffer
-// is not embedded: io.Copy would use its ReadFrom, which knows no end.
+// capped is a buffer with a maximum size. Writes beyond it fail or are truncated. The buffer
+// is not embedded, because io.Copy would use its ReadFrom, which ignores the limit.
 type capped struct {
 	text bytes.Buffer
 	room int

@@ -45,7 +45,7 @@ func TestProvenance(t *testing.T) {
 		t.Errorf("in .git: %+v", got)
 	}
 
-	// A change outside the folder does not make it dirty; any inside does.
+	// A change outside the directory does not make it dirty. Any change inside does.
 	in := clean
 	in.Folder = "in"
 	fill(t, top, map[string]string{"a.py": "2"})
@@ -62,7 +62,7 @@ func TestProvenance(t *testing.T) {
 	if got := about(t, top, env); got != dirty {
 		t.Errorf("untracked: %+v", got)
 	}
-	// Except by what is left out of the copy.
+	// Changes to excluded paths are ignored.
 	if got, err := provenance(t.Context(), top, env, []string{"new dir"}); err != nil || got != clean {
 		t.Errorf("left out: %+v, %v", got, err)
 	}
@@ -116,14 +116,14 @@ func TestProvenanceOfOthers(t *testing.T) {
 	wants(t, err, "dubious ownership", "safe.directory "+top+"`")
 	fill(t, top, map[string]string{"a.py": ""})
 	refused(t, top, Options{Environ: env}, "dubious ownership", "safe.directory")
-	// Trusted, by the settings that the environment names.
+	// The settings in the environment trust the repository.
 	env = append(env, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0="+top)
 	if got := about(t, top, env); !got.WorkTree {
 		t.Errorf("trusted: %+v", got)
 	}
 }
 
-// TestGitIsBounded: a program of git's name that never ends, or is broken.
+// TestGitIsBounded runs a fake git that never ends or that fails.
 func TestGitIsBounded(t *testing.T) {
 	bin, dir := t.TempDir(), t.TempDir()
 	ask := func(script string) error {
@@ -204,7 +204,8 @@ func TestBare(t *testing.T) {
 	}
 }
 
-// FuzzBare: no password comes through, and what comes through stays as it is.
+// FuzzBare checks that no result contains a password, and that bare does not change its own
+// results.
 func FuzzBare(f *testing.F) {
 	for _, scheme := range []string{"https://", "", "x::ssh://", "https:/"} {
 		f.Add(scheme, "me", "pw", "example.org/a")
@@ -227,7 +228,7 @@ func FuzzBare(f *testing.F) {
 	})
 }
 
-// FuzzParseStatus: no header makes a folder dirty, and every entry does.
+// FuzzParseStatus checks that headers never make a directory dirty and that entries always do.
 func FuzzParseStatus(f *testing.F) {
 	f.Add("# branch.oid (initial)\x00# branch.head main\x00")
 	f.Add("# branch.oid 12ab\x00# branch.head (detached)\x001 .M N... 100644 100644 100644 a b x.py\x00? new\x00")
@@ -245,7 +246,7 @@ func FuzzParseStatus(f *testing.F) {
 	})
 }
 
-// FuzzParseList: what is read has local paths in order, and can be told apart.
+// FuzzParseList checks that the paths of a parsed list are local, sorted, and unique.
 func FuzzParseList(f *testing.F) {
 	sum := strings.Repeat("a", 64)
 	f.Add("100644 " + sum + " 3 \"a\"\n120000 " + sum + " 0 \"b/\\xff\\n\"\n")
@@ -268,7 +269,7 @@ func FuzzParseList(f *testing.F) {
 	})
 }
 
-// What a program has made there itself is no change of the user's.
+// Files that a program created in the directory are not changes by the user.
 func TestProvenanceExcludes(t *testing.T) {
 	top, env := t.TempDir(), environ(t)
 	gitIn(t, top, "init")

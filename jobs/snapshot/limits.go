@@ -11,10 +11,10 @@ import (
 
 const tooLarge = "data, checkpoints and environments do not belong in the code: move them, ignore them with .gitignore, or leave them out"
 
-// named is how many files or folders a refusal names.
+// named is the maximum number of files or directories in an error.
 const named = 3
 
-// crowded is the refusal of too many files; it names where they are.
+// crowded returns the error for too many files. It names the directories that contain most.
 func (l *listing) crowded() error {
 	count := map[string]int64{}
 	for path := range l.entries {
@@ -27,7 +27,8 @@ func (l *listing) crowded() error {
 		most(count, ", as far as looked at in ", func(n int64) string { return fmt.Sprint(n) }))
 }
 
-// checkSize refuses too many bytes, and names the largest files.
+// checkSize returns an error if the files are too large in total. The error names the largest
+// files.
 func (l *listing) checkSize() error {
 	size := map[string]int64{}
 	var total int64
@@ -44,7 +45,7 @@ func (l *listing) checkSize() error {
 		most(size, "; the largest files are ", format.Bytes[int64]))
 }
 
-// most lists the names with the largest numbers.
+// most returns the names with the largest numbers as text.
 func most(numbers map[string]int64, intro string, show func(int64) string) string {
 	var names []string
 	for name := range numbers {

@@ -2,8 +2,8 @@ package snapshot
 
 import "path/filepath"
 
-// links finds out where the symbolic links lead in the copy, once all that is
-// copied is known, and returns those that lead out of it.
+// links determines the target of each symbolic link in the copy. entries must be complete. It
+// returns the links that lead outside the copy.
 func (l *listing) links(entries []*entry) (outside []string, err error) {
 	held := map[string]bool{".": true}
 	for _, e := range entries {
@@ -28,13 +28,14 @@ func (l *listing) links(entries []*entry) (outside []string, err error) {
 	return outside, nil
 }
 
-// lead is what a link in a folder says in the copy, where held is what is there,
-// and whether that is outside.
+// lead returns the target of a link in folder for the copy, and whether the target is outside
+// the copy. held contains the paths in the copy.
 func (l *listing) lead(folder, text string, held map[string]bool) (link string, outside bool) {
 	absolute := filepath.IsAbs(text)
 	target := text
 	if !absolute {
-		// Not cleaned: after a link, .. is not what it looks like.
+		// Do not clean the path: ".." after a symbolic link refers to the parent of the link's
+		// target.
 		target = l.base + "/" + folder + "/" + text
 	}
 	resolved, err := filepath.EvalSymlinks(target)
@@ -46,7 +47,7 @@ func (l *listing) lead(folder, text string, held map[string]bool) (link string, 
 	inside := err == nil && filepath.IsLocal(rel)
 	switch {
 	case inside && (held[rel] || dangling):
-		// What leads nowhere, like an editor's lock, leads nowhere in the copy.
+		// A dangling link, such as an editor's lock, is also dangling in the copy.
 		if !absolute && filepath.Join(folder, text) == rel {
 			return text, false
 		}

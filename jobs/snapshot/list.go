@@ -13,36 +13,35 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
-// leftOut are the names of files and folders that are copied only if git tracks
-// them: version control's own, and what tools can make again.
+// leftOut are names of files and directories that are copied only if git tracks them: data of
+// version control systems and caches that tools can rebuild.
 var leftOut = map[string]bool{
 	".git": true, ".hg": true, ".svn": true, ".jj": true,
 	"__pycache__": true, ".cache": true, ".mypy_cache": true, ".pytest_cache": true, ".ruff_cache": true,
 	".hypothesis": true, ".ipynb_checkpoints": true, ".tox": true, ".nox": true,
 }
 
-// entry is a file that is copied.
+// An entry is a file to copy.
 type entry struct {
-	path string      // relative to the folder
-	info fs.FileInfo // of Lstat
-	link string      // where a symbolic link leads in the copy
-	sum  string      // SHA-256 of the content, or of where it leads
+	path string      // relative to the source directory
+	info fs.FileInfo // from Lstat
+	link string      // target of a symbolic link in the copy
+	sum  string      // SHA-256 digest of the content or the link target
 }
 
-// listing collects what to copy from a folder.
+// A listing collects the files to copy from a directory.
 type listing struct {
 	root     *os.Root
-	base     string   // the folder, with no link in its path
+	base     string   // source directory, without symbolic links in its path
 	exclude  []string // relative to base
 	maxFiles int
 	maxBytes int64
 	entries  map[string]*entry
-	folders  map[string]bool // whether the path is a folder, no link on the way
-	unseen   []string        // folders that git tracks as one thing, and has not checked out
+	folders  map[string]bool // whether a path is a directory that is not behind a symbolic link
+	unseen   []string        // submodules that are not checked out
 }
 
-// excluded turns paths into ones relative to base; those that are elsewhere do
-// not matter.
+// excluded converts paths to paths relative to base. It omits paths outside base.
 func excluded(base string, paths []string) ([]string, error) {
 	var inside []string
 	for _, path := range paths {
@@ -69,7 +68,7 @@ func excluded(base string, paths []string) ([]string, error) {
 	return inside, nil
 }
 
-// skips says whether a path is not to be copied, or not to be entered.
+// skips reports whether a path must not be copied or entered.
 func (l *listing) skips(path string, tracked bool) bool {
 	for name := range strings.SplitSeq(path, "/") {
 		if strings.HasPrefix(name, ownPrefix) || !tracked && leftOut[name] {
@@ -81,7 +80,7 @@ func (l *listing) skips(path string, tracked bool) bool {
 	})
 }
 
-// add takes a file in.
+// add adds a file. It returns an error for special files and for too many files.
 func (l *listing) add(path string, info fs.FileInfo) error {
 	if what := special(info.Mode()); what != "" {
 		return hints.Errorf("remove it, or move it out of the folder", "%q is a %s, which cannot be kept", path, what)
@@ -107,7 +106,7 @@ func special(mode fs.FileMode) string {
 	return "file of an unknown kind"
 }
 
-// walk lists all files below a folder.
+// walk adds all files below a directory.
 func (l *listing) walk(ctx context.Context, folder string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -148,12 +147,12 @@ func (l *listing) read(folder string) ([]fs.DirEntry, error) {
 	return f.ReadDir(-1)
 }
 
-// gone says whether there is nothing at a path.
+// gone reports whether err means that the path does not exist.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// sorted is the entries in the order of their paths.
+// sorted returns the entries in the order of their paths.
 func (l *listing) sorted() []*entry {
 	var all []*entry
 	for _, e := range l.entries {

@@ -10,12 +10,11 @@ import (
 	"strings"
 )
 
-// Provenance asks git about a folder. Environ is the environment for git, which
-// is looked for in its PATH. Without git, or in no work tree, there is nothing
-// to know and no error. Each question to git may take a minute. An error, like
-// that of a repository which belongs to someone else, may have a hint. What is
-// below one of the absolute paths to exclude, such as the runs that a program has
-// made there, is no change.
+// Provenance returns git's information about a directory. environ is the environment for git,
+// and its PATH must contain git. Without git, or outside a work tree, Provenance returns the
+// zero Git and no error. Each git command may take up to a minute. An error, for example
+// because the repository belongs to another user, may have a hint. Changes below the absolute
+// paths in exclude are ignored, such as runs that a program has created there.
 func Provenance(ctx context.Context, dir string, environ []string, exclude ...string) (Git, error) {
 	var inside []string
 	for _, path := range exclude {
@@ -30,7 +29,8 @@ func Provenance(ctx context.Context, dir string, environ []string, exclude ...st
 	return found, nil
 }
 
-// provenance leaves what is excluded, relative to dir, out of the look at changes.
+// provenance implements Provenance. It ignores changes to excluded paths, which are relative
+// to dir.
 func provenance(ctx context.Context, dir string, environ, exclude []string) (Git, error) {
 	if !filepath.IsAbs(dir) {
 		return Git{}, errors.New("the path is not absolute")
@@ -53,7 +53,7 @@ func provenance(ctx context.Context, dir string, environ, exclude []string) (Git
 	if err != nil {
 		return Git{}, err
 	}
-	if string(bytes.TrimSpace(inside)) != "true" { // in a bare repository, or in .git
+	if string(bytes.TrimSpace(inside)) != "true" { // bare repository, or inside .git
 		return Git{}, nil
 	}
 	prefix, err := g.run(ctx, dir, "rev-parse", "--show-prefix")
@@ -74,8 +74,8 @@ func provenance(ctx context.Context, dir string, environ, exclude []string) (Git
 	return found, nil
 }
 
-// parseStatus reads what git-status(1) calls porcelain format version 2, with -z
-// and without renames: headers, and an entry for each change.
+// parseStatus parses the porcelain format version 2 of git-status(1) with -z and without
+// renames: header lines and one entry per change.
 func parseStatus(status []byte) Git {
 	var found Git
 	for line := range strings.SplitSeq(string(status), "\x00") {

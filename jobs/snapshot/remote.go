@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// remote finds a branch's remote in the settings as `git config -z --list`
-// prints them, the later ones before the earlier, and returns its first address.
+// remote returns the URL of a branch's remote. config is the output of `git config -z --list`.
+// It uses the first URL of each remote and the last setting of the branch's remote. It falls
+// back to origin, and then to the only remote.
 func remote(config []byte, branch string) string {
 	address := map[string]string{}
 	upstream := ""
@@ -33,19 +34,19 @@ func remote(config []byte, branch string) string {
 	return ""
 }
 
-// bare takes user, password, query and fragment off an address. One that it
-// cannot take apart for certain is left out, as is one with an @ further on, which
-// may end a password with a slash in it: better no address than a password.
+// bare removes the user, password, query, and fragment from a URL. It returns an empty string
+// if it cannot parse the URL reliably, or if the URL contains a later @, which may end a
+// password that contains a slash. A missing URL is better than a leaked password.
 //
-// Of the form user@host:path (gitremote-helpers(7) and git-clone(1) have all the
-// forms), the user stays: there is no room for a password, and without it the
-// address is another.
+// In the form user@host:path, bare retains the user. This form cannot contain a password, and
+// without the user, the address would be a different one. For all forms, see
+// gitremote-helpers(7) and git-clone(1).
 func bare(address string) string {
 	if strings.ContainsFunc(address, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
-		return "" // ext::command, and what is no address at all
+		return "" // ext::command or not a URL
 	}
 	if helper, rest, ok := strings.Cut(address, "::"); ok && !strings.ContainsAny(helper, ":/@[") {
-		// Without a scheme, what follows may be a password: user::password@host.
+		// Without a scheme, the rest may contain a password: user::password@host.
 		if rest = bare(rest); !strings.Contains(rest, "://") {
 			return ""
 		}

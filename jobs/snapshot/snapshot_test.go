@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// environ is an environment with git, and no settings of whoever runs the test.
+// environ returns an environment with git but without settings of the user who runs the test.
 func environ(t *testing.T) []string {
 	t.Helper()
 	path, err := exec.LookPath("git")
@@ -46,8 +46,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// fill writes files, by path; a path that ends in + is executable, and text that
-// starts with -> is a link.
+// fill writes files by path. A path that ends in + is executable, and text that starts with ->
+// is a symbolic link.
 func fill(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -65,7 +65,7 @@ func fill(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// contents is the reverse of fill, without the list.
+// contents returns the files of a directory in the format of fill, without the file list.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -96,7 +96,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// same takes a snapshot and compares what is in it.
+// same takes a snapshot and compares its content with want.
 func same(t *testing.T, src string, o Options, want map[string]string) Manifest {
 	t.Helper()
 	dst := filepath.Join(t.TempDir(), "code")
@@ -118,7 +118,7 @@ func same(t *testing.T, src string, o Options, want map[string]string) Manifest 
 	return m
 }
 
-// wants fails unless err has the text and, if that is given, the hint.
+// wants fails the test unless err contains text and, if hint is not empty, has that hint.
 func wants(t *testing.T, err error, text, hint string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
@@ -130,7 +130,7 @@ func wants(t *testing.T, err error, text, hint string) {
 	}
 }
 
-// refused fails unless Take refuses, and leaves nothing behind.
+// refused fails the test unless Take returns an error and leaves no file behind.
 func refused(t *testing.T, src string, o Options, text, hint string) {
 	t.Helper()
 	dst := filepath.Join(t.TempDir(), "code")
@@ -150,7 +150,7 @@ func TestTakeFolder(t *testing.T) {
 	})
 	must(t, os.Mkdir(filepath.Join(src, "hollow"), 0o755))
 	want := map[string]string{"train.py": "x", "run.sh+": "#!", "pkg/a/b.py": "y", "empty": "", "new\nline": "n", "\xff.py": "f", ".env": "e"}
-	// Not a repository, for all its .git: and so with git and without.
+	// The .git is not a repository, so the result is the same with and without git.
 	m := same(t, src, Options{Environ: environ(t), Exclude: []string{"runs", filepath.Join(src, "out"), "/elsewhere", "none"}}, want)
 	if m.Bytes != 7 || m.Git != (Git{}) || len(m.SHA256) != 64 {
 		t.Errorf("%+v", m)
@@ -158,7 +158,7 @@ func TestTakeFolder(t *testing.T) {
 	if again := same(t, src, Options{Exclude: []string{"runs", "out"}}, want); !reflect.DeepEqual(again, m) {
 		t.Errorf("%+v, want %+v", again, m)
 	}
-	// By a link, and one more permission.
+	// Take the snapshot through a symbolic link, with one more executable file.
 	link := filepath.Join(t.TempDir(), "link")
 	must(t, os.Symlink(src, link))
 	must(t, os.Chmod(filepath.Join(src, "empty"), 0o744))
@@ -195,7 +195,7 @@ func TestTakeWorkTree(t *testing.T) {
 	gitIn(t, filepath.Join(src, "nested"), "init")
 	must(t, os.WriteFile(filepath.Join(src, "train.py"), []byte("2"), 0o644))
 	must(t, os.Remove(filepath.Join(src, "gone.py")))
-	// A folder that became a link, and a file that became a folder.
+	// A directory became a symbolic link, and a file became a directory.
 	must(t, os.RemoveAll(filepath.Join(src, "was")))
 	must(t, os.Symlink("data", filepath.Join(src, "was")))
 	must(t, os.Remove(filepath.Join(src, "swap")))
@@ -219,7 +219,7 @@ func TestTakeWorkTree(t *testing.T) {
 	fill(t, src, map[string]string{"away/unseen.py": ""})
 	refused(t, src, o, `git does not look into "away"`, "submodule update --init")
 
-	// A folder that the repository around it ignores.
+	// The surrounding repository ignores this directory.
 	same(t, filepath.Join(src, "data"), o, map[string]string{"x": "ignored"})
 }
 
@@ -294,7 +294,7 @@ func TestTakeRefusesSpecial(t *testing.T) {
 	if got := special(fs.ModeDevice | fs.ModeCharDevice); got != "device" {
 		t.Error(got)
 	}
-	// Of a tracked file, in a work tree.
+	// The same for a tracked file in a work tree.
 	src := t.TempDir()
 	fill(t, src, map[string]string{"pipe": ""})
 	gitIn(t, src, "init")
@@ -304,8 +304,7 @@ func TestTakeRefusesSpecial(t *testing.T) {
 	refused(t, src, Options{Environ: environ(t)}, `"pipe" is a FIFO`, "remove it")
 }
 
-// TestTakeInside: the snapshot is made inside what it is made of, and so is the
-// next.
+// TestTakeInside takes snapshots inside their source directory.
 func TestTakeInside(t *testing.T) {
 	src := t.TempDir()
 	fill(t, src, map[string]string{"train.py": ""})
@@ -316,7 +315,7 @@ func TestTakeInside(t *testing.T) {
 	if !reflect.DeepEqual(first, second) || first.Files != 1 {
 		t.Errorf("%+v, %+v", first, second)
 	}
-	// A snapshot of a snapshot is the same.
+	// A snapshot of a snapshot has the same content.
 	third, err := Take(t.Context(), src+"/one", src+"/three", Options{})
 	must(t, err)
 	if !reflect.DeepEqual(first, third) {

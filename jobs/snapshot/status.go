@@ -10,13 +10,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
-// maxSubmodules is the maximum depth of submodules in submodules that status inspects.
+// maxSubmodules is the maximum nesting depth of submodules that status inspects.
 const maxSubmodules = 16
 
 // status returns the commit and the branch of a work tree, and whether the directory has
-// changes. Excluded paths are relative to it. Git itself would inspect a submodule with the
-// submodule's own settings, and so start the programs that they name; status calls git for
-// each submodule instead.
+// changes. Excluded paths are relative to the directory. For each submodule, status calls git
+// separately. Otherwise, git would inspect the submodule with the submodule's own settings,
+// and start the programs that they name.
 func (g git) status(ctx context.Context, dir string, exclude []string, depth int) (Git, error) {
 	filters, err := g.withoutFilters(ctx, dir)
 	if err != nil {
@@ -60,19 +60,18 @@ func (g git) status(ctx context.Context, dir string, exclude []string, depth int
 	return found, nil
 }
 
-// withoutFilters returns options of git that switch off the filters that the settings of a
-// repository define: git status starts filter.NAME.clean and filter.NAME.process for files
-// that .gitattributes names. Filters of the user's own settings, such as those of Git LFS,
-// stay.
+// withoutFilters returns git options that disable the filters in the settings of a repository.
+// git status starts filter.NAME.clean and filter.NAME.process for files that .gitattributes
+// names. Filters in the user's own settings, such as those of Git LFS, remain enabled.
 //
-// The option --attr-source would be simpler, but needs git 2.41.
+// The option --attr-source would be simpler but requires git 2.41.
 func (g git) withoutFilters(ctx context.Context, dir string) ([]string, error) {
 	all, err := g.run(ctx, dir, "config", "-z", "--list")
 	if err != nil {
 		return nil, err
 	}
 	outside := g
-	outside.env = append(outside.env[:len(outside.env):len(outside.env)], "GIT_DIR=/dev/null/none") // in no repository
+	outside.env = append(outside.env[:len(outside.env):len(outside.env)], "GIT_DIR=/dev/null/none") // outside all repositories
 	trusted, err := outside.run(ctx, "/", "config", "-z", "--list")
 	if err != nil {
 		return nil, err
@@ -91,7 +90,7 @@ func (g git) withoutFilters(ctx context.Context, dir string) ([]string, error) {
 			continue
 		}
 		name := rest[:dot]
-		if strings.Contains(name, "=") { // git -c would set another key
+		if strings.Contains(name, "=") { // git -c would set a different key
 			return nil, hints.Errorf("remove the filter from the settings of the repository", "the name of the git filter %q has a \"=\"", name)
 		}
 		off[name] = true

@@ -9,16 +9,17 @@ import (
 	"time"
 )
 
-// A directory may come from someone else, with its .git. Nothing that the settings of the
-// repository name is started by Provenance and Take.
+// A directory and its .git may come from another user. Provenance and Take must not start any
+// program that the repository's settings name.
 func TestGitStartsNoProgramOfTheRepository(t *testing.T) {
-	const program = "PROGRAM" // replaced by a command that leaves a file
+	const program = "PROGRAM" // replaced by a command that creates a file
 	for _, c := range []struct {
 		name     string
 		settings map[string]string
 		files    map[string]string
 		before   func(t *testing.T, top string)
-		// Whether plain git status starts the program: the test is worth nothing else.
+		// Whether plain git status starts the program. Without this check, the test could pass
+		// without testing anything.
 		fires bool
 	}{
 		{name: "filter.clean", fires: true, settings: map[string]string{"filter.x.clean": program}},
@@ -75,7 +76,7 @@ func TestGitStartsNoProgramOfTheRepository(t *testing.T) {
 				gitIn(t, top, "config", key, strings.ReplaceAll(value, program, command))
 			}
 			touch(t, filepath.Join(top, "a.py"))
-			must(t, os.RemoveAll(canary)) // by the preparation
+			must(t, os.RemoveAll(canary)) // created by the preparation
 
 			dst := filepath.Join(t.TempDir(), "copy")
 			if c.before == nil || c.name == "submodule" {
@@ -102,20 +103,20 @@ func TestGitStartsNoProgramOfTheRepository(t *testing.T) {
 	}
 }
 
-// dropTree removes the tree of HEAD, so that git has to fetch it.
+// dropTree removes the tree of HEAD, so git would have to fetch it.
 func dropTree(t *testing.T, top string) {
 	tree := gitIn(t, top, "rev-parse", "HEAD^{tree}")
 	must(t, os.Remove(filepath.Join(top, ".git", "objects", tree[:2], tree[2:])))
 }
 
-// touch gives a file another time, so that git compares its content.
+// touch changes a file's time, so git compares its content.
 func touch(t *testing.T, path string) {
 	t.Helper()
 	then := time.Now().Add(-time.Hour)
 	must(t, os.Chtimes(path, then, then))
 }
 
-// A filter of the user's own settings still decides whether a file was changed.
+// A filter in the user's own settings still affects whether a file counts as changed.
 func TestProvenanceUsesFiltersOfTheUser(t *testing.T) {
 	top, env := t.TempDir(), environ(t)
 	gitIn(t, top, "init")

@@ -13,14 +13,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
-// Take copies the code in a folder to a new one, dst, of mode 0700. Both paths
-// are absolute; dst must not exist, the folder above it must, and it may be
-// inside src. It comes into being whole: the copy is made under another name
-// beside it.
+// Take copies the code in src to a new directory dst with mode 0700. Both paths must be
+// absolute. dst must not exist, but its parent must. dst may be inside src. Take creates dst
+// atomically: it makes the copy under a temporary name next to dst and then renames it.
 //
-// A folder without files, of too many or too large ones, or with a FIFO, a
-// socket or a device is refused by name, and so is one in which a file changed
-// meanwhile. Such errors may have a hint.
+// Take returns an error if src contains no files, too many files, too much data, or a FIFO, a
+// socket, or a device, or if a file changes during the copy. The error may have a hint.
 func Take(ctx context.Context, src, dst string, o Options) (Manifest, error) {
 	m, err := take(ctx, src, dst, o)
 	if err != nil {
@@ -83,8 +81,8 @@ func take(ctx context.Context, src, dst string, o Options) (Manifest, error) {
 			return Manifest{}, err
 		}
 	}
-	// All of them, only now: a checkout under way may have changed the first file
-	// after it was copied.
+	// Check all files again only now: a git checkout in progress may have changed the first
+	// file after it was copied.
 	for _, e := range entries {
 		if err := unchanged(root, e); err != nil {
 			return Manifest{}, err
@@ -103,7 +101,7 @@ func take(ctx context.Context, src, dst string, o Options) (Manifest, error) {
 	return m, rename(temp, dst)
 }
 
-// list finds what to copy, within the limits.
+// list finds the files to copy and checks the limits.
 func (l *listing) list(ctx context.Context, environ []string) (Git, error) {
 	about, err := provenance(ctx, l.base, environ, l.exclude)
 	if err != nil {
@@ -128,10 +126,10 @@ func (l *listing) list(ctx context.Context, environ []string) (Git, error) {
 	return about, l.checkSize()
 }
 
-// rename gives the copy its name, and takes the place of nothing.
+// rename renames the copy to dst. It never replaces an existing file.
 func rename(temp, dst string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, dst, unix.RENAME_NOREPLACE)
-	// NFS and others cannot promise it.
+	// NFS and other file systems do not support RENAME_NOREPLACE.
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 		if _, err := os.Lstat(dst); !errors.Is(err, fs.ErrNotExist) {
 			return taken(dst, err)

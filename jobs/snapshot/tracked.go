@@ -10,8 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
-// workTree lists the files of a git work tree below a folder, which is relative
-// to the listing's, and those of the work trees inside it.
+// workTree adds the files of a git work tree below folder, which is relative to base, and the
+// files of nested work trees.
 func (l *listing) workTree(ctx context.Context, g git, folder string) error {
 	for _, ask := range []struct {
 		tracked bool
@@ -38,12 +38,13 @@ func (l *listing) workTree(ctx context.Context, g git, folder string) error {
 	return nil
 }
 
-// found takes in a path that git named: a file, or a work tree inside this one.
+// found adds a path that git printed: a file or a nested work tree.
 func (l *listing) found(ctx context.Context, g git, path string, tracked bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// Behind a link lies nothing of this work tree, whatever the index says.
+	// A path behind a symbolic link is not part of this work tree, even if the index contains
+	// it.
 	if l.skips(path, tracked) || !l.isFolder(filepath.Dir(path)) {
 		return nil
 	}
@@ -63,7 +64,7 @@ func (l *listing) found(ctx context.Context, g git, path string, tracked bool) e
 	return nil
 }
 
-// isFolder says whether a path is a folder, with no link on the way to it.
+// isFolder reports whether a path is a directory that is not behind a symbolic link.
 func (l *listing) isFolder(path string) bool {
 	if path == "." {
 		return true
@@ -77,14 +78,15 @@ func (l *listing) isFolder(path string) bool {
 	return known
 }
 
-// checkUnseen refuses a submodule that has files but is no work tree: git looks
-// at none of them, and the copy would lack them. An empty one was never there.
+// checkUnseen returns an error if a submodule contains files but is not a work tree. git
+// ignores these files, so the copy would not contain them. An empty directory means that the
+// submodule was never checked out.
 func (l *listing) checkUnseen() error {
 next:
 	for _, folder := range l.unseen {
 		for path := range l.entries {
 			if strings.HasPrefix(path, folder+"/") {
-				continue next // a file that became a folder
+				continue next // a file that became a directory
 			}
 		}
 		entries, err := l.read(folder)

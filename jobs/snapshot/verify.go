@@ -14,10 +14,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
-// Verify looks whether a snapshot still is what the manifest says. The error
-// names the first file, in the order of paths, that was changed or is missing.
-// Files that were added, like those that the job wrote there before it was
-// requeued, are not looked at.
+// Verify checks that a snapshot still matches its manifest. The error names the first file, in
+// the order of paths, that was changed or is missing. Verify ignores added files, such as
+// files that the job wrote before it was requeued.
 func Verify(ctx context.Context, dst string, m Manifest) error {
 	if err := verify(ctx, dst, m); err != nil {
 		return fmt.Errorf("verify snapshot %q: %w", dst, err)
@@ -81,7 +80,7 @@ func readList(root *os.Root, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// differs says in what a file is not as it was listed.
+// differs returns how a file differs from its entry in the list, or an empty string.
 func differs(root *os.Root, want listed) (string, error) {
 	info, err := root.Lstat(want.path)
 	switch {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestChanged: what may happen to a file between the look at it and the end.
+// TestChanged tests the changes that can happen to a file between the listing and the end of
+// the copy.
 func TestChanged(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
 		"grown":    func(path string) error { return os.WriteFile(path, []byte("12345"), 0o644) },
