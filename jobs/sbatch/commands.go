@@ -10,17 +10,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// harmless commands have no effect on the job.
+// harmless are commands without an effect on the job.
 var harmless = map[string]bool{"echo": true, "printf": true, "date": true, "hostname": true, "set": true, "true": true, ":": true, "sleep": true,
 	"wait": true, "exit": true, "nvidia-smi": true, "env": true, "pwd": true, "ls": true, "free": true, "scontrol": true, "which": true}
 
-// ours are variables that the program finds out or sets for each rank.
+// ours are variables that ddpbatch determines or sets for each rank.
 var ours = map[string]string{
 	"MASTER_ADDR": "ddpbatch sets it for each rank", "MASTER_PORT": "ddpbatch sets it for each rank, to a port that is free",
 	"NCCL_SOCKET_IFNAME": "ddpbatch finds the network; write it into [setup.env] to insist", "GLOO_SOCKET_IFNAME": "ddpbatch finds the network; write it into [setup.env] to insist",
 }
 
-// call goes through a simple command.
+// call converts a simple command.
 func (r *reader) call(s *syntax.Stmt, c *syntax.CallExpr) {
 	line := r.line(s)
 	if len(c.Args) == 0 {
@@ -59,7 +59,7 @@ func (r *reader) call(s *syntax.Stmt, c *syntax.CallExpr) {
 		r.note(line, text(s), "variables of the shell are not taken away")
 	case known && harmless[base]:
 	case known && base == "eval" && strings.Contains(text(s), "conda"):
-		// setup.conda does this
+		// setup.conda replaces this command
 	case r.starts(base, known):
 		for _, a := range c.Assigns {
 			r.exported[a.Name.Value] = true
@@ -73,7 +73,7 @@ func (r *reader) call(s *syntax.Stmt, c *syntax.CallExpr) {
 	}
 }
 
-// arguments are the values of words, and whether all of them are known.
+// arguments returns the values of words. all reports whether all values are known.
 func (r *reader) arguments(list []*syntax.Word) (args []string, all bool) {
 	all = true
 	for _, w := range list {
@@ -123,12 +123,12 @@ func (r *reader) source(line int, args []string, all bool, said string) {
 	}
 }
 
-// findConda keeps the line by which a shell learns where conda is: a batch shell has it
-// in its PATH only by this, by a module, or from the shell that submits.
+// findConda keeps the line that makes conda available. In a batch shell, conda is in PATH only
+// through such a line, a module, or the submitting shell.
 func (r *reader) findConda(line int, command, said string) {
 	switch {
 	case strings.Contains(said, "conda info"):
-		// conda is in the PATH already
+		// conda is already in PATH
 	case strings.ContainsAny(strings.NewReplacer("${HOME}", "", "$HOME", "", "$USER", "").Replace(command), "$`"):
 		r.note(line, said, "only a shell knows the folder: a module or a line in [setup] lines has to put conda into the PATH")
 	case !slices.Contains(r.job.lines, command):
@@ -136,7 +136,7 @@ func (r *reader) findConda(line int, command, said string) {
 	}
 }
 
-// variable takes one that ranks are to have.
+// variable adds a variable for the ranks.
 func (r *reader) variable(line int, name, value string) {
 	if why, ok := ours[name]; ok {
 		r.note(line, name+"="+value, why)
@@ -173,8 +173,8 @@ func (r *reader) unknownVariable(line int, name, said string) {
 	r.note(line, said, "only a shell knows the value: write it into [setup.env]")
 }
 
-// lost are the variables in a piece of the script that only the script itself has: where
-// another shell runs that piece they are empty.
+// lost returns the variables in words that only the script sets. They are empty if a different
+// shell runs the words.
 func (r *reader) lost(words []*syntax.Word) (names []string) {
 	for _, w := range words {
 		syntax.Walk(w, func(n syntax.Node) bool {

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// short are the one-letter options of sbatch that have a long name (sbatch(1)).
+// short maps one-letter options of sbatch to their long names (sbatch(1)).
 var short = map[string]string{
 	"A": "account", "a": "array", "c": "cpus-per-task", "C": "constraint", "D": "chdir", "d": "dependency", "e": "error",
 	"G": "gpus", "i": "input", "J": "job-name", "L": "licenses", "M": "clusters", "N": "nodes", "n": "ntasks", "o": "output",
 	"p": "partition", "q": "qos", "t": "time", "w": "nodelist", "x": "exclude",
 }
 
-// flags take no value.
+// flags are options without a value.
 var flags = map[string]bool{"exclusive": true, "requeue": true, "no-requeue": true, "hold": true, "contiguous": true, "overcommit": true, "oversubscribe": true, "get-user-env": true, "parsable": true, "verbose": true, "quiet": true}
 
-// directives reads the #SBATCH lines, as sbatch does: up to the first command.
+// directives reads the #SBATCH lines. Like sbatch, it stops at the first command.
 func (r *reader) directives(src []byte) {
 	number := 0
 	for line := range bytes.Lines(src) {
@@ -34,7 +34,8 @@ func (r *reader) directives(src []byte) {
 	}
 }
 
-// words divides the options of a directive: spaces, quotes, and a comment behind a "#".
+// words splits the options of a directive. It handles spaces, quotes, and a comment after a
+// "#".
 func words(s string) (list []string) {
 	var word strings.Builder
 	quote, inside := rune(0), false
@@ -65,7 +66,7 @@ func words(s string) (list []string) {
 	return list
 }
 
-// options reads --name=value, --name value, -N 2 and -N2.
+// options parses --name=value, --name value, -N 2, and -N2.
 func (r *reader) options(line int, list []string) {
 	for i := 0; i < len(list); i++ {
 		word := list[i]
@@ -88,11 +89,11 @@ func (r *reader) options(line int, list []string) {
 	}
 }
 
-// plain are options whose values are carried over as they stand.
+// plain maps options to keys of [slurm] that accept the same values.
 var plain = map[string]string{"partition": "partition", "account": "account", "qos": "qos", "reservation": "reservation", "constraint": "constraint",
 	"gpu-bind": "gpu_bind", "cpu-bind": "cpu_bind", "mpi": "mpi", "time": "time"}
 
-// elsewhere are options that have another place, or none, with what there is instead.
+// elsewhere contains options without a key in [slurm], and the alternative for each.
 var elsewhere = map[string]string{
 	"output": "the run directory keeps the log: ddpbatch logs", "error": "the run directory keeps the log: ddpbatch logs", "open-mode": "the log is appended to",
 	"array":     "write a [sweep] of the values that differ: docs/slurm.md",
@@ -106,7 +107,7 @@ var elsewhere = map[string]string{
 
 var typedCount = regexp.MustCompile(`^(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d+)(?:\(.*\))?$`)
 
-// option takes one option of sbatch, or of srun where it asks for the same.
+// option converts one option of sbatch, or the same option of srun.
 func (r *reader) option(line int, name, value string) {
 	j := r.job
 	said := "--" + name
@@ -190,8 +191,8 @@ func (r *reader) option(line int, name, value string) {
 	}
 }
 
-// slurmMemory is an amount as the job file has it: sbatch also takes "32GB", "32g" and a
-// number of megabytes.
+// slurmMemory returns an amount of memory in the format of the job file. sbatch also accepts
+// "32GB", "32g", and a number of megabytes.
 func slurmMemory(s string) string {
 	s = strings.TrimSuffix(strings.ToUpper(s), "B")
 	if s != "" && s != "0" && strings.Trim(s, "0123456789") == "" {

@@ -1,9 +1,10 @@
-// Package sbatch reads a batch script that somebody has written for sbatch, and makes a
-// job file of it: directives, modules, environment, and the srun, mpirun, torchrun or
-// python line.
+// Package sbatch converts a user's batch script to a job file. It converts directives,
+// modules, environment variables, and the srun, mpirun, torchrun, or python command.
 //
-// What it does not carry over it tells, with line and reason ([Note]); nothing is dropped
-// in silence but what has no effect on a job, such as echo. It runs nothing of the
-// script and never takes a value that only a shell on the node could know: a command
-// line that needs one is carried over as a line of shell, and anything else is told.
+// It reports each line that it does not convert, with the reason ([Note]). It silently drops
+// only commands that do not affect the job, such as echo.
+//
+// The package does not run any part of the script, and it does not guess values that are known
+// only to a shell on the node. If the command contains such a value, it becomes a shell
+// command in argv. Everything else with such a value is reported.
 package sbatch

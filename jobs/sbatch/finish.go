@@ -9,11 +9,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// refusals bounds how often what the job file refuses is taken out of it.
+// refusals is the maximum number of attempts to remove rejected values from the job file.
 const refusals = 20
 
-// agree takes out of the job file what it refuses, such as ranks that cannot share GPUs
-// evenly, and tells it.
+// agree removes values that the job file rejects, such as a number of ranks that cannot share
+// the GPUs evenly, and adds a note for each.
 func (r *reader) agree() {
 	j := r.job
 	for range refusals {
@@ -49,7 +49,7 @@ func (r *reader) agree() {
 	}
 }
 
-// memory turns --mem-per-cpu into what a node needs.
+// memory converts --mem-per-cpu to the memory per node.
 func (r *reader) memory() {
 	j := r.job
 	if j.memPerCPU == "" || j.slurm["mem"] != "" {
@@ -65,14 +65,15 @@ func (r *reader) memory() {
 	}
 }
 
-// drop leaves out what a job file does not take, and tells it.
+// drop removes values that are not valid in a job file or that contain a secret, and adds a
+// note for each.
 func (r *reader) drop() {
 	j := r.job
 	if j.tasks == 0 && j.gpus == 0 {
 		j.tasks = 1
 	}
 	if j.workdir == "." {
-		j.workdir = "" // the folder of the job file
+		j.workdir = "" // directory of the job file
 	}
 	var name jobs.Name
 	if name.UnmarshalTOML(j.name) != nil {

@@ -10,18 +10,18 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// job is the job file that is being made.
+// job is the job file under construction.
 type job struct {
 	name, site                   string
-	nodes, tasks, allTasks, cpus int // 0: not given
+	nodes, tasks, allTasks, cpus int // 0 if not given
 	gpus, allGPUs, taskGPUs      int
 	memPerCPU                    string
 	exclusive                    bool
-	slurm                        map[string]string // further keys of [slurm]
+	slurm                        map[string]string // other keys of [slurm]
 	lines, modules               []string
 	conda, venv                  string
 	env                          map[string]string
-	secrets                      []string // names of variables
+	secrets                      []string // names of environment variables
 	image, runtime               string
 	containerOptions, mounts     []string
 	torchrun                     bool
@@ -33,7 +33,7 @@ func newJob() *job { return &job{slurm: map[string]string{}, env: map[string]str
 
 func (j *job) set(key, value string) { j.slurm[key] = value }
 
-// takes sets a key of [slurm] if the job file takes the value.
+// takes sets a key of [slurm] if the value is valid, and reports whether it is.
 func (j *job) takes(key, value string) bool {
 	src := fmt.Sprintf("name = \"a\"\n[command]\nargv = [\"a\"]\n[slurm]\n%s = %s\n", key, quote(value))
 	if value == "" || !allowed(value) {
@@ -46,7 +46,7 @@ func (j *job) takes(key, value string) bool {
 	return true
 }
 
-// evenOut turns what sbatch counts over the whole job into what it is for each node.
+// evenOut converts totals for the whole job to values per node.
 func (j *job) evenOut() {
 	nodes := max(1, j.nodes)
 	if j.tasks == 0 && j.allTasks > 0 && j.allTasks%nodes == 0 {
@@ -60,14 +60,14 @@ func (j *job) evenOut() {
 	}
 }
 
-// allowed says whether a job file may hold a text: no control characters, nor what a
-// reader would not see.
+// allowed reports whether a job file may contain a text: valid UTF-8 without control
+// characters or invisible marks.
 func allowed(s string) bool {
 	var t jobs.Text
 	return t.UnmarshalTOML(s) == nil && strings.ToValidUTF8(s, "") == s
 }
 
-// quote is a TOML string.
+// quote returns s as a TOML string.
 func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
@@ -80,7 +80,7 @@ func quoteAll(list []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// toml writes the job file.
+// toml returns the job file.
 func (j *job) toml() []byte {
 	var b strings.Builder
 	key := func(name, value string) { fmt.Fprintf(&b, "%s = %s\n", name, value) }

@@ -10,16 +10,19 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// launchers start programs; of wrappers what they start counts.
+// launchers are commands that start programs. Some of them are wrappers around another
+// command.
 var launchers = map[string]bool{"srun": true, "mpirun": true, "mpiexec": true, "torchrun": true, "accelerate": true, "deepspeed": true,
 	"apptainer": true, "singularity": true, "exec": true, "time": true, "numactl": true, "nohup": true}
 
-// starts says whether a command is, or leads to, the program of the job.
+// starts reports whether a command starts the program of the job, directly or through a
+// wrapper.
 func (r *reader) starts(base string, known bool) bool {
 	return known && (launchers[base] || strings.HasPrefix(base, "python") || base == "bash" || base == "sh")
 }
 
-// launch takes the line that starts the program. A second one is told.
+// launch converts the command that starts the program. It adds a note for a second such
+// command.
 func (r *reader) launch(s *syntax.Stmt, list []*syntax.Word) {
 	if len(r.job.argv) > 0 {
 		r.note(r.line(s), text(s), "a job has one command: make a second job file, with slurm.dependency")
@@ -36,14 +39,14 @@ func (r *reader) launch(s *syntax.Stmt, list []*syntax.Word) {
 	c.unwrap()
 }
 
-// command is a command line that is taken apart from the left.
+// A command is a command line that is parsed from the left.
 type command struct {
 	r     *reader
 	line  int
 	words []*syntax.Word
 }
 
-// peek is the next word, if its value is known.
+// peek returns the next word, and whether its value is known.
 func (c *command) peek() (string, bool) {
 	if len(c.words) == 0 {
 		return "", false
@@ -51,8 +54,9 @@ func (c *command) peek() (string, bool) {
 	return c.r.word(c.words[0])
 }
 
-// options takes options up to the first word that is none, and gives each its value:
-// "--name=value", or the next word for those in valued. Unknown values are empty.
+// options consumes options up to the first other word and calls take for each. A value is part
+// of the option ("--name=value"), or it is the next word if valued returns true. Unknown
+// values are empty.
 func (c *command) options(valued func(name string) bool, take func(name, value string)) {
 	for len(c.words) > 0 {
 		word, known := c.peek()
@@ -74,7 +78,7 @@ func (c *command) options(valued func(name string) bool, take func(name, value s
 		}
 		name, value, has := strings.Cut(strings.TrimLeft(word, "-"), "=")
 		if !has && !strings.HasPrefix(word, "--") && len(name) > 1 && valued(name[:1]) && !valued(name) {
-			name, value, has = name[:1], name[1:], true // -n4
+			name, value, has = name[:1], name[1:], true // such as -n4
 		}
 		if !has && valued(name) && len(c.words) > 0 {
 			value, _ = c.peek()
@@ -84,7 +88,7 @@ func (c *command) options(valued func(name string) bool, take func(name, value s
 	}
 }
 
-// unwrap takes away what starts the program, and takes the rest for argv.
+// unwrap removes the commands that start the program. The rest becomes argv.
 func (c *command) unwrap() {
 	for len(c.words) > 0 {
 		word, known := c.peek()
@@ -129,7 +133,7 @@ func (c *command) unwrap() {
 
 func (c *command) tell(what, why string) { c.r.note(c.line, what, why) }
 
-// srunValues are options of srun that take a value and are not among sbatch's.
+// srunValues are options of srun that have a value.
 var srunValues = []string{"ntasks", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-task", "gpus-per-node", "gpus", "gres", "cpu-bind", "gpu-bind", "mpi",
 	"container-image", "container-mounts", "container-workdir", "container-name", "export", "output", "error", "label", "distribution", "m", "mem", "mem-per-cpu", "time",
 	"partition", "account", "job-name", "nodelist", "chdir", "kill-on-bad-exit", "K", "wait", "W", "jobid", "overlap", "input", "ntasks-per-socket", "hint", "threads-per-core"}
@@ -163,7 +167,7 @@ func (c *command) srun() {
 			c.r.option(c.line, name, value)
 			j.evenOut()
 		case "label", "l", "unbuffered", "u", "kill-on-bad-exit", "K", "export", "output", "error", "overlap", "exact", "exclusive", "wait", "W":
-			// the launcher does these, or what they are for
+			// the launcher sets these or makes them unnecessary
 		default:
 			c.tell(strings.TrimSpace("srun --"+name+" "+value), "the launcher calls srun with options of its own; a profile's [step] options has more")
 		}
@@ -201,7 +205,8 @@ func (c *command) mpirun(name string) {
 	c.tell(name, "srun starts the ranks, one for each process")
 }
 
-// container takes apptainer exec [options] image, and goes on with what runs in it.
+// container converts apptainer exec [options] image. It reports whether to continue with the
+// command in the container.
 func (c *command) container(runtime string) bool {
 	j := c.r.job
 	c.words = c.words[1:]
@@ -233,7 +238,8 @@ func (c *command) container(runtime string) bool {
 	return true
 }
 
-// isTorchModule takes python -m torch.distributed.run and its forerunner.
+// isTorchModule converts python -m torch.distributed.run and its predecessor. It reports
+// whether the command is one of them.
 func (c *command) isTorchModule() bool {
 	for i, w := range c.words[1:] {
 		word, known := c.r.word(w)
@@ -257,13 +263,14 @@ func (c *command) isTorchModule() bool {
 	return false
 }
 
-// torchrun takes its options, of which ddpbatch gives its own.
+// torchrun converts the options and arguments of torchrun. It drops the options that ddpbatch
+// sets.
 func (c *command) torchrun() {
 	c.hideArguments()
 	j := c.r.job
 	j.torchrun = true
 	var before []string
-	processes := max(1, j.tasks) // of srun, one torchrun each, which had the cores of its workers
+	processes := max(1, j.tasks) // number of torchruns under srun; each had the cores of its workers
 	defer func() { j.cpus = max(min(j.cpus, 1), j.cpus*processes/max(1, j.tasks)) }()
 	c.options(func(n string) bool {
 		return !slices.Contains([]string{"standalone", "no_python", "no-python", "m", "module", "use_env", "use-env", "run_path"}, n)
@@ -311,7 +318,8 @@ func (c *command) torchrun() {
 	j.argv = append(before, args...)
 }
 
-// isInline takes bash -c '...', whose text is a script of its own.
+// isInline converts bash -c '...', whose text is a nested script. It reports whether the
+// script starts a program.
 func (c *command) isInline() bool {
 	if len(c.words) < 3 {
 		return false
@@ -337,8 +345,8 @@ func (c *command) isInline() bool {
 	return len(inner.job.argv) > argv
 }
 
-// program takes what is left for argv. Where only a shell knows a word of it, a shell
-// runs the line on the node.
+// program uses the remaining words as argv. If only a shell can evaluate one of them, a shell
+// on the node runs the line.
 func (c *command) program() {
 	c.hideArguments()
 	var argv []string
@@ -377,7 +385,7 @@ func (c *command) program() {
 
 const plainWord = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%"
 
-// finish makes one job file of what was found.
+// finish completes the job file.
 func (r *reader) finish() {
 	j := r.job
 	j.evenOut()

@@ -13,33 +13,33 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
-// Note is what was not carried over.
+// A Note describes a part of the script that was not converted.
 type Note struct {
 	Line int // from 1
 	What string
 	Why  string
 }
 
-// Result is a job file, and what is not in it.
+// A Result is a job file, with notes about everything that it does not contain.
 type Result struct {
 	TOML  []byte
 	Notes []Note
-	// HasEnviron reports whether the job file has values of variables that the script
-	// exports. Nothing can tell for certain that none of them is a secret.
+	// HasEnviron reports whether the job file contains values of variables that the script
+	// exports. ddpbatch cannot reliably detect whether one of them is a secret.
 	HasEnviron bool
 }
 
-// maxScript is the maximum size of a script in bytes. It also limits how deep the parser
-// recurses: every level of nesting takes at least two bytes of the script and some 3 KB of
-// stack, and Go ends a program whose stack exceeds 1 GB. Batch scripts have a few kilobytes.
+// maxScript is the maximum size of a script in bytes. It also limits the recursion of the
+// parser: each nesting level needs at least two bytes of the script and about 3 KB of stack,
+// and Go terminates a program whose stack exceeds 1 GB. Batch scripts have a few kilobytes.
 const maxScript = 64 << 10
 
-// maxValue bounds the value of a word: a script that puts a variable twice into itself, again
-// and again, has one without an end.
+// maxValue is the maximum length of a word's value in bytes. Without it, a script that
+// repeatedly inserts a variable twice into itself would cause exponential growth.
 const maxValue = 64 << 10
 
-// Read makes a job file of a batch script. The error is that of a script that no shell
-// would read, or that starts nothing.
+// Read converts a batch script to a job file for the given site. It returns an error if bash
+// cannot parse the script or if the script starts no program.
 func Read(name string, src []byte, site string) (Result, error) {
 	if len(src) > maxScript {
 		return Result{}, fmt.Errorf("read %q: larger than %d KiB, the limit for a batch script", name, maxScript>>10)
@@ -65,32 +65,32 @@ func Read(name string, src []byte, site string) (Result, error) {
 	return Result{TOML: r.job.toml(), Notes: r.notes, HasEnviron: len(r.job.env) > 0}, nil
 }
 
-// noCommand is a script without a line that starts a program.
+// noCommand is the error for a script that starts no program.
 type noCommand struct{ name string }
 
 func (e noCommand) Error() string {
 	return fmt.Sprintf("read %q: no line starts a program by srun, mpirun, torchrun or python", e.name)
 }
 
-// Hint says what to do instead.
+// Hint returns the alternative.
 func (e noCommand) Hint() string {
 	return "`ddpbatch init --kind command` writes a job file to fill in"
 }
 
-// reader goes through one script.
+// A reader processes one script.
 type reader struct {
 	job          *job
-	vars         map[string]string // what the script sets, as far as it is known
+	vars         map[string]string // known values of the script's variables
 	exported     map[string]bool
-	hidden       map[string]bool // variables that held a secret
-	secretValues []string        // values of the script that are secrets
-	own          map[string]bool // all that the script sets
+	hidden       map[string]bool // variables that contained a secret
+	secretValues []string        // values in the script that are secrets
+	own          map[string]bool // all variables that the script sets
 	notes        []Note
 	offset       int // lines before this part of the script
-	depth        int // of scripts in scripts
+	depth        int // nesting depth of scripts
 }
 
-// note adds a note. It never shows a secret, as far as one can be recognized.
+// note adds a note. It omits all secrets that it recognizes.
 func (r *reader) note(line int, what, why string) {
 	what, short := r.withoutSecret(what)
 	if short {
@@ -99,7 +99,8 @@ func (r *reader) note(line int, what, why string) {
 	r.notes = append(r.notes, Note{line, clean(what), why})
 }
 
-// clean is a piece of a script on one line, without what could steer a terminal.
+// clean returns a part of the script on one line, without terminal control characters. It
+// shortens long text.
 func clean(s string) string {
 	s = printable.Line(s)
 	if len(s) > 120 {
@@ -110,7 +111,7 @@ func clean(s string) string {
 
 func (r *reader) line(n syntax.Node) int { return int(n.Pos().Line()) + r.offset }
 
-// text is a piece of the script as it would be written.
+// text returns the source code of a part of the script.
 func text(n syntax.Node) string {
 	var b strings.Builder
 	if err := syntax.NewPrinter(syntax.SingleLine(true)).Print(&b, n); err != nil {
@@ -119,7 +120,7 @@ func text(n syntax.Node) string {
 	return strings.TrimSpace(b.String())
 }
 
-// settle gives the variables of Slurm the values that the directives ask for.
+// settle sets Slurm's variables to the values that the directives request.
 func (r *reader) settle() {
 	j := r.job
 	j.evenOut()
@@ -140,8 +141,8 @@ func (r *reader) settle() {
 	r.vars["SLURM_SUBMIT_DIR"] = "."
 }
 
-// statements goes through commands in their order. Of loops and conditions it tells that
-// they are left out.
+// statements processes commands in order. It adds a note for each loop and each condition, and
+// skips it.
 func (r *reader) statements(list []*syntax.Stmt) {
 	for _, s := range list {
 		switch c := s.Cmd.(type) {
@@ -157,7 +158,7 @@ func (r *reader) statements(list []*syntax.Stmt) {
 			switch c.Op {
 			case syntax.AndStmt:
 				r.statements([]*syntax.Stmt{c.X, c.Y})
-			case syntax.Pipe, syntax.PipeAll: // a program whose output goes through tee
+			case syntax.Pipe, syntax.PipeAll: // the output of the program is piped, for example to tee
 				r.statements([]*syntax.Stmt{c.X})
 				r.note(r.line(c.Y), "| "+text(c.Y), "the run directory keeps the log")
 			default:
@@ -175,7 +176,7 @@ func (r *reader) statements(list []*syntax.Stmt) {
 	}
 }
 
-// declaration takes export NAME=value.
+// declaration processes declarations such as export NAME=value.
 func (r *reader) declaration(s *syntax.Stmt, c *syntax.DeclClause) {
 	for _, a := range c.Args {
 		if a.Name == nil {
@@ -196,7 +197,7 @@ func (r *reader) declaration(s *syntax.Stmt, c *syntax.DeclClause) {
 	}
 }
 
-// assign takes NAME=value.
+// assign processes NAME=value.
 func (r *reader) assign(line int, a *syntax.Assign) {
 	name := a.Name.Value
 	r.own[name] = true
@@ -227,7 +228,7 @@ func (r *reader) assign(line int, a *syntax.Assign) {
 	}
 }
 
-// word is the value of a word, if it is known without running anything.
+// word returns the value of a word, and whether it is known without running anything.
 func (r *reader) word(w *syntax.Word) (value string, known bool) {
 	return r.parts(w.Parts)
 }
@@ -293,7 +294,7 @@ func (r *reader) parts(parts []syntax.WordPart) (string, bool) {
 
 func ofSlurm(name string) bool { return strings.HasPrefix(name, "SLURM") }
 
-// unescape takes the backslashes out of a literal.
+// unescape removes the backslashes from a literal.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -307,7 +308,8 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// arithmetic is $((a * b)) of known numbers.
+// arithmetic evaluates an expression such as $((a * b)). It returns false if a value is not
+// known.
 func (r *reader) arithmetic(e syntax.ArithmExpr) (int, bool) {
 	switch x := e.(type) {
 	case *syntax.Word:

@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// Scripts as centres document them become job files that are good, and what is not in
-// these is told.
+// TestScripts converts scripts from the documentation of centers. The job files must be valid,
+// and the notes must cover everything that they do not contain.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.sh")
 	if err != nil || len(files) < 12 {
@@ -53,8 +53,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// Go ends the whole program when its stack exceeds 1 GB, and nothing can recover from that.
-// The results do not matter here: some of these scripts are valid.
+// Go terminates a program whose stack exceeds 1 GB, and the program cannot recover. The
+// results do not matter in this test: some of these scripts are valid.
 func TestDeepNestingDoesNotOverflowTheStack(t *testing.T) {
 	for _, tt := range []struct{ opening, closing string }{
 		{"$(", ")"}, {`"$(`, `)"`}, {"$((", "))"}, {"(", ")"}, {"<(", ")"}, {"`", ""}, {"${a:-", "}"},
@@ -88,7 +88,7 @@ func TestNoCommand(t *testing.T) {
 	}
 }
 
-// Whatever the script, the job file is good.
+// FuzzRead checks that the job file is valid for every script.
 func FuzzRead(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.sh")
 	if err != nil {

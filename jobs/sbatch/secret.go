@@ -13,22 +13,23 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// secretParts are parts of the names of variables and options that hold secrets. A part is
-// what underscores separate. The key is the part, the value whether it must be the last one.
+// secretParts are name parts, separated by underscores, that mark variables and options as
+// secret. The value reports whether the part must be the last one.
 var secretParts = map[string]bool{
 	"ACCESSKEY": false, "PRIVATEKEY": false, "CREDS": false, "JWT": false, "BEARER": false, "COOKIE": false, "AUTHORIZATION": false,
 	"TOKEN": true, "TOKENS": true, "KEY": true, "PASS": true, "PWD": true, "PW": true, "PAT": true, "AUTH": true, "SAS": true,
 	"OTP": true,
 }
 
-// secretTexts make a name secret wherever they are in it: MYSECRET, PGPASSWORD.
+// secretTexts mark a name as secret at any position, as in MYSECRET and PGPASSWORD.
 var secretTexts = []string{"PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "APIKEY", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL", "WEBHOOK", "CONNECTION_STRING", "SEED_PHRASE", "MNEMONIC"}
 
-// secretEndings make a name secret at the end of its last part: SSHPASS, AUTHTOKEN, OAUTH.
+// secretEndings mark a name as secret at the end of its last part, as in SSHPASS, AUTHTOKEN,
+// and OAUTH.
 var secretEndings = []string{"PASS", "TOKEN", "AUTH"}
 
-// harmlessNames matches names that look like secrets, but are not: names of files, of
-// special tokens of a vocabulary, of columns of a data set, and of other settings.
+// harmlessNames matches names that only resemble names of secrets: names of files, special
+// tokens of a vocabulary, columns of a data set, and other settings.
 var harmlessNames = regexp.MustCompile(`^(?:` +
 	`(?:OLD)?PWD|(?:GIT|SSH|SUDO)_ASKPASS|XAUTHORITY|.*COMPASS|.*BYPASS|(?:NCCL|OMP|UCX|OMPI|SLURM)_.*|` +
 	`.*_(?:FILE|PATH|DIR|NAME|LENGTH|SOCK|TYPE)|` +
@@ -36,11 +37,10 @@ var harmlessNames = regexp.MustCompile(`^(?:` +
 	`(?:.*_)?(?:SORT|METRIC|MONITOR|PRIMARY|CACHE|IMAGE|TEXT|LABEL|TARGET|INPUT|OUTPUT|FEATURE|COLUMN|JSON|HOT|STATE_DICT)_KEYS?` +
 	`)$`)
 
-// camelCase matches the place between two words of a name such as apiKey.
+// camelCase matches the boundary between two words of a name such as apiKey.
 var camelCase = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 
-// isSecretName reports whether the name of a variable or an option tells that its value is
-// a secret.
+// isSecretName reports whether the name of a variable or an option indicates a secret.
 func isSecretName(name string) bool {
 	name = strings.Trim(name, "-+[]")
 	name = name[strings.LastIndexByte(name, '[')+1:] // os.environ['API_KEY']
@@ -72,16 +72,16 @@ func isSecretName(name string) bool {
 }
 
 var (
-	// A variable, a number, a switch, or a command: no secret, whatever the name is.
+	// A variable, a number, a switch, or a command is never a secret, whatever its name is.
 	harmlessValue = regexp.MustCompile("(?i)^(?:[0-9]{0,3}|true|false|yes|no|on|off|none|null|auto|basic|\\$\\w+|\\$\\{\\w+\\}|\\$\\(.*|`.*)$")
-	// A count such as 2048, 2e9, or 300B.
+	// A count, such as 2048, 2e9, or 300B.
 	count = regexp.MustCompile(`(?i)^[0-9][0-9_.,]{0,14}(?:e\+?[0-9]{1,2})?[kmgbt]?$`)
-	// The path of a file, such as that of a key.
+	// A file path, such as the path of a key file.
 	filePath = regexp.MustCompile(`^(?:\.{1,2}|~|\$HOME|\$\{HOME\}|/[\w.-]+)(?:/[\w.-]+)+$`)
 )
 
-// isSecret reports whether the value of a variable or an option is a secret, by both the
-// name and the value.
+// isSecret reports whether the value of a variable or an option is a secret, judging by its
+// name and its value.
 func isSecret(name, value string) bool {
 	value = strings.Trim(value, `"'`)
 	upper := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
@@ -103,7 +103,7 @@ var (
 	hexadecimal = regexp.MustCompile(`^[0-9a-f]+$`)
 )
 
-// secretShapes are the forms of tokens of well-known services.
+// secretShapes matches tokens of well-known services.
 var secretShapes = regexp.MustCompile(
 	`\bhf_[A-Za-z0-9]{20,}|\bgh[opusr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|\bxox[a-z]-[\w-]{10,}` +
 		`|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{30,}|\bnvapi-[\w-]{20,}|\bpypi-[\w-]{20,}|\bnpm_[A-Za-z0-9]{30,}|\bdapi[0-9a-f]{32}\b` +
@@ -116,17 +116,18 @@ var secretShapes = regexp.MustCompile(
 		`|(?i:[?&](?:[\w-]*token|[\w-]*key|[\w-]*signature|sig|secret|password|auth)=[^&\s$]+)` +
 		`|https?://hooks\.slack\.com/\S+|https?://[\w.]*discord(?:app)?\.com/api/webhooks/\S+|https?://\S*webhook\.office\.com/\S+`)
 
-// skKey matches keys of OpenAI and its like. Words such as sk-learn have the same prefix.
+// skKey matches keys of OpenAI and similar services. Words such as sk-learn have the same
+// prefix.
 var skKey = regexp.MustCompile(`\bsk-[\w-]{20,}`)
 
-// userInfo matches the user, and the password if there is one, of a URL. A port and a path
-// with an "@" match as well; hasSecret tells them apart.
+// userInfo matches the user and the optional password of a URL. It also matches a port and a
+// path with an "@", which hasSecret distinguishes.
 var userInfo = regexp.MustCompile(`\b([A-Za-z][A-Za-z0-9+.-]*)://([^\s/?#@:"']*)(?::([^\s@"']*))?@`)
 
 var portAndPath = regexp.MustCompile(`^\d{1,5}/`)
 
-// hasSecret reports whether a text, such as a value or a piece of a script, has a secret
-// that can be recognized: by its shape, or by the name or the option in front of it.
+// hasSecret reports whether a text, such as a value or a part of a script, contains a
+// recognizable secret. It checks the shape of each word, and the name or option before it.
 func hasSecret(text string) bool {
 	text = unquote.Replace(text)
 	if secretShapes.MatchString(text) {
@@ -150,12 +151,12 @@ func hasSecret(text string) bool {
 
 var unquote = strings.NewReplacer(`"`, "", "'", "", `\`, "")
 
-// fields splits a text into words, also where a shell or JSON has punctuation.
+// fields splits a text into words at blanks and at the punctuation of shells and JSON.
 func fields(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\n;|&()<>{},", r) })
 }
 
-// namesSecret reports whether one of the words names a secret whose value follows:
+// namesSecret reports whether one of the words names a secret and its value follows:
 // NAME=value, --name=value, --name value, name:value, "Name: value", or login value.
 func namesSecret(words []string) bool {
 	for i, word := range words {
@@ -185,7 +186,7 @@ func namesSecret(words []string) bool {
 	return false
 }
 
-// credentials returns the user and the password that curl is given by an option.
+// credentials returns the user and the password from an option of curl.
 func credentials(option, next string) string {
 	name, value, assigned := strings.Cut(option, "=")
 	switch {
@@ -203,7 +204,7 @@ func credentials(option, next string) string {
 
 var userAndGroup = regexp.MustCompile(`^\d+:\d+$`)
 
-// passwordOf returns the password of user:password, and nothing if it is no secret.
+// passwordOf returns the password in user:password, or an empty string if it is not a secret.
 func passwordOf(credentials string) string {
 	_, password, _ := strings.Cut(credentials, ":")
 	if harmlessValue.MatchString(password) || userAndGroup.MatchString(credentials) {
@@ -212,8 +213,8 @@ func passwordOf(credentials string) string {
 	return password
 }
 
-// holdsSecret reports whether a variable of the script gets a secret, also one that was in
-// another variable before.
+// holdsSecret reports whether a variable of the script is set to a secret, possibly through
+// another variable.
 func (r *reader) holdsSecret(a *syntax.Assign, value string, known bool) bool {
 	if !known && a.Value != nil {
 		if r.usesHidden(a.Value) {
@@ -224,13 +225,13 @@ func (r *reader) holdsSecret(a *syntax.Assign, value string, known bool) bool {
 	return isSecret(a.Name.Value, value) || known && r.hasSecretValue(value)
 }
 
-// hasSecretValue reports whether a text has the value of a variable that holds a secret.
+// hasSecretValue reports whether a text contains the value of a variable that holds a secret.
 func (r *reader) hasSecretValue(text string) bool {
 	return slices.ContainsFunc(r.secretValues, func(v string) bool { return strings.Contains(text, v) })
 }
 
-// isSuspicious reports whether a piece of the script may have a secret. Unlike hasSecret
-// it also reports texts such as "password X", and logins with the secret in any place.
+// isSuspicious reports whether a part of the script may contain a secret. Unlike hasSecret, it
+// also detects text such as "password X", and logins with the secret at any position.
 func (r *reader) isSuspicious(text string) bool {
 	if hasSecret(text) || r.hasSecretValue(text) || strings.Contains(text, "<<<") {
 		return true
@@ -248,8 +249,8 @@ func (r *reader) isSuspicious(text string) bool {
 	return false
 }
 
-// withoutSecret returns a piece of the script for a message: only the first word, and
-// true, if the piece may have a secret.
+// withoutSecret returns a part of the script for a message. If the part may contain a secret,
+// it returns only the first word and true.
 func (r *reader) withoutSecret(s string) (string, bool) {
 	if !r.isSuspicious(s) {
 		return s, false
@@ -266,11 +267,11 @@ func (r *reader) withoutSecret(s string) (string, bool) {
 	return strings.TrimSpace(first + " ..."), true
 }
 
-// minSecretValue is the minimum length of a value that is searched for elsewhere.
+// minSecretValue is the minimum length of a secret value that is searched for elsewhere.
 const minSecretValue = 6
 
-// hide forgets the value of a variable that holds a secret. The value is empty if it is
-// not known.
+// hide removes the value of a variable that contains a secret. value is empty if it is
+// unknown.
 func (r *reader) hide(name, value string) {
 	delete(r.vars, name)
 	delete(r.job.env, name)
@@ -278,15 +279,15 @@ func (r *reader) hide(name, value string) {
 	r.addSecretValue(value)
 }
 
-// addSecretValue has a value hidden wherever it occurs.
+// addSecretValue hides a value at all of its occurrences.
 func (r *reader) addSecretValue(value string) {
 	if len(value) >= minSecretValue && !slices.Contains(r.secretValues, value) {
 		r.secretValues = append(r.secretValues, value)
 	}
 }
 
-// hideEarlier hides values that turned out to be secrets only after the script had used them
-// under a harmless name.
+// hideEarlier hides secrets that the script had used under a harmless name before the reader
+// recognized them.
 func (r *reader) hideEarlier() {
 	for _, name := range slices.Sorted(maps.Keys(r.job.env)) {
 		if r.hasSecretValue(r.job.env[name]) {
@@ -312,11 +313,10 @@ func (r *reader) secretVariable(line int, name string) {
 		"or write it into the file that setup.secrets.file names")
 }
 
-// hideArguments replaces secrets among the arguments of the program by variables, which
-// [setup.secrets] names.
+// hideArguments replaces secrets in the program's arguments with variables in [setup.secrets].
 func (c *command) hideArguments() {
 	c.hideOnce()
-	c.hideOnce() // also a value that only a later argument showed to be a secret
+	c.hideOnce() // hides values that only a later argument revealed as secrets
 }
 
 func (c *command) hideOnce() {
@@ -355,8 +355,8 @@ func (c *command) hideOnce() {
 	}
 }
 
-// containerOption adds an option of the container's runtime. A variable with a secret
-// reaches the container through [setup.secrets] instead.
+// containerOption adds an option of the container runtime. A secret in an environment variable
+// is passed to the container through [setup.secrets] instead.
 func (c *command) containerOption(name, value string) {
 	option := "--" + name
 	if value != "" {
@@ -374,7 +374,8 @@ func (c *command) containerOption(name, value string) {
 	c.tell(option, "setup.container.options must not have a secret")
 }
 
-// whyUnknown returns what to do about an argument of torchrun that only a shell knows.
+// whyUnknown returns the fix for an argument of torchrun whose value only a shell can
+// determine.
 func (r *reader) whyUnknown(w *syntax.Word) string {
 	if r.usesHidden(w) {
 		return "torchrun starts without a shell: remove this argument, and have your program read the variable"
@@ -382,7 +383,7 @@ func (r *reader) whyUnknown(w *syntax.Word) string {
 	return "only a shell knows the value: write it into command.argv"
 }
 
-// usesHidden reports whether a word has the value of a variable that held a secret.
+// usesHidden reports whether a word uses a variable that contained a secret.
 func (r *reader) usesHidden(w *syntax.Word) bool {
 	hidden := false
 	syntax.Walk(w, func(n syntax.Node) bool {
@@ -396,7 +397,8 @@ func (r *reader) usesHidden(w *syntax.Word) bool {
 
 var notInName = regexp.MustCompile(`[^A-Z0-9]+`)
 
-// variableFor returns a variable's name for the value of an option: API_KEY for --api-key.
+// variableFor returns the name of a variable for the value of an option, such as API_KEY for
+// --api-key.
 func (r *reader) variableFor(option string) string {
 	name := strings.Trim(notInName.ReplaceAllString(strings.ToUpper(option), "_"), "_")
 	var n jobs.EnvName

@@ -132,7 +132,8 @@ func TestIsSecret(t *testing.T) {
 	}
 }
 
-// Each canary in the script stands for a secret. None may be in the job file or in a note.
+// Each canary in the script represents a secret. Neither the job file nor a note may contain
+// one.
 func TestReadKeepsNoSecret(t *testing.T) {
 	src, err := os.ReadFile("testdata/canaries.txt")
 	if err != nil {
@@ -168,7 +169,7 @@ func TestReadKeepsNoSecret(t *testing.T) {
 			if !got.HasEnviron {
 				t.Error("HasEnviron is false, and the script exports a variable")
 			}
-			// What was left out is told, and where its value comes from.
+			// The notes name every omitted variable and how to set it.
 			notes := strings.Join(names, "\n") + "\n"
 			for name := range strings.FieldsSeq(`WANDB_API_KEY AWS_ACCESS_KEY_ID DATABASE_URL https_proxy GITHUB_PAT OPENAI_KEY
 				COMET_APIKEY SLACK_WEBHOOK NEPTUNE_CREDENTIALS SSH_KEY_PASSPHRASE AUTH AZURE_STORAGE_SAS COPY PLAIN_TOKEN ` + c.names) {
