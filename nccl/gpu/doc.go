@@ -1,6 +1,6 @@
-// Package gpu is an NVIDIA GPU for package communicator, by the driver of
-// trainer/cuda/driver. All of it stands behind the build tag cuda, as that does.
+// Package gpu provides an NVIDIA GPU to package communicator, with the driver in
+// trainer/cuda/driver. Like the driver, it requires the build tag cuda.
 //
-// It does not choose a GPU, and holds nothing of its own: streams, events and memory
-// are the driver's.
+// The package does not choose a GPU and does not own resources: streams, events, and memory
+// belong to the driver.
 package gpu

@@ -9,13 +9,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 )
 
-// GPU implements [communicator.GPU].
+// A GPU implements [communicator.GPU].
 type GPU struct {
 	device *driver.GPU
 	id     string
 }
 
-// Of is a GPU that is open, with what the driver says of it.
+// Of returns the GPU for an open device, with the driver's information about it.
 func Of(device *driver.GPU, info driver.Info) *GPU {
 	id := info.UUID
 	if id == "" {
@@ -24,16 +24,16 @@ func Of(device *driver.GPU, info driver.Info) *GPU {
 	return &GPU{device, id}
 }
 
-// ID is the GPU's UUID, or where it is on the bus.
+// ID returns the GPU's UUID, or its bus address.
 func (g *GPU) ID() string { return g.id }
 
-// Use makes the GPU the calling thread's, for ever.
+// Use makes the GPU's context current on the calling thread, permanently.
 func (g *GPU) Use() error {
-	_, err := g.device.Bind() // never unbound: the thread ends
+	_, err := g.device.Bind() // never unbound: the thread exits
 	return err
 }
 
-// NewStream makes a stream of the highest priority.
+// NewStream returns a stream of the highest priority.
 func (g *GPU) NewStream() (communicator.Stream, error) {
 	_, greatest, err := driver.StreamPriorities()
 	if err != nil {
@@ -43,22 +43,22 @@ func (g *GPU) NewStream() (communicator.Stream, error) {
 	return stream{s}, err
 }
 
-// NewEvent makes an event without times.
+// NewEvent returns an event without timing.
 func (g *GPU) NewEvent() (communicator.Event, error) { return driver.NewEvent(false) }
 
-// Alloc returns memory of the GPU.
+// Alloc allocates memory of the GPU.
 func (g *GPU) Alloc(bytes int) (unsafe.Pointer, error) {
 	p, err := driver.Alloc(int64(bytes))
 	return *(*unsafe.Pointer)(unsafe.Pointer(&p)), err
 }
 
-// Free gives it back.
+// Free frees memory from Alloc.
 func (g *GPU) Free(p unsafe.Pointer) error { return driver.Free(address(p)) }
 
-// AllocHost returns pinned memory.
+// AllocHost allocates pinned memory.
 func (g *GPU) AllocHost(bytes int) (communicator.Host, error) { return driver.AllocHost(int64(bytes)) }
 
-// NewOrder orders a communicator after a computation on the same GPU.
+// NewOrder returns an order that runs a communicator after a computation on the same GPU.
 func (g *GPU) NewOrder(c *communicator.Comm, computation driver.Computation) *driver.Order {
 	return driver.NewOrder(g.device, computation, func(e driver.Event) { c.After(e) })
 }

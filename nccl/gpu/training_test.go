@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	gpusim.Main(m)
 }
 
-// TestStrategies: every strategy trains on GPUs over NCCL what it trains on processors;
-// in bfloat16 sums are rounded in another order.
+// TestStrategies checks that every strategy on GPUs with NCCL gives the losses of the CPU,
+// within a tolerance. In bfloat16, sums are rounded in a different order.
 func TestStrategies(t *testing.T) {
 	for _, s := range ddp.Strategies() {
 		for _, c := range []struct {
@@ -103,8 +103,8 @@ func onGPUs(t *testing.T, n int, o ddp.Options, initial [][]float32) [][]float64
 
 var shape = nn.GPTOptions{Vocabulary: 11, Context: 6, Layers: 3, Heads: 2, Width: 16}
 
-// trained is the losses of a rank over some steps of two batches. It begins with
-// initial, or with weights of its own, which it shows.
+// trained returns the loss of a rank at each step. Training starts from initial or, if it is
+// nil, from random weights, which trained passes to show.
 func trained(ctx context.Context, d device.Device, c ddp.Communicator, o ddp.Options, initial [][]float32, show func([][]float32)) (losses []float64, err error) {
 	const steps, samples = 12, 2
 	m, err := nn.NewGPT(shape)
