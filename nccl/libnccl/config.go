@@ -5,12 +5,12 @@ import (
 	"unsafe"
 )
 
-// Config is ncclConfig_t as version 2.30 has it, 96 bytes. Earlier versions have fewer
-// fields: 24 bytes in 2.14, 40 in 2.17, 48 from 2.18 on (where 4 bytes of padding lie
-// at the place of TrafficClass until 2.26), 72 in 2.27, 80 in 2.28 and 88 in 2.29.
-// Every one of them looks at no more than its own size, checks Magic, and takes its
-// defaults for fields that are newer than Version or [Undefined]: so one layout serves
-// all. Zero is a value and not the default; use [NewConfig].
+// Config is ncclConfig_t of version 2.30, which has 96 bytes. Earlier versions have fewer
+// fields: 24 bytes in 2.14, 40 in 2.17, 48 since 2.18 (until 2.26, with 4 bytes of padding at
+// the offset of TrafficClass), 72 in 2.27, 80 in 2.28, and 88 in 2.29. Each version reads only
+// its own size and checks the magic number. It uses its defaults for fields that are newer
+// than the version field, or [Undefined]. One layout therefore works with all versions. Zero
+// is a value, not the default; use [NewConfig].
 type Config struct {
 	size    uint64
 	magic   uint32
@@ -35,17 +35,17 @@ type Config struct {
 	GraphStreamOrdering int32
 }
 
-// Undefined leaves a field to NCCL.
+// Undefined selects NCCL's default for a field.
 const Undefined = math.MinInt32
 
 const (
 	configMagic = 0xcafebeef
-	// newestConfig is the version whose layout Config has: a library that is newer must
-	// not take what is not there for a value.
+	// newestConfig is the version of Config's layout. A newer library must not read values
+	// beyond its end.
 	newestConfig = 23007
 )
 
-// NewConfig leaves everything to a library of version v, but that calls do not block.
+// NewConfig returns a configuration with a library's defaults, except nonblocking calls.
 func NewConfig(v Version) Config {
 	const u = Undefined
 	return Config{

@@ -1,19 +1,20 @@
-// Package libnccl is NVIDIA's libnccl, loaded while the program runs: its functions with
-// Go's types and errors, from version 2.14 to 2.30, without C, headers or a CUDA toolkit
+// Package libnccl loads NVIDIA's libnccl at run time and wraps its functions with Go types and
+// errors. It supports versions 2.14 to 2.30 and needs no C compiler, headers, or CUDA toolkit
 // at build time.
 //
-// [Open] loads the first library that will do and says its version and file, or of every
-// place why not. What a version lacks is known by its symbols, never by its number alone.
+// [Open] loads the first usable library and returns its version and file, or the error of
+// every location. The symbols of a version, never only its number, determine which functions
+// it has.
 //
-// It promises what NCCL does and no more: a call returns when NCCL has taken it, and
-// [InProgress] is no error. Calls that belong to one communicator or one group must
-// come from one locked thread whose current CUDA context is that of its GPU, because
-// NCCL keeps groups by thread; buffers are memory of the device and must stay until
-// the stream has passed the operation.
+// A call guarantees only what NCCL guarantees: it returns when NCCL has accepted it, and
+// [InProgress] is not an error. All calls for one communicator or one group must come from one
+// locked thread whose current CUDA context belongs to its GPU, because NCCL tracks groups per
+// thread. Buffers are device memory and must stay allocated until the stream has completed the
+// operation.
 //
-// It does not search (package trainer/cuda/library does), nor wait, watch, time out or
-// retry (package communicator does). It does not read the environment (NCCL itself does,
-// when it is loaded), and never unloads what it has loaded: NCCL's threads may still run.
+// The package does not search for libraries (package trainer/cuda/library does). It does not
+// wait, time out, or retry (package communicator does). It does not read the environment; NCCL
+// does when it is loaded. It never unloads a library, because NCCL's threads may still run.
 //
-// Sources: NCCL's user guide and its nccl.h of 2.14.3 to 2.30.7.
+// Sources: NCCL's user guide, and nccl.h from 2.14.3 to 2.30.7.
 package libnccl

@@ -8,7 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 )
 
-// functions are NCCL's, with the types of C.
+// functions are NCCL's functions with C types.
 type functions struct {
 	getVersion         func(*int32) Result
 	getUniqueID        func(*UniqueID) Result
@@ -29,11 +29,11 @@ type functions struct {
 	send          func(buf unsafe.Pointer, count uintptr, t Type, peer int32, c Comm, stream uintptr) Result
 	recv          func(buf unsafe.Pointer, count uintptr, t Type, peer int32, c Comm, stream uintptr) Result
 
-	commSplit func(c Comm, color, key int32, out *Comm, config *Config) Result // from 2.18.1 on
+	commSplit func(c Comm, color, key int32, out *Comm, config *Config) Result // since 2.18.1
 }
 
-// bind takes the functions from a library and names the first that must be there and
-// is not.
+// bind resolves NCCL's symbols. It returns the name of the first required symbol that is
+// missing.
 func (f *functions) bind(from *library.Library) (lacks string) {
 	for _, s := range []struct {
 		name     string

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 )
 
-// TestLayout holds Go's layouts and numbers to those of a C compiler.
+// TestLayout compares Go's layouts and constants with a C compiler's.
 func TestLayout(t *testing.T) {
 	compiler, err := exec.LookPath("gcc")
 	if err != nil {
@@ -32,7 +32,7 @@ func TestLayout(t *testing.T) {
 		fmt.Fprintf(&want, "%s %d\n", name, ours)
 	}
 	config := reflect.TypeFor[Config]()
-	names := []string{"netName", "commName"} // of the two that are ours to leave alone
+	names := []string{"netName", "commName"} // the two fields that this package does not set
 	for i := range config.NumField() {
 		f := config.Field(i)
 		if f.Name == "_" {
@@ -72,7 +72,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestSizes: each version's layout is a beginning of ours.
+// TestSizes checks that each version's layout is a prefix of Config.
 func TestSizes(t *testing.T) {
 	var c Config
 	for name, tt := range map[string]struct{ end, want uintptr }{

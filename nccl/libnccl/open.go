@@ -8,24 +8,24 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 )
 
-// Library is a libnccl that is loaded.
+// A Library is a loaded libnccl.
 type Library struct {
-	// File is where it was found; the name alone if that is not known.
+	// File is the path of the library, or only its name if the path is unknown.
 	File    string
 	Version Version
 	f       functions
 }
 
-// notFound is a machine without an NCCL that will do.
+// notFound means that no usable NCCL was found.
 type notFound struct{ error }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (notFound) Hint() string {
 	return "load the module of NCCL or CUDA that the centre offers, or install it (pip install nvidia-nccl-cu12, or the package libnccl2), or set LD_LIBRARY_PATH to its folder"
 }
 
-// Open loads the first of some places, files or names that the dynamic linker looks
-// for, that is an NCCL from [Oldest] on.
+// Open loads the first library in places that is NCCL [Oldest] or later. A place is a path, or
+// a name for the dynamic linker.
 func Open(places []string) (*Library, error) {
 	var errs []error
 	for _, place := range places {
@@ -66,7 +66,7 @@ func (l *Library) readVersion() error {
 	return nil
 }
 
-// text is a string of C's.
+// text converts a C string.
 func text(p *byte) string {
 	if p == nil {
 		return ""

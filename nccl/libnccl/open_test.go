@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { gpusim.Main(m) }
 
-// TestOpen: what is found by name, what is named, and what will not do.
+// TestOpen checks libraries found by name, libraries given by path, and unusable libraries.
 func TestOpen(t *testing.T) {
 	const tooOld, old, none = "libnccl-2.12.so.2", "libnccl-2.14.so.2", "libnone.so"
 	for _, tt := range []struct {
@@ -24,7 +24,7 @@ func TestOpen(t *testing.T) {
 		files   []string
 		version string
 		split   bool
-		want    []string // in the error
+		want    []string // substrings of the error
 	}{
 		{"by name", []string{library.NCCL}, "2.30.7", true, nil},
 		{"old", []string{old}, "2.14.3", false, nil},
@@ -56,7 +56,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestErrors: a call that fails says which, how, and NCCL's own last words.
+// TestErrors checks that an error includes the call, its result, and NCCL's text.
 func TestErrors(t *testing.T) {
 	l, err := libnccl.Open([]string{library.NCCL})
 	if err != nil {

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Result is ncclResult_t: how a call ended.
+// A Result is an ncclResult_t, the result of a call.
 type Result int32
 
-// The results. Timeout is of 2.30 and later.
+// The results. Timeout exists since 2.30.
 const (
 	Success Result = iota
 	UnhandledCUDAError
@@ -24,7 +24,7 @@ const (
 var resultNames = [...]string{"ncclSuccess", "ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError",
 	"ncclInvalidArgument", "ncclInvalidUsage", "ncclRemoteError", "ncclInProgress", "ncclTimeout"}
 
-// String is NCCL's name of it.
+// String returns NCCL's name of the result.
 func (r Result) String() string {
 	if r < 0 || int(r) >= len(resultNames) {
 		return fmt.Sprintf("ncclResult %d", int32(r))
@@ -32,14 +32,14 @@ func (r Result) String() string {
 	return resultNames[r]
 }
 
-// Error is a call of NCCL that failed, or what became of a communicator meanwhile.
+// An Error is a failed call, or an asynchronous error of a communicator.
 type Error struct {
-	Call   string // "ncclCommInitRankConfig"
+	Call   string // such as "ncclCommInitRankConfig"
 	Result Result
-	Last   string // ncclGetLastError's text: NCCL's own last words, often the only ones of use
+	Last   string // text of ncclGetLastError, often the most useful detail
 }
 
-// Error names the call, the result and what NCCL says to it, in one line.
+// Error returns the call, the result, and NCCL's text in one line.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("%s: %v", e.Call, e.Result)
 	if last := strings.Join(strings.Fields(e.Last), " "); last != "" {
@@ -48,7 +48,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// meanings is what to do, by the documentation of results in NCCL's user guide.
+// meanings holds the fix for each result, based on NCCL's user guide.
 var meanings = map[Result]string{
 	UnhandledCUDAError: "a CUDA call inside of NCCL failed: look for Xid lines in dmesg, compare nvidia-smi's driver with the CUDA that libnccl was built for, and run with NCCL_DEBUG=INFO, whose last line names the call",
 	SystemError:        "a system call failed, mostly the network's, or /dev/shm is full: run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET,ENV, which names the call and the interface, and compare NCCL_SOCKET_IFNAME and NCCL_IB_HCA with what \"ddpbatch netif\" shows",
@@ -59,5 +59,5 @@ var meanings = map[Result]string{
 	Timeout:            "NCCL has waited for another rank for too long: the first rank that failed has the cause; without one run with NCCL_DEBUG=INFO",
 }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (e *Error) Hint() string { return meanings[e.Result] }

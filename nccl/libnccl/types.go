@@ -6,10 +6,10 @@ import (
 	"net/netip"
 )
 
-// Type is ncclDataType_t: what the elements of a buffer are.
+// A Type is an ncclDataType_t, the element type of a buffer.
 type Type int32
 
-// The types that every version from 2.14 on has.
+// The types that all versions since 2.14 support.
 const (
 	Int8 Type = iota
 	Uint8
@@ -23,11 +23,11 @@ const (
 	BFloat16
 )
 
-// Op is ncclRedOp_t: how elements of several ranks become one.
+// An Op is an ncclRedOp_t, a reduction.
 type Op int32
 
-// The reductions. Avg of floating-point numbers is the sum of each element times 1/n,
-// of integers the sum divided by n and cut towards zero.
+// The reductions. For floating-point types, Avg sums each element times 1/n. For integers, it
+// divides the sum by n and rounds toward zero.
 const (
 	Sum Op = iota
 	Prod
@@ -36,27 +36,27 @@ const (
 	Avg
 )
 
-// UniqueID is what ranks must have in common to become a communicator.
+// A UniqueID identifies the ranks of one communicator.
 type UniqueID struct{ Internal [128]byte }
 
-// Comm is NCCL's handle of a communicator; 0 is none.
+// A Comm is NCCL's handle of a communicator; 0 is none.
 type Comm uintptr
 
-// NoColor is for a rank that is in no part of a split.
+// NoColor is the color of a rank that joins no part of a split.
 const NoColor = -1
 
-// Version is a version of NCCL as ncclGetVersion counts since 2.9: 22105 is 2.21.5.
+// A Version is a version of NCCL as ncclGetVersion encodes it since 2.9: 22105 is 2.21.5.
 type Version int32
 
-// String is the version as people write it.
+// String returns the version in dotted form.
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100) }
 
-// Oldest is the first version that this package can use: it brought communicators
-// that do not block, which alone can be aborted safely.
+// Oldest is the first supported version. It introduced nonblocking communicators, the only
+// ones that can be aborted safely.
 const Oldest Version = 21403
 
-// Addr is where rank 0 listens, which stands behind eight bytes that are NCCL's own;
-// false where there is no such address.
+// Addr returns the address on which rank 0 listens. It follows eight bytes of NCCL's own data.
+// It returns false if the ID does not contain an address.
 func (id UniqueID) Addr() (netip.AddrPort, bool) {
 	const familyIPv4, familyIPv6 = 2, 10 // AF_INET, AF_INET6
 	at := id.Internal[8:]
