@@ -27,7 +27,8 @@ var fileSystems = map[int64]struct {
 	0xEF53: {"ext4", true}, 0x58465342: {"XFS", true}, 0x9123683E: {"btrfs", true}, tmpfsMagic: {"tmpfs", true}, 0x794C7630: {"overlay", true}, 0x2FC12FC1: {"ZFS", true},
 }
 
-// Limits of the checks. A worse value causes a warning.
+// Limits of the checks: a worse value causes a warning. speedBytes is the size of the large file
+// for the speed test.
 const (
 	leastFree   = 10 << 30
 	leastInodes = 10_000

@@ -20,7 +20,7 @@ const leastShared = 1 << 30
 // tmpfsMagic is the type of tmpfs (statfs(2)).
 const tmpfsMagic = 0x01021994
 
-// sharedMemory checks the file system at path, which is /dev/shm except in tests.
+// sharedMemory checks the file system for shared memory at path.
 func sharedMemory(path string) Finding {
 	const part = "/dev/shm"
 	var s unix.Statfs_t

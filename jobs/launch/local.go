@@ -23,7 +23,7 @@ func startLocal(a *attempt) (ranks, error) {
 		cmd.Env = append(a.environ[:len(a.environ):len(a.environ)],
 			envLocalRank+"="+strconv.Itoa(rank), envLocalSize+"="+strconv.Itoa(a.world))
 		cmd.Stdout, cmd.Stderr = a.o.Stdout, a.o.Stderr
-		// The launcher receives control-C and forwards it as a stop request.
+		// The launcher receives Control-C and forwards it as a stop request.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		// Do not send SIGKILL: a rank must also be able to stop the workers of its program.
 		if err := startTied(cmd, &l.done, syscall.SIGTERM); err != nil {

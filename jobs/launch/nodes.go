@@ -42,8 +42,9 @@ func newNodes(o Options) (*nodes, error) {
 	return n, nil
 }
 
-// mixedNodes is the error for a heterogeneous job that wants spare nodes, because its nodes
-// cannot replace each other. Its value is the number of components.
+// mixedNodes is the error for a heterogeneous job with restart.spare_nodes or
+// restart.min_nodes: its nodes cannot replace each other. Its value is the number of
+// components.
 type mixedNodes int
 
 func (m mixedNodes) Error() string {

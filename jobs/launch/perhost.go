@@ -38,8 +38,8 @@ func RanksHere(p Place, job *jobs.Job) (int, error) {
 
 // RunHost starts the given number of ranks on this host and waits for them. The ranks get the
 // variables of torchrun's workers. RunHost returns the exit code of the lowest rank that did
-// not end with 0. It does not stop the other ranks after a failure, because the rendezvous
-// does.
+// not end with 0, or exitLost if a signal killed it. It does not stop the other ranks after a
+// failure: the rendezvous makes all ranks of a job end together.
 func RunHost(o HostOptions, ranks int) (exit int, err error) {
 	var done sync.WaitGroup
 	var commands []*exec.Cmd

@@ -292,7 +292,7 @@ func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(st
 		Site: nccl.Profile{Name: r.site.Name(), Vars: map[string]string{}}}
 	if _, asked := lookup("NCCL_DEBUG"); !asked {
 		// Without NCCL_DEBUG, NCCL logs nothing. Users who set it expect its output in the
-		// log.
+		// log, and not in this file.
 		f.DebugFile = filepath.Join(filepath.Dir(r.dir.RankLog(0)), "nccl-%h-%p.log")
 	}
 	if c := r.job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {

@@ -72,8 +72,8 @@ func (p *progress) since() bool {
 	return p.newest > p.began
 }
 
-// newestGood returns the step of the newest checkpoint that verifies. It returns than if that
-// step is not greater than than. The entries are sorted, newest first.
+// newestGood returns the step of the newest valid checkpoint. If no valid checkpoint is newer
+// than step than, it returns than. The entries must be sorted, newest first.
 func newestGood(ctx context.Context, entries []checkpoint.Entry, than int) int {
 	for _, e := range entries {
 		if e.Step <= than {

@@ -180,8 +180,8 @@ func (r *Rank) watchNetwork(say func(string)) {
 	ctx, cancel := context.WithCancel(r.Session.Context())
 	r.unwatch = cancel
 	w, err := watch.Watch(ctx, r.Choice.Interface, func(e watch.Event) {
-		// The attempt can continue without this report. The end of the session is noticed
-		// elsewhere.
+		// The attempt can continue without this report. If the session has ended, the rank
+		// detects this elsewhere.
 		_ = r.Session.Tell(e.String())
 	})
 	if err != nil {

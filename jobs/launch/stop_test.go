@@ -137,8 +137,7 @@ func TestIsWrapper(t *testing.T) {
 	}
 }
 
-// TestExitOfStoppedLauncher checks that the exit code of a stopped launcher is that of its
-// workers.
+// TestExitOfStoppedLauncher checks that a stopped launcher gets the exit code of its workers.
 func TestExitOfStoppedLauncher(t *testing.T) {
 	exited := func(code int) syscall.WaitStatus { return syscall.WaitStatus(code << 8) }
 	for _, tt := range []struct {

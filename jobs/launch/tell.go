@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// silentAfter is the time after the last heartbeat until a rank is shown as silent. It is
-	// longer than many heartbeats, and much shorter than the time until the rank counts as
-	// lost.
+	// silentAfter is the time after the last heartbeat until a rank is shown as silent. It
+	// covers many heartbeat intervals, and is much shorter than the heartbeat timeout, after
+	// which the rank counts as lost.
 	silentAfter = 10 * time.Second
 	// lookEvery is the interval between checks of the ranks. It equals the interval at which
 	// ranks report.

@@ -129,8 +129,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestRestarts checks that restarts by the launcher and by Slurm count, and starts by the user
-// do not.
+// TestRestarts checks that restarts by the launcher and by Slurm count. Starts by the user do
+// not count.
 func TestRestarts(t *testing.T) {
 	begin := func(job string, requeues, number int) rundir.AttemptEvent {
 		return rundir.AttemptEvent{Event: rundir.AttemptBegan, JobID: job, Requeues: requeues, Attempt: number}

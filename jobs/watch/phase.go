@@ -33,7 +33,7 @@ const (
 	Stopping     Phase = "stopping"   // was asked to save and stop
 	Restarting   Phase = "restarting" // after a failure
 	Suspended    Phase = "suspended"  // by Slurm
-	Ending       Phase = "ending"     // the launcher has ended, but the job is still running
+	Ending       Phase = "ending"     // the launcher has ended, but Slurm has not ended the job
 	Stopped      Phase = "stopped"    // as requested
 	Preempted    Phase = "preempted"  // by Slurm
 	TimeLimit    Phase = "time limit" // the job reached its time limit

@@ -1,6 +1,6 @@
 // Package watch determines the status of a run and formats it. It reads the run directory and,
-// for a run on a cluster, uses Slurm's report about the job. It does not inspect processes,
-// apart from a launcher on this host, so it also works for a run on another machine.
+// for a run on a cluster, uses Slurm's report about the job. It therefore also works for a run
+// on another machine. The only process that it checks is a launcher on this host.
 //
 // The package guarantees:
 //
