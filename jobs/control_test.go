@@ -10,8 +10,8 @@ import (
 	"unicode"
 )
 
-// TestControlCharacters: no field of the spec takes a control character, in any
-// place of a value, however the file writes it.
+// TestControlCharacters checks that no field of the spec accepts a control character, at any
+// position of a value and in any notation of the file.
 func TestControlCharacters(t *testing.T) {
 	var hostile []rune
 	for r := rune(0); r <= unicode.MaxLatin1; r++ {
@@ -55,8 +55,7 @@ func TestControlCharacters(t *testing.T) {
 	}
 }
 
-// about reports whether a diagnostic is about the value of a key, or of
-// something inside it.
+// about reports whether a diagnostic is about the value of a key, or about a value inside it.
 func about(err error, key string) bool {
 	var found Diagnostics
 	errors.As(err, &found)
@@ -68,8 +67,8 @@ func about(err error, key string) bool {
 	return false
 }
 
-// TestNothingHostileIsPrinted: whatever the file holds, what is printed about it
-// has no control character but line ends and tabs.
+// TestNothingHostileIsPrinted checks that diagnostics contain no control characters except
+// line endings and tabs, whatever the file contains.
 func TestNothingHostileIsPrinted(t *testing.T) {
 	for _, src := range []string{
 		"name = \"a\u009b31m\"\n\"\u009bkey\" = 1\n",
@@ -90,8 +89,8 @@ func TestNothingHostileIsPrinted(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotPrinted: wherever the values of variables stand, and however
-// the file is broken around them, they are not in the report.
+// TestSecretsAreNotPrinted checks that diagnostics never contain the values of variables,
+// whatever syntax errors surround them.
 func TestSecretsAreNotPrinted(t *testing.T) {
 	src, err := os.ReadFile("testdata/bad/env.toml")
 	if err != nil {
@@ -118,7 +117,8 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	}
 }
 
-// TestSweptSecretsAreNotPrinted is the same for the variables of a sweep.
+// TestSweptSecretsAreNotPrinted checks that diagnostics never contain a sweep's values of
+// variables.
 func TestSweptSecretsAreNotPrinted(t *testing.T) {
 	for _, sweep := range []string{
 		"[sweep.grid]\nsetup.env.A = [\"canary\", ",

@@ -31,8 +31,9 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// TestTrainDigest: the digest of a spec never changes, or no run could be
-// resumed by a newer program; a change of any field but the schedule changes it.
+// TestTrainDigest checks that the digest of a spec never changes, because newer versions could
+// otherwise not resume a run. A change of any field that affects a step must change the
+// digest.
 func TestTrainDigest(t *testing.T) {
 	const golden = "87363db6cb13e90d7ea2cc9b2f932bc37a910759ea1f9f3e55e7c5acefa24acc"
 	base := load(t, "examples/demo.toml").TrainDigest()
@@ -92,9 +93,9 @@ func TestTrainDigest(t *testing.T) {
 	}
 }
 
-// TestDecayOfOlderRuns checks that a checkpoint of a version without optimizer.decay, which
-// applied weight decay to all parameters, belongs to any job but one that gives another
-// value, and that a job without the key keeps that of the checkpoint.
+// TestDecayOfOlderRuns checks checkpoints of versions without optimizer.decay, which applied
+// weight decay to all parameters. Every job can resume from them unless it sets another value,
+// and a job without the key keeps the behavior of the checkpoint.
 func TestDecayOfOlderRuns(t *testing.T) {
 	gpt := withGPT(`size = "gpt2"`, `kind = "text", path = "a"`)
 	for _, c := range []struct {
@@ -132,8 +133,8 @@ func TestDecayOfOlderRuns(t *testing.T) {
 	}
 }
 
-// A size and the numbers that it stands for are one spec, as are no hidden layers
-// and a key that is left out.
+// A GPT size and its explicit values are the same spec. An empty list of hidden layers and a
+// missing key are the same spec also.
 func TestSameSpec(t *testing.T) {
 	gpt := func(model string) string { return withGPT(model, `kind = "text", path = "a"`) }
 	cnn := func(keys string) string {
@@ -152,7 +153,8 @@ func TestSameSpec(t *testing.T) {
 	}
 }
 
-// A run goes on with other samples per step, and with nothing else that shapes it.
+// A run can resume with a different number of samples per step, but not with other changes
+// that affect the result.
 func TestDifferences(t *testing.T) {
 	was := load(t, "examples/demo.toml").Train
 	for _, c := range []struct {

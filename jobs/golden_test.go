@@ -12,8 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestBadSpecs compares what is reported about each bad spec with its golden
-// file.
+// TestBadSpecs compares the diagnostics for each invalid spec with its golden file.
 func TestBadSpecs(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.toml")
 	if err != nil || len(files) < 60 {

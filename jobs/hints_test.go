@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Each common slip gets the fix, not only the rule.
+// TestCommonSlipsGetTheFix checks that diagnostics for common errors contain the fix.
 func TestCommonSlipsGetTheFix(t *testing.T) {
 	const head = "name = \"x\"\n"
 	for _, c := range []struct{ name, file, message, fix string }{

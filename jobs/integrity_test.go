@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A job that asks for protected messages is told of what nobody protects.
+// A job that requests integrity protection gets a warning about messages that are not
+// protected.
 func TestDoubtsAboutIntegrity(t *testing.T) {
 	for _, tt := range []struct {
 		name, integrity, more, want string
@@ -43,7 +44,7 @@ func TestDoubtsAboutIntegrity(t *testing.T) {
 	}
 }
 
-// integrityTrain returns a small training with more keys.
+// integrityTrain returns a small training job with additional keys.
 func integrityTrain(keys string) string {
 	return "[train]\nepochs = 1\nbatch = 2\n" + keys + "[train.model]\nkind = \"linear\"\n" +
 		"[train.data]\nkind = \"synthetic\"\ntask = \"regression\"\nsamples = 8\ninputs = 2\noutputs = 1\n" +

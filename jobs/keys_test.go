@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Every key says what it is, and those whose default is a value say the one that a job
+// Every key has a description. Documented default values must equal the defaults that a job
 // gets.
 func TestKeysSayTheirDefaults(t *testing.T) {
 	const head = "name = \"a\"\n"
@@ -20,7 +20,7 @@ func TestKeysSayTheirDefaults(t *testing.T) {
 		parse(t, trained+"[train.model]\nkind = \"gpt\"\nsize = \"gpt2\"\n[train.data]\nkind = \"tokens\"\npath = \"x\"\n"),
 		parse(t, head+"[command]\nargv = [\"true\"]\n"),
 	}
-	// Defaults in words, for they depend on other keys.
+	// These defaults are described in words, because they depend on other keys.
 	inWords := map[string]bool{"slurm.signal_before_end": true, "slurm.tasks_per_node": true, "train.bucket": true, "train.first_bucket": true,
 		"train.data.target": true, "train.optimizer.weight_decay": true, "train.optimizer.decay": true, "restart.max_without_progress": true, "restart.min_nodes": true, "command.workdir": true,
 		"train.data.vocabulary_size": true}
@@ -54,7 +54,7 @@ func TestKeysSayTheirDefaults(t *testing.T) {
 	}
 }
 
-// decodeDefault reads a default as the job file would have it.
+// decodeDefault decodes a default value as if it were in the job file.
 func decodeDefault(into reflect.Value, text string) error {
 	var v any = strings.Trim(text, `"`)
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -71,7 +71,8 @@ func decodeDefault(into reflect.Value, text string) error {
 	return into.Interface().(tomlValue).UnmarshalTOML(v)
 }
 
-// valueAt is the value of a key in a job; false where a table around it is not there.
+// valueAt returns the value of a key in a job. It returns false if a table around the key is
+// not set.
 func valueAt(job *Job, key string) (reflect.Value, bool) {
 	v := reflect.ValueOf(job).Elem()
 	for part := range strings.SplitSeq(key, ".") {
@@ -90,7 +91,8 @@ func valueAt(job *Job, key string) (reflect.Value, bool) {
 	return v, true
 }
 
-// What a type takes passes its schema, and the schema refuses what it can.
+// Every value that a type accepts must match its schema. The schema must reject all other
+// values that it can express.
 func TestForms(t *testing.T) {
 	probes := []any{int64(0), int64(1), int64(-1), int64(7), int64(1 << 31), 0.0, 0.5, 0.75, 1.0, -0.5, 2.5, true, "", "0", "90", "64G", "0G", "5g",
 		"02:00:00", "90:30", "1-12", "1-12:00", "1-12:00:00", "2:3:4:5", "25 MiB", "25 MB", "1.5 MiB", "90s", "1h30m", "1.5h", "+3s", ".5s", "300ms", "2 h", "5us",
@@ -123,7 +125,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// passesForm is the part of JSON schema that forms use.
+// passesForm validates a value with the subset of JSON schema that forms use.
 func passesForm(t *testing.T, schema map[string]any, v any) bool {
 	t.Helper()
 	n, isNumber := 0.0, false

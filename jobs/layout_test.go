@@ -10,8 +10,8 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// sameKeys checks the scanner against the TOML decoder: for a document that the
-// decoder accepts, both know the same keys in the same order.
+// sameKeys checks the scanner against the TOML decoder: for a document that the decoder
+// accepts, both must find the same keys in the same order.
 func sameKeys(t *testing.T, src string) {
 	t.Helper()
 	l := newLayout("job.toml", src)
@@ -39,7 +39,7 @@ func sameKeys(t *testing.T, src string) {
 	}
 }
 
-// documents are TOML in its odder forms.
+// documents contains unusual but valid TOML.
 var documents = []string{
 	"", "\n", "# c", "a=1", "a = 1 # = 2\n", " a . b = 1\r\n", "a.b.c = 1\na.b.d = 2\n",
 	"[a]\n[a.b]\nc = 1\n[ d . \"e f\" ] # x\ng = 'h'\n", "[a.b]\nx=1\n[a]\ny=1\n",

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// withGPT is a job file for a GPT with keys of its model, and data.
+// withGPT returns a job file for a GPT with the given keys of the model and the data.
 func withGPT(model, data string) string {
 	return fmt.Sprintf("name = \"x\"\n[train]\nepochs = 1\nbatch = 2\nmodel = { kind = \"gpt\", %s }\n"+
 		"data = { %s }\noptimizer = { kind = \"sgd\", lr = 0.1 }\n", model, data)
@@ -75,7 +75,7 @@ func TestModelAndDataDefaults(t *testing.T) {
 	}
 }
 
-// Every model says which data it takes, and every kind of data has a model.
+// Every model lists the kinds of data that it accepts, and every kind of data has a model.
 func TestKinds(t *testing.T) {
 	taken := map[DataKind]bool{}
 	for _, k := range modelKeys {

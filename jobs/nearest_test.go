@@ -48,8 +48,9 @@ func TestKeyOfSbatchIsNotTakenForAnotherTables(t *testing.T) {
 	}
 }
 
-// TestUnknownKeysAreCheap: the work for an unknown key does not grow with the spec, which
-// has hundreds of keys: a file of 1 MiB holds a hundred thousand unknown ones.
+// TestUnknownKeysAreCheap checks that the work for an unknown key does not depend on the size
+// of the spec, which has hundreds of keys. A file of 1 MiB can contain a hundred thousand
+// unknown keys.
 func TestUnknownKeysAreCheap(t *testing.T) {
 	allocations := func(keys int) float64 {
 		var src strings.Builder

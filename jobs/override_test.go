@@ -36,7 +36,7 @@ func TestOverride(t *testing.T) {
 		t.Error("Gives does not know what stands over the file")
 	}
 
-	// What is kept of the job is the job, without the overrides beside it.
+	// The stored job file contains the overridden values and needs no overrides.
 	text, err := job.Source()
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,8 @@ func TestOverrideRefused(t *testing.T) {
 	}
 }
 
-// TestOverrideText: where a key is a string, what a shell leaves of "99" is one.
+// TestOverrideText checks that unquoted values become strings for keys with string values,
+// because a shell removes the quotes.
 func TestOverrideText(t *testing.T) {
 	job, err := Parse("job.toml", []byte(minimal), overrides(t, "slurm.time=99", "slurm.mem=0", "setup.env.X=1.50", "setup.env.Y=true", "setup.env.Z= 1_000 ",
 		"slurm.account=123", "slurm.partition=1", "slurm.qos=inf", "slurm.signal_before_end=0", "name=2024", "site=7", "slurm.nodes=2", "train.optimizer.lr=1")...)
@@ -104,8 +105,8 @@ func TestOverrideText(t *testing.T) {
 	}
 }
 
-// TestNear: a check of another package finds where a value comes from, also where
-// that is not the file.
+// TestNear checks that checks in other packages find the source of a value, also if it is not
+// the file.
 func TestNear(t *testing.T) {
 	src := "name = \"x\"\ncommand.argv = [\"true\"]\n[slurm]\nnodes = 2\n[setup.container]\nimage = \"i\"\n"
 	near := func(key string, sets ...string) Diagnostic {
@@ -143,7 +144,8 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// FuzzOverride: no text makes it panic, and what it takes is kept whole.
+// FuzzOverride checks that no text causes a panic, and that accepted values are stored
+// unchanged.
 func FuzzOverride(f *testing.F) {
 	for _, s := range []string{"name=x", "slurm.nodes=2", "train.model={kind=\"linear\"}", "a='''", "setup.env.\"a b\"=1", "name=\"\\n\""} {
 		f.Add(s)

@@ -17,7 +17,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// specKeys are the keys of the spec that hold values, not tables.
+// specKeys returns the keys of the spec that have values, not tables.
 func specKeys() map[string]reflect.Type {
 	keys := map[string]reflect.Type{}
 	eachKey(reflect.TypeFor[Job](), nil, func(path []string, t reflect.Type) { keys[keyName(path)] = t })
@@ -96,7 +96,7 @@ func TestEveryKey(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 
-	// The good specs together must hold every key of the spec.
+	// The valid specs together must contain every key of the spec.
 	given := map[string]bool{}
 	files, _ := filepath.Glob("testdata/good/*.toml")
 	for _, file := range files {
@@ -193,7 +193,7 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// TestEncodings: line ends and a byte order mark change nothing.
+// TestEncodings checks that line endings and a byte order mark do not affect the result.
 func TestEncodings(t *testing.T) {
 	want := parse(t, minimal)
 	want.layout = nil
@@ -237,7 +237,7 @@ func TestLoadErrors(t *testing.T) {
 	if _, err := Load(fifo); !errors.Is(err, safefile.ErrNotRegular) {
 		t.Errorf("got %v, want an error without waiting for a writer", err)
 	}
-	// A pipe that the user names is read, such as the shell's <(command).
+	// Read accepts a pipe that the user names, such as the shell's <(command).
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -277,8 +277,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestExamples: each key that may be missing has an example, and following it
-// helps.
+// TestExamples checks that each required key has an example, and that the example is valid.
 func TestExamples(t *testing.T) {
 	for key, example := range examples {
 		table, _, _ := strings.Cut(key, ".")
@@ -311,7 +310,8 @@ func TestExampleSpecs(t *testing.T) {
 		}
 		got = append(got, name)
 
-		// Small enough for what a profile suggests, and for nodes of an unknown site.
+		// The request must fit a profile's suggested resource and the nodes of an unknown
+		// site.
 		if s := job.Slurm; s.Nodes > 8 || job.TasksPerNode()*int(s.CPUsPerTask) > 16 || s.Time.Duration() > 2*time.Hour {
 			t.Errorf("%s asks for much: %+v", name, s)
 		}
@@ -346,7 +346,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// Adam and AdamW have PyTorch's defaults, and 0 is a value.
+// Adam and AdamW have PyTorch's defaults. 0 is a valid value, not a missing one.
 func TestOptimizerDefaults(t *testing.T) {
 	o := load(t, "testdata/good/step-schedule.toml").Train.Optimizer
 	if o.Beta1 != 0 || o.Beta2 != 0.999 || o.Eps != 1e-8 || o.WeightDecay != 0 {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestSizes: what the trainer can hold is good up to its limit, and one more is not.
+// TestSizes checks that sizes up to the trainer's limits are valid, and that larger sizes are
+// not.
 func TestSizes(t *testing.T) {
 	const text, tokens = `kind = "text", path = "a"`, `kind = "tokens", path = "a"`
 	dense := func(batch, model, data string) string {
@@ -29,7 +30,7 @@ func TestSizes(t *testing.T) {
 		{gpt(`layers = 2147483647, heads = 1, width = 2147483647, context = 1`, text), "train.model.width: makes a matrix of 1.84e+19 "},
 		{gpt(`layers = 1, heads = 1, width = 8388608, context = 1`, text+`, vocabulary = "byte"`), "train.model.width: makes"},
 
-		{dense("1", `kind = "mlp", hidden = [2739137]`, fashion), ""}, // of 784 inputs
+		{dense("1", `kind = "mlp", hidden = [2739137]`, fashion), ""}, // with 784 inputs
 		{dense("1", `kind = "mlp", hidden = [2739138]`, fashion), "train.model.hidden: makes"},
 		{dense("1", `kind = "linear"`, `kind = "synthetic", task = "regression", samples = 1, inputs = 65536, outputs = 32768`), ""},
 		{dense("1", `kind = "linear"`, `kind = "synthetic", task = "regression", samples = 1, inputs = 65537, outputs = 32768`), "train.data.inputs: makes"},

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Every kind of model has a starter, and so has every launcher.
+// Every kind of model and every launcher has a starter.
 func TestStarterKinds(t *testing.T) {
 	want := []string{"command", "torchrun"}
 	for _, k := range modelKeys {
@@ -37,7 +37,7 @@ func TestStarters(t *testing.T) {
 			t.Errorf("%s is %+v", kind, job.Command)
 		}
 
-		// Every key that is switched off works when it is switched on.
+		// Every key that is commented out must be valid without the comment sign.
 		lines, on := strings.Split(string(src), "\n"), 0
 		for i, line := range lines {
 			if off.MatchString(line) {
@@ -51,14 +51,14 @@ func TestStarters(t *testing.T) {
 			t.Errorf("%s has only %d keys that are switched off", kind, on)
 		}
 
-		// Every key of its sections is in it, if only in a comment.
+		// The starter contains all keys of its sections, possibly commented out.
 		for key := range specKeys() {
 			table, name := "", key
 			if i := strings.LastIndexByte(key, '.'); i >= 0 {
 				table, name = key[:i], key[i+1:]
 			}
 			here := table == "" || strings.Contains(string(src), "\n["+table+"]")
-			if job.Train != nil { // keys of other models and data are not for this one
+			if job.Train != nil { // skip keys of other models and other data
 				here = here && !belongsElsewhere(key, "train.model.", string(job.Train.Model.Kind), modelKeys) &&
 					!belongsElsewhere(key, "train.data.", string(job.Train.Data.Kind), dataKeys)
 			}
@@ -72,7 +72,7 @@ func TestStarters(t *testing.T) {
 	}
 }
 
-// belongsElsewhere reports whether a key of a table belongs to other kinds of it.
+// belongsElsewhere reports whether a key of a table applies only to other kinds.
 func belongsElsewhere(key, table, kind string, all []kindKeys) bool {
 	name, inside := strings.CutPrefix(key, table)
 	others, this := false, false
@@ -83,7 +83,7 @@ func belongsElsewhere(key, table, kind string, all []kindKeys) bool {
 	return inside && others && !this
 }
 
-// A starter takes another shape in its keys, and keeps its comments.
+// Shaped changes the values of a starter and retains its comments.
 func TestShaped(t *testing.T) {
 	for _, kind := range StarterKinds() {
 		src, err := Starter(kind)

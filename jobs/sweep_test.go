@@ -16,7 +16,7 @@ func sameJob(t testing.TB, got, want *Job) {
 	}
 }
 
-// valuesOf are an element's settings in one line.
+// valuesOf returns a trial's settings on one line.
 func valuesOf(e Element) string {
 	var all []string
 	for _, s := range e.Values {
@@ -43,7 +43,7 @@ func TestSweepGrid(t *testing.T) {
 	if e.Job.Train.Batch != 64 || e.Job.Train.Optimizer.LR != 0.01 || job.Sweep.Elements[0].Job.Train.Batch != 32 {
 		t.Errorf("element 4 trains %+v", e.Job.Train)
 	}
-	// What is kept of an element is a job file that makes the same job.
+	// The stored job file of a trial gives the same job.
 	text, err := e.Job.Source()
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,8 @@ func TestSweepRandom(t *testing.T) {
 		}
 		seeds[tr.Seed] = true
 	}
-	// Two thirds of the logarithm's range is below 0.01, and of the plain range a tenth.
+	// Two thirds of the logarithmic range are below 0.01, but only a tenth of the linear
+	// range.
 	if small < 8 {
 		t.Errorf("%d of 20 learning rates are below 0.01", small)
 	}
@@ -113,7 +114,7 @@ func mustSource(t *testing.T, j *Job) string {
 
 const program = "name = \"s\"\ncommand.argv = [\"x\"]\n"
 
-// TestSweepVariables: a number that a sweep gives to a variable becomes text.
+// TestSweepVariables checks that numbers become text if a sweep assigns them to a variable.
 func TestSweepVariables(t *testing.T) {
 	job := parse(t, program+"[sweep.random]\nsamples = 30\nvalues.setup.env = { A = { min = 1, max = 3 }, B = { min = 1e-6, max = 1.0, log = true } }\n")
 	seen := map[Text]bool{}
@@ -140,14 +141,14 @@ func TestSweepVariables(t *testing.T) {
 	}
 }
 
-// TestSweepOpenEnd: a rate may be drawn from 0 on, which it cannot be itself, and a
-// momentum up to 1.
+// TestSweepOpenEnd checks that the range of a learning rate may start at 0, although 0 is not
+// a valid rate, and that the range of a momentum may end at 1.
 func TestSweepOpenEnd(t *testing.T) {
 	parse(t, minimal+"[sweep.random]\nsamples = 3\nvalues.train.optimizer.lr = { min = 0, max = 0.5 }\n")
 	parse(t, minimal+"[sweep.random]\nsamples = 3\nvalues.train.optimizer.momentum = { min = 0, max = 1.0 }\n")
 }
 
-// TestSweepTables: the values of an axis may be tables, and each has its place.
+// TestSweepTables checks that the values of an axis may be tables, each with its own position.
 func TestSweepTables(t *testing.T) {
 	job := parse(t, minimal+"[sweep.random]\nsamples = 4\nvalues.train.model = [{ kind = \"linear\" }, { kind = \"mlp\", hidden = [7] }]\n")
 	lines := map[int]bool{}
@@ -178,7 +179,7 @@ func TestSweepOverridden(t *testing.T) {
 	if d := e.At("train.batch"); d.File != "--set sweep.grid.train.batch" || e.Train.Batch != 5 {
 		t.Errorf("a swept value is at %+v", d)
 	}
-	// What the sweep of the file gives stands over a table that does not come from it.
+	// The sweep in the file overrides a table from an override.
 	job, err = Parse("job.toml", []byte(minimal+"[sweep.grid]\ntrain.optimizer.lr = [1, 2]\n"), overrides(t, "train.optimizer={kind=\"sgd\",lr=1}")...)
 	if err != nil {
 		t.Fatal(err)

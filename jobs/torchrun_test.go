@@ -12,7 +12,7 @@ func TestTorchrunArgv(t *testing.T) {
 		argv        string
 		want        string
 		interpreter string
-		word        int // of the error
+		word        int // position of the invalid word in argv
 	}{
 		{"train.py --epochs 3", "train.py --epochs 3", "", -1},
 		{"python3 train.py --epochs 3", "train.py --epochs 3", "", -1},
@@ -53,7 +53,7 @@ func TestTorchrunArgv(t *testing.T) {
 	}
 }
 
-// The suggested argv keeps the options of torchrun and the script.
+// The suggested argv retains the options of torchrun and the script.
 func TestTorchrunHintKeepsOptions(t *testing.T) {
 	for _, tt := range []struct{ argv, want string }{
 		{"/usr/bin/python3 --redirects 9:1 --tee 9:1 train.py", `argv = ["--redirects", "9:1", "--tee", "9:1", "train.py"]`},
