@@ -10,10 +10,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// checks go with every operation over the host's communicator, beside the GPU: when an
-// operation begins ranks compare what they ask for, and so find out who is missing;
-// until it has ended each rank waits for word of the next one that it has ended there,
-// and instead of it hears of a failure of any.
+// checks verify every operation over the host communicator, concurrently with the GPU. When an
+// operation starts, the ranks compare its arguments and so detect missing ranks. While it
+// runs, each rank waits for a message that the next rank has finished it. A failure of any
+// rank arrives instead of that message.
 type checks struct {
 	comm  *Comm
 	begun chan checked
@@ -21,15 +21,15 @@ type checks struct {
 	over  sync.WaitGroup
 }
 
-// checked is an operation with what becomes of its check.
+// A checked is an operation with the state of its check.
 type checked struct {
 	*operation
-	wrong  error // with the arguments on this rank
+	wrong  error // error in the arguments on this rank
 	result chan error
-	heard  *collective.Request // the next rank has ended it
+	heard  *collective.Request // receives the next rank's message that it has finished
 }
 
-// most is the number of operations that can be begun before one has ended.
+// most limits the number of operations that have started but not ended.
 const most = 1024
 
 func (c *Comm) startChecks() {
@@ -56,11 +56,11 @@ func (c *Comm) startChecks() {
 	})
 }
 
-// off reports whether there is nothing to compare.
+// off reports whether no comparison is necessary.
 func (k *checks) off() bool { return !k.comm.options.Check || k.comm.Size() == 1 }
 
-// add has an operation be checked; the result, which is wrong where that is not nil,
-// comes once.
+// add starts the check of an operation. The returned channel receives one result. The result
+// is wrong if wrong is not nil.
 func (k *checks) add(o *operation, wrong error) <-chan error {
 	c := checked{o, wrong, make(chan error, 1), nil}
 	if k.off() {
@@ -76,7 +76,7 @@ func (k *checks) add(o *operation, wrong error) <-chan error {
 	return c.result
 }
 
-// compare has all ranks compare the arguments of an operation.
+// compare compares the arguments of an operation on all ranks.
 func (k *checks) compare(o checked) error {
 	if err := k.comm.failure(); err != nil {
 		return err
@@ -122,13 +122,15 @@ func (k *checks) compare(o checked) error {
 
 var errRefused = errors.New("that rank has refused its arguments: the ranks' programs have diverged")
 
-// tag is of the word that an operation has ended; no two that are under way have one.
+// tag returns the tag of the end-of-operation message. It is unique among the operations in
+// progress.
 func (c checked) tag() int { return int(c.number % most) }
 
-// patient is for what an operation's own deadline bounds.
+// patient returns a context for messages that the operation's own deadline limits.
 func (k *checks) patient() context.Context { return collective.WithTimeout(k.comm.ctx, forever) }
 
-// leave waits until an operation has ended here, says so, and hears so.
+// leave waits until an operation has ended on this rank, notifies the previous rank, and waits
+// for the next rank's message.
 func (k *checks) leave(o checked) error {
 	select {
 	case <-o.done:
@@ -149,15 +151,15 @@ func (k *checks) leave(o checked) error {
 	return o.heard.Wait()
 }
 
-// tell has the other ranks learn of a failure, wherever they are.
+// tell notifies the other ranks of a failure, whatever they wait for.
 func (k *checks) tell(why error) {
 	if k.comm.Size() > 1 {
 		go hurry(k.comm.hosts[1], why)
 	}
 }
 
-// end waits, not for long, until the next rank is through with this rank's operations;
-// false if it is not. Operations of this rank must have ended.
+// end waits a few seconds until the next rank has finished this rank's operations, and reports
+// whether it has. All operations of this rank must have ended.
 func (k *checks) end() bool {
 	done := make(chan struct{})
 	go func() { k.over.Wait(); close(done) }()

@@ -12,39 +12,38 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// Options describe this rank's communicator.
+// Options are the settings of this rank's communicator.
 type Options struct {
 	Library *libnccl.Library
 	GPU     GPU
-	// Control connects the same ranks by their hosts. It carries NCCL's unique id and
-	// what ranks tell each other about operations. It stays the caller's, who does not
-	// use it while Connect, Split and Close run; when NCCL fails, so does it, so that all
-	// ranks learn of it.
+	// Control connects the hosts of the same ranks. It carries NCCL's unique ID and the ranks'
+	// messages about operations. The caller still owns it, but must not use it during Connect,
+	// Split, and Close. If NCCL fails, Control fails also, so that all ranks are notified.
 	Control collective.Communicator
-	// Check has ranks compare the arguments of each operation.
+	// Check makes the ranks compare the arguments of each operation.
 	Check bool
-	// Host is this host's name, and Interface what NCCL_SOCKET_IFNAME holds, for messages.
+	// Host is the name of this host and Interface the value of NCCL_SOCKET_IFNAME, for
+	// messages.
 	Host, Interface string
-	// ConnectTimeout bounds Connect and each first message between two ranks, Timeout
+	// ConnectTimeout limits Connect and the first message between two ranks. Timeout limits
 	// each operation.
 	ConnectTimeout, Timeout time.Duration
 
-	world int // this rank's place among all of the attempt, of a part
+	world int // rank in the attempt, if the communicator is a part
 }
 
-// Comm is NCCL's communicator of some ranks. It implements [collective.Communicator] on
-// memory of the GPU.
+// A Comm is an NCCL communicator. It implements [collective.Communicator] on GPU memory.
 type Comm struct {
 	options Options
-	peers   []collective.Peer // by rank: place among all ranks of the attempt, and host
+	peers   []collective.Peer // by rank: rank in the attempt, and host
 	lane    *lane
 	checks  *checks
 	mailbox *mailbox
-	hosts   []collective.Communicator // made here
-	cancel  context.CancelCauseFunc   // of ctx, which ends with the first failure
+	hosts   []collective.Communicator // host communicators that this Comm created
+	cancel  context.CancelCauseFunc   // cancels ctx at the first failure
 	ctx     context.Context
 
-	mu     sync.Mutex // keeps operations in one order everywhere
+	mu     sync.Mutex // ensures that all checks and streams see operations in one order
 	next   uint64
 	last   *operation
 	after  Event
@@ -55,7 +54,7 @@ type Comm struct {
 	broken  error
 }
 
-// Connect makes a communicator of all ranks of o.Control, which must all call it.
+// Connect creates a communicator of all ranks of o.Control. All of them must call it.
 func Connect(ctx context.Context, o Options) (*Comm, error) {
 	o.world = o.Control.Rank()
 	c, err := connectAs(ctx, o)
@@ -65,7 +64,7 @@ func Connect(ctx context.Context, o Options) (*Comm, error) {
 	return c, nil
 }
 
-// connectAs is Connect of a rank that has its place among all of the attempt.
+// connectAs is Connect for a rank with a known rank in the attempt.
 func connectAs(ctx context.Context, o Options) (*Comm, error) {
 	return connect(ctx, o, func(c *Comm, ctx context.Context) error {
 		id, err := c.uniqueID(ctx)
@@ -76,7 +75,7 @@ func connectAs(ctx context.Context, o Options) (*Comm, error) {
 	})
 }
 
-// connect makes a communicator whose lane is made by begin.
+// connect creates a communicator. begin initializes its lane.
 func connect(ctx context.Context, o Options, begin func(*Comm, context.Context) error) (*Comm, error) {
 	ctx = collective.WithTimeout(ctx, o.ConnectTimeout)
 	c := &Comm{options: o}
@@ -85,7 +84,7 @@ func connect(ctx context.Context, o Options, begin func(*Comm, context.Context) 
 	if err == nil {
 		c.lane, err = openLane(&c.options, o.Control.Rank(), o.Control.Size(), c.failed)
 	}
-	// A rank that has no lane must say so, or all others wait for it.
+	// A rank without a lane must notify the others, or they wait for it.
 	if all := c.listen(ctx, func(ctx context.Context) error {
 		if err == nil {
 			err = begin(c, ctx)
@@ -105,26 +104,26 @@ func connect(ctx context.Context, o Options, begin func(*Comm, context.Context) 
 	return nil, err
 }
 
-// Rank is this rank's number, 0 to Size-1.
+// Rank returns the rank of this process, from 0 to Size-1.
 func (c *Comm) Rank() int { return c.options.Control.Rank() }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (c *Comm) Size() int { return c.options.Control.Size() }
 
-// Path says that NCCL chooses by itself.
+// Path returns a path which shows that NCCL chooses the algorithm.
 func (c *Comm) Path(collective.Call) collective.Path {
 	return collective.Path{Transport: "nccl " + c.options.Library.Version.String(), Algorithm: "chosen by nccl"}
 }
 
-// After has the next call wait for an event of the GPU, on the GPU.
+// After makes the next call wait for a GPU event, on the GPU.
 func (c *Comm) After(event Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.after = event
 }
 
-// Before has the next call leave an event on the GPU when it is done there: streams
-// that wait for it go on without the host. Whether the ranks agree is known only when
+// Before makes the next call record an event on the GPU when it ends there. Streams that wait
+// for the event continue without the host. The result of the ranks' check is known only when
 // the call's request is done.
 func (c *Comm) Before(event Event) {
 	c.mu.Lock()
@@ -135,13 +134,13 @@ func (c *Comm) Before(event Event) {
 // Do performs a call.
 func (c *Comm) Do(ctx context.Context, call collective.Call) error { return c.start(ctx, call, nil)() }
 
-// Start begins a call: when it returns, the call has its place in the order of all, and
-// an event of [Comm.Before] its place on the stream.
+// Start starts a call. When it returns, the call's position in the order of all calls is
+// fixed, and an event of [Comm.Before] is recorded on the stream.
 func (c *Comm) Start(ctx context.Context, call collective.Call) *collective.Request {
 	return collective.Begin(c.start(ctx, call, nil))
 }
 
-// start begins a call; what it returns waits for its end.
+// start starts a call. The returned function waits for its end.
 func (c *Comm) start(ctx context.Context, call collective.Call, k *copies) func() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -187,8 +186,8 @@ func (c *Comm) start(ctx context.Context, call collective.Call, k *copies) func(
 	}
 }
 
-// wait returns when an operation has ended on the GPU, and after a failure when its
-// buffers are free, unless NCCL does not let go of them.
+// wait returns when an operation has ended on the GPU. After a failure, it returns when NCCL
+// no longer uses the buffers, or after a timeout.
 func (c *Comm) wait(ctx context.Context, o *operation) error {
 	select {
 	case <-o.done:
@@ -204,19 +203,18 @@ func (c *Comm) wait(ctx context.Context, o *operation) error {
 	}
 }
 
-// Split makes communicators of the ranks that give the same color, ordered by key, then
-// by rank. Every rank must call it when its operations are done. It is nil with a
-// negative color.
+// Split creates communicators of the ranks with the same color, ordered by key and then by
+// rank. Every rank must call it after its operations have ended. It returns nil for a negative
+// color.
 func (c *Comm) Split(ctx context.Context, color, key int) (collective.Communicator, error) {
 	part, err := c.SplitGPUs(ctx, color, key)
 	if part == nil {
-		return nil, err // not a communicator that holds nothing
+		return nil, err // avoid a non-nil interface with a nil pointer
 	}
 	return part, err
 }
 
-// AllocBytes returns zeroed memory of the GPU that stays until Close, for
-// [collective.Alloc].
+// AllocBytes returns zeroed GPU memory that is valid until Close, for [collective.Alloc].
 func (c *Comm) AllocBytes(_ context.Context, bytes int) (b []byte, err error) {
 	in := c.lane.thread.do(c.options.Timeout, func() {
 		var p *piece
@@ -232,8 +230,8 @@ func (c *Comm) AllocBytes(_ context.Context, bytes int) (b []byte, err error) {
 	return b, err
 }
 
-// Close ends the communicator. Where all operations are done it waits a few seconds for
-// other ranks that are not through with theirs; else it aborts.
+// Close closes the communicator. If all operations have ended, it waits a few seconds for
+// other ranks to finish them. Otherwise it aborts.
 func (c *Comm) Close() error {
 	c.mu.Lock()
 	was := c.closed
@@ -252,7 +250,7 @@ func (c *Comm) Close() error {
 	return err
 }
 
-// idle reports whether all operations have ended here.
+// idle reports whether all operations have ended on this rank.
 func (c *Comm) idle() bool {
 	if c.last == nil {
 		return true
@@ -267,6 +265,6 @@ func (c *Comm) idle() bool {
 
 func (c *Comm) closeHosts() {
 	for _, h := range c.hosts {
-		_ = h.Close() // a part of the caller's, whose end is told by that
+		_ = h.Close() // the caller's communicator reports the end
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 )
 
-// whole is a communicator that ends its host's, too.
+// A whole is a communicator that also closes its host communicator.
 type whole struct {
 	collective.Communicator
 	host collective.Communicator
@@ -21,7 +21,7 @@ type whole struct {
 
 func (w whole) Close() error { return errors.Join(w.Communicator.Close(), w.host.Close()) }
 
-// member connects ranks as view shows them.
+// member returns a conformance member whose communicators are the result of view.
 func member(file string, view func(*communicator.Comm) collective.Communicator) conformance.Member {
 	return conformance.Member{
 		Connect: func(t testing.TB, n int, timeout time.Duration) []collective.Communicator {
@@ -40,7 +40,7 @@ func member(file string, view func(*communicator.Comm) collective.Communicator) 
 
 func staged(c *communicator.Comm) collective.Communicator { return c.Staged() }
 
-// The simulated GPUs' memory is the host's, so that what the suite passes will do.
+// Simulated GPU memory is host memory, so the suite's buffers are valid.
 func native(c *communicator.Comm) collective.Communicator { return c }
 
 func TestHostMemory(t *testing.T) {
@@ -55,7 +55,7 @@ func TestDeviceMemory(t *testing.T) {
 	conformance.Run(t, m)
 }
 
-// NCCL 2.14 has no split of its own.
+// NCCL 2.14 has no split.
 func TestOldLibrary(t *testing.T) {
 	m := member(old, staged)
 	m.Ranks = []int{2}

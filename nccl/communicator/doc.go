@@ -1,32 +1,35 @@
-// Package communicator is NCCL as a [collective.Communicator]: its operations on the
-// memory of GPUs, on a stream of their own beside the computation.
+// Package communicator implements [collective.Communicator] with NCCL. Its operations run on
+// GPU memory, on a separate stream that overlaps with the computation.
 //
-// [Connect] makes one of the ranks that are connected already, by the host's own
-// communicator, which carries NCCL's unique id, has the ranks compare their versions
-// and GPUs beforehand, and goes with every operation:
+// [Connect] creates a communicator for ranks that are already connected by a communicator of
+// their hosts. The host communicator carries NCCL's unique ID. The ranks also use it to
+// compare their NCCL versions and GPUs in advance, and to check every operation:
 //
 //	c, err := communicator.Connect(ctx, communicator.Options{Library: l, GPU: gpu, Control: host, ...})
 //	request := c.Start(ctx, collective.AllReduce(gradients, collective.Sum)) // device memory
 //	...
 //	err = request.Wait()
 //
-// Buffers are memory of the GPU, which the host need not be able to address: a slice is
-// only its address and length here. [Comm.Staged] is the same for memory of the host.
-// An operation can wait for an event of another stream ([Comm.After]), and leave one
-// for others to wait for ([Comm.Before]), so that no host waits in between.
+// Buffers are GPU memory, which the host may be unable to access: a slice is only an address
+// and a length. [Comm.Staged] returns a communicator for host memory. An operation can wait
+// for an event of another stream ([Comm.After]) and record an event for other streams
+// ([Comm.Before]), so that the host does not wait in between.
 //
-// It promises what package collective does. NCCL itself does not compare what ranks
-// ask for, does not say who is missing, and waits for ever; so each operation has a
-// deadline that begins when the GPU comes to it, and with Options.Check the ranks
-// compare its arguments over the host's communicator while the GPU works, and learn
-// there that one has failed. After the first failure NCCL's communicators are aborted,
-// never waited for, and everything ends with that failure.
+// The package gives the guarantees of package collective. NCCL itself does not compare the
+// ranks' calls, does not name a missing rank, and waits indefinitely. Therefore each operation
+// has a deadline that starts when the GPU reaches it. With Options.Check, the ranks compare
+// the arguments over the host communicator while the GPU works, and are notified of failures.
+// After the first failure, the package aborts NCCL's communicators and never waits for them.
+// All operations then return that failure.
 //
-// What differs from other members: the order of a sum is NCCL's, the same for the same
-// ranks on the same machines; a mean of floating-point numbers is the sum of elements
-// that were scaled before; and without Options.Check ranks that are in different
-// operations may mix their data until the deadline.
+// Differences from other implementations:
 //
-// It does not find the library (packages libnccl and trainer/cuda/library), does not read or set NCCL's
-// environment (package nccl), does not choose the GPU, and does not survive a failure.
+//   - NCCL determines the order of a sum. It is fixed for given ranks on given machines.
+//   - A floating-point mean is the sum of elements that were scaled first.
+//   - Without Options.Check, ranks that run different operations may mix their data until the
+//     deadline.
+//
+// The package does not find the library (packages libnccl and trainer/cuda/library do), does
+// not read or set NCCL's environment (package nccl does), does not choose the GPU, and does
+// not survive a failure.
 package communicator

@@ -10,23 +10,23 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// fault is what befell NCCL on this rank, with what a person must know of it.
+// A fault is a failure of NCCL on this rank, with details for the user.
 type fault struct {
 	err  error
 	with string
 	hint string
 }
 
-// Error is the cause, then NCCL's version, the GPU and the interface.
+// Error returns the cause, followed by NCCL's version, the GPU, and the interface.
 func (f *fault) Error() string { return f.err.Error() + " (" + f.with + ")" }
 
 // Unwrap returns the cause.
 func (f *fault) Unwrap() error { return f.err }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (f *fault) Hint() string { return f.hint }
 
-// setting is what of this rank's setting matters for a failure.
+// setting describes the configuration of this rank for error messages.
 func (c *Comm) setting() string {
 	l := c.options.Library
 	text := fmt.Sprintf("NCCL %v from %s, GPU %s", l.Version, l.File, c.options.GPU.ID())
@@ -38,7 +38,7 @@ func (c *Comm) setting() string {
 
 const hangHint = "run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET,ENV: the last lines of each rank tell what it waits for; firewalls between the nodes and an interface that the others cannot reach (NCCL_SOCKET_IFNAME, NCCL_IB_HCA; compare \"ddpbatch netif\") are the most frequent causes"
 
-// explain says what an initialisation that failed had to do with.
+// explain adds details to the error of a failed initialization.
 func (c *Comm) explain(err error, id libnccl.UniqueID) error {
 	if err == nil {
 		return nil
@@ -58,20 +58,20 @@ func (c *Comm) explain(err error, id libnccl.UniqueID) error {
 	return &fault{fmt.Errorf("initialise NCCL on rank %d (%s): %w", c.peers[c.Rank()].Rank, c.options.Host, err), with, hint}
 }
 
-// hang is an operation that does not end, so long after the GPU has come to it.
+// A hang means that an operation has not ended within this time after the GPU reached it.
 type hang time.Duration
 
 func (h hang) Error() string {
 	return fmt.Sprintf("no end within %s, although the GPU has come to it: another rank, NCCL or the network hangs", time.Duration(h))
 }
 
-// failed is told by lanes.
+// failed records a failure on behalf of a lane or a check.
 func (c *Comm) failed(kind collective.Kind, number uint64, err error) {
 	_ = c.fail(kind.String(), number, err)
 }
 
-// fail makes an error final, has NCCL's communicators be aborted and the other ranks
-// be told; it returns what was final first.
+// fail records an error as final, causes the abort of NCCL's communicators, and notifies the
+// other ranks. It returns the first error that was recorded.
 func (c *Comm) fail(op string, number uint64, err error) error {
 	if final := c.failure(); final != nil {
 		return final
@@ -82,7 +82,7 @@ func (c *Comm) fail(op string, number uint64, err error) error {
 	var by *libnccl.Error
 	var stuck hang
 	switch {
-	case errors.As(err, &of): // from the host's communicator
+	case errors.As(err, &of): // from the host communicator
 		peer, err = of.Peer, of.Err
 		for _, p := range c.peers {
 			if p.Rank == peer.Rank {
@@ -102,7 +102,7 @@ func (c *Comm) fail(op string, number uint64, err error) error {
 	return final
 }
 
-// record keeps the first error.
+// record stores the first error.
 func (c *Comm) record(err error) error {
 	c.failing.Lock()
 	defer c.failing.Unlock()
@@ -114,14 +114,14 @@ func (c *Comm) record(err error) error {
 	return c.broken
 }
 
-// failure is what has ended the communicator.
+// failure returns the error that ended the communicator, or nil.
 func (c *Comm) failure() error {
 	c.failing.Lock()
 	defer c.failing.Unlock()
 	return c.broken
 }
 
-// otherRank is a failure that another rank is the cause of.
+// An otherRank is a failure that another rank caused.
 type otherRank struct {
 	rank int
 	err  error
@@ -131,7 +131,7 @@ func (o *otherRank) Error() string { return o.err.Error() }
 
 func (o *otherRank) Unwrap() error { return o.err }
 
-// hurry has a message that nobody sends fail at once: its failure tells the other ranks.
+// hurry makes a receive without a sender fail immediately, which notifies the other ranks.
 func hurry(c collective.Communicator, why error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(why)

@@ -16,7 +16,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 )
 
-// attempt has n ranks sum until one fails, and returns what each says.
+// attempt makes n ranks call all-reduce until one fails, and returns each rank's error.
 func attempt(t *testing.T, n int, s setting, elements func(rank int) int) []error {
 	comms, _ := ranks(t, n, s)
 	errs := conformance.Every(t, n, func(r int) (error, error) {
@@ -41,7 +41,8 @@ func hint(err error) string {
 	return ""
 }
 
-// TestFailures: what becomes of each on the rank that it befalls, and on another.
+// TestFailures checks the error of each failure on the rank where it happens, and on another
+// rank.
 func TestFailures(t *testing.T) {
 	const long = time.Minute
 	for _, tt := range []struct {
@@ -49,9 +50,9 @@ func TestFailures(t *testing.T) {
 		check         bool
 		timeout       time.Duration
 		elements      func(int) int
-		own, other    string // what rank 1 and rank 0 say
-		peer          int    // whom rank 0 names; -1 for any
-		hint          string // of rank 1; where peer is -1, of one of them
+		own, other    string // errors of rank 1 and rank 0
+		peer          int    // rank that rank 0 names; -1 for any
+		hint          string // hint of rank 1; if peer is -1, of one of the ranks
 	}{
 		{"asynchronous error", "async:1:3:6", true, long, same, "asynchronous error: ncclRemoteError: NET/Simulator", "ncclRemoteError", 1, "first rank that failed"},
 		{"system error", "async:1:3:2", true, long, same, "asynchronous error: ncclSystemError", "ncclSystemError", 1, "NCCL_SOCKET_IFNAME"},
@@ -69,7 +70,7 @@ func TestFailures(t *testing.T) {
 				var e *collective.Error
 				if !errors.As(errs[r], &e) || e.Op != "all-reduce" || !strings.Contains(e.Error(), want) {
 					t.Errorf("rank %d says %v, want %q", r, errs[r], want)
-				} else if tt.failure != "" && e.Sequence != 3 && (r == 1 || e.Sequence != 2) { // rank 0 may still be in the one before
+				} else if tt.failure != "" && e.Sequence != 3 && (r == 1 || e.Sequence != 2) { // rank 0 may still be in the previous operation
 					t.Errorf("rank %d names operation %d", r, e.Sequence)
 				} else if r == 0 && tt.peer >= 0 && e.Peer.Rank != tt.peer {
 					t.Errorf("rank 0 names rank %d", e.Peer.Rank)
@@ -77,7 +78,7 @@ func TestFailures(t *testing.T) {
 				t.Logf("rank %d: %v", r, errs[r])
 			}
 			hints := hint(errs[1])
-			if tt.peer < 0 { // whoever gives up first has it, the other only hears of it
+			if tt.peer < 0 { // the first rank that fails has it; the other is only notified
 				hints += hint(errs[0])
 			}
 			if !strings.Contains(hints, tt.hint) {
@@ -90,7 +91,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestInitialisation: one that does not end, or cannot begin, is told on every rank.
+// TestInitialisation checks that each rank reports an initialization that hangs or fails.
 func TestInitialisation(t *testing.T) {
 	newest := open(t, library.NCCL)
 	older := open(t, old)
@@ -115,7 +116,7 @@ func TestInitialisation(t *testing.T) {
 					Host: "localhost", Interface: "=lo", ConnectTimeout: time.Duration(1+9*r) * time.Second, Timeout: time.Minute})
 				return err, nil
 			})
-			// Rank 0 finds it out first, and is not to be heard as if rank 1 were the cause.
+			// Rank 0 detects it first, and must not report rank 1 as the cause.
 			var of *collective.Error
 			if errors.As(errs[1], &of) && of.Peer.Rank != 0 {
 				t.Errorf("rank 1 names rank %d: %v", of.Peer.Rank, of)
@@ -138,7 +139,7 @@ func TestInitialisation(t *testing.T) {
 	}
 }
 
-// TestClose: an operation that hangs does not hold its rank.
+// TestClose checks that an operation that hangs does not block its rank.
 func TestClose(t *testing.T) {
 	t.Setenv("GPUSIM_NCCL", "hang:1:0")
 	comms, _ := ranks(t, 2, setting{library.NCCL, true, time.Minute})
@@ -157,7 +158,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestWrongArguments: a rank's own mistakes are found without checks, too.
+// TestWrongArguments checks that invalid arguments are detected even without checks.
 func TestWrongArguments(t *testing.T) {
 	comms, _ := ranks(t, 1, setting{library.NCCL, false, time.Minute})
 	err := comms[0].Do(t.Context(), collective.Broadcast(make([]float32, 3), 7))

@@ -2,48 +2,48 @@ package communicator
 
 import "unsafe"
 
-// GPU is what a communicator asks of the one that it works on. All but ID may only be
-// called from threads that have called Use.
+// A GPU provides the operations that a communicator needs. All methods except ID must be
+// called on threads that have called Use.
 type GPU interface {
-	// ID tells the GPUs of a host apart: a UUID or a bus address.
+	// ID returns a unique ID among the GPUs of a host: a UUID or a bus address.
 	ID() string
-	// Use makes the GPU's primary context the calling thread's, for ever: the thread is
-	// the caller's, which ends with it.
+	// Use makes the GPU's primary context current on the calling thread, permanently. The
+	// caller locks the thread until it exits.
 	Use() error
-	// NewStream makes a stream that does not wait for the null stream, of the highest
-	// priority.
+	// NewStream creates a stream of the highest priority that does not synchronize with the
+	// null stream.
 	NewStream() (Stream, error)
-	// NewEvent makes an event without times.
+	// NewEvent creates an event without timing.
 	NewEvent() (Event, error)
 	Alloc(bytes int) (unsafe.Pointer, error)
-	// Free may wait for all that the GPU does.
+	// Free may wait for all work of the GPU.
 	Free(p unsafe.Pointer) error
-	// AllocHost makes memory of the host that the GPU reads and writes by itself.
+	// AllocHost allocates host memory that the GPU can access directly.
 	AllocHost(bytes int) (Host, error)
 }
 
-// Stream is a sequence of work on a GPU.
+// A Stream is a sequence of work on a GPU.
 type Stream interface {
-	// Handle is CUDA's.
+	// Handle returns CUDA's handle.
 	Handle() uintptr
-	// Record has an event happen when the stream comes to this point.
+	// Record records an event at this point of the stream.
 	Record(e Event) error
-	// Wait has the stream wait for an event's last record.
+	// Wait makes the stream wait for the last record of an event.
 	Wait(e Event) error
-	// Upload copies the first bytes of src, and Download to those of dst.
+	// Upload copies the first bytes of src, and Download copies to the first bytes of dst.
 	Upload(dst unsafe.Pointer, src Host, bytes int) error
 	Download(dst Host, src unsafe.Pointer, bytes int) error
 	Close() error
 }
 
-// Event is a point in a stream.
+// An Event is a point in a stream.
 type Event interface {
-	// Done reports whether the last record was reached.
+	// Done reports whether the stream has reached the last record.
 	Done() (bool, error)
 	Close() error
 }
 
-// Host is memory that [GPU.AllocHost] has made.
+// A Host is memory from [GPU.AllocHost].
 type Host interface {
 	Bytes() []byte
 	Free() error

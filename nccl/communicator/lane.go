@@ -13,17 +13,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// lane is one communicator of NCCL's with a stream and a thread: its operations follow
-// each other. When it is open, all that changes belongs to the thread, but for broken.
+// A lane is an NCCL communicator with a stream and a thread. Its operations run in sequence.
+// After it is open, only the thread may access fields that change, except broken.
 type lane struct {
 	library    *libnccl.Library
 	gpu        GPU
 	rank, size int
 	timeout    time.Duration
 	thread     *thread
-	failed     func(kind collective.Kind, number uint64, err error) // the first failure, from the thread
+	failed     func(kind collective.Kind, number uint64, err error) // reports the first failure, on the thread
 	comm       libnccl.Comm
-	out        *libnccl.Comm // where NCCL writes comm
+	out        *libnccl.Comm // NCCL writes comm here
 	pins       runtime.Pinner
 	stream     Stream
 	scratch    unsafe.Pointer
@@ -31,13 +31,13 @@ type lane struct {
 	mu     sync.Mutex
 	broken error
 
-	under  []*operation // on the stream, in its order
-	events []Event      // to be used again
+	under  []*operation // operations on the stream, in order
+	events []Event      // reusable events
 	looks  int
 	pool   pool
 }
 
-// openLane makes all of a lane but NCCL's communicator.
+// openLane creates a lane without its NCCL communicator.
 func openLane(o *Options, rank, size int, failed func(collective.Kind, uint64, error)) (*lane, error) {
 	l := &lane{library: o.Library, gpu: o.GPU, rank: rank, size: size, timeout: o.Timeout, failed: failed, out: new(libnccl.Comm)}
 	l.pins.Pin(l.out)
@@ -57,17 +57,17 @@ func openLane(o *Options, rank, size int, failed func(collective.Kind, uint64, e
 	return l, nil
 }
 
-// forever bounds nothing: for what cannot wait for another rank.
+// forever is the timeout of work that does not wait for another rank.
 const forever = time.Hour
 
-// failure is what has ended the lane.
+// failure returns the error that ended the lane, or nil.
 func (l *lane) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.broken
 }
 
-// give ends the lane with an error, if nothing has ended it before.
+// give ends the lane with an error, if it has not ended yet.
 func (l *lane) give(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,8 +76,8 @@ func (l *lane) give(err error) {
 	}
 }
 
-// begin has an operation be put on the stream, after all that were before. Where it
-// leaves an event that is done when begin returns: nobody could wait for it before.
+// begin puts an operation on the stream, after all earlier ones. If the operation records an
+// event, begin returns after the record, because no stream could wait for it earlier.
 func (l *lane) begin(ctx context.Context, o *operation) {
 	placed := make(chan struct{})
 	work := func() {
@@ -141,7 +141,7 @@ func (l *lane) enqueue(ctx context.Context, o *operation) (err error) {
 	return nil
 }
 
-// connect makes NCCL's communicator of all ranks that have id.
+// connect creates NCCL's communicator of all ranks that have id.
 func (l *lane) connect(ctx context.Context, id libnccl.UniqueID, limit time.Duration) (err error) {
 	in := l.thread.do(limit+patienceAtEnd, func() {
 		config := libnccl.NewConfig(l.library.Version)
@@ -159,7 +159,7 @@ func (l *lane) connect(ctx context.Context, id libnccl.UniqueID, limit time.Dura
 	return err
 }
 
-// settle waits until NCCL has done what it said it was still at.
+// settle waits until NCCL has completed an asynchronous call.
 func (l *lane) settle(ctx context.Context, deadline time.Time) error {
 	for still := 0; ; still++ {
 		busy, err := l.library.AsyncError(l.comm)
@@ -183,12 +183,12 @@ func (l *lane) settle(ctx context.Context, deadline time.Time) error {
 	}
 }
 
-// errBusy is a call of NCCL's that took too long.
+// errBusy means that a call of NCCL took too long.
 var errBusy = errors.New("NCCL is still waiting for other ranks")
 
 var errClosed = errors.New("the communicator was closed")
 
-// poll looks after what is on the stream.
+// poll checks the operations on the stream.
 func (l *lane) poll() (progress, busy bool) {
 	for len(l.under) > 0 {
 		o := l.under[0]
@@ -217,7 +217,7 @@ func (l *lane) poll() (progress, busy bool) {
 	return progress, false
 }
 
-// look asks now and then whether the operation that the GPU is at can still end.
+// look checks at intervals whether the current operation of the GPU can still end.
 func (l *lane) look(o *operation) error {
 	if l.looks++; l.looks%16 != 0 {
 		return nil
@@ -243,12 +243,12 @@ func (l *lane) look(o *operation) error {
 	return nil
 }
 
-// limit is the timeout with some grace: the host's communicator, which knows who is
-// missing, speaks first.
+// limit returns the timeout with a margin, so that the host communicator, which can name the
+// missing rank, fails first.
 func (l *lane) limit() time.Duration { return l.timeout + l.timeout/4 + 100*time.Millisecond }
 
-// stop takes NCCL's communicator away, so that nothing works on buffers any more, and
-// has all that is under way fail.
+// stop aborts NCCL's communicator, so that nothing uses the buffers, and fails all operations
+// in progress.
 func (l *lane) stop() {
 	l.abort()
 	for _, o := range l.under {
@@ -261,22 +261,22 @@ func (l *lane) stop() {
 	l.under = nil
 }
 
-// abort has NCCL end everything, whatever the other ranks do.
+// abort aborts all work of NCCL, regardless of the other ranks.
 func (l *lane) abort() {
 	if l.comm == 0 {
-		l.comm = *l.out // of an initialisation that has not ended
+		l.comm = *l.out // from an initialization in progress
 	}
 	if l.comm != 0 {
-		_ = l.library.CommAbort(l.comm) // there is a failure already, of which this is a consequence
+		_ = l.library.CommAbort(l.comm) // ignore: a consequence of the first failure
 	}
 	l.comm, *l.out = 0, 0
 }
 
-// patienceAtEnd bounds what the end of a lane waits for.
+// patienceAtEnd limits how long closing a lane waits.
 const patienceAtEnd = 10 * time.Second
 
-// close ends the lane: in order if all is well, else by an abort, which does not wait
-// for other ranks. It returns when nothing uses buffers any more.
+// close closes the lane. If well is false, it aborts and does not wait for other ranks. It
+// returns when nothing uses the buffers.
 func (l *lane) close(well bool) error {
 	l.give(errClosed)
 	in := l.thread.do(patienceAtEnd, func() {
@@ -286,13 +286,13 @@ func (l *lane) close(well bool) error {
 		l.release()
 	})
 	if !in {
-		// It is inside of NCCL or the driver, and may never come back.
+		// The thread is inside NCCL or the driver, and may never return.
 		return fmt.Errorf("NCCL did not let go of its communicator within %s", patienceAtEnd)
 	}
 	return nil
 }
 
-// finish ends NCCL's communicator without an abort, if that goes.
+// finish closes NCCL's communicator without an abort, and reports whether this succeeded.
 func (l *lane) finish() bool {
 	if l.comm == 0 {
 		return true
@@ -315,8 +315,8 @@ func (l *lane) finish() bool {
 	}
 }
 
-// release gives back what the GPU has lent, after NCCL is gone, and ends the thread.
-// An error has no one to care: the GPU is lost, and its context with it.
+// release frees GPU resources after NCCL's communicator is closed, and ends the thread. It
+// ignores errors: they mean that the GPU and its context are lost.
 func (l *lane) release() {
 	l.pool.release(l.gpu)
 	if l.scratch != nil {
@@ -325,7 +325,7 @@ func (l *lane) release() {
 	if l.stream != nil {
 		_ = l.stream.Close()
 	}
-	for _, e := range l.events { // which have all happened: freeing memory waits
+	for _, e := range l.events { // all have happened, because freeing memory waits
 		_ = e.Close()
 	}
 	l.pins.Unpin()

@@ -11,11 +11,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// mailbox does sends and receives. NCCL has no tags and matches messages of two ranks
-// by their order alone, on a stream that each blocks; so each pair of ranks has a
-// communicator of its own for each direction, and the two agree over their hosts on
-// which message comes next: the receiver says what it is ready for, the sender which
-// place in the order it has.
+// A mailbox implements send and receive. NCCL has no tags: it matches the messages of two
+// ranks by order, and each message blocks its stream. Therefore each pair of ranks has a
+// separate NCCL communicator per direction. The ranks agree over their hosts on the next
+// message: the receiver sends what it is ready for, and the sender replies with the position
+// of the message in the order.
 type mailbox struct {
 	comm *Comm
 	host collective.Communicator
@@ -25,16 +25,16 @@ type mailbox struct {
 	broken error
 }
 
-// route is a direction between this rank and a peer.
+// A route is a direction between this rank and a peer.
 type route struct {
 	peer int
 	kind collective.Kind // KindSend or KindReceive
 }
 
-// way is the communicator of a route.
+// A way is the NCCL communicator of a route.
 type way struct {
 	id   libnccl.UniqueID
-	next uint64 // place of the next message to be sent
+	next uint64 // position of the next message to send
 
 	once sync.Once
 	lane *lane
@@ -42,13 +42,13 @@ type way struct {
 
 	mu   sync.Mutex
 	turn sync.Cond
-	now  uint64 // place of the next message to be put on the stream
+	now  uint64 // position of the next message to put on the stream
 }
 
-// readiness is the receiver's half of the agreement.
+// A readiness is the receiver's message, clear to send.
 type readiness struct{ Type, Bytes uint64 }
 
-// departure is the sender's.
+// A departure is the sender's reply, ready to send.
 type departure struct {
 	Place uint64
 	ID    libnccl.UniqueID
@@ -71,8 +71,8 @@ func (m *mailbox) way(r route) *way {
 	return w
 }
 
-// start begins a message; what it returns waits for its end. Of messages with one tag
-// the order is that of the calls.
+// start starts a message. The returned function waits for its end. Messages with the same tag
+// are matched in the order of the calls.
 func (m *mailbox) start(ctx context.Context, o *operation) func() error {
 	peer, kind := o.call.Root, o.call.Kind
 	ctx, cancel := context.WithCancelCause(collective.WithTimeout(ctx, m.comm.options.Timeout))
@@ -106,7 +106,7 @@ func (m *mailbox) start(ctx context.Context, o *operation) func() error {
 	return finished.Wait
 }
 
-// send answers a receiver that is ready, and sends.
+// send replies to a receiver that is ready, and sends the message.
 func (m *mailbox) send(ctx context.Context, w *way, o *operation, answer []byte) error {
 	var theirs readiness
 	unpack(answer, &theirs)
@@ -115,7 +115,7 @@ func (m *mailbox) send(ctx context.Context, w *way, o *operation, answer []byte)
 		return m.host.Do(ctx, collective.Send(packed(d), o.call.Root, 2*o.call.Tag+1))
 	}
 	if ours != theirs {
-		if err := answered(departure{Of: ours}); err != nil { // it will see that, too
+		if err := answered(departure{Of: ours}); err != nil { // the receiver also detects the mismatch
 			return err
 		}
 		return differ(o, ours, theirs)
@@ -138,7 +138,7 @@ func (m *mailbox) send(ctx context.Context, w *way, o *operation, answer []byte)
 	return m.travel(ctx, w, o, leaves)
 }
 
-// receive waits for what a sender has announced.
+// receive receives the message that a sender announced.
 func (m *mailbox) receive(ctx context.Context, w *way, o *operation, answer []byte) error {
 	var theirs departure
 	unpack(answer, &theirs)
@@ -149,7 +149,7 @@ func (m *mailbox) receive(ctx context.Context, w *way, o *operation, answer []by
 	return m.travel(ctx, w, o, theirs)
 }
 
-// differ says how the two ends of a message do.
+// differ returns the error for a mismatch between the two ends of a message.
 func differ(o *operation, ours, theirs readiness) error {
 	signature := func(r readiness) collective.Signature {
 		return collective.Signature{Kind: uint8(o.call.Kind), Type: uint8(r.Type), Bytes: r.Bytes}
@@ -157,13 +157,13 @@ func differ(o *operation, ours, theirs readiness) error {
 	return &otherRank{o.call.Root, collective.Diverged(o.number, signature(ours), signature(theirs))}
 }
 
-// travel has a message that both ranks agree on go its way.
+// travel transfers a message that both ranks have agreed on.
 func (m *mailbox) travel(ctx context.Context, w *way, o *operation, sent departure) error {
 	w.once.Do(func() { w.err = m.open(w, o.call, sent.ID) })
 	if w.err != nil {
 		return w.err
 	}
-	// Of the two ranks of a way the sender is 0.
+	// The sender is rank 0 of the two ranks of a way.
 	o.call.Root = 1
 	if o.call.Kind == collective.KindReceive {
 		o.call.Root = 0
@@ -176,7 +176,7 @@ func (m *mailbox) travel(ctx context.Context, w *way, o *operation, sent departu
 	return m.comm.wait(ctx, o)
 }
 
-// open connects this rank with the other of a way.
+// open connects this rank to the other rank of a way.
 func (m *mailbox) open(w *way, c collective.Call, id libnccl.UniqueID) error {
 	rank := 0
 	if c.Kind == collective.KindReceive {
@@ -196,7 +196,7 @@ func (m *mailbox) open(w *way, c collective.Call, id libnccl.UniqueID) error {
 	return m.comm.explain(l.connect(m.comm.ctx, id, limit), id)
 }
 
-// await returns when it is the turn of the message with a place.
+// await waits until the message at the given position is next.
 func (w *way) await(ctx context.Context, place uint64) error {
 	stop := context.AfterFunc(ctx, func() {
 		w.mu.Lock()
@@ -246,18 +246,18 @@ func (m *mailbox) close(well bool) error {
 	return errors.Join(errs...)
 }
 
-// packed is fixed-size values as bytes, and unpack the opposite: between ranks of one
-// program, which have checked that they are.
+// packed encodes a fixed-size value, and unpack decodes it. Both ranks run the same program,
+// which the rendezvous has verified.
 func packed(v any) []byte {
 	var b bytes.Buffer
 	if err := binary.Write(&b, binary.LittleEndian, v); err != nil {
-		panic(err) // not of a fixed size
+		panic(err) // not a fixed-size type
 	}
 	return b.Bytes()
 }
 
 func unpack(b []byte, v any) {
 	if err := binary.Read(bytes.NewReader(b), binary.LittleEndian, v); err != nil {
-		panic(err) // b was made for it
+		panic(err) // b has the size of v
 	}
 }

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	gpusim.Main(m)
 }
 
-// open loads the simulated NCCL of that name.
+// open loads the simulated NCCL with this name.
 func open(t testing.TB, file string) *libnccl.Library {
 	t.Helper()
 	l, err := libnccl.Open([]string{file})
@@ -53,21 +53,20 @@ func device(t testing.TB, ordinal int) *gpu.GPU {
 	return gpu.Of(g, info)
 }
 
-// hosts connects n ranks over TCP, as if each were a process of its own.
+// hosts connects n ranks over TCP, as if each were a separate process.
 func hosts(t testing.TB, n int) []collective.Communicator {
 	t.Helper()
 	return conformance.Processes(t, n, collective.Options{})
 }
 
-// setting is how ranks are connected in a test.
+// A setting holds the options of the ranks in a test.
 type setting struct {
-	file    string // NCCL
+	file    string // file name of NCCL
 	check   bool
 	timeout time.Duration
 }
 
-// ranks connects n goroutines with a GPU each; it returns the hosts' communicators,
-// too.
+// ranks connects n goroutines with one GPU each. It also returns the host communicators.
 func ranks(t testing.TB, n int, s setting) ([]*communicator.Comm, []collective.Communicator) {
 	t.Helper()
 	l, control := open(t, s.file), hosts(t, n)

@@ -10,16 +10,16 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// introduction is what ranks tell each other before NCCL begins.
+// An introduction is the message that ranks exchange before NCCL starts.
 type introduction struct {
-	Rank    int             `json:"rank"` // of the attempt
+	Rank    int             `json:"rank"` // rank in the attempt
 	Host    string          `json:"host"`
 	GPU     string          `json:"gpu"`
 	Version libnccl.Version `json:"version"`
 	File    string          `json:"file"`
 }
 
-// meet has ranks learn of each other, and find what NCCL would only hang on.
+// meet exchanges introductions and detects conditions that would make NCCL hang.
 func (c *Comm) meet(ctx context.Context) error {
 	o := &c.options
 	mine := introduction{o.world, o.Host, o.GPU.ID(), o.Library.Version, o.Library.File}
@@ -40,7 +40,7 @@ func (c *Comm) meet(ctx context.Context) error {
 		}
 		owners[i.Host+" "+i.GPU] = r
 	}
-	for range 3 { // for checks when operations begin and end, and for messages
+	for range 3 { // for checks at the start and the end of operations, and for messages
 		h, err := o.Control.Split(ctx, 0, o.Control.Rank())
 		if err != nil {
 			return fmt.Errorf("a connection beside the GPUs': %w", err)
@@ -52,22 +52,22 @@ func (c *Comm) meet(ctx context.Context) error {
 
 type mixed struct{ error }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (mixed) Hint() string {
 	return "have the same module or Python environment on all nodes; LD_LIBRARY_PATH goes first, \"ddpbatch doctor\" says what a node finds"
 }
 
 type shared struct{ error }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (shared) Hint() string {
 	return "ask for one GPU for each rank (gpus_per_task, or one task for each GPU), and look at CUDA_VISIBLE_DEVICES of the ranks"
 }
 
-// uniqueID is rank 0's, or its failure to make one.
+// uniqueID returns rank 0's unique ID, or the error that prevented its creation.
 func (c *Comm) uniqueID(ctx context.Context) (libnccl.UniqueID, error) {
 	var id libnccl.UniqueID
-	var said [1 + len(id.Internal)]byte // 0 and why there is none, or 1 and the id
+	var said [1 + len(id.Internal)]byte // 0 and the error, or 1 and the ID
 	var own error
 	if c.Rank() == 0 {
 		if id, own = c.options.Library.NewUniqueID(); own == nil {
@@ -90,11 +90,11 @@ func (c *Comm) uniqueID(ctx context.Context) (libnccl.UniqueID, error) {
 	return id, nil
 }
 
-// listen performs f while it listens for other ranks' failure in theirs, and returns
-// when all have done theirs.
+// listen calls f and returns when f has returned on all ranks. Meanwhile, it listens for
+// failures of other ranks, which cancel f's context.
 func (c *Comm) listen(ctx context.Context, f func(context.Context) error) error {
 	if len(c.hosts) == 0 {
-		return f(ctx) // ranks have not met, and all know it
+		return f(ctx) // the exchange failed, and all ranks know it
 	}
 	host, n := c.hosts[0], c.Size()
 	if n == 1 {
@@ -102,7 +102,7 @@ func (c *Comm) listen(ctx context.Context, f func(context.Context) error) error 
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// A rank that fails says so; one that is late is for NCCL's own deadline to find.
+	// A rank that fails sends a message. NCCL's own deadline detects a rank that is late.
 	heard := host.Start(collective.WithTimeout(ctx, 2*c.options.ConnectTimeout), collective.Receive(make([]byte, 1), (c.Rank()+1)%n, 0))
 	go func() {
 		if err := heard.Wait(); err != nil {

@@ -9,16 +9,16 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
-// operation is a call on its way.
+// An operation is a call in progress.
 type operation struct {
 	call   collective.Call
 	number uint64
-	after  Event   // to wait for; nil is none
-	before Event   // to leave; nil is none
-	copies *copies // of buffers that are the host's, else nil
+	after  Event   // event to wait for, or nil
+	before Event   // event to record, or nil
+	copies *copies // GPU copies of host buffers, or nil
 
-	event Event     // when the stream is done with it
-	began time.Time // when the GPU came to it, for the deadline
+	event Event     // recorded when the stream has completed it
+	began time.Time // when the GPU reached it, for the deadline
 	done  chan struct{}
 	err   error
 }
@@ -34,7 +34,7 @@ var ops = map[collective.Op]libnccl.Op{
 	collective.Product: libnccl.Prod,
 }
 
-// launch has NCCL put a call on the lane's stream.
+// launch puts a call on the lane's stream.
 func (l *lane) launch(c *collective.Call) error {
 	n, width := l.size, c.Type.Size()
 	t, o := types[c.Type], ops[c.Op]
@@ -67,8 +67,8 @@ func (l *lane) launch(c *collective.Call) error {
 	return l.messages(c, count, t)
 }
 
-// messages does what NCCL has no operation for by one group of messages, those to
-// oneself among them.
+// messages performs a call that NCCL has no operation for, as one group of sends and receives,
+// including those from a rank to itself.
 func (l *lane) messages(c *collective.Call, count int, t libnccl.Type) error {
 	part := func(b []byte, r int) unsafe.Pointer {
 		return unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), r*count*c.Type.Size())

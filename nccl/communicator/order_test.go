@@ -14,18 +14,18 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 )
 
-// TestOrder: an operation waits for what another stream computes, and that stream for
-// the operation, while the host has gone on long ago.
+// TestOrder checks that an operation waits for another stream's computation, and that the
+// stream waits for the operation, without waiting on the host.
 func TestOrder(t *testing.T) {
 	const n, elements = 2, 100_000
 	comms, _ := ranks(t, n, setting{library.NCCL, true, time.Minute})
 	type part struct {
 		stream driver.Stream
-		buf    []float32 // of the GPU
+		buf    []float32 // GPU memory
 		host   driver.Host
 	}
 	release := make(chan struct{})
-	var ahead sync.WaitGroup // hosts that have asked for everything
+	var ahead sync.WaitGroup // hosts that have submitted all calls
 	ahead.Add(n)
 	go func() { ahead.Wait(); close(release) }()
 	results := conformance.Every(t, n, func(r int) (part, error) {
@@ -61,7 +61,7 @@ func TestOrder(t *testing.T) {
 		if err != nil {
 			return p, err
 		}
-		slow := driver.NewHostFunc(func() { <-release }) // else it would be over before
+		slow := driver.NewHostFunc(func() { <-release }) // otherwise it would end first
 		t.Cleanup(slow.Close)
 		if err := p.stream.Call(slow); err != nil {
 			return p, err

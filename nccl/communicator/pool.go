@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// pool is a lane's memory of the GPU, with as much of the host's that the GPU reads and
-// writes by itself, in sizes of powers of two. It gives nothing back before the end:
-// that would wait for the whole GPU.
+// A pool holds a lane's GPU memory and an equal amount of host memory that the GPU can access
+// directly, in sizes of powers of two. It frees memory only at the end, because freeing waits
+// for the whole GPU.
 type pool struct {
 	all  []*piece
 	free map[int][]*piece
@@ -16,10 +16,10 @@ type pool struct {
 type piece struct {
 	gpu   unsafe.Pointer
 	host  Host
-	class int // the power of two
+	class int // log2 of the size
 }
 
-// take returns memory for some bytes, at least one.
+// take returns memory of at least the given size.
 func (p *pool) take(gpu GPU, bytes int) (*piece, error) {
 	class := bits.Len(uint(max(bytes, 512) - 1))
 	if n := len(p.free[class]); n > 0 {
@@ -37,7 +37,7 @@ func (p *pool) take(gpu GPU, bytes int) (*piece, error) {
 	return made, err
 }
 
-// put takes memory back; nil is none.
+// put returns memory to the pool; nil is allowed.
 func (p *pool) put(back *piece) {
 	if back == nil {
 		return
@@ -48,7 +48,7 @@ func (p *pool) put(back *piece) {
 	p.free[back.class] = append(p.free[back.class], back)
 }
 
-// release gives everything back to the GPU.
+// release frees all memory.
 func (p *pool) release(gpu GPU) {
 	for _, m := range p.all {
 		_ = gpu.Free(m.gpu)

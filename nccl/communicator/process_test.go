@@ -18,7 +18,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// worker is a process of a test, with some of its ranks, each on a GPU of its own.
+// worker is a process of a test with several ranks, each with its own GPU.
 type worker struct {
 	Addrs        []string
 	First, Count int
@@ -26,7 +26,7 @@ type worker struct {
 
 const workerVariable = "NCCL_TEST_WORKER"
 
-// TestProcesses: ranks that are processes, and processes with several ranks.
+// TestProcesses tests ranks in separate processes, and processes with several ranks.
 func TestProcesses(t *testing.T) {
 	if text, ok := os.LookupEnv(workerVariable); ok {
 		var w worker

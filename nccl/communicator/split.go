@@ -10,8 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// SplitGPUs is [Comm.Split] with the type that it makes: NCCL's own split where this
-// version has it (from 2.18 on), which reuses what is connected; else a new unique id.
+// SplitGPUs is [Comm.Split] with a concrete result type. It uses NCCL's split, available since
+// 2.18, which reuses connections. Older versions get a new unique ID.
 func (c *Comm) SplitGPUs(ctx context.Context, color, key int) (*Comm, error) {
 	limit := c.options.ConnectTimeout
 	soon := collective.WithTimeout(ctx, limit)
@@ -38,7 +38,7 @@ func (c *Comm) SplitGPUs(ctx context.Context, color, key int) (*Comm, error) {
 		return nil, nil
 	}
 	return c.part(connect(ctx, o, func(part *Comm, ctx context.Context) error {
-		// The order of the hosts' group is that of the parts' ranks.
+		// The order of the host communicator's ranks is the order of the part's ranks.
 		made, err := c.lane.split(ctx, color, host.Rank(), limit)
 		if err != nil {
 			return part.explain(err, libnccl.UniqueID{})
@@ -47,7 +47,8 @@ func (c *Comm) SplitGPUs(ctx context.Context, color, key int) (*Comm, error) {
 	}))
 }
 
-// part keeps what a split has made, or ends this communicator with its failure.
+// part adds the host communicator to a new part, or fails this communicator if the split
+// failed.
 func (c *Comm) part(part *Comm, err error) (*Comm, error) {
 	if err != nil {
 		return nil, c.fail("split", 0, err)
@@ -56,8 +57,7 @@ func (c *Comm) part(part *Comm, err error) (*Comm, error) {
 	return part, nil
 }
 
-// split has NCCL make a part of the lane's communicator, when all that is under way
-// is done.
+// split makes NCCL split the lane's communicator, after all operations in progress have ended.
 func (l *lane) split(ctx context.Context, color, key int, limit time.Duration) (made libnccl.Comm, err error) {
 	out := new(libnccl.Comm)
 	l.pins.Pin(out)
@@ -86,7 +86,7 @@ func (l *lane) split(ctx context.Context, color, key int, limit time.Duration) (
 	return made, err
 }
 
-// adopt makes a part that NCCL has made the lane's communicator.
+// adopt makes the result of NCCL's split the lane's communicator.
 func (l *lane) adopt(ctx context.Context, made libnccl.Comm, limit time.Duration) (err error) {
 	if made == 0 {
 		return errors.New("NCCL has made no part of the communicator for this rank")

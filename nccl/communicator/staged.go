@@ -7,11 +7,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// staged is a communicator on memory of the host.
+// A staged is a communicator on host memory.
 type staged struct{ *Comm }
 
-// Staged is the communicator on memory of the host, which it copies to the GPU and
-// back. What is done by it and by c itself has one order.
+// Staged returns a communicator on host memory, which it copies to and from the GPU.
+// Operations of both communicators share one order.
 func (c *Comm) Staged() collective.Communicator { return staged{c} }
 
 // Do performs a call.
@@ -19,12 +19,12 @@ func (s staged) Do(ctx context.Context, call collective.Call) error {
 	return s.start(ctx, call, &copies{host: call})()
 }
 
-// Start begins a call.
+// Start starts a call.
 func (s staged) Start(ctx context.Context, call collective.Call) *collective.Request {
 	return collective.Begin(s.start(ctx, call, &copies{host: call}))
 }
 
-// Split is as [Comm.Split], for memory of the host.
+// Split is [Comm.Split] for host memory.
 func (s staged) Split(ctx context.Context, color, key int) (collective.Communicator, error) {
 	part, err := s.SplitGPUs(ctx, color, key)
 	if part == nil {
@@ -33,14 +33,13 @@ func (s staged) Split(ctx context.Context, color, key int) (collective.Communica
 	return staged{part}, err
 }
 
-// copies are what a call on memory of the host has on the GPU. Its methods run on the
-// lane's thread.
+// copies are the GPU buffers of a call on host memory. Its methods run on the lane's thread.
 type copies struct {
 	host       collective.Call
-	send, recv *piece // nil for buffers without bytes
+	send, recv *piece // nil for empty buffers
 }
 
-// in has a call work on copies.
+// in makes a call use GPU buffers and uploads its input.
 func (k *copies) in(l *lane, c *collective.Call) (err error) {
 	if k.send, c.Send, err = l.stage(c.Send); err != nil {
 		return err
@@ -56,7 +55,7 @@ func (k *copies) in(l *lane, c *collective.Call) (err error) {
 	return l.stream.Upload(k.send.gpu, k.send.host, len(c.Send))
 }
 
-// stage returns memory in a buffer's place.
+// stage returns GPU memory of the size of a buffer.
 func (l *lane) stage(b []byte) (*piece, []byte, error) {
 	if len(b) == 0 {
 		return nil, nil, nil
@@ -77,7 +76,7 @@ func (k *copies) gives(l *lane) bool {
 	return k.recv != nil
 }
 
-// out has the result be copied when it is there.
+// out starts the copy of the result to the host.
 func (k *copies) out(l *lane) error {
 	if !k.gives(l) {
 		return nil
@@ -85,7 +84,7 @@ func (k *copies) out(l *lane) error {
 	return l.stream.Download(k.recv.host, k.recv.gpu, len(k.host.Recv))
 }
 
-// arrived gives the caller the result.
+// arrived copies the result to the caller's buffer and returns the GPU buffers to the pool.
 func (k *copies) arrived(l *lane) {
 	if k.gives(l) {
 		copy(k.host.Recv, k.recv.host.Bytes())
@@ -94,5 +93,5 @@ func (k *copies) arrived(l *lane) {
 	l.pool.put(k.recv)
 }
 
-// AllocBytes has none: any memory of the host will do.
+// AllocBytes returns nil, because any host memory is suitable.
 func (s staged) AllocBytes(context.Context, int) ([]byte, error) { return nil, nil }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// thread is a goroutine with a thread of its own, on which a GPU's context is current:
-// NCCL keeps groups by thread, and CUDA contexts. Between calls it looks after what is
-// under way.
+// A thread is a goroutine that is locked to an OS thread with a current GPU context. NCCL
+// tracks groups per thread, and CUDA tracks contexts per thread. Between calls, the thread
+// polls the operations in progress.
 type thread struct {
 	work   chan func()
 	ended  chan struct{}
@@ -15,13 +15,13 @@ type thread struct {
 	ending bool
 }
 
-// startThread begins a thread that polls after each call and, while there is
-// something to wait for, in between.
+// startThread starts a thread that polls after each call, and repeatedly while operations are
+// in progress.
 func startThread(gpu GPU, poll func() (progress, busy bool)) (*thread, error) {
 	t := &thread{work: make(chan func(), 64), ended: make(chan struct{}), poll: poll}
 	ready := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread exits with the goroutine
 		defer close(t.ended)
 		err := gpu.Use()
 		ready <- err
@@ -65,8 +65,8 @@ func (t *thread) serve() {
 	}
 }
 
-// patience is how long to sleep after so many looks without a change: short operations
-// take tens of microseconds, and a core is too much for long ones.
+// patience returns the delay after the given number of polls without a change. Short
+// operations take tens of microseconds, but long ones must not occupy a core.
 func patience(still int) time.Duration {
 	switch {
 	case still < 200:
@@ -77,7 +77,7 @@ func patience(still int) time.Duration {
 	return 500 * time.Microsecond
 }
 
-// do has f run on the thread and returns when it has; false if that takes too long.
+// do runs f on the thread and waits for it. It returns false after the time limit.
 func (t *thread) do(limit time.Duration, f func()) bool {
 	done := make(chan struct{})
 	expired := time.NewTimer(limit)
