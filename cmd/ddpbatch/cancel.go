@@ -89,8 +89,8 @@ func (r knownRun) holdOwn() (held knownRun, release func(), err error) {
 	return held, release, nil
 }
 
-// checkComment returns an error if the comment of the run's last job does not name the
-// submission. Slurm may have reused the job ID for another job. It returns nil if Slurm does
+// checkComment returns an error if neither the comment nor the script of the run's last job
+// names the submission. Slurm may have reused the job ID for another job. It returns nil if Slurm does
 // not respond, and for user-written batch scripts that call the launcher, because their jobs
 // have no such comment.
 func (p *program) checkComment(ctx context.Context, run knownRun) error {
@@ -101,6 +101,11 @@ func (p *program) checkComment(ctx context.Context, run knownRun) error {
 	ids, err := p.slurm().FindByComment(ctx, s.Comment())
 	id, _, _ := strings.Cut(s.JobID, "_")
 	if err != nil || slices.Contains(ids, id) {
+		return nil
+	}
+	// Some centers replace comments. The job's script in this directory identifies it, too.
+	jobs, err := p.slurm().FindByScript(ctx, run.dir.Script())
+	if err != nil || slices.ContainsFunc(jobs, func(j slurm.SubmittedJob) bool { return j.ID == id }) {
 		return nil
 	}
 	return hints.Add(fmt.Errorf("cancel job %s: Slurm has no job of yours with this number and the comment %q: it was not submitted from run directory %q",

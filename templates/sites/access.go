@@ -19,9 +19,9 @@ var ErrWritable = errors.New("other users can change the profile")
 
 // readProfile reads the profile at path. It returns an error that wraps [ErrWritable], with a
 // hint, if every user, or members of a group of this user, can change or replace the file. See
-// ARCHITECTURE.md for the accepted permissions. It returns only a warning if a group can write
-// to a directory of jobDir, the directory of the job file, because its members can replace the
-// job file anyway.
+// ARCHITECTURE.md for the accepted permissions. It returns only a warning if they can write to
+// jobDir, the directory of the job file, or to a directory above it, because they can replace
+// the job file anyway.
 func readProfile(path, jobDir string) (src []byte, warning error, err error) {
 	f, err := safefile.Open(path, 0)
 	if err != nil {
@@ -74,7 +74,7 @@ func checkWriters(f *os.File, path, jobDir string) (warning, err error) {
 			continue // root owns the profile and has selected the group
 		}
 		withJob := slices.Contains(jobDirs, p.path) || p.path == path && filepath.Dir(path) == filepath.Clean(jobDir)
-		if writers == safefile.Anyone || writers == safefile.SharedGroup && !withJob {
+		if writers != safefile.OwnerOnly && (!withJob || writers == safefile.Anyone && p.path == path) {
 			rejected = true
 		}
 		name, mode := fmt.Sprintf("%q (mode %s)", p.path, safefile.Octal(p.info.Mode())), "g-w"

@@ -112,11 +112,11 @@ func TestFindChecksWhoCanWrite(t *testing.T) {
 		{name: "shared group, directory", uid: 1000, gid: shared, mode: 0o644, dir: 0o775, rejected: true, besideOK: true},
 		{name: "shared group, directory with the sticky bit", uid: 1000, gid: shared, mode: 0o644, dir: 0o775 | os.ModeSticky},
 		{name: "everybody, file", mode: 0o666, dir: 0o755, rejected: true},
-		{name: "everybody, directory", mode: 0o644, dir: 0o777, rejected: true},
+		{name: "everybody, directory", mode: 0o644, dir: 0o777, rejected: true, besideOK: true},
 		{name: "everybody, directory with the sticky bit", mode: 0o644, dir: 0o777 | os.ModeSticky},
 		{name: "shared group, directory above", uid: 1000, gid: shared, mode: 0o644, dir: 0o755, above: 0o775 | os.ModeSetgid, rejected: true, besideOK: true},
 		{name: "shared group, directory above with the sticky bit", uid: 1000, gid: shared, mode: 0o644, dir: 0o755, above: 0o775 | os.ModeSticky},
-		{name: "everybody, directory above", mode: 0o644, dir: 0o755, above: 0o777, rejected: true},
+		{name: "everybody, directory above", mode: 0o644, dir: 0o755, above: 0o777, rejected: true, besideOK: true},
 		{name: "unmapped group of a container", uid: 1000, gid: 65534, mode: 0o664, dir: 0o775},
 	} {
 		t.Run(c.name, func(t *testing.T) {
