@@ -52,9 +52,10 @@ func readDocument(filename string, src []byte) (*layout, map[string]any, error) 
 	return l, doc, nil
 }
 
-// DecodeSome decodes some values of a job file, which may be of another version of this
-// program, into a struct. It ignores keys that the struct does not have. It rejects files
-// that are too large or too deep for the TOML decoder: their author may be another user.
+// DecodeSome decodes some values of a job file into a struct. The file may be from another
+// version of ddpbatch, so DecodeSome ignores keys that the struct does not have. It rejects
+// files that are too large or too deeply nested for the TOML decoder, because they may come
+// from another user.
 func DecodeSome(src []byte, into any) error {
 	const name = "job.toml"
 	if len(src) > maxFileBytes {

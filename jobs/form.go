@@ -50,7 +50,7 @@ var forms = map[reflect.Type]form{
 
 const plainText = `^[^\x00-\x1f\x7f]*$`
 
-// formOf returns the form of a type. It panics if the type has none, which is a bug.
+// formOf returns the form of a type. It panics if the type is not in forms, which is a bug.
 func formOf(t reflect.Type) form {
 	if f, ok := forms[t]; ok {
 		return f

@@ -43,9 +43,9 @@ type layout struct {
 	doc    map[string]any // content of the file with its overrides
 	edited bool           // whether doc differs from src
 
-	// over maps keys whose values do not come from the file to the source of the value. An
-	// empty source means that the value comes from the file, although the table around the key
-	// does not.
+	// over maps keys to the sources of values that do not come from the file. An empty source
+	// means that the value comes from the file, although another source set the table around
+	// the key.
 	over map[string]string
 }
 

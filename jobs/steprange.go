@@ -9,7 +9,7 @@ import (
 // counted from 1. The zero value means that the key is not in the file.
 type StepRange struct{ First, Last int }
 
-// maxTracedSteps is the maximum length of a range. More steps are of no use, and each rank
+// maxTracedSteps is the maximum length of a range. More steps are not useful, and each rank
 // stores their events in memory.
 const maxTracedSteps = 1000
 

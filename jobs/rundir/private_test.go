@@ -32,7 +32,8 @@ func TestMakePrivate(t *testing.T) {
 	}
 }
 
-// A lease of the user's own, such as that of an NFS server for a client, only delays.
+// A lease of the same user, such as a lease that an NFS server holds for a client, only delays
+// the lock.
 func TestLockWaitsForOwnLease(t *testing.T) {
 	d := Dir{Path: t.TempDir()}
 	f, err := os.Create(filepath.Join(d.Path, launchLockName))

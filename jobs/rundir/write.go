@@ -177,9 +177,9 @@ func (d Dir) RemoveRendezvous(jobID, stepID string, restart int) error {
 	return root.Remove(filepath.Base(d.Rendezvous(jobID, stepID, restart)))
 }
 
-// Remove removes the directory with everything in it. If the directory is held and another
-// one has taken its place, the other one stays: it may be a run of this user that someone
-// has renamed.
+// Remove deletes the directory and its contents. If the directory is held and a different
+// directory is now at its path, Remove deletes the contents of the held directory only. The
+// files of the other directory remain, because it may be another run of this user.
 func (d Dir) Remove() error {
 	root, done, err := d.open()
 	if err != nil {
