@@ -8,12 +8,12 @@
 // it. Both are pure functions of the inventories: the same input gives the same result on
 // every host.
 //
-// The choice depends on the kernel's configuration, never on interface names, unless
-// [Request.Prefer] lists some. An interface is usable if it is up, has a carrier, and has an
-// address that other hosts can reach. Packets from that address to the peers must also leave
-// by that interface, according to policy rules and routes, in both directions. An address that
-// several hosts have, such as the address of a container bridge, does not lead to another host
-// and excludes its interface.
+// The choice depends on the kernel's configuration. It depends on interface names only if the
+// [Request] lists some. An interface is usable if it is up, has a carrier, and has an address
+// that other hosts can reach. Packets from that address to the peers must also leave by that
+// interface, according to policy rules and routes, in both directions. An address that several
+// hosts have, such as the address of a container bridge, does not lead to another host and
+// excludes its interface.
 //
 // If several networks work, these criteria decide, in this order:
 //

@@ -92,7 +92,7 @@ func mtuHint(from, to Endpoint, size int) string {
 }
 
 // unconnected explains a connection attempt that got no answer or an ICMP message. It uses the
-// evidence of this host first, then that of the peer.
+// evidence of this host first, then the peer's.
 func (d *diagnosis) unconnected(r *Result) *Finding {
 	if f := d.evidence(r); f != nil {
 		return f

@@ -45,8 +45,8 @@ func (s *Session) Report(progress func() Progress) {
 	_ = send(s.conn, kindBeat, progress())
 }
 
-// A silence is the record of a rank in the server's watchdog. Durations include only time in
-// which this process ran and, for a stall, in which any rank sent a message.
+// A silence is the record of a rank in the server's watchdog. Only time in which this process
+// ran and any rank sent a message counts.
 type silence struct {
 	silent  time.Duration
 	heard   bool // since the last check
