@@ -10,19 +10,16 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// launchers are commands that start programs. Some of them are wrappers around another
-// command.
+// launchers are commands that start programs, including wrappers such as numactl.
 var launchers = map[string]bool{"srun": true, "mpirun": true, "mpiexec": true, "torchrun": true, "accelerate": true, "deepspeed": true,
 	"apptainer": true, "singularity": true, "exec": true, "time": true, "numactl": true, "nohup": true}
 
-// starts reports whether a command starts the program of the job, directly or through a
-// wrapper.
+// starts reports whether a command starts the job's program, directly or through a wrapper.
 func (r *reader) starts(base string, known bool) bool {
 	return known && (launchers[base] || strings.HasPrefix(base, "python") || base == "bash" || base == "sh")
 }
 
-// launch converts the command that starts the program. It adds a note for a second such
-// command.
+// launch converts the command that starts the program. It adds a note for a second one.
 func (r *reader) launch(s *syntax.Stmt, list []*syntax.Word) {
 	if len(r.job.argv) > 0 {
 		r.note(r.line(s), text(s), "a job has one command: make a second job file, with slurm.dependency")
@@ -263,8 +260,7 @@ func (c *command) isTorchModule() bool {
 	return false
 }
 
-// torchrun converts the options and arguments of torchrun. It drops the options that ddpbatch
-// sets.
+// torchrun converts the arguments of torchrun. It drops the options that ddpbatch sets.
 func (c *command) torchrun() {
 	c.hideArguments()
 	j := c.r.job
@@ -318,8 +314,7 @@ func (c *command) torchrun() {
 	j.argv = append(before, args...)
 }
 
-// isInline converts bash -c '...', whose text is a nested script. It reports whether the
-// script starts a program.
+// isInline converts the script in bash -c '...'. It reports whether it starts a program.
 func (c *command) isInline() bool {
 	if len(c.words) < 3 {
 		return false

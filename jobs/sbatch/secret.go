@@ -24,8 +24,7 @@ var secretParts = map[string]bool{
 // secretTexts mark a name as secret at any position, as in MYSECRET and PGPASSWORD.
 var secretTexts = []string{"PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "APIKEY", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL", "WEBHOOK", "CONNECTION_STRING", "SEED_PHRASE", "MNEMONIC"}
 
-// secretEndings mark a name as secret at the end of its last part, as in SSHPASS, AUTHTOKEN,
-// and OAUTH.
+// secretEndings mark a name as secret at the end of its last part, as in SSHPASS and OAUTH.
 var secretEndings = []string{"PASS", "TOKEN", "AUTH"}
 
 // harmlessNames matches names that only resemble names of secrets: names of files, special
@@ -116,8 +115,7 @@ var secretShapes = regexp.MustCompile(
 		`|(?i:[?&](?:[\w-]*token|[\w-]*key|[\w-]*signature|sig|secret|password|auth)=[^&\s$]+)` +
 		`|https?://hooks\.slack\.com/\S+|https?://[\w.]*discord(?:app)?\.com/api/webhooks/\S+|https?://\S*webhook\.office\.com/\S+`)
 
-// skKey matches keys of OpenAI and similar services. Words such as sk-learn have the same
-// prefix.
+// skKey matches keys of OpenAI and similar services, and long words that start with sk-.
 var skKey = regexp.MustCompile(`\bsk-[\w-]{20,}`)
 
 // userInfo matches the user and the optional password of a URL. It also matches a port and a
@@ -270,8 +268,7 @@ func (r *reader) withoutSecret(s string) (string, bool) {
 // minSecretValue is the minimum length of a secret value that is searched for elsewhere.
 const minSecretValue = 6
 
-// hide removes the value of a variable that contains a secret. value is empty if it is
-// unknown.
+// hide removes the value of a variable that contains a secret. value is empty if unknown.
 func (r *reader) hide(name, value string) {
 	delete(r.vars, name)
 	delete(r.job.env, name)
@@ -374,8 +371,7 @@ func (c *command) containerOption(name, value string) {
 	c.tell(option, "setup.container.options must not have a secret")
 }
 
-// whyUnknown returns the fix for an argument of torchrun whose value only a shell can
-// determine.
+// whyUnknown returns the fix for an argument of torchrun that only a shell can evaluate.
 func (r *reader) whyUnknown(w *syntax.Word) string {
 	if r.usesHidden(w) {
 		return "torchrun starts without a shell: remove this argument, and have your program read the variable"
@@ -397,8 +393,7 @@ func (r *reader) usesHidden(w *syntax.Word) bool {
 
 var notInName = regexp.MustCompile(`[^A-Z0-9]+`)
 
-// variableFor returns the name of a variable for the value of an option, such as API_KEY for
-// --api-key.
+// variableFor returns a variable name for an option's value, such as API_KEY for --api-key.
 func (r *reader) variableFor(option string) string {
 	name := strings.Trim(notInName.ReplaceAllString(strings.ToUpper(option), "_"), "_")
 	var n jobs.EnvName
