@@ -13,7 +13,7 @@
 //   - A rank detects the loss of its server.
 //
 // The package does not transfer tensors (package collective does) and does not start or stop
-// processes. It does not interpret the exchanged payloads, except the addresses in [Peers].
+// processes. It does not interpret the exchanged payloads, except in [Session.Peers].
 //
 // Network cost for the server: a rank that joins sends and receives about 500 bytes. The
 // tables of peers grow with the square of the number of ranks. An entry takes 3 bytes with
