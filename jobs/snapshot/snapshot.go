@@ -26,8 +26,6 @@
 // corrupted.
 package snapshot
 
-import ()
-
 // Default limits of a copy.
 const (
 	DefaultMaxFiles = 10_000
