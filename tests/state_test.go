@@ -97,10 +97,10 @@ func TestFullDisk(t *testing.T) {
 		size, want string
 		saved      bool
 	}{
-		// The model of 784-32-10 is 102 kB: room for no save, for the first but not
+		// The model of 784-32-10 is 100 KiB: room for no save, for the first but not
 		// for another, for two but not for a third.
-		{"size=64k", "save checkpoint of step 0: there is no room for 101.8 kB in ", false},
-		{"size=160k", "there is no room for another checkpoint of 102", true},
+		{"size=64k", "save checkpoint of step 0: there is no room for 99.4 KiB in ", false},
+		{"size=160k", "there is no room for another checkpoint of 99.9 KiB", true},
 		{"size=330k", "save checkpoint of step", true},
 	} {
 		if err := syscall.Mount("tmpfs", run, "tmpfs", 0, tt.size+",mode=0700"); err != nil {
