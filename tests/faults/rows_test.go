@@ -82,7 +82,7 @@ var matrix = []group{
 		{"the submitting client is killed", "the next submit finds the job", 0, 0, "", nil, "tests: TestSubmissionOfKilledClientIsFound"},
 	}},
 	{"Checkpoints and disks", []row{
-		{"disk full at the first save", "the run does not start", 0, 1, "there is no room for 101.8 kB in ", nil, "tests: TestFullDisk"},
+		{"disk full at the first save", "the run does not start", 0, 1, "there is no room for 99.4 KiB in ", nil, "tests: TestFullDisk"},
 		{"disk full at a later save", "the run stops; earlier checkpoints remain", 0, 1, "save checkpoint of step...hint: the disk or your quota is full", nil, "tests: TestFullDisk"},
 		{"the output of a local launch fills the disk", "the run continues; its log has the number of missing bytes", 0, 0, "warning: write the log of this launch...no space left on device", nil, "tests: TestOutputFillsTheDisk"},
 		{"the directory becomes read-only", "the run stops at the next save, or when it deletes old checkpoints; earlier checkpoints remain", 30 * time.Second, 1, " checkpoint of step ...read-only file system", readOnly, ""},
