@@ -91,7 +91,7 @@ func (p *program) asSubmitted(ctx context.Context, c *launchCmd, o *launch.Optio
 			array, _, _ := strings.Cut(id, "_")
 			s = record.Of(array)
 		}
-		if s == nil {
+		if s == nil && c.Job == "" {
 			s = record.Pending
 		}
 	}
@@ -105,8 +105,8 @@ func (p *program) asSubmitted(ctx context.Context, c *launchCmd, o *launch.Optio
 	if c.Job == "" && s.SpecSHA256 != "" && s.SpecSHA256 != o.Spec && !isSweepDigest(o.Dir, s.SpecSHA256) {
 		p.note("WARNING: the job file %q was edited after the job was submitted (sha256 %.12s, now %.12s); the job runs as it is now", o.Dir.Spec(), s.SpecSHA256, o.Spec)
 	}
-	if s.Code == nil || s.Code.Snapshot == "" || o.Job.Command == nil {
-		return nil
+	if s.Code == nil || s.Code.Snapshot == "" || o.Job.Command == nil || !o.Job.Command.Snapshot {
+		return nil // a record must not replace the working directory that the job file names
 	}
 	if err := snapshot.Verify(ctx, s.Code.Snapshot, snapshot.Manifest{SHA256: s.Code.SHA256, Files: s.Code.Files, Bytes: s.Code.Bytes}); err != nil {
 		return hints.Add(fmt.Errorf("the snapshot of the code is not what was submitted: %w", err), "submit the job again")

@@ -160,11 +160,22 @@ func validRecord(r Record) error {
 		if !isJobID(s.JobID) {
 			return fmt.Errorf("it is damaged: %q is not a job id", s.JobID)
 		}
+		// Jobs of user-written scripts have no submission ID.
+		if s.ID != "" && !isSubmissionID(s.ID) {
+			return fmt.Errorf("it is damaged: %q is not a submission ID", s.ID)
+		}
 	}
-	if r.Pending != nil && r.Pending.ID == "" {
-		return errors.New("it is damaged: a pending submission has no id")
+	if r.Pending != nil && !isSubmissionID(r.Pending.ID) {
+		return fmt.Errorf("it is damaged: %q is not a submission ID", r.Pending.ID)
 	}
 	return nil
+}
+
+// isSubmissionID reports whether id has the form of [randomID]. IDs become names of
+// directories, which are removed with their content.
+func isSubmissionID(id string) bool {
+	digits, err := hex.DecodeString(id)
+	return err == nil && len(digits) == 8
 }
 
 // A newerRecord is the format number of a record that a later version of ddpbatch wrote.

@@ -13,16 +13,19 @@ import (
 
 func TestReadRecordRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ text, want, hint string }{
-		"empty":    {"", "it is damaged", "ddpbatch repair"},
-		"cut off":  {`{"format":1,"run":"a"`, "it is damaged", "ddpbatch repair"},
-		"hollow":   {`{"format":1}`, "run, name or base is missing", "ddpbatch repair"},
-		"newer":    {`{"format":2,"run":"a","name":"b","base":"/c"}`, "its format is 2, and this version knows up to 1", "newer"},
-		"no id":    {`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"job_id":"../../x"}]}`, `"../../x" is not a job id`, "ddpbatch repair"},
-		"option":   {`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"job_id":"--me"}]}`, `"--me" is not a job id`, "ddpbatch repair"},
-		"job 0":    {`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"job_id":"0"}]}`, `"0" is not a job id`, "ddpbatch repair"},
-		"overflow": {`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"job_id":"2147483648"}]}`, "is not a job id", "ddpbatch repair"},
-		"sweep":    {`{"format":1,"run":"a","name":"b","base":"/c","sweep":{"elements":[{}` + strings.Repeat(",{}", maxElements) + `]}}`, "more than 20000 elements", "ddpbatch repair"},
-		"huge":     {strings.Repeat(" ", maxRecord+1), "larger than 8 MiB", "ddpbatch repair"},
+		"empty":              {"", "it is damaged", "ddpbatch repair"},
+		"cut off":            {`{"format":1,"run":"a"`, "it is damaged", "ddpbatch repair"},
+		"hollow":             {`{"format":1}`, "run, name or base is missing", "ddpbatch repair"},
+		"newer":              {`{"format":2,"run":"a","name":"b","base":"/c"}`, "its format is 2, and this version knows up to 1", "newer"},
+		"no id":              {`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"job_id":"../../x"}]}`, `"../../x" is not a job id`, "ddpbatch repair"},
+		"option":             {`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"job_id":"--me"}]}`, `"--me" is not a job id`, "ddpbatch repair"},
+		"submission outside": {`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"id":"../../x","job_id":"7"}]}`, `"../../x" is not a submission ID`, "ddpbatch repair"},
+		"pending outside":    {`{"format":1,"run":"a","name":"b","base":"/c","pending":{"id":"../../x"}}`, `"../../x" is not a submission ID`, "ddpbatch repair"},
+		"pending without ID": {`{"format":1,"run":"a","name":"b","base":"/c","pending":{}}`, "is not a submission ID", "ddpbatch repair"},
+		"job 0":              {`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"job_id":"0"}]}`, `"0" is not a job id`, "ddpbatch repair"},
+		"overflow":           {`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"job_id":"2147483648"}]}`, "is not a job id", "ddpbatch repair"},
+		"sweep":              {`{"format":1,"run":"a","name":"b","base":"/c","sweep":{"elements":[{}` + strings.Repeat(",{}", maxElements) + `]}}`, "more than 20000 elements", "ddpbatch repair"},
+		"huge":               {strings.Repeat(" ", maxRecord+1), "larger than 8 MiB", "ddpbatch repair"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := mustCreate(t)

@@ -60,10 +60,12 @@ func (d Dir) SalvageRecord() (r Record) {
 	if !filepath.IsAbs(r.Base) {
 		r.Base = ""
 	}
-	if r.Pending != nil && r.Pending.ID == "" {
+	if r.Pending != nil && !isSubmissionID(r.Pending.ID) {
 		r.Pending = nil
 	}
-	r.Submissions = slices.DeleteFunc(r.Submissions, func(s Submission) bool { return !isJobID(s.JobID) })
+	r.Submissions = slices.DeleteFunc(r.Submissions, func(s Submission) bool {
+		return !isJobID(s.JobID) || s.ID != "" && !isSubmissionID(s.ID)
+	})
 	return r
 }
 

@@ -47,8 +47,14 @@ func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, 
 	if dir.Path == a.dir.Path {
 		return none, fmt.Errorf("a run cannot wait for itself")
 	}
-	if err := a.Settle(ctx, *dir); err != nil {
-		return none, err
+	// Settling writes to the directory. The record of another user's run could lead the writes
+	// into a run of this user.
+	if held, release, err := rundir.OpenOwn(dir.Path); err == nil {
+		err = a.Settle(ctx, held)
+		release()
+		if err != nil {
+			return none, err
+		}
 	}
 	record, err := dir.ReadRecord()
 	if err != nil {
