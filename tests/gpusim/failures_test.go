@@ -28,7 +28,7 @@ func TestLaunchFails(t *testing.T) {
 		want []string
 		hint string
 	}{
-		"too little memory":      {"GPUSIM_MEMORY=16000000", 0, -1, []string{"of memory, libraries about 296.0 MiB besides, and 13.3 MiB are free on cuda ", gpu}, "nvidia-smi"},
+		"too little memory":      {"GPUSIM_MEMORY=16000000", 0, -1, []string{"of memory, libraries about 296 MiB besides, and 13.3 MiB are free on cuda ", gpu}, "nvidia-smi"},
 		"out of memory at start": {"GPUSIM_FAIL=alloc:3", 0, -1, []string{gpu, "alloc of ", "cuMemAlloc: ", "CUDA_ERROR_OUT_OF_MEMORY"}, "train.batch"},
 		"out of memory in step":  {"GPUSIM_FAIL=alloc:4", 0, -1, []string{"step 0: cuda ", gpu, "matmul of ", "CUDA_ERROR_OUT_OF_MEMORY"}, "train.batch"},
 		"a launch is refused":    {"GPUSIM_FAIL=refuse:sgd", 0, -1, []string{"step 0: cuda ", gpu, "sgd of ", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, ""},
