@@ -18,7 +18,7 @@ func testCancelOfAForeignRun(t *testing.T, s *twoUsers) {
 	run := filepath.Join(project, "demo-run")
 	mallory.foreignRun(run, "true")
 	mallory.write(filepath.Join(run, "record.json"), fmt.Sprintf(`{"format":1,"run":"aaaa","name":"demo-run","base":"/tmp",`+
-		`"created":"2026-01-01T00:00:00Z","version":"x","submissions":[{"id":"bbbb","job_id":%q,`+
+		`"created":"2026-01-01T00:00:00Z","version":"x","submissions":[{"id":"bbbbbbbbbbbbbbbb","job_id":%q,`+
 		`"time":"2026-01-01T00:00:00Z","host":"h","user":"mallory"}]}`, job))
 	mine := filepath.Join(alice.dir(), "demo-run")
 	alice.copyRun(run, mine)
