@@ -39,7 +39,7 @@ func ran(t *testing.T) rundir.Dir {
 	put(dir.Spec(), "name = \"x\" # "+hostile+"\n")
 	put(dir.Script(), "#!/bin/sh\n# "+hostile+"\n")
 	check(t, dir.WriteRecord(rundir.Record{Run: "00ff", Name: "run " + hostile, Base: "/home/ada", Created: noon, Version: "v1.2.3",
-		Submissions: []rundir.Submission{{ID: "aa", JobID: "18", Time: noon, Host: "login1", User: "ada", SpecSHA256: "12", ScriptSHA256: "34", Version: "v1.2.3", Slurm: "22.05.8",
+		Submissions: []rundir.Submission{{ID: "aaaaaaaaaaaaaaaa", JobID: "18", Time: noon, Host: "login1", User: "ada", SpecSHA256: "12", ScriptSHA256: "34", Version: "v1.2.3", Slurm: "22.05.8",
 			Code: &rundir.Code{Folder: "/home/ada/code", Commit: "0123456789abcdef0123", Branch: hostile, Dirty: true}}}}))
 	rank := 2
 	for _, e := range []rundir.AttemptEvent{
