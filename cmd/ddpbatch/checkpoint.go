@@ -72,6 +72,9 @@ func (p *program) checkpoints(arg string) ([]checkpointInfo, error) {
 }
 
 func (p *program) checkpointEntries(arg string) ([]checkpoint.Entry, error) {
+	if run, ok := p.findOwnRun(arg); ok {
+		return checkpoint.List(run.dir.Checkpoints())
+	}
 	path := p.abs(arg)
 	if info, err := os.Stat(path); arg != "" && err == nil && info.IsDir() {
 		// A directory of checkpoints, or a single checkpoint.

@@ -6,9 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
@@ -91,11 +91,25 @@ func (p *program) warnOfExposure(dir rundir.Dir, members bool) {
 // isOwn reports whether the file at path belongs to this user.
 func isOwn(path string) bool {
 	info, err := os.Stat(path)
-	if err != nil {
-		return false
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(stat.Uid) == os.Geteuid()
+	return err == nil && isOwnFile(info)
+}
+
+// isOwnEntry is like isOwn, but a symbolic link must also belong to the user, like the file
+// that it points to.
+func isOwnEntry(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && isOwnFile(info) && isOwn(path)
+}
+
+// entryExists reports whether an entry of any type exists at path.
+func entryExists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func isOwnFile(info fs.FileInfo) bool {
+	uid, ok := safefile.Owner(info)
+	return ok && uid == os.Geteuid()
 }
 
 // isSameFolder reports whether two paths name the same directory.

@@ -34,10 +34,61 @@ var jobIDForm = regexp.MustCompile(`^[0-9]+(_[0-9]+)?$`)
 //   - the name of a directory below runs/
 //   - the ID of a job that was submitted from a directory below runs/
 //   - for a trial of a sweep, an array task ID such as "18_3", or "SWEEP/INDEX"
+//
+// Other users may be able to create entries in the current directory. findRun therefore
+// prefers the user's own runs, and prints a note if a name leads to another user's run.
 func (p *program) findRun(arg string) (knownRun, error) {
 	if arg == "" { // an unset shell variable; it must not select the current directory
 		return knownRun{}, usage("the name of the run is empty")
 	}
+	if run, ok := p.findOwnRun(arg); ok {
+		return run, nil
+	}
+	run, err := p.findAnyRun(arg)
+	if err == nil && isName(arg) && !isOwn(run.dir.Path) {
+		p.note("%q is a run of another user, in %q", arg, run.dir.Path)
+	}
+	return run, err
+}
+
+// trialForm matches the name of a trial of a sweep, "SWEEP/INDEX".
+var trialForm = regexp.MustCompile(`^([^/]+)/([0-9]+)$`)
+
+// isName reports whether arg can be a name or an ID, in contrast to a path that the user
+// wrote out.
+func isName(arg string) bool {
+	return arg != "." && arg != ".." && (!strings.Contains(arg, "/") || trialForm.MatchString(arg))
+}
+
+// findOwnRun returns the user's own run that a name or an ID selects. It reports false if
+// there is none, or if arg is a path or the user's own file.
+func (p *program) findOwnRun(arg string) (knownRun, bool) {
+	if !isName(arg) || isOwnEntry(p.abs(arg)) {
+		return knownRun{}, false
+	}
+	path := p.abs(filepath.Join(runsFolder, arg))
+	if m := trialForm.FindStringSubmatch(arg); m != nil {
+		path = p.trialPath(m[1], m[2])
+	}
+	if isOwnEntry(path) {
+		if run, err := openRun(path); err == nil {
+			return run, true
+		}
+	}
+	if !jobIDForm.MatchString(arg) || !entryExists(p.abs(arg)) && !entryExists(path) {
+		return knownRun{}, false // findAnyRun looks up a job ID if no file has its name
+	}
+	run, err := p.runOfJob(arg)
+	return run, err == nil && isOwn(run.dir.Path)
+}
+
+// trialPath returns the run directory of a trial of the sweep runs/SWEEP.
+func (p *program) trialPath(sweep, index string) string {
+	return filepath.Join(p.abs(filepath.Join(runsFolder, sweep)), "elements", index)
+}
+
+// findAnyRun returns the run that arg names, without regard to its owner.
+func (p *program) findAnyRun(arg string) (knownRun, error) {
 	path, named := p.abs(arg), p.abs(filepath.Join(runsFolder, arg))
 	if isRun(named) && !isRun(path) && !strings.HasSuffix(arg, ".toml") {
 		// The user's code or data often has the same name as the run.
@@ -65,8 +116,8 @@ func (p *program) findRun(arg string) (knownRun, error) {
 	case jobIDForm.MatchString(arg):
 		return p.runOfJob(arg)
 	}
-	if sweep, index, ok := strings.Cut(arg, "/"); ok && index != "" && strings.Trim(index, "0123456789") == "" {
-		element := filepath.Join(p.abs(filepath.Join(runsFolder, sweep)), "elements", index)
+	if m := trialForm.FindStringSubmatch(arg); m != nil {
+		element := p.trialPath(m[1], m[2])
 		if _, err := os.Stat(element); err == nil {
 			return openRun(element)
 		}
