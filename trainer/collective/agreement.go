@@ -9,26 +9,27 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/segment"
 )
 
-// agreement is what ranks of a node tell each other to come to common memory.
+// agreement exchanges messages between the ranks of a node to set up shared memory.
 type agreement struct {
 	*messages
 	sequence uint64
 }
 
-// offer is a file that a rank has made, or why it has none.
+// offer is a file that a rank has created, or the reason why it could not.
 type offer struct {
 	Name  string `json:"name,omitempty"`
 	Bytes int    `json:"bytes,omitempty"`
 	Why   string `json:"why,omitempty"`
 }
 
-// offerRoom is the bytes in which an offer goes. In JSON a byte of Why takes six at most.
+// offerRoom is the encoded size of an offer in bytes. JSON encodes a byte of Why in at most six
+// bytes.
 const (
 	offerRoom = 2 << 10
 	whyRoom   = 256
 )
 
-// encode is the offer in offerRoom bytes.
+// encode returns the offer as JSON, padded to offerRoom bytes.
 func (o offer) encode() ([]byte, error) {
 	o.Why = o.Why[:min(len(o.Why), whyRoom)]
 	b, err := json.Marshal(o)
@@ -41,7 +42,7 @@ func (o offer) encode() ([]byte, error) {
 	return append(b, bytes.Repeat([]byte{' '}, offerRoom-len(b))...), nil
 }
 
-// offers gives every rank what all have to offer.
+// offers returns the offers of all ranks to every rank.
 func (a *agreement) offers(ctx context.Context, mine offer) ([]offer, error) {
 	b, err := mine.encode()
 	if err != nil {
@@ -64,8 +65,9 @@ func (a *agreement) offers(ctx context.Context, mine offer) ([]offer, error) {
 	return out, nil
 }
 
-// shareMemory makes the common memory of the processes of one node; why says what keeps them
-// from it. The first rank makes a file, all map it, and its name is removed at once.
+// shareMemory sets up the shared memory of the processes of one node, or returns in why the reason
+// why that is not possible. The first rank creates a file, all ranks map it, and its name is
+// removed immediately.
 func shareMemory(ctx context.Context, m *messages) (f *file, why string, err error) {
 	if n := len(m.members); n > mostOnNode {
 		return nil, fmt.Sprintf("%d ranks of one node are more than %d", n, mostOnNode), nil
@@ -78,7 +80,7 @@ func shareMemory(ctx context.Context, m *messages) (f *file, why string, err err
 		if f.memory, failure = segment.Create(room); failure == nil {
 			mine.Name = f.memory.Name
 			created := f.memory
-			defer func() { _ = created.Unlink() }() // a name that stays is swept later
+			defer func() { _ = created.Unlink() }() // a name that remains is removed by a later sweep
 		}
 		mine.Why = text(failure)
 	}

@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// Alone is the communicator of a job of one rank.
+// Alone is the communicator of a job with a single rank.
 type Alone struct{}
 
-// Rank is 0.
+// Rank returns 0.
 func (Alone) Rank() int { return 0 }
 
-// Size is 1.
+// Size returns 1.
 func (Alone) Size() int { return 1 }
 
-// Do copies what this rank brings to where its result goes.
+// Do copies this rank's input to its output.
 func (Alone) Do(ctx context.Context, c Call) error {
 	if err := c.check(0, 1); err != nil {
 		return fmt.Errorf("%v: %w", c.Kind, err)
@@ -23,17 +23,17 @@ func (Alone) Do(ctx context.Context, c Call) error {
 	return context.Cause(ctx)
 }
 
-// alone is any operation of a single rank.
+// alone performs any operation of a single rank.
 func (c *Call) alone() { copy(c.Recv, c.Send) }
 
-// Start is Do.
+// Start performs the call before it returns.
 func (a Alone) Start(ctx context.Context, c Call) *Request {
 	r := &Request{done: make(chan struct{}), err: a.Do(ctx, c)}
 	close(r.done)
 	return r
 }
 
-// Split returns the same.
+// Split returns the communicator itself, or nil if color is negative.
 func (a Alone) Split(ctx context.Context, color, _ int) (Communicator, error) {
 	if err := context.Cause(ctx); err != nil || color < 0 {
 		return nil, err
@@ -41,7 +41,7 @@ func (a Alone) Split(ctx context.Context, color, _ int) (Communicator, error) {
 	return a, nil
 }
 
-// Path is none.
+// Path returns a path without an algorithm.
 func (Alone) Path(Call) Path { return Path{Transport: "memory", Algorithm: "none"} }
 
 // Close does nothing.

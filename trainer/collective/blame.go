@@ -12,40 +12,40 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 )
 
-// silence is the failure of an operation in which a rank was not heard of for so long.
+// silence is the error of an operation in which a rank did not respond for the given time.
 type silence time.Duration
 
-// Error is what the caller reads if no more can be found out.
+// Error returns the message for the case that no more specific cause is found.
 func (s silence) Error() string { return fmt.Sprintf("no answer within %s", time.Duration(s)) }
 
-// standing is where a rank is in the operations of a group: in the one with this
-// signature, or before it where that has no kind.
+// standing is the position of a rank in the operations of a group: in the operation with this
+// signature, or before it if the signature has no kind.
 type standing struct {
 	sequence  uint64
 	signature mesh.Signature
 }
 
-// Blames returns the rank that the operation waited for in vain, if that is why it failed
-// and this rank has found it out by itself.
+// Blames returns the rank that did not respond, if that is why the operation failed and this rank
+// detected it.
 func (e *Error) Blames() (rank int, ok bool) {
 	var quiet silence
 	return e.Peer.Rank, errors.As(e.Err, &quiet)
 }
 
-// Told says that another rank has found out, and has told this one.
+// Told reports whether another rank detected the failure and notified this one.
 func (e *Error) Told() bool {
 	var told *mesh.Told
 	return errors.As(e.Err, &told)
 }
 
-// waiting is the rank that an operation of a group waits for. That stays when it is
-// given up, so that others who give up can still follow it.
-type waiting struct{ rank atomic.Int32 } // one more than it; 0 is none
+// waiting holds the rank that an operation of a group waits for. The rank remains set after a
+// timeout, so that other ranks that time out can still follow the chain.
+type waiting struct{ rank atomic.Int32 } // rank plus 1; 0 if the operation waits for none
 
 func (w *waiting) begin(rank int) { w.rank.Store(int32(rank) + 1) }
 func (w *waiting) end()           { w.rank.Store(0) }
 
-// groups are those that a rank is in, for other ranks that ask where it is.
+// groups holds the groups of a rank, to answer queries of other ranks about its state.
 type groups struct {
 	mu  sync.Mutex
 	all map[uint64]*group
@@ -68,8 +68,8 @@ func (s *groups) remove(g *group) {
 	}
 }
 
-// state is where this rank is in a group; in one that it has not come to, before the
-// first operation.
+// state returns the state of this rank in a group. Before the rank creates the group, the state is
+// that before the first operation.
 func (s *groups) state(id uint64) mesh.State {
 	s.mu.Lock()
 	g := s.all[id]
@@ -81,17 +81,16 @@ func (s *groups) state(id uint64) mesh.State {
 	return mesh.State{Sequence: at.sequence, Signature: at.signature, WaitsFor: int(g.waiting.rank.Load()) - 1}
 }
 
-// How long a rank has to say where it is: it need not stop for that what it does.
+// A rank has this long to answer a query about its state. It answers in the background.
 const (
 	leastAnswer = 500 * time.Millisecond
 	mostAnswer  = 5 * time.Second
 )
 
-// blame finds the rank that keeps an operation from its end, where one was not heard
-// of: that one may itself wait for another, and says so when it is asked. It follows
-// them to the one that does not wait, is not there yet, does not answer, or has passed
-// other arguments than this rank. Ranks that wait for each other have all done their part:
-// what one of them sent is lost on its way.
+// blame finds the root cause of a timeout. The unresponsive rank may itself wait for another rank,
+// and answers so when it is queried. blame follows this chain to a rank that does not wait, has not
+// entered the operation, does not answer, or has passed different arguments. If the ranks wait for
+// each other in a cycle, all have done their part, and a message between them was lost.
 func (g *group) blame(ctx context.Context, at standing, err error) error {
 	var first *mesh.PeerError
 	var quiet silence
@@ -99,7 +98,7 @@ func (g *group) blame(ctx context.Context, at standing, err error) error {
 		return err
 	}
 	patience := min(max(timeoutOf(ctx, g.timeout)/4, leastAnswer), mostAnswer)
-	way := []int{g.world.rank} // each waits for the next
+	way := []int{g.world.rank} // each rank waits for the next
 	suspect := first.Peer
 	for !slices.Contains(way, suspect) {
 		way = append(way, suspect)
@@ -114,7 +113,7 @@ func (g *group) blame(ctx context.Context, at standing, err error) error {
 		case errors.As(failure, &quiet):
 			return found("does not say where it is either: it is stopped, or cut off from here")
 		case failure != nil:
-			return failure // another rank has found out, or this one is gone
+			return failure // another rank has reported the failure, or this one is gone
 		case other != nil:
 			return other
 		case state.Signature.Kind == 0 && state.Sequence <= at.sequence:
@@ -135,7 +134,7 @@ func (g *group) blame(ctx context.Context, at standing, err error) error {
 	return &mesh.PeerError{Peer: suspect, Err: fmt.Errorf("%w: %s wait for each other: what one of them sent did not arrive, as where the network between them is cut", quiet, someRanks(circle))}
 }
 
-// someRanks names ranks, the first few of many, in order.
+// someRanks lists the first few ranks in ascending order.
 func someRanks(ranks []int) string {
 	const few = 8
 	ranks = slices.Sorted(slices.Values(ranks))

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// ways are those in which four ranks sum.
+// ways contains the algorithms with which four ranks reduce.
 var ways = map[string]worker{
 	"ring":     {Size: 1_000_000, TCP: true},
 	"doubling": {Size: 1000, TCP: true},
@@ -17,7 +17,7 @@ var ways = map[string]worker{
 	"nodes":    {Size: 1_000_000, Nodes: []int{0, 1, 1, 2}},
 }
 
-// summed waits until all ranks have got through their first sum.
+// summed waits until all ranks have finished their first sum.
 func summed(t *testing.T, ranks []process) {
 	t.Helper()
 	for r, p := range ranks {
@@ -27,7 +27,7 @@ func summed(t *testing.T, ranks []process) {
 	}
 }
 
-// survivors have all ranks but one say that it was that one, and end.
+// survivors checks that all other ranks name the silent rank and exit.
 func survivors(t *testing.T, ranks []process, silent int, want string) {
 	t.Helper()
 	for r, p := range ranks {
@@ -47,7 +47,7 @@ func survivors(t *testing.T, ranks []process, silent int, want string) {
 	}
 }
 
-// A stopped process is named by all others, whoever waits for whom.
+// All other ranks name a stopped process, whichever rank they wait for.
 func TestStoppedProcessIsNamed(t *testing.T) {
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestStoppedProcessIsNamed(t *testing.T) {
 	}
 }
 
-// A rank whose program does something else is named, and with it where it is.
+// The error names a rank whose program performs a different operation, and its position.
 func TestRankThatDoesNotEnterIsNamed(t *testing.T) {
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {

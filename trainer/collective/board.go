@@ -12,45 +12,45 @@ import (
 )
 
 const (
-	// smallRoom is the largest buffer in bytes that every rank reduces by itself, which
-	// takes one wait instead of two.
+	// smallRoom is the largest buffer, in bytes, that every rank reduces redundantly, which takes
+	// one synchronization instead of two.
 	smallRoom = 16 << 10
-	// windowRoom is the bytes of a window: three of each rank fit the shared cache.
+	// windowRoom is the size of a window in bytes: three windows per rank fit the shared cache.
 	windowRoom = 256 << 10
 	windows    = 3
-	// mostOnNode is how many ranks may share memory: a window has a line for each.
+	// mostOnNode is the maximum number of ranks that can share memory: a window has a cache line
+	// for each.
 	mostOnNode = windowRoom / line
 )
 
-// board is where the ranks of a group show each other what they bring.
+// board is where the ranks of a group publish their arguments.
 type board interface {
-	// slot is what a rank shows to all.
+	// slot returns the state that a rank publishes.
 	slot(rank int) *slot
-	// show says what this rank brings to an operation. It stays until the operation
-	// after the next, which no rank begins before all have left this one.
+	// show publishes this rank's arguments. They remain valid until the operation after the next,
+	// which no rank begins before all have left this one.
 	show(rank int, turn uint64, c *Call, s mesh.Signature)
-	// shown is what a rank has said, and send the memory that it brings, if that is
-	// visible.
+	// shown returns the arguments of a rank. send returns its buffer, if that is visible.
 	shown(rank int, turn uint64) *entry
 	send(rank int, turn uint64) []byte
-	// visible reports whether a call's buffer is in memory that others can read.
+	// visible reports whether a call's buffer is in memory that other ranks can access.
 	visible(rank int, c *Call) bool
-	// small and window are rooms of a rank in common memory.
+	// small and window return staging buffers of a rank in shared memory.
 	small(rank int, turn uint64) []byte
 	window(rank, i int) []byte
-	// looks is how often to look for another rank before letting others run.
+	// looks returns how many times to poll for another rank before yielding the core.
 	looks() int
-	// giveWay lets others run, the nth time in one wait, from 0.
+	// giveWay yields the core, for the nth time in one wait, from 0.
 	giveWay(nth int)
 	name() string
 	alloc(ctx context.Context, s *shared, bytes int) ([]byte, error)
 	close() error
 }
 
-// slot is what a rank shows, in memory of one layout in all processes.
+// slot is the published state of a rank. Its memory layout is the same in all processes.
 type slot struct {
-	phase   atomic.Uint64 // the rank raises it when it waits for the others
-	core    atomic.Int32  // where it was, from 1, when it last gave way since; or 0
+	phase   atomic.Uint64 // incremented when the rank starts to wait for the others
+	core    atomic.Int32  // core of the last yield in this phase, plus 1; otherwise 0
 	_       [line - 12]byte
 	entries [2]entry
 }
@@ -59,12 +59,12 @@ type slot struct {
 type entry struct {
 	signature mesh.Signature
 	visible   bool
-	area      int32 // of the rank's memory that others can read
+	area      int32 // index among the rank's areas of shared memory
 	offset    uint64
 	length    uint64
 }
 
-// brings reports whether other ranks look at the call's buffer.
+// brings reports whether other ranks read the call's buffer.
 func (c *Call) brings(rank int) bool {
 	if c.look != nil {
 		return len(c.Send) > 0
@@ -78,10 +78,10 @@ func (c *Call) brings(rank int) bool {
 	return true
 }
 
-// patience is how often to look for another rank of so many that run here at a time.
+// patience returns the spin count for the given number of ranks on this node.
 func patience(ranks int) int {
 	if ranks > min(runtime.GOMAXPROCS(0), runtime.NumCPU()) {
-		return 0 // it may wait for this one's core
+		return 0 // the other rank may wait for this core
 	}
 	return looks
 }
@@ -92,11 +92,11 @@ type heap struct {
 	buffers [][2][]byte
 	rooms   [][2][]byte
 	spins   int
-	left    atomic.Int32 // ranks that have not closed it
+	left    atomic.Int32 // ranks that have not closed the board
 	forget  func()
 }
 
-// newHeap returns a board of n ranks; forget is called when all have closed it.
+// newHeap returns a board of n ranks. It calls forget when all ranks have closed it.
 func newHeap(n int, forget func()) *heap {
 	h := &heap{forget: forget, slots: make([]slot, n), buffers: make([][2][]byte, n), rooms: make([][2][]byte, n), spins: patience(n)}
 	h.left.Store(int32(n))
@@ -106,7 +106,7 @@ func newHeap(n int, forget func()) *heap {
 	return h
 }
 
-// aligned is memory that begins with a cache line.
+// aligned returns memory that begins at a cache line.
 func aligned(n int) []byte {
 	b := make([]byte, n+line)
 	skip := -int(uintptr(unsafe.Pointer(&b[0]))) & (line - 1)
@@ -135,7 +135,7 @@ func (h *heap) close() error {
 	return nil
 }
 
-// giveWay lets other goroutines run, which the ranks are, and other processes.
+// giveWay yields to other goroutines, which include the ranks, and to other processes.
 func (h *heap) giveWay(int) {
 	runtime.Gosched()
 	sched.Yield()
@@ -143,13 +143,13 @@ func (h *heap) giveWay(int) {
 
 func (h *heap) alloc(context.Context, *shared, int) ([]byte, error) { return nil, nil }
 
-// heaps are the boards of all groups of one process.
+// heaps holds the boards of all groups of one process.
 type heaps struct {
 	mu  sync.Mutex
 	all map[uint64]*heap
 }
 
-// of is a group's board, which the first of its ranks makes.
+// of returns a group's board. The first rank that calls it creates the board.
 func (h *heaps) of(id uint64, n int) *heap {
 	h.mu.Lock()
 	defer h.mu.Unlock()

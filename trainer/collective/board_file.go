@@ -11,19 +11,19 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/segment"
 )
 
-// The memory of one rank in a file: its slot, two small rooms and its windows.
+// Each rank has a slot, two small buffers, and its windows in the shared file.
 const (
 	slotRoom = 4 * line
 	rankRoom = slotRoom + 2*smallRoom + windows*windowRoom
 )
 
-var _ [slotRoom - unsafe.Sizeof(slot{})]byte // a slot fits its room
+var _ [slotRoom - unsafe.Sizeof(slot{})]byte // a slot fits its space
 
-// file is the [board] of processes of a node.
+// file is the [board] of the processes of a node.
 type file struct {
 	rank   int
 	memory *segment.Segment
-	areas  [][]*segment.Segment // of each rank, memory that others can read
+	areas  [][]*segment.Segment // shared memory of each rank
 	agree  *agreement
 	spins  int
 }
@@ -42,7 +42,7 @@ func (f *file) show(rank int, turn uint64, c *Call, s mesh.Signature) {
 	}
 }
 
-// find is where b lies in this rank's areas.
+// find returns the area of this rank that contains b and the offset of b in it.
 func (f *file) find(b []byte) (area, offset int, ok bool) {
 	if len(b) == 0 {
 		return 0, 0, len(f.areas[f.rank]) > 0
@@ -80,9 +80,9 @@ func (f *file) window(rank, i int) []byte {
 func (f *file) looks() int   { return f.spins }
 func (f *file) name() string { return "shared memory" }
 
-// giveWay lets other processes run, which the ranks are, and now and then goroutines of
-// this one: runtime.Gosched wakes a thread if one sleeps, which takes this goroutine away
-// and costs more than a small sum.
+// giveWay yields to other processes, which include the ranks, and occasionally to goroutines of
+// this process. runtime.Gosched wakes a sleeping thread, which then takes over this goroutine and
+// costs more than a small reduction.
 func (f *file) giveWay(nth int) {
 	if nth%8 == 7 {
 		runtime.Gosched()
@@ -90,7 +90,7 @@ func (f *file) giveWay(nth int) {
 	sched.Yield()
 }
 
-// close leaves this rank's own areas, which are the caller's memory.
+// close does not unmap this rank's own areas, because they are the caller's memory.
 func (f *file) close() error {
 	f.agree.leave()
 	var errs []error
@@ -109,14 +109,14 @@ func (f *file) close() error {
 	return errors.Join(errs...)
 }
 
-// alloc makes an area of this rank and maps those of all others. If any rank cannot,
-// none has one.
+// alloc creates an area of this rank and maps the areas of all others. If one rank fails, no rank
+// gets an area.
 func (f *file) alloc(ctx context.Context, s *shared, bytes int) ([]byte, error) {
 	mine, err := segment.Create(max(bytes, 1))
 	if err != nil {
 		mine = &segment.Segment{}
 	}
-	defer func() { _ = mine.Unlink() }() // a name that stays is swept later
+	defer func() { _ = mine.Unlink() }() // a name that remains is removed by a later sweep
 	offers, aerr := f.agree.offers(ctx, offer{Name: mine.Name, Bytes: max(bytes, 1), Why: text(err)})
 	areas := make([]*segment.Segment, len(s.members))
 	if err == nil {
@@ -125,7 +125,7 @@ func (f *file) alloc(ctx context.Context, s *shared, bytes int) ([]byte, error) 
 	undo := func() {
 		for _, a := range areas {
 			if a != nil {
-				_ = a.Unmap() // nothing more can be done with it
+				_ = a.Unmap() // the error would not change anything
 			}
 		}
 	}

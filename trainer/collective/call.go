@@ -7,10 +7,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 )
 
-// Kind is what a call does.
+// A Kind identifies an operation.
 type Kind uint8
 
-// The kinds of calls.
+// The kinds of operations follow MPI.
 const (
 	KindBarrier Kind = iota + 1
 	KindBroadcast
@@ -23,13 +23,13 @@ const (
 	KindAllToAll
 	KindSend
 	KindReceive
-	kindSplit // making a group or common memory
+	kindSplit // creates a group or shared memory
 )
 
 var kindNames = [...]string{"", "barrier", "broadcast", "reduce", "all-reduce", "reduce-scatter", "all-gather",
 	"gather", "scatter", "all-to-all", "send", "receive", "split"}
 
-// String is the operation's name in messages.
+// String returns the name of the operation for messages.
 func (k Kind) String() string {
 	if int(k) >= len(kindNames) || k == 0 {
 		return fmt.Sprintf("operation %d", uint8(k))
@@ -37,33 +37,33 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// direct reports whether the call is between two ranks only.
+// direct reports whether the call is point-to-point.
 func (k Kind) direct() bool { return k == KindSend || k == KindReceive }
 
-// reduces reports whether elements are combined.
+// reduces reports whether the call combines elements.
 func (k Kind) reduces() bool {
 	return k == KindReduce || k == KindAllReduce || k == KindReduceScatter
 }
 
-// rooted reports whether one rank differs from the others.
+// rooted reports whether the call has a root rank.
 func (k Kind) rooted() bool {
 	return k == KindBroadcast || k == KindReduce || k == KindGather || k == KindScatter
 }
 
-// Call is an operation with its arguments. Functions of this package make them.
+// A Call is an operation with its arguments. The functions of this package create calls.
 type Call struct {
 	Kind Kind
 	Type Type
-	Op   Op  // of a reduction
-	Root int // of an operation that has one; the other rank of a message
-	Tag  int // of a message
-	// Send is what this rank brings, Recv where its result goes; they are the same
-	// memory where an operation works in place. They must not overlap otherwise, but
-	// for this rank's part of the longer one, which may be the shorter one.
+	Op   Op  // for reductions only
+	Root int // for operations that have a root; the other rank of a point-to-point message
+	Tag  int // for point-to-point messages only
+	// Send is this rank's input and Recv its output. They are the same memory if the operation
+	// works in place. Otherwise they must not overlap, except that the shorter one may be this
+	// rank's part of the longer one.
 	Send, Recv []byte
 
-	// Of a part of an operation: what the caller's has asked for, and what is done in
-	// common memory.
+	// These are set only in a part of a hierarchical operation: the signature of the caller's
+	// operation, and the work in shared memory.
 	asked *mesh.Signature
 	look  *look
 }
@@ -71,7 +71,7 @@ type Call struct {
 // Barrier waits until every rank has entered it.
 func Barrier() Call { return Call{Kind: KindBarrier, Type: element.Uint8} }
 
-// Broadcast replaces buf on every rank by root's.
+// Broadcast copies root's buf to every rank.
 func Broadcast[T Number](buf []T, root int) Call {
 	b := element.Bytes(buf)
 	return Call{Kind: KindBroadcast, Type: element.Of[T](), Root: root, Send: b, Recv: b}
@@ -89,50 +89,48 @@ func AllReduce[T Number](buf []T, op Op) Call {
 	return Call{Kind: KindAllReduce, Type: element.Of[T](), Op: op, Send: b, Recv: b}
 }
 
-// ReduceScatter reduces send, which has a part of len(recv) for each rank, over all
-// ranks, and puts this rank's part into recv.
+// ReduceScatter reduces send, which has one part of len(recv) per rank, over all ranks, and stores
+// this rank's part in recv.
 func ReduceScatter[T Number](recv, send []T, op Op) Call {
 	return Call{Kind: KindReduceScatter, Type: element.Of[T](), Op: op, Send: element.Bytes(send), Recv: element.Bytes(recv)}
 }
 
-// AllGather puts what all ranks send, one after another, into every rank's recv.
+// AllGather concatenates the send buffers of all ranks, in rank order, in every rank's recv.
 func AllGather[T Number](recv, send []T) Call {
 	return Call{Kind: KindAllGather, Type: element.Of[T](), Send: element.Bytes(send), Recv: element.Bytes(recv)}
 }
 
-// Gather puts what all ranks send, one after another, into root's recv; the others'
-// is not looked at.
+// Gather concatenates the send buffers of all ranks in root's recv. It ignores recv on other ranks.
 func Gather[T Number](recv, send []T, root int) Call {
 	return Call{Kind: KindGather, Type: element.Of[T](), Root: root, Send: element.Bytes(send), Recv: element.Bytes(recv)}
 }
 
-// Scatter puts each rank's part of root's send into its recv; the others' send is not
-// looked at.
+// Scatter copies each rank's part of root's send to its recv. It ignores send on other ranks.
 func Scatter[T Number](recv, send []T, root int) Call {
 	return Call{Kind: KindScatter, Type: element.Of[T](), Root: root, Send: element.Bytes(send), Recv: element.Bytes(recv)}
 }
 
-// AllToAll sends part i of send to rank i, and puts what comes from rank i into part i
-// of recv. All parts are of one length.
+// AllToAll sends part i of send to rank i and stores the data from rank i in part i of recv. All
+// parts have the same length.
 func AllToAll[T Number](recv, send []T) Call {
 	return Call{Kind: KindAllToAll, Type: element.Of[T](), Send: element.Bytes(send), Recv: element.Bytes(recv)}
 }
 
-// Send sends buf to a rank, which must receive it with the same tag and length.
-// Messages of one tag arrive in their order. Up to 256 KiB are sent at once; more waits
-// until the other rank receives, so two ranks that both send so much before they receive
-// wait for each other until the timeout: let one receive first, or use Start.
+// Send sends buf to a rank, which must receive it with the same tag and length. Messages with the
+// same tag arrive in order. A message of up to 256 KiB is sent immediately. A longer one waits
+// until the other rank receives it, so two ranks that both send one before they receive deadlock
+// until the timeout: let one of them receive first, or use [Communicator.Start].
 func Send[T Number](buf []T, to, tag int) Call {
 	return Call{Kind: KindSend, Type: element.Of[T](), Root: to, Tag: tag, Send: element.Bytes(buf)}
 }
 
-// Receive is the other end of [Send].
+// Receive receives a message of [Send] into buf.
 func Receive[T Number](buf []T, from, tag int) Call {
 	return Call{Kind: KindReceive, Type: element.Of[T](), Root: from, Tag: tag, Recv: element.Bytes(buf)}
 }
 
-// part is the bytes that belong to one of n ranks; where an operation has no parts,
-// all.
+// part returns the number of bytes that belong to one of n ranks, or the length of the whole buffer
+// if the operation does not divide it.
 func (c *Call) part(n int) int {
 	switch c.Kind {
 	case KindReduceScatter, KindScatter:
@@ -143,7 +141,7 @@ func (c *Call) part(n int) int {
 	return len(c.Send)
 }
 
-// check says what is wrong with the arguments on this rank.
+// check checks the arguments on this rank.
 func (c *Call) check(rank, size int) error {
 	if !c.Type.Valid() {
 		return fmt.Errorf("no elements of %v", c.Type)

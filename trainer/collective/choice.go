@@ -2,39 +2,42 @@ package collective
 
 import "math/bits"
 
-// Algorithm is how ranks that send each other messages work on a buffer of which each
-// has one part.
+// An Algorithm is a way to reduce or gather a buffer over ranks that exchange messages. Each rank
+// owns one part of the buffer.
 type Algorithm string
 
-// The algorithms.
+// The algorithms differ in the number of steps and of bytes.
 const (
-	// Ring passes parts round: the fewest bytes, as many steps as there are ranks.
+	// Ring passes parts around a ring: it sends the fewest bytes, in as many steps as there are
+	// ranks.
 	Ring Algorithm = "ring"
-	// Doubling exchanges all that there is with ranks at distances 1, 2, 4...: the
-	// fewest steps. Of parts that are gathered it is as good as Halving.
+	// Doubling exchanges the whole buffer with ranks at distances 1, 2, 4, and so on: it takes the
+	// fewest steps. To gather parts, it sends as few bytes as Halving.
 	Doubling Algorithm = "recursive doubling"
-	// Halving exchanges halves, quarters... and gathers them back: few steps, and where
-	// the number of ranks is a power of two the fewest bytes; else some ranks take part
-	// through others, which takes two more steps with all of the buffer.
+	// Halving exchanges halves, quarters, and so on, and gathers them back in the reverse order. It
+	// takes few steps, and sends the fewest bytes if the number of ranks is a power of two.
+	// Otherwise some ranks take part through a neighbor, which adds two steps with the whole
+	// buffer.
 	Halving Algorithm = "halving-doubling"
 )
 
-// Sizes in bytes at which another algorithm takes over, measured over TCP with few
-// ranks: below the first the number of steps counts, above the second only what each
-// rank sends.
+// These are the sizes in bytes at which another algorithm becomes faster, measured over TCP with
+// few ranks. Below the first, the number of steps matters; above the second, only the bytes that
+// each rank sends.
 const (
 	fewStepsBelow = 32 << 10
 	halvingBelow  = 1 << 20
 )
 
-// stepWorth is the bytes that take as long as a step does beside them: what 10 Gbit/s
-// carry in 50 us, and 100 Gbit/s in 5. (Measured over sockets of one machine, 24 ranks add
-// up 40 KiB in 1.5 ms by halving and in 5 by a ring, and 1000 KiB in 7.6 and 9.1.)
+// stepWorth is the number of bytes that take as long to send as the latency of a step: 10 Gbit/s
+// send them in 50 us, 100 Gbit/s in 5 us. (Measured over sockets of one machine with 24 ranks,
+// all-reduce of 40 KiB takes 1.5 ms by halving and 5 ms in a ring; 1000 KiB take 7.6 ms and 9.1
+// ms.)
 const stepWorth = 64 << 10
 
-// ReduceAlgorithm is how messages reduce so many bytes over n ranks, 2 or more. Every
-// reduction asks this with the bytes of the whole buffer, of which the result is all, a
-// part or one rank's: so an element's order does not depend on the operation.
+// ReduceAlgorithm returns the algorithm that reduces the given number of bytes over n ranks, n >=
+// 2. Every reduction passes the size of the whole buffer, even if it needs a part of the result
+// only. So the order of an element's reduction does not depend on the operation.
 func ReduceAlgorithm(bytes, n int) Algorithm {
 	switch {
 	case bytes < fewStepsBelow:
@@ -45,7 +48,7 @@ func ReduceAlgorithm(bytes, n int) Algorithm {
 	return Ring
 }
 
-// GatherAlgorithm is how the parts of so many bytes come to all of n ranks.
+// GatherAlgorithm returns the algorithm that gathers the given number of bytes on all of n ranks.
 func GatherAlgorithm(bytes, n int) Algorithm {
 	if bytes < ringFrom(n) {
 		return Doubling
@@ -53,9 +56,9 @@ func GatherAlgorithm(bytes, n int) Algorithm {
 	return Ring
 }
 
-// AcrossAlgorithm is ReduceAlgorithm between n nodes, of each of which so many ranks
-// share memory and the work; and the bytes that one of them works on: its share, or all
-// where that saves the node a step.
+// AcrossAlgorithm returns the algorithm between n nodes with onNode ranks each that share the work,
+// and the number of bytes that each rank works on: its shard, or the whole buffer if that saves a
+// step within the node.
 func AcrossAlgorithm(bytes, onNode, n int) (a Algorithm, share int) {
 	if bytes <= smallRoom {
 		return Doubling, bytes
@@ -64,14 +67,14 @@ func AcrossAlgorithm(bytes, onNode, n int) (a Algorithm, share int) {
 	return ReduceAlgorithm(share, n), share
 }
 
-// ringFrom is the bytes from which on a ring is worth its steps, of which it has n-1
-// each way where halving has log2 n. It grows with n: at 16,384 ranks it is 1 GiB.
+// ringFrom returns the size in bytes above which a ring is faster. A ring has n-1 steps each way,
+// and halving has log2 n. The size grows with n: it is 1 GiB for 16,384 ranks.
 func ringFrom(n int) int {
-	more := n - bits.Len(uint(n)) // n-1, less log2 n
+	more := n - bits.Len(uint(n)) // n-1 minus log2 n
 	if n&(n-1) == 0 {
 		return max(halvingBelow, more*stepWorth)
 	}
-	// Of the two steps with all of the buffer that halving takes here, one is each way:
-	// it is a step more, and the ring saves its bytes.
+	// Halving needs two extra steps with the whole buffer here, one each way. Each costs a step
+	// more, and the ring saves its bytes.
 	return max(0, more-1) * stepWorth
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
 )
 
-// TestAlgorithms: what is chosen, with the buckets of a training on up to 16,384 nodes.
+// TestAlgorithms tests the selected algorithms for bucket sizes of training on up to 16,384 nodes.
 func TestAlgorithms(t *testing.T) {
 	for _, c := range []struct {
 		bytes, n       int
@@ -36,8 +36,8 @@ func TestAlgorithms(t *testing.T) {
 	}
 }
 
-// TestMessagesOfManyRanks: halving over numbers of ranks that are no power of two, up
-// to the ring, and of more than is sent without asking.
+// TestMessagesOfManyRanks tests halving for numbers of ranks that are not powers of two, up to the
+// ring, and for messages above the eager limit.
 func TestMessagesOfManyRanks(t *testing.T) {
 	for n, sizes := range map[int][]int{6: {8192, 20_000}, 7: {16_385}, 11: {10_001, 80_003}} {
 		conformance.Values(t, conformance.Member{Connect: processes(nil, false, 1), Sizes: sizes, Ranks: []int{n}})

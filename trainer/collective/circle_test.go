@@ -10,12 +10,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 )
 
-// circle is a mesh whose ranks are in one operation, each waiting for another, or in the
-// next.
+// circle is a mesh whose ranks are in one operation, each waiting for another, or in the next
+// operation.
 type circle struct {
 	mesh.Mesh
 	signature mesh.Signature
-	waits     []int // by rank; -1 is in the next operation
+	waits     []int // by rank; -1 if the rank is in the next operation
 }
 
 func (c circle) Ask(_ context.Context, rank int, _ uint64) (mesh.State, error) {
@@ -25,8 +25,8 @@ func (c circle) Ask(_ context.Context, rank int, _ uint64) (mesh.State, error) {
 	return mesh.State{Sequence: 7, Signature: c.signature, WaitsFor: c.waits[rank]}, nil
 }
 
-// Ranks that wait for each other are named together, whoever asks: between two of them
-// the network is cut.
+// Ranks that wait for each other in a cycle are all named, whichever rank reports it: the network
+// between two of them is cut.
 func TestRanksThatWaitForEachOtherAreNamed(t *testing.T) {
 	many := make([]int, 20)
 	for r := range many {

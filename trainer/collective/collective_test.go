@@ -17,7 +17,7 @@ func TestGoroutines(t *testing.T) {
 	})
 }
 
-// Around the sizes at which messages go other ways, and several segments for each rank.
+// messageSizes are around the thresholds between algorithms, and include several segments per rank.
 var messageSizes = []int{8191, 8192, 16_385, 262_144, 700_001}
 
 func TestMessages(t *testing.T) {
@@ -38,7 +38,7 @@ func TestSharedMemory(t *testing.T) {
 	conformance.Run(t, conformance.Member{Connect: processes([]int{0, 0, 0, 0, 0}, true, 1), Sizes: []int{4096, 4097, 65_536, 262_145}})
 }
 
-// Nodes of one size and of many, with ranks in the order of nodes and in turns.
+// Nodes of equal and of different sizes, with ranks in block and in cyclic order.
 func TestNodes(t *testing.T) {
 	for name, nodes := range map[string][]int{
 		"2+2":          {0, 0, 1, 1},
@@ -59,7 +59,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// processes connects ranks as if each were a process, on the given nodes.
+// processes connects ranks on the given nodes as if each were a process.
 func processes(nodes []int, memory bool, sockets int) func(testing.TB, int, time.Duration) []collective.Communicator {
 	return func(t testing.TB, n int, timeout time.Duration) []collective.Communicator {
 		t.Helper()

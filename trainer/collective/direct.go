@@ -6,12 +6,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 )
 
-// body is the step of the data of a large message. In the place of a small one's goes a
-// request without data: a receiver that expects another length finds out by it.
+// body marks the step of the data of a large message. A request without data is sent in the step of
+// a small message, so a receiver that expects a different length detects the mismatch.
 const body = 1 << 30
 
-// direct sends or receives the nth message of a tag between two ranks. A large one is
-// sent when the receiver has said that it is ready.
+// direct sends or receives the nth message of a tag between two ranks. A large message is sent
+// after the receiver has announced that it is ready (rendezvous protocol).
 func (g *group) direct(ctx context.Context, c *Call, nth uint32) error {
 	ctx, cancel := within(ctx, g.timeout)
 	defer cancel()

@@ -2,10 +2,10 @@ package collective
 
 import "github.com/ddpbatch/ddpbatch/trainer/collective/element"
 
-// division is a buffer of which each rank has one part.
+// division is a buffer that consists of one part per rank.
 type division struct {
 	buf []byte
-	cut func(i int) int // where part i begins; cut(n) is the end
+	cut func(i int) int // offset of part i; cut(n) is the length
 }
 
 func (d division) part(i int) []byte { return d.buf[d.cut(i):d.cut(i+1)] }
@@ -15,7 +15,8 @@ func evenly(buf []byte, n, size int) division {
 	return division{buf, func(i int) int { return len(buf) / size * i / n * size }}
 }
 
-// reduceParts leaves the reduction of a part on the rank that it belongs to, or on all.
+// reduceParts reduces the buffer and leaves each part on its rank (reduce-scatter), or all parts on
+// every rank (all-reduce).
 func (x *exchange) reduceParts(d division, onAll bool) error {
 	switch ReduceAlgorithm(len(d.buf), x.n) {
 	case Doubling:
@@ -26,7 +27,7 @@ func (x *exchange) reduceParts(d division, onAll bool) error {
 	return x.ring(d.part, true, onAll)
 }
 
-// gatherParts gives every part to all ranks.
+// gatherParts copies every part to all ranks.
 func (x *exchange) gatherParts(d division) error {
 	if GatherAlgorithm(len(d.buf), x.n) == Doubling {
 		return x.gathering(d)
@@ -34,7 +35,7 @@ func (x *exchange) gatherParts(d division) error {
 	return x.ring(d.part, false, true)
 }
 
-// reduceTo leaves the reduction on one rank, the buffers of others without meaning.
+// reduceTo leaves the reduction on root. The buffers of other ranks are undefined afterwards.
 func (x *exchange) reduceTo(d division, root int) error {
 	if ReduceAlgorithm(len(d.buf), x.n) == Doubling {
 		return x.doubling(d.buf)
@@ -42,7 +43,7 @@ func (x *exchange) reduceTo(d division, root int) error {
 	last := uint32(2 * x.n) // after the steps of any algorithm
 	var in []incoming
 	if x.rank == root {
-		// Every part but its own passes root before it is final.
+		// Every part except root's own passes root before it is final.
 		for i := range x.n {
 			if i != root {
 				in = append(in, x.post(i, last, d.part(i)))
@@ -52,7 +53,7 @@ func (x *exchange) reduceTo(d division, root int) error {
 	if err := x.reduceParts(d, false); err != nil {
 		return err
 	}
-	x.steps = 0 // what follows is none
+	x.steps = 0 // the messages below are not steps of the algorithm
 	if x.rank != root {
 		x.send(root, last, d.part(x.rank))
 	}
@@ -64,7 +65,7 @@ func (x *exchange) reduceTo(d division, root int) error {
 	return nil
 }
 
-// room is memory that is used again, aligned for every element.
+// room is a reusable buffer, aligned for every element type.
 type room struct{ b []byte }
 
 func (r *room) of(n int) []byte {

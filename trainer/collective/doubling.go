@@ -2,8 +2,8 @@ package collective
 
 import "math/bits"
 
-// disseminate is a barrier in which, in step s, rank r tells rank r+2^s all that it
-// knows (Hensgen, Finkel and Manber, 1988).
+// disseminate is a dissemination barrier: in step s, rank r signals rank r+2^s (Hensgen, Finkel,
+// and Manber, 1988).
 func (x *exchange) disseminate() error {
 	x.steps = uint32(bits.Len(uint(x.n - 1)))
 	for s := range x.steps {
@@ -15,8 +15,8 @@ func (x *exchange) disseminate() error {
 	return nil
 }
 
-// doubling is all-reduce in the fewest steps: ranks exchange all they have with the one
-// at distance 1, 2, 4 and so on (Thakur, Rabenseifner and Gropp, 2005).
+// doubling is all-reduce by recursive doubling, in the fewest steps: each rank exchanges the whole
+// buffer with the ranks at distance 1, 2, 4, and so on (Thakur, Rabenseifner, and Gropp, 2005).
 func (x *exchange) doubling(buf []byte) error {
 	c, f := x.call, x.fold()
 	x.steps = f.steps + 2
@@ -30,7 +30,7 @@ func (x *exchange) doubling(buf []byte) error {
 		return err
 	}
 	room := x.room(len(buf))
-	// What is sent must stay as it is until it has gone, and the sum goes to buf.
+	// The data must not change until it is sent, and the sum is written to buf.
 	out := make([]byte, len(buf)*int(f.steps))
 	for s := range f.steps {
 		other := f.place ^ 1<<s

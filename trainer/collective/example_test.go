@@ -23,7 +23,7 @@ func onRanks(n int, program func(ctx context.Context, c collective.Communicator)
 	wg.Wait()
 }
 
-// Point to point: rank 0 sends numbers to rank 1.
+// Rank 0 sends data to rank 1.
 func ExampleSend() {
 	onRanks(2, func(ctx context.Context, c collective.Communicator) error {
 		const tag = 11
@@ -38,7 +38,7 @@ func ExampleSend() {
 	// Output: rank 1 has [7 3.14]
 }
 
-// Broadcast: what rank 0 knows, all know.
+// All ranks receive the data of rank 0.
 func ExampleBroadcast() {
 	onRanks(3, func(ctx context.Context, c collective.Communicator) error {
 		data := make([]int32, 3)
@@ -57,7 +57,7 @@ func ExampleBroadcast() {
 	// [1 2 3]
 }
 
-// Gather, reduce and broadcast: rank 0 sees each rank's loss, and all get their mean.
+// Rank 0 gathers each rank's loss, and all ranks get the mean by reduce and broadcast.
 func ExampleGather() {
 	onRanks(4, func(ctx context.Context, c collective.Communicator) error {
 		loss := []float32{float32(c.Rank())}
@@ -87,12 +87,12 @@ func ExampleGather() {
 	// mean 1.5
 }
 
-// All-reduce without waiting, as gradients are added up while others are computed.
+// An all-reduce runs in the background, like the all-reduce of gradients during the backward pass.
 func ExampleAllReduce() {
 	onRanks(2, func(ctx context.Context, c collective.Communicator) error {
 		gradients := []float32{1, 2}
 		sum := c.Start(ctx, collective.AllReduce(gradients, collective.Sum))
-		// ... the backward pass goes on ...
+		// ... the backward pass continues ...
 		if err := sum.Wait(); err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func ExampleAllReduce() {
 	// Output: [2 4]
 }
 
-// Groups: even and odd ranks for themselves.
+// Even and odd ranks form separate groups.
 func ExampleCommunicator_split() {
 	onRanks(4, func(ctx context.Context, c collective.Communicator) error {
 		group, err := c.Split(ctx, c.Rank()%2, c.Rank())

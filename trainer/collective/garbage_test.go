@@ -9,11 +9,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// Sums in memory leave no more garbage than a call itself, however large they are:
-// training allocates nothing, so that what it does leave would grow until the next
-// collection.
+// A sum in memory allocates no more than the call itself, for every size. Training allocates
+// nothing, so garbage would accumulate until the next collection.
 func TestSumsLeaveNoGarbage(t *testing.T) {
-	const times, most = 20, 2 << 10 // bytes for each rank and call
+	const times, most = 20, 2 << 10 // bytes per rank and call
 	for _, ranks := range []int{2, 3, 4} {
 		for _, elements := range []int{16, 1 << 18} {
 			comms := collective.Local(ranks, 20*time.Second)

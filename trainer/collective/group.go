@@ -12,13 +12,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/turns"
 )
 
-// engine performs the operations of a group that all its ranks take part in.
+// engine implements the collectives of a group.
 type engine interface {
-	// run performs operation number sequence. Its error is a mesh.PeerError or
-	// mesh.Mismatch, whose ranks are of the whole attempt.
+	// run performs the operation with the given sequence number. Its error is a mesh.PeerError or a
+	// mesh.Mismatch, whose ranks are those of the whole attempt.
 	run(ctx context.Context, sequence uint64, c *Call) error
 	path(c *Call) Path
-	// alloc returns memory for which run is fastest, nil for any.
+	// alloc returns memory for which run is fastest, or nil if the memory makes no difference.
 	alloc(ctx context.Context, sequence uint64, bytes int) ([]byte, error)
 	close() error
 }
@@ -28,33 +28,33 @@ type group struct {
 	*world
 	id      uint64
 	members []int // ranks of the world
-	rank    int   // place among the members
+	rank    int   // index among the members
 	engine  engine
 	turns   turns.Turns
 	splits  uint64
 
-	running sync.WaitGroup // operations that have begun
+	running sync.WaitGroup // operations in progress
 	closing sync.Once
 
 	mu     sync.Mutex
-	broken error // running only grows while there is none
+	broken error // the first failure; running grows only while it is nil
 	at     standing
 	counts map[thread]uint32
 }
 
-// thread is the messages between two ranks of one tag, in one direction.
+// thread identifies the messages of one tag between two ranks, in one direction.
 type thread struct {
 	peer, tag int
 	kind      Kind
 }
 
-// Rank is this process's number.
+// Rank returns the index of this process in the group.
 func (g *group) Rank() int { return g.rank }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (g *group) Size() int { return len(g.members) }
 
-// Path says how a call goes.
+// Path returns the transport and the algorithm of a call.
 func (g *group) Path(c Call) Path {
 	if c.Kind.direct() {
 		return Path{Transport: g.world.messages, Algorithm: "direct"}
@@ -65,13 +65,13 @@ func (g *group) Path(c Call) Path {
 // Do performs a call.
 func (g *group) Do(ctx context.Context, c Call) error { return g.perform(ctx, &c, g.draw(&c)) }
 
-// Start begins a call.
+// Start begins a call in the background.
 func (g *group) Start(ctx context.Context, c Call) *Request {
 	number := g.draw(&c)
 	return Begin(func() error { return g.perform(ctx, &c, number) })
 }
 
-// draw fixes a call's place in the order of all calls.
+// draw reserves the position of a call in the order of all calls.
 func (g *group) draw(c *Call) uint64 {
 	if !c.Kind.direct() {
 		return g.turns.Draw()
@@ -86,7 +86,7 @@ func (g *group) draw(c *Call) uint64 {
 	return uint64(g.counts[t] - 1)
 }
 
-// perform does a call whose place is fixed.
+// perform runs a call whose position is reserved.
 func (g *group) perform(ctx context.Context, c *Call, number uint64) error {
 	if c.Kind.direct() {
 		if err := g.begin(nil); err != nil {
@@ -107,7 +107,7 @@ func (g *group) perform(ctx context.Context, c *Call, number uint64) error {
 	})
 }
 
-// inTurn performs an operation of the group when those before it are over.
+// inTurn runs body after all earlier operations of the group have finished.
 func (g *group) inTurn(ctx context.Context, at standing, body func() error) error {
 	g.turns.Await(at.sequence)
 	defer g.turns.Done()
@@ -122,7 +122,8 @@ func (g *group) inTurn(ctx context.Context, at standing, body func() error) erro
 	return g.settle(Kind(at.signature.Kind), at.sequence, err)
 }
 
-// begin lets an operation begin, if any may; at is nil for messages.
+// begin registers an operation, or returns the error that broke the group. at is nil for
+// point-to-point messages.
 func (g *group) begin(at *standing) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,7 +138,7 @@ func (g *group) begin(at *standing) error {
 	return nil
 }
 
-// end says that an operation is over.
+// end marks an operation as finished.
 func (g *group) end(sequence uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -152,7 +153,7 @@ func (g *group) standing() standing {
 	return g.at
 }
 
-// settle makes an error final: this rank gives up, and says so to all others.
+// settle makes an error final: it breaks the group and notifies all other ranks.
 func (g *group) settle(kind Kind, number uint64, err error) error {
 	if err == nil {
 		return nil
@@ -160,7 +161,7 @@ func (g *group) settle(kind Kind, number uint64, err error) error {
 	e := &Error{Op: kind.String(), Sequence: number, Peer: Peer{Rank: g.world.rank}, Err: err}
 	var of *mesh.PeerError
 	var other *mesh.Mismatch
-	var because *Error // what the operation's context ended with
+	var because *Error // cause of the context's cancellation
 	switch {
 	case errors.As(err, &because):
 		e.Peer.Rank, e.Err = because.Peer.Rank, because
@@ -180,7 +181,7 @@ func (g *group) settle(kind Kind, number uint64, err error) error {
 	return final
 }
 
-// diverged puts a mismatch into words.
+// diverged describes a mismatch.
 func diverged(m *mesh.Mismatch) error {
 	ours, theirs := m.Ours, m.Theirs
 	if ours.Kind != theirs.Kind {
@@ -204,7 +205,7 @@ func arguments(s mesh.Signature) string {
 	return text
 }
 
-// signature is what all ranks must pass alike.
+// signature returns the arguments that must be equal on all ranks.
 func (c *Call) signature(n int) mesh.Signature {
 	if c.asked != nil {
 		return *c.asked
@@ -219,7 +220,7 @@ func (c *Call) signature(n int) mesh.Signature {
 	return s
 }
 
-// Split makes communicators of the ranks that give the same color.
+// Split returns a communicator of the ranks that pass the same color.
 func (g *group) Split(ctx context.Context, color, key int) (Communicator, error) {
 	n := len(g.members)
 	all := make([]int64, 2*n)
@@ -245,7 +246,7 @@ func (g *group) Split(ctx context.Context, color, key int) (Communicator, error)
 	return split, nil
 }
 
-// AllocBytes returns memory that the group's operations reach directly: see [Alloc].
+// AllocBytes returns memory that the group's operations access directly: see [Alloc].
 func (g *group) AllocBytes(ctx context.Context, bytes int) (b []byte, err error) {
 	at := standing{g.turns.Draw(), mesh.Signature{Kind: uint8(kindSplit)}}
 	err = g.inTurn(ctx, at, func() error {
@@ -255,10 +256,10 @@ func (g *group) AllocBytes(ctx context.Context, bytes int) (b []byte, err error)
 	return b, err
 }
 
-// errClosed is the cause where a group is closed during an operation.
+// errClosed is the cause if a group is closed during an operation.
 var errClosed = errors.New("this rank has closed the communicator")
 
-// Close ends the group, and the world with the group of all.
+// Close closes the group. Closing the group of all ranks also closes the connections.
 func (g *group) Close() (err error) {
 	g.closing.Do(func() { err = g.close() })
 	return err
@@ -277,6 +278,6 @@ func (g *group) close() error {
 	if len(g.members) == g.world.size && g.id == 0 {
 		err = g.mesh.Close()
 	}
-	g.running.Wait() // they have common memory in use
+	g.running.Wait() // running operations still use the shared memory
 	return errors.Join(err, g.engine.close())
 }

@@ -2,17 +2,16 @@ package collective
 
 import "math/bits"
 
-// fold makes a power of two of any number of ranks: of the first pairs of neighbours the
-// lower ranks are out, which give what they have to the upper ones and get the result
-// from them (Thakur, Rabenseifner and Gropp, 2005). The others have places, in the order
-// of their ranks.
+// fold reduces any number of ranks to a power of two. In each of the first pairs of neighbors, the
+// lower rank is out: it sends its data to the upper rank and receives the result from it (Thakur,
+// Rabenseifner, and Gropp, 2005). The other ranks have places, in the order of their ranks.
 type fold struct {
 	power   int
-	extra   int    // pairs
+	extra   int    // number of pairs
 	steps   uint32 // log2 of power
-	place   int    // of this rank, or of its partner if it is out
+	place   int    // place of this rank, or of its partner if it is out
 	out     bool
-	partner int // the other rank of its pair; -1 if it has none
+	partner int // the other rank of the pair; -1 if there is none
 }
 
 func (x *exchange) fold() fold {
@@ -26,7 +25,7 @@ func (x *exchange) fold() fold {
 	return f
 }
 
-// rank is the one that has a place.
+// rank returns the rank that has a place.
 func (f fold) rank(place int) int {
 	if place < f.extra {
 		return 2*place + 1
@@ -34,12 +33,12 @@ func (f fold) rank(place int) int {
 	return place + f.extra
 }
 
-// divide gives each place the parts of its pair.
+// divide returns the division in which each place has the parts of its pair.
 func (f fold) divide(d division) division {
 	return division{d.buf, func(place int) int { return d.cut(min(2*place, place+f.extra)) }}
 }
 
-// takeIn adds what the partner has, if there is one.
+// takeIn receives and reduces the partner's data, if there is a partner.
 func (x *exchange) takeIn(f fold, buf []byte) error {
 	if f.partner < 0 {
 		return nil
@@ -50,7 +49,7 @@ func (x *exchange) takeIn(f fold, buf []byte) error {
 	})
 }
 
-// giveBack gives the partner its result, if there is one.
+// giveBack sends the result to the partner, if there is one.
 func (x *exchange) giveBack(f fold, step uint32, b []byte) error {
 	if f.partner < 0 {
 		return nil
@@ -58,15 +57,15 @@ func (x *exchange) giveBack(f fold, step uint32, b []byte) error {
 	return x.give(f.partner, step, b)
 }
 
-// halving leaves the reduction of a part on the rank that it belongs to, or on all, in
-// few steps (Rabenseifner, 2004).
+// halving reduces by recursive halving, in few steps (Rabenseifner, 2004). It leaves each part on
+// its rank, or all parts on every rank.
 func (x *exchange) halving(d division, onAll bool) error {
 	f := x.fold()
 	x.steps = f.steps + 2
 	if onAll {
 		x.steps += f.steps
 	}
-	last, result := x.steps-1, d.buf // for who is out
+	last, result := x.steps-1, d.buf // for a rank that is out
 	if !onAll {
 		result = d.part(x.rank &^ 1)
 	}
@@ -90,7 +89,7 @@ func (x *exchange) halving(d division, onAll bool) error {
 	return x.giveBack(f, last, result)
 }
 
-// gathering gives every part to all ranks in few steps.
+// gathering is all-gather by recursive doubling.
 func (x *exchange) gathering(d division) error {
 	f := x.fold()
 	x.steps = f.steps + 2
@@ -111,8 +110,8 @@ func (x *exchange) gathering(d division) error {
 	return x.giveBack(f, f.steps+1, d.buf)
 }
 
-// halve is reduce-scatter over places: with the one at half the distance each time,
-// they exchange and add up the half that the other keeps.
+// halve is reduce-scatter over places. In each step, a rank exchanges data with the place at half
+// the previous distance, and reduces the half that it keeps.
 func (x *exchange) halve(f fold, d division) error {
 	c, buf, at := x.call, d.buf, d.cut
 	low, high := 0, f.power // the parts that this rank works on
@@ -145,8 +144,8 @@ func (x *exchange) halve(f fold, d division) error {
 	return nil
 }
 
-// double is all-gather over places: with the one at twice the distance each time, they
-// exchange all that they have. Its steps begin with the given number.
+// double is all-gather over places. In each step, a rank exchanges all of its data with the place
+// at twice the previous distance. step is the number of its first step.
 func (x *exchange) double(f fold, d division, step uint32) error {
 	for far := 1; far < f.power; far *= 2 {
 		other := f.place ^ far

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// AllGatherJSON gives every rank what all ranks have to say, in their order, as JSON
-// between them: for what is small and said seldom. PyTorch calls it all_gather_object.
+// AllGatherJSON returns the values of all ranks, in rank order, on every rank. It encodes them as
+// JSON and is meant for small, infrequent data, like PyTorch's all_gather_object.
 func AllGatherJSON[T any](ctx context.Context, c Communicator, mine T) ([]T, error) {
 	text, err := json.Marshal(mine)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Texts may have any length, also that of no rank's memory, and any characters.
+// Texts may have any length, including none, and any characters.
 func TestAllGatherJSON(t *testing.T) {
 	comms := Local(3, time.Minute)
 	said := []string{"", strings.Repeat("é", 5000), "für drei "}

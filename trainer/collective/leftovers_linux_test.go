@@ -11,7 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// sockets is how many this process has open.
+// sockets returns the number of open sockets of this process.
 func sockets(t *testing.T) int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/self/fd/*")
@@ -27,7 +27,7 @@ func sockets(t *testing.T) int {
 	return n
 }
 
-// After a failure nothing stays: no goroutine, no socket, no file in memory.
+// A failure leaves no goroutine, no socket, and no file in memory.
 func TestNothingIsLeftOfAFailure(t *testing.T) {
 	for name, nodes := range map[string][]int{"messages": nil, "shared memory": {0, 0, 0, 0}, "nodes": {0, 0, 1, 1}} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestNothingIsLeftOfAFailure(t *testing.T) {
 				t.Fatal("no socket is open")
 			}
 			done := make(chan error)
-			for _, c := range comms[1:] { // rank 0 does not come
+			for _, c := range comms[1:] { // rank 0 does not enter the operation
 				go func() { done <- c.Do(t.Context(), collective.AllReduce(make([]float32, 300_000), collective.Sum)) }()
 			}
 			for range comms[1:] {

@@ -10,7 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// splits makes groups of all ranks, uses and closes them.
+// splits creates groups of all ranks, uses them, and closes them.
 func splits(t *testing.T, comms []Communicator) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -25,7 +25,7 @@ func splits(t *testing.T, comms []Communicator) {
 					err = g.Close()
 				}
 				if err == nil {
-					err = g.Close() // is nothing
+					err = g.Close() // a second Close does nothing
 				}
 				if err != nil {
 					t.Errorf("rank %d: %v", c.Rank(), err)
@@ -36,7 +36,7 @@ func splits(t *testing.T, comms []Communicator) {
 	wg.Wait()
 }
 
-// The boards of groups go when all ranks have closed them.
+// The board of a group is released when all ranks have closed it.
 func TestClosedGroupsLeaveNoBoards(t *testing.T) {
 	comms := Local(3, time.Minute)
 	splits(t, comms)
@@ -54,7 +54,7 @@ func TestClosedGroupsLeaveNoBoards(t *testing.T) {
 	}
 }
 
-// present is a mesh that knows which groups its rank has entered.
+// present is a mesh that records which groups its rank has entered.
 type present struct {
 	mesh.Mesh
 	mu     sync.Mutex
@@ -75,7 +75,7 @@ func (p *present) Leave(group uint64) {
 	p.Mesh.Leave(group)
 }
 
-// A group that is closed is left in the mesh, with what it used for its own ends.
+// A closed group leaves the mesh, including its groups for internal use.
 func TestClosedGroupsAreLeft(t *testing.T) {
 	for name, nodes := range map[string][]int{"messages": {0, 1}, "one node": {0, 0}, "nodes": {0, 0, 1}} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestClosedGroupsAreLeft(t *testing.T) {
 			}
 			splits(t, comms)
 			for r, m := range meshes {
-				delete(m.groups, 0) // that of all ranks
+				delete(m.groups, 0) // the group of all ranks
 				if len(m.groups) > 0 {
 					t.Errorf("rank %d is still in groups %v", r, m.groups)
 				}

@@ -2,20 +2,19 @@ package collective
 
 import "context"
 
-// look is a part of an operation in which the ranks of a node take from what others
-// show, at the same places of all buffers.
+// look is a part of an operation in which the ranks of a node read from the published buffers, at
+// the same offsets in each.
 type look struct {
-	bytes int // of a buffer that is shown
-	// hidden says that what is shown is not the call's Send but what bring copies.
+	bytes int // length of each published buffer in bytes
+	// hidden is set if the ranks publish the output of bring instead of the call's Send.
 	hidden bool
-	// bring copies what others take of the bytes from on into a window.
+	// bring copies the bytes that other ranks read, starting at from, to a window.
 	bring func(window []byte, from int)
-	// take is given those bytes of what a rank shows, if it shows anything.
+	// take receives these bytes of every rank's published buffer.
 	take func(from, to int, shown func(r int) []byte)
 }
 
-// lookStaged has ranks bring what they show into windows of common memory, two of
-// which are in use at a time.
+// lookStaged runs a look through windows in shared memory, two of which are in use at a time.
 func (s *shared) lookStaged(ctx context.Context, c *Call) error {
 	for i := 0; i*windowRoom < c.look.bytes; i++ {
 		from, to := i*windowRoom, min((i+1)*windowRoom, c.look.bytes)
@@ -33,15 +32,14 @@ func (s *shared) lookStaged(ctx context.Context, c *Call) error {
 	return nil
 }
 
-// pieces is a division of a buffer whose pieces are worked on by ranks of a node.
+// pieces is a division of a buffer into pieces, each with a rank of the node that works on it.
 type pieces struct {
 	division
-	worker []int // of each piece, a place in the node
-	size   int   // of an element
+	worker []int // local index of the rank that works on each piece
+	size   int   // bytes per element
 }
 
-// each calls do with every piece that has bytes between from and to, and which these
-// are.
+// each calls do for every piece that overlaps the bytes between from and to, with the overlap.
 func (p pieces) each(from, to int, do func(i, from, to int)) {
 	count := len(p.buf) / p.size
 	if count == 0 {

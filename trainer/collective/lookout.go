@@ -8,25 +8,26 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 )
 
-// firstLook is how long an operation takes before a rank asks about the one that it waits
-// for. It asks again after twice the time, and so on: that one may have come later.
+// firstLook is how long an operation takes before a rank queries the rank that it waits for. Later
+// queries follow at twice the interval, because that rank may have entered the operation in the
+// meantime.
 const firstLook = time.Second
 
-// lookout finds out, long before the timeout, that ranks only wait for each other since
-// their programs have diverged, of which no message tells. While an operation lasts it asks
-// the rank that is waited for which one that is in. Where ranks wait in a circle, and not
-// all for the same, one of them is told of another operation, or of other arguments.
-// Ranks that share memory have compared them before they wait.
+// lookout detects ranks that wait for each other because their programs have diverged, long before
+// the timeout. No message shows this. During an operation it queries the operation of the rank that
+// is waited for. If ranks wait in a cycle and are not all in the same operation, one of them
+// receives a different operation or different arguments. Ranks that share memory compare these
+// before they wait.
 type lookout struct {
-	diverged chan struct{} // closed when there is an answer that no waiting helps against
+	diverged chan struct{} // closed when a mismatch is found, so waiting cannot succeed
 	found    *mesh.Mismatch
 
-	ctx    context.Context // of the questions
+	ctx    context.Context // context of the queries
 	stop   context.CancelFunc
 	asking sync.WaitGroup
 
-	// These are the group's mutex's.
-	timer *time.Timer // none where there is nobody to ask
+	// The group's mutex protects these fields.
+	timer *time.Timer // nil if the ranks share memory and need no queries
 	pause time.Duration
 }
 
@@ -36,7 +37,7 @@ func newLookout() *lookout {
 	return l
 }
 
-// beginLook is called with the group's mutex, when an operation begins.
+// beginLook is called with the group's mutex held when an operation begins.
 func (g *group) beginLook() {
 	l := g.lookout
 	l.pause = firstLook
@@ -47,20 +48,20 @@ func (g *group) beginLook() {
 	}
 }
 
-// endLook is called with the group's mutex, when the operation is over.
+// endLook is called with the group's mutex held when an operation has finished.
 func (g *group) endLook() {
 	if g.lookout.timer != nil {
 		g.lookout.timer.Stop()
 	}
 }
 
-// closeLook returns when nothing is asked any more; the group is broken.
+// closeLook waits until no query is in progress. The group must be broken, so no new one starts.
 func (g *group) closeLook() {
 	g.lookout.stop()
 	g.lookout.asking.Wait()
 }
 
-// look asks once, and has it asked again if that says nothing.
+// look sends one query and schedules the next if the answer shows no mismatch.
 func (g *group) look() {
 	l := g.lookout
 	g.mu.Lock()
@@ -88,8 +89,8 @@ func (g *group) look() {
 	}
 }
 
-// otherThan is how the rank that this one waits for is in another operation, if it is and
-// says so within patience.
+// otherThan returns the mismatch between this rank and the rank that it waits for. It returns nil
+// if there is none or no answer arrives within patience.
 func (g *group) otherThan(at standing, patience time.Duration) *mesh.Mismatch {
 	suspect := int(g.waiting.rank.Load()) - 1
 	if suspect < 0 || g.memory && g.nodes[suspect] == g.nodes[g.world.rank] {
@@ -99,13 +100,13 @@ func (g *group) otherThan(at standing, patience time.Duration) *mesh.Mismatch {
 	defer cancel()
 	state, err := g.mesh.Ask(ctx, suspect, g.id)
 	if err != nil {
-		return nil // who is gone is noticed by who waits for it
+		return nil // the operation itself detects that the peer is gone
 	}
 	return at.other(suspect, state)
 }
 
-// other is how a rank that says where it is differs from this one in the same operation;
-// nil where it does not, or is not there.
+// other returns the mismatch between a rank's state and this rank in the same operation, or nil if
+// they match or the other rank is not in the operation.
 func (at standing) other(rank int, state mesh.State) *mesh.Mismatch {
 	if state.Sequence != at.sequence || state.Signature.Kind == 0 || state.Signature == at.signature {
 		return nil

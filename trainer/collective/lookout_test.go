@@ -9,12 +9,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
 )
 
-// late is when ranks come that others wait for: after these have asked for the first time.
+// late is the delay of late ranks: after the first query of the ranks that wait for them.
 const late = 1200 * time.Millisecond
 
-// A rank that is late is waited for, however often it is asked. One that comes late to
-// another operation is found out when it is asked again, and all are told, long before the
-// timeout.
+// Ranks wait for a late rank, however often they query it. If a rank is late and in a different
+// operation, the second query detects it, and all ranks fail long before the timeout.
 func TestRanksThatOnlyWaitAreTold(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Minute
@@ -27,7 +26,7 @@ func TestRanksThatOnlyWaitAreTold(t *testing.T) {
 	})
 	began := time.Now()
 	errs := conformance.Every(t, 3, func(rank int) (error, error) {
-		// Rank 0 asks rank 1, which is not there yet, and both others wait for rank 0.
+		// Rank 0 queries rank 1, which has not entered yet, and both other ranks wait for rank 0.
 		if rank == 0 {
 			return comms[0].Do(t.Context(), collective.Gather(make([]float32, 30), make([]float32, 10), 0)), nil
 		}

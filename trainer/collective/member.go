@@ -11,27 +11,29 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 )
 
-// What follows is for members that other packages implement.
+// The functions below are for implementations of [Communicator] in other packages.
 
-// Signature is what all ranks must pass alike to a call.
+// Signature holds the arguments of a call that must be equal on all ranks.
 type Signature = mesh.Signature
 
-// Signature is the call's among n ranks.
+// Signature returns the signature of the call among n ranks.
 func (c *Call) Signature(n int) Signature { return c.signature(n) }
 
-// Check says what is wrong with the arguments on this rank of so many.
+// Check checks the arguments on a rank of a group of the given size.
 func (c *Call) Check(rank, size int) error { return c.check(rank, size) }
 
-// Part is the bytes that belong to one of n ranks; where an operation has no parts, all.
+// Part returns the number of bytes that belong to one of n ranks, or the length of the whole buffer
+// if the operation does not divide it.
 func (c *Call) Part(n int) int { return c.part(n) }
 
-// Diverged says how the call of a rank differs from this one's.
+// Diverged returns an error that describes how the call of another rank differs from this rank's
+// call.
 func Diverged(sequence uint64, ours, theirs Signature) error {
 	return diverged(&mesh.Mismatch{Sequence: sequence, Ours: ours, Theirs: theirs})
 }
 
-// Order is the ranks that have given a color to a split, by their keys, then by rank; all
-// has color and key of each rank.
+// Order returns the ranks that passed the given color to Split, ordered by key, then by rank. all
+// holds the color and the key of each rank.
 func Order(all []int64, color int) []int {
 	var order []int
 	for r := range len(all) / 2 {
@@ -43,25 +45,25 @@ func Order(all []int64, color int) []int {
 	return order
 }
 
-// Derive makes a number for the group of a color in the nth split of a group, to which
-// all its ranks come.
+// Derive returns the ID of the group that a color gets in the nth split of a group. All ranks of
+// the new group derive the same ID.
 func Derive(group, nth uint64, color int) uint64 {
 	h := fnv.New64a()
 	for _, v := range []uint64{group, nth, uint64(color)} {
-		_ = binary.Write(h, binary.LittleEndian, v) // a hash takes anything
+		_ = binary.Write(h, binary.LittleEndian, v) // a hash never returns an error
 	}
 	return h.Sum64()
 }
 
 type timeoutKey struct{}
 
-// WithTimeout has operations with the context take another time than the communicator's
-// timeout.
+// WithTimeout returns a context that overrides the communicator's timeout for the operations that
+// use it.
 func WithTimeout(ctx context.Context, timeout time.Duration) context.Context {
 	return context.WithValue(ctx, timeoutKey{}, timeout)
 }
 
-// timeoutOf is what bounds an operation with the context.
+// timeoutOf returns the timeout of an operation with the given context.
 func timeoutOf(ctx context.Context, timeout time.Duration) time.Duration {
 	if other, ok := ctx.Value(timeoutKey{}).(time.Duration); ok {
 		return other
@@ -69,7 +71,7 @@ func timeoutOf(ctx context.Context, timeout time.Duration) time.Duration {
 	return timeout
 }
 
-// Begin performs f in a goroutine; the request is done when it returns.
+// Begin runs f in a goroutine. The request is done when f returns.
 func Begin(f func() error) *Request {
 	r := &Request{done: make(chan struct{})}
 	go func() {

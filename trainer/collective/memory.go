@@ -7,22 +7,22 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
-// block is the bytes that are reduced at a time: with the same of another rank they
-// still are in the fastest cache when they are copied to the others.
+// block is the number of bytes that are reduced at a time. Blocks of two ranks are still in the L1
+// cache when the result is copied to the other ranks.
 const block = 16 << 10
 
-// line is the bytes of a cache line, a multiple of every element: ranks that work on
-// parts of one buffer do not share one.
+// line is the size of a cache line in bytes, a multiple of every element size. Ranks that work on
+// parts of one buffer do not share a cache line.
 const line = 64
 
-// lines are the bytes at which part i of n begins and ends, whole lines.
+// lines returns the first and the last byte of part i of n, in whole cache lines.
 func lines(bytes, n, i int) (from, to int) {
 	count := (bytes + line - 1) / line
 	return min(count*i/n*line, bytes), min(count*(i+1)/n*line, bytes)
 }
 
-// reduceParts puts the reduction of all ranks' parts, in the order of the ranks, into
-// dst, which may be one of them.
+// reduceParts stores the reduction of all ranks' parts, in the order of the ranks, in dst, which
+// may be one of the parts.
 func (s *shared) reduceParts(c *Call, dst []byte, part func(r int) []byte) {
 	n := len(s.members)
 	switch n {
@@ -45,8 +45,7 @@ func (s *shared) reduceParts(c *Call, dst []byte, part func(r int) []byte) {
 	}
 }
 
-// reduceForAll reduces parts of which each rank has one, and gives the result to every
-// rank in the same memory.
+// reduceForAll reduces parts, one per rank, and copies the result to every rank's part.
 func (s *shared) reduceForAll(c *Call, bytes int, part func(r int) []byte) {
 	for from := 0; from < bytes; from += block {
 		to := min(from+block, bytes)
@@ -61,20 +60,20 @@ func (s *shared) reduceForAll(c *Call, bytes int, part func(r int) []byte) {
 	}
 }
 
-// allReduceInPlace has each rank reduce one part of all buffers, into all of them: an
-// element is read once and written once.
+// allReduceInPlace makes each rank reduce one part of all buffers and store the result in all of
+// them. Each element is read once and written once.
 func (s *shared) allReduceInPlace(c *Call, turn uint64) {
 	from, to := lines(len(c.Recv), len(s.members), s.rank)
 	s.reduceForAll(c, to-from, func(r int) []byte { return s.board.send(r, turn)[from:to] })
 }
 
-// allReduceStaged does so in windows of common memory, three of which are in use at a
-// time: one is filled, one is reduced, one is emptied. A rank's own part is not copied.
+// allReduceStaged does so through windows in shared memory, three of which are in use at a time:
+// one is filled, one is reduced, and one is emptied. A rank does not copy its own part.
 func (s *shared) allReduceStaged(ctx context.Context, c *Call) error {
 	n, buf := len(s.members), c.Recv
 	count := (len(buf) + windowRoom - 1) / windowRoom
 	bounds := func(i int) (start, end int) { return i * windowRoom, min((i+1)*windowRoom, len(buf)) }
-	// others does something with the parts of a window that are not this rank's.
+	// others calls do for the parts of a window that belong to other ranks.
 	others := func(i int, do func(mine, window []byte)) {
 		start, end := bounds(i)
 		from, to := lines(end-start, n, s.rank)
@@ -100,7 +99,7 @@ func (s *shared) allReduceStaged(ctx context.Context, c *Call) error {
 			})
 		}
 		if i == count+1 {
-			return nil // the last is this rank's alone
+			return nil // only this rank uses the last window
 		}
 		if err := s.sync(ctx); err != nil {
 			return err
@@ -108,16 +107,16 @@ func (s *shared) allReduceStaged(ctx context.Context, c *Call) error {
 	}
 }
 
-// stretch is the bytes of each part that ranks look at in one go.
+// stretch is the range of each part that ranks process in one step.
 type stretch struct {
-	whole int // bytes of a part
+	whole int // length of a part in bytes
 	from  int
 	n     int
 }
 
-// take puts what is for this rank in a stretch of the other ranks' parts into its
-// buffer. shown gives part p of rank r within the stretch; broadcast, reduce and the
-// gathers have one part each.
+// take copies or reduces a stretch of the other ranks' parts into this rank's buffer. shown returns
+// part p of rank r within the stretch. Broadcast, reduce, gather, and all-gather have one part per
+// rank.
 func (s *shared) take(c *Call, w stretch, shown func(r, p int) []byte) {
 	to := w.from + w.n
 	switch c.Kind {
@@ -144,7 +143,7 @@ func (s *shared) take(c *Call, w stretch, shown func(r, p int) []byte) {
 			part = s.rank
 		}
 		for r := range s.members {
-			// This rank's own part may be in its place, where others read it.
+			// This rank's own part may already be in its position, where others read it.
 			if to, from := c.Recv[r*w.whole+w.from:][:w.n], shown(r, part); unsafe.SliceData(to) != unsafe.SliceData(from) {
 				copy(to, from)
 			}
@@ -152,8 +151,8 @@ func (s *shared) take(c *Call, w stretch, shown func(r, p int) []byte) {
 	}
 }
 
-// staged copies what each rank brings into windows of common memory, two of which are
-// in use at a time: others still read one when the next is filled.
+// staged copies each rank's data through windows in shared memory, two of which are in use at a
+// time: others may still read one while the next is filled.
 func (s *shared) staged(ctx context.Context, c *Call) error {
 	n, whole := len(s.members), c.part(len(s.members))
 	parts := 1

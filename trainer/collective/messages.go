@@ -10,19 +10,19 @@ import (
 
 const segmentRoom = mesh.MaxSegment
 
-// eager is the largest buffer that is sent without knowing that the other rank is in
-// the operation, and has said where it goes.
+// eager is the largest buffer that is sent before the receiver has entered the operation and posted
+// its buffer.
 const eager = 256 << 10
 
-// messages is the [engine] of ranks that send each other messages.
+// messages is the [engine] of ranks that communicate over the mesh.
 type messages struct {
 	*world
 	id      uint64
 	members []int
 	rank    int
-	why     string // ranks of a node do not share memory
+	why     string // why ranks of a node do not share memory
 
-	incoming, work room // of the operation in progress
+	incoming, work room // buffers of the operation in progress
 }
 
 // exchange is one operation in progress.
@@ -32,8 +32,8 @@ type exchange struct {
 	head  mesh.Head
 	call  *Call
 	n     int
-	ranks int    // whose numbers are reduced; more than n where each has those of a node
-	steps uint32 // of the algorithm
+	ranks int    // number of ranks in the reduction; more than n if each member has reduced a node
+	steps uint32 // number of steps of the algorithm
 	sent  []*mesh.Transfer
 }
 
@@ -45,7 +45,7 @@ func (m *messages) run(ctx context.Context, sequence uint64, c *Call) error {
 	return m.exchange(ctx, sequence, c, (*exchange).perform)
 }
 
-// exchange does something as operation number sequence, or a part of it.
+// exchange runs do as the operation, or a part of the operation, with the given sequence number.
 func (m *messages) exchange(ctx context.Context, sequence uint64, c *Call, do func(*exchange) error) error {
 	ctx, cancel := within(ctx, m.timeout)
 	defer cancel()
@@ -61,7 +61,7 @@ func (m *messages) exchange(ctx context.Context, sequence uint64, c *Call, do fu
 	return x.flush()
 }
 
-// flush waits until all that was sent has gone: the buffers are the caller's again.
+// flush waits until all data is sent and the caller may reuse the buffers.
 func (x *exchange) flush() error {
 	for _, t := range x.sent {
 		if err := x.await(t); err != nil {
@@ -71,7 +71,7 @@ func (x *exchange) flush() error {
 	return nil
 }
 
-// await waits for a message, and lets others know for whom.
+// await waits for a message and publishes the rank that it waits for.
 func (x *exchange) await(t *mesh.Transfer) error {
 	if t.Over() {
 		return t.Wait(x.ctx)
@@ -94,7 +94,7 @@ func (x *exchange) await(t *mesh.Transfer) error {
 	return err
 }
 
-// within bounds an operation.
+// within returns a context with the timeout of an operation.
 func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	timeout = timeoutOf(ctx, timeout)
 	return context.WithTimeoutCause(ctx, timeout, silence(timeout))
@@ -138,7 +138,7 @@ func (x *exchange) perform() error {
 	return fmt.Errorf("no operation called %v", c.Kind)
 }
 
-// copied is a copy that is this operation's until its end.
+// copied returns a copy that is valid until the end of the operation.
 func (x *exchange) copied(b []byte) []byte {
 	work := x.work.of(len(b))
 	copy(work, b)
@@ -167,7 +167,7 @@ func (m *messages) path(c *Call) Path {
 
 func (*messages) alloc(context.Context, uint64, int) ([]byte, error) { return nil, nil }
 
-// leave says that nothing more is done in the group.
+// leave removes the group from the mesh. No operation of the group may follow.
 func (m *messages) leave() { m.mesh.Leave(m.id) }
 
 func (m *messages) close() error {
@@ -175,10 +175,10 @@ func (m *messages) close() error {
 	return nil
 }
 
-// announcement is the step of a message without data: the receiver is ready.
+// announcement marks the step of a message without data: the receiver is ready.
 const announcement = 1 << 31
 
-// send queues the segments of b for a member. There is at least one.
+// send queues the segments of b for a member. An empty buffer has one segment.
 func (x *exchange) send(to int, step uint32, b []byte) {
 	for i := uint32(0); ; i++ {
 		now := b[:min(len(b), segmentRoom)]
@@ -202,7 +202,7 @@ type incoming struct {
 	segments []*mesh.Transfer
 }
 
-// post has the segments of a member's buffer put into b.
+// post receives the segments of a member's buffer into b.
 func (x *exchange) post(from int, step uint32, b []byte) incoming {
 	h := x.head
 	h.Step = step
@@ -217,8 +217,7 @@ func (x *exchange) post(from int, step uint32, b []byte) incoming {
 	}
 }
 
-// wait returns when all of a buffer is there; arrived, if not nil, is told of each
-// segment as it comes.
+// wait waits for a whole buffer. It calls arrived, if not nil, for each segment on arrival.
 func (x *exchange) wait(in incoming, arrived func(i uint32, from, to int)) error {
 	for i, t := range in.segments {
 		if err := x.await(t); err != nil {
@@ -234,7 +233,7 @@ func (x *exchange) wait(in incoming, arrived func(i uint32, from, to int)) error
 	return nil
 }
 
-// atStep adds the step of the algorithm to a failure.
+// atStep adds the step of the algorithm to an error.
 func atStep(err error, step, steps uint32) error {
 	if of, ok := err.(*mesh.PeerError); ok {
 		return &mesh.PeerError{Peer: of.Peer, Err: fmt.Errorf("step %d of %d: %w", step+1, steps, of.Err)}
@@ -249,14 +248,14 @@ func (x *exchange) swap(to, from int, step uint32, out, in []byte) error {
 	return x.wait(receive, nil)
 }
 
-// announce tells a member that this rank is ready for a large buffer.
+// announce signals a member that this rank is ready for a large buffer.
 func (x *exchange) announce(to int, bytes int) {
 	if bytes > eager {
 		x.sendSegment(to, announcement, 0, nil)
 	}
 }
 
-// awaitReady waits for that.
+// awaitReady waits for the announcement of a member.
 func (x *exchange) awaitReady(of int, bytes int) error {
 	if bytes <= eager {
 		return nil
@@ -264,7 +263,7 @@ func (x *exchange) awaitReady(of int, bytes int) error {
 	return x.wait(x.post(of, announcement, nil), nil)
 }
 
-// expect has a member's buffer of some step put into b, and lets it send a large one.
+// expect receives a member's buffer of a step into b. It signals the member if the buffer is large.
 func (x *exchange) expect(from int, step uint32, b []byte) incoming {
 	in := x.post(from, step, b)
 	if len(b) > eager {
@@ -273,12 +272,13 @@ func (x *exchange) expect(from int, step uint32, b []byte) incoming {
 	return in
 }
 
-// take waits for what it expects.
+// take receives a member's buffer of a step into b and waits for it.
 func (x *exchange) take(from int, step uint32, b []byte) error {
 	return x.wait(x.expect(from, step, b), nil)
 }
 
-// give sends to a member that expects it.
+// give sends a buffer to a member, which must expect it. It waits for the signal if the buffer is
+// large.
 func (x *exchange) give(to int, step uint32, b []byte) error {
 	if len(b) > eager {
 		if err := x.wait(x.post(to, announcement|step, nil), nil); err != nil {
@@ -289,8 +289,8 @@ func (x *exchange) give(to int, step uint32, b []byte) error {
 	return nil
 }
 
-// room returns n bytes for what comes, which are this operation's until its end.
+// room returns n bytes for incoming data, which are valid until the end of the operation.
 func (x *exchange) room(n int) []byte { return x.incoming.of(n) }
 
-// combine puts the reduction of two ranks' elements into dst.
+// combine stores the reduction of the elements of two ranks in dst.
 func (c *Call) combine(dst, low, high []byte) { c.Op.Combine(c.Type, dst, low, high) }

@@ -5,36 +5,36 @@ import (
 	"slices"
 )
 
-// nodes is the [engine] of ranks on several nodes, some of which have more than one.
-// The ranks of a node share memory. As many of them as every node has work between
-// nodes too, each with its counterparts, those of the same place on other nodes: so what
-// goes between nodes is divided among them, and goes once.
+// nodes is the [engine] of ranks on several nodes, if a node has more than one rank. The ranks of a
+// node share memory. On each node the first ranks, as many as the smallest node has, also
+// communicate between nodes, each with its counterparts, the ranks with the same local index on the
+// other nodes. They divide the data of the node among them, so that it crosses the network once.
 type nodes struct {
 	*world
 	local   *shared
 	flat    *messages // all ranks
 	across  *messages // the counterparts of this rank; nil if it has none
-	byNode  [][]int   // places in the group
-	node    int       // this rank's, in byNode
-	workers int       // of each node work between nodes, the first ones
-	pairs   bool      // all nodes have as many ranks: all work
+	byNode  [][]int   // group members of each node
+	node    int       // index of this rank's node in byNode
+	workers int       // number of ranks of each node that communicate between nodes: the first ones
+	pairs   bool      // all nodes have the same number of ranks, so all ranks communicate between nodes
 
-	// Of a buffer that has a piece for each rank: the place in a node of those who
-	// work on each, and the pieces of this rank and its counterparts, by the nodes that
-	// they belong to.
+	// For a buffer with a piece per rank: worker is the local index of the rank that works on each
+	// piece, and column holds the pieces of this rank and its counterparts, by the node that they
+	// belong to.
 	worker []int
 	column [][]int
 
-	work, here room // of the operation in progress
+	work, here room // buffers of the operation in progress
 }
 
-// Groups of their own for what ranks agree on before the first operation.
+// These bits mark the groups that are used to set up shared memory.
 const (
 	localMark  = 1 << 63
 	acrossMark = 1 << 62
 )
 
-// divide chooses between messages only, common memory only, and both.
+// divide selects messages only, shared memory only, or both.
 func (w *world) divide(ctx context.Context, flat *messages) (engine, error) {
 	e := &nodes{world: w, flat: flat}
 	var names []int
@@ -72,7 +72,7 @@ func (w *world) divide(ctx context.Context, flat *messages) (engine, error) {
 	return e.agree(ctx, why)
 }
 
-// agree finds out whether the ranks of all nodes share memory.
+// agree checks whether the ranks of every node share memory.
 func (e *nodes) agree(ctx context.Context, why string) (engine, error) {
 	all := &agreement{messages: &messages{world: e.world, id: e.flat.id ^ acrossMark, members: e.flat.members, rank: e.flat.rank}}
 	verdicts, err := all.offers(ctx, offer{Why: why})
@@ -93,7 +93,7 @@ func (e *nodes) agree(ctx context.Context, why string) (engine, error) {
 	return e, nil
 }
 
-// pair finds out who works with whom.
+// pair assigns the workers and their counterparts.
 func (e *nodes) pair() {
 	e.pairs, e.workers = true, len(e.byNode[0])
 	for _, on := range e.byNode {
@@ -123,14 +123,14 @@ func (e *nodes) pair() {
 	e.across = e.among(counterparts, e.node)
 }
 
-// among is the engine of some ranks, for a part of an operation: of the same group as
-// [nodes.flat], so that ranks that are in different operations find out. A rank takes
-// part in one of them in an operation.
+// among returns the engine of some ranks, for a part of an operation. It uses the same group ID as
+// [nodes.flat], so that ranks in different operations detect the mismatch. A rank takes part in
+// only one such engine per operation.
 func (e *nodes) among(places []int, rank int) *messages {
 	return &messages{world: e.world, id: e.flat.id, members: e.ranks(places), rank: rank}
 }
 
-// ranks is the ranks of the attempt at places of the group.
+// ranks returns the ranks of the attempt for members of the group.
 func (e *nodes) ranks(places []int) []int {
 	out := make([]int, len(places))
 	for i, p := range places {
@@ -156,8 +156,8 @@ func (e *nodes) run(ctx context.Context, sequence uint64, c *Call) error {
 	case KindAllGather:
 		return o.allGather()
 	}
-	// Each piece goes from one rank to one other: to move those of a node in its memory
-	// was measured, and is no faster.
+	// Each piece moves from one rank to one other rank. Moving the pieces of a node through its
+	// shared memory was measured and is not faster.
 	return e.flat.run(ctx, sequence, c)
 }
 

@@ -1,6 +1,6 @@
 package collective
 
-// barrier gathers the node, then the nodes, then lets the node go.
+// barrier synchronizes the node, then the nodes, then releases the ranks of the node.
 func (o *onNodes) barrier() error {
 	if err := o.onNode(false, o.part()); err != nil {
 		return err
@@ -13,7 +13,7 @@ func (o *onNodes) barrier() error {
 	return o.onNode(true, o.part())
 }
 
-// allGather gathers the pieces across nodes, then those of the node.
+// allGather gathers the pieces across nodes, then within the node.
 func (o *onNodes) allGather() error {
 	c := o.call
 	all := o.pieces(c.Recv)
@@ -36,7 +36,7 @@ func (o *onNodes) allGather() error {
 	return o.unpack(mine)
 }
 
-// takeWork has those who work between nodes take the pieces of their node's ranks.
+// takeWork copies the pieces of the node's ranks to the ranks that communicate between nodes.
 func (o *onNodes) takeWork(mine load) error {
 	c, here := o.part(), o.byNode[o.node]
 	m := len(c.Send)
@@ -52,9 +52,9 @@ func (o *onNodes) takeWork(mine load) error {
 	return nil
 }
 
-// broadcast goes from root to one rank of each other node, and from there on. A large
-// buffer goes from root to its node, from each rank there one piece to the counterparts,
-// and from these on.
+// broadcast sends the buffer from root to one rank of each other node, and from there to the other
+// ranks of the node. A large buffer is first shared within root's node. Then each rank there sends
+// one piece to its counterparts, which share it within their nodes.
 func (o *onNodes) broadcast() error {
 	c := o.call
 	node, place := o.find(c.Root)
@@ -98,7 +98,7 @@ func (o *onNodes) broadcast() error {
 	return o.collect(all)
 }
 
-// broadcastOver has ranks of different nodes, one of each, get what that of a node has.
+// broadcastOver broadcasts from the given node's rank to one rank of each other node.
 func (o *onNodes) broadcastOver(ranks *messages, node int, buf []byte) error {
 	c := o.part()
 	c.Root, c.Send, c.Recv = node, buf, buf

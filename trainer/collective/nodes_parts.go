@@ -16,15 +16,16 @@ type onNodes struct {
 	asked    *mesh.Signature
 }
 
-// part is a call that is a part of this one.
+// part returns a call for a part of this operation.
 func (o *onNodes) part() *Call {
 	c := *o.call
 	c.asked = o.asked
 	return &c
 }
 
-// onNode performs a part in common memory. What follows a step between nodes takes
-// longer: who waits for a rank that works with another node must let that one find out.
+// onNode performs a part in shared memory. A part that follows a step between nodes gets a longer
+// timeout: a rank that waits for one that communicates with another node must let that one detect a
+// failure first.
 func (o *onNodes) onNode(follows bool, c *Call) error {
 	o.local.slack = 0
 	if follows {
@@ -44,21 +45,21 @@ func (o *onNodes) between(do func(*exchange) error) error {
 	})
 }
 
-// pieces are those of a buffer that has one for each rank.
+// pieces divides a buffer into one piece per rank.
 func (o *onNodes) pieces(buf []byte) pieces {
 	size := o.call.Type.Size()
 	return pieces{evenly(buf, len(o.worker), size), o.worker, size}
 }
 
-// ring passes the pieces that this rank works on round, from where they are. It is for
-// nodes of one size, where a part has one piece.
+// ring runs the ring algorithm on the pieces of this rank and its counterparts, in place. It
+// requires nodes of equal size, so that each part is one piece.
 func (o *onNodes) ring(all pieces, reduce bool) error {
 	return o.between(func(x *exchange) error {
 		return x.ring(func(i int) []byte { return all.part(o.column[i][0]) }, reduce, true)
 	})
 }
 
-// share is the bytes of the pieces that this rank works on.
+// share returns the number of bytes of the pieces that this rank works on.
 func (o *onNodes) share(all pieces) int {
 	bytes := 0
 	for _, on := range o.column {
@@ -69,15 +70,15 @@ func (o *onNodes) share(all pieces) int {
 	return bytes
 }
 
-// load is the pieces that this rank works on, one after another, as a buffer with a
-// part for each node.
+// load holds the pieces that this rank works on, one after another, as a buffer with a part per
+// node.
 type load struct {
 	division
 	all pieces
-	at  []int // where each piece is
+	at  []int // offset of each piece
 }
 
-// load makes room for them, until the end of the operation.
+// load allocates such a buffer. It is valid until the end of the operation.
 func (o *onNodes) load(all pieces) load {
 	l := load{all: all, at: make([]int, len(o.worker))}
 	cuts, at := []int{0}, 0
@@ -92,11 +93,11 @@ func (o *onNodes) load(all pieces) load {
 	return l
 }
 
-// piece is the room of piece i of all.
+// piece returns the space for piece i of all.
 func (l load) piece(i int) []byte { return l.buf[l.at[i]:][:l.all.cut(i+1)-l.all.cut(i)] }
 
-// addUp has each rank reduce the pieces that it works on over its node, into what room
-// gives.
+// addUp makes each rank reduce the pieces that it works on over its node, into the space that room
+// returns.
 func (o *onNodes) addUp(all pieces, room func(i int) []byte) error {
 	c := o.part()
 	c.Send = all.buf
@@ -119,7 +120,7 @@ func (o *onNodes) addUp(all pieces, room func(i int) []byte) error {
 	return o.onNode(false, c)
 }
 
-// collect gives the node's ranks all pieces of a buffer, from who has worked on them.
+// collect copies each piece of a buffer from the rank that worked on it to all ranks of the node.
 func (o *onNodes) collect(all pieces) error {
 	c := o.part()
 	c.Send = all.buf
@@ -141,8 +142,8 @@ func (o *onNodes) collect(all pieces) error {
 	return o.onNode(true, c)
 }
 
-// deliver gives those of this node's pieces that are wanted to ranks that have a place
-// for them.
+// deliver copies the wanted pieces of this node to the ranks whose place function returns a
+// destination.
 func (o *onNodes) deliver(mine load, wanted func(i int) bool, place func(i int) []byte) error {
 	c, all := o.part(), mine.all
 	c.Send = nil
@@ -170,7 +171,7 @@ func (o *onNodes) deliver(mine load, wanted func(i int) bool, place func(i int) 
 	return o.onNode(true, c)
 }
 
-// unpack gives the node's ranks all pieces from where they were worked on.
+// unpack copies all pieces from the ranks that worked on them to all ranks of the node.
 func (o *onNodes) unpack(mine load) error {
 	for _, on := range o.column {
 		for _, i := range on {
@@ -180,14 +181,14 @@ func (o *onNodes) unpack(mine load) error {
 	return o.collect(mine.all)
 }
 
-// copied is a copy that is this operation's until its end.
+// copied returns a copy that is valid until the end of the operation.
 func (o *onNodes) copied(b []byte) []byte {
 	work := o.work.of(len(b))
 	copy(work, b)
 	return work
 }
 
-// find is the node of a rank, and its place there.
+// find returns the node of a rank and its local index.
 func (o *onNodes) find(rank int) (node, place int) {
 	for i, on := range o.byNode {
 		if place := slices.Index(on, rank); place >= 0 {

@@ -2,13 +2,12 @@ package collective
 
 import "slices"
 
-// Between nodes an element is added up in the order in which the counterparts have the
-// parts of one buffer, a part being the pieces of a node's ranks. That buffer is made of
-// the same pieces whether all ranks want the sum, one, or each its piece: so the bits are
-// the same.
+// Between nodes, an element is reduced in the order in which the counterparts own the parts of one
+// buffer. A part consists of the pieces of a node's ranks. The buffer consists of the same pieces
+// whether all ranks, one rank, or each rank for its piece needs the sum. So the bits are the same.
 
-// allReduce adds up within each node, each piece where it is worked on; then across
-// nodes; and gathers the node's.
+// allReduce reduces within each node, each piece on the rank that works on it, then across nodes,
+// and then gathers the pieces within the node.
 func (o *onNodes) allReduce() error {
 	c := o.call
 	if len(c.Recv) <= smallRoom {
@@ -34,13 +33,13 @@ func (o *onNodes) allReduce() error {
 	return o.unpack(mine)
 }
 
-// sumSmall is allReduce in the fewest steps: every rank adds up all of its node's, and
-// where each has counterparts goes on with all of it.
+// sumSmall is all-reduce in the fewest steps: every rank reduces the whole buffer of its node. If
+// each rank has counterparts, all ranks then reduce the whole buffer between nodes.
 func (o *onNodes) sumSmall(buf []byte) error {
 	c := o.part()
 	c.Kind, c.Send, c.Recv = KindAllReduce, buf, buf
 	if c.Op == Mean {
-		c.Op = Sum // between divides it by all ranks
+		c.Op = Sum // the step between nodes divides by the number of all ranks
 	}
 	if err := o.onNode(false, c); err != nil {
 		return err
@@ -51,13 +50,13 @@ func (o *onNodes) sumSmall(buf []byte) error {
 		}
 	}
 	if o.pairs {
-		return nil // every counterpart has added up in the same order
+		return nil // every counterpart has reduced in the same order
 	}
 	c.Kind, c.Root = KindBroadcast, 0
 	return o.onNode(true, c)
 }
 
-// reduceScatter is allReduce without the gathering.
+// reduceScatter is allReduce without the final all-gather.
 func (o *onNodes) reduceScatter() error {
 	c, rank := o.call, o.flat.rank
 	if len(c.Send) <= smallRoom {
@@ -88,7 +87,7 @@ func (o *onNodes) reduceScatter() error {
 	})
 }
 
-// reduce leaves the buffers of all but root as they are.
+// reduce does not change the buffers of ranks other than root.
 func (o *onNodes) reduce() error {
 	c := o.call
 	isRoot := o.flat.rank == c.Root

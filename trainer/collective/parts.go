@@ -1,6 +1,6 @@
 package collective
 
-// gather has every rank send its part to root at once.
+// gather sends every rank's part directly to root.
 func (x *exchange) gather() error {
 	c := x.call
 	if x.rank != c.Root {
@@ -15,7 +15,7 @@ func (x *exchange) gather() error {
 	return x.fromAll(func(i int) []byte { return c.Recv[i*m:][:m] }, func() error { return nil })
 }
 
-// scatter has root send every rank its part.
+// scatter sends every rank's part from root.
 func (x *exchange) scatter() error {
 	c, m := x.call, len(x.call.Recv)
 	if x.rank != c.Root {
@@ -27,7 +27,7 @@ func (x *exchange) scatter() error {
 	return x.toAll(func(i int) []byte { return c.Send[i*m:][:m] })
 }
 
-// allToAll has every rank send a part to every other, beginning with the next.
+// allToAll sends a part from every rank to every other, beginning with the next rank.
 func (x *exchange) allToAll() error {
 	c, m := x.call, len(x.call.Recv)/x.n
 	copy(c.Recv[x.rank*m:][:m], c.Send[x.rank*m:])
@@ -36,7 +36,7 @@ func (x *exchange) allToAll() error {
 	})
 }
 
-// fromAll receives a part from every other rank, and does something meanwhile.
+// fromAll receives a part from every other rank, and runs meanwhile while it waits.
 func (x *exchange) fromAll(part func(int) []byte, meanwhile func() error) error {
 	var in []incoming
 	for away := 1; away < x.n; away++ {

@@ -26,7 +26,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// worker is what a process of this binary does as a rank.
+// worker configures a process of this binary that runs as a rank.
 type worker struct {
 	Rank    int      `json:"rank"`
 	Addrs   []string `json:"addrs"`
@@ -35,10 +35,10 @@ type worker struct {
 	Size    int      `json:"size"`  // elements
 	Times   int      `json:"times"` // 0: until it fails
 	TCP     bool     `json:"tcp"`
-	Timeout int      `json:"timeout"` // of an operation, in seconds; 20 if it is 0
-	// Absent is a rank that never comes to its fourth operation; 0 is none.
+	Timeout int      `json:"timeout"` // timeout of an operation in seconds; 20 if it is 0
+	// Absent is a rank that never enters its fourth operation; 0 is none.
 	Absent int `json:"absent"`
-	// Apart gives the last rank a /dev/shm of its own, as containers have.
+	// Apart gives the last rank a separate /dev/shm, as containers have.
 	Apart bool `json:"apart"`
 }
 
@@ -60,8 +60,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// run sums again and again, and prints the way, the digest of the first sum and the
-// times.
+// run sums repeatedly, and prints the path, the digest of the first sum, and the times.
 func (w worker) run() error {
 	ctx := context.Background()
 	listener, err := net.FileListener(os.NewFile(3, "listener"))
@@ -172,7 +171,7 @@ func (w worker) start(t testing.TB, n int) []process {
 	return out
 }
 
-// line is the next line that a process prints.
+// line returns the next line of a process's output.
 func (p process) line(t testing.TB) string {
 	t.Helper()
 	text, err := p.lines.ReadString('\n')
@@ -182,12 +181,12 @@ func (p process) line(t testing.TB) string {
 	return strings.TrimSpace(text)
 }
 
-// leftFiles fails if a file of a run is left.
+// leftFiles fails if a file of a run remains.
 func leftFiles(t testing.TB) {
 	t.Helper()
 	left, _ := filepath.Glob("/dev/shm/ddpbatch-*")
 	for wait := time.Now().Add(2 * time.Minute); len(left) > 0; time.Sleep(50 * time.Millisecond) {
-		// Those of other processes on this machine go away by themselves.
+		// Files of other processes on this machine disappear on their own.
 		left = slices.DeleteFunc(left, func(name string) bool {
 			_, err := os.Stat(name)
 			return errors.Is(err, fs.ErrNotExist)
@@ -230,7 +229,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// A killed process is named by all others within seconds, and leaves nothing.
+// All other ranks name a killed process within seconds, and no file remains.
 func TestKilledProcessIsNamed(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -270,7 +269,7 @@ func TestKilledProcessIsNamed(t *testing.T) {
 	}
 }
 
-// BenchmarkProcesses prints what a rank of two has measured.
+// BenchmarkProcesses prints the measurements of one of two ranks.
 func BenchmarkProcesses(b *testing.B) {
 	for _, bytes := range []int{4 << 10, 64 << 10, 1 << 20, 25 << 20, 100 << 20} {
 		for name, w := range map[string]worker{"memory": {}, "windows": {Plain: true}, "tcp": {Plain: true, TCP: true}} {

@@ -1,10 +1,10 @@
 package collective
 
-// ring reduces and gathers the parts of a buffer, as reduce-scatter and all-gather of the
-// bandwidth-optimal all-reduce (Patarasuk and Yuan, 2009): each rank sends 2(n-1)/n of
-// the buffer whatever the number of ranks. Part i, which may be anywhere, ends, or
-// begins, at rank i. Segments go on as soon as they are there: while one is added up,
-// others are on their way.
+// ring reduces and gathers the parts of a buffer by the reduce-scatter and all-gather of the
+// bandwidth-optimal all-reduce (Patarasuk and Yuan, 2009): each rank sends 2(n-1)/n of the buffer
+// for any number of ranks. Part i may be anywhere in memory. Its reduction ends, and its gathering
+// begins, at rank i. Segments are forwarded as soon as they arrive: one is reduced while others are
+// in transit.
 func (x *exchange) ring(parts func(i int) []byte, reduce, gather bool) error {
 	n := x.n
 	next, previous := (x.rank+1)%n, (x.rank+n-1)%n
@@ -18,12 +18,12 @@ func (x *exchange) ring(parts func(i int) []byte, reduce, gather bool) error {
 	if reduce && gather {
 		x.steps *= 2
 	}
-	first := uint32(0) // step of the gathering
+	first := uint32(0) // first step of the all-gather
 	if reduce {
 		first = steps
 	}
-	// What is gathered is final: the part has passed this rank before, so that it can
-	// be overwritten where it stands as soon as it comes.
+	// Gathered data is final: the part has passed this rank before, so it can be overwritten in
+	// place on arrival.
 	var final []incoming
 	if gather {
 		for s := range n - 1 {
@@ -54,9 +54,9 @@ func (x *exchange) ring(parts func(i int) []byte, reduce, gather bool) error {
 	return nil
 }
 
-// ringReduce passes partial results round. In step s rank r sends part r-1-s and adds
-// its own to part r-2-s, so that the sum of part i begins with rank i+1 and ends with
-// rank i, which sends it on if it is to be gathered.
+// ringReduce passes partial sums around the ring. In step s, rank r sends part r-1-s and adds its
+// own data to part r-2-s. So the sum of part i begins with rank i+1 and ends with rank i, which
+// forwards it if it is to be gathered.
 func (x *exchange) ringReduce(part func(int) []byte, largest int, gather bool) error {
 	n, c := x.n, x.call
 	next, previous := (x.rank+1)%n, (x.rank+n-1)%n

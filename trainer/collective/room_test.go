@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What a rank offers has one length, whatever the system's messages are made of.
+// Encoded offers have a fixed length, whatever characters the error messages contain.
 func TestOffersFitTheirRoom(t *testing.T) {
 	for _, why := range []string{"", "no space left", strings.Repeat("ü", 1000), strings.Repeat("\x01", 1000), strings.Repeat("<\xff", 1000)} {
 		b, err := offer{Name: "ddpbatch-" + strings.Repeat("f", 32), Bytes: 1 << 62, Why: why}.encode()
@@ -23,7 +23,7 @@ func TestOffersFitTheirRoom(t *testing.T) {
 	}
 }
 
-// Windows are divided among the ranks of a node: there must be a line for each.
+// Windows are divided among the ranks of a node: each rank needs at least one cache line.
 func TestTooManyRanksOfANodeExchangeMessages(t *testing.T) {
 	m := &messages{world: &world{}, members: make([]int, mostOnNode+1)}
 	f, why, err := shareMemory(t.Context(), m)
@@ -32,7 +32,7 @@ func TestTooManyRanksOfANodeExchangeMessages(t *testing.T) {
 	}
 }
 
-// What follows a step between nodes waits longer by a part of the operation's own time.
+// A step that follows a step between nodes waits longer, by a fraction of the operation's timeout.
 func TestSlackIsOfTheOperationsTime(t *testing.T) {
 	o := &onNodes{nodes: &nodes{world: &world{timeout: time.Second}, local: &shared{members: []int{0}}},
 		ctx: WithTimeout(context.Background(), time.Minute)}

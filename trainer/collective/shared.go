@@ -7,31 +7,30 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 )
 
-// shared is the [engine] of ranks that can read each other's memory. An operation
-// begins with every rank showing its arguments, and ends when no rank looks at
-// another's memory any more. In between, ranks read what others bring where it lies, or
-// where it does not lie in common memory, from windows that are copied into it.
+// shared is the [engine] of ranks that can access each other's memory. In an operation, every rank
+// first publishes its arguments, and returns only after no rank reads its memory anymore. In
+// between, ranks read the buffers of the others directly if these are in shared memory. Otherwise
+// each rank copies its buffer through windows in shared memory.
 type shared struct {
 	*world
 	members []int
 	rank    int
 	board   board
-	// phase counts the times that all ranks have waited for each other, turn the
-	// operations.
+	// phase counts the synchronizations of all ranks; turn counts the operations.
 	phase, turn uint64
-	trouble     time.Time     // when the present operation takes too long; zero until it waits
-	limit       time.Duration // of its time
-	slack       time.Duration // what it may take longer
-	// doubt is how often the looks without pause are halved, because they were of no use:
-	// others of this process may need this core.
+	trouble     time.Time     // deadline of the present operation; zero until it waits
+	limit       time.Duration // timeout of the present operation
+	slack       time.Duration // allowed in addition to the timeout
+	// doubt is the number of times that the spin count is halved because spinning was unsuccessful:
+	// other goroutines or processes may need this core.
 	doubt int
-	// together says that the rank that this one last gave way to was on its core; idle is
-	// how long all cores had idled when that was last looked at, for another core.
+	// together reports whether the rank that this one last yielded to ran on the same core. idle is
+	// the idle time of each core when it was last sampled, to find another core.
 	together bool
 	idle     []int64
 	seen     time.Time
-	// room is for sums in the making, aligned for every element. On the stack it would
-	// not stay: it is handed to functions of the element.
+	// room holds partial sums and is aligned for every element type. It would escape from the
+	// stack, because it is passed to functions of the element type.
 	room [block / 8]uint64
 }
 
@@ -88,7 +87,7 @@ func (s *shared) run(ctx context.Context, sequence uint64, c *Call) error {
 	default:
 		return s.staged(ctx, c)
 	}
-	// Nobody may change what others still read.
+	// No rank may change its buffer while others still read it.
 	return s.sync(ctx)
 }
 

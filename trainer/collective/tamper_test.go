@@ -15,20 +15,20 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// An attacker is on the path between two ranks. It changes the sign of all numbers that they
-// send, and computes the CRCs again.
+// attacker is a proxy on the path between two ranks. It changes the sign of all elements that they
+// send and recomputes the CRCs.
 type attacker struct {
 	headSize int
-	changed  atomic.Int32 // messages
+	changed  atomic.Int32 // number of changed messages
 }
 
-// The bytes of a handshake each way: nonces, proofs, and one frame.
+// These are the bytes of a handshake in each direction: nonces, proofs, and one frame.
 const (
 	fromClient = 16 + 32 + 32 + 5 + 16 + 12
 	fromServer = 16 + 32 + 32 + 5 + 16
 )
 
-// between returns an address that leads to addr by way of the attacker.
+// between returns an address that forwards to addr through the attacker.
 func (a *attacker) between(t *testing.T, addr string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -72,7 +72,7 @@ func (a *attacker) forward(to, from net.Conn, handshake int64) {
 		if _, err := io.ReadFull(from, payload); err != nil {
 			return
 		}
-		if head[0] == 1 && len(payload) >= 1000 { // numbers of an operation
+		if head[0] == 1 && len(payload) >= 1000 { // elements of an operation
 			for i := 3; i < len(payload); i += 4 {
 				payload[i] ^= 0x80
 			}
@@ -86,16 +86,16 @@ func (a *attacker) forward(to, from net.Conn, handshake int64) {
 	}
 }
 
-// Whoever is on the path between two nodes can replace gradients and compute their CRCs. With
-// tags, no rank uses what was altered: all of them fail, and exit code 4 says that the job is
-// not at fault.
+// An attacker on the path between two nodes can replace gradients and recompute their CRCs. With
+// tags, no rank uses altered data: all ranks fail with exit code 4, which means that the job is not
+// at fault.
 func TestAlteredSumsAreRejected(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		authenticate bool
 		headSize     int
 	}{
-		{"checksums", false, 64}, // shows that the attack works; what ranks make of it is not promised
+		{"checksums", false, 64}, // shows that the attack works; the behavior of the ranks is undefined
 		{"tags", true, 64 + 32},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,7 +2,7 @@ package collective
 
 import "math/bits"
 
-// from is a rank's distance from the root, and to the rank at a distance.
+// fromRoot returns this rank's distance from the root. atRoot returns the rank at a distance.
 func (x *exchange) fromRoot() int       { return (x.rank - x.call.Root + x.n) % x.n }
 func (x *exchange) atRoot(away int) int { return (x.call.Root + away) % x.n }
 
@@ -27,8 +27,7 @@ func (x *exchange) treeBroadcast(buf []byte) error {
 	return nil
 }
 
-// chainBroadcast passes a large buffer from rank to rank, each forwarding segments as
-// they come.
+// chainBroadcast passes a large buffer from rank to rank. Each rank forwards segments on arrival.
 func (x *exchange) chainBroadcast(buf []byte) error {
 	away := x.fromRoot()
 	last := away == x.n-1

@@ -8,7 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/sched"
 )
 
-// sync waits until all ranks have called it as often as this one.
+// sync waits until all ranks have called it as often as this rank.
 func (s *shared) sync(ctx context.Context) error {
 	s.phase++
 	mine := s.board.slot(s.rank)
@@ -24,13 +24,13 @@ func (s *shared) sync(ctx context.Context) error {
 	return nil
 }
 
-// How a rank waits: first it looks without pause, for as long as a rank that is nearly
-// there may take, and less long while that is in vain, but never less than a small sum
-// takes two ranks with a core each: else they would not find back to looking; then it
-// lets others run; then it sleeps, longer and longer. It does not look at all for a rank
-// that needs this very core.
+// A rank waits in three stages. First it spins, about as long as a rank that is almost done may
+// take. It spins for a shorter time after unsuccessful attempts, but never less than a small
+// reduction takes two ranks with a core each; otherwise they would never return to spinning. Then
+// it yields the core. Then it sleeps, for growing intervals. It does not spin for a rank that needs
+// this very core.
 const (
-	looks      = 20_000 // some 10 us
+	looks      = 20_000 // about 10 us
 	mostDoubt  = 3
 	yields     = 200
 	firstSleep = 20 * time.Microsecond
@@ -42,7 +42,7 @@ func (s *shared) await(ctx context.Context, r int) error {
 	phase := &other.phase
 	if phase.Load() >= s.phase {
 		if other.core.Load() != 0 {
-			s.keepApart(r) // it has given way: maybe to this one
+			s.keepApart(r) // the other rank has yielded, maybe to this one
 		}
 		return nil
 	}
@@ -76,7 +76,7 @@ func (s *shared) await(ctx context.Context, r int) error {
 			s.waiting.begin(s.members[r])
 		}
 		if err := s.failed(ctx, r); err != nil {
-			// It may have come this far and then ended.
+			// The rank may have reached this phase and then exited.
 			if phase.Load() >= s.phase {
 				return nil
 			}
@@ -87,18 +87,17 @@ func (s *shared) await(ctx context.Context, r int) error {
 	}
 }
 
-// watch is how long a core must have idled for a rank to move to it.
+// watch is how long a core must be idle before a rank moves to it.
 const watch = 4 * sched.Tick
 
-// keepApart looks for a core of its own if this rank shares one with a rank that it waits
-// for. The system may let two such ranks stay together, also beside a core that idles, for
-// as long as they give way to each other: they never sleep, and to its eyes both have much
-// in their core's cache. A core that is busy is worse than a shared one: where one of the
-// ranks waits for a stranger, both do. Of two ranks the higher moves, or they would meet
-// again.
+// keepApart moves this rank to an idle core if it shares one with a rank that it waits for. The
+// scheduler may keep two such ranks on one core, even if another core is idle, for as long as they
+// yield to each other: they never sleep, and both appear to have a hot cache there. A busy core is
+// worse than a shared one: if one rank waits for a foreign process, both wait. Of two ranks, the
+// higher one moves; otherwise both could move to the same core.
 func (s *shared) keepApart(r int) {
 	if s.board.looks() == 0 {
-		return // there is no core for each
+		return // the ranks do not have a core each
 	}
 	core := sched.Core()
 	s.board.slot(s.rank).core.Store(int32(core) + 1)
@@ -112,7 +111,7 @@ func (s *shared) keepApart(r int) {
 		return
 	}
 	idle := sched.Idle()
-	if passed < 2*watch { // else it was of another time
+	if passed < 2*watch { // otherwise the earlier sample is too old
 		if to := rested(s.idle, idle, passed); to != sched.Nowhere && sched.Move(to) {
 			s.together = false
 		}
@@ -120,7 +119,7 @@ func (s *shared) keepApart(r int) {
 	s.idle, s.seen = idle, now
 }
 
-// rested is a core that has idled for all the time between two looks at all.
+// rested returns a core that was idle for the whole time between two samples.
 func rested(before, after []int64, passed time.Duration) int {
 	for core := range min(len(before), len(after)) {
 		// Both counts are rounded down.
@@ -131,7 +130,7 @@ func rested(before, after []int64, passed time.Duration) int {
 	return sched.Nowhere
 }
 
-// failed is why it is no use to wait for a rank any longer.
+// failed returns the reason why waiting for a rank cannot succeed, or nil.
 func (s *shared) failed(ctx context.Context, r int) error {
 	select {
 	case <-s.ended:

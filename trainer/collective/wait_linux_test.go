@@ -8,14 +8,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/sched"
 )
 
-// Of two ranks on one core the higher looks for another, at most once in a while; none does
-// where the other is elsewhere or not known to be anywhere, and where there are not enough
-// cores.
+// Of two ranks on one core, the higher one looks for another core, at limited intervals. No rank
+// moves if the other rank's core is different or unknown, or if there are not enough cores.
 func TestRanksOfOneCoreMoveApart(t *testing.T) {
 	same := func(core int) int32 { return int32(core) + 1 }
 	for name, tt := range map[string]struct {
 		rank, other int
-		shows       func(core int) int32 // the other rank
+		shows       func(core int) int32 // core that the other rank publishes
 		looks       int
 		want        bool
 	}{
@@ -31,7 +30,7 @@ func TestRanksOfOneCoreMoveApart(t *testing.T) {
 			h := newHeap(2, func() {})
 			h.spins = tt.looks
 			s := &shared{members: []int{0, 1}, rank: tt.rank, board: h}
-			// The system may move this thread at any time, but not each time.
+			// The scheduler may move this thread at any time, but not each time.
 			for try := 1; ; try++ {
 				h.slot(tt.other).core.Store(tt.shows(sched.Core()))
 				s.keepApart(tt.other)
@@ -70,7 +69,7 @@ func TestRested(t *testing.T) {
 	}
 }
 
-// Where a rank was is forgotten when it goes on: it may have moved.
+// A rank clears its published core when it continues, because it may have moved.
 func TestARankThatGoesOnIsNowhere(t *testing.T) {
 	h := newHeap(1, func() {})
 	s := &shared{members: []int{0}, board: h}

@@ -11,43 +11,43 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// Options describe this rank's place among processes.
+// Options configure this rank of a group of processes.
 type Options struct {
 	Rank int
-	// Addrs is where each rank listens, as "host:port".
+	// Addrs is the listen address of each rank, as "host:port".
 	Addrs []string
-	// Nodes says of each rank on which node it is; nil is that each is on its own.
+	// Nodes is the node of each rank. If it is nil, each rank has its own node.
 	Nodes []int
-	// Memory lets ranks of a node share memory.
+	// Memory lets the ranks of a node share memory.
 	Memory bool
 	Secret wire.Secret
 	Source net.IP // address to connect from; nil leaves it to the kernel
-	// Sockets is the number of connections between two ranks, all of one source
-	// address; 0 is 2.
+	// Sockets is the number of connections between two ranks, all from one source address. The
+	// default is 2.
 	Sockets int
-	// Authenticate protects messages between processes with keyed tags, so that nobody on
-	// the path between nodes can alter them unnoticed. Without it, CRCs find damage only.
-	// All ranks must have the same value.
+	// Authenticate protects messages between processes with keyed tags, so that nothing on the
+	// network path can alter them undetected. Without it, CRCs detect only accidental corruption.
+	// All ranks must pass the same value.
 	Authenticate bool
-	// ConnectTimeout bounds Connect and each first use of a rank, Timeout every single
+	// ConnectTimeout limits Connect and the first connection to each rank. Timeout limits each
 	// operation.
 	ConnectTimeout, Timeout time.Duration
 }
 
-// world is the ranks of an attempt, seen from one of them.
+// world holds the ranks of an attempt and this rank's view of them.
 type world struct {
 	rank, size int
 	mesh       mesh.Mesh
 	nodes      []int
 	memory     bool
 	timeout    time.Duration
-	messages   string // the transport of messages
-	heaps      *heaps // where all ranks are goroutines
+	messages   string // transport of point-to-point messages
+	heaps      *heaps // nil unless all ranks are goroutines
 	groups     *groups
-	waiting    *waiting // of the group whose world this is
+	waiting    *waiting // of the group that owns this copy of the world
 	lookout    *lookout // of that group
 
-	ended chan struct{} // closed with that group
+	ended chan struct{} // closed when that group closes
 }
 
 // Local returns the communicators of n ranks that are goroutines of this process.
@@ -68,11 +68,11 @@ func Local(n int, timeout time.Duration) []Communicator {
 	return out
 }
 
-// connectMark is the group that ranks first meet in.
+// connectMark is the ID of the group that verifies the connections of all ranks.
 const connectMark = 1 << 61
 
-// Connect returns the communicator of this process and all others of the attempt, which
-// must call it too. It accepts connections on listener, which it closes in the end.
+// Connect returns the communicator of all processes of the attempt, each of which must call it. It
+// accepts connections on listener and closes the listener when the communicator closes.
 func Connect(ctx context.Context, listener net.Listener, o Options) (Communicator, error) {
 	n := len(o.Addrs)
 	if n < 1 || o.Rank < 0 || o.Rank >= n || o.Nodes != nil && len(o.Nodes) != n {
@@ -105,7 +105,8 @@ func Connect(ctx context.Context, listener net.Listener, o Options) (Communicato
 	return g, nil
 }
 
-// place is a group of some ranks without its engine, in a world of its own.
+// place returns a group of the given members without an engine. The group has its own copy of the
+// world.
 func (w *world) place(id uint64, members []int) *group {
 	own := *w
 	own.waiting, own.lookout, own.ended = new(waiting), newLookout(), make(chan struct{})
@@ -114,7 +115,7 @@ func (w *world) place(id uint64, members []int) *group {
 	return g
 }
 
-// group makes a communicator of some ranks, all of which call it.
+// group returns a communicator of the given members. All of them must call it.
 func (w *world) group(ctx context.Context, id uint64, members []int) (*group, error) {
 	g := w.place(id, members)
 	e, err := g.world.engine(ctx, id, members, g.rank)
@@ -125,7 +126,7 @@ func (w *world) group(ctx context.Context, id uint64, members []int) (*group, er
 	return g, nil
 }
 
-// engine chooses how the ranks of a group work together.
+// engine selects how the ranks of a group communicate.
 func (w *world) engine(ctx context.Context, id uint64, members []int, rank int) (engine, error) {
 	if w.heaps != nil {
 		return &shared{world: w, members: members, rank: rank, board: w.heaps.of(id, len(members))}, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
-// messages tries sends and receives, of several tags, in another order than sent.
+// messages tests sends and receives with several tags, received in a different order.
 func messages(t *testing.T, comms []collective.Communicator) {
 	if comms[0].Size() < 2 {
 		return
@@ -49,7 +49,7 @@ func messages(t *testing.T, comms []collective.Communicator) {
 	})
 }
 
-// requests starts many operations at once; they run in their order.
+// requests starts many operations in the background. They run in order.
 func requests(t *testing.T, comms []collective.Communicator) {
 	each(t, comms, func(c collective.Communicator) error {
 		const n = 5000
@@ -76,7 +76,7 @@ func requests(t *testing.T, comms []collective.Communicator) {
 	})
 }
 
-// groups splits ranks by parity, in reverse order, and uses both at once.
+// groups splits ranks by parity, in reverse order, and uses both groups at the same time.
 func groups(t *testing.T, comms []collective.Communicator) {
 	each(t, comms, func(c collective.Communicator) error {
 		color := c.Rank() % 2
@@ -109,7 +109,7 @@ func groups(t *testing.T, comms []collective.Communicator) {
 		if !slices.Equal(got, want) {
 			return fmt.Errorf("gathered %v, want %v", got, want)
 		}
-		// Of group and whole, ranks may begin with either.
+		// Ranks may start with the operation of either the group or the world.
 		wide, narrow := make([]float32, 50_000), make([]float32, 50_000)
 		for i := range wide {
 			wide[i], narrow[i] = 1, 1
@@ -128,7 +128,7 @@ func groups(t *testing.T, comms []collective.Communicator) {
 	})
 }
 
-// keys: ranks are ordered by keys of any size, and by rank where these are the same.
+// keys tests that ranks are ordered by keys of any size, then by rank.
 func keys(t *testing.T, comms []collective.Communicator) {
 	all := []int{math.MaxInt, math.MinInt, 0, math.MinInt, -1}
 	each(t, comms, func(c collective.Communicator) error {
@@ -150,7 +150,7 @@ func keys(t *testing.T, comms []collective.Communicator) {
 	})
 }
 
-// barrier: nobody leaves before the last has entered.
+// barrier tests that no rank leaves before the last has entered.
 func barrier(t *testing.T, comms []collective.Communicator) {
 	var entered atomic.Int32
 	each(t, comms, func(c collective.Communicator) error {
@@ -166,8 +166,8 @@ func barrier(t *testing.T, comms []collective.Communicator) {
 	})
 }
 
-// bits: rounding depends on order; every rank must have the same, every time, and by
-// every operation that reduces a buffer of one length.
+// bits tests that all ranks get the same bits, in every run and from every operation that reduces a
+// buffer of the same length. Rounding depends on the order.
 func bits(t *testing.T, m Member) {
 	sizes := append([]int{1001, 30_000, 200_001}, m.Sizes...)
 	for _, n := range m.Ranks {
@@ -178,7 +178,7 @@ func bits(t *testing.T, m Member) {
 		for run := range 2 {
 			comms := connect(t, m, n, long)
 			for i, size := range sizes {
-				size /= n // of a rank's part
+				size /= n // length of a rank's part
 				results := make([]reductions, n)
 				each(t, comms, func(c collective.Communicator) (err error) {
 					results[c.Rank()], err = reduce(t, c, size, run)
@@ -206,10 +206,10 @@ func bits(t *testing.T, m Member) {
 	}
 }
 
-// reductions are the sum of the same numbers by all operations that there are.
+// reductions holds the sums of the same elements by all reducing operations.
 type reductions struct{ all, part, whole []float32 }
 
-// reduce computes them of n ranks' parts of size elements.
+// reduce computes them for parts of size elements per rank.
 func reduce(t *testing.T, c collective.Communicator, size, root int) (r reductions, err error) {
 	all, err := collective.Alloc[float32](t.Context(), c, c.Size()*size)
 	if all == nil {
@@ -236,7 +236,7 @@ func reduce(t *testing.T, c collective.Communicator, size, root int) (r reductio
 	return r, err
 }
 
-// wild are numbers of many magnitudes, whose sum depends on its order.
+// wild returns values of many magnitudes, whose sum depends on the order.
 func wild(rank, n int) []float32 {
 	g := rand.New(rand.NewPCG(1, uint64(rank)))
 	buf := make([]float32, n)

@@ -1,10 +1,9 @@
-// Package conformance holds every implementation of collective.Communicator to one
-// reference: what an operation makes of given numbers, in all types, sizes and numbers
-// of ranks; that bits are the same on all ranks, in all runs and by all reductions; and
-// what becomes of mistakes and of ranks that are lost.
+// Package conformance tests every implementation of collective.Communicator against one reference:
+// the results for all operations, types, sizes, and numbers of ranks; bit-identical results on all
+// ranks, in all runs, and for all reductions; and the behavior on errors and lost ranks.
 //
-// It does not measure, and does not start processes: the ranks of a member are
-// goroutines here, whatever is between them.
+// It does not measure performance and does not start processes: all ranks are goroutines of the
+// test, whatever transport connects them.
 package conformance
 
 import (
@@ -16,27 +15,27 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// Member is an implementation.
+// A Member is an implementation to test.
 type Member struct {
-	// Connect returns the communicators of n ranks, which the test closes.
+	// Connect returns the communicators of n ranks. The test closes them.
 	Connect func(t testing.TB, n int, timeout time.Duration) []collective.Communicator
-	// Sizes are the numbers of elements at which it changes its ways, beside those
-	// that every member is tried with.
+	// Sizes contains the numbers of elements at which the implementation changes its algorithm. The
+	// test uses them in addition to its default sizes.
 	Sizes []int
-	// Ranks are the numbers of ranks; 1 to 5 if nil.
+	// Ranks contains the numbers of ranks to test (default: 1 to 5).
 	Ranks []int
-	// AnyOrder is that all-reduce, reduce and reduce-scatter may each have an order
-	// of their own; it must be the same run after run all the same.
+	// AnyOrder is set if all-reduce, reduce, and reduce-scatter may each use a different order.
+	// Each order must still be the same in every run.
 	AnyOrder bool
-	// ScaledMean says that a mean is the sum of elements that were divided before, as
-	// NCCL's: it is tried with elements of which that has the same bits.
+	// ScaledMean is set if a mean is the sum of pre-divided elements, as in NCCL. The test then
+	// uses elements for which both ways give the same bits.
 	ScaledMean bool
 }
 
 // long is a timeout that no test reaches.
 const long = time.Minute
 
-// Run tries all that a member promises.
+// Run tests all guarantees of a member.
 func Run(t *testing.T, m Member) {
 	if m.Ranks == nil {
 		m.Ranks = []int{1, 2, 3, 4, 5}
@@ -63,7 +62,7 @@ func Run(t *testing.T, m Member) {
 	t.Run("cancellation", func(t *testing.T) { cancellation(t, m) })
 }
 
-// Values tries only what operations make of numbers, and their bits.
+// Values tests only the results of operations and their bits.
 func Values(t *testing.T, m Member) {
 	for _, n := range m.Ranks {
 		t.Run(fmt.Sprint(n, " ranks"), func(t *testing.T) { operations(t, connect(t, m, n, long), m) })
@@ -71,8 +70,7 @@ func Values(t *testing.T, m Member) {
 	t.Run("bits", func(t *testing.T) { bits(t, m) })
 }
 
-// Ranks tries what some ranks can by themselves while the others, which other processes
-// have, do the same.
+// Ranks tests the given ranks while other processes run the same test with the other ranks.
 func Ranks(t *testing.T, m Member, comms []collective.Communicator) {
 	operations(t, comms, m)
 	sums(t, comms)
@@ -107,7 +105,7 @@ func all(comms []collective.Communicator, f func(c collective.Communicator) erro
 	return errs
 }
 
-// each is all, of which none may fail.
+// each runs f on every rank and fails the test if one fails.
 func each(t *testing.T, comms []collective.Communicator, f func(c collective.Communicator) error) {
 	t.Helper()
 	for r, err := range all(comms, f) {

@@ -11,7 +11,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// mistakes: every rank gets an error, soon, and at least one says what is wrong.
+// mistakes tests that invalid calls fail on every rank, soon, and that at least one error states
+// the cause.
 func mistakes(t *testing.T, m Member) {
 	for name, tt := range map[string]struct {
 		f    func(c collective.Communicator) error
@@ -89,7 +90,7 @@ func mistakes(t *testing.T, m Member) {
 			comms := connect(t, m, 3, long)
 			found := false
 			for r, err := range all(comms, func(c collective.Communicator) error {
-				// One who has only sent finds out in what follows.
+				// A rank that only sends detects the error in the next operation.
 				return errors.Join(tt.f(c), c.Do(t.Context(), collective.Barrier()))
 			}) {
 				if err == nil {
@@ -113,8 +114,8 @@ func mistakes(t *testing.T, m Member) {
 	}
 }
 
-// standoffs: of ranks that only wait for each other, because their programs have diverged,
-// all are told so long before the time is over.
+// standoffs tests that ranks that wait for each other, because their programs have diverged, fail
+// long before the timeout.
 func standoffs(t *testing.T, m Member) {
 	for name, tt := range map[string]struct {
 		call func(rank int) collective.Call
@@ -148,7 +149,7 @@ func standoffs(t *testing.T, m Member) {
 	}
 }
 
-// closing: an operation under way ends with its communicator, as does one of a group.
+// closing tests that operations in progress fail when their communicator, or a group, closes.
 func closing(t *testing.T, m Member) {
 	for name, size := range map[string]int{"small": 100, "large": 1_000_000} {
 		for _, whole := range []bool{true, false} {
@@ -179,7 +180,7 @@ func closing(t *testing.T, m Member) {
 	}
 }
 
-// silence: a rank that does not come is named when the time is over.
+// silence tests that the error names a rank that does not enter before the timeout.
 func silence(t *testing.T, m Member) {
 	const timeout = 300 * time.Millisecond
 	comms := connect(t, m, 2, timeout)
@@ -204,7 +205,7 @@ func silence(t *testing.T, m Member) {
 			if again := comms[0].Do(t.Context(), collective.Barrier()); !errors.Is(again, err) {
 				t.Errorf("the failure is not final: %v", again)
 			}
-			// The other is told, or sees it.
+			// The other rank is notified or detects the failure.
 			if err := comms[1].Do(t.Context(), collective.Barrier()); err == nil || !strings.Contains(err.Error(), name+" ") {
 				t.Errorf("the silent rank hears %v", err)
 			}
@@ -212,7 +213,7 @@ func silence(t *testing.T, m Member) {
 	}
 }
 
-// loss: a rank that ends is named by all others, long before the timeout.
+// loss tests that all other ranks name a rank that exits, long before the timeout.
 func loss(t *testing.T, m Member) {
 	for _, n := range []int{2, 4} {
 		for _, size := range []int{100, 1_000_000} {
@@ -230,7 +231,7 @@ func loss(t *testing.T, m Member) {
 					}
 					return nil
 				})
-				// A rank that is still in the operation before may hear of it there.
+				// A rank that is still in the previous operation may fail there.
 				for r, err := range errs {
 					var e *collective.Error
 					if r != 1 && (!errors.As(err, &e) || e.Peer.Rank != 1 || e.Op != "all-reduce" || e.Sequence != 3 && e.Sequence != 2) {
@@ -245,7 +246,7 @@ func loss(t *testing.T, m Member) {
 	}
 }
 
-// cancellation: an operation ends with its context, and gives the cause.
+// cancellation tests that an operation fails when its context is canceled, with the cause.
 func cancellation(t *testing.T, m Member) {
 	comms := connect(t, m, 2, long)
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -9,10 +9,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
-// sizes that every member is tried with: nothing, less than one for each rank, odd ones.
+// sizes are the default numbers of elements: none, fewer than one per rank, and odd ones.
 var sizes = []int{0, 1, 3, 64, 1021}
 
-// operations tries every operation with every type, and with many sizes for one.
+// operations tests every operation with every type, and with many sizes for one type.
 func operations(t *testing.T, comms []collective.Communicator, m Member) {
 	each(t, comms, func(c collective.Communicator) error {
 		for _, kind := range element.Types() {
@@ -30,7 +30,7 @@ func operations(t *testing.T, comms []collective.Communicator, m Member) {
 	})
 }
 
-// sized tries all operations with n elements for each rank.
+// sized tests all operations with n elements per rank.
 func sized(t *testing.T, c collective.Communicator, kind collective.Type, n int, scaledMean bool) error {
 	ranks, rank := c.Size(), c.Rank()
 	do := func(what string, call collective.Call, got, want []byte) error {
@@ -48,7 +48,7 @@ func sized(t *testing.T, c collective.Communicator, kind collective.Type, n int,
 	for _, o := range ops {
 		times, result := 1, o
 		if o == collective.Mean && scaledMean {
-			times, result = ranks, collective.Sum // the mean of n times as much
+			times, result = ranks, collective.Sum // the mean of n times the value
 		}
 		mine := multiples(kind, rank, 0, n, times)
 		b := slices.Clone(mine)
@@ -80,7 +80,7 @@ func sized(t *testing.T, c collective.Communicator, kind collective.Type, n int,
 	return moved(c, kind, n, roots, do)
 }
 
-// moved tries the operations that only move.
+// moved tests the operations that do not reduce.
 func moved(c collective.Communicator, kind collective.Type, n int, roots []int,
 	do func(string, collective.Call, []byte, []byte) error) error {
 	ranks, rank := c.Size(), c.Rank()
@@ -128,7 +128,7 @@ func moved(c collective.Communicator, kind collective.Type, n int, roots []int,
 	return do("all-to-all", collective.Call{Kind: collective.KindAllToAll, Send: numbers(kind, rank, 0, n*ranks), Recv: b}, b, pieces)
 }
 
-// sums tries the calls that training makes.
+// sums tests the calls that training makes.
 func sums(t *testing.T, comms []collective.Communicator) {
 	each(t, comms, func(c collective.Communicator) error {
 		single, double := []float32{float32(c.Rank()), 1}, []float64{float64(c.Rank()), 1}
@@ -150,7 +150,7 @@ func sums(t *testing.T, comms []collective.Communicator) {
 	})
 }
 
-// memory tries operations in memory of the communicator's, and next to other memory.
+// memory tests operations in the communicator's memory, and in a mix with other memory.
 func memory(t *testing.T, comms []collective.Communicator) {
 	each(t, comms, func(c collective.Communicator) error {
 		const n = 100_003
@@ -166,7 +166,7 @@ func memory(t *testing.T, comms []collective.Communicator) {
 		}
 		for _, shift := range []int{0, 1} {
 			b := element.Bytes(fast)[4*shift:][: 4*(n-1) : 4*(n-1)]
-			// In one round rank 0 brings memory of its own.
+			// In one round, rank 0 uses other memory.
 			if shift == 1 && c.Rank() == 0 {
 				b = aligned(element.Float32, n-1)
 			}

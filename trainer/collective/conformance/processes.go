@@ -10,9 +10,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// Processes connects n ranks over the loopback, as if each were a process of its own, and
-// closes them with the test. Of the options it sets the rank, the addresses and a secret,
-// and a timeout where there is none.
+// Processes connects n ranks over the loopback interface as if each were a process, and closes them
+// when the test ends. It sets the rank, the addresses, the secret, and the default timeout in the
+// options.
 func Processes(t testing.TB, n int, o collective.Options) []collective.Communicator {
 	t.Helper()
 	var err error
@@ -44,7 +44,7 @@ func Processes(t testing.TB, n int, o collective.Options) []collective.Communica
 	return comms
 }
 
-// Every has n ranks do something at the same time, which none may fail to do.
+// Every runs f on n ranks concurrently and fails the test if one fails.
 func Every[T any](t testing.TB, n int, f func(rank int) (T, error)) []T {
 	t.Helper()
 	out, errs := make([]T, n), make([]error, n)

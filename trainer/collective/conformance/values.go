@@ -8,19 +8,19 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
-// value is element i of rank r: 1, 2 or 3, of which sums and products over a few ranks
-// are exact in every type, or wrap around in the same way.
+// value returns element i of rank r: 1, 2, or 3. Sums and products of these over a few ranks are
+// exact in every type, or wrap around in the same way.
 func value(r, i int) int { return 1 + (r*5+i+i/7)%3 }
 
-// aligned is memory for n elements of any type.
+// aligned returns memory for n elements of any type.
 func aligned(t collective.Type, n int) []byte {
 	return element.Bytes(make([]float64, n*t.Size()/8+1))[:n*t.Size()]
 }
 
-// numbers are the elements from first on of rank r.
+// numbers returns n elements of rank r, starting at first.
 func numbers(t collective.Type, r, first, n int) []byte { return multiples(t, r, first, n, 1) }
 
-// multiples are so many times as much.
+// multiples returns such elements, multiplied by times.
 func multiples(t collective.Type, r, first, n, times int) []byte {
 	b := aligned(t, n)
 	for i := range n {
@@ -29,7 +29,7 @@ func multiples(t collective.Type, r, first, n, times int) []byte {
 	return b
 }
 
-// put makes element i v/divisor, as collective.Mean divides.
+// put sets element i to v/divisor, divided like collective.Mean.
 func put(t collective.Type, b []byte, i, v, divisor int) {
 	single := float32(v) * (1 / float32(divisor))
 	switch t {
@@ -56,7 +56,7 @@ func put(t collective.Type, b []byte, i, v, divisor int) {
 	}
 }
 
-// reduced is the reduction of the elements from first on over n ranks.
+// reduced returns the reduction of n elements over the ranks, starting at first.
 func reduced(t collective.Type, o collective.Op, ranks, first, n int) []byte {
 	b := aligned(t, n)
 	for i := range n {
@@ -82,7 +82,7 @@ func reduced(t collective.Type, o collective.Op, ranks, first, n int) []byte {
 	return b
 }
 
-// same compares buffers and says where they differ.
+// same compares buffers and returns an error with the first difference.
 func same(what string, got, want []byte) error {
 	if bytes.Equal(got, want) {
 		return nil

@@ -1,15 +1,19 @@
-// Package element is the arithmetic of collective operations: the types of numbers
-// that ranks exchange, and sums, products, extremes and means of them over raw
-// memory, so that one implementation of an operation serves every type.
+// Package element implements the arithmetic of collectives: element types, and sums, products,
+// maxima, minima, and means over raw memory, so that one implementation of a collective serves
+// every type.
 //
-// It promises: the same bits for the same operands in the same order, on every
-// processor and whatever the alignment. float16 and bfloat16 are computed in float32
-// and rounded after each operation, to nearest and to even in the middle; integers
-// wrap around; the extreme of anything and NaN is NaN; a mean is the sum times 1/n,
-// for integers the sum divided by n and cut towards zero.
+// Guarantees:
+//   - The same operands in the same order give the same bits, on every CPU and for every
+//     alignment.
+//   - float16 and bfloat16 are computed in float32 and rounded after each operation, to nearest
+//     even.
+//   - Integers wrap around.
+//   - The maximum or minimum of any value and NaN is NaN.
+//   - A mean is the sum times 1/n; for integers, it is the sum divided by n, truncated towards
+//     zero.
 //
-// It does not choose the order of a sum, does not check lengths beyond a panic, and
-// holds nothing.
+// The package does not choose the order of a sum, panics on buffers of different lengths, and has
+// no state.
 package element
 
 import (
@@ -17,10 +21,10 @@ import (
 	"unsafe"
 )
 
-// Type is what the elements of a buffer are.
+// A Type is the type of the elements of a buffer.
 type Type uint8
 
-// The types of elements, all in the byte order of the machine.
+// The element types use the byte order of the machine.
 const (
 	Float32 Type = iota + 1
 	Float64
@@ -34,7 +38,7 @@ const (
 	Uint64
 )
 
-// Types are all of them.
+// Types returns all types.
 func Types() []Type {
 	return []Type{Float32, Float64, BFloat16, Float16, Int8, Uint8, Int32, Uint32, Int64, Uint64}
 }
@@ -46,10 +50,10 @@ var typeSizes = [...]int{0, 4, 8, 2, 2, 1, 1, 4, 4, 8, 8}
 // Valid reports whether t is one of [Types].
 func (t Type) Valid() bool { return t >= Float32 && t <= Uint64 }
 
-// Size is the bytes of one element.
+// Size returns the size of one element in bytes.
 func (t Type) Size() int { return typeSizes[t] }
 
-// String is the type's name in messages.
+// String returns the name of the type for messages.
 func (t Type) String() string {
 	if !t.Valid() {
 		return fmt.Sprintf("Type(%d)", uint8(t))
@@ -57,18 +61,18 @@ func (t Type) String() string {
 	return typeNames[t]
 }
 
-// BF16 is the bits of a bfloat16 number: the upper half of a float32.
+// BF16 holds the bits of a bfloat16 value: the upper half of a float32.
 type BF16 uint16
 
-// F16 is the bits of an IEEE 754 binary16 number.
+// F16 holds the bits of an IEEE 754 binary16 value.
 type F16 uint16
 
-// Number is a Go type that stands for a [Type].
+// Number is the set of Go types that represent a [Type].
 type Number interface {
 	float32 | float64 | BF16 | F16 | int8 | uint8 | int32 | uint32 | int64 | uint64
 }
 
-// Of is the type that T stands for.
+// Of returns the type that T represents.
 func Of[T Number]() Type {
 	var zero T
 	switch any(zero).(type) {
@@ -94,13 +98,13 @@ func Of[T Number]() Type {
 	return Uint64
 }
 
-// Bytes is the memory of s.
+// Bytes returns the memory of s.
 func Bytes[T Number](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }
 
-// View is the elements that b holds, which must begin at an address that suits T and
-// hold whole elements.
+// View returns the elements in b. The address of b must be aligned for T, and its length must be a
+// multiple of the size of T.
 func View[T Number](b []byte) []T {
 	size := int(unsafe.Sizeof(*new(T)))
 	p := unsafe.Pointer(unsafe.SliceData(b))

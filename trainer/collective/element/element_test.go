@@ -20,7 +20,7 @@ func TestHalvesAreExactAndRoundToNearest(t *testing.T) {
 			t.Fatalf("%#04x is %v, which became %#04x", bits, v, got)
 		}
 		if bits&0x7fff >= 0x7bff {
-			continue // the largest and infinity have no next
+			continue // the largest value and infinity have no successor
 		}
 		next := F16(bits + 1)
 		middle := (v + next.Float32()) / 2
@@ -56,8 +56,8 @@ func TestHalvesAreExactAndRoundToNearest(t *testing.T) {
 	}
 }
 
-// check compares what Combine and Finish make of a and b with want, in every aliasing
-// that is allowed.
+// check compares the results of Combine and Finish for a and b with the expected ones, for every
+// allowed aliasing.
 func check[T Number](t *testing.T, o Op, a, b, combined, finished []T) {
 	t.Helper()
 	kind := Of[T]()
@@ -99,7 +99,7 @@ func TestReductions(t *testing.T) {
 	check(t, Mean, []uint32{1 << 31}, []uint32{1}, []uint32{1<<31 + 1}, []uint32{1 << 30})
 	check(t, Product, []int64{1 << 40}, []int64{-2}, []int64{-1 << 41}, []int64{-1 << 41})
 	check(t, Mean, []uint64{1 << 63}, []uint64{2}, []uint64{1<<63 + 2}, []uint64{1<<62 + 1})
-	// 256 and 1 need nine bits of fraction; bfloat16 has eight: to even.
+	// 256 + 1 needs nine significant bits, and bfloat16 has eight: it rounds to even.
 	check(t, Sum, []BF16{ToBF16(256), ToBF16(1)}, []BF16{ToBF16(1), ToBF16(2)}, []BF16{ToBF16(256), ToBF16(3)}, []BF16{ToBF16(256), ToBF16(3)})
 	check(t, Mean, []BF16{ToBF16(3)}, []BF16{ToBF16(4)}, []BF16{ToBF16(7)}, []BF16{ToBF16(3.5)})
 	check(t, Mean, []F16{ToF16(3)}, []F16{ToF16(4)}, []F16{ToF16(7)}, []F16{ToF16(3.5)})
@@ -114,7 +114,7 @@ func TestReductions(t *testing.T) {
 	}
 }
 
-// A block that is not full, and one that is.
+// One block is full, and one is not.
 func TestLongHalves(t *testing.T) {
 	const n = 2*halfBlock + 3
 	a, b := make([]BF16, n), make([]BF16, n)

@@ -6,14 +6,14 @@ import (
 	"unsafe"
 )
 
-// halfBlock is how many 16-bit numbers are widened at a time: little enough for the
-// stack and the fastest cache.
+// halfBlock is the number of 16-bit elements that are widened at a time. A block fits the stack and
+// the L1 cache.
 const halfBlock = 512
 
-// Round rounds src to bfloat16 as [ToBF16] does. Both have one length.
+// Round rounds src to bfloat16 like [ToBF16]. Both slices have the same length.
 func Round(dst []BF16, src []float32) { roundBF16(halves(Bytes(dst)), src) }
 
-// Widen is the opposite of Round, and exact.
+// Widen converts src to float32, which is exact.
 func Widen(dst []float32, src []BF16) { widenBF16(dst, halves(Bytes(src))) }
 
 func widenBF16(dst []float32, src []uint16) { kernels.WidenBF16(dst, src) }
@@ -31,7 +31,7 @@ func roundF16(dst []uint16, src []float32) {
 	}
 }
 
-// combineHalves computes with 16-bit floating-point numbers in float32.
+// combineHalves combines 16-bit floating-point elements in float32.
 func combineHalves(o Op, dst, a, b []byte, widen func([]float32, []uint16), round func([]uint16, []float32)) {
 	var x, y [halfBlock]float32
 	d, p, q := halves(dst), halves(a), halves(b)
@@ -59,10 +59,10 @@ func scaleHalves(b []byte, n int, widen func([]float32, []uint16), round func([]
 	}
 }
 
-// Float32 is the number as float32, which is exact.
+// Float32 converts h to float32, which is exact.
 func (h BF16) Float32() float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// ToBF16 rounds to nearest, to even in the middle. NaN becomes 0x7fc0.
+// ToBF16 rounds v to nearest even. NaN becomes 0x7fc0.
 func ToBF16(v float32) BF16 {
 	if v != v {
 		return 0x7fc0
@@ -71,13 +71,13 @@ func ToBF16(v float32) BF16 {
 	return BF16((bits + 0x7fff + bits>>16&1) >> 16)
 }
 
-// Float32 is the number as float32, which is exact.
+// Float32 converts h to float32, which is exact.
 func (h F16) Float32() float32 {
 	sign := uint32(h&0x8000) << 16
 	exponent, fraction := uint32(h>>10&0x1f), uint32(h&0x3ff)
 	switch exponent {
 	case 0:
-		// Zero, or a subnormal number: fraction times 2^-24.
+		// Zero or subnormal: fraction times 2^-24.
 		v := float32(fraction) * 0x1p-24
 		return math.Float32frombits(math.Float32bits(v) | sign)
 	case 0x1f:
@@ -86,8 +86,8 @@ func (h F16) Float32() float32 {
 	return math.Float32frombits(sign | (exponent+127-15)<<23 | fraction<<13)
 }
 
-// ToF16 rounds to nearest, to even in the middle; what is too large becomes
-// infinite. NaN becomes 0x7e00.
+// ToF16 rounds v to nearest even. Values that are too large become infinite, and NaN becomes
+// 0x7e00.
 func ToF16(v float32) F16 {
 	bits := math.Float32bits(v)
 	sign := F16(bits >> 16 & 0x8000)
@@ -95,19 +95,19 @@ func ToF16(v float32) F16 {
 	switch {
 	case abs > 0x7f800000:
 		return 0x7e00
-	case abs >= 0x477ff000: // 65520, halfway above the largest
+	case abs >= 0x477ff000: // 65520, halfway above the largest finite value
 		return sign | 0x7c00
 	case abs < 0x38800000: // 2^-14: subnormal
-		// Adding 0.5 puts the unit 2^-24 into the last place and rounds.
+		// Adding 0.5 moves the unit 2^-24 to the last bit and rounds.
 		r := math.Float32frombits(abs) + 0.5
 		return sign | F16(math.Float32bits(r)-math.Float32bits(0.5))
 	}
-	// Round at bit 13, then take the exponent's offset from 127 to 15.
+	// Round at bit 13, then change the exponent bias from 127 to 15.
 	abs += 0xfff + abs>>13&1
 	return sign | F16((abs-(127-15)<<23)>>13)
 }
 
-// halves is the 16-bit numbers that b holds.
+// halves returns b as 16-bit elements.
 func halves(b []byte) []uint16 {
 	p := unsafe.Pointer(unsafe.SliceData(b))
 	if len(b)%2 != 0 || uintptr(p)%2 != 0 {

@@ -6,10 +6,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// Op is how elements of several ranks become one.
+// An Op combines the elements of several ranks.
 type Op uint8
 
-// The reductions.
+// The reductions are those of NCCL.
 const (
 	Sum Op = iota + 1
 	Mean
@@ -18,7 +18,7 @@ const (
 	Product
 )
 
-// Ops are all of them.
+// Ops returns all reductions.
 func Ops() []Op { return []Op{Sum, Mean, Max, Min, Product} }
 
 var opNames = [...]string{"", "sum", "mean", "max", "min", "product"}
@@ -26,7 +26,7 @@ var opNames = [...]string{"", "sum", "mean", "max", "min", "product"}
 // Valid reports whether o is one of [Ops].
 func (o Op) Valid() bool { return o >= Sum && o <= Product }
 
-// String is the reduction's name in messages.
+// String returns the name of the reduction for messages.
 func (o Op) String() string {
 	if !o.Valid() {
 		return fmt.Sprintf("Op(%d)", uint8(o))
@@ -34,11 +34,11 @@ func (o Op) String() string {
 	return opNames[o]
 }
 
-// kernels are the fastest of this processor; all of them give the same bits.
+// kernels are the fastest for this CPU. All give the same bits.
 var kernels = vec.New()
 
-// Combine computes dst = a op b; for Mean that is the sum, which [Op.Finish] divides.
-// dst may be a or b. All are memory of t's elements and of one length.
+// Combine computes dst = a op b. For Mean, it computes the sum, which [Op.Finish] divides. dst may
+// be a or b. All buffers hold elements of t and have the same length.
 func (o Op) Combine(t Type, dst, a, b []byte) {
 	if len(a) != len(dst) || len(b) != len(dst) {
 		panic(fmt.Sprintf("element: buffers of %d, %d and %d bytes", len(dst), len(a), len(b)))
@@ -111,8 +111,7 @@ func apply[T arithmetic](o Op, d, x, y []T) {
 	}
 }
 
-// Finish makes the mean of n ranks of their sum; it leaves every other result as it
-// is.
+// Finish turns the sum of n ranks into their mean for Mean. It does nothing for other reductions.
 func (o Op) Finish(t Type, b []byte, n int) {
 	if o != Mean || len(b) == 0 || n == 1 {
 		return
@@ -130,7 +129,7 @@ func (o Op) Finish(t Type, b []byte, n int) {
 	case Float16:
 		scaleHalves(b, n, widenF16, roundF16)
 	case Int8:
-		// The divisor need not fit the type.
+		// The divisor may not fit the type.
 		for i, v := 0, View[int8](b); i < len(v); i++ {
 			v[i] = int8(int(v[i]) / n)
 		}

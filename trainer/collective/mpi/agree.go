@@ -21,9 +21,10 @@ type offenderError struct {
 func (e *offenderError) Error() string { return e.err.Error() }
 func (e *offenderError) Unwrap() error { return e.err }
 
-// agree has all ranks compare what they are about to do: the maximum of a digest of the
-// call and of its complement are each other's complement only where all digests are
-// equal. It returns whether any rank wants windows, or who does something else.
+// agree makes all ranks compare their next operation. It takes the maximum of a digest of the call
+// and of the digest's complement. The two maxima are complements of each other only if all digests
+// are equal. agree reports whether any rank needs windows. If a rank is in a different operation,
+// the error names it.
 func (g *group) agree(ctx context.Context, sequence uint64, c *collective.Call, problem error, staged bool) (bool, error) {
 	n := len(g.members)
 	if n == 1 {
@@ -58,14 +59,14 @@ func (g *group) agree(ctx context.Context, sequence uint64, c *collective.Call, 
 	return false, errors.New("the ranks are in different operations, and say the same of them")
 }
 
-// digest is a number that differs where calls do.
+// digest returns a value that differs for different calls.
 func digest(sequence uint64, s collective.Signature, wrong bool) uint64 {
 	h := sequence
 	if wrong {
 		h ^= 1 << 63
 	}
 	for _, v := range [...]uint64{uint64(s.Kind), uint64(s.Type), uint64(s.Op), uint64(s.Root), s.Bytes} {
-		// The steps of SplitMix64 (Steele et al. 2014).
+		// The steps of SplitMix64 (Steele et al., 2014).
 		h += v + 0x9e3779b97f4a7c15
 		h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
 		h = (h ^ h>>27) * 0x94d049bb133111eb
@@ -74,14 +75,14 @@ func digest(sequence uint64, s collective.Signature, wrong bool) uint64 {
 	return h
 }
 
-// ticket is what a rank says of its call when the calls differ.
+// ticket describes a rank's call. The ranks exchange tickets if their calls differ.
 type ticket struct {
 	Sequence  uint64               `json:"sequence"`
 	Signature collective.Signature `json:"signature"`
 	Problem   string               `json:"problem,omitempty"`
 }
 
-// compare finds the first rank whose call differs from this one's.
+// compare finds the first rank whose call differs from this rank's call.
 func (g *group) compare(ctx context.Context, sequence uint64, c *collective.Call, problem error) error {
 	const room = 512
 	mine := ticket{Sequence: sequence, Signature: c.Signature(len(g.members))}
@@ -126,14 +127,14 @@ func (g *group) compare(ctx context.Context, sequence uint64, c *collective.Call
 	return nil
 }
 
-// enter says to those who ask in which operation this rank is.
+// enter records the operation of this rank, to answer queries.
 func (g *group) enter(sequence uint64) {
 	g.mu.Lock()
 	g.notes.now[g.id] = sequence
 	g.mu.Unlock()
 }
 
-// trouble is why an operation will never be over. The mutex is held.
+// trouble returns the reason why an operation cannot finish, or nil. The caller holds the mutex.
 func (g *group) trouble(sequence uint64) error {
 	if t := g.notes.told; t != nil {
 		return t
@@ -151,13 +152,13 @@ func (g *group) trouble(sequence uint64) error {
 
 func noAnswer(timeout time.Duration) error { return silent{timeout} }
 
-// silent is that a timeout is over.
+// silent is the error of an expired timeout.
 type silent struct{ time.Duration }
 
 func (s silent) Error() string { return fmt.Sprintf("no answer within %s", s.Duration) }
 
-// missing names the rank that has not come to an operation when the time is over: the
-// first of those that do not say they are in it.
+// missing names the rank that has not entered an operation before its timeout: the first one that
+// does not confirm that it is in the operation.
 func (g *group) missing(ctx context.Context, sequence uint64, err error) error {
 	var late silent
 	if !errors.As(err, &late) {
@@ -197,7 +198,7 @@ func (g *group) missing(ctx context.Context, sequence uint64, err error) error {
 	return &offenderError{first, err}
 }
 
-// settle makes an error final: this rank gives up, and says so to all others.
+// settle makes an error final: it breaks the group and notifies all other ranks.
 func (g *group) settle(name string, sequence uint64, err error) error {
 	e := &collective.Error{Op: name, Sequence: sequence, Peer: g.peer(g.rank), Err: err}
 	var of *offenderError
@@ -215,7 +216,7 @@ func (g *group) settle(name string, sequence uint64, err error) error {
 	}
 	g.broken = e
 	if by == nil {
-		// Those who cannot be told find out by themselves.
+		// Ranks that the message does not reach detect the failure themselves.
 		_ = g.tell(g.everyone, note{Kind: noteFailed, Culprit: e.Peer.Rank, Text: fmt.Sprintf("%s %d: %v", e.Op, e.Sequence, e.Err)})
 	}
 	return e

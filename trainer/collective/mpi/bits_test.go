@@ -17,7 +17,7 @@ import (
 // bitsVariable makes a process of this binary a rank that prints digests of sums.
 const bitsVariable = "MPI_TEST_BITS"
 
-// printBits prints, on rank 0, what sums whose result depends on their order come to.
+// printBits prints, on rank 0, digests of sums that depend on the order of addition.
 func printBits(string) error {
 	ctx := context.Background()
 	w, err := mpi.Connect(ctx, mpi.Options{Host: "here", Lookup: os.LookupEnv, ConnectTimeout: time.Minute, Timeout: time.Minute})
@@ -46,7 +46,7 @@ func printBits(string) error {
 	return w.Finalize()
 }
 
-// Sums have the same bits in every run, though their order is MPI's choice.
+// Sums are bit-identical in every run, although the MPI library chooses the order.
 func TestSameBitsRunAfterRun(t *testing.T) {
 	for _, i := range implementations {
 		t.Run(i.name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
 )
 
-// Each rank is a process under mpirun, which does what the suite asks it for.
+// Each rank is a process under mpirun that performs the calls of the suite.
 func TestConformance(t *testing.T) {
 	for _, i := range implementations {
 		t.Run(i.name, func(t *testing.T) {
@@ -21,10 +21,10 @@ func TestConformance(t *testing.T) {
 					return out
 				},
 				AnyOrder: true,
-				// Of more ranks than cores, each looks away from the others; groups and bits
-				// are tried with up to 5 all the same.
+				// With more ranks than cores, ranks yield to each other. The tests of groups and
+				// bits still use up to 5 ranks.
 				Ranks: []int{1, 2, 3},
-				// Around a window, and some for each rank.
+				// Sizes around the size of a window, in total and per rank.
 				Sizes: []int{1 << 20, 1<<20 + 1},
 			})
 		})

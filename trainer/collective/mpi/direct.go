@@ -11,8 +11,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi/libmpi"
 )
 
-// message sends or receives one. A head with type and length goes before it, so that
-// ends which do not fit find out before anything is written to a buffer.
+// message sends or receives one message. A header with type and length precedes it, so that ends
+// that do not match detect this before any buffer changes.
 func (g *group) message(ctx context.Context, c *collective.Call) error {
 	if err := c.Check(g.place, len(g.members)); err != nil {
 		return err
@@ -42,8 +42,8 @@ func (g *group) message(ctx context.Context, c *collective.Call) error {
 	return g.pieces(ctx, c, buf)
 }
 
-// pieces sends or receives all of buf, through a window if it is not MPI's memory. Both
-// ends cut it alike.
+// pieces sends or receives all of buf, through a window if buf is not in MPI's memory. Both ends
+// use the same pieces.
 func (g *group) pieces(ctx context.Context, c *collective.Call, buf []byte) error {
 	if len(buf) == 0 {
 		return nil
@@ -58,7 +58,7 @@ func (g *group) pieces(ctx context.Context, c *collective.Call, buf []byte) erro
 			copy(window, piece)
 		}
 		if err := g.transfer(ctx, c, window[:len(piece)], false); err != nil {
-			return err // the window stays MPI's
+			return err // the window remains in use by MPI
 		}
 		if c.Kind == collective.KindReceive {
 			copy(piece, window)
@@ -68,7 +68,7 @@ func (g *group) pieces(ctx context.Context, c *collective.Call, buf []byte) erro
 	return nil
 }
 
-// transfer sends or receives bytes; others is that of [waiting].
+// transfer sends or receives bytes; others is the field of [waiting].
 func (g *group) transfer(ctx context.Context, c *collective.Call, b []byte, others bool) error {
 	r := new(libmpi.Handle)
 	g.mu.Lock()
@@ -97,7 +97,7 @@ func (g *group) transfer(ctx context.Context, c *collective.Call, b []byte, othe
 		if _, ok := g.notes.closed[place{g.id, g.members[c.Root]}]; !ok {
 			return nil
 		}
-		// What that rank sent before it closed may still be on its way.
+		// Data that the rank sent before it closed may still be in transit.
 		if since.IsZero() {
 			since = time.Now()
 		}

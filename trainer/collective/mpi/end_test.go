@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi"
 )
 
-// endVariable makes a process of this binary a rank that ends MPI: after "all have
-// closed", after "another gave up", or while "another lingers" that has closed.
+// endVariable makes a process of this binary a rank that finalizes MPI: after "all have closed",
+// after "another gave up", or while "another lingers" that has closed.
 const endVariable = "MPI_TEST_END"
 
 const (
@@ -23,7 +23,7 @@ const (
 	anotherStays  = "another lingers"
 )
 
-// end prints what becomes of a rank's end.
+// end prints the result of a rank's Finalize.
 func end(how string) error {
 	ctx := context.Background()
 	w, err := mpi.Connect(ctx, mpi.Options{Host: "here", Lookup: os.LookupEnv, ConnectTimeout: time.Minute, Timeout: time.Minute})
@@ -43,23 +43,23 @@ func end(how string) error {
 		if err := w.Finalize(); err != nil {
 			return err
 		}
-		time.Sleep(time.Second) // so that the other ends by what it was told, not by its launcher
+		time.Sleep(time.Second) // so that the other rank ends because of the message and not because of its launcher
 		return nil
 	}
 	if w.Rank() == 1 && how == anotherStays {
 		err := w.Close()
-		time.Sleep(15 * time.Second) // well over the time of the other's end
+		time.Sleep(15 * time.Second) // much longer than endTime
 		return err
 	}
-	time.Sleep(time.Duration(w.Rank()) * 100 * time.Millisecond) // apart, as after a training
+	time.Sleep(time.Duration(w.Rank()) * 100 * time.Millisecond) // not at the same time, like after a training run
 	err = w.Finalize()
 	fmt.Printf("ended: %v, again: %v, by then: %v\n", err, w.Finalize(), w.Do(ctx, collective.Barrier()))
 	return nil
 }
 
-// MPI ends, or does not and the process ends all the same: also where MPICH's
-// MPI_Finalize may not return, over TCP, where another rank never closes, and where it
-// never calls MPI_Finalize, so that this rank's does not return.
+// MPI_Finalize returns, or the process ends without it. This is also true where MPICH's
+// MPI_Finalize may not return, over TCP, if another rank never closes, and if another rank never
+// calls MPI_Finalize, so that this rank's does not return.
 func TestEndIsBounded(t *testing.T) {
 	t.Setenv("UCX_TLS", "tcp")
 	t.Setenv("UCX_NET_DEVICES", "lo")
@@ -77,8 +77,8 @@ func TestEndIsBounded(t *testing.T) {
 				over := make(chan error, 1)
 				go func() { over <- cmd.Wait() }()
 				select {
-				case <-over: // a launcher may find fault with the missing MPI_Finalize
-				case <-time.After(50 * time.Second): // below the ranks' timeout of a minute
+				case <-over: // a launcher may report the missing MPI_Finalize
+				case <-time.After(50 * time.Second): // less than the ranks' timeout of a minute
 					t.Fatalf("it does not end\n%s", out)
 				}
 				for _, text := range tt.want {

@@ -18,10 +18,10 @@ type group struct {
 	*process
 	comm    libmpi.Handle
 	id      uint64
-	members []int // ranks of all
-	place   int   // this rank's among the members
+	members []int // ranks of the world
+	place   int   // index of this rank among the members
 	turns   turns.Turns
-	ballot  []byte // for the comparison of calls
+	ballot  []byte // buffer to compare calls
 
 	closed bool   // guarded by the process's mutex
 	splits uint64 // guarded by its turn
@@ -30,7 +30,7 @@ type group struct {
 	threads map[thread]*turns.Turns
 }
 
-// thread is the messages between two ranks of one tag, in one direction.
+// thread identifies the messages of one tag between two ranks, in one direction.
 type thread struct {
 	peer, tag int
 	kind      collective.Kind
@@ -40,7 +40,7 @@ func newGroup(p *process, comm libmpi.Handle, id uint64, members []int, place in
 	return &group{process: p, comm: comm, id: id, members: members, place: place, threads: map[thread]*turns.Turns{}}
 }
 
-// meet has all ranks tell their hosts, and begins to listen to notes.
+// meet exchanges host names between all ranks and starts to receive notes.
 func (g *group) meet(ctx context.Context, host string) error {
 	g.mu.Lock()
 	err := g.startNotes()
@@ -53,7 +53,7 @@ func (g *group) meet(ctx context.Context, host string) error {
 	mine, all := make([]byte, room), make([]byte, g.size*room)
 	copy(mine, host)
 	c := collective.AllGather(all, mine)
-	// Not counted: the first operation is the user's.
+	// This operation does not count: the first operation is the user's.
 	if err := g.operate(ctx, 0, &c); err != nil {
 		return err
 	}
@@ -63,13 +63,13 @@ func (g *group) meet(ctx context.Context, host string) error {
 	return nil
 }
 
-// Rank is this process's number.
+// Rank returns the index of this process.
 func (g *group) Rank() int { return g.place }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (g *group) Size() int { return len(g.members) }
 
-// Path says that MPI chooses the way.
+// Path returns a path whose algorithm is the MPI library's choice.
 func (g *group) Path(collective.Call) collective.Path {
 	return collective.Path{Transport: "mpi", Algorithm: "as " + string(g.lib.Flavor) + " chooses"}
 }
@@ -80,13 +80,13 @@ func (g *group) Do(ctx context.Context, c collective.Call) error {
 	return g.perform(ctx, &c, line, number)
 }
 
-// Start begins a call.
+// Start begins a call in the background.
 func (g *group) Start(ctx context.Context, c collective.Call) *collective.Request {
 	line, number := g.draw(&c)
 	return collective.Begin(func() error { return g.perform(ctx, &c, line, number) })
 }
 
-// draw fixes a call's place in the order of all calls, or of all messages of its tag.
+// draw reserves the position of a call in the order of all calls, or of all messages of its tag.
 func (g *group) draw(c *collective.Call) (*turns.Turns, uint64) {
 	line := &g.turns
 	if direct(c) {
@@ -105,7 +105,7 @@ func direct(c *collective.Call) bool {
 	return c.Kind == collective.KindSend || c.Kind == collective.KindReceive
 }
 
-// perform does a call whose place is fixed.
+// perform runs a call whose position is reserved.
 func (g *group) perform(ctx context.Context, c *collective.Call, line *turns.Turns, number uint64) error {
 	if direct(c) {
 		return g.inTurn(ctx, line, c.Kind.String(), uint64(c.Tag), number, func(ctx context.Context) error { return g.message(ctx, c) })
@@ -113,8 +113,8 @@ func (g *group) perform(ctx context.Context, c *collective.Call, line *turns.Tur
 	return g.inTurn(ctx, line, c.Kind.String(), number, number, func(ctx context.Context) error { return g.operate(ctx, number, c) })
 }
 
-// inTurn performs what has drawn a number when what came before it is over; name and
-// sequence are for errors.
+// inTurn runs body after all earlier operations in line have finished. name and sequence are for
+// errors.
 func (g *group) inTurn(ctx context.Context, line *turns.Turns, name string, sequence, number uint64, body func(context.Context) error) error {
 	line.Await(number)
 	defer line.Done()
@@ -130,7 +130,7 @@ func (g *group) inTurn(ctx context.Context, line *turns.Turns, name string, sequ
 	return g.settle(name, sequence, err)
 }
 
-// failure is why nothing works any more.
+// failure returns the reason why no operation can run anymore, or nil.
 func (g *group) failure() error {
 	if err := g.failed(); err != nil {
 		return err
@@ -140,8 +140,8 @@ func (g *group) failure() error {
 	return g.shut()
 }
 
-// shut is that this rank has closed the group, maybe during an operation. The mutex is
-// held.
+// shut returns an error if this rank has closed the group, maybe during an operation. The caller
+// holds the mutex.
 func (g *group) shut() error {
 	if g.closed || g.ended {
 		return &collective.Error{Op: "close", Peer: g.peer(g.rank), Err: net.ErrClosed}
@@ -149,7 +149,7 @@ func (g *group) shut() error {
 	return nil
 }
 
-// Split makes communicators of the ranks that give the same color.
+// Split returns a communicator of the ranks that pass the same color.
 func (g *group) Split(ctx context.Context, color, key int) (collective.Communicator, error) {
 	number := g.turns.Draw()
 	var out *group
@@ -172,8 +172,8 @@ func (g *group) split(ctx context.Context, number uint64, color, key int) (*grou
 	}
 	g.splits++
 	order := collective.Order(all, color)
-	// MPI's colors are small and not negative; a rank's stands for the group of its
-	// first rank, that of all without a color for nobody's.
+	// MPI's colors are small and not negative. A group is represented by its first rank. Ranks with
+	// a negative color form a group that is freed.
 	first := slices.Min(order)
 	place := slices.Index(order, g.place)
 	g.mu.Lock()
@@ -195,7 +195,7 @@ func (g *group) split(ctx context.Context, number uint64, color, key int) (*grou
 	return newGroup(g.process, comm, collective.Derive(g.id, g.splits, color), members, place), nil
 }
 
-// AllocBytes returns memory that MPI works on in place: see [collective.Alloc].
+// AllocBytes returns memory that MPI uses in place: see [collective.Alloc].
 func (g *group) AllocBytes(_ context.Context, bytes int) ([]byte, error) {
 	if bytes == 0 {
 		return []byte{}, nil
@@ -207,8 +207,8 @@ func (g *group) AllocBytes(_ context.Context, bytes int) ([]byte, error) {
 	return b[:bytes:bytes], nil
 }
 
-// Close tells the other members that this rank takes part in nothing more. It does not
-// wait for them.
+// Close notifies the other members that this rank performs no further operations. It does not wait
+// for them.
 func (g *group) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -222,15 +222,15 @@ func (g *group) Close() error {
 	return g.tell(g.members, note{Kind: noteClosed, Comm: g.id, Sequence: g.turns.Drawn()})
 }
 
-// Finalize ends MPI in this process, when all ranks have closed their World; after a
-// failure of this rank it does nothing. Its error says that the process goes on without
-// MPI_Finalize, because another rank has failed or has not closed in time, or because
-// MPI_Finalize does not return; then the process should end soon.
+// Finalize finalizes MPI in this process after all ranks have closed their World. After a failure
+// of this rank it does nothing. It returns an error if the process continues without MPI_Finalize:
+// another rank has failed or has not closed in time, or MPI_Finalize does not return. Then the
+// process should exit soon.
 func (w *World) Finalize() error {
 	return errors.Join(w.Close(), w.finalize())
 }
 
-// peer is a rank of all, with its host where that is known.
+// peer returns a rank of the world, with its host if that is known.
 func (p *process) peer(rank int) collective.Peer {
 	peer := collective.Peer{Rank: rank}
 	if rank < len(p.hosts) {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// implementation is an MPI of this machine.
+// implementation is an MPI library of this machine.
 type implementation struct {
 	name, mpirun, library string
 	options               []string
@@ -25,7 +25,7 @@ var implementations = []implementation{
 	{"MPICH", "mpirun.mpich", "libmpich.so.12", nil},
 }
 
-// output keeps the last words of a process.
+// output records the output of a process.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -43,7 +43,8 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// start starts n ranks of this binary with a variable set, and ends them with the test.
+// start starts n ranks of this binary with an environment variable, and stops them when the test
+// ends.
 func (i implementation) start(t testing.TB, n int, variable string) (*exec.Cmd, *output) {
 	t.Helper()
 	path, err := exec.LookPath(i.mpirun)
@@ -58,11 +59,11 @@ func (i implementation) start(t testing.TB, n int, variable string) (*exec.Cmd, 
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM) }) // mpirun ends its ranks
+	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM) }) // mpirun stops its ranks
 	return cmd, out
 }
 
-// ranks are processes that serve a test as ranks of MPI.
+// ranks starts processes that serve a test as ranks of MPI.
 func (i implementation) ranks(t testing.TB, n int, timeout time.Duration) []*remote {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "ranks")

@@ -8,18 +8,18 @@ import (
 	"unsafe"
 )
 
-// arena is the memory that MPI sees. It is mapped apart from Go's heap and never
-// unmapped: a fabric may keep it registered, and a failed operation may still write to it.
+// arena is the memory that MPI accesses. It is mapped outside Go's heap and never unmapped: a
+// fabric may keep it registered, and a failed operation may still write to it.
 type arena struct {
 	mu      sync.Mutex
 	regions [][]byte
 	free    map[int][][]byte // by size
 }
 
-// smallest is the size of the smallest piece, and a multiple of every element.
+// smallest is the size of the smallest allocation, and a multiple of every element size.
 const smallest = 4 << 10
 
-// take returns memory of at least n bytes, aligned to pages, with anything in it.
+// take returns at least n bytes, aligned to pages, with undefined contents.
 func (a *arena) take(n int) ([]byte, error) {
 	size := max(smallest, 1<<bits.Len(uint(max(n, 1)-1)))
 	a.mu.Lock()
@@ -33,7 +33,7 @@ func (a *arena) take(n int) ([]byte, error) {
 	return a.mapped(size)
 }
 
-// give takes memory back that take returned, and that no operation uses.
+// give releases memory that take returned. No operation may use it.
 func (a *arena) give(b []byte) {
 	if b == nil {
 		return
@@ -46,7 +46,7 @@ func (a *arena) give(b []byte) {
 	a.free[len(b)] = append(a.free[len(b)], b)
 }
 
-// mapped returns n new bytes, all zero.
+// mapped returns n new zero bytes.
 func (a *arena) mapped(n int) ([]byte, error) {
 	b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
@@ -58,7 +58,7 @@ func (a *arena) mapped(n int) ([]byte, error) {
 	return b, nil
 }
 
-// holds reports whether b is memory of the arena's.
+// holds reports whether b is in the arena.
 func (a *arena) holds(b []byte) bool {
 	if len(b) == 0 {
 		return true

@@ -1,41 +1,40 @@
-// Package mpi is a [collective.Communicator] over the MPI library of the machine, for
-// fabrics that TCP cannot use well. The library is loaded when [Connect] is called, and
-// finds the other processes by itself: they must have been started by a launcher that it
-// knows (mpirun, srun --mpi=...). Rank and number of ranks are compared with those that
-// ddpbatch's own launcher gave, so that a library which does not know the launcher, and
-// would take each process for the only one, is refused.
+// Package mpi implements [collective.Communicator] with the MPI library of the machine, for fabrics
+// that TCP cannot use well. [Connect] loads the library, which finds the other processes itself:
+// they must be started by a launcher that it supports (mpirun, srun --mpi=...). Connect compares
+// rank and world size with those of ddpbatch's launcher. So it rejects a library that does not
+// support the launcher and would treat each process as the only one.
 //
-// It promises what package collective promises of errors and order, by means of MPI's
-// own: before each operation the ranks compare what they are about to do (one small
-// MPI_Iallreduce), so that ranks which are in different operations or pass other
-// arguments find out; all calls are non-blocking and polled, first at once, then leaving
-// the core to others after each look, so that deadlines and contexts end them; a rank
-// that gives up tells the others why by a message, and one that is waited for in vain is
-// found by asking all who is in the operation.
+// Errors and order are as in package collective, implemented with MPI:
+//   - Before each operation, the ranks compare their calls (one small MPI_Iallreduce), so that
+//     they detect different operations or arguments.
+//   - All calls are non-blocking and polled, first in a loop, then with a yield after each poll,
+//     so that timeouts and contexts apply.
+//   - A rank that fails sends the reason to the others. If a rank does not respond, the others
+//     identify it by comparing their current operations.
 //
-// MPI sees memory of this package only, mapped for good: what [collective.Alloc] returns
-// is worked on in place, all else is copied through windows. So neither the garbage
-// collector, nor the Go runtime giving memory back behind the back of a fabric's cache of
-// registrations, nor a buffer that is used again after a timeout can disturb a transfer.
+// MPI accesses only memory of this package, which is never unmapped. It uses memory from
+// [collective.Alloc] in place; other buffers are copied through windows. So a transfer cannot be
+// disturbed by the garbage collector, by memory that the Go runtime returns to the system while the
+// fabric's registration cache still holds it, or by a buffer that is reused after a timeout.
 //
-// Bits: the order of a sum is the MPI library's choice. It depends on the number of
-// ranks, the length, and where the ranks run, and is the same run after run as long as
-// these and the library's settings are; sums differ from those of the other members in
-// the last place. All-reduce and reduce-scatter may have different orders, so that ZeRO
-// has other bits than ddp here. bfloat16 and float16, for which MPI has no types, are
-// reduced by package element's arithmetic, called from MPI. The extreme of a number and
-// NaN is what the MPI library says; a mean is MPI's sum, divided here.
+// Bits: the MPI library chooses the order of a sum. The order depends on the number of ranks, the
+// length, and the placement of the ranks, and is the same in every run as long as these and the
+// library's settings are the same. Sums differ in the last bit from those of the other
+// implementations. All-reduce and reduce-scatter may have different orders, so ZeRO and ddp do not
+// give the same bits here. MPI has no types for bfloat16 and float16; they are reduced by package
+// element, which MPI calls. The MPI library defines the maximum or minimum of a value and NaN. A
+// mean is MPI's sum, divided by this package.
 //
-// Failure is final for the process, as MPI's state is undefined after it: [World.Close]
-// then does not call MPI_Finalize, which would wait for ever, and MPI_Abort is never
-// called, as it would kill other ranks before they could say what they know; the process
-// is to end, and its launcher ends the others.
-// Without a failure [World.Finalize] waits until all ranks have closed, and for
-// MPI_Finalize some seconds.
+// A failure is final for the process, because MPI's state is undefined afterwards. [World.Close]
+// then does not call MPI_Finalize, which would wait indefinitely. The package never calls
+// MPI_Abort, which would kill other ranks before they could report what they know: the process
+// should exit, and its launcher stops the others. Without a failure, [World.Finalize] waits until
+// all ranks have closed, and a few seconds for MPI_Finalize.
 //
-// It does not run without an MPI launcher, not twice in a process, and Split, which MPI
-// cannot do without blocking, has no deadline once all ranks have entered it; splits of
-// different communicators must be in one order on all ranks.
+// Limits:
+//   - The package requires an MPI launcher and works once per process.
+//   - Split has no timeout once all ranks have entered it, because MPI cannot split without
+//     blocking. Splits of different communicators must be in the same order on all ranks.
 package mpi
 
 import (
@@ -47,27 +46,26 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi/libmpi"
 )
 
-// Options describe this process's place.
+// Options configure this process.
 type Options struct {
-	// Rank and Size are what MPI must say, too; with a Size of 0 they are taken from
-	// MPI.
+	// Rank and Size must match those of MPI. If Size is 0, MPI determines both.
 	Rank, Size int
-	// Host is this node's name for messages.
+	// Host is the name of this node, for messages.
 	Host string
-	// Library is the path or name of the library; empty finds it: see [libmpi.Open].
+	// Library is the path or name of the library. If it is empty, [libmpi.Open] searches for one.
 	Library string
-	// Lookup reads the variables of the MPI launcher.
+	// Lookup reads the environment variables of the MPI launcher.
 	Lookup func(string) (string, bool)
-	// Set are variables for the library, put into the environment of this process.
+	// Set contains environment variables for the library, which Connect sets in this process.
 	Set map[string]string
-	// ConnectTimeout bounds Connect, Timeout every single operation.
+	// ConnectTimeout limits Connect. Timeout limits each operation.
 	ConnectTimeout, Timeout time.Duration
 }
 
 // World is the communicator of all ranks.
 type World struct{ *group }
 
-// Connect initialises MPI and returns the communicator of all its processes.
+// Connect initializes MPI and returns the communicator of all its processes.
 func Connect(ctx context.Context, o Options) (*World, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.ConnectTimeout, fmt.Errorf("MPI was not ready within %s", o.ConnectTimeout))
 	defer cancel()
@@ -108,8 +106,8 @@ func Connect(ctx context.Context, o Options) (*World, error) {
 	return w, nil
 }
 
-// started is the number of processes that the launcher says it has started; size if it
-// does not say so.
+// started returns the number of processes according to the launcher, or size if the launcher does
+// not set it.
 func started(lookup func(string) (string, bool), size int) int {
 	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} {
 		var n int
@@ -122,16 +120,16 @@ func started(lookup func(string) (string, bool), size int) int {
 	return size
 }
 
-// Library is the name and version of the MPI library and where it was found.
+// Library returns the version and the path of the MPI library.
 func (w *World) Library() (version, path string) { return w.process.lib.Version, w.process.lib.Path }
 
-// Mislaunched is that launcher and library do not belong together.
+// Mislaunched reports that the launcher does not match the library.
 type Mislaunched struct {
 	Library *libmpi.Library // nil if none was loaded
 	Why     string
 }
 
-// Error says what does not fit.
+// Error returns the mismatch.
 func (e *Mislaunched) Error() string {
 	if e.Library == nil {
 		return e.Why
@@ -139,7 +137,7 @@ func (e *Mislaunched) Error() string {
 	return fmt.Sprintf("%s (%s) was not started by its own launcher: %s", e.Library.Version, e.Library.Path, e.Why)
 }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (*Mislaunched) Hint() string {
 	return `Open MPI needs its own mpirun or slurm.mpi = "pmix", MPICH its own mpirun or "pmi2", Cray MPICH "cray_shasta" ("srun --mpi=list" shows what there is); network.mpi_library names another library`
 }

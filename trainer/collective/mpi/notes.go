@@ -10,49 +10,49 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi/libmpi"
 )
 
-// noteRoom is the bytes of a note: little enough to be sent at once by every library,
-// whether or not it is awaited.
+// noteRoom is the size of a note in bytes: small enough that every library sends it immediately,
+// even if no receive is posted.
 const noteRoom = 512
 
-// noteKind is what a note says.
+// noteKind is the type of a note.
 type noteKind string
 
 const (
-	noteFailed noteKind = "failed" // the sender gives up
-	noteClosed noteKind = "closed" // the sender takes no part in operations from Sequence on
-	noteWhere  noteKind = "where"  // is the receiver in operation Sequence?
-	noteHere   noteKind = "here"   // yes, the sender is
+	noteFailed noteKind = "failed" // the sender has failed
+	noteClosed noteKind = "closed" // the sender performs no operation from Sequence on
+	noteWhere  noteKind = "where"  // query: is the receiver in operation Sequence?
+	noteHere   noteKind = "here"   // answer: the sender is
 )
 
-// note is what a rank tells another beside the operations.
+// note is a control message between ranks, outside of the operations.
 type note struct {
 	Kind     noteKind `json:"kind"`
 	From     int      `json:"from"`
-	Comm     uint64   `json:"comm,omitempty"` // the communicator's number in this package
+	Comm     uint64   `json:"comm,omitempty"` // ID of the communicator in this package
 	Sequence uint64   `json:"sequence"`
 	Culprit  int      `json:"culprit,omitempty"`
 	Text     string   `json:"text,omitempty"`
 }
 
-// notes are those that have come. The process's mutex guards them.
+// notes holds the received notes. The process's mutex guards them.
 type notes struct {
 	comm    libmpi.Handle
-	in      []byte        // where the next one goes
-	request libmpi.Handle // of it
+	in      []byte        // receive buffer
+	request libmpi.Handle // receive request
 	posted  bool
-	closed  map[place]uint64 // the first operation that a rank takes no part in
-	here    map[place]uint64 // the operation that a rank has said it is in
+	closed  map[place]uint64 // first operation that a rank does not perform
+	here    map[place]uint64 // operation that a rank is in, according to its last note
 	now     map[uint64]uint64
 	told    *told
 }
 
-// place is a rank, of all, in a communicator.
+// place identifies a rank of the world in a communicator.
 type place struct {
 	comm uint64
 	rank int
 }
 
-// told is the reason that another rank gave up, and the rank that is its cause.
+// told is the failure that another rank reported, with the failed rank.
 type told struct {
 	by, culprit int
 	text        string
@@ -60,7 +60,7 @@ type told struct {
 
 func (t *told) Error() string { return fmt.Sprintf("rank %d gave up: %s", t.by, t.text) }
 
-// open is a rank of n that has not closed a communicator, this one aside; -1 if all have.
+// open returns a rank of n other than self that has not closed a communicator, or -1 if all have.
 func (s *notes) open(comm uint64, n, self int) int {
 	for r := range n {
 		if _, ok := s.closed[place{comm, r}]; !ok && r != self {
@@ -70,7 +70,7 @@ func (s *notes) open(comm uint64, n, self int) int {
 	return -1
 }
 
-// startNotes begins to receive notes. The mutex is held here and in what follows.
+// startNotes starts to receive notes. The caller of this and the following methods holds the mutex.
 func (p *process) startNotes() (err error) {
 	s := &p.notes
 	s.closed, s.here, s.now = map[place]uint64{}, map[place]uint64{}, map[uint64]uint64{}
@@ -87,7 +87,7 @@ func (p *process) postNote() error {
 	return err
 }
 
-// stopNotes ends receiving.
+// stopNotes stops receiving.
 func (p *process) stopNotes() error {
 	if !p.notes.posted {
 		return nil
@@ -107,7 +107,7 @@ func (p *process) stopNotes() error {
 	}
 }
 
-// readNotes takes in all that have come.
+// readNotes processes all notes that have arrived.
 func (p *process) readNotes() error {
 	s := &p.notes
 	for s.posted {
@@ -149,7 +149,7 @@ func (p *process) take(n note) error {
 	return nil
 }
 
-// tell sends a note to ranks. It does not wait until they look at it.
+// tell sends a note to ranks. It does not wait until they read it.
 func (p *process) tell(ranks []int, n note) error {
 	if p.finalizing {
 		return net.ErrClosed
@@ -163,7 +163,7 @@ func (p *process) tell(ranks []int, n note) error {
 	if err != nil {
 		return err
 	}
-	// The memory is not used again: nobody waits for the transfers.
+	// The memory is not reused, because nothing waits for the transfers.
 	out, err := p.memory.take(noteRoom)
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (p *process) tell(ranks []int, n note) error {
 			return err
 		}
 	}
-	// Small messages are gone at once, or when the library is next looked at.
+	// Small messages are sent immediately or at the next poll of the library.
 	for end := time.Now().Add(settleTime / 10); len(requests) > 0 && time.Now().Before(end); {
 		last := &requests[len(requests)-1]
 		done := *last == 0
@@ -197,7 +197,7 @@ func (p *process) tell(ranks []int, n note) error {
 	return nil
 }
 
-// fill puts text into b, and spaces after it.
+// fill copies text to b and pads it with spaces.
 func fill(b, text []byte) {
 	for i := copy(b, text); i < len(b); i++ {
 		b[i] = ' '

@@ -9,14 +9,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi/libmpi"
 )
 
-// Bytes of one call of MPI: in place as many as are surely a C int of elements, through
-// windows what a cache still likes.
+// pieceRoom limits one MPI call in place, so that the number of elements fits a C int. windowRoom
+// is the size of a window, which fits a cache.
 const (
 	pieceRoom  = 1 << 30
 	windowRoom = 4 << 20
 )
 
-// operate performs operation number sequence of the group.
+// operate performs the operation of the group with the given sequence number.
 func (g *group) operate(ctx context.Context, sequence uint64, c *collective.Call) error {
 	n := len(g.members)
 	problem := c.Check(g.place, n)
@@ -45,16 +45,16 @@ type operation struct {
 	n        int
 }
 
-// begin starts one call of MPI.
+// begin starts one MPI call.
 type begin func(r *libmpi.Handle) error
 
-// run performs one call of MPI.
+// run performs one MPI call.
 func (o *operation) run(start begin) error { return o.request(o.ctx, o.sequence, false, start) }
 
-// request starts a call of MPI that belongs to operation sequence and waits for it;
-// others is that of [waiting].
+// request starts an MPI call of the given operation and waits for it. others is the field of
+// [waiting].
 func (g *group) request(ctx context.Context, sequence uint64, others bool, start begin) error {
-	r := new(libmpi.Handle) // MPI writes to it: on the heap
+	r := new(libmpi.Handle) // on the heap, because MPI writes to it
 	g.mu.Lock()
 	err := g.shut()
 	if err == nil {
@@ -67,7 +67,7 @@ func (g *group) request(ctx context.Context, sequence uint64, others bool, start
 	return g.wait(ctx, waiting{request: r, trouble: func() error { return g.trouble(sequence) }, others: others})
 }
 
-// inPlace has MPI work on the ranks' own memory.
+// inPlace performs the call on the ranks' own memory.
 func (o *operation) inPlace() error {
 	c := o.call
 	part := c.Part(o.n)
@@ -78,7 +78,7 @@ func (o *operation) inPlace() error {
 	var err error
 	switch c.Kind {
 	case collective.KindReduceScatter, collective.KindScatter:
-		// The result may be this rank's part of what it brings, which MPI forbids.
+		// The result may be this rank's part of its send buffer, which MPI forbids.
 		if recv, err = o.memory.take(part); err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (o *operation) inPlace() error {
 	return nil
 }
 
-// throughWindows copies pieces of all parts into memory that MPI may see, and from it.
+// throughWindows copies pieces of all parts through memory that MPI may access.
 func (o *operation) throughWindows() error {
 	c := o.call
 	part := c.Part(o.n)
@@ -138,7 +138,7 @@ func (o *operation) throughWindows() error {
 			copy(in[o.place*now:][:now], out)
 		}
 		if err := o.run(o.mpi(out[:outParts*now], in[:inParts*now], now)); err != nil {
-			return err // the windows stay MPI's
+			return err // the windows remain in use by MPI
 		}
 		if !o.takes() {
 			continue
@@ -156,7 +156,7 @@ func (o *operation) throughWindows() error {
 	return nil
 }
 
-// brings reports whether this rank has something to send.
+// brings reports whether this rank sends data.
 func (o *operation) brings() bool {
 	switch o.call.Kind {
 	case collective.KindBroadcast, collective.KindScatter:
@@ -165,7 +165,7 @@ func (o *operation) brings() bool {
 	return true
 }
 
-// takes reports whether this rank gets something.
+// takes reports whether this rank receives data.
 func (o *operation) takes() bool {
 	switch o.call.Kind {
 	case collective.KindReduce, collective.KindGather:
@@ -174,7 +174,7 @@ func (o *operation) takes() bool {
 	return true
 }
 
-// finish makes the mean of a sum.
+// finish turns a sum into a mean if the reduction is a mean.
 func (o *operation) finish(result []byte) {
 	switch o.call.Kind {
 	case collective.KindAllReduce, collective.KindReduceScatter, collective.KindReduce:
@@ -184,8 +184,8 @@ func (o *operation) finish(result []byte) {
 	}
 }
 
-// mpi is the call of MPI for parts of so many bytes. In the gathers this rank's part is
-// already in its place.
+// mpi returns the MPI call for parts of the given size in bytes. For gathers, this rank's part is
+// already in position.
 func (o *operation) mpi(send, recv []byte, part int) begin {
 	c, l := o.call, o.lib
 	out, in := address(send), address(recv)
@@ -216,19 +216,19 @@ func (o *operation) mpi(send, recv []byte, part int) begin {
 	case collective.KindAllToAll:
 		return func(r *libmpi.Handle) error { return l.Ialltoall(out, in, count, kind, o.comm, r) }
 	}
-	// The comparison before it is a barrier.
+	// The comparison of the calls is already a barrier.
 	return func(r *libmpi.Handle) error { return l.Ibarrier(o.comm, r) }
 }
 
-// types are MPI's for ours; the halves go as integers of two bytes, which only their
-// own reductions look into.
+// types maps element types to MPI types. 16-bit floating-point elements are sent as 16-bit
+// integers, which only their own reductions interpret.
 var types = [...]libmpi.Type{
 	element.Float32: libmpi.Float, element.Float64: libmpi.Double, element.BFloat16: libmpi.Uint16, element.Float16: libmpi.Uint16,
 	element.Int8: libmpi.Int8, element.Uint8: libmpi.Uint8, element.Int32: libmpi.Int32, element.Uint32: libmpi.Uint32,
 	element.Int64: libmpi.Int64, element.Uint64: libmpi.Uint64,
 }
 
-// ops are MPI's reductions for ours.
+// ops maps reductions to MPI reductions.
 var ops = [...]libmpi.Op{collective.Sum: libmpi.Sum, collective.Mean: libmpi.Sum, collective.Max: libmpi.Max,
 	collective.Min: libmpi.Min, collective.Product: libmpi.Product}
 
@@ -242,5 +242,5 @@ func (o *operation) reduction() libmpi.Handle {
 	return o.lib.Op(ops[o.call.Op])
 }
 
-// address is where b lies; MPI wants one also of nothing.
+// address returns the address of b. MPI requires one for an empty buffer also.
 func address(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }

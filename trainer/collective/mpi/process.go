@@ -16,43 +16,43 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi/libmpi"
 )
 
-// process is MPI in this process.
+// process is the state of MPI in this process.
 type process struct {
 	lib     *libmpi.Library
 	timeout time.Duration
 	memory  arena
 	hosts   []string
 	maxTag  int
-	// everyone is all ranks.
+	// everyone holds all ranks.
 	everyone []int
 	halves   [2][]libmpi.Handle // reductions of bfloat16 and float16, by element.Op
 
-	// end asks the thread that initialised MPI to finalise it, once.
+	// end makes the thread that initialized MPI finalize it, once.
 	end      chan chan error
 	once     sync.Once
 	endError error
 
-	// mu makes calls of MPI one at a time, and guards what follows.
+	// mu serializes calls of MPI and guards the fields below.
 	mu         sync.Mutex
-	comm       libmpi.Handle // a copy of MPI_COMM_WORLD: this package's own
+	comm       libmpi.Handle // this package's duplicate of MPI_COMM_WORLD
 	rank, size int
 	notes      notes
 	broken     *collective.Error
-	ended      bool // the communicator of all is closed
-	finalizing bool // MPI_Finalize has begun: MPI must not be called any more
+	ended      bool // the communicator of all ranks is closed
+	finalizing bool // MPI_Finalize has been called: no further MPI call is allowed
 }
 
-// start initialises MPI on a thread of its own, which is kept for its end.
+// start initializes MPI on a dedicated thread, which is retained to finalize it.
 func (p *process) start(ctx context.Context) error {
 	ready := make(chan error, 1)
 	p.end = make(chan chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread is MPI's main one
+		runtime.LockOSThread() // never unlocked: this is MPI's main thread
 		err := p.initialise()
 		ready <- err
 		if err == nil {
 			over := <-p.end
-			// Not with the mutex held: it may never return, and Close must.
+			// Call it without the mutex: it may never return, but Close must.
 			p.mu.Lock()
 			p.finalizing = true
 			p.mu.Unlock()
@@ -96,7 +96,7 @@ func (p *process) initialise() error {
 	return p.makeHalves()
 }
 
-// copyOf makes a communicator of the same ranks whose errors are returned.
+// copyOf duplicates a communicator and makes its errors returned.
 func (p *process) copyOf(c libmpi.Handle) (libmpi.Handle, error) {
 	own, err := p.lib.CommDup(c)
 	if err != nil {
@@ -105,7 +105,7 @@ func (p *process) copyOf(c libmpi.Handle) (libmpi.Handle, error) {
 	return own, p.lib.CommSetErrorsReturn(own)
 }
 
-// makeHalves makes reductions of the types that MPI does not have.
+// makeHalves creates reductions for the types that MPI does not have.
 func (p *process) makeHalves() error {
 	for i, t := range []element.Type{element.BFloat16, element.Float16} {
 		p.halves[i] = make([]libmpi.Handle, len(element.Ops())+1)
@@ -123,32 +123,33 @@ func (p *process) makeHalves() error {
 	return nil
 }
 
-// How a request is waited for: so many looks at once, then the core is left to others
-// after each; every so many looks the notes of other ranks are read.
+// wait polls a request in a loop, then yields the core after each poll. Every noteEvery polls it
+// reads the notes of other ranks.
 const (
 	spins      = 200
 	noteEvery  = 64
 	settleTime = time.Second
 )
 
-// A rank that is waited for longer than patience is not about to come: whoever waits
-// sleeps between two looks, and computation gets the core.
+// After this time, the rank that is waited for is unlikely to arrive soon: the waiting rank sleeps
+// between two polls, and computation gets the core.
 const (
 	patience = 2 * time.Millisecond
 	nap      = 50 * time.Microsecond
 )
 
-// waiting is a request and what may become of it.
+// waiting is a request with the conditions under which it fails.
 type waiting struct {
 	request *libmpi.Handle
-	// trouble is why the request never will be over. It is asked with the mutex held.
+	// trouble returns the reason why the request cannot finish, or nil. It is called with the mutex
+	// held.
 	trouble func() error
-	// others is that the request depends on other ranks coming; else they are there,
-	// and the transfer moves only when it is looked at.
+	// others is set if the request depends on ranks that may not have arrived. Otherwise they have
+	// arrived, and the transfer progresses only while it is polled.
 	others bool
 }
 
-// wait polls a request until it is over, ctx ends, or there is trouble.
+// wait polls a request until it finishes, ctx ends, or it cannot finish.
 func (p *process) wait(ctx context.Context, w waiting) error {
 	var since time.Time
 	for looks := 1; ; looks++ {
@@ -169,7 +170,7 @@ func (p *process) wait(ctx context.Context, w waiting) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		// Other goroutines first, then other processes.
+		// Other goroutines run first, then other processes.
 		runtime.Gosched()
 		sched.Yield()
 		if since.IsZero() {
@@ -181,7 +182,7 @@ func (p *process) wait(ctx context.Context, w waiting) error {
 	}
 }
 
-// test looks whether a request is over. The mutex is held.
+// test reports whether a request has finished. The caller holds the mutex.
 func (p *process) test(request *libmpi.Handle) (bool, error) {
 	if p.finalizing {
 		return false, net.ErrClosed
@@ -189,16 +190,15 @@ func (p *process) test(request *libmpi.Handle) (bool, error) {
 	return p.lib.Test(request)
 }
 
-// endTime bounds MPI_Finalize. When it is called all ranks have closed, so that nothing is
-// at stake if a process ends without it. MPICH's (seen in 4.0.2 with UCX 1.13) may never
-// return over TCP: each rank flushes its connections, for which the other must look at
-// them, and then waits for the launcher without looking; a rank that is late then flushes
-// in vain.
+// endTime limits MPI_Finalize. All ranks have closed when it is called, so a process loses nothing
+// if it exits without it. MPICH's MPI_Finalize (found in 4.0.2 with UCX 1.13) may never return over
+// TCP: each rank flushes its connections, which the other rank must poll, and then waits for the
+// launcher without polling. A late rank then flushes without success.
 const endTime = 5 * time.Second
 
-// finalize ends MPI after every rank has said that it closes. It waits for those: a
-// launcher may end all ranks when one leaves without MPI_Finalize, and one of them may
-// still be saving. Its errors are for the log: the process can end.
+// finalize finalizes MPI after every rank has closed. It waits for the ranks, because a launcher
+// may stop all ranks when one exits without MPI_Finalize, and one of them may still save. Its
+// errors are for the log: the process can exit.
 func (p *process) finalize() error {
 	p.once.Do(func() { p.endError = p.finalizeOnce() })
 	return p.endError
@@ -221,8 +221,8 @@ func (p *process) finalizeOnce() error {
 	}
 }
 
-// awaitClosed waits for the notes of all ranks that they close, and stops to receive
-// notes. A rank that gives up never closes.
+// awaitClosed waits until all ranks have sent their close notes, then stops receiving notes. A
+// failed rank never closes.
 func (p *process) awaitClosed() error {
 	for end := time.Now().Add(p.timeout); ; time.Sleep(100 * time.Microsecond) {
 		missing, err := p.lookForClosed()
@@ -235,8 +235,8 @@ func (p *process) awaitClosed() error {
 	}
 }
 
-// lookForClosed reads notes and returns a rank that has not closed; -1 if all have, and
-// then no more notes come.
+// lookForClosed reads notes and returns a rank that has not closed. It returns -1 if all have
+// closed; then no more notes arrive.
 func (p *process) lookForClosed() (missing int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -253,7 +253,7 @@ func (p *process) lookForClosed() (missing int, err error) {
 	return missing, err
 }
 
-// failed is the failure of this process, nil if there is none.
+// failed returns the failure of this process, or nil.
 func (p *process) failed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

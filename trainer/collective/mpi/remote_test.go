@@ -13,10 +13,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// remote is a process of MPI as the test sees it.
+// remote is the test's end of a connection to an MPI process.
 type remote struct {
 	conn    net.Conn
-	sending sync.Mutex // apart: answers are taken while a question is on its way
+	sending sync.Mutex // separate, because answers arrive while a question is being sent
 	send    *gob.Encoder
 	mu      sync.Mutex
 	next    uint64
@@ -46,7 +46,7 @@ func (r *remote) read(d *gob.Decoder) {
 	}
 }
 
-// ask sends a question; the answer comes on the channel.
+// ask sends a question and returns a channel for the answer.
 func (r *remote) ask(q question) (uint64, chan answer) {
 	r.sending.Lock()
 	defer r.sending.Unlock()
@@ -60,18 +60,18 @@ func (r *remote) ask(q question) (uint64, chan answer) {
 		r.waiting[q.ID] = w
 	}
 	r.mu.Unlock()
-	_ = r.send.Encode(q) // read finds out
+	_ = r.send.Encode(q) // read detects the error
 	return q.ID, w
 }
 
-// cancel ends a call that was asked for.
+// cancel cancels a call.
 func (r *remote) cancel(id uint64, why error) {
 	r.sending.Lock()
 	defer r.sending.Unlock()
 	_ = r.send.Encode(question{ID: id, What: "cancel", Why: why.Error()})
 }
 
-// err makes an error of an answer: the same one for the same failure.
+// err returns the error of an answer: the same error for the same failure.
 func (r *remote) err(ctx context.Context, a answer, ok bool) error {
 	if !ok {
 		return io.ErrUnexpectedEOF
@@ -97,12 +97,12 @@ func (r *remote) err(ctx context.Context, a answer, ok bool) error {
 	return e
 }
 
-// proxy is a communicator whose operations a process performs.
+// proxy is a communicator whose operations run in a process.
 type proxy struct {
 	*remote
 	id         uint64
 	rank, size int
-	mine       [][]byte // stands for memory of the communicator's
+	mine       [][]byte // represents the communicator's memory
 }
 
 func (p *proxy) Rank() int { return p.rank }
@@ -128,7 +128,7 @@ func (p *proxy) Start(ctx context.Context, c collective.Call) *collective.Reques
 	})
 }
 
-// inner is where the shorter of two buffers lies in the longer, -1 if it does not.
+// inner returns the offset of the shorter buffer in the longer one, or -1 if they do not overlap.
 func inner(a, b []byte) int {
 	if len(a) < len(b) {
 		a, b = b, a

@@ -17,35 +17,35 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi"
 )
 
-// workerVariable makes a process of this binary a rank that does what the test asks for
-// over a socket: "TIMEOUT,PATH".
+// workerVariable makes a process of this binary a rank that performs the test's calls, which it
+// receives over a socket: "TIMEOUT,PATH".
 const workerVariable = "MPI_TEST_WORKER"
 
-// question is what the test asks a rank for.
+// question is a call that the test sends to a rank.
 type question struct {
 	ID    uint64
 	What  string // "do", "split", "close", "cancel"
-	Comm  uint64 // 0 is that of all, else the ID of the split that made it
+	Comm  uint64 // 0 for the world, otherwise the ID of the split that created it
 	Call  collective.Call
-	Recv  int  // bytes of Call.Recv, which does not travel
-	Inner int  // where the shorter buffer lies in the longer one; -1 if they are apart
-	Arena bool // in the communicator's memory
+	Recv  int  // length of Call.Recv, which is not transmitted
+	Inner int  // offset of the shorter buffer in the longer one; -1 if they do not overlap
+	Arena bool // whether the buffers are in the communicator's memory
 	Color int
 	Key   int
-	Why   string // of a cancellation
+	Why   string // cause of a cancellation
 }
 
-// answer is what became of it.
+// answer is the result of a call.
 type answer struct {
 	ID         uint64
 	Send, Recv []byte
 	Rank, Size int
-	None       bool // no group
+	None       bool // Split returned no group
 	Error      string
 	Failure    *failure
 }
 
-// failure is a collective.Error that travels.
+// failure is the encoded form of a collective.Error.
 type failure struct {
 	Op       string
 	Sequence uint64
@@ -66,7 +66,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// worker is a rank.
+// worker is the state of a rank.
 type worker struct {
 	world   *mpi.World
 	sending sync.Mutex
@@ -96,7 +96,8 @@ func work(text string) error {
 	for {
 		var q question
 		if err := receive.Decode(&q); err != nil {
-			// The test is over. Whoever could not close is named, and hangs nobody.
+			// The test has ended. A rank that could not close is reported and does not hang the
+			// others.
 			_ = world.Finalize()
 			return nil
 		}
@@ -107,7 +108,7 @@ func work(text string) error {
 func (w *worker) answer(a answer) {
 	w.sending.Lock()
 	defer w.sending.Unlock()
-	_ = w.send.Encode(a) // a test that is over does not listen
+	_ = w.send.Encode(a) // the test may have ended
 }
 
 func (w *worker) serve(q question) {
@@ -121,7 +122,7 @@ func (w *worker) serve(q question) {
 		w.cancel[q.ID] = cancel
 		w.mu.Unlock()
 		call := w.buffers(c, q)
-		request := c.Start(ctx, call) // here: the order counts
+		request := c.Start(ctx, call) // in this goroutine, because the order matters
 		go func() {
 			a := failed(answer{ID: q.ID}, request.Wait())
 			cancel(nil)
@@ -149,7 +150,7 @@ func (w *worker) serve(q question) {
 	}
 }
 
-// buffers gives a call memory that lies as the test's does.
+// buffers allocates the buffers of a call with the same overlap as in the test.
 func (w *worker) buffers(c collective.Communicator, q question) collective.Call {
 	memory := func(n int) []byte {
 		if q.Arena {

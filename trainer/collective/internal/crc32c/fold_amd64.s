@@ -1,7 +1,7 @@
 #include "textflag.h"
 
-// x^(2048+32) and x^(2048-32) modulo the polynomial, bits reversed and shifted by one, as
-// the product of reversed numbers needs it.
+// x^(2048+32) and x^(2048-32) modulo the polynomial, bit-reversed and shifted left by one, as a
+// carry-less multiplication of reversed operands requires.
 DATA ahead<>+0(SB)/8, $0xdcb17aa4
 DATA ahead<>+8(SB)/8, $0xb9e02b86
 GLOBL ahead<>(SB), RODATA|NOPTR, $16

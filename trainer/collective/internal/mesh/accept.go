@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// acceptAgain is how long after a failure to accept the next try is.
+	// acceptAgain is the delay after a failed accept.
 	acceptAgain = 50 * time.Millisecond
-	// maxStrangers is the number of connections in their handshake, in addition to those
-	// that all ranks can make. Another one takes the place of an older one, see
-	// [lobby.Lobby].
+	// maxStrangers is the number of unauthenticated connections that are allowed in addition to
+	// those of all ranks. A further connection replaces an older one, see [lobby.Lobby].
 	maxStrangers = 256
 )
 
-// accept takes connections while ranks may come, each on its own: a stranger that
-// says nothing must not hold up the real one behind it.
+// accept accepts connections and runs each handshake in its own goroutine: a silent unauthenticated
+// connection must not delay the ranks behind it.
 func (n *network) accept() {
 	defer n.working.Done()
 	for {
@@ -29,7 +28,7 @@ func (n *network) accept() {
 			return
 		}
 		if err != nil {
-			// Out of file descriptors, most likely: wait for some to come back.
+			// The process is most likely out of file descriptors: wait until some are free.
 			select {
 			case <-n.ctx.Done():
 				return
@@ -46,7 +45,7 @@ func (n *network) accept() {
 			if err != nil {
 				return
 			}
-			// If it was closed for others meanwhile, the peer connects again.
+			// If the connection was replaced in the meantime, the peer connects again.
 			if !leave() || c.SetDeadline(time.Now().Add(wire.HandshakeTimeout)) != nil {
 				c.Close()
 				return
@@ -62,7 +61,8 @@ func (n *network) accept() {
 	}
 }
 
-// hello reads who connects; nil is nobody that may, or that this rank connects to.
+// hello reads the identity of a connecting peer. It returns nil if the peer is not allowed to
+// connect, or if this rank connects to that peer instead.
 func (n *network) hello(c *wire.Conn) (*peer, *socket) {
 	kind, b, err := c.ReadFrame()
 	if err != nil || kind != kindHello || len(b) != 12 {
@@ -75,7 +75,7 @@ func (n *network) hello(c *wire.Conn) (*peer, *socket) {
 	p := n.peers[from]
 	p.needed.Do(func() { p.called.Store(true) })
 	if int(from) < n.o.Rank && !p.called.Load() {
-		return nil, nil // it will find this rank's connection
+		return nil, nil // the peer will use this rank's connection
 	}
 	return p, p.sockets[index]
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// exhausted is a listener of a process that has no file descriptors left for a while.
+// exhausted is a listener of a process that temporarily has no free file descriptors.
 type exhausted struct {
 	net.Listener
 	failures atomic.Int32
@@ -52,8 +52,7 @@ func TestAcceptGoesOnAfterAFailure(t *testing.T) {
 	}
 }
 
-// Silent connections take no more than their share of file descriptors, and do not lock out
-// the ranks.
+// Silent connections use a limited number of file descriptors and do not lock out the ranks.
 func TestSilentConnectionsDoNotLockOutRanks(t *testing.T) {
 	m := pair(t, plain)
 	n := m[0].(*network)
@@ -70,14 +69,14 @@ func TestSilentConnectionsDoNotLockOutRanks(t *testing.T) {
 	for range limit {
 		dial()
 	}
-	// The last one has taken the place of the first.
+	// The last connection has replaced the first.
 	if _, err := io.ReadAll(first); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("oldest connection: %v", err)
 	}
 	if got := n.unproven.Len(); got > limit {
 		t.Errorf("%d connections without a proof, want at most %d", got, limit)
 	}
-	// These never end by themselves.
+	// These connections never close on their own.
 	for range limit {
 		n.unproven.Enter(silentConn{})
 	}
@@ -87,13 +86,13 @@ func TestSilentConnectionsDoNotLockOutRanks(t *testing.T) {
 	}
 }
 
-// silentConn is a connection of a stranger who says nothing and does not go.
+// silentConn is an unauthenticated connection that sends nothing and ignores Close.
 type silentConn struct{ net.Conn }
 
 func (silentConn) Close() error         { return nil }
 func (silentConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// counted counts what is done with the connections that it takes.
+// counted counts the reads and writes of the connections that it accepts.
 type counted struct {
 	net.Listener
 	reads, writes atomic.Int32
@@ -112,7 +111,7 @@ func (l *counted) Accept() (net.Conn, error) {
 func (c countedConn) Read(b []byte) (int, error)  { c.l.reads.Add(1); return c.Conn.Read(b) }
 func (c countedConn) Write(b []byte) (int, error) { c.l.writes.Add(1); return c.Conn.Write(b) }
 
-// One that does not speak as a rank does is read once and not answered.
+// A connection that does not use the protocol of the ranks is read once and not answered.
 func TestStrangersAreLittleWork(t *testing.T) {
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -131,7 +130,7 @@ func TestStrangersAreLittleWork(t *testing.T) {
 		}
 		if i%2 == 0 {
 			fmt.Fprint(c, "GET / HTTP/1.1\r\n\r\n"+strings.Repeat("x", 100))
-			if b, _ := io.ReadAll(c); len(b) > 0 { // the end may come as a reset
+			if b, _ := io.ReadAll(c); len(b) > 0 { // the connection may end with a reset
 				t.Fatalf("answered %q", b)
 			}
 		}
@@ -145,7 +144,7 @@ func TestStrangersAreLittleWork(t *testing.T) {
 	}
 }
 
-// When all ranks are connected, none listens any more, so that strangers cost nothing.
+// Once all ranks are connected, they stop listening, so unauthenticated connections cost nothing.
 func TestNobodyIsHeardOnceAllAreConnected(t *testing.T) {
 	m := pair(t, plain)
 	for r := range m {

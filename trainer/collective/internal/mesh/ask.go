@@ -6,17 +6,17 @@ import (
 	"fmt"
 )
 
-// State is where a rank is in the operations of a group.
+// A State is the position of a rank in the operations of a group.
 type State struct {
-	// Sequence is the operation that it is in, or the one that it has not entered yet.
+	// Sequence is the operation that the rank is in, or the next one.
 	Sequence uint64
-	// Signature is what that operation is; its Kind is 0 if the rank is in none.
+	// Signature is the signature of that operation. Its Kind is 0 if the rank is in no operation.
 	Signature Signature
-	// WaitsFor is the rank that it waits for there, or -1.
+	// WaitsFor is the rank that the operation waits for, or -1.
 	WaitsFor int
 }
 
-// answers is the group of the messages that answer questions.
+// answers is the group of the messages that answer queries.
 const answers = 1 << 60
 
 const stateBytes = 8 + 4 + 3 + 4 + 8
@@ -30,7 +30,7 @@ func (s State) encode() []byte {
 	return order.AppendUint64(b, s.Signature.Bytes)
 }
 
-// decodeState reads what one of n ranks answers, in stateBytes.
+// decodeState decodes the answer of one of n ranks, which has stateBytes bytes.
 func decodeState(b []byte, n int) (State, error) {
 	order := binary.LittleEndian
 	s := State{Sequence: order.Uint64(b), WaitsFor: int(int32(order.Uint32(b[8:]))),
@@ -41,11 +41,11 @@ func decodeState(b []byte, n int) (State, error) {
 	return s, nil
 }
 
-// answerHead is that of the answer to a question.
+// answerHead returns the head of the answer to a query.
 func answerHead(question uint64) Head { return Head{Key: Key{Group: answers, Sequence: question}} }
 
-// Ask has a rank say where it is in a group. The rank answers whatever it does, as long as
-// its process runs. The error is a [PeerError].
+// Ask queries the state of a rank in a group. The rank answers in the background, as long as its
+// process runs. The error is a [PeerError].
 func (n *network) Ask(ctx context.Context, rank int, group uint64) (State, error) {
 	h := answerHead(n.questions.Add(1))
 	b := make([]byte, stateBytes)
@@ -62,13 +62,13 @@ func (n *network) Ask(ctx context.Context, rank int, group uint64) (State, error
 	return s, nil
 }
 
-// reply answers a question over the socket that it came by.
+// reply answers a query over the socket that received it.
 func (n *network) reply(peer int, s *socket, question *frame) {
 	t := &Transfer{peer: peer, done: make(chan struct{})}
 	s.put(outgoing{frame{class: classOperation, Head: answerHead(question.Sequence)}, n.o.State(question.Group).encode(), t})
 }
 
-// Ask has another goroutine's rank say where it is.
+// Ask returns the state of another goroutine's rank.
 func (l *local) Ask(_ context.Context, rank int, group uint64) (State, error) {
 	if err := l.Lost([]int{rank}); err != nil {
 		return State{}, err

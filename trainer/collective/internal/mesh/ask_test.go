@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A rank says where it is, over both kinds of mesh, whoever asks first.
+// A rank answers queries over both kinds of mesh, in both directions.
 func TestAsk(t *testing.T) {
 	state := func(rank int, group uint64) State {
 		return State{Sequence: group + 1, Signature: Signature{Kind: uint8(rank + 3), Type: 2, Op: 1, Root: -7, Bytes: 1 << 40}, WaitsFor: -rank}
@@ -36,7 +36,7 @@ func TestAnswersThatCannotBe(t *testing.T) {
 	}
 }
 
-// Who is lost does not answer, and is not waited for.
+// A query to a lost rank fails without waiting.
 func TestAskOfOneThatIsGone(t *testing.T) {
 	m := pair(t, plain)
 	if err := m[0].Send(1, head(0), nil).Wait(t.Context()); err != nil {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whatever the system's congestion control, connections do not wait for a timer.
+// Connections do not use a paced congestion control, whatever the system's default.
 func TestCongestionControl(t *testing.T) {
 	for _, name := range []string{"bbr", "reno"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

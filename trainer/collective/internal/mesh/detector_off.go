@@ -6,7 +6,7 @@ import "net"
 
 func outgoingBytes(b []byte) []byte { return b }
 
-// writeFrame makes one system call, so that no packet has a head alone.
+// writeFrame makes one system call, so that no packet contains only a head.
 func writeFrame(c *connection, both *net.Buffers) error {
 	_, err := both.WriteTo(c.Conn)
 	return err

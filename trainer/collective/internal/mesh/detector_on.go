@@ -7,13 +7,13 @@ import (
 	"net"
 )
 
-// outgoingBytes copies for the race detector, which takes a buffer for read when its
-// write returns: what came back meanwhile, because the other rank had got all of it, would
-// be a race to it.
+// outgoingBytes copies b for the race detector. The detector treats a buffer as read until its
+// write returns, although the other rank may have received all of it. Data that the other rank
+// sends to the same buffer in response would appear as a race.
 func outgoingBytes(b []byte) []byte { return bytes.Clone(b) }
 
-// writeFrame writes one after the other: the detector takes a write to come before the
-// read of its bytes, but knows nothing of several buffers in one system call.
+// writeFrame writes the buffers one after another. The detector orders a write before the read of
+// its bytes, but not for several buffers in one system call.
 func writeFrame(c *connection, both *net.Buffers) error {
 	for _, b := range *both {
 		if _, err := c.Write(b); err != nil {

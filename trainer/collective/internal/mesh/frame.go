@@ -9,13 +9,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/crc32c"
 )
 
-// A frame is 64 bytes and at most MaxSegment more: class, kind, type, operation, root
-// (4), group (8), sequence (8), step (4), segment (4), bytes of the operation (8),
-// length of the payload (4), CRC-32C of the payload (4), the frame's number on its
-// connection (4), the connection's mark (8), CRC-32C of all before it (4).
+// A frame has a head of 64 bytes and a payload of at most MaxSegment bytes. The head consists of
+// class, kind, type, operation, root (4), group (8), sequence (8), step (4), segment (4), size of
+// the operation's buffer (8), length of the payload (4), CRC-32C of the payload (4), frame number
+// on the connection (4), mark of the connection (8), and CRC-32C of all preceding fields (4). Sizes
+// are in bytes, 1 if not given.
 //
-// On a connection with tags, the head has 32 more bytes instead of the two CRCs, which are
-// 0: the tag of the payload, and the tag of all before it.
+// On a connection with tags, the head has 32 more bytes, and the two CRCs are 0: the tag of the
+// payload, and the tag of all preceding fields.
 const (
 	frameHead = 64
 	sumAt     = frameHead - 4
@@ -25,17 +26,17 @@ const (
 	headTagAt    = payloadTagAt + tagSize
 )
 
-// class is what a frame is for.
+// class is the purpose of a frame.
 type class byte
 
 const (
 	classOperation class = iota + 1
 	classDirect
-	classAbort // root is the rank that is the cause, step the one who says so, the payload why
-	classAsk   // group is asked for, sequence is the question's number
+	classAbort // root is the failed rank, step the rank that reports it, and the payload the reason
+	classAsk   // group is the group of the query, sequence the number of the query
 )
 
-// maxReason bounds the text of an abort.
+// maxReason is the maximum length of an abort message in bytes.
 const maxReason = 1024
 
 type frame struct {
@@ -54,7 +55,7 @@ func (e integrity) Error() string { return string(e) }
 // resumes from the last checkpoint.
 func (integrity) ExitCode() int { return 4 }
 
-// Hint tells what to do about it.
+// Hint returns the fix.
 func (integrity) Hint() string {
 	return "the network between the two nodes, or the memory of one of them, alters data, and TCP did not detect it: ask the administrators to test both, and start the job again to resume from the last checkpoint; [restart] max_without_progress starts the ranks again automatically"
 }
@@ -64,15 +65,15 @@ const (
 	errForeign     integrity = "a message came that was sent over another connection"
 )
 
-// stream is the place in one direction of a connection. Its mark is known to the two
-// ends, so that no frame of another connection is taken for one of this.
+// stream is the state of one direction of a connection. Only the two ends have its mark, so a frame
+// of a different connection is not accepted.
 type stream struct {
 	mark uint64
-	next uint32  // number of the frame that follows
+	next uint32  // number of the next frame
 	tags *tagger // nil on a connection with CRCs
 }
 
-// headSize is the number of bytes before the payload.
+// headSize returns the number of bytes before the payload.
 func (at *stream) headSize() int {
 	if at.tags != nil {
 		return taggedHead
@@ -80,7 +81,7 @@ func (at *stream) headSize() int {
 	return frameHead
 }
 
-// encode returns the head of the next frame, in b.
+// encode stores the head of the next frame in b and returns it.
 func (at *stream) encode(f *frame, b *[taggedHead]byte, payload []byte) []byte {
 	*b = [taggedHead]byte{byte(f.class), f.Kind, f.Type, f.Op}
 	order := binary.LittleEndian
@@ -107,7 +108,7 @@ func (at *stream) encode(f *frame, b *[taggedHead]byte, payload []byte) []byte {
 	return b[:frameHead]
 }
 
-// decode reads the head of the next frame.
+// decode decodes the head of the next frame.
 func (at *stream) decode(f *frame, b []byte) error {
 	order := binary.LittleEndian
 	if at.tags != nil {
@@ -145,8 +146,8 @@ func (at *stream) decode(f *frame, b []byte) error {
 	return nil
 }
 
-// read takes the next frame in; room is asked where its payload goes, and may refuse it.
-// io.EOF means that the peer closed the connection between frames.
+// read reads the next frame. room returns the buffer for its payload, or an error to reject it.
+// read returns io.EOF if the peer closed the connection between frames.
 func (at *stream) read(r io.Reader, f *frame, room func(*frame) ([]byte, error)) error {
 	var whole [taggedHead]byte
 	b := whole[:at.headSize()]
@@ -172,7 +173,7 @@ func (at *stream) read(r io.Reader, f *frame, room func(*frame) ([]byte, error))
 	}
 	sum := uint32(0)
 	for got := 0; got < len(payload); {
-		// What has just been copied is still in the cache.
+		// The bytes that were just copied are still in the cache.
 		n, err := r.Read(payload[got:])
 		sum = crc32c.Update(sum, payload[got:got+n])
 		if got += n; err != nil && got < len(payload) {
@@ -185,7 +186,7 @@ func (at *stream) read(r io.Reader, f *frame, room func(*frame) ([]byte, error))
 	return nil
 }
 
-// cut puts an end in the middle of a frame into words.
+// cut describes a connection that closes in the middle of a frame.
 func cut(got, want int, err error) error {
 	if got > 0 && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
 		return fmt.Errorf("the connection was closed after %d of the %d bytes of a message", got, want)

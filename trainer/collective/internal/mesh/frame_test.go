@@ -10,7 +10,7 @@ import (
 
 var place1 = stream{mark: 0x1234567890abcdef, next: 7}
 
-// tagged returns a place with the tags of a key, before a frame.
+// tagged returns a stream with the tags of a key, before the given frame.
 func tagged(t testing.TB, place stream, key byte, frame uint64) stream {
 	t.Helper()
 	tags, err := newTagger(bytes.Repeat([]byte{key}, 32))
@@ -22,7 +22,7 @@ func tagged(t testing.TB, place stream, key byte, frame uint64) stream {
 	return place
 }
 
-// encoded is a frame at a place.
+// encoded returns a frame at a position in a stream.
 func encoded(at stream) []byte {
 	payload := []byte("gradients")
 	f := frame{class: classDirect, Head: Head{Key{1, 2, 3, 4, true}, Signature{5, 6, 7, -8, 9}}}
@@ -35,7 +35,7 @@ func readAll(at stream, b []byte) error {
 	return at.read(bytes.NewReader(b), &f, func(f *frame) ([]byte, error) { return make([]byte, f.size), nil })
 }
 
-// Every altered bit is noticed, and every end before the end.
+// Every altered bit and every truncation is detected.
 func TestDamagedFrameIsRefused(t *testing.T) {
 	for name, place := range map[string]func() stream{
 		"checksums": func() stream { return place1 },
@@ -62,7 +62,7 @@ func TestDamagedFrameIsRefused(t *testing.T) {
 	}
 }
 
-// A frame is good in one place of one direction of one connection.
+// A frame is valid only at one position in one direction of one connection.
 func TestFrameOfAnotherPlaceIsRefused(t *testing.T) {
 	for name, at := range map[string]stream{
 		"again":              {mark: place1.mark, next: place1.next + 1},
@@ -74,8 +74,7 @@ func TestFrameOfAnotherPlaceIsRefused(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	// With tags, neither the number nor the mark in the frame counts, but the key and the
-	// place.
+	// With tags, the key and the position count instead of the number and the mark in the frame.
 	for name, at := range map[string]stream{
 		"again":                           tagged(t, place1, 1, 8),
 		"one left out":                    tagged(t, place1, 1, 6),
@@ -88,7 +87,7 @@ func TestFrameOfAnotherPlaceIsRefused(t *testing.T) {
 	}
 }
 
-// Who can compute CRCs but has no key cannot make a frame with tags.
+// An attacker who can compute CRCs but has no key cannot create a frame with tags.
 func TestFrameWithoutKeyIsRefused(t *testing.T) {
 	forged := encoded(place1)
 	head, payload := forged[:frameHead], forged[frameHead:]
@@ -98,8 +97,8 @@ func TestFrameWithoutKeyIsRefused(t *testing.T) {
 	}
 }
 
-// repaired returns b as a frame with the number, the mark, and the checksums that are due, so
-// that a mutant reaches the code behind them.
+// repaired returns b as a frame with the expected number, mark, and checksums, so that a mutant
+// reaches the code behind these checks.
 func repaired(b []byte, at stream) []byte {
 	if len(b) < frameHead {
 		return b

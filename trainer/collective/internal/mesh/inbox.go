@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// inbox matches messages with those who wait for them.
+// inbox matches messages with the transfers that wait for them.
 type inbox struct {
 	mu       sync.Mutex
 	messages map[place]*Transfer
-	current  map[uint64]entered // of each group
+	current  map[uint64]entered // operation of each group that this rank is in
 	lost     map[int]*PeerError
 	failed   error
 	store    store
@@ -30,14 +30,14 @@ func newInbox() inbox {
 	return inbox{messages: map[place]*Transfer{}, current: map[uint64]entered{}, lost: map[int]*PeerError{}}
 }
 
-// finished is a transfer that is over.
+// finished returns a transfer that has finished.
 func finished(peer int, err error) *Transfer {
 	t := &Transfer{peer: peer, done: make(chan struct{}), err: err}
 	close(t.done)
 	return t
 }
 
-// failure is why nothing more can come from a rank; the caller holds mu.
+// failure returns the reason why a rank cannot send anymore, or nil. The caller holds mu.
 func (x *inbox) failure(peer int) error {
 	if x.failed != nil {
 		return x.failed
@@ -48,7 +48,7 @@ func (x *inbox) failure(peer int) error {
 	return nil
 }
 
-// Receive has the message of a rank put into b.
+// Receive receives the message of a rank into b.
 func (x *inbox) Receive(from int, h Head, b []byte) *Transfer {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -79,7 +79,7 @@ func mismatch(from int, ours Head, theirs Signature) *Mismatch {
 	return &Mismatch{Peer: from, Sequence: ours.Sequence, Direct: ours.Direct, Ours: ours.Signature, Theirs: theirs}
 }
 
-// hand gives a message that has come to whom it is for; the caller holds mu.
+// hand delivers an arrived message to its receiver. The caller holds mu.
 func (x *inbox) hand(t *Transfer) {
 	if t.kept != nil {
 		copy(t.b, t.kept)
@@ -89,13 +89,13 @@ func (x *inbox) hand(t *Transfer) {
 	close(t.done)
 }
 
-// arrive says where a message of n bytes goes that begins to come in. What it returns
-// is given to [inbox.complete] when it is all there; after a failure that is nothing.
+// arrive returns the buffer for a message of n bytes that starts to arrive. The transfer must be
+// passed to [inbox.complete] when the message is complete; it is nil after a failure.
 func (x *inbox) arrive(from int, h Head, n int) (*Transfer, []byte, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.failed != nil {
-		// The connection must not end for it: over it goes the reason of the failure.
+		// The connection must remain open, because it carries the reason of the failure.
 		return nil, make([]byte, n), nil
 	}
 	at := place{from, h.Key}
@@ -122,12 +122,12 @@ func (x *inbox) arrive(from int, h Head, n int) (*Transfer, []byte, error) {
 	return t, t.kept, nil
 }
 
-// complete says that a message is all there.
+// complete marks a message as complete.
 func (x *inbox) complete(t *Transfer) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if t == nil || x.messages[place{t.peer, t.h.Key}] != t {
-		return // it was dropped meanwhile
+		return // it was dropped in the meantime
 	}
 	t.state = arrived
 	if t.posted {
@@ -135,7 +135,7 @@ func (x *inbox) complete(t *Transfer) {
 	}
 }
 
-// Enter says that this rank is now in an operation.
+// Enter records the operation that this rank is in.
 func (x *inbox) Enter(group, sequence uint64, s Signature) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -151,14 +151,14 @@ func (x *inbox) Enter(group, sequence uint64, s Signature) error {
 	return nil
 }
 
-// Leave says that this rank enters no operation of a group any more.
+// Leave removes a group. This rank enters no further operation of it.
 func (x *inbox) Leave(group uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.current, group)
 }
 
-// Lost is the error of the first of these ranks that is gone.
+// Lost returns the error of the first of these ranks that is lost, or nil.
 func (x *inbox) Lost(ranks []int) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -170,8 +170,8 @@ func (x *inbox) Lost(ranks []int) error {
 	return nil
 }
 
-// lose says that nothing more comes from a rank, and fails who waits for it: with the rank
-// that is the cause, where this one has said before it went that it is not.
+// lose marks a rank as lost and fails the transfers that wait for it. If the rank reported another
+// rank as the root cause before, the error names that one.
 func (x *inbox) lose(peer int, err error) *PeerError {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -184,7 +184,7 @@ func (x *inbox) lose(peer int, err error) *PeerError {
 	return x.lost[peer]
 }
 
-// fail ends everything with the first error that is given, and returns that.
+// fail fails all transfers with the error of the first call, and returns that error.
 func (x *inbox) fail(err error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -195,7 +195,7 @@ func (x *inbox) fail(err error) error {
 	return x.failed
 }
 
-// drop ends the transfers that wait for some ranks; the caller holds mu.
+// drop fails the transfers that wait for the given ranks. The caller holds mu.
 func (x *inbox) drop(from func(int) bool, err error) {
 	for at, t := range x.messages {
 		if t.state != arrived && from(at.from) {

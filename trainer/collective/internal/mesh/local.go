@@ -2,7 +2,7 @@ package mesh
 
 import "sync"
 
-// local is a rank that is a goroutine of this process.
+// local is the mesh of a rank that is a goroutine of this process.
 type local struct {
 	inbox
 	rank  int
@@ -11,8 +11,8 @@ type local struct {
 	close sync.Once
 }
 
-// Local returns the meshes of n ranks in this process; state is what a rank answers to
-// [Mesh.Ask], and must not block.
+// Local returns the meshes of n ranks in this process. state returns the answer of a rank to
+// [Mesh.Ask]; it must not block.
 func Local(n int, state func(rank int, group uint64) State) []Mesh {
 	ranks, out := make([]*local, n), make([]Mesh, n)
 	for i := range n {
@@ -30,14 +30,14 @@ func (l *local) Send(to int, h Head, b []byte) *Transfer {
 	t, into, err := l.all[to].arrive(l.rank, h, len(b))
 	if err != nil {
 		l.all[to].fail(err)
-		return finished(to, nil) // the other finds out, and says so
+		return finished(to, nil) // the other rank detects the error and reports it
 	}
 	copy(into, b)
 	l.all[to].complete(t)
 	return finished(to, nil)
 }
 
-// Abort tells all others.
+// Abort fails the meshes of all ranks.
 func (l *local) Abort(reason *PeerError) {
 	l.fail(reason)
 	for _, other := range l.all {
@@ -45,7 +45,7 @@ func (l *local) Abort(reason *PeerError) {
 	}
 }
 
-// Close takes this rank from the others.
+// Close marks this rank as lost on all other ranks.
 func (l *local) Close() error {
 	l.close.Do(func() {
 		l.fail(ErrClosed)
@@ -56,5 +56,5 @@ func (l *local) Close() error {
 	return nil
 }
 
-// Addr is no address.
+// Addr returns a placeholder, because goroutines have no address.
 func (l *local) Addr(int) string { return "this process" }

@@ -1,30 +1,30 @@
-// Package mesh carries messages between the ranks of a job: any rank to any other,
-// over TCP between processes or in memory between goroutines.
+// Package mesh carries messages between any two ranks of a job, over TCP between processes or in
+// memory between goroutines.
 //
-// A message is one segment of at most [MaxSegment] bytes under a [Key], which the
-// sender and the receiver must both name and which is used once. It goes straight into
-// the receiver's buffer if that waits for it, and is kept until it is asked for if not.
-// It also carries the [Signature] of the operation that it is part of: messages whose
-// signatures differ are never mixed, but are an error that names both.
+// A message is one segment of at most [MaxSegment] bytes with a [Key], which the sender and the
+// receiver must both specify and which is used once. It is read directly into the receiver's buffer
+// if the receiver has posted one; otherwise it is stored until it is requested. A message also
+// carries the [Signature] of its operation. Messages with different signatures are never mixed: a
+// mismatch is an error that names both.
 //
-// It promises: a message arrives whole, in its place and once, or the receiver gets an
-// error that names the sender. Connections are made as they are needed, by peers that prove to
-// know the job's secret. A peer that is gone, and why, is known to all ranks that wait for it;
-// nothing waits for ever, if its context ends.
+// Guarantees:
+//   - A message arrives complete, in order, and once, or the receiver gets an error that names the
+//     sender.
+//   - Connections are made on first use, between peers that authenticate with the job's secret.
+//   - All ranks that wait for a lost peer receive the reason.
+//   - Every wait ends when its context ends.
 //
 // There are two kinds of protection, see [Options].Authenticate:
+//   - Checksums: each frame has its number on the connection, a mark that only the two ends of the
+//     connection have, and CRCs of head and payload. They detect corruption, repetition, loss, and
+//     mix-ups with another connection or attempt. An attacker who cannot read a connection cannot
+//     insert a frame, because the mark is 64 secret bits. An attacker who reads and alters the
+//     connection can compute the CRCs and is not detected.
+//   - Tags: each frame has keyed tags (AES-256-GMAC) of head and payload instead. Without the
+//     job's secret, nobody can alter, repeat, drop, insert, or reflect a frame undetected.
 //
-//   - Checksums: each frame has its number on the connection, a mark that only the two ends
-//     of the connection know, and CRCs of head and payload. Damage, repetition, loss, and
-//     mix-ups with another connection or attempt are found. Whoever cannot read a connection
-//     cannot insert a frame, because the mark is 64 secret bits. Whoever reads and alters the
-//     connection can compute the CRCs and stays unnoticed.
-//   - Tags: each frame has keyed tags (AES-256-GMAC) of head and payload instead. Nobody
-//     without the job's secret can alter, repeat, leave out, insert, or reflect a frame
-//     unnoticed.
-//
-// It does not know what operations are, does not encrypt, and does not repair: after a
-// failure a mesh is of no more use.
+// Limits: the package does not interpret operations, does not encrypt, and does not repair. A mesh
+// cannot be used after a failure.
 package mesh
 
 import (
@@ -37,71 +37,71 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// MaxSegment is the largest message in bytes: small enough that it is still in the
-// cache when it is added up, large enough to hide the cost of waking who waits for it. A
-// multiple of 8, so that no element is split.
+// MaxSegment is the size of the largest message in bytes: small enough that it is still in the
+// cache when it is reduced, large enough to hide the cost of waking its receiver. It is a multiple
+// of 8, so that no element is split.
 const MaxSegment = 1024 << 10
 
-// Key is the place of a message: in the group's operation of that number, or with
-// Direct set under the user's tag.
+// A Key identifies a message: by the sequence number of the group's operation, or by the user's tag
+// if Direct is set.
 type Key struct {
 	Group, Sequence uint64
 	Step, Segment   uint32
 	Direct          bool
 }
 
-// Signature is what the ranks of an operation must agree on.
+// A Signature holds the arguments of an operation that must be equal on all ranks.
 type Signature struct {
 	Kind, Type, Op uint8
 	Root           int32
 	Bytes          uint64
 }
 
-// Head is what stands before a message.
+// A Head precedes each message.
 type Head struct {
 	Key
 	Signature
 }
 
-// Mesh is one rank's ties to all others.
+// A Mesh connects one rank to all others.
 type Mesh interface {
-	// Send gives b to a rank. It must not change before the transfer is done, or the
-	// rank has answered to it.
+	// Send sends b to a rank. b must not change before the transfer is done or the rank has
+	// answered.
 	Send(to int, h Head, b []byte) *Transfer
-	// Receive has the message of a rank put into b, which must be as long as it.
+	// Receive receives the message of a rank into b, which must have the length of the message.
 	Receive(from int, h Head, b []byte) *Transfer
-	// Enter says that this rank is now in an operation. Its error is a [Mismatch]
-	// with a rank that has already sent something else.
+	// Enter records the operation that this rank is in. It returns a [Mismatch] if a rank has
+	// already sent a message of a different operation.
 	Enter(group, sequence uint64, s Signature) error
-	// Leave says that this rank enters no operation of a group any more.
+	// Leave removes a group. This rank enters no further operation of it.
 	Leave(group uint64)
-	// Lost is the [PeerError] of the first of these ranks that is gone, if any is.
+	// Lost returns the [PeerError] of the first of these ranks that is lost, or nil.
 	Lost(ranks []int) error
-	// Ask has a rank say where it is in the operations of a group.
+	// Ask queries the state of a rank in the operations of a group.
 	Ask(ctx context.Context, rank int, group uint64) (State, error)
-	// Abort tells all connected ranks the reason for which this one gives up, and
-	// closes. Later failures are of that reason.
+	// Abort sends the reason why this rank fails to all connected ranks and closes the mesh. Later
+	// errors have the same reason.
 	Abort(reason *PeerError)
-	// Close ends every connection, and returns when no buffer is in use any more.
+	// Close closes all connections. It returns when no buffer is in use anymore.
 	Close() error
-	// Addr is where a rank is, for messages.
+	// Addr returns the address of a rank, for messages.
 	Addr(rank int) string
 }
 
-// PeerError is a failure with the rank that caused it.
+// A PeerError is a failure with the rank that caused it.
 type PeerError struct {
 	Peer int
 	Err  error
 }
 
-// Error names the rank and the cause.
+// Error returns the rank and the cause.
 func (e *PeerError) Error() string { return fmt.Sprintf("rank %d: %v", e.Peer, e.Err) }
 
 // Unwrap returns the cause.
 func (e *PeerError) Unwrap() error { return e.Err }
 
-// Mismatch says that a rank is in another operation than this one, or in the same with
-// other arguments.
+// A Mismatch reports that a rank is in a different operation from this rank, or in the same
+// operation with different arguments.
 type Mismatch struct {
 	Peer         int
 	Sequence     uint64
@@ -109,21 +109,21 @@ type Mismatch struct {
 	Ours, Theirs Signature
 }
 
-// Error names the rank.
+// Error returns the rank and both signatures.
 func (e *Mismatch) Error() string {
 	return fmt.Sprintf("rank %d is in another operation %d: %+v, not %+v", e.Peer, e.Sequence, e.Theirs, e.Ours)
 }
 
-// Told is the reason that another rank gave.
+// Told is the reason that another rank reported.
 type Told struct {
 	By   int
 	Text string
 }
 
-// Error names that rank.
+// Error returns the reporting rank and the reason.
 func (e *Told) Error() string { return fmt.Sprintf("rank %d gave up: %s", e.By, e.Text) }
 
-// told is what others are told of a reason: the first rank's words.
+// told returns the reason to report to other ranks: the message of the rank that reported it first.
 func told(rank int, reason *PeerError) *Told {
 	var t *Told
 	if errors.As(reason.Err, &t) {
@@ -135,15 +135,15 @@ func told(rank int, reason *PeerError) *Told {
 // ErrClosed is the cause of failures after [Mesh.Close].
 var ErrClosed = errors.New("this rank has closed its connections")
 
-// errEnded is the cause where a peer closed a connection.
+// errEnded is the cause if a peer closes a connection.
 var errEnded = errors.New("the connection was closed")
 
-// Transfer is a message on its way.
+// A Transfer is a message in transit.
 type Transfer struct {
 	peer   int
 	h      Head
 	b      []byte
-	kept   []byte // a message that came before it was asked for
+	kept   []byte // a message that arrived before it was requested
 	state  state
 	done   chan struct{}
 	err    error // valid once done is closed
@@ -153,18 +153,18 @@ type Transfer struct {
 type state uint8
 
 const (
-	awaited  state = iota // nothing has come
+	awaited  state = iota // nothing has arrived
 	arriving              // being read
 	arrived
 )
 
-// Peer is the other rank.
+// Peer returns the other rank.
 func (t *Transfer) Peer() int { return t.peer }
 
-// Done is closed when Wait would return at once.
+// Done returns a channel that is closed when Wait would return immediately.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
 
-// Over reports whether Wait would return at once.
+// Over reports whether Wait would return immediately.
 func (t *Transfer) Over() bool {
 	select {
 	case <-t.done:
@@ -174,7 +174,7 @@ func (t *Transfer) Over() bool {
 	}
 }
 
-// Wait returns when the message has been sent or received, or with a [PeerError].
+// Wait waits until the message is sent or received. It returns a [PeerError] on failure.
 func (t *Transfer) Wait(ctx context.Context) error {
 	if t.Over() {
 		return t.err
@@ -187,22 +187,22 @@ func (t *Transfer) Wait(ctx context.Context) error {
 	}
 }
 
-// Options describe a rank's place in a mesh of processes.
+// Options configure a rank of a mesh of processes.
 type Options struct {
 	Rank int
-	// Addrs is where each rank listens, as "host:port".
+	// Addrs is the listen address of each rank, as "host:port".
 	Addrs  []string
 	Secret wire.Secret
-	// Source is the address to connect from; nil leaves it to the kernel.
+	// Source is the address to connect from; nil lets the kernel choose.
 	Source net.IP
-	// Sockets is the number of connections to each rank, among which the segments
-	// of large messages are dealt; 0 is 2.
+	// Sockets is the number of connections to each rank. The segments of large messages are
+	// distributed among them. The default is 2.
 	Sockets int
-	// Authenticate protects messages with keyed tags instead of CRCs. All ranks must have the
-	// same value.
+	// Authenticate protects messages with keyed tags instead of CRCs. All ranks must pass the same
+	// value.
 	Authenticate bool
-	// State is what this rank answers to [Mesh.Ask] of others; it must not block.
+	// State returns this rank's answer to [Mesh.Ask] of other ranks. It must not block.
 	State func(group uint64) State
-	// ConnectTimeout is how long a rank is waited for when it is first needed.
+	// ConnectTimeout limits the first connection to a rank.
 	ConnectTimeout time.Duration
 }

@@ -41,7 +41,7 @@ func head(sequence uint64) Head {
 	return Head{Key{Group: 3, Sequence: sequence}, Signature{Kind: 1, Bytes: 9}}
 }
 
-// A message is the same whether it is waited for or not.
+// A message is the same whether the receiver waits for it or not.
 func TestMessagesBeforeAndAfterTheyAreAskedFor(t *testing.T) {
 	local := Local(2, nil)
 	for name, m := range map[string][2]Mesh{"network": pair(t, plain), "local": {local[0], local[1]}} {
@@ -142,13 +142,13 @@ func TestTheReasonOfAnEndIsTold(t *testing.T) {
 	if !errors.As(err, &of) || of.Peer != 5 || !strings.Contains(err.Error(), "rank 0 gave up: it burns") {
 		t.Errorf("got %v", err)
 	}
-	// What the rank that gave up does later fails for the same reason.
+	// Later operations of the rank that gave up fail for the same reason.
 	if err := m[0].Send(1, head(2), nil).Wait(t.Context()); !errors.As(err, &of) || of.Peer != 5 || !strings.Contains(err.Error(), "it burns") {
 		t.Errorf("after it gave up: %v", err)
 	}
 }
 
-// A rank that has told who is the cause, and then is gone, does not become the cause.
+// A rank that reports a root cause and is then lost does not become the root cause.
 func TestWhoHasToldIsNotToBlame(t *testing.T) {
 	x := newInbox()
 	x.lose(0, &PeerError{Peer: 5, Err: &Told{0, "it burns"}})
@@ -170,7 +170,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Of a group that was left, no operation is known any more.
+// A group that was left has no current operation.
 func TestLeave(t *testing.T) {
 	x := newInbox()
 	if err := x.Enter(3, 5, Signature{Kind: 1}); err != nil {

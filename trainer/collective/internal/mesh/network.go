@@ -15,15 +15,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// The frames of package wire: who connects to whom, and as the how-manieth socket; and
-// that this is welcome.
+// The handshake uses two frames of package wire: the connecting rank sends both ranks and the index
+// of the socket, and the other accepts.
 const (
 	kindHello byte = iota + 1
 	kindWelcome
 )
 
-// network is a rank of a mesh of processes. Of two ranks, the one connects that first
-// needs the other; if both do, the higher one's connections are used.
+// network is the mesh of a process. Of two ranks, the one that needs the other first connects. If
+// both connect, the connections of the higher rank are used.
 type network struct {
 	inbox
 	o        Options
@@ -34,34 +34,34 @@ type network struct {
 	cancel   context.CancelFunc
 	closing  sync.Once
 
-	questions atomic.Uint64 // how many this rank has asked
+	questions atomic.Uint64 // number of queries that this rank has sent
 	unproven  *lobby.Lobby
-	attached  atomic.Int32 // sockets of all peers that have been connected
+	attached  atomic.Int32 // number of connected sockets of all peers
 }
 
 type peer struct {
 	rank    int
 	needed  sync.Once
-	called  atomic.Bool // it has connected before this rank needed it
+	called  atomic.Bool // the peer connected before this rank needed it
 	sockets []*socket
-	ready   atomic.Int32 // sockets that have been connected
-	ended   atomic.Int32 // and of which the peer has closed the connection
+	ready   atomic.Int32 // number of connected sockets
+	ended   atomic.Int32 // number of sockets that the peer has closed
 }
 
-// sockets is the number of connections between two ranks where none is given. Two take
-// different queues of a network card, and links of a bundle; where the processor is the
-// limit they are as fast as one, and more are no faster.
+// sockets is the default number of connections between two ranks. Two connections use different
+// queues of a network adapter and different links of a bond. If the CPU is the bottleneck, they are
+// as fast as one. More are not faster.
 const sockets = 2
 
-// Connect returns a mesh of processes that accepts on listener, which it closes when all
-// ranks are connected, or in the end. Connections are made when ranks are first needed.
+// Connect returns a mesh of processes that accepts connections on listener. It closes the listener
+// when all ranks are connected, or when the mesh closes. Connections are made on first use.
 func Connect(listener net.Listener, o Options) Mesh {
 	if o.Sockets < 1 {
 		o.Sockets = sockets
 	}
 	if l, ok := listener.(syscall.Conn); ok {
 		if raw, err := l.SyscallConn(); err == nil {
-			_ = unpaced("", "", raw) // it is slower without
+			_ = unpaced("", "", raw) // an error only costs throughput
 		}
 	}
 	n := &network{inbox: newInbox(), o: o, listener: listener, unproven: lobby.New(len(o.Addrs)*o.Sockets + maxStrangers)}
@@ -78,7 +78,7 @@ func Connect(listener net.Listener, o Options) Mesh {
 	return n
 }
 
-// Send queues b for a rank. Segments are dealt among its sockets.
+// Send queues b for a rank. Segments are distributed among its sockets.
 func (n *network) Send(to int, h Head, b []byte) *Transfer {
 	if len(b) > MaxSegment {
 		panic(fmt.Sprintf("mesh: a message of %d bytes", len(b)))
@@ -93,13 +93,13 @@ func (n *network) Send(to int, h Head, b []byte) *Transfer {
 	return t
 }
 
-// Receive has the message of a rank put into b.
+// Receive receives the message of a rank into b.
 func (n *network) Receive(from int, h Head, b []byte) *Transfer {
 	n.need(from)
 	return n.inbox.Receive(from, h, b)
 }
 
-// need sees to it that there will be connections to a peer.
+// need starts to connect to a peer if there is no connection yet.
 func (n *network) need(rank int) *peer {
 	p := n.peers[rank]
 	p.needed.Do(func() {
@@ -122,12 +122,12 @@ func (n *network) need(rank int) *peer {
 	return p
 }
 
-// give up on a peer.
+// give marks a peer as lost and closes its connections.
 func (n *network) give(p *peer, err error) {
 	p.end(n.lose(p.rank, err))
 }
 
-// take uses a connection for a socket, unless that has one.
+// take uses a connection for a socket, unless the socket already has one.
 func (n *network) take(p *peer, s *socket, conn *connection) {
 	if !s.attach(conn) {
 		conn.Close()
@@ -135,13 +135,13 @@ func (n *network) take(p *peer, s *socket, conn *connection) {
 	}
 	p.ready.Add(1)
 	if int(n.attached.Add(1)) == (len(n.peers)-1)*n.o.Sockets {
-		// Nobody else may come: whoever tries from now on is the kernel's to refuse.
+		// No further rank may connect, so the kernel rejects all later connections.
 		n.listener.Close()
 	}
 	n.serve(p, s)
 }
 
-// introduce proves to a peer who connects.
+// introduce runs the handshake of a new connection to a peer.
 func (n *network) introduce(raw net.Conn, to, index int) (*connection, error) {
 	c, err := wire.Client(raw, n.o.Secret, n.o.label())
 	if err != nil {
@@ -177,7 +177,7 @@ func (n *network) introduce(raw net.Conn, to, index int) (*connection, error) {
 	return conn, nil
 }
 
-// Abort tells all connected ranks, and closes.
+// Abort notifies all connected ranks and closes the mesh.
 func (n *network) Abort(reason *PeerError) {
 	n.fail(reason)
 	say := told(n.o.Rank, reason)
@@ -195,13 +195,13 @@ func (n *network) Abort(reason *PeerError) {
 		sent = append(sent, t)
 	}
 	for _, t := range sent {
-		// Whom it does not reach sees the connection end.
+		// A peer that this message does not reach detects the closed connection.
 		_ = t.Wait(ctx)
 	}
 	n.Close()
 }
 
-// Close ends every connection.
+// Close closes all connections.
 func (n *network) Close() error {
 	var err error
 	n.closing.Do(func() {
@@ -221,5 +221,5 @@ func (n *network) Close() error {
 	return err
 }
 
-// Addr is where a rank listens.
+// Addr returns the listen address of a rank.
 func (n *network) Addr(rank int) string { return n.o.Addrs[rank] }

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// socket is one connection to a rank, and what waits to be sent over it.
+// socket is one connection to a rank with its send queue.
 type socket struct {
 	mu    sync.Mutex
 	more  sync.Cond
 	queue []outgoing
-	conn  *connection // nil until there is one
-	ended error       // why nothing more is sent
+	conn  *connection // nil until it is connected
+	ended error       // reason why nothing is sent anymore
 }
 
-// connection is an established one, and where it is in both directions.
+// connection is an established connection with the state of both directions.
 type connection struct {
 	net.Conn
 	out, in stream
@@ -38,7 +38,7 @@ func newSocket() *socket {
 	return s
 }
 
-// put adds to the queue.
+// put appends to the queue.
 func (s *socket) put(o outgoing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *socket) put(o outgoing) {
 	s.more.Signal()
 }
 
-// take waits for something to send; false means that there will be nothing.
+// take waits for the next message to send. It returns false if the socket has ended.
 func (s *socket) take() (outgoing, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *socket) take() (outgoing, bool) {
 	return o, true
 }
 
-// end drops what is queued.
+// end drops the queue and closes the connection.
 func (s *socket) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,8 +84,8 @@ func (s *socket) end(err error) {
 	s.more.Broadcast()
 }
 
-// attach makes conn the socket's connection; false means that it has one, or needs
-// none any more.
+// attach makes conn the socket's connection. It returns false if the socket already has one or has
+// ended.
 func (s *socket) attach(conn *connection) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *socket) attach(conn *connection) bool {
 	return true
 }
 
-// write sends what is queued until the socket ends.
+// write sends queued messages until the socket ends.
 func (s *socket) write() error {
 	var room [taggedHead]byte
 	var both [2][]byte
@@ -119,10 +119,10 @@ func (s *socket) write() error {
 	}
 }
 
-// readBuffer takes short messages in whole; what is longer is read past it.
+// readBuffer holds short messages completely. Longer messages are read directly into their buffers.
 const readBuffer = 4 << 10
 
-// read takes messages in until the connection ends.
+// read receives messages until the connection ends.
 func (n *network) read(peer int, s *socket) error {
 	r := bufio.NewReaderSize(s.conn, readBuffer)
 	var f frame
@@ -154,13 +154,13 @@ func (n *network) read(peer int, s *socket) error {
 	}
 }
 
-// serve reads and writes a connection until it ends, then says what became of it.
+// serve reads and writes a connection until it ends, then reports the cause.
 func (n *network) serve(p *peer, s *socket) {
 	n.working.Add(2)
 	go func() {
 		defer n.working.Done()
 		if err := s.write(); err != nil && !errors.Is(err, net.ErrClosed) {
-			// What the peer said before it went is still to be read.
+			// The last messages of the peer must still be read.
 			time.AfterFunc(lastWords, func() { s.conn.Close() })
 		}
 	}()
@@ -175,7 +175,7 @@ func (n *network) serve(p *peer, s *socket) {
 		case errors.As(err, &told) || errors.As(err, &other):
 			n.fail(err)
 		case errors.Is(err, io.EOF):
-			// The others may still hold data that came before.
+			// The other sockets may still hold data that was sent earlier.
 			if p.ended.Add(1) < p.ready.Load() {
 				return
 			}
@@ -183,7 +183,7 @@ func (n *network) serve(p *peer, s *socket) {
 		case errors.As(err, &wrong) || errors.As(err, &altered):
 			n.fail(&PeerError{p.rank, err})
 			lost := n.lose(p.rank, err)
-			// The peer must hear of it: for the peer, this is a connection that was closed.
+			// The peer must be notified: it sees only a closed connection.
 			time.AfterFunc(lastWords, func() { p.end(lost) })
 			return
 		}
@@ -191,25 +191,25 @@ func (n *network) serve(p *peer, s *socket) {
 	}()
 }
 
-// end drops what is queued for a peer, and closes its connections.
+// end drops the queues of a peer and closes its connections.
 func (p *peer) end(err error) {
 	for _, s := range p.sockets {
 		s.end(err)
 	}
 }
 
-// lastWords is how long is tried to tell or hear the reason of an end.
+// lastWords limits the time to send or receive the reason of a failure.
 const lastWords = 500 * time.Millisecond
 
-// settled reports whether the socket has a connection, or needs none any more.
+// settled reports whether the socket has a connection or has ended.
 func (s *socket) settled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conn != nil || s.ended != nil
 }
 
-// dial connects to a peer, again and again until ctx is done, or no
-// connection is needed any more: then it returns nil.
+// dial connects to a peer. It retries until ctx is done. It returns nil if no connection is needed
+// anymore.
 func (n *network) dial(ctx context.Context, p *peer, index int) (*connection, error) {
 	d := net.Dialer{Control: unpaced}
 	if n.o.Source != nil {

@@ -2,24 +2,25 @@ package mesh
 
 import "math/bits"
 
-// Of the memory of messages that nobody has asked for yet, maxKept bounds what is in use,
-// maxIdle what stays for the next ones.
+// maxKept limits the memory of messages that were not requested yet. maxIdle limits the memory that
+// is retained for later messages.
 const (
 	maxKept = 1 << 30
 	maxIdle = 32 * MaxSegment
 )
 
-// leastUsedAgain is the smallest memory in bytes that is used again: less is soon made.
+// leastUsedAgain is the size in bytes of the smallest buffer that is reused: smaller ones are cheap
+// to allocate.
 const leastUsedAgain = 8 << 10
 
-// store is memory for messages that nobody has asked for yet: less than twice their
-// bytes. The zero value is ready.
+// store allocates memory for messages that were not requested yet: less than twice their size. The
+// zero value is ready to use.
 type store struct {
 	kept, idle int              // bytes
-	free       map[int][][]byte // by their length, a power of two
+	free       map[int][][]byte // free buffers by length, a power of two
 }
 
-// take returns n bytes for a message; nil if there are too many already.
+// take returns n bytes for a message, or nil if the limit is reached.
 func (s *store) take(n int) []byte {
 	room := n
 	if n >= leastUsedAgain {
@@ -39,7 +40,7 @@ func (s *store) take(n int) []byte {
 	return free[last][:n]
 }
 
-// give takes back what take has returned.
+// give releases memory that take returned.
 func (s *store) give(b []byte) {
 	room := cap(b)
 	s.kept -= room

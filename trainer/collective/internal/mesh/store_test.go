@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// A message that nobody has asked for takes less than twice its bytes, and what it took
-// is used again or given back.
+// A message that was not requested yet uses less than twice its size. Its memory is reused or
+// released.
 func TestMemoryOfKeptMessages(t *testing.T) {
 	for _, size := range []int{0, 1, 4097, 8191, 8192, 8193, 100_000, MaxSegment - 1, MaxSegment} {
 		var s store
@@ -41,7 +41,7 @@ func TestMemoryOfKeptMessages(t *testing.T) {
 	}
 }
 
-// Every message counts with the memory that it takes.
+// Every message counts with its allocated memory.
 func TestKeptMessagesAreBounded(t *testing.T) {
 	x := newInbox()
 	x.store.kept = maxKept - MaxSegment

@@ -11,21 +11,19 @@ import (
 // tagSize is the number of bytes of a tag.
 const tagSize = 16
 
-// A tagger makes and verifies the tags of one direction of a connection: AES-256-GMAC, which
-// is AES-GCM (NIST SP 800-38D) with the message as additional data and nothing to encrypt. On
-// one core it is 4 times as fast as HMAC-SHA256, because processors multiply polynomials in
-// hardware.
+// A tagger creates and verifies the tags of one direction of a connection. It uses AES-256-GMAC,
+// which is AES-GCM (NIST SP 800-38D) with the message as additional data and no plaintext. On one
+// core it is 4 times as fast as HMAC-SHA256, because CPUs have instructions for it.
 //
-// The key is used for this direction of this connection only. The nonce is the number of the
-// frame and the part of the frame, so no nonce is used twice, and a frame is good only in its
-// place.
+// The key is used only for this direction of this connection. The nonce is the frame number and the
+// part of the frame, so no nonce is used twice, and a frame is valid only at its position.
 type tagger struct {
 	aead  cipher.AEAD
-	frame uint64 // number of the frame that follows
+	frame uint64 // number of the next frame
 	nonce [12]byte
 }
 
-// The parts of a frame that have a tag.
+// These parts of a frame have a tag.
 const (
 	headPart = iota
 	payloadPart
@@ -69,13 +67,13 @@ func (e alteration) Error() string { return string(e) }
 // resumes from the last checkpoint.
 func (alteration) ExitCode() int { return 4 }
 
-// Hint tells what to do about it.
+// Hint returns the fix.
 func (alteration) Hint() string {
 	return "the data were altered on the path by a fault or by an attacker, and were not used: tell the administrators of the network and of both nodes, and start the job again to resume from the last checkpoint"
 }
 
-// label returns the label of wire connections. Ranks that protect their messages in different
-// ways do not connect.
+// label returns the label of wire connections. Ranks with different kinds of protection cannot
+// connect.
 func (o *Options) label() string {
 	if o.Authenticate {
 		return "mesh with tags"
@@ -83,8 +81,8 @@ func (o *Options) label() string {
 	return "mesh"
 }
 
-// established returns the connection for messages after c has been proven. Its mark and keys
-// come from the handshake and are never sent.
+// established returns the message connection of an authenticated wire connection. Its mark and keys
+// are derived from the handshake and never sent.
 func (o *Options) established(c *wire.Conn, accepted bool) (*connection, error) {
 	b, err := c.DeriveKey("mesh mark", 8)
 	if err != nil {

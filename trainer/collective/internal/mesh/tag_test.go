@@ -6,8 +6,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/crc32c"
 )
 
-// BenchmarkTag and BenchmarkChecksum measure what the protection of a large message costs one
-// core.
+// BenchmarkTag and BenchmarkChecksum measure the cost of protecting a large message on one core.
 func BenchmarkTag(b *testing.B) {
 	tags, err := newTagger(make([]byte, 32))
 	if err != nil {
@@ -29,7 +28,7 @@ func BenchmarkChecksum(b *testing.B) {
 	}
 }
 
-// A tag allocates nothing: it is made and verified for every message.
+// A tag allocates no memory, because each message needs one.
 func TestTagsDoNotAllocate(t *testing.T) {
 	tags, err := newTagger(make([]byte, 32))
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// The bytes of a handshake from the one who connects, until the first frame.
+// handshakeBytes is the number of bytes that the connecting side sends before the first frame.
 const handshakeBytes = 16 + 32 + 32 + 5 + 16 + 12
 
-// between forwards a connection to addr, and gives each frame with a head of headSize bytes to
-// tamper, which returns what goes on instead; nil ends the connection.
+// between is a proxy for a connection to addr. It passes each frame, which has a head of headSize
+// bytes, to tamper and forwards the result; nil closes the connection.
 func between(t *testing.T, addr string, headSize int, tamper func(n int, frame []byte) []byte) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -69,7 +69,7 @@ func flip(b []byte, at int) []byte {
 	return b
 }
 
-// What is altered between two ranks is found, and told with the rank that sent it.
+// An alteration between two ranks is detected and reported with the rank that sent the frame.
 func TestTamperedFramesAreNamed(t *testing.T) {
 	var recorded []byte // a frame of another connection under the same secret
 	for _, tt := range []struct {
@@ -97,7 +97,7 @@ func TestTamperedFramesAreNamed(t *testing.T) {
 			var err error
 			for i := uint64(0); i < 3 && err == nil; i++ {
 				if i == 0 {
-					<-proxied // rank 1 is the one who connects
+					<-proxied // rank 1 is the connecting side
 				}
 				err = m[0].Receive(1, head(i), make([]byte, 1000)).Wait(t.Context())
 			}
@@ -107,7 +107,7 @@ func TestTamperedFramesAreNamed(t *testing.T) {
 			case tt.want == "" || !errors.As(err, &of) || of.Peer != 1 || !strings.Contains(err.Error(), tt.want):
 				t.Errorf("got %v, want %q of rank 1", err, tt.want)
 			}
-			// It ends the run like a lost rank, with a hint.
+			// The error ends the run like a lost rank, with a hint.
 			var coded interface {
 				ExitCode() int
 				Hint() string
@@ -119,8 +119,8 @@ func TestTamperedFramesAreNamed(t *testing.T) {
 	}
 }
 
-// Who can read, alter, and insert frames, and knows how to compute CRCs, but has no key, is
-// noticed if messages have tags.
+// An attacker who can read, alter, and insert frames and compute CRCs, but has no key, is detected
+// if messages have tags.
 func TestAlteredFramesAreRejectedByTag(t *testing.T) {
 	// reseal computes the CRCs of a frame again, as if it had no tags.
 	reseal := func(f []byte) []byte {
@@ -154,7 +154,7 @@ func TestAlteredFramesAreRejectedByTag(t *testing.T) {
 			var err error
 			for i := uint64(0); i < 3 && err == nil; i++ {
 				if i == 0 {
-					<-proxied // rank 1 is the one who connects
+					<-proxied // rank 1 is the connecting side
 				}
 				b := make([]byte, 1000)
 				err = m[0].Receive(1, head(i), b).Wait(t.Context())
@@ -179,7 +179,7 @@ func TestAlteredFramesAreRejectedByTag(t *testing.T) {
 	}
 }
 
-// A rank's own messages that come back to it are no messages of its peer.
+// A rank does not accept its own messages if they are reflected.
 func TestReflectedFrameIsRejectedByTag(t *testing.T) {
 	var conns [2]*connection
 	done := make(chan error)
@@ -215,7 +215,7 @@ func TestReflectedFrameIsRejectedByTag(t *testing.T) {
 	}
 }
 
-// Ranks of which one only protects its messages by tags do not connect.
+// Two ranks cannot connect if only one of them uses tags.
 func TestRanksWithAndWithoutTagsDoNotConnect(t *testing.T) {
 	o := plain
 	o.ConnectTimeout = time.Second
@@ -238,8 +238,8 @@ func TestRanksWithAndWithoutTagsDoNotConnect(t *testing.T) {
 	}
 }
 
-// tamperedPair is a pair of which rank 1 reaches rank 0 through someone who alters its
-// second frame; the channel is closed when the first has come by.
+// tamperedPair returns a pair in which rank 1 connects to rank 0 through a proxy that alters the
+// second frame. The channel is closed after the first frame.
 func tamperedPair(t *testing.T, authenticate bool, tamper func([]byte) []byte) ([2]Mesh, chan struct{}) {
 	t.Helper()
 	var listeners [2]net.Listener

@@ -1,5 +1,5 @@
-// Package sched lets ranks that wait without sleeping leave their core to others, or leave
-// it for another. It does not say when.
+// Package sched lets ranks that spin yield their core or move to a different one. It does not
+// decide when to do so.
 package sched
 
 import (
@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Nowhere is a core that is not known.
+// Nowhere is an unknown core.
 const Nowhere = -1
 
-// Tick is the unit of [Idle], 1/100 s on every Linux (USER_HZ).
+// Tick is the unit of [Idle]: 1/100 s on every Linux system (USER_HZ).
 const Tick = 10 * time.Millisecond
 
-// parseIdle reads /proc/stat's lines of cores: name, user, nice, system, idle, iowait, ...
+// parseIdle parses the lines of cores in /proc/stat: name, user, nice, system, idle, iowait, ...
 func parseIdle(text []byte) []int64 {
 	var idle []int64
 	for line := range bytes.Lines(text) {
 		number, ok := bytes.CutPrefix(line, []byte("cpu"))
 		if !ok {
-			break // they are the first lines
+			break // the lines of cores come first
 		}
 		fields := bytes.Fields(number)
 		if len(fields) < 6 || number[0] == ' ' {
-			continue // the sum of all, or nothing of use
+			continue // the sum of all cores, or an invalid line
 		}
 		core, err := strconv.Atoi(string(fields[0]))
 		if err != nil || core < len(idle) || core >= 1<<16 {

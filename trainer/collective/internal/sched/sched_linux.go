@@ -11,7 +11,7 @@ import (
 // Yield lets another process run on this core.
 func Yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
-// Core is the core that this thread runs on, from 0, or [Nowhere].
+// Core returns the core that this thread runs on, from 0, or [Nowhere].
 func Core() int {
 	var core uint32
 	if _, _, errno := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&core)), 0, 0); errno != 0 {
@@ -20,8 +20,8 @@ func Core() int {
 	return int(core)
 }
 
-// Idle is how long each core has idled since the machine began, in units of [Tick]; -1 for
-// one that is off. It is nil where that is not known. See proc_stat(5).
+// Idle returns the idle time of each core since boot, in units of [Tick]. The time of an offline
+// core is -1. Idle returns nil if the times are not available. See proc_stat(5).
 func Idle() []int64 {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -30,10 +30,10 @@ func Idle() []int64 {
 	return parseIdle(text)
 }
 
-// Move puts this thread on a core, which it may leave again when the system wants it to.
-// It reports whether the thread may use that core.
+// Move moves this thread to a core. The scheduler may move it away later. Move reports whether the
+// thread may use that core.
 func Move(core int) bool {
-	runtime.LockOSThread() // or the goroutine may change threads on the way
+	runtime.LockOSThread() // otherwise the goroutine may change threads in between
 	defer runtime.UnlockOSThread()
 	var may, one unix.CPUSet
 	if unix.SchedGetaffinity(0, &may) != nil || !may.IsSet(core) {

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A thread moves to each core that it may use, to no other, and may use the same after.
+// A thread can move to each core that it may use, and to no other. Its CPU affinity does not
+// change.
 func TestMove(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -27,7 +28,7 @@ func TestMove(t *testing.T) {
 			t.Fatalf("after moving to core %d: %v, %v", core, still, err)
 		}
 	}
-	// The system may move this thread at any time, but not each time.
+	// The scheduler may move this thread at any time, but not each time.
 	for core := range idle {
 		for try := 0; may.IsSet(core) && Move(core) && Core() != core; try++ {
 			if try == 20 {

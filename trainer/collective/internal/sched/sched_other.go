@@ -2,15 +2,14 @@
 
 package sched
 
-// Yield is for processes that wait for each other without the kernel, which there are
-// none of here.
+// Yield does nothing, because processes do not share memory on this system.
 func Yield() {}
 
-// Core is not known here.
+// Core returns [Nowhere].
 func Core() int { return Nowhere }
 
-// Idle is not known here.
+// Idle returns nil.
 func Idle() []int64 { return nil }
 
-// Move is for threads whose core is known.
+// Move returns false.
 func Move(int) bool { return false }

@@ -1,13 +1,15 @@
-// Package segment is memory that processes of one node share: files in /dev/shm that
-// one process creates and the others map.
+// Package segment implements memory that processes of one node share: files in /dev/shm that one
+// process creates and the others map.
 //
-// It promises: a segment is the user's alone (mode 0600) and new (O_EXCL), its memory
-// is there before it is used, so that a full /dev/shm is an error and not a SIGBUS, and
-// who opens one gets the file that was created and no other. A name exists only until
-// it is unlinked, which is to be done as soon as all have mapped it; one that a killed
-// process left behind is removed by the next [Create] after a minute.
+// Guarantees:
+//   - Only the user can access a segment (mode 0600), and a segment is always new (O_EXCL).
+//   - The memory of a segment is allocated before use, so that a full /dev/shm is an error and not
+//     a SIGBUS.
+//   - Open maps the file that was created and no other.
+//   - A name exists only until it is unlinked, which should happen as soon as all processes have
+//     mapped it. The first [Create] after a minute removes the names that killed processes left.
 //
-// It does not synchronise, and has no memory to share on other systems than Linux.
+// The package does not synchronize access. It supports only Linux.
 package segment
 
 import (
@@ -18,31 +20,31 @@ import (
 	"strings"
 )
 
-// prefix is what the names of all segments begin with.
+// prefix is the start of all segment names.
 const prefix = "ddpbatch-"
 
-// Directory is where segments are.
+// Directory is the location of segments.
 const Directory = "/dev/shm"
 
-// mark is what a creator writes into a segment for those who open it: a container that
-// has a /dev/shm of its own may have a file of the same name.
+// mark identifies a segment to the processes that open it: a container with a separate /dev/shm may
+// have a file of the same name.
 type mark [16]byte
 
-// Head is the bytes at the start of a segment that are not the user's.
+// Head is the size in bytes of the reserved header of a segment.
 const Head = 64
 
-// Segment is mapped memory. It begins with [Head] bytes that are not the user's.
+// A Segment is mapped memory. It begins with a header of [Head] bytes.
 type Segment struct {
-	// Name is what [Open] takes, in this and other processes.
+	// Name is the argument of [Open], in this and other processes.
 	Name   string
 	memory []byte
-	file   *os.File // whose lock says that the creator lives; nil in others
+	file   *os.File // its lock shows that the creator is alive; nil in other processes
 }
 
-// Bytes is the memory after the head, aligned for a cache line.
+// Bytes returns the memory after the header, aligned to a cache line.
 func (s *Segment) Bytes() []byte { return s.memory[Head:] }
 
-// Create makes a segment of n bytes, all zero.
+// Create creates a segment of n zero bytes.
 func Create(n int) (*Segment, error) {
 	var m mark
 	if _, err := rand.Read(m[:]); err != nil {

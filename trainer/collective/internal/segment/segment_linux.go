@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// abandoned is how old an unlocked name must be to be taken for a leftover: a creator
-// locks it in less.
+// abandoned is the minimum age of an unlocked name before it is considered stale. A creator locks
+// it in less time.
 const abandoned = time.Minute
 
 func create(name string, n int) (_ *Segment, err error) {
@@ -29,7 +29,7 @@ func create(name string, n int) (_ *Segment, err error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	// tmpfs gives the pages now, or says that there are none.
+	// tmpfs allocates the pages now or returns an error.
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(n)); err != nil {
 		var of unix.Statfs_t
 		if unix.Fstatfs(int(f.Fd()), &of) == nil {
@@ -72,7 +72,7 @@ func mapping(f *os.File, n int) ([]byte, error) {
 	return b, nil
 }
 
-// Unlink removes the name; the memory stays as long as it is mapped.
+// Unlink removes the name. The memory remains allocated as long as it is mapped.
 func (s *Segment) Unlink() error {
 	if s.file == nil {
 		return nil
@@ -82,7 +82,7 @@ func (s *Segment) Unlink() error {
 	return err
 }
 
-// Unmap gives the memory back, which must not be touched any more.
+// Unmap releases the memory, which must not be accessed afterwards.
 func (s *Segment) Unmap() error {
 	err := s.Unlink()
 	b := s.memory
@@ -90,9 +90,9 @@ func (s *Segment) Unmap() error {
 	return errors.Join(err, unix.Munmap(b))
 }
 
-// sweep removes the segments that killed processes of this user left behind. It never
-// opens a file of another user: the owner of a file can hold a lease on it, which makes an
-// open wait for up to lease-break-time (45 s), or put a FIFO in its place.
+// sweep removes the segments that killed processes of this user left behind. It never opens a file
+// of another user: the owner can hold a lease on the file, which makes an open wait for up to
+// lease-break-time (45 s), or replace it with a FIFO.
 func sweep() {
 	paths, err := filepath.Glob(filepath.Join(Directory, prefix+"*"))
 	if err != nil {
@@ -106,8 +106,8 @@ func sweep() {
 	}
 }
 
-// removeAbandoned removes the segment at path if its creator is dead. A segment that cannot
-// be removed is not in the way.
+// removeAbandoned removes the segment at path if its creator is dead. A segment that cannot be
+// removed does no harm.
 func removeAbandoned(path string) {
 	f, err := openExisting(path)
 	if err != nil {
@@ -122,8 +122,8 @@ func removeAbandoned(path string) {
 	}
 }
 
-// openExisting opens the file at path. It does not follow a symbolic link, and it does not
-// wait for a lease or for the other end of a FIFO.
+// openExisting opens the file at path. It does not follow a symbolic link, and does not wait for a
+// lease or for the other end of a FIFO.
 func openExisting(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|syscall.O_CLOEXEC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 }

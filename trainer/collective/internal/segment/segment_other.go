@@ -8,10 +8,10 @@ func create(string, int) (*Segment, error) { return nil, errors.ErrUnsupported }
 
 func open(string, int) (*Segment, error) { return nil, errors.ErrUnsupported }
 
-// Unlink has nothing to remove.
+// Unlink does nothing on this system.
 func (*Segment) Unlink() error { return nil }
 
-// Unmap has nothing to give back.
+// Unmap does nothing on this system.
 func (*Segment) Unmap() error { return nil }
 
 func sweep() {}

@@ -92,7 +92,7 @@ func TestTooLargeIsAnError(t *testing.T) {
 	}
 	left, _ := filepath.Glob(filepath.Join(Directory, prefix+"*"))
 	for end := time.Now().Add(2 * time.Minute); len(left) > 0; time.Sleep(10 * time.Millisecond) {
-		// Those of other processes on this machine go away by themselves.
+		// Segments of other processes on this machine disappear on their own.
 		left = slices.DeleteFunc(left, func(name string) bool {
 			_, err := os.Stat(name)
 			return err != nil
@@ -131,8 +131,8 @@ func TestLeftoversAreSweptAndLivingOnesAreNot(t *testing.T) {
 	}
 }
 
-// Another user who holds a lease on a file with a segment's name must not delay this user:
-// an open of it would wait for lease-break-time, 45 s by default.
+// Another user who holds a lease on a file with a segment's name must not delay this user: opening
+// the file would wait for lease-break-time, 45 s by default.
 func TestCreateIgnoresFilesOfOtherUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {
@@ -144,7 +144,7 @@ func TestCreateIgnoresFilesOfOtherUsers(t *testing.T) {
 	holder := exec.Command(os.Args[0], "-test.run=^TestHelperHoldLeases$")
 	holder.Env = append(os.Environ(), "SEGMENT_TEST_HOLD_LEASES=1")
 	holder.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: syscall.SIGKILL}
-	// The test binary is in a directory that the other user may not be able to enter.
+	// The other user may not have access to the directory of the test binary.
 	program, err := os.Open("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestCreateIgnoresFilesOfOtherUsers(t *testing.T) {
 		}
 		opens <- err
 	}()
-	// A peer could also be made to open the file by its name.
+	// A peer could also trick this process into opening the file by name.
 	go func() {
 		if _, err := Open(name, 100); err == nil {
 			opens <- errors.New("opened a segment of another user")
@@ -203,8 +203,8 @@ func TestCreateIgnoresFilesOfOtherUsers(t *testing.T) {
 	}
 }
 
-// TestHelperHoldLeases is not a test: TestCreateIgnoresFilesOfOtherUsers runs it as another
-// user. It holds leases until its standard input ends, and renews those that are broken.
+// TestHelperHoldLeases is not a test: TestCreateIgnoresFilesOfOtherUsers runs it as another user.
+// It holds leases until its standard input ends, and renews broken leases.
 func TestHelperHoldLeases(t *testing.T) {
 	if os.Getenv("SEGMENT_TEST_HOLD_LEASES") == "" {
 		return

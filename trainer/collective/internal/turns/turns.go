@@ -1,20 +1,19 @@
-// Package turns lets the operations of a communicator run in the order in which they
-// were called, whichever goroutines perform them.
+// Package turns runs the operations of a communicator in the order of their calls, in any
+// goroutine.
 //
-// It does not bound how long one waits for the one before, which bounds itself.
+// It sets no time limit: each operation limits itself.
 package turns
 
 import "sync"
 
-// Turns are numbers that are drawn, and served one after another, from 0 on. The zero
-// value is ready.
+// Turns hands out tickets and serves them in order, from 0. The zero value is ready to use.
 type Turns struct {
 	mu            sync.Mutex
 	changed       sync.Cond
 	next, serving uint64
 }
 
-// Draw takes the next number.
+// Draw returns the next ticket.
 func (t *Turns) Draw() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -22,7 +21,7 @@ func (t *Turns) Draw() uint64 {
 	return t.next - 1
 }
 
-// Await returns when a number is served.
+// Await waits until a ticket is served.
 func (t *Turns) Await(number uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -34,7 +33,7 @@ func (t *Turns) Await(number uint64) {
 	}
 }
 
-// Done has the number after the present one served.
+// Done serves the next ticket.
 func (t *Turns) Done() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -42,7 +41,7 @@ func (t *Turns) Done() {
 	t.changed.Broadcast()
 }
 
-// Drawn is how many numbers have been drawn.
+// Drawn returns the number of tickets handed out.
 func (t *Turns) Drawn() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

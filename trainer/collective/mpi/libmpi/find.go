@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Names are what the libraries are called, by flavor; the loader looks for them in
-// LD_LIBRARY_PATH, then in its cache (ldconfig).
+// These are the file names of the libraries, by flavor. The dynamic linker searches
+// LD_LIBRARY_PATH, then its cache (ldconfig).
 var (
 	openMPINames = []string{"libmpi.so.40", "libmpi.so.80"}
 	mpichNames   = []string{"libmpich.so.12", "libmpi.so.12", "libmpi_gnu.so.12", "libmpi_cray.so.12", "libmpi_gnu_123.so.12",
@@ -16,24 +16,24 @@ var (
 	otherNames = []string{"libmpi.so"}
 )
 
-// NotFound is that no library was found.
+// NotFound reports that no library was found.
 type NotFound struct {
-	Tried []string // each name with the loader's answer
+	Tried []string // each name with the error of the dynamic linker
 }
 
-// Error lists what was looked for.
+// Error lists the names that were tried.
 func (e *NotFound) Error() string {
 	return "no MPI library was found: " + strings.Join(e.Tried, "; ")
 }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (e *NotFound) Hint() string {
 	return "load the centre's MPI module in setup.modules, or name the file in network.mpi_library"
 }
 
-// Open finds and loads the library: the one of the path or name if that is not empty;
-// else the first of the known names, beginning with those of the MPI whose launcher
-// started this process, as its variables tell.
+// Open finds and loads the library. If path is not empty, it is the path or name of the library.
+// Otherwise Open tries the known names, starting with those of the MPI whose launcher started this
+// process, which it detects from environment variables.
 func Open(path string, lookup func(string) (string, bool)) (*Library, error) {
 	if path != "" {
 		if strings.Contains(path, "/") && !filepath.IsAbs(path) {
@@ -56,7 +56,7 @@ func Open(path string, lookup func(string) (string, bool)) (*Library, error) {
 	return nil, missing
 }
 
-// candidates are the names in the order to try.
+// candidates returns the names in the order to try.
 func candidates(lookup func(string) (string, bool)) []string {
 	if StartedBy(lookup) == LauncherPMI {
 		return slices.Concat(mpichNames, openMPINames, otherNames)
@@ -64,17 +64,18 @@ func candidates(lookup func(string) (string, bool)) []string {
 	return slices.Concat(openMPINames, mpichNames, otherNames)
 }
 
-// Launcher is by what processes of MPI learn of each other.
+// Launcher is the interface through which MPI processes find each other.
 type Launcher string
 
-// The launchers.
+// The launchers are:
 const (
-	LauncherNone Launcher = ""     // none: MPI would take each process for the only one
+	LauncherNone Launcher = ""     // no launcher: MPI would treat each process as the only one
 	LauncherPMIx Launcher = "PMIx" // Open MPI's mpirun, srun --mpi=pmix
 	LauncherPMI  Launcher = "PMI"  // MPICH's and Intel's mpirun, srun --mpi=pmi2 and --mpi=cray_shasta
 )
 
-// StartedBy tells the launcher from its variables. Open MPI's mpirun sets PMIx's.
+// StartedBy detects the launcher from its environment variables. Open MPI's mpirun sets those of
+// PMIx.
 func StartedBy(lookup func(string) (string, bool)) Launcher {
 	for _, known := range []struct {
 		name string

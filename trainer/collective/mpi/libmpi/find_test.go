@@ -15,14 +15,14 @@ func TestStartedBy(t *testing.T) {
 	for _, tt := range []struct {
 		variables map[string]string
 		want      Launcher
-		first     string // the library that is tried first
+		first     string // first library to try
 	}{
 		{nil, LauncherNone, "libmpi.so.40"},
 		{map[string]string{"PMIX_NAMESPACE": "1.0"}, LauncherPMIx, "libmpi.so.40"},
 		{map[string]string{"PMI_RANK": "0"}, LauncherPMI, "libmpich.so.12"},
 		{map[string]string{"PMI_RANK": ""}, LauncherNone, "libmpi.so.40"},
 		{map[string]string{"PMI_CONTROL_PORT": "20177"}, LauncherPMI, "libmpich.so.12"},
-		// Open MPI's mpirun inside a step of srun --mpi=pmi2.
+		// Open MPI's mpirun in a job step of srun --mpi=pmi2.
 		{map[string]string{"OMPI_COMM_WORLD_SIZE": "2", "PMI_RANK": "0"}, LauncherPMIx, "libmpi.so.40"},
 	} {
 		if got := StartedBy(lookup(tt.variables)); got != tt.want {
@@ -48,7 +48,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// What was tried in vain is told, with what to do.
+// The error lists the attempts, and the hint gives the fix.
 func TestNotFound(t *testing.T) {
 	var err error = &NotFound{Tried: []string{"libmpi.so.40: no such file", "libmpi.so: no such file"}}
 	var h interface{ Hint() string }

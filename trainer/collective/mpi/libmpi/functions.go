@@ -2,7 +2,7 @@ package libmpi
 
 import "fmt"
 
-// functions are the addresses of those that are used.
+// functions holds the addresses of the MPI functions that this package calls.
 type functions struct {
 	getLibraryVersion, initialized, initThread, finalize                                           uintptr
 	errorString, commSetErrhandler, commRank, commSize, commDup, commSplit, commFree, commGetAttr  uintptr

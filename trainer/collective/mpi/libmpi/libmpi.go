@@ -1,19 +1,20 @@
-// Package libmpi is the MPI library of this machine: found, loaded without a C compiler,
-// told apart, and called.
+// Package libmpi finds, loads, and calls the MPI library of this machine, without a C compiler.
 //
-// It knows Open MPI (from 3) and the libraries with MPICH's binary interface: MPICH
-// from 3, Cray MPICH, Intel MPI, MVAPICH. Open MPI's handles are addresses of structs that
-// the library exports, MPICH's are integers that its mpi.h fixes; here both are a
-// [Handle]. Every function of the MPI standard that is used is a method of [Library] of its name, with
-// counts that fit a C int, and its error code as an error with MPI_Error_string's text.
+// It supports Open MPI (from version 3) and the libraries with MPICH's ABI: MPICH from version 3,
+// Cray MPICH, Intel MPI, and MVAPICH. Open MPI's handles are addresses of structs that the library
+// exports; MPICH's are integers that its mpi.h defines. Here both are a [Handle]. Each MPI function
+// is a method of [Library] with the same name. Counts must fit a C int. Error codes become errors
+// with the text of MPI_Error_string.
 //
-// Loading a library runs its initialisation, and what it does to the signals of this
-// process is undone by [Library.Init]: UCX, which MPICH brings, takes SIGSEGV, SIGUSR1
-// and others in a way that the Go runtime does not bear.
+// Loading a library runs its initialization, which may change the signal handlers of the process.
+// [Library.Init] restores them: UCX, which MPICH uses, replaces the handlers of SIGSEGV, SIGUSR1,
+// and other signals in a way that is incompatible with the Go runtime.
 //
-// It does not serialise calls (MPI_THREAD_SERIALIZED is what it asks for), does not know
-// Go's collectives, never calls MPI_Abort, and cannot unload. A program that imports it
-// is linked dynamically to glibc, with or without cgo.
+// Limits:
+//   - Calls are not serialized; the package requests MPI_THREAD_SERIALIZED.
+//   - The package does not depend on Go's collectives, never calls MPI_Abort, and cannot unload a
+//     library.
+//   - A program that imports it is linked dynamically to glibc, with or without cgo.
 package libmpi
 
 import (
@@ -22,19 +23,19 @@ import (
 	"unsafe"
 )
 
-// Flavor is whose binary interface a library has.
+// Flavor is the ABI of a library.
 type Flavor string
 
-// The flavors.
+// The flavors are:
 const (
 	OpenMPI Flavor = "Open MPI"
 	MPICH   Flavor = "MPICH"
 )
 
-// Handle is a communicator, type, operation or request.
+// Handle is a communicator, datatype, operation, or request.
 type Handle uint64
 
-// Constants of the two interfaces, from their mpi.h.
+// constants holds the constants of an ABI, from its mpi.h.
 type constants struct {
 	world, errorsReturn Handle
 	inPlace             uintptr
@@ -47,7 +48,7 @@ type constants struct {
 // Type is an MPI datatype of fixed size.
 type Type int
 
-// The types; those of two bytes also carry bits that have no MPI type.
+// The two-byte types also transport bits that have no MPI type.
 const (
 	Byte Type = iota
 	Float
@@ -62,7 +63,7 @@ const (
 	Uint64
 )
 
-// Their names as Open MPI exports them, and MPICH's numbers.
+// typeTable contains the symbols of Open MPI and the handles of MPICH.
 var typeTable = [...]struct {
 	symbol string
 	mpich  Handle
@@ -74,10 +75,10 @@ var typeTable = [...]struct {
 	{"ompi_mpi_int64_t", 0x4c00083a}, {"ompi_mpi_uint64_t", 0x4c00083e},
 }
 
-// Op is a reduction that MPI has by itself.
+// Op is a predefined reduction of MPI.
 type Op int
 
-// The reductions.
+// The reductions are:
 const (
 	Sum Op = iota
 	Max
@@ -92,9 +93,9 @@ var opTable = [...]struct {
 	{"ompi_mpi_op_sum", 0x58000003}, {"ompi_mpi_op_max", 0x58000001}, {"ompi_mpi_op_min", 0x58000002}, {"ompi_mpi_op_prod", 0x58000004},
 }
 
-// Library is a loaded one.
+// Library is a loaded MPI library.
 type Library struct {
-	// Path is the name by which it was loaded.
+	// Path is the name that it was loaded with.
 	Path   string
 	Flavor Flavor
 	// Version is the first line of MPI_Get_library_version.
@@ -107,28 +108,28 @@ type Library struct {
 	signals saved
 }
 
-// Type is the handle of a datatype.
+// Type returns the handle of a datatype.
 func (l *Library) Type(t Type) Handle { return l.types[t] }
 
-// Op is the handle of a reduction.
+// Op returns the handle of a reduction.
 func (l *Library) Op(o Op) Handle { return l.ops[o] }
 
-// World is MPI_COMM_WORLD.
+// World returns MPI_COMM_WORLD.
 func (l *Library) World() Handle { return l.world }
 
-// Error is a failed call.
+// Error is the error of a failed call.
 type Error struct {
-	Function string // "MPI_Iallreduce"
+	Function string // such as "MPI_Iallreduce"
 	Code     int
-	Text     string // of MPI_Error_string
+	Text     string // text of MPI_Error_string
 }
 
-// Error names the function and the library's words.
+// Error returns the function, the library's message, and the code.
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (code %d)", e.Function, e.Text, e.Code)
 }
 
-// open loads the library of a name and finds all that is needed in it.
+// open loads the library with the given name and resolves its symbols.
 func open(name string) (*Library, error) {
 	l := &Library{Path: name}
 	l.signals = saveSignals()
@@ -136,7 +137,7 @@ func open(name string) (*Library, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What loading did to the signals must not outlast it, if this library is not used.
+	// If this library is not used, undo the changes to the signal handlers.
 	defer func() {
 		if l.Version == "" {
 			l.signals.restore()
@@ -162,8 +163,8 @@ func open(name string) (*Library, error) {
 	return l, nil
 }
 
-// version is the library's name and number out of what it says of itself: "Open MPI
-// v4.1.4, package: ..." or "MPICH Version:\t4.0.2\nMPICH Release date: ...".
+// version extracts name and version from the library's version string: "Open MPI v4.1.4, package:
+// ..." or "MPICH Version:\t4.0.2\nMPICH Release date: ...".
 func version(text string) string {
 	text, _, _ = strings.Cut(strings.TrimRight(text, "\x00\n"), "\n")
 	text, _, _ = strings.Cut(text, ", package")

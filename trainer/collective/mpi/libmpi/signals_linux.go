@@ -5,16 +5,15 @@ import (
 	"unsafe"
 )
 
-// lastSignal is the highest number of a signal (signal(7)).
+// lastSignal is the highest signal number (signal(7)).
 const lastSignal = 64
 
-// saved are the actions of all signals, as the kernel has them: handler, flags,
-// restorer and mask of eight bytes each, on all 64-bit processors that this is built
-// for. They are written back as they were read, so nothing here depends on what is where.
+// saved holds the actions of all signals in the kernel's layout: handler, flags, restorer, and
+// mask, eight bytes each, on all supported 64-bit CPUs. They are restored without interpretation,
+// so the code does not depend on the order of the fields.
 type saved [lastSignal + 1][4]uint64
 
-// saveSignals asks the kernel, not the C library, which keeps some signals from its
-// callers.
+// saveSignals queries the kernel, because the C library hides some signals from its callers.
 func saveSignals() (s saved) {
 	for n := 1; n <= lastSignal; n++ {
 		_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(n), 0, uintptr(unsafe.Pointer(&s[n])), 8, 0, 0)
@@ -22,7 +21,7 @@ func saveSignals() (s saved) {
 	return s
 }
 
-// restore gives every signal that another took its action back.
+// restore restores the action of every signal that has changed.
 func (s *saved) restore() {
 	now := saveSignals()
 	for n := 1; n <= lastSignal; n++ {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// A handler that another takes without Go's knowledge is given back, and works.
+// A handler that is replaced without Go's knowledge is restored and works.
 func TestSignalsAreRestored(t *testing.T) {
 	came := make(chan os.Signal, 1)
 	signal.Notify(came, syscall.SIGUSR1)
 	defer signal.Stop(came)
 	before := saveSignals()
 	taken := before
-	taken[syscall.SIGUSR1] = [4]uint64{1} // SIG_IGN, the first field being the handler (sigaction(2))
+	taken[syscall.SIGUSR1] = [4]uint64{1} // SIG_IGN; the first field is the handler (sigaction(2))
 	taken.restore()
 	if now := saveSignals(); now[syscall.SIGUSR1][0] != 1 {
 		t.Fatalf("the action was not taken: %v", now[syscall.SIGUSR1])
