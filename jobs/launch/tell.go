@@ -24,19 +24,15 @@ const (
 	fewRanks = 16
 )
 
-// States of ranks that only the launcher knows. All other states come from package rendezvous
-// or are phases that ranks report.
-const (
-	stateJoining    = "joining"
-	stateConnecting = "connecting" // has joined, and does not train yet
-	stateRunning    = "running"    // a user's program
-	stateSilent     = "silent"
-)
-
 // attention lists the states of ranks by priority. A node is shown in the first of these
 // states that one of its ranks has.
-var attention = []string{string(rendezvous.Lost), string(rendezvous.Failed), stateSilent, stateJoining, stateConnecting,
-	"loading", "saving", "evaluating", "training", stateRunning, string(rendezvous.Ended), string(rendezvous.Done)}
+var attention = []rundir.RankState{rundir.RankLost, rundir.RankFailed, rundir.RankSilent, rundir.RankJoining, rundir.RankConnecting,
+	rundir.RankLoading, rundir.RankSaving, rundir.RankEvaluating, rundir.RankTraining, rundir.RankRunning, rundir.RankEnded, rundir.RankDone}
+
+// finalStates maps the final states of the rendezvous server.
+var finalStates = map[rendezvous.State]rundir.RankState{
+	rendezvous.Lost: rundir.RankLost, rendezvous.Failed: rundir.RankFailed, rendezvous.Ended: rundir.RankEnded, rendezvous.Done: rundir.RankDone,
+}
 
 // keepTelling updates live.json until the returned function is called.
 func (a *attempt) keepTelling() (stop func()) {
@@ -65,7 +61,7 @@ func (a *attempt) keepTelling() (stop func()) {
 // told is the part of the last published state that tell compares with the new state.
 type told struct {
 	at    time.Time
-	phase string
+	phase rundir.LivePhase
 	nodes []rundir.NodeGroup
 	moved bool // the run directory was not at its path
 }
@@ -73,7 +69,7 @@ type told struct {
 // tell replaces live.json if an update is due or the state has changed. An empty phase means
 // that tell determines the current phase. It ignores write errors: an unusable file system is
 // reported where more depends on it.
-func (a *attempt) tell(phase, detail string) {
+func (a *attempt) tell(phase rundir.LivePhase, detail string) {
 	l := rundir.Live{Time: time.Now().UTC(), JobID: a.jobID(), Attempt: a.number, Began: a.began, Phase: phase, Detail: detail, Ranks: a.world}
 	ranks := a.server.Outcome().Ranks
 	l.Nodes = groups(ranks, a.o.Job.Train != nil, time.Now())
@@ -137,8 +133,8 @@ func (a *attempt) jobID() string {
 
 // groups groups nodes by state, in the order of attention.
 func groups(ranks []rendezvous.RankStatus, trains bool, now time.Time) []rundir.NodeGroup {
-	of := map[string]*rundir.NodeGroup{}
-	hosts := map[string][]string{}
+	of := map[rundir.RankState]*rundir.NodeGroup{}
+	hosts := map[rundir.RankState][]string{}
 	for first := 0; first < len(ranks); {
 		end := first + 1
 		for end < len(ranks) && ranks[end].Host == ranks[first].Host {
@@ -178,20 +174,20 @@ func groups(ranks []rendezvous.RankStatus, trains bool, now time.Time) []rundir.
 }
 
 // stateOf returns the state of a rank for live.json.
-func stateOf(r rendezvous.RankStatus, trains bool, now time.Time) string {
+func stateOf(r rendezvous.RankStatus, trains bool, now time.Time) rundir.RankState {
 	switch {
 	case r.State == rendezvous.Missing:
-		return stateJoining
+		return rundir.RankJoining
 	case r.State != rendezvous.Joined:
-		return string(r.State)
+		return finalStates[r.State]
 	case !r.Seen.IsZero() && now.Sub(r.Seen) > silentAfter:
-		return stateSilent
+		return rundir.RankSilent
 	case r.Phase != "":
-		return r.Phase
+		return rundir.RankState(r.Phase)
 	case trains:
-		return stateConnecting
+		return rundir.RankConnecting
 	}
-	return stateRunning
+	return rundir.RankRunning
 }
 
 // event returns a new event of this attempt for attempts.jsonl.

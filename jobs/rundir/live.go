@@ -11,14 +11,40 @@ import (
 // fit.
 const maxLive = 4 << 20
 
-// Values of Phase in [Live].
+// A LivePhase is the phase of an attempt, as its launcher reports it in live.json.
+type LivePhase string
+
+// Phases of an attempt.
 const (
-	PhaseJoining    = "joining"    // ranks have been started, but not all of them have joined
-	PhaseRunning    = "running"    // all ranks have joined
-	PhaseStopping   = "stopping"   // ranks were asked to save and stop
-	PhaseRestarting = "restarting" // an attempt failed, and the next one is about to start
-	PhaseOver       = "over"       // no ranks remain; ended.json has the result
+	PhaseJoining    LivePhase = "joining"    // ranks have been started, but not all of them have joined
+	PhaseRunning    LivePhase = "running"    // all ranks have joined
+	PhaseStopping   LivePhase = "stopping"   // ranks were asked to save and stop
+	PhaseRestarting LivePhase = "restarting" // an attempt failed, and the next one is about to start
+	PhaseOver       LivePhase = "over"       // no ranks remain; ended.json has the result
 )
+
+// A RankState is the state of a rank in live.json.
+type RankState string
+
+// States of ranks. The launcher determines most of them. A rank of the built-in trainer reports
+// its activity: loading, training, evaluating, or saving.
+const (
+	RankJoining    RankState = "joining"    // was started, but has not joined
+	RankConnecting RankState = "connecting" // has joined, and connects to the other ranks
+	RankLoading    RankState = "loading"    // reads data and the checkpoint
+	RankTraining   RankState = "training"
+	RankEvaluating RankState = "evaluating"
+	RankSaving     RankState = "saving"
+	RankRunning    RankState = "running" // reports no activity, as in a user's program
+	RankSilent     RankState = "silent"  // sent no heartbeat for some time
+	RankLost       RankState = "lost"    // its connection ended without a message
+	RankFailed     RankState = "failed"
+	RankEnded      RankState = "ended" // stopped after a failure elsewhere
+	RankDone       RankState = "done"
+)
+
+// IsTrouble reports whether a rank in this state is or may be the cause of a failure.
+func (s RankState) IsTrouble() bool { return s == RankLost || s == RankFailed || s == RankSilent }
 
 // Live is the launcher's view of its ranks during a run, stored in live.json. The launcher
 // replaces the file every [LiveEvery], and immediately when the state of a node changes. Ranks
@@ -28,7 +54,7 @@ type Live struct {
 	JobID   string      `json:"job_id,omitempty"`
 	Attempt int         `json:"attempt"` // from 1
 	Began   time.Time   `json:"began"`   // start of the attempt
-	Phase   string      `json:"phase"`
+	Phase   LivePhase   `json:"phase"`
 	Detail  string      `json:"detail,omitempty"` // reason for the phase, for messages
 	Hosts   string      `json:"hosts"`            // node list, in rank order
 	PerNode int         `json:"ranks_per_node"`
@@ -40,15 +66,12 @@ type Live struct {
 // A NodeGroup is a set of nodes in the same state. The state of a node is the state of its
 // rank that needs most attention: a lost rank takes precedence over a training rank.
 type NodeGroup struct {
-	// State is joining, lost, failed, ended (stopped after a failure), done, or the activity
-	// of the ranks: loading, training, evaluating, or saving. It is running if the ranks do
-	// not report their activity, as in a user's program.
-	State string `json:"state"`
-	Hosts string `json:"hosts"` // node list
-	Ranks []int  `json:"ranks"` // ranks in this state on these nodes, in order; only the first few of a large group
-	Count int    `json:"count"` // number of ranks in this state
-	Least int    `json:"least_step"`
-	Most  int    `json:"most_step"`
+	State RankState `json:"state"`
+	Hosts string    `json:"hosts"` // node list
+	Ranks []int     `json:"ranks"` // ranks in this state on these nodes, in order; only the first few of a large group
+	Count int       `json:"count"` // number of ranks in this state
+	Least int       `json:"least_step"`
+	Most  int       `json:"most_step"`
 }
 
 // LiveEvery is the interval at which the launcher replaces live.json.

@@ -9,6 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
@@ -235,9 +236,8 @@ func (s *Status) hostOf(rank int) string {
 func (s *Status) nodes() []string {
 	var all []string
 	for _, g := range s.Live.Nodes {
-		text := g.Hosts + " " + g.State
-		switch g.State {
-		case "lost", "failed", "silent", "joining":
+		text := g.Hosts + " " + string(g.State)
+		if g.State.IsTrouble() || g.State == rundir.RankJoining {
 			text += " (" + ranksOf(g.Ranks, g.Count) + ")"
 		}
 		if g.Most > 0 {

@@ -101,9 +101,8 @@ func (s *Status) note() string {
 	}
 	if s.Live != nil && s.Phase.active() {
 		for _, g := range s.Live.Nodes {
-			switch g.State {
-			case "lost", "failed", "silent":
-				parts = append(parts, g.Hosts+" "+g.State)
+			if g.State.IsTrouble() {
+				parts = append(parts, g.Hosts+" "+string(g.State))
 			}
 		}
 	}

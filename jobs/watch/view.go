@@ -7,6 +7,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
@@ -68,9 +69,8 @@ func (v View) Lines(s *Status, width int, now time.Time) []string {
 	parts = nil
 	if s.Live != nil {
 		for _, g := range s.Live.Nodes {
-			text := printable.Line(g.Hosts + " " + g.State)
-			switch g.State {
-			case "lost", "failed", "silent", "joining":
+			text := printable.Line(g.Hosts + " " + string(g.State))
+			if g.State.IsTrouble() || g.State == rundir.RankJoining {
 				text = v.paint(red, text+" ("+ranksOf(g.Ranks, g.Count)+")")
 			}
 			parts = append(parts, text)
