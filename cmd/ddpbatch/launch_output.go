@@ -111,7 +111,7 @@ func (c *launchCmd) startView(p *program, o *launch.Options, id string) *live {
 	figures := watch.NewFigures(o.Dir.Metrics())
 	return p.startLive(func() watch.Status {
 		s := watch.Read(o.Dir, string(o.Job.Name), id, figures)
-		s.Settle("", time.Now())
+		s.SetPhase(time.Now())
 		return s
 	})
 }

@@ -115,8 +115,8 @@ func (p *program) awaitLaunch(ctx context.Context, run knownRun) (launchEnd, err
 // launchOutcome returns an error with the launcher's exit code if the run did not finish. It
 // returns nil if the run finished.
 func (p *program) launchOutcome(run knownRun, end launchEnd) error {
-	f := firstFailure(run.dir, "")
-	how := outcome.Read(run.dir, "").Ended(f != nil)
+	state := outcome.Read(run.dir, "")
+	f, how := state.Failure, state.Ended()
 	if how == outcome.Finished && end.cause == "" {
 		return nil
 	}

@@ -66,9 +66,9 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 		defer p.startLive(func() watch.Status {
 			s := stored(run, figures)
 			if told := now.Load(); told != nil {
-				s.Take(*told)
+				s.AddJob(*told)
 			}
-			s.Settle(failureOf(run.dir, s.Job), time.Now())
+			s.SetPhase(time.Now())
 			return s
 		}).stop()
 	}

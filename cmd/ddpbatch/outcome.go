@@ -7,18 +7,17 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
-	runreport "github.com/ddpbatch/ddpbatch/jobs/report"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
-	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
 // outcome returns an error if the job ended before its run finished, and nil otherwise. The
 // error's exit code tells the kinds of ends apart.
 func (p *program) outcome(dir rundir.Dir, s slurm.JobState) error {
-	end := outcome.Read(dir, s.ID).Ended(firstFailure(dir, s.ID) != nil)
+	state := outcome.Read(dir, s.ID)
+	end := state.Ended()
 	if s.Succeeded() && end != outcome.Stopped {
 		return nil
 	}
@@ -33,7 +32,7 @@ func (p *program) outcome(dir rundir.Dir, s slurm.JobState) error {
 	if s.State != slurm.StateCancelled {
 		hint += "; failures known in it: ddpbatch doctor --log " + shellQuote(p.short(dir.Path))
 	}
-	if f := firstFailure(dir, s.ID); f != nil && s.State != slurm.StateCancelled {
+	if f := state.Failure; f != nil && s.State != slurm.StateCancelled {
 		what += ": " + f.Reason
 		if f.Advice != "" {
 			hint = f.Advice + "; " + hint
@@ -73,16 +72,6 @@ func endCode(s slurm.JobState, saved bool) int {
 		return code
 	}
 	return exitFailed
-}
-
-// firstFailure returns the first failure in the job's last attempt, as the launcher recorded
-// it. It returns nil if that attempt did not fail.
-func firstFailure(dir rundir.Dir, job string) *rendezvous.Failure {
-	f, err := runreport.ReadFailure(dir.Failure())
-	if err != nil || f == nil || !f.Of(job) || f.First == nil || f.First.Reason == "" {
-		return nil
-	}
-	return f.First
 }
 
 // newestStep returns the step of the newest checkpoint. It returns -1 if no checkpoint exists,

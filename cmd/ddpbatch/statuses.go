@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -51,10 +50,10 @@ func (l *lookout) look(ctx context.Context, asked []knownRun) ([]watch.Status, e
 	}
 	for _, s := range jobs {
 		if state, ok := l.states[s.Job]; ok {
-			s.Take(state)
+			s.AddJob(state)
 		}
 	}
-	settle(runs, all)
+	setPhases(all)
 	return all, errors.Join(append(unread, l.err)...)
 }
 
@@ -132,27 +131,20 @@ func (l *lookout) stored(r knownRun) (watch.Status, error) {
 	return s, nil
 }
 
-// settle sets the phase of each run. For a sweep, it also counts its trials by phase.
-func settle(runs []knownRun, all []watch.Status) {
+// setPhases sets the phase of each run. For a sweep, it also counts its trials by phase.
+func setPhases(all []watch.Status) {
 	now := time.Now()
 	for i := range all {
 		s := &all[i]
 		if s.Elements == nil {
-			s.Settle(failureOf(runs[i].dir, s.Job), now)
+			s.SetPhase(now)
 			continue
 		}
 		for e := range s.Elements {
-			s.Elements[e].Settle(failureOf(runs[i].dir.Element(e), s.Elements[e].Job), now)
+			s.Elements[e].SetPhase(now)
 		}
 		s.SumUp()
 	}
-}
-
-func failureOf(dir rundir.Dir, job string) string {
-	if f := firstFailure(dir, job); f != nil {
-		return f.Reason
-	}
-	return ""
 }
 
 // stored returns the status in the run directory, without its trials.

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
@@ -125,7 +126,7 @@ func TestFailureOfATieBlamesNoRank(t *testing.T) {
 		t.Fatalf("%+v, %v\n%s", result, err, said)
 	}
 	text, err := os.ReadFile(lastDir.Failure())
-	var f failureFile
+	var f outcome.Failure
 	if err := errors.Join(err, json.Unmarshal(text, &f)); err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
@@ -205,19 +206,9 @@ func (s *supervisor) review(ctx context.Context, a *attempt, r Result) (result R
 	return r, pause, true
 }
 
-// failureFile is the content of failure.json, which describes a failure for programs and
-// users.
-type failureFile struct {
-	JobID   string                  `json:"job_id,omitempty"`
-	Time    time.Time               `json:"time"`
-	Attempt int                     `json:"attempt"`
-	Exit    int                     `json:"exit"`
-	First   *rendezvous.Failure     `json:"first"`
-	Ranks   []rendezvous.RankStatus `json:"ranks"`
-}
-
+// writeFailure writes failure.json.
 func writeFailure(d rundir.Dir, a *attempt, r Result) error {
-	text, err := json.MarshalIndent(failureFile{a.jobID(), time.Now().UTC(), a.number, r.Exit, r.Failure, r.Ranks}, "", "  ")
+	text, err := json.MarshalIndent(outcome.Failure{JobID: a.jobID(), Time: time.Now().UTC(), Attempt: a.number, Exit: r.Exit, First: r.Failure, Ranks: r.Ranks}, "", "  ")
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
 // End describes how an attempt, or a launcher with its last attempt, ended.
@@ -69,11 +70,14 @@ func endOf(exit int, stopped, failed bool) End {
 
 // State is what a run directory records about the progress and the end of its run.
 type State struct {
-	Job      string            // ID of the last job, empty without Slurm
-	Goal     Goal              // from the job file in the run directory
-	Newest   *checkpoint.Entry // nil without a checkpoint
-	End      *rundir.End       // nil while a launcher of the last job runs, or if it was killed
-	Attempts []Attempt         // of all launchers, in order
+	Job    string            // ID of the last job, empty without Slurm
+	Goal   Goal              // from the job file in the run directory
+	Newest *checkpoint.Entry // nil without a checkpoint
+	End    *rundir.End       // nil while a launcher of the last job runs, or if it was killed
+	// Failure is the first failure of the last job's last attempt, from failure.json. It is
+	// nil if the attempt did not fail.
+	Failure  *rendezvous.Failure
+	Attempts []Attempt // of all launchers, in order
 }
 
 // Goal is what a job file requests.
@@ -89,7 +93,7 @@ const maxSpec = 1 << 20
 // Read reads the state of the run in dir. Job is the ID of its last job, or empty without
 // Slurm. Read omits files that it cannot read.
 func Read(dir rundir.Dir, job string) State {
-	s := State{Job: job, Goal: readGoal(dir)}
+	s := State{Job: job, Goal: readGoal(dir), Failure: firstFailure(dir, job)}
 	if e, ok := dir.ReadEnd(); ok && (e.JobID == job || e.JobID == "" || job == "") {
 		s.End = &e
 	}
@@ -154,13 +158,12 @@ func (g Goal) metBy(m *checkpoint.Manifest) bool {
 	return m.Finished
 }
 
-// Ended returns how the last launcher ended. Failed reports whether failure.json holds a
-// failure of its job.
-func (s State) Ended(failed bool) End {
+// Ended returns how the last launcher ended.
+func (s State) Ended() End {
 	if s.End == nil {
 		return Open
 	}
-	return endOf(s.End.Exit, s.End.Stopped, failed)
+	return endOf(s.End.Exit, s.End.Stopped, s.Failure != nil)
 }
 
 // Restarts counts the restarts of the run. Requeues is how often Slurm has requeued the last

@@ -8,6 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
@@ -117,14 +118,17 @@ func TestEnd(t *testing.T) {
 			t.Errorf("%s: the attempt is %q, want %q", tt.name, got, tt.want)
 		}
 		s := State{End: &rundir.End{Exit: tt.exit, Stopped: tt.stopped}}
-		if got := s.Ended(tt.rank != nil); got != tt.want && tt.exit != 130 {
+		if tt.rank != nil {
+			s.Failure = &rendezvous.Failure{Rank: *tt.rank}
+		}
+		if got := s.Ended(); got != tt.want && tt.exit != 130 {
 			t.Errorf("%s: the launcher is %q, want %q", tt.name, got, tt.want)
 		}
 	}
 	if got := (Attempt{}).End(); got != Open {
 		t.Errorf("an attempt without an end is %q", got)
 	}
-	if got := (State{}).Ended(false); got != Open {
+	if got := (State{}).Ended(); got != Open {
 		t.Errorf("a launcher without an end is %q", got)
 	}
 }

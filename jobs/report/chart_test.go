@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -137,19 +135,5 @@ func TestFiguresAreThinned(t *testing.T) {
 				t.Errorf("%d records of weight %d, from step %d to %d", len(figures.Train), total, first, last)
 			}
 		})
-	}
-}
-
-func TestReadFailureLimitsRanks(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "failure.json")
-	for _, n := range []int{0, 2, maxRanks + 1} {
-		text := `{"exit":1,"ranks":[` + strings.TrimSuffix(strings.Repeat("{},", n), ",") + `]}`
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		f, err := ReadFailure(path)
-		if n <= maxRanks && (err != nil || len(f.Ranks) != n) || n > maxRanks && err == nil {
-			t.Errorf("%d ranks: %v", n, err)
-		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/netif"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -53,7 +54,7 @@ func ran(t *testing.T) rundir.Dir {
 		Prefix: netip.MustParsePrefix("10.20.0.0/24"), Why: "10.20.0.0/24 reaches all 2 hosts; preferred for mtu 9000",
 		Rejected: []netif.Rejection{{Interface: "eth0", Reason: "slower " + hostile}}, Warnings: []string{"odd " + hostile}},
 		Hosts: []rundir.NetworkHost{{Host: "n1", Interface: "hsn0", Address: "10.20.0.1"}, {Host: "n2", Interface: "hsn1", Address: "10.20.0.2"}}}))
-	failure, err := json.Marshal(Failure{Time: noon, Attempt: 1, Exit: 4, First: &rendezvous.Failure{Rank: 2, Host: "n2", Reason: "rank 2 on n2 was lost " + hostile, Advice: "look at n2"},
+	failure, err := json.Marshal(outcome.Failure{Time: noon, Attempt: 1, Exit: 4, First: &rendezvous.Failure{Rank: 2, Host: "n2", Reason: "rank 2 on n2 was lost " + hostile, Advice: "look at n2"},
 		Ranks: []rendezvous.RankStatus{{Rank: 2, Host: "n2", State: rendezvous.Lost, Exit: 137, Signal: "SIGKILL", Step: 50, Phase: "training", Error: hostile}}})
 	check(t, err)
 	put(dir.Failure(), string(failure))

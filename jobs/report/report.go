@@ -25,6 +25,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -44,7 +45,7 @@ type Run struct {
 	Network     *rundir.Network    // nil if the ranks have not agreed on a network
 	Checkpoints []checkpoint.Entry // newest first
 	End         *rundir.End        // nil if no launcher has ended
-	Failure     *Failure           // failure of the last attempt; nil if it did not fail
+	Failure     *outcome.Failure   // failure of the last attempt; nil if it did not fail
 	Missing     []string           // what does not exist or cannot be read
 	Traced      bool               // a timeline of some steps exists
 	Known       []symptoms.Found   // known failures in the output of the last job; likely causes first
@@ -118,7 +119,7 @@ func collect(dir rundir.Dir) Run {
 	if end, ok := dir.ReadEnd(); ok {
 		r.End = &end
 	}
-	if r.Failure, err = ReadFailure(dir.Failure()); err != nil {
+	if r.Failure, err = outcome.ReadFailure(dir.Failure()); err != nil {
 		r.misses("how the last attempt failed", err)
 	}
 	_, err = os.Stat(dir.Traces())
@@ -163,20 +164,16 @@ func (r *Run) lookIn(log *os.File) (known []symptoms.Found, err error) {
 // about its last job. Job is nil if there is no such report.
 func (r *Run) Settle(job *slurm.JobState, now time.Time) {
 	if job != nil {
-		r.Status.Take(*job)
+		r.Status.AddJob(*job)
 	}
 	r.Status.Pending = r.Record.Pending != nil
-	failure := ""
-	if f := r.failure(); f != nil {
-		failure = f.Reason
-	}
-	r.Status.Settle(failure, now)
+	r.Status.SetPhase(now)
 	r.Made = now
 }
 
 // failure returns the first failure of the last job's last attempt, or nil if there was none.
 func (r *Run) failure() *rendezvous.Failure {
-	if r.Failure == nil || !r.Failure.Of(r.Record.LastJob()) {
+	if r.Failure == nil || !r.Failure.IsOf(r.Record.LastJob()) {
 		return nil
 	}
 	return r.Failure.First

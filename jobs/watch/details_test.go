@@ -139,8 +139,8 @@ func TestReadAndVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Read(d, "a", "18", nil)
-	s.Take(slurm.JobState{State: slurm.StateFailed, Reason: "NonZeroExitCode", ExitCode: "3:0", Nodes: "n1", Restarts: 1, Start: "08:00", Elapsed: "0:10"})
-	s.Settle("", time.Now())
+	s.AddJob(slurm.JobState{State: slurm.StateFailed, Reason: "NonZeroExitCode", ExitCode: "3:0", Nodes: "n1", Restarts: 1, Start: "08:00", Elapsed: "0:10"})
+	s.SetPhase(time.Now())
 	if s.Phase != Stopped || s.Finished || s.Restarts != 1 || *s.Step != 10 || s.Steps != 40 || *s.Epoch != 2 || s.Epochs != 4 ||
 		*s.Loss != 0.5 || *s.Accuracy != 0.75 || *s.Checkpoint != 10 || s.Nodes != "n1" || s.Start != "08:00" || s.Elapsed != "0:10" {
 		t.Errorf("%+v", s)
@@ -157,8 +157,8 @@ func TestReadAndVerify(t *testing.T) {
 	}
 	write(filepath.Join(path, checkpoint.ModelFile), "these are not tensors")
 	again := Read(d, "a", "18", nil)
-	again.Take(slurm.JobState{State: slurm.StatePreempted})
-	again.Settle("", time.Now())
+	again.AddJob(slurm.JobState{State: slurm.StatePreempted})
+	again.SetPhase(time.Now())
 	again.Verify(t.Context())
 	if again.Saved.Verified || !strings.Contains(textOf(&again, "checkpoint", created)[0], "damaged: ") || !strings.Contains(again.Advice, "step 10 does not") {
 		t.Errorf("%+v, advice %q", again.Saved, again.Advice)
@@ -169,7 +169,7 @@ func TestReadAndVerify(t *testing.T) {
 	}
 	// The recorded end of another job does not count for this job.
 	other := Read(d, "a", "19", nil)
-	other.Settle("", time.Now())
+	other.SetPhase(time.Now())
 	if other.Phase != Unknown {
 		t.Errorf("another job is %q", other.Phase)
 	}

@@ -70,10 +70,13 @@ func (p Phase) active() bool {
 	return false
 }
 
-// Settle determines the phase, whether the run has finished, and how often it was restarted.
-// Failure is the cause of the last attempt's failure, or empty if it did not fail.
-func (s *Status) Settle(failure string, now time.Time) {
-	s.Failure = failure
+// SetPhase determines the phase, whether the run has finished, and how often it was restarted.
+// Call it after [Read] and [Status.AddJob].
+func (s *Status) SetPhase(now time.Time) {
+	s.Failure = ""
+	if f := s.record.Failure; f != nil {
+		s.Failure = f.Reason
+	}
 	s.Finished = s.record.Finished(slurm.JobState{ID: s.Job, State: s.State})
 	s.Restarts = s.record.Restarts(s.Requeues)
 	s.rescale()
@@ -137,7 +140,7 @@ func (s *Status) phase(now time.Time) (p Phase, detail, advice string) {
 	}
 	// The exit code of the job is the exit code of the launcher, unless the batch script
 	// failed before or after the launcher.
-	if end := s.record.Ended(s.Failure != ""); end == outcome.Stopped && strings.HasPrefix(s.ExitCode, fmt.Sprintf("%d:", s.record.End.Exit)) {
+	if end := s.record.Ended(); end == outcome.Stopped && strings.HasPrefix(s.ExitCode, fmt.Sprintf("%d:", s.record.End.Exit)) {
 		return s.ended(end)
 	}
 	return s.failed("")
@@ -197,7 +200,7 @@ func (s *Status) runs(now time.Time) (p Phase, detail, advice string) {
 // beforeSlurm describes the end of a launcher whose job has not ended in Slurm yet.
 func (s *Status) beforeSlurm() string {
 	const unaware = "; Slurm has not reported the end of its job yet"
-	switch end := s.record.Ended(s.Failure != ""); {
+	switch end := s.record.Ended(); {
 	case s.record.End == nil:
 		return ""
 	case s.Finished:
@@ -220,9 +223,15 @@ func livePhase(l *rundir.Live) (p Phase, detail, advice string) {
 	}
 	for _, g := range l.Nodes {
 		switch g.State {
-		case "saving", "evaluating", "loading", "training":
-			return Phase(g.State), "", ""
-		case "connecting":
+		case rundir.RankLoading:
+			return Loading, "", ""
+		case rundir.RankTraining:
+			return Training, "", ""
+		case rundir.RankEvaluating:
+			return Evaluating, "", ""
+		case rundir.RankSaving:
+			return Saving, "", ""
+		case rundir.RankConnecting:
 			return Joining, "ranks agree on a network", ""
 		}
 	}
@@ -235,7 +244,7 @@ func (s *Status) byItself(now time.Time) (p Phase, detail, advice string) {
 	if l := s.Live; !s.dead && l != nil && l.JobID == s.Job && l.Phase != rundir.PhaseOver && now.Sub(l.Time) <= fresh {
 		return livePhase(l)
 	}
-	end := s.record.Ended(s.Failure != "")
+	end := s.record.Ended()
 	switch {
 	case end == outcome.Open && s.Job != "":
 		return Unknown, s.Reason, ""

@@ -35,7 +35,7 @@ func runs(now time.Time) []Status {
 			Live: &rundir.Live{Time: now, Phase: rundir.PhaseRunning, Hosts: "vm", PerNode: 1, Ranks: 1, Joined: 1, Nodes: []rundir.NodeGroup{{State: "saving", Hosts: "vm", Ranks: []int{0}, Count: 1}}}},
 	}
 	for i := range all {
-		all[i].Settle("", now)
+		all[i].SetPhase(now)
 	}
 	return all
 }

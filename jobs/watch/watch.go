@@ -92,7 +92,7 @@ func Read(d rundir.Dir, name, job string, figures *Figures) Status {
 		figures = NewFigures(d.Metrics())
 	}
 	figures.Update()
-	s.take(figures)
+	s.addMetrics(figures)
 	if l, ok := d.ReadLive(); ok {
 		s.Live = &l
 	}
@@ -147,14 +147,14 @@ func (s *Status) Verify(ctx context.Context) {
 	s.Saved.Verified = true
 }
 
-// Take adds Slurm's report about the job.
-func (s *Status) Take(j slurm.JobState) {
+// AddJob adds Slurm's report about the job.
+func (s *Status) AddJob(j slurm.JobState) {
 	s.State, s.Reason, s.ExitCode, s.Nodes, s.Requeues = j.State, j.Reason, j.ExitCode, j.Nodes, j.Restarts
 	s.Start, s.Elapsed = j.Start, j.Elapsed
 }
 
-// take adds the newest metrics.
-func (s *Status) take(f *Figures) {
+// addMetrics adds the newest metrics.
+func (s *Status) addMetrics(f *Figures) {
 	s.Train, s.Eval = f.Train, f.Eval
 	if f.Train != nil {
 		s.Loss = f.Train.Loss

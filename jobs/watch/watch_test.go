@@ -15,6 +15,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
 // TestFigures checks that each new line is read once, and that a file that replaces the
@@ -72,7 +73,10 @@ type phaseCase struct {
 func checkPhases(t *testing.T, now time.Time, cases []phaseCase) {
 	t.Helper()
 	for _, tt := range cases {
-		tt.s.Settle(tt.failure, now)
+		if tt.failure != "" {
+			tt.s.record.Failure = &rendezvous.Failure{Reason: tt.failure}
+		}
+		tt.s.SetPhase(now)
 		if tt.s.Phase != tt.phase || tt.s.Detail != tt.detail || tt.s.Advice != tt.advice {
 			t.Errorf("%s: %q %q %q, want %q %q %q", tt.name, tt.s.Phase, tt.s.Detail, tt.s.Advice, tt.phase, tt.detail, tt.advice)
 		}
@@ -94,7 +98,7 @@ func trained(epoch, of int) outcome.State {
 
 func TestPhaseWithoutSlurm(t *testing.T) {
 	now := time.Now()
-	live := func(phase string, ago time.Duration, groups ...rundir.NodeGroup) *rundir.Live {
+	live := func(phase rundir.LivePhase, ago time.Duration, groups ...rundir.NodeGroup) *rundir.Live {
 		return &rundir.Live{Time: now.Add(-ago), Phase: phase, Ranks: 4, Joined: 4, Nodes: groups}
 	}
 	saved := &Checkpoint{Step: 7}
@@ -254,7 +258,8 @@ func TestTextsOfOthers(t *testing.T) {
 	} {
 		s.Live = &rundir.Live{Time: time.Now(), JobID: s.Job, Phase: rundir.PhaseRunning, Detail: steer, Hosts: "n[1-2]" + steer, PerNode: 1, Ranks: 2, Joined: 2,
 			Nodes: []rundir.NodeGroup{{State: "training", Hosts: steer, Ranks: []int{0}, Count: 1}, {State: "lost" + steer, Hosts: steer}}}
-		s.Settle(steer, time.Now())
+		s.record.Failure = &rendezvous.Failure{Reason: steer}
+		s.SetPhase(time.Now())
 		s.hostOf(nobody)
 		lines := append(View{}.Lines(&s, 200, time.Now()), Table([]Status{s}, 200)...)
 		for _, l := range s.Details(time.Now()) {
@@ -321,7 +326,7 @@ func TestProgressTowardTheGoal(t *testing.T) {
 			s := Status{Name: "a", Step: &step, Steps: 22800, Epochs: 400, Train: &metrics.Record{Step: step, Steps: 22800, Epoch: 8, Epochs: 400}}
 			s.record = outcome.State{Goal: outcome.Goal{Known: true, Trains: true, Epochs: tt.epochs}, End: &rundir.End{},
 				Newest: &checkpoint.Entry{Step: step, Manifest: &checkpoint.Manifest{Step: step, Epoch: tt.epoch, Unevaluated: tt.unevaluated}}}
-			s.Settle("", time.Now())
+			s.SetPhase(time.Now())
 			if s.Steps != tt.steps || s.Epochs != tt.epochs || s.Finished != tt.finished {
 				t.Errorf("got %d steps, %d epochs, finished %v", s.Steps, s.Epochs, s.Finished)
 			}
@@ -334,7 +339,7 @@ func TestProgressTowardTheGoal(t *testing.T) {
 			if table := Table([]Status{s}, 0); !strings.Contains(table[1], " "+tt.share+" ") {
 				t.Errorf("got %q, want %s", table[1], tt.share)
 			}
-			s.Settle("", time.Now())
+			s.SetPhase(time.Now())
 			if s.Steps != tt.steps {
 				t.Errorf("the second time: %d steps", s.Steps)
 			}
@@ -422,9 +427,9 @@ func TestRequeueIsKnownWithoutItsEvent(t *testing.T) {
 		}
 		s := Read(dir, "x", tt.job, nil)
 		if tt.job != "" {
-			s.Take(slurm.JobState{State: slurm.StatePending, Restarts: -1})
+			s.AddJob(slurm.JobState{State: slurm.StatePending, Restarts: -1})
 		}
-		s.Settle("", time.Now())
+		s.SetPhase(time.Now())
 		var then []string
 		for _, a := range s.Attempts {
 			then = append(then, a.Then)

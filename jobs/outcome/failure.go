@@ -1,4 +1,4 @@
-package report
+package outcome
 
 import (
 	"bytes"
@@ -12,19 +12,19 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// Failure is the content of failure.json, which the launcher writes.
+// A Failure is the content of failure.json: how an attempt failed. The launcher writes it.
 type Failure struct {
 	JobID   string              `json:"job_id,omitempty"` // empty without Slurm
 	Time    time.Time           `json:"time"`
 	Attempt int                 `json:"attempt"`
 	Exit    int                 `json:"exit"`
 	First   *rendezvous.Failure `json:"first"`
-	Ranks   rankStatuses        `json:"ranks"`
+	Ranks   RankStatuses        `json:"ranks"`
 }
 
-// Of reports whether the failure may belong to the given job. If a later job ended before its
+// IsOf reports whether the failure may belong to the given job. If a later job ended before its
 // launcher started, failure.json still holds the failure of an earlier job.
-func (f *Failure) Of(job string) bool { return f.JobID == job || f.JobID == "" || job == "" }
+func (f *Failure) IsOf(job string) bool { return f.JobID == job || f.JobID == "" || job == "" }
 
 const (
 	// maxFailure is the maximum number of bytes to read of failure.json. A file with 10,000
@@ -34,12 +34,12 @@ const (
 	maxRanks = 100_000
 )
 
-// rankStatuses holds the ranks in failure.json. Another user may own the file. A rank needs
+// RankStatuses holds the ranks in failure.json. Another user may own the file. A rank needs
 // only 3 bytes in the file and much more in memory, so the number of ranks is limited.
-type rankStatuses []rendezvous.RankStatus
+type RankStatuses []rendezvous.RankStatus
 
 // UnmarshalJSON decodes an array of at most maxRanks ranks.
-func (s *rankStatuses) UnmarshalJSON(text []byte) error {
+func (s *RankStatuses) UnmarshalJSON(text []byte) error {
 	all := json.NewDecoder(bytes.NewReader(text))
 	if t, err := all.Token(); err != nil || t == nil {
 		return err
@@ -57,6 +57,16 @@ func (s *rankStatuses) UnmarshalJSON(text []byte) error {
 		*s = append(*s, status)
 	}
 	return nil
+}
+
+// firstFailure returns the first failure in the last attempt of the job. It returns nil if the
+// attempt did not fail, or if failure.json is not readable.
+func firstFailure(dir rundir.Dir, job string) *rendezvous.Failure {
+	f, err := ReadFailure(dir.Failure())
+	if err != nil || f == nil || !f.IsOf(job) || f.First == nil || f.First.Reason == "" {
+		return nil
+	}
+	return f.First
 }
 
 // ReadFailure returns the content of failure.json, or nil if there is no such file.
