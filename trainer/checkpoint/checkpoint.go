@@ -1,29 +1,31 @@
-// Package checkpoint keeps the state of a training run in a folder, one folder
-// per saved step.
+// Package checkpoint writes and reads the checkpoints of a training run: one directory per saved
+// step.
 //
-// It promises: a checkpoint is complete or invisible, wherever a save is killed
-// (tensors are written and synced under a temporary name, then the manifest with
-// their sizes and SHA-256 digests, then the folder is renamed and its parent
-// synced); a checkpoint that is loaded is the one that was written, byte for
-// byte: every file is opened once, compared with its digest and then read where it
-// is wanted, from the same open file; the newest one that verifies is used and those
-// passed over are reported with their reason, one without a manifest, too; a good
-// one is removed for newer good ones only, a damaged one stays until it is older
-// than these or its step is saved again; what is removed is renamed first, so that
-// an interrupted pruning never leaves half a checkpoint.
+// It guarantees:
 //
-// Of a damaged file it says what is damaged: the header, or which tensors, each of which
-// has a checksum. Files that others than their owner can write to, or that are of another
-// user than the folder around them, are refused; so is a folder like that to save into.
-// What does not fit is said, with figures, before anything is written.
+//   - A checkpoint is written atomically. Save writes and syncs the tensors under a temporary name,
+//     then the manifest with their sizes and SHA-256 digests. Then it renames the directory and
+//     syncs its parent. A save that is killed leaves no visible checkpoint.
+//   - A checkpoint is loaded as it was written, byte for byte. Load opens each file once, verifies
+//     its digest, and reads the tensors from the same open file.
+//   - Load uses the newest checkpoint that verifies. It returns why it skipped newer ones,
+//     including one without a manifest.
+//   - Prune removes a valid checkpoint only if enough newer valid ones exist. A corrupt checkpoint
+//     stays until it is older than these, or until its step is saved again. Prune renames a
+//     checkpoint before it removes it, so an interrupted Prune leaves no partial checkpoint.
+//   - The error for a corrupt file names the corrupt part: the header or the tensors. Each tensor
+//     has a checksum.
+//   - It rejects files that users other than the owner can write to, and files whose owner is not
+//     the owner of the directory around them. Save rejects such a directory.
+//   - Save checks the free disk space before it writes. The error has the required and the free
+//     size.
 //
-// Several processes may write parts of the same tensors, each into a file of its own:
-// who loads the checkpoint gets whole tensors, and cannot tell.
+// Several processes may write parts of the same tensors, each to its own file. A reader gets whole
+// tensors and does not notice the parts.
 //
-// It needs a file system on which rename is atomic, which NFS is only for a
-// single client: one rank, rank 0, may use a folder at a time, and others only write
-// the parts that it waits for. It does not lock
-// the folder, and it does not know what the tensors mean.
+// It needs a file system with an atomic rename. NFS has this for a single client only. Therefore
+// only rank 0 may use a directory; the other ranks write the parts that rank 0 waits for. The
+// package does not lock the directory, and it does not interpret the tensors.
 package checkpoint
 
 import (
@@ -44,66 +46,65 @@ import (
 )
 
 const (
-	// Format is the version of the manifest that this package writes.
+	// Format is the version of the manifest format that this package writes.
 	Format = 1
 
-	// ModelFile and OptimizerFile are the files of a trainer's checkpoint.
+	// ModelFile and OptimizerFile are the names of the files in a trainer's checkpoint.
 	ModelFile     = "model.safetensors"
 	OptimizerFile = "optimizer.safetensors"
 
 	manifestName = "manifest.json"
 	stepPrefix   = "step-"
 	tempPrefix   = ".saving-"
-	// maxManifest is the largest manifest that is read, in bytes.
+	// maxManifest is the maximum size of a manifest in bytes.
 	maxManifest = 16 << 20
 )
 
-// ErrNone says that a folder holds no checkpoint at all.
+// ErrNone is returned if a directory has no checkpoint.
 var ErrNone = errors.New("there is no checkpoint")
 
-// Manifest describes one checkpoint. A checkpoint without a manifest does not exist.
+// Manifest describes a checkpoint. A checkpoint without a manifest does not exist.
 //
-// Programs of the same format ignore fields that they do not know, but Digest covers the
-// fields that they know. A new field must therefore be cleared in sum. FullDigest covers
+// Programs that read the same format ignore fields that they do not support, but Digest covers only
+// the fields of the first version. A new field must therefore be cleared in sum. FullDigest covers
 // it.
 type Manifest struct {
 	Format   int       `json:"format"`
-	Run      string    `json:"run"`      // the run that wrote it
-	Created  time.Time `json:"created"`  // wall clock, for people
+	Run      string    `json:"run"`      // name of the run that wrote it
+	Created  time.Time `json:"created"`  // wall-clock time, for information only
 	Program  string    `json:"program"`  // version of the program
-	Step     int       `json:"step"`     // optimiser steps done
-	Epoch    int       `json:"epoch"`    // the epoch that the next step belongs to
-	Consumed int       `json:"consumed"` // samples of that epoch taken by all ranks together
-	Finished bool      `json:"finished"` // nothing is left to train
-	// Unevaluated says that the epoch before has ended and was not evaluated yet.
+	Step     int       `json:"step"`     // completed optimizer steps
+	Epoch    int       `json:"epoch"`    // epoch of the next step
+	Consumed int       `json:"consumed"` // samples of that epoch that all ranks have consumed
+	Finished bool      `json:"finished"` // training is complete
+	// Unevaluated reports that the previous epoch has ended but was not evaluated.
 	Unevaluated bool `json:"unevaluated,omitempty"`
-	// Skipped is the number of steps in a row that were left out, up to this one.
+	// Skipped is the number of consecutive skipped steps up to this one.
 	Skipped    int               `json:"skipped,omitempty"`
 	Seed       uint64            `json:"seed"`
 	WorldSize  int               `json:"world_size"`
-	Spec       map[string]string `json:"spec"`                 // the settings that shape the result
-	SpecSum    string            `json:"spec_digest"`          // digest of those settings
+	Spec       map[string]string `json:"spec"`                 // settings that affect the result
+	SpecSum    string            `json:"spec_digest"`          // digest of Spec
 	DataSum    string            `json:"data_digest"`          // digest of the training set
-	Vocabulary string            `json:"vocabulary,omitempty"` // of text: what tokens stand for, as data.Vocabulary's MarshalText says it
+	Vocabulary string            `json:"vocabulary,omitempty"` // text data only: the vocabulary, in the form of data.Vocabulary.MarshalText
 	Optimizer  string            `json:"optimizer"`            // kind, for example "sgd"
 	OptimInit  bool              `json:"optimizer_initialised"`
-	Metrics    map[string]Number `json:"metrics,omitempty"` // last figures, for people
-	// Divided is the shape of each tensor of the files that are written in parts, by
-	// the name of the whole file.
+	Metrics    map[string]Number `json:"metrics,omitempty"` // most recent metrics, for information only
+	// Divided maps the name of each sharded file to the shapes of its tensors.
 	Divided map[string]map[string][]int `json:"divided,omitempty"`
 	Files   []File                      `json:"files"`
-	// Replicas tells whether the ranks compared their weights before this save, and with
-	// DDP the state of their optimizers.
+	// Replicas reports whether the ranks compared their weights before this save and, with DDP,
+	// their optimizer state.
 	Replicas Replicas `json:"replicas,omitempty"`
-	// Layout is the number of nodes and of ranks on each: "2x4", or "4+3" if the nodes have
-	// different numbers of ranks. If nodes do not have consecutive ranks, it lists the node
-	// of each rank: "0,1,0,1". Another layout of the same ranks sums in another order.
+	// Layout is the number of nodes and of ranks per node: "2x4", or "4+3" if the nodes have
+	// different numbers of ranks. If nodes do not have consecutive ranks, it lists the node of each
+	// rank: "0,1,0,1". A different layout of the same ranks sums in a different order.
 	Layout string `json:"layout,omitempty"`
-	// Digest is the SHA-256 of the manifest itself, as the first version of this package
-	// wrote it, with an empty Digest.
+	// Digest is the SHA-256 of the manifest, as the first version of this package wrote it, with an
+	// empty Digest.
 	Digest string `json:"digest"`
-	// FullDigest is the SHA-256 of all fields except the two digests, including those of
-	// later versions. Older manifests do not have it.
+	// FullDigest is the SHA-256 of all fields except the two digests, including fields of later
+	// versions. Older manifests do not have it.
 	FullDigest string `json:"full_digest,omitempty"`
 }
 
@@ -118,45 +119,45 @@ func (m Manifest) sum() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Number is a float that survives JSON even when it is not finite.
+// A Number is a float that JSON can store even if it is not finite.
 type Number float64
 
-// MarshalText writes the shortest text that reads back the same.
+// MarshalText returns the shortest text that UnmarshalText converts back to n.
 func (n Number) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%v", float64(n)), nil }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText parses the output of MarshalText.
 func (n *Number) UnmarshalText(text []byte) error {
 	_, err := fmt.Sscan(string(text), (*float64)(n))
 	return err
 }
 
-// File is one file of a checkpoint.
+// A File is one file of a checkpoint.
 type File struct {
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
-	Of     string `json:"of,omitempty"` // the file that this is a part of
-	// HeaderSum is the CRC-32C of the file's header, in which those of its tensors are;
-	// older checkpoints have none.
+	Of     string `json:"of,omitempty"` // name of the sharded file that this is a part of
+	// HeaderSum is the CRC-32C of the file's header, which holds the checksums of its tensors.
+	// Older checkpoints do not have it.
 	HeaderSum string `json:"header_crc32c,omitempty"`
 }
 
-// Files are the tensors of a checkpoint by file name, for example [ModelFile].
+// Files maps file names, for example [ModelFile], to tensors.
 type Files map[string][]safetensors.Tensor
 
-// Entry is a checkpoint as found in a folder.
+// An Entry is a checkpoint found in a directory.
 type Entry struct {
 	Path     string
 	Step     int
-	Manifest *Manifest // nil when it could not be read
-	Err      error     // why it could not
+	Manifest *Manifest // nil if unreadable
+	Err      error     // why Manifest is nil
 }
 
-// name is the folder of a step; zeros keep the order of names that of steps.
+// name returns the directory name of a step. The zero padding makes names sort by step.
 func name(step int) string { return fmt.Sprintf("%s%08d", stepPrefix, step) }
 
-// List returns the checkpoints of a folder, newest first, with manifests read
-// but data unverified. A folder that does not exist has none.
+// List returns the checkpoints in dir, newest first. It reads the manifests but does not verify the
+// data. If dir does not exist, the list is empty.
 func List(dir string) ([]Entry, error) {
 	entries, err := find(dir)
 	for i := range entries {
@@ -165,8 +166,8 @@ func List(dir string) ([]Entry, error) {
 	return entries, err
 }
 
-// Newest is the first that [List] returns, false where there is none. It reads no
-// other manifest: who looks often should not read those of all that are kept.
+// Newest returns the first entry of [List], or false if dir has no checkpoint. It reads only one
+// manifest, so it is cheap enough for polling.
 func Newest(dir string) (Entry, bool, error) {
 	entries, err := find(dir)
 	if len(entries) == 0 {
@@ -176,13 +177,13 @@ func Newest(dir string) (Entry, bool, error) {
 	return entries[0], true, err
 }
 
-// hasAny reports whether a directory has checkpoints, verified or not.
+// hasAny reports whether dir has checkpoints, verified or not.
 func hasAny(dir string) bool {
 	entries, err := find(dir)
 	return err == nil && len(entries) > 0
 }
 
-// find returns the checkpoints of a folder, newest first, with nothing read.
+// find returns the checkpoints in dir, newest first, without their manifests.
 func find(dir string) ([]Entry, error) {
 	found, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -207,7 +208,7 @@ func find(dir string) ([]Entry, error) {
 	return entries, nil
 }
 
-// read reads the manifest.
+// read reads the manifest into e.
 func (e *Entry) read() {
 	e.Manifest, e.Err = readManifest(e.Path)
 	if e.Err == nil && e.Manifest.Step != e.Step {
@@ -240,8 +241,8 @@ func readManifest(path string) (*Manifest, error) {
 	return m, nil
 }
 
-// check reports values that no save writes. The digest does not rule them out: anyone can
-// compute it, as it has no key.
+// check returns an error for values that no save writes. The digest does not rule them out: anyone
+// can compute it, because it has no key.
 func (m *Manifest) check() error {
 	for _, count := range []struct {
 		key   string

@@ -17,7 +17,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// vocabulary has characters that JSON writes in another way.
+// vocabulary has characters that JSON escapes.
 const vocabulary = "char:\x00\n\"<\u007f\u00e9\u2028\ufffd\U0001f600"
 
 func state(step int) (*Manifest, Files) {
@@ -40,7 +40,7 @@ func save(t *testing.T, dir string, step int) string {
 	return path
 }
 
-// A run directory that was moved must not appear again at its old path.
+// A run directory that was moved must not reappear at its old path.
 func TestSaveDoesNotMakeTheDirectoryAround(t *testing.T) {
 	around := filepath.Join(t.TempDir(), "run")
 	m, f := state(1)
@@ -52,7 +52,7 @@ func TestSaveDoesNotMakeTheDirectoryAround(t *testing.T) {
 	}
 }
 
-// contents reads all files of a checkpoint, and closes it.
+// contents reads all files of a checkpoint and closes it.
 func contents(t *testing.T, s *Snapshot) Files {
 	t.Helper()
 	defer s.Close()
@@ -117,8 +117,8 @@ func TestSaveLoadPrune(t *testing.T) {
 	}
 }
 
-// Damage of any kind, in any file, at any length and byte, makes load fall back to the
-// one before and say which file it is, and of a file of tensors what of it.
+// Corruption of any file, at any length and byte, makes Load fall back to the previous checkpoint.
+// The error names the file and, for a file of tensors, the corrupt part.
 func TestDamageIsFoundAndPassedOver(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)
@@ -151,8 +151,7 @@ func TestDamageIsFoundAndPassedOver(t *testing.T) {
 					t.Fatalf("%s %s at %d: %v", file, what, i, err)
 				}
 				s.Close()
-				// White space and the case of a key may change in a manifest;
-				// nothing that it says may.
+				// White space and the case of keys may change in a manifest; values may not.
 				if s.Manifest.Step == 2 && file == manifestName && s.Manifest.Digest == wantDigest {
 					continue
 				}
@@ -189,7 +188,7 @@ func flip(b []byte, i int, bit byte) []byte {
 	return c
 }
 
-// A checkpoint whose manifest is gone is damage, and said so.
+// A checkpoint without a manifest is reported as corrupt.
 func TestMissingManifestIsDamage(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)
@@ -224,8 +223,8 @@ func TestSymbolicLinkIsRefused(t *testing.T) {
 	}
 }
 
-// What a killed save or an interrupted pruning leaves is no checkpoint, blocks
-// nothing and is cleared away.
+// Leftovers of an interrupted save or pruning are not checkpoints, do not block a save, and are
+// removed.
 func TestLeftoversAreInvisible(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)
@@ -248,8 +247,8 @@ func TestLeftoversAreInvisible(t *testing.T) {
 	}
 }
 
-// A damaged checkpoint of the step that is to be saved is replaced; a good one
-// of the same run is left alone.
+// A corrupt checkpoint of the step to be saved is replaced. A valid one of the same run stays
+// unchanged.
 func TestSaveOverTheSameStep(t *testing.T) {
 	dir := t.TempDir()
 	path := save(t, dir, 1)
@@ -265,7 +264,7 @@ func TestSaveOverTheSameStep(t *testing.T) {
 	if err := Verify(t.Context(), path); err != nil {
 		t.Error(err)
 	}
-	// Before the evaluation of an epoch is another place in the run than behind it.
+	// The positions before and after the evaluation of an epoch are different.
 	for _, unevaluated := range []bool{true, false} {
 		m, files := state(1)
 		m.Unevaluated = unevaluated
@@ -354,8 +353,8 @@ func TestHostileManifestWithValidDigestIsRejected(t *testing.T) {
 	}
 }
 
-// FuzzManifest repairs the digests of each manifest that it mutates. Otherwise no mutant
-// would reach the code behind the check of the digest.
+// FuzzManifest repairs the digests of each manifest that it mutates. Otherwise no mutant would
+// reach the code after the digest check.
 func FuzzManifest(f *testing.F) {
 	dir := f.TempDir()
 	m, files := state(1)

@@ -10,24 +10,23 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// sumKey begins the keys of a file's metadata under which the checksums of its tensors
-// are, before their names. They are in the file, not in the manifest, because each rank
-// writes a file of its own: a manifest with all tensors of thousands of ranks would be
-// large.
+// sumKey is the prefix of the metadata keys that hold the checksums of tensors; the name of the
+// tensor follows. The checksums are in the file and not in the manifest, because each rank writes
+// its own file: a manifest with all tensors of thousands of ranks would be large.
 const sumKey = "crc32c:"
 
-// castagnoli is the polynomial of CRC-32C (RFC 3720, appendix B.4), for which processors
-// have an instruction: it costs next to nothing beside the SHA-256 of the file. That
-// alone decides whether a file is good; checksums say where one is not.
+// castagnoli is the polynomial of CRC-32C (RFC 3720, appendix B.4). CPUs have an instruction for
+// it, so its cost is negligible compared with the SHA-256 of the file. Only the SHA-256 decides
+// whether a file is valid; the checksums locate the corruption.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// bufferBytes is the size of a buffer that bytes of files come through.
+// bufferBytes is the size of the buffers for file I/O.
 const bufferBytes = 64 << 10
 
 func sumText(sum uint32) string { return fmt.Sprintf("%08x", sum) }
 
-// metadataOf is what PyTorch users' readers expect, and the checksums: equal tensors
-// make equal files.
+// metadataOf returns the metadata of a file: the entry that readers written for PyTorch expect, and
+// the checksums. Equal tensors make equal files.
 func metadataOf(sums map[string]uint32) map[string]string {
 	m := maps.Clone(metadata)
 	for name, sum := range sums {
@@ -44,20 +43,20 @@ func sumsOf(tensors []safetensors.Tensor) map[string]uint32 {
 	return sums
 }
 
-// sumOf is the checksum of bytes of a file, which come through a buffer: of thousands of
-// tensors none needs one of its own.
+// sumOf returns the checksum of file[begin:end]. It reads through the given buffer, so that
+// thousands of tensors share one.
 func sumOf(file io.ReaderAt, begin, end int64, through []byte) (uint32, error) {
 	sum := crc32.New(castagnoli)
 	_, err := io.CopyBuffer(sum, io.NewSectionReader(file, begin, end-begin), through)
 	return sum.Sum32(), err
 }
 
-// mostNamed is the number of damaged tensors that a message names.
+// mostNamed is the maximum number of corrupt tensors that an error names.
 const mostNamed = 3
 
-// where says what of a file that is not as it was written is damaged, of which there are
-// size bytes: its header, or the first of its tensors that are, with the checksums. It
-// is empty where that is not known, as for the files of older versions.
+// where returns a text that locates the corruption in a file of size bytes: in the header, or in
+// the first tensors whose checksums do not match. It returns "" if the location is unknown, as for
+// files of older versions.
 func (want File) where(file io.ReaderAt, size int64) string {
 	if want.HeaderSum == "" {
 		return ""

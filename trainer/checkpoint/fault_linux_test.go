@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// saverVariable has the test binary save a checkpoint: "DIR STEP FINISHED DIVIDED".
+// saverVariable makes the test binary save a checkpoint: "DIR STEP FINISHED DIVIDED".
 const saverVariable = "CHECKPOINT_TEST_SAVES"
 
 func TestMain(m *testing.M) {
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// saver saves and then prunes, on one thread, whose system calls strace counts.
+// saver saves and prunes on one thread, so that strace can count its system calls.
 func saver(what string) int {
 	runtime.LockOSThread()
 	var dir string
@@ -37,7 +37,7 @@ func saver(what string) int {
 		_, err := Save(dir, m, files)
 		return err
 	}
-	if inParts { // as the last checkpoint of ranks that have parts is
+	if inParts { // like the final checkpoint of a sharded run
 		save = func() error {
 			s, parts, err := divide(dir, m, files)
 			if err != nil || s.Exists {
@@ -61,18 +61,18 @@ func saver(what string) int {
 	return 0
 }
 
-// under runs a save with a system call injected: what happens at its nth time.
-// It says whether that time came, and what was printed.
+// under runs a save and injects what into its nth system call of that name. It returns whether the
+// nth call happened, whether the save failed, and the output.
 func under(t *testing.T, call, what string, nth int, args string) (came, failed bool, said string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "strace")
 	argv := []string{"-f", "-qq", "-o", log, "-e", "trace=" + call + ",renameat2", "-e", fmt.Sprintf("inject=%s:%s:when=%d", call, what, nth)}
 	if call == "renameat" {
-		// A file system that cannot exchange two names.
+		// Simulate a file system that cannot exchange two names.
 		argv = append(argv, "-e", "inject=renameat2:error=EINVAL")
 	}
 	cmd := exec.CommandContext(t.Context(), "strace", append(argv, os.Args[0])...)
-	// One thread does all of it: the runtime's own have no files.
+	// One thread does all of the work. The runtime's own threads do no file I/O.
 	cmd.Env = append(os.Environ(), saverVariable+"="+args, "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1")
 	out, err := cmd.Output()
 	var exit *exec.ExitError
@@ -100,10 +100,10 @@ func needsStrace(t *testing.T) {
 	t.Skip("strace does not work here: run tests/setup.sh")
 }
 
-// The calls by which a save and a prune change what is on disk, and by which they look.
+// calls are the system calls with which a save or a prune reads and changes the disk.
 var calls = []string{"openat", "write", "fsync", "close", "mkdirat", "renameat", "renameat2", "unlinkat"}
 
-// before are what is there when a save of step 3 begins.
+// before are the states of the directory before a save of step 3.
 var before = map[string]struct {
 	prepare func(t *testing.T, dir string)
 	inParts bool
@@ -119,8 +119,8 @@ func threeSteps(t *testing.T, dir string) {
 	}
 }
 
-// A save that is killed at any of its system calls leaves either what was there or what
-// was saved, whole, and is in nobody's way.
+// A save that is killed at any of its system calls leaves either the old state or the complete new
+// checkpoint, and does not block a later save.
 func TestKilledAtEverySystemCallOfASave(t *testing.T) {
 	needsStrace(t)
 	for name, was := range before {
@@ -141,7 +141,7 @@ func TestKilledAtEverySystemCallOfASave(t *testing.T) {
 	}
 }
 
-// stillWhole holds a folder to what must be true after any failure of saving step 3.
+// stillWhole checks what must be true after any failure of a save of step 3.
 func stillWhole(t *testing.T, dir, after string) {
 	t.Helper()
 	s, skipped, err := Load(t.Context(), dir)
@@ -171,8 +171,8 @@ func stillWhole(t *testing.T, dir, after string) {
 	}
 }
 
-// A save to a disk that is full or broken says which file it was, and leaves what was
-// there.
+// If the disk is full or broken, the error of a save names the file, and existing checkpoints are
+// unchanged.
 func TestEveryErrorOfASave(t *testing.T) {
 	needsStrace(t)
 	for name, was := range before {

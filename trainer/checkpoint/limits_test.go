@@ -14,7 +14,7 @@ import (
 
 const sparse = 1 << 40 // bytes; hashing them takes many minutes
 
-// enlarge gives a file of a checkpoint a size without using the disk, and says so in the
+// enlarge gives a file of a checkpoint a size without using disk space, and records the size in the
 // manifest.
 func enlarge(t *testing.T, path, file string, size int64) {
 	t.Helper()
@@ -33,7 +33,7 @@ func enlarge(t *testing.T, path, file string, size int64) {
 	writeManifest(t, path, *m)
 }
 
-// TestFileLargerThanItsTensorsIsDamaged: such a file is not read to its end.
+// TestFileLargerThanItsTensorsIsDamaged checks that such a file is not read to its end.
 func TestFileLargerThanItsTensorsIsDamaged(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)
@@ -49,8 +49,8 @@ func TestFileLargerThanItsTensorsIsDamaged(t *testing.T) {
 	s.Close()
 }
 
-// TestLoadStopsWithTheContext: a checkpoint that would take long to read does not, and does
-// not count as damaged then.
+// TestLoadStopsWithTheContext checks that Load stops reading a large checkpoint when the context
+// ends, and does not report it as corrupt.
 func TestLoadStopsWithTheContext(t *testing.T) {
 	dir := t.TempDir()
 	path := save(t, dir, 1)

@@ -16,13 +16,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// Snapshot is a checkpoint that verifies, with its files open: what is read from
-// Files comes from the open files that were hashed, whatever is renamed or removed
-// in the folder meanwhile. Nothing of them is held in memory.
+// A Snapshot is a verified checkpoint with open files. Files reads from the open files that were
+// hashed, even if something renames or removes them in the directory meanwhile. A Snapshot holds no
+// file contents in memory.
 type Snapshot struct {
 	Path     string
 	Manifest Manifest
-	Files    map[string]*io.SectionReader // by name; reads fail once the context has ended
+	Files    map[string]*io.SectionReader // by name; reads fail after the context ends
 	ctx      context.Context
 	open     []*os.File
 }
@@ -36,15 +36,15 @@ func (s *Snapshot) Close() error {
 	return errors.Join(errs...)
 }
 
-// Tensors are those of a file of a checkpoint. They are read from it when asked for.
+// Tensors reads the tensors of one file of a checkpoint on demand.
 type Tensors struct {
 	name   string
 	file   *io.SectionReader
 	arrays map[string]safetensors.Array
 }
 
-// Tensors returns those of a file, which must be in float32, all of these by name and
-// shape, and no others.
+// Tensors returns the tensors of a file. The file must have exactly the tensors in shapes, in
+// float32.
 func (s *Snapshot) Tensors(name string, shapes map[string][]int) (*Tensors, error) {
 	f, ok := s.Files[name]
 	if !ok {
@@ -77,8 +77,8 @@ func (s *Snapshot) Tensors(name string, shapes map[string][]int) (*Tensors, erro
 	return t, nil
 }
 
-// Read reads elements of a tensor in row-major order, those from at on. It must have
-// them.
+// Read reads len(into) elements of a tensor in row-major order, starting at element at. The tensor
+// must have that many elements.
 func (t *Tensors) Read(tensor string, at int, into []float32) error {
 	a := t.arrays[tensor]
 	a.Begin += 4 * int64(at)
@@ -89,28 +89,27 @@ func (t *Tensors) Read(tensor string, at int, into []float32) error {
 	return nil
 }
 
-// Unusable is returned by [Load] when there are checkpoints but none verifies.
+// Unusable is the error of [Load] if checkpoints exist but none verifies.
 type Unusable struct {
 	Dir     string
 	Skipped []error
 }
 
-// Error names the newest one's fault.
+// Error includes the error of the newest checkpoint.
 func (u *Unusable) Error() string {
 	return fmt.Sprintf("none of the %d checkpoints in %q can be used; the newest: %v", len(u.Skipped), u.Dir, u.Skipped[0])
 }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (u *Unusable) Hint() string {
 	return "restore one from a backup, or move the folder away to train from the start"
 }
 
-// Load opens the newest checkpoint of dir that verifies, and returns why it passed over
-// newer ones. With names, it reads only these files, which a checkpoint must have. It
-// returns [ErrNone] if there is no checkpoint, [*Unusable] if none of them verifies, and
-// a [NewerError] rather than pass over a checkpoint of a newer version of the program.
-// When the context ends, Load and reads of the files return its cause. Load does not change
-// dir.
+// Load opens the newest checkpoint in dir that verifies, and returns why it skipped newer ones. If
+// names are given, it opens only these files, and the checkpoint must have them. Load returns
+// [ErrNone] if dir has no checkpoint and [*Unusable] if no checkpoint verifies. It returns a
+// [NewerError] instead of skipping a checkpoint of a newer version of the program. When the context
+// ends, Load and reads of the files return its cause. Load does not change dir.
 func Load(ctx context.Context, dir string, names ...string) (*Snapshot, []error, error) {
 	entries, err := List(dir)
 	if err != nil {
@@ -136,8 +135,8 @@ func Load(ctx context.Context, dir string, names ...string) (*Snapshot, []error,
 	return nil, nil, ErrNone
 }
 
-// Verify compares every byte of a checkpoint with its manifest. If the context ends before
-// that, Verify returns its cause.
+// Verify compares every byte of a checkpoint with its manifest. If the context ends first, Verify
+// returns its cause.
 func Verify(ctx context.Context, path string) error {
 	m, err := readManifest(path)
 	if err != nil {
@@ -150,7 +149,7 @@ func Verify(ctx context.Context, path string) error {
 	return s.Close()
 }
 
-// Open opens the named files of a checkpoint, or all, and verifies them.
+// Open opens and verifies the named files of a checkpoint, or all files if names is empty.
 func (e Entry) Open(ctx context.Context, names ...string) (*Snapshot, error) {
 	if e.Err != nil {
 		return nil, fmt.Errorf("checkpoint of step %d: %w", e.Step, e.Err)
@@ -179,8 +178,8 @@ func (e Entry) Open(ctx context.Context, names ...string) (*Snapshot, error) {
 	return s, nil
 }
 
-// add opens a file, and compares its bytes with the manifest. The header comes first: a file
-// that is larger than its tensors is damaged, and need not be read to the end.
+// add opens a file and compares its bytes with the manifest. It checks the header first: a file
+// that is larger than its tensors is corrupt and need not be read to the end.
 func (s *Snapshot) add(want File) error {
 	path := filepath.Join(s.Path, want.Name)
 	f, err := open(path)
@@ -210,8 +209,8 @@ func (s *Snapshot) add(want File) error {
 	return nil
 }
 
-// inPlace says whether a file of a checkpoint, its folder, and the folder around that
-// are of one user, who alone can write to the first two.
+// inPlace returns an error unless a checkpoint file, its directory, and the parent of that
+// directory have the same owner, and only the owner can write to the first two.
 func inPlace(path string, file os.FileInfo) error {
 	folder, err := os.Lstat(filepath.Dir(path))
 	if err != nil {
@@ -227,9 +226,9 @@ func inPlace(path string, file os.FileInfo) error {
 	return belongs(path, file, folder)
 }
 
-// open opens a regular file of a checkpoint which only its owner can write to. It
-// follows no symbolic link, so that nobody can have another file loaded in its place; a
-// hard link cannot be made where only the owner writes.
+// open opens a regular file of a checkpoint that only its owner can write to. It follows no
+// symbolic link, so that no other file can be loaded instead. Hard links are not a risk: nobody
+// else can create one in a directory that only the owner can write to.
 func open(path string) (*os.File, error) {
 	f, err := safefile.Open(path, safefile.NoFollow)
 	if errors.Is(err, safefile.ErrLink) {

@@ -13,10 +13,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// What the first version of this package wrote, before its manifests had all the
-// fields of today, is loaded; testdata/first is its output.
+// Load reads the output of the first version of this package, whose manifests lack some fields. The
+// output is in testdata/first.
 func TestLoadsTheFirstVersion(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "first") // git keeps no modes that would do
+	dir := filepath.Join(t.TempDir(), "first") // git does not store suitable modes
 	if err := os.CopyFS(dir, os.DirFS("testdata/first")); err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestLoadsTheFirstVersion(t *testing.T) {
 	if m := s.Manifest; m.Step != 12 || m.Epoch != 1 || m.Consumed != 64 || !m.OptimInit || m.Vocabulary != vocabulary || m.Metrics["loss"] != 0.1 || m.Unevaluated || m.Skipped != 0 {
 		t.Errorf("manifest %+v", m)
 	}
-	// Tensors are stored by name.
+	// Tensors are stored in the order of their names.
 	want := Files{
 		ModelFile:     {{Name: "0.bias", Shape: []int{2}, Data: []float32{0, 8}}, {Name: "0.weight", Shape: []int{2, 2}, Data: []float32{1, -2, 0.5, 4}}},
 		OptimizerFile: {{Name: "momentum.0.bias", Shape: []int{2}, Data: []float32{5, 6}}, {Name: "momentum.0.weight", Shape: []int{2, 2}, Data: []float32{4, 3, 2, 1}}},
@@ -64,7 +64,7 @@ func TestReadTensorsInPieces(t *testing.T) {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
 	}
-	// What was verified is read, also when something else stands in its place.
+	// Reads return the verified data, even if another file has the same path now.
 	file := filepath.Join(s.Path, ModelFile)
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestReadTensorsInPieces(t *testing.T) {
 	}
 }
 
-// Who wants one file does not depend on the others.
+// Loading one file does not depend on the others.
 func TestLoadOneFile(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)
@@ -105,7 +105,7 @@ func TestLoadOneFile(t *testing.T) {
 	}
 }
 
-// Neither verifying nor reading into given memory needs memory for the tensors.
+// Neither verifying nor reading into given memory allocates memory for the tensors.
 func TestNoMemoryForTensors(t *testing.T) {
 	const n = 4 << 20
 	dir := t.TempDir()

@@ -8,12 +8,12 @@ import (
 	"fmt"
 )
 
-// Replicas tells whether the ranks compared what a checkpoint holds before they saved it.
+// Replicas records whether the ranks compared the contents of a checkpoint before they saved it.
 type Replicas string
 
-// The values of [Replicas]. A manifest of an older version of the program has none.
+// The values of [Replicas]. Manifests of older versions of the program have no value.
 const (
-	ReplicasCompared Replicas = "compared" // several ranks had the same values
+	ReplicasCompared Replicas = "compared" // several ranks had equal values
 	ReplicasNone     Replicas = "none"     // no value was on more than one rank
 )
 
@@ -33,7 +33,7 @@ func fullSum(text []byte) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// encode fills in the digests of the manifest and returns its text.
+// encode sets the digests of the manifest and returns its text.
 func (m *Manifest) encode() ([]byte, error) {
 	var err error
 	if m.Digest, err = m.sum(); err != nil {
@@ -53,7 +53,7 @@ func (m *Manifest) encode() ([]byte, error) {
 
 // decodeManifest is the inverse of encode.
 func decodeManifest(text []byte) (*Manifest, error) {
-	// A later format may have other types in its fields: its number comes first.
+	// Check the format first: a later format may have other types in its fields.
 	var head struct {
 		Format  int    `json:"format"`
 		Program string `json:"program"`
@@ -84,12 +84,12 @@ func decodeManifest(text []byte) (*Manifest, error) {
 	return &m, nil
 }
 
-// A NewerError reports a checkpoint that a newer version of the program wrote in a format
-// that this version cannot read. Such a checkpoint is not damaged: no run may pass over
-// it, and it is never removed.
+// A NewerError reports a checkpoint that a newer version of the program wrote in a format that this
+// version cannot read. Such a checkpoint is not corrupt: no run may skip it, and it is never
+// removed.
 type NewerError struct {
 	Format  int    // larger than [Format]
-	Program string // the version that wrote it, if the manifest has it
+	Program string // version that wrote it, if the manifest has it
 }
 
 func (e NewerError) Error() string {
@@ -100,7 +100,7 @@ func (e NewerError) Error() string {
 	return fmt.Sprintf("written by a newer ddpbatch%s: it has format %d, and this version reads format %d", by, e.Format, Format)
 }
 
-// Hint tells what to do about it.
+// Hint returns the fix.
 func (NewerError) Hint() string {
 	return "resume with the newer ddpbatch, or train in a different run directory (--run-dir)"
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// firstManifest has the fields of a manifest before FullDigest, in their order. A program of
-// that time ignores all others, and computes Digest from these.
+// firstManifest has the fields of a manifest before FullDigest, in their order. A program of that
+// time ignores all others and computes Digest from these.
 type firstManifest struct {
 	Format      int                         `json:"format"`
 	Run         string                      `json:"run"`
@@ -52,7 +52,7 @@ func saveCompared(t *testing.T, dir string, step int) string {
 	return path
 }
 
-// Fields that were added later do not change the digest that older programs compute.
+// Later fields do not change the digest that older programs compute.
 func TestOlderProgramsReadNewManifests(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(saveCompared(t, t.TempDir(), 1), manifestName))
 	if err != nil {
@@ -107,8 +107,7 @@ func edit(t *testing.T, path, old, new string) {
 	}
 }
 
-// A checkpoint in a newer format is not damaged. It is neither passed over nor removed, and
-// not replaced.
+// A checkpoint in a newer format is not corrupt. It is not skipped, removed, or replaced.
 func TestNewerFormatIsKeptAndNotPassedOver(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)
@@ -151,7 +150,7 @@ func TestNewerFormatWithOtherTypes(t *testing.T) {
 	}
 }
 
-// The hint of a full disk does not promise checkpoints that are not there.
+// The hint for a full disk does not mention checkpoints that do not exist.
 func TestHintOfAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	hint := func() string {

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// CheckPrivate reports a directory that [Save] would refuse: a symbolic link, a directory of
-// another user, or one that others can write into. A missing directory is no error.
+// CheckPrivate returns an error if [Save] would reject dir: if it is a symbolic link, belongs to
+// another user, or is writable by others. A missing directory is not an error.
 func CheckPrivate(dir string) error {
 	if err := private(dir); err != nil {
 		return fmt.Errorf("check the directory of checkpoints: %w", err)
@@ -17,9 +17,9 @@ func CheckPrivate(dir string) error {
 	return nil
 }
 
-// private refuses a folder to save into that is a symbolic link, belongs to another
-// user, or that others can write into: they could put there what training goes on from.
-// One that is not there is fine.
+// private returns an error if dir is a symbolic link, belongs to another user, or is writable by
+// others: another user could plant a checkpoint that training would resume from. A missing
+// directory is not an error.
 func private(dir string) error {
 	info, err := os.Lstat(dir)
 	switch {
@@ -35,8 +35,8 @@ func private(dir string) error {
 	return unshareable(dir, info)
 }
 
-// unshareable refuses what the group or others can write to. Access control lists show
-// there too: the group's bits are the most that any of them gives.
+// unshareable returns an error if the group or others can write to path. This includes access
+// control lists: the mode's group bits are the mask of all entries.
 func unshareable(path string, info fs.FileInfo) error {
 	if perm := info.Mode().Perm(); perm&0o022 != 0 {
 		return insecure{fmt.Errorf("%q has mode %04o: others could have changed it", path, perm), fmt.Sprintf("if it is as you left it, `chmod -R go-w %q`", path)}
@@ -44,8 +44,8 @@ func unshareable(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// belongs refuses a file that is not of the user that the folder around it is of, or
-// that others can write to. Whose that is does not matter to who reads it.
+// belongs returns an error if a file does not have the same owner as the directory around it, or if
+// others can write to it. The owner need not be the user who reads it.
 func belongs(path string, file, folder fs.FileInfo) error {
 	if owner(file) != owner(folder) {
 		return insecure{fmt.Errorf("%q belongs to user %d, the folder that it is in to user %d", path, owner(file), owner(folder)), "find out who put it there"}
@@ -55,11 +55,11 @@ func belongs(path string, file, folder fs.FileInfo) error {
 
 func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
 
-// insecure is something that others could have written, or could write.
+// insecure is the error for a path that another user could have written to.
 type insecure struct {
 	error
 	hint string
 }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (i insecure) Hint() string { return i.hint }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// What others own or could write to is not loaded, by its name; the checkpoint before is.
+// Load rejects files that other users own or can write to, names them, and uses the previous
+// checkpoint.
 func TestWhatOthersCanWriteIsPassedOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(path string) error
@@ -45,7 +46,8 @@ func TestWhatOthersCanWriteIsPassedOver(t *testing.T) {
 	}
 }
 
-// All of it may be another's, who alone can write there: weights can be read.
+// If the whole checkpoint belongs to another user, and only that user can write to it, it can be
+// read.
 func TestCheckpointOfAnotherUserIsRead(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {

@@ -15,19 +15,19 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// Part is elements of a tensor, those from At on in row-major order.
+// A Part is a range of elements of a tensor, in row-major order, that starts at element At.
 type Part struct {
 	Tensor string
 	At     int
 	Data   []float32
 }
 
-// partMark is between the name of a tensor and At in the names of a file of parts.
+// partMark separates the name of a tensor from At in the tensor names of a part file.
 const partMark = "@"
 
-// WriteParts writes what a rank has of the tensors of files, by their names, into a
-// [Saving]'s folder, and returns what is to be committed. Together all ranks must
-// have each element once, and the manifest the shapes.
+// WriteParts writes a rank's parts of sharded files, by file name, into the directory of a
+// [Saving]. It returns the files for [Saving.Commit]. All ranks together must write each element
+// exactly once. The shapes are in the manifest.
 func WriteParts(folder string, rank int, files map[string][]Part) ([]File, error) {
 	var out []File
 	for _, name := range sortedKeys(files) {
@@ -45,9 +45,8 @@ func WriteParts(folder string, rank int, files map[string][]Part) ([]File, error
 	return out, nil
 }
 
-// Consolidate writes the files that the parts make together, as [Save] would, takes
-// the parts away, and returns what is to be committed instead of them. What it needs of
-// memory does not depend on their size.
+// Consolidate merges the parts into whole files, as [Save] writes them, and removes the parts. It
+// returns the files to commit instead. Its memory use does not depend on the size of the parts.
 func (s Saving) Consolidate(parts []File) (files []File, err error) {
 	defer func() {
 		if err != nil {
@@ -81,8 +80,8 @@ func (s Saving) Consolidate(parts []File) (files []File, err error) {
 	return files, nil
 }
 
-// consolidated writes a file that is read from parts, with the checksums of its
-// tensors, for which these are read once more.
+// consolidated writes a file from its parts, with the checksums of its tensors. It reads the data
+// twice, because the checksums are in the header.
 func consolidated(path string, from *io.SectionReader) (File, error) {
 	arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(from, 0, from.Size()), from.Size())
 	if err != nil {
@@ -110,21 +109,21 @@ func consolidated(path string, from *io.SectionReader) (File, error) {
 	})
 }
 
-// PartName is the name of a rank's part of a file.
+// PartName returns the name of a rank's part of a file.
 func PartName(file string, rank int) string {
 	extension := filepath.Ext(file)
 	return fmt.Sprintf("%s-rank-%05d%s", strings.TrimSuffix(file, extension), rank, extension)
 }
 
-// stored is where elements of a tensor are.
+// stored is the location of a range of a tensor's elements.
 type stored struct {
 	at, n int
 	file  *io.SectionReader
 	begin int64
 }
 
-// join adds a file of whole tensors of such shapes, whose data are read from the parts
-// of it that were added, and takes those away.
+// join replaces the part files of name in s.Files with one virtual file of whole tensors, which
+// reads from the parts.
 func (s *Snapshot) join(name string, shapes map[string][]int) error {
 	of := map[string][]stored{}
 	for _, f := range s.Manifest.Files {
@@ -156,7 +155,7 @@ func (s *Snapshot) join(name string, shapes map[string][]int) error {
 	return nil
 }
 
-// place is where a part belongs.
+// place parses the name of a part's array into the tensor and the index of its first element.
 func place(a safetensors.Array) (tensor string, at int, err error) {
 	i := strings.LastIndex(a.Name, partMark)
 	if i >= 0 {
@@ -168,7 +167,8 @@ func place(a safetensors.Array) (tensor string, at int, err error) {
 	return a.Name[:i], at, nil
 }
 
-// whole is a file of tensors, ordered by name, each of which must be there once.
+// whole returns a virtual file of tensors, ordered by name. It returns an error if an element is
+// missing or duplicated.
 func whole(of map[string][]stored, shapes map[string][]int) (*joined, error) {
 	var tensors []safetensors.Tensor
 	var data []stored
@@ -200,13 +200,13 @@ func whole(of map[string][]stored, shapes map[string][]int) (*joined, error) {
 	return j, nil
 }
 
-// joined reads parts of files as one.
+// joined reads segments of several files as one file.
 type joined struct {
 	segments []segment
 	size     int64
 }
 
-// segment is bytes of a file that come at a place.
+// A segment is a range of bytes of one file, at offset at of the virtual file.
 type segment struct {
 	at, n int64
 	file  io.ReaderAt
@@ -239,7 +239,7 @@ func (j *joined) ReadAt(b []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-// holds reports whether a shape has n elements.
+// holds reports whether a tensor of this shape has n elements.
 func holds(shape []int, n int) bool {
 	product := 1
 	for _, d := range shape {

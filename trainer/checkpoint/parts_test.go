@@ -13,7 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// divided has two ranks write a state in parts.
+// divided saves a state in parts, as two ranks do.
 func divided(t *testing.T, dir string) (s Saving, m *Manifest, whole Files, files []File) {
 	t.Helper()
 	m, whole = state(4)
@@ -46,7 +46,7 @@ func divide(dir string, m *Manifest, whole Files) (s Saving, files []File, err e
 	return s, files, nil
 }
 
-// Parts that are put together are what one rank would have written, byte for byte.
+// Consolidated parts are byte-identical to a file that one rank writes.
 func TestConsolidate(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	s, m, _, parts := divided(t, dir)
@@ -75,7 +75,7 @@ func TestConsolidate(t *testing.T) {
 	}
 }
 
-// A part that is not what its rank wrote is noticed, and nothing is left.
+// Consolidate detects a part that differs from what its rank wrote, and removes all files.
 func TestConsolidateDamagedPart(t *testing.T) {
 	dir := t.TempDir()
 	s, _, _, parts := divided(t, dir)
@@ -96,7 +96,7 @@ func TestConsolidateDamagedPart(t *testing.T) {
 	}
 }
 
-// What ranks have written in parts is read as a whole.
+// Parts that several ranks have written are read as one file.
 func TestPartsRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	s, m, whole, files := divided(t, dir)
@@ -119,7 +119,7 @@ func TestPartsRoundTrip(t *testing.T) {
 		if err := safetensors.Write(&file, want, metadata); err != nil {
 			t.Fatal(err)
 		}
-		// Bytes from any place to any other are those of the whole file.
+		// Any range of bytes equals the range of the whole file.
 		for from := range file.Len() {
 			part := make([]byte, file.Len()-from)
 			if n, err := f.ReadAt(part, int64(from)); n != len(part) || err != nil && err != io.EOF || !bytes.Equal(part, file.Bytes()[from:]) {
@@ -175,7 +175,7 @@ func TestPartsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// Whatever the parts say, the result is a file of whole tensors or an error.
+// For any parts, the result is a file of whole tensors or an error.
 func FuzzParts(f *testing.F) {
 	f.Add("a@0", "a@2", uint8(2), uint8(4), 2, 3)
 	f.Add("a@0", "b@1", uint8(2), uint8(4), 1<<62, 4)

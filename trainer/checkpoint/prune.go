@@ -12,19 +12,19 @@ import (
 	"strings"
 )
 
-// Keep says which checkpoints stay.
+// Keep is the retention policy for checkpoints.
 type Keep struct {
-	Newest int // so many of them
-	// Steps and Epochs, unless 0, keep for good what was saved after each so many steps,
-	// or whole epochs.
+	Newest int // number of newest checkpoints to keep
+	// Steps and Epochs, unless 0, keep checkpoints permanently: one every Steps steps, and one
+	// every Epochs completed epochs.
 	Steps, Epochs int
-	// Best, unless empty, is a metric of the manifest: the good checkpoint that is best
-	// by it stays, of equal ones the oldest, which was measured.
+	// Best, unless empty, is a metric of the manifest. The valid checkpoint with the best value
+	// stays. If values are equal, the oldest stays, because its value was measured there.
 	Best    string
-	Highest bool // is best, not the lowest
+	Highest bool // the highest value is best, not the lowest
 }
 
-// forGood reports whether a checkpoint stays whatever is newer.
+// forGood reports whether a checkpoint stays permanently, regardless of newer ones.
 func (k Keep) forGood(e Entry) bool {
 	if k.Steps > 0 && e.Step%k.Steps == 0 {
 		return true
@@ -33,8 +33,8 @@ func (k Keep) forGood(e Entry) bool {
 	return k.Epochs > 0 && m != nil && m.Consumed == 0 && m.Epoch%k.Epochs == 0
 }
 
-// BestOf is the metric of the best of some checkpoints and which it is, -1 where none
-// has the metric. Entries come newest first, as from [List].
+// BestOf returns the best value of the metric Best and the index of its entry, or -1 if no entry
+// has the metric. Entries are sorted newest first, as by [List].
 func (k Keep) BestOf(entries []Entry) (value float64, at int) {
 	at = -1
 	for i, e := range entries {
@@ -49,15 +49,15 @@ func (k Keep) BestOf(entries []Entry) (value float64, at int) {
 	return value, at
 }
 
-// Prune removes checkpoints that are older than the newest verified ones up to step, which
-// was just saved. It keeps the checkpoints that keep retains permanently, those of later
-// steps, and those of a newer version of the program. A later step was passed over when
-// the run resumed from an older one; the run replaces it when it saves that step again.
-// A damaged checkpoint does not count, so no verified one is removed for it.
+// Prune removes checkpoints that are older than the newest verified ones up to step, which was just
+// saved. It keeps the checkpoints that keep retains permanently, checkpoints of later steps, and
+// checkpoints of a newer version of the program. A later step was skipped when the run resumed from
+// an older one; the run replaces it when it saves that step again. A corrupt checkpoint does not
+// count, so no verified one is removed because of it.
 //
-// Good holds by step what is known of checkpoints, and is the caller's to keep from
-// one call to the next: what is not in it is verified, at the cost of reading it,
-// and added.
+// The map good caches, by step, whether a checkpoint verifies. The caller passes the same map to
+// each call. Prune verifies a checkpoint that is not in the map, by reading it, and adds the
+// result.
 func Prune(dir string, step int, keep Keep, good map[int]bool) error {
 	entries, err := List(dir)
 	if err != nil {
@@ -93,7 +93,7 @@ func Prune(dir string, step int, keep Keep, good map[int]bool) error {
 	return nil
 }
 
-// best is the step of the best checkpoint that verifies, -1 where there is none.
+// best returns the step of the best checkpoint that verifies, or -1 if no such checkpoint exists.
 func (k Keep) best(entries []Entry, verifies func(Entry) bool) int {
 	if k.Best == "" {
 		return -1
@@ -111,8 +111,7 @@ func (k Keep) best(entries []Entry, verifies func(Entry) bool) int {
 	}
 }
 
-// Clean removes what killed saves and interrupted prunings left in dir. No save
-// may be under way.
+// Clean removes what interrupted saves and prunings left in dir. No save may be in progress.
 func Clean(dir string) error {
 	found, err := os.ReadDir(dir)
 	if err != nil {
@@ -135,8 +134,8 @@ func Clean(dir string) error {
 	return nil
 }
 
-// setAside renames a checkpoint, if it is there, and returns its new path: it is
-// none any more, and the next [Clean] removes what may be left.
+// setAside renames a checkpoint, if it exists, and returns its new path. Under that name it is no
+// longer a checkpoint, and the next [Clean] removes what is left of it.
 func setAside(path string) (string, error) {
 	aside := filepath.Join(filepath.Dir(path), tempPrefix+"removed-"+filepath.Base(path))
 	err := os.Rename(path, aside)
@@ -146,7 +145,7 @@ func setAside(path string) (string, error) {
 	return aside, err
 }
 
-// remove removes a checkpoint, if it is there, so that no part of it is seen.
+// remove removes a checkpoint, if it exists. Readers never see a partial checkpoint.
 func remove(path string) error {
 	aside, err := setAside(path)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Checkpoints are good but for those named damaged; step was saved last.
+// All checkpoints are valid except the ones listed as damaged. The last save was of step.
 func TestPrune(t *testing.T) {
 	for what, c := range map[string]struct {
 		steps, damaged []int
@@ -49,7 +49,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// What is known already is not read again.
+// Prune does not verify a checkpoint twice.
 func TestPruneRemembers(t *testing.T) {
 	dir, good := t.TempDir(), map[int]bool{}
 	for step := 1; step <= 3; step++ {
@@ -83,7 +83,7 @@ func damage(t *testing.T, dir string, step int) {
 	}
 }
 
-// Some stay for good: after so many steps or epochs, and the best.
+// Some checkpoints stay permanently: every n steps or epochs, and the best.
 func TestPruneKeeps(t *testing.T) {
 	loss := []Number{9, 5, 3, 4, 3, 6, 7, 8} // after steps 0, 10, ...
 	for name, tt := range map[string]struct {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// replacedPrefix begins the name of a checkpoint that waits for the one in its place.
+// replacedPrefix is the prefix for the name of an old checkpoint while its replacement is renamed.
 const replacedPrefix = tempPrefix + "replaced-"
 
-// replace renames a folder to where a checkpoint may be, which is returned under the
-// name that it has then. At every moment one of the two is found by [List]: they are
-// exchanged, or where the file system cannot do that (NFS, Lustre) the old one waits
-// under a name by which it is found as long as there is no other.
+// replace renames folder to final, the path of a checkpoint. It returns the new path of the old
+// checkpoint, if final existed. [List] finds one of the two at any moment. The two are exchanged
+// atomically if the file system supports it. Otherwise (NFS, Lustre) the old one gets a temporary
+// name, under which List finds it until the new one exists.
 func replace(folder, final string) (replaced string, err error) {
 	if _, err := os.Lstat(final); errors.Is(err, fs.ErrNotExist) {
 		return "", os.Rename(folder, final)
@@ -35,8 +35,8 @@ func replace(folder, final string) (replaced string, err error) {
 	return waiting, nil
 }
 
-// waitingFor is the name of the checkpoint that a name is that of the old one of, if it
-// is needed still.
+// waitingFor returns the name of the checkpoint whose old version has the name waiting, and whether
+// that old version is still needed because the new one does not exist.
 func waitingFor(dir, waiting string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(waiting, replacedPrefix)
 	if !ok {

@@ -9,9 +9,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 )
 
-// Room says whether a folder has room for n checkpoints as large as one that m
-// describes, with figures if not. It sees what the file system has left, not a quota,
-// which shows only when it is exceeded; a file system that does not tell has room.
+// Room returns an error, with sizes, if the file system of dir has too little space for n
+// checkpoints of the size that m describes. It does not detect quotas, which show only when they
+// are exceeded. If the file system does not report its free space, Room returns nil.
 func Room(dir string, m *Manifest, n int) error {
 	what := "another checkpoint"
 	if n > 1 {
@@ -20,7 +20,7 @@ func Room(dir string, m *Manifest, n int) error {
 	return room(dir, m.bytes()*int64(n), fmt.Sprintf("%s of %s", what, format.Bytes(m.bytes())))
 }
 
-// bytes is the size of a checkpoint without its manifest.
+// bytes returns the size of a checkpoint without its manifest.
 func (m *Manifest) bytes() int64 {
 	n := int64(0)
 	for _, f := range m.Files {
@@ -29,8 +29,8 @@ func (m *Manifest) bytes() int64 {
 	return n
 }
 
-// room refuses to write what the file system of a folder, which may not be there yet,
-// has too little left for.
+// room returns an error if the file system of dir has less than bytes free. The directory need not
+// exist yet.
 func room(dir string, bytes int64, what string) error {
 	var st unix.Statfs_t
 	err := unix.Statfs(dir, &st)

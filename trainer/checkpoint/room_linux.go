@@ -6,6 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blockSize is what statfs counts blocks in: on FUSE another than the size that it says is
-// best for transfers.
+// blockSize returns the unit of the block counts of statfs. On FUSE it differs from f_bsize, the
+// preferred transfer size.
 func blockSize(st *unix.Statfs_t) int64 { return int64(cmp.Or(st.Frsize, st.Bsize)) }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// As FUSE tells it: blocks are fragments, and the size of a transfer is another.
+// FUSE reports blocks in units of the fragment size, which differs from the transfer size.
 func TestBlockSize(t *testing.T) {
 	for _, c := range []struct{ transfer, fragment, want int64 }{{1 << 20, 4096, 4096}, {4096, 1 << 20, 1 << 20}, {4096, 0, 4096}} {
 		var st unix.Statfs_t

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A folder without room is named with figures, whether it is there or not.
+// The error names a directory on a full file system, with sizes, whether it exists or not.
 func TestRoom(t *testing.T) {
 	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), "not", "there")} {
 		if err := Room(dir, &Manifest{Files: []File{{Bytes: 1}, {Bytes: 2}}}, 2); err != nil {
@@ -20,7 +20,7 @@ func TestRoom(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	// What ranks will write is known before they do.
+	// The size is known before the ranks write.
 	m, _ := state(1)
 	m.Divided = map[string]map[string][]int{ModelFile: {"w": {1 << 30, 1 << 30}}}
 	if _, err := Begin(t.TempDir(), m); err == nil || !strings.Contains(err.Error(), "save checkpoint of step 1: there is no room for 4.1e+03 PiB") {

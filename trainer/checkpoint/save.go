@@ -17,10 +17,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// Save writes a checkpoint of m.Step into dir and returns its path. It creates dir with
-// mode 0700 if it is missing, but not the directory around it. It fills in m.Files. A checkpoint
-// of the same place in the same run that verifies is left as it is; another one
-// of the step is replaced.
+// Save writes a checkpoint of m.Step into dir and returns its path. It creates dir with mode 0700
+// if it is missing, but not its parent. It sets m.Files. If a verified checkpoint of the same run
+// and the same position already exists, Save leaves it unchanged. It replaces any other checkpoint
+// of the step.
 func Save(dir string, m *Manifest, files Files) (path string, err error) {
 	bytes := int64(0)
 	for _, tensors := range files {
@@ -44,20 +44,20 @@ func Save(dir string, m *Manifest, files Files) (path string, err error) {
 	return s.Commit(written)
 }
 
-// Saving is a checkpoint in the making, which nobody sees before it is complete.
+// A Saving is a checkpoint in progress, which is invisible until it is complete.
 type Saving struct {
-	// Exists says that there is one of the same place in the run that verifies, and nothing to do.
+	// Exists reports that a verified checkpoint of the same position in the run already exists, so
+	// nothing is left to do.
 	Exists bool
-	// Folder is where its files go.
+	// Folder is the directory for its files.
 	Folder string
 
 	dir, final string
 	m          *Manifest
 }
 
-// Begin begins what [Save] does at once, for files that several processes write:
-// one of them begins and commits. Files that are not in Commit's list are no part of
-// the checkpoint.
+// Begin starts a [Save] whose files several processes write. One process calls Begin and Commit.
+// Files that are not in Commit's list are not part of the checkpoint.
 func Begin(dir string, m *Manifest) (s Saving, err error) {
 	bytes := int64(0)
 	for _, shapes := range m.Divided {
@@ -72,14 +72,14 @@ func Begin(dir string, m *Manifest) (s Saving, err error) {
 	return begin(dir, m, bytes)
 }
 
-// begin is Begin for tensors of so many bytes.
+// begin starts a save of tensors with the given total size in bytes.
 func begin(dir string, m *Manifest, bytes int64) (s Saving, err error) {
 	s = Saving{dir: dir, final: filepath.Join(dir, name(m.Step)), m: m}
 	if err := private(dir); err != nil {
 		return s, s.failed(err)
 	}
-	// Not the directory around it: a run directory that has been moved must not appear
-	// again at its old path.
+	// Do not create the parent: a run directory that has been moved must not reappear at its old
+	// path.
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		if info, e := os.Stat(dir); e != nil || !info.IsDir() {
 			return s, s.failed(err)
@@ -109,14 +109,14 @@ func (s Saving) failed(err error) error {
 	return fmt.Errorf("save checkpoint of step %d: %w", s.m.Step, err)
 }
 
-// Path is where the checkpoint is, or will be.
+// Path returns the path of the checkpoint, also before it exists.
 func (s Saving) Path() string { return s.final }
 
-// Abort removes what was written.
+// Abort removes the files written so far.
 func (s Saving) Abort() { os.RemoveAll(s.Folder) }
 
-// Commit writes the manifest, makes the checkpoint visible, and returns its path.
-// After an error nothing is left.
+// Commit writes the manifest, makes the checkpoint visible, and returns its path. On error it
+// removes all files.
 func (s Saving) Commit(files []File) (path string, err error) {
 	defer func() {
 		if err != nil {
@@ -151,14 +151,15 @@ func (s Saving) Commit(files []File) (path string, err error) {
 	return s.final, nil
 }
 
-// metadata is what PyTorch users' readers expect of a file.
+// metadata holds the entries that readers written for PyTorch expect.
 var metadata = map[string]string{"format": "pt"}
 
 func writeTensors(path string, tensors []safetensors.Tensor) (File, error) {
 	return writeHashed(path, func(w io.Writer) error { return safetensors.Write(w, tensors, metadataOf(sumsOf(tensors))) })
 }
 
-// writeHashed is writeFile, and tells what was written: first of all the header.
+// writeHashed writes a file and returns its size and checksums. The first call of Write must write
+// the whole header.
 func writeHashed(path string, write func(io.Writer) error) (File, error) {
 	f := File{Name: filepath.Base(path)}
 	sum := sha256.New()
@@ -172,13 +173,13 @@ func writeHashed(path string, write func(io.Writer) error) (File, error) {
 	return f, err
 }
 
-// writeFile writes a new file, and returns once it is on the disk.
+// writeFile creates a file and syncs it to disk.
 func writeFile(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriterSize(f, bufferBytes) // large tensors go past it
+	w := bufio.NewWriterSize(f, bufferBytes) // large tensors bypass it
 	err = write(w)
 	if err == nil {
 		err = w.Flush()
@@ -198,7 +199,7 @@ func writeFile(path string, write func(io.Writer) error) error {
 type counter struct {
 	w     io.Writer
 	n     int64
-	first uint32 // checksum of what came first
+	first uint32 // checksum of the first write
 }
 
 func (c *counter) Write(b []byte) (int, error) {
@@ -222,7 +223,7 @@ func syncDir(path string) error {
 	return nil
 }
 
-// full is the error of a disk or quota that has too little space left.
+// full is the error for a full disk or an exceeded quota.
 type full struct {
 	error
 	earlier bool // the directory has checkpoints
@@ -230,7 +231,7 @@ type full struct {
 
 func (f full) Unwrap() error { return f.error }
 
-// Hint tells what to do about it.
+// Hint returns the fix.
 func (f full) Hint() string {
 	if f.earlier {
 		return "the disk or your quota is full; earlier checkpoints are intact: free some space, then start the job again to resume from the newest one"
@@ -238,7 +239,7 @@ func (f full) Hint() string {
 	return "the disk or your quota is full, and nothing was saved yet: free some space, then start the job again"
 }
 
-// tooLarge is a file that would be larger than this process may make it.
+// tooLarge is the error for a file that exceeds the process's file size limit.
 type tooLarge struct {
 	error
 	earlier bool // the directory has checkpoints
@@ -246,7 +247,7 @@ type tooLarge struct {
 
 func (t tooLarge) Unwrap() error { return t.error }
 
-// Hint says how to save the checkpoint.
+// Hint returns the fix.
 func (t tooLarge) Hint() string {
 	hint := "raise the limit on the size of files (`ulimit -f`), or choose a file system that takes larger files"
 	if t.earlier {
@@ -255,7 +256,7 @@ func (t tooLarge) Hint() string {
 	return hint
 }
 
-// explain adds a hint to an error of the file system. Dir is where checkpoints are.
+// explain adds a hint to a file system error. Dir is the directory of the checkpoints.
 func explain(dir string, err error) error {
 	if errors.Is(err, syscall.EFBIG) {
 		return tooLarge{err, hasAny(dir)}
