@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// club connects goroutines. It adds up in the order of the ring: from the rank after
-// the one that the part belongs to.
+// club connects goroutines. It sums in the order of the ring: from the rank after the owner of the
+// shard.
 type club struct {
 	size    int
 	mu      sync.Mutex
@@ -27,14 +27,14 @@ type club struct {
 	bytes   [][]byte
 }
 
-// member is one of them.
+// member is a rank of a club.
 type member struct {
 	*club
 	rank           int
 	sum            []float32
 	double         []float64
 	half           []element.BF16
-	reduced, given int // bytes sent by reductions, elements by gathers
+	reduced, given int // bytes sent by reductions, elements sent by gathers
 	fail           error
 }
 
@@ -48,7 +48,7 @@ func newClub(size int) []*member {
 	return out
 }
 
-// meet waits for all.
+// meet waits for all ranks.
 func (c *club) meet() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *club) meet() {
 func (m *member) Rank() int { return m.rank }
 func (m *member) Size() int { return m.size }
 
-// addUp adds part r of every rank to sum, which has the length of buf.
+// addUp sums shard r of every rank. The result has the length of buf.
 func (m *member) addUp(buf []float32, r int) []float32 {
 	n := len(buf) / m.size
 	sum := m.sum[r*n : (r+1)*n]
@@ -106,7 +106,7 @@ func (m *member) ReduceScatter(_ context.Context, part, whole device.Tensor) err
 	sum := m.addUp(buf, m.rank)
 	m.meet()
 	for i := range buf {
-		buf[i] = -1e30 // it holds nothing of meaning
+		buf[i] = -1e30 // undefined
 	}
 	copy(part.Floats(), sum)
 	return m.fail
@@ -147,7 +147,7 @@ func (m *member) Broadcast(_ context.Context, buf []byte, root int) error {
 	return m.fail
 }
 
-// counter counts the memory that a device gives.
+// counter counts the memory that a device allocates.
 type counter struct {
 	device.Device
 	bytes int
@@ -158,7 +158,7 @@ func (c *counter) Alloc(t device.Type, n int) device.Tensor {
 	return c.Device.Alloc(t, n)
 }
 
-// rank trains a GPT on its share of made-up batches.
+// rank trains a GPT on its share of synthetic batches.
 type rank struct {
 	*Sharder
 	comm   *member
@@ -173,7 +173,7 @@ type rank struct {
 
 var gptOptions = nn.GPTOptions{Vocabulary: 11, Context: 6, Layers: 3, Heads: 2, Width: 16}
 
-// newRank makes rank m of a training from the same weights on all.
+// newRank creates rank m. All ranks start from the same weights.
 func newRank(t testing.TB, m *member, shape nn.GPTOptions, o Options) *rank {
 	t.Helper()
 	model, err := nn.NewGPT(shape)
@@ -193,7 +193,7 @@ func newRank(t testing.TB, m *member, shape nn.GPTOptions, o Options) *rank {
 	return r
 }
 
-// spread gives all ranks the weights that a generator draws.
+// spread gives all ranks the same random weights.
 func (r *rank) spread(ctx context.Context) error {
 	params := r.model.Params()
 	before := make([]device.Tensor, len(params))
@@ -221,7 +221,7 @@ func (r *rank) spread(ctx context.Context) error {
 	return err
 }
 
-// values are those of the rank's parts.
+// values returns the values of the rank's parts.
 func (r *rank) values() (parts [][]float32) {
 	for _, p := range r.Parts() {
 		parts = append(parts, p.Data.Floats())
@@ -229,7 +229,7 @@ func (r *rank) values() (parts [][]float32) {
 	return parts
 }
 
-// whole puts the values of all ranks together, by parameter.
+// whole assembles the values of all ranks, by parameter.
 func whole(ranks []*rank) [][]float32 {
 	var out [][]float32
 	for _, p := range ranks[0].layout.all {
@@ -241,7 +241,7 @@ func whole(ranks []*rank) [][]float32 {
 	return out
 }
 
-// train does a step.
+// train runs an optimizer step.
 func (r *rank) train(ctx context.Context) error {
 	r.step++
 	for i := range r.batch.Tokens.Ints() {
@@ -261,7 +261,7 @@ func (r *rank) train(ctx context.Context) error {
 	return nil
 }
 
-// together has every rank do something at the same time.
+// together runs f on all ranks at the same time.
 func together(t testing.TB, ranks []*rank, f func(*rank) error) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -287,7 +287,7 @@ func newRanks(t testing.TB, n int, shape nn.GPTOptions, o Options) []*rank {
 	together(t, ranks, func(r *rank) error {
 		kept := r.memory.bytes
 		err := r.spread(t.Context())
-		r.memory.bytes = kept // what Spread takes, it gives back
+		r.memory.bytes = kept // Spread frees what it allocates
 		return err
 	})
 	return ranks

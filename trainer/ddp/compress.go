@@ -8,29 +8,29 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// halves is room for n gradients in bfloat16. Operations use it in turn.
+// halves returns a bfloat16 scratch tensor of n gradients. Operations use it in turn.
 func (s *Sharder) halves(n int) device.Tensor {
 	return device.At(device.BFloat16, s.half.Base(), n)
 }
 
-// A device's gradients are rounded, and widened, by the device, in order with what it
-// computes: that is asked for where its other operations are, before a reduction is begun
-// and when it is done. In between they are bfloat16 in the first half of their memory.
+// The device rounds and widens gradients in device memory, in order with its computation: it rounds
+// before a reduction starts and widens after the reduction has ended. In between, the gradients are
+// bfloat16 values in the first half of their memory.
 
-// packed is the bfloat16 tensor of as many elements in a float32 tensor's memory.
+// packed returns the bfloat16 tensor with the same number of elements at the start of t's memory.
 func packed(t device.Tensor) device.Tensor { return device.At(device.BFloat16, t.Base(), t.Len()) }
 
-// beside says that gradients are compressed in a device's memory.
+// beside reports whether gradients are compressed in device memory.
 func (s *Sharder) beside() bool { return s.bf16 && !s.memory.Host() }
 
-// pack rounds a bucket's gradients.
+// pack rounds a bucket's gradients to bfloat16.
 func (s *Sharder) pack(grad device.Tensor) {
 	half := s.halves(grad.Len())
 	s.memory.Cast(half, grad)
 	s.memory.Copy(packed(grad), half)
 }
 
-// unpack widens what this rank has of a bucket's sums, which must be there.
+// unpack widens this rank's shard of a bucket's reduced gradients. The reduction must have ended.
 func (s *Sharder) unpack(i int) {
 	b := &s.buckets[i]
 	from := packed(b.gradPart)
@@ -42,10 +42,10 @@ func (s *Sharder) unpack(i int) {
 	s.memory.Cast(b.gradPart, half)
 }
 
-// reduceAll replaces gradients by their sums over all ranks. With bf16 they are rounded,
-// added up, rounding each sum, and widened, as by PyTorch's bf16_compress_hook; that they
-// come divided by the number of ranks keeps sums as small as they are. Every rank widens
-// the same bits, so replicas stay equal.
+// reduceAll all-reduces gradients. With bf16 it rounds them, sums them in bfloat16, rounding each
+// sum, and widens the result, like PyTorch's bf16_compress_hook. The gradients are already divided
+// by the number of ranks, so sums stay as small as single gradients. Every rank widens the same
+// bits, so replicas stay equal.
 func (s *Sharder) reduceAll(ctx context.Context, grads device.Tensor) error {
 	switch {
 	case !s.bf16:
@@ -62,8 +62,8 @@ func (s *Sharder) reduceAll(ctx context.Context, grads device.Tensor) error {
 	return nil
 }
 
-// reduceMine puts this rank's part of the sums of gradients over all ranks into part.
-// The rest holds nothing of meaning then.
+// reduceMine reduce-scatters gradients: part receives this rank's shard of the sums. The rest of
+// grads is undefined afterwards.
 func (s *Sharder) reduceMine(ctx context.Context, part, grads device.Tensor) error {
 	if !s.bf16 {
 		return s.comm.ReduceScatter(ctx, part, grads)
@@ -78,7 +78,7 @@ func (s *Sharder) reduceMine(ctx context.Context, part, grads device.Tensor) err
 	return nil
 }
 
-// bits is a bfloat16 tensor in the words of package element.
+// bits returns a bfloat16 tensor as a slice of package element's type.
 func bits(t device.Tensor) []element.BF16 {
 	return unsafe.Slice((*element.BF16)(t.Base()), t.Len())
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
-// sumHalf is addUp in bfloat16, each sum rounded.
+// sumHalf is addUp in bfloat16, with each sum rounded.
 func (m *member) sumHalf(buf []element.BF16, r int) []element.BF16 {
 	n := len(buf) / m.size
 	sum := m.half[r*n : (r+1)*n]
@@ -39,13 +39,14 @@ func (m *member) reduceScatterHalves(part, buf []element.BF16) error {
 	sum := m.sumHalf(buf, m.rank)
 	m.meet()
 	for i := range buf {
-		buf[i] = 0x7149 // it holds nothing of meaning
+		buf[i] = 0x7149 // undefined
 	}
 	copy(part, sum)
 	return m.fail
 }
 
-// Sums in bfloat16 train nearly what sums in float32 do, and not the same.
+// Reductions in bfloat16 train nearly the same weights as reductions in float32, but not
+// bit-identical ones.
 func TestCompressedSumsTrainNearlyTheSame(t *testing.T) {
 	const steps = 30
 	run := func(n int, bf16 bool) (losses []float64) {

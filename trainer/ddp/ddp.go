@@ -1,40 +1,39 @@
-// Package ddp trains one model on many ranks: with a whole replica on each, or with
-// what a rank keeps divided among them.
+// Package ddp trains one model on several ranks, with a full replica on each rank or with sharded
+// state.
 //
-// All strategies lay parameters and gradients out in the same flat buckets, in the
-// order in which the backward pass makes gradients, and divide each bucket into one
-// chunk for each rank. A bucket is added up over ranks as soon as its gradients are
-// there, while the backward pass goes on. With Ψ parameters in float32, Adam and n
-// ranks, a rank keeps
+// All strategies store parameters and gradients in the same flat buckets, in the order in which the
+// backward pass produces gradients, and divide each bucket into one shard per rank. A bucket is
+// reduced as soon as its gradients are ready, while the backward pass continues. With Ψ float32
+// parameters, Adam, and n ranks, a rank holds:
 //
-//	DDP    16Ψ bytes: all values, gradients and state
-//	ZeRO1  8Ψ + 8Ψ/n: the state of its chunks only
-//	ZeRO2  4Ψ + 12Ψ/n: and of gradients its chunks, after they were added up
-//	ZeRO3  16Ψ/n: and of values its chunks; others are fetched for the time of use
+//	DDP    16Ψ bytes: all values, gradients, and optimizer state
+//	ZeRO1  8Ψ + 8Ψ/n: optimizer state of its shards only
+//	ZeRO2  4Ψ + 12Ψ/n: also gradients of its shards only, after the reduction
+//	ZeRO3  16Ψ/n: also values of its shards only; others are gathered for each use
 //
-// and for ZeRO2 and ZeRO3 the few buckets that are being worked on. The stages are
-// those of ZeRO (Rajbhandari et al., SC 2020); ZeRO3 is PyTorch's FSDP with a bucket
-// for a unit.
+// In addition, ZeRO2 and ZeRO3 hold the few buckets that are in use. The stages are those in the
+// ZeRO paper (Rajbhandari et al., SC 2020). ZeRO3 is PyTorch's FSDP with a bucket as the unit.
 //
-// It promises: gradients are written where they are added up, so nothing is copied
-// but the chunks of ZeRO2 and ZeRO3; operations are in one fixed order on every rank;
-// each element is added up in the same order by every strategy, and so is the norm
-// of all gradients: they all train the same bits. That does not hold for ZeRO2 and
-// ZeRO3 where the gradients of several batches are added up: each is added up over ranks
-// by itself, since to keep the sum of batches takes the memory that they save; with
-// [Options] NoSync they do keep it.
+// It guarantees:
 //
-// Gradients must come divided by the number of ranks, which is safer against
-// overflow than dividing the sum, and costs nothing where the loss is weighted.
+//   - The backward pass writes gradients directly into their bucket. Only the shards of ZeRO2 and
+//     ZeRO3 are copied.
+//   - Communication happens in the same fixed order on every rank.
+//   - All strategies sum each element, and the norm of all gradients, in the same order. Their
+//     results are bit-identical. The exception is gradient accumulation with ZeRO2 and ZeRO3: each
+//     micro-batch is reduced separately, because accumulating locally would need the memory that
+//     these strategies save. With NoSync in [Options] they accumulate locally.
 //
-// Gradients can be added up in bfloat16 ([Options]): rounded before, and each sum, so
-// half the bytes are sent. All of this holds then too, but for what is rounded.
+// Gradients must already be divided by the number of ranks. This is safer against overflow than
+// dividing the sum, and free if the loss is weighted.
 //
-// It differs from PyTorch's reducer (Li et al., VLDB 2020) in that the order is
-// known before the first step: there is no first iteration without overlap and
-// no rebuilding. It does not find unused parameters: every parameter must
-// become ready in every step. A parameter that is larger than a bucket makes a larger
-// one: it is never divided where it is used.
+// Gradients can be reduced in bfloat16 ([Options]): they and each sum are rounded, so ranks send
+// half as many bytes. The guarantees above still hold, except for the rounding.
+//
+// It differs from PyTorch's reducer (Li et al., VLDB 2020) in that the order is known before the
+// first step: there is no first iteration without overlap, and buckets are not rebuilt. It does not
+// detect unused parameters: every parameter must become ready in every step. A parameter is never
+// split between buckets; one that is larger than a bucket gets a larger bucket.
 package ddp
 
 import (
@@ -47,27 +46,28 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// Strategy is how a model is spread over ranks.
+// A Strategy defines which state of a model is sharded across ranks.
 type Strategy int
 
-// The strategies, each dividing more.
+// The strategies. Each shards more than the previous one.
 const (
 	DDP   Strategy = iota
-	ZeRO1          // optimiser state is divided
-	ZeRO2          // and gradients
-	ZeRO3          // and values
+	ZeRO1          // shards optimizer state
+	ZeRO2          // also shards gradients
+	ZeRO3          // also shards values
 )
 
-// strategies are their names.
+// strategies holds the names of the strategies.
 var strategies = [...]string{"ddp", "zero1", "zero2", "zero3"}
 
-// Strategies are all strategies, the simplest first.
+// Strategies returns all strategies, the simplest first.
 func Strategies() []Strategy { return []Strategy{DDP, ZeRO1, ZeRO2, ZeRO3} }
 
-// String is the strategy's name in a job file.
+// String returns the strategy's name in a job file.
 func (s Strategy) String() string { return strategies[s] }
 
-// ParseStrategy finds a strategy by its name, ZeRO3 also by PyTorch's, "fsdp".
+// ParseStrategy returns the strategy with the given name. It also accepts PyTorch's name "fsdp" for
+// ZeRO3.
 func ParseStrategy(name string) (Strategy, error) {
 	if name == "fsdp" {
 		return ZeRO3, nil
@@ -78,43 +78,42 @@ func ParseStrategy(name string) (Strategy, error) {
 	return 0, fmt.Errorf("unknown strategy %q", name)
 }
 
-// Communicator is what this package asks of the ranks' connection. Tensors are of the
-// device whose [Memory] the Sharder has, in float32 or bfloat16. The length of one that
-// is divided is a multiple of Size, and part r belongs to rank r. The sum of an element
-// must have the same bits by AllReduce and by ReduceScatter, if strategies are to have
-// the same bits.
+// Communicator holds the collectives that this package needs. Tensors are float32 or bfloat16
+// tensors of the device whose [Memory] the Sharder uses. The length of a sharded tensor is a
+// multiple of Size, and shard r belongs to rank r. AllReduce and ReduceScatter must produce
+// bit-identical sums; otherwise strategies do not produce bit-identical results.
 type Communicator interface {
 	Rank() int
 	Size() int
 	// AllReduce replaces buf by the sum over all ranks.
 	AllReduce(ctx context.Context, buf device.Tensor) error
-	// ReduceScatter puts this rank's part of the sum of whole over all ranks into part,
-	// which may be that part of whole. The rest of whole holds nothing of meaning then.
+	// ReduceScatter writes this rank's shard of the sum of whole over all ranks to part, which may
+	// be that shard of whole. The rest of whole is undefined afterwards.
 	ReduceScatter(ctx context.Context, part, whole device.Tensor) error
-	// AllGather puts every rank's part into its place in whole; part may be there.
+	// AllGather copies every rank's shard to its position in whole. Part may be in whole.
 	AllGather(ctx context.Context, whole, part device.Tensor) error
-	// AllReduceFloat64 is AllReduce of numbers on the host.
+	// AllReduceFloat64 is AllReduce for values in host memory.
 	AllReduceFloat64(ctx context.Context, buf []float64) error
-	// Broadcast replaces buf, memory of the host, by root's.
+	// Broadcast replaces buf, in host memory, by root's.
 	Broadcast(ctx context.Context, buf []byte, root int) error
 }
 
-// Follower is a Communicator that works beside the device and not in the order in which
-// that was asked for its operations.
+// A Follower is a Communicator that runs concurrently with the device. It does not follow the order
+// in which operations were enqueued on the device.
 type Follower interface {
 	Communicator
-	// Mark returns what has the next operation of the communicator come after all that
-	// the device has been asked for until now. It is called where the device is asked,
-	// and what it returns where the communicator is.
+	// Mark returns a function that makes the communicator's next operation wait for all work
+	// enqueued on the device so far. Mark is called on the device's goroutine, the returned
+	// function on the communicator's.
 	Mark() func() error
 }
 
-// Memory is what this package asks of a device.
+// Memory holds the device operations that this package needs.
 type Memory interface {
 	Host() bool
 	Alloc(t device.Type, n int) device.Tensor
 	SumSquares(x device.Tensor) float64
-	// What follows is asked only of one whose memory the host cannot address.
+	// The following methods are called only if the host cannot address the device's memory.
 	Write(dst device.Tensor, src []float32)
 	Read(dst []float32, src device.Tensor)
 	Zero(t device.Tensor)
@@ -123,26 +122,24 @@ type Memory interface {
 	Cast(dst, src device.Tensor)
 }
 
-// Options say how to spread a model.
+// Options configures a [Sharder].
 type Options struct {
 	Strategy Strategy
-	// Extra is the number of scalars, at most 16, that are added up along with the
-	// gradients.
+	// Extra is the number of scalars, at most 16, that are reduced together with the gradients.
 	Extra int
-	// FirstBucket and Bucket are the sizes of buckets in bytes, 0 for those of
-	// [Options.Buckets].
+	// FirstBucket and Bucket are the bucket sizes in bytes. If 0, [Options.Buckets] chooses them.
 	FirstBucket, Bucket int
-	// BF16 has gradients added up in bfloat16: half the bytes, and sums of 8 bits. With
-	// one rank nothing is added up, or rounded.
+	// BF16 reduces gradients in bfloat16: half the bytes, and sums with 8 significant bits. With
+	// one rank there is no reduction and no rounding.
 	BF16 bool
-	// NoSync has ZeRO2 and ZeRO3 keep gradients whole, as ZeRO1 does, and add those of
-	// several batches up on each rank first: PyTorch FSDP's no_sync.
+	// NoSync makes ZeRO2 and ZeRO3 hold full gradients, like ZeRO1, and accumulate micro-batches on
+	// each rank before the reduction: PyTorch FSDP's no_sync.
 	NoSync bool
-	// Trace, unless nil, records operations and the waiting for them.
+	// Trace, unless nil, records communication and the time spent waiting for it.
 	Trace *trace.Recorder
 }
 
-// Sharder holds what this rank keeps of a model's parameters and gradients.
+// A Sharder holds this rank's part of a model's parameters and gradients.
 type Sharder struct {
 	Strategy Strategy
 
@@ -154,35 +151,35 @@ type Sharder struct {
 	queue   queue
 	bf16    bool
 	noSync  bool
-	half    device.Tensor // with bf16: room for the largest bucket, in half as many elements
+	half    device.Tensor // with bf16: scratch buffer for the largest bucket, with half as many float32 elements
 
 	extra   []float32
 	totals  []float64 // sum of squares of each rank's gradients, then extra
 	norm    float64
-	pending []int // gradients that each bucket still waits for
-	next    int   // the bucket to be added up next
-	rounds  int   // times that all buckets were, in this step
+	pending []int // number of gradients that each bucket still waits for
+	next    int   // next bucket to reduce
+	rounds  int   // number of times that all buckets were reduced in this step
 
-	grads  slots // of ZeRO2 and ZeRO3
-	values slots // of ZeRO3
+	grads  slots // for ZeRO2 and ZeRO3
+	values slots // for ZeRO3
 	ahead  lookahead
-	stale  bool // ZeRO1 and ZeRO2: values of other ranks are older than the last update
+	stale  bool // ZeRO1 and ZeRO2: values of other ranks' shards predate the last update
 }
 
-// bucket is what this rank has of one.
+// bucket is this rank's part of a bucket.
 type bucket struct {
-	value, grad         device.Tensor // all of it, where there is memory for it
-	valuePart, gradPart device.Tensor // what is updated here
-	fetched             int           // the operation after which value is there
-	summed              int           // likewise gradPart, of ZeRO2 and ZeRO3
-	gradSlot, valueSlot *slot         // what value and grad are lent
+	value, grad         device.Tensor // the full bucket, if this rank has memory for it
+	valuePart, gradPart device.Tensor // the shard that this rank updates
+	fetched             int           // operation after which value is valid
+	summed              int           // operation after which gradPart is valid, with ZeRO2 and ZeRO3
+	gradSlot, valueSlot *slot         // slots that hold value and grad temporarily
 }
 
-// New lays out params (in registration order). With one rank there is nothing to
-// divide, and every strategy is DDP.
+// New creates a Sharder for params, which are in registration order. With one rank there is nothing
+// to shard, and every strategy is DDP.
 //
-// Memory that this rank keeps is assigned to the parameters' Data and Grad here, the
-// rest by [Sharder.Owner].
+// New sets Data and Grad of the parameters whose memory is permanent. [Sharder.Owner] sets the
+// others when they are used.
 func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
 	if o.Extra > lineElements {
 		panic(fmt.Sprintf("ddp: %d scalars, want at most %d", o.Extra, lineElements))
@@ -207,7 +204,7 @@ func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
 	return s
 }
 
-// place gives buckets and parameters the memory that stays theirs.
+// place assigns permanent memory to buckets and parameters.
 func (s *Sharder) place() {
 	wholeValues, wholeGrads := s.Strategy < ZeRO3, !s.EachBatch()
 	size := func(whole bool) int {
@@ -248,9 +245,9 @@ func (s *Sharder) place() {
 	}
 }
 
-// common returns memory for n numbers, if possible where the other ranks of the node can
-// read it: nothing is copied then. If that fails, so does the first operation, which
-// tells it.
+// common allocates n elements, if possible in memory that the other ranks of the node can read, so
+// that collectives need no copy. If allocating shared memory fails, common uses private memory: the
+// first collective fails as well and reports the error.
 func (s *Sharder) common(n int) device.Tensor {
 	a, ok := s.comm.(interface {
 		Alloc(ctx context.Context, n int) ([]float32, error)
@@ -263,7 +260,7 @@ func (s *Sharder) common(n int) device.Tensor {
 	return s.memory.Alloc(device.Float32, n)
 }
 
-// lendValues has the parameters of a bucket lie in its value.
+// lendValues points Data of a bucket's parameters to the bucket's value.
 func (s *Sharder) lendValues(bucket int) {
 	for _, p := range s.layout.params(bucket) {
 		at := s.layout.places[p].at
@@ -271,7 +268,7 @@ func (s *Sharder) lendValues(bucket int) {
 	}
 }
 
-// lendGrads has the gradients of a bucket lie in its grad.
+// lendGrads points Grad of a bucket's parameters to the bucket's grad.
 func (s *Sharder) lendGrads(bucket int) {
 	for _, p := range s.layout.params(bucket) {
 		at := s.layout.places[p].at
@@ -279,11 +276,11 @@ func (s *Sharder) lendGrads(bucket int) {
 	}
 }
 
-// Parts are what this rank updates, as parameters of an optimiser: one array for
-// each bucket, of values and of the gradients of the last step.
+// Parts returns the arrays that this rank updates, as parameters for an optimizer: one array per
+// bucket, with its values and the gradients of the last step.
 func (s *Sharder) Parts() []*nn.Param { return s.parts }
 
-// Owner is for [nn.Pass]; nil where all memory is there all the time.
+// Owner returns s as the owner for [nn.Pass], or nil if all memory is permanent.
 func (s *Sharder) Owner() nn.Owner {
 	if s.Strategy == DDP {
 		return nil
@@ -291,21 +288,21 @@ func (s *Sharder) Owner() nn.Owner {
 	return s
 }
 
-// EachBatch reports whether gradients are divided, and so added up over ranks after each
-// batch of a step: then every Backward must call Ready, and none may accumulate.
+// EachBatch reports whether gradients are sharded and therefore reduced after each micro-batch.
+// Then every Backward must call Ready, and none may accumulate.
 func (s *Sharder) EachBatch() bool { return s.Strategy >= ZeRO2 && !s.noSync }
 
-// Extra are the scalars that travel with the last bucket, 0 after Start: set them
-// before the last Backward of a step, read their sums over all ranks after Finish.
+// Extra returns the scalars that are reduced with the last bucket. Start sets them to 0. Set them
+// before the last Backward of a step, and read their sums over all ranks after Finish.
 func (s *Sharder) Extra() []float32 { return s.extra }
 
-// Norm is the Euclidean norm of all gradients taken as one vector, after Finish: in
-// float64, finite if all gradients are, and the same bits on every rank.
+// Norm returns the Euclidean norm of all gradients, valid after Finish. It is computed in float64,
+// finite if all gradients are finite, and bit-identical on every rank.
 func (s *Sharder) Norm() float64 { return s.norm }
 
-// Start begins a step, or an evaluation, which ends with Stop instead of Finish.
-// Until then the communicator belongs to the Sharder. Values that other ranks have
-// updated begin to come.
+// Start begins an optimizer step, which Finish ends, or an evaluation, which Stop ends. Until then,
+// the communicator belongs to the Sharder. Start begins to gather values that other ranks have
+// updated.
 func (s *Sharder) Start(ctx context.Context) {
 	clear(s.extra)
 	s.next, s.rounds = 0, 0
@@ -315,10 +312,10 @@ func (s *Sharder) Start(ctx context.Context) {
 	s.refresh()
 }
 
-// Stop waits until all that was begun is done.
+// Stop waits until all operations have ended.
 func (s *Sharder) Stop() error { return s.queue.end() }
 
-// Updated says that the optimiser has changed the parts' values.
+// Updated reports to the Sharder that the optimizer has changed the parts' values.
 func (s *Sharder) Updated() {
 	switch s.Strategy {
 	case ZeRO1, ZeRO2:
@@ -328,8 +325,8 @@ func (s *Sharder) Updated() {
 	}
 }
 
-// Sync has every parameter's Data be up to date where this rank keeps it, which
-// Start alone need not do at once. With ZeRO3 there is none.
+// Sync updates every parameter's Data that is in permanent memory. After Start alone, Data may
+// still be stale. With ZeRO3 no Data is permanent.
 func (s *Sharder) Sync(ctx context.Context) error {
 	if !s.stale {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// twin is a communicator of two ranks whose other rank holds the same values
-// times ten; it records the size of each all-reduce.
+// twin is a communicator of two ranks. Its other rank holds the same values times ten. It records
+// the size of each all-reduce.
 type twin struct {
 	member
 	sizes []int
@@ -121,8 +121,8 @@ func TestBucketsFollowTheBackwardPass(t *testing.T) {
 	}
 }
 
-// A bucket that is complete early waits for those before it: the order must be
-// the same on every rank.
+// A bucket that is complete early waits for the buckets before it: the order must be the same on
+// every rank.
 func TestBucketsAreLaunchedInOrder(t *testing.T) {
 	c, ps := &twin{}, params(1, 2, 40)
 	r := New(c, cpu.New(1), ps, Options{FirstBucket: 4, Bucket: 4})
@@ -159,7 +159,7 @@ func TestFailureAndForgottenParameter(t *testing.T) {
 	}
 }
 
-// A step whose communication fails ends with the error, wherever it was.
+// A step fails with the error of its communication, whichever operation failed.
 func TestFailureOfAnyOperation(t *testing.T) {
 	gone := errors.New("rank 1 is gone")
 	for _, strategy := range Strategies() {

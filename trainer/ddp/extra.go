@@ -2,10 +2,10 @@ package ddp
 
 import "github.com/ddpbatch/ddpbatch/trainer/device"
 
-// alone is that there is one rank: nothing is sent.
+// alone reports whether there is only one rank, so that no communication is needed.
 func (s *Sharder) alone() bool { return s.comm.Size() == 1 }
 
-// placeOfExtra is where the sums of the extra scalars are, if it is on this rank.
+// placeOfExtra returns the sums of the extra scalars, if they are in this rank's shard.
 func (s *Sharder) placeOfExtra() (device.Tensor, bool) {
 	part, at := s.buckets[len(s.buckets)-1].gradPart, s.layout.extra
 	if s.Strategy != DDP {
@@ -17,9 +17,9 @@ func (s *Sharder) placeOfExtra() (device.Tensor, bool) {
 	return part.Slice(at, at+len(s.extra)), true
 }
 
-// sentExtra takes the sums of the extra scalars out of the gradients, if they are on
-// this rank. With bf16, which would round them, each rank has its own, which are not
-// added up yet; so does a rank alone.
+// sentExtra moves the sums of the extra scalars out of the gradients, if they are on this rank.
+// With bf16, which would round them, it returns this rank's own scalars, which are not reduced yet.
+// With one rank it also returns its own.
 func (s *Sharder) sentExtra() []float32 {
 	if s.bf16 || s.alone() {
 		return s.extra
@@ -33,8 +33,8 @@ func (s *Sharder) sentExtra() []float32 {
 	return s.extra
 }
 
-// write, read and clear are of small tensors, which the processor's threads would not
-// help with.
+// write, read, and clear are for small tensors. On the host they bypass the thread pool, which
+// would not help.
 func (s *Sharder) write(dst device.Tensor, src []float32) {
 	if s.memory.Host() {
 		copy(dst.Floats(), src)

@@ -8,8 +8,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Finish waits until every bucket is added up, and computes the norm. After an error
-// values and gradients are worthless and the communicator is broken.
+// Finish waits until every bucket is reduced, and computes the norm. After an error, values and
+// gradients are undefined and the communicator cannot be used.
 func (s *Sharder) Finish(ctx context.Context) error {
 	if err := s.stopReady(); err != nil {
 		return err
@@ -22,8 +22,8 @@ func (s *Sharder) Finish(ctx context.Context) error {
 	return s.total(ctx)
 }
 
-// FinishLater is Finish of a rank alone, whose device is still computing: the norm is for
-// the verdict to find, which has a part for each of Parts.
+// FinishLater is Finish for a single rank whose device computes asynchronously. It adds the squares
+// of each part to v, which computes the norm.
 func (s *Sharder) FinishLater(v device.Verdict) error {
 	if !s.alone() {
 		panic("ddp: a verdict on the gradients of several ranks")
@@ -37,7 +37,7 @@ func (s *Sharder) FinishLater(v device.Verdict) error {
 	return nil
 }
 
-// stopReady is Stop, when every gradient must be ready.
+// stopReady is Stop with a check that every gradient was ready.
 func (s *Sharder) stopReady() error {
 	if err := s.Stop(); err != nil {
 		return err
@@ -48,8 +48,9 @@ func (s *Sharder) stopReady() error {
 	return nil
 }
 
-// total adds up the squares of gradients, bucket by bucket for each rank's chunks and
-// then over ranks, whoever has them; and gives every rank the extra scalars.
+// total computes the norm: it sums the squares of gradients, bucket by bucket for each rank's
+// shards and then over ranks. This order does not depend on the strategy. It also gives every rank
+// the extra scalars.
 func (s *Sharder) total(ctx context.Context) error {
 	clear(s.totals)
 	size, last := s.comm.Size(), len(s.buckets)-1
@@ -68,10 +69,10 @@ func (s *Sharder) total(ctx context.Context) error {
 			squares[r] += s.memory.SumSquares(grad.Slice(r*chunk, (r+1)*chunk))
 		}
 	}
-	var shared []float64 // what ranks have parts of
+	var shared []float64 // values that differ between ranks
 	switch {
 	case s.Strategy != DDP:
-		shared = s.totals // but for extra with bf16, sums with zeros: nothing is rounded
+		shared = s.totals // except extra with bf16, sums with zeros: no rounding
 	case s.bf16:
 		shared = extra
 	}

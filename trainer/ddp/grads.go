@@ -6,7 +6,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// expectGrads begins a round, in which every gradient becomes ready once.
+// expectGrads begins a round in which every gradient becomes ready once.
 func (s *Sharder) expectGrads() {
 	for i, span := range s.layout.spans {
 		s.pending[i] = span.End - span.First
@@ -25,7 +25,7 @@ func (s *Sharder) NeedGrads(params []*nn.Param) {
 		if b.gradSlot != nil {
 			continue
 		}
-		// One bucket may be on its way while the next is written.
+		// One bucket may be in flight while the next is written.
 		s.queue.wait(s.grads.before)
 		b.gradSlot = s.grads.find(s.layout.spans[i].room, s.grads.onItsWay)
 		b.gradSlot.bucket = i
@@ -35,8 +35,8 @@ func (s *Sharder) NeedGrads(params []*nn.Param) {
 	}
 }
 
-// Ready says that the gradient of parameter i is final on this rank. The bucket
-// that it completes is added up once all buckets before it have been launched.
+// Ready reports that the gradient of parameter i is final on this rank. When a bucket is complete,
+// it is reduced as soon as the reductions of all buckets before it have started.
 func (s *Sharder) Ready(i int) {
 	if s.EachBatch() && s.next == len(s.buckets) {
 		s.expectGrads()
@@ -55,18 +55,18 @@ func (s *Sharder) Ready(i int) {
 	}
 }
 
-// launch has a bucket be added up.
+// launch starts the reduction of a bucket.
 func (s *Sharder) launch(i int) {
 	b := &s.buckets[i]
 	if s.Strategy != DDP && b.gradSlot == nil {
-		s.clearGaps(i) // the last operation may have left something
+		s.clearGaps(i) // the last operation may have changed them
 	}
 	if i == len(s.buckets)-1 && !s.bf16 && !s.alone() {
 		s.write(b.grad.Slice(s.layout.extra, s.layout.extra+len(s.extra)), s.extra)
 	}
 	add := b.gradSlot != nil && s.rounds > 0
 	if add && !s.memory.Host() {
-		// Beside the device nothing can be added: what came before goes into the sum.
+		// The communicator cannot add on the device, so earlier gradients become part of the sum.
 		s.queue.wait(b.summed)
 		if s.beside() {
 			s.unpack(i)
@@ -90,7 +90,7 @@ func (s *Sharder) launch(i int) {
 	}
 }
 
-// clearGaps clears what is between the gradients of a bucket.
+// clearGaps clears the padding between the gradients of a bucket.
 func (s *Sharder) clearGaps(bucket int) {
 	for _, g := range s.layout.spans[bucket].gaps {
 		s.clear(s.buckets[bucket].grad.Slice(g[0], g[1]))

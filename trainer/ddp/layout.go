@@ -7,35 +7,35 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// lineElements is the elements of a cache line, where parameters and chunks begin: what fills
-// up to the next is zero, and stays so.
+// lineElements is the number of elements in a cache line. Parameters and shards begin at a multiple
+// of it. The padding is always zero.
 const lineElements = 16
 
-// Bucket sizes in bytes, as PyTorch's: a small first one so that communication
-// starts early, then large ones.
+// Bucket sizes in bytes, equal to PyTorch's: a small first one so that communication starts early,
+// then large ones.
 const (
 	FirstBucketBytes = 1 << 20
 	BucketBytes      = 25 << 20
 )
 
-// Buckets are the sizes in bytes for a model of so many bytes of gradients, where o
-// does not say: an eighth of them, from FirstBucketBytes to BucketBytes. The last
-// bucket is ready when the backward pass ends, and never hidden: in a model of some
-// megabytes one of 25 MiB would be nearly all.
+// Buckets returns the bucket sizes in bytes for a model whose gradients have this many bytes, if o
+// does not set them: one eighth, limited to between FirstBucketBytes and BucketBytes. The last
+// bucket is ready when the backward pass ends, so its reduction is never overlapped. In a model of
+// a few MiB, a bucket of 25 MiB would be nearly the whole model.
 func (o Options) Buckets(bytes int) (first, rest int) {
 	first = cmp.Or(o.FirstBucket, FirstBucketBytes)
 	rest = cmp.Or(o.Bucket, min(max(bytes/8, first), max(BucketBytes, first)))
 	return min(first, rest), rest
 }
 
-// Span is the parameters of a bucket, First up to but not with End in order of
-// registration, and the elements that they take: a multiple of a cache line for each rank.
+// A Span describes a bucket: its parameters, from First up to but not including End in registration
+// order, and its number of elements, a multiple of a cache line per rank.
 type Span struct{ First, End, Elements int }
 
-// Spans are the buckets, in their order, of parameters of so many elements (in order of
-// registration), each of so many bytes in a gradient. They are filled from the last
-// parameter to the first, and one is closed as soon as it has reached its size, as
-// PyTorch's compute_bucket_assignment does; the extra scalars go at the end of the last.
+// Spans returns the buckets, in order, for parameters with the given numbers of elements (in
+// registration order) and bytes per gradient element. It fills them from the last parameter to the
+// first and closes a bucket when it reaches its size, like PyTorch's compute_bucket_assignment. The
+// extra scalars are at the end of the last bucket.
 func (o Options) Spans(sizes []int, ranks, bytes int) []Span {
 	all := 0
 	for _, n := range sizes {
@@ -57,29 +57,29 @@ func (o Options) Spans(sizes []int, ranks, bytes int) []Span {
 	return out
 }
 
-// up is the least multiple of a number that is not below n.
+// up rounds n up to a multiple of of.
 func up(n, of int) int { return (n + of - 1) / of * of }
 
-// layout is where parameters are in buckets. It is the same for every strategy.
+// layout holds the positions of parameters in buckets. It is the same for every strategy.
 type layout struct {
 	all      []*nn.Param
 	places   map[*nn.Param]place
 	spans    []span
-	elements int // of all buckets
-	extra    int // where the extra scalars are in the last bucket
+	elements int // in all buckets
+	extra    int // index of the extra scalars in the last bucket
 }
 
-// place is where a parameter is.
+// place is the position of a parameter.
 type place struct{ bucket, at int }
 
-// span is a bucket whose parameters are in it in reverse order of registration.
+// span is a bucket. Its parameters are in reverse registration order.
 type span struct {
 	Span
-	room int      // of a slot for this bucket, and others of about its size
-	gaps [][2]int // between parameters
+	room int      // elements of the slots that this bucket shares with buckets of similar size
+	gaps [][2]int // padding between parameters
 }
 
-// newLayout places parameters in their buckets.
+// newLayout assigns parameters to buckets.
 func newLayout(params []*nn.Param, ranks int, o Options) layout {
 	l := layout{all: params, places: map[*nn.Param]place{}}
 	sizes := make([]int, len(params))
@@ -111,8 +111,8 @@ func newLayout(params []*nn.Param, ranks int, o Options) layout {
 	return l
 }
 
-// makeRoom has buckets that differ by less than a factor of two take turns in the
-// same slots.
+// makeRoom sets the slot sizes. Buckets whose sizes differ by less than a factor of two share
+// slots.
 func (l *layout) makeRoom() {
 	bySize := slices.Clone(l.spans)
 	slices.SortFunc(bySize, func(a, b span) int { return b.Elements - a.Elements })
@@ -131,7 +131,7 @@ func (l *layout) makeRoom() {
 	}
 }
 
-// largest is the elements of the largest bucket.
+// largest returns the number of elements of the largest bucket.
 func (l *layout) largest() int {
 	largest := 0
 	for _, span := range l.spans {
@@ -140,10 +140,10 @@ func (l *layout) largest() int {
 	return largest
 }
 
-// turns is the elements of the slots that buckets take turns in, with so many of each
-// size: no more than there are buckets for it.
+// turns returns the total number of elements of all slots, with the given number of slots per size,
+// but no more slots than buckets of that size.
 func (l *layout) turns(slots int) (elements int) {
-	buckets := map[int]int{} // by room
+	buckets := map[int]int{} // by slot size
 	for _, s := range l.spans {
 		if buckets[s.room]++; buckets[s.room] <= slots {
 			elements += s.room
@@ -152,18 +152,18 @@ func (l *layout) turns(slots int) (elements int) {
 	return elements
 }
 
-// params are those of a bucket.
+// params returns the parameters of a bucket.
 func (l *layout) params(bucket int) []*nn.Param {
 	return l.all[l.spans[bucket].First:l.spans[bucket].End]
 }
 
-// Ranges returns, for each of Parts, the ranges of its elements that belong to selected
-// parameters. The padding after a parameter belongs to it, so that neighbors are one range.
+// Ranges returns, for each of Parts, the ranges of its elements that belong to selected parameters.
+// The padding after a parameter belongs to it, so that neighbors are one range.
 func (s *Sharder) Ranges(selected func(*nn.Param) bool) [][]nn.Range {
 	out := make([][]nn.Range, len(s.parts))
 	for i, part := range s.parts {
 		n, span := part.Len(), s.layout.spans[i]
-		first := 0 // element of the bucket at which the part begins
+		first := 0 // index in the bucket of the part's first element
 		if s.Strategy != DDP {
 			first = s.comm.Rank() * n
 		}

@@ -10,21 +10,20 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Over is a communicator's operations for a [Sharder] whose device has its memory where
-// the communicator works: that of the host.
+// Over returns the operations of c for a [Sharder] whose device uses host memory.
 func Over(c collective.Communicator) Communicator { return over{tensors{c}} }
 
-// OverDevice is likewise for a device with memory of its own, such as a GPU: onDevice
-// works on that memory, and host, which has the same ranks, on what is on the host. mark
-// is as [Follower.Mark].
+// OverDevice returns the operations for a device with its own memory, such as a GPU. The
+// communicator onDevice works on device memory. The communicator host, which has the same ranks,
+// works on host memory. See [Follower.Mark] for mark.
 func OverDevice(onDevice, host collective.Communicator, mark func() func() error) Follower {
 	return beside{tensors{onDevice}, host, mark}
 }
 
-// tensors are a communicator's operations on tensors.
+// tensors implements collectives on tensors.
 type tensors struct{ c collective.Communicator }
 
-// typeOf is what gradients and values are between ranks.
+// typeOf returns the element type for collectives on t.
 func typeOf(t device.Tensor) collective.Type {
 	switch t.Type() {
 	case device.Float32:
@@ -35,7 +34,7 @@ func typeOf(t device.Tensor) collective.Type {
 	panic(fmt.Sprintf("ddp: a tensor of %v between ranks", t.Type()))
 }
 
-// memory is a tensor's, which the host need not be able to address.
+// memory returns the tensor's memory, which need not be addressable by the host.
 func memory(t device.Tensor) []byte {
 	return unsafe.Slice((*byte)(t.Base()), t.Len()*t.Type().Size())
 }
@@ -66,12 +65,12 @@ func (o over) Broadcast(ctx context.Context, buf []byte, root int) error {
 	return o.c.Do(ctx, collective.Broadcast(buf, root))
 }
 
-// Alloc returns memory that the other ranks of the node can read, if there is such.
+// Alloc returns memory that the other ranks of the node can read, or nil if c has no such memory.
 func (o over) Alloc(ctx context.Context, n int) ([]float32, error) {
 	return collective.Alloc[float32](ctx, o.c, n)
 }
 
-// beside is a device's communicator with the host's.
+// beside combines a device's communicator with the host's.
 type beside struct {
 	tensors
 	host collective.Communicator

@@ -10,45 +10,43 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// Times is how long communication took, all steps since it was last asked for
-// together.
+// Times holds communication times, summed over all steps since the last call of TakeTimes.
 type Times struct {
-	// Busy is the time in operations, and Exposed the part of it in which nothing else
-	// was done. They hold the waiting for slower ranks too, and with bfloat16 the
-	// rounding and widening.
+	// Busy is the time in collectives. Exposed is the part of it that does not overlap computation.
+	// Both include waiting for slower ranks and, with bfloat16, rounding and widening.
 	Busy, Exposed time.Duration
 }
 
-// TakeTimes returns the times since it was last called, between steps.
+// TakeTimes returns the times since its last call. Call it between steps.
 func (s *Sharder) TakeTimes() Times {
 	t := s.queue.times
 	s.queue.times = Times{}
 	return t
 }
 
-// queue performs operations beside the computation, in the order in which they were
-// asked for: the same on every rank, as that depends on nothing but the program.
+// A queue runs operations concurrently with the computation, in the order in which they were
+// enqueued. The order is the same on every rank, because it depends only on the program.
 type queue struct {
 	operations chan operation
 	mark       func() func() error // of a Follower, else nil
-	run        func()              // made once since a go statement of a method allocates
+	run        func()              // created once, because a go statement with a method value allocates
 	ctx        context.Context
 	times      Times
 	trace      *trace.Recorder // nil with one rank
-	asked      int             // operations so far
+	asked      int             // number of operations enqueued so far
 
 	mu   sync.Mutex
 	done int
 	more sync.Cond
-	err  error // of the first that failed; those after it are not performed
+	err  error // of the first operation that failed; later operations are skipped
 }
 
-// operation is something to be done with a bucket.
+// An operation is a collective on a bucket.
 type operation struct {
 	kind   kind
 	bucket int
-	slot   *slot // where it is lent memory
-	add    bool  // scatter: add to what came before
+	slot   *slot // temporary memory, or nil
+	add    bool  // scatter: add to the previous gradients
 	after  func() error
 	asked  time.Time // for the trace
 }
@@ -56,17 +54,17 @@ type operation struct {
 type kind int
 
 const (
-	reduce  kind = iota // of gradients, for all ranks
-	scatter             // of gradients, to the ranks that they belong to
-	fetch               // values from the ranks that they belong to
+	reduce  kind = iota // all-reduce of gradients
+	scatter             // reduce-scatter of gradients
+	fetch               // all-gather of values
 	end
 )
 
-// spans are what a trace calls them.
+// spans maps operations to their names in a trace.
 var spans = [end]trace.Kind{reduce: trace.Reduce, scatter: trace.Scatter, fetch: trace.Gather}
 
 func (q *queue) start(s *Sharder) {
-	// A model asks for at most a fetch and a reduction of a bucket, then waits.
+	// A model enqueues at most a fetch and a reduction per bucket, then waits.
 	q.operations = make(chan operation, 2*len(s.buckets)+1)
 	q.more.L = &q.mu
 	if f, ok := s.comm.(Follower); ok {
@@ -96,13 +94,13 @@ func (q *queue) start(s *Sharder) {
 	}
 }
 
-// begin starts the work.
+// begin starts the goroutine that runs the operations.
 func (q *queue) begin(ctx context.Context) {
 	q.ctx = ctx
 	go q.run()
 }
 
-// ask adds an operation and returns its number.
+// ask enqueues an operation and returns its sequence number.
 func (q *queue) ask(o operation) int {
 	if q.mark != nil && o.kind != end {
 		o.after = q.mark()
@@ -113,7 +111,7 @@ func (q *queue) ask(o operation) int {
 	return q.asked
 }
 
-// wait returns when operation number n is done, or will not be.
+// wait returns when operation n has ended or was skipped.
 func (q *queue) wait(n int) {
 	q.mu.Lock()
 	if q.done < n {
@@ -133,7 +131,7 @@ func (q *queue) end() error {
 	return q.err
 }
 
-// exposed performs an operation while nothing else is done.
+// exposed runs an operation that does not overlap computation.
 func (q *queue) exposed(f func() error) error {
 	began := time.Now()
 	err := f()
@@ -144,7 +142,7 @@ func (q *queue) exposed(f func() error) error {
 	return err
 }
 
-// perform does an operation.
+// perform runs an operation.
 func (s *Sharder) perform(ctx context.Context, o operation) (err error) {
 	b := &s.buckets[o.bucket]
 	what := "add up"
@@ -170,18 +168,18 @@ func (s *Sharder) perform(ctx context.Context, o operation) (err error) {
 	return nil
 }
 
-// mine is this rank's part of a bucket.
+// mine returns this rank's shard of a bucket.
 func (s *Sharder) mine(whole device.Tensor) device.Tensor {
 	n := whole.Len() / s.comm.Size()
 	return whole.Slice(s.comm.Rank()*n, (s.comm.Rank()+1)*n)
 }
 
-// lent is what a slot lends to a bucket with parts of so many elements.
+// lent returns the memory in o's slot for a bucket with shards of the given number of elements.
 func (s *Sharder) lent(o operation, part int) device.Tensor {
 	return o.slot.memory.Slice(0, part*s.comm.Size())
 }
 
-// scatter has this rank's part of a bucket's gradients be added up.
+// scatter reduce-scatters a bucket's gradients.
 func (s *Sharder) scatter(ctx context.Context, b *bucket, o operation) error {
 	if o.slot == nil {
 		if s.beside() {
@@ -207,7 +205,7 @@ func (s *Sharder) scatter(ctx context.Context, b *bucket, o operation) error {
 	return nil
 }
 
-// fetch has all of a bucket's values be those of the ranks that update them.
+// fetch all-gathers a bucket's values from the ranks that update them.
 func (s *Sharder) fetch(ctx context.Context, b *bucket, o operation) error {
 	if o.slot == nil {
 		return s.comm.AllGather(ctx, b.value, s.mine(b.value))

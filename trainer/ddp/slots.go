@@ -7,20 +7,20 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// none is the bucket of a slot that has none.
+// none marks a free slot.
 const none = -1
 
-// slot is memory that buckets are lent in turn.
+// A slot is memory that buckets use in turn.
 type slot struct {
 	memory device.Tensor
 	bucket int
-	busy   int // the operation that works on it last
-	used   int // when it was lent, in the order of slots.clock
+	busy   int // the last operation that uses it
+	used   int // value of slots.clock when it was last assigned
 }
 
-// slots are those for values, or for gradients. There are as many as were ever needed
-// at once, which is known after a step or two: it depends on the program alone, not
-// on time.
+// slots holds the slots for values or for gradients. It allocates a slot when no slot is free, so
+// the number of slots is constant after one or two steps. It depends only on the program, not on
+// timing.
 type slots struct {
 	memory       Memory
 	list         []*slot
@@ -28,12 +28,12 @@ type slots struct {
 	before, last int // gradients: the last two operations
 }
 
-// onItsWay reports whether a slot has gradients that are being written or added up.
+// onItsWay reports whether gradients in a slot are being written or reduced.
 func (l *slots) onItsWay(s *slot) bool { return s.bucket != none || s.busy > l.before }
 
-// Lent is the bytes that buckets will be lent in turn, beside what this rank keeps: one
-// that is worked on and one on its way, of gradients and of values. A layer whose
-// parameters are in two buckets takes one more.
+// Lent returns the number of bytes of slots, which come in addition to this rank's permanent
+// memory: one bucket in use and one in flight, for gradients and for values. A layer whose
+// parameters are in two buckets needs one more.
 func (s *Sharder) Lent() int64 {
 	kinds := int64(0)
 	if s.EachBatch() {
@@ -45,8 +45,8 @@ func (s *Sharder) Lent() int64 {
 	return kinds * int64(s.layout.turns(2)) * int64(device.Float32.Size())
 }
 
-// find returns the slot of that many elements that was lent longest ago, of those
-// that are not taken, or a new one.
+// find returns the least recently assigned slot of room elements that is not taken. It allocates a
+// new slot if none is free.
 func (l *slots) find(room int, taken func(*slot) bool) *slot {
 	var best *slot
 	for _, s := range l.list {
@@ -63,19 +63,19 @@ func (l *slots) find(room int, taken func(*slot) bool) *slot {
 	return best
 }
 
-// lookahead is which buckets' values are there with ZeRO3.
+// lookahead decides which buckets' values to prefetch with ZeRO3.
 type lookahead struct {
-	using, needed []int // buckets of the last call and of the present one
-	// The last two buckets that came into use, and what came into use after such two:
-	// forwards and backwards through the same buckets are two different things.
+	using, needed []int // buckets of the previous call and of the current one
+	// The last two buckets that came into use, and the bucket that followed each such pair. A pair
+	// distinguishes a forward pass from a backward pass through the same buckets.
 	recent [2]int
 	after  map[[2]int]int
 }
 
-// inUse reports whether what is in a slot must stay there.
+// inUse reports whether the bucket in a slot is in use and must stay.
 func (w *lookahead) inUse(s *slot) bool { return slices.Contains(w.needed, s.bucket) }
 
-// refresh begins to fetch what will be used first.
+// refresh begins to gather the values that are used first.
 func (s *Sharder) refresh() {
 	if s.stale {
 		s.stale = false
@@ -114,14 +114,14 @@ func (s *Sharder) NeedValues(params []*nn.Param) {
 	}
 }
 
-// foresee fetches the bucket that came into use next the last time.
+// foresee prefetches the bucket that followed the last time.
 func (s *Sharder) foresee() {
 	if next, known := s.ahead.after[s.ahead.recent]; known {
 		s.load(next)
 	}
 }
 
-// load begins to fetch a bucket that is not there.
+// load begins to gather a bucket's values, unless they are in memory.
 func (s *Sharder) load(i int) {
 	b := &s.buckets[i]
 	if b.valueSlot != nil {
@@ -137,7 +137,7 @@ func (s *Sharder) load(i int) {
 	b.fetched = s.queue.ask(operation{kind: fetch, bucket: i, slot: place})
 }
 
-// drop takes a bucket's values away.
+// drop frees a bucket's values.
 func (s *Sharder) drop(i int) {
 	b := &s.buckets[i]
 	if b.valueSlot != nil {
@@ -149,7 +149,7 @@ func (s *Sharder) drop(i int) {
 	}
 }
 
-// forget takes all values away, those too that someone else has placed.
+// forget frees all values, including the ones that a caller has set.
 func (s *Sharder) forget() {
 	for i := range s.buckets {
 		s.drop(i)

@@ -9,8 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// Whatever the strategy, the number of ranks and the size of buckets, values and
-// averages after some steps have the same bits as with DDP, and so have loss and norm.
+// For every strategy, number of ranks, and bucket size, the values, averages, loss, and norm after
+// a few steps are bit-identical to DDP's.
 func TestStrategiesGiveTheSameBits(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4} {
 		for _, with := range []Options{{Bucket: 64}, {Bucket: 3 << 10}, {Bucket: 1 << 20}, {Bucket: 3 << 10, BF16: true}} {
@@ -44,7 +44,7 @@ func TestStrategiesGiveTheSameBits(t *testing.T) {
 	}
 }
 
-// A parameter of several chunks arrives as it is, on whichever ranks its parts are.
+// A parameter of several chunks arrives unchanged, on whichever ranks its shards are.
 func TestSpreadOfLargeParameters(t *testing.T) {
 	shape := gptOptions
 	shape.Vocabulary = 3*chunk/shape.Width + 1
@@ -62,7 +62,7 @@ func TestSpreadOfLargeParameters(t *testing.T) {
 	}
 }
 
-// After its first steps, a step allocates nothing.
+// After the first steps, a step allocates nothing.
 func TestStepsAllocateNothing(t *testing.T) {
 	for _, strategy := range Strategies() {
 		for _, with := range []struct {
@@ -115,8 +115,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 	}
 }
 
-// Memory follows the formulas of ZeRO within a tenth, with all that is there for a
-// part of a step only.
+// Memory follows the formulas of the ZeRO paper within 10%, including temporary memory.
 func TestMemoryFollowsTheFormulas(t *testing.T) {
 	shape := nn.GPTOptions{Vocabulary: 40, Context: 16, Layers: 24, Heads: 2, Width: 32}
 	psi := shape.NumParams()
@@ -155,8 +154,8 @@ func TestMemoryFollowsTheFormulas(t *testing.T) {
 	}
 }
 
-// What ranks send is twice the parameters in a step, and three times with ZeRO3, but
-// for buckets that happen to be there still.
+// Per step, ranks send twice the number of parameters, and three times with ZeRO3, except for
+// buckets that are still in memory.
 func TestTraffic(t *testing.T) {
 	for _, strategy := range Strategies() {
 		for _, size := range []int{4, 2} { // bytes of a gradient

@@ -9,25 +9,24 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
-// Give sends all elements of a parameter, which fill writes: a chunk of them at a time,
-// those from at on.
+// Give sends all elements of a parameter. It calls fill once per chunk, with the index of the
+// chunk's first element.
 type Give func(param int, fill func(at int, values []float32) error) error
 
-// chunk is the elements that are sent at a time: little beside any model, much beside
-// what it takes to begin.
+// chunk is the maximum number of elements per broadcast: small compared with any model, and large
+// compared with the latency of a broadcast.
 const chunk = 1 << 18
 
-// Spread gives every rank its parts of something that there is one of for each
-// element of the parameters: values, or what an optimiser keeps. On rank 0 it calls
-// from, which must give every parameter, in whichever order; one that is given again
-// is replaced. No rank ever has more of it than its parts and a chunk. parts are as
-// [Sharder.Parts].
+// Spread gives every rank its parts of data that has one value per parameter element: parameter
+// values, or optimizer state. On rank 0, it calls from, which must give every parameter, in any
+// order. If from gives a parameter twice, the second replaces the first. Each rank needs memory for
+// its parts and one chunk only. Parts has the shape of [Sharder.Parts].
 func (s *Sharder) Spread(ctx context.Context, parts [][]float32, from func(Give) error) error {
 	var scratch []float32
 	if s.Strategy != DDP {
 		scratch = make([]float32, chunk)
 	}
-	// send sends a parameter, or receives it; fill may be nil.
+	// send broadcasts a parameter on rank 0 and receives it on other ranks, where fill is nil.
 	send := func(param int, fill func(int, []float32) error) error {
 		n := s.layout.all[param].Len()
 		for at := 0; at < n; at += chunk {
@@ -78,7 +77,7 @@ func (s *Sharder) spreadFrom(ctx context.Context, from func(Give) error, send Gi
 	return err
 }
 
-// announced has all ranks know the parameter that rank 0 says comes next.
+// announced broadcasts the index of the next parameter from rank 0 and returns it.
 func (s *Sharder) announced(ctx context.Context, param int) (int, error) {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(param))
@@ -88,8 +87,8 @@ func (s *Sharder) announced(ctx context.Context, param int) (int, error) {
 	return int(binary.LittleEndian.Uint64(b[:])), nil
 }
 
-// stretch is memory for elements of a parameter: where they belong, if all of them
-// belong to this rank.
+// stretch returns memory for n elements of a parameter: their final position with DDP, scratch
+// otherwise.
 func (s *Sharder) stretch(parts [][]float32, scratch []float32, param, at, n int) []float32 {
 	if s.Strategy != DDP {
 		return scratch[:n]
@@ -98,25 +97,25 @@ func (s *Sharder) stretch(parts [][]float32, scratch []float32, param, at, n int
 	return parts[place.bucket][place.at+at:][:n]
 }
 
-// keep copies what belongs to this rank to its part.
+// keep copies the elements of this rank's shard to its part.
 func (s *Sharder) keep(parts [][]float32, values []float32, param, at int) {
 	if s.Strategy == DDP {
 		return
 	}
 	place := s.layout.places[s.layout.all[param]]
 	part, begin := parts[place.bucket], place.at+at
-	first := s.comm.Rank() * len(part) // of the part in its bucket
+	first := s.comm.Rank() * len(part) // index in the bucket of the part's first element
 	from, to := max(first, begin), min(first+len(part), begin+len(values))
 	if from < to {
 		copy(part[from-first:to-first], values[from-begin:])
 	}
 }
 
-// Pieces calls f for all that this rank has of parameters, with the elements from
-// place at on.
+// Pieces calls f for each range of a parameter that this rank has, with the index at of its first
+// element.
 func (s *Sharder) Pieces(parts [][]float32, f func(param, at int, values []float32)) {
 	for i, part := range parts {
-		first := 0 // of the part in its bucket
+		first := 0 // index in the bucket of the part's first element
 		if s.Strategy != DDP {
 			first = s.comm.Rank() * len(part)
 		}
