@@ -13,13 +13,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// saveBehind saves while training goes on, which waits for a copy of what this rank
-// keeps. There is memory for one copy: a save that is under way still is waited for,
-// because none that the job asks for is left out.
+// saveBehind saves asynchronously. Training pauses only to copy this rank's state. There is memory
+// for one copy, so saveBehind first waits for a save in progress: no requested checkpoint is
+// skipped.
 //
-// Where ranks write parts, each tells the others with the gradients of every step
-// whether it has written its own; after the step in which all have, rank 0 commits, in
-// the background too.
+// If ranks write parts, each rank sends a flag with the gradients of every step until it has
+// written its part. After the step in which no rank sends the flag, rank 0 commits, also in the
+// background.
 func (r *run) saveBehind(ctx context.Context) error {
 	defer r.Progress.enter(phaseSaving)()
 	defer r.Trace.Add(trace.Save, 0, r.Trace.Now())
@@ -43,7 +43,7 @@ func (r *run) saveBehind(ctx context.Context) error {
 	return nil
 }
 
-// beside does something in the background.
+// beside runs f in a background goroutine.
 func (s *saving) beside(f func()) {
 	s.done = make(chan struct{})
 	go func() {
@@ -53,13 +53,13 @@ func (s *saving) beside(f func()) {
 	}()
 }
 
-// unwritten says that other ranks must wait for what this one writes in the background.
+// unwritten reports whether this rank is still writing its part in the background.
 func (r *run) unwritten() bool {
 	s := r.behind
 	return s != nil && s.divided && !s.told && !s.idle()
 }
 
-// idle says that nothing is written in the background.
+// idle reports whether the background goroutine has ended.
 func (s *saving) idle() bool {
 	select {
 	case <-s.done:
@@ -69,7 +69,7 @@ func (s *saving) idle() bool {
 	}
 }
 
-// attend takes note, after a step, of what has become of a save in the background.
+// attend polls the save in the background after a step.
 func (r *run) attend(ctx context.Context) error {
 	s := r.behind
 	switch {
@@ -86,7 +86,7 @@ func (r *run) attend(ctx context.Context) error {
 	return r.settled()
 }
 
-// settle waits for the save in the background, if there is one.
+// settle waits for the save in the background, if one is in progress.
 func (r *run) settle(ctx context.Context) error {
 	for r.behind != nil {
 		s := r.behind
@@ -106,7 +106,8 @@ func (r *run) settle(ctx context.Context) error {
 	return nil
 }
 
-// conclude has all ranks, each of which has written its parts, agree, and rank 0 commit.
+// conclude finishes a save after all ranks have written their parts: the ranks exchange the
+// results, and rank 0 commits.
 func (r *run) conclude(ctx context.Context) error {
 	defer r.Trace.Add(trace.Save, 0, r.Trace.Now())
 	s, began := r.behind, time.Now()
@@ -121,7 +122,7 @@ func (r *run) conclude(ctx context.Context) error {
 	return nil
 }
 
-// settled ends the save in the background.
+// settled reports the result of the save in the background and clears it.
 func (r *run) settled() error {
 	s := r.behind
 	r.behind = nil
@@ -129,8 +130,9 @@ func (r *run) settled() error {
 	return r.tolerate(r.saved(s))
 }
 
-// leave waits, when the run ends in failure, for what is being written: no goroutine
-// stays, and a state from before the failure is saved if this rank can do so alone.
+// leave waits for the save in progress when the run fails, so that no goroutine remains. It
+// completes the save if this rank can do so without the others. The state is from before the
+// failure.
 func (r *run) leave() {
 	if s := r.behind; s != nil {
 		<-s.done
@@ -140,14 +142,14 @@ func (r *run) leave() {
 	}
 }
 
-// copied says that this rank saves in the background, from copies of its own.
+// copied reports whether this rank saves asynchronously, from its own copies.
 func (r *run) copied() bool {
 	return r.Job.Checkpoint.Async && (r.spreading().Strategy != ddp.DDP || r.Comm.Rank() == 0)
 }
 
-// reserve gets memory for copies, and touches it: memory that is touched for the first
-// time is some times slower than copying. To that of [device.Pinner] a device copies at the
-// speed of its bus; where there is none, copies are slower, and that is told.
+// reserve allocates the memory for copies and touches it: the first access to a page takes several
+// times as long as the copy. A [device.Pinner] copies to pinned memory at the speed of its bus.
+// Without pinned memory, copies are slower, and reserve emits a warning.
 func (r *run) reserve() {
 	if !r.copied() {
 		return
@@ -181,8 +183,8 @@ func (r *run) reserve() {
 	}
 }
 
-// copying reads what is to be saved: on the host the memory itself, of which copyOf makes
-// copies; else copies, in the memory for them if there is some.
+// copying returns the function that reads the state to save. On the host, it returns the memory
+// itself, which copyOf copies later. Otherwise it copies, to r.copies if it is allocated.
 func (r *run) copying() optim.Read {
 	room := r.copies
 	if r.device.Host() || room == nil {
@@ -196,10 +198,10 @@ func (r *run) copying() optim.Read {
 	}
 }
 
-// copyChunk is the elements that a goroutine copies at a time.
+// copyChunk is the number of elements that a goroutine copies at a time.
 const copyChunk = 1 << 18
 
-// copyOf replaces pieces in the host's memory by copies of them.
+// copyOf replaces pieces in host memory by copies.
 func (r *run) copyOf(pieces map[string][]checkpoint.Part) {
 	if !r.device.Host() {
 		return

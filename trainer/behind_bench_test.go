@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// How long training waits for a save of 240 MB, a model of 80 MB with AdamW, in the
-// background and otherwise: in turns, with medians.
+// BenchmarkStallOfASave measures how long training waits for a save of 240 MB (a model of 80 MB
+// with AdamW), asynchronous and synchronous. It alternates between the two and reports medians.
 func BenchmarkStallOfASave(b *testing.B) {
 	j, err := jobs.Parse("job.toml", fmt.Appendf(nil, wide+"async = true\n", jobs.StrategyDDP, 8))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// contents are the digests of the files of all checkpoints of a folder.
+// contents returns the digests of the files of all checkpoints in a directory.
 func contents(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := checkpoint.List(dir)
@@ -36,8 +36,8 @@ func contents(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// A save in the background writes what one that is waited for does, byte for byte, with
-// every strategy, and training goes on as it would.
+// For every strategy, an async save writes the same bytes as a synchronous one, and training
+// continues unchanged.
 func TestSavingBehindWritesTheSame(t *testing.T) {
 	for _, strategy := range strategyNames {
 		for _, ranks := range []int{2, 3} {
@@ -60,8 +60,8 @@ func TestSavingBehindWritesTheSame(t *testing.T) {
 	}
 }
 
-// Stopped, or with a rank that dies, at any step, also while a checkpoint is being written,
-// training ends with the same bits.
+// If training is stopped or a rank dies at any step, also during an async save, the final weights
+// are bit-identical.
 func TestStopAndDeathWhileSavingBehind(t *testing.T) {
 	for _, strategy := range []jobs.Strategy{jobs.StrategyDDP, jobs.StrategyZeRO3} {
 		spec := func(batch int) *jobs.Job {
@@ -72,13 +72,13 @@ func TestStopAndDeathWhileSavingBehind(t *testing.T) {
 	}
 }
 
-// behind is a job that saves in the background, every few steps.
+// behind returns a job with async checkpoints every few steps.
 func behind(t *testing.T, strategy jobs.Strategy, more string) *jobs.Job {
 	return by(t, strategy, fmt.Sprintf(mlp, 2)+"async = true\n"+more)
 }
 
-// breaking makes the folder of checkpoints one that cannot be written to as soon as there
-// is a checkpoint of a step, and mends it when that is noticed.
+// breaking makes the checkpoint directory unwritable as soon as it has a checkpoint of a step, and
+// makes it writable again when a save has failed.
 func breaking(t *testing.T, dir string, broken *bool) func(int, *Options) {
 	away := dir + "-away"
 	swap := func(from, to string) {
@@ -110,7 +110,7 @@ func breaking(t *testing.T, dir string, broken *bool) func(int, *Options) {
 	}
 }
 
-// A save in the background that fails ends the run, and takes nothing of what was there.
+// A failed async save stops the run and leaves existing checkpoints intact.
 func TestFailedSaveBehindEndsTheRun(t *testing.T) {
 	for _, strategy := range strategyNames {
 		dir, broken := filepath.Join(t.TempDir(), "checkpoints"), false
@@ -126,8 +126,8 @@ func TestFailedSaveBehindEndsTheRun(t *testing.T) {
 	}
 }
 
-// Or the run goes on, says so, and saves again when the next is due; it ends with what
-// an undisturbed one does.
+// With on_error = "continue", the run continues, emits an event, and saves again when the next save
+// is due. Its result equals an undisturbed run's.
 func TestFailedSaveIsTriedAgain(t *testing.T) {
 	undisturbed := t.TempDir()
 	_, _, errs := world(t, 2, behind(t, jobs.StrategyDDP, ""), undisturbed, small)
@@ -155,7 +155,7 @@ func TestFailedSaveIsTriedAgain(t *testing.T) {
 	}
 }
 
-// The first save and the last are waited for, and are not done without.
+// The first and the last save are synchronous, and their failure stops the run.
 func TestLastSaveMustSucceed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
 	_, _, errs := world(t, 1, behind(t, jobs.StrategyDDP, "on_error = \"continue\"\n"), dir, func(rank int, o *Options) {

@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// Whatever shapes the result and has changed is named with both values, and nothing is
-// trained; all that has changed is named together.
+// If a setting that affects the result has changed, the error names it with both values, and
+// nothing is trained. One error lists all changes.
 func TestEveryChangeOfTheJobIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	text := strings.Replace(fmt.Sprintf(mlp, 50), "epochs = 3", "epochs = 1", 1)
@@ -52,7 +52,7 @@ func TestEveryChangeOfTheJobIsNamed(t *testing.T) {
 	}
 }
 
-// How a run is spread, what it prints and what it keeps may change.
+// Settings of the strategy, of output, and of retention may change.
 func TestOtherChangesAreNone(t *testing.T) {
 	text := strings.Replace(fmt.Sprintf(mlp, 50), "epochs = 3", "epochs = 1", 1)
 	for _, c := range []struct{ from, to string }{
@@ -72,8 +72,8 @@ func TestOtherChangesAreNone(t *testing.T) {
 	}
 }
 
-// A checkpoint of another run that has come into the folder is refused, though it is
-// further on than this run's, whose own is left as it is.
+// A checkpoint of another run in the directory is rejected, even if its step is higher than this
+// run's. This run's checkpoints stay unchanged.
 func TestForeignCheckpointOfAHigherStepIsRefused(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	text := fmt.Sprintf(mlp, 50)
@@ -127,7 +127,7 @@ func TestWhatDoesNotBelongIsRefused(t *testing.T) {
 	}
 }
 
-// longer has a finished job want more.
+// longer increases the number of epochs of a finished job.
 func longer(s string) string { return strings.Replace(s, "epochs = 1", "epochs = 2", 1) }
 
 func TestChangedDataAreRefused(t *testing.T) {

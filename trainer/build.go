@@ -12,7 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// openData opens the data. Reading large data can take long, so it stops on request: then
+// openData opens the data. Reading large data can take long, so a stop request interrupts it: then
 // all ranks return errStopped.
 func (r *run) openData(ctx context.Context) (err error) {
 	opening, disarm, cancel := r.untilStop(ctx)
@@ -29,8 +29,8 @@ func (r *run) openData(ctx context.Context) (err error) {
 	return err
 }
 
-// build opens the data and lays out model, gradients and optimiser: all memory
-// that steps need.
+// build opens the data and allocates the model, gradients, and optimizer: all memory that steps
+// need.
 func (r *run) build(ctx context.Context) error {
 	t := r.train
 	err := r.openData(ctx)
@@ -54,7 +54,8 @@ func (r *run) build(ctx context.Context) error {
 	if err := r.fits(); err != nil {
 		return err
 	}
-	// No rank takes memory before the others have seen what is free: they count its part.
+	// No rank allocates memory before the others have measured the free memory, because they
+	// account for its share themselves.
 	if err := r.Comm.Do(ctx, collective.Barrier()); err != nil {
 		return err
 	}
@@ -87,18 +88,18 @@ func (r *run) build(ctx context.Context) error {
 	return nil
 }
 
-// batchesAhead is the batches that are read while the one before is computed.
+// batchesAhead is the number of batches to prefetch during the computation.
 const batchesAhead = 1
 
-// noSteps is an epoch without a step.
+// noSteps is the error for an epoch without a step.
 type noSteps struct{ error }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (noSteps) Hint() string {
 	return "use a smaller train.batch, or train.data.drop_last = false and uneven = \"join\""
 }
 
-// DataOptions are the job's for package data.
+// DataOptions converts a job's data settings to options for package data.
 func DataOptions(t *jobs.Train) data.Options {
 	d := t.Data
 	return data.Options{
@@ -109,7 +110,7 @@ func DataOptions(t *jobs.Train) data.Options {
 	}
 }
 
-// NewModel makes the model of a job for its data.
+// NewModel creates the model of a job for its data.
 func NewModel(m *jobs.Model, d data.Dataset) (nn.Model, error) {
 	dense := nn.MLPOptions{Hidden: widths(m.Hidden), Activation: string(m.Activation), Dropout: float64(m.Dropout)}
 	switch m.Kind {
@@ -126,7 +127,7 @@ func NewModel(m *jobs.Model, d data.Dataset) (nn.Model, error) {
 	return nil, fmt.Errorf("unknown kind %q", m.Kind)
 }
 
-// GPTOptions are the shape of a job's GPT for a vocabulary of so many tokens.
+// GPTOptions returns the shape of a job's GPT for the given vocabulary size.
 func GPTOptions(m *jobs.Model, vocabulary int) nn.GPTOptions {
 	return nn.GPTOptions{Vocabulary: vocabulary, Context: int(m.Context), Layers: int(m.Layers), Heads: int(m.Heads),
 		Width: int(m.Width), Dropout: float64(m.Dropout)}
@@ -140,10 +141,10 @@ func widths(counts []jobs.Count) []int {
 	return out
 }
 
-// spreading is how the model is spread over ranks.
+// spreading returns the options of the parallelism strategy.
 func (r *run) spreading() ddp.Options {
 	t := r.train
-	strategy, _ := ddp.ParseStrategy(string(t.Strategy)) // the job's check has looked at it
+	strategy, _ := ddp.ParseStrategy(string(t.Strategy)) // validated when the job was loaded
 	return ddp.Options{Strategy: strategy, Extra: numExtra, FirstBucket: int(t.FirstBucket), Bucket: int(t.Bucket),
 		BF16: t.Reduce == jobs.ReduceBF16, NoSync: t.NoSync && t.Accumulate > 1, Trace: r.Trace}
 }

@@ -31,10 +31,10 @@ func weightsOf(t *testing.T, dir string) map[string]safetensors.Tensor {
 	return out
 }
 
-// TestOnlyMatricesOfGPTDecay compares the weights after one step with different weight
-// decays: the step is otherwise the same, and AdamW applies weight decay to each element
-// by itself. So matrices must equal those of decay = "all", and all other parameters those
-// without weight decay, whatever the strategy and the bounds of buckets and chunks.
+// TestOnlyMatricesOfGPTDecay compares the weights after one step with different weight decays: the
+// step is otherwise the same, and AdamW applies weight decay to each element separately. So
+// matrices must equal the result of decay = "all", and all other parameters the result without
+// weight decay, whatever the strategy and the bounds of buckets and shards.
 func TestOnlyMatricesOfGPTDecay(t *testing.T) {
 	spec := strings.Replace(fmt.Sprintf(gpt, 32, 0.0, text(t)), "epochs = 2", "epochs = 1", 1)
 	for _, kind := range []string{"adamw", "adam", "sgd"} {
@@ -77,9 +77,9 @@ func TestOnlyMatricesOfGPTDecay(t *testing.T) {
 	}
 }
 
-// TestOlderRunOfGPTIsNotResumedWithOtherDecay resumes from a checkpoint whose manifest has
-// no optimizer.decay, as those of versions without the key: a job that asks for weight
-// decay on matrices only is rejected.
+// TestOlderRunOfGPTIsNotResumedWithOtherDecay resumes from a checkpoint whose manifest has no
+// optimizer.decay, like manifests of versions without the key: a job with weight decay on matrices
+// only is rejected.
 func TestOlderRunOfGPTIsNotResumedWithOtherDecay(t *testing.T) {
 	dir := t.TempDir()
 	spec := fmt.Sprintf(gpt, 8, 0.1, text(t))
@@ -94,8 +94,8 @@ func TestOlderRunOfGPTIsNotResumedWithOtherDecay(t *testing.T) {
 	}
 }
 
-// TestOlderRunOfGPTResumesWithItsDecay resumes such a run twice with a job that does not
-// give the key. It must compute the same as with decay = "all".
+// TestOlderRunOfGPTResumesWithItsDecay resumes such a run twice with a job that does not set the
+// key. It must compute the same as with decay = "all".
 func TestOlderRunOfGPTResumesWithItsDecay(t *testing.T) {
 	spec := fmt.Sprintf(gpt, 8, 0.1, text(t))
 	all := strings.Replace(spec, "lr = 0.003", "lr = 0.003\ndecay = \"all\"", 1)

@@ -17,7 +17,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// gpt is a job that learns a text.
+// gpt is a job that trains on a text file.
 const gpt = `name = "t"
 [train]
 epochs = 2
@@ -44,7 +44,7 @@ every = "3 steps"
 keep = 100
 `
 
-// text is a file of 25 windows of 8 characters to train on.
+// text creates a file with 25 windows of 8 characters to train on.
 func text(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "text.txt")
@@ -54,7 +54,7 @@ func text(t *testing.T) string {
 	return path
 }
 
-// sameLosses holds the losses of two runs to each other.
+// sameLosses compares the losses of two runs.
 func sameLosses(t *testing.T, got, want []Event, tolerance float64) {
 	t.Helper()
 	a, b := losses(got), losses(want)
@@ -68,8 +68,8 @@ func sameLosses(t *testing.T, got, want []Event, tolerance float64) {
 	}
 }
 
-// Batches whose gradients are added up train what one large batch does, the last
-// and shorter step too, with dropout as without.
+// Gradient accumulation trains the same as one large batch, also in the last, shorter step, with
+// and without dropout.
 func TestAccumulationEqualsALargeBatch(t *testing.T) {
 	path := text(t)
 	for _, dropout := range []float64{0, 0.2} {
@@ -83,7 +83,7 @@ func TestAccumulationEqualsALargeBatch(t *testing.T) {
 				sameLosses(t, events, large, 2e-6)
 				continue
 			}
-			// The last step of an epoch repeats samples to give every rank one.
+			// The last step of an epoch repeats samples so that every rank has one.
 			for step := 1; step <= 4; step++ {
 				if a, b := losses(events)[step], losses(large)[step]; math.Abs(a-b) > 2e-6*b {
 					t.Errorf("dropout %v, %d ranks, step %d: loss %v, want %v", dropout, ranks, step, a, b)
@@ -159,7 +159,7 @@ func TestEveryKindOfModelTrains(t *testing.T) {
 	}
 }
 
-// csv is a job whose data have a sample that makes the loss infinite.
+// csv is a job whose data have a sample with an infinite loss.
 const csv = `name = "t"
 [train]
 epochs = 1
@@ -206,8 +206,7 @@ func TestStepsThatAreNotFinite(t *testing.T) {
 	}
 }
 
-// A step allocates nothing, from reading the samples to the update, also while it is
-// recorded.
+// A step allocates nothing, from reading the samples to the update, with and without a trace.
 func TestStepsAllocateNothing(t *testing.T) {
 	for name, spec := range map[string]string{
 		"mlp": fmt.Sprintf(mlp, 2),
@@ -252,8 +251,8 @@ func TestAnEpochWithoutABatchIsRefused(t *testing.T) {
 	}
 }
 
-// A GPT starts from the weights in a file, as those of a checkpoint are, and a file
-// that does not fit is refused by name.
+// A GPT starts from the weights in a file with the format of a checkpoint's. A file that does not
+// match is rejected, and the error names it.
 func TestGPTStartsFromWeights(t *testing.T) {
 	path := text(t)
 	trained := t.TempDir()
@@ -280,7 +279,7 @@ func TestGPTStartsFromWeights(t *testing.T) {
 	}
 }
 
-// early is a communicator that fails when all ranks should first meet.
+// early is a communicator that fails at the first barrier.
 type early struct{ collective.Communicator }
 
 func (c early) Do(ctx context.Context, call collective.Call) error {
@@ -290,8 +289,8 @@ func (c early) Do(ctx context.Context, call collective.Call) error {
 	return c.Communicator.Do(ctx, call)
 }
 
-// A rank takes no memory before the others have seen what is free, of which they count
-// its part.
+// No rank allocates memory before all ranks have measured the free memory, because each accounts
+// for the others' share.
 func TestMemoryIsTakenWhenAllHaveLooked(t *testing.T) {
 	const width, layers = 1024, 2
 	large := strings.Replace(fmt.Sprintf(gpt, 2, 0, text(t)), "width = 16", fmt.Sprint("width = ", width), 1)
@@ -307,19 +306,19 @@ func TestMemoryIsTakenWhenAllHaveLooked(t *testing.T) {
 	}
 }
 
-// What would not fit is refused with figures, before anything is allocated.
+// A run that exceeds the free memory is rejected with sizes, before anything is allocated.
 func TestTooLargeIsRefused(t *testing.T) {
 	large := strings.Replace(fmt.Sprintf(gpt, 2, 0, text(t)), "width = 16", "width = 8192", 1)
 	_, _, errs := world(t, 1, job(t, large), t.TempDir(), func(_ int, o *Options) { o.LocalRanks = 1000 })
 	if errs[0] == nil || !strings.Contains(errs[0].Error(), "on each of 1000 ranks of this machine") || !strings.Contains(errs[0].Error(), "GiB are free") {
 		t.Errorf("got %v", errs[0])
 	}
-	// The copy to save from counts.
+	// The copies of an async checkpoint count.
 	_, _, errs = world(t, 1, job(t, strings.Replace(large, "[checkpoint]", "[checkpoint]\nasync = true", 1)), t.TempDir(), nil)
 	if errs[0] == nil || !strings.Contains(errs[0].Error(), " for the copy that checkpoint.async saves, and ") {
 		t.Errorf("got %v", errs[0])
 	}
-	// A batch larger than the data takes no more memory than they do.
+	// A batch larger than the data set needs no more memory than the data set.
 	_, result, errs := world(t, 1, job(t, fmt.Sprintf(mlp, 2147483647)), t.TempDir(), nil)
 	ok(t, errs)
 	if result.Step != 3 {

@@ -10,10 +10,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// evaluate measures the held-out data, each sample once over all ranks. Between
-// batches ranks ask each other whether one was asked to stop; then it ends without a
-// result. Every rank does as many batches, since ranks may need each other's weights
-// in each: one that has no more samples takes the first again, which does not count.
+// evaluate computes the metrics of the held-out data, each sample once across ranks. Between
+// batches, the ranks check whether one of them was asked to stop. Then evaluate returns without a
+// result. Every rank runs the same number of batches, because ranks may need each other's weights
+// in each batch. A rank without remaining samples repeats sample 0 and ignores the result.
 func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 	r.at.Unevaluated = false
 	if r.eval == nil {
@@ -28,7 +28,7 @@ func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 	}
 	r.evalLoad.Start(batches)
 	defer r.evalLoad.Stop()
-	sums := make([]float64, 3) // of losses, of right answers, of what they are out of
+	sums := make([]float64, 3) // losses, correct predictions, predictions
 	stop := make([]float64, 1)
 	for i := range rounds {
 		if r.askedToStop() {
@@ -71,7 +71,7 @@ func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 	return false, nil
 }
 
-// evalBatches is what this rank evaluates, and the most batches that a rank has.
+// evalBatches returns this rank's batches, and the maximum number of batches of any rank.
 func (r *run) evalBatches() (batches [][]int, rounds int) {
 	for i := r.Comm.Rank(); i < r.eval.Len(); i += r.Comm.Size() {
 		if n := len(batches); n == 0 || len(batches[n-1]) == r.batch {
@@ -83,10 +83,10 @@ func (r *run) evalBatches() (batches [][]int, rounds int) {
 	return batches, (perRank(r.eval.Len(), r.Comm.Size()) + r.batch - 1) / r.batch
 }
 
-// perRank is the samples of the rank that has most.
+// perRank returns the number of samples of the rank that has most.
 func perRank(samples, ranks int) int { return (samples + ranks - 1) / ranks }
 
-// askedToStop says whether this rank was.
+// askedToStop reports whether this rank was asked to stop.
 func (r *run) askedToStop() bool {
 	select {
 	case <-r.Stop:

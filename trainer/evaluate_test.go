@@ -12,7 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// evaluated are the held-out losses by epochs done.
+// evaluated returns the held-out losses by number of completed epochs.
 func evaluated(events []Event) map[int]float64 {
 	out := map[int]float64{}
 	for _, e := range events {
@@ -23,8 +23,8 @@ func evaluated(events []Event) map[int]float64 {
 	return out
 }
 
-// A stop that is asked for while an epoch is evaluated does not wait for that: the
-// epoch is saved, and evaluated when the run goes on, also after the last one.
+// A stop during the evaluation of an epoch does not wait for the evaluation: the epoch is saved,
+// and evaluated when the run resumes, also after the last epoch.
 func TestStopWhileEvaluating(t *testing.T) {
 	j := job(t, fmt.Sprintf(gpt, 2, 0.0, text(t)))
 	whole := t.TempDir()
@@ -68,14 +68,14 @@ func TestStopWhileEvaluating(t *testing.T) {
 	}
 }
 
-// finishedWith says whether the run in dir ended with these weights.
+// finishedWith reports whether the run in dir ended with these weights.
 func finishedWith(t *testing.T, dir, sums string) bool {
 	t.Helper()
 	_, want := digests(t, dir)
 	return sums == want
 }
 
-// Held-out rows that are not the same on all ranks would give an accuracy of nothing.
+// If held-out rows differ between ranks, the accuracy would be meaningless.
 func TestOtherHeldOutDataOnOneRankAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	for name, rows := range map[string]string{"train.csv": "1,1\n2,2\n3,3\n4,4\n", "eval0.csv": "5,5\n", "eval1.csv": "5,6\n"} {

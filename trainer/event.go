@@ -8,57 +8,57 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 )
 
-// Kind says what an [Event] is about.
+// Kind is the kind of an [Event].
 type Kind string
 
 // The kinds of events.
 const (
-	Processor  Kind = "processor"   // the cores of the machine compute, not a GPU; Err says why, Asked that the job asks for GPUs
-	Unmet      Kind = "unmet"       // this rank's GPU cannot do what was asked for, and does it otherwise; Err says what
+	Processor  Kind = "processor"   // training runs on the CPU, not on a GPU; Err is the reason, Asked reports whether the job requests GPUs
+	Unmet      Kind = "unmet"       // this rank's GPU does not support a requested feature and uses a fallback; Err names it
 	Started    Kind = "start"       // rank 0: training begins at Step; Path is the checkpoint it resumes from
-	Resized    Kind = "resized"     // rank 0: steps have Is samples from here on, and had Was
-	Relocated  Kind = "layout"      // rank 0: the checkpoint is of the layout LayoutWas, and the ranks have Layout
-	Uncompared Kind = "uncompared"  // rank 0: an older version saved the checkpoint, which did not compare the ranks
+	Resized    Kind = "resized"     // rank 0: steps have Is samples from now on, and had Was before
+	Relocated  Kind = "layout"      // rank 0: the checkpoint has the layout LayoutWas, and the ranks have Layout
+	Uncompared Kind = "uncompared"  // rank 0: an older version, which did not compare the ranks, saved the checkpoint
 	DecayKept  Kind = "decay-kept"  // rank 0: training resumes with train.optimizer.decay = "all", as an earlier version started it
-	PassedOver Kind = "passed-over" // rank 0: a checkpoint could not be used; Err says why
-	Trained    Kind = "train"       // a logging interval is over
-	Skipped    Kind = "skip"        // a step was left out; Err says why
+	PassedOver Kind = "passed-over" // rank 0: a checkpoint is not usable and was skipped; Err is the reason
+	Trained    Kind = "train"       // a logging interval has ended
+	Skipped    Kind = "skip"        // a step was skipped; Err is the reason
 	Idle       Kind = "idle"        // the learning rate will be 0 for the last Idle steps
-	Evaluated  Kind = "eval"        // the held-out data were measured
-	Saved      Kind = "save"        // rank 0: a checkpoint of Step, which may be before the present one, stands at Path
-	Unsaved    Kind = "save-failed" // a checkpoint could not be written, and the job goes on; Err says why
-	Unpinned   Kind = "unpinned"    // what checkpoint.async saves is copied from the GPU at less than its speed; Err says why
-	Scarce     Kind = "scarce"      // rank 0: not all checkpoints that are to be kept will fit; Err says why
-	Traced     Kind = "trace"       // the steps to record are, and Options.Trace can be written
-	Stopped    Kind = "stop"        // training stopped when asked to, and can be resumed
-	Finished   Kind = "finish"      // every epoch is done
+	Evaluated  Kind = "eval"        // the held-out data were evaluated
+	Saved      Kind = "save"        // rank 0: saved a checkpoint of Step, which may be before the current step, to Path
+	Unsaved    Kind = "save-failed" // a checkpoint could not be written, and training continues; Err is the reason
+	Unpinned   Kind = "unpinned"    // checkpoint.async copies from the GPU at reduced speed; Err is the reason
+	Scarce     Kind = "scarce"      // rank 0: the disk has too little space for all checkpoints to keep; Err has the sizes
+	Traced     Kind = "trace"       // the steps to trace have ended, and Options.Trace can be written
+	Stopped    Kind = "stop"        // training stopped on request and can be resumed
+	Finished   Kind = "finish"      // all epochs are complete
 )
 
-// Event is something that an observer may want to show or keep.
+// An Event reports something that an observer may want to display or record.
 type Event struct {
 	Kind             Kind
-	Step, Steps      int // optimiser steps done, and in all (about, when the number of ranks changed)
-	Epoch, Epochs    int // the present epoch counted from 0, and in all; in Evaluated, Saved: epochs done
+	Step, Steps      int // completed optimizer steps; total steps, an estimate after the number of ranks changes
+	Epoch, Epochs    int // current epoch from 0, and total; in Evaluated and Saved: completed epochs
 	Loss             float64
-	Accuracy         float64 // Evaluated: share of right answers, NaN for regression
+	Accuracy         float64 // Evaluated: fraction of correct predictions, NaN for regression
 	LR               float64
-	SamplesPerSecond float64        // of all ranks together
-	TokensPerSecond  float64        // likewise, 0 if samples have none
+	SamplesPerSecond float64        // over all ranks
+	TokensPerSecond  float64        // over all ranks; 0 if samples have no tokens
 	StepTime         time.Duration  // of a step on this rank, mean of the interval
 	Remaining        time.Duration  // estimate
-	Took, Stalled    time.Duration  // Saved: in all, and the part that training waited
-	Communication    *Communication // Trained: nil for a rank alone
+	Took, Stalled    time.Duration  // Saved: total time, and the part for which training waited
+	Communication    *Communication // Trained: nil with one rank
 	Path             string
 	Idle             int
 	Was, Is          int
 	LayoutWas        string // as in checkpoint.Manifest
 	Layout           string
 	Asked            bool
-	Already          bool // Finished: there was nothing to do
+	Already          bool // Finished: there was nothing to train
 	Err              error
 }
 
-// String is the event as one line for people.
+// String formats the event as one line for users.
 func (e Event) String() string {
 	switch e.Kind {
 	case Processor:
@@ -131,7 +131,7 @@ func (e Event) String() string {
 	return string(e.Kind)
 }
 
-// rounded drops digits that an estimate does not have.
+// rounded rounds an estimate to its precision.
 func rounded(d time.Duration) time.Duration {
 	if d > 10*time.Minute {
 		return d.Round(time.Minute)

@@ -9,17 +9,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// join has a job take each sample once, in micro-batches of the given size.
+// join returns a job that uses each sample once, in micro-batches of the given size.
 func join(spec string, batch, accumulate int) string {
 	spec = strings.Replace(spec, "[train.data]", "[train.data]\nuneven = \"join\"", 1)
 	return strings.Replace(spec, fmt.Sprintf("batch = %d", batch), fmt.Sprintf("batch = %d\naccumulate = %d", batch, accumulate), 1)
 }
 
-// Samples that go around neither ranks nor batches train what one rank trains with
-// them, and are evaluated so, by every strategy: in the last step of an epoch ranks have
-// fewer samples than others, fewer batches, or none.
+// If samples do not divide evenly among ranks or batches, every strategy trains and evaluates the
+// same as one rank. In the last step of an epoch, some ranks have fewer samples than others, fewer
+// batches, or none.
 func TestJoinEqualsOneRank(t *testing.T) {
-	path := text(t) // of 20 samples to train on
+	path := text(t) // 20 samples to train on
 	mlps := func(samples int) func(int) string {
 		return func(batch int) string {
 			return strings.Replace(fmt.Sprintf(mlp, batch), "samples = 203", fmt.Sprintf("samples = %d", samples), 1)
@@ -29,7 +29,7 @@ func TestJoinEqualsOneRank(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		spec       func(batch int) string
-		all        int // samples of a whole step
+		all        int // samples per full step
 		accumulate int
 		ranks      []int
 	}{
@@ -63,10 +63,10 @@ func TestJoinEqualsOneRank(t *testing.T) {
 	}
 }
 
-// A run that stops before the last steps of an epoch goes on with another number of
-// ranks: each sample is taken once, as by one rank.
+// A run that stops before the last steps of an epoch resumes with a different number of ranks: each
+// sample is used once, as with one rank.
 func TestJoinResumes(t *testing.T) {
-	// Of 25 samples with 12 in a step the third step has one.
+	// With 25 samples and 12 per step, the third step has one sample.
 	spec := func(ranks int) *jobs.Job {
 		text := strings.Replace(fmt.Sprintf(mlp, 12/ranks), "samples = 203", "samples = 25", 1)
 		return job(t, strings.Replace(join(text, 12/ranks, 1), "epochs = 3", "epochs = 4", 1))
@@ -76,8 +76,8 @@ func TestJoinResumes(t *testing.T) {
 	for _, before := range []int{1, 2, 3, 4} {
 		for _, after := range []int{1, 2, 3, 4} {
 			dir := t.TempDir()
-			// After two steps one sample is left of the first epoch, which the batch's
-			// size of the other number of ranks does not change.
+			// After two steps, one sample of the first epoch is left, independent of the batch size
+			// that the other number of ranks uses.
 			stoppedRun(t, before, spec(before), dir, 2)
 			second := spec(before)
 			events, result, errs := world(t, after, second, dir, nil)
@@ -92,13 +92,13 @@ func TestJoinResumes(t *testing.T) {
 	}
 }
 
-// Samples that do not go around are left out with uneven = "drop", and the last batch
-// stays.
+// With uneven = "drop", samples that do not divide evenly among the ranks are dropped, and the last
+// batch stays.
 func TestDropOfUnevenSamples(t *testing.T) {
 	text := strings.Replace(fmt.Sprintf(mlp, 5), "[train.data]", "[train.data]\nuneven = \"drop\"", 1)
 	_, result, errs := world(t, 2, job(t, strings.Replace(text, "samples = 203", "samples = 13", 1)), t.TempDir(), nil)
 	ok(t, errs)
-	if result.Step != 3*2 { // of 6 samples each in batches of 5
+	if result.Step != 3*2 { // 6 samples each in batches of 5
 		t.Errorf("%d steps, want 6", result.Step)
 	}
 }

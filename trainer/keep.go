@@ -8,7 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// keep is which checkpoints the job wants to stay.
+// keep returns the job's retention policy for checkpoints.
 func (r *run) keep() checkpoint.Keep {
 	c := r.Job.Checkpoint
 	k := checkpoint.Keep{Newest: int(c.Keep), Best: string(c.KeepBest), Highest: c.KeepBest == jobs.MetricAccuracy}
@@ -21,7 +21,7 @@ func (r *run) keep() checkpoint.Keep {
 	return k
 }
 
-// checkKeep refuses a metric that the data do not give.
+// checkKeep returns an error if the data do not provide the metric of checkpoint.keep_best.
 func (r *run) checkKeep() error {
 	best := r.Job.Checkpoint.KeepBest
 	if best == "" || r.eval != nil && (best != jobs.MetricAccuracy || r.eval.Classes()) {
@@ -30,20 +30,19 @@ func (r *run) checkKeep() error {
 	return unmeasured(best)
 }
 
-// unmeasured is a metric to keep the best checkpoint by that nothing measures.
+// unmeasured is the error for a checkpoint.keep_best that is never measured.
 type unmeasured string
 
 func (m unmeasured) Error() string {
 	return fmt.Sprintf("checkpoint.keep_best is %q, which these data do not give", string(m))
 }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (unmeasured) Hint() string {
 	return "held-out data are needed (train.data.eval_path or holdout), and for accuracy classes; or leave keep_best out"
 }
 
-// bestSaved is the best metric of the checkpoints that are there, NaN where there is
-// none.
+// bestSaved returns the best metric of the existing checkpoints, or NaN if none has it.
 func (r *run) bestSaved() (float64, error) {
 	k := r.keep()
 	if k.Best == "" {
@@ -60,8 +59,8 @@ func (r *run) bestSaved() (float64, error) {
 	return value, nil
 }
 
-// improved reports whether the evaluation that has just ended was the best so far, by
-// the metric to keep.
+// improved reports whether the evaluation that has just ended had the best result so far, by the
+// metric of checkpoint.keep_best.
 func (r *run) improved() bool {
 	k := r.keep()
 	now, measured := r.last[k.Best]

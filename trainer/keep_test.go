@@ -12,10 +12,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// The best checkpoint by what was measured is kept, saved for that where it would not be
-// otherwise, also when the run was stopped in between.
+// The best checkpoint by the measured metric is kept, and saved even if no save is due, also if the
+// run was stopped in between.
 func TestKeepBest(t *testing.T) {
-	// A rate that is far too high: the loss goes up and down.
+	// The learning rate is far too high, so the loss goes up and down.
 	text := strings.NewReplacer("lr = 0.003", "lr = 0.3", "epochs = 2", "epochs = 8").Replace(fmt.Sprintf(gpt, 2, 0.0, text(t)))
 	for _, every := range []string{"1 epoch", "100000 steps"} {
 		for _, stopAfter := range []int{0, 4} {
@@ -70,14 +70,14 @@ func TestKeepBest(t *testing.T) {
 	}
 }
 
-// A metric that is not measured is refused before anything is trained.
+// A metric that is not measured is rejected before training starts.
 func TestKeepBestWithoutMetric(t *testing.T) {
 	for metric, text := range map[string]string{"eval_loss": csv, "accuracy": csv} {
 		path := filepath.Join(t.TempDir(), "data.csv")
 		if err := os.WriteFile(path, []byte("1,1\n2,2\n3,3\n4,4\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if metric == "accuracy" { // which data of values do not give
+		if metric == "accuracy" { // not available for regression
 			text = strings.Replace(text, "shuffle", "eval_path = \"EVAL\"\nshuffle", 1)
 		}
 		j := job(t, strings.Replace(fmt.Sprintf(text, "stop", path), "EVAL", path, 1)+"[checkpoint]\nkeep_best = \""+metric+"\"\n")

@@ -8,25 +8,25 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// later is what the host learns of steps after it has asked for them: of each while the
-// next is computed, unless it has to know before. It is for a rank alone: others would
-// have to be told of a step that was left out.
+// later tracks steps that the host has enqueued but whose results it has not read yet. It reads the
+// result of a step while the device computes the next one, or earlier if it needs the result. It
+// works for a single rank only: other ranks would have to be notified of a skipped step.
 type later struct {
 	verdict      device.Verdict
 	newReading   func() device.Reading
-	steps        [2]outcome // in turns
+	steps        [2]outcome // used alternately
 	asked, known int
 }
 
-// outcome is how a step went, on its way to the host.
+// outcome is the result of a step, in transfer to the host.
 type outcome struct {
-	at      position // before it
+	at      position // before the step
 	losses  []batchLoss
-	batches int // of losses, in this step
+	batches int // entries of losses in use
 	told    device.Reading
 }
 
-// batchLoss is what a batch adds to the step's loss.
+// batchLoss is the contribution of a micro-batch to the step's loss.
 type batchLoss struct {
 	rows   device.Reading
 	parts  int
@@ -41,7 +41,7 @@ func newLater(d device.Late, parts int) *later {
 	return l
 }
 
-// next is the place for the step that is being asked for.
+// next returns the outcome of the step that is being enqueued.
 func (l *later) next() *outcome { return &l.steps[l.asked%len(l.steps)] }
 
 // begin begins a step.
@@ -50,8 +50,9 @@ func (l *later) begin(at position) {
 	o.at, o.batches = at, 0
 }
 
-// batch takes the losses of a batch, whose rows the next one replaces. The last one's are
-// copied after all that is asked for, so that nothing comes between.
+// batch records the losses of a micro-batch. The next micro-batch overwrites them on the device, so
+// they are copied now. The copy of the last one is enqueued after the update, so that nothing
+// delays the update.
 func (l *later) batch(m nn.Model, weight float64, last bool) {
 	o := l.next()
 	if o.batches == len(o.losses) {
@@ -67,8 +68,8 @@ func (l *later) batch(m nn.Model, weight float64, last bool) {
 	}
 }
 
-// updateLater asks for the update, if the device finds that loss and gradients are finite,
-// and learns of the step before.
+// updateLater enqueues the update, which the device skips if loss or gradients are not finite, and
+// waits for the result of the previous step.
 func (r *run) updateLater() error {
 	defer r.Trace.Add(trace.Optimizer, 0, r.Trace.Now())
 	l := r.later
@@ -86,7 +87,7 @@ func (r *run) updateLater() error {
 	return r.learn(1)
 }
 
-// learn waits for the outcomes of all steps but so many.
+// learn waits for the results of all steps except the last unknown ones.
 func (r *run) learn(unknown int) (err error) {
 	l := r.later
 	if l == nil || l.known >= l.asked-unknown {
@@ -102,7 +103,7 @@ func (r *run) learn(unknown int) (err error) {
 		for _, b := range o.losses[:o.batches] {
 			loss += b.weight * nn.Mean(b.rows.Floats(), b.parts)
 		}
-		r.last["loss"] = float64(float32(loss)) // as it travels between ranks
+		r.last["loss"] = float64(float32(loss)) // ranks exchange it as float32
 		if made := told[0] != 0; made {
 			r.skipped = 0
 			r.optimizer.Taken()

@@ -10,7 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// findLayout sets the layout of the ranks on nodes, which decides the order of sums.
+// findLayout sets the layout of the ranks on nodes, which determines the order of sums.
 func (r *run) findLayout(ctx context.Context) error {
 	nodes := make([]float64, r.Comm.Size())
 	nodes[r.Comm.Rank()] = float64(r.Node)
@@ -56,8 +56,8 @@ func count(nodes []float64, node float64) int {
 	return n
 }
 
-// reportOrigin warns if the layout differs from the one of the checkpoint, and if the ranks
-// that saved the checkpoint did not compare their weights, as older versions did not.
+// reportOrigin warns if the layout differs from the checkpoint's layout, and if the ranks that
+// saved the checkpoint did not compare their weights. Older versions did not compare them.
 func (r *run) reportOrigin(from origin) {
 	if from.snapshot == nil || r.finished() {
 		return

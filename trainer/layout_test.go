@@ -12,7 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// A run reports that it resumes from a checkpoint of an older version, which did not compare
+// A run emits an event if it resumes from a checkpoint of an older version, which did not compare
 // the ranks.
 func TestResumeReportsUncomparedCheckpoint(t *testing.T) {
 	dir := t.TempDir()
@@ -65,8 +65,8 @@ func TestFormatLayout(t *testing.T) {
 	}
 }
 
-// A run that resumes with the same ranks on other nodes reports it, because the order of
-// sums may be another; one that resumes with the same layout does not.
+// A run that resumes with the same ranks on different nodes emits an event, because the order of
+// sums may differ. With the same layout it emits no event.
 func TestResumeReportsAnotherLayout(t *testing.T) {
 	dir := t.TempDir()
 	spread := func(perNode int) func(int, *Options) {
@@ -77,7 +77,7 @@ func TestResumeReportsAnotherLayout(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		perNode int
-		want    string // part of the event, if there is one
+		want    string // part of the event, or ""
 	}{{2, ""}, {2, ""}, {4, "was 2x2 and is 1x4"}, {4, ""}, {1, "was 1x4 and is 4x1"}} {
 		events, _, errs := world(t, 4, job(t, fmt.Sprintf(mlp, 2)), dir, spread(tt.perNode))
 		ok(t, errs)

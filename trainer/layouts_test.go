@@ -10,15 +10,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
 )
 
-// onNodes connects ranks as if each were a process, on the given nodes.
+// onNodes connects ranks on the given nodes, as separate processes.
 func onNodes(t *testing.T, nodes []int) []collective.Communicator {
 	t.Helper()
 	return conformance.Processes(t, len(nodes), collective.Options{Nodes: nodes, Memory: true})
 }
 
-// All strategies train the same bits wherever ranks are: the sum of a gradient has one
-// order, whether all ranks want it or one. Buckets are of the sizes at which sums are
-// made in other ways.
+// All strategies train bit-identical weights on any layout of the ranks: the order in which a
+// gradient is summed does not depend on whether all ranks need the sum or only one. The bucket
+// sizes select different algorithms.
 func TestStrategiesTrainTheSameBitsOnNodes(t *testing.T) {
 	spec := strings.NewReplacer("hidden = [16]", "hidden = [2000, 400, 30]", "samples = 203", "samples = 24", "7 steps", "100 steps").Replace(fmt.Sprintf(mlp, 2))
 	for name, nodes := range map[string][]int{

@@ -7,11 +7,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// loop trains from the present position to the end, or until a stop.
+// loop trains from the current position to the end, or until a stop.
 func (r *run) loop(ctx context.Context) (stopped bool, err error) {
 	for !r.finished() {
 		r.interval = interval{began: time.Now()}
-		if !r.at.Unevaluated { // or a stop came between the end of an epoch and of its evaluation
+		if !r.at.Unevaluated { // or a stop came between the end of an epoch and the end of its evaluation
 			if stopped, err = r.epoch(ctx); err != nil {
 				return false, err
 			}
@@ -28,8 +28,8 @@ func (r *run) loop(ctx context.Context) (stopped bool, err error) {
 	return false, nil
 }
 
-// epoch trains the rest of the present epoch. A stop within it saves; one that came
-// with its last step is left to endEpoch.
+// epoch trains the rest of the current epoch. It saves on a stop within the epoch, but leaves a
+// stop in the last step to endEpoch.
 func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 	steps := r.steps(r.at)
 	r.loader.Start(batchesOf(steps))
@@ -54,7 +54,7 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 				return false, err
 			}
 		}
-		if r.at.Step%compareInterval == 0 && !saves && (!stop || last) { // a save compares more
+		if r.at.Step%compareInterval == 0 && !saves && (!stop || last) { // a save also compares, and compares more
 			if err := r.compareWeights(ctx); err != nil {
 				return false, err
 			}
@@ -78,9 +78,9 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 	return stopped, nil
 }
 
-// endEpoch evaluates and saves after the last step of an epoch. When a stop has been
-// asked for, or is while it evaluates, it saves at once: what is asked for may be
-// all the time that is left, and evaluation begins again when the run goes on.
+// endEpoch evaluates and saves after the last step of an epoch. If a stop has been requested, or is
+// requested during the evaluation, it saves immediately: the checkpoint may need all of the
+// remaining time. The evaluation starts over when the run resumes.
 func (r *run) endEpoch(ctx context.Context, stop bool) (stopped bool, err error) {
 	improved := false
 	if !stop {
@@ -100,13 +100,13 @@ func (r *run) endEpoch(ctx context.Context, stop bool) (stopped bool, err error)
 	return stop, err
 }
 
-// due says whether something that happens every so often does after this step; at
-// the end of an epoch reports always do.
+// due reports whether a periodic action is due after this step. Reports are always due at the end
+// of an epoch.
 func (r *run) due(every jobs.Interval, last bool) bool {
 	return last || every.Unit == jobs.Steps && r.at.Step%int64(every.N) == 0
 }
 
-// advance counts a step of so many samples of all ranks.
+// advance counts a step with this number of samples over all ranks.
 func (r *run) advance(samples int) {
 	r.at.Step++
 	r.ofEpoch--
@@ -117,13 +117,13 @@ func (r *run) advance(samples int) {
 	r.interval.steps++
 }
 
-// stepsLeft is the number of steps to the end of the run. Those before may have been
-// made by another number of ranks, which makes another number of steps in an epoch.
+// stepsLeft returns the number of steps to the end of the run. The total cannot be computed from
+// the current world size, because earlier steps may have run with a different one.
 func (r *run) stepsLeft() int {
 	return r.ofEpoch + (int(r.train.Epochs)-int(r.at.Epoch)-1)*r.perEpoch
 }
 
-// report tells of the steps since the last report.
+// report emits the metrics of the steps since the last report.
 func (r *run) report(ctx context.Context) error {
 	elapsed := time.Since(r.interval.began)
 	communication, err := r.communication(ctx)

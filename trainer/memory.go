@@ -10,9 +10,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
 )
 
-// fits lays the run out on a device that only counts, and says so if that is more
-// than this machine has left: before the kernel ends the process in the middle of
-// it, which no one can explain afterwards.
+// fits computes the memory that the run needs, on a device that only counts, and returns an error
+// if it exceeds the free memory. Otherwise the kernel would kill the process in the middle of the
+// run, without an explanation.
 func (r *run) fits() error {
 	need, copies, err := r.need()
 	if err != nil {
@@ -28,7 +28,7 @@ func (r *run) fits() error {
 	}
 	have, known := cpu.Available()
 	ranks := int64(max(1, r.LocalRanks))
-	if r.spreading().Strategy != ddp.DDP { // else only rank 0 saves
+	if r.spreading().Strategy != ddp.DDP { // with DDP only rank 0 saves
 		need, copies = need+copies, 0
 	}
 	if !known || need*ranks+copies <= have {
@@ -44,9 +44,10 @@ func (r *run) fits() error {
 	return tooLarge{fmt.Errorf("%s, and %s are free", what, format.Bytes(have)), hintHost}
 }
 
-// copiesFit says so if the host of a GPU has no memory for the copies to save from.
+// copiesFit returns an error if the host of a GPU has too little memory for the copies of an async
+// checkpoint.
 func (r *run) copiesFit(copies int64) error {
-	if r.spreading().Strategy != ddp.DDP { // else only rank 0 saves
+	if r.spreading().Strategy != ddp.DDP { // with DDP only rank 0 saves
 		copies *= int64(max(1, r.LocalRanks))
 	}
 	have, known := cpu.Available()
@@ -56,8 +57,8 @@ func (r *run) copiesFit(copies int64) error {
 	return tooLarge{fmt.Errorf("the copies that checkpoint.async saves need %s of this machine's memory, and %s are free", format.Bytes(copies), format.Bytes(have)), hintCopies}
 }
 
-// besides is an estimate of the GPU's memory that the device and the connection of GPUs
-// will take beside tensors: libraries do not tell it.
+// besides estimates the GPU memory that the device and the GPU communicator use in addition to
+// tensors. CUDA's libraries do not report it.
 func (r *run) besides() (bytes int64) {
 	for _, held := range []any{r.device, r.between} {
 		if h, ok := held.(interface{ Besides() int64 }); ok {
@@ -67,9 +68,9 @@ func (r *run) besides() (bytes int64) {
 	return bytes
 }
 
-// need is the bytes of parameters, gradients and the optimiser's state that this rank
-// keeps or is lent, of what a step keeps and rounds, and of batches; and of copies to save
-// from.
+// need returns the memory of this rank in bytes: parameters, gradients, optimizer state, temporary
+// buckets, activations, packed operands, and batches. Copies is the memory for copies of an async
+// checkpoint.
 func (r *run) need() (bytes, copies int64, err error) {
 	samples := plan.Sample{Inputs: r.data.Inputs(), Tokens: r.data.Tokens(), Outputs: r.data.Outputs(), Classes: r.data.Classes()}
 	work := plan.Count(r.model, samples, r.batch, precision(r.train.Precision), r.device.Stored(device.BF16) == device.BFloat16)
@@ -95,13 +96,13 @@ func (r *run) need() (bytes, copies int64, err error) {
 	return c.Bytes + work.Activations + work.Packed + sharder.Lent(), copies, nil
 }
 
-// tooLarge is a run for which memory is not there.
+// tooLarge is the error for a run that needs more memory than is available.
 type tooLarge struct {
 	error
 	hint string
 }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (e tooLarge) Hint() string { return e.hint }
 
 const (

@@ -26,8 +26,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// wide is a model of 20 million parameters, all of whose layers are small beside it.
-// Each makes a bucket.
+// wide is a model of 20 million parameters in small layers. Each layer fills a bucket.
 const wide = `name = "wide"
 [train]
 first_bucket = "1 MiB"
@@ -53,27 +52,27 @@ lr = 0.001
 every = "1000 steps"
 `
 
-// wideParams is its parameters: 20 layers and the last.
+// wideParams is its number of parameters: 20 layers and the output layer.
 const (
 	wideLayer  = 1000*1000 + 1000
 	wideParams = 20*wideLayer + 1000*10 + 10
 )
 
-// process is a rank in a process of its own.
+// process is a rank in a separate process.
 type process struct {
 	Rank     int
 	Addrs    []string
 	Strategy jobs.Strategy
 	Dir      string
-	Steps    int  // of the epoch
+	Steps    int  // per epoch
 	Stop     bool // after the third step of the process
 }
 
-// usage is the memory that a process has taken since it was connected, in bytes.
+// usage is the memory that a process has allocated since it was connected, in bytes.
 type usage struct {
 	Steady  float64 // after two steps
 	P, S, H float64
-	// The most that there was until the first step was done, and at the end.
+	// The peak until the first step has ended, and at the end.
 	Start, End float64
 }
 
@@ -114,8 +113,8 @@ func (p process) train() error {
 	}
 	debug.FreeOSMemory()
 	var u usage
-	// Memory that ranks share counts for each with its part of it, which the kernel knows
-	// for what is there now; private memory is looked at all the time.
+	// The kernel divides memory that ranks share among them, but reports only its current value.
+	// The peak of private memory is sampled continuously.
 	private := watch()
 	base, baseShared := private.now(), shared()
 	stop, seen, common := make(chan struct{}), 0, 0.0
@@ -140,7 +139,7 @@ func (p process) train() error {
 	return json.NewEncoder(os.Stdout).Encode(u)
 }
 
-// shared is this process's part of the memory that processes share.
+// shared returns this process's proportional share of shared memory.
 func shared() float64 {
 	text, err := os.ReadFile("/proc/self/smaps_rollup")
 	if err != nil {
@@ -155,7 +154,7 @@ func shared() float64 {
 	panic("the kernel does not tell of shared memory")
 }
 
-// watcher looks at the memory that is this process's alone, and takes none for it.
+// watcher samples this process's private memory without allocating.
 type watcher struct {
 	pages *os.File
 	peak  atomic.Int64
@@ -183,7 +182,7 @@ func (w *watcher) now() float64 {
 	if err != nil && err != io.EOF {
 		panic(err)
 	}
-	var numbers [3]int // all, resident, resident and shared or of files
+	var numbers [3]int // all, resident, resident and shared or file-backed
 	at := 0
 	for _, c := range room[:n] {
 		switch {
@@ -197,10 +196,10 @@ func (w *watcher) now() float64 {
 	return float64((numbers[1] - numbers[2]) * os.Getpagesize())
 }
 
-// most is the most since it was last asked for.
+// most returns the peak since its last call.
 func (w *watcher) most() float64 { return max(float64(w.peak.Swap(0)), w.now()) }
 
-// run has ranks train and returns what they used.
+// run runs the ranks and returns their memory usage.
 func (p process) run(t *testing.T, ranks int) []usage {
 	t.Helper()
 	var files []*os.File
@@ -246,9 +245,9 @@ func (p process) run(t *testing.T, ranks int) []usage {
 	return all
 }
 
-// Memory of ranks in processes of their own is what the stages of ZeRO say, with the
-// buckets that are lent in turn, within a tenth; also while a checkpoint is loaded or
-// written, on rank 0 too, and what a run asks for before it begins.
+// The memory of ranks in separate processes follows the formulas of the ZeRO paper plus the
+// temporary buckets, within 10%, also while a checkpoint is loaded or written, on rank 0 too. The
+// estimate before the run matches as well.
 func TestMemoryOfProcesses(t *testing.T) {
 	perParam := map[jobs.Strategy]struct{ whole, divided, lent float64 }{
 		jobs.StrategyDDP: {16, 0, 0}, jobs.StrategyZeRO1: {8, 8, 0}, jobs.StrategyZeRO2: {4, 12, 2}, jobs.StrategyZeRO3: {0, 16, 4},
@@ -284,7 +283,7 @@ func TestMemoryOfProcesses(t *testing.T) {
 	}
 }
 
-// sized is a communicator that says it is one of many.
+// sized is a communicator that reports a given number of ranks.
 type sized struct {
 	collective.Alone
 	ranks int
@@ -292,7 +291,7 @@ type sized struct {
 
 func (s sized) Size() int { return s.ranks }
 
-// need is the bytes that a run says a rank needs.
+// need returns a run's estimate of a rank's memory in bytes.
 func (p process) need(t *testing.T, ranks int) float64 {
 	t.Helper()
 	return needed(t, job(t, fmt.Sprintf(wide, p.Strategy, 2*ranks*p.Steps)), ranks, cpu.New(1))
@@ -316,9 +315,9 @@ func needed(t *testing.T, j *jobs.Job, ranks int, d device.Device) float64 {
 	return float64(need)
 }
 
-// On a GPU in bf16 the largest operands that are rounded come to it: two rows of
-// activations, or of their gradients, on the left of a product, and a layer's weight on the
-// right.
+// On a GPU in bf16, the memory for rounded operands is determined by the largest ones: two rows of
+// activations, or of their gradients, as left operand of a matmul, and a layer's weight as right
+// operand.
 func TestNeedOfRoundedOperands(t *testing.T) {
 	j := job(t, fmt.Sprintf(wide, jobs.StrategyDDP, 2))
 	without := needed(t, j, 1, &plan.Counter{Narrow: true})

@@ -6,7 +6,7 @@ import (
 )
 
 // TestResumeMessageCountsEpochs checks the message of a run that resumes, also if the job
-// asks for fewer epochs than are done.
+// configures fewer epochs than are done.
 func TestResumeMessageCountsEpochs(t *testing.T) {
 	for _, c := range []struct {
 		epoch, epochs int

@@ -23,8 +23,8 @@ func newOptimizer(d device.Device, params []*nn.Param, o *jobs.Optimizer) (optim
 	return nil, fmt.Errorf("unknown kind %q", o.Kind)
 }
 
-// newSchedule is the learning rate as a function of the number of steps done, so
-// that a run which was stopped goes on with it by itself.
+// newSchedule returns the learning rate as a function of the number of completed steps. A resumed
+// run therefore continues its schedule automatically.
 func newSchedule(lr float64, s *jobs.Schedule) (optim.Schedule, error) {
 	var rate optim.Schedule
 	var err error
@@ -44,12 +44,11 @@ func newSchedule(lr float64, s *jobs.Schedule) (optim.Schedule, error) {
 	return optim.WarmUp(float64(s.WarmUpFrom), int64(s.WarmUp), rate)
 }
 
-// RateAt is the learning rate of the step after so many, by the settings that stand in a
-// checkpoint's manifest.
+// RateAt returns the learning rate after step steps, from the settings in a checkpoint's manifest.
 func RateAt(settings map[string]string, step int64) (float64, error) {
 	var err error
 	number := func(key string) (v float64) {
-		if text := settings[key]; text != "" && err == nil { // what is 0 is not there
+		if text := settings[key]; text != "" && err == nil { // settings that are 0 are omitted
 			err = json.Unmarshal([]byte(text), &v)
 		}
 		return v
@@ -74,8 +73,8 @@ func RateAt(settings map[string]string, step int64) (float64, error) {
 	return rate(step), nil
 }
 
-// warnOfIdleSteps tells of steps at the end of the run that the schedule leaves
-// without a learning rate. One of them is how a cosine ends.
+// warnOfIdleSteps warns about steps at the end of the run for which the schedule gives a learning
+// rate of 0. A single one is normal: a cosine ends with it.
 func (r *run) warnOfIdleSteps() {
 	r.ofEpoch = len(r.steps(r.at))
 	if r.at.Unevaluated {

@@ -5,19 +5,19 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 )
 
-// step is what this rank does in one step of all ranks. A rank that has fewer batches
-// than others, as uneven = "join" lets it, takes part in what they do together with
-// batches that count for nothing, as in PyTorch's Join.
+// step is this rank's part of an optimizer step. With uneven = "join", a rank with fewer
+// micro-batches than others takes part in collectives with padding batches, which do not count, as
+// in PyTorch's Join.
 type step struct {
 	batches [][]int
-	count   int // of batches: those after them count for nothing
-	samples int // of all ranks that count
+	count   int // batches that count; the others are padding
+	samples int // samples of all ranks that count
 }
 
-// nothing is a batch for a rank that has none left.
+// nothing is a padding batch.
 var nothing = []int{0}
 
-// steps are those of the rest of an epoch, the same number on every rank.
+// steps returns the remaining steps of an epoch. Every rank has the same number of steps.
 func (r *run) steps(at position) []step {
 	t, world := r.train, r.Comm.Size()
 	join, accumulate := t.Data.Uneven == jobs.UnevenJoin, max(1, int(t.Accumulate))
@@ -45,9 +45,9 @@ func (r *run) steps(at position) []step {
 	return out
 }
 
-// together is the batches that each rank needs for a step of so many samples: one to
-// have gradients at all, and where these are added up after each batch as many as rank
-// 0, which has most.
+// together returns the number of micro-batches that each rank needs for a step with this number of
+// samples: at least one, to have gradients. If gradients are reduced after each micro-batch, all
+// ranks need as many as rank 0, which has the most.
 func (r *run) together(samples int) int {
 	if !r.sharder.EachBatch() {
 		return 1
@@ -56,14 +56,14 @@ func (r *run) together(samples int) int {
 	return (perRank(samples, r.Comm.Size()) + batch - 1) / batch
 }
 
-// fill adds batches that count for nothing.
+// fill appends padding batches.
 func (s *step) fill(least int) {
 	for len(s.batches) < least {
 		s.batches = append(s.batches, nothing)
 	}
 }
 
-// batchesOf are those of all steps, one after the other.
+// batchesOf returns the batches of all steps, in order.
 func batchesOf(steps []step) [][]int {
 	var out [][]int
 	for _, s := range steps {

@@ -15,11 +15,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// processor makes what this rank computes on, as train.device says: of the same kind
-// on every rank, and each rank's own GPU. With "auto" it is the processor's cores where
-// no rank sees a GPU, and why is told. Where there are some but not for every rank, or
-// one cannot be used, a node is broken if the job asked for them; on a machine of one's
-// own that is as it is.
+// processor opens the device that train.device selects: the same kind on every rank, and a
+// different GPU for each rank. With "auto" it falls back to the CPU if no rank detects a GPU, and
+// reports why. If some ranks have no GPU, or a GPU is not usable, it fails if the job requests
+// GPUs, because then a node is broken. On a machine without a GPU request it falls back to the CPU.
 func (r *run) processor(ctx context.Context) error {
 	if r.train.Device == jobs.DeviceCPU {
 		r.onCores()
@@ -50,10 +49,10 @@ func (r *run) processor(ctx context.Context) error {
 	return nil
 }
 
-// onCores has this rank compute on the cores of its machine.
+// onCores makes this rank compute on the CPU.
 func (r *run) onCores() { r.device, r.between = cpu.New(r.Threads), ddp.Over(r.Comm) }
 
-// openGPU opens this rank's GPU. Either all ranks have theirs open then, or none has.
+// openGPU opens this rank's GPU. It fails on all ranks if it fails on one.
 func (r *run) openGPU(ctx context.Context, gpu cuda.Device) error {
 	d, failed := cuda.Open(gpu.Ordinal, cuda.Options{Libraries: r.Libraries, WGMMA: r.WGMMA})
 	mine := ""
@@ -83,7 +82,7 @@ func (r *run) openGPU(ctx context.Context, gpu cuda.Device) error {
 	return nil
 }
 
-// connectGPU connects this rank's GPU with those of the others.
+// connectGPU creates the communicator of this rank's GPU with the GPUs of the other ranks.
 func (r *run) connectGPU(ctx context.Context) error {
 	if r.Comm.Size() == 1 {
 		r.between = ddp.Over(r.Comm)
@@ -100,8 +99,7 @@ func (r *run) connectGPU(ctx context.Context) error {
 	return nil
 }
 
-// release gives back what this rank computes on and the connection of GPUs, which works
-// on its memory.
+// release closes the GPU communicator and then the device, whose memory the communicator uses.
 func (r *run) release() error {
 	var errs []error
 	for _, held := range []any{r.between, r.device} {
@@ -112,14 +110,14 @@ func (r *run) release() error {
 	return errors.Join(errs...)
 }
 
-// assigned is the GPU that this rank gets of those that ranks see.
+// assigned returns the GPU that is assigned to this rank.
 func (r *run) assigned(ctx context.Context) (cuda.Device, error) {
 	look := r.Look
 	if look == nil {
 		look = cuda.Look
 	}
 	found, err := look()
-	if errors.Is(err, cuda.ErrNotBuilt) { // so are all ranks': they are one program
+	if errors.Is(err, cuda.ErrNotBuilt) { // the same on all ranks, which run the same program
 		return cuda.Device{}, noGPU{err}
 	}
 	if err == nil && len(found.Devices) == 0 {
@@ -132,7 +130,7 @@ func (r *run) assigned(ctx context.Context) (cuda.Device, error) {
 			mine.Why += fmt.Sprintf(" (CUDA_VISIBLE_DEVICES=%q)", *r.VisibleDevices)
 		}
 	} else {
-		// Of as many as there are ranks on the node, one is always left.
+		// If a rank lists as many GPUs as there are ranks on the node, one is always left for it.
 		for _, d := range found.Devices[:min(len(found.Devices), max(1, r.LocalRanks))] {
 			mine.UUIDs = append(mine.UUIDs, d.UUID)
 		}
@@ -151,17 +149,17 @@ func (r *run) assigned(ctx context.Context) (cuda.Device, error) {
 	return found.Devices[ordinals[r.Comm.Rank()]], nil
 }
 
-// unready is a GPU that could not be opened: it is too old, or cuBLASLt is missing.
+// unready is the error for a GPU that could not be opened: it is too old, or cuBLASLt is missing.
 type unready struct{ error }
 
 func (e unready) Unwrap() error { return e.error }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (e unready) Hint() string {
 	return hint(e.error, "`srun ddpbatch doctor` tells what the node lacks")
 }
 
-// hint is that of an error, or another where it has none.
+// hint returns the hint of err, or otherwise if err does not have one.
 func hint(err error, otherwise string) string {
 	var hinter interface{ Hint() string }
 	if errors.As(err, &hinter) {
@@ -170,17 +168,17 @@ func hint(err error, otherwise string) string {
 	return otherwise
 }
 
-// noGPU is that no rank has one.
+// noGPU is the error if no rank has a GPU.
 type noGPU struct{ error }
 
 func (e noGPU) Unwrap() error { return e.error }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (e noGPU) Hint() string {
 	return hint(e.error, "`srun ddpbatch doctor` tells what the nodes have; train.device = \"auto\" takes processors where there is no GPU")
 }
 
-// Elsewhere is a failure that another rank is the cause of, and tells by itself.
+// Elsewhere is a failure that another rank caused. That rank reports it itself.
 type Elsewhere struct {
 	Rank int
 	Err  error

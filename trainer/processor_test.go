@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda"
 )
 
-// sees makes ranks see GPUs; one that sees "-" has no driver.
+// sees configures the GPUs that each rank detects; "-" means no driver.
 func sees(lists ...string) func(rank int, o *Options) {
 	visible := "0,1"
 	return func(rank int, o *Options) {
@@ -30,9 +30,9 @@ func sees(lists ...string) func(rank int, o *Options) {
 
 func TestProcessor(t *testing.T) {
 	for name, c := range map[string]struct {
-		device string // "+": the job asks for GPUs
+		device string // "+": the job requests GPUs
 		look   func(int, *Options)
-		err    string // of rank 1; empty: it trains
+		err    string // of rank 1; empty if it trains
 		told   string
 	}{
 		"cpu does not look":       {"cpu", func(_ int, o *Options) { o.Look = func() (cuda.Found, error) { panic("looked") } }, "", ""},

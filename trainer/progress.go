@@ -2,7 +2,7 @@ package trainer
 
 import "sync/atomic"
 
-// The phases of a training, as others are told.
+// The phases of a training run, as reported to the launcher.
 const (
 	phaseLoading    = "loading"
 	phaseTraining   = "training"
@@ -10,15 +10,15 @@ const (
 	phaseSaving     = "saving"
 )
 
-// Progress is how far this rank has come, for other goroutines to look at any time.
+// Progress is this rank's progress. Other goroutines may read it at any time.
 type Progress struct {
 	step  atomic.Int64
 	done  atomic.Uint64
 	phase atomic.Pointer[string]
 }
 
-// Now is the optimiser steps done, what the trainer is at, and a count that changes
-// with every batch, which is 0 before the first.
+// Now returns the number of completed optimizer steps, the current phase, and a count that changes
+// with every batch. The count is 0 before the first batch.
 func (p *Progress) Now() (step int, phase string, done uint64) {
 	phase = phaseLoading
 	if at := p.phase.Load(); at != nil {
@@ -27,7 +27,7 @@ func (p *Progress) Now() (step int, phase string, done uint64) {
 	return int(p.step.Load()), phase, p.done.Load()
 }
 
-// enter begins a phase, and returns what ends it: the one before goes on.
+// enter begins a phase. The function that it returns restores the previous phase.
 func (p *Progress) enter(phase string) (leave func()) {
 	before := p.phase.Swap(&phase)
 	return func() { p.phase.Store(before) }

@@ -12,7 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
-// weigher is a communicator that counts the bytes of gradients that are added up.
+// weigher is a communicator that counts the bytes of reduced gradients.
 type weigher struct {
 	collective.Communicator
 	bytes *atomic.Int64
@@ -25,8 +25,8 @@ func (w weigher) Do(ctx context.Context, c collective.Call) error {
 	return w.Communicator.Do(ctx, c)
 }
 
-// With reduce = "bf16" ranks exchange half the bytes of gradients, train nearly what
-// they train with fp32, and the same bits by every strategy.
+// With reduce = "bf16", ranks exchange half the bytes of gradients and train nearly the same
+// weights as with fp32. All strategies train bit-identical weights.
 func TestCompressedGradients(t *testing.T) {
 	for _, name := range []string{"mlp", "gpt"} {
 		spec := models(t)[name](2)

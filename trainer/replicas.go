@@ -15,9 +15,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// compareInterval is the number of steps between two comparisons of the weights when no
-// save comes earlier. A comparison reads 1 GB of weights in about 0.1 s, and a model of
-// that size needs minutes for 100 steps.
+// compareInterval is the maximum number of steps between two comparisons of the weights. A save
+// compares them too. A comparison reads 1 GB of weights in about 0.1 s, and a model of that size
+// needs minutes for 100 steps.
 const compareInterval = 100
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -25,8 +25,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // hasReplicas reports whether other ranks hold the same weights as this rank.
 func (r *run) hasReplicas() bool { return r.sharder.Strategy != ddp.ZeRO3 && r.Comm.Size() > 1 }
 
-// replicas returns the entry of a manifest for the present state, which compareAll has
-// accepted.
+// replicas returns the manifest entry for the current state, which compareAll has accepted.
 func (r *run) replicas() checkpoint.Replicas {
 	if r.hasReplicas() {
 		return checkpoint.ReplicasCompared
@@ -34,19 +33,18 @@ func (r *run) replicas() checkpoint.Replicas {
 	return checkpoint.ReplicasNone
 }
 
-// compareWeights compares the weights of all ranks. They differ only if a processor, its
-// memory, or a library between the ranks is faulty. Nothing else would detect the fault.
+// compareWeights compares the weights of all ranks. They differ only if a CPU, its memory, or a
+// library between the ranks is faulty. Nothing else would detect the fault.
 //
-// With ZeRO1 and ZeRO2 a rank receives most weights from the ranks that update them. The
-// comparison then checks the transfer. It cannot detect a rank that computes its own part
-// wrongly, because all ranks receive the same wrong weights. For the same reason it cannot
-// detect wrong gradients that a rank has sent to the others. With ZeRO3 and with a single
-// rank there is nothing to compare.
+// With ZeRO1 and ZeRO2 a rank receives most weights from the ranks that update them. The comparison
+// then checks the transfer. It cannot detect a rank that computes its own shard wrongly, because
+// all ranks receive the same wrong weights. For the same reason it cannot detect wrong gradients
+// that a rank has sent to the others. With ZeRO3 and with a single rank there is nothing to
+// compare.
 func (r *run) compareWeights(ctx context.Context) error { return r.compare(ctx, false) }
 
-// compareAll compares what a checkpoint holds: the weights and, with DDP, where each rank
-// has a copy of it, the state of the optimizer. No state is saved before all ranks agree
-// on it.
+// compareAll compares the contents of a checkpoint: the weights and, with DDP, in which each rank
+// has a copy, the optimizer state. No state is saved before all ranks agree on it.
 func (r *run) compareAll(ctx context.Context) error {
 	return r.compare(ctx, r.sharder.Strategy == ddp.DDP)
 }
@@ -81,7 +79,7 @@ func (r *run) compare(ctx context.Context, withState bool) error {
 	return nil
 }
 
-// weightsChecksum returns the CRC-32C of all parameters in their order.
+// weightsChecksum returns the CRC-32C of all parameters in registration order.
 func (r *run) weightsChecksum() uint32 {
 	sum := uint32(0)
 	for _, p := range r.params {
@@ -90,22 +88,22 @@ func (r *run) weightsChecksum() uint32 {
 	return sum
 }
 
-// stateChecksum returns the CRC-32C of the state of this rank's optimizer.
+// stateChecksum returns the CRC-32C of this rank's optimizer state.
 func (r *run) stateChecksum() uint32 {
 	sum := uint32(0)
 	add := func(values []float32) { sum = crc32.Update(sum, castagnoli, element.Bytes(values)) }
 	state := r.optimizer.StateBy(func(t device.Tensor) []float32 {
 		add(device.Floats(r.device, t))
-		return nil // one tensor at a time: a device's would need memory for a copy of all
+		return nil // one tensor at a time, because copying all of a device's tensors would need memory for them
 	})
 	for _, t := range state.Tensors {
-		add(t.Data) // what the host keeps, such as the number of steps
+		add(t.Data) // state in host memory, such as the number of steps
 	}
 	return sum
 }
 
-// groupEqual groups the ranks by their checksum. The largest group is first; among groups
-// of the same size the one with the lowest rank.
+// groupEqual groups the ranks by checksum. The largest group is first; among groups of the same
+// size, the group with the lowest rank.
 func groupEqual(sums []float64) [][]int {
 	at := map[float64]int{}
 	var groups [][]int
@@ -121,7 +119,7 @@ func groupEqual(sums []float64) [][]int {
 	return groups
 }
 
-// maxNamed is the number of ranks, or groups of ranks, that a message lists.
+// maxNamed is the maximum number of ranks, or groups of ranks, that a message lists.
 const maxNamed = 8
 
 // formatRanks lists ranks: "rank 3", or "ranks 0, 1 and 5 more".
@@ -143,15 +141,15 @@ func formatRanks(list []int) string {
 	return b.String()
 }
 
-// A replicasError reports that ranks that must have the same values differ.
+// A replicasError reports that ranks that must have equal values differ.
 type replicasError struct {
 	what   string // "weights" or "optimizer state"
 	step   int64
 	groups [][]int // ranks with equal values, the largest group first; at least 2
 }
 
-// hasMajority reports whether more ranks agree with each other than with any other group.
-// If not, as with two ranks, any of them may be the faulty one.
+// hasMajority reports whether more ranks agree with each other than with any other group. If not,
+// as with two ranks, any of them may be the faulty one.
 func (e replicasError) hasMajority() bool { return len(e.groups[0]) > len(e.groups[1]) }
 
 // Suspects returns the ranks of which at least one is faulty, in ascending order.
@@ -177,7 +175,7 @@ func (e replicasError) Error() string {
 	return fmt.Sprintf("after step %d the %s of %s differ, and no majority shows which are wrong", e.step, e.what, strings.Join(parts, " and "))
 }
 
-// Hint tells what to do about the fault, and from where the run resumes.
+// Hint returns the fix, and from where the run resumes.
 func (e replicasError) Hint() string {
 	const resume = "; the run resumes from the newest checkpoint, whose state was compared before it was saved"
 	if e.hasMajority() {

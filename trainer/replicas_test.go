@@ -43,7 +43,7 @@ func TestReplicaThatDriftsIsNamed(t *testing.T) {
 	})
 	const want = "after step 100 the weights of rank 1 differ from those of the other ranks"
 	for rank, err := range errs {
-		if err == nil || !strings.HasSuffix(err.Error(), want) { // ranks may hear it from each other first
+		if err == nil || !strings.HasSuffix(err.Error(), want) { // ranks may receive it from each other first
 			t.Errorf("rank %d: %v, want %s", rank, err, want)
 		}
 	}
@@ -52,9 +52,9 @@ func TestReplicaThatDriftsIsNamed(t *testing.T) {
 	}
 }
 
-// A fault of any rank is found before the next save and reaches no checkpoint. After a
-// restart the run ends with the values of an undisturbed run. With ZeRO the fault lasts: a
-// rank receives the weights again in every step.
+// A fault of any rank is detected before the next save and reaches no checkpoint. After a restart
+// the run ends with the values of an undisturbed run. With ZeRO the fault lasts: a rank receives
+// the weights again in every step.
 func TestDivergenceReachesNoCheckpoint(t *testing.T) {
 	for _, every := range []string{"7 steps", "20 steps"} {
 		for _, async := range []bool{false, true} {
@@ -94,7 +94,7 @@ func TestDivergenceReachesNoCheckpoint(t *testing.T) {
 	}
 }
 
-// A run of fewer steps than lie between two regular comparisons, and a run that is asked to
+// A run that is shorter than the interval between regular comparisons, and a run that is asked to
 // stop, compare before their last save.
 func TestDivergenceIsFoundAtTheEnd(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -124,8 +124,8 @@ func TestDivergenceIsFoundAtTheEnd(t *testing.T) {
 	}
 }
 
-// With DDP a checkpoint has rank 0's state of the optimizer, so ranks compare that, too. The
-// rate of 0 keeps the weights equal.
+// With DDP a checkpoint has rank 0's optimizer state, so ranks compare that as well. The rate of 0
+// keeps the weights equal.
 func TestOptimizerStateThatDiffersIsNotSaved(t *testing.T) {
 	j, dir := job(t, strings.NewReplacer("lr = 0.1", "lr = 1e-30").Replace(fmt.Sprintf(mlp, 2))), t.TempDir()
 	_, _, errs := world(t, 3, j, dir, func(rank int, o *Options) {
@@ -143,7 +143,7 @@ func TestOptimizerStateThatDiffersIsNotSaved(t *testing.T) {
 	}
 }
 
-// A manifest tells whether ranks compared what it describes.
+// A manifest records whether ranks compared the state that it describes.
 func TestManifestTellsWhetherReplicasWereCompared(t *testing.T) {
 	for _, tt := range []struct {
 		ranks    int
@@ -170,7 +170,7 @@ func TestManifestTellsWhetherReplicasWereCompared(t *testing.T) {
 	}
 }
 
-// With two ranks none can be believed more than the other, whichever is faulty.
+// With two ranks the faulty one cannot be identified, so neither is blamed.
 func TestTieBlamesNoRank(t *testing.T) {
 	for faulty := range 2 {
 		_, _, errs := world(t, 2, job(t, fmt.Sprintf(mlp, 2)), t.TempDir(), func(rank int, o *Options) {
@@ -190,8 +190,7 @@ func TestTieBlamesNoRank(t *testing.T) {
 	}
 }
 
-// garbled is a communicator that changes what a rank receives from rank 0 when parts are
-// gathered.
+// garbled is a communicator that changes what a rank receives from rank 0 when shards are gathered.
 type garbled struct {
 	collective.Communicator
 	gathers, from int
@@ -199,15 +198,15 @@ type garbled struct {
 
 func (c *garbled) Do(ctx context.Context, call collective.Call) error {
 	err := c.Communicator.Do(ctx, call)
-	if call.Kind == collective.KindAllGather && len(call.Send) != binary.Size(report{}) { // but of a save
+	if call.Kind == collective.KindAllGather && len(call.Send) != binary.Size(report{}) { // not the all-gather of a save
 		if c.gathers++; c.gathers >= c.from {
-			call.Recv[0] ^= 1 // the lowest bit of the first number
+			call.Recv[0] ^= 1 // the lowest bit of the first element
 		}
 	}
 	return err
 }
 
-// With ZeRO1 and ZeRO2 a rank that does not have the weights of those that update them
+// With ZeRO1 and ZeRO2, a rank whose weights differ from the weights of the ranks that update them
 // is named. With ZeRO3 there are no replicas.
 func TestReplicaThatIsNotGivenTheWeightsIsNamed(t *testing.T) {
 	for _, strategy := range []jobs.Strategy{jobs.StrategyZeRO1, jobs.StrategyZeRO2} {
@@ -257,9 +256,9 @@ func TestSuspects(t *testing.T) {
 	}
 }
 
-// A rank that computes longer than the others is named, and so is how long ranks
-// communicate. What rank 0 alone does between steps, as saving and telling, makes it no
-// slow rank; and waiting in an evaluation is none in steps.
+// A rank that computes longer than the others is reported as the slowest, with the communication
+// time. Work of rank 0 between steps, such as saving and reporting, does not count, and neither
+// does waiting in an evaluation.
 func TestSlowRankIsNamed(t *testing.T) {
 	for _, strategy := range []jobs.Strategy{jobs.StrategyDDP, jobs.StrategyZeRO3} {
 		t.Run(string(strategy), func(t *testing.T) {
@@ -298,11 +297,10 @@ func TestSlowRankIsNamed(t *testing.T) {
 	}
 }
 
-// lagging is the communicator of a rank that takes long to come to it. It is asked
-// for its size in every step.
+// lagging is the communicator of a slow rank. Size is called in every step.
 type lagging struct{ collective.Communicator }
 
 func (c *lagging) Size() int {
-	time.Sleep(20 * time.Millisecond) // much, beside what other processes take
+	time.Sleep(20 * time.Millisecond) // large compared with disturbances by other processes
 	return c.Communicator.Size()
 }

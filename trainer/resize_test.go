@@ -11,7 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 )
 
-// member is a rank of some that only says which it is.
+// member is a communicator that only reports its rank and size.
 type member struct {
 	collective.Alone
 	rank, size int
@@ -20,8 +20,8 @@ type member struct {
 func (m member) Rank() int { return m.rank }
 func (m member) Size() int { return m.size }
 
-// A run that goes on in the middle of an epoch with another batch, accumulate and number
-// of ranks takes each sample of the epoch once.
+// A run that resumes in the middle of an epoch with a different batch, accumulate, and number of
+// ranks uses each sample of the epoch once.
 func TestSamplesOnceWithAnotherBatch(t *testing.T) {
 	type part struct{ ranks, batch, accumulate int }
 	for _, parts := range [][]part{
@@ -35,7 +35,7 @@ func TestSamplesOnceWithAnotherBatch(t *testing.T) {
 			var samples int
 			for rank := range p.ranks {
 				j := job(t, strings.Replace(fmt.Sprintf(mlp, p.batch), "seed = 1", fmt.Sprintf("seed = 1\naccumulate = %d", p.accumulate), 1))
-				dataset, _, err := data.Open(t.Context(), DataOptions(j.Train)) // of 203 samples
+				dataset, _, err := data.Open(t.Context(), DataOptions(j.Train)) // 203 samples
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -63,21 +63,21 @@ func TestSamplesOnceWithAnotherBatch(t *testing.T) {
 				t.Errorf("%v: sample %d is left out", parts, n)
 			}
 		}
-		if twice >= last { // that go around the ranks of the last part
+		if twice >= last { // padding for the ranks of the last part
 			t.Errorf("%v: %d samples are taken twice", parts, twice)
 		}
 	}
 }
 
-// Three ranks go on where four were, with a larger batch: the same samples per step, and
-// the same training.
+// Three ranks resume a run of four, with a larger batch: the same samples per step, and the same
+// losses.
 func TestResumesWithAnotherBatch(t *testing.T) {
 	spec := func(batch, accumulate int) *jobs.Job { return job(t, join(fmt.Sprintf(mlp, batch), batch, accumulate)) }
 	want, _, errs := world(t, 1, spec(12, 1), t.TempDir(), nil)
 	ok(t, errs)
 	for _, c := range []struct {
 		ranks, batch, accumulate int
-		resized                  string // the event, if there is one
+		resized                  string // the event, or ""
 	}{
 		{3, 4, 1, ""},
 		{2, 3, 2, ""},

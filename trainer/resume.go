@@ -17,19 +17,19 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
 
-// header is what rank 0 tells the others of the state that they start from.
+// header is the starting state, which rank 0 broadcasts.
 type header struct {
 	Position  position
 	OptimInit bool
 	Skipped   int64
-	Fresh     bool // there is no checkpoint of it yet
+	Fresh     bool // the run has no checkpoint yet
 	Stopped   bool // rank 0 was asked to stop while it verified a checkpoint
 	Best      float64
 	DecayAll  bool // resume as [jobs.Job.WithDecayOfAll]
 }
 
-// start brings every rank to the same state: the newest checkpoint that
-// verifies, or fresh weights, which rank 0 saves at once.
+// start brings every rank to the same state: the newest checkpoint that verifies, or new weights,
+// which rank 0 saves immediately.
 func (r *run) start(ctx context.Context) error {
 	var h header
 	var from origin
@@ -38,7 +38,7 @@ func (r *run) start(ctx context.Context) error {
 		defer cancel()
 		var err error
 		h, from, err = r.load(loading)
-		// A fresh start has nothing to wait for: it stops after its first step.
+		// A new run has nothing to interrupt: it stops after its first step.
 		h.Stopped = disarm() && (err != nil || from.snapshot != nil)
 		if err != nil && !h.Stopped {
 			return err
@@ -81,11 +81,10 @@ func (r *run) start(ctx context.Context) error {
 		r.tellStepSize(from)
 		r.reportOrigin(from)
 	}
-	// The heap would keep the memory of what is done with for good, since training
-	// allocates nothing.
+	// Training allocates nothing, so the heap would never release the memory of the setup.
 	debug.FreeOSMemory()
 	if h.Fresh {
-		err = r.save(ctx) // which compares too
+		err = r.save(ctx) // also compares
 	} else {
 		err = r.compareAll(ctx)
 	}
@@ -98,8 +97,8 @@ func (r *run) start(ctx context.Context) error {
 	return r.checkSaving()
 }
 
-// tellStepSize tells of steps that have another number of samples than those before:
-// what counts steps, such as the schedule, has nothing to go by but them.
+// tellStepSize warns if the number of samples per step has changed. Settings in steps, such as the
+// schedule, then refer to steps of a different size.
 func (r *run) tellStepSize(from origin) {
 	if from.snapshot == nil || r.finished() {
 		return
@@ -111,9 +110,9 @@ func (r *run) tellStepSize(from origin) {
 	}
 }
 
-// checkSaving returns an error before the first step if the next save would fail: if it
-// would refuse the directory, or if the checkpoint would not fit. It warns if the
-// checkpoints that the job keeps will not all fit.
+// checkSaving returns an error before the first step if the next save would fail: if it would
+// reject the directory, or if the disk is too full. It warns if the disk has too little space for
+// all checkpoints that the job keeps.
 func (r *run) checkSaving() error {
 	if err := checkpoint.CheckPrivate(r.Checkpoints); err != nil {
 		return err
@@ -129,9 +128,9 @@ func (r *run) checkSaving() error {
 		if err := checkpoint.Room(r.Checkpoints, e.Manifest, 1); err != nil {
 			return err
 		}
-		more := r.keep().Newest + 1 - len(entries) // a new one is there before an old one goes
+		more := r.keep().Newest + 1 - len(entries) // a new one is written before an old one is removed
 		if r.sharder.Strategy != ddp.DDP {
-			more++ // at the end the parts are, beside the whole
+			more++ // at the end, the parts and the consolidated files exist at the same time
 		}
 		if err := checkpoint.Room(r.Checkpoints, e.Manifest, more); err != nil {
 			r.Observe(Event{Kind: Scarce, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Err: err})
@@ -141,7 +140,7 @@ func (r *run) checkSaving() error {
 	return nil
 }
 
-// load finds what rank 0 is to spread, and says where training stands.
+// load opens the checkpoint to resume from, on rank 0, and returns the starting state.
 func (r *run) load(ctx context.Context) (h header, from origin, err error) {
 	s, skipped, err := checkpoint.Load(ctx, r.Checkpoints)
 	for _, why := range skipped {
@@ -173,12 +172,12 @@ func (r *run) load(ctx context.Context) (h header, from origin, err error) {
 	return h, from, nil
 }
 
-// open finds the tensors of a checkpoint, which must be all that there are of model
-// and optimiser.
+// open finds the tensors of a checkpoint. They must be exactly the tensors of the model and the
+// optimizer.
 func (r *run) open(from *origin) (err error) {
 	kind := from.snapshot.Manifest.Optimizer
 	if kind == "" {
-		kind = optim.KindSGD // the only one before manifests named it
+		kind = optim.KindSGD // the only kind before manifests recorded it
 	}
 	if want := r.optimizer.Kind(); kind != want {
 		return fmt.Errorf("restore optimizer: the state is of kind %q, want %q", kind, want)
@@ -190,7 +189,7 @@ func (r *run) open(from *origin) (err error) {
 	return err
 }
 
-// vocabulary is what tokens of text stand for, to be kept with the weights.
+// vocabulary returns the vocabulary of a text data set, to be saved with the weights.
 func (r *run) vocabulary() (string, error) {
 	t, ok := r.data.(data.Text)
 	if !ok {
@@ -200,7 +199,8 @@ func (r *run) vocabulary() (string, error) {
 	return string(text), err
 }
 
-// belongs refuses a checkpoint that is not of this run, this spec or these data.
+// belongs returns an error if a checkpoint was written by another run, with different settings, or
+// with different data.
 func (r *run) belongs(m *checkpoint.Manifest) error {
 	if m.Run != r.Run {
 		return foreign{m.Run, r.Run, filepath.Dir(r.Checkpoints)}
@@ -214,7 +214,7 @@ func (r *run) belongs(m *checkpoint.Manifest) error {
 	return nil
 }
 
-// foreign is a checkpoint of another run.
+// foreign is the error for a checkpoint of another run.
 type foreign struct{ run, want, dir string }
 
 // Error names both runs.
@@ -222,20 +222,20 @@ func (f foreign) Error() string {
 	return fmt.Sprintf("it was written by another run (%q, not %q)", f.run, f.want)
 }
 
-// Hint says how to resume from it.
+// Hint returns how to resume from it.
 func (f foreign) Hint() string {
 	return "move the checkpoints away to train from the start; or, if they were copied here to resume from them, run `ddpbatch repair " + jobs.ShellQuote(f.dir) + "`"
 }
 
-// unusable is a checkpoint that is there and must not be used.
+// unusable is the error for a checkpoint that exists but must not be used.
 type unusable struct{ error }
 
 func (u unusable) Unwrap() error { return u.error }
 
-// ExitCode is the program's code for a run without a usable checkpoint.
+// ExitCode returns the exit code for a run without a usable checkpoint.
 func (unusable) ExitCode() int { return 5 }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (u unusable) Hint() string {
 	var inner interface{ Hint() string }
 	if errors.As(u.error, &inner) {

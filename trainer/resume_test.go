@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// stopAfter has rank 0 ask for a stop in the step that follows the first event of
-// that kind in or after the given step.
+// stopAfter makes rank 0 request a stop in the step after the first event of that kind in or after
+// the given step.
 func stopAfter(kind Kind, step int) func(int, *Options) {
 	return func(rank int, o *Options) {
 		if rank != 0 {
@@ -32,8 +32,8 @@ func stopAfter(kind Kind, step int) func(int, *Options) {
 	}
 }
 
-// A run that passes over a damaged checkpoint and is stopped below its step, with
-// only one kept, has lost nothing and ends with the same bits.
+// A run that skips a corrupt checkpoint and is stopped before its step, with keep = 1, has lost no
+// valid checkpoint and ends with bit-identical weights.
 func TestDamagedCheckpointTakesNoGoodOne(t *testing.T) {
 	text := fmt.Sprintf(mlp, 6)
 	whole := t.TempDir()
@@ -74,7 +74,7 @@ func TestDamagedCheckpointTakesNoGoodOne(t *testing.T) {
 	}
 }
 
-// Steps that are left out count on over a stop.
+// The count of consecutive skipped steps survives a stop.
 func TestSkippedStepsCountOverAStop(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data.csv")
 	rows := "1,1\n2,2\n" + strings.Repeat("3e38,-3e38\n3e38,-3e38\n", mostSkipped+1) + "1,1\n1,1\n"
@@ -95,7 +95,8 @@ func TestSkippedStepsCountOverAStop(t *testing.T) {
 	}
 }
 
-// A checkpoint is read into the memory of model and optimiser, without another copy.
+// A checkpoint is read directly into the memory of the model and the optimizer, without another
+// copy.
 func TestResumingTakesNoMemory(t *testing.T) {
 	text := strings.NewReplacer("[16]", "[700, 700]", `kind = "sgd"`, `kind = "adamw"`, "momentum = 0.9\n", "").Replace(fmt.Sprintf(mlp, 2))
 	dir := t.TempDir()
@@ -125,8 +126,8 @@ func TestResumingTakesNoMemory(t *testing.T) {
 	}
 }
 
-// A directory that the next save would refuse ends a resumed run before its first step, not
-// after an interval of training.
+// If the next save would reject the directory, a resumed run fails before its first step, not after
+// an interval of training.
 func TestResumeChecksTheDirectoryBeforeTheFirstStep(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(t *testing.T, dir string)

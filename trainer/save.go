@@ -14,34 +14,33 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// saving is a save of the state that there was when it began, of what this rank
-// writes of it.
+// saving is a checkpoint in progress: the part that this rank writes.
 type saving struct {
 	at      position
 	began   time.Time
-	stalled time.Duration // training waited for it
-	whole   bool          // it is the last checkpoint, for others to read: no parts
+	stalled time.Duration // how long training waited for it
+	whole   bool          // final checkpoint, which is written without parts
 
 	manifest *checkpoint.Manifest // on rank 0
 	pieces   map[string][]checkpoint.Part
 	shapes   map[string]map[string][]int // of whole tensors
 
-	// Where ranks write parts.
+	// The following fields are for sharded checkpoints.
 	divided bool
 	folder  checkpoint.Saving // on rank 0
-	into    string            // the folder to write into; none where there is nothing to do
-	files   []checkpoint.File // what was written: by this rank, and once told by all
-	told    bool              // all ranks know of all that they have written
+	into    string            // directory for this rank's part; empty if there is nothing to write
+	files   []checkpoint.File // files that this rank has written; after agree, the files of all ranks
+	told    bool              // all ranks have exchanged the results of writing
 
-	path      string        // on rank 0: where the checkpoint is
-	err       error         // of the disk, or that numbers are not finite
-	done      chan struct{} // in the background: closed when this rank has done what it could alone
-	idleSince time.Time     // and when that was
+	path      string        // on rank 0: path of the checkpoint
+	err       error         // write error, or a value that is not finite
+	done      chan struct{} // async: closed when the background goroutine ends
+	idleSince time.Time     // async: time when the background goroutine ended
 }
 
-// save writes the present state and returns when it is on the disk: rank 0 all of it;
-// or, where ranks keep parts, each its own, which rank 0 puts together when training is
-// finished and the result is for others to read.
+// save writes the current state and returns when it is on disk. Rank 0 writes all of it, or, if the
+// state is sharded, each rank writes its part. When training is finished, rank 0 consolidates the
+// parts, so that other programs can read the result.
 func (r *run) save(ctx context.Context) error {
 	s, err := r.saveNow(ctx)
 	if s == nil || err != nil {
@@ -50,8 +49,8 @@ func (r *run) save(ctx context.Context) error {
 	return r.saved(s)
 }
 
-// saveDue is save for a checkpoint after which training goes on: what it writes may be
-// written meanwhile, and the job may want to go on without it.
+// saveDue saves a periodic checkpoint. It may write in the background, and the job may configure
+// that training continues after an error.
 func (r *run) saveDue(ctx context.Context) error {
 	if r.Job.Checkpoint.Async {
 		return r.saveBehind(ctx)
@@ -82,9 +81,9 @@ func (r *run) saveNow(ctx context.Context) (*saving, error) {
 	return s, nil
 }
 
-// begin returns the present state, to be written, after all ranks have compared theirs. It
-// returns nil on a rank that has nothing to write. A reason not to save is the saving's
-// err. The error is one of communication, or that the ranks differ.
+// begin returns a saving of the current state after all ranks have compared theirs. It returns nil
+// on a rank that has nothing to write. A reason not to save is in the saving's err. The returned
+// error means that communication failed or that the ranks differ.
 func (r *run) begin(ctx context.Context) (*saving, error) {
 	if err := r.compareAll(ctx); err != nil {
 		return nil, err
@@ -108,8 +107,7 @@ func (r *run) begin(ctx context.Context) (*saving, error) {
 	return s, nil
 }
 
-// write writes what this rank has alone to write. It looks at nothing that training
-// changes.
+// write writes this rank's part. It reads nothing that training changes.
 func (r *run) write(s *saving) {
 	if s.err == nil {
 		s.err = s.sane()
@@ -121,7 +119,7 @@ func (r *run) write(s *saving) {
 	default:
 		files := checkpoint.Files{}
 		for name, shapes := range s.shapes {
-			files[name] = nil // an optimiser may have nothing to keep
+			files[name] = nil // an optimizer may be stateless
 			for _, p := range s.pieces[name] {
 				files[name] = append(files[name], safetensors.Tensor{Name: p.Tensor, Shape: shapes[p.Tensor], Data: p.Data})
 			}
@@ -130,7 +128,7 @@ func (r *run) write(s *saving) {
 	}
 }
 
-// commit has rank 0 make the checkpoint visible, and remove those that are one too many.
+// commit makes the checkpoint visible, on rank 0, and prunes old checkpoints.
 func (r *run) commit(s *saving) {
 	if r.Comm.Rank() != 0 || s.err != nil {
 		return
@@ -143,7 +141,7 @@ func (r *run) commit(s *saving) {
 	}
 }
 
-// checkPlace reports that the run directory is no longer where it was.
+// checkPlace returns an error if the run directory was moved or deleted.
 func (r *run) checkPlace(s *saving) error {
 	if r.CheckPlace == nil {
 		return nil
@@ -154,16 +152,16 @@ func (r *run) checkPlace(s *saving) error {
 	return nil
 }
 
-// displaced is a save into a run directory that was moved or deleted.
+// displaced is the error for a save into a run directory that was moved or deleted.
 type displaced struct{ error }
 
 // Unwrap returns the cause, which has a hint.
 func (d displaced) Unwrap() error { return d.error }
 
-// saved tells of a save that has come to its end, or why it failed.
+// saved reports a complete save to the observer, or returns why it failed.
 func (r *run) saved(s *saving) error {
 	if s.err != nil && !errors.As(s.err, &displaced{}) {
-		// A move during the save shows as files that do not exist.
+		// After a move during the save, files are missing.
 		if err := r.checkPlace(s); err != nil {
 			s.err = err
 		}
@@ -175,10 +173,9 @@ func (r *run) saved(s *saving) error {
 	return s.err
 }
 
-// tolerate lets training continue after a failed save if the job wants that: earlier
-// checkpoints are intact, and the next save is another attempt. Numbers that are not
-// finite always end the run, and so does a run directory that was moved: nothing could
-// be saved any more.
+// tolerate reports err and returns nil if the job continues after a failed save: earlier
+// checkpoints are intact, and the next save is a new attempt. It returns err if a parameter is not
+// finite or if the run directory was moved. In the latter case no later save could succeed.
 func (r *run) tolerate(err error) error {
 	if err == nil || r.Job.Checkpoint.OnError != jobs.SaveErrorContinue || errors.As(err, &diverged{}) || errors.As(err, &displaced{}) {
 		return err
@@ -187,7 +184,7 @@ func (r *run) tolerate(err error) error {
 	return nil
 }
 
-// manifest is that of the present state.
+// manifest returns the manifest of the current state.
 func (r *run) manifest() (*checkpoint.Manifest, error) {
 	vocabulary, err := r.vocabulary()
 	if err != nil {
@@ -206,7 +203,7 @@ func (r *run) manifest() (*checkpoint.Manifest, error) {
 	return m, nil
 }
 
-// sane refuses parameters that are not finite.
+// sane returns an error if a parameter is not finite.
 func (s *saving) sane() error {
 	for _, p := range s.pieces[checkpoint.ModelFile] {
 		for _, v := range p.Data {
@@ -219,7 +216,7 @@ func (s *saving) sane() error {
 	return nil
 }
 
-// pieces are what this rank keeps: the memory itself, or copies of a device's.
+// pieces returns this rank's part of the state: host memory itself, or copies of device memory.
 func (r *run) pieces() map[string][]checkpoint.Part {
 	read := r.copying()
 	var model, optimizer []checkpoint.Part

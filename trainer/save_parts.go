@@ -18,7 +18,7 @@ import (
 // dividedFiles are the files that ranks write parts of, ordered by name.
 var dividedFiles = [...]string{checkpoint.ModelFile, checkpoint.OptimizerFile}
 
-// report is what a rank says of its parts.
+// report is a rank's result of writing its parts.
 type report struct {
 	Failed uint64
 	Files  [len(dividedFiles)]struct {
@@ -28,9 +28,9 @@ type report struct {
 	}
 }
 
-// openParts has rank 0 make a folder for parts and tell the others its name.
+// openParts creates the directory for parts on rank 0 and broadcasts its name.
 func (r *run) openParts(ctx context.Context, s *saving) error {
-	folder := make([]byte, 256) // name, then zeros; none where nothing is to be done
+	folder := make([]byte, 256) // name, padded with zeros; all zeros if there is nothing to write
 	if r.Comm.Rank() == 0 && s.err == nil {
 		s.manifest.Divided = s.shapes
 		s.folder, s.err = checkpoint.Begin(r.Checkpoints, s.manifest)
@@ -52,7 +52,7 @@ func (s *saving) failed(err error) error {
 	return fmt.Errorf("save checkpoint of step %d: %w", s.at.Step, err)
 }
 
-// writeParts writes this rank's.
+// writeParts writes this rank's parts.
 func (s *saving) writeParts(rank int) {
 	if s.into == "" {
 		return
@@ -65,8 +65,7 @@ func (s *saving) writeParts(rank int) {
 	}
 }
 
-// agree has every rank know what all ranks have written. One that could not write fails
-// the save on all of them.
+// agree exchanges the results of writing. If one rank failed, the save fails on all ranks.
 func (r *run) agree(ctx context.Context, s *saving) error {
 	if s.told = true; s.into == "" {
 		return nil
@@ -75,7 +74,7 @@ func (r *run) agree(ctx context.Context, s *saving) error {
 	if err != nil {
 		return s.failed(err)
 	}
-	if s.files = all; s.err == nil && failed != nil { // this rank's own failure says more
+	if s.files = all; s.err == nil && failed != nil { // this rank's own error is more specific
 		s.err = s.failed(failed)
 	}
 	if s.err != nil && r.Comm.Rank() == 0 {
@@ -84,7 +83,7 @@ func (r *run) agree(ctx context.Context, s *saving) error {
 	return nil
 }
 
-// commitParts makes a checkpoint of all ranks' parts.
+// commitParts creates a checkpoint from all ranks' parts.
 func (s *saving) commitParts() {
 	if s.into == "" {
 		return
@@ -97,7 +96,7 @@ func (s *saving) commitParts() {
 	}
 }
 
-// tell has every rank know what all ranks have written, and whether one could not.
+// tell returns the files of all ranks on every rank. It returns theirs if a rank could not write.
 func (r *run) tell(ctx context.Context, written []checkpoint.File, failed error) (all []checkpoint.File, theirs, err error) {
 	var mine report
 	if failed != nil {
@@ -137,12 +136,12 @@ func (r *run) tell(ctx context.Context, written []checkpoint.File, failed error)
 	return all, nil, nil
 }
 
-// unshared is a folder that rank 0 has made and this rank cannot see.
+// unshared is the error for a directory that rank 0 has created but this rank does not see.
 type unshared struct{ error }
 
 func (u unshared) Unwrap() error { return u.error }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (unshared) Hint() string {
 	return "with this train.strategy every rank writes a part of each checkpoint: put the run directory on a file system that all nodes share, or use \"ddp\""
 }

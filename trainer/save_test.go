@@ -11,8 +11,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// Ranks that keep parts write parts; read again they are what ddp writes, bit for bit,
-// and what is written at the end of training is whole.
+// Parts of a sharded checkpoint are bit-identical to ddp's checkpoint when they are read. The
+// checkpoint at the end of training has whole files.
 func TestPartsAreTheWhole(t *testing.T) {
 	spec := models(t)["gpt"](1)
 	dir := t.TempDir()
@@ -47,7 +47,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 	}
 }
 
-// A part that is gone makes its checkpoint unusable, and the one before is taken.
+// A checkpoint with a missing part is not usable, and the previous one is used.
 func TestMissingPartIsPassedOver(t *testing.T) {
 	dir := t.TempDir()
 	stoppedRun(t, 2, by(t, jobs.StrategyZeRO3, models(t)["gpt"](1)), dir, 5)
@@ -63,8 +63,8 @@ func TestMissingPartIsPassedOver(t *testing.T) {
 	}
 }
 
-// A rank that cannot write its part fails the run before the first step, on all
-// ranks, and nothing of it stays.
+// If a rank cannot write its part, the run fails before the first step, on all ranks, and leaves no
+// files.
 func TestRankThatCannotWriteItsPart(t *testing.T) {
 	dir := t.TempDir()
 	_, _, errs := world(t, 2, by(t, jobs.StrategyZeRO2, models(t)["gpt"](1)), dir, func(rank int, o *Options) {

@@ -14,14 +14,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
 
-// array is something that an optimiser keeps for each element of the parameters.
+// array is optimizer state that has one value per parameter element, such as momentum.
 type array struct {
-	prefix string      // of its tensors' names, which end in the parameter's
-	values [][]float32 // of each parameter
+	prefix string      // of its tensors' names; the parameter's name follows
+	values [][]float32 // by part
 }
 
-// divided is the state of this rank's optimiser, which is that of the sharder's
-// parts: what it keeps for each element by part, and other numbers.
+// divided returns the state of this rank's optimizer, whose parameters are the sharder's parts. It
+// separates arrays with one value per element from single values.
 func (r *run) divided(read optim.Read) (state optim.State, arrays []array, single []optim.Tensor) {
 	state = r.optimizer.StateBy(read)
 	parts := r.sharder.Parts()
@@ -49,7 +49,7 @@ func (r *run) divided(read optim.Read) (state optim.State, arrays []array, singl
 	return state, arrays, single
 }
 
-// values are those that this rank keeps, by part.
+// values returns the parameter values of this rank, by part.
 func (r *run) values(read optim.Read) [][]float32 {
 	var out [][]float32
 	for _, p := range r.sharder.Parts() {
@@ -58,13 +58,13 @@ func (r *run) values(read optim.Read) [][]float32 {
 	return out
 }
 
-// floats reads a tensor: itself, or a copy of that of a device which has memory of its own.
+// floats returns a tensor's memory, or a copy of it if the device has its own memory.
 func (r *run) floats(t device.Tensor) []float32 { return device.Floats(r.device, t) }
 
-// unread is for who wants to know only what there is.
+// unread is a reader for callers that need only the names and shapes.
 func unread(device.Tensor) []float32 { return nil }
 
-// setValues is the opposite, where values are copies.
+// setValues writes values to the device, unless they are the device's memory.
 func (r *run) setValues(values [][]float32) {
 	if r.device.Host() {
 		return
@@ -74,14 +74,14 @@ func (r *run) setValues(values [][]float32) {
 	}
 }
 
-// origin is the checkpoint that training goes on from, on rank 0: its tensors, which are
-// read while they are spread. Without any, training begins with new weights.
+// origin is the checkpoint that training resumes from, on rank 0. Its tensors are read while they
+// are sent to the other ranks. Without a checkpoint, training begins with new weights.
 type origin struct {
 	snapshot         *checkpoint.Snapshot
 	model, optimizer *checkpoint.Tensors
 }
 
-// path is where the checkpoint is; empty without one.
+// path returns the path of the checkpoint, or "".
 func (o origin) path() string {
 	if o.snapshot == nil {
 		return ""
@@ -95,7 +95,7 @@ func (o origin) close() {
 	}
 }
 
-// spread gives every rank its part of what rank 0 has.
+// spread sends every rank its part of rank 0's state.
 func (r *run) spread(ctx context.Context, from origin, initialised bool) error {
 	values := r.values(r.floats)
 	err := r.sharder.Spread(ctx, values, func(give ddp.Give) error {
@@ -113,7 +113,7 @@ func (r *run) spread(ctx context.Context, from origin, initialised bool) error {
 	state.Initialised = initialised
 	for _, a := range arrays {
 		if !initialised {
-			break // all zero, as they are
+			break // they are already zero
 		}
 		err := r.sharder.Spread(ctx, a.values, func(give ddp.Give) error { return r.read(from, from.optimizer, a.prefix, give) })
 		if err != nil {
@@ -136,7 +136,7 @@ func (r *run) spread(ctx context.Context, from origin, initialised bool) error {
 	return nil
 }
 
-// read gives the tensors of all parameters, with a prefix to their names.
+// read gives the tensors of all parameters, whose names have a prefix.
 func (r *run) read(from origin, tensors *checkpoint.Tensors, prefix string, give ddp.Give) error {
 	for i, p := range r.params {
 		err := give(i, func(at int, values []float32) error {
@@ -156,7 +156,7 @@ func (o origin) unusable(err error) error {
 	return unusable{fmt.Errorf("checkpoint %q: %w", o.path(), err)}
 }
 
-// shapes are those of all tensors of a checkpoint, by its files.
+// shapes returns the shapes of all tensors of a checkpoint, by file.
 func (r *run) shapes() map[string]map[string][]int {
 	model, optimizer := map[string][]int{}, map[string][]int{}
 	_, arrays, single := r.divided(unread)

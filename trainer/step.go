@@ -12,26 +12,26 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// Scalars that travel with the gradients of a step.
+// The scalars that are reduced with the gradients of a step.
 const (
-	extraLoss      = iota // loss of the whole batch
+	extraLoss      = iota // loss of the global batch
 	extraStop             // above 0: a rank was asked to stop
 	extraUnwritten        // above 0: a rank has not written its part of a checkpoint yet
 	numExtra
 )
 
-// mostSkipped is the number of steps in a row that may be left out because they
-// are not finite: more of them are no accident of the data.
+// mostSkipped is the maximum number of consecutive skipped steps. More of them are unlikely to be
+// caused by single samples.
 const mostSkipped = 10
 
-// grouper is a device that does operations faster which it is told belong together:
-// none need be done before End, unless a result is asked for.
+// grouper is a device that can defer operations between Begin and End and run them together, for
+// example as a CUDA graph. It runs them earlier if the host reads a result.
 type grouper interface {
 	Begin()
 	End()
 }
 
-// grouped is a step as a group, if the device has such.
+// grouped runs a step as a captured group, if the device supports it.
 func (r *run) grouped(ctx context.Context, s step) (stop bool, err error) {
 	defer r.inStep(&err)
 	defer device.Recover(&err)
@@ -46,11 +46,10 @@ func (r *run) grouped(ctx context.Context, s step) (stop bool, err error) {
 	return stop, err
 }
 
-// step is forward and backward for a step's batches, which the loader has in
-// this order, with the gradients added up over batches and ranks, and the update.
-// Every sample of the step weighs the same, in whichever batch it is. It says whether any
-// rank was asked to stop; the loss of all samples over all ranks becomes the last one,
-// now or when the host learns of it.
+// step runs an optimizer step: forward and backward passes for the step's micro-batches, which the
+// loader returns in this order, gradient accumulation, reduction, and update. Every sample of the
+// step has the same weight. step reports whether any rank was asked to stop. It sets r.last["loss"]
+// to the mean loss over all samples and ranks, immediately or, with asynchronous steps, later.
 func (r *run) step(ctx context.Context, s step) (stop bool, err error) {
 	world, loss := r.Comm.Size(), 0.0
 	pass := nn.Pass{Train: true, Seed: stepSeed(uint64(r.train.Seed), uint64(r.at.Step)), First: r.Comm.Rank(), Stride: world, Owner: r.sharder.Owner(), Late: r.later != nil}
@@ -77,7 +76,7 @@ func (r *run) step(ctx context.Context, s step) (stop bool, err error) {
 		if last && r.later == nil {
 			r.setExtra(loss)
 		}
-		var ready func(int) // gradients are complete with the last batch, see no_sync in PyTorch
+		var ready func(int) // gradients are reduced with the last micro-batch only, see no_sync in PyTorch
 		switch {
 		case !counts:
 			ready = r.none
@@ -105,14 +104,14 @@ func (r *run) step(ctx context.Context, s step) (stop bool, err error) {
 	return extra[extraStop] > 0, r.update(r.last["loss"])
 }
 
-// inStep has the failure of a device say in which step it was.
+// inStep adds the step to the failure of a device.
 func (r *run) inStep(err *error) {
 	if f, ok := (*err).(*device.Failure); ok {
 		*err = fmt.Errorf("step %d: %w", r.at.Step, f)
 	}
 }
 
-// setExtra sets what travels with the gradients.
+// setExtra sets the scalars that are reduced with the gradients.
 func (r *run) setExtra(loss float64) {
 	extra := r.sharder.Extra()
 	extra[extraLoss], extra[extraStop] = float32(loss), 0
@@ -124,8 +123,8 @@ func (r *run) setExtra(loss float64) {
 	}
 }
 
-// update moves the parameters, unless loss or gradients are not finite. All ranks
-// have the same of both, and so decide the same.
+// update updates the parameters, unless loss or gradients are not finite. All ranks have the same
+// loss and norm and make the same decision.
 func (r *run) update(loss float64) error {
 	defer r.Trace.Add(trace.Optimizer, 0, r.Trace.Now())
 	norm := r.sharder.Norm()
@@ -143,8 +142,8 @@ func (r *run) update(loss float64) error {
 	return nil
 }
 
-// leaveOut takes note of a step without an update, whose loss or norm is not finite. That
-// is an error unless the job lets such steps be left out.
+// leaveOut records a skipped step, whose loss or gradient norm is not finite. It returns an error
+// unless the job allows skipped steps.
 func (r *run) leaveOut(at position, loss, norm float64) error {
 	what, value := "loss", loss
 	if finite(loss) {
@@ -160,8 +159,8 @@ func (r *run) leaveOut(at position, loss, norm float64) error {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// stepSeed is the seed of a step's dropout: the step's output of SplitMix64 seeded
-// with the run's seed (Steele et al. 2014).
+// stepSeed returns the seed for a step's dropout: output number step of SplitMix64, seeded with the
+// run's seed (Steele et al. 2014).
 func stepSeed(seed, step uint64) uint64 {
 	z := seed + (step+1)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -169,13 +168,13 @@ func stepSeed(seed, step uint64) uint64 {
 	return z ^ z>>31
 }
 
-// diverged is a training that has left the finite numbers.
+// diverged is the error for a loss, gradient, or parameter that is not finite.
 type diverged struct {
 	error
-	atOnce bool // in its first step
+	atOnce bool // in the first step
 }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (d diverged) Hint() string {
 	if d.atOnce {
 		return "no update was made yet, so it is not the learning rate: look for numbers in the data that are huge or not finite, and at the scale of the inputs"

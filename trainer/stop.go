@@ -10,9 +10,9 @@ import (
 // errStopped is the cause of a context that ended because the run was asked to stop.
 var errStopped = errors.New("the run was asked to stop")
 
-// untilStop returns a context that also ends, with errStopped, when this rank is asked to
-// stop. After disarm has returned, a request to stop no longer ends it; disarm reports
-// whether one has. Both functions must be called, cancel last.
+// untilStop returns a context that also ends, with errStopped, when this rank is asked to stop.
+// After disarm has returned, a request to stop no longer ends the context; disarm reports whether a
+// request has ended it. Both functions must be called, cancel last.
 func (r *run) untilStop(ctx context.Context) (_ context.Context, disarm func() (stopped bool), cancel func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	if r.askedToStop() {
@@ -35,7 +35,7 @@ func (r *run) untilStop(ctx context.Context) (_ context.Context, disarm func() (
 	return ctx, disarm, func() { end(nil) }
 }
 
-// anyStopped reports whether a rank was asked to stop. Every rank must call it.
+// anyStopped reports whether any rank was asked to stop. Every rank must call it.
 func (r *run) anyStopped(ctx context.Context, stopped bool) (bool, error) {
 	flag := make([]float64, 1)
 	if stopped {

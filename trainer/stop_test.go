@@ -12,7 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// counted asks a rank to stop when it begins a call of this number.
+// counted asks a rank to stop when it begins the nth collective.
 type counted struct {
 	collective.Communicator
 	call int
@@ -26,8 +26,8 @@ func (c *counted) Do(ctx context.Context, call collective.Call) error {
 	return c.Communicator.Do(ctx, call)
 }
 
-// TestStopWhileCheckpointIsVerified: rank 0 does not read a checkpoint to its end when it
-// was asked to stop, and the other rank does not wait for it.
+// TestStopWhileCheckpointIsVerified checks that rank 0 stops reading a checkpoint when it is asked
+// to stop, and that the other rank does not wait for it.
 func TestStopWhileCheckpointIsVerified(t *testing.T) {
 	j, dir := job(t, fmt.Sprintf(mlp, 8)), t.TempDir()
 	_, _, errs := world(t, 2, j, dir, stopAfter(Trained, 7))
@@ -40,7 +40,7 @@ func TestStopWhileCheckpointIsVerified(t *testing.T) {
 		stop := make(chan struct{})
 		o.Stop = stop
 		if rank == 0 {
-			o.Comm = &counted{o.Comm, 2, stop} // behind the data, before the checkpoint
+			o.Comm = &counted{o.Comm, 2, stop} // after the data, before the checkpoint
 		}
 	})
 	ok(t, errs)
@@ -58,8 +58,8 @@ func TestStopWhileCheckpointIsVerified(t *testing.T) {
 	}
 }
 
-// TestStopWhileDataAreRead: a rank that is asked to stop does not read its data to the end,
-// and the ranks that have read theirs stop as well.
+// TestStopWhileDataAreRead checks that a rank stops reading its data when it is asked to stop, and
+// that the ranks that have read theirs stop as well.
 func TestStopWhileDataAreRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data.csv")
 	if err := os.WriteFile(path, []byte(strings.Repeat("1,2,3\n", 50)), 0o600); err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// strategyNames are all strategies, the first being what the others are held to.
+// strategyNames are all strategies. The first is the reference for the others.
 var strategyNames = []jobs.Strategy{jobs.StrategyDDP, jobs.StrategyZeRO1, jobs.StrategyZeRO2, jobs.StrategyZeRO3}
 
-// by is a job with another strategy.
+// by returns a job with the given strategy.
 func by(t *testing.T, strategy jobs.Strategy, text string) *jobs.Job {
 	t.Helper()
 	j := job(t, text)
@@ -22,14 +22,14 @@ func by(t *testing.T, strategy jobs.Strategy, text string) *jobs.Job {
 	return j
 }
 
-// small buckets make several of a small model.
+// small sets small buckets, so that a small model has several.
 func small(_ int, o *Options) {
 	j, train := *o.Job, *o.Job.Train
 	train.FirstBucket, train.Bucket = 1<<10, 4<<10
 	j.Train, o.Job = &train, &j
 }
 
-// models are jobs of both kinds of model, with batches of the given size.
+// models returns jobs for both kinds of model, with batches of the given size.
 func models(t *testing.T) map[string]func(batch int) string {
 	path := text(t)
 	return map[string]func(int) string{
@@ -50,8 +50,8 @@ func models(t *testing.T) map[string]func(batch int) string {
 	}
 }
 
-// All strategies train the same bits, with clipping, of weights and of what the
-// optimiser keeps, and report the same losses.
+// All strategies train bit-identical weights and optimizer state, with clipping, and report the
+// same losses.
 func TestStrategiesTrainTheSameBits(t *testing.T) {
 	for name, spec := range models(t) {
 		for _, ranks := range []int{2, 3} {
@@ -80,16 +80,15 @@ func TestStrategiesTrainTheSameBits(t *testing.T) {
 	}
 }
 
-// Ranks that share a batch train what one rank trains with all of it, but for the order
-// in which samples are added up: four fifths of the tolerance are left at the rates of
-// these tests. How much rounding grows is a matter of the training, not of ranks: SGD
-// at a rate of 0.1, which learns these samples by heart, comes to 1.3e-6 in step 93 on
-// three ranks, 8.5e-7 on two, and to 7.5e-7 on one that has its batches backwards; so it
-// is slowed down here.
+// Ranks that share a batch train the same as one rank with the whole batch, except for the order of
+// sums. At the learning rates of these tests, the differences use one fifth of the tolerance. How
+// much rounding errors grow depends on the training, not on the ranks: SGD at a rate of 0.1, which
+// overfits these samples, reaches 1.3e-6 in step 93 on three ranks, 8.5e-7 on two, and 7.5e-7 on
+// one rank with reversed batches. Therefore the rate is lower here.
 func TestStrategiesEqualOneRank(t *testing.T) {
 	for name, spec := range models(t) {
 		if name == "gpt, bf16" {
-			continue // rounds products of other sums
+			continue // rounds differently ordered sums
 		}
 		large, _, errs := world(t, 1, job(t, longest(spec(6))), t.TempDir(), small)
 		ok(t, errs)
@@ -103,14 +102,14 @@ func TestStrategiesEqualOneRank(t *testing.T) {
 	}
 }
 
-// longest has a job go on for more than 100 steps whose samples divide into batches.
+// longest makes a job train for more than 100 steps with samples that divide into batches.
 func longest(spec string) string {
 	spec = strings.NewReplacer("epochs = 3", "epochs = 4", "epochs = 8", "epochs = 25", "samples = 203", "samples = 204\ndrop_last = true",
 		"lr = 0.1\n", "lr = 0.03\n").Replace(spec)
 	return strings.Replace(spec, "holdout = 0.2", "holdout = 0.2\ndrop_last = true", 1)
 }
 
-// first100 are the losses of so many steps.
+// first100 returns the losses of the first 100 steps.
 func first100(t *testing.T, events []Event) []Event {
 	t.Helper()
 	var out []Event
@@ -125,13 +124,12 @@ func first100(t *testing.T, events []Event) []Event {
 	return out
 }
 
-// A run goes on from the checkpoint of any strategy and number of ranks with any
-// other: what it trains then depends on the two numbers of ranks alone. Each sample of
-// the epoch is seen once.
+// A run resumes from the checkpoint of any strategy and number of ranks with any other. The result
+// depends only on the two numbers of ranks. Each sample of the epoch is used once.
 func TestStrategiesResumeFromEachOther(t *testing.T) {
 	spec := strings.NewReplacer("epochs = 8", "epochs = 2", "3 steps", "1000 steps").Replace(models(t)["gpt"](1))
 	for _, before := range []int{1, 2, 3, 4} {
-		want := map[int][]Event{} // by ranks that go on
+		want := map[int][]Event{} // by number of ranks after the resume
 		for _, from := range strategyNames {
 			saved := t.TempDir()
 			stoppedRun(t, before, by(t, from, spec), saved, 4)
@@ -147,7 +145,7 @@ func TestStrategiesResumeFromEachOther(t *testing.T) {
 						want[after] = events
 					}
 					sameLosses(t, events, want[after], 0)
-					// Of 25 samples, 4 steps were done; the rest divides as this says.
+					// Of 25 samples, 4 steps were done; the rest divides as follows.
 					left := 25 - 4*before
 					if got := firstEpoch(events); got != 4+(left+after-1)/after {
 						t.Errorf("%s on %d to %s on %d: the first epoch ended after step %d", from, before, to, after, got)
@@ -158,7 +156,7 @@ func TestStrategiesResumeFromEachOther(t *testing.T) {
 	}
 }
 
-// stoppedRun trains and stops after so many steps.
+// stoppedRun trains and stops after the given number of steps.
 func stoppedRun(t *testing.T, ranks int, j *jobs.Job, dir string, steps int) {
 	t.Helper()
 	_, result, errs := world(t, ranks, j, dir, func(rank int, o *Options) {
@@ -179,7 +177,7 @@ func stoppedRun(t *testing.T, ranks int, j *jobs.Job, dir string, steps int) {
 	}
 }
 
-// firstEpoch is the step after which the first epoch was evaluated.
+// firstEpoch returns the step after which the first epoch was evaluated.
 func firstEpoch(events []Event) int {
 	for _, e := range events {
 		if e.Kind == Evaluated {
@@ -189,8 +187,8 @@ func firstEpoch(events []Event) int {
 	return 0
 }
 
-// Batches that are added up give the same to the rounding of sums, since with zero2
-// and zero3 each is added up over ranks first; with no_sync the same bits.
+// Gradient accumulation gives equal results up to rounding, because zero2 and zero3 reduce each
+// micro-batch separately; with no_sync the results are bit-identical.
 func TestStrategiesAccumulate(t *testing.T) {
 	for _, model := range []string{"mlp", "gpt"} {
 		spec := strings.Replace(models(t)[model](2), "batch = 2", "batch = 2\naccumulate = 2", 1)
@@ -220,13 +218,13 @@ func TestStrategiesAccumulate(t *testing.T) {
 	}
 }
 
-// dying is a communicator of a rank that is lost at a gather of parameters.
+// dying is the communicator of a rank that fails at an all-gather of parameters.
 type dying struct {
 	collective.Communicator
 	at int
 }
 
-// A rank that is lost while parameters are gathered is named.
+// A rank that fails during an all-gather of parameters is named.
 func TestLossWhileGatheringIsNamed(t *testing.T) {
 	for _, strategy := range strategyNames[1:] {
 		_, _, errs := world(t, 3, by(t, strategy, models(t)["gpt"](1)), t.TempDir(), func(rank int, o *Options) {
@@ -246,7 +244,7 @@ func (c *dying) Do(ctx context.Context, call collective.Call) error {
 	if call.Kind == collective.KindAllGather {
 		if c.at--; c.at == 0 {
 			c.Close()
-			<-ctx.Done() // as the others have found out
+			<-ctx.Done() // when the others have detected it
 			return context.Cause(ctx)
 		}
 	}

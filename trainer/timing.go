@@ -12,34 +12,33 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// interval is the time since the last report.
+// interval holds the measurements since the last report.
 type interval struct {
 	began   time.Time
-	samples int // of all ranks
+	samples int // over all ranks
 	steps   int
 
 	communicating ddp.Times     // in steps
 	computing     time.Duration // in steps
 }
 
-// Communication is how ranks waited for each other in the steps of an interval, for each.
+// Communication describes communication and stragglers, per step of an interval.
 type Communication struct {
-	Busy    time.Duration // in exchanging gradients and values on rank 0, which is also waiting for slower ranks
-	Hidden  float64       // part of it, 0 to 1, that passed while computation went on
-	Slowest int           // the rank that computes longest
-	Ratio   float64       // how much longer than the rank in the middle
+	Busy    time.Duration // time in collectives on rank 0, including the wait for slower ranks
+	Hidden  float64       // fraction of Busy, 0 to 1, that overlaps computation
+	Slowest int           // rank with the longest computation time
+	Ratio   float64       // its computation time relative to the median
 	Lasting bool          // it is a straggler, see [metrics.StragglerRatio]
 
-	// Computing is each rank's own part of a step, by rank: without what it waited for
-	// others.
+	// Computing is each rank's computation time per step, by rank, without exposed communication.
 	Computing []time.Duration
 }
 
-// straggler is a rank that was the slow one in the last intervals.
+// straggler counts the consecutive intervals in which a rank was the slowest by a large margin.
 type straggler struct{ rank, intervals int }
 
-// lasts notes an interval of so many steps in which c's slowest rank computed for a
-// time, and says whether it has been slow for long enough.
+// lasts records an interval with this number of steps, in which c's slowest rank computed for the
+// given time. It reports whether that rank is a straggler.
 func (s *straggler) lasts(c *Communication, computing, elapsed time.Duration, steps int) bool {
 	more := time.Duration(float64(computing) * (1 - 1/c.Ratio))
 	if c.Ratio < metrics.StragglerRatio || more < time.Duration(steps)*metrics.StragglerTime || float64(more) < metrics.StragglerShare*float64(elapsed) {
@@ -53,10 +52,10 @@ func (s *straggler) lasts(c *Communication, computing, elapsed time.Duration, st
 	return s.intervals >= metrics.StragglerIntervals
 }
 
-// timed does a step and counts its time. What ranks do between steps is not their speed:
-// only one may save, and in an evaluation and to compare weights they communicate, too.
+// timed runs a step and measures it. Work between steps does not count: only rank 0 may save, and
+// evaluations and weight comparisons communicate.
 func (r *run) timed(ctx context.Context, s step) (stop bool, err error) {
-	r.sharder.TakeTimes() // of what was between
+	r.sharder.TakeTimes() // discard times from between steps
 	began := time.Now()
 	stop, err = r.grouped(ctx, s)
 	took, times := time.Since(began), r.sharder.TakeTimes()
@@ -67,7 +66,7 @@ func (r *run) timed(ctx context.Context, s step) (stop bool, err error) {
 	return stop, err
 }
 
-// communication asks all ranks how they spent the interval. A rank alone has none.
+// communication gathers the times of all ranks for the interval. It returns nil with one rank.
 func (r *run) communication(ctx context.Context) (*Communication, error) {
 	defer r.Trace.Add(trace.Report, 0, r.Trace.Now())
 	times, n := r.interval.communicating, r.Comm.Size()
@@ -91,8 +90,8 @@ func (r *run) communication(ctx context.Context) (*Communication, error) {
 	return c, nil
 }
 
-// slowest is the rank with the longest time, and how many times the middle one that
-// is: of an even number of ranks the lower of the two in the middle.
+// slowest returns the rank with the longest time, and its ratio to the median. For an even number
+// of ranks it uses the lower median.
 func slowest(times []float64) (rank int, ratio float64) {
 	for i, t := range times {
 		if t > times[rank] {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A rank is worth a word that is the slow one again and again, and by much: not where
-// ranks take turns, steps are short, or little of the time is computing.
+// A rank is reported as a straggler only if it is the slowest repeatedly and by a large margin: not
+// if ranks take turns, steps are short, or computation is a small part of the time.
 func TestStragglerLasts(t *testing.T) {
 	const ms = time.Millisecond
 	type interval struct {

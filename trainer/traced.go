@@ -10,8 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// record begins or ends the recording before the next step, on all ranks, and between two
-// steps: what happens after the last step and before the next one is in it.
+// record begins or ends the trace before the next step, on all ranks. The trace includes work
+// between steps: after the last traced step and before the next step.
 func (r *run) record(ctx context.Context) error {
 	begin, end := r.Trace.Due(int(r.at.Step) + 1)
 	if end {
@@ -20,7 +20,7 @@ func (r *run) record(ctx context.Context) error {
 	if !begin {
 		return nil
 	}
-	var id [8]byte // rank 0's, so that files of different attempts are told apart
+	var id [8]byte // rank 0's, to distinguish files of different attempts
 	binary.LittleEndian.PutUint64(id[:], uint64(time.Now().UnixNano()))
 	err := r.Comm.Do(ctx, collective.Broadcast(id[:], 0))
 	if err == nil {
@@ -32,8 +32,8 @@ func (r *run) record(ctx context.Context) error {
 	return nil
 }
 
-// endTrace ends the recording, if there is one, and has it written. What is being saved
-// in the background is in it until now.
+// endTrace ends the trace, if one is active, and emits the event to write it. A save in the
+// background is included up to now.
 func (r *run) endTrace() {
 	if !r.Trace.Recording() {
 		return
@@ -45,7 +45,6 @@ func (r *run) endTrace() {
 	r.Observe(Event{Kind: Traced, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs)})
 }
 
-// spansPerStep is the most spans of a step on one track: some of its own, and in each
-// batch of it an operation or a wait for each bucket, for values in both passes and for
-// gradients.
+// spansPerStep returns the maximum number of spans of a step on one track: a fixed number, and for
+// each micro-batch an operation or a wait per bucket, for values in both passes and for gradients.
 func spansPerStep(batches, buckets int) int { return 16 + max(1, batches)*(4+3*buckets) }

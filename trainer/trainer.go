@@ -1,18 +1,19 @@
-// Package trainer trains a model on this rank's share of the data, in step with
-// the other ranks of the job: distributed data parallel training, on processors or on
-// a GPU for each rank.
+// Package trainer trains a model on one rank's share of the data, together with the other ranks of
+// the job: distributed data-parallel training, on CPUs or with one GPU per rank.
 //
-// It promises: the same spec, seed, number of ranks and layout of the ranks on nodes give
-// the same weights, bit for bit, also when the run was stopped or killed in between; weights, data order
-// and updates are those of the same training in PyTorch, up to rounding; rank 0
-// saves before the first step, so that a run that cannot save does not start; what is
-// saved while training goes on is what would have been saved had it waited;
-// when asked to stop, every rank stops after the same step and that step is
-// saved; a finished run that is started again does nothing; a loss that is not
-// finite ends the run before it can reach a checkpoint.
+// It guarantees:
 //
-// It does not start ranks or connect them, prints nothing and writes nothing but
-// checkpoints: what happens is told to an observer.
+//   - The same spec, seed, number of ranks, and layout of ranks on nodes give bit-identical
+//     weights, also if the run was stopped or killed in between.
+//   - Weights, data order, and updates equal PyTorch's, up to rounding.
+//   - Rank 0 saves before the first step, so that a run that cannot save does not start.
+//   - An async checkpoint has the same contents as a synchronous one.
+//   - After a stop request, every rank stops after the same step, and that step is saved.
+//   - A finished run that is started again does nothing.
+//   - A loss that is not finite stops the run before it reaches a checkpoint.
+//
+// It does not start or connect ranks, prints nothing, and writes nothing but checkpoints. It
+// reports events to an observer.
 package trainer
 
 import (
@@ -32,109 +33,108 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// Options are what a rank needs to train.
+// Options configures one rank of a training run.
 type Options struct {
 	// Job has a [train] section and resolved paths.
 	Job *jobs.Job
-	// Run identifies the run directory: a checkpoint of another run is refused.
+	// Run identifies the run directory. Checkpoints of other runs are rejected.
 	Run string
-	// Program is the version that checkpoints are signed with.
+	// Program is the version recorded in checkpoints.
 	Program string
-	// Checkpoints is the folder that rank 0 saves to. Others look at it only where
-	// each writes what it keeps: all of them must see the same folder then.
+	// Checkpoints is the directory that rank 0 saves to. With a sharded strategy all ranks write to
+	// it and must see the same directory.
 	Checkpoints string
-	// CheckPlace, unless nil, reports that the folder around Checkpoints is no longer at its
-	// path. Run calls it before each save, and ends with its error.
+	// CheckPlace, unless nil, returns an error if the parent directory of Checkpoints has been
+	// moved or deleted. Run calls it before each save and returns its error.
 	CheckPlace func() error
 	// Comm connects the ranks. Run does not close it.
 	Comm collective.Communicator
-	// Threads is the number of threads to compute on, at most; 0 is one for each core.
+	// Threads is the maximum number of compute threads; 0 means one per core.
 	Threads int
-	// LocalRanks is the number of ranks that share this machine's memory; 0 is one.
+	// LocalRanks is the number of ranks that share this machine's memory; 0 means 1.
 	LocalRanks int
-	// Node is the number of this rank's machine in the job.
+	// Node is the node rank.
 	Node int
-	// Look tells which GPUs this rank may use; nil asks the driver. VisibleDevices,
-	// unless nil, is CUDA_VISIBLE_DEVICES, for messages.
+	// Look returns the GPUs that this rank may use; nil queries the driver. VisibleDevices, unless
+	// nil, is CUDA_VISIBLE_DEVICES, for messages.
 	Look           func() (cuda.Found, error)
 	VisibleDevices *string
-	// LaunchBlocking says that CUDA_LAUNCH_BLOCKING is set: a GPU does operations one by
-	// one, so that the one that fails is named, and not in graphs.
+	// LaunchBlocking reports that CUDA_LAUNCH_BLOCKING is set: the GPU runs operations one at a
+	// time and without graphs, so that an error names the operation that failed.
 	LaunchBlocking bool
-	// WGMMA asks for attention by the instructions that only Hopper has; see
-	// cuda.Options.
+	// WGMMA enables the attention kernels for Hopper's wgmma instructions; see cuda.Options.
 	WGMMA bool
-	// Libraries says where a library of NVIDIA's with one of some names may be; nil is
-	// where the dynamic linker looks.
+	// Libraries returns candidate paths for an NVIDIA library with one of the given names. If nil,
+	// the dynamic linker searches for it.
 	Libraries func(names ...string) []string
-	// Connect connects this rank's GPU with those of all others; every rank calls it when
-	// each has opened its own. A result that is an io.Closer is closed before the GPU.
-	// nil is by way of the hosts' memory.
+	// Connect connects this rank's GPU with the GPUs of all other ranks. Every rank calls it after
+	// each has opened its GPU. If the result is an io.Closer, it is closed before the GPU. If nil,
+	// data is exchanged through host memory.
 	Connect func(ctx context.Context, gpu device.Device) (ddp.Communicator, error)
-	// Stop, once closed on any rank, has all ranks stop after the same step. If the data are
-	// being read or a checkpoint is being verified, they stop before the first step.
+	// When Stop is closed on any rank, all ranks stop after the same step. While the data are read
+	// or a checkpoint is verified, they stop before the first step.
 	Stop <-chan struct{}
 	// Progress, unless nil, is kept up to date.
 	Progress *Progress
-	// Trace, unless nil, records the steps that it is for.
+	// Trace, unless nil, records the steps it is configured for.
 	Trace *trace.Recorder
-	// Observe is called with what happens, on the training goroutine.
+	// Observe is called with each event, on the training goroutine.
 	Observe func(Event)
 }
 
-// Result is how a run ended.
+// Result is the result of a run.
 type Result struct {
 	Step int
-	// Stopped says that the run was asked to stop and can be resumed.
+	// Stopped reports that the run stopped on request and can be resumed.
 	Stopped bool
-	// Already says that there was nothing left to train.
+	// Already reports that there was nothing left to train.
 	Already bool
 }
 
-// run is one rank's state.
+// run is the state of one rank.
 type run struct {
 	Options
 	train     *jobs.Train
 	device    device.Device
-	between   ddp.Communicator // ranks, for what is on the device
+	between   ddp.Communicator // process group for device memory
 	uploaded  uploaded
 	data      data.Dataset
-	eval      data.Dataset // nil when there is none
+	eval      data.Dataset // nil without held-out data
 	loader    *data.Loader
 	evalLoad  *data.Loader
 	model     nn.Model
-	batch     int // samples that are computed at once, at most: no more than there are
+	batch     int // maximum samples per micro-batch, at most the data set's share of a rank
 	params    []*nn.Param
 	optimizer optim.Optimizer
 	schedule  optim.Schedule
 	sharder   *ddp.Sharder
-	ready     func(param int) // sharder.Ready, once: making it allocates
-	none      func(param int) // ready of a gradient that is nothing, whatever was computed
+	ready     func(param int) // sharder.Ready as a value, created once because creating it allocates
+	none      func(param int) // marks a gradient of a padding batch as ready, after setting it to zero
 	at        position
 	layout    string             // see checkpoint.Manifest
-	skipped   int                // steps in a row that were left out
-	good      map[int]bool       // what is known of the checkpoints, see checkpoint.Prune
-	last      map[string]float64 // last figures, for the manifest
-	best      float64            // metric of checkpoint.keep_best so far
-	perEpoch  int                // steps of a whole epoch
-	ofEpoch   int                // steps left in the present one
+	skipped   int                // number of consecutive skipped steps
+	good      map[int]bool       // verified checkpoints, see checkpoint.Prune
+	last      map[string]float64 // most recent metrics, for the manifest
+	best      float64            // best metric of checkpoint.keep_best so far
+	perEpoch  int                // steps per full epoch
+	ofEpoch   int                // remaining steps of the current epoch
 	interval  interval
 	straggler straggler
-	later     *later    // nil where the host waits for each step
-	behind    *saving   // the save that goes on while training does, nil where there is none
-	copies    []float32 // memory for it
+	later     *later    // nil if the host waits for each step
+	behind    *saving   // save in the background, or nil
+	copies    []float32 // memory for copies of an async checkpoint
 }
 
-// position is how far training has come.
+// position is the progress of training.
 type position struct {
-	Step     int64 // optimiser steps done
+	Step     int64 // completed optimizer steps
 	Epoch    int64 // epoch of the next step
-	Consumed int64 // samples of that epoch taken by all ranks
-	// Unevaluated says that the epoch before has ended and its evaluation has not.
+	Consumed int64 // samples of that epoch consumed by all ranks
+	// Unevaluated reports that the previous epoch has ended but its evaluation has not.
 	Unevaluated bool
 }
 
-// Run trains until the job's epochs are done or Stop is closed.
+// Run trains until all epochs of the job are complete or Stop is closed.
 func Run(ctx context.Context, o Options) (result Result, err error) {
 	defer device.Recover(&err)
 	if o.Progress == nil {
@@ -168,14 +168,14 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 		return Result{Step: int(r.at.Step), Already: true}, nil
 	}
 	r.warnOfIdleSteps()
-	r.Progress.enter(phaseTraining) // and not left: who asks after a failure hears where it was
+	r.Progress.enter(phaseTraining) // never left: after a failure, the phase shows where it happened
 	defer r.leave()
 	stopped, err := r.loop(ctx)
 	if err != nil {
 		return Result{}, err
 	}
-	// No rank leaves before rank 0 has saved: a failure to save must be seen
-	// as the failure of the run, not of a rank that the others left behind.
+	// No rank leaves before rank 0 has saved. Otherwise a failed save would look like the failure
+	// of a rank that the others left behind.
 	if err := o.Comm.Do(ctx, collective.Barrier()); err != nil {
 		return Result{}, err
 	}
@@ -192,15 +192,14 @@ func (r *run) finished() bool {
 	return r.at.Epoch >= int64(r.train.Epochs) && !r.at.Unevaluated
 }
 
-// agreeOnData has every rank compare its data with rank 0's: a rank that trains
-// on other data would spoil the model in silence, one that evaluates on others its
-// accuracy.
+// agreeOnData compares each rank's data with rank 0's. A rank with different training data would
+// silently corrupt the model; different held-out data would falsify the metrics.
 func (r *run) agreeOnData(ctx context.Context) error {
 	for _, part := range []struct {
 		what string
 		data data.Dataset
 	}{{"training", r.data}, {"held-out", r.eval}} {
-		digest := strings.Repeat("0", 64) // there are none
+		digest := strings.Repeat("0", 64) // no data
 		if part.data != nil {
 			digest = part.data.Digest()
 		}

@@ -52,8 +52,8 @@ func job(t *testing.T, text string) *jobs.Job {
 	return j
 }
 
-// world trains with n ranks in this process, as ranks of a job do over TCP, and
-// returns what happened on rank 0. change may alter each rank's options.
+// world trains with n ranks in this process, connected over TCP like the ranks of a job. It returns
+// the events on rank 0. change may alter each rank's options.
 func world(t *testing.T, n int, j *jobs.Job, dir string, change func(rank int, o *Options)) ([]Event, Result, []error) {
 	t.Helper()
 	comms := ring(t, n)
@@ -96,8 +96,8 @@ func ring(t *testing.T, n int) []collective.Communicator {
 	return comms
 }
 
-// digests are the tensors' digests of the newest checkpoint: equal ones are
-// equal bits.
+// digests returns the digests of the tensors of the newest checkpoint. Equal digests mean equal
+// bits.
 func digests(t *testing.T, dir string) (step int, sums string) {
 	t.Helper()
 	s, skipped, err := checkpoint.Load(t.Context(), dir)
@@ -129,7 +129,7 @@ func ok(t *testing.T, errs []error) {
 	}
 }
 
-// losses are the training losses by step.
+// losses returns the training losses by step.
 func losses(events []Event) map[int]float64 {
 	out := map[int]float64{}
 	for _, e := range events {
@@ -140,14 +140,13 @@ func losses(events []Event) map[int]float64 {
 	return out
 }
 
-// Ranks that share a batch train what one rank with the whole batch trains.
+// Ranks that share a batch train the same as one rank with the whole batch.
 func TestRanksEqualOneRank(t *testing.T) {
 	events, _, errs := world(t, 1, job(t, fmt.Sprintf(mlp, 12)), t.TempDir(), nil)
 	ok(t, errs)
 	want := losses(events)
 	for _, n := range []int{2, 3, 4} {
-		// 203 samples pad differently for other numbers of ranks at the end of
-		// an epoch only.
+		// With 203 samples, the padding depends on the number of ranks only at the end of an epoch.
 		events, _, errs := world(t, n, job(t, fmt.Sprintf(mlp, 12/n)), t.TempDir(), nil)
 		ok(t, errs)
 		got := losses(events)
@@ -159,7 +158,7 @@ func TestRanksEqualOneRank(t *testing.T) {
 	}
 }
 
-// optimizers are what may stand in place of the SGD of mlp.
+// optimizers are replacements for the SGD settings of mlp.
 var optimizers = map[string]string{
 	"sgd": "",
 	"adamw, clipped, warm-up and cosine": `kind = "adamw"
@@ -180,8 +179,8 @@ every = 10
 `,
 }
 
-// Stopped at any step and resumed, training ends with the same bits, whatever the
-// optimiser keeps between steps.
+// A run that is stopped at any step and resumed ends with bit-identical weights, for every kind of
+// optimizer state.
 func TestStopAndResumeGiveTheSameBits(t *testing.T) {
 	for name, text := range optimizers {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +204,7 @@ func stopAndResume(t *testing.T, j *jobs.Job) {
 	}
 	for stopAt := 1; stopAt < wantStep; stopAt += 3 {
 		dir := t.TempDir()
-		// Another rank is asked each time; all must stop after the same step.
+		// A different rank is asked each time; all must stop after the same step.
 		asked := stopAt % 3
 		_, result, errs := world(t, 3, j, dir, func(rank int, o *Options) {
 			stop := make(chan struct{})
@@ -237,8 +236,8 @@ func stopAndResume(t *testing.T, j *jobs.Job) {
 	}
 }
 
-// A rank that dies at any step leaves a checkpoint from which the run ends with
-// the same bits.
+// A rank that dies at any step leaves a checkpoint from which the run ends with bit-identical
+// weights.
 func TestDeathAndResumeGiveTheSameBits(t *testing.T) {
 	deathAndResume(t, job(t, fmt.Sprintf(mlp, 10)))
 }
@@ -282,14 +281,14 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 	if _, after := digests(t, dir); after != before {
 		t.Error("the weights changed")
 	}
-	// With fewer epochs than before it reports the epochs that were trained.
+	// With fewer epochs than before, it reports the epochs that were trained.
 	fewer := job(t, strings.Replace(fmt.Sprintf(mlp, 50), "epochs = 3", "epochs = 2", 1))
 	events, result, errs = world(t, 2, fewer, dir, nil)
 	ok(t, errs)
 	if !result.Already || len(events) != 2 || !strings.Contains(events[1].String(), "3 epochs") {
 		t.Errorf("fewer epochs: %+v, events %v", result, events)
 	}
-	// More epochs than before is more to do, not another run.
+	// With more epochs than before, the run continues.
 	more := job(t, strings.Replace(fmt.Sprintf(mlp, 50), "epochs = 3", "epochs = 4", 1))
 	_, result, errs = world(t, 2, more, dir, nil)
 	ok(t, errs)
@@ -298,8 +297,7 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Another number of ranks goes on where the first stopped; every sample of the
-// epoch is still seen.
+// A different number of ranks resumes the run; every sample of the epoch is still used.
 func TestResumeWithOtherWorldSize(t *testing.T) {
 	j, dir := job(t, fmt.Sprintf(mlp, 6)), t.TempDir()
 	_, _, errs := world(t, 3, j, dir, func(rank int, o *Options) {

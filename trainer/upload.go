@@ -6,12 +6,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// uploaded is a device's memory for batches, where it is not the host's.
+// uploaded is device memory for batches, if the device does not use host memory.
 type uploaded struct{ x, tokens, labels, targets device.Tensor }
 
-// batch is n samples where a model takes them. Those of a device of its own memory
-// replace the ones before, in order with what is computed of these; there is room for
-// most samples.
+// batch returns n samples in memory of the device. On a device with its own memory they overwrite
+// the previous batch, in order with its computation. The memory has space for most samples.
 func (u *uploaded) batch(d device.Device, b data.Batch, n, most int) nn.Batch {
 	if d.Host() {
 		return nn.Batch{Samples: n, X: device.Host(b.X), Tokens: device.HostInts(b.Tokens), Labels: device.HostInts(b.Labels), Targets: device.Host(b.Targets)}

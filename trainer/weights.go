@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// newWeights gives the values of a new model, each parameter as soon as the model has
-// written it: from the job's file of weights, or as drawn.
+// newWeights gives the values of a new model, each parameter as soon as the model has written it.
+// They come from the job's weights file or from random initialization.
 func (r *run) newWeights(give ddp.Give) error {
 	kept := make([]device.Tensor, len(r.params))
 	for i, p := range r.params {
@@ -35,21 +35,21 @@ func (r *run) newWeights(give ddp.Give) error {
 	return err
 }
 
-// passing is memory that keeps nothing: the values of a parameter are given away when
-// they are written.
+// passing is a device memory that stores nothing: it gives a parameter's values to Spread when they
+// are written.
 type passing struct {
 	plan.Counter
 	give   ddp.Give
-	params map[unsafe.Pointer]int // by where they would be
-	err    error                  // the first
-	litter int                    // bytes that were written and that nobody needs any more
+	params map[unsafe.Pointer]int // by placeholder address
+	err    error                  // the first error
+	litter int                    // bytes of garbage since the last collection
 }
 
-// mostLitter is how much of that may pile up, as the heap would grow to twice its size;
-// to sweep takes some milliseconds.
+// mostLitter is the maximum amount of garbage. Without a limit, the heap would grow to twice its
+// size. A collection takes a few milliseconds.
 const mostLitter = 8 << 20
 
-// Write gives a parameter away.
+// Write gives a parameter to Spread.
 func (m *passing) Write(t device.Tensor, values []float32) {
 	m.pass(t, func(at int, to []float32) error {
 		copy(to, values[at:])
@@ -61,7 +61,7 @@ func (m *passing) Write(t device.Tensor, values []float32) {
 	}
 }
 
-// Zero gives zeros.
+// Zero gives zeros to Spread.
 func (m *passing) Zero(t device.Tensor) {
 	m.pass(t, func(_ int, to []float32) error {
 		clear(to)
@@ -79,7 +79,7 @@ func (m *passing) pass(t device.Tensor, fill func(int, []float32) error) {
 	}
 }
 
-// fillWeights fills the model: from the job's file of weights, or as drawn.
+// fillWeights initializes the model from the job's weights file, or randomly.
 func (r *run) fillWeights(to device.Memory) error {
 	path := string(r.train.Model.Weights)
 	if path == "" {
