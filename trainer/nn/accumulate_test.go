@@ -8,8 +8,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// The gradients of several batches, added up, are those of all their samples in
-// one, whatever was in their memory before.
+// The accumulated gradients of several batches equal the gradients of one batch with all samples,
+// whatever was in their memory before.
 func TestAccumulatedGradients(t *testing.T) {
 	for _, k := range slices.Concat(smallKinds, largeKinds) {
 		t.Run(k.name, func(t *testing.T) {
@@ -35,8 +35,8 @@ func TestAccumulatedGradients(t *testing.T) {
 	}
 }
 
-// When ready(i) is called, parameter i must be final, and the order is that from
-// the last to the first. A Sequential has not written those before it then.
+// When ready(i) is called, parameter i must be final. The order is from the last parameter to the
+// first. A Sequential has not written earlier parameters at that time.
 func TestBackwardReportsReadyGradients(t *testing.T) {
 	for _, k := range smallKinds {
 		for _, accumulate := range []bool{false, true} {
@@ -57,7 +57,7 @@ func TestBackwardReportsReadyGradients(t *testing.T) {
 			e.model.Backward(b, pass, func(i int) {
 				order = append([]int{i}, order...)
 				sameBits(t, k.name+" "+params[i].Name, get(e.device, params[i].Grad), want[i])
-				// Whoever reduces it over ranks changes it now.
+				// The reduction across ranks may change it now.
 				e.device.Zero(params[i].Grad)
 			})
 			for i, p := range params {
@@ -70,7 +70,7 @@ func TestBackwardReportsReadyGradients(t *testing.T) {
 	}
 }
 
-// The owner of parameters may put them elsewhere between steps.
+// The owner of parameters may move them between steps.
 func TestParamsMayLieInOwnersBuffers(t *testing.T) {
 	for _, k := range smallKinds {
 		plain, moved := k.start(t, cpu.New(1), 0, device.FP32), k.start(t, cpu.New(1), 0, device.FP32)
@@ -86,7 +86,7 @@ func TestParamsMayLieInOwnersBuffers(t *testing.T) {
 		for _, p := range moved.model.Params() {
 			to := values.Slice(at, at+p.Len())
 			d.Copy(to, p.Data)
-			d.Write(p.Data, fill(p.Len(), 9)) // must not be used any more
+			d.Write(p.Data, fill(p.Len(), 9)) // must no longer be used
 			p.Data, p.Grad = to, grads.Slice(at, at+p.Len())
 			at += p.Len()
 		}

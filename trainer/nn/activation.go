@@ -2,8 +2,7 @@ package nn
 
 import "github.com/ddpbatch/ddpbatch/trainer/device"
 
-// activation is an elementwise function: nn.ReLU, nn.Tanh or
-// nn.GELU(approximate="tanh").
+// activation is an elementwise function: nn.ReLU, nn.Tanh, or nn.GELU(approximate="tanh").
 type activation struct {
 	noParams
 	width  int
@@ -13,7 +12,7 @@ type activation struct {
 
 func (l *activation) Width() int { return l.width }
 
-// InPlace is false for GELU alone, whose gradient needs its input.
+// InPlace returns false for GELU only, whose gradient needs its input.
 func (l *activation) InPlace() bool { return l.f != device.GELU }
 
 func (l *activation) Plan(p Plan) { l.device = p.Device }

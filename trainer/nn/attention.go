@@ -4,9 +4,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// selfAttention is GPT-2's attention: queries, keys and values by one projection
-// of the input, causal attention in several heads, and a projection of what the
-// heads found.
+// selfAttention is GPT-2's attention: one projection of the input to queries, keys, and values,
+// causal multi-head attention, and an output projection.
 type selfAttention struct {
 	qkv, proj    *linear
 	heads, width int
@@ -26,7 +25,7 @@ func newSelfAttention(prefix string, o GPTOptions, site uint64) *selfAttention {
 	}
 }
 
-// plan gets memory; op is shared by all layers.
+// plan allocates memory. All layers share op.
 func (l *selfAttention) plan(p Plan, op device.Attention) {
 	l.qkv.Plan(p)
 	l.proj.Plan(p)
@@ -35,7 +34,7 @@ func (l *selfAttention) plan(p Plan, op device.Attention) {
 	l.logSum = p.Device.Alloc(device.Float32, p.rows*l.heads)
 }
 
-// split is the queries, keys and values in rows of all three.
+// split returns the queries, keys, and values in t, whose rows hold all three.
 func (l *selfAttention) split(t device.Tensor, rows int) (q, k, v device.Matrix) {
 	m, w := device.Rows(t, rows, 3*l.width), l.width
 	return m.Sub(0, rows, 0, w), m.Sub(0, rows, w, 2*w), m.Sub(0, rows, 2*w, 3*w)
@@ -57,8 +56,7 @@ func (l *selfAttention) forward(y, x device.Matrix, s sequences, pass Pass) {
 	l.proj.Forward(y, out, pass)
 }
 
-// backward writes the gradient of x to dx. dpacked is scratch for three times its
-// size.
+// backward writes the gradient of x to dx. dpacked is scratch memory of three times its size.
 func (l *selfAttention) backward(dx, dy, x device.Matrix, dpacked device.Tensor, s sequences, pass Pass, ready func(*Param)) {
 	out := device.Rows(l.out, s.rows(), l.width)
 	l.proj.gradients(dy, out, pass, ready)
@@ -70,7 +68,7 @@ func (l *selfAttention) backward(dx, dy, x device.Matrix, dpacked device.Tensor,
 	l.qkv.Backward(dx, d, x, d, pass)
 }
 
-// sequences is how the rows of a batch of tokens belong together.
+// sequences describes how the rows of a batch of tokens form sequences.
 type sequences struct{ samples, length int }
 
 func (s sequences) rows() int { return s.samples * s.length }

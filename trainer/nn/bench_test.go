@@ -9,8 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// BenchmarkStep is a whole step on one thread: forward, loss, backward, update. Of
-// several runs, the best step is the least disturbed.
+// BenchmarkStep measures a whole step on one thread: forward, loss, backward, and update. It
+// reports the fastest of several runs, because it is the least disturbed.
 func BenchmarkStep(b *testing.B) {
 	gpt := kind{name: "gpt-4x256-4x128-65", samples: 8, tokens: 128, classes: 65, make: func(dropout float64) (Model, error) {
 		return NewGPT(GPTOptions{Vocabulary: 65, Context: 128, Layers: 4, Heads: 4, Width: 256, Dropout: dropout})

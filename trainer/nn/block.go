@@ -5,24 +5,24 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// block is a layer of GPT-2: x + attention(ln_1(x)), and of that again
-// x + mlp(ln_2(x)), with dropout before each sum.
+// block is a transformer block of GPT-2: h = x + attention(ln_1(x)), then h + mlp(ln_2(h)), with
+// dropout before each sum.
 type block struct {
 	ln1, ln2 *layerNorm
 	attn     *selfAttention
 	fc, proj *linear // the MLP, with GELU between
 	width    int
 	dropout  float32
-	site     uint64 // of the dropout after attention; the one after the MLP is the next
+	site     uint64 // dropout site after attention; the site after the MLP is the next one
 	device   device.Device
 
-	// Of the last Forward. What the sums are, and their gradients, is of Float32; all else is
-	// stored as the device says.
+	// Activations of the last Forward. Sums and their gradients are Float32; all others have the
+	// type that the device stores.
 	normed1, middle, normed2 device.Tensor // [rows, width]; middle is a sum
 	pre, hidden              device.Tensor // [rows, 4*width]: before and after GELU
 }
 
-// sitesPerBlock is the number of places of a block that have dropout.
+// sitesPerBlock is the number of dropout sites of a block.
 const sitesPerBlock = 3
 
 func newBlock(prefix string, o GPTOptions, site uint64) *block {
@@ -44,9 +44,9 @@ func (b *block) params() []*Param {
 	return list
 }
 
-// init draws what Hugging Face's _init_weights does when it is applied to the
-// block, children first: each product's weight within itself, then those that end
-// in a sum again by their parents, narrower by the number of sums on the way.
+// init initializes the block like Hugging Face's _init_weights when it is applied to the block,
+// children first. The weights of output projections are initialized twice: as any other, and then
+// again by their parents, with a smaller deviation.
 func (b *block) init(g *random.Generator, m device.Memory, deviation, narrow float64) {
 	b.ln1.Init(g, m)
 	b.attn.qkv.initNormal(g, m, deviation)
@@ -70,8 +70,8 @@ func (b *block) plan(p Plan, op device.Attention) {
 	b.pre, b.hidden = p.stored(p.rows*4*b.width), p.stored(p.rows*4*b.width)
 }
 
-// forward writes the block's output to y, with scratch of the same size, and that
-// normalised by next to normed, which may be scratch. x is normalised already.
+// forward writes the block's output to y, and the output normalized by next to normed. scratch has
+// the size of y; normed may be scratch. x is already normalized, in normed1.
 func (b *block) forward(y, x, scratch device.Matrix, next *layerNorm, normed device.Matrix, s sequences, pass Pass) {
 	narrow := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, b.width) }
 	wide := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, 4*b.width) }
@@ -84,7 +84,7 @@ func (b *block) forward(y, x, scratch device.Matrix, next *layerNorm, normed dev
 	next.forwardSum(normed, y, narrow(b.middle), scratch, pass)
 }
 
-// backward turns the gradient of the output in d into that of x.
+// backward replaces the gradient of the output in d by the gradient of x.
 func (b *block) backward(d, x device.Matrix, s sequences, w *workspace, pass Pass, ready func(*Param)) {
 	narrow := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, b.width) }
 	wide := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, 4*b.width) }
@@ -104,8 +104,8 @@ func (b *block) backward(d, x device.Matrix, s sequences, w *workspace, pass Pas
 	b.ln1.backward(d, inner, x, true, pass)
 }
 
-// drop is x, or after dropout y, which may be the same; y without dropout too where it is of
-// another type.
+// drop applies dropout to x and returns the result in y, which may be x. Without dropout it returns
+// x, or, if their types differ, x converted to y's type.
 func (b *block) drop(y, x device.Matrix, site uint64, s sequences, pass Pass) device.Matrix {
 	switch {
 	case pass.Train && b.dropout > 0:
@@ -118,7 +118,7 @@ func (b *block) drop(y, x device.Matrix, site uint64, s sequences, pass Pass) de
 	return y
 }
 
-// workspace is memory for gradients on their way, shared by all blocks.
+// workspace is scratch memory for gradients, shared by all blocks.
 type workspace struct {
 	inner, branch device.Tensor // [rows, width]
 	wide          device.Tensor // [rows, 4*width]

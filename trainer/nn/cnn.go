@@ -6,17 +6,16 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// CNNOptions are the shape of a convolutional network.
+// CNNOptions is the shape of a convolutional network.
 type CNNOptions struct {
 	Channels []int // of each convolution
-	Kernel   int   // odd; its inputs are padded so that height and width stay
+	Kernel   int   // odd; padding preserves height and width
 	Dense    MLPOptions
 }
 
-// NewCNN returns the model of PyTorch's nn.Sequential of, for each of the
-// channels, nn.Conv2d(padding=kernel//2), an activation and nn.MaxPool2d(2), then
-// nn.Flatten and the layers of [NewMLP], for images of the given channels, height
-// and width.
+// NewCNN returns the model of PyTorch's nn.Sequential with, for each entry of o.Channels,
+// nn.Conv2d(padding=kernel//2), an activation, and nn.MaxPool2d(2), then nn.Flatten and the layers
+// of [NewMLP]. Images have the given channels, height, and width.
 func NewCNN(channels, height, width int, o CNNOptions, out int) (*Sequential, error) {
 	if channels < 1 || height < 1 || width < 1 {
 		return nil, fmt.Errorf("make a model: a convolutional network needs images, and these samples are not")
@@ -57,8 +56,8 @@ func NewCNN(channels, height, width int, o CNNOptions, out int) (*Sequential, er
 	return newSequential(in, s.layers), nil
 }
 
-// flatten is nn.Flatten. Images are rows already: it is there for its number in
-// the names of the layers after it.
+// flatten is nn.Flatten. Images are already rows, so it does nothing. It exists so that the layers
+// after it have PyTorch's numbers in their names.
 type flatten struct {
 	noParams
 	width int

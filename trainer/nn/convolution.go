@@ -5,7 +5,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// convolution is PyTorch's nn.Conv2d with stride 1, of images as rows.
+// convolution is PyTorch's nn.Conv2d with stride 1. Each row is an image.
 type convolution struct {
 	shape        device.ConvolutionShape
 	weight, bias *Param // [out, in, kernel, kernel], [out]
@@ -28,7 +28,7 @@ func (l *convolution) Plan(p Plan) {
 	l.op = p.Device.NewConvolution(l.shape)
 }
 
-// Init is nn.Conv2d's reset_parameters.
+// Init initializes the parameters like nn.Conv2d's reset_parameters.
 func (l *convolution) Init(g *random.Generator, m device.Memory) {
 	kaimingUniform(g, m, l.weight, l.bias, l.shape.In*l.shape.Kernel*l.shape.Kernel)
 }

@@ -2,14 +2,14 @@ package nn
 
 import "github.com/ddpbatch/ddpbatch/trainer/device"
 
-// dropout is nn.Dropout: in training each element is left out with probability p,
-// and the others grow by 1/(1-p). Which ones does not depend on how the batch is
-// divided among ranks, see [device.Dropout]; it is not PyTorch's choice.
+// dropout is nn.Dropout: in training it zeroes each element with probability p and scales the
+// others by 1/(1-p). The mask does not depend on how ranks share the batch, see [device.Dropout].
+// It differs from PyTorch's mask.
 type dropout struct {
 	noParams
 	width  int
 	p      float32
-	site   uint64 // tells the dropouts of a model apart
+	site   uint64 // distinguishes the dropouts of a model
 	device device.Device
 }
 
@@ -29,8 +29,8 @@ func (l *dropout) Backward(dx, dy, _, _ device.Matrix, pass Pass) {
 	l.device.Dropout(dx.Data, dy.Data, pass.dropout(l.p, l.site, l.width))
 }
 
-// dropout is the choice of one place of the model in this pass.
+// dropout returns the mask of a dropout site in this pass.
 func (p Pass) dropout(probability float32, site uint64, perSample int) device.Dropout {
-	// Seeds of steps are spread already, see the trainer; sites are small numbers.
+	// The seeds of steps are well distributed, see package trainer; sites are small integers.
 	return device.Dropout{P: probability, Key: p.Seed ^ site*0x9e3779b97f4a7c15, First: p.First, Stride: p.Stride, PerSample: perSample}
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Samples that are dealt out to ranks give together the gradients of one rank that
-// has them all: what is left out depends on a sample's number alone.
+// The gradients of samples that are distributed among ranks sum to the gradients of one rank with
+// all samples: the dropout mask depends only on the index of a sample.
 func TestDropoutOfRanks(t *testing.T) {
 	for _, k := range slices.Concat(smallKinds[1:], largeKinds) {
 		t.Run(k.name, func(t *testing.T) {
 			e := k.start(t, cpu.New(2), 0.3, device.FP32)
-			// Samples 5, 8, 11... of a step of which other ranks have the rest.
+			// Samples 5, 8, 11... of a step, of which other ranks have the rest.
 			const first, stride = 5, 3
 			whole := e.step(e.every(0, 1), Pass{Train: true, Weight: 1, Seed: 8, First: first, Stride: stride})
 			want := e.grads()
@@ -34,8 +34,8 @@ func TestDropoutOfRanks(t *testing.T) {
 	}
 }
 
-// Another seed or another number of a sample leaves out something else; the same
-// ones the same; outside of training nothing is left out.
+// A different seed or sample index gives a different mask; equal ones give an equal mask. Outside
+// of training there is no dropout.
 func TestDropoutDependsOnSeedAndSample(t *testing.T) {
 	for _, k := range smallKinds[1:] {
 		e, without := k.start(t, cpu.New(1), 0.5, device.FP32), k.start(t, cpu.New(1), 0, device.FP32)
@@ -63,7 +63,7 @@ func TestDropoutDependsOnSeedAndSample(t *testing.T) {
 	}
 }
 
-// Each place of a model has its own choice.
+// Each dropout site of a model has a different mask.
 func TestDropoutSitesDiffer(t *testing.T) {
 	gpt, err := NewGPT(GPTOptions{Vocabulary: 3, Context: 2, Layers: 3, Heads: 1, Width: 2, Dropout: 0.1})
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// embedding is GPT-2's: the sum of a row for the token and one for its place.
+// embedding is GPT-2's embedding: the sum of a row for the token and a row for its position.
 type embedding struct {
 	tokens, places *Param // [vocabulary, width], [context, width]
 	params         []*Param
@@ -23,15 +23,15 @@ func (l *embedding) init(g *random.Generator, m device.Memory, deviation float64
 	}
 }
 
-// forward writes the rows for tokens, the first of each sequence being at place
-// first.
+// forward writes the rows for tokens. The first token of each sequence has position first.
 func (l *embedding) forward(y device.Matrix, tokens device.Tensor, s sequences, first int, pass Pass) {
 	pass.values(l.params)
 	l.device.Embed(y, tokens, l.tokens.matrix(l.tokens.Data), l.places.matrix(l.places.Data), s.length, first)
 }
 
-// backward adds to the gradient of the tokens' rows, which the head, whose weight
-// they are too, has written; and writes or adds that of places.
+// backward adds to the gradient of the token embedding, to which the head, whose weight is the same
+// parameter, has already written. It writes, or with Accumulate adds, the gradient of the position
+// embedding.
 func (l *embedding) backward(dy device.Matrix, tokens device.Tensor, s sequences, pass Pass, ready func(*Param)) {
 	pass.grads(l.params)
 	if !pass.Accumulate {

@@ -11,15 +11,14 @@ import (
 type kind struct {
 	name    string
 	make    func(dropout float64) (Model, error)
-	samples int // of a batch
-	inputs  int // of a sample, or
-	tokens  int // of a sample
+	samples int // per batch
+	inputs  int // per sample, or
+	tokens  int // per sample
 	classes int // or targets
 	targets bool
 }
 
-// Models that are done by one thread, and whose gradients can be checked one by
-// one.
+// smallKinds are models that one thread computes and whose gradients can be checked one by one.
 var smallKinds = []kind{
 	{name: "linear", samples: 5, inputs: 4, classes: 2, targets: true, make: func(float64) (Model, error) { return NewLinear(4, 2) }},
 	mlpKind("relu"), mlpKind("tanh"), mlpKind("gelu"),
@@ -39,7 +38,7 @@ func mlpKind(activation string) kind {
 	}}
 }
 
-// Models whose every operation is divided among threads.
+// largeKinds are models whose operations all use several threads.
 var largeKinds = []kind{
 	{name: "mlp", samples: 1100, inputs: 180, classes: 65, make: func(dropout float64) (Model, error) {
 		return NewMLP(180, MLPOptions{[]int{130, 75}, "gelu", dropout}, 65)
@@ -63,7 +62,7 @@ type example struct {
 	wanted []float32 // targets
 }
 
-// start makes an example, with initial weights as by seed 1.
+// start creates an example with the initial weights of seed 1.
 func (k kind) start(t testing.TB, d device.Device, dropout float64, p device.Precision) *example {
 	t.Helper()
 	m, err := k.make(dropout)
@@ -88,7 +87,7 @@ func (k kind) start(t testing.TB, d device.Device, dropout float64, p device.Pre
 	return e
 }
 
-// batch is the samples with these numbers.
+// batch returns the samples with the given indices.
 func (e *example) batch(samples ...int) Batch {
 	b := Batch{Samples: len(samples)}
 	if e.tokens > 0 {
@@ -104,7 +103,7 @@ func (e *example) batch(samples ...int) Batch {
 	return b
 }
 
-// every is the samples from first on, each a stride after the one before.
+// every returns every stride-th sample, starting at first.
 func (e *example) every(first, stride int) Batch {
 	var samples []int
 	for i := first; i < e.samples; i += stride {
@@ -113,7 +112,7 @@ func (e *example) every(first, stride int) Batch {
 	return e.batch(samples...)
 }
 
-// pick returns the parts of v, which has n of them, with these numbers.
+// pick returns the parts of v with the given indices, of n parts of equal size.
 func pick[T any](v []T, n int, numbers []int) (picked []T) {
 	each := len(v) / n
 	for _, i := range numbers {
@@ -122,14 +121,14 @@ func pick[T any](v []T, n int, numbers []int) (picked []T) {
 	return picked
 }
 
-// step is a forward and a backward pass.
+// step runs a forward and a backward pass.
 func (e *example) step(b Batch, pass Pass) Outcome {
 	out := e.model.Forward(b, pass)
 	e.model.Backward(b, pass, nil)
 	return out
 }
 
-// grads is a copy of all gradients.
+// grads returns a copy of all gradients.
 func (e *example) grads() (g [][]float32) {
 	for _, p := range e.model.Params() {
 		g = append(g, get(e.device, p.Grad))

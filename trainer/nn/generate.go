@@ -6,39 +6,36 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Generator continues sequences of tokens with a GPT. It keeps the keys and values
-// of all tokens in the context, so that one more token is one row through the
-// model; and it has memory of its own, so that it can be used in the middle of a
-// training. It serves one sequence, and allocates nothing after it was made.
+// Generator continues token sequences with a GPT. It has a key-value cache for all tokens in the
+// context, so that another token is a single row through the model. It has its own memory, so it
+// can be used during training. It handles one sequence and allocates nothing after NewGenerator.
 //
-// What it returns depends on the last Context tokens alone, the first of them at
-// place 0: what nanoGPT's generate feeds its model. When the context is full, each
-// further token moves all others by a place, and nothing that was computed before
-// holds: it takes Context rows through the model. KeepHalf avoids that.
+// The logits depend only on the last Context tokens, the first of them at position 0, like the
+// input of nanoGPT's generate. When the context is full, each further token shifts the positions of
+// all others, which invalidates the cache: Feed then computes Context rows. KeepHalf avoids that.
 type Generator struct {
-	// KeepHalf forgets more than needed when the context is full: all but the last
-	// half of it, or all but the tokens being fed if these are more. Half a context
-	// of tokens then costs one row each, after one time half a context of rows. What
-	// is returned then depends on how many tokens were fed at a time.
+	// KeepHalf discards more tokens than necessary when the context is full: all but the last half
+	// of the context, or all but the tokens being fed if these are more. Then Feed computes half a
+	// context of rows once, and the following half context of tokens needs one row each. The logits
+	// then depend on how many tokens were fed at a time.
 	KeepHalf bool
 
 	model     *GPT
 	device    device.Device
 	precision device.Precision
 	attention device.Attention
-	window    []int32 // the tokens in the context
+	window    []int32 // tokens in the context
 	answer    []float32
 
 	keys, values                   []device.Tensor // of each block: [context, width]
-	tokens                         device.Tensor   // those being fed
+	tokens                         device.Tensor   // tokens being fed
 	x, normed, queries, attended   device.Tensor   // [context, width]
 	hidden                         device.Tensor   // [context, 4*width]
 	mean, rstd, logSum, lastLogits device.Tensor
 }
 
-// NewGenerator returns a generator without a sequence yet. The parameters of the
-// model must have their memory on d when tokens are fed; nothing else of the model
-// is used, so it needs no Plan.
+// NewGenerator returns a generator with an empty sequence. The model's parameters must have memory
+// on d when tokens are fed. The generator uses no other state of the model, which needs no Plan.
 func (m *GPT) NewGenerator(d device.Device, p device.Precision) *Generator {
 	rows := func(width int) device.Tensor { return d.Alloc(device.Float32, m.Context*width) }
 	attention := func() device.Tensor { return d.Alloc(d.Stored(p), m.Context*m.Width) }
@@ -58,8 +55,8 @@ func (m *GPT) NewGenerator(d device.Device, p device.Precision) *Generator {
 	return g
 }
 
-// Feed appends tokens, at least one, to the sequence and returns the logits of the
-// token after the last one: Vocabulary numbers, which the next call overwrites.
+// Feed appends at least one token to the sequence and returns the logits of the next token:
+// Vocabulary values, valid until the next call.
 func (g *Generator) Feed(tokens []int32) []float32 {
 	if len(tokens) == 0 {
 		panic("nn: no tokens to feed")
@@ -79,8 +76,8 @@ func (g *Generator) Feed(tokens []int32) []float32 {
 	return g.answer
 }
 
-// forget leaves in the window what precedes tokens from now on, and returns those
-// of them that are in the context.
+// forget discards tokens from the window to make space for tokens. It returns the part of tokens
+// that fits into the context.
 func (g *Generator) forget(tokens []int32) []int32 {
 	keep := g.model.Context
 	if g.KeepHalf {
@@ -92,8 +89,8 @@ func (g *Generator) forget(tokens []int32) []int32 {
 	return tokens
 }
 
-// forward computes the rows of the window from place first on, and the logits of
-// the last.
+// forward computes the rows of the window, starting at position first, and the logits of the last
+// row.
 func (g *Generator) forward(first int) {
 	m, d := g.model, g.device
 	rows := len(g.window) - first
@@ -110,8 +107,8 @@ func (g *Generator) forward(first int) {
 	d.Read(g.answer, g.lastLogits)
 }
 
-// block takes rows from place first on through block i, in place. Their keys and
-// values go where those of the places before them are.
+// block computes block i in place for rows at position first and later. It appends their keys and
+// values to the cache.
 func (g *Generator) block(i int, x device.Matrix, first int) {
 	b, d, width, end := g.model.blocks[i], g.device, x.Cols, first+x.Rows
 	narrow := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, width) }
@@ -140,8 +137,7 @@ func (g *Generator) normalise(y, x device.Matrix, l *layerNorm) {
 	g.device.LayerNorm(y, g.mean.Slice(0, x.Rows), g.rstd.Slice(0, x.Rows), x, l.weight.Data, l.bias.Data)
 }
 
-// product is those of a layer's outputs that begin at one of them, as many as y has
-// columns.
+// product returns the matmul for a range of a layer's outputs: from left, as many as y has columns.
 func (g *Generator) product(y, x device.Matrix, l *linear, left int) device.Product {
 	right := left + y.Cols
 	return device.Product{C: y, A: x, B: l.inByOut(l.weight.Data).Sub(0, l.in, left, right), Bias: l.bias.Data.Slice(left, right), Precision: g.precision}

@@ -27,7 +27,7 @@ func greedy(t *testing.T, g *Generator, prompt []int32, n int) []int32 {
 	return tokens
 }
 
-// A trained model must continue prompts as PyTorch's does, also past its context.
+// A trained model must continue prompts as PyTorch does, also beyond its context.
 func TestGenerationFollowsTorch(t *testing.T) {
 	var file struct {
 		gptGolden
@@ -49,8 +49,8 @@ func TestGenerationFollowsTorch(t *testing.T) {
 	}
 }
 
-// tinyGPT is the first model of gpt_golden.json, with its first sequence and
-// PyTorch's logits after each token of it.
+// tinyGPT is the first model of gpt_golden.json, with its first sequence and PyTorch's logits after
+// each token of it.
 type tinyGPT struct {
 	gptRun
 	Logits golden
@@ -82,10 +82,10 @@ func TestFeedFollowsTorch(t *testing.T) {
 	}
 }
 
-// logitsMost is how far logits may be from PyTorch's, as part of the largest.
+// logitsMost is the maximum difference of logits from PyTorch's, relative to the largest logit.
 const logitsMost = 5e-6
 
-// newGPT returns a model whose parameters have memory and drawn values.
+// newGPT returns a model whose parameters have memory and random values.
 func newGPT(t testing.TB, d device.Device, o GPTOptions) *GPT {
 	t.Helper()
 	m, err := NewGPT(o)
@@ -98,8 +98,7 @@ func newGPT(t testing.TB, d device.Device, o GPTOptions) *GPT {
 
 var spokenGPT = GPTOptions{Vocabulary: 13, Context: 8, Layers: 2, Heads: 2, Width: 16}
 
-// However a sequence is cut into pieces, logits are those after its last tokens,
-// as many as the context has.
+// However a sequence is split into pieces, the logits depend only on the last Context tokens.
 func TestFeedInPieces(t *testing.T) {
 	sequence := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4}
 	for _, precision := range []device.Precision{device.FP32, device.BF16} {
@@ -113,7 +112,7 @@ func TestFeedInPieces(t *testing.T) {
 				end += n
 				want := m.NewGenerator(d, precision).Feed(sequence[max(0, end-m.Context):end])
 				most := logitsMost
-				if precision == device.BF16 { // numbers that nearly agree can round apart
+				if precision == device.BF16 { // values that are nearly equal can round differently
 					most = 0.02
 				}
 				checkClose(t, fmt.Sprintf("logits after %d tokens in pieces", end), got, want, most)
@@ -122,7 +121,7 @@ func TestFeedInPieces(t *testing.T) {
 	}
 }
 
-// With KeepHalf a full context is cut to its last half, or to all that is fed.
+// With KeepHalf a full context is cut to its last half, or to the tokens being fed.
 func TestKeepHalf(t *testing.T) {
 	sequence := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3}
 	d := cpu.New(1)

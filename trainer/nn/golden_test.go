@@ -10,8 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// golden is a tensor as testdata/torch_golden.py writes it: with all values, or
-// with 8 from each end and sums.
+// golden is a tensor as testdata/torch_golden.py writes it: with all values, or with 8 from each
+// end and sums.
 type golden struct {
 	Name        string
 	Shape       []int
@@ -21,7 +21,7 @@ type golden struct {
 	AbsSum      float64 `json:"abs_sum"`
 }
 
-// ints is the values of a tensor of tokens or labels.
+// ints returns the values of a tensor of tokens or labels.
 func (g golden) ints() (v []int32) {
 	for _, x := range g.Values {
 		v = append(v, int32(x))
@@ -41,9 +41,9 @@ func readGolden(t testing.TB, name string, into any) {
 	}
 }
 
-// checkParams compares parameters, of which value is the values or the gradient,
-// with PyTorch's. A difference may be most of the largest element; where there is a
-// summary, sums may differ by as much of the sum of absolute values.
+// checkParams compares parameters with PyTorch's; value returns the values or the gradient. The
+// maximum difference is most times the largest element. In a summary, sums may differ by most times
+// the sum of absolute values.
 func checkParams(t *testing.T, m device.Memory, params []*Param, value func(*Param) device.Tensor, want []golden, most float64) {
 	t.Helper()
 	if len(params) != len(want) || len(want) == 0 {
@@ -75,8 +75,8 @@ func checkParams(t *testing.T, m device.Memory, params []*Param, value func(*Par
 func dataOf(p *Param) device.Tensor { return p.Data }
 func gradOf(p *Param) device.Tensor { return p.Grad }
 
-// checkLosses compares the losses, or norms, of a training run with PyTorch's: the
-// first 20 to within early of them, all to within late.
+// checkLosses compares the losses, or norms, of a training run with PyTorch's: the first 20 with
+// the relative tolerance early, all with late.
 func checkLosses(t *testing.T, what string, got, want []float64, early, late float64) {
 	t.Helper()
 	if len(got) != len(want) || len(want) < 50 {

@@ -9,18 +9,18 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// GPTOptions are the shape of a GPT-2.
+// GPTOptions is the shape of a GPT-2 model.
 type GPTOptions struct {
-	Vocabulary int     // tokens that there are
-	Context    int     // tokens of the longest sequence
-	Layers     int     // blocks
-	Heads      int     // of attention in each
-	Width      int     // of a token's row, divisible by Heads
+	Vocabulary int     // number of tokens in the vocabulary
+	Context    int     // maximum sequence length in tokens
+	Layers     int     // number of blocks
+	Heads      int     // attention heads per block
+	Width      int     // hidden size, divisible by Heads
 	Dropout    float64 // of embeddings, attention weights, and each block's two outputs
 }
 
-// GPT is GPT-2 (Radford et al. 2019) with the parameters of Hugging Face's
-// GPT2LMHeadModel, whose head is the embedding of tokens.
+// GPT is GPT-2 (Radford et al. 2019) with the parameters of Hugging Face's GPT2LMHeadModel. The
+// head shares its weight with the token embedding.
 type GPT struct {
 	GPTOptions
 	embedding *embedding
@@ -30,9 +30,9 @@ type GPT struct {
 	params    []*Param
 	plan      Plan
 
-	// Rows of width: inputs of each block and of the last normalisation, what that
-	// gives, and their gradients. Inputs are sums, and Float32 with their gradient dx, as
-	// under PyTorch's autocast: what is small beside them is not lost to rounding.
+	// Activations with width columns: the inputs of each block and of the final layer norm, the
+	// output of the final layer norm, and their gradients. Inputs are sums. They and their gradient
+	// dx are Float32, as under PyTorch's autocast, so that rounding does not lose small addends.
 	inputs      []device.Tensor
 	normed      device.Tensor
 	dnormed, dx device.Tensor
@@ -74,18 +74,18 @@ func NewGPT(o GPTOptions) (*GPT, error) {
 	return m, nil
 }
 
-// NumParams is the number of parameters of such a model.
+// NumParams returns the number of parameters of such a model.
 func (o GPTOptions) NumParams() float64 {
 	w := float64(o.Width)
 	return w*float64(o.Vocabulary+o.Context) + float64(o.Layers)*(12*w*w+13*w) + 2*w
 }
 
-// Params returns the parameters by Hugging Face's names, the embeddings first.
+// Params returns the parameters with Hugging Face's names, the embeddings first.
 func (m *GPT) Params() []*Param { return m.params }
 
-// Init draws what Hugging Face's GPT2PreTrainedModel._init_weights does when it is
-// applied to the model: normal with deviation 0.02, for the products that end in a
-// sum divided by the root of the number of sums.
+// Init initializes the model like Hugging Face's GPT2PreTrainedModel._init_weights: normal with
+// standard deviation 0.02. For output projections, the deviation is divided by the square root of
+// the number of residual sums.
 func (m *GPT) Init(g *random.Generator, memory device.Memory) {
 	const deviation = 0.02
 	m.embedding.init(g, memory, deviation)
@@ -95,13 +95,13 @@ func (m *GPT) Init(g *random.Generator, memory device.Memory) {
 	m.last.Init(g, memory)
 }
 
-// initNormal draws the weight and clears the bias.
+// initNormal initializes the weight with normal values and the bias with zeros.
 func (l *linear) initNormal(g *random.Generator, m device.Memory, deviation float64) {
 	device.Fill(m, l.weight.Data, func(v []float32) { g.Normal(0, deviation, v) })
 	m.Zero(l.bias.Data)
 }
 
-// Plan gets memory for p.Batch sequences of p.Length tokens.
+// Plan allocates memory for p.Batch sequences of p.Length tokens.
 func (m *GPT) Plan(p Plan) {
 	if p.Batch < 1 {
 		panic(fmt.Sprintf("nn: plan for batches of %d samples", p.Batch))
@@ -151,10 +151,10 @@ func (m *GPT) Forward(b Batch, pass Pass) Outcome {
 	return m.head.forward(narrow(m.normed), narrow(m.dnormed), b.Labels, pass)
 }
 
-// Losses are those of the rows of the last Forward.
+// Losses returns the losses of the rows of the last Forward.
 func (m *GPT) Losses() (rows device.Tensor, parts int) { return m.head.tally.of() }
 
-// Backward goes from the last block to the embeddings.
+// Backward runs from the last block to the embeddings.
 func (m *GPT) Backward(b Batch, pass Pass, ready func(param int)) {
 	tell := func(p *Param) {
 		if ready != nil {
@@ -179,7 +179,7 @@ func (m *GPT) embeddingDropout(s sequences, pass Pass) device.Dropout {
 	return pass.dropout(float32(m.Dropout), 0, s.length*m.Width)
 }
 
-// sequences is how many there are and how long they are.
+// sequences returns the number and the length of the sequences.
 func (m *GPT) sequences(b Batch) sequences {
 	s := sequences{b.Samples, b.Tokens.Len() / b.Samples}
 	if s.rows() != b.Tokens.Len() || s.length < 1 || s.length > m.plan.Length || s.rows() != b.Labels.Len() {

@@ -118,7 +118,7 @@ func TestEmbeddingGradients(t *testing.T) {
 	sameBits(t, "output from place 3 on", get(d, y.Data)[:2*o.Width], want)
 }
 
-// The head's rows go through it in parts, whose losses and gradients add up.
+// The head processes rows in chunks, whose losses and gradients are summed.
 func TestHeadGradients(t *testing.T) {
 	for _, chunk := range []int{1, 3, 5, 100} {
 		const rows, width, vocabulary = 5, 6, 7

@@ -7,20 +7,18 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// checked is a part of a model whose outputs and gradients are compared with those
-// of the same function in float64, under the loss that is the sum of its outputs,
-// each times a fixed number.
+// checked is a part of a model. Its outputs and gradients are compared with a float64
+// implementation. The loss is the sum of its outputs, each times a fixed factor.
 type checked struct {
 	rows, in, out int
 	params        []*Param
 	plan          func(Plan)
 	forward       func(y, x device.Matrix, pass Pass)
-	backward      func(dx, dy, x, y device.Matrix, pass Pass) // and gradients
+	backward      func(dx, dy, x, y device.Matrix, pass Pass) // including parameter gradients
 	reference     func(x []float64, params [][]float64) []float64
 }
 
-// placeRandom gives parameters memory and values, which it also returns in
-// float64.
+// placeRandom allocates parameters and sets random values, which it also returns in float64.
 func placeRandom(m device.Memory, params []*Param) (wide [][]float64) {
 	Place(m, params)
 	PlaceGrads(m, params)
@@ -58,7 +56,7 @@ func (c checked) run(t *testing.T, d device.Device, pass Pass) {
 	checkGradient(t, "input", get(d, dx.Data), x64, loss)
 }
 
-// checkedLayer is a layer of a Sequential.
+// checkedLayer returns the check of a Sequential's layer.
 func checkedLayer(d device.Device, l Layer, in, rows int, pass Pass) checked {
 	p := 0.0
 	if drop, ok := l.(*dropout); ok {
@@ -108,8 +106,8 @@ func TestLayerGradients(t *testing.T) {
 	}
 }
 
-// No layer's gradient may depend on anything but its arguments: with Accumulate it
-// is added to what is there.
+// A layer's gradient must depend only on its arguments: with Accumulate it is added to the existing
+// value.
 func TestLayerGradientsAccumulate(t *testing.T) {
 	image := device.ConvolutionShape{In: 2, Out: 3, Height: 5, Width: 4, Kernel: 3, Padding: 1}
 	for name, l := range map[string]Layer{"linear": newLinear("", 40, 7), "transposed linear": newConv1D("", 40, 7), "convolution": newConvolution("", image)} {

@@ -2,22 +2,23 @@ package nn
 
 import "github.com/ddpbatch/ddpbatch/trainer/device"
 
-// head turns the last rows into a loss: logits by the embedding's weight, which it
-// shares, and their cross-entropy. Logits are the largest thing in a step of a
-// small GPT, so they exist for a part of the rows at a time, and their gradient
-// takes their place at once (as llm.c's fused classifier does).
+// head computes the loss from the last rows: logits, with the weight that it shares with the token
+// embedding, and their cross-entropy. Logits are the largest tensor in a step of a small GPT.
+// Therefore head computes them for a chunk of rows at a time and immediately replaces them by their
+// gradient, like llm.c's fused classifier.
 type head struct {
 	weight *Param // [vocabulary, width]
 	params []*Param
 	plan   Plan
 	logits device.Tensor // [chunk, vocabulary]
-	narrow device.Tensor // the weight as products take it, where that is another type
+	narrow device.Tensor // the weight in the type that matmuls read, if it is not Float32
 	chunk  int           // rows
 	tally  tally
 }
 
-// Logits that exist at once, 64 MiB of Float32 and 256 MiB of BFloat16: each chunk reads
-// the weight twice and its gradient once, which is much beside products on tensor cores.
+// The maximum number of logits in memory: 64 MiB of Float32 and 256 MiB of BFloat16. Each chunk
+// reads the weight twice and its gradient once, which is expensive compared with matmuls on tensor
+// cores.
 const (
 	maxLogits       = 16 << 20
 	maxNarrowLogits = 128 << 20
@@ -36,8 +37,8 @@ func (h *head) Plan(p Plan) {
 	h.tally.plan(p.Device, p.rows)
 }
 
-// forward returns the loss of the rows of x. In training it writes their gradient
-// to dx and the weight's to its Grad, or adds that.
+// forward returns the loss of the rows of x. In training it writes their gradient to dx, and writes
+// or adds the weight's gradient to its Grad.
 func (h *head) forward(x, dx device.Matrix, labels device.Tensor, pass Pass) Outcome {
 	pass.values(h.params)
 	if pass.Train {

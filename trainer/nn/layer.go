@@ -5,91 +5,90 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// Layer is one stage of a model: a function of rows, each a sample or a token. Who
-// calls it owns the memory of its arguments. A training step calls Forward, then
-// Gradient for each parameter from the last to the first, then Backward unless
-// nothing before it needs the gradient; x and y of Forward are as they were then.
+// Layer is one stage of a model: a function of rows, each a sample or a token. The caller owns the
+// memory of all arguments. A training step calls Forward, then Gradient for each parameter from the
+// last to the first, then Backward unless no earlier layer needs the gradient. x and y must not
+// change between Forward and Backward.
 type Layer interface {
-	// Params returns the parameters in PyTorch's order of registration.
+	// Params returns the parameters in PyTorch's registration order.
 	Params() []*Param
-	// Init draws initial values for the parameters.
+	// Init initializes the parameters with random values.
 	Init(g *random.Generator, m device.Memory)
-	// Width returns the outputs per row.
+	// Width returns the number of outputs per row.
 	Width() int
-	// InPlace reports whether y may be x: Backward does not need x then.
+	// InPlace reports whether y may be x. Then Backward does not need x.
 	InPlace() bool
-	// Plan gets what the layer needs for itself.
+	// Plan allocates the layer's own memory.
 	Plan(p Plan)
 	// Forward writes the outputs for the rows of x.
 	Forward(y, x device.Matrix, pass Pass)
-	// Gradient writes the gradient of parameter i of Params to its Grad, from the
-	// gradient dy of the outputs, or adds it if the pass says so.
+	// Gradient computes the gradient of parameter i of Params from dy, the gradient of the outputs.
+	// It writes the result to Grad, or adds it if pass.Accumulate is set.
 	Gradient(i int, dy, x device.Matrix, pass Pass)
 	// Backward writes the gradient of x to dx, which may be dy if InPlace.
 	Backward(dx, dy, x, y device.Matrix, pass Pass)
 }
 
-// Plan is what a model is laid out for.
+// Plan describes the device, the maximum batch, and the precision that a model is prepared for.
 type Plan struct {
 	Device    device.Device
-	Batch     int // samples, at most
-	Length    int // tokens of a sequence, at most; 0 is a GPT's whole context
+	Batch     int // maximum number of samples
+	Length    int // maximum tokens per sequence; 0 means a GPT's whole context
 	Precision device.Precision
-	// Train says that there will be a backward pass.
+	// Train allows training passes, which need a backward pass.
 	Train bool
 
-	rows int // of a layer's input, at most
+	rows int // maximum rows of a layer's input
 }
 
-// stored is memory for so many numbers that one operation leaves to others.
+// stored allocates n elements for data that one operation passes to others.
 func (p Plan) stored(n int) device.Tensor { return p.Device.Alloc(p.Device.Stored(p.Precision), n) }
 
-// Pass is how a batch goes through a model.
+// Pass holds the parameters of a forward and backward pass of one batch.
 type Pass struct {
-	// Train says that dropout is at work and that a backward pass follows.
+	// Train enables dropout. A backward pass follows.
 	Train bool
-	// Accumulate has gradients added to what their memory holds.
+	// Accumulate adds gradients to the contents of Grad instead of overwriting them.
 	Accumulate bool
-	// Weight multiplies the gradients, not the loss that is returned: 1, or one over
-	// the number of batches whose gradients are added up.
+	// Weight scales the gradients but not the returned loss. With gradient accumulation over n
+	// micro-batches, it is 1/n.
 	Weight float32
-	// Late has Forward leave out the loss in training: to be told it is to wait for the
-	// device. Model.Losses has it.
+	// Late makes Forward return 0 as the loss in training, because computing it would wait for the
+	// device. Model.Losses returns it.
 	Late bool
-	// Seed is for dropout, of the step. Sample i of the batch is number
-	// First + i*Stride of all samples of the step on all ranks.
+	// Seed is the step's dropout seed. Sample i of the batch has the index First + i*Stride among
+	// all samples of the step on all ranks.
 	Seed          uint64
 	First, Stride int
-	// Owner, unless nil, is asked for the memory of parameters before it is used.
+	// Owner, unless nil, provides the memory of parameters before it is used.
 	Owner Owner
 }
 
-// Owner lends parameters their memory for a time, where they do not all have it all
-// the time.
+// Owner provides memory for parameters temporarily, if not all of them have permanent memory.
 type Owner interface {
-	// NeedValues returns when Data of the parameters holds their values. It stays so
-	// until the next call.
+	// NeedValues returns when Data of the parameters holds their values. They stay valid until the
+	// next call.
 	NeedValues(params []*Param)
-	// NeedGrads returns when Grad of the parameters has memory, which holds nothing of
-	// meaning. It stays so until Backward has called ready for them.
+	// NeedGrads returns when Grad of the parameters has memory, with undefined contents. It stays
+	// valid until Backward has called ready for them.
 	NeedGrads(params []*Param)
 }
 
-// values is before the values of parameters are read.
+// values must be called before the values of parameters are read.
 func (p Pass) values(params []*Param) {
 	if p.Owner != nil && len(params) > 0 {
 		p.Owner.NeedValues(params)
 	}
 }
 
-// grads is before gradients of parameters are written.
+// grads must be called before gradients of parameters are written.
 func (p Pass) grads(params []*Param) {
 	if p.Owner != nil && len(params) > 0 {
 		p.Owner.NeedGrads(params)
 	}
 }
 
-// noParams is the part of a layer without parameters.
+// noParams implements the parameter methods for a layer without parameters.
 type noParams struct{}
 
 func (noParams) Params() []*Param                                 { return nil }

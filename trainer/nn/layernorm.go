@@ -26,7 +26,7 @@ func (l *layerNorm) Plan(p Plan) {
 	l.mean, l.rstd = p.Device.Alloc(device.Float32, p.rows), p.Device.Alloc(device.Float32, p.rows)
 }
 
-// Init is nn.LayerNorm's reset_parameters: ones and zeros.
+// Init sets the parameters to ones and zeros, like nn.LayerNorm's reset_parameters.
 func (l *layerNorm) Init(_ *random.Generator, m device.Memory) {
 	device.Fill(m, l.weight.Data, func(v []float32) {
 		for i := range v {
@@ -41,7 +41,7 @@ func (l *layerNorm) forward(y, x device.Matrix, pass Pass) {
 	l.device.LayerNorm(y, l.mean.Slice(0, x.Rows), l.rstd.Slice(0, x.Rows), x, l.weight.Data, l.bias.Data)
 }
 
-// forwardSum is forward of x = a + b.
+// forwardSum computes x = a + b, then forward of x.
 func (l *layerNorm) forwardSum(y, x, a, b device.Matrix, pass Pass) {
 	pass.values(l.params)
 	l.device.AddLayerNorm(y, x, l.mean.Slice(0, x.Rows), l.rstd.Slice(0, x.Rows), a, b, l.weight.Data, l.bias.Data)
@@ -55,7 +55,7 @@ func (l *layerNorm) gradients(dy, x device.Matrix, pass Pass, ready func(*Param)
 	ready(l.weight)
 }
 
-// backward writes, or with add adds, the gradient of x.
+// backward writes the gradient of x, or adds it if add is set.
 func (l *layerNorm) backward(dx, dy, x device.Matrix, add bool, pass Pass) {
 	pass.values(l.params)
 	l.device.LayerNormGrad(dx, dy, x, l.weight.Data, l.mean.Slice(0, x.Rows), l.rstd.Slice(0, x.Rows), add)

@@ -7,8 +7,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// linear is PyTorch's nn.Linear: y = x·Wᵀ + b, or with its weight stored
-// transposed the Conv1D of Hugging Face's GPT-2: y = x·W + b.
+// linear is PyTorch's nn.Linear, y = x·Wᵀ + b. If the weight is stored transposed, it is the Conv1D
+// of Hugging Face's GPT-2, y = x·W + b.
 type linear struct {
 	in, out      int
 	transposed   bool
@@ -34,15 +34,15 @@ func (l *linear) Width() int       { return l.out }
 func (l *linear) InPlace() bool    { return false }
 func (l *linear) Plan(p Plan)      { l.plan = p }
 
-// Init is nn.Linear's reset_parameters.
+// Init initializes the parameters like nn.Linear's reset_parameters.
 func (l *linear) Init(g *random.Generator, m device.Memory) {
 	kaimingUniform(g, m, l.weight, l.bias, l.in)
 }
 
-// kaimingUniform draws a weight and a bias as reset_parameters of nn.Linear and
-// nn.Conv2d do: weights by kaiming_uniform_ with a = sqrt(5), biases within
-// 1/sqrt(in), where in is the inputs of an output. The two bounds are the same
-// number but computed as there, where rounding could make them differ.
+// kaimingUniform initializes a weight and a bias like reset_parameters of nn.Linear and nn.Conv2d:
+// weights with kaiming_uniform_ and a = sqrt(5), biases within 1/sqrt(in), where in is the number
+// of inputs per output. The two bounds are equal in theory, but are computed as in PyTorch because
+// rounding could make them differ.
 func kaimingUniform(g *random.Generator, m device.Memory, weight, bias *Param, inputs int) {
 	in := float64(inputs)
 	gain := math.Sqrt(2 / (1 + math.Pow(math.Sqrt(5), 2)))
@@ -57,7 +57,8 @@ func (l *linear) Forward(y, x device.Matrix, pass Pass) {
 	l.plan.Device.MatMul(device.Product{C: y, A: x, B: l.inByOut(l.weight.Data), Bias: l.bias.Data, Precision: l.plan.Precision})
 }
 
-// activated is Forward with an activation after it; pre gets what is before.
+// activated is like Forward, but applies an activation. It writes the values before the activation
+// to pre.
 func (l *linear) activated(y, pre, x device.Matrix, f device.Activation, pass Pass) {
 	pass.values(l.params)
 	l.plan.Device.MatMul(device.Product{C: y, A: x, B: l.inByOut(l.weight.Data), Bias: l.bias.Data, Activation: f, Pre: pre, Precision: l.plan.Precision})
@@ -76,7 +77,7 @@ func (l *linear) Gradient(i int, dy, x device.Matrix, pass Pass) {
 	l.plan.Device.MatMul(p)
 }
 
-// gradients is Gradient for both parameters.
+// gradients calls Gradient for both parameters.
 func (l *linear) gradients(dy, x device.Matrix, pass Pass, ready func(*Param)) {
 	l.Gradient(1, dy, x, pass)
 	ready(l.bias)
@@ -89,13 +90,14 @@ func (l *linear) Backward(dx, dy, _, _ device.Matrix, pass Pass) {
 	l.plan.Device.MatMul(device.Product{C: dx, A: dy, B: l.inByOut(l.weight.Data).T(), Precision: l.plan.Precision})
 }
 
-// through is Backward to what GELU of was the layer's input.
+// through is like Backward, but continues through the GELU whose output was the layer's input. pre
+// is the GELU's input.
 func (l *linear) through(dpre, dy, pre device.Matrix, pass Pass) {
 	pass.values(l.params)
 	l.plan.Device.MatMul(device.Product{C: dpre, A: dy, B: l.inByOut(l.weight.Data).T(), Activation: device.GELU, Pre: pre, Gradient: true, Precision: l.plan.Precision})
 }
 
-// inByOut is the weight, or its gradient, with a row for each input.
+// inByOut returns the weight, or its gradient, as a matrix with one row per input.
 func (l *linear) inByOut(t device.Tensor) device.Matrix {
 	m := l.weight.matrix(t)
 	if l.transposed {

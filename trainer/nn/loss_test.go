@@ -8,8 +8,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// through returns the outcome of a model whose outputs are these logits, and in
-// training their gradient.
+// through returns the outcome of a model whose outputs are these logits, and in training their
+// gradient.
 func through(t *testing.T, logits []float32, labels []int32, targets []float32, train bool) (Outcome, []float32) {
 	t.Helper()
 	rows := max(len(labels), 1)
@@ -59,7 +59,7 @@ func TestSquaredErrorIsTheMean(t *testing.T) {
 	sameBits(t, "gradient", grad, []float32{0.5, -1, 0, 2})
 }
 
-// A run that diverges must show it.
+// A NaN must reach the loss, so that a run that diverges is detected.
 func TestNaNIsSeen(t *testing.T) {
 	nan := float32(math.NaN())
 	for at := range 40 {
@@ -109,8 +109,8 @@ func TestCorrect(t *testing.T) {
 	}
 }
 
-// The loss is the same in training and outside of it, and evaluation changes
-// neither gradients nor what a step makes of them.
+// The loss is the same in training and evaluation, and an evaluation changes neither gradients nor
+// the next step.
 func TestEvaluationEqualsTraining(t *testing.T) {
 	for _, k := range smallKinds {
 		e := k.start(t, cpu.New(1), 0, device.FP32)
@@ -130,7 +130,7 @@ func TestEvaluationEqualsTraining(t *testing.T) {
 			sameBits(t, k.name, g, grads[i])
 		}
 
-		// A model that is planned for evaluation alone gives the same.
+		// A model that is planned for evaluation only has the same loss.
 		alone := k.start(t, cpu.New(1), 0, device.FP32)
 		alone.model.Plan(Plan{Device: alone.device, Batch: k.samples})
 		got := alone.model.Forward(b, Pass{})
@@ -141,8 +141,8 @@ func TestEvaluationEqualsTraining(t *testing.T) {
 	}
 }
 
-// A loss that is asked for late is the one that Forward would have returned, before and
-// after the backward pass; outside of training there is nothing to wait for.
+// With Late, Losses returns the loss that Forward would have returned, before and after the
+// backward pass. Outside of training, Late has no effect.
 func TestLateLoss(t *testing.T) {
 	for _, k := range smallKinds {
 		e := k.start(t, cpu.New(1), 0, device.FP32)

@@ -7,23 +7,21 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Activations by name, as options of models.
+// activations maps the names in model options to activations.
 var activations = map[string]device.Activation{"relu": device.ReLU, "tanh": device.Tanh, "gelu": device.GELU}
 
 const (
-	// maxParams is more parameters than all the memory of a cluster holds, and few
-	// enough for their offsets in bytes. Ranks that divide them (ZeRO) need not hold
-	// them all.
+	// maxParams exceeds the memory of any cluster and is small enough for byte offsets. Ranks that
+	// shard parameters (ZeRO) need not hold all of them.
 	maxParams = 1 << 40
 
-	// maxTensor limits one of them, which is computed with and sent as a whole: a
-	// message's 8 GiB are as large as what is tested, and GPUs count rows and columns
-	// in 32 bits.
+	// maxTensor is the maximum number of elements of a single parameter, which is computed and sent
+	// as a whole. Messages have been tested up to 8 GiB, and GPUs count rows and columns in 32
+	// bits.
 	maxTensor = 1 << 31
 )
 
-// NewLinear returns the model of PyTorch's nn.Linear(in, out), with parameters
-// "weight" and "bias".
+// NewLinear returns the model of PyTorch's nn.Linear(in, out), with parameters "weight" and "bias".
 func NewLinear(in, out int) (*Sequential, error) {
 	if err := checkWidths(in, nil, out); err != nil {
 		return nil, err
@@ -31,16 +29,16 @@ func NewLinear(in, out int) (*Sequential, error) {
 	return newSequential(in, []Layer{newLinear("", in, out)}), nil
 }
 
-// MLPOptions are the shape of a multilayer perceptron.
+// MLPOptions is the shape of a multilayer perceptron.
 type MLPOptions struct {
 	Hidden     []int   // widths
-	Activation string  // "relu", "tanh" or "gelu", after each layer but the last
+	Activation string  // "relu", "tanh", or "gelu", after each layer except the last
 	Dropout    float64 // after each activation
 }
 
-// NewMLP returns the model of PyTorch's nn.Sequential of nn.Linear layers with an
-// activation, and nn.Dropout if that is above 0, after each but the last.
-// Parameters have the names of its state_dict: "0.weight", "0.bias" and so on.
+// NewMLP returns the model of PyTorch's nn.Sequential of nn.Linear layers. After each layer except
+// the last there is an activation and, if o.Dropout is above 0, nn.Dropout. Parameters have the
+// names of its state_dict: "0.weight", "0.bias", and so on.
 func NewMLP(in int, o MLPOptions, out int) (*Sequential, error) {
 	if err := checkWidths(in, o.Hidden, out); err != nil {
 		return nil, err
@@ -52,7 +50,7 @@ func NewMLP(in int, o MLPOptions, out int) (*Sequential, error) {
 	return newSequential(in, s.layers), nil
 }
 
-// stack is a Sequential in the making, where layers are named by their number.
+// stack builds a Sequential, whose layers are named by their index.
 type stack struct {
 	layers []Layer
 	width  int
@@ -63,7 +61,7 @@ func (s *stack) add(l Layer) {
 	s.width = l.Width()
 }
 
-// prefix begins the names of the next layer's parameters.
+// prefix returns the prefix for the names of the next layer's parameters.
 func (s *stack) prefix() string { return strconv.Itoa(len(s.layers)) + "." }
 
 // activate adds an activation.
@@ -100,8 +98,8 @@ func (s *stack) connect(o MLPOptions, out int) error {
 	return nil
 }
 
-// checkDropout refuses chances that are none, or that leave nothing in float32, in
-// which what is left is divided by 1-p.
+// checkDropout returns an error unless p is a probability below 1 in float32: the remaining values
+// are divided by 1-p.
 func checkDropout(p float64) error {
 	if !(p >= 0 && float32(p) < 1) {
 		return fmt.Errorf("make a model: dropout is %v, want a number from 0 to below 1 in float32", p)
@@ -109,7 +107,7 @@ func checkDropout(p float64) error {
 	return nil
 }
 
-// checkWidths checks that dense layers of these widths can be made.
+// checkWidths returns an error unless dense layers of these widths are possible.
 func checkWidths(in int, hidden []int, out int) error {
 	params, width := 0, in
 	for i, h := range append(append([]int{in}, hidden...), out) {

@@ -1,22 +1,19 @@
-// Package nn holds the models that the trainer trains: a linear map, the
-// multilayer perceptron, a convolutional network for images and GPT-2, with their
-// losses and gradients, on any [device.Device].
+// Package nn implements the models that the trainer supports: a linear map, the multilayer
+// perceptron, a convolutional network for images, and GPT-2, with their losses and gradients, on
+// any [device.Device].
 //
-// Memory is planned. Plan gets everything for the largest batch from the device,
-// and after that a step allocates nothing. Parameters and gradients live where
-// their owner puts them (see [Param]), and a gradient is written straight there:
-// into a buffer that is being reduced over all ranks, if that is where it lies.
+// Plan allocates all memory for the largest batch; after that, a step allocates nothing. The owner
+// of the parameters decides where they and their gradients are stored (see [Param]). Gradients are
+// written directly to that memory, for example into a bucket that is reduced across ranks.
 //
-// Names, shapes, initial weights and arithmetic are those of PyTorch's modules,
-// and for GPT-2 those of Hugging Face's. Initial weights are equal bit for bit,
-// but for normal draws, which are equal to the rounding of a logarithm. Outputs
-// and gradients are equal up to the order and the rounding of additions, which do
-// not depend on the number of threads or, in a row, on the size of the batch. The
-// losses of a batch are added up in float64.
+// Names, shapes, initial weights, and arithmetic equal PyTorch's modules and, for GPT-2, Hugging
+// Face's. Initial weights are bit-identical, except for normal values, which differ by the rounding
+// of a logarithm. Outputs and gradients differ only by the order and the rounding of sums. They do
+// not depend on the number of threads, and each row's results do not depend on the batch size. The
+// losses of a batch are summed in float64.
 //
-// It does not differentiate programs, or know anything of ranks. Misuse, such as
-// a batch that is larger than planned, panics: it is an error in the program, not
-// in its input.
+// The package has no automatic differentiation, and it does not depend on ranks. Incorrect use,
+// such as a batch larger than planned, panics: it is an error in the program, not in its input.
 package nn
 
 import (
@@ -26,32 +23,30 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// Model is a network with its loss. It serves one batch at a time.
+// Model is a network with its loss. It processes one batch at a time.
 type Model interface {
-	// Params returns the parameters in PyTorch's order of registration.
+	// Params returns the parameters in PyTorch's registration order.
 	Params() []*Param
-	// Init draws the values that the PyTorch module has when its generator is in the
-	// state of g. The parameters must have memory for them.
+	// Init initializes the parameters as the PyTorch module does if its generator is in the state
+	// of g. The parameters must have memory.
 	Init(g *random.Generator, m device.Memory)
-	// Plan gets all memory for batches as p says, but that of parameters and
+	// Plan allocates all memory for batches as described by p, except memory for parameters and
 	// gradients.
 	Plan(p Plan)
-	// Forward returns the loss of a batch. In training, which Plan must have been
-	// told of, it may also write gradients. What the batch holds must not change
-	// before Backward.
+	// Forward returns the loss of a batch. In training, for which Plan.Train must have been set, it
+	// may also write gradients. The contents of the batch must not change before Backward.
 	Forward(b Batch, pass Pass) Outcome
-	// Losses are those of the rows of the last Forward, in the device's memory until the
-	// next, and the number of parts that its loss is the mean of: see [Mean].
+	// Losses returns the losses of the rows of the last Forward, in device memory that the next
+	// Forward overwrites. The loss of the batch is the mean over parts: see [Mean].
 	Losses() (rows device.Tensor, parts int)
-	// Backward writes the gradients of the last Forward, given the same arguments.
-	// As soon as the gradient of parameter i is final it calls ready(i), in the order
-	// from the last parameter to the first, so that its reduction over ranks can
-	// begin while the rest is computed. A nil ready is not called.
+	// Backward writes the gradients of the last Forward, given the same arguments. It calls
+	// ready(i) as soon as the gradient of parameter i is final, from the last parameter to the
+	// first, so that its reduction overlaps the rest of the backward pass. ready may be nil.
 	Backward(b Batch, pass Pass, ready func(param int))
 }
 
-// Batch is samples in a device's memory: rows of X or sequences of Tokens, with
-// Labels or Targets for them. Tensors have as many elements as the samples need.
+// Batch holds samples in device memory: rows of X or sequences of Tokens, with Labels or Targets.
+// Each tensor has exactly as many elements as the samples need.
 type Batch struct {
 	Samples int
 	X       device.Tensor // a row of inputs per sample, or
@@ -60,14 +55,14 @@ type Batch struct {
 	Targets device.Tensor // a row per sample
 }
 
-// Outcome is how a model did on a batch.
+// Outcome is the result of a forward pass.
 type Outcome struct {
 	Loss    float64 // mean over Count
-	Count   int     // labels; samples if there are none
-	Correct int     // labels that were the model's first choice; not counted in training
+	Count   int     // number of labels, or of samples if there are no labels
+	Correct int     // number of labels with the largest logit; not counted in training
 }
 
-// checkBatch panics if a batch is not one that was planned for.
+// checkBatch panics if a batch does not match the plan.
 func (p Plan) checkBatch(b Batch, pass Pass) {
 	if b.Samples < 1 || b.Samples > p.Batch {
 		panic(fmt.Sprintf("nn: batch of %d samples, planned for %d", b.Samples, p.Batch))
@@ -80,7 +75,7 @@ func (p Plan) checkBatch(b Batch, pass Pass) {
 	}
 }
 
-// number gives parameters their places in a model.
+// number sets the index of each parameter.
 func number(params []*Param) []*Param {
 	for i, p := range params {
 		p.index = i

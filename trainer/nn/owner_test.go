@@ -9,8 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// miser lends memory for values until the next call, and for gradients until they
-// are ready; all other parameters have none, so that their use panics.
+// miser provides memory for values until the next call, and for gradients until they are ready. All
+// other parameters have no memory, so that their use panics.
 type miser struct {
 	params        []*Param
 	values, grads map[*Param]device.Tensor
@@ -31,8 +31,7 @@ func (m *miser) NeedGrads(params []*Param) {
 	}
 }
 
-// A model asks for the memory of parameters whenever it uses it, and the results are
-// the same.
+// A model requests the memory of parameters before each use, and the results do not change.
 func TestModelsAskForParameters(t *testing.T) {
 	for _, k := range slices.Concat(smallKinds, largeKinds) {
 		t.Run(k.name, func(t *testing.T) {

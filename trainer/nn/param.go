@@ -2,10 +2,9 @@ package nn
 
 import "github.com/ddpbatch/ddpbatch/trainer/device"
 
-// Param is one parameter of a model. Its owner gives it memory before the first
-// step, and may at any time between steps replace Data and Grad by other tensors
-// of Len elements, to put them into buffers that it shares with others; the model
-// keeps no reference to the old ones.
+// Param is a parameter of a model. Its owner provides memory before the first step. Between steps
+// the owner may replace Data and Grad by other tensors of Len elements, for example to place them
+// in shared buffers. The model keeps no reference to the old tensors.
 type Param struct {
 	Name  string        // as in the state_dict of the PyTorch module
 	Shape []int         // outermost dimension first
@@ -17,14 +16,14 @@ type Param struct {
 // A Range is a run of elements of a parameter, First up to but not including End.
 type Range struct{ First, End int }
 
-// IsMatrix reports whether the parameter has at least two dimensions: the weights of
-// layers, the kernels of convolutions, and embeddings are matrices; biases and the gains
-// of normalizations are not.
+// IsMatrix reports whether the parameter has at least two dimensions: the weights of layers, the
+// kernels of convolutions, and embeddings are matrices; biases and the gains of normalizations are
+// not matrices.
 func (p *Param) IsMatrix() bool { return len(p.Shape) >= 2 }
 
 func newParam(name string, shape ...int) *Param { return &Param{Name: name, Shape: shape} }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (p *Param) Len() int {
 	n := 1
 	for _, d := range p.Shape {
@@ -33,25 +32,24 @@ func (p *Param) Len() int {
 	return n
 }
 
-// matrix is the values, or a gradient, of a parameter with two dimensions or more:
-// all but the first are columns.
+// matrix returns t, the values or the gradient of a parameter with at least two dimensions, as a
+// matrix. All dimensions except the first become columns.
 func (p *Param) matrix(t device.Tensor) device.Matrix {
 	return device.Rows(t, p.Shape[0], p.Len()/p.Shape[0])
 }
 
-// Place gives the parameters memory for their values, all in one piece.
+// Place allocates memory for the parameters' values in one block.
 func Place(m device.Memory, params []*Param) {
 	place(m, params, func(p *Param) *device.Tensor { return &p.Data })
 }
 
-// PlaceGrads gives the parameters memory for their gradients, where no one else
-// has a plan for it.
+// PlaceGrads allocates memory for the parameters' gradients in one block.
 func PlaceGrads(m device.Memory, params []*Param) {
 	place(m, params, func(p *Param) *device.Tensor { return &p.Grad })
 }
 
 func place(m device.Memory, params []*Param, of func(*Param) *device.Tensor) {
-	// Each begins where a cache line does.
+	// Align each to a cache line.
 	const line = 16
 	total := 0
 	for _, p := range params {

@@ -2,12 +2,12 @@ package nn
 
 import "github.com/ddpbatch/ddpbatch/trainer/device"
 
-// maxPool is PyTorch's nn.MaxPool2d, of images as rows.
+// maxPool is PyTorch's nn.MaxPool2d. Each row is an image.
 type maxPool struct {
 	noParams
 	shape  device.PoolShape
 	device device.Device
-	chosen device.Tensor // of each output of the last Forward, the element of its square
+	chosen device.Tensor // for each output of the last Forward, the index of the maximum in its window
 }
 
 func (l *maxPool) Width() int    { return l.shape.Channels * l.shape.OutHeight() * l.shape.OutWidth() }

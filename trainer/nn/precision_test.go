@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Training with products in bfloat16 follows that in float32.
+// Training with bfloat16 matmuls follows training in float32.
 func TestBF16TrainingFollowsFP32(t *testing.T) {
 	var file gptGolden
 	readGolden(t, "gpt_golden.json", &file)
@@ -29,8 +29,8 @@ func TestBF16TrainingFollowsFP32(t *testing.T) {
 	}
 }
 
-// Gradients in bfloat16 are near those of float32, and not the same. A ReLU whose
-// input is near 0 may turn over, so that single elements may differ by any amount.
+// Gradients in bfloat16 are close to gradients in float32, but not equal. A ReLU whose input is
+// close to 0 may switch, so single elements may differ by any amount.
 func TestBF16Gradients(t *testing.T) {
 	for _, k := range slices.Concat(smallKinds[1:], largeKinds) {
 		full, half := k.start(t, cpu.New(2), 0, device.FP32), k.start(t, cpu.New(2), 0, device.BF16)
@@ -51,7 +51,7 @@ func TestBF16Gradients(t *testing.T) {
 	}
 }
 
-// recorder is a device that notes the precisions that are asked of it.
+// recorder is a device that counts the precisions of matmuls.
 type recorder struct {
 	device.Device
 	asked map[device.Precision]int
@@ -72,7 +72,7 @@ func (r recorder) NewAttention(s device.AttentionShape) device.Attention {
 	return r.Device.NewAttention(s)
 }
 
-// Every product of a model has the precision of its plan.
+// Every matmul of a model has the precision of its plan.
 func TestPrecisionOfProducts(t *testing.T) {
 	for _, k := range smallKinds {
 		for _, p := range []device.Precision{device.FP32, device.BF16} {

@@ -35,7 +35,7 @@ func embedding64(tokens []int32, length, width int, table, places []float64) []f
 	return y
 }
 
-// attention64 is causal attention; rows of qkv are queries, keys and values.
+// attention64 computes causal attention. The rows of qkv hold queries, keys, and values.
 func attention64(qkv []float64, s sequences, heads, width int, mask []float64) []float64 {
 	size := width / heads
 	at := func(sample, i, which, head int) []float64 {
@@ -66,7 +66,7 @@ func attention64(qkv []float64, s sequences, heads, width int, mask []float64) [
 	return y
 }
 
-// selfAttention64 has the parameters of both projections.
+// selfAttention64 computes attention with both projections.
 func selfAttention64(l *selfAttention, x []float64, params [][]float64, s sequences, mask func(site uint64, samples, perSample int) []float64) []float64 {
 	qkv := linear64(l.qkv, x, params[0], params[1])
 	out := attention64(qkv, s, l.heads, l.width, mask(l.site, s.samples, l.heads*s.length*s.length))
@@ -81,14 +81,14 @@ func block64(b *block, x []float64, params [][]float64, s sequences, mask func(s
 	return plus64(x, times64(out, mask(b.site+1, s.samples, s.length*b.width)))
 }
 
-// head64 is the loss of the last rows.
+// head64 returns the loss of the last rows.
 func head64(x []float64, labels []int32, table []float64, width int) float64 {
 	vocabulary := len(table) / width
 	l := &linear{in: width, out: vocabulary}
 	return crossEntropy64(linear64(l, x, table, make([]float64, vocabulary)), labels)
 }
 
-// gpt64 is the loss of the whole model.
+// gpt64 returns the loss of the whole model.
 func gpt64(m *GPT, params [][]float64, tokens, labels []int32, s sequences, mask func(site uint64, samples, perSample int) []float64) float64 {
 	x := embedding64(tokens, s.length, m.Width, params[0], params[1])
 	x = times64(x, mask(0, s.samples, s.length*m.Width))

@@ -6,10 +6,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// The layers in float64, as their definitions read.
+// The layers in float64, written like their definitions.
 
-// masks returns what elements are multiplied by at each place with dropout: 0 or
-// 1/(1-p). They are the device's, which package device/conformance checks.
+// masks returns the factors of elements at each dropout site: 0 or 1/(1-p). It uses the device's
+// masks, which package device/conformance checks.
 func masks(d device.Device, p float64, pass Pass) func(site uint64, samples, perSample int) []float64 {
 	known := map[uint64][]float64{}
 	return func(site uint64, samples, perSample int) []float64 {
@@ -45,7 +45,7 @@ func plus64(a, b []float64) []float64 {
 	return y
 }
 
-// layer64 is a layer of a Sequential for the rows of x.
+// layer64 computes a layer of a Sequential for the rows of x.
 func layer64(l Layer, x []float64, params [][]float64, mask func(site uint64, samples, perSample int) []float64) []float64 {
 	switch l := l.(type) {
 	case *linear:
@@ -64,7 +64,7 @@ func layer64(l Layer, x []float64, params [][]float64, mask func(site uint64, sa
 	panic("no reference for this layer")
 }
 
-// sequential64 is the layers of a model one after the other.
+// sequential64 computes all layers of a model.
 func sequential64(m *Sequential, x []float64, params [][]float64, mask func(site uint64, samples, perSample int) []float64) []float64 {
 	for _, l := range m.layers {
 		n := len(l.Params())
@@ -146,7 +146,7 @@ func pool64(s device.PoolShape, x []float64) []float64 {
 	return y
 }
 
-// crossEntropy64 is F.cross_entropy.
+// crossEntropy64 computes F.cross_entropy.
 func crossEntropy64(logits []float64, labels []int32) float64 {
 	classes := len(logits) / len(labels)
 	loss := 0.0
@@ -160,7 +160,7 @@ func crossEntropy64(logits []float64, labels []int32) float64 {
 	return loss / float64(len(labels))
 }
 
-// squaredError64 is F.mse_loss.
+// squaredError64 computes F.mse_loss.
 func squaredError64(x []float64, targets []float32) float64 {
 	loss := 0.0
 	for i, v := range x {

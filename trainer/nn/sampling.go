@@ -7,34 +7,32 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// Sampling says how a token is drawn from logits. The zero value takes the most
-// likely one.
+// Sampling configures how tokens are sampled from logits. The zero value selects the most likely
+// token.
 type Sampling struct {
-	// Temperature divides the logits: below 1 likely tokens become more likely. 0
-	// takes the largest logit, the first of equal ones, and draws nothing.
+	// Temperature divides the logits: values below 1 make likely tokens more likely. 0 selects the
+	// largest logit, the first of equal ones, without randomness.
 	Temperature float64
-	// TopK leaves that many of the largest logits, of equal ones the first; 0 leaves
-	// all.
+	// TopK keeps this many of the largest logits, the first of equal ones; 0 keeps all.
 	TopK int
-	// TopP then leaves the fewest likely tokens whose probabilities, those of what
-	// TopK left, add up to it or more (Holtzman et al. 2020); 0 and 1 leave all.
+	// TopP then keeps the smallest set of likely tokens whose probabilities, relative to the tokens
+	// that TopK kept, sum to at least TopP (Holtzman et al. 2020); 0 and 1 keep all.
 	TopP float64
-	// Seed starts the generator, whose low 32 bits count.
+	// Seed seeds the generator, which uses the low 32 bits.
 	Seed uint64
 }
 
-// Sampler draws tokens one after the other: the same ones from the same logits. It
-// is not safe for concurrent use.
+// Sampler samples tokens from logits. Equal logits and settings give equal tokens. It is not safe
+// for concurrent use.
 type Sampler struct {
 	Sampling
 	generator *random.Generator
 	ranking   ranking
-	tokens    []int32   // that may be drawn
-	weights   []float64 // theirs: probabilities, times a factor
+	tokens    []int32   // candidates
+	weights   []float64 // their probabilities, up to a common factor
 }
 
-// NewSampler returns a sampler before its first draw, or an error that says which
-// setting is out of its range.
+// NewSampler returns a sampler, or an error that names a setting that is out of range.
 func NewSampler(s Sampling) (*Sampler, error) {
 	switch {
 	case !(s.Temperature >= 0) || math.IsInf(s.Temperature, 1):
@@ -47,8 +45,8 @@ func NewSampler(s Sampling) (*Sampler, error) {
 	return &Sampler{Sampling: s, generator: random.New(s.Seed)}, nil
 }
 
-// Next draws a token. Logits that hold no number or +Inf, or nothing but -Inf,
-// which are those of a model that has diverged, are an error.
+// Next samples a token. It returns an error if a logit is NaN or +Inf, or if all are -Inf, as the
+// logits of a diverged model are.
 func (s *Sampler) Next(logits []float32) (int32, error) {
 	most := 0
 	for i, v := range logits {
@@ -69,9 +67,9 @@ func (s *Sampler) Next(logits []float32) (int32, error) {
 	return s.draw(), nil
 }
 
-// choose fills tokens with those that TopK and TopP leave, and weights. Where these
-// leave some out, the likely ones come first, and only they are sorted: a vocabulary
-// is large, and what is left mostly small.
+// choose sets tokens, the candidates that TopK and TopP keep, and their weights. If some tokens are
+// excluded, the candidates are sorted by probability. Only they are sorted, because the vocabulary
+// is large and there are few candidates.
 func (s *Sampler) choose(logits []float32, most float32) {
 	s.tokens, s.weights = s.tokens[:0], s.weights[:0]
 	few, likely := s.TopK > 0 && s.TopK < len(logits), s.TopP > 0 && s.TopP < 1
@@ -101,19 +99,19 @@ func (s *Sampler) choose(logits []float32, most float32) {
 	}
 }
 
-// weight is that of a token with a logit, where most is the largest.
+// weight returns the weight of a token with the given logit, where most is the largest logit.
 func (s *Sampler) weight(logit, most float32) float64 {
 	return math.Exp((float64(logit) - float64(most)) / s.Temperature)
 }
 
-// take adds a token to those that may be drawn, and returns its weight.
+// take adds a token to the candidates and returns its weight.
 func (s *Sampler) take(t int32, logits []float32, most float32) float64 {
 	w := s.weight(logits[t], most)
 	s.tokens, s.weights = append(s.tokens, t), append(s.weights, w)
 	return w
 }
 
-// cut leaves the first tokens whose weights add up to enough.
+// cut keeps the first candidates whose weights sum to at least enough.
 func (s *Sampler) cut(enough float64) {
 	sum := 0.0
 	for i, w := range s.weights {
@@ -124,7 +122,7 @@ func (s *Sampler) cut(enough float64) {
 	}
 }
 
-// draw returns one of tokens, each as often as its weight says.
+// draw returns a random candidate with a probability proportional to its weight.
 func (s *Sampler) draw() int32 {
 	total := 0.0
 	for _, w := range s.weights {
@@ -144,5 +142,5 @@ func (s *Sampler) draw() int32 {
 		left -= w
 		last = i
 	}
-	return s.tokens[last] // rounding left a little
+	return s.tokens[last] // because of rounding
 }

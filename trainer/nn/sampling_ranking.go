@@ -1,14 +1,14 @@
 package nn
 
-// ranking gives tokens from the likeliest on, of equal ones the first. It is a heap,
-// so that those that are not asked for are never sorted.
+// ranking returns tokens in order of decreasing probability, the first of equal ones first. It is a
+// heap, so that tokens that are never requested are not sorted.
 type ranking struct {
 	logits []float32
-	tokens []int32 // each before those at twice its place plus 1 and plus 2
+	tokens []int32 // a heap: each precedes its children, at twice its index plus 1 and plus 2
 }
 
-// start ranks all tokens. Logits are numbers, and stay as they are as long as next is
-// called.
+// start builds the heap of all tokens. The logits must not be NaN and must not change until the
+// last call of next.
 func (r *ranking) start(logits []float32) {
 	r.logits, r.tokens = logits, r.tokens[:0]
 	for t := range logits {
@@ -19,7 +19,7 @@ func (r *ranking) start(logits []float32) {
 	}
 }
 
-// next takes the likeliest of those that are left, at least one.
+// next removes and returns the most likely token. The heap must not be empty.
 func (r *ranking) next() int32 {
 	first, last := r.tokens[0], len(r.tokens)-1
 	r.tokens[0] = r.tokens[last]
@@ -28,7 +28,7 @@ func (r *ranking) next() int32 {
 	return first
 }
 
-// sink puts the token at place i where it belongs among those below.
+// sink restores the heap order below index i.
 func (r *ranking) sink(i int) {
 	for {
 		below := 2*i + 1
@@ -46,7 +46,7 @@ func (r *ranking) sink(i int) {
 	}
 }
 
-// before reports whether the token at place i comes before that at place j.
+// before reports whether the token at index i precedes the token at index j.
 func (r *ranking) before(i, j int) bool {
 	a, b := r.tokens[i], r.tokens[j]
 	return r.logits[a] > r.logits[b] || r.logits[a] == r.logits[b] && a < b

@@ -33,7 +33,7 @@ func draws(t testing.TB, s Sampling, logits []float32, n int) []int32 {
 	return tokens
 }
 
-// Tokens must come as often as their probabilities say, and those left out never.
+// Tokens must have frequencies that match their probabilities. Excluded tokens must never occur.
 func TestSamplingFrequencies(t *testing.T) {
 	const n = 20000
 	minus := float32(math.Inf(-1))
@@ -70,7 +70,7 @@ func TestSamplingFrequencies(t *testing.T) {
 				times[token]++
 			}
 			for i, want := range c.want {
-				// Four deviations of a binomial distribution.
+				// Four standard deviations of a binomial distribution.
 				most := 4*math.Sqrt(want*(1-want)/n) + 1e-4
 				if want == 0 || want == 1 {
 					most = 0
@@ -101,8 +101,7 @@ func TestSamplingIsDeterministic(t *testing.T) {
 	}
 }
 
-// The tokens that are left must be those of a sort of all tokens, in its order, with
-// the first of equal ones first.
+// The candidates must be the first tokens of a stable sort of all tokens by probability.
 func TestSamplingLeavesWhatSortingDoes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{1, 2, 3, 10, 257, 1000} {
@@ -129,7 +128,7 @@ func TestSamplingLeavesWhatSortingDoes(t *testing.T) {
 				if k > 0 && k < n {
 					want = want[:k]
 				} else if p == 0 || p == 1 {
-					continue // all are left, in their own order
+					continue // all remain, in their own order
 				}
 				if p > 0 && p < 1 {
 					want = likeliest(s, want, logits, p)
@@ -145,8 +144,7 @@ func TestSamplingLeavesWhatSortingDoes(t *testing.T) {
 	}
 }
 
-// likeliest are the first tokens whose weights are the part p of those of all, or
-// more.
+// likeliest returns the first tokens whose weights sum to at least the fraction p of the total.
 func likeliest(s *Sampler, tokens []int32, logits []float32, p float64) []int32 {
 	most, total, sum := slices.Max(logits), 0.0, 0.0
 	for _, token := range tokens {
@@ -160,7 +158,7 @@ func likeliest(s *Sampler, tokens []int32, logits []float32, p float64) []int32 
 	return tokens
 }
 
-// BenchmarkSampling draws from a vocabulary as large as GPT-2's.
+// BenchmarkSampling samples from a vocabulary of GPT-2's size.
 func BenchmarkSampling(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 2))
 	logits := make([]float32, 50257)

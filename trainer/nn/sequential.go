@@ -7,21 +7,20 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// Sequential is PyTorch's nn.Sequential of layers, with F.cross_entropy for labels
-// or F.mse_loss for targets. The last layer does not need its outputs for its
-// gradients.
+// Sequential is PyTorch's nn.Sequential of layers, with F.cross_entropy for labels or F.mse_loss
+// for targets. The last layer must not need its outputs for its gradients.
 type Sequential struct {
 	in     int
 	layers []Layer
-	owned  [][]*Param // by each layer
-	params []*Param   // all of them
+	owned  [][]*Param // by layer
+	params []*Param   // of all layers
 	plan   Plan
 	tally  tally
-	// memory[i] holds the outputs of layer i, and grads by turns the gradients of
-	// the inputs of layers.
+	// memory[i] holds the outputs of layer i. The two grads alternately hold the gradients of the
+	// inputs of layers.
 	memory []device.Tensor
 	grads  [2]device.Tensor
-	// rows of the last batch: values[i] are the inputs of layer i.
+	// values[i] holds the rows of the last batch at the input of layer i.
 	values []device.Matrix
 }
 
@@ -41,19 +40,18 @@ func (m *Sequential) Inputs() int { return m.in }
 // Outputs returns the number of outputs per sample.
 func (m *Sequential) Outputs() int { return m.layers[len(m.layers)-1].Width() }
 
-// Params returns the parameters from the first layer to the last, a weight before
-// its bias.
+// Params returns the parameters from the first layer to the last, a weight before its bias.
 func (m *Sequential) Params() []*Param { return m.params }
 
-// Init draws the values that the PyTorch module has, bit for bit.
+// Init initializes the parameters bit-identically to the PyTorch module.
 func (m *Sequential) Init(g *random.Generator, memory device.Memory) {
 	for _, l := range m.layers {
 		l.Init(g, memory)
 	}
 }
 
-// Plan gets memory for the outputs of each layer that does not overwrite its
-// inputs, and two pieces for gradients.
+// Plan allocates memory for the outputs of each layer that does not overwrite its inputs, and two
+// buffers for gradients.
 func (m *Sequential) Plan(p Plan) {
 	if p.Batch < 1 {
 		panic(fmt.Sprintf("nn: plan for batches of %d samples", p.Batch))
@@ -81,7 +79,7 @@ func (m *Sequential) Plan(p Plan) {
 	m.tally.plan(p.Device, p.Batch)
 }
 
-// outputs are those of the last Forward; in training, their gradient.
+// outputs returns the outputs of the last Forward, or, after a training Forward, their gradient.
 func (m *Sequential) outputs() device.Matrix { return m.values[len(m.layers)] }
 
 // Forward computes the outputs and their loss.
@@ -108,10 +106,10 @@ func (m *Sequential) Forward(b Batch, pass Pass) Outcome {
 	return Outcome{Loss: m.tally.loss(b.Samples, b.Samples*out.Cols, pass), Count: b.Samples}
 }
 
-// Losses are those of the rows of the last Forward.
+// Losses returns the losses of the rows of the last Forward.
 func (m *Sequential) Losses() (rows device.Tensor, parts int) { return m.tally.of() }
 
-// Backward goes through the layers from the last to the first.
+// Backward runs from the last layer to the first.
 func (m *Sequential) Backward(_ Batch, pass Pass, ready func(param int)) {
 	dy := m.outputs()
 	turn := 0

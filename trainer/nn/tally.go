@@ -2,13 +2,13 @@ package nn
 
 import "github.com/ddpbatch/ddpbatch/trainer/device"
 
-// tally adds up the losses of a batch.
+// tally computes the loss of a batch from the losses of its rows.
 type tally struct {
 	device device.Device
 	losses device.Tensor // of each row
-	chosen device.Tensor // Int32, of each row
+	chosen device.Tensor // Int32: prediction for each row
 	rows   int           // of the last batch
-	parts  int           // that its loss is the mean of
+	parts  int           // the loss of the last batch is the sum over parts
 }
 
 func (t *tally) plan(d device.Device, rows int) {
@@ -17,8 +17,8 @@ func (t *tally) plan(d device.Device, rows int) {
 	t.chosen = d.Alloc(device.Int32, rows)
 }
 
-// loss is that of a batch of so many rows with so many parts, or 0 if the pass leaves it
-// for Losses to tell.
+// loss returns the loss of a batch with the given numbers of rows and parts, or 0 if pass.Late is
+// set.
 func (t *tally) loss(rows, parts int, pass Pass) float64 {
 	t.rows, t.parts = rows, parts
 	if pass.Train && pass.Late {
@@ -28,10 +28,10 @@ func (t *tally) loss(rows, parts int, pass Pass) float64 {
 	return Mean(device.Floats(t.device, last), parts)
 }
 
-// of is the losses of the last batch's rows, and its parts.
+// of returns the losses of the last batch's rows, and its number of parts.
 func (t *tally) of() (rows device.Tensor, parts int) { return t.losses.Slice(0, t.rows), t.parts }
 
-// Mean is a batch's loss: those of its rows, added up from first to last, over the parts.
+// Mean returns a batch's loss: the losses of its rows, summed from first to last, divided by parts.
 func Mean(rows []float32, parts int) float64 {
 	total := 0.0
 	for _, v := range rows {
@@ -40,9 +40,9 @@ func Mean(rows []float32, parts int) float64 {
 	return total / float64(parts)
 }
 
-// classify writes the losses of the rows from first on, whose logits become their
-// gradient times scale unless that is 0. Without it, it returns how many of them
-// have their largest logit at their label.
+// classify writes the losses of the rows starting at first. If scale is not 0, it replaces their
+// logits by their gradient times scale. Otherwise it returns the number of rows whose largest logit
+// is at their label.
 func (t *tally) classify(first int, logits device.Matrix, labels device.Tensor, scale float32) (correct int) {
 	if scale == 0 {
 		chosen := t.chosen.Slice(0, logits.Rows)

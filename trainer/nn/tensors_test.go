@@ -8,14 +8,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// fill returns n numbers between -1 and 1.
+// fill returns n values between -1 and 1.
 func fill(n int, seed uint64) []float32 {
 	x := make([]float32, n)
 	random.New(seed).Uniform(-1, 1, x)
 	return x
 }
 
-// put returns a tensor of these numbers.
+// put returns a tensor with these values.
 func put(m device.Memory, v []float32) device.Tensor {
 	t := m.Alloc(device.Float32, len(v))
 	m.Write(t, v)
@@ -29,7 +29,7 @@ func putInts(m device.Memory, v []int32) device.Tensor {
 	return t
 }
 
-// get returns a copy of a tensor's numbers.
+// get returns a copy of a tensor's values.
 func get(m device.Memory, t device.Tensor) []float32 {
 	v := make([]float32, t.Len())
 	m.Read(v, t)
@@ -45,7 +45,7 @@ func widen(x []float32) []float64 {
 	return w
 }
 
-// sameBits fails unless got and want are the same numbers.
+// sameBits fails unless got and want are bit-identical.
 func sameBits(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -58,8 +58,7 @@ func sameBits(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// checkClose fails if an element differs by more than most times the largest
-// element that is wanted.
+// checkClose fails if an element differs by more than most times the largest expected element.
 func checkClose(t *testing.T, what string, got, want []float32, most float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -77,7 +76,7 @@ func checkClose(t *testing.T, what string, got, want []float32, most float64) {
 	}
 }
 
-// checkRelative fails if got differs from want by more than most of it.
+// checkRelative fails if the relative difference of got from want exceeds most.
 func checkRelative(t *testing.T, what string, got, want, most float64) {
 	t.Helper()
 	if diff := math.Abs(got - want); !(diff <= most*math.Abs(want)) {
@@ -85,8 +84,7 @@ func checkRelative(t *testing.T, what string, got, want, most float64) {
 	}
 }
 
-// checkGradient compares got with the central differences of f, a function in
-// float64, around at.
+// checkGradient compares got with the central differences of f, a function in float64, around at.
 func checkGradient(t *testing.T, what string, got []float32, at []float64, f func() float64) {
 	t.Helper()
 	const h = 1e-5

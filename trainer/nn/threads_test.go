@@ -8,7 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Results must be the same bits whatever the number of threads.
+// Results must be bit-identical for any number of threads.
 func TestThreadsDoNotMatter(t *testing.T) {
 	for _, k := range largeKinds {
 		for _, precision := range []device.Precision{device.FP32, device.BF16} {
@@ -35,9 +35,8 @@ func TestThreadsDoNotMatter(t *testing.T) {
 	}
 }
 
-// A sample's loss must not depend on the batch it is in: a run on other numbers of
-// ranks evaluates to the same bits. Losses are summed in float64, and here the
-// memory of one is compared with that of the other.
+// A sample's loss must not depend on its batch: an evaluation with a different number of ranks is
+// bit-identical. Losses are summed in float64. The test compares the float32 losses of the rows.
 func TestLossDoesNotDependOnBatch(t *testing.T) {
 	for _, k := range slices.Concat(smallKinds, largeKinds) {
 		e := k.start(t, cpu.New(1), 0.5, device.FP32)

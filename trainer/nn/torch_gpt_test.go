@@ -8,10 +8,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// gptRun is a model and how PyTorch did with it.
+// gptRun is a model and PyTorch's results for it.
 type gptRun struct {
 	Config          GPTOptions
-	Params          []golden // at the beginning
+	Params          []golden // initial values
 	Tokens, Targets golden
 	Loss            float64
 	LossOfFirst5    float64 `json:"loss_of_first_5"`
@@ -27,8 +27,7 @@ type gptGolden struct {
 	Tiny, Training gptRun
 }
 
-// normalDraw is how far a normal draw may be from PyTorch's: the rounding of a
-// logarithm.
+// normalDraw is the tolerance for normal random values: the rounding of a logarithm.
 const normalDraw = 2e-6
 
 // startGPT returns a run's model with initial weights, which it checks.
@@ -46,7 +45,7 @@ func startGPT(t *testing.T, d device.Device, r gptRun, seed uint64, batch int, p
 	return m
 }
 
-// gptBatch is the batch of a step by the rule in testdata/torch_gpt.py.
+// gptBatch returns the batch of a step by the rule in testdata/torch_gpt.py.
 func gptBatch(d device.Device, step, rows, length, vocabulary int) Batch {
 	var tokens, labels []int32
 	for row := range rows {
@@ -83,7 +82,7 @@ func TestGPTEqualsTorch(t *testing.T) {
 	checkRelative(t, "loss of 5 tokens", m.Forward(less, Pass{}).Loss, r.LossOfFirst5, 1e-6)
 }
 
-// trainGPT returns the losses and the norms of gradients of a run.
+// trainGPT returns the losses and the gradient norms of a run.
 func trainGPT(m *GPT, d device.Device, r gptRun) (losses, norms []float64) {
 	u := newUpdates(d, m.Params())
 	pass := Pass{Train: true, Weight: 1}

@@ -8,7 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// imageGolden is what testdata/torch_images.py writes.
+// imageGolden is the output of testdata/torch_images.py.
 type imageGolden struct {
 	Seed           uint64
 	Steps, Batch   int
@@ -23,9 +23,9 @@ type imageGolden struct {
 	}
 }
 
-const side = 28 // of an image
+const side = 28 // height and width of an image
 
-// imageBatch is the batch of a step by the rule of the script.
+// imageBatch returns the batch of a step by the rule of the script.
 func imageBatch(step, samples int) (pixels []float32, labels []int32) {
 	for n := range samples {
 		sample := samples*step + n

@@ -17,7 +17,7 @@ type layerCase struct {
 	Output, DY            golden
 }
 
-// param puts a parameter of the case where a layer looks for it.
+// param sets a layer's parameter to the case's values.
 func (c layerCase) param(d device.Device, name string, p *Param) {
 	p.Data, p.Grad = put(d, c.Params[name].Values), d.Alloc(device.Float32, p.Len())
 }
@@ -33,7 +33,7 @@ func TestLayersEqualTorch(t *testing.T) {
 		t.Run(c.Kind+" "+c.Name, func(t *testing.T) {
 			d := cpu.New(1)
 			got := runLayerCase(t, d, c)
-			// Both sides round: of the sums here, to about this.
+			// Both sides round. For the sums here, the difference is about this large.
 			const most = 2e-6
 			checkClose(t, "output", got["output"], c.Output.Values, most)
 			for name, g := range c.Grads {
@@ -43,7 +43,7 @@ func TestLayersEqualTorch(t *testing.T) {
 	}
 }
 
-// runLayerCase returns the output, and by name the gradients.
+// runLayerCase returns the output and, by name, the gradients.
 func runLayerCase(t *testing.T, d device.Device, c layerCase) map[string][]float32 {
 	x := c.Inputs["x"]
 	rows, cols := 1, len(x.Values)
@@ -108,7 +108,7 @@ func runEmbeddingCase(d device.Device, c layerCase) map[string][]float32 {
 	return map[string][]float32{"output": get(d, y.Data), "wte": get(d, l.tokens.Grad), "wpe": get(d, l.places.Grad)}
 }
 
-// runAttentionCase is the heads alone, without projections.
+// runAttentionCase computes the heads only, without projections.
 func runAttentionCase(d device.Device, c layerCase) map[string][]float32 {
 	o, s := GPTOptions{Heads: c.Settings.Heads, Width: c.Settings.Width}, sequences{c.Settings.Batch, c.Settings.Context}
 	l := newSelfAttention("", o, 0)

@@ -12,7 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// reference is what testdata/torch_reference.py prints.
+// reference is the output of testdata/torch_reference.py.
 type reference struct {
 	Model, Activation, Data string
 	Hidden                  []int
@@ -29,7 +29,7 @@ type reference struct {
 	EvalCorrect             int     `json:"eval_correct"`
 }
 
-// run is one training run in this process, ranks taken one after the other.
+// run is a training run in this process that processes its ranks one after the other.
 type run struct {
 	reference
 	device      device.Device
@@ -79,7 +79,7 @@ func (s *run) read(from data.Dataset, indices []int) Batch {
 	return b
 }
 
-// step takes the ranks' batches, averages their gradients and updates.
+// step processes the ranks' batches, averages their gradients, and updates the parameters.
 func (s *run) step(batches [][]int) (loss float64) {
 	for rank, indices := range batches {
 		b, pass := s.read(s.train, indices), Pass{Train: true, Weight: 1 / float32(len(batches)), Accumulate: rank > 0}
@@ -90,7 +90,7 @@ func (s *run) step(batches [][]int) (loss float64) {
 	return loss / float64(len(batches))
 }
 
-// losses takes all steps.
+// losses runs all steps and returns their losses.
 func (s *run) losses() (losses []float64) {
 	for epoch := 0; ; epoch++ {
 		orders := make([][]int, s.WorldSize)
@@ -137,8 +137,7 @@ func (s *run) digest(t *testing.T) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// A run here must have PyTorch's initial weights bit for bit, and its losses up to
-// the order of additions.
+// A run must have PyTorch's initial weights, bit for bit, and its losses up to the order of sums.
 func TestTrainingFollowsTorch(t *testing.T) {
 	for _, file := range []string{"mlp_golden", "mlp_tanh_golden", "linear_golden"} {
 		t.Run(file, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// updates is the optimiser of the tests, as torch.optim's. (Package trainer/optim
-// needs this one.)
+// updates is the optimizer of the tests, equal to torch.optim's. (Package trainer/optim depends on
+// this package.)
 type updates struct {
 	device           device.Device
 	params           []*Param
@@ -24,7 +24,7 @@ func newUpdates(d device.Device, params []*Param) *updates {
 	return u
 }
 
-// norm is the Euclidean norm of all gradients.
+// norm returns the Euclidean norm of all gradients.
 func (u *updates) norm() float64 {
 	sum := 0.0
 	for _, p := range u.params {
@@ -47,7 +47,7 @@ type adamWOptions struct {
 	MaxNorm               float64 `json:"max_norm"`
 }
 
-// adamW clips gradients to MaxNorm and returns their norm before.
+// adamW clips gradients to MaxNorm and returns their norm before clipping.
 func (u *updates) adamW(o adamWOptions) (norm float64) {
 	u.steps++
 	n := float64(u.steps)

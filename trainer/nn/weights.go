@@ -14,17 +14,16 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// Weights are the tensors of a GPT-2, by the names that Hugging Face's GPT2Model
-// gives them. Those of GPT2LMHeadModel are understood too: "transformer." before a
-// name is left out, and "lm_head.weight" must hold the same as "wte.weight". The
-// masks of attention that old files have are ignored.
+// Weights are the tensors of a GPT-2 with the names of Hugging Face's GPT2Model. Files of
+// GPT2LMHeadModel are supported as well: the prefix "transformer." is removed, and "lm_head.weight"
+// must equal "wte.weight". The attention masks in old files are ignored.
 type Weights struct {
 	found map[string]stored
 	names []string // keys of found, in the order of the file
 	head  *stored
 }
 
-// stored is a tensor that has not been read.
+// stored is a tensor that has not been read yet.
 type stored struct {
 	name  string // in the file
 	shape []int
@@ -43,9 +42,9 @@ var (
 	blockName = regexp.MustCompile(`^h\.(0|[1-9][0-9]{0,6})\.`)
 )
 
-// OpenWeights reads what a safetensors file of size bytes holds; the tensors
-// themselves, F32, F16 or BF16, are read by Load, until which the file must stay
-// open. Errors that a user can act on have a method Hint() string, here and below.
+// OpenWeights reads the header of a safetensors file of size bytes. Load reads the tensors, which
+// must be F32, F16, or BF16; the file must stay open until then. Errors that a user can fix have a
+// method Hint() string, here and in the other functions for weights.
 func OpenWeights(file io.ReaderAt, size int64) (*Weights, error) {
 	arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(file, 0, size), size)
 	if err != nil {
@@ -84,11 +83,10 @@ func (w *Weights) add(name string, shape []int, read func() ([]float32, error)) 
 	return nil
 }
 
-// Options returns the shape of the model that the weights are of. Nothing in the
-// file tells the number of heads: it is taken to be Width/64, as in every GPT-2 that
-// was published, unless heads is above 0. Tensors that are missing, or do not belong
-// to such a model, are errors as in Load; so a model made from the options takes no
-// more memory than the weights in float32.
+// Options returns the shape of the model that has these weights. The file does not contain the
+// number of heads: if heads is 0, it is Width/64, as in every published GPT-2. Missing and unknown
+// tensors are errors, as in Load, so a model with these options needs no more memory than the
+// weights in float32.
 func (w *Weights) Options(heads int) (GPTOptions, error) {
 	o, err := w.guess()
 	if err != nil {
@@ -112,7 +110,8 @@ func (w *Weights) Options(heads int) (GPTOptions, error) {
 	return o, err
 }
 
-// guess tells the shape from that of the embeddings, but for Heads.
+// guess returns the shape, except for Heads, from the shapes of the embeddings and the names of the
+// blocks.
 func (w *Weights) guess() (o GPTOptions, err error) {
 	for _, name := range []string{tokensName, placesName} {
 		s, there := w.found[name]
@@ -136,9 +135,8 @@ func (w *Weights) guess() (o GPTOptions, err error) {
 	return GPTOptions{Vocabulary: tokens[0], Context: places[0], Width: tokens[1], Layers: len(blocks)}, nil
 }
 
-// Load writes the weights to the parameters of m, which must have their memory.
-// Each parameter's tensor must be there, in its shape, and no other: else the error
-// names it.
+// Load writes the weights to the parameters of m, which must have memory. The file must have
+// exactly one tensor per parameter, with its shape. Otherwise the error names the tensor.
 func (w *Weights) Load(m *GPT, memory device.Memory) error {
 	tensors, err := w.match(m)
 	if err != nil {
@@ -151,7 +149,7 @@ func (w *Weights) Load(m *GPT, memory device.Memory) error {
 			return err
 		}
 		for k, v := range values {
-			if v-v != 0 { // infinite or not a number
+			if v-v != 0 { // infinite or NaN
 				return &weightsError{
 					fmt.Errorf("tensor %q: element %d is %v", tensors[i].name, k, v),
 					"the weights are those of a training that diverged, or the file is damaged",
@@ -220,8 +218,8 @@ func (w *Weights) misshapen(s stored, want []int, m *GPT) error {
 	return &weightsError{fmt.Errorf("tensor %q has shape %v, want %v", s.name, s.shape, want), hint}
 }
 
-// shapeHint says in which numbers the weights are those of another model than m,
-// if they are.
+// shapeHint returns a hint that lists the dimensions in which the weights differ from m, or "" if
+// they do not differ.
 func (w *Weights) shapeHint(m *GPT) string {
 	is, err := w.guess()
 	if err != nil {
@@ -245,9 +243,9 @@ func (w *Weights) shapeHint(m *GPT) string {
 	return "the weights are of a model with " + strings.Join(others, ", ") + ": the model must have the same"
 }
 
-// Tensors returns the values of parameters under their names, as a safetensors file
-// takes them: of a GPT it is one that Hugging Face's from_pretrained reads. On the
-// host they are the parameters' own memory.
+// Tensors returns the values of parameters with their names, for a safetensors file. For a GPT,
+// Hugging Face's from_pretrained can read that file. On the host they are the parameters' own
+// memory.
 func Tensors(m device.Memory, params []*Param) []safetensors.Tensor {
 	tensors := make([]safetensors.Tensor, len(params))
 	for i, p := range params {
@@ -256,7 +254,7 @@ func Tensors(m device.Memory, params []*Param) []safetensors.Tensor {
 	return tensors
 }
 
-// weightsError is an error that also says what to do.
+// weightsError is an error with a hint.
 type weightsError struct {
 	error
 	hint string

@@ -14,7 +14,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// file is a safetensors file of tensors.
+// file returns a safetensors file of tensors.
 func file(t testing.TB, tensors []safetensors.Tensor) *bytes.Reader {
 	t.Helper()
 	var b bytes.Buffer
@@ -33,7 +33,7 @@ func open(t testing.TB, r *bytes.Reader) *Weights {
 	return w
 }
 
-// tensors are PyTorch's initial weights.
+// tensors returns PyTorch's initial weights.
 func (g tinyGPT) tensors() []safetensors.Tensor {
 	var list []safetensors.Tensor
 	for _, p := range g.Params {
@@ -42,8 +42,7 @@ func (g tinyGPT) tensors() []safetensors.Tensor {
 	return list
 }
 
-// check loads weights and compares the model's logits with PyTorch's. It returns
-// the model.
+// check loads weights and compares the model's logits with PyTorch's. It returns the model.
 func (g tinyGPT) check(t *testing.T, w *Weights, d device.Device, most float64) *GPT {
 	t.Helper()
 	m := newGPT(t, d, g.Config)
@@ -54,9 +53,8 @@ func (g tinyGPT) check(t *testing.T, w *Weights, d device.Device, most float64) 
 	return m
 }
 
-// A file of PyTorch's weights, with any of the names and extras that such files
-// have, must give PyTorch's logits; and what is written of the model must be the
-// same file.
+// A file of PyTorch's weights, with any of the names and extras of such files, must give PyTorch's
+// logits. Writing the model must give an equal file.
 func TestWeightsFollowTorch(t *testing.T) {
 	tiny := readTinyGPT(t)
 	tensors := tiny.tensors()
@@ -98,7 +96,7 @@ func content(r *bytes.Reader) []byte {
 	return b
 }
 
-// as16 turns a file of F32 into one of 16-bit elements.
+// as16 converts a file of F32 to 16-bit elements.
 func as16(tensors []safetensors.Tensor, dtype string, bits func(float32) uint16) *bytes.Reader {
 	header, data := []string{}, []byte{}
 	for _, x := range tensors {
@@ -116,7 +114,7 @@ func as16(tensors []safetensors.Tensor, dtype string, bits func(float32) uint16)
 func TestWeightsOfSixteenBits(t *testing.T) {
 	tiny := readTinyGPT(t)
 	tensors := tiny.tensors()
-	// Normal numbers of binary16 alone, cut off.
+	// Normal binary16 values only, truncated.
 	half := func(v float32) uint16 {
 		b := math.Float32bits(v)
 		if exponent := int(b>>23&0xff) - 127 + 15; exponent > 0 {
@@ -128,7 +126,7 @@ func TestWeightsOfSixteenBits(t *testing.T) {
 	for _, c := range []struct {
 		dtype string
 		bits  func(float32) uint16
-		most  float64 // of logits, by the precision of weights
+		most  float64 // tolerance of logits, from the precision of weights
 	}{{"F16", half, 2e-3}, {"BF16", bfloat, 2e-2}} {
 		tiny.check(t, open(t, as16(tensors, c.dtype, c.bits)), cpu.New(1), c.most)
 	}
@@ -139,7 +137,7 @@ func TestWeightsOfSixteenBits(t *testing.T) {
 	}
 }
 
-// What does not fit the model is named, with what the user may have got wrong.
+// Tensors that do not match the model are named, with a hint about the likely cause.
 func TestWeightsThatDoNotFit(t *testing.T) {
 	tiny := readTinyGPT(t)
 	without := func(tensors []safetensors.Tensor, part string) []safetensors.Tensor {
@@ -287,7 +285,7 @@ func TestHeadsAreAGuess(t *testing.T) {
 	}
 }
 
-// Whatever a file holds, it is refused or makes a model.
+// Any file is rejected or makes a model.
 func FuzzWeights(f *testing.F) {
 	d := cpu.New(1)
 	o := GPTOptions{Vocabulary: 2, Context: 1, Layers: 1, Heads: 1, Width: 1}
