@@ -2,20 +2,20 @@ package plan
 
 import "github.com/ddpbatch/ddpbatch/trainer/ddp"
 
-// GoodEfficiency is the part of the ideal speed below which more ranks are a waste.
+// GoodEfficiency is the minimum efficiency for which more ranks are recommended.
 const GoodEfficiency = 0.8
 
-// Spare is the part of the memory that a plan leaves alone: counts of memory have been
-// within it of what processes were seen to hold, allocators do not fit tensors without
-// gaps, and a GPU's libraries take some of it, NCCL for each connection.
+// Spare is the fraction of memory that a plan leaves free. Computed and measured memory of
+// processes have differed by less than this, allocators have gaps between tensors, and a GPU's
+// libraries use some memory, NCCL for each connection.
 const Spare = 0.1
 
-// Usable is a limit of memory less what is to be left alone.
+// Usable returns a memory limit minus the spare fraction.
 func Usable(limit float64) float64 { return (1 - Spare) * limit }
 
-// Fit returns the simplest strategy whose memory is within what is usable of the limit,
-// in bytes; 0 is no limit. If there is none it returns the one that takes least, and
-// whether that is within the limit at all.
+// Fit returns the simplest strategy whose memory fits in the usable part of the limit, in bytes; 0
+// means no limit. If none fits, it returns the strategy that needs the least memory; fits and tight
+// report whether that is within the limit itself.
 func Fit(memory func(ddp.Strategy) Memory, limit float64) (s ddp.Strategy, fits, tight bool) {
 	least := ddp.DDP
 	for _, s := range ddp.Strategies() {
@@ -31,8 +31,8 @@ func Fit(memory func(ddp.Strategy) Memory, limit float64) (s ddp.Strategy, fits,
 	return least, fits, fits
 }
 
-// Scales returns the most ranks, of steps in rising order, up to which none is
-// less efficient than [GoodEfficiency]; and whether there are more that are.
+// Scales returns the largest number of ranks up to which every step, in ascending order, reaches
+// [GoodEfficiency]. More reports whether larger steps exist that do not reach it.
 func Scales(steps []Step) (ranks int, more bool) {
 	for _, s := range steps {
 		if s.Efficiency < GoodEfficiency {
@@ -43,8 +43,8 @@ func Scales(steps []Step) (ranks int, more bool) {
 	return ranks, false
 }
 
-// MoreWork returns the smallest power of two times the training's micro-batches with
-// which so many ranks reach [GoodEfficiency], if some up to 1024 do.
+// MoreWork returns the smallest multiple of the micro-batches per step, by a power of two up to
+// 1024, with which this number of ranks reaches [GoodEfficiency], if one exists.
 func MoreWork(w Work, t Training, m Machine, ranks int) (accumulate int, ok bool) {
 	const most = 1024
 	for factor := 2; factor <= most; factor *= 2 {

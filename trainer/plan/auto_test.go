@@ -9,8 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
 )
 
-// TestAutoIsWhatRanksDo compares the algorithms that are predicted with the ways that
-// communicators of as many ranks take.
+// TestAutoIsWhatRanksDo compares the predicted algorithms with the paths of communicators with the
+// same number of ranks.
 func TestAutoIsWhatRanksDo(t *testing.T) {
 	for _, layout := range []struct{ nodes, perNode int }{{1, 2}, {1, 4}, {2, 1}, {3, 1}, {5, 1}, {8, 1}, {12, 1}, {24, 1}, {2, 2}, {3, 4}, {7, 2}} {
 		t.Run(fmt.Sprintf("%dx%d", layout.nodes, layout.perNode), func(t *testing.T) {
@@ -18,7 +18,7 @@ func TestAutoIsWhatRanksDo(t *testing.T) {
 			c := connect(t, ranks, layout.perNode)
 			f := Fabric{PerNode: layout.perNode, Local: Link{1e-6, 1e10}, Network: Link{1e-5, 1e9}}
 			for bytes := 4 << 10; bytes <= 4<<20; bytes *= 2 {
-				// A multiple of all numbers of ranks, as ddp's buckets are.
+				// A multiple of all numbers of ranks, like ddp's buckets.
 				elements := (bytes/4 + ranks - 1) / ranks * ranks
 				whole, part := make([]float32, elements), make([]float32, elements/ranks)
 				for name, way := range map[string]struct {
@@ -51,7 +51,7 @@ func TestAutoIsWhatRanksDo(t *testing.T) {
 	}
 }
 
-// wayOf is the algorithm of a path.
+// wayOf returns the algorithm of a path.
 func wayOf(p collective.Path) Algorithm {
 	switch p.Transport {
 	case "tcp":
@@ -64,7 +64,7 @@ func wayOf(p collective.Path) Algorithm {
 	panic("no prediction for " + p.Transport)
 }
 
-// connect returns one of so many ranks.
+// connect returns the communicator of one rank.
 func connect(t *testing.T, ranks, perNode int) collective.Communicator {
 	t.Helper()
 	o := collective.Options{Memory: true}
@@ -74,9 +74,9 @@ func connect(t *testing.T, ranks, perNode int) collective.Communicator {
 	return conformance.Processes(t, ranks, o)[0]
 }
 
-// TestAutoIsNearTheBest: between nodes, the algorithm that ranks choose by bytes and
-// ranks alone takes no more than three times as long as the best one of the model, on
-// slow and on fast networks and up to 16,384 nodes.
+// TestAutoIsNearTheBest checks that the algorithm chosen by bytes and ranks takes at most three
+// times as long between nodes as the best one in the model, on slow and fast networks and with up
+// to 16,384 nodes.
 func TestAutoIsNearTheBest(t *testing.T) {
 	for _, link := range []Link{{50e-6, 1.25e9}, {6e-6, 25e9}, {20e-6, 12.5e9}} {
 		f := Fabric{PerNode: 1, Network: link}

@@ -2,16 +2,16 @@ package plan
 
 import "github.com/ddpbatch/ddpbatch/trainer/ddp"
 
-// bucket is gradients that are sent together.
+// bucket is a group of gradients that are reduced together.
 type bucket struct {
 	elements int
-	flop     float64 // of the backward pass from the bucket before it to its last gradient
+	flop     float64 // FLOPs of the backward pass from the previous bucket to this bucket's last gradient
 }
 
-// buckets are those of package ddp on so many ranks, in the order in which they are
-// sent, for gradients of so many bytes an element.
+// buckets returns the buckets of package ddp for this number of ranks, in the order in which they
+// are reduced, with size bytes per gradient element.
 func (w Work) buckets(size float64, ranks int) []bucket {
-	ready, flop := make([]float64, len(w.Params)), 0.0 // operations until each gradient is there
+	ready, flop := make([]float64, len(w.Params)), 0.0 // FLOPs until each gradient is ready
 	for _, r := range w.Backward {
 		flop += r.FLOP
 		ready[r.Param] = flop
@@ -19,7 +19,7 @@ func (w Work) buckets(size float64, ranks int) []bucket {
 	var out []bucket
 	before := 0.0
 	for _, s := range (ddp.Options{FirstBucket: w.FirstBucket, Bucket: w.Bucket}).Spans(w.Params, ranks, int(size)) {
-		now := before // a bucket waits for those that are sent before it
+		now := before // a bucket waits for the previous buckets
 		for _, at := range ready[s.First:s.End] {
 			now = max(now, at)
 		}

@@ -89,13 +89,13 @@ func TestFLOPByTheUsualFormulas(t *testing.T) {
 		example
 		want, tolerance float64
 	}{
-		// 2*B*in*out for outputs, weights and, but for the first layer, inputs.
+		// 2*B*in*out for outputs, weights, and, except in the first layer, inputs.
 		"mlp": {example{mlp(t, 784, []int{512, 512}, 10), Sample{Inputs: 784, Outputs: 10, Classes: true}, 128},
 			2 * 128 * (2*784*512 + 3*512*512 + 3*512*10), 0},
 		// The first convolution: 28*28*32*9; the second: 14*14*64*288; then two layers.
 		"cnn": {example{cnn(t), Sample{Inputs: 784, Outputs: 10, Classes: true}, 5},
 			2 * 5 * (2*28*28*32*9 + 3*14*14*64*288 + 3*64*7*7*128 + 3*128*10), 0},
-		// 6N + 12*L*C*T for each token, N without places; biases are in no product.
+		// 6N + 12*L*C*T per token, N without the position embedding; biases are in no matmul.
 		"gpt2": {example{gpt(t, nn.GPTOptions{Vocabulary: 50257, Context: 1024, Layers: 12, Heads: 12, Width: 768}), Sample{Tokens: 1024, Outputs: 50257, Classes: true}, 4},
 			4096 * (6*(124439808-1024*768) + 12*12*768*1024), 0.002},
 	} {
@@ -106,13 +106,13 @@ func TestFLOPByTheUsualFormulas(t *testing.T) {
 	}
 }
 
-// TestActivationsAreWhatTheCPUAllocates: what the counter counts is what the heap
-// grows by, but for workspaces of threads.
+// TestActivationsAreWhatTheCPUAllocates checks that the counter equals the growth of the heap,
+// except for workspaces of threads.
 func TestActivationsAreWhatTheCPUAllocates(t *testing.T) {
 	for name, e := range examples(t) {
 		want := float64(Count(e.model, e.sample, e.batch, device.FP32, false).Activations)
 		d := cpu.New(1)
-		d.NewAttention(device.AttentionShape{Heads: 1, HeadSize: 64, MaxLength: 128}) // makes the thread's workspace
+		d.NewAttention(device.AttentionShape{Heads: 1, HeadSize: 64, MaxLength: 128}) // allocates the thread's workspace
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		e.model.Plan(nn.Plan{Device: d, Batch: e.batch, Train: true})

@@ -6,37 +6,35 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Counter is a [device.Device] that counts what it is asked for and does none of
-// it. Its tensors have addresses that nothing lives at: they can be sliced, never
-// looked at. What is read from it is zero.
+// Counter is a [device.Device] that counts operations and memory but computes nothing. Its tensors
+// have invalid addresses: they can be sliced but not accessed. Reads return zeros.
 type Counter struct {
-	// Narrow says that it stands for a device that stores BFloat16 where products are of
-	// BF16, and rounds Float32 operands of these in memory of its own: a GPU.
+	// Narrow simulates a GPU: a device that stores BFloat16 for matmuls in BF16 and rounds their
+	// Float32 operands in memory of its own.
 	Narrow bool
-	// Bytes is the memory that was got.
+	// Bytes is the allocated memory.
 	Bytes int64
-	// FLOP is the products and sums of matrix products, convolutions and attention,
-	// of all positions of attention even if a mask leaves half of them out, as
-	// the field counts them (Chowdhery et al. 2022, appendix B). Those of
-	// elementwise operations are left out.
+	// FLOP is the number of floating-point operations of matmuls, convolutions, and attention.
+	// Attention counts all positions, even if a mask excludes half of them, as is usual (Chowdhery
+	// et al. 2022, appendix B). Elementwise operations do not count.
 	FLOP float64
-	// Packed is the bytes of the largest left and the largest right operand that
-	// [Counter.MatMul] got to be rounded so, as [device.Matrix.Packed] lays them out.
+	// Packed is the size in bytes of the largest left and the largest right operand that
+	// [Counter.MatMul] had to round, in the layout of [device.Matrix.Packed].
 	Packed [2]int64
 }
 
 var _ device.Device = (*Counter)(nil)
 
-// nowhere is where all tensors are: far from every address that a program has.
+// nowhere is the address of all tensors: far from every valid address.
 const nowhere = 1 << 46
 
-// Name says what it is.
+// Name returns the name of the device.
 func (c *Counter) Name() string { return "counter" }
 
-// Host reports that tensors are not in the host's memory.
+// Host reports that tensors are not in host memory.
 func (c *Counter) Host() bool { return false }
 
-// Stored is what the device that it stands for says.
+// Stored returns the type that the simulated device stores.
 func (c *Counter) Stored(p device.Precision) device.Type {
 	if c.Narrow && p == device.BF16 {
 		return device.BFloat16
@@ -56,10 +54,10 @@ func (c *Counter) Write(device.Tensor, []float32) {}
 // WriteInts does nothing.
 func (c *Counter) WriteInts(device.Tensor, []int32) {}
 
-// Read reads zeros.
+// Read returns zeros.
 func (c *Counter) Read(dst []float32, _ device.Tensor) { clear(dst) }
 
-// ReadInts reads zeros.
+// ReadInts returns zeros.
 func (c *Counter) ReadInts(dst []int32, _ device.Tensor) { clear(dst) }
 
 // Copy does nothing.
@@ -68,10 +66,10 @@ func (c *Counter) Copy(_, _ device.Tensor) {}
 // Zero does nothing.
 func (c *Counter) Zero(device.Tensor) {}
 
-// product counts an m x k matrix times a k x n one.
+// product counts an m x k matrix times a k x n matrix.
 func (c *Counter) product(m, n, k int) { c.FLOP += 2 * float64(m) * float64(n) * float64(k) }
 
-// MatMul counts a product, and its operands.
+// MatMul counts a matmul and the memory for its operands.
 func (c *Counter) MatMul(p device.Product) {
 	c.product(p.C.Rows, p.C.Cols, p.A.Cols)
 	if c.Stored(p.Precision) == device.Float32 {
@@ -125,7 +123,7 @@ func (c *Counter) Embed(_ device.Matrix, _ device.Tensor, _, _ device.Matrix, _,
 // EmbedGrad does nothing.
 func (c *Counter) EmbedGrad(_, _, _ device.Matrix, _ device.Tensor, _ int) {}
 
-// NewAttention returns attention that is counted.
+// NewAttention returns an attention that counts its operations.
 func (c *Counter) NewAttention(s device.AttentionShape) device.Attention {
 	return attention{c, s}
 }
@@ -135,26 +133,26 @@ type attention struct {
 	device.AttentionShape
 }
 
-// scores counts one product of queries and keys, or of weights and values.
+// scores counts one matmul of queries and keys, or of weights and values.
 func (a attention) scores(in device.AttentionInput) {
 	a.product(in.Batch*a.Heads*in.Queries, in.Keys, a.HeadSize)
 }
 
-// Forward counts two products.
+// Forward counts two matmuls.
 func (a attention) Forward(_ device.Matrix, _ device.Tensor, in device.AttentionInput) {
 	for range 2 {
 		a.scores(in)
 	}
 }
 
-// Backward counts four: that the scores are computed again is the device's affair.
+// Backward counts four matmuls. It does not count a recomputation of the scores.
 func (a attention) Backward(_, _, _, _, _ device.Matrix, _ device.Tensor, in device.AttentionInput) {
 	for range 4 {
 		a.scores(in)
 	}
 }
 
-// NewConvolution returns a convolution that is counted.
+// NewConvolution returns a convolution that counts its operations.
 func (c *Counter) NewConvolution(s device.ConvolutionShape) device.Convolution {
 	return convolution{c, s}
 }
@@ -168,16 +166,16 @@ func (c convolution) images(x device.Matrix) {
 	c.product(x.Rows*c.OutHeight()*c.OutWidth(), c.Out, c.In*c.Kernel*c.Kernel)
 }
 
-// Forward counts a product.
+// Forward counts a matmul.
 func (c convolution) Forward(y, _, _ device.Matrix, _ device.Tensor) { c.images(y) }
 
-// WeightGrad counts a product.
+// WeightGrad counts a matmul.
 func (c convolution) WeightGrad(_, dy, _ device.Matrix, _ bool) { c.images(dy) }
 
 // BiasGrad does nothing.
 func (c convolution) BiasGrad(device.Tensor, device.Matrix, bool) {}
 
-// InputGrad counts a product.
+// InputGrad counts a matmul.
 func (c convolution) InputGrad(_, dy, _ device.Matrix) { c.images(dy) }
 
 // MaxPool does nothing.
@@ -195,10 +193,10 @@ func (c *Counter) SquaredError(device.Tensor, device.Matrix, device.Tensor, floa
 // ArgMax does nothing.
 func (c *Counter) ArgMax(device.Tensor, device.Matrix) {}
 
-// CountEqual is zero.
+// CountEqual returns zero.
 func (c *Counter) CountEqual(_, _ device.Tensor) int { return 0 }
 
-// SumSquares is zero.
+// SumSquares returns zero.
 func (c *Counter) SumSquares(device.Tensor) float64 { return 0 }
 
 // Scale does nothing.

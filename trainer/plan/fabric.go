@@ -7,65 +7,64 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// Link is a way for messages: one of b bytes takes Latency + b/Bandwidth seconds
-// (Hockney 1994).
+// Link is a network link: a message of b bytes takes Latency + b/Bandwidth seconds (Hockney 1994).
 type Link struct {
 	Latency   float64 `json:"latency_s"`
-	Bandwidth float64 `json:"bytes_per_s"` // in one direction, while as much comes in
+	Bandwidth float64 `json:"bytes_per_s"` // per direction, with equal traffic in the other direction
 }
 
-// send is the time of a message when so many share the link.
+// send returns the time of a message if sharing ranks share the link.
 func (l Link) send(bytes float64, sharing int) float64 {
 	return l.Latency + bytes*float64(sharing)/l.Bandwidth
 }
 
-// Fabric is what connects ranks. Those of a node have neighbouring numbers.
+// Fabric is the network between ranks. The ranks of a node have consecutive numbers.
 type Fabric struct {
-	// PerNode is the ranks of a node, at least 1.
+	// PerNode is the number of ranks per node, at least 1.
 	PerNode int
-	// Local is the link of each rank to the others of its node, Network that of each
-	// node to the others: its ranks share it.
+	// Local is the link of each rank to the others of its node. Network is the link of each node to
+	// the other nodes, which its ranks share.
 	Local, Network Link
 }
 
-// Algorithm is how ranks add up what each of them has.
+// Algorithm is an algorithm for collectives.
 type Algorithm int
 
-// The algorithms of collectives.
+// The algorithms for collectives.
 const (
-	// Auto is what ranks do by themselves, as [collective.Communicator.Path] says: Direct
-	// on one node, Hierarchical between nodes of several ranks, else the one of the others
-	// that [collective.ReduceAlgorithm] chooses.
+	// Auto is the trainer's choice, as [collective.Communicator.Path] reports it: Direct on one
+	// node, Hierarchical between nodes with several ranks, otherwise the algorithm that
+	// [collective.ReduceAlgorithm] selects.
 	Auto Algorithm = iota
-	// Ring sends pieces around: the fewest bytes, as many messages as ranks
-	// (Patarasuk and Yuan 2009).
+	// Ring sends pieces around a ring: minimal bytes, as many messages as ranks (Patarasuk and
+	// Yuan 2009).
 	Ring
-	// Doubling exchanges everything with partners at distances 1, 2, 4...: the fewest
-	// messages, the most bytes.
+	// Doubling exchanges all data with partners at distances 1, 2, 4...: minimal number of
+	// messages, most bytes.
 	Doubling
-	// Halving exchanges halves, quarters... and gathers them back: few messages and
-	// the fewest bytes, in part over long ways (Rabenseifner 2004).
+	// Halving exchanges halves, quarters, and so on, and gathers them again: few messages and
+	// minimal bytes, some of them over long distances (Rabenseifner 2004).
 	Halving
-	// Hierarchical adds up within nodes as Direct does, each rank one part; then each
-	// rank its part between nodes, as [collective.AcrossAlgorithm] says; and gathers
+	// Hierarchical reduces within nodes like Direct, one part per rank. Then each rank reduces its
+	// part between nodes with the algorithm of [collective.AcrossAlgorithm]. Finally it gathers
 	// within nodes.
 	Hierarchical
-	// Direct is that each rank adds up one part where the others have it, and then reads
-	// what the others have added up: two steps, on one node only.
+	// Direct reduces through shared memory, on one node only: each rank reduces one part by reading
+	// it from the other ranks, and then reads the parts that they have reduced.
 	Direct
 )
 
 var algorithms = []string{"auto", "ring", "doubling", "halving", "hierarchical", "direct"}
 
-// ofMessages are the trainer's algorithms.
+// ofMessages maps the trainer's message-passing algorithms.
 var ofMessages = map[collective.Algorithm]Algorithm{
 	collective.Ring: Ring, collective.Doubling: Doubling, collective.Halving: Halving,
 }
 
-// String is the algorithm's name.
+// String returns the name of the algorithm.
 func (a Algorithm) String() string { return algorithms[a] }
 
-// ParseAlgorithm finds an algorithm by its name.
+// ParseAlgorithm returns the algorithm with the given name.
 func ParseAlgorithm(name string) (Algorithm, error) {
 	for i, n := range algorithms {
 		if n == name {
@@ -75,14 +74,14 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 	return 0, fmt.Errorf("unknown algorithm %q", name)
 }
 
-// Nodes is how many nodes so many ranks fill, the last one perhaps in part.
+// Nodes returns the number of nodes for this number of ranks. The last node may be partially used.
 func (f Fabric) Nodes(ranks int) int { return (ranks + f.PerNode - 1) / f.PerNode }
 
-// onNode is the ranks of a full node.
+// onNode returns the number of ranks on a full node.
 func (f Fabric) onNode(ranks int) int { return min(ranks, f.PerNode) }
 
-// choose is the algorithm where ranks may take any: of these, if messages are all of one
-// kind.
+// choose returns the algorithm to use: for Auto and Hierarchical it depends on the nodes, and is
+// otherwise if all messages use the same kind of link.
 func (f Fabric) choose(a Algorithm, ranks int, otherwise collective.Algorithm) Algorithm {
 	switch {
 	case a != Auto && a != Hierarchical:
@@ -95,8 +94,7 @@ func (f Fabric) choose(a Algorithm, ranks int, otherwise collective.Algorithm) A
 	return ofMessages[otherwise]
 }
 
-// AllReduce is the seconds in which ranks add up so many bytes, and the algorithm
-// that was taken.
+// AllReduce returns the time of an all-reduce in seconds, and the algorithm used.
 func (f Fabric) AllReduce(a Algorithm, ranks int, bytes float64) (float64, Algorithm) {
 	if ranks < 2 || bytes == 0 {
 		return 0, a
@@ -116,8 +114,7 @@ func (f Fabric) AllReduce(a Algorithm, ranks int, bytes float64) (float64, Algor
 	return 2*f.direct(f.onNode(ranks), bytes) + seconds, a
 }
 
-// ReduceScatter is the seconds in which so many bytes are added up with a part of the
-// sum left on each rank.
+// ReduceScatter returns the time of a reduce-scatter of bytes in seconds, and the algorithm used.
 func (f Fabric) ReduceScatter(a Algorithm, ranks int, bytes float64) (float64, Algorithm) {
 	if ranks < 2 || bytes == 0 {
 		return 0, a
@@ -126,7 +123,7 @@ func (f Fabric) ReduceScatter(a Algorithm, ranks int, bytes float64) (float64, A
 	case Ring:
 		return f.ring(ranks, bytes), a
 	case Doubling:
-		return f.doubling(ranks, bytes), a // of which a part is kept
+		return f.doubling(ranks, bytes), a // each rank keeps its shard
 	case Halving:
 		return f.fold(ranks, bytes) + f.halves(ranks, bytes) + f.fold(ranks, bytes/float64(ranks)), a
 	case Direct:
@@ -137,7 +134,7 @@ func (f Fabric) ReduceScatter(a Algorithm, ranks int, bytes float64) (float64, A
 	return f.direct(f.onNode(ranks), bytes) + seconds, a
 }
 
-// AllGather is the seconds in which parts of so many bytes in all come to all ranks.
+// AllGather returns the time in seconds of an all-gather of bytes in total, and the algorithm used.
 func (f Fabric) AllGather(a Algorithm, ranks int, bytes float64) (float64, Algorithm) {
 	if ranks < 2 || bytes == 0 {
 		return 0, a
@@ -154,25 +151,26 @@ func (f Fabric) AllGather(a Algorithm, ranks int, bytes float64) (float64, Algor
 	return f.direct(f.onNode(ranks), bytes) + seconds, a
 }
 
-// reduceAcross is how the ranks of a node reduce over nodes, and the bytes that each of
-// them works on.
+// reduceAcross returns the algorithm with which the ranks of a node reduce between nodes, and the
+// number of bytes per rank.
 func (f Fabric) reduceAcross(ranks int, bytes float64) (Algorithm, float64) {
 	a, share := collective.AcrossAlgorithm(int(bytes), f.onNode(ranks), f.Nodes(ranks))
 	return ofMessages[a], float64(share)
 }
 
-// counterparts connects one rank of each node: all of a node's ranks send at once.
+// counterparts returns the fabric between one rank per node. All ranks of a node send at the same
+// time.
 func (f Fabric) counterparts(ranks int) Fabric {
 	return Fabric{PerNode: 1, Network: Link{f.Network.Latency, f.Network.Bandwidth / float64(f.onNode(ranks))}}
 }
 
-// direct is one of its two steps.
+// direct returns the time of one of Direct's two steps.
 func (f Fabric) direct(n int, bytes float64) float64 {
 	return f.Local.send(bytes*float64(n-1)/float64(n), 1)
 }
 
-// ring is one way around: n-1 messages of an n-th. One of them at a time leaves a
-// node.
+// ring returns the time of one pass around the ring: n-1 messages of 1/n of the data. One of them
+// at a time leaves a node.
 func (f Fabric) ring(n int, bytes float64) float64 {
 	piece := bytes / float64(n)
 	step := 0.0
@@ -185,7 +183,7 @@ func (f Fabric) ring(n int, bytes float64) float64 {
 	return float64(n-1) * step
 }
 
-// exchange is the time of a message of each rank to its partner at a distance.
+// exchange returns the time of one message from each rank to its partner at a distance.
 func (f Fabric) exchange(n, distance int, bytes float64) float64 {
 	if p := f.onNode(n); distance >= p {
 		return f.Network.send(bytes, p)
@@ -193,8 +191,8 @@ func (f Fabric) exchange(n, distance int, bytes float64) float64 {
 	return f.Local.send(bytes, 1)
 }
 
-// fold has the ranks beyond a power of two take part through others: before and
-// after, each one message of everything.
+// fold returns the time in which the ranks beyond a power of two send all their data to another
+// rank, or receive the result.
 func (f Fabric) fold(n int, bytes float64) float64 {
 	power := 1 << (bits.Len(uint(n)) - 1)
 	if power == n {
@@ -211,8 +209,8 @@ func (f Fabric) doubling(n int, bytes float64) float64 {
 	return seconds
 }
 
-// halves is one half of halving, after its fold: the largest parts go to the farthest
-// partners, so that what is left of a buffer lies together.
+// halves returns the time of one half of Halving, after its fold. The largest parts go to the most
+// distant partners, so that the remaining part of a buffer is contiguous.
 func (f Fabric) halves(n int, bytes float64) float64 {
 	seconds := 0.0
 	for distance := 1 << (bits.Len(uint(n)) - 1) / 2; distance >= 1; distance /= 2 {

@@ -6,28 +6,28 @@ import (
 	"strings"
 )
 
-// GPU is what makers say of one, as their data sheets do: without sparsity.
+// GPU holds a GPU's properties from the vendor's data sheet, without sparsity.
 type GPU struct {
 	Name      string
 	Memory    float64 // bytes
-	Half      float64 // FLOP/s of bfloat16 products (of float16 where there are none)
-	Single    float64 // FLOP/s of float32, not rounded to fewer bits
-	Bandwidth float64 // bytes/s of its memory
-	Link      float64 // bytes/s to the other GPUs of its node, in one direction
+	Half      float64 // FLOP/s of bfloat16 matmuls (float16 on GPUs without bfloat16)
+	Single    float64 // FLOP/s of float32 without reduced precision
+	Bandwidth float64 // memory bandwidth, bytes/s
+	Link      float64 // bytes/s to the other GPUs of its node, per direction
 }
 
-// Utilisation is the part of a GPU's FLOP/s that a training is taken to reach: what
-// well-tuned programs report (38 to 60% on A100 and H100).
+// Utilisation is the assumed fraction of a GPU's FLOP/s. Well-tuned programs report 38% to 60% on
+// A100 and H100.
 const Utilisation = 0.4
 
 const (
 	giga = 1e9
 	tera = 1e12
-	gibi = 1 << 30 // what makers of memory call a GB
+	gibi = 1 << 30 // memory vendors' GB
 )
 
-// gpus are those that can be found by name; one whose name holds another's comes
-// before it. MI250X is one of its two halves, which programs see as a GPU.
+// gpus are the known GPUs. If a name contains another name, it comes first. MI250X is one of the
+// card's two halves, which programs see as a GPU.
 var gpus = []GPU{
 	{"GH200", 96 * gibi, 989 * tera, 67 * tera, 4000 * giga, 150 * giga},
 	{"H200", 141 * gibi, 989 * tera, 67 * tera, 4800 * giga, 450 * giga},
@@ -40,7 +40,7 @@ var gpus = []GPU{
 
 var gigabytes = regexp.MustCompile(`(?i)(\d+) *GB`)
 
-// GPUNames are those of the GPUs that can be found.
+// GPUNames returns the names of the known GPUs.
 func GPUNames() []string {
 	names := make([]string, len(gpus))
 	for i, g := range gpus {
@@ -49,8 +49,8 @@ func GPUNames() []string {
 	return names
 }
 
-// FindGPU finds the GPU that a text speaks of, such as "A100 80 GB" in a site's
-// profile. Of several sizes of memory it takes the smallest.
+// FindGPU returns the GPU that a text names, such as "A100 80 GB" in a site profile. If the text
+// lists several memory sizes, it uses the smallest.
 func FindGPU(text string) (GPU, bool) {
 	for _, g := range gpus {
 		if !strings.Contains(strings.ToUpper(text), g.Name) {

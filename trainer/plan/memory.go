@@ -2,16 +2,16 @@ package plan
 
 import "github.com/ddpbatch/ddpbatch/trainer/ddp"
 
-// Element is the bytes that one parameter has.
+// Element is the memory of one parameter element in bytes.
 type Element struct {
 	Weight, Grad, State float64
-	// Update is the bytes that an update reads and writes.
+	// Update is the number of bytes that an update reads and writes.
 	Update float64
-	// Compressed says that gradients are added up in bfloat16, from a copy.
+	// Compressed reports that gradients are reduced in bfloat16, in a copy.
 	Compressed bool
 }
 
-// sent is the bytes of a gradient in messages.
+// sent returns the size of a gradient in messages, in bytes.
 func (e Element) sent() float64 {
 	if e.Compressed {
 		return 2
@@ -19,36 +19,36 @@ func (e Element) sent() float64 {
 	return e.Grad
 }
 
-// Elements returns what a parameter takes with an optimiser that keeps so many
-// numbers for each: 2 for Adam, 1 for momentum. All are float32, on GPUs and in bf16 too.
+// Elements returns the memory of a parameter element with an optimizer that has this many values
+// per element: 2 for Adam, 1 for momentum. All are float32, also on GPUs and with bf16.
 func Elements(moments int) Element {
-	// The gradient is read twice: first for its norm.
+	// The gradient is read twice, once for the norm.
 	n := float64(moments)
 	return Element{Weight: 4, Grad: 4, State: 4 * n, Update: 8 + 2*4 + 8*n}
 }
 
-// Memory is that of a rank in bytes.
+// Memory is the memory of a rank in bytes.
 type Memory struct {
 	Weights     float64 `json:"weights"`
 	Gradients   float64 `json:"gradients"`
 	Optimizer   float64 `json:"optimizer"`
 	Activations float64 `json:"activations"`
-	// Transient is what is there for a part of a step only: weights that were
-	// gathered and gradients that have not been divided yet.
+	// Transient is temporary memory during a step: gathered weights, and gradients before the
+	// reduce-scatter.
 	Transient float64 `json:"transient"`
-	// Other is samples, what the program and the device need for themselves, and copies to
-	// save from.
+	// Other is memory for samples, for the program and the device, and for the copies of an async
+	// checkpoint.
 	Other float64 `json:"other"`
 }
 
-// State is weights, gradients and the optimiser's state.
+// State returns the memory of weights, gradients, and optimizer state.
 func (m Memory) State() float64 { return m.Weights + m.Gradients + m.Optimizer }
 
-// Total is all of it.
+// Total returns the total memory.
 func (m Memory) Total() float64 { return m.State() + m.Activations + m.Transient + m.Other }
 
-// state is what parameters take on each of so many ranks: of Ψ parameters with
-// Adam 16Ψ for ddp; 8Ψ + 8Ψ/n; 4Ψ + 12Ψ/n; 16Ψ/n.
+// state returns the memory of the model's state per rank. For Ψ parameters with Adam: 16Ψ with ddp,
+// 8Ψ + 8Ψ/n with zero1, 4Ψ + 12Ψ/n with zero2, 16Ψ/n with zero3.
 func (e Element) state(s ddp.Strategy, params float64, ranks int) Memory {
 	kept := func(from ddp.Strategy) float64 {
 		if s >= from {
@@ -59,22 +59,22 @@ func (e Element) state(s ddp.Strategy, params float64, ranks int) Memory {
 	return Memory{Weights: e.Weight * kept(ddp.ZeRO3), Gradients: e.Grad * kept(ddp.ZeRO2), Optimizer: e.State * kept(ddp.ZeRO1)}
 }
 
-// Program is what a rank needs beside its tensors.
+// Program is the memory of a rank in addition to its tensors.
 type Program struct {
 	Fixed     float64 // bytes
-	PerThread float64 // bytes of workspace
+	PerThread float64 // workspace in bytes
 	Threads   int
-	// Copies says that it saves from a copy of weights and optimiser's state in the same
-	// memory. With DDP that is so on rank 0.
+	// Copies reports that an async checkpoint copies weights and optimizer state to the same
+	// memory. With DDP this applies to rank 0 only.
 	Copies bool
 }
 
-// Memory returns what a rank needs.
+// Memory returns the memory of a rank.
 func (w Work) Memory(s ddp.Strategy, e Element, ranks int, p Program) Memory {
 	params := float64(w.NumParams())
 	m := e.state(s, params, ranks)
 	m.Activations = float64(w.Activations)
-	// The samples at hand and the next ones.
+	// The current samples and the prefetched ones.
 	m.Other = 2*float64(w.Input) + float64(w.Packed) + p.Fixed + p.PerThread*float64(p.Threads)
 	if p.Copies {
 		kept := params
@@ -94,7 +94,7 @@ func (w Work) Memory(s ddp.Strategy, e Element, ranks int, p Program) Memory {
 		m.Gradients = e.Grad * params
 	}
 	if ranks > 1 && s >= ddp.ZeRO2 {
-		// The part that is worked on and the one that is sent or fetched.
+		// The bucket in use and the bucket in flight.
 		two := w.largest(e, ranks)
 		if !w.NoSync {
 			m.Transient += e.Grad * two
@@ -106,7 +106,7 @@ func (w Work) Memory(s ddp.Strategy, e Element, ranks int, p Program) Memory {
 	return m
 }
 
-// largest is the elements of the largest two buckets that follow each other.
+// largest returns the number of elements of the largest two consecutive buckets.
 func (w Work) largest(e Element, ranks int) float64 {
 	most, before := 0, 0
 	for _, b := range w.buckets(e.Grad, ranks) {

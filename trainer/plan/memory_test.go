@@ -13,7 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// TestStateIsZeROs: as Rajbhandari et al. (SC 2020) divide it, figure 1, of float32.
+// TestStateIsZeROs compares with figure 1 of Rajbhandari et al. (SC 2020), for float32.
 func TestStateIsZeROs(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -51,7 +51,7 @@ func TestMemoryNeverGrowsWithRanksOrStages(t *testing.T) {
 			last := math.Inf(1)
 			for ranks := 2; ranks <= 16384; ranks *= 2 {
 				m := w.Memory(s, e, ranks, Program{})
-				// Two buckets are there at a time, each filled up to a cache line for each rank.
+				// Two buckets are in memory at a time, each padded to a cache line per rank.
 				filling := 2 * 16 * float64(ranks) * (e.Weight + e.Grad)
 				if m.Total() > last+filling {
 					t.Errorf("%s: %d ranks need %.0f bytes each, half of them %.0f", s, ranks, m.Total(), last)
@@ -67,7 +67,7 @@ func TestMemoryNeverGrowsWithRanksOrStages(t *testing.T) {
 	}
 }
 
-// A copy to save from is one of what a checkpoint holds: all of it, or a rank's part.
+// An async checkpoint copies the contents of a checkpoint: all of it, or a rank's part.
 func TestMemoryOfCopies(t *testing.T) {
 	w, e := smallGPT(t), Elements(2)
 	for _, s := range ddp.Strategies() {
@@ -82,9 +82,9 @@ func TestMemoryOfCopies(t *testing.T) {
 	}
 }
 
-// recorder is a communicator of two that records what it is to add up.
+// recorder is a communicator of two ranks that records the sizes of reductions.
 type recorder struct {
-	ddp.Communicator // what it is not asked for
+	ddp.Communicator // methods that are not called
 	mu               sync.Mutex
 	lens             []int
 }
@@ -104,7 +104,7 @@ func (r *recorder) AllReduce(_ context.Context, buf device.Tensor) error {
 	return nil
 }
 
-// TestBucketsAreThoseOfDDP: number and sizes are those that the trainer sends.
+// TestBucketsAreThoseOfDDP checks that the number and the sizes of buckets equal the trainer's.
 func TestBucketsAreThoseOfDDP(t *testing.T) {
 	cases := examples(t)
 	o := nn.GPTOptions{Vocabulary: 5000, Context: 64, Layers: 6, Heads: 4, Width: 512}

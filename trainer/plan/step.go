@@ -6,22 +6,21 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
-// Machine is what computes and connects ranks.
+// Machine describes the computers and the network.
 type Machine struct {
 	Fabric
-	// FLOPS is the operations a second of a rank that has the node to itself, in
-	// forward and backward passes, and Bandwidth the bytes a second that its update
-	// moves.
+	// FLOPS is the speed of forward and backward passes, in FLOP/s, on a rank that has the node to
+	// itself. Bandwidth is the memory bandwidth of its update, in bytes per second.
 	FLOPS, Bandwidth float64
-	// Threads is the cores that a rank makes use of, and Cores those of a node, which
-	// ranks share if there are too few. Zero: never shared.
+	// Threads is the number of cores that a rank uses, and Cores the number of cores per node. If
+	// there are too few, the ranks share them. If Cores is 0, they never share.
 	Threads, Cores int
-	// Copying says that messages within a node are the processor's work, as they are
-	// where sockets connect ranks: a rank that has one core computes nothing meanwhile.
+	// Copying reports that the CPU copies messages within a node, as with sockets: a rank with one
+	// core cannot compute meanwhile.
 	Copying bool
 }
 
-// speedLeft is the part of its speed that a rank is left with.
+// speedLeft returns a rank's fraction of its full speed if ranks share cores.
 func (m Machine) speedLeft(ranks int) float64 {
 	if m.Cores == 0 {
 		return 1
@@ -29,34 +28,33 @@ func (m Machine) speedLeft(ranks int) float64 {
 	return min(1, float64(m.Cores)/float64(m.onNode(ranks)*max(1, m.Threads)))
 }
 
-// Training is how a model is trained.
+// Training holds the training settings.
 type Training struct {
 	Strategy   ddp.Strategy
 	Element    Element
 	Algorithm  Algorithm
-	Accumulate int // micro-batches of a step, at least 1
+	Accumulate int // micro-batches per step, at least 1
 }
 
 // Step is the prediction for a number of ranks.
 type Step struct {
 	Ranks int `json:"ranks"`
 	Nodes int `json:"nodes"`
-	// Seconds is the time of a step; Compute that of its computation, Communication
-	// that of its messages, and Exposed the part of them that computation did not hide.
+	// Seconds is the duration of a step, Compute the time of its computation, and Communication the
+	// time of its messages. Exposed is communication time that does not overlap computation.
 	Seconds       float64 `json:"step_s"`
 	Compute       float64 `json:"compute_s"`
 	Communication float64 `json:"communication_s"`
 	Exposed       float64 `json:"exposed_s"`
-	// Sent is the fewest bytes that each rank must send, as a ring or halving does.
+	// Sent is the minimum number of bytes that each rank must send, as with a ring or halving.
 	Sent float64 `json:"sent_bytes"`
-	// Efficiency is the part of the speed of one rank, times ranks, that is reached.
+	// Efficiency is the speed relative to linear scaling from one rank.
 	Efficiency float64 `json:"efficiency"`
-	// Algorithm is the one for the largest bucket.
+	// Algorithm is the algorithm for the largest bucket.
 	Algorithm string `json:"algorithm,omitempty"`
 }
 
-// Predict simulates a step of so many ranks, each with its own micro-batches of
-// the work.
+// Predict simulates a step with this number of ranks, each with its own micro-batches.
 func Predict(w Work, t Training, m Machine, ranks int) Step {
 	s := predict(w, t, m, ranks)
 	s.Efficiency = predict(w, t, m, 1).Seconds / s.Seconds
@@ -94,21 +92,21 @@ func predict(w Work, t Training, m Machine, ranks int) Step {
 	return out
 }
 
-// simulator lays a step out in time.
+// simulator computes the timeline of a step.
 type simulator struct {
 	Training
 	Machine
 	work    Work
 	ranks   int
 	buckets []bucket
-	rate    float64  // operations a second
-	on      resource // that messages need
+	rate    float64  // FLOP/s
+	on      resource // resource that messages need
 	time    timeline
 	busy    float64 // seconds of messages
 	sent    float64 // bytes
 }
 
-// step is one of so many micro-batches.
+// step simulates a step with this number of micro-batches.
 func (s simulator) step(micro int) Step {
 	var ready []int // what the update waits for
 	for i := range micro {
@@ -138,20 +136,19 @@ func (s simulator) step(micro int) Step {
 	return Step{Seconds: end, Compute: compute, Communication: s.busy, Sent: s.sent}
 }
 
-// compute adds operations.
+// compute adds computation.
 func (s *simulator) compute(flop float64, after ...int) int {
 	return s.time.add(processor, flop/s.rate, after...)
 }
 
-// message adds what takes so long and has each rank send so many bytes.
+// message adds a message of the given duration, in which each rank sends its share of bytes.
 func (s *simulator) message(seconds, bytes float64, after ...int) int {
 	s.busy += seconds
 	s.sent += bytes * float64(s.ranks-1) / float64(s.ranks)
 	return s.time.add(s.on, seconds, after...)
 }
 
-// reduce is the time in which a bucket is added up: on all ranks, or where the
-// gradients' owners alone need it, on each its part.
+// reduce returns the time to reduce a bucket: an all-reduce with DDP, otherwise a reduce-scatter.
 func (s *simulator) reduce(b bucket) (float64, Algorithm) {
 	bytes := s.Element.sent() * float64(b.elements)
 	if s.Strategy == ddp.DDP {
@@ -170,14 +167,14 @@ func (s *simulator) send(b bucket, after ...int) int {
 	return s.message(seconds, bytes, after...)
 }
 
-// gather adds the gathering of a bucket's weights.
+// gather adds the all-gather of a bucket's weights.
 func (s *simulator) gather(b bucket, after ...int) int {
 	bytes := s.Element.Weight * float64(b.elements)
 	seconds, _ := s.AllGather(s.Algorithm, s.ranks, bytes)
 	return s.message(seconds, bytes, after...)
 }
 
-// backward adds a backward pass. Buckets are sent as they become ready.
+// backward adds a backward pass. Buckets are reduced as they become ready.
 func (s *simulator) backward(reduce bool) []int {
 	var all []int
 	for _, b := range s.buckets {
@@ -190,9 +187,9 @@ func (s *simulator) backward(reduce bool) []int {
 	return all
 }
 
-// gathered adds both passes of ZeRO-3: before its turn in either, a bucket's
-// weights are gathered, one bucket ahead of the one that is computed. Gradients are sent as
-// they become ready, if they are to be.
+// gathered adds both passes of ZeRO-3. In both passes, a bucket's weights are gathered before use,
+// one bucket ahead of the computation. If reduce is set, gradients are reduced as they become
+// ready.
 func (s *simulator) gathered(reduce bool) []int {
 	forward := s.work.Forward / max(1, s.work.backward())
 	units := append(slices.Clone(s.buckets), s.buckets...)
@@ -209,7 +206,7 @@ func (s *simulator) gathered(reduce bool) []int {
 	for i, b := range units {
 		fetched := next
 		if i+1 < len(units) {
-			// Its own turn comes after the one before this has been computed.
+			// It waits until the bucket before the current one is computed.
 			next = fetch(i + 1)
 		}
 		if i < len(s.buckets) {

@@ -11,11 +11,11 @@ import (
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(math.Abs(a), math.Abs(b)) }
 
-// TestCollectivesByHand: b bytes, latency 1, bandwidth 1 byte a second.
+// TestCollectivesByHand uses b bytes, a latency of 1 s, and a bandwidth of 1 byte/s.
 func TestCollectivesByHand(t *testing.T) {
 	unit := Link{1, 1}
 	flat := Fabric{PerNode: 8, Local: unit}
-	// Two nodes of four ranks; the network is ten times slower in everything.
+	// Two nodes of four ranks; the network has ten times the latency and a tenth of the bandwidth.
 	nodes := Fabric{PerNode: 4, Local: unit, Network: Link{10, .1}}
 	for _, c := range []struct {
 		name  string
@@ -35,7 +35,7 @@ func TestCollectivesByHand(t *testing.T) {
 		{"ring over nodes", nodes, Ring, 8, 8, 2 * 7 * (10 + 10)},
 		{"doubling over nodes", nodes, Doubling, 8, 8, 2*(1+8) + (10 + 8*4*10)},
 		{"halving over nodes", nodes, Halving, 8, 8, 2 * ((10 + 4*4*10) + (1 + 2) + (1 + 1))},
-		// Little is sent whole by all ranks of a node, much in shares.
+		// All ranks of a node send small data whole, and large data in shares.
 		{"hierarchical, small", nodes, Hierarchical, 8, 8, 2*(1+6) + (10 + 8*4*10)},
 		{"hierarchical", nodes, Auto, 8, 1 << 20, 2*(1+3<<18) + 2*(10+1<<17*4*10)},
 		{"alone", flat, Ring, 1, 8, 0},
@@ -53,7 +53,7 @@ func TestCollectivesByHand(t *testing.T) {
 		{"ring", Ring, 4, 3 * (1 + 2), 3 * (1 + 2)},
 		{"halving", Halving, 4, (1 + 4) + (1 + 2), (1 + 4) + (1 + 2)},
 		{"halving of 6", Halving, 6, (1 + 12) + (1 + 6) + (1 + 3) + (1 + 2), (1 + 12) + (1 + 6) + (1 + 3) + (1 + 2)},
-		// A sum in few steps is on all ranks.
+		// Doubling leaves the whole sum on all ranks.
 		{"doubling", Doubling, 4, 2 * (1 + 8), (1 + 4) + (1 + 2)},
 		{"one node", Auto, 4, 1 + 6, 1 + 6},
 	} {
@@ -69,8 +69,8 @@ func TestCollectivesByHand(t *testing.T) {
 	}
 }
 
-// TestTimelineBesideTicks compares the schedule with a clock that ticks: at each
-// tick every resource works on its first task that is not done, if it may.
+// TestTimelineBesideTicks compares the schedule with a simulated clock: at each tick every resource
+// works on its first unfinished task, if its dependencies have ended.
 func TestTimelineBesideTicks(t *testing.T) {
 	g := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -103,7 +103,7 @@ func ticks(tasks []task) int {
 			if left[i] == 0 || busy[k.on] {
 				continue
 			}
-			busy[k.on] = true // whether it may begin or not: the order is fixed
+			busy[k.on] = true // whether it can begin or not: the order is fixed
 			may := true
 			for _, a := range k.after {
 				may = may && left[a] == 0
@@ -121,7 +121,7 @@ func ticks(tasks []task) int {
 	}
 }
 
-// toy has two buckets and round numbers: 10 forward, 8 and 12 backward.
+// toy has two buckets and round values: 10 forward, 8 and 12 backward.
 func toy() Work {
 	const large = 1 << 20 // elements: more than the first bucket
 	return Work{Params: []int{large, large}, Forward: 10, Backward: []Ready{{1, 8}, {0, 12}}}
@@ -134,9 +134,9 @@ func TestStepByHand(t *testing.T) {
 		name       string
 		s          ddp.Strategy
 		accumulate int
-		seconds    float64 // of a message of a bucket's half
+		seconds    float64 // for a message of half a bucket
 		want       float64
-		sent       float64 // buckets' bytes
+		sent       float64 // in bucket sizes
 	}{
 		// forward 10, backward 8 | 12, update 2; an all-reduce is two messages.
 		{"hidden but the last", ddp.DDP, 1, 3, 10 + 8 + 12 + 6 + 2, 2},
@@ -145,9 +145,8 @@ func TestStepByHand(t *testing.T) {
 		// One message after each bucket; half an update; then two gathers.
 		{"zero1", ddp.ZeRO1, 1, 3, 10 + 8 + 12 + 3 + 1 + 6, 2},
 		{"zero2", ddp.ZeRO2, 1, 3, 10 + 8 + 12 + 3 + 1 + 6, 2},
-		// The forward pass is divided as the backward pass is, 6 and 4, and waits for
-		// its first gather; the gathers of the second pass are hidden, and the last
-		// reduction is not.
+		// The forward pass is divided like the backward pass, 6 and 4, and waits for its first
+		// gather. The gathers of the second pass are hidden, and the last reduction is exposed.
 		{"zero3", ddp.ZeRO3, 1, 3, 3 + 6 + 4 + 8 + 12 + 3 + 1, 3},
 	} {
 		m := Machine{Fabric: Fabric{PerNode: 2, Local: Link{0, mega / 2 / c.seconds}}, FLOPS: 1, Bandwidth: 1 << 20}
@@ -174,7 +173,7 @@ func TestSharedCores(t *testing.T) {
 	}
 }
 
-// TestMorePowerIsNeverSlower changes one thing at a time.
+// TestMorePowerIsNeverSlower changes one value at a time.
 func TestMorePowerIsNeverSlower(t *testing.T) {
 	w := smallGPT(t)
 	base := Machine{Fabric: Fabric{PerNode: 4, Local: Link{1e-5, 1e9}, Network: Link{3e-5, 1e9}}, FLOPS: 1e11, Bandwidth: 1e10}

@@ -1,6 +1,6 @@
 package plan
 
-// resource is what does one task at a time, in the order in which they were given.
+// resource processes one task at a time, in the order in which the tasks were added.
 type resource int
 
 const (
@@ -9,24 +9,24 @@ const (
 	numResources
 )
 
-// task is work of one resource that begins when its turn has come and the tasks
-// before it, on either resource, are done.
+// task is work for one resource. It begins when the resource is free and the tasks in after, on any
+// resource, have ended.
 type task struct {
 	on      resource
 	seconds float64
-	after   []int // of earlier tasks
+	after   []int // indices of earlier tasks
 }
 
-// timeline is tasks in the order in which they were given.
+// timeline holds tasks in the order in which they were added.
 type timeline struct{ tasks []task }
 
-// add appends a task and returns its number.
+// add appends a task and returns its index.
 func (t *timeline) add(on resource, seconds float64, after ...int) int {
 	t.tasks = append(t.tasks, task{on, seconds, after})
 	return len(t.tasks) - 1
 }
 
-// end is when the last task is done, and how long each resource was at work.
+// end returns when the last task ends, and how long each resource was busy.
 func (t *timeline) end() (end float64, busy [numResources]float64) {
 	var free [numResources]float64
 	ends := make([]float64, len(t.tasks))

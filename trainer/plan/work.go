@@ -8,15 +8,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// Sample is what a sample of the data is made of.
+// Sample describes a sample of the data.
 type Sample struct {
-	Inputs  int  // numbers that go in, 0 for tokens
-	Tokens  int  // 0 for numbers
-	Outputs int  // classes, target values or tokens that there are
-	Classes bool // one label and no target values
+	Inputs  int  // number of input values, 0 for tokens
+	Tokens  int  // number of tokens, 0 for values
+	Outputs int  // number of classes, target values, or tokens in the vocabulary
+	Classes bool // one label instead of target values
 }
 
-// Batch gets memory for so many samples, all zero.
+// Batch allocates a batch of zeros.
 func (s Sample) Batch(m device.Memory, samples int) nn.Batch {
 	b, rows := nn.Batch{Samples: samples}, samples
 	if s.Tokens > 0 {
@@ -33,41 +33,40 @@ func (s Sample) Batch(m device.Memory, samples int) nn.Batch {
 	return b
 }
 
-// Work is what a micro-batch takes, whatever computes it.
+// Work holds the resources of a micro-batch, independent of the machine.
 type Work struct {
-	// Params is the number of elements of each parameter, in order of registration.
+	// Params is the number of elements of each parameter, in registration order.
 	Params []int
-	// Groups are the parameters by kinds of layers, in the order of the first of each.
+	// Groups are the parameters by kind of layer, in the order of the first layer of each kind.
 	Groups []Group
-	// Activations is the memory in bytes that the model keeps between and within its
-	// passes, Input that of the samples, and Packed what the device takes to round
-	// operands of products.
+	// Activations is the memory in bytes that the model needs between and within its passes. Input
+	// is the memory of the samples, and Packed the memory in which the device rounds matmul
+	// operands.
 	Activations, Input, Packed int64
-	// Forward is the FLOP of the forward pass. Backward are those of the other, in
-	// the order in which gradients are ready; they add up to all of it.
+	// Forward is the number of FLOPs of the forward pass. Backward lists the FLOPs of the backward
+	// pass, in the order in which gradients become ready; their sum is the whole pass.
 	Forward  float64
 	Backward []Ready
-	// FirstBucket and Bucket are the bytes of gradients that are sent together; 0 for
-	// those of package ddp.
+	// FirstBucket and Bucket are the bucket sizes in bytes; 0 means package ddp's.
 	FirstBucket, Bucket int
-	// NoSync is [ddp.Options]' NoSync.
+	// NoSync is NoSync of [ddp.Options].
 	NoSync bool
 }
 
 // Ready is a gradient that has become final.
 type Ready struct {
-	Param int     // its place in Params
-	FLOP  float64 // since the one before it
+	Param int     // index in Params
+	FLOP  float64 // FLOPs since the previous gradient
 }
 
-// Group is the layers of one kind.
+// Group is all layers of one kind.
 type Group struct {
 	Kind   string `json:"kind"`
 	Params int    `json:"parameters"` // elements
 }
 
-// Count has the model do a step of a batch of so many samples, at least 1, on a device
-// that is narrow or not: see [Counter]. The model's parameters have no memory after it.
+// Count runs a step of the model with a batch of this number of samples, at least 1. For narrow see
+// [Counter]. The model's parameters have no memory afterwards.
 func Count(m nn.Model, s Sample, batch int, p device.Precision, narrow bool) Work {
 	params := m.Params()
 	w := Work{Groups: groups(params)}
@@ -99,7 +98,7 @@ func Count(m nn.Model, s Sample, batch int, p device.Precision, narrow bool) Wor
 	return w
 }
 
-// NumParams is the elements of all parameters.
+// NumParams returns the total number of elements of all parameters.
 func (w Work) NumParams() int {
 	n := 0
 	for _, p := range w.Params {
@@ -108,7 +107,7 @@ func (w Work) NumParams() int {
 	return n
 }
 
-// backward is the FLOP of the backward pass.
+// backward returns the FLOPs of the backward pass.
 func (w Work) backward() float64 {
 	sum := 0.0
 	for _, r := range w.Backward {
@@ -117,13 +116,13 @@ func (w Work) backward() float64 {
 	return sum
 }
 
-// FLOP is that of both passes.
+// FLOP returns the FLOPs of both passes.
 func (w Work) FLOP() float64 { return w.Forward + w.backward() }
 
-// groups sorts parameters by the kinds of their layers.
+// groups groups parameters by the kinds of their layers.
 func groups(params []*nn.Param) []Group {
 	var out []Group
-	kinds := map[string]string{} // of layers, by what their parameters' names begin with
+	kinds := map[string]string{} // kinds of layers, by prefix of their parameters' names
 	for _, p := range params {
 		layer := p.Name[:strings.LastIndexByte(p.Name, '.')+1]
 		kind, ok := kinds[layer]
@@ -142,7 +141,7 @@ func groups(params []*nn.Param) []Group {
 	return out
 }
 
-// kindOf is the kind of the layer that a weight belongs to.
+// kindOf returns the kind of the layer that a weight belongs to.
 func kindOf(weight *nn.Param) string {
 	switch {
 	case strings.HasPrefix(weight.Name, "wte."), strings.HasPrefix(weight.Name, "wpe."):

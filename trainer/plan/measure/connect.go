@@ -11,7 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// connect connects ranks of this process in the way that processes of one node are.
+// connect connects ranks in this process like the processes of one node.
 func connect(ctx context.Context, ranks int) ([]collective.Communicator, error) {
 	secret, err := wire.NewSecret()
 	if err != nil {

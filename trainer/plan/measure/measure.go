@@ -1,8 +1,8 @@
-// Package measure finds the numbers that package plan needs on this machine: how
-// fast a rank computes a model's step, and how fast messages between two ranks are.
+// Package measure measures the inputs of package plan on this machine: the speed of a model's step
+// on one rank, and of messages between two ranks.
 //
-// Both take some seconds. It does not know what the machines are like on which the
-// job will run, or how fast the network between them is.
+// Each measurement takes a few seconds. The package does not know the machines and the network on
+// which the job will run.
 package measure
 
 import (
@@ -20,39 +20,39 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// Options are what is measured.
+// Options configures a measurement.
 type Options struct {
-	Model     func() (nn.Model, error) // makes it anew
+	Model     func() (nn.Model, error) // creates a new instance
 	Sample    plan.Sample
-	Batch     int // samples of a micro-batch
+	Batch     int // samples per micro-batch
 	Precision device.Precision
 	Threads   int
-	Memory    float64 // bytes that may be taken, 0 for any number
-	// Update makes what moves the parameters of a model by their gradients.
+	Memory    float64 // maximum memory in bytes, 0 for no limit
+	// Update returns a function that updates the parameters of a model with their gradients.
 	Update func(device.Device, []*nn.Param) (func(), error)
-	// Element is what a parameter takes.
+	// Element is the memory per parameter element.
 	Element plan.Element
 }
 
-// Speed is that of one rank.
+// Speed is the speed of one rank.
 type Speed struct {
-	FLOPS     float64 // operations a second in forward and backward passes
-	Bandwidth float64 // bytes a second in updates
-	Batch     int     // samples that were computed at once
+	FLOPS     float64 // FLOP/s of forward and backward passes
+	Bandwidth float64 // bytes per second of updates
+	Batch     int     // samples per measured batch
 }
 
-// maxFLOP bounds the work of a measured step: smaller batches than the job's are as
-// fast as long as they are large.
+// maxFLOP limits the work of a measured step: a smaller batch than the job's has the same speed if
+// it is still large.
 const maxFLOP = 100e9
 
-// A step is done at least so often and for so long. The first, which touches memory for
-// the first time, is left out; of the others the fastest counts.
+// A measurement runs at least this many steps and at least this long. It skips the first step,
+// which touches memory for the first time, and uses the fastest of the others.
 const (
 	runs     = 4
 	duration = time.Second
 )
 
-// Compute times steps of the model on zeros, which take the time of any numbers.
+// Compute measures steps of the model on zeros, which take as long as other values.
 func Compute(ctx context.Context, o Options) (Speed, error) {
 	m, err := o.Model()
 	if err != nil {
@@ -97,10 +97,10 @@ func Compute(ctx context.Context, o Options) (Speed, error) {
 	return Speed{w.FLOP() / step, float64(w.NumParams()) * o.Element.Update / moving, batch}, nil
 }
 
-// tooLarge is a model that this machine cannot hold.
+// tooLarge is the error for a model that exceeds this machine's memory.
 type tooLarge struct{ error }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (tooLarge) Hint() string {
 	return "measure on a larger machine, or give the speed of a rank: --gflops"
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
 )
 
-// Messages times all-reduces of two ranks of this process, which are connected as
-// those of a node are, and returns the link that package plan would take as long with.
+// Messages measures all-reduces of two ranks in this process, which are connected like ranks of one
+// node. It returns the link with which package plan predicts the same time.
 func Messages(ctx context.Context) (plan.Link, error) {
 	comms, err := connect(ctx, 2)
 	if err != nil {
@@ -29,15 +29,15 @@ func Messages(ctx context.Context) (plan.Link, error) {
 	if err != nil {
 		return plan.Link{}, fmt.Errorf("measure messages: %w", err)
 	}
-	// In a ring of two these are two messages, each of half of the elements.
+	// In a ring of two these are two messages, each with half of the elements.
 	return plan.Link{Latency: latency / 2, Bandwidth: 4 * large / max(all-latency, 1e-9)}, nil
 }
 
-// fastest is the least time of so many all-reduces.
+// fastest returns the minimum time of a number of all-reduces.
 func fastest(ctx context.Context, comms []collective.Communicator, elements, times int) (float64, error) {
 	best := math.Inf(1)
 	err := each(comms, func(c collective.Communicator) error {
-		// Gradients are in memory that the ranks of a node share, where there is such.
+		// Gradients are in memory that the ranks of a node share, if it exists.
 		v, err := collective.Alloc[float32](ctx, c, elements)
 		if err != nil {
 			return err
@@ -59,7 +59,7 @@ func fastest(ctx context.Context, comms []collective.Communicator, elements, tim
 	return best, err
 }
 
-// each has all ranks do something at once.
+// each runs do on all ranks at the same time.
 func each(comms []collective.Communicator, do func(collective.Communicator) error) error {
 	errs := make([]error, len(comms))
 	var wait sync.WaitGroup
