@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// TestStep: the figures of a result belong together, and the loss is that of the
-// same work in PyTorch, as tests/peers/mlp.py prints it.
+// TestStep checks that the values of a result are consistent, and that the loss equals PyTorch's
+// for the same work, as tests/peers/mlp.py prints it.
 func TestStep(t *testing.T) {
 	r, err := bench.New(1).Step(t.Context(), bench.Models()[0], device.FP32, 3)
 	if err != nil {
@@ -33,14 +33,13 @@ func TestStep(t *testing.T) {
 	if want := 128 / r.Median; r.Unit != "samples" || r.PerSecond != want {
 		t.Errorf("%v %s a second, want %v samples", r.PerSecond, r.Unit, want)
 	}
-	// 2*128 products and sums for each weight in three products, but in the first
-	// layer in two.
+	// 2*128 floating-point operations per weight in three matmuls, but in two in the first layer.
 	if want := 2 * 128 * (2*784*512 + 3*512*512 + 3*512*10) / 1e9; math.Abs(r.GFLOP-want) > 1e-9 {
 		t.Errorf("a step has %v GFLOP, want %v", r.GFLOP, want)
 	}
 }
 
-// checkFigures checks what holds for every result.
+// checkFigures checks the invariants of every result.
 func checkFigures(t *testing.T, r bench.Result, runs int) {
 	t.Helper()
 	if r.Runs != runs || r.Threads != 1 || r.Device == "" {
@@ -86,7 +85,7 @@ func TestGemm(t *testing.T) {
 	}
 }
 
-// TestEnds: a measurement ends with its context, and says why.
+// TestEnds checks that a measurement ends with its context and returns its cause.
 func TestEnds(t *testing.T) {
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -111,8 +110,7 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// TestModels: names are words for a command line, and the shapes those that are
-// compared.
+// TestModels checks that names are single words for a command line, and that shapes are unchanged.
 func TestModels(t *testing.T) {
 	want := [][2]string{{"mlp", "784-512-512-10 B128"}, {"gpt", "L4 C256 H4 V65 T128 B8"}, {"gpt2", "L12 C768 H12 V50304 T64 B4"}}
 	for i, m := range bench.Models() {

@@ -11,25 +11,24 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// Shape is a product C = A·B of an M x K and a K x N matrix. In memory A, or B, is
-// transposed if its letter in Layout is a T and not an N, as in the names of BLAS.
-// It counts 2MNK products and sums.
+// Shape is a matmul C = A·B of an M x K and a K x N matrix. A or B is stored transposed if its
+// letter in Layout is T instead of N, as in the names of BLAS. It has 2MNK floating-point
+// operations.
 type Shape struct {
-	Model   string // whose it is: "square", or the name of one of [Models]
+	Model   string // source of the shape: "square", or the name of one of [Models]
 	M, N, K int
-	Layout  string // "NN", "NT" or "TN"
+	Layout  string // "NN", "NT", or "TN"
 }
 
-// String is MxNxK/LAYOUT, as [ParseShape] reads it.
+// String returns MxNxK/LAYOUT, the format that [ParseShape] reads.
 func (s Shape) String() string { return fmt.Sprintf("%dx%dx%d/%s", s.M, s.N, s.K, s.Layout) }
 
-// maxSide bounds the sides of a shape, so that the largest one's matrices fit in
-// memory: 3 GiB.
+// maxSide is the maximum of M, N, and K. It limits the memory of the matrices to 3 GiB.
 const maxSide = 1 << 14
 
 var shapePattern = regexp.MustCompile(`^([1-9]\d*)x([1-9]\d*)x([1-9]\d*)(?:/(NN|NT|TN))?$`)
 
-// ParseShape reads MxNxK, or MxNxK/LAYOUT; without one the layout is NN.
+// ParseShape parses MxNxK or MxNxK/LAYOUT. The default layout is NN.
 func ParseShape(text string) (Shape, error) {
 	m := shapePattern.FindStringSubmatch(text)
 	if m == nil {
@@ -48,9 +47,8 @@ func ParseShape(text string) (Shape, error) {
 	return s, nil
 }
 
-// Shapes returns squares of 1024 in each layout, and the products of a step of the
-// MLP and of the small GPT: of each layer the outputs, the gradient of the weight,
-// and that of the inputs.
+// Shapes returns squares of 1024 in each layout, and the matmuls of a step of the MLP and the small
+// GPT: for each layer the outputs, the gradient of the weight, and the gradient of the inputs.
 func Shapes() []Shape {
 	shapes := []Shape{{"square", 1024, 1024, 1024, "NN"}, {"square", 1024, 1024, 1024, "NT"}, {"square", 1024, 1024, 1024, "TN"}}
 	for _, m := range Models()[:2] {
@@ -59,7 +57,7 @@ func Shapes() []Shape {
 	return shapes
 }
 
-// products are those of layers whose weight is [out, in].
+// products returns the matmuls of layers whose weight is [out, in].
 func (m perceptron) products() []Shape {
 	var shapes []Shape
 	widths := m.widths()
@@ -73,7 +71,7 @@ func (m perceptron) products() []Shape {
 	return shapes
 }
 
-// products are those of a block's layers, whose weight is [in, out], and of the head,
+// products returns the matmuls of a block's layers, whose weight is [in, out], and of the head,
 // whose weight is [vocabulary, width].
 func (m transformer) products() []Shape {
 	var shapes []Shape
@@ -86,10 +84,10 @@ func (m transformer) products() []Shape {
 	return append(shapes, Shape{m.name, rows, v, width, "NT"}, Shape{m.name, v, width, rows, "TN"}, Shape{m.name, rows, width, v, "NN"})
 }
 
-// Gemm times a product for about the given time, and at least three times. The error
-// is the context's.
+// Gemm measures a matmul for about the given time, and at least three times. The error is the
+// context's.
 func (b *Bench) Gemm(ctx context.Context, s Shape, p device.Precision, d time.Duration) (Result, error) {
-	// A run is long beside the clock's resolution, and no time is zero.
+	// A run is long compared with the clock's resolution, and its time is never zero.
 	const shortest, tick = 200 * time.Microsecond, 1e-9
 	unit := b.newDevice()
 	product := s.product(unit, p)
@@ -112,7 +110,7 @@ func (b *Bench) Gemm(ctx context.Context, s Shape, p device.Precision, d time.Du
 	return b.rate(Result{Kind: "gemm", Model: s.Model, Shape: s.String()}, unit, p, seconds, 2*float64(s.M)*float64(s.N)*float64(s.K)), nil
 }
 
-// product is a product of normal numbers.
+// product returns a matmul of normally distributed matrices.
 func (s Shape) product(d device.Device, p device.Precision) device.Product {
 	g := random.New(seed)
 	matrix := func(rows, cols int, transposed bool) device.Matrix {

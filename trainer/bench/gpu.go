@@ -14,11 +14,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// gpuWarmUp is WarmUp on a GPU: the first steps choose algorithms, the second one makes
-// the graph, and clocks take some more.
+// gpuWarmUp is WarmUp for a GPU: the first step selects algorithms, the second one captures the
+// graph, and the clocks need a few more to ramp up.
 const gpuWarmUp = 5
 
-// gpu is what is asked of one besides operations.
+// gpu is a device with the methods that measurements need.
 type gpu interface {
 	device.Late
 	Begin()
@@ -26,19 +26,19 @@ type gpu interface {
 	Available() int64
 }
 
-// gpuTraining is a training whose steps are asked for before the host knows how the one
-// before went.
+// gpuTraining is a training run that enqueues each step before the host has the result of the
+// previous one.
 type gpuTraining struct {
 	*training
 	gpu     gpu
 	sharder *ddp.Sharder
-	ready   func(int) // sharder.Ready, once: making it allocates
+	ready   func(int) // sharder.Ready as a value, created once because creating it allocates
 	verdict device.Verdict
-	steps   [2]struct{ rows, told device.Reading } // in turns
+	steps   [2]struct{ rows, told device.Reading } // used alternately
 	asked   int
 }
 
-// newGPUTraining lays a training out as the trainer does that of a rank alone.
+// newGPUTraining creates a training run like the trainer with a single rank.
 func newGPUTraining(d gpu, comm collective.Communicator, m Model, p device.Precision) (*gpuTraining, error) {
 	t := &gpuTraining{gpu: d}
 	var err error
@@ -57,7 +57,7 @@ func newGPUTraining(d gpu, comm collective.Communicator, m Model, p device.Preci
 	return t, err
 }
 
-// ask asks for a step.
+// ask enqueues a step.
 func (t *gpuTraining) ask(ctx context.Context) error {
 	t.gpu.Begin()
 	pass := nn.Pass{Train: true, Weight: 1, Stride: 1, Late: true}
@@ -138,7 +138,7 @@ func (b *Bench) gpuStep(ctx context.Context, m Model, p device.Precision, steps 
 		return Result{}, err
 	}
 	r = b.rate(Result{Kind: "step", Model: m.Name(), Shape: m.Shape()}, d, p, seconds[gpuWarmUp:], m.flop())
-	r.GFLOPS = r.GFLOP / r.Median // where the host hears of one step late, the next one seems short
+	r.GFLOPS = r.GFLOP / r.Median // not Best: if the host receives one result late, the next step seems short
 	r.Unit, r.PerSecond, r.Params = t.unit, float64(t.units)/r.Median, t.params()
 	r.FirstLoss, r.Loss = metrics.Of(losses[0]), metrics.Of(losses[len(losses)-1])
 	r.DeviceMemory = before - d.Available()

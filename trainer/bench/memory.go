@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// resetPeakRSS has Linux forget the most memory that this process has held, and
-// reports whether it did: see proc(5), clear_refs.
+// resetPeakRSS resets Linux's record of this process's peak resident memory, and reports whether it
+// succeeded: see proc(5), clear_refs.
 func resetPeakRSS() bool {
 	return os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) == nil
 }
 
-// peakRSS is the most memory that this process has held since, in bytes, or 0 where
-// the system does not say.
+// peakRSS returns the peak resident memory of this process since the reset, in bytes, or 0 if the
+// system does not report it.
 func peakRSS() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -10,26 +10,26 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// Model is a network with its batch and its optimiser, whose steps can be timed.
+// Model is a network with its batch and its optimizer, whose steps can be measured.
 type Model interface {
-	// Name is one word, and Shape the sizes in the field's usual letters.
+	// Name returns one word. Shape returns the sizes with the usual letters.
 	Name() string
 	Shape() string
-	// Steps is how many of them give a good median within some seconds.
+	// Steps returns the number of steps that gives a stable median within a few seconds.
 	Steps() int
-	// flop counts the products and sums of a step.
+	// flop returns the floating-point operations of a step.
 	flop() float64
-	// products are those of its layers.
+	// products returns the matmuls of its layers.
 	products() []Shape
-	// prepare returns a training that has not begun, with the samples of a rank. Its
-	// parameters have their values, in the memory that place gives them, and no optimiser.
+	// prepare returns a training run before its first step, with the samples of a rank. Its
+	// parameters are initialized, in memory allocated by place. It has no optimizer yet.
 	prepare(d device.Device, p device.Precision, rank int, place placing) (*training, error)
-	// sized is the model with other sizes of its batch, where they are not 0.
+	// sized returns the model with a different batch size and sequence length, unless they are 0.
 	sized(batch, length int) (Model, error)
 }
 
-// Models returns the reference models: an MLP for images of 784 pixels, a small GPT
-// of characters, and GPT-2 with 124 million parameters.
+// Models returns the reference models: an MLP for images of 784 pixels, a small character-level
+// GPT, and GPT-2 with 124 million parameters.
 func Models() []Model {
 	return []Model{
 		perceptron{name: "mlp", in: 784, hidden: []int{512, 512}, out: 10, batch: 128, steps: 300},
@@ -44,46 +44,46 @@ func Models() []Model {
 	}
 }
 
-// Sized is a model with other batches: so many samples, and of sequences so many tokens in
-// each. 0 leaves it as it is.
+// Sized returns m with a different batch size in samples and, for sequences, a different length in
+// tokens. 0 keeps the current value.
 func Sized(m Model, batch, length int) (Model, error) { return m.sized(batch, length) }
 
-// placing gives parameters memory on a device.
+// placing allocates parameters on a device.
 type placing func(device.Device, []*nn.Param)
 
-// whole is that of a rank alone.
+// whole allocates the parameters of a single rank.
 func whole(d device.Device, params []*nn.Param) { nn.Place(d, params) }
 
-// training is a model with all that its steps need.
+// training is a model with all the state for its steps.
 type training struct {
 	device device.Device
 	model  nn.Model
 	batch  nn.Batch
-	// optimise makes the optimiser of parameters, which then is optimizer's.
+	// optimise creates the optimizer, which is then stored in optimizer.
 	optimise  func([]*nn.Param) (optim.Optimizer, error)
 	optimizer optim.Optimizer
-	clip      float64 // norm that gradients are clipped to, or 0
-	unit      string  // what is counted per second,
-	units     int     // and how many of them a step takes
+	clip      float64 // maximum gradient norm, or 0 for no clipping
+	unit      string  // unit of the rate,
+	units     int     // and number of units per step
 }
 
-// alone gives a training of one rank its gradients and its optimiser.
+// alone allocates the gradients and creates the optimizer of a single rank.
 func (t *training) alone() (err error) {
 	nn.PlaceGrads(t.device, t.model.Params())
 	t.optimizer, err = t.optimise(t.model.Params())
 	return err
 }
 
-// step does one step and returns the loss before it.
+// step runs a step and returns the loss before the update.
 func (t *training) step() float64 {
 	params, pass := t.model.Params(), nn.Pass{Train: true, Weight: 1, Stride: 1}
 	out := t.model.Forward(t.batch, pass)
 	t.model.Backward(t.batch, pass, nil)
-	t.update(params, optim.GradNorm(t.device, params)) // the trainer looks whether it is finite
+	t.update(params, optim.GradNorm(t.device, params)) // the trainer checks whether it is finite
 	return out.Loss
 }
 
-// update changes parameters by their gradients, which have that norm.
+// update updates the parameters with their gradients, whose norm is given.
 func (t *training) update(params []*nn.Param, norm float64) {
 	scale := float32(1)
 	if t.clip > 0 {
@@ -92,7 +92,7 @@ func (t *training) update(params []*nn.Param, norm float64) {
 	t.optimizer.Step(params, scale)
 }
 
-// params is the number of parameters.
+// params returns the number of parameters.
 func (t *training) params() int {
 	n := 0
 	for _, p := range t.model.Params() {
@@ -101,12 +101,12 @@ func (t *training) params() int {
 	return n
 }
 
-// seed is that of weights, samples and labels, which are drawn in this order. The
-// samples and labels of ranks above 0 are drawn from a generator of their own.
+// seed is the seed for weights, samples, and labels, which are generated in this order. Samples and
+// labels of ranks above 0 have separate generators.
 const seed = 0
 
-// start gives a model its memory, for batches as p says, and its weights, and returns
-// the generator for what a rank draws next.
+// start allocates and initializes a model for batches as described by p. It returns the generator
+// for a rank's samples.
 func start(d device.Device, m nn.Model, p nn.Plan, rank int, place placing) *random.Generator {
 	place(d, m.Params())
 	p.Device, p.Train = d, true
@@ -119,7 +119,7 @@ func start(d device.Device, m nn.Model, p nn.Plan, rank int, place placing) *ran
 	return g
 }
 
-// classes draws n classes or tokens, as torch.randint.
+// classes returns n random classes or tokens, like torch.randint.
 func classes(g *random.Generator, d device.Device, n, below int) device.Tensor {
 	v := make([]int32, n)
 	for i := range v {
@@ -130,8 +130,8 @@ func classes(g *random.Generator, d device.Device, n, below int) device.Tensor {
 	return t
 }
 
-// perceptron is an MLP with ReLU, trained by SGD with a rate of 0.01 and a momentum
-// of 0.9 on normal inputs.
+// perceptron is an MLP with ReLU, trained with SGD at a learning rate of 0.01 and a momentum of 0.9
+// on normally distributed inputs.
 type perceptron struct {
 	name    string
 	in, out int
@@ -159,8 +159,8 @@ func (m perceptron) Shape() string {
 	return fmt.Sprintf("%s B%d", strings.Join(strings.Fields(strings.Trim(fmt.Sprint(m.widths()), "[]")), "-"), m.batch)
 }
 
-// flop is 2 for each sample and weight in each of three products: the outputs, the
-// weight's gradient, and the input's, which the first layer does not need.
+// flop returns 2 FLOPs per sample and weight for each of three matmuls: the outputs, the gradient
+// of the weight, and the gradient of the inputs, which the first layer does not need.
 func (m perceptron) flop() float64 {
 	total, widths := 0.0, m.widths()
 	for i := range len(widths) - 1 {
@@ -190,12 +190,12 @@ func (m perceptron) prepare(d device.Device, p device.Precision, rank int, place
 	}, nil
 }
 
-// transformer is a GPT-2, trained by AdamW on random tokens.
+// transformer is a GPT-2, trained with AdamW on random tokens.
 type transformer struct {
 	name    string
 	options nn.GPTOptions
 	batch   int
-	length  int // tokens of a sequence
+	length  int // tokens per sequence
 	adamw   optim.AdamOptions
 	clip    float64
 	steps   int
@@ -222,9 +222,9 @@ func (m transformer) Shape() string {
 	return fmt.Sprintf("L%d C%d H%d V%d T%d B%d", o.Layers, o.Width, o.Heads, o.Vocabulary, m.length, m.batch)
 }
 
-// flop is 6N + 12*L*C*T for each token (Chowdhery et al. 2022, appendix B), where N
-// are all parameters but the embedding of positions, which is in no product. The
-// second part is attention's, as if no position were masked.
+// flop returns 6N + 12*L*C*T per token (Chowdhery et al. 2022, appendix B). N is the number of
+// parameters without the position embedding, which is in no matmul. The second term is for
+// attention, as if no position were masked.
 func (m transformer) flop() float64 {
 	o := m.options
 	n := o.NumParams() - float64(o.Context*o.Width)

@@ -12,16 +12,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// ranksTraining is a training on several ranks, with samples of each one's own.
+// ranksTraining is a training run on several ranks, each with its own samples.
 type ranksTraining struct {
 	*training
 	sharder *ddp.Sharder
-	ready   func(int) // sharder.Ready, once: making it allocates
+	ready   func(int) // sharder.Ready as a value, created once because creating it allocates
 	ranks   int
 }
 
-// spread gives a training of a rank its gradients, among those of others, and its
-// optimiser.
+// spread creates the sharder and the optimizer of a rank, and sends the initial weights.
 func (t *training) spread(ctx context.Context, comm collective.Communicator, o ddp.Options) (*ranksTraining, error) {
 	params := t.model.Params()
 	var drawn, parts [][]float32
@@ -51,7 +50,7 @@ func (t *training) spread(ctx context.Context, comm collective.Communicator, o d
 	return r, err
 }
 
-// step does one step and returns the loss of all ranks before it.
+// step runs a step and returns the mean loss over all ranks before the update.
 func (r *ranksTraining) step(ctx context.Context) (float64, error) {
 	pass := nn.Pass{Train: true, Weight: 1 / float32(r.ranks), Stride: 1, Owner: r.sharder.Owner()}
 	r.sharder.Start(ctx)
@@ -65,8 +64,8 @@ func (r *ranksTraining) step(ctx context.Context) (float64, error) {
 	return float64(r.sharder.Extra()[0]), nil
 }
 
-// RankStep is [Bench.Step] on a rank of comm. Every rank must call it, and each
-// returns what it saw: its own times, and rates of all ranks by them.
+// RankStep is [Bench.Step] on a rank of comm. Every rank must call it. Each rank returns its own
+// times, and the rates of all ranks computed from them.
 func (b *Bench) RankStep(ctx context.Context, comm collective.Communicator, m Model, p device.Precision, steps int, o ddp.Options) (Result, error) {
 	d, ranks := b.newDevice(), comm.Size()
 	t, err := m.prepare(d, p, comm.Rank(), whole)
@@ -91,7 +90,7 @@ func (b *Bench) RankStep(ctx context.Context, comm collective.Communicator, m Mo
 		losses, seconds = append(losses, loss), append(seconds, took)
 	}
 	times := r.sharder.TakeTimes()
-	if err := comm.Do(ctx, collective.Barrier()); err != nil { // the limit is that of a core beside busy ones
+	if err := comm.Do(ctx, collective.Barrier()); err != nil { // measure the peak of a core while the others are busy
 		return Result{}, err
 	}
 	b.measurePeak(p)

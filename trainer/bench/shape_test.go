@@ -27,7 +27,7 @@ func TestParseShape(t *testing.T) {
 	}
 }
 
-// TestParseShapeTooLarge: a shape that is one, but too large, is told so.
+// TestParseShapeTooLarge checks the error for a valid but too large shape.
 func TestParseShapeTooLarge(t *testing.T) {
 	for _, text := range []string{"16385x1x1", "1x9999999x1/NT", "1x1x99999999999999999999"} {
 		if got, err := bench.ParseShape(text); err == nil || !strings.Contains(err.Error(), "has a side above 16384") {
@@ -36,7 +36,7 @@ func TestParseShapeTooLarge(t *testing.T) {
 	}
 }
 
-// FuzzParseShape: what is read can be read again, and can be multiplied.
+// FuzzParseShape checks that a parsed shape can be parsed again and multiplied.
 func FuzzParseShape(f *testing.F) {
 	f.Add("128x512x784/NT")
 	f.Add("1024x1024x1024")
@@ -54,7 +54,7 @@ func FuzzParseShape(f *testing.F) {
 	})
 }
 
-// TestShapes: those of the MLP are the eight products of its steps.
+// TestShapes checks that the MLP's shapes are the eight matmuls of its steps.
 func TestShapes(t *testing.T) {
 	count := map[string]int{}
 	terms := 0

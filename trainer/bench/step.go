@@ -8,14 +8,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// WarmUp is the number of steps before those that are timed: memory is touched for
-// the first time, and the processor's caches and clock settle.
+// WarmUp is the number of steps that are not timed. They touch memory for the first time, and
+// caches and clock frequencies become stable.
 const WarmUp = 2
 
-// Step times so many training steps of a model, at least 1. The error is the
-// context's if that ends, or else the model's or the device's.
+// Step measures this number of training steps of a model, at least 1. The error is the context's,
+// the model's, or the device's.
 func (b *Bench) Step(ctx context.Context, m Model, p device.Precision, steps int) (Result, error) {
-	debug.FreeOSMemory() // that of a measurement before
+	debug.FreeOSMemory() // free the memory of the previous measurement
 	if b.gpu != nil {
 		return b.gpuStep(ctx, m, p, steps)
 	}

@@ -18,8 +18,8 @@ func (c *counted) SumSquares(x device.Tensor) float64 {
 	return c.Device.SumSquares(x)
 }
 
-// TestStepTakesTheNorm: as the trainer, which looks whether it is finite, with or
-// without clipping.
+// TestStepTakesTheNorm checks that a step computes the norm with and without clipping, as the
+// trainer does to check that it is finite.
 func TestStepTakesTheNorm(t *testing.T) {
 	for _, clip := range []float64{0, 1} {
 		d := &counted{Device: cpu.New(1)}
