@@ -1,10 +1,8 @@
-// Package metrics keeps a run's figures as JSON lines, one object per line: what
-// is in the file after any number of stops and resumes is what one undisturbed
-// run would have written, but for the times.
+// Package metrics writes a run's metrics as JSON lines, one object per line. After any number of
+// stops and resumes, the file equals the file of an undisturbed run, except for the times.
 //
-// It promises that a line is written whole and that resuming at a step removes
-// the lines of later steps, which will be written again. It does not plot,
-// aggregate or rotate.
+// It guarantees that lines are written atomically, and that resuming at a step removes the lines of
+// later steps, which will be written again. It does not plot, aggregate, or rotate.
 package metrics
 
 import (
@@ -26,13 +24,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// MaxLine bounds a line in bytes: one of ten thousand ranks has 80 KB.
+// MaxLine is the maximum size of a line in bytes: a line for 10,000 ranks has 80 KB.
 const MaxLine = 4 << 20
 
-// A rank is a straggler if it computes StragglerRatio times as long as the median rank, by
-// at least StragglerTime in a step and StragglerShare of all the time, in StragglerIntervals
-// consecutive intervals. Single intervals of short steps differ by chance. The trainer
-// decides; the log, the metrics, and all views name the same ranks.
+// A rank is a straggler if it computes StragglerRatio times as long as the median rank, by at least
+// StragglerTime in a step and StragglerShare of all the time, in StragglerIntervals consecutive
+// intervals. Single intervals of short steps differ by chance. The trainer decides; the log, the
+// metrics, and all views name the same ranks.
 const (
 	StragglerRatio     = 1.5
 	StragglerTime      = 2 * time.Millisecond
@@ -40,34 +38,34 @@ const (
 	StragglerIntervals = 3
 )
 
-// Record is one line.
+// A Record is one line.
 type Record struct {
 	Kind             string    `json:"kind"` // train, eval, skip
 	Step             int       `json:"step"`
-	Steps            int       `json:"steps,omitempty"` // in all, as far as that is known
+	Steps            int       `json:"steps,omitempty"` // total steps, if known
 	Epoch            int       `json:"epoch"`
-	Epochs           int       `json:"epochs,omitempty"` // in all
+	Epochs           int       `json:"epochs,omitempty"` // total epochs
 	Loss             *Number   `json:"loss,omitempty"`
 	Accuracy         *Number   `json:"accuracy,omitempty"`
 	LR               *Number   `json:"lr,omitempty"`
 	SamplesPerSecond *Number   `json:"samples_per_s,omitempty"`
-	TokensPerSecond  *Number   `json:"tokens_per_s,omitempty"`  // of tokens only
-	StepMillis       *Number   `json:"step_ms,omitempty"`       // a step on rank 0, what is done between steps not included
-	LeftSeconds      *Number   `json:"left_s,omitempty"`        // estimate of what is left of the training
-	CommMillis       *Number   `json:"comm_ms,omitempty"`       // a step's communication on rank 0, waiting for other ranks included
-	CommHidden       *Number   `json:"comm_hidden,omitempty"`   // part of it that passed during the backward pass
-	SlowestRank      *int      `json:"slowest_rank,omitempty"`  // that computes longest
-	SlowestRatio     *Number   `json:"slowest_ratio,omitempty"` // its time over that of the rank in the middle
-	Straggler        bool      `json:"straggler,omitempty"`     // that rank meets the rule of [StragglerRatio] and its neighbors
-	ComputeMillis    []Number  `json:"compute_ms,omitempty"`    // each rank's own part of a step, by rank
+	TokensPerSecond  *Number   `json:"tokens_per_s,omitempty"`  // for tokens only
+	StepMillis       *Number   `json:"step_ms,omitempty"`       // duration of a step on rank 0, without work between steps
+	LeftSeconds      *Number   `json:"left_s,omitempty"`        // estimated remaining training time
+	CommMillis       *Number   `json:"comm_ms,omitempty"`       // communication per step on rank 0, including the wait for other ranks
+	CommHidden       *Number   `json:"comm_hidden,omitempty"`   // fraction of it that overlaps computation
+	SlowestRank      *int      `json:"slowest_rank,omitempty"`  // rank with the longest computation time
+	SlowestRatio     *Number   `json:"slowest_ratio,omitempty"` // its computation time relative to the median
+	Straggler        bool      `json:"straggler,omitempty"`     // that rank meets the rule of [StragglerRatio] and the other limits
+	ComputeMillis    []Number  `json:"compute_ms,omitempty"`    // computation time per step, by rank
 	Path             string    `json:"path,omitempty"`
 	Time             time.Time `json:"time"`
 }
 
-// Number is a float; JSON has no NaN and no infinities, so they are strings.
+// Number is a float. JSON has no NaN and no infinities, so they are strings.
 type Number float64
 
-// MarshalJSON writes a number, or a string where it is not finite.
+// MarshalJSON returns a number, or a string if n is not finite.
 func (n Number) MarshalJSON() ([]byte, error) {
 	v := float64(n)
 	text := strconv.FormatFloat(v, 'g', -1, 64)
@@ -77,21 +75,21 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return []byte(text), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON parses the output of MarshalJSON.
 func (n *Number) UnmarshalJSON(b []byte) error {
 	v, err := strconv.ParseFloat(string(bytes.Trim(b, `"`)), 64)
 	*n = Number(v)
 	return err
 }
 
-// Of is v as an optional field.
+// Of returns v as an optional field.
 func Of(v float64) *Number { n := Number(v); return &n }
 
-// Log is an open file of records.
+// A Log is an open metrics file.
 type Log struct{ f *os.File }
 
-// Open opens the file at path for a run that resumes after the given step:
-// lines of later steps and a torn last line are removed. A symbolic link is an error.
+// Open opens the file at path for a run that resumes after the given step. It removes lines of
+// later steps and an incomplete last line. A symbolic link is an error.
 func Open(path string, step int) (*Log, error) {
 	if err := trim(path, step); err != nil {
 		return nil, fmt.Errorf("open metrics: %w", err)
@@ -103,7 +101,7 @@ func Open(path string, step int) (*Log, error) {
 	return &Log{f}, nil
 }
 
-// trim rewrites the file without what will come again.
+// trim rewrites the file without lines that will be written again.
 func trim(path string, step int) error {
 	f, err := safefile.Open(path, safefile.NoFollow)
 	if errors.Is(err, fs.ErrNotExist) {

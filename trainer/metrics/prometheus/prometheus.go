@@ -1,10 +1,10 @@
-// Package prometheus keeps a file of present figures in the text format of Prometheus
-// (prometheus.io/docs/instrumenting/exposition_formats, version 0.0.4), as the textfile
-// collector of node_exporter takes it.
+// Package prometheus writes a file of current metrics in Prometheus's text format
+// (prometheus.io/docs/instrumenting/exposition_formats, version 0.0.4), for the textfile collector
+// of node_exporter.
 //
-// It promises that the file is replaced whole, so that a collector never reads half of
-// one, and that names and values are what the format allows. It does not serve HTTP,
-// and does not keep what was before.
+// It guarantees that the file is replaced atomically, so that a collector never reads a partial
+// file, and that names and values are valid in the format. It does not serve HTTP and stores no
+// history.
 package prometheus
 
 import (
@@ -17,19 +17,19 @@ import (
 	"strings"
 )
 
-// Metric is one figure. By the conventions of Prometheus the name of a counter ends in
-// _total, and one with a unit names it: _seconds, _bytes, _ratio.
+// A Metric is one value. By Prometheus's conventions, the name of a counter ends in _total, and a
+// name includes the unit: _seconds, _bytes, _ratio.
 type Metric struct {
 	Name  string
 	Help  string // one sentence
-	Count bool   // it only grows; else it is a gauge
+	Count bool   // a counter, which only grows; otherwise a gauge
 	Value float64
 }
 
 var nameForm = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// Format is the text of metrics, each with the same labels. A name that the format does
-// not allow panics: names are the program's.
+// Format returns the text of metrics, all with the same labels. It panics if a name is invalid,
+// because names are constants of the program.
 func Format(labels [][2]string, metrics []Metric) []byte {
 	var set []string
 	for _, l := range labels {
@@ -53,7 +53,7 @@ func mustName(name string) string {
 	return name
 }
 
-// escape writes a backslash before what the format gives a meaning to.
+// escape escapes backslashes, line breaks, and, if given, quotes.
 func escape(text, quotes string) string {
 	pairs := []string{`\`, `\\`, "\n", `\n`}
 	if quotes != "" {
@@ -62,8 +62,8 @@ func escape(text, quotes string) string {
 	return strings.NewReplacer(pairs...).Replace(strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// number is a value as Go's ParseFloat reads it, in the format's words for those that
-// are not finite.
+// number returns a value in the format of Go's ParseFloat, with the format's own spelling for
+// values that are not finite.
 func number(v float64) string {
 	switch {
 	case math.IsNaN(v):
@@ -76,14 +76,14 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// Replace puts a file with this text at path, which ends in ".prom": others are not
-// collected. It may be read by everyone, as the collector has a user of its own.
+// Replace atomically replaces the file at path, which must end in ".prom" because the collector
+// ignores other files. All users may read it, because the collector runs as a different user.
 func Replace(path string, text []byte) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // not *.prom: nothing collects it
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // not *.prom, so that the collector ignores it
 	if err != nil {
 		return fmt.Errorf("write metrics for Prometheus: %w", err)
 	}
-	defer os.Remove(temp.Name()) // fails once it is renamed, as it should
+	defer os.Remove(temp.Name()) // fails after the rename, as intended
 	_, err = temp.Write(text)
 	if err == nil {
 		err = temp.Chmod(0o644)

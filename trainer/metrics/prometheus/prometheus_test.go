@@ -39,7 +39,7 @@ func TestBadNamePanics(t *testing.T) {
 	Format(nil, []Metric{{Name: "a-b"}})
 }
 
-// The file is there whole, readable by the collector, and nothing else is left.
+// The file is complete, readable by the collector, and no other file remains.
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.prom")

@@ -1,14 +1,13 @@
-// Package tensorboard writes scalars as an event file that TensorBoard reads: TFRecords
-// (tensorflow/core/lib/io/record_writer.h) of Event messages
-// (tensorflow/core/util/event.proto), encoded by hand.
+// Package tensorboard writes scalars to an event file for TensorBoard: TFRecords
+// (tensorflow/core/lib/io/record_writer.h) with Event messages (tensorflow/core/util/event.proto),
+// encoded by hand.
 //
-// It promises that each record is written whole in one system call, so that a process
-// that is killed leaves a file that can be read up to its last record; and that a run
-// which resumes at a step has TensorBoard forget what it was told of later steps
-// (SessionLog.START), as these come again.
+// It guarantees that each record is written in one system call. So if the process is killed, the
+// file is readable up to its last record. If a run resumes at a step, a SessionLog.START record
+// makes TensorBoard discard later steps, which will be written again.
 //
-// It does not read such files and writes scalars only, in a new file for each [Create];
-// TensorBoard puts those of a folder together.
+// It does not read such files. It writes scalars only, to a new file for each [Create]; TensorBoard
+// merges the files of a directory.
 package tensorboard
 
 import (
@@ -25,18 +24,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Scalar is a named number.
+// A Scalar is a named value.
 type Scalar struct {
-	Tag   string // "train/loss": what stands before the slash groups charts
+	Tag   string // such as "train/loss"; the part before the slash groups charts
 	Value float64
 }
 
-// File is an open event file.
+// A File is an open event file.
 type File struct{ f *os.File }
 
-// Create begins an event file in dir, which it makes with mode 0700 where it is missing,
-// for a run that resumes after the given step; 0 is a new run. Host and the process's id
-// are part of its name, as TensorBoard's own writer has it.
+// Create creates an event file in dir for a run that resumes after the given step; 0 is a new run.
+// It creates dir with mode 0700 if it is missing. The host and the process ID are part of the file
+// name, as with TensorBoard's own writer.
 func Create(dir, host string, step int, now time.Time) (*File, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("create event file: %w", err)
@@ -74,7 +73,7 @@ func (w *File) Write(now time.Time, step int, scalars ...Scalar) error {
 // Close closes the file.
 func (w *File) Close() error { return w.f.Close() }
 
-// Fields of Event, SessionLog, Summary and Summary.Value.
+// Field numbers of Event, SessionLog, Summary, and Summary.Value.
 const (
 	fieldWallTime    = 1
 	fieldStep        = 2
@@ -126,7 +125,7 @@ func (m message) bytes(field uint64, v []byte) message {
 
 func (m message) text(field uint64, v string) message { return m.bytes(field, []byte(v)) }
 
-// record writes a TFRecord: length and its checksum, data and theirs.
+// record writes a TFRecord: the length and its checksum, the data and its checksum.
 func (w *File) record(data message) error {
 	b := binary.LittleEndian.AppendUint64(make([]byte, 0, len(data)+16), uint64(len(data)))
 	b = binary.LittleEndian.AppendUint32(b, masked(b))
@@ -138,7 +137,8 @@ func (w *File) record(data message) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked is a CRC-32C that may itself be part of what has one (tsl/lib/hash/crc32c.h).
+// masked returns a masked CRC-32C, which may be stored in data that has a CRC itself
+// (tsl/lib/hash/crc32c.h).
 func masked(b []byte) uint32 {
 	sum := crc32.Checksum(b, castagnoli)
 	return (sum>>15 | sum<<17) + 0xa282ead8

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// events reads the records of a file, with checksums computed bit by bit, and has protoc
-// say what is in them.
+// events reads the records of a file, verifies their checksums bit by bit, and decodes them with
+// protoc.
 func events(t *testing.T, path string) []string {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -43,7 +43,7 @@ func events(t *testing.T, path string) []string {
 	return out
 }
 
-// slowMasked is masked by the definition of CRC-32C (RFC 3720, appendix B.4).
+// slowMasked is masked, written from the definition of CRC-32C (RFC 3720, appendix B.4).
 func slowMasked(b []byte) uint32 {
 	sum := ^uint32(0)
 	for _, c := range b {
@@ -105,7 +105,7 @@ func TestWhatIsWritten(t *testing.T) {
 	}
 }
 
-// The value that leveldb's crc32c_test.cc, where the masking comes from, holds a CRC to.
+// The expected value is from leveldb's crc32c_test.cc, the origin of the masking.
 func TestChecksum(t *testing.T) {
 	if got := crc32.Checksum(make([]byte, 32), castagnoli); got != 0x8a9136aa {
 		t.Errorf("checksum of 32 zeros is %#x", got)
