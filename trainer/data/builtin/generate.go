@@ -1,11 +1,11 @@
 //go:build ignore
 
-// Generate makes the files beside it: a class-balanced subset of Fashion-MNIST.
+// Generate creates the files in this directory: a class-balanced subset of Fashion-MNIST.
 //
 //	go run generate.go [-source /usr/share/datasets/fashion-mnist]
 //
-// It takes the first images of each class, in the order of the source, so that
-// the same source always gives the same files.
+// It uses the first images of each class, in the order of the source. The same source therefore
+// always gives the same files.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// subset writes the images and labels files of one part.
+// subset writes the image and label files of one part.
 func subset(source, part string, perClass int) error {
 	images, err := body(filepath.Join(source, part+"-images-idx3-ubyte.gz"), 16)
 	if err != nil {
@@ -67,7 +67,7 @@ func subset(source, part string, perClass int) error {
 	return write(part+"-labels-idx1-ubyte.gz", []uint32{0x801, n}, outLabels)
 }
 
-// body returns the content of a gzip file after its header.
+// body returns the contents of a gzip file after its header.
 func body(path string, header int) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -85,7 +85,7 @@ func body(path string, header int) ([]byte, error) {
 	return data[header:], nil
 }
 
-// write writes an IDX file, compressed, with no time or name in it.
+// write writes a compressed IDX file without a time or a name in the gzip header.
 func write(path string, header []uint32, values []byte) error {
 	var out bytes.Buffer
 	z, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
