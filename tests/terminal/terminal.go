@@ -114,10 +114,10 @@ func (x *Terminal) Raw() string {
 	return x.raw.String()
 }
 
-// Await waits until the screen holds a text.
+// Await waits until the screen contains want. The limit is generous, for busy machines.
 func (x *Terminal) Await(want string) {
 	x.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(x.Screen(), want); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); !strings.Contains(x.Screen(), want); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			x.t.Fatalf("the screen does not show %q:\n%s", want, x.Screen())
 		}
