@@ -9,32 +9,30 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// Names of Adam's state, PyTorch's own; those of averages begin names that end
-// in the parameter's.
+// Names of Adam's state, equal to PyTorch's. The names of the moving averages are prefixes; the
+// parameter's name follows.
 const (
 	averagePrefix = "exp_avg."
 	squaresPrefix = "exp_avg_sq."
 	stepName      = "step"
 )
 
-// lastStep is where the number of steps stays, as PyTorch's: float32 cannot
-// count further. Bias corrections have long become 1 by then.
+// lastStep is the value at which the step counter stops, like PyTorch's: float32 cannot count
+// further. The bias corrections have long been 1 by then.
 const lastStep = 1 << 24
 
-// AdamOptions are the hyper-parameters of [Adam]. None has a default;
-// PyTorch's are 1e-3, 0.9, 0.999, 1e-8, and a weight decay of 0 for Adam and of
-// 0.01 for AdamW.
+// AdamOptions are the hyper-parameters of [Adam]. They have no defaults; PyTorch's are 1e-3, 0.9,
+// 0.999, 1e-8, and a weight decay of 0 for Adam and 0.01 for AdamW.
 type AdamOptions struct {
-	LR          float64 // learning rate, from 0
+	LR          float64 // learning rate, 0 or more
 	Beta1       float64 // decay of the average of gradients, in [0, 1)
 	Beta2       float64 // decay of the average of squared gradients, in [0, 1)
 	Eps         float64 // added to the divisor; with 0, as in PyTorch, an element whose gradient was always 0 becomes NaN
-	WeightDecay float64 // Adam: L2 penalty, added to gradients; AdamW: LR times this part of the value goes at each step
+	WeightDecay float64 // Adam: L2 penalty, added to gradients; AdamW: each step subtracts LR times this fraction of the value
 }
 
-// Adam is torch.optim.Adam or torch.optim.AdamW (Kingma and Ba 2015, Loshchilov
-// and Hutter 2019), which differ in their weight decay alone. The options may be
-// changed between steps.
+// Adam is torch.optim.Adam or torch.optim.AdamW (Kingma and Ba 2015, Loshchilov and Hutter 2019),
+// which differ only in their weight decay. The options may be changed between steps.
 type Adam struct {
 	AdamOptions
 
@@ -42,17 +40,18 @@ type Adam struct {
 	decoupled        bool // AdamW
 	whole, segments  []segment
 	average, squares []buffer       // per parameter
-	steps            int64          // done, at most lastStep
-	counts           device.Verdict // that knows steps
+	steps            int64          // completed steps, at most lastStep
+	counts           device.Verdict // the verdict to which steps was passed
 }
 
-// NewAdam returns torch.optim.Adam for the given parameters, which the device holds, with the limits
-// that PyTorch sets. Values must be finite. All its memory is allocated here.
+// NewAdam returns torch.optim.Adam for the given parameters, which are on the device, with
+// PyTorch's limits for the options. Values must be finite. It allocates all of the optimizer's
+// memory.
 func NewAdam(d device.Device, params []*nn.Param, o AdamOptions) (*Adam, error) {
 	return newAdam(d, params, o, false)
 }
 
-// NewAdamW returns torch.optim.AdamW likewise.
+// NewAdamW returns torch.optim.AdamW. See [NewAdam] for the arguments.
 func NewAdamW(d device.Device, params []*nn.Param, o AdamOptions) (*Adam, error) {
 	return newAdam(d, params, o, true)
 }
@@ -71,7 +70,7 @@ func newAdam(d device.Device, params []*nn.Param, o AdamOptions, decoupled bool)
 		average: newBuffers(d, averagePrefix, params), squares: newBuffers(d, squaresPrefix, params)}, nil
 }
 
-// Kind is [KindAdam] or [KindAdamW].
+// Kind returns [KindAdam] or [KindAdamW].
 func (a *Adam) Kind() string {
 	if a.decoupled {
 		return KindAdamW
@@ -79,7 +78,7 @@ func (a *Adam) Kind() string {
 	return KindAdam
 }
 
-// Rate is LR.
+// Rate returns LR.
 func (a *Adam) Rate() float64 { return a.LR }
 
 // SetRate sets LR.
@@ -88,12 +87,12 @@ func (a *Adam) SetRate(lr float64) { a.LR = lr }
 // SetDecaying limits weight decay to ranges of the parameters' elements.
 func (a *Adam) SetDecaying(ranges [][]nn.Range) { a.segments = splitByDecay(a.whole, ranges) }
 
-// State returns for each parameter "exp_avg." and "exp_avg_sq." with its name,
-// and at the end "step", the number of steps done. On the host the Data of the
-// former are the optimizer's own memory: they change at the next step.
+// State returns for each parameter "exp_avg." and "exp_avg_sq." with its name, and at the end
+// "step", the number of completed steps. On the host, the Data of the averages is the optimizer's
+// own memory: it changes at the next step.
 func (a *Adam) State() State { return a.StateBy(reading(a.device)) }
 
-// StateBy is State with arrays that are read by read.
+// StateBy is like State, but reads arrays with read.
 func (a *Adam) StateBy(read Read) State {
 	var list []Tensor
 	for i := range a.average {
@@ -102,10 +101,9 @@ func (a *Adam) StateBy(read Read) State {
 	return State{a.Kind(), a.steps > 0, append(list, Tensor{stepName, nil, []float32{float32(a.steps)}})}
 }
 
-// Restore copies a state that an optimizer of the same kind for the same
-// parameters had, with tensors in any order. If it is of another kind, or a
-// tensor is missing, unknown or of another shape, or the number of steps is none,
-// it returns an error and changes nothing.
+// Restore copies the state of an optimizer of the same kind for the same parameters, with tensors
+// in any order. It returns an error and changes nothing if the kind differs, if a tensor is
+// missing, unknown, or has a different shape, or if the number of steps is invalid.
 func (a *Adam) Restore(from State) error {
 	own := append(slices.Concat(a.average, a.squares), buffer{stepName, nil, device.Host(make([]float32, 1))})
 	given, err := match(a.Kind(), own, from)
@@ -126,7 +124,7 @@ func (a *Adam) Restore(from State) error {
 	return nil
 }
 
-// Step updates Data of all parameters from their Grad times gradScale.
+// Step updates Data of all parameters with their Grad times gradScale.
 func (a *Adam) Step(params []*nn.Param, gradScale float32) {
 	a.checkParams(params)
 	a.Taken()
@@ -145,7 +143,7 @@ func (a *Adam) Step(params []*nn.Param, gradScale float32) {
 	}
 }
 
-// tensors returns what the update of a segment of parameter p reads and writes.
+// tensors returns the tensors that the update of a segment of parameter p reads and writes.
 func (a *Adam) tensors(s segment, p *nn.Param) (value, grad, average, squares device.Tensor) {
 	return p.Data.Slice(s.first, s.end), p.Grad.Slice(s.first, s.end),
 		a.average[s.param].data.Slice(s.first, s.end), a.squares[s.param].data.Slice(s.first, s.end)
@@ -157,7 +155,7 @@ func (a *Adam) checkParams(params []*nn.Param) {
 	}
 }
 
-// StepLater is Step if the verdict is for it.
+// StepLater is Step on the device, which skips the update unless loss and gradients are finite.
 func (a *Adam) StepLater(params []*nn.Param, v device.Verdict, most float64) {
 	a.checkParams(params)
 	if a.counts != v {
@@ -174,8 +172,8 @@ func (a *Adam) StepLater(params []*nn.Param, v device.Verdict, most float64) {
 // Taken counts a step.
 func (a *Adam) Taken() { a.steps = min(a.steps+1, lastStep) }
 
-// factors are those of step n, the first being 1: computed in float64 and
-// rounded to float32 where PyTorch does.
+// factors returns the factors of step n, where the first step is 1. It computes them in float64 and
+// rounds to float32 where PyTorch does.
 func (a *Adam) factors(n int64) device.AdamFactors {
 	f := device.AdamFactors{
 		Beta1: float32(a.Beta1), Beta2: float32(a.Beta2),
@@ -193,8 +191,8 @@ func (a *Adam) factors(n int64) device.AdamFactors {
 	return f
 }
 
-// power is base to the n-th, by squaring: nothing but multiplications, so that
-// it has the same bits everywhere.
+// power returns base to the power of n, by repeated squaring. It uses only multiplications, so the
+// result is bit-identical on all platforms.
 func power(base float64, n int64) float64 {
 	out := 1.0
 	for ; n > 0; n >>= 1 {

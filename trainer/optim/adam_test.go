@@ -42,8 +42,8 @@ func TestNewAdamErrors(t *testing.T) {
 	}
 }
 
-// A gradient of 0 moves nothing but by weight decay, however often; with eps 0 the
-// result is 0/0, as in PyTorch.
+// A gradient of 0 changes a value only through weight decay, after any number of steps. With eps 0
+// the result is 0/0, as in PyTorch.
 func TestZeroGradients(t *testing.T) {
 	for _, c := range []struct {
 		kind       string
@@ -70,8 +70,8 @@ func TestZeroGradients(t *testing.T) {
 	}
 }
 
-// The first step without decay is the learning rate, against the gradient,
-// whatever the gradient's size above eps.
+// The first step without decay has the size of the learning rate and the opposite sign of the
+// gradient, for any gradient larger than eps.
 func TestFirstStepIsTheRate(t *testing.T) {
 	o := usual
 	o.WeightDecay = 0
@@ -124,7 +124,7 @@ func TestAdamRestoreErrors(t *testing.T) {
 	}
 }
 
-// The count of steps stays where float32 ends, and training goes on.
+// The step counter stops at float32's limit, and training continues.
 func TestCountOfStepsEnds(t *testing.T) {
 	p := single(1, 1)
 	a := build(t, KindAdam, []*nn.Param{p}, usual)
@@ -156,9 +156,8 @@ func TestPower(t *testing.T) {
 	}
 }
 
-// FuzzAdam holds steps of any hyper-parameters to the definition in float64.
-// Values and gradients are positive: where a decay cancels a gradient, what is
-// left has no accuracy to compare.
+// FuzzAdam compares steps with any hyper-parameters with a float64 implementation. Values and
+// gradients are positive: if decay cancels a gradient, the difference has no accuracy to compare.
 func FuzzAdam(f *testing.F) {
 	f.Add(uint64(1), float32(1), 0.9, 0.999, 1e-8, 0.0)
 	f.Add(uint64(2), float32(0), 0.0, 0.0, 1e-3, 0.1)
@@ -166,7 +165,7 @@ func FuzzAdam(f *testing.F) {
 	f.Add(uint64(4), float32(1e9), 0.5, 0.9999, 1.0, 0.01)
 	f.Fuzz(func(t *testing.T, seed uint64, scale float32, beta1, beta2, eps, decay float64) {
 		if !(scale >= 0 && scale < 1e15 && eps > 1e-10 && eps < 1e3 && decay < 10 && beta1 <= 0.9999 && beta2 <= 0.9999) {
-			return // beyond what float32 follows closely
+			return // float32 is not accurate enough beyond this
 		}
 		for _, decoupled := range []bool{false, true} {
 			g := random.New(seed)

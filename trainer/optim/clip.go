@@ -8,17 +8,16 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// clipEps is what PyTorch adds to the norm before it divides by it.
+// clipEps is the value that PyTorch adds to the norm before it divides by it.
 const clipEps = 1e-6
 
-// GradNorm returns the Euclidean norm of all gradients taken as one vector.
+// GradNorm returns the Euclidean norm of all gradients.
 //
-// It is summed in float64, where squares of float32 are exact and cannot
-// overflow, in one order whatever the machine and its threads: that of the device
-// within a parameter (see [device.Updates]), then over parameters in their order. On
-// the processor, that is blocks of a parameter one after the other. Ranks with
-// the same gradients so have the same norm, bit for bit. It is finite if all
-// gradients are.
+// It sums in float64, where squares of float32 are exact and cannot overflow. The order of the sum
+// does not depend on the machine or the number of threads: the device's order within a parameter
+// (see [device.Updates]), then the order of the parameters. On the CPU, the device's order is one
+// block of a parameter after the other. So ranks with equal gradients have bit-identical norms. The
+// norm is finite if all gradients are finite.
 func GradNorm(d device.Updates, params []*nn.Param) float64 {
 	sum := 0.0
 	for _, p := range params {
@@ -27,13 +26,11 @@ func GradNorm(d device.Updates, params []*nn.Param) float64 {
 	return math.Sqrt(sum)
 }
 
-// ClipScale is what torch.nn.utils.clip_grad_norm_ multiplies gradients of the
-// given norm by, so that it is at most most: 1 if it is already. Of an infinite norm
-// it is 0, of one that is not a number NaN: the caller looks at the norm. It panics
-// unless most is above 0.
+// ClipScale returns the factor by which torch.nn.utils.clip_grad_norm_ multiplies gradients of the
+// given norm to limit the norm to most; at most 1. For an infinite norm it returns 0, for NaN it
+// returns NaN; the caller must check the norm. It panics unless most is above 0.
 //
-// It is for gradients that have been averaged over ranks, as [Optimizer.Step]'s
-// gradScale.
+// The result is the gradScale of [Optimizer.Step], for gradients that are averaged over ranks.
 func ClipScale(norm, most float64) float32 {
 	if !(most > 0) {
 		panic(fmt.Sprintf("optim: clip the norm of gradients to %v", most))

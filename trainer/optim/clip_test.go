@@ -54,8 +54,8 @@ func TestClip(t *testing.T) {
 	}
 }
 
-// The order of summation is part of the promise: each partial sum by itself,
-// written out once more, and blocks of 65536 elements one after the other.
+// The order of summation is guaranteed: each partial sum separately, implemented again here, and
+// blocks of 65536 elements one after the other.
 func TestNormIsSummedInItsOrder(t *testing.T) {
 	const block = 1 << 16
 	lengths := []int{block - 1, block, block + 1, 3*block + 77}
@@ -73,7 +73,7 @@ func TestNormIsSummedInItsOrder(t *testing.T) {
 		for part := range slices.Chunk(grad, block) {
 			var s [8]float64
 			for i, v := range part {
-				s[i%8] = math.FMA(float64(v), float64(v), s[i%8]) // fused or not is the same
+				s[i%8] = math.FMA(float64(v), float64(v), s[i%8]) // the result does not depend on FMA
 			}
 			want += s[0] + s[4] + (s[2] + s[6]) + (s[1] + s[5] + (s[3] + s[7]))
 		}

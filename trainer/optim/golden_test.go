@@ -12,7 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// golden is what testdata/torch_optim.py writes.
+// golden is the output of testdata/torch_optim.py.
 type golden struct {
 	Runs []struct {
 		Kind         string
@@ -61,8 +61,7 @@ func (s goldenSchedule) make(t *testing.T) Schedule {
 	return out
 }
 
-// goldens are the values checked in and, where PyTorch is installed, its own of
-// this moment.
+// goldens returns the recorded values and, if PyTorch is installed, values that it computes now.
 func goldens(t *testing.T) map[string]golden {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/optim_golden.json")
@@ -90,20 +89,20 @@ func goldens(t *testing.T) map[string]golden {
 	return out
 }
 
-// scales make the first gradients of the first parameter nothing, next to
-// nothing, and large, as the script does where nothing is clipped.
+// scales make the first gradients of the first parameter zero, tiny, and large, like the script
+// does in runs without clipping.
 var scales = []float32{0, 1e-12, 1e-6, 1e6, 1e12}
 
-// What rounding may make of 50 steps. Values are compared relative to the larger
-// of themselves and 1, about which they move. Averages are sums of either sign,
-// and lose digits where they nearly cancel.
+// Tolerances for the rounding of 50 steps. Values are compared relative to the larger of themselves
+// and 1, their typical size. Averages are sums with both signs and lose digits when they nearly
+// cancel.
 const (
 	valueTolerance   = 1e-6
 	averageTolerance = 3e-5
 	squaresTolerance = 1e-6
 )
 
-// apart is the greatest difference of got from want, relative to want or least.
+// apart returns the maximum difference of got from want, relative to want or least.
 func apart(got, want []float32, least float64) float64 {
 	if len(got) != len(want) {
 		return math.Inf(1)
@@ -118,7 +117,7 @@ func apart(got, want []float32, least float64) float64 {
 	return most
 }
 
-// joined is the tensors' elements in one row.
+// joined concatenates the tensors' elements.
 func joined[T any](all []T, data func(T) []float32) (out []float32) {
 	for _, t := range all {
 		out = append(out, data(t)...)
@@ -201,7 +200,7 @@ func TestSchedulesFollowTorch(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d %s", source, i, c.Kind), func(t *testing.T) {
 				rate := c.make(t)
 				for step, want := range c.Rates {
-					// PyTorch computes each rate from the one before.
+					// PyTorch computes each rate from the previous one.
 					if got := rate(int64(step)); !(math.Abs(got-want) <= 1e-13*c.LR) {
 						t.Errorf("step %d: %v, want %v", step, got, want)
 					}

@@ -12,7 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// processor is what the tests compute on.
+// processor is the device of the tests.
 var processor = cpu.New(1)
 
 var kinds = []string{KindSGD, KindAdam, KindAdamW}
@@ -20,7 +20,7 @@ var kinds = []string{KindSGD, KindAdam, KindAdamW}
 // usual are options that suit every kind.
 var usual = AdamOptions{LR: 0.01, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
 
-// build makes an optimizer of any kind; SGD has a momentum of 0.9.
+// build creates an optimizer of any kind; SGD has a momentum of 0.9.
 func build(t testing.TB, kind string, params []*nn.Param, o AdamOptions) Optimizer {
 	t.Helper()
 	var out Optimizer
@@ -41,7 +41,7 @@ func build(t testing.TB, kind string, params []*nn.Param, o AdamOptions) Optimiz
 	return out
 }
 
-// cloned is a state of its own memory.
+// cloned returns a copy of a state.
 func cloned(s State) State {
 	s.Tensors = slices.Clone(s.Tensors)
 	for i := range s.Tensors {
@@ -84,7 +84,7 @@ func TestResumedIsTheSameBitForBit(t *testing.T) {
 				if saved.Kind != kind || saved.Initialised != (before > 0) {
 					t.Errorf("state of kind %q, initialised %t", saved.Kind, saved.Initialised)
 				}
-				slices.Reverse(saved.Tensors) // any order will do
+				slices.Reverse(saved.Tensors) // any order is valid
 				var copies []*nn.Param
 				for _, p := range params {
 					copies = append(copies, &nn.Param{Name: p.Name, Shape: p.Shape, Data: device.Host(slices.Clone(p.Data.Floats())), Grad: device.Host(make([]float32, p.Len()))})

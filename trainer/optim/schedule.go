@@ -5,12 +5,11 @@ import (
 	"math"
 )
 
-// Schedule is the learning rate of each step of the optimizer, the first being
-// step 0: that is, given the number of steps already done. It depends on nothing
-// else.
+// Schedule returns the learning rate of an optimizer step, given the number of completed steps. It
+// depends on nothing else.
 type Schedule func(step int64) float64
 
-// Constant is the same rate always.
+// Constant returns a schedule with a fixed learning rate.
 func Constant(lr float64) (Schedule, error) {
 	if err := checkRate(lr); err != nil {
 		return nil, err
@@ -18,11 +17,10 @@ func Constant(lr float64) (Schedule, error) {
 	return func(int64) float64 { return lr }, nil
 }
 
-// Cosine falls from lr at step 0 along half a cosine to floor, which it reaches
-// at the given number of steps, as torch.optim.lr_scheduler.CosineAnnealingLR
-// with T_max and eta_min. After that it stays there, where PyTorch's rises again.
-// It alone may differ in its last bit between processor architectures, as
-// [math.Cos] does.
+// Cosine returns a schedule that decreases from lr at step 0 along half a cosine to floor, which it
+// reaches after the given number of steps, like torch.optim.lr_scheduler.CosineAnnealingLR with
+// T_max and eta_min. After that it stays at floor, while PyTorch's rises again. It is the only
+// schedule whose last bit may differ between CPU architectures, because [math.Cos] does.
 func Cosine(lr, floor float64, steps int64) (Schedule, error) {
 	if err := checkRate(lr); err != nil {
 		return nil, err
@@ -41,7 +39,7 @@ func Cosine(lr, floor float64, steps int64) (Schedule, error) {
 	}, nil
 }
 
-// StepDecay multiplies lr by gamma once every so many steps, as
+// StepDecay returns a schedule that multiplies lr by gamma every n steps, where n is every, like
 // torch.optim.lr_scheduler.StepLR with step_size.
 func StepDecay(lr, gamma float64, every int64) (Schedule, error) {
 	if err := checkRate(lr); err != nil {
@@ -56,10 +54,10 @@ func StepDecay(lr, gamma float64, every int64) (Schedule, error) {
 	return func(step int64) float64 { return lr * power(gamma, step/every) }, nil
 }
 
-// WarmUp rises in a line from the part from of the rate that then begins with,
-// at step 0, to all of it after the given number of steps, and goes on with then
-// from its step 0. It is torch.optim.lr_scheduler.SequentialLR of LinearLR, with
-// start_factor and total_iters, and another. With 0 steps it is then alone.
+// WarmUp returns a schedule with linear warmup: the rate rises from the fraction from of then's
+// initial rate, at step 0, to the full rate after the given number of steps. Then it continues with
+// then from its step 0. It equals torch.optim.lr_scheduler.SequentialLR of LinearLR, with
+// start_factor and total_iters, and another scheduler. With 0 steps it equals then.
 func WarmUp(from float64, steps int64, then Schedule) (Schedule, error) {
 	if !(from >= 0 && from <= 1) {
 		return nil, fmt.Errorf("make a schedule: warm-up from %v, want a number from 0 to 1", from)

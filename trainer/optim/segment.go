@@ -23,9 +23,9 @@ func wholeParams(params []*nn.Param) []segment {
 	return out
 }
 
-// splitByDecay divides parameters of the given segments into the given ranges, which
-// decay, and the elements between them, which do not. It panics if the ranges of a
-// parameter overlap, are empty, are not in ascending order, or exceed the parameter.
+// splitByDecay divides parameters of the given segments into the given ranges, which decay, and the
+// elements between them, which do not. It panics if the ranges of a parameter overlap, are empty,
+// are not in ascending order, or exceed the parameter.
 func splitByDecay(whole []segment, decaying [][]nn.Range) []segment {
 	if len(whole) != len(decaying) {
 		panic(fmt.Sprintf("optim: ranges of %d parameters, want %d", len(decaying), len(whole)))

@@ -46,8 +46,8 @@ func TestSplitByDecay(t *testing.T) {
 	}
 }
 
-// TestDecayingRangesEqualGroups compares one array with ranges that decay, as ranks have
-// them, to separate parameters, some of which have a weight decay of 0.
+// TestDecayingRangesEqualGroups compares one array with ranges that decay, as ranks have them, to
+// separate parameters, some of which have a weight decay of 0.
 func TestDecayingRangesEqualGroups(t *testing.T) {
 	sizes := []int{16, 48, 1, 31, 32}
 	for _, kind := range kinds {

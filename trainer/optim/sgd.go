@@ -7,27 +7,27 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// momentumPrefix begins the names of momentum buffers, before the parameter's.
+// momentumPrefix is the prefix for the names of momentum buffers. The parameter's name follows.
 const momentumPrefix = "momentum."
 
 // SGD is stochastic gradient descent with momentum, torch.optim.SGD. The exported fields may be
-// changed between steps, but Momentum not from or to zero.
+// changed between steps, but Momentum must not change from or to zero.
 type SGD struct {
 	LR          float64 // learning rate
-	Momentum    float64 // part of the last update that goes on; 0 is plain descent
+	Momentum    float64 // fraction of the last update that is added to the next; 0 is plain SGD
 	WeightDecay float64 // L2 penalty, added to gradients as WeightDecay times the value
-	Nesterov    bool    // look ahead along the momentum
+	Nesterov    bool    // Nesterov momentum
 
 	device          device.Device
 	whole, segments []segment
-	buffers         []buffer       // per parameter; none without momentum
+	buffers         []buffer       // per parameter; nil without momentum
 	initialised     bool           // buffers hold the result of a step
-	counts          device.Verdict // that knows initialised
+	counts          device.Verdict // the verdict to which initialised was passed
 }
 
-// NewSGD returns an optimizer for the given parameters, which the device holds, with the limits that
-// torch.optim.SGD sets: nothing negative, and Nesterov's only with momentum.
-// Values must be finite. All its memory is allocated here.
+// NewSGD returns an optimizer for the given parameters, which are on the device, with the limits of
+// torch.optim.SGD: no negative values, and Nesterov only with momentum. Values must be finite. It
+// allocates all of the optimizer's memory.
 func NewSGD(d device.Device, params []*nn.Param, lr, momentum, weightDecay float64, nesterov bool) (*SGD, error) {
 	if err := check(setting{"learning rate", lr}, setting{"momentum", momentum}, setting{"weight decay", weightDecay}); err != nil {
 		return nil, err
@@ -43,10 +43,10 @@ func NewSGD(d device.Device, params []*nn.Param, lr, momentum, weightDecay float
 	return s, nil
 }
 
-// Kind is [KindSGD].
+// Kind returns [KindSGD].
 func (s *SGD) Kind() string { return KindSGD }
 
-// Rate is LR.
+// Rate returns LR.
 func (s *SGD) Rate() float64 { return s.LR }
 
 // SetRate sets LR.
@@ -55,12 +55,12 @@ func (s *SGD) SetRate(lr float64) { s.LR = lr }
 // SetDecaying limits weight decay to ranges of the parameters' elements.
 func (s *SGD) SetDecaying(ranges [][]nn.Range) { s.segments = splitByDecay(s.whole, ranges) }
 
-// State returns the momentum buffers, each named "momentum." and the name of
-// its parameter; there are none without momentum. On the host
-// their Data are the optimizer's own memory: they change at the next step.
+// State returns the momentum buffers, named "momentum." and the name of the parameter. Without
+// momentum it returns no tensors. On the host, their Data is the optimizer's own memory: it changes
+// at the next step.
 func (s *SGD) State() State { return s.StateBy(reading(s.device)) }
 
-// StateBy is State with arrays that are read by read.
+// StateBy is like State, but reads arrays with read.
 func (s *SGD) StateBy(read Read) State {
 	var list []Tensor
 	for _, b := range s.buffers {
@@ -69,10 +69,9 @@ func (s *SGD) StateBy(read Read) State {
 	return State{KindSGD, s.initialised, list}
 }
 
-// Restore copies a state that an SGD for the same parameters had, with tensors
-// in any order. A state that names no kind is taken for SGD's, which was the only
-// one before states named theirs. If a tensor is missing, unknown or of another
-// shape, it returns an error and changes nothing.
+// Restore copies the state of an SGD for the same parameters, with tensors in any order. A state
+// without a kind is treated as SGD's, which was the only kind before states recorded it. If a
+// tensor is missing, unknown, or has a different shape, it returns an error and changes nothing.
 func (s *SGD) Restore(from State) error {
 	if from.Kind == "" {
 		from.Kind = KindSGD
@@ -88,7 +87,7 @@ func (s *SGD) Restore(from State) error {
 	return nil
 }
 
-// Step updates Data of all parameters from their Grad times gradScale.
+// Step updates Data of all parameters with their Grad times gradScale.
 func (s *SGD) Step(params []*nn.Param, gradScale float32) {
 	s.checkParams(params)
 	f := s.factors()
@@ -107,13 +106,13 @@ func (s *SGD) Step(params []*nn.Param, gradScale float32) {
 	s.counts = nil
 }
 
-// StepLater is Step if the verdict is for it.
+// StepLater is Step on the device, which skips the update unless loss and gradients are finite.
 func (s *SGD) StepLater(params []*nn.Param, v device.Verdict, most float64) {
 	s.checkParams(params)
 	if s.counts != v {
 		made := int64(0)
 		if s.initialised {
-			made = 1 // or more: only the first is of another kind
+			made = 1 // or more: only the first step is special
 		}
 		v.Count(made)
 		s.counts = v
@@ -125,7 +124,7 @@ func (s *SGD) StepLater(params []*nn.Param, v device.Verdict, most float64) {
 	}
 }
 
-// Taken says that the buffers hold the result of a step.
+// Taken reports that the buffers hold the result of a step.
 func (s *SGD) Taken() { s.initialised = s.buffers != nil }
 
 func (s *SGD) checkParams(params []*nn.Param) {
@@ -134,12 +133,12 @@ func (s *SGD) checkParams(params []*nn.Param) {
 	}
 }
 
-// factors are those that are the same in every step of this rate.
+// factors returns the factors that are the same in every step with this learning rate.
 func (s *SGD) factors() device.SGDFactors {
 	return device.SGDFactors{LR: float32(s.LR), Momentum: float32(s.Momentum), Decay: float32(s.WeightDecay), Nesterov: s.Nesterov}
 }
 
-// tensors returns what the update of a segment of parameter p reads and writes. Without
+// tensors returns the tensors that the update of a segment of parameter p reads and writes. Without
 // momentum, the buffer is empty.
 func (s *SGD) tensors(g segment, p *nn.Param) (value, grad, buffer device.Tensor) {
 	if s.buffers != nil {

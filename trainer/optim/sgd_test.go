@@ -14,7 +14,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// drawn returns a parameter of n elements drawn from [-1, 1).
+// drawn returns a parameter with n random elements from [-1, 1).
 func drawn(g *random.Generator, name string, n int) *nn.Param {
 	p := &nn.Param{Name: name, Shape: []int{n}, Data: device.Host(make([]float32, n)), Grad: device.Host(make([]float32, n))}
 	g.Uniform(-1, 1, p.Data.Floats())
@@ -67,7 +67,7 @@ func TestStepFollowsTorch(t *testing.T) {
 	}
 }
 
-// near allows for the roundings that PyTorch saves, of numbers about 1.
+// near tolerates PyTorch's different rounding of values around 1.
 func near(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	for i := range want {
@@ -98,7 +98,7 @@ func TestRestoredContinuesBitForBit(t *testing.T) {
 			var copies []*nn.Param
 			state := s.State()
 			saved.Initialised = state.Initialised
-			for i := len(params) - 1; i >= 0; i-- { // any order will do
+			for i := len(params) - 1; i >= 0; i-- { // any order is valid
 				b := state.Tensors[i]
 				saved.Tensors = append(saved.Tensors, Tensor{b.Name, b.Shape, append([]float32(nil), b.Data...)})
 			}

@@ -8,33 +8,33 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// Tensor is one named array of an optimizer's state.
+// Tensor is a named array of an optimizer's state.
 type Tensor struct {
-	Name  string // what it is, and of which parameter, as in "exp_avg.0.weight"
-	Shape []int  // of the parameter; none for a single number
+	Name  string // kind of state and parameter, as in "exp_avg.0.weight"
+	Shape []int  // shape of the parameter; nil for a single value
 	Data  []float32
 }
 
-// State is all that an optimizer carries from step to step.
+// State is the state that an optimizer keeps between steps.
 type State struct {
-	// Kind is the rule that the state belongs to.
+	// Kind is the kind of the optimizer.
 	Kind string
-	// Initialised reports that a step has changed the tensors. Before it they are
-	// zero; momentum buffers have no meaning then.
+	// Initialised reports that a step has changed the tensors. Before that they are zero, and
+	// momentum buffers are undefined.
 	Initialised bool
 	// Tensors are in the order of the parameters.
 	Tensors []Tensor
 }
 
-// buffer is one array of an optimizer's state where it is used.
+// buffer is an array of an optimizer's state, in device memory.
 type buffer struct {
 	name  string
 	shape []int
 	data  device.Tensor
 }
 
-// newBuffers gets memory for one array like each parameter, all in one piece, with
-// the prefix and the parameter's name as its name.
+// newBuffers allocates an array for each parameter, all in one block. Their names are the prefix
+// and the parameter's name.
 func newBuffers(m device.Memory, prefix string, params []*nn.Param) []buffer {
 	total := 0
 	for _, p := range params {
@@ -50,20 +50,20 @@ func newBuffers(m device.Memory, prefix string, params []*nn.Param) []buffer {
 	return out
 }
 
-// Read has the host see a tensor of the device. It may keep the tensor instead and return
-// nothing, where nobody looks at the numbers.
+// Read returns the contents of a device tensor to the host. It may record the tensor and return nil
+// if the caller does not need the values.
 type Read func(device.Tensor) []float32
 
-// reading is the plain one: on the host numbers are the memory itself, elsewhere a copy.
+// reading returns the default Read: on the host it returns the memory itself, otherwise a copy.
 func reading(m device.Memory) Read {
 	return func(t device.Tensor) []float32 { return device.Floats(m, t) }
 }
 
-// tensor is a buffer for its owner to see.
+// tensor returns the buffer as a Tensor.
 func (b buffer) tensor(read Read) Tensor { return Tensor{b.name, b.shape, read(b.data)} }
 
-// match finds the tensors of an optimizer in a state, by name, and refuses a
-// state of another kind or with other tensors.
+// match returns the tensors of a state by name. It returns an error if the kind or the tensors
+// differ from the optimizer's.
 func match(kind string, own []buffer, from State) (map[string]Tensor, error) {
 	if from.Kind != kind {
 		return nil, fmt.Errorf("restore optimizer: the state is of kind %q, want %q", from.Kind, kind)
