@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// clocks are the clocks of nodes by that of one of them.
+// clocks holds the offsets of the nodes' clocks from a reference node's clock.
 type clocks struct {
-	reference int           // the node whose clock it is
-	ahead     map[int]int64 // how much a node's clock is ahead of it, in ns
-	within    int64         // the error of each is at most this, in ns
-	unknown   []int         // nodes whose clocks could not be compared, which are taken to be right
+	reference int           // the reference node
+	ahead     map[int]int64 // offset of each node's clock from the reference, in ns
+	within    int64         // maximum error of each offset, in ns
+	unknown   []int         // nodes with unknown clock offset; assumed to be 0
 }
 
-// align compares clocks by the meetings of ranks. No rank knows that all have come before
-// each of them has: with came and knew by each rank's own clock, and d what b's clock is
-// ahead of a's,
+// align computes clock offsets from barriers that all ranks have passed. No rank leaves a barrier
+// before each rank has entered it. With enter and leave on each rank's own clock, and d the offset
+// of b's clock from a's clock,
 //
-//	came(b) - knew(a) <= d <= knew(b) - came(a)
+//	enter(b) - leave(a) <= d <= leave(b) - enter(a)
 //
-// in every meeting. The best of them leave as much room as two ranks take to hear of each
-// other. Ranks of a node have one clock, so that the bounds of each pair of ranks count
-// for their nodes; what a clock drifts in the moment of the meetings does not.
+// holds for every barrier. The tightest bounds differ by the time in which two ranks exchange
+// messages. Ranks of a node share a clock, so the bounds of each pair of ranks apply to their
+// nodes. Clock drift during the barriers is ignored.
 func align(all []*Recording) clocks {
 	c := clocks{ahead: map[int]int64{}}
 	if len(all) == 0 {
@@ -46,7 +46,7 @@ func align(all []*Recording) clocks {
 				}
 			}
 		}
-		if low > high || low == math.MinInt64 { // a clock was set meanwhile, or ranks never met
+		if low > high || low == math.MinInt64 { // a clock was set meanwhile, or there was no barrier
 			c.unknown = append(c.unknown, node)
 			continue
 		}
@@ -56,7 +56,7 @@ func align(all []*Recording) clocks {
 	return c
 }
 
-// origin is when a recording began, by the reference.
+// origin returns the start of a recording on the reference clock.
 func (c clocks) origin(r *Recording) int64 { return r.Origin - c.ahead[r.Node] }
 
 func (c clocks) accuracy() time.Duration { return time.Duration(c.within) }

@@ -10,27 +10,27 @@ import (
 	"time"
 )
 
-// Merged is what is in a timeline.
+// Merged describes a merged timeline.
 type Merged struct {
-	Ranks       []int // in order
-	Of          int   // the ranks of the job
-	First, Last int   // steps that are in it; 0 if none is whole
+	Ranks       []int // ascending
+	Of          int   // number of ranks of the job
+	First, Last int   // first and last complete step; 0 if there is none
 	Nodes       int
-	Within      time.Duration // the clocks of any node and the first one are together within this
-	Unaligned   []string      // hosts whose clock could not be compared: theirs are as their clocks say
-	Strange     []int         // ranks whose recording is of another attempt, and left out
-	Dropped     int           // spans that ranks had no room for
+	Within      time.Duration // maximum error of the offset between any node's clock and the first node's
+	Unaligned   []string      // hosts with unknown clock offset; their times are not corrected
+	Strange     []int         // ranks with a recording of a different attempt, which is excluded
+	Dropped     int           // number of spans that exceeded the ranks' buffers
 }
 
-// event is one of the Trace Event Format: "Trace Event Format", Nat Duca and Dan Sinclair,
+// event is an event of the Trace Event Format: "Trace Event Format", Nat Duca and Dan Sinclair,
 // Google. Times are in microseconds.
 type event struct {
-	Phase    string         `json:"ph"` // X complete, M metadata, b and e begin and end of what may overlap
+	Phase    string         `json:"ph"` // X complete, M metadata, b and e begin and end of events that may overlap
 	Name     string         `json:"name"`
 	Category string         `json:"cat,omitempty"`
 	ID       string         `json:"id,omitempty"`
-	Process  int            `json:"pid"` // the rank
-	Thread   int            `json:"tid"` // the track, counted from 1
+	Process  int            `json:"pid"` // rank
+	Thread   int            `json:"tid"` // track, from 1
 	At       micros         `json:"ts"`
 	Duration *micros        `json:"dur,omitempty"`
 	Args     map[string]any `json:"args,omitempty"`
@@ -39,18 +39,18 @@ type event struct {
 // micros are nanoseconds, written as microseconds.
 type micros int64
 
-// MarshalJSON writes all digits that there are.
+// MarshalJSON writes all digits.
 func (m micros) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, "%d.%03d", int64(m)/1e3, int64(m)%1e3), nil
 }
 
-// trackNames are as they are shown.
+// trackNames are the displayed names.
 var trackNames = [tracks]string{Computation: "computation", Communication: "communication", Background: "background"}
 
 func (t Track) thread() int { return int(t) + 1 }
 
-// Merge writes the recordings of one attempt as one timeline: of the newest, if there are
-// several.
+// Merge writes the recordings of one attempt as one timeline. If all contains several attempts, it
+// uses the newest.
 func Merge(w io.Writer, all []*Recording) (Merged, error) {
 	all, m := newest(all)
 	c := align(all)
@@ -84,7 +84,7 @@ func Merge(w io.Writer, all []*Recording) (Merged, error) {
 	return m, out.err
 }
 
-// newest are the recordings of the newest attempt, by rank.
+// newest returns the recordings of the newest attempt, by rank.
 func newest(all []*Recording) (same []*Recording, m Merged) {
 	id := uint64(0)
 	for _, r := range all {
@@ -102,7 +102,7 @@ func newest(all []*Recording) (same []*Recording, m Merged) {
 	return same, m
 }
 
-// events gives those of a rank, whose times are so much later than the timeline's.
+// events calls give for each event of a rank, whose times are shifted by later to the timeline's.
 func events(r *Recording, later int64, give func(event)) {
 	rank := r.Rank.Rank
 	about := func(what string, t Track, field string, value any) {
@@ -114,7 +114,7 @@ func events(r *Recording, later int64, give func(event)) {
 		about("thread_name", t, "name", trackNames[t])
 		about("thread_sort_index", t, "sort_index", t.thread())
 	}
-	// What holds others comes before them.
+	// Enclosing spans come before the spans that they enclose.
 	spans := slices.Clone(r.Spans)
 	slices.SortStableFunc(spans, func(a, b Span) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End), cmp.Compare(a.Kind, b.Kind))
@@ -132,8 +132,8 @@ func events(r *Recording, later int64, give func(event)) {
 		if info.track == Communication {
 			exposed := within(s, &waits)
 			e.Args["exposed us"], e.Args["hidden us"] = micros(exposed), micros(s.End-s.Start-exposed)
-			// Several may be waiting at a time, which only asynchronous events can. Those of
-			// one name share a place in viewers.
+			// Several operations may be queued at a time, which only asynchronous events support.
+			// Viewers show events of the same name in one row.
 			q := e
 			q.Phase, q.Name, q.Category, q.ID, q.At = "b", "queued", "queue", fmt.Sprintf("%d.%d", rank, i), micros(s.Asked+later)
 			q.Args = map[string]any{"operation": e.Name}
@@ -147,8 +147,8 @@ func events(r *Recording, later int64, give func(event)) {
 	}
 }
 
-// within is the part of a span in which the computation waited, which takes out of waits
-// those that are over before it: spans come in order.
+// within returns the part of a span during which the computation waited. It removes waits that
+// ended before the span, because spans are in ascending order.
 func within(s Span, waits *[]Span) (exposed int64) {
 	for len(*waits) > 0 && (*waits)[0].End <= s.Start {
 		*waits = (*waits)[1:]
@@ -158,14 +158,14 @@ func within(s Span, waits *[]Span) (exposed int64) {
 		if w.Start >= s.End {
 			break
 		}
-		from := max(w.Start, s.Start, until) // in a damaged recording waits may overlap
+		from := max(w.Start, s.Start, until) // in a corrupt recording waits may overlap
 		exposed += max(0, min(w.End, s.End)-from)
 		until = max(until, w.End)
 	}
 	return exposed
 }
 
-// list writes JSON bit by bit. After an error it does nothing.
+// list writes JSON incrementally. After an error it does nothing.
 type list struct {
 	w      io.Writer
 	err    error

@@ -10,34 +10,33 @@ import (
 	"strconv"
 )
 
-// version is that of the files. Its change means that others cannot be read.
+// version is the version of the file format. Other versions cannot be read.
 const version = 1
 
-// Rank is whose recording it is.
+// Rank identifies the rank of a recording.
 type Rank struct {
 	Rank  int    `json:"rank"`
 	Ranks int    `json:"ranks"` // of the job
-	Node  int    `json:"node"`  // whose clock it has, counted from 0
+	Node  int    `json:"node"`  // node rank; ranks of a node share a clock
 	Host  string `json:"host"`
 }
 
-// Recording is what a rank has recorded.
+// Recording holds the recorded spans of a rank.
 type Recording struct {
 	Version int `json:"version"`
 	Rank
-	ID      uint64     `json:"id"` // the same on all ranks, in each attempt another
+	ID      uint64     `json:"id"` // equal on all ranks of an attempt
 	First   int        `json:"first"`
-	Last    int        `json:"last"`     // steps that were asked for
-	Origin  int64      `json:"began_ns"` // Unix time by the node's clock; all other times are since then
-	Met     [][2]int64 `json:"met"`      // each time that ranks met: when this one came, when it knew that all had, in ns
-	Count   int        `json:"spans"`    // that should follow
-	Dropped int        `json:"dropped"`  // spans that there was no room for
+	Last    int        `json:"last"`     // requested steps
+	Origin  int64      `json:"began_ns"` // Unix time on the node's clock; all other times are relative to it
+	Met     [][2]int64 `json:"met"`      // for each barrier: when this rank entered it and when it left it, in ns
+	Count   int        `json:"spans"`    // number of spans that follow
+	Dropped int        `json:"dropped"`  // number of spans that exceeded the buffer
 	Spans   []Span     `json:"-"`
 }
 
-// Write writes what was recorded: a line of JSON about it, then one for each span, an
-// array of the kind, its number, and when it was asked for, began and ended, in
-// nanoseconds.
+// Write writes the recording: a line of JSON with the metadata, then one JSON array per span: the
+// kind, its number, and the times when it was enqueued, began, and ended, in nanoseconds.
 func (r *Recorder) Write(w io.Writer, whose Rank) error {
 	head := Recording{Version: version, Rank: whose, ID: r.id, First: r.First, Last: r.Last, Origin: r.origin.UnixNano(), Met: r.met}
 	for t := range r.spans {
@@ -64,8 +63,8 @@ func (r *Recorder) Write(w io.Writer, whose Rank) error {
 	return out.Flush()
 }
 
-// Read reads a rank's file. With an error beside it, a Recording holds the spans before
-// the damage; it is nil if not even the first line can be used.
+// Read reads a rank's file. If the file is corrupt, it returns an error and the spans before the
+// corruption. The Recording is nil if even the first line is invalid.
 func Read(file io.Reader) (*Recording, error) {
 	d := json.NewDecoder(file)
 	var r Recording
@@ -90,7 +89,7 @@ func Read(file io.Reader) (*Recording, error) {
 	return &r, nil
 }
 
-// What clocks may say: until the year 2116, and for a hundred days.
+// Limits of clock values: until the year 2116, and a duration of 100 days.
 const (
 	latest  = 1 << 62
 	longest = 1 << 53
@@ -98,7 +97,7 @@ const (
 
 func stretch(from, to int64) bool { return from >= 0 && from <= to && to <= longest }
 
-// ended says of a file that it has ended too early.
+// ended converts io.EOF to io.ErrUnexpectedEOF.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -106,7 +105,7 @@ func ended(err error) error {
 	return err
 }
 
-// UnmarshalJSON reads a span as [Recorder.Write] writes it.
+// UnmarshalJSON parses a span as written by [Recorder.Write].
 func (s *Span) UnmarshalJSON(b []byte) error {
 	var name string
 	var fields []json.RawMessage

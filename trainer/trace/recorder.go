@@ -1,62 +1,65 @@
-// Package trace is a timeline of training steps: what each rank was at, and when. A
-// [Recorder] takes note on a rank, [Recorder.Write] keeps that in a file of the rank,
-// which [Read] reads, and [Merge] makes one timeline of all ranks' files in the Trace
-// Event Format, which Perfetto and chrome://tracing open.
+// Package trace records a timeline of training steps: what each rank did, and when. A [Recorder]
+// records on a rank, [Recorder.Write] writes the rank's file, [Read] reads it, and [Merge] merges
+// all ranks' files into one timeline in the Trace Event Format, which Perfetto and chrome://tracing
+// open.
 //
-// It promises: recording allocates nothing after [Recorder.Reserve]; what does not fit
-// is counted, and told; a damaged file is recognised, and what of it is whole is used;
-// clocks of nodes are brought together by moments at which all ranks met, with a bound on
-// the error (align.go).
+// It guarantees:
 //
-// It is the host's view: with a GPU, spans of computation are the time in which the host
-// asked for it, not that in which the GPU did it. It does not connect ranks, and does not
-// find out what to record: others call it.
+//   - Recording allocates nothing after [Recorder.Reserve].
+//   - Spans that do not fit in the buffer are counted and reported.
+//   - A corrupt file is detected, and its valid part is used.
+//   - The clocks of nodes are aligned with barriers that all ranks pass. The error has a bound
+//     (align.go).
+//
+// It records the host's view: with a GPU, spans of computation show when the host enqueued it, not
+// when the GPU ran it. It does not connect ranks and does not instrument other packages: they call
+// it.
 package trace
 
 import "time"
 
-// Kind is what a span is about.
+// Kind is the kind of a span.
 type Kind uint8
 
-// The kinds of spans. A span's number is that of the micro-batch, of the bucket or of the
-// step, counted from 0, steps from 1.
+// The kinds of spans. A span's number is the index of the micro-batch or the bucket, from 0, or the
+// step, from 1.
 const (
-	Step      Kind = iota // a training step; its number
-	Input                 // waiting for a batch and bringing it to the device; micro-batch
+	Step      Kind = iota // a training step; step
+	Input                 // waiting for a batch and copying it to the device; micro-batch
 	Forward               // micro-batch
 	Backward              // micro-batch
-	Finish                // after the last backward pass, until gradients and their norm are there
-	Wait                  // for communication, within one of the others
-	Exchange              // of the norm of gradients, within Finish
-	Device                // waiting for the GPU to tell how a step went
+	Finish                // after the last backward pass, until gradients and their norm are complete
+	Wait                  // for communication, within another span
+	Exchange              // all-reduce of the gradient norm, within Finish
+	Device                // waiting for the GPU to return the result of a step
 	Optimizer             // the update
-	Evaluate              // the held-out data
-	Save                  // a checkpoint, as far as training waits for it
+	Evaluate              // evaluation of the held-out data
+	Save                  // a checkpoint, while training waits for it
 	Verify                // comparing weights between ranks
 	Report                // comparing times between ranks
-	Reduce                // gradients are added up for all ranks; bucket
-	Scatter               // likewise, for the ranks that they belong to; bucket
-	Gather                // values come from the ranks that update them; bucket
-	Behind                // a checkpoint is written while training goes on
+	Reduce                // all-reduce of gradients; bucket
+	Scatter               // reduce-scatter of gradients; bucket
+	Gather                // all-gather of values; bucket
+	Behind                // writing a checkpoint in the background
 	kinds
 )
 
-// Track is what happens one after the other, or one within the other.
+// Track is a row of the timeline. Its spans are consecutive or nested.
 type Track uint8
 
 // The tracks. Only one goroutine at a time records on each.
 const (
 	Computation   Track = iota
-	Communication       // beside the computation
+	Communication       // concurrent with the computation
 	Background
 	tracks
 )
 
-// kindInfo is what is known of a kind; names are those in files.
+// kindInfo describes the kinds; the names are stored in files.
 var kindInfo = [kinds]struct {
 	name  string
 	track Track
-	of    string // what its number counts
+	of    string // meaning of its number
 }{
 	Step:      {"step", Computation, "step"},
 	Input:     {"input", Computation, "micro-batch"},
@@ -77,27 +80,27 @@ var kindInfo = [kinds]struct {
 	Behind:    {"save in background", Background, ""},
 }
 
-// String is the kind's name.
+// String returns the kind's name.
 func (k Kind) String() string { return kindInfo[k].name }
 
-// Span is a stretch of time, in nanoseconds since the recording began.
+// Span is an interval of time, in nanoseconds since the start of the recording.
 type Span struct {
-	Asked      int64 // of communication: since when it waited for what was asked for before; else Start
+	Asked      int64 // communication: when it was enqueued; otherwise Start
 	Start, End int64
 	Number     int32
 	Kind       Kind
 }
 
-// meetings is how often ranks meet when a recording begins: the first time takes up that
-// some come later, and of the others the quickest counts.
+// meetings is the number of barriers at the start of a recording. The first one absorbs differences
+// in arrival; of the others, the fastest determines the accuracy.
 const meetings = 16
 
-// mostSpans is the spans that there is room for on a track, at most: 8 MiB.
+// mostSpans is the maximum number of spans per track: 8 MiB.
 const mostSpans = 1 << 18
 
-// Recorder takes note of the steps from First to Last, counted from 1. A nil Recorder
-// does nothing, and so does one outside of these steps. Begin and End are called between
-// steps, while nothing else records.
+// Recorder records the steps from First to Last, counted from 1. A nil Recorder does nothing, and
+// outside of these steps a Recorder does nothing. Begin and End must be called between steps, while
+// no other goroutine records.
 type Recorder struct {
 	First, Last int
 
@@ -109,10 +112,10 @@ type Recorder struct {
 	dropped [tracks]int
 }
 
-// New is a recorder of steps.
+// New returns a recorder for steps first to last.
 func New(first, last int) *Recorder { return &Recorder{First: first, Last: last} }
 
-// Reserve makes room for the spans of all steps, with so many on a track in each.
+// Reserve allocates buffers for the spans of all steps, with perStep spans per track and step.
 func (r *Recorder) Reserve(perStep int) {
 	if r == nil {
 		return
@@ -124,7 +127,7 @@ func (r *Recorder) Reserve(perStep int) {
 	r.met = make([][2]int64, 0, meetings)
 }
 
-// Due says that recording should begin, or end, before this step.
+// Due reports whether the recording should begin, or end, before this step.
 func (r *Recorder) Due(step int) (begin, end bool) {
 	if r == nil {
 		return false, false
@@ -132,11 +135,11 @@ func (r *Recorder) Due(step int) (begin, end bool) {
 	return !r.on && step >= r.First && step <= r.Last, r.on && step > r.Last
 }
 
-// Recording says whether spans are taken note of.
+// Recording reports whether spans are recorded.
 func (r *Recorder) Recording() bool { return r != nil && r.on }
 
-// Begin begins the recording of which all ranks have the same id. meet returns when all
-// ranks have called it, and is called some times.
+// Begin begins a recording. All ranks must pass the same id. meet is a barrier: it returns when all
+// ranks have called it. Begin calls it several times.
 func (r *Recorder) Begin(id uint64, meet func() error) error {
 	r.id, r.origin, r.met = id, time.Now(), r.met[:0]
 	for t := range r.spans {
@@ -153,10 +156,10 @@ func (r *Recorder) Begin(id uint64, meet func() error) error {
 	return nil
 }
 
-// End ends it. Until the next Begin, what was recorded is there to be written.
+// End ends the recording. It can be written until the next Begin.
 func (r *Recorder) End() { r.on = false }
 
-// Now is the present time, to begin a span with; none if spans are not taken note of.
+// Now returns the current time as the start of a span, or the zero time if spans are not recorded.
 func (r *Recorder) Now() (t time.Time) {
 	if r.Recording() {
 		t = time.Now()
@@ -164,20 +167,20 @@ func (r *Recorder) Now() (t time.Time) {
 	return t
 }
 
-// Add adds a span that ends now, which it returns for the next one to begin with.
+// Add adds a span that ends now. It returns the current time as the start of the next span.
 func (r *Recorder) Add(k Kind, number int, began time.Time) (ended time.Time) {
 	ended = r.Now()
 	r.AddUntil(k, number, began, ended)
 	return ended
 }
 
-// AddAsked is Add for an operation that was asked for before it began.
+// AddAsked is Add for an operation that was enqueued before it began.
 func (r *Recorder) AddAsked(k Kind, number int, asked, began time.Time) {
 	r.add(k, number, asked, began, r.Now())
 }
 
-// AddUntil adds a span that has ended. Of one that began before the recording the part
-// since then is taken.
+// AddUntil adds a span that has ended. A span that began before the recording is cut to the
+// recording.
 func (r *Recorder) AddUntil(k Kind, number int, began, ended time.Time) {
 	r.add(k, number, began, began, ended)
 }

@@ -25,8 +25,8 @@ func written(t *testing.T, r *Recorder) string {
 	return b.String()
 }
 
-// What is recorded comes back from its file, what does not fit is counted, and what
-// happens outside of the steps is left out.
+// A recording can be written and read again. Spans that exceed the buffer are counted, and spans
+// outside of the steps are skipped.
 func TestRecorder(t *testing.T) {
 	r := New(100, 101)
 	r.Reserve(2)
@@ -52,8 +52,8 @@ func TestRecorder(t *testing.T) {
 	at := r.Now()
 	at = r.Add(Forward, 0, at)
 	at = r.Add(Backward, 3, at)
-	r.AddUntil(Behind, 0, before, at)     // the part since it began
-	r.AddUntil(Behind, 0, before, before) // all of it was before
+	r.AddUntil(Behind, 0, before, at)     // the part since the recording began
+	r.AddUntil(Behind, 0, before, before) // entirely before the recording
 	for range 5 {
 		r.AddAsked(Reduce, 2, before, at)
 	}
@@ -81,7 +81,7 @@ func TestRecorder(t *testing.T) {
 		t.Errorf("a reduction %v", s)
 	}
 
-	// A later recording takes the place of this one; one that ranks do not begin is none.
+	// A later recording replaces this one. If ranks cannot begin it, there is no recording.
 	broken := errors.New("a rank is lost")
 	if err := r.Begin(8, func() error { return broken }); !errors.Is(err, broken) || r.Recording() {
 		t.Errorf("without the others: %v, recording %v", err, r.Recording())
@@ -112,7 +112,7 @@ const (
 	step = `["step",1,10,10,20]` + "\n"
 )
 
-// Of a damaged file, what is whole is there, and the damage has its place.
+// The valid part of a corrupt file is returned, with the position of the corruption.
 func TestDamage(t *testing.T) {
 	for name, c := range map[string]struct {
 		text, err string
@@ -143,7 +143,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// However long messages take, clocks are together within what align says.
+// The error of the offsets is within align's bound for any message latency.
 func TestAlign(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -176,7 +176,7 @@ func TestAlign(t *testing.T) {
 			t.Errorf("clocks within %d ns, where a meeting takes 40000 at most", c.within)
 		}
 	}
-	// A clock that was set in the meantime, and ranks that never met.
+	// A clock that was set meanwhile, and ranks without a barrier.
 	a, b := &Recording{Met: [][2]int64{{0, 10}, {20, 30}}}, &Recording{Rank: Rank{Node: 1}, Met: [][2]int64{{0, 10}, {1020, 1030}}}
 	if c := align([]*Recording{a, b}); !reflect.DeepEqual(c.unknown, []int{1}) || c.within != 0 {
 		t.Errorf("a clock that was set: %+v", c)
@@ -187,7 +187,7 @@ func TestAlign(t *testing.T) {
 	}
 }
 
-// Whatever is in a file, it gives an error or a timeline that is JSON.
+// Any file content gives an error or a timeline that is valid JSON.
 func FuzzRead(f *testing.F) {
 	f.Add(head+step+`["all-reduce",3,10,15,20]`, strings.Replace(head, `"node":0`, `"node":1`, 1)+step+step)
 	f.Add(head+step[:9], `{"version":1}`)
