@@ -7,10 +7,10 @@ import (
 	"math"
 )
 
-// DType is the format's name for a type of elements.
+// DType is the format's name for an element type.
 type DType string
 
-// The types that this package converts; a header may have others.
+// The types that this package converts. A header may have others.
 const (
 	F32  DType = "F32"
 	F16  DType = "F16"
@@ -20,7 +20,7 @@ const (
 	I64  DType = "I64"
 )
 
-// Size returns the bytes of an element, 0 for a type that the format has not.
+// Size returns the size of an element in bytes, or 0 for a type that the format does not have.
 func (t DType) Size() int {
 	switch t {
 	case "BOOL", U8, "I8", "F8_E4M3", "F8_E5M2":
@@ -35,8 +35,8 @@ func (t DType) Size() int {
 	return 0
 }
 
-// Array is a named array of any type and where in the file it lies: the bytes
-// from Begin to before End, row-major and little-endian.
+// Array is a named array of any type and its position in the file: the bytes from Begin up to but
+// not including End, row-major and little-endian.
 type Array struct {
 	Name       string
 	DType      DType
@@ -47,7 +47,7 @@ type Array struct {
 // Len returns the number of elements.
 func (a Array) Len() int { return int(a.End-a.Begin) / a.DType.Size() }
 
-// Read reads the bytes of the array from the file that the header came from.
+// Read reads the array's bytes from the file that the header was read from.
 func (a Array) Read(file io.ReaderAt) ([]byte, error) {
 	raw := make([]byte, a.End-a.Begin)
 	if n, err := file.ReadAt(raw, a.Begin); n < len(raw) {
@@ -56,8 +56,8 @@ func (a Array) Read(file io.ReaderAt) ([]byte, error) {
 	return raw, nil
 }
 
-// Float32s reads an array of F32, F16, BF16 or U8 as float32, which holds every
-// value of these exactly; other types are errors.
+// Float32s reads an array of F32, F16, BF16, or U8 as float32, which represents all their values
+// exactly. Other types are errors.
 func (a Array) Float32s(file io.ReaderAt) ([]float32, error) {
 	switch a.DType {
 	case F32, F16, BF16, U8:
@@ -85,8 +85,8 @@ func (a Array) Float32s(file io.ReaderAt) ([]float32, error) {
 	return values, nil
 }
 
-// ReadFloat32s reads an array of F32 into values, of which there are as many; other
-// types are errors.
+// ReadFloat32s reads an array of F32 into values, which must have the same number of elements.
+// Other types are errors.
 func (a Array) ReadFloat32s(file io.ReaderAt, values []float32) error {
 	if a.DType != F32 {
 		return fmt.Errorf("at byte %d: tensor %q has type %s, want %s", a.Begin, a.Name, a.DType, F32)
@@ -100,7 +100,7 @@ func (a Array) ReadFloat32s(file io.ReaderAt, values []float32) error {
 	return nil
 }
 
-// Int64s reads an array of I64, I32 or U8; other types are errors.
+// Int64s reads an array of I64, I32, or U8. Other types are errors.
 func (a Array) Int64s(file io.ReaderAt) ([]int64, error) {
 	switch a.DType {
 	case I64, I32, U8:
@@ -125,16 +125,15 @@ func (a Array) Int64s(file io.ReaderAt) ([]int64, error) {
 	return values, nil
 }
 
-// fromHalf converts an IEEE 754 binary16 number: sign, 5 bits of exponent, 10 of
-// fraction.
+// fromHalf converts an IEEE 754 binary16 value: sign, 5 bits of exponent, 10 bits of fraction.
 func fromHalf(h uint16) float32 {
 	sign := uint32(h>>15) << 31
 	exponent, fraction := uint32(h>>10&0x1f), uint32(h&0x3ff)
 	switch exponent {
-	case 0: // zero, or fraction * 2^-24, which is a normal number in float32
+	case 0: // zero, or fraction * 2^-24, which is a normal float32
 		v := float32(fraction) * 0x1p-24
 		return math.Float32frombits(math.Float32bits(v) | sign)
-	case 0x1f: // infinity, or no number
+	case 0x1f: // infinity or NaN
 		return math.Float32frombits(sign | 0xff<<23 | fraction<<13)
 	}
 	const bias = 127 - 15

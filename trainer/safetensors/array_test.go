@@ -21,8 +21,8 @@ func read(t *testing.T, header string, data []byte) (Array, *bytes.Reader) {
 	return arrays[0], bytes.NewReader(content)
 }
 
-// Numbers of 16 bits convert to float32 as in PyTorch, bit for bit but for what is
-// no number; testdata/halves.py wrote the expected bits.
+// 16-bit values convert to float32 as in PyTorch, bit for bit except for NaN. testdata/halves.py
+// wrote the expected bits.
 func TestHalvesEqualPyTorch(t *testing.T) {
 	raw, err := os.ReadFile("testdata/halves.json")
 	if err != nil {
@@ -87,14 +87,14 @@ func TestReadArrays(t *testing.T) {
 	if err := a.ReadFloat32s(f, given); err == nil || err.Error() != `at byte 62: tensor "a" has type I64, want F32` {
 		t.Errorf("I64 into given memory: %v", err)
 	}
-	// The file is cut after its header was read.
+	// The file is truncated after its header was read.
 	if _, err := a.Read(bytes.NewReader(make([]byte, a.End-3))); err == nil || err.Error() != `read tensor "a": at byte 67: it is cut short` {
 		t.Errorf("cut file: %v", err)
 	}
 }
 
-// FuzzReadHeader: arrays lie in the file, one behind the other, and those of known
-// types are read.
+// FuzzReadHeader checks that arrays are consecutive within the file, and that arrays of supported
+// types can be read.
 func FuzzReadHeader(f *testing.F) {
 	f.Add(`{"a":{"dtype":"BF16","shape":[2,1],"data_offsets":[0,4]}}`, make([]byte, 4))
 	f.Add(`{"a":{"dtype":"I64","shape":[],"data_offsets":[1,9]},"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, make([]byte, 9))

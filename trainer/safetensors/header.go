@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// entry is what the header says of a tensor.
+// entry is a tensor's entry in the header.
 type entry struct {
 	DType   DType    `json:"dtype"`
 	Shape   shape    `json:"shape"`
@@ -30,9 +30,9 @@ func (s *shape) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]int)(s))
 }
 
-// ReadHeader reads the beginning of a file of size bytes from r and returns what
-// the file holds, in the order of the data, and its metadata. Errors name the byte
-// of the file: of what the header says of a tensor, or of the data.
+// ReadHeader reads the header of a file of size bytes from r. It returns the arrays, in the order
+// of their data, and the metadata. Errors contain the byte offset in the file: of the tensor's
+// entry in the header, or of the data.
 func ReadHeader(r io.Reader, size int64) ([]Array, map[string]string, error) {
 	var length [8]byte
 	if n, err := io.ReadFull(r, length[:]); err != nil {
@@ -56,11 +56,11 @@ func ReadHeader(r io.Reader, size int64) ([]Array, map[string]string, error) {
 	return arrays, metadata, nil
 }
 
-// parseHeader goes through the header key by key, because a JSON decoder that
-// fills a map hides names that repeat. The arrays lie in a file of size bytes.
+// parseHeader parses the header key by key, because a JSON decoder that fills a map hides duplicate
+// names. size is the size of the file in bytes.
 func parseHeader(text []byte, size int64) (arrays []Array, metadata map[string]string, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
-	at := 0 // of text, where the value is that is being read
+	at := 0 // offset in text of the value being read
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("header: at byte %d: %w", 8+at, err)
@@ -110,7 +110,7 @@ func parseHeader(text []byte, size int64) (arrays []Array, metadata map[string]s
 	return arrays, metadata, nil
 }
 
-// inWords gives the end of what is read, of a file or of JSON, without Go's words.
+// inWords replaces Go's end-of-file errors by a message for users.
 func inWords(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("it is cut short")
@@ -118,8 +118,7 @@ func inWords(err error) error {
 	return err
 }
 
-// decodeError says what the decoder refused, of a value that must be an object as
-// described.
+// decodeError describes a value of the wrong JSON type. object describes the expected object.
 func decodeError(err error, object string) error {
 	t, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {
@@ -136,8 +135,7 @@ func decodeError(err error, object string) error {
 	return fmt.Errorf("%s, want %s", t.Value, object)
 }
 
-// array is what e says of the array of that name, in a file of size bytes whose
-// data begin at the given one.
+// array returns e as an array, in a file of size bytes whose data start at offset begin.
 func (e entry) array(name string, begin, size int64) (Array, error) {
 	width := int64(e.DType.Size())
 	if width == 0 {
@@ -151,7 +149,7 @@ func (e entry) array(name string, begin, size int64) (Array, error) {
 	switch {
 	case from < 0 || to < from:
 		return Array{}, fmt.Errorf("data_offsets %d are not the begin and the end of its data", e.Offsets)
-	case to > size-begin: // the sum below might be over the limit of 63 bits
+	case to > size-begin: // the sum below could overflow 63 bits
 		return Array{}, fmt.Errorf("its data are the bytes %d to %d, but the file has %d", uint64(begin)+uint64(from), uint64(begin)+uint64(to), size)
 	case to-from != width*n:
 		return Array{}, fmt.Errorf("its data are the bytes %d to %d, which do not fit shape %v of %s: %d bytes", begin+from, begin+to, e.Shape, e.DType, width*n)
@@ -159,8 +157,8 @@ func (e entry) array(name string, begin, size int64) (Array, error) {
 	return Array{name, e.DType, e.Shape, begin + from, begin + to}, nil
 }
 
-// layOut sorts the arrays by their data and checks that these follow each other
-// without overlap or hole from the given byte to the end of the file.
+// layOut sorts the arrays by the position of their data, and returns an error if the data overlap
+// or do not cover the file from offset begin to its end.
 func layOut(arrays []Array, begin, size int64) error {
 	// An empty tensor may share its offset with the next one.
 	slices.SortStableFunc(arrays, func(a, b Array) int {
@@ -179,7 +177,7 @@ func layOut(arrays []Array, begin, size int64) error {
 	return nil
 }
 
-// elements is the number of elements of a shape, or an error if it overflows.
+// elements returns the number of elements of a shape, or an error if it overflows.
 func elements(shape []int) (int64, error) {
 	n := int64(1)
 	for _, d := range shape {

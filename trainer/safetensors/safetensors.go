@@ -1,18 +1,17 @@
 // Package safetensors reads and writes tensors in the safetensors format
-// (https://huggingface.co/docs/safetensors): eight bytes of header length, a JSON
-// header, raw little-endian data. PyTorch users open such files with
-// safetensors.torch.load_file.
+// (https://huggingface.co/docs/safetensors): an 8-byte header length, a JSON header, and raw
+// little-endian data. PyTorch users open such files with safetensors.torch.load_file.
 //
-// [Read] and [Write] are for whole files of float32. [ReadHeader] says what any
-// file holds, and an [Array] of it is read alone: as bytes, or with the types of
-// fewer bits converted to float32, those of integers to int64.
+// [Read] and [Write] handle whole files of float32. [ReadHeader] returns the contents of any file
+// as a list of [Array], which can be read separately: as bytes, as float32 (floating-point types of
+// up to 32 bits), or as int64 (integer types).
 //
-// It promises that a hostile file costs bounded memory and is refused with what
-// is wrong: sizes are checked before anything is allocated; names that repeat,
-// data that overlaps, leaves holes or runs past the end are errors.
+// It guarantees that a hostile file needs bounded memory and is rejected with a specific error.
+// Sizes are checked before memory is allocated. Duplicate names, and data that overlap, have gaps,
+// or exceed the file are errors.
 //
-// It does not write other types than F32, does not checksum (package checkpoint
-// does) and does not sync files to disk.
+// It writes no types except F32, computes no checksums (package checkpoint does), and does not sync
+// files to disk.
 package safetensors
 
 import (
@@ -26,12 +25,13 @@ import (
 )
 
 const (
-	// maxHeader limits the header, in bytes. Parsing takes up to 15 times as much memory. The
-	// format allows 100 MB, but 16 MiB hold 100,000 tensors with names of 100 characters.
+	// maxHeader is the maximum size of the header in bytes. Parsing needs up to 15 times as much
+	// memory. The format allows 100 MB, but 16 MiB hold 100,000 tensors with names of 100
+	// characters.
 	maxHeader = 16 << 20
-	// maxDims limits the dimensions of a tensor. Those of models have at most 5.
+	// maxDims is the maximum number of dimensions of a tensor. Tensors of models have at most 5.
 	maxDims = 16
-	// metadataKey holds free text pairs instead of a tensor.
+	// metadataKey is the key of the metadata, pairs of strings, instead of a tensor.
 	metadataKey = "__metadata__"
 	alignment   = 8
 )
@@ -43,11 +43,11 @@ type Tensor struct {
 	Data  []float32
 }
 
-// Bytes is the tensor's data as a file holds them, the memory itself.
+// Bytes returns the tensor's memory as bytes, in the format of a file.
 func (t Tensor) Bytes() []byte { return memory(t.Data) }
 
-// Write writes tensors, sorted by name, with metadata (which may be nil). The header is
-// what the first call of w.Write gets.
+// Write writes tensors, sorted by name, with metadata (which may be nil). The first call of w.Write
+// gets the whole header.
 func Write(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 	sorted := slices.Clone(tensors)
 	sort.Slice(sorted, func(i, j int) bool { return sorted[i].Name < sorted[j].Name })
@@ -71,8 +71,8 @@ func Write(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 	return nil
 }
 
-// Header is what a file begins with in which the data of tensors follow in this order.
-// Their Data are not looked at.
+// Header returns the header of a file with these tensors, whose data follow in this order. It does
+// not read their Data.
 func Header(tensors []Tensor, metadata map[string]string) ([]byte, error) {
 	header := map[string]any{}
 	if len(metadata) > 0 {
@@ -107,8 +107,8 @@ func Header(tensors []Tensor, metadata map[string]string) ([]byte, error) {
 	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), nil
 }
 
-// Read reads a file of size bytes from r, all of whose tensors must be F32. They
-// come in the order of their data.
+// Read reads a file of size bytes from r. All tensors must be F32. It returns them in the order of
+// their data.
 func Read(r io.Reader, size int64) ([]Tensor, map[string]string, error) {
 	arrays, metadata, err := ReadHeader(r, size)
 	if err != nil {
@@ -129,7 +129,7 @@ func Read(r io.Reader, size int64) ([]Tensor, map[string]string, error) {
 	return tensors, metadata, nil
 }
 
-// memory is the bytes of v; amd64 and arm64 are little-endian, as the format is.
+// memory returns the bytes of v. amd64 and arm64 are little-endian, like the format.
 func memory(v []float32) []byte {
 	if len(v) == 0 {
 		return nil

@@ -24,14 +24,14 @@ func file(header string, data []byte) []byte {
 	return append(append(b, header...), data...)
 }
 
-// split is the reverse of file.
+// split is the inverse of file.
 func split(b []byte) (header string, data []byte) {
 	n := 8 + binary.LittleEndian.Uint64(b)
 	return string(b[8:n]), b[n:]
 }
 
-// TestHeaderIsBounded: a large header is refused before it is read, and many dimensions before
-// they are decoded.
+// TestHeaderIsBounded checks that a large header is rejected before it is read, and a shape with
+// many dimensions before it is decoded.
 func TestHeaderIsBounded(t *testing.T) {
 	large := file("{"+strings.Repeat(" ", maxHeader)+"}", nil)
 	r := bytes.NewReader(large)
@@ -96,10 +96,10 @@ func TestWriteRefuses(t *testing.T) {
 }
 
 func TestHostileFiles(t *testing.T) {
-	one := `{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}` // its data begin at byte 62
+	one := `{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}` // its data start at byte 62
 	changed := func(old, new string) string { return strings.Replace(one, old, new, 1) }
 	second := func(offsets string) string {
-		return one[:len(one)-1] + `,"b":{"dtype":"F32","shape":[1],"data_offsets":` + offsets + `}}` // they begin at byte 115
+		return one[:len(one)-1] + `,"b":{"dtype":"F32","shape":[1],"data_offsets":` + offsets + `}}` // its data start at byte 115
 	}
 	for name, tt := range map[string]struct {
 		file []byte
@@ -139,14 +139,14 @@ func TestHostileFiles(t *testing.T) {
 			}
 		})
 	}
-	// The file is cut after its size was asked for.
+	// The file is truncated after its size was determined.
 	whole := file(one, make([]byte, 4))
 	if _, _, err := Read(bytes.NewReader(whole[:64]), 66); err == nil || err.Error() != `read tensor "a": at byte 64: it is cut short` {
 		t.Errorf("cut file: %v", err)
 	}
 }
 
-// FuzzRead: whatever is read writes and reads back the same.
+// FuzzRead checks that the contents of a valid file survive a write and a read.
 func FuzzRead(f *testing.F) {
 	var b bytes.Buffer
 	if err := Write(&b, sample(), map[string]string{"k": "v"}); err != nil {
