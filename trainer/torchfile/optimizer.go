@@ -11,17 +11,17 @@ import (
 
 // Optimizer is the state of an optimizer.
 type Optimizer struct {
-	// Groups are the parameter groups. PyTorch identifies a parameter by its position in
-	// the concatenation of all groups.
+	// Groups are the parameter groups. PyTorch identifies a parameter by its position in the
+	// concatenation of all groups.
 	Groups []Group
-	// State holds the tensors of each parameter, in the order of the groups, under
-	// PyTorch's names, such as "exp_avg". It is empty before the first step.
+	// State holds the tensors of each parameter, in the order of the groups, with PyTorch's names,
+	// such as "exp_avg". It is empty before the first step.
 	State [][]Tensor
 }
 
 // Group is a parameter group: parameters that share their settings.
 type Group struct {
-	Names   []string // of the parameters
+	Names   []string // names of the parameters
 	Options []Option // settings
 }
 
@@ -31,7 +31,7 @@ type Option struct {
 	Value any
 }
 
-// WriteOptimizer writes what the state_dict() of an optimizer is in PyTorch.
+// WriteOptimizer writes the state_dict() of an optimizer in PyTorch's format.
 func WriteOptimizer(w io.Writer, o Optimizer) error {
 	params := 0
 	for _, g := range o.Groups {
@@ -88,7 +88,7 @@ func (p *pickle) group(g Group, first int) {
 	p.add(appends, setItems)
 }
 
-// value is that of an option.
+// value writes the value of an option.
 func (p *pickle) value(v any) {
 	switch v := v.(type) {
 	case float64:

@@ -6,12 +6,12 @@ import (
 	"strconv"
 )
 
-// The instructions of a pickle of protocol 2 (Python's pickletools.py).
+// The instructions of pickle protocol 2 (Python's pickletools.py).
 const (
 	proto      = "\x80\x02"
 	global     = "c" // module \n name \n
 	mark       = "("
-	tuple      = "t" // of all since the mark
+	tuple      = "t" // of all values since the mark
 	emptyTuple = ")"
 	reduce     = "R"    // calls the callable before its tuple
 	unicode    = "X"    // length in 4 bytes, UTF-8
@@ -22,14 +22,14 @@ const (
 	float8     = "G" // 8 bytes, big-endian
 	plainDict  = "}"
 	plainList  = "]"
-	appends    = "e" // what is since the mark
-	persistent = "Q" // what the tuple before it stands for
+	appends    = "e" // appends all values since the mark
+	persistent = "Q" // the object identified by the tuple before it
 	setItems   = "u" // pairs since the mark
 	stop       = "."
 )
 
-// pickle builds the pickle of a state_dict. Only names that torch.load allows with
-// weights_only=True are in it.
+// pickle builds the pickle of a state_dict. It contains only names that torch.load allows with
+// weights_only=True.
 type pickle struct{ out []byte }
 
 func (p *pickle) add(instructions ...string) {
@@ -72,8 +72,8 @@ func (p *pickle) stateDict(tensors []Tensor) {
 	p.add(setItems, stop)
 }
 
-// tensor is torch._utils._rebuild_tensor_v2(storage, offset, size, stride,
-// requires_grad, backward_hooks).
+// tensor writes torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad,
+// backward_hooks).
 func (p *pickle) tensor(key string, t Tensor) {
 	p.global("torch._utils", "_rebuild_tensor_v2")
 	p.add(mark)

@@ -1,14 +1,14 @@
-// Package torchfile writes tensors as a file of torch.save, which PyTorch users open
-// with torch.load(path, weights_only=True): the state_dict of a model, an OrderedDict of
-// float32 tensors on the CPU by name, or that of an optimizer.
+// Package torchfile writes tensors in the format of torch.save. PyTorch users open the file with
+// torch.load(path, weights_only=True). It contains the state_dict of a model, an OrderedDict of
+// float32 CPU tensors, or the state_dict of an optimizer.
 //
-// The format is that of PyTorch since 1.6 (torch/serialization.py and
-// caffe2/serialize/inline_container.h): a zip archive of uncompressed entries, a
-// pickle that describes the tensors, and the bytes of each in an entry of its own,
-// 64-byte aligned so that torch.load can map them (mmap=True).
+// The format is the one PyTorch has used since 1.6 (torch/serialization.py and
+// caffe2/serialize/inline_container.h): a zip archive of uncompressed entries, with a pickle that
+// describes the tensors and one entry for the bytes of each tensor, aligned to 64 bytes so that
+// torch.load can map them (mmap=True).
 //
-// It promises that the same tensors give the same bytes, and that no tensor is held in
-// memory. It does not read such files: a pickle is a program.
+// It guarantees that equal tensors give equal files, and that no tensor is held in memory. It does
+// not read such files, because a pickle is a program.
 package torchfile
 
 import (
@@ -25,7 +25,7 @@ import (
 type Tensor struct {
 	Name  string
 	Shape []int
-	Data  *io.SectionReader // row-major, little-endian, 4 bytes an element; read twice
+	Data  *io.SectionReader // row-major, little-endian, 4 bytes per element; read twice
 }
 
 func (t Tensor) len() int64 {
@@ -37,12 +37,12 @@ func (t Tensor) len() int64 {
 }
 
 const (
-	// folder is what every entry is in; readers take the first entry's.
+	// folder is the directory of all entries. Readers use the directory of the first entry.
 	folder = "archive/"
-	// version is that of the format that every PyTorch from 1.6 on reads.
+	// version is the format version that PyTorch 1.6 and later read.
 	version = "3\n"
-	// alignment is that of tensors' bytes in the file, by padding in the extra field
-	// that PyTorch writes: two letters, the padding's length, the padding.
+	// alignment is the alignment of tensors in the file. The padding is in the extra field that
+	// PyTorch writes: two letters, the length of the padding, the padding.
 	alignment  = 64
 	extraHead  = 4
 	localHead  = 30
@@ -56,7 +56,7 @@ func Write(w io.Writer, tensors []Tensor) error {
 	return write(w, p, tensors)
 }
 
-// write writes a pickle and the tensors that it numbers.
+// write writes a pickle and the tensors that it refers to by index.
 func write(w io.Writer, p pickle, tensors []Tensor) error {
 	a := &archive{out: counter{w: w}}
 	a.zip = zip.NewWriter(&a.out)
@@ -80,7 +80,7 @@ func write(w io.Writer, p pickle, tensors []Tensor) error {
 	return a.zip.Close()
 }
 
-// archive writes entries whose size and checksum stand before them, as PyTorch does.
+// archive writes entries with size and checksum before the data, as PyTorch does.
 type archive struct {
 	out counter
 	zip *zip.Writer
@@ -95,7 +95,7 @@ func (a *archive) entry(name string, content *io.SectionReader) error {
 	if _, err := io.Copy(sum, io.NewSectionReader(content, 0, content.Size())); err != nil {
 		return err
 	}
-	if err := a.zip.Flush(); err != nil { // so that out.n is where the entry begins
+	if err := a.zip.Flush(); err != nil { // so that out.n is the offset of the entry
 		return err
 	}
 	name = folder + name
@@ -110,8 +110,8 @@ func (a *archive) entry(name string, content *io.SectionReader) error {
 	return err
 }
 
-// padding is the extra field by which the content of an entry that begins at a byte of
-// the file is aligned.
+// padding returns the extra field that aligns the content of an entry at the given offset, with a
+// name of the given length.
 func padding(at int64, name int) []byte {
 	n := int(alignment - (at+localHead+int64(name)+extraHead)%alignment)
 	extra := append([]byte(extraField), 0, 0)
@@ -122,7 +122,7 @@ func padding(at int64, name int) []byte {
 	return extra
 }
 
-// counter counts what is written.
+// counter counts the bytes written.
 type counter struct {
 	w io.Writer
 	n int64

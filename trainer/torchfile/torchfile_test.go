@@ -34,7 +34,7 @@ func samples() []Tensor {
 	}
 }
 
-// torch.load, restricted to weights, reads what was written.
+// torch.load with weights_only=True reads the written files.
 func TestPyTorchReadsIt(t *testing.T) {
 	const python = "/usr/bin/python3"
 	if exec.Command(python, "-c", "import torch").Run() != nil {
@@ -89,7 +89,7 @@ func TestPyTorchReadsIt(t *testing.T) {
 	}
 }
 
-// Every tensor's bytes are aligned, uncompressed and where the zip says.
+// Every tensor's bytes are aligned, uncompressed, and at the offset in the zip directory.
 func TestAlignment(t *testing.T) {
 	var file bytes.Buffer
 	if err := Write(&file, samples()); err != nil {
@@ -129,7 +129,7 @@ func TestWrongSize(t *testing.T) {
 	}
 }
 
-// Numbers above what four bytes hold are Python's long ones.
+// Values above 32 bits are Python long integers.
 func TestLargeNumbers(t *testing.T) {
 	for v, want := range map[int64]string{
 		5:             "J\x05\x00\x00\x00",
