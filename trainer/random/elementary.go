@@ -2,13 +2,13 @@ package random
 
 import "math"
 
-// The functions below are those of the math package for the few arguments that
-// occur here: without branches, hence faster, and with the same bits on every
-// processor, which math does not promise. Methods and coefficients are those of
-// FreeBSD's e_log.c, k_sin.c and k_cos.c; errors are below 1e-15 of the value.
+// The following functions replace the math package for the few arguments that occur here. They have
+// no branches and are therefore faster, and they are bit-identical on every CPU, which math does
+// not guarantee. Methods and coefficients are from FreeBSD's e_log.c, k_sin.c, and k_cos.c. The
+// relative error is below 1e-15.
 
-// mulAdd returns x*y+z with two roundings. The conversion is what keeps a
-// compiler from joining them to a fused multiply-add; an assignment does not.
+// mulAdd returns x*y+z with two roundings. The conversion prevents the compiler from using a fused
+// multiply-add; an assignment would not.
 func mulAdd(x, y, z float64) float64 { return float64(x*y) + z }
 
 // logUnit returns the natural logarithm of x, 0 < x <= 1 and not subnormal.

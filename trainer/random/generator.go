@@ -1,17 +1,15 @@
-// Package random is PyTorch's CPU random number generator: the 32-bit Mersenne
-// Twister and the few drawings that the trainer needs from it.
+// Package random implements PyTorch's CPU random number generator: the 32-bit Mersenne Twister and
+// the few distributions that the trainer needs.
 //
-// The same seed gives the same bits as torch.manual_seed in uniform numbers
-// (torch.rand, Tensor.uniform_) and in permutations (torch.randperm). Normal
-// numbers (torch.randn, Tensor.normal_) are PyTorch's up to the rounding of
-// float32, about one in six of them by a bit or two, and take as much of the
-// stream, so that whatever is drawn after them is equal again. All have the same
-// bits on every processor. That is what makes initial weights and the order of
-// the samples equal to those of a PyTorch program, and it is tested against
-// vectors that PyTorch wrote.
+// With the seed of torch.manual_seed, uniform values (torch.rand, Tensor.uniform_) and permutations
+// (torch.randperm) are bit-identical to PyTorch's. Normal values (torch.randn, Tensor.normal_) are
+// equal up to the rounding of float32: about one in six differs by a bit or two. They consume the
+// same amount of the stream, so all later values are equal again. All values are bit-identical on
+// every CPU. Thus initial weights and the order of samples equal those of a PyTorch program. The
+// tests compare with vectors that PyTorch wrote.
 //
-// It has no float64 tensors and no state to save: who needs a position in the
-// stream again seeds a new generator and draws again. It is not for secrets.
+// The package has no float64 tensors and no state to save: to return to a position in the stream,
+// seed a new generator and repeat the calls. It is not suitable for secrets.
 package random
 
 const (
@@ -19,19 +17,18 @@ const (
 	shiftLen = 397
 )
 
-// Generator is one stream of random numbers. It is not safe for concurrent use.
+// Generator is a stream of random numbers. It is not safe for concurrent use.
 type Generator struct {
 	state [stateLen]uint32
-	next  int // first unused word of state; stateLen when all are used
+	next  int // first unused word of state; stateLen if all are used
 
-	// spare is the second number of normal's last pair, for its next call.
+	// spare is the second value of normal's last pair, for its next call.
 	spare    float64
 	hasSpare bool
 }
 
-// New returns a generator in the state that torch.manual_seed(seed) leaves.
-// Only the low 32 bits of seed count, as in PyTorch; a negative Python seed s
-// is uint64(s), its two's complement.
+// New returns a generator in the state after torch.manual_seed(seed). Only the low 32 bits of seed
+// are used, as in PyTorch; a negative Python seed s is uint64(s), its two's complement.
 func New(seed uint64) *Generator {
 	g := &Generator{next: stateLen}
 	g.state[0] = uint32(seed)
@@ -73,8 +70,7 @@ func (g *Generator) refill() {
 	g.next = 0
 }
 
-// twist joins the first bit of a with the rest of b and multiplies by the
-// generator's matrix.
+// twist combines the first bit of a with the rest of b and multiplies by the generator's matrix.
 func twist(a, b uint32) uint32 {
 	y := a&0x80000000 | b&0x7fffffff
 	return y>>1 ^ -(y&1)&0x9908b0df

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// The tenthousandth draw of seed 5489 is the known answer of the C++ standard
-// ([rand.predef]) for mt19937.
+// The C++ standard ([rand.predef]) specifies the 10,000th value for seed 5489 of mt19937.
 func TestUint32KnownAnswer(t *testing.T) {
 	g := New(5489)
 	for range 9999 {

@@ -5,18 +5,17 @@ import (
 	"math"
 )
 
-// normalBlock is the length from which on PyTorch draws whole blocks, and theirs.
+// normalBlock is the minimum length for which PyTorch generates whole blocks, and the block length.
 const normalBlock = 16
 
-// Normal fills dst with normally distributed numbers, as Tensor.normal_(mean,
-// std) fills a float32 tensor of as many elements. It panics when std is
-// negative or no number.
+// Normal fills dst with normally distributed values, as Tensor.normal_(mean, std) fills a float32
+// tensor of the same length. It panics if std is negative or NaN.
 //
-// For 16 numbers or more that is ATen's normal_fill: Box and Muller's method on
-// blocks of 16 uniform numbers, all of them drawn before the last 16 elements,
-// when they are no whole block, are drawn once more. For fewer it is
-// at::normal_distribution<double>, whose second number waits in the generator
-// for the next short tensor, whatever is drawn in between.
+// For 16 values or more it implements ATen's normal_fill: the Box-Muller method on blocks of 16
+// uniform values, which are all generated first. If the length is not a multiple of 16, the last 16
+// values are generated again. For fewer values it implements at::normal_distribution<double>, whose
+// second value is stored in the generator for the next short tensor, whatever is generated in
+// between.
 func (g *Generator) Normal(mean, std float64, dst []float32) {
 	if !(std >= 0) {
 		panic(fmt.Sprintf("random: normal distribution with standard deviation %v, want 0 or more", std))
@@ -38,9 +37,9 @@ func (g *Generator) Normal(mean, std float64, dst []float32) {
 	}
 }
 
-// boxMuller makes normal numbers of uniform ones. Pairs are elements j and j+8.
-// What PyTorch's kernel rounds to float32 on the way is rounded here, too: above
-// all the angle, for an error there is a large one where the sine is small.
+// boxMuller converts uniform values to normal values. Pairs are elements j and j+8. It rounds
+// intermediate values to float32 where PyTorch's kernel does. Most important is the angle: its
+// rounding error has a large effect where the sine is small.
 func boxMuller(mean, std float32, block *[normalBlock]float32) {
 	const half = normalBlock / 2
 	var radius [half]float32
@@ -55,7 +54,7 @@ func boxMuller(mean, std float32, block *[normalBlock]float32) {
 	}
 }
 
-// normal returns one number of the standard normal distribution, in float64.
+// normal returns a value of the standard normal distribution, in float64.
 func (g *Generator) normal() float64 {
 	if g.hasSpare {
 		g.hasSpare = false
@@ -68,8 +67,8 @@ func (g *Generator) normal() float64 {
 	return radius * cos
 }
 
-// float64 returns the next number of [0, 1), a multiple of 2^-53, as one element
-// of torch.rand in float64.
+// float64 returns the next value in [0, 1), a multiple of 2^-53, like an element of torch.rand in
+// float64.
 func (g *Generator) float64() float64 {
 	high := uint64(g.Uint32())
 	bits := high<<32 | uint64(g.Uint32())

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// normalCall is one call of a case in normal_golden.json; testdata/torch_normal.py
-// says what it means.
+// normalCall is a call of a case in normal_golden.json; see testdata/torch_normal.py.
 type normalCall struct {
 	Call        string
 	N           int
@@ -19,7 +18,7 @@ type normalCall struct {
 	Sum         float64
 }
 
-// run makes the call and checks the normal numbers it drew.
+// run makes the call and checks the normal values.
 func (c normalCall) run(t *testing.T, g *Generator) {
 	t.Helper()
 	got := make([]float32, c.N)
@@ -49,7 +48,7 @@ func (c normalCall) run(t *testing.T, g *Generator) {
 	for _, v := range got {
 		sum += float64(v)
 	}
-	// The numbers' roundings add up like a random walk.
+	// Rounding errors accumulate like a random walk.
 	limit := 1e-6 * (math.Abs(c.Mean) + c.Std) * math.Sqrt(float64(c.N))
 	if !(math.Abs(sum-c.Sum) <= limit) {
 		t.Errorf("sum of %d numbers = %v, want %v", c.N, sum, c.Sum)
@@ -85,8 +84,8 @@ func TestNormalEqualsTorch(t *testing.T) {
 	}
 }
 
-// The bits do not depend on the processor, though no PyTorch promises them: this
-// digest was taken on amd64.
+// The bits do not depend on the CPU, although PyTorch does not guarantee this. The digest was
+// computed on amd64.
 func TestNormalBits(t *testing.T) {
 	g := New(1)
 	long, short := make([]float32, 100003), make([]float32, 15)
@@ -125,7 +124,7 @@ func TestNormalRefusesDeviation(t *testing.T) {
 	}
 }
 
-// Arguments are those that occur: u and 2 pi u of uniform numbers, and the ends.
+// The arguments occur in practice: u and 2 pi u for uniform values, and the ends of the ranges.
 func TestElementaryFunctions(t *testing.T) {
 	check := func(name string, x, got, want float64) {
 		t.Helper()

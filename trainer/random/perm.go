@@ -2,12 +2,12 @@ package random
 
 import "fmt"
 
-// MaxPerm is the length of the longest permutation. From one more on, PyTorch
-// draws another way, and did so differently before version 2.6.
+// MaxPerm is the maximum length of a permutation. For longer ones, PyTorch uses a different method,
+// which changed in version 2.6.
 const MaxPerm = 214748363
 
-// Perm returns a permutation of 0..n-1, as torch.randperm(n), and consumes n-1
-// numbers of the stream. It panics when n is negative or above MaxPerm.
+// Perm returns a permutation of 0..n-1, like torch.randperm(n), and consumes n-1 numbers of the
+// stream. It panics if n is negative or above MaxPerm.
 func (g *Generator) Perm(n int) []int {
 	if n < 0 || n > MaxPerm {
 		panic(fmt.Sprintf("random: permutation of %d elements, want 0 to %d", n, MaxPerm))
