@@ -12,14 +12,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// Names of the arrays in a safetensors file, unless Options say others.
+// Default names of the arrays in a safetensors file.
 const (
 	defaultFeatures = "x"
 	defaultTarget   = "y"
 )
 
-// openSafetensors reads inputs and targets from a safetensors file, and from the
-// held-out file if there is one.
+// openSafetensors reads inputs and targets from a safetensors file, and from the held-out file if
+// there is one.
 func openSafetensors(ctx context.Context, o Options) (train, eval Dataset, err error) {
 	t, err := readArrays(ctx, o.Path, o, nil)
 	if err != nil {
@@ -38,15 +38,15 @@ func openSafetensors(ctx context.Context, o Options) (train, eval Dataset, err e
 	return t, e, nil
 }
 
-// arraysFile is a safetensors file that is being read.
+// arraysFile is an open safetensors file.
 type arraysFile struct {
 	io.ReaderAt
 	path   string
 	arrays []safetensors.Array
 }
 
-// readArrays reads one file. What is held out must be like what is trained on,
-// which is nil for the latter.
+// readArrays reads one file. Held-out data must match the training data, like; like is nil for the
+// training data themselves.
 func readArrays(ctx context.Context, path string, o Options, like *table) (*table, error) {
 	raw, info, err := openFile(path)
 	if err != nil {
@@ -105,7 +105,7 @@ func (f arraysFile) at(a safetensors.Array, i int, format string, args ...any) e
 	return fmt.Errorf("read %q: at byte %d: tensor %q: %w", f.path, a.Begin+int64(i*a.DType.Size()), a.Name, fmt.Errorf(format, args...))
 }
 
-// find returns the array of that name.
+// find returns the array with the given name.
 func (f arraysFile) find(name string) (safetensors.Array, error) {
 	i := slices.IndexFunc(f.arrays, func(a safetensors.Array) bool { return a.Name == name })
 	if i >= 0 {
@@ -121,7 +121,7 @@ func (f arraysFile) find(name string) (safetensors.Array, error) {
 	}
 }
 
-// checkShapes checks that x is rows of inputs, and y one or more numbers for each.
+// checkShapes returns an error unless x has rows of inputs and y has one or more values per row.
 func (f arraysFile) checkShapes(x, y safetensors.Array) error {
 	switch {
 	case len(x.Shape) < 2:
@@ -140,7 +140,7 @@ func (f arraysFile) checkShapes(x, y safetensors.Array) error {
 	return nil
 }
 
-// features reads the inputs. Bytes stay bytes, in memory, and come as 0 to 255.
+// features reads the inputs. Bytes stay bytes in memory and are read as 0 to 255.
 func (f arraysFile) features(x safetensors.Array) (features, error) {
 	n := x.Len() / x.Shape[0]
 	if x.DType == safetensors.U8 {
@@ -154,7 +154,7 @@ func (f arraysFile) features(x safetensors.Array) (features, error) {
 	return floatRows{values, n}, err
 }
 
-// floats reads finite numbers.
+// floats reads finite values.
 func (f arraysFile) floats(a safetensors.Array) ([]float32, error) {
 	values, err := a.Float32s(f)
 	if err != nil {
@@ -168,7 +168,7 @@ func (f arraysFile) floats(a safetensors.Array) ([]float32, error) {
 	return values, nil
 }
 
-// values makes the dataset of rows of targets.
+// values returns the dataset for rows of targets.
 func (f arraysFile) values(kind string, inputs features, y safetensors.Array, task string) (*table, error) {
 	if task == TaskClassification {
 		return nil, &hintError{
@@ -186,7 +186,7 @@ func (f arraysFile) values(kind string, inputs features, y safetensors.Array, ta
 	return newValueTable(kind, inputs, targets, len(targets)/y.Shape[0]), nil
 }
 
-// classes makes the dataset of labels, of like's classes if it is there.
+// classes returns the dataset for labels, with like's classes unless like is nil.
 func (f arraysFile) classes(kind string, inputs features, y safetensors.Array, task string, like *table) (*table, error) {
 	if task == TaskRegression {
 		return nil, &hintError{

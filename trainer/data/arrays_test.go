@@ -18,7 +18,7 @@ type array struct {
 	raw         []byte
 }
 
-// safetensorsBytes makes a file of arrays.
+// safetensorsBytes returns a file of arrays.
 func safetensorsBytes(arrays ...array) []byte {
 	var entries []string
 	var body []byte
@@ -47,8 +47,8 @@ func int64Bytes(values ...int64) []byte {
 	return raw
 }
 
-// arraysBytes makes a file with images x of labels y, and halves, whose numbers
-// count up, of values.
+// arraysBytes returns a file with images x and labels y, and with halves, which are consecutive
+// integers, and values.
 func arraysBytes(n int) []byte {
 	var x, y, halves []byte
 	var values []float32
@@ -130,7 +130,7 @@ func TestOpenSafetensorsErrors(t *testing.T) {
 		name    string
 		content []byte
 		o       Options
-		want    string // behind the path
+		want    string // after the path
 		hint    bool
 	}{
 		{"empty", nil, Options{}, `at byte 0: read the header's length: it is cut short`, false},

@@ -1,15 +1,15 @@
 package data
 
-// Batch is where samples are read to, one after the other. Only those slices are
-// used that the dataset has, the others may be nil; slices may be longer than needed.
+// Batch holds the memory into which samples are read, one after the other. Only the slices that the
+// dataset has are used; the others may be nil. Slices may be longer than needed.
 type Batch struct {
 	X       []float32 // samples x Inputs
 	Tokens  []int32   // samples x Tokens
-	Labels  []int32   // samples, or samples x Tokens: the token that follows each
+	Labels  []int32   // samples, or samples x Tokens: the next token of each
 	Targets []float32 // samples x Outputs
 }
 
-// NewBatch returns room for size samples of d.
+// NewBatch allocates memory for size samples of d.
 func NewBatch(d Dataset, size int) Batch {
 	var b Batch
 	perSample := 1
@@ -27,7 +27,7 @@ func NewBatch(d Dataset, size int) Batch {
 	return b
 }
 
-// first returns the part of b, made for size samples, that n of them fill.
+// first returns the part of b, which has memory for size samples, for n samples.
 func (b Batch) first(n, size int) Batch {
 	return Batch{
 		X:       b.X[:len(b.X)/size*n],

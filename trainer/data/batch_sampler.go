@@ -2,33 +2,36 @@ package data
 
 import "fmt"
 
-// BatchSampler cuts what a rank takes into batches, as PyTorch's
+// BatchSampler divides a rank's samples into batches, like PyTorch's
 // torch.utils.data.BatchSampler(sampler, batch_size, drop_last).
 type BatchSampler struct {
 	Sampler Sampler
 	Batch   int // samples per batch and rank, at least 1
-	// DropLast leaves out a last batch that is not full. The sampler's own DropLast
-	// is about samples that do not go around.
+	// DropLast drops a last batch that is not full. The sampler's DropLast is for samples that do
+	// not divide evenly among the ranks.
 	DropLast bool
 }
 
-// State is how far a run has come in its samples: what a checkpoint keeps. It
-// holds for any number of ranks.
+// State is the position of a run in its samples, as stored in a checkpoint. It is valid for any
+// number of ranks.
 type State struct {
 	Seed     int64 `json:"seed"`
 	Epoch    int   `json:"epoch"`
-	Consumed int   `json:"consumed"` // samples of the epoch that all ranks together have taken
+	Consumed int   `json:"consumed"` // samples of the epoch that all ranks have consumed
 }
 
-// Rest returns the batches that this rank has still to take in the epoch of at;
-// at the epoch's beginning it is the whole epoch, as PyTorch's.
+// Rest returns the remaining batches of this rank in the epoch of at. At the beginning of the epoch
+// this is the whole epoch, as in PyTorch.
 //
-// Whatever numbers of ranks took part in an epoch one after the other, each sample
-// is taken once, but for these: without any DropLast the last ranks to take part
-// repeat fewer samples than they are, to get equally many; with the sampler's they
-// leave out fewer than they are instead; with DropLast of batches they leave out
-// less than a batch each besides. With the sampler's Join there are none of these, and
-// a rank may have a batch fewer than the first, or a shorter last one.
+// Whatever numbers of ranks process an epoch one after the other, each sample is used once, with
+// these exceptions, where n is the last number of ranks:
+//
+//   - Without any DropLast, fewer than n samples are repeated, so that ranks have equal numbers of
+//     samples.
+//   - With the sampler's DropLast, fewer than n samples are dropped instead.
+//   - With DropLast of batches, each rank also drops less than one batch.
+//   - With the sampler's Join there are no exceptions, and a rank may have one batch fewer than
+//     rank 0, or a shorter last one.
 func (s BatchSampler) Rest(at State) [][]int {
 	if s.Batch < 1 {
 		panic(fmt.Sprintf("data: batches of %d samples", s.Batch))

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// epochInParts runs an epoch in parts, each with a number of ranks of its own
-// that take some batches, the last part to the end. It returns how often each
-// sample was taken, and the sampler of the last part.
+// epochInParts runs an epoch in parts, each with a different number of ranks for some batches, the
+// last part to the end. It returns how often each sample was used, and the sampler of the last
+// part.
 func epochInParts(rng *rand.Rand, s BatchSampler, epoch int) ([]int, BatchSampler) {
 	count := make([]int, s.Sampler.N)
 	at := State{Seed: s.Sampler.Seed, Epoch: epoch}
@@ -28,7 +28,7 @@ func epochInParts(rng *rand.Rand, s BatchSampler, epoch int) ([]int, BatchSample
 			taken := 0
 			for _, batches := range all {
 				if step == len(batches) && s.Sampler.Join {
-					continue // this rank has none left
+					continue // this rank has no batches left
 				}
 				for _, i := range batches[step] {
 					count[i]++
@@ -43,8 +43,8 @@ func epochInParts(rng *rand.Rand, s BatchSampler, epoch int) ([]int, BatchSample
 	}
 }
 
-// Whatever the world sizes and batches of the parts of an epoch were, each sample
-// is taken once, but for what the doc comment of Rest says.
+// Whatever the world sizes and batches of the parts of an epoch, each sample is used once, with the
+// exceptions that Rest documents.
 func TestEachSampleOnceAtAnyWorldSizes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
@@ -63,7 +63,7 @@ func TestEachSampleOnceAtAnyWorldSizes(t *testing.T) {
 	}
 }
 
-// checkOnce checks how often samples were taken in an epoch that s ended.
+// checkOnce checks how often samples were used in an epoch that s ended.
 func checkOnce(s BatchSampler, count []int) string {
 	missing, extra := 0, 0
 	for _, c := range count {

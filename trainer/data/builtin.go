@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// BuiltinPrefix begins a path that names data inside the program.
+// BuiltinPrefix is the prefix of a path that names data inside the program.
 const BuiltinPrefix = "builtin:"
 
-// The one builtin dataset, see builtin/README.md.
+// fashionMNIST is the only builtin dataset, see builtin/README.md.
 const fashionMNIST = "fashion-mnist"
 
 //go:embed builtin/*.gz
 var builtinFiles embed.FS
 
-// openBuiltin opens the data that path, beginning with BuiltinPrefix, names.
+// openBuiltin opens the builtin data with the given path, which begins with BuiltinPrefix.
 func openBuiltin(ctx context.Context, path string) (train, eval Dataset, err error) {
 	if name := strings.TrimPrefix(path, BuiltinPrefix); name != fashionMNIST {
 		return nil, nil, &hintError{

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// A compressed file may expand to freeExpansion bytes, or to maxExpansion times its
-	// size if that is more. Deflate reaches a ratio of 1,032 for a file of equal bytes, real
-	// data stay below 100: sparse one-hot rows as CSV have about 90.
+	// A compressed file may expand to freeExpansion bytes, or to maxExpansion times its size if
+	// that is more. Deflate reaches a ratio of 1,032 for a file of equal bytes. Real data stay
+	// below 100: sparse one-hot rows as CSV have about 90.
 	freeExpansion = 64 << 20
 	maxExpansion  = 200
 )
@@ -38,8 +38,8 @@ func openContent(ctx context.Context, path string) (*content, error) {
 	return newContent(ctx, raw, path)
 }
 
-// newContent returns the content of a file, decompressed if it begins as gzip does,
-// whatever the file is called. Closing it closes raw.
+// newContent returns the content of a file, decompressed if it begins with gzip's magic number,
+// whatever its name. Closing it closes raw.
 func newContent(ctx context.Context, raw fs.File, path string) (*content, error) {
 	fail := func(err error) (*content, error) {
 		raw.Close()
@@ -71,7 +71,7 @@ func (c *content) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// checkSize returns an error if the file must not have n bytes of content.
+// checkSize returns an error if n bytes of content exceed the limit.
 func (c *content) checkSize(n int64) error {
 	if limit := max(freeExpansion, maxExpansion*c.compressed); c.size < 0 && n > limit {
 		return &hintError{

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// maxCounted is the size in bytes up to which Count reads whole files.
+// maxCounted is the maximum size in bytes of files that Count reads.
 const maxCounted = 4 << 20
 
-// Count returns the number of training samples if it is quick to find: from the
-// options, from the header of a file, or from files of up to 4 MiB. ok is false if it
-// is not, or if the data cannot be read.
+// Count returns the number of training samples if it can be determined quickly: from the options,
+// from the header of a file, or from files of up to 4 MiB. Otherwise, or if the data cannot be
+// read, ok is false.
 func Count(ctx context.Context, o Options) (n int, ok bool) {
 	switch o.Kind {
 	case KindSynthetic:
@@ -38,7 +38,7 @@ func Count(ctx context.Context, o Options) (n int, ok bool) {
 	return train.Len(), true
 }
 
-// sizeOf returns the total size of the regular files that a path or pattern names.
+// sizeOf returns the total size of the regular files that match a path or pattern.
 func sizeOf(path string) (total int64, ok bool) {
 	paths, err := filepath.Glob(path)
 	if err != nil || len(paths) == 0 {

@@ -11,11 +11,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// csvFile is what one CSV file holds: its columns and all its numbers.
+// csvFile is a parsed CSV file.
 type csvFile struct {
 	path   string
 	names  []string // of the columns; nil without a header line
-	header int      // number of the header line
+	header int      // line number of the header
 	target int      // column to predict
 	x      []float32
 	inputs int
@@ -25,7 +25,7 @@ type csvFile struct {
 	classes int // one more than the largest label
 }
 
-// openCSV reads the file to train on and, if there is one, the held-out file.
+// openCSV reads the training file and, if there is one, the held-out file.
 func openCSV(ctx context.Context, o Options) (train, eval Dataset, err error) {
 	rules := csvRules{target: o.Target, classify: o.Task == TaskClassification}
 	t, err := readCSVPath(ctx, o.Path, rules)
@@ -49,7 +49,7 @@ func openCSV(ctx context.Context, o Options) (train, eval Dataset, err error) {
 	return t.dataset(t.classes), e.dataset(t.classes), nil
 }
 
-// dataset makes the dataset of a file that was read.
+// dataset returns the dataset of the file.
 func (f *csvFile) dataset(classes int) *table {
 	if f.labels != nil {
 		return newClassTable("classes", floatRows{f.x, f.inputs}, f.labels, classes)
@@ -57,11 +57,11 @@ func (f *csvFile) dataset(classes int) *table {
 	return newValueTable("values", floatRows{f.x, f.inputs}, f.targets, 1)
 }
 
-// csvRules say how to read a file.
+// csvRules configures how a file is read.
 type csvRules struct {
 	target   string   // name or number of the column to predict; empty: the last
 	classify bool     // targets are labels
-	like     *csvFile // a file that must have the same columns, and no fewer classes
+	like     *csvFile // file with the same columns whose classes must not be exceeded, or nil
 }
 
 // readCSVPath reads the file at path, compressed or not.
@@ -74,8 +74,8 @@ func readCSVPath(ctx context.Context, path string, rules csvRules) (*csvFile, er
 	return readCSV(path, r, rules)
 }
 
-// readCSV reads a file of comma-separated numbers, RFC 4180, one sample a line.
-// The first line may be a header, see readHeader.
+// readCSV reads a file of comma-separated values, RFC 4180, with one sample per line. The first
+// line may be a header, see readHeader.
 func readCSV(path string, r io.Reader, rules csvRules) (*csvFile, error) {
 	f := &csvFile{path: path}
 	limited := &recordReader{r: r}
@@ -118,8 +118,8 @@ func readCSV(path string, r io.Reader, rules csvRules) (*csvFile, error) {
 	return f, nil
 }
 
-// maxRecord limits the bytes of a record, for which the parser needs up to 20 times as much
-// memory. A row of a million columns has less.
+// maxRecord is the maximum size of a record in bytes. The parser needs up to 20 times as much
+// memory. A row of a million columns is smaller.
 const maxRecord = 16 << 20
 
 // recordReader returns an error after maxRecord bytes, unless n is reset.
@@ -168,7 +168,7 @@ func (f *csvFile) add(in *csv.Reader, record []string, rules csvRules) error {
 	return nil
 }
 
-// label reads a class label.
+// label parses a class label.
 func (f *csvFile) label(in *csv.Reader, text string, like *csvFile) (int32, error) {
 	label, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
@@ -189,7 +189,7 @@ func (f *csvFile) label(in *csv.Reader, text string, like *csvFile) (int32, erro
 	return int32(label), nil
 }
 
-// number reads a value that float32 can hold.
+// number parses a finite float32.
 func number(text string) (float32, error) {
 	value, err := strconv.ParseFloat(text, 32)
 	switch {
@@ -205,7 +205,7 @@ func number(text string) (float32, error) {
 	return float32(value), nil
 }
 
-// column names a column at the start of a message, when the file does.
+// column returns the name of a column as a prefix for messages, or "" if columns have no names.
 func (f *csvFile) column(i int) string {
 	if f.names == nil {
 		return ""
@@ -213,13 +213,13 @@ func (f *csvFile) column(i int) string {
 	return fmt.Sprintf("column %q: ", f.names[i])
 }
 
-// at returns an error at a field of the record just read, as file:line:column.
+// at returns an error with the position file:line:column of a field of the last record.
 func (f *csvFile) at(in *csv.Reader, field int, format string, args ...any) error {
 	line, column := in.FieldPos(field)
 	return fmt.Errorf("%s:%d:%d: %w", f.path, line, column, fmt.Errorf(format, args...))
 }
 
-// syntaxError gives an error of the reader in the form of at.
+// syntaxError formats an error of the CSV reader like at.
 func (f *csvFile) syntaxError(in *csv.Reader, err error) error {
 	if pe, ok := errors.AsType[*csv.ParseError](err); ok {
 		return fmt.Errorf("%s:%d:%d: %w", f.path, pe.Line, pe.Column, pe.Err)

@@ -11,13 +11,12 @@ import (
 	"strings"
 )
 
-// readHeader looks at the first record of a file: it finds out whether it is a
-// header, which column is the target, and whether the columns are those expected.
+// readHeader inspects the first record of a file. It determines whether it is a header and which
+// column is the target, and checks that the columns match rules.like.
 //
-// A first line of numbers only is a sample. One without any number is a header,
-// and so is one whose only numbers count its columns from 0, as pandas writes
-// for columns without names. Anything else is a sample with an error in it, or a
-// header with one, and is refused rather than guessed.
+// A first line with only numbers is a sample. A line without numbers is a header, and so is a line
+// whose only numbers count its columns from 0, as pandas writes for columns without names. Any
+// other line is ambiguous, a sample or a header with an error, and is rejected.
 func (f *csvFile) readHeader(in *csv.Reader, record []string, rules csvRules) (header bool, err error) {
 	if len(record) < 2 {
 		err := f.at(in, 0, "one column only, want inputs and a target")
@@ -61,7 +60,7 @@ func (f *csvFile) readHeader(in *csv.Reader, record []string, rules csvRules) (h
 	return f.names != nil, nil
 }
 
-// setNames takes the header's names.
+// setNames sets the names of the columns from the header.
 func (f *csvFile) setNames(in *csv.Reader, record []string) error {
 	for i, name := range record {
 		if name == "" {
@@ -79,7 +78,7 @@ func (f *csvFile) setNames(in *csv.Reader, record []string) error {
 	return nil
 }
 
-// findTarget finds the column to predict.
+// findTarget sets the column to predict.
 func (f *csvFile) findTarget(in *csv.Reader, target string) error {
 	f.target = f.inputs
 	if target == "" {
@@ -105,7 +104,7 @@ func (f *csvFile) findTarget(in *csv.Reader, target string) error {
 	return nil
 }
 
-// checkLike checks that the columns are those of the file that is trained on.
+// checkLike returns an error unless the columns equal the training file's.
 func (f *csvFile) checkLike(in *csv.Reader, like *csvFile) error {
 	if f.inputs != like.inputs {
 		return f.at(in, 0, "%d columns, but %q has %d", f.inputs+1, like.path, like.inputs+1)
@@ -121,7 +120,7 @@ func (f *csvFile) checkLike(in *csv.Reader, like *csvFile) error {
 	return nil
 }
 
-// abridge lists names, some of them when there are many.
+// abridge lists names, omitting some if there are many.
 func abridge(names []string) string {
 	const most = 12
 	if len(names) > most {
@@ -130,7 +129,7 @@ func abridge(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// skipBOM drops the byte order mark that spreadsheets put before UTF-8.
+// skipBOM drops the byte order mark that spreadsheets write at the start of UTF-8.
 func skipBOM(r io.Reader) io.Reader {
 	buffered := bufio.NewReader(r)
 	mark := []byte("\xef\xbb\xbf")

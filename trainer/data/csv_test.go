@@ -137,7 +137,7 @@ func TestOpenCSV(t *testing.T) {
 	}
 }
 
-// Held-out samples may all be of one class, what is trained on not.
+// Held-out samples may all have the same class; training samples may not.
 func TestOpenCSVOfOneClass(t *testing.T) {
 	dir := files(t, map[string][]byte{"one.csv": []byte("a,b,y\n1,2,7\n3,4,7\n"), "plain.csv": []byte("1,7\n"), "two.csv": []byte("a,b,y\n1,2,0\n3,4,7\n")})
 	one, plain, two := filepath.Join(dir, "one.csv"), filepath.Join(dir, "plain.csv"), filepath.Join(dir, "two.csv")

@@ -9,11 +9,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// untouched marks what a read must leave alone.
+// untouched marks values that a read must not change.
 const untouched = -77
 
-// checkDataset checks what every dataset promises: consistent sizes, finite
-// values, tokens and labels in range, destinations untouched beyond the batch.
+// checkDataset checks the guarantees of every dataset: consistent sizes, finite values, tokens and
+// labels in range, and no writes beyond the batch.
 func checkDataset(t *testing.T, d Dataset) {
 	t.Helper()
 	n, in, tokens, out := d.Len(), d.Inputs(), d.Tokens(), d.Outputs()
@@ -132,7 +132,7 @@ func TestReadAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Nothing but a panic keeps a wrong index from reading another sample.
+// Only a panic prevents a wrong index from reading a different sample.
 func TestReadRefusesWhatDoesNotFit(t *testing.T) {
 	for name, d := range openAll(t) {
 		short := NewBatch(d, 2)

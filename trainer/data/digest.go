@@ -9,8 +9,8 @@ import (
 	"math"
 )
 
-// digest hashes a dataset in a fixed form: a line with kind and shape, then the
-// values in order, little-endian.
+// digest hashes a dataset in a fixed form: a line with kind and shape, then the values in order,
+// little-endian.
 type digest struct {
 	hash  hash.Hash
 	block [4096]byte

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The digest sees each thing that makes other samples, and nothing else.
+// The digest depends on everything that changes samples, and on nothing else.
 func TestDigestSeesWhatIsTrainedOn(t *testing.T) {
 	digest := func(content []byte, name string, o Options) string {
 		o.Path = filepath.Join(files(t, map[string][]byte{name: content}), name)
@@ -29,8 +29,8 @@ func TestDigestSeesWhatIsTrainedOn(t *testing.T) {
 		name    string
 		content []byte
 		o       Options
-		same    []byte // content that holds the same
-		other   []byte // content that does not
+		same    []byte // different file with equal samples
+		other   []byte // file with different samples
 		options []Options
 	}{
 		{"text", prose, Options{Kind: KindText, Context: 12}, gzipped(t, prose), changed(prose, 40, 'i'),

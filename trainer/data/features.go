@@ -1,13 +1,13 @@
 package data
 
-// features are the inputs of samples, a row each.
+// features are the inputs of samples, one row each.
 type features interface {
 	width() int // values per row
 	row(i int, dst []float32)
 	hash(d *digest)
 }
 
-// floatRows are rows of n numbers each.
+// floatRows are rows of n values each.
 type floatRows struct {
 	values []float32
 	n      int
@@ -17,12 +17,12 @@ func (f floatRows) width() int               { return f.n }
 func (f floatRows) row(i int, dst []float32) { copy(dst, f.values[i*f.n:(i+1)*f.n]) }
 func (f floatRows) hash(d *digest)           { d.floats(f.values) }
 
-// byteRows are rows of n bytes each, kept as bytes: a quarter of the memory of
-// the numbers they stand for.
+// byteRows are rows of n bytes each. They stay bytes in memory, which needs a quarter of the memory
+// of float32.
 type byteRows struct {
 	values []byte
 	n      int
-	number *[256]float32 // that each byte stands for
+	number *[256]float32 // value of each byte
 }
 
 func (f byteRows) width() int     { return f.n }
@@ -35,9 +35,9 @@ func (f byteRows) row(i int, dst []float32) {
 }
 
 var (
-	// scaledByte is byte/255 in float32, as torchvision's ToTensor scales an image.
+	// scaledByte is byte/255 in float32, like torchvision's ToTensor.
 	scaledByte = byteTable(255)
-	// plainByte is the byte's own value.
+	// plainByte is the value of the byte.
 	plainByte = byteTable(1)
 )
 

@@ -58,9 +58,8 @@ func openFile(path string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// cause strips the path from an error of the file system, since messages name
-// the whole path already, and says an early end, of compressed data or of a file
-// that became shorter, in words.
+// cause strips the path from a file system error, because messages already contain the full path.
+// It replaces the end of file, of compressed data or a truncated file, by a message for users.
 func cause(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the file is cut short")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What is no file on disk is refused in words, at once: opening a pipe waits for
-// who writes to it, and a device never ends.
+// Anything but a regular file is rejected immediately with a clear error: opening a pipe would wait
+// for a writer, and a device never ends.
 func TestOnlyRegularFilesAreRead(t *testing.T) {
 	dir := t.TempDir()
 	pipe, socket := filepath.Join(dir, "pipe"), filepath.Join(dir, "socket")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// golden is what testdata/torch_data.py had PyTorch give.
+// golden is PyTorch's output, as written by testdata/torch_data.py.
 type golden struct {
 	Splits []struct {
 		N           int

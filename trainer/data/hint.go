@@ -1,6 +1,6 @@
 package data
 
-// hintError is an error that also says, in one line, what to do.
+// hintError is an error with a hint.
 type hintError struct {
 	error
 	hint string

@@ -9,9 +9,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// IDX is the format of MNIST's files: two zero bytes, a byte for the type of the
-// values, a byte for the number of dimensions, each dimension as a big-endian
-// 32-bit number, then the values in row-major order.
+// IDX is the format of MNIST's files: two zero bytes, a byte for the type of the values, a byte for
+// the number of dimensions, each dimension as a big-endian 32-bit integer, then the values in
+// row-major order.
 const idxUnsignedByte = 0x08
 
 // idxFile is an IDX file of unsigned bytes whose header has been read.
@@ -20,12 +20,12 @@ type idxFile struct {
 	in     *content
 	header int   // bytes
 	shape  []int // the first dimension counts samples
-	size   int   // values, a byte each
+	size   int   // number of values, one byte each
 }
 
-// readIDXHeader reads the header of a file that must have this number of dimensions. It
-// returns an error if the file cannot hold what its header promises: a plain file has
-// exactly that size, a compressed one may expand only so far.
+// readIDXHeader reads the header of a file that must have this number of dimensions. It returns an
+// error if the file cannot hold the values that its header announces: a plain file has exactly that
+// size, a compressed one may expand only up to a limit.
 func readIDXHeader(path string, in *content, dims int) (*idxFile, error) {
 	f := &idxFile{path: path, in: in, size: 1}
 	header := make([]byte, 4+4*dims)
@@ -71,7 +71,7 @@ func readIDXHeader(path string, in *content, dims int) (*idxFile, error) {
 	return f, nil
 }
 
-// at returns an error at a byte of the file.
+// at returns an error at a byte offset of the file.
 func (f *idxFile) at(offset int, format string, args ...any) error {
 	return fmt.Errorf("read %q: at byte %d: %w", f.path, offset, fmt.Errorf(format, args...))
 }
@@ -94,7 +94,7 @@ func (f *idxFile) values() ([]byte, error) {
 			return nil, f.at(f.header+n, "%w", cause(err))
 		}
 	}
-	// One more byte, so that a checksum at the end of a gzip stream is checked.
+	// Read one more byte, so that the checksum at the end of a gzip stream is verified.
 	var extra [1]byte
 	switch n, err := io.ReadFull(f.in, extra[:]); {
 	case n > 0:

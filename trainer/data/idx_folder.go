@@ -10,14 +10,14 @@ import (
 // idxSet names the two files of one part of an IDX dataset.
 type idxSet struct{ images, labels string }
 
-// MNIST, Fashion-MNIST, KMNIST and EMNIST-digits all come under these names.
+// MNIST, Fashion-MNIST, KMNIST, and EMNIST-digits all use these names.
 var (
 	idxTrain = idxSet{"train-images-idx3-ubyte", "train-labels-idx1-ubyte"}
 	idxEval  = idxSet{"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}
 )
 
-// openIDX opens the training files of trainPath and the held-out files of
-// evalPath, or of trainPath when evalPath is empty and they are there.
+// openIDX opens the training files in trainPath and the held-out files in evalPath. If evalPath is
+// empty, it uses the held-out files in trainPath, if they exist.
 func openIDX(ctx context.Context, trainPath, evalPath string) (train, eval Dataset, err error) {
 	trainFolder, err := dataFolder(trainPath)
 	if err != nil {
@@ -32,8 +32,7 @@ func openIDX(ctx context.Context, trainPath, evalPath string) (train, eval Datas
 	return openIDXFolders(ctx, trainFolder, evalFolder, evalPath != "")
 }
 
-// openIDXFolders opens both parts. Held-out files may be absent, both of them,
-// unless needEval.
+// openIDXFolders opens both parts. Unless needEval is set, both held-out files may be missing.
 func openIDXFolders(ctx context.Context, trainFolder, evalFolder folder, needEval bool) (train, eval Dataset, err error) {
 	t, err := readIDXSet(ctx, trainFolder, idxTrain, nil)
 	if err != nil {
@@ -50,7 +49,7 @@ func openIDXFolders(ctx context.Context, trainFolder, evalFolder folder, needEva
 	return t, e, nil
 }
 
-// dataFolder checks that path is a folder.
+// dataFolder returns an error unless path is a directory.
 func dataFolder(path string) (folder, error) {
 	const hint = "path must be the folder that holds train-images-idx3-ubyte and its three companions, as /usr/share/datasets/fashion-mnist (Debian package dataset-fashion-mnist), or \"builtin:fashion-mnist\""
 	info, err := os.Stat(path)
@@ -63,10 +62,10 @@ func dataFolder(path string) (folder, error) {
 	return folder{name: path}, nil
 }
 
-// readIDXSet reads images and labels. Held-out data must have the image size and the
-// classes of the training data, like, which is nil for the training data themselves: their
-// largest label gives the number of classes. Pixels are read last, when the headers and the
-// labels are known to fit.
+// readIDXSet reads images and labels. Held-out data must have the image size and the classes of the
+// training data, like. For the training data themselves, like is nil, and the largest label gives
+// the number of classes. Pixels are read last, after the headers and the labels have been
+// validated.
 func readIDXSet(ctx context.Context, f folder, set idxSet, like *table) (*table, error) {
 	images, err := openIDXFile(ctx, f, set.images, 3)
 	if err != nil {

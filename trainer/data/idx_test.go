@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// idxBytes makes an IDX file of unsigned bytes.
+// idxBytes returns an IDX file of unsigned bytes.
 func idxBytes(values []byte, shape ...uint32) []byte {
 	out := []byte{0, 0, idxUnsignedByte, byte(len(shape))}
 	for _, d := range shape {
@@ -86,7 +86,7 @@ func TestReadIDXErrors(t *testing.T) {
 	if _, _, err := readIDX(idxBytes(nil, 1<<20, 1<<10, 4), 3); err == nil || err.Error() != `read "f": at byte 12: more than 2147483648 values` {
 		t.Errorf("product too large: %v", err)
 	}
-	// A claim of 2 GiB must not take 2 GiB of memory.
+	// A header that announces 2 GiB must not allocate 2 GiB of memory.
 	_, _, err := readIDX(idxBytes(make([]byte, 10), 1<<20, 1<<10, 2), 3)
 	if err == nil || err.Error() != `read "f": at byte 26: the file ends after 10 of 2147483648 values` {
 		t.Errorf("large claim: %v", err)

@@ -23,8 +23,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestCompressedImagesTakeBoundedMemory: a small file that expands to many pixels is refused
-// before they are decompressed.
+// TestCompressedImagesTakeBoundedMemory checks that a small file that expands to many pixels is
+// rejected before they are decompressed.
 func TestCompressedImagesTakeBoundedMemory(t *testing.T) {
 	const most = 8 << 20
 	pixels := func(images uint32) []byte {
@@ -62,7 +62,8 @@ func TestCompressedImagesTakeBoundedMemory(t *testing.T) {
 	}
 }
 
-// TestDecompressionIsBounded: a compressed file of any kind may expand only so far.
+// TestDecompressionIsBounded checks that a compressed file of any kind may expand only up to a
+// limit.
 func TestDecompressionIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data.gz")
 	write(t, path, gzipped(t, bytes.Repeat([]byte("1,2\n"), 20<<20)))

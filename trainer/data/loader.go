@@ -2,34 +2,34 @@ package data
 
 import "fmt"
 
-// Loader reads batches in the background, while the caller works on the one
-// before. It allocates its memory once. Its methods are for one goroutine.
+// Loader prefetches batches in the background. It allocates its memory once. Its methods must be
+// called from one goroutine.
 type Loader struct {
 	data    Dataset
 	size    int
 	room    []Batch
-	free    chan int    // places in room that can be read to
-	ready   chan loaded // batches in the order of the epoch, then one of no samples
+	free    chan int    // indices of buffers in room that are free
+	ready   chan loaded // batches in the order of the epoch, then one without samples
 	quit    chan struct{}
 	done    chan struct{} // closed when the goroutine has ended; nil before Start
-	current int           // place of the batch that the caller has; -1: none
+	current int           // index of the caller's current buffer, or -1
 }
 
-// loaded is a batch of n samples at a place in room. One of no samples is the last;
-// err says why it is not the epoch's.
+// loaded is a batch of n samples in buffer place of room. A batch without samples is the last one;
+// err is nil at the end of the epoch.
 type loaded struct {
 	place, n int
 	err      error
 }
 
-// fallible is a dataset whose samples are not in memory: reading them can fail, as
-// an error of tryRead, where Read panics.
+// fallible is a dataset whose samples are not in memory, so that reading them can fail. tryRead
+// returns the error with which Read panics.
 type fallible interface {
 	tryRead(indices []int, into Batch) error
 }
 
-// NewLoader returns a loader of batches of at most size samples, that reads up to
-// ahead of them (at least 1) before they are asked for.
+// NewLoader returns a loader for batches of at most size samples. It prefetches up to ahead
+// batches, at least 1.
 func NewLoader(d Dataset, size, ahead int) *Loader {
 	if size < 1 || ahead < 1 {
 		panic(fmt.Sprintf("data: loader of batches of %d samples, %d ahead", size, ahead))
@@ -41,8 +41,8 @@ func NewLoader(d Dataset, size, ahead int) *Loader {
 	return l
 }
 
-// Start begins to read batches, each a list of at most size samples of which none
-// is empty. They must not change until Stop. What was started before is stopped.
+// Start begins to read batches. Each is a list of at least one and at most size samples, which must
+// not change until Stop. Start stops a previous Start.
 func (l *Loader) Start(batches [][]int) {
 	l.Stop()
 	for i, b := range batches {
@@ -65,7 +65,7 @@ func (l *Loader) run(batches [][]int, quit <-chan struct{}, done chan<- struct{}
 		case <-quit:
 			return
 		case place := <-l.free:
-			// Sending never waits: there is room for each place and the last.
+			// Sending never blocks: the channel has space for each buffer and the last batch.
 			if err := l.read(indices, l.room[place]); err != nil {
 				l.ready <- loaded{err: err}
 				return
@@ -76,7 +76,7 @@ func (l *Loader) run(batches [][]int, quit <-chan struct{}, done chan<- struct{}
 	l.ready <- loaded{}
 }
 
-// read reads samples, or says why they cannot be read any more.
+// read reads samples. It returns an error if they can no longer be read.
 func (l *Loader) read(indices []int, into Batch) error {
 	if d, ok := l.data.(fallible); ok {
 		return d.tryRead(indices, into)
@@ -85,10 +85,10 @@ func (l *Loader) read(indices []int, into Batch) error {
 	return nil
 }
 
-// Next returns the next batch, cut to its n samples, or n = 0 behind the last. The
-// batch before it is given up: its memory is read to again. The error is that a
-// file of tokens cannot be read any more; it names the file and the byte, has a
-// method Hint() string, and comes again until Start.
+// Next returns the next batch with its n samples, or n = 0 after the last one. The previous batch
+// becomes invalid: its memory is reused. Next returns an error if a token file can no longer be
+// read. The error names the file and the byte offset, has a method Hint() string, and is returned
+// again until the next Start.
 func (l *Loader) Next() (b Batch, n int, err error) {
 	if l.done == nil {
 		panic("data: Next of a loader that was not started")
@@ -99,15 +99,15 @@ func (l *Loader) Next() (b Batch, n int, err error) {
 	}
 	next := <-l.ready
 	if next.n == 0 {
-		l.ready <- next // for a caller that asks again
+		l.ready <- next // for the next call
 		return Batch{}, 0, next.err
 	}
 	l.current = next.place
 	return l.room[next.place].first(next.n, l.size), next.n, nil
 }
 
-// Stop ends the reading, at once but for the batch that is being read, and gives
-// the last batch up. Afterwards there is no goroutine; Start can begin again.
+// Stop stops reading after the batch in progress and invalidates the last batch. Afterwards no
+// goroutine is running, and Start can be called again.
 func (l *Loader) Stop() {
 	if l.done == nil {
 		return

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// batchesOf cuts an epoch of d into batches of size, the last of them short.
+// batchesOf divides an epoch of d into batches of size samples, with a short last one.
 func batchesOf(d Dataset, size int) [][]int {
 	return BatchSampler{Sampler: Sampler{N: d.Len(), Replicas: 1, Shuffle: true, Seed: 1}, Batch: size}.Rest(State{Seed: 1})
 }
@@ -58,8 +58,7 @@ func TestLoaderAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A batch stays as it is until the next one is asked for, however far ahead the
-// loader reads.
+// A batch stays unchanged until the next call of Next, however far the loader prefetches.
 func TestLoaderKeepsTheCurrentBatch(t *testing.T) {
 	d, _, err := Open(t.Context(), Options{Kind: KindSynthetic, Samples: 100, Inputs: 5, Outputs: 1})
 	if err != nil {
@@ -94,13 +93,13 @@ func TestLoaderStopLeavesNoGoroutine(t *testing.T) {
 		for range taken {
 			l.Next()
 		}
-		if taken%2 == 0 { // else Start stops what was started before
+		if taken%2 == 0 { // otherwise Start stops the previous one
 			l.Stop()
 			l.Stop()
 		}
 	}
 	l.Stop()
-	// The goroutine closes a channel as its last act, and may be seen just before it goes.
+	// The goroutine closes a channel as its last action, and may still exist shortly after.
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if runtime.NumGoroutine() <= before {
 			return

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapping is a file as memory that cannot be written. The system reads a page of
-// it when it is needed and drops it when memory is short. The memory is given back
-// when nothing refers to the mapping any more, whatever refers to the content.
+// mapping is a file mapped read-only into memory. The kernel reads pages on demand and drops them
+// under memory pressure. The memory is unmapped when the mapping is unreachable, even if the
+// content is still referenced.
 type mapping struct {
 	path    string
 	info    fs.FileInfo
@@ -39,9 +39,9 @@ func mapFile(path string) (*mapping, error) {
 	return m, nil
 }
 
-// mappings are files that are read together. Reading a page can fail: the disk may
-// have an error, or somebody made the file shorter. The processor then faults,
-// which by itself ends the program without a word about the file.
+// mappings are files that are read together. Reading a page can fail: the disk may have an error,
+// or the file may have been truncated. The CPU then faults, which by default kills the program
+// without naming the file.
 type mappings []*mapping
 
 // guard calls read, which reads the files, and returns a fault as an error.
@@ -57,7 +57,7 @@ func (ms mappings) guard(read func() error) (err error) {
 	return read()
 }
 
-// fault returns the error behind a panic that is a fault in one of the files.
+// fault returns an error if the panic value r is a fault in one of the files, otherwise nil.
 func (ms mappings) fault(r any) error {
 	err, _ := r.(error)
 	fault, ok := errors.AsType[interface {

@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// A file that somebody makes shorter is named; the program does not end in a fault
-// that says nothing.
+// The error for a truncated file names it, instead of a fault that does not.
 func TestShrunkFileIsNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.bin")
 	write(t, path, make([]byte, 1<<20))
@@ -23,7 +22,7 @@ func TestShrunkFileIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := NewBatch(d, 1)
-	d.Read([]int{0}, b) // is still there
+	d.Read([]int{0}, b) // still valid
 	defer func() {
 		err, _ := recover().(error)
 		if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("read %q: at byte ", path)) || hint(err) == "" {
@@ -33,7 +32,7 @@ func TestShrunkFileIsNamed(t *testing.T) {
 	d.Read([]int{d.Len() - 1}, b)
 }
 
-// The loader, whose goroutine nobody can recover, hands it on as an error.
+// The loader returns the fault of its goroutine as an error.
 func TestLoaderOfShrunkFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.bin")
 	write(t, path, make([]byte, 1<<20))
@@ -87,7 +86,7 @@ func TestGuard(t *testing.T) {
 	_ = files.guard(func() error { panic("own panic") })
 }
 
-// What nothing refers to is not mapped any more.
+// An unreachable mapping is unmapped.
 func TestMappingIsGivenBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "given-back.bin")
 	write(t, path, make([]byte, 1<<16))
@@ -127,7 +126,7 @@ func FuzzTokens(f *testing.F) {
 		if context < 1 || vocabulary < 0 || vocabulary > maxVocabulary {
 			return
 		}
-		// A new file: a mapped one must not change.
+		// A new file, because a mapped one must not change.
 		os.Remove(path)
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)

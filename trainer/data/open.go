@@ -6,66 +6,65 @@ import (
 	"strings"
 )
 
-// Kinds of data, as Options.Kind.
+// Kinds of data, for Options.Kind.
 const (
-	KindIDX         = "idx"         // a folder of images in the files of MNIST, or builtin data
-	KindCSV         = "csv"         // a file of comma-separated numbers
-	KindText        = "text"        // a file of text, cut into characters or bytes
+	KindIDX         = "idx"         // a directory of images in MNIST's files, or builtin data
+	KindCSV         = "csv"         // a file of comma-separated values
+	KindText        = "text"        // a text file, split into characters or bytes
 	KindTokens      = "tokens"      // files of tokens, raw or in llm.c's format
 	KindSafetensors = "safetensors" // two arrays of a file
-	KindSynthetic   = "synthetic"   // generated numbers
+	KindSynthetic   = "synthetic"   // generated values
 )
 
-// Tasks, as Options.Task. An empty task is regression, except for images and
-// tokens, which have classes, and safetensors, where the type of the target says it.
+// Tasks, for Options.Task. An empty task means regression, except for images and tokens, which have
+// classes, and safetensors, for which it depends on the type of the target.
 const (
-	TaskRegression     = "regression"     // predict numbers
+	TaskRegression     = "regression"     // predict values
 	TaskClassification = "classification" // predict one of several classes
 )
 
-// Options say what data to open. Fields that a kind does not name are not used.
+// Options selects the data to open. Fields that are not for the kind are ignored.
 type Options struct {
 	Kind string
-	// Path is for idx the folder, or BuiltinPrefix and a name; for other kinds the
-	// file, for tokens also a pattern as fineweb_train_*.bin.
+	// Path is the directory for idx, or BuiltinPrefix and a name. For other kinds it is the file.
+	// For tokens it may be a pattern such as fineweb_train_*.bin.
 	Path string
-	// EvalPath is where held-out data are, for idx the folder with the t10k
-	// files when it is another one, for csv and safetensors a file, for tokens also
-	// a pattern. Empty for other kinds than idx: there are none but those of Holdout.
+	// EvalPath is the path of the held-out data: for idx the directory with the t10k files if it
+	// differs from Path, for csv and safetensors a file, for tokens a file or a pattern. If it is
+	// empty, only idx and Holdout provide held-out data.
 	EvalPath string
-	// Holdout is for csv, text, tokens and safetensors without EvalPath the share of
-	// the data to hold out: the last part of text and tokens; else rows drawn by
-	// Seed as PyTorch's random_split does.
+	// Holdout is the fraction of the data to hold out, for csv, text, tokens, and safetensors
+	// without EvalPath: the last part of text and tokens, otherwise random rows selected with Seed,
+	// like PyTorch's random_split.
 	Holdout float64
-	// Target is for csv the column to predict: its name, or in a file without a
-	// header line its number from 1, empty the last. For safetensors it is the
-	// array's name, empty "y".
+	// Target is the column to predict for csv: its name, or its number from 1 in a file without a
+	// header line; empty means the last. For safetensors it is the name of the array; empty means
+	// "y".
 	Target string
-	// Features is for safetensors the name of the array of inputs, empty "x".
+	// Features is the name of the array of inputs for safetensors; empty means "x".
 	Features string
-	// Task is for csv, safetensors and synthetic one of the tasks, or empty.
+	// Task is one of the tasks, or empty, for csv, safetensors, and synthetic.
 	Task string
-	// Context is for text and tokens the length of a sample in tokens.
+	// Context is the length of a sample in tokens, for text and tokens.
 	Context int
-	// Vocabulary is for text VocabularyChar or VocabularyByte; empty is char.
+	// Vocabulary is VocabularyChar or VocabularyByte, for text; empty means char.
 	Vocabulary string
-	// VocabularySize is for tokens a number that all of them are below; 0 means
-	// one more than the largest token in the files.
+	// VocabularySize is an upper bound for token IDs (exclusive), for tokens; 0 means one more than
+	// the largest token ID in the files.
 	VocabularySize int
-	// DType is for tokens DTypeUint16 or DTypeUint32, how files without a header store
-	// one; empty is uint16.
+	// DType is DTypeUint16 or DTypeUint32, the type of tokens in files without a header, for
+	// tokens; empty means uint16.
 	DType string
-	// Samples, Inputs and Outputs are for synthetic the shape to generate.
+	// Samples, Inputs, and Outputs are the shape to generate, for synthetic.
 	Samples, Inputs, Outputs int
-	// Seed is for synthetic the seed of the generator, and that of Holdout.
+	// Seed is the seed of the generator for synthetic, and the seed for Holdout.
 	Seed int64
 }
 
-// Open reads or generates the data to train on and the held-out data to evaluate
-// on; eval is nil when there are none. It stops when the context ends, with the cause of
-// that. Errors name the file and the place in it:
-// the line and column of a CSV file, the byte of another one after decompression.
-// Those that a user can act on have a method Hint() string.
+// Open reads or generates the training data and the held-out data; eval is nil if there are no
+// held-out data. When the context ends, Open returns its cause. Errors name the file and the
+// position in it: the line and column of a CSV file, the byte offset after decompression in other
+// files. Errors that a user can fix have a method Hint() string.
 func Open(ctx context.Context, o Options) (train, eval Dataset, err error) {
 	if o.Task != "" && o.Task != TaskRegression && o.Task != TaskClassification {
 		return nil, nil, fmt.Errorf("open data: unknown task %q, want %q or %q", o.Task, TaskRegression, TaskClassification)

@@ -6,32 +6,31 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// Sampler divides the samples of each epoch among ranks, as PyTorch's
-// torch.utils.data.DistributedSampler. Its value is all there is: two samplers
-// with equal fields give equal indices.
+// Sampler divides the samples of each epoch among ranks, like PyTorch's
+// torch.utils.data.DistributedSampler. It has no state: two samplers with equal fields give equal
+// indices.
 type Sampler struct {
 	N        int   // samples in the dataset, at most random.MaxPerm
 	Replicas int   // ranks that share an epoch (num_replicas)
 	Rank     int   // this rank, 0 to Replicas-1
-	Shuffle  bool  // permute anew each epoch, by a generator seeded Seed+epoch
-	Join     bool  // take each sample once: some ranks get one fewer; not beside DropLast
-	DropLast bool  // leave out the last samples that do not go around, instead of repeating some
-	Seed     int64 // the same on all ranks
+	Shuffle  bool  // new permutation in each epoch, from a generator seeded with Seed+epoch
+	Join     bool  // use each sample once: some ranks get one sample fewer; not together with DropLast
+	DropLast bool  // drop the remainder instead of padding it
+	Seed     int64 // equal on all ranks
 }
 
-// Epoch returns the indices that this rank takes in the given epoch, in order:
-// DistributedSampler after set_epoch(epoch). Every rank gets equally many. Where
-// the samples do not go around, samples from the front of the epoch's order are
-// taken again, or with DropLast those at its end are left out. With Join the first
-// ranks get one more instead, as for PyTorch's Join of uneven inputs.
+// Epoch returns the indices of this rank in the given epoch, in order, like DistributedSampler
+// after set_epoch(epoch). All ranks get the same number. If the samples do not divide evenly among
+// the ranks, samples from the start of the epoch's order are repeated, or with DropLast samples at
+// its end are dropped. With Join, the first ranks get one more sample instead, as for PyTorch's
+// Join of uneven inputs.
 func (s Sampler) Epoch(epoch int) []int { return s.Resume(epoch, 0) }
 
-// Resume returns the indices that this rank takes of the rest of an epoch, of
-// which all ranks together have taken the first consumed samples (repeated ones
-// count). With the number of ranks that took those it is the tail of [Sampler.Epoch];
-// with any other number the ranks together take each remaining sample once, apart
-// from the samples that are repeated or left out to give every rank equally many.
-// Consumed may reach or exceed N: then nothing is left.
+// Resume returns the indices of this rank in the rest of an epoch, of which all ranks together have
+// used the first consumed samples (including repeated ones). If the number of ranks is unchanged,
+// this is the tail of [Sampler.Epoch]. With a different number, the ranks together use each
+// remaining sample once, except samples that are repeated or dropped to give every rank the same
+// number. Consumed may reach or exceed N: then nothing is left.
 func (s Sampler) Resume(epoch, consumed int) []int {
 	if s.N < 0 || s.Replicas < 1 || s.Rank < 0 || s.Rank >= s.Replicas || consumed < 0 || s.Join && s.DropLast {
 		panic(fmt.Sprintf("data: impossible sampler %+v after %d samples", s, consumed))
@@ -50,7 +49,7 @@ func (s Sampler) Resume(epoch, consumed int) []int {
 	return mine
 }
 
-// perRank returns how many samples this rank takes of so many.
+// perRank returns this rank's number of samples.
 func (s Sampler) perRank(samples int) int {
 	switch {
 	case s.DropLast:

@@ -53,8 +53,8 @@ func samplers(check func(Sampler)) {
 	}
 }
 
-// together returns the order in which all ranks take samples: the first of
-// every rank, then the second of every rank.
+// together returns the order in which all ranks use samples: the first of every rank, then the
+// second of every rank.
 func together(t *testing.T, s Sampler, epoch, consumed int) []int {
 	t.Helper()
 	var all []int
@@ -103,7 +103,7 @@ func TestResumeWithOtherRanksTakesRestOnce(t *testing.T) {
 	})
 }
 
-// checkRest checks that taken and rest cover the dataset but for padding.
+// checkRest checks that taken and rest cover the dataset, apart from padding.
 func checkRest(s Sampler, taken, rest []int) string {
 	count := make([]int, s.N)
 	for _, i := range taken[:min(len(taken), s.N)] {

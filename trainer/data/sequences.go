@@ -8,23 +8,23 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// token is how a token is stored.
+// token is the storage type of a token.
 type token interface{ uint8 | uint16 | uint32 }
 
-// sequences is a dataset of tokens. Its samples are windows of context tokens that
-// follow each other without overlap; the label of a token is the next one, so a
-// window needs one token more. No window crosses the end of a shard.
+// sequences is a dataset of tokens. Its samples are consecutive windows of context tokens without
+// overlap. The label of a token is the next token, so a window needs one more token. No window
+// crosses the end of a shard.
 type sequences[T token] struct {
 	shards  [][]T
-	starts  []int // number of the first sample of each shard
+	starts  []int // index of the first sample of each shard
 	samples int
 	context int
-	outputs int // tokens of the vocabulary
+	outputs int // tokens in the vocabulary
 	digest  string
 }
 
-// newSequences lays out the samples of what was read from path; the caller sets
-// outputs and digest. Shards may be shorter than a sample, as long as there is one.
+// newSequences divides the shards read from path into samples. The caller sets outputs and digest.
+// A shard may be shorter than a sample, but there must be at least one sample.
 func newSequences[T token](path string, shards [][]T, context int) (*sequences[T], error) {
 	s := &sequences[T]{shards: shards, context: context}
 	tokens := 0
@@ -45,7 +45,7 @@ func newSequences[T token](path string, shards [][]T, context int) (*sequences[T
 	return s, nil
 }
 
-// checkContext checks the length of a sample.
+// checkContext validates the length of a sample.
 func checkContext(o Options) error {
 	if o.Context < 1 {
 		return fmt.Errorf("open data: a context of %d tokens, want at least 1", o.Context)
@@ -53,8 +53,8 @@ func checkContext(o Options) error {
 	return nil
 }
 
-// newDigest begins the digest: the shape, to which the caller adds the tokens of
-// each shard and the vocabulary.
+// newDigest begins the digest with the shape. The caller adds the tokens of each shard and the
+// vocabulary.
 func (s *sequences[T]) newDigest() *digest {
 	return newDigest("sequences", s.samples, s.context, int(unsafe.Sizeof(T(0))))
 }
@@ -79,24 +79,24 @@ func (s *sequences[T]) Read(indices []int, into Batch) {
 	}
 }
 
-// window returns the tokens of sample i and the one after them.
+// window returns the tokens of sample i and the token after them.
 func (s *sequences[T]) window(i int) []T {
 	if i < 0 || i >= s.samples {
 		panic(fmt.Sprintf("data: sample %d of %d", i, s.samples))
 	}
-	// The last shard that begins at i or before: one without samples begins where
-	// the next does.
+	// The last shard that begins at i or before. A shard without samples begins at the same index
+	// as the next one.
 	after, _ := slices.BinarySearch(s.starts, i+1)
 	at := (i - s.starts[after-1]) * s.context
 	return s.shards[after-1][at : at+s.context+1]
 }
 
-// bytesOf is the memory of v; amd64 and arm64 are little-endian, as token files are.
+// bytesOf returns the memory of v as bytes. amd64 and arm64 are little-endian, like token files.
 func bytesOf[T token](v []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(T(0))))
 }
 
-// tokensOf is bytesOf reversed, of memory that is aligned for T.
+// tokensOf is the inverse of bytesOf. The memory must be aligned for T.
 func tokensOf[T token](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(T(0))))
 }

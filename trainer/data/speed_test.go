@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// BenchmarkOpenText opens 100 MB of English letters, or of Cyrillic ones.
+// BenchmarkOpenText opens 100 MB of English or Cyrillic letters.
 func BenchmarkOpenText(b *testing.B) {
 	for name, line := range map[string]string{"latin": "First Citizen: before we proceed any further, hear me speak.\n", "cyrillic": "Все счастливые семьи похожи друг на друга.\n"} {
 		path := filepath.Join(b.TempDir(), "f.txt")
@@ -28,7 +28,7 @@ func BenchmarkOpenText(b *testing.B) {
 	}
 }
 
-// BenchmarkOpenTokens looks at 100 MB of tokens.
+// BenchmarkOpenTokens validates 100 MB of tokens.
 func BenchmarkOpenTokens(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "f.bin")
 	if err := os.WriteFile(path, make([]byte, 100_000_000), 0o600); err != nil {

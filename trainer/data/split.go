@@ -6,7 +6,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// checkHoldout checks the share of samples to hold out.
+// checkHoldout validates the fraction of samples to hold out.
 func checkHoldout(o Options) error {
 	switch {
 	case o.Holdout == 0:
@@ -24,9 +24,9 @@ func checkHoldout(o Options) error {
 	return nil
 }
 
-// split holds out a share of the rows at random, exactly as PyTorch's
-// torch.utils.data.random_split(dataset, [1-share, share], generator) with a
-// generator of that seed does.
+// split holds out a random fraction of the rows, exactly like PyTorch's
+// torch.utils.data.random_split(dataset, [1-share, share], generator) with a generator with that
+// seed.
 func (d *table) split(path string, share float64, seed int64) (train, eval Dataset, err error) {
 	n := d.Len()
 	held := int(float64(n) * share)
@@ -37,7 +37,7 @@ func (d *table) split(path string, share float64, seed int64) (train, eval Datas
 	return d.part(order[:n-held]), d.part(order[n-held:]), nil
 }
 
-// part is the dataset of some rows.
+// part returns the dataset of a subset of the rows.
 func (d *table) part(rows []int) *table {
 	p := *d
 	p.rows = rows

@@ -6,20 +6,19 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// heldOutShare is the number of training samples per held-out one that is
-// generated for classification.
+// heldOutShare is the number of generated training samples per held-out sample, for classification.
 const heldOutShare = 5
 
 // openSynthetic generates data that need no file.
 //
-// For regression each sample is its inputs and then its targets, all in [0, 1):
-// after torch.manual_seed(seed) PyTorch gives the same by
-// [(torch.rand(inputs), torch.rand(outputs)) for _ in range(samples)]. There is
-// nothing to learn in them but the mean, and no held-out data.
+// For regression, each sample consists of its inputs and then its targets, all in [0, 1). After
+// torch.manual_seed(seed), PyTorch gives the same values with [(torch.rand(inputs),
+// torch.rand(outputs)) for _ in range(samples)]. A model can learn only their mean. There are no
+// held-out data.
 //
-// For classification the inputs are in [0, 1) and the label is the class that
-// a fixed linear map, drawn first, gives the largest value: a model can learn
-// it. A fifth more samples are drawn after the training ones and held out.
+// For classification, the inputs are in [0, 1), and the label is the class with the largest output
+// of a fixed random linear map, which is generated first. A model can learn it. A fifth as many
+// samples are generated after the training samples and held out.
 func openSynthetic(o Options) (train, eval Dataset, err error) {
 	classes := o.Task == TaskClassification
 	least := 1
@@ -72,8 +71,8 @@ func syntheticClasses(g *random.Generator, weights []float32, samples, inputs, c
 	return newClassTable("classes", floatRows{x, inputs}, labels, classes)
 }
 
-// largest returns the class whose row of weights gives row the largest value.
-// Inputs are centred, so that no class is favoured by the sum of its weights.
+// largest returns the class for which the linear map has the largest output. Inputs are centered,
+// so that no class is favored by the sum of its weights.
 func largest(weights, row []float32, classes int) int32 {
 	best, bestValue := 0, 0.0
 	for c := range classes {
@@ -88,7 +87,7 @@ func largest(weights, row []float32, classes int) int32 {
 	return int32(best)
 }
 
-// draw fills row as torch.rand does.
+// draw fills row like torch.rand.
 func draw(g *random.Generator, row []float32) {
 	for i := range row {
 		row[i] = g.Float32()

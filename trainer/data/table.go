@@ -11,13 +11,13 @@ type table struct {
 	labels   []int32   // for classification
 	targets  []float32 // rows x outputs, for regression
 	outputs  int
-	image    [3]int // channels, height, width; zeros when rows are no images
-	rows     []int  // the rows that are this dataset's samples; nil: all
+	image    [3]int // channels, height, width; zeros if rows are not images
+	rows     []int  // indices of this dataset's rows; nil: all rows
 	digest   string
 }
 
-// newClassTable takes rows of inputs and labels below classes. The digest covers
-// the kind, a word or more for what the inputs are.
+// newClassTable returns a dataset with rows of inputs and labels below classes. kind describes the
+// inputs; the digest includes it.
 func newClassTable(kind string, f features, labels []int32, classes int) *table {
 	d := newDigest(kind, len(labels), f.width(), classes)
 	f.hash(d)
@@ -25,10 +25,10 @@ func newClassTable(kind string, f features, labels []int32, classes int) *table 
 	return &table{features: f, labels: labels, outputs: classes, digest: d.String()}
 }
 
-// oneClassHint goes with checkVariety's error.
+// oneClassHint is the hint for checkVariety's error.
 const oneClassHint = "with one class there is nothing to learn: are these the labels that were meant?"
 
-// checkVariety checks that labels, if there are any, are not all the same.
+// checkVariety returns an error if there are labels and all are equal.
 func checkVariety(labels []int32) error {
 	if len(labels) == 0 || slices.ContainsFunc(labels, func(label int32) bool { return label != labels[0] }) {
 		return nil
@@ -36,7 +36,7 @@ func checkVariety(labels []int32) error {
 	return fmt.Errorf("all %d labels are %d, want at least 2 classes", len(labels), labels[0])
 }
 
-// newValueTable takes rows of inputs and rows of targets.
+// newValueTable returns a dataset with rows of inputs and rows of targets.
 func newValueTable(kind string, f features, targets []float32, outputs int) *table {
 	d := newDigest(kind, len(targets)/outputs, f.width(), outputs)
 	f.hash(d)

@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// Text is what a dataset of kind text is besides.
+// Text is a dataset of kind text.
 type Text interface {
 	Dataset
-	// Vocabulary returns what turns text to tokens and back.
+	// Vocabulary returns the mapping between text and tokens.
 	Vocabulary() *Vocabulary
 }
 
-// text is sequences of characters or bytes.
+// text is a dataset of sequences of characters or bytes.
 type text[T token] struct {
 	*sequences[T]
 	vocabulary *Vocabulary
@@ -22,8 +22,8 @@ type text[T token] struct {
 
 func (t text[T]) Vocabulary() *Vocabulary { return t.vocabulary }
 
-// openText reads a text and cuts it into samples of o.Context tokens. The text is
-// taken as it stands in the file, line ends and all.
+// openText reads a text and divides it into samples of o.Context tokens. The text is used
+// unchanged, including line ends.
 func openText(ctx context.Context, o Options) (train, eval Dataset, err error) {
 	if err := checkContext(o); err != nil {
 		return nil, nil, err
@@ -49,8 +49,7 @@ func openText(ctx context.Context, o Options) (train, eval Dataset, err error) {
 	return nil, nil, fmt.Errorf("open data: unknown vocabulary %q, want %q or %q", o.Vocabulary, VocabularyChar, VocabularyByte)
 }
 
-// cutText makes the datasets of a text whose characters v has, in the memory of
-// tokens.
+// cutText returns the datasets of a text whose characters are in v. It uses tokens as memory.
 func cutText[T uint8 | uint16](o Options, v *Vocabulary, tokens []T, content []byte) (train, eval Dataset, err error) {
 	if err := encodeChars(tokens, v.runes, content); err != nil {
 		return nil, nil, fmt.Errorf("read %q: %w", o.Path, err)
@@ -58,13 +57,13 @@ func cutText[T uint8 | uint16](o Options, v *Vocabulary, tokens []T, content []b
 	return splitText(o, v, tokens)
 }
 
-// splitText makes the datasets of what is trained on and of what is held out.
+// splitText returns the training and the held-out dataset.
 func splitText[T token](o Options, v *Vocabulary, tokens []T) (train, eval Dataset, err error) {
 	if o.Holdout == 0 {
 		train, err = newText(o.Path, tokens, o.Context, v)
 		return train, nil, err
 	}
-	// As nanoGPT does: data[:int(n*0.9)] for a held-out share of 0.1.
+	// Like nanoGPT: data[:int(n*0.9)] for a held-out fraction of 0.1.
 	cut := int(float64(len(tokens)) * (1 - o.Holdout))
 	if train, err = newText(o.Path, tokens[:cut], o.Context, v); err != nil {
 		return nil, nil, err
@@ -89,9 +88,8 @@ func newText[T token](path string, tokens []T, context int, v *Vocabulary) (Data
 	return text[T]{s, v}, nil
 }
 
-// readText reads the file at path, compressed or not, of at most limit bytes. The
-// text takes memory of its own size and no more: what a compressed file expands to
-// is counted before.
+// readText reads the file at path, compressed or not, of at most limit bytes. It allocates exactly
+// the size of the text: it first determines the size of a compressed file.
 func readText(ctx context.Context, path string, limit int64) ([]byte, error) {
 	size, err := textSize(ctx, path, limit)
 	switch {
@@ -117,8 +115,8 @@ func readText(ctx context.Context, path string, limit int64) ([]byte, error) {
 	return content, nil
 }
 
-// textSize returns the size of the decompressed file at path. Compressed data are
-// read for it, up to a byte behind the limit.
+// textSize returns the size of the decompressed file at path. It reads compressed data up to one
+// byte beyond the limit.
 func textSize(ctx context.Context, path string, limit int64) (int64, error) {
 	r, err := openContent(ctx, path)
 	if err != nil {
@@ -135,8 +133,7 @@ func textSize(ctx context.Context, path string, limit int64) (int64, error) {
 	return size, nil
 }
 
-// charsOf returns the characters of a text as a vocabulary, as nanoGPT's
-// sorted(list(set(data))).
+// charsOf returns the vocabulary of a text's characters, like nanoGPT's sorted(list(set(data))).
 func charsOf(path string, content []byte) (*Vocabulary, error) {
 	var ascii [utf8.RuneSelf]bool
 	others := make([]bool, utf8.MaxRune+1)

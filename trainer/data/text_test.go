@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// openTextBytes opens a text that is written to a file first.
+// openTextBytes writes a text to a file and opens it.
 func openTextBytes(t *testing.T, content []byte, o Options) (train, eval Dataset, err error) {
 	t.Helper()
 	o.Kind, o.Path = KindText, filepath.Join(t.TempDir(), "f.txt")
@@ -20,7 +20,7 @@ func openTextBytes(t *testing.T, content []byte, o Options) (train, eval Dataset
 	return Open(t.Context(), o)
 }
 
-// textOf returns what sample i and its labels are as text.
+// textOf returns sample i and its labels as text.
 func textOf(d Dataset, i int) (tokens, labels string) {
 	b := NewBatch(d, 1)
 	d.Read([]int{i}, b)
@@ -115,8 +115,8 @@ func TestTextErrors(t *testing.T) {
 	}
 }
 
-// A text takes one byte a character in memory, compressed or not, and nothing
-// besides, up to 256 different ones.
+// A text with up to 256 different characters needs one byte per character in memory, compressed or
+// not, and nothing else.
 func TestTextMemory(t *testing.T) {
 	const size = 16 << 20
 	content := bytes.Repeat([]byte("First Citizen:\n\n"), size/16)
@@ -137,7 +137,7 @@ func TestTextMemory(t *testing.T) {
 	}
 }
 
-// Memory is not taken for a text over the limit, whatever it is compressed to.
+// No memory is allocated for a text over the limit, whatever its compressed size.
 func TestTextLimit(t *testing.T) {
 	const limit = 1 << 20
 	path := filepath.Join(t.TempDir(), "f.txt")
@@ -163,7 +163,7 @@ func TestTextLimit(t *testing.T) {
 	}
 }
 
-// Characters are tokens of the smallest type, in which they are what they were.
+// Characters are stored as tokens of the smallest type without loss.
 func TestTextWithManyCharacters(t *testing.T) {
 	for _, n := range []int{255, 256, 257} {
 		var b strings.Builder
@@ -243,7 +243,7 @@ func TestVocabulary(t *testing.T) {
 	chars.Decode([]int32{8})
 }
 
-// long is one character too many for a vocabulary.
+// long has one character more than a vocabulary allows.
 func long() string { return strings.Repeat("a", maxChars+1) }
 
 func FuzzText(f *testing.F) {
@@ -267,7 +267,7 @@ func FuzzText(f *testing.F) {
 			return
 		}
 		checkDataset(t, d)
-		// Each token, and only the last label, comes from the file in order.
+		// All tokens, and then the last label, are the file's content in order.
 		var all strings.Builder
 		last := ""
 		for i := range d.Len() {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// mappedTokens is sequences in files.
+// mappedTokens is a dataset of sequences in mapped files.
 type mappedTokens[T token] struct {
 	*sequences[T]
 	files mappings
@@ -22,7 +22,7 @@ func (d mappedTokens[T]) Read(indices []int, into Batch) {
 	}
 }
 
-// tryRead is Read, but returns it as an error when a file cannot be read any more.
+// tryRead is Read, but returns an error if a file can no longer be read.
 func (d mappedTokens[T]) tryRead(indices []int, into Batch) error {
 	return d.files.guard(func() error {
 		d.sequences.Read(indices, into)
@@ -30,8 +30,8 @@ func (d mappedTokens[T]) tryRead(indices []int, into Batch) error {
 	})
 }
 
-// openTokens maps files of tokens. Every token is looked at once: one that the
-// vocabulary has not must never reach a model.
+// openTokens maps token files. It validates every token once: a token outside the vocabulary must
+// never reach a model.
 func openTokens(ctx context.Context, o Options) (train, eval Dataset, err error) {
 	if err := checkContext(o); err != nil {
 		return nil, nil, err
@@ -66,7 +66,7 @@ func openTokens(ctx context.Context, o Options) (train, eval Dataset, err error)
 	return readTokens[uint32](ctx, o, trainFiles, evalFiles)
 }
 
-// openTokenFiles maps the file at path, or those that it is a pattern of.
+// openTokenFiles maps the file at path, or the files that match it as a pattern.
 func openTokenFiles(path string, rawWidth int) ([]tokenFile, error) {
 	paths, err := matches(path)
 	if err != nil {
@@ -88,8 +88,8 @@ func openTokenFiles(path string, rawWidth int) ([]tokenFile, error) {
 	return files, nil
 }
 
-// matches returns the files that match a pattern, in the order of their names. A
-// path of a file that exists is taken as it is.
+// matches returns the files that match a pattern, sorted by name. If a file with that exact path
+// exists, it returns only that file.
 func matches(pattern string) ([]string, error) {
 	if _, err := os.Stat(pattern); err == nil || !strings.ContainsAny(pattern, `*?[`) {
 		return []string{pattern}, nil
@@ -105,8 +105,8 @@ func matches(pattern string) ([]string, error) {
 	return paths, nil
 }
 
-// checkTogether checks that all files have tokens of one type, and that none is
-// both trained on and held out.
+// checkTogether returns an error unless all files have tokens of one type, and no file is in both
+// the training and the held-out data.
 func checkTogether(train, eval []tokenFile) error {
 	for _, f := range slices.Concat(train, eval) {
 		if f.width != train[0].width {
@@ -126,7 +126,7 @@ func checkTogether(train, eval []tokenFile) error {
 	return nil
 }
 
-// readTokens makes the datasets of files whose tokens are stored as T.
+// readTokens returns the datasets of files with tokens of type T.
 func readTokens[T token](ctx context.Context, o Options, trainFiles, evalFiles []tokenFile) (train, eval Dataset, err error) {
 	shards, held := shardsOf[T](trainFiles), shardsOf[T](evalFiles)
 	evalPath := o.EvalPath
@@ -159,10 +159,10 @@ func readTokens[T token](ctx context.Context, o Options, trainFiles, evalFiles [
 	return t.dataset(vocabulary), eval, nil
 }
 
-// shard is the part of a file's tokens that a dataset has.
+// shard is a part of a file's tokens.
 type shard[T token] struct {
 	tokenFile
-	from   int // number of the first token
+	from   int // index of the first token
 	tokens []T
 }
 
@@ -174,7 +174,7 @@ func shardsOf[T token](files []tokenFile) []shard[T] {
 	return shards
 }
 
-// cutShards cuts off the last share of all tokens, as openText does.
+// cutShards holds out the last fraction of all tokens, like openText.
 func cutShards[T token](shards []shard[T], share float64) (train, held []shard[T]) {
 	n := 0
 	for _, s := range shards {
@@ -194,14 +194,14 @@ func cutShards[T token](shards []shard[T], share float64) (train, held []shard[T
 	return train, held
 }
 
-// scanned is a dataset that lacks only the size of its vocabulary.
+// scanned is a dataset without the size of its vocabulary.
 type scanned[T token] struct {
 	mappedTokens[T]
 	hash *digest
 }
 
-// scanTokens reads all tokens, which must be below limit, and returns also one
-// more than the largest.
+// scanTokens reads all tokens, which must be below limit. It also returns one more than the largest
+// token ID.
 func scanTokens[T token](ctx context.Context, path string, shards []shard[T], context, limit int) (s *scanned[T], vocabulary int, err error) {
 	var files mappings
 	var tokens [][]T
@@ -227,10 +227,10 @@ func scanTokens[T token](ctx context.Context, path string, shards []shard[T], co
 	return s, vocabulary, err
 }
 
-// scan checks and hashes the tokens of one shard, and returns the largest.
+// scan validates and hashes the tokens of a shard, and returns the largest token ID.
 func (s shard[T]) scan(ctx context.Context, limit int, d *digest) (largest int, err error) {
 	d.bytes(fmt.Appendf(nil, "%d\n", len(s.tokens)))
-	const block = 1 << 14 // tokens, that stay in the cache for the hash
+	const block = 1 << 14 // tokens, so that they stay in the cache for the hash
 	at := 0
 	for tokens := range slices.Chunk(s.tokens, block) {
 		if ctx.Err() != nil {
@@ -251,7 +251,7 @@ func (s shard[T]) scan(ctx context.Context, limit int, d *digest) (largest int, 
 	return largest, nil
 }
 
-// dataset finishes s.
+// dataset completes s.
 func (s *scanned[T]) dataset(vocabulary int) Dataset {
 	s.hash.bytes(fmt.Appendf(nil, "vocabulary %d\n", vocabulary))
 	s.outputs, s.digest = vocabulary, s.hash.String()

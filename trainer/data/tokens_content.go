@@ -10,13 +10,13 @@ import (
 
 const (
 	lookedAt  = 1 << 17 // bytes at the beginning of a file: 64K tokens of 16 bits
-	leastText = 32      // bytes that are no text by chance
+	leastText = 32      // bytes that are unlikely to be text by chance
 )
 
-// fromNumPy says how to write tokens.
+// fromNumPy explains how to write tokens.
 const fromNumPy = "from NumPy with tokens.astype(numpy.uint16).tofile(\"train.bin\")"
 
-// formats begin with a magic that as tokens would be a coincidence of two or more.
+// formats are file formats whose magic number would be an unlikely sequence of two or more tokens.
 var formats = []struct{ magic, what, hint string }{
 	{"\x93NUMPY", "an array of NumPy", "write its numbers alone, " + fromNumPy},
 	{"\x1f\x8b\x08", "compressed by gzip", "decompress it: gunzip --keep"},
@@ -28,9 +28,9 @@ var formats = []struct{ magic, what, hint string }{
 	{"PAR1", "in Parquet", "write its numbers alone, " + fromNumPy},
 }
 
-// notTokens says what a file without header is when by its content it is, beyond
-// doubt, not tokens of width bytes, and what to do; else what is empty. Whatever
-// might be tokens passes: those of few or of all values, in any order.
+// notTokens describes the content of a file without a header if it is certainly not tokens of width
+// bytes, and returns a hint. Otherwise what is empty. Any content that may be tokens is accepted:
+// few or all values, in any order.
 func notTokens(content []byte, width int) (what, hint string) {
 	for _, f := range formats {
 		if bytes.HasPrefix(content, []byte(f.magic)) {
@@ -53,9 +53,9 @@ func notTokens(content []byte, width int) (what, hint string) {
 	return "", ""
 }
 
-// isText reports whether head, the beginning of a file, is UTF-8 without control
-// characters. Tokens have some: bytes below 32 are every eighth, and in those of
-// less than 8192 every second.
+// isText reports whether head, the beginning of a file, is UTF-8 without control characters. Token
+// files contain control characters: one byte in eight is below 32, and one in two if all tokens are
+// below 8192.
 func isText(head []byte) bool {
 	if len(head) < leastText {
 		return false
@@ -64,7 +64,7 @@ func isText(head []byte) bool {
 		r, size := utf8.DecodeRune(head)
 		switch {
 		case r == utf8.RuneError && size == 1:
-			return !utf8.FullRune(head) // the head ends within a character
+			return !utf8.FullRune(head) // head ends within a character
 		case unicode.IsControl(r) && !strings.ContainsRune("\t\n\v\f\r", r):
 			return false
 		}
@@ -73,15 +73,15 @@ func isText(head []byte) bool {
 	return true
 }
 
-// layout counts what a file has where, as numbers of 16 bits.
+// layout holds statistics of a file's content as 16-bit integers.
 type layout struct {
-	groups    int       // of four numbers
-	nonzero   [4]int    // by the place in the group
-	most      [4]uint16 // by the place in the group
-	low, high [256]bool // the lower and the upper bytes that there are
+	groups    int       // number of groups of four integers
+	nonzero   [4]int    // by position in the group
+	most      [4]uint16 // by position in the group
+	low, high [256]bool // lower and upper bytes that occur
 }
 
-// layoutOf looks at whole groups; one is 8 bytes.
+// layoutOf analyzes whole groups of 8 bytes.
 func layoutOf(head []byte) layout {
 	l := layout{groups: len(head) / 8}
 	for i := range 4 * l.groups {
@@ -96,12 +96,12 @@ func layoutOf(head []byte) layout {
 }
 
 const (
-	leastGroups = 32                  // that are what they are not by chance
+	leastGroups = 32                  // minimum number of groups that is not due to chance
 	upperLimit  = maxVocabulary >> 16 // the upper 16 bits of a token are below
 )
 
-// varied reports whether the places have so many numbers that are not zero that
-// the zeros of the others are no part of a file of zeros.
+// varied reports whether the given positions have so many nonzero values that zeros in other
+// positions are not due to a file of zeros.
 func (l *layout) varied(places ...int) bool {
 	n := 0
 	for _, p := range places {
@@ -110,22 +110,22 @@ func (l *layout) varied(places ...int) bool {
 	return l.groups >= leastGroups && n >= len(places)*l.groups/8
 }
 
-// int64s reports whether the upper halves of numbers of 64 bits are all zero.
+// int64s reports whether the upper halves of 64-bit integers are all zero.
 func (l *layout) int64s() bool {
 	return l.varied(0) && l.most[1] < upperLimit && l.most[2] == 0 && l.most[3] == 0
 }
 
-// uint32s reports whether the upper halves of numbers of 32 bits are all zero; or
-// all small, where the lower ones go so far that they and the upper ones are
-// hardly by turns tokens of one vocabulary.
+// uint32s reports whether the upper halves of 32-bit integers are all zero, or all small while the
+// lower halves are so large that lower and upper halves are unlikely to be alternating tokens of
+// one vocabulary.
 func (l *layout) uint32s() bool {
 	lower, upper := max(l.most[0], l.most[2]), max(l.most[1], l.most[3])
 	return l.varied(0, 2) && (upper == 0 || upper < upperLimit && lower >= 1<<15)
 }
 
-// bigEndian reports whether the bytes of numbers of 16 bits must be swapped: the
-// lower byte, which a large vocabulary fills, has then only the values of an upper
-// one, and the other way round. With up to 256 tokens the lower byte is always zero.
+// bigEndian reports whether the bytes of 16-bit integers must be swapped. With a large vocabulary,
+// the lower byte of a token has nearly all values and the upper byte only some; here it is the
+// other way around. With up to 256 tokens, one byte is always zero.
 func (l *layout) bigEndian() bool {
 	const (
 		many      = 4096 / 4 // groups, enough for a lower byte to have nearly all values

@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// zipf draws n tokens of a vocabulary in which, as in a tokeniser's, a token is
-// about as rare as its number is large.
+// zipf returns n random tokens with a frequency that is roughly inverse to the token ID, as with a
+// tokenizer.
 func zipf(n, vocabulary int) []uint32 {
 	g := random.New(uint64(vocabulary))
 	tokens := make([]uint32, n)
@@ -23,7 +23,7 @@ func zipf(n, vocabulary int) []uint32 {
 	return tokens
 }
 
-// uniform draws n tokens that are all equally likely.
+// uniform returns n uniformly distributed random tokens.
 func uniform(n, vocabulary int) []uint32 {
 	g := random.New(uint64(vocabulary))
 	tokens := make([]uint32, n)
@@ -33,7 +33,7 @@ func uniform(n, vocabulary int) []uint32 {
 	return tokens
 }
 
-// characters are the bytes of prose, as tokens.
+// characters returns the bytes of prose as tokens.
 func characters(n int) []uint32 {
 	var tokens []uint32
 	for len(tokens) < n {
@@ -44,7 +44,7 @@ func characters(n int) []uint32 {
 	return tokens[:n]
 }
 
-// plausible are tokens as they occur, all below 1<<16.
+// plausible returns realistic tokens, all below 1<<16.
 func plausible(n int) map[string][]uint32 {
 	return map[string][]uint32{
 		"GPT-2":              zipf(n, 50257),
@@ -60,11 +60,11 @@ func plausible(n int) map[string][]uint32 {
 	}
 }
 
-// Tokens are never taken for something else.
+// Tokens are never mistaken for another format.
 func TestTokensAreNotRefused(t *testing.T) {
 	preallocated := make([]uint32, 5000)
 	preallocated[0] = 50256
-	events := zipf(5000, 112) // a value, and which of a few instruments it is of
+	events := zipf(5000, 112) // a value, and the index of one of a few instruments
 	for i := range events {
 		if events[i] += 16; i%2 == 1 {
 			events[i] %= 16
@@ -89,7 +89,7 @@ func TestTokensAreNotRefused(t *testing.T) {
 	}
 }
 
-// What is no list of tokens of that type is refused.
+// A file that is not a list of tokens of that type is rejected.
 func TestWhatIsNotTokensIsRefused(t *testing.T) {
 	const wide, signed, swapped = "the numbers have 32 bits, the upper ones zero or nearly so", "the numbers have 64 bits, the upper ones zero", "the numbers are big-endian"
 	type refusal struct {
@@ -147,7 +147,7 @@ func TestWhatIsNotTokensIsRefused(t *testing.T) {
 	}
 }
 
-// A header says what follows it, whatever that looks like.
+// With a header, the content is used whatever it looks like.
 func TestTokensBehindAHeaderAreTakenAsTheyAre(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "train.bin")
 	write(t, path, llmcBytes(llmcGPT2, 1, 500, bytes.Repeat([]byte{'a', 'b'}, 500)))

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Types of tokens in files without a header, as Options.DType. All are
-// little-endian.
+// Types of tokens in files without a header, for Options.DType. All are little-endian.
 const (
 	DTypeUint16 = "uint16"
 	DTypeUint32 = "uint32"
@@ -17,31 +16,30 @@ const (
 	uint32Width = 4
 )
 
-// llm.c's files begin with 256 numbers of 32 bits, of which the first three are
-// in use: magic, version, count of tokens (dev/data/data_common.py). A file
-// without header does not begin like this: the magics are larger than a token may
-// be, and as two of 16 bits have a first one that GPT-2's vocabulary has not.
+// llm.c's files begin with 256 32-bit integers. The first three are in use: magic number, version,
+// number of tokens (dev/data/data_common.py). A file without a header does not begin like this: the
+// magic numbers are larger than any token, and as two 16-bit tokens the first one is not in GPT-2's
+// vocabulary.
 const (
 	llmcHeader = 256 * 4 // bytes
 
-	llmcGPT2          = 20240520 // tokens of 16 bits
+	llmcGPT2          = 20240520 // 16-bit tokens
 	llmcGPT2Version   = 1
-	llmcLlama3        = 20240801 // tokens of 32 bits
+	llmcLlama3        = 20240801 // 32-bit tokens
 	llmcLlama3Version = 7
 	llmcQuestions     = 20240522
 	llmcWeights       = 20240326
 )
 
-// tokenFile is a mapped file and where its tokens are: from offset to the end, in
-// width bytes each.
+// tokenFile is a mapped file whose tokens, of width bytes each, start at offset.
 type tokenFile struct {
 	*mapping
 	offset, width int
 }
 
-// parseTokenFile finds the tokens in a file with llm.c's header or, in rawWidth
-// bytes each, without. The latter says nothing of itself, so its content must not
-// look like something else.
+// parseTokenFile finds the tokens in a file with llm.c's header, or without a header, with rawWidth
+// bytes per token. A file without a header is rejected if its content looks like a different
+// format.
 func parseTokenFile(m *mapping, rawWidth int) (tokenFile, error) {
 	fail := func(at int, format string, args ...any) (tokenFile, error) {
 		return tokenFile{}, fmt.Errorf("read %q: at byte %d: %w", m.path, at, fmt.Errorf(format, args...))

@@ -19,7 +19,7 @@ func tokenBytes(width int, tokens ...uint32) []byte {
 	return raw
 }
 
-// llmcBytes puts llm.c's header before tokens.
+// llmcBytes returns tokens with llm.c's header.
 func llmcBytes(magic, version, count uint32, raw []byte) []byte {
 	header := make([]byte, llmcHeader)
 	for i, v := range []uint32{magic, version, count} {
@@ -36,7 +36,7 @@ func upTo(n uint32) []uint32 {
 	return tokens
 }
 
-// files writes files into a folder of their own.
+// files writes files to a temporary directory.
 func files(t *testing.T, contents map[string][]byte) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -82,7 +82,7 @@ func TestOpenTokens(t *testing.T) {
 		{"gpt2.bin", Options{Context: 3, DType: DTypeUint16}, 10, []int32{0, 3, 6}, []int32{3, 6, 9}},
 		{"llama3.bin", Options{Context: 2, DType: DTypeUint16}, 100001, []int32{7}, []int32{3}},
 		{"part_?.bin", Options{Context: 3}, 100, []int32{10, 13, 20, 30}, []int32{13, 16, 23, 33}},
-		{"part_[12].bin", Options{Context: 3}, 54, []int32{50}, []int32{53}}, // there is such a file
+		{"part_[12].bin", Options{Context: 3}, 54, []int32{50}, []int32{53}}, // a file with that name exists
 		{"part_[1-2].bin", Options{Context: 3}, 26, []int32{10, 13, 20}, []int32{13, 16, 23}},
 	} {
 		t.Run(c.path, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestTokensHeldOut(t *testing.T) {
 	if train.Len() != 8 || eval.Len() != 1 || train.Outputs() != 501 || eval.Outputs() != 501 {
 		t.Errorf("files: %d and %d samples of %d and %d tokens", train.Len(), eval.Len(), train.Outputs(), eval.Outputs())
 	}
-	// 13 of 20 tokens stay, the cut is in the second file.
+	// 13 of 20 tokens stay; the cut is in the second file.
 	train, eval = open(Options{Path: filepath.Join(dir, "train_*"), Holdout: 0.35})
 	first, last := firsts(train)
 	if !slices.Equal(first, []int32{0, 2, 4, 6, 10}) || !slices.Equal(last, []int32{2, 4, 6, 8, 12}) {
@@ -137,7 +137,7 @@ func TestTokensErrors(t *testing.T) {
 		name    string
 		content []byte
 		o       Options
-		want    string // behind the path
+		want    string // after the path
 	}{
 		{"empty", nil, Options{}, `at byte 0: the file is empty`},
 		{"half a token", good[:9], Options{}, `at byte 8: the file ends in 1 bytes of a token of 2`},

@@ -8,18 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// Vocabularies of text, as Options.Vocabulary.
+// Vocabularies of text, for Options.Vocabulary.
 const (
-	VocabularyChar = "char" // the characters that the text has, sorted
+	VocabularyChar = "char" // the characters in the text, sorted
 	VocabularyByte = "byte" // the 256 bytes
 )
 
-// maxChars limits the characters of a vocabulary, so that a token is 16 bits.
+// maxChars is the maximum number of characters of a vocabulary, so that a token has 16 bits.
 const maxChars = 1 << 16
 
-// Vocabulary says which token stands for which piece of text. The zero value is
-// the 256 bytes. It is immutable but for UnmarshalText, which a checkpoint uses
-// with MarshalText to keep one.
+// Vocabulary maps between text and tokens. The zero value is the 256 bytes. It is immutable except
+// through UnmarshalText, which together with MarshalText stores it in a checkpoint.
 type Vocabulary struct {
 	runes []rune // sorted; nil for bytes
 }
@@ -32,8 +31,8 @@ func (v *Vocabulary) Len() int {
 	return len(v.runes)
 }
 
-// Encode returns the tokens of text, or an error that names the first character
-// that the vocabulary has not, and where it stands.
+// Encode returns the tokens of text. If a character is not in the vocabulary, the error names it
+// and its position.
 func (v *Vocabulary) Encode(text string) ([]int32, error) {
 	if v.runes != nil {
 		tokens := make([]int32, utf8.RuneCountInString(text))
@@ -49,14 +48,14 @@ func (v *Vocabulary) Encode(text string) ([]int32, error) {
 	return tokens, nil
 }
 
-// encodeChars sets tokens, one for each character of text, to its place among
-// runes. They may be in text's own memory: none is longer than its character.
+// encodeChars sets tokens, one per character of text, to the index of the character in runes. They
+// may share text's memory, because no token is longer than its character.
 func encodeChars[T uint8 | uint16 | int32](tokens []T, runes []rune, text []byte) error {
-	size := utf8.RuneSelf // of the table: the ASCII characters, and those up to the last
+	size := utf8.RuneSelf // of the table: the ASCII characters, and all up to the last one
 	if len(runes) > 0 {
 		size = max(size, int(runes[len(runes)-1])+1)
 	}
-	places := slices.Repeat([]int32{-1}, size) // by rune; -1: none
+	places := slices.Repeat([]int32{-1}, size) // by rune; -1: not in the vocabulary
 	for token, r := range runes {
 		places[r] = int32(token)
 	}
@@ -81,8 +80,8 @@ func encodeChars[T uint8 | uint16 | int32](tokens []T, runes []rune, text []byte
 	return nil
 }
 
-// Decode returns the text of tokens. With bytes it need not be whole UTF-8. It
-// panics at a token that the vocabulary has not.
+// Decode returns the text of tokens. With bytes it may be invalid UTF-8. It panics if a token is
+// not in the vocabulary.
 func (v *Vocabulary) Decode(tokens []int32) string {
 	var text strings.Builder
 	for _, token := range tokens {
@@ -106,7 +105,7 @@ func (v *Vocabulary) MarshalText() ([]byte, error) {
 	return []byte(VocabularyChar + ":" + string(v.runes)), nil
 }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText parses the output of MarshalText.
 func (v *Vocabulary) UnmarshalText(text []byte) error {
 	if string(text) == VocabularyByte {
 		v.runes = nil
