@@ -51,12 +51,12 @@ func (e *ChangedError) Hint() string {
 // ChangedHint is the fix for a job that contradicts the checkpoints of its run.
 const ChangedHint = "give the changed job another name or --run-dir to train it from the start, or undo the change to resume the run"
 
-// KeepsDecay reports whether the job must resume as [Job.WithDecayOfAll] from a checkpoint
+// NeedsDecayOfAll reports whether the job must resume as [Job.WithDecayOfAll] from a checkpoint
 // with this fingerprint. This is the case if the checkpoint was trained with weight decay on
 // all parameters, as in versions without train.optimizer.decay, and the job file does not set
 // the key.
-func (j *Job) KeepsDecay(fingerprint map[string]string) bool {
-	return j.Train != nil && !j.Gives("train."+decayKey) && fingerprint["optimizer.weight_decay"] != "" &&
+func (j *Job) NeedsDecayOfAll(fingerprint map[string]string) bool {
+	return j.Train != nil && !j.IsSet("train."+decayKey) && fingerprint["optimizer.weight_decay"] != "" &&
 		j.Train.Fingerprint()[decayKey] != "" && fingerprint[decayKey] == ""
 }
 
@@ -73,9 +73,9 @@ func (j *Job) WithDecayOfAll() *Job {
 // CheckResume returns a [*ChangedError] if the job cannot resume from a checkpoint. The
 // fingerprint and the digest are the checkpoint's [Train.Fingerprint] and [Job.TrainDigest].
 // The paths of the job and of the fingerprint must be resolved. The weight decay can only
-// contradict the checkpoint if the job sets train.optimizer.decay; see [Job.KeepsDecay].
+// contradict the checkpoint if the job sets train.optimizer.decay; see [Job.NeedsDecayOfAll].
 func (j *Job) CheckResume(fingerprint map[string]string, digest string) error {
-	if j.KeepsDecay(fingerprint) {
+	if j.NeedsDecayOfAll(fingerprint) {
 		j = j.WithDecayOfAll()
 	}
 	if j.Train == nil || digest == j.TrainDigest() {
@@ -84,7 +84,7 @@ func (j *Job) CheckResume(fingerprint map[string]string, digest string) error {
 	is := j.Train.Fingerprint()
 	var changes []Change
 	for _, key := range Differences(fingerprint, is) {
-		changes = append(changes, Change{Key: "train." + key, Was: cmp.Or(fingerprint[key], implied(key)), Is: cmp.Or(is[key], implied(key))})
+		changes = append(changes, Change{Key: "train." + key, Was: cmp.Or(fingerprint[key], impliedValue(key)), Is: cmp.Or(is[key], impliedValue(key))})
 	}
 	if len(changes) == 0 {
 		return nil

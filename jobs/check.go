@@ -9,15 +9,15 @@ import (
 // maxSignalSeconds is the largest value of sbatch --signal, in seconds before the time limit.
 const maxSignalSeconds = 65535
 
-// shortestWatch is the minimum of the heartbeat and progress timeouts: four heartbeats of a
+// minWatchTimeout is the minimum of the heartbeat and progress timeouts: four heartbeats of a
 // rank.
-const shortestWatch = 2 * time.Second
+const minWatchTimeout = 2 * time.Second
 
 // check reports conflicts between keys. It skips rules that need an invalid value, so one
 // error causes one message.
 func (d *decoder) check(j *Job) {
 	d.require("name")
-	if d.usable("site") && j.Site == "" {
+	if d.isValid("site") && j.Site == "" {
 		d.report("site", "allowed: a site's name, such as \"generic\"", "is empty")
 	}
 	d.checkSlurm(&j.Slurm)
@@ -29,14 +29,14 @@ func (d *decoder) check(j *Job) {
 	case d.given["train"] && d.given["command"]:
 		d.report("command", "", "stands beside [train]: a job is one or the other")
 	case d.given["train"]:
-		if d.usable("train") {
+		if d.isValid("train") {
 			d.checkTrain(j.Train)
 		}
 	case d.given["command"]:
-		if d.usable("command") {
+		if d.isValid("command") {
 			d.checkCommand(j.Command)
 		}
-	case !d.meansInside("train") && !d.meansInside("command"):
+	case !d.expectsInside("train") && !d.expectsInside("command"):
 		d.add("train", span{}, "nothing to run: the file has neither [train] nor [command]",
 			"[train] is the built-in trainer, [command] your own program", "")
 	}
@@ -44,17 +44,17 @@ func (d *decoder) check(j *Job) {
 
 func (d *decoder) checkSlurm(s *Slurm) {
 	const tasks, gpus = "slurm.tasks_per_node", "slurm.gpus_per_node"
-	if d.usable(tasks, gpus) && s.GPUsPerNode%s.TasksPerNode != 0 {
+	if d.isValid(tasks, gpus) && s.GPUsPerNode%s.TasksPerNode != 0 {
 		d.report(tasks, "", "%d ranks cannot share %d GPUs evenly", s.TasksPerNode, s.GPUsPerNode)
 	}
 	const signal, limit = "slurm.signal_before_end", "slurm.time"
 	before := time.Duration(s.SignalBeforeEnd)
 	switch {
-	case d.usable(signal) && before%time.Second != 0:
+	case d.isValid(signal) && before%time.Second != 0:
 		d.report(signal, "", "%s is not a whole number of seconds", before)
-	case d.usable(signal) && before > maxSignalSeconds*time.Second:
+	case d.isValid(signal) && before > maxSignalSeconds*time.Second:
 		d.report(signal, "", "%s is more than Slurm's limit of %d seconds", before, maxSignalSeconds)
-	case d.usable(signal, limit) && before >= s.Time.Duration():
+	case d.isValid(signal, limit) && before >= s.Time.Duration():
 		d.report(signal, "", "%s before the end of %s leaves no time to train", before, s.Time.Duration())
 	}
 }
@@ -62,7 +62,7 @@ func (d *decoder) checkSlurm(s *Slurm) {
 // checkSetup also rejects an option if a shell command expects a name.
 func (d *decoder) checkSetup(s *Setup) {
 	for key, v := range map[string]Text{"setup.conda": s.Conda, "setup.venv": s.Venv} {
-		if d.usable(key) && strings.HasPrefix(string(v), "-") {
+		if d.isValid(key) && strings.HasPrefix(string(v), "-") {
 			d.report(key, "", "%q starts with \"-\" and would be read as an option", v)
 		}
 	}
@@ -71,7 +71,7 @@ func (d *decoder) checkSetup(s *Setup) {
 		d.require("setup.secrets.names")
 	}
 	for i, name := range s.Secrets.Names {
-		if _, both := s.Env[name]; both && d.usable("setup.secrets.names") {
+		if _, both := s.Env[name]; both && d.isValid("setup.secrets.names") {
 			d.reportElement("setup.secrets.names", i, fmt.Sprintf("%s is also in setup.env, where its value can be read", name))
 		}
 	}
@@ -82,18 +82,18 @@ func (d *decoder) checkContainer(c *Container) {
 	if d.given["setup.container"] {
 		d.require(image)
 	}
-	if d.usable(image) && (c.Image == "" || strings.HasPrefix(string(c.Image), "-")) {
+	if d.isValid(image) && (c.Image == "" || strings.HasPrefix(string(c.Image), "-")) {
 		d.report(image, "", "%q is not an image", c.Image)
 	}
 	for i, o := range c.Options {
-		if d.usable("setup.container.options") && (!strings.HasPrefix(string(o), "-") || strings.ContainsAny(string(o), " \t")) {
+		if d.isValid("setup.container.options") && (!strings.HasPrefix(string(o), "-") || strings.ContainsAny(string(o), " \t")) {
 			d.reportElement("setup.container.options", i, fmt.Sprintf(`%q is not an option such as "--nv" or "--name=value"`, o))
 		}
 	}
 	for i, m := range c.Mounts {
 		outside, inside, both := strings.Cut(string(m), ":")
 		inside, _, _ = strings.Cut(inside, ":")
-		if d.usable(mounts) && (!strings.HasPrefix(outside, "/") || both && !strings.HasPrefix(inside, "/") || strings.Contains(string(m), ",")) {
+		if d.isValid(mounts) && (!strings.HasPrefix(outside, "/") || both && !strings.HasPrefix(inside, "/") || strings.Contains(string(m), ",")) {
 			d.reportElement(mounts, i, fmt.Sprintf(`%q is not of the form "/outside", "/outside:/inside" or "/outside:/inside:ro"`, m))
 		}
 	}
@@ -103,25 +103,25 @@ func (d *decoder) checkNetwork(n *Network) {
 	for key, v := range map[string]Duration{
 		"network.join_timeout": n.JoinTimeout, "network.collective_timeout": n.CollectiveTimeout,
 	} {
-		if d.usable(key) && v == 0 {
+		if d.isValid(key) && v == 0 {
 			d.report(key, "", "must be more than 0")
 		}
 	}
 	// Ranks send a heartbeat twice per second.
 	for key, v := range map[string]Duration{"network.heartbeat_timeout": n.HeartbeatTimeout, "network.progress_timeout": n.ProgressTimeout} {
-		if d.usable(key) && time.Duration(v) < shortestWatch {
-			d.report(key, "", "must be at least %s", shortestWatch)
+		if d.isValid(key) && time.Duration(v) < minWatchTimeout {
+			d.report(key, "", "must be at least %s", minWatchTimeout)
 		}
 	}
-	if l := string(n.MPILibrary); d.usable("network.mpi_library") && strings.Contains(l, "/") && !strings.HasPrefix(l, "/") {
+	if l := string(n.MPILibrary); d.isValid("network.mpi_library") && strings.Contains(l, "/") && !strings.HasPrefix(l, "/") {
 		d.report("network.mpi_library", "", "%q is neither an absolute path nor a name such as \"libmpi.so.40\"", l)
 	}
 	for i, name := range n.Exclude {
 		switch {
-		case !d.usable("network.exclude"):
+		case !d.isValid("network.exclude"):
 		case name == InterfaceAuto:
 			d.reportElement("network.exclude", i, `"auto" is not the name of an interface`)
-		case name == n.Interface && d.usable("network.interface"):
+		case name == n.Interface && d.isValid("network.interface"):
 			d.reportElement("network.exclude", i, fmt.Sprintf("%q is also the value of network.interface", name))
 		}
 	}
@@ -130,10 +130,10 @@ func (d *decoder) checkNetwork(n *Network) {
 func (d *decoder) checkRestart(j *Job) {
 	const least, spare, restarts = "restart.min_nodes", "restart.spare_nodes", "restart.max_without_progress"
 	nodes := max(1, j.Slurm.Nodes)
-	if d.usable(least) && !d.refused["slurm.nodes"] && j.Restart.MinNodes > nodes {
+	if d.isValid(least) && !d.invalid["slurm.nodes"] && j.Restart.MinNodes > nodes {
 		d.report(least, "", "%d is more than slurm.nodes, which is %d", j.Restart.MinNodes, nodes)
 	}
-	if d.usable(restarts) && j.Restart.MaxWithoutProgress == 0 && j.Restart.OutlivesNodes() {
+	if d.isValid(restarts) && j.Restart.MaxWithoutProgress == 0 && j.Restart.SurvivesNodeLoss() {
 		d.report(restarts, "", "with 0 nothing is started again, so that %s and %s have no meaning", least, spare)
 	}
 }
@@ -141,7 +141,7 @@ func (d *decoder) checkRestart(j *Job) {
 func (d *decoder) checkCommand(c *Command) {
 	const argv = "command.argv"
 	d.require(argv)
-	if d.usable(argv) {
+	if d.isValid(argv) {
 		switch {
 		case len(c.Argv) == 0:
 			d.report(argv, "", "is empty: it needs at least the program")
@@ -164,7 +164,7 @@ func (d *decoder) checkCommand(c *Command) {
 
 // require reports a missing key, at the position of the table that should contain it.
 func (d *decoder) require(key string) {
-	if d.given[key] || d.expected(key) {
+	if d.given[key] || d.isExpected(key) {
 		return
 	}
 	var at span
@@ -174,7 +174,7 @@ func (d *decoder) require(key string) {
 			break
 		}
 		table = table[:dot]
-		if d.refused[table] {
+		if d.invalid[table] {
 			return // the value is not a table
 		}
 		if at = d.lookup(table).header; !at.known() {
@@ -184,10 +184,10 @@ func (d *decoder) require(key string) {
 	d.add(key, at, fmt.Sprintf("missing key %q", key), "for example: "+examples[key], "")
 }
 
-// expected reports whether an unknown key was probably meant as key or as a table around it.
-func (d *decoder) expected(key string) bool {
+// isExpected reports whether an unknown key was probably meant as key or as a table around it.
+func (d *decoder) isExpected(key string) bool {
 	for {
-		if d.meant[key] {
+		if d.guessed[key] {
 			return true
 		}
 		dot := strings.LastIndexByte(key, '.')
@@ -198,10 +198,10 @@ func (d *decoder) expected(key string) bool {
 	}
 }
 
-// meansInside reports whether an unknown key was probably meant as table or as a key in it.
-func (d *decoder) meansInside(table string) bool {
-	for key := range d.meant {
-		if within(key, table) {
+// expectsInside reports whether an unknown key was probably meant as table or as a key in it.
+func (d *decoder) expectsInside(table string) bool {
+	for key := range d.guessed {
+		if isWithin(key, table) {
 			return true
 		}
 	}
@@ -240,10 +240,10 @@ var examples = map[string]string{
 	"sweep.random.values":   `values.train.optimizer.lr = { min = 1e-4, max = 0.1, log = true }`,
 }
 
-// usable reports whether all keys are set and have valid values.
-func (d *decoder) usable(keys ...string) bool {
+// isValid reports whether all keys are set and have valid values.
+func (d *decoder) isValid(keys ...string) bool {
 	for _, key := range keys {
-		if !d.given[key] || d.refused[key] {
+		if !d.given[key] || d.invalid[key] {
 			return false
 		}
 	}

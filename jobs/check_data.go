@@ -28,21 +28,21 @@ var dataKeys = []kindKeys{
 
 func (d *decoder) checkData(data *Data) {
 	const table = "train.data."
-	if !d.usable(table + "kind") {
+	if !d.isValid(table + "kind") {
 		return
 	}
 	d.checkKind(table, string(data.Kind), dataKeys)
-	if data.DropLast && data.Uneven != UnevenDrop && d.given[table+"uneven"] && d.usable(table+"uneven", table+"drop_last") {
+	if data.DropLast && data.Uneven != UnevenDrop && d.given[table+"uneven"] && d.isValid(table+"uneven", table+"drop_last") {
 		d.report(table+"uneven", "leave one of the two out", "stands beside drop_last, which leaves out all that does not go around")
 	}
 	if data.Kind == DataSynthetic {
 		const outputs = table + "outputs"
-		if d.usable(table+"task", outputs) && data.Task == TaskClassification && data.Outputs < 2 {
+		if d.isValid(table+"task", outputs) && data.Task == TaskClassification && data.Outputs < 2 {
 			d.report(outputs, "", "classification needs 2 classes or more, not %d", data.Outputs)
 		}
 		return
 	}
-	if d.usable(table + "path") {
+	if d.isValid(table + "path") {
 		d.checkPath(data)
 	}
 	if data.Kind == DataTokens {
@@ -52,7 +52,7 @@ func (d *decoder) checkData(data *Data) {
 			d.report(table+"vocabulary_size", "leave the key out for as many as the files need", "must be %d or less, not %d", maxVocabulary, data.VocabularySize)
 		}
 	}
-	if data.Holdout > 0 && data.EvalPath != "" && d.usable(table+"holdout", table+"eval_path") {
+	if data.Holdout > 0 && data.EvalPath != "" && d.isValid(table+"holdout", table+"eval_path") {
 		d.report(table+"holdout", "", "stands beside eval_path, which has the data for evaluation")
 	}
 }
@@ -74,7 +74,7 @@ func (d *decoder) checkPath(data *Data) {
 
 // checkPattern reports an invalid file name pattern, which can match no file.
 func (d *decoder) checkPattern(key string, path Text) {
-	if _, err := filepath.Match(filepath.Base(string(path)), ""); err != nil && d.usable(key) {
+	if _, err := filepath.Match(filepath.Base(string(path)), ""); err != nil && d.isValid(key) {
 		d.report(key, "for example: fineweb_train_*.bin", "%q is not a pattern: a \"[\" or \"\\\" in it has no end", path)
 	}
 }

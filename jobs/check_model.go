@@ -25,20 +25,20 @@ var modelData = map[ModelKind][]DataKind{
 
 func (d *decoder) checkModel(m *Model) {
 	const table = "train.model."
-	if !d.usable(table + "kind") {
+	if !d.isValid(table + "kind") {
 		return
 	}
 	d.checkKind(table, string(m.Kind), modelKeys)
 	switch m.Kind {
 	case ModelMLP:
-		if d.usable(table+"hidden") && len(m.Hidden) == 0 {
+		if d.isValid(table+"hidden") && len(m.Hidden) == 0 {
 			d.report(table+"hidden", "", "is empty: an MLP needs at least one width; without a hidden layer it is kind = \"linear\"")
 		}
 	case ModelCNN:
-		if d.usable(table+"channels") && len(m.Channels) == 0 {
+		if d.isValid(table+"channels") && len(m.Channels) == 0 {
 			d.report(table+"channels", "", "is empty: a CNN needs at least one convolution; without one it is kind = \"mlp\"")
 		}
-		if d.usable(table+"kernel") && m.Kernel%2 == 0 {
+		if d.isValid(table+"kernel") && m.Kernel%2 == 0 {
 			d.report(table+"kernel", "", "must be odd, so that a convolution has a middle, not %d", m.Kernel)
 		}
 	case ModelGPT:
@@ -46,10 +46,10 @@ func (d *decoder) checkModel(m *Model) {
 	}
 }
 
-// checkModelTakes reports data that the model cannot be trained with.
-func (d *decoder) checkModelTakes(model ModelKind, data DataKind) {
+// checkModelData reports data that the model cannot be trained with.
+func (d *decoder) checkModelData(model ModelKind, data DataKind) {
 	const key = "train.data.kind"
-	if !d.usable("train.model.kind", key) || slices.Contains(modelData[model], data) {
+	if !d.isValid("train.model.kind", key) || slices.Contains(modelData[model], data) {
 		return
 	}
 	var takes []string
@@ -62,7 +62,7 @@ func (d *decoder) checkModelTakes(model ModelKind, data DataKind) {
 func (d *decoder) checkGPT(m *Model) {
 	const size, heads, width, weights = "train.model.size", "train.model.heads", "train.model.width", "train.model.weights"
 	switch {
-	case d.given[size], d.expected(size):
+	case d.given[size], d.isExpected(size):
 	case d.given["train.model.layers"], d.given[heads], d.given[width]:
 		for _, key := range []string{"train.model.layers", heads, width, "train.model.context"} {
 			d.require(key)
@@ -70,11 +70,11 @@ func (d *decoder) checkGPT(m *Model) {
 	default:
 		d.require(size)
 	}
-	if d.usable(weights) && m.Weights == "" {
+	if d.isValid(weights) && m.Weights == "" {
 		d.report(weights, "", "is empty: leave the key out to start from drawn weights")
 	}
 	full := m.sized()
-	if d.refused[size] || d.refused[heads] || d.refused[width] || full.Heads == 0 || full.Width%full.Heads == 0 {
+	if d.invalid[size] || d.invalid[heads] || d.invalid[width] || full.Heads == 0 || full.Width%full.Heads == 0 {
 		return
 	}
 	at := width

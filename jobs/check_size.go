@@ -27,10 +27,10 @@ const (
 // checkSize reports a model or a batch that does not fit in any memory. For sizes that only
 // the data contain, such as the number of classes, it assumes the smallest possible value.
 func (d *decoder) checkSize(t *Train) {
-	if !d.usable("train.model.kind") {
+	if !d.isValid("train.model.kind") {
 		return
 	}
-	e := t.extent()
+	e := t.minSize()
 	var what string
 	switch {
 	case e.largest > maxTensor:
@@ -44,15 +44,15 @@ func (d *decoder) checkSize(t *Train) {
 		return
 	}
 	const batch = "train.batch"
-	if outputs := float64(t.Batch) * e.widest; outputs > maxOutputs && d.usable(batch) {
+	if outputs := float64(t.Batch) * e.widest; outputs > maxOutputs && d.isValid(batch) {
 		d.report(batch, "a smaller batch, with train.accumulate for as many samples in each step",
 			"%d samples make %.3g numbers in a single layer, %.3g GiB", t.Batch, outputs, 4*outputs/(1<<30))
 	}
 }
 
-// extent is the minimum size of a model. It uses floating point, so no product of values from
+// modelSize is the minimum size of a model. It uses floating point, so no product of values from
 // a job file overflows.
-type extent struct {
+type modelSize struct {
 	parameters float64
 	largest    float64  // parameters in the largest matrix
 	widest     float64  // output values of the widest layer per sample
@@ -60,25 +60,25 @@ type extent struct {
 }
 
 // layer adds a layer with the given number of outputs, each of which uses in inputs.
-func (e *extent) layer(in, out float64) {
+func (e *modelSize) layer(in, out float64) {
 	e.parameters += (in + 1) * out
 	e.largest, e.widest = max(e.largest, in*out), max(e.widest, out)
 }
 
-func (t *Train) extent() extent {
+func (t *Train) minSize() modelSize {
 	m := t.Model
 	if m.Kind == ModelGPT {
 		m = m.sized()
-		w, layers, context, vocabulary := float64(m.Width), float64(m.Layers), float64(m.Context), t.Data.leastVocabulary()
-		return extent{parameters: w*(vocabulary+context) + layers*(12*w*w+13*w) + 2*w, largest: w * max(vocabulary, context, 4*w),
+		w, layers, context, vocabulary := float64(m.Width), float64(m.Layers), float64(m.Context), t.Data.minVocabulary()
+		return modelSize{parameters: w*(vocabulary+context) + layers*(12*w*w+13*w) + 2*w, largest: w * max(vocabulary, context, 4*w),
 			widest: 4 * w * context, keys: []string{"train.model.width", "train.model.context", "train.model.layers", "train.model.size"}}
 	}
-	in, out := t.Data.leastFeatures()
-	e := extent{widest: in, keys: []string{"train.model.hidden", "train.data.inputs", "train.data.outputs", "train.model.kind"}}
+	in, out := t.Data.minFeatures()
+	e := modelSize{widest: in, keys: []string{"train.model.hidden", "train.data.inputs", "train.data.outputs", "train.model.kind"}}
 	width := in
 	if m.Kind == ModelCNN {
 		width = 1 // one channel of a grayscale image
-		orElse(&m.Kernel, defaultKernel)
+		setDefault(&m.Kernel, defaultKernel)
 		for _, c := range m.Channels {
 			e.layer(float64(m.Kernel)*float64(m.Kernel)*width, float64(c))
 			width = float64(c)
@@ -95,16 +95,16 @@ func (t *Train) extent() extent {
 	return e
 }
 
-// leastVocabulary returns the minimum size of the vocabulary.
-func (d Data) leastVocabulary() float64 {
+// minVocabulary returns the minimum size of the vocabulary.
+func (d Data) minVocabulary() float64 {
 	if d.Kind == DataText && d.Vocabulary == VocabularyByte {
 		return byteVocabulary
 	}
 	return float64(max(1, min(d.VocabularySize, maxVocabulary)))
 }
 
-// leastFeatures returns the minimum number of input and output values per sample.
-func (d Data) leastFeatures() (in, out float64) {
+// minFeatures returns the minimum number of input and output values per sample.
+func (d Data) minFeatures() (in, out float64) {
 	if d.Kind == DataIDX && string(d.Path) == builtinData[0] {
 		return fashionInputs, fashionClasses
 	}

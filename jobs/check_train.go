@@ -15,7 +15,7 @@ func (d *decoder) checkTrain(t *Train) {
 	}
 	d.checkModel(&t.Model)
 	d.checkData(&t.Data)
-	d.checkModelTakes(t.Model.Kind, t.Data.Kind)
+	d.checkModelData(t.Model.Kind, t.Data.Kind)
 	d.checkSize(t)
 	d.checkBuckets(t)
 	d.checkDevice(t)
@@ -25,14 +25,14 @@ func (d *decoder) checkTrain(t *Train) {
 
 func (d *decoder) checkBuckets(t *Train) {
 	const first = "train.first_bucket"
-	if d.usable(first, "train.bucket") && t.Bucket > 0 && t.FirstBucket > t.Bucket {
+	if d.isValid(first, "train.bucket") && t.Bucket > 0 && t.FirstBucket > t.Bucket {
 		d.report(first, "", "is larger than bucket, %q", t.Bucket)
 	}
 }
 
 // checkDevice reports a backend that the configured device does not support.
 func (d *decoder) checkDevice(t *Train) {
-	if d.usable("train.device", "train.backend") && t.Device == DeviceCPU && t.Backend == BackendNCCL {
+	if d.isValid("train.device", "train.backend") && t.Device == DeviceCPU && t.Backend == BackendNCCL {
 		d.report("train.backend", "", "%q connects GPUs, and device is %q", t.Backend, t.Device)
 	}
 }
@@ -40,14 +40,14 @@ func (d *decoder) checkDevice(t *Train) {
 func (d *decoder) checkOptimizer(o *Optimizer) {
 	const table = "train.optimizer."
 	switch {
-	case !d.usable(table + "kind"):
+	case !d.isValid(table + "kind"):
 	case o.Kind == OptimizerSGD:
 		d.forbid("with kind = \"sgd\"", table+"beta1", table+"beta2", table+"eps")
 	default:
 		d.forbid(fmt.Sprintf("with kind = %q", o.Kind), table+"momentum", table+"nesterov")
 		return
 	}
-	if o.Nesterov && (!d.given[table+"momentum"] || d.usable(table+"momentum") && o.Momentum == 0) {
+	if o.Nesterov && (!d.given[table+"momentum"] || d.isValid(table+"momentum") && o.Momentum == 0) {
 		d.report(table+"nesterov", "", "needs momentum above 0")
 	}
 }
@@ -58,10 +58,10 @@ func (d *decoder) checkSchedule(s *Schedule, lr Positive) {
 		return
 	}
 	d.require(table + "kind")
-	if d.usable(table+"warmup_from") && s.WarmUpFrom > 1 {
+	if d.isValid(table+"warmup_from") && s.WarmUpFrom > 1 {
 		d.report(table+"warmup_from", "", "is a part of the rate, from 0 to 1, not %v", s.WarmUpFrom)
 	}
-	if !d.usable(table + "kind") {
+	if !d.isValid(table + "kind") {
 		return
 	}
 	belongs := map[ScheduleKind][]string{ScheduleCosine: {"steps", "floor"}, ScheduleStep: {"gamma", "every"}}
@@ -75,10 +75,10 @@ func (d *decoder) checkSchedule(s *Schedule, lr Positive) {
 			}
 		}
 	}
-	if d.usable(table+"floor", "train.optimizer.lr") && float64(s.Floor) > float64(lr) {
+	if d.isValid(table+"floor", "train.optimizer.lr") && float64(s.Floor) > float64(lr) {
 		d.report(table+"floor", "", "%v is above the learning rate, %v", s.Floor, lr)
 	}
-	if d.usable(table+"gamma") && s.Gamma > 1 {
+	if d.isValid(table+"gamma") && s.Gamma > 1 {
 		d.report(table+"gamma", "", "%v would let the rate grow: at most 1", s.Gamma)
 	}
 }
@@ -121,7 +121,7 @@ func (d *decoder) checkKind(table, kind string, all []kindKeys) {
 			continue
 		}
 		hint := this.instead[key]
-		orElse(&hint, "belongs to: "+strings.Join(kinds, ", "))
+		setDefault(&hint, "belongs to: "+strings.Join(kinds, ", "))
 		d.report(table+key, hint, "has no meaning with kind = %q", kind)
 	}
 }

@@ -176,14 +176,14 @@ func choose[T ~string](v any, options ...T) (T, error) {
 	allowed := "allowed: " + strings.Join(names, ", ")
 	s, err := stringValue(v)
 	if err != nil {
-		return "", refuse(allowed, "%s", err)
+		return "", valueErrorf(allowed, "%s", err)
 	}
 	for _, o := range options {
 		if s == string(o) {
 			return o, nil
 		}
 	}
-	r := refuse(allowed, "%q is not known", s)
+	r := valueErrorf(allowed, "%q is not known", s)
 	r.suggestion, r.choices = nearest(s, names), names
 	return "", r
 }

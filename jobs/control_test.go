@@ -81,7 +81,7 @@ func TestNothingHostileIsPrinted(t *testing.T) {
 			t.Fatalf("%q is accepted", src)
 		}
 		for _, r := range err.Error() {
-			if r != '\n' && r != '\t' && noControl(string(r)) != nil {
+			if r != '\n' && r != '\t' && checkControl(string(r)) != nil {
 				t.Errorf("%q prints %U:\n%q", src, r, err)
 				break
 			}

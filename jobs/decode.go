@@ -15,8 +15,8 @@ import (
 type decoder struct {
 	*layout
 	given   map[string]bool // keys of the spec that are in the document
-	refused map[string]bool // keys with invalid values
-	meant   map[string]bool // keys that unknown keys were probably meant to be
+	invalid map[string]bool // keys with invalid values
+	guessed map[string]bool // keys that unknown keys were probably meant to be
 	unsure  []string        // job file keys with invalid values in [sweep]
 	root    reflect.Type    // struct of the whole file
 	found   []finding
@@ -27,7 +27,7 @@ type decoder struct {
 }
 
 func newDecoder(l *layout, root any) *decoder {
-	return &decoder{layout: l, given: map[string]bool{}, refused: map[string]bool{}, meant: map[string]bool{}, root: reflect.TypeOf(root).Elem(),
+	return &decoder{layout: l, given: map[string]bool{}, invalid: map[string]bool{}, guessed: map[string]bool{}, root: reflect.TypeOf(root).Elem(),
 		fields: map[reflect.Type][]string{}}
 }
 
@@ -56,7 +56,7 @@ func (d *decoder) diagnostics() Diagnostics {
 		if i == maxDiagnostics {
 			return append(all, Diagnostic{File: d.file, Message: fmt.Sprintf("and %d more mistakes", len(d.found)-i)})
 		}
-		at := d.point(f.Key, f.where)
+		at := d.diagnosticFor(f.Key, f.where)
 		at.Message, at.Allowed, at.Suggestion = f.Message, f.Allowed, f.Suggestion
 		all = append(all, at)
 	}
@@ -78,7 +78,7 @@ func (d *decoder) table(path []string, doc map[string]any, into reflect.Value) {
 		at := append(slices.Clip(path), key)
 		field, ok := fieldOf(into, key)
 		if !ok {
-			d.unknown(path, key, into.Type())
+			d.addUnknownKey(path, key, into.Type())
 			continue
 		}
 		name := keyName(at)
@@ -92,7 +92,7 @@ func (d *decoder) table(path []string, doc map[string]any, into reflect.Value) {
 func (d *decoder) value(path []string, name string, where span, v any, into reflect.Value) {
 	if t, ok := into.Addr().Interface().(tomlValue); ok {
 		if err := t.UnmarshalTOML(v); err != nil {
-			d.bad(path, name, where, err)
+			d.addValueError(path, name, where, err)
 		}
 		return
 	}
@@ -101,7 +101,7 @@ func (d *decoder) value(path []string, name string, where span, v any, into refl
 		return
 	}
 	mismatch := func(want string) {
-		d.bad(path, name, where, refuse("", "must be %s, not %s", want, describe(v)))
+		d.addValueError(path, name, where, valueErrorf("", "must be %s, not %s", want, typeName(v)))
 	}
 	switch into.Kind() {
 	case reflect.Pointer:
@@ -124,7 +124,7 @@ func (d *decoder) value(path []string, name string, where span, v any, into refl
 	case reflect.Slice:
 		list, ok := listOf(v)
 		if !ok {
-			d.bad(path, name, where, refuse(asList(path[len(path)-1], v), "must be a list, not %s", describe(v)))
+			d.addValueError(path, name, where, valueErrorf(suggestList(path[len(path)-1], v), "must be a list, not %s", typeName(v)))
 			return
 		}
 		into.Set(reflect.MakeSlice(into.Type(), len(list), len(list)))
@@ -150,7 +150,7 @@ func (d *decoder) value(path []string, name string, where span, v any, into refl
 	case reflect.String:
 		var t Text
 		if err := t.UnmarshalTOML(v); err != nil {
-			d.bad(path, name, where, err)
+			d.addValueError(path, name, where, err)
 			return
 		}
 		into.SetString(string(t))
@@ -159,9 +159,9 @@ func (d *decoder) value(path []string, name string, where span, v any, into refl
 	}
 }
 
-// asList returns the key with a single value written as a list. It splits a command line into
+// suggestList returns the key with a single value written as a list. It splits a command line into
 // words. It returns an empty string if the value is not a string or a number.
-func asList(key string, v any) string {
+func suggestList(key string, v any) string {
 	var text string
 	switch v := v.(type) {
 	case string:
@@ -201,31 +201,31 @@ func (d *decoder) variables(path []string, doc map[string]any, into reflect.Valu
 		name := keyName(at)
 		k, e := reflect.New(into.Type().Key()), reflect.New(into.Type().Elem())
 		if err := k.Interface().(tomlValue).UnmarshalTOML(key); err != nil {
-			d.bad(at, name, d.lookup(name).key, err)
+			d.addValueError(at, name, d.lookup(name).key, err)
 			continue
 		}
 		if err := e.Interface().(tomlValue).UnmarshalTOML(v); err != nil {
-			d.bad(at, name, d.lookup(name).key, err)
+			d.addValueError(at, name, d.lookup(name).key, err)
 			continue
 		}
 		into.SetMapIndex(k.Elem(), e.Elem())
 	}
 }
 
-// bad reports a value that its type rejects.
-func (d *decoder) bad(path []string, name string, where span, err error) {
+// addValueError reports a value that its type rejects.
+func (d *decoder) addValueError(path []string, name string, where span, err error) {
 	at := d.lookup(keyName(path))
 	if !where.known() {
 		where = at.key
 	}
-	d.refused[keyName(path)] = true
-	r := &refusal{message: err.Error()}
+	d.invalid[keyName(path)] = true
+	r := &valueError{message: err.Error()}
 	errors.As(err, &r)
 	d.add(name, where, fmt.Sprintf("%s: %s", name, r.message), r.allowed, r.suggestion)
 }
 
-// unknown reports a key that the spec does not have.
-func (d *decoder) unknown(path []string, key string, table reflect.Type) {
+// addUnknownKey reports a key that the spec does not have.
+func (d *decoder) addUnknownKey(path []string, key string, table reflect.Type) {
 	names, ok := d.fields[table]
 	if !ok {
 		names = fieldNames(table)
@@ -244,12 +244,12 @@ func (d *decoder) unknownAmong(names, table, at []string, key string) {
 	allowed := fmt.Sprintf("allowed %s: %s", where, strings.Join(names, ", "))
 	suggestion := nearest(key, names)
 	if suggestion != "" {
-		d.meant[keyName(append(slices.Clip(table), suggestion))] = true
+		d.guessed[keyName(append(slices.Clip(table), suggestion))] = true
 	} else if option, ok := sbatchOption(table, key); ok {
 		allowed = fmt.Sprintf("the job file has no key for sbatch --%s: a site's profile can set it with request.options; %s", option, allowed)
 	} else if elsewhere := d.keysNamed(key); len(elsewhere) == 1 {
 		suggestion = elsewhere[0]
-		d.meant[suggestion] = true
+		d.guessed[suggestion] = true
 	}
 	d.add(keyName(at), d.lookup(keyName(at)).key, fmt.Sprintf("unknown key %q", keyName(at)), allowed, suggestion)
 }

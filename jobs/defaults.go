@@ -29,39 +29,39 @@ var (
 
 // fillDefaults sets the keys that are not in the file. The Job must be valid.
 func (j *Job) fillDefaults() {
-	orElse(&j.Site, defaultSite)
-	orElse(&j.Slurm.Nodes, 1)
-	orElse(&j.Slurm.TasksPerNode, Count(j.TasksPerNode()))
-	orElse(&j.Slurm.CPUsPerTask, 1)
-	if !j.Gives("slurm.signal_before_end") { // 0 turns the signal off
+	setDefault(&j.Site, defaultSite)
+	setDefault(&j.Slurm.Nodes, 1)
+	setDefault(&j.Slurm.TasksPerNode, Count(j.TasksPerNode()))
+	setDefault(&j.Slurm.CPUsPerTask, 1)
+	if !j.IsSet("slurm.signal_before_end") { // 0 turns the signal off
 		j.Slurm.SignalBeforeEnd = j.signalBeforeEnd()
 	}
-	orElse(&j.Network.Interface, InterfaceAuto)
-	orElse(&j.Network.Family, FamilyAuto)
-	orElse(&j.Network.Integrity, IntegrityChecksum)
-	orElse(&j.Network.JoinTimeout, Duration(defaultJoinTimeout))
-	orElse(&j.Network.CollectiveTimeout, Duration(defaultCollectiveTimeout))
-	orElse(&j.Network.HeartbeatTimeout, Duration(defaultHeartbeatTimeout))
-	orElse(&j.Network.ProgressTimeout, Duration(defaultProgressTimeout))
-	if j.Restart.OutlivesNodes() {
-		orElse(&j.Restart.MaxWithoutProgress, defaultRestarts)
+	setDefault(&j.Network.Interface, InterfaceAuto)
+	setDefault(&j.Network.Family, FamilyAuto)
+	setDefault(&j.Network.Integrity, IntegrityChecksum)
+	setDefault(&j.Network.JoinTimeout, Duration(defaultJoinTimeout))
+	setDefault(&j.Network.CollectiveTimeout, Duration(defaultCollectiveTimeout))
+	setDefault(&j.Network.HeartbeatTimeout, Duration(defaultHeartbeatTimeout))
+	setDefault(&j.Network.ProgressTimeout, Duration(defaultProgressTimeout))
+	if j.Restart.SurvivesNodeLoss() {
+		setDefault(&j.Restart.MaxWithoutProgress, defaultRestarts)
 	}
-	orElse(&j.Checkpoint.Every, defaultCheckpointEvery)
-	orElse(&j.Checkpoint.Keep, defaultKeep)
-	orElse(&j.Checkpoint.OnError, SaveErrorStop)
+	setDefault(&j.Checkpoint.Every, defaultCheckpointEvery)
+	setDefault(&j.Checkpoint.Keep, defaultKeep)
+	setDefault(&j.Checkpoint.OnError, SaveErrorStop)
 	if j.Train != nil {
 		j.Train.fillDefaults()
 		j.fillOptimizer()
 	}
 	if j.Command != nil {
-		orElse(&j.Command.Launcher, LauncherRank)
+		setDefault(&j.Command.Launcher, LauncherRank)
 	}
 }
 
 // LimitTime sets a time limit for a job whose file does not have one.
 func (j *Job) LimitTime(limit WallTime) {
 	j.Slurm.Time = limit
-	if !j.Gives("slurm.signal_before_end") {
+	if !j.IsSet("slurm.signal_before_end") {
 		j.Slurm.SignalBeforeEnd = j.signalBeforeEnd()
 	}
 }
@@ -85,33 +85,33 @@ func (j *Job) signalBeforeEnd() Duration {
 func (j *Job) fillOptimizer() {
 	o := &j.Train.Optimizer
 	if j.Train.Model.Kind == ModelGPT { // as in nanoGPT and llm.c
-		orElse(&o.Decay, DecayMatrices)
+		setDefault(&o.Decay, DecayMatrices)
 	}
-	orElse(&o.Decay, DecayAll)
+	setDefault(&o.Decay, DecayAll)
 	if o.Kind != OptimizerAdam && o.Kind != OptimizerAdamW {
 		return
 	}
-	orElse(&o.Eps, defaultEps)
-	if !j.Gives("train.optimizer.beta1") {
+	setDefault(&o.Eps, defaultEps)
+	if !j.IsSet("train.optimizer.beta1") {
 		o.Beta1 = defaultBeta1
 	}
-	if !j.Gives("train.optimizer.beta2") {
+	if !j.IsSet("train.optimizer.beta2") {
 		o.Beta2 = defaultBeta2
 	}
-	if o.Kind == OptimizerAdamW && !j.Gives("train.optimizer.weight_decay") {
+	if o.Kind == OptimizerAdamW && !j.IsSet("train.optimizer.weight_decay") {
 		o.WeightDecay = defaultAdamWDecay
 	}
 }
 
 func (t *Train) fillDefaults() {
-	orElse(&t.Device, DeviceAuto)
-	orElse(&t.Backend, BackendAuto)
-	orElse(&t.Strategy, StrategyDDP)
-	orElse(&t.Precision, PrecisionFP32)
-	orElse(&t.Accumulate, 1)
-	orElse(&t.Reduce, ReduceFP32)
-	orElse(&t.NonFinite, NonFiniteStop)
-	orElse(&t.LogEvery, defaultLogEvery)
+	setDefault(&t.Device, DeviceAuto)
+	setDefault(&t.Backend, BackendAuto)
+	setDefault(&t.Strategy, StrategyDDP)
+	setDefault(&t.Precision, PrecisionFP32)
+	setDefault(&t.Accumulate, 1)
+	setDefault(&t.Reduce, ReduceFP32)
+	setDefault(&t.NonFinite, NonFiniteStop)
+	setDefault(&t.LogEvery, defaultLogEvery)
 	t.Model.fillDefaults()
 	t.Data.fillDefaults()
 }
@@ -119,10 +119,10 @@ func (t *Train) fillDefaults() {
 func (m *Model) fillDefaults() {
 	switch m.Kind {
 	case ModelMLP:
-		orElse(&m.Activation, ActivationReLU)
+		setDefault(&m.Activation, ActivationReLU)
 	case ModelCNN:
-		orElse(&m.Activation, ActivationReLU)
-		orElse(&m.Kernel, defaultKernel)
+		setDefault(&m.Activation, ActivationReLU)
+		setDefault(&m.Kernel, defaultKernel)
 		if len(m.Hidden) == 0 {
 			m.Hidden = nil // [] and a missing key must give the same fingerprint
 		}
@@ -134,26 +134,26 @@ func (m *Model) fillDefaults() {
 func (d *Data) fillDefaults() {
 	switch d.Kind {
 	case DataIDX:
-		orElse(&d.Task, TaskClassification)
+		setDefault(&d.Task, TaskClassification)
 	case DataSafetensors:
-		orElse(&d.Features, defaultFeatures)
-		orElse(&d.Target, defaultTarget)
+		setDefault(&d.Features, defaultFeatures)
+		setDefault(&d.Target, defaultTarget)
 	case DataText:
-		orElse(&d.Vocabulary, VocabularyChar)
+		setDefault(&d.Vocabulary, VocabularyChar)
 	case DataTokens:
-		orElse(&d.DType, DTypeUint16)
+		setDefault(&d.DType, DTypeUint16)
 	}
 	if d.DropLast {
-		orElse(&d.Uneven, UnevenDrop)
+		setDefault(&d.Uneven, UnevenDrop)
 	}
-	orElse(&d.Uneven, UnevenPad)
+	setDefault(&d.Uneven, UnevenPad)
 	if d.Shuffle == nil {
 		d.Shuffle = new(true)
 	}
 }
 
-// orElse sets *v to value if it has its zero value.
-func orElse[T comparable](v *T, value T) {
+// setDefault sets *v to value if it has its zero value.
+func setDefault[T comparable](v *T, value T) {
 	var zero T
 	if *v == zero {
 		*v = value

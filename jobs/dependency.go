@@ -21,17 +21,17 @@ func (d Dependency) Parts() (kind, run string) {
 func (d *Dependency) UnmarshalTOML(v any) error {
 	s, err := stringValue(v)
 	if err != nil {
-		return refuse(dependencyForms, "%s", err)
+		return valueErrorf(dependencyForms, "%s", err)
 	}
-	if err := noControl(s); err != nil {
+	if err := checkControl(s); err != nil {
 		return err
 	}
 	kind, run, ok := strings.Cut(s, ":")
 	if !ok || run == "" {
-		return refuse(dependencyForms, "%q names no run", s)
+		return valueErrorf(dependencyForms, "%q names no run", s)
 	}
 	if _, err := choose(kind, dependencyKinds...); err != nil {
-		return refuse(dependencyForms, "%q is not a condition", kind)
+		return valueErrorf(dependencyForms, "%q is not a condition", kind)
 	}
 	*d = Dependency(s)
 	return nil

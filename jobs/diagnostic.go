@@ -46,7 +46,7 @@ func (ds Diagnostics) Render(w io.Writer) error {
 func (d Diagnostic) render(w io.Writer) error {
 	var b bytes.Buffer
 	if d.File != "" {
-		b.WriteString(visible(d.File) + ":")
+		b.WriteString(sanitize(d.File) + ":")
 	}
 	if d.Line > 0 {
 		fmt.Fprintf(&b, "%d:%d:", d.Line, d.Column)
@@ -58,7 +58,7 @@ func (d Diagnostic) render(w io.Writer) error {
 	if d.Key != "" && strings.HasSuffix(d.File, " "+d.Key) { // avoids repeating the key after "--set train.batch"
 		message = strings.TrimPrefix(message, d.Key+": ")
 	}
-	fmt.Fprintf(&b, "%s\n", visible(message))
+	fmt.Fprintf(&b, "%s\n", sanitize(message))
 	if d.Line > 0 {
 		source, before, width := d.excerpt()
 		fmt.Fprintf(&b, "%5d | %s\n", d.Line, source)
@@ -69,7 +69,7 @@ func (d Diagnostic) render(w io.Writer) error {
 		help = append(help, fmt.Sprintf("did you mean %q?", d.Suggestion))
 	}
 	if d.Allowed != "" {
-		help = append(help, visible(d.Allowed))
+		help = append(help, sanitize(d.Allowed))
 	}
 	if len(help) > 0 {
 		fmt.Fprintf(&b, "  %s\n", strings.Join(help, "  "))
@@ -87,7 +87,7 @@ const (
 // excerpt returns the part of the source line to print, the blanks under the text before the
 // error, and the width of the underline.
 func (d Diagnostic) excerpt() (source, before string, width int) {
-	line := []rune(visible(d.Source))
+	line := []rune(sanitize(d.Source))
 	from, column := 0, min(d.Column-1, len(line))
 	if len(line) > excerptWidth {
 		from = max(0, min(column-excerptLead, len(line)-excerptWidth))
@@ -109,8 +109,8 @@ func (d Diagnostic) excerpt() (source, before string, width int) {
 	return source, before, max(1, min(d.Length, to-column))
 }
 
-// visible replaces each unsafe character for output to a terminal. A job file may contain
+// sanitize replaces each unsafe character for output to a terminal. A job file may contain
 // escape sequences, and a diagnostic must not send them to the terminal.
-func visible(s string) string {
+func sanitize(s string) string {
 	return printable.Mark(strings.ReplaceAll(s, "\n", "\ufffd"))
 }

@@ -10,14 +10,14 @@ import (
 	"strconv"
 )
 
-// scheduleKeys are the keys of [train] that may change before a run resumes. They affect the
+// resumeSafeKeys are the keys of [train] that may change before a run resumes. They affect the
 // length of the run, the amount of logging, and the division of work among ranks, but not the
 // result of a step. Other bucket sizes can change the order of a sum, as another world size
 // does. A run that stopped at a non-finite step may resume with nonfinite = "skip".
-var scheduleKeys = map[string]bool{"epochs": true, "log_every": true, "backend": true, "nonfinite": true, "bucket": true, "first_bucket": true, "no_sync": true}
+var resumeSafeKeys = map[string]bool{"epochs": true, "log_every": true, "backend": true, "nonfinite": true, "bucket": true, "first_bucket": true, "no_sync": true}
 
-// saidTwice are the keys of [train] that only set other keys, which are also in a Job.
-var saidTwice = map[string]bool{"model.size": true}
+// derivedKeys are the keys of [train] that only set other keys, which are also in a Job.
+var derivedKeys = map[string]bool{"model.size": true}
 
 // Fingerprint returns all fields of [train] that affect the result of a step. The map key is
 // the TOML key below "train", and the value is JSON: "optimizer.lr" is "0.1".
@@ -83,9 +83,9 @@ const (
 	decayedAll = `"` + string(DecayAll) + `"`
 )
 
-// implied returns the value, as JSON, of a setting that a fingerprint omits. It returns an
+// impliedValue returns the value, as JSON, of a setting that a fingerprint omits. It returns an
 // empty string if the setting then has no value.
-func implied(key string) string {
+func impliedValue(key string) string {
 	if key == decayKey {
 		return decayedAll
 	}
@@ -103,7 +103,7 @@ func RankSamples(fingerprint map[string]string) int {
 func fingerprint(v reflect.Value, prefix string, fields map[string]string) {
 	for i := range v.NumField() {
 		key := prefix + v.Type().Field(i).Tag.Get("toml")
-		if scheduleKeys[key] || saidTwice[key] || v.Field(i).IsZero() {
+		if resumeSafeKeys[key] || derivedKeys[key] || v.Field(i).IsZero() {
 			continue
 		}
 		if f := v.Field(i); f.Kind() == reflect.Struct {

@@ -114,13 +114,13 @@ func TestDecayOfOlderRuns(t *testing.T) {
 		if v, given := was.Train.Fingerprint()["optimizer.decay"]; given {
 			t.Errorf("%s: the fingerprint of all has %s", c.optimizer, v)
 		}
-		if got := job.KeepsDecay(was.Train.Fingerprint()); got != c.keeps {
+		if got := job.NeedsDecayOfAll(was.Train.Fingerprint()); got != c.keeps {
 			t.Errorf("%s: keeps the decay: %v, want %v", c.optimizer, got, c.keeps)
 		}
 		if err := job.CheckResume(was.Train.Fingerprint(), was.TrainDigest()); (err != nil) != c.changed {
 			t.Errorf("%s: got %v, want an error: %v", c.optimizer, err, c.changed)
 		}
-		if job.KeepsDecay(job.Train.Fingerprint()) {
+		if job.NeedsDecayOfAll(job.Train.Fingerprint()) {
 			t.Errorf("%s: does not resume as it is from its own checkpoint", c.optimizer)
 		}
 	}

@@ -39,10 +39,10 @@ func readDocument(filename string, src []byte) (*layout, map[string]any, error) 
 	}
 	text := strings.TrimPrefix(string(src), "\ufeff")
 	l := newLayout(filename, text)
-	if d, ok := l.notText(); ok {
+	if d, ok := l.checkText(); ok {
 		return nil, nil, Diagnostics{d}
 	}
-	if d, ok := l.notShallow(); ok {
+	if d, ok := l.checkNesting(); ok {
 		return nil, nil, Diagnostics{d}
 	}
 	doc := map[string]any{}
@@ -62,19 +62,19 @@ func DecodeSome(src []byte, into any) error {
 		return tooLarge(name)
 	}
 	text := strings.TrimPrefix(string(src), "\ufeff")
-	if d, ok := newLayout(name, text).notShallow(); ok {
+	if d, ok := newLayout(name, text).checkNesting(); ok {
 		return Diagnostics{d}
 	}
 	_, err := toml.Decode(text, into)
 	return err
 }
 
-// notShallow returns a diagnostic if the document is nested too deeply for the decoder.
-func (l *layout) notShallow() (d Diagnostic, ok bool) {
+// checkNesting returns a diagnostic if the document is nested too deeply for the decoder.
+func (l *layout) checkNesting() (d Diagnostic, ok bool) {
 	if !l.tooDeep.known() {
 		return d, false
 	}
-	d = l.place(l.tooDeep)
+	d = l.diagnosticAt(l.tooDeep)
 	d.Message = fmt.Sprintf("nested more than %d levels deep", maxDepth)
 	return d, true
 }

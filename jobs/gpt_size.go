@@ -31,10 +31,10 @@ func (s *GPTSize) UnmarshalTOML(v any) (err error) {
 // sized returns the model with the values of its size for all fields that are not set.
 func (m Model) sized() Model {
 	if size, known := gptSizes[m.Size]; known {
-		orElse(&m.Layers, size.layers)
-		orElse(&m.Heads, size.heads)
-		orElse(&m.Width, size.width)
-		orElse(&m.Context, gptContext)
+		setDefault(&m.Layers, size.layers)
+		setDefault(&m.Heads, size.heads)
+		setDefault(&m.Width, size.width)
+		setDefault(&m.Context, gptContext)
 	}
 	return m
 }

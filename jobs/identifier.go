@@ -27,22 +27,22 @@ func (e *EnvName) UnmarshalTOML(v any) error {
 		return err
 	}
 	if s == "" {
-		return refuse(allowed, "is empty")
+		return valueErrorf(allowed, "is empty")
 	}
 	for i, r := range s {
 		letter := r == '_' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
 		if !letter && (i == 0 || r < '0' || r > '9') {
-			return refuse(allowed, "%q is not the name of an environment variable", s)
+			return valueErrorf(allowed, "%q is not the name of an environment variable", s)
 		}
 	}
 	for _, p := range reservedPrefixes {
 		if strings.HasPrefix(s, p) {
-			return refuse("", "%q is reserved: %s* variables are set for each rank", s, p)
+			return valueErrorf("", "%q is reserved: %s* variables are set for each rank", s, p)
 		}
 	}
 	for _, name := range reservedEnv {
 		if s == name {
-			return refuse("", "%q is reserved: it is set for each rank", s)
+			return valueErrorf("", "%q is reserved: it is set for each rank", s)
 		}
 	}
 	*e = EnvName(s)
@@ -66,16 +66,16 @@ func (n *InterfaceName) UnmarshalTOML(v any) error {
 	if err != nil {
 		return err
 	}
-	if err := checkShown(s); err != nil {
-		return refuse(allowed, "%s", err)
+	if err := checkPrintable(s); err != nil {
+		return valueErrorf(allowed, "%s", err)
 	}
 	switch {
 	case s == "":
-		return refuse(allowed, "is empty")
+		return valueErrorf(allowed, "is empty")
 	case len(s) > maxInterfaceBytes:
-		return refuse(allowed, "%q is longer than %d bytes", s, maxInterfaceBytes)
+		return valueErrorf(allowed, "%q is longer than %d bytes", s, maxInterfaceBytes)
 	case strings.ContainsAny(s, "/:"), strings.ContainsFunc(s, unicode.IsSpace), s == ".", s == "..":
-		return refuse(allowed, "%q is not the name of an interface", s)
+		return valueErrorf(allowed, "%q is not the name of an interface", s)
 	}
 	*n = InterfaceName(s)
 	return nil

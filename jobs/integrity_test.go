@@ -32,7 +32,7 @@ func TestDoubtsAboutIntegrity(t *testing.T) {
 				t.Fatal(err)
 			}
 			var all []string
-			for _, d := range job.Doubts() {
+			for _, d := range job.Warnings() {
 				if strings.Contains(d.Message, "network.integrity") {
 					all = append(all, d.Message)
 				}

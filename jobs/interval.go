@@ -18,18 +18,18 @@ func (d *Duration) UnmarshalTOML(v any) error {
 	const allowed = `allowed: a number with a unit (s, m, h), such as "90s" or "1h30m"`
 	s, err := stringValue(v)
 	if err != nil {
-		return refuse(allowed, "%s", err)
+		return valueErrorf(allowed, "%s", err)
 	}
 	t, err := time.ParseDuration(s)
 	if err != nil {
-		r := refuse(allowed, "%q is not a duration", s)
-		if digits(s) {
+		r := valueErrorf(allowed, "%q is not a duration", s)
+		if isDigits(s) {
 			r.suggestion = s + "s"
 		}
 		return r
 	}
 	if t < 0 {
-		return refuse(allowed, "%q is negative", s)
+		return valueErrorf(allowed, "%q is negative", s)
 	}
 	*d = Duration(t)
 	return nil
@@ -68,7 +68,7 @@ func (i *Interval) UnmarshalTOML(v any) error {
 	const allowed = `allowed: a number with its unit, such as "500 steps" or "1 epoch"`
 	s, err := stringValue(v)
 	if err != nil {
-		return refuse(allowed, "%s", err)
+		return valueErrorf(allowed, "%s", err)
 	}
 	number, unit, _ := strings.Cut(s, " ")
 	switch unit {
@@ -77,21 +77,21 @@ func (i *Interval) UnmarshalTOML(v any) error {
 	case "epoch", "epochs":
 		i.Unit = Epochs
 	default:
-		r := refuse(allowed, "%q is not an interval", s)
-		if digits(s) {
+		r := valueErrorf(allowed, "%q is not an interval", s)
+		if isDigits(s) {
 			r.suggestion = s + " steps"
 		}
 		return r
 	}
 	n, err := strconv.ParseInt(number, 10, 32)
-	if err != nil || n < 1 || !digits(number) {
-		return refuse(allowed, "%q is not an interval: the number must be from 1 to %d", s, maxCount)
+	if err != nil || n < 1 || !isDigits(number) {
+		return valueErrorf(allowed, "%q is not an interval: the number must be from 1 to %d", s, maxCount)
 	}
 	i.N = int(n)
 	return nil
 }
 
-// digits reports whether s is one or more decimal digits.
-func digits(s string) bool {
+// isDigits reports whether s is one or more decimal digits.
+func isDigits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }

@@ -17,7 +17,7 @@ type Key struct {
 	Table   bool   // whether it is a table, whose keys follow
 	Type    string // description, such as "whole number from 1"
 	Default string // default value; "needed" if the key is required; empty if there is no default
-	Meaning string // description with units and bounds; for a table, the predicate of a sentence about it
+	Help    string // description with units and bounds; for a table, the predicate of a sentence about it
 }
 
 // The fields of structs declare the keys. The comment of a field is the user documentation of
@@ -39,15 +39,15 @@ func Keys() []Key {
 			}
 			at := append(path[:len(path):len(path)], name)
 			inner := tableType(field.Type)
-			k := Key{Name: keyName(at), Type: formOf(field.Type).words, Meaning: comments[t.Name()+"."+field.Name]}
+			k := Key{Name: keyName(at), Type: formOf(field.Type).words, Help: comments[t.Name()+"."+field.Name]}
 			if inner != nil && inner.Kind() == reflect.Struct {
 				k.Table = true
-				k.Meaning = strings.TrimPrefix(comments[inner.Name()], inner.Name()+" ")
+				k.Help = strings.TrimPrefix(comments[inner.Name()], inner.Name()+" ")
 				keys = append(keys, k)
 				walk(inner, at)
 				continue
 			}
-			k.Meaning, k.Default = splitDefault(k.Meaning)
+			k.Help, k.Default = splitDefault(k.Help)
 			if _, required := examples[k.Name]; required && k.Default == "" {
 				k.Default = "needed"
 			}
@@ -119,7 +119,7 @@ func splitDefault(comment string) (meaning, byDefault string) {
 // them from the error for an invalid string.
 func choicesOf(t reflect.Type) []string {
 	v, ok := reflect.New(t).Interface().(tomlValue)
-	var r *refusal
+	var r *valueError
 	if !ok || !errors.As(v.UnmarshalTOML("\x00"), &r) {
 		return nil
 	}

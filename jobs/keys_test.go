@@ -26,7 +26,7 @@ func TestKeysSayTheirDefaults(t *testing.T) {
 		"train.data.vocabulary_size": true}
 	compared := 0
 	for _, k := range Keys() {
-		if k.Meaning == "" || k.Type == "" {
+		if k.Help == "" || k.Type == "" {
 			t.Errorf("%s has no comment in its struct", k.Name)
 		}
 		if k.Table || k.Default == "needed" {
@@ -34,7 +34,7 @@ func TestKeysSayTheirDefaults(t *testing.T) {
 		}
 		for _, job := range loaded {
 			got, ok := valueAt(job, k.Name)
-			if !ok || got.IsZero() || job.Gives(k.Name) || inWords[k.Name] {
+			if !ok || got.IsZero() || job.IsSet(k.Name) || inWords[k.Name] {
 				continue
 			}
 			want := reflect.New(got.Type())
@@ -183,7 +183,7 @@ func TestSchemaHasEveryKey(t *testing.T) {
 			}
 			at = next
 		}
-		if at["description"] != k.Meaning {
+		if at["description"] != k.Help {
 			t.Errorf("%s is described as %q", k.Name, at["description"])
 		}
 	}

@@ -15,8 +15,8 @@ type span struct{ start, end int }
 
 func (s span) known() bool { return s.end > s.start }
 
-// A site is the position of one key.
-type site struct {
+// A keyPos is the position of one key.
+type keyPos struct {
 	key      span   // last part of the key, at its first occurrence
 	header   span   // [table], including its brackets
 	value    span   // text after "="
@@ -27,13 +27,13 @@ type site struct {
 // A layout contains the position of each key in one file. The TOML decoder reports only the
 // line of a value, but not of keys, dotted tables, or elements.
 type layout struct {
-	file  string
-	src   string // UTF-8 without a byte order mark
-	lines []int  // offset of each line's first byte
-	sites map[string]*site
-	keys  []string // all keys as written, in order
+	file      string
+	src       string // UTF-8 without a byte order mark
+	lines     []int  // offset of each line's first byte
+	positions map[string]*keyPos
+	keys      []string // all keys as written, in order
 
-	variables []span // values of setup.env, which may be secrets
+	envValues []span // values of setup.env, which may be secrets
 
 	repeated span // second occurrence of a duplicate key
 	first    span // first occurrence of that key
@@ -50,7 +50,7 @@ type layout struct {
 }
 
 func newLayout(file, src string) *layout {
-	l := &layout{file: file, src: src, lines: []int{0}, sites: map[string]*site{}}
+	l := &layout{file: file, src: src, lines: []int{0}, positions: map[string]*keyPos{}}
 	for i := range len(src) {
 		if src[i] == '\n' {
 			l.lines = append(l.lines, i+1)
@@ -66,7 +66,7 @@ func keyName(path []string) string {
 	parts := make([]string, len(path))
 	for i, p := range path {
 		base, index := p, ""
-		if open := strings.LastIndexByte(p, '['); open > 0 && strings.HasSuffix(p, "]") && digits(p[open+1:len(p)-1]) {
+		if open := strings.LastIndexByte(p, '['); open > 0 && strings.HasSuffix(p, "]") && isDigits(p[open+1:len(p)-1]) {
 			base, index = p[:open], p[open:]
 		}
 		parts[i] = toml.Key{base}.String() + index
@@ -82,15 +82,15 @@ func elementOf(path []string, i int) []string {
 }
 
 // lookup returns the position of a key, or an empty site.
-func (l *layout) lookup(key string) site {
-	if s, ok := l.sites[key]; ok {
+func (l *layout) lookup(key string) keyPos {
+	if s, ok := l.positions[key]; ok {
 		return *s
 	}
-	return site{}
+	return keyPos{}
 }
 
-// place returns a diagnostic without a message for a span of the source.
-func (l *layout) place(s span) Diagnostic {
+// diagnosticAt returns a diagnostic without a message for a span of the source.
+func (l *layout) diagnosticAt(s span) Diagnostic {
 	d := Diagnostic{File: l.file}
 	if !s.known() {
 		return d
@@ -105,20 +105,20 @@ func (l *layout) place(s span) Diagnostic {
 	d.Line = line
 	d.Column = utf8.RuneCountInString(l.src[start:s.start]) + 1
 	d.Length = max(1, utf8.RuneCountInString(l.src[s.start:end]))
-	l.hide(&d, span{start, start + len(d.Source)}, s.start)
+	l.redactLine(&d, span{start, start + len(d.Source)}, s.start)
 	return d
 }
 
-// point returns a diagnostic without a message about a key at where. For an environment
+// diagnosticFor returns a diagnostic without a message about a key at where. For an environment
 // variable, whose value must stay hidden, it points to the variable's name.
-func (l *layout) point(name string, where span) Diagnostic {
-	if from, ok := l.overridden(name); ok {
+func (l *layout) diagnosticFor(name string, where span) Diagnostic {
+	if from, ok := l.overrideSource(name); ok {
 		return Diagnostic{File: from, Key: name}
 	}
-	if ofVariable(name) {
-		where = l.variable(name).key
+	if isEnvKey(name) {
+		where = l.envPos(name).key
 	}
-	d := l.place(where)
+	d := l.diagnosticAt(where)
 	d.Key = name
 	return d
 }
@@ -127,25 +127,25 @@ func (l *layout) point(name string, where span) Diagnostic {
 func (l *layout) at(key string) Diagnostic {
 	at := l.lookup(key)
 	if !at.value.known() {
-		return l.point(key, at.key)
+		return l.diagnosticFor(key, at.key)
 	}
-	return l.point(key, at.value)
+	return l.diagnosticFor(key, at.value)
 }
 
-// overridden returns the source of the value of a key, or of a table around it, if the value
+// overrideSource returns the source of the value of a key, or of a table around it, if the value
 // does not come from the file.
-func (l *layout) overridden(name string) (from string, ok bool) {
+func (l *layout) overrideSource(name string) (from string, ok bool) {
 	nearest := ""
 	for key, f := range l.over {
-		if within(name, key) && len(key) > len(nearest) {
+		if isWithin(name, key) && len(key) > len(nearest) {
 			nearest, from = key, f
 		}
 	}
 	return from, from != ""
 }
 
-// within reports whether name is outer or a key or element inside it.
-func within(name, outer string) bool {
+// isWithin reports whether name is outer or a key or element inside it.
+func isWithin(name, outer string) bool {
 	inside, ok := strings.CutPrefix(name, outer)
 	return ok && (inside == "" || inside[0] == '.' || inside[0] == '[')
 }

@@ -30,7 +30,7 @@ func sameKeys(t *testing.T, src string) {
 	if l.repeated.known() {
 		t.Errorf("%q is taken for a repeated key in %q", src[l.repeated.start:l.repeated.end], src)
 	}
-	for name, at := range l.sites {
+	for name, at := range l.positions {
 		for _, s := range append([]span{at.key, at.header, at.value}, at.elements...) {
 			if s.start < 0 || s.end < s.start || s.end > len(src) {
 				t.Errorf("%s is at %v in %q", name, s, src)
@@ -101,14 +101,14 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("elements %q, want %q", elements, want)
 	}
 
-	d := l.place(l.lookup(`"é".key`).key)
+	d := l.diagnosticAt(l.lookup(`"é".key`).key)
 	if d.Line != 1 || d.Column != 5 || d.Length != 3 || d.Source != `"é".key = 1` {
 		t.Errorf("columns are not characters: %+v", d)
 	}
-	if d := l.place(l.lookup("t").header); d.Line != 2 || d.Column != 1 || d.Source != "[t] # c" {
+	if d := l.diagnosticAt(l.lookup("t").header); d.Line != 2 || d.Column != 1 || d.Source != "[t] # c" {
 		t.Errorf("a line end of two bytes: %+v", d)
 	}
-	if d := l.place(l.lookup("t.list").value); d.Line != 3 || d.Column != 8 || d.Length != 4 {
+	if d := l.diagnosticAt(l.lookup("t.list").value); d.Line != 3 || d.Column != 8 || d.Length != 4 {
 		t.Errorf("a value of several lines: %+v", d)
 	}
 }

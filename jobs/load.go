@@ -65,7 +65,7 @@ func Parse(filename string, src []byte, overrides ...Override) (*Job, error) {
 		return nil, err
 	}
 	if len(doc) == 0 {
-		if help := l.otherFormat(); help != "" {
+		if help := l.detectFormat(); help != "" {
 			return nil, Diagnostics{{File: filename, Message: "the file holds no keys", Allowed: help}}
 		}
 		return nil, Diagnostics{{File: filename, Message: "the file holds no keys; `ddpbatch init` writes one to start from"}}
@@ -86,7 +86,7 @@ func decodeJob(l *layout, doc map[string]any, meant ...string) (*Job, error) {
 	job := &Job{layout: l}
 	d := newDecoder(l, job)
 	for _, key := range meant {
-		d.meant[key] = true
+		d.guessed[key] = true
 	}
 	d.table(nil, doc, reflect.ValueOf(job).Elem())
 	d.check(job)
@@ -115,7 +115,7 @@ func (j *Job) atElement(key string, i int) Diagnostic {
 		return Diagnostic{Key: name}
 	}
 	if at := j.layout.lookup(key); i < len(at.elements) {
-		return j.layout.point(name, at.elements[i])
+		return j.layout.diagnosticFor(name, at.elements[i])
 	}
 	d := j.layout.at(key)
 	d.Key = name
@@ -126,7 +126,7 @@ func (j *Job) atElement(key string, i int) Diagnostic {
 // key that is in the file.
 func (j *Job) Near(key string) Diagnostic {
 	d := j.At(key)
-	if j.layout == nil || j.Gives(key) {
+	if j.layout == nil || j.IsSet(key) {
 		return d
 	}
 	for table := key; d.Line == 0 && d.File == j.layout.file; {
@@ -141,8 +141,8 @@ func (j *Job) Near(key string) Diagnostic {
 	return d
 }
 
-// Gives reports whether the file or an override sets the key. If not, the Job has the default.
-func (j *Job) Gives(key string) bool {
+// IsSet reports whether the file or an override sets the key. If not, the Job has the default.
+func (j *Job) IsSet(key string) bool {
 	if j.layout == nil {
 		return false
 	}
@@ -168,7 +168,7 @@ func (j *Job) Source() ([]byte, error) {
 	var b bytes.Buffer
 	for _, key := range slices.Sorted(maps.Keys(j.layout.over)) {
 		if from := j.layout.over[key]; from != "" {
-			fmt.Fprintf(&b, "# %s: by %s\n", key, visible(from))
+			fmt.Fprintf(&b, "# %s: by %s\n", key, sanitize(from))
 		}
 	}
 	e := toml.NewEncoder(&b)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// otherwise maps keys of other programs to keys of the job file.
-var otherwise = map[string]string{
+// aliases maps keys of other programs to keys of the job file.
+var aliases = map[string]string{
 	"learning_rate": "lr", "batch_size": "batch", "num_epochs": "epochs", "ntasks_per_node": "tasks_per_node",
 	"nproc_per_node": "tasks_per_node", "walltime": "time", "memory": "mem", "queue": "partition", "project": "account",
 }
@@ -38,7 +38,7 @@ func nearest(word string, names []string) string {
 		return ""
 	}
 	word = strings.ReplaceAll(strings.ToLower(word), "-", "_")
-	if name := otherwise[word]; slices.Contains(names, name) {
+	if name := aliases[word]; slices.Contains(names, name) {
 		return name
 	}
 	best, least, tied := "", 1+min(3, max(1, len(word)/3)), false

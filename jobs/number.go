@@ -69,9 +69,9 @@ func (p *Positive) UnmarshalTOML(v any) error {
 		return err
 	}
 	if x <= 0 {
-		return refuse("", "must be above 0, not %v", v)
+		return valueErrorf("", "must be above 0, not %v", v)
 	}
-	if err := fitsFloat32(x, v); err != nil {
+	if err := checkFloat32(x, v); err != nil {
 		return err
 	}
 	*p = Positive(x)
@@ -85,12 +85,12 @@ func (f *Fraction) UnmarshalTOML(v any) error {
 		return err
 	}
 	if x < 0 || x >= 1 {
-		return refuse("", "must be at least 0 and below 1, not %v", v)
+		return valueErrorf("", "must be at least 0 and below 1, not %v", v)
 	}
 	if float32(x) == 1 {
-		return refuse("", "must be below 1 in float32, in which training computes: %v is 1 there", v)
+		return valueErrorf("", "must be below 1 in float32, in which training computes: %v is 1 there", v)
 	}
-	if err := fitsFloat32(x, v); err != nil {
+	if err := checkFloat32(x, v); err != nil {
 		return err
 	}
 	*f = Fraction(x)
@@ -104,7 +104,7 @@ func (s *Share) UnmarshalTOML(v any) error {
 		return err
 	}
 	if x < 0 || x > 0.5 {
-		return refuse("", "must be at least 0 and at most 0.5, not %v", v)
+		return valueErrorf("", "must be at least 0 and at most 0.5, not %v", v)
 	}
 	*s = Share(x)
 	return nil
@@ -117,9 +117,9 @@ func (n *NonNegative) UnmarshalTOML(v any) error {
 		return err
 	}
 	if x < 0 {
-		return refuse("", "must be 0 or more, not %v", v)
+		return valueErrorf("", "must be 0 or more, not %v", v)
 	}
-	if err := fitsFloat32(x, v); err != nil {
+	if err := checkFloat32(x, v); err != nil {
 		return err
 	}
 	*n = NonNegative(x)
@@ -132,21 +132,21 @@ func integer(v any, low, high int64) (int64, error) {
 	case int64:
 		n = v
 	case string:
-		return 0, notNumber("a whole number", v)
+		return 0, stringNotNumber("a whole number", v)
 	case float64:
 		text := strconv.FormatFloat(v, 'f', -1, 64)
 		if v != math.Trunc(v) || math.Abs(v) > maxCount {
-			return 0, refuse("", "must be a whole number, not %s", text)
+			return 0, valueErrorf("", "must be a whole number, not %s", text)
 		}
-		return 0, refuse("write "+text, "must be a whole number, not %s.0", text)
+		return 0, valueErrorf("write "+text, "must be a whole number, not %s.0", text)
 	default:
-		return 0, refuse("", "must be a whole number, not %s", describe(v))
+		return 0, valueErrorf("", "must be a whole number, not %s", typeName(v))
 	}
 	if n < low {
-		return 0, refuse("", "must be %d or more, not %d", low, n)
+		return 0, valueErrorf("", "must be %d or more, not %d", low, n)
 	}
 	if n > high {
-		return 0, refuse("", "must be %d or less, not %d", high, n)
+		return 0, valueErrorf("", "must be %d or less, not %d", high, n)
 	}
 	return n, nil
 }
@@ -157,31 +157,31 @@ func float(v any) (float64, error) {
 		return float64(v), nil
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return 0, refuse("", "must be a finite number, not %v", v)
+			return 0, valueErrorf("", "must be a finite number, not %v", v)
 		}
 		return v, nil
 	case string:
-		return 0, notNumber("a number", v)
+		return 0, stringNotNumber("a number", v)
 	}
-	return 0, refuse("", "must be a number, not %s", describe(v))
+	return 0, valueErrorf("", "must be a number, not %s", typeName(v))
 }
 
-// fitsFloat32 returns an error if float32 rounds x to infinity, or a nonzero x to 0. x must
+// checkFloat32 returns an error if float32 rounds x to infinity, or a nonzero x to 0. x must
 // not be negative. v is x as written in the file.
-func fitsFloat32(x float64, v any) error {
+func checkFloat32(x float64, v any) error {
 	if x > math.MaxFloat32 {
-		return refuse("", "must fit float32, in which training computes: %v is infinite there", v)
+		return valueErrorf("", "must fit float32, in which training computes: %v is infinite there", v)
 	}
 	if x != 0 && float32(x) == 0 {
-		return refuse("", "must fit float32, in which training computes: %v is 0 there", v)
+		return valueErrorf("", "must fit float32, in which training computes: %v is 0 there", v)
 	}
 	return nil
 }
 
-// notNumber returns the error for a string in place of a number.
-func notNumber(want, s string) error {
+// stringNotNumber returns the error for a string in place of a number.
+func stringNotNumber(want, s string) error {
 	if _, err := strconv.ParseFloat(s, 64); err == nil {
-		return refuse("", "must be %s without quotes, not a string", want)
+		return valueErrorf("", "must be %s without quotes, not a string", want)
 	}
-	return refuse("", "must be %s, not %.40q", want, s)
+	return valueErrorf("", "must be %s, not %.40q", want, s)
 }

@@ -30,7 +30,7 @@ func ParseOverride(s string) (Override, error) {
 	refused := func(format string, args ...any) (Override, error) {
 		return Override{}, Diagnostics{{File: from, Message: fmt.Sprintf(format, args...), Allowed: "for example: --set train.batch=64"}}
 	}
-	if err := noControl(s); err != nil || !utf8.ValidString(s) {
+	if err := checkControl(s); err != nil || !utf8.ValidString(s) {
 		// Do not print the text: it may contain a variable's secret value.
 		from = "--set"
 		return refused("the value is not plain text: it holds a control character or is not UTF-8")
@@ -63,33 +63,33 @@ func ParseOverride(s string) (Override, error) {
 // override stores the overrides in the document.
 func override(l *layout, doc map[string]any, overrides []Override) error {
 	for _, o := range overrides {
-		if err := assign(doc, o.path, o.meant()); err != nil {
+		if err := assign(doc, o.path, o.typedValue()); err != nil {
 			return Diagnostics{{File: o.from, Key: o.Key(), Message: err.Error()}}
 		}
 		if l.over == nil {
 			l.over = map[string]string{}
 		}
-		maps.DeleteFunc(l.over, func(key, _ string) bool { return within(key, o.Key()) })
+		maps.DeleteFunc(l.over, func(key, _ string) bool { return isWithin(key, o.Key()) })
 		l.over[o.Key()] = o.from
 		l.edited = true
 	}
 	return nil
 }
 
-// meant returns the value in the type of its key. If the key needs a string, a number or
+// typedValue returns the value in the type of its key. If the key needs a string, a number or
 // boolean becomes a string, because a shell removes the quotes.
-func (o Override) meant() any {
+func (o Override) typedValue() any {
 	switch o.value.(type) {
 	case int64, float64, bool:
-		if t, ok := typeAt(reflect.TypeFor[Job](), o.path); ok && takesText(t) {
+		if t, ok := typeAt(reflect.TypeFor[Job](), o.path); ok && isText(t) {
 			return strings.TrimSpace(o.text)
 		}
 	}
 	return o.value
 }
 
-// takesText reports whether values of a type are written as strings.
-func takesText(t reflect.Type) bool {
+// isText reports whether values of a type are written as strings.
+func isText(t reflect.Type) bool {
 	return t.Kind() == reflect.String || t == reflect.TypeFor[Duration]() || t == reflect.TypeFor[Interval]()
 }
 

@@ -32,7 +32,7 @@ func TestOverride(t *testing.T) {
 		len(job.Train.Model.Hidden) != 2 || job.Name != "y z" || job.Setup.Env["A"] != "1" || !job.Slurm.Exclusive {
 		t.Errorf("got %+v %+v", job, job.Train)
 	}
-	if !job.Gives("slurm.time") || job.Gives("slurm.qos") {
+	if !job.IsSet("slurm.time") || job.IsSet("slurm.qos") {
 		t.Error("Gives does not know what stands over the file")
 	}
 
@@ -139,7 +139,7 @@ func TestNear(t *testing.T) {
 		t.Errorf("a job without a file: %+v", d)
 	}
 	job, err := Parse("job.toml", []byte(src), overrides(t, "slurm={partition=\"gpu\"}")...)
-	if err != nil || job.Gives("slurm.nodes") || !job.Gives("slurm.partition") || job.Gives("slurm.partition.x") {
+	if err != nil || job.IsSet("slurm.nodes") || !job.IsSet("slurm.partition") || job.IsSet("slurm.partition.x") {
 		t.Errorf("Gives goes by the file alone (%v)", err)
 	}
 }

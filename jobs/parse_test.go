@@ -100,7 +100,7 @@ func TestEveryKey(t *testing.T) {
 	given := map[string]bool{}
 	files, _ := filepath.Glob("testdata/good/*.toml")
 	for _, file := range files {
-		for key := range load(t, file).layout.sites {
+		for key := range load(t, file).layout.positions {
 			given[key] = true
 		}
 	}
@@ -291,7 +291,7 @@ func TestExamples(t *testing.T) {
 			t.Fatalf("%s alone: %v", key, err)
 		}
 		for _, d := range found {
-			if d.Key == key || d.Allowed == "for example: " || !strings.HasPrefix(d.Key, table) && d.Key != "name" && !within(d.Key, "train") {
+			if d.Key == key || d.Allowed == "for example: " || !strings.HasPrefix(d.Key, table) && d.Key != "name" && !isWithin(d.Key, "train") {
 				t.Errorf("after following the example of %s: %s", key, d.Message)
 			}
 		}

@@ -32,7 +32,7 @@ func (j *Job) ResolvePaths(baseDir string) {
 		resolve(&j.Train.Data.EvalPath)
 	}
 	if j.Command != nil {
-		orElse(&j.Command.Workdir, ".")
+		setDefault(&j.Command.Workdir, ".")
 		resolve(&j.Command.Workdir)
 	}
 }
@@ -80,25 +80,25 @@ func (j *Job) CheckFiles(baseDir string) error {
 			found = append(found, d)
 		}
 	}
-	look("setup.venv", j.Setup.Venv, isVenv)
-	look("setup.secrets.file", j.Setup.Secrets.File, isFile)
+	look("setup.venv", j.Setup.Venv, checkVenv)
+	look("setup.secrets.file", j.Setup.Secrets.File, checkFile)
 	if isImageFile(j.Setup.Container.Image) {
-		look("setup.container.image", j.Setup.Container.Image, isFile)
+		look("setup.container.image", j.Setup.Container.Image, checkFile)
 	}
 	if t := j.Train; t != nil {
-		data := isFile
+		data := checkFile
 		switch t.Data.Kind {
 		case DataIDX:
-			data = isFolder
+			data = checkDirectory
 		case DataTokens:
-			data = isFileOrPattern
+			data = checkFileOrPattern
 		}
-		look("train.model.weights", t.Model.Weights, isFile)
+		look("train.model.weights", t.Model.Weights, checkFile)
 		look("train.data.path", t.Data.Path, data)
 		look("train.data.eval_path", t.Data.EvalPath, data)
 	}
 	if c := j.Command; c != nil {
-		look("command.workdir", c.Workdir, isFolder)
+		look("command.workdir", c.Workdir, checkDirectory)
 	}
 	if len(found) == 0 {
 		return nil

@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// isFile returns an error unless path is a file.
-func isFile(path string) error { return present(path, false) }
+// checkFile returns an error unless path is a file.
+func checkFile(path string) error { return checkExists(path, false) }
 
-// isFolder returns an error unless path is a directory.
-func isFolder(path string) error { return present(path, true) }
+// checkDirectory returns an error unless path is a directory.
+func checkDirectory(path string) error { return checkExists(path, true) }
 
-// isVenv returns an error unless path is a virtual environment with an activation script.
-func isVenv(path string) error {
-	if err := isFolder(path); err != nil {
+// checkVenv returns an error unless path is a virtual environment with an activation script.
+func checkVenv(path string) error {
+	if err := checkDirectory(path); err != nil {
 		return err
 	}
 	const script = "bin/activate"
@@ -28,7 +28,7 @@ func isVenv(path string) error {
 	return nil
 }
 
-func present(path string, folder bool) error {
+func checkExists(path string, folder bool) error {
 	want := "file"
 	if folder {
 		want = "folder"
@@ -45,15 +45,15 @@ func present(path string, folder bool) error {
 	return nil
 }
 
-// isFileOrPattern returns an error unless path is a file or its last part is a pattern that
+// checkFileOrPattern returns an error unless path is a file or its last part is a pattern that
 // matches a file. In directory names, "*" is literal.
-func isFileOrPattern(path string) error {
-	err := isFile(path)
+func checkFileOrPattern(path string) error {
+	err := checkFile(path)
 	folder, pattern := filepath.Dir(path), filepath.Base(path)
 	if err == nil || !strings.ContainsAny(pattern, `*?[\`) {
 		return err
 	}
-	if err := isFolder(folder); err != nil {
+	if err := checkDirectory(folder); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(folder)
@@ -62,7 +62,7 @@ func isFileOrPattern(path string) error {
 	}
 	if !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
 		match, err := filepath.Match(pattern, e.Name())
-		return match && err == nil && isFile(filepath.Join(folder, e.Name())) == nil
+		return match && err == nil && checkFile(filepath.Join(folder, e.Name())) == nil
 	}) {
 		return fmt.Errorf("no file in %q matches %q", folder, pattern)
 	}

@@ -20,19 +20,19 @@ func (j *Job) CheckProgram(baseDir string) (found, doubts Diagnostics) {
 		return nil, nil
 	}
 	c := programCheck{job: j, workdir: Resolved(baseDir, j.Command.Workdir)}
-	if isFolder(c.workdir) != nil {
+	if checkDirectory(c.workdir) != nil {
 		return nil, nil // CheckFiles reports it
 	}
 	for _, word := range j.Command.Argv {
 		c.argv = append(c.argv, string(word))
 	}
 	// Each of these may create the script before the program starts.
-	c.sure = len(j.Setup.Lines) == 0 && j.Setup.Container.Image == "" && len(j.Slurm.Dependency) == 0
-	if !c.oneWord() {
-		c.program()
-		c.script()
+	c.certain = len(j.Setup.Lines) == 0 && j.Setup.Container.Image == "" && len(j.Slurm.Dependency) == 0
+	if !c.checkSingleWord() {
+		c.checkProgram()
+		c.checkScript()
 	}
-	c.shellWords()
+	c.checkShellWords()
 	return c.found, c.doubts
 }
 
@@ -40,7 +40,7 @@ type programCheck struct {
 	job           *Job
 	workdir       string
 	argv          []string
-	sure          bool // whether a missing relative path will also be missing when the job runs
+	certain       bool // whether a missing relative path will also be missing when the job runs
 	found, doubts Diagnostics
 }
 
@@ -68,14 +68,14 @@ func (c *programCheck) path(path string) string {
 	return filepath.Join(c.workdir, path)
 }
 
-// oneWord reports a program whose name contains a whole command line.
-func (c *programCheck) oneWord() bool {
+// checkSingleWord reports a program whose name contains a whole command line.
+func (c *programCheck) checkSingleWord() bool {
 	name := c.argv[0]
 	words := strings.Fields(name)
 	if len(words) < 2 || c.exists(name) {
 		return false
 	}
-	if filepath.IsAbs(words[0]) && isFile(words[0]) != nil {
+	if filepath.IsAbs(words[0]) && checkFile(words[0]) != nil {
 		return false // a path with spaces that may exist on the nodes only
 	}
 	if _, err := exec.LookPath(name); err == nil {
@@ -93,8 +93,8 @@ func (c *programCheck) oneWord() bool {
 	return true
 }
 
-// program checks the program itself.
-func (c *programCheck) program() {
+// checkProgram checks the program itself.
+func (c *programCheck) checkProgram() {
 	name := c.argv[0]
 	if c.job.Command.Launcher == LauncherTorchrun || c.job.Setup.Container.Image != "" {
 		return // argument of torchrun, or inside the image
@@ -111,16 +111,16 @@ func (c *programCheck) program() {
 	case err != nil && filepath.IsAbs(name):
 		c.report(false, 0, "it must exist on every node", "no such file on this machine: %q", name)
 	case err != nil && !strings.HasPrefix(name, "~"):
-		c.report(c.sure, 0, "a relative path starts at command.workdir (default: the job file's directory)", "no such file: %q", c.path(name))
+		c.report(c.certain, 0, "a relative path starts at command.workdir (default: the job file's directory)", "no such file: %q", c.path(name))
 	case err == nil && info.IsDir():
-		c.report(c.sure && !filepath.IsAbs(name), 0, "name a program in it", "%q is a directory", name)
+		c.report(c.certain && !filepath.IsAbs(name), 0, "name a program in it", "%q is a directory", name)
 	case err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 == 0:
-		c.report(c.sure && !filepath.IsAbs(name), 0, "run `chmod +x` on it, or put an interpreter in front of it", "%q is not executable", name)
+		c.report(c.certain && !filepath.IsAbs(name), 0, "run `chmod +x` on it, or put an interpreter in front of it", "%q is not executable", name)
 	}
 }
 
-// script checks the script that an interpreter runs.
-func (c *programCheck) script() {
+// checkScript checks the script that an interpreter runs.
+func (c *programCheck) checkScript() {
 	at, certain, inPath := c.findScript()
 	if at < 0 {
 		return
@@ -137,15 +137,15 @@ func (c *programCheck) script() {
 	case filepath.IsAbs(name):
 		c.report(false, at, "it must exist on every node", "no such file on this machine: %q", name)
 	default:
-		c.report(certain && c.sure, at, "a relative path starts at command.workdir (default: the job file's directory)", "no such file: %q", c.path(name))
+		c.report(certain && c.certain, at, "a relative path starts at command.workdir (default: the job file's directory)", "no such file: %q", c.path(name))
 	}
 }
 
 var (
-	pythons   = regexp.MustCompile(`^(python|pypy)[0-9.]*t?$`) // t means free-threaded
-	shells    = []string{"bash", "sh", "dash", "zsh", "ksh"}
-	launchers = []string{"torchrun", "accelerate", "deepspeed"}
-	assigns   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+	pythons       = regexp.MustCompile(`^(python|pypy)[0-9.]*t?$`) // t means free-threaded
+	shells        = []string{"bash", "sh", "dash", "zsh", "ksh"}
+	launchers     = []string{"torchrun", "accelerate", "deepspeed"}
+	envAssignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )
 
 // IsPython reports whether a program is a Python interpreter, such as "/usr/bin/python3.13t".
@@ -157,7 +157,7 @@ func IsPython(program string) bool { return pythons.MatchString(filepath.Base(pr
 func (c *programCheck) findScript() (at int, certain, inPath bool) {
 	argv, at := c.argv, 0
 	if filepath.Base(argv[0]) == "env" {
-		for at = 1; at < len(argv) && assigns.MatchString(argv[at]); at++ {
+		for at = 1; at < len(argv) && envAssignment.MatchString(argv[at]); at++ {
 		}
 	}
 	if at == len(argv) {
@@ -167,11 +167,11 @@ func (c *programCheck) findScript() (at int, certain, inPath bool) {
 	torchrun := c.job.Command.Launcher == LauncherTorchrun
 	switch {
 	case IsPython(name):
-		return scriptAfter(argv, at+1, "cm", "WX"), true, false
+		return findScriptAfter(argv, at+1, "cm", "WX"), true, false
 	case torchrun && !strings.HasPrefix(name, "-"):
 		return at, true, false
 	case slices.Contains(shells, name) && !torchrun:
-		return scriptAfter(argv, at+1, "cs", "oO"), true, true
+		return findScriptAfter(argv, at+1, "cs", "oO"), true, true
 	case slices.Contains(launchers, name):
 		for i := at + 1; i < len(argv); i++ {
 			if strings.HasSuffix(argv[i], ".py") && !strings.HasPrefix(argv[i], "-") {
@@ -182,9 +182,9 @@ func (c *programCheck) findScript() (at int, certain, inPath bool) {
 	return -1, false, false
 }
 
-// scriptAfter returns the index of the first word from begin that is not an option, or -1. A
+// findScriptAfter returns the index of the first word from begin that is not an option, or -1. A
 // short option in last means that there is no script. A short option in valued has a value.
-func scriptAfter(argv []string, begin int, last, valued string) int {
+func findScriptAfter(argv []string, begin int, last, valued string) int {
 	for i := begin; i < len(argv); i++ {
 		word := argv[i]
 		switch {
@@ -217,14 +217,14 @@ func scriptAfter(argv []string, begin int, last, valued string) int {
 	return -1
 }
 
-// operators are words with a special meaning in a shell only.
-var operators = []string{"|", "||", "&&", "&", ";", ">", ">>", "<", "<<", "2>", "2>&1", "&>"}
+// shellOperators are words with a special meaning in a shell only.
+var shellOperators = []string{"|", "||", "&&", "&", ";", ">", ">>", "<", "<<", "2>", "2>&1", "&>"}
 
-// expands matches text that a shell would expand.
-var expands = regexp.MustCompile("\\$[A-Za-z_]|\\$\\{[A-Za-z_]|\\$\\(|`")
+// shellExpansion matches text that a shell would expand.
+var shellExpansion = regexp.MustCompile("\\$[A-Za-z_]|\\$\\{[A-Za-z_]|\\$\\(|`")
 
-// shellWords warns about words that only a shell interprets.
-func (c *programCheck) shellWords() {
+// checkShellWords warns about words that only a shell interprets.
+func (c *programCheck) checkShellWords() {
 	if slices.ContainsFunc(c.argv, func(word string) bool {
 		return slices.Contains(shells, filepath.Base(word)) || filepath.Base(word) == "eval"
 	}) {
@@ -236,7 +236,7 @@ func (c *programCheck) shellWords() {
 		if i > 0 && slices.Contains([]string{"-c", "-e"}, c.argv[i-1]) {
 			continue // code for an interpreter
 		}
-		if slices.Contains(operators, word) || expands.MatchString(word) || word == "~" || strings.HasPrefix(word, "~/") {
+		if slices.Contains(shellOperators, word) || shellExpansion.MatchString(word) || word == "~" || strings.HasPrefix(word, "~/") {
 			if first < 0 {
 				first = i
 			}

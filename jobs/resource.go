@@ -29,11 +29,11 @@ func (w WallTime) Duration() time.Duration {
 // UnmarshalTOML accepts a TOML string.
 func (w *WallTime) UnmarshalTOML(v any) error {
 	if _, ok := v.(time.Time); ok {
-		return refuse(wallTimeForms, `needs quotes around it`)
+		return valueErrorf(wallTimeForms, `needs quotes around it`)
 	}
 	s, err := stringValue(v)
 	if err != nil {
-		return refuse(wallTimeForms, "%s", err)
+		return valueErrorf(wallTimeForms, "%s", err)
 	}
 	if _, err := parseWallTime(s); err != nil {
 		return err
@@ -47,43 +47,43 @@ func parseWallTime(s string) (time.Duration, error) {
 	clock, fields := s, []*int64{&hours, &minutes, &seconds}
 	d, c, hasDays := strings.Cut(s, "-")
 	if hasDays {
-		if clock = c; !number(d, &days) {
-			return 0, refuse(wallTimeForms, "%q is not a time limit", s)
+		if clock = c; !parseDigits(d, &days) {
+			return 0, valueErrorf(wallTimeForms, "%q is not a time limit", s)
 		}
 	}
 	parts := strings.Split(clock, ":")
 	switch {
 	case len(parts) > 3:
-		return 0, refuse(wallTimeForms, "%q is not a time limit", s)
+		return 0, valueErrorf(wallTimeForms, "%q is not a time limit", s)
 	case !hasDays && len(parts) < 3:
 		fields = fields[1:] // "M" and "M:S"
 	}
 	for i, part := range parts {
-		if !number(part, fields[i]) {
-			return 0, refuse(wallTimeForms, "%q is not a time limit", s)
+		if !parseDigits(part, fields[i]) {
+			return 0, valueErrorf(wallTimeForms, "%q is not a time limit", s)
 		}
 	}
 	switch {
 	case hasDays && hours > 23:
-		return 0, refuse(wallTimeForms, "%q has %d hours, but a day has 24", s, hours)
+		return 0, valueErrorf(wallTimeForms, "%q has %d hours, but a day has 24", s, hours)
 	case (hasDays || len(parts) == 3) && minutes > 59:
-		return 0, refuse(wallTimeForms, "%q has %d minutes, but an hour has 60", s, minutes)
+		return 0, valueErrorf(wallTimeForms, "%q has %d minutes, but an hour has 60", s, minutes)
 	case seconds > 59:
-		return 0, refuse(wallTimeForms, "%q has %d seconds, but a minute has 60", s, seconds)
+		return 0, valueErrorf(wallTimeForms, "%q has %d seconds, but a minute has 60", s, seconds)
 	}
 	total := ((days*24+hours)*60+minutes)*60 + seconds
 	switch {
 	case total == 0:
-		return 0, refuse(wallTimeForms, "%q is no time at all: leave the key out for the partition's own limit", s)
+		return 0, valueErrorf(wallTimeForms, "%q is no time at all: leave the key out for the partition's own limit", s)
 	case total > int64(maxWallTime/time.Second):
-		return 0, refuse(wallTimeForms, "%q is more than ten years", s)
+		return 0, valueErrorf(wallTimeForms, "%q is more than ten years", s)
 	}
 	return time.Duration(total) * time.Second, nil
 }
 
-// number parses up to nine decimal digits. The limit keeps every sum in range.
-func number(s string, into *int64) bool {
-	if len(s) > 9 || !digits(s) {
+// parseDigits parses up to nine decimal digits. The limit keeps every sum in range.
+func parseDigits(s string, into *int64) bool {
+	if len(s) > 9 || !isDigits(s) {
 		return false
 	}
 	*into, _ = strconv.ParseInt(s, 10, 64)
@@ -111,7 +111,7 @@ func (m Memory) Bytes() int64 {
 func (m *Memory) UnmarshalTOML(v any) error {
 	s, err := stringValue(v)
 	if err != nil {
-		return refuse(memoryForms, "%s", err)
+		return valueErrorf(memoryForms, "%s", err)
 	}
 	if _, err := parseMemory(s); err != nil {
 		// "64 GB", "64GiB", and "64g" all mean "64G".
@@ -126,26 +126,26 @@ func (m *Memory) UnmarshalTOML(v any) error {
 	return nil
 }
 
-func parseMemory(s string) (int64, *refusal) {
+func parseMemory(s string) (int64, *valueError) {
 	if s == "0" {
 		return 0, nil
 	}
-	if digits(s) {
-		return 0, refuse(memoryForms, "%q has no unit", s)
+	if isDigits(s) {
+		return 0, valueErrorf(memoryForms, "%q has no unit", s)
 	}
 	power := 0
 	if s != "" {
 		power = 10 * (1 + strings.IndexByte("KMGT", s[len(s)-1]))
 	}
-	if power == 0 || !digits(s[:len(s)-1]) {
-		return 0, refuse(memoryForms, "%q is not an amount of memory", s)
+	if power == 0 || !isDigits(s[:len(s)-1]) {
+		return 0, valueErrorf(memoryForms, "%q is not an amount of memory", s)
 	}
 	n, err := strconv.ParseInt(s[:len(s)-1], 10, 64)
 	switch {
 	case err != nil || n > math.MaxInt64>>power:
-		return 0, refuse(memoryForms, "%q is more than any machine has", s)
+		return 0, valueErrorf(memoryForms, "%q is more than any machine has", s)
 	case n == 0:
-		return 0, refuse(memoryForms, "%q is no memory at all", s)
+		return 0, valueErrorf(memoryForms, "%q is no memory at all", s)
 	}
 	return n << power, nil
 }

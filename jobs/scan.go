@@ -41,7 +41,7 @@ func (s *scanner) document() bool {
 			}
 			table = header
 		default:
-			if !s.pair(table, 0) {
+			if !s.keyValue(table, 0) {
 				return false
 			}
 		}
@@ -60,7 +60,7 @@ func (s *scanner) header() ([]string, bool) {
 		s.pos++
 		array, s.arrays = true, true
 	}
-	parts, ok := s.parts(0)
+	parts, ok := s.dottedKey(0)
 	if !ok || s.peek() != ']' {
 		return nil, false
 	}
@@ -72,35 +72,35 @@ func (s *scanner) header() ([]string, bool) {
 		s.pos++
 	}
 	if array {
-		s.enter(parts)
+		s.nextTable(parts)
 	}
 	path := s.record(nil, parts)
-	if at := s.sites[s.nameOf(path)]; !at.header.known() {
+	if at := s.positions[s.nameOf(path)]; !at.header.known() {
 		at.header = span{start, s.pos}
 	}
-	if name := keyName(path); array && s.sites[name] == nil { // the position of the whole array is its first table
-		s.sites[name] = &site{key: parts[len(parts)-1].span, header: span{start, s.pos}}
+	if name := keyName(path); array && s.positions[name] == nil { // the position of the whole array is its first table
+		s.positions[name] = &keyPos{key: parts[len(parts)-1].span, header: span{start, s.pos}}
 	}
 	return path, true
 }
 
-// pair reads key = value in a table.
-func (s *scanner) pair(table []string, depth int) bool {
-	parts, ok := s.parts(depth)
+// keyValue reads key = value in a table.
+func (s *scanner) keyValue(table []string, depth int) bool {
+	parts, ok := s.dottedKey(depth)
 	if !ok || s.peek() != '=' {
 		return false
 	}
 	s.pos++
 	s.skip(" \t")
 	path := s.record(table, parts)
-	at := s.sites[s.nameOf(path)]
+	at := s.positions[s.nameOf(path)]
 	again := at.value.known() // repeated inside an array of tables; use the first
 	start := s.pos
 	elements, ok := s.value(path, depth+len(parts))
-	variable := ofVariable(strings.Join(path, "."))
+	variable := isEnvKey(strings.Join(path, "."))
 	if !ok || s.pos == start {
 		if variable { // the end of the value is unknown
-			s.variables = append(s.variables, span{start, len(s.src)})
+			s.envValues = append(s.envValues, span{start, len(s.src)})
 		}
 		return false
 	}
@@ -108,7 +108,7 @@ func (s *scanner) pair(table []string, depth int) bool {
 		at.value, at.elements = span{start, s.pos}, elements
 	}
 	if variable && s.src[start] != '{' { // for a table, its own values are added
-		s.variables = append(s.variables, span{start, s.pos})
+		s.envValues = append(s.envValues, span{start, s.pos})
 	}
 	return true
 }
@@ -119,10 +119,10 @@ func (s *scanner) record(table []string, parts []part) []string {
 	for i, p := range parts {
 		path = append(path, p.name)
 		name := s.nameOf(path)
-		at, ok := s.sites[name]
+		at, ok := s.positions[name]
 		if !ok {
-			at = &site{key: p.span}
-			s.sites[name] = at
+			at = &keyPos{key: p.span}
+			s.positions[name] = at
 		}
 		if i < len(parts)-1 {
 			continue
@@ -136,8 +136,8 @@ func (s *scanner) record(table []string, parts []part) []string {
 	return path
 }
 
-// enter starts the next element of an array of tables, [[a.b]].
-func (s *scanner) enter(parts []part) {
+// nextTable starts the next element of an array of tables, [[a.b]].
+func (s *scanner) nextTable(parts []part) {
 	var path []string
 	for _, p := range parts {
 		path = append(path, p.name)
@@ -165,8 +165,8 @@ func (s *scanner) nameOf(path []string) string {
 	return keyName(indexed)
 }
 
-// parts reads a dotted key and the blanks around it.
-func (s *scanner) parts(depth int) ([]part, bool) {
+// dottedKey reads a dotted key and the blanks around it.
+func (s *scanner) dottedKey(depth int) ([]part, bool) {
 	var parts []part
 	for {
 		s.skip(" \t")
@@ -187,7 +187,7 @@ func (s *scanner) parts(depth int) ([]part, bool) {
 			}
 			name = s.src[start:s.pos]
 		}
-		if !s.shallow(depth+len(parts), start) {
+		if !s.checkDepth(depth+len(parts), start) {
 			return nil, false
 		}
 		parts = append(parts, part{name, span{start, s.pos}})
@@ -217,7 +217,7 @@ func (s *scanner) quotedKey() (string, bool) {
 
 // value reads a value. It returns the elements if the value is an array.
 func (s *scanner) value(path []string, depth int) ([]span, bool) {
-	if !s.shallow(depth, s.pos) {
+	if !s.checkDepth(depth, s.pos) {
 		return nil, false
 	}
 	switch s.peek() {
@@ -278,7 +278,7 @@ func (s *scanner) inlineTable(path []string, depth int) bool {
 			s.pos++
 			return true
 		}
-		if !s.pair(path, depth) {
+		if !s.keyValue(path, depth) {
 			return false
 		}
 		s.skip(" \t\r\n")
@@ -344,7 +344,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-func (s *scanner) shallow(depth, start int) bool {
+func (s *scanner) checkDepth(depth, start int) bool {
 	if depth < maxDepth {
 		return true
 	}

@@ -56,7 +56,7 @@ func tableSchema(t reflect.Type, path []string, meanings map[string]Key) map[str
 				s[k] = v
 			}
 		}
-		if m := meanings[keyName(at)].Meaning; m != "" {
+		if m := meanings[keyName(at)].Help; m != "" {
 			s["description"] = m
 		}
 		properties[name] = s

@@ -38,38 +38,38 @@ func (s Size) String() string {
 func (s *Size) UnmarshalTOML(v any) error {
 	text, err := stringValue(v)
 	if err != nil {
-		return refuse(sizeForms, "%s", err)
+		return valueErrorf(sizeForms, "%s", err)
 	}
 	n, bad := parseSize(text)
 	if bad != nil {
-		bad.suggestion = meantSize(text)
+		bad.suggestion = suggestSize(text)
 		return bad
 	}
 	*s = n
 	return nil
 }
 
-func parseSize(text string) (Size, *refusal) {
+func parseSize(text string) (Size, *valueError) {
 	count, unit, _ := strings.Cut(text, " ")
 	for _, u := range units {
 		var n int64
-		if unit != u.name || !number(count, &n) {
+		if unit != u.name || !parseDigits(count, &n) {
 			continue
 		}
 		switch {
 		case n == 0:
-			return 0, refuse(sizeForms, "%q is no memory at all", text)
+			return 0, valueErrorf(sizeForms, "%q is no memory at all", text)
 		case n > int64(gibi/u.bytes):
-			return 0, refuse(sizeForms, "%q is more than 1 GiB", text)
+			return 0, valueErrorf(sizeForms, "%q is more than 1 GiB", text)
 		}
 		return Size(n) * u.bytes, nil
 	}
-	return 0, refuse(sizeForms, "%q is not a size", text)
+	return 0, valueErrorf(sizeForms, "%q is not a size", text)
 }
 
-// meantSize returns the probable meaning of text such as "25M", "25MB", "25 mib", and "25MiB",
+// suggestSize returns the probable meaning of text such as "25M", "25MB", "25 mib", and "25MiB",
 // or an empty string.
-func meantSize(text string) string {
+func suggestSize(text string) string {
 	compact := strings.ToUpper(strings.ReplaceAll(text, " ", ""))
 	compact = strings.TrimSuffix(strings.TrimSuffix(compact, "B"), "I")
 	for _, u := range units {

@@ -197,8 +197,8 @@ type Log struct {
 	Trace      StepRange `toml:"trace"`      // steps whose timeline each rank records, for `ddpbatch trace`: "100-110", at most 1000; default none
 }
 
-// OutlivesNodes says whether the job goes on in its allocation when a node has failed.
-func (r Restart) OutlivesNodes() bool { return r.SpareNodes > 0 || r.MinNodes > 0 }
+// SurvivesNodeLoss says whether the job goes on in its allocation when a node has failed.
+func (r Restart) SurvivesNodeLoss() bool { return r.SpareNodes > 0 || r.MinNodes > 0 }
 
 // AllocatedNodes is how many nodes Slurm is asked for: those that are trained on, and
 // the spare ones.

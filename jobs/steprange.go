@@ -24,24 +24,24 @@ func (r *StepRange) UnmarshalTOML(v any) error {
 	const allowed = `allowed: the first and the last step, such as "100-110"`
 	s, err := stringValue(v)
 	if err != nil {
-		return refuse(allowed, "%s", err)
+		return valueErrorf(allowed, "%s", err)
 	}
 	from, to, _ := strings.Cut(s, "-")
 	var first, last int64
-	if !number(from, &first) || !number(to, &last) {
-		bad := refuse(allowed, "%q is not a range of steps", s)
-		if number(s, &first) && first >= 1 {
+	if !parseDigits(from, &first) || !parseDigits(to, &last) {
+		bad := valueErrorf(allowed, "%q is not a range of steps", s)
+		if parseDigits(s, &first) && first >= 1 {
 			bad.suggestion = s + "-" + s
 		}
 		return bad
 	}
 	switch {
 	case first < 1:
-		return refuse(allowed, "%q is not a range of steps: they are counted from 1", s)
+		return valueErrorf(allowed, "%q is not a range of steps: they are counted from 1", s)
 	case last < first:
-		return refuse(allowed, "%q ends before it begins", s)
+		return valueErrorf(allowed, "%q ends before it begins", s)
 	case last-first >= maxTracedSteps:
-		return refuse(allowed, "%q is %d steps: at most %d can be recorded", s, last-first+1, maxTracedSteps)
+		return valueErrorf(allowed, "%q is %d steps: at most %d can be recorded", s, last-first+1, maxTracedSteps)
 	}
 	*r = StepRange{int(first), int(last)}
 	return nil

@@ -17,7 +17,7 @@ type Sweep struct {
 	Random   *Random  `toml:"random"`   // values drawn at random
 
 	// Elements are the trials, in order. The last axis of a grid varies fastest.
-	Elements []Element
+	Trials []Trial
 }
 
 // Random draws each element's values independently of each other. The same seed
@@ -28,8 +28,8 @@ type Random struct {
 	Values  Axes  `toml:"values"`  // a list to choose from, or { min = 1e-4, max = 0.1, log = true }
 }
 
-// Element is one trial of a sweep.
-type Element struct {
+// Trial is one trial of a sweep.
+type Trial struct {
 	Index  int       // from 0; also the array task ID
 	Values []Setting // values that differ from the job file
 	Job    *Job      // complete; its name is the sweep's name with "-INDEX"
@@ -47,10 +47,10 @@ func (s Setting) Text() string {
 	if text, ok := s.Value.(string); ok {
 		return text
 	}
-	return readable(s.Value)
+	return formatValue(s.Value)
 }
 
-func readable(v any) string {
+func formatValue(v any) string {
 	list, isList := listOf(v)
 	table, isTable := v.(map[string]any)
 	switch text, isText := v.(string); {
@@ -59,13 +59,13 @@ func readable(v any) string {
 	case isList:
 		parts := make([]string, len(list))
 		for i, e := range list {
-			parts[i] = readable(e)
+			parts[i] = formatValue(e)
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
 	case isTable:
 		var parts []string
 		for _, key := range sortedKeys(table) {
-			parts = append(parts, key+" = "+readable(table[key]))
+			parts = append(parts, key+" = "+formatValue(table[key]))
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
 	}
@@ -115,7 +115,7 @@ func sortedKeys(table map[string]any) []string {
 // must be in ascending order. nil means all trials.
 func (s *Sweep) Array(elements []int) string {
 	if elements == nil {
-		for _, e := range s.Elements {
+		for _, e := range s.Trials {
 			elements = append(elements, e.Index)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 // checkSweep reports conflicts between the keys of [sweep]. It returns whether the kind of
 // sweep is unambiguous.
 func (d *decoder) checkSweep(s *Sweep) (readable bool) {
-	if d.refused["sweep"] {
+	if d.invalid["sweep"] {
 		return false
 	}
 	kinds, meant := 0, false
@@ -16,8 +16,8 @@ func (d *decoder) checkSweep(s *Sweep) (readable bool) {
 		if d.given[key] {
 			kinds++
 		}
-		meant = meant || d.meant[key]
-		readable = readable || d.given[key] && !d.refused[key]
+		meant = meant || d.guessed[key]
+		readable = readable || d.given[key] && !d.invalid[key]
 	}
 	if kinds > 1 || kinds == 0 && !meant {
 		d.report("sweep", "", "needs exactly one of grid, list and random, and has %d", kinds)
@@ -36,15 +36,15 @@ func (d *decoder) checkSweep(s *Sweep) (readable bool) {
 	for _, a := range s.Grid {
 		d.checkRepeats(a)
 	}
-	if d.usable("sweep.list") && len(s.List) == 0 {
+	if d.isValid("sweep.list") && len(s.List) == 0 {
 		d.report("sweep.list", "", "is empty")
 	}
 	for key, n := range map[string]int{"sweep.grid": s.combinations(), "sweep.list": len(s.List), "sweep.random": s.samples()} {
-		if n > maxElements {
+		if n > maxTrials {
 			if d.given["sweep.random.samples"] && key == "sweep.random" {
 				key = "sweep.random.samples"
 			}
-			d.report(key, "", "makes more than %d jobs", maxElements)
+			d.report(key, "", "makes more than %d jobs", maxTrials)
 		}
 	}
 	return readable && kinds == 1
@@ -54,9 +54,9 @@ func (d *decoder) checkSweep(s *Sweep) (readable bool) {
 func (d *decoder) checkRepeats(a Axis) {
 	first := map[string]int{}
 	for i, v := range a.values {
-		same := fmt.Sprintf("%T %s", v, readable(v))
+		same := fmt.Sprintf("%T %s", v, formatValue(v))
 		if n, ok := v.(int64); ok && n == int64(float64(n)) {
-			same = fmt.Sprintf("%T %s", 0.0, readable(float64(n))) // 1 equals 1.0
+			same = fmt.Sprintf("%T %s", 0.0, formatValue(float64(n))) // 1 equals 1.0
 		}
 		if j, ok := first[same]; ok {
 			d.reportElement(a.at, i, fmt.Sprintf("is the same value as element %d", j))
@@ -66,11 +66,11 @@ func (d *decoder) checkRepeats(a Axis) {
 	}
 }
 
-// combinations returns the number of trials in a grid, up to maxElements+1.
+// combinations returns the number of trials in a grid, up to maxTrials+1.
 func (s *Sweep) combinations() int {
 	n := min(len(s.Grid), 1)
 	for _, a := range s.Grid {
-		n = min(n*len(a.values), maxElements+1)
+		n = min(n*len(a.values), maxTrials+1)
 	}
 	return n
 }
@@ -88,7 +88,7 @@ func (s *Sweep) shrink() {
 	for i := range s.Grid {
 		s.Grid[i].values = s.Grid[i].values[:1]
 	}
-	s.List = s.List[:min(len(s.List), maxElements)]
+	s.List = s.List[:min(len(s.List), maxTrials)]
 	if s.Random != nil {
 		s.Random.Samples = 1
 	}

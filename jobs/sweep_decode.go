@@ -35,24 +35,24 @@ func (d *decoder) leaves(path []string, where span, v any) []leaf {
 	table, ok := v.(map[string]any)
 	switch {
 	case !ok:
-		d.bad(path, keyName(path), where, refuse(axesForms, "must be a table, not %s", describe(v)))
+		d.addValueError(path, keyName(path), where, valueErrorf(axesForms, "must be a table, not %s", typeName(v)))
 		return nil
 	case len(table) == 0:
-		d.bad(path, keyName(path), where, refuse(axesForms, "is empty"))
+		d.addValueError(path, keyName(path), where, valueErrorf(axesForms, "is empty"))
 		return nil
 	}
 	all := d.walk(leaf{at: path, kind: reflect.TypeFor[Job]()}, table)
 	given := map[string]leaf{}
 	for _, x := range all {
 		if earlier, twice := given[keyName(x.key)]; twice {
-			d.bad(x.at, x.name(), d.lookup(x.name()).key, refuse("", "is also given as %s", earlier.name()))
+			d.addValueError(x.at, x.name(), d.lookup(x.name()).key, valueErrorf("", "is also given as %s", earlier.name()))
 		}
 		given[keyName(x.key)] = x
 	}
 	for _, x := range all {
 		for n := 1; n < len(x.key); n++ {
 			if outer, ok := given[keyName(x.key[:n])]; ok {
-				d.bad(x.at, x.name(), d.lookup(x.name()).key, refuse("", "is inside of %s, which is also given", outer.name()))
+				d.addValueError(x.at, x.name(), d.lookup(x.name()).key, valueErrorf("", "is inside of %s, which is also given", outer.name()))
 			}
 		}
 	}
@@ -71,14 +71,14 @@ func (d *decoder) walk(in leaf, table map[string]any) (all []leaf) {
 		inner, isTable := x.value.(map[string]any)
 		if isTable && (x.kind != nil && tableType(x.kind) != nil || x.kind == nil && !isRange(inner)) {
 			if len(inner) == 0 {
-				d.bad(x.at, x.name(), span{}, refuse(axesForms, "is empty"))
+				d.addValueError(x.at, x.name(), span{}, valueErrorf(axesForms, "is empty"))
 			}
 			all = append(all, d.walk(x, inner)...)
 			continue
 		}
 		key := keyName(x.key)
-		if !slices.ContainsFunc(sweepable, func(table string) bool { return key != table && within(key, table) }) || slices.Contains(ofAllocation, key) {
-			d.bad(x.at, x.name(), d.lookup(x.name()).key, refuse("allowed are keys below "+strings.Join(sweepable, ", "),
+		if !slices.ContainsFunc(sweepable, func(table string) bool { return key != table && isWithin(key, table) }) || slices.Contains(ofAllocation, key) {
+			d.addValueError(x.at, x.name(), d.lookup(x.name()).key, valueErrorf("allowed are keys below "+strings.Join(sweepable, ", "),
 				"%s cannot differ between the elements of a sweep: they are one job array", key))
 			continue
 		}
@@ -93,7 +93,7 @@ func (d *decoder) step(in leaf, name string) (x leaf, ok bool) {
 	where := d.lookup(x.name()).key
 	for _, part := range strings.Split(name, ".") {
 		if part == "" {
-			d.bad(x.at, x.name(), where, refuse(axesForms, "%q is not a key of a job file", name))
+			d.addValueError(x.at, x.name(), where, valueErrorf(axesForms, "%q is not a key of a job file", name))
 			return x, false
 		}
 		outer := x.key
@@ -104,11 +104,11 @@ func (d *decoder) step(in leaf, name string) (x leaf, ok bool) {
 		table := tableType(x.kind)
 		switch {
 		case table == nil:
-			d.bad(x.at, x.name(), where, refuse("", "%s is not a table, so it has no key %q", keyName(outer), part))
+			d.addValueError(x.at, x.name(), where, valueErrorf("", "%s is not a table, so it has no key %q", keyName(outer), part))
 			return x, false
 		case table.Kind() == reflect.Map:
 			if err := reflect.New(table.Key()).Interface().(tomlValue).UnmarshalTOML(part); err != nil {
-				d.bad(x.at, x.name(), where, err)
+				d.addValueError(x.at, x.name(), where, err)
 				return x, false
 			}
 			x.kind = table.Elem()
@@ -120,7 +120,7 @@ func (d *decoder) step(in leaf, name string) (x leaf, ok bool) {
 			}
 			x.kind = kind
 		}
-		if key := keyName(x.key); !slices.ContainsFunc(sweepable, func(table string) bool { return within(key, table) || within(table, key) }) {
+		if key := keyName(x.key); !slices.ContainsFunc(sweepable, func(table string) bool { return isWithin(key, table) || isWithin(table, key) }) {
 			x.kind = nil
 		}
 	}
@@ -168,8 +168,8 @@ func (d *decoder) takes(x leaf, v any, index ...int) {
 func asVariable(key []string, v any) any {
 	switch v.(type) {
 	case int64, float64:
-		if ofVariable(keyName(key)) {
-			return readable(v)
+		if isEnvKey(keyName(key)) {
+			return formatValue(v)
 		}
 	}
 	return v
@@ -206,7 +206,7 @@ func (a *Axes) decode(d *decoder, path []string, where span, v any) {
 		at := d.lookup(x.name()).value
 		switch {
 		case isList && len(list) == 0:
-			d.bad(x.at, x.name(), at, refuse(axesForms, "has no values"))
+			d.addValueError(x.at, x.name(), at, valueErrorf(axesForms, "has no values"))
 		case isList:
 			for i, v := range list {
 				v = asVariable(x.key, v)
@@ -216,7 +216,7 @@ func (a *Axes) decode(d *decoder, path []string, where span, v any) {
 		case isTable:
 			axis.decodeRange(d, x, table)
 		default:
-			d.bad(x.at, x.name(), at, refuse(axesForms, "must be a list of values, not %s", describe(x.value)))
+			d.addValueError(x.at, x.name(), at, valueErrorf(axesForms, "must be a list of values, not %s", typeName(x.value)))
 		}
 		if !d.doubt(x, before) {
 			*a = append(*a, axis)

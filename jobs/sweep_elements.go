@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// maxElements is the maximum number of trials in a sweep. The default of Slurm's own limit,
+// maxTrials is the maximum number of trials in a sweep. The default of Slurm's own limit,
 // MaxArraySize, is 1001.
-const maxElements = 10_000
+const maxTrials = 10_000
 
 // A variant is the set of values of one trial, each with its position in the file.
 type variant []variation
@@ -40,9 +40,9 @@ func decodeSweep(l *layout, doc map[string]any) (*Job, error) {
 	base := maps.Clone(doc)
 	delete(base, "sweep")
 	// Each trial copies the positions of the keys. Omit the keys in [sweep], which can be many.
-	sites := map[string]*site{}
-	for name, s := range l.sites {
-		if !within(name, "sweep") {
+	sites := map[string]*keyPos{}
+	for name, s := range l.positions {
+		if !isWithin(name, "sweep") {
 			sites[name] = s
 		}
 	}
@@ -57,17 +57,17 @@ func decodeSweep(l *layout, doc map[string]any) (*Job, error) {
 			}
 			continue
 		}
-		e := Element{Index: i, Job: job}
+		e := Trial{Index: i, Job: job}
 		for _, x := range v {
 			e.Values = append(e.Values, Setting{keyName(x.path), x.value.value})
 		}
-		sweep.Elements = append(sweep.Elements, e)
+		sweep.Trials = append(sweep.Trials, e)
 	}
 	if len(found) > 0 {
 		slices.SortStableFunc(found, func(a, b Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 		return nil, found
 	}
-	job := *sweep.Elements[0].Job
+	job := *sweep.Trials[0].Job
 	l.doc = doc
 	job.layout, job.Sweep = l, sweep
 	job.Name = Name(doc["name"].(string)) // the longer name of the trial was a valid string
@@ -118,11 +118,11 @@ func drawn(r *Random) []variant {
 
 // element decodes one trial: the document base with the values of v. Sites are the positions of
 // the keys of base. Errors in the values of v point to their position in [sweep].
-func (l *layout) element(base map[string]any, sites map[string]*site, v variant, index int, meant []string) (*Job, error) {
+func (l *layout) element(base map[string]any, sites map[string]*keyPos, v variant, index int, meant []string) (*Job, error) {
 	doc := clone(base).(map[string]any)
 	inner := *l
 	inner.edited = true
-	inner.sites = maps.Clone(sites)
+	inner.positions = maps.Clone(sites)
 	inner.over = map[string]string{}
 	maps.Copy(inner.over, l.over)
 	for _, x := range v {
@@ -142,7 +142,7 @@ func (l *layout) element(base map[string]any, sites map[string]*site, v variant,
 // move sets the position of a key to its position in the sweep, according to layout l.
 func (inner *layout) move(l *layout, x variation) {
 	key, at := keyName(x.path), l.lookup(x.at)
-	moved := site{key: at.key, value: at.value, elements: at.elements, explicit: true}
+	moved := keyPos{key: at.key, value: at.value, elements: at.elements, explicit: true}
 	if x.index >= 0 {
 		moved.elements = nil
 		if x.index < len(at.elements) {
@@ -151,15 +151,15 @@ func (inner *layout) move(l *layout, x variation) {
 	}
 	if _, ok := x.value.value.(map[string]any); ok { // use the keys of the new table only
 		from := fmt.Sprintf("%s[%d]", x.at, x.index)
-		maps.DeleteFunc(inner.sites, func(name string, _ *site) bool { return within(name, key) })
-		for name, s := range l.sites {
+		maps.DeleteFunc(inner.positions, func(name string, _ *keyPos) bool { return isWithin(name, key) })
+		for name, s := range l.positions {
 			if rest, ok := strings.CutPrefix(name, from+"."); ok {
-				inner.sites[key+"."+rest] = s
+				inner.positions[key+"."+rest] = s
 			}
 		}
 	}
-	inner.sites[key] = &moved
-	inner.over[key], _ = l.overridden(x.at)
+	inner.positions[key] = &moved
+	inner.over[key], _ = l.overrideSource(x.at)
 }
 
 // clone returns a copy in which all tables are copied, so assigning a key leaves v unchanged.

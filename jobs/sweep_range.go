@@ -36,9 +36,9 @@ func (a *Axis) decodeRange(d *decoder, x leaf, table map[string]any) {
 		case name == "log" && isBool:
 			a.log = b
 		case name == "min", name == "max":
-			d.bad(at, keyName(at), where, refuse(rangeForms, "must be a number, not %s", describe(v)))
+			d.addValueError(at, keyName(at), where, valueErrorf(rangeForms, "must be a number, not %s", typeName(v)))
 		case name == "log":
-			d.bad(at, keyName(at), where, refuse(rangeForms, "must be true or false, not %s", describe(v)))
+			d.addValueError(at, keyName(at), where, valueErrorf(rangeForms, "must be true or false, not %s", typeName(v)))
 		default:
 			d.unknownAmong([]string{"log", "max", "min"}, x.at, at, name)
 		}
@@ -59,7 +59,7 @@ func (a *Axis) decodeRange(d *decoder, x leaf, table map[string]any) {
 		refused = "with log = true, min must be more than 0"
 	}
 	if refused != "" {
-		d.bad(x.at, x.name(), d.lookup(x.name()).value, refuse(rangeForms, "%s", refused))
+		d.addValueError(x.at, x.name(), d.lookup(x.name()).value, valueErrorf(rangeForms, "%s", refused))
 		return
 	}
 	d.takesEnd(a, x, a.min, a.max)

@@ -17,7 +17,7 @@ func sameJob(t testing.TB, got, want *Job) {
 }
 
 // valuesOf returns a trial's settings on one line.
-func valuesOf(e Element) string {
+func valuesOf(e Trial) string {
 	var all []string
 	for _, s := range e.Values {
 		all = append(all, s.Key+"="+s.Text())
@@ -31,16 +31,16 @@ func TestSweepGrid(t *testing.T) {
 		"train.optimizer.lr=0.1 train.batch=32", "train.optimizer.lr=0.1 train.batch=64", "train.optimizer.lr=0.1 train.batch=128",
 		"train.optimizer.lr=0.01 train.batch=32", "train.optimizer.lr=0.01 train.batch=64", "train.optimizer.lr=0.01 train.batch=128",
 	}
-	if job.Name != "sweep" || job.Sweep.Throttle != 2 || len(job.Sweep.Elements) != len(want) {
+	if job.Name != "sweep" || job.Sweep.Throttle != 2 || len(job.Sweep.Trials) != len(want) {
 		t.Fatalf("got %+v", job.Sweep)
 	}
-	for i, e := range job.Sweep.Elements {
+	for i, e := range job.Sweep.Trials {
 		if e.Index != i || valuesOf(e) != want[i] || string(e.Job.Name) != fmt.Sprintf("sweep-%d", i) || e.Job.Sweep != nil {
 			t.Errorf("element %d: %s, %+v", i, valuesOf(e), e.Job)
 		}
 	}
-	e := job.Sweep.Elements[4]
-	if e.Job.Train.Batch != 64 || e.Job.Train.Optimizer.LR != 0.01 || job.Sweep.Elements[0].Job.Train.Batch != 32 {
+	e := job.Sweep.Trials[4]
+	if e.Job.Train.Batch != 64 || e.Job.Train.Optimizer.LR != 0.01 || job.Sweep.Trials[0].Job.Train.Batch != 32 {
 		t.Errorf("element 4 trains %+v", e.Job.Train)
 	}
 	// The stored job file of a trial gives the same job.
@@ -55,11 +55,11 @@ func TestSweepGrid(t *testing.T) {
 
 func TestSweepList(t *testing.T) {
 	job := load(t, "testdata/good/sweep-list.toml")
-	if n := len(job.Sweep.Elements); n != 2 {
+	if n := len(job.Sweep.Trials); n != 2 {
 		t.Fatalf("%d elements", n)
 	}
 	for i, want := range []string{"command.argv=[train, --lr, 0.1] setup.env.SEED=1", "command.argv=[train, --lr, 0.01] setup.env.SEED=2"} {
-		if e := job.Sweep.Elements[i]; valuesOf(e) != want || len(e.Job.Command.Argv) != 3 || e.Job.Setup.Env["SEED"] != Text(fmt.Sprint(i+1)) {
+		if e := job.Sweep.Trials[i]; valuesOf(e) != want || len(e.Job.Command.Argv) != 3 || e.Job.Setup.Env["SEED"] != Text(fmt.Sprint(i+1)) {
 			t.Errorf("element %d: %s, %+v", i, valuesOf(e), e.Job.Command)
 		}
 	}
@@ -67,13 +67,13 @@ func TestSweepList(t *testing.T) {
 
 func TestSweepRandom(t *testing.T) {
 	job, again := load(t, "testdata/good/sweep-random.toml"), load(t, "testdata/good/sweep-random.toml")
-	if n := len(job.Sweep.Elements); n != 20 {
+	if n := len(job.Sweep.Trials); n != 20 {
 		t.Fatalf("%d elements", n)
 	}
 	seeds, small := map[Seed]bool{}, 0
-	for i, e := range job.Sweep.Elements {
-		if valuesOf(e) != valuesOf(again.Sweep.Elements[i]) {
-			t.Errorf("element %d differs from one time to the next: %s, %s", i, valuesOf(e), valuesOf(again.Sweep.Elements[i]))
+	for i, e := range job.Sweep.Trials {
+		if valuesOf(e) != valuesOf(again.Sweep.Trials[i]) {
+			t.Errorf("element %d differs from one time to the next: %s, %s", i, valuesOf(e), valuesOf(again.Sweep.Trials[i]))
 		}
 		tr := e.Job.Train
 		if lr := tr.Optimizer.LR; lr < 1e-4 || lr > 0.1 {
@@ -98,7 +98,7 @@ func TestSweepRandom(t *testing.T) {
 		t.Errorf("whole numbers drawn from 0 to 3: %v", seeds)
 	}
 	other, err := Parse("s", []byte(mustSource(t, job)), overrides(t, "sweep.random.seed=8")...)
-	if err != nil || valuesOf(other.Sweep.Elements[0]) == valuesOf(job.Sweep.Elements[0]) {
+	if err != nil || valuesOf(other.Sweep.Trials[0]) == valuesOf(job.Sweep.Trials[0]) {
 		t.Errorf("another seed draws the same values (%v)", err)
 	}
 }
@@ -118,7 +118,7 @@ const program = "name = \"s\"\ncommand.argv = [\"x\"]\n"
 func TestSweepVariables(t *testing.T) {
 	job := parse(t, program+"[sweep.random]\nsamples = 30\nvalues.setup.env = { A = { min = 1, max = 3 }, B = { min = 1e-6, max = 1.0, log = true } }\n")
 	seen := map[Text]bool{}
-	for _, e := range job.Sweep.Elements {
+	for _, e := range job.Sweep.Trials {
 		a, b := e.Job.Setup.Env["A"], e.Job.Setup.Env["B"]
 		seen[a] = true
 		if x, err := strconv.ParseFloat(string(b), 64); err != nil || x < 1e-6 || x > 1 || valuesOf(e) != fmt.Sprintf("setup.env.A=%s setup.env.B=%s", a, b) {
@@ -134,7 +134,7 @@ func TestSweepVariables(t *testing.T) {
 	} {
 		job := parse(t, program+sweep)
 		for i, want := range []Text{"0.1", "2", "x y"} {
-			if e := job.Sweep.Elements[i]; e.Job.Setup.Env["LR"] != want || e.Values[0].Text() != string(want) {
+			if e := job.Sweep.Trials[i]; e.Job.Setup.Env["LR"] != want || e.Values[0].Text() != string(want) {
 				t.Errorf("element %d of %q: %q", i, sweep, e.Job.Setup.Env["LR"])
 			}
 		}
@@ -152,7 +152,7 @@ func TestSweepOpenEnd(t *testing.T) {
 func TestSweepTables(t *testing.T) {
 	job := parse(t, minimal+"[sweep.random]\nsamples = 4\nvalues.train.model = [{ kind = \"linear\" }, { kind = \"mlp\", hidden = [7] }]\n")
 	lines := map[int]bool{}
-	for _, e := range job.Sweep.Elements {
+	for _, e := range job.Sweep.Trials {
 		if at := e.Job.At("train.model.kind"); e.Job.Train.Model.Kind == ModelMLP && (at.Line != 11 || at.Column == 0) {
 			t.Errorf("the kind is at %+v", at)
 		} else if at := e.Job.At("train.model.hidden"); e.Job.Train.Model.Kind == ModelLinear && at.Line != 0 {
@@ -175,7 +175,7 @@ func TestSweepOverridden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := job.Sweep.Elements[1].Job
+	e := job.Sweep.Trials[1].Job
 	if d := e.At("train.batch"); d.File != "--set sweep.grid.train.batch" || e.Train.Batch != 5 {
 		t.Errorf("a swept value is at %+v", d)
 	}
@@ -184,7 +184,7 @@ func TestSweepOverridden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e = job.Sweep.Elements[1].Job
+	e = job.Sweep.Trials[1].Job
 	if d := e.At("train.optimizer.lr"); d.File != "job.toml" || d.Line != 10 || d.Column != 26 {
 		t.Errorf("a swept value is at %+v", d)
 	}
@@ -218,7 +218,7 @@ func TestSweepCostsAreLinear(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		job, err := Parse("job.toml", text)
 		runtime.ReadMemStats(&after)
-		if err != nil || len(job.Sweep.Elements) != elements {
+		if err != nil || len(job.Sweep.Trials) != elements {
 			t.Fatalf("%d elements: %v", elements, err)
 		}
 		return after.TotalAlloc - before.TotalAlloc

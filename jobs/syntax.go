@@ -11,9 +11,9 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// notText returns a diagnostic if the file is not UTF-8 text. It runs before the TOML decoder,
+// checkText returns a diagnostic if the file is not UTF-8 text. It runs before the TOML decoder,
 // whose messages would be less clear.
-func (l *layout) notText() (Diagnostic, bool) {
+func (l *layout) checkText() (Diagnostic, bool) {
 	start := l.src[:min(4, len(l.src))]
 	if strings.HasPrefix(start, "\xff\xfe") || strings.HasPrefix(start, "\xfe\xff") || strings.Contains(start, "\x00") {
 		return Diagnostic{File: l.file, Message: "the file is UTF-16 or binary; save it as UTF-8 text"}, true
@@ -30,9 +30,9 @@ func (l *layout) notText() (Diagnostic, bool) {
 			}
 		}
 		if message != "" {
-			d := l.place(span{i, i + 1})
+			d := l.diagnosticAt(span{i, i + 1})
 			d.Message = message
-			l.hideVariable(&d, i)
+			l.redactEnv(&d, i)
 			return d, true
 		}
 	}
@@ -41,9 +41,9 @@ func (l *layout) notText() (Diagnostic, bool) {
 
 const textNeedsQuotes = `text stands in quotes, such as "gpu"; numbers, true and false do not`
 
-// clearer replaces messages of the decoder with messages that do not require knowledge of its
+// clearerMessages replaces messages of the decoder with messages that do not require knowledge of its
 // grammar.
-var clearer = []struct {
+var clearerMessages = []struct {
 	pattern       *regexp.Regexp
 	message, help string
 }{
@@ -64,28 +64,28 @@ func (l *layout) syntaxError(err error) Diagnostic {
 	}
 	repeated := strings.HasSuffix(pe.Message, "has already been defined.")
 	if repeated && l.repeated.known() && l.line(l.repeated.start) == pe.Position.Line {
-		d := l.place(l.repeated)
+		d := l.diagnosticAt(l.repeated)
 		d.Message = fmt.Sprintf("%q is given twice: first in line %d", l.src[l.repeated.start:l.repeated.end], l.line(l.first.start))
-		l.hideVariable(&d, l.repeated.start)
+		l.redactEnv(&d, l.repeated.start)
 		return d
 	}
 	start := max(0, min(pe.Position.Start, len(l.src)-1))
 	for start > 0 && !utf8.RuneStart(l.src[start]) {
 		start--
 	}
-	d := l.place(span{start, min(len(l.src), start+max(1, pe.Position.Len))})
+	d := l.diagnosticAt(span{start, min(len(l.src), start+max(1, pe.Position.Len))})
 	d.Message = "not valid TOML: " + strings.TrimSuffix(pe.Message, ".")
-	for _, c := range clearer {
+	for _, c := range clearerMessages {
 		if m := c.pattern.FindStringSubmatchIndex(pe.Message); m != nil {
 			d.Message = "not valid TOML: " + string(c.pattern.ExpandString(nil, c.message, pe.Message, m))
 			d.Allowed = c.help
 			break
 		}
 	}
-	if help := l.obviousFix(d, start); help != "" {
+	if help := l.suggestFix(d, start); help != "" {
 		d.Allowed = help
 	}
-	if l.hideVariable(&d, start) {
+	if l.redactEnv(&d, start) {
 		d.Message = "not valid TOML, in the variables of the ranks"
 		d.Allowed = `allowed: NAME = "value"`
 	}
@@ -100,9 +100,9 @@ var (
 	bareWord  = regexp.MustCompile(`^[A-Za-z]+`)
 )
 
-// obviousFix returns the fix for a common cause of a syntax error, or an empty string.
-func (l *layout) obviousFix(d Diagnostic, start int) string {
-	if help := l.otherFormat(); help != "" {
+// suggestFix returns the fix for a common cause of a syntax error, or an empty string.
+func (l *layout) suggestFix(d Diagnostic, start int) string {
+	if help := l.detectFormat(); help != "" {
 		return help
 	}
 	if strings.ContainsAny(d.Source, curlyQuotes) {
@@ -114,9 +114,9 @@ func (l *layout) obviousFix(d Diagnostic, start int) string {
 	return ""
 }
 
-// otherFormat returns the fix for a file in another format that is often mistaken for a job
+// detectFormat returns the fix for a file in another format that is often mistaken for a job
 // file, or an empty string.
-func (l *layout) otherFormat() string {
+func (l *layout) detectFormat() string {
 	for line := range strings.Lines(l.src) {
 		if strings.HasPrefix(line, "#SBATCH ") {
 			return "this is a batch script: `ddpbatch init --from SCRIPT` makes a job file of it"
@@ -137,20 +137,20 @@ func (l *layout) otherFormat() string {
 	return ""
 }
 
-// env matches the name of the table of variables in a key.
-var env = regexp.MustCompile(`\benv\b`)
+// envWord matches the name of the table of variables in a key.
+var envWord = regexp.MustCompile(`\benv\b`)
 
-// hideVariable removes the value from a diagnostic's source line if it may be a variable's
+// redactEnv removes the value from a diagnostic's source line if it may be a variable's
 // value, which may be a secret. It does so for known values, below a [setup.env] header, and
 // if "env" occurs earlier in the line. The file may be invalid.
-func (l *layout) hideVariable(d *Diagnostic, offset int) bool {
-	if slices.ContainsFunc(l.variables, func(v span) bool { return v.start <= offset && offset < v.end }) {
+func (l *layout) redactEnv(d *Diagnostic, offset int) bool {
+	if slices.ContainsFunc(l.envValues, func(v span) bool { return v.start <= offset && offset < v.end }) {
 		return true // already hidden
 	}
 	key, _, found := strings.Cut(d.Source, "=")
 	before := l.src[l.lines[l.line(offset)-1]:offset]
 	header, _, _ := strings.Cut(l.lastHeader(offset), "\n")
-	if !strings.Contains(key, "env") && !env.MatchString(before) && !strings.Contains(header, "setup.env") {
+	if !strings.Contains(key, "env") && !envWord.MatchString(before) && !strings.Contains(header, "setup.env") {
 		return false
 	}
 	if !found {

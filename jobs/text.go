@@ -33,24 +33,24 @@ func (n *Name) UnmarshalTOML(v any) error {
 	if err != nil {
 		return err
 	}
-	if err := checkShown(s); err != nil {
-		return refuse(allowed, "%s", err)
+	if err := checkPrintable(s); err != nil {
+		return valueErrorf(allowed, "%s", err)
 	}
 	switch {
 	case s == "":
-		return refuse(allowed, "is empty")
+		return valueErrorf(allowed, "is empty")
 	case strings.Contains(s, "/"):
-		return refuse(allowed, `%q holds a "/", but it names the run folder`, s)
+		return valueErrorf(allowed, `%q holds a "/", but it names the run folder`, s)
 	case strings.ContainsAny(s, "#\"'`\\"):
 		// The script could quote these characters. But users and site tools process the output
 		// of squeue and the name of the run directory, often without quoting.
-		return refuse(allowed, "%q holds a %q", s, s[strings.IndexAny(s, "#\"'`\\")])
+		return valueErrorf(allowed, "%q holds a %q", s, s[strings.IndexAny(s, "#\"'`\\")])
 	case strings.HasPrefix(s, "-"), strings.HasPrefix(s, "."):
-		return refuse(allowed, "%q starts with %q", s, s[:1])
+		return valueErrorf(allowed, "%q starts with %q", s, s[:1])
 	case utf8.RuneCountInString(s) > maxNameChars:
-		return refuse(allowed, "is %d characters long", utf8.RuneCountInString(s))
+		return valueErrorf(allowed, "is %d characters long", utf8.RuneCountInString(s))
 	case len(s) > maxNameBytes:
-		return refuse(allowed, "takes %d bytes, but a file name has at most %d", len(s), maxNameBytes)
+		return valueErrorf(allowed, "takes %d bytes, but a file name has at most %d", len(s), maxNameBytes)
 	}
 	*n = Name(s)
 	return nil
@@ -63,16 +63,16 @@ func (w *Word) UnmarshalTOML(v any) error {
 	if err != nil {
 		return err
 	}
-	if err := checkShown(s); err != nil {
-		return refuse(allowed, "%s", err)
+	if err := checkPrintable(s); err != nil {
+		return valueErrorf(allowed, "%s", err)
 	}
 	switch {
 	case s == "":
-		return refuse(allowed, "is empty: leave the key out for the site's default")
+		return valueErrorf(allowed, "is empty: leave the key out for the site's default")
 	case strings.ContainsFunc(s, unicode.IsSpace):
-		return refuse(allowed, "%q holds a space", s)
+		return valueErrorf(allowed, "%q holds a space", s)
 	case strings.HasPrefix(s, "-"):
-		return refuse(allowed, "%q starts with \"-\" and would be read as an option", s)
+		return valueErrorf(allowed, "%q starts with \"-\" and would be read as an option", s)
 	}
 	*w = Word(s)
 	return nil
@@ -84,34 +84,34 @@ func (t *Text) UnmarshalTOML(v any) error {
 	if err != nil {
 		return err
 	}
-	if err := noControl(s); err != nil {
+	if err := checkControl(s); err != nil {
 		return err
 	}
 	*t = Text(s)
 	return nil
 }
 
-// noControl rejects characters that could affect other lines of a script or a terminal:
+// checkControl rejects characters that could affect other lines of a script or a terminal:
 // control characters, the Unicode line separators, and marks that reorder the text around
 // them. With such marks, a reader would see a different value from the shell.
-func noControl(s string) error {
+func checkControl(s string) error {
 	for _, r := range s {
 		if printable.IsControl(r) {
-			return refuse("", "holds the control character %U, which no value may", r)
+			return valueErrorf("", "holds the control character %U, which no value may", r)
 		}
 	}
 	return nil
 }
 
-// checkShown rejects control characters and all other invisible characters, such as zero-width
+// checkPrintable rejects control characters and all other invisible characters, such as zero-width
 // and no-break spaces.
-func checkShown(s string) error {
-	if err := noControl(s); err != nil {
+func checkPrintable(s string) error {
+	if err := checkControl(s); err != nil {
 		return err
 	}
 	for _, r := range s {
 		if !unicode.IsPrint(r) {
-			return refuse("", "holds the invisible character %U", r)
+			return valueErrorf("", "holds the invisible character %U", r)
 		}
 	}
 	return nil

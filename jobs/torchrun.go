@@ -65,7 +65,7 @@ func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) 
 		kept := argv[rest:]
 		if !isTorchrunOption(argv[rest]) {
 			kept = nil
-			if script := scriptAfter(argv, rest, "cm", "WX"); script > 0 {
+			if script := findScriptAfter(argv, rest, "cm", "WX"); script > 0 {
 				kept = argv[script:]
 			}
 		}

@@ -57,7 +57,7 @@ func TestMemory(t *testing.T) {
 		"64g": "64G", "64GB": "64G", "64 GiB": "64G", "512 mb": "512M",
 	} {
 		var m Memory
-		err, _ := m.UnmarshalTOML(s).(*refusal)
+		err, _ := m.UnmarshalTOML(s).(*valueError)
 		if err == nil || m.Bytes() != 0 {
 			t.Errorf("%q is accepted as %d bytes", s, m.Bytes())
 		} else if err.suggestion != meant {
@@ -78,7 +78,7 @@ func TestSize(t *testing.T) {
 		"25MiB": "25 MiB", "25 MB": "25 MiB", "25M": "25 MiB", "512k": "512 KiB", "1  GiB": "1 GiB", "25 mib": "25 MiB", "25 MiB ": "25 MiB",
 	} {
 		var size Size
-		err, _ := size.UnmarshalTOML(s).(*refusal)
+		err, _ := size.UnmarshalTOML(s).(*valueError)
 		if err == nil || size != 0 {
 			t.Errorf("%q is accepted as %d bytes", s, size)
 		} else if err.suggestion != meant {
@@ -121,7 +121,7 @@ func TestStepRange(t *testing.T) {
 	for s, meant := range map[string]string{"": "", "-": "", "1-": "", "-1": "", "0-1": "", "2-1": "", "1-1001": "", "1 - 2": "", "+1-2": "", "1-2-3": "",
 		"1-1000000000": "", "a-b": "", "100": "100-100", "0": ""} {
 		var r StepRange
-		err, _ := r.UnmarshalTOML(s).(*refusal)
+		err, _ := r.UnmarshalTOML(s).(*valueError)
 		if err == nil || !r.IsZero() {
 			t.Errorf("%q is accepted as %v", s, r)
 		} else if err.suggestion != meant {

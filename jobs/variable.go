@@ -5,33 +5,33 @@ import (
 	"unicode/utf8"
 )
 
-// ofVariable reports whether a key is [setup.env], or is inside it, also in a sweep. It also
+// isEnvKey reports whether a key is [setup.env], or is inside it, also in a sweep. It also
 // matches similar names, such as "environment".
-func ofVariable(name string) bool {
+func isEnvKey(name string) bool {
 	return strings.Contains("."+strings.ReplaceAll(name, `"`, ""), ".setup.env")
 }
 
-// variable returns the position of a variable. name may be an element of its value.
-func (l *layout) variable(name string) site {
+// envPos returns the position of a variable. name may be an element of its value.
+func (l *layout) envPos(name string) keyPos {
 	for {
-		if at, ok := l.sites[name]; ok {
+		if at, ok := l.positions[name]; ok {
 			return *at
 		}
 		open := strings.LastIndexByte(name, '[')
 		if open < 0 {
-			return site{}
+			return keyPos{}
 		}
 		name = name[:open]
 	}
 }
 
-// hide removes the values of variables from a diagnostic's source line. It cuts the line at
+// redactLine removes the values of variables from a diagnostic's source line. It cuts the line at
 // the first value at or after place. If a value precedes place, it replaces all text before
 // place with blanks.
-func (l *layout) hide(d *Diagnostic, line span, place int) {
+func (l *layout) redactLine(d *Diagnostic, line span, place int) {
 	place = min(place, line.end)
 	stop, before, found := line.end, false, false
-	for _, v := range l.variables {
+	for _, v := range l.envValues {
 		if v.start >= line.end || v.end <= line.start {
 			continue
 		}

@@ -99,7 +99,7 @@ func newScript(in Input) (script, error) {
 	s := script{
 		Name:         string(in.Job.Name),
 		Nodes:        in.Job.AllocatedNodes(),
-		NoKill:       in.Job.Restart.OutlivesNodes(),
+		NoKill:       in.Job.Restart.SurvivesNodeLoss(),
 		TasksPerNode: in.Job.TasksPerNode(),
 		CPUsPerTask:  int(slurm.CPUsPerTask),
 		GPUs:         in.Site.Request.GPUs.Options(in.Job.AllocatedNodes(), int(slurm.GPUsPerNode)),

@@ -168,7 +168,7 @@ func (r *run) load(ctx context.Context) (h header, from origin, err error) {
 		return h, from, from.unusable(err)
 	}
 	r.good[m.Step] = true
-	h = header{Position: position{int64(m.Step), int64(m.Epoch), int64(m.Consumed), m.Unevaluated}, OptimInit: m.OptimInit, Skipped: int64(m.Skipped), DecayAll: r.Job.KeepsDecay(m.Spec)}
+	h = header{Position: position{int64(m.Step), int64(m.Epoch), int64(m.Consumed), m.Unevaluated}, OptimInit: m.OptimInit, Skipped: int64(m.Skipped), DecayAll: r.Job.NeedsDecayOfAll(m.Spec)}
 	return h, from, nil
 }
 

@@ -75,7 +75,7 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 		a := checkAnswer{File: path, Good: true, Name: string(f.job.Name), Site: f.job.Site, Nodes: int(f.job.Slurm.Nodes),
 			TasksPerNode: f.job.TasksPerNode(), Ranks: f.job.Ranks(), Work: work(f.job), Warnings: append(doubtTexts(f.doubts), exposures(dir, true)...)}
 		if f.job.Sweep != nil {
-			a.Elements = len(f.job.Sweep.Elements)
+			a.Elements = len(f.job.Sweep.Trials)
 		}
 		answers = append(answers, a)
 		if !c.JSON {
@@ -111,17 +111,17 @@ func understood(f *jobFile) string {
 	}
 	var parts []string
 	if j.Sweep != nil {
-		size = format.Count(len(j.Sweep.Elements), "element") + ", each " + size
+		size = format.Count(len(j.Sweep.Trials), "element") + ", each " + size
 	}
 	parts = append(parts, size)
 	add := func(key, text string) {
-		if !j.Gives(key) {
+		if !j.IsSet(key) {
 			text += " (site default)"
 		}
 		parts = append(parts, text)
 	}
 	if s.Time != "" {
-		add("slurm.time", jobs.InWords(s.Time.Duration()))
+		add("slurm.time", jobs.FormatWallTime(s.Time.Duration()))
 	}
 	if s.Partition != "" {
 		add("slurm.partition", "partition "+string(s.Partition))

@@ -22,7 +22,7 @@ func (f *jobFile) judge() (found, doubts jobs.Diagnostics) {
 	for _, job := range f.all() {
 		wrong, unsure := job.CheckProgram(f.base)
 		found = append(found, wrong...)
-		doubts = slices.Concat(doubts, job.Doubts(), f.site.Doubts(job), mpiDoubts(job), unsure)
+		doubts = slices.Concat(doubts, job.Warnings(), f.site.Doubts(job), mpiDoubts(job), unsure)
 		if job.Train == nil {
 			continue
 		}

@@ -112,7 +112,7 @@ func (f *jobFile) all() []*jobs.Job {
 		return []*jobs.Job{f.job}
 	}
 	var all []*jobs.Job
-	for _, e := range f.job.Sweep.Elements {
+	for _, e := range f.job.Sweep.Trials {
 		all = append(all, e.Job)
 	}
 	return all

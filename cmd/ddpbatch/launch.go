@@ -249,7 +249,7 @@ func recordOwnJob(o *launch.Options, record rundir.Record, spec []byte) error {
 // chooseElement replaces the job in f with the job of the trial that --element selects. It
 // creates the sweep's directory and returns the run directory of the trial.
 func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
-	all := f.job.Sweep.Elements
+	all := f.job.Sweep.Trials
 	if c.Element == nil {
 		return "", exitError{exitUsage, hints.Add(fmt.Errorf("%s is a sweep of %s", f.job.Name, format.Count(len(all), "element")), "say which one to run here with --element N")}
 	}

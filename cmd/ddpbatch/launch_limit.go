@@ -23,8 +23,8 @@ const (
 // elementJob returns the job whose ranks launch starts. For a sweep with --element, it is the
 // job of that trial.
 func (c *launchCmd) elementJob(f *jobFile) *jobs.Job {
-	if f.job.Sweep != nil && c.Element != nil && *c.Element >= 0 && *c.Element < len(f.job.Sweep.Elements) {
-		return f.job.Sweep.Elements[*c.Element].Job
+	if f.job.Sweep != nil && c.Element != nil && *c.Element >= 0 && *c.Element < len(f.job.Sweep.Trials) {
+		return f.job.Sweep.Trials[*c.Element].Job
 	}
 	return f.job
 }

@@ -113,7 +113,7 @@ func (l *planner) setMachine(ctx context.Context) error {
 	if c.Here {
 		m.PerNode, m.Cores = maxHere, runtime.GOMAXPROCS(0)
 		m.Threads = min(m.Threads, m.Cores)
-		if !l.job.Gives("slurm.cpus_per_task") {
+		if !l.job.IsSet("slurm.cpus_per_task") {
 			m.Threads = m.Cores // the ranks share them
 		}
 	}

@@ -44,7 +44,7 @@ func (f *jobFile) script(dir rundir.Dir, elements []int) ([]byte, error) {
 	in := templates.Input{Job: f.job, Site: f.site, Binary: binary, RunDir: dir.Path}
 	if f.job.Sweep != nil {
 		in.Array = f.job.Sweep.Array(elements)
-		for _, e := range f.job.Sweep.Elements {
+		for _, e := range f.job.Sweep.Trials {
 			if elements != nil && !slices.Contains(elements, e.Index) {
 				continue
 			}

@@ -127,7 +127,7 @@ func (c *submitCmd) elements(job *jobs.Job) ([]int, error) {
 	if c.Elements == "" {
 		return nil, nil
 	}
-	return parseElements(c.Elements, len(job.Sweep.Elements))
+	return parseElements(c.Elements, len(job.Sweep.Trials))
 }
 
 func (p *program) tellSubmitted(asJSON bool, f *jobFile, r submit.Result) error {

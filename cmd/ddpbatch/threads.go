@@ -21,7 +21,7 @@ func (r *rank) threads() int {
 				own = n
 			}
 		}
-	} else if !r.job.Gives("slurm.cpus_per_task") {
+	} else if !r.job.IsSet("slurm.cpus_per_task") {
 		own = cores / r.place.LocalWorldSize
 	}
 	return max(1, min(own, cores))

@@ -20,7 +20,7 @@ func usesMPI(job *jobs.Job) bool { return job.Train != nil && job.Train.Backend 
 // startsMPI reports whether srun must start the ranks as an MPI program: for the built-in
 // trainer over MPI, or for a user's program whose job file sets slurm.mpi.
 func startsMPI(job *jobs.Job) bool {
-	return usesMPI(job) || job.Command != nil && job.Gives("slurm.mpi")
+	return usesMPI(job) || job.Command != nil && job.IsSet("slurm.mpi")
 }
 
 // connectMPI builds the communicator over the MPI library. The rendezvous continues to monitor

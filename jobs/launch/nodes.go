@@ -35,7 +35,7 @@ func newNodes(o Options) (*nodes, error) {
 		}
 		return nil, fmt.Errorf("the allocation has %d nodes (%s), the job wants %d%s", len(all), slurm.FoldHosts(all), want, and)
 	}
-	if len(o.Allocation.Components) > 0 && o.Job.Restart.OutlivesNodes() {
+	if len(o.Allocation.Components) > 0 && o.Job.Restart.SurvivesNodeLoss() {
 		return nil, mixedNodes(len(o.Allocation.Components))
 	}
 	n.chosen = all[:o.Job.Slurm.Nodes]
@@ -61,7 +61,7 @@ func (mixedNodes) ExitCode() int { return 2 }
 // next attempt. It returns an error if too few nodes are left. Lost reports whether an
 // excluded node is down or unresponsive, so that a requeue can replace it.
 func (n *nodes) review(ctx context.Context, r Result) (lost bool, err error) {
-	if n.o.Allocation == nil || !n.o.Job.Restart.OutlivesNodes() {
+	if n.o.Allocation == nil || !n.o.Job.Restart.SurvivesNodeLoss() {
 		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)

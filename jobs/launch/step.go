@@ -61,7 +61,7 @@ func step(o Options, nodes []string, perNode int) slurm.Step {
 		}
 	}
 	s := slurm.Step{
-		StepSize: size, CPUBind: string(j.Slurm.CPUBind), Name: string(j.Name), NoKill: j.Restart.OutlivesNodes(),
+		StepSize: size, CPUBind: string(j.Slurm.CPUBind), Name: string(j.Name), NoKill: j.Restart.SurvivesNodeLoss(),
 		Argv: []string{o.Binary, "run", "--run-dir", o.Dir.Path},
 	}
 	if len(nodes) < len(o.Allocation.Nodes) {

@@ -44,7 +44,7 @@ func contradictions(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diag
 		return changes(dir, job, base)
 	}
 	seen := map[jobs.Diagnostic]bool{}
-	for _, e := range job.Sweep.Elements {
+	for _, e := range job.Sweep.Trials {
 		changed, path, err := changes(dir.Element(e.Index), e.Job, base)
 		if err != nil {
 			return nil, "", err

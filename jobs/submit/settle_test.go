@@ -22,7 +22,7 @@ func (c *cluster) cut(req Request, age time.Duration, elements ...int) rundir.Su
 	}
 	if req.Job.Sweep != nil {
 		record.Sweep = SweepRecord(req.Job.Sweep)
-		for _, e := range req.Job.Sweep.Elements {
+		for _, e := range req.Job.Sweep.Trials {
 			inner, err := rundir.Create(dir.Element(e.Index).Path)
 			if err != nil {
 				c.t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 // the same sweep whose job has just been found, or nil. Its trials count as submitted. done
 // reports that no trials remain.
 func (a *submission) chooseElements(ctx context.Context, found *rundir.Submission) (done bool, err error) {
-	all := a.req.Job.Sweep.Elements
+	all := a.req.Job.Sweep.Trials
 	states, err := a.elementStates(ctx, len(all))
 	if err != nil {
 		return false, err
@@ -91,7 +91,7 @@ func Same(dir rundir.Dir, sweep *jobs.Sweep) error {
 // SweepRecord returns the trials of a sweep as the run directory stores them.
 func SweepRecord(sweep *jobs.Sweep) *rundir.SweepRecord {
 	var all []rundir.ElementRecord
-	for _, e := range sweep.Elements {
+	for _, e := range sweep.Trials {
 		r := rundir.ElementRecord{Values: map[string]string{}}
 		for _, v := range e.Values {
 			r.Values[v.Key] = v.Text()
@@ -139,7 +139,7 @@ func (a *submission) prepareElements() error {
 		return nil
 	}
 	a.record.Sweep = SweepRecord(sweep)
-	for _, e := range sweep.Elements {
+	for _, e := range sweep.Trials {
 		dir := a.dir.Element(e.Index)
 		if _, err := rundir.Create(dir.Path); err != nil {
 			return err

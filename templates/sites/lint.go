@@ -26,7 +26,7 @@ func (p *Profile) Apply(job *jobs.Job) {
 		fill(job, "slurm.mpi", &s.MPI, p.Step.MPI)
 	}
 	fill(job, "setup.container.runtime", &job.Setup.Container.Runtime, p.Container.Runtime)
-	if d.Time != "" && !job.Gives("slurm.time") {
+	if d.Time != "" && !job.IsSet("slurm.time") {
 		job.LimitTime(d.Time)
 	}
 }
@@ -44,7 +44,7 @@ func (p *Profile) coresPerTask(job *jobs.Job) jobs.Count {
 // fill sets *v if the job file does not set the key and the site has a value.
 func fill[T comparable](job *jobs.Job, key string, v *T, value T) {
 	var none T
-	if !job.Gives(key) && value != none {
+	if !job.IsSet(key) && value != none {
 		*v = value
 	}
 }
@@ -78,7 +78,7 @@ func (p *Profile) Doubts(job *jobs.Job) jobs.Diagnostics {
 	if p.warning != nil {
 		l.report("site", hints.Of(p.warning), "%v", p.warning)
 	}
-	if cores := p.coresPerTask(job); job.Gives("slurm.cpus_per_task") && s.CPUsPerTask < cores {
+	if cores := p.coresPerTask(job); job.IsSet("slurm.cpus_per_task") && s.CPUsPerTask < cores {
 		l.report("slurm.cpus_per_task", "remove the key to use the site's default",
 			"%d overrides the %d cores that %s gives each rank", s.CPUsPerTask, cores, p.name)
 	}
@@ -207,7 +207,7 @@ func (l *linter) limits(r Resource) {
 	tasks := l.job.TasksPerNode()
 	if cpus := tasks * int(s.CPUsPerTask); r.CPUsPerNode > 0 && cpus > int(r.CPUsPerNode) {
 		key := "slurm.cpus_per_task"
-		if !l.job.Gives(key) {
+		if !l.job.IsSet(key) {
 			key = "slurm.tasks_per_node"
 		}
 		l.report(key, "", "%d ranks with %d cores each need %d cores; a node of %s has %d", tasks, s.CPUsPerTask, cpus, of, r.CPUsPerNode)

@@ -80,11 +80,11 @@ func keysPage(keys []jobs.Key) []byte {
 	for _, k := range keys {
 		if k.Table {
 			flush()
-			fmt.Fprintf(&b, "\n## [%s]\n`[%s]` %s\n", k.Name, k.Name, escape(k.Meaning))
+			fmt.Fprintf(&b, "\n## [%s]\n`[%s]` %s\n", k.Name, k.Name, escape(k.Help))
 			continue
 		}
 		name := k.Name[strings.LastIndexByte(k.Name, '.')+1:]
-		rows = append(rows, []string{code(name), escape(k.Type), escape(k.Default), escape(k.Meaning)})
+		rows = append(rows, []string{code(name), escape(k.Type), escape(k.Default), escape(k.Help)})
 	}
 	flush()
 	return []byte(b.String())

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A refusal is the error for a value that its type rejects. The decoder adds the position.
-type refusal struct {
+// A valueError is the error for a value that its type rejects. The decoder adds the position.
+type valueError struct {
 	message    string // description, such as `must be 1 or more, not 0`
 	allowed    string // valid values, as a phrase, such as `allowed: auto, cpu`
 	suggestion string // valid value that was probably meant
@@ -14,16 +14,16 @@ type refusal struct {
 	choices []string // all valid values, if they are a list
 }
 
-func (r *refusal) Error() string {
+func (r *valueError) Error() string {
 	if r.allowed == "" {
 		return r.message
 	}
 	return r.message + "; " + r.allowed
 }
 
-// refuse returns a refusal with a formatted message.
-func refuse(allowed, format string, args ...any) *refusal {
-	return &refusal{message: fmt.Sprintf(format, args...), allowed: allowed}
+// valueErrorf returns a refusal with a formatted message.
+func valueErrorf(allowed, format string, args ...any) *valueError {
+	return &valueError{message: fmt.Sprintf(format, args...), allowed: allowed}
 }
 
 // stringValue returns v if it is a TOML string. The error never contains the value, which may
@@ -32,11 +32,11 @@ func stringValue(v any) (string, error) {
 	if s, ok := v.(string); ok {
 		return s, nil
 	}
-	return "", refuse("", "must be a string in quotes, not %s", describe(v))
+	return "", valueErrorf("", "must be a string in quotes, not %s", typeName(v))
 }
 
-// describe returns the TOML type of a decoded value, with an article.
-func describe(v any) string {
+// typeName returns the TOML type of a decoded value, with an article.
+func typeName(v any) string {
 	switch v.(type) {
 	case string:
 		return "a string"

@@ -12,35 +12,35 @@ const (
 	largeRate = 100 // far above all published recipes
 )
 
-// Doubts returns warnings about values that are valid but probably not intended. It uses the
+// Warnings returns warnings about values that are valid but probably not intended. It uses the
 // job file only.
-func (j *Job) Doubts() (doubts Diagnostics) {
+func (j *Job) Warnings() (doubts Diagnostics) {
 	report := func(key, allowed, format string, args ...any) {
 		d := j.Near(key)
 		d.Message, d.Allowed = key+": "+fmt.Sprintf(format, args...), allowed
 		doubts = append(doubts, d)
 	}
 	const limit = "slurm.time"
-	if t := string(j.Slurm.Time); j.Gives(limit) && strings.Count(t, ":") == 1 && !strings.Contains(t, "-") {
+	if t := string(j.Slurm.Time); j.IsSet(limit) && strings.Count(t, ":") == 1 && !strings.Contains(t, "-") {
 		d := j.Slurm.Time.Duration()
-		report(limit, fmt.Sprintf("write %q, or %q for hours and minutes", clock(d), t+":00"), "Slurm reads %q as %s", t, InWords(d))
+		report(limit, fmt.Sprintf("write %q, or %q for hours and minutes", formatClock(d), t+":00"), "Slurm reads %q as %s", t, FormatWallTime(d))
 	}
-	if cores := j.TasksPerNode() * int(j.Slurm.CPUsPerTask); cores > manyCores && j.Gives("slurm.cpus_per_task") {
+	if cores := j.TasksPerNode() * int(j.Slurm.CPUsPerTask); cores > manyCores && j.IsSet("slurm.cpus_per_task") {
 		report("slurm.cpus_per_task", "", "%d cores per node are more than common nodes have", cores)
 	}
 	if t := j.Train; t != nil && t.Optimizer.LR > largeRate {
 		report("train.optimizer.lr", "", "training with a learning rate of %g diverges", t.Optimizer.LR)
 	}
 	const integrity = "network.integrity"
-	if why := j.unprotected(); why != "" && j.Network.Integrity == IntegrityMAC {
+	if why := j.unprotectedTraffic(); why != "" && j.Network.Integrity == IntegrityMAC {
 		report(integrity, "", "%q does not protect %s", j.Network.Integrity, why)
 	}
 	return doubts
 }
 
-// unprotected returns the messages from other nodes that network.integrity does not protect.
+// unprotectedTraffic returns the messages from other nodes that network.integrity does not protect.
 // It returns an empty string if it protects all of them.
-func (j *Job) unprotected() string {
+func (j *Job) unprotectedTraffic() string {
 	switch {
 	case j.Ranks() == 1:
 		return "anything: the job has one rank"
@@ -89,14 +89,14 @@ func (j *Job) CheckSamples(samples int) (found, doubts Diagnostics) {
 	return nil, nil
 }
 
-// clock formats a time limit with hours, minutes, and seconds.
-func clock(d time.Duration) string {
+// formatClock formats a time limit with hours, minutes, and seconds.
+func formatClock(d time.Duration) string {
 	s := int(d / time.Second)
 	return fmt.Sprintf("%02d:%02d:%02d", s/3600, s/60%60, s%60)
 }
 
-// InWords formats a time limit for messages, such as "1 day 12 hours".
-func InWords(d time.Duration) string {
+// FormatWallTime formats a time limit for messages, such as "1 day 12 hours".
+func FormatWallTime(d time.Duration) string {
 	left := int64(d / time.Second)
 	var parts []string
 	for _, unit := range []struct {
