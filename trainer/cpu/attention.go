@@ -9,19 +9,19 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// queryBlock is the queries whose weights exist at once: their scores for 1,024
-// keys take 256 KiB, which the second-level cache holds beside keys and values.
-// Below the diagonal half a block is computed in vain.
+// queryBlock is the number of queries whose weights are in memory at the same time. For 1,024 keys
+// their scores take 256 KiB, so that the L2 cache holds them together with keys and values. Half of
+// each block on the diagonal is computed and masked.
 const queryBlock = 64
 
-// attention is planned causal attention, divided by samples and heads.
+// attention is planned causal attention, divided among threads by samples and heads.
 type attention struct {
 	device.AttentionShape
 	device *Device
 	scale  float32
-	rooms  []*attentionRoom // of each thread
+	rooms  []*attentionRoom // one per thread
 
-	// What is under way.
+	// The operation in progress.
 	in               device.AttentionInput
 	out              device.Matrix
 	logSum           []float32
@@ -31,17 +31,17 @@ type attention struct {
 	gq, gk, gv, gOut []float32
 }
 
-// attentionRoom is what a thread needs.
+// attentionRoom is the workspace of a thread.
 type attentionRoom struct {
 	products *gemm.Workspace
-	queries  []float32 // [queryBlock, HeadSize]: scaled
+	queries  []float32 // [queryBlock, HeadSize], scaled
 	weights  []float32 // [queryBlock, MaxLength]
-	dropped  []float32 // likewise, after dropout
-	dweights []float32 // likewise, their gradient
+	dropped  []float32 // [queryBlock, MaxLength], after dropout
+	dweights []float32 // [queryBlock, MaxLength], gradient of weights
 }
 
-// NewAttention plans attention. The memory of the backward pass is got even if
-// there will be none: it is small.
+// NewAttention plans attention. It always allocates the memory of the backward pass, which is
+// small.
 func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 	if s.Heads < 1 || s.HeadSize < 1 || s.MaxLength < 1 {
 		panic(fmt.Sprintf("cpu: attention of shape %+v", s))
@@ -60,14 +60,14 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 	return a
 }
 
-// Forward computes the outputs.
+// Forward computes the output.
 func (a *attention) Forward(out device.Matrix, logSum device.Tensor, in device.AttentionInput) {
 	a.plan(out, logSum, in)
 	a.backward = false
 	a.run()
 }
 
-// Backward computes the gradients.
+// Backward computes the gradients of Q, K, and V.
 func (a *attention) Backward(dq, dk, dv, dout, out device.Matrix, logSum device.Tensor, in device.AttentionInput) {
 	a.plan(out, logSum, in)
 	a.backward = true
@@ -125,17 +125,17 @@ type head struct {
 	sample, head int
 }
 
-// rows is the head's part of rows of m, whose elements are data, from row first of
-// the sample on, where a sample has perSample rows.
+// rows returns the head's part of n rows of m, starting at row first of the sample. data holds the
+// elements of m, and each sample has perSample rows.
 func (h *head) rows(m device.Matrix, data []float32, perSample, first, n int) gemm.Matrix {
 	at := (h.sample*perSample+first)*m.RowStride + h.head*h.HeadSize
 	return gemm.Matrix{Data: data[at:], Rows: n, Cols: h.HeadSize, RowStride: m.RowStride, ColStride: 1}
 }
 
-// block is the queries from first on and the keys that the last of them sees.
+// block is a range of queries, with the number of keys that the last of them attends to.
 type block struct{ first, n, keys int }
 
-// seen is the number of keys that the block's row i sees.
+// seen returns the number of keys that row i of the block attends to.
 func (b block) seen(i int) int { return b.keys - b.n + 1 + i }
 
 func (h *head) block(first int) block {
@@ -143,9 +143,9 @@ func (h *head) block(first int) block {
 	return block{first, n, first + n + h.in.Keys - h.in.Queries}
 }
 
-// scores writes the scaled products of the block's queries with its keys to
-// weights. It scales queries, which are fewer than products; so does the backward
-// pass, and finds the same bits.
+// scores stores the scaled scores of the block's queries and keys in weights. It scales the
+// queries, because they have fewer elements than the scores. The backward pass does the same and
+// gets the same bits.
 func (h *head) scores(b block) {
 	q := h.rows(h.in.Q, h.q, h.in.Queries, b.first, b.n)
 	for i := range b.n {
@@ -156,12 +156,12 @@ func (h *head) scores(b block) {
 		h.rows(h.in.K, h.k, h.in.Keys, 0, b.keys).T(), gemm.Zero())
 }
 
-// sums is where the logarithms of the block's sums are.
+// sums returns the log-sum-exp values of the block.
 func (h *head) sums(b block) []float32 {
 	return h.logSum[(h.sample*h.Heads+h.head)*h.in.Queries+b.first:][:b.n]
 }
 
-// dropRow is dropout of the weights of row i of a block.
+// dropRow applies dropout to the weights of row i of a block.
 func (h *head) dropRow(y, x []float32, b block, i int) {
 	at := (h.head*h.in.Queries + b.first + i) * h.in.Keys
 	drop(h.unit, y, x, h.in.Dropout, h.sample, at)
@@ -205,8 +205,7 @@ func (h *head) backward() {
 	}
 }
 
-// backwardBlock writes the gradient of the block's queries and adds to those of
-// keys and values.
+// backwardBlock computes dQ of the block's queries and adds to dK and dV.
 func (h *head) backwardBlock(b block, dk, dv gemm.Matrix) {
 	h.scores(b)
 	size := b.n * b.keys
@@ -242,7 +241,7 @@ func (h *head) backwardBlock(b block, dk, dv gemm.Matrix) {
 	}
 }
 
-// part is the first rows of m.
+// part returns the first rows of m.
 func part(m gemm.Matrix, rows int) gemm.Matrix {
 	m.Rows = rows
 	return m

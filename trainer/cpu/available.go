@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Available returns the bytes of memory that this process may still get: what the
-// machine has free or can free, or what is left of the limit of its control group
-// or of a group around that, if that is less (Linux's proc(5) and cgroup-v2; version
-// 1 has the same by other names). Where that cannot be found out, known is false.
+// Available returns the number of bytes of memory that this process can still allocate: the memory
+// of the machine that is free or can be reclaimed, or the remainder of the limit of its cgroup or
+// of a parent cgroup, if that is less (proc(5) and cgroup-v2 of Linux; version 1 has other file
+// names). If the value cannot be determined, known is false.
 func Available() (bytes int64, known bool) { return available(os.DirFS("/")) }
 
 func available(root fs.FS) (bytes int64, known bool) {
@@ -23,25 +23,24 @@ func available(root fs.FS) (bytes int64, known bool) {
 	}
 	for _, g := range groups(root) {
 		limit, ok := number(root, path.Join(g.folder, g.limit))
-		if !ok || limit >= math.MaxInt64/2 { // "max", or version 1's way to say it
+		if !ok || limit >= math.MaxInt64/2 { // "max", or the equivalent of version 1
 			continue
 		}
 		used, ok := number(root, path.Join(g.folder, g.used))
 		if !ok {
 			continue
 		}
-		// Pages of files that no one uses count as used, and are given up first.
+		// Inactive file pages count as used, but are reclaimed first.
 		cached, _ := field(root, path.Join(g.folder, "memory.stat"), g.cached)
 		bytes, known = min(bytes, max(0, limit-used+cached)), true
 	}
 	return bytes, known
 }
 
-// group is a control group's folder and the names of its files there.
+// group is the directory of a cgroup with the names of its files.
 type group struct{ folder, limit, used, cached string }
 
-// groups are the control groups of this process that limit memory, from the inner
-// to the outer ones.
+// groups returns the cgroups of this process that limit memory, from innermost to outermost.
 func groups(root fs.FS) []group {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -49,7 +48,7 @@ func groups(root fs.FS) []group {
 	}
 	var out []group
 	for line := range strings.Lines(string(text)) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers, path
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3) // hierarchy, controllers, path
 		if len(parts) != 3 {
 			continue
 		}
@@ -72,7 +71,7 @@ func groups(root fs.FS) []group {
 	return out
 }
 
-// number is the number that is all of a file.
+// number returns the number in a file that contains nothing else.
 func number(root fs.FS, file string) (int64, bool) {
 	text, err := fs.ReadFile(root, file)
 	if err != nil {
@@ -82,7 +81,7 @@ func number(root fs.FS, file string) (int64, bool) {
 	return n, err == nil
 }
 
-// field is the number behind a name at the beginning of a line.
+// field returns the number after a name at the beginning of a line.
 func field(root fs.FS, file, name string) (int64, bool) {
 	f, err := root.Open(file)
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// grain is the columns that a thread takes at once: whole cache lines.
+// grain is the number of columns in a unit of work: whole cache lines.
 const grain = 16
 
-// columns are sums over rows, divided by columns.
+// columns sums over rows, divided among threads by columns.
 type columns struct {
 	unit       *vec.Unit
 	dst        []float32
@@ -20,7 +20,7 @@ type columns struct {
 	accumulate bool
 }
 
-// ColumnSum adds up the rows of x.
+// ColumnSum sums the rows of x.
 func (d *Device) ColumnSum(dst device.Tensor, x device.Matrix, accumulate bool) {
 	if dst.Len() != x.Cols || x.ColStride != 1 {
 		panic(fmt.Sprintf("cpu: sum of the columns of a %dx%d matrix with column stride %d in %d elements", x.Rows, x.Cols, x.ColStride, dst.Len()))

@@ -7,25 +7,24 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/gemm"
 )
 
-// convolution is planned convolution as products of matrices, image by image. The
-// image is copied with its padding; each element of the kernel sees a shifted piece
-// of that, which is contiguous if outputs are computed for the whole width of the
-// padded image: those beyond an output row's end are left out in the end, or are
-// zero in gradients.
+// convolution is a planned convolution that computes one GEMM per image (im2col). It copies the
+// image with its padding. Each element of the kernel reads a shifted range of the padded image,
+// which is contiguous if outputs are computed for the full padded width. Outputs beyond the end of
+// an output row are dropped; in gradients, they are zero.
 type convolution struct {
 	device.ConvolutionShape
 	device *Device
-	rooms  []*convolutionRoom // of each thread
+	rooms  []*convolutionRoom // one per thread
 
-	// What is under way.
+	// The operation in progress.
 	do         func(c *convolution, r *convolutionRoom, first, end int)
-	n          int // of what is divided: images, or output channels
+	n          int // number of images or output channels to divide
 	images     int
 	x, y, w, b []float32 // or their gradients
 	accumulate bool
 }
 
-// convolutionRoom is what a thread needs.
+// convolutionRoom is the workspace of a thread.
 type convolutionRoom struct {
 	products *gemm.Workspace
 	padded   []float32 // [In, paddedHeight, paddedWidth]
@@ -36,11 +35,11 @@ type convolutionRoom struct {
 func (c *convolution) paddedHeight() int { return c.Height + 2*c.Padding }
 func (c *convolution) paddedWidth() int  { return c.Width + 2*c.Padding }
 
-// span is the columns of products: output rows, each as wide as the padded image,
-// but for the last, whose end is the last output.
+// span returns the number of columns of the GEMM: output rows, each as wide as the padded image,
+// except for the last, which ends at the last output.
 func (c *convolution) span() int { return (c.OutHeight()-1)*c.paddedWidth() + c.OutWidth() }
 
-// terms are the inputs of an output.
+// terms returns the number of inputs of an output element.
 func (c *convolution) terms() int { return c.In * c.Kernel * c.Kernel }
 
 // NewConvolution plans a convolution.
@@ -65,14 +64,15 @@ func (c *convolution) part(thread, threads int) {
 	c.do(c, c.rooms[thread], first, end)
 }
 
-// run does an operation on a number of images or output channels.
+// run runs an operation on n images or output channels.
 func (c *convolution) run(n int, do func(c *convolution, r *convolutionRoom, first, end int)) {
 	c.n, c.do = n, do
 	c.device.pool.do(c, n, c.images*c.Out*c.span())
 	c.x, c.y, c.w, c.b = nil, nil, nil, nil
 }
 
-// plan checks what all operations share: y are outputs, x inputs, or gradients.
+// plan checks the arguments that all operations share: y is the output and x the input, or their
+// gradients.
 func (c *convolution) plan(y, x device.Matrix) {
 	if y.Rows != x.Rows || x.Cols != c.In*c.Height*c.Width || y.Cols != c.Out*c.OutHeight()*c.OutWidth() {
 		panic(fmt.Sprintf("cpu: convolution %+v of %dx%d to %dx%d", c.ConvolutionShape, x.Rows, x.Cols, y.Rows, y.Cols))
@@ -80,7 +80,7 @@ func (c *convolution) plan(y, x device.Matrix) {
 	c.images, c.x, c.y = x.Rows, whole("images", x), whole("images", y)
 }
 
-// Forward computes the outputs.
+// Forward computes the output.
 func (c *convolution) Forward(y, x, w device.Matrix, b device.Tensor) {
 	c.plan(y, x)
 	sameLength("convolve with", c.Out, w.Rows, b.Len())
@@ -108,7 +108,7 @@ func convolve(c *convolution, r *convolutionRoom, first, end int) {
 	}
 }
 
-// unfold fills columns with what each element of the kernel sees of an image.
+// unfold fills columns with the inputs of each element of the kernel (im2col).
 func (c *convolution) unfold(r *convolutionRoom, image int) {
 	high, wide, span := c.paddedHeight(), c.paddedWidth(), c.span()
 	for i := range c.In {
@@ -123,8 +123,8 @@ func (c *convolution) unfold(r *convolutionRoom, image int) {
 	}
 }
 
-// spread fills outputs with the gradient of an image's outputs of the channels
-// from first to end, with zeros where there are none.
+// spread fills outputs with the gradient of the output channels from first to end of an image, and
+// with zeros between the output rows.
 func (c *convolution) spread(r *convolutionRoom, image, first, end int) gemm.Matrix {
 	span, height, width := c.span(), c.OutHeight(), c.OutWidth()
 	for o := first; o < end; o++ {
@@ -138,7 +138,7 @@ func (c *convolution) spread(r *convolutionRoom, image, first, end int) gemm.Mat
 	return gemm.Dense(r.outputs[first*span:end*span], end-first, span)
 }
 
-// WeightGrad is divided by output channels: images are added up in order.
+// WeightGrad divides the work by output channels and sums over images in order.
 func (c *convolution) WeightGrad(dw, dy, x device.Matrix, accumulate bool) {
 	c.plan(dy, x)
 	c.w, c.accumulate = whole("a weight gradient", dw)[:c.Out*c.terms()], accumulate
@@ -158,7 +158,7 @@ func weightGrad(c *convolution, r *convolutionRoom, first, end int) {
 	}
 }
 
-// BiasGrad is divided by output channels too.
+// BiasGrad divides the work by output channels and sums over images in order.
 func (c *convolution) BiasGrad(db device.Tensor, dy device.Matrix, accumulate bool) {
 	if dy.Cols != c.Out*c.OutHeight()*c.OutWidth() {
 		panic(fmt.Sprintf("cpu: convolution %+v to %dx%d", c.ConvolutionShape, dy.Rows, dy.Cols))
@@ -180,7 +180,7 @@ func biasGrad(c *convolution, _ *convolutionRoom, first, end int) {
 	}
 }
 
-// InputGrad is divided by images.
+// InputGrad divides the work by images.
 func (c *convolution) InputGrad(dx, dy, w device.Matrix) {
 	c.plan(dy, dx)
 	c.w = whole("weights", w)[:c.Out*c.terms()]
@@ -205,5 +205,5 @@ func inputGrad(c *convolution, r *convolutionRoom, first, end int) {
 			}
 		}
 	}
-	clear(r.padded) // unfold expects the padding to be zero
+	clear(r.padded) // unfold requires zero padding
 }

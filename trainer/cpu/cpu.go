@@ -1,15 +1,14 @@
-// Package cpu is the [device.Device] of this machine's processor cores.
+// Package cpu implements [device.Device] on the CPU cores of this machine.
 //
-// Products of matrices are package gemm's, everything elementwise or along rows is
-// package vec's: the fastest instructions that the processor has, with the same
-// bits from all of them in float32. An operation is divided among threads by rows,
-// columns or heads, never within a sum but at places that are fixed, so that results
-// do not depend on the number of threads. Operations are done when their call
-// returns, none allocates, and none keeps its arguments.
+// Matrix multiplications are in package gemm, elementwise and row-wise operations in package vec.
+// Both use the fastest instructions that the CPU supports; in float32, all give the same bits. An
+// operation is divided among threads by rows, columns, or heads. Sums are divided only at fixed
+// boundaries, so that results do not depend on the number of threads. Operations are synchronous,
+// allocate nothing, and do not retain their arguments.
 //
-// Memory is the Go heap's. Large pieces ask the kernel for huge pages.
+// Tensors are allocated on the Go heap. Large ones use huge pages if the kernel supports them.
 //
-// It does not pin threads, and knows nothing of other processes on the same cores.
+// The package does not pin threads and does not account for other processes on the same cores.
 package cpu
 
 import (
@@ -22,16 +21,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// Device is the processor. It serves one operation at a time.
+// Device is the CPU. It runs one operation at a time.
 type Device struct {
 	unit     *vec.Unit
-	products *gemm.Workspace   // for products that are divided
-	alone    []*gemm.Workspace // of each thread, for products that are part of what is divided; see perThread
+	products *gemm.Workspace   // for matrix multiplications that are divided among threads
+	alone    []*gemm.Workspace // one per thread, for matrix multiplications within a divided operation; see perThread
 	pool     pool
 
-	// The operation that is under way, by kind: memory for its arguments, where the
-	// threads find them. It is cleared when the operation is done, or it would keep
-	// tensors alive.
+	// Each field holds the arguments of an operation in progress, where the threads read them. It
+	// is cleared after the operation, because it would keep tensors alive.
 	elementwise elementwise
 	norm        norm
 	columns     columns
@@ -44,8 +42,8 @@ type Device struct {
 
 var _ device.Device = (*Device)(nil)
 
-// New returns the device for at most the given number of threads, or as many as
-// GOMAXPROCS if that is zero or less.
+// New returns a device that uses at most the given number of threads, or GOMAXPROCS if it is zero
+// or less.
 func New(threads int) *Device {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
@@ -59,8 +57,8 @@ func New(threads int) *Device {
 	return d
 }
 
-// perThread is a workspace for each thread. There are none before an operation that
-// needs them is planned: they are some megabytes each.
+// perThread returns a workspace for each thread. They are allocated when an operation that needs
+// them is planned, because each takes several megabytes.
 func (d *Device) perThread() []*gemm.Workspace {
 	for len(d.alone) < len(d.pool.threads) {
 		d.alone = append(d.alone, gemm.NewWorkspace(1))
@@ -68,16 +66,16 @@ func (d *Device) perThread() []*gemm.Workspace {
 	return d.alone
 }
 
-// Name is "cpu" and the instructions in use.
+// Name returns "cpu" and the instruction set in use.
 func (d *Device) Name() string { return "cpu, " + d.products.Kernel() }
 
-// Stored is Float32: operands are rounded where products read them.
+// Stored returns Float32: matrix multiplications round operands when they read them.
 func (d *Device) Stored(device.Precision) device.Type { return device.Float32 }
 
-// Host reports that tensors are in the host's memory.
+// Host reports that tensors are in host memory.
 func (d *Device) Host() bool { return true }
 
-// Alloc returns memory that begins where a cache line does.
+// Alloc returns zeroed memory that is aligned to a cache line.
 func (d *Device) Alloc(t device.Type, n int) device.Tensor {
 	const line = 64
 	if n == 0 {
@@ -122,7 +120,7 @@ func (d *Device) Zero(t device.Tensor) {
 	clear(unsafe.Slice((*byte)(t.Base()), t.Len()*t.Type().Size()))
 }
 
-// Copy copies tensors of one type and length.
+// Copy copies between tensors of equal type and length.
 func (d *Device) Copy(dst, src device.Tensor) {
 	sameLength("copy", dst.Len(), src.Len())
 	if dst.Type() != src.Type() {
@@ -141,7 +139,7 @@ func sameLength(what string, first int, rest ...int) {
 	}
 }
 
-// whole panics unless m is row-major without gaps, and returns its elements.
+// whole returns the elements of m. It panics unless m is row-major without gaps.
 func whole(what string, m device.Matrix) []float32 {
 	if !m.Whole() {
 		panic(fmt.Sprintf("cpu: %s is %dx%d with strides %d and %d and %d elements, want a whole matrix", what, m.Rows, m.Cols, m.RowStride, m.ColStride, m.Data.Len()))

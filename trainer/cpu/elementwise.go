@@ -7,8 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// elementwise is an operation on tensors of one length, divided where cache lines
-// end.
+// elementwise is an operation on tensors of equal length, divided among threads at cache lines.
 type elementwise struct {
 	unit    *vec.Unit
 	do      func(j *elementwise, first, end int)
@@ -24,14 +23,14 @@ func (j *elementwise) part(thread, threads int) {
 	j.do(j, first, end)
 }
 
-// run does an operation on n elements.
+// run runs an operation on n elements.
 func (j *elementwise) run(p *pool, n int, do func(j *elementwise, first, end int)) {
 	j.n, j.do = n, do
 	p.do(j, (n+grain-1)/grain, n)
 	j.y, j.a, j.b, j.halves = nil, nil, nil, nil
 }
 
-// Add is y = a + b.
+// Add computes y = a + b.
 func (d *Device) Add(y, a, b device.Tensor) {
 	sameLength("add", y.Len(), a.Len(), b.Len())
 	j := &d.elementwise
@@ -43,7 +42,7 @@ func addPart(j *elementwise, first, end int) {
 	j.unit.Add(j.y[first:end], j.a[first:end], j.b[first:end])
 }
 
-// Scale is y = s*x.
+// Scale computes y = s*x.
 func (d *Device) Scale(y, x device.Tensor, s float32) {
 	sameLength("scale", y.Len(), x.Len())
 	j := &d.elementwise
@@ -55,7 +54,7 @@ func scalePart(j *elementwise, first, end int) {
 	j.unit.Scale(j.y[first:end], j.a[first:end], j.scale)
 }
 
-// Activate is y = f(x).
+// Activate computes y = f(x).
 func (d *Device) Activate(f device.Activation, y, x device.Tensor) {
 	sameLength("activate", y.Len(), x.Len())
 	j := &d.elementwise
@@ -63,7 +62,7 @@ func (d *Device) Activate(f device.Activation, y, x device.Tensor) {
 	j.run(&d.pool, y.Len(), activation(f).value)
 }
 
-// ActivateGrad is dx = dy * f'(x).
+// ActivateGrad computes dx = dy * f'(x).
 func (d *Device) ActivateGrad(f device.Activation, dx, dy, x, y device.Tensor) {
 	sameLength("activate", dx.Len(), dy.Len())
 	from := y
@@ -79,7 +78,7 @@ func (d *Device) ActivateGrad(f device.Activation, dx, dy, x, y device.Tensor) {
 	j.run(&d.pool, dx.Len(), activation(f).grad)
 }
 
-// activation is how parts of an activation are computed.
+// activation returns the functions that compute a part of an activation and of its gradient.
 func activation(f device.Activation) (parts struct {
 	value, grad func(j *elementwise, first, end int)
 }) {
@@ -102,7 +101,7 @@ func activation(f device.Activation) (parts struct {
 	return parts
 }
 
-// Dropout leaves elements out.
+// Dropout sets random elements to zero and scales the others.
 func (d *Device) Dropout(y, x device.Tensor, o device.Dropout) {
 	sameLength("drop out", y.Len(), x.Len())
 	if o.PerSample < 1 || y.Len()%o.PerSample != 0 {
@@ -122,13 +121,13 @@ func dropoutPart(j *elementwise, first, end int) {
 	}
 }
 
-// drop leaves out elements of a local sample, from its element number at on.
+// drop applies dropout to elements of a local sample, starting at its element at.
 func drop(u *vec.Unit, y, x []float32, o device.Dropout, sample, at int) {
 	number := uint64(o.First+sample*o.Stride)*uint64(o.PerSample) + uint64(at)
 	u.Dropout(y, x, 1/(1-o.P), uint32(float64(o.P)*(1<<32)), o.Key, number)
 }
 
-// Cast rounds or widens.
+// Cast converts between float32 and bfloat16.
 func (d *Device) Cast(dst, src device.Tensor) {
 	sameLength("cast", dst.Len(), src.Len())
 	j := &d.elementwise

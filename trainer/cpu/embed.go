@@ -5,26 +5,26 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// embedding is a pass over tokens, divided by rows, or by columns where rows are
-// added up.
+// embedding is an embedding lookup, divided among threads by rows, or its gradient, divided by
+// columns, because rows are summed.
 type embedding struct {
 	unit          *vec.Unit
 	add           bool
 	y             device.Matrix
 	rows, places  []float32 // of the tables, or their gradients
-	values        []float32 // of y
+	values        []float32 // elements of y
 	tokens        []int32
 	length, first int
 }
 
-// Embed is the sum of the rows for tokens and for places.
+// Embed computes the sum of token and position embeddings.
 func (d *Device) Embed(y device.Matrix, tokens device.Tensor, table, positions device.Matrix, length, first int) {
 	j := &d.embedding
 	j.plan(y, tokens, table, positions, length, first)
 	j.run(&d.pool, y.Rows)
 }
 
-// EmbedGrad adds rows to those of their tokens and places.
+// EmbedGrad adds rows to the gradients of their token and position embeddings.
 func (d *Device) EmbedGrad(dtable, dpositions, dy device.Matrix, tokens device.Tensor, length int) {
 	j := &d.embedding
 	j.plan(dy, tokens, dtable, dpositions, length, 0)
@@ -39,7 +39,7 @@ func (j *embedding) plan(y device.Matrix, tokens device.Tensor, table, positions
 		places: whole("an embedding of places", positions), tokens: tokens.Ints(), length: length, first: first}
 }
 
-// run does the operation in at most so many parts.
+// run runs the operation in at most units parts.
 func (j *embedding) run(p *pool, units int) {
 	p.do(j, units, j.y.Rows*j.y.Cols)
 	*j = embedding{unit: j.unit}

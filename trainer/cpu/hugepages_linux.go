@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// useHugePages asks the kernel for pages of 2 MiB under a large piece of memory,
-// where streaming over it would otherwise miss in the TLB on every page. That a
-// kernel does not have them is no error.
+// useHugePages requests 2 MiB pages for a large buffer, because streaming over it would otherwise
+// miss the TLB on every page. It ignores errors, because some kernels do not support huge pages.
 func useHugePages(memory []byte) {
 	const huge, page = 2 << 20, 4096
 	if len(memory) < 2*huge {

@@ -2,5 +2,5 @@
 
 package cpu
 
-// useHugePages does nothing here.
+// useHugePages does nothing on this system.
 func useHugePages([]byte) {}

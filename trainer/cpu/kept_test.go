@@ -9,8 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// lent are tensors whose memory is watched. They have 4 elements or more: smaller
-// pieces of memory share one that lives as long as any of them.
+// lent creates tensors and detects whether their memory is released. They have at least 4 elements,
+// because the runtime allocates smaller objects together.
 type lent struct {
 	floats []weak.Pointer[float32]
 	ints   []weak.Pointer[int32]
@@ -32,7 +32,7 @@ func (l *lent) tokens(n int) device.Tensor {
 	return device.HostInts(v)
 }
 
-// kept is how many are still alive.
+// kept returns the number of tensors that are still alive.
 func (l *lent) kept() int {
 	runtime.GC()
 	n := 0
@@ -49,7 +49,7 @@ func (l *lent) kept() int {
 	return n
 }
 
-// The device must not keep the tensors of an operation alive when it is done.
+// The device must not keep the tensors of an operation alive after it has finished.
 func TestNothingIsKept(t *testing.T) {
 	const rows, cols = 32, 64
 	pool := device.PoolShape{Channels: 1, Height: 8, Width: 8, Size: 2}

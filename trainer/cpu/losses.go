@@ -7,17 +7,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// lossBlock is the elements of a row whose exponentials are added up at once.
+// lossBlock is the number of elements of a row whose exponentials are summed at a time.
 const lossBlock = 4096
 
-// losses is a loss, divided by rows.
+// losses is a loss, divided among threads by rows.
 type losses struct {
 	unit    *vec.Unit
-	room    [][]float32 // of each thread, lossBlock elements
+	room    [][]float32 // one buffer of lossBlock elements per thread
 	do      func(j *losses, thread, row int)
 	out, x  []float32
 	targets []float32
-	labels  []int32 // or what is chosen
+	labels  []int32 // or the output of ArgMax
 	cols    int
 	rows    int
 	scale   float32
@@ -41,7 +41,7 @@ func (j *losses) part(thread, threads int) {
 	}
 }
 
-// CrossEntropy is the loss of logits.
+// CrossEntropy computes the cross-entropy loss of logits.
 func (d *Device) CrossEntropy(out device.Tensor, logits device.Matrix, labels device.Tensor, scale float32) {
 	sameLength("take the loss of", logits.Rows, out.Len(), labels.Len())
 	j := &d.losses
@@ -70,7 +70,7 @@ func crossEntropyRow(j *losses, thread, i int) {
 	}
 }
 
-// SquaredError is the loss of predictions.
+// SquaredError computes the squared error of predictions.
 func (d *Device) SquaredError(out device.Tensor, x device.Matrix, targets device.Tensor, scale float32) {
 	sameLength("take the loss of", x.Rows, out.Len())
 	sameLength("take the loss of", x.Data.Len(), targets.Len())
@@ -93,7 +93,7 @@ func squaredErrorRow(j *losses, _, i int) {
 	j.out[i] = float32(sum)
 }
 
-// ArgMax finds the largest elements.
+// ArgMax finds the largest element of each row.
 func (d *Device) ArgMax(chosen device.Tensor, x device.Matrix) {
 	sameLength("choose from", x.Rows, chosen.Len())
 	j := &d.losses
@@ -113,7 +113,7 @@ func argMaxRow(j *losses, _, i int) {
 	j.labels[i] = int32(best)
 }
 
-// CountEqual counts places that agree.
+// CountEqual counts the positions where a and b are equal.
 func (d *Device) CountEqual(a, b device.Tensor) int {
 	sameLength("compare", a.Len(), b.Len())
 	n, other := 0, b.Ints()

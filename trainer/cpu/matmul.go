@@ -7,7 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/gemm"
 )
 
-// MatMul computes a product.
+// MatMul computes a matrix multiplication.
 func (d *Device) MatMul(p device.Product) {
 	from := gemm.Zero()
 	switch {
@@ -39,7 +39,7 @@ func (d *Device) MatMul(p device.Product) {
 	d.Activate(p.Activation, p.C.Data, p.Pre.Data)
 }
 
-// multiply is the product in a precision.
+// multiply computes a matrix multiplication in the given precision.
 func multiply(ws *gemm.Workspace, p device.Precision, c, a, b gemm.Matrix, from gemm.Start) {
 	if p == device.BF16 {
 		gemm.BFloat16(ws, c, a, b, from)

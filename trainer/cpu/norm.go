@@ -5,13 +5,13 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// norm is an operation of layer normalisation, divided by rows, or by columns
-// where rows are added up.
+// norm is an operation of layer normalization, divided among threads by rows, or by columns if it
+// sums over rows.
 type norm struct {
 	unit       *vec.Unit
 	do         func(j *norm, first, end int)
 	rows, cols int
-	grain, n   int // of what is divided
+	grain, n   int // granularity and number of the rows or columns to divide
 
 	y, x, w, b, mean, rstd, dy []float32
 	dw, db                     []float32
@@ -28,7 +28,7 @@ func (j *norm) part(thread, threads int) {
 	j.do(j, first, end)
 }
 
-// LayerNorm normalises rows.
+// LayerNorm normalizes rows.
 func (d *Device) LayerNorm(y device.Matrix, mean, rstd device.Tensor, x device.Matrix, w, b device.Tensor) {
 	sameLength("layer norm of", x.Rows, y.Rows, mean.Len(), rstd.Len())
 	j := &d.norm
@@ -45,13 +45,13 @@ func normRows(j *norm, first, end int) {
 	}
 }
 
-// AddLayerNorm adds, then normalises rows.
+// AddLayerNorm adds two matrices and normalizes the rows of the sum.
 func (d *Device) AddLayerNorm(y, sum device.Matrix, mean, rstd device.Tensor, a, b device.Matrix, w, shift device.Tensor) {
 	d.Add(sum.Data, a.Data, b.Data)
 	d.LayerNorm(y, mean, rstd, sum, w, shift)
 }
 
-// LayerNormGrad is the gradient of x.
+// LayerNormGrad computes the gradient of x.
 func (d *Device) LayerNormGrad(dx, dy, x device.Matrix, w, mean, rstd device.Tensor, accumulate bool) {
 	sameLength("layer norm of", x.Rows, dx.Rows, dy.Rows, mean.Len(), rstd.Len())
 	j := &d.norm
@@ -68,7 +68,7 @@ func normGradRows(j *norm, first, end int) {
 	}
 }
 
-// LayerNormParamGrad is the gradients of w and b.
+// LayerNormParamGrad computes the gradients of w and b.
 func (d *Device) LayerNormParamGrad(dw, db device.Tensor, dy, x device.Matrix, mean, rstd device.Tensor, accumulate bool) {
 	sameLength("layer norm of", x.Cols, dw.Len(), db.Len())
 	sameLength("layer norm of", x.Rows, dy.Rows, mean.Len(), rstd.Len())

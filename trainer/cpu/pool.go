@@ -2,17 +2,17 @@ package cpu
 
 import "sync"
 
-// minPerThread is the number of elements for which another thread is used: to wake
-// one takes tens of microseconds on a virtual machine.
+// minPerThread is the number of elements that justifies another thread: waking a thread takes tens
+// of microseconds on a virtual machine.
 const minPerThread = 1 << 16
 
-// job is an operation that can be divided.
+// job is an operation that can be divided among threads.
 type job interface {
-	// part does the part of one of several threads.
+	// part runs one thread's part.
 	part(thread, threads int)
 }
 
-// pool runs the parts of one job at a time. Its goroutines end with the job.
+// pool runs one job at a time. Its goroutines exit after each job.
 type pool struct {
 	threads []*thread
 	wait    sync.WaitGroup
@@ -21,7 +21,7 @@ type pool struct {
 type thread struct {
 	job           job
 	index, number int
-	run           func() // made once, since a go statement with arguments allocates
+	run           func() // created once, because a go statement with arguments allocates
 }
 
 func (p *pool) start(n int) {
@@ -36,7 +36,7 @@ func (p *pool) start(n int) {
 	}
 }
 
-// do runs a job of so many elements on as many threads as pay, at most units.
+// do runs j on at most units threads, and on fewer if the job is small.
 func (p *pool) do(j job, units, elements int) {
 	n := max(1, min(len(p.threads), units, elements/minPerThread))
 	for _, t := range p.threads[1:n] {
@@ -48,7 +48,8 @@ func (p *pool) do(j job, units, elements int) {
 	p.wait.Wait()
 }
 
-// share is the part of n that a thread takes, in multiples of grain but at the end.
+// share returns a thread's part of n items. Its boundaries are multiples of grain, except for the
+// end.
 func share(n, grain, thread, threads int) (first, end int) {
 	grains := (n + grain - 1) / grain
 	return min(n, grains*thread/threads*grain), min(n, grains*(thread+1)/threads*grain)

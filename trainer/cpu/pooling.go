@@ -7,7 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// pooling is a pass over squares, divided by channels of images.
+// pooling is a max-pooling operation, divided among threads by channels of images.
 type pooling struct {
 	device.PoolShape
 	y, x   []float32 // or their gradients
@@ -16,12 +16,12 @@ type pooling struct {
 	grad   bool
 }
 
-// MaxPool finds the largest elements.
+// MaxPool computes the maximum of each square.
 func (d *Device) MaxPool(y device.Matrix, chosen device.Tensor, x device.Matrix, s device.PoolShape) {
 	d.pooling.run(&d.pool, y, chosen, x, s, false)
 }
 
-// MaxPoolGrad gives their gradient to those that were chosen.
+// MaxPoolGrad copies each gradient to the element that was the maximum.
 func (d *Device) MaxPoolGrad(dx, dy device.Matrix, chosen device.Tensor, s device.PoolShape) {
 	d.pooling.run(&d.pool, dy, chosen, dx, s, true)
 }
@@ -62,16 +62,16 @@ func (j *pooling) part(thread, threads int) {
 	}
 }
 
-// offset is where element k of a square is.
+// offset returns the offset of element k of a square.
 func (j *pooling) offset(k int) int {
-	if j.Size == 2 { // without divisions, which take longer than all the rest
+	if j.Size == 2 { // without divisions, which take longer than the rest
 		return k>>1*j.Width + k&1
 	}
 	return k/j.Size*j.Width + k%j.Size
 }
 
-// largest is the first largest element of the square that begins a slice, and its
-// number in the square; the first NaN if there is one.
+// largest returns the first maximum of the square at the start of a slice, with its index in the
+// square. If there is a NaN, it returns the first one.
 func (j *pooling) largest(square []float32) (most float32, at int32) {
 	most = square[0]
 	for k := range j.Size {
@@ -84,13 +84,14 @@ func (j *pooling) largest(square []float32) (most float32, at int32) {
 	return most, at
 }
 
-// largestOfFour is the number of the first largest element, or of the first NaN. It
-// has no branches on what cannot be predicted, and takes a third of the time.
+// largestOfFour returns the index of the first maximum, or of the first NaN. It has no
+// unpredictable branches and takes a third of the time.
 func largestOfFour(a, b, c, d float32) int {
 	return 3 - int(max(rank(a)<<2|3, rank(b)<<2|2, rank(c)<<2|1, rank(d)<<2)&3)
 }
 
-// rank is larger for larger numbers, the same for both zeros, and largest for NaN.
+// rank maps a float to an integer with the same order. Both zeros map to the same value, and NaN
+// maps to the largest.
 func rank(v float32) int64 {
 	if v != v {
 		return math.MaxInt32

@@ -6,23 +6,23 @@ import (
 )
 
 const (
-	// squaresBlock is the elements of a sum that one thread takes: the order of
-	// adding does not depend on their number.
+	// squaresBlock is the number of elements that one thread sums at a time. It is fixed, so that
+	// the order of additions does not depend on the number of threads.
 	squaresBlock = 1 << 16
-	// squaresRound is the blocks whose sums exist at once: they take 32 KiB. Tensors
-	// of more than 2^28 elements take several rounds.
+	// squaresRound is the number of blocks per round. Their sums take 32 KiB. Tensors with more
+	// than 2^28 elements take several rounds.
 	squaresRound = 1 << 12
 )
 
-// squares are sums of squares, divided by blocks.
+// squares computes sums of squares, divided among threads by blocks.
 type squares struct {
 	unit *vec.Unit
 	x    []float32
-	sums []float64 // of each block of a round
+	sums []float64 // one per block of a round
 }
 
-// SumSquares is the sum of the squares of x's elements: the sums of blocks of 65536
-// elements, each of 8 partial sums, added up in rising order.
+// SumSquares returns the sum of the squares of x's elements. It sums blocks of 65,536 elements with
+// 8 partial sums each, and adds the sums of the blocks in ascending order.
 func (d *Device) SumSquares(x device.Tensor) float64 {
 	j, rest, total := &d.squares, x.Floats(), 0.0
 	for len(rest) > 0 {

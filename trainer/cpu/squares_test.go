@@ -8,8 +8,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// A sum must be that of its blocks in rising order, whatever the threads and however
-// many rounds it takes, and allocate nothing.
+// The result is the sum of the blocks in ascending order, for any number of threads and rounds, and
+// nothing is allocated.
 func TestSumSquaresOfManyBlocks(t *testing.T) {
 	x := make([]float32, 5*squaresBlock+3)
 	random.New(1).Uniform(-1, 1, x)

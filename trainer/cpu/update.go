@@ -5,7 +5,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// update is a step of an optimiser, divided where cache lines end.
+// update is an optimizer step, divided among threads at cache lines.
 type update struct {
 	unit                         *vec.Unit
 	value, grad, average, second []float32
@@ -14,7 +14,7 @@ type update struct {
 	sgd                          vec.SGDFactors
 }
 
-// SGD is a step of SGD.
+// SGD runs an SGD step.
 func (d *Device) SGD(value, grad, buffer device.Tensor, f device.SGDFactors) {
 	j := &d.update
 	*j = update{unit: j.unit, value: value.Floats(), grad: grad.Floats(), sgd: vec.SGDFactors(f)}
@@ -24,7 +24,7 @@ func (d *Device) SGD(value, grad, buffer device.Tensor, f device.SGDFactors) {
 	j.run(&d.pool)
 }
 
-// Adam is a step of Adam or AdamW.
+// Adam runs an Adam or AdamW step.
 func (d *Device) Adam(value, grad, average, squares device.Tensor, f device.AdamFactors) {
 	sameLength("update", value.Len(), average.Len(), squares.Len())
 	j := &d.update

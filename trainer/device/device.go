@@ -1,36 +1,32 @@
-// Package device says what a trainer asks of a processor: memory, and operations
-// on it. Models, losses and optimisers are written against [Device] alone, so
-// that they run on whatever implements it: package trainer/cpu here.
+// Package device defines the operations that a trainer needs from a CPU or GPU: memory, and
+// operations on it. Models, losses, and optimizers use only [Device], so they run on every
+// implementation, such as packages trainer/cpu and trainer/cuda.
 //
-// Memory is planned. A [Tensor] is got from [Memory.Alloc] before the first step,
-// and no operation allocates: what an operation needs beside its arguments is
-// part of a planned operation ([Attention], [Convolution]) that was made before
-// the first step too.
+// Memory is planned. A [Tensor] is allocated with [Memory.Alloc] before the first step, and no
+// operation allocates. Workspace is part of a planned operation ([Attention], [Convolution]), which
+// is also created before the first step.
 //
-// Operations may run after the call that asked for them has returned, in the
-// order in which they were asked for; [Memory.Read] waits for what it reads.
-// Arguments that do not fit each other panic: they are errors in the program, not
-// in its input; tokens and labels are not looked at, and must be in range. A device that
-// cannot go on panics too, with a [Failure]. Matrices are Whole where nothing else is
-// said. Where an operation says that a sum has an order, a result is the same bits
-// whatever the number of threads; and a sum that is accumulated starts from what is
-// there.
+// Operations may run asynchronously, in the order of their calls. [Memory.Read] waits for its
+// tensor. Arguments that do not match cause a panic, because they are errors in the program and not
+// in its input. Token IDs and labels are not checked and must be in range. A device that fails
+// panics with a [Failure]. Matrices must be Whole unless documented otherwise. If an operation
+// documents that the order of a sum is fixed, its result is bit-identical for any number of
+// threads. A sum that accumulates starts from the present value.
 //
-// Tensors of numbers are Float32. On a device whose Stored says BFloat16 those that an
-// operation names as stored may be BFloat16: they are widened when they are read, results
-// are rounded when they are written, and what is between is float32.
+// Floating-point tensors are Float32. If Device.Stored returns BFloat16, the tensors that an
+// operation documents as stored may be BFloat16: they are widened when they are read, results are
+// rounded when they are written, and the arithmetic is float32.
 //
-// Package device/conformance holds every implementation to the same float64
-// reference.
+// Package device/conformance tests every implementation against the same float64 reference.
 package device
 
-// Device is a processor with its memory.
+// A Device is a CPU or a GPU with its memory.
 type Device interface {
-	// Name is the processor's name for messages.
+	// Name returns the name of the device for messages.
 	Name() string
-	// Stored is the type in which models keep what one operation leaves to others, with
-	// products of a precision: BFloat16 where that is less to keep, and the products
-	// would round it anyhow; or Float32.
+	// Stored returns the type in which models store activations between operations for a precision
+	// of matrix multiplications. It is BFloat16 if that saves memory and the matrix multiplications
+	// would round the values anyway; otherwise it is Float32.
 	Stored(p Precision) Type
 	Memory
 	Dense
@@ -42,38 +38,37 @@ type Device interface {
 	Updates
 }
 
-// Memory holds tensors.
+// Memory allocates and copies tensors.
 type Memory interface {
-	// Host reports whether tensors are in memory that the host can address, so that
-	// Tensor.Floats is the tensor itself.
+	// Host reports whether tensors are in memory that the host can access, so that Tensor.Floats
+	// returns the tensor itself.
 	Host() bool
-	// Alloc returns memory for n elements, all zero, aligned for the device. It
-	// stays as long as something refers to it.
+	// Alloc returns a zeroed tensor of n elements, aligned for the device. Its memory is released
+	// when it is no longer referenced.
 	Alloc(t Type, n int) Tensor
-	// Write copies from the host. dst is Float32 and as long as src.
+	// Write copies from the host. dst is Float32 and has the length of src.
 	Write(dst Tensor, src []float32)
 	// WriteInts copies from the host to an Int32 tensor.
 	WriteInts(dst Tensor, src []int32)
-	// Read copies to the host, after all operations that were asked for before.
+	// Read copies to the host, after all preceding operations.
 	Read(dst []float32, src Tensor)
-	// ReadInts is likewise for Int32.
+	// ReadInts copies an Int32 tensor to the host, after all preceding operations.
 	ReadInts(dst []int32, src Tensor)
-	// Copy copies tensors of one type and length.
+	// Copy copies between tensors of equal type and length.
 	Copy(dst, src Tensor)
 	// Zero clears a tensor.
 	Zero(t Tensor)
 }
 
-// Pinner is a Memory that is not the host's, and copies to some of the host's faster than to
-// the rest.
+// A Pinner is a Memory that is not host memory and supports pinned host memory for fast copies.
 type Pinner interface {
-	// Pin returns memory of the host for n numbers, with anything in them, to which Read
-	// copies a tensor at once and as fast as the device can. It is there until the device is
-	// closed. Where there is none, that is an error and no failure of the device.
+	// Pin returns pinned host memory for n elements, uninitialized, to which Read copies a tensor
+	// directly and at full speed. It remains valid until the device is closed. If pinned memory is
+	// not available, Pin returns an error, and the device does not fail.
 	Pin(n int) ([]float32, error)
 }
 
-// Fill has fill write the elements of a Float32 tensor.
+// Fill calls fill to write the elements of a Float32 tensor.
 func Fill(m Memory, t Tensor, fill func([]float32)) {
 	if m.Host() {
 		fill(t.Floats())
@@ -84,8 +79,8 @@ func Fill(m Memory, t Tensor, fill func([]float32)) {
 	m.Write(t, v)
 }
 
-// Floats is the elements of a Float32 tensor on the host: themselves where that is
-// possible, a copy elsewhere.
+// Floats returns the elements of a Float32 tensor on the host: the tensor's memory if the host can
+// access it, otherwise a copy.
 func Floats(m Memory, t Tensor) []float32 {
 	if m.Host() {
 		return t.Floats()

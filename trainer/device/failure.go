@@ -2,22 +2,22 @@ package device
 
 import "fmt"
 
-// Failure is a device that cannot go on: its memory is used up, say, or it is lost.
-// Operations have no errors to return, as models and optimisers could do nothing about
-// them; so the call that learns of a failure panics with a *Failure. That may be a
-// later call than the one whose work failed. Nothing works on the device after it.
+// A Failure reports that a device cannot continue, for example because it is out of memory or lost.
+// Operations return no errors, because models and optimizers could not handle them. Instead, the
+// call that detects a failure panics with a *Failure. It may be a later call than the one that
+// failed. The device cannot be used afterwards.
 type Failure struct {
-	Device    string // its name
-	Operation string // what was asked for, with its shapes
+	Device    string // name of the device
+	Operation string // operation with its shapes
 	Err       error
 }
 
 func (f *Failure) Error() string { return fmt.Sprintf("%s: %s: %v", f.Device, f.Operation, f.Err) }
 
-// Unwrap gives errors.Is and errors.As what is behind it.
+// Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Hint is that of what is behind it, if there is one.
+// Hint returns the hint of the cause, if it has one.
 func (f *Failure) Hint() string {
 	if h, ok := f.Err.(interface{ Hint() string }); ok {
 		return h.Hint()
@@ -25,8 +25,8 @@ func (f *Failure) Hint() string {
 	return ""
 }
 
-// Recover makes a failure that panics the error of the function that defers it. Other
-// panics go on. Whoever owns a device defers it once, where errors can be returned.
+// Recover turns a panic with a *Failure into the error of the deferring function. Other panics
+// continue. The owner of a device defers it once, where errors can be returned.
 func Recover(err *error) {
 	switch v := recover().(type) {
 	case nil:

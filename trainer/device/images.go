@@ -1,20 +1,20 @@
 package device
 
-// Images are the operations on images. An image is a row: channel by channel, each
-// row by row, as PyTorch's NCHW.
+// Images contains the operations on images. An image is a row with the layout of PyTorch's NCHW:
+// channel by channel, each row by row.
 type Images interface {
 	// NewConvolution plans a convolution.
 	NewConvolution(s ConvolutionShape) Convolution
-	// MaxPool writes the maximum of each Size x Size square, and which of the
-	// square's elements it was (the first of equal ones; NaN wins) to chosen, an
-	// Int32 tensor that counts row by row. Rows and columns that fill no square are left out, as by
+	// MaxPool stores the maximum of each Size x Size square in y, and the index of the maximum
+	// within the square, row by row, in chosen, an Int32 tensor. Of equal elements the first is
+	// chosen; NaN takes precedence. Rows and columns that do not fill a square are ignored, as in
 	// torch.nn.MaxPool2d.
 	MaxPool(y Matrix, chosen Tensor, x Matrix, s PoolShape)
-	// MaxPoolGrad gives each chosen element its square's gradient, and 0 to others.
+	// MaxPoolGrad copies the gradient of each square to its chosen element, and 0 to the others.
 	MaxPoolGrad(dx, dy Matrix, chosen Tensor, s PoolShape)
 }
 
-// ConvolutionShape is a torch.nn.Conv2d with a bias and stride 1.
+// ConvolutionShape is the shape of a torch.nn.Conv2d with a bias and stride 1.
 type ConvolutionShape struct {
 	In, Out       int // channels
 	Height, Width int // of the input
@@ -23,33 +23,34 @@ type ConvolutionShape struct {
 	Precision     Precision
 }
 
-// OutHeight is the height of the output.
+// OutHeight returns the height of the output.
 func (s ConvolutionShape) OutHeight() int { return s.Height + 2*s.Padding - s.Kernel + 1 }
 
-// OutWidth is the width of the output.
+// OutWidth returns the width of the output.
 func (s ConvolutionShape) OutWidth() int { return s.Width + 2*s.Padding - s.Kernel + 1 }
 
-// Convolution is a planned convolution. Weights are Out rows of In*Kernel*Kernel.
+// A Convolution is a planned convolution. Its weights are Out rows of In*Kernel*Kernel elements.
 type Convolution interface {
-	// Forward is y = x * w + b.
+	// Forward computes y = x * w + b.
 	Forward(y, x, w Matrix, b Tensor)
-	// WeightGrad writes, or with accumulate adds, the gradient of w: a sum over
-	// images in rising order.
+	// WeightGrad stores the gradient of w in dw, or adds it with accumulate. It sums over images in
+	// ascending order.
 	WeightGrad(dw, dy, x Matrix, accumulate bool)
-	// BiasGrad is likewise for b.
+	// BiasGrad stores the gradient of b in db, or adds it with accumulate. It sums over images in
+	// ascending order.
 	BiasGrad(db Tensor, dy Matrix, accumulate bool)
-	// InputGrad writes the gradient of x.
+	// InputGrad stores the gradient of x in dx.
 	InputGrad(dx, dy, w Matrix)
 }
 
-// PoolShape is a torch.nn.MaxPool2d(Size).
+// PoolShape is the shape of a torch.nn.MaxPool2d(Size).
 type PoolShape struct {
 	Channels, Height, Width int // of the input
 	Size                    int
 }
 
-// OutHeight is the height of the output.
+// OutHeight returns the height of the output.
 func (s PoolShape) OutHeight() int { return s.Height / s.Size }
 
-// OutWidth is the width of the output.
+// OutWidth returns the width of the output.
 func (s PoolShape) OutWidth() int { return s.Width / s.Size }

@@ -1,60 +1,59 @@
 package device
 
-// Late is a Device that needs no answer of the host within a step: it looks by itself
-// whether loss and gradients are finite, clips these and counts updates, and the host
-// learns later how it went. So it can be asked for the next step before it has done this
-// one.
+// A Late is a Device that finishes a step without a host round trip: it checks whether loss and
+// gradients are finite, clips gradients, and counts updates. The host reads the results later. So
+// the host can enqueue the next step before this step has finished.
 type Late interface {
 	Device
-	// NewVerdict plans verdicts on steps whose gradients are in so many parts.
+	// NewVerdict plans the decisions about steps whose gradients are in the given number of parts.
 	NewVerdict(parts int) Verdict
-	// NewReading plans copies to the host that are not waited for.
+	// NewReading plans asynchronous copies to the host.
 	NewReading() Reading
 }
 
-// Verdict is what a device finds about one step after another. In each it is asked for
-// the parts' squares and the losses, then for one decision, then for the updates.
+// A Verdict decides on the device whether each step updates the parameters (found_inf in PyTorch's
+// grad scaler). In each step, the caller passes the gradients and the losses, then requests one
+// decision, then the updates.
 type Verdict interface {
-	// Squares takes the sum of the squares of a part of the gradients, with the bits of
+	// Squares computes the sum of the squares of a part of the gradients, with the bits of
 	// SumSquares.
 	Squares(part int, grad Tensor)
-	// Losses takes losses that must be finite.
+	// Losses passes losses, which must be finite.
 	Losses(rows Tensor)
-	// Count says how many updates were made before the next one.
+	// Count sets the number of updates before the next one.
 	Count(updates int64)
-	// DecideSGD decides whether the update is made: if the norm of gradients and all
-	// losses are finite. Then it counts it, and computes its factors: f with First for
-	// the first update, and with what clips gradients to a norm of at most most, unless
-	// that is 0 (see optim.ClipScale).
+	// DecideSGD decides whether to update: only if the norm of the gradients and all losses are
+	// finite. If so, it counts the update and computes its factors: f, with First for the first
+	// update. If most is not 0, the factors also clip the gradients to a norm of at most most (see
+	// optim.ClipScale).
 	DecideSGD(most float64, f SGDFactors)
-	// DecideAdam is likewise, with the bits of package optim.
+	// DecideAdam decides like DecideSGD and computes the factors of Adam, with the bits of package
+	// optim.
 	DecideAdam(most float64, r AdamRule)
-	// SGD and Adam update as those of [Updates], with the factors of the decision. If decays
-	// is false, they leave out weight decay. They do nothing if the decision was against
-	// the update.
+	// SGD and Adam update like the methods of [Updates], with the factors of the decision. If
+	// decays is false, they omit weight decay. They do nothing if the step is skipped.
 	SGD(value, grad, buffer Tensor, decays bool)
 	Adam(value, grad, average, squares Tensor, decays bool)
-	// Told is two numbers of the last decision: 1 if the update is made, else 0; and the
-	// norm, in float32.
+	// Told returns two elements with the last decision: 1 if the parameters are updated, else 0;
+	// and the norm in float32.
 	Told() Tensor
 }
 
-// AdamRule is what the factors of an update are computed from where the device counts.
+// AdamRule holds the inputs from which the device computes the factors of an update.
 type AdamRule struct {
 	LR, Beta1, Beta2 float64
-	// Most is where the number of updates stays, for the corrections of bias.
+	// Most is the maximum number of updates that the bias corrections use.
 	Most uint32
-	// Factors are those that do not depend on it: Correction, Rate and GradScale are the
-	// device's.
+	// Factors holds the constant factors. The device sets Correction, Rate, and GradScale.
 	Factors AdamFactors
 }
 
-// Reading is a copy of a tensor on the host.
+// A Reading is an asynchronous copy of a tensor to the host.
 type Reading interface {
-	// Begin begins to copy a Float32 tensor, after all operations that were asked for
-	// before. It gets memory where this tensor is longer than those before.
+	// Begin starts to copy a Float32 tensor, after all preceding operations. It allocates memory if
+	// the tensor is longer than those before.
 	Begin(src Tensor)
-	// Floats waits for the copy, but not for what was asked for after it. It is the
-	// reading's own memory, until the next Begin.
+	// Floats waits for the copy, but not for later operations. The result is valid until the next
+	// Begin.
 	Floats() []float32
 }

@@ -1,48 +1,45 @@
 package device
 
-// Sequence are the operations on sequences of tokens. Token i of a batch is at
-// position i mod length of its sequence.
+// Sequence contains the operations on sequences of tokens. Token i of a batch is at position i mod
+// length of its sequence.
 type Sequence interface {
-	// Embed writes to row i of y the sum of the row of table for token i and the
-	// row of positions for its place: first + i mod length.
+	// Embed stores in row i of y the sum of the row of table for token i and the row of positions
+	// for its position: first + i mod length.
 	Embed(y Matrix, tokens Tensor, table, positions Matrix, length, first int)
-	// EmbedGrad adds row i of dy to the row of dtable for token i, and to the row
-	// of dpositions for its place, in rising order of i.
+	// EmbedGrad adds row i of dy to the row of dtable for token i and to the row of dpositions for
+	// its position, in ascending order of i.
 	EmbedGrad(dtable, dpositions, dy Matrix, tokens Tensor, length int)
 	// NewAttention plans causal attention.
 	NewAttention(s AttentionShape) Attention
 }
 
-// AttentionShape is what an attention is planned for.
+// AttentionShape is the shape of planned attention.
 type AttentionShape struct {
 	Heads, HeadSize int
-	MaxLength       int       // keys of a sequence
-	Precision       Precision // of all products; it is the device's affair where scores are scaled
+	MaxLength       int       // maximum number of keys of a sequence
+	Precision       Precision // of all matrix multiplications; the device chooses where it scales the scores
 }
 
-// AttentionInput are the vectors of a batch of sequences of one length, each of
-// all heads side by side: Heads*HeadSize columns. Rows have a common stride and
-// contiguous columns.
+// AttentionInput holds Q, K, and V of a batch of sequences with equal length. The heads of a row
+// are adjacent: Heads*HeadSize columns. Rows have a constant stride and contiguous columns.
 type AttentionInput struct {
 	Q       Matrix // Batch*Queries rows
 	K, V    Matrix // Batch*Keys rows
 	Batch   int
 	Queries int
-	Keys    int     // at least Queries: query i sees the keys up to i+Keys-Queries
+	Keys    int     // at least Queries: query i attends to the keys up to i+Keys-Queries
 	Dropout Dropout // of the weights; PerSample is Heads*Queries*Keys, in that order
 }
 
-// Attention is scaled dot-product attention with a causal mask (Vaswani et al.
-// 2017), as F.scaled_dot_product_attention(is_causal=True): softmax(Q·Kᵀ/sqrt(HeadSize))·V
-// for each head. The weights are not kept: the backward pass computes them again
-// from one number per head and query (Dao et al. 2022). All matrices are
-// of the type that Device.Stored says of the precision.
+// Attention is scaled dot-product attention with a causal mask (Vaswani et al., 2017), as in
+// F.scaled_dot_product_attention(is_causal=True): softmax(Q·Kᵀ/sqrt(HeadSize))·V for each head. The
+// weights are not stored: the backward pass recomputes them from one value per head and query (Dao
+// et al., 2022). All matrices have the type that Device.Stored returns for the precision.
 type Attention interface {
-	// Forward writes the outputs, Batch*Queries rows of Heads*HeadSize columns, and
-	// to logSum the natural logarithm of the softmax's sum for each sample, in it each
-	// head, in that each query.
+	// Forward stores the output, Batch*Queries rows of Heads*HeadSize columns, in out. It stores
+	// the log-sum-exp of the scores in logSum, by sample, head, and query.
 	Forward(out Matrix, logSum Tensor, in AttentionInput)
-	// Backward writes the gradients of Q, K and V, which have the layout of these,
-	// from that of the output. Sums over queries have one order.
+	// Backward computes the gradients of Q, K, and V from the gradient of the output. They have the
+	// layout of Q, K, and V. The order of sums over queries is fixed.
 	Backward(dq, dk, dv, dout, out Matrix, logSum Tensor, in AttentionInput)
 }

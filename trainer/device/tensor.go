@@ -5,17 +5,17 @@ import (
 	"unsafe"
 )
 
-// Type is what the elements of a tensor are.
+// Type is the type of the elements of a tensor.
 type Type uint8
 
-// The types of elements.
+// The element types are:
 const (
 	Float32  Type = iota
-	BFloat16      // upper half of a float32, for what is sent or stored (Device.Stored)
-	Int32         // tokens and labels
+	BFloat16      // upper half of a float32, for communication and storage (Device.Stored)
+	Int32         // token IDs and labels
 )
 
-// Size is the bytes of one element.
+// Size returns the size of one element in bytes.
 func (t Type) Size() int {
 	if t == BFloat16 {
 		return 2
@@ -23,7 +23,7 @@ func (t Type) Size() int {
 	return 4
 }
 
-// String is the type's name in messages.
+// String returns the name of the type for messages.
 func (t Type) String() string {
 	switch t {
 	case Float32:
@@ -36,56 +36,56 @@ func (t Type) String() string {
 	return fmt.Sprintf("Type(%d)", uint8(t))
 }
 
-// Tensor is a run of elements in a device's memory. The zero Tensor has none.
-// It keeps memory of the Go heap alive, and is a plain address for any other.
+// A Tensor is a contiguous range of elements in a device's memory. The zero Tensor is empty. A
+// tensor keeps memory of the Go heap alive; for other memory it is only an address.
 type Tensor struct {
 	base unsafe.Pointer
 	n    int
 	kind Type
 }
 
-// At is the tensor of n elements at an address of the device.
+// At returns a tensor of n elements at a device address.
 func At(t Type, base unsafe.Pointer, n int) Tensor { return Tensor{base, n, t} }
 
-// Host is the tensor over numbers in the host's memory.
+// Host returns a tensor over values in host memory.
 func Host(v []float32) Tensor { return Tensor{unsafe.Pointer(unsafe.SliceData(v)), len(v), Float32} }
 
-// HostInts is the tensor over tokens or labels in the host's memory.
+// HostInts returns a tensor over token IDs or labels in host memory.
 func HostInts(v []int32) Tensor { return Tensor{unsafe.Pointer(unsafe.SliceData(v)), len(v), Int32} }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (t Tensor) Len() int { return t.n }
 
-// Type is what they are.
+// Type returns the type of the elements.
 func (t Tensor) Type() Type { return t.kind }
 
-// Base is the address of the first.
+// Base returns the address of the first element.
 func (t Tensor) Base() unsafe.Pointer { return t.base }
 
-// Slice is the elements from first to before end.
+// Slice returns the elements from first to before end.
 func (t Tensor) Slice(first, end int) Tensor {
 	if first < 0 || end < first || end > t.n {
 		panic(fmt.Sprintf("device: elements %d to %d of a tensor of %d", first, end, t.n))
 	}
 	if first == end {
-		return Tensor{kind: t.kind} // no address: it could be the one after the memory
+		return Tensor{kind: t.kind} // no address, because it could be the end of the memory
 	}
 	return Tensor{unsafe.Add(t.base, first*t.kind.Size()), end - first, t.kind}
 }
 
-// Floats is the elements of a Float32 tensor in memory that the host can address.
+// Floats returns the elements of a Float32 tensor in memory that the host can access.
 func (t Tensor) Floats() []float32 {
 	t.is(Float32)
 	return unsafe.Slice((*float32)(t.base), t.n)
 }
 
-// Ints is likewise for Int32.
+// Ints returns the elements of an Int32 tensor in memory that the host can access.
 func (t Tensor) Ints() []int32 {
 	t.is(Int32)
 	return unsafe.Slice((*int32)(t.base), t.n)
 }
 
-// Halves is likewise for BFloat16, as bits.
+// Halves returns the bits of a BFloat16 tensor in memory that the host can access.
 func (t Tensor) Halves() []uint16 {
 	t.is(BFloat16)
 	return unsafe.Slice((*uint16)(t.base), t.n)
@@ -97,25 +97,25 @@ func (t Tensor) is(want Type) {
 	}
 }
 
-// Matrix is a view of a tensor: element (i, j) is element
-// i*RowStride+j*ColStride of Data.
+// A Matrix is a strided view of a tensor: element (i, j) is element i*RowStride+j*ColStride of
+// Data.
 type Matrix struct {
 	Data                 Tensor
 	Rows, Cols           int
 	RowStride, ColStride int
 }
 
-// Rows is the row-major matrix of the first rows*cols elements of t.
+// Rows returns a row-major matrix of the first rows*cols elements of t.
 func Rows(t Tensor, rows, cols int) Matrix {
 	return Matrix{t.Slice(0, rows*cols), rows, cols, cols, 1}
 }
 
-// T is the transpose, over the same elements.
+// T returns the transpose, a view of the same elements.
 func (m Matrix) T() Matrix {
 	return Matrix{m.Data, m.Cols, m.Rows, m.ColStride, m.RowStride}
 }
 
-// Sub is the rows from row first to before row end, and the columns likewise.
+// Sub returns the rows from first to before end and the columns from left to before right.
 func (m Matrix) Sub(first, end, left, right int) Matrix {
 	if first < 0 || end < first || end > m.Rows || left < 0 || right < left || right > m.Cols {
 		panic(fmt.Sprintf("device: rows %d to %d and columns %d to %d of a %dx%d matrix", first, end, left, right, m.Rows, m.Cols))
@@ -129,9 +129,8 @@ func (m Matrix) Sub(first, end, left, right int) Matrix {
 	return m
 }
 
-// Packed returns the matrix, or its transpose where that is how it lies in memory, and
-// from which element to which the rows of a copy in bfloat16 are apart: a multiple of 8,
-// which tensor cores like.
+// Packed returns the matrix, or its transpose if that has contiguous rows, and the row pitch of a
+// copy in bfloat16: a multiple of 8 elements, which tensor cores prefer.
 func (m Matrix) Packed() (rows Matrix, pitch int) {
 	if m.RowStride == 1 && m.ColStride != 1 {
 		m = m.T()
@@ -139,7 +138,7 @@ func (m Matrix) Packed() (rows Matrix, pitch int) {
 	return m, (m.Cols + 7) / 8 * 8
 }
 
-// Whole reports that the matrix is row-major without gaps and Data is all of it.
+// Whole reports whether the matrix is row-major without gaps and covers all of Data.
 func (m Matrix) Whole() bool {
 	return m.ColStride == 1 && m.RowStride == m.Cols && m.Data.n == m.Rows*m.Cols
 }

@@ -1,7 +1,6 @@
-// Package fma is the fused multiply-add of float32: a product and a sum with one
-// rounding, the same bits on every processor.
+// Package fma implements the fused multiply-add of float32: a product and a sum with one rounding,
+// bit-identical on every CPU.
 //
-// It is for portable code that must agree with vector instructions. It has no
-// float64 form, which is [math.FMA], and does not promise which NaN a result is
-// that is not a number.
+// It is meant for portable code that must match vector instructions. For float64, use [math.FMA].
+// If the result is NaN, its bits are unspecified.
 package fma

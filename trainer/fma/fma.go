@@ -4,15 +4,15 @@ package fma
 
 import "math"
 
-// Float32 returns a*b+c, rounded to float32 once. The product is exact in float64,
-// so whether Go fuses it with the addition makes no difference. The sum is rounded
-// to float64 first, which can only change its rounding to float32 where it then
-// seems to lie in the very middle between two neighbours; below 2^-126 neighbours
-// are further apart than elsewhere, and the middle is not looked for.
+// Float32 returns a*b+c, rounded to float32 once. The product is exact in float64, so it makes no
+// difference whether Go fuses it with the addition. The sum is rounded to float64 first. This can
+// change the rounding to float32 only if the rounded sum appears to be halfway between two adjacent
+// float32 values. Below 2^-126, adjacent values are farther apart, and the code does not check for
+// halfway cases.
 //
-// It is too long to be inlined, which makes a loop over it ten times slower than
-// one of plain products and sums: the price of the same bits on a processor
-// without an instruction for it that Go may use.
+// The function is too long to be inlined, which makes a loop ten times slower than with separate
+// products and sums. This is the price of identical bits on CPUs for which Go does not use an FMA
+// instruction.
 func Float32(a, b, c float32) float32 {
 	sum := float64(a)*float64(b) + float64(c)
 	const half, normal = 1 << 28, (1023 - 126) << 52
@@ -22,14 +22,13 @@ func Float32(a, b, c float32) float32 {
 	return float32(sum)
 }
 
-// toOdd is Float32 by way of a sum that is rounded to odd instead of to nearest:
-// one that is not exact gets the neighbour with an odd last bit, and is never
-// taken for a middle (Boldo and Melquiond, Emulation of FMA and correctly rounded
-// sums, 2008).
+// toOdd computes Float32 with a sum that is rounded to odd instead of to nearest: an inexact sum
+// gets the neighbor with an odd last bit, so it is never halfway (Boldo and Melquiond, Emulation of
+// FMA and correctly rounded sums, 2008).
 //
 //go:noinline
 func toOdd(a, b, c float32) float32 {
-	// Knuth's two-sum: x+y is sum+err exactly.
+	// Knuth's two-sum: x+y is exactly sum+err.
 	x, y := float64(a)*float64(b), float64(c)
 	sum := float64(x + y)
 	z := sum - x

@@ -1,6 +1,6 @@
 package fma
 
-// Float32 returns a*b+c, rounded to float32 once. The language allows this
-// expression to be fused and does not demand it; the compiler for arm64 does it
-// (FMADDS), and TestRoundsOnce would fail if it ever ceased to.
+// Float32 returns a*b+c, rounded to float32 once. The language allows compilers to fuse this
+// expression but does not require it. The arm64 compiler does (FMADDS); otherwise TestRoundsOnce
+// would fail.
 func Float32(a, b, c float32) float32 { return a*b + c }

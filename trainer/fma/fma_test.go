@@ -9,15 +9,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/fma"
 )
 
-// exact is the sum in exact arithmetic, rounded once.
+// exact returns the sum in exact arithmetic, rounded once.
 func exact(a, b, c float32) float32 {
 	sum := new(big.Float).SetPrec(2000).Mul(big.NewFloat(float64(a)), big.NewFloat(float64(b)))
 	want, _ := sum.Add(sum, big.NewFloat(float64(c))).Float32()
 	return want
 }
 
-// The result is that of exact arithmetic, rounded once, above all where two
-// roundings would go wrong.
+// The result is that of exact arithmetic, rounded once, in particular where two roundings give a
+// different result.
 func TestRoundsOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	wrong := 0
@@ -27,17 +27,17 @@ func TestRoundsOnce(t *testing.T) {
 		exponent := int(math.Float32bits(a)>>23&255) + int(math.Float32bits(b)>>23&255) - 127 + r.IntN(80) - 40
 		c := math.Float32frombits(r.Uint32()&0x80000001 | uint32(min(254, max(0, exponent)))<<23)
 		switch r.IntN(3) {
-		case 0: // few bits, so that middles are frequent
+		case 0: // few bits, so that halfway cases are frequent
 			a = math.Float32frombits(math.Float32bits(a) & 0xfff80000)
 			b = math.Float32frombits(math.Float32bits(b) & 0xffff0000)
-		case 1: // a product that is half of the last place of c, less a trace
+		case 1: // a product of half an ulp of c, minus a small difference
 			trace := math.Ldexp(1, -13-r.IntN(11))
 			a, b = float32(1+trace), float32(1-trace)
 			c = math.Float32frombits(r.Uint32()&0x807fffff | (127+24)<<23)
 			if r.IntN(2) == 0 { // the same below the smallest normal number
 				a, b, c = a*0x1p-75, b*0x1p-75, math.Float32frombits(r.Uint32()&0x807fffff)
 			}
-		case 2: // many sums there
+		case 2: // many sums below the smallest normal number
 			a, c = a*0x1p-64, math.Float32frombits(r.Uint32()&0x80ffffff)
 		}
 		want := exact(a, b, c)
@@ -74,8 +74,8 @@ func TestInfinitiesAndNaN(t *testing.T) {
 
 func FuzzFloat32(f *testing.F) {
 	f.Add(float32(0.3), float32(7), float32(-2.1))
-	// The exact sum lies beside the middle between two float32, but in float64 it
-	// rounds to that middle, and from there to the wrong one.
+	// The exact sum is close to halfway between two float32 values. In float64 it rounds to exactly
+	// halfway, and then to the wrong value.
 	f.Add(float32(1+0x1p-20), float32((1-0x1p-20)*0x1p-24), float32(1+0x1p-23))
 	f.Add(float32(1+0x1p-20), float32(-(1-0x1p-20)*0x1p-24), float32(1+0x1p-23))
 	f.Add(float32(1+0x1p-20), float32((1-0x1p-20)*0x1p-24), float32(-1-0x1p-23))
@@ -83,7 +83,7 @@ func FuzzFloat32(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b, c float32) {
 		for _, v := range []float32{a, b, c} {
 			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-				return // exact arithmetic does not know them
+				return // not supported by exact arithmetic
 			}
 		}
 		if got, want := fma.Float32(a, b, c), exact(a, b, c); got != want {

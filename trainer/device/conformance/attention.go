@@ -14,7 +14,7 @@ func checkAttention(s *suite) {
 			op := s.d.NewAttention(shape)
 			for _, length := range []int{64, 1, 2, 5, 17, 130, longest} {
 				if length > 64 && precision == device.BF16 {
-					continue // bounds of bfloat16 are wide: lengths are FP32's to show
+					continue // bounds of bfloat16 are wide: lengths are tested with FP32
 				}
 				c := sequences{AttentionShape: shape, batch: size.batch, queries: length, keys: length}
 				s.run(c.String(), func(s *suite) { s.attention(op, c) })
@@ -29,7 +29,7 @@ func checkAttention(s *suite) {
 		c := sequences{AttentionShape: device.AttentionShape{Heads: 1, HeadSize: 8, MaxLength: 70}, batch: 1, queries: 70, keys: 70}
 		c.fill(s)
 		for i := range c.q {
-			c.q[i] *= 300 // exp of a score is no float32
+			c.q[i] *= 300 // exp of a score overflows float32
 		}
 		s.compare(s.d.NewAttention(c.AttentionShape), &c, device.Dropout{})
 	})
@@ -39,7 +39,7 @@ func (c *sequences) String() string {
 	return fmt.Sprintf("%d of %d queries, %d keys, %+v", c.batch, c.queries, c.keys, c.AttentionShape)
 }
 
-// fill gives all vectors numbers.
+// fill sets all vectors to random values.
 func (c *sequences) fill(s *suite) {
 	width := c.Heads * c.HeadSize
 	c.stored = s.d.Stored(c.Precision)
@@ -53,7 +53,7 @@ func (s *suite) attention(op device.Attention, c sequences) {
 	s.compare(op, &c, device.Dropout{})
 }
 
-// compare holds both passes to the reference.
+// compare compares both passes with the reference.
 func (s *suite) compare(op device.Attention, c *sequences, d device.Dropout) {
 	s.Helper()
 	width := c.Heads * c.HeadSize
@@ -65,7 +65,7 @@ func (s *suite) compare(op device.Attention, c *sequences, d device.Dropout) {
 	s.close("out", s.numbers(out), want)
 	s.close("logSum", s.floats(logSum), wantSum)
 	if c.queries < c.keys {
-		return // that is generation: nothing is learned from it
+		return // generation has no backward pass
 	}
 	dq, dk, dv := s.packed(c.stored, nans(len(c.q)), nans(len(c.k)), nans(len(c.v)), width, true)
 	outs, sums := s.matrixOf(c.stored, s.numbers(out), rows, width, whole, false), s.input(s.floats(logSum))
@@ -80,9 +80,8 @@ func (s *suite) compare(op device.Attention, c *sequences, d device.Dropout) {
 	}
 }
 
-// attentionInput are the vectors on the device: as parts of rows [q|k|v] where there
-// are as many queries as keys, as in training, and otherwise apart, with K and V
-// side by side, as in a cache.
+// attentionInput places the vectors on the device. With as many queries as keys, they are in rows
+// [q|k|v], as in training. Otherwise they are separate, as in a KV cache.
 func (s *suite) attentionInput(c *sequences, d device.Dropout) device.AttentionInput {
 	in := device.AttentionInput{Batch: c.batch, Queries: c.queries, Keys: c.keys, Dropout: d}
 	width := c.Heads * c.HeadSize
@@ -96,7 +95,7 @@ func (s *suite) attentionInput(c *sequences, d device.Dropout) device.AttentionI
 	return in
 }
 
-// packed are three matrices of one width, side by side in rows of one.
+// packed returns three matrices of equal width that share rows.
 func (s *suite) packed(kind device.Type, q, k, v []float32, width int, free bool) (mq, mk, mv device.Matrix) {
 	rows := len(q) / width
 	joint := make([]float32, 0, 3*len(q))

@@ -30,7 +30,7 @@ func checkAttentionDropout(s *suite) {
 			if !kept[at] {
 				dropped++
 			}
-			if kept[at] == kept[(at+c.queries*c.keys)%len(kept)] { // the next head, or sample
+			if kept[at] == kept[(at+c.queries*c.keys)%len(kept)] { // the next head or sample
 				equal++
 			}
 		})
@@ -49,7 +49,7 @@ func checkAttentionDropout(s *suite) {
 		s.share("equal choices of the next key", equal, seen, p*p+(1-p)*(1-p))
 	})
 	s.run("Place", func(s *suite) {
-		// The choice depends on the place alone, and not on what is dropped there.
+		// The choice depends only on the position, not on the dropped value.
 		d := dropout
 		d.First, d.Stride = 2, 3
 		weights, elements := s.keptWeights(op, &c, d), s.kept(d, c.batch)
@@ -80,7 +80,7 @@ func checkAttentionDropout(s *suite) {
 
 func (c *sequences) perSample() int { return c.Heads * c.queries * c.keys }
 
-// seen calls f with the place of each weight that the mask leaves.
+// seen calls f with the position of each weight that the causal mask does not hide.
 func (c *sequences) seen(f func(at, query, key int)) {
 	for at := range c.batch * c.perSample() {
 		if query, key := at/c.keys%c.queries, at%c.keys; key <= query+c.keys-c.queries {
@@ -89,9 +89,9 @@ func (c *sequences) seen(f func(at, query, key int)) {
 	}
 }
 
-// keptWeights finds what dropout keeps, which does not depend on the vectors: with
-// keys of zero all weights are equal, and with rows of the unit matrix for values
-// the outputs are those weights, HeadSize of them at a time.
+// keptWeights finds the weights that dropout keeps. They do not depend on the vectors: if the keys
+// are zero, all weights are equal. If the values are rows of the identity matrix, the outputs are
+// those weights, HeadSize at a time.
 func (s *suite) keptWeights(op device.Attention, c *sequences, d device.Dropout) []bool {
 	s.Helper()
 	probe := *c

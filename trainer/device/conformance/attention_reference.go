@@ -6,21 +6,22 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// sequences are the vectors of a batch, and the gradient of its outputs.
+// sequences holds the vectors of a batch and the gradient of its outputs.
 type sequences struct {
 	device.AttentionShape
 	batch, queries, keys int
 	q, k, v, dout        []float32   // rows of Heads*HeadSize
-	kept                 []bool      // weights that dropout keeps, [batch, head, query, key]; nil is all
-	scale                real        // of those
-	stored               device.Type // of all of these and of what is computed of them
+	kept                 []bool      // weights that dropout keeps, [batch, head, query, key]; nil keeps all
+	scale                real        // scale of kept weights
+	stored               device.Type // type of all vectors and results
 }
 
-// row is where the vector of a head begins in row i of q, k or v.
+// row returns the start of a head's vector in row i of q, k, or v.
 func (c *sequences) row(i, head int) int { return (i*c.Heads + head) * c.HeadSize }
 
-// operand is a number as products take it. Where it is rounded is not said: a query
-// may be scaled before or after. So the value stays, and the bound grows.
+// operand returns a as an operand of a matrix multiplication. The position of the rounding is
+// unspecified: a query may be scaled before or after it. So the value does not change, but the
+// bound grows.
 func (c *sequences) operand(a real) real {
 	if c.Precision == device.BF16 {
 		return a.bfloat16()
@@ -28,7 +29,7 @@ func (c *sequences) operand(a real) real {
 	return a
 }
 
-// dot is the inner product of two vectors.
+// dot returns the inner product of two vectors.
 func (c *sequences) dot(a, b []float32) real {
 	var total sum
 	for i, x := range a {
@@ -37,7 +38,7 @@ func (c *sequences) dot(a, b []float32) real {
 	return total.real()
 }
 
-// dropped is a weight, or its gradient, after dropout.
+// dropped returns a weight, or its gradient, after dropout.
 func (c *sequences) dropped(a real, b, head, query, key int) real {
 	if c.kept == nil {
 		return a
@@ -48,8 +49,7 @@ func (c *sequences) dropped(a real, b, head, query, key int) real {
 	return a.times(c.scale)
 }
 
-// weights are those of a query, for the keys that it sees, and the logarithm of
-// what they were divided by.
+// weights returns the weights of a query for the keys that it attends to, and the log-sum-exp.
 func (c *sequences) weights(b, head, query int) (w []real, logSum real) {
 	q := c.q[c.row(b*c.queries+query, head):][:c.HeadSize]
 	factor := rounded(1/math.Sqrt(float64(c.HeadSize)), 0)
@@ -70,7 +70,7 @@ func (c *sequences) weights(b, head, query int) (w []real, logSum real) {
 	return w, logSum
 }
 
-// forward are the outputs, and the logarithms of sums [batch, head, query].
+// forward returns the outputs and the log-sum-exp values [batch, head, query].
 func (c *sequences) forward() (out, logSum []real) {
 	out, logSum = make([]real, len(c.q)), make([]real, c.batch*c.Heads*c.queries)
 	c.each(func(b, head, query int) {
@@ -88,7 +88,7 @@ func (c *sequences) forward() (out, logSum []real) {
 	return out, logSum
 }
 
-// backward are the gradients.
+// backward returns the gradients.
 func (c *sequences) backward(out []real) (dq, dk, dv []real) {
 	sums := [3][]sum{make([]sum, len(c.q)), make([]sum, len(c.k)), make([]sum, len(c.v))}
 	factor := rounded(1/math.Sqrt(float64(c.HeadSize)), 0)
@@ -115,7 +115,7 @@ func (c *sequences) backward(out []real) (dq, dk, dv []real) {
 	return c.results(sums[0]), c.results(sums[1]), c.results(sums[2])
 }
 
-// results are sums as they are stored.
+// results returns sums in the stored type.
 func (c *sequences) results(v []sum) []real {
 	out := totals(v)
 	for i := range out {

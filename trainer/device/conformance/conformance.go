@@ -1,11 +1,14 @@
-// Package conformance holds implementations of [device.Device] to one reference:
-// every operation, in plain float64, written for being read and not for speed.
+// Package conformance tests implementations of [device.Device] against one reference: every
+// operation in plain float64, written for readability and not for speed.
 //
-// It promises that a device which passes computes what package device says, within
-// the rounding of float32 (see real); reads nothing but its operands and writes
-// nothing but its results, which lie in memory filled with NaN that must stay as it
-// is; gives the same bits each time; and allocates nothing in a step. It uses the
-// interface alone, so that a device may be anywhere. It does not measure speed.
+// A device that passes the test
+//   - computes the results that package device specifies, within the rounding of float32 (see
+//     real),
+//   - reads only its operands and writes only its results, which are surrounded by NaN,
+//   - gives the same bits each time, and
+//   - allocates nothing in a step.
+//
+// The package uses only the interface, so it works for every device. It does not measure speed.
 package conformance
 
 import (
@@ -15,7 +18,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Run runs the suite. Each group of operations opens a device of its own.
+// Run runs the suite. Each group of operations opens a separate device.
 func Run(t *testing.T, open func() device.Device) {
 	for _, g := range []struct {
 		name  string
@@ -43,22 +46,22 @@ func Run(t *testing.T, open func() device.Device) {
 	}
 }
 
-// suite is one test: a device, and what the test has put on it.
+// suite is one test with its device and tensors.
 type suite struct {
 	*testing.T
 	d    device.Device
 	r    *rand.Rand
 	held []held
-	// stored is the type of what operations store, and aligned has tensors begin where a
-	// device likes it best; else they begin anywhere.
+	// stored is the type of stored tensors. If aligned is set, tensors begin at the device's
+	// preferred alignment; otherwise they begin anywhere.
 	stored  device.Type
 	aligned bool
 }
 
-// source is where the numbers of a test come from, always the same ones.
+// source returns a random source with a fixed seed.
 func source() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
-// run runs a subtest, and then looks at the memory around all that it used.
+// run runs a subtest and then checks the memory around all tensors that it used.
 func (s *suite) run(name string, check func(*suite)) {
 	s.Helper()
 	s.Run(name, func(t *testing.T) {

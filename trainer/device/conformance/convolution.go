@@ -9,7 +9,7 @@ import (
 func checkConvolution(s *suite) {
 	shapes := []device.ConvolutionShape{
 		{In: 1, Out: 1, Height: 1, Width: 1, Kernel: 1},
-		{In: 8, Out: 17, Height: 20, Width: 33, Kernel: 3, Padding: 1}, // more than a block
+		{In: 8, Out: 17, Height: 20, Width: 33, Kernel: 3, Padding: 1}, // more than one block
 		{In: 17, Out: 3, Height: 6, Width: 5, Kernel: 5, Padding: 2},
 	}
 	for _, kernel := range []int{1, 3, 5} {
@@ -44,7 +44,7 @@ func (s *suite) convolution(op device.Convolution, shape device.ConvolutionShape
 	op.BiasGrad(sumB, dy, true)
 	op.InputGrad(dx, dy, w)
 
-	// Of a bias, b is what it starts from, and dy is not rounded.
+	// The sum of a bias gradient starts from b, and dy is not rounded.
 	wantDB, wantSumB := make([]sum, shape.Out), make([]sum, shape.Out)
 	for i, d := range c.dy {
 		channel := i % outputs / (shape.OutHeight() * shape.OutWidth())
@@ -87,14 +87,14 @@ func totals(v []sum) []real {
 	return out
 }
 
-// convolution is a batch of images, and the gradient of what becomes of it.
+// convolution holds a batch of images and the gradient of the output.
 type convolution struct {
 	shape    device.ConvolutionShape
 	batch    int
 	x, w, dy []float32
 }
 
-// each calls f with the places in x, w and y of all terms of the convolution.
+// each calls f with the indices in x, w, and y of all terms of the convolution.
 func (c *convolution) each(f func(x, w, y int)) {
 	s := c.shape
 	high, wide := s.OutHeight(), s.OutWidth()

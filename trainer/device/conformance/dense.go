@@ -7,7 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// product is a multiplication and how its matrices lie.
+// product is a matrix multiplication with the layouts of its matrices.
 type product struct {
 	m, n, k    int
 	a, b, c    layout
@@ -20,7 +20,7 @@ type product struct {
 	of         types
 }
 
-// types are those of A, B and C, which Pre shares.
+// types holds the types of A, B, and C; Pre has the type of C.
 type types struct{ a, b, c device.Type }
 
 func checkDense(s *suite) {
@@ -173,7 +173,7 @@ func (s *suite) product(p product) {
 	s.close(what, s.numbers(call.C), want)
 }
 
-// multiply is A·B + start.
+// multiply returns A·B + start.
 func multiply(p product, start []real, a, b []float32) []real {
 	if p.precision == device.BF16 {
 		a, b = allBFloat16(a), allBFloat16(b)

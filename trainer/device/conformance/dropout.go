@@ -20,7 +20,7 @@ func checkDropout(s *suite) {
 		for _, p := range []float32{0.001, 0.1, 0.5, 0.9} {
 			kept := s.kept(device.Dropout{P: p, Key: 77, Stride: 1, PerSample: n}, 1)
 			s.share(fmt.Sprintf("left out with probability %v", p), count(kept, false), n, float64(p))
-			// Neighbours do not know of each other.
+			// Adjacent elements are independent.
 			both := 0
 			for i := range n - 1 {
 				if !kept[i] && !kept[i+1] {
@@ -40,7 +40,7 @@ func checkDropout(s *suite) {
 				if kept[i] {
 					want[i] = exact(x[i]).times(scaleOf(d))
 				} else if i%2 == 0 {
-					x[i] = float32(math.NaN()) // what is left out is 0, whatever it was
+					x[i] = float32(math.NaN()) // a dropped element is 0 for any input
 				}
 			}
 			y, same := s.empty(n), s.result(x)
@@ -62,7 +62,7 @@ func checkDropout(s *suite) {
 				s.sameSamples(fmt.Sprintf("%d samples from %d", samples/ranks, d.First), s.kept(d, samples/ranks), batch, d)
 			}
 		}
-		// A sample of one element is a place of its own.
+		// A sample of one element has its own position.
 		d.First, d.Stride, d.PerSample = 100, 1, 1
 		s.sameSamples("samples of one element", s.kept(d, 500), batch, d)
 	})
@@ -91,10 +91,10 @@ func checkDropout(s *suite) {
 	})
 }
 
-// scaleOf is what elements that are kept are multiplied with.
+// scaleOf returns the scale of kept elements.
 func scaleOf(d device.Dropout) real { return exact(1).over(exact(1).minus(exact(d.P))) }
 
-// kept is what dropout keeps of a number of samples.
+// kept reports which elements of a number of samples dropout keeps.
 func (s *suite) kept(d device.Dropout, samples int) []bool {
 	n := samples * d.PerSample
 	y := s.empty(n)
@@ -116,8 +116,8 @@ func count(v []bool, want bool) int {
 	return n
 }
 
-// share fails the test if a number of n is further from its mean than five standard
-// deviations of the binomial distribution.
+// share fails the test if a count is more than five standard deviations of the binomial
+// distribution from its mean.
 func (s *suite) share(what string, got, n int, p float64) {
 	s.Helper()
 	mean, deviation := float64(n)*p, math.Sqrt(float64(n)*p*(1-p))
@@ -126,8 +126,7 @@ func (s *suite) share(what string, got, n int, p float64) {
 	}
 }
 
-// sameSamples fails the test unless local samples are those of the batch that d
-// says they are.
+// sameSamples fails the test unless local samples equal the samples of the batch that d selects.
 func (s *suite) sameSamples(what string, local, batch []bool, d device.Dropout) {
 	s.Helper()
 	for i, k := range local {

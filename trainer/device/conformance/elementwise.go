@@ -7,11 +7,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// lengths are those of tensors: one, parts of registers, more than one, and more
-// than a thread or a block takes at once.
+// lengths are lengths of tensors: one element, part of a vector register, more than one register,
+// and more than one thread or block processes.
 var lengths = []int{1, 3, 8, 17, 100, 1027, 70001}
 
-// activations are all but Identity.
+// activations contains all activations except Identity.
 var activations = []device.Activation{device.ReLU, device.Tanh, device.GELU}
 
 func checkElementwise(s *suite) {
@@ -70,7 +70,7 @@ func checkElementwise(s *suite) {
 	})
 }
 
-// arguments are numbers of all magnitudes that matter to an activation, n of them.
+// arguments returns n values of all magnitudes that matter for an activation.
 func (s *suite) arguments(n int) []float32 {
 	v := s.normal(n)
 	for i := range v {
@@ -104,7 +104,7 @@ func (s *suite) activation(f device.Activation, x []float32) {
 	s.close(what, s.floats(y), want)
 	s.close(what+", in place", s.floats(place), want)
 
-	// The argument that a gradient does not need is NaN.
+	// The argument that a gradient does not use is NaN.
 	values, dy := s.floats(y), s.normal(n)
 	in, out := s.input(x), s.input(nans(n))
 	if f != device.GELU {
@@ -120,7 +120,7 @@ func (s *suite) activation(f device.Activation, x []float32) {
 	s.close(what+", gradient", s.floats(dx), grads)
 	s.close(what+", gradient in place of dy", s.floats(same), grads)
 
-	// A layer in place has one tensor for x and y, where the gradient may go too.
+	// An in-place layer has one tensor for x and y, which may also hold the gradient.
 	over := s.result(values)
 	if f == device.GELU {
 		over = s.result(x)
@@ -129,7 +129,7 @@ func (s *suite) activation(f device.Activation, x []float32) {
 	s.close(what+", gradient in place of x and y", s.floats(over), grads)
 }
 
-// activate is f(x).
+// activate returns f(x).
 func activate(f device.Activation, x real) real {
 	switch f {
 	case device.ReLU:
@@ -147,17 +147,17 @@ func activate(f device.Activation, x real) real {
 	}
 }
 
-// The constants of GELU's approximation (Hendrycks and Gimpel 2016).
+// These are the constants of the tanh approximation of GELU (Hendrycks and Gimpel, 2016).
 const cubic = 0.044715
 
 var rootTwoOverPi = rounded(math.Sqrt(2/math.Pi), 0)
 
-// bend is the argument of GELU's tanh.
+// bend returns the argument of GELU's tanh.
 func bend(x real) real {
 	return rootTwoOverPi.times(x.plus(rounded(cubic, 0).times(x.times(x).times(x))))
 }
 
-// slope is f'(x), where y = f(x) as the device has computed it.
+// slope returns f'(x), where y = f(x) as computed by the device.
 func slope(f device.Activation, x, y real) real {
 	one, half := exact(1), exact(0.5)
 	switch f {

@@ -33,7 +33,7 @@ func (s *suite) embedding(e embedding) {
 	}
 	s.same("y", s.numbers(y), want)
 
-	// The order of additions is given, and with it every bit.
+	// The order of additions is specified, so every bit is.
 	dy := s.normal(e.rows * e.cols)
 	dtable, dpositions := s.resultMatrix(table, e.vocabulary, e.cols, whole), s.resultMatrix(positions, e.context, e.cols, whole)
 	s.d.EmbedGrad(dtable, dpositions, s.inputMatrix(dy, e.rows, e.cols, whole), tokens, e.length)

@@ -6,30 +6,30 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// What stands around operands and results: a NaN that spoils what it gets into, and
-// a token that no table has.
+// Operands and results are surrounded by a NaN that propagates into every result, and by an invalid
+// token ID.
 const (
 	aroundFloats = 0x7fc12345
 	aroundInts   = 0x7fffff01
 )
 
-// margin is the least number of elements on each side of a tensor.
+// margin is the minimum number of elements on each side of a tensor.
 const margin = 16
 
-// held is memory with a tensor in it, and what it held before the test.
+// held is memory that contains a tensor, with its contents before the test.
 type held struct {
 	memory device.Tensor
 	before []uint32
-	free   []bool // what the test may change; nil is nothing
+	free   []bool // elements that the test may change; nil is none
 }
 
-// fencer is a device that can stop what touches a tensor, where tests have such.
+// fencer is a device that can detect accesses to a tensor, for tests.
 type fencer interface {
 	Fence(t device.Tensor, forbidden bool)
 }
 
-// layout is how the elements of a matrix lie: those of a row step apart, and after
-// each row pad more; or so for its transpose. The zero layout is Whole.
+// layout is the memory layout of a matrix: step is the distance of elements in a row, and pad is
+// the number of elements between rows; or both for the transpose. The zero layout is Whole.
 type layout struct {
 	pad, step  int
 	transposed bool
@@ -43,7 +43,7 @@ var (
 	spread     = layout{pad: 2, step: 3}
 )
 
-// strides are those of a matrix.
+// strides returns the strides of a matrix.
 func (l layout) strides(rows, cols int) (row, col int) {
 	if l.transposed {
 		col, row = layout{pad: l.pad, step: l.step}.strides(cols, rows)
@@ -53,25 +53,25 @@ func (l layout) strides(rows, cols int) (row, col int) {
 	return cols*step + l.pad, step
 }
 
-// input is a tensor that the test may not change.
+// input returns a tensor that the test may not change.
 func (s *suite) input(v []float32) device.Tensor {
 	return s.place(len(v), bits(v), nil, device.Float32)
 }
 
-// result is a tensor for results, which holds v before.
+// result returns a tensor for results that initially holds v.
 func (s *suite) result(v []float32) device.Tensor {
 	return s.place(len(v), bits(v), all(len(v)), device.Float32)
 }
 
-// empty is a result of n elements that holds NaN before.
+// empty returns a tensor for n results that initially holds NaN.
 func (s *suite) empty(n int) device.Tensor { return s.result(nans(n)) }
 
-// tokens is an Int32 tensor that the test may not change.
+// tokens returns an Int32 tensor that the test may not change.
 func (s *suite) tokens(v []int32) device.Tensor {
 	return s.place(len(v), intBits(v), nil, device.Int32)
 }
 
-// emptyInts is an Int32 result.
+// emptyInts returns an Int32 tensor for results.
 func (s *suite) emptyInts(n int) device.Tensor {
 	v := make([]uint32, n)
 	for i := range v {
@@ -80,18 +80,17 @@ func (s *suite) emptyInts(n int) device.Tensor {
 	return s.place(n, v, all(n), device.Int32)
 }
 
-// inputMatrix is the matrix of rows*cols numbers, row by row, that the test may not
-// change.
+// inputMatrix returns a matrix of rows*cols values in row-major order that the test may not change.
 func (s *suite) inputMatrix(v []float32, rows, cols int, l layout) device.Matrix {
 	return s.matrix(v, rows, cols, l, false)
 }
 
-// resultMatrix is likewise one for results.
+// resultMatrix returns such a matrix for results.
 func (s *suite) resultMatrix(v []float32, rows, cols int, l layout) device.Matrix {
 	return s.matrix(v, rows, cols, l, true)
 }
 
-// emptyMatrix is a Whole result that holds NaN before.
+// emptyMatrix returns a Whole matrix for results that initially holds NaN.
 func (s *suite) emptyMatrix(rows, cols int) device.Matrix {
 	return s.resultMatrix(nans(rows*cols), rows, cols, whole)
 }
@@ -106,7 +105,7 @@ func (s *suite) matrixOf(kind device.Type, v []float32, rows, cols int, l layout
 	}
 	m := device.Matrix{Rows: rows, Cols: cols}
 	m.RowStride, m.ColStride = l.strides(rows, cols)
-	n := (rows-1)*m.RowStride + (cols-1)*m.ColStride + 1 // not one more than it needs
+	n := (rows-1)*m.RowStride + (cols-1)*m.ColStride + 1 // no more than required
 	data, mine := make([]uint32, n), make([]bool, n)
 	for i := range data {
 		data[i] = aroundFloats
@@ -121,12 +120,12 @@ func (s *suite) matrixOf(kind device.Type, v []float32, rows, cols int, l layout
 	return m
 }
 
-// storedMatrix is a Whole matrix of what is stored.
+// storedMatrix returns a Whole matrix of the stored type.
 func (s *suite) storedMatrix(v []float32, rows, cols int, free bool) device.Matrix {
 	return s.matrixOf(s.stored, v, rows, cols, whole, free)
 }
 
-// place puts a tensor into larger memory.
+// place puts a tensor in the middle of a larger allocation.
 func (s *suite) place(n int, data []uint32, free []bool, kind device.Type) device.Tensor {
 	s.Helper()
 	first := margin + s.r.IntN(margin)
@@ -149,7 +148,7 @@ func (s *suite) place(n int, data []uint32, free []bool, kind device.Type) devic
 		wide := s.d.Alloc(device.Float32, len(h.before))
 		s.d.Write(wide, floatsOf(h.before))
 		s.d.Cast(h.memory, wide)
-		h.before = s.bits(h.memory) // which NaN one becomes is the device's affair
+		h.before = s.bits(h.memory) // the device chooses which NaN a converted NaN becomes
 	default:
 		s.d.Write(h.memory, floatsOf(h.before))
 	}
@@ -161,7 +160,7 @@ func (s *suite) place(n int, data []uint32, free []bool, kind device.Type) devic
 	return h.memory.Slice(first, first+n)
 }
 
-// untouched fails the test if anything but results has changed.
+// untouched fails the test if anything except results has changed.
 func (s *suite) untouched() {
 	s.Helper()
 	for _, h := range s.held {
@@ -190,7 +189,7 @@ func (s *suite) floats(t device.Tensor) []float32 {
 	return v
 }
 
-// numbers reads a matrix, row by row.
+// numbers reads a matrix in row-major order.
 func (s *suite) numbers(m device.Matrix) []float32 {
 	data, v := s.floats(m.Data), make([]float32, m.Rows*m.Cols)
 	for i := range v {
@@ -264,7 +263,7 @@ func filled(n int, x float32) []float32 {
 	return v
 }
 
-// normal is n numbers of the standard normal distribution.
+// normal returns n samples of the standard normal distribution.
 func (s *suite) normal(n int) []float32 {
 	v := make([]float32, n)
 	for i := range v {
@@ -273,7 +272,7 @@ func (s *suite) normal(n int) []float32 {
 	return v
 }
 
-// upTo is n numbers from 0 to below end.
+// upTo returns n random integers from 0 to below end.
 func (s *suite) upTo(n, end int) []int32 {
 	v := make([]int32, n)
 	for i := range v {

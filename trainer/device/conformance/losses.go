@@ -9,10 +9,10 @@ func checkLosses(s *suite) {
 	s.run("CrossEntropy", func(s *suite) {
 		for _, size := range [][2]int{{1, 1}, {4, 2}, {3, 10}, {65, 257}, {200, 33}, {2, 50257}} {
 			for _, scale := range []float32{0, 1, 0.125 / 3} {
-				for _, magnitude := range []float32{1, 30, 1e4, 1e30} { // exp of 100 is no float32
+				for _, magnitude := range []float32{1, 30, 1e4, 1e30} { // exp of 100 overflows float32
 					s.crossEntropy(size[0], size[1], magnitude, 0, scale)
 				}
-				s.crossEntropy(size[0], size[1], 1, 1e4, scale) // only differences count
+				s.crossEntropy(size[0], size[1], 1, 1e4, scale) // only differences matter
 			}
 		}
 	})
@@ -58,7 +58,7 @@ func checkLosses(s *suite) {
 	})
 }
 
-// argMax finds the largest of numbers of which many are equal.
+// argMax tests values of which many are equal.
 func (s *suite) argMax() {
 	for _, size := range [][2]int{{1, 1}, {7, 3}, {65, 100}, {300, 17}, {3, 50257}} {
 		rows, cols := size[0], size[1]

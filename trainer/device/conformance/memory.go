@@ -49,7 +49,7 @@ func checkMemory(s *suite) {
 			s.d.Copy(ints, s.tokens(tokens))
 			s.sameInts("copied", s.ints(ints), tokens)
 
-			// Parts of bfloat16 tensors: an element has two bytes.
+			// Slices of bfloat16 tensors: an element has two bytes.
 			first, second := s.d.Alloc(device.BFloat16, n+2), s.d.Alloc(device.BFloat16, n+2)
 			s.d.Cast(first.Slice(1, n+1), src)
 			s.d.Copy(second.Slice(1, n+1), first.Slice(1, n+1))

@@ -2,7 +2,7 @@ package conformance
 
 import "github.com/ddpbatch/ddpbatch/trainer/device"
 
-// checkMisfits gives operations arguments that do not fit each other: they panic.
+// checkMisfits calls operations with arguments that do not match, which must panic.
 func checkMisfits(s *suite) {
 	d := s.d
 	f := func(n int) device.Tensor { return d.Alloc(device.Float32, n) }

@@ -19,7 +19,7 @@ func (s *suite) layerNorm(rows, cols int) {
 		case 1:
 			x[i] += 100 // E[x²]-E[x]² would lose the variance
 		case 2:
-			x[i] *= 2e-3 // the variance is smaller than what is added to it
+			x[i] *= 2e-3 // the variance is smaller than epsilon
 		}
 	}
 	y, mean, rstd := s.storedMatrix(nans(rows*cols), rows, cols, true), s.empty(rows), s.empty(rows)
@@ -40,7 +40,7 @@ func (s *suite) layerNorm(rows, cols int) {
 
 	s.addLayerNorm(x, w, b, rows, cols)
 
-	// Gradients from the row's numbers as they are kept.
+	// Gradients use the stored mean and rstd.
 	g := normGrad{rows, cols, x, w, heldIn(s.stored, s.normal(rows*cols)), round(means), round(rstds)}
 	mean, rstd = s.input(g.mean), s.input(g.rstd)
 	dy := s.storedMatrix(g.dy, rows, cols, false)
@@ -69,7 +69,7 @@ func (s *suite) layerNorm(rows, cols int) {
 	s.close("db, added", s.floats(sumB), wantB)
 }
 
-// addLayerNorm holds a sum and what follows it to the bits of both by themselves.
+// addLayerNorm compares the result with the bits of an Add followed by a LayerNorm.
 func (s *suite) addLayerNorm(x, w, b []float32, rows, cols int) {
 	s.Helper()
 	right, added := heldIn(s.stored, s.normal(rows*cols)), make([]float32, rows*cols)
@@ -93,7 +93,7 @@ func (s *suite) addLayerNorm(x, w, b []float32, rows, cols int) {
 	}
 }
 
-// moments are a row's mean and 1/sqrt(variance+eps).
+// moments returns the mean and 1/sqrt(variance+eps) of a row.
 func moments(row []float32) (mean, rstd real) {
 	n := exact(float32(len(row)))
 	var total, squares sum
@@ -108,7 +108,7 @@ func moments(row []float32) (mean, rstd real) {
 	return mean, exact(1).over(squares.real().over(n).plus(rounded(device.LayerNormEps, 0)).sqrt())
 }
 
-// round is what of numbers a float32 keeps.
+// round rounds values to float32.
 func round(v []real) []float32 {
 	out := make([]float32, len(v))
 	for i, x := range v {
@@ -117,18 +117,18 @@ func round(v []real) []float32 {
 	return out
 }
 
-// normGrad is the backward pass of a layer normalisation.
+// normGrad is the backward pass of a layer normalization.
 type normGrad struct {
 	rows, cols           int
 	x, w, dy, mean, rstd []float32
 }
 
-// normal is the element of x as normalised.
+// normal returns a normalized element of x.
 func (g *normGrad) normal(i, j int) real {
 	return exact(g.x[i*g.cols+j]).minus(exact(g.mean[i])).times(exact(g.rstd[i]))
 }
 
-// input is start + rstd*(d - mean(d) - x̂*mean(d*x̂)) with d = dy*w.
+// input returns start + rstd*(d - mean(d) - x̂*mean(d*x̂)) with d = dy*w.
 func (g *normGrad) input(start []float32) []real {
 	out := make([]real, len(start))
 	n := exact(float32(g.cols))

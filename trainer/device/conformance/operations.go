@@ -2,7 +2,7 @@ package conformance
 
 import "github.com/ddpbatch/ddpbatch/trainer/device"
 
-// Sizes of operations: more than one thread has a part in each.
+// With these sizes, each operation uses more than one thread.
 const (
 	many       = 1<<20 + 13 // elements
 	rows, cols = 1031, 257  // of a matrix
@@ -13,12 +13,12 @@ type (
 	step    = func()
 )
 
-// operations are all of package device that compute something.
+// operations returns all operations of package device that compute something.
 func operations() []operation {
 	return append(append(matrixOperations(), elementOperations()...), plannedOperations()...)
 }
 
-// matrixOperations are those on matrices of rows x cols.
+// matrixOperations returns operations on matrices of rows x cols.
 func matrixOperations() []operation {
 	x := func(s *suite) device.Matrix { return s.inputMatrix(s.normal(rows*cols), rows, cols, whole) }
 	y := func(s *suite) device.Matrix { return s.resultMatrix(s.normal(rows*cols), rows, cols, whole) }
@@ -76,7 +76,7 @@ func matrixOperations() []operation {
 	}
 }
 
-// elementOperations are those on many elements.
+// elementOperations returns operations on many elements.
 func elementOperations() []operation {
 	x := func(s *suite) device.Tensor { return s.input(s.normal(many)) }
 	y := func(s *suite) device.Tensor { return s.result(s.normal(many)) }
@@ -116,7 +116,7 @@ func elementOperations() []operation {
 			x, a, b, y := x(s), s.tokens(s.upTo(many, 2)), s.tokens(s.upTo(many, 2)), s.empty(3)
 			host := make([]float32, 3)
 			return func() {
-				// The float64 as it is, in three parts.
+				// The float64 in three parts, without loss.
 				total := s.d.SumSquares(x)
 				host[0] = float32(total)
 				host[1] = float32(total - float64(host[0]))

@@ -2,7 +2,7 @@ package conformance
 
 import "github.com/ddpbatch/ddpbatch/trainer/device"
 
-// plannedOperations are those that are planned, and pooling.
+// plannedOperations returns the planned operations, and pooling.
 func plannedOperations() []operation {
 	attention := func(name string, p float32, precision device.Precision) operation {
 		return operation{name, func(s *suite) (step, tensors) {
@@ -14,7 +14,7 @@ func plannedOperations() []operation {
 			dout := s.matrixOf(c.stored, c.dout, rows, width, whole, false)
 			dq, dk, dv := s.packed(c.stored, nans(len(c.q)), nans(len(c.k)), nans(len(c.v)), width, true)
 			op := s.d.NewAttention(c.AttentionShape)
-			// dq begins before dk and dv in the same rows, and its data are all of them.
+			// dq begins before dk and dv in the same rows, so its data covers all three.
 			return func() {
 				op.Forward(out, logSum, in)
 				op.Backward(dq, dk, dv, dout, out, logSum, in)

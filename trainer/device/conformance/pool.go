@@ -26,7 +26,7 @@ func (s *suite) pool(shape device.PoolShape, batch int) {
 	inputs, outputs := shape.Channels*shape.Height*shape.Width, shape.Channels*shape.OutHeight()*shape.OutWidth()
 	x, dy := s.normal(batch*inputs), s.normal(batch*outputs)
 	for i := range x {
-		switch x[i] = float32(math.Round(float64(x[i])) + 0); { // so that there are equal ones, and no -0
+		switch x[i] = float32(math.Round(float64(x[i])) + 0); { // so that some are equal and none is -0
 		case i%97 == 96:
 			x[i] = float32(math.NaN())
 		case i%11 == 10:
@@ -41,7 +41,7 @@ func (s *suite) pool(shape device.PoolShape, batch int) {
 		best := -1
 		for e := range shape.Size * shape.Size {
 			at := (row+e/shape.Size)*shape.Width + col*shape.Size + e%shape.Size
-			// Of two NaNs in a square, one wins: which is not said, so there are none.
+			// If a square has two NaNs, the chosen one is unspecified, so there are none.
 			if best >= 0 && nan(x[best]) && nan(x[at]) {
 				x[at] = 0
 			}

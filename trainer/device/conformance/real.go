@@ -6,27 +6,26 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// unit bounds the relative error of one float32 operation. Rounding to nearest errs
-// by half of it; the sums of matrix units, which cut off, by all.
+// unit bounds the relative error of one float32 operation. Rounding to nearest has an error of up
+// to half of it; sums in matrix units, which truncate, of up to all of it.
 const unit = 0x1p-23
 
-// function bounds the relative error of exp, log and tanh in float32, which even
-// good implementations do not round correctly.
+// function bounds the relative error of exp, log, and tanh in float32, which even good
+// implementations do not round correctly.
 const function = 4 * unit
 
-// tiny is the smallest normal float32: what is smaller may be taken for zero.
+// tiny is the smallest normal float32. Smaller values may be flushed to zero.
 const tiny = 0x1p-126
 
-// real is a number in float64, and how far from it a float32 computation may be:
-// the first-order bound of rounding errors, carried along with each operation
-// (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.3). So a
-// tolerance is never chosen: it follows from the formula and the numbers, and a
-// cancellation widens it by just as much as it has to.
+// real is a float64 value with a bound on the error of a float32 computation: the first-order bound
+// of rounding errors, propagated through each operation (Higham, Accuracy and Stability of
+// Numerical Algorithms, 2002, section 3.3). So no tolerance is chosen: it follows from the formula
+// and the values, and cancellation widens it by the required amount.
 type real struct{ v, off float64 }
 
 func exact(x float32) real { return real{float64(x), 0} }
 
-// rounded is v after one more rounding.
+// rounded returns v after one more rounding.
 func rounded(v, off float64) real { return real{v, off + unit*math.Abs(v)} }
 
 func (a real) plus(b real) real  { return rounded(a.v+b.v, a.off+b.off) }
@@ -62,11 +61,11 @@ func (a real) tanh() real {
 	return real{v, a.off*(1-steepest*steepest) + function*math.Abs(v)}
 }
 
-// bfloat16 is a number that is rounded to bfloat16 before it is used, at a place
-// that is not known exactly: half of the last of eight bits.
+// bfloat16 returns a with the error of rounding to bfloat16 at an unspecified position: half of the
+// last of eight bits.
 func (a real) bfloat16() real { return real{a.v, a.off + 0x1p-8*(math.Abs(a.v)+a.off)} }
 
-// in is a number that is rounded to a type, at a place that is not known exactly.
+// in returns a with the error of rounding to a type at an unspecified position.
 func (a real) in(t device.Type) real {
 	if t == device.BFloat16 {
 		return a.bfloat16()
@@ -74,7 +73,7 @@ func (a real) in(t device.Type) real {
 	return a
 }
 
-// heldIn is what tensors of a type hold of numbers.
+// heldIn rounds values to a type.
 func heldIn(t device.Type, v []float32) []float32 {
 	if t == device.BFloat16 {
 		return allBFloat16(v)
@@ -82,7 +81,7 @@ func heldIn(t device.Type, v []float32) []float32 {
 	return v
 }
 
-// toBFloat16 rounds to nearest, ties to even.
+// toBFloat16 rounds to nearest even.
 func toBFloat16(x float32) float32 {
 	if x != x {
 		return x
@@ -92,9 +91,9 @@ func toBFloat16(x float32) float32 {
 	return math.Float32frombits(b &^ 0xffff)
 }
 
-// sum is a sum of terms in whatever order: each of its n-1 additions errs by unit
-// times a part of the sum, which no order makes greater than the sum of the terms'
-// magnitudes (Higham 2002, section 4.2).
+// sum is a sum of terms in any order. Each of its n-1 additions has an error of unit times a
+// partial sum, which is at most the sum of the terms' magnitudes in any order (Higham 2002, section
+// 4.2).
 type sum struct {
 	v, size, off float64
 	n            int
@@ -109,7 +108,7 @@ func (s *sum) add(a real) {
 
 func (s *sum) real() real { return real{s.v, s.off + float64(s.n)*unit*s.size} }
 
-// reals are exact numbers.
+// reals returns exact values.
 func reals(v []float32) []real {
 	out := make([]real, len(v))
 	for i, x := range v {
@@ -118,10 +117,10 @@ func reals(v []float32) []real {
 	return out
 }
 
-// nan is whether x is not a number.
+// nan reports whether x is NaN.
 func nan(x float32) bool { return x != x }
 
-// close fails the test unless numbers are as near as they have to be.
+// close fails the test unless values are within the bounds.
 func (s *suite) close(what string, got []float32, want []real) {
 	s.Helper()
 	if len(got) != len(want) {
@@ -144,7 +143,7 @@ func (s *suite) close(what string, got []float32, want []real) {
 	}
 }
 
-// same fails the test unless numbers are the same bits. One NaN is like another.
+// same fails the test unless values are bit-identical. All NaNs are equal.
 func (s *suite) same(what string, got, want []float32) {
 	s.Helper()
 	if len(got) != len(want) {
@@ -158,7 +157,7 @@ func (s *suite) same(what string, got, want []float32) {
 	}
 }
 
-// sameInts is likewise for Int32.
+// sameInts fails the test unless Int32 values are equal.
 func (s *suite) sameInts(what string, got, want []int32) {
 	s.Helper()
 	if len(got) != len(want) {

@@ -7,30 +7,29 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// operation is one call as a step makes it, with operands from a fixed seed, and
-// large enough to be divided among threads.
+// operation is one call as in a training step, with operands from a fixed seed, large enough to be
+// divided among threads.
 type operation struct {
 	name    string
 	prepare func(*suite) (run func(), results []device.Tensor)
 }
 
-// checkRepeat runs every operation twice from the same start, and then for its
-// allocations.
+// checkRepeat runs every operation twice from the same state, and then counts its allocations.
 func checkRepeat(s *suite) {
 	for _, o := range operations() {
 		s.run(o.name, func(s *suite) {
 			first, again := s.outcome(o), s.outcome(o)
 			s.sameBits(first, again)
 			run, _ := o.prepare(s)
-			if n := testing.AllocsPerRun(2, run); n != 0 { // the first call is not counted
+			if n := testing.AllocsPerRun(2, run); n != 0 { // AllocsPerRun does not count the first call
 				s.Errorf("%v allocations", n)
 			}
 		})
 	}
 }
 
-// Same fails unless two devices give the same bits: with one thread and with more,
-// or by different instructions.
+// Same fails unless two devices give the same bits, for example with one and with several threads,
+// or with different instructions.
 func Same(t *testing.T, a, b func() device.Device) {
 	one, other := &suite{T: t, d: a()}, &suite{T: t, d: b()}
 	for _, o := range operations() {
@@ -42,7 +41,7 @@ func Same(t *testing.T, a, b func() device.Device) {
 	}
 }
 
-// outcome is the results of an operation, as bits.
+// outcome returns the results of an operation as bits.
 func (s *suite) outcome(o operation) [][]uint32 {
 	s.r = source()
 	run, results := o.prepare(s)

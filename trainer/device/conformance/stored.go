@@ -6,9 +6,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// checkStored has operations read and write what the device stores with products in
-// bfloat16, at any alignment and at the best. Where that is Float32 the other checks have
-// done it.
+// checkStored tests operations on stored tensors for BF16, at any alignment and at the preferred
+// one. If the stored type is Float32, the other checks have tested this.
 func checkStored(s *suite) {
 	if s.stored = s.d.Stored(device.BF16); s.stored == device.Float32 {
 		return
@@ -49,7 +48,7 @@ func checkStored(s *suite) {
 	}
 }
 
-// storedProducts are products of and into what is stored, and of Float32 beside it.
+// storedProducts tests matrix multiplications with stored operands and results, mixed with Float32.
 func (s *suite) storedProducts() {
 	half := s.stored
 	for _, of := range []types{{half, half, half}, {half, half, device.Float32}, {half, device.Float32, half}, {device.Float32, half, device.Float32}, {device.Float32, device.Float32, half}} {
@@ -78,7 +77,7 @@ func (s *suite) storedProducts() {
 	}
 }
 
-// storedElements are activations and dropout of what is stored.
+// storedElements tests activations and dropout of stored tensors.
 func (s *suite) storedElements() {
 	tensor := func(v []float32, free bool) device.Tensor { return s.storedMatrix(v, 1, len(v), free).Data }
 	for _, n := range []int{1, 8, 17, 1027, 4096} {

@@ -10,7 +10,7 @@ import (
 func checkUpdates(s *suite) {
 	s.run("SumSquares", func(s *suite) {
 		for _, n := range lengths {
-			for _, magnitude := range []float32{1, 1e30, 1e-30} { // squares that are no float32
+			for _, magnitude := range []float32{1, 1e30, 1e-30} { // squares that overflow or underflow float32
 				x := s.normal(n)
 				want := 0.0
 				for i := range x {
@@ -68,7 +68,7 @@ func checkUpdates(s *suite) {
 		l2, decoupled, large := plain, plain, plain
 		l2.Decay, l2.GradScale = 0.1, 0.37
 		decoupled.Keep = 0.95
-		large.Eps = 0.3 // added to the root after the correction
+		large.Eps = 0.3 // added to the square root after the correction
 		for _, f := range []device.AdamFactors{plain, l2, decoupled, large} {
 			for _, n := range lengths {
 				s.adam(f, n)
@@ -77,14 +77,14 @@ func checkUpdates(s *suite) {
 	})
 }
 
-// sgd takes three steps, each held to torch.optim.SGD's formulas from where the
-// device itself has got to.
+// sgd runs three steps. Each is compared with the formulas of torch.optim.SGD, starting from the
+// device's own state.
 func (s *suite) sgd(f device.SGDFactors, n int) {
 	s.Helper()
 	value := s.result(s.normal(n))
 	buffer := device.Tensor{}
 	if f.Momentum != 0 {
-		buffer = s.empty(n) // the first step does not look at it
+		buffer = s.empty(n) // the first step does not read it
 	}
 	for step := range 3 {
 		f.First = step == 0
@@ -112,7 +112,7 @@ func (s *suite) sgd(f device.SGDFactors, n int) {
 	}
 }
 
-// adam is likewise for torch.optim.Adam and AdamW.
+// adam runs three steps, compared with the formulas of torch.optim.Adam and AdamW.
 func (s *suite) adam(f device.AdamFactors, n int) {
 	s.Helper()
 	value, average, squares := s.result(s.normal(n)), s.result(make([]float32, n)), s.result(make([]float32, n))
