@@ -3,7 +3,7 @@
 #include "textflag.h"
 #include "go_asm.h"
 
-// Tiles of 1 rows and up to 8 columns.
+// Computes tiles of 1 rows and up to 8 columns.
 TEXT ·avx2Tile1x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	MOVQ tile_bRow(DI), AX
@@ -86,7 +86,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 2 rows and up to 8 columns.
+// Computes tiles of 2 rows and up to 8 columns.
 TEXT ·avx2Tile2x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	MOVQ tile_bRow(DI), AX
@@ -178,7 +178,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 3 rows and up to 8 columns.
+// Computes tiles of 3 rows and up to 8 columns.
 TEXT ·avx2Tile3x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	MOVQ tile_bRow(DI), AX
@@ -279,7 +279,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 4 rows and up to 8 columns.
+// Computes tiles of 4 rows and up to 8 columns.
 TEXT ·avx2Tile4x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	MOVQ tile_bRow(DI), AX
@@ -390,7 +390,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 5 rows and up to 8 columns.
+// Computes tiles of 5 rows and up to 8 columns.
 TEXT ·avx2Tile5x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	MOVQ tile_bRow(DI), AX
@@ -510,7 +510,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 6 rows and up to 8 columns.
+// Computes tiles of 6 rows and up to 8 columns.
 TEXT ·avx2Tile6x8(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	MOVQ tile_bRow(DI), AX
@@ -640,7 +640,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 1 rows and up to 16 columns.
+// Computes tiles of 1 rows and up to 16 columns.
 TEXT ·avx2Tile1x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	MOVQ tile_bRow(DI), AX
@@ -729,7 +729,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 2 rows and up to 16 columns.
+// Computes tiles of 2 rows and up to 16 columns.
 TEXT ·avx2Tile2x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	MOVQ tile_bRow(DI), AX
@@ -832,7 +832,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 3 rows and up to 16 columns.
+// Computes tiles of 3 rows and up to 16 columns.
 TEXT ·avx2Tile3x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	MOVQ tile_bRow(DI), AX
@@ -949,7 +949,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 4 rows and up to 16 columns.
+// Computes tiles of 4 rows and up to 16 columns.
 TEXT ·avx2Tile4x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	MOVQ tile_bRow(DI), AX
@@ -1081,7 +1081,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 5 rows and up to 16 columns.
+// Computes tiles of 5 rows and up to 16 columns.
 TEXT ·avx2Tile5x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	MOVQ tile_bRow(DI), AX
@@ -1227,7 +1227,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 6 rows and up to 16 columns.
+// Computes tiles of 6 rows and up to 16 columns.
 TEXT ·avx2Tile6x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	MOVQ tile_bRow(DI), AX
@@ -1407,7 +1407,7 @@ loop:
 	VZEROUPPER
 	RET
 
-// Makes rows of 8 columns, k rows, a multiple of 8.
+// Transposes 8 columns to k rows. k is a multiple of 8.
 TEXT ·avx2Transpose(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), DI
 	MOVQ panel_src(DI), SI
@@ -1465,7 +1465,7 @@ loop:
 	VZEROUPPER
 	RET
 
-// Rounds of 12 multiply-adds of registers.
+// Runs rounds of 12 register multiply-adds.
 TEXT ·avx2Peak(SB), NOSPLIT, $0-8
 	MOVQ rounds+0(FP), CX
 	VXORPS Y0, Y0, Y0

@@ -3,7 +3,7 @@
 #include "textflag.h"
 #include "go_asm.h"
 
-// Tiles of 1 rows and up to 16 columns.
+// Computes tiles of 1 rows and up to 16 columns.
 TEXT ·avx512Tile1x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -76,7 +76,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 2 rows and up to 16 columns.
+// Computes tiles of 2 rows and up to 16 columns.
 TEXT ·avx512Tile2x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -155,7 +155,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 3 rows and up to 16 columns.
+// Computes tiles of 3 rows and up to 16 columns.
 TEXT ·avx512Tile3x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -240,7 +240,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 4 rows and up to 16 columns.
+// Computes tiles of 4 rows and up to 16 columns.
 TEXT ·avx512Tile4x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -332,7 +332,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 5 rows and up to 16 columns.
+// Computes tiles of 5 rows and up to 16 columns.
 TEXT ·avx512Tile5x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -430,7 +430,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 6 rows and up to 16 columns.
+// Computes tiles of 6 rows and up to 16 columns.
 TEXT ·avx512Tile6x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -535,7 +535,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 7 rows and up to 16 columns.
+// Computes tiles of 7 rows and up to 16 columns.
 TEXT ·avx512Tile7x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -646,7 +646,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 8 rows and up to 16 columns.
+// Computes tiles of 8 rows and up to 16 columns.
 TEXT ·avx512Tile8x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -765,7 +765,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 9 rows and up to 16 columns.
+// Computes tiles of 9 rows and up to 16 columns.
 TEXT ·avx512Tile9x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -890,7 +890,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 10 rows and up to 16 columns.
+// Computes tiles of 10 rows and up to 16 columns.
 TEXT ·avx512Tile10x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -1024,7 +1024,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 11 rows and up to 16 columns.
+// Computes tiles of 11 rows and up to 16 columns.
 TEXT ·avx512Tile11x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -1164,7 +1164,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 12 rows and up to 16 columns.
+// Computes tiles of 12 rows and up to 16 columns.
 TEXT ·avx512Tile12x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -1310,7 +1310,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 13 rows and up to 16 columns.
+// Computes tiles of 13 rows and up to 16 columns.
 TEXT ·avx512Tile13x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -1462,7 +1462,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 14 rows and up to 16 columns.
+// Computes tiles of 14 rows and up to 16 columns.
 TEXT ·avx512Tile14x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -1620,7 +1620,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 1 rows and up to 32 columns.
+// Computes tiles of 1 rows and up to 32 columns.
 TEXT ·avx512Tile1x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -1699,7 +1699,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 2 rows and up to 32 columns.
+// Computes tiles of 2 rows and up to 32 columns.
 TEXT ·avx512Tile2x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -1789,7 +1789,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 3 rows and up to 32 columns.
+// Computes tiles of 3 rows and up to 32 columns.
 TEXT ·avx512Tile3x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -1890,7 +1890,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 4 rows and up to 32 columns.
+// Computes tiles of 4 rows and up to 32 columns.
 TEXT ·avx512Tile4x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -2003,7 +2003,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 5 rows and up to 32 columns.
+// Computes tiles of 5 rows and up to 32 columns.
 TEXT ·avx512Tile5x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -2127,7 +2127,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 6 rows and up to 32 columns.
+// Computes tiles of 6 rows and up to 32 columns.
 TEXT ·avx512Tile6x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -2263,7 +2263,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 7 rows and up to 32 columns.
+// Computes tiles of 7 rows and up to 32 columns.
 TEXT ·avx512Tile7x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -2410,7 +2410,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 8 rows and up to 32 columns.
+// Computes tiles of 8 rows and up to 32 columns.
 TEXT ·avx512Tile8x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -2570,7 +2570,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 9 rows and up to 32 columns.
+// Computes tiles of 9 rows and up to 32 columns.
 TEXT ·avx512Tile9x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -2741,7 +2741,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 10 rows and up to 32 columns.
+// Computes tiles of 10 rows and up to 32 columns.
 TEXT ·avx512Tile10x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -2926,7 +2926,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 11 rows and up to 32 columns.
+// Computes tiles of 11 rows and up to 32 columns.
 TEXT ·avx512Tile11x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -3122,7 +3122,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 12 rows and up to 32 columns.
+// Computes tiles of 12 rows and up to 32 columns.
 TEXT ·avx512Tile12x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -3329,7 +3329,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 13 rows and up to 32 columns.
+// Computes tiles of 13 rows and up to 32 columns.
 TEXT ·avx512Tile13x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -3547,7 +3547,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 14 rows and up to 32 columns.
+// Computes tiles of 14 rows and up to 32 columns.
 TEXT ·avx512Tile14x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -3798,7 +3798,7 @@ loop:
 	VZEROUPPER
 	RET
 
-// Makes rows of up to 16 columns of k terms.
+// Transposes up to 16 columns of k terms to rows.
 TEXT ·avx512Transpose(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), DI
 	MOVQ panel_src(DI), SI
@@ -4010,7 +4010,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Rounds of 28 multiply-adds of registers.
+// Runs rounds of 28 register multiply-adds.
 TEXT ·avx512Peak(SB), NOSPLIT, $0-8
 	MOVQ rounds+0(FP), CX
 	VPXORD Z0, Z0, Z0

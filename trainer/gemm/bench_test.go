@@ -8,19 +8,18 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/gemm"
 )
 
-// BenchmarkProduct reports GFLOP/s on one thread. The names are the type, the kernels,
-// the way and rows x columns x terms: squares, and the three products of layers (NT
-// forward, TN weight gradient, NN input gradient) of an MLP, of a GPT, of its large
-// output layer, whose weights come from memory, and of one head of its attention. Of
-// several runs, the best is the least disturbed. Beside them is what BenchmarkPeak
-// finds.
+// BenchmarkProduct reports GFLOP/s on one thread. The names contain the type, the kernels, the
+// orientation, and m x n x k: square matrices, and the three matrix multiplications of layers (NT
+// for the forward pass, TN for the weight gradient, NN for the input gradient) of an MLP, of a GPT,
+// of its large output layer, whose weights do not fit a cache, and of one attention head. The best
+// of several runs is the least disturbed. BenchmarkPeak reports the limits.
 func BenchmarkProduct(b *testing.B) {
 	shapes := []product{
 		{m: 128, n: 128, k: 64, transB: true, padA: 704, padB: 704},
 		{m: 128, n: 64, k: 128, padB: 704, padC: 704},
 		{m: 128, n: 64, k: 128, transA: true, padB: 704, padC: 704},
 	}
-	for _, s := range [][3]int{ // rows of the input, its columns, those of the output
+	for _, s := range [][3]int{ // rows of the input, columns of the input, columns of the output
 		{1024, 1024, 1024},
 		{128, 784, 512}, {128, 512, 512}, {128, 512, 10},
 		{1024, 256, 768}, {1024, 256, 256}, {1024, 256, 1024}, {1024, 1024, 256},
@@ -58,7 +57,7 @@ func BenchmarkProduct(b *testing.B) {
 	}
 }
 
-// title names a product in a benchmark.
+// title returns the name of a product in a benchmark.
 func (p product) title() string {
 	of, way := "float32", []byte("NN")
 	if p.bf16 {
@@ -77,8 +76,7 @@ func (p product) title() string {
 	return fmt.Sprintf("%s/%s%s/%dx%dx%d", of, way, add, p.m, p.n, p.k)
 }
 
-// BenchmarkWorkers reports GFLOP/s of two workers, each on a thread of its own if
-// there are two.
+// BenchmarkWorkers reports GFLOP/s of two workers, which run on two threads if available.
 func BenchmarkWorkers(b *testing.B) {
 	for _, p := range []product{{m: 128, n: 512, k: 784, transB: true}, {m: 1024, n: 1024, k: 1024}, {m: 256, n: 768, k: 3072}} {
 		for workers := 1; workers <= 2; workers++ {
@@ -94,7 +92,7 @@ func BenchmarkWorkers(b *testing.B) {
 	}
 }
 
-// BenchmarkPeak reports the limits of one core, see [gemm.Workspace.Peak].
+// BenchmarkPeak reports the limits of one core; see [gemm.Workspace.Peak].
 func BenchmarkPeak(b *testing.B) {
 	for _, ws := range workspaces() {
 		for name, peak := range map[string]func(time.Duration) float64{"float32": ws.Peak, "bfloat16": ws.PeakBFloat16} {

@@ -3,7 +3,7 @@
 #include "textflag.h"
 #include "go_asm.h"
 
-// Tiles of 1 rows and up to 16 columns.
+// Computes tiles of 1 rows and up to 16 columns.
 TEXT ·bf16Tile1x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -77,7 +77,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 2 rows and up to 16 columns.
+// Computes tiles of 2 rows and up to 16 columns.
 TEXT ·bf16Tile2x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -158,7 +158,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 3 rows and up to 16 columns.
+// Computes tiles of 3 rows and up to 16 columns.
 TEXT ·bf16Tile3x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -246,7 +246,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 4 rows and up to 16 columns.
+// Computes tiles of 4 rows and up to 16 columns.
 TEXT ·bf16Tile4x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -342,7 +342,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 5 rows and up to 16 columns.
+// Computes tiles of 5 rows and up to 16 columns.
 TEXT ·bf16Tile5x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -445,7 +445,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 6 rows and up to 16 columns.
+// Computes tiles of 6 rows and up to 16 columns.
 TEXT ·bf16Tile6x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -556,7 +556,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 7 rows and up to 16 columns.
+// Computes tiles of 7 rows and up to 16 columns.
 TEXT ·bf16Tile7x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -674,7 +674,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 8 rows and up to 16 columns.
+// Computes tiles of 8 rows and up to 16 columns.
 TEXT ·bf16Tile8x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -801,7 +801,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 9 rows and up to 16 columns.
+// Computes tiles of 9 rows and up to 16 columns.
 TEXT ·bf16Tile9x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -935,7 +935,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 10 rows and up to 16 columns.
+// Computes tiles of 10 rows and up to 16 columns.
 TEXT ·bf16Tile10x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -1079,7 +1079,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 11 rows and up to 16 columns.
+// Computes tiles of 11 rows and up to 16 columns.
 TEXT ·bf16Tile11x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -1230,7 +1230,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 12 rows and up to 16 columns.
+// Computes tiles of 12 rows and up to 16 columns.
 TEXT ·bf16Tile12x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -1388,7 +1388,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 13 rows and up to 16 columns.
+// Computes tiles of 13 rows and up to 16 columns.
 TEXT ·bf16Tile13x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -1553,7 +1553,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 14 rows and up to 16 columns.
+// Computes tiles of 14 rows and up to 16 columns.
 TEXT ·bf16Tile14x16(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -1725,7 +1725,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 1 rows and up to 32 columns.
+// Computes tiles of 1 rows and up to 32 columns.
 TEXT ·bf16Tile1x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -1804,7 +1804,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 2 rows and up to 32 columns.
+// Computes tiles of 2 rows and up to 32 columns.
 TEXT ·bf16Tile2x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -1894,7 +1894,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 3 rows and up to 32 columns.
+// Computes tiles of 3 rows and up to 32 columns.
 TEXT ·bf16Tile3x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -1995,7 +1995,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 4 rows and up to 32 columns.
+// Computes tiles of 4 rows and up to 32 columns.
 TEXT ·bf16Tile4x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -2108,7 +2108,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 5 rows and up to 32 columns.
+// Computes tiles of 5 rows and up to 32 columns.
 TEXT ·bf16Tile5x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -2232,7 +2232,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 6 rows and up to 32 columns.
+// Computes tiles of 6 rows and up to 32 columns.
 TEXT ·bf16Tile6x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -2368,7 +2368,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 7 rows and up to 32 columns.
+// Computes tiles of 7 rows and up to 32 columns.
 TEXT ·bf16Tile7x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -2515,7 +2515,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 8 rows and up to 32 columns.
+// Computes tiles of 8 rows and up to 32 columns.
 TEXT ·bf16Tile8x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -2675,7 +2675,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 9 rows and up to 32 columns.
+// Computes tiles of 9 rows and up to 32 columns.
 TEXT ·bf16Tile9x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -2846,7 +2846,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 10 rows and up to 32 columns.
+// Computes tiles of 10 rows and up to 32 columns.
 TEXT ·bf16Tile10x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -3031,7 +3031,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 11 rows and up to 32 columns.
+// Computes tiles of 11 rows and up to 32 columns.
 TEXT ·bf16Tile11x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -3227,7 +3227,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 12 rows and up to 32 columns.
+// Computes tiles of 12 rows and up to 32 columns.
 TEXT ·bf16Tile12x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -3434,7 +3434,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 13 rows and up to 32 columns.
+// Computes tiles of 13 rows and up to 32 columns.
 TEXT ·bf16Tile13x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -3652,7 +3652,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Tiles of 14 rows and up to 32 columns.
+// Computes tiles of 14 rows and up to 32 columns.
 TEXT ·bf16Tile14x32(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), DI
 	KMOVW tile_mask0(DI), K1
@@ -3881,7 +3881,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Makes pairs of k rows of up to 32 columns. An odd last row is paired with zeros.
+// Packs k rows of up to 32 columns as pairs of rows. An odd last row is paired with zeros.
 TEXT ·bf16CopyRows(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), DI
 	MOVQ panel_src(DI), SI
@@ -3936,7 +3936,7 @@ DATA bf16Pairs<>+48(SB)/8, $0x001d000d001c000c
 DATA bf16Pairs<>+56(SB)/8, $0x001f000f001e000e
 GLOBL bf16Pairs<>(SB), RODATA|NOPTR, $64
 
-// Makes rows of pairs of up to 16 columns of k terms.
+// Transposes up to 16 columns of k terms to rows of pairs.
 TEXT ·bf16Transpose(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), DI
 	MOVQ panel_src(DI), SI
@@ -4180,7 +4180,7 @@ done:
 	VZEROUPPER
 	RET
 
-// Makes pairs within rows, k rows of so many columns, up to a whole register.
+// Packs k rows as pairs of adjacent columns, padded to a full register.
 TEXT ·bf16Convert(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), DI
 	MOVQ panel_src(DI), SI
@@ -4221,7 +4221,7 @@ next:
 	VZEROUPPER
 	RET
 
-// Rounds of 28 multiply-adds of registers.
+// Runs rounds of 28 register multiply-adds.
 TEXT ·bf16Peak(SB), NOSPLIT, $0-8
 	MOVQ rounds+0(FP), CX
 	VPXORD Z0, Z0, Z0

@@ -8,7 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/gemm"
 )
 
-// Every size around the edges of pairs, tiles and registers, in every orientation.
+// Test all sizes around the boundaries of pairs, tiles, and registers, in every orientation.
 func TestBFloat16Shapes(t *testing.T) {
 	for _, m := range []int{0, 1, 6, 14, 17, 33, gemm.PackRows} {
 		for _, n := range []int{0, 1, 15, 16, 17, 31, 33, 65} {
@@ -25,7 +25,7 @@ func TestBFloat16Shapes(t *testing.T) {
 	}
 }
 
-// The product with 1 shows how operands are rounded, on all ways to pack A and B.
+// Multiplication by 1 shows how operands are rounded, in all ways to pack A and B.
 func TestBFloat16Rounding(t *testing.T) {
 	inf := math.Inf(1)
 	cases := []struct {
@@ -35,14 +35,14 @@ func TestBFloat16Rounding(t *testing.T) {
 		{1, 1}, {0, 0}, {0x1p-126, 0x1p-126}, {-3.5, -3.5},
 		{1 + 0x1p-8, 1},                          // a tie, to even
 		{1 + 0x3p-8, 1 + 0x1p-6},                 // a tie, to even, upwards
-		{1 + 0x1p-8 + 0x1p-23, 1 + 0x1p-7},       // just more
-		{-(1 + 0x3p-8 - 0x1p-23), -(1 + 0x1p-7)}, // just less
+		{1 + 0x1p-8 + 0x1p-23, 1 + 0x1p-7},       // just above a tie
+		{-(1 + 0x3p-8 - 0x1p-23), -(1 + 0x1p-7)}, // just below a tie
 		{2 - 0x1p-23, 2},
 		{0x1.fep127, 0x1.fep127}, // the largest bfloat16
 		{math.MaxFloat32, inf}, {-math.MaxFloat32, -inf},
 		{float32(inf), inf}, {float32(-inf), -inf},
 		{float32(math.NaN()), math.NaN()},
-		{math.Float32frombits(0x7f800001), math.NaN()}, // whose upper half is infinity's
+		{math.Float32frombits(0x7f800001), math.NaN()}, // whose upper half is infinity
 		{math.Float32frombits(0xffffffff), math.NaN()}, // which must not overflow to zero
 	}
 	x := make([]float32, len(cases))
@@ -77,8 +77,8 @@ func TestBFloat16Rounding(t *testing.T) {
 	}
 }
 
-// Without the instruction, the result is Float32's of rounded operands; with it, it
-// is not much else.
+// Without AVX512_BF16, the result is bit-identical to Float32 of rounded operands. With it, the
+// result is close.
 func TestBFloat16IsFloat32OfRounded(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	const m, n, k = 37, 70, 77

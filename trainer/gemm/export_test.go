@@ -1,6 +1,6 @@
 package gemm
 
-// NewWorkspaceFor returns a workspace that uses the kernels of a name.
+// NewWorkspaceFor returns a workspace that uses the kernels with the given name.
 func NewWorkspaceFor(name string, workers int) *Workspace {
 	for _, k := range available() {
 		if k.name == name {
@@ -10,7 +10,7 @@ func NewWorkspaceFor(name string, workers int) *Workspace {
 	panic("gemm: no kernels called " + name)
 }
 
-// The sizes of blocks, and those from which on operands are copied.
+// Block sizes, and the sizes above which operands are packed.
 const (
 	Depth     = depth
 	Height    = height

@@ -11,9 +11,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/gemm"
 )
 
-// Every size around the edges of the tiles, registers and blocks, in every
-// orientation, is right, the same bits with all kernels, and written only where it
-// belongs.
+// Test all sizes around the boundaries of tiles, registers, and blocks, in every orientation: the
+// result is correct, bit-identical with all kernels, and written only to C.
 func TestShapes(t *testing.T) {
 	rows := []int{0, 1, 2, 5, 6, 7, 13, 14, 15, 29, 57, 192}
 	cols := []int{0, 1, 3, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 50, 65}
@@ -33,7 +32,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// Each height of a tile, and more terms than one block has.
+// Test each tile height, with more terms than one block has.
 func TestHeightsAndDepths(t *testing.T) {
 	for m := 1; m <= 30; m++ {
 		for _, k := range []int{gemm.Depth - 1, gemm.Depth, gemm.Depth + 1, 2*gemm.Depth + 77} {
@@ -44,8 +43,8 @@ func TestHeightsAndDepths(t *testing.T) {
 	}
 }
 
-// More rows, columns or terms than one block has, copies of A, and a B that is used
-// where it lies, or copied, since it is larger than the first-level cache.
+// Test more rows, columns, or terms than one block has, packed blocks of A, and a B that is used in
+// place, or packed because it is larger than the L1 cache.
 func TestBlocks(t *testing.T) {
 	for _, p := range []product{
 		{m: 2*gemm.Height + 9, n: 40, k: gemm.Depth + 18},
@@ -63,7 +62,7 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// Views whose rows and columns are both apart, and rows that are all the same.
+// Test views with strided rows and columns, and rows that are all the same.
 func TestGeneralStrides(t *testing.T) {
 	data := make([]float32, 4000)
 	for i := range data {
@@ -105,12 +104,12 @@ func TestGeneralStrides(t *testing.T) {
 	}
 }
 
-// Zeros, infinities, subnormals and overflow are treated alike.
+// Zeros, infinities, subnormals, and overflow give the same results with all kernels.
 func TestSpecialNumbers(t *testing.T) {
 	numbers := []float32{0, float32(math.Copysign(0, -1)), 1, -1, 0x1p-149, -0x1p-149, 0x1.8p-127, 0x1p-75, -0x1p-75,
 		0x1.fffffep127, -0x1.fffffep127, 0x1p64, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), 3.1415927}
 	r := rand.New(rand.NewPCG(7, 7))
-	for _, among := range []int{len(numbers), 9, 12} { // all; none that is large; no infinities
+	for _, among := range []int{len(numbers), 9, 12} { // all; no large ones; no infinities
 		for range 100 {
 			const m, n, k = 15, 33, 3
 			a, b := make([]float32, m*k), make([]float32, k*n)
@@ -133,7 +132,7 @@ func TestSpecialNumbers(t *testing.T) {
 	}
 }
 
-// The number of workers changes nothing in the result, whichever side they divide.
+// The number of workers does not change the result, whichever dimension they divide.
 func TestWorkersDoNotChangeBits(t *testing.T) {
 	for _, p := range []product{
 		{m: 203, n: 65, k: 101, transB: true, padC: 3},
@@ -158,7 +157,7 @@ func TestWorkersDoNotChangeBits(t *testing.T) {
 	}
 }
 
-// A part of C is the same bits if it is computed alone.
+// A part of C has the same bits if it is computed separately.
 func TestPlaceDoesNotChangeBits(t *testing.T) {
 	for way := range 4 {
 		p := product{m: 203, n: 70, k: 2*gemm.Depth + 7, transB: way&1 != 0, bf16: way&2 != 0}

@@ -9,8 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/gemm"
 )
 
-// guarded returns n elements that end, or begin, at a page that must not be
-// touched.
+// guarded returns n elements that end, or begin, at an inaccessible page.
 func guarded(t *testing.T, n int, atEnd bool) []float32 {
 	t.Helper()
 	page := unix.Getpagesize()
@@ -32,8 +31,8 @@ func guarded(t *testing.T, n int, atEnd bool) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(&memory[first])), n)
 }
 
-// A kernel that reads or writes past a matrix, even under a mask that it forgot,
-// ends the test with a fault.
+// A kernel that reads or writes past a matrix, even under a missing mask, fails the test with a
+// fault.
 func TestTouchesNothingOutside(t *testing.T) {
 	for _, atEnd := range []bool{true, false} {
 		for _, m := range []int{1, 13, 30, gemm.PackRows} {

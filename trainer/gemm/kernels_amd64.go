@@ -2,8 +2,7 @@ package gemm
 
 import "golang.org/x/sys/cpu"
 
-// available returns the kernels that this processor and its operating system can
-// run, the fastest first.
+// available returns the kernels that the CPU and the operating system support, fastest first.
 func available() []kernels {
 	var list []kernels
 	if cpu.X86.HasAVX512F && cpu.X86.HasFMA {

@@ -2,25 +2,25 @@ package gemm
 
 import "fmt"
 
-// Matrix is a view of a matrix: element (i, j) is Data[i*RowStride+j*ColStride].
+// A Matrix is a strided view: element (i, j) is Data[i*RowStride+j*ColStride].
 type Matrix struct {
 	Data                 []float32
 	Rows, Cols           int
 	RowStride, ColStride int // in elements, not negative
 }
 
-// Dense is the row-major matrix that fills data without gaps.
+// Dense returns a row-major matrix that fills data without gaps.
 func Dense(data []float32, rows, cols int) Matrix {
 	return Matrix{Data: data, Rows: rows, Cols: cols, RowStride: cols, ColStride: 1}
 }
 
-// T is the transpose of m, over the same elements.
+// T returns the transpose of m, a view of the same elements.
 func (m Matrix) T() Matrix {
 	return Matrix{Data: m.Data, Rows: m.Cols, Cols: m.Rows, RowStride: m.ColStride, ColStride: m.RowStride}
 }
 
-// part is the view of so many rows and columns of m from (i, j) on. They are not
-// zero, unless m has no data: then neither has its part.
+// part returns a view of the given number of rows and columns of m, starting at (i, j). They must
+// not be zero. If m has no data, the view has none.
 func (m Matrix) part(i, j, rows, cols int) Matrix {
 	if m.Data != nil {
 		m.Data = m.Data[i*m.RowStride+j*m.ColStride:]
@@ -29,8 +29,8 @@ func (m Matrix) part(i, j, rows, cols int) Matrix {
 	return m
 }
 
-// check panics unless all elements of m lie in its data. The comparison is by
-// division, since the product of hostile sizes could wrap around.
+// check panics unless all elements of m are in its data. It compares quotients, because the product
+// of invalid sizes could overflow.
 func (m Matrix) check(name string) {
 	if m.Rows < 0 || m.Cols < 0 || m.RowStride < 0 || m.ColStride < 0 {
 		panic(fmt.Sprintf("gemm: %s is %dx%d with strides %d and %d", name, m.Rows, m.Cols, m.RowStride, m.ColStride))

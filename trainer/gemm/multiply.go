@@ -2,47 +2,42 @@ package gemm
 
 import "unsafe"
 
-// The product is computed in blocks (Goto and van de Geijn, Anatomy of
-// high-performance matrix multiplication, 2008): for some columns of B, for some
-// of the terms, for some rows of A, panel by panel of B and tile by tile of C. The
-// block of A stays in the second-level cache while all panels of B pass by, and a
-// panel while all tiles of the block do. A small block of B stays in the first-level
-// cache as a whole: then C is computed by rows of tiles.
+// The multiplication is blocked (Goto and van de Geijn, Anatomy of high-performance matrix
+// multiplication, 2008). The loops are, from the outside: column blocks of B, blocks of terms, row
+// blocks of A, panels of B, and register tiles of C. The block of A stays in the L2 cache during
+// all panels of B, and a panel stays in the L1 cache during all tiles of the block. If a whole
+// block of B fits the L1 cache, C is computed by rows of tiles instead.
 const (
-	// depth is how many packed elements a kernel takes at once. With the widest
-	// panel that is 512*32*4 bytes = 64 KiB of B. Measured on Zen 5: half of it
-	// costs up to a tenth on large squares.
+	// depth is the number of packed elements that a kernel processes in one call. With the widest
+	// panel that is 512*32*4 bytes = 64 KiB of B. Half of it is up to a tenth slower for large
+	// square matrices, measured on Zen 5.
 	depth = 512
 
-	// height is the number of rows of a block of A, 19 tiles of 14:
-	// 266*512*4 bytes = 532 KiB.
+	// height is the number of rows of a block of A: 19 tiles of 14 rows, 266*512*4 bytes = 532 KiB.
 	height = 266
 
 	// width is the number of columns of a block of B: 1024*512*4 bytes = 2 MiB.
 	width = 1024
 
-	// line is the number of elements in a cache line, and in a strip, after which
-	// kernels fetch lines.
+	// line is the number of elements in a cache line, and in a strip, after which kernels prefetch.
 	line = 16
 )
 
-// packRows is the number of rows of A from which on it pays to copy a panel of B
-// whose rows are far apart, so that it lies in one piece: measured between 128,
-// where the copy costs 5%, and 256, where it gains nothing but with AVX2 at large
-// strides, where it gains a third.
+// packRows is the number of rows of A that justifies packing a panel of B with strided rows. It was
+// measured between 128 rows, where the copy costs 5%, and 256 rows, where it gains nothing, except
+// with AVX2 and large strides, where it gains a third.
 const packRows = 192
 
-// packCols is the number of columns of B from which on it pays to copy a block of A:
-// measured between 256, where the copy costs up to 5%, and 512, where it gains 4% at
-// least, and more where the rows of A are a multiple of a page apart.
+// packCols is the number of columns of B that justifies packing a block of A. It was measured
+// between 256 columns, where the copy costs up to 5%, and 512 columns, where it gains at least 4%,
+// and more if the row stride of A is a multiple of the page size.
 const packCols = 384
 
-// nearTerms is the size of a block of A or B that stays in the first-level cache in any
-// case, so that it need not be copied: 32 KiB.
+// nearTerms is the size in elements of a block of A or B that stays in the L1 cache anyway, so that
+// it is not packed: 32 KiB.
 const nearTerms = 1 << 13
 
-// newRooms returns room for a packed block of A, and one of B, both aligned to a
-// cache line.
+// newRooms returns buffers for a packed block of A and of B, both aligned to a cache line.
 func (k *kernel) newRooms() (a, b []float32) {
 	if k.cols == 0 {
 		return make([]float32, portableRows*depth), make([]float32, 2*depth)
@@ -50,14 +45,14 @@ func (k *kernel) newRooms() (a, b []float32) {
 	return aligned((height + 2*line) * (depth + 2*line)), aligned(depth * width)
 }
 
-// aligned returns n elements from the beginning of a cache line on.
+// aligned returns n elements, aligned to a cache line.
 func aligned(n int) []float32 {
 	room := make([]float32, n+line)
 	off := -uintptr(unsafe.Pointer(&room[0])) % (4 * line) / 4
 	return room[off:][:n]
 }
 
-// multiply computes the worker's product.
+// multiply computes the worker's part of the product.
 func (w *worker) multiply() {
 	k := w.kernel
 	if k.cols == 0 {
@@ -79,8 +74,8 @@ func (w *worker) multiply() {
 	}
 }
 
-// block adds n terms from p on to rows of C from top on, and its columns from left to
-// before right. Start is the whole of what they are added to.
+// block adds n terms, starting at p, to the rows of C from top and to its columns from left to
+// before right. start is the whole matrix that they are added to.
 func (w *worker) block(start *Matrix, top, rows, left, right, p, n int) {
 	k, t := w.kernel, &w.tile
 	elements := (n + k.pair - 1) / k.pair
@@ -92,7 +87,7 @@ func (w *worker) block(start *Matrix, top, rows, left, right, p, n int) {
 	t.aRow, t.aCol = bytes(a.RowStride), bytes(a.ColStride)
 	t.cRow, t.startRow = bytes(w.c.RowStride), bytes(start.RowStride)
 	tiles := (rows + k.rows - 1) / k.rows
-	high, higher := rows/tiles, rows%tiles // so many are a row higher than the others
+	high, higher := rows/tiles, rows%tiles // the first higher tiles have one more row
 	stacks := [2]stack{{high + 1, higher}, {high, tiles - higher}}
 	if cols := right - left; w.usable(cols) && n*cols <= nearTerms {
 		w.across(&a, start, stacks, top, left, right, p)
@@ -101,19 +96,19 @@ func (w *worker) block(start *Matrix, top, rows, left, right, p, n int) {
 	}
 }
 
-// stack is some tiles of the same height, one below the other.
+// stack is a number of tiles of equal height in a column.
 type stack struct{ rows, tiles int }
 
-// usable reports whether the kernel can use so many columns of B where they lie.
+// usable reports whether the kernel can use this number of columns of B in place.
 func (w *worker) usable(cols int) bool {
 	k := w.kernel
 	return w.b.ColStride == 1 && k.pair == 1 && !w.round && (k.masked || cols%k.lanes == 0)
 }
 
-// across computes a block by rows of tiles, for a B that the first-level cache holds.
-// Rows of C are often a multiple of half a page apart: down a column, all their lines
-// would compete for the same few sets of that cache, and with those of B. Measured with
-// 512 columns: a seventh of the speed with 10 terms, half of it with 4.
+// across computes a block by rows of tiles, for a B that fits the L1 cache. The row stride of C is
+// often a multiple of half a page. Down a column, all cache lines of C would then compete for the
+// same few cache sets, also with those of B. With 512 columns, this costs a seventh of the speed
+// with 10 terms, and half of it with 4.
 func (w *worker) across(a, start *Matrix, stacks [2]stack, top, left, right, p int) {
 	k, t := w.kernel, &w.tile
 	t.bRow, t.fetching = bytes(w.b.RowStride), 0
@@ -121,7 +116,7 @@ func (w *worker) across(a, start *Matrix, stacks [2]stack, top, left, right, p i
 	if start.Data != nil {
 		t.startTile = bytes(k.cols)
 	}
-	last := right - (right-left)%k.cols // where the columns begin that fill no tile
+	last := right - (right-left)%k.cols // first column that does not fill a tile
 	i := top
 	for _, s := range stacks {
 		for range s.tiles {
@@ -138,7 +133,7 @@ func (w *worker) across(a, start *Matrix, stacks [2]stack, top, left, right, p i
 	}
 }
 
-// down computes a block by panels of B, of n terms from p on, and columns of tiles.
+// down computes a block by panels of B with n terms, starting at p, and columns of tiles.
 func (w *worker) down(a, start *Matrix, stacks [2]stack, top, left, right, p, n int) {
 	k, t := w.kernel, &w.tile
 	rows, elements := a.Rows, int(t.k)
@@ -151,7 +146,7 @@ func (w *worker) down(a, start *Matrix, stacks [2]stack, top, left, right, p, n 
 			t.b, t.bRow = at(&w.b, p, j), bytes(w.b.RowStride)
 		} else {
 			room := w.bRoom
-			if rows < w.c.Rows { // other blocks need the panel too
+			if rows < w.c.Rows { // other blocks need the panel also
 				room = room[(j-left)*elements:]
 			}
 			packed := Dense(room[:k.cols*elements], elements, k.cols)
@@ -161,7 +156,7 @@ func (w *worker) down(a, start *Matrix, stacks [2]stack, top, left, right, p, n 
 			t.b, t.bRow = &packed.Data[0], bytes(k.cols)
 		}
 		t.fetching = 0
-		if next < right && (direct || top == 0) { // it is not packed already
+		if next < right && (direct || top == 0) { // the next panel is not packed yet
 			t.fetch, t.fetching = uintptr(unsafe.Pointer(at(&w.b, p, next))), shares
 		}
 		i := top
@@ -177,7 +172,7 @@ func (w *worker) down(a, start *Matrix, stacks [2]stack, top, left, right, p, n 
 	}
 }
 
-// tiles computes n tiles of the same size, the first of them at (i, j).
+// tiles computes n tiles of equal size, the first at (i, j).
 func (w *worker) tiles(start *Matrix, i, j, rows, cols, n int) {
 	k, t := w.kernel, &w.tile
 	t.c, t.start = at(&w.c, i, j), nil
@@ -189,8 +184,8 @@ func (w *worker) tiles(start *Matrix, i, j, rows, cols, n int) {
 	k.tiles[(cols-1)/k.lanes][rows-1](t)
 }
 
-// split returns the smallest multiple of unit that divides n into no more parts
-// than limit does.
+// split returns the smallest multiple of unit that divides n into at most as many parts as limit
+// does.
 func split(n, limit, unit int) int {
 	parts := (n + limit - 1) / limit
 	size := (n + parts - 1) / parts

@@ -1,7 +1,7 @@
 package gemm
 
-// packA copies a block of A into the worker's room and returns where it is. Rows or
-// columns that are contiguous remain so, but lie a line apart instead of pages.
+// packA copies a block of A into the worker's buffer and returns the copy. Contiguous rows or
+// columns remain contiguous, but their stride is a few cache lines instead of pages.
 func (k *kernel) packA(w *worker, a Matrix) Matrix {
 	elements := (a.Cols + k.pair - 1) / k.pair
 	packed := Matrix{Data: w.aRoom, Rows: a.Rows, Cols: elements, RowStride: spaced(elements), ColStride: 1}
@@ -30,15 +30,15 @@ func (k *kernel) packA(w *worker, a Matrix) Matrix {
 	return packed
 }
 
-// packB copies a panel of B, of at most k.cols columns. The columns that a register
-// of the panel has and B has not are left as they are: they are not stored.
+// packB copies a panel of B with at most k.cols columns. Columns of the panel beyond those of B are
+// not initialized, because their results are not stored.
 func (k *kernel) packB(w *worker, packed, b Matrix) {
 	switch {
 	case b.ColStride == 1 && (k.masked || b.Cols == k.cols):
 		w.pack(k.copyRows, packed, b, b.RowStride)
 	case b.RowStride == 1:
 		rows, cols := b.Rows, b.Cols
-		if !k.masked { // whole squares only
+		if !k.masked { // full squares only
 			rows, cols = rows/k.lanes*k.lanes, cols/k.lanes*k.lanes
 		}
 		for j := 0; j < cols && rows > 0; j += k.lanes {
@@ -59,10 +59,10 @@ func (k *kernel) packB(w *worker, packed, b Matrix) {
 	}
 }
 
-// pack packs src by the assembly that is given. The stride is that of its rows, or
-// of its columns for a transposition.
+// pack packs src with the given assembly function. stride is the row stride of src, or the column
+// stride if the function transposes.
 func (w *worker) pack(with func(*panel), packed, src Matrix, stride int) {
-	p := &w.panel // not set by a literal, which is made elsewhere and copied
+	p := &w.panel // assigned field by field, because a literal would be created elsewhere and copied
 	p.src, p.dst = &src.Data[0], &packed.Data[0]
 	p.srcStride, p.dstStride = bytes(stride), bytes(packed.RowStride)
 	p.terms, p.cols = uintptr(src.Rows), uintptr(src.Cols)
@@ -96,6 +96,6 @@ func copyRows(dst, src Matrix) {
 	}
 }
 
-// spaced is the distance of packed rows of n elements: whole lines, and one more, so
-// that rows of a power of two do not all fall into the same few sets of a cache.
+// spaced returns the stride of packed rows of n elements: whole cache lines plus one, so that rows
+// of a power of two do not all map to the same few cache sets.
 func spaced(n int) int { return (n+line-1)/line*line + line }

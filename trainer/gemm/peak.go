@@ -2,14 +2,13 @@ package gemm
 
 import "time"
 
-// Peak measures how fast one core multiplies and adds with the workspace's kernels
-// for float32 if it never waits for memory, in GFLOP/s (1e9 products and sums a
-// second): what no multiplication on one thread exceeds. It takes about the given
-// time and returns the best of many short runs, since others may use the core
-// too. For portable code, whose limit is not known, it is 0.
+// Peak measures the peak rate of one core for float32 with the workspace's kernels and without
+// memory accesses, in GFLOP/s (1e9 multiplications and additions per second). No multiplication on
+// one thread is faster. Peak takes about the given time and returns the best of many short runs,
+// because other programs may use the core. It returns 0 for portable code, whose limit is unknown.
 func (ws *Workspace) Peak(d time.Duration) float64 { return ws.kernels.float32.measure(d) }
 
-// PeakBFloat16 is Peak of the kernels for bfloat16.
+// PeakBFloat16 measures the peak rate for bfloat16.
 func (ws *Workspace) PeakBFloat16(d time.Duration) float64 { return ws.kernels.bfloat16.measure(d) }
 
 func (k *kernel) measure(d time.Duration) float64 {

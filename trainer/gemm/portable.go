@@ -2,16 +2,15 @@ package gemm
 
 import "github.com/ddpbatch/ddpbatch/trainer/fma"
 
-// portableRows is the number of rows of A that the portable code gathers, where
-// they are not contiguous: 48*512*4 bytes = 96 KiB.
+// portableRows is the number of rows of A that the portable code gathers if they are not
+// contiguous: 48*512*4 bytes = 96 KiB.
 const portableRows = 48
 
-// multiplyPortable computes the worker's product in plain Go. It is the
-// definition of what the other kernels compute.
+// multiplyPortable computes the worker's part of the product in plain Go. It is the reference for
+// the other kernels.
 //
-// It is made of dot products of three rows of A with two columns of B, which are
-// gathered where they are not contiguous: the columns in the first elements of
-// the room for B, the rows in that for A.
+// It computes dot products of three rows of A with two columns of B. It gathers them if they are
+// not contiguous: columns in the first elements of the buffer for B, rows in the buffer for A.
 func multiplyPortable(w *worker) {
 	c, a, b := w.c, w.a, w.b
 	for p := 0; p < a.Cols; p += depth {
@@ -37,8 +36,8 @@ func multiplyPortable(w *worker) {
 				w.gather(b0, b.Data[p*b.RowStride+j*b.ColStride:], b.RowStride)
 				w.gather(b1, b.Data[p*b.RowStride+j1*b.ColStride:], b.RowStride)
 				for i := first; i < end; i += 3 {
-					// Where three rows or two columns do not go around, the last
-					// is computed again, from the same beginning.
+					// If the number of rows or columns is not a multiple of three or two, the last
+					// one is computed again, from the same start value.
 					i1, i2 := min(i+1, end-1), min(i+2, end-1)
 					c0, c1, c2 := c.Data[i*c.RowStride:], c.Data[i1*c.RowStride:], c.Data[i2*c.RowStride:]
 					var s sums
@@ -54,7 +53,7 @@ func multiplyPortable(w *worker) {
 	}
 }
 
-// gather copies elements that are a stride apart, and rounds them if the worker does.
+// gather copies strided elements, and rounds them if the worker rounds.
 func (w *worker) gather(dst, src []float32, stride int) {
 	for i := range dst {
 		dst[i] = src[i*stride]
@@ -64,11 +63,11 @@ func (w *worker) gather(dst, src []float32, stride int) {
 	}
 }
 
-// sums are those of three rows and two columns. Six of them hide the latency of
-// one and, with the factors, just fit into the registers that Go uses.
+// sums holds the sums of three rows and two columns. Six of them hide the latency of one and, with
+// the factors, just fit the registers that Go uses.
 type sums struct{ s00, s01, s10, s11, s20, s21 float32 }
 
-// add adds the products of rows and columns, which are all of the same length.
+// add adds the products of rows and columns, which all have the same length.
 func (s *sums) add(a0, a1, a2, b0, b1 []float32) {
 	a1, a2, b0, b1 = a1[:len(a0)], a2[:len(a0)], b0[:len(a0)], b1[:len(a0)]
 	s00, s01, s10, s11, s20, s21 := s.s00, s.s01, s.s10, s.s11, s.s20, s.s21

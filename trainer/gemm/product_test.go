@@ -10,7 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/gemm"
 )
 
-// product is one multiplication, with its operands in larger matrices.
+// product is one multiplication, with operands that are views of larger matrices.
 type product struct {
 	m, n, k                int
 	transA, transB         bool
@@ -19,7 +19,7 @@ type product struct {
 	padA, padB, padC, offC int
 }
 
-// origin is where the sums of a product start from.
+// origin is the start value of a product.
 type origin int
 
 const (
@@ -30,8 +30,7 @@ const (
 
 func (o origin) String() string { return [...]string{"zero", "C", "bias"}[o] }
 
-// start returns the origin with a bias of n elements, and the matrix that c then
-// starts from.
+// start returns the origin with a bias of n elements, and the matrix of start values for c.
 func (o origin) start(c gemm.Matrix, seed uint64) (gemm.Start, gemm.Matrix) {
 	row := make([]float32, c.Cols)
 	switch o {
@@ -53,12 +52,11 @@ func (p product) String() string {
 		p.m, p.n, p.k, p.transA, p.transB, p.from, p.bf16, p.padA, p.padB, p.padC, p.offC)
 }
 
-// canary is what C holds outside its elements.
+// canary is the value of C outside its elements.
 const canary = 12345
 
-// operand returns a random matrix, its rows (of the transpose, if transposed) pad
-// elements apart, in a slice without an element more than it needs. What is
-// between its rows is NaN, which would spoil all that it touches.
+// operand returns a random matrix with pad elements between its rows (or columns, if transposed),
+// in a slice without extra elements. The padding is NaN, which propagates to every result.
 func operand(r *rand.Rand, rows, cols, pad int, transposed bool) gemm.Matrix {
 	if transposed {
 		return operand(r, cols, rows, pad, false).T()
@@ -76,7 +74,7 @@ func operand(r *rand.Rand, rows, cols, pad int, transposed bool) gemm.Matrix {
 	return m
 }
 
-// operands returns the same A, B and C for the same seed.
+// operands returns the same A, B, and C for the same seed.
 func (p product) operands(seed uint64) (c, a, b gemm.Matrix) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	a, b = operand(r, p.m, p.k, p.padA, p.transA), operand(r, p.k, p.n, p.padB, p.transB)
@@ -103,7 +101,7 @@ func (p product) multiply(ws *gemm.Workspace, c, a, b gemm.Matrix, start gemm.St
 	}
 }
 
-// workspaces have one worker each and all kernels, the fastest first.
+// workspaces returns one workspace with one worker for each kernel, fastest first.
 var workspaces = sync.OnceValue(func() []*gemm.Workspace {
 	var list []*gemm.Workspace
 	for _, name := range gemm.Kernels() {
@@ -112,8 +110,8 @@ var workspaces = sync.OnceValue(func() []*gemm.Workspace {
 	return list
 })
 
-// check multiplies with all kernels, and compares each with float64, and with the
-// first of those that promise the same bits.
+// check multiplies with all kernels and compares each result with float64, and with the first of
+// those that guarantee the same bits.
 func (p product) check(t *testing.T, seed uint64) {
 	t.Helper()
 	c, a, b := p.operands(seed)
@@ -149,8 +147,8 @@ func (p product) check(t *testing.T, seed uint64) {
 	}
 }
 
-// expect returns the elements of C in float64, and the bounds of their rounding
-// errors: those of a sum of k fused terms.
+// expect returns the elements of C in float64, and the bounds of their rounding errors for a sum of
+// k fused multiply-adds.
 func (p product) expect(before, a, b gemm.Matrix) (wants, bounds []float64) {
 	number := func(x float32) float64 { return float64(x) }
 	if p.bf16 {
@@ -176,13 +174,13 @@ func (p product) expect(before, a, b gemm.Matrix) (wants, bounds []float64) {
 	return wants, bounds
 }
 
-// toBFloat16 rounds a number that is neither subnormal nor too large to 8 bits.
+// toBFloat16 rounds a value to 8 bits. The value must be neither subnormal nor too large.
 func toBFloat16(x float32) float64 {
 	fraction, exponent := math.Frexp(float64(x))
 	return math.Ldexp(math.RoundToEven(fraction*256), exponent-8)
 }
 
-// sameBits fails unless both are the same numbers; one NaN is like another.
+// sameBits fails unless both slices are bit-identical. All NaNs are equal.
 func sameBits(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	for i := range want {

@@ -2,8 +2,8 @@ package gemm
 
 import "fmt"
 
-// Start is what the sums of a product start from: [Zero], [Accumulate] or [Bias].
-// The zero value is Zero.
+// Start is the start value of the sums of a product: [Zero], [Accumulate], or [Bias]. The zero
+// value is Zero.
 type Start struct {
 	from origin
 	bias []float32
@@ -20,21 +20,21 @@ const (
 // Zero starts from zero: C = A·B.
 func Zero() Start { return Start{} }
 
-// Accumulate starts from what C holds: C += A·B.
+// Accumulate starts from the elements of C: C += A·B.
 func Accumulate() Start { return Start{from: fromC} }
 
-// Bias starts every row from the same one, which has an element for each column of
-// C and shares none with it: C = bias + A·B. It costs nothing more than Zero.
+// Bias starts every row from the given row: C = bias + A·B. It has one element per column of C and
+// must not overlap C. It costs no more than Zero.
 func Bias(row []float32) Start { return Start{from: fromBias, bias: row} }
 
-// check panics unless c can start so.
+// check panics unless s is valid for c.
 func (s Start) check(c Matrix) {
 	if s.from == fromBias && len(s.bias) != c.Cols {
 		panic(fmt.Sprintf("gemm: bias has %d elements, C is %dx%d", len(s.bias), c.Rows, c.Cols))
 	}
 }
 
-// in is the matrix that c starts from, which has no data if it starts from zero.
+// in returns the matrix of start values for c. It has no data if c starts from zero.
 func (s Start) in(c Matrix) Matrix {
 	switch s.from {
 	case fromC:
@@ -46,7 +46,7 @@ func (s Start) in(c Matrix) Matrix {
 	}
 }
 
-// fill writes to c what it starts from: its product with no terms.
+// fill sets c to its start values: a product without terms.
 func (s Start) fill(c Matrix) {
 	for i := range c.Rows {
 		row := c.Data[i*c.RowStride:][:c.Cols]

@@ -2,7 +2,7 @@
 
 package gemm
 
-// avx512Tiles are the kernels by registers and rows, both less one.
+// avx512Tiles contains the kernels by number of registers and rows, both minus one.
 var avx512Tiles = [2][]func(*tile){
 	{
 		avx512Tile1x16,
@@ -130,7 +130,7 @@ func avx512CopyRows(p *panel)
 //go:noescape
 func avx512Transpose(p *panel)
 
-// bf16Tiles are the kernels by registers and rows, both less one.
+// bf16Tiles contains the kernels by number of registers and rows, both minus one.
 var bf16Tiles = [2][]func(*tile){
 	{
 		bf16Tile1x16,
@@ -261,7 +261,7 @@ func bf16Transpose(p *panel)
 //go:noescape
 func bf16Convert(p *panel)
 
-// avx2Tiles are the kernels by registers and rows, both less one.
+// avx2Tiles contains the kernels by number of registers and rows, both minus one.
 var avx2Tiles = [2][]func(*tile){
 	{
 		avx2Tile1x8,

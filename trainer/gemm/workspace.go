@@ -5,33 +5,33 @@ import (
 	"sync"
 )
 
-// Workspace is the memory and the workers of multiplications: 3 MB for each worker.
-// It serves one multiplication at a time: goroutines that multiply at once need one
-// each, others best share one.
+// A Workspace holds the memory and the workers of multiplications: 3 MB for each worker. It runs
+// one multiplication at a time: goroutines that multiply concurrently need one each, and others
+// should share one.
 type Workspace struct {
 	kernels kernels
 	workers []*worker
 	wait    sync.WaitGroup
-	// minTerms is the number of multiply-adds from which on a worker is used, for
-	// each term that is added at once.
+	// minTerms is the minimum number of multiply-adds that justifies another worker, per term that
+	// is added at a time.
 	minTerms float64
 }
 
-// worker is what one goroutine needs for its part of a product.
+// worker holds the state of one goroutine for its part of a product.
 type worker struct {
 	c, a, b      Matrix
-	start        Matrix // what C starts from, without data if from zero
+	start        Matrix // start values of C; no data for zero
 	kernel       *kernel
-	round        bool   // operands to bfloat16, since the kernel does not
-	run          func() // made once, since a go statement with arguments allocates
+	round        bool   // round operands to bfloat16, because the kernel does not
+	run          func() // created once, because a go statement with arguments allocates
 	tile         tile
 	panel        panel
-	aRoom, bRoom []float32 // for what the kernel copies
+	aRoom, bRoom []float32 // buffers for packed operands
 }
 
-// NewWorkspace returns a workspace for the fastest kernels of this processor. It
-// uses at most the given number of goroutines, or GOMAXPROCS if workers is zero
-// or less, and runs none between multiplications.
+// NewWorkspace returns a workspace for the fastest kernels of this CPU. It uses at most the given
+// number of goroutines, or GOMAXPROCS if workers is zero or less. No goroutine runs between
+// multiplications.
 func NewWorkspace(workers int) *Workspace {
 	return newWorkspace(workers, available()[0])
 }
@@ -53,11 +53,11 @@ func newWorkspace(workers int, k kernels) *Workspace {
 	return ws
 }
 
-// Kernel is the name of the kernels in use: "avx512_bf16", "avx512", "avx2" or
-// "portable". The first two are the same for float32.
+// Kernel returns the name of the kernels in use: "avx512_bf16", "avx512", "avx2", or "portable".
+// The first two are the same for float32.
 func (ws *Workspace) Kernel() string { return ws.kernels.name }
 
-// Kernels names all kernels that this processor can run, the fastest first.
+// Kernels returns the names of all kernels that this CPU supports, fastest first.
 func Kernels() []string {
 	var names []string
 	for _, k := range available() {
@@ -66,11 +66,11 @@ func Kernels() []string {
 	return names
 }
 
-// multiply divides the longer side of C among the workers, and does the last part on
-// the caller's own goroutine. No size is zero. The operand of the other side is read,
-// and copied, by every worker.
+// multiply divides the longer dimension of C among the workers, and computes the last part on the
+// caller's goroutine. No size is zero. Every worker reads, and packs, the operand of the other
+// dimension.
 func (ws *Workspace) multiply(k *kernel, round bool, c, a, b Matrix, from Start) {
-	// In floating point, since the product of the sizes can exceed an int.
+	// In floating point, because the product of the sizes can overflow an int.
 	useful := float64(c.Rows) * float64(c.Cols) * float64(a.Cols) / (ws.minTerms * float64(k.pair))
 	start := from.in(c)
 	side, unit := c.Rows, 1
@@ -100,7 +100,7 @@ func (ws *Workspace) multiply(k *kernel, round bool, c, a, b Matrix, from Start)
 		}
 	}
 	ws.wait.Wait()
-	for _, w := range ws.workers[:n] { // keep no one's data alive
+	for _, w := range ws.workers[:n] { // do not keep the caller's data alive
 		w.c, w.a, w.b, w.start = Matrix{}, Matrix{}, Matrix{}, Matrix{}
 		w.tile, w.panel = tile{}, panel{}
 	}

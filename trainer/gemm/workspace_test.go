@@ -17,8 +17,8 @@ func TestFastestKernelsAreChosen(t *testing.T) {
 	}
 }
 
-// The limit is above what a product reaches at the same time, give or take what
-// others do on the machine.
+// The peak rate is higher than the rate of a multiplication at about the same time, with a
+// tolerance for other programs on the machine.
 func TestPeakIsALimit(t *testing.T) {
 	for _, ws := range workspaces() {
 		for _, p := range []product{{m: 84, n: 96, k: 256}, {m: 84, n: 96, k: 256, bf16: true}} {

@@ -8,9 +8,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// BenchmarkCalls reports the best time per element of each function: 1024 elements
-// of each slice, which fit into the first-level cache, and 16384, into the second.
-// Of several runs, the best is the least disturbed.
+// BenchmarkCalls reports the best time per element of each function: for 1024 elements per slice,
+// which fit the L1 cache, and for 16384, which fit the L2 cache. The best of several runs is the
+// least disturbed.
 func BenchmarkCalls(b *testing.B) {
 	for _, c := range calls {
 		for _, n := range []int{1024, 16384} {

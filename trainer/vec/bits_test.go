@@ -10,12 +10,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// sameBits32 reports whether both are the same bits; one NaN is like another.
+// sameBits32 reports whether both values are bit-identical. All NaNs are equal.
 func sameBits32(a, b float32) bool {
 	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
 }
 
-// checkSame fails unless a call leaves the same with all kernels.
+// checkSame fails unless a call has the same results with all kernels.
 func checkSame(t *testing.T, c call, n, off int, fill func(arena)) {
 	t.Helper()
 	var want arena
@@ -52,8 +52,8 @@ func checkSame(t *testing.T, c call, n, off int, fill func(arena)) {
 	}
 }
 
-// Every function gives the same bits with all kernels, for every length around the
-// edges of registers and rounds, at any alignment, for all kinds of numbers.
+// Every function gives the same bits with all kernels, for every length around the boundaries of
+// registers and loop iterations, at any alignment, for all kinds of values.
 func TestKernelsAgree(t *testing.T) {
 	lengths := []int{127, 128, 129, 200, 255, 257, 1000, 1023}
 	for n := range 71 {
@@ -73,7 +73,7 @@ func TestKernelsAgree(t *testing.T) {
 func FuzzKernelsAgree(f *testing.F) {
 	f.Add(uint8(5), uint8(3), []byte("a word of four bytes for each of the slices, and two bytes more"))
 	f.Fuzz(func(t *testing.T, number, off uint8, data []byte) {
-		const size = 4*4 + 2 // of an element of all slices
+		const size = 4*4 + 2 // bytes of one element of all slices
 		checkSame(t, calls[int(number)%len(calls)], len(data)/size, int(off)%40, func(a arena) {
 			for i := range a.h {
 				element := data[i*size:]

@@ -7,15 +7,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// arena is what a call reads and writes: slices of the same length.
+// arena holds the arguments of a call: slices of equal length.
 type arena struct {
 	f    [4][]float32
 	h    []uint16
 	nums [6]float32 // scalar arguments
 }
 
-// call is one function of the package on an arena. It may change all slices and
-// returns its other results.
+// call is one function of the package, applied to an arena. It may change all slices and returns
+// its other results.
 type call struct {
 	name string
 	run  func(u *vec.Unit, a arena) []float64
@@ -37,8 +37,7 @@ func sgdFactors(s [6]float32, nesterov, first bool) vec.SGDFactors {
 	return vec.SGDFactors{LR: s[0], Momentum: s[1], Decay: s[2], GradScale: s[3], Nesterov: nesterov, First: first}
 }
 
-// calls are all functions of the package, some with a slice as both source and
-// destination.
+// calls contains all functions of the package, some with a slice as both source and destination.
 var calls = []call{
 	{"Add", none(func(u *vec.Unit, a arena) { u.Add(a.f[0], a.f[1], a.f[2]) })},
 	{"Add in place", none(func(u *vec.Unit, a arena) { u.Add(a.f[0], a.f[0], a.f[1]) })},
@@ -92,12 +91,11 @@ var calls = []call{
 
 var inf, nan = float32(math.Inf(1)), float32(math.NaN())
 
-// specials are numbers at the edges of something.
+// specials contains special values and values near thresholds.
 var specials = []float32{0, float32(math.Copysign(0, -1)), 1, -1, 0x1p-149, -0x1p-149, 0x1.8p-127, -0x1p-126, 0x1p-75,
 	0x1.fffffep127, -0x1.fffffep127, 0x1p64, inf, -inf, nan, 88.7, 88.8, -87.4, -103.9, -104.1, 89, -150, 0.625, -0.625, 9.1, -20.5}
 
-// fill writes one of 3 kinds of numbers: usual ones, any bits, and special ones
-// among usual ones.
+// fill writes one of 3 kinds of values: usual ones, random bits, and special ones among usual ones.
 func (a arena) fill(seed uint64, kind int) {
 	r := rand.New(rand.NewPCG(seed, uint64(kind)))
 	for _, s := range a.f {
@@ -116,8 +114,7 @@ func (a arena) fill(seed uint64, kind int) {
 	}
 }
 
-// newArena returns an arena of n elements that begin off elements after the start
-// of larger slices, full of NaN.
+// newArena returns an arena of n elements at offset off in larger slices that are full of NaN.
 func newArena(n, off int) arena {
 	var a arena
 	for i := range a.f {

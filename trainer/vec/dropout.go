@@ -1,16 +1,15 @@
 package vec
 
-// Dropout computes y = x*scale where the random number of the element is at or
-// above threshold, and 0 elsewhere. Element i has the number first+i; each number
-// has one random uint32 for each key. The gradient of x is Dropout of that of y,
-// with the same numbers: nothing is kept for it.
+// Dropout computes y = x*scale for elements whose random number is at least threshold, and 0 for
+// others. Element i has the index first+i. Each index has one random uint32 for each key. To
+// compute the gradient of x, apply Dropout to the gradient of y with the same indices: no mask is
+// stored.
 //
-// To drop a part p of the elements, below 1, threshold is p*2^32 and scale 1/(1-p).
+// To drop a fraction p < 1 of the elements, set threshold to p*2^32 and scale to 1/(1-p).
 //
-// The random number is a pure function of key and number: the number's low half,
-// xor a, through lowbias32 (Wellons 2018), plus b, through lowbias32 again, where a
-// and b are mixed of the key and the number's high half. It is not PyTorch's, and
-// not for secrets.
+// The random number is a pure function of key and index: the low half of the index, xor a, through
+// lowbias32 (Wellons 2018), plus b, through lowbias32 again. a and b are derived from the key and
+// the high half of the index. It differs from PyTorch's generator and is not cryptographic.
 func (u *Unit) Dropout(y, x []float32, scale float32, threshold uint32, key, first uint64) {
 	same(len(y), len(x))
 	for len(x) > 0 {
@@ -25,8 +24,8 @@ func (u *Unit) Dropout(y, x []float32, scale float32, threshold uint32, key, fir
 	}
 }
 
-// dropoutKeys mixes the key and the high half of the number. For each high half,
-// different keys give different pairs.
+// dropoutKeys mixes the key and the high half of the index. For each high half, different keys give
+// different pairs.
 func dropoutKeys(key uint64, high uint32) (a, b uint32) {
 	low, top := uint32(key), uint32(key>>32)
 	a = lowbias32(low + lowbias32(high+top))

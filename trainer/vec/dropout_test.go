@@ -8,7 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// kept returns which of n elements from first on are kept, as 0 and 1.
+// kept returns which of n elements, starting at first, are kept, as 0 and 1.
 func kept(n int, threshold uint32, key, first uint64) []float32 {
 	y, x := make([]float32, n), make([]float32, n)
 	for i := range x {
@@ -18,8 +18,8 @@ func kept(n int, threshold uint32, key, first uint64) []float32 {
 	return y
 }
 
-// The share of the kept elements is that of the threshold, everywhere in the
-// range of numbers and for all keys.
+// The fraction of kept elements matches the threshold, over the whole range of indices and for all
+// keys.
 func TestDropoutShare(t *testing.T) {
 	const n = 1 << 16
 	for _, p := range []float64{0, 0.1, 0.5, 0.9} {
@@ -40,8 +40,8 @@ func TestDropoutShare(t *testing.T) {
 	}
 }
 
-// What is kept does not depend on what is beside it, nor on that of another key or
-// of numbers far away: all such pairs agree for half of the elements.
+// The kept elements do not depend on adjacent elements, on other keys, or on distant indices: all
+// such pairs are equal for half of the elements.
 func TestDropoutIndependence(t *testing.T) {
 	const n, half = 1 << 16, 1 << 31
 	agree := func(what string, a, b []float32) {
@@ -69,8 +69,8 @@ func TestDropoutIndependence(t *testing.T) {
 	}
 }
 
-// Every bit of the number and of the key changes every threshold's decision as
-// often: the random number itself is found by bisection.
+// Every bit of the index and of the key changes the decision of every threshold equally often. The
+// test finds the random number by bisection.
 func TestDropoutAvalanche(t *testing.T) {
 	number := func(key, at uint64) uint32 {
 		found := uint32(0)
@@ -97,7 +97,7 @@ func TestDropoutAvalanche(t *testing.T) {
 	}
 }
 
-// The same elements are kept in one piece and in many.
+// One call and many calls keep the same elements.
 func TestDropoutInPieces(t *testing.T) {
 	for _, first := range []uint64{3, 1<<32 - 100, math.MaxUint64 - 50} {
 		whole := kept(300, 1<<31, 9, first)

@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// guarded returns a page between two pages that must not be touched.
+// guarded returns a page between two inaccessible pages.
 func guarded(t *testing.T) []byte {
 	t.Helper()
 	page := unix.Getpagesize()
@@ -26,8 +26,8 @@ func guarded(t *testing.T) []byte {
 	return memory[page : 2*page]
 }
 
-// A kernel that reads or writes past a slice, even under a mask that it forgot,
-// ends the test with a fault.
+// A kernel that reads or writes past a slice, even under a missing mask, fails the test with a
+// fault.
 func TestTouchesNothingOutside(t *testing.T) {
 	var pages [5][]byte
 	for i := range pages {

@@ -1,29 +1,29 @@
 package vec
 
-// The sums of float32 below have 64 partial sums: element i goes to sum i mod 64,
-// in rising order, from 0. Then sums are added by halves: 32 to 63 to 0 to 31, 16
-// to 31 to 0 to 15, and so on.
+// The float32 sums below have 64 partial sums: element i is added to sum i mod 64, in ascending
+// order, starting from 0. Then partial sums are added by halves: 32 to 63 to 0 to 31, 16 to 31 to 0
+// to 15, and so on.
 
-// Sum is the sum of x.
+// Sum returns the sum of x.
 func (u *Unit) Sum(x []float32) float32 { return u.sum(x) }
 
-// Dot is the sum of a*b.
+// Dot returns the sum of a*b.
 func (u *Unit) Dot(a, b []float32) float32 {
 	same(len(a), len(b))
 	return u.dot(a, b)
 }
 
-// SumSquares is the sum of x*x in float64, where squares of float32 are exact and
-// cannot overflow. It has 8 partial sums, added by halves like the others.
+// SumSquares returns the sum of x*x in float64, where squares of float32 values are exact and
+// cannot overflow. It has 8 partial sums, which are also added by halves.
 func (u *Unit) SumSquares(x []float32) float64 { return u.sumSquares(x) }
 
-// Max is the largest element, NaN if any is, -Inf if there is none. Of two zeros,
-// it may be either, but is the same on every processor.
+// Max returns the largest element, NaN if there is one, and -Inf if x is empty. Of zeros with
+// different signs it may return either, but the same on every CPU.
 func (u *Unit) Max(x []float32) float32 { return u.maximum(x) }
 
-// ColumnSum computes dst[j], or adds to it if accumulate is set, the sum over rows
-// of x[i*stride+j], for j below len(dst), one after another from the first row. x
-// may end with the last element of the last row.
+// ColumnSum stores in dst[j] the sum over rows of x[i*stride+j], for j < len(dst), or adds it if
+// accumulate is set. It adds row by row, starting at the first. x may end with the last element of
+// the last row.
 func (u *Unit) ColumnSum(dst, x []float32, rows, stride int, accumulate bool) {
 	n := len(dst)
 	checkRows(len(x), rows, n, stride)

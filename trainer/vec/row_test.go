@@ -16,7 +16,7 @@ func random(r *rand.Rand, n int) []float32 {
 	return x
 }
 
-// near fails unless both are equal up to tol times the larger of want and 1.
+// near fails unless both values are equal up to tol times the larger of want and 1.
 func near(t *testing.T, what string, got float32, want, tol float64) {
 	t.Helper()
 	if !(math.Abs(float64(got)-want) <= tol*math.Max(1, math.Abs(want))) {
@@ -24,7 +24,7 @@ func near(t *testing.T, what string, got float32, want, tol float64) {
 	}
 }
 
-// halving is the documented order of a sum of float32.
+// halving computes a float32 sum in the documented order.
 func halving(x []float32, lanes int) float32 {
 	s := make([]float32, lanes)
 	for i, v := range x {
@@ -105,8 +105,8 @@ func TestSoftmaxGrad(t *testing.T) {
 	}
 }
 
-// Layer norm and its gradients are those of float64, with a mean that is large
-// beside the deviations.
+// Layer normalization and its gradients match float64, with a mean that is large compared with the
+// deviations.
 func TestLayerNorm(t *testing.T) {
 	u := vec.New()
 	r := rand.New(rand.NewPCG(3, 4))
@@ -154,7 +154,7 @@ func TestLayerNorm(t *testing.T) {
 			}
 		}
 	}
-	// In two parts, which must give the same as one.
+	// In two parts, which must give the same result as one.
 	whole, wholeB := append([]float32(nil), dw...), append([]float32(nil), db...)
 	u.LayerNormParamGrad(whole, wholeB, dy, x, mean, rstd, n)
 	u.LayerNormParamGrad(dw[:40], db[:40], dy, x, mean, rstd, n)

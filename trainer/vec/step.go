@@ -1,19 +1,18 @@
 package vec
 
-// AdamFactors are the numbers of one step of Adam or AdamW that are the same for
-// all elements.
+// AdamFactors holds the factors of one step of Adam or AdamW, which are the same for all elements.
 type AdamFactors struct {
-	Beta1, Beta2 float32 // what stays of the averages
+	Beta1, Beta2 float32 // decay rates of the averages
 	New1, New2   float32 // 1-Beta1 and 1-Beta2
-	Keep         float32 // what decoupled weight decay leaves of the parameter
-	Decay        float32 // part of the parameter that is added to the gradient
-	Correction   float32 // root of the second bias correction
+	Keep         float32 // factor of the parameter for decoupled weight decay
+	Decay        float32 // L2 penalty: fraction of the parameter that is added to the gradient
+	Correction   float32 // square root of the second bias correction
 	Eps          float32 // added to the divisor
-	Rate         float32 // minus the learning rate over the first bias correction
-	GradScale    float32 // factor of the gradient; 1 leaves it as it is
+	Rate         float32 // negative learning rate divided by the first bias correction
+	GradScale    float32 // factor of the gradient, such as the clipping factor; 1 has no effect
 }
 
-// Adam is a step of torch.optim.Adam or AdamW for parameters p with gradients g,
+// Adam runs a step of torch.optim.Adam or AdamW for parameters p with gradients g,
 // where m and v are the averages of gradients and of their squares:
 //
 //	d = g*GradScale + Decay*p
@@ -25,17 +24,17 @@ func (u *Unit) Adam(p, g, m, v []float32, f AdamFactors) {
 	u.adam(p, g, m, v, f.Beta1, f.Beta2, f.New1, f.New2, f.Keep, f.Decay, f.Correction, f.Eps, f.Rate, f.GradScale)
 }
 
-// SGDFactors are the numbers of one step of SGD.
+// SGDFactors holds the factors of one step of SGD.
 type SGDFactors struct {
 	LR        float32 // learning rate
-	Momentum  float32 // part of the buffer that stays
-	Decay     float32 // part of the parameter that is added to the gradient
-	GradScale float32 // factor of the gradient; 1 leaves it as it is
-	Nesterov  bool    // look ahead along the momentum
+	Momentum  float32 // decay rate of the buffer
+	Decay     float32 // L2 penalty: fraction of the parameter that is added to the gradient
+	GradScale float32 // factor of the gradient, such as the clipping factor; 1 has no effect
+	Nesterov  bool    // Nesterov momentum
 	First     bool    // first step: the buffer is written only
 }
 
-// SGD is a step of torch.optim.SGD for parameters p with gradients g, without
+// SGD runs a step of torch.optim.SGD for parameters p with gradients g, without
 // momentum if buf is nil, otherwise with the momentum in buf:
 //
 //	d = g*GradScale + Decay*p

@@ -2,7 +2,7 @@ package vec
 
 import "golang.org/x/sys/cpu"
 
-// supported reports whether this processor and its operating system can run them.
+// supported reports whether the CPU and the operating system support the instructions.
 func (s instructions) supported() bool {
 	switch s {
 	case avx512:

@@ -2,5 +2,5 @@
 
 package vec
 
-// supported reports whether this processor can run them.
+// supported reports whether the CPU supports the instructions.
 func (s instructions) supported() bool { return s == portable }

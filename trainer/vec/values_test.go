@@ -7,7 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// ulps is the distance of got from want in units of the last place of want.
+// ulps returns the distance of got from want in units in the last place of want.
 func ulps(got float32, want float64) float64 {
 	nearest := float32(want)
 	if got == nearest || got != got && want != want {
@@ -18,7 +18,7 @@ func ulps(got float32, want float64) float64 {
 	return math.Abs(float64(got)-want) / unit
 }
 
-// everyFloat calls f with numbers all over float32: each step-th, by their bits.
+// everyFloat calls f with values from all of float32: each step-th, by their bits.
 func everyFloat(step uint32, f func(x []float32)) {
 	x := make([]float32, 0, 4096)
 	for bits := uint64(0); bits < 1<<32; bits += uint64(step) {
@@ -31,19 +31,19 @@ func everyFloat(step uint32, f func(x []float32)) {
 	f(x)
 }
 
-// exp is e^x: x-0 is x.
+// exp is e^x, computed by ExpSum with a maximum of 0.
 func exp(u *vec.Unit) func(y, x []float32) {
 	return func(y, x []float32) { u.ExpSum(y, x, 0) }
 }
 
-// Functions of one element are near the true ones over all of float32.
+// The error of elementwise functions is small over all of float32.
 func TestFunctionsAreAccurate(t *testing.T) {
 	u := vec.New()
 	for _, c := range []struct {
 		name string
 		f    func(y, x []float32)
 		want func(x float64) float64
-		most float64 // units in the last place
+		most float64 // ulps
 	}{
 		{"ExpSum", exp(u), math.Exp, 1.1},
 		{"Tanh", u.Tanh, math.Tanh, 1.5},
@@ -66,7 +66,7 @@ func TestFunctionsAreAccurate(t *testing.T) {
 	}
 }
 
-// gelu and its derivative in float64.
+// gelu returns GELU and its derivative in float64.
 func gelu(x float64) (y, slope float64) {
 	const root, cubic = 0.7978845608028654, 0.044715
 	t := math.Tanh(root * (x + cubic*x*x*x))
@@ -93,7 +93,7 @@ func TestGELU(t *testing.T) {
 	}
 }
 
-// What becomes of numbers at the edges.
+// Test results for values at the limits.
 func TestLimits(t *testing.T) {
 	u := vec.New()
 	negativeZero := float32(math.Copysign(0, -1))
@@ -123,7 +123,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Rounding to bfloat16 is to the nearest, to even in the middle.
+// Rounding to bfloat16 is to nearest even.
 func TestBF16(t *testing.T) {
 	u := vec.New()
 	halves := make([]uint16, 4096)

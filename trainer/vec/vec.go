@@ -1,37 +1,32 @@
-// Package vec computes on slices of float32 at the speed of the core or of its
-// memory: activations and their gradients, sums and other reductions, the parts of
-// softmax and layer norm, dropout, steps of optimizers, and conversions to and
-// from bfloat16.
+// Package vec computes on slices of float32, close to the peak rate of the core or of its memory:
+// activations and their gradients, sums and other reductions, the parts of softmax and layer
+// normalization, dropout, optimizer steps, and conversions between float32 and bfloat16.
 //
-// The arithmetic is fixed. Every function is one sequence of operations on an
-// element, each rounded alone, with no fused multiply-add and no approximate
-// instruction; a reduction has a fixed number of partial sums and a fixed order of
-// adding those. AVX-512, AVX2 and portable code are written by internal/vecgen
-// from the same description and give the same bits, whatever the processor and
-// the alignment. Which NaN stands in a result that is not a number is not part of
-// this promise.
+// The arithmetic is fixed. Every function is one sequence of operations on an element, each rounded
+// separately, without fused multiply-adds and approximate instructions. A reduction has a fixed
+// number of partial sums and a fixed order to add them. internal/vecgen writes AVX-512, AVX2, and
+// portable code from the same description. All give the same bits, on every CPU and for every
+// alignment, except for the bits of a NaN.
 //
-// The fastest kernels that the processor has are chosen by [New]. Slices of a call
-// must have the same length; others panic, as all misuse does. The destination may
-// be the same slice as a source, but must not overlap one otherwise. Nothing is
-// allocated, nothing outside of the slices is read or written, and no call starts
-// a goroutine: who divides work among threads divides the slices. The scheduler
-// cannot interrupt a call, which may take a millisecond for some million elements.
+// [New] selects the fastest kernels that the CPU supports. Slices of a call must have the same
+// length; others cause a panic, like all invalid arguments. The destination may be the same slice
+// as a source, but must not overlap one otherwise. Calls allocate nothing, access nothing outside
+// of the slices, and start no goroutines: to use several threads, divide the slices. The Go
+// scheduler cannot preempt a call, which may take a millisecond for some million elements.
 //
-// It does not multiply matrices (that is package gemm), has no other types, and no
-// vector kernels for anything but amd64: elsewhere the portable code keeps the
-// promise above, but not the speed.
+// The package does not multiply matrices (see package gemm) and supports no other types. It has
+// vector kernels only for amd64. On other architectures, the portable code has the same guarantees
+// but is slow.
 package vec
 
 import "fmt"
 
 //go:generate go run ./internal/vecgen
 
-// Unit computes with one set of instructions. It has no state, and may be used by
-// many goroutines at once.
+// A Unit computes with one instruction set. It has no state and is safe for concurrent use.
 type Unit struct{ set instructions }
 
-// instructions are what a unit uses, from the slowest to the fastest.
+// instructions is an instruction set, ordered from slowest to fastest.
 type instructions int
 
 const (
@@ -42,10 +37,10 @@ const (
 
 var setNames = [...]string{"portable", "avx2", "avx512"}
 
-// New returns the fastest unit of this processor.
+// New returns the fastest unit of this CPU.
 func New() *Unit { return &Unit{fastest()} }
 
-// Named returns the unit of a name among [Kernels], and panics for any other.
+// Named returns the unit with a name from [Kernels]. It panics for any other name.
 func Named(name string) *Unit {
 	for set := range instructions(len(setNames)) {
 		if set.supported() && set.String() == name {
@@ -55,8 +50,8 @@ func Named(name string) *Unit {
 	panic(fmt.Sprintf("vec: no kernels called %q for this processor", name))
 }
 
-// Kernels names all units that this processor can run, the fastest first:
-// "avx512", "avx2" and "portable".
+// Kernels returns the names of the units that this CPU supports, fastest first: "avx512", "avx2",
+// and "portable".
 func Kernels() []string {
 	var names []string
 	for set := fastest(); set >= portable; set-- {
@@ -67,12 +62,12 @@ func Kernels() []string {
 	return names
 }
 
-// Kernel is the name of the unit.
+// Kernel returns the name of the unit.
 func (u *Unit) Kernel() string { return u.set.String() }
 
 func (s instructions) String() string { return setNames[s] }
 
-// fastest returns the best that this processor can run.
+// fastest returns the fastest instruction set that this CPU supports.
 func fastest() instructions {
 	set := instructions(len(setNames) - 1)
 	for !set.supported() {
@@ -81,7 +76,7 @@ func fastest() instructions {
 	return set
 }
 
-// same panics unless all lengths are the first.
+// same panics unless all lengths are equal.
 func same(n int, others ...int) {
 	for _, other := range others {
 		if other != n {

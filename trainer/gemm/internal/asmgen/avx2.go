@@ -1,8 +1,8 @@
 package main
 
-// avx2 needs AVX2 and FMA. A tile of 6 rows and 16 columns fills registers 0 to
-// 11; 12 and 13 hold B, and 14 and 15 elements of A by turns, or the masks of C.
-// B is not masked: a panel that is narrower than its registers is copied.
+// avx2 requires AVX2 and FMA. A tile of 6 rows and 16 columns uses registers 0 to 11. Registers 12
+// and 13 hold B, and 14 and 15 alternate elements of A, or hold the masks of C. B is not masked: a
+// panel that is narrower than its registers is packed.
 func avx2() target {
 	multiply := func(w *writer, a, b, sum int) { w.op("VFMADD231PS Y%d, Y%d, Y%d", a, b, sum) }
 	return target{
@@ -39,7 +39,7 @@ func avx2() target {
 			w.ops("VMOVUPS (SI), Y0", "VMOVUPS 32(SI), Y1", "VMOVUPS Y0, (DX)", "VMOVUPS Y1, 32(DX)",
 				"ADDQ R8, SI", "ADDQ $64, DX", "DECQ CX", "JNZ loop", "VZEROUPPER", "RET")
 
-			w.text("Makes rows of 8 columns, k rows, a multiple of 8.", "avx2Transpose", "p")
+			w.text("Transposes 8 columns to k rows. k is a multiple of 8.", "avx2Transpose", "p")
 			w.ops("MOVQ panel_src(DI), SI", "MOVQ panel_dst(DI), DX", "MOVQ panel_srcStride(DI), R8", "MOVQ panel_terms(DI), CX",
 				"LEAQ (R8)(R8*2), R9", "LEAQ (R8)(R8*4), R10", "LEAQ (R9)(R8*4), R11")
 			w.label("loop")
@@ -52,8 +52,7 @@ func avx2() target {
 	}
 }
 
-// transpose8 stores the 8 columns of the 8 registers from Y0 on, as rows of 64
-// bytes at DX.
+// transpose8 stores the 8 columns of the 8 registers from Y0 as rows of 64 bytes at DX.
 func transpose8(w *writer) {
 	for i := 0; i < 8; i += 4 {
 		w.op("VUNPCKLPS Y%d, Y%d, Y%d", i+1, i, 8+i)

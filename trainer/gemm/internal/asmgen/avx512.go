@@ -2,9 +2,9 @@ package main
 
 import "fmt"
 
-// avx512 needs AVX512F. A tile of 14 rows and 32 columns fills registers 0 to 27;
-// 28 and 29 hold B, and 30 and 31 elements of A by turns. Columns beyond the edge
-// of B and C are masked out, which costs nothing and cannot fault.
+// avx512 requires AVX512F. A tile of 14 rows and 32 columns uses registers 0 to 27. Registers 28
+// and 29 hold B, and 30 and 31 alternate elements of A. Columns beyond the edge of B and C are
+// masked, which costs nothing and cannot fault.
 func avx512() target {
 	multiply := func(w *writer, a, b, sum int) { w.op("VFMADD231PS Z%d, Z%d, Z%d", a, b, sum) }
 	return target{
@@ -40,16 +40,16 @@ func avx512() target {
 			w.ops("VMOVUPS.Z (SI), K1, Z0", "VMOVUPS.Z 64(SI), K2, Z1", "VMOVUPS Z0, (DX)", "VMOVUPS Z1, 64(DX)",
 				"ADDQ R8, SI", "ADDQ R9, DX", "DECQ CX", "JNZ loop", "VZEROUPPER", "RET")
 
-			transpose(w, "Makes rows of up to 16 columns of k terms.", "avx512Transpose", 16, func(register int, address string) {
+			transpose(w, "Transposes up to 16 columns of k terms to rows.", "avx512Transpose", 16, func(register int, address string) {
 				w.op("VMOVUPS.Z %s, K1, Z%d", address, register)
 			})
 		},
 	}
 }
 
-// transpose writes a function that makes rows of up to 16 columns, whose terms are
-// contiguous, in squares of 16 registers. A register takes so many terms of a column,
-// which load loads under masks: K1 for the first 16, K2 for the others.
+// transpose writes a function that packs up to 16 columns, whose terms are contiguous, as rows, in
+// squares of 16 registers. A register holds the given number of terms of a column. load loads them
+// under masks: K1 for the first 16 terms, K2 for the others.
 func transpose(w *writer, comment, name string, terms int, load func(register int, address string)) {
 	w.text(comment, name, "p")
 	w.ops("MOVQ panel_src(DI), SI", "MOVQ panel_dst(DI), DX", "MOVQ panel_srcStride(DI), R8", "MOVQ panel_terms(DI), CX", "MOVQ panel_cols(DI), AX",
@@ -87,7 +87,7 @@ func transpose(w *writer, comment, name string, terms int, load func(register in
 	for row := range 16 {
 		w.op("VMOVUPS Z%d, %s", row, offset(row*128, "DX"))
 		if row < 15 {
-			// CX is the number of terms less those of all registers.
+			// CX is the number of terms minus those of all registers.
 			w.op("CMPQ CX, $%d", (row+1)*terms/16-terms)
 			w.op("JLE done")
 		}
@@ -96,8 +96,8 @@ func transpose(w *writer, comment, name string, terms int, load func(register in
 	w.ops("VZEROUPPER", "RET")
 }
 
-// transpose16 transposes the 16 registers from Z0 on. First each quarter of them is
-// transposed in squares of four, then the squares change places.
+// transpose16 transposes the 16 registers from Z0. First it transposes each quarter in squares of
+// four, then it exchanges the squares.
 func transpose16(w *writer) {
 	for i := 0; i < 16; i += 4 {
 		w.op("VUNPCKLPS Z%d, Z%d, Z%d", i+1, i, 16+i)

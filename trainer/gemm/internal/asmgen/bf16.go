@@ -2,9 +2,8 @@ package main
 
 import "fmt"
 
-// bf16 needs AVX512F, AVX512BW and AVX512_BF16. Its tiles are those of avx512, but
-// an element of A and of B is a pair of bfloat16 numbers, of two terms; the even
-// one is in the lower half.
+// bf16 requires AVX512F, AVX512BW, and AVX512_BF16. Its tiles are those of avx512, but an element
+// of A and of B is a pair of bfloat16 values, of two terms. The even term is in the lower half.
 func bf16() target {
 	t := avx512()
 	t.name = "bf16"
@@ -18,7 +17,7 @@ func bf16() target {
 	}
 	t.packers = []string{"CopyRows", "Transpose", "Convert"}
 	t.pack = func(w *writer) {
-		w.text("Makes pairs of k rows of up to 32 columns. An odd last row is paired with zeros.", "bf16CopyRows", "p")
+		w.text("Packs k rows of up to 32 columns as pairs of rows. An odd last row is paired with zeros.", "bf16CopyRows", "p")
 		w.ops("MOVQ panel_src(DI), SI", "MOVQ panel_dst(DI), DX", "MOVQ panel_srcStride(DI), R8", "MOVQ panel_dstStride(DI), R9",
 			"MOVQ panel_terms(DI), CX", "KMOVW panel_mask0(DI), K1", "KMOVW panel_mask1(DI), K2",
 			"VMOVDQU64 bf16Pairs<>(SB), Z4", "SUBQ $2, CX", "JLT odd")
@@ -33,13 +32,13 @@ func bf16() target {
 		w.ops("VZEROUPPER", "RET")
 		w.data("bf16Pairs", func(word int) int { return word/2 + word%2*16 })
 
-		transpose(w, "Makes rows of pairs of up to 16 columns of k terms.", "bf16Transpose", 32, func(register int, address string) {
+		transpose(w, "Transposes up to 16 columns of k terms to rows of pairs.", "bf16Transpose", 32, func(register int, address string) {
 			w.op("VMOVUPS.Z %s, K1, Z16", address)
 			w.op("VMOVUPS.Z 64%s, K2, Z17", address)
 			roundTwo(w, 16, 17, register)
 		})
 
-		w.text("Makes pairs within rows, k rows of so many columns, up to a whole register.", "bf16Convert", "p")
+		w.text("Packs k rows as pairs of adjacent columns, padded to a full register.", "bf16Convert", "p")
 		w.ops("MOVQ panel_src(DI), SI", "MOVQ panel_dst(DI), DX", "MOVQ panel_srcStride(DI), R8", "MOVQ panel_dstStride(DI), R9",
 			"MOVQ panel_terms(DI), CX", "MOVQ panel_cols(DI), R10", "KMOVW panel_mask0(DI), K1", "KMOVW panel_mask1(DI), K2")
 		w.label("row")
@@ -58,8 +57,8 @@ func bf16() target {
 	return t
 }
 
-// pairRows rounds two rows of two registers, Z0 and Z1, Z2 and Z3, and stores the
-// pairs at DX. Z4 is the order of the words.
+// pairRows rounds two rows of two registers, Z0 and Z1, Z2 and Z3, and stores the pairs at DX. Z4
+// is the permutation of the words.
 func pairRows(w *writer) {
 	for v := range 2 {
 		roundTwo(w, v, 2+v, v)
@@ -73,14 +72,14 @@ func dotPairs(w *writer, a, b, dst int) {
 	w.encode("VDPBF16PS", 0xF3, 0x52, a, b, dst)
 }
 
-// roundTwo rounds two registers to one of bfloat16 numbers, low in its lower half.
+// roundTwo rounds two registers to one of bfloat16 values, with low in the lower half.
 func roundTwo(w *writer, low, high, dst int) {
 	w.encode("VCVTNE2PS2BF16", 0xF2, 0x72, low, high, dst)
 }
 
-// encode writes an instruction on 512-bit registers that Go's assembler does not
-// know, by its prefix and opcode in map 0F38 with W 0 (Intel SDM volume 2, 2.7:
-// EVEX). The registers are in the order of Go's assembler: the last is written.
+// encode writes an instruction on 512-bit registers that Go's assembler does not support, with its
+// prefix and opcode in map 0F38 with W 0 (Intel SDM volume 2, 2.7: EVEX). The registers are in the
+// order of Go's assembler: the last is the destination.
 func (w *writer) encode(name string, prefix, opcode, rm, v, reg int) {
 	inverted := func(register, bit int) byte { return byte(^register >> bit & 1) }
 	pp := map[int]byte{0x66: 1, 0xF3: 2, 0xF2: 3}[prefix]

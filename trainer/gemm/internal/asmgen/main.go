@@ -1,16 +1,14 @@
-// Command asmgen writes the assembly of package gemm: avx512_amd64.s,
-// bf16_amd64.s, avx2_amd64.s and their declarations in tiles_amd64.go, in the working
-// directory. It is run by go generate; its test fails if the files in the package
-// are not those that it writes.
+// Command asmgen writes the assembly of package gemm: avx512_amd64.s, bf16_amd64.s, avx2_amd64.s,
+// and their declarations in tiles_amd64.go, in the working directory. It is run by go generate. Its
+// test fails if the files in the package are not up to date.
 //
-// A kernel holds a tile of C in registers, and for each term k multiplies up to
-// two registers of B, which hold columns, by one element of A for each row. There
-// is a kernel for each height of a tile, so that no row is computed twice. One call
-// computes several tiles, since a call takes as long as some terms of a tile. Every 16
-// terms it fetches a few lines of what comes next: fetched all at once, between two
-// tiles, they would cost more than they gain.
+// A kernel holds a tile of C in registers. For each term k it multiplies up to two registers of B,
+// which hold columns, by one element of A per row. There is a kernel for each tile height, so that
+// no row is computed twice. One call computes several tiles, because a call takes as long as a few
+// terms of a tile. Every 16 terms it prefetches a few cache lines for the following tiles.
+// Prefetching them all between two tiles would cost more than it gains.
 //
-// It does not choose sizes of blocks or kernels: that is Go code.
+// Block sizes and the choice of kernels are Go code in package gemm.
 package main
 
 import (

@@ -19,7 +19,7 @@ func TestCheckedInFilesAreGenerated(t *testing.T) {
 	}
 }
 
-// The bytes are those of GNU as, with registers on both sides of 8 and of 16.
+// The expected bytes are from GNU as, with registers on both sides of 8 and of 16.
 func TestEncode(t *testing.T) {
 	for _, c := range []struct {
 		write       func(w *writer, rm, v, reg int)

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// pointerRegisters hold the arrays. AX is the number of the element, CX how many
-// are left, BX is scratch.
+// pointerRegisters hold the arrays. AX is the index of the element, CX the number of remaining
+// elements, and BX is scratch.
 var pointerRegisters = []string{"DI", "SI", "DX", "R8", "R9", "R10", "R11", "R12", "R13"}
 
 // assembler writes one kernel for one target.
@@ -18,10 +18,10 @@ type assembler struct {
 	b        *body
 	offsets  map[string]int    // of the arguments
 	pointers map[string]string // registers of the arrays
-	lanes    int               // elements of a register
-	chunks   int               // registers of elements in one round of the loop
+	lanes    int               // elements in a register
+	chunks   int               // registers of elements in one loop iteration
 	fixed    map[*node]int     // constants and scalar arguments that stay in registers
-	pool     []int             // registers for all else
+	pool     []int             // registers for all other values
 	used     map[uint32]bool   // constants that the file needs
 }
 
@@ -97,7 +97,7 @@ func (a *assembler) function() {
 	a.ops("VZEROUPPER", "RET")
 }
 
-// arguments finds the places of the arguments and writes the function's head.
+// arguments assigns the offsets of the arguments and writes the function's head.
 func (a *assembler) arguments() {
 	a.offsets, a.pointers = map[string]int{}, map[string]string{}
 	size := 0
@@ -122,13 +122,13 @@ func (a *assembler) arguments() {
 	fmt.Fprintf(a, "\n// func %s\nTEXT ·%[2]s%[3]s(SB), NOSPLIT, $0-%[4]d\n", prototype(a.t.name, a.k), a.t.name, capital(a.k.name), size)
 }
 
-// argument is where an argument is in memory.
+// argument returns the memory operand of an argument.
 func (a *assembler) argument(name string) string {
 	return fmt.Sprintf("%s+%d(FP)", name, a.offsets[name])
 }
 
-// allocate decides which scalars and constants stay in registers: as many as leave
-// enough for what one element needs.
+// allocate selects the scalars and constants that stay in registers: as many as possible, while
+// leaving enough registers for the values of one element.
 func (a *assembler) allocate() {
 	var scalars, constants []*node
 	uses := map[*node]int{}
@@ -149,10 +149,10 @@ func (a *assembler) allocate() {
 	}
 	trial := *a
 	trial.writer, trial.fixed, trial.used = &writer{}, nil, map[uint32]bool{}
-	need := max(2, trial.emit(a.b, 0, true, slices.Repeat([]int{-1}, len(a.b.reductions)), 0)) // 2: to combine lanes
+	need := max(2, trial.emit(a.b, 0, true, slices.Repeat([]int{-1}, len(a.b.reductions)), 0)) // at least 2, to combine lanes
 	a.fixed = map[*node]int{}
 	next := len(a.b.reductions) * a.chunks
-	for _, n := range append(scalars, constants...) { // scalars first: they are no operands in memory
+	for _, n := range append(scalars, constants...) { // scalars first, because they cannot be memory operands
 		if next+need < a.t.registers {
 			a.fixed[n] = next
 			next++
@@ -167,7 +167,7 @@ func (a *assembler) allocate() {
 	}
 }
 
-// start loads what stays in registers.
+// start loads the values that stay in registers.
 func (a *assembler) start() {
 	for _, array := range a.k.arrays {
 		a.op("MOVQ %s, %s", a.argument(array.name), a.pointers[array.name])
@@ -196,7 +196,7 @@ func (a *assembler) spread(n *node, register int) {
 	a.op("VBROADCASTSS %s, %s%d", from, a.t.reg, register)
 }
 
-// elements writes what is done with the elements of one register.
+// elements writes the operations on the elements of one register.
 func (a *assembler) elements(chunk int, masked bool) {
 	var states []int
 	for i := range a.b.reductions {
@@ -205,7 +205,7 @@ func (a *assembler) elements(chunk int, masked bool) {
 	a.emit(a.b, chunk, masked, states, 0)
 }
 
-// combine combines the lanes of a partial result, and returns it.
+// combine combines the lanes of a partial result and returns it.
 func (a *assembler) combine(i int) {
 	c := a.b.combination(a.b.reductions[i])
 	at := func(chunk int) int { return i*a.chunks + chunk }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// avx2 needs AVX2. Register 15 holds the mask of the elements before the end.
-// Kernels of uint16 stop at whole registers, since there is no mask for those.
+// avx2 requires AVX2. Register 15 holds the mask of the elements before the end. Kernels with
+// uint16 arrays stop at whole registers, because AVX2 has no masks for them.
 var avx2 = target{
 	name: "avx2", reg: "Y", registers: 15, bytes: 32,
 	names: map[kind]map[string]string{

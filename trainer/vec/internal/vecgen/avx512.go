@@ -2,8 +2,7 @@ package main
 
 import "fmt"
 
-// avx512 needs AVX512F and BMI2. Elements beyond the end are masked out, which
-// cannot fault.
+// avx512 requires AVX512F and BMI2. Elements beyond the end are masked, which cannot fault.
 var avx512 = target{
 	name: "avx512", reg: "Z", registers: 32, bytes: 64, broadcast: true, features: features{scalef: true, masks: true},
 	names: map[kind]map[string]string{
@@ -51,7 +50,7 @@ var avx512 = target{
 	tables: func(w *writer) { w.data("iota", counting(64)) },
 }
 
-// counting are the numbers from 0 to below n.
+// counting returns the numbers from 0 to before n.
 func counting(n uint32) []uint32 {
 	var list []uint32
 	for i := range n {

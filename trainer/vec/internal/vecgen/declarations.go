@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// prototype is the declaration of a kernel in assembly, without "func".
+// prototype returns the declaration of a kernel in assembly, without "func".
 func prototype(prefix string, k kernel) string {
 	var args []string
 	for _, a := range k.arrays {
@@ -14,7 +14,7 @@ func prototype(prefix string, k kernel) string {
 	return prefix + capital(k.name) + "(" + strings.Join(append(args, "n int"), ", ") + scalars(k) + ")" + results(k)
 }
 
-// signature is the rest of the declaration of a kernel in Go, after its name.
+// signature returns the declaration of a kernel in Go, after its name.
 func signature(k kernel) string {
 	var args []string
 	for _, a := range k.arrays {
@@ -64,8 +64,8 @@ func declarations(list []kernel) string {
 	return w.String()
 }
 
-// dispatch returns the methods of Unit that call the kernels: of the unit's target
-// if there is a choice, otherwise the file of those that call the portable ones.
+// dispatch returns the methods of Unit that call the kernels of the unit's instruction set. If
+// choice is false, it returns the file for architectures with portable kernels only.
 func dispatch(list []kernel, choice bool) string {
 	w := &writer{}
 	if !choice {

@@ -10,12 +10,12 @@ type emission struct {
 	*assembler
 	at   map[*node]int // registers of values
 	busy map[int]bool
-	most int // registers of the pool that were busy at once
+	most int // maximum number of pool registers in use at the same time
 }
 
-// emit writes the operations of a body for the elements of a chunk, and returns
-// how many registers of the pool it needs at once. States are the registers of
-// the partial results, other is that of the second operand of a combination.
+// emit writes the operations of a body for the elements of a chunk. It returns the maximum number
+// of pool registers in use. states contains the registers of the partial results, and other is the
+// register of the second operand of a combination.
 func (a *assembler) emit(b *body, chunk int, masked bool, states []int, other int) int {
 	e := &emission{assembler: a, at: map[*node]int{}, busy: map[int]bool{}}
 	last := map[*node]int{}
@@ -40,7 +40,7 @@ func (a *assembler) emit(b *body, chunk int, masked bool, states []int, other in
 		}
 		operands, spare := e.operands(n)
 		to := -1
-		if n.op == "storeHalf" { // needs a register besides that of its operand
+		if n.op == "storeHalf" { // needs another register in addition to its operand
 			to = e.take()
 			spare = append(spare, to)
 		}
@@ -84,8 +84,8 @@ func (e *emission) take() int {
 
 var commutative = []string{"add", "mul", "and", "or", "xor"}
 
-// operands returns a node's operands as written, and the registers that were
-// taken for constants that are in none.
+// operands returns a node's operands as text, and the registers that it reserved for constants that
+// are not in a register.
 func (e *emission) operands(n *node) (list []string, spare []int) {
 	args := slices.Clone(n.args)
 	inMemory := func(arg *node) bool {
@@ -144,7 +144,7 @@ func (e *emission) instruction(n *node, operands []string, to, chunk int, masked
 	}
 }
 
-// element is the address of the first element of a chunk.
+// element returns the address of the first element of a chunk.
 func (e *emission) element(name string, chunk int) string {
 	size := 4
 	for _, array := range e.k.arrays {

@@ -9,12 +9,12 @@ func kernels() []kernel {
 
 func sum(b *body, acc, v *node) *node { return b.add(acc, v) }
 
-// start is a partial result at the beginning.
+// start returns the start value of a partial result.
 func start(k kind, bits uint32) *node { return &node{op: "const", kind: k, bits: bits} }
 
 var zero = start(float, 0)
 
-// simple are sums, products, reductions and conversions.
+// simple contains sums, products, reductions, and conversions.
 func simple() []kernel {
 	return []kernel{
 		{name: "add", arrays: floats32("y", "a", "b"), build: func(b *body) {
@@ -45,7 +45,7 @@ func simple() []kernel {
 			const quietNaN = 0x7fc0
 			x := b.load("src")
 			bits := b.bits(x)
-			// The high half rounded to nearest, to even in the middle.
+			// The high half, rounded to nearest even.
 			rounded := b.add(b.add(bits, b.word(0x7fff)), b.and(b.shr(bits, 16), b.word(1)))
 			b.storeHalf("dst", b.ifNaN(x, b.word(quietNaN), b.shr(rounded, 16)))
 		}},

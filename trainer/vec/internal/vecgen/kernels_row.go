@@ -1,6 +1,6 @@
 package main
 
-// rows are the parts of softmax and layer norm.
+// rows contains the parts of softmax and layer normalization.
 func rows() []kernel {
 	return []kernel{
 		{name: "expSum", arrays: floats32("y", "x"), floats: []string{"most"}, lanes: 64, results: []string{"sum"}, build: func(b *body) {
@@ -50,13 +50,13 @@ func rows() []kernel {
 	}
 }
 
-// normal is an element of a row with a mean of 0 and a variance of 1.
+// normal returns the normalized element of a row.
 func (b *body) normal(x, mean, rstd string) *node {
 	return b.mul(b.sub(b.load(x), b.arg(mean)), b.arg(rstd))
 }
 
-// normGrad is the gradient of an input of layer norm, from the row's means of
-// dy*w and of dy*w*normal.
+// normGrad returns the gradient of an input of layer normalization, from the row's means of dy*w
+// and of dy*w*normal.
 func (b *body) normGrad() *node {
 	normal := b.normal("x", "mean", "rstd")
 	g := b.mul(b.load("dy"), b.load("w"))

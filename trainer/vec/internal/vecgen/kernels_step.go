@@ -1,7 +1,6 @@
 package main
 
-// steps are those of optimizers, in the arithmetic of torch.optim without fused
-// multiply-adds.
+// steps contains optimizer steps, with the arithmetic of torch.optim without fused multiply-adds.
 func steps() []kernel {
 	sgd := []string{"lr", "momentum", "decay", "gscale"}
 	return []kernel{
@@ -43,12 +42,12 @@ func steps() []kernel {
 	}
 }
 
-// decayed is the gradient times its factor, with weight decay.
+// decayed returns the scaled gradient with weight decay.
 func (b *body) decayed() *node {
 	return b.add(b.mul(b.load("grad"), b.arg("gscale")), b.mul(b.arg("decay"), b.load("p")))
 }
 
-// descend moves the parameter against a direction.
+// descend updates the parameter in the direction opposite to d.
 func (b *body) descend(d *node) {
 	b.store("p", b.sub(b.load("p"), b.mul(b.arg("lr"), d)))
 }

@@ -1,12 +1,11 @@
-// Command vecgen writes the kernels of package vec: avx512_amd64.s, avx2_amd64.s
-// and their declarations, the same kernels in Go in portable.go, and the choice
-// between them, in the working directory. It is run by go generate; its test fails
-// if the files in the package are not those that it writes.
+// Command vecgen writes the kernels of package vec to the working directory: avx512_amd64.s,
+// avx2_amd64.s, and their declarations, the same kernels in Go in portable.go, and the dispatch
+// between them. It is run by go generate. Its test fails if the files in the package are not up to
+// date.
 //
-// A kernel is described once, in the files kernels_*.go, as the operations on one
-// element; see [body]. Since every target rounds each of them alone, all compute
-// the same bits. It knows elements one after another in memory and nothing else:
-// rows, strides and threads are for Go code.
+// A kernel is described once, in the files kernels_*.go, as the operations on one element; see
+// [body]. All targets give the same bits, because each rounds every operation separately. A kernel
+// processes contiguous elements only. Rows, strides, and threads are handled in Go code.
 package main
 
 import (

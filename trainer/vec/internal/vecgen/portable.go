@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// portable returns the kernels in Go. Conversions to float32 keep compilers from
-// fusing multiplications and additions.
+// portable returns the kernels in Go. Conversions to float32 prevent compilers from fusing
+// multiplications and additions.
 func portable(list []kernel) string {
 	w := &writer{}
 	w.WriteString(header + "package vec\n\nimport \"math\"\n")
@@ -58,7 +58,7 @@ type translation struct {
 	names map[*node]string // of values
 }
 
-// value is how a value is written.
+// value returns the expression of a value.
 func (t *translation) value(n *node) string {
 	switch n.op {
 	case "const":
@@ -79,7 +79,7 @@ func (t *translation) value(n *node) string {
 var goOperators = map[string]string{"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^",
 	"shl": "<<", "shr": ">>", "max": ">", "min": "<", "greater": ">", "unordered": "!=", "atLeast": ">="}
 
-// write writes the operations in their order.
+// write writes the operations in order.
 func (t *translation) write(w *writer, b *body, indent string) {
 	line := func(format string, args ...any) { fmt.Fprintf(w, indent+format+"\n", args...) }
 	for _, n := range b.nodes {
