@@ -21,7 +21,7 @@ func TestDoctor(t *testing.T) {
 
 	login := s.ddpbatch("doctor", "--json")
 	mustContain(t, login.stderr, " bad")
-	check := func(text string, want map[string]doctor.Verdict) map[string]doctor.Finding {
+	check := func(text string, want map[string]doctor.Level) map[string]doctor.Finding {
 		t.Helper()
 		var found []doctor.Finding
 		if err := json.Unmarshal([]byte(text), &found); err != nil {
@@ -32,17 +32,17 @@ func TestDoctor(t *testing.T) {
 			byPart[f.Part] = f
 		}
 		for part, verdict := range want {
-			if f := byPart[part]; f.Verdict != verdict {
+			if f := byPart[part]; f.Level != verdict {
 				t.Errorf("%s: %+v, want %s\n%s", part, f, verdict, text)
 			}
 		}
 		return byPart
 	}
-	check(login.stdout, map[string]doctor.Verdict{"slurm RequeueExit": doctor.Bad, "slurm PreemptMode": doctor.Look, "slurm ProctrackType": doctor.Look,
-		"slurm TaskPlugin": doctor.Look, "slurm KillWait": doctor.Look, "slurm SLURM_VERSION": doctor.OK, "files lock": doctor.OK})
+	check(login.stdout, map[string]doctor.Level{"slurm RequeueExit": doctor.Fail, "slurm PreemptMode": doctor.Warn, "slurm ProctrackType": doctor.Warn,
+		"slurm TaskPlugin": doctor.Warn, "slurm KillWait": doctor.Warn, "slurm SLURM_VERSION": doctor.OK, "files lock": doctor.OK})
 
 	s.ends(id, "FAILED") // by the exit code, for RequeueExit is bad
-	byPart := check(s.file("found.json"), map[string]doctor.Verdict{"slurm RequeueExit": doctor.Bad, "network": doctor.OK, "nccl alone": doctor.Look,
+	byPart := check(s.file("found.json"), map[string]doctor.Level{"slurm RequeueExit": doctor.Fail, "network": doctor.OK, "nccl alone": doctor.Warn,
 		"kernel": doctor.OK, "files on all nodes": doctor.OK, "files rename": doctor.OK, "clocks of the nodes": doctor.OK})
 	if f := byPart["network"]; !strings.Contains(f.Detail, "hsn0") {
 		t.Errorf("%+v", f)

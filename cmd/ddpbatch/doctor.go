@@ -63,7 +63,7 @@ func (c *doctorCmd) Run(ctx context.Context, p *program) error {
 	} else {
 		p.tellFindings(findings)
 	}
-	if n := doctor.CountBad(findings); n > 0 {
+	if n := doctor.CountFailed(findings); n > 0 {
 		return fmt.Errorf("%d of %s bad", n, format.Count(len(findings), "finding"))
 	}
 	return nil
@@ -74,13 +74,13 @@ func (p *program) tellFindings(findings []doctor.Finding) {
 	var rows [][]string
 	for _, f := range findings {
 		what := f.Detail
-		if f.Verdict == doctor.OK && f.Path != "" {
+		if f.Level == doctor.OK && f.Path != "" {
 			what = f.Path
 		}
 		if f.Hosts != "" {
 			what = f.Hosts + ": " + what
 		}
-		rows = append(rows, []string{f.Part, string(f.Verdict), f.Version, what})
+		rows = append(rows, []string{f.Part, string(f.Level), f.Version, what})
 	}
 	header := []string{"PART", "VERDICT", "VERSION", "WHAT"}
 	if !slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Version != "" }) {
@@ -103,11 +103,11 @@ func (p *program) examineSlurm(ctx context.Context) []doctor.Finding {
 	config, err := p.slurm().Config(ctx)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Look, Detail: "not installed here", Hint: "on a login node try `module load slurm`; `ddpbatch launch` needs none"}}
+		return []doctor.Finding{{Part: "slurm", Level: doctor.Warn, Detail: "not installed here", Hint: "on a login node try `module load slurm`; `ddpbatch launch` needs none"}}
 	case err != nil && strings.Contains(err.Error(), "configuration source"): // the client is installed but not configured
-		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Look, Detail: "the client is here, and finds no cluster", Hint: hints.Of(err)}}
+		return []doctor.Finding{{Part: "slurm", Level: doctor.Warn, Detail: "the client is here, and finds no cluster", Hint: hints.Of(err)}}
 	case err != nil:
-		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Bad, Detail: err.Error(), Hint: hints.Of(err)}}
+		return []doctor.Finding{{Part: "slurm", Level: doctor.Fail, Detail: err.Error(), Hint: hints.Of(err)}}
 	}
 	return doctor.Slurm(config)
 }

@@ -41,7 +41,7 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 	defer func() {
 		entries, _ := os.ReadDir(dir)
 		for _, e := range entries {
-			if path := filepath.Join(dir, e.Name()); path == token || strings.HasPrefix(path, doctor.Answer(token, "")) {
+			if path := filepath.Join(dir, e.Name()); path == token || strings.HasPrefix(path, doctor.AnswerPath(token, "")) {
 				_ = os.Remove(path)
 			}
 		}
@@ -75,16 +75,16 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 	for _, node := range nodes {
 		if !slices.ContainsFunc(found, func(n doctor.Node) bool { return n.Host == node }) {
 			silent = append(silent, node)
-		} else if _, err := os.Stat(doctor.Answer(token, node)); err != nil {
+		} else if _, err := os.Stat(doctor.AnswerPath(token, node)); err != nil {
 			unseen = append(unseen, node)
 		}
 	}
 	if len(silent) > 0 {
-		findings = append(findings, doctor.Finding{Part: "nodes", Verdict: doctor.Bad, Hosts: slurm.FoldHosts(silent),
+		findings = append(findings, doctor.Finding{Part: "nodes", Level: doctor.Fail, Hosts: slurm.FoldHosts(silent),
 			Detail: "no findings came from there: " + strings.Join(strings.Fields(said.String()), " "), Hint: "tell the administrator; to keep your next job off them, run `scontrol update JobId=ID ExcNodeList=" + slurm.FoldHosts(silent) + "` while it waits in the queue"})
 	}
 	if len(unseen) > 0 {
-		findings = append(findings, doctor.Finding{Part: "files of all nodes", Verdict: doctor.Bad, Hosts: slurm.FoldHosts(unseen),
+		findings = append(findings, doctor.Finding{Part: "files of all nodes", Level: doctor.Fail, Hosts: slurm.FoldHosts(unseen),
 			Detail: "a file that was written there is not seen here", Hint: "all nodes must see the run directory: name a folder on the shared file system with --run-dir"})
 	}
 	return findings, nil

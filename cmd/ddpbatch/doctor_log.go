@@ -43,14 +43,14 @@ func (c *doctorCmd) log(p *program) error {
 		defer f.Close()
 		from = f
 	}
-	found, lines, err := symptoms.Look(from)
+	found, lines, err := symptoms.Scan(from)
 	if err != nil {
 		return fmt.Errorf("read log %q: %w", c.Log, err)
 	}
 	if c.JSON {
 		answer := []symptomJSON{}
 		for _, f := range found {
-			answer = append(answer, symptomJSON{f.Name, f.From, f.Lines, f.Count, f.Text, f.Cause, f.Hint, f.Consequence()})
+			answer = append(answer, symptomJSON{f.Name, f.From, f.Lines, f.Count, f.Text, f.Cause, f.Hint, f.IsConsequence()})
 		}
 		if err := p.printJSON(answer); err != nil {
 			return err
@@ -92,7 +92,7 @@ func (p *program) tellSymptoms(found []symptoms.Found) {
 			p.printf("\n")
 		}
 		kind := ""
-		if f.Consequence() {
+		if f.IsConsequence() {
 			kind = "; what others see of a failure"
 		}
 		p.wrapf(2, "%s (%s), %s%s", f.Name, f.From, f.Where(), kind)
@@ -100,7 +100,7 @@ func (p *program) tellSymptoms(found []symptoms.Found) {
 		p.wrapf(4, "  it means: %s", f.Cause)
 		p.wrapf(4, "  what to do: %s", f.Hint)
 	}
-	if len(found) > 0 && found[0].Consequence() {
+	if len(found) > 0 && found[0].IsConsequence() {
 		p.note("none of these is a cause: look in the logs of the other ranks, and before line %d", found[0].Lines[0])
 	}
 }

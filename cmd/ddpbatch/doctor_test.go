@@ -11,7 +11,7 @@ import (
 // TestVersionsOfFindings checks that the version column appears only if a finding has a
 // version.
 func TestVersionsOfFindings(t *testing.T) {
-	findings := []doctor.Finding{{Part: "files", Verdict: doctor.OK, Detail: "ext4"}, {Part: "nccl", Verdict: doctor.OK, Version: "2.21.5", Path: "/lib/libnccl.so.2"}}
+	findings := []doctor.Finding{{Part: "files", Level: doctor.OK, Detail: "ext4"}, {Part: "nccl", Level: doctor.OK, Version: "2.21.5", Path: "/lib/libnccl.so.2"}}
 	for n, want := range map[int]string{
 		1: "PART   VERDICT  WHAT\nfiles  ok       ext4\n",
 		2: "PART   VERDICT  VERSION  WHAT\nfiles  ok       -        ext4\nnccl   ok       2.21.5   /lib/libnccl.so.2\n",

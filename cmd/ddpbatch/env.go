@@ -114,13 +114,13 @@ func visible(value string) string {
 // ranks returns the variables for this rank. Outside of a step, it returns no variables for
 // --explain with --peer, and for --explain or --json with --inventory. Otherwise, it returns
 // an error there.
-func (c *envCmd) ranks(p *program) ([]nccl.Var, launch.Place, error) {
-	place, err := launch.FindPlace(p.lookup, "")
+func (c *envCmd) ranks(p *program) ([]nccl.Var, launch.RankInfo, error) {
+	place, err := launch.DetectRank(p.lookup, "")
 	if err != nil {
 		var outside *slurm.NoStepError
 		here := c.Explain && len(c.Peer) > 0 && errors.As(err, &outside)
 		if here || c.Inventory != "" && (c.Explain || c.JSON) {
-			return nil, launch.Place{LocalRank: -1}, nil
+			return nil, launch.RankInfo{LocalRank: -1}, nil
 		}
 		if c.Explain && errors.As(err, &outside) {
 			err = hints.Add(err, "without srun, name the address of another host of the job with --peer")
@@ -145,7 +145,7 @@ func (c *envCmd) ranks(p *program) ([]nccl.Var, launch.Place, error) {
 }
 
 // network returns the variables for the selected network.
-func (c *envCmd) network(ctx context.Context, p *program, place launch.Place) (nccl.Env, error) {
+func (c *envCmd) network(ctx context.Context, p *program, place launch.RankInfo) (nccl.Env, error) {
 	facts := nccl.Facts{LocalRank: place.LocalRank}
 	if c.NCCL != "" {
 		version, err := nccl.ParseVersion(c.NCCL)

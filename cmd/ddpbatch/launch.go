@@ -54,7 +54,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	if inside && c.Ranks == nil {
 		// Check this first: srun can start several launchers by mistake, and they would
 		// interfere with each other.
-		if err := launch.Once(allocation); err != nil {
+		if err := launch.CheckSingleLauncher(allocation); err != nil {
 			return err
 		}
 		o.Allocation = &allocation
@@ -82,7 +82,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	if o.Allocation == nil {
-		o.Code = submit.CodeHere(ctx, o.Job, o.Dir, p.Env, o.Say)
+		o.Code = submit.DescribeCode(ctx, o.Job, o.Dir, p.Env, o.Say)
 	}
 	if err := o.Dir.ClearEnd(); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 		}
 	} else if c.Element != nil {
 		return nil, usage("--element is for sweeps, and the job file has no [sweep]")
-	} else if err := submit.Same(rundir.Dir{Path: path}, nil); err != nil {
+	} else if err := submit.CheckResumable(rundir.Dir{Path: path}, nil); err != nil {
 		return nil, err
 	}
 	if o.Dir, err = rundir.Create(path); err != nil {
@@ -194,7 +194,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 	}
 	// In an allocation, the job in question is this one.
 	if o.Allocation == nil {
-		err := submit.InUse(ctx, p.slurm(), o.Dir)
+		err := submit.CheckNotInUse(ctx, p.slurm(), o.Dir)
 		if errors.Is(err, exec.ErrNotFound) {
 			p.note("WARNING: %s was submitted from elsewhere; there is no Slurm here to ask whether that job is over", f.job.Name)
 		} else if err != nil {
@@ -266,7 +266,7 @@ func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if err := submit.Same(dir, f.job.Sweep); err != nil {
+	if err := submit.CheckResumable(dir, f.job.Sweep); err != nil {
 		return "", err
 	}
 	record, err := dir.Prepare(string(f.job.Name), f.base, version(), f.spec)

@@ -17,7 +17,7 @@ type rankLog struct {
 	l zerolog.Logger
 }
 
-func openRankLog(dir rundir.Dir, p launch.Place) (*rankLog, error) {
+func openRankLog(dir rundir.Dir, p launch.RankInfo) (*rankLog, error) {
 	f, err := dir.AppendRankLog(p.Rank)
 	if err != nil {
 		return nil, fmt.Errorf("open the log of rank %d: %w", p.Rank, err)

@@ -51,10 +51,10 @@ func (c *repairCmd) Run(ctx context.Context, p *program) error {
 		p.printf(", last job %s", id)
 	}
 	p.printf("\n")
-	if done.Kept != "" {
-		p.printf("kept the old record as %s\n", p.short(done.Kept))
+	if done.Backup != "" {
+		p.printf("kept the old record as %s\n", p.short(done.Backup))
 	}
-	if done.Guessed {
+	if done.BaseGuessed {
 		p.note("relative paths of the job file start at %q: submit the run with its job file if that is another folder", done.Record.Base)
 	}
 	return nil

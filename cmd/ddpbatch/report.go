@@ -38,7 +38,7 @@ func (c *reportCmd) Run(ctx context.Context, p *program) error {
 	if run.record.Sweep != nil {
 		s := runreport.CollectSweep(run.dir, run.record)
 		s.Version = version()
-		s.Settle(p.elementStates(ctx, run), time.Now())
+		s.SetStatus(p.elementStates(ctx, run), time.Now())
 		return c.write(p, run, s.HTML)
 	}
 	r := runreport.Collect(run.dir)
@@ -46,7 +46,7 @@ func (c *reportCmd) Run(ctx context.Context, p *program) error {
 	if r.Name == "" {
 		r.Name = p.short(run.dir.Path)
 	}
-	r.Settle(p.jobState(ctx, run), time.Now())
+	r.SetStatus(p.jobState(ctx, run), time.Now())
 	return c.write(p, run, r.HTML)
 }
 

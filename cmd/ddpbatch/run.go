@@ -53,7 +53,7 @@ docs/launchers.md says more.`
 }
 
 func (c *runCmd) Run(ctx context.Context, p *program) error {
-	place, err := launch.FindPlace(p.lookup, c.Launcher)
+	place, err := launch.DetectRank(p.lookup, c.Launcher)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (c *runCmd) Run(ctx context.Context, p *program) error {
 // and trains.
 type rank struct {
 	*program
-	place   launch.Place
+	place   launch.RankInfo
 	job     *jobs.Job
 	site    *sites.Profile
 	dir     rundir.Dir
@@ -185,7 +185,7 @@ func (r *rank) run(ctx context.Context) error {
 
 	r.log.info("starting")
 	joining, joinedUp := untilSignal(ctx, signals)
-	joined, err := launch.Join(joining, launch.JoinOptions{Job: r.job, Site: r.site, Dir: r.dir, Place: r.place,
+	joined, err := launch.Join(joining, launch.JoinOptions{Job: r.job, Site: r.site, Dir: r.dir, Info: r.place,
 		Program: r.digests.program, Spec: r.digests.spec, Lookup: r.lookup, Say: r.say})
 	joinedUp()
 	if err != nil {
@@ -196,7 +196,7 @@ func (r *rank) run(ctx context.Context) error {
 		// If the launcher received the error, it prints the error once for all ranks.
 		return r.quietly(err)
 	}
-	r.place = joined.Place // now complete with values from the launcher
+	r.place = joined.Info // now complete with values from the launcher
 	r.log.info("joined", "interface", joined.Choice.Interface, "address", joined.Choice.Addr.String())
 	if r.place.Rank == 0 {
 		r.tellNetwork(joined)

@@ -10,12 +10,12 @@ import (
 )
 
 // runHost starts the ranks of this host, unless this process is a rank itself.
-func (c *runCmd) runHost(p *program, place launch.Place) (started bool, err error) {
+func (c *runCmd) runHost(p *program, place launch.RankInfo) (started bool, err error) {
 	job, err := c.job(p)
 	if err != nil {
 		return false, err
 	}
-	ranks, err := launch.RanksHere(place, job)
+	ranks, err := launch.RanksToStart(place, job)
 	if err != nil || ranks == 0 {
 		return false, err
 	}
@@ -32,7 +32,7 @@ func (c *runCmd) runHost(p *program, place launch.Place) (started bool, err erro
 	}
 	signals, quit := requests()
 	defer quit()
-	exit, err := launch.RunHost(launch.HostOptions{Place: place, Argv: argv, Environ: p.Env,
+	exit, err := launch.RunHost(launch.HostOptions{Info: place, Argv: argv, Environ: p.Env,
 		Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals}, ranks)
 	if err == nil && exit != exitDone {
 		err = exitError{exit, nil} // the ranks have printed the cause

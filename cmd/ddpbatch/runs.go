@@ -145,7 +145,7 @@ func (p *program) findSettled(ctx context.Context, arg string) (knownRun, error)
 	}
 	defer release()
 	s := submit.Submitter{Slurm: p.slurm(), Say: func(line string) { p.note("%s", line) }}
-	if err := s.Settle(ctx, dir); err != nil {
+	if err := s.RecoverPending(ctx, dir); err != nil {
 		return run, err
 	}
 	return openRun(run.dir.Path)

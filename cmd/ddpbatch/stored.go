@@ -57,7 +57,7 @@ func jobID(a *slurm.Allocation) string {
 
 // claim returns the claim that this process makes to the lock of a run directory.
 func (p *program) claim(ctx context.Context, jobID string) rundir.Claim {
-	return rundir.Claim{Job: jobID, Ended: submit.Ended(ctx, p.slurm())}
+	return rundir.Claim{Job: jobID, Ended: submit.QueryEnded(ctx, p.slurm())}
 }
 
 // launcherClaim returns the claim of a launcher. Other commands can ask the launcher to stop.

@@ -14,19 +14,19 @@ func TestThreads(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		slurm string
-		place launch.Place
+		place launch.RankInfo
 		env   string
 		want  int
 	}{
-		{"alone", "", launch.Place{LocalWorldSize: 1}, "", 8},
-		{"three here", "", launch.Place{LocalWorldSize: 3}, "", 2},
-		{"more ranks than cores", "", launch.Place{LocalWorldSize: 20}, "", 1},
-		{"the job says so", "[slurm]\ncpus_per_task = 4\n", launch.Place{LocalWorldSize: 3}, "", 4},
-		{"the job says more than there are", "[slurm]\ncpus_per_task = 64\n", launch.Place{LocalWorldSize: 1}, "", 8},
-		{"in a step", "[slurm]\ncpus_per_task = 4\n", launch.Place{JobID: "1", LocalWorldSize: 2}, "4", 4},
-		{"in a step of one's own", "", launch.Place{JobID: "1", LocalWorldSize: 2}, "3", 3},
-		{"in a step that does not say", "", launch.Place{JobID: "1", LocalWorldSize: 2}, "", 1},
-		{"in a step that says nonsense", "", launch.Place{JobID: "1", LocalWorldSize: 2}, "two", 1},
+		{"alone", "", launch.RankInfo{LocalWorldSize: 1}, "", 8},
+		{"three here", "", launch.RankInfo{LocalWorldSize: 3}, "", 2},
+		{"more ranks than cores", "", launch.RankInfo{LocalWorldSize: 20}, "", 1},
+		{"the job says so", "[slurm]\ncpus_per_task = 4\n", launch.RankInfo{LocalWorldSize: 3}, "", 4},
+		{"the job says more than there are", "[slurm]\ncpus_per_task = 64\n", launch.RankInfo{LocalWorldSize: 1}, "", 8},
+		{"in a step", "[slurm]\ncpus_per_task = 4\n", launch.RankInfo{JobID: "1", LocalWorldSize: 2}, "4", 4},
+		{"in a step of one's own", "", launch.RankInfo{JobID: "1", LocalWorldSize: 2}, "3", 3},
+		{"in a step that does not say", "", launch.RankInfo{JobID: "1", LocalWorldSize: 2}, "", 1},
+		{"in a step that says nonsense", "", launch.RankInfo{JobID: "1", LocalWorldSize: 2}, "two", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			job, err := jobs.Parse("job.toml", []byte(head+c.slurm))

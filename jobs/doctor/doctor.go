@@ -1,5 +1,5 @@
 // Package doctor checks what a multi-node job depends on, before the job fails: Slurm's
-// settings, the network, GPUs and their libraries, limits, shared memory, clocks, and the file
+// settings, the network, checkGPUs and their libraries, limits, shared memory, clocks, and the file
 // system of the run directory. [Examine] checks one node, and [Slurm] checks the cluster.
 // [Merge] combines the results of all nodes of an allocation and reports the differences.
 //
@@ -15,20 +15,20 @@ package doctor
 
 import "github.com/ddpbatch/ddpbatch/trainer/cuda"
 
-// Verdict is the level of a finding.
-type Verdict string
+// Level is the level of a finding.
+type Level string
 
 // Levels, from best to worst.
 const (
-	OK   Verdict = "ok"
-	Look Verdict = "look" // may be intended; check this first if something fails
-	Bad  Verdict = "bad"  // jobs will fail or be slow because of it
+	OK   Level = "ok"
+	Warn Level = "look" // may be intended; check this first if something fails
+	Fail Level = "bad"  // jobs will fail or be slow because of it
 )
 
 // A Finding is the result of one check.
 type Finding struct {
 	Part    string       `json:"part"` // such as "driver", "gpu 0", "slurm KillWait"
-	Verdict Verdict      `json:"verdict"`
+	Level   Level        `json:"verdict"`
 	Version string       `json:"version,omitempty"`
 	Path    string       `json:"path,omitempty"`   // path of a library
 	Detail  string       `json:"detail,omitempty"` // result as text
@@ -38,22 +38,22 @@ type Finding struct {
 	GPU     *cuda.Device `json:"gpu,omitempty"`
 }
 
-// good, look, and bad return a finding with the level OK, Look, or Bad.
-func good(part, detail string) Finding { return Finding{Part: part, Verdict: OK, Detail: detail} }
+// pass, warn, and fail return a finding with the level OK, Warn, or Fail.
+func pass(part, detail string) Finding { return Finding{Part: part, Level: OK, Detail: detail} }
 
-func look(part, detail, hint string) Finding {
-	return Finding{Part: part, Verdict: Look, Detail: detail, Hint: hint}
+func warn(part, detail, hint string) Finding {
+	return Finding{Part: part, Level: Warn, Detail: detail, Hint: hint}
 }
 
-func bad(part, detail, hint string) Finding {
-	return Finding{Part: part, Verdict: Bad, Detail: detail, Hint: hint}
+func fail(part, detail, hint string) Finding {
+	return Finding{Part: part, Level: Fail, Detail: detail, Hint: hint}
 }
 
-// CountBad returns the number of findings with the level Bad.
-func CountBad(findings []Finding) int {
+// CountFailed returns the number of findings with the level Bad.
+func CountFailed(findings []Finding) int {
 	n := 0
 	for _, f := range findings {
-		if f.Verdict == Bad {
+		if f.Level == Fail {
 			n++
 		}
 	}

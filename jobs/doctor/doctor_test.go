@@ -14,10 +14,10 @@ import (
 )
 
 // verdicts returns the level of each finding by part.
-func verdicts(findings []Finding) map[string]Verdict {
-	all := map[string]Verdict{}
+func verdicts(findings []Finding) map[string]Level {
+	all := map[string]Level{}
 	for _, f := range findings {
-		all[f.Part] = f.Verdict
+		all[f.Part] = f.Level
 	}
 	return all
 }
@@ -26,29 +26,29 @@ func verdicts(findings []Finding) map[string]Verdict {
 func TestSlurm(t *testing.T) {
 	for name, tt := range map[string]struct {
 		key, value string
-		want       Verdict
+		want       Level
 	}{
 		"version":           {"SLURM_VERSION", "22.05.8", OK},
-		"an old one":        {"SLURM_VERSION", "20.02.1", Look},
-		"no version":        {"SLURM_VERSION", "newest", Look},
+		"an old one":        {"SLURM_VERSION", "20.02.1", Warn},
+		"no version":        {"SLURM_VERSION", "newest", Warn},
 		"requeue":           {"JobRequeue", "1", OK},
 		"no requeue":        {"JobRequeue", "0", OK},
-		"kill at once":      {"KillWait", "5 sec", Look},
+		"kill at once":      {"KillWait", "5 sec", Warn},
 		"kill later":        {"KillWait", "30 sec", OK},
-		"preempt cancel":    {"PreemptMode", "CANCEL", Look},
+		"preempt cancel":    {"PreemptMode", "CANCEL", Warn},
 		"preempt requeue":   {"PreemptMode", "REQUEUE", OK},
-		"preempt gang":      {"PreemptMode", "GANG,SUSPEND", Look},
-		"requeue our code":  {"RequeueExit", "1-5,9", Bad},
+		"preempt gang":      {"PreemptMode", "GANG,SUSPEND", Warn},
+		"requeue our code":  {"RequeueExit", "1-5,9", Fail},
 		"requeue another":   {"RequeueExit", "7", OK},
-		"hold our code":     {"RequeueExitHold", "3", Look},
-		"processes stay":    {"ProctrackType", "proctrack/linuxproc", Look},
+		"hold our code":     {"RequeueExitHold", "3", Warn},
+		"processes stay":    {"ProctrackType", "proctrack/linuxproc", Warn},
 		"processes go":      {"ProctrackType", "proctrack/cgroup", OK},
-		"not bound":         {"TaskPlugin", "task/none", Look},
+		"not bound":         {"TaskPlugin", "task/none", Warn},
 		"bound":             {"TaskPlugin", "task/cgroup,task/affinity", OK},
-		"whole nodes":       {"SelectType", "select/linear", Look},
-		"slow to see":       {"SlurmdTimeout", "0 sec", Look},
-		"no accounts":       {"AccountingStorageType", "accounting_storage/none", Look},
-		"environment kept":  {"AccountingStoreFlags", "job_comment,job_env", Look},
+		"whole nodes":       {"SelectType", "select/linear", Warn},
+		"slow to see":       {"SlurmdTimeout", "0 sec", Warn},
+		"no accounts":       {"AccountingStorageType", "accounting_storage/none", Warn},
+		"environment kept":  {"AccountingStoreFlags", "job_comment,job_env", Warn},
 		"append":            {"JobFileAppend", "0", OK},
 		"limits":            {"PropagateResourceLimits", "ALL", OK},
 		"signals":           {"SlurmctldParameters", "preempt_send_user_signal", OK},
@@ -62,7 +62,7 @@ func TestSlurm(t *testing.T) {
 			}
 			continue
 		}
-		if len(found) != 1 || found[0].Verdict != tt.want || !strings.HasPrefix(found[0].Detail, tt.value) || (found[0].Hint == "") != (tt.want == OK) {
+		if len(found) != 1 || found[0].Level != tt.want || !strings.HasPrefix(found[0].Detail, tt.value) || (found[0].Hint == "") != (tt.want == OK) {
 			t.Errorf("%s: %+v, want %s", name, found, tt.want)
 		}
 	}
@@ -76,13 +76,13 @@ Max locked memory         %d             unlimited             bytes
 Max core file size        0                    unlimited            bytes     
 `
 	read := func(n int) map[string]limit { return parseLimits(fmt.Sprintf(text, n, n, n)) }
-	if got := verdicts(judgeLimits(read(64), false)); got["limit nproc"] != Look || got["limit nofile"] != Look || got["limit memlock"] != OK || got["limit core"] != OK {
+	if got := verdicts(evaluateLimits(read(64), false)); got["limit nproc"] != Warn || got["limit nofile"] != Warn || got["limit memlock"] != OK || got["limit core"] != OK {
 		t.Errorf("small ones: %v", got)
 	}
-	if got := verdicts(judgeLimits(read(65536), true)); got["limit nproc"] != OK || got["limit nofile"] != OK || got["limit memlock"] != Bad {
+	if got := verdicts(evaluateLimits(read(65536), true)); got["limit nproc"] != OK || got["limit nofile"] != OK || got["limit memlock"] != Fail {
 		t.Errorf("with RDMA: %v", got)
 	}
-	if own := verdicts(limits(false)); len(own) < 4 {
+	if own := verdicts(checkLimits(false)); len(own) < 4 {
 		t.Errorf("those of this process: %v", own)
 	}
 }
@@ -90,24 +90,24 @@ Max core file size        0                    unlimited            bytes
 // TestFiles checks that a working file system has no bad finding, and that no files remain.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
-	found := files(dir, false)
-	if len(found) != 5 || CountBad(found) != 0 {
+	found := checkFiles(dir, false)
+	if len(found) != 5 || CountFailed(found) != 0 {
 		t.Errorf("%+v", found)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	if found := files(dir+"/none", false); len(found) != 1 || found[0].Verdict != Bad {
+	if found := checkFiles(dir+"/none", false); len(found) != 1 || found[0].Level != Fail {
 		t.Errorf("a folder that is not there: %+v", found)
 	}
 	token := dir + "/token"
 	if err := os.WriteFile(token, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if f := seen(token, "n1"); f.Verdict != OK {
+	if f := checkToken(token, "n1"); f.Level != OK {
 		t.Errorf("%+v", f)
 	}
-	if _, err := os.Stat(Answer(token, "n1")); err != nil {
+	if _, err := os.Stat(AnswerPath(token, "n1")); err != nil {
 		t.Error(err)
 	}
 }
@@ -139,14 +139,14 @@ func host(name string, n byte, fast string) netif.Inventory {
 func TestMerge(t *testing.T) {
 	at := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	node := func(name string, n byte, kernel string, off time.Duration) Node {
-		return Node{Host: name, Time: at.Add(off), Inventory: host(name, n, "hsn0"), Findings: []Finding{good("kernel", kernel), good("/dev/shm", fmt.Sprint(n, " GiB"))}}
+		return Node{Host: name, Time: at.Add(off), Inventory: host(name, n, "hsn0"), Findings: []Finding{pass("kernel", kernel), pass("/dev/shm", fmt.Sprint(n, " GiB"))}}
 	}
 	nodes := []Node{node("n1", 1, "6.1.0", time.Second), node("n2", 2, "6.1.0", time.Second), node("n3", 3, "5.14.0", -time.Hour)}
-	nodes[1].Findings = append(nodes[1].Findings, bad("gpu 0", "broken", "replace it"))
+	nodes[1].Findings = append(nodes[1].Findings, fail("gpu 0", "broken", "replace it"))
 	found := Merge(nodes, at, at.Add(2*time.Second))
 	var lines []string
 	for _, f := range found {
-		lines = append(lines, fmt.Sprintf("%s|%s|%s|%s", f.Part, f.Verdict, f.Hosts, f.Detail))
+		lines = append(lines, fmt.Sprintf("%s|%s|%s|%s", f.Part, f.Level, f.Hosts, f.Detail))
 	}
 	all := strings.Join(lines, "\n")
 	for _, want := range []string{
@@ -169,7 +169,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestOpenOwnRejects checks that openOwn rejects a directory that another user has put in
+// TestOpenOwnRejects checks that openNewDir rejects a directory that another user has put in
 // place of the created one.
 func TestOpenOwnRejects(t *testing.T) {
 	for name, replace := range map[string]func(path string) error{
@@ -184,7 +184,7 @@ func TestOpenOwnRejects(t *testing.T) {
 		if err := errors.Join(os.Chmod(path, 0o700), replace(path)); err != nil {
 			t.Fatal(err)
 		}
-		root, err := openOwn(path)
+		root, err := openNewDir(path)
 		if err == nil {
 			root.Close()
 			t.Errorf("%s: it is accepted", name)
@@ -199,7 +199,7 @@ func TestFilesStayInTheOpenDirectory(t *testing.T) {
 	if err := errors.Join(os.Mkdir(path, 0o700), os.WriteFile(valuable, []byte("keep"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	root, err := openOwn(path)
+	root, err := openNewDir(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestFilesStayInTheOpenDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, try := range []func(*os.Root) Finding{rename, lock, written, clockOfFiles} {
+	for _, try := range []func(*os.Root) Finding{checkRename, checkLock, checkSpeed, checkFileClock} {
 		try(root)
 	}
 	if text, err := os.ReadFile(valuable); err != nil || string(text) != "keep" {

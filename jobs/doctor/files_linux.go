@@ -30,32 +30,32 @@ var fileSystems = map[int64]struct {
 // Limits of the checks: a worse value causes a warning. speedBytes is the size of the large file
 // for the speed test.
 const (
-	leastFree   = 10 << 30
-	leastInodes = 10_000
+	minFree     = 10 << 30
+	minInodes   = 10_000
 	slowSync    = 200 * time.Millisecond
-	wrongTime   = 2 * time.Second
+	maxFileSkew = 2 * time.Second
 	speedBytes  = 32 << 20
 )
 
-// files checks the file system of dir. It works in a new directory in dir, which it removes.
+// checkFiles checks the file system of dir. It works in a new directory in dir, which it removes.
 // Nodes reports whether the job has several nodes.
 //
 // Other users may be able to write to dir, and therefore to replace the new directory. Files
 // are created, replaced, and removed only in the directory that was opened and checked.
-func files(dir string, nodes bool) []Finding {
+func checkFiles(dir string, nodes bool) []Finding {
 	const part = "files"
 	work, err := os.MkdirTemp(dir, ".ddpbatch-doctor-")
 	if err != nil {
-		return []Finding{bad(part, err.Error(), "run directories must be writable: name another folder with --dir")}
+		return []Finding{fail(part, err.Error(), "run directories must be writable: name another folder with --dir")}
 	}
 	defer os.Remove(work)
-	root, err := openOwn(work)
+	root, err := openNewDir(work)
 	if err != nil {
-		return []Finding{bad(part, err.Error(), "name a folder with --dir in which other users cannot replace files")}
+		return []Finding{fail(part, err.Error(), "name a folder with --dir in which other users cannot replace files")}
 	}
 	defer root.Close()
-	found := []Finding{room(work, nodes)}
-	for _, try := range []func(*os.Root) Finding{rename, lock, written, clockOfFiles} {
+	found := []Finding{checkSpace(work, nodes)}
+	for _, try := range []func(*os.Root) Finding{checkRename, checkLock, checkSpeed, checkFileClock} {
 		found = append(found, try(root))
 	}
 	for _, name := range []string{"a", "b", "lock", "small", "large", "time"} {
@@ -64,9 +64,9 @@ func files(dir string, nodes bool) []Finding {
 	return found
 }
 
-// openOwn opens a directory that this process has just created. It returns an error if a
+// openNewDir opens a directory that this process has just created. It returns an error if a
 // different directory is now at the path: one that has files, or that other users can access.
-func openOwn(path string) (*os.Root, error) {
+func openNewDir(path string) (*os.Root, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
 		return nil, err
@@ -88,11 +88,11 @@ func openOwn(path string) (*os.Root, error) {
 	return root, nil
 }
 
-func room(dir string, nodes bool) Finding {
+func checkSpace(dir string, nodes bool) Finding {
 	const part = "files"
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
-		return look(part, err.Error(), "df tells how much is free")
+		return warn(part, err.Error(), "df tells how much is free")
 	}
 	kind, known := fileSystems[int64(s.Type)]
 	if !known {
@@ -101,24 +101,24 @@ func room(dir string, nodes bool) Finding {
 	free := int64(s.Bavail) * blockSize(&s)
 	text := fmt.Sprintf("%s: %s, %s free", filepath.Dir(dir), kind.name, format.Bytes(free))
 	switch {
-	case free < leastFree:
-		return look(part, text, "a checkpoint with Adam takes 12 bytes for each parameter: `ddpbatch plan` says how much, checkpoint.keep how many; a quota shows only when it is exceeded")
-	case s.Files > 0 && s.Ffree < leastInodes:
-		return look(part, fmt.Sprintf("%s, and %d more files fit", text, s.Ffree), "remove files, or ask for more inodes")
+	case free < minFree:
+		return warn(part, text, "a checkpoint with Adam takes 12 bytes for each parameter: `ddpbatch plan` says how much, checkpoint.keep how many; a quota shows only when it is exceeded")
+	case s.Files > 0 && s.Ffree < minInodes:
+		return warn(part, fmt.Sprintf("%s, and %d more files fit", text, s.Ffree), "remove files, or ask for more inodes")
 	case nodes && kind.local:
-		return look(part, text+": a local one, as a rule", "all nodes must see the run directory: name a folder on the shared file system with --run-dir")
+		return warn(part, text+": a local one, as a rule", "all nodes must see the run directory: name a folder on the shared file system with --run-dir")
 	}
-	return good(part, text)
+	return pass(part, text)
 }
 
 // blockSize returns the unit of statfs's block counts. On FUSE it can differ from Bsize, which
 // is the preferred transfer size, and which is 1 MiB for some file systems.
 func blockSize(s *unix.Statfs_t) int64 { return int64(cmp.Or(s.Frsize, s.Bsize)) }
 
-// rename checks that a rename replaces an open file atomically. A process that has the old
+// checkRename checks that a rename replaces an open file atomically. A process that has the old
 // file open must keep its content. A process that opens the path must get one of the two
 // files.
-func rename(dir *os.Root) Finding {
+func checkRename(dir *os.Root) Finding {
 	const part = "files rename"
 	const old, fresh = "a", "b"
 	err := errors.Join(dir.WriteFile(old, []byte("old"), 0o600), dir.WriteFile(fresh, []byte("new"), 0o600))
@@ -140,40 +140,40 @@ func rename(dir *os.Root) Finding {
 		}
 	}
 	if err != nil {
-		return bad(part, err.Error(), "checkpoints and records are replaced by rename: use another file system")
+		return fail(part, err.Error(), "checkpoints and records are replaced by rename: use another file system")
 	}
-	return good(part, "replaces a file")
+	return pass(part, "replaces a file")
 }
 
-// lock checks that flock(2) does not lock a locked file again.
-func lock(dir *os.Root) Finding {
+// checkLock checks that flock(2) does not lock a locked file again.
+func checkLock(dir *os.Root) Finding {
 	const part = "files lock"
 	const hint = "of two launchers that begin at the same moment in one run directory the second is not kept out: mount it with locks (NFS: local_lock, Lustre: -o flock)"
 	const path = "lock"
 	first, err := dir.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return bad(part, err.Error(), hint)
+		return fail(part, err.Error(), hint)
 	}
 	defer first.Close()
 	if err := unix.Flock(int(first.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return look(part, fmt.Sprintf("flock: %v", err), hint)
+		return warn(part, fmt.Sprintf("flock: %v", err), hint)
 	}
 	second, err := dir.OpenFile(path, os.O_RDWR, 0) // NFS requires write access for a lock
 	if err != nil {
-		return bad(part, err.Error(), hint)
+		return fail(part, err.Error(), hint)
 	}
 	defer second.Close()
 	switch err := unix.Flock(int(second.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
 	case err == nil:
-		return look(part, "flock gives the same lock twice", hint)
+		return warn(part, "flock gives the same lock twice", hint)
 	case !errors.Is(err, unix.EWOULDBLOCK):
-		return look(part, fmt.Sprintf("flock of a file that is locked: %v", err), hint)
+		return warn(part, fmt.Sprintf("flock of a file that is locked: %v", err), hint)
 	}
-	return good(part, "flock keeps a second one out")
+	return pass(part, "flock keeps a second one out")
 }
 
-// written measures the time to write and sync small files and a large file.
-func written(dir *os.Root) Finding {
+// checkSpeed measures the time to write and sync small files and a large file.
+func checkSpeed(dir *os.Root) Finding {
 	const part = "files speed"
 	write := func(name string, text []byte) (time.Duration, error) {
 		began := time.Now()
@@ -189,24 +189,24 @@ func written(dir *os.Root) Finding {
 	for range 5 {
 		took, err := write("small", make([]byte, 4096))
 		if err != nil {
-			return bad(part, err.Error(), "checkpoints are synced before they count: use another file system")
+			return fail(part, err.Error(), "checkpoints are synced before they count: use another file system")
 		}
 		times = append(times, took)
 	}
 	slices.Sort(times)
 	took, err := write("large", make([]byte, speedBytes))
 	if err != nil {
-		return bad(part, err.Error(), "is it full, or the quota exceeded?")
+		return fail(part, err.Error(), "is it full, or the quota exceeded?")
 	}
 	text := fmt.Sprintf("a small file is on disk in %s, %s at %s/s", times[2].Round(10*time.Microsecond), format.Bytes(speedBytes), format.Bytes(int64(speedBytes/took.Seconds())))
 	if times[2] > slowSync {
-		return look(part, text, "saving waits for the disk: checkpoint.async = true, or a faster file system")
+		return warn(part, text, "saving waits for the disk: checkpoint.async = true, or a faster file system")
 	}
-	return good(part, text)
+	return pass(part, text)
 }
 
-// clockOfFiles compares the clock of the file server with the clock of this node.
-func clockOfFiles(dir *os.Root) Finding {
+// checkFileClock compares the clock of the file server with the clock of this node.
+func checkFileClock(dir *os.Root) Finding {
 	const part = "files clock"
 	before := time.Now()
 	const path = "time"
@@ -217,7 +217,7 @@ func clockOfFiles(dir *os.Root) Finding {
 		info, err = dir.Stat(path)
 	}
 	if err != nil {
-		return bad(part, err.Error(), "use another file system")
+		return fail(part, err.Error(), "use another file system")
 	}
 	off := time.Duration(0)
 	switch stamp := info.ModTime(); {
@@ -226,8 +226,8 @@ func clockOfFiles(dir *os.Root) Finding {
 	case stamp.After(after):
 		off = stamp.Sub(after)
 	}
-	if off.Abs() > wrongTime {
-		return look(part, fmt.Sprintf("the file server's clock is %s off this node's", off.Round(time.Millisecond)), "one of the two is not synchronised: tell the centre")
+	if off.Abs() > maxFileSkew {
+		return warn(part, fmt.Sprintf("the file server's clock is %s off this node's", off.Round(time.Millisecond)), "one of the two is not synchronised: tell the centre")
 	}
-	return good(part, "the file server's is this node's")
+	return pass(part, "the file server's is this node's")
 }

@@ -25,28 +25,28 @@ func parseLimits(text string) map[string]limit {
 	return all
 }
 
-// limits checks the limits of the parent process. Go raises this process's own limit of open
+// checkLimits checks the limits of the parent process. Go raises this process's own limit of open
 // files to the hard limit. If the parent's limits cannot be read, it checks the limits of this
 // process.
-func limits(rdma bool) []Finding {
+func checkLimits(rdma bool) []Finding {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", os.Getppid()))
 	if err != nil {
 		if text, err = os.ReadFile("/proc/self/limits"); err != nil {
-			return []Finding{look("limits", err.Error(), "ulimit -a shows them")}
+			return []Finding{warn("limits", err.Error(), "ulimit -a shows them")}
 		}
 	}
-	return judgeLimits(parseLimits(string(text)), rdma)
+	return evaluateLimits(parseLimits(string(text)), rdma)
 }
 
 // Minimum limits for typical training runs.
 const (
-	leastFiles     = 4096
-	leastProcesses = 4096
+	minOpenFiles = 4096
+	minProcesses = 4096
 )
 
-func judgeLimits(all map[string]limit, rdma bool) []Finding {
+func evaluateLimits(all map[string]limit, rdma bool) []Finding {
 	var found []Finding
-	add := func(name, part string, judge func(soft string, n int64) Finding) {
+	add := func(name, part string, evaluate func(soft string, n int64) Finding) {
 		l, ok := all[name]
 		if !ok {
 			return
@@ -55,36 +55,36 @@ func judgeLimits(all map[string]limit, rdma bool) []Finding {
 		if err != nil {
 			n = 1<<63 - 1 // unlimited
 		}
-		f := judge(l.soft, n)
+		f := evaluate(l.soft, n)
 		f.Part, f.Detail = "limit "+part, strings.TrimSuffix(l.soft+" (at most "+l.hard+"): "+f.Detail, ": ")
 		found = append(found, f)
 	}
 	add("Max locked memory", "memlock", func(_ string, n int64) Finding {
 		switch {
 		case n == 1<<63-1:
-			return good("", "")
+			return pass("", "")
 		case rdma && n < 1<<30:
-			return bad("", "InfiniBand, RoCE and GPUDirect lock the memory they use", "ask the centre for LimitMEMLOCK=infinity of slurmd, or ulimit -l unlimited before submitting where PropagateResourceLimits is ALL")
+			return fail("", "InfiniBand, RoCE and GPUDirect lock the memory they use", "ask the centre for LimitMEMLOCK=infinity of slurmd, or ulimit -l unlimited before submitting where PropagateResourceLimits is ALL")
 		}
-		return good("", "enough without InfiniBand and RoCE")
+		return pass("", "enough without InfiniBand and RoCE")
 	})
 	add("Max open files", "nofile", func(_ string, n int64) Finding {
-		if n < leastFiles {
-			return look("", "data loaders with many workers, and NCCL with many peers, need more", "ulimit -n "+strconv.Itoa(leastFiles)+" in [setup] lines, or as the site has it")
+		if n < minOpenFiles {
+			return warn("", "data loaders with many workers, and NCCL with many peers, need more", "ulimit -n "+strconv.Itoa(minOpenFiles)+" in [setup] lines, or as the site has it")
 		}
-		return good("", "")
+		return pass("", "")
 	})
 	add("Max processes", "nproc", func(_ string, n int64) Finding {
-		if n < leastProcesses {
-			return look("", "threads count as well: OpenMP, data loaders and NCCL have many", "set OMP_NUM_THREADS, use fewer workers, or ask the centre")
+		if n < minProcesses {
+			return warn("", "threads count as well: OpenMP, data loaders and NCCL have many", "set OMP_NUM_THREADS, use fewer workers, or ask the centre")
 		}
-		return good("", "")
+		return pass("", "")
 	})
 	add("Max core file size", "core", func(_ string, n int64) Finding {
 		if n == 0 {
-			return good("", "no core is written at a crash; ulimit -c unlimited to have one")
+			return pass("", "no core is written at a crash; ulimit -c unlimited to have one")
 		}
-		return good("", "a core is written at a crash: of each rank, as large as its memory")
+		return pass("", "a core is written at a crash: of each rank, as large as its memory")
 	})
 	return found
 }

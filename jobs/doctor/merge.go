@@ -24,7 +24,7 @@ func Merge(nodes []Node, before, after time.Time) []Finding {
 	}
 	var found []Finding
 	if len(hosts) > 0 {
-		found = foldHosts(network(hosts), len(hosts))
+		found = mergeHosts(checkNetwork(hosts), len(hosts))
 	}
 	var parts []string
 	byPart := map[string][]Finding{}
@@ -38,35 +38,35 @@ func Merge(nodes []Node, before, after time.Time) []Finding {
 		}
 	}
 	for _, part := range parts {
-		kinds := foldHosts(byPart[part], len(nodes))
+		kinds := mergeHosts(byPart[part], len(nodes))
 		if len(byPart[part]) < len(nodes) {
-			kinds = append(kinds, look(part, fmt.Sprintf("only on %d of %d nodes", len(byPart[part]), len(nodes)), "nodes of a job should be alike: ask for nodes of one kind with slurm.constraint"))
+			kinds = append(kinds, warn(part, fmt.Sprintf("only on %d of %d nodes", len(byPart[part]), len(nodes)), "nodes of a job should be alike: ask for nodes of one kind with slurm.constraint"))
 		}
 		found = append(found, kinds...)
-		if len(kinds) > 1 && alike[part] {
-			found = append(found, differ(part, kinds))
+		if len(kinds) > 1 && mustMatch[part] {
+			found = append(found, differenceWarning(part, kinds))
 		}
 	}
-	return append(found, clocks(nodes, before, after))
+	return append(found, compareClocks(nodes, before, after))
 }
 
-// alike are the parts that must be equal on all nodes of a job.
-var alike = map[string]bool{"driver": true, "nccl": true, "cublaslt": true, "kernel": true, "processor": true, "files": true,
+// mustMatch are the parts that must be equal on all nodes of a job.
+var mustMatch = map[string]bool{"driver": true, "nccl": true, "cublaslt": true, "kernel": true, "processor": true, "files": true,
 	"limit memlock": true, "limit nofile": true, "limit nproc": true}
 
-// differ returns a warning that lists the differences between nodes.
-func differ(part string, kinds []Finding) Finding {
+// differenceWarning returns a warning that lists the differences between nodes.
+func differenceWarning(part string, kinds []Finding) Finding {
 	var words []string
 	for _, f := range kinds {
-		words = append(words, fmt.Sprintf("%s: %s", f.Hosts, strings.TrimSpace(f.Version+" "+f.essence())))
+		words = append(words, fmt.Sprintf("%s: %s", f.Hosts, strings.TrimSpace(f.Version+" "+f.comparableText())))
 	}
-	return look(part+" differs", strings.Join(words, "; "),
+	return warn(part+" differs", strings.Join(words, "; "),
 		"jobs are as slow as their slowest node, and versions that do not match may fail: use nodes of one kind (slurm.constraint), and one environment on all")
 }
 
-// essence returns the part of a finding that must be equal on all nodes. It excludes values
+// comparableText returns the part of a finding that must be equal on all nodes. It excludes values
 // such as free space and measured times.
-func (f Finding) essence() string {
+func (f Finding) comparableText() string {
 	switch {
 	case f.Part == "files":
 		text, _, _ := strings.Cut(f.Detail, ",")
@@ -79,14 +79,14 @@ func (f Finding) essence() string {
 	return strings.TrimSpace(f.Detail + " " + f.Path)
 }
 
-// foldHosts combines equal findings of different hosts. Total is the number of all hosts. A
+// mergeHosts combines equal findings of different hosts. Total is the number of all hosts. A
 // finding that all hosts share has no node list.
-func foldHosts(all []Finding, total int) []Finding {
+func mergeHosts(all []Finding, total int) []Finding {
 	var found []Finding
 	hosts := map[int][]string{}
 	for _, f := range all {
 		at := slices.IndexFunc(found, func(o Finding) bool {
-			return o.Part == f.Part && o.Verdict == f.Verdict && o.Version == f.Version && o.essence() == f.essence()
+			return o.Part == f.Part && o.Level == f.Level && o.Version == f.Version && o.comparableText() == f.comparableText()
 		})
 		if at < 0 {
 			at = len(found)
@@ -105,12 +105,12 @@ func foldHosts(all []Finding, total int) []Finding {
 	return found
 }
 
-// mostSkew is the maximum clock difference between nodes.
-const mostSkew = 2 * time.Second
+// maxSkew is the maximum clock difference between nodes.
+const maxSkew = 2 * time.Second
 
-// clocks reports nodes whose clock is certainly wrong: the time that a node reported is before
+// compareClocks reports nodes whose clock is certainly wrong: the time that a node reported is before
 // the request or after the reply.
-func clocks(nodes []Node, before, after time.Time) Finding {
+func compareClocks(nodes []Node, before, after time.Time) Finding {
 	const part = "clocks of the nodes"
 	var wrong []string
 	for _, n := range nodes {
@@ -121,12 +121,12 @@ func clocks(nodes []Node, before, after time.Time) Finding {
 		case n.Time.After(after):
 			off = n.Time.Sub(after)
 		}
-		if off.Abs() > mostSkew {
+		if off.Abs() > maxSkew {
 			wrong = append(wrong, fmt.Sprintf("%s by at least %s", n.Host, off.Round(time.Millisecond)))
 		}
 	}
 	if len(wrong) > 0 {
-		return look(part, "off the first node's: "+strings.Join(wrong, ", "), "logs of several nodes cannot be compared: tell the centre")
+		return warn(part, "off the first node's: "+strings.Join(wrong, ", "), "logs of several nodes cannot be compared: tell the centre")
 	}
-	return good(part, fmt.Sprintf("none is off by more than %s", after.Sub(before).Round(100*time.Millisecond)))
+	return pass(part, fmt.Sprintf("none is off by more than %s", after.Sub(before).Round(100*time.Millisecond)))
 }

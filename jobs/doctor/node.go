@@ -37,28 +37,28 @@ func Examine(ctx context.Context, o Options) Node {
 	}
 	var err error
 	if n.Inventory, err = netif.Collect(ctx, netif.CollectOptions{}); err != nil {
-		n.Findings = append(n.Findings, bad("network", err.Error(), hints.Of(err)))
+		n.Findings = append(n.Findings, fail("network", err.Error(), hints.Of(err)))
 	} else if n.Inventory.Host = n.Host; !o.Job {
-		n.Findings = append(n.Findings, network([]netif.Inventory{n.Inventory})...)
+		n.Findings = append(n.Findings, checkNetwork([]netif.Inventory{n.Inventory})...)
 	}
-	n.Findings = append(n.Findings, GPUs(o.Lookup)...)
-	n.Findings = append(n.Findings, processor(), kernel(), clock(), sharedMemory("/dev/shm"))
-	n.Findings = append(n.Findings, limits(len(n.Inventory.RDMA) > 0)...)
+	n.Findings = append(n.Findings, checkGPUs(o.Lookup)...)
+	n.Findings = append(n.Findings, checkCPU(), kernelVersion(), checkClock(), checkSharedMemory("/dev/shm"))
+	n.Findings = append(n.Findings, checkLimits(len(n.Inventory.RDMA) > 0)...)
 	if o.Dir != "" {
-		n.Findings = append(n.Findings, files(o.Dir, o.Job)...)
+		n.Findings = append(n.Findings, checkFiles(o.Dir, o.Job)...)
 	}
 	if o.Token != "" {
-		n.Findings = append(n.Findings, seen(o.Token, n.Host))
+		n.Findings = append(n.Findings, checkToken(o.Token, n.Host))
 	}
 	return n
 }
 
-// seenWithin is the maximum time to wait for a file that another node has written.
-const seenWithin = 10 * time.Second
+// tokenTimeout is the maximum time to wait for a file that another node has written.
+const tokenTimeout = 10 * time.Second
 
-// seen waits for the file token, which another node has written, and writes the answer of
+// checkToken waits for the file token, which another node has written, and writes the answer of
 // host.
-func seen(token, host string) Finding {
+func checkToken(token, host string) Finding {
 	const part = "files on all nodes"
 	began := time.Now()
 	for {
@@ -66,20 +66,20 @@ func seen(token, host string) Finding {
 		if err == nil {
 			break
 		}
-		if time.Since(began) > seenWithin {
-			return bad(part, "a file that the first node has written is not here after "+seenWithin.String()+": "+err.Error(),
+		if time.Since(began) > tokenTimeout {
+			return fail(part, "a file that the first node has written is not here after "+tokenTimeout.String()+": "+err.Error(),
 				"all nodes must see the run directory: name a folder on the shared file system with --run-dir")
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if err := CreateEmpty(Answer(token, host)); err != nil {
-		return bad(part, err.Error(), "ranks write their logs and parts of checkpoints there: it must be writable on all nodes")
+	if err := CreateEmpty(AnswerPath(token, host)); err != nil {
+		return fail(part, err.Error(), "ranks write their logs and parts of checkpoints there: it must be writable on all nodes")
 	}
-	return good(part, "seen")
+	return pass(part, "seen")
 }
 
-// Answer returns the path of the file with which a host confirms that it has seen the token.
-func Answer(token, host string) string { return filepath.Join(filepath.Dir(token), "seen-"+host) }
+// AnswerPath returns the path of the file with which a host confirms that it has seen the token.
+func AnswerPath(token, host string) string { return filepath.Join(filepath.Dir(token), "seen-"+host) }
 
 // CreateEmpty creates an empty file with mode 0600. It returns an error if there is a file or
 // a link with the name: other users may be able to write to the directory.

@@ -10,8 +10,8 @@ import (
 // A setting is a key of slurm.conf that can cause surprises. Its value is from the controller
 // (scontrol show config; slurm.conf(5)).
 type setting struct {
-	key  string
-	look func(value string) Finding
+	key   string
+	check func(value string) Finding
 }
 
 // Slurm checks the configuration of a cluster, as "scontrol show config" prints it.
@@ -22,8 +22,8 @@ func Slurm(config map[string]string) []Finding {
 		if !ok {
 			continue // this version of Slurm does not have the key
 		}
-		f := s.look(value)
-		if value == "(null)" && f.Verdict == OK {
+		f := s.check(value)
+		if value == "(null)" && f.Level == OK {
 			continue // not set, and no problem
 		}
 		f.Part = "slurm " + s.key
@@ -36,12 +36,12 @@ func Slurm(config map[string]string) []Finding {
 	return found
 }
 
-func has(list, word string) bool {
+func listContains(list, word string) bool {
 	return slices.Contains(strings.FieldsFunc(strings.ToLower(list), func(r rune) bool { return r == ',' || r == ' ' }), word)
 }
 
-// seconds returns the number at the start of a value such as "30 sec".
-func seconds(value string) int {
+// parseSeconds returns the number at the start of a value such as "30 sec".
+func parseSeconds(value string) int {
 	n, _ := strconv.Atoi(strings.Fields(value + " x")[0])
 	return n
 }
@@ -52,118 +52,118 @@ var settings = []setting{
 		fmt.Sscanf(v, "%d.%d", &year, &month)
 		switch release := 100*year + month; {
 		case release == 0:
-			return look("", "not a version that is known", "tell the maintainers of ddpbatch")
+			return warn("", "not a version that is known", "tell the maintainers of ddpbatch")
 		case release < 2011:
-			return look("", "older than 20.11: steps share their nodes, and --overlap is not known", "ask the centre for a newer Slurm; leave restart.spare_nodes and min_nodes out")
+			return warn("", "older than 20.11: steps share their nodes, and --overlap is not known", "ask the centre for a newer Slurm; leave restart.spare_nodes and min_nodes out")
 		case release >= 2205 && release < 2311:
-			return good("", "srun does not take --cpus-per-task from the job: ddpbatch says it to every step; in a script of your own say srun -c")
+			return pass("", "srun does not take --cpus-per-task from the job: ddpbatch says it to every step; in a script of your own say srun -c")
 		}
-		return good("", "")
+		return pass("", "")
 	}},
 	{"JobFileAppend", func(v string) Finding {
 		if v == "0" {
-			return good("", "a requeued job's log is begun anew; ddpbatch's scripts say --open-mode=append, and so should your own")
+			return pass("", "a requeued job's log is begun anew; ddpbatch's scripts say --open-mode=append, and so should your own")
 		}
-		return good("", "")
+		return pass("", "")
 	}},
 	{"JobRequeue", func(v string) Finding {
 		if v == "0" {
-			return good("", "jobs come back after a preemption or the loss of a node only if they ask for it: ddpbatch's scripts have --requeue, unless the site's profile forbids it; a script of your own needs it, too")
+			return pass("", "jobs come back after a preemption or the loss of a node only if they ask for it: ddpbatch's scripts have --requeue, unless the site's profile forbids it; a script of your own needs it, too")
 		}
-		return good("", "")
+		return pass("", "")
 	}},
 	{"KillWait", func(v string) Finding {
-		if seconds(v) < 30 {
-			return look("", "that is all the time from SIGTERM to SIGKILL at the time limit and at scancel", "keep slurm.signal_before_end longer than a save takes")
+		if parseSeconds(v) < 30 {
+			return warn("", "that is all the time from SIGTERM to SIGKILL at the time limit and at scancel", "keep slurm.signal_before_end longer than a save takes")
 		}
-		return good("", "from SIGTERM to SIGKILL")
+		return pass("", "from SIGTERM to SIGKILL")
 	}},
 	{"PreemptMode", func(v string) Finding {
 		switch {
-		case has(v, "cancel"):
-			return look("", "Slurm cancels a job that it preempts; with a GraceTime ddpbatch saves and requeues it before that", "set checkpoint.every to what you can lose, and submit again if the job does not come back; or use a partition whose jobs are not preempted")
-		case has(v, "suspend"), has(v, "gang"):
-			return look("", "jobs may be stopped and go on later: NCCL and other programs' timeouts may run out meanwhile", "ask the centre for a partition without it")
-		case has(v, "requeue"):
-			return good("", "a job that is preempted comes back; ddpbatch saves and goes on")
+		case listContains(v, "cancel"):
+			return warn("", "Slurm cancels a job that it preempts; with a GraceTime ddpbatch saves and requeues it before that", "set checkpoint.every to what you can lose, and submit again if the job does not come back; or use a partition whose jobs are not preempted")
+		case listContains(v, "suspend"), listContains(v, "gang"):
+			return warn("", "jobs may be stopped and go on later: NCCL and other programs' timeouts may run out meanwhile", "ask the centre for a partition without it")
+		case listContains(v, "requeue"):
+			return pass("", "a job that is preempted comes back; ddpbatch saves and goes on")
 		}
-		return good("", "")
+		return pass("", "")
 	}},
-	{"PreemptParameters", sendsSignal},
-	{"SlurmctldParameters", sendsSignal},
+	{"PreemptParameters", checkPreemptionSignal},
+	{"SlurmctldParameters", checkPreemptionSignal},
 	{"RequeueExit", func(v string) Finding {
-		if codes(v)[3] {
-			return bad("", "the site requeues jobs that exit with 3, which ddpbatch's do when they are stopped on purpose", "ask the centre to take 3 out of RequeueExit")
+		if parseCodes(v)[3] {
+			return fail("", "the site requeues jobs that exit with 3, which ddpbatch's do when they are stopped on purpose", "ask the centre to take 3 out of RequeueExit")
 		}
-		return good("", "")
+		return pass("", "")
 	}},
 	{"RequeueExitHold", func(v string) Finding {
-		if codes(v)[3] {
-			return look("", "jobs that exit with 3, as ddpbatch's do when they are stopped, are requeued and held", "release them with scontrol release, or cancel them")
+		if parseCodes(v)[3] {
+			return warn("", "jobs that exit with 3, as ddpbatch's do when they are stopped, are requeued and held", "release them with scontrol release, or cancel them")
 		}
-		return good("", "")
+		return pass("", "")
 	}},
 	{"ProctrackType", func(v string) Finding {
 		if !strings.HasSuffix(v, "/cgroup") {
-			return look("", "processes that leave their parents outlive the job", "after a crash look for your processes on the nodes; the centre should use proctrack/cgroup")
+			return warn("", "processes that leave their parents outlive the job", "after a crash look for your processes on the nodes; the centre should use proctrack/cgroup")
 		}
-		return good("", "")
+		return pass("", "")
 	}},
 	{"TaskPlugin", func(v string) Finding {
 		if !strings.Contains(v, "cgroup") && !strings.Contains(v, "affinity") {
-			return look("", "tasks are not bound to their cores: ranks get in each other's way, and in that of other jobs", "ask for whole nodes (slurm.exclusive), or bind in the program (taskset, OMP_PROC_BIND)")
+			return warn("", "tasks are not bound to their cores: ranks get in each other's way, and in that of other jobs", "ask for whole nodes (slurm.exclusive), or bind in the program (taskset, OMP_PROC_BIND)")
 		}
 		if !strings.Contains(v, "cgroup") {
-			return good("", "cores are bound, and GPUs and memory are not confined to the job")
+			return pass("", "cores are bound, and GPUs and memory are not confined to the job")
 		}
-		return good("", "")
+		return pass("", "")
 	}},
 	{"SelectType", func(v string) Finding {
 		if strings.HasSuffix(v, "/linear") {
-			return look("", "jobs get whole nodes, and --gpus-per-task is refused", "ask for all of a node's GPUs and cores")
+			return warn("", "jobs get whole nodes, and --gpus-per-task is refused", "ask for all of a node's GPUs and cores")
 		}
-		return good("", "")
+		return pass("", "")
 	}},
 	{"PropagateResourceLimits", func(v string) Finding {
-		if has(v, "all") || has(v, "memlock") {
-			return good("", "limits of the shell that submits go with the job: see the limits")
+		if listContains(v, "all") || listContains(v, "memlock") {
+			return pass("", "limits of the shell that submits go with the job: see the limits")
 		}
-		return good("", "")
+		return pass("", "")
 	}},
-	{"MpiDefault", func(string) Finding { return good("", "ddpbatch says --mpi itself") }},
+	{"MpiDefault", func(string) Finding { return pass("", "ddpbatch says --mpi itself") }},
 	{"SlurmdTimeout", func(v string) Finding {
-		if s := seconds(v); s == 0 || s > 600 {
-			return look("", "Slurm takes that long to see that a node is down; 0 is never", "ddpbatch sees it by network.heartbeat_timeout (60 s)")
+		if s := parseSeconds(v); s == 0 || s > 600 {
+			return warn("", "Slurm takes that long to see that a node is down; 0 is never", "ddpbatch sees it by network.heartbeat_timeout (60 s)")
 		}
-		return good("", "until Slurm sees that a node is down")
+		return pass("", "until Slurm sees that a node is down")
 	}},
 	{"AccountingStorageType", func(v string) Finding {
 		if v == "(null)" || strings.HasSuffix(v, "/none") {
-			return look("", "Slurm forgets jobs MinJobAge after their end", "`ddpbatch status` soon after, or read ended.json in the run directory")
+			return warn("", "Slurm forgets jobs MinJobAge after their end", "`ddpbatch status` soon after, or read ended.json in the run directory")
 		}
-		return good("", "")
+		return pass("", "")
 	}},
 	{"AccountingStoreFlags", func(v string) Finding {
-		if has(v, "job_env") {
-			return look("", "the environment of each job is kept in the accounts, where others may read it", "give secrets by [setup.secrets], never by variables of the shell that submits")
+		if listContains(v, "job_env") {
+			return warn("", "the environment of each job is kept in the accounts, where others may read it", "give secrets by [setup.secrets], never by variables of the shell that submits")
 		}
-		return good("", "")
+		return pass("", "")
 	}},
-	{"MinJobAge", func(string) Finding { return good("", "how long the controller remembers a job") }},
+	{"MinJobAge", func(string) Finding { return pass("", "how long the controller remembers a job") }},
 }
 
-// sendsSignal reports whether Slurm sends the signal of --signal also at a preemption. The
+// checkPreemptionSignal reports whether Slurm sends the signal of --signal also at a preemption. The
 // parameter is PreemptParameters=send_user_signal since Slurm 23.02. Earlier versions use
 // SlurmctldParameters=preempt_send_user_signal, which later versions still read.
-func sendsSignal(v string) Finding {
+func checkPreemptionSignal(v string) Finding {
 	if strings.Contains(strings.ToLower(v), "send_user_signal") {
-		return good("", "--signal comes at a preemption, too")
+		return pass("", "--signal comes at a preemption, too")
 	}
-	return good("", "")
+	return pass("", "")
 }
 
-// codes returns the exit codes in a list such as "1-3,7".
-func codes(list string) map[int]bool {
+// parseCodes returns the exit codes in a list such as "1-3,7".
+func parseCodes(list string) map[int]bool {
 	all := map[int]bool{}
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, _ := strings.Cut(strings.TrimSpace(part), "-")

@@ -22,25 +22,25 @@ import (
 
 // attempt is one start of all ranks, from the rendezvous to the end of the last process.
 type attempt struct {
-	o       Options
-	number  int
-	nodes   []string // nodes of the ranks; nil without Slurm
-	hosts   []string // host of each rank
-	server  *rendezvous.Server
-	environ []string // for the ranks
-	world   int
-	stopped bool // a stop was requested
-	nearEnd bool // the stop was requested because of the time limit or a preemption
-	near    <-chan struct{}
-	asked   os.Signal    // stop signal received before this attempt; nil if none
-	killed  map[int]bool // ranks that the launcher had to kill
-	secret  string       // name of the file with the secret, in the run directory; empty without Slurm
+	o           Options
+	number      int
+	nodes       []string // nodes of the ranks; nil without Slurm
+	hosts       []string // host of each rank
+	server      *rendezvous.Server
+	environ     []string // for the ranks
+	world       int
+	stopped     bool // a stop was requested
+	nearEnd     bool // the stop was requested because of the time limit or a preemption
+	limitNear   <-chan struct{}
+	pendingStop os.Signal    // stop signal received before this attempt; nil if none
+	killed      map[int]bool // ranks that the launcher had to kill
+	secret      string       // name of the file with the secret, in the run directory; empty without Slurm
 
-	began   time.Time
-	told    told // last published state, see tell
-	mu      sync.Mutex
-	step    string // Slurm's step ID, empty until a rank reports it
-	stopFor string // reason of the stop request
+	began      time.Time
+	published  publishedState // state in live.json, see publish
+	mu         sync.Mutex
+	step       string // Slurm's step ID, empty until a rank reports it
+	stopReason string // reason of the stop request
 }
 
 // newAttempt opens the rendezvous. It does not start any rank.
@@ -101,7 +101,7 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 		envAttempt+"="+strconv.Itoa(number),
 		envPerNode+"="+strconv.Itoa(perNode),
 	)
-	if err := a.publish(secret); err != nil {
+	if err := a.publishSecret(secret); err != nil {
 		a.server.Close()
 		return nil, err
 	}
@@ -112,10 +112,10 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 	return a, nil
 }
 
-// publish passes the secret to the ranks. Slurm sends the environment of a step to the nodes
+// publishSecret passes the secret to the ranks. Slurm sends the environment of a step to the nodes
 // unencrypted, so ranks of a step read the secret from a file in the run directory. Ranks on
 // this machine get it in their environment, which other users cannot read.
-func (a *attempt) publish(secret wire.Secret) error {
+func (a *attempt) publishSecret(secret wire.Secret) error {
 	if a.o.Allocation == nil {
 		a.environ = append(a.environ, envSecret+"="+secret.Encode())
 		return nil
@@ -143,7 +143,7 @@ func (a *attempt) removeSecret() {
 
 // rounds returns the decisions that the launcher makes for the ranks.
 func (a *attempt) rounds() map[string]rendezvous.Decide {
-	r := newAgreement(a.o.Job, a.o.Site, a.o.Dir.WriteNetwork, a.o.Say).rounds()
+	r := newNegotiation(a.o.Job, a.o.Site, a.o.Dir.WriteNetwork, a.o.Say).rounds()
 	network := r[roundNetwork]
 	r[roundNetwork] = func(payloads [][]byte) ([][]byte, error) {
 		var p nodeReport
@@ -161,7 +161,7 @@ func (a *attempt) rounds() map[string]rendezvous.Decide {
 func (a *attempt) run(ctx context.Context) (Result, error) {
 	defer a.server.Close()
 	defer a.removeSecret()
-	defer a.keepTelling()()
+	defer a.startPublishing()()
 	var started ranks
 	var err error
 	if a.o.Allocation != nil {
@@ -172,15 +172,15 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	gone := make(chan error, 1)
-	go func() { gone <- started.wait() }()
-	if a.asked != nil {
-		a.stop(a.asked)
+	ended := make(chan error, 1)
+	go func() { ended <- started.wait() }()
+	if a.pendingStop != nil {
+		a.forwardStop(a.pendingStop)
 	}
 
-	cancelled := a.watch(ctx, started, gone)
+	cancelled := a.supervise(ctx, started, ended)
 	outcome := a.server.Outcome()
-	tellExits(&outcome, started.ended(), a.killed)
+	addProcessEnds(&outcome, started.processEnds(), a.killed)
 	r := Result{Failure: outcome.First, Ranks: outcome.Ranks, Exit: outcome.Exit, NearEnd: a.nearEnd}
 	r.StopUnhandled = !slices.ContainsFunc(r.Ranks, func(s rendezvous.RankStatus) bool { return !s.StopUnhandled })
 	switch {
@@ -196,9 +196,9 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	return r, nil
 }
 
-// watch returns after all processes have ended. It reports whether the user canceled the
+// supervise returns after all processes have ended. It reports whether the user canceled the
 // attempt.
-func (a *attempt) watch(ctx context.Context, started ranks, gone <-chan error) (cancelled bool) {
+func (a *attempt) supervise(ctx context.Context, started ranks, ended <-chan error) (cancelled bool) {
 	finished := make(chan struct{})
 	waiting, stopWaiting := context.WithCancel(context.Background())
 	defer stopWaiting()
@@ -209,15 +209,15 @@ func (a *attempt) watch(ctx context.Context, started ranks, gone <-chan error) (
 	}()
 	failing, done := a.server.Failing(), ctx.Done()
 	var force <-chan time.Time
-	end := func() {
+	startKillTimer := func() {
 		if force == nil {
 			force = time.After(killGrace)
 		}
 	}
 	for {
 		select {
-		case err := <-gone:
-			a.settle(err, finished)
+		case err := <-ended:
+			a.recordStartFailure(err, finished)
 			return cancelled
 		case s := <-a.o.Signals:
 			if a.stopped && s == os.Interrupt {
@@ -225,30 +225,30 @@ func (a *attempt) watch(ctx context.Context, started ranks, gone <-chan error) (
 				a.server.Abort(rendezvous.Failure{Rank: -1, Reason: "cancelled by a second interrupt"})
 				continue
 			}
-			a.stop(s)
-		case <-a.near:
-			a.near = nil
-			a.askToStop(StopTimeLimit)
+			a.forwardStop(s)
+		case <-a.limitNear:
+			a.limitNear = nil
+			a.sendStop(StopTimeLimit)
 		case <-done:
 			done, cancelled = nil, true
 			a.server.Abort(rendezvous.Failure{Rank: -1, Reason: "cancelled"})
 		case <-failing:
 			failing = nil
-			end()
+			startKillTimer()
 		case <-finished:
 			// Every rank has left the rendezvous. Its process must end soon.
 			finished = nil
-			end()
+			startKillTimer()
 		case <-force:
-			a.noteKilled()
+			a.recordKilled()
 			started.kill(context.WithoutCancel(ctx))
 			force = time.After(killGrace)
 		}
 	}
 }
 
-// noteKilled records the ranks that did not end in time and that the launcher now kills.
-func (a *attempt) noteKilled() {
+// recordKilled records the ranks that did not end in time and that the launcher now kills.
+func (a *attempt) recordKilled() {
 	if a.killed != nil {
 		return
 	}
@@ -258,37 +258,37 @@ func (a *attempt) noteKilled() {
 	}
 }
 
-// stop forwards a stop request to the ranks.
-func (a *attempt) stop(s os.Signal) {
+// forwardStop forwards a stop request to the ranks.
+func (a *attempt) forwardStop(s os.Signal) {
 	if a.o.Allocation == nil || s != syscall.SIGTERM || a.stopped {
-		a.askToStop(reasonOf(s))
+		a.sendStop(stopReasonOf(s))
 		return
 	}
-	a.tellStop(StopTerminated)
+	a.announceStop(StopTerminated)
 	// When Slurm cancels a job, it also sends SIGTERM to the ranks. Give that signal time to
 	// arrive, so that a user's program does not receive it twice.
 	time.AfterFunc(2*time.Second, func() { a.server.Stop(string(StopTerminated)) })
 }
 
-func (a *attempt) askToStop(reason stopReason) {
+func (a *attempt) sendStop(reason stopReason) {
 	if a.stopped {
 		return
 	}
-	a.tellStop(reason)
+	a.announceStop(reason)
 	a.server.Stop(string(reason))
 }
 
-func (a *attempt) tellStop(reason stopReason) {
+func (a *attempt) announceStop(reason stopReason) {
 	a.stopped, a.nearEnd = true, reason != StopTerminated
 	a.mu.Lock()
-	a.stopFor = string(reason)
+	a.stopReason = string(reason)
 	a.mu.Unlock()
 	a.o.Say(fmt.Sprintf("%s: asking all ranks to save and stop", reason))
 }
 
-// settle records a failure if processes ended before they joined the rendezvous: the program
+// recordStartFailure records a failure if processes ended before they joined the rendezvous: the program
 // could not be started, or srun rejected the step.
-func (a *attempt) settle(err error, finished <-chan struct{}) {
+func (a *attempt) recordStartFailure(err error, finished <-chan struct{}) {
 	select {
 	case <-finished:
 		return
@@ -310,9 +310,9 @@ func (a *attempt) settle(err error, finished <-chan struct{}) {
 		Advice: "the log has what they printed: `ddpbatch logs " + a.o.Dir.Path + "`"}
 	if err != nil {
 		f.Reason = fmt.Sprintf("the ranks could not be started: %v", err)
-		var gone *unexecutedError
-		if errors.As(err, &gone) {
-			f.Advice = gone.Hint()
+		var execErr *execError
+		if errors.As(err, &execErr) {
+			f.Advice = execErr.Hint()
 		}
 	}
 	a.server.Abort(f)

@@ -17,10 +17,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// meeting is the rendezvous file. With it, ranks of `srun ddpbatch run`, or of a launcher
+// rendezvousFile is the rendezvous file. With it, ranks of `srun ddpbatch run`, or of a launcher
 // other than ddpbatch, find rank 0. The file is in the run directory, and only its owner can
 // read it. Its name is unique to the step and the restart.
-type meeting struct {
+type rendezvousFile struct {
 	Addresses []string `json:"addresses"`
 	Secret    string   `json:"secret"`
 }
@@ -29,11 +29,11 @@ type meeting struct {
 // a launcher does not name its starts, the file of an earlier start may still exist. The ranks
 // then try that address without success until rank 0 writes the new file.
 func (r *Rank) joinWithoutLauncher(ctx context.Context, o JoinOptions, id rendezvous.Identity) error {
-	job, step := o.Place.meetingName()
-	path := o.Dir.Rendezvous(job, step, o.Place.RestartCount)
-	read := func() ([]byte, error) { return o.Dir.ReadRendezvous(job, step, o.Place.RestartCount) }
-	if o.Place.Rank == 0 {
-		addresses, secret, err := r.openMeeting(ctx, o)
+	job, step := o.Info.rendezvousID()
+	path := o.Dir.Rendezvous(job, step, o.Info.RestartCount)
+	read := func() ([]byte, error) { return o.Dir.ReadRendezvous(job, step, o.Info.RestartCount) }
+	if o.Info.Rank == 0 {
+		addresses, secret, err := r.serveRendezvous(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -42,32 +42,32 @@ func (r *Rank) joinWithoutLauncher(ctx context.Context, o JoinOptions, id rendez
 		return err
 	}
 	for {
-		text, err := findMeeting(ctx, read)
+		text, err := waitForRendezvous(ctx, read)
 		if err != nil {
 			return err
 		}
-		var m meeting
-		if err := json.Unmarshal(text, &m); err != nil {
+		var file rendezvousFile
+		if err := json.Unmarshal(text, &file); err != nil {
 			return fmt.Errorf("read %q: %w", path, err)
 		}
-		if r.secret, err = wire.ParseSecret(m.Secret); err != nil {
+		if r.secret, err = wire.ParseSecret(file.Secret); err != nil {
 			return fmt.Errorf("read %q: %w", path, err)
 		}
 		joining, stop := context.WithCancelCause(ctx)
-		go untilChanged(joining, read, text, func() { stop(errMeetingMoved) })
-		r.Session, err = rendezvous.Join(joining, m.Addresses, r.secret, id)
-		moved := errors.Is(context.Cause(joining), errMeetingMoved)
+		go watchRendezvous(joining, read, text, func() { stop(errRendezvousReplaced) })
+		r.Session, err = rendezvous.Join(joining, file.Addresses, r.secret, id)
+		replaced := errors.Is(context.Cause(joining), errRendezvousReplaced)
 		stop(nil)
-		if err == nil || !moved {
+		if err == nil || !replaced {
 			return err
 		}
 	}
 }
 
-var errMeetingMoved = errors.New("rank 0 has written another address")
+var errRendezvousReplaced = errors.New("rank 0 has written another address")
 
-// untilChanged calls changed when the content of rank 0's file differs from text.
-func untilChanged(ctx context.Context, read func() ([]byte, error), text []byte, changed func()) {
+// watchRendezvous calls changed when the content of rank 0's file differs from text.
+func watchRendezvous(ctx context.Context, read func() ([]byte, error), text []byte, changed func()) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -81,10 +81,10 @@ func untilChanged(ctx context.Context, read func() ([]byte, error), text []byte,
 	}
 }
 
-// openMeeting serves the rendezvous and writes its addresses and secret to the rendezvous
+// serveRendezvous serves the rendezvous and writes its addresses and secret to the rendezvous
 // file.
-func (r *Rank) openMeeting(ctx context.Context, o JoinOptions) ([]string, wire.Secret, error) {
-	p := o.Place
+func (r *Rank) serveRendezvous(ctx context.Context, o JoinOptions) ([]string, wire.Secret, error) {
+	p := o.Info
 	secret, err := wire.NewSecret()
 	if err != nil {
 		return nil, secret, err
@@ -100,15 +100,15 @@ func (r *Rank) openMeeting(ctx context.Context, o JoinOptions) ([]string, wire.S
 	r.server = rendezvous.Serve(listener, rendezvous.ServerOptions{
 		WorldSize: p.WorldSize, Secret: secret, JoinTimeout: time.Duration(o.Job.Network.JoinTimeout),
 		Silence: time.Duration(o.Job.Network.HeartbeatTimeout), Stall: time.Duration(o.Job.Network.ProgressTimeout),
-		Program: o.Program, Spec: o.Spec, Rounds: newAgreement(o.Job, o.Site, o.Dir.WriteNetwork, o.Say).rounds(),
+		Program: o.Program, Spec: o.Spec, Rounds: newNegotiation(o.Job, o.Site, o.Dir.WriteNetwork, o.Say).rounds(),
 		Warn: func(m string) { o.Say("WARNING: " + m) },
 	})
 	port := strconv.Itoa(r.server.Port())
-	m := meeting{Secret: secret.Encode()}
+	m := rendezvousFile{Secret: secret.Encode()}
 	for _, a := range append(reachableAddresses(inventory), "127.0.0.1") {
 		m.Addresses = append(m.Addresses, net.JoinHostPort(a, port))
 	}
-	job, step := p.meetingName()
+	job, step := p.rendezvousID()
 	text, err := json.Marshal(m)
 	if err == nil {
 		err = o.Dir.WriteRendezvous(job, step, p.RestartCount, text)
@@ -125,8 +125,8 @@ func (r *Rank) openMeeting(ctx context.Context, o JoinOptions) ([]string, wire.S
 	return m.Addresses, secret, nil
 }
 
-// findMeeting waits for rank 0's file and returns its content.
-func findMeeting(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+// waitForRendezvous waits for rank 0's file and returns its content.
+func waitForRendezvous(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	for {
 		text, err := read()
 		if err == nil {

@@ -9,66 +9,66 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
-// container returns what starts a rank's process in the job's container: options of srun, or a
+// containerArgs returns what starts a rank's process in the job's container: options of srun, or a
 // command to put in front of the process. Both are empty for a job without a container.
 //
 // The image does not need to contain any part of ddpbatch. The directories of the program, the
 // run, and the job's files are mounted at the same paths as on the host. Shifter mounts the
 // host's file systems automatically. For the container engine of CSCS, the file that names the
 // image also lists the mounts.
-func container(j *jobs.Job, site *sites.Profile, runDir, binary string) (srun, prefix []string) {
+func containerArgs(j *jobs.Job, site *sites.Profile, runDir, binary string) (srun, prefix []string) {
 	c := j.Setup.Container
 	if c.Image == "" {
 		return nil, nil
 	}
-	var own []string
+	var options []string
 	for _, o := range site.Container.Options {
-		own = append(own, string(o))
+		options = append(options, string(o))
 	}
 	if c.Runtime != site.Container.Runtime || c.Options != nil {
-		own = nil // the site's options are for another runtime, or the job overrides them
+		options = nil // the site's options are for another runtime, or the job overrides them
 	}
 	for _, o := range c.Options {
-		own = append(own, string(o))
+		options = append(options, string(o))
 	}
-	var asked []string
+	var jobMounts []string
 	for _, m := range c.Mounts {
-		asked = append(asked, string(m))
+		jobMounts = append(jobMounts, string(m))
 	}
 	image := string(c.Image)
-	mounts := append(ownFolders(j, runDir, binary), asked...)
+	mounts := append(requiredDirs(j, runDir, binary), jobMounts...)
 	switch c.Runtime {
 	case jobs.ContainerApptainer, jobs.ContainerSingularity:
-		prefix = append([]string{string(c.Runtime), "exec"}, own...)
+		prefix = append([]string{string(c.Runtime), "exec"}, options...)
 		return nil, append(prefix, "--bind", strings.Join(mounts, ","), image)
 	case jobs.ContainerShifter:
-		prefix = append([]string{"shifter", "--image=" + image}, own...)
-		for _, m := range asked {
-			prefix = append(prefix, "--volume="+pair(m))
+		prefix = append([]string{"shifter", "--image=" + image}, options...)
+		for _, m := range jobMounts {
+			prefix = append(prefix, "--volume="+mountPair(m))
 		}
 		return nil, append(prefix, "--")
 	case jobs.ContainerPyxis:
 		for i, m := range mounts {
-			mounts[i] = pair(m)
+			mounts[i] = mountPair(m)
 		}
-		return append([]string{"--container-image=" + image, "--container-mounts=" + strings.Join(mounts, ",")}, own...), nil
+		return append([]string{"--container-image=" + image, "--container-mounts=" + strings.Join(mounts, ",")}, options...), nil
 	case jobs.ContainerEDF:
-		return append([]string{"--environment=" + image}, own...), nil
+		return append([]string{"--environment=" + image}, options...), nil
 	}
 	return nil, nil
 }
 
-// pair returns a mount with source and target: "/data" becomes "/data:/data".
-func pair(mount string) string {
+// mountPair returns a mount with source and target: "/data" becomes "/data:/data".
+func mountPair(mount string) string {
 	if strings.Contains(mount, ":") {
 		return mount
 	}
 	return mount + ":" + mount
 }
 
-// ownFolders returns the directories that a rank needs, without duplicates and without
+// requiredDirs returns the directories that a rank needs, without duplicates and without
 // directories inside another one of the list.
-func ownFolders(j *jobs.Job, runDir, binary string) []string {
+func requiredDirs(j *jobs.Job, runDir, binary string) []string {
 	all := []string{runDir, filepath.Dir(binary)}
 	add := func(path jobs.Text) {
 		if filepath.IsAbs(string(path)) {

@@ -47,12 +47,12 @@ func decideDevices(payloads [][]byte) ([][]byte, error) {
 		slices.SortFunc(ranks, func(a, b int) int { return reports[a].LocalRank - reports[b].LocalRank })
 		values := make([]string, len(deviceVariables))
 		for v := range deviceVariables {
-			var seen []string
+			var visible []string
 			for _, rank := range ranks {
-				seen = append(seen, reports[rank].Visible[v])
+				visible = append(visible, reports[rank].Visible[v])
 			}
-			if len(seen) > 1 && eachItsOwn(seen) {
-				values[v] = strings.Join(seen, ",")
+			if len(visible) > 1 && oneGPUPerRank(visible) {
+				values[v] = strings.Join(visible, ",")
 			}
 		}
 		text, err := json.Marshal(values)
@@ -66,24 +66,24 @@ func decideDevices(payloads [][]byte) ([][]byte, error) {
 	return replies, nil
 }
 
-// eachItsOwn reports whether every rank sees one GPU, given by its index, and no two ranks see
+// oneGPUPerRank reports whether every rank sees one GPU, given by its index, and no two ranks see
 // the same one.
-func eachItsOwn(seen []string) bool {
-	for i, s := range seen {
-		if s == "" || strings.Trim(s, "0123456789") != "" || slices.Contains(seen[:i], s) {
+func oneGPUPerRank(visible []string) bool {
+	for i, s := range visible {
+		if s == "" || strings.Trim(s, "0123456789") != "" || slices.Contains(visible[:i], s) {
 			return false
 		}
 	}
 	return true
 }
 
-// devices returns the variables with which the program finds its GPU by its local rank. It
+// visibleDevices returns the variables with which the program finds its GPU by its local rank. It
 // returns a warning if the program cannot find its GPU.
-func (r *Rank) devices(ctx context.Context, lookup func(string) (string, bool)) (set map[string]string, warning string, err error) {
+func (r *Rank) visibleDevices(ctx context.Context, lookup func(string) (string, bool)) (set map[string]string, warning string, err error) {
 	if r.job.Slurm.GPUsPerNode == 0 || r.job.Command.Launcher == jobs.LauncherTorchrun {
 		return nil, "", nil
 	}
-	report := deviceReport{Node: r.Place.NodeRank, LocalRank: r.Place.LocalRank}
+	report := deviceReport{Node: r.Info.NodeRank, LocalRank: r.Info.LocalRank}
 	for _, name := range deviceVariables {
 		value, _ := lookup(name)
 		report.Visible = append(report.Visible, value)
@@ -92,7 +92,7 @@ func (r *Rank) devices(ctx context.Context, lookup func(string) (string, bool)) 
 	if err != nil {
 		return nil, "", err
 	}
-	ctx, cancel := r.soon(ctx)
+	ctx, cancel := r.withJoinTimeout(ctx)
 	defer cancel()
 	reply, err := r.Session.Exchange(ctx, roundDevices, payload)
 	if err != nil {
@@ -104,13 +104,13 @@ func (r *Rank) devices(ctx context.Context, lookup func(string) (string, bool)) 
 	}
 	set = map[string]string{}
 	for v, name := range deviceVariables {
-		switch seen := report.Visible[v]; {
+		switch visible := report.Visible[v]; {
 		case v < len(values) && values[v] != "":
 			set[name] = values[v]
 		// Slurm sets both variables for GPUs of any vendor. Warn only once.
-		case warning == "" && seen != "" && strings.Count(seen, ",") < r.Place.LocalRank:
+		case warning == "" && visible != "" && strings.Count(visible, ",") < r.Info.LocalRank:
 			warning = fmt.Sprintf("rank %d sees the GPUs %s=%s only, so there is none with the number of its local rank %d; "+
-				"the program must take device 0, or the job gpu_bind = \"none\"", r.Place.Rank, name, seen, r.Place.LocalRank)
+				"the program must take device 0, or the job gpu_bind = \"none\"", r.Info.Rank, name, visible, r.Info.LocalRank)
 		}
 	}
 	return set, warning, nil

@@ -46,7 +46,7 @@ func train(joined *Rank, job *jobs.Job, dir string) (exit int, failure error) {
 	}
 	defer comm.Close()
 	at := 0 // no fault; all ranks must have the same type of communicator
-	if os.Getenv(envAttempt) == "1" && strings.HasSuffix(os.Getenv("BEHAVIOUR"), fmt.Sprintf(" %d", joined.Place.Rank)) {
+	if os.Getenv(envAttempt) == "1" && strings.HasSuffix(os.Getenv("BEHAVIOUR"), fmt.Sprintf(" %d", joined.Info.Rank)) {
 		at = 17
 	}
 	_, err = trainer.Run(ctx, trainer.Options{Job: job, Run: "run", Checkpoints: filepath.Join(dir, "checkpoints"), Comm: &flaky{Communicator: comm, at: at},

@@ -45,7 +45,7 @@ func rankEnviron(environ []string, job *jobs.Job, site *sites.Profile) []string 
 			}
 		}
 		// This does the same as bin/activate, except for the prompt.
-		out = append(without(out, "PYTHONHOME", "PATH", "VIRTUAL_ENV"),
+		out = append(removeVars(out, "PYTHONHOME", "PATH", "VIRTUAL_ENV"),
 			"VIRTUAL_ENV="+string(setup.Venv), "PATH="+filepath.Join(string(setup.Venv), "bin")+":"+path)
 	}
 	for name, value := range site.Env {
@@ -54,23 +54,23 @@ func rankEnviron(environ []string, job *jobs.Job, site *sites.Profile) []string 
 		}
 	}
 	for name, value := range setup.Env {
-		out = append(without(out, string(name)), string(name)+"="+string(value))
+		out = append(removeVars(out, string(name)), string(name)+"="+string(value))
 	}
 	return out
 }
 
-// without returns environ without the named variables.
-func without(environ []string, names ...string) []string {
+// removeVars returns environ without the named variables.
+func removeVars(environ []string, names ...string) []string {
 	return slices.DeleteFunc(environ, func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return slices.Contains(names, name)
 	})
 }
 
-// withoutTorchrun returns environ without the variables that an outer torchrun, or a launcher
+// removeTorchrunVars returns environ without the variables that an outer torchrun, or a launcher
 // such as Kubeflow, has set for its own rendezvous. With these variables, a program would look
 // for that launcher's store at the address that ddpbatch passes.
-func withoutTorchrun(environ []string) []string {
+func removeTorchrunVars(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
 		return strings.HasPrefix(kv, "TORCHELASTIC_") || strings.HasPrefix(kv, "PET_")
 	})
@@ -103,12 +103,12 @@ func lookPath(environ []string, name string) (string, error) {
 			return candidate, nil
 		}
 	}
-	return "", notInPath(name, path)
+	return "", pathLookupError(name, path)
 }
 
-// torchrun returns the command that starts PyTorch's launcher: the script if it is in PATH, or
+// torchrunArgv returns the command that starts PyTorch's launcher: the script if it is in PATH, or
 // else its Python module.
-func torchrun(environ []string) []string {
+func torchrunArgv(environ []string) []string {
 	if path, err := lookPath(environ, "torchrun"); err == nil {
 		return []string{path}
 	}

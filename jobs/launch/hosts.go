@@ -16,18 +16,18 @@ type hostReport struct {
 	LocalWorldSize int    `json:"local_world_size"`
 }
 
-// hostPlace completes the rank information that the launcher did not pass.
-type hostPlace struct {
+// hostPosition completes the rank information that the launcher did not pass.
+type hostPosition struct {
 	LocalRank      int `json:"local_rank"`
 	LocalWorldSize int `json:"local_world_size"`
 	NodeRank       int `json:"node_rank"`
 	Nodes          int `json:"nodes"`
 }
 
-// findHost determines which ranks share a host, if the launcher has not passed the node rank.
+// findHostRanks determines which ranks share a host, if the launcher has not passed the node rank.
 // All ranks must call it.
-func (r *Rank) findHost(ctx context.Context) error {
-	p := &r.Place
+func (r *Rank) findHostRanks(ctx context.Context) error {
+	p := &r.Info
 	if p.NodeRank != launchers.Unknown {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (r *Rank) findHost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var at hostPlace
+	var at hostPosition
 	if err := json.Unmarshal(reply, &at); err != nil {
 		return fmt.Errorf("the place of this rank on its host: %w", err)
 	}
@@ -66,20 +66,20 @@ func decideHosts(payloads [][]byte) ([][]byte, error) {
 	replies := make([][]byte, len(payloads))
 	for node, host := range hosts {
 		ranks := ranksOf[host]
-		taken := map[int]int{}
+		rankOf := map[int]int{}
 		for i, rank := range ranks {
-			at := hostPlace{LocalRank: i, LocalWorldSize: len(ranks), NodeRank: node, Nodes: len(hosts)}
-			if told := reports[rank]; told.LocalRank != launchers.Unknown {
-				if told.LocalWorldSize != len(ranks) {
+			at := hostPosition{LocalRank: i, LocalWorldSize: len(ranks), NodeRank: node, Nodes: len(hosts)}
+			if report := reports[rank]; report.LocalRank != launchers.Unknown {
+				if report.LocalWorldSize != len(ranks) {
 					return nil, fmt.Errorf("rank %d was told of %d ranks on its host, but %d ranks are on %s: do two machines have this name?",
-						rank, told.LocalWorldSize, len(ranks), host)
+						rank, report.LocalWorldSize, len(ranks), host)
 				}
-				at.LocalRank = told.LocalRank
+				at.LocalRank = report.LocalRank
 			}
-			if other, twice := taken[at.LocalRank]; twice {
+			if other, twice := rankOf[at.LocalRank]; twice {
 				return nil, fmt.Errorf("ranks %d and %d are both local rank %d on %s", other, rank, at.LocalRank, host)
 			}
-			taken[at.LocalRank] = rank
+			rankOf[at.LocalRank] = rank
 			text, err := json.Marshal(at)
 			if err != nil {
 				return nil, err

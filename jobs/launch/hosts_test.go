@@ -32,7 +32,7 @@ func TestDecideHosts(t *testing.T) {
 	}
 	var told []string
 	for _, g := range got {
-		var p hostPlace
+		var p hostPosition
 		if err := json.Unmarshal(g, &p); err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestFindPlaceAmongLaunchers(t *testing.T) {
 		} else {
 			env = append(env[:len(env):len(env)], "PMI_RANK=3", "PMI_SIZE=4") // srun --mpi=pmi2
 		}
-		p, err := FindPlace(lookupIn(env), c.launcher)
+		p, err := DetectRank(lookupIn(env), c.launcher)
 		got := fmt.Sprintf("%s %d/%d", map[bool]string{true: "slurm", false: p.Launcher}[p.InSlurm()], p.Rank, p.WorldSize)
 		if err != nil {
 			got = err.Error()
@@ -90,8 +90,8 @@ func TestFindPlaceAmongLaunchers(t *testing.T) {
 	}
 	// Ranks that ddpbatch's launcher started use srun's variables, even if other variables
 	// leaked into their environment.
-	p, err := FindPlace(lookupIn(append(append(srun[:len(srun):len(srun)], mpi("0", "1")...), LauncherVariable+"=127.0.0.1:1")), "")
-	var ambiguous *launchers.Ambiguous
+	p, err := DetectRank(lookupIn(append(append(srun[:len(srun):len(srun)], mpi("0", "1")...), LauncherVariable+"=127.0.0.1:1")), "")
+	var ambiguous *launchers.AmbiguousError
 	if err != nil || !p.InSlurm() || errors.As(err, &ambiguous) {
 		t.Errorf("%+v, %v", p, err)
 	}
@@ -99,19 +99,19 @@ func TestFindPlaceAmongLaunchers(t *testing.T) {
 
 func TestRanksHere(t *testing.T) {
 	job := &jobs.Job{Slurm: jobs.Slurm{TasksPerNode: 4, GPUsPerNode: 4}, Command: &jobs.Command{Launcher: jobs.LauncherRank}}
-	host := Place{PerHost: true, GPUs: launchers.Unknown}
-	if n, err := RanksHere(host, job); n != 4 || err != nil {
+	host := RankInfo{PerHost: true, GPUs: launchers.Unknown}
+	if n, err := RanksToStart(host, job); n != 4 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
-	if n, err := RanksHere(Place{}, job); n != 0 || err != nil {
+	if n, err := RanksToStart(RankInfo{}, job); n != 0 || err != nil {
 		t.Errorf("a rank: %d, %v", n, err)
 	}
 	host.GPUs, host.Launcher = 2, "sagemaker"
-	if _, err := RanksHere(host, job); err == nil || !strings.Contains(err.Error(), "sagemaker says that this host has 2 GPUs") {
+	if _, err := RanksToStart(host, job); err == nil || !strings.Contains(err.Error(), "sagemaker says that this host has 2 GPUs") {
 		t.Errorf("too few GPUs: %v", err)
 	}
 	job.Command.Launcher = jobs.LauncherTorchrun // torchrun starts the ranks itself
-	if n, err := RanksHere(host, job); n != 0 || err != nil {
+	if n, err := RanksToStart(host, job); n != 0 || err != nil {
 		t.Errorf("torchrun: %d, %v", n, err)
 	}
 }

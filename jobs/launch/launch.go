@@ -107,10 +107,10 @@ type Result struct {
 	Progress bool
 }
 
-// Once returns an error if srun started several launchers in an allocation.
-func Once(a slurm.Allocation) error {
+// CheckSingleLauncher returns an error if srun started several launchers in an allocation.
+func CheckSingleLauncher(a slurm.Allocation) error {
 	if a.StepTasks > 1 {
-		return tooManyLaunchers(a.StepTasks)
+		return tooManyLaunchersError(a.StepTasks)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func Once(a slurm.Allocation) error {
 // as often as the job's [restart] table allows.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Allocation == nil && startsMPI(o.Job) {
-		return Result{}, noMPIHere{}
+		return Result{}, mpiNeedsSlurmError{}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -131,8 +131,8 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err := o.Dir.RemoveSecrets(); err != nil {
 		o.Say(fmt.Sprintf("WARNING: remove the secrets of earlier attempts: %v", err))
 	}
-	near := o.nearEnd(ctx)
-	var asked os.Signal
+	limitNear := o.watchTimeLimit(ctx)
+	var pendingStop os.Signal
 	for number := 1; ; number++ {
 		if err := o.Dir.ClearFailure(); err != nil {
 			return Result{}, err
@@ -141,68 +141,68 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		a.near, a.asked = near, asked
-		o.keepBegin(a)
+		a.limitNear, a.pendingStop = limitNear, pendingStop
+		o.recordBegin(a)
 		result, err := a.run(ctx)
 		if err != nil {
-			o.keepEnd(a, Result{Exit: exitFailed, Failure: &rendezvous.Failure{Rank: -1, Reason: err.Error()}}, false)
+			o.recordEnd(a, Result{Exit: exitFailed, Failure: &rendezvous.Failure{Rank: -1, Reason: err.Error()}}, false)
 			return Result{}, err
 		}
-		result, pause, again := s.review(ctx, a, result)
-		result.Stopped = a.endedAsAsked(result)
-		o.keepEnd(a, result, again)
+		result, pause, again := s.decideRestart(ctx, a, result)
+		result.Stopped = a.stoppedOnRequest(result)
+		o.recordEnd(a, result, again)
 		if !again {
 			return result, nil
 		}
-		a.tell(rundir.PhaseRestarting, result.Failure.Reason)
-		asked = o.rest(ctx, pause, near)
+		a.publish(rundir.PhaseRestarting, result.Failure.Reason)
+		pendingStop = o.waitBeforeRestart(ctx, pause, limitNear)
 	}
 }
 
 // supervisor decides what follows an attempt.
 type supervisor struct {
 	Options
-	nodes   *nodes
-	saved   *progress
-	without int // restarts since the last newer checkpoint
+	nodes    *nodes
+	saved    *progress
+	restarts int // restarts since the last newer checkpoint
 }
 
-// review decides whether to start another attempt, and after which delay. If again is false,
+// decideRestart decides whether to start another attempt, and after which delay. If again is false,
 // the returned result is the result of the launch.
-func (s *supervisor) review(ctx context.Context, a *attempt, r Result) (result Result, pause time.Duration, again bool) {
+func (s *supervisor) decideRestart(ctx context.Context, a *attempt, r Result) (result Result, pause time.Duration, again bool) {
 	if r.Failure == nil {
-		return s.conclude(ctx, r, s.saved), 0, false
+		return s.finalizeResult(ctx, r, s.saved), 0, false
 	}
 	if err := writeFailure(s.Dir, a, r); err != nil && !s.Dir.IsDeleted() {
 		s.Say(fmt.Sprintf("WARNING: %v", err))
 	}
-	s.tellRanks(r.Ranks, a.killed)
+	s.printRankEnds(r.Ranks, a.killed)
 	if s.Dir.CheckPlace() != nil {
 		// Ranks of another attempt would not find their run directory.
-		return s.conclude(ctx, r, s.saved), 0, false
+		return s.finalizeResult(ctx, r, s.saved), 0, false
 	}
 	limit := int(s.Job.Restart.MaxWithoutProgress)
 	if a.stopped || limit == 0 || r.Exit == exitCancelled {
-		return s.conclude(ctx, r, s.saved), 0, false
+		return s.finalizeResult(ctx, r, s.saved), 0, false
 	}
-	if s.saved.further() {
-		s.without = 0
+	if s.saved.advanced() {
+		s.restarts = 0
 	}
-	if s.without >= limit {
+	if s.restarts >= limit {
 		s.Say(fmt.Sprintf("giving up: no progress in %d restarts", limit))
-		return s.conclude(ctx, r, s.saved), 0, false
+		return s.finalizeResult(ctx, r, s.saved), 0, false
 	}
-	if r = s.conclude(ctx, r, s.saved); r.Preempted {
+	if r = s.finalizeResult(ctx, r, s.saved); r.Preempted {
 		return r, 0, false
 	}
 	var err error
-	if r.NodesLost, err = s.nodes.review(ctx, r); err != nil {
+	if r.NodesLost, err = s.nodes.excludeBadNodes(ctx, r); err != nil {
 		s.Say(fmt.Sprintf("giving up: %v", err))
 		return r, 0, false
 	}
-	s.without++
-	pause = backOff(s.without)
-	s.Say(fmt.Sprintf("%v; starting again%s (%d of %d without progress)", r.Failure, in(pause), s.without, limit))
+	s.restarts++
+	pause = restartDelay(s.restarts)
+	s.Say(fmt.Sprintf("%v; starting again%s (%d of %d without progress)", r.Failure, formatDelay(pause), s.restarts, limit))
 	return r, pause, true
 }
 
@@ -215,21 +215,21 @@ func writeFailure(d rundir.Dir, a *attempt, r Result) error {
 	return d.WriteFailure(append(text, '\n'))
 }
 
-// tooManyLaunchers is the error if srun started the launcher once per task. Its value is the
+// tooManyLaunchersError is the error if srun started the launcher once per task. Its value is the
 // number of tasks.
-type tooManyLaunchers int
+type tooManyLaunchersError int
 
-func (n tooManyLaunchers) Error() string {
+func (n tooManyLaunchersError) Error() string {
 	return fmt.Sprintf("srun started the launcher %d times; it must run once per allocation", int(n))
 }
 
 // Hint returns the fix.
-func (tooManyLaunchers) Hint() string {
+func (tooManyLaunchersError) Hint() string {
 	return "leave srun out: ddpbatch launch starts the ranks by srun itself"
 }
 
 // ExitCode returns the exit code for wrong usage.
-func (tooManyLaunchers) ExitCode() int { return 2 }
+func (tooManyLaunchersError) ExitCode() int { return 2 }
 
 // ranks are the processes of one attempt, with or without Slurm.
 type ranks interface {
@@ -238,7 +238,7 @@ type ranks interface {
 	wait() error
 	// ended returns how the processes of the ranks ended, as far as known. It is valid after
 	// wait has returned.
-	ended() map[int]processEnd
+	processEnds() map[int]processEnd
 	// kill kills the processes that are still running.
 	kill(ctx context.Context)
 }
@@ -256,7 +256,7 @@ const (
 	StopTerminated stopReason = "the launcher was asked to end"
 )
 
-func reasonOf(s os.Signal) stopReason {
+func stopReasonOf(s os.Signal) stopReason {
 	if s == syscall.SIGUSR1 {
 		return StopSignal
 	}

@@ -41,7 +41,7 @@ func generic() *sites.Profile {
 }
 
 func rank(dir string) int {
-	place, err := FindPlace(os.LookupEnv, "")
+	place, err := DetectRank(os.LookupEnv, "")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -65,7 +65,7 @@ func rank(dir string) int {
 	if behaviour == "other spec" && special {
 		spec = "other"
 	}
-	joined, err := Join(context.Background(), JoinOptions{Job: job, Site: generic(), Dir: rundir.Dir{Path: dir}, Place: place, Program: "program", Spec: spec,
+	joined, err := Join(context.Background(), JoinOptions{Job: job, Site: generic(), Dir: rundir.Dir{Path: dir}, Info: place, Program: "program", Spec: spec,
 		Lookup: os.LookupEnv, Say: func(string) {}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

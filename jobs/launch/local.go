@@ -26,7 +26,7 @@ func startLocal(a *attempt) (ranks, error) {
 		// The launcher receives Control-C and forwards it as a stop request.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		// Do not send SIGKILL: a rank must also be able to stop the workers of its program.
-		if err := startTied(cmd, &l.done, syscall.SIGTERM); err != nil {
+		if err := startWithDeathSignal(cmd, &l.done, syscall.SIGTERM); err != nil {
 			l.kill(context.Background())
 			return nil, err
 		}
@@ -35,14 +35,14 @@ func startLocal(a *attempt) (ranks, error) {
 	return l, nil
 }
 
-// startTied starts cmd so that the kernel sends it the signal death when this process dies.
-// The kernel ties the signal to the thread that started cmd, so startTied locks that thread
+// startWithDeathSignal starts cmd so that the kernel sends it the given signal when this process dies.
+// The kernel ties the signal to the thread that started cmd, so startWithDeathSignal locks that thread
 // until cmd has ended (PR_SET_PDEATHSIG in prctl(2)).
-func startTied(cmd *exec.Cmd, done *sync.WaitGroup, death syscall.Signal) error {
+func startWithDeathSignal(cmd *exec.Cmd, done *sync.WaitGroup, signal syscall.Signal) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Pdeathsig = death
+	cmd.SysProcAttr.Pdeathsig = signal
 	started := make(chan error)
 	done.Add(1)
 	go func() {
@@ -63,11 +63,11 @@ func (l *localRanks) wait() error {
 	return nil
 }
 
-func (l *localRanks) ended() map[int]processEnd {
+func (l *localRanks) processEnds() map[int]processEnd {
 	ends := map[int]processEnd{}
 	for rank, c := range l.commands {
 		if c.ProcessState != nil {
-			ends[rank] = endOf(c.ProcessState)
+			ends[rank] = processEndOf(c.ProcessState)
 		}
 	}
 	return ends

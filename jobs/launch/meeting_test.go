@@ -48,7 +48,7 @@ func TestMeetingFileOfAnotherUserIsRejected(t *testing.T) {
 			if err := tt.create(d.Rendezvous("1", "0", 0)); err != nil {
 				t.Fatal(err)
 			}
-			text, err := findMeeting(t.Context(), func() ([]byte, error) { return d.ReadRendezvous("1", "0", 0) })
+			text, err := waitForRendezvous(t.Context(), func() ([]byte, error) { return d.ReadRendezvous("1", "0", 0) })
 			if tt.want == "" && (err != nil || string(text) != "own") {
 				t.Errorf("got %q, %v", text, err)
 			}
@@ -70,7 +70,7 @@ func TestUntilChanged(t *testing.T) {
 	defer cancel()
 	changed := make(chan struct{})
 	read := func() ([]byte, error) { return os.ReadFile(path) }
-	go untilChanged(ctx, read, []byte("old"), func() { close(changed) })
+	go watchRendezvous(ctx, read, []byte("old"), func() { close(changed) })
 	if err := os.Remove(path); err != nil { // between two starts
 		t.Fatal(err)
 	}
@@ -89,11 +89,11 @@ func TestUntilChanged(t *testing.T) {
 	}
 }
 
-// TestFindMeetingTriesAgain checks that findMeeting waits for a file that does not exist yet.
+// TestFindMeetingTriesAgain checks that waitForRendezvous waits for a file that does not exist yet.
 // On NFS, a file that is replaced can also disappear while it is read.
 func TestFindMeetingTriesAgain(t *testing.T) {
 	answers := []error{os.ErrNotExist, &os.PathError{Op: "read", Path: "x", Err: syscall.ESTALE}, nil}
-	text, err := findMeeting(t.Context(), func() ([]byte, error) {
+	text, err := waitForRendezvous(t.Context(), func() ([]byte, error) {
 		err := answers[0]
 		answers = answers[1:]
 		return []byte("text"), err

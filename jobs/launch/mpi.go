@@ -31,7 +31,7 @@ func (r *Rank) connectMPI(ctx context.Context) (collective.Communicator, error) 
 	if err != nil {
 		return nil, err
 	}
-	w, err := mpi.Connect(ctx, mpi.Options{Rank: r.Place.Rank, Size: r.Place.WorldSize, Host: r.Place.Host,
+	w, err := mpi.Connect(ctx, mpi.Options{Rank: r.Info.Rank, Size: r.Info.WorldSize, Host: r.Info.Host,
 		Library: string(r.job.Network.MPILibrary), Lookup: r.lookup, Set: set,
 		ConnectTimeout: time.Duration(r.job.Network.JoinTimeout), Timeout: time.Duration(r.job.Network.CollectiveTimeout)})
 	if err != nil {
@@ -46,18 +46,18 @@ type finalized struct{ *mpi.World }
 // Close leaves the communicator, and then finalizes MPI after all ranks have left.
 func (f finalized) Close() error { return errors.Join(f.World.Close(), f.Finalize()) }
 
-// noMPIHere is the error if an MPI job is launched without Slurm, so that srun cannot start
+// mpiNeedsSlurmError is the error if an MPI job is launched without Slurm, so that srun cannot start
 // it.
-type noMPIHere struct{}
+type mpiNeedsSlurmError struct{}
 
-func (noMPIHere) Error() string {
+func (mpiNeedsSlurmError) Error() string {
 	return "an MPI program, or train.backend = \"mpi\", needs srun to start the ranks: without Slurm there is none"
 }
 
 // Hint returns the fixes.
-func (noMPIHere) Hint() string {
+func (mpiNeedsSlurmError) Hint() string {
 	return "submit the job; or start it by mpirun -n N ddpbatch run job.toml; or leave train.backend out: ranks of one machine share memory, which is faster"
 }
 
 // ExitCode returns the exit code for wrong usage.
-func (noMPIHere) ExitCode() int { return 2 }
+func (mpiNeedsSlurmError) ExitCode() int { return 2 }

@@ -39,13 +39,13 @@ type nodeReport struct {
 	Fast      string           `json:"fast,omitempty"` // interface with the address of the site's name for this node
 }
 
-// agreement makes the ranks of an attempt agree on a network. It runs in the process that
+// networkNegotiation makes the ranks of an attempt agree on a network. It runs in the process that
 // serves the rendezvous, and decides for all ranks.
-type agreement struct {
-	request netif.Request
-	least   probe.Level // lowest level at which a network is rejected
-	say     func(line string)
-	keep    func(rundir.Network) error // records the agreed network
+type networkNegotiation struct {
+	request     netif.Request
+	rejectLevel probe.Level // lowest level at which a network is rejected
+	say         func(line string)
+	record      func(rundir.Network) error // records the agreed network
 
 	mu      sync.Mutex
 	nodes   []int             // node of each rank
@@ -53,18 +53,18 @@ type agreement struct {
 	choices []netif.Choice    // choice of each node
 }
 
-// agreed is the network decision that each node receives.
-type agreed struct {
+// networkDecision is the network decision that each node receives.
+type networkDecision struct {
 	Choice netif.Choice `json:"choice"`
 	Job    nccl.Job     `json:"job"` // what the RDMA adapters of all nodes have in common
 }
 
-func newAgreement(job *jobs.Job, site *sites.Profile, keep func(rundir.Network) error, say func(string)) *agreement {
+func newNegotiation(job *jobs.Job, site *sites.Profile, record func(rundir.Network) error, say func(string)) *networkNegotiation {
 	n := &job.Network
-	a := &agreement{say: say, keep: keep, least: probe.Broken,
+	a := &networkNegotiation{say: say, record: record, rejectLevel: probe.Broken,
 		request: netif.Request{Interface: string(n.Interface), Family: netif.Family(n.Family)}}
 	if job.Command != nil {
-		a.least = probe.Unbound // NCCL and Gloo do not bind outgoing connections to an interface
+		a.rejectLevel = probe.Unbound // NCCL and Gloo do not bind outgoing connections to an interface
 	}
 	for _, x := range slices.Concat(n.Exclude, site.Network.Exclude) {
 		a.request.Exclude = append(a.request.Exclude, string(x))
@@ -76,7 +76,7 @@ func newAgreement(job *jobs.Job, site *sites.Profile, keep func(rundir.Network) 
 }
 
 // rounds returns the decisions of a rendezvous server for the ranks of this program.
-func (a *agreement) rounds() map[string]rendezvous.Decide {
+func (a *networkNegotiation) rounds() map[string]rendezvous.Decide {
 	all := map[string]rendezvous.Decide{
 		roundHosts:   decideHosts,
 		roundNetwork: a.decideNetwork,
@@ -84,9 +84,9 @@ func (a *agreement) rounds() map[string]rendezvous.Decide {
 		roundMaster:  rendezvous.FromRankZero,
 		roundDevices: decideDevices,
 	}
-	for try := 1; try <= maxNetworks; try++ {
+	for try := 1; try <= maxNetworkTries; try++ {
 		all[endpointsRound(try)] = a.decideEndpoints
-		all[proofRound(try)] = func(payloads [][]byte) ([][]byte, error) { return a.decideProof(payloads, try) }
+		all[connectivityRound(try)] = func(payloads [][]byte) ([][]byte, error) { return a.decideConnectivity(payloads, try) }
 	}
 	return all
 }
@@ -94,10 +94,10 @@ func (a *agreement) rounds() map[string]rendezvous.Decide {
 // nameTimeout limits the lookup of a node's name on the fast network.
 const nameTimeout = 2 * time.Second
 
-// fastInterface returns the interface of this node whose address belongs to the node's name
+// findFastInterface returns the interface of this node whose address belongs to the node's name
 // with the site's suffix. It returns an empty string if the site has no suffix, or if the name
 // does not resolve to an address of this node.
-func fastInterface(ctx context.Context, host string, site *sites.Profile, inventory netif.Inventory) string {
+func findFastInterface(ctx context.Context, host string, site *sites.Profile, inventory netif.Inventory) string {
 	if site.Network.NameSuffix == "" {
 		return ""
 	}
@@ -119,7 +119,7 @@ func fastInterface(ctx context.Context, host string, site *sites.Profile, invent
 
 // decideNetwork determines a common network for all nodes and sends every rank its node's
 // choice.
-func (a *agreement) decideNetwork(payloads [][]byte) ([][]byte, error) {
+func (a *networkNegotiation) decideNetwork(payloads [][]byte) ([][]byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	byNode := map[int]netif.Inventory{}
@@ -158,15 +158,15 @@ func (a *agreement) decideNetwork(payloads [][]byte) ([][]byte, error) {
 			return nil, fmt.Errorf("rank %d is on node %d of %d", rank, node, len(a.hosts))
 		}
 	}
-	next, err := a.agree()
+	next, err := a.chooseNetwork()
 	if err != nil {
 		return nil, err
 	}
 	return a.replies(func(node int) any { return next[node] })
 }
 
-// agree chooses a network that all nodes share, and what NCCL may use of it.
-func (a *agreement) agree() ([]agreed, error) {
+// chooseNetwork chooses a network that all nodes share, and what NCCL may use of it.
+func (a *networkNegotiation) chooseNetwork() ([]networkDecision, error) {
 	choices, err := netif.Agree(a.hosts, a.request)
 	if err != nil {
 		return nil, err
@@ -179,18 +179,18 @@ func (a *agreement) agree() ([]agreed, error) {
 		a.say("WARNING: " + w)
 	}
 	a.choices = choices
-	if err := a.keep(a.network()); err != nil {
+	if err := a.record(a.network()); err != nil {
 		a.say(fmt.Sprintf("WARNING: %v", err))
 	}
-	next := make([]agreed, len(choices))
+	next := make([]networkDecision, len(choices))
 	for node, c := range choices {
-		next[node] = agreed{c, job}
+		next[node] = networkDecision{c, job}
 	}
 	return next, nil
 }
 
 // network returns the agreed network for the run directory, which users read.
-func (a *agreement) network() rundir.Network {
+func (a *networkNegotiation) network() rundir.Network {
 	n := rundir.Network{Time: time.Now().UTC(), Choice: a.choices[0]}
 	for node, c := range a.choices {
 		n.Hosts = append(n.Hosts, rundir.NetworkHost{Host: a.hosts[node].Host, Interface: c.Interface, Address: c.Addr.String()})
@@ -199,11 +199,11 @@ func (a *agreement) network() rundir.Network {
 }
 
 // replies returns one reply per rank, with the content for its node.
-func (a *agreement) replies(of func(node int) any) ([][]byte, error) {
+func (a *networkNegotiation) replies(content func(node int) any) ([][]byte, error) {
 	encoded := make([][]byte, len(a.hosts))
 	for node := range encoded {
 		var err error
-		if encoded[node], err = json.Marshal(of(node)); err != nil {
+		if encoded[node], err = json.Marshal(content(node)); err != nil {
 			return nil, err
 		}
 	}

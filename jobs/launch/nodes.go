@@ -14,137 +14,139 @@ import (
 // found to be bad stays excluded as long as this launcher lives. Spare nodes replace excluded
 // nodes, in the order of the allocation.
 type nodes struct {
-	o       Options
-	chosen  []string // nodes of the next attempt; nil without Slurm
-	out     map[string]string
-	suspect map[string]bool // nodes at fault in the last attempt
-	lost    bool            // an excluded node is down or unresponsive, and not only at fault
+	o        Options
+	chosen   []string // nodes of the next attempt; nil without Slurm
+	excluded map[string]string
+	suspects map[string]bool // nodes at fault in the last attempt
+	lost     bool            // an excluded node is down or unresponsive, and not only at fault
 }
 
 // newNodes chooses the nodes of the first attempt.
 func newNodes(o Options) (*nodes, error) {
-	n := &nodes{o: o, out: map[string]string{}}
+	n := &nodes{o: o, excluded: map[string]string{}}
 	if o.Allocation == nil {
 		return n, nil
 	}
 	all := o.Allocation.Nodes
 	if want := o.Job.AllocatedNodes(); len(all) != want {
-		and := ""
+		spares := ""
 		if spare := o.Job.Restart.SpareNodes; spare > 0 {
-			and = fmt.Sprintf(", %d of them to spare", spare)
+			spares = fmt.Sprintf(", %d of them to spare", spare)
 		}
-		return nil, fmt.Errorf("the allocation has %d nodes (%s), the job wants %d%s", len(all), slurm.FoldHosts(all), want, and)
+		return nil, fmt.Errorf("the allocation has %d nodes (%s), the job wants %d%s", len(all), slurm.FoldHosts(all), want, spares)
 	}
 	if len(o.Allocation.Components) > 0 && o.Job.Restart.SurvivesNodeLoss() {
-		return nil, mixedNodes(len(o.Allocation.Components))
+		return nil, heterogeneousError(len(o.Allocation.Components))
 	}
 	n.chosen = all[:o.Job.Slurm.Nodes]
 	return n, nil
 }
 
-// mixedNodes is the error for a heterogeneous job with restart.spare_nodes or
+// heterogeneousError is the error for a heterogeneous job with restart.spare_nodes or
 // restart.min_nodes: its nodes cannot replace each other. Its value is the number of
 // components.
-type mixedNodes int
+type heterogeneousError int
 
-func (m mixedNodes) Error() string {
+func (m heterogeneousError) Error() string {
 	return fmt.Sprintf("restart.spare_nodes and restart.min_nodes do not work in a heterogeneous job, and this one has %d components", int(m))
 }
 
 // Hint returns the fixes.
-func (mixedNodes) Hint() string { return "leave the two keys out, or ask for nodes of one kind" }
+func (heterogeneousError) Hint() string {
+	return "leave the two keys out, or ask for nodes of one kind"
+}
 
 // ExitCode returns the exit code for wrong usage.
-func (mixedNodes) ExitCode() int { return 2 }
+func (heterogeneousError) ExitCode() int { return 2 }
 
-// review excludes the nodes that an attempt has shown to be bad, and chooses the nodes of the
+// excludeBadNodes excludes the nodes that an attempt has shown to be bad, and chooses the nodes of the
 // next attempt. It returns an error if too few nodes are left. Lost reports whether an
 // excluded node is down or unresponsive, so that a requeue can replace it.
-func (n *nodes) review(ctx context.Context, r Result) (lost bool, err error) {
+func (n *nodes) excludeBadNodes(ctx context.Context, r Result) (lost bool, err error) {
 	if n.o.Allocation == nil || !n.o.Job.Restart.SurvivesNodeLoss() {
 		return false, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	states, err := n.o.Slurm.NodeStates(ctx, n.o.Allocation.Nodes)
 	if err != nil {
 		n.o.Say(fmt.Sprintf("WARNING: %v", err)) // continue: the ranks' own results still count
 	}
-	for _, node := range n.judge(r, states) {
-		n.o.Say(fmt.Sprintf("node %s is left out from now on: %s", node, n.out[node]))
+	for _, node := range n.findBadNodes(r, states) {
+		n.o.Say(fmt.Sprintf("node %s is left out from now on: %s", node, n.excluded[node]))
 	}
 	return n.lost, n.choose()
 }
 
 // choose selects the first nodes of the allocation that are not excluded.
 func (n *nodes) choose() error {
-	var good []string
+	var usable []string
 	for _, node := range n.o.Allocation.Nodes {
-		if n.out[node] == "" {
-			good = append(good, node)
+		if n.excluded[node] == "" {
+			usable = append(usable, node)
 		}
 	}
 	want := int(n.o.Job.Slurm.Nodes)
-	least := want
+	minNodes := want
 	if fewer := int(n.o.Job.Restart.MinNodes); fewer > 0 {
-		least = fewer
+		minNodes = fewer
 	}
-	if len(good) < least {
-		return fmt.Errorf("%d of %d nodes are left, and the job needs %d", len(good), len(n.o.Allocation.Nodes), least)
+	if len(usable) < minNodes {
+		return fmt.Errorf("%d of %d nodes are left, and the job needs %d", len(usable), len(n.o.Allocation.Nodes), minNodes)
 	}
-	good = good[:min(want, len(good))]
-	if !slices.Equal(good, n.chosen) {
-		n.o.Say(fmt.Sprintf("going on with %d nodes of %d: %s", len(good), want, slurm.FoldHosts(good)))
+	usable = usable[:min(want, len(usable))]
+	if !slices.Equal(usable, n.chosen) {
+		n.o.Say(fmt.Sprintf("going on with %d nodes of %d: %s", len(usable), want, slurm.FoldHosts(usable)))
 	}
-	n.chosen = good
+	n.chosen = usable
 	return nil
 }
 
-// judge returns the nodes that are bad, according to Slurm and to their ranks in the failed
+// findBadNodes returns the nodes that are bad, according to Slurm and to their ranks in the failed
 // attempt.
-func (n *nodes) judge(r Result, states map[string]slurm.NodeState) (bad []string) {
-	leave := func(node, format string, args ...any) {
-		n.out[node] = fmt.Sprintf(format, args...)
+func (n *nodes) findBadNodes(r Result, states map[string]slurm.NodeState) (bad []string) {
+	exclude := func(node, format string, args ...any) {
+		n.excluded[node] = fmt.Sprintf(format, args...)
 		bad = append(bad, node)
 	}
-	came := slices.ContainsFunc(r.Ranks, func(s rendezvous.RankStatus) bool { return s.State != rendezvous.Missing })
-	unstarted := map[string]bool{}
+	anyJoined := slices.ContainsFunc(r.Ranks, func(s rendezvous.RankStatus) bool { return s.State != rendezvous.Missing })
+	notStarted := map[string]bool{}
 	for _, node := range n.o.Allocation.Nodes {
-		if n.out[node] != "" {
+		if n.excluded[node] != "" {
 			continue
 		}
-		absent, mute := n.ranksOn(node, r, rendezvous.Missing) && came, n.ranksOn(node, r, rendezvous.Joined)
+		absent, unresponsive := n.ranksOn(node, r, rendezvous.Missing) && anyJoined, n.ranksOn(node, r, rendezvous.Joined)
 		switch {
 		case states[node].Down():
 			n.lost = true
-			leave(node, "Slurm says that it is %s", strings.ToLower(string(states[node])))
-		case mute: // received the stop request and was killed by Slurm, but did not respond
+			exclude(node, "Slurm says that it is %s", strings.ToLower(string(states[node])))
+		case unresponsive: // received the stop request and was killed by Slurm, but did not respond
 			n.lost = true
-			leave(node, "its ranks do not answer any more")
+			exclude(node, "its ranks do not answer any more")
 		case absent && r.Failure.State == rendezvous.Missing && r.Failure.Phase == "join":
-			leave(node, "its ranks did not join")
+			exclude(node, "its ranks did not join")
 		case absent:
-			unstarted[node] = true
+			notStarted[node] = true
 		}
 	}
 	// A problem of one node can also cause failures on other nodes.
-	suspects := unstarted
+	suspects := notStarted
 	switch {
 	case len(bad) > 0:
-		n.suspect = nil
+		n.suspects = nil
 		return bad
-	case len(unstarted) == 0:
+	case len(notStarted) == 0:
 		suspects = map[string]bool{r.Failure.Host: true} // no node if the host is empty
 	}
 	for _, node := range n.o.Allocation.Nodes {
 		switch {
 		case suspects[node] && states[node].Draining():
-			leave(node, "it was at fault, and Slurm says that it is %s", states[node])
-		case suspects[node] && n.suspect[node]:
-			leave(node, "it was at fault in two attempts running")
+			exclude(node, "it was at fault, and Slurm says that it is %s", states[node])
+		case suspects[node] && n.suspects[node]:
+			exclude(node, "it was at fault in two attempts running")
 		}
 	}
-	n.suspect = suspects
+	n.suspects = suspects
 	return bad
 }
 

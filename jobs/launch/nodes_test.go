@@ -100,7 +100,7 @@ func TestNodesThatAreLeftOut(t *testing.T) {
 			var lost bool
 			for i, s := range tt.steps {
 				var err error
-				lost, err = n.review(t.Context(), failed(n, s.first, s.states))
+				lost, err = n.excludeBadNodes(t.Context(), failed(n, s.first, s.states))
 				got := strings.Join(n.chosen, " ")
 				if err != nil {
 					got = err.Error()
@@ -141,7 +141,7 @@ func TestTellRanks(t *testing.T) {
 		{Rank: 4, Host: "n3", State: rendezvous.Lost, Error: "EOF"}, {Rank: 5, Host: "n3", State: rendezvous.Joined},
 		{Rank: 6, Host: "n4", State: rendezvous.Missing}, {Rank: 7, Host: "n4", State: rendezvous.Failed, Exit: 9}, {Rank: 8, Host: "n5", State: rendezvous.Done, Exit: 3},
 	}
-	o.tellRanks(ranks, map[int]bool{4: true, 5: true})
+	o.printRankEnds(ranks, map[int]bool{4: true, 5: true})
 	want := []string{"how the ranks ended:",
 		"  ranks 0, 1, 3 on n[1-2]: ended with the job", "  rank 2 on n2: lost: its process was killed or crashed",
 		"  rank 4 on n3: ended by force, after 4s", "  rank 5 on n3: no answer any more",
@@ -150,11 +150,11 @@ func TestTellRanks(t *testing.T) {
 		t.Errorf("said %q\nwant %q", *said, want)
 	}
 	*said = nil
-	o.tellRanks(ranks[:1], nil)
+	o.printRankEnds(ranks[:1], nil)
 	for rank := range 20 {
 		ranks = append(ranks, rendezvous.RankStatus{Rank: 9 + rank, Host: "n6", State: rendezvous.Failed, Exit: 20 + rank})
 	}
-	o.tellRanks(ranks, nil)
+	o.printRankEnds(ranks, nil)
 	if n := len(*said); n != maxKinds+2 || !strings.Contains((*said)[n-1], "and in 15 other ways, see ") {
 		t.Errorf("said %q", *said)
 	}

@@ -94,7 +94,7 @@ func TestLookPath(t *testing.T) {
 	if got, err := lookPath(environ, "./tool"); err != nil || got != "./tool" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got := torchrun(environ); !slices.Equal(got, []string{"python3", "-m", "torch.distributed.run"}) {
+	if got := torchrunArgv(environ); !slices.Equal(got, []string{"python3", "-m", "torch.distributed.run"}) {
 		t.Errorf("no torchrun: %q", got)
 	}
 }
@@ -103,7 +103,7 @@ func TestFindPlace(t *testing.T) {
 	env := func(kv ...string) func(string) (string, bool) {
 		return lookupIn(kv)
 	}
-	p, err := FindPlace(env(envLocalRank+"=1", envLocalSize+"=3"), "")
+	p, err := DetectRank(env(envLocalRank+"=1", envLocalSize+"=3"), "")
 	if err != nil || p.Rank != 1 || p.WorldSize != 3 || p.LocalRank != 1 || p.Nodes != 1 || p.InSlurm() {
 		t.Errorf("local: %+v, %v", p, err)
 	}
@@ -112,12 +112,12 @@ func TestFindPlace(t *testing.T) {
 		`is "", not a whole number from 1`:  {envLocalRank + "=0"},
 		"is 3, but there are 3 ranks":       {envLocalRank + "=3", envLocalSize + "=3"},
 	} {
-		if _, err := FindPlace(env(e...), ""); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := DetectRank(env(e...), ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", e, err, want)
 		}
 	}
 	var none *slurm.NoStepError
-	if _, err := FindPlace(env(), ""); !errors.As(err, &none) {
+	if _, err := DetectRank(env(), ""); !errors.As(err, &none) {
 		t.Errorf("nothing set: %v", err)
 	}
 }
@@ -145,14 +145,14 @@ func TestDecideNetwork(t *testing.T) {
 	a, b := node(0, "10.20.0.1/24"), node(1, "10.20.0.2/24")
 	second := nodeReport{Node: 1, Host: "n2"}
 	decideNetwork := func(payloads [][]byte) ([][]byte, error) {
-		return newAgreement(&jobs.Job{}, &sites.Profile{}, func(rundir.Network) error { return nil }, func(string) {}).decideNetwork(payloads)
+		return newNegotiation(&jobs.Job{}, &sites.Profile{}, func(rundir.Network) error { return nil }, func(string) {}).decideNetwork(payloads)
 	}
 	replies, err := decideNetwork(encode(a, second, b, nodeReport{Node: 0}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for rank, want := range []string{"fast0", "fast1", "fast1", "fast0"} {
-		var got agreed
+		var got networkDecision
 		if err := json.Unmarshal(replies[rank], &got); err != nil || got.Choice.Interface != want {
 			t.Errorf("rank %d: %s, %v; want %s", rank, got.Choice.Interface, err, want)
 		}
@@ -173,7 +173,7 @@ func TestDecideNetwork(t *testing.T) {
 
 func TestOnce(t *testing.T) {
 	for tasks, want := range map[int]bool{0: true, 1: true, 2: false, 8: false} {
-		if err := Once(slurm.Allocation{StepTasks: tasks}); (err == nil) != want || err != nil && !strings.Contains(err.Error(), "once per allocation") {
+		if err := CheckSingleLauncher(slurm.Allocation{StepTasks: tasks}); (err == nil) != want || err != nil && !strings.Contains(err.Error(), "once per allocation") {
 			t.Errorf("a step of %d tasks: %v", tasks, err)
 		}
 	}

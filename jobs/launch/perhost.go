@@ -15,16 +15,16 @@ import (
 // HostOptions describe how to start the ranks of one host, if a launcher has started one
 // process on each host ([Place.PerHost]).
 type HostOptions struct {
-	Place          Place
+	Info           RankInfo
 	Argv           []string // command line of one rank: this program, "run", and its arguments
 	Environ        []string
 	Stdout, Stderr *os.File
 	Signals        <-chan os.Signal // forwarded to every rank
 }
 
-// RanksHere returns how many ranks this process must start. It returns 0 if the process is a
+// RanksToStart returns how many ranks this process must start. It returns 0 if the process is a
 // rank itself. It returns an error if the host has fewer GPUs than ranks.
-func RanksHere(p Place, job *jobs.Job) (int, error) {
+func RanksToStart(p RankInfo, job *jobs.Job) (int, error) {
 	n := job.TasksPerNode()
 	torchrun := job.Command != nil && job.Command.Launcher == jobs.LauncherTorchrun
 	if !p.PerHost || n == 1 || torchrun {
@@ -43,24 +43,24 @@ func RanksHere(p Place, job *jobs.Job) (int, error) {
 func RunHost(o HostOptions, ranks int) (exit int, err error) {
 	var done sync.WaitGroup
 	var commands []*exec.Cmd
-	end := func(s syscall.Signal) {
+	signalAll := func(s syscall.Signal) {
 		for _, c := range commands {
 			_ = syscall.Kill(-c.Process.Pid, s)
 		}
 	}
 	for local := range ranks {
 		cmd := exec.Command(o.Argv[0], o.Argv[1:]...)
-		cmd.Env = append(withoutTorchrun(o.Environ), "TORCHELASTIC_RUN_ID="+o.Place.Launcher+" "+o.Place.Start)
+		cmd.Env = append(removeTorchrunVars(o.Environ), "TORCHELASTIC_RUN_ID="+o.Info.Launcher+" "+o.Info.Start)
 		for name, n := range map[string]int{
-			"RANK": o.Place.Rank*ranks + local, "WORLD_SIZE": o.Place.WorldSize * ranks, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": ranks,
-			"GROUP_RANK": o.Place.Rank, "GROUP_WORLD_SIZE": o.Place.WorldSize,
+			"RANK": o.Info.Rank*ranks + local, "WORLD_SIZE": o.Info.WorldSize * ranks, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": ranks,
+			"GROUP_RANK": o.Info.Rank, "GROUP_WORLD_SIZE": o.Info.WorldSize,
 		} {
-			cmd.Env = append(without(cmd.Env, name), name+"="+strconv.Itoa(n))
+			cmd.Env = append(removeVars(cmd.Env, name), name+"="+strconv.Itoa(n))
 		}
 		cmd.Stdout, cmd.Stderr = o.Stdout, o.Stderr
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := startTied(cmd, &done, syscall.SIGTERM); err != nil {
-			end(syscall.SIGKILL)
+		if err := startWithDeathSignal(cmd, &done, syscall.SIGTERM); err != nil {
+			signalAll(syscall.SIGKILL)
 			done.Wait()
 			return exitFailed, fmt.Errorf("start rank %d of this host: %w", local, err)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// Place holds the rank of a process, the world size, and the host of the rank.
-type Place struct {
+// RankInfo holds the rank of a process, the world size, and the host of the rank.
+type RankInfo struct {
 	Rank, WorldSize           int
 	LocalRank, LocalWorldSize int // on this node
 	NodeRank, Nodes           int
@@ -32,9 +32,9 @@ type Place struct {
 	GPUs    int // GPUs of this host according to the launcher; launchers.Unknown if it does not pass them
 }
 
-// meetingName returns the parts of the name of the rendezvous file that distinguish this start
+// rendezvousID returns the parts of the name of the rendezvous file that distinguish this start
 // of the ranks from others.
-func (p Place) meetingName() (job, step string) {
+func (p RankInfo) rendezvousID() (job, step string) {
 	if p.InSlurm() {
 		return p.JobID, p.StepID
 	}
@@ -43,72 +43,72 @@ func (p Place) meetingName() (job, step string) {
 }
 
 // InSlurm reports whether srun started the rank.
-func (p Place) InSlurm() bool { return p.JobID != "" }
+func (p RankInfo) InSlurm() bool { return p.JobID != "" }
 
 // SlurmLauncher is the name of Slurm in the setting that selects a launcher.
 const SlurmLauncher = "slurm"
 
-// FindPlace reads the rank and the world size from the environment: from the variables of
+// DetectRank reads the rank and the world size from the environment: from the variables of
 // ddpbatch's launcher, of srun, or of another launcher (see [launchers]). With a name, it
 // reads only the variables of that launcher. Without a name, all launchers that have set
 // variables must agree. Otherwise the error lists the values of each launcher. If no launcher
-// started this process, FindPlace returns [slurm.NoStepError].
-func FindPlace(lookup func(string) (string, bool), name string) (Place, error) {
+// started this process, DetectRank returns [slurm.NoStepError].
+func DetectRank(lookup func(string) (string, bool), name string) (RankInfo, error) {
 	if _, local := lookup(envLocalRank); local {
-		return localPlace(lookup)
+		return readLocalRank(lookup)
 	}
-	_, ours := lookup(LauncherVariable) // ddpbatch's launcher called srun
-	if ours || name == SlurmLauncher {
-		return slurmPlace(lookup)
+	_, launched := lookup(LauncherVariable) // ddpbatch's launcher called srun
+	if launched || name == SlurmLauncher {
+		return readSlurmRank(lookup)
 	}
 	other, found, err := launchers.Find(lookup, name)
 	if name != "" {
 		if err != nil {
-			return Place{}, err
+			return RankInfo{}, err
 		}
-		return otherPlace(other)
+		return convertRankInfo(other)
 	}
-	place, slurmErr := slurmPlace(lookup)
+	info, slurmErr := readSlurmRank(lookup)
 	var outside *slurm.NoStepError
 	switch {
 	case slurmErr == nil && found:
-		at := launchers.Place{Launcher: SlurmLauncher, Rank: place.Rank, WorldSize: place.WorldSize}
+		at := launchers.RankInfo{Launcher: SlurmLauncher, Rank: info.Rank, WorldSize: info.WorldSize}
 		if other.PerHost || other.Rank != at.Rank || other.WorldSize != at.WorldSize {
-			return Place{}, &launchers.Ambiguous{Found: []launchers.Place{other, at}}
+			return RankInfo{}, &launchers.AmbiguousError{Found: []launchers.RankInfo{other, at}}
 		}
-		return place, nil
+		return info, nil
 	case slurmErr == nil:
-		return place, nil // srun's PMI sets some variables of other launchers
+		return info, nil // srun's PMI sets some variables of other launchers
 	case !errors.As(slurmErr, &outside):
-		return Place{}, slurmErr
+		return RankInfo{}, slurmErr
 	case err != nil:
-		return Place{}, err
+		return RankInfo{}, err
 	case found:
-		return otherPlace(other)
+		return convertRankInfo(other)
 	}
-	return Place{}, slurmErr
+	return RankInfo{}, slurmErr
 }
 
-func slurmPlace(lookup func(string) (string, bool)) (Place, error) {
+func readSlurmRank(lookup func(string) (string, bool)) (RankInfo, error) {
 	t, err := slurm.TaskFromEnv(lookup)
 	if err != nil {
-		return Place{}, err
+		return RankInfo{}, err
 	}
-	return Place{Rank: t.Rank, WorldSize: t.WorldSize, LocalRank: t.LocalRank, LocalWorldSize: t.LocalWorldSize,
+	return RankInfo{Rank: t.Rank, WorldSize: t.WorldSize, LocalRank: t.LocalRank, LocalWorldSize: t.LocalWorldSize,
 		NodeRank: t.NodeRank, Nodes: len(t.Hosts), Host: t.Host, JobID: t.JobID, StepID: t.StepID, RestartCount: t.RestartCount}, nil
 }
 
-func otherPlace(o launchers.Place) (Place, error) {
+func convertRankInfo(o launchers.RankInfo) (RankInfo, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return Place{}, err
+		return RankInfo{}, err
 	}
-	return Place{Rank: o.Rank, WorldSize: o.WorldSize, LocalRank: o.LocalRank, LocalWorldSize: o.LocalWorldSize,
+	return RankInfo{Rank: o.Rank, WorldSize: o.WorldSize, LocalRank: o.LocalRank, LocalWorldSize: o.LocalWorldSize,
 		NodeRank: o.NodeRank, Nodes: o.Nodes, Host: host, RestartCount: o.Restart,
 		Launcher: o.Launcher, Start: o.Start, PerHost: o.PerHost, GPUs: o.GPUs}, nil
 }
 
-func localPlace(lookup func(string) (string, bool)) (Place, error) {
+func readLocalRank(lookup func(string) (string, bool)) (RankInfo, error) {
 	number := func(name string, least int) (int, error) {
 		text, _ := lookup(name)
 		n, err := strconv.Atoi(text)
@@ -119,18 +119,18 @@ func localPlace(lookup func(string) (string, bool)) (Place, error) {
 	}
 	rank, err := number(envLocalRank, 0)
 	if err != nil {
-		return Place{}, err
+		return RankInfo{}, err
 	}
 	size, err := number(envLocalSize, 1)
 	if err != nil {
-		return Place{}, err
+		return RankInfo{}, err
 	}
 	if rank >= size {
-		return Place{}, fmt.Errorf("variable %s is %d, but there are %d ranks", envLocalRank, rank, size)
+		return RankInfo{}, fmt.Errorf("variable %s is %d, but there are %d ranks", envLocalRank, rank, size)
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return Place{}, err
+		return RankInfo{}, err
 	}
-	return Place{Rank: rank, WorldSize: size, LocalRank: rank, LocalWorldSize: size, Nodes: 1, Host: host}, nil
+	return RankInfo{Rank: rank, WorldSize: size, LocalRank: rank, LocalWorldSize: size, Nodes: 1, Host: host}, nil
 }

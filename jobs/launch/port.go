@@ -15,12 +15,12 @@ const (
 	portTries = 1000
 )
 
-// freePort returns a TCP port that is free on addr. It prefers ports outside of the range
+// findFreePort returns a TCP port that is free on addr. It prefers ports outside of the range
 // that the kernel uses for outgoing connections, so that the port is still free when the
 // user's program opens it a moment later. The search starts at a random port, so that jobs
 // on the same node rarely collide. If another user occupies so many ports that the search
-// fails, freePort returns a port that the kernel chose.
-func freePort(addr string) (int, error) {
+// fails, findFreePort returns a port that the kernel chose.
+func findFreePort(addr string) (int, error) {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	low, high := 32768, 60999 // the kernel's default
 	if err == nil {

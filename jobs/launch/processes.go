@@ -90,7 +90,7 @@ func findProcesses(pid, group int) (program *userProcess, orphans []*userProcess
 	if program = all[pid]; program != nil {
 		program.describe()
 		// A descendant of the program is not an orphan, whatever its group.
-		orphans = slices.DeleteFunc(orphans, func(o *userProcess) bool { return program.has(o) })
+		orphans = slices.DeleteFunc(orphans, func(o *userProcess) bool { return program.contains(o) })
 	}
 	for _, o := range orphans {
 		o.describe()
@@ -110,8 +110,8 @@ func (p *userProcess) identity() identity { return identity{p.PID, p.Start} }
 // signal sends a signal to the process. It ignores a process that has ended.
 func (p *userProcess) signal(s syscall.Signal) { _ = process.Signal(p.PID, p.Start, s) }
 
-func (p *userProcess) has(other *userProcess) bool {
-	return p == other || slices.ContainsFunc(p.children, func(c *userProcess) bool { return c.has(other) })
+func (p *userProcess) contains(other *userProcess) bool {
+	return p == other || slices.ContainsFunc(p.children, func(c *userProcess) bool { return c.contains(other) })
 }
 
 // describe reads the facts that the rule for stop signals needs, for p and its descendants.
@@ -186,13 +186,13 @@ func commandName(argv []string) (name string, arguments []string) {
 	return "", nil
 }
 
-// checkEnd is the interval at which await checks whether a process has ended, if the kernel
+// endCheckInterval is the interval at which waitForEnd checks whether a process has ended, if the kernel
 // cannot report it (pidfd_open(2) needs Linux 5.3).
-const checkEnd = 20 * time.Millisecond
+const endCheckInterval = 20 * time.Millisecond
 
-// await waits until the process has ended or done is closed. Known reports whether status is
+// waitForEnd waits until the process has ended or done is closed. Known reports whether status is
 // valid: the status can be read only until the parent of the process has waited for it.
-func (p *userProcess) await(done <-chan struct{}) (status syscall.WaitStatus, known bool) {
+func (p *userProcess) waitForEnd(done <-chan struct{}) (status syscall.WaitStatus, known bool) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err == nil {
 		defer unix.Close(fd)
@@ -213,7 +213,7 @@ func (p *userProcess) await(done <-chan struct{}) (status syscall.WaitStatus, kn
 		if err == nil {
 			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 500)
 		} else {
-			time.Sleep(checkEnd)
+			time.Sleep(endCheckInterval)
 		}
 	}
 }

@@ -35,7 +35,7 @@ type ProgramOptions struct {
 // plus the signal number if a signal killed it. It returns an error if the command failed on
 // its own.
 func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err error) {
-	host, port, err := r.master(ctx)
+	host, port, err := r.agreeOnMaster(ctx)
 	if err != nil {
 		return 1, err
 	}
@@ -63,15 +63,15 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	}
 	cmd.Stdout, cmd.Stderr = o.Stdout, o.Stderr
 	// A separate process group allows ddpbatch to kill the program together with its workers.
-	group, release, err := keep()
+	group, release, err := newProcessGroup()
 	if err != nil {
-		o.Say(fmt.Sprintf("WARNING: %s: %v", r.Place.Host, err))
+		o.Say(fmt.Sprintf("WARNING: %s: %v", r.Info.Host, err))
 	}
 	defer release()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
 	var done sync.WaitGroup
-	if err := startTied(cmd, &done, syscall.SIGKILL); err != nil {
-		return 1, cannotStart(argv[0], workdir, err)
+	if err := startWithDeathSignal(cmd, &done, syscall.SIGKILL); err != nil {
+		return 1, explainStartError(argv[0], workdir, err)
 	}
 	if group == 0 {
 		group = cmd.Process.Pid
@@ -81,19 +81,19 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	if r.job.Command.Launcher == jobs.LauncherTorchrun {
 		go r.watchWorkers(cmd.Process.Pid, ended)
 	}
-	stop, cut := r.follow(ctx, o, cmd, group, ended)
+	stop, cut := r.superviseProgram(ctx, o, cmd, group, ended)
 	// Workers that the program left behind would hold memory, ports, and GPUs.
 	_ = syscall.Kill(-group, syscall.SIGKILL)
 	if cut != nil {
 		return exitLost, cut
 	}
 	if stop != nil {
-		stop.wait(settleTimeout)
+		stop.wait(workerCodeTimeout)
 	}
 	if stop != nil && !stop.handled {
 		r.Session.NoteUnhandledStop()
 	}
-	return verdict(argv[0], cmd.ProcessState, stop)
+	return exitResult(argv[0], cmd.ProcessState, stop)
 }
 
 // orphanTimeout returns how long follow waits for processes that outlive a stopped program.
@@ -102,11 +102,11 @@ func (r *Rank) orphanTimeout() time.Duration {
 	return max(minOrphanTimeout, time.Duration(r.job.Slurm.SignalBeforeEnd)/2)
 }
 
-// follow forwards signals until the program has ended. If a stop signal has ended the program,
+// superviseProgram forwards signals until the program has ended. If a stop signal has ended the program,
 // as it ends a shell without a trap, follow also waits for the processes that the signal was
 // for. It waits at most orphanTimeout. It returns the stop request, if any, and the cause if
 // it killed the program.
-func (r *Rank) follow(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, group int, ended <-chan struct{}) (stop *stopRequest, cut error) {
+func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, group int, ended <-chan struct{}) (stop *stopRequest, cut error) {
 	stopping, aborted, done := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done()
 	pid := cmd.Process.Pid
 	kill := func() {
@@ -127,7 +127,7 @@ func (r *Rank) follow(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, grou
 			failed := r.failedWorkers.Load() > 0
 			stop = requestStop(pid, group, s, send)
 			stop.failed = failed
-			go stop.endLaunchers(ended)
+			go stop.stopLaunchers(ended)
 		}
 	}
 	for {
@@ -142,7 +142,7 @@ func (r *Rank) follow(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, grou
 					request(s.(syscall.Signal), false)
 				}
 			}
-			if stop == nil || !endedByStop(cmd.ProcessState.Sys().(syscall.WaitStatus)) {
+			if stop == nil || !killedByStopSignal(cmd.ProcessState.Sys().(syscall.WaitStatus)) {
 				return stop, cut
 			}
 			orphans, limit = stop.done, time.After(r.orphanTimeout())
@@ -152,7 +152,7 @@ func (r *Rank) follow(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, grou
 			return stop, cut
 		case s := <-o.Signals:
 			// Slurm signals every process of a step, including this program.
-			request(s.(syscall.Signal), !r.Place.InSlurm())
+			request(s.(syscall.Signal), !r.Info.InSlurm())
 		case <-stopping:
 			stopping = nil
 			request(stopSignal(r.Session.StopReason()), true)
@@ -177,15 +177,15 @@ func stopSignal(reason string) syscall.Signal {
 	return syscall.SIGUSR1
 }
 
-// verdict returns the exit code of a program that has ended. It returns an error unless the
+// exitResult returns the exit code of a program that has ended. It returns an error unless the
 // program ended with 0 or after a stop request.
-func verdict(name string, state *os.ProcessState, stop *stopRequest) (int, error) {
+func exitResult(name string, state *os.ProcessState, stop *stopRequest) (int, error) {
 	status := state.Sys().(syscall.WaitStatus)
 	name = filepath.Base(name)
 	code := exitCode(status)
 	switch {
 	case stop != nil:
-		return stop.exit(code), nil
+		return stop.resultCode(code), nil
 	case status.Signaled():
 		return code, fmt.Errorf("%s was killed by signal %d (%s)", name, status.Signal(), status.Signal())
 	case code != 0:
@@ -194,14 +194,14 @@ func verdict(name string, state *os.ProcessState, stop *stopRequest) (int, error
 	return 0, nil
 }
 
-// master returns the address of rank 0 on the agreed network and a port for the program's own
+// agreeOnMaster returns the address of rank 0 on the agreed network and a port for the program's own
 // rendezvous. Rank 0 finds the port. All ranks must call master.
-func (r *Rank) master(ctx context.Context) (host string, port int, err error) {
-	ctx, cancel := r.soon(ctx)
+func (r *Rank) agreeOnMaster(ctx context.Context) (host string, port int, err error) {
+	ctx, cancel := r.withJoinTimeout(ctx)
 	defer cancel()
 	var offer string
-	if r.Place.Rank == 0 {
-		port, err := freePort(r.Choice.Addr.String())
+	if r.Info.Rank == 0 {
+		port, err := findFreePort(r.Choice.Addr.String())
 		if err != nil {
 			return "", 0, err
 		}
@@ -225,16 +225,16 @@ func (r *Rank) master(ctx context.Context) (host string, port int, err error) {
 // the variables of the launcher, plus the variables of torchrun, the job's secrets, and the
 // variables of the agreed network.
 func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string, port int) ([]string, error) {
-	environ := rankEnviron(withoutTorchrun(o.Environ), r.job, r.site)
-	set := func(name, value string) { environ = append(without(environ, name), name+"="+value) }
-	p := r.Place
+	environ := rankEnviron(removeTorchrunVars(o.Environ), r.job, r.site)
+	set := func(name, value string) { environ = append(removeVars(environ, name), name+"="+value) }
+	p := r.Info
 	for name, n := range map[string]int{
 		"RANK": p.Rank, "WORLD_SIZE": p.WorldSize, "LOCAL_RANK": p.LocalRank, "LOCAL_WORLD_SIZE": p.LocalWorldSize,
 		"GROUP_RANK": p.NodeRank, "MASTER_PORT": port,
 	} {
 		if c := r.job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
 			// torchrun sets these variables for the processes that it starts.
-			environ = without(environ, name)
+			environ = removeVars(environ, name)
 			continue
 		}
 		set(name, strconv.Itoa(n))
@@ -243,7 +243,7 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 		set("MASTER_ADDR", host)
 	}
 	lookup := lookupIn(environ)
-	devices, warning, err := r.devices(ctx, lookup)
+	devices, warning, err := r.visibleDevices(ctx, lookup)
 	if err != nil {
 		return nil, err
 	}
@@ -253,11 +253,11 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 	for name, value := range devices {
 		set(name, value)
 	}
-	kept, err := secrets.Resolve(string(r.job.Setup.Secrets.File), names(r.job.Setup.Secrets.Names), lookup)
+	secretValues, err := secrets.Resolve(string(r.job.Setup.Secrets.File), envNames(r.job.Setup.Secrets.Names), lookup)
 	if err != nil {
 		return nil, err
 	}
-	for name, value := range kept {
+	for name, value := range secretValues {
 		set(name, value)
 	}
 	lookup = lookupIn(environ)
@@ -272,10 +272,10 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 	for _, v := range plan.ToSet() {
 		set(v.Name, v.Value)
 	}
-	if r.Place.Rank == 0 {
+	if r.Info.Rank == 0 {
 		// A problem with a variable is the same on all nodes. Report it only once.
 		for _, w := range plan.Warnings {
-			o.Say(fmt.Sprintf("WARNING: %s: %s", r.Place.Host, w))
+			o.Say(fmt.Sprintf("WARNING: %s: %s", r.Info.Host, w))
 		}
 	}
 	return environ, nil
@@ -288,7 +288,7 @@ func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(st
 	if err != nil {
 		return nccl.Env{}, fmt.Errorf("look for this node's networks: %w", err)
 	}
-	f := nccl.Facts{Choice: r.Choice, Inventory: inventory, Job: r.network, LocalRank: r.Place.LocalRank,
+	f := nccl.Facts{Choice: r.Choice, Inventory: inventory, Job: r.network, LocalRank: r.Info.LocalRank,
 		Site: nccl.Profile{Name: r.site.Name(), Vars: map[string]string{}}}
 	if _, asked := lookup("NCCL_DEBUG"); !asked {
 		// Without NCCL_DEBUG, NCCL logs nothing. Users who set it expect its output in the
@@ -315,7 +315,7 @@ func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(st
 	conf, err := nccl.ReadConf("", lookup)
 	if err != nil {
 		// NCCL also ignores the file.
-		say(fmt.Sprintf("WARNING: %s: %v", r.Place.Host, err))
+		say(fmt.Sprintf("WARNING: %s: %v", r.Info.Host, err))
 	}
 	f.Conf = conf
 	return nccl.Plan(f), nil
@@ -334,7 +334,7 @@ func (r *Rank) NetworkVariables(ctx context.Context, prefixes ...string) (set ma
 	return set, plan.Warnings, err
 }
 
-func names(list []jobs.EnvName) []string {
+func envNames(list []jobs.EnvName) []string {
 	out := make([]string, len(list))
 	for i, n := range list {
 		out[i] = string(n)
@@ -353,12 +353,12 @@ func (r *Rank) programArgv(environ []string, host string, port int) ([]string, e
 		if err != nil {
 			return nil, err
 		}
-		argv = torchrun(environ)
+		argv = torchrunArgv(environ)
 		if interpreter != "" {
 			argv = []string{interpreter, "-m", torchrunModule}
 		}
 		argv = slices.Concat(argv, []string{
-			"--nnodes", strconv.Itoa(r.Place.WorldSize), "--node_rank", strconv.Itoa(r.Place.Rank),
+			"--nnodes", strconv.Itoa(r.Info.WorldSize), "--node_rank", strconv.Itoa(r.Info.Rank),
 			"--nproc_per_node", strconv.Itoa(r.perNode), "--master_addr", host, "--master_port", strconv.Itoa(port),
 		}, script)
 	}

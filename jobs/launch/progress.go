@@ -11,72 +11,72 @@ import (
 
 // Delays between consecutive restarts without progress.
 const (
-	firstPause  = 2 * time.Second
-	longestWait = 30 * time.Second
+	minRestartDelay = 2 * time.Second
+	maxRestartDelay = 30 * time.Second
 )
 
 // progress tracks the newest checkpoint of the run. Only a verified checkpoint counts. A
 // user's program writes its own checkpoints, which ddpbatch does not know.
 type progress struct {
-	folder string
-	start  chan int // receives the newest step at the start, once known
-	began  int
-	newest int
-	ready  bool
-	ctx    context.Context // context of the launch
+	dir         string
+	initial     chan int // receives the newest step at the start, once known
+	initialStep int
+	newestStep  int
+	ready       bool
+	ctx         context.Context // context of the launch
 }
 
 // watchProgress reads the checkpoints that exist when the launcher starts, until ctx is done.
 // It reads them in the background, because large checkpoints take a while and no rank needs to
 // wait.
 func watchProgress(ctx context.Context, o Options) *progress {
-	p := &progress{ctx: ctx, folder: o.Dir.Checkpoints(), start: make(chan int, 1)}
+	p := &progress{ctx: ctx, dir: o.Dir.Checkpoints(), initial: make(chan int, 1)}
 	if o.Job.Train == nil || o.Job.Restart.MaxWithoutProgress == 0 && o.Job.Restart.Requeue == 0 {
-		p.start <- -1 // not needed for this job
+		p.initial <- -1 // not needed for this job
 		return p
 	}
-	there, err := checkpoint.List(p.folder)
+	entries, err := checkpoint.List(p.dir)
 	go func() {
 		step := -1
 		if err == nil {
-			step = newestGood(ctx, there, -1)
+			step = newestValid(ctx, entries, -1)
 		}
-		p.start <- step
+		p.initial <- step
 	}()
 	return p
 }
 
-// look waits until the newest step at the start is known.
-func (p *progress) look() {
+// waitForInitial waits until the newest step at the start is known.
+func (p *progress) waitForInitial() {
 	if !p.ready {
-		p.began = <-p.start
-		p.newest, p.ready = p.began, true
+		p.initialStep = <-p.initial
+		p.newestStep, p.ready = p.initialStep, true
 	}
 }
 
-// further reports whether there is a newer checkpoint than at its last call.
-func (p *progress) further() bool {
-	p.look()
-	there, err := checkpoint.List(p.folder)
+// advanced reports whether there is a newer checkpoint than at its last call.
+func (p *progress) advanced() bool {
+	p.waitForInitial()
+	entries, err := checkpoint.List(p.dir)
 	if err != nil {
 		return false
 	}
-	before := p.newest
-	p.newest = newestGood(p.ctx, there, before)
-	return p.newest > before
+	before := p.newestStep
+	p.newestStep = newestValid(p.ctx, entries, before)
+	return p.newestStep > before
 }
 
-// since reports whether there is a newer checkpoint than when the launcher started.
-func (p *progress) since() bool {
-	p.further()
-	return p.newest > p.began
+// advancedSinceStart reports whether there is a newer checkpoint than when the launcher started.
+func (p *progress) advancedSinceStart() bool {
+	p.advanced()
+	return p.newestStep > p.initialStep
 }
 
-// newestGood returns the step of the newest valid checkpoint. If no valid checkpoint is newer
+// newestValid returns the step of the newest valid checkpoint. If no valid checkpoint is newer
 // than step than, it returns than. The entries must be sorted, newest first.
-func newestGood(ctx context.Context, entries []checkpoint.Entry, than int) int {
+func newestValid(ctx context.Context, entries []checkpoint.Entry, step int) int {
 	for _, e := range entries {
-		if e.Step <= than {
+		if e.Step <= step {
 			break
 		}
 		if s, err := e.Open(ctx); err == nil {
@@ -84,29 +84,29 @@ func newestGood(ctx context.Context, entries []checkpoint.Entry, than int) int {
 			return e.Step
 		}
 	}
-	return than
+	return step
 }
 
-// backOff returns the delay before a restart, for the given number of restarts without
-// progress. It is 0 for the first restart, and then doubles from firstPause to longestWait.
-func backOff(without int) time.Duration {
-	if without <= 1 {
+// restartDelay returns the delay before a restart, for the given number of restarts without
+// progress. It is 0 for the first restart, and then doubles from minRestartDelay to maxRestartDelay.
+func restartDelay(restarts int) time.Duration {
+	if restarts <= 1 {
 		return 0
 	}
-	return min(firstPause<<min(without-2, 10), longestWait)
+	return min(minRestartDelay<<min(restarts-2, 10), maxRestartDelay)
 }
 
-// in formats a delay for a message. It returns an empty string for no delay.
-func in(pause time.Duration) string {
+// formatDelay formats a delay for a message. It returns an empty string for no delay.
+func formatDelay(pause time.Duration) string {
 	if pause == 0 {
 		return ""
 	}
 	return fmt.Sprintf(" in %s", pause)
 }
 
-// rest waits for the delay between two attempts. A stop request ends the wait and is returned,
+// waitBeforeRestart waits for the delay between two attempts. A stop request ends the wait and is returned,
 // so that the next attempt handles it: its ranks stop as soon as they have joined.
-func (o Options) rest(ctx context.Context, pause time.Duration, near <-chan struct{}) (asked os.Signal) {
+func (o Options) waitBeforeRestart(ctx context.Context, pause time.Duration, near <-chan struct{}) (asked os.Signal) {
 	select {
 	case <-time.After(pause):
 	case <-ctx.Done():

@@ -31,7 +31,7 @@ func TestProgress(t *testing.T) {
 		}
 	}
 	p := watchProgress(t.Context(), o)
-	if p.since() {
+	if p.advancedSinceStart() {
 		t.Error("nothing is progress")
 	}
 	save(10, false)
@@ -47,8 +47,8 @@ func TestProgress(t *testing.T) {
 		if tt.damaged > 0 {
 			save(tt.damaged, true)
 		}
-		if further := p.further(); further != tt.further || p.since() != tt.since {
-			t.Errorf("%d: further %v, since %v; want %+v", i, further, p.since(), tt)
+		if further := p.advanced(); further != tt.further || p.advancedSinceStart() != tt.since {
+			t.Errorf("%d: further %v, since %v; want %+v", i, further, p.advancedSinceStart(), tt)
 		}
 	}
 }
@@ -56,12 +56,12 @@ func TestProgress(t *testing.T) {
 func TestBackOff(t *testing.T) {
 	last := time.Duration(0)
 	for without, want := range map[int]string{1: "", 2: " in 2s", 3: " in 4s", 5: " in 16s", 6: " in 30s", 1000: " in 30s"} {
-		if got := in(backOff(without)); got != want {
+		if got := formatDelay(restartDelay(without)); got != want {
 			t.Errorf("restart %d comes%s, want%s", without, got, want)
 		}
 	}
 	for without := range 100 {
-		if p := backOff(without); p < last || p > longestWait {
+		if p := restartDelay(without); p < last || p > maxRestartDelay {
 			t.Errorf("restart %d comes in %s, the one before in %s", without, p, last)
 		} else {
 			last = p
@@ -74,12 +74,12 @@ func TestRest(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	o := Options{Signals: signals}
 	signals <- syscall.SIGTERM
-	if got := o.rest(t.Context(), time.Hour, nil); got != syscall.SIGTERM {
+	if got := o.waitBeforeRestart(t.Context(), time.Hour, nil); got != syscall.SIGTERM {
 		t.Errorf("got %v", got)
 	}
 	near := make(chan struct{})
 	close(near)
-	if got := o.rest(t.Context(), time.Hour, near); got != nil {
+	if got := o.waitBeforeRestart(t.Context(), time.Hour, near); got != nil {
 		t.Errorf("got %v", got)
 	}
 }

@@ -17,56 +17,56 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// maxNetworks is the maximum number of networks that an attempt tries before it fails.
-const maxNetworks = 3
+// maxNetworkTries is the maximum number of networks that an attempt tries before it fails.
+const maxNetworkTries = 3
 
-func endpointsRound(try int) string { return fmt.Sprintf("endpoints-%d", try) }
-func proofRound(try int) string     { return fmt.Sprintf("proof-%d", try) }
+func endpointsRound(try int) string    { return fmt.Sprintf("endpoints-%d", try) }
+func connectivityRound(try int) string { return fmt.Sprintf("proof-%d", try) }
 
-// proved is the result of the connectivity check that each node receives.
-type proved struct {
+// connectivityResult is the result of the connectivity check that each node receives.
+type connectivityResult struct {
 	// Instead is the network to use if the first one failed the check, or else nil.
-	Instead *agreed `json:"instead,omitempty"`
+	Instead *networkDecision `json:"instead,omitempty"`
 }
 
-// prove checks the connectivity of the agreed network before anything depends on it: each node
+// checkConnectivity checks the connectivity of the agreed network before anything depends on it: each node
 // probes its neighbors. If the check fails, and no user has selected the network by name, the
 // ranks check the next best network.
-func (r *Rank) prove(ctx context.Context) error {
-	if r.Place.Nodes == 1 {
+func (r *Rank) checkConnectivity(ctx context.Context) error {
+	if r.Info.Nodes == 1 {
 		return nil
 	}
 	for try := 1; ; try++ {
-		var v proved
-		reply, err := r.proveOnce(ctx, try)
+		var v connectivityResult
+		reply, err := r.probeNetwork(ctx, try)
 		if err == nil {
 			err = json.Unmarshal(reply, &v)
 		}
 		if err != nil || v.Instead == nil {
 			return err
 		}
-		r.take(*v.Instead)
+		r.setNetwork(*v.Instead)
 	}
 }
 
-// proveOnce checks one network. One rank of each node probes, and the others only wait for the
+// probeNetwork checks one network. One rank of each node probes, and the others only wait for the
 // result.
-func (r *Rank) proveOnce(ctx context.Context, try int) ([]byte, error) {
-	if r.Place.LocalRank != 0 {
+func (r *Rank) probeNetwork(ctx context.Context, try int) ([]byte, error) {
+	if r.Info.LocalRank != 0 {
 		if _, err := r.Session.Exchange(ctx, endpointsRound(try), nil); err != nil {
 			return nil, err
 		}
-		return r.Session.Exchange(ctx, proofRound(try), nil)
+		return r.Session.Exchange(ctx, connectivityRound(try), nil)
 	}
-	listener, err := probe.Listen(ctx, r.Place.Host, r.Choice, probeSecret(r.secret))
+	listener, err := probe.Listen(ctx, r.Info.Host, r.Choice, probeSecret(r.secret))
 	endpoint := probe.Endpoint{}
 	if err != nil {
-		endpoint = probe.Unable(r.Place.Host, r.Choice, err)
+		endpoint = probe.Unable(r.Info.Host, r.Choice, err)
 	} else {
 		defer listener.Close()
 		endpoint = listener.Endpoint()
 	}
-	reply, err := r.exchange(ctx, endpointsRound(try), endpoint)
+	reply, err := r.exchangeJSON(ctx, endpointsRound(try), endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -84,10 +84,10 @@ func (r *Rank) proveOnce(ctx context.Context, try int) ([]byte, error) {
 		all.Wait()
 		report = listener.Report(results)
 	}
-	return r.exchange(ctx, proofRound(try), report)
+	return r.exchangeJSON(ctx, connectivityRound(try), report)
 }
 
-func (r *Rank) exchange(ctx context.Context, round string, v any) ([]byte, error) {
+func (r *Rank) exchangeJSON(ctx context.Context, round string, v any) ([]byte, error) {
 	payload, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func probeSecret(s wire.Secret) (out [32]byte) {
 }
 
 // decideEndpoints sends each node the endpoints of its neighbors.
-func (a *agreement) decideEndpoints(payloads [][]byte) ([][]byte, error) {
+func (a *networkNegotiation) decideEndpoints(payloads [][]byte) ([][]byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	ring := make([]probe.Endpoint, len(a.hosts))
@@ -116,7 +116,7 @@ func (a *agreement) decideEndpoints(payloads [][]byte) ([][]byte, error) {
 }
 
 // eachNode calls f with each non-empty payload. One rank of each node sends one.
-func (a *agreement) eachNode(payloads [][]byte, f func(node int, payload []byte) error) error {
+func (a *networkNegotiation) eachNode(payloads [][]byte, f func(node int, payload []byte) error) error {
 	for rank, p := range payloads {
 		if len(p) == 0 {
 			continue
@@ -128,9 +128,9 @@ func (a *agreement) eachNode(payloads [][]byte, f func(node int, payload []byte)
 	return nil
 }
 
-// decideProof evaluates a network based on the reports of all nodes. If the network is
+// decideConnectivity evaluates a network based on the reports of all nodes. If the network is
 // unusable, it makes the nodes agree on a different one.
-func (a *agreement) decideProof(payloads [][]byte, try int) ([][]byte, error) {
+func (a *networkNegotiation) decideConnectivity(payloads [][]byte, try int) ([][]byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	reports := make([]probe.Report, len(a.hosts))
@@ -138,32 +138,32 @@ func (a *agreement) decideProof(payloads [][]byte, try int) ([][]byte, error) {
 		return nil, fmt.Errorf("what the nodes saw of the network: %w", err)
 	}
 	findings := probe.Diagnose(reports)
-	broken := probe.Error(findings, a.least)
+	broken := probe.Error(findings, a.rejectLevel)
 	if broken == nil {
 		for _, f := range findings {
 			a.say(fmt.Sprintf("WARNING: network: %v; %s", f, f.Hint()))
 		}
-		return a.replies(func(int) any { return proved{} })
+		return a.replies(func(int) any { return connectivityResult{} })
 	}
 	named := a.choices[0].Source == netif.SourceSpec
-	if named || try == maxNetworks {
+	if named || try == maxNetworkTries {
 		return nil, broken
 	}
 	for node, c := range a.choices {
-		a.hosts[node] = withoutAddress(a.hosts[node], c.Addr)
+		a.hosts[node] = removeAddress(a.hosts[node], c.Addr)
 	}
 	was := a.choices[0]
-	next, err := a.agree()
+	next, err := a.chooseNetwork()
 	if err != nil {
 		return nil, broken // the user must fix this error, not the lack of alternatives
 	}
 	a.say(fmt.Sprintf("WARNING: network %s (%s on %s) does not work, going on over %s (%s): %v; %s",
 		was.Prefix, was.Interface, a.hosts[0].Host, next[0].Choice.Prefix, next[0].Choice.Interface, broken, hints.Of(broken)))
-	return a.replies(func(node int) any { return proved{Instead: &next[node]} })
+	return a.replies(func(node int) any { return connectivityResult{Instead: &next[node]} })
 }
 
-// withoutAddress returns a copy of an inventory without the given address.
-func withoutAddress(host netif.Inventory, addr netip.Addr) netif.Inventory {
+// removeAddress returns a copy of an inventory without the given address.
+func removeAddress(host netif.Inventory, addr netip.Addr) netif.Inventory {
 	host.Links = slices.Clone(host.Links)
 	for i := range host.Links {
 		host.Links[i].Addrs = slices.DeleteFunc(slices.Clone(host.Links[i].Addrs), func(p netip.Prefix) bool { return p.Addr() == addr.WithZone("") })
@@ -174,7 +174,7 @@ func withoutAddress(host netif.Inventory, addr netip.Addr) netif.Inventory {
 // watchNetwork reports changes of this node's interface to the launcher from now on. If a rank
 // is lost, the launcher can name the change.
 func (r *Rank) watchNetwork(say func(string)) {
-	if r.Place.Nodes == 1 || r.Place.LocalRank != 0 {
+	if r.Info.Nodes == 1 || r.Info.LocalRank != 0 {
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Session.Context())
@@ -186,13 +186,13 @@ func (r *Rank) watchNetwork(say func(string)) {
 	})
 	if err != nil {
 		if ctx.Err() == nil { // otherwise the attempt has already ended
-			say(fmt.Sprintf("WARNING: %s: %v", r.Place.Host, err))
+			say(fmt.Sprintf("WARNING: %s: %v", r.Info.Host, err))
 		}
 		return
 	}
 	go func() {
 		if err := w.Wait(); err != nil {
-			say(fmt.Sprintf("WARNING: %s: %v", r.Place.Host, err))
+			say(fmt.Sprintf("WARNING: %s: %v", r.Info.Host, err))
 		}
 	}()
 }

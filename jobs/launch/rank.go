@@ -32,7 +32,7 @@ type JoinOptions struct {
 	Job           *jobs.Job // with resolved paths and the site's defaults
 	Site          *sites.Profile
 	Dir           rundir.Dir
-	Place         Place
+	Info          RankInfo
 	Program, Spec string // digests
 	Lookup        func(string) (string, bool)
 	// Say receives messages for the user, one line at a time.
@@ -41,7 +41,7 @@ type JoinOptions struct {
 
 // A Rank is a process that has joined its attempt.
 type Rank struct {
-	Place   Place
+	Info    RankInfo
 	Session *rendezvous.Session
 	// Choice is this node's part of the network that all ranks agreed on.
 	Choice netif.Choice
@@ -68,7 +68,7 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	timeout := time.Duration(o.Job.Network.JoinTimeout) + joinMargin
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not joined within %s", timeout))
 	defer cancel()
-	r := &Rank{Place: o.Place, job: o.Job, site: o.Site, dir: o.Dir, lookup: o.Lookup, say: o.Say}
+	r := &Rank{Info: o.Info, job: o.Job, site: o.Site, dir: o.Dir, lookup: o.Lookup, say: o.Say}
 	r.perNode = o.Job.TasksPerNode()
 	if text, ok := o.Lookup(envPerNode); ok {
 		var err error
@@ -76,30 +76,30 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 			return nil, fmt.Errorf("variable %s is %q, not a number", envPerNode, text)
 		}
 	}
-	id := rendezvous.Identity{Rank: o.Place.Rank, WorldSize: o.Place.WorldSize, Host: o.Place.Host, PID: os.Getpid(),
+	id := rendezvous.Identity{Rank: o.Info.Rank, WorldSize: o.Info.WorldSize, Host: o.Info.Host, PID: os.Getpid(),
 		Program: o.Program, Spec: o.Spec}
 	addresses, launched := launcherAddresses(o.Lookup)
 	var err error
 	if !launched {
 		err = r.joinWithoutLauncher(ctx, o, id)
-	} else if r.secret, err = findSecret(ctx, o); err == nil {
+	} else if r.secret, err = loadSecret(ctx, o); err == nil {
 		r.Session, err = rendezvous.Join(ctx, addresses, r.secret, id)
 	} else {
 		// Without a report the launcher would wait for this rank. The caller gets the error in
 		// any case.
-		_ = Report(ctx, o.Lookup, o.Place, err)
+		_ = Report(ctx, o.Lookup, o.Info, err)
 	}
 	if err != nil {
 		r.Close()
 		return nil, err
 	}
-	if err := r.findHost(ctx); err != nil {
+	if err := r.findHostRanks(ctx); err != nil {
 		return r, err
 	}
-	if err := r.agree(ctx); err != nil {
+	if err := r.negotiateNetwork(ctx); err != nil {
 		return r, err
 	}
-	if err := r.prove(ctx); err != nil {
+	if err := r.checkConnectivity(ctx); err != nil {
 		return r, err
 	}
 	r.watchNetwork(o.Say)
@@ -111,7 +111,7 @@ const reportTimeout = 15 * time.Second
 
 // Report reports to the launcher that this rank cannot start, and why. It returns an error if
 // there is no launcher, or if the launcher cannot be reached.
-func Report(ctx context.Context, lookup func(string) (string, bool), at Place, problem error) error {
+func Report(ctx context.Context, lookup func(string) (string, bool), at RankInfo, problem error) error {
 	addresses, launched := launcherAddresses(lookup)
 	if !launched {
 		return errNoLauncher
@@ -136,16 +136,16 @@ func launcherAddresses(lookup func(string) (string, bool)) (addresses []string, 
 	return strings.Split(text, ","), launched
 }
 
-// agree sends this node's inventory, and receives its part of the common network.
-func (r *Rank) agree(ctx context.Context) error {
-	report := nodeReport{Node: r.Place.NodeRank, Host: r.Place.Host, Step: r.Place.StepID}
-	if r.Place.LocalRank == 0 {
+// negotiateNetwork sends this node's inventory, and receives its part of the common network.
+func (r *Rank) negotiateNetwork(ctx context.Context) error {
+	report := nodeReport{Node: r.Info.NodeRank, Host: r.Info.Host, Step: r.Info.StepID}
+	if r.Info.LocalRank == 0 {
 		inventory, err := netif.Collect(ctx, netif.CollectOptions{})
 		if err != nil {
 			return fmt.Errorf("look for this node's networks: %w", err)
 		}
 		report.Inventory = &inventory
-		report.Fast = fastInterface(ctx, r.Place.Host, r.site, inventory)
+		report.Fast = findFastInterface(ctx, r.Info.Host, r.site, inventory)
 	}
 	payload, err := json.Marshal(report)
 	if err != nil {
@@ -155,19 +155,19 @@ func (r *Rank) agree(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var a agreed
+	var a networkDecision
 	if err := json.Unmarshal(reply, &a); err != nil {
 		return fmt.Errorf("the network that was agreed on: %w", err)
 	}
-	r.take(a)
+	r.setNetwork(a)
 	return nil
 }
 
-func (r *Rank) take(a agreed) { r.Choice, r.network = a.Choice, a.Job }
+func (r *Rank) setNetwork(a networkDecision) { r.Choice, r.network = a.Choice, a.Job }
 
 // Connect builds the communicator of the built-in trainer over the agreed network.
 func (r *Rank) Connect(ctx context.Context) (collective.Communicator, error) {
-	if r.Place.WorldSize == 1 {
+	if r.Info.WorldSize == 1 {
 		return collective.Alone{}, nil
 	}
 	if usesMPI(r.job) {
@@ -179,7 +179,7 @@ func (r *Rank) Connect(ctx context.Context) (collective.Communicator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s (%s): %w", r.Choice.Interface, ip, err)
 	}
-	soon, cancel := r.soon(ctx)
+	soon, cancel := r.withJoinTimeout(ctx)
 	defer cancel()
 	addrs, nodes, err := r.peers(soon, listener)
 	if err != nil {
@@ -187,7 +187,7 @@ func (r *Rank) Connect(ctx context.Context) (collective.Communicator, error) {
 		return nil, err
 	}
 	return collective.Connect(ctx, listener, collective.Options{
-		Rank: r.Place.Rank, Addrs: addrs, Nodes: nodes, Memory: true, Secret: r.secret, Source: ip,
+		Rank: r.Info.Rank, Addrs: addrs, Nodes: nodes, Memory: true, Secret: r.secret, Source: ip,
 		ConnectTimeout: timeout, Timeout: time.Duration(r.job.Network.CollectiveTimeout),
 		Authenticate: r.job.Network.Integrity == jobs.IntegrityMAC,
 	})
@@ -197,7 +197,7 @@ func (r *Rank) Connect(ctx context.Context) (collective.Communicator, error) {
 // all ranks.
 func (r *Rank) peers(ctx context.Context, listener *net.TCPListener) (addrs []string, nodes []int, err error) {
 	at := listener.Addr().(*net.TCPAddr).AddrPort()
-	mine := rendezvous.Peer{Addr: netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), Node: r.Place.NodeRank}
+	mine := rendezvous.Peer{Addr: netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), Node: r.Info.NodeRank}
 	all, err := r.Session.Peers(ctx, roundPeers, mine)
 	for _, p := range all {
 		addrs, nodes = append(addrs, p.Addr.String()), append(nodes, p.Node)
@@ -205,9 +205,9 @@ func (r *Rank) peers(ctx context.Context, listener *net.TCPListener) (addrs []st
 	return addrs, nodes, err
 }
 
-// soon limits the time of what all ranks do right after they have joined. Without the limit, a
+// withJoinTimeout limits the time of what all ranks do right after they have joined. Without the limit, a
 // rank that hangs in this phase would hold the job until its time limit.
-func (r *Rank) soon(ctx context.Context) (context.Context, context.CancelFunc) {
+func (r *Rank) withJoinTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := time.Duration(r.job.Network.JoinTimeout)
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("a rank that has joined did not go on within %s", timeout))
 }

@@ -13,37 +13,37 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// stoppedCodes are the exit codes of a program that was asked to stop: complete, stopped
+// stopExitCodes are the exit codes of a program that was asked to stop: complete, stopped
 // (ddpbatch's own code), or killed by the stop signal. Any other code is a failure, and would
 // probably occur again.
-var stoppedCodes = []int{0, exitStopped, 128 + int(syscall.SIGUSR1), 128 + int(syscall.SIGTERM)}
+var stopExitCodes = []int{0, exitStopped, 128 + int(syscall.SIGUSR1), 128 + int(syscall.SIGTERM)}
 
-// endedAsAsked reports whether the ranks ended because they were asked to stop. The built-in
+// stoppedOnRequest reports whether the ranks ended because they were asked to stop. The built-in
 // trainer ends with 0 only if it has completed the training anyway.
-func (a *attempt) endedAsAsked(r Result) bool {
+func (a *attempt) stoppedOnRequest(r Result) bool {
 	asked := a.stopped || r.Preempted
-	return asked && r.Failure == nil && slices.Contains(stoppedCodes, r.Exit) && (r.Exit != 0 || a.o.Job.Command != nil)
+	return asked && r.Failure == nil && slices.Contains(stopExitCodes, r.Exit) && (r.Exit != 0 || a.o.Job.Command != nil)
 }
 
-// askTimeout limits a query to the controller whose answer is not essential to the job.
-const askTimeout = 10 * time.Second
+// queryTimeout limits a query to the controller whose answer is not essential to the job.
+const queryTimeout = 10 * time.Second
 
 // requeueTimeout limits the requeue. A controller that restarts takes one or two minutes.
 // Close to the time limit, Slurm kills the launcher earlier.
 const requeueTimeout = 5 * time.Minute
 
-// conclude adds to the result of an attempt the facts that decide whether the job is requeued.
-func (o Options) conclude(ctx context.Context, r Result, saved *progress) Result {
+// finalizeResult adds to the result of an attempt the facts that decide whether the job is requeued.
+func (o Options) finalizeResult(ctx context.Context, r Result, saved *progress) Result {
 	if o.Allocation == nil || r.Exit == exitCancelled || r.Exit == 0 && o.Job.Train != nil {
 		return r
 	}
-	preemption := o.preempted(ctx)
+	preemption := o.queryPreemption(ctx)
 	r.SlurmRequeues = preemption == slurm.PreemptedRequeued
 	r.Preempted = preemption == slurm.Preempted || r.SlurmRequeues
-	r.Progress = o.Job.Restart.Requeue > 0 && saved.since()
+	r.Progress = o.Job.Restart.Requeue > 0 && saved.advancedSinceStart()
 	// A program that was asked to stop may end with any of these codes. It is not complete.
-	told := r.Preempted || r.NearEnd && o.Job.Restart.Requeue > 0
-	if told && r.Failure == nil && o.Job.Command != nil && slices.Contains(stoppedCodes, r.Exit) {
+	asked := r.Preempted || r.NearEnd && o.Job.Restart.Requeue > 0
+	if asked && r.Failure == nil && o.Job.Command != nil && slices.Contains(stopExitCodes, r.Exit) {
 		r.Exit = exitStopped
 		if r.StopUnhandled {
 			// Print this before the requeue, because Slurm then kills this process.
@@ -53,11 +53,11 @@ func (o Options) conclude(ctx context.Context, r Result, saved *progress) Result
 	return r
 }
 
-// preempted queries Slurm whether it preempts the job while the job still has its nodes. The
+// queryPreemption queries Slurm whether it preempts the job while the job still has its nodes. The
 // ranks may notice the preemption earlier: Slurm sends SIGTERM to a job in its GraceTime, but
 // only to the steps of the job.
-func (o Options) preempted(ctx context.Context) slurm.Preemption {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+func (o Options) queryPreemption(ctx context.Context) slurm.Preemption {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
 	defer cancel()
 	p, err := o.Slurm.Preemption(ctx, o.Allocation.ID(), o.Allocation.RestartCount)
 	switch {
@@ -113,5 +113,5 @@ func Requeue(ctx context.Context, o Options, r Result) {
 	// If the launcher is killed before it records the requeue, readers of the file see it from
 	// the next attempt, which has the same job ID and a higher restart count.
 	o.Say(fmt.Sprintf("requeued as job %s (%s)", id, why))
-	o.keep(rundir.AttemptEvent{Event: rundir.JobRequeued, Time: time.Now().UTC(), JobID: id, Requeues: o.Allocation.RestartCount, Cause: why})
+	o.recordEvent(rundir.AttemptEvent{Event: rundir.JobRequeued, Time: time.Now().UTC(), JobID: id, Requeues: o.Allocation.RestartCount, Cause: why})
 }

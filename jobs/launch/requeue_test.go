@@ -155,11 +155,11 @@ func TestRequeue(t *testing.T) {
 			if tt.task != "" {
 				o.Allocation.ArrayJobID, o.Allocation.ArrayTask = "5", tt.task
 			}
-			saved := &progress{ctx: t.Context(), folder: dir, ready: true, began: 4, newest: 4}
+			saved := &progress{ctx: t.Context(), dir: dir, ready: true, initialStep: 4, newestStep: 4}
 			if tt.further {
-				saved.newest = 5
+				saved.newestStep = 5
 			}
-			r := o.conclude(t.Context(), tt.result, saved)
+			r := o.finalizeResult(t.Context(), tt.result, saved)
 			Requeue(t.Context(), o, r)
 			if r.Exit != tt.exit {
 				t.Errorf("exit code %d, want %d", r.Exit, tt.exit)
@@ -198,7 +198,7 @@ func TestNearEnd(t *testing.T) {
 			t.Parallel()
 			o, _, _ := inJob(t, strings.Replace(trains, "[restart]", "[slurm]\ntime = \"1:00:00\"\nsignal_before_end = \"2s\"\n[restart]", 1), map[string]string{"squeue": tt.squeue, "sacct": "exit 1"})
 			o.Environ = []string{fmt.Sprintf("SLURM_JOB_END_TIME=%d", time.Now().Add(tt.told).Unix())}
-			near := o.nearEnd(t.Context())
+			near := o.watchTimeLimit(t.Context())
 			select {
 			case <-near:
 				if !tt.near {
@@ -213,7 +213,7 @@ func TestNearEnd(t *testing.T) {
 	}
 	o, _, _ := inJob(t, trains, nil)
 	o.Allocation = nil
-	if o.nearEnd(t.Context()) != nil {
+	if o.watchTimeLimit(t.Context()) != nil {
 		t.Error("without Slurm there is an end")
 	}
 }

@@ -17,13 +17,13 @@ import (
 // never looked up become visible immediately.
 const maxSecretDelay = 90 * time.Second
 
-// secretInterval is the time between two attempts to read the file.
-const secretInterval = 200 * time.Millisecond
+// secretPollInterval is the time between two attempts to read the file.
+const secretPollInterval = 200 * time.Millisecond
 
-// findSecret returns the secret of the attempt. Ranks on the launcher's machine have it in
+// loadSecret returns the secret of the attempt. Ranks on the launcher's machine have it in
 // their environment. Ranks of a step have the name of a file in the run directory, and
-// findSecret waits for that file.
-func findSecret(ctx context.Context, o JoinOptions) (wire.Secret, error) {
+// loadSecret waits for that file.
+func loadSecret(ctx context.Context, o JoinOptions) (wire.Secret, error) {
 	name, inFile := o.Lookup(envSecretIn)
 	if !inFile {
 		text, _ := o.Lookup(envSecret)
@@ -42,14 +42,14 @@ func findSecret(ctx context.Context, o JoinOptions) (wire.Secret, error) {
 		if err == nil {
 			return secret, nil
 		}
-		err = &secretError{host: o.Place.Host, path: filepath.Join(o.Dir.Path, name), err: err}
+		err = &secretError{host: o.Info.Host, path: filepath.Join(o.Dir.Path, name), err: err}
 		if complete {
 			return secret, err
 		}
 		select {
 		case <-ctx.Done():
 			return secret, fmt.Errorf("%w (%w)", err, context.Cause(ctx))
-		case <-time.After(secretInterval):
+		case <-time.After(secretPollInterval):
 		}
 	}
 }

@@ -43,15 +43,15 @@ func TestSecretIsNotInTheStep(t *testing.T) {
 	}
 	defer a.server.Close()
 	lookup := lookupIn(a.environ)
-	join := JoinOptions{Job: o.Job, Dir: o.Dir, Place: Place{Host: "n1"}, Lookup: lookup}
-	secret, err := findSecret(t.Context(), join)
+	join := JoinOptions{Job: o.Job, Dir: o.Dir, Info: RankInfo{Host: "n1"}, Lookup: lookup}
+	secret, err := loadSecret(t.Context(), join)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if secret == (wire.Secret{}) {
 		t.Fatal("the secret is empty")
 	}
-	s := step(o, o.Allocation.Nodes, 1)
+	s := buildStep(o, o.Allocation.Nodes, 1)
 	for _, text := range append(s.SrunArgv(), a.environ...) {
 		if strings.Contains(text, secret.Encode()) {
 			t.Errorf("the secret travels in %.40q", text)
@@ -122,9 +122,9 @@ func TestFindSecret(t *testing.T) {
 	}{
 		{"file that appears late", func(t *testing.T, d rundir.Dir, path string) {
 			go func() {
-				time.Sleep(2 * secretInterval)
+				time.Sleep(2 * secretPollInterval)
 				_ = os.WriteFile(path, nil, 0o600) // file without its content
-				time.Sleep(2 * secretInterval)
+				time.Sleep(2 * secretPollInterval)
 				_ = os.WriteFile(path, []byte(want.Encode()), 0o600)
 			}()
 		}, ""},
@@ -151,10 +151,10 @@ func TestFindSecret(t *testing.T) {
 			ctx := t.Context()
 			if tt.name == "no file" {
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, 2*secretInterval)
+				ctx, cancel = context.WithTimeout(ctx, 2*secretPollInterval)
 				defer cancel()
 			}
-			secret, err := findSecret(ctx, JoinOptions{Job: o.Job, Dir: o.Dir, Place: Place{Host: "n2"},
+			secret, err := loadSecret(ctx, JoinOptions{Job: o.Job, Dir: o.Dir, Info: RankInfo{Host: "n2"},
 				Lookup: lookupIn([]string{envSecretIn + "=secret-1-x"})})
 			if tt.err == "" && (err != nil || secret != want) {
 				t.Errorf("got %v", err)

@@ -30,8 +30,8 @@ func (e *startError) Hint() string { return e.hint }
 
 const searchHint = "add what provides it to [setup] (modules, conda, or venv), and check that it exists on every node"
 
-// notInPath returns the error for a program that is not in the given PATH.
-func notInPath(name, path string) error {
+// pathLookupError returns the error for a program that is not in the given PATH.
+func pathLookupError(name, path string) error {
 	e := &startError{name, fmt.Errorf("it is not in PATH (%d directories)", len(filepath.SplitList(path))), searchHint}
 	if words := strings.Fields(name); len(words) > 1 {
 		e.hint = oneWordHint(words)
@@ -47,15 +47,15 @@ func oneWordHint(words []string) string {
 	return "write one word per element: argv = [" + strings.Join(words, ", ") + "]"
 }
 
-// cannotStart returns an error that explains why the kernel did not start a program in dir
+// explainStartError returns an error that explains why the kernel did not start a program in dir
 // (execve(2)).
-func cannotStart(name, dir string, err error) error {
+func explainStartError(name, dir string, err error) error {
 	e := &startError{name, err, searchHint}
-	var where *fs.PathError
-	if errors.As(err, &where) {
-		e.cause = where.Err // startError already has the name
-		if where.Op == "chdir" {
-			e.cause, e.hint = fmt.Errorf("change to directory %q: %w", dir, where.Err), "create command.workdir on every node"
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		e.cause = pathErr.Err // startError already has the name
+		if pathErr.Op == "chdir" {
+			e.cause, e.hint = fmt.Errorf("change to directory %q: %w", dir, pathErr.Err), "create command.workdir on every node"
 			return e
 		}
 	}
@@ -64,29 +64,29 @@ func cannotStart(name, dir string, err error) error {
 		path = filepath.Join(dir, path)
 	}
 	info, statErr := os.Stat(path)
-	head, _ := firstBytes(path)
-	line, _, _ := bytes.Cut(head, []byte("\n"))
+	firstPart, _ := readHead(path)
+	line, _, _ := bytes.Cut(firstPart, []byte("\n"))
 	interpreted, _ := strings.CutPrefix(string(line), "#!")
-	isScript, isBinary := bytes.HasPrefix(head, []byte("#!")), bytes.HasPrefix(head, []byte("\x7fELF"))
-	inFront := fmt.Sprintf("put its interpreter in front of it, such as argv = [\"python3\", %q]", name)
+	isScript, isBinary := bytes.HasPrefix(firstPart, []byte("#!")), bytes.HasPrefix(firstPart, []byte("\x7fELF"))
+	interpreterHint := fmt.Sprintf("put its interpreter in front of it, such as argv = [\"python3\", %q]", name)
 	switch {
 	case errors.Is(err, syscall.E2BIG):
 		e.hint = "write long values to a file: one word of argv may have 128 KiB, and argv and the environment together about 2 MiB"
 	case statErr == nil && info.IsDir():
 		e.cause, e.hint = fmt.Errorf("it is a directory: %w", e.cause), "name a program in it"
 	case errors.Is(err, fs.ErrPermission) && statErr == nil && info.Mode().Perm()&0o111 == 0:
-		e.cause, e.hint = fmt.Errorf("it is not executable: %w", e.cause), fmt.Sprintf("run `chmod +x %s`, or %s", jobs.ShellQuote(name), inFront)
+		e.cause, e.hint = fmt.Errorf("it is not executable: %w", e.cause), fmt.Sprintf("run `chmod +x %s`, or %s", jobs.ShellQuote(name), interpreterHint)
 	case errors.Is(err, fs.ErrPermission):
 		e.hint = "check the permissions of the file, of its directories, and of its interpreter, and whether its file system is mounted with noexec"
 	case errors.Is(err, syscall.ENOEXEC) && isBinary:
 		e.hint = "build it for the processors of the nodes"
 	case errors.Is(err, syscall.ENOEXEC):
-		e.cause, e.hint = fmt.Errorf("it is not a program, and has no #! line: %w", e.cause), "begin the script with a line such as #!/bin/bash, or "+inFront
+		e.cause, e.hint = fmt.Errorf("it is not a program, and has no #! line: %w", e.cause), "begin the script with a line such as #!/bin/bash, or "+interpreterHint
 	case errors.Is(err, fs.ErrNotExist) && statErr == nil && isScript && strings.HasSuffix(interpreted, "\r"):
 		e.cause = fmt.Errorf("its interpreter %q does not exist: its lines end with CR LF, as on Windows", strings.TrimSpace(strings.TrimSuffix(interpreted, "\r"))+"\r")
 		e.hint = fmt.Sprintf("run `sed -i 's/\\r$//' %s`", jobs.ShellQuote(name))
 	case errors.Is(err, fs.ErrNotExist) && statErr == nil && isScript:
-		e.cause, e.hint = fmt.Errorf("its interpreter %q does not exist", strings.TrimSpace(interpreted)), "change its #! line, or "+inFront
+		e.cause, e.hint = fmt.Errorf("its interpreter %q does not exist", strings.TrimSpace(interpreted)), "change its #! line, or "+interpreterHint
 	case errors.Is(err, fs.ErrNotExist) && statErr == nil:
 		e.cause, e.hint = fmt.Errorf("its dynamic loader does not exist: %w", e.cause), "build it for the system of the nodes"
 	case errors.Is(err, fs.ErrNotExist):
@@ -98,9 +98,9 @@ func cannotStart(name, dir string, err error) error {
 	return e
 }
 
-// firstBytes returns the first 256 bytes of a file, which the kernel reads to find the
+// readHead returns the first 256 bytes of a file, which the kernel reads to find the
 // interpreter.
-func firstBytes(path string) ([]byte, error) {
+func readHead(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

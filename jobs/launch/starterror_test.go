@@ -53,7 +53,7 @@ func TestCannotStartHints(t *testing.T) {
 		if err == nil {
 			t.Fatalf("%s: it started", tt.name)
 		}
-		err = cannotStart(tt.program, tt.dir, err)
+		err = explainStartError(tt.program, tt.dir, err)
 		var hinted interface{ Hint() string }
 		if !errors.As(err, &hinted) {
 			t.Fatalf("%s: no hint: %v", tt.name, err)

@@ -23,13 +23,13 @@ type stepRanks struct {
 }
 
 func startStep(a *attempt) (ranks, error) {
-	step := step(a.o, a.nodes, a.world/len(a.nodes))
+	step := buildStep(a.o, a.nodes, a.world/len(a.nodes))
 	// Do not wait for what the previous step still holds on a lost node.
 	step.Overlap = step.NoKill && a.number > 1
 	argv := step.SrunArgv()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = a.environ
-	ends := &taskEnds{to: a.o.Stderr, hosts: a.hosts}
+	ends := &taskEnds{out: a.o.Stderr, hosts: a.hosts}
 	cmd.Stdout, cmd.Stderr = a.o.Stdout, ends
 	// Do not wait for other processes that hold srun's standard error.
 	cmd.WaitDelay = killGrace
@@ -37,14 +37,14 @@ func startStep(a *attempt) (ranks, error) {
 	// signals at any time.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s := &stepRanks{a: a, srun: cmd, ends: ends}
-	if err := startTied(cmd, &s.done, syscall.SIGKILL); err != nil {
+	if err := startWithDeathSignal(cmd, &s.done, syscall.SIGKILL); err != nil {
 		return nil, fmt.Errorf("start the ranks: %w", err)
 	}
 	return s, nil
 }
 
-// step returns the step that runs perNode tasks on each of nodes.
-func step(o Options, nodes []string, perNode int) slurm.Step {
+// buildStep returns the step that runs perNode tasks on each of nodes.
+func buildStep(o Options, nodes []string, perNode int) slurm.Step {
 	j := o.Job
 	size := slurm.StepSize{
 		Nodes: len(nodes), TasksPerNode: perNode,
@@ -87,7 +87,7 @@ func step(o Options, nodes []string, perNode int) slurm.Step {
 	for _, option := range o.Site.Step.Options {
 		s.Options = append(s.Options, string(option))
 	}
-	options, prefix := container(j, o.Site, o.Dir.Path, o.Binary)
+	options, prefix := containerArgs(j, o.Site, o.Dir.Path, o.Binary)
 	s.Options, s.Prefix = append(s.Options, options...), prefix
 	return s
 }
@@ -95,31 +95,31 @@ func step(o Options, nodes []string, perNode int) slurm.Step {
 func (s *stepRanks) wait() error {
 	s.done.Wait()
 	if state := s.srun.ProcessState; state != nil && !state.Success() {
-		if why := s.ends.unexecuted(); why != "" {
-			return &unexecutedError{why}
+		if why := s.ends.execError(); why != "" {
+			return &execError{why}
 		}
 		return fmt.Errorf("srun: %s", state)
 	}
 	return nil
 }
 
-// An unexecutedError reports that a node cannot execute the program of the ranks.
-type unexecutedError struct{ why string }
+// An execError reports that a node cannot execute the program of the ranks.
+type execError struct{ message string }
 
-func (e *unexecutedError) Error() string { return "execute " + e.why }
+func (e *execError) Error() string { return "execute " + e.message }
 
 // Hint returns what to check.
-func (e *unexecutedError) Hint() string {
+func (e *execError) Hint() string {
 	return "look whether that file is still there, and whether each node sees it by this path; then submit again"
 }
 
-// ended returns what srun has reported. srun does not report ranks that ended with 0. With
+// processEnds returns what srun has reported. srun does not report ranks that ended with 0. With
 // SLURM_SRUN_REDUCE_TASK_EXIT_MSG it reports only some of the others.
-func (s *stepRanks) ended() map[int]processEnd { return s.ends.all() }
+func (s *stepRanks) processEnds() map[int]processEnd { return s.ends.all() }
 
 func (s *stepRanks) kill(ctx context.Context) {
 	s.kills++
-	s.ends.close()
+	s.ends.stopRecording()
 	s.a.mu.Lock()
 	id := s.a.step
 	s.a.mu.Unlock()

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// launcherGrace is how long a launcher such as torchrun may outlive its workers after a
+	// launcherExitTimeout is how long a launcher such as torchrun may outlive its workers after a
 	// stop. Its exit barrier waits for the workers of other nodes, which may still be saving.
-	launcherGrace = time.Minute
-	// launcherKill is how long the launcher then has to stop. torchrun gives its workers 30 s.
-	launcherKill = 35 * time.Second
-	// restartCheck is the interval between checks for new workers during that time.
-	restartCheck = 2 * time.Second
+	launcherExitTimeout = time.Minute
+	// launcherStopTimeout is how long the launcher then has to stop. torchrun gives its workers 30 s.
+	launcherStopTimeout = 35 * time.Second
+	// restartCheckInterval is the interval between checks for new workers during that time.
+	restartCheckInterval = 2 * time.Second
 )
 
 // stopRequest is a stop request that has been sent to the processes of a program.
@@ -25,8 +25,8 @@ type stopRequest struct {
 	launchers  []*userProcess    // torchrun and similar launchers, which the signal is not for
 	handled    bool              // at least one target handles the signal
 	failed     bool              // a worker of torchrun had failed before the request
-	empty      bool              // the program is a launcher without workers
-	known      map[identity]bool // workers of the launchers that have received the signal
+	noWorkers  bool              // the program is a launcher without workers
+	signaled   map[identity]bool // workers of the launchers that have received the signal
 	done       chan struct{}     // closed when all targets have ended
 
 	mu       sync.Mutex
@@ -48,20 +48,20 @@ type stopRequest struct {
 //     catch SIGTERM, and Go programs catch SIGUSR1, regardless of their parents.
 //   - If no process handles the signal, the program itself gets it and ends.
 func requestStop(pid, group int, s syscall.Signal, send bool) *stopRequest {
-	r := &stopRequest{pid: pid, group: group, signal: s, known: map[identity]bool{}, done: make(chan struct{})}
+	r := &stopRequest{pid: pid, group: group, signal: s, signaled: map[identity]bool{}, done: make(chan struct{})}
 	program, orphans := findProcesses(pid, group)
-	r.find(program, orphans)
+	r.findTargets(program, orphans)
 	for _, t := range r.targets {
 		r.handled = r.handled || t.handles(s)
 		if send {
 			t.signal(s)
 		}
 	}
-	if send && r.empty {
+	if send && r.noWorkers {
 		program.signal(syscall.SIGTERM)
 	}
 	for _, w := range r.workers() {
-		r.known[w.identity()] = true
+		r.signaled[w.identity()] = true
 	}
 	var all sync.WaitGroup
 	for _, t := range r.targets {
@@ -69,7 +69,7 @@ func requestStop(pid, group int, s syscall.Signal, send bool) *stopRequest {
 			continue // a child of this process, which waits for it elsewhere
 		}
 		all.Go(func() {
-			status, known := t.await(nil)
+			status, known := t.waitForEnd(nil)
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if known {
@@ -81,37 +81,37 @@ func requestStop(pid, group int, s syscall.Signal, send bool) *stopRequest {
 	return r
 }
 
-// find applies the rules of requestStop.
-func (r *stopRequest) find(program *userProcess, orphans []*userProcess) {
+// findTargets applies the rules of requestStop.
+func (r *stopRequest) findTargets(program *userProcess, orphans []*userProcess) {
 	if program == nil || program.Ended {
 		// Slurm's own signal has ended a shell without a trap. The commands of the shell
 		// continue.
 		for _, o := range orphans {
-			r.targets = append(r.targets, r.below(o)...)
+			r.targets = append(r.targets, r.findHandlers(o)...)
 		}
 		return
 	}
-	r.targets = r.program(program)
-	r.empty = len(r.targets) == 0
+	r.targets = r.targetsOf(program)
+	r.noWorkers = len(r.targets) == 0
 }
 
-// program returns the processes of a program or worker that the signal is for. It returns the
+// targetsOf returns the processes of a program or worker that the signal is for. It returns the
 // program itself if no process handles the signal, and nil for a launcher without workers.
-func (r *stopRequest) program(p *userProcess) []*userProcess {
-	targets := r.below(p)
+func (r *stopRequest) targetsOf(p *userProcess) []*userProcess {
+	targets := r.findHandlers(p)
 	if _, launcher := p.workers(); len(targets) == 0 && !launcher {
 		targets = []*userProcess{p}
 	}
 	return targets
 }
 
-// below returns the processes that the signal is for among p and its descendants. It returns
+// findHandlers returns the processes that the signal is for among p and its descendants. It returns
 // nil if no process handles the signal.
-func (r *stopRequest) below(p *userProcess) (targets []*userProcess) {
+func (r *stopRequest) findHandlers(p *userProcess) (targets []*userProcess) {
 	if workers, launcher := p.workers(); launcher {
 		r.launchers = append(r.launchers, p)
 		for _, w := range workers {
-			targets = append(targets, r.program(w)...)
+			targets = append(targets, r.targetsOf(w)...)
 		}
 		return targets
 	}
@@ -120,7 +120,7 @@ func (r *stopRequest) below(p *userProcess) (targets []*userProcess) {
 		return nil
 	case p.wrapper && len(p.children) > 0:
 		for _, c := range p.children {
-			targets = append(targets, r.below(c)...)
+			targets = append(targets, r.findHandlers(c)...)
 		}
 		if len(targets) == 0 && p.handles(r.signal) {
 			targets = p.children
@@ -137,16 +137,16 @@ func (r *stopRequest) below(p *userProcess) (targets []*userProcess) {
 		if c.isBackground(p) && (p.handles(r.signal) || foreground && c.catchesAll()) {
 			continue // the shell's trap decides; a Go program, such as a monitor, does not handle the signal
 		}
-		targets = append(targets, r.below(c)...)
+		targets = append(targets, r.findHandlers(c)...)
 	}
 	return targets
 }
 
-// endLaunchers signals workers that launchers start while other workers still save. It then
+// stopLaunchers signals workers that launchers start while other workers still save. It then
 // stops the launchers whose workers have ended: when they start new workers, as torchrun does
-// with --max-restarts, and after launcherGrace at the latest. It returns when the program has
+// with --max-restarts, and after launcherExitTimeout at the latest. It returns when the program has
 // ended, or after it has killed the launchers.
-func (r *stopRequest) endLaunchers(ended <-chan struct{}) {
+func (r *stopRequest) stopLaunchers(ended <-chan struct{}) {
 	if len(r.launchers) == 0 {
 		return
 	}
@@ -155,13 +155,13 @@ func (r *stopRequest) endLaunchers(ended <-chan struct{}) {
 		select {
 		case <-ended:
 			return
-		case <-time.After(restartCheck):
+		case <-time.After(restartCheckInterval):
 		}
 	}
 	r.signalLaunchers(syscall.SIGTERM)
 	select {
 	case <-ended:
-	case <-time.After(launcherKill):
+	case <-time.After(launcherStopTimeout):
 		r.signalLaunchers(syscall.SIGKILL)
 	}
 }
@@ -170,25 +170,25 @@ func (r *stopRequest) endLaunchers(ended <-chan struct{}) {
 // received it are still running. It reports whether the launchers may continue. It sets end
 // when the last worker has ended.
 func (r *stopRequest) signalNewWorkers(end *time.Time) bool {
-	later := stopRequest{signal: r.signal}
+	rescan := stopRequest{signal: r.signal}
 	if program, _ := findProcesses(r.pid, r.group); program != nil {
-		later.find(program, nil)
+		rescan.findTargets(program, nil)
 	}
-	known, unknown := r.split(later.workers())
+	signaled, unsignaled := r.split(rescan.workers())
 	switch {
-	case len(known) > 0:
+	case len(signaled) > 0:
 		*end = time.Time{}
-		for _, w := range unknown {
-			r.known[w.identity()] = true
-			for _, t := range later.program(w) {
+		for _, w := range unsignaled {
+			r.signaled[w.identity()] = true
+			for _, t := range rescan.targetsOf(w) {
 				t.signal(r.signal)
 			}
 		}
 		return true
-	case len(unknown) > 0 && !r.empty:
+	case len(unsignaled) > 0 && !r.noWorkers:
 		return false
 	case end.IsZero():
-		*end = time.Now().Add(launcherGrace)
+		*end = time.Now().Add(launcherExitTimeout)
 	}
 	return time.Now().Before(*end)
 }
@@ -208,15 +208,15 @@ func (r *stopRequest) workers() (workers []*userProcess) {
 }
 
 // split separates workers that have received the signal from workers that have not.
-func (r *stopRequest) split(workers []*userProcess) (known, unknown []*userProcess) {
+func (r *stopRequest) split(workers []*userProcess) (signaled, unsignaled []*userProcess) {
 	for _, w := range workers {
-		if r.known[w.identity()] {
-			known = append(known, w)
+		if r.signaled[w.identity()] {
+			signaled = append(signaled, w)
 		} else {
-			unknown = append(unknown, w)
+			unsignaled = append(unsignaled, w)
 		}
 	}
-	return known, unknown
+	return signaled, unsignaled
 }
 
 func (r *stopRequest) signalLaunchers(s syscall.Signal) {
@@ -234,14 +234,14 @@ func (r *stopRequest) wait(timeout time.Duration) {
 	}
 }
 
-// exit returns the exit code of a program that was asked to stop and that ended with code. A
+// resultCode returns the exit code of a program that was asked to stop and that ended with code. A
 // launcher ends with its own code if its workers do not end with 0 (torchrun: 1), so the codes
 // of the workers count: the largest one, if all are codes of stopped programs. A worker's code
 // is unknown if the launcher waited for the worker before this process could read the code.
 // Such a worker counts as stopped. The launcher's own code counts if a worker had failed
 // before the stop.
-func (r *stopRequest) exit(code int) int {
-	if len(r.launchers) == 0 || r.failed || slices.Contains(stoppedCodes, code) {
+func (r *stopRequest) resultCode(code int) int {
+	if len(r.launchers) == 0 || r.failed || slices.Contains(stopExitCodes, code) {
 		return code
 	}
 	r.mu.Lock()
@@ -249,7 +249,7 @@ func (r *stopRequest) exit(code int) int {
 	largest := 0
 	for _, s := range r.statuses {
 		c := exitCode(s)
-		if !slices.Contains(stoppedCodes, c) {
+		if !slices.Contains(stopExitCodes, c) {
 			return code
 		}
 		largest = max(largest, c)

@@ -79,15 +79,15 @@ func TestStopTargets(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := stopRequest{signal: syscall.SIGUSR1}
-			r.find(tt.program, tt.orphans)
+			r.findTargets(tt.program, tt.orphans)
 			var got []int
 			handled := false
 			for _, p := range r.targets {
 				got = append(got, p.PID)
 				handled = handled || p.handles(syscall.SIGUSR1)
 			}
-			if !slices.Equal(got, tt.want) || handled != tt.handled || r.empty != tt.empty {
-				t.Errorf("got %v, handled %v, empty %v, want %v, %v, %v", got, handled, r.empty, tt.want, tt.handled, tt.empty)
+			if !slices.Equal(got, tt.want) || handled != tt.handled || r.noWorkers != tt.empty {
+				t.Errorf("got %v, handled %v, empty %v, want %v, %v, %v", got, handled, r.noWorkers, tt.want, tt.handled, tt.empty)
 			}
 		})
 	}
@@ -162,7 +162,7 @@ func TestExitOfStoppedLauncher(t *testing.T) {
 		if tt.launcher {
 			r.launchers = []*userProcess{{}}
 		}
-		if got := r.exit(tt.code); got != tt.want {
+		if got := r.resultCode(tt.code); got != tt.want {
 			t.Errorf("%s: got %d, want %d", tt.name, got, tt.want)
 		}
 	}
@@ -195,7 +195,7 @@ func TestProcessesOfAProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The shell may have waited for the command first.
-	if status, known := child.await(nil); known && (!status.Signaled() || status.Signal() != syscall.SIGKILL) {
+	if status, known := child.waitForEnd(nil); known && (!status.Signaled() || status.Signal() != syscall.SIGKILL) {
 		t.Errorf("got status %x, want killed by SIGKILL", status)
 	}
 	self, _ := findProcesses(os.Getpid(), -1)

@@ -16,7 +16,7 @@ func receivedStop(state *os.ProcessState, signals <-chan os.Signal, aborted, don
 	switch {
 	case status == 0:
 		return nil, false
-	case endedByStop(status):
+	case killedByStopSignal(status):
 		delay = stopSignalDelay
 	}
 	select {
@@ -37,9 +37,9 @@ const (
 	// stopSignalDelay is the delay if a stop signal seems to have ended the program.
 	// slurmstepd signals the processes one after another, and the node may be busy.
 	stopSignalDelay = 5 * time.Second
-	// settleTimeout is how long to wait for the exit codes of workers after the program has
+	// workerCodeTimeout is how long to wait for the exit codes of workers after the program has
 	// ended.
-	settleTimeout = 5 * time.Second
+	workerCodeTimeout = 5 * time.Second
 	// minOrphanTimeout is the minimum time to wait for processes that handle the stop signal
 	// and outlive their wrapper. Some never end, such as a monitor in the background.
 	minOrphanTimeout = 2 * time.Minute
@@ -53,9 +53,9 @@ func exitCode(status syscall.WaitStatus) int {
 	return status.ExitStatus()
 }
 
-// endedByStop reports whether a stop signal has ended a process that does not handle it, or
+// killedByStopSignal reports whether a stop signal has ended a process that does not handle it, or
 // the command of a wrapper.
-func endedByStop(status syscall.WaitStatus) bool {
+func killedByStopSignal(status syscall.WaitStatus) bool {
 	code := exitCode(status)
 	return code == 128+int(syscall.SIGUSR1) || code == 128+int(syscall.SIGTERM)
 }

@@ -11,40 +11,40 @@ import (
 // maxKinds is the maximum number of different ends to list. failure.json has all of them.
 const maxKinds = 12
 
-// tellRanks prints how the ranks of a failed attempt ended, with one line for all ranks that
+// printRankEnds prints how the ranks of a failed attempt ended, with one line for all ranks that
 // ended in the same way. Killed holds the ranks that the launcher had to kill.
-func (o Options) tellRanks(ranks []rendezvous.RankStatus, killed map[int]bool) {
+func (o Options) printRankEnds(ranks []rendezvous.RankStatus, killed map[int]bool) {
 	if len(ranks) < 2 {
 		return
 	}
 	var kinds []string
-	alike := map[string][]rendezvous.RankStatus{}
+	byEnd := map[string][]rendezvous.RankStatus{}
 	for _, r := range ranks {
-		how := ending(r, killed[r.Rank])
-		if alike[how] == nil {
-			kinds = append(kinds, how)
+		end := describeEnd(r, killed[r.Rank])
+		if byEnd[end] == nil {
+			kinds = append(kinds, end)
 		}
-		alike[how] = append(alike[how], r)
+		byEnd[end] = append(byEnd[end], r)
 	}
 	o.Say("how the ranks ended:")
-	for _, how := range kinds[:min(maxKinds, len(kinds))] {
+	for _, end := range kinds[:min(maxKinds, len(kinds))] {
 		var numbers []int
 		var hosts []string
-		for _, r := range alike[how] {
+		for _, r := range byEnd[end] {
 			numbers = append(numbers, r.Rank)
 			if !slices.Contains(hosts, r.Host) {
 				hosts = append(hosts, r.Host)
 			}
 		}
-		o.Say(fmt.Sprintf("  %s on %s: %s", rendezvous.FormatRanks(numbers), slurm.FoldHosts(hosts), how))
+		o.Say(fmt.Sprintf("  %s on %s: %s", rendezvous.FormatRanks(numbers), slurm.FoldHosts(hosts), end))
 	}
 	if more := len(kinds) - maxKinds; more > 0 {
 		o.Say(fmt.Sprintf("  and in %d other ways, see %s", more, o.Dir.Failure()))
 	}
 }
 
-// ending describes how a rank ended.
-func ending(r rendezvous.RankStatus, killed bool) string {
+// describeEnd describes how a rank ended.
+func describeEnd(r rendezvous.RankStatus, killed bool) string {
 	switch r.State {
 	case rendezvous.Joined:
 		return "no answer any more"

@@ -16,14 +16,14 @@ import (
 // whole step. The step daemon of the node waits for the process and reports its end only to
 // srun.
 type taskEnds struct {
-	to       io.Writer
-	hosts    []string // host of each rank, as Slurm names it
-	mu       sync.Mutex
-	line     []byte // the current line, so far
-	overlong bool   // the current line is too long to be from srun
-	ours     bool   // the launcher has started to kill the ranks
-	ends     map[int]processEnd
-	unrun    string // why a node could not execute the ranks' program, in the step daemon's words
+	out         io.Writer
+	hosts       []string // host of each rank, as Slurm names it
+	mu          sync.Mutex
+	line        []byte // the current line, so far
+	overlong    bool   // the current line is too long to be from srun
+	killing     bool   // the launcher has started to kill the ranks
+	ends        map[int]processEnd
+	execFailure string // why a node could not execute the ranks' program, in the step daemon's words
 }
 
 // maxLine is the maximum length of a recorded line, in bytes. Ranks print to the same stream.
@@ -31,7 +31,7 @@ const maxLine = 64 << 10
 
 // Write never returns an error. srun would kill its ranks if its output could not be written.
 func (t *taskEnds) Write(p []byte) (int, error) {
-	_, _ = t.to.Write(p)
+	_, _ = t.out.Write(p)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for rest := p; len(rest) > 0; {
@@ -44,22 +44,22 @@ func (t *taskEnds) Write(p []byte) (int, error) {
 			break
 		}
 		if !t.overlong {
-			t.read(string(t.line))
+			t.parseLine(string(t.line))
 		}
 		t.line, t.overlong = t.line[:0], false
 	}
 	return len(p), nil
 }
 
-// read records what a line reports about ranks. A rank may print a line that looks like one
+// parseLine records what a line reports about ranks. A rank may print a line that looks like one
 // from srun. Therefore read ignores lines whose ranks and hosts do not match, and uses only
 // the first report for each rank.
-func (t *taskEnds) read(line string) {
-	if why, ok := unexecuted(line); ok && t.unrun == "" {
-		t.unrun = why
+func (t *taskEnds) parseLine(line string) {
+	if why, ok := parseExecError(line); ok && t.execFailure == "" {
+		t.execFailure = why
 	}
 	end, ok := slurm.ParseTaskEnd(line)
-	if !ok || t.ours {
+	if !ok || t.killing {
 		return
 	}
 	for _, rank := range end.Tasks {
@@ -74,35 +74,35 @@ func (t *taskEnds) read(line string) {
 		}
 		switch {
 		case end.OutOfMemory:
-			t.ends[rank] = endedByMemory
+			t.ends[rank] = oomKilled
 		case end.Signal != 0:
-			t.ends[rank] = endedBySignal(end.Signal)
+			t.ends[rank] = killedBySignal(end.Signal)
 		default:
-			t.ends[rank] = endedByItself(end.Exit)
+			t.ends[rank] = exitedWith(end.Exit)
 		}
 	}
 }
 
-// unexecuted returns the step daemon's message about a program that it could not execute, such
+// parseExecError returns the step daemon's message about a program that it could not execute, such
 // as "slurmstepd-n1: error: execve(): /opt/ddpbatch: No such file or directory".
-func unexecuted(line string) (why string, ok bool) {
+func parseExecError(line string) (why string, ok bool) {
 	daemon, why, ok := strings.Cut(line, ": error: execve(): ")
 	return why, ok && strings.HasPrefix(daemon, "slurmstepd") && !strings.Contains(daemon, " ")
 }
 
-// unexecuted returns why a node could not execute the ranks' program. It returns an empty
+// execError returns why a node could not execute the ranks' program. It returns an empty
 // string if no node has reported this.
-func (t *taskEnds) unexecuted() string {
+func (t *taskEnds) execError() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.unrun
+	return t.execFailure
 }
 
-// close stops recording, because the launcher now kills the ranks.
-func (t *taskEnds) close() {
+// stopRecording stops recording, because the launcher now kills the ranks.
+func (t *taskEnds) stopRecording() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.ours = true
+	t.killing = true
 }
 
 // all returns a copy of the recorded ends, by rank.

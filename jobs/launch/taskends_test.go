@@ -26,11 +26,11 @@ func TestRemovedProgramIsNamed(t *testing.T) {
 		"rank 0 says slurmstepd: error: execve(): x: No such file or directory":    "",
 		"srun: error: n1: task 0: Exited with exit code 2":                         "",
 	} {
-		e := &taskEnds{to: &deaf{}, hosts: []string{"n1"}}
+		e := &taskEnds{out: &deaf{}, hosts: []string{"n1"}}
 		if _, err := e.Write([]byte(line + "\nsrun: error: n1: task 0: Exited with exit code 2\n")); err != nil {
 			t.Fatal(err)
 		}
-		if got := e.unexecuted(); got != want {
+		if got := e.execError(); got != want {
 			t.Errorf("%q: %q, want %q", line, got, want)
 		}
 	}
@@ -50,7 +50,7 @@ func TestTaskEnds(t *testing.T) {
 	long := strings.Repeat("x", maxLine) + "\n"
 	for _, size := range []int{1, 7, len(long) + len(text)} {
 		out := &deaf{}
-		e := &taskEnds{to: out, hosts: []string{"n1", "n1", "n2", "n2"}}
+		e := &taskEnds{out: out, hosts: []string{"n1", "n1", "n2", "n2"}}
 		for rest := long + text; rest != ""; {
 			n := min(size, len(rest))
 			if wrote, err := e.Write([]byte(rest[:n])); wrote != n || err != nil {
@@ -58,13 +58,13 @@ func TestTaskEnds(t *testing.T) {
 			}
 			rest = rest[n:]
 		}
-		e.close()
+		e.stopRecording()
 		if _, err := e.Write([]byte("srun: error: n1: task 1: Killed\n")); err != nil {
 			t.Fatal(err)
 		}
 		got := map[int]string{}
 		for rank, end := range e.all() {
-			got[rank] = end.how
+			got[rank] = end.text
 		}
 		if !maps.Equal(got, want) {
 			t.Errorf("%d bytes at a time: %v, want %v", size, got, want)
@@ -89,17 +89,17 @@ func TestExitsAreTold(t *testing.T) {
 		signal string
 		hinted bool
 	}{
-		{"a signal", endedBySignal(9), rendezvous.Lost, false, "rank 1 on n2 was lost at step 7 (training): its process was ended by SIGKILL", 137, "SIGKILL", false},
-		{"no memory", endedByMemory, rendezvous.Lost, false,
+		{"a signal", killedBySignal(9), rendezvous.Lost, false, "rank 1 on n2 was lost at step 7 (training): its process was ended by SIGKILL", 137, "SIGKILL", false},
+		{"no memory", oomKilled, rendezvous.Lost, false,
 			"rank 1 on n2 was lost at step 7 (training): its process was ended by SIGKILL of the out-of-memory killer", 137, "SIGKILL", true},
-		{"an exit code", endedByItself(2), rendezvous.Lost, false, "rank 1 on n2 was lost at step 7 (training): its process ended with exit code 2", 2, "", false},
-		{"by the launcher", endedBySignal(9), rendezvous.Lost, true, lost, 0, "", false},
-		{"it has said why", endedByItself(2), rendezvous.Failed, false, lost, 0, "", false},
+		{"an exit code", exitedWith(2), rendezvous.Lost, false, "rank 1 on n2 was lost at step 7 (training): its process ended with exit code 2", 2, "", false},
+		{"by the launcher", killedBySignal(9), rendezvous.Lost, true, lost, 0, "", false},
+		{"it has said why", exitedWith(2), rendezvous.Failed, false, lost, 0, "", false},
 	} {
 		o := rendezvous.Outcome{Ranks: []rendezvous.RankStatus{{}, {Rank: 1, Host: "n2", State: tt.state, Error: rendezvous.Died}},
 			First: &rendezvous.Failure{Rank: 1, State: tt.state, Reason: lost}}
 		told := o.First
-		tellExits(&o, map[int]processEnd{1: tt.end}, map[int]bool{1: tt.killed})
+		addProcessEnds(&o, map[int]processEnd{1: tt.end}, map[int]bool{1: tt.killed})
 		f := o.First
 		if f.Reason != tt.reason || f.Exit != tt.exit || f.Signal != tt.signal || (f.Hint() != "") != tt.hinted {
 			t.Errorf("%s: %+v, want %q", tt.name, f, tt.reason)

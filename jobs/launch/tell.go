@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// silentAfter is the time after the last heartbeat until a rank is shown as silent. It
+	// silentTimeout is the time after the last heartbeat until a rank is shown as silent. It
 	// covers many heartbeat intervals, and is much shorter than the heartbeat timeout, after
 	// which the rank counts as lost.
-	silentAfter = 10 * time.Second
-	// lookEvery is the interval between checks of the ranks. It equals the interval at which
+	silentTimeout = 10 * time.Second
+	// publishInterval is the interval between checks of the ranks. It equals the interval at which
 	// ranks report.
-	lookEvery = 500 * time.Millisecond
-	// fewRanks is the maximum number of ranks in one state that live.json lists.
-	fewRanks = 16
+	publishInterval = 500 * time.Millisecond
+	// maxListedRanks is the maximum number of ranks in one state that live.json lists.
+	maxListedRanks = 16
 )
 
-// attention lists the states of ranks by priority. A node is shown in the first of these
+// statePriority lists the states of ranks by priority. A node is shown in the first of these
 // states that one of its ranks has.
-var attention = []rundir.RankState{rundir.RankLost, rundir.RankFailed, rundir.RankSilent, rundir.RankJoining, rundir.RankConnecting,
+var statePriority = []rundir.RankState{rundir.RankLost, rundir.RankFailed, rundir.RankSilent, rundir.RankJoining, rundir.RankConnecting,
 	rundir.RankLoading, rundir.RankSaving, rundir.RankEvaluating, rundir.RankTraining, rundir.RankRunning, rundir.RankEnded, rundir.RankDone}
 
 // finalStates maps the final states of the rendezvous server.
@@ -34,18 +34,18 @@ var finalStates = map[rendezvous.State]rundir.RankState{
 	rendezvous.Lost: rundir.RankLost, rendezvous.Failed: rundir.RankFailed, rendezvous.Ended: rundir.RankEnded, rendezvous.Done: rundir.RankDone,
 }
 
-// keepTelling updates live.json until the returned function is called.
-func (a *attempt) keepTelling() (stop func()) {
+// startPublishing updates live.json until the returned function is called.
+func (a *attempt) startPublishing() (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
-	a.tell("", "")
+	a.publish("", "")
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(lookEvery)
+		tick := time.NewTicker(publishInterval)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				a.tell("", "")
+				a.publish("", "")
 			case <-done:
 				return
 			}
@@ -54,25 +54,25 @@ func (a *attempt) keepTelling() (stop func()) {
 	return func() {
 		close(done)
 		<-ended
-		a.tell(rundir.PhaseOver, "")
+		a.publish(rundir.PhaseOver, "")
 	}
 }
 
-// told is the part of the last published state that tell compares with the new state.
-type told struct {
+// publishedState is the part of the last published state that publish compares with the new state.
+type publishedState struct {
 	at    time.Time
 	phase rundir.LivePhase
 	nodes []rundir.NodeGroup
 	moved bool // the run directory was not at its path
 }
 
-// tell replaces live.json if an update is due or the state has changed. An empty phase means
-// that tell determines the current phase. It ignores write errors: an unusable file system is
+// publish replaces live.json if an update is due or the state has changed. An empty phase means
+// that publish determines the current phase. It ignores write errors: an unusable file system is
 // reported where more depends on it.
-func (a *attempt) tell(phase rundir.LivePhase, detail string) {
+func (a *attempt) publish(phase rundir.LivePhase, detail string) {
 	l := rundir.Live{Time: time.Now().UTC(), JobID: a.jobID(), Attempt: a.number, Began: a.began, Phase: phase, Detail: detail, Ranks: a.world}
 	ranks := a.server.Outcome().Ranks
-	l.Nodes = groups(ranks, a.o.Job.Train != nil, time.Now())
+	l.Nodes = groupNodes(ranks, a.o.Job.Train != nil, time.Now())
 	var hosts []string
 	for _, r := range ranks {
 		if r.State != rendezvous.Missing {
@@ -84,7 +84,7 @@ func (a *attempt) tell(phase rundir.LivePhase, detail string) {
 	}
 	l.Hosts, l.PerNode = slurm.FoldHosts(hosts), a.world/max(1, len(hosts))
 	a.mu.Lock()
-	stop := a.stopFor
+	stop := a.stopReason
 	a.mu.Unlock()
 	switch {
 	case phase != "":
@@ -95,29 +95,29 @@ func (a *attempt) tell(phase rundir.LivePhase, detail string) {
 	default:
 		l.Phase = rundir.PhaseRunning
 	}
-	same := l.Phase == a.told.phase && slices.EqualFunc(l.Nodes, a.told.nodes, func(x, y rundir.NodeGroup) bool {
+	same := l.Phase == a.published.phase && slices.EqualFunc(l.Nodes, a.published.nodes, func(x, y rundir.NodeGroup) bool {
 		return x.State == y.State && x.Hosts == y.Hosts && x.Count == y.Count
 	})
-	if same && l.Time.Sub(a.told.at) < rundir.LiveEvery-lookEvery/2 {
+	if same && l.Time.Sub(a.published.at) < rundir.LiveEvery-publishInterval/2 {
 		return
 	}
-	a.told = told{l.Time, l.Phase, l.Nodes, a.tellPlace()}
+	a.published = publishedState{l.Time, l.Phase, l.Nodes, a.checkRunDir()}
 	_ = a.o.Dir.WriteLive(l)
 }
 
-// tellPlace reports whether the run directory is no longer at its path. It prints a message
+// checkRunDir reports whether the run directory is no longer at its path. It prints a message
 // when this changes.
-func (a *attempt) tellPlace() (moved bool) {
+func (a *attempt) checkRunDir() (moved bool) {
 	err := a.o.Dir.CheckPlace()
 	var place *rundir.MovedError
 	switch {
-	case errors.As(err, &place) && place.Deleted && !a.told.moved && a.o.Job.Train != nil:
+	case errors.As(err, &place) && place.Deleted && !a.published.moved && a.o.Job.Train != nil:
 		a.o.Say(fmt.Sprintf("WARNING: %v; the run ends at its next checkpoint", err))
-	case err != nil && !a.told.moved && a.o.Job.Train != nil:
+	case err != nil && !a.published.moved && a.o.Job.Train != nil:
 		a.o.Say(fmt.Sprintf("WARNING: %v; unless it is moved back, the run ends at its next checkpoint", err))
-	case err != nil && !a.told.moved:
+	case err != nil && !a.published.moved:
 		a.o.Say(fmt.Sprintf("WARNING: %v; the program continues", err))
-	case err == nil && a.told.moved:
+	case err == nil && a.published.moved:
 		a.o.Say(fmt.Sprintf("run directory %q is back in its place", a.o.Dir.Path))
 	}
 	return err != nil
@@ -131,9 +131,9 @@ func (a *attempt) jobID() string {
 	return a.o.Allocation.ID()
 }
 
-// groups groups nodes by state, in the order of attention.
-func groups(ranks []rendezvous.RankStatus, trains bool, now time.Time) []rundir.NodeGroup {
-	of := map[rundir.RankState]*rundir.NodeGroup{}
+// groupNodes groups nodes by state, in the order of statePriority.
+func groupNodes(ranks []rendezvous.RankStatus, trains bool, now time.Time) []rundir.NodeGroup {
+	byState := map[rundir.RankState]*rundir.NodeGroup{}
 	hosts := map[rundir.RankState][]string{}
 	for first := 0; first < len(ranks); {
 		end := first + 1
@@ -143,32 +143,32 @@ func groups(ranks []rendezvous.RankStatus, trains bool, now time.Time) []rundir.
 		node := ranks[first:end]
 		first = end
 		worst := slices.MinFunc(node, func(a, b rendezvous.RankStatus) int {
-			return slices.Index(attention, stateOf(a, trains, now)) - slices.Index(attention, stateOf(b, trains, now))
+			return slices.Index(statePriority, stateOf(a, trains, now)) - slices.Index(statePriority, stateOf(b, trains, now))
 		})
 		state := stateOf(worst, trains, now)
-		g := of[state]
+		g := byState[state]
 		if g == nil {
 			g = &rundir.NodeGroup{State: state, Least: worst.Step}
-			of[state] = g
+			byState[state] = g
 		}
 		hosts[state] = append(hosts[state], worst.Host)
 		for _, r := range node {
 			if stateOf(r, trains, now) != state {
 				continue
 			}
-			if g.Count++; len(g.Ranks) < fewRanks {
+			if g.Count++; len(g.Ranks) < maxListedRanks {
 				g.Ranks = append(g.Ranks, r.Rank)
 			}
 			g.Least, g.Most = min(g.Least, r.Step), max(g.Most, r.Step)
 		}
 	}
 	var all []rundir.NodeGroup
-	for state, g := range of {
+	for state, g := range byState {
 		g.Hosts = slurm.FoldHosts(hosts[state])
 		all = append(all, *g)
 	}
 	slices.SortFunc(all, func(a, b rundir.NodeGroup) int {
-		return slices.Index(attention, a.State) - slices.Index(attention, b.State)
+		return slices.Index(statePriority, a.State) - slices.Index(statePriority, b.State)
 	})
 	return all
 }
@@ -180,7 +180,7 @@ func stateOf(r rendezvous.RankStatus, trains bool, now time.Time) rundir.RankSta
 		return rundir.RankJoining
 	case r.State != rendezvous.Joined:
 		return finalStates[r.State]
-	case !r.Seen.IsZero() && now.Sub(r.Seen) > silentAfter:
+	case !r.Seen.IsZero() && now.Sub(r.Seen) > silentTimeout:
 		return rundir.RankSilent
 	case r.Phase != "":
 		return rundir.RankState(r.Phase)
@@ -203,15 +203,15 @@ func (a *attempt) event(what string) rundir.AttemptEvent {
 	return e
 }
 
-// keepBegin records the start of an attempt.
-func (o Options) keepBegin(a *attempt) {
+// recordBegin records the start of an attempt.
+func (o Options) recordBegin(a *attempt) {
 	e := a.event(rundir.AttemptBegan)
 	e.Code = o.Code
-	o.keep(e)
+	o.recordEvent(e)
 }
 
-// keepEnd records how an attempt ended.
-func (o Options) keepEnd(a *attempt, r Result, again bool) {
+// recordEnd records how an attempt ended.
+func (o Options) recordEnd(a *attempt, r Result, again bool) {
 	e := a.event(rundir.AttemptEnded)
 	e.Exit, e.Stopped, e.Again, e.NoProgress = r.Exit, r.Stopped, again, r.StopUnhandled
 	for _, rank := range r.Ranks {
@@ -225,15 +225,15 @@ func (o Options) keepEnd(a *attempt, r Result, again bool) {
 		}
 	case r.Exit != 0 || r.Stopped:
 		a.mu.Lock()
-		e.Cause = a.stopFor
+		e.Cause = a.stopReason
 		a.mu.Unlock()
 	}
-	o.keep(e)
+	o.recordEvent(e)
 }
 
-// keep appends an event to attempts.jsonl. It does not warn about a deleted run directory,
+// recordEvent appends an event to attempts.jsonl. It does not warn about a deleted run directory,
 // because the launch reports that once.
-func (o Options) keep(e rundir.AttemptEvent) {
+func (o Options) recordEvent(e rundir.AttemptEvent) {
 	if err := o.Dir.AppendAttempt(e); err != nil && !o.Dir.IsDeleted() {
 		o.Say(fmt.Sprintf("WARNING: %v", err))
 	}

@@ -46,7 +46,7 @@ func TestGroups(t *testing.T) {
 		{"a user's program", false, []rendezvous.RankStatus{rank(0, "n1", rendezvous.Joined, "", 0, 0)},
 			[]rundir.NodeGroup{{State: "running", Hosts: "n1", Ranks: []int{0}, Count: 1}}},
 	} {
-		if got := groups(tt.ranks, tt.trains, now); !reflect.DeepEqual(got, tt.want) {
+		if got := groupNodes(tt.ranks, tt.trains, now); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}

@@ -41,7 +41,7 @@ func descriptorPath(dir *os.File) string {
 	if err != nil {
 		return dir.Name()
 	}
-	if there, err := os.Stat(path); err != nil || !os.SameFile(held, there) {
+	if current, err := os.Stat(path); err != nil || !os.SameFile(held, current) {
 		return dir.Name()
 	}
 	return path

@@ -13,15 +13,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/process"
 )
 
-// workerScan is the interval at which watchWorkers searches for new workers of torchrun.
-const workerScan = 200 * time.Millisecond
+// workerScanInterval is the interval at which watchWorkers searches for new workers of torchrun.
+const workerScanInterval = 200 * time.Millisecond
 
 // watchWorkers reports each worker of torchrun that fails, until torchrun has ended. torchrun
 // notices a failure only after up to 5 s, and the torchruns of other nodes may end first.
 // Their order does not show which node failed first. Without /proc/PID/task/TID/children
 // (CONFIG_PROC_CHILDREN), watchWorkers reports nothing.
 func (r *Rank) watchWorkers(torchrun int, ended <-chan struct{}) {
-	watched, ghosts := map[int]bool{}, map[int]bool{}
+	watched, zombies := map[int]bool{}, map[int]bool{}
 	for {
 		for _, pid := range childrenOf(torchrun) {
 			stat, err := process.Read(pid)
@@ -34,8 +34,8 @@ func (r *Rank) watchWorkers(torchrun int, ended <-chan struct{}) {
 			// A worker that ends soon after its start has no environment anymore. Other
 			// programs that torchrun runs do not stay zombies, because it waits for them.
 			if !worker && stat.Ended {
-				worker = ghosts[pid]
-				ghosts[pid] = true
+				worker = zombies[pid]
+				zombies[pid] = true
 			}
 			if !worker {
 				continue
@@ -49,7 +49,7 @@ func (r *Rank) watchWorkers(torchrun int, ended <-chan struct{}) {
 		select {
 		case <-ended:
 			return
-		case <-time.After(workerScan):
+		case <-time.After(workerScanInterval):
 		}
 	}
 }
@@ -58,7 +58,7 @@ func (r *Rank) watchWorkers(torchrun int, ended <-chan struct{}) {
 // worker that SIGTERM killed, because torchrun stops the other workers with SIGTERM after one
 // has failed.
 func (r *Rank) watchWorker(p *userProcess, lookup func(string) (string, bool), ended <-chan struct{}) {
-	status, known := p.await(ended)
+	status, known := p.waitForEnd(ended)
 	if !known || status == 0 || status.Signaled() && status.Signal() == syscall.SIGTERM {
 		return
 	}
@@ -67,7 +67,7 @@ func (r *Rank) watchWorker(p *userProcess, lookup func(string) (string, bool), e
 		name = "torchrun's worker with RANK=" + rank
 	}
 	restarts := restartCount(lookup)
-	if !slices.Contains(stoppedCodes, exitCode(status)) {
+	if !slices.Contains(stopExitCodes, exitCode(status)) {
 		r.failedWorkers.Store(restarts + 1)
 	}
 	what := fmt.Sprintf("ended with exit code %d", status.ExitStatus())

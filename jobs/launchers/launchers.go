@@ -23,9 +23,9 @@ type Lookup func(name string) (string, bool)
 // Unknown marks a value that the launcher does not pass.
 const Unknown = -1
 
-// Place holds the rank of a process, the world size, and related values, as a launcher passes
+// RankInfo holds the rank of a process, the world size, and related values, as a launcher passes
 // them.
-type Place struct {
+type RankInfo struct {
 	Launcher string // one of [Names]
 	// Start is the launcher's ID for this start of the ranks, equal on all of them. It is
 	// empty if the launcher has no such ID. Restart counts the restarts with that ID.
@@ -55,7 +55,7 @@ const (
 // that has set its variables.
 var readers = []struct {
 	name string
-	read func(v *variables) (Place, bool)
+	read func(v *variables) (RankInfo, bool)
 }{
 	{Torchrun, torchrun}, {OpenMPI, openMPI}, {Hydra, hydra}, {SageMaker, sageMaker}, {Kubernetes, kubernetes},
 }
@@ -72,10 +72,10 @@ func Names() []string {
 // Find reads the place of this process from the environment. It returns false if no supported
 // launcher has set its variables. With a name, Find reads only the variables of that launcher,
 // and returns an error if they are not set. If several launchers disagree, the error is an
-// [*Ambiguous]. If the variables of a launcher are incomplete, Find returns an error that
+// [*AmbiguousError]. If the variables of a launcher are incomplete, Find returns an error that
 // names the missing one.
-func Find(lookup Lookup, name string) (Place, bool, error) {
-	var found []Place
+func Find(lookup Lookup, name string) (RankInfo, bool, error) {
+	var found []RankInfo
 	for _, r := range readers {
 		if name != "" && r.name != name {
 			continue
@@ -83,7 +83,7 @@ func Find(lookup Lookup, name string) (Place, bool, error) {
 		v := &variables{lookup: lookup, launcher: r.name}
 		p, ok := r.read(v)
 		if v.err != nil {
-			return Place{}, false, v.err
+			return RankInfo{}, false, v.err
 		}
 		if ok {
 			p.Launcher = r.name
@@ -91,26 +91,26 @@ func Find(lookup Lookup, name string) (Place, bool, error) {
 		}
 	}
 	if name != "" && len(found) == 0 {
-		return Place{}, false, &notFound{name, lookup}
+		return RankInfo{}, false, &notFoundError{name, lookup}
 	}
 	if len(found) == 0 {
-		return Place{}, false, halfSaid(lookup)
+		return RankInfo{}, false, checkIncompleteEnv(lookup)
 	}
 	for _, other := range found[1:] {
-		if !found[0].agrees(other) {
-			return Place{}, false, &Ambiguous{found}
+		if !found[0].isConsistent(other) {
+			return RankInfo{}, false, &AmbiguousError{found}
 		}
 	}
 	return found[0], true, nil
 }
 
-// agrees reports whether the values of two launchers are consistent.
-func (p Place) agrees(o Place) bool {
+// isConsistent reports whether the values of two launchers are consistent.
+func (p RankInfo) isConsistent(o RankInfo) bool {
 	return p.PerHost == o.PerHost && p.Rank == o.Rank && p.WorldSize == o.WorldSize
 }
 
 // String formats the launcher, the rank, and the world size for messages.
-func (p Place) String() string {
+func (p RankInfo) String() string {
 	of, what := "rank", "ranks"
 	if p.PerHost {
 		of, what = "host", "hosts"
@@ -118,10 +118,10 @@ func (p Place) String() string {
 	return fmt.Sprintf("%s: %s %d of %d %s", p.Launcher, of, p.Rank, p.WorldSize, what)
 }
 
-// An Ambiguous error reports that several launchers disagree about the rank or the world size.
-type Ambiguous struct{ Found []Place }
+// An AmbiguousError error reports that several launchers disagree about the rank or the world size.
+type AmbiguousError struct{ Found []RankInfo }
 
-func (e *Ambiguous) Error() string {
+func (e *AmbiguousError) Error() string {
 	var said []string
 	for _, p := range e.Found {
 		said = append(said, p.String())
@@ -130,22 +130,22 @@ func (e *Ambiguous) Error() string {
 }
 
 // Hint returns the fixes.
-func (e *Ambiguous) Hint() string {
+func (e *AmbiguousError) Hint() string {
 	return fmt.Sprintf("name the one that started this process, such as `ddpbatch run --launcher %s`, or unset the variables of the others", e.Found[0].Launcher)
 }
 
-// A notFound error reports that the selected launcher has not set its variables.
-type notFound struct {
+// A notFoundError error reports that the selected launcher has not set its variables.
+type notFoundError struct {
 	name   string
 	lookup Lookup
 }
 
-func (e *notFound) Error() string {
-	return fmt.Sprintf("%s was named as the launcher, and has left none of its variables (%s)", e.name, strings.Join(marks[e.name], ", "))
+func (e *notFoundError) Error() string {
+	return fmt.Sprintf("%s was named as the launcher, and has left none of its variables (%s)", e.name, strings.Join(markerVariables[e.name], ", "))
 }
 
-// marks lists the variables that identify each launcher.
-var marks = map[string][]string{
+// markerVariables lists the variables that identify each launcher.
+var markerVariables = map[string][]string{
 	Torchrun:   {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
 	OpenMPI:    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
 	Hydra:      {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
@@ -153,8 +153,8 @@ var marks = map[string][]string{
 	Kubernetes: {"KUBERNETES_SERVICE_HOST", "RANK, PET_NODE_RANK or JOB_COMPLETION_INDEX", "WORLD_SIZE or PET_NNODES"},
 }
 
-// halfSaid returns an error if the variables of a launcher are incomplete.
-func halfSaid(lookup Lookup) error {
+// checkIncompleteEnv returns an error if the variables of a launcher are incomplete.
+func checkIncompleteEnv(lookup Lookup) error {
 	for _, c := range []struct{ has, lacks, why string }{
 		{"RANK", "LOCAL_RANK", "torchrun sets both, and without LOCAL_RANK it is not known which ranks share a machine"},
 		{"PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "it does not say of how many; Open MPI's mpirun sets both"},
@@ -165,19 +165,19 @@ func halfSaid(lookup Lookup) error {
 	} {
 		value, has := lookup(c.has)
 		if _, also := lookup(c.lacks); has && !also {
-			return &incomplete{fmt.Sprintf("%s is %q, but %s is not set: %s", c.has, value, c.lacks, c.why)}
+			return &incompleteError{fmt.Sprintf("%s is %q, but %s is not set: %s", c.has, value, c.lacks, c.why)}
 		}
 	}
 	return nil
 }
 
-// An incomplete error reports that the environment does not determine the rank of this
+// An incompleteError error reports that the environment does not determine the rank of this
 // process.
-type incomplete struct{ why string }
+type incompleteError struct{ why string }
 
-func (e *incomplete) Error() string { return "the place of this rank is not told: " + e.why }
+func (e *incompleteError) Error() string { return "the place of this rank is not told: " + e.why }
 
 // Hint returns a command that works without another launcher.
-func (e *incomplete) Hint() string {
+func (e *incompleteError) Hint() string {
 	return "`ddpbatch launch job.toml` starts the ranks of this machine by itself"
 }

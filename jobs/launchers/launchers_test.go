@@ -41,7 +41,7 @@ func in(env map[string]string) Lookup {
 	return func(name string) (string, bool) { v, ok := env[name]; return v, ok }
 }
 
-func tell(p Place) string {
+func tell(p RankInfo) string {
 	return fmt.Sprintf("%s, local %d of %d, node %d of %d, %d GPUs", p, p.LocalRank, p.LocalWorldSize, p.NodeRank, p.Nodes, p.GPUs)
 }
 

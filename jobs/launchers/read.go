@@ -11,26 +11,26 @@ import (
 // (torch/distributed/elastic/agent/server/local_elastic_agent.py). The run ID is "none"
 // without --rdzv_id. In that case the port of rank 0 distinguishes starts, unless the user has
 // chosen a fixed port.
-func torchrun(v *variables) (p Place, ok bool) {
-	if !v.all(marks[Torchrun]...) {
+func torchrun(v *variables) (p RankInfo, ok bool) {
+	if !v.areSet(markerVariables[Torchrun]...) {
 		return p, false
 	}
-	p = v.place("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+	p = v.rankInfo("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 	p.Start, p.Restart = v.text("TORCHELASTIC_RUN_ID")+" "+v.text("MASTER_ADDR")+" "+v.text("MASTER_PORT"), v.numberOr("TORCHELASTIC_RESTART_COUNT", 0)
-	if v.all("GROUP_RANK", "GROUP_WORLD_SIZE") {
+	if v.areSet("GROUP_RANK", "GROUP_WORLD_SIZE") {
 		p.NodeRank, p.Nodes = v.number("GROUP_RANK"), v.number("GROUP_WORLD_SIZE")
-		v.inside("GROUP_RANK", p.NodeRank, "GROUP_WORLD_SIZE", p.Nodes)
+		v.checkBelow("GROUP_RANK", p.NodeRank, "GROUP_WORLD_SIZE", p.Nodes)
 	}
 	return p, true
 }
 
 // openMPI reads the variables of Open MPI's mpirun. It does not use OMPI_COMM_WORLD_NODE_RANK,
 // which is not the index of a node: it counts the ranks of all jobs on a node.
-func openMPI(v *variables) (p Place, ok bool) {
-	if !v.all(marks[OpenMPI]...) {
+func openMPI(v *variables) (p RankInfo, ok bool) {
+	if !v.areSet(markerVariables[OpenMPI]...) {
 		return p, false
 	}
-	p = v.place("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
+	p = v.rankInfo("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
 	p.Start = v.text("PMIX_NAMESPACE")
 	if text, has := v.lookup("PMIX_RANK"); has && v.err == nil && text != strconv.Itoa(p.Rank) {
 		v.fail("OMPI_COMM_WORLD_RANK is %d, but PMIX_RANK is %q", p.Rank, text)
@@ -40,17 +40,17 @@ func openMPI(v *variables) (p Place, ok bool) {
 
 // hydra reads the variables of the process manager of MPICH and Intel MPI. PMI_RANK and
 // PMI_SIZE are not sufficient, because Slurm sets them as well.
-func hydra(v *variables) (p Place, ok bool) {
-	if !v.all(marks[Hydra]...) {
+func hydra(v *variables) (p RankInfo, ok bool) {
+	if !v.areSet(markerVariables[Hydra]...) {
 		return p, false
 	}
-	return v.place("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"), true
+	return v.rankInfo("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"), true
 }
 
 // sageMaker reads the variables that SageMaker's training toolkit sets on each host
 // (github.com/aws/sagemaker-training-toolkit, ENVIRONMENT_VARIABLES.md).
-func sageMaker(v *variables) (p Place, ok bool) {
-	if !v.all(marks[SageMaker]...) {
+func sageMaker(v *variables) (p RankInfo, ok bool) {
+	if !v.areSet(markerVariables[SageMaker]...) {
 		return p, false
 	}
 	var hosts []string
@@ -64,7 +64,7 @@ func sageMaker(v *variables) (p Place, ok bool) {
 	if at < 0 {
 		v.fail("SM_CURRENT_HOST is %q, which is not in SM_HOSTS, %s", host, text)
 	}
-	p = host1(at, len(hosts))
+	p = perHostInfo(at, len(hosts))
 	p.Start, p.GPUs = v.text("TRAINING_JOB_NAME"), v.numberOr("SM_NUM_GPUS", Unknown)
 	return p, true
 }
@@ -77,28 +77,28 @@ func sageMaker(v *variables) (p Place, ok bool) {
 //     (pkg/runtime/framework/plugins/torch/torch.go)
 //   - an indexed Job, with or without a JobSet: JOB_COMPLETION_INDEX. Kubernetes does not pass
 //     the number of pods, so the user must set WORLD_SIZE.
-func kubernetes(v *variables) (p Place, ok bool) {
+func kubernetes(v *variables) (p RankInfo, ok bool) {
 	_, inside := v.lookup("KUBERNETES_SERVICE_HOST")
-	size := v.first("PET_NNODES", "WORLD_SIZE")
+	size := v.firstSet("PET_NNODES", "WORLD_SIZE")
 	ranks := []string{"RANK", "PET_NODE_RANK", "JOB_COMPLETION_INDEX"}
-	rank := v.first(ranks...)
-	if !inside || size == "" || rank == "" || v.all("LOCAL_RANK") {
+	rank := v.firstSet(ranks...)
+	if !inside || size == "" || rank == "" || v.areSet("LOCAL_RANK") {
 		return p, false
 	}
-	p = host1(v.number(rank), v.number(size))
+	p = perHostInfo(v.number(rank), v.number(size))
 	for _, other := range ranks {
 		if text, has := v.lookup(other); has && text != v.text(rank) {
 			v.fail("%s is %q, but %s is %q", rank, v.text(rank), other, text)
 		}
 	}
-	v.inside(rank, p.Rank, size, p.WorldSize)
-	p.Start = v.text(v.first("MASTER_ADDR", "PET_MASTER_ADDR"))
+	v.checkBelow(rank, p.Rank, size, p.WorldSize)
+	p.Start = v.text(v.firstSet("MASTER_ADDR", "PET_MASTER_ADDR"))
 	return p, true
 }
 
-// host1 returns the place of a process that is the only one on its host.
-func host1(host, hosts int) Place {
-	return Place{PerHost: true, Rank: host, WorldSize: hosts, LocalRank: 0, LocalWorldSize: 1, NodeRank: host, Nodes: hosts, GPUs: Unknown}
+// perHostInfo returns the place of a process that is the only one on its host.
+func perHostInfo(host, hosts int) RankInfo {
+	return RankInfo{PerHost: true, Rank: host, WorldSize: hosts, LocalRank: 0, LocalWorldSize: 1, NodeRank: host, Nodes: hosts, GPUs: Unknown}
 }
 
 // variables reads the variables of one launcher and records the first error.
@@ -110,12 +110,12 @@ type variables struct {
 
 func (v *variables) fail(format string, args ...any) {
 	if v.err == nil {
-		v.err = &incomplete{v.launcher + ": " + fmt.Sprintf(format, args...)}
+		v.err = &incompleteError{v.launcher + ": " + fmt.Sprintf(format, args...)}
 	}
 }
 
-// all reports whether all given variables are set.
-func (v *variables) all(names ...string) bool {
+// areSet reports whether all given variables are set.
+func (v *variables) areSet(names ...string) bool {
 	for _, name := range names {
 		if _, ok := v.lookup(name); !ok {
 			return false
@@ -124,11 +124,11 @@ func (v *variables) all(names ...string) bool {
 	return true
 }
 
-// first returns the first of the given variables that is set, or an empty string if none is
+// firstSet returns the first of the given variables that is set, or an empty string if none is
 // set.
-func (v *variables) first(names ...string) string {
+func (v *variables) firstSet(names ...string) string {
 	for _, name := range names {
-		if v.all(name) {
+		if v.areSet(name) {
 			return name
 		}
 	}
@@ -150,27 +150,27 @@ func (v *variables) number(name string) int {
 }
 
 func (v *variables) numberOr(name string, unset int) int {
-	if !v.all(name) {
+	if !v.areSet(name) {
 		return unset
 	}
 	return v.number(name)
 }
 
-// inside checks that n is less than size.
-func (v *variables) inside(name string, n int, sizeName string, size int) {
+// checkBelow checks that n is less than size.
+func (v *variables) checkBelow(name string, n int, sizeName string, size int) {
 	if n >= size {
 		v.fail("%s is %d, but %s is %d", name, n, sizeName, size)
 	}
 }
 
-// place reads the rank, the local rank, and the number of ranks in the job and on the host.
-func (v *variables) place(rank, size, local, localSize string) Place {
-	p := Place{Rank: v.number(rank), WorldSize: v.number(size), LocalRank: Unknown, LocalWorldSize: Unknown,
+// rankInfo reads the rank, the local rank, and the number of ranks in the job and on the host.
+func (v *variables) rankInfo(rank, size, local, localSize string) RankInfo {
+	p := RankInfo{Rank: v.number(rank), WorldSize: v.number(size), LocalRank: Unknown, LocalWorldSize: Unknown,
 		NodeRank: Unknown, Nodes: Unknown, GPUs: Unknown}
-	v.inside(rank, p.Rank, size, p.WorldSize)
-	if v.all(local, localSize) {
+	v.checkBelow(rank, p.Rank, size, p.WorldSize)
+	if v.areSet(local, localSize) {
 		p.LocalRank, p.LocalWorldSize = v.number(local), v.number(localSize)
-		v.inside(local, p.LocalRank, localSize, p.LocalWorldSize)
+		v.checkBelow(local, p.LocalRank, localSize, p.LocalWorldSize)
 		if p.LocalWorldSize > p.WorldSize {
 			v.fail("%s is %d, but %s is %d", localSize, p.LocalWorldSize, size, p.WorldSize)
 		}

@@ -42,8 +42,8 @@ type tick struct {
 	Label string
 }
 
-// lineOf is the source of a line.
-type lineOf struct {
+// lineData is the source of a line.
+type lineData struct {
 	name, class string
 	points      []point
 }
@@ -58,7 +58,7 @@ const (
 
 // newChart returns a chart of lines over steps, starting at step 0. It returns nil if there is
 // nothing to draw. Restarts are steps to mark. Base makes the y axis start at 0.
-func newChart(id, title, unit string, base bool, restarts []int, from ...lineOf) *chart {
+func newChart(id, title, unit string, base bool, restarts []int, from ...lineData) *chart {
 	c := &chart{ID: id, Title: title, Unit: unit}
 	var all []point
 	for i := range from {
@@ -71,24 +71,24 @@ func newChart(id, title, unit string, base bool, restarts []int, from ...lineOf)
 	if len(all) == 0 {
 		return nil
 	}
-	_, hiX := bounds(all, func(p point) float64 { return p.x })
-	loY, hiY := bounds(all, func(p point) float64 { return p.y })
+	_, hiX := valueRange(all, func(p point) float64 { return p.x })
+	loY, hiY := valueRange(all, func(p point) float64 { return p.y })
 	if base || loY > 0 && loY < hiY/3 {
 		loY = min(loY, 0)
 	}
-	xs, loX, hiX := scale(0, hiX, 5)
-	ys, loY, hiY := scale(loY, hiY, 5)
+	xs, loX, hiX := axisTicks(0, hiX, 5)
+	ys, loY, hiY := axisTicks(loY, hiY, 5)
 	x := func(v float64) float64 { return left + (v-loX)/(hiX-loX)*(chartWidth-left-right) }
 	y := func(v float64) float64 { return chartHeight - bottom - (v-loY)/(hiY-loY)*(chartHeight-top-bottom) }
 	for _, v := range xs {
-		c.X = append(c.X, tick{pixel(x(v)), short(v)})
+		c.X = append(c.X, tick{formatPixel(x(v)), formatValue(v)})
 	}
 	for _, v := range ys {
-		c.Y = append(c.Y, tick{pixel(y(v)), short(v)})
+		c.Y = append(c.Y, tick{formatPixel(y(v)), formatValue(v)})
 	}
 	for _, step := range restarts {
 		if float64(step) <= hiX {
-			c.Marks = append(c.Marks, pixel(x(float64(step))))
+			c.Marks = append(c.Marks, formatPixel(x(float64(step))))
 		}
 	}
 	for _, f := range from {
@@ -97,10 +97,10 @@ func newChart(id, title, unit string, base bool, restarts []int, from ...lineOf)
 		}
 		l := line{Name: f.name, Class: f.class}
 		var path strings.Builder
-		for i, p := range thin(f.points, maxPoints) {
-			fmt.Fprintf(&path, "%s%s %s", map[bool]string{true: "M", false: "L"}[i == 0], pixel(x(p.x)), pixel(y(p.y)))
+		for i, p := range downsample(f.points, maxPoints) {
+			fmt.Fprintf(&path, "%s%s %s", map[bool]string{true: "M", false: "L"}[i == 0], formatPixel(x(p.x)), formatPixel(y(p.y)))
 			if len(f.points) <= maxDots {
-				l.Dots = append(l.Dots, dot{pixel(x(p.x)), pixel(y(p.y))})
+				l.Dots = append(l.Dots, dot{formatPixel(x(p.x)), formatPixel(y(p.y))})
 			}
 		}
 		l.Path = path.String()
@@ -111,7 +111,7 @@ func newChart(id, title, unit string, base bool, restarts []int, from ...lineOf)
 }
 
 // describe adds a textual description and a table to the chart.
-func (c *chart) describe(from []lineOf) {
+func (c *chart) describe(from []lineData) {
 	c.Head = []string{"step"}
 	var words []string
 	rows := map[int][]string{}
@@ -122,10 +122,10 @@ func (c *chart) describe(from []lineOf) {
 		}
 		c.Head = append(c.Head, f.name)
 		first, last := f.points[0], f.points[len(f.points)-1]
-		lo, hi := bounds(f.points, func(p point) float64 { return p.y })
+		lo, hi := valueRange(f.points, func(p point) float64 { return p.y })
 		words = append(words, fmt.Sprintf("%s: from %s at step %s to %s at step %s, lowest %s, highest %s",
-			f.name, short(first.y), short(first.x), short(last.y), short(last.x), short(lo), short(hi)))
-		for _, p := range thin(f.points, maxRows) {
+			f.name, formatValue(first.y), formatValue(first.x), formatValue(last.y), formatValue(last.x), formatValue(lo), formatValue(hi)))
+		for _, p := range downsample(f.points, maxRows) {
 			step := int(p.x)
 			if rows[step] == nil {
 				steps = append(steps, step)
@@ -134,7 +134,7 @@ func (c *chart) describe(from []lineOf) {
 			for len(row) < len(c.Head)-2 {
 				row = append(row, "")
 			}
-			rows[step] = append(row[:len(c.Head)-2], short(p.y))
+			rows[step] = append(row[:len(c.Head)-2], formatValue(p.y))
 		}
 	}
 	c.Summary = strings.Join(words, "; ")
@@ -148,15 +148,15 @@ func (c *chart) describe(from []lineOf) {
 	}
 }
 
-// thin reduces the points of a line to the given maximum. It keeps the minimum and the maximum
+// downsample reduces the points of a line to the given maximum. It keeps the minimum and the maximum
 // of each section, and the first and last point.
-func thin(points []point, most int) []point {
-	if len(points) <= most {
+func downsample(points []point, limit int) []point {
+	if len(points) <= limit {
 		return points
 	}
 	out := []point{points[0]}
 	inner := points[1 : len(points)-1]
-	stretches := (most - 2) / 2
+	stretches := (limit - 2) / 2
 	for i := range stretches {
 		part := inner[i*len(inner)/stretches : (i+1)*len(inner)/stretches]
 		lo, hi := 0, 0
@@ -176,17 +176,17 @@ func thin(points []point, most int) []point {
 	return append(out, points[len(points)-1])
 }
 
-func bounds(points []point, of func(point) float64) (lo, hi float64) {
+func valueRange(points []point, value func(point) float64) (lo, hi float64) {
 	lo, hi = math.Inf(1), math.Inf(-1)
 	for _, p := range points {
-		lo, hi = min(lo, of(p)), max(hi, of(p))
+		lo, hi = min(lo, value(p)), max(hi, value(p))
 	}
 	return lo, hi
 }
 
-// scale returns about n ticks at round values for an axis from lo to hi, and the range from
+// axisTicks returns about n ticks at round values for an axis from lo to hi, and the range from
 // the first to the last tick, which includes lo and hi.
-func scale(lo, hi float64, n int) (ticks []float64, from, to float64) {
+func axisTicks(lo, hi float64, n int) (ticks []float64, from, to float64) {
 	if hi-lo <= math.Abs(hi)*1e-9 || hi-lo < 1e-100 {
 		wider := math.Abs(hi) / 2
 		if wider < 1e-100 {
@@ -210,11 +210,11 @@ func scale(lo, hi float64, n int) (ticks []float64, from, to float64) {
 	return ticks, first * step, last * step
 }
 
-// pixel formats a coordinate.
-func pixel(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
+// formatPixel formats a coordinate.
+func formatPixel(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
-// short formats a number with 4 digits, and with k, M, or G for large values.
-func short(v float64) string {
+// formatValue formats a number with 4 digits, and with k, M, or G for large values.
+func formatValue(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 1e15:
 		return strconv.FormatFloat(v, 'g', 3, 64)

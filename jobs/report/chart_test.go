@@ -22,8 +22,8 @@ func TestThin(t *testing.T) {
 		points = append(points, point{float64(i), math.Sin(float64(i) / 100)})
 	}
 	points[7777].y, points[3333].y = 50, -50
-	some := thin(points, 400)
-	lo, hi := bounds(some, func(p point) float64 { return p.y })
+	some := downsample(points, 400)
+	lo, hi := valueRange(some, func(p point) float64 { return p.y })
 	if len(some) > 400 || lo != -50 || hi != 50 || some[0] != points[0] || some[len(some)-1] != points[9999] {
 		t.Errorf("%d points, from %v to %v", len(some), lo, hi)
 	}
@@ -38,7 +38,7 @@ func TestScale(t *testing.T) {
 	for _, tt := range []struct{ lo, hi, from, to float64 }{
 		{0, 100, 0, 100}, {0.55, 0.83, 0.5, 0.9}, {-3, 7, -4, 8}, {5, 5, 2, 8}, {0, 0, -1, 1}, {1e-9, 1.2e-9, 1e-9, 1.25e-9},
 	} {
-		ticks, from, to := scale(tt.lo, tt.hi, 5)
+		ticks, from, to := axisTicks(tt.lo, tt.hi, 5)
 		if math.Abs(from-tt.from) > 1e-12 || math.Abs(to-tt.to) > 1e-12 || len(ticks) < 3 || len(ticks) > 12 {
 			t.Errorf("%v to %v: %v, from %v to %v", tt.lo, tt.hi, ticks, from, to)
 		}
@@ -47,15 +47,15 @@ func TestScale(t *testing.T) {
 
 // TestShown checks that the slowest ranks stay if there are too many.
 func TestShown(t *testing.T) {
-	var all []rank
+	var all []rankTimes
 	for i := range 1000 {
-		all = append(all, rank{Rank: i, Median: float64(i % 100)})
+		all = append(all, rankTimes{Rank: i, Median: float64(i % 100)})
 	}
-	some := shown(all, 10)
+	some := slowestRanks(all, 10)
 	if len(some) != 10 || some[0].Rank != 99 || some[9].Rank != 999 {
 		t.Errorf("%+v", some)
 	}
-	if b := barsOf(all); len(b.Bars) != maxBars || b.Cut != 1000-maxBars {
+	if b := newRankChart(all); len(b.Bars) != maxBars || b.Cut != 1000-maxBars {
 		t.Errorf("%d bars, %d left out", len(b.Bars), b.Cut)
 	}
 }
@@ -67,17 +67,17 @@ func FuzzFigures(f *testing.F) {
 	f.Add([]byte(`{"kind":"train","step":-9223372036854775808,"loss":0}` + "\n" + `{"kind":"train","step":9223372036854775807,"loss":5e-324}` + "\n"))
 	f.Add([]byte(`{"kind":"eval","step":0,"loss":"NaN","accuracy":"-Inf"}` + "\n" + `{"kind":"skip"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		figures, err := parseFigures(bytes.NewReader(text))
+		figures, err := parseMetrics(bytes.NewReader(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := Run{Figures: figures, Status: watch.Status{Attempts: make([]outcome.Attempt, 2)}, Made: time.Unix(0, 0), Network: &rundir.Network{Hosts: make([]rundir.NetworkHost, 2)}}
+		r := Run{Metrics: figures, Status: watch.Status{Attempts: make([]outcome.Attempt, 2)}, Made: time.Unix(0, 0), Network: &rundir.Network{Hosts: make([]rundir.NetworkHost, 2)}}
 		if err := r.HTML(io.Discard); err != nil {
 			t.Fatal(err)
 		}
 		p := page{Run: &r}
-		p.charts()
-		p.ranks()
+		p.addCharts()
+		p.addRanks()
 		number := func(s string) {
 			if v, err := strconv.ParseFloat(s, 64); err != nil || !finite(v) {
 				t.Fatalf("a coordinate is %q", s)
@@ -122,7 +122,7 @@ func TestFiguresAreThinned(t *testing.T) {
 			for i := range tt.lines {
 				fmt.Fprintf(&text, "{\"kind\":\"train\",\"step\":%d%s}\n", i, tt.more)
 			}
-			figures, err := parseFigures(&text)
+			figures, err := parseMetrics(&text)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,17 +13,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// Figures holds the records of metrics.jsonl, by kind and in order. If the file has hundreds
+// Metrics holds the records of metrics.jsonl, by kind and in order. If the file has hundreds
 // of thousands of lines, it holds every nth record.
-type Figures struct {
+type Metrics struct {
 	Train, Eval []metrics.Record
 	Skipped     int // number of skipped steps
-	Damaged     int // number of lines that cannot be parsed
+	Unparsed    int // number of lines that cannot be parsed
 }
 
-// maxFigures is the maximum size of metrics.jsonl in bytes. It allows about three million
+// maxMetrics is the maximum size of metrics.jsonl in bytes. It allows about three million
 // lines.
-const maxFigures = 1 << 30
+const maxMetrics = 1 << 30
 
 // maxWeight is the maximum sum of the weights of the stored records of one kind. It
 // corresponds to about 150 MB of memory.
@@ -73,38 +73,38 @@ func (t *thinner) all() []metrics.Record {
 	return t.records
 }
 
-func (f *Figures) empty() bool { return len(f.Train)+len(f.Eval) == 0 }
+func (f *Metrics) isEmpty() bool { return len(f.Train)+len(f.Eval) == 0 }
 
-// readFigures reads the metrics in path. It returns empty Figures if the file does not exist.
+// readMetrics reads the metrics in path. It returns empty Figures if the file does not exist.
 // It does not count an incomplete last line as damaged, because the trainer may still be
 // writing it.
-func readFigures(path string) (Figures, error) {
+func readMetrics(path string) (Metrics, error) {
 	f, err := rundir.OpenFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Figures{}, nil
+		return Metrics{}, nil
 	}
 	if err != nil {
-		return Figures{}, err
+		return Metrics{}, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err == nil && info.Size() > maxFigures {
-		err = fmt.Errorf("it is larger than %d MiB", maxFigures>>20)
+	if err == nil && info.Size() > maxMetrics {
+		err = fmt.Errorf("it is larger than %d MiB", maxMetrics>>20)
 	}
 	if err != nil {
-		return Figures{}, err
+		return Metrics{}, err
 	}
-	return parseFigures(io.LimitReader(f, maxFigures))
+	return parseMetrics(io.LimitReader(f, maxMetrics))
 }
 
-func parseFigures(r io.Reader) (f Figures, err error) {
+func parseMetrics(r io.Reader) (f Metrics, err error) {
 	var train, eval thinner
 	defer func() { f.Train, f.Eval = train.all(), eval.all() }()
 	lines := bufio.NewReaderSize(r, metrics.MaxLine)
 	for {
 		line, err := lines.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			f.Damaged++
+			f.Unparsed++
 			for errors.Is(err, bufio.ErrBufferFull) {
 				_, err = lines.ReadSlice('\n')
 			}
@@ -120,10 +120,10 @@ func parseFigures(r io.Reader) (f Figures, err error) {
 	}
 }
 
-func (f *Figures) add(line []byte, train, eval *thinner) {
+func (f *Metrics) add(line []byte, train, eval *thinner) {
 	var m metrics.Record
 	if json.Unmarshal(line, &m) != nil {
-		f.Damaged++
+		f.Unparsed++
 		return
 	}
 	switch m.Kind {
@@ -140,10 +140,10 @@ func (f *Figures) add(line []byte, train, eval *thinner) {
 type point struct{ x, y float64 }
 
 // series returns one point for each record that has the value.
-func series(records []metrics.Record, of func(*metrics.Record) *metrics.Number) []point {
+func series(records []metrics.Record, value func(*metrics.Record) *metrics.Number) []point {
 	var points []point
 	for i := range records {
-		if v := of(&records[i]); v != nil {
+		if v := value(&records[i]); v != nil {
 			points = append(points, point{float64(records[i].Step), float64(*v)})
 		}
 	}
@@ -162,9 +162,9 @@ func rateOf(m *metrics.Record) *metrics.Number {
 	return m.SamplesPerSecond
 }
 
-// exposed returns the time per step that rank 0 waited for communication, and its time for the
+// exposedTime returns the time per step that rank 0 waited for communication, and its time for the
 // whole step, both in ms. It returns false if the record does not contain these values.
-func exposed(m *metrics.Record) (wait, step float64, ok bool) {
+func exposedTime(m *metrics.Record) (wait, step float64, ok bool) {
 	if m.CommMillis == nil || m.CommHidden == nil || len(m.ComputeMillis) == 0 {
 		return 0, 0, false
 	}

@@ -4,8 +4,8 @@ import (
 	"strconv"
 )
 
-// origin adds the facts that are needed to reproduce the run.
-func (p *page) origin() {
+// addOrigin adds the facts that are needed to reproduce the run.
+func (p *page) addOrigin() {
 	r := p.Run
 	add := func(name, value string) {
 		if value != "" {
@@ -15,7 +15,7 @@ func (p *page) origin() {
 	add("run directory", r.Dir.Path)
 	add("run", r.Record.Run)
 	add("folder of the job file", r.Record.Base)
-	add("created (UTC)", stamp(r.Record.Created))
+	add("created (UTC)", formatTime(r.Record.Created))
 	add("ddpbatch that made it", r.Record.Version)
 	if len(r.Checkpoints) > 0 && r.Checkpoints[0].Manifest != nil {
 		m := r.Checkpoints[0].Manifest
@@ -31,13 +31,13 @@ func (p *page) origin() {
 		add("job file (SHA-256)", s.SpecSHA256)
 		add("program (SHA-256)", s.ProgramSHA256)
 	}
-	p.code(add)
+	p.addCode(add)
 	p.Submissions = r.Record.Submissions
 }
 
-// code adds the state of the user's program as submitted. Without a submission, it uses the
+// addCode adds the state of the user's program as submitted. Without a submission, it uses the
 // state that the last attempt recorded.
-func (p *page) code(add func(name, value string)) {
+func (p *page) addCode(add func(name, value string)) {
 	code := p.Run.Code
 	if s := p.Run.Record.Last(); s != nil && s.Code != nil {
 		code = s.Code

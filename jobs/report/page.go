@@ -39,16 +39,16 @@ type page struct {
 	Facts         []fact
 	Charts        []*chart
 	Communication string
-	Bars          *bars
-	Ranks         []rank
+	Bars          *rankChart
+	Ranks         []rankTimes
 	RanksCut      int
 	RanksSay      string
 	Network       *rundir.Network
 	Hosts         []rundir.NetworkHost
 	HostsCut      int
-	Checkpoints   []saved
+	Checkpoints   []checkpointRow
 	Attempts      []attemptRow
-	Causes        []cause
+	Causes        []failureSection
 	Known         []symptoms.Found
 	Origin        []fact
 	Submissions   []rundir.Submission
@@ -56,15 +56,15 @@ type page struct {
 
 type fact struct{ Name, Value string }
 
-type saved struct{ Step, Epoch, Ranks, Size, Time, Note string }
+type checkpointRow struct{ Step, Epoch, Ranks, Size, Time, Note string }
 
 type attemptRow struct {
 	Number, Job, Began, Took, Where, Exit, Cause string
 	Bad                                          bool
 }
 
-// A cause describes in detail why an attempt failed.
-type cause struct {
+// A failureSection describes in detail why an attempt failed.
+type failureSection struct {
 	Title, Reason, Hint string
 	Ranks               [][]string // rank, host, state, exit, step, phase, and message
 	Cut                 int
@@ -73,12 +73,12 @@ type cause struct {
 // maxTable is the maximum number of rows in the tables of hosts, ranks, and checkpoints.
 const maxTable = 64
 
-// madeForm is the format of the creation time of a report.
-const madeForm = "2006-01-02 15:04 MST"
+// madeFormat is the format of the creation time of a report.
+const madeFormat = "2006-01-02 15:04 MST"
 
-// failures returns the known failures in the log of the run. It returns none for a run that is
+// knownFailures returns the known failures in the log of the run. It returns none for a run that is
 // complete without restarts, because such texts then do not indicate a failure.
-func (r *Run) failures() []symptoms.Found {
+func (r *Run) knownFailures() []symptoms.Found {
 	if r.Status.Phase == watch.Done && r.Status.Restarts == 0 {
 		return nil
 	}
@@ -88,18 +88,18 @@ func (r *Run) failures() []symptoms.Found {
 // HTML writes the report. The output contains no control characters, so it is safe to print it
 // on a terminal.
 func (r Run) HTML(w io.Writer) error {
-	p := page{Run: &r, Style: template.CSS(styleSource), State: r.state(), Made: r.Made.Format(madeForm), Known: r.failures()}
+	p := page{Run: &r, Style: template.CSS(styleSource), State: r.describeState(), Made: r.Made.Format(madeFormat), Known: r.knownFailures()}
 	p.Title = cmp.Or(r.Name, "a run") + ": " + p.State.Word
-	p.facts()
-	p.charts()
-	p.ranks()
+	p.addFacts()
+	p.addCharts()
+	p.addRanks()
 	if p.Network = r.Network; p.Network != nil {
-		p.Hosts, p.HostsCut = cut(p.Network.Hosts)
+		p.Hosts, p.HostsCut = truncate(p.Network.Hosts)
 	}
-	p.checkpoints()
-	p.attempts()
-	p.causes()
-	p.origin()
+	p.addCheckpoints()
+	p.addAttempts()
+	p.addCauses()
+	p.addOrigin()
 	var out bytes.Buffer // writes to w only after the whole page is ready
 	if err := pageTemplate.Execute(&out, p); err != nil {
 		return fmt.Errorf("make the report: %w", err)
@@ -108,20 +108,20 @@ func (r Run) HTML(w io.Writer) error {
 	return err
 }
 
-func cut[T any](all []T) (some []T, more int) {
+func truncate[T any](all []T) (some []T, more int) {
 	n := min(len(all), maxTable)
 	return all[:n], len(all) - n
 }
 
-func (p *page) facts() {
+func (p *page) addFacts() {
 	r := p.Run
 	add := func(name, value string) { p.Facts = append(p.Facts, fact{name, value}) }
-	f := &r.Figures
+	f := &r.Metrics
 	if n := len(f.Train); n > 0 {
 		last := f.Train[n-1]
 		add("step", strconv.Itoa(last.Step))
 		if last.Loss != nil {
-			add("training loss", short(float64(*last.Loss)))
+			add("training loss", formatValue(float64(*last.Loss)))
 		}
 		var rates []float64
 		for _, point := range series(f.Train, rateOf) {
@@ -130,23 +130,23 @@ func (p *page) facts() {
 			}
 		}
 		if slices.Sort(rates); len(rates) > 0 {
-			add(rateUnit(f)+" (median)", short(median(rates)))
+			add(rateUnit(f)+" (median)", formatValue(median(rates)))
 		}
 	}
 	if n := len(f.Eval); n > 0 {
 		last := f.Eval[n-1]
 		if last.Loss != nil {
-			add("held-out loss", short(float64(*last.Loss)))
+			add("held-out loss", formatValue(float64(*last.Loss)))
 		}
 		if last.Accuracy != nil {
-			add("accuracy", short(float64(*last.Accuracy)))
+			add("accuracy", formatValue(float64(*last.Accuracy)))
 		}
 	}
 	if all := r.Status.Attempts; len(all) > 0 {
 		add("ranks", strconv.Itoa(all[len(all)-1].Ranks))
 		var spent time.Duration
 		for _, a := range all {
-			spent += lasted(a)
+			spent += attemptDuration(a)
 		}
 		add("time with ranks", format.Duration(spent))
 		add("restarts", strconv.Itoa(r.Status.Restarts))
@@ -156,7 +156,7 @@ func (p *page) facts() {
 	}
 }
 
-func rateUnit(f *Figures) string {
+func rateUnit(f *Metrics) string {
 	for i := range f.Train {
 		if f.Train[i].TokensPerSecond != nil {
 			return "tokens/s"
@@ -165,10 +165,10 @@ func rateUnit(f *Figures) string {
 	return "samples/s"
 }
 
-func (p *page) checkpoints() {
-	entries, _ := cut(p.Run.Checkpoints)
+func (p *page) addCheckpoints() {
+	entries, _ := truncate(p.Run.Checkpoints)
 	for _, e := range entries {
-		s := saved{Step: strconv.Itoa(e.Step)}
+		s := checkpointRow{Step: strconv.Itoa(e.Step)}
 		switch m := e.Manifest; {
 		case e.Err != nil:
 			s.Note = "cannot be used: " + e.Err.Error()
@@ -177,7 +177,7 @@ func (p *page) checkpoints() {
 			for _, f := range m.Files {
 				bytes += f.Bytes
 			}
-			s.Epoch, s.Ranks, s.Size, s.Time = strconv.Itoa(m.Epoch), strconv.Itoa(m.WorldSize), format.Bytes(bytes), stamp(m.Created)
+			s.Epoch, s.Ranks, s.Size, s.Time = strconv.Itoa(m.Epoch), strconv.Itoa(m.WorldSize), format.Bytes(bytes), formatTime(m.Created)
 			if m.Finished {
 				s.Note = "finished"
 			}
@@ -186,31 +186,31 @@ func (p *page) checkpoints() {
 	}
 }
 
-func stamp(t time.Time) string {
+func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02 15:04:05")
 }
 
-// lasted returns the duration of an attempt, or 0 if its end is unknown.
-func lasted(a outcome.Attempt) time.Duration {
+// attemptDuration returns the duration of an attempt, or 0 if its end is unknown.
+func attemptDuration(a outcome.Attempt) time.Duration {
 	if a.Ended.IsZero() {
 		return 0
 	}
 	return a.Ended.Sub(a.Began)
 }
 
-func took(a outcome.Attempt) string {
+func formatDuration(a outcome.Attempt) string {
 	if a.Ended.IsZero() {
 		return ""
 	}
-	return format.Duration(lasted(a))
+	return format.Duration(attemptDuration(a))
 }
 
-func (p *page) attempts() {
+func (p *page) addAttempts() {
 	for i, a := range p.Run.Status.Attempts {
-		row := attemptRow{Number: strconv.Itoa(i + 1), Job: a.JobID, Began: stamp(a.Began), Took: took(a), Where: a.Hosts, Cause: a.Cause}
+		row := attemptRow{Number: strconv.Itoa(i + 1), Job: a.JobID, Began: formatTime(a.Began), Took: formatDuration(a), Where: a.Hosts, Cause: a.Cause}
 		if a.Requeues > 0 {
 			row.Job += fmt.Sprintf(" (requeued %d times)", a.Requeues)
 		}
@@ -226,18 +226,18 @@ func (p *page) attempts() {
 	}
 }
 
-func (p *page) causes() {
+func (p *page) addCauses() {
 	f := p.Run.Failure
 	if f == nil {
 		return
 	}
 	// Attempt numbers in failure.json count within one launcher, and the table counts all
 	// attempts. So the title does not contain the number.
-	c := cause{Title: fmt.Sprintf("The last failure: %s (UTC), exit code %d", stamp(f.Time), f.Exit)}
+	c := failureSection{Title: fmt.Sprintf("The last failure: %s (UTC), exit code %d", formatTime(f.Time), f.Exit)}
 	if f.First != nil {
 		c.Reason, c.Hint = f.First.Reason, f.First.Advice
 	}
-	ranks, more := cut(f.Ranks)
+	ranks, more := truncate(f.Ranks)
 	c.Cut = more
 	for _, r := range ranks {
 		exit := strconv.Itoa(r.Exit)

@@ -91,7 +91,7 @@ func html(t *testing.T, r Run) string {
 // TestPage compares the report with a golden file, except for the style.
 func TestPage(t *testing.T) {
 	r := Collect(ran(t))
-	r.Settle(nil, noon)
+	r.SetStatus(nil, noon)
 	got := html(t, r)
 	if i, j := strings.Index(got, "<style>"), strings.Index(got, "</style>"); i > 0 && j > i {
 		got = got[:i+len("<style>")] + got[j:]
@@ -113,7 +113,7 @@ func TestNoFailuresOfADoneRun(t *testing.T) {
 	dir := ran(t)
 	check(t, os.Remove(dir.Attempts()))
 	r := Collect(dir)
-	r.Settle(&slurm.JobState{ID: "18", State: slurm.StateCompleted}, noon)
+	r.SetStatus(&slurm.JobState{ID: "18", State: slurm.StateCompleted}, noon)
 	if page := html(t, r); len(r.Known) != 2 || strings.Contains(page, "Known failures") {
 		t.Errorf("%d are found, and told:\n%s", len(r.Known), page)
 	}
@@ -182,7 +182,7 @@ func TestEveryRunHasAPage(t *testing.T) {
 				tt.change(t, dir)
 			}
 			r := Collect(dir)
-			r.Settle(tt.job, noon)
+			r.SetStatus(tt.job, noon)
 			page := html(t, r)
 			wellFormed(t, page)
 			if m := reaching.FindString(regexp.MustCompile(`&lt;[^<]*`).ReplaceAllString(page, "")); m != "" {

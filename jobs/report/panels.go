@@ -9,35 +9,35 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// charts adds the charts of the training metrics.
-func (p *page) charts() {
-	f := &p.Run.Figures
-	restarts := p.restarts()
+// addCharts adds the charts of the training metrics.
+func (p *page) addCharts() {
+	f := &p.Run.Metrics
+	restarts := p.resumeSteps()
 	add := func(c *chart) {
 		if c != nil {
 			p.Charts = append(p.Charts, c)
 		}
 	}
 	add(newChart("loss", "Loss", "", false, restarts,
-		lineOf{"training", "one", series(f.Train, lossOf)}, lineOf{"held out", "two", series(f.Eval, lossOf)}))
-	add(newChart("accuracy", "Accuracy on held-out data", "", false, restarts, lineOf{"accuracy", "two", series(f.Eval, accuracyOf)}))
-	add(newChart("rate", "Throughput of all ranks", rateUnit(f), true, restarts, lineOf{rateUnit(f), "one", series(f.Train, rateOf)}))
+		lineData{"training", "one", series(f.Train, lossOf)}, lineData{"held out", "two", series(f.Eval, lossOf)}))
+	add(newChart("accuracy", "Accuracy on held-out data", "", false, restarts, lineData{"accuracy", "two", series(f.Eval, accuracyOf)}))
+	add(newChart("rate", "Throughput of all ranks", rateUnit(f), true, restarts, lineData{rateUnit(f), "one", series(f.Train, rateOf)}))
 
 	var step, wait []point
 	for i := range f.Train {
-		if w, s, ok := exposed(&f.Train[i]); ok {
+		if w, s, ok := exposedTime(&f.Train[i]); ok {
 			x := float64(f.Train[i].Step)
 			step, wait = append(step, point{x, s}), append(wait, point{x, w})
 		}
 	}
 	add(newChart("step", "A step of rank 0, and its wait for others", "ms", true, restarts,
-		lineOf{"whole step", "one", step}, lineOf{"waiting for gradients", "two", wait}))
-	p.Communication = communication(f, step, wait)
+		lineData{"whole step", "one", step}, lineData{"waiting for gradients", "two", wait}))
+	p.Communication = describeCommunication(f, step, wait)
 }
 
-// communication describes whether communication is hidden, based on medians over the log
+// describeCommunication describes whether communication is hidden, based on medians over the log
 // intervals. It returns an empty string if no record contains these values.
-func communication(f *Figures, step, wait []point) string {
+func describeCommunication(f *Metrics, step, wait []point) string {
 	var shares, all, hidden []float64
 	for i := range step {
 		shares = append(shares, wait[i].y/step[i].y)
@@ -54,7 +54,7 @@ func communication(f *Figures, step, wait []point) string {
 	slices.Sort(all)
 	slices.Sort(hidden)
 	text := fmt.Sprintf("Of the %s ms that a step's communication takes on rank 0, waiting for slower ranks included, %.0f%% passed during the backward pass (median of %s).",
-		short(median(all)), 100*median(hidden), format.Count(len(all), "interval"))
+		formatValue(median(all)), 100*median(hidden), format.Count(len(all), "interval"))
 	if len(shares) == 0 {
 		return text
 	}
@@ -69,10 +69,10 @@ func communication(f *Figures, step, wait []point) string {
 	return text + ": communication, or waiting for a slow rank, costs much. Look at the ranks and the network below; larger batches, train.accumulate or train.reduce = \"bf16\" make it less."
 }
 
-// restarts returns the steps at which later attempts resumed.
-func (p *page) restarts() []int {
+// resumeSteps returns the steps at which later attempts resumed.
+func (p *page) resumeSteps() []int {
 	var steps []int
-	train := p.Run.Figures.Train
+	train := p.Run.Metrics.Train
 	for i, a := range p.Run.Status.Attempts {
 		if i == 0 {
 			continue
@@ -90,11 +90,11 @@ func (p *page) restarts() []int {
 	return steps
 }
 
-// ranks adds the chart and the table of the computation times, and names the stragglers.
-func (p *page) ranks() {
-	all := ranksOf(p.Run.Figures.Train, p.Run.Network)
-	p.Bars = barsOf(all)
-	p.Ranks = shown(all, maxTable)
+// addRanks adds the chart and the table of the computation times, and names the stragglers.
+func (p *page) addRanks() {
+	all := computeRankTimes(p.Run.Metrics.Train, p.Run.Network)
+	p.Bars = newRankChart(all)
+	p.Ranks = slowestRanks(all, maxTable)
 	p.RanksCut = len(all) - len(p.Ranks)
 	if len(all) == 0 {
 		return
@@ -102,7 +102,7 @@ func (p *page) ranks() {
 	var slow []string
 	for _, r := range all {
 		if r.Straggler && len(slow) < 8 {
-			slow = append(slow, fmt.Sprintf("rank %d%s computes %.1f times as long as the median rank", r.Rank, on(r.Host), r.Ratio))
+			slow = append(slow, fmt.Sprintf("rank %d%s computes %.1f times as long as the median rank", r.Rank, onHost(r.Host), r.Ratio))
 		}
 	}
 	if len(slow) == 0 {
@@ -112,7 +112,7 @@ func (p *page) ranks() {
 	p.RanksSay = sentence("Stragglers: "+strings.Join(slow, "; ")) + " All ranks wait for the slowest in every step."
 }
 
-func on(host string) string {
+func onHost(host string) string {
 	if host == "" {
 		return ""
 	}

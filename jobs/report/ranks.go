@@ -12,9 +12,9 @@ import (
 // single intervals, and the report applies it to the medians over all intervals.
 var stragglerMillis = metrics.StragglerTime.Seconds() * 1e3
 
-// rank holds the computation time per step of one rank, in ms, over all intervals in which it
+// rankTimes holds the computation time per step of one rank, in ms, over all intervals in which it
 // took part.
-type rank struct {
+type rankTimes struct {
 	Rank             int
 	Host             string
 	Median, Min, Max float64
@@ -24,9 +24,9 @@ type rank struct {
 	Straggler        bool
 }
 
-// ranksOf returns the ranks of the intervals that have the same number of ranks as the last
+// computeRankTimes returns the ranks of the intervals that have the same number of ranks as the last
 // interval.
-func ranksOf(train []metrics.Record, network *rundir.Network) []rank {
+func computeRankTimes(train []metrics.Record, network *rundir.Network) []rankTimes {
 	n := 0
 	for i := range train {
 		if k := len(train[i].ComputeMillis); k > 0 {
@@ -34,7 +34,7 @@ func ranksOf(train []metrics.Record, network *rundir.Network) []rank {
 		}
 	}
 	times := make([][]float64, n)
-	ranks := make([]rank, n)
+	ranks := make([]rankTimes, n)
 	for i := range train {
 		m := &train[i]
 		if len(m.ComputeMillis) != n {
@@ -51,7 +51,7 @@ func ranksOf(train []metrics.Record, network *rundir.Network) []rank {
 	}
 	var medians []float64
 	for r := range ranks {
-		ranks[r].Rank, ranks[r].Host = r, hostOf(network, r, n)
+		ranks[r].Rank, ranks[r].Host = r, hostOfRank(network, r, n)
 		if slices.Sort(times[r]); len(times[r]) > 0 {
 			ranks[r].Median, ranks[r].Min, ranks[r].Max = median(times[r]), times[r][0], times[r][len(times[r])-1]
 			ranks[r].Low, ranks[r].High = times[r][len(times[r])/10], times[r][(len(times[r])-1)*9/10]
@@ -77,25 +77,25 @@ func median(sorted []float64) float64 {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// hostOf returns the host of a rank. The launcher assigns ranks node by node, with the same
-// number on each. If the number of ranks is not a multiple of the number of hosts, hostOf
+// hostOfRank returns the host of a rank. The launcher assigns ranks node by node, with the same
+// number on each. If the number of ranks is not a multiple of the number of hosts, hostOfRank
 // returns an empty string.
-func hostOf(network *rundir.Network, rank, ranks int) string {
+func hostOfRank(network *rundir.Network, rank, ranks int) string {
 	if network == nil || len(network.Hosts) == 0 || ranks%len(network.Hosts) != 0 {
 		return ""
 	}
 	return network.Hosts[rank/(ranks/len(network.Hosts))].Host
 }
 
-// shown limits the ranks to the given maximum. If there are more, it returns the ranks with the
+// slowestRanks limits the ranks to the given maximum. If there are more, it returns the ranks with the
 // longest computation time, ordered by rank.
-func shown(ranks []rank, most int) []rank {
-	if len(ranks) <= most {
+func slowestRanks(ranks []rankTimes, limit int) []rankTimes {
+	if len(ranks) <= limit {
 		return ranks
 	}
 	slowest := slices.Clone(ranks)
-	slices.SortStableFunc(slowest, func(a, b rank) int { return cmp.Compare(b.Median, a.Median) })
-	slowest = slowest[:most]
-	slices.SortFunc(slowest, func(a, b rank) int { return cmp.Compare(a.Rank, b.Rank) })
+	slices.SortStableFunc(slowest, func(a, b rankTimes) int { return cmp.Compare(b.Median, a.Median) })
+	slowest = slowest[:limit]
+	slices.SortFunc(slowest, func(a, b rankTimes) int { return cmp.Compare(a.Rank, b.Rank) })
 	return slowest
 }

@@ -40,7 +40,7 @@ type Run struct {
 	Name    string
 	Spec    string // content of the job file
 	Script  string // content of the batch script; empty without Slurm
-	Figures Figures
+	Metrics Metrics
 
 	Network     *rundir.Network    // nil if the ranks have not agreed on a network
 	Checkpoints []checkpoint.Entry // newest first
@@ -50,7 +50,7 @@ type Run struct {
 	Traced      bool               // a timeline of some steps exists
 	Known       []symptoms.Found   // known failures in the output of the last job; likely causes first
 
-	// Status is the status of the run; see [Run.Settle].
+	// Status is the status of the run; see [Run.SetStatus].
 	Status watch.Status
 	// Code is the state of the user's program at the last launch, if no submission recorded
 	// it.
@@ -69,7 +69,7 @@ const maxLog = 4 << 30
 // Collect reads a run directory. It lists in Missing what does not exist or cannot be read.
 func Collect(dir rundir.Dir) Run {
 	r := collect(dir)
-	r.look()
+	r.scanLog()
 	return r
 }
 
@@ -78,21 +78,21 @@ func collect(dir rundir.Dir) Run {
 	r := Run{Dir: dir}
 	var err error
 	if r.Record, err = dir.ReadRecord(); err != nil {
-		r.misses("the record of the run", err)
+		r.addMissing("the record of the run", err)
 	}
 	r.Name = r.Record.Name
-	r.Spec = r.text("the job file", dir.Spec())
+	r.Spec = r.readText("the job file", dir.Spec())
 	if len(r.Record.Submissions) > 0 {
-		r.Script = r.text("the batch script", dir.Script())
+		r.Script = r.readText("the batch script", dir.Script())
 	}
-	r.Figures, err = readFigures(dir.Metrics())
+	r.Metrics, err = readMetrics(dir.Metrics())
 	switch {
 	case err != nil:
-		r.misses("the figures of the training", err)
-	case r.Figures.empty():
+		r.addMissing("the figures of the training", err)
+	case r.Metrics.isEmpty():
 		r.Missing = append(r.Missing, "there are no figures of a training: it has not come to its first interval, or a program of the user's own ran")
 	}
-	if n := r.Figures.Damaged; n > 0 {
+	if n := r.Metrics.Unparsed; n > 0 {
 		r.Missing = append(r.Missing, format.Count(n, "line")+" of metrics.jsonl cannot be read and is left out")
 	}
 	r.Status = watch.Read(dir, r.Name, r.Record.LastJob(), nil)
@@ -104,32 +104,32 @@ func collect(dir rundir.Dir) Run {
 	}
 	switch {
 	case err != nil:
-		r.misses("what became of the attempts", err)
+		r.addMissing("what became of the attempts", err)
 	case len(r.Status.Attempts) == 0:
 		r.Missing = append(r.Missing, "no attempt is recorded: no launcher has begun here, or one of a version that kept no attempts")
 	}
 	if r.Network, err = dir.ReadNetwork(); err != nil {
-		r.misses("the network", err)
+		r.addMissing("the network", err)
 	} else if r.Network == nil {
 		r.Missing = append(r.Missing, "there is no network: ranks have not come to agree on one")
 	}
 	if r.Checkpoints, err = checkpoint.List(dir.Checkpoints()); err != nil {
-		r.misses("the checkpoints", err)
+		r.addMissing("the checkpoints", err)
 	}
 	if end, ok := dir.ReadEnd(); ok {
 		r.End = &end
 	}
 	if r.Failure, err = outcome.ReadFailure(dir.Failure()); err != nil {
-		r.misses("how the last attempt failed", err)
+		r.addMissing("how the last attempt failed", err)
 	}
 	_, err = os.Stat(dir.Traces())
 	r.Traced = err == nil
 	return r
 }
 
-// look searches for known failures in the newest output of the run. There is no output if the
+// scanLog searches for known failures in the newest output of the run. There is no output if the
 // job is still queued, or if no launch has stored it.
-func (r *Run) look() {
+func (r *Run) scanLog() {
 	path := r.Dir.OutputLog(r.Record)
 	if path == "" {
 		return
@@ -140,15 +140,15 @@ func (r *Run) look() {
 	}
 	if err == nil {
 		defer f.Close()
-		r.Known, err = r.lookIn(f)
+		r.Known, err = r.scanFile(f)
 	}
 	if err != nil {
-		r.misses("the log "+filepath.Base(path), err)
+		r.addMissing("the log "+filepath.Base(path), err)
 	}
 }
 
-// lookIn searches for known failures in a log.
-func (r *Run) lookIn(log *os.File) (known []symptoms.Found, err error) {
+// scanFile searches for known failures in a log.
+func (r *Run) scanFile(log *os.File) (known []symptoms.Found, err error) {
 	info, err := log.Stat()
 	if err != nil {
 		return nil, err
@@ -156,13 +156,13 @@ func (r *Run) lookIn(log *os.File) (known []symptoms.Found, err error) {
 	if info.Size() > maxLog {
 		r.Missing = append(r.Missing, fmt.Sprintf("known failures after the first %s of the log are left out", format.Bytes(maxLog)))
 	}
-	known, _, err = symptoms.Look(io.LimitReader(log, maxLog))
+	known, _, err = symptoms.Scan(io.LimitReader(log, maxLog))
 	return known, err
 }
 
-// Settle determines the status of the run from the collected data and from Slurm's report
+// SetStatus determines the status of the run from the collected data and from Slurm's report
 // about its last job. Job is nil if there is no such report.
-func (r *Run) Settle(job *slurm.JobState, now time.Time) {
+func (r *Run) SetStatus(job *slurm.JobState, now time.Time) {
 	if job != nil {
 		r.Status.AddJob(*job)
 	}
@@ -171,15 +171,15 @@ func (r *Run) Settle(job *slurm.JobState, now time.Time) {
 	r.Made = now
 }
 
-// failure returns the first failure of the last job's last attempt, or nil if there was none.
-func (r *Run) failure() *rendezvous.Failure {
+// firstFailure returns the first failure of the last job's last attempt, or nil if there was none.
+func (r *Run) firstFailure() *rendezvous.Failure {
 	if r.Failure == nil || !r.Failure.IsOf(r.Record.LastJob()) {
 		return nil
 	}
 	return r.Failure.First
 }
 
-func (r *Run) misses(what string, err error) {
+func (r *Run) addMissing(what string, err error) {
 	text := fmt.Sprintf("%s: %v", what, err)
 	if errors.Is(err, fs.ErrNotExist) {
 		text = "there is no file of " + what
@@ -187,11 +187,11 @@ func (r *Run) misses(what string, err error) {
 	r.Missing = append(r.Missing, text)
 }
 
-// text returns the content of a file of the run, truncated to maxText bytes.
-func (r *Run) text(what, path string) string {
+// readText returns the content of a file of the run, truncated to maxText bytes.
+func (r *Run) readText(what, path string) string {
 	text, err := rundir.ReadSome(path, maxText+1)
 	if err != nil {
-		r.misses(what, err)
+		r.addMissing(what, err)
 	}
 	if len(text) > maxText {
 		r.Missing = append(r.Missing, what+" is cut off: it is larger than 1 MiB")

@@ -15,8 +15,8 @@ type state struct {
 	Tone       string // color: good, wait, or bad
 }
 
-// state returns the phase of the run, as `ddpbatch status` shows it.
-func (r *Run) state() state {
+// describeState returns the phase of the run, as `ddpbatch status` shows it.
+func (r *Run) describeState() state {
 	s := r.Status
 	st := state{Word: string(s.Phase), Tone: "wait"}
 	switch s.Phase {

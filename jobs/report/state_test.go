@@ -18,8 +18,8 @@ func TestExitCodeOfTheState(t *testing.T) {
 	}{{watch.Done, 0, true}, {watch.Done, 130, false}, {watch.Failed, 4, true}, {watch.Cancelled, 130, true}, {watch.Training, 0, false}} {
 		r := &Run{End: &rundir.End{Exit: tt.exit}}
 		r.Status.Phase = tt.phase
-		if got := strings.Contains(r.state().Text, "Exit code"); got != tt.want {
-			t.Errorf("%s with exit code %d: told %v, want %v: %q", tt.phase, tt.exit, got, tt.want, r.state().Text)
+		if got := strings.Contains(r.describeState().Text, "Exit code"); got != tt.want {
+			t.Errorf("%s with exit code %d: told %v, want %v: %q", tt.phase, tt.exit, got, tt.want, r.describeState().Text)
 		}
 	}
 }

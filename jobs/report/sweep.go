@@ -35,27 +35,27 @@ type element struct {
 	run    Run
 	values map[string]string
 	loss   string // last training loss
-	best   [len(merits)]float64
+	best   [len(rankingMetrics)]float64
 	charts []*chart
 }
 
-// merit is a metric that ranks the trials of a sweep.
-type merit struct {
-	name string
-	most bool // higher is better
-	of   func(f *Figures) []point
+// rankingMetric is a metric that ranks the trials of a sweep.
+type rankingMetric struct {
+	name           string
+	higherIsBetter bool // higher is better
+	points         func(f *Metrics) []point
 }
 
-// merits lists the metrics by priority. The first one that any trial has ranks the trials.
-var merits = [...]merit{
-	{"best accuracy", true, func(f *Figures) []point { return series(f.Eval, accuracyOf) }},
-	{"lowest held-out loss", false, func(f *Figures) []point { return series(f.Eval, lossOf) }},
-	{"lowest training loss", false, func(f *Figures) []point { return series(f.Train, lossOf) }},
+// rankingMetrics lists the metrics by priority. The first one that any trial has ranks the trials.
+var rankingMetrics = [...]rankingMetric{
+	{"best accuracy", true, func(f *Metrics) []point { return series(f.Eval, accuracyOf) }},
+	{"lowest held-out loss", false, func(f *Metrics) []point { return series(f.Eval, lossOf) }},
+	{"lowest training loss", false, func(f *Metrics) []point { return series(f.Train, lossOf) }},
 }
 
-// beats reports whether a is better than b. Both may be NaN.
-func (m merit) beats(a, b float64) bool {
-	return finite(a) && (math.IsNaN(b) || m.most && a > b || !m.most && a < b)
+// isBetter reports whether a is better than b. Both may be NaN.
+func (m rankingMetric) isBetter(a, b float64) bool {
+	return finite(a) && (math.IsNaN(b) || m.higherIsBetter && a > b || !m.higherIsBetter && a < b)
 }
 
 // CollectSweep reads the run directories of a sweep's trials. It includes trials that were
@@ -64,21 +64,21 @@ func CollectSweep(dir rundir.Dir, record rundir.Record) Sweep {
 	s := Sweep{Dir: dir, Record: record}
 	for i, of := range record.Sweep.Elements {
 		e := element{run: collect(dir.Element(i)), values: of.Values}
-		f := &e.run.Figures
+		f := &e.run.Metrics
 		e.best = bestOf(f)
 		if n := len(f.Train); n > 0 && f.Train[n-1].Loss != nil {
-			e.loss = short(float64(*f.Train[n-1].Loss))
+			e.loss = formatValue(float64(*f.Train[n-1].Loss))
 		}
 		if i < maxTable {
-			e.run.look()
+			e.run.scanLog()
 			p := page{Run: &e.run}
-			p.charts()
+			p.addCharts()
 			for _, c := range p.Charts {
 				c.ID = fmt.Sprintf("element-%d-%s", i, c.ID)
 			}
 			e.charts = p.Charts
 		}
-		e.run.Figures = Figures{}
+		e.run.Metrics = Metrics{}
 		s.elements = append(s.elements, e)
 	}
 	return s
@@ -86,11 +86,11 @@ func CollectSweep(dir rundir.Dir, record rundir.Record) Sweep {
 
 // bestOf returns the best value of each metric in a run, or NaN if the run does not have the
 // metric.
-func bestOf(f *Figures) (best [len(merits)]float64) {
-	for k, m := range merits {
+func bestOf(f *Metrics) (best [len(rankingMetrics)]float64) {
+	for k, m := range rankingMetrics {
 		best[k] = math.NaN()
-		for _, p := range m.of(f) {
-			if m.beats(p.y, best[k]) {
+		for _, p := range m.points(f) {
+			if m.isBetter(p.y, best[k]) {
 				best[k] = p.y
 			}
 		}
@@ -98,16 +98,16 @@ func bestOf(f *Figures) (best [len(merits)]float64) {
 	return best
 }
 
-// Settle determines the status of all trials from the collected data and from Slurm's reports
+// SetStatus determines the status of all trials from the collected data and from Slurm's reports
 // about their last jobs, by job ID.
-func (s *Sweep) Settle(jobs map[string]slurm.JobState, now time.Time) {
+func (s *Sweep) SetStatus(jobs map[string]slurm.JobState, now time.Time) {
 	for i := range s.elements {
 		r := &s.elements[i].run
 		var job *slurm.JobState
 		if state, ok := jobs[r.Record.LastJob()]; ok {
 			job = &state
 		}
-		r.Settle(job, now)
+		r.SetStatus(job, now)
 	}
 	s.Made = now
 }
@@ -146,10 +146,10 @@ type sweepRow struct {
 
 // HTML writes the report, as [Run.HTML] does.
 func (s Sweep) HTML(w io.Writer) error {
-	p := sweepPage{Sweep: &s, Style: template.CSS(styleSource), Made: s.Made.Format(madeForm), More: max(0, len(s.elements)-maxTable)}
-	by, winner := s.compare()
+	p := sweepPage{Sweep: &s, Style: template.CSS(styleSource), Made: s.Made.Format(madeFormat), More: max(0, len(s.elements)-maxTable)}
+	by, winner := s.findBest()
 	if winner >= 0 {
-		p.Merit = merits[by].name
+		p.Merit = rankingMetrics[by].name
 	}
 	var all watch.Status
 	keys := map[string]bool{}
@@ -164,15 +164,15 @@ func (s Sweep) HTML(w io.Writer) error {
 	p.Keys = slices.Sorted(maps.Keys(keys))
 	for i := range s.elements {
 		e := &s.elements[i]
-		row := sweepRow{Number: i, State: e.run.state(), Loss: e.loss, Winner: i == winner, Charts: e.charts, Known: e.run.failures(), Part: i < maxTable}
-		if f := e.run.failure(); f != nil {
+		row := sweepRow{Number: i, State: e.run.describeState(), Loss: e.loss, Winner: i == winner, Charts: e.charts, Known: e.run.knownFailures(), Part: i < maxTable}
+		if f := e.run.firstFailure(); f != nil {
 			row.Advice = f.Advice
 		}
 		for _, key := range p.Keys {
 			row.Values = append(row.Values, e.values[key])
 		}
 		if winner >= 0 && finite(e.best[by]) {
-			row.Best = short(e.best[by])
+			row.Best = formatValue(e.best[by])
 		}
 		if row.Winner {
 			p.Best = fmt.Sprintf("Element %d has the %s, %s.", i, p.Merit, row.Best)
@@ -187,13 +187,13 @@ func (s Sweep) HTML(w io.Writer) error {
 	return err
 }
 
-// compare returns the metric that ranks the trials, and the best trial. Winner is -1 if no
+// findBest returns the metric that ranks the trials, and the best trial. Winner is -1 if no
 // trial has any metric.
-func (s Sweep) compare() (by, winner int) {
-	for k, m := range merits {
+func (s Sweep) findBest() (by, winner int) {
+	for k, m := range rankingMetrics {
 		winner, best := -1, math.NaN()
 		for i := range s.elements {
-			if m.beats(s.elements[i].best[k], best) {
+			if m.isBetter(s.elements[i].best[k], best) {
 				winner, best = i, s.elements[i].best[k]
 			}
 		}

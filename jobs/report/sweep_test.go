@@ -47,7 +47,7 @@ func swept(t *testing.T, n int) Sweep {
 	}
 	s := CollectSweep(dir, record)
 	s.Version = "v1.2.3"
-	s.Settle(map[string]slurm.JobState{"18_0": {ID: "18_0", State: slurm.StateCompleted}, "18_1": {ID: "18_1", State: slurm.StateFailed, ExitCode: "1:0"},
+	s.SetStatus(map[string]slurm.JobState{"18_0": {ID: "18_0", State: slurm.StateCompleted}, "18_1": {ID: "18_1", State: slurm.StateFailed, ExitCode: "1:0"},
 		"18_3": {ID: "18_3", State: slurm.StatePending, Reason: "Priority"}}, noon)
 	return s
 }
@@ -111,13 +111,13 @@ func TestMerits(t *testing.T) {
 	} {
 		s := Sweep{}
 		for _, text := range tt.figures {
-			f, err := parseFigures(strings.NewReader(text + "\n"))
+			f, err := parseMetrics(strings.NewReader(text + "\n"))
 			check(t, err)
 			s.elements = append(s.elements, element{best: bestOf(&f)})
 		}
 		got := "-1"
-		if by, winner := s.compare(); winner >= 0 {
-			got = fmt.Sprintf("%d %s", winner, merits[by].name)
+		if by, winner := s.findBest(); winner >= 0 {
+			got = fmt.Sprintf("%d %s", winner, rankingMetrics[by].name)
 		}
 		if got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)

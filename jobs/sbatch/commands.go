@@ -10,18 +10,18 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// harmless are commands without an effect on the job.
-var harmless = map[string]bool{"echo": true, "printf": true, "date": true, "hostname": true, "set": true, "true": true, ":": true, "sleep": true,
+// ignoredCommands are commands without an effect on the job.
+var ignoredCommands = map[string]bool{"echo": true, "printf": true, "date": true, "hostname": true, "set": true, "true": true, ":": true, "sleep": true,
 	"wait": true, "exit": true, "nvidia-smi": true, "env": true, "pwd": true, "ls": true, "free": true, "scontrol": true, "which": true}
 
-// ours are variables that ddpbatch determines or sets for each rank.
-var ours = map[string]string{
+// managedVariables are variables that ddpbatch determines or sets for each rank.
+var managedVariables = map[string]string{
 	"MASTER_ADDR": "ddpbatch sets it for each rank", "MASTER_PORT": "ddpbatch sets it for each rank, to a port that is free",
 	"NCCL_SOCKET_IFNAME": "ddpbatch finds the network; write it into [setup.env] to insist", "GLOO_SOCKET_IFNAME": "ddpbatch finds the network; write it into [setup.env] to insist",
 }
 
-// call converts a simple command.
-func (r *reader) call(s *syntax.Stmt, c *syntax.CallExpr) {
+// convertCall converts a simple command.
+func (r *reader) convertCall(s *syntax.Stmt, c *syntax.CallExpr) {
 	line := r.line(s)
 	if len(c.Args) == 0 {
 		for _, a := range c.Assigns {
@@ -34,42 +34,42 @@ func (r *reader) call(s *syntax.Stmt, c *syntax.CallExpr) {
 	args, all := r.arguments(c.Args[1:])
 	switch {
 	case known && (base == "module" || base == "ml"):
-		r.module(line, base, args, all, text(s))
+		r.convertModule(line, base, args, all, sourceText(s))
 	case known && (base == "source" || base == "."):
-		r.source(line, args, all, text(s))
+		r.convertSource(line, args, all, sourceText(s))
 	case known && base == "conda" || known && base == "mamba":
 		if all && len(args) == 2 && args[0] == "activate" {
 			r.job.conda = args[1]
 		} else {
-			r.note(line, text(s), "setup.conda activates an environment, and nothing else of it")
+			r.note(line, sourceText(s), "setup.conda activates an environment, and nothing else of it")
 		}
 	case known && base == "cd":
 		if all && len(args) == 1 {
 			r.job.workdir = args[0]
 		} else {
-			r.note(line, text(s), "only a shell knows the folder: write it as command.workdir")
+			r.note(line, sourceText(s), "only a shell knows the folder: write it as command.workdir")
 		}
 	case known && base == "ulimit":
-		r.job.lines = append(r.job.lines, text(s))
+		r.job.lines = append(r.job.lines, sourceText(s))
 	case known && base == "unset":
 		for _, a := range args {
 			delete(r.job.env, a)
 			r.job.secrets = slices.DeleteFunc(r.job.secrets, func(s string) bool { return s == a })
 		}
-		r.note(line, text(s), "variables of the shell are not taken away")
-	case known && harmless[base]:
-	case known && base == "eval" && strings.Contains(text(s), "conda"):
+		r.note(line, sourceText(s), "variables of the shell are not taken away")
+	case known && ignoredCommands[base]:
+	case known && base == "eval" && strings.Contains(sourceText(s), "conda"):
 		// setup.conda replaces this command
-	case r.starts(base, known):
+	case r.startsProgram(base, known):
 		for _, a := range c.Assigns {
 			r.exported[a.Name.Value] = true
 			r.assign(line, a)
 		}
-		r.launch(s, c.Args)
+		r.convertLaunch(s, c.Args)
 	case !known:
-		r.note(line, text(s), "only a shell knows what it runs")
+		r.note(line, sourceText(s), "only a shell knows what it runs")
 	default:
-		r.note(line, text(s), "it is run by the batch script only: a line in [setup] lines runs on the first node")
+		r.note(line, sourceText(s), "it is run by the batch script only: a line in [setup] lines runs on the first node")
 	}
 }
 
@@ -84,61 +84,61 @@ func (r *reader) arguments(list []*syntax.Word) (args []string, all bool) {
 	return args, all
 }
 
-func (r *reader) module(line int, base string, args []string, all bool, said string) {
+func (r *reader) convertModule(line int, base string, args []string, all bool, src string) {
 	if base == "ml" && len(args) > 0 && args[0] != "purge" && args[0] != "load" && args[0] != "use" && args[0] != "unload" && args[0] != "swap" && !strings.HasPrefix(args[0], "-") {
 		args = append([]string{"load"}, args...)
 	}
 	switch {
 	case !all || len(args) == 0:
-		r.note(line, said, "only a shell knows the module")
+		r.note(line, src, "only a shell knows the module")
 	case args[0] == "load" || args[0] == "add":
 		for _, m := range args[1:] {
 			var w jobs.Word
 			if w.UnmarshalTOML(m) != nil {
-				r.note(line, said, "setup.modules has no options")
+				r.note(line, src, "setup.modules has no options")
 				continue
 			}
 			r.job.modules = append(r.job.modules, m)
 		}
 	case len(r.job.modules) > 0:
-		r.note(line, said, "it comes after a module that is loaded, and [setup] lines come before all modules")
+		r.note(line, src, "it comes after a module that is loaded, and [setup] lines come before all modules")
 	default:
-		r.job.lines = append(r.job.lines, said)
+		r.job.lines = append(r.job.lines, src)
 	}
 }
 
-func (r *reader) source(line int, args []string, all bool, said string) {
+func (r *reader) convertSource(line int, args []string, all bool, src string) {
 	switch {
 	case all && len(args) >= 1 && strings.HasSuffix(args[0], "/bin/activate") && !strings.Contains(args[0], "conda"):
 		r.job.venv = strings.TrimSuffix(args[0], "/bin/activate")
-	case len(args) == 2 && args[1] != "" && strings.Contains(said, "/bin/activate"):
+	case len(args) == 2 && args[1] != "" && strings.Contains(src, "/bin/activate"):
 		r.job.conda = args[1]
-		r.findConda(line, strings.Replace(strings.TrimSuffix(said, " "+args[1]), "/bin/activate", "/etc/profile.d/conda.sh", 1), said)
-	case strings.Contains(said, "conda.sh"):
-		r.findConda(line, said, said)
-	case strings.Contains(said, "/bin/activate"):
-		r.note(line, said, "only a shell knows the folder: write it as setup.venv")
+		r.findConda(line, strings.Replace(strings.TrimSuffix(src, " "+args[1]), "/bin/activate", "/etc/profile.d/conda.sh", 1), src)
+	case strings.Contains(src, "conda.sh"):
+		r.findConda(line, src, src)
+	case strings.Contains(src, "/bin/activate"):
+		r.note(line, src, "only a shell knows the folder: write it as setup.venv")
 	default:
-		r.job.lines = append(r.job.lines, said)
+		r.job.lines = append(r.job.lines, src)
 	}
 }
 
 // findConda keeps the line that makes conda available. In a batch shell, conda is in PATH only
 // through such a line, a module, or the submitting shell.
-func (r *reader) findConda(line int, command, said string) {
+func (r *reader) findConda(line int, command, src string) {
 	switch {
-	case strings.Contains(said, "conda info"):
+	case strings.Contains(src, "conda info"):
 		// conda is already in PATH
 	case strings.ContainsAny(strings.NewReplacer("${HOME}", "", "$HOME", "", "$USER", "").Replace(command), "$`"):
-		r.note(line, said, "only a shell knows the folder: a module or a line in [setup] lines has to put conda into the PATH")
+		r.note(line, src, "only a shell knows the folder: a module or a line in [setup] lines has to put conda into the PATH")
 	case !slices.Contains(r.job.lines, command):
 		r.job.lines = append(r.job.lines, command)
 	}
 }
 
-// variable adds a variable for the ranks.
-func (r *reader) variable(line int, name, value string) {
-	if why, ok := ours[name]; ok {
+// setVariable adds a variable for the ranks.
+func (r *reader) setVariable(line int, name, value string) {
+	if why, ok := managedVariables[name]; ok {
 		r.note(line, name+"="+value, why)
 		return
 	}
@@ -147,41 +147,41 @@ func (r *reader) variable(line int, name, value string) {
 		r.note(line, name, "it is set for each rank")
 		return
 	}
-	if !allowed(value) {
+	if !isValidText(value) {
 		r.note(line, name, "its value holds a control character")
 		return
 	}
 	r.job.env[name] = value
 }
 
-func (r *reader) unknownVariable(line int, name, said string) {
-	if why, ok := ours[name]; ok {
-		r.note(line, said, why)
+func (r *reader) noteUnknownVariable(line int, name, src string) {
+	if why, ok := managedVariables[name]; ok {
+		r.note(line, src, why)
 		return
 	}
 	var n jobs.EnvName
 	if n.UnmarshalTOML(name) != nil {
-		r.note(line, said, "it is set for each rank")
+		r.note(line, src, "it is set for each rank")
 		return
 	}
 	if isSecretName(name) {
-		r.hide(name, "")
-		r.secretVariable(line, name)
+		r.hideVariable(name, "")
+		r.addSecretName(line, name)
 		return
 	}
 	delete(r.job.env, name)
-	r.note(line, said, "only a shell knows the value: write it into [setup.env]")
+	r.note(line, src, "only a shell knows the value: write it into [setup.env]")
 }
 
-// lost returns the variables in words that only the script sets. They are empty if a different
+// lostVariables returns the variables in words that only the script sets. They are empty if a different
 // shell runs the words.
-func (r *reader) lost(words []*syntax.Word) (names []string) {
+func (r *reader) lostVariables(words []*syntax.Word) (names []string) {
 	for _, w := range words {
 		syntax.Walk(w, func(n syntax.Node) bool {
-			if e, ok := n.(*syntax.ParamExp); ok && e.Param != nil && r.own[e.Param.Value] {
+			if e, ok := n.(*syntax.ParamExp); ok && e.Param != nil && r.scriptVars[e.Param.Value] {
 				name := e.Param.Value
 				_, inEnv := r.job.env[name]
-				if !inEnv && ours[name] == "" && !slices.Contains(r.job.secrets, name) && !slices.Contains(names, name) {
+				if !inEnv && managedVariables[name] == "" && !slices.Contains(r.job.secrets, name) && !slices.Contains(names, name) {
 					names = append(names, name)
 				}
 			}

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// short maps one-letter options of sbatch to their long names (sbatch(1)).
-var short = map[string]string{
+// shortOptions maps one-letter options of sbatch to their long names (sbatch(1)).
+var shortOptions = map[string]string{
 	"A": "account", "a": "array", "c": "cpus-per-task", "C": "constraint", "D": "chdir", "d": "dependency", "e": "error",
 	"G": "gpus", "i": "input", "J": "job-name", "L": "licenses", "M": "clusters", "N": "nodes", "n": "ntasks", "o": "output",
 	"p": "partition", "q": "qos", "t": "time", "w": "nodelist", "x": "exclude",
 }
 
-// flags are options without a value.
-var flags = map[string]bool{"exclusive": true, "requeue": true, "no-requeue": true, "hold": true, "contiguous": true, "overcommit": true, "oversubscribe": true, "get-user-env": true, "parsable": true, "verbose": true, "quiet": true}
+// flagOptions are options without a value.
+var flagOptions = map[string]bool{"exclusive": true, "requeue": true, "no-requeue": true, "hold": true, "contiguous": true, "overcommit": true, "oversubscribe": true, "get-user-env": true, "parsable": true, "verbose": true, "quiet": true}
 
-// directives reads the #SBATCH lines. Like sbatch, it stops at the first command.
-func (r *reader) directives(src []byte) {
+// readDirectives reads the #SBATCH lines. Like sbatch, it stops at the first command.
+func (r *reader) readDirectives(src []byte) {
 	number := 0
 	for line := range bytes.Lines(src) {
 		number++
@@ -26,7 +26,7 @@ func (r *reader) directives(src []byte) {
 		rest, directive := strings.CutPrefix(s, "#SBATCH")
 		switch {
 		case directive && (rest == "" || rest[0] == ' ' || rest[0] == '\t'):
-			r.options(number, words(rest))
+			r.convertOptions(number, splitWords(rest))
 		case s == "" || s[0] == '#':
 		default:
 			return
@@ -34,9 +34,9 @@ func (r *reader) directives(src []byte) {
 	}
 }
 
-// words splits the options of a directive. It handles spaces, quotes, and a comment after a
+// splitWords splits the options of a directive. It handles spaces, quotes, and a comment after a
 // "#".
-func words(s string) (list []string) {
+func splitWords(s string) (list []string) {
 	var word strings.Builder
 	quote, inside := rune(0), false
 	for _, c := range s {
@@ -66,35 +66,35 @@ func words(s string) (list []string) {
 	return list
 }
 
-// options parses --name=value, --name value, -N 2, and -N2.
-func (r *reader) options(line int, list []string) {
+// convertOptions parses --name=value, --name value, -N 2, and -N2.
+func (r *reader) convertOptions(line int, list []string) {
 	for i := 0; i < len(list); i++ {
 		word := list[i]
 		name, value, has := "", "", false
 		switch {
 		case strings.HasPrefix(word, "--"):
 			name, value, has = strings.Cut(word[2:], "=")
-		case len(word) >= 2 && word[0] == '-' && short[word[1:2]] != "":
-			name, value = short[word[1:2]], strings.TrimPrefix(word[2:], "=")
+		case len(word) >= 2 && word[0] == '-' && shortOptions[word[1:2]] != "":
+			name, value = shortOptions[word[1:2]], strings.TrimPrefix(word[2:], "=")
 			has = value != ""
 		default:
 			r.note(line, word, "it is no option that is known")
 			continue
 		}
-		if !has && !flags[name] && i+1 < len(list) {
+		if !has && !flagOptions[name] && i+1 < len(list) {
 			i++
 			value = list[i]
 		}
-		r.option(line, name, value)
+		r.convertOption(line, name, value)
 	}
 }
 
-// plain maps options to keys of [slurm] that accept the same values.
-var plain = map[string]string{"partition": "partition", "account": "account", "qos": "qos", "reservation": "reservation", "constraint": "constraint",
+// directOptions maps options to keys of [slurm] that accept the same values.
+var directOptions = map[string]string{"partition": "partition", "account": "account", "qos": "qos", "reservation": "reservation", "constraint": "constraint",
 	"gpu-bind": "gpu_bind", "cpu-bind": "cpu_bind", "mpi": "mpi", "time": "time"}
 
-// elsewhere contains options without a key in [slurm], and the alternative for each.
-var elsewhere = map[string]string{
+// unsupportedOptions contains options without a key in [slurm], and the alternative for each.
+var unsupportedOptions = map[string]string{
 	"output": "the run directory keeps the log: ddpbatch logs", "error": "the run directory keeps the log: ddpbatch logs", "open-mode": "the log is appended to",
 	"array":     "write a [sweep] of the values that differ: docs/slurm.md",
 	"mail-type": "ddpbatch sends no mail; ddpbatch wait ends with the job", "mail-user": "ddpbatch sends no mail",
@@ -107,28 +107,28 @@ var elsewhere = map[string]string{
 
 var typedCount = regexp.MustCompile(`^(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d+)(?:\(.*\))?$`)
 
-// option converts one option of sbatch, or the same option of srun.
-func (r *reader) option(line int, name, value string) {
+// convertOption converts one option of sbatch, or the same option of srun.
+func (r *reader) convertOption(line int, name, value string) {
 	j := r.job
-	said := "--" + name
+	option := "--" + name
 	if value != "" {
-		said += "=" + value
+		option += "=" + value
 	}
 	count := func(into *int, text string) {
 		if n, err := strconv.Atoi(text); err == nil && n > 0 && n <= 1<<20 {
 			*into = n
 		} else {
-			r.note(line, said, "it is no single number")
+			r.note(line, option, "it is no single number")
 		}
 	}
 	gpus := func(into *int, text string) {
 		m := typedCount.FindStringSubmatch(text)
 		if m == nil {
-			r.note(line, said, "it is no number of GPUs")
+			r.note(line, option, "it is no number of GPUs")
 			return
 		}
 		if strings.Contains(strings.TrimPrefix(text, "gpu:"), ":") {
-			r.note(line, said, "the kind of GPU is left out: name it in slurm.constraint, if the centre does so")
+			r.note(line, option, "the kind of GPU is left out: name it in slurm.constraint, if the centre does so")
 		}
 		count(into, m[1])
 	}
@@ -152,7 +152,7 @@ func (r *reader) option(line int, name, value string) {
 			}
 			gpus(&j.gpus, value)
 		} else {
-			r.note(line, said, "only GPUs are carried over")
+			r.note(line, option, "only GPUs are carried over")
 		}
 	case "gpus":
 		gpus(&j.allGPUs, value)
@@ -168,26 +168,26 @@ func (r *reader) option(line int, name, value string) {
 		_, at, _ := strings.Cut(value, "@")
 		if _, err := strconv.Atoi(at); err == nil {
 			j.set("signal_before_end", at+"s")
-			r.note(line, said, "slurm.signal_before_end sends SIGUSR1 to each rank")
+			r.note(line, option, "slurm.signal_before_end sends SIGUSR1 to each rank")
 		} else {
-			r.note(line, said, "it has no time")
+			r.note(line, option, "it has no time")
 		}
 	case "mem":
-		if !j.takes("mem", slurmMemory(value)) {
-			r.note(line, said, "slurm.mem does not take this value")
+		if !j.setIfValid("mem", slurmMemory(value)) {
+			r.note(line, option, "slurm.mem does not take this value")
 		}
 	default:
-		if key, ok := plain[name]; ok {
-			if !j.takes(key, value) {
-				r.note(line, said, "slurm."+key+" does not take this value")
+		if key, ok := directOptions[name]; ok {
+			if !j.setIfValid(key, value) {
+				r.note(line, option, "slurm."+key+" does not take this value")
 			}
 			return
 		}
-		why, ok := elsewhere[name]
+		why, ok := unsupportedOptions[name]
 		if !ok {
 			why = "there is no key for it"
 		}
-		r.note(line, said, why)
+		r.note(line, option, why)
 	}
 }
 

@@ -9,14 +9,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// refusals is the maximum number of attempts to remove rejected values from the job file.
-const refusals = 20
+// maxRejections is the maximum number of attempts to remove rejected values from the job file.
+const maxRejections = 20
 
-// agree removes values that the job file rejects, such as a number of ranks that cannot share
+// dropRejectedKeys removes values that the job file rejects, such as a number of ranks that cannot share
 // the GPUs evenly, and adds a note for each.
-func (r *reader) agree() {
+func (r *reader) dropRejectedKeys() {
 	j := r.job
-	for range refusals {
+	for range maxRejections {
 		var found jobs.Diagnostics
 		if _, err := jobs.Parse("", j.toml()); !errors.As(err, &found) {
 			return
@@ -49,8 +49,8 @@ func (r *reader) agree() {
 	}
 }
 
-// memory converts --mem-per-cpu to the memory per node.
-func (r *reader) memory() {
+// setMemory converts --mem-per-cpu to the memory per node.
+func (r *reader) setMemory() {
 	j := r.job
 	if j.memPerCPU == "" || j.slurm["mem"] != "" {
 		return
@@ -60,14 +60,14 @@ func (r *reader) memory() {
 	size = strings.TrimSuffix(size, unit)
 	n, err := strconv.Atoi(size)
 	cores := max(1, j.tasks) * max(1, j.cpus)
-	if err != nil || n <= 0 || n > 1<<20 || cores > 1<<20 || !j.takes("mem", fmt.Sprintf("%d%s", n*cores, unit)) {
+	if err != nil || n <= 0 || n > 1<<20 || cores > 1<<20 || !j.setIfValid("mem", fmt.Sprintf("%d%s", n*cores, unit)) {
 		r.note(0, "--mem-per-cpu="+j.memPerCPU, "write slurm.mem, for a node")
 	}
 }
 
-// drop removes values that are not valid in a job file or that contain a secret, and adds a
+// dropInvalid removes values that are not valid in a job file or that contain a secret, and adds a
 // note for each.
-func (r *reader) drop() {
+func (r *reader) dropInvalid() {
 	j := r.job
 	if j.tasks == 0 && j.gpus == 0 {
 		j.tasks = 1
@@ -87,7 +87,7 @@ func (r *reader) drop() {
 			r.note(0, *value, key+" must not have a secret")
 			*value = ""
 		}
-		if *value != "" && (!allowed(*value) || strings.HasPrefix(*value, "-")) {
+		if *value != "" && (!isValidText(*value) || strings.HasPrefix(*value, "-")) {
 			r.note(0, *value, key+" does not take it")
 			*value = ""
 		}
@@ -102,7 +102,7 @@ func (r *reader) drop() {
 			switch {
 			case key != "command.argv" && hasSecret(s):
 				r.note(0, s, key+" must not have a secret: keep it in a script that only you can read, or in a variable of setup.secrets")
-			case ok(s) && allowed(s):
+			case ok(s) && isValidText(s):
 				kept = append(kept, s)
 			default:
 				r.note(0, s, key+" does not take it")

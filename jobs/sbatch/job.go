@@ -33,10 +33,10 @@ func newJob() *job { return &job{slurm: map[string]string{}, env: map[string]str
 
 func (j *job) set(key, value string) { j.slurm[key] = value }
 
-// takes sets a key of [slurm] if the value is valid, and reports whether it is.
-func (j *job) takes(key, value string) bool {
+// setIfValid sets a key of [slurm] if the value is valid, and reports whether it is.
+func (j *job) setIfValid(key, value string) bool {
 	src := fmt.Sprintf("name = \"a\"\n[command]\nargv = [\"a\"]\n[slurm]\n%s = %s\n", key, quote(value))
-	if value == "" || !allowed(value) {
+	if value == "" || !isValidText(value) {
 		return false
 	}
 	if _, err := jobs.Parse("", []byte(src)); err != nil {
@@ -46,8 +46,8 @@ func (j *job) takes(key, value string) bool {
 	return true
 }
 
-// evenOut converts totals for the whole job to values per node.
-func (j *job) evenOut() {
+// divideTotals converts totals for the whole job to values per node.
+func (j *job) divideTotals() {
 	nodes := max(1, j.nodes)
 	if j.tasks == 0 && j.allTasks > 0 && j.allTasks%nodes == 0 {
 		j.tasks, j.allTasks = j.allTasks/nodes, 0
@@ -60,9 +60,9 @@ func (j *job) evenOut() {
 	}
 }
 
-// allowed reports whether a job file may contain a text: valid UTF-8 without control
+// isValidText reports whether a job file may contain a text: valid UTF-8 without control
 // characters or invisible marks.
-func allowed(s string) bool {
+func isValidText(s string) bool {
 	var t jobs.Text
 	return t.UnmarshalTOML(s) == nil && strings.ToValidUTF8(s, "") == s
 }

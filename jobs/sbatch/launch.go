@@ -10,27 +10,27 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// launchers are commands that start programs, including wrappers such as numactl.
-var launchers = map[string]bool{"srun": true, "mpirun": true, "mpiexec": true, "torchrun": true, "accelerate": true, "deepspeed": true,
+// launcherCommands are commands that start programs, including wrappers such as numactl.
+var launcherCommands = map[string]bool{"srun": true, "mpirun": true, "mpiexec": true, "torchrun": true, "accelerate": true, "deepspeed": true,
 	"apptainer": true, "singularity": true, "exec": true, "time": true, "numactl": true, "nohup": true}
 
-// starts reports whether a command starts the job's program, directly or through a wrapper.
-func (r *reader) starts(base string, known bool) bool {
-	return known && (launchers[base] || strings.HasPrefix(base, "python") || base == "bash" || base == "sh")
+// startsProgram reports whether a command starts the job's program, directly or through a wrapper.
+func (r *reader) startsProgram(base string, known bool) bool {
+	return known && (launcherCommands[base] || strings.HasPrefix(base, "python") || base == "bash" || base == "sh")
 }
 
-// launch converts the command that starts the program. It adds a note for a second one.
-func (r *reader) launch(s *syntax.Stmt, list []*syntax.Word) {
+// convertLaunch converts the command that starts the program. It adds a note for a second one.
+func (r *reader) convertLaunch(s *syntax.Stmt, list []*syntax.Word) {
 	if len(r.job.argv) > 0 {
-		r.note(r.line(s), text(s), "a job has one command: make a second job file, with slurm.dependency")
+		r.note(r.line(s), sourceText(s), "a job has one command: make a second job file, with slurm.dependency")
 		return
 	}
 	for _, redirect := range s.Redirs {
-		r.note(r.line(redirect), text(s), "redirections are left out: the run directory keeps the log")
+		r.note(r.line(redirect), sourceText(s), "redirections are left out: the run directory keeps the log")
 		break
 	}
 	if s.Background {
-		r.note(r.line(s), text(s), "it is not put into the background")
+		r.note(r.line(s), sourceText(s), "it is not put into the background")
 	}
 	c := &command{r: r, line: r.line(s), words: list}
 	c.unwrap()
@@ -51,10 +51,10 @@ func (c *command) peek() (string, bool) {
 	return c.r.word(c.words[0])
 }
 
-// options consumes options up to the first other word and calls take for each. A value is part
+// takeOptions consumes options up to the first other word and calls take for each. A value is part
 // of the option ("--name=value"), or it is the next word if valued returns true. Unknown
 // values are empty.
-func (c *command) options(valued func(name string) bool, take func(name, value string)) {
+func (c *command) takeOptions(valued func(name string) bool, take func(name, value string)) {
 	for len(c.words) > 0 {
 		word, known := c.peek()
 		if !known {
@@ -92,56 +92,56 @@ func (c *command) unwrap() {
 		base := path.Base(word)
 		switch {
 		case !known:
-			c.program()
+			c.convertProgram()
 			return
 		case base == "exec" || base == "time" || base == "nohup":
 			c.words = c.words[1:]
 		case base == "numactl":
 			c.words = c.words[1:]
-			c.options(func(string) bool { return false }, func(name, value string) { c.tell("--"+name+" "+value, "slurm.cpu_bind binds ranks") })
+			c.takeOptions(func(string) bool { return false }, func(name, value string) { c.note("--"+name+" "+value, "slurm.cpu_bind binds ranks") })
 		case base == "srun":
 			c.words = c.words[1:]
-			c.srun()
+			c.convertSrun()
 		case base == "mpirun" || base == "mpiexec":
 			c.words = c.words[1:]
-			c.mpirun(base)
+			c.convertMpirun(base)
 		case base == "apptainer" || base == "singularity":
-			if !c.container(base) {
+			if !c.convertContainer(base) {
 				return
 			}
 		case base == "torchrun":
 			c.words = c.words[1:]
-			c.torchrun()
+			c.convertTorchrun()
 			return
-		case strings.HasPrefix(base, "python") && c.isTorchModule():
+		case strings.HasPrefix(base, "python") && c.convertTorchModule():
 			return
 		case base == "accelerate" || base == "deepspeed":
-			c.tell(base, "srun starts one process for each rank instead, with the variables of torchrun; its own options are part of argv")
-			c.program()
+			c.note(base, "srun starts one process for each rank instead, with the variables of torchrun; its own options are part of argv")
+			c.convertProgram()
 			return
-		case (base == "bash" || base == "sh") && c.isInline():
+		case (base == "bash" || base == "sh") && c.convertInline():
 			return
 		default:
-			c.program()
+			c.convertProgram()
 			return
 		}
 	}
 }
 
-func (c *command) tell(what, why string) { c.r.note(c.line, what, why) }
+func (c *command) note(what, why string) { c.r.note(c.line, what, why) }
 
 // srunValues are options of srun that have a value.
 var srunValues = []string{"ntasks", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-task", "gpus-per-node", "gpus", "gres", "cpu-bind", "gpu-bind", "mpi",
 	"container-image", "container-mounts", "container-workdir", "container-name", "export", "output", "error", "label", "distribution", "m", "mem", "mem-per-cpu", "time",
 	"partition", "account", "job-name", "nodelist", "chdir", "kill-on-bad-exit", "K", "wait", "W", "jobid", "overlap", "input", "ntasks-per-socket", "hint", "threads-per-core"}
 
-func (c *command) srun() {
+func (c *command) convertSrun() {
 	j := c.r.job
 	noValue := map[string]bool{"label": true, "l": true, "kill-on-bad-exit": true, "K": true, "overlap": true, "exact": true, "u": true, "unbuffered": true, "exclusive": true}
-	c.options(func(name string) bool {
-		return (short[name] != "" || slices.Contains(srunValues, name)) && !noValue[name]
+	c.takeOptions(func(name string) bool {
+		return (shortOptions[name] != "" || slices.Contains(srunValues, name)) && !noValue[name]
 	}, func(name, value string) {
-		if long := short[name]; long != "" {
+		if long := shortOptions[name]; long != "" {
 			name = long
 		}
 		switch name {
@@ -152,36 +152,36 @@ func (c *command) srun() {
 				if name == "ntasks" {
 					j.tasks = 0
 				}
-				j.evenOut()
+				j.divideTotals()
 			} else {
-				c.tell("srun --"+name, "only a shell knows the number")
+				c.note("srun --"+name, "only a shell knows the number")
 			}
 		case "container-image":
 			j.image, j.runtime = value, "pyxis"
 		case "container-mounts":
 			j.mounts = append(j.mounts, strings.Split(value, ",")...)
 		case "gpus-per-task", "gpus-per-node", "gpus", "gres", "cpu-bind", "gpu-bind", "mpi":
-			c.r.option(c.line, name, value)
-			j.evenOut()
+			c.r.convertOption(c.line, name, value)
+			j.divideTotals()
 		case "label", "l", "unbuffered", "u", "kill-on-bad-exit", "K", "export", "output", "error", "overlap", "exact", "exclusive", "wait", "W":
 			// the launcher sets these or makes them unnecessary
 		default:
-			c.tell(strings.TrimSpace("srun --"+name+" "+value), "the launcher calls srun with options of its own; a profile's [step] options has more")
+			c.note(strings.TrimSpace("srun --"+name+" "+value), "the launcher calls srun with options of its own; a profile's [step] options has more")
 		}
 	})
 }
 
-func (c *command) mpirun(name string) {
+func (c *command) convertMpirun(name string) {
 	j := c.r.job
 	valued := func(n string) bool {
 		return slices.Contains([]string{"n", "np", "c", "N", "npernode", "ppn", "map-by", "bind-to", "x", "hostfile", "machinefile", "f", "H", "host", "rank-by", "genv", "env", "ntasks"}, n)
 	}
-	c.options(valued, func(option, value string) {
+	c.takeOptions(valued, func(option, value string) {
 		switch option {
 		case "n", "np", "c":
 			if n, err := strconv.Atoi(value); err == nil && n > 0 && n <= 1<<20 && j.tasks == 0 {
 				j.allTasks = n
-				j.evenOut()
+				j.divideTotals()
 			}
 		case "npernode", "ppn", "N":
 			if n, err := strconv.Atoi(value); err == nil && n > 0 && n <= 1<<20 {
@@ -193,27 +193,27 @@ func (c *command) mpirun(name string) {
 				value += " " + v
 				c.words = c.words[1:]
 			}
-			c.tell(name+" -"+option+" "+value, "srun starts the ranks; write variables into [setup.env]")
+			c.note(name+" -"+option+" "+value, "srun starts the ranks; write variables into [setup.env]")
 		case "hostfile", "machinefile", "f", "H", "host", "allow-run-as-root", "oversubscribe":
 		default:
-			c.tell(strings.TrimSpace(name+" -"+option+" "+value), "srun starts the ranks; write variables into [setup.env]")
+			c.note(strings.TrimSpace(name+" -"+option+" "+value), "srun starts the ranks; write variables into [setup.env]")
 		}
 	})
-	c.tell(name, "srun starts the ranks, one for each process")
+	c.note(name, "srun starts the ranks, one for each process")
 }
 
-// container converts apptainer exec [options] image. It reports whether to continue with the
+// convertContainer converts apptainer exec [options] image. It reports whether to continue with the
 // command in the container.
-func (c *command) container(runtime string) bool {
+func (c *command) convertContainer(runtime string) bool {
 	j := c.r.job
 	c.words = c.words[1:]
 	if verb, _ := c.peek(); verb != "exec" && verb != "run" {
-		c.tell(runtime, "only exec is carried over")
-		c.program()
+		c.note(runtime, "only exec is carried over")
+		c.convertProgram()
 		return false
 	}
 	c.words = c.words[1:]
-	c.options(func(n string) bool {
+	c.takeOptions(func(n string) bool {
 		return slices.Contains([]string{"B", "bind", "env", "pwd", "H", "home", "W", "workdir", "overlay", "docker-username", "docker-password"}, n)
 	}, func(name, value string) {
 		switch name {
@@ -225,7 +225,7 @@ func (c *command) container(runtime string) bool {
 	})
 	image, known := c.peek()
 	if !known {
-		c.tell(runtime, "only a shell knows the image: write it as setup.container.image")
+		c.note(runtime, "only a shell knows the image: write it as setup.container.image")
 		image = "IMAGE"
 	}
 	j.image, j.runtime = image, runtime
@@ -235,9 +235,9 @@ func (c *command) container(runtime string) bool {
 	return true
 }
 
-// isTorchModule converts python -m torch.distributed.run and its predecessor. It reports
+// convertTorchModule converts python -m torch.distributed.run and its predecessor. It reports
 // whether the command is one of them.
-func (c *command) isTorchModule() bool {
+func (c *command) convertTorchModule() bool {
 	for i, w := range c.words[1:] {
 		word, known := c.r.word(w)
 		if !known || !strings.HasPrefix(word, "-") {
@@ -248,27 +248,27 @@ func (c *command) isTorchModule() bool {
 		}
 		switch module, _ := c.r.word(c.words[i+2]); module {
 		case "torch.distributed.launch":
-			c.tell("torch.distributed.launch", "torchrun is its successor, which gives scripts LOCAL_RANK and no --local_rank")
+			c.note("torch.distributed.launch", "torchrun is its successor, which gives scripts LOCAL_RANK and no --local_rank")
 		case "torch.distributed.run", "torch.distributed.elastic":
 		default:
 			return false
 		}
 		c.words = c.words[i+3:]
-		c.torchrun()
+		c.convertTorchrun()
 		return true
 	}
 	return false
 }
 
-// torchrun converts the arguments of torchrun. It drops the options that ddpbatch sets.
-func (c *command) torchrun() {
+// convertTorchrun converts the arguments of torchrun. It drops the options that ddpbatch sets.
+func (c *command) convertTorchrun() {
 	c.hideArguments()
 	j := c.r.job
 	j.torchrun = true
 	var before []string
 	processes := max(1, j.tasks) // number of torchruns under srun; each had the cores of its workers
 	defer func() { j.cpus = max(min(j.cpus, 1), j.cpus*processes/max(1, j.tasks)) }()
-	c.options(func(n string) bool {
+	c.takeOptions(func(n string) bool {
 		return !slices.Contains([]string{"standalone", "no_python", "no-python", "m", "module", "use_env", "use-env", "run_path"}, n)
 	}, func(name, value string) {
 		switch strings.ReplaceAll(name, "-", "_") {
@@ -279,7 +279,7 @@ func (c *command) torchrun() {
 			case j.gpus > 0:
 				j.tasks = j.gpus
 			default:
-				c.tell("--nproc_per_node "+value, "only a shell knows the number: write it as slurm.tasks_per_node")
+				c.note("--nproc_per_node "+value, "only a shell knows the number: write it as slurm.tasks_per_node")
 			}
 		case "nnodes":
 			if n, err := strconv.Atoi(value); err == nil && n > 0 && n <= 1<<20 && j.nodes == 0 {
@@ -287,7 +287,7 @@ func (c *command) torchrun() {
 			}
 		case "node_rank", "master_addr", "master_port", "rdzv_id", "rdzv_backend", "rdzv_endpoint", "rdzv_conf", "standalone", "use_env":
 		case "max_restarts":
-			c.tell("--max_restarts "+value, "restart.max_without_progress starts again from the last checkpoint")
+			c.note("--max_restarts "+value, "restart.max_without_progress starts again from the last checkpoint")
 		case "m", "module":
 			before = append(before, "-m")
 		case "no_python":
@@ -305,17 +305,17 @@ func (c *command) torchrun() {
 	args := make([]string, 0, len(c.words))
 	for _, w := range c.words {
 		v, known := c.r.word(w)
-		if !known || !allowed(v) {
-			v = clean(text(w))
-			c.tell(v, c.r.whyUnknown(w))
+		if !known || !isValidText(v) {
+			v = shorten(sourceText(w))
+			c.note(v, c.r.unknownArgumentReason(w))
 		}
 		args = append(args, v)
 	}
 	j.argv = append(before, args...)
 }
 
-// isInline converts the script in bash -c '...'. It reports whether it starts a program.
-func (c *command) isInline() bool {
+// convertInline converts the script in bash -c '...'. It reports whether it starts a program.
+func (c *command) convertInline() bool {
 	if len(c.words) < 3 {
 		return false
 	}
@@ -325,7 +325,7 @@ func (c *command) isInline() bool {
 		return false
 	}
 	if !known { // "...\$X..." in double quotes, for the shell on the node
-		script = strings.Trim(text(c.words[2]), `"`)
+		script = strings.Trim(sourceText(c.words[2]), `"`)
 		script = strings.NewReplacer(`\$`, "$", `\"`, `"`).Replace(script)
 	}
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader([]byte(script)), "")
@@ -340,15 +340,15 @@ func (c *command) isInline() bool {
 	return len(inner.job.argv) > argv
 }
 
-// program uses the remaining words as argv. If only a shell can evaluate one of them, a shell
+// convertProgram uses the remaining words as argv. If only a shell can evaluate one of them, a shell
 // on the node runs the line.
-func (c *command) program() {
+func (c *command) convertProgram() {
 	c.hideArguments()
 	var argv []string
 	shell := false
 	for _, w := range c.words {
 		v, known := c.r.word(w)
-		shell = shell || !known || !allowed(v)
+		shell = shell || !known || !isValidText(v)
 		argv = append(argv, v)
 	}
 	if !shell {
@@ -357,40 +357,40 @@ func (c *command) program() {
 	}
 	parts := make([]string, len(c.words))
 	for i, w := range c.words {
-		parts[i] = text(w)
-		if v, known := c.r.word(w); known && v != "" && strings.Trim(v, plainWord) == "" {
+		parts[i] = sourceText(w)
+		if v, known := c.r.word(w); known && v != "" && strings.Trim(v, plainChars) == "" {
 			parts[i] = v
 		}
 	}
 	line := strings.Join(strings.Fields(strings.Join(parts, " ")), " ")
-	if !allowed(line) || line == "" {
-		c.tell("the command", "it holds a control character: write it as command.argv")
+	if !isValidText(line) || line == "" {
+		c.note("the command", "it holds a control character: write it as command.argv")
 		line = "false"
 	}
 	c.r.job.argv = []string{"bash", "-c", "exec " + line}
-	c.tell(line, "only a shell on the node knows all of it: bash runs the line")
-	for _, name := range c.r.lost(c.words) {
+	c.note(line, "only a shell on the node knows all of it: bash runs the line")
+	for _, name := range c.r.lostVariables(c.words) {
 		if c.r.hidden[name] {
-			c.r.secretVariable(c.line, name)
+			c.r.addSecretName(c.line, name)
 			continue
 		}
-		c.tell("$"+name, "the script sets it, and that line does not have it: write its value into command.argv")
+		c.note("$"+name, "the script sets it, and that line does not have it: write its value into command.argv")
 	}
 }
 
-const plainWord = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%"
+const plainChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%"
 
 // finish completes the job file.
 func (r *reader) finish() {
 	j := r.job
-	j.evenOut()
+	j.divideTotals()
 	if j.allTasks > 0 {
 		r.note(0, "--ntasks="+strconv.Itoa(j.allTasks), "it does not go around the nodes: slurm.tasks_per_node is the same on each")
 	}
 	if j.allGPUs > 0 {
 		r.note(0, "--gpus="+strconv.Itoa(j.allGPUs), "it does not go around the nodes: slurm.gpus_per_node is the same on each")
 	}
-	r.memory()
-	r.drop()
-	r.agree()
+	r.setMemory()
+	r.dropInvalid()
+	r.dropRejectedKeys()
 }

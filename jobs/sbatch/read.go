@@ -15,9 +15,9 @@ import (
 
 // A Note describes a part of the script that was not converted.
 type Note struct {
-	Line int // from 1
-	What string
-	Why  string
+	Line   int // from 1
+	Text   string
+	Reason string
 }
 
 // A Result is a job file, with notes about everything that it does not contain.
@@ -44,36 +44,36 @@ func Read(name string, src []byte, site string) (Result, error) {
 	if len(src) > maxScript {
 		return Result{}, fmt.Errorf("read %q: larger than %d KiB, the limit for a batch script", name, maxScript>>10)
 	}
-	r := &reader{job: newJob(), vars: map[string]string{}, exported: map[string]bool{}, hidden: map[string]bool{}, own: map[string]bool{}}
+	r := &reader{job: newJob(), vars: map[string]string{}, exported: map[string]bool{}, hidden: map[string]bool{}, scriptVars: map[string]bool{}}
 	r.job.site = site
 	if before, _, found := strings.Cut(name, "."); found || before != "" {
 		r.job.name = before
 	}
-	r.directives(src)
+	r.readDirectives(src)
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(src), "")
 	if err != nil {
 		return Result{}, fmt.Errorf("read %q: %w", name, err)
 	}
-	r.settle()
+	r.setSlurmVariables()
 	r.statements(file.Stmts)
 	if len(r.job.argv) == 0 {
-		return Result{}, noCommand{name}
+		return Result{}, noCommandError{name}
 	}
 	r.finish()
-	r.hideEarlier()
+	r.hideEarlierUses()
 	slices.SortStableFunc(r.notes, func(a, b Note) int { return cmp.Compare(a.Line, b.Line) })
 	return Result{TOML: r.job.toml(), Notes: r.notes, HasEnviron: len(r.job.env) > 0}, nil
 }
 
-// noCommand is the error for a script that starts no program.
-type noCommand struct{ name string }
+// noCommandError is the error for a script that starts no program.
+type noCommandError struct{ name string }
 
-func (e noCommand) Error() string {
+func (e noCommandError) Error() string {
 	return fmt.Sprintf("read %q: no line starts a program by srun, mpirun, torchrun or python", e.name)
 }
 
 // Hint returns the alternative.
-func (e noCommand) Hint() string {
+func (e noCommandError) Hint() string {
 	return "`ddpbatch init --kind command` writes a job file to fill in"
 }
 
@@ -84,7 +84,7 @@ type reader struct {
 	exported     map[string]bool
 	hidden       map[string]bool // variables that contained a secret
 	secretValues []string        // values in the script that are secrets
-	own          map[string]bool // all variables that the script sets
+	scriptVars   map[string]bool // all variables that the script sets
 	notes        []Note
 	offset       int // lines before this part of the script
 	depth        int // nesting depth of scripts
@@ -92,16 +92,16 @@ type reader struct {
 
 // note adds a note. It omits all secrets that it recognizes.
 func (r *reader) note(line int, what, why string) {
-	what, short := r.withoutSecret(what)
+	what, short := r.redact(what)
 	if short {
 		why += " (the rest is not shown, since it may be a secret)"
 	}
-	r.notes = append(r.notes, Note{line, clean(what), why})
+	r.notes = append(r.notes, Note{line, shorten(what), why})
 }
 
-// clean returns a part of the script on one line, without terminal control characters. It
+// shorten returns a part of the script on one line, without terminal control characters. It
 // shortens long text.
-func clean(s string) string {
+func shorten(s string) string {
 	s = printable.Line(s)
 	if len(s) > 120 {
 		s = strings.ToValidUTF8(s[:117], "") + "..."
@@ -111,8 +111,8 @@ func clean(s string) string {
 
 func (r *reader) line(n syntax.Node) int { return int(n.Pos().Line()) + r.offset }
 
-// text returns the source code of a part of the script.
-func text(n syntax.Node) string {
+// sourceText returns the source code of a part of the script.
+func sourceText(n syntax.Node) string {
 	var b strings.Builder
 	if err := syntax.NewPrinter(syntax.SingleLine(true)).Print(&b, n); err != nil {
 		return ""
@@ -120,10 +120,10 @@ func text(n syntax.Node) string {
 	return strings.TrimSpace(b.String())
 }
 
-// settle sets Slurm's variables to the values that the directives request.
-func (r *reader) settle() {
+// setSlurmVariables sets Slurm's variables to the values that the directives request.
+func (r *reader) setSlurmVariables() {
 	j := r.job
-	j.evenOut()
+	j.divideTotals()
 	set := func(n int, names ...string) {
 		for _, name := range names {
 			if n > 0 {
@@ -147,7 +147,7 @@ func (r *reader) statements(list []*syntax.Stmt) {
 	for _, s := range list {
 		switch c := s.Cmd.(type) {
 		case *syntax.CallExpr:
-			r.call(s, c)
+			r.convertCall(s, c)
 		case *syntax.DeclClause:
 			r.declaration(s, c)
 		case *syntax.TimeClause:
@@ -160,18 +160,18 @@ func (r *reader) statements(list []*syntax.Stmt) {
 				r.statements([]*syntax.Stmt{c.X, c.Y})
 			case syntax.Pipe, syntax.PipeAll: // the output of the program is piped, for example to tee
 				r.statements([]*syntax.Stmt{c.X})
-				r.note(r.line(c.Y), "| "+text(c.Y), "the run directory keeps the log")
+				r.note(r.line(c.Y), "| "+sourceText(c.Y), "the run directory keeps the log")
 			default:
 				r.statements([]*syntax.Stmt{c.X})
-				r.note(r.line(c.Y), "|| "+text(c.Y), "what follows a failure is left out")
+				r.note(r.line(c.Y), "|| "+sourceText(c.Y), "what follows a failure is left out")
 			}
 		case *syntax.Block:
 			r.statements(c.Stmts)
 		case *syntax.FuncDecl:
-			r.note(r.line(s), text(s), "functions are left out")
+			r.note(r.line(s), sourceText(s), "functions are left out")
 		case nil:
 		default:
-			r.note(r.line(s), text(s), "loops and conditions are left out: write what one run needs")
+			r.note(r.line(s), sourceText(s), "loops and conditions are left out: write what one run needs")
 		}
 	}
 }
@@ -186,9 +186,9 @@ func (r *reader) declaration(s *syntax.Stmt, c *syntax.DeclClause) {
 			r.exported[a.Name.Value] = true
 			if a.Naked || a.Value == nil && a.Array == nil {
 				if r.hidden[a.Name.Value] {
-					r.secretVariable(r.line(s), a.Name.Value)
+					r.addSecretName(r.line(s), a.Name.Value)
 				} else if v, known := r.vars[a.Name.Value]; known {
-					r.variable(r.line(s), a.Name.Value, v)
+					r.setVariable(r.line(s), a.Name.Value, v)
 				}
 				continue
 			}
@@ -200,17 +200,17 @@ func (r *reader) declaration(s *syntax.Stmt, c *syntax.DeclClause) {
 // assign processes NAME=value.
 func (r *reader) assign(line int, a *syntax.Assign) {
 	name := a.Name.Value
-	r.own[name] = true
+	r.scriptVars[name] = true
 	value, known := "", false
 	if a.Value != nil && !a.Append {
 		value, known = r.word(a.Value)
 	} else if a.Array == nil && !a.Append {
 		known = true // NAME=
 	}
-	if r.holdsSecret(a, value, known) {
-		r.hide(name, value)
+	if r.assignsSecret(a, value, known) {
+		r.hideVariable(name, value)
 		if r.exported[name] {
-			r.secretVariable(line, name)
+			r.addSecretName(line, name)
 		}
 		return
 	}
@@ -218,13 +218,13 @@ func (r *reader) assign(line int, a *syntax.Assign) {
 	if !known {
 		delete(r.vars, name)
 		if r.exported[name] {
-			r.unknownVariable(line, name, text(a))
+			r.noteUnknownVariable(line, name, sourceText(a))
 		}
 		return
 	}
 	r.vars[name] = value
 	if r.exported[name] {
-		r.variable(line, name, value)
+		r.setVariable(line, name, value)
 	}
 }
 
@@ -258,7 +258,7 @@ func (r *reader) parts(parts []syntax.WordPart) (string, bool) {
 			switch {
 			case x.Excl || x.Length || x.Width || x.Index != nil || x.Slice != nil || x.Repl != nil:
 				return "", false
-			case x.Exp != nil && !known && (x.Exp.Op == syntax.DefaultUnset || x.Exp.Op == syntax.DefaultUnsetOrNull) && !ofSlurm(x.Param.Value):
+			case x.Exp != nil && !known && (x.Exp.Op == syntax.DefaultUnset || x.Exp.Op == syntax.DefaultUnsetOrNull) && !isSlurmVariable(x.Param.Value):
 				if x.Exp.Word == nil {
 					continue
 				}
@@ -292,7 +292,7 @@ func (r *reader) parts(parts []syntax.WordPart) (string, bool) {
 	return b.String(), true
 }
 
-func ofSlurm(name string) bool { return strings.HasPrefix(name, "SLURM") }
+func isSlurmVariable(name string) bool { return strings.HasPrefix(name, "SLURM") }
 
 // unescape removes the backslashes from a literal.
 func unescape(s string) string {

@@ -37,7 +37,7 @@ func TestScripts(t *testing.T) {
 			}
 			text := string(got.TOML) + "---\n"
 			for _, n := range got.Notes {
-				text += fmt.Sprintf("line %d: %s: %s\n", n.Line, n.What, n.Why)
+				text += fmt.Sprintf("line %d: %s: %s\n", n.Line, n.Text, n.Reason)
 			}
 			golden := strings.TrimSuffix(file, ".sh") + ".golden"
 			if *update {
@@ -110,7 +110,7 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%v\nof\n%s\nfrom\n%s", err, got.TOML, src)
 		}
 		for _, n := range got.Notes {
-			if n.Why == "" || strings.ContainsAny(n.What, "\n\r") {
+			if n.Reason == "" || strings.ContainsAny(n.Text, "\n\r") {
 				t.Errorf("note %+v", n)
 			}
 		}

@@ -27,9 +27,9 @@ var secretTexts = []string{"PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "APIKEY
 // secretEndings mark a name as secret at the end of its last part, as in SSHPASS and OAUTH.
 var secretEndings = []string{"PASS", "TOKEN", "AUTH"}
 
-// harmlessNames matches names that only resemble names of secrets: names of files, special
+// publicNames matches names that only resemble names of secrets: names of files, special
 // tokens of a vocabulary, columns of a data set, and other settings.
-var harmlessNames = regexp.MustCompile(`^(?:` +
+var publicNames = regexp.MustCompile(`^(?:` +
 	`(?:OLD)?PWD|(?:GIT|SSH|SUDO)_ASKPASS|XAUTHORITY|.*COMPASS|.*BYPASS|(?:NCCL|OMP|UCX|OMPI|SLURM)_.*|` +
 	`.*_(?:FILE|PATH|DIR|NAME|LENGTH|SOCK|TYPE)|` +
 	`(?:.*_)?(?:BOS|EOS|PAD|UNK|SEP|CLS|MASK|IMAGE|SPECIAL|STOP|START|END)_TOKENS?|` +
@@ -49,7 +49,7 @@ func isSecretName(name string) bool {
 			return false
 		}
 	}
-	if harmlessNames.MatchString(name) {
+	if publicNames.MatchString(name) {
 		return false
 	}
 	for _, s := range secretTexts {
@@ -72,9 +72,9 @@ func isSecretName(name string) bool {
 
 var (
 	// A variable, a number, a switch, or a command is never a secret, whatever its name is.
-	harmlessValue = regexp.MustCompile("(?i)^(?:[0-9]{0,3}|true|false|yes|no|on|off|none|null|auto|basic|\\$\\w+|\\$\\{\\w+\\}|\\$\\(.*|`.*)$")
-	// A count, such as 2048, 2e9, or 300B.
-	count = regexp.MustCompile(`(?i)^[0-9][0-9_.,]{0,14}(?:e\+?[0-9]{1,2})?[kmgbt]?$`)
+	publicValue = regexp.MustCompile("(?i)^(?:[0-9]{0,3}|true|false|yes|no|on|off|none|null|auto|basic|\\$\\w+|\\$\\{\\w+\\}|\\$\\(.*|`.*)$")
+	// A countValue, such as 2048, 2e9, or 300B.
+	countValue = regexp.MustCompile(`(?i)^[0-9][0-9_.,]{0,14}(?:e\+?[0-9]{1,2})?[kmgbt]?$`)
 	// A file path, such as the path of a key file.
 	filePath = regexp.MustCompile(`^(?:\.{1,2}|~|\$HOME|\$\{HOME\}|/[\w.-]+)(?:/[\w.-]+)+$`)
 )
@@ -85,10 +85,10 @@ func isSecret(name, value string) bool {
 	value = strings.Trim(value, `"'`)
 	upper := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 	switch {
-	case harmlessValue.MatchString(value):
+	case publicValue.MatchString(value):
 		return false
 	case isSecretName(name):
-		isCount := strings.HasSuffix(upper, "TOKENS") && count.MatchString(value)
+		isCount := strings.HasSuffix(upper, "TOKENS") && countValue.MatchString(value)
 		return !isCount && !(nameOfFile.MatchString(upper) && filePath.MatchString(value))
 	case commitName.MatchString(upper) && hexadecimal.MatchString(value):
 		return false
@@ -144,13 +144,13 @@ func hasSecret(text string) bool {
 			return true
 		}
 	}
-	return namesSecret(fields(text))
+	return namesSecret(splitFields(text))
 }
 
 var unquote = strings.NewReplacer(`"`, "", "'", "", `\`, "")
 
-// fields splits a text into words at blanks and at the punctuation of shells and JSON.
-func fields(text string) []string {
+// splitFields splits a text into words at blanks and at the punctuation of shells and JSON.
+func splitFields(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\n;|&()<>{},", r) })
 }
 
@@ -205,20 +205,20 @@ var userAndGroup = regexp.MustCompile(`^\d+:\d+$`)
 // passwordOf returns the password in user:password, or an empty string if it is not a secret.
 func passwordOf(credentials string) string {
 	_, password, _ := strings.Cut(credentials, ":")
-	if harmlessValue.MatchString(password) || userAndGroup.MatchString(credentials) {
+	if publicValue.MatchString(password) || userAndGroup.MatchString(credentials) {
 		return ""
 	}
 	return password
 }
 
-// holdsSecret reports whether a variable of the script is set to a secret, possibly through
+// assignsSecret reports whether a variable of the script is set to a secret, possibly through
 // another variable.
-func (r *reader) holdsSecret(a *syntax.Assign, value string, known bool) bool {
+func (r *reader) assignsSecret(a *syntax.Assign, value string, known bool) bool {
 	if !known && a.Value != nil {
-		if r.usesHidden(a.Value) {
+		if r.usesHiddenVariable(a.Value) {
 			return true
 		}
-		value = text(a.Value)
+		value = sourceText(a.Value)
 	}
 	return isSecret(a.Name.Value, value) || known && r.hasSecretValue(value)
 }
@@ -234,7 +234,7 @@ func (r *reader) isSuspicious(text string) bool {
 	if hasSecret(text) || r.hasSecretValue(text) || strings.Contains(text, "<<<") {
 		return true
 	}
-	words := fields(unquote.Replace(text))
+	words := splitFields(unquote.Replace(text))
 	for i, word := range words {
 		last := i == len(words)-1
 		if !last && len(word) > 4 && strings.ToLower(word) == word && isSecretName(word) && isSecret(word, words[i+1]) {
@@ -247,9 +247,9 @@ func (r *reader) isSuspicious(text string) bool {
 	return false
 }
 
-// withoutSecret returns a part of the script for a message. If the part may contain a secret,
+// redact returns a part of the script for a message. If the part may contain a secret,
 // it returns only the first word and true.
-func (r *reader) withoutSecret(s string) (string, bool) {
+func (r *reader) redact(s string) (string, bool) {
 	if !r.isSuspicious(s) {
 		return s, false
 	}
@@ -268,8 +268,8 @@ func (r *reader) withoutSecret(s string) (string, bool) {
 // minSecretValue is the minimum length of a secret value that is searched for elsewhere.
 const minSecretValue = 6
 
-// hide removes the value of a variable that contains a secret. value is empty if unknown.
-func (r *reader) hide(name, value string) {
+// hideVariable removes the value of a variable that contains a secret. value is empty if unknown.
+func (r *reader) hideVariable(name, value string) {
 	delete(r.vars, name)
 	delete(r.job.env, name)
 	r.hidden[name] = true
@@ -283,22 +283,22 @@ func (r *reader) addSecretValue(value string) {
 	}
 }
 
-// hideEarlier hides secrets that the script had used under a harmless name before the reader
+// hideEarlierUses hides secrets that the script had used under a harmless name before the reader
 // recognized them.
-func (r *reader) hideEarlier() {
+func (r *reader) hideEarlierUses() {
 	for _, name := range slices.Sorted(maps.Keys(r.job.env)) {
 		if r.hasSecretValue(r.job.env[name]) {
-			r.hide(name, "")
-			r.secretVariable(0, name)
+			r.hideVariable(name, "")
+			r.addSecretName(0, name)
 		}
 	}
 	for i, n := range r.notes {
-		r.notes[i].What, _ = r.withoutSecret(n.What)
+		r.notes[i].Text, _ = r.redact(n.Text)
 	}
 }
 
-// secretVariable adds the name of a variable to [setup.secrets], without its value.
-func (r *reader) secretVariable(line int, name string) {
+// addSecretName adds the name of a variable to [setup.secrets], without its value.
+func (r *reader) addSecretName(line int, name string) {
 	var n jobs.EnvName
 	if n.UnmarshalTOML(name) != nil {
 		return
@@ -312,16 +312,16 @@ func (r *reader) secretVariable(line int, name string) {
 
 // hideArguments replaces secrets in the program's arguments with variables in [setup.secrets].
 func (c *command) hideArguments() {
-	c.hideOnce()
-	c.hideOnce() // hides values that only a later argument revealed as secrets
+	c.hideArgumentsOnce()
+	c.hideArgumentsOnce() // hides values that only a later argument revealed as secrets
 }
 
-func (c *command) hideOnce() {
+func (c *command) hideArgumentsOnce() {
 	before := ""
 	for i, w := range c.words {
 		value, known := c.r.word(w)
 		if !known {
-			value = text(w)
+			value = sourceText(w)
 		}
 		option, prefix := before, ""
 		if name, rest, assigned := strings.Cut(value, "="); assigned && !strings.ContainsAny(name, " /:") {
@@ -338,17 +338,17 @@ func (c *command) hideOnce() {
 		if !isSecret(option, value) && !(prefix != "" && hasSecret(prefix+value)) && !(known && c.r.hasSecretValue(value)) {
 			continue
 		}
-		if strings.Trim(prefix, plainWord) != "" || hasSecret(prefix) {
+		if strings.Trim(prefix, plainChars) != "" || hasSecret(prefix) {
 			prefix = ""
 		}
-		name := c.r.variableFor(option)
+		name := c.r.secretVariableName(option)
 		c.words[i] = &syntax.Word{Parts: []syntax.WordPart{&syntax.Lit{Value: prefix}, &syntax.DblQuoted{
 			Parts: []syntax.WordPart{&syntax.ParamExp{Short: true, Param: &syntax.Lit{Value: name}}}}}}
 		if !known {
 			value = ""
 		}
-		c.r.hide(name, value)
-		c.r.secretVariable(c.line, name)
+		c.r.hideVariable(name, value)
+		c.r.addSecretName(c.line, name)
 	}
 }
 
@@ -364,23 +364,23 @@ func (c *command) containerOption(name, value string) {
 		return
 	}
 	if variable, secret, ok := strings.Cut(value, "="); ok && name == "env" {
-		c.r.hide(variable, secret)
-		c.r.secretVariable(c.line, variable)
+		c.r.hideVariable(variable, secret)
+		c.r.addSecretName(c.line, variable)
 		return
 	}
-	c.tell(option, "setup.container.options must not have a secret")
+	c.note(option, "setup.container.options must not have a secret")
 }
 
-// whyUnknown returns the fix for an argument of torchrun that only a shell can evaluate.
-func (r *reader) whyUnknown(w *syntax.Word) string {
-	if r.usesHidden(w) {
+// unknownArgumentReason returns the fix for an argument of torchrun that only a shell can evaluate.
+func (r *reader) unknownArgumentReason(w *syntax.Word) string {
+	if r.usesHiddenVariable(w) {
 		return "torchrun starts without a shell: remove this argument, and have your program read the variable"
 	}
 	return "only a shell knows the value: write it into command.argv"
 }
 
-// usesHidden reports whether a word uses a variable that contained a secret.
-func (r *reader) usesHidden(w *syntax.Word) bool {
+// usesHiddenVariable reports whether a word uses a variable that contained a secret.
+func (r *reader) usesHiddenVariable(w *syntax.Word) bool {
 	hidden := false
 	syntax.Walk(w, func(n syntax.Node) bool {
 		if e, ok := n.(*syntax.ParamExp); ok && e.Param != nil && r.hidden[e.Param.Value] {
@@ -393,15 +393,15 @@ func (r *reader) usesHidden(w *syntax.Word) bool {
 
 var notInName = regexp.MustCompile(`[^A-Z0-9]+`)
 
-// variableFor returns a variable name for an option's value, such as API_KEY for --api-key.
-func (r *reader) variableFor(option string) string {
+// secretVariableName returns a variable name for an option's value, such as API_KEY for --api-key.
+func (r *reader) secretVariableName(option string) string {
 	name := strings.Trim(notInName.ReplaceAllString(strings.ToUpper(option), "_"), "_")
 	var n jobs.EnvName
 	if !isSecretName(name) || n.UnmarshalTOML(name) != nil {
 		name = "SECRET"
 	}
 	unique := name
-	for i := 2; r.own[unique] || slices.Contains(r.job.secrets, unique); i++ {
+	for i := 2; r.scriptVars[unique] || slices.Contains(r.job.secrets, unique); i++ {
 		unique = name + "_" + strconv.Itoa(i)
 	}
 	return unique

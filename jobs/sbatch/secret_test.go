@@ -161,10 +161,10 @@ func TestReadKeepsNoSecret(t *testing.T) {
 			}
 			var names []string
 			for _, n := range got.Notes {
-				if found := canary.FindAllString(n.What+n.Why, -1); len(found) > 0 {
+				if found := canary.FindAllString(n.Text+n.Reason, -1); len(found) > 0 {
 					t.Errorf("note %+v has %q", n, found)
 				}
-				names = append(names, n.What)
+				names = append(names, n.Text)
 			}
 			if !got.HasEnviron {
 				t.Error("HasEnviron is false, and the script exports a variable")
@@ -213,7 +213,7 @@ func TestReadHidesSecretsUsedElsewhere(t *testing.T) {
 				t.Errorf("the job file has it:\n%s", got.TOML)
 			}
 			for _, n := range got.Notes {
-				if strings.Contains(n.What+n.Why, "canary") {
+				if strings.Contains(n.Text+n.Reason, "canary") {
 					t.Errorf("note %+v has it", n)
 				}
 			}

@@ -17,8 +17,8 @@ func TestHostileScripts(t *testing.T) {
 		t.Error("no notes")
 	}
 	for _, n := range r.Notes {
-		if strings.ContainsFunc(n.What, unicode.IsControl) {
-			t.Errorf("%q", n.What)
+		if strings.ContainsFunc(n.Text, unicode.IsControl) {
+			t.Errorf("%q", n.Text)
 		}
 	}
 	r, err = Read("job.sh", []byte("#!/bin/bash\nX=0123456789abcdef\n"+strings.Repeat("X=$X$X\n", 40)+"python train.py $X\n"), "")

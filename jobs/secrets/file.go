@@ -15,9 +15,9 @@ const maxFile = 64 << 10
 
 const formatHint = "name a file with one NAME=VALUE on each line"
 
-// load reads a secrets file. The file must belong to this user or to root, and no other user
+// loadFile reads a secrets file. The file must belong to this user or to root, and no other user
 // may have access.
-func load(path string) (map[string]string, error) {
+func loadFile(path string) (map[string]string, error) {
 	f, err := safefile.Open(path, 0)
 	if errors.Is(err, safefile.ErrNotRegular) || errors.Is(err, syscall.EISDIR) {
 		return nil, hints.Errorf(formatHint, "%s", safefile.ErrNotRegular)

@@ -42,7 +42,7 @@ func Resolve(path string, names []string, lookup func(string) (string, bool)) (m
 	var file map[string]string
 	if path != "" {
 		var err error
-		if file, err = load(path); err != nil {
+		if file, err = loadFile(path); err != nil {
 			return nil, fmt.Errorf("read secrets from %q: %w", path, err)
 		}
 	}
@@ -68,13 +68,13 @@ func Resolve(path string, names []string, lookup func(string) (string, bool)) (m
 		}
 	}
 	if len(missing) > 0 {
-		return nil, absent(path, missing)
+		return nil, missingError(path, missing)
 	}
 	return values, nil
 }
 
-// absent returns the error for names without a value.
-func absent(path string, names []string) error {
+// missingError returns the error for names without a value.
+func missingError(path string, names []string) error {
 	list := strings.Join(names, ", ")
 	if path == "" {
 		return hints.Errorf("export them, or put them into a file of mode 0600, one NAME=VALUE on each line",

@@ -19,7 +19,7 @@ func copyEntry(from, to *os.Root, e *entry) error {
 		return err
 	}
 	if !e.info.Mode().IsRegular() {
-		e.sum = digest([]byte(e.link))
+		e.sum = digestOf([]byte(e.link))
 		return to.Symlink(e.link, e.path)
 	}
 	in, err := openRegular(from, e.path, e.info)
@@ -39,7 +39,7 @@ func copyEntry(from, to *os.Root, e *entry) error {
 		return err
 	}
 	if n != e.info.Size() {
-		return changed(e.path)
+		return changedError(e.path)
 	}
 	e.sum = hex.EncodeToString(hash.Sum(nil))
 	return out.Close()
@@ -49,15 +49,15 @@ func copyEntry(from, to *os.Root, e *entry) error {
 // has replaced it, such as a symbolic link or a FIFO, which would wait for a writer.
 func openRegular(root *os.Root, path string, info fs.FileInfo) (*os.File, error) {
 	f, err := safefile.OpenIn(root, path, 0)
-	if gone(err) || errors.Is(err, safefile.ErrNotRegular) {
-		return nil, changed(path)
+	if notExists(err) || errors.Is(err, safefile.ErrNotRegular) {
+		return nil, changedError(path)
 	}
 	if err != nil {
 		return nil, err
 	}
 	now, err := f.Stat()
 	if err == nil && !os.SameFile(now, info) {
-		err = changed(path)
+		err = changedError(path)
 	}
 	if err != nil {
 		f.Close()
@@ -66,24 +66,24 @@ func openRegular(root *os.Root, path string, info fs.FileInfo) (*os.File, error)
 	return f, nil
 }
 
-// unchanged returns an error if a file has changed since it was listed.
-func unchanged(root *os.Root, e *entry) error {
+// checkUnchanged returns an error if a file has changed since it was listed.
+func checkUnchanged(root *os.Root, e *entry) error {
 	now, err := root.Lstat(e.path)
-	if err != nil && !gone(err) {
+	if err != nil && !notExists(err) {
 		return err
 	}
 	if err != nil || !os.SameFile(now, e.info) || now.Mode() != e.info.Mode() ||
 		now.Size() != e.info.Size() || !now.ModTime().Equal(e.info.ModTime()) {
-		return changed(e.path)
+		return changedError(e.path)
 	}
 	return nil
 }
 
-func changed(path string) error {
+func changedError(path string) error {
 	return hints.Errorf("try again when nothing writes there; if a program always does, leave that file out", "%q changed while it was copied", path)
 }
 
-func digest(text []byte) string {
+func digestOf(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }

@@ -19,8 +19,8 @@ const (
 // and quoting can expand each to four characters.
 const maxLine = 17 << 10
 
-// listed is one line of a snapshot's file list.
-type listed struct {
+// listEntry is one line of a snapshot's file list.
+type listEntry struct {
 	mode string
 	sum  string // hexadecimal SHA-256 digest of the content or the link target
 	size int64  // bytes; 0 for a link
@@ -31,7 +31,7 @@ type listed struct {
 func formatList(entries []*entry) []byte {
 	var b bytes.Buffer
 	for _, e := range entries {
-		line := listed{modeLink, e.sum, 0, e.path}
+		line := listEntry{modeLink, e.sum, 0, e.path}
 		if mode := e.info.Mode(); mode.IsRegular() {
 			line.mode, line.size = modeFile, e.info.Size()
 			if mode.Perm()&0o100 != 0 {
@@ -44,8 +44,8 @@ func formatList(entries []*entry) []byte {
 }
 
 // parseList parses the output of formatList.
-func parseList(text string) ([]listed, error) {
-	var all []listed
+func parseList(text string) ([]listEntry, error) {
+	var all []listEntry
 	for text != "" {
 		line, rest, ended := strings.Cut(text, "\n")
 		wrong := fmt.Errorf("line %d is damaged", len(all)+1)
@@ -61,7 +61,7 @@ func parseList(text string) ([]listed, error) {
 		if err != nil || !filepath.IsLocal(path) || len(all) > 0 && all[len(all)-1].path >= path {
 			return nil, wrong
 		}
-		all = append(all, listed{fields[0], fields[1], size, path})
+		all = append(all, listEntry{fields[0], fields[1], size, path})
 		text = rest
 	}
 	return all, nil

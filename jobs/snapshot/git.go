@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// gitPatience is the timeout of a git command. It allows for a large work tree on a slow
+	// gitTimeout is the timeout of a git command. It allows for a large work tree on a slow
 	// file system with a cold cache.
-	gitPatience = time.Minute
+	gitTimeout = time.Minute
 	// maxGitOutput is sufficient for the paths of several hundred thousand files.
 	maxGitOutput = 32 << 20
 	maxGitError  = 4 << 10
@@ -75,14 +75,14 @@ func gitEnviron(environ []string) []string {
 	return append(env, "LC_ALL=C", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1")
 }
 
-// gitFailure is a failed git command with its error output.
-type gitFailure struct {
+// gitError is a failed git command with its error output.
+type gitError struct {
 	command string
 	stderr  string
 	err     error
 }
 
-func (e *gitFailure) Error() string {
+func (e *gitError) Error() string {
 	word, _, _ := strings.Cut(strings.TrimSpace(e.stderr), "\n")
 	if word = strings.TrimPrefix(word, "fatal: "); word == "" {
 		word = e.err.Error()
@@ -90,17 +90,17 @@ func (e *gitFailure) Error() string {
 	return fmt.Sprintf("git %s: %s", e.command, word)
 }
 
-func (e *gitFailure) Unwrap() error { return e.err }
+func (e *gitError) Unwrap() error { return e.err }
 
-// noWorkTree reports whether git found no repository. A corrupt repository is a different
+// isNoRepository reports whether git found no repository. A corrupt repository is a different
 // error.
-func (e *gitFailure) noWorkTree() bool {
+func (e *gitError) isNoRepository() bool {
 	return strings.Contains(e.stderr, "not a git repository (or any")
 }
 
-// explain adds a hint if the repository belongs to another user (safe.directory,
+// withHint adds a hint if the repository belongs to another user (safe.directory,
 // git-config(1); "unsafe repository" in git 2.35).
-func (e *gitFailure) explain(dir string) error {
+func (e *gitError) withHint(dir string) error {
 	if !strings.Contains(e.stderr, "dubious ownership") && !strings.Contains(e.stderr, "unsafe repository") {
 		return e
 	}
@@ -110,21 +110,21 @@ func (e *gitFailure) explain(dir string) error {
 	return hints.Errorf("if you trust who owns it: `git config --global --add safe.directory "+dir+"`", "%w", e)
 }
 
-// harmless are options that prevent git from starting programs that the repository's settings
+// safeOptions are options that prevent git from starting programs that the repository's settings
 // name. The repository may come from another user: a directory that was received as an archive
 // contains its .git. For filters, see [git.withoutFilters]. An empty core.fsmonitor disables
 // it in all versions of git.
-var harmless = []string{"-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null", "-c", "submodule.recurse=false", "--no-pager"}
+var safeOptions = []string{"-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null", "-c", "submodule.recurse=false", "--no-pager"}
 
 // run runs git in a directory and returns its output. The command must not read the content of
 // files in the work tree, which may start filters, unless args start with the result of
 // [git.withoutFilters].
 func (g git) run(ctx context.Context, dir string, args ...string) ([]byte, error) {
-	patient, cancel := context.WithTimeout(ctx, gitPatience)
+	limited, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(patient, g.path, append(slices.Clone(harmless), args...)...)
+	cmd := exec.CommandContext(limited, g.path, append(slices.Clone(safeOptions), args...)...)
 	command := subcommand(args)
-	stdout, stderr := &capped{room: maxGitOutput}, &capped{room: maxGitError, cut: true}
+	stdout, stderr := &limitedBuffer{max: maxGitOutput}, &limitedBuffer{max: maxGitError, truncate: true}
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = dir, g.env, stdout, stderr, time.Second
 	err := cmd.Run()
 	switch {
@@ -132,13 +132,13 @@ func (g git) run(ctx context.Context, dir string, args ...string) ([]byte, error
 		return stdout.text.Bytes(), nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case stdout.full: // git then ends with a broken pipe
-		return nil, fmt.Errorf("git %s: %w", command, errTooMuch)
-	case patient.Err() != nil:
+	case stdout.exceeded: // git then ends with a broken pipe
+		return nil, fmt.Errorf("git %s: %w", command, errOutputTooLarge)
+	case limited.Err() != nil:
 		return nil, hints.Errorf("see how long `git status` takes there; a slow file system may be at fault",
-			"git %s: not done after %s", command, gitPatience)
+			"git %s: not done after %s", command, gitTimeout)
 	}
-	return nil, (&gitFailure{command, stderr.text.String(), err}).explain(dir)
+	return nil, (&gitError{command, stderr.text.String(), err}).withHint(dir)
 }
 
 // subcommand returns the name of the git command, for messages.
@@ -149,26 +149,26 @@ func subcommand(args []string) string {
 	return args[0]
 }
 
-var errTooMuch = fmt.Errorf("it prints more than %d MiB", maxGitOutput>>20)
+var errOutputTooLarge = fmt.Errorf("it prints more than %d MiB", maxGitOutput>>20)
 
-// capped is a buffer with a maximum size. Writes beyond it fail or are truncated. The buffer
+// limitedBuffer is a buffer with a maximum size. Writes beyond it fail or are truncated. The buffer
 // is not embedded, because io.Copy would use its ReadFrom, which ignores the limit.
-type capped struct {
-	text bytes.Buffer
-	room int
-	cut  bool
-	full bool
+type limitedBuffer struct {
+	text     bytes.Buffer
+	max      int
+	truncate bool
+	exceeded bool
 }
 
-func (c *capped) Write(p []byte) (int, error) {
-	room := c.room - c.text.Len()
-	if len(p) <= room {
+func (c *limitedBuffer) Write(p []byte) (int, error) {
+	space := c.max - c.text.Len()
+	if len(p) <= space {
 		return c.text.Write(p)
 	}
-	c.full = true
-	if !c.cut {
-		return 0, errTooMuch
+	c.exceeded = true
+	if !c.truncate {
+		return 0, errOutputTooLarge
 	}
-	c.text.Write(p[:room])
+	c.text.Write(p[:space])
 	return len(p), nil
 }

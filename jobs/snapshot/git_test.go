@@ -47,7 +47,7 @@ func TestProvenance(t *testing.T) {
 
 	// A change outside the directory does not make it dirty. Any change inside does.
 	in := clean
-	in.Folder = "in"
+	in.Subdir = "in"
 	fill(t, top, map[string]string{"a.py": "2"})
 	if got := about(t, filepath.Join(top, "in"), env); got != in {
 		t.Errorf("in: %+v", got)
@@ -166,7 +166,7 @@ func TestRemote(t *testing.T) {
 		"two URLs": {setting("remote.x.url", "x", "remote.x.url", "y"), "x"},
 		"local":    {setting("remote.x.url", "x", "branch.main.remote", "."), "x"},
 	} {
-		if got := remote(c.config, "main"); got != c.want {
+		if got := findRemote(c.config, "main"); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -198,7 +198,7 @@ func TestBare(t *testing.T) {
 		"ext::ssh -o password=pw example.org": "",
 		"https://me:pw@example.org/a\x00pw":   "",
 	} {
-		if got := bare(address); got != want {
+		if got := stripCredentials(address); got != want {
 			t.Errorf("%q: %q, want %q", address, got, want)
 		}
 	}
@@ -218,11 +218,11 @@ func FuzzBare(f *testing.F) {
 			return
 		}
 		address := scheme + user + ":" + canary + password + "@" + rest
-		got := bare(address)
+		got := stripCredentials(address)
 		if strings.Contains(got, canary) {
 			t.Fatalf("%q: %q", address, got)
 		}
-		if again := bare(got); again != got {
+		if again := stripCredentials(got); again != got {
 			t.Fatalf("%q, then %q", got, again)
 		}
 	})

@@ -11,11 +11,11 @@ import (
 
 const tooLarge = "data, checkpoints and environments do not belong in the code: move them, ignore them with .gitignore, or leave them out"
 
-// named is the maximum number of files or directories in an error.
-const named = 3
+// maxNamed is the maximum number of files or directories in an error.
+const maxNamed = 3
 
-// crowded returns the error for too many files. It names the directories that contain most.
-func (l *listing) crowded() error {
+// tooManyFilesError returns the error for too many files. It names the directories that contain most.
+func (l *listing) tooManyFilesError() error {
 	count := map[string]int64{}
 	for path := range l.entries {
 		top, _, nested := strings.Cut(path, "/")
@@ -24,7 +24,7 @@ func (l *listing) crowded() error {
 		}
 	}
 	return hints.Errorf(tooLarge, "it has more than %d files%s", l.maxFiles,
-		most(count, ", as far as looked at in ", func(n int64) string { return fmt.Sprint(n) }))
+		listLargest(count, ", as far as looked at in ", func(n int64) string { return fmt.Sprint(n) }))
 }
 
 // checkSize returns an error if the files are too large in total. The error names the largest
@@ -42,11 +42,11 @@ func (l *listing) checkSize() error {
 		return nil
 	}
 	return hints.Errorf(tooLarge, "it has %s, and %s is the limit%s", format.Bytes(total), format.Bytes(l.maxBytes),
-		most(size, "; the largest files are ", format.Bytes[int64]))
+		listLargest(size, "; the largest files are ", format.Bytes[int64]))
 }
 
-// most returns the names with the largest numbers as text.
-func most(numbers map[string]int64, intro string, show func(int64) string) string {
+// listLargest returns the names with the largest numbers as text.
+func listLargest(numbers map[string]int64, intro string, show func(int64) string) string {
 	var names []string
 	for name := range numbers {
 		names = append(names, name)
@@ -64,7 +64,7 @@ func most(numbers map[string]int64, intro string, show func(int64) string) strin
 		return ""
 	}
 	var parts []string
-	for _, name := range names[:min(named, len(names))] {
+	for _, name := range names[:min(maxNamed, len(names))] {
 		parts = append(parts, fmt.Sprintf("%q (%s)", name, show(numbers[name])))
 	}
 	return intro + strings.Join(parts, ", ")

@@ -2,13 +2,13 @@ package snapshot
 
 import "path/filepath"
 
-// links determines the target of each symbolic link in the copy. entries must be complete. It
+// resolveLinks determines the target of each symbolic link in the copy. entries must be complete. It
 // returns the links that lead outside the copy.
-func (l *listing) links(entries []*entry) (outside []string, err error) {
-	held := map[string]bool{".": true}
+func (l *listing) resolveLinks(entries []*entry) (outside []string, err error) {
+	copied := map[string]bool{".": true}
 	for _, e := range entries {
-		for path := e.path; !held[path]; path = filepath.Dir(path) {
-			held[path] = true
+		for path := e.path; !copied[path]; path = filepath.Dir(path) {
+			copied[path] = true
 		}
 	}
 	for _, e := range entries {
@@ -20,7 +20,7 @@ func (l *listing) links(entries []*entry) (outside []string, err error) {
 			return nil, err
 		}
 		var out bool
-		e.link, out = l.lead(filepath.Dir(e.path), text, held)
+		e.link, out = l.resolveLink(filepath.Dir(e.path), text, copied)
 		if out {
 			outside = append(outside, e.path)
 		}
@@ -28,15 +28,15 @@ func (l *listing) links(entries []*entry) (outside []string, err error) {
 	return outside, nil
 }
 
-// lead returns the target of a link in folder for the copy, and whether the target is outside
+// resolveLink returns the target of a link in folder for the copy, and whether the target is outside
 // the copy. held contains the paths in the copy.
-func (l *listing) lead(folder, text string, held map[string]bool) (link string, outside bool) {
+func (l *listing) resolveLink(dir, text string, copied map[string]bool) (link string, outside bool) {
 	absolute := filepath.IsAbs(text)
 	target := text
 	if !absolute {
 		// Do not clean the path: ".." after a symbolic link refers to the parent of the link's
 		// target.
-		target = l.base + "/" + folder + "/" + text
+		target = l.base + "/" + dir + "/" + text
 	}
 	resolved, err := filepath.EvalSymlinks(target)
 	dangling := err != nil
@@ -46,13 +46,13 @@ func (l *listing) lead(folder, text string, held map[string]bool) (link string, 
 	rel, err := filepath.Rel(l.base, resolved)
 	inside := err == nil && filepath.IsLocal(rel)
 	switch {
-	case inside && (held[rel] || dangling):
+	case inside && (copied[rel] || dangling):
 		// A dangling link, such as an editor's lock, is also dangling in the copy.
-		if !absolute && filepath.Join(folder, text) == rel {
+		if !absolute && filepath.Join(dir, text) == rel {
 			return text, false
 		}
-		if short, err := filepath.Rel(folder, rel); err == nil {
-			return short, false
+		if relative, err := filepath.Rel(dir, rel); err == nil {
+			return relative, false
 		}
 		return resolved, true
 	case absolute:

@@ -13,9 +13,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
-// leftOut are names of files and directories that are copied only if git tracks them: data of
+// ignoredNames are names of files and directories that are copied only if git tracks them: data of
 // version control systems and caches that tools can rebuild.
-var leftOut = map[string]bool{
+var ignoredNames = map[string]bool{
 	".git": true, ".hg": true, ".svn": true, ".jj": true,
 	"__pycache__": true, ".cache": true, ".mypy_cache": true, ".pytest_cache": true, ".ruff_cache": true,
 	".hypothesis": true, ".ipynb_checkpoints": true, ".tox": true, ".nox": true,
@@ -31,18 +31,18 @@ type entry struct {
 
 // A listing collects the files to copy from a directory.
 type listing struct {
-	root     *os.Root
-	base     string   // source directory, without symbolic links in its path
-	exclude  []string // relative to base
-	maxFiles int
-	maxBytes int64
-	entries  map[string]*entry
-	folders  map[string]bool // whether a path is a directory that is not behind a symbolic link
-	unseen   []string        // submodules that are not checked out
+	root            *os.Root
+	base            string   // source directory, without symbolic links in its path
+	exclude         []string // relative to base
+	maxFiles        int
+	maxBytes        int64
+	entries         map[string]*entry
+	realDirs        map[string]bool // whether a path is a directory that is not behind a symbolic link
+	emptySubmodules []string        // submodules that are not checked out
 }
 
-// excluded converts paths to paths relative to base. It omits paths outside base.
-func excluded(base string, paths []string) ([]string, error) {
+// relativeExcludes converts paths to paths relative to base. It omits paths outside base.
+func relativeExcludes(base string, paths []string) ([]string, error) {
 	var inside []string
 	for _, path := range paths {
 		if !filepath.IsAbs(path) {
@@ -68,10 +68,10 @@ func excluded(base string, paths []string) ([]string, error) {
 	return inside, nil
 }
 
-// skips reports whether a path must not be copied or entered.
-func (l *listing) skips(path string, tracked bool) bool {
+// isSkipped reports whether a path must not be copied or entered.
+func (l *listing) isSkipped(path string, tracked bool) bool {
 	for name := range strings.SplitSeq(path, "/") {
-		if strings.HasPrefix(name, ownPrefix) || !tracked && leftOut[name] {
+		if strings.HasPrefix(name, ownPrefix) || !tracked && ignoredNames[name] {
 			return true
 		}
 	}
@@ -87,7 +87,7 @@ func (l *listing) add(path string, info fs.FileInfo) error {
 	}
 	l.entries[path] = &entry{path: path, info: info}
 	if len(l.entries) > l.maxFiles {
-		return l.crowded()
+		return l.tooManyFilesError()
 	}
 	return nil
 }
@@ -106,28 +106,28 @@ func special(mode fs.FileMode) string {
 	return "file of an unknown kind"
 }
 
-// walk adds all files below a directory.
-func (l *listing) walk(ctx context.Context, folder string) error {
+// addDir adds all files below a directory.
+func (l *listing) addDir(ctx context.Context, folder string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	entries, err := l.read(folder)
+	entries, err := l.readDir(folder)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		path := filepath.Join(folder, e.Name())
-		if l.skips(path, false) {
+		if l.isSkipped(path, false) {
 			continue
 		}
 		info, err := l.root.Lstat(path)
 		switch {
-		case gone(err):
+		case notExists(err):
 			continue
 		case err != nil:
 			return err
 		case info.IsDir():
-			err = l.walk(ctx, path)
+			err = l.addDir(ctx, path)
 		default:
 			err = l.add(path, info)
 		}
@@ -138,7 +138,7 @@ func (l *listing) walk(ctx context.Context, folder string) error {
 	return nil
 }
 
-func (l *listing) read(folder string) ([]fs.DirEntry, error) {
+func (l *listing) readDir(folder string) ([]fs.DirEntry, error) {
 	f, err := l.root.Open(folder)
 	if err != nil {
 		return nil, err
@@ -147,8 +147,8 @@ func (l *listing) read(folder string) ([]fs.DirEntry, error) {
 	return f.ReadDir(-1)
 }
 
-// gone reports whether err means that the path does not exist.
-func gone(err error) bool {
+// notExists reports whether err means that the path does not exist.
+func notExists(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 

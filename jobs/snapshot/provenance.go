@@ -47,7 +47,7 @@ func provenance(ctx context.Context, dir string, environ, exclude []string) (Git
 		return Git{}, nil
 	}
 	inside, err := g.run(ctx, dir, "rev-parse", "--is-inside-work-tree")
-	if f := (*gitFailure)(nil); errors.As(err, &f) && f.noWorkTree() {
+	if f := (*gitError)(nil); errors.As(err, &f) && f.isNoRepository() {
 		return Git{}, nil
 	}
 	if err != nil {
@@ -69,8 +69,8 @@ func provenance(ctx context.Context, dir string, environ, exclude []string) (Git
 		return Git{}, err
 	}
 	found.WorkTree = true
-	found.Folder = strings.TrimSuffix(strings.TrimSuffix(string(prefix), "\n"), "/")
-	found.Remote = bare(remote(config, found.Branch))
+	found.Subdir = strings.TrimSuffix(strings.TrimSuffix(string(prefix), "\n"), "/")
+	found.Remote = stripCredentials(findRemote(config, found.Branch))
 	return found, nil
 }
 

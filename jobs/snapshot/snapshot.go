@@ -28,8 +28,8 @@ package snapshot
 
 // Default limits of a copy.
 const (
-	DefaultMaxFiles = 10_000
-	DefaultMaxBytes = 256 << 20
+	defaultMaxFiles = 10_000
+	defaultMaxBytes = 256 << 20
 )
 
 // Names in a snapshot and next to it. Take skips files with this prefix: the list of a
@@ -48,8 +48,8 @@ type Options struct {
 	// Exclude lists directories or files that are not copied, such as run directories. Paths
 	// are absolute or relative to the source directory.
 	Exclude  []string
-	MaxFiles int   // 0 means DefaultMaxFiles
-	MaxBytes int64 // total size of all files; 0 means DefaultMaxBytes
+	MaxFiles int   // 0 means defaultMaxFiles
+	MaxBytes int64 // total size of all files; 0 means defaultMaxBytes
 }
 
 // A Manifest describes a snapshot.
@@ -69,7 +69,7 @@ type Manifest struct {
 // in a work tree.
 type Git struct {
 	WorkTree bool   `json:"work_tree"`
-	Folder   string `json:"folder,omitempty"` // relative to the work tree; empty for its top
+	Subdir   string `json:"folder,omitempty"` // relative to the work tree; empty for its top
 	Commit   string `json:"commit,omitempty"` // full hash; empty before the first commit
 	Branch   string `json:"branch,omitempty"` // empty if HEAD is detached
 	// Remote is the URL of the branch's remote, of origin, or of the only remote, in this

@@ -210,7 +210,7 @@ func TestTakeWorkTree(t *testing.T) {
 		"nested/.gitignore": "secret", "nested/a.py": "a",
 	}
 	m := same(t, src, o, want)
-	if m.Git != (Git{WorkTree: true, Folder: "job", Commit: gitIn(t, top, "rev-parse", "HEAD"), Branch: "main", Dirty: true}) {
+	if m.Git != (Git{WorkTree: true, Subdir: "job", Commit: gitIn(t, top, "rev-parse", "HEAD"), Branch: "main", Dirty: true}) {
 		t.Errorf("%+v", m.Git)
 	}
 	if !slices.Equal(m.Outside, []string{"was"}) {
@@ -259,13 +259,13 @@ func TestTakeRefuses(t *testing.T) {
 	refused(t, src, Options{MaxBytes: 15},
 		`it has 16 bytes, and 15 bytes is the limit; the largest files are "data/1" (8 bytes), "data/2" (4 bytes), "data/3" (3 bytes)`, ".gitignore")
 	same(t, src, Options{MaxFiles: 4, MaxBytes: 16}, map[string]string{"data/1": "12345678", "data/2": "1234", "data/3": "123", "train.py": "1"})
-	must(t, os.Truncate(filepath.Join(src, "data/2"), DefaultMaxBytes))
+	must(t, os.Truncate(filepath.Join(src, "data/2"), defaultMaxBytes))
 	refused(t, src, Options{}, `it has 256 MiB, and 256 MiB is the limit; the largest files are "data/2" (256 MiB), `, "checkpoints")
 
 	dst := filepath.Join(src, "train.py")
 	_, err := Take(t.Context(), src, dst, Options{})
 	wants(t, err, `train.py" exists already`, "another place")
-	_, err = Take(t.Context(), src, src+"/a/b", Options{MaxBytes: DefaultMaxBytes * 2})
+	_, err = Take(t.Context(), src, src+"/a/b", Options{MaxBytes: defaultMaxBytes * 2})
 	wants(t, err, "no such file", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

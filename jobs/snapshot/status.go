@@ -72,13 +72,13 @@ func (g git) withoutFilters(ctx context.Context, dir string) ([]string, error) {
 	}
 	outside := g
 	outside.env = append(outside.env[:len(outside.env):len(outside.env)], "GIT_DIR=/dev/null/none") // outside all repositories
-	trusted, err := outside.run(ctx, "/", "config", "-z", "--list")
+	trustedText, err := outside.run(ctx, "/", "config", "-z", "--list")
 	if err != nil {
 		return nil, err
 	}
-	own := map[string]bool{}
-	for setting := range strings.SplitSeq(string(trusted), "\x00") {
-		own[setting] = true
+	trusted := map[string]bool{}
+	for setting := range strings.SplitSeq(string(trustedText), "\x00") {
+		trusted[setting] = true
 	}
 	var options []string
 	off := map[string]bool{}
@@ -86,7 +86,7 @@ func (g git) withoutFilters(ctx context.Context, dir string) ([]string, error) {
 		key, _, _ := strings.Cut(setting, "\n")
 		rest, isFilter := strings.CutPrefix(key, "filter.")
 		dot := strings.LastIndexByte(rest, '.')
-		if !isFilter || dot < 0 || own[setting] || off[rest[:dot]] {
+		if !isFilter || dot < 0 || trusted[setting] || off[rest[:dot]] {
 			continue
 		}
 		name := rest[:dot]

@@ -32,7 +32,7 @@ func take(ctx context.Context, src, dst string, o Options) (Manifest, error) {
 		return Manifest{}, errors.New("a path is not absolute")
 	}
 	if _, err := os.Lstat(dst); !errors.Is(err, fs.ErrNotExist) {
-		return Manifest{}, taken(dst, err)
+		return Manifest{}, existsError(dst, err)
 	}
 	base, err := filepath.EvalSymlinks(src)
 	if err != nil {
@@ -44,22 +44,22 @@ func take(ctx context.Context, src, dst string, o Options) (Manifest, error) {
 	}
 	defer root.Close()
 	l := &listing{root: root, base: base, maxFiles: o.MaxFiles, maxBytes: o.MaxBytes,
-		entries: map[string]*entry{}, folders: map[string]bool{}}
+		entries: map[string]*entry{}, realDirs: map[string]bool{}}
 	if l.maxFiles == 0 {
-		l.maxFiles = DefaultMaxFiles
+		l.maxFiles = defaultMaxFiles
 	}
 	if l.maxBytes == 0 {
-		l.maxBytes = DefaultMaxBytes
+		l.maxBytes = defaultMaxBytes
 	}
-	if l.exclude, err = excluded(base, o.Exclude); err != nil {
+	if l.exclude, err = relativeExcludes(base, o.Exclude); err != nil {
 		return Manifest{}, err
 	}
 	m := Manifest{}
-	if m.Git, err = l.list(ctx, o.Environ); err != nil {
+	if m.Git, err = l.findFiles(ctx, o.Environ); err != nil {
 		return Manifest{}, err
 	}
 	entries := l.sorted()
-	if m.Outside, err = l.links(entries); err != nil {
+	if m.Outside, err = l.resolveLinks(entries); err != nil {
 		return Manifest{}, err
 	}
 
@@ -84,7 +84,7 @@ func take(ctx context.Context, src, dst string, o Options) (Manifest, error) {
 	// Check all files again only now: a git checkout in progress may have changed the first
 	// file after it was copied.
 	for _, e := range entries {
-		if err := unchanged(root, e); err != nil {
+		if err := checkUnchanged(root, e); err != nil {
 			return Manifest{}, err
 		}
 	}
@@ -92,7 +92,7 @@ func take(ctx context.Context, src, dst string, o Options) (Manifest, error) {
 	if err := copied.WriteFile(listName, text, 0o600); err != nil {
 		return Manifest{}, err
 	}
-	m.Files, m.SHA256 = len(entries), digest(text)
+	m.Files, m.SHA256 = len(entries), digestOf(text)
 	for _, e := range entries {
 		if e.info.Mode().IsRegular() {
 			m.Bytes += e.info.Size()
@@ -101,22 +101,22 @@ func take(ctx context.Context, src, dst string, o Options) (Manifest, error) {
 	return m, rename(temp, dst)
 }
 
-// list finds the files to copy and checks the limits.
-func (l *listing) list(ctx context.Context, environ []string) (Git, error) {
+// findFiles finds the files to copy and checks the limits.
+func (l *listing) findFiles(ctx context.Context, environ []string) (Git, error) {
 	about, err := provenance(ctx, l.base, environ, l.exclude)
 	if err != nil {
 		return Git{}, err
 	}
 	if g, ok := findGit(environ); ok && about.WorkTree {
-		if err := l.workTree(ctx, g, "."); err != nil {
+		if err := l.addWorkTree(ctx, g, "."); err != nil {
 			return Git{}, err
 		}
-		if err := l.checkUnseen(); err != nil {
+		if err := l.checkSubmodules(); err != nil {
 			return Git{}, err
 		}
 	}
 	if len(l.entries) == 0 {
-		if err := l.walk(ctx, "."); err != nil {
+		if err := l.addDir(ctx, "."); err != nil {
 			return Git{}, err
 		}
 	}
@@ -132,12 +132,12 @@ func rename(temp, dst string) error {
 	// NFS and other file systems do not support RENAME_NOREPLACE.
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 		if _, err := os.Lstat(dst); !errors.Is(err, fs.ErrNotExist) {
-			return taken(dst, err)
+			return existsError(dst, err)
 		}
 		return os.Rename(temp, dst)
 	}
 	if errors.Is(err, unix.EEXIST) {
-		return taken(dst, nil)
+		return existsError(dst, nil)
 	}
 	if err != nil {
 		return &os.LinkError{Op: "rename", Old: temp, New: dst, Err: err}
@@ -145,7 +145,7 @@ func rename(temp, dst string) error {
 	return nil
 }
 
-func taken(dst string, err error) error {
+func existsError(dst string, err error) error {
 	if err != nil {
 		return err
 	}

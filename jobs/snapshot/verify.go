@@ -24,7 +24,7 @@ func Verify(ctx context.Context, dst string, m Manifest) error {
 	return nil
 }
 
-const again = "what would run is not what was submitted: submit again"
+const resubmitHint = "what would run is not what was submitted: submit again"
 
 func verify(ctx context.Context, dst string, m Manifest) error {
 	if !filepath.IsAbs(dst) {
@@ -39,8 +39,8 @@ func verify(ctx context.Context, dst string, m Manifest) error {
 	if err != nil {
 		return err
 	}
-	if digest(text) != m.SHA256 {
-		return hints.Errorf(again, "its list of files, %q, was changed", listName)
+	if digestOf(text) != m.SHA256 {
+		return hints.Errorf(resubmitHint, "its list of files, %q, was changed", listName)
 	}
 	files, err := parseList(string(text))
 	if err != nil {
@@ -50,12 +50,12 @@ func verify(ctx context.Context, dst string, m Manifest) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		what, err := differs(root, file)
+		what, err := compareFile(root, file)
 		if err != nil {
 			return err
 		}
 		if what != "" {
-			return hints.Errorf(again, "%q %s", file.path, what)
+			return hints.Errorf(resubmitHint, "%q %s", file.path, what)
 		}
 	}
 	return nil
@@ -63,14 +63,14 @@ func verify(ctx context.Context, dst string, m Manifest) error {
 
 func readList(root *os.Root, limit int64) ([]byte, error) {
 	info, err := root.Lstat(listName)
-	if gone(err) {
-		return nil, hints.Errorf(again, "its list of files, %q, is missing", listName)
+	if notExists(err) {
+		return nil, hints.Errorf(resubmitHint, "its list of files, %q, is missing", listName)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, hints.Errorf(again, "its list of files, %q, was changed", listName)
+		return nil, hints.Errorf(resubmitHint, "its list of files, %q, was changed", listName)
 	}
 	f, err := openRegular(root, listName, info)
 	if err != nil {
@@ -80,17 +80,17 @@ func readList(root *os.Root, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// differs returns how a file differs from its entry in the list, or an empty string.
-func differs(root *os.Root, want listed) (string, error) {
+// compareFile returns how a file differs from its entry in the list, or an empty string.
+func compareFile(root *os.Root, want listEntry) (string, error) {
 	info, err := root.Lstat(want.path)
 	switch {
-	case gone(err):
+	case notExists(err):
 		return "is missing", nil
 	case err != nil:
 		return "", err
 	case info.Mode()&fs.ModeSymlink != 0 && want.mode == modeLink:
 		link, err := root.Readlink(want.path)
-		if err == nil && digest([]byte(link)) != want.sum {
+		if err == nil && digestOf([]byte(link)) != want.sum {
 			return "leads elsewhere", nil
 		}
 		return "", err

@@ -39,14 +39,14 @@ func TestChanged(t *testing.T) {
 			defer copied.Close()
 			if after {
 				must(t, copyEntry(from, copied, e))
-				must(t, unchanged(from, e))
+				must(t, checkUnchanged(from, e))
 			}
 			must(t, change(path))
 			if !after {
 				err = copyEntry(from, copied, e)
 			}
 			if err == nil {
-				err = unchanged(from, e)
+				err = checkUnchanged(from, e)
 			}
 			t.Run(name, func(t *testing.T) { wants(t, err, `"f" changed while it was copied`, "try again") })
 		}

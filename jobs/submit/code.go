@@ -13,9 +13,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/snapshot"
 )
 
-// code returns the state of the user's program and, if the job requests it, stores a snapshot.
+// recordCode returns the state of the user's program and, if the job requests it, stores a snapshot.
 // It returns nil for the built-in trainer. id is the ID of the submission.
-func (a *submission) code(ctx context.Context, id string) (*rundir.Code, error) {
+func (a *submission) recordCode(ctx context.Context, id string) (*rundir.Code, error) {
 	c := a.req.Job.Command
 	if c == nil {
 		return nil, nil
@@ -25,33 +25,33 @@ func (a *submission) code(ctx context.Context, id string) (*rundir.Code, error) 
 		folder = filepath.Join(a.req.Base, folder)
 	}
 	if !c.Snapshot {
-		return provenance(ctx, folder, a.req.Environ, runFolders(a.dir, folder), a.Say), nil
+		return provenance(ctx, folder, a.req.Environ, listRunDirs(a.dir, folder), a.Say), nil
 	}
 	dst := a.dir.Code(id)
 	if err := os.MkdirAll(filepath.Dir(dst), 0o700); err != nil {
 		return nil, fmt.Errorf("keep a snapshot of the code: %w", err)
 	}
-	m, err := snapshot.Take(ctx, folder, dst, snapshot.Options{Environ: a.req.Environ, Exclude: runFolders(a.dir, folder)})
+	m, err := snapshot.Take(ctx, folder, dst, snapshot.Options{Environ: a.req.Environ, Exclude: listRunDirs(a.dir, folder)})
 	if err != nil {
 		return nil, err
 	}
 	for _, link := range m.Outside {
 		a.Say(fmt.Sprintf("WARNING: %s leads out of the snapshot: what is there when the job runs counts", link))
 	}
-	code := codeOf(folder, m.Git)
+	code := newCode(folder, m.Git)
 	code.Snapshot = dst
 	code.SHA256, code.Files, code.Bytes = m.SHA256, m.Files, m.Bytes
 	return code, nil
 }
 
-// CodeHere returns the state of the user's program for a job that was not submitted, or nil
+// DescribeCode returns the state of the user's program for a job that was not submitted, or nil
 // for the built-in trainer. The paths in job must be resolved.
-func CodeHere(ctx context.Context, job *jobs.Job, dir rundir.Dir, environ []string, say func(string)) *rundir.Code {
+func DescribeCode(ctx context.Context, job *jobs.Job, dir rundir.Dir, environ []string, say func(string)) *rundir.Code {
 	if job.Command == nil {
 		return nil
 	}
 	folder := string(job.Command.Workdir)
-	return provenance(ctx, folder, environ, runFolders(dir, folder), say)
+	return provenance(ctx, folder, environ, listRunDirs(dir, folder), say)
 }
 
 // provenance returns git's information about a directory. The information is only for the
@@ -61,19 +61,19 @@ func provenance(ctx context.Context, folder string, environ, exclude []string, s
 	if err != nil {
 		say(fmt.Sprintf("WARNING: %v", err))
 	}
-	return codeOf(folder, git)
+	return newCode(folder, git)
 }
 
-func codeOf(folder string, git snapshot.Git) *rundir.Code {
+func newCode(folder string, git snapshot.Git) *rundir.Code {
 	return &rundir.Code{Folder: folder, Commit: git.Commit, Branch: git.Branch, Remote: git.Remote, Dirty: git.Dirty}
 }
 
-// runFolders returns the run directories that a snapshot of folder must not contain: the job's
+// listRunDirs returns the run directories that a snapshot of folder must not contain: the job's
 // own run directory, its siblings, and the runs in folder and its direct subdirectories. If a
 // subdirectory contains only runs, the result has this subdirectory instead.
-func runFolders(own rundir.Dir, folder string) []string {
-	exclude := []string{own.Path}
-	parents := []string{folder, filepath.Dir(own.Path)}
+func listRunDirs(runDir rundir.Dir, folder string) []string {
+	exclude := []string{runDir.Path}
+	parents := []string{folder, filepath.Dir(runDir.Path)}
 	if entries, err := os.ReadDir(folder); err == nil {
 		for _, e := range entries {
 			if e.IsDir() && filepath.Join(folder, e.Name()) != parents[1] {
@@ -89,7 +89,7 @@ func runFolders(own rundir.Dir, folder string) []string {
 		var runs []string
 		for _, e := range entries {
 			dir := rundir.Dir{Path: filepath.Join(parent, e.Name())}
-			if _, err := rundir.Open(dir.Path); err == nil || dir.Path == own.Path {
+			if _, err := rundir.Open(dir.Path); err == nil || dir.Path == runDir.Path {
 				runs = append(runs, dir.Path)
 			}
 		}

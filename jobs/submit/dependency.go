@@ -36,98 +36,98 @@ func (a *submission) dependencies(ctx context.Context) ([]slurm.Dependency, erro
 // dependency returns the jobs to wait for. The result has no IDs if the condition is already
 // satisfied.
 func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, run string) (slurm.Dependency, error) {
-	var none slurm.Dependency
+	var noDependency slurm.Dependency
 	dir, err := a.req.Find(run)
 	if err != nil {
-		return none, err
+		return noDependency, err
 	}
 	if dir == nil {
-		return a.foreign(ctx, kind, run)
+		return a.externalDependency(ctx, kind, run)
 	}
 	if dir.Path == a.dir.Path {
-		return none, fmt.Errorf("a run cannot wait for itself")
+		return noDependency, fmt.Errorf("a run cannot wait for itself")
 	}
 	// Settling writes to the directory. The record of another user's run could lead the writes
 	// into a run of this user.
-	if held, release, err := rundir.OpenOwn(dir.Path); err == nil {
-		err = a.Settle(ctx, held)
+	if owned, release, err := rundir.OpenOwn(dir.Path); err == nil {
+		err = a.RecoverPending(ctx, owned)
 		release()
 		if err != nil {
-			return none, err
+			return noDependency, err
 		}
 	}
 	record, err := dir.ReadRecord()
 	if err != nil {
-		return none, err
+		return noDependency, err
 	}
 	if record.Sweep != nil {
 		return a.sweepDependency(ctx, kind, *dir, len(record.Sweep.Elements))
 	}
 	id := record.LastJob()
 	if id == "" {
-		return none, neverSubmitted(*dir)
+		return noDependency, neverSubmittedError(*dir)
 	}
 	states, err := a.Slurm.State(ctx, id)
 	if err != nil {
-		return none, err
+		return noDependency, err
 	}
 	s := states[0]
-	if active(s) {
+	if isActive(s) {
 		return slurm.Dependency{Type: kind, IDs: []string{id}}, nil
 	}
-	return none, comeTrue(ctx, kind, *dir, s)
+	return noDependency, checkSatisfied(ctx, kind, *dir, s)
 }
 
 // sweepDependency returns the jobs of a sweep to wait for. Trials that were submitted again
 // have separate jobs. The conditions follow Slurm's rules for array jobs: afternotok requires
 // one failed trial, and all other conditions apply to every trial.
 func (a *submission) sweepDependency(ctx context.Context, kind slurm.DependencyType, dir rundir.Dir, elements int) (slurm.Dependency, error) {
-	var none slurm.Dependency
+	var noDependency slurm.Dependency
 	ids := make([]string, elements)
 	arrays := map[string]bool{}
 	for i := range ids {
 		record, err := dir.Element(i).ReadRecord()
 		if err != nil || record.LastJob() == "" {
-			return none, neverSubmitted(dir.Element(i))
+			return noDependency, neverSubmittedError(dir.Element(i))
 		}
 		ids[i] = record.LastJob()
-		arrays[arrayOf(ids[i])] = true
+		arrays[arrayJobID(ids[i])] = true
 	}
 	states, err := a.Slurm.State(ctx, ids...)
 	if err != nil {
-		return none, err
+		return noDependency, err
 	}
 	wait := slurm.Dependency{Type: kind}
-	var untrue error
+	var unmet error
 	ended := 0
 	for i, s := range states {
-		if active(s) {
+		if isActive(s) {
 			wait.IDs = append(wait.IDs, ids[i])
 			continue
 		}
 		ended++
-		if err := comeTrue(ctx, kind, dir.Element(i), s); err == nil && kind == slurm.AfterNotOK {
+		if err := checkSatisfied(ctx, kind, dir.Element(i), s); err == nil && kind == slurm.AfterNotOK {
 			wait.Type = slurm.AfterAny // the remaining trials only have to end
 		} else if err != nil {
-			untrue = err
+			unmet = err
 		}
 	}
 	switch failed := wait.Type != kind; {
-	case kind != slurm.AfterNotOK && untrue != nil, len(wait.IDs) == 0 && untrue != nil && !failed:
-		return none, untrue
+	case kind != slurm.AfterNotOK && unmet != nil, len(wait.IDs) == 0 && unmet != nil && !failed:
+		return noDependency, unmet
 	case len(arrays) == 1 && (ended == 0 || kind == slurm.AfterNotOK && !failed && len(wait.IDs) > 0):
-		wait.IDs = []string{arrayOf(ids[0])} // use the shorter ID of the whole array
+		wait.IDs = []string{arrayJobID(ids[0])} // use the shorter ID of the whole array
 	case kind == slurm.AfterNotOK && !failed && len(wait.IDs) > 1:
-		return none, hints.Errorf("wait for the sweep with `ddpbatch wait`, or use afterany",
+		return noDependency, hints.Errorf("wait for the sweep with `ddpbatch wait`, or use afterany",
 			"elements of the sweep %q were submitted again, and Slurm cannot wait for one of several jobs to fail", dir.Path)
 	}
 	return wait, nil
 }
 
-// foreign returns a dependency on a job that ddpbatch did not submit. It rejects jobs that
+// externalDependency returns a dependency on a job that ddpbatch did not submit. It rejects jobs that
 // Slurm does not have: some versions start a job immediately if its afterok names an unknown
 // job.
-func (a *submission) foreign(ctx context.Context, kind slurm.DependencyType, id string) (slurm.Dependency, error) {
+func (a *submission) externalDependency(ctx context.Context, kind slurm.DependencyType, id string) (slurm.Dependency, error) {
 	states, err := a.Slurm.State(ctx, id)
 	if err != nil {
 		return slurm.Dependency{}, err
@@ -138,23 +138,23 @@ func (a *submission) foreign(ctx context.Context, kind slurm.DependencyType, id 
 	return slurm.Dependency{Type: kind, IDs: []string{id}}, nil
 }
 
-func neverSubmitted(dir rundir.Dir) error {
+func neverSubmittedError(dir rundir.Dir) error {
 	return hints.Errorf("submit that one first", "run %q was never submitted", dir.Path)
 }
 
-func active(s slurm.JobState) bool { return s.State != slurm.StateUnknown && !s.Done() }
+func isActive(s slurm.JobState) bool { return s.State != slurm.StateUnknown && !s.Done() }
 
-// comeTrue returns nil if the last job of the run satisfies the condition. The job must have
+// checkSatisfied returns nil if the last job of the run satisfies the condition. The job must have
 // ended. Otherwise, the error reports that the condition can no longer be satisfied or that
 // the result of the job is unknown.
-func comeTrue(ctx context.Context, kind slurm.DependencyType, dir rundir.Dir, last slurm.JobState) error {
+func checkSatisfied(ctx context.Context, kind slurm.DependencyType, dir rundir.Dir, last slurm.JobState) error {
 	if kind == slurm.After || kind == slurm.AfterAny {
 		return nil
 	}
 	ok, failed := last.Succeeded(), last.Done() && !last.Succeeded()
 	if last.State == slurm.StateUnknown {
 		var err error
-		if ok, err = Finished(ctx, dir, last); err != nil {
+		if ok, err = IsFinished(ctx, dir, last); err != nil {
 			return err
 		}
 		// Without ended.json, the run may still have failed: a killed launcher does not write

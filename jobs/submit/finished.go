@@ -9,10 +9,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// Finished reports whether the run in dir has finished, as package outcome defines it, and its
+// IsFinished reports whether the run in dir has finished, as package outcome defines it, and its
 // newest checkpoint is valid. A run with a corrupt checkpoint must be resumed. Finished reads
 // the whole checkpoint. If ctx ends, the error is its cause.
-func Finished(ctx context.Context, dir rundir.Dir, last slurm.JobState) (bool, error) {
+func IsFinished(ctx context.Context, dir rundir.Dir, last slurm.JobState) (bool, error) {
 	s := outcome.Read(dir, last.ID)
 	if !s.Finished(last) {
 		return false, nil

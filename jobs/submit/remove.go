@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
-// missing returns the directories of path that do not exist, innermost first.
-func missing(path string) []string {
+// missingDirs returns the directories of path that do not exist, innermost first.
+func missingDirs(path string) []string {
 	var all []string
 	for path = filepath.Clean(path); ; path = filepath.Dir(path) {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {

@@ -36,12 +36,12 @@ type Repaired struct {
 	// Intact reports that the record was valid and is unchanged.
 	Intact bool
 	// Kept is the path of the old record; empty if there was none.
-	Kept string
+	Backup string
 	// Checkpoints is the number of checkpoints with a readable manifest. Newest is the step of
 	// the newest one.
 	Checkpoints, Newest int
 	// Guessed reports that Record.Base was derived from the path of the run directory.
-	Guessed bool
+	BaseGuessed bool
 }
 
 // Repair rebuilds the record of a run directory from the directory, its checkpoints, and
@@ -73,7 +73,7 @@ func (s Submitter) repair(ctx context.Context, req RepairRequest) (Repaired, err
 	if done, _, err := first.plan(ctx, req); err != nil || done.Intact {
 		return done, err
 	}
-	launcher, err := req.Dir.Lock(rundir.Claim{Ended: Ended(ctx, s.Slurm)})
+	launcher, err := req.Dir.Lock(rundir.Claim{Ended: QueryEnded(ctx, s.Slurm)})
 	if err != nil {
 		return Repaired{}, err
 	}
@@ -87,7 +87,7 @@ func (s Submitter) repair(ctx context.Context, req RepairRequest) (Repaired, err
 	if err != nil || done.Intact {
 		return done, err
 	}
-	if done.Kept, err = req.Dir.ReplaceRecord(record); err != nil {
+	if done.Backup, err = req.Dir.ReplaceRecord(record); err != nil {
 		return done, err
 	}
 	done.Record = record
@@ -109,7 +109,7 @@ func (s Submitter) plan(ctx context.Context, req RepairRequest) (done Repaired, 
 	record, err = req.Dir.ReadRecord()
 	switch {
 	case err == nil && req.Base != "" && !req.Dir.IsElement() && record.Name != string(req.Job.Name):
-		return done, record, otherJob(record.Name, string(req.Job.Name))
+		return done, record, jobMismatchError(record.Name, string(req.Job.Name))
 	case err == nil && (run == "" || run == record.Run):
 		done.Record, done.Intact = record, true
 		return done, record, nil
@@ -135,26 +135,26 @@ func (req RepairRequest) checkJob() error {
 		return nil
 	}
 	const hint = "name the job file that the run was started with"
-	if req.Job.Train == nil && req.Job.Sweep == nil && trained(req.Dir) {
+	if req.Job.Train == nil && req.Job.Sweep == nil && hasTrainerCheckpoint(req.Dir) {
 		return hints.Errorf(hint, "its checkpoints are of the built-in trainer, and the job file has no [train]")
 	}
-	found, from, err := contradictions(req.Dir, req.Job, req.Base)
+	found, from, err := findAllChanges(req.Dir, req.Job, req.Base)
 	if err != nil {
 		return err
 	}
-	return withHint(found, fmt.Sprintf("%s (checkpoint: %s)", hint, from))
+	return addHintToLast(found, fmt.Sprintf("%s (checkpoint: %s)", hint, from))
 }
 
-// trained reports whether the built-in trainer wrote a checkpoint in the directory.
-func trained(dir rundir.Dir) bool {
+// hasTrainerCheckpoint reports whether the built-in trainer wrote a checkpoint in the directory.
+func hasTrainerCheckpoint(dir rundir.Dir) bool {
 	entries, err := checkpoint.List(dir.Checkpoints())
 	return err == nil && slices.ContainsFunc(entries, func(e checkpoint.Entry) bool {
 		return e.Manifest != nil && len(e.Manifest.Spec) > 0
 	})
 }
 
-// otherJob returns the error for a job file whose name differs from the name of the run's job.
-func otherJob(run, file string) error {
+// jobMismatchError returns the error for a job file whose name differs from the name of the run's job.
+func jobMismatchError(run, file string) error {
 	return hints.Errorf("name the job file of that run with --job", "it holds the run of job %q, and the job file is of %q", run, file)
 }
 
@@ -178,82 +178,82 @@ func (done *Repaired) readCheckpoints(dir rundir.Dir) (run string, err error) {
 	}
 	switch len(steps) {
 	case 0:
-		return "", noManifest{entries[0].Err}
+		return "", noManifestError{entries[0].Err}
 	case 1:
 		return run, nil
 	}
-	var of []string
+	var groups []string
 	for _, id := range slices.Sorted(maps.Keys(steps)) {
-		of = append(of, fmt.Sprintf("steps %s of run %q", strings.Join(steps[id], ", "), id))
+		groups = append(groups, fmt.Sprintf("steps %s of run %q", strings.Join(steps[id], ", "), id))
 	}
 	return "", hints.Errorf("move the checkpoints of the other runs out of "+dir.Checkpoints()+", and repair again",
-		"its checkpoints are of several runs: %s", strings.Join(of, "; "))
+		"its checkpoints are of several runs: %s", strings.Join(groups, "; "))
 }
 
-// noManifest is the error for a checkpoint directory without a readable manifest.
-type noManifest struct{ newest error }
+// noManifestError is the error for a checkpoint directory without a readable manifest.
+type noManifestError struct{ newest error }
 
-func (e noManifest) Error() string {
+func (e noManifestError) Error() string {
 	return fmt.Sprintf("no manifest of its checkpoints can be read; the newest: %v", e.newest)
 }
 
-func (e noManifest) Unwrap() error { return e.newest }
+func (e noManifestError) Unwrap() error { return e.newest }
 
 // Hint returns how to continue.
-func (noManifest) Hint() string {
+func (noManifestError) Hint() string {
 	return "restore a checkpoint from a backup, or move the folder checkpoints away to train from the start"
 }
 
 // ExitCode returns the exit code for a run without a usable checkpoint.
-func (noManifest) ExitCode() int { return 5 }
+func (noManifestError) ExitCode() int { return 5 }
 
 // rebuild returns a record with all available information.
 func (s Submitter) rebuild(ctx context.Context, req RepairRequest, done *Repaired) (rundir.Record, error) {
-	left := req.Dir.SalvageRecord()
+	salvaged := req.Dir.SalvageRecord()
 	name := string(req.Job.Name)
-	if left.Name != "" && left.Name != name {
-		return left, otherJob(left.Name, name)
+	if salvaged.Name != "" && salvaged.Name != name {
+		return salvaged, jobMismatchError(salvaged.Name, name)
 	}
 	var sweep *rundir.Record
 	if req.Dir.IsElement() {
 		of, err := rundir.Dir{Path: filepath.Dir(filepath.Dir(req.Dir.Path))}.ReadRecord()
 		if err != nil {
-			return left, fmt.Errorf("read the record of its sweep: %w", err)
+			return salvaged, fmt.Errorf("read the record of its sweep: %w", err)
 		}
 		sweep = &of
 	}
-	base, guessed := baseOf(req, left, sweep)
-	done.Guessed = guessed
+	base, guessed := findBase(req, salvaged, sweep)
+	done.BaseGuessed = guessed
 	record := rundir.NewRecord(name, base, req.Version)
-	record.Run, record.Version = cmp.Or(left.Run, record.Run), cmp.Or(left.Version, record.Version)
-	if !left.Created.IsZero() {
-		record.Created = left.Created
+	record.Run, record.Version = cmp.Or(salvaged.Run, record.Run), cmp.Or(salvaged.Version, record.Version)
+	if !salvaged.Created.IsZero() {
+		record.Created = salvaged.Created
 	}
 	if req.Job.Sweep != nil {
 		record.Sweep = SweepRecord(req.Job.Sweep)
 	}
-	record.Pending = left.Pending
+	record.Pending = salvaged.Pending
 	if sweep != nil {
 		record.Submissions = submissionsOfElement(req.Dir, *sweep)
 		return record, nil
 	}
 	var err error
-	record.Submissions, err = s.submissions(ctx, req.Dir, left, record.Sweep)
+	record.Submissions, err = s.submissions(ctx, req.Dir, salvaged, record.Sweep)
 	if p := record.Pending; p != nil && slices.ContainsFunc(record.Submissions, func(s rundir.Submission) bool { return s.ID == p.ID }) {
 		record.Pending = nil
 	}
 	return record, err
 }
 
-// baseOf returns the directory where the job file's relative paths start. Without other
+// findBase returns the directory where the job file's relative paths start. Without other
 // information, it is the innermost directory above the run directory that contains the job's
 // files. The next submission with the job file corrects it.
-func baseOf(req RepairRequest, left rundir.Record, sweep *rundir.Record) (base string, guessed bool) {
+func findBase(req RepairRequest, salvaged rundir.Record, sweep *rundir.Record) (base string, guessed bool) {
 	switch {
 	case req.Base != "":
 		return req.Base, false
-	case left.Base != "":
-		return left.Base, false
+	case salvaged.Base != "":
+		return salvaged.Base, false
 	case sweep != nil:
 		return sweep.Base, false
 	}
@@ -305,7 +305,7 @@ func (s Submitter) submissions(ctx context.Context, dir rundir.Dir, left rundir.
 				return nil, fmt.Errorf("read the record of an element: %w", err)
 			}
 			for _, of := range record.Submissions {
-				to := byJob(arrayOf(of.JobID))
+				to := byJob(arrayJobID(of.JobID))
 				elements := append(to.Elements, index)
 				slices.Sort(elements)
 				of.JobID, of.Elements = to.JobID, slices.Compact(elements)
@@ -330,8 +330,8 @@ func (s Submitter) submissions(ctx context.Context, dir rundir.Dir, left rundir.
 		return nil, hints.Errorf("repair it again when the controller answers", "%w", err)
 	}
 	for _, job := range found {
-		id, ours := strings.CutPrefix(job.Comment, rundir.Submission{}.Comment())
-		if to := byJob(job.ID); ours && to.ID == "" {
+		id, isOwn := strings.CutPrefix(job.Comment, rundir.Submission{}.Comment())
+		if to := byJob(job.ID); isOwn && to.ID == "" {
 			to.ID = id
 		}
 	}

@@ -26,26 +26,26 @@ func CheckResume(dir rundir.Dir, job *jobs.Job, base string) error {
 	if _, err := os.Stat(dir.Path); err != nil {
 		return nil // there is nothing to resume
 	}
-	if err := checkRun(dir); err != nil {
+	if err := checkRunID(dir); err != nil {
 		return err
 	}
-	found, from, err := contradictions(dir, job, base)
+	found, from, err := findAllChanges(dir, job, base)
 	if err != nil {
 		return err
 	}
-	return withHint(found, fmt.Sprintf("%s (checkpoint: %s)", jobs.ChangedHint, from))
+	return addHintToLast(found, fmt.Sprintf("%s (checkpoint: %s)", jobs.ChangedHint, from))
 }
 
-// contradictions returns the settings of a job, or of a sweep's trials, that contradict the
+// findAllChanges returns the settings of a job, or of a sweep's trials, that contradict the
 // newest checkpoint. from is the path of the last such checkpoint. For the error, see
-// [changes].
-func contradictions(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics, from string, err error) {
+// [findChanges].
+func findAllChanges(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics, from string, err error) {
 	if job.Sweep == nil {
-		return changes(dir, job, base)
+		return findChanges(dir, job, base)
 	}
 	seen := map[jobs.Diagnostic]bool{}
 	for _, e := range job.Sweep.Trials {
-		changed, path, err := changes(dir.Element(e.Index), e.Job, base)
+		changed, path, err := findChanges(dir.Element(e.Index), e.Job, base)
 		if err != nil {
 			return nil, "", err
 		}
@@ -60,9 +60,9 @@ func contradictions(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diag
 	return found, from, nil
 }
 
-// withHint returns the contradictions as an error with a hint on the last one, or nil if there
+// addHintToLast returns the contradictions as an error with a hint on the last one, or nil if there
 // are none.
-func withHint(found jobs.Diagnostics, hint string) error {
+func addHintToLast(found jobs.Diagnostics, hint string) error {
 	if len(found) == 0 {
 		return nil
 	}
@@ -74,10 +74,10 @@ func withHint(found jobs.Diagnostics, hint string) error {
 	return found
 }
 
-// changes returns the settings of a single job that contradict its newest checkpoint, and the
+// findChanges returns the settings of a single job that contradict its newest checkpoint, and the
 // checkpoint's path. The error means that the job cannot resume: a newer version of ddpbatch
 // wrote the newest checkpoint, or no manifest is readable.
-func changes(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics, from string, err error) {
+func findChanges(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics, from string, err error) {
 	entries, err := checkpoint.List(dir.Checkpoints())
 	if err != nil || job.Train == nil {
 		return nil, "", nil
@@ -104,20 +104,20 @@ func changes(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnostics
 		}
 		return found, e.Path, nil
 	}
-	if len(entries) > 0 && !slices.ContainsFunc(entries, mayBeRead) {
-		return nil, "", fmt.Errorf("resume in %q: %w", dir.Path, noManifest{entries[0].Err})
+	if len(entries) > 0 && !slices.ContainsFunc(entries, maybeReadable) {
+		return nil, "", fmt.Errorf("resume in %q: %w", dir.Path, noManifestError{entries[0].Err})
 	}
 	return nil, "", nil
 }
 
-// mayBeRead reports whether the manifest of e is readable here, or may be readable on a node.
+// maybeReadable reports whether the manifest of e is readable here, or may be readable on a node.
 // An I/O error or a stale NFS handle on this host does not mean that the file is corrupt.
-func mayBeRead(e checkpoint.Entry) bool {
+func maybeReadable(e checkpoint.Entry) bool {
 	return e.Manifest != nil || errors.Is(e.Err, syscall.EIO) || errors.Is(e.Err, syscall.ESTALE)
 }
 
-// checkRun returns an error if a different run wrote the newest checkpoint.
-func checkRun(dir rundir.Dir) error {
+// checkRunID returns an error if a different run wrote the newest checkpoint.
+func checkRunID(dir rundir.Dir) error {
 	record, err := dir.ReadRecord()
 	if err != nil {
 		return nil // the code that uses the record reports this error
@@ -131,7 +131,7 @@ func checkRun(dir rundir.Dir) error {
 			continue
 		}
 		if e.Manifest.Run != record.Run {
-			return foreign{hints.Errorf("move the checkpoints away to train from the start; or, if they were copied here to resume from them, run `ddpbatch repair "+
+			return foreignCheckpointError{hints.Errorf("move the checkpoints away to train from the start; or, if they were copied here to resume from them, run `ddpbatch repair "+
 				jobs.ShellQuote(dir.Path)+"`", "the checkpoint of step %d in %q was written by another run", e.Step, dir.Path)}
 		}
 		return nil
@@ -139,11 +139,11 @@ func checkRun(dir rundir.Dir) error {
 	return nil
 }
 
-// foreign is the error for a run directory with checkpoints of another run.
-type foreign struct{ error }
+// foreignCheckpointError is the error for a run directory with checkpoints of another run.
+type foreignCheckpointError struct{ error }
 
 // Unwrap returns the underlying error, which has a hint.
-func (f foreign) Unwrap() error { return f.error }
+func (f foreignCheckpointError) Unwrap() error { return f.error }
 
 // ExitCode returns the exit code for a job that contradicts its run's checkpoints.
-func (foreign) ExitCode() int { return 2 }
+func (foreignCheckpointError) ExitCode() int { return 2 }

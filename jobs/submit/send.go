@@ -12,37 +12,37 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// waits are the timeouts of this package. A zero field means the default.
-type waits struct {
-	settling time.Duration
-	orphaned time.Duration
-	again    time.Duration
+// timeouts are the timeouts of this package. A zero field means the default.
+type timeouts struct {
+	reply  time.Duration
+	orphan time.Duration
+	poll   time.Duration
 }
 
 const (
-	// settling applies if sbatch did not reply. If Slurm does not have the job after this
+	// replyTimeout applies if sbatch did not reply. If Slurm does not have the job after this
 	// time, the job does not exist. A busy controller may need this long between the request
 	// and the job.
-	settling = 30 * time.Second
+	replyTimeout = 30 * time.Second
 
-	// orphaned is the corresponding time for a submission whose process was killed, from the
+	// orphanTimeout is the corresponding time for a submission whose process was killed, from the
 	// call of sbatch. sbatch may outlive the process. If the controller is full, sbatch tries
 	// 15 times, with pauses of 1 to 15 s.
-	orphaned = 3 * time.Minute
+	orphanTimeout = 3 * time.Minute
 
-	// lookAgain is the interval between two queries for a job.
-	lookAgain = 2 * time.Second
+	// pollInterval is the interval between two queries for a job.
+	pollInterval = 2 * time.Second
 )
 
-func (w waits) orDefault() waits {
-	if w.settling == 0 {
-		w.settling = settling
+func (w timeouts) withDefaults() timeouts {
+	if w.reply == 0 {
+		w.reply = replyTimeout
 	}
-	if w.orphaned == 0 {
-		w.orphaned = orphaned
+	if w.orphan == 0 {
+		w.orphan = orphanTimeout
 	}
-	if w.again == 0 {
-		w.again = lookAgain
+	if w.poll == 0 {
+		w.poll = pollInterval
 	}
 	return w
 }
@@ -65,34 +65,34 @@ func (a *submission) send(ctx context.Context, sub rundir.Submission, dependenci
 	}
 	id, err := client.Submit(ctx, request)
 	if err == nil {
-		return id, a.keep(sub, id)
+		return id, a.recordJobID(sub, id)
 	}
 	if !slurm.MaybeSubmitted(err) {
-		lost := a.forget(sub)
+		lost := a.dropPending(sub)
 		a.sent = lost != nil
 		return "", errors.Join(err, lost)
 	}
 	a.Say(fmt.Sprintf("%v; looking whether Slurm has the job", err))
 	until := time.Now()
 	if !slurm.GotReply(err) {
-		until = until.Add(a.waits.settling)
+		until = until.Add(a.timeouts.reply)
 	}
-	id, lost := a.look(ctx, sub, until)
+	id, lost := a.waitForJob(ctx, sub, until)
 	switch {
 	case lost != nil:
 		return "", hints.Errorf("submit again when the controller answers: the job is looked for first, and never submitted twice", "%w; and %w", err, lost)
 	case id == "":
-		if lost := a.forget(sub); lost != nil {
+		if lost := a.dropPending(sub); lost != nil {
 			return "", errors.Join(err, lost)
 		}
 		return "", hints.Errorf("Slurm was asked, and has no such job: see what sbatch said, and submit again", "%w", err)
 	}
-	return id, a.keep(sub, id)
+	return id, a.recordJobID(sub, id)
 }
 
-// look queries Slurm for the job of a submission until it finds the job or until passes. In
+// waitForJob queries Slurm for the job of a submission until it finds the job or until passes. In
 // the second case, the job does not exist and the ID is empty.
-func (a *submission) look(ctx context.Context, sub rundir.Submission, until time.Time) (string, error) {
+func (a *submission) waitForJob(ctx context.Context, sub rundir.Submission, until time.Time) (string, error) {
 	for {
 		// Read the clock before the query, so that the last query starts after until.
 		last := !time.Now().Before(until)
@@ -110,13 +110,13 @@ func (a *submission) look(ctx context.Context, sub rundir.Submission, until time
 		select {
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
-		case <-time.After(min(a.waits.again, max(time.Until(until), 0))):
+		case <-time.After(min(a.timeouts.poll, max(time.Until(until), 0))):
 		}
 	}
 }
 
-// forget removes a submission that created no job, with its copy of the code.
-func (a *submission) forget(sub rundir.Submission) error {
+// dropPending removes a submission that created no job, with its copy of the code.
+func (a *submission) dropPending(sub rundir.Submission) error {
 	a.record.Pending = nil
 	if err := a.dir.WriteRecord(a.record); err != nil {
 		return err
@@ -127,13 +127,13 @@ func (a *submission) forget(sub rundir.Submission) error {
 	return nil
 }
 
-// keep stores the job ID in the records. It updates the records of a sweep's trials first:
+// recordJobID stores the job ID in the records. It updates the records of a sweep's trials first:
 // while the submission is pending, the next submission repeats the update.
-func (a *submission) keep(sub rundir.Submission, id string) error {
+func (a *submission) recordJobID(sub rundir.Submission, id string) error {
 	sub.JobID = id
 	var err error
 	for _, index := range sub.Elements {
-		if err = a.keepElement(sub, index); err != nil {
+		if err = a.recordElementJobID(sub, index); err != nil {
 			break
 		}
 	}
@@ -148,7 +148,7 @@ func (a *submission) keep(sub rundir.Submission, id string) error {
 	return nil
 }
 
-func (a *submission) keepElement(sub rundir.Submission, index int) error {
+func (a *submission) recordElementJobID(sub rundir.Submission, index int) error {
 	dir := a.dir.Element(index)
 	record, err := dir.ReadRecord()
 	if err != nil {
@@ -156,7 +156,7 @@ func (a *submission) keepElement(sub rundir.Submission, index int) error {
 	}
 	sub.JobID, sub.Elements = fmt.Sprintf("%s_%d", sub.JobID, index), nil
 	if spec, err := dir.ReadSpec(); err == nil {
-		sub.SpecSHA256 = digest(spec) // digest of the trial's job file, not of the sweep's
+		sub.SpecSHA256 = digestOf(spec) // digest of the trial's job file, not of the sweep's
 	}
 	if record.Of(sub.JobID) != nil {
 		return nil // already stored before an interruption

@@ -93,7 +93,7 @@ func TestOneJob(t *testing.T) {
 // hangs for a minute must not use up this time.
 func TestPatienceBeginsAfterSbatch(t *testing.T) {
 	c := newCluster(t)
-	c.submitter.waits.settling = 10 * time.Second // for a busy machine; the wait ends when the job exists
+	c.submitter.timeouts.reply = 10 * time.Second // for a busy machine; the wait ends when the job exists
 	c.sbatch(`sleep 0.4; (sleep 0.1; made "$@") >/dev/null 2>&1 & kill -9 $$`)
 	if r := c.submitted(c.request(job("x", "", ""))); r.JobID != "101" {
 		t.Errorf("%+v", r)
@@ -254,7 +254,7 @@ func TestCommandLine(t *testing.T) {
 	}
 	s := record.Last()
 	if s.Host != "login" || s.User != "ada" || s.Version != "1" || s.ProgramSHA256 != "digest" || s.Slurm != "22.05.8" ||
-		s.SpecSHA256 != digest(req.Spec) || time.Since(s.Time) > time.Minute {
+		s.SpecSHA256 != digestOf(req.Spec) || time.Since(s.Time) > time.Minute {
 		t.Errorf("recorded: %+v", s)
 	}
 }

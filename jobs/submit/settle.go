@@ -12,9 +12,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
-// settle finds the job of an interrupted submission and stores its ID. It returns nil if there
+// recoverPending finds the job of an interrupted submission and stores its ID. It returns nil if there
 // is no such submission or if it created no job.
-func (a *submission) settle(ctx context.Context) (*rundir.Submission, error) {
+func (a *submission) recoverPending(ctx context.Context) (*rundir.Submission, error) {
 	record, err := a.dir.ReadRecord()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -28,30 +28,30 @@ func (a *submission) settle(ctx context.Context) (*rundir.Submission, error) {
 	a.record = record
 	sub := *record.Pending
 	a.Say(fmt.Sprintf("an earlier submission, of %s, was cut short; looking for its job", sub.Time.Local().Format(time.DateTime)))
-	id := a.kept(sub)
+	id := a.recordedJobID(sub)
 	if id == "" {
-		id, err = a.look(ctx, sub, soonest(sub.Time, time.Now()).Add(a.waits.orphaned))
+		id, err = a.waitForJob(ctx, sub, earlier(sub.Time, time.Now()).Add(a.timeouts.orphan))
 	}
 	if err != nil {
 		return nil, hints.Errorf("submit again when the controller answers", "an earlier submission from here may have made a job: %w", err)
 	}
 	if id == "" {
-		id = a.ended(sub)
+		id = a.endedJobID(sub)
 	}
 	if id == "" {
-		return nil, a.forget(sub)
+		return nil, a.dropPending(sub)
 	}
 	a.Say(fmt.Sprintf("found it: job %s", id))
-	if err := a.keep(sub, id); err != nil {
+	if err := a.recordJobID(sub, id); err != nil {
 		return nil, err
 	}
 	return a.record.Last(), nil
 }
 
-// Settle finds the job of an interrupted submission, for commands that need the run's last
+// RecoverPending finds the job of an interrupted submission, for commands that need the run's last
 // job. It queries Slurm once. It returns an error if it does not find the job, because the job
 // may still appear.
-func (s Submitter) Settle(ctx context.Context, dir rundir.Dir) error {
+func (s Submitter) RecoverPending(ctx context.Context, dir rundir.Dir) error {
 	record, err := dir.ReadRecord()
 	if err != nil || record.Pending == nil {
 		return err
@@ -61,10 +61,10 @@ func (s Submitter) Settle(ctx context.Context, dir rundir.Dir) error {
 		return err
 	}
 	defer unlock()
-	s.waits = s.waits.orDefault()
+	s.timeouts = s.timeouts.withDefaults()
 	a := &submission{Submitter: s, dir: dir, record: record}
 	sub := *record.Pending
-	id := a.kept(sub)
+	id := a.recordedJobID(sub)
 	if id == "" {
 		found, err := s.Slurm.FindByComment(ctx, sub.Comment())
 		if err != nil {
@@ -75,27 +75,27 @@ func (s Submitter) Settle(ctx context.Context, dir rundir.Dir) error {
 		}
 	}
 	if id == "" {
-		id = a.ended(sub)
+		id = a.endedJobID(sub)
 	}
 	if id == "" {
 		return hints.Errorf("submit it again: the job is looked for until it is certain that there is none, and never submitted twice",
 			"the last submission of run %q was cut short, and Slurm does not show its job", dir.Path)
 	}
 	s.Say(fmt.Sprintf("the last submission of %s was cut short; its job is %s", record.Name, id))
-	return a.keep(sub, id)
+	return a.recordJobID(sub, id)
 }
 
-// soonest returns the earlier of two times. The clock of the host that submitted earlier may
+// earlier returns the earlier of two times. The clock of the host that submitted earlier may
 // be ahead of this host's clock.
-func soonest(a, b time.Time) time.Time {
+func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}
 	return a
 }
 
-// kept returns the job ID from the record of a trial that already has it, or an empty string.
-func (a *submission) kept(sub rundir.Submission) string {
+// recordedJobID returns the job ID from the record of a trial that already has it, or an empty string.
+func (a *submission) recordedJobID(sub rundir.Submission) string {
 	for _, index := range sub.Elements {
 		record, err := a.dir.Element(index).ReadRecord()
 		if err != nil {
@@ -103,17 +103,17 @@ func (a *submission) kept(sub rundir.Submission) string {
 		}
 		for _, s := range record.Submissions {
 			if s.ID == sub.ID {
-				return arrayOf(s.JobID)
+				return arrayJobID(s.JobID)
 			}
 		}
 	}
 	return ""
 }
 
-// ended returns the ID of a job that ended since the submission and that no stored submission
+// endedJobID returns the ID of a job that ended since the submission and that no stored submission
 // has, or an empty string. It uses ended.json because the controller forgets a job five
 // minutes after its end.
-func (a *submission) ended(sub rundir.Submission) string {
+func (a *submission) endedJobID(sub rundir.Submission) string {
 	dirs := []rundir.Dir{a.dir}
 	if sub.Elements != nil {
 		dirs = nil
@@ -126,16 +126,16 @@ func (a *submission) ended(sub rundir.Submission) string {
 		if !ok || end.JobID == "" || end.Time.Before(sub.Time) {
 			continue
 		}
-		if id := arrayOf(end.JobID); a.record.Of(id) == nil {
+		if id := arrayJobID(end.JobID); a.record.Of(id) == nil {
 			return id
 		}
 	}
 	return ""
 }
 
-// arrayOf returns the ID of an array task's array job, such as "18" for "18_3". It returns
+// arrayJobID returns the ID of an array task's array job, such as "18" for "18_3". It returns
 // other IDs unchanged.
-func arrayOf(jobID string) string {
+func arrayJobID(jobID string) string {
 	array, _, _ := strings.Cut(jobID, "_")
 	return array
 }

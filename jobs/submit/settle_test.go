@@ -33,7 +33,7 @@ func (c *cluster) cut(req Request, age time.Duration, elements ...int) rundir.Su
 		}
 	}
 	sub := rundir.NewSubmission()
-	sub.Time, sub.SpecSHA256, sub.Elements = sub.Time.Add(-age), digest(req.Spec), elements
+	sub.Time, sub.SpecSHA256, sub.Elements = sub.Time.Add(-age), digestOf(req.Spec), elements
 	record.Pending = &sub
 	if err := dir.WriteRecord(record); err != nil {
 		c.t.Fatal(err)
@@ -173,16 +173,16 @@ func TestInUseCutShort(t *testing.T) {
 	c := newCluster(t)
 	req := c.request(job("x", "", ""))
 	sub := c.cut(req, time.Hour)
-	if err := InUse(t.Context(), c.submitter.Slurm, c.dir("x")); err != nil {
+	if err := CheckNotInUse(t.Context(), c.submitter.Slurm, c.dir("x")); err != nil {
 		t.Error(err)
 	}
 	c.write(c.fake, "101.job", sub.Comment()+"\n")
 	c.state("101", "PENDING")
-	mustFail(t, InUse(t.Context(), c.submitter.Slurm, c.dir("x")), "in use by job 101, which is pending")
+	mustFail(t, CheckNotInUse(t.Context(), c.submitter.Slurm, c.dir("x")), "in use by job 101, which is pending")
 	c.state("101", "FAILED 256")
-	if err := InUse(t.Context(), c.submitter.Slurm, c.dir("x")); err != nil {
+	if err := CheckNotInUse(t.Context(), c.submitter.Slurm, c.dir("x")); err != nil {
 		t.Error(err)
 	}
 	c.squeue("exit 1")
-	mustFail(t, InUse(t.Context(), c.submitter.Slurm, c.dir("x")), "cut short")
+	mustFail(t, CheckNotInUse(t.Context(), c.submitter.Slurm, c.dir("x")), "cut short")
 }

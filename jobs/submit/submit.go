@@ -54,13 +54,13 @@ type Submitter struct {
 	// Say receives messages for the user, one line at a time.
 	Say func(line string)
 
-	waits waits
+	timeouts timeouts
 }
 
 // Submit submits a run or a sweep. If nothing reaches Slurm, Submit removes the run directory
 // if it created it.
 func (s Submitter) Submit(ctx context.Context, req Request) (Result, error) {
-	created := missing(req.Dir)
+	created := missingDirs(req.Dir)
 	dir, err := rundir.Create(req.Dir)
 	if err != nil {
 		return Result{}, err
@@ -75,7 +75,7 @@ func (s Submitter) Submit(ctx context.Context, req Request) (Result, error) {
 		return Result{}, err
 	}
 	defer unlock()
-	s.waits = s.waits.orDefault()
+	s.timeouts = s.timeouts.withDefaults()
 	a := &submission{Submitter: s, req: req, dir: dir}
 	r, err := a.run(ctx)
 	if err != nil && !a.sent {
@@ -99,14 +99,14 @@ type submission struct {
 }
 
 func (a *submission) run(ctx context.Context) (Result, error) {
-	found, err := a.settle(ctx)
+	found, err := a.recoverPending(ctx)
 	if err != nil {
 		return Result{}, err
 	}
-	if found != nil && found.SpecSHA256 != digest(a.req.Spec) {
+	if found != nil && found.SpecSHA256 != digestOf(a.req.Spec) {
 		found = nil // it was for a different job file
 	}
-	if err := Same(a.dir, a.req.Job.Sweep); err != nil {
+	if err := CheckResumable(a.dir, a.req.Job.Sweep); err != nil {
 		return Result{}, err
 	}
 	if a.req.Job.Sweep != nil {
@@ -122,14 +122,14 @@ func (a *submission) run(ctx context.Context) (Result, error) {
 		}
 	} else if found != nil {
 		return Result{JobID: found.JobID, Dir: a.dir, Found: true}, nil
-	} else if err := InUse(ctx, a.Slurm, a.dir); err != nil {
+	} else if err := CheckNotInUse(ctx, a.Slurm, a.dir); err != nil {
 		return Result{}, err
 	}
 	dependencies, err := a.dependencies(ctx)
 	if err != nil {
 		return Result{}, err
 	}
-	if err := a.idle(ctx); err != nil {
+	if err := a.checkNoLauncher(ctx); err != nil {
 		return Result{}, err
 	}
 	sub := rundir.NewSubmission()
@@ -147,10 +147,10 @@ func (a *submission) run(ctx context.Context) (Result, error) {
 	return Result{JobID: id, Dir: a.dir, Elements: a.elements}, nil
 }
 
-// idle returns an error if a launcher is running in the directory without Slurm. It releases
+// checkNoLauncher returns an error if a launcher is running in the directory without Slurm. It releases
 // the lock immediately, because the job's own launcher may need it soon.
-func (a *submission) idle(ctx context.Context) error {
-	unlock, err := a.dir.Lock(rundir.Claim{Ended: Ended(ctx, a.Slurm)})
+func (a *submission) checkNoLauncher(ctx context.Context) error {
+	unlock, err := a.dir.Lock(rundir.Claim{Ended: QueryEnded(ctx, a.Slurm)})
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (a *submission) prepare(ctx context.Context, sub *rundir.Submission) (err e
 	if err := a.prepareElements(); err != nil {
 		return err
 	}
-	if sub.Code, err = a.code(ctx, sub.ID); err != nil {
+	if sub.Code, err = a.recordCode(ctx, sub.ID); err != nil {
 		return err
 	}
 	script, err := req.Script(a.dir, a.elements)
@@ -185,19 +185,19 @@ func (a *submission) prepare(ctx context.Context, sub *rundir.Submission) (err e
 		sub.Slurm = release // only helps to interpret later queries
 	}
 	sub.Host, sub.User, sub.Version, sub.ProgramSHA256 = req.Host, req.User, req.Version, req.Program
-	sub.SpecSHA256, sub.ScriptSHA256, sub.Site, sub.Elements = digest(req.Spec), digest(script), req.Site.Name(), a.elements
+	sub.SpecSHA256, sub.ScriptSHA256, sub.Site, sub.Elements = digestOf(req.Spec), digestOf(script), req.Site.Name(), a.elements
 	return nil
 }
 
-func digest(b []byte) string {
+func digestOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
 
-// InUse returns an error if Slurm still has the run's last job, because two jobs would write
+// CheckNotInUse returns an error if Slurm still has the run's last job, because two jobs would write
 // into one directory. It also finds the job of an interrupted submission. A missing record
 // means that this is the first submission. Later steps report a corrupt record.
-func InUse(ctx context.Context, client slurm.Client, dir rundir.Dir) error {
+func CheckNotInUse(ctx context.Context, client slurm.Client, dir rundir.Dir) error {
 	record, err := dir.ReadRecord()
 	if err != nil {
 		return nil
@@ -219,20 +219,20 @@ func InUse(ctx context.Context, client slurm.Client, dir rundir.Dir) error {
 	if err != nil {
 		return fmt.Errorf("ask whether job %s, which was submitted from here before, is done: %w", id, err)
 	}
-	if s := states[0]; active(s) {
+	if s := states[0]; isActive(s) {
 		return hints.Errorf(fmt.Sprintf("wait for it, end it with `ddpbatch cancel %s`, or give this run its own --run-dir", id),
 			"run directory %q is in use by job %s, which is %s", dir.Path, id, s)
 	}
 	return nil
 }
 
-// Ended returns a function that queries Slurm whether a job has ended, for [rundir.Claim].
-func Ended(ctx context.Context, client slurm.Client) func(job string) (bool, error) {
+// QueryEnded returns a function that queries Slurm whether a job has ended, for [rundir.Claim].
+func QueryEnded(ctx context.Context, client slurm.Client) func(job string) (bool, error) {
 	return func(job string) (bool, error) {
 		states, err := client.State(ctx, job)
 		if err != nil {
 			return false, err
 		}
-		return !active(states[0]), nil
+		return !isActive(states[0]), nil
 	}
 }

@@ -23,15 +23,15 @@ func (a *submission) chooseElements(ctx context.Context, found *rundir.Submissio
 	if err != nil {
 		return false, err
 	}
-	asked := a.req.Elements
-	if asked == nil {
+	requested := a.req.Elements
+	if requested == nil {
 		for i := range all {
-			asked = append(asked, i)
+			requested = append(requested, i)
 		}
 	}
 	var busy []int
 	a.elements = []int{}
-	for _, i := range asked {
+	for _, i := range requested {
 		if i < 0 || i >= len(all) {
 			return false, fmt.Errorf("there is no element %d: the sweep has 0 to %d", i, len(all)-1)
 		}
@@ -39,12 +39,12 @@ func (a *submission) chooseElements(ctx context.Context, found *rundir.Submissio
 		if found != nil && slices.Contains(found.Elements, i) {
 			continue
 		}
-		finished, err := Finished(ctx, a.dir.Element(i), s)
+		finished, err := IsFinished(ctx, a.dir.Element(i), s)
 		switch {
 		case err != nil:
 			return false, err
 		case finished:
-		case submitted && active(s):
+		case submitted && isActive(s):
 			busy = append(busy, i)
 		case submitted || !a.req.Failed:
 			a.elements = append(a.elements, i)
@@ -58,11 +58,11 @@ func (a *submission) chooseElements(ctx context.Context, found *rundir.Submissio
 	return len(a.elements) == 0, nil
 }
 
-// Same returns an error if a job cannot continue in a run directory. A sweep cannot continue a
+// CheckResumable returns an error if a job cannot continue in a run directory. A sweep cannot continue a
 // single run, and a single run cannot continue a sweep. The existing trials of a sweep must
 // not change, because their runs would resume with other values. sweep is nil for a single
 // job.
-func Same(dir rundir.Dir, sweep *jobs.Sweep) error {
+func CheckResumable(dir rundir.Dir, sweep *jobs.Sweep) error {
 	record, err := dir.ReadRecord()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -106,7 +106,7 @@ func SweepRecord(sweep *jobs.Sweep) *rundir.SweepRecord {
 func (a *submission) elementStates(ctx context.Context, n int) (map[int]slurm.JobState, error) {
 	states := map[int]slurm.JobState{}
 	var ids []string
-	var at []int
+	var indices []int
 	for i := range n {
 		record, err := a.dir.Element(i).ReadRecord()
 		if errors.Is(err, fs.ErrNotExist) {
@@ -116,7 +116,7 @@ func (a *submission) elementStates(ctx context.Context, n int) (map[int]slurm.Jo
 			return nil, err
 		}
 		if id := record.LastJob(); id != "" {
-			ids, at = append(ids, id), append(at, i)
+			ids, indices = append(ids, id), append(indices, i)
 		}
 	}
 	if len(ids) == 0 {
@@ -127,7 +127,7 @@ func (a *submission) elementStates(ctx context.Context, n int) (map[int]slurm.Jo
 		return nil, fmt.Errorf("ask which elements of the sweep are done: %w", err)
 	}
 	for k, s := range answers {
-		states[at[k]] = s
+		states[indices[k]] = s
 	}
 	return states, nil
 }

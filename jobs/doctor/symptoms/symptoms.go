@@ -23,14 +23,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
-// rank is the severity of a symptom: how close it is to the root cause.
-type rank int
+// severity is the severity of a symptom: how close it is to the root cause.
+type severity int
 
 const (
-	cause       rank = iota // root cause of the failure
-	likely                  // usually the root cause, sometimes a consequence
-	consequence             // effect on other ranks, such as timeouts and closed connections
-	aftermath               // final messages of launchers
+	cause       severity = iota // root cause of the failure
+	likely                      // usually the root cause, sometimes a consequence
+	consequence                 // effect on other ranks, such as timeouts and closed connections
+	aftermath                   // final messages of launchers
 )
 
 // A Symptom is a known message in a log.
@@ -40,10 +40,10 @@ type Symptom struct {
 	Cause string // what the message means
 	Hint  string // how to fix it
 
-	rank    rank
-	pattern *regexp.Regexp
-	words   []string // see the function words
-	sample  string   // a line as printed, for tests and documents
+	severity severity
+	pattern  *regexp.Regexp
+	words    []string // see the function words
+	sample   string   // a line as printed, for tests and documents
 }
 
 // A Found is a symptom that occurs in a log.
@@ -54,8 +54,8 @@ type Found struct {
 	Text  string // first of the lines, without control characters
 }
 
-// Consequence reports whether the symptom is a consequence of another failure.
-func (f Found) Consequence() bool { return f.rank >= consequence }
+// IsConsequence reports whether the symptom is a consequence of another failure.
+func (f Found) IsConsequence() bool { return f.severity >= consequence }
 
 // Where formats the line numbers, such as "line 7" or "lines 7, 9 and 12 more".
 func (f Found) Where() string {
@@ -76,19 +76,19 @@ func (f Found) Where() string {
 const (
 	maxLine  = 64 << 10 // bytes of a line to search; the rest is ignored
 	maxText  = 300      // bytes of a line to display
-	fewLines = 5
+	maxLines = 5
 )
 
-// Look returns the symptoms in a log, with likely causes first, and the number of lines of the
+// Scan returns the symptoms in a log, with likely causes first, and the number of lines of the
 // log.
-func Look(log io.Reader) (found []Found, lines int, err error) {
+func Scan(log io.Reader) (found []Found, lines int, err error) {
 	at := map[*Symptom]int{}
 	r := bufio.NewReaderSize(log, maxLine)
 	for {
 		line, err := r.ReadSlice('\n')
 		if len(line) > 0 {
 			lines++
-			examine(line, lines, &found, at)
+			matchLine(line, lines, &found, at)
 		}
 		for errors.Is(err, bufio.ErrBufferFull) { // skip the rest of a long line
 			_, err = r.ReadSlice('\n')
@@ -101,13 +101,13 @@ func Look(log io.Reader) (found []Found, lines int, err error) {
 		}
 	}
 	slices.SortStableFunc(found, func(a, b Found) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.Lines[0], b.Lines[0]))
+		return cmp.Or(cmp.Compare(a.severity, b.severity), cmp.Compare(a.Lines[0], b.Lines[0]))
 	})
 	return found, lines, nil
 }
 
-// examine adds a line to the first symptom of the table that matches it.
-func examine(line []byte, number int, found *[]Found, at map[*Symptom]int) {
+// matchLine adds a line to the first symptom of the table that matches it.
+func matchLine(line []byte, number int, found *[]Found, at map[*Symptom]int) {
 	rows := scanner().find(line)
 	if rows.isEmpty() {
 		return
@@ -121,19 +121,19 @@ func examine(line []byte, number int, found *[]Found, at map[*Symptom]int) {
 		if !known {
 			k = len(*found)
 			at[s] = k
-			*found = append(*found, Found{Symptom: *s, Text: shown(line)})
+			*found = append(*found, Found{Symptom: *s, Text: displayText(line)})
 		}
 		f := &(*found)[k]
-		if f.Count++; len(f.Lines) < fewLines {
+		if f.Count++; len(f.Lines) < maxLines {
 			f.Lines = append(f.Lines, number)
 		}
 		return
 	}
 }
 
-// shown returns a line for display: without control characters, and truncated to maxText
+// displayText returns a line for display: without control characters, and truncated to maxText
 // bytes.
-func shown(line []byte) string {
+func displayText(line []byte) string {
 	text := printable.Text(strings.ToValidUTF8(string(line), ""))
 	if text = strings.TrimSpace(strings.ReplaceAll(text, "\t", " ")); len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + " ..."

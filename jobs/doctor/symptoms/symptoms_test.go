@@ -20,10 +20,10 @@ func TestEachSymptomIsKnown(t *testing.T) {
 			t.Errorf("%q: twice, or something is missing", s.Name)
 		}
 		names[s.Name] = true
-		if shortest(s.words) < 3 {
+		if minLength(s.words) < 3 {
 			t.Errorf("%q: %q would be found everywhere: the pattern needs a longer text", s.Name, s.words)
 		}
-		found, lines, err := Look(strings.NewReader("epoch 1\n" + s.sample + "\nend"))
+		found, lines, err := Scan(strings.NewReader("epoch 1\n" + s.sample + "\nend"))
 		if err != nil || lines != 3 || len(found) != 1 || found[0].Name != s.Name || !slices.Equal(found[0].Lines, []int{2}) {
 			t.Errorf("%q in %q: found %+v in %d lines, %v", s.Name, s.sample, found, lines, err)
 		}
@@ -72,7 +72,7 @@ n1:1234:1234 [0] NCCL INFO Bootstrap : Using hsn0:10.20.0.1<0>
 n1:1234:1234 [0] NCCL INFO NET/Plugin : No plugin found (libnccl-net.so), using internal implementation
 finished: 3 epochs, 939 steps
 `
-	found, lines, err := Look(strings.NewReader(log))
+	found, lines, err := Scan(strings.NewReader(log))
 	if err != nil || len(found) != 0 || lines != 7 {
 		t.Errorf("%+v, %d lines, %v", found, lines, err)
 	}
@@ -84,14 +84,14 @@ func TestCausesComeFirst(t *testing.T) {
 	log := strings.Repeat("[E ProcessGroupNCCL.cpp:475] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8)\n", 9) +
 		"srun: error: n1: task 3: Exited with exit code 1\n" +
 		"slurmstepd: error: Detected 1 oom_kill event in StepId=123.0.\x1b[31m\n"
-	found, _, err := Look(strings.NewReader(log))
+	found, _, err := Scan(strings.NewReader(log))
 	if err != nil || len(found) != 3 {
 		t.Fatalf("%+v, %v", found, err)
 	}
-	if f := found[0]; f.Name != "out of memory" || f.Consequence() || f.Lines[0] != 11 || strings.ContainsRune(f.Text, '\x1b') {
+	if f := found[0]; f.Name != "out of memory" || f.IsConsequence() || f.Lines[0] != 11 || strings.ContainsRune(f.Text, '\x1b') {
 		t.Errorf("first %+v", f)
 	}
-	if f := found[1]; f.Name != "NCCL timed out" || !f.Consequence() || f.Count != 9 || !slices.Equal(f.Lines, []int{1, 2, 3, 4, 5}) {
+	if f := found[1]; f.Name != "NCCL timed out" || !f.IsConsequence() || f.Count != 9 || !slices.Equal(f.Lines, []int{1, 2, 3, 4, 5}) {
 		t.Errorf("second %+v", f)
 	}
 }
@@ -99,7 +99,7 @@ func TestCausesComeFirst(t *testing.T) {
 // TestLongLines checks that a line that is longer than the buffer counts as one line.
 func TestLongLines(t *testing.T) {
 	long := io.MultiReader(strings.NewReader(strings.Repeat("x", 3*maxLine)+" CUDA out of memory\n"), strings.NewReader("CUDA out of memory"))
-	found, lines, err := Look(long)
+	found, lines, err := Scan(long)
 	if err != nil || lines != 2 || len(found) != 1 || found[0].Lines[0] != 2 {
 		t.Errorf("%+v, %d lines, %v", found, lines, err)
 	}
@@ -110,7 +110,7 @@ func FuzzLook(f *testing.F) {
 		f.Add([]byte(s.sample))
 	}
 	f.Fuzz(func(t *testing.T, log []byte) {
-		found, lines, err := Look(bytes.NewReader(log))
+		found, lines, err := Scan(bytes.NewReader(log))
 		if err != nil || lines > bytes.Count(log, []byte("\n"))+1 {
 			t.Fatalf("%d lines, %v", lines, err)
 		}
@@ -134,7 +134,7 @@ func TestWordSearchMissesNoLine(t *testing.T) {
 					break
 				}
 			}
-			found, _, err := Look(strings.NewReader(line))
+			found, _, err := Scan(strings.NewReader(line))
 			switch {
 			case err != nil:
 				t.Fatal(err)
@@ -175,7 +175,7 @@ func TestAutomatonFindsEveryWord(t *testing.T) {
 func TestOrdinaryLinesCostLittle(t *testing.T) {
 	line := []byte("rank 0: step 12345 loss 0.123456 lr 0.001\n")
 	var found []Found
-	if n := testing.AllocsPerRun(100, func() { examine(line, 1, &found, nil) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { matchLine(line, 1, &found, nil) }); n != 0 {
 		t.Errorf("%v allocations for a line", n)
 	}
 	if rows := scanner().find(line); !rows.isEmpty() {
@@ -195,7 +195,7 @@ func TestXids(t *testing.T) {
 	} {
 		for _, n := range numbers {
 			line := fmt.Sprintf("[  12.5] NVRM: Xid (PCI:0000:3b:00): %d, pid=1234, name=python3", n)
-			found, _, err := Look(strings.NewReader(line))
+			found, _, err := Scan(strings.NewReader(line))
 			if symptom == "" {
 				if err != nil || len(found) != 0 {
 					t.Errorf("Xid %d: %+v, %v; want nothing", n, found, err)
@@ -207,8 +207,8 @@ func TestXids(t *testing.T) {
 			}
 			broken := symptom == "gpu has failed"
 			advises := found[0].Cause + found[0].Hint
-			if drains := strings.Contains(advises, "drain") || strings.Contains(advises, "ExcNodeList"); drains != broken || (found[0].rank == cause) != broken {
-				t.Errorf("Xid %d: %q, a cause: %t", n, advises, found[0].rank == cause)
+			if drains := strings.Contains(advises, "drain") || strings.Contains(advises, "ExcNodeList"); drains != broken || (found[0].severity == cause) != broken {
+				t.Errorf("Xid %d: %q, a cause: %t", n, advises, found[0].severity == cause)
 			}
 		}
 	}
@@ -226,7 +226,7 @@ func TestTooManyThreads(t *testing.T) {
 		"BlockingIOError: [Errno 11] Resource temporarily unavailable",
 		"RuntimeError: can't start new thread",
 	} {
-		if found, _, err := Look(strings.NewReader(line)); err != nil || len(found) != 1 || found[0].Name != "no more threads" {
+		if found, _, err := Scan(strings.NewReader(line)); err != nil || len(found) != 1 || found[0].Name != "no more threads" {
 			t.Errorf("%q: %+v, %v", line, found, err)
 		}
 	}

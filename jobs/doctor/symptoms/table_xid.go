@@ -46,19 +46,19 @@ func otherXids() []int {
 
 // xidTexts lists the errors that the NVIDIA driver writes to the kernel log.
 var xidTexts = []Symptom{
-	known(likely, "gpu program error", "the NVIDIA driver", xidPattern(xidsOfPrograms),
+	newSymptom(likely, "gpu program error", "the NVIDIA driver", xidPattern(xidsOfPrograms),
 		"NVRM: Xid (PCI:0000:3b:00): 31, pid=1234, name=python3, Ch 00000008, MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x7f32_00000000. Fault is of type FAULT_PDE ACCESS_TYPE_READ",
 		"a program made an invalid access or ran an invalid instruction on the GPU (Xid 13, 31, or 126); the GPU itself works",
 		"run once with CUDA_LAUNCH_BLOCKING=1 to see which call it is; check indices and labels against their ranges, and your own kernels with compute-sanitizer"),
-	known(likely, "contained gpu memory error", "the NVIDIA driver", xidPattern(xidsContained),
+	newSymptom(likely, "contained gpu memory error", "the NVIDIA driver", xidPattern(xidsContained),
 		"NVRM: Xid (PCI:0000:3b:00): 94, pid=1234, name=python3, Ch 00000008, Contained: SM (0x1). RST: No, D-RST: No",
 		"an error in the GPU's memory stopped the program that used this memory, and no other program (Xid 94); the GPU still works",
 		"submit again to go on from the last checkpoint"),
-	known(cause, "gpu has failed", "the NVIDIA driver", xidPattern(xidsOfHardware)+`|GPU has fallen off the bus|Unable to determine the device handle|uncorrectable ECC|CUDA_ERROR_ECC_UNCORRECTABLE`,
+	newSymptom(cause, "gpu has failed", "the NVIDIA driver", xidPattern(xidsOfHardware)+`|GPU has fallen off the bus|Unable to determine the device handle|uncorrectable ECC|CUDA_ERROR_ECC_UNCORRECTABLE`,
 		"NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.",
 		"the GPU, its memory, or its link has failed and needs a reset or a repair",
 		"submit again to go on, and give the administrator the number of the Xid. "+avoidNode),
-	known(likely, "error of the gpu driver", "the NVIDIA driver", xidPattern(otherXids()),
+	newSymptom(likely, "error of the gpu driver", "the NVIDIA driver", xidPattern(otherXids()),
 		"NVRM: Xid (PCI:0000:3b:00): 32, pid=1234, Channel ID 00000010 intr 00040000",
 		"the driver reports an error that may come from the program, the driver, or the GPU",
 		"look the number up in NVIDIA's catalog of Xid errors; if it comes again on one node only, tell the administrator"),

@@ -5,32 +5,32 @@ import (
 	"strings"
 )
 
-// words returns texts in lower case. A line that matches the pattern contains at least one of
+// requiredWords returns texts in lower case. A line that matches the pattern contains at least one of
 // them, in any case. The result is empty if the pattern has no such texts, or if it is
 // invalid.
-func words(pattern string) []string {
+func requiredWords(pattern string) []string {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return nil // the caller also compiles the pattern, and reports the error
 	}
-	return wordsOf(parsed.Simplify())
+	return findWords(parsed.Simplify())
 }
 
-func wordsOf(r *syntax.Regexp) []string {
+func findWords(r *syntax.Regexp) []string {
 	switch r.Op {
 	case syntax.OpLiteral:
 		return []string{strings.ToLower(string(r.Rune))}
 	case syntax.OpCapture, syntax.OpPlus:
-		return wordsOf(r.Sub[0])
+		return findWords(r.Sub[0])
 	case syntax.OpConcat:
 		var best, run []string // texts that the last consecutive parts match together
 		for _, sub := range r.Sub {
-			part := textsOf(sub)
-			if run = join(run, part); run == nil {
+			part := matchedTexts(sub)
+			if run = concatTexts(run, part); run == nil {
 				run = part
 			}
-			for _, w := range [][]string{wordsOf(sub), run} {
-				if shortest(w) > shortest(best) {
+			for _, w := range [][]string{findWords(sub), run} {
+				if minLength(w) > minLength(best) {
 					best = w
 				}
 			}
@@ -39,7 +39,7 @@ func wordsOf(r *syntax.Regexp) []string {
 	case syntax.OpAlternate:
 		var all []string
 		for _, sub := range r.Sub {
-			w := wordsOf(sub)
+			w := findWords(sub)
 			if w == nil {
 				return nil
 			}
@@ -53,24 +53,24 @@ func wordsOf(r *syntax.Regexp) []string {
 // maxTexts limits the number of combined texts of a pattern.
 const maxTexts = 16
 
-// textsOf returns all texts that an expression matches, in lower case. It returns nil if there
+// matchedTexts returns all texts that an expression matches, in lower case. It returns nil if there
 // are more than maxTexts, or if one of the texts is empty.
-func textsOf(r *syntax.Regexp) []string {
+func matchedTexts(r *syntax.Regexp) []string {
 	switch r.Op {
 	case syntax.OpLiteral:
-		return wordsOf(r)
+		return findWords(r)
 	case syntax.OpCapture:
-		return textsOf(r.Sub[0])
+		return matchedTexts(r.Sub[0])
 	case syntax.OpConcat:
-		all := textsOf(r.Sub[0])
+		all := matchedTexts(r.Sub[0])
 		for _, sub := range r.Sub[1:] {
-			all = join(all, textsOf(sub))
+			all = concatTexts(all, matchedTexts(sub))
 		}
 		return all
 	case syntax.OpAlternate:
 		var all []string
 		for _, sub := range r.Sub {
-			texts := textsOf(sub)
+			texts := matchedTexts(sub)
 			if texts == nil {
 				return nil
 			}
@@ -81,9 +81,9 @@ func textsOf(r *syntax.Regexp) []string {
 	return nil
 }
 
-// join returns the concatenations of each text of a with each text of b. It returns nil if a
+// concatTexts returns the concatenations of each text of a with each text of b. It returns nil if a
 // or b is empty, or if there are more than maxTexts results.
-func join(a, b []string) []string {
+func concatTexts(a, b []string) []string {
 	if len(a)*len(b) > maxTexts {
 		return nil
 	}
@@ -96,8 +96,8 @@ func join(a, b []string) []string {
 	return all
 }
 
-// shortest returns the length of the shortest word, which is the least selective one.
-func shortest(words []string) int {
+// minLength returns the length of the shortest word, which is the least selective one.
+func minLength(words []string) int {
 	if len(words) == 0 {
 		return 0
 	}
